@@ -1,0 +1,187 @@
+package broker
+
+import (
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"strconv"
+)
+
+// A Header is a record header. A nil Value is Kafka's null, which is not the
+// empty value.
+type Header struct {
+	Key   string
+	Value []byte
+}
+
+// An Origin is the record of a delay topic from which a message came.
+type Origin struct {
+	Topic     string
+	Partition int32
+	Offset    int64
+}
+
+// String returns topic/partition/offset, the id of a message whose producer chose
+// none and the value of the header delivered-from.
+func (o Origin) String() string {
+	return o.Topic + "/" + strconv.Itoa(int(o.Partition)) + "/" + strconv.FormatInt(o.Offset, 10)
+}
+
+// A Partitioner says how the target partition of a keyed message is chosen.
+type Partitioner uint8
+
+// The partitioners; their numbers stand in stored messages.
+const (
+	Murmur2         Partitioner = iota // Java, franz-go, kafkajs
+	CRC32                              // librdkafka's default: Python, .NET, Node
+	FNV1a                              // sarama
+	SourcePartition                    // the number of the partition that the record came from
+)
+
+// A Message is what waits: the body of a storage entry, decoded. Due time, target
+// topic and sequence number are the entry's own.
+type Message struct {
+	ID          string // the caller's id; empty: Origin names the message
+	Origin      Origin
+	PlannedFor  int64 // asked-for delivery time, epoch milliseconds
+	Partition   int32 // of the target; -1: the partitioner decides
+	Partitioner Partitioner
+	Key, Value  []byte
+	Headers     []Header // as they go out, deliver-* stripped
+}
+
+// Name returns the caller's id or, if there is none, the origin: the value of the
+// header delivered-id.
+func (m *Message) Name() string {
+	if m.ID != "" {
+		return m.ID
+	}
+	return m.Origin.String()
+}
+
+// bodyVersion is the first byte of every stored body.
+const bodyVersion = 1
+
+var errBody = errors.New("message body is damaged")
+
+// AppendBody appends the message's stored form, which Apply and storage carry
+// without looking into it:
+//
+//	version      1 byte, 1
+//	partitioner  1 byte
+//	planned for  varint
+//	partition    varint, -1: by partitioner
+//	id           bytes
+//	origin       bytes topic | varint partition | varint offset
+//	key, value   nullable
+//	headers      uvarint count | (bytes key | nullable value) ...
+//
+//	bytes    = uvarint length | that many bytes
+//	nullable = uvarint 0 for null, else length + 1 | that many bytes
+func (m *Message) AppendBody(b []byte) []byte {
+	b = append(b, bodyVersion, byte(m.Partitioner))
+	b = binary.AppendVarint(b, m.PlannedFor)
+	b = binary.AppendVarint(b, int64(m.Partition))
+	b = appendBytes(b, m.ID)
+	b = appendBytes(b, m.Origin.Topic)
+	b = binary.AppendVarint(b, int64(m.Origin.Partition))
+	b = binary.AppendVarint(b, m.Origin.Offset)
+	b = appendNullable(b, m.Key)
+	b = appendNullable(b, m.Value)
+	b = binary.AppendUvarint(b, uint64(len(m.Headers)))
+	for _, h := range m.Headers {
+		b = appendBytes(b, h.Key)
+		b = appendNullable(b, h.Value)
+	}
+	return b
+}
+
+// DecodeBody reads what AppendBody wrote. The message's slices point into b.
+func DecodeBody(b []byte) (Message, error) {
+	if len(b) < 2 || b[0] != bodyVersion {
+		return Message{}, fmt.Errorf("decode message of %d bytes, want version %d: %w", len(b), bodyVersion, errBody)
+	}
+	d := bodyDecoder{rest: b[2:]}
+	m := Message{Partitioner: Partitioner(b[1])}
+	m.PlannedFor = d.varint()
+	m.Partition = int32(d.varint())
+	m.ID = string(d.bytes())
+	m.Origin.Topic = string(d.bytes())
+	m.Origin.Partition = int32(d.varint())
+	m.Origin.Offset = d.varint()
+	m.Key = d.nullable()
+	m.Value = d.nullable()
+	count := d.uvarint()
+	if count > uint64(len(d.rest)) { // a header takes two bytes at least
+		d.damaged = true
+	}
+	if count > 0 && !d.damaged {
+		m.Headers = make([]Header, count)
+		for i := range m.Headers {
+			m.Headers[i] = Header{Key: string(d.bytes()), Value: d.nullable()}
+		}
+	}
+	if d.damaged || len(d.rest) != 0 {
+		return Message{}, fmt.Errorf("decode message of %d bytes: %w", len(b), errBody)
+	}
+	return m, nil
+}
+
+func appendBytes(b []byte, s string) []byte {
+	return append(binary.AppendUvarint(b, uint64(len(s))), s...)
+}
+
+func appendNullable(b, v []byte) []byte {
+	if v == nil {
+		return append(b, 0)
+	}
+	return append(binary.AppendUvarint(b, uint64(len(v))+1), v...)
+}
+
+// A bodyDecoder reads one field after the other; after the first damage it
+// returns zeros, so that only the end has to ask.
+type bodyDecoder struct {
+	rest    []byte
+	damaged bool
+}
+
+func (d *bodyDecoder) uvarint() uint64 {
+	v, n := binary.Uvarint(d.rest)
+	return v * d.advance(n)
+}
+
+func (d *bodyDecoder) varint() int64 {
+	v, n := binary.Varint(d.rest)
+	return v * int64(d.advance(n))
+}
+
+// advance skips n bytes and returns 1, or notes the damage and returns 0.
+func (d *bodyDecoder) advance(n int) uint64 {
+	if n <= 0 || d.damaged {
+		d.damaged = true
+		return 0
+	}
+	d.rest = d.rest[n:]
+	return 1
+}
+
+func (d *bodyDecoder) bytes() []byte { return d.take(d.uvarint()) }
+
+func (d *bodyDecoder) nullable() []byte {
+	n := d.uvarint()
+	if n == 0 || d.damaged {
+		return nil
+	}
+	return d.take(n - 1)
+}
+
+// take returns the next n bytes, never nil unless there is damage.
+func (d *bodyDecoder) take(n uint64) []byte {
+	if d.damaged || n > uint64(len(d.rest)) {
+		d.damaged = true
+		return nil
+	}
+	v := d.rest[:n:n]
+	d.rest = d.rest[n:]
+	return v
+}

@@ -1,0 +1,55 @@
+package broker
+
+import (
+	"context"
+	"errors"
+)
+
+// A Sink writes records to target topics. broker/kafka implements it; the lanes
+// of the publisher call it, each for its own topic.
+type Sink interface {
+	// Partitions returns how many partitions the topic has. It answers from a
+	// cache that is seconds old at most and that a failed Send of the topic
+	// empties; otherwise it asks Kafka and blocks for a round trip. Errors wrap
+	// ErrTargetMissing, ErrTargetForbidden or ErrTargetUnavailable.
+	Partitions(ctx context.Context, topic string) (int32, error)
+	// Send hands one record to Kafka and returns at once. Records of one
+	// (topic, partition) keep the order of the calls. done is called exactly once,
+	// from a goroutine of the sink, and must not block; its error is nil when all
+	// in-sync replicas have the record, else it wraps a sentinel of this file.
+	Send(d Delivery, done func(error))
+	// Isolate gives the topic's outstanding records up: their done is called with
+	// ErrAbandoned, though Kafka may still write them. The next Send of the topic
+	// uses connections of its own, so that a stuck target holds nobody up.
+	Isolate(topic string)
+	// Close gives everything outstanding up and releases the connections.
+	Close()
+}
+
+// A Delivery is a record as it goes out to a target topic.
+type Delivery struct {
+	Topic     string
+	Partition int32 // chosen by the caller; Kafka is told
+	Key       []byte
+	Value     []byte
+	Headers   []Header
+}
+
+// What a Sink's errors wrap.
+var (
+	// ErrTargetMissing is returned when Kafka does not know the topic.
+	ErrTargetMissing = errors.New("target topic does not exist")
+	// ErrTargetForbidden is returned when Kafka denies us the topic.
+	ErrTargetForbidden = errors.New("target topic is forbidden")
+	// ErrTargetUnavailable is returned for whatever can heal by itself: no leader,
+	// too few replicas, no connection, no answer in time.
+	ErrTargetUnavailable = errors.New("target topic is unavailable")
+	// ErrRecordTooLarge is returned when the topic does not take a record of this size.
+	ErrRecordTooLarge = errors.New("record is too large for the target topic")
+	// ErrRecordRefused is returned when the topic refuses this very record for
+	// another reason that trying again cannot change.
+	ErrRecordRefused = errors.New("record is refused by the target topic")
+	// ErrAbandoned is returned when the outcome is unknown because Isolate or Close
+	// came first: the record may or may not be in the topic.
+	ErrAbandoned = errors.New("send was abandoned, its outcome is unknown")
+)
