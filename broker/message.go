@@ -35,7 +35,7 @@ const (
 	Murmur2         Partitioner = iota // Java, franz-go, kafkajs
 	CRC32                              // librdkafka's default: Python, .NET, Node
 	FNV1a                              // sarama
-	SourcePartition                    // the number of the partition that the record came from
+	SamePartition                      // the number of the partition that the record came from
 )
 
 // A Message is what waits: the body of a storage entry, decoded. Due time, target

@@ -1,0 +1,42 @@
+package broker
+
+import "sync"
+
+// A mailbox carries values from any number of goroutines to one reader. Put never
+// blocks, so two goroutines can have a mailbox each for the other without a
+// deadlock; what bounds it is the budget that its senders keep (see DESIGN.md).
+type mailbox[T any] struct {
+	mu     sync.Mutex
+	values []T
+	ready  chan struct{} // holds a token whenever values may be non-empty
+}
+
+func newMailbox[T any]() *mailbox[T] {
+	return &mailbox[T]{ready: make(chan struct{}, 1)}
+}
+
+// Put appends the values and wakes the reader.
+func (m *mailbox[T]) Put(values ...T) {
+	m.mu.Lock()
+	m.values = append(m.values, values...)
+	m.mu.Unlock()
+	select {
+	case m.ready <- struct{}{}:
+	default:
+	}
+}
+
+// Ready is received from before Take; one token may stand for several Puts, and
+// after a token there may be nothing to take.
+func (m *mailbox[T]) Ready() <-chan struct{} { return m.ready }
+
+// Take returns all that waits, oldest first, and empties the mailbox. The slice
+// buf, of an earlier Take, is kept for later Puts; it may be nil.
+func (m *mailbox[T]) Take(buf []T) []T {
+	clear(buf)
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	values := m.values
+	m.values = buf[:0]
+	return values
+}
