@@ -1,0 +1,225 @@
+package house
+
+import (
+	"go/ast"
+	"go/token"
+	"os"
+	"slices"
+	"strings"
+	"testing"
+)
+
+// A rule says what the files of a package that are not tests may import of ours,
+// and which of the big dependencies.
+type rule struct {
+	ours []string
+	big  []string
+}
+
+// The big dependencies stay at their door: a prefix that only some packages import.
+var big = []string{
+	"github.com/hashicorp/raft", "github.com/twmb/franz-go", "go.etcd.io/bbolt",
+	"net/http", "github.com/spf13/", "github.com/prometheus/",
+}
+
+// The import table. A package that is not in it fails the test: decide where it belongs.
+var rules = map[string]rule{
+	"wheel":                 {},
+	"wheel/timer":           {ours: []string{"wheel"}},
+	"storage":               {big: []string{"go.etcd.io/bbolt"}},
+	"raftfsm":               {ours: []string{"storage"}, big: []string{"github.com/hashicorp/raft", "go.etcd.io/bbolt"}},
+	"client":                {big: []string{"github.com/twmb/franz-go", "net/http"}},
+	"broker":                {ours: []string{"wheel", "wheel/timer", "raftfsm", "storage"}, big: []string{"github.com/prometheus/"}},
+	"broker/kafka":          {ours: []string{"broker", "client"}, big: []string{"github.com/twmb/franz-go", "github.com/prometheus/"}},
+	"broker/api":            {ours: []string{"broker", "client"}, big: []string{"net/http", "github.com/prometheus/"}},
+	"broker/brokertest":     {ours: []string{"*"}, big: big},
+	"broker/internal/house": {},
+	"cmd/carillon":          {ours: []string{"*"}, big: []string{"github.com/twmb/franz-go", "net/http", "github.com/spf13/", "github.com/prometheus/"}},
+	"cmd/carillon/e2e":      {ours: []string{"*"}, big: big},
+}
+
+func TestImports_followTheTable(t *testing.T) {
+	for _, s := range sources(t) {
+		if s.test {
+			continue
+		}
+		rule, ok := rules[s.pkg]
+		if !ok {
+			t.Errorf("%s: package %s is not in the import table", s.path, s.pkg)
+			continue
+		}
+		for _, path := range s.imports() {
+			if ours, ok := strings.CutPrefix(path, module+"/"); ok {
+				if !slices.Contains(rule.ours, ours) && !slices.Contains(rule.ours, "*") {
+					t.Errorf("%s: %s must not import %s", s.path, s.pkg, ours)
+				}
+				continue
+			}
+			for _, prefix := range big {
+				if strings.HasPrefix(path, prefix) && !slices.Contains(rule.big, prefix) {
+					t.Errorf("%s: %s must not import %s", s.path, s.pkg, path)
+				}
+			}
+		}
+	}
+}
+
+func TestWheel_needsTheStandardLibraryOnly(t *testing.T) {
+	for _, s := range sources(t) {
+		if s.pkg != "wheel" || s.test {
+			continue
+		}
+		for _, path := range s.imports() {
+			if strings.Contains(path, ".") || path == "time" || path == "sync" {
+				t.Errorf("%s: the pure structure must not import %s", s.path, path)
+			}
+		}
+	}
+}
+
+func TestFiles_areShort(t *testing.T) {
+	const most = 400
+	for _, s := range sources(t) {
+		if s.lines > most {
+			t.Errorf("%s has %d lines, %d at most: split it by type or verb", s.path, s.lines, most)
+		}
+	}
+}
+
+func TestPackages_sayWhatTheyAre(t *testing.T) {
+	documented := map[string]bool{}
+	for _, s := range sources(t) {
+		if !s.test {
+			documented[s.pkg] = documented[s.pkg] || s.file.Doc != nil
+		}
+	}
+	for pkg, ok := range documented {
+		if !ok {
+			t.Errorf("package %s has no package comment", pkg)
+		}
+	}
+}
+
+// Where time is data: a clock or a random number there would make nodes differ.
+var clockless = []string{"wheel", "storage"}
+
+func TestClocks_areOnlyWhereTheyBelong(t *testing.T) {
+	banned := map[string][]string{
+		"time": {"Now", "Since", "Until", "Sleep", "After", "AfterFunc", "NewTimer", "NewTicker", "Tick"},
+	}
+	for _, s := range sources(t) {
+		isFSM := s.pkg == "raftfsm" && (strings.HasSuffix(s.path, "/fsm.go") || strings.HasPrefix(s.path, "raftfsm/command"))
+		if s.test || !isFSM && !slices.Contains(clockless, s.pkg) {
+			continue
+		}
+		for _, path := range s.imports() {
+			if path == "math/rand" || path == "math/rand/v2" || path == "crypto/rand" {
+				t.Errorf("%s imports %s: what Apply decides must be the same on every node", s.path, path)
+			}
+		}
+		ast.Inspect(s.file, func(n ast.Node) bool {
+			call, ok := n.(*ast.SelectorExpr)
+			if !ok {
+				return true
+			}
+			if x, ok := call.X.(*ast.Ident); ok && slices.Contains(banned[x.Name], call.Sel.Name) {
+				t.Errorf("%s calls %s.%s: time is an argument here", s.path, x.Name, call.Sel.Name)
+			}
+			return true
+		})
+	}
+}
+
+func TestPackages_haveNoHiddenState(t *testing.T) {
+	for _, s := range sources(t) {
+		if s.test {
+			continue
+		}
+		for _, decl := range s.file.Decls {
+			switch decl := decl.(type) {
+			case *ast.FuncDecl:
+				if decl.Recv == nil && decl.Name.Name == "init" {
+					t.Errorf("%s has an init function", s.path)
+				}
+			case *ast.GenDecl:
+				if decl.Tok == token.VAR {
+					for _, spec := range decl.Specs {
+						checkVariable(t, s, spec.(*ast.ValueSpec))
+					}
+				}
+			}
+		}
+	}
+}
+
+// checkVariable lets pass what is written once: errors, compile-time assertions,
+// compiled patterns, tables, and the version that the linker sets.
+func checkVariable(t *testing.T, s source, spec *ast.ValueSpec) {
+	t.Helper()
+	for i, name := range spec.Names {
+		if name.Name == "_" || s.path == "cmd/carillon/version.go" {
+			continue
+		}
+		if i >= len(spec.Values) {
+			t.Errorf("%s: package variable %s is not set where it is declared", s.path, name.Name)
+			continue
+		}
+		switch value := spec.Values[i].(type) {
+		case *ast.CallExpr, *ast.CompositeLit:
+		case *ast.UnaryExpr:
+			t.Errorf("%s: package variable %s points to shared state", s.path, name.Name)
+		default:
+			t.Errorf("%s: package variable %s is a plain %T: make it a constant or pass it in", s.path, name.Name, value)
+		}
+	}
+}
+
+func TestExits_areInMainOnly(t *testing.T) {
+	for _, s := range sources(t) {
+		if s.test || s.pkg == "cmd/carillon" && strings.HasSuffix(s.path, "main.go") {
+			continue
+		}
+		ast.Inspect(s.file, func(n ast.Node) bool {
+			sel, ok := n.(*ast.SelectorExpr)
+			if !ok {
+				return true
+			}
+			x, _ := sel.X.(*ast.Ident)
+			if x != nil && (x.Name == "os" && sel.Sel.Name == "Exit" || x.Name == "log" && strings.HasPrefix(sel.Sel.Name, "Fatal")) {
+				t.Errorf("%s calls %s.%s: return an error", s.path, x.Name, sel.Sel.Name)
+			}
+			return true
+		})
+	}
+}
+
+func TestTests_doNotSleepInRealTime(t *testing.T) {
+	for _, s := range sources(t) {
+		if !s.test || slices.Contains(s.imports(), "testing/synctest") {
+			continue
+		}
+		ast.Inspect(s.file, func(n ast.Node) bool {
+			sel, ok := n.(*ast.SelectorExpr)
+			if !ok {
+				return true
+			}
+			if x, ok := sel.X.(*ast.Ident); ok && x.Name == "time" && sel.Sel.Name == "Sleep" {
+				t.Errorf("%s sleeps outside a bubble: wait for a condition", s.path)
+			}
+			return true
+		})
+	}
+}
+
+func TestTopLevel_holdsWhatTheHouseHolds(t *testing.T) {
+	folders := []string{"cmd", "broker", "wheel", "raftfsm", "storage", "client", "configs", "docs", ".ci", ".git", ".github"}
+	entries, err := os.ReadDir("../../..")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, e := range entries {
+		if e.IsDir() && !slices.Contains(folders, e.Name()) && e.Name() != "carillon-dev" {
+			t.Errorf("folder %s is not part of the house", e.Name())
+		}
+	}
+}
