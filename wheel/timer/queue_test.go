@@ -1,0 +1,259 @@
+package timer_test
+
+import (
+	"errors"
+	"slices"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/carillonmq/carillon/wheel"
+	"github.com/carillonmq/carillon/wheel/timer"
+)
+
+// setClock is a wall clock that the test can set.
+type setClock struct{ offset time.Duration }
+
+func (c *setClock) now() time.Time       { return time.Now().Add(c.offset).Round(0) }
+func (c *setClock) set(by time.Duration) { c.offset += by }
+
+// in returns the deadline that lies d ahead of the clock's now.
+func (c *setClock) in(d time.Duration) int64 { return timer.CeilMilli(c.now().Add(d)) }
+
+func popAll[T any](q *timer.DelayQueue[T]) []T {
+	var out []T
+	for {
+		due, more := q.Pop(nil)
+		for _, e := range due {
+			out = append(out, e.Value)
+		}
+		if !more {
+			return out
+		}
+	}
+}
+
+func mustAdd[T any](t *testing.T, q *timer.DelayQueue[T], due int64, v T) timer.Handle {
+	t.Helper()
+	h, err := q.Add(due, v)
+	if err != nil {
+		t.Fatalf("Add(%d): %v", due, err)
+	}
+	return h
+}
+
+// sleepUntilPop is the owner's loop, until something comes out.
+func sleepUntilPop[T any](q *timer.DelayQueue[T]) []T {
+	for {
+		if out := popAll(q); len(out) > 0 {
+			return out
+		}
+		<-q.C()
+	}
+}
+
+func TestDelayQueue_wakesAtTheDeadlineRoundedUp(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		start := time.Now()
+		q := timer.NewDelayQueue[string](timer.QueueConfig{})
+		mustAdd(t, q, timer.CeilMilli(start.Add(90*time.Minute+time.Nanosecond)), "a")
+		if got := sleepUntilPop(q); !slices.Equal(got, []string{"a"}) {
+			t.Errorf("came out: %v, want a", got)
+		}
+		if got, want := time.Since(start), 90*time.Minute+time.Millisecond; got != want {
+			t.Errorf("came out after %v, want %v", got, want)
+		}
+	})
+}
+
+func TestDelayQueue_anEarlierAddRearms(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := &setClock{}
+		start := time.Now()
+		q := timer.NewDelayQueue[string](timer.QueueConfig{MaxSleep: time.Hour})
+		mustAdd(t, q, c.in(time.Minute), "late")
+		arrivals := make(chan string)
+		go func() {
+			time.Sleep(time.Second)
+			arrivals <- "soon"
+		}()
+		var out []string
+		for len(out) == 0 {
+			select {
+			case v := <-arrivals:
+				mustAdd(t, q, c.in(time.Second), v)
+			case <-q.C():
+				out = popAll(q)
+			}
+		}
+		if !slices.Equal(out, []string{"soon"}) || time.Since(start) != 2*time.Second {
+			t.Errorf("first came %v after %v, want soon after 2s", out, time.Since(start))
+		}
+	})
+}
+
+func TestDelayQueue_emptyNeverWakes(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		q := timer.NewDelayQueue[int](timer.QueueConfig{})
+		h := mustAdd(t, q, timer.CeilMilli(time.Now().Add(time.Second)), 1)
+		q.C()
+		if v, ok := q.Cancel(h); !ok || v != 1 {
+			t.Fatalf("Cancel = %d, %v, want 1, true", v, ok)
+		}
+		select {
+		case <-q.C():
+			t.Error("the empty queue woke")
+		case <-time.After(24 * time.Hour):
+		}
+	})
+}
+
+func TestDelayQueue_pastDueComesOutByItsOwnDeadline(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := &setClock{}
+		q := timer.NewDelayQueue[string](timer.QueueConfig{Now: c.now})
+		time.Sleep(time.Second)
+		popAll(q) // the wheel's cursor is now at the present
+		mustAdd(t, q, c.in(0), "present")
+		mustAdd(t, q, c.in(-100*time.Millisecond), "second")
+		mustAdd(t, q, c.in(-500*time.Millisecond), "first")
+		mustAdd(t, q, c.in(-100*time.Millisecond), "third")
+		due, more := q.Pop(make([]wheel.Expired[string], 0, 8))
+		var got []string
+		for _, e := range due {
+			got = append(got, e.Value)
+		}
+		if want := []string{"first", "second", "third", "present"}; !slices.Equal(got, want) || more {
+			t.Errorf("popped %v, more %v, want %v, false", got, more, want)
+		}
+		if got, want := int64(due[0].When), c.in(-500*time.Millisecond); got != want {
+			t.Errorf("When of the first = %d, want the deadline asked for, %d", got, want)
+		}
+	})
+}
+
+func TestDelayQueue_popFillsTheRoomAndSaysMore(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := &setClock{}
+		q := timer.NewDelayQueue[int](timer.QueueConfig{})
+		time.Sleep(time.Second)
+		popAll(q)
+		var want []int
+		for i := range 10 {
+			mustAdd(t, q, c.in(time.Duration(i-5)*time.Millisecond), i) // half of them past due
+			want = append(want, i)
+		}
+		time.Sleep(time.Second)
+		var got []int
+		for more := true; more; {
+			var due []wheel.Expired[int]
+			due, more = q.Pop(make([]wheel.Expired[int], 0, 3))
+			if len(due) > 3 {
+				t.Fatalf("Pop returned %d, room was 3", len(due))
+			}
+			for _, e := range due {
+				got = append(got, e.Value)
+			}
+		}
+		if !slices.Equal(got, want) || q.Len() != 0 {
+			t.Errorf("popped %v, %d left, want %v and none left", got, q.Len(), want)
+		}
+	})
+}
+
+func TestDelayQueue_startsInThePastWithABacklog(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := &setClock{}
+		q := timer.NewDelayQueue[int](timer.QueueConfig{Start: c.in(-time.Hour)})
+		for i, ago := range []time.Duration{10, 50, 30} {
+			mustAdd(t, q, c.in(-ago*time.Minute), i)
+		}
+		if got, want := popAll(q), []int{1, 2, 0}; !slices.Equal(got, want) {
+			t.Errorf("popped %v, want %v", got, want)
+		}
+	})
+}
+
+func TestDelayQueue_movesBothWays(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := &setClock{}
+		q := timer.NewDelayQueue[string](timer.QueueConfig{})
+		time.Sleep(time.Second)
+		popAll(q)
+		a := mustAdd(t, q, c.in(time.Minute), "a")
+		b := mustAdd(t, q, c.in(-time.Millisecond), "b")
+		pastA, ok := q.Move(a, c.in(-2*time.Millisecond)) // out of the wheel
+		if !ok {
+			t.Fatal("Move to the past refused")
+		}
+		if _, ok := q.Move(b, c.in(time.Hour)); !ok { // into the wheel
+			t.Fatal("Move to the future refused")
+		}
+		if _, ok := q.Cancel(b); ok {
+			t.Error("Cancel took a handle that Move had made stale")
+		}
+		if got := popAll(q); !slices.Equal(got, []string{"a"}) {
+			t.Errorf("popped %v, want a", got)
+		}
+		if _, ok := q.Move(pastA, c.in(time.Hour)); ok {
+			t.Error("Move took the handle of a timer that came out")
+		}
+		time.Sleep(time.Hour)
+		if got := popAll(q); !slices.Equal(got, []string{"b"}) {
+			t.Errorf("popped %v, want b", got)
+		}
+	})
+}
+
+func TestDelayQueue_drainYieldsAllAndRetiresTheHandles(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := &setClock{}
+		q := timer.NewDelayQueue[int](timer.QueueConfig{})
+		time.Sleep(time.Second)
+		popAll(q)
+		old := mustAdd(t, q, c.in(time.Second), 1)
+		mustAdd(t, q, c.in(-time.Second), 2)
+		var got []int
+		for e := range q.Drain() {
+			got = append(got, e.Value)
+		}
+		slices.Sort(got)
+		if !slices.Equal(got, []int{1, 2}) || q.Len() != 0 {
+			t.Errorf("drained %v, %d left, want [1 2] and none", got, q.Len())
+		}
+		mustAdd(t, q, c.in(time.Second), 3)
+		if _, ok := q.Cancel(old); ok {
+			t.Error("a handle from before Drain cancelled a timer added after it")
+		}
+	})
+}
+
+func TestDelayQueue_refusesBadInput(t *testing.T) {
+	q := timer.NewDelayQueue[int](timer.QueueConfig{})
+	for _, due := range []int64{-1, wheel.MaxTick + 1, 1<<63 - 1} {
+		if _, err := q.Add(due, 1); !errors.Is(err, timer.ErrDeadline) {
+			t.Errorf("Add(%d) = %v, want ErrDeadline", due, err)
+		}
+	}
+	h := mustAdd(t, q, wheel.MaxTick, 1)
+	if _, ok := q.Move(h, -1); ok || q.Len() != 1 {
+		t.Errorf("Move(-1) = %v with %d left, want refused and 1", ok, q.Len())
+	}
+	if _, ok := q.Cancel(timer.Handle{}); ok {
+		t.Error("Cancel took the zero handle")
+	}
+
+	var zero timer.DelayQueue[int]
+	if _, err := zero.Add(1, 1); !errors.Is(err, timer.ErrNotMade) {
+		t.Errorf("Add to a zero queue = %v, want ErrNotMade", err)
+	}
+	if _, ok := zero.Next(); ok || zero.Len() != 0 || zero.C() != nil || popAll(&zero) != nil {
+		t.Error("a zero queue is not empty")
+	}
+	if _, ok := zero.Cancel(timer.Handle{}); ok {
+		t.Error("a zero queue cancelled something")
+	}
+	for range zero.Drain() {
+		t.Error("a zero queue drained something")
+	}
+}
