@@ -1,0 +1,103 @@
+package storage
+
+// removeOneByOne is the longest run whose dead are found by asking for each seq;
+// beyond, counting before and after is cheaper.
+const removeOneByOne = 1024
+
+// Accept adds entries, gives each its Seq (dense, in order), and lowers the mark
+// that covers an entry's target when the entry lies below it. It returns the
+// first seq given. Bodies are kept, not copied. Called by the writer.
+func (s *Store) Accept(es []Entry) (first uint64) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	first = s.values.nextSeq
+	for i := range es {
+		e := &es[i]
+		e.Seq = first + uint64(i)
+		s.values.claim.lower(e.Target, e.Ref())
+		s.table.add(e)
+	}
+	s.values.nextSeq += uint64(len(es))
+	s.alive.AddRange(first, s.values.nextSeq)
+	s.pending += uint64(len(es))
+	return first
+}
+
+// Kill marks the runs as no longer pending and returns how many messages that
+// were alive it ended: a dead seq, or one not given yet, is passed over. Called
+// by the writer.
+func (s *Store) Kill(runs []SeqRun) (killed uint64) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, run := range runs {
+		run.First, run.Last = max(run.First, 1), min(run.Last, s.values.nextSeq-1)
+		if run.First > run.Last {
+			continue
+		}
+		killed += s.unset(run)
+		s.table.remove(run)
+	}
+	s.pending -= killed
+	return killed
+}
+
+// unset takes the run out of the alive-set and returns how many were in it.
+func (s *Store) unset(run SeqRun) (n uint64) {
+	if run.Last-run.First >= removeOneByOne {
+		before := s.alive.GetCardinality()
+		s.alive.RemoveRange(run.First, run.Last+1)
+		return before - s.alive.GetCardinality()
+	}
+	for seq := run.First; seq <= run.Last; seq++ {
+		if s.alive.CheckedRemove(seq) {
+			n++
+		}
+	}
+	return n
+}
+
+// SetPosition records how far a source partition has been ingested. Called by
+// the writer.
+func (s *Store) SetPosition(p Position) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.values.positions[partitionKey{p.TopicID, p.Partition}] = p
+}
+
+// SetClaim replaces the claim, its marks and holds. Called by the writer.
+func (s *Store) SetClaim(c Claim) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.values.claim = c.clone()
+}
+
+// SetTime raises the schedule's time to ms; an earlier time is passed over.
+// Called by the writer.
+func (s *Store) SetTime(ms int64) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.values.time = max(s.values.time, ms)
+}
+
+// Found records the cluster's identity and delivery mode. Called by the writer.
+func (s *Store) Found(clusterID [16]byte, mode string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.values.clusterID, s.values.mode = clusterID, mode
+}
+
+// SetSurveyed records that the first discovery of source topics is done. Called
+// by the writer.
+func (s *Store) SetSurveyed() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.values.surveyed = true
+}
+
+// Applied records the log entry that memory now stands for. Called by the
+// writer, after the entry's other calls.
+func (s *Store) Applied(index, term uint64) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.values.appliedIndex, s.values.appliedTerm = index, term
+}

@@ -1,0 +1,41 @@
+package storage
+
+import "cmp"
+
+// Ref names one message and its place in the order of delivery.
+type Ref struct {
+	Due int64  // epoch milliseconds
+	Seq uint64 // 1 and up; 0 sorts before every message due at Due
+}
+
+// Compare orders by due time, ties by order of acceptance.
+func (r Ref) Compare(other Ref) int {
+	if c := cmp.Compare(r.Due, other.Due); c != 0 {
+		return c
+	}
+	return cmp.Compare(r.Seq, other.Seq)
+}
+
+// Less reports whether r is delivered before other.
+func (r Ref) Less(other Ref) bool { return r.Compare(other) < 0 }
+
+// Entry is one message of the schedule.
+type Entry struct {
+	Due    int64  // epoch milliseconds
+	Seq    uint64 // given by Accept
+	Target string // target topic, kept outside Body so that a scan can filter by it
+	Body   []byte // opaque; nil and empty stay apart; never modified once handed in
+}
+
+// Ref returns the entry's name.
+func (e *Entry) Ref() Ref { return Ref{Due: e.Due, Seq: e.Seq} }
+
+// Item is what a scan tells of an entry: all but its body.
+type Item struct {
+	Ref
+	Target string
+	Size   int // bytes of the body
+}
+
+// SeqRun is the seqs First to Last, both included.
+type SeqRun struct{ First, Last uint64 }

@@ -1,0 +1,35 @@
+package storage
+
+import "errors"
+
+var (
+	// ErrGeneration is returned by a flush, merge or stream that was begun
+	// before a received snapshot took the schedule's place.
+	ErrGeneration = errors.New("storage: the schedule was replaced by a received snapshot meanwhile")
+
+	// ErrCorrupt is returned when bytes on disk, or in a stream, are not what
+	// was written. Nothing was changed.
+	ErrCorrupt = errors.New("storage: corrupt")
+
+	// ErrVersion is returned when a file or stream was written in a format that
+	// this program does not know.
+	ErrVersion = errors.New("storage: unknown format version")
+
+	// ErrDiskFull is returned when the disk has no room. Nothing was changed:
+	// the same call succeeds once there is room.
+	ErrDiskFull = errors.New("storage: disk full")
+
+	// ErrFlushing is returned by the flush of a Frozen that was taken while
+	// another one was neither flushed nor released.
+	ErrFlushing = errors.New("storage: another flush is under way")
+
+	// ErrInUse is returned by Open when another process holds the directory.
+	ErrInUse = errors.New("storage: directory is in use by another process")
+
+	// ErrClosed is returned by every call that needs the disk after Close.
+	ErrClosed = errors.New("storage: closed")
+
+	// ErrFailed is returned once the manifest could neither be written nor read
+	// back: what is on disk is unknown, and the process must be restarted.
+	ErrFailed = errors.New("storage: the manifest failed, restart the node")
+)

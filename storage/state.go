@@ -1,0 +1,107 @@
+package storage
+
+import (
+	"bytes"
+	"cmp"
+	"maps"
+	"slices"
+)
+
+// Position says how far one source partition has been ingested.
+type Position struct {
+	Topic     string
+	TopicID   [16]byte
+	Partition int32
+	Next      int64 // next offset to ingest; -1: awaits an explicit start
+	Epoch     int32 // leader epoch of Next, -1 when unknown
+}
+
+// Hold excepts one target topic from the claim.
+type Hold struct {
+	Target  string
+	Through int64 // the topic's own claim
+	Mark    Ref   // where reading the topic starts again
+}
+
+// Claim is the leader's word on what may be published.
+type Claim struct {
+	Through int64  // nothing due later is published
+	Mark    Ref    // where a new term starts reading
+	Holds   []Hold // sorted by Target
+}
+
+// State is the small replicated values, copied out.
+type State struct {
+	ClusterID [16]byte
+	Mode      string // delivery mode, committed with ClusterID
+	Time      int64  // highest leader's time seen
+	NextSeq   uint64
+	Surveyed  bool // the first discovery of source topics is done
+	Claim     Claim
+	Positions []Position // sorted by topic id and partition
+	Pending   uint64     // messages alive
+
+	AppliedIndex, AppliedTerm uint64 // of the log entry applied last
+}
+
+// SnapshotMeta says which log entry a flush stands for. Configuration is opaque.
+type SnapshotMeta struct {
+	Index, Term        uint64
+	Configuration      []byte
+	ConfigurationIndex uint64
+}
+
+type partitionKey struct {
+	topicID   [16]byte
+	partition int32
+}
+
+// values is what the writer changes beside entries; the alive-set is kept apart.
+type values struct {
+	clusterID [16]byte
+	mode      string
+	time      int64
+	nextSeq   uint64
+	surveyed  bool
+	claim     Claim
+	positions map[partitionKey]Position
+
+	appliedIndex, appliedTerm uint64
+}
+
+func newValues() values {
+	return values{nextSeq: 1, positions: make(map[partitionKey]Position)}
+}
+
+func (v *values) clone() values {
+	c := *v
+	c.claim = v.claim.clone()
+	c.positions = maps.Clone(v.positions)
+	return c
+}
+
+func (v *values) sortedPositions() []Position {
+	return slices.SortedFunc(maps.Values(v.positions), func(a, b Position) int {
+		if c := bytes.Compare(a.TopicID[:], b.TopicID[:]); c != 0 {
+			return c
+		}
+		return cmp.Compare(a.Partition, b.Partition)
+	})
+}
+
+func (c *Claim) clone() Claim {
+	return Claim{Through: c.Through, Mark: c.Mark, Holds: slices.Clone(c.Holds)}
+}
+
+// lower moves the mark that covers target down to r if r lies below it.
+func (c *Claim) lower(target string, r Ref) {
+	mark := &c.Mark
+	if i, held := slices.BinarySearchFunc(c.Holds, target, func(h Hold, t string) int {
+		return cmp.Compare(h.Target, t)
+	}); held {
+		mark = &c.Holds[i].Mark
+	}
+	if r.Less(*mark) {
+		*mark = r
+	}
+}
