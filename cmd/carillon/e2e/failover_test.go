@@ -1,0 +1,121 @@
+package e2e
+
+import (
+	"math/rand/v2"
+	"strconv"
+	"testing"
+	"time"
+
+	"github.com/twmb/franz-go/pkg/kadm"
+)
+
+const (
+	delayTopic  = "orders.delay"
+	targetTopic = "orders"
+)
+
+// dirs returns n empty folders.
+func dirs(t testing.TB, n int) []string {
+	var dirs []string
+	for range n {
+		dirs = append(dirs, t.TempDir())
+	}
+	return dirs
+}
+
+// A bench is real Kafka, three nodes of Carillon, and a ledger that reads the target topic.
+func newStage(t *testing.T, brokers int, data ...string) (*kafkaCluster, *carillonCluster, *ledger) {
+	t.Helper()
+	k := startKafka(t, freeAddrs(t, brokers)...)
+	k.create(6, delayTopic, targetTopic)
+	c := startCarillon(t, k.addrs(), data...)
+	l := newLedger()
+	l.consume(k, targetTopic)
+	return k, c, l
+}
+
+// load schedules n messages at a steady rate per second, each due after a random part of the
+// given horizon, and closes the channel that it returns when all are handed to the client.
+func (l *ledger) load(k *kafkaCluster, n, rate int, horizon time.Duration) <-chan struct{} {
+	producer := k.client()
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		tick := time.NewTicker(10 * time.Millisecond)
+		defer tick.Stop()
+		for number := 0; number < n; <-tick.C {
+			for range min(rate/100, n-number) {
+				l.schedule(producer, delayTopic, number, time.Now().Add(rand.N(horizon)))
+				number++
+			}
+		}
+	}()
+	return done
+}
+
+func TestLeaderKilledUnderLoad_losesNothing(t *testing.T) {
+	for _, brokers := range []int{1, 3} {
+		t.Run(strconv.Itoa(brokers)+" Kafka brokers", func(t *testing.T) {
+			const messages, kills = 20_000, 4
+			k, c, l := newStage(t, brokers, dirs(t, 3)...)
+			l.load(k, messages, 1000, 5*time.Second)
+			for kill := range kills {
+				share := (kill + 1) * messages / (kills + 2)
+				await(t, 2*patience, strconv.Itoa(share)+" are delivered", func() bool { return l.delivered() >= share })
+				c.leader().process.kill()
+				c.leader()
+				c.start()
+			}
+			l.settle(k, c, targetTopic, messages)
+			l.verify(t, messages, kills)
+		})
+	}
+}
+
+// Here the disks of the nodes are the only place where the messages still are.
+func TestAllNodesKilled_deliverFromTheirDisksInOrder(t *testing.T) {
+	const messages = 20_000
+	k, c, l := newStage(t, 1, dirs(t, 3)...)
+	producer := k.client()
+	soon := time.Now().Add(20 * time.Second)
+	for number := range messages {
+		l.schedule(producer, delayTopic, number, soon.Add(rand.N(10*time.Second)))
+	}
+	c.awaitPending(patience, messages)
+	k.empty(delayTopic)
+	c.kill()
+	c.start()
+	await(t, 2*patience, "half are delivered", func() bool { return l.delivered() >= messages/2 })
+	c.kill()
+	c.start()
+	l.settle(k, c, targetTopic, messages)
+	l.verify(t, messages, 1) // the first kill came before any delivery
+	if l.disordered > 0 {
+		t.Errorf("%d messages came after one that was due later", l.disordered)
+	}
+}
+
+func TestKafkaStopped_deliversWhenItIsBack(t *testing.T) {
+	const messages, outage = 20_000, 20 * time.Second
+	k, c, l := newStage(t, 1, dirs(t, 3)...)
+	l.load(k, messages, 500, 10*time.Second)
+	await(t, patience, "a quarter is delivered", func() bool { return l.delivered() >= messages/4 })
+	k.kill()
+	<-time.After(outage) // the length of the outage is what is tested
+	k.start()
+	l.settle(k, c, targetTopic, messages)
+	l.verify(t, messages, 1) // of Kafka
+}
+
+// empty deletes all records of a topic up to now.
+func (k *kafkaCluster) empty(topic string) {
+	k.t.Helper()
+	admin := kadm.NewClient(k.client())
+	ends, err := admin.ListEndOffsets(k.t.Context(), topic)
+	if err == nil {
+		_, err = admin.DeleteRecords(k.t.Context(), ends.Offsets())
+	}
+	if err != nil {
+		k.t.Fatalf("delete the records of %s: %v", topic, err)
+	}
+}

@@ -1,0 +1,171 @@
+package e2e
+
+import (
+	"context"
+	"fmt"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/twmb/franz-go/pkg/kadm"
+	"github.com/twmb/franz-go/pkg/kgo"
+
+	"github.com/carillonmq/carillon/client"
+)
+
+// A ledger holds what was asked for and what came out, message by message.
+// The value of each message is its number, in decimal.
+type ledger struct {
+	mu         sync.Mutex
+	asked      map[int]int64    // by number, due in epoch milliseconds, for what Kafka acknowledged
+	first      map[int]delivery // by number, the first copy
+	records    int64            // all copies
+	duplicates int              // copies after the first
+	disordered int              // first copies that came after one due later, in their partition
+	last       map[int32]int64  // by target partition, the due time of the last first copy
+	faults     []string         // what must never happen, in words
+}
+
+type delivery struct {
+	seq string
+	due int64 // epoch milliseconds
+}
+
+func newLedger() *ledger {
+	return &ledger{asked: map[int]int64{}, first: map[int]delivery{}, last: map[int32]int64{}}
+}
+
+// schedule produces one message without waiting for the answer.
+func (l *ledger) schedule(producer *kgo.Client, topic string, number int, due time.Time) {
+	record := &kgo.Record{
+		Topic:   topic,
+		Key:     []byte("key " + strconv.Itoa(number%1000)),
+		Value:   []byte(strconv.Itoa(number)),
+		Headers: []kgo.RecordHeader{{Key: client.HeaderAt, Value: strconv.AppendInt(nil, due.UnixMilli(), 10)}},
+	}
+	producer.Produce(context.Background(), record, func(_ *kgo.Record, err error) {
+		l.mu.Lock()
+		defer l.mu.Unlock()
+		if err != nil {
+			l.faults = append(l.faults, fmt.Sprintf("message %d was not produced: %v", number, err))
+			return
+		}
+		l.asked[number] = due.UnixMilli()
+	})
+}
+
+// consume reads the target topic from its beginning until the test ends.
+func (l *ledger) consume(k *kafkaCluster, topic string) {
+	k.t.Helper()
+	consumer := k.client(kgo.ConsumeTopics(topic), kgo.ConsumeResetOffset(kgo.NewOffset().AtStart()), kgo.FetchMaxWait(100*time.Millisecond))
+	ctx, cancel := context.WithCancel(context.Background())
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		for ctx.Err() == nil {
+			fetches := consumer.PollFetches(ctx)
+			l.mu.Lock()
+			fetches.EachRecord(l.record)
+			l.mu.Unlock()
+		}
+	}()
+	k.t.Cleanup(func() { cancel(); <-done })
+}
+
+// record enters one delivered record.
+func (l *ledger) record(r *kgo.Record) {
+	l.records++
+	number, err := strconv.Atoi(string(r.Value))
+	if err != nil {
+		l.faults = append(l.faults, fmt.Sprintf("delivered %q, which nobody sent", r.Value))
+		return
+	}
+	var seq string
+	var due int64
+	for _, h := range r.Headers {
+		switch {
+		case h.Key == client.HeaderDeliveredSeq:
+			seq = string(h.Value)
+		case h.Key == client.HeaderDeliveredFor:
+			due, _ = strconv.ParseInt(string(h.Value), 10, 64) // 0 is caught in verify
+		case strings.HasPrefix(h.Key, client.InstructionPrefix):
+			l.faults = append(l.faults, fmt.Sprintf("message %d still has header %s", number, h.Key))
+		}
+	}
+	// The record's timestamp is the moment of delivery by the leader's clock.
+	if at := r.Timestamp.UnixMilli(); at < due {
+		l.faults = append(l.faults, fmt.Sprintf("message %d came %d ms early", number, due-at))
+	}
+	if was, ok := l.first[number]; ok {
+		l.duplicates++
+		if was.seq != seq {
+			l.faults = append(l.faults, fmt.Sprintf("message %d was accepted twice, as %s and %s", number, was.seq, seq))
+		}
+		return
+	}
+	l.first[number] = delivery{seq: seq, due: due}
+	if due < l.last[r.Partition] {
+		l.disordered++
+	}
+	l.last[r.Partition] = due
+}
+
+// delivered returns how many messages have come at least once.
+func (l *ledger) delivered() int {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return len(l.first)
+}
+
+// settle waits until n messages have come, nothing is pending, and the target topic is read to its
+// end, so that later copies are counted as well.
+func (l *ledger) settle(k *kafkaCluster, c *carillonCluster, topic string, n int) {
+	k.t.Helper()
+	await(k.t, 2*patience, strconv.Itoa(n)+" messages are delivered", func() bool { return l.delivered() >= n })
+	c.awaitPending(patience, 0)
+	admin := kadm.NewClient(k.client())
+	await(k.t, patience, "the target topic is read to its end", func() bool {
+		ends, err := admin.ListEndOffsets(k.t.Context(), topic)
+		if err != nil {
+			return false
+		}
+		var total int64
+		ends.Each(func(end kadm.ListedOffset) { total += end.Offset })
+		l.mu.Lock()
+		defer l.mu.Unlock()
+		return l.records >= total
+	})
+}
+
+// verify fails the test if any of n messages was lost, early, altered or accepted twice, or if more
+// than 1 % per kill came more than once.
+func (l *ledger) verify(t testing.TB, n, kills int) {
+	t.Helper()
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	lost := 0
+	for number := range n {
+		asked, produced := l.asked[number]
+		first, came := l.first[number]
+		switch {
+		case !produced || !came:
+			lost++
+		case first.due != asked:
+			l.faults = append(l.faults, fmt.Sprintf("message %d was delivered for %d, not %d", number, first.due, asked))
+		}
+	}
+	t.Logf("%d sent, %d delivered, %d lost, %d kills, %d duplicates (%.3f %% per kill), %d out of order",
+		len(l.asked), len(l.first), lost, kills, l.duplicates,
+		100*float64(l.duplicates)/float64(n*max(1, kills)), l.disordered)
+	if lost > 0 {
+		t.Errorf("%d of %d messages are lost", lost, n)
+	}
+	if l.duplicates > n*kills/100 {
+		t.Errorf("%d duplicates after %d kills: more than 1 %% of %d per kill", l.duplicates, kills, n)
+	}
+	for _, fault := range l.faults[:min(10, len(l.faults))] {
+		t.Error(fault)
+	}
+}

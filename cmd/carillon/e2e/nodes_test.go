@@ -1,0 +1,159 @@
+package e2e
+
+import (
+	"context"
+	_ "embed"
+	"encoding/json"
+	"errors"
+	"io"
+	"net/http"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"testing"
+	"text/template"
+	"time"
+)
+
+//go:embed testdata/node.yaml
+var nodeConfig string
+
+// A carillonCluster is a set of `carillon serve` processes.
+type carillonCluster struct {
+	t      testing.TB
+	binary string
+	nodes  []*carillonNode
+}
+
+type carillonNode struct {
+	ID, Raft, API, Data string
+	Members             []*carillonNode
+	Brokers             []string
+
+	config  string
+	process *process
+}
+
+// A status is what the tests read of /v1/status.
+type status struct {
+	Node    string `json:"node"`
+	State   string `json:"state"`
+	Leader  string `json:"leader"`
+	Term    uint64 `json:"term"`
+	Pending uint64 `json:"pending"`
+}
+
+// buildCarillon builds the program and returns its path.
+func buildCarillon(t testing.TB) string {
+	t.Helper()
+	binary := filepath.Join(t.TempDir(), "carillon")
+	run(t, ".", []string{"CGO_ENABLED=0"}, "go", "build", "-o", binary, "github.com/carillonmq/carillon/cmd/carillon")
+	return binary
+}
+
+// startCarillon starts a new cluster with one node per data folder and waits until it serves.
+func startCarillon(t testing.TB, brokers []string, data ...string) *carillonCluster {
+	t.Helper()
+	c := &carillonCluster{t: t, binary: buildCarillon(t)}
+	addrs := freeAddrs(t, 2*len(data))
+	for i := range data {
+		c.nodes = append(c.nodes, &carillonNode{
+			ID: "n" + strconv.Itoa(i+1), Raft: addrs[2*i], API: addrs[2*i+1],
+			Data: filepath.Join(data[i], "carillon"), Brokers: brokers,
+			config: filepath.Join(t.TempDir(), "carillon.yaml"),
+		})
+	}
+	config := template.Must(template.New("config").Parse(nodeConfig))
+	for _, n := range c.nodes {
+		n.Members = c.nodes
+		var text strings.Builder
+		if err := config.Execute(&text, n); err != nil {
+			t.Fatal(err)
+		}
+		write(t, n.config, []byte(text.String()))
+	}
+	c.start()
+	return c
+}
+
+// start starts the nodes that do not run, with the data they have, and waits until all are ready.
+func (c *carillonCluster) start() {
+	c.t.Helper()
+	for _, n := range c.nodes {
+		if n.process == nil || !n.process.running() {
+			n.process = start(c.t, "carillon "+n.ID, nil, c.binary, "serve", "--config", n.config)
+		}
+	}
+	for _, n := range c.nodes {
+		await(c.t, patience, n.ID+" is ready", n.ready)
+	}
+}
+
+// kill ends all nodes at once.
+func (c *carillonCluster) kill() {
+	for _, n := range c.nodes {
+		n.process.kill()
+	}
+}
+
+// leader waits for a node that leads and whose term runs.
+func (c *carillonCluster) leader() *carillonNode {
+	c.t.Helper()
+	var leader *carillonNode
+	await(c.t, patience, "a node leads and is ready", func() bool {
+		for _, n := range c.nodes {
+			if s, err := n.status(); err == nil && s.State == "leader" && n.ready() {
+				leader = n
+				return true
+			}
+		}
+		return false
+	})
+	return leader
+}
+
+// awaitPending waits until the leader says that exactly n messages are pending.
+func (c *carillonCluster) awaitPending(limit time.Duration, n uint64) {
+	c.t.Helper()
+	await(c.t, limit, strconv.FormatUint(n, 10)+" messages are pending", func() bool {
+		for _, node := range c.nodes {
+			if s, err := node.status(); err == nil && s.State == "leader" && s.Pending == n {
+				return true
+			}
+		}
+		return false
+	})
+}
+
+func (n *carillonNode) status() (status, error) {
+	var s status
+	body, err := n.get("/v1/status")
+	if err == nil {
+		err = json.Unmarshal(body, &s)
+	}
+	return s, err
+}
+
+func (n *carillonNode) ready() bool {
+	_, err := n.get("/readyz")
+	return err == nil
+}
+
+// get returns the body of an answer with status 200.
+func (n *carillonNode) get(path string) ([]byte, error) {
+	ctx, cancel := context.WithTimeout(context.Background(), time.Second)
+	defer cancel()
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+n.API+path, nil)
+	if err != nil {
+		return nil, err
+	}
+	resp, err := http.DefaultClient.Do(req)
+	if err != nil {
+		return nil, err
+	}
+	defer resp.Body.Close()
+	if resp.StatusCode != http.StatusOK {
+		return nil, errors.New("answered " + resp.Status)
+	}
+	return io.ReadAll(resp.Body)
+}
