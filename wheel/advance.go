@@ -1,0 +1,119 @@
+package wheel
+
+const (
+	// advanceChunks bounds the work of one Advance beyond what it returns.
+	advanceChunks = 64
+	// growBy is the room Advance makes in a slice that has none.
+	growBy = 256
+)
+
+// Advance appends to out the timers that are due at tick now, those with a deadline
+// of now or before, and takes them out of the wheel: by deadline, and those
+// of one tick in the order of adding.
+//
+// It fills the spare capacity of out and no more (if there is none, it makes
+// room for 256), and does a bounded amount of cascading. When more is true
+// something may be left, even if nothing was returned: call again.
+//
+// A now before that of an earlier call is no error: nothing fires before its
+// deadline. A now beyond [MaxTick] is taken as MaxTick.
+func (w *Wheel[T]) Advance(now uint64, out []Expired[T]) (due []Expired[T], more bool) {
+	now = min(now, MaxTick)
+	if next, ok := w.Next(); ok && next <= now && len(out) == cap(out) {
+		out = append(make([]Expired[T], 0, len(out)+growBy), out...)
+	}
+	chunks := advanceChunks
+	out, more = w.fireBehind(now, out, &chunks)
+	if more || now < w.cursor {
+		return out, more
+	}
+	for {
+		t, ok := w.earliest()
+		if !ok || t > now {
+			break
+		}
+		if len(out) == cap(out) || !w.reach(t, &chunks) {
+			return out, true
+		}
+		if out, more = w.fire(out, &chunks); more {
+			return out, true
+		}
+	}
+	w.reach(now, &chunks)
+	return out, false
+}
+
+// fire appends the timers of the cursor's tick; more tells that some are left.
+func (w *Wheel[T]) fire(out []Expired[T], chunks *int) (due []Expired[T], more bool) {
+	i := digit(w.cursor, 0)
+	n := w.path[0]
+	if n == nil || n.occupied&(1<<i) == 0 {
+		return out, false
+	}
+	s := &n.slots[i]
+	w.sweep.leave(s)
+	for s.head != 0 {
+		if *chunks <= 0 {
+			return out, true
+		}
+		c := w.chunks.at(s.head)
+		for c.from < c.n {
+			if len(out) == cap(out) {
+				return out, true
+			}
+			out = w.meet(c.hint[c.from].id(), out)
+			c.from++
+		}
+		*chunks--
+		next := c.next
+		w.chunks.release(s.head)
+		s.head = next
+	}
+	s.tail = 0
+	w.vacate(0, i)
+	return out, false
+}
+
+// meet appends the timer of a hint that lies at the cursor, unless it was
+// cancelled or is postponed.
+func (w *Wheel[T]) meet(id uint32, out []Expired[T]) []Expired[T] {
+	e := w.slab.at(id)
+	if !e.live() {
+		w.dead--
+		w.slab.release(id)
+		return out
+	}
+	if e.when() > w.cursor {
+		w.place(e.when(), id)
+		return out
+	}
+	return w.expire(e, id, out)
+}
+
+func (w *Wheel[T]) expire(e *entry[T], id uint32, out []Expired[T]) []Expired[T] {
+	out = append(out, Expired[T]{When: e.when(), Value: e.value})
+	e.retire()
+	w.slab.release(id)
+	w.live--
+	return out
+}
+
+// fireBehind appends those timers behind the cursor that are due at now.
+func (w *Wheel[T]) fireBehind(now uint64, out []Expired[T], chunks *int) (due []Expired[T], more bool) {
+	for w.behind.len() > 0 && w.behind.first().when <= now {
+		if len(out) == cap(out) || *chunks <= 0 {
+			return out, true
+		}
+		id := w.behind.first().id
+		w.behind.pop()
+		e := w.slab.at(id)
+		if e.live() {
+			out = w.expire(e, id, out)
+			continue
+		}
+		w.behind.dead--
+		*chunks--
+		w.slab.release(id)
+	}
+	return out, false
+}

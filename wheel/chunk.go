@@ -1,0 +1,68 @@
+package wheel
+
+const (
+	chunkHints     = 63
+	chunkPageBits  = 7
+	chunkPageCount = 1 << chunkPageBits
+)
+
+// A chunk is 512 bytes of a slot's list, oldest hint first.
+//
+//	+------+------+---+--------+--------+-- ... --+---------+
+//	| next | from | n | hint 0 | hint 1 |         | hint 62 |
+//	+------+------+---+--------+--------+-- ... --+---------+
+//	  u32    u16  u16    u64
+//
+// Hints before from have been fired; those from n on are unused.
+type chunk struct {
+	next uint32
+	from uint16
+	n    uint16
+	hint [chunkHints]hint
+}
+
+// A hint is the low half of a deadline, and the id of its timer. The slot it
+// lies in supplies the upper half. A hint may be out of date: its timer cancelled
+// or postponed.
+type hint uint64
+
+func newHint(when uint64, id uint32) hint { return hint(when)<<32 | hint(id) }
+
+func (h hint) id() uint32 { return uint32(h) }
+
+// when restores the deadline from any other of the same slot, which must not
+// be wider than 2^32 ticks.
+func (h hint) when(sibling uint64) uint64 { return sibling&^(1<<32-1) | uint64(h>>32) }
+
+// A chunkPool hands out chunks by number; 0 is none. Whole pages, never
+// copied, so that growing costs no pause.
+type chunkPool struct {
+	pages []*[chunkPageCount]chunk
+	fresh uint32 // chunks from here on were never used
+	free  uint32 // first of the freed ones, linked by next
+}
+
+func (p *chunkPool) at(i uint32) *chunk {
+	return &p.pages[i>>chunkPageBits][i%chunkPageCount]
+}
+
+func (p *chunkPool) alloc() uint32 {
+	if i := p.free; i != 0 {
+		c := p.at(i)
+		p.free = c.next
+		c.next, c.from, c.n = 0, 0, 0
+		return i
+	}
+	if p.fresh%chunkPageCount == 0 {
+		p.pages = append(p.pages, new([chunkPageCount]chunk))
+		p.fresh = max(p.fresh, 1)
+	}
+	i := p.fresh
+	p.fresh++
+	return i
+}
+
+func (p *chunkPool) release(i uint32) {
+	p.at(i).next = p.free
+	p.free = i
+}

@@ -1,0 +1,40 @@
+package wheel
+
+import "iter"
+
+// Drain returns an iterator over the pending timers, in no particular order,
+// that takes each out of the wheel as it yields it. Those not reached when the
+// loop is left stay pending. The wheel keeps its cursor and can be used
+// again; all handles of drained timers are stale. To drain in order, advance
+// to [MaxTick].
+func (w *Wheel[T]) Drain() iter.Seq[Expired[T]] {
+	return func(yield func(Expired[T]) bool) {
+		for id := uint64(1); id < w.slab.fresh; id++ {
+			e := w.slab.at(uint32(id))
+			if !e.live() {
+				continue
+			}
+			t := Expired[T]{When: e.when(), Value: e.value}
+			w.remove(e)
+			if !yield(t) {
+				return
+			}
+		}
+		if w.live == 0 {
+			w.reset()
+		}
+	}
+}
+
+// reset clears away what is left of the timers of an empty wheel. The slab stays, as
+// its generations are what makes old handles stale.
+func (w *Wheel[T]) reset() {
+	w.dead = 0
+	w.levels = 0
+	w.path = [levelCount]*node{}
+	w.behind = behind{}
+	w.nodes = nodePool{}
+	w.chunks = chunkPool{}
+	w.sweep = sweep{}
+	w.slab.releaseAll()
+}

@@ -1,0 +1,21 @@
+package wheel
+
+// Handle names one timer of one wheel. It stays invalid for ever once that timer
+// has fired, was cancelled, was drained or was moved to another handle: no later timer gets
+// the same one. The zero Handle names no timer. A handle means nothing to
+// another wheel, to another process or on disk.
+type Handle uint64
+
+// Bits of a handle, the same generation as in the slab:
+//
+//	63            32 31        16 15         0
+//	+---------------+------------+------------+
+//	|      id       | page epoch | generation |
+//	+---------------+------------+------------+
+func newHandle(id uint32, epoch, generation uint16) Handle {
+	return Handle(id)<<32 | Handle(epoch)<<16 | Handle(generation)
+}
+
+func (h Handle) id() uint32         { return uint32(h >> 32) }
+func (h Handle) epoch() uint16      { return uint16(h >> 16) }
+func (h Handle) generation() uint16 { return uint16(h) }

@@ -1,0 +1,39 @@
+package wheel
+
+// Maintain does work ahead that Advance would have to do later: it opens the
+// slots that have begun by tick now, and splits, on each level, the slot that
+// comes next. It handles at most the given number of chunks, of up to 63 timers each,
+// and reports whether work is left. It fires nothing and is never
+// necessary; calling it when idle makes large crowds of timers fire in time.
+func (w *Wheel[T]) Maintain(now uint64, chunks int) (more bool) {
+	t := min(now, MaxTick)
+	if first, ok := w.earliest(); ok {
+		t = min(t, first)
+	}
+	if t > w.cursor && !w.reach(t, &chunks) {
+		return true
+	}
+	for l := 1; l < levelCount; l++ {
+		if !w.splitFirst(l, &chunks) {
+			return true
+		}
+	}
+	return false
+}
+
+// splitFirst splits the first slot of the cursor's node on level l, then the
+// first slot of that, and so on; it reports whether this is done.
+func (w *Wheel[T]) splitFirst(l int, chunks *int) bool {
+	n := w.path[l]
+	for ; l > 0 && n != nil && n.occupied != 0; l-- {
+		s := &n.slots[n.first()]
+		if s.short() {
+			return true
+		}
+		if !w.split(s, l, chunks) {
+			return false
+		}
+		n = s.child
+	}
+	return true
+}

@@ -1,0 +1,149 @@
+package wheel
+
+const (
+	pageBits = 12
+	pageSize = 1 << pageBits
+	maxPages = 1 << (32 - pageBits)
+
+	// wornOut is the even generation after which an id is not used again before
+	// its whole page starts a new epoch.
+	wornOut = 1<<16 - 2
+)
+
+// A slab keeps the timers themselves, by id. It holds pointers only if T does.
+type slab[T any] struct {
+	pages []*page[T]
+	fresh uint64 // ids from here on were never used; id 0 is none
+	free  uint32 // first of the freed ids, each naming the next
+}
+
+// A page's epoch makes the 15 bits of generation last: it goes up when all ids
+// of the page are worn out, and is part of every handle.
+type page[T any] struct {
+	epoch   uint16
+	worn    uint16
+	entries [pageSize]entry[T]
+}
+
+// An entry is live while its generation is odd:
+//
+//	meta   63                        16 15         0
+//	      +----------------------------+------------+
+//	      | deadline, or next free id  | generation |
+//	      +----------------------------+------------+
+//
+// The value comes first so that an empty T costs no padding.
+type entry[T any] struct {
+	value T
+	meta  uint64
+}
+
+func (e *entry[T]) when() uint64       { return e.meta >> 16 }
+func (e *entry[T]) generation() uint16 { return uint16(e.meta) }
+func (e *entry[T]) live() bool         { return e.meta&1 != 0 }
+
+func (e *entry[T]) setWhen(when uint64) { e.meta = when<<16 | e.meta&0xffff }
+
+// retire makes every handle of the entry stale and lets go of its value.
+func (e *entry[T]) retire() {
+	e.meta++ // generation wornOut+1 is never live, so this does not carry
+	var zero T
+	e.value = zero
+}
+
+func (s *slab[T]) at(id uint32) *entry[T] {
+	return &s.pages[id>>pageBits].entries[id%pageSize]
+}
+
+// find returns the entry h names, or nil when h is stale, foreign or zero.
+func (s *slab[T]) find(h Handle) *entry[T] {
+	id := h.id()
+	if int(id>>pageBits) >= len(s.pages) || h&1 == 0 {
+		return nil
+	}
+	p := s.pages[id>>pageBits]
+	e := &p.entries[id%pageSize]
+	if e.generation() != h.generation() || p.epoch != h.epoch() {
+		return nil
+	}
+	return e
+}
+
+// alloc makes a live entry and returns its id, or 0 when there is none left.
+func (s *slab[T]) alloc(when uint64, v T) (uint32, Handle) {
+	id := s.free
+	if id == 0 {
+		if s.fresh&(pageSize-1) == 0 && !s.grow() {
+			return 0, 0
+		}
+		id = uint32(s.fresh)
+		s.fresh++
+	}
+	p := s.pages[id>>pageBits]
+	e := &p.entries[id%pageSize]
+	if id == s.free {
+		s.free = uint32(e.when())
+	}
+	generation := e.generation() + 1
+	e.meta = when<<16 | uint64(generation)
+	e.value = v
+	return id, newHandle(id, p.epoch, generation)
+}
+
+func (s *slab[T]) grow() bool {
+	if len(s.pages) == maxPages {
+		return false
+	}
+	s.pages = append(s.pages, new(page[T]))
+	if s.fresh == 0 { // id 0 is none, and so counts as worn out
+		s.fresh = 1
+		s.pages[0].worn = 1
+	}
+	return true
+}
+
+// release gives the id of a retired entry back once nothing refers to it.
+func (s *slab[T]) release(id uint32) {
+	e := s.at(id)
+	if e.generation() == wornOut {
+		s.wearOut(id)
+		return
+	}
+	e.meta = uint64(s.free)<<16 | uint64(e.generation())
+	s.free = id
+}
+
+// wearOut keeps id out of use until all of its page is worn out; then the page
+// starts again under the next epoch. After 2^16 epochs it rests for ever.
+func (s *slab[T]) wearOut(id uint32) {
+	p := s.pages[id>>pageBits]
+	p.worn++
+	if p.worn < pageSize || p.epoch == 1<<16-1 {
+		return
+	}
+	p.epoch++
+	p.worn = 0
+	first := id &^ (pageSize - 1)
+	for i := range uint32(pageSize) {
+		if first+i == 0 {
+			p.worn = 1
+			continue
+		}
+		p.entries[i].meta = 0
+		s.release(first + i)
+	}
+}
+
+// releaseAll gives every id back; no entry is live and nothing refers to any.
+func (s *slab[T]) releaseAll() {
+	s.free = 0
+	for _, p := range s.pages {
+		p.worn = 0
+	}
+	if len(s.pages) > 0 {
+		s.pages[0].worn = 1
+	}
+	for id := uint64(1); id < s.fresh; id++ {
+		s.release(uint32(id))
+	}
+}
