@@ -1,0 +1,25 @@
+// Package client is what an application imports to have Kafka messages delivered later.
+//
+// Carillon reads delay topics. A record there says in its headers when it is due and where it goes:
+//
+//	deliver-at         RFC 3339 time with zone, or epoch milliseconds; wins over deliver-after
+//	deliver-after      delay from the record's timestamp: milliseconds, 1h30m, or PT90S
+//	deliver-to         target topic; default: the route's target, else the delay topic without ".delay"
+//	deliver-key        key of the delivered record; default: the record's own key
+//	deliver-partition  partition of the target; default: chosen by the key, as Kafka's Java client does
+//	deliver-id         the caller's name for the message, 1 to 256 bytes
+//
+// Any Kafka client can write these headers. This package writes and reads them in one place, and both
+// the [Producer] here and the broker go through it: what [Stamp] accepts is what the broker accepts.
+//
+//	producer, err := client.NewProducer(kgo.SeedBrokers("127.0.0.1:9092"))
+//	...
+//	record := &client.Record{Topic: "orders.delay", Value: []byte("remind me")}
+//	sent, err := producer.Schedule(ctx, record, client.After(24*time.Hour), client.ID("reminder-7"))
+//
+// A [Producer] can share a *kgo.Client that the application has already: see [NewProducerFrom]. To
+// use that client alone, [Stamp] the record and produce it as usual.
+//
+// Delivered records carry delivered-id, delivered-for, delivered-from and delivered-seq. A consumer
+// that must not act twice remembers delivered-seq: it names one message for ever, ids can be used again.
+package client

@@ -1,0 +1,141 @@
+package client
+
+import (
+	"fmt"
+	"strconv"
+	"strings"
+	"time"
+)
+
+const (
+	// secondsBelow: 10^11 ms is March 1973, 10^11 s the year 5138. A smaller number is seconds by mistake.
+	secondsBelow = 100_000_000_000
+	// latestDue is the last millisecond of the year 9999, the last that RFC 3339 can write. A larger
+	// number is microseconds or nanoseconds by mistake.
+	latestDue = 253_402_300_799_999
+)
+
+// dueAt returns epoch milliseconds. deliver-at wins, but deliver-after is read as well, so that a wrong
+// value never goes unnoticed.
+func dueAt(at, after string, timestamp int64) (due int64, err error) {
+	if at == "" && after == "" {
+		return 0, malformed(HeaderAt, "", "is missing", "say when to deliver with "+HeaderAt+
+			", RFC 3339 or epoch milliseconds, or with "+HeaderAfter+", such as 90s")
+	}
+	if after != "" {
+		if due, err = parseAfter(after, timestamp); err != nil {
+			return 0, err
+		}
+	}
+	if at != "" {
+		return parseAt(at)
+	}
+	return due, nil
+}
+
+func parseAt(value string) (int64, error) {
+	if unsigned := strings.TrimLeft(value, "+-"); digits(unsigned) == len(unsigned) {
+		return parseEpoch(value)
+	}
+	t, err := time.Parse(time.RFC3339, value)
+	if err != nil || !isStrict(value) {
+		if _, err := time.Parse("2006-01-02T15:04:05", value); err == nil {
+			return 0, malformed(HeaderAt, value, "has no time zone", "append Z or an offset such as +01:00")
+		}
+		return 0, malformed(HeaderAt, value, "is not a time",
+			"use RFC 3339 with zone, such as 2030-01-31T08:00:00Z, or epoch milliseconds")
+	}
+	if t.Unix() < 0 {
+		return 0, malformed(HeaderAt, value, "is before 1970", "set the time of delivery")
+	}
+	ms := t.Unix()*1000 + ceilFraction(fractionOf(value))
+	if ms > latestDue {
+		return 0, malformed(HeaderAt, value, "is beyond the year 9999 in UTC", "set an earlier time of delivery")
+	}
+	return ms, nil
+}
+
+// isStrict refuses what time.Parse takes beyond RFC 3339: an hour of one digit and a comma as the point.
+func isStrict(value string) bool {
+	return value[len("2006-01-02T15")] == ':' && !strings.Contains(value, ",")
+}
+
+func parseEpoch(value string) (int64, error) {
+	const remedy = "use epoch milliseconds, 13 digits for today"
+	ms, err := strconv.ParseInt(value, 10, 64)
+	switch {
+	case err == nil && ms < secondsBelow:
+		return 0, malformed(HeaderAt, value, "looks like seconds", remedy)
+	case err != nil || ms > latestDue:
+		return 0, malformed(HeaderAt, value, "is not between 1973 and 9999", remedy)
+	}
+	return ms, nil
+}
+
+// fractionOf returns the digits after the point of a time of day. time.Time keeps nine of them only.
+func fractionOf(text string) string {
+	_, fraction, _ := strings.Cut(text, ".")
+	return fraction[:digits(fraction)]
+}
+
+// ceilFraction turns the digits after a second's point into milliseconds. It rounds up, since no message
+// may be early, not by a fraction of a millisecond either.
+func ceilFraction(fraction string) (ms int64) {
+	for i, unit := range []int64{100, 10, 1} {
+		if i < len(fraction) {
+			ms += int64(fraction[i]-'0') * unit
+		}
+	}
+	if len(fraction) > 3 && strings.Trim(fraction[3:], "0") != "" {
+		ms++
+	}
+	return ms
+}
+
+// digits returns how many decimal digits s begins with.
+func digits(s string) int {
+	return len(s) - len(strings.TrimLeft(s, "0123456789"))
+}
+
+func parseAfter(value string, timestamp int64) (int64, error) {
+	delay, err := parseDelay(value)
+	switch {
+	case err != nil:
+		return 0, err
+	case delay < 0:
+		return 0, malformed(HeaderAfter, value, "is negative", "use a delay of 0 or more")
+	case timestamp < 0:
+		return 0, malformed(HeaderAfter, value, "counts from the record's timestamp, but the record has none",
+			"use "+HeaderAt)
+	case timestamp > latestDue || delay > latestDue-timestamp:
+		return 0, malformed(HeaderAfter, value,
+			fmt.Sprintf("after the record's timestamp %d is beyond the year 9999", timestamp), "use a shorter delay")
+	}
+	return timestamp + delay, nil
+}
+
+// parseDelay returns milliseconds, rounded up; any negative number for a negative delay.
+func parseDelay(value string) (int64, error) {
+	if ms, err := strconv.ParseInt(value, 10, 64); err == nil {
+		return ms, nil
+	}
+	if d, err := time.ParseDuration(value); err == nil {
+		if d < 0 {
+			return -1, nil
+		}
+		ms := d.Milliseconds()
+		if d > time.Duration(ms)*time.Millisecond {
+			ms++
+		}
+		return ms, nil
+	}
+	if rest, ok := strings.CutPrefix(value, "P"); ok {
+		return parseISODuration(value, rest)
+	}
+	return 0, notADelay(value)
+}
+
+func notADelay(value string) error {
+	return malformed(HeaderAfter, value, "is not a delay",
+		"use milliseconds, a duration such as 1h30m, or ISO 8601 such as PT90S or P1D")
+}

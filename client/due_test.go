@@ -1,0 +1,131 @@
+package client
+
+import (
+	"errors"
+	"strings"
+	"testing"
+)
+
+func TestDeliverAt(t *testing.T) {
+	for _, tt := range []struct {
+		value string
+		want  int64
+	}{
+		{"1900000000123", 1900000000123},
+		{"100000000000", 100000000000},
+		{"253402300799999", 253402300799999},
+		{"2030-03-17T17:46:40Z", 1900000000000},
+		{"2030-03-17T17:46:40.5+00:00", 1900000000500},
+		{"2030-03-17T23:16:40+05:30", 1900000000000},
+		{"2030-03-17T17:46:40.1230001Z", 1900000000124},
+		{"2030-03-17T17:46:40.123000000Z", 1900000000123},
+		{"2030-03-17T17:46:40.1230000000000001Z", 1900000000124},
+		{"2030-03-17T17:46:40.999999999Z", 1900000001000},
+		{"1970-01-01T00:00:00Z", 0},
+		{"1969-12-31T23:30:00-01:00", 1800000},
+		{"9999-12-31T23:59:59.999Z", 253402300799999},
+	} {
+		in, err := Parse(headers(HeaderAt, tt.value), -1)
+		if err != nil || in.DueAt != tt.want {
+			t.Errorf("deliver-at %q = %d, %v, want %d", tt.value, in.DueAt, err, tt.want)
+		}
+	}
+}
+
+func TestDeliverAfter(t *testing.T) {
+	const day = 86_400_000
+	for _, tt := range []struct {
+		value string
+		want  int64
+	}{
+		{"0", 0}, {"1500", 1500}, {"90s", 90_000}, {"1h30m", 5_400_000}, {"1.5ms", 2}, {"1ns", 1}, {"0s", 0},
+		{"PT90S", 90_000}, {"PT0.5S", 500}, {"PT0,25S", 250}, {"PT0.0001S", 1}, {"PT1.9999S", 2000}, {"PT0S", 0},
+		{"P1D", day}, {"P1DT2H3M4.005S", day + 2*3_600_000 + 3*60_000 + 4005}, {"P2W", 14 * day}, {"PT36H", 36 * 3_600_000},
+		{"PT876000H", 876_000 * 3_600_000}, {"P36500D", 36500 * day},
+	} {
+		in, err := Parse(headers(HeaderAfter, tt.value), stamped)
+		if err != nil || in.DueAt != stamped+tt.want {
+			t.Errorf("deliver-after %q = %d, %v, want %d", tt.value, in.DueAt-stamped, err, tt.want)
+		}
+	}
+}
+
+func TestDeliverAtWinsOverDeliverAfter(t *testing.T) {
+	for _, hs := range [][]Header{
+		headers(HeaderAt, "1900000000123", HeaderAfter, "1h"),
+		headers(HeaderAfter, "1h", HeaderAt, "1900000000123"),
+	} {
+		in, err := Parse(hs, stamped)
+		if err != nil || in.DueAt != 1900000000123 {
+			t.Errorf("due at %d, %v, want 1900000000123", in.DueAt, err)
+		}
+	}
+}
+
+func TestDueTimeIsRefused(t *testing.T) {
+	for _, tt := range []struct {
+		field, value string
+		timestamp    int64
+		problem      string
+		remedy       string
+	}{
+		{HeaderAt, "1900000000", stamped, "looks like seconds", "milliseconds"},
+		{HeaderAt, "99999999999", stamped, "looks like seconds", "milliseconds"},
+		{HeaderAt, "0", stamped, "looks like seconds", "milliseconds"},
+		{HeaderAt, "-1900000000000", stamped, "looks like seconds", "milliseconds"},
+		{HeaderAt, "1900000000000000", stamped, "is not between 1973 and 9999", "milliseconds"},
+		{HeaderAt, "99999999999999999999", stamped, "is not between 1973 and 9999", "milliseconds"},
+		{HeaderAt, "2030-03-17T17:46:40", stamped, "has no time zone", "append Z"},
+		{HeaderAt, "2030-03-17T17:46:40.123", stamped, "has no time zone", "append Z"},
+		{HeaderAt, "2030-03-17", stamped, "is not a time", "2030-01-31T08:00:00Z"},
+		{HeaderAt, "2030-03-17 17:46:40Z", stamped, "is not a time", "RFC 3339"},
+		{HeaderAt, "2030-02-30T00:00:00Z", stamped, "is not a time", "RFC 3339"},
+		{HeaderAt, "2030-03-17T7:46:40Z", stamped, "is not a time", "RFC 3339"},
+		{HeaderAt, "2030-03-17T17:46:40,5Z", stamped, "is not a time", "RFC 3339"},
+		{HeaderAt, "2030-03-17T17:46:40+99:00", stamped, "is not a time", "RFC 3339"},
+		{HeaderAt, " 1900000000000", stamped, "is not a time", "RFC 3339"},
+		{HeaderAt, "1.9e12", stamped, "is not a time", "RFC 3339"},
+		{HeaderAt, "0001-01-01T00:00:00Z", stamped, "is before 1970", "time of delivery"},
+		{HeaderAt, "9999-12-31T23:59:59.9999Z", stamped, "is beyond the year 9999 in UTC", "earlier"},
+		{HeaderAt, "9999-12-31T23:59:59-01:00", stamped, "is beyond the year 9999 in UTC", "earlier"},
+		{HeaderAfter, "-1", stamped, "is negative", "0 or more"},
+		{HeaderAfter, "-5s", stamped, "is negative", "0 or more"},
+		{HeaderAfter, "-1ns", stamped, "is negative", "0 or more"},
+		{HeaderAfter, "PT-5S", stamped, "is not a delay", "PT90S"},
+		{HeaderAfter, "-PT5S", stamped, "is not a delay", "PT90S"},
+		{HeaderAfter, "soon", stamped, "is not a delay", "1h30m"},
+		{HeaderAfter, "1.5", stamped, "is not a delay", "1h30m"},
+		{HeaderAfter, "5 s", stamped, "is not a delay", "1h30m"},
+		{HeaderAfter, "P", stamped, "is not a delay", "P1D"},
+		{HeaderAfter, "PT", stamped, "is not a delay", "P1D"},
+		{HeaderAfter, "P1DT", stamped, "is not a delay", "P1D"},
+		{HeaderAfter, "PT5", stamped, "is not a delay", "P1D"},
+		{HeaderAfter, "PTS", stamped, "is not a delay", "P1D"},
+		{HeaderAfter, "P5S", stamped, "is not a delay", "P1D"},
+		{HeaderAfter, "PT1D", stamped, "is not a delay", "P1D"},
+		{HeaderAfter, "PT1M1H", stamped, "is not a delay", "P1D"},
+		{HeaderAfter, "PT1S1S", stamped, "is not a delay", "P1D"},
+		{HeaderAfter, "PT1.5H", stamped, "is not a delay", "P1D"},
+		{HeaderAfter, "PT5S ", stamped, "is not a delay", "P1D"},
+		{HeaderAfter, "PT1ST1S", stamped, "is not a delay", "P1D"},
+		{HeaderAfter, "P1M", stamped, "has years or months, whose length is not fixed", "P30D"},
+		{HeaderAfter, "P1Y2DT3H", stamped, "has years or months, whose length is not fixed", "P30D"},
+		{HeaderAfter, "PT9999999999999999999S", stamped, "is too long", "shorter"},
+		{HeaderAfter, "P9999999999999W", stamped, "is too long", "shorter"},
+		{HeaderAfter, "PT2562047788015H12M55.8S", stamped, "is too long", "shorter"},
+		{HeaderAfter, "9223372036854775807", stamped, "after the record's timestamp 1900000000000 is beyond the year 9999", "shorter"},
+		{HeaderAfter, "1ms", 253402300799999, "after the record's timestamp 253402300799999 is beyond the year 9999", "shorter"},
+		{HeaderAfter, "0", 1 << 62, "after the record's timestamp 4611686018427387904 is beyond the year 9999", "shorter"},
+		{HeaderAfter, "5s", -1, "counts from the record's timestamp, but the record has none", "deliver-at"},
+	} {
+		_, err := Parse(headers(tt.field, tt.value), tt.timestamp)
+		var got *HeaderError
+		if !errors.As(err, &got) {
+			t.Errorf("%s %q: error %v, want a *HeaderError", tt.field, tt.value, err)
+			continue
+		}
+		if got.Field != tt.field || got.Value != tt.value || got.Problem != tt.problem || !strings.Contains(got.Remedy, tt.remedy) {
+			t.Errorf("%s %q: %+v, want problem %q and remedy %q", tt.field, tt.value, got, tt.problem, tt.remedy)
+		}
+	}
+}

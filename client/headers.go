@@ -1,0 +1,86 @@
+package client
+
+import (
+	"strings"
+
+	"github.com/twmb/franz-go/pkg/kgo"
+)
+
+// Record is franz-go's record, named here so that callers need not import franz-go to build one.
+type Record = kgo.Record
+
+// Header is one header of a [Record]. A nil value and an empty one differ.
+type Header = kgo.RecordHeader
+
+// InstructionPrefix begins every header that instructs Carillon. All of them are stripped on delivery.
+const InstructionPrefix = "deliver-"
+
+// Headers of a record on a delay topic. Values are UTF-8 text, never empty, each at most once.
+const (
+	HeaderAt        = "deliver-at"        // RFC 3339 with zone, or epoch milliseconds; wins over HeaderAfter
+	HeaderAfter     = "deliver-after"     // milliseconds, Go duration or ISO 8601 duration, from the record's timestamp
+	HeaderTo        = "deliver-to"        // target topic
+	HeaderKey       = "deliver-key"       // key of the delivered record
+	HeaderPartition = "deliver-partition" // partition of the target topic, from 0
+	HeaderID        = "deliver-id"        // the caller's id, 1 to MaxIDBytes bytes
+)
+
+// Headers with a reserved meaning that Carillon refuses for now, with [CodeUnsupported].
+const (
+	HeaderCancel       = "deliver-cancel"
+	HeaderExpiresAt    = "deliver-expires-at"
+	HeaderExpiresAfter = "deliver-expires-after"
+	HeaderCron         = "deliver-cron"
+	HeaderEvery        = "deliver-every"
+	HeaderUntil        = "deliver-until"
+	HeaderCount        = "deliver-count"
+)
+
+// Headers that Carillon adds to a delivered record.
+const (
+	HeaderDeliveredID   = "delivered-id"   // deliver-id, or topic/partition/offset on the delay topic
+	HeaderDeliveredFor  = "delivered-for"  // planned time, epoch milliseconds
+	HeaderDeliveredFrom = "delivered-from" // topic/partition/offset on the delay topic
+	HeaderDeliveredSeq  = "delivered-seq"  // cluster id and sequence number: deduplicate by this one
+)
+
+// Headers that Carillon adds to a record it puts, otherwise unchanged, on the dead-letter topic.
+const (
+	HeaderErrorCode      = "__carillon.errors.code"
+	HeaderErrorMessage   = "__carillon.errors.message"
+	HeaderErrorTopic     = "__carillon.errors.topic"
+	HeaderErrorPartition = "__carillon.errors.partition"
+	HeaderErrorOffset    = "__carillon.errors.offset"
+)
+
+// MaxIDBytes is the length of the longest deliver-id.
+const MaxIDBytes = 256
+
+// supportedHeaders is what the error about an unknown header offers instead.
+const supportedHeaders = HeaderAt + ", " + HeaderAfter + ", " + HeaderTo + ", " + HeaderKey + ", " +
+	HeaderPartition + ", " + HeaderID
+
+// Strip returns the headers that are not instructions, in their order, values and duplicates as they
+// were. The result shares values with headers; it shares the slice itself only when nothing is stripped.
+func Strip(headers []Header) []Header {
+	first := firstInstruction(headers)
+	if first == len(headers) {
+		return headers
+	}
+	plain := append([]Header(nil), headers[:first]...)
+	for _, h := range headers[first+1:] {
+		if !strings.HasPrefix(h.Key, InstructionPrefix) {
+			plain = append(plain, h)
+		}
+	}
+	return plain
+}
+
+func firstInstruction(headers []Header) int {
+	for i, h := range headers {
+		if strings.HasPrefix(h.Key, InstructionPrefix) {
+			return i
+		}
+	}
+	return len(headers)
+}

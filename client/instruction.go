@@ -1,0 +1,131 @@
+package client
+
+import (
+	"fmt"
+	"strconv"
+	"strings"
+	"unicode/utf8"
+)
+
+// An Instruction is what the deliver-* headers of one record say.
+type Instruction struct {
+	DueAt     int64  // epoch milliseconds: deliver-at, or the record's timestamp plus deliver-after
+	To        string // target topic; "" when the header is absent
+	Key       string // key of the delivered record; "" when the header is absent, for it cannot be empty
+	Partition int32  // partition of the target; -1 when the header is absent
+	ID        string // the caller's id; "" when the header is absent
+}
+
+// Parse reads a record's instruction from its headers and its timestamp in epoch milliseconds, which
+// deliver-after counts from (negative: the record has none). Headers that are not deliver-* are not
+// looked at. The error is always a *[HeaderError]. Parse is safe for concurrent use.
+func Parse(headers []Header, timestamp int64) (Instruction, error) {
+	text, err := collect(headers)
+	if err != nil {
+		return Instruction{}, err
+	}
+	in := Instruction{To: text.to, Key: text.key, Partition: -1, ID: text.id}
+	if in.DueAt, err = dueAt(text.at, text.after, timestamp); err != nil {
+		return Instruction{}, err
+	}
+	if text.to != "" {
+		if err = checkTopic(text.to); err != nil {
+			return Instruction{}, err
+		}
+	}
+	if text.partition != "" {
+		if in.Partition, err = parsePartition(text.partition); err != nil {
+			return Instruction{}, err
+		}
+	}
+	if len(text.id) > MaxIDBytes {
+		return Instruction{}, malformed(HeaderID, text.id, fmt.Sprintf("has %d bytes", len(text.id)),
+			fmt.Sprintf("use at most %d", MaxIDBytes))
+	}
+	return in, nil
+}
+
+// instructionText holds the values of the deliver-* headers; "" is an absent one, for a header that is
+// there must not be empty.
+type instructionText struct {
+	at, after, to, key, partition, id string
+}
+
+// slot returns the place of a header's value, or nil for a name that is not in use.
+func (t *instructionText) slot(name string) *string {
+	switch name {
+	case HeaderAt:
+		return &t.at
+	case HeaderAfter:
+		return &t.after
+	case HeaderTo:
+		return &t.to
+	case HeaderKey:
+		return &t.key
+	case HeaderPartition:
+		return &t.partition
+	case HeaderID:
+		return &t.id
+	}
+	return nil
+}
+
+func collect(headers []Header) (text instructionText, err error) {
+	for _, h := range headers {
+		if !strings.HasPrefix(h.Key, InstructionPrefix) {
+			continue
+		}
+		slot := text.slot(h.Key)
+		switch {
+		case slot == nil:
+			return text, unusable(h)
+		case *slot != "":
+			return text, malformed(h.Key, string(h.Value), "is given twice", "write the header once")
+		case h.Value == nil:
+			return text, malformed(h.Key, "", "is null", "give it a value or leave the header out")
+		case len(h.Value) == 0:
+			return text, malformed(h.Key, "", "is empty", "give it a value or leave the header out")
+		case !utf8.Valid(h.Value):
+			return text, malformed(h.Key, string(h.Value), "is not UTF-8", "write the value as UTF-8 text")
+		}
+		*slot = string(h.Value)
+	}
+	return text, nil
+}
+
+// unusable explains a deliver-* header that no slot takes.
+func unusable(h Header) error {
+	switch h.Key {
+	case HeaderCancel, HeaderExpiresAt, HeaderExpiresAfter, HeaderCron, HeaderEvery, HeaderUntil, HeaderCount:
+		return &HeaderError{Code: CodeUnsupported, Field: h.Key, Value: cut(string(h.Value)),
+			Problem: "is not supported by this version", Remedy: "send the record without this header"}
+	}
+	return malformed(strings.ToValidUTF8(cut(h.Key), "\uFFFD"), string(h.Value), "is not a header Carillon knows",
+		"the known ones are "+supportedHeaders)
+}
+
+// maxTopicBytes is Kafka's limit for the length of a topic's name.
+const maxTopicBytes = 249
+
+func checkTopic(name string) error {
+	const remedy = "use 1 to 249 of the characters a-z A-Z 0-9 . _ -"
+	if name == "." || name == ".." || len(name) > maxTopicBytes {
+		return malformed(HeaderTo, name, "is not a topic name", remedy)
+	}
+	for _, c := range []byte(name) {
+		legal := 'a' <= c && c <= 'z' || 'A' <= c && c <= 'Z' || '0' <= c && c <= '9' ||
+			c == '.' || c == '_' || c == '-'
+		if !legal {
+			return malformed(HeaderTo, name, "is not a topic name", remedy)
+		}
+	}
+	return nil
+}
+
+func parsePartition(value string) (int32, error) {
+	n, err := strconv.ParseUint(value, 10, 31)
+	if err != nil {
+		return -1, malformed(HeaderPartition, value, "is not a partition", "use a whole number from 0 to 2147483647")
+	}
+	return int32(n), nil
+}

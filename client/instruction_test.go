@@ -1,0 +1,142 @@
+package client
+
+import (
+	"errors"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+// stamped is the timestamp of the records in these tests.
+const stamped = int64(1_900_000_000_000)
+
+func headers(pairs ...string) (hs []Header) {
+	for i := 0; i < len(pairs); i += 2 {
+		hs = append(hs, Header{Key: pairs[i], Value: []byte(pairs[i+1])})
+	}
+	return hs
+}
+
+func TestParseReadsEveryHeader(t *testing.T) {
+	got, err := Parse(headers(
+		"trace", "\xff", "deliver-at", "2030-01-31T08:00:00+01:00", "deliver-to", "orders.v2",
+		"deliver-key", "k ä", "deliver-partition", "2147483647", "deliver-id", strings.Repeat("i", 256),
+		"trace", "", "delivered-id", "from an earlier journey"), stamped)
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := Instruction{DueAt: 1896073200000, To: "orders.v2", Key: "k ä", Partition: 2147483647,
+		ID: strings.Repeat("i", 256)}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Error(diff)
+	}
+}
+
+func TestParseLeavesAbsentHeadersUnset(t *testing.T) {
+	got, err := Parse(headers("deliver-after", "0"), stamped)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(Instruction{DueAt: stamped, Partition: -1}, got); diff != "" {
+		t.Error(diff)
+	}
+}
+
+func TestParseRefuses(t *testing.T) {
+	at := Header{Key: "deliver-at", Value: []byte("2030-01-31T08:00:00Z")}
+	for _, tt := range []struct {
+		name    string
+		headers []Header
+		want    HeaderError // Remedy: a part of it
+	}{
+		{"no time header", headers("x", "y", "deliver-to", "t"),
+			HeaderError{CodeMalformed, "deliver-at", "", "is missing", "deliver-after"}},
+		{"no header at all", nil,
+			HeaderError{CodeMalformed, "deliver-at", "", "is missing", "RFC 3339 or epoch milliseconds"}},
+		{"duplicate", []Header{at, at},
+			HeaderError{CodeMalformed, "deliver-at", "2030-01-31T08:00:00Z", "is given twice", "once"}},
+		{"contradiction", append(headers("deliver-id", "a", "deliver-id", "b"), at),
+			HeaderError{CodeMalformed, "deliver-id", "b", "is given twice", "once"}},
+		{"null value", []Header{at, {Key: "deliver-to"}},
+			HeaderError{CodeMalformed, "deliver-to", "", "is null", "leave the header out"}},
+		{"empty value", []Header{at, {Key: "deliver-key", Value: []byte{}}},
+			HeaderError{CodeMalformed, "deliver-key", "", "is empty", "leave the header out"}},
+		{"null time", []Header{{Key: "deliver-at"}, at},
+			HeaderError{CodeMalformed, "deliver-at", "", "is null", "leave the header out"}},
+		{"not UTF-8", append(headers("deliver-id", "a\xff"), at),
+			HeaderError{CodeMalformed, "deliver-id", "a\xff", "is not UTF-8", "UTF-8"}},
+		{"unknown header", append(headers("deliver-too", "t"), at),
+			HeaderError{CodeMalformed, "deliver-too", "t", "is not a header Carillon knows",
+				"deliver-at, deliver-after, deliver-to, deliver-key, deliver-partition, deliver-id"}},
+		{"only the prefix", append(headers("deliver-", "t"), at),
+			HeaderError{CodeMalformed, "deliver-", "t", "is not a header Carillon knows", "deliver-at"}},
+		{"cancel", headers("deliver-cancel", "true", "deliver-id", "a"),
+			HeaderError{CodeUnsupported, "deliver-cancel", "true", "is not supported by this version", "without"}},
+		{"expiry", append(headers("deliver-expires-at", "9"), at),
+			HeaderError{CodeUnsupported, "deliver-expires-at", "9", "is not supported by this version", "without"}},
+		{"recurrence", headers("deliver-cron", "@daily"),
+			HeaderError{CodeUnsupported, "deliver-cron", "@daily", "is not supported by this version", "without"}},
+		{"id of 257 bytes", append(headers("deliver-id", strings.Repeat("é", 128)+"x"), at),
+			HeaderError{CodeMalformed, "deliver-id", strings.Repeat("é", 32), "has 257 bytes", "at most 256"}},
+		{"topic with a slash", append(headers("deliver-to", "a/b"), at),
+			HeaderError{CodeMalformed, "deliver-to", "a/b", "is not a topic name", "a-z"}},
+		{"topic of two dots", append(headers("deliver-to", ".."), at),
+			HeaderError{CodeMalformed, "deliver-to", "..", "is not a topic name", "a-z"}},
+		{"topic of 250 bytes", append(headers("deliver-to", strings.Repeat("t", 250)), at),
+			HeaderError{CodeMalformed, "deliver-to", strings.Repeat("t", 64), "is not a topic name", "249"}},
+		{"negative partition", append(headers("deliver-partition", "-1"), at),
+			HeaderError{CodeMalformed, "deliver-partition", "-1", "is not a partition", "from 0"}},
+		{"partition beyond int32", append(headers("deliver-partition", "2147483648"), at),
+			HeaderError{CodeMalformed, "deliver-partition", "2147483648", "is not a partition", "2147483647"}},
+		{"a wrong deliver-after beside deliver-at", append(headers("deliver-after", "soon"), at),
+			HeaderError{CodeMalformed, "deliver-after", "soon", "is not a delay", "PT90S"}},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			_, err := Parse(tt.headers, stamped)
+			var got *HeaderError
+			if !errors.As(err, &got) {
+				t.Fatalf("Parse = %v, want a *HeaderError", err)
+			}
+			if !strings.Contains(got.Remedy, tt.want.Remedy) {
+				t.Errorf("remedy %q does not say %q", got.Remedy, tt.want.Remedy)
+			}
+			tt.want.Remedy = got.Remedy
+			if diff := cmp.Diff(tt.want, *got); diff != "" {
+				t.Error(diff)
+			}
+			if !strings.Contains(err.Error(), got.Field) || !strings.Contains(err.Error(), got.Remedy) {
+				t.Errorf("message %q lacks field or remedy", err)
+			}
+		})
+	}
+}
+
+func TestHeaderErrorWrapsTheSentinelOfItsCode(t *testing.T) {
+	_, err := Parse(headers("deliver-count", "3"), stamped)
+	if !errors.Is(err, ErrUnsupported) || errors.Is(err, ErrMalformed) {
+		t.Errorf("deliver-count: %v", err)
+	}
+	_, err = Parse(nil, stamped)
+	if !errors.Is(err, ErrMalformed) || errors.Is(err, ErrUnsupported) {
+		t.Errorf("no header: %v", err)
+	}
+}
+
+func TestStripKeepsEverythingElseAsItIs(t *testing.T) {
+	in := []Header{{Key: "a", Value: []byte{}}, {Key: "deliver-at"}, {Key: "a"}, {Key: "deliver-x", Value: []byte("1")},
+		{Key: "a", Value: []byte("\xff")}, {Key: "delivered-id", Value: []byte("i")}, {Key: "Deliver-At"}}
+	want := []Header{in[0], in[2], in[4], in[5], in[6]}
+	if diff := cmp.Diff(want, Strip(in)); diff != "" {
+		t.Error(diff)
+	}
+	if in[1].Key != "deliver-at" {
+		t.Error("Strip changed its input")
+	}
+	if got := Strip(want); len(got) != len(want) {
+		t.Errorf("Strip of %d plain headers returned %d", len(want), len(got))
+	}
+	if got := Strip(nil); got != nil {
+		t.Errorf("Strip(nil) = %v", got)
+	}
+}
