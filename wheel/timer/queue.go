@@ -3,7 +3,6 @@ package timer
 import (
 	"fmt"
 	"iter"
-	"slices"
 	"time"
 
 	"github.com/carillonmq/carillon/wheel"
@@ -11,8 +10,7 @@ import (
 
 const (
 	defaultMaxSleep = time.Second
-	defaultBatch    = 256 // timers that Pop returns when the caller's buffer has no room
-	maintainChunks  = 16  // of the wheel's slots, split per idle Pop: some ten microseconds
+	maintainChunks  = 16 // of 63 timers, split per idle Pop: some ten microseconds
 )
 
 // QueueConfig configures a DelayQueue. Its zero value is ready to use.
@@ -49,19 +47,8 @@ type DelayQueue[T any] struct {
 	timer *time.Timer
 	steps stepDetector
 
-	wheel  *wheel.Wheel[T] // deadlines from its cursor on
-	late   lateTimers[T]   // deadlines behind the cursor, so before everything in the wheel
-	serial uint64          // the last name given to a wheel or a late timer
-	epoch  uint64          // the present wheel's name
-	untidy bool            // the wheel has more to split before it is worth sleeping
-}
-
-// Handle names one timer of one DelayQueue, for Cancel and Move. It is worth nothing once the timer
-// has come out, was cancelled, or was moved (Move returns the new one); a stale handle, or the zero
-// one, is refused and never stands for another timer.
-type Handle struct {
-	serial uint64 // the wheel's epoch, or the late timer's own number
-	inner  wheel.Handle
+	wheel  *wheel.Wheel[T]
+	untidy bool // the wheel has more to split before it is worth sleeping
 }
 
 // NewDelayQueue returns an empty queue, owned by the goroutine that will use it.
@@ -80,71 +67,43 @@ func NewDelayQueue[T any](cfg QueueConfig) *DelayQueue[T] {
 	sleeper := time.NewTimer(cfg.MaxSleep)
 	sleeper.Stop()
 	return &DelayQueue[T]{
-		cfg:    cfg,
-		timer:  sleeper,
-		steps:  newStepDetector(now),
-		wheel:  wheel.New[T](uint64(max(start, 0))),
-		serial: 1,
-		epoch:  1,
+		cfg:   cfg,
+		timer: sleeper,
+		steps: newStepDetector(now),
+		wheel: wheel.New[T](uint64(max(start, 0))),
 	}
 }
 
 // Add puts v into the queue until due, in epoch milliseconds (see [CeilMilli]). A deadline in the
-// past is due at once, and is returned by Pop before what is due later. A negative one, or one
-// beyond [wheel.MaxTick], is refused with ErrDeadline; a wheel that is full, with its own error.
-func (q *DelayQueue[T]) Add(due int64, v T) (Handle, error) {
+// past is due at once, and comes out before those that are later. A negative one, or one beyond
+// [wheel.MaxTick], is refused with ErrDeadline; a full wheel, with [wheel.ErrFull].
+func (q *DelayQueue[T]) Add(due int64, v T) (wheel.Handle, error) {
 	if q.wheel == nil {
-		return Handle{}, ErrNotMade
+		return 0, ErrNotMade
 	}
-	if due < 0 || uint64(due) > wheel.MaxTick {
-		return Handle{}, fmt.Errorf("%w: %d ms, want 0 to %d", ErrDeadline, due, uint64(wheel.MaxTick))
+	if due < 0 || due > wheel.MaxTick {
+		return 0, fmt.Errorf("%w: %d ms, want 0 to %d", ErrDeadline, due, int64(wheel.MaxTick))
 	}
-	when := uint64(due)
-	if when < q.wheel.Cursor() {
-		q.serial++
-		q.late.add(when, q.serial, v)
-		return Handle{serial: q.serial}, nil
-	}
-	h, err := q.wheel.Add(when, v)
-	if err != nil {
-		return Handle{}, fmt.Errorf("add to wheel: %w", err)
-	}
-	return Handle{serial: q.epoch, inner: h}, nil
+	return q.wheel.Add(uint64(due), v)
 }
 
-// Cancel takes a timer out and returns its value. It reports false when the timer has come out or
-// was cancelled or moved before.
-func (q *DelayQueue[T]) Cancel(h Handle) (v T, ok bool) {
-	switch {
-	case q.wheel == nil:
+// Cancel takes a timer out and returns its value. It reports false when h is stale: when the timer
+// has come out, was cancelled, or has got another handle by Move.
+func (q *DelayQueue[T]) Cancel(h wheel.Handle) (v T, ok bool) {
+	if q.wheel == nil {
 		return v, false
-	case h.serial == q.epoch:
-		return q.wheel.Cancel(h.inner)
-	default:
-		return q.late.cancel(h.serial)
 	}
+	return q.wheel.Cancel(h)
 }
 
-// Move gives a pending timer another deadline and returns its new handle; the old one is stale from
-// then on, though it may be equal. Among timers of the new deadline it counts as added now. It
-// reports false, and changes nothing, when h is stale or due out of range.
-func (q *DelayQueue[T]) Move(h Handle, due int64) (Handle, bool) {
-	if q.wheel == nil || due < 0 || uint64(due) > wheel.MaxTick {
-		return Handle{}, false
+// Move gives a pending timer another deadline and returns the handle to use from then on. Among
+// timers of its new deadline it has no particular place. It reports false, and changes nothing,
+// when h is stale or due is out of range.
+func (q *DelayQueue[T]) Move(h wheel.Handle, due int64) (wheel.Handle, bool) {
+	if q.wheel == nil || due < 0 {
+		return 0, false
 	}
-	if h.serial == q.epoch && uint64(due) >= q.wheel.Cursor() {
-		inner, ok := q.wheel.Move(h.inner, uint64(due))
-		if !ok {
-			return Handle{}, false
-		}
-		return Handle{serial: q.epoch, inner: inner}, true
-	}
-	v, ok := q.Cancel(h)
-	if !ok {
-		return Handle{}, false
-	}
-	moved, err := q.Add(due, v)
-	return moved, err == nil
+	return q.wheel.Move(h, uint64(due))
 }
 
 // Len returns the number of timers pending.
@@ -152,7 +111,7 @@ func (q *DelayQueue[T]) Len() int {
 	if q.wheel == nil {
 		return 0
 	}
-	return q.wheel.Len() + len(q.late.heap)
+	return q.wheel.Len()
 }
 
 // Next returns the earliest deadline pending, in epoch milliseconds, or one before it when timers
@@ -161,10 +120,7 @@ func (q *DelayQueue[T]) Next() (due int64, ok bool) {
 	if q.wheel == nil {
 		return 0, false
 	}
-	when, ok := q.late.next()
-	if !ok {
-		when, ok = q.wheel.Next()
-	}
+	when, ok := q.wheel.Next()
 	return int64(when), ok
 }
 
@@ -189,50 +145,29 @@ func (q *DelayQueue[T]) C() <-chan time.Time {
 	return q.timer.C
 }
 
-// Pop takes out what is due, appends it to buf's spare capacity (to a new buffer of 256 when it has
-// none), and reports whether more is due. Call it until it reports false. Each When is the deadline
-// that was asked for, even if that had passed. Pop never blocks; one call's work is bounded by the
-// room in buf.
+// Pop takes out what is due, appends it to buf's spare capacity (when it has none, Pop makes room
+// for 256), and reports whether more may be due: call it until it reports false. When, in each, is
+// the deadline that was asked for, even if that had passed already. Pop does not block, and one
+// call's work is bounded by the room in buf, plus some tens of microseconds.
 func (q *DelayQueue[T]) Pop(buf []wheel.Expired[T]) (due []wheel.Expired[T], more bool) {
 	if q.wheel == nil {
 		return buf, false
 	}
-	if len(buf) == cap(buf) {
-		buf = slices.Grow(buf, defaultBatch)
-	}
 	now := q.readClock()
-	due = q.late.pop(now, buf)
-	if len(due) == cap(due) {
-		next, ok := q.Next()
-		return due, ok && uint64(next) <= now
-	}
-	if now < q.wheel.Cursor() {
-		return due, false // set back: all of the wheel is still to come
-	}
-	due, more = q.wheel.Advance(now, due)
+	due, more = q.wheel.Advance(now, buf)
 	if !more {
 		q.untidy = q.wheel.Maintain(now, maintainChunks)
 	}
 	return due, more
 }
 
-// Drain yields every pending timer, in no order, and leaves the queue empty.
+// Drain yields every pending timer, in no order, and takes it out. Those not reached when the loop
+// is left stay pending.
 func (q *DelayQueue[T]) Drain() iter.Seq[wheel.Expired[T]] {
-	return func(yield func(wheel.Expired[T]) bool) {
-		if q.wheel == nil {
-			return
-		}
-		late := q.late
-		q.late = lateTimers[T]{}
-		pending := q.wheel
-		q.renew()
-		for _, t := range late.heap {
-			if !yield(wheel.Expired[T]{When: t.due, Value: t.value}) {
-				return
-			}
-		}
-		pending.Drain()(yield)
+	if q.wheel == nil {
+		return func(func(wheel.Expired[T]) bool) {}
 	}
+	return q.wheel.Drain()
 }
 
 // readClock returns the time in ms, rounded down, and reports steps.
@@ -241,17 +176,5 @@ func (q *DelayQueue[T]) readClock() uint64 {
 	if step := q.steps.observe(wall); step != 0 && q.cfg.OnStep != nil {
 		q.cfg.OnStep(step)
 	}
-	now := uint64(max(wall.UnixMilli(), 0))
-	if now < q.wheel.Cursor() && q.Len() == 0 {
-		q.renew() // an empty queue forgets the future that it was shown
-	}
-	return now
-}
-
-// renew replaces the wheel by an empty one at the present time and retires its handles.
-func (q *DelayQueue[T]) renew() {
-	q.serial++
-	q.epoch = q.serial
-	q.wheel = wheel.New[T](uint64(max(q.cfg.Now().UnixMilli(), 0)))
-	q.untidy = false
+	return uint64(max(wall.UnixMilli(), 0))
 }

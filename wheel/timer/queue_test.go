@@ -33,7 +33,7 @@ func popAll[T any](q *timer.DelayQueue[T]) []T {
 	}
 }
 
-func mustAdd[T any](t *testing.T, q *timer.DelayQueue[T], due int64, v T) timer.Handle {
+func mustAdd[T any](t *testing.T, q *timer.DelayQueue[T], due int64, v T) wheel.Handle {
 	t.Helper()
 	h, err := q.Add(due, v)
 	if err != nil {
@@ -239,7 +239,7 @@ func TestDelayQueue_refusesBadInput(t *testing.T) {
 	if _, ok := q.Move(h, -1); ok || q.Len() != 1 {
 		t.Errorf("Move(-1) = %v with %d left, want refused and 1", ok, q.Len())
 	}
-	if _, ok := q.Cancel(timer.Handle{}); ok {
+	if _, ok := q.Cancel(0); ok {
 		t.Error("Cancel took the zero handle")
 	}
 
@@ -250,7 +250,7 @@ func TestDelayQueue_refusesBadInput(t *testing.T) {
 	if _, ok := zero.Next(); ok || zero.Len() != 0 || zero.C() != nil || popAll(&zero) != nil {
 		t.Error("a zero queue is not empty")
 	}
-	if _, ok := zero.Cancel(timer.Handle{}); ok {
+	if _, ok := zero.Cancel(0); ok {
 		t.Error("a zero queue cancelled something")
 	}
 	for range zero.Drain() {
