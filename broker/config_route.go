@@ -1,0 +1,115 @@
+package broker
+
+import (
+	"fmt"
+	"path"
+	"slices"
+	"strings"
+	"time"
+)
+
+// delaySuffix ends the name of a delay topic whose target is the name without it.
+const delaySuffix = ".delay"
+
+// A Route says which topics are delay topics and how their messages are delivered.
+type Route struct {
+	// From is a pattern over topic names: * stands for any run of characters, ?
+	// for any one, [abc] for one of these.
+	From string `mapstructure:"from"`
+	// To is the target of messages without deliver-to; empty: the name of the
+	// delay topic without .delay.
+	To          string      `mapstructure:"to"`
+	Partitioner Partitioner `mapstructure:"partitioner"`
+	// MaxDelay bounds how far in the future a message may be due.
+	MaxDelay time.Duration `mapstructure:"max_delay"`
+	// Start says where to begin with topics that hold records already when the
+	// cluster is born: StartEarliest or StartLatest; empty: refuse to choose.
+	Start string `mapstructure:"start"`
+	// MissingTargetTimeout is how long a due message waits for a target topic
+	// that does not exist before it is dead-lettered.
+	MissingTargetTimeout time.Duration `mapstructure:"missing_target_timeout"`
+	// DeadLetter takes the place of the general dead-letter topic; empty: that one.
+	DeadLetter string `mapstructure:"dead_letter"`
+}
+
+// Where a route begins with a topic that holds records already.
+const (
+	StartEarliest = "earliest"
+	StartLatest   = "latest"
+)
+
+// A hundred years, so that no mistaken date is taken for a plan.
+const defaultMaxDelay = 36500 * 24 * time.Hour
+
+// NewRoute returns the route of the topics that the pattern matches, all else at
+// its default.
+func NewRoute(from string) Route {
+	return Route{From: from, MaxDelay: defaultMaxDelay, MissingTargetTimeout: 5 * time.Minute}
+}
+
+// Matches reports whether the topic is a delay topic of this route.
+func (r Route) Matches(topic string) bool { return matches(r.From, topic) }
+
+// Target returns where messages of the delay topic go that do not say it.
+func (r Route) Target(topic string) string {
+	if r.To != "" {
+		return r.To
+	}
+	return strings.TrimSuffix(topic, delaySuffix)
+}
+
+// Allows reports whether messages may be delivered to the topic.
+func (t TargetsConfig) Allows(topic string) bool {
+	allows := func(pattern string) bool { return matches(pattern, topic) }
+	return !slices.ContainsFunc(t.Deny, allows) && slices.ContainsFunc(t.Allow, allows)
+}
+
+// matches is path.Match; Kafka's topic names hold no slash, Validate has refused
+// patterns with an error.
+func matches(pattern, topic string) bool {
+	ok, err := path.Match(pattern, topic)
+	return ok && err == nil
+}
+
+// maxTopicLength is Kafka's: the name and a suffix must fit into a file name.
+const maxTopicLength = 249
+
+// CheckTopicName returns why the name is not one that Kafka takes for a topic, or nil.
+func CheckTopicName(name string) error {
+	switch {
+	case name == "":
+		return fmt.Errorf("topic name is empty: give 1 to %d characters", maxTopicLength)
+	case name == "." || name == "..":
+		return fmt.Errorf("topic name %q is reserved: choose another", name)
+	case len(name) > maxTopicLength:
+		return fmt.Errorf("topic name of %d characters is too long: give %d at most", len(name), maxTopicLength)
+	}
+	for _, c := range name {
+		isWord := c >= 'a' && c <= 'z' || c >= 'A' && c <= 'Z' || c >= '0' && c <= '9'
+		if !isWord && c != '.' && c != '_' && c != '-' {
+			return fmt.Errorf("topic name %q holds %q: use letters, digits, dot, hyphen and underscore", name, c)
+		}
+	}
+	return nil
+}
+
+// partitionerNames are the names in the configuration, by number.
+var partitionerNames = [...]string{Murmur2: "murmur2", CRC32: "crc32", FNV1a: "fnv1a", SamePartition: "source"}
+
+// String returns the partitioner's name in the configuration.
+func (p Partitioner) String() string {
+	if int(p) >= len(partitionerNames) {
+		return fmt.Sprintf("partitioner(%d)", uint8(p))
+	}
+	return partitionerNames[p]
+}
+
+// UnmarshalText reads the partitioner's name in the configuration.
+func (p *Partitioner) UnmarshalText(text []byte) error {
+	i := slices.Index(partitionerNames[:], string(text))
+	if i < 0 {
+		return fmt.Errorf("partitioner %q is unknown: use murmur2, crc32, fnv1a or source", text)
+	}
+	*p = Partitioner(i)
+	return nil
+}

@@ -1,0 +1,186 @@
+package broker
+
+import (
+	"errors"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+// three is a sound configuration of the second of three nodes.
+func three() Config {
+	c := DefaultConfig()
+	c.Node.ID = "n2"
+	c.Cluster.Members = []Member{
+		{ID: "n1", Raft: "127.0.0.1:7301", API: "127.0.0.1:7401"},
+		{ID: "n2", Raft: "127.0.0.1:7302", API: "127.0.0.1:7402"},
+		{ID: "n3", Raft: "127.0.0.1:7303", API: "127.0.0.1:7403"},
+	}
+	return c
+}
+
+func TestConfig_defaultsAreSound(t *testing.T) {
+	c := DefaultConfig().Resolved()
+	if err := c.Validate(); err != nil {
+		t.Error(err)
+	}
+	if c.Node.ID != "n1" || c.Raft.Listen != "127.0.0.1:7301" || c.API.Listen != "127.0.0.1:7401" {
+		t.Errorf("the only member is not this node: id %q, raft %q, api %q", c.Node.ID, c.Raft.Listen, c.API.Listen)
+	}
+}
+
+func TestConfig_listensWhereItsMemberEntrySays(t *testing.T) {
+	c := three()
+	c.API.Listen = "localhost:9999"
+	c = c.Resolved()
+	if c.Raft.Listen != "127.0.0.1:7302" || c.API.Listen != "localhost:9999" {
+		t.Errorf("raft listens on %q, api on %q", c.Raft.Listen, c.API.Listen)
+	}
+	if err := c.Validate(); err != nil {
+		t.Error(err)
+	}
+}
+
+func TestConfig_namesFieldValueAndRemedy(t *testing.T) {
+	const openRaft = "it can be reached from other machines and nothing authenticates them; listen on 127.0.0.1, or say raft.allow_unauthenticated: true where the network is trusted"
+	const openAPI = "it can be reached from other machines and nothing authenticates them; listen on 127.0.0.1, or say api.allow_unauthenticated: true where the network is trusted"
+	const name = "use 1 to 63 letters, digits, dots, hyphens and underscores, a letter or digit first"
+	for _, test := range []struct {
+		what   string
+		change func(*Config)
+		want   string
+	}{
+		{"no id among several members", func(c *Config) { c.Node.ID = "" }, `node.id is "": cluster.members has no such id; use one of n1, n2, n3`},
+		{"an id that is no member", func(c *Config) { c.Node.ID = "n4" }, `node.id is "n4": cluster.members has no such id; use one of n1, n2, n3`},
+		{"no data folder", func(c *Config) { c.Node.DataDir = "" }, `node.data_dir is "": name a folder, it is created when missing`},
+		{"a cluster name with a space", func(c *Config) { c.Cluster.Name = "my cluster" }, `cluster.name is "my cluster": ` + name},
+		{"an id with the separator of Raft ids", func(c *Config) { c.Cluster.Members[0].ID = "n1@2" }, `cluster.members[0].id is "n1@2": ` + name},
+		{"an id twice", func(c *Config) { c.Cluster.Members[2].ID = "n1" }, `cluster.members[2].id is "n1": cluster.members[0].id has it already; give every member its own`},
+		{"an address twice", func(c *Config) { c.Cluster.Members[2].API = "127.0.0.1:7301" }, `cluster.members[2].api is "127.0.0.1:7301": cluster.members[0].raft has it already; give every member its own`},
+		{"an address without port", func(c *Config) { c.Cluster.Members[0].Raft = "node1" }, `cluster.members[0].raft is "node1": write host:port, the port 1 to 65535`},
+		{"an address without host", func(c *Config) { c.Cluster.Members[0].Raft = ":7301" }, `cluster.members[0].raft is ":7301": write host:port, the port 1 to 65535`},
+		{"a heartbeat of a nanosecond", func(c *Config) { c.Raft.Heartbeat = 1 }, `raft.heartbeat is "1ns": use 20ms to 10m`},
+		{"an unknown log store", func(c *Config) { c.Raft.Log = "rocksdb" }, `raft.log is "rocksdb": use wal or boltdb`},
+		{"raft on all addresses", func(c *Config) { c.Raft.Listen = ":7301" }, `raft.listen is ":7301": ` + openRaft},
+		{"raft on a host name", func(c *Config) { c.Raft.Listen = "node2:7301" }, `raft.listen is "node2:7301": ` + openRaft},
+		{"api on a network", func(c *Config) { c.API.Listen = "10.0.0.1:7401" }, `api.listen is "10.0.0.1:7401": ` + openAPI},
+		{"api on no port", func(c *Config) { c.API.Listen = "127.0.0.1" }, `api.listen is "127.0.0.1": write host:port, such as 127.0.0.1:7301; an empty host listens on all addresses`},
+		{"no broker", func(c *Config) { c.Kafka.Brokers = nil }, `kafka.brokers is "[]": name at least one broker, host:port`},
+		{"a broker without port", func(c *Config) { c.Kafka.Brokers = []string{"kafka"} }, `kafka.brokers[0] is "kafka": write host:port, the port 1 to 65535`},
+		{"certificates without TLS", func(c *Config) { c.Kafka.TLS.CA = "ca.pem" }, `kafka.tls.enabled is "false": ca.pem is named, which only TLS reads; say true`},
+		{"a certificate without key", func(c *Config) { c.Kafka.TLS = TLSConfig{Enabled: true, Cert: "c.pem"} }, `kafka.tls.key is "": kafka.tls.cert is set; name its key too`},
+		{"a key without certificate", func(c *Config) { c.Kafka.TLS = TLSConfig{Enabled: true, Key: "k.pem"} }, `kafka.tls.cert is "": kafka.tls.key is set; name its certificate too`},
+		{"a password without mechanism", func(c *Config) { c.Kafka.SASL.Password = "x" }, `kafka.sasl.mechanism is "": a user name or password is set; use plain, scram-256 or scram-512`},
+		{"an unknown mechanism", func(c *Config) { c.Kafka.SASL = SASLConfig{"gssapi", "u", "p"} }, `kafka.sasl.mechanism is "gssapi": use plain, scram-256 or scram-512`},
+		{"a mechanism without user", func(c *Config) { c.Kafka.SASL = SASLConfig{"plain", "", "p"} }, `kafka.sasl.username is "": kafka.sasl.mechanism is plain; give the user name too`},
+		{"a mechanism without password", func(c *Config) { c.Kafka.SASL = SASLConfig{"plain", "u", ""} }, `kafka.sasl.password is "": kafka.sasl.mechanism is plain; give the password too`},
+		{"no route", func(c *Config) { c.Routes = nil }, `routes is "[]": give at least one, such as {from: "*.delay"}`},
+		{"a route of nothing", func(c *Config) { c.Routes[0].From = ""; c.Routes[0].To = "orders" }, `routes[0].from is "": write a pattern over topic names, such as "*.delay"; * ? and [abc] have a meaning`},
+		{"a broken pattern", func(c *Config) { c.Routes[0].From = "[.delay" }, `routes[0].from is "[.delay": write a pattern over topic names, such as "*.delay"; * ? and [abc] have a meaning`},
+		{"a route without target", func(c *Config) { c.Routes[0].From = "timers" }, `routes[0].from is "timers": it does not end in .delay, so the target has no default; give routes[0].to`},
+		{"a target that is no topic name", func(c *Config) { c.Routes[0].To = "or ders" }, `routes[0].to is "or ders": topic name "or ders" holds ' ': use letters, digits, dot, hyphen and underscore`},
+		{"a target that is denied", func(c *Config) { c.Routes[0].To = "__offsets" }, `routes[0].to is "__offsets": targets.allow and targets.deny do not let it through; change them or the target`},
+		{"a target that is a delay topic", func(c *Config) { c.Routes[0].To = "b.delay" }, `routes[0].to is "b.delay": it is a delay topic, routes[].from "*.delay" matches it; choose a topic that no route reads`},
+		{"no delay at all", func(c *Config) { c.Routes[0].MaxDelay = 0 }, `routes[0].max_delay is "0s": give a duration above zero, or leave it out for 100y`},
+		{"an unknown start", func(c *Config) { c.Routes[0].Start = "first" }, `routes[0].start is "first": use earliest or latest`},
+		{"a dead-letter topic that is a delay topic", func(c *Config) { c.DeadLetter.Topic = "dead.delay" }, `dead_letter.topic is "dead.delay": it is a delay topic, routes[].from "*.delay" matches it; choose a topic that no route reads`},
+		{"a dead-letter topic without name", func(c *Config) { c.DeadLetter.Topic = "" }, `dead_letter.topic is "": topic name is empty: give 1 to 249 characters`},
+		{"a broken allow pattern", func(c *Config) { c.Targets.Allow = []string{"*", "["} }, `targets.allow is "[": write a pattern over topic names, such as "*.delay"; * ? and [abc] have a meaning`},
+		{"exactly once", func(c *Config) { c.Delivery = "exactly-once" }, `delivery is "exactly-once": it is not built yet; use at-least-once`},
+		{"an unknown delivery", func(c *Config) { c.Delivery = "at-most-once" }, `delivery is "at-most-once": use at-least-once`},
+		{"an unknown level", func(c *Config) { c.Log.Level = "loud" }, `log.level is "loud": use debug, info, warn or error`},
+		{"an unknown format", func(c *Config) { c.Log.Format = "xml" }, `log.format is "xml": use text or json`},
+	} {
+		c := three()
+		test.change(&c)
+		err := c.Resolved().Validate()
+		if err == nil {
+			t.Errorf("%s: no error, want %s", test.what, test.want)
+			continue
+		}
+		// Some mistakes break two rules; the first named is the one meant.
+		joined := err.(interface{ Unwrap() []error }).Unwrap()
+		found := false
+		for _, err := range joined {
+			var field *FieldError
+			if !errors.As(err, &field) {
+				t.Errorf("%s: %v is no FieldError", test.what, err)
+			}
+			found = found || err.Error() == test.want
+		}
+		if !found {
+			t.Errorf("%s:\n got %v\nwant %s", test.what, err, test.want)
+		}
+	}
+}
+
+func TestConfig_listensOffLoopbackWhenToldSo(t *testing.T) {
+	c := three()
+	c.Raft.Listen, c.Raft.AllowUnauthenticated = "0.0.0.0:7301", true
+	c.API.Listen, c.API.AllowUnauthenticated = "[::]:7401", true
+	if err := c.Resolved().Validate(); err != nil {
+		t.Error(err)
+	}
+}
+
+func TestConfig_firstRouteThatMatchesWins(t *testing.T) {
+	c := DefaultConfig()
+	c.Routes = []Route{{From: "timers", To: "alarms"}, {From: "pay.*.delay", DeadLetter: "pay.dead"}, {From: "*.delay"}}
+	for topic, want := range map[string][2]string{
+		"timers":           {"alarms", "carillon.dead-letter"},
+		"pay.eu.delay":     {"pay.eu", "pay.dead"},
+		"orders.delay":     {"orders", "carillon.dead-letter"},
+		"orders.delay.old": {"", ""},
+	} {
+		r, ok := c.Route(topic)
+		var got [2]string
+		if ok {
+			got = [2]string{r.Target(topic), c.DeadLetterTopic(r)}
+		}
+		if diff := cmp.Diff(want, got); diff != "" {
+			t.Errorf("%s (-want +got):\n%s", topic, diff)
+		}
+	}
+}
+
+func TestTargets_denyWinsOverAllow(t *testing.T) {
+	targets := TargetsConfig{Allow: []string{"pay.*", "orders"}, Deny: []string{"pay.secret*"}}
+	for topic, want := range map[string]bool{"orders": true, "pay.eu": true, "pay.secret.eu": false, "orders.eu": false} {
+		if got := targets.Allows(topic); got != want {
+			t.Errorf("%s is allowed: %v, want %v", topic, got, want)
+		}
+	}
+	if DefaultConfig().Targets.Allows("__consumer_offsets") {
+		t.Error("internal topics are allowed by default")
+	}
+}
+
+func TestDuration_readsDaysAndYears(t *testing.T) {
+	for text, want := range map[string]time.Duration{
+		"300ms": 300 * time.Millisecond, "1h30m": 90 * time.Minute, "5m": 5 * time.Minute, "2h": 2 * time.Hour, "0s": 0,
+		"7d": 7 * 24 * time.Hour, "1y": 365 * 24 * time.Hour, "100y": defaultMaxDelay,
+	} {
+		got, err := ParseDuration(text)
+		if err != nil || got != want {
+			t.Errorf("%s is %v, %v, want %v", text, got, err, want)
+		}
+		if back := FormatDuration(want); back != text {
+			t.Errorf("%v is written %s, want %s", want, back, text)
+		}
+	}
+	for _, text := range []string{"", "5", "-1s", "-1d", "1.5d", "293y", "P1Y", "soon"} {
+		if got, err := ParseDuration(text); err == nil {
+			t.Errorf("%q is read as %v", text, got)
+		}
+	}
+}
+
+func TestSecret_isMasked(t *testing.T) {
+	if got := Secret("hunter2").String(); got != "********" {
+		t.Errorf("a secret prints as %q", got)
+	}
+	if got := Secret("").String(); got != "" {
+		t.Errorf("no secret prints as %q", got)
+	}
+}
