@@ -3,6 +3,7 @@ package timer_test
 import (
 	"errors"
 	"slices"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -12,10 +13,10 @@ import (
 )
 
 // setClock is a wall clock that the test can set.
-type setClock struct{ offset time.Duration }
+type setClock struct{ offset atomic.Int64 }
 
-func (c *setClock) now() time.Time       { return time.Now().Add(c.offset).Round(0) }
-func (c *setClock) set(by time.Duration) { c.offset += by }
+func (c *setClock) now() time.Time       { return time.Now().Add(time.Duration(c.offset.Load())).Round(0) }
+func (c *setClock) set(by time.Duration) { c.offset.Add(int64(by)) }
 
 // in returns the deadline that lies d ahead of the clock's now.
 func (c *setClock) in(d time.Duration) int64 { return timer.CeilMilli(c.now().Add(d)) }

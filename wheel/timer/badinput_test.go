@@ -1,0 +1,122 @@
+package timer_test
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"math"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/carillonmq/carillon/wheel/timer"
+)
+
+func TestNew_refusesUnusableSettingsByName(t *testing.T) {
+	fire := func(timer.Event[string, string]) {}
+	for field, cfg := range map[string]timer.Config[string, string]{
+		"Fire":       {},
+		"Workers":    {Fire: fire, Workers: -1},
+		"Queue":      {Fire: fire, Queue: -1},
+		"MaxPending": {Fire: fire, MaxPending: -1},
+		"WhenFull":   {Fire: fire, WhenFull: 9},
+		"Dropped":    {Fire: fire, WhenFull: timer.Drop},
+	} {
+		_, err := timer.New(cfg)
+		if !errors.Is(err, timer.ErrConfig) || !strings.Contains(err.Error(), field) {
+			t.Errorf("bad %s: %v, want ErrConfig that names it", field, err)
+		}
+	}
+}
+
+func TestSet_refusesNegativeAndTakesTheLongestDelay(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newService(t, timer.Config[string, string]{Fire: newRecorder().fire})
+		if _, err := s.Set("a", "", -1); !errors.Is(err, timer.ErrDelay) {
+			t.Errorf("Set with a negative delay = %v, want ErrDelay", err)
+		}
+		tm := mustSet(t, s, "a", "", math.MaxInt64)
+		if got, least := tm.Due(), time.Now().Add(math.MaxInt64); got.Before(least) {
+			t.Errorf("a delay of 292 years is due at %v, want %v at the earliest", got, least)
+		}
+		if err := s.Move("a", -1); !errors.Is(err, timer.ErrDelay) {
+			t.Errorf("Move with a negative delay = %v, want ErrDelay", err)
+		}
+	})
+}
+
+func TestSet_beyondTheWheelIsRefusedAndLosesNothing(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRecorder()
+		now := time.UnixMilli(1<<48 - 2)
+		s := newService(t, timer.Config[string, string]{Fire: r.fire, Now: func() time.Time { return now }})
+		tm := mustSet(t, s, "a", "old", time.Millisecond)
+		if _, err := s.Set("a", "new", time.Second); !errors.Is(err, timer.ErrDeadline) {
+			t.Errorf("Set beyond the wheel = %v, want ErrDeadline", err)
+		}
+		if _, err := s.Set("b", "", time.Second); !errors.Is(err, timer.ErrDeadline) {
+			t.Errorf("Set of a new key beyond the wheel = %v, want ErrDeadline", err)
+		}
+		if v, ok := s.Remove("a"); tm.State() != timer.Stopped || v != "old" || !ok || s.Len() != 0 {
+			t.Errorf("the pending timer became %q, %v, want old, removed now", v, ok)
+		}
+	})
+}
+
+func TestSet_refusesAboveMaxPending(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newService(t, timer.Config[string, string]{Fire: newRecorder().fire, MaxPending: 1})
+		mustSet(t, s, "a", "", time.Second)
+		if _, err := s.Set("b", "", time.Second); !errors.Is(err, timer.ErrFull) {
+			t.Errorf("Set above the limit = %v, want ErrFull", err)
+		}
+		mustSet(t, s, "a", "again", time.Second) // needs no room
+		time.Sleep(time.Second)
+		synctest.Wait()
+		mustSet(t, s, "b", "", time.Second)
+	})
+}
+
+func TestZeroValues_refuseAndDoNotPanic(t *testing.T) {
+	var s timer.Service[string, string]
+	_, set := s.Set("a", "", time.Second)
+	_, every := s.Every("a", "", time.Second)
+	_, drain := s.Drain()
+	_, stop := s.Stop(context.Background())
+	for _, err := range []error{set, every, drain, stop, s.Move("a", 0)} {
+		if !errors.Is(err, timer.ErrNotMade) {
+			t.Errorf("use of a zero Service = %v, want ErrNotMade", err)
+		}
+	}
+	if _, ok := s.Remove("a"); ok || s.Len() != 0 || s.Stats() != (timer.Stats{}) {
+		t.Error("a zero Service is not empty")
+	}
+	var tm timer.Timer[string, string]
+	if tm.Stop() || tm.State().String() != "unset" || !tm.Due().IsZero() || tm.Key() != "" {
+		t.Error("a zero Timer is not unset")
+	}
+}
+
+func TestService_onAWallClockLogsStepsAndIsNeverEarly(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var log strings.Builder
+		c := &setClock{}
+		r := newRecorder()
+		s, err := timer.New(timer.Config[string, string]{Fire: r.fire, Now: c.now, Log: slog.New(slog.NewTextHandler(&log, nil))})
+		if err != nil {
+			t.Fatal(err)
+		}
+		mustSet(t, s, "before", "", time.Minute)
+		c.set(-time.Hour)
+		mustSet(t, s, "after", "", time.Minute)
+		time.Sleep(2 * time.Hour)
+		r.want(t, firing{"after", "", time.Minute}, firing{"before", "", time.Hour + time.Minute})
+		if _, err := s.Stop(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		if !strings.Contains(log.String(), "by=-1h0m0s") {
+			t.Errorf("log does not tell of the step: %s", log.String())
+		}
+	})
+}

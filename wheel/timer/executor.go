@@ -1,0 +1,131 @@
+package timer
+
+import "runtime/debug"
+
+// dispatch gets a due timer a worker, or a place in the queue for one. It reports false when the
+// timer is to be dropped. The caller holds mu.
+func (s *Service[K, V]) dispatch(t *Timer[K, V]) bool {
+	switch {
+	case t.period > 0 && t.running:
+		s.stats.Skipped++
+		s.repeat(t)
+	case len(s.due) < cap(s.due):
+		t.waiting = true
+		s.due <- t
+		s.staff()
+	case s.cfg.WhenFull == Spawn:
+		e := s.begin(t)
+		s.goroutines.Go(func() { s.call(t, e) })
+	default:
+		s.stats.Dropped++
+		return false
+	}
+	return true
+}
+
+// staff starts a worker if a timer waits for one and the limit allows it. The caller holds mu.
+func (s *Service[K, V]) staff() {
+	if len(s.due) > 0 && s.workers < s.cfg.Workers && !s.stopped {
+		s.workers++
+		s.goroutines.Go(s.work)
+	}
+}
+
+// work runs callbacks until none waits. A worker exists only while there is work.
+func (s *Service[K, V]) work() {
+	defer func() { // deferred, so that a callback that ends its goroutine costs no worker
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		s.workers--
+		s.staff()
+	}()
+	for {
+		t, e, ok := s.take()
+		if !ok {
+			return
+		}
+		s.call(t, e)
+	}
+}
+
+// take begins the next timer that waits.
+func (s *Service[K, V]) take() (*Timer[K, V], Event[K, V], bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for len(s.due) > 0 {
+		t := <-s.due
+		if s.starved && len(s.due) <= cap(s.due)/2 {
+			s.starved = false
+			s.look()
+		}
+		if t.waiting { // else it was stopped or moved meanwhile
+			return t, s.begin(t), true
+		}
+	}
+	return nil, Event[K, V]{}, false
+}
+
+// begin is the moment of firing: from here on the timer cannot be stopped. The caller holds mu.
+func (s *Service[K, V]) begin(t *Timer[K, V]) Event[K, V] {
+	s.stats.Fired++
+	e := t.event()
+	t.waiting = false
+	t.running = true
+	s.conclude(t, Fired)
+	return e
+}
+
+// conclude lets a periodic timer go on to its next deadline and ends any other. The caller holds mu.
+func (s *Service[K, V]) conclude(t *Timer[K, V], state State) {
+	if t.period > 0 {
+		s.repeat(t)
+		return
+	}
+	s.forget(t, state)
+}
+
+// repeat sets a periodic timer for its next deadline after now, on the grid of its first one, so
+// that lateness never adds up. The caller holds mu.
+func (s *Service[K, V]) repeat(t *Timer[K, V]) {
+	t.due += t.period
+	if behind := s.cfg.Now().UnixMilli() - t.due; behind >= 0 {
+		missed := behind/t.period + 1
+		t.due += missed * t.period
+		s.stats.Skipped += uint64(missed)
+	}
+	handle, err := s.queue.Add(t.due, t)
+	if err != nil {
+		s.cfg.Log.Error("periodic timer ends", "key", t.key, "period_ms", t.period, "err", err)
+		s.forget(t, Stopped)
+		return
+	}
+	t.handle = handle
+	s.wakeFor(t.due)
+}
+
+// call runs the callback and contains its panic.
+func (s *Service[K, V]) call(t *Timer[K, V], e Event[K, V]) {
+	defer func() {
+		s.contain("callback panicked", e.Key, recover())
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		t.running = false
+	}()
+	s.cfg.Fire(e)
+}
+
+// drop reports a dropped timer.
+func (s *Service[K, V]) drop(e Event[K, V]) {
+	defer func() { s.contain("Dropped panicked", e.Key, recover()) }()
+	s.cfg.Dropped(e)
+}
+
+func (s *Service[K, V]) contain(what string, key K, panicked any) {
+	if panicked == nil {
+		return
+	}
+	s.cfg.Log.Error(what, "key", key, "panic", panicked, "stack", string(debug.Stack()))
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.stats.Panics++
+}

@@ -1,0 +1,217 @@
+package timer
+
+import (
+	"context"
+	"fmt"
+	"math"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/carillonmq/carillon/wheel"
+)
+
+const (
+	alarmBatch = 256                      // timers taken from the wheel per lock hold: some 30 us
+	crowd      = 4096                     // added timers that may make it worth splitting slots ahead
+	forever    = time.Duration(1<<63 - 1) // a monotonic clock is never set: no reason to wake
+)
+
+// Service calls a function for each key when its time has come. All its methods may be called by
+// any goroutine, also from within callbacks, and none waits for a callback, but Stop.
+//
+// A key has at most one timer pending. A timer is pending until a worker begins its callback, so
+// between Remove, or Stop, and the callback exactly one wins. Make one with New; a zero Service
+// refuses everything with ErrNotMade.
+type Service[K comparable, V any] struct {
+	cfg        Config[K, V]
+	rearm      chan struct{} // capacity 1: look again, the alarm's sleep may be too long
+	stop       chan struct{} // closed by Stop
+	goroutines sync.WaitGroup
+
+	// mu guards what follows and the timers. It is never held while a callback runs.
+	mu      sync.Mutex
+	queue   *DelayQueue[*Timer[K, V]]
+	byKey   map[K]*Timer[K, V] // the pending ones
+	peak    int                // most keys since byKey was made
+	due     chan *Timer[K, V]  // wait for a worker; sent and received under mu, so never blocking
+	workers int                // goroutines in work
+	armed   int64              // deadline that the alarm sleeps for, ms
+	unseen  int                // timers added since the alarm last looked
+	starved bool               // the alarm waits for room in due
+	stopped bool
+	stats   Stats
+}
+
+// Stats is a snapshot of a service's work.
+type Stats struct {
+	Pending int    // timers set and not begun, those waiting for a worker included
+	Waiting int    // timers that are due and wait for a worker
+	Workers int    // goroutines that run callbacks
+	Fired   uint64 // callbacks begun
+	Dropped uint64 // firings dropped because all workers were busy
+	Skipped uint64 // firings of periodic timers left out: still running, or long past
+	Panics  uint64 // callbacks that panicked
+}
+
+// New starts a service. It runs one goroutine, and more while callbacks run, until Stop. Unusable
+// settings are refused with ErrConfig.
+func New[K comparable, V any](cfg Config[K, V]) (*Service[K, V], error) {
+	cfg, err := cfg.withDefaults()
+	if err != nil {
+		return nil, err
+	}
+	queue := QueueConfig{
+		Now:    cfg.Now,
+		OnStep: func(step time.Duration) { cfg.Log.Warn("clock was set", "by", step) },
+	}
+	if cfg.Now == nil {
+		cfg.Now = Monotonic()
+		queue = QueueConfig{Now: cfg.Now, MaxSleep: forever}
+	}
+	s := &Service[K, V]{
+		cfg:   cfg,
+		rearm: make(chan struct{}, 1),
+		stop:  make(chan struct{}),
+		queue: NewDelayQueue[*Timer[K, V]](queue),
+		byKey: make(map[K]*Timer[K, V]),
+		due:   make(chan *Timer[K, V], cfg.Queue),
+	}
+	s.goroutines.Go(s.alarm)
+	return s, nil
+}
+
+// Stop ends the service and returns the timers that had not begun, by deadline: they are stopped
+// and will never fire. It waits for callbacks that have begun until ctx is done; its error then says
+// so, and they go on by themselves. A callback that calls Stop waits for itself. A second Stop
+// returns ErrStopped.
+func (s *Service[K, V]) Stop(ctx context.Context) (unfired []Event[K, V], err error) {
+	if s == nil || s.queue == nil {
+		return nil, ErrNotMade
+	}
+	unfired, err = s.takeAll(true)
+	if err != nil {
+		return nil, err
+	}
+	close(s.stop)
+	ended := make(chan struct{})
+	go func() {
+		s.goroutines.Wait()
+		close(ended)
+	}()
+	select {
+	case <-ended:
+		return unfired, nil
+	case <-ctx.Done():
+		return unfired, fmt.Errorf("wait for running callbacks: %w", context.Cause(ctx))
+	}
+}
+
+// Drain stops every pending timer and returns them, by deadline. The service goes on, and the keys
+// can be set again.
+func (s *Service[K, V]) Drain() ([]Event[K, V], error) {
+	if s == nil || s.queue == nil {
+		return nil, ErrNotMade
+	}
+	return s.takeAll(false)
+}
+
+// Stats returns a snapshot.
+func (s *Service[K, V]) Stats() Stats {
+	if s == nil || s.queue == nil {
+		return Stats{}
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	stats := s.stats
+	stats.Pending, stats.Waiting, stats.Workers = len(s.byKey), len(s.due), s.workers
+	return stats
+}
+
+func (s *Service[K, V]) takeAll(last bool) ([]Event[K, V], error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.stopped {
+		return nil, ErrStopped
+	}
+	s.stopped = last
+	taken := make([]Event[K, V], 0, len(s.byKey))
+	for _, t := range s.byKey {
+		taken = append(taken, t.event())
+		t.end(Stopped)
+	}
+	clear(s.byKey)
+	s.shrink()
+	for range s.queue.Drain() { // their timers are taken already
+	}
+	slices.SortFunc(taken, func(a, b Event[K, V]) int { return a.Due.Compare(b.Due) })
+	return taken, nil
+}
+
+// alarm sleeps until timers are due and hands them to the workers.
+func (s *Service[K, V]) alarm() {
+	batch := make([]wheel.Expired[*Timer[K, V]], 0, alarmBatch)
+	for {
+		dropped, wake, more := s.collect(batch)
+		for _, e := range dropped {
+			s.drop(e)
+		}
+		if more {
+			continue
+		}
+		select {
+		case <-wake:
+		case <-s.rearm:
+		case <-s.stop:
+			return
+		}
+	}
+}
+
+// collect takes what is due from the wheel, one batch, and dispatches it. When no more is due it
+// returns the channel to wait on; none when only a worker can make room.
+func (s *Service[K, V]) collect(batch []wheel.Expired[*Timer[K, V]]) (dropped []Event[K, V], wake <-chan time.Time, more bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.unseen = 0
+	room := cap(batch)
+	if s.cfg.WhenFull == Wait {
+		room = min(room, cap(s.due)-len(s.due))
+	}
+	if s.starved = room == 0; s.starved {
+		s.armed = math.MinInt64
+		return nil, nil, false
+	}
+	due, more := s.queue.Pop(batch[:0:room])
+	for _, e := range due {
+		if !s.dispatch(e.Value) {
+			dropped = append(dropped, e.Value.event())
+			s.conclude(e.Value, Dropped)
+		}
+	}
+	clear(due) // so that batch keeps no fired timer alive
+	if more {
+		return dropped, nil, true
+	}
+	s.armed = math.MaxInt64
+	if next, ok := s.queue.Next(); ok {
+		s.armed = next
+	}
+	return dropped, s.queue.C(), false
+}
+
+// wakeFor makes the alarm look again if it would sleep beyond due, the deadline of an added timer.
+func (s *Service[K, V]) wakeFor(due int64) {
+	s.unseen++
+	if due < s.armed || s.unseen >= crowd {
+		s.look()
+	}
+}
+
+// look makes the alarm look at the wheel.
+func (s *Service[K, V]) look() {
+	select {
+	case s.rearm <- struct{}{}:
+	default: // it will look anyway
+	}
+}
