@@ -1,0 +1,21 @@
+# Plain Dockerfile syntax only: the legacy builder of Debian's docker.io builds it as well.
+FROM golang:1.26-bookworm AS build
+# Where modules come from; compose passes the environment's settings on.
+ARG GOPROXY=https://proxy.golang.org,direct
+ARG GOSUMDB=sum.golang.org
+WORKDIR /src
+COPY go.mod go.sum ./
+RUN go mod download
+COPY . .
+# timetzdata: the image has no time zone files.
+RUN CGO_ENABLED=0 go build -trimpath -tags timetzdata -ldflags="-s -w" -o /out/carillon ./cmd/carillon && mkdir /out/data
+
+FROM scratch
+COPY --from=build /etc/ssl/certs/ca-certificates.crt /etc/ssl/certs/
+COPY --from=build /out/carillon /carillon
+# A named volume mounted here takes over the owner.
+COPY --from=build --chown=65532:65532 /out/data /data
+USER 65532:65532
+VOLUME /data
+ENTRYPOINT ["/carillon"]
+CMD ["serve", "--config", "/etc/carillon/carillon.yaml"]

@@ -1,0 +1,55 @@
+# make check   seconds: format, vet, staticcheck, unit and virtual-time tests; before every commit
+# make test    minutes: installs what it needs, then everything, with real Kafka and compose
+# make bench   the figures of docs/performance.md that need processes and real Kafka
+
+SHELL       := /bin/bash
+# Debian keeps dockerd, debootstrap and mkfs.ext4 where users other than root do not look.
+export PATH := $(PATH):/usr/sbin:/sbin
+
+GOTESTSUM   := go run gotest.tools/gotestsum@v1.13.0
+STATICCHECK := go run honnef.co/go/tools/cmd/staticcheck@v0.8.2
+E2E         := ./cmd/carillon/e2e
+UNIT         = $$(go list ./... | grep -v '/cmd/carillon/e2e$$')
+
+# Programs that the tests start, each with the Debian package that brings it.
+PROGRAMS := gcc:build-essential kcat:kcat javac:default-jdk-headless mvn:maven python3:python3 mkfs.ext4:e2fsprogs \
+            dockerd:docker.io docker-compose:docker-compose iptables:iptables debootstrap:debootstrap
+
+.PHONY: build check lint needs test bench
+
+build:
+	CGO_ENABLED=0 go build -trimpath -o carillon ./cmd/carillon
+
+check: lint
+	go test -short $(UNIT)
+
+lint:
+	@unformatted=$$(gofmt -l .); [ -z "$$unformatted" ] || { echo "gofmt these: $$unformatted"; exit 1; }
+	go vet ./...
+	$(STATICCHECK) ./...
+
+needs:
+	@missing=; \
+	for pair in $(PROGRAMS); do command -v $${pair%:*} >/dev/null || missing+=" $${pair#*:}"; done; \
+	python3 -c 'import ensurepip' 2>/dev/null || missing+=" python3-venv"; \
+	[ -z "$$missing" ] && exit; \
+	command -v apt-get >/dev/null || { echo "install what these Debian packages bring:$$missing"; exit 1; }; \
+	sudo=$$([ "$$(id -u)" = 0 ] || echo sudo); \
+	$$sudo apt-get update -q && $$sudo env DEBIAN_FRONTEND=noninteractive apt-get install -y -q $$missing
+
+# The parts are counted together, so that the last line speaks of all. What fails without the name
+# of a test (a build, the lint) counts as one failure. Under CI a skipped test fails the run.
+test: needs
+	@results=$$(mktemp -d); trap 'rm -rf $$results' EXIT; status=0; \
+	$(MAKE) --no-print-directory lint || status=1; \
+	$(GOTESTSUM) --format pkgname --jsonfile $$results/unit -- -race -count=1 -timeout 20m $(UNIT) || status=1; \
+	$(GOTESTSUM) --format standard-verbose --jsonfile $$results/e2e -- -count=1 -timeout 25m $(E2E) || status=1; \
+	count() { cat $$results/* | grep -cE "\"Action\":\"$$1\",\"Package\":\"[^\"]*\",\"Test\":"; }; \
+	passed=$$(count pass); failed=$$(count fail); skipped=$$(count skip); \
+	[ $$failed -gt 0 ] || failed=$$status; \
+	[ "$$CI" != true ] || [ $$skipped = 0 ] || status=1; \
+	echo "$$passed passed, $$failed failed, $$skipped skipped"; \
+	exit $$status
+
+bench: needs
+	go test -run '^$$' -bench . -benchtime 1x -timeout 20m -v $(E2E)
