@@ -9,89 +9,89 @@ import (
 // node runs. The tags name the keys of the configuration file and say what each
 // is for; configs/carillon.yaml has them all with units and consequences.
 type Config struct {
-	Node       NodeConfig       `mapstructure:"node"`
-	Cluster    ClusterConfig    `mapstructure:"cluster"`
-	Raft       RaftConfig       `mapstructure:"raft"`
-	API        APIConfig        `mapstructure:"api"`
-	Kafka      KafkaConfig      `mapstructure:"kafka"`
-	Routes     []Route          `mapstructure:"routes" help:"which topics are delay topics, and how their messages are delivered; first match wins"`
-	Delivery   string           `mapstructure:"delivery" help:"at-least-once"`
-	Targets    TargetsConfig    `mapstructure:"targets"`
-	DeadLetter DeadLetterConfig `mapstructure:"dead_letter"`
-	Log        LogConfig        `mapstructure:"log"`
+	Node       NodeConfig       `yaml:"node"`
+	Cluster    ClusterConfig    `yaml:"cluster"`
+	Raft       RaftConfig       `yaml:"raft"`
+	API        APIConfig        `yaml:"api"`
+	Kafka      KafkaConfig      `yaml:"kafka"`
+	Routes     []Route          `yaml:"routes" help:"which topics are delay topics, and how their messages are delivered; first match wins"`
+	Delivery   string           `yaml:"delivery" help:"at-least-once"`
+	Targets    TargetsConfig    `yaml:"targets"`
+	DeadLetter DeadLetterConfig `yaml:"dead_letter"`
+	Log        LogConfig        `yaml:"log"`
 }
 
 // A NodeConfig says who this node is.
 type NodeConfig struct {
-	ID      string `mapstructure:"id" help:"which of cluster.members this node is; can be left out when there is one"`
-	DataDir string `mapstructure:"data_dir" help:"folder of everything the node stores"`
+	ID      string `yaml:"id" help:"which of cluster.members this node is; can be left out when there is one"`
+	DataDir string `yaml:"data_dir" help:"folder of everything the node stores"`
 }
 
 // A ClusterConfig is the same on all nodes.
 type ClusterConfig struct {
-	Name      string   `mapstructure:"name" help:"name of the cluster, checked against the data folder"`
-	Bootstrap bool     `mapstructure:"bootstrap" help:"this is a new cluster: found it when all members are empty"`
-	Members   []Member `mapstructure:"members" help:"every node of the cluster with its addresses"`
+	Name      string   `yaml:"name" help:"name of the cluster, checked against the data folder"`
+	Bootstrap bool     `yaml:"bootstrap" help:"this is a new cluster: found it when all members are empty"`
+	Members   []Member `yaml:"members" help:"every node of the cluster with its addresses"`
 }
 
 // A Member is one node as the others reach it; host names are resolved at dial time.
 type Member struct {
-	ID   string `mapstructure:"id" yaml:"id"`
-	Raft string `mapstructure:"raft" yaml:"raft"`
-	API  string `mapstructure:"api" yaml:"api"`
+	ID   string `yaml:"id"`
+	Raft string `yaml:"raft"`
+	API  string `yaml:"api"`
 }
 
 // A RaftConfig sets replication among the members.
 type RaftConfig struct {
-	Listen               string        `mapstructure:"listen" help:"address to listen on for Raft; empty: the member entry of this node"`
-	Heartbeat            time.Duration `mapstructure:"heartbeat" help:"a leader that is silent for this long is replaced"`
-	Log                  string        `mapstructure:"log" help:"wal or boltdb"`
-	AllowUnauthenticated bool          `mapstructure:"allow_unauthenticated" help:"listen for Raft off loopback although nothing authenticates the peers"`
+	Listen               string        `yaml:"listen" help:"address to listen on for Raft; empty: the member entry of this node"`
+	Heartbeat            time.Duration `yaml:"heartbeat" help:"a leader that is silent for this long is replaced"`
+	Log                  string        `yaml:"log" help:"wal or boltdb"`
+	AllowUnauthenticated bool          `yaml:"allow_unauthenticated" help:"listen for Raft off loopback although nothing authenticates the peers"`
 }
 
 // An APIConfig sets the HTTP listener: health, metrics, status.
 type APIConfig struct {
-	Listen               string `mapstructure:"listen" help:"address to listen on for HTTP; empty: the member entry of this node"`
-	AllowUnauthenticated bool   `mapstructure:"allow_unauthenticated" help:"listen for HTTP off loopback although nothing authenticates the callers"`
+	Listen               string `yaml:"listen" help:"address to listen on for HTTP; empty: the member entry of this node"`
+	AllowUnauthenticated bool   `yaml:"allow_unauthenticated" help:"listen for HTTP off loopback although nothing authenticates the callers"`
 }
 
 // A KafkaConfig says how to reach Kafka.
 type KafkaConfig struct {
-	Brokers []string   `mapstructure:"brokers" help:"addresses of some brokers, host:port"`
-	TLS     TLSConfig  `mapstructure:"tls"`
-	SASL    SASLConfig `mapstructure:"sasl"`
+	Brokers []string   `yaml:"brokers" help:"addresses of some brokers, host:port"`
+	TLS     TLSConfig  `yaml:"tls"`
+	SASL    SASLConfig `yaml:"sasl"`
 }
 
 // A TLSConfig holds names of PEM files.
 type TLSConfig struct {
-	Enabled bool   `mapstructure:"enabled" help:"speak TLS with the brokers"`
-	CA      string `mapstructure:"ca" help:"PEM file of the authorities that sign the brokers' certificates; empty: the system's"`
-	Cert    string `mapstructure:"cert" help:"PEM file of the client certificate"`
-	Key     string `mapstructure:"key" help:"PEM file of the client certificate's key"`
+	Enabled bool   `yaml:"enabled" help:"speak TLS with the brokers"`
+	CA      string `yaml:"ca" help:"PEM file of the authorities that sign the brokers' certificates; empty: the system's"`
+	Cert    string `yaml:"cert" help:"PEM file of the client certificate"`
+	Key     string `yaml:"key" help:"PEM file of the client certificate's key"`
 }
 
 // A SASLConfig says how to log in to Kafka; an empty Mechanism means not at all.
 type SASLConfig struct {
-	Mechanism string `mapstructure:"mechanism" help:"plain, scram-256 or scram-512; empty: none"`
-	Username  string `mapstructure:"username" help:"user name"`
-	Password  Secret `mapstructure:"password" help:"password; better given as a variable than as a flag"`
+	Mechanism string `yaml:"mechanism" help:"plain, scram-256 or scram-512; empty: none"`
+	Username  string `yaml:"username" help:"user name"`
+	Password  Secret `yaml:"password" help:"password; better given as a variable than as a flag"`
 }
 
 // A TargetsConfig says by patterns which topics messages may be delivered to.
 type TargetsConfig struct {
-	Allow []string `mapstructure:"allow" help:"patterns of topics that messages may be delivered to"`
-	Deny  []string `mapstructure:"deny" help:"patterns of topics that they may not; wins over allow"`
+	Allow []string `yaml:"allow" help:"patterns of topics that messages may be delivered to"`
+	Deny  []string `yaml:"deny" help:"patterns of topics that they may not; wins over allow"`
 }
 
 // A DeadLetterConfig says where messages go that cannot be delivered.
 type DeadLetterConfig struct {
-	Topic string `mapstructure:"topic" help:"topic of messages that cannot be delivered; created when missing"`
+	Topic string `yaml:"topic" help:"topic of messages that cannot be delivered; created when missing"`
 }
 
 // A LogConfig sets what the node writes to standard error.
 type LogConfig struct {
-	Level  string `mapstructure:"level" help:"debug, info, warn or error"`
-	Format string `mapstructure:"format" help:"text or json"`
+	Level  string `yaml:"level" help:"debug, info, warn or error"`
+	Format string `yaml:"format" help:"text or json"`
 }
 
 // A Secret never shows in a log or in a printed configuration.

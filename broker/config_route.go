@@ -1,6 +1,7 @@
 package broker
 
 import (
+	"errors"
 	"fmt"
 	"path"
 	"slices"
@@ -15,21 +16,21 @@ const delaySuffix = ".delay"
 type Route struct {
 	// From is a pattern over topic names: * stands for any run of characters, ?
 	// for any one, [abc] for one of these.
-	From string `mapstructure:"from"`
+	From string `yaml:"from"`
 	// To is the target of messages without deliver-to; empty: the name of the
 	// delay topic without .delay.
-	To          string      `mapstructure:"to"`
-	Partitioner Partitioner `mapstructure:"partitioner"`
+	To          string      `yaml:"to"`
+	Partitioner Partitioner `yaml:"partitioner"`
 	// MaxDelay bounds how far in the future a message may be due.
-	MaxDelay time.Duration `mapstructure:"max_delay"`
+	MaxDelay time.Duration `yaml:"max_delay"`
 	// Start says where to begin with topics that hold records already when the
 	// cluster is born: StartEarliest or StartLatest; empty: refuse to choose.
-	Start string `mapstructure:"start"`
+	Start string `yaml:"start"`
 	// MissingTargetTimeout is how long a due message waits for a target topic
 	// that does not exist before it is dead-lettered.
-	MissingTargetTimeout time.Duration `mapstructure:"missing_target_timeout"`
+	MissingTargetTimeout time.Duration `yaml:"missing_target_timeout"`
 	// DeadLetter takes the place of the general dead-letter topic; empty: that one.
-	DeadLetter string `mapstructure:"dead_letter"`
+	DeadLetter string `yaml:"dead_letter"`
 }
 
 // Where a route begins with a topic that holds records already.
@@ -108,7 +109,7 @@ func (p Partitioner) String() string {
 func (p *Partitioner) UnmarshalText(text []byte) error {
 	i := slices.Index(partitionerNames[:], string(text))
 	if i < 0 {
-		return fmt.Errorf("partitioner %q is unknown: use murmur2, crc32, fnv1a or source", text)
+		return errors.New("there is no such partitioner; use murmur2, crc32, fnv1a or source")
 	}
 	*p = Partitioner(i)
 	return nil

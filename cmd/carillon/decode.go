@@ -1,0 +1,131 @@
+package main
+
+import (
+	"encoding"
+	"fmt"
+	"reflect"
+	"strconv"
+	"strings"
+	"time"
+
+	"go.yaml.in/yaml/v3"
+
+	"github.com/carillonmq/carillon/broker"
+)
+
+// decode sets a field of the configuration to a value as viper has it: text from
+// flag or variable, or what the YAML reader made of the file. Every error is a
+// *broker.FieldError that names the field.
+func decode(name string, field reflect.Value, raw any) error {
+	wrong := func(remedy string) error {
+		return &broker.FieldError{Field: name, Value: fmt.Sprint(raw), Remedy: remedy}
+	}
+	switch field.Kind() {
+	case reflect.Slice:
+		return decodeList(name, field, raw)
+	case reflect.Struct:
+		return decodeStruct(name, field, raw)
+	}
+	switch raw.(type) {
+	case []any, map[string]any:
+		return wrong("write a single value")
+	}
+	text := fmt.Sprint(raw)
+	if field.Type() == reflect.TypeFor[time.Duration]() {
+		d, err := broker.ParseDuration(text)
+		if err != nil {
+			return wrong("write a duration such as 300ms, 5s, 1h30m, 7d or 100y")
+		}
+		field.SetInt(int64(d))
+		return nil
+	}
+	if u, ok := field.Addr().Interface().(encoding.TextUnmarshaler); ok {
+		if err := u.UnmarshalText([]byte(text)); err != nil {
+			return wrong(err.Error())
+		}
+		return nil
+	}
+	switch field.Kind() {
+	case reflect.Bool:
+		b, err := strconv.ParseBool(text)
+		if err != nil {
+			return wrong("write true or false")
+		}
+		field.SetBool(b)
+	case reflect.String:
+		field.SetString(text)
+	default:
+		panic("no reading of " + name + " of type " + field.Type().String())
+	}
+	return nil
+}
+
+// decodeList takes a list, or text: names separated by commas, or for a list of
+// structs what could stand in the file.
+func decodeList(name string, field reflect.Value, raw any) error {
+	wrong := &broker.FieldError{Field: name, Value: fmt.Sprint(raw), Remedy: "write a list such as [a, b]"}
+	ofStructs := field.Type().Elem().Kind() == reflect.Struct
+	if ofStructs {
+		wrong.Remedy = "write a list such as [{" + names(field.Type().Elem())[0] + ": ...}]"
+	}
+	if text, ok := raw.(string); ok && ofStructs {
+		raw = nil
+		if yaml.Unmarshal([]byte(text), &raw) != nil {
+			return wrong
+		}
+	} else if ok {
+		raw = splitNames(text)
+	}
+	items, ok := raw.([]any)
+	if !ok {
+		return wrong
+	}
+	list := reflect.MakeSlice(field.Type(), len(items), len(items))
+	for i, item := range items {
+		if err := decode(fmt.Sprintf("%s[%d]", name, i), list.Index(i), item); err != nil {
+			return err
+		}
+	}
+	field.Set(list)
+	return nil
+}
+
+func splitNames(text string) []any {
+	names := []any{}
+	for name := range strings.SplitSeq(text, ",") {
+		if name = strings.TrimSpace(name); name != "" {
+			names = append(names, name)
+		}
+	}
+	return names
+}
+
+// decodeStruct fills one entry of a list, starting from its defaults.
+func decodeStruct(name string, field reflect.Value, raw any) error {
+	entries, ok := raw.(map[string]any)
+	if !ok {
+		return &broker.FieldError{
+			Field: name, Value: fmt.Sprint(raw),
+			Remedy: "write {" + strings.Join(names(field.Type()), ": ..., ") + ": ...}",
+		}
+	}
+	if field.Type() == reflect.TypeFor[broker.Route]() {
+		field.Set(reflect.ValueOf(broker.NewRoute("")))
+	}
+	for entry, raw := range entries {
+		f, ok := fieldOf(field.Type(), entry)
+		if !ok {
+			return &broker.FieldError{
+				Field: name + "." + entry, Value: fmt.Sprint(raw),
+				Remedy: "there is no such key" + didYouMean(entry, names(field.Type())),
+			}
+		}
+		if raw == nil {
+			continue
+		}
+		if err := decode(name+"."+entry, field.FieldByIndex(f.Index), raw); err != nil {
+			return err
+		}
+	}
+	return nil
+}

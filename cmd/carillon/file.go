@@ -1,0 +1,79 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"reflect"
+	"strings"
+
+	"go.yaml.in/yaml/v3"
+
+	"github.com/carillonmq/carillon/broker"
+)
+
+// readFile returns the configuration file after refusing what is not YAML and
+// every key that does not exist, each with its line.
+func readFile(path string) ([]byte, error) {
+	text, err := os.ReadFile(path)
+	if err != nil {
+		return nil, fmt.Errorf("read configuration: %w", err)
+	}
+	var document yaml.Node
+	if err := yaml.Unmarshal(text, &document); err != nil {
+		return nil, fmt.Errorf("read configuration %s: %w", path, err)
+	}
+	if len(document.Content) == 0 {
+		return text, nil
+	}
+	unknown := unknownKeys(path, document.Content[0], "", reflect.TypeFor[broker.Config]())
+	return text, errors.Join(unknown...)
+}
+
+// unknownKeys compares a part of the file with the type that is to hold it.
+func unknownKeys(path string, node *yaml.Node, name string, typ reflect.Type) []error {
+	if node.Kind == yaml.AliasNode {
+		node = node.Alias
+	}
+	switch {
+	case typ.Kind() == reflect.Slice && node.Kind == yaml.SequenceNode:
+		var unknown []error
+		for i, item := range node.Content {
+			unknown = append(unknown, unknownKeys(path, item, fmt.Sprintf("%s[%d]", name, i), typ.Elem())...)
+		}
+		return unknown
+	case typ.Kind() != reflect.Struct || node.Tag == "!!null":
+		return nil
+	case node.Kind != yaml.MappingNode:
+		return []error{fmt.Errorf("%s:%d: %w", path, node.Line,
+			&broker.FieldError{Field: name, Value: node.Value, Remedy: "write its keys, indented, below it"})}
+	}
+	var unknown []error
+	for i := 0; i+1 < len(node.Content); i += 2 {
+		k, value := node.Content[i], node.Content[i+1]
+		full := k.Value
+		if name != "" {
+			full = name + "." + k.Value
+		}
+		field, ok := fieldOf(typ, k.Value)
+		if !ok {
+			unknown = append(unknown, fmt.Errorf("%s:%d: unknown key %s%s", path, k.Line, full, suggestKey(k.Value, typ)))
+			continue
+		}
+		unknown = append(unknown, unknownKeys(path, value, full, field.Type)...)
+	}
+	return unknown
+}
+
+// suggestKey looks among the neighbours first, then for the same word elsewhere.
+func suggestKey(word string, typ reflect.Type) string {
+	if hint := didYouMean(word, names(typ)); hint != "" {
+		return hint
+	}
+	for _, k := range configKeys() {
+		if strings.HasSuffix(k.name, "."+word) {
+			return "; did you mean " + k.name + "?"
+		}
+	}
+	return ""
+}

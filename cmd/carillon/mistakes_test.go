@@ -1,0 +1,106 @@
+package main
+
+import (
+	"errors"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+func TestSettings_refuseWhatIsNoKey(t *testing.T) {
+	for _, test := range []struct{ file, want string }{
+		{"kafka:\n  broker: [a:1]\n", "carillon.yaml:2: unknown key kafka.broker; did you mean brokers?"},
+		{"heartbeat: 1s\n", "carillon.yaml:1: unknown key heartbeat; did you mean raft.heartbeat?"},
+		{"Log: {level: info}\n", "carillon.yaml:1: unknown key Log; did you mean log?"},
+		{"xyzzy: 1\n", "carillon.yaml:1: unknown key xyzzy"},
+		{"routes:\n- from: '*.delay'\n  max-delay: 1s\n", "carillon.yaml:3: unknown key routes[0].max-delay; did you mean max_delay?"},
+		{"cluster:\n  members:\n  - {id: n1, addr: 'a:1'}\n", "carillon.yaml:3: unknown key cluster.members[0].addr"},
+		{"kafka: localhost:9092\n", `carillon.yaml:1: kafka is "localhost:9092": write its keys, indented, below it`},
+		{"log: {level: info}\nlog: {level: warn}\n", `mapping key "log" already defined at line 1`},
+		{"log: [", "did not find expected node content"},
+	} {
+		_, err := loadWith(t, test.file)
+		if err == nil || !strings.HasSuffix(err.Error(), test.want) {
+			t.Errorf("%q:\n got %v\nwant %s", test.file, err, test.want)
+		}
+	}
+}
+
+func TestSettings_refuseWhatCannotBeRead(t *testing.T) {
+	for _, test := range []struct{ flag, want string }{
+		{"--raft.heartbeat=300", `raft.heartbeat is "300": write a duration such as 300ms, 5s, 1h30m, 7d or 100y`},
+		{"--cluster.bootstrap=yes", `cluster.bootstrap is "yes": write true or false`},
+		{"--cluster.members=n1", `cluster.members is "n1": write a list such as [{id: ...}]`},
+		{"--cluster.members=[n1]", `cluster.members[0] is "n1": write {id: ..., raft: ..., api: ...}`},
+		{"--cluster.members=[{ID: n1}]", `cluster.members[0].ID is "n1": there is no such key; did you mean id?`},
+		{"--routes=[{from: x, max_delay: soon}]", `routes[0].max_delay is "soon": write a duration such as 300ms, 5s, 1h30m, 7d or 100y`},
+		{"--routes=[{from: x, partitioner: md5}]", `routes[0].partitioner is "md5": there is no such partitioner; use murmur2, crc32, fnv1a or source`},
+		{"--routes=[{from: [x]}]", `routes[0].from is "[x]": write a single value`},
+		{"--routes={", `routes is "{": write a list such as [{from: ...}]`},
+	} {
+		_, err := loadWith(t, "", test.flag)
+		name, _, _ := strings.Cut(test.flag, "=")
+		if want := "flag " + name + ": " + test.want; err == nil || err.Error() != want {
+			t.Errorf("%s:\n got %v\nwant %s", test.flag, err, want)
+		}
+		if usage := (*usageError)(nil); !errors.As(err, &usage) {
+			t.Errorf("%s: %v is no usage error", test.flag, err)
+		}
+	}
+}
+
+func TestSettings_refuseVariablesThatAreNoKey(t *testing.T) {
+	err := unknownVariables([]string{
+		"CARILLON_KAFKA_BROKER=a:1",       // a typing mistake
+		"CARILLON_KAFKA_SERVICE_HOST=::1", // Kubernetes, for a service carillon-kafka
+		"CARILLON_API_PORT_7401_TCP=x",
+		"CARILLON_VERSION=1", // not ours
+		"CARILLON_KAFKA_BROKERS=a:1",
+		"HOME=/",
+	})
+	const want = "unknown variable CARILLON_KAFKA_BROKER; did you mean CARILLON_KAFKA_BROKERS?"
+	if err == nil || err.Error() != want {
+		t.Errorf("got %v, want %s", err, want)
+	}
+}
+
+func TestSettings_nameTheFileThatIsMissing(t *testing.T) {
+	_, err := loadWith(t, "", "--config", "nowhere.yaml")
+	if want := "read configuration: open nowhere.yaml: no such file or directory"; err == nil || err.Error() != want {
+		t.Errorf("got %v, want %s", err, want)
+	}
+}
+
+func TestConfig_printsNoSecret(t *testing.T) {
+	s, err := loadWith(t, "", "--kafka.sasl.password=hunter2")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var out strings.Builder
+	if err := s.render(&out, configKeys()); err != nil {
+		t.Fatal(err)
+	}
+	if strings.Contains(out.String(), "hunter2") || !strings.Contains(out.String(), `password: '********' # flag --kafka.sasl.password`) {
+		t.Errorf("printed:\n%s", out.String())
+	}
+}
+
+// What `carillon config` prints can be used as a configuration file.
+func TestConfig_printsAConfigurationFile(t *testing.T) {
+	before, err := loadWith(t, "", "--routes=[{from: 'x*', to: y, start: latest}]", "--kafka.brokers=a:1,b:2", "--raft.heartbeat=1s", "--node.data_dir=true")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var out strings.Builder
+	if err := before.render(&out, configKeys()); err != nil {
+		t.Fatal(err)
+	}
+	after, err := loadWith(t, out.String())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(before.config, after.config); diff != "" {
+		t.Errorf("printed:\n%s\nread differently (-before +after):\n%s", out.String(), diff)
+	}
+}
