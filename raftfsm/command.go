@@ -1,0 +1,97 @@
+package raftfsm
+
+import "github.com/carillonmq/carillon/storage"
+
+const (
+	// ProposalBytes is what the proposer of a batch aims to stay under.
+	ProposalBytes = 512 << 10
+	// MaxCommandBytes bounds any one command; the log takes entries up to 64 MiB.
+	MaxCommandBytes = 48 << 20
+)
+
+// A Command is one of Found, Ingest, SetPositions, ClaimCommand, Ack and
+// Replace. It carries every decision that Apply needs: no node looks at its own
+// clock or configuration while it applies. Time is always the leader's, in epoch
+// milliseconds; the state keeps the greatest it has seen.
+type Command interface {
+	// Size returns the exact number of bytes that the encoded command takes.
+	Size() int
+	// append encodes the command, version and kind first.
+	append(dst []byte) []byte
+}
+
+// Found is the first command of a cluster's life. A second one changes nothing.
+type Found struct {
+	Time      int64
+	ClusterID [16]byte
+	Mode      string // delivery mode
+}
+
+// Ingest accepts messages and moves the positions of the source partitions that
+// they came from. Each Part is applied whole or not at all.
+type Ingest struct {
+	Time         int64
+	ClaimThrough int64 // 0: none; else raises the Claim to this due time before anything is accepted
+	Parts        []Part
+}
+
+// A Part is what one source partition gives to an Ingest: the records from
+// offset From up to, not including, Next. It is applied only if the stored
+// position still is From.
+type Part struct {
+	TopicID   [16]byte
+	Topic     string
+	Partition int32
+	From      int64
+	Next      int64
+	Epoch     int32           // leader epoch of the source partition, -1 unknown
+	Entries   []storage.Entry // Seq is given by Apply
+}
+
+// FromAbsent is the PositionSet.From that expects no position to be stored yet.
+const FromAbsent = -2
+
+// SetPositions writes source positions, each by compare-and-set.
+type SetPositions struct {
+	Time     int64
+	Surveyed bool // the first discovery of source topics is complete
+	Sets     []PositionSet
+}
+
+// A PositionSet stores a position if the stored Next is From, or if there is none
+// and From is FromAbsent.
+type PositionSet struct {
+	storage.Position
+	From int64
+}
+
+// ClaimCommand replaces marks and holds and raises Through. Apply lowers its
+// marks to what was accepted since the last one (Claim.Fresh), so a mark never
+// passes an entry that the proposer had not seen.
+type ClaimCommand struct {
+	Time  int64
+	Claim storage.Claim
+}
+
+// Ack ends the life of delivered messages.
+type Ack struct {
+	Time int64
+	Runs []storage.SeqRun
+}
+
+// Replace ends the life of Kills[i] and accepts Entries[i] in its place, for
+// every i whose message is still alive.
+type Replace struct {
+	Time    int64
+	Kills   []uint64
+	Entries []storage.Entry
+}
+
+// Result is what applying a command did, on every node alike.
+type Result struct {
+	Index        uint64 // of the command in the log
+	PartsApplied []bool // per Part of an Ingest, per PositionSet, per pair of a Replace
+	FirstSeq     uint64 // of the entries that were accepted, which are dense from here
+	Accepted     int
+	Killed       uint64
+}

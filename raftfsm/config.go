@@ -1,0 +1,140 @@
+package raftfsm
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"net"
+	"slices"
+	"strings"
+	"time"
+)
+
+// The two stores that can hold the Raft log.
+const (
+	LogWAL    = "wal"    // hashicorp/raft-wal: the default, three times as fast
+	LogBoltDB = "boltdb" // raft-boltdb: the conservative choice
+)
+
+const (
+	defaultHeartbeat     = 300 * time.Millisecond
+	defaultFlushBytes    = 64 << 20
+	defaultFlushInterval = 5 * time.Minute
+	defaultSegmentSize   = 64 << 20
+)
+
+// A Member is one node of the cluster as the configuration names it. Its ID is
+// what users see; the id that Raft knows it by is a matter of this package.
+type Member struct {
+	ID   string `json:"id"`
+	Raft string `json:"raft"` // host:port that the other members dial, resolved at dial time
+	API  string `json:"api"`  // host:port of its HTTP API
+}
+
+// Config is what a Node is opened with.
+type Config struct {
+	NodeID      string // one of Members
+	DataDir     string // created when missing; belongs to this node alone
+	ClusterName string
+	Members     []Member // identical on all nodes
+	Bootstrap   bool     // these members may found a new cluster
+
+	Heartbeat  time.Duration // heartbeat and election timeout, 300 ms by default; the lease is half of it
+	Log        string        // LogWAL (default) or LogBoltDB
+	ListenAddr string        // where Raft listens; this node's Member.Raft by default
+
+	// Listen and Dial replace TCP when set.
+	Listen func(network, addr string) (net.Listener, error)
+	Dial   func(ctx context.Context, network, addr string) (net.Conn, error)
+
+	// AskMember asks another member over its API for its Standing. It is called
+	// only while this node is unborn and may be nil in a one-node cluster.
+	AskMember func(ctx context.Context, m Member) (Standing, error)
+
+	FlushBytes    int64         // bytes of log after which the memtable is flushed; 64 MiB by default
+	FlushInterval time.Duration // flushed after this long even if little was written; 5 min by default
+	SegmentSize   int           // bytes of one log file of LogWAL; 64 MiB by default
+
+	Logger *slog.Logger // required
+}
+
+// withDefaults returns c, checked and completed.
+func (c Config) withDefaults() (Config, error) {
+	bad := func(field string, value any, remedy string) (Config, error) {
+		return Config{}, fmt.Errorf("%w: %s: %v: %s", ErrConfig, field, value, remedy)
+	}
+	if c.Heartbeat == 0 {
+		c.Heartbeat = defaultHeartbeat
+	}
+	if c.FlushBytes == 0 {
+		c.FlushBytes = defaultFlushBytes
+	}
+	if c.FlushInterval == 0 {
+		c.FlushInterval = defaultFlushInterval
+	}
+	if c.SegmentSize == 0 {
+		c.SegmentSize = defaultSegmentSize
+	}
+	if c.Log == "" {
+		c.Log = LogWAL
+	}
+	if c.Listen == nil {
+		c.Listen = net.Listen
+	}
+	if c.Dial == nil {
+		c.Dial = new(net.Dialer).DialContext
+	}
+	c.Members = slices.SortedFunc(slices.Values(c.Members), func(a, b Member) int { return strings.Compare(a.ID, b.ID) })
+
+	seen := map[string]string{}
+	for _, m := range c.Members {
+		if m.ID == "" || strings.ContainsAny(m.ID, "@ \t\n") {
+			return bad("cluster.members[].id", fmt.Sprintf("%q", m.ID), "give a name without spaces or @")
+		}
+		if _, _, err := net.SplitHostPort(m.Raft); err != nil {
+			return bad("cluster.members["+m.ID+"].raft", fmt.Sprintf("%q", m.Raft), "give host:port")
+		}
+		for _, key := range []string{"id " + m.ID, "address " + m.Raft} {
+			if _, twice := seen[key]; twice {
+				return bad("cluster.members", key, "is there twice, name it once")
+			}
+			seen[key] = m.ID
+		}
+	}
+	me, ok := c.member(c.NodeID)
+	switch {
+	case !ok:
+		return bad("node.id", fmt.Sprintf("%q", c.NodeID), "is not one of cluster.members "+strings.Join(c.memberIDs(), ", "))
+	case c.DataDir == "":
+		return bad("node.data_dir", `""`, "name a directory")
+	case c.ClusterName == "":
+		return bad("cluster.name", `""`, "name the cluster")
+	case c.Log != LogWAL && c.Log != LogBoltDB:
+		return bad("raft.log", fmt.Sprintf("%q", c.Log), "use wal or boltdb")
+	case c.Heartbeat < 20*time.Millisecond:
+		return bad("raft.heartbeat", c.Heartbeat, "use at least 20ms")
+	case c.AskMember == nil && len(c.Members) > 1:
+		return bad("AskMember", "nil", "a cluster of several members needs it")
+	}
+	if c.ListenAddr == "" {
+		c.ListenAddr = me.Raft
+	}
+	return c, nil
+}
+
+func (c Config) member(id string) (Member, bool) {
+	for _, m := range c.Members {
+		if m.ID == id {
+			return m, true
+		}
+	}
+	return Member{}, false
+}
+
+func (c Config) memberIDs() []string {
+	ids := make([]string, len(c.Members))
+	for i, m := range c.Members {
+		ids[i] = m.ID
+	}
+	return ids
+}

@@ -1,0 +1,148 @@
+package raftfsm
+
+import (
+	"encoding/binary"
+
+	"github.com/carillonmq/carillon/storage"
+)
+
+// The form of a command. All integers are varints, those that may be negative
+// zigzag; text and bytes have their length in front.
+//
+//	command   version=1 (1 byte) | kind (1 byte) | time z | fields of the kind
+//	1 Found         cluster id (16 bytes) | mode text
+//	2 Ingest        claim through z | n | n parts
+//	3 SetPositions  surveyed (1 byte) | n | n x (position | from z)
+//	4 Claim         through z | mark | n | n x (target text | through z | mark)
+//	5 Ack           n | n runs
+//	6 Replace       n | n x seq | n | n entries
+//
+//	part      topic id (16 bytes) | topic text | partition z | from z | next z | epoch z | n | n entries
+//	position  topic id (16 bytes) | topic text | partition z | next z | epoch z
+//	entry     due z | target text | body
+//	mark      due z | seq
+//	run       gap since the last run's end (first: its first seq) | length - 1
+//	text      length | bytes
+//	body      0: null, else length + 1 | bytes
+//
+// A form is never changed: a new one gets a new kind or version, the old one
+// stays readable, and testdata/*.golden hold both.
+const commandVersion = 1
+
+const (
+	kindFound = iota + 1
+	kindIngest
+	kindSetPositions
+	kindClaim
+	kindAck
+	kindReplace
+)
+
+func header(dst []byte, kind byte, time int64) []byte {
+	return binary.AppendVarint(append(dst, commandVersion, kind), time)
+}
+
+func (c Found) append(dst []byte) []byte {
+	dst = header(dst, kindFound, c.Time)
+	dst = append(dst, c.ClusterID[:]...)
+	return appendText(dst, c.Mode)
+}
+
+func (c Ingest) append(dst []byte) []byte {
+	dst = header(dst, kindIngest, c.Time)
+	dst = binary.AppendVarint(dst, c.ClaimThrough)
+	dst = binary.AppendUvarint(dst, uint64(len(c.Parts)))
+	for i := range c.Parts {
+		dst = c.Parts[i].append(dst)
+	}
+	return dst
+}
+
+func (p *Part) append(dst []byte) []byte {
+	dst = append(dst, p.TopicID[:]...)
+	dst = appendText(dst, p.Topic)
+	dst = binary.AppendVarint(dst, int64(p.Partition))
+	dst = binary.AppendVarint(dst, p.From)
+	dst = binary.AppendVarint(dst, p.Next)
+	dst = binary.AppendVarint(dst, int64(p.Epoch))
+	return appendEntries(dst, p.Entries)
+}
+
+func (c SetPositions) append(dst []byte) []byte {
+	dst = header(dst, kindSetPositions, c.Time)
+	surveyed := byte(0)
+	if c.Surveyed {
+		surveyed = 1
+	}
+	dst = append(dst, surveyed)
+	dst = binary.AppendUvarint(dst, uint64(len(c.Sets)))
+	for i := range c.Sets {
+		s := &c.Sets[i]
+		dst = append(dst, s.TopicID[:]...)
+		dst = appendText(dst, s.Topic)
+		dst = binary.AppendVarint(dst, int64(s.Partition))
+		dst = binary.AppendVarint(dst, s.Next)
+		dst = binary.AppendVarint(dst, int64(s.Epoch))
+		dst = binary.AppendVarint(dst, s.From)
+	}
+	return dst
+}
+
+func (c ClaimCommand) append(dst []byte) []byte {
+	dst = header(dst, kindClaim, c.Time)
+	dst = binary.AppendVarint(dst, c.Claim.Through)
+	dst = appendMark(dst, c.Claim.Mark)
+	dst = binary.AppendUvarint(dst, uint64(len(c.Claim.Holds)))
+	for _, h := range c.Claim.Holds {
+		dst = appendText(dst, h.Target)
+		dst = binary.AppendVarint(dst, h.Through)
+		dst = appendMark(dst, h.Mark)
+	}
+	return dst
+}
+
+func (c Ack) append(dst []byte) []byte {
+	dst = header(dst, kindAck, c.Time)
+	dst = binary.AppendUvarint(dst, uint64(len(c.Runs)))
+	end := uint64(0)
+	for _, r := range c.Runs {
+		// Differences wrap around where runs are not ascending, and back when decoded.
+		dst = binary.AppendUvarint(dst, r.First-end)
+		dst = binary.AppendUvarint(dst, r.Last-r.First)
+		end = r.Last
+	}
+	return dst
+}
+
+func (c Replace) append(dst []byte) []byte {
+	dst = header(dst, kindReplace, c.Time)
+	dst = binary.AppendUvarint(dst, uint64(len(c.Kills)))
+	for _, seq := range c.Kills {
+		dst = binary.AppendUvarint(dst, seq)
+	}
+	return appendEntries(dst, c.Entries)
+}
+
+func appendEntries(dst []byte, es []storage.Entry) []byte {
+	dst = binary.AppendUvarint(dst, uint64(len(es)))
+	for i := range es {
+		e := &es[i]
+		dst = binary.AppendVarint(dst, e.Due)
+		dst = appendText(dst, e.Target)
+		if e.Body == nil {
+			dst = append(dst, 0)
+			continue
+		}
+		dst = binary.AppendUvarint(dst, uint64(len(e.Body))+1)
+		dst = append(dst, e.Body...)
+	}
+	return dst
+}
+
+func appendText(dst []byte, s string) []byte {
+	return append(binary.AppendUvarint(dst, uint64(len(s))), s...)
+}
+
+func appendMark(dst []byte, r storage.Ref) []byte {
+	return binary.AppendUvarint(binary.AppendVarint(dst, r.Due), r.Seq)
+}

@@ -1,0 +1,42 @@
+package raftfsm
+
+import "errors"
+
+var (
+	// ErrNotLeader says that the command was certainly not proposed, because
+	// this node does not lead, or is handing leadership over, or did not take
+	// the command in time.
+	ErrNotLeader = errors.New("not the leader")
+	// ErrInDoubt says that the outcome is unknown: the command may have been
+	// committed, or may still be. The term must end.
+	ErrInDoubt = errors.New("outcome unknown")
+	// ErrClosed says that the command was certainly not proposed, because the
+	// node is closed or has failed.
+	ErrClosed = errors.New("node is closed")
+	// ErrTooLarge says that an encoded command exceeds MaxCommandBytes.
+	ErrTooLarge = errors.New("command too large")
+	// ErrNoRoom says that the node must not accept messages now: the disk is
+	// nearly full, or what was accepted cannot be written fast enough.
+	ErrNoRoom = errors.New("no room")
+
+	// ErrConfig says that a field of Config is missing or out of range.
+	ErrConfig = errors.New("invalid configuration")
+	// ErrForeignData says that the data directory belongs to another node or
+	// another cluster.
+	ErrForeignData = errors.New("data directory of another node")
+	// ErrMembers says that the configured members differ from those of the log.
+	ErrMembers = errors.New("members differ")
+	// ErrDamaged says that the data directory lacks a part that it once had.
+	ErrDamaged = errors.New("data directory is damaged")
+
+	// ErrCommand says that bytes are not a command of this version.
+	ErrCommand = errors.New("malformed command")
+	// ErrUnknownCommand says that a command has a version or kind that this
+	// binary does not know: a newer one wrote it.
+	ErrUnknownCommand = errors.New("unknown command")
+
+	// ErrNoTarget says that no other voter is there to take leadership.
+	ErrNoTarget = errors.New("no member to hand leadership to")
+	// ErrReplace says that a member cannot be replaced now.
+	ErrReplace = errors.New("cannot replace member")
+)

@@ -1,0 +1,92 @@
+package raftfsm
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/hashicorp/raft"
+)
+
+const flushRetry = time.Second
+
+// slowFollowerFlushes is for how many flushes the log is kept for a follower
+// that answers but is behind; then it gets a snapshot.
+const slowFollowerFlushes = 8
+
+// flushLoop is the only caller of raft.Snapshot: when enough log has gathered,
+// or enough time has passed since something was applied. A flush that fails is
+// tried again until it succeeds; Room says so meanwhile.
+func (n *Node) flushLoop(ctx context.Context, r *raft.Raft) {
+	ticker := time.NewTicker(n.cfg.FlushInterval)
+	defer ticker.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-n.fsm.flushDue:
+		case <-ticker.C:
+			if n.fsm.unsaved.Load() == 0 {
+				continue
+			}
+		}
+		for err := n.flush(ctx, r); err != nil && ctx.Err() == nil; err = n.flush(ctx, r) {
+			n.log.Error("flush failed, trying again", "err", err, "retry_in", flushRetry)
+			pause(ctx, flushRetry)
+		}
+		n.merge(ctx)
+	}
+}
+
+func (n *Node) flush(ctx context.Context, r *raft.Raft) error {
+	n.retention.set(n.keep(r))
+	err := r.Snapshot().Error()
+	if errors.Is(err, raft.ErrNothingNewToSnapshot) || ctx.Err() != nil {
+		err = nil
+	}
+	n.flushError.Store(&err)
+	return err
+}
+
+// keep returns how many entries to leave behind the snapshot: those since the
+// last one, and more for followers that are on their way.
+func (n *Node) keep(r *raft.Raft) uint64 {
+	last, since := r.LastIndex(), n.store.ManifestMeta().Index
+	if since >= last {
+		return 0
+	}
+	keep := last - since
+	if r.State() != raft.Leader {
+		return keep
+	}
+	most := keep * slowFollowerFlushes
+	for _, s := range servers(r) {
+		p := n.transport.peer(s.ID)
+		if s.ID != n.raftID() && p.recent(n.patience()) && p.lastIndex < last {
+			keep = max(keep, min(last-p.lastIndex, most))
+		}
+	}
+	return keep
+}
+
+// merge lets the store tidy up after a flush, step by step.
+func (n *Node) merge(ctx context.Context) {
+	for ctx.Err() == nil {
+		did, err := n.store.Merge(ctx)
+		if err != nil && ctx.Err() == nil {
+			n.log.Warn("merging segments failed", "err", err)
+		}
+		if err != nil || !did {
+			return
+		}
+	}
+}
+
+func pause(ctx context.Context, d time.Duration) {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-ctx.Done():
+	case <-timer.C:
+	}
+}

@@ -1,0 +1,231 @@
+package raftfsm
+
+import (
+	"fmt"
+	"io"
+	"sync/atomic"
+
+	"github.com/carillonmq/carillon/storage"
+	"github.com/hashicorp/raft"
+)
+
+// fsm applies the log to the store. Raft calls Apply, StoreConfiguration,
+// Snapshot and Restore from one goroutine. It reads no clock and no
+// configuration: the same log makes the same state on every node.
+type fsm struct {
+	store *storage.Store
+	fail  func(error) // told once, why this node cannot go on
+
+	applied  uint64 // entries up to here are in the manifest already, or were applied since
+	broken   error
+	feed     atomic.Pointer[Feed]
+	unsaved  atomic.Int64  // bytes of log applied since the last freeze
+	flushAt  int64         // unsaved bytes that make flushDue
+	flushDue chan struct{} // signalled when unsaved reaches flushAt
+}
+
+var _ raft.ConfigurationStore = (*fsm)(nil)
+
+func newFSM(store *storage.Store, flushAt int64, fail func(error)) *fsm {
+	return &fsm{
+		store: store, fail: fail, applied: store.ManifestMeta().Index,
+		flushAt: flushAt, flushDue: make(chan struct{}, 1),
+	}
+}
+
+func (f *fsm) subscribe(capacity int) *Feed {
+	var feed *Feed
+	feed = newFeed(capacity, func() { f.feed.CompareAndSwap(feed, nil) })
+	f.feed.Store(feed)
+	return feed
+}
+
+// Apply returns a Result, or an error when this node had to stop.
+func (f *fsm) Apply(l *raft.Log) any {
+	if f.broken != nil {
+		return f.broken
+	}
+	if l.Index <= f.applied {
+		return Result{Index: l.Index}
+	}
+	cmd, err := decodeCommand(l.Data)
+	if err != nil {
+		// Going on without it would make this node differ from the others.
+		f.broken = fmt.Errorf("apply log entry %d: %w: this node must not go on; run the version of the other nodes", l.Index, err)
+		f.fail(f.broken)
+		return f.broken
+	}
+
+	feed := f.feed.Load()
+	var before storage.Claim
+	if feed != nil {
+		before = visible(f.store.Claim())
+	}
+	res, event := f.execute(cmd)
+	res.Index, event.Index = l.Index, l.Index
+	f.applied = l.Index
+	f.store.Applied(l.Index, l.Term)
+	if feed != nil {
+		if after := visible(f.store.Claim()); !sameClaim(before, after) {
+			event.Claim = &after
+		}
+		feed.put(event)
+	}
+	f.count(len(l.Data))
+	return res
+}
+
+func (f *fsm) execute(cmd Command) (Result, Event) {
+	switch c := cmd.(type) {
+	case Found:
+		return f.found(c)
+	case Ingest:
+		return f.ingest(c)
+	case SetPositions:
+		return f.setPositions(c)
+	case ClaimCommand:
+		return f.claim(c)
+	case Ack:
+		return f.ack(c)
+	case Replace:
+		return f.replace(c)
+	default:
+		panic(fmt.Sprintf("raftfsm: decoded a %T that nothing applies", cmd))
+	}
+}
+
+func (f *fsm) found(c Found) (Result, Event) {
+	f.store.SetTime(c.Time)
+	if f.store.State().ClusterID == [16]byte{} {
+		f.store.Found(c.ClusterID, c.Mode)
+	}
+	return Result{}, Event{}
+}
+
+func (f *fsm) ingest(c Ingest) (Result, Event) {
+	f.store.SetTime(c.Time)
+	if claim := f.store.Claim(); c.ClaimThrough > claim.Through {
+		claim.Through = c.ClaimThrough
+		f.store.SetClaim(claim)
+	}
+	res := Result{PartsApplied: make([]bool, len(c.Parts))}
+	var entries []storage.Entry
+	for i := range c.Parts {
+		p := &c.Parts[i]
+		at, known := f.store.Position(p.TopicID, p.Partition)
+		if !known || at.Next != p.From {
+			continue
+		}
+		res.PartsApplied[i] = true
+		f.store.SetPosition(storage.Position{Topic: p.Topic, TopicID: p.TopicID, Partition: p.Partition, Next: p.Next, Epoch: p.Epoch})
+		if entries == nil {
+			entries = p.Entries
+		} else {
+			entries = append(entries, p.Entries...)
+		}
+	}
+	return f.accept(res, Event{}, entries)
+}
+
+func (f *fsm) setPositions(c SetPositions) (Result, Event) {
+	f.store.SetTime(c.Time)
+	res := Result{PartsApplied: make([]bool, len(c.Sets))}
+	for i, set := range c.Sets {
+		at, known := f.store.Position(set.TopicID, set.Partition)
+		if known && at.Next == set.From || !known && set.From == FromAbsent {
+			f.store.SetPosition(set.Position)
+			res.PartsApplied[i] = true
+		}
+	}
+	if c.Surveyed {
+		f.store.SetSurveyed()
+	}
+	return res, Event{}
+}
+
+func (f *fsm) claim(c ClaimCommand) (Result, Event) {
+	f.store.SetTime(c.Time)
+	f.store.SetClaim(nextClaim(f.store.Claim(), c.Claim))
+	return Result{}, Event{}
+}
+
+func (f *fsm) ack(c Ack) (Result, Event) {
+	f.store.SetTime(c.Time)
+	return Result{Killed: f.store.Kill(c.Runs)}, Event{Killed: c.Runs}
+}
+
+func (f *fsm) replace(c Replace) (Result, Event) {
+	f.store.SetTime(c.Time)
+	res := Result{PartsApplied: make([]bool, len(c.Kills))}
+	var event Event
+	var entries []storage.Entry
+	for i, seq := range c.Kills {
+		if !f.store.Alive(seq) {
+			continue
+		}
+		run := storage.SeqRun{First: seq, Last: seq}
+		res.Killed += f.store.Kill([]storage.SeqRun{run})
+		res.PartsApplied[i] = true
+		event.Killed = append(event.Killed, run)
+		entries = append(entries, c.Entries[i])
+	}
+	return f.accept(res, event, entries)
+}
+
+func (f *fsm) accept(res Result, event Event, es []storage.Entry) (Result, Event) {
+	if len(es) == 0 {
+		return res, event
+	}
+	res.FirstSeq, res.Accepted = f.store.Accept(es), len(es)
+	f.store.SetClaim(withFresh(f.store.Claim(), lowest(es, res.FirstSeq)))
+	if f.feed.Load() == nil {
+		return res, event
+	}
+	event.Accepted = make([]storage.Item, len(es))
+	for i := range es {
+		ref := storage.Ref{Due: es[i].Due, Seq: res.FirstSeq + uint64(i)}
+		event.Accepted[i] = storage.Item{Ref: ref, Target: es[i].Target, Size: len(es[i].Body)}
+	}
+	return res, event
+}
+
+// count signals that enough log has gathered to be worth a flush.
+func (f *fsm) count(bytes int) {
+	if f.unsaved.Add(int64(bytes)) < f.flushAt {
+		return
+	}
+	select {
+	case f.flushDue <- struct{}{}:
+	default:
+	}
+}
+
+// StoreConfiguration keeps nothing: the snapshot's configuration comes from
+// Raft. Having the method makes Raft count configuration entries as applied,
+// without which it refuses a snapshot until a command follows one.
+func (f *fsm) StoreConfiguration(uint64, raft.Configuration) {}
+
+// Snapshot freezes the memtable, while Apply waits.
+func (f *fsm) Snapshot() (raft.FSMSnapshot, error) {
+	if f.broken != nil {
+		return nil, f.broken
+	}
+	return &frozen{schedule: f.store.Freeze(), fsm: f, bytes: f.unsaved.Swap(0)}, nil
+}
+
+// Restore takes what a received snapshot has put into the manifest; the stream
+// is not read again.
+func (f *fsm) Restore(stream io.ReadCloser) error {
+	if err := stream.Close(); err != nil {
+		return fmt.Errorf("close snapshot: %w", err)
+	}
+	if err := f.store.Reload(); err != nil {
+		err = fmt.Errorf("restore received snapshot: %w", err)
+		f.broken = err
+		f.fail(err)
+		return err
+	}
+	f.applied = f.store.ManifestMeta().Index
+	f.unsaved.Store(0)
+	return nil
+}

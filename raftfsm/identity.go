@@ -1,0 +1,126 @@
+package raftfsm
+
+import (
+	"crypto/rand"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+)
+
+const identityFile = "node.json"
+
+// An identity says whose data directory this is. It is written when the
+// directory is first used, and once more when the node is born.
+type identity struct {
+	NodeID      string            `json:"node_id"`
+	ClusterName string            `json:"cluster_name"`
+	Incarnation string            `json:"incarnation"` // random, tells a wiped disk from the one it was
+	RaftID      string            `json:"raft_id"`     // "" while unborn
+	Founders    map[string]string `json:"founders,omitempty"`
+	Members     []Member          `json:"members,omitempty"` // as configured at birth
+	Log         string            `json:"log,omitempty"`     // raft.log at birth
+	Started     bool              `json:"started"`           // Raft has run on this disk
+}
+
+func (id identity) born() bool { return id.RaftID != "" }
+
+// loadIdentity reads node.json, or makes one for an empty directory.
+func loadIdentity(cfg Config) (identity, error) {
+	path := filepath.Join(cfg.DataDir, identityFile)
+	b, err := os.ReadFile(path)
+	if errors.Is(err, fs.ErrNotExist) {
+		return newIdentity(cfg)
+	}
+	if err != nil {
+		return identity{}, fmt.Errorf("read %s: %w", path, err)
+	}
+	var id identity
+	if err := json.Unmarshal(b, &id); err != nil {
+		return identity{}, fmt.Errorf("%w: read %s: %w", ErrDamaged, path, err)
+	}
+	return id, id.check(cfg)
+}
+
+func newIdentity(cfg Config) (identity, error) {
+	entries, err := os.ReadDir(cfg.DataDir)
+	if err != nil {
+		return identity{}, fmt.Errorf("read node.data_dir: %w", err)
+	}
+	for _, e := range entries {
+		if e.Name() == raftDir || e.Name() == scheduleDir {
+			return identity{}, fmt.Errorf("%w: node.data_dir %s holds %s but no %s: restore it, or empty the directory and run `carillon cluster replace %s`",
+				ErrDamaged, cfg.DataDir, e.Name(), identityFile, cfg.NodeID)
+		}
+	}
+	id := identity{NodeID: cfg.NodeID, ClusterName: cfg.ClusterName, Incarnation: rand.Text()}
+	return id, id.save(cfg.DataDir)
+}
+
+// check compares the directory's owner and birth with the configuration.
+func (id identity) check(cfg Config) error {
+	if id.NodeID != cfg.NodeID {
+		return fmt.Errorf("%w: node.data_dir %s belongs to node %q, not to node.id %q: give each node a directory of its own", ErrForeignData, cfg.DataDir, id.NodeID, cfg.NodeID)
+	}
+	if id.ClusterName != cfg.ClusterName {
+		return fmt.Errorf("%w: node.data_dir %s belongs to cluster %q, not to cluster.name %q: use another directory or the old name", ErrForeignData, cfg.DataDir, id.ClusterName, cfg.ClusterName)
+	}
+	if id.born() && !sameGroup(id.Members, cfg.Members) {
+		return fmt.Errorf("%w: cluster.members is %s, but this node was born with %s: restore the old list, it cannot be changed by configuration",
+			ErrMembers, describe(cfg.Members), describe(id.Members))
+	}
+	if id.born() && id.Log != cfg.Log {
+		return fmt.Errorf("%w: raft.log: %q, but node.data_dir %s holds a log of kind %q: set that, or empty the directory and run `carillon cluster replace %s`",
+			ErrConfig, cfg.Log, cfg.DataDir, id.Log, id.NodeID)
+	}
+	if _, err := os.Stat(filepath.Join(cfg.DataDir, raftDir, stableFile)); id.Started && errors.Is(err, fs.ErrNotExist) {
+		return fmt.Errorf("%w: node.data_dir %s has lost %s: restore it, or empty the directory and run `carillon cluster replace %s`",
+			ErrDamaged, cfg.DataDir, filepath.Join(raftDir, stableFile), id.NodeID)
+	}
+	return nil
+}
+
+// save replaces node.json by rename, synced.
+func (id identity) save(dir string) error {
+	b, err := json.MarshalIndent(id, "", "  ")
+	if err != nil {
+		return fmt.Errorf("encode %s: %w", identityFile, err)
+	}
+	path := filepath.Join(dir, identityFile)
+	if err := writeSynced(path+".tmp", append(b, '\n')); err != nil {
+		return fmt.Errorf("write %s: %w", path, err)
+	}
+	if err := os.Rename(path+".tmp", path); err != nil {
+		return fmt.Errorf("write %s: %w", path, err)
+	}
+	d, err := os.Open(dir)
+	if err != nil {
+		return fmt.Errorf("sync %s: %w", dir, err)
+	}
+	return errors.Join(d.Sync(), d.Close())
+}
+
+func writeSynced(path string, b []byte) error {
+	f, err := os.OpenFile(path, os.O_CREATE|os.O_TRUNC|os.O_WRONLY, 0o600)
+	if err != nil {
+		return err
+	}
+	_, err = f.Write(b)
+	return errors.Join(err, f.Sync(), f.Close())
+}
+
+// sameGroup compares ids and Raft addresses; API addresses may change.
+func sameGroup(a, b []Member) bool {
+	return slices.EqualFunc(a, b, func(x, y Member) bool { return x.ID == y.ID && x.Raft == y.Raft })
+}
+
+func describe(ms []Member) string {
+	s := make([]string, len(ms))
+	for i, m := range ms {
+		s[i] = m.ID + " at " + m.Raft
+	}
+	return fmt.Sprint(s)
+}

@@ -1,0 +1,53 @@
+package raftfsm
+
+import (
+	"context"
+
+	"github.com/hashicorp/raft"
+)
+
+// Leadership is one stretch of leading. It says nothing about what is committed:
+// a term begins with Barrier.
+type Leadership struct {
+	Term uint64
+	done chan struct{}
+}
+
+// Done is closed when the leadership is over.
+func (l *Leadership) Done() <-chan struct{} { return l.done }
+
+// Terms gives every Leadership as it begins. A reader that is slow gets the
+// newest only; those it missed are over. One goroutine reads.
+func (n *Node) Terms() <-chan *Leadership { return n.terms }
+
+// leadershipLoop does nothing else, so that raft's LeaderCh, which keeps the
+// newest value only, is read at once. Two trues in a row mean lost and regained.
+func (n *Node) leadershipLoop(ctx context.Context, r *raft.Raft) {
+	var now *Leadership
+	end := func() {
+		if now != nil {
+			close(now.done)
+			now = nil
+		}
+	}
+	defer end()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case leads := <-r.LeaderCh():
+			end()
+			if !leads {
+				n.log.Info("leadership lost")
+				continue
+			}
+			now = &Leadership{Term: r.CurrentTerm(), done: make(chan struct{})}
+			n.log.Info("leadership won", "term", now.Term)
+			select {
+			case <-n.terms: // nobody took it, and it is over
+			default:
+			}
+			n.terms <- now
+		}
+	}
+}

@@ -1,0 +1,297 @@
+package raftfsm
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"math"
+	"os"
+	"path/filepath"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/carillonmq/carillon/storage"
+	"github.com/hashicorp/raft"
+	raftboltdb "github.com/hashicorp/raft-boltdb/v2"
+	"golang.org/x/sync/semaphore"
+)
+
+// What a data directory holds beside node.json.
+const (
+	raftDir     = "raft"      // log and stable store
+	stableFile  = "stable.db" // term and vote
+	scheduleDir = "schedule"  // of storage
+)
+
+// maxAppendEntries bounds a request and a group commit. Raft counts entries: 16
+// of ProposalBytes are 8 MB.
+const maxAppendEntries = 16
+
+// A Node is one member of the cluster: its log, its schedule and its part in
+// Raft. All methods may be called from any goroutine.
+type Node struct {
+	cfg       Config
+	log       *slog.Logger
+	store     *storage.Store
+	fsm       *fsm
+	streams   *streams
+	stable    *raftboltdb.BoltStore
+	logs      *logStore
+	retention *retention
+	transport *transport // set before raft is
+
+	raft       atomic.Pointer[raft.Raft] // nil while unborn
+	flushError atomic.Pointer[error]
+	inFlight   *semaphore.Weighted // bytes
+	proposals  *gate
+	terms      chan *Leadership
+	failed     chan error
+	failOnce   sync.Once
+	closeOnce  sync.Once
+	closed     chan struct{}
+	cancel     context.CancelFunc
+	ctx        context.Context // of the node's own goroutines, ends with Close
+	loops      sync.WaitGroup
+
+	mu       sync.Mutex
+	identity identity
+	waiting  string // why the node is unborn
+	failure  error
+}
+
+// Open opens the data directory and starts the node. A node that was born before
+// is in its group when Open returns; one with an empty disk goes on asking the
+// other members in the background (see Standing), and is no leader until then.
+// Bad input gives ErrConfig, ErrForeignData, ErrMembers or ErrDamaged, wrapped
+// with field, value and remedy. ctx bounds Open alone.
+func Open(ctx context.Context, cfg Config) (*Node, error) {
+	cfg, err := cfg.withDefaults()
+	if err != nil {
+		return nil, err
+	}
+	n := &Node{
+		cfg: cfg, log: cfg.Logger.With("component", "raftfsm", "node", cfg.NodeID),
+		retention: newRetention(), inFlight: semaphore.NewWeighted(bytesInFlight), proposals: newGate(),
+		terms: make(chan *Leadership, 1), failed: make(chan error, 1), closed: make(chan struct{}),
+	}
+	n.ctx, n.cancel = context.WithCancel(context.Background())
+	if err := n.open(ctx); err != nil {
+		return nil, errors.Join(err, n.Close())
+	}
+	return n, nil
+}
+
+func (n *Node) open(ctx context.Context) error {
+	dir := filepath.Join(n.cfg.DataDir, raftDir)
+	if err := os.MkdirAll(n.cfg.DataDir, 0o700); err != nil {
+		return fmt.Errorf("%w: node.data_dir: %w", ErrConfig, err)
+	}
+	var err error
+	if n.identity, err = loadIdentity(n.cfg); err != nil {
+		return err
+	}
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		return fmt.Errorf("%w: node.data_dir: %w", ErrConfig, err)
+	}
+	if n.stable, err = openStable(dir); err != nil {
+		return err
+	}
+	if n.logs, err = openLog(dir, n.cfg); err != nil {
+		return err
+	}
+	if n.store, err = storage.Open(storage.Config{Dir: filepath.Join(n.cfg.DataDir, scheduleDir), Logger: n.cfg.Logger}); err != nil {
+		return fmt.Errorf("open schedule: %w", err)
+	}
+	n.fsm = newFSM(n.store, n.cfg.FlushBytes, n.failWith)
+	listener, err := n.cfg.Listen("tcp", n.cfg.ListenAddr)
+	if err != nil {
+		return fmt.Errorf("%w: raft address %q: %w: free the port or choose another", ErrConfig, n.cfg.ListenAddr, err)
+	}
+	me, _ := n.cfg.member(n.cfg.NodeID)
+	n.streams = newStreams(listener, me.Raft, n.cfg.Dial)
+
+	if err := context.Cause(ctx); err != nil {
+		return err
+	}
+	switch {
+	case n.identity.born():
+		return n.start()
+	case len(n.cfg.Members) == 1 && !n.cfg.Bootstrap:
+		return fmt.Errorf("%w: cluster.bootstrap: false, and node.data_dir %s is empty: set it to true to found a new cluster", ErrConfig, n.cfg.DataDir)
+	case len(n.cfg.Members) == 1:
+		return n.beBorn(verdict{found: true}, nil)
+	}
+	n.loops.Go(func() { n.birthLoop(n.ctx) })
+	return nil
+}
+
+// start runs Raft. The node has been born.
+func (n *Node) start() error {
+	id := n.identityNow()
+	if err := n.logs.reconcile(n.store.ManifestMeta()); err != nil {
+		return err
+	}
+	n.transport = newTransport(n.streams, n.patience(), newHCLogger(n.cfg.Logger, "raft-net"))
+	shots := &snapshots{store: n.store, retention: n.retention}
+	cfg := n.raftConfig(id)
+	if err := n.bootstrap(cfg, id, shots); err != nil {
+		return err
+	}
+	r, err := raft.NewRaft(cfg, n.fsm, n.logs, n.stable, shots, n.transport)
+	if err != nil {
+		return fmt.Errorf("start raft: %w", err)
+	}
+	n.retention.bind(r)
+	n.raft.Store(r)
+	if err := n.checkServers(r); err != nil {
+		return err
+	}
+	if !id.Started {
+		id.Started = true
+		if err := id.save(n.cfg.DataDir); err != nil {
+			return err
+		}
+		n.setIdentity(id)
+	}
+	n.loops.Go(func() { n.leadershipLoop(n.ctx, r) })
+	n.loops.Go(func() { n.flushLoop(n.ctx, r) })
+	n.loops.Go(func() { n.promoteLoop(n.ctx, r) })
+	return nil
+}
+
+func (n *Node) raftConfig(id identity) *raft.Config {
+	c := raft.DefaultConfig()
+	c.LocalID = raft.ServerID(id.RaftID)
+	c.Logger = newHCLogger(n.cfg.Logger, "raft")
+	c.HeartbeatTimeout, c.ElectionTimeout = n.cfg.Heartbeat, n.cfg.Heartbeat
+	c.LeaderLeaseTimeout = n.cfg.Heartbeat / 2
+	c.CommitTimeout = n.cfg.Heartbeat / 6
+	c.MaxAppendEntries = maxAppendEntries
+	c.NoSnapshotRestoreOnStart = true // the store has opened its manifest itself
+	c.ShutdownOnRemove = false        // a node that was replaced goes on answering what it is
+	c.NoLegacyTelemetry = true
+	// flushLoop decides when, by bytes.
+	c.SnapshotInterval, c.SnapshotThreshold = 24*time.Hour, math.MaxUint64
+	return c
+}
+
+// bootstrap writes a founder's first log entry, the same on all founders.
+func (n *Node) bootstrap(cfg *raft.Config, id identity, shots *snapshots) error {
+	lives, err := raft.HasExistingState(n.logs, n.stable, shots)
+	if err != nil {
+		return fmt.Errorf("look for raft state: %w", err)
+	}
+	if lives || id.Founders == nil {
+		return nil
+	}
+	if id.Started {
+		return fmt.Errorf("%w: node.data_dir %s has lost its log: restore it, or empty the directory and run `carillon cluster replace %s`", ErrDamaged, n.cfg.DataDir, id.NodeID)
+	}
+	var group raft.Configuration
+	for _, m := range id.Members {
+		group.Servers = append(group.Servers, raft.Server{Suffrage: raft.Voter, ID: raft.ServerID(m.ID), Address: raft.ServerAddress(m.Raft)})
+	}
+	if err := raft.BootstrapCluster(cfg, n.logs, n.stable, shots, n.transport, group); err != nil {
+		return fmt.Errorf("bootstrap: %w", err)
+	}
+	return nil
+}
+
+// checkServers compares the log's members with the configured ones. One may be
+// missing from the log: it is being replaced.
+func (n *Node) checkServers(r *raft.Raft) error {
+	for _, s := range servers(r) {
+		m, ok := n.cfg.member(memberOf(string(s.ID)))
+		if !ok || m.Raft != string(s.Address) {
+			return fmt.Errorf("%w: cluster.members is %s, but the log has %s at %s: restore the old list, it cannot be changed by configuration",
+				ErrMembers, describe(n.cfg.Members), s.ID, s.Address)
+		}
+	}
+	return nil
+}
+
+// Store returns the schedule, for reading.
+func (n *Node) Store() *storage.Store { return n.store }
+
+// Failed gives at most one error: why this node had to stop. It takes no more
+// part in Raft then, and the process should end.
+func (n *Node) Failed() <-chan error { return n.failed }
+
+// failWith may be called from within Raft, so it waits for nothing.
+func (n *Node) failWith(err error) {
+	n.failOnce.Do(func() {
+		n.log.Error("node stops", "err", err)
+		n.mu.Lock()
+		n.failure = err
+		n.mu.Unlock()
+		n.failed <- err
+		if r := n.running(); r != nil {
+			r.Shutdown()
+		}
+	})
+}
+
+// Close stops the node and closes its files. It hands nothing over: see
+// TransferLeadership. What is in flight has up to a second to be decided.
+func (n *Node) Close() error {
+	var err error
+	n.closeOnce.Do(func() { err = n.close() })
+	return err
+}
+
+func (n *Node) close() error {
+	n.cancel()
+	n.proposals.close(n.patience())
+	close(n.closed)
+	var errs []error
+	r := n.running()
+	if r != nil {
+		errs = append(errs, r.Shutdown().Error())
+	}
+	n.loops.Wait()
+	if late := n.running(); late != r { // born meanwhile
+		errs = append(errs, late.Shutdown().Error())
+	}
+	if n.transport != nil {
+		errs = append(errs, n.transport.Close())
+		n.transport.CloseStreams()
+	}
+	if n.streams != nil {
+		errs = append(errs, n.streams.Close())
+	}
+	if n.logs != nil {
+		errs = append(errs, n.logs.Close())
+	}
+	if n.stable != nil {
+		errs = append(errs, n.stable.Close())
+	}
+	if n.store != nil {
+		errs = append(errs, n.store.Close())
+	}
+	return errors.Join(errs...)
+}
+
+// running returns Raft, nil while the node is unborn.
+func (n *Node) running() *raft.Raft { return n.raft.Load() }
+
+func (n *Node) raftID() raft.ServerID { return raft.ServerID(n.identityNow().RaftID) }
+
+func (n *Node) identityNow() identity {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	return n.identity
+}
+
+func (n *Node) setIdentity(id identity) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.identity = id
+}
+
+func (n *Node) setWaiting(why string) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.waiting = why
+}

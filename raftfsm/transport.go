@@ -1,0 +1,60 @@
+package raftfsm
+
+import (
+	"sync"
+	"time"
+
+	"github.com/hashicorp/raft"
+)
+
+// transport is raft's own, listening in on the answers that followers give to
+// their leader. Heartbeats are such answers, so that the leader knows within a
+// tenth of the heartbeat time how far each log reaches: raft itself does not tell.
+type transport struct {
+	*raft.NetworkTransport
+
+	mu    sync.Mutex
+	peers map[raft.ServerID]peer
+}
+
+// A peer is what the last answer said.
+type peer struct {
+	lastIndex uint64
+	contact   time.Time
+}
+
+var _ raft.WithPreVote = (*transport)(nil)
+
+func newTransport(s *streams, timeout time.Duration, logger hclogger) *transport {
+	return &transport{
+		NetworkTransport: raft.NewNetworkTransportWithConfig(&raft.NetworkTransportConfig{
+			Stream: s, Logger: logger, Timeout: timeout, MaxPool: 3,
+			// One request at a time carries all that has gathered meanwhile. It is
+			// the fastest on one machine (215k against 159k messages/s), and every
+			// answer passes through AppendEntries.
+			MaxRPCsInFlight:         1,
+			MsgpackUseNewTimeFormat: true,
+		}),
+		peers: map[raft.ServerID]peer{},
+	}
+}
+
+func (t *transport) AppendEntries(id raft.ServerID, target raft.ServerAddress, req *raft.AppendEntriesRequest, resp *raft.AppendEntriesResponse) error {
+	err := t.NetworkTransport.AppendEntries(id, target, req, resp)
+	if err == nil {
+		t.mu.Lock()
+		t.peers[id] = peer{lastIndex: resp.LastLog, contact: time.Now()}
+		t.mu.Unlock()
+	}
+	return err
+}
+
+// peer returns what is known of id; the zero value if it never answered.
+func (t *transport) peer(id raft.ServerID) peer {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.peers[id]
+}
+
+// recent reports whether p answered within d.
+func (p peer) recent(d time.Duration) bool { return time.Since(p.contact) <= d }

@@ -1,0 +1,87 @@
+package raftfsm
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"time"
+
+	"github.com/hashicorp/go-hclog"
+	"github.com/hashicorp/raft-wal/fs"
+	"github.com/hashicorp/raft-wal/metadb"
+	"github.com/hashicorp/raft-wal/segment"
+	"github.com/hashicorp/raft-wal/types"
+)
+
+// walMeta cures the lock-out of raft-wal v0.4.2. The append that fills a segment
+// seals the file; a goroutine records that in wal-meta.db later. After a crash or
+// a Close in between, the segment is opened as the tail although it is sealed,
+// and every append fails for ever. Load finds that and records it late.
+type walMeta struct {
+	metadb.BoltMetaDB
+	logger hclog.Logger
+}
+
+func (m *walMeta) Load(dir string) (types.PersistentState, error) {
+	state, err := m.BoltMetaDB.Load(dir)
+	if err != nil || len(state.Segments) == 0 {
+		return state, err
+	}
+	tail := &state.Segments[len(state.Segments)-1]
+	if !tail.SealTime.IsZero() {
+		return state, nil
+	}
+	filer := segment.NewFiler(dir, fs.New())
+	sealed, err := sealedTail(filer, *tail)
+	if err != nil || sealed == nil {
+		return state, err
+	}
+	if err := readable(filer, *sealed); err != nil {
+		return state, fmt.Errorf("segment %s is sealed but cannot be read: %w", segment.FileName(*tail), err)
+	}
+	*tail = *sealed
+	state.Segments = append(state.Segments, types.SegmentInfo{
+		ID: state.NextSegmentID, BaseIndex: sealed.MaxIndex + 1, MinIndex: sealed.MaxIndex + 1,
+		SizeLimit: sealed.SizeLimit, Codec: sealed.Codec, CreateTime: time.Now(),
+	})
+	state.NextSegmentID++
+	m.logger.Info("recorded the rotation of a sealed segment", "max-index", sealed.MaxIndex)
+	return state, m.CommitState(state)
+}
+
+// sealedTail returns what wal-meta.db should say of the tail, nil if it is not sealed.
+func sealedTail(filer *segment.Filer, tail types.SegmentInfo) (sealed *types.SegmentInfo, err error) {
+	w, err := filer.RecoverTail(tail)
+	if errors.Is(err, os.ErrNotExist) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	defer func() { err = errors.Join(err, w.Close()) }()
+	is, indexStart, err := w.Sealed()
+	if err != nil || !is {
+		return nil, err
+	}
+	tail.SealTime, tail.IndexStart, tail.MaxIndex = time.Now(), indexStart, w.LastIndex()
+	return &tail, nil
+}
+
+// readable reads every entry: a seal that was torn by a power loss also says sealed.
+func readable(filer *segment.Filer, info types.SegmentInfo) (err error) {
+	r, err := filer.Open(info)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, r.Close()) }()
+	for i := info.MinIndex; i <= info.MaxIndex; i++ {
+		entry, err := r.GetLog(i)
+		if err != nil {
+			return fmt.Errorf("entry %d: %w", i, err)
+		}
+		if err := entry.Close(); err != nil {
+			return err
+		}
+	}
+	return nil
+}
