@@ -110,12 +110,17 @@ func await(t testing.TB, limit time.Duration, what string, ok func() bool) {
 // run runs a command to its end and returns what it printed; a failure fails the test.
 func run(t testing.TB, dir string, env []string, argv ...string) string {
 	t.Helper()
-	cmd := exec.CommandContext(t.Context(), argv[0], argv[1:]...)
-	cmd.Dir = dir
-	cmd.Env = append(os.Environ(), env...)
-	out, err := cmd.CombinedOutput()
+	out, err := command(t, dir, env, argv...).CombinedOutput()
 	if err != nil {
 		t.Fatalf("%v: %v\n%s", argv, err, out)
 	}
 	return string(out)
+}
+
+// command is a command in a folder, with env added to the environment, that ends with the test.
+func command(t testing.TB, dir string, env []string, argv ...string) *exec.Cmd {
+	cmd := exec.CommandContext(t.Context(), argv[0], argv[1:]...)
+	cmd.Dir = dir
+	cmd.Env = append(os.Environ(), env...)
+	return cmd
 }

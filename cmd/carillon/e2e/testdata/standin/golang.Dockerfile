@@ -1,0 +1,4 @@
+FROM standin-debian
+COPY go /usr/local/go
+COPY modules /go/pkg/mod
+ENV GOPATH=/go GOTOOLCHAIN=local PATH=/usr/local/go/bin:/usr/bin:/bin
