@@ -1,0 +1,134 @@
+package broker
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"sync/atomic"
+	"time"
+
+	"github.com/carillonmq/carillon/raftfsm"
+	"golang.org/x/sync/errgroup"
+)
+
+// Options are the parts that a Broker is made of. All are required but Now.
+type Options struct {
+	Config  Config        // resolved and validated
+	Node    *raftfsm.Node // open; the caller closes it after Run
+	Source  func() (Source, error)
+	Sink    func() (Sink, error)
+	Metrics *Metrics
+	Now     func() time.Time // nil: time.Now
+	Logger  *slog.Logger
+}
+
+// A Broker leads whenever its node does: it runs one term after the other.
+type Broker struct {
+	config    Config
+	node      *raftfsm.Node
+	newSource func() (Source, error)
+	newSink   func() (Sink, error)
+	metrics   *Metrics
+	now       func() time.Time
+	log       *slog.Logger
+	report    atomic.Pointer[termReport] // of the running term, nil when there is none
+}
+
+// New returns a Broker that does nothing until Run.
+func New(o Options) *Broker {
+	if o.Now == nil {
+		o.Now = time.Now
+	}
+	return &Broker{
+		config:    o.Config,
+		node:      o.Node,
+		newSource: o.Source,
+		newSink:   o.Sink,
+		metrics:   o.Metrics,
+		now:       o.Now,
+		log:       o.Logger.With("component", "broker"),
+	}
+}
+
+// Run leads whenever this node is the leader, until ctx ends or the node fails. At
+// the end it finishes what it has sent to Kafka, hands leadership over and returns
+// nil; the node is still open then. Call it once.
+func (b *Broker) Run(ctx context.Context) error {
+	group, ctx := errgroup.WithContext(ctx)
+	group.Go(func() error {
+		select {
+		case err := <-b.node.Failed():
+			return fmt.Errorf("node failed: %w", err)
+		case <-ctx.Done():
+			return nil
+		}
+	})
+	group.Go(func() error {
+		for {
+			select {
+			case <-ctx.Done():
+				b.handOver()
+				return nil
+			case leadership := <-b.node.Terms():
+				b.lead(ctx, leadership)
+			}
+		}
+	})
+	return group.Wait()
+}
+
+// lead runs terms for as long as the leadership lasts. After a doubt it gives
+// leadership away, if there is somebody to take it, and else tries again.
+func (b *Broker) lead(ctx context.Context, leadership *raftfsm.Leadership) {
+	const pause = 500 * time.Millisecond
+	for {
+		report := newTermReport()
+		b.report.Store(report)
+		err := b.runTerm(ctx, leadership, report)
+		b.report.Store(nil)
+		if ctx.Err() != nil {
+			return
+		}
+		b.log.Warn("term ended", "term", leadership.Term, "reason", err)
+		select {
+		case <-leadership.Done():
+			return
+		default:
+		}
+		b.handOver()
+		select {
+		case <-leadership.Done():
+			return
+		case <-ctx.Done():
+			return
+		case <-time.After(pause):
+		}
+	}
+}
+
+// handOver gives leadership to another member if this node has it. It blocks for
+// a second or so at most.
+func (b *Broker) handOver() {
+	ctx, cancel := context.WithTimeout(context.Background(), 2*time.Second)
+	defer cancel()
+	err := b.node.TransferLeadership(ctx)
+	switch {
+	case err == nil:
+		b.log.Info("leadership handed over")
+	case errors.Is(err, raftfsm.ErrNotLeader), errors.Is(err, raftfsm.ErrNoTarget):
+	default:
+		b.log.Warn("leadership not handed over, the others will elect a leader", "error", err)
+	}
+}
+
+func (b *Broker) clockStepped(step time.Duration) {
+	b.metrics.ClockStepped(step)
+	b.log.Warn("the clock was set", "by", step)
+}
+
+// Leading reports whether a term runs here.
+func (b *Broker) Leading() bool {
+	report := b.report.Load()
+	return report != nil && report.read().running
+}

@@ -1,0 +1,261 @@
+package brokertest
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/carillonmq/carillon/client"
+	"github.com/twmb/franz-go/pkg/kadm"
+	"github.com/twmb/franz-go/pkg/kgo"
+)
+
+// A delivered record, as a consumer of its topic sees it.
+type delivered struct {
+	topic     string
+	partition int32
+	offset    int64
+	value     string
+	at        int64 // the record's timestamp
+	origin    string
+	due       int64
+	seq       uint64
+}
+
+// settle makes everything run again and waits until nothing is pending but what the
+// script's setting "left" says.
+func (p *player) settle(settings arguments) {
+	p.t.Helper()
+	for _, n := range p.nodes {
+		n.thaw()
+		p.network.set(open, n.member.ID, p.hosts()...)
+		if !n.running() {
+			n.start()
+		}
+	}
+	left, err := strconv.ParseUint(settings.value("left", "0"), 10, 64)
+	p.must(err)
+	p.await(p.span(settings.value("patience", "1h")), "quiet: all delivered, all nodes equal", func() bool {
+		if p.positions(p.leader()) != "" {
+			return false
+		}
+		for _, n := range p.nodes {
+			if !n.running() || n.raft.Store().Pending() != left {
+				return false
+			}
+		}
+		return true
+	})
+}
+
+// check holds what happened against the promises.
+func (p *player) check(settings arguments) {
+	p.t.Helper()
+	early := p.span(settings.value("early", "0s")).Milliseconds()
+	left, _ := strconv.Atoi(settings.value("left", "0"))
+	all := p.consume()
+	first := make(map[string]delivered) // by origin
+	duplicates := 0
+	for _, d := range all {
+		if d.due > 0 && d.at < d.due-early {
+			p.t.Errorf("early: %s, due %d, was delivered at %d", d.origin, d.due, d.at)
+		}
+		if _, again := first[d.origin]; again {
+			duplicates++
+			continue
+		}
+		first[d.origin] = d
+	}
+	lost := 0
+	for _, want := range p.produced {
+		got, ok := first[want.origin]
+		switch {
+		case !ok:
+			lost++
+			if lost > left {
+				p.t.Errorf("lost: %s (%s) for %s", want.origin, want.value, want.target)
+			}
+		case got.topic != want.target && got.topic != p.config.DeadLetter.Topic || got.value != want.value:
+			p.t.Errorf("%s: got %q in %s, want %q in %s", want.origin, got.value, got.topic, want.value, want.target)
+		}
+	}
+	p.checkOrder(all)
+	if text, ok := settings.values["duplicates"]; ok && text != strconv.Itoa(duplicates) {
+		p.t.Errorf("%d duplicates, want %s", duplicates, text)
+	}
+	if problem := p.positions(p.leader()); problem != "" {
+		p.t.Error(problem)
+	}
+	p.checkStores()
+	p.t.Logf("%d produced, %d delivered, %d duplicates", len(p.produced), len(first), duplicates)
+}
+
+// checkOrder looks at first copies: those of one target partition come in order of
+// (due, seq), unless the later one was accepted when the other was due already.
+func (p *player) checkOrder(all []delivered) {
+	p.t.Helper()
+	producedAt := make(map[string]time.Time)
+	for _, r := range p.produced {
+		producedAt[r.origin] = r.at
+	}
+	seen := make(map[string]bool)
+	highest := make(map[string]delivered) // by target partition
+	for _, d := range all {
+		if d.seq == 0 || seen[d.origin] {
+			continue
+		}
+		seen[d.origin] = true
+		where := fmt.Sprintf("%s/%d", d.topic, d.partition)
+		last, ok := highest[where]
+		if !ok || last.due < d.due || last.due == d.due && last.seq < d.seq {
+			highest[where] = d
+			continue
+		}
+		if accepted := producedAt[d.origin].UnixMilli(); accepted < last.due-time.Second.Milliseconds() {
+			p.t.Errorf("order: in %s, %s (due %d, seq %d) came after %s (due %d, seq %d)",
+				where, d.origin, d.due, d.seq, last.origin, last.due, last.seq)
+		}
+	}
+}
+
+// checkStores holds the nodes' schedules against each other.
+func (p *player) checkStores() {
+	p.t.Helper()
+	var want [32]byte
+	p.await(time.Hour, "equal applied index on all nodes", func() bool {
+		index := p.nodes[0].raft.Store().State().AppliedIndex
+		for _, n := range p.nodes {
+			if n.raft.Store().State().AppliedIndex != index {
+				return false
+			}
+		}
+		return true
+	})
+	for i, n := range p.nodes {
+		if err := n.raft.Store().Check(); err != nil {
+			p.t.Errorf("storage of %s: %v", n.member.ID, err)
+		}
+		got, err := n.raft.Store().Digest()
+		p.must(err)
+		if i > 0 && !bytes.Equal(got[:], want[:]) {
+			p.t.Errorf("storage of %s differs from that of %s", n.member.ID, p.nodes[0].member.ID)
+		}
+		want = got
+	}
+}
+
+// positions returns what is wrong with the stored source positions, or nothing.
+func (p *player) positions(n *node) string {
+	ends, err := p.admin.ListEndOffsets(context.Background())
+	p.must(err)
+	stored := make(map[string]int64)
+	topics, err := p.admin.ListTopics(context.Background())
+	p.must(err)
+	for _, position := range n.raft.Store().State().Positions {
+		if position.TopicID == [16]byte(topics[position.Topic].ID) {
+			stored[fmt.Sprintf("%s/%d", position.Topic, position.Partition)] = position.Next
+		}
+	}
+	problem := ""
+	ends.Each(func(o kadm.ListedOffset) {
+		if !strings.HasSuffix(o.Topic, ".delay") {
+			return
+		}
+		if got, ok := stored[fmt.Sprintf("%s/%d", o.Topic, o.Partition)]; !ok || got != o.Offset {
+			problem = fmt.Sprintf("position of %s/%d is %d, want %d", o.Topic, o.Partition, got, o.Offset)
+		}
+	})
+	return problem
+}
+
+// consume reads every topic that is not a delay topic, whole.
+func (p *player) consume() []delivered {
+	p.t.Helper()
+	ends, err := p.admin.ListEndOffsets(context.Background())
+	p.must(err)
+	from := make(map[string]map[int32]kgo.Offset)
+	remaining := 0
+	ends.Each(func(o kadm.ListedOffset) {
+		if strings.HasSuffix(o.Topic, ".delay") || o.Offset == 0 {
+			return
+		}
+		if from[o.Topic] == nil {
+			from[o.Topic] = make(map[int32]kgo.Offset)
+		}
+		from[o.Topic][o.Partition] = kgo.NewOffset().AtStart()
+		remaining += int(o.Offset)
+	})
+	if remaining == 0 {
+		return nil
+	}
+	reader, err := kgo.NewClient(append(p.user.Opts(), kgo.ConsumePartitions(from))...)
+	p.must(err)
+	defer reader.Close()
+	var all []delivered
+	for remaining > 0 {
+		fetches := reader.PollFetches(context.Background())
+		p.must(fetches.Err())
+		fetches.EachRecord(func(r *kgo.Record) {
+			all = append(all, read(r))
+			remaining--
+		})
+	}
+	return all
+}
+
+func read(r *kgo.Record) delivered {
+	d := delivered{topic: r.Topic, partition: r.Partition, offset: r.Offset, value: string(r.Value), at: r.Timestamp.UnixMilli()}
+	deadLetter := map[string]string{}
+	for _, h := range r.Headers {
+		switch h.Key {
+		case client.HeaderDeliveredFrom:
+			d.origin = string(h.Value)
+		case client.HeaderDeliveredFor:
+			d.due, _ = strconv.ParseInt(string(h.Value), 10, 64)
+		case client.HeaderDeliveredSeq:
+			_, seq, _ := strings.Cut(string(h.Value), "/")
+			d.seq, _ = strconv.ParseUint(seq, 10, 64)
+		default:
+			if field, ok := strings.CutPrefix(h.Key, "__carillon.errors."); ok {
+				deadLetter[field] = string(h.Value)
+			}
+		}
+	}
+	if d.origin == "" {
+		d.origin = deadLetter["topic"] + "/" + deadLetter["partition"] + "/" + deadLetter["offset"]
+	}
+	return d
+}
+
+// expect checks something in the middle of a script.
+func (p *player) expect(a arguments) error {
+	switch what := a.word(0); what {
+	case "delivered":
+		want, err := strconv.Atoi(a.value("count", "1"))
+		if err != nil {
+			return err
+		}
+		got := map[string]bool{}
+		for _, d := range p.consume() {
+			if d.topic == a.word(1) {
+				got[d.origin] = true
+			}
+		}
+		if len(got) != want {
+			return fmt.Errorf("%d messages delivered to %s, want %d", len(got), a.word(1), want)
+		}
+	case "pending":
+		want := a.value("count", "0")
+		if got := strconv.FormatUint(p.leader().raft.Store().Pending(), 10); got != want {
+			return fmt.Errorf("%s messages pending, want %s", got, want)
+		}
+	case "leader":
+		p.leader()
+	default:
+		return fmt.Errorf("cannot expect %q", what)
+	}
+	return nil
+}

@@ -1,0 +1,183 @@
+package brokertest
+
+import (
+	"fmt"
+	"log/slog"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"testing"
+	"time"
+
+	"github.com/carillonmq/carillon/broker"
+	"github.com/carillonmq/carillon/raftfsm"
+	"github.com/twmb/franz-go/pkg/kadm"
+	"github.com/twmb/franz-go/pkg/kfake"
+	"github.com/twmb/franz-go/pkg/kgo"
+)
+
+// The hosts of the network that are not nodes.
+const (
+	kafkaHost = "kafka"
+	userHost  = "user"
+)
+
+const kafkaPort = 9092
+
+// A Cluster is a number of nodes and a Kafka in one bubble.
+type Cluster struct {
+	t       testing.TB
+	network *network
+	kafka   *kfake.Cluster
+	user    *kgo.Client // the test's own producer and consumer
+	admin   *kadm.Client
+	nodes   []*node
+	config  broker.Config
+	log     *slog.Logger
+	dir     string
+	// flushBytes is small, so that flushes and merges happen in every longer script.
+	flushBytes int64
+}
+
+// newCluster starts kfake and the nodes. It must be called inside a bubble; what it
+// starts is stopped by stop, which must be called before the bubble ends.
+func newCluster(t testing.TB, settings arguments) *Cluster {
+	t.Helper()
+	c := &Cluster{t: t, network: newNetwork(), dir: t.TempDir(), log: slog.New(slog.DiscardHandler)}
+	if testing.Verbose() {
+		c.log = slog.New(slog.NewTextHandler(t.Output(), &slog.HandlerOptions{Level: slog.LevelInfo}))
+	}
+	var err error
+	c.kafka, err = kfake.NewCluster(kfake.NumBrokers(1), kfake.Ports(kafkaPort), kfake.ListenFn(c.network.listen(kafkaHost)))
+	c.must(err)
+	c.user, err = kgo.NewClient(
+		kgo.SeedBrokers(fmt.Sprintf("127.0.0.1:%d", kafkaPort)),
+		kgo.Dialer(c.network.dial(userHost)),
+		kgo.RecordPartitioner(kgo.ManualPartitioner()),
+		kgo.ProducerLinger(0),
+	)
+	c.must(err)
+	c.admin = kadm.NewClient(c.user)
+
+	var count int
+	_, err = fmt.Sscan(settings.value("nodes", "3"), &count)
+	c.must(err)
+	c.config = broker.DefaultConfig()
+	c.config.Cluster.Bootstrap = true
+	c.config.Cluster.Members = nil
+	for i := range count {
+		c.config.Cluster.Members = append(c.config.Cluster.Members, broker.Member{
+			ID:   fmt.Sprintf("n%d", i+1),
+			Raft: fmt.Sprintf("127.0.0.1:%d", 7301+i),
+			API:  fmt.Sprintf("127.0.0.1:%d", 7401+i),
+		})
+	}
+	c.flushBytes, err = strconv.ParseInt(settings.value("flush", "1048576"), 10, 64)
+	c.must(err)
+	c.config.Raft.Heartbeat = c.span(settings.value("heartbeat", "300ms"))
+	c.config.Routes = []broker.Route{broker.Route{
+		From:                 "*.delay",
+		Start:                settings.value("start", ""),
+		MissingTargetTimeout: c.span(settings.value("missing_target_timeout", "5m")),
+	}.WithDefaults()}
+	for _, m := range c.config.Cluster.Members {
+		c.nodes = append(c.nodes, newNode(c, m))
+	}
+	return c
+}
+
+// stop ends everything that the bubble has to see end.
+func (c *Cluster) stop() {
+	for _, n := range c.nodes {
+		n.thaw()
+		c.network.set(open, n.member.ID, c.hosts()...)
+	}
+	for _, n := range c.nodes {
+		n.stop()
+	}
+	c.user.Close()
+	c.kafka.Close()
+}
+
+func (c *Cluster) hosts() []string {
+	hosts := []string{kafkaHost, userHost}
+	for _, n := range c.nodes {
+		hosts = append(hosts, n.member.ID)
+	}
+	return hosts
+}
+
+// leader waits for a node that leads in its own eyes and whose term runs.
+func (c *Cluster) leader() *node {
+	c.t.Helper()
+	var found *node
+	c.await(10*time.Minute, "a leader", func() bool {
+		i := slices.IndexFunc(c.nodes, func(n *node) bool { return n.reachable() && n.broker.Leading() })
+		if i >= 0 {
+			found = c.nodes[i]
+		}
+		return i >= 0
+	})
+	return found
+}
+
+// node returns the node of that name; "leader" and "follower" are found now.
+func (c *Cluster) node(name string) *node {
+	c.t.Helper()
+	switch name {
+	case "leader":
+		return c.leader()
+	case "follower":
+		leader := c.leader()
+		i := slices.IndexFunc(c.nodes, func(n *node) bool { return n != leader && n.reachable() })
+		if i >= 0 {
+			return c.nodes[i]
+		}
+	default:
+		i := slices.IndexFunc(c.nodes, func(n *node) bool { return n.member.ID == name })
+		if i >= 0 {
+			return c.nodes[i]
+		}
+	}
+	c.t.Fatalf("there is no node %q", name)
+	return nil
+}
+
+// await lets virtual time pass until the condition holds.
+func (c *Cluster) await(most time.Duration, what string, holds func() bool) {
+	c.t.Helper()
+	deadline := time.Now().Add(most)
+	for !holds() {
+		if time.Now().After(deadline) {
+			c.t.Fatalf("no %s within %v", what, most)
+		}
+		time.Sleep(max(c.config.Raft.Heartbeat/10, 10*time.Millisecond))
+	}
+}
+
+func (c *Cluster) must(err error) {
+	c.t.Helper()
+	if err != nil {
+		c.t.Fatal(err)
+	}
+}
+
+func (c *Cluster) span(text string) time.Duration {
+	c.t.Helper()
+	d, err := parseSpan(text)
+	c.must(err)
+	return d
+}
+
+// members are the same for the node and for the broker.
+func (c *Cluster) members() []raftfsm.Member {
+	var members []raftfsm.Member
+	for _, m := range c.config.Cluster.Members {
+		members = append(members, raftfsm.Member(m))
+	}
+	return members
+}
+
+func (c *Cluster) dataDir(member string, life int) string {
+	return filepath.Join(c.dir, fmt.Sprintf("%s-%d", member, life))
+}

@@ -1,0 +1,207 @@
+package brokertest
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"sync"
+	"time"
+
+	"github.com/twmb/franz-go/pkg/kfake"
+)
+
+// errCut is what a host gets that dials another it is cut off from.
+var errCut = errors.New("connection refused: the link is cut")
+
+// A network joins hosts in memory. Each pair of hosts has a link that can be cut
+// (connections break, dialing is refused) or silenced (nothing arrives, nothing
+// breaks: what a black hole or a frozen process looks like from outside).
+type network struct {
+	stack kfake.VirtualNetwork
+
+	mu      sync.Mutex
+	owners  map[string]string // port to host
+	links   map[link]linkState
+	changed chan struct{} // closed and replaced whenever a link changes
+}
+
+// A link is a pair of hosts, in order of their names.
+type link struct{ a, b string }
+
+func between(a, b string) link {
+	if b < a {
+		a, b = b, a
+	}
+	return link{a, b}
+}
+
+type linkState uint8
+
+const (
+	open linkState = iota
+	silent
+	cut
+)
+
+func newNetwork() *network {
+	return &network{owners: make(map[string]string), links: make(map[link]linkState), changed: make(chan struct{})}
+}
+
+// set changes the links between a host and the others.
+func (n *network) set(state linkState, host string, others ...string) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	for _, other := range others {
+		if other != host {
+			n.links[between(host, other)] = state
+		}
+	}
+	close(n.changed)
+	n.changed = make(chan struct{})
+}
+
+func (n *network) state(l link) (linkState, <-chan struct{}) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	return n.links[l], n.changed
+}
+
+// listen returns a listen function for the host; who dials the port reaches it.
+func (n *network) listen(host string) func(network, addr string) (net.Listener, error) {
+	return func(nw, addr string) (net.Listener, error) {
+		_, port, err := net.SplitHostPort(addr)
+		if err != nil {
+			return nil, fmt.Errorf("listen on %s: %w", addr, err)
+		}
+		n.mu.Lock()
+		n.owners[port] = host
+		n.mu.Unlock()
+		return n.stack.Listen(nw, addr)
+	}
+}
+
+// dial returns a dial function for the host.
+func (n *network) dial(host string) func(ctx context.Context, network, addr string) (net.Conn, error) {
+	return func(ctx context.Context, nw, addr string) (net.Conn, error) {
+		_, port, err := net.SplitHostPort(addr)
+		if err != nil {
+			return nil, fmt.Errorf("dial %s: %w", addr, err)
+		}
+		n.mu.Lock()
+		l := between(host, n.owners[port])
+		n.mu.Unlock()
+		for {
+			state, changed := n.state(l)
+			switch state {
+			case cut:
+				return nil, &net.OpError{Op: "dial", Net: nw, Err: errCut}
+			case open:
+				c, err := n.stack.DialContext(ctx, nw, addr)
+				if err != nil {
+					return nil, &net.OpError{Op: "dial", Net: nw, Err: err}
+				}
+				return &conn{Conn: c, network: n, link: l, closed: make(chan struct{})}, nil
+			}
+			select {
+			case <-changed:
+			case <-ctx.Done():
+				return nil, &net.OpError{Op: "dial", Net: nw, Err: ctx.Err()}
+			}
+		}
+	}
+}
+
+// A conn is the dialing side of a connection; both directions go through it.
+type conn struct {
+	net.Conn
+	network *network
+	link    link
+	once    sync.Once
+	closed  chan struct{}
+
+	mu                  sync.Mutex
+	readUntil, writeEnd time.Time
+}
+
+func (c *conn) Read(b []byte) (int, error) {
+	n, err := c.Conn.Read(b)
+	if err != nil {
+		return n, err
+	}
+	c.mu.Lock()
+	until := c.readUntil
+	c.mu.Unlock()
+	return n, c.pass(until) // what was on the wire when the link fell silent arrives later
+}
+
+func (c *conn) Write(b []byte) (int, error) {
+	c.mu.Lock()
+	until := c.writeEnd
+	c.mu.Unlock()
+	if err := c.pass(until); err != nil {
+		return 0, err
+	}
+	return c.Conn.Write(b)
+}
+
+// pass waits while the link is silent.
+func (c *conn) pass(until time.Time) error {
+	for {
+		state, changed := c.network.state(c.link)
+		if state == open {
+			return nil
+		}
+		if state == cut {
+			c.Close()
+			return net.ErrClosed
+		}
+		if err := c.await(changed, until); err != nil {
+			return err
+		}
+	}
+}
+
+func (c *conn) await(changed <-chan struct{}, until time.Time) error {
+	var expired <-chan time.Time
+	if !until.IsZero() {
+		timer := time.NewTimer(time.Until(until))
+		defer timer.Stop()
+		expired = timer.C
+	}
+	select {
+	case <-changed:
+		return nil
+	case <-c.closed:
+		return net.ErrClosed
+	case <-expired:
+		return os.ErrDeadlineExceeded
+	}
+}
+
+func (c *conn) SetDeadline(t time.Time) error {
+	c.mu.Lock()
+	c.readUntil, c.writeEnd = t, t
+	c.mu.Unlock()
+	return c.Conn.SetDeadline(t)
+}
+
+func (c *conn) SetReadDeadline(t time.Time) error {
+	c.mu.Lock()
+	c.readUntil = t
+	c.mu.Unlock()
+	return c.Conn.SetReadDeadline(t)
+}
+
+func (c *conn) SetWriteDeadline(t time.Time) error {
+	c.mu.Lock()
+	c.writeEnd = t
+	c.mu.Unlock()
+	return c.Conn.SetWriteDeadline(t)
+}
+
+func (c *conn) Close() error {
+	c.once.Do(func() { close(c.closed) })
+	return c.Conn.Close()
+}

@@ -1,0 +1,155 @@
+package brokertest
+
+import (
+	"context"
+	"sync"
+	"time"
+
+	"github.com/carillonmq/carillon/broker"
+	"github.com/carillonmq/carillon/broker/kafka"
+	"github.com/carillonmq/carillon/raftfsm"
+)
+
+// A node is one member: its data directory, which outlives it, and, while it runs,
+// its Raft node and broker.
+type node struct {
+	cluster *Cluster
+	member  broker.Member
+	clock   *clock
+	disk    int // counts up when the disk is replaced
+	frozen  bool
+
+	raft   *raftfsm.Node // nil while the node is down
+	broker *broker.Broker
+	cancel context.CancelFunc
+	done   chan struct{} // closed when the broker has returned
+}
+
+func newNode(c *Cluster, m broker.Member) *node {
+	return &node{cluster: c, member: m, clock: newClock()}
+}
+
+// start opens the node and lets it run.
+func (n *node) start() {
+	c := n.cluster
+	c.t.Helper()
+	if n.running() {
+		c.t.Fatalf("node %s runs already", n.member.ID)
+	}
+	config := c.config
+	config.Node = broker.NodeConfig{ID: n.member.ID, DataDir: c.dataDir(n.member.ID, n.disk)}
+	config = config.Resolved()
+	log := c.log.With("node", n.member.ID)
+	ctx, cancel := context.WithCancel(context.Background())
+	opened, err := raftfsm.Open(ctx, raftfsm.Config{
+		NodeID:      n.member.ID,
+		DataDir:     config.Node.DataDir,
+		ClusterName: config.Cluster.Name,
+		Members:     c.members(),
+		Bootstrap:   true,
+		Heartbeat:   config.Raft.Heartbeat,
+		Listen:      c.network.listen(n.member.ID),
+		Dial:        c.network.dial(n.member.ID),
+		AskMember:   c.ask(n),
+		FlushBytes:  c.flushBytes,
+		SegmentSize: 4 << 20,
+		Logger:      log,
+	})
+	c.must(err)
+	n.raft, n.cancel, n.done = opened, cancel, make(chan struct{})
+	n.broker = broker.New(broker.Options{
+		Config:  config,
+		Node:    opened,
+		Source:  func() (broker.Source, error) { return kafka.NewSource(n.kafkaConfig(log)) },
+		Sink:    func() (broker.Sink, error) { return kafka.NewSink(n.kafkaConfig(log)) },
+		Metrics: broker.NewMetrics(),
+		Now:     n.clock.now,
+		Logger:  log,
+	})
+	go func() {
+		defer close(n.done)
+		if err := n.broker.Run(ctx); err != nil {
+			c.t.Errorf("node %s: %v", n.member.ID, err)
+		}
+	}()
+}
+
+// kill takes the node away in the middle of whatever it does: nothing that it still
+// tries reaches anybody. Its disk keeps what was written.
+func (n *node) kill() {
+	n.cluster.network.set(cut, n.member.ID, n.cluster.hosts()...)
+	n.stop()
+	n.cluster.network.set(open, n.member.ID, n.cluster.hosts()...)
+}
+
+// stop ends the node in an orderly way.
+func (n *node) stop() {
+	if !n.running() {
+		return
+	}
+	n.cancel()
+	<-n.done
+	if err := n.raft.Close(); err != nil {
+		n.cluster.t.Errorf("close node %s: %v", n.member.ID, err)
+	}
+	n.cancel, n.raft, n.broker = nil, nil, nil
+}
+
+// freeze stops the node's clock and silences its links, as SIGSTOP would; thaw lets
+// everything that waited happen at once.
+func (n *node) freeze() {
+	n.frozen = true
+	n.clock.freeze()
+	n.cluster.network.set(silent, n.member.ID, n.cluster.hosts()...)
+}
+
+func (n *node) thaw() {
+	if n.frozen {
+		n.frozen = false
+		n.cluster.network.set(open, n.member.ID, n.cluster.hosts()...)
+		n.clock.thaw()
+	}
+}
+
+func (n *node) running() bool   { return n.raft != nil }
+func (n *node) reachable() bool { return n.running() && !n.frozen }
+
+// A clock is one node's wall clock: it can be set, and it can stand still.
+type clock struct {
+	mu     sync.Mutex
+	offset time.Duration
+	gate   chan struct{} // not nil while frozen: closed by thaw
+}
+
+func newClock() *clock { return &clock{} }
+
+func (c *clock) now() time.Time {
+	for {
+		c.mu.Lock()
+		offset, gate := c.offset, c.gate
+		c.mu.Unlock()
+		if gate == nil {
+			return time.Now().Add(offset)
+		}
+		<-gate
+	}
+}
+
+func (c *clock) step(by time.Duration) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.offset += by
+}
+
+func (c *clock) freeze() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.gate = make(chan struct{})
+}
+
+func (c *clock) thaw() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	close(c.gate)
+	c.gate = nil
+}

@@ -1,0 +1,164 @@
+package brokertest
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"strconv"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/carillonmq/carillon/raftfsm"
+)
+
+// RunScript plays the script in a bubble of its own and checks the invariants.
+func RunScript(t *testing.T, path string) {
+	t.Helper()
+	file, err := os.Open(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer file.Close()
+	s, err := parseScript(file)
+	if err != nil {
+		t.Fatalf("%s: %v", path, err)
+	}
+	synctest.Test(t, func(t *testing.T) {
+		c := newCluster(t, s.settings)
+		defer c.stop()
+		for _, step := range s.steps {
+			time.Sleep(time.Until(p.start.Add(step.at)))
+			t.Logf("at %v line %d: %s %v %v", time.Since(p.start), step.line, step.verb, step.args.words, step.args.values)
+			if err := p.play(step); err != nil {
+				t.Fatalf("%s line %d: %v", path, step.line, err)
+			}
+		}
+		p.settle(s.settings)
+		p.check(s.settings)
+	})
+}
+
+// A player carries a script out and remembers what has to come true.
+type player struct {
+	*Cluster
+	start    time.Time
+	produced []produced
+}
+
+func (p *player) play(s step) error {
+	name := s.args.word(0)
+	switch s.verb {
+	case "create":
+		return p.createTopic(name, s.args)
+	case "delete":
+		p.kafka.DeleteTopic(name)
+		return nil
+	case "partitions":
+		n, err := strconv.Atoi(s.args.word(1))
+		if err != nil {
+			return err
+		}
+		_, err = p.admin.UpdatePartitions(context.Background(), n, name)
+		return err
+	case "produce":
+		return p.produce(name, s.args)
+	case "start":
+		return p.each(name, (*node).start, func(n *node) bool { return !n.running() })
+	case "stop":
+		return p.each(name, (*node).stop, (*node).running)
+	case "kill":
+		return p.each(name, (*node).kill, (*node).running)
+	case "freeze":
+		p.node(name).freeze()
+	case "thaw":
+		return p.each(name, (*node).thaw, func(n *node) bool { return n.frozen })
+	case "cut":
+		n := p.node(name)
+		p.network.set(cut, n.member.ID, p.others(s.args)...)
+	case "silence":
+		n := p.node(name)
+		p.network.set(silent, n.member.ID, p.others(s.args)...)
+	case "isolate":
+		n := p.node(name)
+		for _, other := range p.nodes {
+			p.network.set(silent, n.member.ID, other.member.ID)
+		}
+	case "heal":
+		for _, n := range p.nodes {
+			p.network.set(open, n.member.ID, p.hosts()...)
+		}
+	case "replace":
+		return p.replace(name)
+	case "step":
+		by, err := time.ParseDuration(s.args.word(1))
+		if err != nil {
+			return err
+		}
+		return p.each(name, func(n *node) { n.clock.step(by) }, func(*node) bool { return true })
+	case "expect":
+		return p.expect(s.args)
+	default:
+		return fmt.Errorf("there is no verb %q", s.verb)
+	}
+	return nil
+}
+
+// others are the hosts that cut and silence mean: those named with from=, or all.
+func (p *player) others(a arguments) []string {
+	if host := a.value("from", ""); host != "" {
+		return []string{host}
+	}
+	var others []string
+	for _, n := range p.nodes {
+		others = append(others, n.member.ID)
+	}
+	return append(others, kafkaHost)
+}
+
+// each does it to the node of that name, or to all that fit if the name is "all".
+func (p *player) each(name string, do func(*node), fits func(*node) bool) error {
+	if name != "all" && name != "down" {
+		do(p.node(name))
+		return nil
+	}
+	for _, n := range p.nodes {
+		if fits(n) {
+			do(n)
+		}
+	}
+	return nil
+}
+
+// replace gives the node an empty disk and has the leader take it in again.
+func (p *player) replace(name string) error {
+	n := p.node(name)
+	n.kill()
+	n.disk++
+	n.start()
+	leader := p.leader()
+	if err := leader.raft.Replace(context.Background(), n.member.ID); err != nil {
+		return fmt.Errorf("replace %s: %w", n.member.ID, err)
+	}
+	p.await(time.Hour, n.member.ID+" as a voter", func() bool {
+		for _, m := range p.leader().raft.Status().Members {
+			if m.ID == n.member.ID && m.Voter {
+				return n.running()
+			}
+		}
+		return false
+	})
+	return nil
+}
+
+// ask is how a node of a new cluster asks the others, in place of their HTTP API.
+func (c *Cluster) ask(from *node) func(context.Context, raftfsm.Member) (raftfsm.Standing, error) {
+	return func(_ context.Context, m raftfsm.Member) (raftfsm.Standing, error) {
+		state, _ := c.network.state(between(from.member.ID, m.ID))
+		other := c.node(m.ID)
+		if state != open || !other.reachable() {
+			return raftfsm.Standing{}, fmt.Errorf("ask %s: %w", m.ID, errCut)
+		}
+		return other.raft.Standing(), nil
+	}
+}

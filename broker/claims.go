@@ -1,0 +1,126 @@
+package broker
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/carillonmq/carillon/raftfsm"
+	"github.com/carillonmq/carillon/storage"
+)
+
+// claimLead is how far ahead of its due time a message is claimed, in milliseconds:
+// many times a commit, so that a claim is there when it is needed, and little
+// enough that cancelling is refused only at the last moment.
+const claimLead = 100
+
+// claims keeps the log ahead of the clock: nothing is published that a committed
+// claim does not cover, so that what is fired is ordered with what is cancelled.
+//
+// One proposal at a time. The next one is computed only when the feed has shown
+// everything up to the last one; Apply itself keeps a claim's marks below whatever
+// was accepted since the last claim (storage.Store.SetClaim). Together that makes
+// the marks safe: a message accepted before the last claim has been seen here, one
+// accepted later lowers the mark at Apply.
+type claims struct {
+	committed storage.Claim
+	seen      uint64 // log index of the last event of the feed
+	proposed  bool   // a proposal's outcome is not known yet
+	index     uint64 // log index of the last own claim
+	applied   chan uint64
+	failed    chan error
+	lastFired int64
+}
+
+func newClaims(committed storage.Claim) claims {
+	return claims{committed: committed, applied: make(chan uint64, 1), failed: make(chan error, 1)}
+}
+
+// holds reports whether the committed claim holds the target back.
+func (c *claims) holds(target string) bool {
+	_, ok := slices.BinarySearchFunc(c.committed.Holds, target, func(h storage.Hold, name string) int {
+		return cmp.Compare(h.Target, name)
+	})
+	return ok
+}
+
+// wants reports whether messages need a further claim, given the next due time.
+// While messages are fired one after the other the claim is renewed half a lead
+// ahead, since what follows the next message is not known.
+func (c *claims) wants(now, next int64) bool {
+	if next > now+claimLead {
+		return false
+	}
+	busy := now-c.lastFired < claimLead
+	return c.committed.Through < next || busy && c.committed.Through < now+claimLead/2
+}
+
+// wait returns how long the scheduler may sleep before the next claim is wanted.
+func (c *claims) wait(now, next int64) time.Duration {
+	if now-c.lastFired < claimLead {
+		return claimLead / 4 * time.Millisecond
+	}
+	if next <= c.committed.Through {
+		return time.Hour // the wheel wakes us
+	}
+	return time.Duration(min(max(next-claimLead-now, 1), 1000)) * time.Millisecond
+}
+
+// settle notes that the own claim is in the log.
+func (c *claims) settle(index uint64) {
+	c.proposed = false
+	c.index = index
+}
+
+// claim proposes what the scheduler needs next: more time, or other holds.
+func (s *scheduler) claim(ctx context.Context) {
+	c := &s.claims
+	if c.proposed || c.seen < c.index {
+		return
+	}
+	now := s.now()
+	next := storage.Claim{Through: c.committed.Through, Mark: s.window.lowest()}
+	if c.wants(now, s.nextDue()) {
+		next.Through = max(next.Through, now+claimLead)
+	}
+	for t := range s.stopped {
+		if t.flow == parked && !t.healed {
+			next.Holds = append(next.Holds, storage.Hold{Target: t.name, Through: t.through, Mark: t.mark})
+		} else if t.mark.Compare(next.Mark) < 0 {
+			next.Mark = t.mark
+		}
+	}
+	slices.SortFunc(next.Holds, func(a, b storage.Hold) int { return cmp.Compare(a.Target, b.Target) })
+	if next.Through == c.committed.Through && sameTargets(next.Holds, c.committed.Holds) {
+		return
+	}
+	c.proposed = true
+	go func() {
+		result, err := s.cfg.Log.Propose(ctx, raftfsm.ClaimCommand{Time: now, Claim: next}).Wait(ctx)
+		if err != nil {
+			c.failed <- fmt.Errorf("commit claim: %w", err)
+			return
+		}
+		c.applied <- result.Index
+	}()
+}
+
+// nextDue returns the earliest due time that needs a claim, or one before it.
+func (s *scheduler) nextDue() int64 {
+	next := s.window.frontier.Due
+	if due, ok := s.window.next(); ok {
+		next = min(next, due)
+	}
+	for t := range s.stopped {
+		if t.flow == catchingUp {
+			next = min(next, t.mark.Due)
+		}
+	}
+	return next
+}
+
+func sameTargets(a, b []storage.Hold) bool {
+	return slices.EqualFunc(a, b, func(x, y storage.Hold) bool { return x.Target == y.Target })
+}

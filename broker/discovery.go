@@ -1,0 +1,188 @@
+package broker
+
+import (
+	"bytes"
+	"cmp"
+	"context"
+	"fmt"
+	"log/slog"
+	"slices"
+	"time"
+
+	"github.com/carillonmq/carillon/raftfsm"
+	"github.com/carillonmq/carillon/storage"
+)
+
+// discoverEvery bounds how long a new topic or partition goes unseen.
+const discoverEvery = time.Second
+
+// awaitsStart is the stored position of a partition that held records when the
+// cluster was born and whose route does not say where to start.
+const awaitsStart = -1
+
+// A discovery finds the partitions of the delay topics, gives each a position in
+// the log and assigns them to the source. It runs in one goroutine of the ingest.
+type discovery struct {
+	ingestConfig
+	log      *slog.Logger
+	assigned []SourcePosition
+	failing  bool
+	awaiting map[string]bool // topics without a start, already complained of
+}
+
+func newDiscovery(cfg ingestConfig, log *slog.Logger) *discovery {
+	return &discovery{ingestConfig: cfg, log: log, awaiting: make(map[string]bool)}
+}
+
+func (d *discovery) run(ctx context.Context) error {
+	tick := time.NewTicker(discoverEvery)
+	defer tick.Stop()
+	for {
+		if err := d.round(ctx); err != nil {
+			return err
+		}
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-tick.C:
+		}
+	}
+}
+
+// round looks once. That Kafka does not answer is not an error of the term: what
+// is assigned stays so.
+//
+// The stored positions are read before Kafka is asked: a position beyond the end
+// that Kafka then tells is no race with ingest, but records that Kafka has lost.
+func (d *discovery) round(ctx context.Context) error {
+	state := d.Store.State()
+	found, err := d.Source.Discover(ctx)
+	if err != nil {
+		if ctx.Err() == nil && !d.failing {
+			d.log.Error("cannot list the delay topics, trying on: check kafka.brokers and that Kafka runs", "error", err)
+		}
+		d.failing = true
+		d.Report.setProblem("kafka", fmt.Sprintf("cannot list the delay topics: %v", err))
+		return nil
+	}
+	if d.failing {
+		d.log.Info("Kafka answers again")
+	}
+	d.failing = false
+	d.Report.setProblem("kafka", "")
+
+	if moves := d.moves(found, state); len(moves) > 0 || !state.Surveyed {
+		if err := d.move(ctx, moves); err != nil {
+			return err
+		}
+		state = d.Store.State()
+	}
+	d.assign(found, byPartition(state.Positions))
+	return nil
+}
+
+// move commits the positions. One that was being read already ends the term, since
+// what the source has fetched is not what the log expects any more.
+func (d *discovery) move(ctx context.Context, moves []raftfsm.PositionSet) error {
+	command := raftfsm.SetPositions{Time: d.Now().UnixMilli(), Surveyed: true, Sets: moves}
+	result, err := d.Log.Propose(ctx, command).Wait(ctx)
+	if err != nil {
+		return fmt.Errorf("commit source positions: %w", err)
+	}
+	for i, applied := range result.PartsApplied {
+		if applied && moves[i].From >= 0 {
+			return fmt.Errorf("partition %d of %s goes on at offset %d: %w", moves[i].Partition, moves[i].Topic, moves[i].Next, errPositionMoved)
+		}
+	}
+	return nil
+}
+
+type partitionID struct {
+	topic     TopicID
+	partition int32
+}
+
+func byPartition(positions []storage.Position) map[partitionID]storage.Position {
+	stored := make(map[partitionID]storage.Position, len(positions))
+	for _, p := range positions {
+		stored[partitionID{p.TopicID, p.Partition}] = p
+	}
+	return stored
+}
+
+// moves returns the positions that have to be written before reading can begin or
+// go on.
+func (d *discovery) moves(found []SourcePartition, state storage.State) []raftfsm.PositionSet {
+	stored := byPartition(state.Positions)
+	var moves []raftfsm.PositionSet
+	for _, p := range found {
+		position, ok := stored[partitionID{p.TopicID, p.Partition}]
+		expected, next := position.Next, position.Next
+		switch {
+		case !ok:
+			expected, next = raftfsm.FromAbsent, p.Earliest
+			if !state.Surveyed && p.Latest > p.Earliest {
+				next = d.start(p)
+			}
+		case position.Next == awaitsStart:
+			next = d.start(p)
+		case position.Next < p.Earliest:
+			d.log.Error("records were deleted from a delay topic before they could be read: raise its retention",
+				"topic", p.Topic, "partition", p.Partition, "lost_from", position.Next, "lost_to", p.Earliest)
+			next = p.Earliest
+		case position.Next > p.Latest:
+			d.log.Error("a delay topic is shorter than what was read of it: Kafka has lost records, reading goes on at its end",
+				"topic", p.Topic, "partition", p.Partition, "read_to", position.Next, "end", p.Latest)
+			next = p.Latest
+		}
+		if next != expected {
+			moves = append(moves, raftfsm.PositionSet{
+				Position: storage.Position{Topic: p.Topic, TopicID: p.TopicID, Partition: p.Partition, Next: next, Epoch: -1},
+				From:     expected,
+			})
+		}
+	}
+	return moves
+}
+
+// start returns where the route says that a partition with records begins.
+func (d *discovery) start(p SourcePartition) int64 {
+	route, _ := d.Config.Route(p.Topic)
+	switch route.Start {
+	case StartEarliest:
+		return p.Earliest
+	case StartLatest:
+		return p.Latest
+	}
+	if !d.awaiting[p.Topic] {
+		d.awaiting[p.Topic] = true
+		d.log.Error("a delay topic was not empty when the cluster was born and is not read: set routes[].start to earliest or latest for it",
+			"topic", p.Topic, "route", route.From)
+	}
+	return awaitsStart
+}
+
+// assign tells the source what to read and reports the lag.
+func (d *discovery) assign(found []SourcePartition, stored map[partitionID]storage.Position) {
+	var positions []SourcePosition
+	var lag int64
+	for _, p := range found {
+		position, ok := stored[partitionID{p.TopicID, p.Partition}]
+		if !ok || position.Next == awaitsStart {
+			continue
+		}
+		lag += max(p.Latest-position.Next, 0)
+		positions = append(positions, SourcePosition{Topic: p.Topic, TopicID: p.TopicID, Partition: p.Partition, Next: position.Next, Epoch: position.Epoch})
+	}
+	d.Count.Lag(lag)
+	slices.SortFunc(positions, func(a, b SourcePosition) int {
+		return cmp.Or(bytes.Compare(a.TopicID[:], b.TopicID[:]), cmp.Compare(a.Partition, b.Partition))
+	})
+	same := slices.EqualFunc(positions, d.assigned, func(a, b SourcePosition) bool {
+		return a.TopicID == b.TopicID && a.Partition == b.Partition
+	})
+	if !same {
+		d.assigned = positions
+		d.Source.Assign(positions)
+	}
+}

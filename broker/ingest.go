@@ -1,0 +1,171 @@
+package broker
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"time"
+
+	"github.com/carillonmq/carillon/raftfsm"
+	"github.com/carillonmq/carillon/storage"
+	"golang.org/x/sync/errgroup"
+)
+
+// mostProposed is how many ingest commands may be in flight: with ProposalBytes
+// each it bounds the bytes that Raft holds for us.
+const mostProposed = 8
+
+// An ingest takes records from the source into the log. Every command is a
+// compare-and-set on the positions of the partitions in it, so a record enters the
+// schedule exactly once, whoever proposes and however often.
+//
+//	discover: topics of Kafka --> positions in the log --> Source.Assign
+//	take:     Source.Poll --> entries --> proposals, in order --> settle
+type ingest struct {
+	cfg ingestConfig
+	log *slog.Logger
+}
+
+type ingestConfig struct {
+	Config Config
+	Source Source
+	Log    ingestLog
+	Store  interface{ State() storage.State }
+	Count  ingestCount
+	Now    func() time.Time
+	Logger *slog.Logger
+	Report *termReport
+}
+
+// ingestLog is the part of *raftfsm.Node that ingest needs.
+type ingestLog interface {
+	proposer
+	Room() error
+}
+
+// ingestCount counts what ingest does; Metrics implements it.
+type ingestCount interface {
+	// Accepted counts messages that are in the log, and of them the poison records.
+	Accepted(messages, poison int)
+	// Lag tells how many records of the delay topics wait in Kafka.
+	Lag(records int64)
+}
+
+func newIngest(cfg ingestConfig) *ingest {
+	return &ingest{cfg: cfg, log: cfg.Logger.With("component", "ingest")}
+}
+
+// run ingests until ctx ends or something must end the term. Kafka being away
+// does not: the backlog waits there.
+func (g *ingest) run(ctx context.Context) error {
+	proposed := make(chan proposedIngest, mostProposed)
+	group, ctx := errgroup.WithContext(ctx)
+	group.Go(func() error { return newDiscovery(g.cfg, g.log).run(ctx) })
+	group.Go(func() error { return g.take(ctx, proposed) })
+	group.Go(func() error { return g.settle(ctx, proposed) })
+	return group.Wait()
+}
+
+type proposedIngest struct {
+	*raftfsm.Proposal
+	messages, poison int
+}
+
+// take polls the source and proposes what it gives, in order. When too much is in
+// flight or the disk is full it waits, which pauses the fetch.
+func (g *ingest) take(ctx context.Context, proposed chan<- proposedIngest) error {
+	for ctx.Err() == nil {
+		batches, err := g.cfg.Source.Poll(ctx)
+		if err != nil {
+			return fmt.Errorf("poll delay topics: %w", err)
+		}
+		pack := packer{propose: func(command raftfsm.Ingest, messages, poison int) error {
+			if err := g.awaitRoom(ctx); err != nil {
+				return err
+			}
+			p := proposedIngest{g.cfg.Log.Propose(ctx, command), messages, poison}
+			select {
+			case proposed <- p:
+				return nil
+			case <-ctx.Done():
+				return ctx.Err()
+			}
+		}}
+		for _, batch := range batches {
+			if batch.Missing {
+				continue // discovery sees the same and moves the position
+			}
+			if err := g.pack(&pack, batch); err != nil {
+				return err
+			}
+		}
+		if err := pack.flush(g.now()); err != nil {
+			return err
+		}
+	}
+	return ctx.Err()
+}
+
+// pack turns the batch into entries.
+func (g *ingest) pack(pack *packer, batch Batch) error {
+	route, ok := g.cfg.Config.Route(batch.Topic)
+	if !ok {
+		return fmt.Errorf("pack records of %s: no route matches the topic", batch.Topic)
+	}
+	now := g.now()
+	pack.begin(batch)
+	for i := range batch.Arrivals {
+		entry, poison := g.entry(route, batch, &batch.Arrivals[i], now)
+		if err := pack.add(batch, batch.Arrivals[i].Offset, entry, poison, now); err != nil {
+			return err
+		}
+	}
+	pack.end(batch)
+	return nil
+}
+
+// settle waits for the proposals in order. One whose parts were not applied met
+// another position than expected; a new term reads the right ones.
+func (g *ingest) settle(ctx context.Context, proposed <-chan proposedIngest) error {
+	for {
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case p := <-proposed:
+			result, err := p.Wait(ctx)
+			if err != nil {
+				return fmt.Errorf("commit records: %w", err)
+			}
+			for _, applied := range result.PartsApplied {
+				if !applied {
+					return errStalePosition
+				}
+			}
+			g.cfg.Count.Accepted(p.messages, p.poison)
+		}
+	}
+}
+
+// awaitRoom returns when the disk has room for more, saying so while it has not.
+func (g *ingest) awaitRoom(ctx context.Context) error {
+	err := g.cfg.Log.Room()
+	if err == nil {
+		return nil
+	}
+	g.log.Error("not accepting messages: they wait in Kafka until there is room", "error", err)
+	g.cfg.Report.setProblem("ingest", err.Error())
+	defer g.cfg.Report.setProblem("ingest", "")
+	tick := time.NewTicker(time.Second)
+	defer tick.Stop()
+	for g.cfg.Log.Room() != nil {
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-tick.C:
+		}
+	}
+	g.log.Info("accepting messages again")
+	return nil
+}
+
+func (g *ingest) now() int64 { return g.cfg.Now().UnixMilli() }

@@ -1,0 +1,70 @@
+package broker
+
+import (
+	"github.com/carillonmq/carillon/raftfsm"
+	"github.com/carillonmq/carillon/storage"
+)
+
+// A packer gathers entries into ingest commands of at most ProposalBytes, or of one
+// entry that is larger by itself.
+type packer struct {
+	propose          func(command raftfsm.Ingest, messages, poison int) error
+	parts            []raftfsm.Part
+	bytes            int
+	messages, poison int
+	soon             bool // something is due before a claim of its own could be committed in time
+}
+
+// begin starts a part at the batch's first offset.
+func (p *packer) begin(batch Batch) { p.open(batch, batch.From) }
+
+func (p *packer) open(batch Batch, from int64) {
+	part := raftfsm.Part{TopicID: batch.TopicID, Topic: batch.Topic, Partition: batch.Partition, From: from, Next: from, Epoch: batch.Epoch}
+	p.parts = append(p.parts, part)
+	p.bytes += part.Size()
+}
+
+// add appends the entry of the record at offset, proposing what is there if the
+// entry does not fit beside it.
+func (p *packer) add(batch Batch, offset int64, entry storage.Entry, poison bool, now int64) error {
+	size := raftfsm.EntrySize(&entry)
+	if p.messages > 0 && p.bytes+size > raftfsm.ProposalBytes {
+		// The gap before the record belongs to this command, so that the next one
+		// begins at the record.
+		p.parts[len(p.parts)-1].Next = offset
+		if err := p.flush(now); err != nil {
+			return err
+		}
+		p.open(batch, offset)
+	}
+	part := &p.parts[len(p.parts)-1]
+	part.Entries = append(part.Entries, entry)
+	part.Next = offset + 1
+	p.bytes += size
+	p.messages++
+	if poison {
+		p.poison++
+	}
+	p.soon = p.soon || entry.Due <= now+claimLead
+	return nil
+}
+
+// end takes what follows the last record of the batch, markers and gaps.
+func (p *packer) end(batch Batch) {
+	p.parts[len(p.parts)-1].Next = batch.Next
+}
+
+// flush proposes what was gathered. A command with something that is due soon
+// brings its claim, so that a short delay costs no further commit.
+func (p *packer) flush(now int64) error {
+	if len(p.parts) == 0 {
+		return nil
+	}
+	command := raftfsm.Ingest{Time: now, Parts: p.parts}
+	if p.soon {
+		command.ClaimThrough = now + claimLead
+	}
+	err := p.propose(command, p.messages, p.poison)
+	*p = packer{propose: p.propose}
+	return err
+}

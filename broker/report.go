@@ -1,0 +1,69 @@
+package broker
+
+import (
+	"maps"
+	"slices"
+	"sync"
+)
+
+// A termReport is what a running term tells the world: written by its goroutines,
+// read by whoever asks for the status.
+type termReport struct {
+	mu       sync.Mutex
+	problems map[string]string
+	parked   []string
+	lag      int64
+	running  bool
+}
+
+func newTermReport() *termReport {
+	return &termReport{problems: make(map[string]string)}
+}
+
+// setProblem names what keeps part of the term from working; an empty text says
+// that it works again.
+func (r *termReport) setProblem(part, text string) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if text == "" {
+		delete(r.problems, part)
+		return
+	}
+	r.problems[part] = text
+}
+
+func (r *termReport) setParked(targets []string) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.parked = targets
+}
+
+func (r *termReport) setLag(records int64) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.lag = records
+}
+
+func (r *termReport) setRunning() {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.running = true
+}
+
+// reported is a copy of a termReport.
+type reported struct {
+	problems []string // sorted by the part that has the problem
+	parked   []string
+	lag      int64
+	running  bool // every part of the term has been started
+}
+
+func (r *termReport) read() reported {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	out := reported{parked: slices.Clone(r.parked), lag: r.lag, running: r.running}
+	for _, part := range slices.Sorted(maps.Keys(r.problems)) {
+		out.problems = append(out.problems, part+": "+r.problems[part])
+	}
+	return out
+}

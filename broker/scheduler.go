@@ -1,0 +1,224 @@
+package broker
+
+import (
+	"context"
+	"log/slog"
+	"time"
+
+	"github.com/carillonmq/carillon/raftfsm"
+	"github.com/carillonmq/carillon/storage"
+	"github.com/carillonmq/carillon/wheel/timer"
+)
+
+// pageSize is how many messages one read of storage loads: a few milliseconds, so
+// that what is due meanwhile is not late by more.
+const pageSize = 2048
+
+// A scheduler decides when each message goes to the publisher. It runs in one
+// goroutine of a term and owns the window, the targets and the claims; it learns
+// of what is accepted, claimed and acknowledged from the feed, in log order.
+//
+//	feed, storage --> window (wheel) --> due, claimed --> publisher
+//	                     ^                                    |
+//	                     `---- verdicts: parked, healed <-----'
+type scheduler struct {
+	cfg     schedulerConfig
+	log     *slog.Logger
+	window  *window
+	targets []*target // by target.index
+	byName  map[string]*target
+	stopped map[*target]struct{} // the targets that do not flow
+	claims  claims
+
+	events []raftfsm.Event // reused
+	items  []storage.Item  // reused
+}
+
+type schedulerConfig struct {
+	Store     scheduleReader
+	Feed      *raftfsm.Feed
+	Log       proposer
+	Publisher handover
+	Verdicts  *mailbox[verdict]
+	Now       func() time.Time
+	OnStep    func(time.Duration) // the clock was set; counted by the caller
+	Report    *termReport
+	Logger    *slog.Logger
+}
+
+// scheduleReader is the part of *storage.Store that the scheduler reads.
+type scheduleReader interface {
+	State() storage.State
+	Scan(from storage.Ref, max int, keep func(target string) bool, out []storage.Item) (items []storage.Item, next storage.Ref, done bool, err error)
+}
+
+// handover is the publisher as the scheduler sees it. Neither call blocks.
+type handover interface {
+	hand(due []dueMessage)
+	probe(target string)
+}
+
+// newScheduler starts where the committed claim says. The feed must have been
+// attached before the barrier after which the state is read here.
+func newScheduler(cfg schedulerConfig) *scheduler {
+	state := cfg.Store.State()
+	s := &scheduler{
+		cfg:     cfg,
+		log:     cfg.Logger.With("component", "scheduler"),
+		window:  newWindow(state.Claim.Mark, timer.QueueConfig{Now: cfg.Now, OnStep: cfg.OnStep}),
+		byName:  make(map[string]*target),
+		stopped: make(map[*target]struct{}),
+		claims:  newClaims(state.Claim),
+	}
+	for _, hold := range state.Claim.Holds {
+		t := s.target(hold.Target)
+		t.through = hold.Through
+		s.stop(t, parked, hold.Mark)
+		cfg.Publisher.probe(hold.Target)
+	}
+	return s
+}
+
+// run schedules until ctx ends or something must end the term.
+func (s *scheduler) run(ctx context.Context) error {
+	wake := time.NewTimer(0)
+	defer wake.Stop()
+	for ctx.Err() == nil {
+		if err := s.takeEvents(); err != nil {
+			return err
+		}
+		s.takeVerdicts()
+		s.release()
+		loaded, err := s.fill()
+		if err != nil {
+			return err
+		}
+		fired := s.fire()
+		s.claim(ctx)
+		if loaded || fired {
+			continue
+		}
+		wake.Reset(s.claims.wait(s.now(), s.nextDue()))
+		select {
+		case <-ctx.Done():
+		case <-s.cfg.Feed.Ready():
+		case <-s.cfg.Verdicts.Ready():
+		case err := <-s.claims.failed:
+			return err
+		case index := <-s.claims.applied:
+			s.claims.settle(index)
+		case <-s.dueChannel():
+		case <-wake.C:
+		}
+	}
+	return ctx.Err()
+}
+
+// now is the clock rounded down: a message is never handed over early.
+func (s *scheduler) now() int64 { return s.cfg.Now().UnixMilli() }
+
+// limit is the last due time that may be handed over.
+func (s *scheduler) limit() int64 { return min(s.now(), s.claims.committed.Through) }
+
+// dueChannel fires when the wheel has something due; while that waits for a claim,
+// the feed wakes us instead.
+func (s *scheduler) dueChannel() <-chan time.Time {
+	if len(s.window.ripe) > 0 {
+		return nil
+	}
+	return s.window.queue.C()
+}
+
+// takeEvents follows the log: what was accepted below the frontier enters the
+// window, what was killed leaves it.
+func (s *scheduler) takeEvents() error {
+	events, lost, didLose := s.cfg.Feed.Take(s.events[:0])
+	for _, event := range events {
+		for _, item := range event.Accepted {
+			if err := s.accept(item); err != nil {
+				return err
+			}
+		}
+		for _, run := range event.Killed {
+			s.forget(run)
+		}
+		if event.Claim != nil {
+			s.claims.committed = *event.Claim
+		}
+		s.claims.seen = event.Index
+	}
+	clear(events)
+	s.events = events
+	if didLose {
+		s.retreat(lost)
+	}
+	if s.window.len() > mostLoaded {
+		s.retreat(s.window.frontier)
+	}
+	return nil
+}
+
+func (s *scheduler) accept(item storage.Item) error {
+	if item.Ref.Compare(s.window.frontier) >= 0 {
+		return nil
+	}
+	t := s.target(item.Target)
+	if t.flow != flowing {
+		t.wait(item.Ref)
+		return nil
+	}
+	if _, held := s.window.held[item.Seq]; held {
+		return nil
+	}
+	return s.window.add(item.Ref, t.index)
+}
+
+// forget drops what was killed. A run may be long, the window is bounded.
+func (s *scheduler) forget(run storage.SeqRun) {
+	if run.Last-run.First < uint64(len(s.window.held)) {
+		for seq := run.First; ; seq++ {
+			s.forgetOne(seq)
+			if seq == run.Last {
+				return
+			}
+		}
+	}
+	for seq := range s.window.held {
+		if seq >= run.First && seq <= run.Last {
+			s.forgetOne(seq)
+		}
+	}
+}
+
+func (s *scheduler) forgetOne(seq uint64) {
+	if h, ok := s.window.drop(seq); ok && h.handed {
+		s.targets[h.target].handed--
+	}
+}
+
+// retreat empties the window and moves the frontier back to its first message, or
+// to ref if that is earlier. What is due first is then loaded again, and the rest
+// waits in storage: the one remedy for a window that is too full and for a feed
+// that has lost something.
+func (s *scheduler) retreat(ref storage.Ref) {
+	low := ref
+	s.window.empty(func(ref storage.Ref) {
+		if ref.Compare(low) < 0 {
+			low = ref
+		}
+	})
+	s.window.frontier = low
+	for t := range s.stopped {
+		t.wait(low)
+	}
+}
+
+func (s *scheduler) target(name string) *target {
+	t, ok := s.byName[name]
+	if !ok {
+		t = &target{name: name, index: uint32(len(s.targets))}
+		s.targets = append(s.targets, t)
+		s.byName[name] = t
+	}
+	return t
+}

@@ -1,0 +1,124 @@
+package broker
+
+import (
+	"context"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"log/slog"
+	"time"
+
+	"github.com/carillonmq/carillon/raftfsm"
+	"golang.org/x/sync/errgroup"
+)
+
+// feedCapacity is how many accepted messages may wait for the scheduler; what
+// overflows is read from storage.
+const feedCapacity = 1 << 16
+
+var errLeadershipLost = errors.New("leadership was lost")
+
+// runTerm does the leader's work until leadership or ctx ends, or anything is in
+// doubt; then everything that it built is gone. The next term, here or on another
+// node, builds its own from storage: there is no other way to recover.
+//
+//	feed --> scheduler --> publisher --> sink
+//	source --> ingest --> log            |
+//	                       ^--- acks ----'
+func (b *Broker) runTerm(ctx context.Context, leadership *raftfsm.Leadership, report *termReport) error {
+	ctx, end := context.WithCancelCause(ctx)
+	defer end(nil)
+	go func() {
+		select {
+		case <-leadership.Done():
+			end(errLeadershipLost)
+		case <-ctx.Done():
+		}
+	}()
+	log := b.log.With("term", leadership.Term)
+
+	// The feed comes before the barrier, and the state after it: what is applied
+	// in between is in both, and the window knows what it holds.
+	feed := b.node.Subscribe(feedCapacity)
+	defer feed.Close()
+	if err := b.node.Barrier(ctx); err != nil {
+		return fmt.Errorf("commit barrier: %w", err)
+	}
+	if err := b.found(ctx); err != nil {
+		return err
+	}
+	state := b.node.Store().State()
+	log.Info("leading", "pending", state.Pending, "claimed_through", time.UnixMilli(state.Claim.Through).UTC())
+
+	sink, err := b.newSink()
+	if err != nil {
+		return fmt.Errorf("open sink: %w", err)
+	}
+	defer sink.Close()
+	source, err := b.newSource()
+	if err != nil {
+		return fmt.Errorf("open source: %w", err)
+	}
+	defer source.Close()
+
+	verdicts := newMailbox[verdict]()
+	publisher := newPublisher(b.publisherConfig(state.ClusterID, sink, verdicts, log))
+	scheduler := newScheduler(schedulerConfig{
+		Store:     b.node.Store(),
+		Feed:      feed,
+		Log:       b.node,
+		Publisher: publisher,
+		Verdicts:  verdicts,
+		Now:       b.now,
+		OnStep:    b.clockStepped,
+		Report:    report,
+		Logger:    log,
+	})
+	ingest := newIngest(ingestConfig{
+		Config: b.config,
+		Source: source,
+		Log:    b.node,
+		Store:  b.node.Store(),
+		Count:  b.metrics,
+		Now:    b.now,
+		Logger: log,
+		Report: report,
+	})
+	group, ctx := errgroup.WithContext(ctx)
+	group.Go(func() error { return scheduler.run(ctx) })
+	group.Go(func() error { return publisher.run(ctx) })
+	group.Go(func() error { return ingest.run(ctx) })
+	report.setRunning()
+	err = group.Wait()
+	if cause := context.Cause(ctx); errors.Is(err, context.Canceled) && cause != nil {
+		err = cause
+	}
+	return err
+}
+
+// found gives a new cluster its identity.
+func (b *Broker) found(ctx context.Context) error {
+	if b.node.Store().State().ClusterID != [16]byte{} {
+		return nil
+	}
+	command := raftfsm.Found{Time: b.now().UnixMilli(), Mode: b.config.Delivery}
+	if _, err := rand.Read(command.ClusterID[:]); err != nil {
+		return fmt.Errorf("choose cluster id: %w", err)
+	}
+	if _, err := b.node.Propose(ctx, command).Wait(ctx); err != nil {
+		return fmt.Errorf("commit cluster id: %w", err)
+	}
+	return nil
+}
+
+func (b *Broker) publisherConfig(clusterID [16]byte, sink Sink, verdicts *mailbox[verdict], log *slog.Logger) publisherConfig {
+	return publisherConfig{
+		Sink:      sink,
+		Store:     b.node.Store(),
+		Log:       b.node,
+		ClusterID: clusterID,
+		Verdicts:  verdicts,
+		Now:       b.now,
+		Logger:    log,
+	}
+}

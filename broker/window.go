@@ -1,0 +1,163 @@
+package broker
+
+import (
+	"cmp"
+	"container/heap"
+	"fmt"
+	"slices"
+
+	"github.com/carillonmq/carillon/storage"
+	"github.com/carillonmq/carillon/wheel"
+	"github.com/carillonmq/carillon/wheel/timer"
+)
+
+const (
+	// mostLoaded bounds the messages in the wheel, and with it the leader's memory:
+	// about 100 bytes each. Beyond it the window shrinks to half.
+	mostLoaded = 1 << 16
+	// leastLoaded is where loading begins again, up to half of mostLoaded.
+	leastLoaded = mostLoaded / 4
+)
+
+// A ripeMessage is what the wheel carries: no pointers, so that the garbage
+// collector has nothing to look at.
+type ripeMessage struct {
+	seq    uint64
+	target uint32
+}
+
+// A holding is why a message is in a window.
+type holding struct {
+	target uint32
+	handed bool // the publisher has it, or has published it and the Ack is not applied
+}
+
+// A window is the part of the schedule that a term has in memory: every message
+// before the frontier whose target flows, and what is with the publisher. It knows
+// each by its seq, so that reading storage again never fires a message twice.
+//
+// What is due beyond the frontier is in storage only. The frontier moves on as the
+// wheel empties and back when the wheel is too full, so memory is bounded in
+// messages and not in minutes: ten million may be due in one second.
+type window struct {
+	queue    *timer.DelayQueue[ripeMessage]
+	ripe     []wheel.Expired[ripeMessage] // out of the wheel, not yet claimed; in order of delivery
+	held     map[uint64]holding           // by seq
+	oldest   refHeap                      // of what was handed over; gone ones are dropped when met
+	frontier storage.Ref
+	loading  bool // between leastLoaded and half of mostLoaded, on the way up
+}
+
+func newWindow(from storage.Ref, cfg timer.QueueConfig) *window {
+	cfg.Start = from.Due
+	return &window{
+		queue:    timer.NewDelayQueue[ripeMessage](cfg),
+		held:     make(map[uint64]holding),
+		frontier: from,
+	}
+}
+
+// add puts a message that waits into the window.
+func (w *window) add(ref storage.Ref, target uint32) error {
+	w.held[ref.Seq] = holding{target: target}
+	timed := wheel.Expired[ripeMessage]{When: uint64(ref.Due), Value: ripeMessage{seq: ref.Seq, target: target}}
+	if n := len(w.ripe); n > 0 && compareRipe(timed, w.ripe[n-1]) < 0 {
+		at, _ := slices.BinarySearchFunc(w.ripe, timed, compareRipe)
+		w.ripe = slices.Insert(w.ripe, at, timed)
+		return nil
+	}
+	if _, err := w.queue.Add(ref.Due, timed.Value); err != nil {
+		return fmt.Errorf("add message %d due at %d to the wheel: %w", ref.Seq, ref.Due, err)
+	}
+	return nil
+}
+
+// ripen takes what is due by the clock out of the wheel, in order of delivery, and
+// reports whether there is more. The slice belongs to the window; take says how
+// much of it was used.
+func (w *window) ripen() (ripe []wheel.Expired[ripeMessage], more bool) {
+	if len(w.ripe) == 0 {
+		w.ripe, more = w.queue.Pop(w.ripe[:0])
+		slices.SortFunc(w.ripe, compareRipe)
+	}
+	return w.ripe, more
+}
+
+func (w *window) take(n int) {
+	w.ripe = slices.Delete(w.ripe, 0, n)
+}
+
+// hand notes that the publisher gets the message.
+func (w *window) hand(ref storage.Ref, target uint32) {
+	w.held[ref.Seq] = holding{target: target, handed: true}
+	heap.Push(&w.oldest, ref)
+}
+
+// drop forgets a message: it was delivered, or it waits in storage again.
+func (w *window) drop(seq uint64) (holding, bool) {
+	h, ok := w.held[seq]
+	delete(w.held, seq)
+	return h, ok
+}
+
+// empty takes everything that was not handed over out of the window.
+func (w *window) empty(yield func(storage.Ref)) {
+	for _, e := range w.ripe {
+		w.leave(e, yield)
+	}
+	w.ripe = w.ripe[:0]
+	for e := range w.queue.Drain() {
+		w.leave(e, yield)
+	}
+}
+
+func (w *window) leave(e wheel.Expired[ripeMessage], yield func(storage.Ref)) {
+	if h, ok := w.held[e.Value.seq]; ok && !h.handed {
+		delete(w.held, e.Value.seq)
+		yield(storage.Ref{Due: int64(e.When), Seq: e.Value.seq})
+	}
+}
+
+// next returns the earliest due time in the window, or one before it.
+func (w *window) next() (due int64, ok bool) {
+	if len(w.ripe) > 0 {
+		return int64(w.ripe[0].When), true
+	}
+	return w.queue.Next()
+}
+
+// lowest returns a ref that is at or before everything that the window holds.
+func (w *window) lowest() storage.Ref {
+	low := w.frontier
+	if due, ok := w.next(); ok && due <= low.Due {
+		low = storage.Ref{Due: due}
+	}
+	for len(w.oldest) > 0 {
+		if h, ok := w.held[w.oldest[0].Seq]; ok && h.handed {
+			if w.oldest[0].Compare(low) < 0 {
+				low = w.oldest[0]
+			}
+			break
+		}
+		heap.Pop(&w.oldest)
+	}
+	return low
+}
+
+func (w *window) len() int { return w.queue.Len() + len(w.ripe) }
+
+// wantsMore reports whether the next page should be read, with hysteresis so that
+// a window that has just shrunk is not filled again at once.
+func (w *window) wantsMore() bool {
+	switch n := w.len(); {
+	case w.frontier == endOfSchedule || n >= mostLoaded/2:
+		w.loading = false
+	case n < leastLoaded:
+		w.loading = true
+	}
+	return w.loading
+}
+
+func compareRipe(a, b wheel.Expired[ripeMessage]) int {
+	return cmp.Or(cmp.Compare(a.When, b.When), cmp.Compare(a.Value.seq, b.Value.seq))
+}
