@@ -19,8 +19,10 @@ const (
 // deadline. A now beyond [MaxTick] is taken as MaxTick.
 func (w *Wheel[T]) Advance(now uint64, out []Expired[T]) (due []Expired[T], more bool) {
 	now = min(now, MaxTick)
-	if next, ok := w.Next(); ok && next <= now && len(out) == cap(out) {
-		out = append(make([]Expired[T], 0, len(out)+growBy), out...)
+	if len(out) == cap(out) {
+		if next, ok := w.Next(); ok && next <= now {
+			out = append(make([]Expired[T], 0, len(out)+growBy), out...)
+		}
 	}
 	chunks := advanceChunks
 	out, more = w.fireBehind(now, out, &chunks)
@@ -32,14 +34,19 @@ func (w *Wheel[T]) Advance(now uint64, out []Expired[T]) (due []Expired[T], more
 		if !ok || t > now {
 			break
 		}
-		if len(out) == cap(out) || !w.reach(t, &chunks) {
+		if len(out) == cap(out) {
+			return out, true
+		}
+		if out, ok = w.reach(t, &chunks, out); !ok {
 			return out, true
 		}
 		if out, more = w.fire(out, &chunks); more {
 			return out, true
 		}
 	}
-	w.reach(now, &chunks)
+	if now > w.cursor {
+		w.reach(now, &chunks, nil)
+	}
 	return out, false
 }
 
@@ -87,10 +94,12 @@ func (w *Wheel[T]) meet(id uint32, out []Expired[T]) []Expired[T] {
 		w.place(e.when(), id)
 		return out
 	}
-	return w.expire(e, id, out)
+	return w.expire(id, out)
 }
 
-func (w *Wheel[T]) expire(e *entry[T], id uint32, out []Expired[T]) []Expired[T] {
+// expire appends a live timer and takes it out of the wheel.
+func (w *Wheel[T]) expire(id uint32, out []Expired[T]) []Expired[T] {
+	e := w.slab.at(id)
 	out = append(out, Expired[T]{When: e.when(), Value: e.value})
 	e.retire()
 	w.slab.release(id)
@@ -106,9 +115,8 @@ func (w *Wheel[T]) fireBehind(now uint64, out []Expired[T], chunks *int) (due []
 		}
 		id := w.behind.first().id
 		w.behind.pop()
-		e := w.slab.at(id)
-		if e.live() {
-			out = w.expire(e, id, out)
+		if w.slab.at(id).live() {
+			out = w.expire(id, out)
 			continue
 		}
 		w.behind.dead--

@@ -10,8 +10,10 @@ func (w *Wheel[T]) Maintain(now uint64, chunks int) (more bool) {
 	if first, ok := w.earliest(); ok {
 		t = min(t, first)
 	}
-	if t > w.cursor && !w.reach(t, &chunks) {
-		return true
+	if t > w.cursor {
+		if _, ok := w.reach(t, &chunks, nil); !ok {
+			return true
+		}
 	}
 	for l := 1; l < levelCount; l++ {
 		if !w.splitFirst(l, &chunks) {

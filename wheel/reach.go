@@ -1,10 +1,13 @@
 package wheel
 
+import "math/bits"
+
 // reach moves the cursor to t, which is neither before it nor after any
 // deadline in the levels. The slots that t lies in must be split first; that
 // takes *chunks chunks at most, and when they do not suffice, reach reports
-// false, the cursor stays, and a later call goes on.
-func (w *Wheel[T]) reach(t uint64, chunks *int) bool {
+// false, the cursor stays, and a later call goes on. Timers of tick t that it
+// comes across are appended to the spare capacity of out.
+func (w *Wheel[T]) reach(t uint64, chunks *int, out []Expired[T]) (due []Expired[T], ok bool) {
 	top := level(t ^ w.cursor)
 	n := w.path[top]
 	for l := top; l > 0 && n != nil; l-- {
@@ -13,36 +16,35 @@ func (w *Wheel[T]) reach(t uint64, chunks *int) bool {
 			break
 		}
 		if !w.split(s, l, chunks) {
-			return false
+			return out, false
 		}
 		n = s.child
 	}
-	w.enter(t, top)
-	return true
+	return w.enter(t, top, out), true
 }
 
 // enter moves the cursor to t, which differs from it on level top and below.
 // As no deadline is before t, the nodes below top are empty; those of the
 // slots entered take their place.
-func (w *Wheel[T]) enter(t uint64, top int) {
+func (w *Wheel[T]) enter(t uint64, top int, out []Expired[T]) []Expired[T] {
 	w.cursor = t
 	for l := top; l > 0; l-- {
 		i := digit(t, l)
 		n := w.path[l]
 		if n == nil || n.occupied&(1<<i) == 0 {
-			return
+			return out
 		}
 		w.vacate(l, i)
 		s := &n.slots[i]
 		if s.child == nil {
-			w.scatter(s, l)
-			return
+			return w.scatter(s, out)
 		}
 		w.nodes.put(w.path[l-1])
 		w.path[l-1] = s.child
 		w.levels |= 1 << (l - 1)
 		s.child = nil
 	}
+	return out
 }
 
 // vacate notes that slot i of the cursor's node on level l is empty.
@@ -54,21 +56,27 @@ func (w *Wheel[T]) vacate(l, i int) {
 	}
 }
 
-// scatter places the single chunk of a slot of level l anew, each hint as near
-// to the cursor as it is: sparse timers skip levels.
-func (w *Wheel[T]) scatter(s *slot, l int) {
+// scatter places the single chunk of a slot anew, each timer as near to the
+// cursor as it is: sparse timers skip levels, and those of the cursor's tick
+// go to out at once.
+func (w *Wheel[T]) scatter(s *slot, out []Expired[T]) []Expired[T] {
 	if s.head == 0 {
-		return
+		return out
 	}
 	w.sweep.leave(s)
-	c := w.chunks.at(s.head)
-	for _, h := range c.hint[c.from:c.n] {
-		if !wide(l) {
-			w.place(h.when(s.min), h.id())
-		} else if when, ok := w.settle(h.id()); ok {
-			w.place(when, h.id())
+	first := s.head
+	s.head, s.tail = 0, 0
+	c := w.chunks.at(first)
+	hints := c.hint[c.from:c.n]
+	for alive := w.clear(hints); alive != 0; alive &= alive - 1 {
+		id := hints[bits.TrailingZeros64(alive)].id()
+		when := w.slab.at(id).when()
+		if when == w.cursor && len(out) < cap(out) {
+			out = w.expire(id, out)
+		} else {
+			w.place(when, id)
 		}
 	}
-	w.chunks.release(s.head)
-	s.head, s.tail = 0, 0
+	w.chunks.release(first)
+	return out
 }

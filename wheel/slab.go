@@ -12,7 +12,7 @@ const (
 
 // A slab keeps the timers themselves, by id. It holds pointers only if T does.
 type slab[T any] struct {
-	pages []*page[T]
+	pages []page[T]
 	fresh uint64 // ids from here on were never used; id 0 is none
 	free  uint32 // first of the freed ids, each naming the next
 }
@@ -20,9 +20,9 @@ type slab[T any] struct {
 // A page's epoch makes the 15 bits of generation last: it goes up when all ids
 // of the page are worn out, and is part of every handle.
 type page[T any] struct {
+	entries *[pageSize]entry[T]
 	epoch   uint16
-	worn    uint16
-	entries [pageSize]entry[T]
+	worn    uint16 // ids worn out in this epoch
 }
 
 // An entry is live while its generation is odd:
@@ -61,7 +61,7 @@ func (s *slab[T]) find(h Handle) *entry[T] {
 	if int(id>>pageBits) >= len(s.pages) || h&1 == 0 {
 		return nil
 	}
-	p := s.pages[id>>pageBits]
+	p := &s.pages[id>>pageBits]
 	e := &p.entries[id%pageSize]
 	if e.generation() != h.generation() || p.epoch != h.epoch() {
 		return nil
@@ -79,7 +79,7 @@ func (s *slab[T]) alloc(when uint64, v T) (uint32, Handle) {
 		id = uint32(s.fresh)
 		s.fresh++
 	}
-	p := s.pages[id>>pageBits]
+	p := &s.pages[id>>pageBits]
 	e := &p.entries[id%pageSize]
 	if id == s.free {
 		s.free = uint32(e.when())
@@ -94,7 +94,7 @@ func (s *slab[T]) grow() bool {
 	if len(s.pages) == maxPages {
 		return false
 	}
-	s.pages = append(s.pages, new(page[T]))
+	s.pages = append(s.pages, page[T]{entries: new([pageSize]entry[T])})
 	if s.fresh == 0 { // id 0 is none, and so counts as worn out
 		s.fresh = 1
 		s.pages[0].worn = 1
@@ -116,7 +116,7 @@ func (s *slab[T]) release(id uint32) {
 // wearOut keeps id out of use until all of its page is worn out; then the page
 // starts again under the next epoch. After 2^16 epochs it rests for ever.
 func (s *slab[T]) wearOut(id uint32) {
-	p := s.pages[id>>pageBits]
+	p := &s.pages[id>>pageBits]
 	p.worn++
 	if p.worn < pageSize || p.epoch == 1<<16-1 {
 		return
@@ -137,8 +137,8 @@ func (s *slab[T]) wearOut(id uint32) {
 // releaseAll gives every id back; no entry is live and nothing refers to any.
 func (s *slab[T]) releaseAll() {
 	s.free = 0
-	for _, p := range s.pages {
-		p.worn = 0
+	for i := range s.pages {
+		s.pages[i].worn = 0
 	}
 	if len(s.pages) > 0 {
 		s.pages[0].worn = 1

@@ -54,22 +54,34 @@ func (w *Wheel[T]) sweepChunk() {
 // what room there is in the chunk before it.
 func (w *Wheel[T]) squeeze(c *chunk, before uint32) {
 	hints := c.hint[c.from:c.n]
+	alive := w.clear(hints)
+	to := c
+	if before != 0 {
+		to = w.chunks.at(before)
+	}
 	c.from, c.n = 0, 0
-	for _, h := range hints {
-		if !w.slab.at(h.id()).live() {
-			w.dead--
-			w.slab.release(h.id())
-			continue
+	for ; alive != 0; alive &= alive - 1 {
+		if to.n == chunkHints {
+			to = c
 		}
-		to := c
-		if before != 0 {
-			if p := w.chunks.at(before); p.n < chunkHints {
-				to = p
-			}
-		}
-		to.hint[to.n] = h
+		to.hint[to.n] = hints[bits.TrailingZeros64(alive)]
 		to.n++
 	}
+}
+
+// clear gives back the ids of cancelled timers among hints, and returns the
+// others as bits. Without branches, the look-ups do not wait for each
+// other: the cache misses of a chunk overlap.
+func (w *Wheel[T]) clear(hints []hint) (alive uint64) {
+	for i, h := range hints {
+		alive |= w.slab.at(h.id()).meta & 1 << i
+	}
+	dead := alive ^ (1<<len(hints) - 1)
+	w.dead -= bits.OnesCount64(dead)
+	for ; dead != 0; dead &= dead - 1 {
+		w.slab.release(hints[bits.TrailingZeros64(dead)].id())
+	}
+	return alive
 }
 
 // sweepSeek finds the next slot that has a list, or reports false when a
