@@ -1,0 +1,86 @@
+package broker
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/carillonmq/carillon/raftfsm"
+	"github.com/carillonmq/carillon/storage"
+)
+
+const (
+	// mostAcked bounds one Ack command: a run takes 20 bytes at most.
+	mostAcked = raftfsm.ProposalBytes / 20
+	// finishPatience is how long the end of a term waits for its last Ack.
+	finishPatience = 500 * time.Millisecond
+)
+
+// acks tells the log what Kafka has acknowledged. One Ack is in flight at a time;
+// what is delivered meanwhile goes into the next, so the busier it is, the larger
+// and fewer they get. Repeating one is harmless: the seqs are dead already.
+type acks struct {
+	delivered *mailbox[uint64]
+	commit    commitFunc
+	now       func() int64
+	seqs      []uint64 // taken from the mailbox, not known to be committed
+}
+
+// commitFunc puts a command into the log and waits until it is applied here.
+type commitFunc func(context.Context, raftfsm.Command) (raftfsm.Result, error)
+
+func newAcks(commit commitFunc, now func() int64) *acks {
+	return &acks{delivered: newMailbox[uint64](), commit: commit, now: now}
+}
+
+// run acknowledges until ctx ends or the log does not take it: then the term must
+// end, since nobody knows what the next one will deliver again.
+func (a *acks) run(ctx context.Context) error {
+	for {
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-a.delivered.Ready():
+			if err := a.flush(ctx); err != nil && ctx.Err() == nil {
+				return err
+			}
+		}
+	}
+}
+
+// finish acknowledges what is left when nothing more will be delivered. If it does
+// not succeed, those messages are delivered twice, which at least once allows.
+func (a *acks) finish(ctx context.Context) {
+	ctx, cancel := context.WithTimeout(ctx, finishPatience)
+	defer cancel()
+	_ = a.flush(ctx)
+}
+
+func (a *acks) flush(ctx context.Context) error {
+	a.seqs = append(a.seqs, a.delivered.Take(nil)...)
+	slices.Sort(a.seqs)
+	for len(a.seqs) > 0 {
+		n := min(len(a.seqs), mostAcked)
+		ack := raftfsm.Ack{Time: a.now(), Runs: seqRuns(a.seqs[:n])}
+		if _, err := a.commit(ctx, ack); err != nil {
+			return fmt.Errorf("acknowledge %d deliveries: %w", n, err)
+		}
+		a.seqs = a.seqs[n:]
+	}
+	a.seqs = nil
+	return nil
+}
+
+// seqRuns returns the sorted seqs as runs without gaps.
+func seqRuns(seqs []uint64) []storage.SeqRun {
+	var runs []storage.SeqRun
+	for _, seq := range seqs {
+		if last := len(runs) - 1; last >= 0 && seq <= runs[last].Last+1 {
+			runs[last].Last = seq
+		} else {
+			runs = append(runs, storage.SeqRun{First: seq, Last: seq})
+		}
+	}
+	return runs
+}

@@ -1,0 +1,121 @@
+package broker
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"time"
+
+	"github.com/carillonmq/carillon/raftfsm"
+)
+
+// absentAgain is how long an answer that the target is absent is good for while
+// messages are dead-lettered for it: one question per second, not per chunk.
+const absentAgain = time.Second
+
+// An absence is a target that is missing or forbidden. Both are the target's fault
+// and not a record's, can be repaired while messages wait, and cost a message its
+// delivery only after the missing timeout.
+type absence struct {
+	since time.Time // zero: the target is not absent, as far as we know
+	heard time.Time // when Kafka said so last
+	err   error
+}
+
+func isAbsent(err error) bool {
+	return errors.Is(err, ErrTargetMissing) || errors.Is(err, ErrTargetForbidden)
+}
+
+// hear takes note of what Kafka said about the target.
+func (a *absence) hear(err error) {
+	if !isAbsent(err) {
+		return
+	}
+	a.heard, a.err = time.Now(), err
+	if a.since.IsZero() {
+		a.since = a.heard
+	}
+}
+
+func (a *absence) lasted(timeout time.Duration) bool {
+	return !a.since.IsZero() && time.Since(a.since) >= timeout
+}
+
+// recent returns the last answer if it still will do.
+func (a *absence) recent(timeout time.Duration) error {
+	if a.lasted(timeout) && time.Since(a.heard) < absentAgain {
+		return a.err
+	}
+	return nil
+}
+
+func (l *lane) missingTimeout() time.Duration { return l.p.cfg.MissingTimeout(l.target) }
+
+// overdue returns how many messages at the front of ready have waited for an absent
+// target as long as they may. A dead letter waits for ever.
+func (l *lane) overdue() int {
+	timeout := l.missingTimeout()
+	if !l.absent.lasted(timeout) {
+		return 0
+	}
+	latest := l.p.now() - timeout.Milliseconds()
+	n := 0
+	for n < len(l.ready) && l.ready[n].ref.Due <= latest && !l.ready[n].deadLetter {
+		n++
+	}
+	return n
+}
+
+func (l *lane) absenceProblem(cause error) Problem {
+	timeout := l.missingTimeout()
+	if errors.Is(cause, ErrTargetForbidden) {
+		return Problem{CodeTargetForbids, fmt.Sprintf("topic %q was forbidden for missing_target_timeout %v: %v: allow Write and Describe on the topic", l.target, timeout, cause)}
+	}
+	return Problem{CodeTargetMissing, fmt.Sprintf("topic %q was missing for missing_target_timeout %v: %v: create the topic or correct deliver-to", l.target, timeout, cause)}
+}
+
+// condemn has the first n ready messages die and a dead letter each take their
+// place, in one command of the log, so that neither is lost or doubled.
+func (l *lane) condemn(ctx context.Context, n int, problem Problem) error {
+	level := slog.LevelDebug
+	if time.Since(l.warned) >= time.Second {
+		level = slog.LevelWarn // a line for each of a million would help nobody
+		l.warned = time.Now()
+	}
+	l.log.Log(ctx, level, "dead-lettering messages", "messages", n, "code", problem.Code, "reason", problem.Message)
+	for n > 0 {
+		replace := l.replacement(l.ready[:n], problem)
+		done := len(replace.Kills)
+		if _, err := l.p.commit(ctx, replace); err != nil {
+			if ctx.Err() != nil {
+				return nil
+			}
+			return fmt.Errorf("dead-letter %d messages for topic %q: %w", done, l.target, err)
+		}
+		l.p.cfg.Count.DeadLettered(problem.Code, done)
+		for _, o := range l.ready[:done] {
+			l.unload(o)
+		}
+		l.ready = l.ready[done:]
+		n -= done
+	}
+	return nil
+}
+
+// replacement returns the command for as many of the messages as fit, at least one.
+func (l *lane) replacement(condemned []*outgoing, problem Problem) raftfsm.Replace {
+	replace := raftfsm.Replace{Time: l.p.now()}
+	bytes := 0
+	for _, o := range condemned {
+		m := &o.message
+		entry := deadLetterEntry(l.p.cfg.DeadLetterFor(m.Origin.Topic), replace.Time, m.Origin, m.Key, m.Value, m.Headers, problem)
+		bytes += raftfsm.EntrySize(&entry)
+		if len(replace.Kills) > 0 && bytes > raftfsm.ProposalBytes {
+			break
+		}
+		replace.Kills = append(replace.Kills, o.ref.Seq)
+		replace.Entries = append(replace.Entries, entry)
+	}
+	return replace
+}

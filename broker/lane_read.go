@@ -1,0 +1,73 @@
+package broker
+
+import (
+	"fmt"
+
+	"github.com/carillonmq/carillon/storage"
+)
+
+const (
+	// A read takes about chunkBytes, to judge by the sizes of the last one.
+	chunkBytes = 1 << 20
+	leastChunk = 8
+	mostChunk  = 64 // whatever the sizes turn out to be, in messages
+	// Payloads in memory, in bytes: of one lane, and of all together. Beyond these a
+	// lane may still have ownLoad, so that no target starves another.
+	mostLoad    = 4 << 20
+	mostAllLoad = 64 << 20
+	ownLoad     = 256 << 10
+)
+
+// mayRead reports whether there is something to read and room for it.
+func (l *lane) mayRead() bool {
+	hasRoom := l.loaded < mostLoad && l.p.loaded.Load() < mostAllLoad
+	return len(l.waiting) > 0 && (hasRoom || l.loaded < ownLoad)
+}
+
+// read loads the payloads of the next messages. One that is missing is dead, and
+// the scheduler knows that from the log.
+func (l *lane) read() error {
+	refs := l.waiting[:ascending(l.waiting, l.chunk)]
+	entries, err := l.p.cfg.Store.Read(refs, nil)
+	if err != nil {
+		return fmt.Errorf("read %d messages for topic %q: %w", len(refs), l.target, err)
+	}
+	l.waiting = l.waiting[len(refs):]
+	size := 0
+	for _, entry := range entries {
+		message, err := DecodeBody(entry.Body)
+		if err != nil {
+			return fmt.Errorf("read message %d for topic %q: %w", entry.Seq, l.target, err)
+		}
+		o := &outgoing{ref: entry.Ref(), message: message, size: len(entry.Body)}
+		o.deadLetter = l.p.isDeadLetter(&message, l.target)
+		l.ready = append(l.ready, o)
+		size += o.size
+	}
+	l.load(size)
+	l.chunk = nextChunk(len(entries), size)
+	return nil
+}
+
+// nextChunk returns how many messages to read after n of that size together.
+func nextChunk(n, size int) int {
+	fits := chunkBytes * n / max(size, 1)
+	return min(max(fits, 1), max(2*n, leastChunk), mostChunk)
+}
+
+// ascending returns how many refs at the front, at most that many, are in order of
+// delivery. Storage wants them sorted; what was accepted late comes out of order.
+func ascending(refs []storage.Ref, most int) int {
+	n := 1
+	for n < min(len(refs), most) && refs[n-1].Compare(refs[n]) < 0 {
+		n++
+	}
+	return n
+}
+
+func (l *lane) load(size int) {
+	l.loaded += size
+	l.p.loaded.Add(int64(size))
+}
+
+func (l *lane) unload(o *outgoing) { l.load(-o.size) }

@@ -1,0 +1,73 @@
+package broker
+
+import (
+	"fmt"
+	"hash/crc32"
+	"hash/fnv"
+)
+
+// choosePartition returns the partition of a target with count partitions to which
+// the message goes, or the problem that there is no such partition. It depends on
+// the message, its seq and count only, so a message that is sent again goes to the
+// same place.
+func choosePartition(m *Message, seq uint64, count int32) (int32, *Problem) {
+	switch {
+	case m.Partition >= count:
+		return 0, &Problem{CodeTargetInvalid, fmt.Sprintf("deliver-partition %d: the target has partitions 0 to %d: choose one of them or add partitions", m.Partition, count-1)}
+	case m.Partition >= 0:
+		return m.Partition, nil
+	case m.Partitioner == SamePartition && m.Origin.Partition >= count:
+		return 0, &Problem{CodeTargetInvalid, fmt.Sprintf("partitioner source: the record came from partition %d, the target has partitions 0 to %d: add partitions or choose another partitioner", m.Origin.Partition, count-1)}
+	case m.Partitioner == SamePartition:
+		return m.Origin.Partition, nil
+	case m.Key == nil:
+		return int32(seq % uint64(count)), nil
+	}
+	return keyPartition(m.Partitioner, m.Key, count), nil
+}
+
+// keyPartition puts a key where the producers that the partitioner is named for
+// put it.
+func keyPartition(p Partitioner, key []byte, count int32) int32 {
+	switch p {
+	case CRC32:
+		return int32(crc32.ChecksumIEEE(key) % uint32(count))
+	case FNV1a:
+		hash := fnv.New32a()
+		hash.Write(key)
+		partition := int32(hash.Sum32()) % count
+		return max(partition, -partition)
+	default:
+		return int32(murmur2(key)&0x7fffffff) % count
+	}
+}
+
+// murmur2 is the hash of Kafka's Java client: 32 bits, its own fixed seed, the
+// key read as little-endian words.
+func murmur2(key []byte) uint32 {
+	const (
+		seed  = 0x9747b28c
+		m     = 0x5bd1e995
+		shift = 24
+	)
+	h := uint32(seed) ^ uint32(len(key))
+	for ; len(key) >= 4; key = key[4:] {
+		k := uint32(key[0]) | uint32(key[1])<<8 | uint32(key[2])<<16 | uint32(key[3])<<24
+		k *= m
+		k ^= k >> shift
+		k *= m
+		h = h*m ^ k
+	}
+	switch len(key) {
+	case 3:
+		h ^= uint32(key[2]) << 16
+		fallthrough
+	case 2:
+		h ^= uint32(key[1]) << 8
+		fallthrough
+	case 1:
+		h = (h ^ uint32(key[0])) * m
+	}
+	h = (h ^ h>>13) * m
+	return h ^ h>>15
+}

@@ -1,0 +1,180 @@
+package broker
+
+import (
+	"context"
+	"log/slog"
+	"sync/atomic"
+	"time"
+
+	"github.com/carillonmq/carillon/raftfsm"
+	"github.com/carillonmq/carillon/storage"
+	"golang.org/x/sync/errgroup"
+)
+
+// A publisher writes due messages to their target topics and has what Kafka
+// acknowledged ended in the log. It owns the lanes, one for each target topic that
+// has work, so that no target waits for another:
+//
+//	scheduler --> orders --> route --> lane of a target --> Sink
+//	    ^                               |       `--> acks --> log (Ack)
+//	    `---------- verdicts -----------'
+//
+// It lives as long as a term. Queues inside are mailboxes: what bounds them is that
+// the scheduler keeps at most mostHanded messages of a target here.
+type publisher struct {
+	cfg    publisherConfig
+	log    *slog.Logger
+	orders *mailbox[order]
+	ended  *mailbox[*lane] // lanes whose goroutine found nothing to do
+	acks   *acks
+	commit commitFunc
+	// loaded is how many bytes of payload all lanes hold together.
+	loaded atomic.Int64
+}
+
+type publisherConfig struct {
+	Sink      Sink
+	Store     payloadReader
+	Log       proposer
+	ClusterID [16]byte
+	// MissingTimeout says how long a target must have been missing or forbidden
+	// before messages that are overdue by as long are dead-lettered.
+	MissingTimeout func(target string) time.Duration
+	// DeadLetterFor returns the dead-letter topic for messages of a delay topic.
+	DeadLetterFor func(origin string) string
+	Verdicts      *mailbox[verdict]
+	Count         publishCount
+	Now           func() time.Time
+	Logger        *slog.Logger
+}
+
+// payloadReader is the part of *storage.Store that the publisher reads. The refs
+// are sorted; what is dead is left out of the answer.
+type payloadReader interface {
+	Read(refs []storage.Ref, out []storage.Entry) ([]storage.Entry, error)
+}
+
+// A proposer puts commands into the replicated log; *raftfsm.Node implements it.
+type proposer interface {
+	Propose(ctx context.Context, command raftfsm.Command) *raftfsm.Proposal
+}
+
+// publishCount counts what the publisher does; Metrics implements it. Its methods
+// are called by many goroutines.
+type publishCount interface {
+	// Delivered counts a message, not a dead letter, that Kafka has acknowledged,
+	// that many milliseconds after it was due.
+	Delivered(lateMillis int64)
+	// Retried counts records that are sent once more.
+	Retried(records int)
+	// DeadLettered counts messages that became dead letters.
+	DeadLettered(code string, messages int)
+	// Parked changes the number of targets that are parked.
+	Parked(change int)
+	// DeadLetterStuck counts how often a dead-letter topic had to be parked: alarm.
+	DeadLetterStuck()
+}
+
+// An order is what the scheduler wants of a lane: deliver the message, or tell
+// when the target works (probe, of which only Target counts).
+type order struct {
+	dueMessage
+	probe bool
+}
+
+func newPublisher(cfg publisherConfig) *publisher {
+	p := &publisher{
+		cfg:    cfg,
+		log:    cfg.Logger.With("component", "publisher"),
+		orders: newMailbox[order](),
+		ended:  newMailbox[*lane](),
+	}
+	p.commit = func(ctx context.Context, command raftfsm.Command) (raftfsm.Result, error) {
+		return cfg.Log.Propose(ctx, command).Wait(ctx)
+	}
+	p.acks = newAcks(p.commit, p.now)
+	return p
+}
+
+// hand gives messages to their lanes, in this order for each target. It does not
+// block and does not keep the slice.
+func (p *publisher) hand(due []dueMessage) {
+	orders := make([]order, len(due))
+	for i, d := range due {
+		orders[i] = order{dueMessage: d}
+	}
+	p.orders.Put(orders...)
+}
+
+// probe orders a verdict for when the target works, without anything to send. It is
+// the scheduler's word that it knows the target to be parked: because a claim of an
+// earlier term holds it, or as the answer to each verdict that it is. Orders keep
+// their order, so what was handed over before the scheduler knew comes back before
+// the target is fed again, and cannot overtake what was returned earlier.
+func (p *publisher) probe(target string) {
+	p.orders.Put(order{dueMessage: dueMessage{Target: target}, probe: true})
+}
+
+// run publishes until ctx ends or something must end the term: storage that cannot
+// be read, or a log that does not take our word. When ctx ends it sends nothing
+// more, waits for what is on its way and acknowledges it, about a second at most,
+// and returns nil.
+func (p *publisher) run(ctx context.Context) error {
+	group, lanes := errgroup.WithContext(ctx)
+	group.Go(func() error { return p.route(lanes, group) })
+	group.Go(func() error { return p.acks.run(lanes) })
+	err := group.Wait()
+	if ctx.Err() != nil {
+		p.acks.finish(context.WithoutCancel(ctx))
+		return nil
+	}
+	return err
+}
+
+// route passes orders on to the lanes. It alone knows which lanes there are.
+func (p *publisher) route(ctx context.Context, group *errgroup.Group) error {
+	lanes := make(map[string]*lane)
+	start := func(l *lane) { group.Go(func() error { return l.run(ctx) }) }
+	var orders []order
+	for {
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-p.orders.Ready():
+			orders = p.orders.Take(orders)
+			for rest := orders; len(rest) > 0; {
+				n := sameTarget(rest)
+				l, ok := lanes[rest[0].Target]
+				if !ok {
+					l = newLane(p, rest[0].Target)
+					lanes[l.target] = l
+					start(l)
+				}
+				l.orders.Put(rest[:n]...)
+				rest = rest[n:]
+			}
+		case <-p.ended.Ready():
+			for _, l := range p.ended.Take(nil) {
+				late := l.orders.Take(nil)
+				if len(late) == 0 {
+					delete(lanes, l.target)
+					continue
+				}
+				l.orders.Put(late...)
+				start(l)
+			}
+		}
+	}
+}
+
+// sameTarget returns how many orders at the front are for the first one's target.
+func sameTarget(orders []order) int {
+	n := 1
+	for n < len(orders) && orders[n].Target == orders[0].Target {
+		n++
+	}
+	return n
+}
+
+// now is the leader's clock in epoch milliseconds.
+func (p *publisher) now() int64 { return p.cfg.Now().UnixMilli() }
