@@ -1,6 +1,7 @@
 package storage
 
 import (
+	"github.com/RoaringBitmap/roaring/v2/roaring64"
 	"github.com/tidwall/btree"
 )
 
@@ -135,5 +136,32 @@ func (m *memtable) ascend(from Ref, visit func(Entry) bool) {
 	m.order.Ascend(from, func(r Ref) bool {
 		e, _ := m.get(r.Seq)
 		return visit(e)
+	})
+}
+
+// min returns the first ref in order, the zero Ref when there is none.
+func (m *memtable) min() Ref {
+	r, _ := m.order.Min()
+	return r
+}
+
+// sweep drops the entries that are not in alive.
+func (m *memtable) sweep(alive *roaring64.Bitmap) {
+	for seq := m.base; seq < m.next; seq++ {
+		if !alive.Contains(seq) {
+			m.remove(SeqRun{seq, seq})
+		}
+	}
+}
+
+// absorb takes over the entries of the table that follows this one.
+func (m *memtable) absorb(later *memtable) {
+	m.next = later.next
+	for uint64(len(m.pages))*pageSlots < m.next-m.base {
+		m.pages = append(m.pages, nil)
+	}
+	later.ascend(later.min(), func(e Entry) bool {
+		m.put(&e)
+		return true
 	})
 }

@@ -1,7 +1,7 @@
 package storage
 
 import (
-	"errors"
+	"fmt"
 	"log/slog"
 	"sync"
 
@@ -13,19 +13,51 @@ type Config struct {
 	Dir    string       // created when missing; of one store alone
 	Logger *slog.Logger // nil: nothing is logged
 
-	// MergeWidth is how many segments of similar size are merged into one:
-	// fewer write more, more leave more files to read. Default 8.
+	// MergeWidth is how many neighbouring segments of similar size are merged
+	// into one: fewer write more, more leave more files to read. Default 8.
 	MergeWidth int
-	// MaxSegments bounds the number of files whatever their sizes. Default 64.
+	// MaxSegments bounds the number of files whatever their sizes, once Merge
+	// has nothing left to do. Default 64.
 	MaxSegments int
+}
+
+func (c Config) withDefaults() Config {
+	if c.Logger == nil {
+		c.Logger = slog.New(slog.DiscardHandler)
+	}
+	if c.MergeWidth == 0 {
+		c.MergeWidth = 8
+	}
+	if c.MaxSegments == 0 {
+		c.MaxSegments = 64
+	}
+	return c
+}
+
+func (c *Config) validate() error {
+	if c.Dir == "" {
+		return fmt.Errorf("open store: Dir is empty, name a directory")
+	}
+	if c.MergeWidth < 2 {
+		return fmt.Errorf("open store: MergeWidth is %d, it must be 2 or more", c.MergeWidth)
+	}
+	if c.MaxSegments < 1 {
+		return fmt.Errorf("open store: MaxSegments is %d, it must be 1 or more", c.MaxSegments)
+	}
+	return nil
 }
 
 // Store is the durable schedule of one node. It starts no goroutine.
 //
-// Who may call what: the setters, Accept, Kill, Freeze and Reload belong to one
-// goroutine, the writer; everything else is safe from any goroutine at any time.
+// Who may call what: the setters, Accept, Kill, Applied, Freeze and Reload
+// belong to one goroutine, the writer; everything else is safe from any
+// goroutine at any time. Close comes last.
 type Store struct {
-	log *slog.Logger
+	log         *slog.Logger
+	mergeWidth  int
+	maxSegments int
+	manifest    *manifest
+	merging     sync.Mutex // one merge at a time
 
 	// mu guards what is in memory. It is never held over I/O.
 	mu         sync.RWMutex
@@ -34,94 +66,89 @@ type Store struct {
 	pending    uint64            // cardinality of alive
 	table      *memtable         // takes what is accepted
 	frozen     *memtable         // being flushed, nil when none; not changed while it is
-	generation uint64            // of the manifest that memory was loaded from
+	segments   []*segment        // sorted by seq, one reference each; replaced, never changed
+	generation uint64            // of the contents that memory was loaded from
+
+	flushes, merges uint64
 }
 
 // Open opens or creates the schedule in cfg.Dir and removes files that a crash
 // left behind. It checks versions and checksums of everything that memory is
 // loaded from; entries are checked when they are read. It returns ErrInUse,
-// ErrVersion or ErrCorrupt, wrapped with what and where.
+// ErrVersion, ErrCorrupt or ErrDiskFull, wrapped with what and where.
 func Open(cfg Config) (*Store, error) {
-	s := &Store{
-		log:    cfg.Logger,
-		values: newValues(),
-		alive:  roaring64.New(),
-		table:  newMemtable(1),
+	cfg = cfg.withDefaults()
+	if err := cfg.validate(); err != nil {
+		return nil, err
 	}
-	if s.log == nil {
-		s.log = slog.New(slog.DiscardHandler)
+	m, err := openManifest(cfg.Dir, cfg.Logger)
+	if err != nil {
+		return nil, fmt.Errorf("open store: %w", err)
+	}
+	s := &Store{log: cfg.Logger, mergeWidth: cfg.MergeWidth, maxSegments: cfg.MaxSegments, manifest: m}
+	if err := s.Reload(); err != nil {
+		m.close()
+		return nil, fmt.Errorf("open store: %w", err)
 	}
 	return s, nil
 }
 
-// Close releases the files. Memory not flushed is given up: the log replays it.
-// No other call may be running.
-func (s *Store) Close() error { return nil }
-
-// State copies out the replicated values. It costs as much as there are source
-// partitions; Claim, Position and Pending are cheap.
-func (s *Store) State() State {
-	s.mu.RLock()
-	defer s.mu.RUnlock()
-	v := &s.values
-	return State{
-		ClusterID:    v.clusterID,
-		Mode:         v.mode,
-		Time:         v.time,
-		NextSeq:      v.nextSeq,
-		Surveyed:     v.surveyed,
-		Claim:        v.claim.clone(),
-		Positions:    v.sortedPositions(),
-		Pending:      s.pending,
-		AppliedIndex: v.appliedIndex,
-		AppliedTerm:  v.appliedTerm,
+// Reload makes memory what the manifest holds, after a received snapshot was
+// committed. What was accepted since is given up, for the log replays it; a
+// Frozen taken before fails. Readers under way finish on what they see. Called
+// by the writer.
+func (s *Store) Reload() error {
+	s.manifest.mu.Lock()
+	defer s.manifest.mu.Unlock()
+	if s.manifest.err != nil {
+		return fmt.Errorf("reload: %w", s.manifest.err)
 	}
+	named := &s.manifest.current
+	v, err := named.values()
+	if err != nil {
+		return fmt.Errorf("reload: %w", err)
+	}
+	alive := named.alive.Clone()
+
+	s.mu.Lock()
+	s.values, s.alive, s.pending = v, alive, alive.GetCardinality()
+	s.table, s.frozen = newMemtable(v.nextSeq), nil
+	s.generation = named.generation
+	before := s.show(named.segments)
+	s.mu.Unlock()
+	releaseAll(before)
+	return nil
 }
 
-// Claim copies out the claim with its marks.
-func (s *Store) Claim() Claim {
-	s.mu.RLock()
-	defer s.mu.RUnlock()
-	return s.values.claim.clone()
+// show lets readers see these segments. The caller holds mu, and releases what
+// was seen before once it holds it no more: that may close and unlink files.
+func (s *Store) show(segments []*segment) (before []*segment) {
+	acquireAll(segments)
+	before, s.segments = s.segments, segments
+	return before
 }
 
-// Position returns how far a source partition has been ingested, false when it
-// was never set.
-func (s *Store) Position(topicID [16]byte, partition int32) (Position, bool) {
-	s.mu.RLock()
-	defer s.mu.RUnlock()
-	p, ok := s.values.positions[partitionKey{topicID, partition}]
-	return p, ok
+// Close releases the files. What was not flushed is given up: the log replays
+// it. No other call may be running.
+func (s *Store) Close() error {
+	s.mu.Lock()
+	before := s.show(nil)
+	s.mu.Unlock()
+	releaseAll(before)
+	if err := s.manifest.close(); err != nil {
+		return fmt.Errorf("close store: %w", err)
+	}
+	return nil
 }
 
-// Pending returns how many messages are alive.
-func (s *Store) Pending() uint64 {
-	s.mu.RLock()
-	defer s.mu.RUnlock()
-	return s.pending
+// ManifestMeta returns the snapshot that the disk holds: the zero value when
+// nothing was flushed yet.
+func (s *Store) ManifestMeta() SnapshotMeta {
+	s.manifest.mu.Lock()
+	defer s.manifest.mu.Unlock()
+	return s.manifest.current.meta
 }
 
-// Alive reports whether the message seq is pending now.
-func (s *Store) Alive(seq uint64) bool {
-	s.mu.RLock()
-	defer s.mu.RUnlock()
-	return s.alive.Contains(seq)
-}
-
-// Stats is what a node shows of its store.
-type Stats struct {
-	Segments        int
-	SegmentBytes    int64 // on disk, the manifest not counted
-	MemtableEntries int   // alive, not flushed yet
-	MemtableBytes   int64 // their bodies
-	Flushes, Merges uint64
-}
-
-// Stats returns figures of this moment.
-func (s *Store) Stats() Stats {
-	s.mu.RLock()
-	defer s.mu.RUnlock()
-	return Stats{MemtableEntries: s.table.len(), MemtableBytes: s.table.bytes}
-}
-
-var errNotBuilt = errors.New("storage: not built yet")
+// ManifestIndex returns the log index up to which the disk holds everything:
+// entries at or below it must not be applied again.
+func (s *Store) ManifestIndex() uint64 { return s.ManifestMeta().Index }

@@ -1,0 +1,164 @@
+package storage
+
+import (
+	"fmt"
+
+	"github.com/RoaringBitmap/roaring/v2/roaring64"
+)
+
+// Frozen is the schedule as it was at one log index, to be written to disk. It
+// belongs to one goroutine at a time.
+type Frozen struct {
+	store      *Store
+	table      *memtable // nil when another Frozen was outstanding
+	state      []byte
+	alive      *roaring64.Bitmap
+	applied    uint64
+	generation uint64
+}
+
+// Freeze takes the schedule as it is now. It costs a copy of the alive-set and
+// of the replicated values, nothing per message. Until the Frozen is flushed or
+// released, another one cannot be flushed. Called by the writer.
+func (s *Store) Freeze() *Frozen {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	f := &Frozen{store: s, generation: s.generation, applied: s.values.appliedIndex}
+	if s.frozen != nil {
+		return f
+	}
+	f.table, f.state, f.alive = s.table, encodeValues(&s.values), s.alive.Clone()
+	s.frozen, s.table = s.table, newMemtable(s.values.nextSeq)
+	return f
+}
+
+// Flush writes what was frozen into a segment, makes it durable, and names it in
+// the manifest together with the state and meta. Afterwards the log up to
+// meta.Index is not needed any more. It blocks for the writing and the syncs,
+// while Apply and readers go on.
+//
+// On an error nothing has changed: Flush may be called again, or Release. The
+// error wraps ErrDiskFull when room would cure it, ErrGeneration when the frozen
+// state is of the past, ErrFlushing when another Frozen is outstanding.
+func (f *Frozen) Flush(meta SnapshotMeta) error {
+	s := f.store
+	if f.table == nil {
+		return fmt.Errorf("flush: %w", ErrFlushing)
+	}
+	if meta.Index < f.applied {
+		return fmt.Errorf("flush: snapshot index %d is below %d, which the frozen schedule contains", meta.Index, f.applied)
+	}
+	f.alive.RunOptimize()
+	written, err := f.writeSegment()
+	if err != nil {
+		return fmt.Errorf("flush: %w", err)
+	}
+	s.manifest.mu.Lock()
+	defer s.manifest.mu.Unlock()
+	if err := f.name(written, meta); err != nil {
+		s.discard(written)
+		return fmt.Errorf("flush: %w", err)
+	}
+	s.mu.Lock()
+	s.frozen = nil
+	s.flushes++
+	before := s.show(s.manifest.current.segments)
+	s.mu.Unlock()
+	releaseAll(before)
+	return nil
+}
+
+// writeSegment returns nil when there is nothing to write. The table does not
+// change while it is frozen, so it is read without a lock; what has died since is
+// written, for it is alive at the index that the manifest will record.
+func (f *Frozen) writeSegment() (*segment, error) {
+	if f.table.len() == 0 {
+		return nil, nil
+	}
+	return f.store.writeSegment(f.table.base, f.table.next-1, func(add func(*Entry) error) (err error) {
+		f.table.ascend(f.table.min(), func(e Entry) bool {
+			err = add(&e)
+			return err == nil
+		})
+		return err
+	})
+}
+
+// name commits the segment. The caller holds manifest.mu.
+func (f *Frozen) name(written *segment, meta SnapshotMeta) error {
+	s := f.store
+	if !f.current() || f.generation != s.manifest.current.generation {
+		return ErrGeneration
+	}
+	next := s.manifest.current
+	next.meta, next.state, next.alive = meta, f.state, f.alive
+	if written != nil {
+		next.segments = append(next.segments[:len(next.segments):len(next.segments)], written)
+	}
+	return s.manifest.commit(next)
+}
+
+// current reports whether memory still counts on this Frozen.
+func (f *Frozen) current() bool {
+	f.store.mu.RLock()
+	defer f.store.mu.RUnlock()
+	return f.store.frozen == f.table
+}
+
+// Release gives up what was not flushed: it goes back behind the memtable, and
+// the next Freeze takes it again. After a successful Flush it does nothing.
+func (f *Frozen) Release() {
+	s := f.store
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if f.table == nil || s.frozen != f.table {
+		return
+	}
+	s.frozen = nil
+	f.table.sweep(s.alive)
+	f.table.absorb(s.table)
+	s.table = f.table
+}
+
+// writeSegment writes a file with what fill adds and makes it and its name in
+// the directory durable. It returns nil when fill added nothing.
+func (s *Store) writeSegment(first, last uint64, fill func(add func(*Entry) error) error) (*segment, error) {
+	id, path := s.manifest.newSegment()
+	w, err := createSegment(path, first, last)
+	if err != nil {
+		return nil, err
+	}
+	if err := fill(w.add); err != nil {
+		w.abort()
+		return nil, err
+	}
+	if w.info.count == 0 {
+		w.abort()
+		return nil, nil
+	}
+	record, err := w.finish()
+	if err != nil {
+		w.abort()
+		return nil, err
+	}
+	written, err := openSegment(path, id, record, s.log)
+	if err != nil {
+		w.abort()
+		return nil, err
+	}
+	if err := syncDir(s.manifest.segmentsDir()); err != nil {
+		s.discard(written)
+		return nil, err
+	}
+	return written, nil
+}
+
+// discard removes a segment that was not named. When the manifest failed nobody
+// knows whether it was: the file stays, and the next start decides.
+func (s *Store) discard(written *segment) {
+	if written == nil {
+		return
+	}
+	written.doomed.Store(s.manifest.err == nil)
+	written.release()
+}

@@ -1,0 +1,203 @@
+package storage
+
+import (
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"go.etcd.io/bbolt"
+	berrors "go.etcd.io/bbolt/errors"
+)
+
+// manifest names what the node's schedule on disk consists of. Its file is a
+// small bbolt database of synced commits, and every value in it is a record:
+//
+//	manifest.db
+//	  bucket "manifest"   "head"   commit number, generation, snapshot meta
+//	                      "state"  the replicated values
+//	                      "alive"  the alive-set at the meta's index
+//	  bucket "segments"   id u64   what segments/<id in 16 hex digits>.seg holds
+type manifest struct {
+	dir string
+	log *slog.Logger
+
+	// mu is held over a commit and its syncs. It comes before Store.mu.
+	mu      sync.Mutex
+	db      *bbolt.DB
+	current contents
+	err     error // ErrClosed or ErrFailed: the file is not to be touched
+
+	lastID atomic.Uint64 // of a segment file
+}
+
+const (
+	manifestName = "manifest.db"
+	segmentsName = "segments"
+	segmentExt   = ".seg"
+)
+
+// openManifest opens or creates the manifest in dir, opens the segments it names
+// and removes those it does not.
+func openManifest(dir string, log *slog.Logger) (*manifest, error) {
+	if err := os.MkdirAll(filepath.Join(dir, segmentsName), 0o700); err != nil {
+		return nil, fmt.Errorf("create data directory: %w", err)
+	}
+	m := &manifest{dir: dir, log: log}
+	if err := m.create(); err != nil {
+		return nil, fmt.Errorf("create manifest: %w", diskFull(err))
+	}
+	if err := m.openFile(); err != nil {
+		return nil, fmt.Errorf("open %s: %w", m.path(), err)
+	}
+	if err := m.load(); err != nil {
+		m.close()
+		return nil, fmt.Errorf("load %s: %w", m.path(), err)
+	}
+	if err := m.removeUnnamed(); err != nil {
+		m.close()
+		return nil, err
+	}
+	return m, nil
+}
+
+func (m *manifest) path() string { return filepath.Join(m.dir, manifestName) }
+
+func (m *manifest) segmentsDir() string { return filepath.Join(m.dir, segmentsName) }
+
+func (m *manifest) segmentPath(id uint64) string {
+	return filepath.Join(m.segmentsDir(), fmt.Sprintf("%016x%s", id, segmentExt))
+}
+
+// create writes an empty manifest under another name first: a crash leaves all
+// of it or nothing.
+func (m *manifest) create() error {
+	if _, err := os.Stat(m.path()); err == nil || !errors.Is(err, os.ErrNotExist) {
+		return err
+	}
+	files, err := os.ReadDir(m.segmentsDir())
+	if err != nil {
+		return err
+	}
+	if len(files) > 0 {
+		return fmt.Errorf("%w: %s is missing beside %d segments; restore the node from the others", ErrCorrupt, m.path(), len(files))
+	}
+	fresh := m.path() + ".new"
+	if err := os.RemoveAll(fresh); err != nil {
+		return err
+	}
+	if m.db, err = bbolt.Open(fresh, 0o600, &bbolt.Options{Timeout: time.Second}); err != nil {
+		return err
+	}
+	m.current = emptyContents()
+	if err := errors.Join(m.write(&m.current, nil), m.db.Close()); err != nil {
+		return err
+	}
+	if err := os.Rename(fresh, m.path()); err != nil {
+		return err
+	}
+	return syncDir(m.dir)
+}
+
+func (m *manifest) openFile() error {
+	return guard(func() (err error) {
+		m.db, err = bbolt.Open(m.path(), 0o600, &bbolt.Options{Timeout: time.Second, NoStatistics: true, FreelistType: bbolt.FreelistMapType})
+		if errors.Is(err, berrors.ErrTimeout) {
+			return fmt.Errorf("%w: %s", ErrInUse, m.path())
+		}
+		if errors.Is(err, berrors.ErrInvalid) || errors.Is(err, berrors.ErrChecksum) || errors.Is(err, berrors.ErrVersionMismatch) {
+			return fmt.Errorf("%w: %w", ErrCorrupt, err)
+		}
+		return err
+	})
+}
+
+// load reads everything into current and opens the segments.
+func (m *manifest) load() error {
+	named, records, err := m.read()
+	if err != nil {
+		return err
+	}
+	for i, id := range records.ids {
+		s, err := openSegment(m.segmentPath(id), id, records.records[i], m.log)
+		if err != nil {
+			releaseAll(named.segments)
+			return err
+		}
+		named.segments = append(named.segments, s)
+	}
+	sortBySeq(named.segments)
+	if err := named.check(); err != nil {
+		releaseAll(named.segments)
+		return err
+	}
+	m.current = named
+	return nil
+}
+
+// removeUnnamed removes segment files that a crash left before they were named,
+// or after they no longer were.
+func (m *manifest) removeUnnamed() error {
+	named := make(map[string]bool)
+	for _, s := range m.current.segments {
+		named[filepath.Base(s.path)] = true
+		m.lastID.Store(max(m.lastID.Load(), s.id))
+	}
+	files, err := os.ReadDir(m.segmentsDir())
+	if err != nil {
+		return fmt.Errorf("list segments: %w", err)
+	}
+	for _, f := range files {
+		if named[f.Name()] {
+			continue
+		}
+		hex, ok := strings.CutSuffix(f.Name(), segmentExt)
+		if _, err := strconv.ParseUint(hex, 16, 64); err != nil || !ok {
+			m.log.Warn("leaving a file that is not ours", "path", filepath.Join(m.segmentsDir(), f.Name()))
+			continue
+		}
+		m.log.Info("removing a segment that the manifest does not name", "segment", f.Name())
+		if err := os.Remove(filepath.Join(m.segmentsDir(), f.Name())); err != nil {
+			return fmt.Errorf("remove unnamed segment: %w", err)
+		}
+	}
+	return nil
+}
+
+// newSegment returns a path that no file has had.
+func (m *manifest) newSegment() (id uint64, path string) {
+	id = m.lastID.Add(1)
+	return id, m.segmentPath(id)
+}
+
+// close lets go of the file and of the segments.
+func (m *manifest) close() error {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.err != nil {
+		return nil
+	}
+	m.err = ErrClosed
+	releaseAll(m.current.segments)
+	m.current.segments = nil
+	return m.db.Close()
+}
+
+// syncDir makes the names in dir durable.
+func syncDir(dir string) error {
+	d, err := os.Open(dir)
+	if err != nil {
+		return fmt.Errorf("sync directory: %w", err)
+	}
+	defer d.Close()
+	if err := d.Sync(); err != nil {
+		return fmt.Errorf("sync directory: %w", diskFull(err))
+	}
+	return nil
+}

@@ -1,0 +1,208 @@
+package storage
+
+import (
+	"cmp"
+	"encoding/binary"
+	"fmt"
+	"slices"
+
+	"go.etcd.io/bbolt"
+)
+
+var (
+	manifestBucket = []byte("manifest")
+	segmentsBucket = []byte("segments")
+	headKey        = []byte("head")
+	stateKey       = []byte("state")
+	aliveKey       = []byte("alive")
+)
+
+// commit makes next what the manifest names, or changes nothing. Its segments
+// must be durable, their names too. The caller holds mu.
+//
+// Segments that next names no longer lose the manifest's reference. They are
+// unlinked after this commit, never before: a crash in between leaves a file
+// that the next start removes, the other order would leave a name without a file.
+func (m *manifest) commit(next contents) error {
+	if m.err != nil {
+		return m.err
+	}
+	next.number = m.current.number + 1
+	if err := m.write(&next, &m.current); err != nil {
+		return m.recover(&next, err)
+	}
+	m.replace(next)
+	return nil
+}
+
+// replace lets go of the segments that next leaves out.
+func (m *manifest) replace(next contents) {
+	before := m.current.segments
+	m.current = next
+	for _, s := range before {
+		if !slices.Contains(next.segments, s) {
+			s.doomed.Store(true)
+			s.release()
+		}
+	}
+}
+
+// recover finds out whether a commit that returned an error took place. bbolt
+// cannot tell: when the write of its meta page succeeds and the sync after it
+// fails, memory and file differ. So the file is opened anew, which decides. If
+// even that fails nothing is known, and nothing more is written: neither may the
+// commit's segments be removed nor the old ones be relied on.
+func (m *manifest) recover(next *contents, cause error) error {
+	m.log.Error("manifest commit failed", "commit", next.number, "error", cause)
+	m.db.Close()
+	number, err := m.reopen()
+	if err != nil {
+		m.err = fmt.Errorf("%w: %w, then: %w", ErrFailed, cause, err)
+		return m.err
+	}
+	if number == next.number {
+		m.replace(*next)
+		return nil
+	}
+	return cause
+}
+
+// reopen returns the number of the commit that the file holds, made durable.
+func (m *manifest) reopen() (uint64, error) {
+	if err := m.openFile(); err != nil {
+		return 0, err
+	}
+	if err := m.db.Sync(); err != nil {
+		return 0, fmt.Errorf("sync manifest: %w", err)
+	}
+	named, _, err := m.read()
+	return named.number, err
+}
+
+// write puts what differs from before (nil: everything) into one transaction.
+func (m *manifest) write(next, before *contents) error {
+	err := m.db.Update(func(tx *bbolt.Tx) error {
+		head, err := tx.CreateBucketIfNotExists(manifestBucket)
+		if err != nil {
+			return err
+		}
+		if err := head.Put(headKey, sealRecord(next.encodeHead())); err != nil {
+			return err
+		}
+		if before == nil || before.alive != next.alive {
+			alive, err := encodeAlive(next.alive)
+			if err != nil {
+				return err
+			}
+			if err := head.Put(aliveKey, sealRecord(alive)); err != nil {
+				return err
+			}
+			if err := head.Put(stateKey, sealRecord(next.state)); err != nil {
+				return err
+			}
+		}
+		return writeSegments(tx, next, before)
+	})
+	if err != nil {
+		return fmt.Errorf("write manifest: %w", diskFull(err))
+	}
+	return nil
+}
+
+func writeSegments(tx *bbolt.Tx, next, before *contents) error {
+	bucket, err := tx.CreateBucketIfNotExists(segmentsBucket)
+	if err != nil {
+		return err
+	}
+	if before != nil {
+		for _, s := range before.segments {
+			if !slices.Contains(next.segments, s) {
+				if err := bucket.Delete(segmentKey(s.id)); err != nil {
+					return err
+				}
+			}
+		}
+	}
+	for _, s := range next.segments {
+		if before == nil || !slices.Contains(before.segments, s) {
+			if err := bucket.Put(segmentKey(s.id), sealRecord(s.segmentRecord.append(nil))); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// segmentRecords is what the manifest says of segments not opened yet.
+type segmentRecords struct {
+	ids     []uint64
+	records []segmentRecord
+}
+
+// read returns the file's contents without segments, and their records.
+func (m *manifest) read() (c contents, s segmentRecords, err error) {
+	err = guard(func() error {
+		return m.db.View(func(tx *bbolt.Tx) error {
+			if err := c.readFrom(tx); err != nil {
+				return err
+			}
+			return s.readFrom(tx)
+		})
+	})
+	return c, s, err
+}
+
+func (c *contents) readFrom(tx *bbolt.Tx) error {
+	bucket := tx.Bucket(manifestBucket)
+	if bucket == nil {
+		return fmt.Errorf("%w: no bucket %q", ErrCorrupt, manifestBucket)
+	}
+	head, err := openRecord("manifest head", bucket.Get(headKey))
+	if err != nil {
+		return err
+	}
+	if err := c.decodeHead(head); err != nil {
+		return err
+	}
+	state, err := openRecord("state", bucket.Get(stateKey))
+	if err != nil {
+		return err
+	}
+	c.state = slices.Clone(state)
+	alive, err := openRecord("alive-set", bucket.Get(aliveKey))
+	if err != nil {
+		return err
+	}
+	c.alive, err = decodeAlive(alive)
+	return err
+}
+
+func (s *segmentRecords) readFrom(tx *bbolt.Tx) error {
+	bucket := tx.Bucket(segmentsBucket)
+	if bucket == nil {
+		return fmt.Errorf("%w: no bucket %q", ErrCorrupt, segmentsBucket)
+	}
+	return bucket.ForEach(func(key, value []byte) error {
+		if len(key) != 8 {
+			return fmt.Errorf("%w: segment id of %d bytes", ErrCorrupt, len(key))
+		}
+		payload, err := openRecord("segment record", value)
+		if err != nil {
+			return err
+		}
+		d := decoder{b: payload}
+		record := d.segmentRecord()
+		if err := d.finish("segment record"); err != nil {
+			return err
+		}
+		s.ids = append(s.ids, binary.BigEndian.Uint64(key))
+		s.records = append(s.records, record)
+		return record.validate()
+	})
+}
+
+func segmentKey(id uint64) []byte { return binary.BigEndian.AppendUint64(nil, id) }
+
+func sortBySeq(segments []*segment) {
+	slices.SortFunc(segments, func(a, b *segment) int { return cmp.Compare(a.info.first, b.info.first) })
+}

@@ -1,0 +1,242 @@
+package storage
+
+import (
+	"bytes"
+	"cmp"
+	"context"
+	"fmt"
+	"io"
+	"maps"
+	"os"
+	"slices"
+	"testing"
+
+	gocmp "github.com/google/go-cmp/cmp"
+)
+
+// model is the schedule as a map: what a store must be equal to.
+type model struct {
+	entries map[uint64]Entry // alive
+	state   State
+}
+
+func newModel() *model {
+	return &model{entries: make(map[uint64]Entry), state: State{NextSeq: 1}}
+}
+
+// operation is one log entry: the same value is applied to models and stores.
+type operation struct {
+	Accept   []Entry
+	Kill     []SeqRun
+	Position *Position
+	Claim    *Claim
+	Time     int64
+}
+
+func (m *model) apply(index uint64, op operation) (killed uint64) {
+	for _, e := range op.Accept {
+		e.Seq = m.state.NextSeq
+		m.state.NextSeq++
+		m.entries[e.Seq] = e
+		m.lower(e)
+	}
+	for _, run := range op.Kill {
+		for seq := run.First; seq <= min(run.Last, m.state.NextSeq-1); seq++ {
+			if _, ok := m.entries[seq]; ok {
+				delete(m.entries, seq)
+				killed++
+			}
+		}
+	}
+	if p := op.Position; p != nil {
+		m.state.Positions = slices.DeleteFunc(slices.Clone(m.state.Positions), func(q Position) bool {
+			return q.TopicID == p.TopicID && q.Partition == p.Partition
+		})
+		m.state.Positions = append(m.state.Positions, *p)
+		slices.SortFunc(m.state.Positions, func(a, b Position) int {
+			return cmp.Or(bytes.Compare(a.TopicID[:], b.TopicID[:]), cmp.Compare(a.Partition, b.Partition))
+		})
+	}
+	if op.Claim != nil {
+		m.state.Claim = *op.Claim
+		m.state.Claim.Holds = slices.Clone(op.Claim.Holds)
+	}
+	m.state.Time = max(m.state.Time, op.Time)
+	m.state.Pending = uint64(len(m.entries))
+	m.state.AppliedIndex, m.state.AppliedTerm = index, 1
+	return killed
+}
+
+func (m *model) lower(e Entry) {
+	for i := range m.state.Claim.Holds {
+		if h := &m.state.Claim.Holds[i]; h.Target == e.Target {
+			if e.Ref().Compare(h.Mark) < 0 {
+				h.Mark = e.Ref()
+			}
+			return
+		}
+	}
+	if e.Ref().Compare(m.state.Claim.Mark) < 0 {
+		m.state.Claim.Mark = e.Ref()
+	}
+}
+
+func (m *model) clone() *model {
+	c := *m
+	c.entries = maps.Clone(m.entries)
+	c.state.Claim.Holds = slices.Clone(m.state.Claim.Holds)
+	return &c
+}
+
+func (m *model) sorted() []Entry {
+	return slices.SortedFunc(maps.Values(m.entries), func(a, b Entry) int { return a.Ref().Compare(b.Ref()) })
+}
+
+func applyTo(s *Store, index uint64, op operation) (killed uint64) {
+	s.Accept(slices.Clone(op.Accept))
+	killed = s.Kill(op.Kill)
+	if op.Position != nil {
+		s.SetPosition(*op.Position)
+	}
+	if op.Claim != nil {
+		s.SetClaim(*op.Claim)
+	}
+	s.SetTime(op.Time)
+	s.Applied(index, 1)
+	return killed
+}
+
+// testingT is what *testing.T and *rapid.T share.
+type testingT interface {
+	Helper()
+	Fatalf(format string, args ...any)
+}
+
+// requireEqual compares a store with the model in every way a reader can.
+func requireEqual(t testingT, s *Store, m *model) {
+	t.Helper()
+	if err := s.Check(); err != nil {
+		t.Fatalf("Check: %v", err)
+	}
+	if diff := gocmp.Diff(m.state, s.State()); diff != "" {
+		t.Fatalf("State (-want +got):\n%s", diff)
+	}
+	want := m.sorted()
+	var wantItems []Item
+	var refs []Ref
+	for _, e := range want {
+		wantItems = append(wantItems, Item{Ref: e.Ref(), Target: e.Target, Size: len(e.Body)})
+		refs = append(refs, e.Ref())
+	}
+	if diff := gocmp.Diff(wantItems, scanAll(t, s, 7)); diff != "" {
+		t.Fatalf("Scan (-want +got):\n%s", diff)
+	}
+	got, err := s.Read(refs, nil)
+	if err != nil {
+		t.Fatalf("Read: %v", err)
+	}
+	if diff := gocmp.Diff(want, got); diff != "" {
+		t.Fatalf("Read (-want +got):\n%s", diff)
+	}
+}
+
+func scanAll(t testingT, s *Store, limit int) (all []Item) {
+	t.Helper()
+	from := Ref{Due: -1 << 63}
+	for {
+		items, next, done, err := s.Scan(from, limit, nil, nil)
+		if err != nil {
+			t.Fatalf("Scan from %v: %v", from, err)
+		}
+		if len(items) > limit || next.Less(from) {
+			t.Fatalf("Scan from %v: %d items, next %v", from, len(items), next)
+		}
+		all = append(all, items...)
+		if done {
+			return all
+		}
+		from = next
+	}
+}
+
+func digest(t testingT, s *Store) [32]byte {
+	t.Helper()
+	d, err := s.Digest()
+	if err != nil {
+		t.Fatalf("Digest: %v", err)
+	}
+	return d
+}
+
+func openStore(t *testing.T, dir string) *Store {
+	t.Helper()
+	s, err := Open(Config{Dir: dir, MergeWidth: 2})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { s.Close() })
+	return s
+}
+
+func flush(t testingT, s *Store, index uint64) {
+	t.Helper()
+	if err := s.Freeze().Flush(SnapshotMeta{Index: index, Term: 1}); err != nil {
+		t.Fatalf("Flush: %v", err)
+	}
+}
+
+func mergeAll(t testingT, s *Store) {
+	t.Helper()
+	for {
+		did, err := s.Merge(context.Background())
+		if err != nil {
+			t.Fatalf("Merge: %v", err)
+		}
+		if !did {
+			return
+		}
+	}
+}
+
+// transfer sends what from has on disk to to.
+func transfer(from, to *Store) error {
+	meta, size, rc, err := from.OpenStream()
+	if err != nil {
+		return err
+	}
+	defer rc.Close()
+	r, err := to.Receive(meta)
+	if err != nil {
+		return err
+	}
+	n, err := io.Copy(r, rc)
+	if err != nil {
+		r.Abort()
+		return err
+	}
+	if n != size {
+		return fmt.Errorf("stream of %d bytes, announced with %d", n, size)
+	}
+	if err := r.Commit(); err != nil {
+		return err
+	}
+	return to.Reload()
+}
+
+// entries makes n messages of size bytes, due every step ms from due.
+func entries(n int, due, step int64, size int) []Entry {
+	es := make([]Entry, n)
+	for i := range es {
+		es[i] = Entry{Due: due + int64(i)*step, Target: "orders", Body: bytes.Repeat([]byte{byte(i)}, size)}
+	}
+	return es
+}
+
+// crash returns a copy of the directory as it is now.
+func crash(t testingT, dir, copied string) string {
+	t.Helper()
+	if err := os.CopyFS(copied, os.DirFS(dir)); err != nil {
+		t.Fatalf("copy directory: %v", err)
+	}
+	return copied
+}

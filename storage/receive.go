@@ -1,0 +1,229 @@
+package storage
+
+import (
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"hash"
+	"hash/crc32"
+	"os"
+)
+
+// Receiver takes a stream from another store's OpenStream: Write it, then Commit
+// or Abort. It belongs to one goroutine.
+//
+//	prefix -> header -> (file -> sum) ... -> end
+type Receiver struct {
+	store *Store
+	meta  SnapshotMeta
+	stage receiveStage
+	want  int64  // bytes that the stage still needs
+	buf   []byte // of a stage other than file
+
+	header  streamHeader
+	files   []receivedFile // the last one may be open
+	file    *os.File
+	sum     hash.Hash32
+	failure error
+}
+
+type receivedFile struct {
+	id   uint64
+	path string
+}
+
+type receiveStage int
+
+const (
+	stagePrefix receiveStage = iota
+	stageHeader
+	stageFile
+	stageSum
+	stageEnd
+)
+
+// Receive begins to take the snapshot that meta describes. Nothing changes for
+// readers before Commit and Reload.
+func (s *Store) Receive(meta SnapshotMeta) (*Receiver, error) {
+	s.manifest.mu.Lock()
+	defer s.manifest.mu.Unlock()
+	if s.manifest.err != nil {
+		return nil, fmt.Errorf("receive: %w", s.manifest.err)
+	}
+	return &Receiver{store: s, meta: meta, want: int64(streamPrefix)}, nil
+}
+
+// Write takes the next bytes of the stream. The header tells how much will come:
+// without room for it Write returns ErrDiskFull at once. After an error only
+// Abort is of use.
+func (r *Receiver) Write(p []byte) (int, error) {
+	written := 0
+	for len(p) > 0 && r.failure == nil {
+		n := min(int64(len(p)), r.want)
+		if r.stage == stageEnd {
+			r.failure = fmt.Errorf("%w: %d bytes after the end of the stream", ErrCorrupt, len(p))
+			break
+		}
+		r.failure = r.take(p[:n])
+		p = p[n:]
+		written += int(n)
+	}
+	if r.failure != nil {
+		return written, fmt.Errorf("receive: %w", r.failure)
+	}
+	return written, nil
+}
+
+func (r *Receiver) take(p []byte) error {
+	if r.stage == stageFile {
+		r.sum.Write(p)
+		if _, err := r.file.Write(p); err != nil {
+			return diskFull(err)
+		}
+	} else {
+		r.buf = append(r.buf, p...)
+	}
+	if r.want -= int64(len(p)); r.want > 0 {
+		return nil
+	}
+	buf := r.buf
+	r.buf = nil
+	switch r.stage {
+	case stagePrefix:
+		return r.prefixDone(buf)
+	case stageHeader:
+		return r.headerDone(buf)
+	case stageFile:
+		r.stage, r.want = stageSum, 4
+		return nil
+	default:
+		return r.fileDone(buf)
+	}
+}
+
+func (r *Receiver) prefixDone(prefix []byte) error {
+	if string(prefix[:len(streamMagic)]) != streamMagic {
+		return fmt.Errorf("%w: a stream begins with %q, not %q", ErrVersion, streamMagic, prefix[:len(streamMagic)])
+	}
+	r.stage, r.want = stageHeader, int64(binary.BigEndian.Uint32(prefix[len(streamMagic):]))
+	if r.want == 0 {
+		return fmt.Errorf("%w: stream header of no bytes", ErrCorrupt)
+	}
+	return nil
+}
+
+func (r *Receiver) headerDone(record []byte) (err error) {
+	if r.header, err = decodeStreamHeader(record); err != nil {
+		return err
+	}
+	if got := r.header.meta; got.Index != r.meta.Index || got.Term != r.meta.Term {
+		return fmt.Errorf("%w: stream of index %d, term %d, announced as %d, %d", ErrCorrupt, got.Index, got.Term, r.meta.Index, r.meta.Term)
+	}
+	var need int64
+	for _, record := range r.header.records {
+		need += record.size
+	}
+	if err := r.store.checkRoom(need); err != nil {
+		return err
+	}
+	return r.nextFile()
+}
+
+func (r *Receiver) nextFile() (err error) {
+	if len(r.files) == len(r.header.records) {
+		r.stage = stageEnd
+		return nil
+	}
+	id, path := r.store.manifest.newSegment()
+	if r.file, err = os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600); err != nil {
+		return diskFull(err)
+	}
+	r.stage, r.want = stageFile, r.header.records[len(r.files)].size
+	r.files = append(r.files, receivedFile{id, path})
+	r.sum = crc32.New(crc32.MakeTable(crc32.Castagnoli))
+	return nil
+}
+
+func (r *Receiver) fileDone(sum []byte) error {
+	if want, got := binary.BigEndian.Uint32(sum), r.sum.Sum32(); want != got {
+		return fmt.Errorf("%w: segment %d of the stream has checksum %08x, sent with %08x", ErrCorrupt, len(r.files), got, want)
+	}
+	if err := r.closeFile(true); err != nil {
+		return diskFull(err)
+	}
+	return r.nextFile()
+}
+
+func (r *Receiver) closeFile(sync bool) (err error) {
+	if r.file == nil {
+		return nil
+	}
+	if sync {
+		err = r.file.Sync()
+	}
+	err = errors.Join(err, r.file.Close())
+	r.file = nil
+	return err
+}
+
+// Commit checks everything that was received, entries too, and makes it what the
+// manifest names, in one commit that raises the generation: flushes and merges
+// begun before fail from now on. Readers see it after Reload. On an error the
+// received files are gone and nothing has changed.
+func (r *Receiver) Commit() error {
+	if r.stage != stageEnd || r.failure != nil {
+		r.Abort()
+		return fmt.Errorf("receive: %w: the stream is not complete", ErrCorrupt)
+	}
+	next, err := r.open()
+	if err == nil {
+		err = next.verify()
+	}
+	if err == nil {
+		err = syncDir(r.store.manifest.segmentsDir())
+	}
+	if err != nil {
+		releaseAll(next.segments)
+		r.Abort()
+		return fmt.Errorf("receive: %w", err)
+	}
+	m := r.store.manifest
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	next.generation = m.current.generation + 1
+	r.files = nil // the segments' references answer for the files now
+	if err := m.commit(next); err != nil {
+		for _, g := range next.segments {
+			r.store.discard(g)
+		}
+		return fmt.Errorf("receive: %w", err)
+	}
+	return nil
+}
+
+// open returns what was received, its segments open.
+func (r *Receiver) open() (contents, error) {
+	next := contents{meta: r.meta, state: r.header.state}
+	var err error
+	if next.alive, err = decodeAlive(r.header.alive); err != nil {
+		return next, err
+	}
+	for i, record := range r.header.records {
+		g, err := openSegment(r.files[i].path, r.files[i].id, record, r.store.log)
+		if err != nil {
+			return next, err
+		}
+		next.segments = append(next.segments, g)
+	}
+	sortBySeq(next.segments)
+	return next, next.check()
+}
+
+// Abort removes what was received. It does nothing after Commit.
+func (r *Receiver) Abort() {
+	r.closeFile(false)
+	for _, f := range r.files {
+		os.Remove(f.path)
+	}
+	r.files = nil
+}
