@@ -23,7 +23,7 @@ func dirs(t testing.TB, n int) []string {
 	return dirs
 }
 
-// A bench is real Kafka, three nodes of Carillon, and a ledger that reads the target topic.
+// newStage starts real Kafka, a node of Carillon per data folder, and a ledger of the target topic.
 func newStage(t *testing.T, brokers int, data ...string) (*kafkaCluster, *carillonCluster, *ledger) {
 	t.Helper()
 	k := startKafka(t, freeAddrs(t, brokers)...)
@@ -34,17 +34,17 @@ func newStage(t *testing.T, brokers int, data ...string) (*kafkaCluster, *carill
 	return k, c, l
 }
 
-// load schedules n messages at a steady rate per second, each due after a random part of the
-// given horizon, and closes the channel that it returns when all are handed to the client.
-func (l *ledger) load(k *kafkaCluster, n, rate int, horizon time.Duration) <-chan struct{} {
+// load schedules n messages, numbered from first, at a steady rate per second, each due after a
+// random part of the horizon. It closes the channel when all are handed to the client.
+func (l *ledger) load(k *kafkaCluster, first, n, rate int, horizon time.Duration) <-chan struct{} {
 	producer := k.client()
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
 		tick := time.NewTicker(10 * time.Millisecond)
 		defer tick.Stop()
-		for number := 0; number < n; <-tick.C {
-			for range min(rate/100, n-number) {
+		for number := first; number < first+n; <-tick.C {
+			for range min(rate/100, first+n-number) {
 				l.schedule(producer, delayTopic, number, time.Now().Add(rand.N(horizon)))
 				number++
 			}
@@ -58,7 +58,7 @@ func TestLeaderKilledUnderLoad_losesNothing(t *testing.T) {
 		t.Run(strconv.Itoa(brokers)+" Kafka brokers", func(t *testing.T) {
 			const messages, kills = 20_000, 4
 			k, c, l := newStage(t, brokers, dirs(t, 3)...)
-			l.load(k, messages, 1000, 5*time.Second)
+			l.load(k, 0, messages, 1000, 5*time.Second)
 			for kill := range kills {
 				share := (kill + 1) * messages / (kills + 2)
 				await(t, 2*patience, strconv.Itoa(share)+" are delivered", func() bool { return l.delivered() >= share })
@@ -98,7 +98,7 @@ func TestAllNodesKilled_deliverFromTheirDisksInOrder(t *testing.T) {
 func TestKafkaStopped_deliversWhenItIsBack(t *testing.T) {
 	const messages, outage = 20_000, 20 * time.Second
 	k, c, l := newStage(t, 1, dirs(t, 3)...)
-	l.load(k, messages, 500, 10*time.Second)
+	l.load(k, 0, messages, 500, 10*time.Second)
 	await(t, patience, "a quarter is delivered", func() bool { return l.delivered() >= messages/4 })
 	k.kill()
 	<-time.After(outage) // the length of the outage is what is tested

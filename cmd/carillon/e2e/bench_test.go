@@ -1,0 +1,156 @@
+package e2e
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strconv"
+	"testing"
+	"time"
+
+	"github.com/twmb/franz-go/pkg/kadm"
+	"github.com/twmb/franz-go/pkg/kgo"
+
+	"github.com/carillonmq/carillon/client"
+)
+
+// Benchmarks are run once each, with the processes sharing the machine's cores:
+//
+//	make bench
+
+const benchPartitions = 12
+
+// BenchmarkAccept prints how many records of 1 KB, waiting in a delay topic of real Kafka, become
+// committed and fsynced messages per second.
+func BenchmarkAccept(b *testing.B) {
+	const messages = 300_000
+	for _, nodes := range []int{1, 3} {
+		b.Run(fmt.Sprintf("%d nodes", nodes), func(b *testing.B) {
+			k := startKafka(b, freeAddrs(b, 1)...)
+			k.create(benchPartitions, delayTopic, targetTopic)
+			producer := k.client(kgo.MaxBufferedRecords(messages))
+			tomorrow := time.Now().Add(24 * time.Hour)
+			for number := range messages {
+				produce(b, producer, delayTopic, tomorrow.Add(time.Duration(number)*time.Millisecond))
+			}
+			if err := producer.Flush(b.Context()); err != nil {
+				b.Fatal(err)
+			}
+			c := startCarillon(b, k.addrs(), dirs(b, nodes)...)
+			// From the first count that is seen, since starting is not what is measured.
+			var from time.Time
+			var already uint64
+			await(b, patience, "the first messages are accepted", func() bool {
+				s, err := c.leader().status()
+				from, already = time.Now(), s.Pending
+				return err == nil && already > 0
+			})
+			c.awaitPending(3*patience, messages)
+			rate := float64(messages-already) / time.Since(from).Seconds()
+			b.ReportMetric(rate, "accepted/s")
+			b.ReportMetric(0, "ns/op")
+		})
+	}
+}
+
+// BenchmarkLateness prints how long after its due time a message of 1 KB is in the hands of a
+// consumer at 10,000 a second, and beside it how long the same Kafka takes from a plain produce to
+// consume. Preloaded messages were all accepted before the first was due; steady ones are accepted
+// at the same rate while others are delivered.
+func BenchmarkLateness(b *testing.B) {
+	const rate, seconds = 10_000, 15
+	const messages = rate * seconds
+	k := startKafka(b, freeAddrs(b, 1)...)
+	k.create(benchPartitions, "raw", delayTopic, targetTopic)
+	producer := k.client(kgo.ProducerLinger(0))
+
+	for _, run := range []string{"warm-up", "raw"} { // a fresh JVM is slow for its first seconds
+		finish := measure(k, "raw", messages)
+		pace(rate, messages, func() { produce(b, producer, "raw", time.Now()) })
+		report(b, run, finish())
+	}
+
+	c := startCarillon(b, k.addrs(), dirs(b, 1)...)
+	finish := measure(k, targetTopic, messages)
+	start := time.Now().Add(25 * time.Second)
+	for number := range messages {
+		produce(b, producer, delayTopic, start.Add(time.Duration(number)*time.Second/rate))
+	}
+	c.awaitPending(patience, messages)
+	report(b, "preloaded", finish())
+
+	finish = measure(k, targetTopic, messages)
+	pace(rate, messages, func() { produce(b, producer, delayTopic, time.Now().Add(2*time.Second)) })
+	report(b, "steady", finish())
+	b.ReportMetric(0, "ns/op")
+}
+
+// produce hands a record of 1 KB to the client. On a delay topic it is for the given time.
+func produce(b *testing.B, producer *kgo.Client, topic string, due time.Time) {
+	producer.Produce(context.Background(), &kgo.Record{
+		Topic: topic, Value: make([]byte, 1000), Timestamp: time.Now(),
+		Headers: []kgo.RecordHeader{{Key: dueHeader(topic), Value: strconv.AppendInt(nil, due.UnixMilli(), 10)}},
+	}, func(_ *kgo.Record, err error) {
+		if err != nil {
+			b.Errorf("produce to %s: %v", topic, err)
+		}
+	})
+}
+
+// dueHeader is where the consumer will find the due time if topic is read as it is.
+func dueHeader(topic string) string {
+	if topic == delayTopic {
+		return client.HeaderAt
+	}
+	return client.HeaderDeliveredFor
+}
+
+// pace calls f n times, evenly at the given rate per second; what the clock skips is caught up.
+func pace(rate, n int, f func()) {
+	tick := time.NewTicker(time.Millisecond)
+	defer tick.Stop()
+	start := time.Now()
+	for done := 0; done < n; <-tick.C {
+		for due := min(n, int(time.Since(start).Seconds()*float64(rate))); done < due; done++ {
+			f()
+		}
+	}
+}
+
+// measure consumes the next n records of a topic; finish waits for them and returns how long after
+// its due time each was consumed.
+func measure(k *kafkaCluster, topic string, n int) (finish func() []time.Duration) {
+	ends, err := kadm.NewClient(k.client()).ListEndOffsets(k.t.Context(), topic)
+	if err != nil {
+		k.t.Fatal(err)
+	}
+	consumer := k.client(kgo.ConsumePartitions(ends.KOffsets()))
+	lateness := make([]time.Duration, 0, n)
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		for len(lateness) < n && k.t.Context().Err() == nil {
+			fetches := consumer.PollFetches(k.t.Context())
+			now := time.Now()
+			fetches.EachRecord(func(r *kgo.Record) {
+				for _, h := range r.Headers {
+					if h.Key == client.HeaderDeliveredFor {
+						due, _ := strconv.ParseInt(string(h.Value), 10, 64) // a wrong one shows as years
+						lateness = append(lateness, now.Sub(time.UnixMilli(due)))
+					}
+				}
+			})
+		}
+	}()
+	return func() []time.Duration { <-done; return lateness }
+}
+
+func report(b *testing.B, name string, lateness []time.Duration) {
+	slices.Sort(lateness)
+	at := func(share float64) float64 {
+		return lateness[int(share*float64(len(lateness)-1))].Seconds() * 1000
+	}
+	b.Logf("%-9s p50 %6.1f ms, p99 %6.1f ms, max %6.1f ms of %d", name, at(0.5), at(0.99), at(1), len(lateness))
+	b.ReportMetric(at(0.5), name+"-p50-ms")
+	b.ReportMetric(at(0.99), name+"-p99-ms")
+}
