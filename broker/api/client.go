@@ -1,0 +1,109 @@
+package api
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net/http"
+	"time"
+
+	"github.com/carillonmq/carillon/broker"
+)
+
+// A Client talks to the API of one node.
+type Client struct {
+	address string
+	http    *http.Client
+}
+
+// NewClient returns a client of the node whose API is at the address, host:port.
+// It keeps no connection, so it need not be closed.
+func NewClient(address string) *Client {
+	transport := &http.Transport{DisableKeepAlives: true} // without a proxy: nodes are near
+	return &Client{address: address, http: &http.Client{Transport: transport, Timeout: answerTimeout + 5*time.Second}}
+}
+
+// An Error is an answer of a node that is not a success.
+type Error struct {
+	Code    int // of HTTP
+	Message string
+}
+
+// Error returns the node's words.
+func (e *Error) Error() string { return e.Message }
+
+// Status returns what the node knows of itself and its cluster. Like every call
+// here it blocks until the node has answered, and returns an *Error when that
+// answer is no success.
+func (c *Client) Status(ctx context.Context) (broker.Status, error) {
+	var s broker.Status
+	return s, c.get(ctx, "/v1/status", &s)
+}
+
+// Ready returns nil when the node does its part; an *Error says why not.
+func (c *Client) Ready(ctx context.Context) error { return c.get(ctx, "/readyz", nil) }
+
+// Standing returns what the node tells one that asks whether it may be born.
+func (c *Client) Standing(ctx context.Context) (broker.Standing, error) {
+	var s broker.Standing
+	return s, c.get(ctx, "/v1/standing", &s)
+}
+
+// Replace asks the leader, through the node, to give the member that has lost its
+// disk a new place in the group.
+func (c *Client) Replace(ctx context.Context, member string) error {
+	return c.post(ctx, "/v1/cluster/replace", replaceRequest{Member: member})
+}
+
+func (c *Client) get(ctx context.Context, path string, into any) error {
+	request, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+c.address+path, nil)
+	if err != nil {
+		return fmt.Errorf("ask %s: %w", c.address, err)
+	}
+	return c.do(request, into)
+}
+
+func (c *Client) post(ctx context.Context, path string, body any) error {
+	text, err := json.Marshal(body)
+	if err != nil {
+		return fmt.Errorf("ask %s: %w", c.address, err)
+	}
+	request, err := http.NewRequestWithContext(ctx, http.MethodPost, "http://"+c.address+path, bytes.NewReader(text))
+	if err != nil {
+		return fmt.Errorf("ask %s: %w", c.address, err)
+	}
+	request.Header.Set("Content-Type", "application/json")
+	return c.do(request, nil)
+}
+
+// mostAnswered bounds the answer that is read, in bytes.
+const mostAnswered = 4 << 20
+
+// do decodes a success into the given value, unless that is nil.
+func (c *Client) do(request *http.Request, into any) error {
+	answer, err := c.http.Do(request)
+	if err != nil {
+		return fmt.Errorf("ask %s: %w", c.address, err)
+	}
+	defer answer.Body.Close()
+	body, err := io.ReadAll(io.LimitReader(answer.Body, mostAnswered))
+	if err != nil {
+		return fmt.Errorf("ask %s: %w", c.address, err)
+	}
+	if answer.StatusCode != http.StatusOK {
+		var f failure
+		if json.Unmarshal(body, &f) != nil || f.Error == "" {
+			f.Error = fmt.Sprintf("ask %s: answered %s, is this the api address of a node?", c.address, answer.Status)
+		}
+		return &Error{Code: answer.StatusCode, Message: f.Error}
+	}
+	if into == nil {
+		return nil
+	}
+	if err := json.Unmarshal(body, into); err != nil {
+		return fmt.Errorf("ask %s, is this the api address of a node?: %w", c.address, err)
+	}
+	return nil
+}

@@ -1,0 +1,193 @@
+package api
+
+import (
+	"context"
+	"errors"
+	"io"
+	"log/slog"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/carillonmq/carillon/broker"
+)
+
+// A fakeNode answers what it is told to.
+type fakeNode struct {
+	status   broker.Status
+	notReady error
+	standing broker.Standing
+	refusal  error
+	replaced []string
+}
+
+func (n *fakeNode) Status() broker.Status     { return n.status }
+func (n *fakeNode) Ready() error              { return n.notReady }
+func (n *fakeNode) Standing() broker.Standing { return n.standing }
+func (n *fakeNode) Replace(_ context.Context, member string) error {
+	n.replaced = append(n.replaced, member)
+	return n.refusal
+}
+
+var _ Node = (*broker.Broker)(nil)
+
+func quiet() *slog.Logger { return slog.New(slog.DiscardHandler) }
+
+// serveNode serves the node on loopback and returns a client of it.
+func serveNode(t *testing.T, n *fakeNode) *Client {
+	t.Helper()
+	registry := prometheus.NewRegistry()
+	broker.NewMetrics(registry).Accepted(7, 2)
+	registry.MustRegister(broker.NewCollector(n.Status))
+	server := httptest.NewServer(NewHandler(n, registry, quiet()))
+	t.Cleanup(server.Close)
+	return NewClient(server.Listener.Addr().String())
+}
+
+func TestStatus_comesThroughWhole(t *testing.T) {
+	lag := int64(3)
+	want := broker.Status{
+		Node: "n1", State: "leader", Leader: "n1", Term: 4, Pending: 5, OldestDue: 6, Lag: &lag,
+		Parked: []string{"orders"}, Problems: []string{"kafka: away"},
+		Members: []broker.MemberStatus{{ID: "n1", API: "127.0.0.1:7401", Voter: true, LastContact: 9}},
+		Raft:    broker.RaftStatus{AppliedIndex: 10}, Storage: broker.StorageStatus{Segments: 11},
+	}
+	got, err := serveNode(t, &fakeNode{status: want}).Status(t.Context())
+	if diff := cmp.Diff(want, got); diff != "" || err != nil {
+		t.Errorf("%v (-want +got):\n%s", err, diff)
+	}
+}
+
+func TestStanding_comesThroughWhole(t *testing.T) {
+	want := broker.Standing{NodeID: "n2", ClusterName: "c", Incarnation: "x", Founders: map[string]string{"n2": "x"}}
+	got, err := serveNode(t, &fakeNode{standing: want}).Standing(t.Context())
+	if diff := cmp.Diff(want, got); diff != "" || err != nil {
+		t.Errorf("%v (-want +got):\n%s", err, diff)
+	}
+}
+
+func TestReady_givesTheReason(t *testing.T) {
+	if err := serveNode(t, &fakeNode{}).Ready(t.Context()); err != nil {
+		t.Error(err)
+	}
+	err := serveNode(t, &fakeNode{notReady: errors.New("candidate: no leader is known")}).Ready(t.Context())
+	var answer *Error
+	if !errors.As(err, &answer) || answer.Code != http.StatusServiceUnavailable || err.Error() != "candidate: no leader is known" {
+		t.Errorf("got %v", err)
+	}
+}
+
+func TestLive_evenWhenNotReady(t *testing.T) {
+	c := serveNode(t, &fakeNode{notReady: errors.New("no")})
+	if err := c.get(t.Context(), "/livez", nil); err != nil {
+		t.Error(err)
+	}
+}
+
+func TestMetrics_showCountersAndStatus(t *testing.T) {
+	c := serveNode(t, &fakeNode{status: broker.Status{State: "leader", Pending: 42, Term: 3}})
+	answer, err := http.Get("http://" + c.address + "/metrics")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer answer.Body.Close()
+	text, err := io.ReadAll(answer.Body)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, line := range []string{
+		"carillon_accepted_total 7", "carillon_rejected_total 2", "carillon_pending 42", "carillon_raft_is_leader 1", "carillon_raft_term 3",
+	} {
+		if !strings.Contains(string(text), "\n"+line+"\n") {
+			t.Errorf("%s is missing in:\n%s", line, text)
+		}
+	}
+}
+
+func TestReplace_isPassedOnToTheLeaderOnce(t *testing.T) {
+	leader := &fakeNode{status: broker.Status{Node: "n1", State: "leader", Leader: "n1"}}
+	leaderAPI := serveNode(t, leader).address
+	members := []broker.MemberStatus{{ID: "n1", API: leaderAPI}, {ID: "n2"}}
+	follower := serveNode(t, &fakeNode{status: broker.Status{Node: "n2", State: "follower", Leader: "n1", Members: members}})
+	if err := follower.Replace(t.Context(), "n3"); err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff([]string{"n3"}, leader.replaced); diff != "" {
+		t.Errorf("replaced (-want +got):\n%s", diff)
+	}
+
+	leader.refusal = errors.New("cannot replace member: n3: it answers")
+	if err := follower.Replace(t.Context(), "n3"); err == nil || err.Error() != "leader n1: cannot replace member: n3: it answers" {
+		t.Errorf("a refusal comes back as %v", err)
+	}
+
+	leader.status = broker.Status{Node: "n1", State: "follower", Leader: "n1x", Members: []broker.MemberStatus{{ID: "n1x", API: leaderAPI}}}
+	leader.replaced = nil
+	if err := follower.Replace(t.Context(), "n3"); err == nil || !strings.Contains(err.Error(), "no leader is known") || leader.replaced != nil {
+		t.Errorf("a request that finds no leader gives %v", err)
+	}
+}
+
+func TestReplace_refusesABodyThatIsNone(t *testing.T) {
+	n := &fakeNode{status: broker.Status{Node: "n1", Leader: "n1"}}
+	handler := NewHandler(n, prometheus.NewRegistry(), quiet())
+	for _, body := range []string{"", "{}", `{"member":""}`, `{"member":"n3","force":true}`, `{"member":"` + strings.Repeat("n", mostRequested) + `"}`} {
+		answer := httptest.NewRecorder()
+		handler.ServeHTTP(answer, httptest.NewRequest(http.MethodPost, "/v1/cluster/replace", strings.NewReader(body)))
+		if answer.Code != http.StatusBadRequest {
+			t.Errorf("%.40q is answered with %d %s", body, answer.Code, answer.Body)
+		}
+	}
+	if n.replaced != nil {
+		t.Errorf("replaced %v", n.replaced)
+	}
+}
+
+func TestHandler_refusesWebPagesOfOthers(t *testing.T) {
+	n := &fakeNode{status: broker.Status{Node: "n1", Leader: "n1"}}
+	request := httptest.NewRequest(http.MethodPost, "/v1/cluster/replace", strings.NewReader(`{"member":"n3"}`))
+	request.Header.Set("Sec-Fetch-Site", "cross-site")
+	answer := httptest.NewRecorder()
+	NewHandler(n, prometheus.NewRegistry(), quiet()).ServeHTTP(answer, request)
+	if answer.Code != http.StatusForbidden || n.replaced != nil {
+		t.Errorf("answered with %d, replaced %v", answer.Code, n.replaced)
+	}
+}
+
+func TestHandler_namesWhatThereIsNot(t *testing.T) {
+	for request, want := range map[string]string{"GET /v2/status": "there is no GET /v2/status", "PUT /v1/status": "there is no PUT /v1/status"} {
+		method, path, _ := strings.Cut(request, " ")
+		answer := httptest.NewRecorder()
+		NewHandler(&fakeNode{}, prometheus.NewRegistry(), quiet()).ServeHTTP(answer, httptest.NewRequest(method, path, nil))
+		if answer.Code != http.StatusNotFound || !strings.Contains(answer.Body.String(), want) {
+			t.Errorf("%s is answered with %d %s", request, answer.Code, answer.Body)
+		}
+	}
+}
+
+func TestServe_endsWithItsContext(t *testing.T) {
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	done := make(chan error, 1)
+	go func() {
+		done <- Serve(ctx, listener, NewHandler(&fakeNode{}, prometheus.NewRegistry(), quiet()), quiet())
+	}()
+	if err := NewClient(listener.Addr().String()).Ready(t.Context()); err != nil {
+		t.Error(err)
+	}
+	cancel()
+	if err := <-done; err != nil {
+		t.Error(err)
+	}
+	if err := NewClient(listener.Addr().String()).Ready(t.Context()); err == nil {
+		t.Error("it answers after the end")
+	}
+}

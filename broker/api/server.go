@@ -1,0 +1,48 @@
+package api
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"net/http"
+	"time"
+)
+
+const (
+	headerTimeout  = 5 * time.Second
+	requestTimeout = 10 * time.Second // to read a request
+	answerTimeout  = 30 * time.Second // from its header to the end of the answer
+	idleTimeout    = 2 * time.Minute
+	drainTimeout   = 2 * time.Second // for requests that run when serving ends
+	mostHeader     = 16 << 10        // bytes
+)
+
+// Serve answers requests on the listener until ctx ends, gives those that run two
+// seconds to finish, and returns nil. It closes the listener.
+func Serve(ctx context.Context, listener net.Listener, handler http.Handler, log *slog.Logger) error {
+	server := &http.Server{
+		Handler:           handler,
+		ReadHeaderTimeout: headerTimeout,
+		ReadTimeout:       requestTimeout,
+		WriteTimeout:      answerTimeout,
+		IdleTimeout:       idleTimeout,
+		MaxHeaderBytes:    mostHeader,
+		ErrorLog:          slog.NewLogLogger(log.With("component", "api").Handler(), slog.LevelDebug),
+	}
+	drained := make(chan error, 1)
+	stop := context.AfterFunc(ctx, func() {
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), drainTimeout)
+		defer cancel()
+		drained <- server.Shutdown(ctx)
+	})
+	err := server.Serve(listener)
+	if stop() || !errors.Is(err, http.ErrServerClosed) {
+		return fmt.Errorf("serve api: %w", err)
+	}
+	if err := <-drained; err != nil {
+		return errors.Join(fmt.Errorf("drain api: %w", err), server.Close())
+	}
+	return nil
+}

@@ -1,0 +1,164 @@
+package broker
+
+import (
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+)
+
+// Metrics counts what this node does. It is the only place where the names of
+// metrics are written, those of Kafka's client excepted. Safe for use by any
+// goroutine. What can be read off the status is in Collector.
+type Metrics struct {
+	accepted        prometheus.Counter
+	rejected        prometheus.Counter
+	ingestLag       prometheus.Gauge
+	delivered       prometheus.Counter
+	retried         prometheus.Counter
+	deadLettered    *prometheus.CounterVec
+	deadLetterStuck prometheus.Counter
+	parkedTargets   prometheus.Gauge
+	lateness        prometheus.Histogram
+	clockSteps      *prometheus.CounterVec
+	clockStepped    prometheus.Counter
+}
+
+// NewMetrics registers the counters of a node.
+func NewMetrics(registry prometheus.Registerer) *Metrics {
+	m := &Metrics{
+		accepted:        newCounter("carillon_accepted_total", "Records that this node, as the leader, took from delay topics into the replicated schedule."),
+		rejected:        newCounter("carillon_rejected_total", "Those of them that could not be scheduled as asked and go to the dead-letter topic."),
+		ingestLag:       newGauge("carillon_ingest_lag", "Records of delay topics that wait in Kafka; 0 on followers."),
+		delivered:       newCounter("carillon_delivered_total", "Messages that this node wrote to their targets, dead letters not included."),
+		retried:         newCounter("carillon_retried_total", "Records that were sent once more after a failure."),
+		deadLettered:    newVector("carillon_dead_lettered_total", "Messages that their target cannot take and that go to the dead-letter topic, by the code of the reason.", "code"),
+		deadLetterStuck: newCounter("carillon_dead_letter_stuck_total", "How often a dead-letter topic could not be written to: nothing is lost, but look after it."),
+		parkedTargets:   newGauge("carillon_parked_targets", "Target topics that cannot be written to at present; 0 on followers."),
+		lateness: prometheus.NewHistogram(prometheus.HistogramOpts{
+			Name: "carillon_lateness_seconds",
+			Help: "From the moment a message was due to the acknowledgement of its target.",
+			// Milliseconds matter most; the tail is fail-overs and targets that were away.
+			Buckets: []float64{.001, .002, .003, .005, .0075, .01, .015, .02, .03, .05, .075, .1, .2, .5, 1, 2, 5, 10, 30, 60, 300, 3600},
+		}),
+		clockSteps:   newVector("carillon_clock_steps_total", "How often the wall clock was set while this node led, by direction.", "direction"),
+		clockStepped: newCounter("carillon_clock_stepped_seconds_total", "By how much, both directions added up."),
+	}
+	registry.MustRegister(m.accepted, m.rejected, m.ingestLag, m.delivered, m.retried, m.deadLettered, m.deadLetterStuck,
+		m.parkedTargets, m.lateness, m.clockSteps, m.clockStepped)
+	return m
+}
+
+func newCounter(name, help string) prometheus.Counter {
+	return prometheus.NewCounter(prometheus.CounterOpts{Name: name, Help: help})
+}
+
+func newGauge(name, help string) prometheus.Gauge {
+	return prometheus.NewGauge(prometheus.GaugeOpts{Name: name, Help: help})
+}
+
+func newVector(name, help, label string) *prometheus.CounterVec {
+	return prometheus.NewCounterVec(prometheus.CounterOpts{Name: name, Help: help}, []string{label})
+}
+
+// Accepted counts messages that are in the log, and of them the poison records.
+func (m *Metrics) Accepted(messages, poison int) {
+	m.accepted.Add(float64(messages))
+	m.rejected.Add(float64(poison))
+}
+
+// Lag sets how many records of the delay topics wait in Kafka.
+func (m *Metrics) Lag(records int64) { m.ingestLag.Set(float64(records)) }
+
+// Delivered counts a message that its target has acknowledged, that many
+// milliseconds after it was due.
+func (m *Metrics) Delivered(lateMillis int64) {
+	m.delivered.Inc()
+	m.lateness.Observe(float64(lateMillis) / 1000)
+}
+
+// Retried counts records that are sent once more.
+func (m *Metrics) Retried(records int) { m.retried.Add(float64(records)) }
+
+// DeadLettered counts messages that became dead letters, by a Problem's code.
+func (m *Metrics) DeadLettered(code string, messages int) {
+	m.deadLettered.WithLabelValues(code).Add(float64(messages))
+}
+
+// DeadLetterStuck counts how often a dead-letter topic had to be parked.
+func (m *Metrics) DeadLetterStuck() { m.deadLetterStuck.Inc() }
+
+// Parked changes the number of targets that are parked.
+func (m *Metrics) Parked(change int) { m.parkedTargets.Add(float64(change)) }
+
+// ClockStepped counts that the clock was set forward or, negative, backward.
+func (m *Metrics) ClockStepped(step time.Duration) {
+	direction := "forward"
+	if step < 0 {
+		direction, step = "backward", -step
+	}
+	m.clockSteps.WithLabelValues(direction).Inc()
+	m.clockStepped.Add(step.Seconds())
+}
+
+// A gauge is one metric that is read off the status when it is scraped.
+type gauge struct {
+	desc  *prometheus.Desc
+	kind  prometheus.ValueType
+	value func(Status) float64
+}
+
+// A Collector shows the status of a node as metrics.
+type Collector struct {
+	status func() Status
+	gauges []gauge
+}
+
+// NewCollector returns a Collector of what status returns at each scrape.
+func NewCollector(status func() Status) *Collector {
+	c := &Collector{status: status}
+	add := func(kind prometheus.ValueType, name, help string, value func(Status) float64) {
+		c.gauges = append(c.gauges, gauge{prometheus.NewDesc(name, help, nil, nil), kind, value})
+	}
+	const now, sum = prometheus.GaugeValue, prometheus.CounterValue
+	add(now, "carillon_pending", "Messages that wait for their time.", func(s Status) float64 { return float64(s.Pending) })
+	add(now, "carillon_oldest_due_timestamp_seconds", "When the first of them is due; 0 when none waits.", func(s Status) float64 { return float64(s.OldestDue) / 1000 })
+	add(now, "carillon_ready", "1 when the node does its part, as /readyz says.", func(s Status) float64 { return one(s.NotReady == "") })
+	add(now, "carillon_problems", "Problems that keep the node from its work; /v1/status names them.", func(s Status) float64 { return float64(len(s.Problems)) })
+	add(now, "carillon_raft_is_leader", "1 on the leader.", func(s Status) float64 { return one(s.State == "leader") })
+	add(now, "carillon_raft_has_leader", "1 when the node knows who leads.", func(s Status) float64 { return one(s.Leader != "") })
+	add(now, "carillon_raft_term", "Term of the Raft group.", func(s Status) float64 { return float64(s.Term) })
+	add(now, "carillon_raft_applied_index", "Last log entry that the schedule holds.", func(s Status) float64 { return float64(s.Raft.AppliedIndex) })
+	add(now, "carillon_raft_commit_index", "Last log entry known to be on a majority.", func(s Status) float64 { return float64(s.Raft.CommitIndex) })
+	add(now, "carillon_raft_last_index", "Last entry of this node's log.", func(s Status) float64 { return float64(s.Raft.LastIndex) })
+	add(now, "carillon_raft_snapshot_index", "Last log entry that is in segments on disk.", func(s Status) float64 { return float64(s.Raft.SnapshotIndex) })
+	add(now, "carillon_raft_unsaved_bytes", "Bytes of log since then, which a restart replays.", func(s Status) float64 { return float64(s.Raft.UnsavedBytes) })
+	add(now, "carillon_storage_segments", "Segments on disk.", func(s Status) float64 { return float64(s.Storage.Segments) })
+	add(now, "carillon_storage_segment_bytes", "Their size on disk.", func(s Status) float64 { return float64(s.Storage.SegmentBytes) })
+	add(now, "carillon_storage_memtable_entries", "Messages that are in memory and in the log only.", func(s Status) float64 { return float64(s.Storage.MemtableEntries) })
+	add(now, "carillon_storage_memtable_bytes", "Their size.", func(s Status) float64 { return float64(s.Storage.MemtableBytes) })
+	add(sum, "carillon_storage_flushes_total", "Memtables written to a segment.", func(s Status) float64 { return float64(s.Storage.Flushes) })
+	add(sum, "carillon_storage_merges_total", "Merges of segments.", func(s Status) float64 { return float64(s.Storage.Merges) })
+	return c
+}
+
+// Describe implements prometheus.Collector.
+func (c *Collector) Describe(descs chan<- *prometheus.Desc) {
+	for _, g := range c.gauges {
+		descs <- g.desc
+	}
+}
+
+// Collect implements prometheus.Collector.
+func (c *Collector) Collect(metrics chan<- prometheus.Metric) {
+	s := c.status()
+	for _, g := range c.gauges {
+		metrics <- prometheus.MustNewConstMetric(g.desc, g.kind, g.value(s))
+	}
+}
+
+func one(yes bool) float64 {
+	if yes {
+		return 1
+	}
+	return 0
+}

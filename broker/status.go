@@ -1,0 +1,165 @@
+package broker
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+
+	"github.com/carillonmq/carillon/raftfsm"
+	"github.com/carillonmq/carillon/storage"
+)
+
+// A Status is what a node tells of itself and of its cluster as it knows it. Ids
+// are those of the configuration.
+type Status struct {
+	Node   string `json:"node"`
+	State  string `json:"state"`  // leader, follower or candidate; unborn before there is a group, failed after an error
+	Leader string `json:"leader"` // empty when unknown
+	Term   uint64 `json:"term"`
+	// NotReady is why the node does not serve yet, or empty.
+	NotReady string `json:"not_ready,omitempty"`
+
+	Pending   uint64   `json:"pending"`              // messages that wait
+	OldestDue int64    `json:"oldest_due,omitempty"` // of them, epoch milliseconds; 0 when none waits
+	Lag       *int64   `json:"lag,omitempty"`        // records of delay topics not read yet; known to the leader
+	Parked    []string `json:"parked"`               // targets that cannot be written to; known to the leader
+	Problems  []string `json:"problems"`             // what keeps the node from its work
+
+	Members []MemberStatus `json:"members"`
+	Raft    RaftStatus     `json:"raft"`
+	Storage StorageStatus  `json:"storage"`
+}
+
+// A MemberStatus is one member of the cluster as a node sees it.
+type MemberStatus struct {
+	ID          string `json:"id"`
+	API         string `json:"api"`
+	Voter       bool   `json:"voter"`
+	LastContact int64  `json:"last_contact,omitempty"` // epoch milliseconds; known to the leader
+}
+
+// A RaftStatus says how far the replicated log of a node is.
+type RaftStatus struct {
+	AppliedIndex  uint64 `json:"applied_index"`
+	CommitIndex   uint64 `json:"commit_index"`
+	LastIndex     uint64 `json:"last_index"`
+	SnapshotIndex uint64 `json:"snapshot_index"`
+	UnsavedBytes  int64  `json:"unsaved_bytes"` // of log that a restart replays
+}
+
+// A StorageStatus says what the schedule of a node takes.
+type StorageStatus struct {
+	Segments        int    `json:"segments"`
+	SegmentBytes    int64  `json:"segment_bytes"`
+	MemtableEntries int    `json:"memtable_entries"`
+	MemtableBytes   int64  `json:"memtable_bytes"`
+	Flushes         uint64 `json:"flushes"`
+	Merges          uint64 `json:"merges"`
+}
+
+// A Standing is what a node answers to another that asks whether it may be born.
+type Standing = raftfsm.Standing
+
+// Status returns what this node knows at the moment. It reads a few pages of the
+// schedule, so it is not for every message.
+func (b *Broker) Status() Status {
+	node, stats := b.node.Status(), b.node.Store().Stats()
+	s := Status{
+		Node: node.Node, State: node.State, Leader: node.Leader, Term: node.Term,
+		Pending:   b.node.Store().Pending(),
+		OldestDue: oldestDue(b.node.Store()),
+		Parked:    []string{},
+		Problems:  []string{},
+		Members:   make([]MemberStatus, len(node.Members)),
+		Raft: RaftStatus{
+			AppliedIndex: node.AppliedIndex, CommitIndex: node.CommitIndex, LastIndex: node.LastIndex,
+			SnapshotIndex: node.SnapshotIndex, UnsavedBytes: node.UnsavedBytes,
+		},
+		Storage: StorageStatus(stats),
+	}
+	for i, m := range node.Members {
+		s.Members[i] = MemberStatus{ID: m.ID, API: m.API, Voter: m.Voter}
+		if !m.LastContact.IsZero() {
+			s.Members[i].LastContact = m.LastContact.UnixMilli()
+		}
+	}
+	if report := b.report.Load(); report != nil {
+		r := report.read()
+		s.Lag = &r.lag
+		s.Parked = slices.Concat(s.Parked, r.parked)
+		s.Problems = slices.Concat(s.Problems, r.problems)
+	}
+	for _, problem := range []string{node.LogError, node.FlushError} {
+		if problem != "" {
+			s.Problems = append(s.Problems, "disk: "+problem)
+		}
+	}
+	if err := b.ready(node); err != nil {
+		s.NotReady = err.Error()
+	}
+	return s
+}
+
+// oldestDue returns when the first pending message is due, 0 when there is none.
+// Among a great many that were delivered lately it settles for a lower bound.
+func oldestDue(store *storage.Store) int64 {
+	const pages = 8
+	claim := store.Claim()
+	from := claim.Mark
+	for _, hold := range claim.Holds {
+		if hold.Mark.Compare(from) < 0 {
+			from = hold.Mark
+		}
+	}
+	for range pages {
+		items, next, done, err := store.Scan(from, 1, func(string) bool { return true }, nil)
+		switch {
+		case len(items) > 0:
+			return items[0].Due
+		case done || err != nil:
+			return 0
+		}
+		from = next
+	}
+	return from.Due
+}
+
+// Ready returns nil when the node does its part: it is a voter of a group that
+// has a leader and has applied what is committed, and if it leads, its term runs.
+// Otherwise it returns why not.
+func (b *Broker) Ready() error { return b.ready(b.node.Status()) }
+
+// mostBehind is how many committed log entries may wait for Apply: what is on its
+// way under load, milliseconds.
+const mostBehind = 128
+
+func (b *Broker) ready(node raftfsm.Status) error {
+	self := slices.IndexFunc(node.Members, func(m raftfsm.MemberStatus) bool { return m.ID == node.Node })
+	switch {
+	case node.Waiting != "":
+		return fmt.Errorf("%s: %s", node.State, node.Waiting)
+	case node.Leader == "":
+		return fmt.Errorf("%s: no leader is known", node.State)
+	case self < 0 || !node.Members[self].Voter:
+		return errors.New("catching up: not a voter yet")
+	case node.CommitIndex > node.AppliedIndex+mostBehind:
+		return fmt.Errorf("catching up: %d log entries are not applied yet", node.CommitIndex-node.AppliedIndex)
+	}
+	if node.Leader != node.Node {
+		return nil
+	}
+	if report := b.report.Load(); report == nil || !report.read().running {
+		return errors.New("leader: the term is not running yet")
+	}
+	return nil
+}
+
+// Standing returns what this node answers to one that asks whether it may be born.
+func (b *Broker) Standing() Standing { return b.node.Standing() }
+
+// Replace gives the member, which has lost its disk, a new place in the group.
+// Only the leader can; the member joins once it has started with an empty disk.
+func (b *Broker) Replace(ctx context.Context, member string) error {
+	return b.node.Replace(ctx, member)
+}
