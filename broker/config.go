@@ -164,6 +164,12 @@ func (c Config) Route(topic string) (Route, bool) {
 	return c.Routes[i], true
 }
 
+// IsDelayTopic reports whether a route matches the topic.
+func (c Config) IsDelayTopic(topic string) bool {
+	_, ok := c.Route(topic)
+	return ok
+}
+
 // DeadLetterTopic returns where messages of the route go that cannot be delivered.
 func (c Config) DeadLetterTopic(r Route) string {
 	if r.DeadLetter != "" {

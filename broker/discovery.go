@@ -174,7 +174,7 @@ func (d *discovery) assign(found []SourcePartition, stored map[partitionID]stora
 		lag += max(p.Latest-position.Next, 0)
 		positions = append(positions, SourcePosition{Topic: p.Topic, TopicID: p.TopicID, Partition: p.Partition, Next: position.Next, Epoch: position.Epoch})
 	}
-	d.Count.Lag(lag)
+	d.Report.setLag(lag)
 	slices.SortFunc(positions, func(a, b SourcePosition) int {
 		return cmp.Or(bytes.Compare(a.TopicID[:], b.TopicID[:]), cmp.Compare(a.Partition, b.Partition))
 	})

@@ -157,7 +157,8 @@ func (s *scheduler) takeVerdicts() {
 				s.setAside(t, ref)
 			}
 		}
-		s.log.Warn("target parked: its messages wait in storage until it works again", "target", t.name)
+		// The publisher feeds it again only when it knows that we have taken it back.
+		s.cfg.Publisher.probe(t.name)
 	}
 }
 
@@ -170,7 +171,6 @@ func (s *scheduler) release() {
 	for t := range s.stopped {
 		if t.flow == parked && t.healed && !s.claims.holds(t.name) {
 			t.flow = catchingUp
-			s.log.Info("target works again", "target", t.name)
 		}
 	}
 }

@@ -47,8 +47,6 @@ type ingestLog interface {
 type ingestCount interface {
 	// Accepted counts messages that are in the log, and of them the poison records.
 	Accepted(messages, poison int)
-	// Lag tells how many records of the delay topics wait in Kafka.
-	Lag(records int64)
 }
 
 func newIngest(cfg ingestConfig) *ingest {

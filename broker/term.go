@@ -117,8 +117,20 @@ func (b *Broker) publisherConfig(clusterID [16]byte, sink Sink, verdicts *mailbo
 		Store:     b.node.Store(),
 		Log:       b.node,
 		ClusterID: clusterID,
-		Verdicts:  verdicts,
-		Now:       b.now,
-		Logger:    log,
+		MissingTimeout: func(string) time.Duration {
+			var longest time.Duration
+			for _, route := range b.config.Routes {
+				longest = max(longest, route.MissingTargetTimeout)
+			}
+			return longest
+		},
+		DeadLetterFor: func(origin string) string {
+			route, _ := b.config.Route(origin)
+			return b.config.DeadLetterTopic(route)
+		},
+		Verdicts: verdicts,
+		Count:    b.metrics,
+		Now:      b.now,
+		Logger:   log,
 	}
 }

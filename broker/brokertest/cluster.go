@@ -37,6 +37,8 @@ type Cluster struct {
 	dir     string
 	// flushBytes is small, so that flushes and merges happen in every longer script.
 	flushBytes int64
+	// fetchWait is stretched with the heartbeat: waiting fetches cost real time.
+	fetchWait time.Duration
 }
 
 // newCluster starts kfake and the nodes. It must be called inside a bubble; what it
@@ -75,11 +77,11 @@ func newCluster(t testing.TB, settings arguments) *Cluster {
 	c.flushBytes, err = strconv.ParseInt(settings.value("flush", "1048576"), 10, 64)
 	c.must(err)
 	c.config.Raft.Heartbeat = c.span(settings.value("heartbeat", "300ms"))
-	c.config.Routes = []broker.Route{broker.Route{
-		From:                 "*.delay",
-		Start:                settings.value("start", ""),
-		MissingTargetTimeout: c.span(settings.value("missing_target_timeout", "5m")),
-	}.WithDefaults()}
+	c.fetchWait = c.config.Raft.Heartbeat
+	route := broker.NewRoute("*.delay")
+	route.Start = settings.value("start", "")
+	route.MissingTargetTimeout = c.span(settings.value("missing_target_timeout", "5m"))
+	c.config.Routes = []broker.Route{route}
 	for _, m := range c.config.Cluster.Members {
 		c.nodes = append(c.nodes, newNode(c, m))
 	}

@@ -2,12 +2,14 @@ package brokertest
 
 import (
 	"context"
+	"log/slog"
 	"sync"
 	"time"
 
 	"github.com/carillonmq/carillon/broker"
 	"github.com/carillonmq/carillon/broker/kafka"
 	"github.com/carillonmq/carillon/raftfsm"
+	"github.com/prometheus/client_golang/prometheus"
 )
 
 // A node is one member: its data directory, which outlives it, and, while it runs,
@@ -60,9 +62,9 @@ func (n *node) start() {
 	n.broker = broker.New(broker.Options{
 		Config:  config,
 		Node:    opened,
-		Source:  func() (broker.Source, error) { return kafka.NewSource(n.kafkaConfig(log)) },
-		Sink:    func() (broker.Sink, error) { return kafka.NewSink(n.kafkaConfig(log)) },
-		Metrics: broker.NewMetrics(),
+		Source:  func() (broker.Source, error) { return kafka.NewSource(n.kafka(log), config.IsDelayTopic) },
+		Sink:    func() (broker.Sink, error) { return kafka.NewSink(n.kafka(log)) },
+		Metrics: broker.NewMetrics(prometheus.NewRegistry()),
 		Now:     n.clock.now,
 		Logger:  log,
 	})
@@ -72,6 +74,16 @@ func (n *node) start() {
 			c.t.Errorf("node %s: %v", n.member.ID, err)
 		}
 	}()
+}
+
+func (n *node) kafka(log *slog.Logger) kafka.Config {
+	return kafka.Config{
+		Kafka:        n.cluster.config.Kafka,
+		ClientID:     n.member.ID,
+		Logger:       log,
+		Dial:         n.cluster.network.dial(n.member.ID),
+		FetchMaxWait: n.cluster.fetchWait,
+	}
 }
 
 // kill takes the node away in the middle of whatever it does: nothing that it still

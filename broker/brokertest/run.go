@@ -27,6 +27,7 @@ func RunScript(t *testing.T, path string) {
 	synctest.Test(t, func(t *testing.T) {
 		c := newCluster(t, s.settings)
 		defer c.stop()
+		p := &player{Cluster: c, start: time.Now()}
 		for _, step := range s.steps {
 			time.Sleep(time.Until(p.start.Add(step.at)))
 			t.Logf("at %v line %d: %s %v %v", time.Since(p.start), step.line, step.verb, step.args.words, step.args.values)

@@ -1,0 +1,269 @@
+package broker
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/carillonmq/carillon/raftfsm"
+	"github.com/carillonmq/carillon/storage"
+	"github.com/twmb/franz-go/pkg/kfake"
+)
+
+// A stage is a scheduler on a real one-node group, with a publisher that records
+// what it is handed and acknowledges when the test says so.
+type stage struct {
+	t         *testing.T
+	node      *raftfsm.Node
+	scheduler *scheduler
+	verdicts  *mailbox[verdict]
+	topic     TopicID
+	next      int64
+
+	mu     sync.Mutex
+	handed map[string][]storage.Ref // by target, in order
+	at     map[uint64]int64         // by seq
+	probed []string
+	silent map[string]bool // targets that are not acknowledged
+}
+
+func newStage(t *testing.T, ctx context.Context) *stage {
+	var stack kfake.VirtualNetwork
+	node, err := raftfsm.Open(ctx, raftfsm.Config{
+		NodeID: "n1", DataDir: t.TempDir(), ClusterName: "test", Bootstrap: true,
+		Members: []raftfsm.Member{{ID: "n1", Raft: "127.0.0.1:7301", API: "127.0.0.1:7401"}},
+		Listen:  stack.Listen, Dial: stack.DialContext, Logger: slog.New(slog.DiscardHandler),
+		SegmentSize: 4 << 20,
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	<-node.Terms()
+	s := &stage{t: t, node: node, handed: map[string][]storage.Ref{}, at: map[uint64]int64{}, silent: map[string]bool{}}
+	s.propose(ctx, raftfsm.SetPositions{Surveyed: true, Sets: []raftfsm.PositionSet{{
+		Position: storage.Position{Topic: "in.delay", Epoch: -1}, From: raftfsm.FromAbsent,
+	}}})
+	return s
+}
+
+// lead starts a scheduler as a new term would.
+func (s *stage) lead(ctx context.Context) {
+	feed := s.node.Subscribe(feedCapacity)
+	if err := s.node.Barrier(ctx); err != nil {
+		s.t.Fatal(err)
+	}
+	s.verdicts = newMailbox[verdict]()
+	s.scheduler = newScheduler(schedulerConfig{
+		Store: s.node.Store(), Feed: feed, Log: s.node, Publisher: s, Verdicts: s.verdicts,
+		Now: time.Now, Report: newTermReport(), Logger: slog.New(slog.DiscardHandler),
+		OnStep: func(time.Duration) {},
+	})
+	go func() {
+		defer feed.Close()
+		if err := s.scheduler.run(ctx); ctx.Err() == nil {
+			s.t.Errorf("scheduler ended: %v", err)
+		}
+	}()
+}
+
+func (s *stage) propose(ctx context.Context, c raftfsm.Command) raftfsm.Result {
+	s.t.Helper()
+	result, err := s.node.Propose(ctx, c).Wait(ctx)
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	return result
+}
+
+// accept schedules n messages for the target, the i-th due at due(i).
+func (s *stage) accept(ctx context.Context, target string, n int, due func(i int) time.Duration) {
+	s.t.Helper()
+	now := time.Now()
+	part := raftfsm.Part{Topic: "in.delay", From: s.next, Next: s.next + int64(n), Epoch: -1}
+	for i := range n {
+		part.Entries = append(part.Entries, storage.Entry{
+			Due: now.Add(due(i)).UnixMilli(), Target: target, Body: []byte("body"),
+		})
+	}
+	s.next += int64(n)
+	result := s.propose(ctx, raftfsm.Ingest{Time: now.UnixMilli(), Parts: []raftfsm.Part{part}})
+	if !result.PartsApplied[0] {
+		s.t.Fatal("part was not applied")
+	}
+}
+
+func (s *stage) hand(due []dueMessage) {
+	s.mu.Lock()
+	var acks []storage.SeqRun
+	for _, d := range due {
+		s.handed[d.Target] = append(s.handed[d.Target], d.Ref)
+		s.at[d.Seq] = time.Now().UnixMilli()
+		if !s.silent[d.Target] {
+			acks = append(acks, storage.SeqRun{First: d.Seq, Last: d.Seq})
+		}
+	}
+	s.mu.Unlock()
+	if len(acks) > 0 {
+		s.node.Propose(context.Background(), raftfsm.Ack{Runs: acks})
+	}
+}
+
+func (s *stage) probe(target string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.probed = append(s.probed, target)
+}
+
+func (s *stage) got(target string) []storage.Ref {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return append([]storage.Ref(nil), s.handed[target]...)
+}
+
+// check holds that exactly n messages came, each once, in order and not early.
+func (s *stage) check(target string, n int) {
+	s.t.Helper()
+	got := s.got(target)
+	if len(got) != n {
+		s.t.Fatalf("%d messages handed over for %s, want %d", len(got), target, n)
+	}
+	seen := map[uint64]bool{}
+	for i, ref := range got {
+		if seen[ref.Seq] {
+			s.t.Fatalf("message %d was handed over twice", ref.Seq)
+		}
+		seen[ref.Seq] = true
+		if i > 0 && ref.Compare(got[i-1]) < 0 {
+			s.t.Fatalf("message %v came after %v", ref, got[i-1])
+		}
+		if s.at[ref.Seq] < ref.Due {
+			s.t.Fatalf("message %v came early, at %d", ref, s.at[ref.Seq])
+		}
+	}
+}
+
+func onStage(t *testing.T, play func(ctx context.Context, s *stage)) {
+	synctest.Test(t, func(t *testing.T) {
+		ctx, cancel := context.WithCancel(context.Background())
+		s := newStage(t, ctx)
+		play(ctx, s)
+		cancel()
+		synctest.Wait()
+		if err := s.node.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+func TestScheduler_handsOverInOrderAtTheMillisecond(t *testing.T) {
+	onStage(t, func(ctx context.Context, s *stage) {
+		s.lead(ctx)
+		s.accept(ctx, "out", 3000, func(i int) time.Duration { return time.Duration((i*7919)%3000) * time.Millisecond * 2 })
+		time.Sleep(7 * time.Second)
+		s.check("out", 3000)
+		for seq, at := range s.at {
+			for _, ref := range s.handed["out"] {
+				if ref.Seq == seq && at-ref.Due > 100 {
+					t.Fatalf("message due at %d came %d ms late", ref.Due, at-ref.Due)
+				}
+			}
+		}
+	})
+}
+
+func TestScheduler_handsOverMoreThanItHoldsAtOneInstant(t *testing.T) {
+	onStage(t, func(ctx context.Context, s *stage) {
+		s.lead(ctx)
+		const batch = 20_000
+		for range 6 {
+			s.accept(ctx, "flood", batch, func(int) time.Duration { return 10 * time.Second })
+		}
+		s.accept(ctx, "other", 10, func(int) time.Duration { return 10 * time.Second })
+		time.Sleep(time.Minute)
+		s.check("flood", 6*batch)
+		s.check("other", 10)
+		if pending := s.node.Store().Pending(); pending != 0 {
+			t.Errorf("%d messages pending, want 0", pending)
+		}
+	})
+}
+
+func TestScheduler_keepsNearMessagesWhenFarOnesFillTheWindow(t *testing.T) {
+	onStage(t, func(ctx context.Context, s *stage) {
+		s.lead(ctx)
+		for range 5 {
+			s.accept(ctx, "far", 20_000, func(i int) time.Duration { return time.Duration(i) * time.Hour })
+		}
+		s.accept(ctx, "near", 100, func(i int) time.Duration { return time.Duration(i) * 10 * time.Millisecond })
+		time.Sleep(5 * time.Second)
+		s.check("near", 100)
+		if held := len(s.scheduler.window.held); held > mostLoaded+mostHanded {
+			t.Errorf("%d messages held in memory, want %d at most", held, mostLoaded+mostHanded)
+		}
+	})
+}
+
+func TestScheduler_parkedTargetDelaysNobodyAndResumesInOrder(t *testing.T) {
+	onStage(t, func(ctx context.Context, s *stage) {
+		s.silent["stuck"] = true
+		s.lead(ctx)
+		for i := range 10 {
+			s.accept(ctx, "stuck", 2000, func(int) time.Duration { return time.Duration(i) * time.Second })
+			s.accept(ctx, "fine", 100, func(int) time.Duration { return time.Duration(i) * time.Second })
+		}
+		time.Sleep(5 * time.Second)
+		returned := s.got("stuck")
+		if len(returned) == 0 || len(returned) > mostHanded {
+			t.Fatalf("%d messages of the stuck target handed over", len(returned))
+		}
+		s.verdicts.Put(verdict{Target: "stuck", Parked: true, Returned: returned})
+		time.Sleep(20 * time.Second)
+		s.check("fine", 1000)
+		if holds := s.node.Store().State().Claim.Holds; len(holds) != 1 || holds[0].Target != "stuck" {
+			t.Fatalf("holds = %v, want one of the stuck target", holds)
+		}
+
+		s.mu.Lock()
+		s.handed["stuck"], s.silent["stuck"] = nil, false
+		s.mu.Unlock()
+		s.verdicts.Put(verdict{Target: "stuck"})
+		time.Sleep(20 * time.Second)
+		s.check("stuck", 20_000)
+		if pending := s.node.Store().Pending(); pending != 0 {
+			t.Errorf("%d messages pending, want 0", pending)
+		}
+	})
+}
+
+func TestScheduler_newTermTakesOverWhatWasParkedAndWhatWaits(t *testing.T) {
+	onStage(t, func(ctx context.Context, s *stage) {
+		s.silent["stuck"] = true
+		first, end := context.WithCancel(ctx)
+		s.lead(first)
+		s.accept(ctx, "stuck", 1000, func(i int) time.Duration { return time.Duration(i) * time.Millisecond })
+		s.accept(ctx, "out", 1000, func(i int) time.Duration { return time.Duration(i) * 10 * time.Millisecond })
+		time.Sleep(3 * time.Second)
+		s.verdicts.Put(verdict{Target: "stuck", Parked: true, Returned: s.got("stuck")})
+		time.Sleep(2 * time.Second)
+		end()
+		synctest.Wait()
+
+		s.probed = nil
+		s.lead(ctx)
+		time.Sleep(10 * time.Second)
+		s.check("out", 1000)
+		if fmt.Sprint(s.probed) != "[stuck]" {
+			t.Fatalf("probed %v, want the stuck target", s.probed)
+		}
+		s.mu.Lock()
+		s.handed["stuck"], s.silent["stuck"] = nil, false
+		s.mu.Unlock()
+		s.verdicts.Put(verdict{Target: "stuck"})
+		time.Sleep(5 * time.Second)
+		s.check("stuck", 1000)
+	})
+}
