@@ -1,0 +1,234 @@
+package raftfsm
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"os"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/carillonmq/carillon/storage"
+	"github.com/twmb/franz-go/pkg/kfake"
+	"go.uber.org/goleak"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// A cluster is several nodes on a network in memory, each with a directory on
+// the real disk. It belongs in a synctest bubble.
+type cluster struct {
+	t       testing.TB
+	network kfake.VirtualNetwork
+	members []Member
+	tune    func(*Config)
+
+	mu    sync.Mutex
+	dirs  map[string]string
+	nodes map[string]*Node
+}
+
+func newCluster(t testing.TB, size int, tune func(*Config)) *cluster {
+	c := &cluster{t: t, tune: tune, dirs: map[string]string{}, nodes: map[string]*Node{}}
+	for i := range size {
+		id := fmt.Sprintf("n%d", i+1)
+		c.members = append(c.members, Member{ID: id, Raft: fmt.Sprintf("%s.test:%d", id, 7301+i), API: id + ".test:7401"})
+		c.dirs[id] = t.TempDir()
+	}
+	return c
+}
+
+func (c *cluster) config(id string) Config {
+	port := 0
+	for i, m := range c.members {
+		if m.ID == id {
+			port = 7301 + i
+		}
+	}
+	cfg := Config{
+		NodeID: id, DataDir: c.dirs[id], ClusterName: "test", Members: c.members, Bootstrap: true,
+		ListenAddr: fmt.Sprintf("localhost:%d", port), Listen: c.network.Listen, Dial: c.dial,
+		AskMember: c.ask, FlushBytes: 1 << 20, SegmentSize: 64 << 10, Logger: testLogger(c.t),
+	}
+	if c.tune != nil {
+		c.tune(&cfg)
+	}
+	return cfg
+}
+
+// dial resolves the members' host names.
+func (c *cluster) dial(ctx context.Context, network, addr string) (net.Conn, error) {
+	host, port, err := net.SplitHostPort(addr)
+	if err != nil || !strings.HasSuffix(host, ".test") {
+		return nil, fmt.Errorf("dial %q: %w", addr, err)
+	}
+	return c.network.DialContext(ctx, network, "localhost:"+port)
+}
+
+func testLogger(t testing.TB) *slog.Logger {
+	if os.Getenv("RAFTFSM_TEST_LOG") == "" {
+		return slog.New(slog.DiscardHandler)
+	}
+	return slog.New(slog.NewTextHandler(t.Output(), &slog.HandlerOptions{Level: slog.LevelDebug}))
+}
+
+// ask stands in for the API: it reaches the nodes that are open.
+func (c *cluster) ask(_ context.Context, m Member) (Standing, error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if n := c.nodes[m.ID]; n != nil {
+		return n.Standing(), nil
+	}
+	return Standing{}, errors.New("connection refused")
+}
+
+func (c *cluster) open(ids ...string) {
+	c.t.Helper()
+	for _, id := range ids {
+		n, err := Open(c.t.Context(), c.config(id))
+		if err != nil {
+			c.t.Fatalf("open %s: %v", id, err)
+		}
+		c.mu.Lock()
+		c.nodes[id] = n
+		c.mu.Unlock()
+	}
+}
+
+func (c *cluster) close(ids ...string) {
+	c.t.Helper()
+	for _, id := range ids {
+		c.mu.Lock()
+		n := c.nodes[id]
+		delete(c.nodes, id)
+		c.mu.Unlock()
+		if err := n.Close(); err != nil {
+			c.t.Errorf("close %s: %v", id, err)
+		}
+	}
+}
+
+func (c *cluster) closeAll() {
+	for _, m := range c.members {
+		if c.nodes[m.ID] != nil {
+			c.close(m.ID)
+		}
+	}
+}
+
+// wipe takes a closed node's disk away.
+func (c *cluster) wipe(id string) { c.dirs[id] = c.t.TempDir() }
+
+// leader waits until one of the open nodes leads and has passed a barrier.
+func (c *cluster) leader() *Node {
+	c.t.Helper()
+	var found *Node
+	c.eventually("a leader", func() bool {
+		for _, n := range c.nodes {
+			ctx, cancel := context.WithTimeout(c.t.Context(), 10*time.Second)
+			err := n.Barrier(ctx)
+			cancel()
+			if err == nil {
+				found = n
+				return true
+			}
+		}
+		return false
+	})
+	return found
+}
+
+// eventually waits, in the bubble's time or on the real clock.
+func (c *cluster) eventually(what string, ok func() bool) { eventually(c.t, what, ok) }
+
+func eventually(t testing.TB, what string, ok func() bool) {
+	t.Helper()
+	ticker := time.NewTicker(20 * time.Millisecond)
+	defer ticker.Stop()
+	deadline := time.NewTimer(time.Minute)
+	defer deadline.Stop()
+	for !ok() {
+		select {
+		case <-ticker.C:
+		case <-deadline.C:
+			t.Fatalf("no %s within a minute", what)
+		}
+	}
+}
+
+// agree waits until all open nodes have applied the same, and compares them.
+func (c *cluster) agree() {
+	c.t.Helper()
+	c.eventually("equal applied index", func() bool {
+		at := map[uint64]bool{}
+		for _, n := range c.nodes {
+			at[n.store.State().AppliedIndex] = true
+		}
+		return len(at) == 1
+	})
+	var want [32]byte
+	for _, m := range c.members {
+		n := c.nodes[m.ID]
+		if n == nil {
+			continue
+		}
+		if err := n.store.Check(); err != nil {
+			c.t.Errorf("%s: %v", m.ID, err)
+		}
+		got := digest(c.t, n.store)
+		if want == ([32]byte{}) {
+			want = got
+		}
+		if got != want {
+			c.t.Errorf("%s: state differs from that of the others", m.ID)
+		}
+	}
+}
+
+func digest(t testing.TB, s *storage.Store) [32]byte {
+	t.Helper()
+	d, err := s.Digest()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return d
+}
+
+// A load proposes batches through whichever node leads.
+type load struct {
+	next int64
+	id   [16]byte
+}
+
+func must(t testing.TB, n *Node, cmd Command) Result {
+	t.Helper()
+	res, err := n.Propose(t.Context(), cmd).Wait(t.Context())
+	if err != nil {
+		t.Fatalf("propose %T: %v", cmd, err)
+	}
+	return res
+}
+
+func startLoad(t testing.TB, n *Node) *load {
+	l := &load{id: topicID}
+	must(t, n, SetPositions{Time: 1, Surveyed: true, Sets: []PositionSet{
+		{Position: storage.Position{Topic: "a.delay", TopicID: l.id, Next: 0, Epoch: -1}, From: FromAbsent}}})
+	return l
+}
+
+// batch is the next Ingest of count messages with bodies of size bytes.
+func (l *load) batch(count, size int) Ingest {
+	part := Part{TopicID: l.id, Topic: "a.delay", From: l.next, Next: l.next + int64(count), Epoch: -1}
+	for i := range count {
+		at := l.next + int64(i)
+		body := make([]byte, size)
+		copy(body, fmt.Sprint(at))
+		part.Entries = append(part.Entries, storage.Entry{Due: 1_000_000 + at*7919%86_400_000, Target: "a", Body: body})
+	}
+	l.next = part.Next
+	return Ingest{Time: l.next, Parts: []Part{part}}
+}

@@ -1,0 +1,216 @@
+package raftfsm
+
+import (
+	"context"
+	"errors"
+	"net"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+)
+
+func TestNode_aloneServesAtOnceAndAgainAfterARestart(t *testing.T) {
+	for _, kind := range []string{LogWAL, LogBoltDB} {
+		t.Run(kind, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				c := newCluster(t, 1, func(cfg *Config) { cfg.Log = kind; cfg.AskMember = nil })
+				c.open("n1")
+				n := c.leader()
+				l := startLoad(t, n)
+				must(t, n, l.batch(100, 50))
+				must(t, n, Ack{Runs: killed(1, 10)})
+				before := digest(t, n.store)
+				c.closeAll()
+
+				c.open("n1")
+				n = c.leader()
+				if got := n.store.Pending(); got != 90 || digest(t, n.store) != before {
+					t.Errorf("pending %d after the restart, want the 90 of before", got)
+				}
+				c.closeAll()
+			})
+		})
+	}
+}
+
+func TestNode_flushesByBytesAndCutsTheLog(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := newCluster(t, 1, func(cfg *Config) { cfg.FlushBytes = 64 << 10 })
+		c.open("n1")
+		n := c.leader()
+		l := startLoad(t, n)
+		for range 40 {
+			must(t, n, l.batch(10, 1000))
+		}
+		c.eventually("flush", func() bool { return n.Status().SnapshotIndex > 20 })
+		c.eventually("shorter log", func() bool { first, err := n.logs.FirstIndex(); return err == nil && first > 1 })
+		want := digest(t, n.store)
+		c.closeAll()
+		c.open("n1")
+		n = c.leader()
+		if n.store.Pending() != 400 || digest(t, n.store) != want {
+			t.Errorf("pending %d after the restart, want 400", n.store.Pending())
+		}
+		if err := n.store.Check(); err != nil {
+			t.Error(err)
+		}
+		c.closeAll()
+	})
+}
+
+func TestNode_flushesAQuietLogAfterAWhile(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := newCluster(t, 1, func(cfg *Config) { cfg.FlushInterval = 10 * time.Minute })
+		c.open("n1")
+		n := c.leader()
+		l := startLoad(t, n)
+		must(t, n, l.batch(1, 10))
+		time.Sleep(9 * time.Minute)
+		if at := n.Status().SnapshotIndex; at != 0 {
+			t.Errorf("flushed at %d already", at)
+		}
+		time.Sleep(2 * time.Minute)
+		if at := n.Status().SnapshotIndex; at == 0 {
+			t.Error("not flushed")
+		}
+		c.closeAll()
+	})
+}
+
+func TestNode_stopsAtAnUnknownCommand(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := newCluster(t, 1, nil)
+		c.open("n1")
+		n := c.leader()
+		if err := n.running().Apply([]byte{77, 1, 0}, time.Second).Error(); err != nil {
+			t.Fatal(err)
+		}
+		if err := <-n.Failed(); !errors.Is(err, ErrUnknownCommand) || !strings.Contains(err.Error(), "version 77") {
+			t.Errorf("failed with %v, want the unknown version named", err)
+		}
+		if _, err := n.Propose(t.Context(), Ack{}).Wait(t.Context()); err == nil {
+			t.Error("took a command after it failed")
+		}
+		if s := n.Status(); s.State != "failed" || !strings.Contains(s.Waiting, "unknown command") {
+			t.Errorf("status %q %q", s.State, s.Waiting)
+		}
+		c.closeAll()
+	})
+}
+
+func TestNode_saysWhatHappenedToAProposal(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := newCluster(t, 3, nil)
+		c.open("n1")
+		if _, err := c.nodes["n1"].Propose(t.Context(), Ack{}).Wait(t.Context()); !errors.Is(err, ErrNotLeader) {
+			t.Errorf("unborn: %v, want ErrNotLeader", err)
+		}
+		c.open("n2", "n3")
+		leader := c.leader()
+		for _, n := range c.nodes {
+			if n != leader {
+				if _, err := n.Propose(t.Context(), Ack{}).Wait(t.Context()); !errors.Is(err, ErrNotLeader) {
+					t.Errorf("follower: %v, want ErrNotLeader", err)
+				}
+			}
+		}
+		big := Ingest{Parts: []Part{{Entries: startLoad(t, leader).batch(1, MaxCommandBytes).Parts[0].Entries}}}
+		if _, err := leader.Propose(t.Context(), big).Wait(t.Context()); !errors.Is(err, ErrTooLarge) {
+			t.Errorf("too large: %v", err)
+		}
+		for _, m := range c.members {
+			if m.ID != leader.cfg.NodeID {
+				c.close(m.ID)
+			}
+		}
+		// Without a majority it is stored and not committed: nobody can know.
+		if _, err := leader.Propose(t.Context(), Ack{}).Wait(t.Context()); !errors.Is(err, ErrInDoubt) {
+			t.Errorf("without a majority: %v, want ErrInDoubt", err)
+		}
+		c.closeAll()
+		if _, err := leader.Propose(context.Background(), Ack{}).Wait(context.Background()); !errors.Is(err, ErrClosed) {
+			t.Errorf("closed: %v, want ErrClosed", err)
+		}
+	})
+}
+
+func TestOpen_namesFieldValueAndRemedy(t *testing.T) {
+	base := func(dir string) Config {
+		return Config{
+			NodeID: "n1", DataDir: dir, ClusterName: "carillon", Bootstrap: true,
+			Members: []Member{{ID: "n1", Raft: "localhost:0"}}, Logger: testLogger(t), SegmentSize: 64 << 10,
+		}
+	}
+	dir := t.TempDir()
+	n, err := Open(t.Context(), base(dir))
+	if err != nil {
+		t.Fatal(err)
+	}
+	second := base(dir)
+	_, inUse := Open(t.Context(), second)
+	if inUse == nil || !strings.Contains(inUse.Error(), "in use by another process") {
+		t.Errorf("second open: %v", inUse)
+	}
+	if err := n.Close(); err != nil {
+		t.Fatal(err)
+	}
+	taken, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer taken.Close()
+	lost := t.TempDir()
+	if err := os.MkdirAll(filepath.Join(lost, scheduleDir), 0o700); err != nil {
+		t.Fatal(err)
+	}
+
+	for _, tt := range []struct {
+		name   string
+		change func(*Config)
+		want   error
+		say    []string
+	}{
+		{"another node's directory", func(c *Config) { c.NodeID = "n2"; c.Members = []Member{{ID: "n2", Raft: "localhost:0"}} }, ErrForeignData, []string{"node.data_dir", dir, `"n1"`, `"n2"`}},
+		{"another cluster's directory", func(c *Config) { c.ClusterName = "other" }, ErrForeignData, []string{"cluster.name", `"carillon"`, `"other"`}},
+		{"another member", func(c *Config) {
+			c.Members = append(c.Members, Member{ID: "n2", Raft: "b:1"})
+			c.AskMember = func(context.Context, Member) (Standing, error) { return Standing{}, nil }
+		}, ErrMembers, []string{"cluster.members", "n2 at b:1", "restore"}},
+		{"another log", func(c *Config) { c.Log = LogBoltDB }, ErrConfig, []string{"raft.log", "boltdb", "wal"}},
+		{"node.json lost", func(c *Config) { c.DataDir = lost }, ErrDamaged, []string{"node.json", "cluster replace n1"}},
+		{"a port in use", func(c *Config) { c.DataDir = t.TempDir(); c.ListenAddr = taken.Addr().String() }, ErrConfig, []string{taken.Addr().String(), "free the port"}},
+		{"no bootstrap", func(c *Config) { c.DataDir = t.TempDir(); c.Bootstrap = false }, ErrConfig, []string{"cluster.bootstrap", "true"}},
+		{"a node that is no member", func(c *Config) { c.NodeID = "n9" }, ErrConfig, []string{"node.id", "n9", "n1"}},
+		{"a member twice", func(c *Config) { c.Members = append(c.Members, c.Members[0]) }, ErrConfig, []string{"cluster.members", "n1", "twice"}},
+		{"a member without a port", func(c *Config) { c.Members = []Member{{ID: "n1", Raft: "host"}} }, ErrConfig, []string{"cluster.members[n1].raft", "host:port"}},
+		{"an unknown log", func(c *Config) { c.Log = "paper" }, ErrConfig, []string{"raft.log", "paper", "wal"}},
+		{"a hasty heartbeat", func(c *Config) { c.Heartbeat = time.Millisecond }, ErrConfig, []string{"raft.heartbeat", "1ms", "20ms"}},
+	} {
+		cfg := base(dir)
+		tt.change(&cfg)
+		n, err := Open(t.Context(), cfg)
+		if err == nil {
+			t.Errorf("%s: opened", tt.name)
+			_ = n.Close()
+			continue
+		}
+		if !errors.Is(err, tt.want) {
+			t.Errorf("%s: %v, want %v", tt.name, err, tt.want)
+		}
+		for _, word := range tt.say {
+			if !strings.Contains(err.Error(), word) {
+				t.Errorf("%s: %q does not name %q", tt.name, err, word)
+			}
+		}
+	}
+	n, err = Open(t.Context(), base(dir))
+	if err != nil {
+		t.Fatalf("after all that: %v", err)
+	}
+	if err := n.Close(); err != nil {
+		t.Error(err)
+	}
+}
