@@ -1,0 +1,86 @@
+package kafka
+
+import (
+	"context"
+	"log/slog"
+	"net"
+	"time"
+
+	"github.com/twmb/franz-go/pkg/kgo"
+
+	"github.com/carillonmq/carillon/broker"
+)
+
+// A Config says how to reach Kafka. It holds for the Source and the Sink alike.
+type Config struct {
+	Kafka    broker.KafkaConfig
+	ClientID string // what Kafka's logs and quotas know us by
+	Logger   *slog.Logger
+	Hooks    []kgo.Hook // for metrics
+
+	// Dial replaces TCP; TLS is laid over it when enabled. Tests run on a network in memory with it.
+	Dial func(ctx context.Context, network, address string) (net.Conn, error)
+
+	// FetchMaxWait is how long Kafka holds a fetch that has nothing to return: 0 for 250 ms. A partition
+	// that is added waits for the running fetch, so it bounds how late that is read.
+	FetchMaxWait time.Duration
+}
+
+const (
+	defaultFetchMaxWait = 250 * time.Millisecond
+
+	// metadataMinAge is how long a partition with a retriable error waits for new metadata at most;
+	// franz-go's 5 s would stall it that long.
+	metadataMinAge = 50 * time.Millisecond
+	metadataMaxAge = 30 * time.Second
+
+	// requestTimeout bounds the wait for one answer. produceTimeout is what Kafka may spend on replicating
+	// one request, which all targets on the connection wait for.
+	requestTimeout = 5 * time.Second
+	produceTimeout = 2 * time.Second
+
+	dialTimeout = 5 * time.Second
+)
+
+// options are the ones that every client of ours has.
+func (c Config) options() ([]kgo.Opt, error) {
+	options := []kgo.Opt{
+		kgo.SeedBrokers(c.Kafka.Brokers...),
+		kgo.MetadataMinAge(metadataMinAge),
+		kgo.MetadataMaxAge(metadataMaxAge),
+		kgo.RequestTimeoutOverhead(requestTimeout),
+		kgo.RetryTimeout(requestTimeout),
+		kgo.RetryBackoffFn(retryBackoff),
+		kgo.WithLogger(logger{c.Logger}),
+		kgo.WithHooks(c.Hooks...),
+		kgo.DisableClientMetrics(), // Kafka need not know how we do
+	}
+	if c.ClientID != "" {
+		options = append(options, kgo.ClientID(c.ClientID))
+	}
+	dial := c.Dial
+	if dial == nil {
+		dial = (&net.Dialer{Timeout: dialTimeout}).DialContext
+	}
+	if c.Kafka.TLS.Enabled {
+		config, err := tlsConfig(c.Kafka.TLS)
+		if err != nil {
+			return nil, err
+		}
+		dial = dialTLS(dial, config)
+	}
+	options = append(options, kgo.Dialer(dial))
+	mechanism, err := saslMechanism(c.Kafka.SASL)
+	if err != nil {
+		return nil, err
+	}
+	if mechanism != nil {
+		options = append(options, kgo.SASL(mechanism))
+	}
+	return options, nil
+}
+
+// retryBackoff grows from 20 ms to a second.
+func retryBackoff(failures int) time.Duration {
+	return min(20*time.Millisecond<<min(failures, 10), time.Second)
+}

@@ -1,0 +1,9 @@
+// Package kafka is the broker's adapter to Kafka: a [Source] that reads delay topics, a [Sink] that
+// writes target topics, and the few requests that neither needs. Beside the package client it is the
+// only one that knows franz-go.
+//
+//	broker.Source <- Source: one client; partitions assigned directly, no consumer group
+//	broker.Sink   <- Sink:   one client for all healthy targets, one more for each isolated target
+//
+// Nothing here decides: positions, retries, partitions and dead letters are the broker's.
+package kafka

@@ -1,0 +1,60 @@
+package kafka
+
+import (
+	"context"
+	"strconv"
+	"sync"
+
+	"github.com/twmb/franz-go/pkg/kadm"
+	"github.com/twmb/franz-go/pkg/kgo"
+)
+
+const (
+	// defaultBatchBytes is Kafka's own default of max.message.bytes; franz-go's is a little lower, and
+	// what a delay topic took could then not be delivered.
+	defaultBatchBytes = 1_048_588
+	smallestBatch     = 512
+	largestBatch      = 64 << 20
+)
+
+// limits are the sizes that the target topics take, as far as Kafka tells us.
+type limits struct {
+	mu    sync.Mutex
+	bytes map[string]int32
+}
+
+func newLimits() *limits { return &limits{bytes: make(map[string]int32)} }
+
+// batchBytes returns the largest batch that the topic takes. franz-go asks once, when it meets the topic.
+func (l *limits) batchBytes(topic string) int32 {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if n, ok := l.bytes[topic]; ok {
+		return n
+	}
+	return defaultBatchBytes
+}
+
+// ask reads the topic's max.message.bytes once. A Kafka that does not let us read it is not asked again.
+func (l *limits) ask(ctx context.Context, client *kgo.Client, topic string) {
+	l.mu.Lock()
+	_, known := l.bytes[topic]
+	l.mu.Unlock()
+	if known {
+		return
+	}
+	configs, err := kadm.NewClient(client).DescribeTopicConfigs(ctx, topic)
+	if err != nil {
+		return
+	}
+	limit := int32(defaultBatchBytes)
+	config, _ := configs.On(topic, nil)
+	for _, c := range config.Configs {
+		if n, err := strconv.ParseInt(c.MaybeValue(), 10, 32); err == nil && c.Key == "max.message.bytes" {
+			limit = int32(min(max(n, smallestBatch), largestBatch))
+		}
+	}
+	l.mu.Lock()
+	l.bytes[topic] = limit
+	l.mu.Unlock()
+}

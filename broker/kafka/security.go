@@ -1,0 +1,89 @@
+package kafka
+
+import (
+	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"fmt"
+	"net"
+	"os"
+
+	"github.com/twmb/franz-go/pkg/sasl"
+	"github.com/twmb/franz-go/pkg/sasl/plain"
+	"github.com/twmb/franz-go/pkg/sasl/scram"
+
+	"github.com/carillonmq/carillon/broker"
+)
+
+// tlsConfig reads the files once to find what is wrong with them now. The client certificate is read
+// again at every connection, so that it can be renewed without a restart.
+func tlsConfig(c broker.TLSConfig) (*tls.Config, error) {
+	config := &tls.Config{MinVersion: tls.VersionTLS12}
+	if c.CA != "" {
+		pem, err := os.ReadFile(c.CA)
+		if err != nil {
+			return nil, fmt.Errorf("kafka.tls.ca: %w: name a PEM file that can be read", err)
+		}
+		config.RootCAs = x509.NewCertPool()
+		if !config.RootCAs.AppendCertsFromPEM(pem) {
+			return nil, fmt.Errorf("kafka.tls.ca %q: %w: name a PEM file with the brokers' authority", c.CA, errNoCertificate)
+		}
+	}
+	if c.Cert == "" && c.Key == "" {
+		return config, nil
+	}
+	load := func() (*tls.Certificate, error) {
+		pair, err := tls.LoadX509KeyPair(c.Cert, c.Key)
+		if err != nil {
+			return nil, fmt.Errorf("kafka.tls.cert %q with kafka.tls.key %q: %w: name PEM files that belong together", c.Cert, c.Key, err)
+		}
+		return &pair, nil
+	}
+	if _, err := load(); err != nil {
+		return nil, err
+	}
+	config.GetClientCertificate = func(*tls.CertificateRequestInfo) (*tls.Certificate, error) { return load() }
+	return config, nil
+}
+
+type dialFunc func(ctx context.Context, network, address string) (net.Conn, error)
+
+// dialTLS lays TLS over dial and checks the certificate against the name that was dialed.
+func dialTLS(dial dialFunc, config *tls.Config) dialFunc {
+	return func(ctx context.Context, network, address string) (net.Conn, error) {
+		host, _, err := net.SplitHostPort(address)
+		if err != nil {
+			return nil, fmt.Errorf("split broker address: %w", err)
+		}
+		raw, err := dial(ctx, network, address)
+		if err != nil {
+			return nil, err
+		}
+		named := config.Clone()
+		named.ServerName = host
+		conn := tls.Client(raw, named)
+		ctx, cancel := context.WithTimeout(ctx, dialTimeout)
+		defer cancel()
+		if err := conn.HandshakeContext(ctx); err != nil {
+			raw.Close()
+			return nil, fmt.Errorf("shake hands with %s: %w", address, err)
+		}
+		return conn, nil
+	}
+}
+
+// saslMechanism returns nil when no login is configured.
+func saslMechanism(c broker.SASLConfig) (sasl.Mechanism, error) {
+	scramAuth := scram.Auth{User: c.Username, Pass: c.Password.Reveal()}
+	switch c.Mechanism {
+	case "":
+		return nil, nil
+	case "plain":
+		return plain.Auth{User: c.Username, Pass: c.Password.Reveal()}.AsMechanism(), nil
+	case "scram-256":
+		return scramAuth.AsSha256Mechanism(), nil
+	case "scram-512":
+		return scramAuth.AsSha512Mechanism(), nil
+	}
+	return nil, fmt.Errorf("kafka.sasl.mechanism %q: %w: use plain, scram-256 or scram-512", c.Mechanism, errMechanism)
+}

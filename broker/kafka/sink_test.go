@@ -1,0 +1,254 @@
+package kafka
+
+import (
+	"errors"
+	"fmt"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/twmb/franz-go/pkg/kerr"
+	"github.com/twmb/franz-go/pkg/kfake"
+	"github.com/twmb/franz-go/pkg/kmsg"
+
+	"github.com/carillonmq/carillon/broker"
+)
+
+func newSink(t *testing.T, kafka bubble) *Sink {
+	t.Helper()
+	sink, err := NewSink(kafka.config())
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(sink.Close)
+	return sink
+}
+
+// deliver sends one record, waits for its outcome and returns how long that took.
+func deliver(sink *Sink, d broker.Delivery) (time.Duration, error) {
+	start := time.Now()
+	outcome := make(chan error, 1)
+	sink.Send(d, func(err error) { outcome <- err })
+	err := <-outcome
+	return time.Since(start), err
+}
+
+func TestSinkKeepsRecordsByteForByte(t *testing.T) {
+	inBubble(t, func(t *testing.T, kafka bubble) {
+		sink := newSink(t, kafka)
+		sent := []broker.Delivery{
+			{Topic: "orders"},
+			{Topic: "orders", Key: []byte{}, Value: []byte{}, Headers: []broker.Header{}},
+			{Topic: "orders", Key: []byte("\xff\x00"), Value: []byte("v"), Headers: []broker.Header{
+				{Key: "b"}, {Key: "a", Value: []byte{}}, {Key: "b", Value: []byte("\xff")}, {Key: ""}, {Key: "a", Value: []byte("2")}}},
+		}
+		for _, d := range sent {
+			if _, err := deliver(sink, d); err != nil {
+				t.Fatal(err)
+			}
+		}
+		for i, r := range kafka.records("orders", len(sent)) {
+			got := broker.Delivery{Topic: r.Topic, Key: r.Key, Value: r.Value, Headers: brokerHeaders(r.Headers)}
+			want := sent[i]
+			if len(want.Headers) == 0 {
+				want.Headers = nil
+			}
+			if diff := cmp.Diff(want, got); diff != "" {
+				t.Errorf("record %d: %s", i, diff)
+			}
+			if age := time.Since(r.Timestamp); age < 0 || age > time.Minute {
+				t.Errorf("record %d: timestamp %v is not the moment of delivery", i, r.Timestamp)
+			}
+		}
+	}, kfake.SeedTopics(1, "orders"))
+}
+
+func TestSinkWritesTheChosenPartitionInOrder(t *testing.T) {
+	inBubble(t, func(t *testing.T, kafka bubble) {
+		sink := newSink(t, kafka)
+		const n = 2000
+		var failed atomic.Int64
+		for i := range n {
+			sink.Send(broker.Delivery{Topic: "orders", Partition: int32(i % 3), Key: []byte("same"), Value: fmt.Append(nil, i)},
+				func(err error) {
+					if err != nil {
+						failed.Add(1)
+					}
+				})
+		}
+		next := map[int32]int{0: 0, 1: 1, 2: 2}
+		for _, r := range kafka.records("orders", n) {
+			if want := fmt.Sprint(next[r.Partition]); string(r.Value) != want {
+				t.Fatalf("partition %d: got %s, want %s", r.Partition, r.Value, want)
+			}
+			next[r.Partition] += 3
+		}
+		synctest.Wait()
+		if failed.Load() != 0 {
+			t.Errorf("%d sends failed", failed.Load())
+		}
+	}, kfake.SeedTopics(3, "orders"))
+}
+
+func TestRetriableErrorDoesNotStallTheTopic(t *testing.T) {
+	for _, answer := range []*kerr.Error{kerr.NotEnoughReplicas, kerr.NotLeaderForPartition, kerr.LeaderNotAvailable} {
+		t.Run(answer.Message, func(t *testing.T) {
+			inBubble(t, func(t *testing.T, kafka bubble) {
+				sink := newSink(t, kafka)
+				if _, err := deliver(sink, broker.Delivery{Topic: "orders"}); err != nil {
+					t.Fatal(err)
+				}
+				kafka.Fault(kfake.Fault{Keys: []kmsg.Key{kmsg.Produce}, Err: answer})
+				took, err := deliver(sink, broker.Delivery{Topic: "orders"})
+				if err != nil || took > 200*time.Millisecond {
+					t.Errorf("delivered after %v, %v", took, err)
+				}
+			}, kfake.SeedTopics(1, "orders"))
+		})
+	}
+}
+
+func TestErrorsWrapTheirSentinel(t *testing.T) {
+	for _, tt := range []struct {
+		answer *kerr.Error
+		want   error
+	}{
+		{kerr.TopicAuthorizationFailed, broker.ErrTargetForbidden},
+		{kerr.UnknownTopicOrPartition, broker.ErrTargetMissing},
+		{kerr.MessageTooLarge, broker.ErrRecordTooLarge},
+		{kerr.RecordListTooLarge, broker.ErrRecordTooLarge},
+		{kerr.InvalidRecord, broker.ErrRecordRefused},
+		{kerr.InvalidTimestamp, broker.ErrRecordRefused},
+		{kerr.PolicyViolation, broker.ErrRecordRefused},
+		{kerr.NotEnoughReplicas, broker.ErrTargetUnavailable},
+		{kerr.UnknownServerError, broker.ErrTargetUnavailable},
+		{kerr.ClusterAuthorizationFailed, broker.ErrTargetUnavailable},
+		{kerr.KafkaStorageError, broker.ErrTargetUnavailable},
+	} {
+		t.Run(tt.answer.Message, func(t *testing.T) {
+			inBubble(t, func(t *testing.T, kafka bubble) {
+				sink := newSink(t, kafka)
+				fault := kafka.Fault(kfake.Fault{Keys: []kmsg.Key{kmsg.Produce}, Topic: "orders", Err: tt.answer, Count: -1})
+				took, err := deliver(sink, broker.Delivery{Topic: "orders"})
+				if !errors.Is(err, tt.want) {
+					t.Errorf("error %v, want %v", err, tt.want)
+				}
+				if took > recordTimeout+time.Second {
+					t.Errorf("failed after %v", took)
+				}
+				if _, err := deliver(sink, broker.Delivery{Topic: "payments"}); err != nil {
+					t.Errorf("another target: %v", err)
+				}
+				fault.Remove()
+				if _, err := deliver(sink, broker.Delivery{Topic: "orders"}); err != nil {
+					t.Errorf("the target after it healed: %v", err)
+				}
+				if n := len(kafka.records("orders", 1)); n != 1 {
+					t.Errorf("%d records in the topic, want the one that was acknowledged", n)
+				}
+			}, kfake.SeedTopics(1, "orders", "payments"))
+		})
+	}
+}
+
+func TestMissingTopicIsReportedAndFoundOnceItExists(t *testing.T) {
+	inBubble(t, func(t *testing.T, kafka bubble) {
+		sink := newSink(t, kafka)
+		if _, err := sink.Partitions(t.Context(), "orders"); !errors.Is(err, broker.ErrTargetMissing) {
+			t.Errorf("Partitions: %v, want ErrTargetMissing", err)
+		}
+		if took, err := deliver(sink, broker.Delivery{Topic: "orders"}); !errors.Is(err, broker.ErrTargetMissing) || took > time.Second {
+			t.Errorf("Send: %v after %v, want ErrTargetMissing", err, took)
+		}
+		if err := CreateTopic(t.Context(), kafka.config(), "orders"); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := deliver(sink, broker.Delivery{Topic: "orders"}); err != nil {
+			t.Errorf("Send after the topic was created: %v", err)
+		}
+	})
+}
+
+func TestRecreatedTargetIsWrittenAgain(t *testing.T) {
+	inBubble(t, func(t *testing.T, kafka bubble) {
+		sink := newSink(t, kafka)
+		for range 3 {
+			if _, err := deliver(sink, broker.Delivery{Topic: "orders", Value: []byte("old")}); err != nil {
+				t.Fatal(err)
+			}
+		}
+		admin := kafka.admin()
+		if _, err := admin.DeleteTopic(t.Context(), "orders"); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := admin.CreateTopic(t.Context(), 1, 1, nil, "orders"); err != nil {
+			t.Fatal(err)
+		}
+		start := time.Now()
+		for {
+			_, err := deliver(sink, broker.Delivery{Topic: "orders", Value: []byte("new")})
+			if err == nil {
+				break
+			}
+			if !errors.Is(err, broker.ErrTargetUnavailable) && !errors.Is(err, broker.ErrTargetMissing) || time.Since(start) > 5*time.Second {
+				t.Fatalf("after %v: %v", time.Since(start), err)
+			}
+			time.Sleep(50 * time.Millisecond)
+		}
+		if got := string(kafka.records("orders", 1)[0].Value); got != "new" {
+			t.Errorf("the new topic begins with %q", got)
+		}
+	}, kfake.SeedTopics(1, "orders"))
+}
+
+func TestAddedPartitionIsWritten(t *testing.T) {
+	inBubble(t, func(t *testing.T, kafka bubble) {
+		sink := newSink(t, kafka)
+		if n, err := sink.Partitions(t.Context(), "orders"); n != 1 || err != nil {
+			t.Fatalf("Partitions = %d, %v", n, err)
+		}
+		if _, err := deliver(sink, broker.Delivery{Topic: "orders"}); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := kafka.admin().CreatePartitions(t.Context(), 2, "orders"); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(partitionsMaxAge)
+		if n, err := sink.Partitions(t.Context(), "orders"); n != 3 || err != nil {
+			t.Errorf("Partitions = %d, %v, want 3", n, err)
+		}
+		_, err := deliver(sink, broker.Delivery{Topic: "orders", Partition: 2})
+		if err != nil {
+			if !errors.Is(err, broker.ErrTargetUnavailable) {
+				t.Errorf("first send to the new partition: %v", err)
+			}
+			_, err = deliver(sink, broker.Delivery{Topic: "orders", Partition: 2})
+		}
+		if err != nil {
+			t.Errorf("send to the new partition: %v", err)
+		}
+	}, kfake.SeedTopics(1, "orders"))
+}
+
+func TestLargerTopicTakesLargerRecords(t *testing.T) {
+	inBubble(t, func(t *testing.T, kafka bubble) {
+		limit := "3000000"
+		if _, err := kafka.admin().CreateTopic(t.Context(), 1, 1, map[string]*string{"max.message.bytes": &limit}, "wide"); err != nil {
+			t.Fatal(err)
+		}
+		sink := newSink(t, kafka)
+		for topic, want := range map[string]error{"wide": nil, "orders": broker.ErrRecordTooLarge} {
+			if _, err := sink.Partitions(t.Context(), topic); err != nil {
+				t.Fatal(err)
+			}
+			if _, err := deliver(sink, broker.Delivery{Topic: topic, Value: make([]byte, 2_000_000)}); !errors.Is(err, want) {
+				t.Errorf("2 MB to %s: %v, want %v", topic, err, want)
+			}
+			if _, err := deliver(sink, broker.Delivery{Topic: topic, Value: make([]byte, 1_048_000)}); err != nil {
+				t.Errorf("1 MB to %s: %v", topic, err)
+			}
+		}
+	}, kfake.SeedTopics(1, "orders"))
+}

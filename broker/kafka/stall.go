@@ -1,0 +1,125 @@
+package kafka
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/twmb/franz-go/pkg/kerr"
+	"github.com/twmb/franz-go/pkg/kgo"
+
+	"github.com/carillonmq/carillon/broker"
+)
+
+const (
+	// retryStalledEvery paces what the client itself would repeat without a pause: out of range, it
+	// answers 17,000 times in a second.
+	retryStalledEvery = time.Second
+	// listTimeout bounds how long a stalled partition can hold up the others.
+	listTimeout = time.Second
+)
+
+// fail stops fetching the partition for a while.
+func (s *Source) fail(topic string, partition int32, p *sourcePartition, err error) {
+	if lost, ok := errors.AsType[*kgo.ErrDataLoss](err); ok {
+		// An unclean election. What was read cannot be undone, so reading goes on where it is.
+		s.log.Error("Kafka has replaced records of a delay topic that were read already, those in their place are not read",
+			"topic", topic, "partition", partition, "from", lost.ResetTo, "read_to", p.next)
+		return
+	}
+	if p.failure == nil || p.failure.Error() != err.Error() {
+		s.log.Warn("cannot read a partition of a delay topic, trying on", "topic", topic, "partition", partition,
+			"offset", p.next, "error", err)
+	}
+	p.failure = err
+	p.retryAt = s.now().Add(retryStalledEvery)
+	s.client.RemoveConsumePartitions(map[string][]int32{topic: {partition}})
+}
+
+// nextRetry returns when the first stalled partition is to be looked at.
+func (s *Source) nextRetry() (at time.Time, ok bool) {
+	for _, topic := range s.assigned {
+		for _, p := range topic.partitions {
+			if p.stalled() && (!ok || p.retryAt.Before(at)) {
+				at, ok = p.retryAt, true
+			}
+		}
+	}
+	return at, ok
+}
+
+// retryStalled fetches stalled partitions again whose time has come. For one whose offset Kafka does not
+// have it returns a batch that says so, each time, until the broker moves the position.
+func (s *Source) retryStalled(ctx context.Context) []broker.Batch {
+	var missing []broker.Batch
+	now := s.now()
+	for name, topic := range s.assigned {
+		for partition, p := range topic.partitions {
+			if !p.stalled() || p.retryAt.After(now) {
+				continue
+			}
+			if errors.Is(p.failure, kerr.UnknownTopicID) {
+				s.restart(name, topic)
+				break
+			}
+			if errors.Is(p.failure, kerr.OffsetOutOfRange) {
+				batch, ok := s.inRange(ctx, name, partition, p)
+				if !ok {
+					p.retryAt = now.Add(retryStalledEvery)
+					if batch.Missing {
+						batch.TopicID = topic.id
+						missing = append(missing, batch)
+					}
+					continue
+				}
+			}
+			s.resume(name, partition, p)
+		}
+	}
+	return missing
+}
+
+func (s *Source) resume(topic string, partition int32, p *sourcePartition) {
+	p.retryAt = time.Time{}
+	add := make(map[string]map[int32]kgo.Offset)
+	addOffset(add, topic, partition, p)
+	s.client.AddConsumePartitions(add)
+}
+
+// restart makes the client forget the topic and the id it knew it by, and read it again.
+func (s *Source) restart(name string, topic *sourceTopic) {
+	s.client.PurgeTopicsFromConsuming(name)
+	add := make(map[string]map[int32]kgo.Offset)
+	for partition, p := range topic.partitions {
+		p.retryAt = time.Time{}
+		addOffset(add, name, partition, p)
+	}
+	s.client.AddConsumePartitions(add)
+}
+
+// inRange tells whether Kafka has the partition's next offset after all. The batch is Missing if Kafka
+// says that it has not, and not if Kafka does not answer.
+func (s *Source) inRange(ctx context.Context, topic string, partition int32, p *sourcePartition) (broker.Batch, bool) {
+	ctx, cancel := context.WithTimeout(ctx, listTimeout)
+	defer cancel()
+	first, err := s.admin.ListStartOffsets(ctx, topic)
+	if err != nil {
+		return broker.Batch{}, false
+	}
+	end, err := s.admin.ListCommittedOffsets(ctx, topic)
+	if err != nil {
+		return broker.Batch{}, false
+	}
+	earliest, knowsFirst := first.Lookup(topic, partition)
+	latest, knowsEnd := end.Lookup(topic, partition)
+	if !knowsFirst || !knowsEnd || earliest.Err != nil || latest.Err != nil {
+		return broker.Batch{}, false
+	}
+	if earliest.Offset <= p.next && p.next <= latest.Offset {
+		return broker.Batch{}, true
+	}
+	return broker.Batch{
+		Topic: topic, Partition: partition, From: p.next, Next: p.next, Epoch: p.epoch,
+		Missing: true, Earliest: earliest.Offset, Latest: latest.Offset,
+	}, false
+}

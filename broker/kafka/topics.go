@@ -1,0 +1,28 @@
+package kafka
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/twmb/franz-go/pkg/kadm"
+	"github.com/twmb/franz-go/pkg/kerr"
+)
+
+// CreateTopic creates the topic, with Kafka's defaults for partitions and replication, unless it exists.
+// It blocks for a round trip, or until ctx ends.
+func CreateTopic(ctx context.Context, c Config, topic string) error {
+	options, err := c.options()
+	if err != nil {
+		return err
+	}
+	admin, err := kadm.NewOptClient(options...)
+	if err != nil {
+		return fmt.Errorf("create Kafka client: %w", err)
+	}
+	defer admin.Close()
+	if _, err := admin.CreateTopic(ctx, -1, -1, nil, topic); err != nil && !errors.Is(err, kerr.TopicAlreadyExists) {
+		return fmt.Errorf("create topic %q: %w", topic, err)
+	}
+	return nil
+}
