@@ -84,7 +84,7 @@ func rootCommand() *cobra.Command {
 		}
 		return &usageError{err}
 	})
-	root.AddCommand(configCommand(), versionCommand())
+	root.AddCommand(serveCommand(), statusCommand(), configCommand(), clusterCommand(), versionCommand())
 	return root
 }
 

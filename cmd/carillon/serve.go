@@ -1,0 +1,135 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"net"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/collectors"
+	"github.com/spf13/cobra"
+	"github.com/twmb/franz-go/pkg/kgo"
+	"golang.org/x/sync/errgroup"
+
+	"github.com/carillonmq/carillon/broker"
+	"github.com/carillonmq/carillon/broker/api"
+	"github.com/carillonmq/carillon/broker/kafka"
+	"github.com/carillonmq/carillon/raftfsm"
+)
+
+func serveCommand() *cobra.Command {
+	keys := configKeys()
+	cmd := &cobra.Command{
+		Use:   "serve",
+		Short: "Run a node",
+		Long: "Run a node of a cluster until SIGTERM or Ctrl-C, which hand leadership over first; a second one ends\n" +
+			"it at once. Every key of the configuration file is a flag and a variable too.",
+		Args: arguments(cobra.NoArgs),
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			s, err := load(cmd.Flags(), keys)
+			if err != nil {
+				return err
+			}
+			if err := s.config.Validate(); err != nil {
+				return err
+			}
+			return serve(cmd.Context(), s.config, cmd.ErrOrStderr())
+		},
+	}
+	addConfigFlags(cmd.Flags(), keys)
+	return cmd
+}
+
+// serve runs a node until ctx ends or the node fails.
+//
+//	config --> logger, metrics
+//	           api listener            first, so that a second process fails early
+//	           raftfsm.Node            log and schedule; asks the others through api.Client
+//	           broker.Broker           leads whenever the node does
+//	             `--> kafka.Source, kafka.Sink, one of each per term
+//	           api.Serve               health, metrics, status, answers to the others
+//
+// The end comes in the opposite order of dependence: the broker hands leadership
+// over, then the API stops answering, then the node closes its files.
+func serve(ctx context.Context, c broker.Config, stderr io.Writer) (err error) {
+	log := newLogger(c.Log, stderr)
+	registry := prometheus.NewRegistry()
+	registry.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
+
+	listener, err := net.Listen("tcp", c.API.Listen)
+	if err != nil {
+		return fmt.Errorf("%w: %w", &broker.FieldError{Field: "api.listen", Value: c.API.Listen, Remedy: "free the port or choose another"}, err)
+	}
+	defer listener.Close() // for a return before Serve has it
+	node, err := raftfsm.Open(ctx, nodeConfig(c, log))
+	if err != nil {
+		return fmt.Errorf("start node %s: %w", c.Node.ID, err)
+	}
+	defer func() { err = errors.Join(err, node.Close()) }()
+
+	source := kafka.Config{Kafka: c.Kafka, ClientID: clientID(c), Logger: log, Hooks: []kgo.Hook{newClientMetrics(registry, "source")}}
+	sink := kafka.Config{Kafka: c.Kafka, ClientID: clientID(c), Logger: log, Hooks: []kgo.Hook{newClientMetrics(registry, "sink")}}
+	isDelayTopic := func(topic string) bool { _, ok := c.Route(topic); return ok }
+	b := broker.New(broker.Options{
+		Config:  c,
+		Node:    node,
+		Source:  func() (broker.Source, error) { return kafka.NewSource(source, isDelayTopic) },
+		Sink:    func() (broker.Sink, error) { return kafka.NewSink(sink) },
+		Metrics: broker.NewMetrics(registry),
+		Logger:  log,
+	})
+	registry.MustRegister(broker.NewCollector(b.Status))
+	log.Info("node started", "node", c.Node.ID, "version", programVersion(), "raft", c.Raft.Listen, "api", c.API.Listen, "data_dir", c.Node.DataDir)
+
+	group, ctx := errgroup.WithContext(ctx)
+	answering, stopAnswering := context.WithCancel(context.WithoutCancel(ctx))
+	group.Go(func() error {
+		defer stopAnswering()
+		return b.Run(ctx)
+	})
+	group.Go(func() error { return api.Serve(answering, listener, api.NewHandler(b, registry, log), log) })
+	err = group.Wait()
+	log.Info("node stopped", "node", c.Node.ID)
+	return err
+}
+
+// nodeConfig is the part of the configuration that the replicated side needs.
+func nodeConfig(c broker.Config, log *slog.Logger) raftfsm.Config {
+	members := make([]raftfsm.Member, len(c.Cluster.Members))
+	for i, m := range c.Cluster.Members {
+		members[i] = raftfsm.Member{ID: m.ID, Raft: m.Raft, API: m.API}
+	}
+	return raftfsm.Config{
+		NodeID:      c.Node.ID,
+		DataDir:     c.Node.DataDir,
+		ClusterName: c.Cluster.Name,
+		Members:     members,
+		Bootstrap:   c.Cluster.Bootstrap,
+		Heartbeat:   c.Raft.Heartbeat,
+		Log:         c.Raft.Log,
+		ListenAddr:  c.Raft.Listen,
+		AskMember: func(ctx context.Context, m raftfsm.Member) (raftfsm.Standing, error) {
+			return api.NewClient(m.API).Standing(ctx)
+		},
+		Logger: log,
+	}
+}
+
+// clientID is what Kafka's logs and quotas know the node by.
+func clientID(c broker.Config) string { return "carillon-" + c.Cluster.Name + "-" + c.Node.ID }
+
+// newLogger returns what writes the program's log; the configuration is validated.
+func newLogger(c broker.LogConfig, stderr io.Writer) *slog.Logger {
+	var level slog.Level
+	if err := level.UnmarshalText([]byte(c.Level)); err != nil {
+		level = slog.LevelInfo
+	}
+	options := &slog.HandlerOptions{Level: level}
+	if c.Format == "json" {
+		return slog.New(slog.NewJSONHandler(stderr, options))
+	}
+	return slog.New(slog.NewTextHandler(stderr, options))
+}

@@ -1,0 +1,155 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+	"text/tabwriter"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/carillonmq/carillon/broker"
+	"github.com/carillonmq/carillon/broker/api"
+)
+
+// defaultAPI is where `carillon dev` answers.
+const defaultAPI = "127.0.0.1:7401"
+
+// askTimeout bounds one question to a node.
+const askTimeout = 5 * time.Second
+
+func statusCommand() *cobra.Command {
+	var address string
+	var asJSON, onlyReady bool
+	cmd := &cobra.Command{
+		Use:   "status",
+		Short: "Show leader, members, pending messages and problems of a cluster",
+		Long: "Ask a node what it knows of itself and its cluster. What only the leader knows is asked of the\n" +
+			"leader, if it can be reached; --json prints the node's own answer.",
+		Args: arguments(cobra.NoArgs),
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			ctx, cancel := context.WithTimeout(cmd.Context(), askTimeout)
+			defer cancel()
+			node := api.NewClient(address)
+			if onlyReady {
+				return explainAPI(address, node.Ready(ctx))
+			}
+			status, err := node.Status(ctx)
+			if err != nil {
+				return explainAPI(address, err)
+			}
+			if asJSON {
+				out := json.NewEncoder(cmd.OutOrStdout())
+				out.SetIndent("", "  ")
+				return out.Encode(status)
+			}
+			return printStatus(cmd.OutOrStdout(), status, askLeader(ctx, status), time.Now())
+		},
+	}
+	addAPIFlag(cmd, &address)
+	cmd.Flags().BoolVar(&asJSON, "json", false, "print JSON, for programs")
+	cmd.Flags().BoolVar(&onlyReady, "ready", false, "print nothing; exit code 0 when the node is ready, else 1")
+	return cmd
+}
+
+func addAPIFlag(cmd *cobra.Command, address *string) {
+	cmd.Flags().StringVar(address, "api", defaultAPI, "API address of a node, host:port")
+}
+
+// explainAPI adds a remedy to the error of a node that gave no answer.
+func explainAPI(address string, err error) error {
+	var answer *api.Error
+	if err == nil || errors.As(err, &answer) {
+		return err
+	}
+	return fmt.Errorf("no node answers at %s, start one or name its address with --api: %w", address, err)
+}
+
+// askLeader returns the leader's own status, or that of the node when it leads or
+// the leader cannot be reached.
+func askLeader(ctx context.Context, status broker.Status) broker.Status {
+	leader := slices.IndexFunc(status.Members, func(m broker.MemberStatus) bool { return m.ID == status.Leader })
+	if leader < 0 || status.Leader == status.Node {
+		return status
+	}
+	ctx, cancel := context.WithTimeout(ctx, time.Second)
+	defer cancel()
+	if s, err := api.NewClient(status.Members[leader].API).Status(ctx); err == nil {
+		return s
+	}
+	return status
+}
+
+// printStatus writes for people: what the node says of itself, what the leader says
+// of the cluster.
+func printStatus(w io.Writer, node, leader broker.Status, now time.Time) error {
+	out := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
+	row := func(name, format string, args ...any) {
+		fmt.Fprintf(out, "%s\t%s\n", name, fmt.Sprintf(format, args...))
+	}
+	row("node", "%s, %s", node.Node, node.State)
+	row("leader", "%s, term %d", orNone(node.Leader), node.Term)
+	if node.NotReady != "" {
+		row("not ready", "%s", node.NotReady)
+	}
+	row("pending", "%d", leader.Pending)
+	if leader.OldestDue != 0 {
+		due := time.UnixMilli(leader.OldestDue)
+		row("oldest due", "%s, %s", due.UTC().Format("2006-01-02T15:04:05.000Z"), distance(due.Sub(now)))
+	}
+	if leader.Lag != nil {
+		row("lag", "%d records to read", *leader.Lag)
+	} else {
+		row("lag", "known to the leader only, which does not answer here")
+	}
+	row("parked", "%s", orNone(strings.Join(leader.Parked, ", ")))
+	for _, problem := range node.Problems {
+		row("problem", "%s", problem)
+	}
+	if leader.Node != node.Node {
+		for _, problem := range leader.Problems {
+			row("problem", "%s: %s", leader.Node, problem)
+		}
+	}
+	fmt.Fprintf(out, "\nmember\tapi\tvotes\tlast heard by the leader\n")
+	for _, m := range leader.Members {
+		heard := "never"
+		switch {
+		case m.ID == leader.Leader:
+			heard = "leads"
+		case m.LastContact != 0:
+			heard = distance(time.UnixMilli(m.LastContact).Sub(now))
+		case leader.Node != leader.Leader:
+			heard = "unknown"
+		}
+		fmt.Fprintf(out, "%s\t%s\t%v\t%s\n", m.ID, m.API, m.Voter, heard)
+	}
+	if err := out.Flush(); err != nil {
+		return fmt.Errorf("print status: %w", err)
+	}
+	return nil
+}
+
+func orNone(text string) string {
+	if text == "" {
+		return "none"
+	}
+	return text
+}
+
+// distance says how far away a moment is, in a precision that people read.
+func distance(d time.Duration) string {
+	precision := time.Millisecond
+	if d.Abs() >= time.Minute {
+		precision = time.Second
+	}
+	if d < 0 {
+		return (-d).Round(precision).String() + " ago"
+	}
+	return "in " + d.Round(precision).String()
+}
