@@ -3,6 +3,7 @@ package e2e
 import (
 	"math/rand/v2"
 	"strconv"
+	"syscall"
 	"testing"
 	"time"
 
@@ -56,20 +57,46 @@ func (l *ledger) load(k *kafkaCluster, first, n, rate int, horizon time.Duration
 func TestLeaderKilledUnderLoad_losesNothing(t *testing.T) {
 	for _, brokers := range []int{1, 3} {
 		t.Run(strconv.Itoa(brokers)+" Kafka brokers", func(t *testing.T) {
-			const messages, kills = 20_000, 4
-			k, c, l := newStage(t, brokers, dirs(t, 3)...)
-			l.load(k, 0, messages, 1000, 5*time.Second)
-			for kill := range kills {
-				share := (kill + 1) * messages / (kills + 2)
-				await(t, 2*patience, strconv.Itoa(share)+" are delivered", func() bool { return l.delivered() >= share })
+			underLoad(t, brokers, 4, func(c *carillonCluster) {
 				c.leader().process.kill()
 				c.leader()
 				c.start()
-			}
-			l.settle(k, c, targetTopic, messages)
-			l.verify(t, messages, kills)
+			})
 		})
 	}
+}
+
+func TestLeaderStoppedUnderLoad_handsOver(t *testing.T) {
+	underLoad(t, 1, 2, func(c *carillonCluster) {
+		c.leader().process.stop()
+		c.start()
+	})
+}
+
+// A frozen leader thaws while another one leads, and finishes what it was about to do.
+func TestLeaderFrozenUnderLoad_thawsIntoAFollower(t *testing.T) {
+	underLoad(t, 1, 2, func(c *carillonCluster) {
+		frozen := c.leader()
+		frozen.process.send(syscall.SIGSTOP)
+		c.leader()
+		frozen.process.send(syscall.SIGCONT)
+		await(t, patience, "the thawed node is ready", frozen.ready)
+	})
+}
+
+// underLoad runs 1,000 messages a second through three nodes, due within seconds, strikes so many
+// times while they are delivered, and verifies what came out.
+func underLoad(t *testing.T, brokers, strikes int, strike func(*carillonCluster)) {
+	messages := 4000 * (strikes + 1)
+	k, c, l := newStage(t, brokers, dirs(t, 3)...)
+	l.load(k, 0, messages, 1000, 5*time.Second)
+	for n := range strikes {
+		share := (n + 1) * messages / (strikes + 2)
+		await(t, 2*patience, strconv.Itoa(share)+" are delivered", func() bool { return l.delivered() >= share })
+		strike(c)
+	}
+	l.settle(k, c, targetTopic, messages)
+	l.verify(t, messages, strikes)
 }
 
 // Here the disks of the nodes are the only place where the messages still are.

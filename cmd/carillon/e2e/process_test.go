@@ -57,18 +57,23 @@ func start(t testing.TB, name string, env []string, argv ...string) *process {
 }
 
 // kill sends SIGKILL and waits for the exit. Killing what has exited does nothing.
-func (p *process) kill() { p.signal(syscall.SIGKILL) }
+func (p *process) kill() { p.end(syscall.SIGKILL) }
 
 // stop sends SIGTERM and waits for the exit, at most a minute before it kills.
-func (p *process) stop() { p.signal(syscall.SIGTERM) }
+func (p *process) stop() { p.end(syscall.SIGTERM) }
 
-func (p *process) signal(sig syscall.Signal) {
+// send sends a signal and does not wait.
+func (p *process) send(sig syscall.Signal) {
+	_ = p.cmd.Process.Signal(sig) // it may have exited just now
+}
+
+func (p *process) end(sig syscall.Signal) {
 	select {
 	case <-p.done:
 		return
 	default:
 	}
-	_ = p.cmd.Process.Signal(sig) // it may exit just now
+	p.send(sig)
 	select {
 	case <-p.done:
 	case <-time.After(patience):

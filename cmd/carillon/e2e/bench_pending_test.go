@@ -1,0 +1,83 @@
+package e2e
+
+import (
+	"bytes"
+	"os"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+)
+
+// BenchmarkPending prints what a million messages of 100 B, due tomorrow, cost one node that has
+// nothing to do: memory, time from start to ready, and share of a core beside an empty node.
+func BenchmarkPending(b *testing.B) {
+	const messages = 1_000_000
+	k := startKafka(b, freeAddrs(b, 1)...)
+	k.create(benchPartitions, delayTopic, targetTopic)
+	c := startCarillon(b, k.addrs(), dirs(b, 1)...)
+	node := c.nodes[0]
+	b.ReportMetric(node.process.load(b), "empty-cpu-%")
+
+	c.preload(k, messages)
+	b.ReportMetric(node.process.anonymousMB(b), "loaded-rss-MB")
+	b.ReportMetric(node.process.load(b), "loaded-cpu-%")
+
+	node.process.stop()
+	from := time.Now()
+	c.start()
+	b.ReportMetric(time.Since(from).Seconds(), "restart-to-ready-s")
+	b.ReportMetric(node.process.load(b), "restarted-cpu-%")
+	b.ReportMetric(node.process.anonymousMB(b), "restarted-rss-MB")
+	b.ReportMetric(0, "ns/op")
+}
+
+// anonymousMB returns the memory of a process that no file backs.
+func (p *process) anonymousMB(b *testing.B) float64 {
+	b.Helper()
+	status, err := os.ReadFile("/proc/" + strconv.Itoa(p.cmd.Process.Pid) + "/status")
+	if err != nil {
+		b.Fatal(err)
+	}
+	for line := range strings.Lines(string(status)) {
+		if value, ok := strings.CutPrefix(line, "RssAnon:"); ok {
+			kb, err := strconv.ParseFloat(strings.Fields(value)[0], 64)
+			if err != nil {
+				b.Fatal(err)
+			}
+			return kb / 1024
+		}
+	}
+	b.Fatal("/proc says nothing about RssAnon")
+	return 0
+}
+
+// load returns the share of a core, in per cent, that a process takes over 20 seconds.
+func (p *process) load(b *testing.B) float64 {
+	b.Helper()
+	const window = 20 * time.Second
+	before := p.ticks(b)
+	<-time.After(window)
+	const perSecond = 100 // clock ticks, on every Linux that Go runs on
+	return float64(p.ticks(b)-before) / perSecond / window.Seconds() * 100
+}
+
+// ticks returns the processor time of a process so far.
+func (p *process) ticks(b *testing.B) int {
+	b.Helper()
+	stat, err := os.ReadFile("/proc/" + strconv.Itoa(p.cmd.Process.Pid) + "/stat")
+	if err != nil {
+		b.Fatal(err)
+	}
+	// The name, in parentheses, may hold spaces; user and system time are fields 14 and 15.
+	fields := strings.Fields(string(stat[bytes.LastIndexByte(stat, ')')+1:]))
+	user, err := strconv.Atoi(fields[11])
+	if err != nil {
+		b.Fatal(err)
+	}
+	system, err := strconv.Atoi(fields[12])
+	if err != nil {
+		b.Fatal(err)
+	}
+	return user + system
+}
