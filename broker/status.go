@@ -87,8 +87,8 @@ func (b *Broker) Status() Status {
 	if report := b.report.Load(); report != nil {
 		r := report.read()
 		s.Lag = &r.lag
-		s.Parked = slices.Concat(s.Parked, r.parked)
-		s.Problems = slices.Concat(s.Problems, r.problems)
+		s.Parked = append(s.Parked, r.parked...)
+		s.Problems = append(s.Problems, r.problems...)
 	}
 	for _, problem := range []string{node.LogError, node.FlushError} {
 		if problem != "" {

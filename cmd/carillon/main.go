@@ -84,7 +84,8 @@ func rootCommand() *cobra.Command {
 		}
 		return &usageError{err}
 	})
-	root.AddCommand(serveCommand(), statusCommand(), configCommand(), clusterCommand(), versionCommand())
+	root.AddCommand(devCommand(), serveCommand(), scheduleCommand(), statusCommand(), configCommand(), clusterCommand(),
+		versionCommand(), devKafkaCommand(), devNodeCommand())
 	return root
 }
 

@@ -1,0 +1,197 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"time"
+
+	"github.com/spf13/cobra"
+	"golang.org/x/sync/errgroup"
+
+	"github.com/carillonmq/carillon/broker"
+	"github.com/carillonmq/carillon/broker/api"
+)
+
+// startTimeout bounds how long Kafka and the nodes may take to be ready.
+const startTimeout = 60 * time.Second
+
+// A dev is a cluster for development with a Kafka of its own, all on loopback.
+type dev struct {
+	dir                          string
+	nodes                        int
+	kafkaPort, apiPort, raftPort int
+	out                          io.Writer
+	children                     []*child // in the order of their start
+}
+
+func devCommand() *cobra.Command {
+	var d dev
+	cmd := &cobra.Command{
+		Use:   "dev",
+		Short: "Run a cluster and a Kafka for development, with nothing installed",
+		Long: "Run a cluster of one or three nodes and an embedded Kafka on loopback until Ctrl-C, and show one\n" +
+			"message being delivered. The data is kept and found again. The embedded Kafka (kfake) is for\n" +
+			"development: it has one broker and no security.",
+		Args: arguments(cobra.NoArgs),
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			if d.nodes != 1 && d.nodes != 3 {
+				return &usageError{fmt.Errorf("--nodes is %d: use 1 or 3", d.nodes)}
+			}
+			d.out = cmd.OutOrStdout()
+			return d.run(cmd.Context())
+		},
+	}
+	cmd.Flags().StringVar(&d.dir, "data-dir", "./carillon-dev", "folder of all data and logs")
+	cmd.Flags().IntVar(&d.nodes, "nodes", 1, "1 or 3")
+	cmd.Flags().IntVar(&d.kafkaPort, "kafka-port", 9092, "port of the embedded Kafka")
+	cmd.Flags().IntVar(&d.apiPort, "api-port", 7401, "port of the first node's API; the others follow")
+	cmd.Flags().IntVar(&d.raftPort, "raft-port", 7301, "port of the first node's Raft; the others follow")
+	return cmd
+}
+
+// run starts Kafka, then the nodes, and stops them in the opposite order when ctx
+// ends or one of them does.
+func (d *dev) run(ctx context.Context) (err error) {
+	if err := d.checkSize(); err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, d.stop()) }()
+	if err := d.start(ctx); err != nil {
+		if ctx.Err() != nil {
+			return nil // Ctrl-C while starting
+		}
+		return err
+	}
+	d.welcome()
+
+	group, ctx := errgroup.WithContext(ctx)
+	group.Go(func() error { return greet(ctx, d.brokers(), d.out) })
+	for _, c := range d.children {
+		group.Go(func() error {
+			select {
+			case <-c.ended:
+				return c.failure()
+			case <-ctx.Done():
+				return nil
+			}
+		})
+	}
+	return group.Wait()
+}
+
+// checkSize refuses the data of a cluster of another size.
+func (d *dev) checkSize() error {
+	held, err := filepath.Glob(filepath.Join(d.dir, "n?"))
+	if err != nil || len(held) == 0 || len(held) == d.nodes {
+		return err
+	}
+	return &broker.FieldError{
+		Field: "--nodes", Value: strconv.Itoa(d.nodes),
+		Remedy: fmt.Sprintf("%s holds a cluster of %d; use --nodes %d, another --data-dir, or remove the folder", d.dir, len(held), len(held)),
+	}
+}
+
+func (d *dev) start(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, startTimeout)
+	defer cancel()
+	if err := os.MkdirAll(filepath.Join(d.dir, "kafka"), 0o700); err != nil {
+		return fmt.Errorf("create the data folder: %w", err)
+	}
+	kafka, err := d.startChild("kafka", "dev-kafka", "--data-dir", filepath.Join(d.dir, "kafka"), "--port", strconv.Itoa(d.kafkaPort))
+	if err != nil {
+		return err
+	}
+	if err := kafka.await(ctx, dials(d.brokers())); err != nil {
+		return err
+	}
+	var nodes []*child
+	for i := range d.nodes {
+		node, err := d.startChild(nodeID(i), d.nodeArgs(i)...)
+		if err != nil {
+			return err
+		}
+		nodes = append(nodes, node)
+	}
+	for i, node := range nodes {
+		if err := node.await(ctx, api.NewClient(d.api(i)).Ready); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (d *dev) startChild(name string, args ...string) (*child, error) {
+	c, err := startChild(name, filepath.Join(d.dir, name+".log"), args...)
+	if err == nil {
+		d.children = append(d.children, c)
+	}
+	return c, err
+}
+
+// stop ends the nodes at the same time, then Kafka.
+func (d *dev) stop() error {
+	if len(d.children) == 0 {
+		return nil
+	}
+	var nodes errgroup.Group
+	for _, c := range d.children[1:] {
+		nodes.Go(c.stop)
+	}
+	return errors.Join(nodes.Wait(), d.children[0].stop())
+}
+
+// nodeArgs is the command line of one node.
+func (d *dev) nodeArgs(i int) []string {
+	config := broker.DefaultConfig()
+	config.Cluster.Members = nil
+	for i := range d.nodes {
+		config.Cluster.Members = append(config.Cluster.Members, broker.Member{ID: nodeID(i), Raft: loopback(d.raftPort + i), API: d.api(i)})
+	}
+	keys := configKeys()
+	members := keys[slices.IndexFunc(keys, func(k key) bool { return k.name == "cluster.members" })]
+	return []string{
+		"dev-node",
+		"--node.id", nodeID(i),
+		"--node.data_dir", filepath.Join(d.dir, nodeID(i)),
+		"--cluster.name", "dev",
+		"--cluster.bootstrap",
+		"--cluster.members", flowText(members.in(&config)),
+		"--kafka.brokers", d.brokers(),
+		"--routes", `[{from: "*.delay", start: earliest}]`,
+	}
+}
+
+func (d *dev) welcome() {
+	fmt.Fprintf(d.out, "Kafka   %s (embedded, for development only)\n", d.brokers())
+	for i := range d.nodes {
+		fmt.Fprintf(d.out, "%s      http://%s/v1/status\n", nodeID(i), d.api(i))
+	}
+	fmt.Fprintf(d.out, "data    %s, logs in it too\n\n", d.dir)
+	fmt.Fprintf(d.out, "try     kcat -C -b %s -t orders &\n", d.brokers())
+	fmt.Fprintf(d.out, "        carillon schedule --kafka.brokers %s --to orders --in 5s hello\n\n", d.brokers())
+}
+
+func (d *dev) brokers() string  { return loopback(d.kafkaPort) }
+func (d *dev) api(i int) string { return loopback(d.apiPort + i) }
+
+func nodeID(i int) string { return "n" + strconv.Itoa(i+1) }
+
+func loopback(port int) string { return net.JoinHostPort("127.0.0.1", strconv.Itoa(port)) }
+
+// dials returns what tells whether something listens at the address.
+func dials(address string) func(context.Context) error {
+	return func(ctx context.Context) error {
+		conn, err := new(net.Dialer).DialContext(ctx, "tcp", address)
+		if err != nil {
+			return err
+		}
+		return conn.Close()
+	}
+}

@@ -1,0 +1,155 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+	"github.com/twmb/franz-go/pkg/kgo"
+
+	"github.com/carillonmq/carillon/client"
+)
+
+// scheduleTimeout bounds how long Kafka may take to answer.
+const scheduleTimeout = 15 * time.Second
+
+// A schedule is one message as the command line describes it.
+type schedule struct {
+	to, topic, at, key, id string
+	in                     time.Duration
+	headers                []string
+}
+
+func scheduleCommand() *cobra.Command {
+	keys := kafkaKeys()
+	var s schedule
+	cmd := &cobra.Command{
+		Use:   "schedule --to TOPIC (--in DURATION | --at TIME) [VALUE | -]",
+		Short: "Produce one message to a delay topic",
+		Long: "Produce one message to a delay topic, by default the target's name with .delay behind it. The value\n" +
+			"is an argument, or standard input with -; without one the message has a null value.",
+		Example: "  carillon schedule --to orders --in 5s 'ship it'\n" +
+			"  carillon schedule --to orders --at 2030-01-02T15:04:05Z --key k1 --header source=cli - < order.json",
+		Args: arguments(cobra.MaximumNArgs(1)),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			record, err := s.record(cmd.Flags(), args, cmd.InOrStdin())
+			if err != nil {
+				return err
+			}
+			config, err := load(cmd.Flags(), keys)
+			if err != nil {
+				return err
+			}
+			options, err := config.kafkaOptions("carillon-schedule")
+			if err != nil {
+				return err
+			}
+			ctx, cancel := context.WithTimeout(cmd.Context(), scheduleTimeout)
+			defer cancel()
+			sent, err := produce(ctx, record, options)
+			if errors.Is(err, context.DeadlineExceeded) {
+				return fmt.Errorf("no broker of %s answers, start one or name it with --kafka.brokers: %w", strings.Join(config.config.Kafka.Brokers, ", "), err)
+			}
+			if err != nil {
+				return err
+			}
+			due, err := client.Parse(sent.Headers, sent.Timestamp.UnixMilli())
+			if err != nil {
+				return err
+			}
+			fmt.Fprintf(cmd.OutOrStdout(), "%s/%d/%d, for %s at %s\n", sent.Topic, sent.Partition, sent.Offset, s.to,
+				time.UnixMilli(due.DueAt).UTC().Format("2006-01-02T15:04:05.000Z"))
+			return nil
+		},
+	}
+	flags := cmd.Flags()
+	flags.StringVar(&s.to, "to", "", "target topic (required)")
+	flags.StringVar(&s.topic, "topic", "", "delay topic to produce to (default: the target's name with .delay behind it)")
+	flags.DurationVar(&s.in, "in", 0, "delay from now, such as 5s or 1h30m")
+	flags.StringVar(&s.at, "at", "", "time of delivery, RFC 3339 with zone or epoch milliseconds")
+	flags.StringVar(&s.key, "key", "", "key of the message")
+	flags.StringVar(&s.id, "id", "", "id of the message, 1 to 256 bytes")
+	flags.StringArrayVar(&s.headers, "header", nil, "header NAME=VALUE of the message; can be repeated")
+	addConfigFlags(flags, keys)
+	return cmd
+}
+
+// kafkaKeys are the keys that say how to reach Kafka.
+func kafkaKeys() []key {
+	var keys []key
+	for _, k := range configKeys() {
+		if strings.HasPrefix(k.name, "kafka.") {
+			keys = append(keys, k)
+		}
+	}
+	return keys
+}
+
+// record returns what is to be produced; every error is a mistake in the command line.
+func (s *schedule) record(flags *pflag.FlagSet, args []string, stdin io.Reader) (*kgo.Record, error) {
+	if s.to == "" {
+		return nil, &usageError{errors.New("--to is missing: name the target topic")}
+	}
+	if flags.Changed("in") == flags.Changed("at") {
+		return nil, &usageError{errors.New("give one of --in and --at")}
+	}
+	r := &kgo.Record{Topic: s.topic, Timestamp: time.Now()}
+	if r.Topic == "" {
+		r.Topic = s.to + ".delay"
+	}
+	if flags.Changed("key") {
+		r.Key = []byte(s.key)
+	}
+	for _, header := range s.headers {
+		name, value, ok := strings.Cut(header, "=")
+		if !ok || name == "" {
+			return nil, &usageError{fmt.Errorf("--header is %q: write NAME=VALUE", header)}
+		}
+		r.Headers = append(r.Headers, kgo.RecordHeader{Key: name, Value: []byte(value)})
+	}
+	options := []client.Option{client.To(s.to), client.After(s.in)}
+	if flags.Changed("at") {
+		options[1] = atText(s.at)
+	}
+	if flags.Changed("id") {
+		options = append(options, client.ID(s.id))
+	}
+	if err := client.Stamp(r, options...); err != nil {
+		return nil, &usageError{err}
+	}
+	switch {
+	case len(args) == 0:
+	case args[0] == "-":
+		value, err := io.ReadAll(stdin)
+		if err != nil {
+			return nil, fmt.Errorf("read the value from standard input: %w", err)
+		}
+		r.Value = bytes.Clone(value)
+	default:
+		r.Value = []byte(args[0])
+	}
+	return r, nil
+}
+
+// atText passes the time on as it was typed; Stamp says what is wrong with it.
+func atText(at string) client.Option {
+	return func(headers []client.Header) []client.Header {
+		return append(headers, client.Header{Key: client.HeaderAt, Value: []byte(at)})
+	}
+}
+
+// produce sends one stamped record, creating its topic where Kafka allows that.
+func produce(ctx context.Context, r *kgo.Record, options []kgo.Opt) (*kgo.Record, error) {
+	producer, err := client.NewProducer(append(options, kgo.AllowAutoTopicCreation())...)
+	if err != nil {
+		return nil, err
+	}
+	defer producer.Close()
+	return producer.Schedule(ctx, r)
+}
