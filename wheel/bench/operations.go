@@ -1,0 +1,172 @@
+package main
+
+import (
+	"fmt"
+	"runtime"
+	"time"
+)
+
+// costs are what the operations of one contender took: CPU nanoseconds each, unless said.
+type costs struct {
+	add, replace, move, cancel float64 // replace: cancel one, add one
+	fire                       float64 // structures only
+	longest                    float64 // CPU milliseconds of the longest advance; structures only
+	bytes, allocs              float64 // per timer
+}
+
+// operations prints a table for each workload and size.
+func operations(sizes []int) {
+	for _, w := range workloads() {
+		for _, n := range sizes {
+			fmt.Printf("\n### %s timers, %s\n", count(n), w.name)
+			operationsTable(w.plan(n), within(n, append(structures(), runtimes()...)))
+		}
+	}
+}
+
+func operationsTable(p plan, entrants []entrant) {
+	header("ns of CPU per operation", "add", "cancel + add", "move", "cancel", "fire", "longest advance, ms",
+		"bytes per timer", "allocs per add", "cancel + add: times less than heap", "than AfterFunc", "fire: times less than heap")
+	all := make([]costs, len(entrants))
+	var heap, after costs
+	for i, e := range entrants {
+		all[i] = typical(e, p)
+		switch e.name {
+		case "container/heap":
+			heap = all[i]
+		case "time.AfterFunc":
+			after = all[i]
+		}
+	}
+	for i, e := range entrants {
+		c := all[i]
+		fire, longest, ratio := "", "", ""
+		if c.fire > 0 {
+			fire, longest, ratio = number(c.fire), number(c.longest), number(heap.fire/c.fire)
+		}
+		row(e.name, number(c.add), number(c.replace), number(c.move), number(c.cancel), fire, longest,
+			number(c.bytes), number(c.allocs), number(heap.replace/c.replace), number(after.replace/c.replace), ratio)
+	}
+}
+
+// typical repeats small measurements and returns the medians.
+func typical(e entrant, p plan) costs {
+	runs := make([]costs, min(max(500_000/len(p.delays), 1), 5))
+	for i := range runs {
+		runs[i] = once(e, p)
+	}
+	of := func(field func(costs) float64) float64 {
+		var xs []float64
+		for _, r := range runs {
+			xs = append(xs, field(r))
+		}
+		return median(xs)
+	}
+	return costs{
+		add:     of(func(c costs) float64 { return c.add }),
+		replace: of(func(c costs) float64 { return c.replace }),
+		move:    of(func(c costs) float64 { return c.move }),
+		cancel:  of(func(c costs) float64 { return c.cancel }),
+		fire:    of(func(c costs) float64 { return c.fire }),
+		longest: of(func(c costs) float64 { return c.longest }),
+		bytes:   of(func(c costs) float64 { return c.bytes }),
+		allocs:  of(func(c costs) float64 { return c.allocs }),
+	}
+}
+
+// once takes one contender through a plan: fill, replace a quarter, move a tenth, cancel, fire.
+func once(e entrant, p plan) costs {
+	defer cleanUp()
+	n := len(p.delays)
+	fired := 0
+	t := e.make(n, func(int) { fired++ })
+	defer t.stop()
+
+	var c costs
+	bytes, mallocs := liveHeap()
+	c.add = perOp(n, func() {
+		for i, d := range p.delays {
+			t.add(i, d)
+		}
+	})
+	bytesFull, mallocsFull := liveHeap()
+	c.bytes = max(float64(bytesFull)-float64(bytes), 0) / float64(n)
+	c.allocs = float64(mallocsFull-mallocs) / float64(n)
+
+	some := p.order[:min(n/4, 1_000_000)]
+	c.replace = perOp(len(some), func() {
+		for _, i := range some {
+			t.cancel(int(i))
+			t.add(int(i), p.delays[n-1-int(i)])
+		}
+	})
+	some = p.order[n/4:][:min(n/10, 1_000_000)]
+	c.move = perOp(len(some), func() {
+		for _, i := range some {
+			t.move(int(i), p.delays[n-1-int(i)])
+		}
+	})
+	gone := p.order[:p.cancelled]
+	c.cancel = perOp(len(gone), func() {
+		for _, i := range gone {
+			t.cancel(int(i))
+		}
+	})
+	if s, ok := t.(stepper); ok {
+		c.fire = perOp(n-len(gone), func() { fireAll(s) })
+		if fired != n-len(gone) {
+			panic(fmt.Sprintf("%s fired %d of %d timers", e.name, fired, n-len(gone)))
+		}
+		c.longest = longestAdvance(e, p)
+	}
+	return c
+}
+
+// fireAll moves the clock from deadline to deadline, as a runtime does that sleeps in between.
+func fireAll(s stepper) {
+	for s.tidy(0) {
+	}
+	for {
+		now, ok := s.next()
+		if !ok {
+			return
+		}
+		for more := true; more; {
+			_, more = s.advance(now)
+		}
+		s.tidy(now)
+	}
+}
+
+// longestAdvance fills the contender again and returns the longest single step of firing, in CPU
+// milliseconds of its thread.
+func longestAdvance(e entrant, p plan) float64 {
+	runtime.LockOSThread()
+	defer runtime.UnlockOSThread()
+	s := e.make(len(p.delays), func(int) {}).(stepper)
+	for i, d := range p.delays {
+		s.add(i, d)
+	}
+	for _, i := range p.order[:p.cancelled] {
+		s.cancel(int(i))
+	}
+	runtime.GC()
+	var longest time.Duration
+	timed := func(step func() bool) bool {
+		begin := threadTime()
+		more := step()
+		longest = max(longest, threadTime()-begin)
+		return more
+	}
+	for timed(func() bool { return s.tidy(0) }) {
+	}
+	for {
+		now, ok := s.next()
+		if !ok {
+			return float64(longest) / float64(time.Millisecond)
+		}
+		for timed(func() bool { _, more := s.advance(now); return more }) {
+		}
+		timed(func() bool { return s.tidy(now) })
+	}
+}
