@@ -1,0 +1,222 @@
+package broker
+
+import (
+	"fmt"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+// feed answers verdicts as the scheduler does, with everything that is due for the
+// target and alive, for that long.
+func (b *bench) feed(target string, due *[]dueMessage, d time.Duration) {
+	for range d / (100 * time.Millisecond) {
+		for _, v := range b.verdicts() {
+			if !v.Parked {
+				b.hand(b.stillAlive(*due))
+			}
+		}
+		b.after(100 * time.Millisecond)
+	}
+}
+
+func (b *bench) stillAlive(due []dueMessage) []dueMessage {
+	b.log.mu.Lock()
+	defer b.log.mu.Unlock()
+	var alive []dueMessage
+	for _, d := range due {
+		if _, ok := b.log.alive[d.Seq]; ok {
+			alive = append(alive, d)
+		}
+	}
+	return alive
+}
+
+func TestLane_deadLettersForAMissingTargetWhenItIsTime(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newBench(t)
+		due := b.accept("missing", 2000, nil)
+		b.hand(due)
+		b.feed("missing", &due, testTimeout/2)
+		later := b.accept("missing", 100, nil)
+		b.hand(later)
+		due = append(due, later...)
+		b.feed("missing", &due, testTimeout/2-time.Second)
+		if n := len(b.log.dead); n != 0 {
+			t.Fatalf("%d messages dead-lettered before the time", n)
+		}
+		b.feed("missing", &due, mostProbe+2*time.Second)
+		if n := b.count.deadLettered[CodeTargetMissing]; n != 2000 {
+			t.Errorf("%d messages dead-lettered, want the 2000 that waited long enough", n)
+		}
+		b.feed("missing", &due, testTimeout/2)
+		if n := b.count.deadLettered[CodeTargetMissing]; n != 2100 {
+			t.Errorf("%d messages dead-lettered, want all 2100", n)
+		}
+		for i, entry := range b.log.dead {
+			m, err := DecodeBody(entry.Body)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if entry.Target != "dead" || string(m.Value) != fmt.Sprint(i+1) {
+				t.Fatalf("dead letter %d is message %s for %s, want %d for dead", i, m.Value, entry.Target, i+1)
+			}
+		}
+		b.stop()
+	})
+}
+
+func TestLane_deliversWhenAMissingTargetAppearsInTime(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newBench(t)
+		due := b.accept("orders", 100, nil)
+		b.hand(due)
+		b.feed("orders", &due, testTimeout-time.Minute)
+		b.sink.topic("orders", 1)
+		b.feed("orders", &due, time.Minute)
+		if diff := cmp.Diff(seqsOf(due), b.written("orders", 0)); diff != "" {
+			t.Errorf("delivered (-want +got):\n%s", diff)
+		}
+		if len(b.log.dead) != 0 {
+			t.Errorf("%d messages dead-lettered", len(b.log.dead))
+		}
+		b.stop()
+	})
+}
+
+func TestLane_deadLettersForATargetThatForbidsWriting(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newBench(t)
+		b.sink.topic("secret", 1).refuse = func(Delivery) error { return ErrTargetForbidden }
+		due := b.accept("secret", 300, nil)
+		b.hand(due)
+		b.feed("secret", &due, testTimeout-time.Second)
+		if n := len(b.log.dead); n != 0 {
+			t.Fatalf("%d messages dead-lettered before the time", n)
+		}
+		b.feed("secret", &due, 2*mostProbe)
+		if n := b.count.deadLettered[CodeTargetForbids]; n != 300 {
+			t.Errorf("%d messages dead-lettered, want 300", n)
+		}
+		b.stop()
+	})
+}
+
+func TestLane_deadLettersWhatNamesAPartitionThatIsNotThere(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newBench(t)
+		b.sink.topic("orders", 2)
+		b.deliver("orders", 4, func(i int, m *Message) { m.Partition = int32(i) })
+		b.after(time.Second)
+		if diff := cmp.Diff([]uint64{1, 2}, b.acked()); diff != "" {
+			t.Errorf("delivered (-want +got):\n%s", diff)
+		}
+		if n := b.count.deadLettered[CodeTargetInvalid]; n != 2 {
+			t.Errorf("%d messages dead-lettered, want 2", n)
+		}
+		b.stop()
+	})
+}
+
+func TestDeadLetter_goesOutWithWhatWasWrongAndNothingElse(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newBench(t)
+		dead := b.sink.topic("dead", 1)
+		headers := []Header{{"deliver-at", []byte("yesterday")}, {"x", nil}}
+		entry := deadLetterEntry("dead", time.Now().UnixMilli(), Origin{"in.delay", 2, 9}, []byte("k"), nil, headers, Problem{CodeMalformed, "why"})
+		entry.Seq = 1
+		b.log.alive[1] = entry
+		b.hand([]dueMessage{{Ref: entry.Ref(), Target: "dead"}})
+		b.after(time.Second)
+		want := []Delivery{{
+			Topic: "dead", Key: []byte("k"), Value: nil,
+			Headers: []Header{
+				{"deliver-at", []byte("yesterday")}, {"x", nil},
+				{"__carillon.errors.code", []byte("malformed")},
+				{"__carillon.errors.message", []byte("why")},
+				{"__carillon.errors.topic", []byte("in.delay")},
+				{"__carillon.errors.partition", []byte("2")},
+				{"__carillon.errors.offset", []byte("9")},
+			},
+		}}
+		if diff := cmp.Diff(want, dead.written[0]); diff != "" {
+			t.Errorf("dead letter (-want +got):\n%s", diff)
+		}
+		if b.count.delivered != 0 || len(headers) != 2 {
+			t.Errorf("%d delivered, want a dead letter not to count", b.count.delivered)
+		}
+		b.stop()
+	})
+}
+
+// asDeadLetter makes a message one.
+func asDeadLetter(_ int, m *Message) {
+	m.Headers = append(m.Headers, Header{headerErrorCode, []byte(CodeMalformed)})
+}
+
+func TestDeadLetter_dropsAValueThatItsTopicDoesNotTake(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newBench(t)
+		dead := b.sink.topic("dead", 1)
+		dead.refuse = func(d Delivery) error {
+			if len(d.Value) > 1000 {
+				return ErrRecordTooLarge
+			}
+			return nil
+		}
+		b.deliver("dead", 5, func(i int, m *Message) {
+			asDeadLetter(i, m)
+			if i == 2 {
+				m.Value = make([]byte, 5000)
+			}
+		})
+		b.after(10 * time.Second)
+		if n := len(b.acked()); n != 5 || len(b.log.dead) != 0 {
+			t.Fatalf("%d acknowledged, %d dead-lettered, want 5 and 0", n, len(b.log.dead))
+		}
+		stripped := dead.written[0][2]
+		if stripped.Value != nil {
+			t.Errorf("value of %d bytes went out", len(stripped.Value))
+		}
+		want := []Header{{headerErrorCode, []byte(CodeMalformed)}, {"__carillon.errors.value-dropped", []byte("5000")}}
+		if diff := cmp.Diff(want, stripped.Headers); diff != "" {
+			t.Errorf("headers (-want +got):\n%s", diff)
+		}
+		b.stop()
+	})
+}
+
+func TestDeadLetter_isNeverDropped(t *testing.T) {
+	for name, broken := range map[string]func(*bench){
+		"refused":     func(b *bench) { b.sink.topic("dead", 1).refuse = func(Delivery) error { return ErrRecordRefused } },
+		"too large":   func(b *bench) { b.sink.topic("dead", 1).refuse = func(Delivery) error { return ErrRecordTooLarge } },
+		"missing":     func(b *bench) {},
+		"forbidden":   func(b *bench) { b.sink.topic("dead", 1).err = ErrTargetForbidden },
+		"unavailable": func(b *bench) { b.sink.topic("dead", 1).err = ErrTargetUnavailable },
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				b := newBench(t)
+				broken(b)
+				due := b.accept("dead", 10, asDeadLetter)
+				b.hand(due)
+				b.feed("dead", &due, 3*testTimeout)
+				if len(b.log.dead) != 0 || len(b.log.alive) != len(due) {
+					t.Errorf("%d dead letters dead-lettered, %d of %d alive", len(b.log.dead), len(b.log.alive), len(due))
+				}
+				if b.count.stuck == 0 {
+					t.Error("no alarm")
+				}
+				repaired := b.sink.topic("dead", 1)
+				b.sink.change(func() { repaired.err, repaired.refuse = nil, nil })
+				b.feed("dead", &due, 3*mostProbe)
+				if diff := cmp.Diff(seqsOf(due), b.written("dead", 0)); diff != "" {
+					t.Errorf("written after the repair (-want +got):\n%s", diff)
+				}
+				b.stop()
+			})
+		})
+	}
+}

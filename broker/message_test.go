@@ -1,0 +1,147 @@
+package broker
+
+import (
+	"bytes"
+	"encoding/hex"
+	"errors"
+	"math"
+	"os"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"pgregory.net/rapid"
+)
+
+// someMessages are what the golden file holds, one line of hexadecimal each.
+var someMessages = []Message{
+	{Partition: -1},
+	{
+		ID:          "invoice-7",
+		Origin:      Origin{"orders.delay", 3, 123456789},
+		PlannedFor:  1790000000123,
+		Partition:   11,
+		Partitioner: CRC32,
+		Key:         []byte("key"),
+		Value:       []byte("value"),
+		Headers:     []Header{{"a", []byte("1")}, {"a", nil}, {"", []byte{}}},
+	},
+	{
+		Origin:      Origin{"ä.delay", math.MaxInt32, math.MaxInt64},
+		PlannedFor:  -1,
+		Partition:   math.MaxInt32,
+		Partitioner: SamePartition,
+		Key:         []byte{},
+		Value:       []byte{0, 255},
+	},
+}
+
+// Stored messages outlive a release: this form is read for ever, so a change of the
+// file is a new version, with the old one still read.
+func TestBody_isWhatTheGoldenFileHolds(t *testing.T) {
+	const path = "testdata/message.golden"
+	golden, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	lines := strings.Fields(string(golden))
+	if len(lines) != len(someMessages) {
+		t.Fatalf("%s has %d lines, want %d", path, len(lines), len(someMessages))
+	}
+	for i, m := range someMessages {
+		if got := hex.EncodeToString(m.AppendBody(nil)); got != lines[i] {
+			t.Errorf("line %d: message is stored as\n%s, want\n%s", i+1, got, lines[i])
+		}
+		body, err := hex.DecodeString(lines[i])
+		if err != nil {
+			t.Fatal(err)
+		}
+		back, err := DecodeBody(body)
+		if err != nil {
+			t.Fatalf("line %d: %v", i+1, err)
+		}
+		if diff := cmp.Diff(m, back); diff != "" {
+			t.Errorf("line %d (-want +got):\n%s", i+1, diff)
+		}
+	}
+}
+
+func TestBody_comesBackAsItWas(t *testing.T) {
+	nullable := rapid.OneOf(rapid.Just[[]byte](nil), rapid.SliceOf(rapid.Byte()))
+	rapid.Check(t, func(t *rapid.T) {
+		m := Message{
+			ID:          rapid.String().Draw(t, "id"),
+			Origin:      Origin{rapid.String().Draw(t, "topic"), rapid.Int32().Draw(t, "from"), rapid.Int64().Draw(t, "offset")},
+			PlannedFor:  rapid.Int64().Draw(t, "planned for"),
+			Partition:   rapid.Int32().Draw(t, "partition"),
+			Partitioner: Partitioner(rapid.IntRange(0, 3).Draw(t, "partitioner")),
+			Key:         nullable.Draw(t, "key"),
+			Value:       nullable.Draw(t, "value"),
+		}
+		for range rapid.IntRange(0, 4).Draw(t, "headers") {
+			m.Headers = append(m.Headers, Header{rapid.String().Draw(t, "header"), nullable.Draw(t, "header value")})
+		}
+		back, err := DecodeBody(m.AppendBody([]byte("before"))[len("before"):])
+		if err != nil {
+			t.Fatal(err)
+		}
+		if diff := cmp.Diff(m, back); diff != "" {
+			t.Fatalf("message (-want +got):\n%s", diff)
+		}
+	})
+}
+
+func TestDecodeBody_refusesWhatIsCutOrLonger(t *testing.T) {
+	for i, m := range someMessages {
+		body := m.AppendBody(nil)
+		for n := range body {
+			if _, err := DecodeBody(body[:n]); !errors.Is(err, errBody) {
+				t.Errorf("message %d cut to %d of %d bytes: error %v, want errBody", i, n, len(body), err)
+			}
+		}
+		if _, err := DecodeBody(append(body, 0)); !errors.Is(err, errBody) {
+			t.Errorf("message %d and a byte more: error %v, want errBody", i, err)
+		}
+	}
+}
+
+func TestDecodeBody_refusesAnotherVersion(t *testing.T) {
+	body := someMessages[1].AppendBody(nil)
+	body[0] = bodyVersion + 1
+	if _, err := DecodeBody(body); !errors.Is(err, errBody) {
+		t.Errorf("error %v, want errBody", err)
+	}
+}
+
+func TestMessage_isNamedByItsOriginUnlessTheCallerChose(t *testing.T) {
+	m := Message{Origin: Origin{"orders.delay", 3, 42}}
+	if got := m.Name(); got != "orders.delay/3/42" {
+		t.Errorf("name %q, want the origin", got)
+	}
+	m.ID = "mine"
+	if got := m.Name(); got != "mine" {
+		t.Errorf("name %q, want the caller's id", got)
+	}
+}
+
+// FuzzDecodeBody: whatever the bytes, no panic, and what can be read can be
+// written and read again.
+func FuzzDecodeBody(f *testing.F) {
+	for _, m := range someMessages {
+		f.Add(m.AppendBody(nil))
+	}
+	f.Fuzz(func(t *testing.T, body []byte) {
+		m, err := DecodeBody(body)
+		if err != nil {
+			return
+		}
+		once := m.AppendBody(nil)
+		back, err := DecodeBody(once)
+		if err != nil {
+			t.Fatalf("message %+v cannot be read back: %v", m, err)
+		}
+		if twice := back.AppendBody(nil); !bytes.Equal(once, twice) {
+			t.Errorf("message %+v changed to %+v", m, back)
+		}
+	})
+}
