@@ -9,6 +9,8 @@ import (
 	"time"
 
 	"github.com/twmb/franz-go/pkg/kadm"
+	"github.com/twmb/franz-go/pkg/kgo"
+	"github.com/twmb/franz-go/pkg/kmsg"
 
 	"github.com/carillonmq/carillon/broker"
 )
@@ -37,8 +39,15 @@ func (s *Source) Discover(ctx context.Context) ([]broker.SourcePartition, error)
 	if err != nil && !isPartial(err) {
 		return nil, fmt.Errorf("list last committed offsets: %w", err)
 	}
+	after, err := topicIDs(ctx, s.client, names)
+	if err != nil {
+		return nil, fmt.Errorf("list topics again: %w", err)
+	}
 	var found []broker.SourcePartition
 	for _, name := range names {
+		if after[name] != broker.TopicID(topics[name].ID) {
+			continue // created again meanwhile: the offsets may be those of either
+		}
 		for partition := range topics[name].Partitions {
 			earliest, hasFirst := first.Lookup(name, partition)
 			latest, hasEnd := end.Lookup(name, partition)
@@ -61,4 +70,23 @@ func (s *Source) Discover(ctx context.Context) ([]broker.SourcePartition, error)
 func isPartial(err error) bool {
 	failed, ok := errors.AsType[*kadm.ShardErrors](err)
 	return ok && !failed.AllFailed
+}
+
+// topicIDs asks Kafka for the ids of the topics, past what the client remembers.
+func topicIDs(ctx context.Context, client *kgo.Client, names []string) (map[string]broker.TopicID, error) {
+	request := kmsg.NewPtrMetadataRequest()
+	for i := range names {
+		request.Topics = append(request.Topics, kmsg.MetadataRequestTopic{Topic: &names[i]})
+	}
+	response, err := request.RequestWith(ctx, client)
+	if err != nil {
+		return nil, err
+	}
+	ids := make(map[string]broker.TopicID, len(names))
+	for _, t := range response.Topics {
+		if t.Topic != nil && t.ErrorCode == 0 {
+			ids[*t.Topic] = t.TopicID
+		}
+	}
+	return ids, nil
 }

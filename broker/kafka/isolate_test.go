@@ -1,0 +1,166 @@
+package kafka
+
+import (
+	"errors"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/twmb/franz-go/pkg/kerr"
+	"github.com/twmb/franz-go/pkg/kfake"
+	"github.com/twmb/franz-go/pkg/kmsg"
+
+	"github.com/carillonmq/carillon/broker"
+)
+
+// hang leaves the next produce request unanswered until release is called, and with it those behind it on
+// the same connection.
+func (b bubble) hang() (release func()) {
+	released := make(chan struct{})
+	var hanging atomic.Bool
+	b.ControlKey(int16(kmsg.Produce), func(kmsg.Request) (kmsg.Response, error, bool) {
+		if hanging.CompareAndSwap(false, true) {
+			b.SleepControl(func() { <-released })
+		}
+		return nil, nil, false
+	})
+	return func() { close(released) }
+}
+
+func TestIsolatedTargetIsServedWhileItsOldRequestHangs(t *testing.T) {
+	inBubble(t, func(t *testing.T, kafka bubble) {
+		sink := newSink(t, kafka)
+		if _, err := deliver(sink, broker.Delivery{Topic: "orders"}); err != nil {
+			t.Fatal(err)
+		}
+		release := kafka.hang()
+		var abandoned, others atomic.Int64
+		for range 3 {
+			sink.Send(broker.Delivery{Topic: "orders"}, func(err error) {
+				if errors.Is(err, broker.ErrAbandoned) {
+					abandoned.Add(1)
+				} else {
+					others.Add(1)
+				}
+			})
+		}
+		synctest.Wait()
+		if n := abandoned.Load() + others.Load(); n != 0 {
+			t.Fatalf("%d outcomes while Kafka does not answer", n)
+		}
+
+		sink.Isolate("orders")
+		synctest.Wait()
+		if abandoned.Load() != 3 {
+			t.Errorf("%d abandoned at once, want 3", abandoned.Load())
+		}
+		if took, err := deliver(sink, broker.Delivery{Topic: "orders", Value: []byte("after")}); err != nil || took > time.Second {
+			t.Errorf("send on the target's own client: %v after %v", err, took)
+		}
+
+		release()
+		time.Sleep(time.Minute)
+		if abandoned.Load() != 3 || others.Load() != 0 {
+			t.Errorf("outcomes after Kafka answered: %d abandoned and %d others, want 3 and 0", abandoned.Load(), others.Load())
+		}
+		if _, err := deliver(sink, broker.Delivery{Topic: "payments"}); err != nil {
+			t.Errorf("another target: %v", err)
+		}
+	}, kfake.SeedTopics(1, "orders", "payments"))
+}
+
+func TestHealedTargetReturnsToASharedClient(t *testing.T) {
+	inBubble(t, func(t *testing.T, kafka bubble) {
+		sink := newSink(t, kafka)
+		for _, topic := range []string{"orders", "payments"} {
+			if _, err := deliver(sink, broker.Delivery{Topic: topic}); err != nil {
+				t.Fatal(err)
+			}
+		}
+		first := sink.shared
+		for range 3 {
+			sink.Isolate("orders")
+			for range 2 { // the first proves the own client healthy, the second returns
+				if _, err := deliver(sink, broker.Delivery{Topic: "orders"}); err != nil {
+					t.Fatal(err)
+				}
+			}
+		}
+		synctest.Wait()
+		sink.mu.Lock()
+		defer sink.mu.Unlock()
+		orders, payments := sink.targets["orders"], sink.targets["payments"]
+		if orders.isolated || orders.connection != sink.shared || sink.shared.users != 1 {
+			t.Errorf("orders is isolated: %v, its client is the shared one: %v", orders.isolated, orders.connection == sink.shared)
+		}
+		if orders.connection == first {
+			t.Error("orders is back on the client that it had left, where its sequence numbers begin anew")
+		}
+		if payments.connection != first || first.users != 1 {
+			t.Error("payments was moved although it was healthy")
+		}
+		if n := len(kafka.records("orders", 7)); n != 7 {
+			t.Errorf("%d records, want 7", n)
+		}
+	}, kfake.SeedTopics(1, "orders", "payments"))
+}
+
+// Each target that Kafka deletes makes the sink leave its client; what it writes afterwards must be
+// written, and not be taken for a repeat.
+func TestNothingIsAcknowledgedUnwritten(t *testing.T) {
+	inBubble(t, func(t *testing.T, kafka bubble) {
+		sink := newSink(t, kafka)
+		acknowledged := 0
+		for i := range 30 {
+			switch i % 3 {
+			case 1:
+				kafka.Fault(kfake.Fault{Keys: []kmsg.Key{kmsg.Produce}, Topic: "orders", Err: kerr.UnknownTopicOrPartition, Count: 10})
+			case 2:
+				sink.Isolate("orders")
+			}
+			if _, err := deliver(sink, broker.Delivery{Topic: "orders"}); err == nil {
+				acknowledged++
+			}
+		}
+		if n := len(kafka.records("orders", acknowledged)); n != acknowledged || n == 0 {
+			t.Errorf("%d acknowledged, %d in the topic", acknowledged, n)
+		}
+	}, kfake.SeedTopics(1, "orders"))
+}
+
+func TestCloseAbandonsWhatIsOutstanding(t *testing.T) {
+	inBubble(t, func(t *testing.T, kafka bubble) {
+		sink := newSink(t, kafka)
+		release := kafka.hang()
+		defer release()
+		outcome := make(chan error, 2)
+		sink.Send(broker.Delivery{Topic: "orders"}, func(err error) { outcome <- err })
+		synctest.Wait()
+		sink.Close()
+		sink.Send(broker.Delivery{Topic: "orders"}, func(err error) { outcome <- err })
+		for range 2 {
+			if err := <-outcome; !errors.Is(err, broker.ErrAbandoned) {
+				t.Errorf("outcome %v, want ErrAbandoned", err)
+			}
+		}
+		sink.Isolate("orders")
+		sink.Close()
+	}, kfake.SeedTopics(1, "orders"))
+}
+
+// A record that was sent and not answered has no outcome before Kafka is back; what was never sent fails.
+func TestUnreachableKafkaFailsInBoundedTime(t *testing.T) {
+	inBubble(t, func(t *testing.T, kafka bubble) {
+		sink := newSink(t, kafka)
+		kafka.Close()
+		took, err := deliver(sink, broker.Delivery{Topic: "orders"})
+		if !errors.Is(err, broker.ErrTargetUnavailable) || took > 2*recordTimeout {
+			t.Errorf("send: %v after %v", err, took)
+		}
+		start := time.Now()
+		if _, err := sink.Partitions(t.Context(), "orders"); !errors.Is(err, broker.ErrTargetUnavailable) || time.Since(start) > 2*partitionsTimeout {
+			t.Errorf("Partitions: %v after %v", err, time.Since(start))
+		}
+	}, kfake.SeedTopics(1, "orders"))
+}

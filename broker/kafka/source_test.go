@@ -1,0 +1,341 @@
+package kafka
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/twmb/franz-go/pkg/kerr"
+	"github.com/twmb/franz-go/pkg/kfake"
+	"github.com/twmb/franz-go/pkg/kgo"
+	"github.com/twmb/franz-go/pkg/kmsg"
+
+	"github.com/carillonmq/carillon/broker"
+)
+
+// A reader polls a Source as ingest does and checks that its batches join without gaps.
+type reader struct {
+	*Source
+	t    *testing.T
+	next map[int32]int64
+}
+
+func newReader(t *testing.T, kafka bubble) *reader {
+	t.Helper()
+	source, err := NewSource(kafka.config(), func(topic string) bool { return strings.HasSuffix(topic, ".delay") })
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(source.Close)
+	return &reader{Source: source, t: t, next: make(map[int32]int64)}
+}
+
+// discover assigns everything that Discover finds, from its first offset on or from where the reader is.
+func (r *reader) discover() []broker.SourcePartition {
+	r.t.Helper()
+	found, err := r.Discover(r.t.Context())
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	var positions []broker.SourcePosition
+	for _, p := range found {
+		if _, ok := r.next[p.Partition]; !ok {
+			r.next[p.Partition] = p.Earliest
+		}
+		positions = append(positions, broker.SourcePosition{Topic: p.Topic, TopicID: p.TopicID, Partition: p.Partition,
+			Next: r.next[p.Partition], Epoch: -1})
+	}
+	r.Assign(positions)
+	return found
+}
+
+// read polls until n records came or, with n < 0, until a batch is Missing.
+func (r *reader) read(n int) (arrivals []broker.Arrival, missing *broker.Batch) {
+	r.t.Helper()
+	ctx, cancel := context.WithTimeout(r.t.Context(), 10*time.Second)
+	defer cancel()
+	for n < 0 || len(arrivals) < n {
+		batches, err := r.Poll(ctx)
+		if err != nil {
+			r.t.Fatalf("poll after %d records of %d: %v", len(arrivals), n, err)
+		}
+		for _, b := range batches {
+			if b.From != r.next[b.Partition] {
+				r.t.Fatalf("partition %d: batch from %d, want from %d", b.Partition, b.From, r.next[b.Partition])
+			}
+			if b.Missing {
+				return arrivals, &b
+			}
+			if b.Next <= b.From || b.Topic == "" || b.TopicID == (broker.TopicID{}) {
+				r.t.Fatalf("batch %+v", b)
+			}
+			r.next[b.Partition] = b.Next
+			arrivals = append(arrivals, b.Arrivals...)
+		}
+	}
+	return arrivals, nil
+}
+
+// pollNothing polls for a while and fails the test if something comes.
+func (r *reader) pollNothing() {
+	r.t.Helper()
+	ctx, cancel := context.WithTimeout(r.t.Context(), 5*time.Second)
+	defer cancel()
+	if batches, err := r.Poll(ctx); !errors.Is(err, context.DeadlineExceeded) {
+		r.t.Errorf("Poll = %v, %v, want nothing", batches, err)
+	}
+}
+
+func delayed(value string) *kgo.Record {
+	return &kgo.Record{Topic: "orders.delay", Value: []byte(value), Headers: []kgo.RecordHeader{{Key: "deliver-after", Value: []byte("5s")}}}
+}
+
+func TestArrivalsAreParsedAndOtherwiseUnchanged(t *testing.T) {
+	inBubble(t, func(t *testing.T, kafka bubble) {
+		sent := time.UnixMilli(1_900_000_000_000)
+		kafka.produce(
+			&kgo.Record{Topic: "orders.delay", Timestamp: sent, Headers: []kgo.RecordHeader{
+				{Key: "a"}, {Key: "deliver-after", Value: []byte("90s")}, {Key: "a", Value: []byte{}}, {Key: "deliver-to", Value: []byte("t")},
+				{Key: "deliver-key", Value: []byte("k")}, {Key: "a", Value: []byte("\xff")}, {Key: "deliver-id", Value: []byte("i")}, {Key: "deliver-partition", Value: []byte("3")}}},
+			&kgo.Record{Topic: "orders.delay", Timestamp: sent, Key: []byte{}, Value: []byte{}, Headers: []kgo.RecordHeader{{Key: "deliver-cancel", Value: []byte("true")}}},
+			&kgo.Record{Topic: "orders.delay", Timestamp: sent, Key: []byte("k"), Value: []byte("v")},
+		)
+		r := newReader(t, kafka)
+		r.discover()
+		got, _ := r.read(3)
+
+		h := func(key, value string) broker.Header { return broker.Header{Key: key, Value: []byte(value)} }
+		want := []broker.Arrival{
+			{Offset: 0, Timestamp: 1_900_000_000_000,
+				Headers: []broker.Header{{Key: "a"}, h("deliver-after", "90s"), h("a", ""), h("deliver-to", "t"), h("deliver-key", "k"),
+					h("a", "\xff"), h("deliver-id", "i"), h("deliver-partition", "3")},
+				Plain:       []broker.Header{{Key: "a"}, h("a", ""), h("a", "\xff")},
+				Instruction: broker.Instruction{DueAt: 1_900_000_090_000, To: "t", Key: []byte("k"), HasKey: true, Partition: 3, ID: "i"}},
+			{Offset: 1, Timestamp: 1_900_000_000_000, Key: []byte{}, Value: []byte{}, Headers: []broker.Header{h("deliver-cancel", "true")},
+				Problem: &broker.Problem{Code: broker.CodeUnsupported,
+					Message: `deliver-cancel "true" is not supported by this version: send the record without this header`}},
+			{Offset: 2, Timestamp: 1_900_000_000_000, Key: []byte("k"), Value: []byte("v"),
+				Problem: &broker.Problem{Code: broker.CodeMalformed,
+					Message: "deliver-at is missing: say when to deliver with deliver-at, RFC 3339 or epoch milliseconds, or with deliver-after, such as 90s"}},
+		}
+		if diff := cmp.Diff(want, got); diff != "" {
+			t.Error(diff)
+		}
+	}, kfake.SeedTopics(1, "orders.delay"))
+}
+
+func TestOnlyCommittedRecordsAreReadAndMarkersMoveThePosition(t *testing.T) {
+	inBubble(t, func(t *testing.T, kafka bubble) {
+		producer := kafka.client(kgo.TransactionalID("t"))
+		for i, commit := range []kgo.TransactionEndTry{kgo.TryCommit, kgo.TryAbort, kgo.TryCommit} {
+			if err := producer.BeginTransaction(); err != nil {
+				t.Fatal(err)
+			}
+			if err := producer.ProduceSync(t.Context(), delayed(fmt.Sprint(i)), delayed(fmt.Sprint(i))).FirstErr(); err != nil {
+				t.Fatal(err)
+			}
+			if err := producer.EndTransaction(t.Context(), commit); err != nil {
+				t.Fatal(err)
+			}
+		}
+		r := newReader(t, kafka)
+		found := r.discover()
+		arrivals, _ := r.read(4)
+		var got []string
+		for _, a := range arrivals {
+			got = append(got, string(a.Value))
+		}
+		if diff := cmp.Diff([]string{"0", "0", "2", "2"}, got); diff != "" {
+			t.Error(diff)
+		}
+		if len(found) != 1 || found[0].Earliest != 0 || found[0].Latest != 9 {
+			t.Fatalf("found %+v, want offsets 0 to 9", found)
+		}
+		// The last marker may come in a batch of its own.
+		for r.next[0] < found[0].Latest {
+			r.read(0)
+			batches, err := r.Poll(t.Context())
+			if err != nil {
+				t.Fatal(err)
+			}
+			r.next[0] = batches[len(batches)-1].Next
+		}
+		if r.next[0] != 9 {
+			t.Errorf("next offset %d, want 9: no lag is left", r.next[0])
+		}
+	}, kfake.SeedTopics(1, "orders.delay"))
+}
+
+func TestAddedTopicsAndPartitionsAreRead(t *testing.T) {
+	inBubble(t, func(t *testing.T, kafka bubble) {
+		r := newReader(t, kafka)
+		if found := r.discover(); len(found) != 0 {
+			t.Fatalf("found %+v in a Kafka without delay topics", found)
+		}
+		arrived := make(chan time.Duration, 1)
+		admin := kafka.admin()
+		if _, err := admin.CreateTopic(t.Context(), 1, 1, nil, "orders.delay"); err != nil {
+			t.Fatal(err)
+		}
+		for partitions := range int32(2) {
+			if partitions > 0 {
+				if _, err := admin.CreatePartitions(t.Context(), 1, "orders.delay"); err != nil {
+					t.Fatal(err)
+				}
+			}
+			record := delayed("new")
+			record.Partition = partitions
+			kafka.produce(record)
+			start := time.Now()
+			go func() {
+				r.read(1)
+				arrived <- time.Since(start)
+			}()
+			time.Sleep(time.Second) // what ingest waits between looks
+			r.discoverBeside(partitions)
+			if took := <-arrived; took > 2*time.Second {
+				t.Errorf("partition %d was read after %v", partitions, took)
+			}
+		}
+	}, kfake.SeedTopics(1, "orders"))
+}
+
+// discoverBeside is discover while another goroutine reads: the new partition starts at 0.
+func (r *reader) discoverBeside(partition int32) {
+	found, err := r.Discover(r.t.Context())
+	if err != nil {
+		r.t.Error(err)
+	}
+	var positions []broker.SourcePosition
+	for _, p := range found {
+		if p.Partition <= partition {
+			positions = append(positions, broker.SourcePosition{Topic: p.Topic, TopicID: p.TopicID, Partition: p.Partition, Epoch: -1})
+		}
+	}
+	r.Assign(positions)
+}
+
+func TestRecreatedTopicIsReadFromItsBeginning(t *testing.T) {
+	inBubble(t, func(t *testing.T, kafka bubble) {
+		kafka.produce(delayed("old 1"), delayed("old 2"))
+		r := newReader(t, kafka)
+		before := r.discover()
+		r.read(2)
+		admin := kafka.admin()
+		if _, err := admin.DeleteTopic(t.Context(), "orders.delay"); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := admin.CreateTopic(t.Context(), 1, 1, nil, "orders.delay"); err != nil {
+			t.Fatal(err)
+		}
+		kafka.produce(delayed("new"))
+		clear(r.next)
+		time.Sleep(time.Second) // what ingest waits between looks
+		after := r.discover()
+		if after[0].TopicID == before[0].TopicID || after[0].Latest != 1 {
+			t.Fatalf("found %+v, before %+v", after, before)
+		}
+		if got, _ := r.read(1); string(got[0].Value) != "new" || got[0].Offset != 0 {
+			t.Errorf("read %q at offset %d", got[0].Value, got[0].Offset)
+		}
+	}, kfake.SeedTopics(1, "orders.delay"))
+}
+
+func TestTopicRecreatedDuringDiscoveryIsLeftOut(t *testing.T) {
+	inBubble(t, func(t *testing.T, kafka bubble) {
+		r := newReader(t, kafka)
+		r.discover() // the client remembers the id
+		if _, err := kafka.admin().DeleteTopic(t.Context(), "orders.delay"); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := kafka.admin().CreateTopic(t.Context(), 1, 1, nil, "orders.delay"); err != nil {
+			t.Fatal(err)
+		}
+		if found := r.discover(); len(found) != 0 {
+			t.Errorf("found %+v, whose offsets are those of another topic", found)
+		}
+		time.Sleep(time.Second)
+		if found := r.discover(); len(found) != 1 {
+			t.Errorf("found %+v a second later, want the new topic", found)
+		}
+	}, kfake.SeedTopics(1, "orders.delay"))
+}
+
+func TestReassignedPartitionsKeepTheirPlace(t *testing.T) {
+	inBubble(t, func(t *testing.T, kafka bubble) {
+		kafka.produce(delayed("0"), delayed("1"))
+		r := newReader(t, kafka)
+		found := r.discover()
+		r.read(2)
+		for range 3 {
+			kafka.produce(delayed("more"))
+			r.Assign([]broker.SourcePosition{{Topic: "orders.delay", TopicID: found[0].TopicID, Next: 0, Epoch: -1}})
+			r.read(1)
+		}
+		r.Assign(nil)
+		kafka.produce(delayed("unread"))
+		r.pollNothing()
+	}, kfake.SeedTopics(1, "orders.delay"))
+}
+
+func TestOffsetOutOfRangeIsReportedWithoutAHotLoop(t *testing.T) {
+	inBubble(t, func(t *testing.T, kafka bubble) {
+		kafka.produce(delayed("0"), delayed("1"), delayed("2"))
+		fetches := kafka.Fault(kfake.Fault{Keys: []kmsg.Key{kmsg.Fetch}, Count: -1, Observe: true})
+		r := newReader(t, kafka)
+		r.next[0] = 7
+		r.discover()
+		for range 3 {
+			_, missing := r.read(-1)
+			if missing.Earliest != 0 || missing.Latest != 3 || missing.From != 7 || missing.TopicID == (broker.TopicID{}) {
+				t.Errorf("reported %+v, want 0 to 3 instead of 7", missing)
+			}
+		}
+		if n := fetches.Hits(); n > 50 {
+			t.Errorf("%d fetches in a few seconds", n)
+		}
+		r.Assign(nil)
+		r.pollNothing()
+		r.next[0] = 2
+		r.discover()
+		if got, _ := r.read(1); got[0].Offset != 2 {
+			t.Errorf("read offset %d after the position was moved to 2", got[0].Offset)
+		}
+	}, kfake.SeedTopics(1, "orders.delay"))
+}
+
+func TestForbiddenTopicDoesNotHoldUpOthers(t *testing.T) {
+	inBubble(t, func(t *testing.T, kafka bubble) {
+		fault := kafka.Fault(kfake.Fault{Keys: []kmsg.Key{kmsg.Fetch}, Topic: "orders.delay", Partitions: []int32{1}, Err: kerr.TopicAuthorizationFailed, Count: -1})
+		forbidden := delayed("forbidden")
+		forbidden.Partition = 1
+		kafka.produce(delayed("fine"), forbidden)
+		r := newReader(t, kafka)
+		r.discover()
+		if got, _ := r.read(1); string(got[0].Value) != "fine" {
+			t.Errorf("read %q", got[0].Value)
+		}
+		fault.Remove()
+		if got, _ := r.read(1); string(got[0].Value) != "forbidden" {
+			t.Errorf("read %q after access was granted", got[0].Value)
+		}
+	}, kfake.SeedTopics(2, "orders.delay"))
+}
+
+func TestClosedSourceEndsPoll(t *testing.T) {
+	inBubble(t, func(t *testing.T, kafka bubble) {
+		r := newReader(t, kafka)
+		r.discover()
+		go func() {
+			time.Sleep(time.Second)
+			r.Close()
+		}()
+		if _, err := r.Poll(t.Context()); !errors.Is(err, errClosed) {
+			t.Errorf("Poll = %v, want errClosed", err)
+		}
+	}, kfake.SeedTopics(1, "orders.delay"))
+}
