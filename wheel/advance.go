@@ -20,7 +20,7 @@ const (
 func (w *Wheel[T]) Advance(now uint64, out []Expired[T]) (due []Expired[T], more bool) {
 	now = min(now, MaxTick)
 	if len(out) == cap(out) {
-		if next, ok := w.Next(); ok && next <= now {
+		if t, ok := w.lowest(); ok && t <= now {
 			out = append(make([]Expired[T], 0, len(out)+growBy), out...)
 		}
 	}

@@ -10,6 +10,12 @@ func (w *Wheel[T]) Next() (when uint64, ok bool) {
 	if w.live == 0 {
 		return 0, false
 	}
+	return w.lowest()
+}
+
+// lowest returns a lower bound of the deadlines of all timers, the cancelled ones
+// that are still to be cleared away included.
+func (w *Wheel[T]) lowest() (when uint64, ok bool) {
 	if w.behind.len() > 0 {
 		return w.behind.first().when, true
 	}

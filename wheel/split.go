@@ -6,6 +6,9 @@ func (w *Wheel[T]) split(s *slot, l int, chunks *int) bool {
 	if s.head == 0 {
 		return true
 	}
+	if *chunks <= 0 {
+		return false
+	}
 	w.sweep.leave(s)
 	if s.child == nil {
 		s.child = w.nodes.get()

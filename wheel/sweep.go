@@ -88,7 +88,7 @@ func (w *Wheel[T]) clear(hints []hint) (alive uint64) {
 // whole round finds none.
 func (w *Wheel[T]) sweepSeek() bool {
 	sw := &w.sweep
-	for range len(w.nodes.all) + 1 {
+	for range 2 * len(w.nodes.all) {
 		if sw.node >= len(w.nodes.all) {
 			sw.node, sw.slot = 0, 0
 		}

@@ -1,0 +1,132 @@
+package wheel
+
+import "fmt"
+
+// A census counts what a walk over the whole structure meets.
+type census struct {
+	seen       map[uint32]bool
+	live, dead int
+}
+
+// broken walks the whole wheel and returns the first invariant it finds broken.
+func (w *Wheel[T]) broken() error {
+	c := census{seen: map[uint32]bool{}}
+	for l, n := range w.path {
+		if (w.levels>>l&1 != 0) != (n != nil && n.occupied != 0) {
+			return fmt.Errorf("level %d: summary bit %d is wrong", l, w.levels>>l&1)
+		}
+		if n == nil {
+			continue
+		}
+		if l > 0 && n.occupied>>digit(w.cursor, l)&1 != 0 {
+			return fmt.Errorf("level %d: the cursor's slot %d is occupied", l, digit(w.cursor, l))
+		}
+		base := w.cursor &^ (1<<(slotBits*(l+1)) - 1)
+		if err := w.brokenNode(n, l, base, &c); err != nil {
+			return err
+		}
+	}
+	if c.dead != w.dead {
+		return fmt.Errorf("%d cancelled hints in slots, counted %d", c.dead, w.dead)
+	}
+	late := 0
+	for _, t := range w.behind.heap {
+		if !w.slab.at(t.id).live() {
+			late++
+			c.dead++
+			continue
+		}
+		if c.seen[t.id] || t.when >= w.cursor || w.slab.at(t.id).when() != t.when {
+			return fmt.Errorf("behind: id %d at %d is misplaced", t.id, t.when)
+		}
+		c.live++
+	}
+	if late != w.behind.dead {
+		return fmt.Errorf("behind: %d cancelled, counted %d", late, w.behind.dead)
+	}
+	if c.live != w.live {
+		return fmt.Errorf("%d live timers reachable, counted %d", c.live, w.live)
+	}
+	return w.brokenSlab(c)
+}
+
+func (w *Wheel[T]) brokenNode(n *node, l int, base uint64, c *census) error {
+	for i := range n.slots {
+		s := &n.slots[i]
+		start := base + uint64(i)<<(slotBits*l)
+		if n.occupied>>i&1 == 0 {
+			if s.head != 0 || s.tail != 0 || s.child != nil {
+				return fmt.Errorf("level %d slot %d: not empty, but no bit", l, i)
+			}
+			continue
+		}
+		if start+(1<<(slotBits*l)) <= w.cursor {
+			return fmt.Errorf("level %d slot %d: occupied behind the cursor", l, i)
+		}
+		if err := w.brokenList(s, l, start, c); err != nil {
+			return fmt.Errorf("level %d slot %d: %w", l, i, err)
+		}
+		if s.child != nil {
+			if s.child.occupied == 0 && s.head == 0 {
+				return fmt.Errorf("level %d slot %d: empty child", l, i)
+			}
+			if err := w.brokenNode(s.child, l-1, start, c); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+func (w *Wheel[T]) brokenList(s *slot, l int, start uint64, c *census) error {
+	last := uint32(0)
+	for at := s.head; at != 0; at = w.chunks.at(at).next {
+		last = at
+		k := w.chunks.at(at)
+		for _, h := range k.hint[k.from:k.n] {
+			if c.seen[h.id()] {
+				return fmt.Errorf("id %d has two hints", h.id())
+			}
+			c.seen[h.id()] = true
+			when := h.when(start)
+			if !wide(l) && (when < start || when-start >= 1<<(slotBits*l)) {
+				return fmt.Errorf("id %d at %d does not belong here", h.id(), when)
+			}
+			if !wide(l) && (when < s.min || when > s.max) {
+				return fmt.Errorf("id %d at %d is outside %d to %d", h.id(), when, s.min, s.max)
+			}
+			e := w.slab.at(h.id())
+			if !e.live() {
+				c.dead++
+				continue
+			}
+			c.live++
+			if !wide(l) && e.when() < when {
+				return fmt.Errorf("id %d is due at %d, its hint says %d", h.id(), e.when(), when)
+			}
+		}
+	}
+	if s.tail != last {
+		return fmt.Errorf("tail is %d, last chunk is %d", s.tail, last)
+	}
+	return nil
+}
+
+// brokenSlab checks that every id is in use, free or worn out, and only one of these.
+func (w *Wheel[T]) brokenSlab(c census) error {
+	free := 0
+	for id := w.slab.free; id != 0; id = uint32(w.slab.at(id).when()) {
+		if c.seen[id] || w.slab.at(id).live() {
+			return fmt.Errorf("id %d is both free and in use", id)
+		}
+		free++
+	}
+	worn := -1 // id 0
+	for _, p := range w.slab.pages {
+		worn += int(p.worn)
+	}
+	if used := int(w.slab.fresh) - 1; w.slab.fresh > 0 && c.live+c.dead+free+worn != used {
+		return fmt.Errorf("%d live, %d cancelled, %d free, %d worn out of %d ids", c.live, c.dead, free, worn, used)
+	}
+	return nil
+}
