@@ -1,2 +1,76 @@
-// Package timer gives the wheel of package wheel a clock. See DelayQueue.
+// Package timer gives the timing wheel of package wheel a clock. It holds from one to tens of
+// millions of timers, each from a millisecond to centuries ahead, at the same cost each, wakes only
+// when one is due, and never fires one early.
+//
+// There are two layers; take the upper one unless you know better.
+//
+// # Service: call a function when a key's time has come
+//
+//	s, err := timer.New(timer.Config[string, Order]{
+//		Fire: func(e timer.Event[string, Order]) { cancel(e.Value) },
+//	})
+//	...
+//	s.Set(order.ID, order, 30*time.Minute) // again: a new value, a new deadline
+//	s.Move(order.ID, time.Hour)            // postpone, or bring forward
+//	s.Remove(order.ID)                     // paid; says whether it came in time
+//	s.Every("sweep", Order{}, time.Minute) // periodic, without drift
+//	unfired, err := s.Stop(ctx)            // what had not fired, to be kept
+//
+// Each key has one timer at most. Set and Every also return it, as a [Timer] that can be stopped and
+// asked for its [State].
+//
+// A timer is pending until a worker begins its callback, and from then on fired. So exactly one wins
+// when Remove, Timer.Stop, Drain or Service.Stop meet the firing: when they say that they stopped a
+// timer, its callback does not begin.
+//
+//	 Set, Every, Move
+//	    |      ^
+//	    v      | periodic
+//	+---------------+  a worker begins the callback   +-------+
+//	|    pending    |-------------------------------->| fired |
+//	+---------------+                                 +-------+
+//	    |        |    executor full, with Drop        +---------+
+//	    |        +----------------------------------->| dropped |
+//	    |  Remove, Timer.Stop, Drain, Service.Stop    +---------+
+//	    +-------------------------------------------->| stopped |
+//	                                                  +---------+
+//
+// Callbacks run on at most Config.Workers goroutines, which exist only while there is work, so a
+// slow one delays neither the wheel nor, as long as a worker is free, any other. When all are busy,
+// Config.Queue timers that are due wait in line; beyond that Config.WhenFull decides: [Wait] (the
+// default: they stay in the wheel and fire late), [Spawn] (a goroutine of its own, so never late and
+// without bound) or [Drop] (reported, not fired). A panic in a callback is logged and counted.
+//
+// Delays are measured by the monotonic clock: a step of the system's clock does not touch them.
+//
+// # DelayQueue: the core, for a goroutine that has other things to select on
+//
+//	q := timer.NewDelayQueue[Job](timer.QueueConfig{})
+//	for {
+//		select {
+//		case job := <-jobs:
+//			q.Add(timer.CeilMilli(job.At), job)
+//		case <-q.C():
+//		}
+//		for more := true; more; {
+//			due, more = q.Pop(buf)
+//			...
+//		}
+//	}
+//
+// It has no goroutine and no lock, allocates nothing per timer, and its deadlines are wall-clock
+// milliseconds by an injected clock. When that clock is set forward, the queue sees it within a
+// second; when it is set back, what is pending waits until the clock is there again.
+//
+// # Time
+//
+// Deadlines are rounded up to the millisecond and the clock is read rounded down, so a timer is up
+// to a millisecond late by construction and never early. Everything works inside a bubble of
+// testing/synctest: a year passes in a test as fast as it does with time.Sleep.
+//
+// # Errors
+//
+// Bad input is refused with an error that names the field, the value and what would do: [ErrConfig],
+// [ErrDelay], [ErrDeadline], [ErrFull], [ErrNotPending], [ErrStopped], and [ErrNotMade] from zero
+// values. Nothing in this package panics by itself.
 package timer

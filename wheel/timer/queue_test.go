@@ -229,6 +229,36 @@ func TestDelayQueue_drainYieldsAllAndRetiresTheHandles(t *testing.T) {
 	})
 }
 
+func TestDelayQueue_allocatesNothingInSteadyState(t *testing.T) {
+	now := time.UnixMilli(1_000_000)
+	q := timer.NewDelayQueue[uint64](timer.QueueConfig{Now: func() time.Time { return now }})
+	buf := make([]wheel.Expired[uint64], 0, 64)
+	next := uint64(0)
+	step := func() {
+		now = now.Add(time.Millisecond)
+		for more := true; more; {
+			var due []wheel.Expired[uint64]
+			due, more = q.Pop(buf)
+			for range due {
+				next = next*6364136223846793005 + 1442695040888963407
+				if _, err := q.Add(now.UnixMilli()+int64(next>>52), next); err != nil {
+					t.Fatal(err)
+				}
+			}
+		}
+		q.C()
+	}
+	for range 10_000 {
+		mustAdd(t, q, now.UnixMilli(), 0)
+	}
+	for range 10_000 {
+		step()
+	}
+	if got := testing.AllocsPerRun(1000, step); got != 0 || q.Len() != 10_000 {
+		t.Errorf("%v allocations per step with %d timers, want 0 with 10000", got, q.Len())
+	}
+}
+
 func TestDelayQueue_refusesBadInput(t *testing.T) {
 	q := timer.NewDelayQueue[int](timer.QueueConfig{})
 	for _, due := range []int64{-1, wheel.MaxTick + 1, 1<<63 - 1} {
