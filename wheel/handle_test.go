@@ -1,0 +1,160 @@
+package wheel
+
+import "testing"
+
+// refused checks that nothing answers to h.
+func refused(t *testing.T, w *Wheel[int], h Handle, after string) {
+	t.Helper()
+	if v, ok := w.Cancel(h); ok {
+		t.Errorf("after %s: Cancel hit timer %d", after, v)
+	}
+	if e, ok := w.Get(h); ok {
+		t.Errorf("after %s: Get hit %+v", after, e)
+	}
+	if moved, ok := w.Move(h, w.Cursor()+5); ok || moved != 0 {
+		t.Errorf("after %s: Move = %#x, %v", after, moved, ok)
+	}
+}
+
+func TestHandle_isStaleOnceItsTimerIsGone(t *testing.T) {
+	w := New[int](0)
+	h, _ := w.Add(10, 1)
+	w.Advance(10, nil)
+	refused(t, w, h, "firing")
+
+	h, _ = w.Add(20, 2)
+	w.Cancel(h)
+	refused(t, w, h, "cancelling")
+
+	h, _ = w.Add(20, 3)
+	nearer, ok := w.Move(h, 15)
+	if !ok || nearer == h {
+		t.Fatalf("Move to a nearer tick = %#x, %v, want a new handle", nearer, ok)
+	}
+	refused(t, w, h, "moving")
+
+	for range w.Drain() {
+	}
+	refused(t, w, nearer, "draining")
+}
+
+func TestHandle_ofAReusedIdIsNotSomebodyElses(t *testing.T) {
+	w := New[int](0)
+	var stale []Handle
+	for i := range 1000 {
+		h, _ := w.Add(uint64(i), i)
+		w.Advance(uint64(i), nil)
+		stale = append(stale, h)
+	}
+	if w.slab.fresh != 2 {
+		t.Fatalf("%d ids in use, want 1: nothing was reused", w.slab.fresh-1)
+	}
+	w.Add(5000, -1)
+	for _, h := range stale {
+		refused(t, w, h, "reuse")
+	}
+}
+
+func TestHandle_zeroForeignAndMadeUpOnesAreRefused(t *testing.T) {
+	w := New[int](0)
+	refused(t, w, 0, "nothing")
+	w.Add(5, 1)
+	for _, h := range []Handle{0, 1, 1 << 32, 1<<32 | 1<<16 | 1, 2<<32 | 1, 1<<32 | 2, ^Handle(0)} {
+		refused(t, w, h, "an Add")
+	}
+	if w.Len() != 1 {
+		t.Fatalf("Len() = %d, want 1", w.Len())
+	}
+}
+
+func TestHandle_staysTheSameWhenPostponed(t *testing.T) {
+	w := New[int](0)
+	h, _ := w.Add(10, 1)
+	for _, when := range []uint64{10, 11, 1000, 1 << 33, MaxTick} {
+		if moved, ok := w.Move(h, when); !ok || moved != h {
+			t.Fatalf("Move to %d = %#x, %v, want the same handle", when, moved, ok)
+		}
+		if due, _ := w.Advance(when-1, nil); len(due) != 0 {
+			t.Fatalf("postponed to %d, fired %v", when, due)
+		}
+	}
+	if due, _ := w.Advance(MaxTick, nil); len(due) != 1 {
+		t.Fatalf("fired %v at the end, want the timer", due)
+	}
+}
+
+func TestHandle_wornOutIdRestsUntilItsPageIsWornOut(t *testing.T) {
+	w := New[int](0)
+	first, _ := w.Add(0, 0)
+	w.Cancel(first)
+	w.Advance(0, nil)
+	last := first
+	for i := 0; ; i++ { // 15 bits of generation
+		h, _ := w.Add(uint64(i), i)
+		w.Advance(uint64(i), nil)
+		if h.id() != first.id() {
+			break
+		}
+		if h == first || i > 1<<15 {
+			t.Fatalf("id %d is used for the %dth time, with handle %#x", h.id(), i, h)
+		}
+		last = h
+	}
+	refused(t, w, first, "wear")
+	refused(t, w, last, "wear")
+	if err := w.broken(); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func TestHandle_pageStartsANewEpochWhenAllItsIdsAreWornOut(t *testing.T) {
+	w := New[int](0)
+	var last []Handle
+	fill := func() {
+		last = last[:0]
+		for i := range pageSize - 1 {
+			h, _ := w.Add(1, i)
+			last = append(last, h)
+		}
+	}
+	fill()
+	for i := 1; i < pageSize; i++ { // as if used 32,766 times
+		w.slab.at(uint32(i)).meta = 1<<16 | (wornOut - 1)
+	}
+	for i := range last {
+		last[i] = newHandle(last[i].id(), 0, wornOut-1)
+	}
+	old := append([]Handle(nil), last...)
+	for _, h := range old {
+		if _, ok := w.Cancel(h); !ok {
+			t.Fatalf("Cancel of %#x failed", h)
+		}
+	}
+	w.Advance(1, nil)
+	fill()
+	if len(w.slab.pages) != 1 || last[0].epoch() != 1 {
+		t.Fatalf("%d pages, epoch %d; want the one page again, in epoch 1", len(w.slab.pages), last[0].epoch())
+	}
+	for _, h := range old {
+		refused(t, w, h, "an epoch")
+	}
+	if err := w.broken(); err != nil {
+		t.Fatal(err)
+	}
+
+	for _, h := range last {
+		w.Cancel(h)
+	}
+	w.Advance(1, nil)
+	w.slab.pages[0].epoch = 1<<16 - 1 // the last one
+	fill()
+	for i := 1; i < pageSize; i++ {
+		w.slab.at(uint32(i)).meta = 1<<16 | (wornOut - 1)
+	}
+	for more := true; more; {
+		_, more = w.Advance(2, nil)
+	}
+	if h, _ := w.Add(3, 0); h.id() < pageSize {
+		t.Fatalf("id %d of a page that is worn out for ever is used again", h.id())
+	}
+}
