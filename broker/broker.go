@@ -1,6 +1,7 @@
 package broker
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -12,7 +13,7 @@ import (
 	"golang.org/x/sync/errgroup"
 )
 
-// Options are the parts that a Broker is made of. All are required but Now.
+// Options are the parts that a Broker is made of. All are required but Now and DiscoverEvery.
 type Options struct {
 	Config  Config        // resolved and validated
 	Node    *raftfsm.Node // open; the caller closes it after Run
@@ -21,6 +22,10 @@ type Options struct {
 	Metrics *Metrics
 	Now     func() time.Time // nil: time.Now
 	Logger  *slog.Logger
+	// DiscoverEvery is how often delay topics are listed; 0: every second, which
+	// keeps a new topic or partition from going unseen for two. Virtual years need
+	// it longer.
+	DiscoverEvery time.Duration
 }
 
 // A Broker leads whenever its node does: it runs one term after the other.
@@ -32,6 +37,7 @@ type Broker struct {
 	metrics   *Metrics
 	now       func() time.Time
 	log       *slog.Logger
+	discover  time.Duration
 	report    atomic.Pointer[termReport] // of the running term, nil when there is none
 }
 
@@ -48,6 +54,7 @@ func New(o Options) *Broker {
 		metrics:   o.Metrics,
 		now:       o.Now,
 		log:       o.Logger.With("component", "broker"),
+		discover:  cmp.Or(o.DiscoverEvery, time.Second),
 	}
 }
 

@@ -13,9 +13,6 @@ import (
 	"github.com/carillonmq/carillon/storage"
 )
 
-// discoverEvery bounds how long a new topic or partition goes unseen.
-const discoverEvery = time.Second
-
 // awaitsStart is the stored position of a partition that held records when the
 // cluster was born and whose route does not say where to start.
 const awaitsStart = -1
@@ -35,7 +32,7 @@ func newDiscovery(cfg ingestConfig, log *slog.Logger) *discovery {
 }
 
 func (d *discovery) run(ctx context.Context) error {
-	tick := time.NewTicker(discoverEvery)
+	tick := time.NewTicker(d.DiscoverEvery)
 	defer tick.Stop()
 	for {
 		if err := d.round(ctx); err != nil {

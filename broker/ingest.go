@@ -35,6 +35,8 @@ type ingestConfig struct {
 	Now    func() time.Time
 	Logger *slog.Logger
 	Report *termReport
+	// DiscoverEvery bounds how long a new topic or partition goes unseen.
+	DiscoverEvery time.Duration
 }
 
 // ingestLog is the part of *raftfsm.Node that ingest needs.

@@ -83,6 +83,8 @@ func (b *Broker) runTerm(ctx context.Context, leadership *raftfsm.Leadership, re
 		Now:    b.now,
 		Logger: log,
 		Report: report,
+
+		DiscoverEvery: b.discover,
 	})
 	group, ctx := errgroup.WithContext(ctx)
 	group.Go(func() error { return scheduler.run(ctx) })

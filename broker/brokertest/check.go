@@ -149,10 +149,12 @@ func (p *player) checkStores() {
 
 // positions returns what is wrong with the stored source positions, or nothing.
 func (p *player) positions(n *node) string {
-	ends, err := p.admin.ListEndOffsets(context.Background())
+	user, admin := p.user()
+	defer user.Close()
+	ends, err := admin.ListEndOffsets(context.Background())
 	p.must(err)
 	stored := make(map[string]int64)
-	topics, err := p.admin.ListTopics(context.Background())
+	topics, err := admin.ListTopics(context.Background())
 	p.must(err)
 	for _, position := range n.raft.Store().State().Positions {
 		if position.TopicID == [16]byte(topics[position.Topic].ID) {
@@ -174,7 +176,9 @@ func (p *player) positions(n *node) string {
 // consume reads every topic that is not a delay topic, whole.
 func (p *player) consume() []delivered {
 	p.t.Helper()
-	ends, err := p.admin.ListEndOffsets(context.Background())
+	user, admin := p.user()
+	defer user.Close()
+	ends, err := admin.ListEndOffsets(context.Background())
 	p.must(err)
 	from := make(map[string]map[int32]kgo.Offset)
 	remaining := 0
@@ -191,8 +195,7 @@ func (p *player) consume() []delivered {
 	if remaining == 0 {
 		return nil
 	}
-	reader, err := kgo.NewClient(append(p.user.Opts(), kgo.ConsumePartitions(from))...)
-	p.must(err)
+	reader, _ := p.user(kgo.ConsumePartitions(from))
 	defer reader.Close()
 	var all []delivered
 	for remaining > 0 {

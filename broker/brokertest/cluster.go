@@ -29,8 +29,6 @@ type Cluster struct {
 	t       testing.TB
 	network *network
 	kafka   *kfake.Cluster
-	user    *kgo.Client // the test's own producer and consumer
-	admin   *kadm.Client
 	nodes   []*node
 	config  broker.Config
 	log     *slog.Logger
@@ -52,15 +50,6 @@ func newCluster(t testing.TB, settings arguments) *Cluster {
 	var err error
 	c.kafka, err = kfake.NewCluster(kfake.NumBrokers(1), kfake.Ports(kafkaPort), kfake.ListenFn(c.network.listen(kafkaHost)))
 	c.must(err)
-	c.user, err = kgo.NewClient(
-		kgo.SeedBrokers(fmt.Sprintf("127.0.0.1:%d", kafkaPort)),
-		kgo.Dialer(c.network.dial(userHost)),
-		kgo.RecordPartitioner(kgo.ManualPartitioner()),
-		kgo.ProducerLinger(0),
-	)
-	c.must(err)
-	c.admin = kadm.NewClient(c.user)
-
 	var count int
 	_, err = fmt.Sscan(settings.value("nodes", "3"), &count)
 	c.must(err)
@@ -97,8 +86,21 @@ func (c *Cluster) stop() {
 	for _, n := range c.nodes {
 		n.stop()
 	}
-	c.user.Close()
 	c.kafka.Close()
+}
+
+// user returns a new client for one step of a script: an idle one would cost real
+// time for every virtual minute, and remember topics that are gone.
+func (c *Cluster) user(options ...kgo.Opt) (*kgo.Client, *kadm.Client) {
+	c.t.Helper()
+	user, err := kgo.NewClient(append(options,
+		kgo.SeedBrokers(fmt.Sprintf("127.0.0.1:%d", kafkaPort)),
+		kgo.Dialer(c.network.dial(userHost)),
+		kgo.RecordPartitioner(kgo.ManualPartitioner()),
+		kgo.ProducerLinger(0),
+	)...)
+	c.must(err)
+	return user, kadm.NewClient(user)
 }
 
 func (c *Cluster) hosts() []string {

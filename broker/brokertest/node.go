@@ -67,6 +67,8 @@ func (n *node) start() {
 		Metrics: broker.NewMetrics(prometheus.NewRegistry()),
 		Now:     n.clock.now,
 		Logger:  log,
+
+		DiscoverEvery: min(3*config.Raft.Heartbeat, time.Minute),
 	})
 	go func() {
 		defer close(n.done)

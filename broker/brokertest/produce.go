@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/carillonmq/carillon/client"
+	"github.com/twmb/franz-go/pkg/kadm"
 	"github.com/twmb/franz-go/pkg/kgo"
 )
 
@@ -25,7 +26,9 @@ func (p *player) createTopic(name string, a arguments) error {
 	if err != nil {
 		return err
 	}
-	_, err = p.admin.CreateTopic(context.Background(), int32(partitions), 1, nil, name)
+	user, admin := p.user()
+	defer user.Close()
+	_, err = admin.CreateTopic(context.Background(), int32(partitions), 1, nil, name)
 	return err
 }
 
@@ -38,7 +41,9 @@ func (p *player) produce(topic string, a arguments) error {
 		return err
 	}
 	every, spread := p.span(a.value("every", "0s")), p.span(a.value("spread", "0s"))
-	partitions, err := p.partitions(topic)
+	user, admin := p.user()
+	defer user.Close()
+	partitions, err := partitions(admin, topic)
 	if err != nil {
 		return err
 	}
@@ -66,14 +71,14 @@ func (p *player) produce(topic string, a arguments) error {
 		}
 		records = append(records, record)
 		if every > 0 {
-			if err := p.send(records); err != nil {
+			if err := p.send(user, records); err != nil {
 				return err
 			}
 			records = records[:0]
 			time.Sleep(every)
 		}
 	}
-	return p.send(records)
+	return p.send(user, records)
 }
 
 // afterText turns a script's days and years into what the header takes; anything
@@ -86,11 +91,11 @@ func (p *player) afterText(value string) string {
 	return d.String()
 }
 
-func (p *player) send(records []*kgo.Record) error {
+func (p *player) send(user *kgo.Client, records []*kgo.Record) error {
 	if len(records) == 0 {
 		return nil
 	}
-	for _, result := range p.user.ProduceSync(context.Background(), records...) {
+	for _, result := range user.ProduceSync(context.Background(), records...) {
 		if result.Err != nil {
 			return result.Err
 		}
@@ -125,8 +130,8 @@ func (p *player) expected(r *kgo.Record) produced {
 	return out
 }
 
-func (p *player) partitions(topic string) (int, error) {
-	details, err := p.admin.ListTopics(context.Background(), topic)
+func partitions(admin *kadm.Client, topic string) (int, error) {
+	details, err := admin.ListTopics(context.Background(), topic)
 	if err != nil {
 		return 0, err
 	}

@@ -60,7 +60,9 @@ func (p *player) play(s step) error {
 		if err != nil {
 			return err
 		}
-		_, err = p.admin.UpdatePartitions(context.Background(), n, name)
+		user, admin := p.user()
+		defer user.Close()
+		_, err = admin.UpdatePartitions(context.Background(), n, name)
 		return err
 	case "produce":
 		return p.produce(name, s.args)
@@ -137,10 +139,10 @@ func (p *player) replace(name string) error {
 	n.kill()
 	n.disk++
 	n.start()
-	leader := p.leader()
-	if err := leader.raft.Replace(context.Background(), n.member.ID); err != nil {
-		return fmt.Errorf("replace %s: %w", n.member.ID, err)
-	}
+	p.await(time.Minute, "replacement of "+n.member.ID, func() bool {
+		// Refused for as long as the leader may have heard from the old one.
+		return p.leader().raft.Replace(context.Background(), n.member.ID) == nil
+	})
 	p.await(time.Hour, n.member.ID+" as a voter", func() bool {
 		for _, m := range p.leader().raft.Status().Members {
 			if m.ID == n.member.ID && m.Voter {
