@@ -104,6 +104,9 @@ func (d *dev) start(ctx context.Context) error {
 	if err := os.MkdirAll(filepath.Join(d.dir, "kafka"), 0o700); err != nil {
 		return fmt.Errorf("create the data folder: %w", err)
 	}
+	if err := d.checkKafkaPort(); err != nil {
+		return err
+	}
 	kafka, err := d.startChild("kafka", "dev-kafka", "--data-dir", filepath.Join(d.dir, "kafka"), "--port", strconv.Itoa(d.kafkaPort))
 	if err != nil {
 		return err
@@ -125,6 +128,15 @@ func (d *dev) start(ctx context.Context) error {
 		}
 	}
 	return nil
+}
+
+// checkKafkaPort tells another Kafka, which answers as well, from the own one.
+func (d *dev) checkKafkaPort() error {
+	listener, err := net.Listen("tcp", d.brokers())
+	if err != nil {
+		return fmt.Errorf("%w: %w", &broker.FieldError{Field: "--kafka-port", Value: strconv.Itoa(d.kafkaPort), Remedy: "free the port or choose another"}, err)
+	}
+	return listener.Close()
 }
 
 func (d *dev) startChild(name string, args ...string) (*child, error) {

@@ -1,0 +1,128 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"net"
+	"os/exec"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/rogpeppe/go-internal/testscript"
+	"github.com/twmb/franz-go/pkg/kgo"
+)
+
+func TestMain(m *testing.M) {
+	testscript.Main(m, map[string]func(){"carillon": main})
+}
+
+// The scripts run the program as a user does. Their own words:
+//
+//	exits CODE PROGRAM [ARGUMENT...]   run it and check the exit code
+//	await PROGRAM [ARGUMENT...]        run it until it succeeds
+//	consume BROKER TOPIC VALUE         read the topic until the value comes, space around it aside
+//
+// $KAFKA, $API and $RAFT are ports, of which the two that follow are free as well.
+func TestScripts(t *testing.T) {
+	testscript.Run(t, testscript.Params{
+		Dir:                 "testdata/script",
+		RequireExplicitExec: true,
+		Setup: func(env *testscript.Env) error {
+			for _, name := range []string{"KAFKA", "API", "RAFT"} {
+				port, err := freePorts(3)
+				if err != nil {
+					return err
+				}
+				env.Setenv(name, strconv.Itoa(port))
+			}
+			return nil
+		},
+		Cmds: map[string]func(*testscript.TestScript, bool, []string){
+			"exits": exits, "await": await, "consume": consume,
+		},
+	})
+}
+
+// patience bounds every wait for something that is expected to happen soon.
+const patience = time.Minute
+
+func exits(ts *testscript.TestScript, neg bool, args []string) {
+	if neg || len(args) < 2 {
+		ts.Fatalf("usage: exits CODE PROGRAM [ARGUMENT...]")
+	}
+	code := 0
+	if err := ts.Exec(args[1], args[2:]...); err != nil {
+		var exit *exec.ExitError
+		if !errors.As(err, &exit) {
+			ts.Fatalf("run %s: %v", args[1], err)
+		}
+		code = exit.ExitCode()
+	}
+	if strconv.Itoa(code) != args[0] {
+		ts.Fatalf("exit code %d, want %s", code, args[0])
+	}
+}
+
+func await(ts *testscript.TestScript, neg bool, args []string) {
+	if neg || len(args) < 1 {
+		ts.Fatalf("usage: await PROGRAM [ARGUMENT...]")
+	}
+	tick := time.NewTicker(50 * time.Millisecond)
+	defer tick.Stop()
+	for give := time.After(patience); ; {
+		err := ts.Exec(args[0], args[1:]...)
+		if err == nil {
+			return
+		}
+		select {
+		case <-give:
+			ts.Fatalf("no success within %v: %v", patience, err)
+		case <-tick.C:
+		}
+	}
+}
+
+func consume(ts *testscript.TestScript, neg bool, args []string) {
+	if neg || len(args) != 3 {
+		ts.Fatalf("usage: consume BROKER TOPIC VALUE")
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	defer cancel()
+	kafka, err := kgo.NewClient(kgo.SeedBrokers(args[0]), kgo.ConsumeTopics(args[1]), kgo.ConsumeResetOffset(kgo.NewOffset().AtStart()))
+	ts.Check(err)
+	defer kafka.Close()
+	for {
+		fetches := kafka.PollFetches(ctx)
+		ts.Check(fetches.Err0())
+		for _, r := range fetches.Records() {
+			if strings.TrimSpace(string(r.Value)) == args[2] {
+				return
+			}
+		}
+	}
+}
+
+// freePorts returns the first of some ports in a row that nobody listens on.
+func freePorts(count int) (int, error) {
+	for {
+		first, err := net.Listen("tcp", "127.0.0.1:0")
+		if err != nil {
+			return 0, err
+		}
+		port := first.Addr().(*net.TCPAddr).Port
+		listeners := []net.Listener{first}
+		for i := 1; i < count; i++ {
+			if l, err := net.Listen("tcp", loopback(port+i)); err == nil {
+				listeners = append(listeners, l)
+			}
+		}
+		for _, l := range listeners {
+			l.Close()
+		}
+		if len(listeners) == count {
+			return port, nil
+		}
+	}
+}
