@@ -55,6 +55,9 @@ func (b bubble) client(options ...kgo.Opt) *kgo.Client {
 	return client
 }
 
+// pass lets virtual time go by.
+func pass(d time.Duration) { time.Sleep(d) }
+
 func (b bubble) admin() *kadm.Client { return kadm.NewClient(b.client()) }
 
 func (b bubble) produce(rs ...*kgo.Record) {
@@ -66,7 +69,7 @@ func (b bubble) produce(rs ...*kgo.Record) {
 	}
 }
 
-// values reads the topic's n first records, all partitions.
+// records reads the topic's n first records, all partitions.
 func (b bubble) records(topic string, n int) (rs []*kgo.Record) {
 	b.t.Helper()
 	client := b.client(kgo.ConsumeTopics(topic), kgo.ConsumeStartOffset(kgo.NewOffset().AtStart()), kgo.FetchMaxWait(100*time.Millisecond))

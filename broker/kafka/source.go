@@ -14,9 +14,9 @@ import (
 )
 
 const (
-	// A paused Source holds at most one fetch for each Kafka broker, which these bound. A single batch
-	// that is larger is read nevertheless.
-	fetchMaxBytes          = 8 << 20
+	// A paused Source holds at most one fetch for each Kafka broker, which these bound as compressed by
+	// the producer. A single batch that is larger is read nevertheless.
+	fetchMaxBytes          = 4 << 20
 	fetchMaxPartitionBytes = 1 << 20
 	maxDecompressedBytes   = 64 << 20
 

@@ -1,10 +1,8 @@
 package kafka
 
 import (
-	"context"
 	"errors"
 	"fmt"
-	"strings"
 	"testing"
 	"time"
 
@@ -16,83 +14,6 @@ import (
 
 	"github.com/carillonmq/carillon/broker"
 )
-
-// A reader polls a Source as ingest does and checks that its batches join without gaps.
-type reader struct {
-	*Source
-	t    *testing.T
-	next map[int32]int64
-}
-
-func newReader(t *testing.T, kafka bubble) *reader {
-	t.Helper()
-	source, err := NewSource(kafka.config(), func(topic string) bool { return strings.HasSuffix(topic, ".delay") })
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(source.Close)
-	return &reader{Source: source, t: t, next: make(map[int32]int64)}
-}
-
-// discover assigns everything that Discover finds, from its first offset on or from where the reader is.
-func (r *reader) discover() []broker.SourcePartition {
-	r.t.Helper()
-	found, err := r.Discover(r.t.Context())
-	if err != nil {
-		r.t.Fatal(err)
-	}
-	var positions []broker.SourcePosition
-	for _, p := range found {
-		if _, ok := r.next[p.Partition]; !ok {
-			r.next[p.Partition] = p.Earliest
-		}
-		positions = append(positions, broker.SourcePosition{Topic: p.Topic, TopicID: p.TopicID, Partition: p.Partition,
-			Next: r.next[p.Partition], Epoch: -1})
-	}
-	r.Assign(positions)
-	return found
-}
-
-// read polls until n records came or, with n < 0, until a batch is Missing.
-func (r *reader) read(n int) (arrivals []broker.Arrival, missing *broker.Batch) {
-	r.t.Helper()
-	ctx, cancel := context.WithTimeout(r.t.Context(), 10*time.Second)
-	defer cancel()
-	for n < 0 || len(arrivals) < n {
-		batches, err := r.Poll(ctx)
-		if err != nil {
-			r.t.Fatalf("poll after %d records of %d: %v", len(arrivals), n, err)
-		}
-		for _, b := range batches {
-			if b.From != r.next[b.Partition] {
-				r.t.Fatalf("partition %d: batch from %d, want from %d", b.Partition, b.From, r.next[b.Partition])
-			}
-			if b.Missing {
-				return arrivals, &b
-			}
-			if b.Next <= b.From || b.Topic == "" || b.TopicID == (broker.TopicID{}) {
-				r.t.Fatalf("batch %+v", b)
-			}
-			r.next[b.Partition] = b.Next
-			arrivals = append(arrivals, b.Arrivals...)
-		}
-	}
-	return arrivals, nil
-}
-
-// pollNothing polls for a while and fails the test if something comes.
-func (r *reader) pollNothing() {
-	r.t.Helper()
-	ctx, cancel := context.WithTimeout(r.t.Context(), 5*time.Second)
-	defer cancel()
-	if batches, err := r.Poll(ctx); !errors.Is(err, context.DeadlineExceeded) {
-		r.t.Errorf("Poll = %v, %v, want nothing", batches, err)
-	}
-}
-
-func delayed(value string) *kgo.Record {
-	return &kgo.Record{Topic: "orders.delay", Value: []byte(value), Headers: []kgo.RecordHeader{{Key: "deliver-after", Value: []byte("5s")}}}
-}
 
 func TestArrivalsAreParsedAndOtherwiseUnchanged(t *testing.T) {
 	inBubble(t, func(t *testing.T, kafka bubble) {
@@ -157,7 +78,6 @@ func TestOnlyCommittedRecordsAreReadAndMarkersMoveThePosition(t *testing.T) {
 		}
 		// The last marker may come in a batch of its own.
 		for r.next[0] < found[0].Latest {
-			r.read(0)
 			batches, err := r.Poll(t.Context())
 			if err != nil {
 				t.Fatal(err)
@@ -195,28 +115,13 @@ func TestAddedTopicsAndPartitionsAreRead(t *testing.T) {
 				r.read(1)
 				arrived <- time.Since(start)
 			}()
-			time.Sleep(time.Second) // what ingest waits between looks
+			pass(time.Second) // what ingest waits between looks
 			r.discoverBeside(partitions)
 			if took := <-arrived; took > 2*time.Second {
 				t.Errorf("partition %d was read after %v", partitions, took)
 			}
 		}
 	}, kfake.SeedTopics(1, "orders"))
-}
-
-// discoverBeside is discover while another goroutine reads: the new partition starts at 0.
-func (r *reader) discoverBeside(partition int32) {
-	found, err := r.Discover(r.t.Context())
-	if err != nil {
-		r.t.Error(err)
-	}
-	var positions []broker.SourcePosition
-	for _, p := range found {
-		if p.Partition <= partition {
-			positions = append(positions, broker.SourcePosition{Topic: p.Topic, TopicID: p.TopicID, Partition: p.Partition, Epoch: -1})
-		}
-	}
-	r.Assign(positions)
 }
 
 func TestRecreatedTopicIsReadFromItsBeginning(t *testing.T) {
@@ -234,7 +139,7 @@ func TestRecreatedTopicIsReadFromItsBeginning(t *testing.T) {
 		}
 		kafka.produce(delayed("new"))
 		clear(r.next)
-		time.Sleep(time.Second) // what ingest waits between looks
+		pass(time.Second) // what ingest waits between looks
 		after := r.discover()
 		if after[0].TopicID == before[0].TopicID || after[0].Latest != 1 {
 			t.Fatalf("found %+v, before %+v", after, before)
@@ -258,7 +163,7 @@ func TestTopicRecreatedDuringDiscoveryIsLeftOut(t *testing.T) {
 		if found := r.discover(); len(found) != 0 {
 			t.Errorf("found %+v, whose offsets are those of another topic", found)
 		}
-		time.Sleep(time.Second)
+		pass(time.Second)
 		if found := r.discover(); len(found) != 1 {
 			t.Errorf("found %+v a second later, want the new topic", found)
 		}
@@ -331,7 +236,7 @@ func TestClosedSourceEndsPoll(t *testing.T) {
 		r := newReader(t, kafka)
 		r.discover()
 		go func() {
-			time.Sleep(time.Second)
+			pass(time.Second)
 			r.Close()
 		}()
 		if _, err := r.Poll(t.Context()); !errors.Is(err, errClosed) {

@@ -1,0 +1,148 @@
+package kafka
+
+import (
+	"errors"
+	"math/rand/v2"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/twmb/franz-go/pkg/kerr"
+	"github.com/twmb/franz-go/pkg/kfake"
+	"github.com/twmb/franz-go/pkg/kgo"
+	"github.com/twmb/franz-go/pkg/kmsg"
+)
+
+func TestPausedSourceHoldsBoundedMemory(t *testing.T) {
+	inBubble(t, func(t *testing.T, kafka bubble) {
+		const records, size = 36, 900_000
+		incompressible := rand.NewChaCha8([32]byte{})
+		for i := range records {
+			r := delayed("")
+			r.Partition, r.Value = int32(i%3), make([]byte, size)
+			incompressible.Read(r.Value)
+			kafka.produce(r)
+		}
+		r := newReader(t, kafka)
+		r.discover()
+		first, _ := r.read(1)
+		pass(time.Minute)
+		if held := r.client.BufferedFetchBytes(); held == 0 || held > fetchMaxBytes+fetchMaxPartitionBytes {
+			t.Errorf("%d bytes are held of %d", held, records*size)
+		}
+		if rest, _ := r.read(records - len(first)); len(rest) != records-len(first) {
+			t.Errorf("%d records after the pause, want %d", len(rest), records-len(first))
+		}
+	}, kfake.SeedTopics(3, "orders.delay"))
+}
+
+// A broker that lags behind can give the client the id of a topic that is gone.
+func TestStaleTopicIDIsForgotten(t *testing.T) {
+	inBubble(t, func(t *testing.T, kafka bubble) {
+		kafka.produce(delayed("0"))
+		r := newReader(t, kafka)
+		r.discover()
+		r.read(1)
+		faults := kafka.Fault(kfake.Fault{Keys: []kmsg.Key{kmsg.Fetch}, Topic: "orders.delay", Err: kerr.UnknownTopicID, Count: 20})
+		kafka.produce(delayed("1"))
+		if got, _ := r.read(1); string(got[0].Value) != "1" {
+			t.Errorf("read %q", got[0].Value)
+		}
+		if faults.Hits() != 20 {
+			t.Errorf("%d faults, want 20", faults.Hits())
+		}
+	}, kfake.SeedTopics(1, "orders.delay"))
+}
+
+func TestTransientOutOfRangeGoesOnWhereItWas(t *testing.T) {
+	inBubble(t, func(t *testing.T, kafka bubble) {
+		kafka.produce(delayed("0"))
+		r := newReader(t, kafka)
+		r.discover()
+		r.read(1)
+		kafka.Fault(kfake.Fault{Keys: []kmsg.Key{kmsg.Fetch}, Topic: "orders.delay", Err: kerr.OffsetOutOfRange, Count: 1})
+		pass(time.Second)
+		kafka.produce(delayed("1"))
+		if got, missing := r.read(1); missing != nil || got[0].Offset != 1 {
+			t.Errorf("read %+v, missing %+v", got, missing)
+		}
+	}, kfake.SeedTopics(1, "orders.delay"))
+}
+
+func TestOutOfRangeIsNotJudgedWithoutKafka(t *testing.T) {
+	inBubble(t, func(t *testing.T, kafka bubble) {
+		kafka.produce(delayed("0"))
+		r := newReader(t, kafka)
+		r.next[0] = 7
+		r.discover()
+		faults := kafka.Fault(kfake.Fault{Keys: []kmsg.Key{kmsg.ListOffsets}, Err: kerr.KafkaStorageError, Count: -1})
+		poll := make(chan struct{})
+		go func() {
+			r.read(-1)
+			close(poll)
+		}()
+		pass(5 * time.Second)
+		select {
+		case <-poll:
+			t.Error("reported as missing although Kafka did not say what it has")
+		default:
+		}
+		faults.Remove()
+		<-poll
+	}, kfake.SeedTopics(1, "orders.delay"))
+}
+
+func TestReplacedRecordsAreNotReadAgain(t *testing.T) {
+	inBubble(t, func(t *testing.T, kafka bubble) {
+		kafka.produce(delayed("0"), delayed("1"))
+		r := newReader(t, kafka)
+		r.discover()
+		r.read(2)
+		p := r.find("orders.delay", r.assigned["orders.delay"].id, 0)
+		r.fail("orders.delay", 0, p, &kgo.ErrDataLoss{Topic: "orders.delay", ConsumedTo: 2, ResetTo: 1})
+		if p.stalled() || p.next != 2 {
+			t.Errorf("stalled: %v, next offset %d, want 2", p.stalled(), p.next)
+		}
+		records := []*kgo.Record{{Offset: 1}, {Offset: 2}, {Offset: 5}}
+		batch, ok := p.take(records)
+		if !ok || batch.From != 2 || batch.Next != 6 || len(batch.Arrivals) != 2 {
+			t.Errorf("batch %+v", batch)
+		}
+	}, kfake.SeedTopics(1, "orders.delay"))
+}
+
+func TestPartitionWithoutLeaderIsLeftOut(t *testing.T) {
+	inBubble(t, func(t *testing.T, kafka bubble) {
+		r := newReader(t, kafka)
+		kafka.Fault(kfake.Fault{Keys: []kmsg.Key{kmsg.ListOffsets}, Topic: "orders.delay", Partitions: []int32{1}, Err: kerr.LeaderNotAvailable, Count: -1})
+		found, err := r.Discover(t.Context())
+		if err != nil || len(found) != 2 || found[0].Partition != 0 || found[1].Partition != 2 {
+			t.Errorf("found %+v, %v, want partitions 0 and 2", found, err)
+		}
+	}, kfake.SeedTopics(3, "orders.delay"))
+}
+
+func TestDiscoverWithoutKafkaFailsInBoundedTime(t *testing.T) {
+	inBubble(t, func(t *testing.T, kafka bubble) {
+		r := newReader(t, kafka)
+		kafka.Close()
+		start := time.Now()
+		if found, err := r.Discover(t.Context()); err == nil || time.Since(start) > 2*discoverTimeout {
+			t.Errorf("found %+v, %v after %v", found, err, time.Since(start))
+		}
+	})
+}
+
+func TestDiscoverFailsWhenNoOffsetsAreTold(t *testing.T) {
+	inBubble(t, func(t *testing.T, kafka bubble) {
+		r := newReader(t, kafka)
+		kafka.ControlKey(int16(kmsg.ListOffsets), func(kmsg.Request) (kmsg.Response, error, bool) {
+			kafka.KeepControl()
+			return nil, errors.New("connection reset"), true
+		})
+		if found, err := r.Discover(t.Context()); err == nil {
+			t.Errorf("found %+v: every partition would be taken away", found)
+		}
+		synctest.Wait()
+	}, kfake.SeedTopics(1, "orders.delay"))
+}
