@@ -41,7 +41,6 @@ func TestCluster_isFoundedByAllMembersAndSurvivesItsLeader(t *testing.T) {
 		if got := c.nodes["n1"].store.Pending(); got != 220 {
 			t.Errorf("pending %d after all were restarted, want 220", got)
 		}
-		c.closeAll()
 	})
 }
 
@@ -75,7 +74,6 @@ func TestTerms_endWhenLeadershipGoesAndBeginAnew(t *testing.T) {
 		if last := <-third.Terms(); last.Term <= second.Term {
 			t.Errorf("term %d after %d", last.Term, second.Term)
 		}
-		c.closeAll()
 	})
 }
 
@@ -86,7 +84,6 @@ func TestTransferLeadership_ofOneMemberHasNoTarget(t *testing.T) {
 		if err := c.leader().TransferLeadership(t.Context()); !errors.Is(err, ErrNoTarget) {
 			t.Errorf("got %v, want ErrNoTarget", err)
 		}
-		c.closeAll()
 	})
 }
 
@@ -111,7 +108,6 @@ func TestBirth_waitsForAllMembers(t *testing.T) {
 		c.open("n3")
 		c.leader()
 		c.agree()
-		c.closeAll()
 	})
 }
 
@@ -141,7 +137,6 @@ func TestBirth_ofASlowFounder(t *testing.T) {
 				t.Errorf("%s is %q, voter %v", m.ID, m.RaftID, m.Voter)
 			}
 		}
-		c.closeAll()
 	})
 }
 
@@ -196,7 +191,6 @@ func TestReplace_bringsAWipedNodeBackWhileTheOthersServe(t *testing.T) {
 		c.open("n1", "n2", "n3")
 		c.leader()
 		c.agree()
-		c.closeAll()
 	})
 }
 
@@ -232,7 +226,6 @@ func TestReplace_twiceGivesAnotherRaftID(t *testing.T) {
 		if len(ids) != 3 {
 			t.Errorf("raft ids %v, want three", ids)
 		}
-		c.closeAll()
 	})
 }
 
@@ -256,6 +249,5 @@ func TestReplace_refusesWhatWouldStopTheCluster(t *testing.T) {
 		if err := c.nodes[others[0]].Replace(t.Context(), others[1]); !errors.Is(err, ErrNotLeader) {
 			t.Errorf("replaced by a follower: %v", err)
 		}
-		c.closeAll()
 	})
 }

@@ -88,8 +88,8 @@ func (c Config) withDefaults() (Config, error) {
 
 	seen := map[string]string{}
 	for _, m := range c.Members {
-		if m.ID == "" || strings.ContainsAny(m.ID, "@ \t\n") {
-			return bad("cluster.members[].id", fmt.Sprintf("%q", m.ID), "give a name without spaces or @")
+		if m.ID == "" || strings.ContainsAny(m.ID, "@= \t\n\x00") {
+			return bad("cluster.members[].id", fmt.Sprintf("%q", m.ID), "give a name without spaces, @ and =")
 		}
 		if _, _, err := net.SplitHostPort(m.Raft); err != nil {
 			return bad("cluster.members["+m.ID+"].raft", fmt.Sprintf("%q", m.Raft), "give host:port")

@@ -1,6 +1,7 @@
 package raftfsm
 
 import (
+	"errors"
 	"fmt"
 	"io"
 	"sync/atomic"
@@ -13,8 +14,9 @@ import (
 // Snapshot and Restore from one goroutine. It reads no clock and no
 // configuration: the same log makes the same state on every node.
 type fsm struct {
-	store *storage.Store
-	fail  func(error) // told once, why this node cannot go on
+	store   *storage.Store
+	lastLog func() (uint64, error) // index of the log's end
+	fail    func(error)            // told once, why this node cannot go on
 
 	applied  uint64 // entries up to here are in the manifest already, or were applied since
 	broken   error
@@ -26,9 +28,9 @@ type fsm struct {
 
 var _ raft.ConfigurationStore = (*fsm)(nil)
 
-func newFSM(store *storage.Store, flushAt int64, fail func(error)) *fsm {
+func newFSM(store *storage.Store, lastLog func() (uint64, error), flushAt int64, fail func(error)) *fsm {
 	return &fsm{
-		store: store, fail: fail, applied: store.ManifestMeta().Index,
+		store: store, lastLog: lastLog, fail: fail, applied: store.ManifestMeta().Index,
 		flushAt: flushAt, flushDue: make(chan struct{}, 1),
 	}
 }
@@ -216,16 +218,28 @@ func (f *fsm) Snapshot() (raft.FSMSnapshot, error) {
 // Restore takes what a received snapshot has put into the manifest; the stream
 // is not read again.
 func (f *fsm) Restore(stream io.ReadCloser) error {
-	if err := stream.Close(); err != nil {
-		return fmt.Errorf("close snapshot: %w", err)
+	err := errors.Join(stream.Close(), f.checkLog())
+	if err == nil {
+		err = f.store.Reload()
 	}
-	if err := f.store.Reload(); err != nil {
-		err = fmt.Errorf("restore received snapshot: %w", err)
-		f.broken = err
-		f.fail(err)
-		return err
+	if err != nil {
+		f.broken = fmt.Errorf("restore received snapshot: %w", err)
+		f.fail(f.broken)
+		return f.broken
 	}
 	f.applied = f.store.ManifestMeta().Index
 	f.unsaved.Store(0)
 	return nil
+}
+
+// checkLog refuses a snapshot that ends before the log does. Raft deletes the log
+// of such a follower but remembers its end, and can neither follow nor vote
+// from then on. The manifest holds the snapshot already: the next start clears
+// or keeps the log as the snapshot's term demands.
+func (f *fsm) checkLog() error {
+	last, err := f.lastLog()
+	if at := f.store.ManifestMeta().Index; err == nil && last > at {
+		return fmt.Errorf("it ends at entry %d and the log at %d: start the node again", at, last)
+	}
+	return err
 }

@@ -12,6 +12,8 @@ import (
 	"pgregory.net/rapid"
 )
 
+func emptyLog() (uint64, error) { return 0, nil }
+
 func openStore(t testing.TB, dir string) *storage.Store {
 	t.Helper()
 	s, err := storage.Open(storage.Config{Dir: dir})
@@ -25,7 +27,7 @@ func newTestFSM(t testing.TB) *fsm {
 	t.Helper()
 	s := openStore(t, t.TempDir())
 	t.Cleanup(func() { _ = s.Close() })
-	return newFSM(s, 1<<20, func(err error) { t.Errorf("failed: %v", err) })
+	return newFSM(s, emptyLog, 1<<20, func(err error) { t.Errorf("failed: %v", err) })
 }
 
 // apply gives cmd to the FSM as the next entry of its log.
@@ -173,7 +175,7 @@ func TestFSM_stopsRatherThanSkipWhatItDoesNotKnow(t *testing.T) {
 	s := openStore(t, t.TempDir())
 	defer s.Close()
 	var failures []error
-	f := newFSM(s, 1<<20, func(err error) { failures = append(failures, err) })
+	f := newFSM(s, emptyLog, 1<<20, func(err error) { failures = append(failures, err) })
 	err, _ := f.Apply(&raft.Log{Index: 1, Data: []byte{9, 9, 9}}).(error)
 	if !errors.Is(err, ErrUnknownCommand) || !strings.Contains(err.Error(), "log entry 1") || !strings.Contains(err.Error(), "version 9") {
 		t.Errorf("got %v, want the entry and its version named", err)
@@ -196,7 +198,7 @@ func TestFSM_makesTheSameStateWhereverItFlushes(t *testing.T) {
 		commands := rapid.SliceOfN(rapid.Custom(drawCommand), 1, 40).Draw(rt, "commands")
 		dir := t.TempDir()
 		plain, flushed := newTestFSM(t), newTestFSM(t)
-		again := newFSM(openStore(t, dir), 1<<20, nil)
+		again := newFSM(openStore(t, dir), emptyLog, 1<<20, nil)
 		knownPosition(t, plain, 0)
 		knownPosition(t, flushed, 0)
 		knownPosition(t, again, 0)
@@ -214,7 +216,7 @@ func TestFSM_makesTheSameStateWhereverItFlushes(t *testing.T) {
 		if err := again.store.Close(); err != nil {
 			t.Fatal(err)
 		}
-		again = newFSM(openStore(t, dir), 1<<20, nil)
+		again = newFSM(openStore(t, dir), emptyLog, 1<<20, nil)
 		defer again.store.Close()
 		again.Apply(&raft.Log{Index: 1, Term: 1, Data: positionFrom(0).append(nil)})
 		for i, cmd := range commands {

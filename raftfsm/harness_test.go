@@ -20,7 +20,7 @@ import (
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 // A cluster is several nodes on a network in memory, each with a directory on
-// the real disk. It belongs in a synctest bubble.
+// the real disk. It belongs in a synctest bubble, and closes itself at its end.
 type cluster struct {
 	t       testing.TB
 	network kfake.VirtualNetwork
@@ -39,6 +39,7 @@ func newCluster(t testing.TB, size int, tune func(*Config)) *cluster {
 		c.members = append(c.members, Member{ID: id, Raft: fmt.Sprintf("%s.test:%d", id, 7301+i), API: id + ".test:7401"})
 		c.dirs[id] = t.TempDir()
 	}
+	t.Cleanup(c.closeAll)
 	return c
 }
 
@@ -52,7 +53,7 @@ func (c *cluster) config(id string) Config {
 	cfg := Config{
 		NodeID: id, DataDir: c.dirs[id], ClusterName: "test", Members: c.members, Bootstrap: true,
 		ListenAddr: fmt.Sprintf("localhost:%d", port), Listen: c.network.Listen, Dial: c.dial,
-		AskMember: c.ask, FlushBytes: 1 << 20, SegmentSize: 64 << 10, Logger: testLogger(c.t),
+		AskMember: c.ask, FlushBytes: 1 << 20, SegmentSize: 64 << 10, Logger: testLogger(c.t).With("at", id),
 	}
 	if c.tune != nil {
 		c.tune(&cfg)
@@ -73,7 +74,7 @@ func testLogger(t testing.TB) *slog.Logger {
 	if os.Getenv("RAFTFSM_TEST_LOG") == "" {
 		return slog.New(slog.DiscardHandler)
 	}
-	return slog.New(slog.NewTextHandler(t.Output(), &slog.HandlerOptions{Level: slog.LevelDebug}))
+	return slog.New(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: slog.LevelDebug}))
 }
 
 // ask stands in for the API: it reaches the nodes that are open.

@@ -25,7 +25,7 @@ func servers(r *raft.Raft) []raft.Server { return r.GetConfiguration().Configura
 // makes it a voter when it has caught up. The others serve meanwhile. Only the
 // leader can do it (ErrNotLeader), and it refuses (ErrReplace) what would stop
 // the cluster or is not needed. After an error it can be called again. It blocks
-// for two log entries.
+// for a second, to see who answers, and for two log entries.
 func (n *Node) Replace(ctx context.Context, memberID string) error {
 	r := n.running()
 	if r == nil || r.State() != raft.Leader {
@@ -38,15 +38,17 @@ func (n *Node) Replace(ctx context.Context, memberID string) error {
 	if memberID == n.cfg.NodeID {
 		return fmt.Errorf("%w: %s: it leads: stop it first", ErrReplace, memberID)
 	}
+	begin := time.Now() // a leader of this moment has heard of nobody yet
+	pause(ctx, n.patience())
 	if i := slices.IndexFunc(servers(r), func(s raft.Server) bool { return memberOf(string(s.ID)) == memberID }); i >= 0 {
 		old := servers(r)[i]
 		if old.Suffrage == raft.Nonvoter && string(old.ID) != memberID {
 			return nil // on its way already
 		}
-		if n.transport.peer(old.ID).recent(n.patience()) {
+		if n.transport.peer(old.ID).contact.After(begin) {
 			return fmt.Errorf("%w: %s: it answers: stop it and empty its node.data_dir first", ErrReplace, memberID)
 		}
-		if err := n.canLose(r, old.ID); err != nil {
+		if err := n.canLose(r, old.ID, begin); err != nil {
 			return err
 		}
 		if err := n.await(ctx, r.RemoveServer(old.ID, 0, configChangeTimeout)); err != nil {
@@ -62,16 +64,16 @@ func (n *Node) Replace(ctx context.Context, memberID string) error {
 	return nil
 }
 
-// canLose refuses to remove a voter when the others that answer are too few to
-// commit even that.
-func (n *Node) canLose(r *raft.Raft, id raft.ServerID) error {
+// canLose refuses to remove a voter when the others that answered since begin are
+// too few to commit even that.
+func (n *Node) canLose(r *raft.Raft, id raft.ServerID, begin time.Time) error {
 	rest, alive := 0, 0
 	for _, s := range servers(r) {
 		if s.Suffrage != raft.Voter || s.ID == id {
 			continue
 		}
 		rest++
-		if s.ID == n.raftID() || n.transport.peer(s.ID).recent(n.patience()) {
+		if s.ID == n.raftID() || n.transport.peer(s.ID).contact.After(begin) {
 			alive++
 		}
 	}

@@ -104,13 +104,15 @@ func (n *Node) open(ctx context.Context) error {
 	if n.store, err = storage.Open(storage.Config{Dir: filepath.Join(n.cfg.DataDir, scheduleDir), Logger: n.cfg.Logger}); err != nil {
 		return fmt.Errorf("open schedule: %w", err)
 	}
-	n.fsm = newFSM(n.store, n.cfg.FlushBytes, n.failWith)
+	n.fsm = newFSM(n.store, n.logs.LastIndex, n.cfg.FlushBytes, n.failWith)
 	listener, err := n.cfg.Listen("tcp", n.cfg.ListenAddr)
 	if err != nil {
 		return fmt.Errorf("%w: raft address %q: %w: free the port or choose another", ErrConfig, n.cfg.ListenAddr, err)
 	}
 	me, _ := n.cfg.member(n.cfg.NodeID)
-	n.streams = newStreams(listener, me.Raft, n.cfg.Dial)
+	n.streams = newStreams(listener, streamConfig{
+		cluster: n.cfg.ClusterName, advertised: me.Raft, dial: n.cfg.Dial, raftID: n.raftID, log: n.log,
+	})
 
 	if err := context.Cause(ctx); err != nil {
 		return err

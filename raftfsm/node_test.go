@@ -30,7 +30,6 @@ func TestNode_aloneServesAtOnceAndAgainAfterARestart(t *testing.T) {
 				if got := n.store.Pending(); got != 90 || digest(t, n.store) != before {
 					t.Errorf("pending %d after the restart, want the 90 of before", got)
 				}
-				c.closeAll()
 			})
 		})
 	}
@@ -57,7 +56,6 @@ func TestNode_flushesByBytesAndCutsTheLog(t *testing.T) {
 		if err := n.store.Check(); err != nil {
 			t.Error(err)
 		}
-		c.closeAll()
 	})
 }
 
@@ -76,7 +74,6 @@ func TestNode_flushesAQuietLogAfterAWhile(t *testing.T) {
 		if at := n.Status().SnapshotIndex; at == 0 {
 			t.Error("not flushed")
 		}
-		c.closeAll()
 	})
 }
 
@@ -97,7 +94,6 @@ func TestNode_stopsAtAnUnknownCommand(t *testing.T) {
 		if s := n.Status(); s.State != "failed" || !strings.Contains(s.Waiting, "unknown command") {
 			t.Errorf("status %q %q", s.State, s.Waiting)
 		}
-		c.closeAll()
 	})
 }
 

@@ -2,11 +2,27 @@ package raftfsm
 
 import (
 	"context"
+	"encoding/binary"
+	"fmt"
+	"io"
+	"log/slog"
 	"net"
+	"strings"
 	"sync"
 	"time"
 
 	"github.com/hashicorp/raft"
+)
+
+// Every connection begins with whom it is for. A member keeps its address when it
+// is replaced, and raft goes on for a while sending to the id that was removed:
+// without this the new disk would be given what was meant for the old one.
+//
+//	0xCA | version=1 | length, 2 bytes big endian | cluster name | 0 | raft id
+const (
+	greetingMagic   = 0xCA
+	greetingVersion = 1
+	maxGreeting     = 1 << 10
 )
 
 // streams is how nodes reach each other. It listens where the configuration
@@ -15,36 +31,68 @@ import (
 // leaves those open that the other side keeps pooled.
 type streams struct {
 	net.Listener
-	advertised string
-	dial       func(ctx context.Context, network, addr string) (net.Conn, error)
-
-	mu     sync.Mutex
-	closed bool
+	cfg    streamConfig
 	conns  map[net.Conn]struct{}
+	closed bool
+	mu     sync.Mutex // guards conns and closed
+}
+
+type streamConfig struct {
+	cluster    string
+	advertised string // host:port
+	dial       func(ctx context.Context, network, addr string) (net.Conn, error)
+	raftID     func() raft.ServerID // ours, known once born
+	log        *slog.Logger
 }
 
 var _ raft.StreamLayer = (*streams)(nil)
 
-func newStreams(l net.Listener, advertised string, dial func(ctx context.Context, network, addr string) (net.Conn, error)) *streams {
-	return &streams{Listener: l, advertised: advertised, dial: dial, conns: map[net.Conn]struct{}{}}
+func newStreams(l net.Listener, cfg streamConfig) *streams {
+	return &streams{Listener: l, cfg: cfg, conns: map[net.Conn]struct{}{}}
 }
 
-func (s *streams) Dial(addr raft.ServerAddress, timeout time.Duration) (net.Conn, error) {
+// target joins a Raft id and an address to what Dial takes.
+func target(id raft.ServerID, addr raft.ServerAddress) raft.ServerAddress {
+	return raft.ServerAddress(string(id) + "=" + string(addr))
+}
+
+func (s *streams) Dial(to raft.ServerAddress, timeout time.Duration) (net.Conn, error) {
+	id, addr, ok := strings.Cut(string(to), "=")
+	if !ok {
+		return nil, fmt.Errorf("dial %q: no raft id", to)
+	}
 	ctx, cancel := context.WithTimeout(context.Background(), timeout)
 	defer cancel()
-	c, err := s.dial(ctx, "tcp", string(addr))
+	c, err := s.cfg.dial(ctx, "tcp", addr)
 	if err != nil {
 		return nil, err
 	}
-	return s.track(c)
+	t, err := s.track(c)
+	if err != nil {
+		return nil, err
+	}
+	if err := t.SetWriteDeadline(time.Now().Add(timeout)); err != nil {
+		t.Close()
+		return nil, err
+	}
+	if _, err := t.Write(greeting(s.cfg.cluster, raft.ServerID(id))); err != nil {
+		t.Close()
+		return nil, fmt.Errorf("greet %s: %w", id, err)
+	}
+	return t, nil
 }
 
+// Accept does not wait for the greeting: it is checked by the first Read.
 func (s *streams) Accept() (net.Conn, error) {
 	c, err := s.Listener.Accept()
 	if err != nil {
 		return nil, err
 	}
-	return s.track(c)
+	t, err := s.track(c)
+	if err != nil {
+		return nil, err
+	}
+	return &acceptedConn{Conn: t, streams: s}, nil
 }
 
 func (s *streams) track(c net.Conn) (net.Conn, error) {
@@ -59,7 +107,7 @@ func (s *streams) track(c net.Conn) (net.Conn, error) {
 }
 
 // Addr is the advertised address, a name that need not resolve here.
-func (s *streams) Addr() net.Addr { return advertisedAddr(s.advertised) }
+func (s *streams) Addr() net.Addr { return advertisedAddr(s.cfg.advertised) }
 
 func (s *streams) Close() error {
 	s.mu.Lock()
@@ -84,6 +132,49 @@ func (c *trackedConn) Close() error {
 	delete(c.streams.conns, c.Conn)
 	c.streams.mu.Unlock()
 	return c.Conn.Close()
+}
+
+type acceptedConn struct {
+	net.Conn
+	streams *streams
+	greeted bool // used by the reading goroutine only
+}
+
+func (c *acceptedConn) Read(b []byte) (int, error) {
+	if !c.greeted {
+		if err := c.streams.checkGreeting(c.Conn); err != nil {
+			c.streams.cfg.log.Warn("raft connection refused", "from", c.RemoteAddr(), "err", err)
+			return 0, err
+		}
+		c.greeted = true
+	}
+	return c.Conn.Read(b)
+}
+
+func greeting(cluster string, id raft.ServerID) []byte {
+	text := cluster + "\x00" + string(id)
+	b := binary.BigEndian.AppendUint16([]byte{greetingMagic, greetingVersion}, uint16(len(text)))
+	return append(b, text...)
+}
+
+func (s *streams) checkGreeting(r io.Reader) error {
+	var head [4]byte
+	if _, err := io.ReadFull(r, head[:]); err != nil {
+		return err
+	}
+	length := binary.BigEndian.Uint16(head[2:])
+	if head[0] != greetingMagic || head[1] != greetingVersion || length > maxGreeting {
+		return fmt.Errorf("no greeting of version %d: % x", greetingVersion, head)
+	}
+	text := make([]byte, length)
+	if _, err := io.ReadFull(r, text); err != nil {
+		return err
+	}
+	cluster, id, _ := strings.Cut(string(text), "\x00")
+	if cluster != s.cfg.cluster || raft.ServerID(id) != s.cfg.raftID() {
+		return fmt.Errorf("it is for %q of cluster %q, this is %q of %q", id, cluster, s.cfg.raftID(), s.cfg.cluster)
+	}
+	return nil
 }
 
 type advertisedAddr string

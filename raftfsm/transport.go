@@ -1,6 +1,7 @@
 package raftfsm
 
 import (
+	"io"
 	"sync"
 	"time"
 
@@ -39,14 +40,32 @@ func newTransport(s *streams, timeout time.Duration, logger hclogger) *transport
 	}
 }
 
-func (t *transport) AppendEntries(id raft.ServerID, target raft.ServerAddress, req *raft.AppendEntriesRequest, resp *raft.AppendEntriesResponse) error {
-	err := t.NetworkTransport.AppendEntries(id, target, req, resp)
+func (t *transport) AppendEntries(id raft.ServerID, addr raft.ServerAddress, req *raft.AppendEntriesRequest, resp *raft.AppendEntriesResponse) error {
+	err := t.NetworkTransport.AppendEntries(id, target(id, addr), req, resp)
 	if err == nil {
 		t.mu.Lock()
 		t.peers[id] = peer{lastIndex: resp.LastLog, contact: time.Now()}
 		t.mu.Unlock()
 	}
 	return err
+}
+
+// What is asked of the others goes to an id at an address, not to an address.
+
+func (t *transport) RequestVote(id raft.ServerID, addr raft.ServerAddress, req *raft.RequestVoteRequest, resp *raft.RequestVoteResponse) error {
+	return t.NetworkTransport.RequestVote(id, target(id, addr), req, resp)
+}
+
+func (t *transport) RequestPreVote(id raft.ServerID, addr raft.ServerAddress, req *raft.RequestPreVoteRequest, resp *raft.RequestPreVoteResponse) error {
+	return t.NetworkTransport.RequestPreVote(id, target(id, addr), req, resp)
+}
+
+func (t *transport) InstallSnapshot(id raft.ServerID, addr raft.ServerAddress, req *raft.InstallSnapshotRequest, resp *raft.InstallSnapshotResponse, data io.Reader) error {
+	return t.NetworkTransport.InstallSnapshot(id, target(id, addr), req, resp, data)
+}
+
+func (t *transport) TimeoutNow(id raft.ServerID, addr raft.ServerAddress, req *raft.TimeoutNowRequest, resp *raft.TimeoutNowResponse) error {
+	return t.NetworkTransport.TimeoutNow(id, target(id, addr), req, resp)
 }
 
 // peer returns what is known of id; the zero value if it never answered.
