@@ -15,13 +15,15 @@ import (
 
 // Options are the parts that a Broker is made of. All are required but Now and DiscoverEvery.
 type Options struct {
-	Config  Config        // resolved and validated
-	Node    *raftfsm.Node // open; the caller closes it after Run
-	Source  func() (Source, error)
-	Sink    func() (Sink, error)
-	Metrics *Metrics
-	Now     func() time.Time // nil: time.Now
-	Logger  *slog.Logger
+	Config Config        // resolved and validated
+	Node   *raftfsm.Node // open; the caller closes it after Run
+	Source func() (Source, error)
+	Sink   func() (Sink, error)
+	// CreateTopic creates a topic unless it exists.
+	CreateTopic func(ctx context.Context, topic string) error
+	Metrics     *Metrics
+	Now         func() time.Time // nil: time.Now
+	Logger      *slog.Logger
 	// DiscoverEvery is how often delay topics are listed; 0: every second, which
 	// keeps a new topic or partition from going unseen for two. Virtual years need
 	// it longer.
@@ -30,15 +32,16 @@ type Options struct {
 
 // A Broker leads whenever its node does: it runs one term after the other.
 type Broker struct {
-	config    Config
-	node      *raftfsm.Node
-	newSource func() (Source, error)
-	newSink   func() (Sink, error)
-	metrics   *Metrics
-	now       func() time.Time
-	log       *slog.Logger
-	discover  time.Duration
-	report    atomic.Pointer[termReport] // of the running term, nil when there is none
+	config      Config
+	node        *raftfsm.Node
+	newSource   func() (Source, error)
+	newSink     func() (Sink, error)
+	createTopic func(ctx context.Context, topic string) error
+	metrics     *Metrics
+	now         func() time.Time
+	log         *slog.Logger
+	discover    time.Duration
+	report      atomic.Pointer[termReport] // of the running term, nil when there is none
 }
 
 // New returns a Broker that does nothing until Run.
@@ -47,14 +50,15 @@ func New(o Options) *Broker {
 		o.Now = time.Now
 	}
 	return &Broker{
-		config:    o.Config,
-		node:      o.Node,
-		newSource: o.Source,
-		newSink:   o.Sink,
-		metrics:   o.Metrics,
-		now:       o.Now,
-		log:       o.Logger.With("component", "broker"),
-		discover:  cmp.Or(o.DiscoverEvery, time.Second),
+		config:      o.Config,
+		node:        o.Node,
+		newSource:   o.Source,
+		newSink:     o.Sink,
+		createTopic: o.CreateTopic,
+		metrics:     o.Metrics,
+		now:         o.Now,
+		log:         o.Logger.With("component", "broker"),
+		discover:    cmp.Or(o.DiscoverEvery, time.Second),
 	}
 }
 

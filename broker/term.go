@@ -90,6 +90,9 @@ func (b *Broker) runTerm(ctx context.Context, leadership *raftfsm.Leadership, re
 	group.Go(func() error { return scheduler.run(ctx) })
 	group.Go(func() error { return publisher.run(ctx) })
 	group.Go(func() error { return ingest.run(ctx) })
+	group.Go(func() error {
+		return keepDeadLetterTopics(ctx, b.config.DeadLetterTopics(), b.createTopic, log)
+	})
 	report.setRunning()
 	err = group.Wait()
 	if cause := context.Cause(ctx); errors.Is(err, context.Canceled) && cause != nil {

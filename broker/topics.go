@@ -1,0 +1,45 @@
+package broker
+
+import (
+	"context"
+	"log/slog"
+	"slices"
+	"time"
+)
+
+// createEvery is how often the dead-letter topics are looked after: one that was
+// deleted comes back before its letters have waited for long.
+const createEvery = 30 * time.Second
+
+// keepDeadLetterTopics creates the dead-letter topics when they are missing, until
+// ctx ends. That Kafka does not let us is logged once: somebody else has to create
+// them then, and letters wait for it.
+func keepDeadLetterTopics(ctx context.Context, topics []string, create func(context.Context, string) error, log *slog.Logger) error {
+	tick := time.NewTicker(createEvery)
+	defer tick.Stop()
+	failed := make(map[string]bool)
+	for {
+		for _, topic := range topics {
+			err := create(ctx, topic)
+			if err != nil && ctx.Err() == nil && !failed[topic] {
+				log.Warn("dead-letter topic cannot be created if it is missing: create it, or let this node do so", "topic", topic, "error", err)
+			}
+			failed[topic] = err != nil
+		}
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-tick.C:
+		}
+	}
+}
+
+// DeadLetterTopics returns every topic that dead letters may go to.
+func (c Config) DeadLetterTopics() []string {
+	topics := []string{c.DeadLetter.Topic}
+	for _, route := range c.Routes {
+		topics = append(topics, c.DeadLetterTopic(route))
+	}
+	slices.Sort(topics)
+	return slices.Compact(topics)
+}
