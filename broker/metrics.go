@@ -45,6 +45,12 @@ func NewMetrics(registry prometheus.Registerer) *Metrics {
 	}
 	registry.MustRegister(m.accepted, m.rejected, m.ingestLag, m.delivered, m.retried, m.deadLettered, m.deadLetterStuck,
 		m.parkedTargets, m.lateness, m.clockSteps, m.clockStepped)
+	// An alarm on an increase needs the zero before it.
+	for _, code := range []string{CodeTargetMissing, CodeTargetForbids, CodeTargetInvalid, CodeTooLarge, CodeRefused} {
+		m.deadLettered.WithLabelValues(code)
+	}
+	m.clockSteps.WithLabelValues("forward")
+	m.clockSteps.WithLabelValues("backward")
 	return m
 }
 

@@ -49,7 +49,7 @@ func serveCommand() *cobra.Command {
 //	           api listener            first, so that a second process fails early
 //	           raftfsm.Node            log and schedule; asks the others through api.Client
 //	           broker.Broker           leads whenever the node does
-//	             `--> kafka.Source, kafka.Sink, one of each per term
+//	             `--> kafka.Source, kafka.Sink: one of each per term
 //	           api.Serve               health, metrics, status, answers to the others
 //
 // The end comes in the opposite order of dependence: the broker hands leadership
@@ -74,12 +74,13 @@ func serve(ctx context.Context, c broker.Config, stderr io.Writer) (err error) {
 	sink := kafka.Config{Kafka: c.Kafka, ClientID: clientID(c), Logger: log, Hooks: []kgo.Hook{newClientMetrics(registry, "sink")}}
 	isDelayTopic := func(topic string) bool { _, ok := c.Route(topic); return ok }
 	b := broker.New(broker.Options{
-		Config:  c,
-		Node:    node,
-		Source:  func() (broker.Source, error) { return kafka.NewSource(source, isDelayTopic) },
-		Sink:    func() (broker.Sink, error) { return kafka.NewSink(sink) },
-		Metrics: broker.NewMetrics(registry),
-		Logger:  log,
+		Config:      c,
+		Node:        node,
+		Source:      func() (broker.Source, error) { return kafka.NewSource(source, isDelayTopic) },
+		Sink:        func() (broker.Sink, error) { return kafka.NewSink(sink) },
+		CreateTopic: func(ctx context.Context, topic string) error { return kafka.CreateTopic(ctx, sink, topic) },
+		Metrics:     broker.NewMetrics(registry),
+		Logger:      log,
 	})
 	registry.MustRegister(broker.NewCollector(b.Status))
 	log.Info("node started", "node", c.Node.ID, "version", programVersion(), "raft", c.Raft.Listen, "api", c.API.Listen, "data_dir", c.Node.DataDir)
@@ -89,6 +90,10 @@ func serve(ctx context.Context, c broker.Config, stderr io.Writer) (err error) {
 	group.Go(func() error {
 		defer stopAnswering()
 		return b.Run(ctx)
+	})
+	group.Go(func() error {
+		createDeadLetterTopics(ctx, c, sink, log)
+		return nil
 	})
 	group.Go(func() error { return api.Serve(answering, listener, api.NewHandler(b, registry, log), log) })
 	err = group.Wait()

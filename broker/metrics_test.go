@@ -1,0 +1,60 @@
+package broker
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/common/expfmt"
+)
+
+func TestMetrics_countWhatHappens(t *testing.T) {
+	registry := prometheus.NewPedanticRegistry()
+	m := NewMetrics(registry)
+	m.Accepted(10, 2)
+	m.Lag(7)
+	m.Delivered(3)
+	m.Delivered(4000)
+	m.Retried(5)
+	m.DeadLettered(CodeTooLarge, 2)
+	m.DeadLetterStuck()
+	m.Parked(2)
+	m.Parked(-1)
+	m.ClockStepped(-1500 * time.Millisecond)
+	m.ClockStepped(time.Second)
+
+	registry.MustRegister(NewCollector(func() Status {
+		return Status{State: "leader", Leader: "n1", Term: 4, Pending: 8, OldestDue: 1500, Storage: StorageStatus{Flushes: 6}}
+	}))
+	text := exposition(t, registry)
+	for _, line := range []string{
+		"carillon_accepted_total 10", "carillon_rejected_total 2", "carillon_ingest_lag 7",
+		"carillon_delivered_total 2", "carillon_retried_total 5", `carillon_dead_lettered_total{code="too-large"} 2`,
+		"carillon_dead_letter_stuck_total 1", "carillon_parked_targets 1",
+		`carillon_lateness_seconds_bucket{le="0.003"} 1`, `carillon_lateness_seconds_bucket{le="5"} 2`,
+		`carillon_clock_steps_total{direction="backward"} 1`, "carillon_clock_stepped_seconds_total 2.5",
+		"carillon_pending 8", "carillon_oldest_due_timestamp_seconds 1.5", "carillon_ready 1",
+		"carillon_raft_is_leader 1", "carillon_raft_term 4", "carillon_storage_flushes_total 6",
+	} {
+		if !strings.Contains(text, "\n"+line+"\n") {
+			t.Errorf("%s is missing in:\n%s", line, text)
+		}
+	}
+}
+
+// exposition is what Prometheus scrapes.
+func exposition(t *testing.T, registry prometheus.Gatherer) string {
+	t.Helper()
+	families, err := registry.Gather()
+	if err != nil {
+		t.Fatal(err)
+	}
+	var text strings.Builder
+	for _, family := range families {
+		if _, err := expfmt.MetricFamilyToText(&text, family); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return text.String()
+}

@@ -1,0 +1,79 @@
+package broker
+
+import (
+	"log/slog"
+	"testing"
+
+	"github.com/carillonmq/carillon/raftfsm"
+	"github.com/carillonmq/carillon/storage"
+)
+
+// follower is the status of a node that does its part.
+func follower() raftfsm.Status {
+	s := raftfsm.Status{Node: "n2", State: "follower", Leader: "n1", Term: 3, CommitIndex: 1000, AppliedIndex: 1000}
+	for _, id := range []string{"n1", "n2", "n3"} {
+		s.Members = append(s.Members, raftfsm.MemberStatus{Member: raftfsm.Member{ID: id}, Voter: true})
+	}
+	return s
+}
+
+func TestReady_saysWhyNot(t *testing.T) {
+	running, starting := newTermReport(), newTermReport()
+	running.setRunning()
+	leads := func(s *raftfsm.Status) { s.State, s.Leader = "leader", "n2" }
+	for _, test := range []struct {
+		what   string
+		change func(*raftfsm.Status)
+		report *termReport
+		want   string
+	}{
+		{"a follower that keeps up", func(*raftfsm.Status) {}, nil, ""},
+		{"a follower under load", func(s *raftfsm.Status) { s.AppliedIndex -= mostBehind }, nil, ""},
+		{"a follower far behind", func(s *raftfsm.Status) { s.AppliedIndex -= 500 }, nil, "catching up: 500 log entries are not applied yet"},
+		{"no leader", func(s *raftfsm.Status) { s.State, s.Leader = "candidate", "" }, nil, "candidate: no leader is known"},
+		{"not born", func(s *raftfsm.Status) { s.State, s.Waiting = "unborn", "no answer from n1" }, nil, "unborn: no answer from n1"},
+		{"failed", func(s *raftfsm.Status) { s.State, s.Waiting = "failed", "unknown command" }, nil, "failed: unknown command"},
+		{"replaced and copying", func(s *raftfsm.Status) { s.Members[1].Voter = false }, nil, "catching up: not a voter yet"},
+		{"a leader whose term runs", leads, running, ""},
+		{"a leader whose term starts", leads, starting, "leader: the term is not running yet"},
+		{"a leader between terms", leads, nil, "leader: the term is not running yet"},
+	} {
+		var b Broker
+		b.report.Store(test.report)
+		status := follower()
+		test.change(&status)
+		got := ""
+		if err := b.ready(status); err != nil {
+			got = err.Error()
+		}
+		if got != test.want {
+			t.Errorf("%s: got %q, want %q", test.what, got, test.want)
+		}
+	}
+}
+
+func TestOldestDue_looksBelowTheHeldTargetsToo(t *testing.T) {
+	store, err := storage.Open(storage.Config{Dir: t.TempDir(), Logger: slog.New(slog.DiscardHandler)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer store.Close()
+	if due := oldestDue(store); due != 0 {
+		t.Errorf("with nothing pending: %d", due)
+	}
+	store.Accept([]storage.Entry{{Due: 500, Target: "parked"}, {Due: 900, Target: "orders"}})
+	if due := oldestDue(store); due != 500 {
+		t.Errorf("before any claim: %d, want 500", due)
+	}
+	store.SetClaim(storage.Claim{
+		Through: 800, Mark: storage.Ref{Due: 800},
+		Holds: []storage.Hold{{Target: "parked", Through: 400, Mark: storage.Ref{Due: 450}}},
+	})
+	if due := oldestDue(store); due != 500 {
+		t.Errorf("with a held target: %d, want 500", due)
+	}
+	store.Kill([]storage.SeqRun{{First: 1, Last: 1}})
+	if due := oldestDue(store); due != 900 {
+		t.Errorf("after its delivery: %d, want 900", due)
+	}
+}
