@@ -18,7 +18,7 @@ type stepper interface {
 	contender
 	next() (now uint64, ok bool)
 	advance(now uint64) (fired int, more bool) // fires 1,024 timers at most
-	tidy(now uint64) (more bool)               // does work ahead, while idle
+	tidy(now uint64) (more bool)               // splits crowds ahead, while idle
 }
 
 // An entrant is how a contender enters the tables.
@@ -26,12 +26,13 @@ type entrant struct {
 	name string
 	make func(n int, fired func(i int)) contender // for n timers
 	most int                                      // the largest n that ends within reason, 0: any
+	tidy bool                                     // a stepper whose tidy does something
 }
 
 // structures have their clock moved by hand; runtimes fire in real time.
 func structures() []entrant {
 	return []entrant{
-		{name: "wheel", make: newWheel},
+		{name: "wheel", make: newWheel, tidy: true},
 		{name: "container/heap", make: newHeap},
 	}
 }

@@ -10,14 +10,15 @@ import (
 type costs struct {
 	add, replace, move, cancel float64 // replace: cancel one, add one
 	fire                       float64 // structures only
-	longest                    float64 // CPU milliseconds of the longest advance; structures only
+	tidyFire                   float64 // the same with crowds split ahead
+	longest                    float64 // CPU milliseconds of the longest advance, or split, of the latter
 	bytes, allocs              float64 // per timer
 }
 
-// operations prints a table for each workload and size.
+// operations prints a table for each size and workload.
 func operations(sizes []int) {
-	for _, w := range workloads() {
-		for _, n := range sizes {
+	for _, n := range sizes {
+		for _, w := range workloads() {
 			fmt.Printf("\n### %s timers, %s\n", count(n), w.name)
 			operationsTable(w.plan(n), within(n, append(structures(), runtimes()...)))
 		}
@@ -25,7 +26,7 @@ func operations(sizes []int) {
 }
 
 func operationsTable(p plan, entrants []entrant) {
-	header("ns of CPU per operation", "add", "cancel + add", "move", "cancel", "fire", "longest advance, ms",
+	header("ns of CPU per operation", "add", "cancel + add", "move", "cancel", "fire", "fire, splitting ahead", "longest pause then, ms",
 		"bytes per timer", "allocs per add", "cancel + add: times less than heap", "than AfterFunc", "fire: times less than heap")
 	all := make([]costs, len(entrants))
 	var heap, after costs
@@ -40,11 +41,14 @@ func operationsTable(p plan, entrants []entrant) {
 	}
 	for i, e := range entrants {
 		c := all[i]
-		fire, longest, ratio := "", "", ""
+		fire, ahead, longest, ratio := "", "", "", ""
 		if c.fire > 0 {
-			fire, longest, ratio = number(c.fire), number(c.longest), number(heap.fire/c.fire)
+			fire, ratio = number(c.fire), number(heap.fire/c.fire)
 		}
-		row(e.name, number(c.add), number(c.replace), number(c.move), number(c.cancel), fire, longest,
+		if c.tidyFire > 0 {
+			ahead, longest = number(c.tidyFire), number(c.longest)
+		}
+		row(e.name, number(c.add), number(c.replace), number(c.move), number(c.cancel), fire, ahead, longest,
 			number(c.bytes), number(c.allocs), number(heap.replace/c.replace), number(after.replace/c.replace), ratio)
 	}
 }
@@ -63,14 +67,15 @@ func typical(e entrant, p plan) costs {
 		return median(xs)
 	}
 	return costs{
-		add:     of(func(c costs) float64 { return c.add }),
-		replace: of(func(c costs) float64 { return c.replace }),
-		move:    of(func(c costs) float64 { return c.move }),
-		cancel:  of(func(c costs) float64 { return c.cancel }),
-		fire:    of(func(c costs) float64 { return c.fire }),
-		longest: of(func(c costs) float64 { return c.longest }),
-		bytes:   of(func(c costs) float64 { return c.bytes }),
-		allocs:  of(func(c costs) float64 { return c.allocs }),
+		add:      of(func(c costs) float64 { return c.add }),
+		replace:  of(func(c costs) float64 { return c.replace }),
+		move:     of(func(c costs) float64 { return c.move }),
+		cancel:   of(func(c costs) float64 { return c.cancel }),
+		fire:     of(func(c costs) float64 { return c.fire }),
+		tidyFire: of(func(c costs) float64 { return c.tidyFire }),
+		longest:  of(func(c costs) float64 { return c.longest }),
+		bytes:    of(func(c costs) float64 { return c.bytes }),
+		allocs:   of(func(c costs) float64 { return c.allocs }),
 	}
 }
 
@@ -112,19 +117,40 @@ func once(e entrant, p plan) costs {
 			t.cancel(int(i))
 		}
 	})
-	if s, ok := t.(stepper); ok {
-		c.fire = perOp(n-len(gone), func() { fireAll(s) })
-		if fired != n-len(gone) {
-			panic(fmt.Sprintf("%s fired %d of %d timers", e.name, fired, n-len(gone)))
-		}
-		c.longest = longestAdvance(e, p)
+	s, ok := t.(stepper)
+	if !ok {
+		return c
+	}
+	left := n - len(gone)
+	c.fire = perOp(left, func() { fireAll(s, false) })
+	if fired != left {
+		panic(fmt.Sprintf("%s fired %d of %d timers", e.name, fired, left))
+	}
+	if e.tidy {
+		s = refill(e, p)
+		c.tidyFire = perOp(left, func() { fireAll(s, true) })
+		c.longest = longestPause(refill(e, p))
 	}
 	return c
 }
 
-// fireAll moves the clock from deadline to deadline, as a runtime does that sleeps in between.
-func fireAll(s stepper) {
-	for s.tidy(0) {
+// refill returns the contender with the timers of p that are not cancelled.
+func refill(e entrant, p plan) stepper {
+	s := e.make(len(p.delays), func(int) {}).(stepper)
+	for i, d := range p.delays {
+		s.add(i, d)
+	}
+	for _, i := range p.order[:p.cancelled] {
+		s.cancel(int(i))
+	}
+	runtime.GC()
+	return s
+}
+
+// fireAll moves the clock from deadline to deadline, as a runtime does that sleeps in between, and,
+// if tidy, uses the sleep to split ahead.
+func fireAll(s stepper, tidy bool) {
+	for tidy && s.tidy(0) {
 	}
 	for {
 		now, ok := s.next()
@@ -134,23 +160,17 @@ func fireAll(s stepper) {
 		for more := true; more; {
 			_, more = s.advance(now)
 		}
-		s.tidy(now)
+		if tidy {
+			s.tidy(now)
+		}
 	}
 }
 
-// longestAdvance fills the contender again and returns the longest single step of firing, in CPU
-// milliseconds of its thread.
-func longestAdvance(e entrant, p plan) float64 {
+// longestPause returns the longest single step of firing everything, in CPU milliseconds of its
+// thread.
+func longestPause(s stepper) float64 {
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
-	s := e.make(len(p.delays), func(int) {}).(stepper)
-	for i, d := range p.delays {
-		s.add(i, d)
-	}
-	for _, i := range p.order[:p.cancelled] {
-		s.cancel(int(i))
-	}
-	runtime.GC()
 	var longest time.Duration
 	timed := func(step func() bool) bool {
 		begin := threadTime()

@@ -44,7 +44,7 @@ func runRealTime(e entrant, n int, span time.Duration) punctuality {
 	defer cleanUp()
 	r := rand.New(rand.NewPCG(2, uint64(n)))
 	deadlines := make([]time.Duration, n)
-	setUp := time.Second + time.Duration(n)*4*time.Microsecond // more than the slowest needs
+	setUp := time.Second + time.Duration(n)*8*time.Microsecond // more than the slowest needs
 	for i := range deadlines {
 		deadlines[i] = setUp
 		if span > 0 {

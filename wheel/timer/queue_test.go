@@ -162,6 +162,24 @@ func TestDelayQueue_popFillsTheRoomAndSaysMore(t *testing.T) {
 	})
 }
 
+func TestDelayQueue_splitsACrowdAheadInPiecesAndThenSleeps(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := &setClock{}
+		q := timer.NewDelayQueue[int](timer.QueueConfig{})
+		for i := range 50_000 {
+			mustAdd(t, q, c.in(time.Hour+time.Duration(i%1000)*time.Millisecond), i)
+		}
+		start, pieces := time.Now(), 0
+		for popAll(q); time.Since(start) == 0; pieces++ {
+			<-q.C()
+			popAll(q)
+		}
+		if got := time.Since(start); pieces < 10 || got != time.Second {
+			t.Errorf("%d pieces, then slept %v, want 10 at least and the longest sleep, 1s", pieces, got)
+		}
+	})
+}
+
 func TestDelayQueue_startsInThePastWithABacklog(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := &setClock{}
