@@ -140,8 +140,8 @@ func (l *ledger) settle(k *kafkaCluster, c *carillonCluster, topic string, n int
 }
 
 // verify fails the test if any of n messages was lost, early, altered or accepted twice, or if more
-// than 1 % per kill came more than once.
-func (l *ledger) verify(t testing.TB, n, kills int) {
+// than 1 % per failure, of a leader or of Kafka, came more than once.
+func (l *ledger) verify(t testing.TB, n, failures int) {
 	t.Helper()
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -156,14 +156,14 @@ func (l *ledger) verify(t testing.TB, n, kills int) {
 			l.faults = append(l.faults, fmt.Sprintf("message %d was delivered for %d, not %d", number, first.due, asked))
 		}
 	}
-	t.Logf("%d sent, %d delivered, %d lost, %d kills, %d duplicates (%.3f %% per kill), %d out of order",
-		len(l.asked), len(l.first), lost, kills, l.duplicates,
-		100*float64(l.duplicates)/float64(n*max(1, kills)), l.disordered)
+	t.Logf("%d sent, %d delivered, %d lost, %d failures, %d duplicates (%.3f %% per failure), %d out of order",
+		len(l.asked), len(l.first), lost, failures, l.duplicates,
+		100*float64(l.duplicates)/float64(n*max(1, failures)), l.disordered)
 	if lost > 0 {
 		t.Errorf("%d of %d messages are lost", lost, n)
 	}
-	if l.duplicates > n*kills/100 {
-		t.Errorf("%d duplicates after %d kills: more than 1 %% of %d per kill", l.duplicates, kills, n)
+	if l.duplicates > n*failures/100 {
+		t.Errorf("%d duplicates after %d failures: more than 1 %% of %d per failure", l.duplicates, failures, n)
 	}
 	for _, fault := range l.faults[:min(10, len(l.faults))] {
 		t.Error(fault)

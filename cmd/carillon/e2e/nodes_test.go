@@ -23,6 +23,7 @@ type carillonCluster struct {
 	t      testing.TB
 	binary string
 	nodes  []*carillonNode
+	born   uint64 // the term in which the cluster was first ready
 }
 
 type carillonNode struct {
@@ -41,6 +42,8 @@ type status struct {
 	Leader  string `json:"leader"`
 	Term    uint64 `json:"term"`
 	Pending uint64 `json:"pending"`
+
+	Problems []string `json:"problems"`
 }
 
 // buildCarillon builds the program and returns its path.
@@ -73,6 +76,7 @@ func startCarillon(t testing.TB, brokers []string, data ...string) *carillonClus
 		write(t, n.config, []byte(text.String()))
 	}
 	c.start()
+	c.born = c.term()
 	return c
 }
 
@@ -111,6 +115,20 @@ func (c *carillonCluster) leader() *carillonNode {
 	})
 	return leader
 }
+
+// term returns the term of a leader that is ready.
+func (c *carillonCluster) term() uint64 {
+	c.t.Helper()
+	s, err := c.leader().status()
+	if err != nil {
+		c.t.Fatal(err)
+	}
+	return s.Term
+}
+
+// failovers returns how often leadership has changed since the start: once per kill of a leader,
+// more often on a machine too busy for heartbeats.
+func (c *carillonCluster) failovers() int { return int(c.term() - c.born) }
 
 // awaitPending waits until the leader says that exactly n messages are pending.
 func (c *carillonCluster) awaitPending(limit time.Duration, n uint64) {
