@@ -264,7 +264,7 @@ func (l *lane) await(stop <-chan struct{}, patience time.Duration) bool {
 // partitions asks how many partitions the target has, or says again that it is
 // absent if that was heard a moment ago.
 func (l *lane) partitions(ctx context.Context) (int32, error) {
-	if err := l.absent.recent(l.missingTimeout()); err != nil {
+	if err := l.absent.recent(); err != nil {
 		return 0, err
 	}
 	ctx, cancel := context.WithTimeout(ctx, settlePatience)

@@ -18,9 +18,10 @@ const absentAgain = time.Second
 // and not a record's, can be repaired while messages wait, and cost a message its
 // delivery only after the missing timeout.
 type absence struct {
-	since time.Time // zero: the target is not absent, as far as we know
-	heard time.Time // when Kafka said so last
-	err   error
+	since      time.Time // zero: the target is not absent, as far as we know
+	heard      time.Time // when Kafka said so last
+	err        error
+	condemning bool // the last try cost messages their delivery
 }
 
 func isAbsent(err error) bool {
@@ -43,36 +44,42 @@ func (a *absence) lasted(timeout time.Duration) bool {
 }
 
 // recent returns the last answer if it still will do.
-func (a *absence) recent(timeout time.Duration) error {
-	if a.lasted(timeout) && time.Since(a.heard) < absentAgain {
+func (a *absence) recent() error {
+	if a.condemning && time.Since(a.heard) < absentAgain {
 		return a.err
 	}
 	return nil
 }
 
-func (l *lane) missingTimeout() time.Duration { return l.p.cfg.MissingTimeout(l.target) }
-
-// overdue returns how many messages at the front of ready have waited for an absent
-// target as long as they may. A dead letter waits for ever.
-func (l *lane) overdue() int {
-	timeout := l.missingTimeout()
-	if !l.absent.lasted(timeout) {
-		return 0
-	}
-	latest := l.p.now() - timeout.Milliseconds()
-	n := 0
-	for n < len(l.ready) && l.ready[n].ref.Due <= latest && !l.ready[n].deadLetter {
-		n++
-	}
-	return n
+// missingTimeout is how long the message may wait for an absent target.
+func (l *lane) missingTimeout(o *outgoing) time.Duration {
+	return l.p.cfg.MissingTimeout(o.message.Origin.Topic)
 }
 
-func (l *lane) absenceProblem(cause error) Problem {
-	timeout := l.missingTimeout()
-	if errors.Is(cause, ErrTargetForbidden) {
-		return Problem{CodeTargetForbids, fmt.Sprintf("topic %q was forbidden for missing_target_timeout %v: %v: allow Write and Describe on the topic", l.target, timeout, cause)}
+// isOverdue reports whether the target was absent, and the message due, for as long
+// as the message may wait. A dead letter waits for ever.
+func (l *lane) isOverdue(o *outgoing) bool {
+	timeout := l.missingTimeout(o)
+	return !o.deadLetter && l.absent.lasted(timeout) && o.ref.Due <= l.p.now()-timeout.Milliseconds()
+}
+
+// condemnOverdue dead-letters the messages at the front of ready that have waited
+// for an absent target long enough, and reports whether there were any.
+func (l *lane) condemnOverdue(ctx context.Context, cause error) (bool, error) {
+	n := 0
+	for n < len(l.ready) && l.isOverdue(l.ready[n]) && l.missingTimeout(l.ready[n]) == l.missingTimeout(l.ready[0]) {
+		n++
 	}
-	return Problem{CodeTargetMissing, fmt.Sprintf("topic %q was missing for missing_target_timeout %v: %v: create the topic or correct deliver-to", l.target, timeout, cause)}
+	l.absent.condemning = n > 0
+	if n == 0 {
+		return false, nil
+	}
+	timeout := l.missingTimeout(l.ready[0])
+	problem := Problem{CodeTargetMissing, fmt.Sprintf("topic %q was missing for missing_target_timeout %v: %v: create the topic or correct deliver-to", l.target, timeout, cause)}
+	if errors.Is(cause, ErrTargetForbidden) {
+		problem = Problem{CodeTargetForbids, fmt.Sprintf("topic %q was forbidden for missing_target_timeout %v: %v: allow Write and Describe on the topic", l.target, timeout, cause)}
+	}
+	return true, l.condemn(ctx, n, problem)
 }
 
 // condemn has the first n ready messages die and a dead letter each take their

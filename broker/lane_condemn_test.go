@@ -2,6 +2,7 @@ package broker
 
 import (
 	"fmt"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -9,13 +10,13 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// feed answers verdicts as the scheduler does, with everything that is due for the
-// target and alive, for that long.
-func (b *bench) feed(target string, due *[]dueMessage, d time.Duration) {
+// feed answers verdicts as the scheduler does, for that long: a target that works is
+// handed everything of due that is alive.
+func (b *bench) feed(due []dueMessage, d time.Duration) {
 	for range d / (100 * time.Millisecond) {
 		for _, v := range b.verdicts() {
 			if !v.Parked {
-				b.hand(b.stillAlive(*due))
+				b.hand(b.stillAlive(due))
 			}
 		}
 		b.after(100 * time.Millisecond)
@@ -39,19 +40,23 @@ func TestLane_deadLettersForAMissingTargetWhenItIsTime(t *testing.T) {
 		b := newBench(t)
 		due := b.accept("missing", 2000, nil)
 		b.hand(due)
-		b.feed("missing", &due, testTimeout/2)
+		b.feed(due, testTimeout/2)
 		later := b.accept("missing", 100, nil)
 		b.hand(later)
 		due = append(due, later...)
-		b.feed("missing", &due, testTimeout/2-time.Second)
+		b.feed(due, testTimeout/2-time.Second)
 		if n := len(b.log.dead); n != 0 {
 			t.Fatalf("%d messages dead-lettered before the time", n)
 		}
-		b.feed("missing", &due, mostProbe+2*time.Second)
+		asked := b.sink.asked
+		b.feed(due, mostProbe+2*time.Second)
 		if n := b.count.deadLettered[CodeTargetMissing]; n != 2000 {
 			t.Errorf("%d messages dead-lettered, want the 2000 that waited long enough", n)
 		}
-		b.feed("missing", &due, testTimeout/2)
+		if n := b.sink.asked - asked; n > 5 {
+			t.Errorf("asked %d times whether the target is still missing, want one a second at most", n)
+		}
+		b.feed(due, testTimeout/2)
 		if n := b.count.deadLettered[CodeTargetMissing]; n != 2100 {
 			t.Errorf("%d messages dead-lettered, want all 2100", n)
 		}
@@ -68,19 +73,98 @@ func TestLane_deadLettersForAMissingTargetWhenItIsTime(t *testing.T) {
 	})
 }
 
+func TestLane_waitsForAMissingTargetAsLongAsTheRouteSays(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newBench(t)
+		b.cfg.MissingTimeout = func(origin string) time.Duration {
+			if origin == "urgent.delay" {
+				return time.Minute
+			}
+			return testTimeout
+		}
+		someUrgent := func(i int, m *Message) {
+			if i < 4 {
+				m.Origin.Topic = "urgent.delay"
+			}
+		}
+		due := b.accept("missing", 10, someUrgent)
+		b.hand(due)
+		b.feed(due, 2*time.Minute)
+		if n := len(b.log.dead); n != 4 {
+			t.Errorf("%d messages dead-lettered after two minutes, want the 4 that are urgent", n)
+		}
+		b.feed(due, testTimeout)
+		if n := len(b.log.dead); n != 10 {
+			t.Errorf("%d messages dead-lettered, want all 10", n)
+		}
+		due = append(b.accept("missing", 10, nil), b.accept("missing", 10, someUrgent)...)
+		b.hand(due)
+		b.feed(due, testTimeout+time.Minute) // when the first may go, all may
+		if n := len(b.log.dead); n != 30 {
+			t.Errorf("%d messages dead-lettered, want all 30", n)
+		}
+		for _, entry := range b.log.dead {
+			m, err := DecodeBody(entry.Body)
+			if err != nil {
+				t.Fatal(err)
+			}
+			timeout := b.cfg.MissingTimeout(m.Origin.Topic).String()
+			if reason := string(m.Headers[1].Value); !strings.Contains(reason, timeout) {
+				t.Errorf("message from %s was dead-lettered because %q, want it to name %s", m.Origin.Topic, reason, timeout)
+			}
+		}
+		b.stop()
+	})
+}
+
+func TestLane_findsATargetThatWasJustCreated(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newBench(t)
+		seqs := b.deliver("orders", 10, nil)
+		b.after(200 * time.Millisecond)
+		b.sink.topic("orders", 1)
+		b.after(200 * time.Millisecond)
+		if diff := cmp.Diff(seqs, b.written("orders", 0)); diff != "" {
+			t.Errorf("delivered (-want +got):\n%s", diff)
+		}
+		b.stop()
+	})
+}
+
 func TestLane_deliversWhenAMissingTargetAppearsInTime(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := newBench(t)
 		due := b.accept("orders", 100, nil)
 		b.hand(due)
-		b.feed("orders", &due, testTimeout-time.Minute)
+		b.feed(due, testTimeout-time.Minute)
 		b.sink.topic("orders", 1)
-		b.feed("orders", &due, time.Minute)
+		b.feed(due, time.Minute)
 		if diff := cmp.Diff(seqsOf(due), b.written("orders", 0)); diff != "" {
 			t.Errorf("delivered (-want +got):\n%s", diff)
 		}
 		if len(b.log.dead) != 0 {
 			t.Errorf("%d messages dead-lettered", len(b.log.dead))
+		}
+		b.stop()
+	})
+}
+
+func TestLane_countsAnAbsenceFromItsLastBeginning(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newBench(t)
+		due := b.accept("orders", 10, nil)
+		b.hand(due)
+		b.feed(due, testTimeout-time.Minute)
+		b.sink.topic("orders", 1).refuse = func(Delivery) error { return ErrTargetUnavailable }
+		b.feed(due, 30*time.Second)
+		b.sink.change(func() { delete(b.sink.topics, "orders") })
+		b.feed(due, testTimeout-time.Minute)
+		if n := len(b.log.dead); n != 0 {
+			t.Errorf("%d messages dead-lettered though the target was there a while ago", n)
+		}
+		b.feed(due, 2*time.Minute)
+		if n := len(b.log.dead); n != 10 {
+			t.Errorf("%d messages dead-lettered, want 10", n)
 		}
 		b.stop()
 	})
@@ -92,11 +176,11 @@ func TestLane_deadLettersForATargetThatForbidsWriting(t *testing.T) {
 		b.sink.topic("secret", 1).refuse = func(Delivery) error { return ErrTargetForbidden }
 		due := b.accept("secret", 300, nil)
 		b.hand(due)
-		b.feed("secret", &due, testTimeout-time.Second)
+		b.feed(due, testTimeout-time.Second)
 		if n := len(b.log.dead); n != 0 {
 			t.Fatalf("%d messages dead-lettered before the time", n)
 		}
-		b.feed("secret", &due, 2*mostProbe)
+		b.feed(due, 2*mostProbe)
 		if n := b.count.deadLettered[CodeTargetForbids]; n != 300 {
 			t.Errorf("%d messages dead-lettered, want 300", n)
 		}
@@ -190,28 +274,34 @@ func TestDeadLetter_dropsAValueThatItsTopicDoesNotTake(t *testing.T) {
 
 func TestDeadLetter_isNeverDropped(t *testing.T) {
 	for name, broken := range map[string]func(*bench){
-		"refused":     func(b *bench) { b.sink.topic("dead", 1).refuse = func(Delivery) error { return ErrRecordRefused } },
-		"too large":   func(b *bench) { b.sink.topic("dead", 1).refuse = func(Delivery) error { return ErrRecordTooLarge } },
-		"missing":     func(b *bench) {},
-		"forbidden":   func(b *bench) { b.sink.topic("dead", 1).err = ErrTargetForbidden },
-		"unavailable": func(b *bench) { b.sink.topic("dead", 1).err = ErrTargetUnavailable },
+		"refused":                     func(b *bench) { b.sink.topic("dead", 1).refuse = func(Delivery) error { return ErrRecordRefused } },
+		"too large":                   func(b *bench) { b.sink.topic("dead", 1).refuse = func(Delivery) error { return ErrRecordTooLarge } },
+		"missing":                     func(b *bench) {},
+		"missing when the term began": func(b *bench) { b.probe("dead") },
+		"forbidden":                   func(b *bench) { b.sink.topic("dead", 1).err = ErrTargetForbidden },
+		"unavailable":                 func(b *bench) { b.sink.topic("dead", 1).err = ErrTargetUnavailable },
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				b := newBench(t)
 				broken(b)
 				due := b.accept("dead", 10, asDeadLetter)
-				b.hand(due)
-				b.feed("dead", &due, 3*testTimeout)
+				if name != "missing when the term began" {
+					b.hand(due)
+				}
+				b.feed(due, 3*testTimeout)
 				if len(b.log.dead) != 0 || len(b.log.alive) != len(due) {
 					t.Errorf("%d dead letters dead-lettered, %d of %d alive", len(b.log.dead), len(b.log.alive), len(due))
 				}
 				if b.count.stuck == 0 {
 					t.Error("no alarm")
 				}
+				if b.sink.topics["dead"] == nil && b.count.stuck > 2 {
+					t.Errorf("parked %d times, though nothing could have changed", b.count.stuck)
+				}
 				repaired := b.sink.topic("dead", 1)
 				b.sink.change(func() { repaired.err, repaired.refuse = nil, nil })
-				b.feed("dead", &due, 3*mostProbe)
+				b.feed(due, 3*mostProbe)
 				if diff := cmp.Diff(seqsOf(due), b.written("dead", 0)); diff != "" {
 					t.Errorf("written after the repair (-want +got):\n%s", diff)
 				}

@@ -3,7 +3,6 @@ package broker
 import (
 	"context"
 	"log/slog"
-	"math"
 	"time"
 
 	"github.com/carillonmq/carillon/storage"
@@ -14,7 +13,6 @@ const (
 	// the target, fed again, fails at once.
 	leastProbe = 100 * time.Millisecond
 	mostProbe  = 5 * time.Second
-	never      = math.MaxInt64
 )
 
 // park gives everything back to the scheduler and probes until the target works.
@@ -27,25 +25,15 @@ func (l *lane) park(ctx context.Context, cause error) error {
 		l.health.probeAfter = leastProbe
 	}
 	l.log.Log(ctx, level, "target fails: parking it", "error", cause)
-	condemnAt := int64(0)
-	if len(l.ready) > 0 {
-		condemnAt = l.condemnAt(l.ready[0])
-		if l.ready[0].deadLetter {
-			l.log.Error("dead letters cannot be written and wait: repair the dead-letter topic or let this node write to it", "error", cause)
-			l.p.cfg.Count.DeadLetterStuck()
-		}
+	first := l.ready[0] // what failed is always there
+	if first.deadLetter {
+		l.log.Error("dead letters cannot be written and wait: repair the dead-letter topic or let this node write to it", "error", cause)
+		l.p.cfg.Count.DeadLetterStuck()
 	}
+	first = &outgoing{ref: first.ref, deadLetter: first.deadLetter, message: Message{Origin: first.message.Origin}} // no payload
 	l.giveBack()
 	l.health.backoff = 0
-	return l.probe(ctx, condemnAt)
-}
-
-// condemnAt is when the message has waited for an absent target long enough.
-func (l *lane) condemnAt(o *outgoing) int64 {
-	if o.deadLetter {
-		return never
-	}
-	return o.ref.Due + l.missingTimeout().Milliseconds()
+	return l.probe(ctx, first)
 }
 
 // parkAsTold begins with a target that the scheduler says is parked; a lane that
@@ -57,7 +45,7 @@ func (l *lane) parkAsTold(ctx context.Context) error {
 		return nil
 	}
 	l.health.probeAfter = 0
-	return l.probe(ctx, 0)
+	return l.probe(ctx, nil)
 }
 
 // giveBack returns all that the lane holds and has not sent to the scheduler.
@@ -73,11 +61,11 @@ func (l *lane) giveBack() {
 	l.p.cfg.Verdicts.Put(verdict{Target: l.target, Parked: true, Returned: refs})
 }
 
-// probe waits until the target works, or until messages may be dead-lettered for
-// its absence (condemnAt, epoch milliseconds), and has it fed again: on trial. What
-// the scheduler hands over meanwhile, not knowing better, goes back; the target is
-// not fed again before the scheduler has answered to all that went back.
-func (l *lane) probe(ctx context.Context, condemnAt int64) error {
+// probe waits until the target works, or until its absence is to cost the first
+// message its delivery, and has it fed again: on trial. What the scheduler hands
+// over meanwhile, not knowing better, goes back; the target is not fed again before
+// the scheduler has answered to all that went back.
+func (l *lane) probe(ctx context.Context, first *outgoing) error {
 	l.p.cfg.Count.Parked(1)
 	defer l.p.cfg.Count.Parked(-1)
 	timer := time.NewTimer(l.health.probeAfter)
@@ -93,7 +81,7 @@ func (l *lane) probe(ctx context.Context, condemnAt int64) error {
 				l.giveBack()
 			}
 		case <-timer.C:
-			if l.unanswered == 0 && l.mayResume(ctx, condemnAt) {
+			if l.unanswered == 0 && l.mayResume(ctx, first) {
 				l.resume()
 				return nil
 			}
@@ -103,10 +91,12 @@ func (l *lane) probe(ctx context.Context, condemnAt int64) error {
 	}
 }
 
-func (l *lane) mayResume(ctx context.Context, condemnAt int64) bool {
+// mayResume asks Kafka. When the target is absent and it is not known what waits
+// for it (first is nil), a trial will tell.
+func (l *lane) mayResume(ctx context.Context, first *outgoing) bool {
 	_, err := l.partitions(ctx)
 	if isAbsent(err) {
-		return l.absent.lasted(l.missingTimeout()) && l.p.now() >= condemnAt
+		return first == nil || l.isOverdue(first)
 	}
 	return err == nil
 }

@@ -127,8 +127,8 @@ func worstOf(failed []*outgoing) error {
 func (l *lane) hold(ctx context.Context, cause error) error {
 	l.health.fail(time.Now())
 	if isAbsent(cause) {
-		if n := l.overdue(); n > 0 {
-			return l.condemn(ctx, n, l.absenceProblem(cause))
+		if condemned, err := l.condemnOverdue(ctx, cause); condemned {
+			return err
 		}
 	} else {
 		l.absent = absence{}

@@ -38,8 +38,8 @@ type publisherConfig struct {
 	Log       proposer
 	ClusterID [16]byte
 	// MissingTimeout says how long a target must have been missing or forbidden
-	// before messages that are overdue by as long are dead-lettered.
-	MissingTimeout func(target string) time.Duration
+	// before messages of a delay topic that are overdue by as long are dead-lettered.
+	MissingTimeout func(origin string) time.Duration
 	// DeadLetterFor returns the dead-letter topic for messages of a delay topic.
 	DeadLetterFor func(origin string) string
 	Verdicts      *mailbox[verdict]

@@ -20,6 +20,7 @@ import (
 type topicLogs struct {
 	mu     sync.Mutex
 	topics map[string]*topicLog
+	asked  int // calls of Partitions
 }
 
 type topicLog struct {
@@ -71,6 +72,7 @@ func (s *topicLogs) change(change func()) {
 func (s *topicLogs) Partitions(_ context.Context, name string) (int32, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	s.asked++
 	t := s.topics[name]
 	if t == nil {
 		return 0, fmt.Errorf("topic %q: %w", name, ErrTargetMissing)
@@ -82,6 +84,10 @@ func (s *topicLogs) Send(d Delivery, done func(error)) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	t := s.topics[d.Topic]
+	if t == nil {
+		go done(ErrTargetMissing)
+		return
+	}
 	a := &attempt{Delivery: d, done: done, alone: len(t.flying) == 0}
 	if len(t.flying) == 1 {
 		t.flying[0].alone = false

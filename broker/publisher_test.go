@@ -78,6 +78,23 @@ func TestPublisher_leavesOutWhatDiedMeanwhile(t *testing.T) {
 	})
 }
 
+func TestPublisher_takesWhatWasAcceptedLate(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newBench(t)
+		b.sink.topic("orders", 1)
+		early := b.accept("orders", 3, nil)
+		b.after(time.Second)
+		late := b.accept("orders", 3, nil)
+		handed := slices.Concat(late, early)
+		b.hand(handed)
+		b.after(time.Second)
+		if diff := cmp.Diff(seqsOf(handed), b.written("orders", 0)); diff != "" {
+			t.Errorf("delivered (-want +got):\n%s", diff)
+		}
+		b.stop()
+	})
+}
+
 func TestPublisher_stuckTargetsDelayNoOther(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := newBench(t)
@@ -157,11 +174,11 @@ func TestPublisher_endsTheTermWhenAMessageIsDamaged(t *testing.T) {
 func TestPublisher_startsALaneAgainThatHadNothingToDo(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := newBench(t)
-		b.sink.topic("orders", 1)
+		latency := b.sink.topic("orders", 1).latency
 		var seqs []uint64
-		for range 5 {
+		for range 300 {
 			seqs = append(seqs, b.deliver("orders", 2, nil)...)
-			b.after(idleAfter) // to the very moment at which the lane ends
+			time.Sleep(latency + idleAfter) // to the very moment at which the lane ends
 		}
 		b.after(2 * idleAfter)
 		if diff := cmp.Diff(seqs, b.written("orders", 0)); diff != "" {
