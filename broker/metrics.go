@@ -12,7 +12,6 @@ import (
 type Metrics struct {
 	accepted        prometheus.Counter
 	rejected        prometheus.Counter
-	ingestLag       prometheus.Gauge
 	delivered       prometheus.Counter
 	retried         prometheus.Counter
 	deadLettered    *prometheus.CounterVec
@@ -28,7 +27,6 @@ func NewMetrics(registry prometheus.Registerer) *Metrics {
 	m := &Metrics{
 		accepted:        newCounter("carillon_accepted_total", "Records that this node, as the leader, took from delay topics into the replicated schedule."),
 		rejected:        newCounter("carillon_rejected_total", "Those of them that could not be scheduled as asked and go to the dead-letter topic."),
-		ingestLag:       newGauge("carillon_ingest_lag", "Records of delay topics that wait in Kafka; 0 on followers."),
 		delivered:       newCounter("carillon_delivered_total", "Messages that this node wrote to their targets, dead letters not included."),
 		retried:         newCounter("carillon_retried_total", "Records that were sent once more after a failure."),
 		deadLettered:    newVector("carillon_dead_lettered_total", "Messages that their target cannot take and that go to the dead-letter topic, by the code of the reason.", "code"),
@@ -43,7 +41,7 @@ func NewMetrics(registry prometheus.Registerer) *Metrics {
 		clockSteps:   newVector("carillon_clock_steps_total", "How often the wall clock was set while this node led, by direction.", "direction"),
 		clockStepped: newCounter("carillon_clock_stepped_seconds_total", "By how much, both directions added up."),
 	}
-	registry.MustRegister(m.accepted, m.rejected, m.ingestLag, m.delivered, m.retried, m.deadLettered, m.deadLetterStuck,
+	registry.MustRegister(m.accepted, m.rejected, m.delivered, m.retried, m.deadLettered, m.deadLetterStuck,
 		m.parkedTargets, m.lateness, m.clockSteps, m.clockStepped)
 	// An alarm on an increase needs the zero before it.
 	for _, code := range []string{CodeTargetMissing, CodeTargetForbids, CodeTargetInvalid, CodeTooLarge, CodeRefused} {
@@ -71,9 +69,6 @@ func (m *Metrics) Accepted(messages, poison int) {
 	m.accepted.Add(float64(messages))
 	m.rejected.Add(float64(poison))
 }
-
-// Lag sets how many records of the delay topics wait in Kafka.
-func (m *Metrics) Lag(records int64) { m.ingestLag.Set(float64(records)) }
 
 // Delivered counts a message that its target has acknowledged, that many
 // milliseconds after it was due.
@@ -130,6 +125,12 @@ func NewCollector(status func() Status) *Collector {
 	add(now, "carillon_oldest_due_timestamp_seconds", "When the first of them is due; 0 when none waits.", func(s Status) float64 { return float64(s.OldestDue) / 1000 })
 	add(now, "carillon_ready", "1 when the node does its part, as /readyz says.", func(s Status) float64 { return one(s.NotReady == "") })
 	add(now, "carillon_problems", "Problems that keep the node from its work; /v1/status names them.", func(s Status) float64 { return float64(len(s.Problems)) })
+	add(now, "carillon_ingest_lag", "Records of delay topics that wait in Kafka; 0 on followers.", func(s Status) float64 {
+		if s.Lag == nil {
+			return 0
+		}
+		return float64(*s.Lag)
+	})
 	add(now, "carillon_raft_is_leader", "1 on the leader.", func(s Status) float64 { return one(s.State == "leader") })
 	add(now, "carillon_raft_has_leader", "1 when the node knows who leads.", func(s Status) float64 { return one(s.Leader != "") })
 	add(now, "carillon_raft_term", "Term of the Raft group.", func(s Status) float64 { return float64(s.Term) })

@@ -13,7 +13,6 @@ func TestMetrics_countWhatHappens(t *testing.T) {
 	registry := prometheus.NewPedanticRegistry()
 	m := NewMetrics(registry)
 	m.Accepted(10, 2)
-	m.Lag(7)
 	m.Delivered(3)
 	m.Delivered(4000)
 	m.Retried(5)
@@ -24,8 +23,9 @@ func TestMetrics_countWhatHappens(t *testing.T) {
 	m.ClockStepped(-1500 * time.Millisecond)
 	m.ClockStepped(time.Second)
 
+	lag := int64(7)
 	registry.MustRegister(NewCollector(func() Status {
-		return Status{State: "leader", Leader: "n1", Term: 4, Pending: 8, OldestDue: 1500, Storage: StorageStatus{Flushes: 6}}
+		return Status{State: "leader", Leader: "n1", Term: 4, Pending: 8, OldestDue: 1500, Lag: &lag, Storage: StorageStatus{Flushes: 6}}
 	}))
 	text := exposition(t, registry)
 	for _, line := range []string{

@@ -186,8 +186,16 @@ func (d *dev) welcome() {
 		fmt.Fprintf(d.out, "%s      http://%s/v1/status\n", nodeID(i), d.api(i))
 	}
 	fmt.Fprintf(d.out, "data    %s, logs in it too\n\n", d.dir)
-	fmt.Fprintf(d.out, "try     kcat -C -b %s -t orders &\n", d.brokers())
-	fmt.Fprintf(d.out, "        carillon schedule --kafka.brokers %s --to orders --in 5s hello\n\n", d.brokers())
+	var brokers, address string // the verbs' defaults fit the default ports
+	if defaults := broker.DefaultConfig(); d.brokers() != defaults.Kafka.Brokers[0] {
+		brokers = " --kafka.brokers " + d.brokers()
+	}
+	if d.api(0) != defaultAPI {
+		address = " --api " + d.api(0)
+	}
+	fmt.Fprintf(d.out, "try     carillon schedule%s --to orders --in 5s hello\n", brokers)
+	fmt.Fprintf(d.out, "        kcat -C -b %s -t orders -f '%%s %%h\\n'\n", d.brokers())
+	fmt.Fprintf(d.out, "        carillon status%s\n\n", address)
 }
 
 func (d *dev) brokers() string  { return loopback(d.kafkaPort) }

@@ -91,10 +91,6 @@ func serve(ctx context.Context, c broker.Config, stderr io.Writer) (err error) {
 		defer stopAnswering()
 		return b.Run(ctx)
 	})
-	group.Go(func() error {
-		createDeadLetterTopics(ctx, c, sink, log)
-		return nil
-	})
 	group.Go(func() error { return api.Serve(answering, listener, api.NewHandler(b, registry, log), log) })
 	err = group.Wait()
 	log.Info("node stopped", "node", c.Node.ID)
