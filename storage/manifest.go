@@ -13,7 +13,6 @@ import (
 	"time"
 
 	"go.etcd.io/bbolt"
-	berrors "go.etcd.io/bbolt/errors"
 )
 
 // manifest names what the node's schedule on disk consists of. Its file is a
@@ -105,17 +104,9 @@ func (m *manifest) create() error {
 	return syncDir(m.dir)
 }
 
-func (m *manifest) openFile() error {
-	return guard(func() (err error) {
-		m.db, err = bbolt.Open(m.path(), 0o600, &bbolt.Options{Timeout: time.Second, NoStatistics: true, FreelistType: bbolt.FreelistMapType})
-		if errors.Is(err, berrors.ErrTimeout) {
-			return fmt.Errorf("%w: %s", ErrInUse, m.path())
-		}
-		if errors.Is(err, berrors.ErrInvalid) || errors.Is(err, berrors.ErrChecksum) || errors.Is(err, berrors.ErrVersionMismatch) {
-			return fmt.Errorf("%w: %w", ErrCorrupt, err)
-		}
-		return err
-	})
+func (m *manifest) openFile() (err error) {
+	m.db, err = openBolt(m.path(), &bbolt.Options{Timeout: time.Second, NoStatistics: true, FreelistType: bbolt.FreelistMapType})
+	return err
 }
 
 // load reads everything into current and opens the segments.

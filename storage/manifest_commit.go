@@ -3,6 +3,7 @@ package storage
 import (
 	"cmp"
 	"encoding/binary"
+	"errors"
 	"fmt"
 	"slices"
 
@@ -79,34 +80,46 @@ func (m *manifest) reopen() (uint64, error) {
 	return named.number, err
 }
 
-// write puts what differs from before (nil: everything) into one transaction.
+// write puts what differs from before (nil: everything) into one transaction,
+// and the head into another. bbolt keeps two meta pages and falls back to the
+// older one when the newer is damaged, without a word: a flipped bit would bring
+// back the commit before, whose log is truncated already. With a second
+// transaction that changes nothing both lead to the same contents. A power cut
+// between the two is harmless: the first is whole by then.
 func (m *manifest) write(next, before *contents) error {
-	err := m.db.Update(func(tx *bbolt.Tx) error {
-		head, err := tx.CreateBucketIfNotExists(manifestBucket)
-		if err != nil {
-			return err
-		}
-		if err := head.Put(headKey, sealRecord(next.encodeHead())); err != nil {
-			return err
-		}
-		if before == nil || before.alive != next.alive {
-			alive, err := encodeAlive(next.alive)
-			if err != nil {
-				return err
-			}
-			if err := head.Put(aliveKey, sealRecord(alive)); err != nil {
-				return err
-			}
-			if err := head.Put(stateKey, sealRecord(next.state)); err != nil {
-				return err
-			}
-		}
-		return writeSegments(tx, next, before)
-	})
+	err := m.db.Update(func(tx *bbolt.Tx) error { return next.put(tx, before) })
+	if err == nil {
+		err = m.db.Update(next.putHead)
+	}
 	if err != nil {
 		return fmt.Errorf("write manifest: %w", diskFull(err))
 	}
 	return nil
+}
+
+func (c *contents) putHead(tx *bbolt.Tx) error {
+	head, err := tx.CreateBucketIfNotExists(manifestBucket)
+	if err != nil {
+		return err
+	}
+	return head.Put(headKey, sealRecord(c.encodeHead()))
+}
+
+func (c *contents) put(tx *bbolt.Tx, before *contents) error {
+	if err := c.putHead(tx); err != nil {
+		return err
+	}
+	if before == nil || before.alive != c.alive {
+		alive, err := encodeAlive(c.alive)
+		if err != nil {
+			return err
+		}
+		bucket := tx.Bucket(manifestBucket)
+		if err := errors.Join(bucket.Put(aliveKey, sealRecord(alive)), bucket.Put(stateKey, sealRecord(c.state))); err != nil {
+			return err
+		}
+	}
+	return writeSegments(tx, c, before)
 }
 
 func writeSegments(tx *bbolt.Tx, next, before *contents) error {

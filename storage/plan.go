@@ -21,15 +21,21 @@ func (p *planner) add(g *segment, alive uint64) {
 	p.live = append(p.live, int64(float64(g.size)*float64(alive)/float64(g.info.count)))
 }
 
+// smallWindow is how many live bytes neighbours may have together to be merged
+// although their number is within the limit: files this small are worth less
+// than the seeks they cost. A node that flushes every 64 MB writes no byte again
+// for it.
+const smallWindow = 64 << 20
+
 // pick returns the segments to replace by one, none when all is well.
 //
 //  1. All that are fully dead: that costs a commit.
 //  2. Neighbours that are mostly dead.
-//  3. A window of width neighbours of which none has more than half of the
-//     bytes: whatever is written again lands in a file twice its size or more,
-//     so a byte is written again once for each doubling, at most.
-//  4. Above limit files, the two neighbours that are cheapest: the bound holds
-//     whatever the sizes.
+//  3. A window of width small neighbours of which none has more than half of the
+//     bytes: what is written again lands in a file twice its size or more, so a
+//     byte is written again once for each doubling, at most.
+//  4. Above limit files, such a window whatever its size, else the two neighbours
+//     that are cheapest: the bound holds whatever the sizes.
 func (p *planner) pick() []*segment {
 	if len(p.dead) > 0 {
 		var all []*segment
@@ -41,13 +47,17 @@ func (p *planner) pick() []*segment {
 	if run := p.mostlyDead(); run != nil {
 		return run
 	}
-	if window := p.cheapest(p.width, true); window != nil {
+	window, live := p.cheapest(p.width, true)
+	if window != nil && live <= smallWindow {
 		return window
 	}
-	if len(p.segments) > p.limit {
-		return p.cheapest(2, false)
+	if len(p.segments) <= p.limit {
+		return nil
 	}
-	return nil
+	if window == nil {
+		window, _ = p.cheapest(2, false)
+	}
+	return window
 }
 
 // mostlyDead returns the first run of mostly dead segments, of width at most.
@@ -70,8 +80,7 @@ func (p *planner) mostlyDead() []*segment {
 
 // cheapest returns the window of n neighbours with the fewest live bytes; if
 // balanced, only one in which no segment has more than half of them.
-func (p *planner) cheapest(n int, balanced bool) []*segment {
-	best, found := int64(0), -1
+func (p *planner) cheapest(n int, balanced bool) (window []*segment, live int64) {
 	for i := 0; i+n <= len(p.segments); i++ {
 		var sum, largest int64
 		for _, live := range p.live[i : i+n] {
@@ -81,12 +90,9 @@ func (p *planner) cheapest(n int, balanced bool) []*segment {
 		if balanced && largest > sum/2 {
 			continue
 		}
-		if found < 0 || sum < best {
-			best, found = sum, i
+		if window == nil || sum < live {
+			window, live = p.segments[i:i+n], sum
 		}
 	}
-	if found < 0 {
-		return nil
-	}
-	return p.segments[found : found+n]
+	return window, live
 }

@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"log/slog"
 	"os"
-	"runtime/debug"
 	"sync/atomic"
 	"time"
 
@@ -39,11 +38,7 @@ func openSegment(path string, id uint64, record segmentRecord, log *slog.Logger)
 	}
 	s := &segment{segmentRecord: record, id: id, path: path, log: log}
 	s.refs.Store(1)
-	err = guard(func() (err error) {
-		s.db, err = bbolt.Open(path, 0o600, &bbolt.Options{ReadOnly: true, Timeout: time.Second, NoStatistics: true})
-		return err
-	})
-	if err != nil {
+	if s.db, err = openBolt(path, &bbolt.Options{ReadOnly: true, Timeout: time.Second, NoStatistics: true}); err != nil {
 		return nil, fmt.Errorf("open segment %s: %w", path, err)
 	}
 	if err := s.checkFrame(); err != nil {
@@ -115,19 +110,6 @@ func (s *segment) release() {
 
 // holds reports whether the segment answers for seq.
 func (s *segment) holds(seq uint64) bool { return s.info.first <= seq && seq <= s.info.last }
-
-// guard turns what bbolt does on damaged pages (it panics, or touches memory
-// beyond the file) into ErrCorrupt.
-func guard(read func() error) (err error) {
-	previous := debug.SetPanicOnFault(true)
-	defer func() {
-		debug.SetPanicOnFault(previous)
-		if cause := recover(); cause != nil {
-			err = fmt.Errorf("%w: %v", ErrCorrupt, cause)
-		}
-	}()
-	return read()
-}
 
 func acquireAll(segments []*segment) {
 	for _, s := range segments {

@@ -1,0 +1,54 @@
+package storage
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"runtime/debug"
+	"syscall"
+
+	"go.etcd.io/bbolt"
+	berrors "go.etcd.io/bbolt/errors"
+)
+
+// openBolt opens a file that exists. On damaged pages bbolt panics and leaves the
+// file locked: it is closed here.
+func openBolt(path string, options *bbolt.Options) (db *bbolt.DB, err error) {
+	var file *os.File
+	options.OpenFile = func(name string, flag int, mode os.FileMode) (*os.File, error) {
+		opened, err := os.OpenFile(name, flag, mode)
+		file = opened
+		return opened, err
+	}
+	err = guard(func() error {
+		db, err = bbolt.Open(path, 0o600, options)
+		return err
+	})
+	if err != nil && file != nil {
+		file.Close() // bbolt may have closed it
+	}
+	var system syscall.Errno
+	switch {
+	case err == nil:
+		return db, nil
+	case errors.Is(err, berrors.ErrTimeout):
+		return nil, fmt.Errorf("%w: %s", ErrInUse, path)
+	case errors.As(err, &system), errors.Is(err, ErrCorrupt):
+		return nil, err
+	default: // bbolt's own: bad meta pages, too short
+		return nil, fmt.Errorf("%w: %w", ErrCorrupt, err)
+	}
+}
+
+// guard turns what bbolt does on damaged pages (it panics, or touches memory
+// beyond the file) into ErrCorrupt.
+func guard(read func() error) (err error) {
+	previous := debug.SetPanicOnFault(true)
+	defer func() {
+		debug.SetPanicOnFault(previous)
+		if cause := recover(); cause != nil {
+			err = fmt.Errorf("%w: %v", ErrCorrupt, cause)
+		}
+	}()
+	return read()
+}

@@ -1,0 +1,190 @@
+package storage
+
+import (
+	"errors"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"testing"
+)
+
+// damaged is a closed store with segments of several chunks and branch pages,
+// and what it holds.
+func damaged(t *testing.T) (dir string, m *model) {
+	t.Helper()
+	dir = memoryDir(t)
+	t.Cleanup(func() { os.RemoveAll(dir) })
+	s, err := Open(Config{Dir: dir})
+	if err != nil {
+		t.Fatal(err)
+	}
+	m = newModel()
+	for index := uint64(1); index <= 2; index++ {
+		op := operation{Accept: entries(700, 1000, 7, 900), Kill: []SeqRun{{5, 9}}}
+		m.apply(index, op)
+		applyTo(s, index, op)
+		flush(t, s, index)
+	}
+	if err := s.Close(); err != nil {
+		t.Fatal(err)
+	}
+	return dir, m
+}
+
+func storeFiles(t *testing.T, dir string) []string {
+	t.Helper()
+	segments, err := filepath.Glob(filepath.Join(dir, segmentsName, "*"))
+	if err != nil || len(segments) != 2 {
+		t.Fatalf("segments %v, error %v", segments, err)
+	}
+	return append(segments, filepath.Join(dir, manifestName))
+}
+
+// readEverything fails only if what can be read differs from the model: damage
+// must be reported or be without effect.
+func readEverything(t *testing.T, dir string, m *model) error {
+	t.Helper()
+	s, err := Open(Config{Dir: dir})
+	if err != nil {
+		return err
+	}
+	defer s.Close()
+	want := m.sorted()
+	var refs []Ref
+	for _, e := range want {
+		refs = append(refs, e.Ref())
+	}
+	var from Ref
+	var items []Item
+	for done := false; !done && err == nil; {
+		items, from, done, err = s.Scan(from, len(items)+100, nil, items)
+	}
+	if err != nil {
+		return err
+	}
+	if len(items) != len(want) {
+		t.Fatalf("scan found %d of %d without an error", len(items), len(want))
+	}
+	got, err := s.Read(refs, nil)
+	if err != nil {
+		return err
+	}
+	for i, e := range want {
+		if items[i].Ref != e.Ref() || i >= len(got) || !sameEntry(got[i], e) {
+			t.Fatalf("entry %v was read wrongly without an error", e.Ref())
+		}
+	}
+	if s.ManifestIndex() != m.state.AppliedIndex {
+		t.Fatalf("manifest is back at index %d without an error", s.ManifestIndex())
+	}
+	return s.Check()
+}
+
+func TestOpen_reportsFlippedBits(t *testing.T) {
+	dir, m := damaged(t)
+	random := rand.New(rand.NewPCG(1, 2))
+	for _, path := range storeFiles(t, dir) {
+		content, err := os.ReadFile(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var places []int // in the heads of pages, and anywhere
+		for range 200 {
+			page := random.IntN(len(content)/os.Getpagesize()) * os.Getpagesize()
+			places = append(places, page+random.IntN(96), random.IntN(len(content)))
+		}
+		noticed := 0
+		for _, at := range places {
+			bit := byte(1) << random.IntN(8)
+			flip(t, path, at, bit)
+			if err := readEverything(t, dir, m); err != nil {
+				requireTyped(t, err)
+				noticed++
+			}
+			if err := os.WriteFile(path, content, 0o600); err != nil {
+				t.Fatal(err)
+			}
+		}
+		t.Logf("%s: %d of %d flips reported, the others without effect", filepath.Base(path), noticed, len(places))
+		if filepath.Base(path) != manifestName && noticed < len(places)/8 {
+			t.Errorf("%d of %d flips reported", noticed, len(places))
+		}
+	}
+	if err := readEverything(t, dir, m); err != nil {
+		t.Fatalf("repaired: %v", err)
+	}
+}
+
+func flip(t *testing.T, path string, at int, bit byte) {
+	t.Helper()
+	f, err := os.OpenFile(path, os.O_RDWR, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	var b [1]byte
+	if _, err := f.ReadAt(b[:], int64(at)); err != nil {
+		t.Fatal(err)
+	}
+	b[0] ^= bit
+	if _, err := f.WriteAt(b[:], int64(at)); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func requireTyped(t *testing.T, err error) {
+	t.Helper()
+	if !errors.Is(err, ErrCorrupt) && !errors.Is(err, ErrVersion) {
+		t.Fatalf("damage is reported as %v", err)
+	}
+}
+
+func TestOpen_reportsTruncatedFiles(t *testing.T) {
+	dir, m := damaged(t)
+	for _, path := range storeFiles(t, dir) {
+		content, err := os.ReadFile(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, size := range []int{1, 100, 4096, 8192, len(content) / 2, len(content) - 4096, len(content) - 1} {
+			if err := os.Truncate(path, int64(size)); err != nil {
+				t.Fatal(err)
+			}
+			err := readEverything(t, dir, m)
+			if err != nil {
+				requireTyped(t, err)
+			} else if filepath.Base(path) != manifestName {
+				t.Errorf("%s cut to %d bytes: no error", path, size)
+			}
+			if err := os.WriteFile(path, content, 0o600); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+}
+
+func TestOpen_reportsMissingFiles(t *testing.T) {
+	dir, m := damaged(t)
+	for _, path := range storeFiles(t, dir) {
+		if err := os.Rename(path, dir+".aside"); err != nil {
+			t.Fatal(err)
+		}
+		if err := readEverything(t, dir, m); !errors.Is(err, ErrCorrupt) {
+			t.Errorf("without %s: %v", path, err)
+		}
+		if err := os.Rename(dir+".aside", path); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := readEverything(t, dir, m); err != nil {
+		t.Fatalf("with all files back: %v", err)
+	}
+}
+
+func TestOpen_refusesADirectoryInUse(t *testing.T) {
+	dir := t.TempDir()
+	openStore(t, dir)
+	if _, err := Open(Config{Dir: dir}); !errors.Is(err, ErrInUse) {
+		t.Fatalf("second Open: %v", err)
+	}
+}
