@@ -9,10 +9,11 @@ import (
 
 	"go.etcd.io/bbolt"
 	berrors "go.etcd.io/bbolt/errors"
+	"golang.org/x/sys/unix"
 )
 
 // openBolt opens a file that exists. On damaged pages bbolt panics and leaves the
-// file locked: it is closed here.
+// file mapped, and by that locked even when closed: it is unlocked here.
 func openBolt(path string, options *bbolt.Options) (db *bbolt.DB, err error) {
 	var file *os.File
 	options.OpenFile = func(name string, flag int, mode os.FileMode) (*os.File, error) {
@@ -25,7 +26,9 @@ func openBolt(path string, options *bbolt.Options) (db *bbolt.DB, err error) {
 		return err
 	})
 	if err != nil && file != nil {
-		file.Close() // bbolt may have closed it
+		// Both fail when bbolt has closed it.
+		unix.Flock(int(file.Fd()), unix.LOCK_UN)
+		file.Close()
 	}
 	var system syscall.Errno
 	switch {
