@@ -164,3 +164,27 @@ func TestUnreachableKafkaFailsInBoundedTime(t *testing.T) {
 		}
 	}, kfake.SeedTopics(1, "orders"))
 }
+
+// The client asks for the metadata of a topic that it holds and cannot load every 50 ms.
+func TestMissingTopicCostsNothingOnceItIsReported(t *testing.T) {
+	inBubble(t, func(t *testing.T, kafka bubble) {
+		sink := newSink(t, kafka)
+		kafka.Fault(kfake.Fault{Keys: []kmsg.Key{kmsg.Metadata}, Topic: "secret", Err: kerr.TopicAuthorizationFailed, Count: -1})
+		for topic, want := range map[string]error{"orders": nil, "nowhere": broker.ErrTargetMissing, "secret": broker.ErrTargetForbidden} {
+			if _, err := deliver(sink, broker.Delivery{Topic: topic}); !errors.Is(err, want) {
+				t.Errorf("%s: %v, want %v", topic, err, want)
+			}
+		}
+		if _, err := kafka.admin().DeleteTopic(t.Context(), "orders"); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := deliver(sink, broker.Delivery{Topic: "orders"}); err == nil {
+			t.Error("a deleted topic took a record")
+		}
+		requests := kafka.Fault(kfake.Fault{Keys: []kmsg.Key{kmsg.Metadata}, Count: -1, Observe: true})
+		pass(time.Minute)
+		if n := requests.Hits(); n > 10 {
+			t.Errorf("%d metadata requests in a minute", n)
+		}
+	}, kfake.SeedTopics(1, "orders", "secret"))
+}

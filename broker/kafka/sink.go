@@ -102,7 +102,7 @@ func (s *Sink) issue(issued *send) (*kgo.Client, error) {
 		return nil, abandoned(issued.record.Topic)
 	}
 	t := s.target(issued.record.Topic)
-	if len(t.outstanding) == 0 && (t.stale || t.isolated && t.healthy) {
+	if len(t.outstanding) == 0 && t.isolated && t.healthy {
 		s.leave(t)
 		t.isolated = false
 	}
@@ -123,6 +123,9 @@ func (s *Sink) settle(issued *send, err error) {
 	delete(t.outstanding, issued)
 	if ours {
 		t.learn(err)
+	}
+	if ours && t.stale && len(t.outstanding) == 0 && !s.closed {
+		s.leave(t)
 	}
 	s.mu.Unlock()
 	if ours {

@@ -1,6 +1,7 @@
 package kafka
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"testing"
@@ -77,8 +78,10 @@ func TestOnlyCommittedRecordsAreReadAndMarkersMoveThePosition(t *testing.T) {
 			t.Fatalf("found %+v, want offsets 0 to 9", found)
 		}
 		// The last marker may come in a batch of its own.
+		ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+		defer cancel()
 		for r.next[0] < found[0].Latest {
-			batches, err := r.Poll(t.Context())
+			batches, err := r.Poll(ctx)
 			if err != nil {
 				t.Fatal(err)
 			}

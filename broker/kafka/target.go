@@ -22,7 +22,7 @@ type target struct {
 
 	isolated bool // the connection is, or will be, its own
 	healthy  bool // the connection has delivered something of it
-	stale    bool // the client holds on to what the topic was
+	stale    bool // the client has a wrong idea of the topic: leave it when nothing is outstanding
 
 	partitions   int32 // 0: not known
 	partitionsAt time.Time
@@ -45,7 +45,8 @@ func (t *target) learn(err error) {
 		return
 	}
 	t.partitions = 0
-	// franz-go never adopts the new id of a topic that was deleted and created again, and looks seldom
-	// for partitions that were added.
-	t.stale = errors.Is(err, kerr.UnknownTopicID) || errors.Is(err, kerr.UnknownTopicOrPartition) || isNoPartition(err)
+	// franz-go never adopts the new id of a topic that was deleted and created again, looks seldom for
+	// partitions that were added, and asks for what it cannot load every metadataMinAge, for ever.
+	t.stale = t.stale || errors.Is(err, kerr.UnknownTopicID) || errors.Is(err, kerr.UnknownTopicOrPartition) ||
+		errors.Is(err, kerr.TopicAuthorizationFailed) || errors.Is(err, kerr.InvalidTopicException) || isNoPartition(err)
 }
