@@ -15,8 +15,9 @@ const flushRetry = time.Second
 const slowFollowerFlushes = 8
 
 // flushLoop is the only caller of raft.Snapshot: when enough log has gathered,
-// or enough time has passed since something was applied. A flush that fails is
-// tried again until it succeeds; Room says so meanwhile.
+// or enough time has passed since something was applied. One that raft puts off,
+// because a change of members is not committed yet, or that fails is tried again
+// until it succeeds; Room tells of the latter.
 func (n *Node) flushLoop(ctx context.Context, r *raft.Raft) {
 	ticker := time.NewTicker(n.cfg.FlushInterval)
 	defer ticker.Stop()
@@ -30,21 +31,20 @@ func (n *Node) flushLoop(ctx context.Context, r *raft.Raft) {
 				continue
 			}
 		}
-		for err := n.flush(ctx, r); err != nil && ctx.Err() == nil; err = n.flush(ctx, r) {
-			n.log.Error("flush failed, trying again", "err", err, "retry_in", flushRetry)
+		for err := n.flush(r); err != nil && ctx.Err() == nil; err = n.flush(r) {
+			n.log.Warn("not flushed, trying again", "err", err, "retry_in", flushRetry)
 			pause(ctx, flushRetry)
 		}
 		n.merge(ctx)
 	}
 }
 
-func (n *Node) flush(ctx context.Context, r *raft.Raft) error {
+func (n *Node) flush(r *raft.Raft) error {
 	n.retention.set(n.keep(r))
 	err := r.Snapshot().Error()
-	if errors.Is(err, raft.ErrNothingNewToSnapshot) || ctx.Err() != nil {
-		err = nil
+	if errors.Is(err, raft.ErrNothingNewToSnapshot) {
+		return nil
 	}
-	n.flushError.Store(&err)
 	return err
 }
 

@@ -24,6 +24,8 @@ type fsm struct {
 	unsaved  atomic.Int64  // bytes of log applied since the last freeze
 	flushAt  int64         // unsaved bytes that make flushDue
 	flushDue chan struct{} // signalled when unsaved reaches flushAt
+
+	flushError atomic.Pointer[error] // of the last flush, nil before the first
 }
 
 var _ raft.ConfigurationStore = (*fsm)(nil)

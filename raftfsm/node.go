@@ -42,18 +42,17 @@ type Node struct {
 	retention *retention
 	transport *transport // set before raft is
 
-	raft       atomic.Pointer[raft.Raft] // nil while unborn
-	flushError atomic.Pointer[error]
-	inFlight   *semaphore.Weighted // bytes
-	proposals  *gate
-	terms      chan *Leadership
-	failed     chan error
-	failOnce   sync.Once
-	closeOnce  sync.Once
-	closed     chan struct{}
-	cancel     context.CancelFunc
-	ctx        context.Context // of the node's own goroutines, ends with Close
-	loops      sync.WaitGroup
+	raft      atomic.Pointer[raft.Raft] // nil while unborn
+	inFlight  *semaphore.Weighted       // bytes
+	proposals *gate
+	terms     chan *Leadership
+	failed    chan error
+	failOnce  sync.Once
+	closeOnce sync.Once
+	closed    chan struct{}
+	cancel    context.CancelFunc
+	ctx       context.Context // of the node's own goroutines, ends with Close
+	loops     sync.WaitGroup
 
 	mu       sync.Mutex
 	identity identity

@@ -37,7 +37,7 @@ func (n *Node) reserve() uint64 {
 }
 
 func (n *Node) flushFailure() error {
-	if err := n.flushError.Load(); err != nil {
+	if err := n.fsm.flushError.Load(); err != nil {
 		return *err
 	}
 	return nil

@@ -77,7 +77,9 @@ type frozen struct {
 // Persist returns after the segment and the manifest are on disk: raft cuts the
 // log next.
 func (z *frozen) Persist(s raft.SnapshotSink) error {
-	if err := z.schedule.Flush(s.(*sink).meta); err != nil {
+	err := z.schedule.Flush(s.(*sink).meta)
+	z.fsm.flushError.Store(&err)
+	if err != nil {
 		return fmt.Errorf("flush: %w", err)
 	}
 	z.flushed = true

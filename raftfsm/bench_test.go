@@ -1,0 +1,83 @@
+package raftfsm
+
+import (
+	"fmt"
+	"net"
+	"testing"
+)
+
+// realCluster is a cluster on loopback and the real clock.
+func realCluster(t testing.TB, size int, tune func(*Config)) *cluster {
+	var listeners []net.Listener
+	for range size {
+		l, err := net.Listen("tcp", "127.0.0.1:0")
+		if err != nil {
+			t.Fatal(err)
+		}
+		listeners = append(listeners, l)
+	}
+	c := newCluster(t, size, nil)
+	for i, l := range listeners {
+		c.members[i].Raft = l.Addr().String()
+		if err := l.Close(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	c.tune = func(cfg *Config) {
+		cfg.Listen, cfg.Dial, cfg.ListenAddr = nil, nil, ""
+		cfg.FlushBytes, cfg.SegmentSize = 0, 0
+		if tune != nil {
+			tune(cfg)
+		}
+	}
+	for _, m := range c.members {
+		c.open(m.ID)
+	}
+	return c
+}
+
+// BenchmarkIngest prints messages of 1 KB committed and applied per second, all
+// nodes in this process, with eight proposals in flight.
+func BenchmarkIngest(b *testing.B) {
+	for _, size := range []int{1, 3} {
+		for _, batch := range []int{64, 400} {
+			b.Run(fmt.Sprintf("nodes=%d/batch=%d", size, batch), func(b *testing.B) {
+				c := realCluster(b, size, nil)
+				n := c.leader()
+				l := startLoad(b, n)
+				var waiting []*Proposal
+				wait := func() {
+					if _, err := waiting[0].Wait(b.Context()); err != nil {
+						b.Fatal(err)
+					}
+					waiting = waiting[1:]
+				}
+				b.ResetTimer()
+				for range b.N {
+					if len(waiting) == 8 {
+						wait()
+					}
+					waiting = append(waiting, n.Propose(b.Context(), l.batch(batch, 1000)))
+				}
+				for len(waiting) > 0 {
+					wait()
+				}
+				b.StopTimer()
+				b.ReportMetric(float64(b.N*batch)/b.Elapsed().Seconds(), "msg/s")
+				c.closeAll()
+			})
+		}
+	}
+}
+
+func BenchmarkDecode(b *testing.B) {
+	l := load{id: topicID}
+	encoded := l.batch(400, 1000).append(nil)
+	b.SetBytes(int64(len(encoded)))
+	b.ReportAllocs()
+	for b.Loop() {
+		if _, err := decodeCommand(encoded); err != nil {
+			b.Fatal(err)
+		}
+	}
+}
