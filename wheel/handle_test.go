@@ -118,14 +118,15 @@ func TestHandle_pageStartsANewEpochWhenAllItsIdsAreWornOut(t *testing.T) {
 		}
 	}
 	fill()
+	old := append([]Handle(nil), last...)
 	for i := 1; i < pageSize; i++ { // as if used 32,766 times
 		w.slab.at(uint32(i)).meta = 1<<16 | (wornOut - 1)
 	}
 	for i := range last {
 		last[i] = newHandle(last[i].id(), 0, wornOut-1)
 	}
-	old := append([]Handle(nil), last...)
-	for _, h := range old {
+	old = append(old, last...)
+	for _, h := range last {
 		if _, ok := w.Cancel(h); !ok {
 			t.Fatalf("Cancel of %#x failed", h)
 		}
