@@ -13,9 +13,12 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/prometheus/client_golang/prometheus"
+	"go.uber.org/goleak"
 
 	"github.com/carillonmq/carillon/broker"
 )
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 // A fakeNode answers what it is told to.
 type fakeNode struct {
@@ -91,7 +94,7 @@ func TestLive_evenWhenNotReady(t *testing.T) {
 
 func TestMetrics_showCountersAndStatus(t *testing.T) {
 	c := serveNode(t, &fakeNode{status: broker.Status{State: "leader", Pending: 42, Term: 3}})
-	answer, err := http.Get("http://" + c.address + "/metrics")
+	answer, err := c.http.Get("http://" + c.address + "/metrics")
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -102,9 +102,12 @@ func printStatus(w io.Writer, node, leader broker.Status, now time.Time) error {
 		due := time.UnixMilli(leader.OldestDue)
 		row("oldest due", "%s, %s", due.UTC().Format("2006-01-02T15:04:05.000Z"), distance(due.Sub(now)))
 	}
-	if leader.Lag != nil {
+	switch {
+	case leader.Lag != nil:
 		row("lag", "%d records to read", *leader.Lag)
-	} else {
+	case leader.Leader == "":
+		row("lag", "unknown without a leader")
+	default:
 		row("lag", "known to the leader only, which does not answer here")
 	}
 	row("parked", "%s", orNone(strings.Join(leader.Parked, ", ")))

@@ -1,0 +1,65 @@
+package main
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/carillonmq/carillon/broker"
+)
+
+func TestStatus_showsTheNodeAndWhatTheLeaderKnows(t *testing.T) {
+	now := time.UnixMilli(1_900_000_000_000)
+	lag := int64(12)
+	members := []broker.MemberStatus{{ID: "n1", API: "a:1", Voter: true}, {ID: "n2", API: "b:1", Voter: true}, {ID: "n3", API: "c:1"}}
+	node := broker.Status{Node: "n2", State: "follower", Leader: "n1", Term: 7, Pending: 4, Members: members, Problems: []string{"disk: full"}}
+	leader := broker.Status{
+		Node: "n1", State: "leader", Leader: "n1", Term: 7, Pending: 5, OldestDue: now.UnixMilli() + 90_000, Lag: &lag,
+		Parked: []string{"orders", "bills"}, Problems: []string{"kafka: away"},
+		Members: []broker.MemberStatus{members[0], {ID: "n2", API: "b:1", Voter: true, LastContact: now.UnixMilli() - 40}, members[2]},
+	}
+	for _, test := range []struct {
+		what   string
+		leader broker.Status
+		want   string
+	}{
+		{"the leader answers", leader, `
+node        n2, follower
+leader      n1, term 7
+pending     5
+oldest due  2030-03-17T17:48:10.000Z, in 1m30s
+lag         12 records to read
+parked      orders, bills
+problem     disk: full
+problem     n1: kafka: away
+
+member  api  votes  last heard by the leader
+n1      a:1  true   leads
+n2      b:1  true   40ms ago
+n3      c:1  false  never
+`},
+		{"the leader does not answer", node, `
+node     n2, follower
+leader   n1, term 7
+pending  4
+lag      known to the leader only, which does not answer here
+parked   none
+problem  disk: full
+
+member  api  votes  last heard by the leader
+n1      a:1  true   leads
+n2      b:1  true   unknown
+n3      c:1  false  unknown
+`},
+	} {
+		var out strings.Builder
+		if err := printStatus(&out, node, test.leader, now); err != nil {
+			t.Fatal(err)
+		}
+		if diff := cmp.Diff(strings.TrimPrefix(test.want, "\n"), out.String()); diff != "" {
+			t.Errorf("%s (-want +got):\n%s", test.what, diff)
+		}
+	}
+}
