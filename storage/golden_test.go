@@ -1,0 +1,151 @@
+package storage
+
+import (
+	"encoding/hex"
+	"flag"
+	"os"
+	"path/filepath"
+	"reflect"
+	"strings"
+	"testing"
+
+	"github.com/RoaringBitmap/roaring/v2/roaring64"
+)
+
+var update = flag.Bool("update", false, "write the golden files anew")
+
+// golden compares b with a file of hex, 32 bytes a line, and returns the file's
+// bytes: what programs before this one have written.
+func golden(t *testing.T, name string, b []byte) []byte {
+	t.Helper()
+	path := filepath.Join("testdata", name+".hex")
+	if *update {
+		var lines strings.Builder
+		for rest := b; len(rest) > 0; rest = rest[min(32, len(rest)):] {
+			lines.WriteString(hex.EncodeToString(rest[:min(32, len(rest))]) + "\n")
+		}
+		if err := os.WriteFile(path, []byte(lines.String()), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	text, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	want, err := hex.DecodeString(strings.ReplaceAll(string(text), "\n", ""))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if string(b) != string(want) {
+		t.Errorf("%s is written as\n%x, was\n%x", name, b, want)
+	}
+	return want
+}
+
+func goldenEntries() []Entry {
+	return []Entry{
+		{Due: -5, Seq: 9, Target: "orders", Body: nil},
+		{Due: 1_700_000_000_000, Seq: 2, Target: "", Body: []byte{}},
+		{Due: 1_700_000_000_000, Seq: 3, Target: "orders", Body: []byte("hello")},
+		{Due: 1<<63 - 1, Seq: 1 << 40, Target: "payments", Body: []byte{0, 255}},
+	}
+}
+
+func TestGolden_chunk(t *testing.T) {
+	var b chunkBuilder
+	for _, e := range goldenEntries() {
+		b.add(&e)
+	}
+	key, value := b.finish(7)
+	c, err := openChunk(golden(t, "chunk_key", key), golden(t, "chunk", value))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if c.ordinal != 7 {
+		t.Errorf("ordinal %d", c.ordinal)
+	}
+	for _, want := range goldenEntries() {
+		e, ok, err := c.next()
+		if err != nil || !ok || !sameEntry(e.Entry, want) || e.verify() != nil {
+			t.Errorf("entry %+v, %v, %v, want %+v", e, ok, err, want)
+		}
+	}
+	if _, ok, err := c.next(); ok || err != nil {
+		t.Errorf("after the last entry: %v, %v", ok, err)
+	}
+}
+
+func goldenContents() contents {
+	v := newValues()
+	v.clusterID = [16]byte{1, 2, 3}
+	v.mode, v.time, v.nextSeq, v.surveyed = "at-least-once", 1_700_000_000_000, 300, true
+	v.claim = Claim{Through: 99, Mark: Ref{98, 7}, Holds: []Hold{{Target: "orders", Through: -3, Mark: Ref{-4, 5}}}}
+	v.positions[partitionKey{[16]byte{9}, 2}] = Position{Topic: "orders.delay", TopicID: [16]byte{9}, Partition: 2, Next: -1, Epoch: -1}
+	alive := roaring64.New()
+	alive.AddRange(5, 200)
+	alive.Add(1 << 33)
+	alive.RunOptimize()
+	return contents{
+		number: 4, generation: 2, state: encodeValues(&v), alive: alive,
+		meta: SnapshotMeta{Index: 1000, Term: 3, Configuration: []byte{}, ConfigurationIndex: 1},
+	}
+}
+
+func TestGolden_manifest(t *testing.T) {
+	c := goldenContents()
+	alive, err := encodeAlive(c.alive)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var got contents
+	head, err := openRecord("head", golden(t, "manifest_head", sealRecord(c.encodeHead())))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := got.decodeHead(head); err != nil || !reflect.DeepEqual(got.meta, c.meta) || got.number != 4 || got.generation != 2 {
+		t.Errorf("head %+v, error %v", got, err)
+	}
+	state, err := openRecord("state", golden(t, "manifest_state", sealRecord(c.state)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	v, err := decodeValues(state)
+	if err != nil || string(encodeValues(&v)) != string(c.state) {
+		t.Errorf("values %+v, error %v", v, err)
+	}
+	payload, err := openRecord("alive-set", golden(t, "manifest_alive", sealRecord(alive)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if set, err := decodeAlive(payload); err != nil || !set.Equals(c.alive) {
+		t.Errorf("alive-set %v, error %v", set, err)
+	}
+}
+
+func goldenRecord() segmentRecord {
+	return segmentRecord{
+		info: segmentInfo{first: 1, last: 300, count: 250, chunks: 4, bodies: 70_000, min: Ref{-1, 4}, max: Ref{1 << 50, 3}},
+		size: 200_000, branches: []uint64{3, 77}, crc: 0xdeadbeef,
+	}
+}
+
+func TestGolden_segmentRecord(t *testing.T) {
+	want := goldenRecord()
+	payload, err := openRecord("segment record", golden(t, "segment_record", sealRecord(want.append(nil))))
+	if err != nil {
+		t.Fatal(err)
+	}
+	d := decoder{b: payload}
+	if got := d.segmentRecord(); d.finish("segment record") != nil || !reflect.DeepEqual(got, want) {
+		t.Errorf("got %+v, want %+v", got, want)
+	}
+}
+
+func TestGolden_streamHeader(t *testing.T) {
+	c := goldenContents()
+	h := streamHeader{meta: c.meta, state: c.state, alive: []byte{1}, records: []segmentRecord{goldenRecord()}}
+	got, err := decodeStreamHeader(golden(t, "stream_header", h.encode())[streamPrefix:])
+	if err != nil || !reflect.DeepEqual(got, h) {
+		t.Errorf("got %+v, want %+v (error %v)", got, h, err)
+	}
+}
