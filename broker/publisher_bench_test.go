@@ -1,0 +1,75 @@
+package broker
+
+import (
+	"context"
+	"log/slog"
+	"testing"
+	"time"
+
+	"github.com/carillonmq/carillon/raftfsm"
+	"github.com/carillonmq/carillon/storage"
+)
+
+// instant answers every record at once.
+type instant struct{}
+
+func (instant) Partitions(context.Context, string) (int32, error) { return 12, nil }
+func (instant) Send(_ Delivery, done func(error))                 { done(nil) }
+func (instant) Isolate(string)                                    {}
+func (instant) Close()                                            {}
+
+// A sameBody has the same payload for every message.
+type sameBody struct{ body []byte }
+
+func (s sameBody) Read(refs []storage.Ref, out []storage.Entry) ([]storage.Entry, error) {
+	for _, ref := range refs {
+		out = append(out, storage.Entry{Due: ref.Due, Seq: ref.Seq, Body: s.body})
+	}
+	return out, nil
+}
+
+// BenchmarkPublisher delivers messages of 1 KB to one target: what the publisher
+// itself costs, without storage, Kafka and log.
+func BenchmarkPublisher(b *testing.B) {
+	m := Message{Origin: Origin{"in.delay", 0, 1}, Partition: -1, Key: []byte("key"), Value: make([]byte, 1<<10), Headers: []Header{{"a", []byte("b")}}}
+	p := newPublisher(publisherConfig{
+		Sink:           instant{},
+		Store:          sameBody{m.AppendBody(nil)},
+		MissingTimeout: func(string) time.Duration { return time.Minute },
+		DeadLetterFor:  func(string) string { return "dead" },
+		Verdicts:       newMailbox[verdict](),
+		Count:          &counted{},
+		Now:            time.Now,
+		Logger:         slog.New(slog.DiscardHandler),
+	})
+	acked := make(chan int, 1024)
+	p.acks.commit = func(_ context.Context, c raftfsm.Command) (raftfsm.Result, error) {
+		n := 0
+		for _, run := range c.(raftfsm.Ack).Runs {
+			n += int(run.Last - run.First + 1)
+		}
+		acked <- n
+		return raftfsm.Result{}, nil
+	}
+	ctx, cancel := context.WithCancel(b.Context())
+	ended := make(chan error)
+	go func() { ended <- p.run(ctx) }()
+	b.ReportAllocs()
+	b.ResetTimer()
+	seq, done := uint64(0), 0
+	for done < b.N {
+		var due []dueMessage
+		for len(due) < 512 && int(seq) < b.N && int(seq)-done < mostHanded {
+			seq++
+			due = append(due, dueMessage{Ref: storage.Ref{Due: 1, Seq: seq}, Target: "orders"})
+		}
+		if len(due) > 0 {
+			p.hand(due)
+			continue
+		}
+		done += <-acked
+	}
+	b.StopTimer()
+	cancel()
+	<-ended
+}
