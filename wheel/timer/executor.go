@@ -5,6 +5,7 @@ import "runtime/debug"
 // dispatch gets a due timer a worker, or a place in the queue for one. It reports false when the
 // timer is to be dropped. The caller holds mu.
 func (s *Service[K, V]) dispatch(t *Timer[K, V]) bool {
+	t.handle = 0
 	switch {
 	case t.period > 0 && t.running:
 		s.stats.Skipped++

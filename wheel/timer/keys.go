@@ -127,7 +127,7 @@ func (s *Service[K, V]) after(delay time.Duration) int64 { return CeilMilli(s.cf
 
 // forget ends a pending timer and frees its key.
 func (s *Service[K, V]) forget(t *Timer[K, V], state State) {
-	s.queue.Cancel(t.handle) // refused when it has come out: then there is nothing to cancel
+	s.queue.Cancel(t.handle)
 	delete(s.byKey, t.key)
 	t.end(state)
 	s.shrink()

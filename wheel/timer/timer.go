@@ -42,7 +42,7 @@ type Timer[K comparable, V any] struct {
 
 	// Guarded by the service's mu.
 	value   V
-	handle  wheel.Handle // in the service's queue, unless waiting
+	handle  wheel.Handle // in the service's queue; 0 once it has come out
 	due     int64        // ms
 	period  int64        // ms; 0: fires once
 	state   State
