@@ -30,7 +30,7 @@ func statusCommand() *cobra.Command {
 		Use:   "status",
 		Short: "Show leader, members, pending messages and problems of a cluster",
 		Long: "Ask a node what it knows of itself and its cluster. What only the leader knows is asked of the\n" +
-			"leader, if it can be reached; --json prints the node's own answer.",
+			"leader, if it can be reached.",
 		Args: arguments(cobra.NoArgs),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			ctx, cancel := context.WithTimeout(cmd.Context(), askTimeout)
@@ -43,12 +43,14 @@ func statusCommand() *cobra.Command {
 			if err != nil {
 				return explainAPI(address, err)
 			}
+			leader := askLeader(ctx, status)
 			if asJSON {
+				status.Lag = leader.Lag
 				out := json.NewEncoder(cmd.OutOrStdout())
 				out.SetIndent("", "  ")
 				return out.Encode(status)
 			}
-			return printStatus(cmd.OutOrStdout(), status, askLeader(ctx, status), time.Now())
+			return printStatus(cmd.OutOrStdout(), status, leader, time.Now())
 		},
 	}
 	addAPIFlag(cmd, &address)
