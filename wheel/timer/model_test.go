@@ -3,7 +3,6 @@ package timer_test
 import (
 	"context"
 	"log/slog"
-	"maps"
 	"slices"
 	"testing"
 	"testing/synctest"
@@ -79,9 +78,9 @@ func TestService_doesWhatASimpleModelDoes(t *testing.T) {
 				t.Fatal(err)
 			}
 			defer s.Stop(context.Background())
-			key := rapid.IntRange(0, 9)
+			key := rapid.IntRange(0, 3)
 			delay := rapid.Custom(func(t *rapid.T) time.Duration {
-				unit := rapid.SampledFrom([]time.Duration{1, time.Microsecond, time.Millisecond, time.Second, time.Hour}).Draw(t, "unit")
+				unit := rapid.SampledFrom([]time.Duration{time.Microsecond, time.Second, time.Minute, time.Hour}).Draw(t, "unit")
 				return time.Duration(rapid.IntRange(0, 70).Draw(t, "units")) * unit
 			})
 			value := 0
@@ -120,13 +119,6 @@ func TestService_doesWhatASimpleModelDoes(t *testing.T) {
 						t.Fatalf("Remove(%d) = %d, %v, want %d, %v", k, v, stopped, mt.value, ok)
 					}
 					delete(m.pending, k)
-				},
-				"drain": func(t *rapid.T) {
-					events, err := s.Drain()
-					if err != nil || len(events) != len(m.pending) {
-						t.Fatalf("Drain returned %d, %v, want %d of %v", len(events), err, len(m.pending), slices.Collect(maps.Keys(m.pending)))
-					}
-					clear(m.pending)
 				},
 				"sleep": func(t *rapid.T) { time.Sleep(delay.Draw(t, "sleep")) },
 				"": func(t *rapid.T) {
