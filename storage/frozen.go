@@ -147,14 +147,16 @@ func (s *Store) writeSegment(first, last uint64, fill func(add func(*Entry) erro
 		return nil, err
 	}
 	if err := syncDir(s.manifest.segmentsDir()); err != nil {
-		s.discard(written)
+		written.doomed.Store(true)
+		written.release()
 		return nil, err
 	}
 	return written, nil
 }
 
-// discard removes a segment that was not named. When the manifest failed nobody
-// knows whether it was: the file stays, and the next start decides.
+// discard removes a segment whose commit failed. When the manifest failed nobody
+// knows whether it is named: the file stays, and the next start decides. The
+// caller holds manifest.mu.
 func (s *Store) discard(written *segment) {
 	if written == nil {
 		return

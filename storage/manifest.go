@@ -171,12 +171,15 @@ func (m *manifest) newSegment() (id uint64, path string) {
 func (m *manifest) close() error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	if m.err != nil {
+	if errors.Is(m.err, ErrClosed) {
 		return nil
 	}
 	m.err = ErrClosed
 	releaseAll(m.current.segments)
 	m.current.segments = nil
+	if m.db == nil { // it failed and could not be opened again
+		return nil
+	}
 	return m.db.Close()
 }
 
