@@ -40,7 +40,7 @@ type modelTimer struct {
 
 func (m *model) now() time.Duration { return time.Since(m.start) }
 
-// after rounds up to the millisecond; a bubble's time begins on one.
+// after rounds up to the millisecond; start is on one.
 func (m *model) after(d time.Duration) time.Duration {
 	return (m.now() + d + time.Millisecond - 1).Truncate(time.Millisecond)
 }
@@ -66,7 +66,7 @@ func TestService_doesWhatASimpleModelDoes(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		// The bubble forbids Deadline, which rapid would call if it saw it.
 		rapid.Check(struct{ rapid.TB }{t}, func(t *rapid.T) {
-			m := &model{start: time.Now(), pending: map[int]modelTimer{}}
+			m := &model{start: time.Now().Truncate(time.Millisecond), pending: map[int]modelTimer{}}
 			got := make(chan happened, 100_000)
 			s, err := timer.New(timer.Config[int, int]{
 				Fire:    func(e timer.Event[int, int]) { got <- happened{e.Key, e.Value, e.Due.Sub(m.start), m.now()} },
