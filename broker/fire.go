@@ -1,6 +1,10 @@
 package broker
 
-import "github.com/carillonmq/carillon/storage"
+import (
+	"slices"
+
+	"github.com/carillonmq/carillon/storage"
+)
 
 // fire hands over what is due and claimed, one batch of the wheel, and reports
 // whether there is more to hand over now.
@@ -141,7 +145,11 @@ func (s *scheduler) stop(t *target, how flow, ref storage.Ref) {
 
 // takeVerdicts hears from the publisher which targets are stuck and which healed.
 func (s *scheduler) takeVerdicts() {
-	for _, v := range s.cfg.Verdicts.Take(nil) {
+	verdicts := s.cfg.Verdicts.Take(nil)
+	if len(verdicts) > 0 {
+		defer s.reportParked()
+	}
+	for _, v := range verdicts {
 		t := s.target(v.Target)
 		if !v.Parked {
 			t.healed = true
@@ -173,4 +181,15 @@ func (s *scheduler) release() {
 			t.flow = catchingUp
 		}
 	}
+}
+
+func (s *scheduler) reportParked() {
+	var names []string
+	for t := range s.stopped {
+		if t.flow == parked && !t.healed {
+			names = append(names, t.name)
+		}
+	}
+	slices.Sort(names)
+	s.cfg.Report.setParked(names)
 }

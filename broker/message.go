@@ -32,10 +32,10 @@ type Partitioner uint8
 
 // The partitioners; their numbers stand in stored messages.
 const (
-	Murmur2         Partitioner = iota // Java, franz-go, kafkajs
-	CRC32                              // librdkafka's default: Python, .NET, Node
-	FNV1a                              // sarama
-	SamePartition                      // the number of the partition that the record came from
+	Murmur2       Partitioner = iota // Java, franz-go, kafkajs
+	CRC32                            // librdkafka's default: Python, .NET, Node
+	FNV1a                            // sarama
+	SamePartition                    // the number of the partition that the record came from
 )
 
 // A Message is what waits: the body of a storage entry, decoded. Due time, target
@@ -104,10 +104,10 @@ func DecodeBody(b []byte) (Message, error) {
 	d := bodyDecoder{rest: b[2:]}
 	m := Message{Partitioner: Partitioner(b[1])}
 	m.PlannedFor = d.varint()
-	m.Partition = int32(d.varint())
+	m.Partition = d.int32()
 	m.ID = string(d.bytes())
 	m.Origin.Topic = string(d.bytes())
-	m.Origin.Partition = int32(d.varint())
+	m.Origin.Partition = d.int32()
 	m.Origin.Offset = d.varint()
 	m.Key = d.nullable()
 	m.Value = d.nullable()
@@ -153,6 +153,14 @@ func (d *bodyDecoder) uvarint() uint64 {
 func (d *bodyDecoder) varint() int64 {
 	v, n := binary.Varint(d.rest)
 	return v * int64(d.advance(n))
+}
+
+func (d *bodyDecoder) int32() int32 {
+	v := d.varint()
+	if v != int64(int32(v)) {
+		d.damaged = true
+	}
+	return int32(v)
 }
 
 // advance skips n bytes and returns 1, or notes the damage and returns 0.

@@ -78,6 +78,7 @@ func newScheduler(cfg schedulerConfig) *scheduler {
 		s.stop(t, parked, hold.Mark)
 		cfg.Publisher.probe(hold.Target)
 	}
+	s.reportParked()
 	return s
 }
 

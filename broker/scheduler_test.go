@@ -21,7 +21,6 @@ type stage struct {
 	node      *raftfsm.Node
 	scheduler *scheduler
 	verdicts  *mailbox[verdict]
-	topic     TopicID
 	next      int64
 
 	mu     sync.Mutex
@@ -201,6 +200,7 @@ func TestScheduler_keepsNearMessagesWhenFarOnesFillTheWindow(t *testing.T) {
 		s.accept(ctx, "near", 100, func(i int) time.Duration { return time.Duration(i) * 10 * time.Millisecond })
 		time.Sleep(5 * time.Second)
 		s.check("near", 100)
+		synctest.Wait() // the scheduler sleeps: what it owns can be looked at
 		if held := len(s.scheduler.window.held); held > mostLoaded+mostHanded {
 			t.Errorf("%d messages held in memory, want %d at most", held, mostLoaded+mostHanded)
 		}

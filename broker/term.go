@@ -122,12 +122,9 @@ func (b *Broker) publisherConfig(clusterID [16]byte, sink Sink, verdicts *mailbo
 		Store:     b.node.Store(),
 		Log:       b.node,
 		ClusterID: clusterID,
-		MissingTimeout: func(string) time.Duration {
-			var longest time.Duration
-			for _, route := range b.config.Routes {
-				longest = max(longest, route.MissingTargetTimeout)
-			}
-			return longest
+		MissingTimeout: func(origin string) time.Duration {
+			route, _ := b.config.Route(origin)
+			return route.MissingTargetTimeout
 		},
 		DeadLetterFor: func(origin string) string {
 			route, _ := b.config.Route(origin)
