@@ -2,7 +2,7 @@ package wheel
 
 const (
 	// advanceChunks bounds the work of one Advance beyond what it returns.
-	advanceChunks = 64
+	advanceChunks = 32
 	// growBy is the room Advance makes in a slice that has none.
 	growBy = 256
 )

@@ -48,7 +48,7 @@ func TestAdvance_cascadesACrowdInBoundedSteps(t *testing.T) {
 	if fired != 1000 {
 		t.Fatalf("%d timers fired at the crowd's first tick, want 1000", fired)
 	}
-	// A million timers are 15,874 chunks, and each call may handle 64.
+	// A million timers are 15,874 chunks, and each call may handle 32.
 	if calls < 1_000_000/chunkHints/advanceChunks {
 		t.Fatalf("everything cascaded within %d calls: their work is not bounded", calls)
 	}

@@ -25,7 +25,7 @@
 //     one step down per level it was away, seven at most. An empty decade costs
 //     nothing.
 //   - One Advance does bounded work: it fills the room the caller gives it, and
-//     cascades 4,032 timers at most. It says when it has to be called again.
+//     cascades 2,016 timers at most. It says when it has to be called again.
 //   - In steady state nothing is allocated, and if T holds no pointer, the garbage
 //     collector has nothing to scan.
 //

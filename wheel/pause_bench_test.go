@@ -84,6 +84,7 @@ func pauses(w *Wheel[uint64], chunks int) (took []time.Duration, tick time.Durat
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
 	buf := make([]Expired[uint64], 0, 1024)
+	took = make([]time.Duration, 0, 2*w.Len()+100_000) // no collection on its account
 	for now := uint64(0); w.Len() > 0; {
 		next, _ := w.Next()
 		now = min(next, now+1000)
