@@ -2,6 +2,7 @@ package broker
 
 import (
 	"errors"
+	"strings"
 	"testing"
 	"time"
 
@@ -172,6 +173,19 @@ func TestDuration_readsDaysAndYears(t *testing.T) {
 	for _, text := range []string{"", "5", "-1s", "-1d", "1.5d", "293y", "P1Y", "soon"} {
 		if got, err := ParseDuration(text); err == nil {
 			t.Errorf("%q is read as %v", text, got)
+		}
+	}
+}
+
+func TestTopicName_isCheckedAsKafkaDoes(t *testing.T) {
+	for _, name := range []string{"orders", "a", "Orders.EU-1_x", strings.Repeat("x", 249)} {
+		if err := CheckTopicName(name); err != nil {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+	for _, name := range []string{"", ".", "..", "a b", "a/b", "caf\u00e9", "a\n", strings.Repeat("x", 250)} {
+		if err := CheckTopicName(name); err == nil {
+			t.Errorf("%q passes", name)
 		}
 	}
 }

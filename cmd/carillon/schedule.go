@@ -13,6 +13,7 @@ import (
 	"github.com/spf13/pflag"
 	"github.com/twmb/franz-go/pkg/kgo"
 
+	"github.com/carillonmq/carillon/broker"
 	"github.com/carillonmq/carillon/client"
 )
 
@@ -46,7 +47,7 @@ func scheduleCommand() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			options, err := config.kafkaOptions("carillon-schedule")
+			options, err := connection(config.config.Kafka)
 			if err != nil {
 				return err
 			}
@@ -89,6 +90,18 @@ func kafkaKeys() []key {
 		}
 	}
 	return keys
+}
+
+// connection returns the options of franz-go that reach Kafka.
+func connection(c broker.KafkaConfig) ([]kgo.Opt, error) {
+	const remedy = "carillon schedule speaks neither TLS nor SASL yet; produce with another Kafka client"
+	switch {
+	case c.TLS.Enabled:
+		return nil, &broker.FieldError{Field: "kafka.tls.enabled", Value: "true", Remedy: remedy}
+	case c.SASL.Mechanism != "":
+		return nil, &broker.FieldError{Field: "kafka.sasl.mechanism", Value: c.SASL.Mechanism, Remedy: remedy}
+	}
+	return []kgo.Opt{kgo.SeedBrokers(c.Brokers...), kgo.ClientID("carillon-schedule")}, nil
 }
 
 // record returns what is to be produced; every error is a mistake in the command line.

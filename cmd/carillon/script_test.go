@@ -5,6 +5,7 @@ import (
 	"errors"
 	"net"
 	"os/exec"
+	"regexp"
 	"strconv"
 	"strings"
 	"testing"
@@ -22,6 +23,7 @@ func TestMain(m *testing.M) {
 //
 //	exits CODE PROGRAM [ARGUMENT...]   run it and check the exit code
 //	await PROGRAM [ARGUMENT...]        run it until it succeeds
+//	await grep PATTERN PROGRAM ...     run it until its output matches
 //	consume BROKER TOPIC VALUE         read the topic until the value comes, space around it aside
 //
 // $KAFKA, $API and $RAFT are ports, of which the two that follow are free as well.
@@ -66,19 +68,25 @@ func exits(ts *testscript.TestScript, neg bool, args []string) {
 }
 
 func await(ts *testscript.TestScript, neg bool, args []string) {
-	if neg || len(args) < 1 {
-		ts.Fatalf("usage: await PROGRAM [ARGUMENT...]")
+	pattern := ""
+	if len(args) > 2 && args[0] == "grep" {
+		pattern, args = args[1], args[2:]
 	}
+	if neg || len(args) < 1 {
+		ts.Fatalf("usage: await [grep PATTERN] PROGRAM [ARGUMENT...]")
+	}
+	wanted, err := regexp.Compile(pattern)
+	ts.Check(err)
 	tick := time.NewTicker(50 * time.Millisecond)
 	defer tick.Stop()
 	for give := time.After(patience); ; {
 		err := ts.Exec(args[0], args[1:]...)
-		if err == nil {
+		if err == nil && wanted.MatchString(ts.ReadFile("stdout")) {
 			return
 		}
 		select {
 		case <-give:
-			ts.Fatalf("no success within %v: %v", patience, err)
+			ts.Fatalf("no success within %v, error %v", patience, err)
 		case <-tick.C:
 		}
 	}

@@ -59,6 +59,11 @@ func serve(ctx context.Context, c broker.Config, stderr io.Writer) (err error) {
 	registry := prometheus.NewRegistry()
 	registry.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 
+	source := kafka.Config{Kafka: c.Kafka, ClientID: clientID(c), Logger: log, Hooks: []kgo.Hook{newClientMetrics(registry, "source")}}
+	sink := kafka.Config{Kafka: c.Kafka, ClientID: clientID(c), Logger: log, Hooks: []kgo.Hook{newClientMetrics(registry, "sink")}}
+	if err := checkKafka(sink); err != nil {
+		return err
+	}
 	listener, err := net.Listen("tcp", c.API.Listen)
 	if err != nil {
 		return fmt.Errorf("%w: %w", &broker.FieldError{Field: "api.listen", Value: c.API.Listen, Remedy: "free the port or choose another"}, err)
@@ -70,8 +75,6 @@ func serve(ctx context.Context, c broker.Config, stderr io.Writer) (err error) {
 	}
 	defer func() { err = errors.Join(err, node.Close()) }()
 
-	source := kafka.Config{Kafka: c.Kafka, ClientID: clientID(c), Logger: log, Hooks: []kgo.Hook{newClientMetrics(registry, "source")}}
-	sink := kafka.Config{Kafka: c.Kafka, ClientID: clientID(c), Logger: log, Hooks: []kgo.Hook{newClientMetrics(registry, "sink")}}
 	isDelayTopic := func(topic string) bool { _, ok := c.Route(topic); return ok }
 	b := broker.New(broker.Options{
 		Config:      c,
@@ -117,6 +120,17 @@ func nodeConfig(c broker.Config, log *slog.Logger) raftfsm.Config {
 		},
 		Logger: log,
 	}
+}
+
+// checkKafka finds now what is wrong with files and names that only a term reads.
+func checkKafka(c kafka.Config) error {
+	c.Hooks = nil
+	sink, err := kafka.NewSink(c)
+	if err != nil {
+		return fmt.Errorf("prepare to reach Kafka: %w", err)
+	}
+	sink.Close()
+	return nil
 }
 
 // clientID is what Kafka's logs and quotas know the node by.

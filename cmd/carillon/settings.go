@@ -11,7 +11,6 @@ import (
 
 	"github.com/spf13/pflag"
 	"github.com/spf13/viper"
-	"github.com/twmb/franz-go/pkg/kgo"
 
 	"github.com/carillonmq/carillon/broker"
 )
@@ -159,10 +158,4 @@ func unknownVariables(environ []string) error {
 		}
 	}
 	return errors.Join(problems...)
-}
-
-// kafkaOptions checks the part of the configuration that says how to reach Kafka
-// and returns it as franz-go takes it.
-func (s *settings) kafkaOptions(clientID string) ([]kgo.Opt, error) {
-	return []kgo.Opt{kgo.SeedBrokers(s.config.Kafka.Brokers...), kgo.ClientID(clientID)}, nil
 }
