@@ -66,7 +66,7 @@
 //
 // Deadlines are rounded up to the millisecond and the clock is read rounded down, so a timer is up
 // to a millisecond late by construction and never early. Everything works inside a bubble of
-// testing/synctest: a year passes in a test as fast as it does with time.Sleep.
+// testing/synctest: with a Service a century passes in no time, with a DelayQueue if MaxSleep is long.
 //
 // # Errors
 //

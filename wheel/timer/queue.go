@@ -25,7 +25,8 @@ type QueueConfig struct {
 	Start int64
 
 	// MaxSleep caps one sleep; 0 or less means one second. Go's timers follow the monotonic clock:
-	// a sleeper does not see that the wall clock was set forward before it wakes.
+	// a sleeper does not see that the wall clock was set forward before it wakes. In a synctest
+	// bubble, where nobody sets it, a long one saves a wake-up per virtual second.
 	MaxSleep time.Duration
 
 	// OnStep, if set, is called when the clock was set forward (positive) or back (negative) against
