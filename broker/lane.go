@@ -16,7 +16,7 @@ const (
 	idleAfter = 30 * time.Second
 	// stallAfter is how long Kafka may answer nothing at all before what is on its
 	// way is given up: longer than it answers slowly, since that makes duplicates.
-	stallAfter = 10 * time.Second
+	stallAfter = 5 * time.Second
 	// drainPatience is how long the end of a term waits for what is on its way.
 	drainPatience = 500 * time.Millisecond
 )

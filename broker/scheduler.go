@@ -3,7 +3,6 @@ package broker
 import (
 	"context"
 	"log/slog"
-	"slices"
 	"time"
 
 	"github.com/carillonmq/carillon/raftfsm"
@@ -63,7 +62,6 @@ type handover interface {
 // attached before the barrier after which the state is read here.
 func newScheduler(cfg schedulerConfig) *scheduler {
 	state := cfg.Store.State()
-	state.Claim.Holds = slices.DeleteFunc(state.Claim.Holds, func(h storage.Hold) bool { return h.Target == "" })
 	s := &scheduler{
 		cfg:     cfg,
 		log:     cfg.Logger.With("component", "scheduler"),

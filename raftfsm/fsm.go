@@ -63,14 +63,14 @@ func (f *fsm) Apply(l *raft.Log) any {
 	feed := f.feed.Load()
 	var before storage.Claim
 	if feed != nil {
-		before = visible(f.store.Claim())
+		before = f.store.Claim()
 	}
 	res, event := f.execute(cmd)
 	res.Index, event.Index = l.Index, l.Index
 	f.applied = l.Index
 	f.store.Applied(l.Index, l.Term)
 	if feed != nil {
-		if after := visible(f.store.Claim()); !sameClaim(before, after) {
+		if after := f.store.Claim(); !sameClaim(before, after) {
 			event.Claim = &after
 		}
 		feed.put(event)
@@ -181,7 +181,6 @@ func (f *fsm) accept(res Result, event Event, es []storage.Entry) (Result, Event
 		return res, event
 	}
 	res.FirstSeq, res.Accepted = f.store.Accept(es), len(es)
-	f.store.SetClaim(withFresh(f.store.Claim(), lowest(es, res.FirstSeq)))
 	if f.feed.Load() == nil {
 		return res, event
 	}

@@ -132,7 +132,7 @@ func TestFSM_keepsMarksBelowWhatTheProposerHadNotSeen(t *testing.T) {
 	proposed := storage.Claim{Through: 5, Mark: storage.Ref{Due: 300}, Holds: []storage.Hold{
 		{Target: "b", Mark: storage.Ref{Due: 50}}, {Target: "c", Mark: storage.Ref{Due: 400}}}}
 	apply(t, f, ClaimCommand{Claim: proposed})
-	got := visible(f.store.Claim())
+	got := f.store.Claim()
 	want := storage.Claim{Through: 10, Mark: storage.Ref{Due: 150, Seq: 2}, Holds: []storage.Hold{
 		{Target: "b", Mark: storage.Ref{Due: 50}}, {Target: "c", Mark: storage.Ref{Due: 150, Seq: 2}}}}
 	if diff := cmp.Diff(want, got); diff != "" {
@@ -158,7 +158,7 @@ func TestFSM_tellsTheFeedWhatItDid(t *testing.T) {
 	want := []Event{
 		{Index: 2, Claim: &storage.Claim{Through: 10, Mark: storage.Ref{Due: 5}}},
 		{Index: 3, Accepted: []storage.Item{{Ref: storage.Ref{Due: 7, Seq: 1}, Target: "a", Size: 1}},
-			Claim: &storage.Claim{Through: 12, Mark: storage.Ref{Due: 5}, Holds: nil}},
+			Claim: &storage.Claim{Through: 12, Mark: storage.Ref{Due: 5}, Fresh: storage.Ref{Due: 7, Seq: 1}}},
 		{Index: 4, Killed: killed(1, 1)},
 	}
 	if diff := cmp.Diff(want, got, cmpopts.EquateEmpty()); diff != "" {

@@ -64,7 +64,7 @@ func (s *Store) SetPosition(p Position) {
 	s.values.positions[partitionKey{p.TopicID, p.Partition}] = p
 }
 
-// SetClaim replaces the claim, its marks and holds. Called by the writer.
+// SetClaim replaces the claim with its marks and holds. Called by the writer.
 func (s *Store) SetClaim(c Claim) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

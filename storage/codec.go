@@ -160,7 +160,7 @@ func (d *decoder) finish(name string) error {
 // belongs to the node and not to the content:
 //
 //	| cluster id 16 | mode | time varint | next seq uvarint | surveyed u8 |
-//	| through varint | mark | n | n x (target, through varint, mark) |
+//	| through varint | mark | fresh mark | n | n x (target, through varint, mark) |
 //	| n | n x (topic, topic id 16, partition varint, next varint, epoch varint) |
 //
 // where a mark is | due varint | seq uvarint | and n a uvarint.
@@ -172,6 +172,7 @@ func encodeValues(v *values) []byte {
 	b = appendBool(b, v.surveyed)
 	b = binary.AppendVarint(b, v.claim.Through)
 	b = appendRef(b, v.claim.Mark)
+	b = appendRef(b, v.claim.Fresh)
 	b = binary.AppendUvarint(b, uint64(len(v.claim.Holds)))
 	for _, h := range v.claim.Holds {
 		b = appendString(b, h.Target)
@@ -199,6 +200,7 @@ func decodeValues(b []byte) (values, error) {
 	v.surveyed = d.bool()
 	v.claim.Through = d.varint()
 	v.claim.Mark = d.ref()
+	v.claim.Fresh = d.ref()
 	for range d.count() {
 		v.claim.Holds = append(v.claim.Holds, Hold{Target: d.string(), Through: d.varint(), Mark: d.ref()})
 	}

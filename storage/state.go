@@ -27,6 +27,7 @@ type Hold struct {
 type Claim struct {
 	Through int64  // nothing due later is published
 	Mark    Ref    // where a new term starts reading
+	Fresh   Ref    // lowest entry accepted since the claim was set; zero: none
 	Holds   []Hold // sorted by Target
 }
 
@@ -90,11 +91,15 @@ func (v *values) sortedPositions() []Position {
 }
 
 func (c *Claim) clone() Claim {
-	return Claim{Through: c.Through, Mark: c.Mark, Holds: slices.Clone(c.Holds)}
+	return Claim{Through: c.Through, Mark: c.Mark, Fresh: c.Fresh, Holds: slices.Clone(c.Holds)}
 }
 
-// lower moves the mark that covers target down to r if r lies below it.
+// lower moves the mark that covers target down to r if r lies below it, and notes
+// that r is fresh.
 func (c *Claim) lower(target string, r Ref) {
+	if c.Fresh == (Ref{}) || r.Less(c.Fresh) {
+		c.Fresh = r
+	}
 	mark := &c.Mark
 	if i, held := slices.BinarySearchFunc(c.Holds, target, func(h Hold, t string) int {
 		return cmp.Compare(h.Target, t)
