@@ -68,6 +68,9 @@ func (m *model) apply(index uint64, op operation) (killed uint64) {
 }
 
 func (m *model) lower(e Entry) {
+	if fresh := &m.state.Claim.Fresh; *fresh == (Ref{}) || e.Ref().Compare(*fresh) < 0 {
+		*fresh = e.Ref()
+	}
 	for i := range m.state.Claim.Holds {
 		if h := &m.state.Claim.Holds[i]; h.Target == e.Target {
 			if e.Ref().Compare(h.Mark) < 0 {
@@ -210,22 +213,25 @@ func transfer(from, to *Store) error {
 		return err
 	}
 	defer rc.Close()
-	r, err := to.Receive(meta)
-	if err != nil {
+	counted := &countingReader{from: rc}
+	if err := receive(to, meta, counted); err != nil {
 		return err
 	}
-	n, err := io.Copy(r, rc)
-	if err != nil {
-		r.Abort()
-		return err
+	if counted.n != size {
+		return fmt.Errorf("stream of %d bytes, announced with %d", counted.n, size)
 	}
-	if n != size {
-		return fmt.Errorf("stream of %d bytes, announced with %d", n, size)
-	}
-	if err := r.Commit(); err != nil {
-		return err
-	}
-	return to.Reload()
+	return nil
+}
+
+type countingReader struct {
+	from io.Reader
+	n    int64
+}
+
+func (c *countingReader) Read(p []byte) (int, error) {
+	n, err := c.from.Read(p)
+	c.n += int64(n)
+	return n, err
 }
 
 // entries makes n messages of size bytes, due every step ms from due.
