@@ -64,17 +64,20 @@ func (c *cursor) start(from Ref) (chunkEntry, bool, error) {
 
 // find returns the entry named r. Refs must come in order: it goes on from the
 // last one within its chunk, and seeks beyond.
-func (c *cursor) find(r Ref) (e chunkEntry, ok bool, err error) {
+func (c *cursor) find(r Ref) (chunkEntry, bool, error) {
 	for c.found.Seq != 0 && c.found.Ref().Less(r) {
-		if e, ok, err = c.chunk.next(); err != nil {
+		e, _, err := c.chunk.next()
+		if err != nil {
 			return chunkEntry{}, false, fmt.Errorf("segment %s: %w", c.segment.path, err)
 		}
 		c.found = e // the zero entry at the chunk's end
 	}
 	if c.found.Seq == 0 {
-		if c.found, _, err = c.start(r); err != nil {
+		e, _, err := c.start(r)
+		if err != nil {
 			return chunkEntry{}, false, err
 		}
+		c.found = e
 	}
 	return c.found, c.found.Ref() == r, nil
 }

@@ -1,6 +1,7 @@
 package storage
 
 import (
+	"encoding/binary"
 	"errors"
 	"math/rand/v2"
 	"os"
@@ -186,5 +187,42 @@ func TestOpen_refusesADirectoryInUse(t *testing.T) {
 	openStore(t, dir)
 	if _, err := Open(Config{Dir: dir}); !errors.Is(err, ErrInUse) {
 		t.Fatalf("second Open: %v", err)
+	}
+}
+
+// A leaf page whose count was lowered hides chunks that are themselves sound.
+func TestScan_reportsHiddenChunks(t *testing.T) {
+	dir, m := damaged(t)
+	hidden := 0
+	for _, path := range storeFiles(t, dir)[:2] {
+		content, err := os.ReadFile(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		size := os.Getpagesize()
+		for page := 0; page < len(content); page += size {
+			head := content[page:]
+			isLeaf := binary.NativeEndian.Uint64(head) == uint64(page/size) && binary.NativeEndian.Uint16(head[8:]) == 2
+			if !isLeaf || binary.NativeEndian.Uint32(head[12:]) == 0 {
+				continue
+			}
+			for lower := range binary.NativeEndian.Uint16(head[10:]) {
+				damage := append([]byte{}, content...)
+				binary.NativeEndian.PutUint16(damage[page+10:], lower)
+				if err := os.WriteFile(path, damage, 0o600); err != nil {
+					t.Fatal(err)
+				}
+				if err := readEverything(t, dir, m); err != nil {
+					requireTyped(t, err)
+					hidden++
+				}
+			}
+		}
+		if err := os.WriteFile(path, content, 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if hidden < 10 {
+		t.Errorf("%d hidden chunks were reported", hidden)
 	}
 }

@@ -1,0 +1,91 @@
+package storage
+
+import (
+	"testing"
+)
+
+func TestScan_filtersByTargetInMemoryAndOnDisk(t *testing.T) {
+	s, m := openStore(t, t.TempDir()), newModel()
+	for index := uint64(1); index <= 2; index++ {
+		es := entries(100, 0, 1, 10)
+		for i := range es {
+			if i%3 == 0 {
+				es[i].Target = "held"
+			}
+		}
+		script(s, m, operation{Accept: es})
+		if index == 1 {
+			flush(t, s, index)
+		}
+	}
+	items, _, done, err := s.Scan(Ref{}, 1000, func(target string) bool { return target != "held" }, nil)
+	if err != nil || !done || len(items) != 132 {
+		t.Fatalf("%d items, done %v, error %v", len(items), done, err)
+	}
+	for _, item := range items {
+		if item.Target == "held" {
+			t.Fatalf("item %+v passed the filter", item)
+		}
+	}
+}
+
+// A filter that accepts nothing must neither block the writer for long nor read
+// the whole disk in one call: each call goes on from the one before.
+func TestScan_doesABoundedAmountOfWorkPerCall(t *testing.T) {
+	for _, onDisk := range []bool{false, true} {
+		s, m := openStore(t, t.TempDir()), newModel()
+		script(s, m, operation{Accept: entries(3*scanVisits, 0, 1, 200)})
+		if onDisk {
+			flush(t, s, 1)
+		}
+		var from Ref
+		calls := 0
+		for done := false; !done; calls++ {
+			items, next, ended, err := s.Scan(from, 10, func(string) bool { return false }, nil)
+			if err != nil || len(items) != 0 || !ended && !from.Less(next) {
+				t.Fatalf("on disk %v: from %v to %v, %d items, error %v", onDisk, from, next, len(items), err)
+			}
+			from, done = next, ended
+		}
+		if calls < 3 {
+			t.Errorf("on disk %v: all was looked at in %d calls", onDisk, calls)
+		}
+	}
+}
+
+func TestScan_startsAtFromInclusive(t *testing.T) {
+	s, m := openStore(t, t.TempDir()), newModel()
+	script(s, m, operation{Accept: entries(2000, 0, 0, 100)}) // all due at once
+	flush(t, s, 1)
+	for _, seq := range []uint64{1, 2, 777, 2000} {
+		items, next, _, err := s.Scan(Ref{Due: 0, Seq: seq}, 1, nil, nil)
+		if err != nil || len(items) != 1 || items[0].Seq != seq || next != (Ref{Due: 0, Seq: seq + 1}) {
+			t.Fatalf("from seq %d: %v, next %v, error %v", seq, items, next, err)
+		}
+	}
+	if items, _, done, err := s.Scan(Ref{Due: 0, Seq: 2001}, 1, nil, nil); err != nil || len(items) != 0 || !done {
+		t.Fatalf("beyond the end: %v, done %v, error %v", items, done, err)
+	}
+}
+
+func TestRead_leavesOutWhatIsDeadOrUnknown(t *testing.T) {
+	s, m := openStore(t, t.TempDir()), newModel()
+	script(s, m, operation{Accept: entries(10, 0, 10, 10)})
+	flush(t, s, 1)
+	script(s, m, operation{Accept: entries(10, 5, 10, 10), Kill: []SeqRun{{2, 2}, {12, 12}}})
+	refs := []Ref{{0, 1}, {1, 1}, {5, 11}, {10, 2}, {15, 12}, {20, 3}, {21, 3}, {30, 99}}
+	got, err := s.Read(refs, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var seqs []uint64
+	for _, e := range got {
+		seqs = append(seqs, e.Seq)
+	}
+	if len(seqs) != 3 || seqs[0] != 1 || seqs[1] != 11 || seqs[2] != 3 {
+		t.Fatalf("read %v", seqs)
+	}
+	if _, err := s.Read([]Ref{{20, 3}, {0, 1}}, nil); err == nil {
+		t.Fatal("unsorted refs were accepted")
+	}
+}
