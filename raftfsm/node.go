@@ -29,6 +29,10 @@ const (
 // of ProposalBytes are 8 MB.
 const maxAppendEntries = 16
 
+// logCacheEntries are kept in memory, so that the newest need not be read back
+// for each follower and for Apply. It counts entries as well: 16 are 8 MB.
+const logCacheEntries = 16
+
 // A Node is one member of the cluster: its log, its schedule and its part in
 // Raft. All methods may be called from any goroutine.
 type Node struct {
@@ -49,10 +53,14 @@ type Node struct {
 	failed    chan error
 	failOnce  sync.Once
 	closeOnce sync.Once
-	closed    chan struct{}
-	cancel    context.CancelFunc
-	ctx       context.Context // of the node's own goroutines, ends with Close
-	loops     sync.WaitGroup
+
+	shutdownOnce sync.Once
+	shutdownEnd  raft.Future
+
+	closed chan struct{}
+	cancel context.CancelFunc
+	ctx    context.Context // of the node's own goroutines, ends with Close
+	loops  sync.WaitGroup
 
 	mu       sync.Mutex
 	identity identity
@@ -140,7 +148,11 @@ func (n *Node) start() error {
 	if err := n.bootstrap(cfg, id, shots); err != nil {
 		return err
 	}
-	r, err := raft.NewRaft(cfg, n.fsm, n.logs, n.stable, shots, n.transport)
+	cached, err := raft.NewLogCache(logCacheEntries, n.logs)
+	if err != nil {
+		return fmt.Errorf("cache log: %w", err)
+	}
+	r, err := raft.NewRaft(cfg, n.fsm, cached, n.stable, shots, n.transport)
 	if err != nil {
 		return fmt.Errorf("start raft: %w", err)
 	}
@@ -228,10 +240,16 @@ func (n *Node) failWith(err error) {
 		n.failure = err
 		n.mu.Unlock()
 		n.failed <- err
-		if r := n.running(); r != nil {
-			r.Shutdown()
+		if n.running() != nil {
+			n.shutdown()
 		}
 	})
+}
+
+// shutdown begins to stop Raft, once: only the first future that raft gives waits.
+func (n *Node) shutdown() raft.Future {
+	n.shutdownOnce.Do(func() { n.shutdownEnd = n.running().Shutdown() })
+	return n.shutdownEnd
 }
 
 // Close stops the node and closes its files. It hands nothing over: see
@@ -247,20 +265,18 @@ func (n *Node) close() error {
 	n.proposals.close(n.patience())
 	close(n.closed)
 	var errs []error
-	r := n.running()
-	if r != nil {
-		errs = append(errs, r.Shutdown().Error())
-	}
-	n.loops.Wait()
-	if late := n.running(); late != r { // born meanwhile
-		errs = append(errs, late.Shutdown().Error())
-	}
-	if n.transport != nil {
-		errs = append(errs, n.transport.Close())
-		n.transport.CloseStreams()
+	// Raft waits for what it is sending, a snapshot of gigabytes perhaps: stop it,
+	// and take the connections away.
+	if n.running() != nil {
+		n.shutdown()
 	}
 	if n.streams != nil {
 		errs = append(errs, n.streams.Close())
+	}
+	n.loops.Wait()
+	if n.running() != nil { // it may have been born only now
+		errs = append(errs, n.shutdown().Error(), n.transport.Close())
+		n.transport.CloseStreams()
 	}
 	if n.logs != nil {
 		errs = append(errs, n.logs.Close())
