@@ -23,7 +23,7 @@ type Status struct {
 	Pending   uint64   `json:"pending"`              // messages that wait
 	OldestDue int64    `json:"oldest_due,omitempty"` // of them, epoch milliseconds; 0 when none waits
 	Lag       *int64   `json:"lag,omitempty"`        // records of delay topics not read yet; known to the leader
-	Parked    []string `json:"parked"`               // targets that cannot be written to, sorted
+	Parked    []string `json:"parked"`               // targets that cannot be written to; known to the leader
 	Problems  []string `json:"problems"`             // what keeps the node from its work
 
 	Members []MemberStatus `json:"members"`
@@ -69,7 +69,7 @@ func (b *Broker) Status() Status {
 		Node: node.Node, State: node.State, Leader: node.Leader, Term: node.Term,
 		Pending:   b.node.Store().Pending(),
 		OldestDue: oldestDue(b.node.Store()),
-		Parked:    heldTargets(b.node.Store().Claim()),
+		Parked:    []string{},
 		Problems:  []string{},
 		Members:   make([]MemberStatus, len(node.Members)),
 		Raft: RaftStatus{
@@ -87,6 +87,7 @@ func (b *Broker) Status() Status {
 	if report := b.report.Load(); report != nil {
 		r := report.read()
 		s.Lag = &r.lag
+		s.Parked = append(s.Parked, r.parked...)
 		s.Problems = append(s.Problems, r.problems...)
 	}
 	for _, problem := range []string{node.LogError, node.FlushError} {
@@ -98,18 +99,6 @@ func (b *Broker) Status() Status {
 		s.NotReady = err.Error()
 	}
 	return s
-}
-
-// heldTargets returns the targets that the leader has parked: the log holds their
-// messages back, so every node knows them.
-func heldTargets(claim storage.Claim) []string {
-	targets := []string{}
-	for _, hold := range claim.Holds {
-		if hold.Target != "" { // the one without a target is a mark of raftfsm's own
-			targets = append(targets, hold.Target)
-		}
-	}
-	return targets
 }
 
 // oldestDue returns when the first pending message is due, 0 when there is none.

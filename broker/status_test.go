@@ -4,8 +4,6 @@ import (
 	"log/slog"
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
-
 	"github.com/carillonmq/carillon/raftfsm"
 	"github.com/carillonmq/carillon/storage"
 )
@@ -77,15 +75,5 @@ func TestOldestDue_looksBelowTheHeldTargetsToo(t *testing.T) {
 	store.Kill([]storage.SeqRun{{First: 1, Last: 1}})
 	if due := oldestDue(store); due != 900 {
 		t.Errorf("after its delivery: %d, want 900", due)
-	}
-}
-
-func TestHeldTargets_leaveOutTheMarkWithoutTarget(t *testing.T) {
-	claim := storage.Claim{Holds: []storage.Hold{{Mark: storage.Ref{Due: 1}}, {Target: "bills"}, {Target: "orders"}}}
-	if diff := cmp.Diff([]string{"bills", "orders"}, heldTargets(claim)); diff != "" {
-		t.Errorf("(-want +got):\n%s", diff)
-	}
-	if held := heldTargets(storage.Claim{}); held == nil || len(held) != 0 {
-		t.Errorf("nothing held is %v, which JSON shows as null", held)
 	}
 }
