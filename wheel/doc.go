@@ -31,16 +31,17 @@
 //
 // # Ticks
 //
-// A tick is whatever the caller counts, from wherever: milliseconds since 1970 are a good choice. Ticks
-// go from 0 to [MaxTick], 2^48-1: in milliseconds that is the year 10889.
-// To be never early with a finer clock, round deadlines up and the clock
-// down.
+// A tick is whatever the caller counts, from wherever: milliseconds since 1970
+// are a good choice. Ticks go from 0 to [MaxTick], 2^48-1: in milliseconds that
+// is the year 10889. To be never early with a finer clock, round deadlines up
+// and the clock down.
 //
 // # Levels
 //
-// Deadlines are read as numbers of eight digits with base 64. The cursor is
-// the tick the wheel has got to. A timer lies on the level of the highest digit
-// in which its deadline differs from the cursor, in the slot which that digit names:
+// Deadlines are read as numbers of eight digits with base 64. The cursor is the
+// tick the wheel has got to. A timer lies on the level of the highest digit in
+// which its deadline differs from the cursor, in the slot which that digit
+// names:
 //
 //	level  one slot    64 slots    (ticks of a millisecond)
 //	  0      1 ms       64 ms      [ ][ ][ ][c][x][ ] ... [x]
@@ -59,8 +60,8 @@
 //
 // # One cascade, step by step
 //
-// Digits are written from the left, and only the last three of eight. The cursor is at tick
-// 100 = 1·64+36, or 0.1.36. Three timers are added:
+// Digits are written from the left, and only the last three of eight. The
+// cursor is at tick 100 = 1·64+36, or 0.1.36. Three timers are added:
 //
 //	A at   110 = 0.1.46     differs in the last digit:      level 0, slot 46
 //	B at   200 = 0.3.8      differs in the middle digit:    level 1, slot 3
@@ -68,19 +69,20 @@
 //
 // Next says 110. Advance(110) moves the cursor to 0.1.46 and fires A.
 //
-// Next says 200: the lowest level that is not empty is now level 1, and slot 3 keeps
-// the minimum of its deadlines. Advance(200) moves the cursor to 0.3.8. That enters slot 3 of
-// level 1, so its timers have to go down: B is at the cursor and fires at once.
-// Had there been another one at 0.3.20, it would lie on level 0, slot 20, now.
+// Next says 200: the lowest level that is not empty is now level 1, and slot 3
+// keeps the minimum of its deadlines. Advance(200) moves the cursor to 0.3.8.
+// That enters slot 3 of level 1, so its timers have to go down: B is at the
+// cursor and fires at once. Had there been another one at 0.3.20, it would lie
+// on level 0, slot 20, now.
 //
 // Next says 4,300, and Advance(4300) goes there in one step: no tick between is
 // looked at. C skips level 1, since a slot of few timers is handed out
 // from its minimum and not from its start.
 //
-// A slot of many timers is not handed out in one go. It gets a child, 64 slots of
-// the level below, and is moved there chunk by chunk, with the cursor still in front of
-// it; when the cursor enters, the child takes the place of the level below.
-// [Wheel.Maintain] does the same ahead of time.
+// A slot of many timers is not handed out in one go. It gets a child, 64 slots
+// of the level below, and is moved there chunk by chunk, with the cursor still
+// in front of it; when the cursor enters, the child takes the place of the
+// level below. [Wheel.Maintain] does the same ahead of time.
 //
 // # Time that jumps
 //

@@ -26,8 +26,8 @@ func (w *Wheel[T]) Drain() iter.Seq[Expired[T]] {
 	}
 }
 
-// reset clears away what is left of the timers of an empty wheel. The slab stays, as
-// its generations are what makes old handles stale.
+// reset clears away what is left of the timers of an empty wheel. The slab
+// stays, as its generations are what makes old handles stale.
 func (w *Wheel[T]) reset() {
 	w.dead = 0
 	w.levels = 0

@@ -112,7 +112,8 @@ func (w *Wheel[T]) brokenList(s *slot, l int, start uint64, c *census) error {
 	return nil
 }
 
-// brokenSlab checks that every id is in use, free or worn out, and only one of these.
+// brokenSlab checks that every id is in use, free or worn out, and only one of
+// these.
 func (w *Wheel[T]) brokenSlab(c census) error {
 	free := 0
 	for id := w.slab.free; id != 0; id = uint32(w.slab.at(id).when()) {

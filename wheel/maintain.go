@@ -2,8 +2,8 @@ package wheel
 
 // Maintain does work ahead that Advance would have to do later: it opens the
 // slots that have begun by tick now, and splits, on each level, the slot that
-// comes next. It handles at most the given number of chunks, of up to 63 timers each,
-// and reports whether work is left. It fires nothing and is never
+// comes next. It handles at most the given number of chunks, of up to 63 timers
+// each, and reports whether work is left. It fires nothing and is never
 // necessary; calling it when idle makes large crowds of timers fire in time.
 func (w *Wheel[T]) Maintain(now uint64, chunks int) (more bool) {
 	t := min(now, MaxTick)

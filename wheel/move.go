@@ -1,13 +1,14 @@
 package wheel
 
 // Move gives a pending timer another deadline and returns the handle to use
-// from now on: the same one if the deadline is not nearer and had not passed, else a new
-// one, and h is stale. Postponing is the cheap direction: nothing but the
-// deadline is written. Among timers of its new tick a moved one has no
+// from now on: the same one if the deadline is not nearer and had not passed,
+// else a new one, and h is stale. Postponing is the cheap direction: nothing
+// but the deadline is written. Among timers of its new tick a moved one has no
 // particular place.
 //
 // It reports false, and changes nothing, for a handle that is stale, foreign
-// or zero, and for a deadline beyond [MaxTick].
+// or zero, for a deadline beyond [MaxTick], and when a new handle is needed and
+// the wheel is full.
 func (w *Wheel[T]) Move(h Handle, when uint64) (Handle, bool) {
 	e := w.slab.find(h)
 	if e == nil || when > MaxTick {

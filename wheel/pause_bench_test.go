@@ -43,8 +43,9 @@ func BenchmarkDistance(b *testing.B) {
 	}
 }
 
-// BenchmarkPause is how long single calls of Advance take, in CPU time: the caller wakes at
-// each deadline and once a second, and does the given chunks of Maintain then.
+// BenchmarkPause is how long single calls of Advance take, in CPU time: the
+// caller wakes at each deadline and once a second, and does the given chunks of
+// Maintain then.
 func BenchmarkPause(b *testing.B) {
 	for _, c := range []struct {
 		name   string

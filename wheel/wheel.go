@@ -3,12 +3,12 @@ package wheel
 // MaxTick is the last tick a wheel knows: 2^48-1, in milliseconds 8,925 years.
 const MaxTick = 1<<(slotBits*levelCount) - 1
 
-// A Wheel holds timers: values of type T with a deadline each, in ticks. What a tick
-// is, and where ticks are counted from, is the caller's choice.
+// A Wheel holds timers: values of type T with a deadline each, in ticks. What a
+// tick is, and where ticks are counted from, is the caller's choice.
 //
 // It has no clock, no goroutine and no lock; it must not be used by two
-// goroutines at once. The zero Wheel is empty, at tick 0, ready to use. A Wheel must not be
-// copied after first use.
+// goroutines at once. The zero Wheel is empty, at tick 0, ready to use. A Wheel
+// must not be copied after first use.
 type Wheel[T any] struct {
 	cursor uint64
 	live   int
