@@ -4,8 +4,6 @@ FROM golang:1.26-bookworm AS build
 ARG GOPROXY=https://proxy.golang.org,direct
 ARG GOSUMDB=sum.golang.org
 WORKDIR /src
-COPY go.mod go.sum ./
-RUN go mod download
 COPY . .
 # timetzdata: the image has no time zone files.
 RUN CGO_ENABLED=0 go build -trimpath -tags timetzdata -ldflags="-s -w" -o /out/carillon ./cmd/carillon && mkdir /out/data

@@ -66,8 +66,8 @@ func (d *dockerDaemon) standIns() {
 	d.docker("build", "--tag", "apache/kafka:4.3.1", "--file", filepath.Join(kafka, "kafka.Dockerfile"), kafka)
 
 	golang := d.context("golang.Dockerfile")
-	run(d.t, golang, nil, "cp", "-r", strings.TrimSpace(run(d.t, ".", nil, "go", "env", "GOROOT")), "go")
-	fillModules(d.t, filepath.Join(golang, "modules"))
+	slim(d.t, strings.TrimSpace(run(d.t, ".", nil, "go", "env", "GOROOT")), filepath.Join(golang, "go"))
+	slim(d.t, modules(d.t), filepath.Join(golang, "modules"))
 	d.docker("build", "--tag", "golang:1.26-bookworm", "--file", filepath.Join(golang, "golang.Dockerfile"), golang)
 }
 
@@ -85,14 +85,26 @@ func (d *dockerDaemon) context(files ...string) string {
 	return dir
 }
 
-// fillModules makes a module cache that holds what this module needs and no more.
-func fillModules(t testing.TB, dir string) {
+// modules returns a module cache that holds what the program needs and no more.
+func modules(t testing.TB) string {
 	t.Helper()
+	dir := t.TempDir()
 	local := strings.TrimSpace(run(t, ".", nil, "go", "env", "GOMODCACHE"))
 	proxies := strings.TrimSpace(run(t, ".", nil, "go", "env", "GOPROXY"))
-	run(t, "../../..", []string{
-		"GOMODCACHE=" + dir, "GOPROXY=file://" + local + "/cache/download," + proxies, "GOFLAGS=-modcacherw",
-	}, "go", "mod", "download")
+	run(t, "..", []string{
+		"GOMODCACHE=" + dir, "GOPROXY=file://" + local + "/cache/download," + proxies, "GOFLAGS=-modcacherw", "CGO_ENABLED=0",
+	}, "go", "list", "-deps", ".")
+	return dir
+}
+
+// slim copies Go sources without what only tests and downloads need: half a gigabyte.
+func slim(t testing.TB, from, to string) {
+	t.Helper()
+	if err := os.Mkdir(to, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	copying := `tar -C "$0" --exclude=testdata --exclude='*_test.go' --exclude='*.zip' --exclude=./test -c . | tar -C "$1" -x`
+	run(t, ".", nil, "bash", "-o", "pipefail", "-c", copying, from, to)
 }
 
 // debian returns an archive of a small Debian with a Java runtime, built at the first use.
