@@ -24,6 +24,11 @@ func RunScript(t *testing.T, path string) {
 	if err != nil {
 		t.Fatalf("%s: %v", path, err)
 	}
+	s.play(t)
+}
+
+// play carries the script out and checks the invariants.
+func (s script) play(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := newCluster(t, s.settings)
 		defer c.stop()
@@ -32,7 +37,7 @@ func RunScript(t *testing.T, path string) {
 			time.Sleep(time.Until(p.start.Add(step.at)))
 			t.Logf("at %v line %d: %s %v %v", time.Since(p.start), step.line, step.verb, step.args.words, step.args.values)
 			if err := p.play(step); err != nil {
-				t.Fatalf("%s line %d: %v", path, step.line, err)
+				t.Fatalf("line %d: %v", step.line, err)
 			}
 		}
 		p.settle(s.settings)

@@ -1,0 +1,94 @@
+package brokertest
+
+import (
+	"flag"
+	"fmt"
+	"math/rand/v2"
+	"strings"
+	"testing"
+)
+
+var (
+	seeds = flag.Int("seeds", 8, "how many random scripts to play")
+	seed  = flag.Uint64("seed", 0, "play this one only")
+)
+
+// Random scripts meet what nobody thought of. A seed gives the same script again,
+// not the same schedule of goroutines nor the same elections: repeat it with
+// -seed N -count 20.
+func TestRandomScripts(t *testing.T) {
+	from, to := uint64(1), uint64(*seeds)
+	if *seed > 0 {
+		from, to = *seed, *seed
+	}
+	if testing.Short() {
+		to = min(to, from+1)
+	}
+	for s := from; s <= to; s++ {
+		t.Run(fmt.Sprintf("seed_%d", s), func(t *testing.T) {
+			text := randomScript(rand.New(rand.NewPCG(s, 0)))
+			parsed, err := parseScript(strings.NewReader(text))
+			if err != nil {
+				t.Fatal(err)
+			}
+			t.Cleanup(func() {
+				if t.Failed() {
+					t.Logf("seed %d:\n%s", s, text)
+				}
+			})
+			parsed.play(t)
+		})
+	}
+}
+
+// randomScript has traffic all the time and a fault every few seconds, each of which
+// ends before the next one begins, so that a majority always comes back.
+func randomScript(r *rand.Rand) string {
+	var b strings.Builder
+	line := func(at int, format string, args ...any) {
+		fmt.Fprintf(&b, "at %ds "+format+"\n", append([]any{at}, args...)...)
+	}
+	b.WriteString("cluster nodes=3 flush=32768 missing_target_timeout=10m\n")
+	line(0, "create orders.delay partitions=%d", 1+r.IntN(3))
+	line(0, "create orders partitions=%d", 1+r.IntN(3))
+	line(0, "create bills partitions=1")
+	line(0, "start all")
+	late := false
+	for at := 5; at < 90; {
+		line(at, "produce orders.delay count=%d spread=%ds deliver-after=%dms key=k%%", 20+r.IntN(150), 1+r.IntN(30), r.IntN(5000))
+		if r.IntN(2) == 0 {
+			line(at, "produce orders.delay count=%d deliver-to=bills deliver-after=%ds value=b%%", 1+r.IntN(50), 1+r.IntN(20))
+		}
+		if !late && r.IntN(4) == 0 {
+			late = true
+			line(at, "produce orders.delay count=%d spread=20s deliver-to=late deliver-after=1s value=l%%", 1+r.IntN(300))
+		}
+		at += 1 + r.IntN(4)
+		lasts := 1 + r.IntN(6)
+		fault, mend := randomFault(r)
+		line(at, "%s", fault)
+		at += lasts
+		line(at, "%s", mend)
+		at += 3 + r.IntN(5)
+	}
+	line(100, "create late partitions=2")
+	return b.String()
+}
+
+func randomFault(r *rand.Rand) (fault, mend string) {
+	who := []string{"leader", "leader", "follower"}[r.IntN(3)]
+	switch r.IntN(6) {
+	case 0:
+		return "freeze " + who, "thaw all"
+	case 1:
+		return "isolate " + who, "heal"
+	case 2:
+		return "cut " + who, "heal"
+	case 3:
+		return "cut leader from=kafka", "heal"
+	case 4:
+		return "stop " + who, "start down"
+	default:
+		return "kill " + who, "start down"
+	}
+}
