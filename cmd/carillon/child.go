@@ -8,6 +8,7 @@ import (
 	"os"
 	"os/exec"
 	"strings"
+	"syscall"
 	"time"
 )
 
@@ -38,7 +39,7 @@ func startChild(name, log string, args ...string) (*child, error) {
 	defer file.Close() // the child has its own
 	c := &child{name: name, log: log, cmd: exec.Command(program, args...), ended: make(chan struct{})}
 	c.cmd.Stdout, c.cmd.Stderr = file, file
-	c.cmd.SysProcAttr = ownGroup() // Ctrl-C is for the parent, which ends its children in order
+	c.cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true} // Ctrl-C is for the parent, which ends its children in order
 	if c.input, err = c.cmd.StdinPipe(); err != nil {
 		return nil, fmt.Errorf("start %s: %w", name, err)
 	}
