@@ -20,8 +20,8 @@ func BenchmarkPending(b *testing.B) {
 	b.ReportMetric(node.process.load(b), "empty-cpu-%")
 
 	c.preload(k, messages)
-	b.ReportMetric(node.process.anonymousMB(b), "loaded-rss-MB")
 	b.ReportMetric(node.process.load(b), "loaded-cpu-%")
+	b.ReportMetric(node.process.anonymousMB(b), "loaded-rss-MB")
 
 	node.process.stop()
 	from := time.Now()

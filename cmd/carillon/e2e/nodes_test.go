@@ -57,6 +57,15 @@ func buildCarillon(t testing.TB) string {
 // startCarillon starts a new cluster with one node per data folder and waits until it serves.
 func startCarillon(t testing.TB, brokers []string, data ...string) *carillonCluster {
 	t.Helper()
+	c := newCarillon(t, brokers, data...)
+	c.start()
+	c.born = c.term()
+	return c
+}
+
+// newCarillon configures a new cluster and starts nothing.
+func newCarillon(t testing.TB, brokers []string, data ...string) *carillonCluster {
+	t.Helper()
 	c := &carillonCluster{t: t, binary: buildCarillon(t)}
 	addrs := freeAddrs(t, 2*len(data))
 	for i := range data {
@@ -75,21 +84,25 @@ func startCarillon(t testing.TB, brokers []string, data ...string) *carillonClus
 		}
 		write(t, n.config, []byte(text.String()))
 	}
-	c.start()
-	c.born = c.term()
 	return c
 }
 
 // start starts the nodes that do not run, with the data they have, and waits until all are ready.
 func (c *carillonCluster) start() {
 	c.t.Helper()
+	c.launch()
+	for _, n := range c.nodes {
+		await(c.t, patience, n.ID+" is ready", n.ready)
+	}
+}
+
+// launch starts the nodes that do not run.
+func (c *carillonCluster) launch() {
+	c.t.Helper()
 	for _, n := range c.nodes {
 		if n.process == nil || !n.process.running() {
 			n.process = start(c.t, "carillon "+n.ID, nil, c.binary, "serve", "--config", n.config)
 		}
-	}
-	for _, n := range c.nodes {
-		await(c.t, patience, n.ID+" is ready", n.ready)
 	}
 }
 
@@ -134,13 +147,19 @@ func (c *carillonCluster) failovers() int { return int(c.term() - c.born) }
 func (c *carillonCluster) awaitPending(limit time.Duration, n uint64) {
 	c.t.Helper()
 	await(c.t, limit, strconv.FormatUint(n, 10)+" messages are pending", func() bool {
-		for _, node := range c.nodes {
-			if s, err := node.status(); err == nil && s.State == "leader" && s.Pending == n {
-				return true
-			}
-		}
-		return false
+		pending, ok := c.pending()
+		return ok && pending == n
 	})
+}
+
+// pending returns what the leader, if there is one, says is pending.
+func (c *carillonCluster) pending() (n uint64, ok bool) {
+	for _, node := range c.nodes {
+		if s, err := node.status(); err == nil && s.State == "leader" {
+			return s.Pending, true
+		}
+	}
+	return 0, false
 }
 
 func (n *carillonNode) status() (status, error) {
