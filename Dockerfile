@@ -15,5 +15,7 @@ COPY --from=build /out/carillon /carillon
 COPY --from=build --chown=65532:65532 /out/data /data
 USER 65532:65532
 VOLUME /data
+# Asks the default address; a node with another one needs its own check, as in docker-compose.yml.
+HEALTHCHECK --interval=5s --timeout=5s CMD ["/carillon", "status", "--ready"]
 ENTRYPOINT ["/carillon"]
 CMD ["serve", "--config", "/etc/carillon/carillon.yaml"]

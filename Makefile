@@ -43,7 +43,7 @@ test: needs
 	@results=$$(mktemp -d); trap 'rm -rf $$results' EXIT; status=0; \
 	$(MAKE) --no-print-directory lint || status=1; \
 	$(GOTESTSUM) --format pkgname --jsonfile $$results/unit -- -race -count=1 -timeout 20m $(UNIT) || status=1; \
-	$(GOTESTSUM) --format standard-verbose --jsonfile $$results/e2e -- -count=1 -timeout 25m $(E2E) || status=1; \
+	$(GOTESTSUM) --format standard-verbose --jsonfile $$results/e2e -- -count=1 -timeout 30m $(E2E) || status=1; \
 	count() { cat $$results/* | grep -cE "\"Action\":\"$$1\",\"Package\":\"[^\"]*\",\"Test\":"; }; \
 	passed=$$(count pass); failed=$$(count fail); skipped=$$(count skip); \
 	[ $$failed -gt 0 ] || failed=$$status; \

@@ -40,7 +40,7 @@ func TestDiskFull_stopsAcceptingUntilThereIsRoom(t *testing.T) {
 	k, c, l := newStage(t, 1, d.subdirs("n1")...)
 	free := d.fill(16 << 20)
 	producer := k.client(kgo.MaxBufferedRecords(messages))
-	soon := time.Now().Add(40 * time.Second)
+	soon := time.Now().Add(20 * time.Second)
 	for number := range messages {
 		l.schedule(producer, delayTopic, number, soon.Add(rand.N(5*time.Second)))
 	}
