@@ -2,14 +2,18 @@ package broker
 
 import (
 	"encoding/hex"
+	"slices"
 	"strconv"
+	"strings"
 
 	"github.com/carillonmq/carillon/storage"
 )
 
-// What is added to every record on delivery. The names are those of package
-// client, which the broker does not import; a test holds them equal.
+// What is taken off a record on delivery and what is added. The names are those of
+// package client, which the broker does not import; a test holds them equal.
 const (
+	instructionPrefix   = "deliver-"
+	headerKey           = "deliver-key"
 	headerDeliveredID   = "delivered-id"
 	headerDeliveredFor  = "delivered-for"
 	headerDeliveredFrom = "delivered-from"
@@ -26,24 +30,47 @@ type outgoing struct {
 	err        error // of the last try
 }
 
-// delivery returns the record as it goes out. A dead letter says what was wrong
-// and is not marked as delivered.
+// delivery returns the record as it goes out.
 func (p *publisher) delivery(o *outgoing, target string, partition int32) Delivery {
 	m := &o.message
-	d := Delivery{Topic: target, Partition: partition, Key: m.Key, Value: m.Value}
-	d.Headers = append(make([]Header, 0, len(m.Headers)+4), m.Headers...)
-	switch {
-	case o.stripped:
+	if o.deadLetter {
+		return deadLetterDelivery(o, target, partition)
+	}
+	d := Delivery{Topic: target, Partition: partition, Key: targetKey(m), Value: m.Value}
+	d.Headers = make([]Header, 0, len(m.Headers)+4)
+	for _, h := range m.Headers {
+		if !strings.HasPrefix(h.Key, instructionPrefix) {
+			d.Headers = append(d.Headers, h)
+		}
+	}
+	d.Headers = append(d.Headers,
+		Header{headerDeliveredID, []byte(m.Name())},
+		Header{headerDeliveredFor, strconv.AppendInt(nil, m.PlannedFor, 10)},
+		Header{headerDeliveredFrom, []byte(m.Origin.String())},
+		Header{headerDeliveredSeq, []byte(deliveredSeq(p.cfg.ClusterID, o.ref.Seq))})
+	return d
+}
+
+// deadLetterDelivery returns a dead letter as it goes out: the record as it came,
+// with what was wrong, so that a corrected one can be produced from it.
+func deadLetterDelivery(o *outgoing, target string, partition int32) Delivery {
+	m := &o.message
+	d := Delivery{Topic: target, Partition: partition, Key: m.Key, Value: m.Value, Headers: m.Headers}
+	if o.stripped {
 		d.Value = nil
-		d.Headers = append(d.Headers, Header{headerValueDropped, strconv.AppendInt(nil, int64(len(m.Value)), 10)})
-	case !o.deadLetter:
-		d.Headers = append(d.Headers,
-			Header{headerDeliveredID, []byte(m.Name())},
-			Header{headerDeliveredFor, strconv.AppendInt(nil, m.PlannedFor, 10)},
-			Header{headerDeliveredFrom, []byte(m.Origin.String())},
-			Header{headerDeliveredSeq, []byte(deliveredSeq(p.cfg.ClusterID, o.ref.Seq))})
+		d.Headers = append(slices.Clip(m.Headers), Header{headerValueDropped, strconv.AppendInt(nil, int64(len(m.Value)), 10)})
 	}
 	return d
+}
+
+// targetKey returns the key of the delivered record: deliver-key, if the message
+// has that header, else its own.
+func targetKey(m *Message) []byte {
+	i := slices.IndexFunc(m.Headers, func(h Header) bool { return h.Key == headerKey })
+	if i >= 0 {
+		return m.Headers[i].Value
+	}
+	return m.Key
 }
 
 // deliveredSeq names a message for ever, in this cluster and any other: a consumer

@@ -72,9 +72,8 @@ func (d *discovery) round(ctx context.Context) error {
 		if err := d.move(ctx, moves); err != nil {
 			return err
 		}
-		state = d.Store.State()
 	}
-	d.assign(found, byPartition(state.Positions))
+	d.assign(found, byPartition(d.Store.State().Positions))
 	return nil
 }
 

@@ -31,10 +31,7 @@ func (g *ingest) entry(route Route, batch Batch, a *Arrival, now int64) (entry s
 		Partitioner: route.Partitioner,
 		Key:         a.Key,
 		Value:       a.Value,
-		Headers:     a.Plain,
-	}
-	if a.Instruction.HasKey {
-		message.Key = a.Instruction.Key
+		Headers:     a.Headers,
 	}
 	due := max(a.Instruction.DueAt, 0) // the wheel counts from 1970
 	return storage.Entry{Due: due, Target: target, Body: message.AppendBody(nil)}, false

@@ -46,8 +46,10 @@ type Message struct {
 	PlannedFor  int64 // asked-for delivery time, epoch milliseconds
 	Partition   int32 // of the target; -1: the partitioner decides
 	Partitioner Partitioner
-	Key, Value  []byte
-	Headers     []Header // as they go out, deliver-* stripped
+	// Key, Value and Headers are those of the record as it came, deliver-* headers
+	// included: a message that cannot be delivered goes to the dead-letter topic so.
+	Key, Value []byte
+	Headers    []Header
 }
 
 // Name returns the caller's id or, if there is none, the origin: the value of the

@@ -20,10 +20,12 @@ func choosePartition(m *Message, seq uint64, count int32) (int32, *Problem) {
 		return 0, &Problem{CodeTargetInvalid, fmt.Sprintf("partitioner source: the record came from partition %d, the target has partitions 0 to %d: add partitions or choose another partitioner", m.Origin.Partition, count-1)}
 	case m.Partitioner == SamePartition:
 		return m.Origin.Partition, nil
-	case m.Key == nil:
+	}
+	key := targetKey(m)
+	if key == nil {
 		return int32(seq % uint64(count)), nil
 	}
-	return keyPartition(m.Partitioner, m.Key, count), nil
+	return keyPartition(m.Partitioner, key, count), nil
 }
 
 // keyPartition puts a key where the producers that the partitioner is named for

@@ -64,8 +64,7 @@ type Arrival struct {
 	Offset      int64
 	Timestamp   int64 // of the record, epoch milliseconds
 	Key, Value  []byte
-	Headers     []Header // all of them, as they came: for the dead letter
-	Plain       []Header // without the deliver-* ones: for delivery
+	Headers     []Header // all of them, as they came
 	Instruction Instruction
 	Problem     *Problem // not nil: the record cannot be scheduled, and why
 }
@@ -74,8 +73,6 @@ type Arrival struct {
 type Instruction struct {
 	DueAt     int64  // epoch milliseconds, rounded up
 	To        string // target topic; empty: the route decides
-	Key       []byte // overrides the record's key when HasKey
-	HasKey    bool
 	Partition int32  // -1: by partitioner
 	ID        string // the caller's id; empty: the record's origin
 }

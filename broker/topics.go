@@ -22,7 +22,7 @@ func keepDeadLetterTopics(ctx context.Context, topics []string, create func(cont
 		for _, topic := range topics {
 			err := create(ctx, topic)
 			if err != nil && ctx.Err() == nil && !failed[topic] {
-				log.Warn("dead-letter topic cannot be created if it is missing: create it, or let this node do so", "topic", topic, "error", err)
+				log.Warn("cannot see to the dead-letter topic, trying on: if Kafka refuses, create it or let this node do so", "topic", topic, "error", err)
 			}
 			failed[topic] = err != nil
 		}

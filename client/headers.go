@@ -1,8 +1,6 @@
 package client
 
 import (
-	"strings"
-
 	"github.com/twmb/franz-go/pkg/kgo"
 )
 
@@ -59,28 +57,3 @@ const MaxIDBytes = 256
 // supportedHeaders is what the error about an unknown header offers instead.
 const supportedHeaders = HeaderAt + ", " + HeaderAfter + ", " + HeaderTo + ", " + HeaderKey + ", " +
 	HeaderPartition + ", " + HeaderID
-
-// Strip returns the headers that are not instructions, in their order, values and duplicates as they
-// were. The result shares values with headers; it shares the slice itself only when nothing is stripped.
-func Strip(headers []Header) []Header {
-	first := firstInstruction(headers)
-	if first == len(headers) {
-		return headers
-	}
-	plain := append([]Header(nil), headers[:first]...)
-	for _, h := range headers[first+1:] {
-		if !strings.HasPrefix(h.Key, InstructionPrefix) {
-			plain = append(plain, h)
-		}
-	}
-	return plain
-}
-
-func firstInstruction(headers []Header) int {
-	for i, h := range headers {
-		if strings.HasPrefix(h.Key, InstructionPrefix) {
-			return i
-		}
-	}
-	return len(headers)
-}

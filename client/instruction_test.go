@@ -122,21 +122,3 @@ func TestHeaderErrorWrapsTheSentinelOfItsCode(t *testing.T) {
 		t.Errorf("no header: %v", err)
 	}
 }
-
-func TestStripKeepsEverythingElseAsItIs(t *testing.T) {
-	in := []Header{{Key: "a", Value: []byte{}}, {Key: "deliver-at"}, {Key: "a"}, {Key: "deliver-x", Value: []byte("1")},
-		{Key: "a", Value: []byte("\xff")}, {Key: "delivered-id", Value: []byte("i")}, {Key: "Deliver-At"}}
-	want := []Header{in[0], in[2], in[4], in[5], in[6]}
-	if diff := cmp.Diff(want, Strip(in)); diff != "" {
-		t.Error(diff)
-	}
-	if in[1].Key != "deliver-at" {
-		t.Error("Strip changed its input")
-	}
-	if got := Strip(want); len(got) != len(want) {
-		t.Errorf("Strip of %d plain headers returned %d", len(want), len(got))
-	}
-	if got := Strip(nil); got != nil {
-		t.Errorf("Strip(nil) = %v", got)
-	}
-}

@@ -61,7 +61,6 @@ func arrival(r *kgo.Record) broker.Arrival {
 		Key:       r.Key,
 		Value:     r.Value,
 		Headers:   brokerHeaders(r.Headers),
-		Plain:     brokerHeaders(client.Strip(r.Headers)),
 	}
 	in, err := client.Parse(r.Headers, a.Timestamp)
 	if err != nil {
@@ -69,9 +68,6 @@ func arrival(r *kgo.Record) broker.Arrival {
 		return a
 	}
 	a.Instruction = broker.Instruction{DueAt: in.DueAt, To: in.To, Partition: in.Partition, ID: in.ID}
-	if in.Key != "" {
-		a.Instruction.Key, a.Instruction.HasKey = []byte(in.Key), true
-	}
 	return a
 }
 

@@ -42,8 +42,9 @@ const (
 	dialTimeout = 5 * time.Second
 )
 
-// options are the ones that every client of ours has.
-func (c Config) options() ([]kgo.Opt, error) {
+// Options returns what every client of ours is made with. Its errors name the field of
+// the configuration that cannot be used.
+func (c Config) Options() ([]kgo.Opt, error) {
 	options := []kgo.Opt{
 		kgo.SeedBrokers(c.Kafka.Brokers...),
 		kgo.MetadataMinAge(metadataMinAge),

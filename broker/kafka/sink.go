@@ -45,7 +45,7 @@ type Sink struct {
 
 // NewSink returns a Sink. It does not connect yet.
 func NewSink(c Config) (*Sink, error) {
-	options, err := c.options()
+	options, err := c.Options()
 	if err != nil {
 		return nil, err
 	}

@@ -47,7 +47,7 @@ type Source struct {
 
 // NewSource returns a Source of the topics that match. It does not connect yet.
 func NewSource(c Config, matches func(topic string) bool) (*Source, error) {
-	options, err := c.options()
+	options, err := c.Options()
 	if err != nil {
 		return nil, err
 	}

@@ -12,7 +12,7 @@ import (
 // CreateTopic creates the topic, with Kafka's defaults for partitions and replication, unless it exists.
 // It blocks for a round trip, or until ctx ends.
 func CreateTopic(ctx context.Context, c Config, topic string) error {
-	options, err := c.options()
+	options, err := c.Options()
 	if err != nil {
 		return err
 	}

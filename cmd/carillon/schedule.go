@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"log/slog"
 	"strings"
 	"time"
 
@@ -13,7 +14,7 @@ import (
 	"github.com/spf13/pflag"
 	"github.com/twmb/franz-go/pkg/kgo"
 
-	"github.com/carillonmq/carillon/broker"
+	"github.com/carillonmq/carillon/broker/kafka"
 	"github.com/carillonmq/carillon/client"
 )
 
@@ -47,7 +48,7 @@ func scheduleCommand() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			options, err := connection(config.config.Kafka)
+			options, err := kafka.Config{Kafka: config.config.Kafka, ClientID: "carillon-schedule", Logger: slog.New(slog.DiscardHandler)}.Options()
 			if err != nil {
 				return err
 			}
@@ -90,18 +91,6 @@ func kafkaKeys() []key {
 		}
 	}
 	return keys
-}
-
-// connection returns the options of franz-go that reach Kafka.
-func connection(c broker.KafkaConfig) ([]kgo.Opt, error) {
-	const remedy = "carillon schedule speaks neither TLS nor SASL yet; produce with another Kafka client"
-	switch {
-	case c.TLS.Enabled:
-		return nil, &broker.FieldError{Field: "kafka.tls.enabled", Value: "true", Remedy: remedy}
-	case c.SASL.Mechanism != "":
-		return nil, &broker.FieldError{Field: "kafka.sasl.mechanism", Value: c.SASL.Mechanism, Remedy: remedy}
-	}
-	return []kgo.Opt{kgo.SeedBrokers(c.Brokers...), kgo.ClientID("carillon-schedule")}, nil
 }
 
 // record returns what is to be produced; every error is a mistake in the command line.

@@ -61,7 +61,7 @@ func serve(ctx context.Context, c broker.Config, stderr io.Writer) (err error) {
 
 	source := kafka.Config{Kafka: c.Kafka, ClientID: clientID(c), Logger: log, Hooks: []kgo.Hook{newClientMetrics(registry, "source")}}
 	sink := kafka.Config{Kafka: c.Kafka, ClientID: clientID(c), Logger: log, Hooks: []kgo.Hook{newClientMetrics(registry, "sink")}}
-	if err := checkKafka(sink); err != nil {
+	if _, err := sink.Options(); err != nil { // now, rather than when a term begins
 		return err
 	}
 	listener, err := net.Listen("tcp", c.API.Listen)
@@ -75,11 +75,10 @@ func serve(ctx context.Context, c broker.Config, stderr io.Writer) (err error) {
 	}
 	defer func() { err = errors.Join(err, node.Close()) }()
 
-	isDelayTopic := func(topic string) bool { _, ok := c.Route(topic); return ok }
 	b := broker.New(broker.Options{
 		Config:      c,
 		Node:        node,
-		Source:      func() (broker.Source, error) { return kafka.NewSource(source, isDelayTopic) },
+		Source:      func() (broker.Source, error) { return kafka.NewSource(source, c.IsDelayTopic) },
 		Sink:        func() (broker.Sink, error) { return kafka.NewSink(sink) },
 		CreateTopic: func(ctx context.Context, topic string) error { return kafka.CreateTopic(ctx, sink, topic) },
 		Metrics:     broker.NewMetrics(registry),
@@ -120,17 +119,6 @@ func nodeConfig(c broker.Config, log *slog.Logger) raftfsm.Config {
 		},
 		Logger: log,
 	}
-}
-
-// checkKafka finds now what is wrong with files and names that only a term reads.
-func checkKafka(c kafka.Config) error {
-	c.Hooks = nil
-	sink, err := kafka.NewSink(c)
-	if err != nil {
-		return fmt.Errorf("prepare to reach Kafka: %w", err)
-	}
-	sink.Close()
-	return nil
 }
 
 // clientID is what Kafka's logs and quotas know the node by.
