@@ -5,6 +5,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/carillonmq/carillon/storage"
 )
@@ -28,6 +29,8 @@ type outgoing struct {
 	deadLetter bool  // it goes to the dead-letter topic because something was wrong with it
 	stripped   bool  // a dead letter that goes out without its value
 	err        error // of the last try
+	sent       time.Time
+	answered   bool // the last try has its outcome
 }
 
 // delivery returns the record as it goes out.

@@ -14,8 +14,12 @@ const (
 	mostFlying = 4096
 	// idleAfter ends the goroutine of a lane that has nothing to do.
 	idleAfter = 30 * time.Second
-	// stallAfter is how long Kafka may answer nothing at all before what is on its
-	// way is given up: longer than it answers slowly, since that makes duplicates.
+	// slowAfter is how long a record may be without an answer before no other follows
+	// it. A sink that gives a record up by itself, after twice this, fails what it
+	// holds behind it as well; one sent at that very moment would overtake them.
+	slowAfter = time.Second
+	// stallAfter is how long a record may be without an answer before all that is on
+	// its way is given up: longer than Kafka is slow, since that makes duplicates.
 	stallAfter = 5 * time.Second
 	// drainPatience is how long the end of a term waits for what is on its way.
 	drainPatience = 500 * time.Millisecond
@@ -40,13 +44,13 @@ type lane struct {
 	waiting []storage.Ref // handed over, payload not read yet
 	ready   []*outgoing   // to be sent next
 	flying  int           // sent, outcome not known
+	flights []*outgoing   // in the order they were sent, answered ones in between
 	failed  []*outgoing   // came back with an error and were not settled yet
 	loaded  int           // bytes of payload in ready, flying and failed
 	chunk   int           // refs to read next time
 
-	count  int32     // partitions that flying records were placed by
-	window int       // most records flying at a time; one: sent alone
-	heard  time.Time // when Kafka last answered, or when it was first asked to
+	count  int32 // partitions that flying records were placed by
+	window int   // most records flying at a time; one: sent alone
 	health health
 	absent absence
 	warned time.Time // when the last dead letter was logged
@@ -110,7 +114,7 @@ func (l *lane) run(ctx context.Context) error {
 				return nil
 			}
 			l.log.Warn("target does not answer: giving up what is on its way, outcomes unknown", "records", l.flying, "waited", stallAfter)
-			l.health.fail(l.heard)
+			l.health.fail(l.oldestFlight())
 			l.p.cfg.Sink.Isolate(l.target)
 			if err := l.regroup(ctx, nil); err != nil {
 				return err
@@ -124,9 +128,23 @@ func (l *lane) run(ctx context.Context) error {
 // patience is how long the lane waits for something to happen.
 func (l *lane) patience() time.Duration {
 	if l.flying > 0 {
-		return time.Until(l.heard.Add(stallAfter))
+		return time.Until(l.oldestFlight().Add(stallAfter))
 	}
 	return idleAfter
+}
+
+// mayLaunch reports whether another record may be sent now.
+func (l *lane) mayLaunch() bool {
+	return l.flying == 0 || l.flying < l.window && time.Since(l.oldestFlight()) < slowAfter
+}
+
+// oldestFlight returns when the record was sent that has waited longest for its
+// answer. Something must be flying.
+func (l *lane) oldestFlight() time.Time {
+	for l.flights[0].answered {
+		l.flights = l.flights[1:]
+	}
+	return l.flights[0].sent
 }
 
 func (l *lane) takeOrders() {
@@ -145,7 +163,7 @@ func (l *lane) takeOrders() {
 
 // send reads and sends as much as window and budget allow.
 func (l *lane) send(ctx context.Context) error {
-	for ctx.Err() == nil && l.flying < l.window {
+	for ctx.Err() == nil && l.mayLaunch() {
 		if len(l.ready) == 0 {
 			if !l.mayRead() {
 				return nil
@@ -174,7 +192,7 @@ func (l *lane) send(ctx context.Context) error {
 
 // launchReady sends what is ready; what has no place in the target is condemned.
 func (l *lane) launchReady(ctx context.Context) error {
-	for l.flying < l.window && len(l.ready) > 0 && ctx.Err() == nil {
+	for l.mayLaunch() && len(l.ready) > 0 && ctx.Err() == nil {
 		o := l.ready[0]
 		partition, problem := choosePartition(&o.message, o.ref.Seq, l.count)
 		if problem != nil {
@@ -194,9 +212,8 @@ func (l *lane) launch(o *outgoing, partition int32) {
 	if o.err != nil {
 		l.p.cfg.Count.Retried(1)
 	}
-	if l.flying == 0 {
-		l.heard = time.Now()
-	}
+	o.sent, o.answered = time.Now(), false
+	l.flights = append(l.flights, o)
 	l.flying++
 	outcomes := l.outcomes
 	l.p.cfg.Sink.Send(l.p.delivery(o, l.target, partition), func(err error) {
@@ -212,7 +229,7 @@ func (l *lane) takeOutcomes() {
 	now := l.p.now()
 	for _, answer := range l.takenOutcomes {
 		o := answer.o
-		o.err = answer.err
+		o.err, o.answered = answer.err, true
 		if o.err != nil {
 			l.absent.hear(o.err)
 			l.failed = append(l.failed, o)
@@ -227,10 +244,11 @@ func (l *lane) takeOutcomes() {
 		l.absent = absence{}
 		l.window = min(2*l.window, mostFlying)
 	}
-	if len(l.takenOutcomes) > 0 {
-		l.heard = time.Now()
-	}
 	l.flying -= len(l.takenOutcomes)
+	if l.flying == 0 {
+		clear(l.flights) // payloads
+		l.flights = l.flights[:0]
+	}
 	clear(l.takenOutcomes) // payloads
 	l.p.acks.delivered.Put(written...)
 }
