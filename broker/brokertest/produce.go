@@ -112,11 +112,7 @@ func (p *player) expected(r *kgo.Record) produced {
 		at:     r.Timestamp,
 		target: p.config.DeadLetter.Topic,
 	}
-	var headers []client.Header
-	for _, h := range r.Headers {
-		headers = append(headers, client.Header{Key: h.Key, Value: h.Value})
-	}
-	in, err := client.Parse(headers, r.Timestamp.UnixMilli())
+	in, err := client.Parse(r.Headers, r.Timestamp.UnixMilli())
 	if err != nil {
 		return out
 	}
