@@ -21,7 +21,7 @@ const claimLead = 100
 //
 // One proposal at a time. The next one is computed only when the feed has shown
 // everything up to the last one; Apply itself keeps a claim's marks below whatever
-// was accepted since the last claim (storage.Store.SetClaim). Together that makes
+// was accepted since the last claim (storage.Claim.Fresh). Together that makes
 // the marks safe: a message accepted before the last claim has been seen here, one
 // accepted later lowers the mark at Apply.
 type claims struct {
@@ -53,17 +53,23 @@ func (c *claims) wants(now, next int64) bool {
 	if next > now+claimLead {
 		return false
 	}
-	busy := now-c.lastFired < claimLead
-	return c.committed.Through < next || busy && c.committed.Through < now+claimLead/2
+	return c.committed.Through < next || c.isBusy(now) && c.committed.Through < now+claimLead/2
 }
 
-// wait returns how long the scheduler may sleep before the next claim is wanted.
+// isBusy reports whether something was fired a moment ago.
+func (c *claims) isBusy(now int64) bool {
+	since := now - c.lastFired
+	return since >= 0 && since < claimLead
+}
+
+// wait returns how long the scheduler may sleep before the next claim is wanted: a
+// second at most, since the clock may be set meanwhile.
 func (c *claims) wait(now, next int64) time.Duration {
-	if now-c.lastFired < claimLead {
+	switch {
+	case c.proposed, next <= c.committed.Through && !c.isBusy(now):
+		return time.Second
+	case c.isBusy(now):
 		return claimLead / 4 * time.Millisecond
-	}
-	if next <= c.committed.Through {
-		return time.Hour // the wheel wakes us
 	}
 	return time.Duration(min(max(next-claimLead-now, 1), 1000)) * time.Millisecond
 }

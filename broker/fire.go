@@ -50,8 +50,9 @@ func (s *scheduler) hand(t *target, ref storage.Ref) dueMessage {
 	return dueMessage{Ref: ref, Target: t.name}
 }
 
-// fill reads one page into the window if there is room, and one page for every
-// target that catches up. It reports whether it read anything.
+// fill reads one page into the window if there is room, and one page of one target
+// that catches up: whichever, in turn by chance, so that many of them do not keep
+// what is due from the others. It reports whether it read anything.
 func (s *scheduler) fill() (loaded bool, err error) {
 	if s.window.wantsMore() {
 		if err := s.load(); err != nil {
@@ -61,10 +62,7 @@ func (s *scheduler) fill() (loaded bool, err error) {
 	}
 	for t := range s.stopped {
 		if t.flow == catchingUp && t.handed <= mostHanded/2 {
-			if err := s.catchUp(t); err != nil {
-				return false, err
-			}
-			loaded = true
+			return true, s.catchUp(t)
 		}
 	}
 	return loaded, nil
@@ -157,7 +155,10 @@ func (s *scheduler) takeVerdicts() {
 		}
 		t.through = s.claims.committed.Through
 		t.healed = false
-		s.stop(t, parked, s.window.frontier)
+		// Some may still be on their way to the lane, and come back with a later
+		// verdict; others are delivered and their Ack is not applied. A term that
+		// reads from here finds them all.
+		s.stop(t, parked, s.window.lowest())
 		for _, ref := range v.Returned {
 			// What was acknowledged meanwhile is not held any more.
 			if h, held := s.window.held[ref.Seq]; held && h.handed {

@@ -237,6 +237,7 @@ func (l *lane) takeOutcomes() {
 		}
 		written = append(written, o.ref.Seq)
 		l.unload(o)
+		o.message = Message{} // flights may keep it for a while
 		if !o.deadLetter {
 			l.p.cfg.Count.Delivered(now - o.ref.Due)
 		}

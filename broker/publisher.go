@@ -124,8 +124,8 @@ func (p *publisher) run(ctx context.Context) error {
 	group.Go(func() error { return p.route(lanes, group) })
 	group.Go(func() error { return p.acks.run(lanes) })
 	err := group.Wait()
+	p.acks.finish(context.WithoutCancel(ctx)) // whatever ended it, what is written is written
 	if ctx.Err() != nil {
-		p.acks.finish(context.WithoutCancel(ctx))
 		return nil
 	}
 	return err

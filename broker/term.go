@@ -25,8 +25,8 @@ var errLeadershipLost = errors.New("leadership was lost")
 //	feed --> scheduler --> publisher --> sink
 //	source --> ingest --> log            |
 //	                       ^--- acks ----'
-func (b *Broker) runTerm(ctx context.Context, leadership *raftfsm.Leadership, report *termReport) error {
-	ctx, end := context.WithCancelCause(ctx)
+func (b *Broker) runTerm(running context.Context, leadership *raftfsm.Leadership, report *termReport) error {
+	ctx, end := context.WithCancelCause(running)
 	defer end(nil)
 	go func() {
 		select {
@@ -95,6 +95,9 @@ func (b *Broker) runTerm(ctx context.Context, leadership *raftfsm.Leadership, re
 	})
 	report.setRunning()
 	err = group.Wait()
+	if running.Err() != nil {
+		b.handOver() // before the connections are closed, which can take a while
+	}
 	if cause := context.Cause(ctx); errors.Is(err, context.Canceled) && cause != nil {
 		err = cause
 	}

@@ -43,7 +43,8 @@ type window struct {
 	queue    *timer.DelayQueue[ripeMessage]
 	ripe     []wheel.Expired[ripeMessage] // out of the wheel, not yet claimed; in order of delivery
 	held     map[uint64]holding           // by seq
-	oldest   refHeap                      // of what was handed over; gone ones are dropped when met
+	handed   int                          // how many of them the publisher has
+	oldest   refHeap                      // of what was handed over, and some that is gone
 	frontier storage.Ref
 	loading  bool // between leastLoaded and half of mostLoaded, on the way up
 }
@@ -52,6 +53,7 @@ func newWindow(from storage.Ref, cfg timer.QueueConfig) *window {
 	cfg.Start = from.Due
 	return &window{
 		queue:    timer.NewDelayQueue[ripeMessage](cfg),
+		ripe:     make([]wheel.Expired[ripeMessage], 0, pageSize),
 		held:     make(map[uint64]holding),
 		frontier: from,
 	}
@@ -90,12 +92,21 @@ func (w *window) take(n int) {
 // hand notes that the publisher gets the message.
 func (w *window) hand(ref storage.Ref, target uint32) {
 	w.held[ref.Seq] = holding{target: target, handed: true}
+	w.handed++
+	if len(w.oldest) > 2*w.handed+pageSize {
+		// The first of them is slow and keeps those behind it from being dropped.
+		w.oldest = slices.DeleteFunc(w.oldest, func(r storage.Ref) bool { return !w.held[r.Seq].handed })
+		heap.Init(&w.oldest)
+	}
 	heap.Push(&w.oldest, ref)
 }
 
 // drop forgets a message: it was delivered, or it waits in storage again.
 func (w *window) drop(seq uint64) (holding, bool) {
 	h, ok := w.held[seq]
+	if h.handed {
+		w.handed--
+	}
 	delete(w.held, seq)
 	return h, ok
 }

@@ -1,0 +1,84 @@
+package broker
+
+import (
+	"context"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/carillonmq/carillon/storage"
+)
+
+// A message that is on its way to the lane when the target is parked comes back
+// with a second verdict. The next term must find it, though it is due before what
+// the first verdict returned.
+func TestScheduler_newTermFindsWhatWasOnItsWayToAParkedTarget(t *testing.T) {
+	onStage(t, func(ctx context.Context, s *stage) {
+		s.silent["stuck"] = true
+		first, end := context.WithCancel(ctx)
+		s.lead(first)
+		s.accept(ctx, "stuck", 1, func(int) time.Duration { return 0 })
+		time.Sleep(time.Second)
+		s.accept(ctx, "stuck", 1, func(int) time.Duration { return -time.Hour })
+		time.Sleep(time.Second)
+		handed := s.got("stuck")
+		if len(handed) != 2 {
+			t.Fatalf("%d messages handed over, want 2", len(handed))
+		}
+		s.accept(ctx, "fine", 100, func(i int) time.Duration { return time.Duration(i) * 20 * time.Millisecond })
+		time.Sleep(3 * time.Second) // claims are committed meanwhile
+
+		s.verdicts.Put(verdict{Target: "stuck", Parked: true, Returned: handed[:1]})
+		time.Sleep(time.Second)
+		s.verdicts.Put(verdict{Target: "stuck", Parked: true, Returned: handed[1:]})
+		time.Sleep(time.Second)
+		end()
+		synctest.Wait()
+
+		s.mu.Lock()
+		s.handed["stuck"], s.silent["stuck"] = nil, false
+		s.mu.Unlock()
+		s.lead(ctx)
+		s.verdicts.Put(verdict{Target: "stuck"})
+		time.Sleep(5 * time.Second)
+		s.check("stuck", 2)
+	})
+}
+
+func TestScheduler_forgetsWhatIsDeliveredBehindASlowMessage(t *testing.T) {
+	onStage(t, func(ctx context.Context, s *stage) {
+		s.silent["slow"] = true
+		s.lead(ctx)
+		s.accept(ctx, "slow", 1, func(int) time.Duration { return 0 })
+		const n = 20_000
+		s.accept(ctx, "fine", n, func(i int) time.Duration { return time.Second + time.Duration(i)*time.Millisecond })
+		time.Sleep(time.Minute)
+		s.check("fine", n)
+		synctest.Wait() // the scheduler sleeps: what it owns can be looked at
+		if kept := len(s.scheduler.window.oldest); kept > 2*pageSize {
+			t.Errorf("%d messages are remembered, want %d at most", kept, 2*pageSize)
+		}
+		if lowest := s.scheduler.window.lowest(); lowest.Compare(s.got("slow")[0]) > 0 {
+			t.Errorf("lowest is %v, the slow message is %v", lowest, s.got("slow")[0])
+		}
+	})
+}
+
+// The hold of a parked target goes on covering what is accepted for it.
+func TestScheduler_holdCoversWhatIsAcceptedLater(t *testing.T) {
+	onStage(t, func(ctx context.Context, s *stage) {
+		s.silent["stuck"] = true
+		s.lead(ctx)
+		s.accept(ctx, "stuck", 1, func(int) time.Duration { return 0 })
+		time.Sleep(time.Second)
+		s.verdicts.Put(verdict{Target: "stuck", Parked: true, Returned: s.got("stuck")})
+		time.Sleep(time.Second)
+		s.accept(ctx, "stuck", 1, func(int) time.Duration { return -2 * time.Hour })
+		time.Sleep(time.Second)
+		holds := s.node.Store().State().Claim.Holds
+		early := storage.Ref{Due: time.Now().Add(-2 * time.Hour).UnixMilli()}
+		if len(holds) != 1 || holds[0].Mark.Compare(early) > 0 {
+			t.Errorf("holds = %v, want one at or before %v", holds, early)
+		}
+	})
+}
