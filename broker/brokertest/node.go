@@ -150,10 +150,12 @@ func (c *clock) now() time.Time {
 	}
 }
 
-func (c *clock) step(by time.Duration) {
+// step sets the clock and returns how wrong it is now.
+func (c *clock) step(by time.Duration) time.Duration {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.offset += by
+	return c.offset
 }
 
 func (c *clock) freeze() {

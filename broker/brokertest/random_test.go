@@ -48,7 +48,7 @@ func randomScript(r *rand.Rand) string {
 	line := func(at int, format string, args ...any) {
 		fmt.Fprintf(&b, "at %ds "+format+"\n", append([]any{at}, args...)...)
 	}
-	b.WriteString("cluster nodes=3 flush=32768 missing_target_timeout=10m\n")
+	b.WriteString("cluster nodes=3 flush=32768 missing_target_timeout=10m slack=1s\n")
 	line(0, "create orders.delay partitions=%d", 1+r.IntN(3))
 	line(0, "create orders partitions=%d", 1+r.IntN(3))
 	line(0, "create bills partitions=1")

@@ -2,6 +2,7 @@ package brokertest
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"strconv"
@@ -50,7 +51,12 @@ type player struct {
 	*Cluster
 	start    time.Time
 	produced []produced
+	steps    []clockStep
 }
+
+// A clockStep says how wrong the only node's clock is from a moment on. Both in
+// milliseconds.
+type clockStep struct{ at, offset int64 }
 
 func (p *player) play(s step) error {
 	name := s.args.word(0)
@@ -103,7 +109,11 @@ func (p *player) play(s step) error {
 		if err != nil {
 			return err
 		}
-		return p.each(name, func(n *node) { n.clock.step(by) }, func(*node) bool { return true })
+		if len(p.nodes) > 1 {
+			return errors.New("only the clock of a single node can be set")
+		}
+		offset := p.node(name).clock.step(by)
+		p.steps = append(p.steps, clockStep{time.Now().UnixMilli(), offset.Milliseconds()})
 	case "expect":
 		return p.expect(s.args)
 	default:
