@@ -74,8 +74,7 @@ func (m *manifest) segmentPath(id uint64) string {
 	return filepath.Join(m.segmentsDir(), fmt.Sprintf("%016x%s", id, segmentExt))
 }
 
-// create writes an empty manifest under another name first: a crash leaves all
-// of it or nothing.
+// create makes an empty manifest where there is none.
 func (m *manifest) create() error {
 	if _, err := os.Stat(m.path()); err == nil || !errors.Is(err, os.ErrNotExist) {
 		return err
@@ -87,15 +86,22 @@ func (m *manifest) create() error {
 	if len(files) > 0 {
 		return fmt.Errorf("%w: %s is missing beside %d segments; restore the node from the others", ErrCorrupt, m.path(), len(files))
 	}
+	empty := emptyContents()
+	return m.replaceFile(&empty)
+}
+
+// replaceFile makes a new file that names c the manifest. It has another name
+// first: a crash leaves the file before or this one, whole.
+func (m *manifest) replaceFile(c *contents) error {
 	fresh := m.path() + ".new"
 	if err := os.RemoveAll(fresh); err != nil {
 		return err
 	}
-	if m.db, err = bbolt.Open(fresh, 0o600, &bbolt.Options{Timeout: time.Second}); err != nil {
+	db, err := bbolt.Open(fresh, 0o600, &bbolt.Options{Timeout: time.Second})
+	if err != nil {
 		return err
 	}
-	m.current = emptyContents()
-	if err := errors.Join(m.write(&m.current, nil), m.db.Close()); err != nil {
+	if err := errors.Join(write(db, c, nil), db.Close()); err != nil {
 		return err
 	}
 	if err := os.Rename(fresh, m.path()); err != nil {

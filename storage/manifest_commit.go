@@ -29,7 +29,7 @@ func (m *manifest) commit(next contents) error {
 		return m.err
 	}
 	next.number = m.current.number + 1
-	if err := m.write(&next, &m.current); err != nil {
+	if err := write(m.db, &next, &m.current); err != nil {
 		return m.recover(&next, err)
 	}
 	m.replace(next)
@@ -48,36 +48,53 @@ func (m *manifest) replace(next contents) {
 	}
 }
 
-// recover finds out whether a commit that returned an error took place. bbolt
-// cannot tell: when the write of its meta page succeeds and the sync after it
-// fails, memory and file differ. So the file is opened anew, which decides. If
-// even that fails nothing is known, and nothing more is written: neither may the
-// commit's segments be removed nor the old ones be relied on.
+// recover decides about a commit that returned an error. The file is opened anew
+// to see whether bbolt wrote the meta page that leads to the commit.
+//
+// If it did not, nothing has changed: the commit before is whole and was synced.
+// If it did, the sync after it failed, and the kernel may count pages as written
+// that never reached the disk: another sync of them proves nothing, and a further
+// commit would write over pages that the commit before still needs after a power
+// cut. So all is written into a new file. If that fails nothing is known and
+// nothing more is written: neither may the commit's segments be removed nor the
+// old ones be relied on.
 func (m *manifest) recover(next *contents, cause error) error {
 	m.log.Error("manifest commit failed", "commit", next.number, "error", cause)
 	m.db.Close()
 	number, err := m.reopen()
+	if err == nil && number == m.current.number {
+		return cause
+	}
+	if err == nil {
+		err = m.startAnew(next)
+	}
 	if err != nil {
 		m.err = fmt.Errorf("%w: %w, then: %w", ErrFailed, cause, err)
 		return m.err
 	}
-	if number == next.number {
-		m.replace(*next)
-		return nil
-	}
-	return cause
+	m.replace(*next)
+	return nil
 }
 
-// reopen returns the number of the commit that the file holds, made durable.
+// reopen returns the number of the commit that the file leads to.
 func (m *manifest) reopen() (uint64, error) {
 	if err := m.openFile(); err != nil {
 		return 0, err
 	}
-	if err := m.db.Sync(); err != nil {
-		return 0, fmt.Errorf("sync manifest: %w", err)
-	}
 	named, _, err := m.read()
 	return named.number, err
+}
+
+// startAnew goes on with a new file that names c. The old one stays locked until
+// the new one has its name.
+func (m *manifest) startAnew(c *contents) error {
+	old := m.db
+	err := m.replaceFile(c)
+	old.Close()
+	if err != nil {
+		return fmt.Errorf("write the manifest anew: %w", err)
+	}
+	return m.openFile()
 }
 
 // write puts what differs from before (nil: everything) into one transaction,
@@ -86,10 +103,10 @@ func (m *manifest) reopen() (uint64, error) {
 // back the commit before, whose log is truncated already. With a second
 // transaction that changes nothing both lead to the same contents. A power cut
 // between the two is harmless: the first is whole by then.
-func (m *manifest) write(next, before *contents) error {
-	err := m.db.Update(func(tx *bbolt.Tx) error { return next.put(tx, before) })
+func write(db *bbolt.DB, next, before *contents) error {
+	err := db.Update(func(tx *bbolt.Tx) error { return next.put(tx, before) })
 	if err == nil {
-		err = m.db.Update(next.putHead)
+		err = db.Update(next.putHead)
 	}
 	if err != nil {
 		return fmt.Errorf("write manifest: %w", diskFull(err))

@@ -1,0 +1,94 @@
+package storage
+
+import (
+	"errors"
+	"os"
+	"testing"
+)
+
+// A commit whose last sync failed: the file leads to it, the disk may not.
+func TestCommit_isWrittenAnewAfterAFailedSync(t *testing.T) {
+	dir := t.TempDir()
+	s, m := openStore(t, dir), newModel()
+	script(s, m, operation{Accept: entries(20, 0, 1, 10)})
+	flush(t, s, 1)
+	before := manifestFile(t, s)
+
+	script(s, m, operation{Kill: []SeqRun{{3, 4}}})
+	flushWith(t, s, func(next *contents) error {
+		return errors.Join(write(s.manifest.db, next, &s.manifest.current), s.manifest.recover(next, errors.New("sync failed")))
+	})
+	if os.SameFile(before, manifestFile(t, s)) {
+		t.Fatal("the file whose sync failed is still the manifest")
+	}
+	requireEqual(t, s, m)
+	requireReopens(t, crash(t, dir, t.TempDir()), m, 1)
+
+	script(s, m, operation{Accept: entries(20, 0, 1, 10)})
+	flush(t, s, 3)
+	requireReopens(t, crash(t, dir, t.TempDir()), m, 2)
+	if _, err := Open(Config{Dir: dir}); !errors.Is(err, ErrInUse) {
+		t.Fatalf("second Open: %v", err)
+	}
+}
+
+func TestCommit_thatWasNotWrittenChangesNothing(t *testing.T) {
+	dir := t.TempDir()
+	s, m := openStore(t, dir), newModel()
+	script(s, m, operation{Accept: entries(20, 0, 1, 10)})
+	flush(t, s, 1)
+	named := m.clone()
+
+	script(s, m, operation{Kill: []SeqRun{{3, 4}}})
+	cause := errors.New("write failed")
+	flushWith(t, s, func(next *contents) error {
+		if err := s.manifest.recover(next, cause); !errors.Is(err, cause) || errors.Is(err, ErrFailed) {
+			t.Errorf("recover: %v", err)
+		}
+		return nil
+	})
+	requireReopens(t, crash(t, dir, t.TempDir()), named, 1)
+	flush(t, s, 2)
+	requireReopens(t, crash(t, dir, t.TempDir()), m, 1)
+}
+
+func TestCommit_failsTheStoreWhenNothingIsKnown(t *testing.T) {
+	dir := t.TempDir() + "/data"
+	s := openStore(t, dir)
+	if err := os.Rename(dir, dir+".away"); err != nil {
+		t.Fatal(err)
+	}
+	flushWith(t, s, func(next *contents) error {
+		if err := s.manifest.recover(next, errors.New("sync failed")); !errors.Is(err, ErrFailed) {
+			t.Errorf("recover: %v", err)
+		}
+		return nil
+	})
+	if err := s.Freeze().Flush(SnapshotMeta{Index: 1}); !errors.Is(err, ErrFailed) {
+		t.Errorf("flush: %v", err)
+	}
+}
+
+// flushWith names what memory holds, without new entries, by commit.
+func flushWith(t *testing.T, s *Store, commit func(next *contents) error) {
+	t.Helper()
+	f := s.Freeze()
+	defer f.Release()
+	s.manifest.mu.Lock()
+	defer s.manifest.mu.Unlock()
+	next := s.manifest.current
+	next.number++
+	next.meta, next.state, next.alive = SnapshotMeta{Index: f.applied, Term: 1}, f.state, f.alive
+	if err := commit(&next); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func manifestFile(t *testing.T, s *Store) os.FileInfo {
+	t.Helper()
+	stat, err := os.Stat(s.manifest.path())
+	if err != nil {
+		t.Fatal(err)
+	}
+	return stat
+}
