@@ -37,8 +37,8 @@ needs:
 	sudo=$$([ "$$(id -u)" = 0 ] || echo sudo); \
 	$$sudo apt-get update -q && $$sudo env DEBIAN_FRONTEND=noninteractive apt-get install -y -q $$missing
 
-# The parts are counted together, so that the last line speaks of all. What fails without the name
-# of a test (a build, the lint) counts as one failure. Under CI a skipped test fails the run.
+# The parts are counted together, so that the last line speaks of all. When nothing but the lint or
+# a build fails, that counts as one failure. Under CI a skipped test fails the run.
 test: needs
 	@results=$$(mktemp -d); trap 'rm -rf $$results' EXIT; status=0; \
 	$(MAKE) --no-print-directory lint || status=1; \
