@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"sync/atomic"
 	"time"
 
 	"github.com/carillonmq/carillon/raftfsm"
@@ -22,6 +23,8 @@ const (
 // and fewer they get. Repeating one is harmless: the seqs are dead already.
 type acks struct {
 	delivered *mailbox[uint64]
+	waiting   atomic.Int64                  // delivered, Ack not in the log
+	room      atomic.Pointer[chan struct{}] // closed and replaced when waiting gets less
 	commit    commitFunc
 	now       func() int64
 	seqs      []uint64 // taken from the mailbox, not known to be committed
@@ -31,8 +34,23 @@ type acks struct {
 type commitFunc func(context.Context, raftfsm.Command) (raftfsm.Result, error)
 
 func newAcks(commit commitFunc, now func() int64) *acks {
-	return &acks{delivered: newMailbox[uint64](), commit: commit, now: now}
+	a := &acks{delivered: newMailbox[uint64](), commit: commit, now: now}
+	room := make(chan struct{})
+	a.room.Store(&room)
+	return a
 }
+
+// put hands over what Kafka has acknowledged. It does not block; any lane may call it.
+func (a *acks) put(seqs []uint64) {
+	a.waiting.Add(int64(len(seqs)))
+	a.delivered.Put(seqs...)
+}
+
+// unacked returns how many deliveries the log does not know of yet.
+func (a *acks) unacked() int { return int(a.waiting.Load()) }
+
+// freed returns a channel that is closed when unacked gets less than it is now.
+func (a *acks) freed() <-chan struct{} { return *a.room.Load() }
 
 // run acknowledges until ctx ends or the log does not take it: then the term must
 // end, since nobody knows what the next one will deliver again.
@@ -67,6 +85,9 @@ func (a *acks) flush(ctx context.Context) error {
 			return fmt.Errorf("acknowledge %d deliveries: %w", n, err)
 		}
 		a.seqs = a.seqs[n:]
+		a.waiting.Add(-int64(n))
+		room := make(chan struct{})
+		close(*a.room.Swap(&room))
 	}
 	a.seqs = nil
 	return nil

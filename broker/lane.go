@@ -10,8 +10,10 @@ import (
 )
 
 const (
-	// mostFlying bounds the records of one target that Kafka has not answered yet.
-	mostFlying = 4096
+	// mostExposed bounds what a crash at this moment can repeat: the records of one
+	// target that Kafka has not answered, and of all targets those whose Ack is not in
+	// the log. It lets a target have some 70,000 a second at 7 ms for both.
+	mostExposed = 512
 	// idleAfter ends the goroutine of a lane that has nothing to do.
 	idleAfter = 30 * time.Second
 	// slowAfter is how long a record may be without an answer before no other follows
@@ -77,7 +79,7 @@ func newLane(p *publisher, target string) *lane {
 		log:      p.log.With("target", target),
 		orders:   newMailbox[order](),
 		outcomes: newMailbox[outcome](),
-		window:   mostFlying,
+		window:   mostExposed,
 		chunk:    leastChunk,
 	}
 }
@@ -88,12 +90,17 @@ func (l *lane) run(ctx context.Context) error {
 	timer := time.NewTimer(idleAfter)
 	defer timer.Stop()
 	for ctx.Err() == nil {
+		freed := l.p.acks.freed() // before it is looked whether there is room
 		if err := l.send(ctx); err != nil {
 			return err
+		}
+		if !l.isExposed() {
+			freed = nil
 		}
 		timer.Reset(l.patience())
 		select {
 		case <-ctx.Done():
+		case <-freed:
 		case <-l.orders.Ready():
 			l.takeOrders()
 			if l.told {
@@ -135,8 +142,14 @@ func (l *lane) patience() time.Duration {
 
 // mayLaunch reports whether another record may be sent now.
 func (l *lane) mayLaunch() bool {
+	if l.isExposed() {
+		return false
+	}
 	return l.flying == 0 || l.flying < l.window && time.Since(l.oldestFlight()) < slowAfter
 }
+
+// isExposed reports whether a crash would repeat too much already.
+func (l *lane) isExposed() bool { return l.flying+l.p.acks.unacked() >= mostExposed }
 
 // oldestFlight returns when the record was sent that has waited longest for its
 // answer. Something must be flying.
@@ -161,9 +174,17 @@ func (l *lane) takeOrders() {
 	}
 }
 
-// send reads and sends as much as window and budget allow.
+// send reads and sends as much as window and budget allow, and hears Kafka's
+// answers meanwhile, so that a long burst is acknowledged as it goes.
 func (l *lane) send(ctx context.Context) error {
 	for ctx.Err() == nil && l.mayLaunch() {
+		l.takeOutcomes()
+		if len(l.failed) > 0 {
+			if err := l.regroup(ctx, nil); err != nil {
+				return err
+			}
+			continue
+		}
 		if len(l.ready) == 0 {
 			if !l.mayRead() {
 				return nil
@@ -243,7 +264,7 @@ func (l *lane) takeOutcomes() {
 		}
 		l.health.succeed(o.ref)
 		l.absent = absence{}
-		l.window = min(2*l.window, mostFlying)
+		l.window = min(2*l.window, mostExposed)
 	}
 	l.flying -= len(l.takenOutcomes)
 	if l.flying == 0 {
@@ -251,7 +272,7 @@ func (l *lane) takeOutcomes() {
 		l.flights = l.flights[:0]
 	}
 	clear(l.takenOutcomes) // payloads
-	l.p.acks.delivered.Put(written...)
+	l.p.acks.put(written)
 }
 
 // drain waits for what is on its way when the term ends, so that it is not

@@ -19,8 +19,8 @@ const (
 	parked
 )
 
-// mostHanded is how many messages of one target the publisher may hold: enough to
-// keep a partition busy for the round trip of an Ack at 400,000 messages a second.
+// mostHanded is how many messages of one target the publisher may hold, as
+// references: enough to keep it busy while the next page is read.
 const mostHanded = 8192
 
 // endOfSchedule is after every message.

@@ -86,12 +86,12 @@ func (b *Broker) runTerm(running context.Context, leadership *raftfsm.Leadership
 
 		DiscoverEvery: b.discover,
 	})
-	group, ctx := errgroup.WithContext(ctx)
-	group.Go(func() error { return scheduler.run(ctx) })
-	group.Go(func() error { return publisher.run(ctx) })
-	group.Go(func() error { return ingest.run(ctx) })
+	group, working := errgroup.WithContext(ctx)
+	group.Go(func() error { return scheduler.run(working) })
+	group.Go(func() error { return publisher.run(working) })
+	group.Go(func() error { return ingest.run(working) })
 	group.Go(func() error {
-		return keepDeadLetterTopics(ctx, b.config.DeadLetterTopics(), b.createTopic, log)
+		return keepDeadLetterTopics(working, b.config.DeadLetterTopics(), b.createTopic, log)
 	})
 	report.setRunning()
 	err = group.Wait()
