@@ -75,8 +75,8 @@ func readEverything(t *testing.T, dir string, m *model) error {
 			t.Fatalf("entry %v was read wrongly without an error", e.Ref())
 		}
 	}
-	if s.ManifestIndex() != m.state.AppliedIndex {
-		t.Fatalf("manifest is back at index %d without an error", s.ManifestIndex())
+	if s.ManifestMeta().Index != m.state.AppliedIndex {
+		t.Fatalf("manifest is back at index %d without an error", s.ManifestMeta().Index)
 	}
 	return s.Check()
 }

@@ -80,7 +80,7 @@ func TestPowerLoss_leavesWhatWasFlushed(t *testing.T) {
 		if err != nil {
 			t.Fatalf("round %d: open after power loss: %v", round, err)
 		}
-		index := s.ManifestIndex()
+		index := s.ManifestMeta().Index
 		if index < acknowledged {
 			t.Fatalf("round %d: manifest at index %d, flushed up to %d", round, index, acknowledged)
 		}
@@ -101,10 +101,10 @@ func writeUntilPowerLoss(t *testing.T, data string, models *[]*model, ops *[]ope
 		t.Fatalf("round %d: open: %v", round, err)
 	}
 	defer s.Close()
-	for i := s.ManifestIndex(); i < uint64(len(*ops)); i++ {
+	for i := s.ManifestMeta().Index; i < uint64(len(*ops)); i++ {
 		applyTo(s, i+1, (*ops)[i])
 	}
-	acknowledged = s.ManifestIndex()
+	acknowledged = s.ManifestMeta().Index
 	cut := make(chan error, 1)
 	var rounds atomic.Int64
 	trigger := make(chan struct{})

@@ -41,7 +41,6 @@ func (s *Store) Freeze() *Frozen {
 // error wraps ErrDiskFull when room would cure it, ErrGeneration when the frozen
 // state is of the past, ErrFlushing when another Frozen is outstanding.
 func (f *Frozen) Flush(meta SnapshotMeta) error {
-	s := f.store
 	if f.table == nil {
 		return fmt.Errorf("flush: %w", ErrFlushing)
 	}
@@ -53,18 +52,11 @@ func (f *Frozen) Flush(meta SnapshotMeta) error {
 	if err != nil {
 		return fmt.Errorf("flush: %w", err)
 	}
-	s.manifest.mu.Lock()
-	defer s.manifest.mu.Unlock()
-	if err := f.name(written, meta); err != nil {
-		s.discard(written)
+	before, err := f.name(written, meta)
+	releaseAll(before)
+	if err != nil {
 		return fmt.Errorf("flush: %w", err)
 	}
-	s.mu.Lock()
-	s.frozen = nil
-	s.flushes++
-	before := s.show(s.manifest.current.segments)
-	s.mu.Unlock()
-	releaseAll(before)
 	return nil
 }
 
@@ -84,8 +76,25 @@ func (f *Frozen) writeSegment() (*segment, error) {
 	})
 }
 
-// name commits the segment. The caller holds manifest.mu.
-func (f *Frozen) name(written *segment, meta SnapshotMeta) error {
+// name commits the segment and shows it in the place of the table. The caller
+// releases what was seen before.
+func (f *Frozen) name(written *segment, meta SnapshotMeta) (before []*segment, err error) {
+	s := f.store
+	s.manifest.mu.Lock()
+	defer s.manifest.mu.Unlock()
+	if err := f.commit(written, meta); err != nil {
+		s.discard(written)
+		return nil, err
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.frozen = nil
+	s.flushes++
+	return s.show(s.manifest.current.segments), nil
+}
+
+// commit makes the manifest name the segment. The caller holds manifest.mu.
+func (f *Frozen) commit(written *segment, meta SnapshotMeta) error {
 	s := f.store
 	if !f.current() || f.generation != s.manifest.current.generation {
 		return ErrGeneration

@@ -33,6 +33,8 @@ type manifest struct {
 	current contents
 	err     error // ErrClosed or ErrFailed: the file is not to be touched
 
+	// meta is current's, for those who must not wait for a commit.
+	meta   atomic.Pointer[SnapshotMeta]
 	lastID atomic.Uint64 // of a segment file
 }
 
@@ -134,7 +136,7 @@ func (m *manifest) load() error {
 		releaseAll(named.segments)
 		return err
 	}
-	m.current = named
+	m.setCurrent(named)
 	return nil
 }
 

@@ -39,13 +39,18 @@ func (m *manifest) commit(next contents) error {
 // replace lets go of the segments that next leaves out.
 func (m *manifest) replace(next contents) {
 	before := m.current.segments
-	m.current = next
+	m.setCurrent(next)
 	for _, s := range before {
 		if !slices.Contains(next.segments, s) {
 			s.doomed.Store(true)
 			s.release()
 		}
 	}
+}
+
+func (m *manifest) setCurrent(c contents) {
+	m.current = c
+	m.meta.Store(&c.meta)
 }
 
 // recover decides about a commit that returned an error. The file is opened anew

@@ -52,6 +52,18 @@ func TestCommit_thatWasNotWrittenChangesNothing(t *testing.T) {
 	requireReopens(t, crash(t, dir, t.TempDir()), m, 1)
 }
 
+// A node shows its state while a commit waits for the disk.
+func TestManifestMeta_doesNotWaitForACommit(t *testing.T) {
+	s, m := openStore(t, t.TempDir()), newModel()
+	script(s, m, operation{Accept: entries(1, 0, 1, 10)})
+	flush(t, s, 1)
+	s.manifest.mu.Lock() // as a commit does
+	defer s.manifest.mu.Unlock()
+	if got := s.ManifestMeta().Index; got != 1 {
+		t.Errorf("index %d", got)
+	}
+}
+
 func TestCommit_failsTheStoreWhenNothingIsKnown(t *testing.T) {
 	dir := t.TempDir() + "/data"
 	s := openStore(t, dir)

@@ -33,17 +33,11 @@ func (s *Store) Merge(ctx context.Context) (did bool, err error) {
 	if err != nil {
 		return false, fmt.Errorf("merge: %w", err)
 	}
-	s.manifest.mu.Lock()
-	defer s.manifest.mu.Unlock()
-	if err := s.nameMerged(from.generation, step, merged); err != nil {
-		s.discard(merged)
+	before, err := s.nameMerged(from.generation, step, merged)
+	releaseAll(before)
+	if err != nil {
 		return false, fmt.Errorf("merge: %w", err)
 	}
-	s.mu.Lock()
-	s.merges++
-	before := s.show(s.manifest.current.segments)
-	s.mu.Unlock()
-	releaseAll(before)
 	return true, nil
 }
 
@@ -131,9 +125,24 @@ func (m *merger) addSegment(g *segment, tx *bbolt.Tx, from Ref, bodies bool) err
 	return nil
 }
 
-// nameMerged commits merged, nil for none, in the place of step. The caller
+// nameMerged commits merged, nil for none, and shows it in the place of step. The
+// caller releases what was seen before.
+func (s *Store) nameMerged(generation uint64, step []*segment, merged *segment) (before []*segment, err error) {
+	s.manifest.mu.Lock()
+	defer s.manifest.mu.Unlock()
+	if err := s.commitMerged(generation, step, merged); err != nil {
+		s.discard(merged)
+		return nil, err
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.merges++
+	return s.show(s.manifest.current.segments), nil
+}
+
+// commitMerged makes the manifest name merged in the place of step. The caller
 // holds manifest.mu. Flushes may have appended segments since step was picked.
-func (s *Store) nameMerged(generation uint64, step []*segment, merged *segment) error {
+func (s *Store) commitMerged(generation uint64, step []*segment, merged *segment) error {
 	next := s.manifest.current
 	if next.generation != generation {
 		return ErrGeneration

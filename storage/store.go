@@ -98,30 +98,39 @@ func Open(cfg Config) (*Store, error) {
 // Frozen taken before fails. Readers under way finish on what they see. Called
 // by the writer.
 func (s *Store) Reload() error {
+	before, err := s.load()
+	releaseAll(before)
+	if err != nil {
+		return fmt.Errorf("reload: %w", err)
+	}
+	return nil
+}
+
+// load puts what the manifest holds into memory. The caller releases what was
+// seen before.
+func (s *Store) load() (before []*segment, err error) {
 	s.manifest.mu.Lock()
 	defer s.manifest.mu.Unlock()
 	if s.manifest.err != nil {
-		return fmt.Errorf("reload: %w", s.manifest.err)
+		return nil, s.manifest.err
 	}
 	named := &s.manifest.current
 	v, err := named.values()
 	if err != nil {
-		return fmt.Errorf("reload: %w", err)
+		return nil, err
 	}
 	alive := named.alive.Clone()
 
 	s.mu.Lock()
+	defer s.mu.Unlock()
 	s.values, s.alive, s.pending = v, alive, alive.GetCardinality()
 	s.table, s.frozen = newMemtable(v.nextSeq), nil
 	s.generation = named.generation
-	before := s.show(named.segments)
-	s.mu.Unlock()
-	releaseAll(before)
-	return nil
+	return s.show(named.segments), nil
 }
 
 // show lets readers see these segments. The caller holds mu, and releases what
-// was seen before once it holds it no more: that may close and unlink files.
+// was seen before once it holds no lock any more: that may close and unlink files.
 func (s *Store) show(segments []*segment) (before []*segment) {
 	acquireAll(segments)
 	before, s.segments = s.segments, segments
@@ -141,14 +150,7 @@ func (s *Store) Close() error {
 	return nil
 }
 
-// ManifestMeta returns the snapshot that the disk holds: the zero value when
-// nothing was flushed yet.
-func (s *Store) ManifestMeta() SnapshotMeta {
-	s.manifest.mu.Lock()
-	defer s.manifest.mu.Unlock()
-	return s.manifest.current.meta
-}
-
-// ManifestIndex returns the log index up to which the disk holds everything:
-// entries at or below it must not be applied again.
-func (s *Store) ManifestIndex() uint64 { return s.ManifestMeta().Index }
+// ManifestMeta returns the snapshot that the disk holds: log entries at or below
+// its index must not be applied again. It is the zero value when
+// nothing was flushed yet. It does not wait for a commit under way.
+func (s *Store) ManifestMeta() SnapshotMeta { return *s.manifest.meta.Load() }

@@ -101,7 +101,7 @@ func (h *history) open(dir string) {
 // replay compares the store with the model of the manifest's index and applies
 // the log from there, as a node does.
 func (h *history) replay() {
-	index := h.store.ManifestIndex()
+	index := h.store.ManifestMeta().Index
 	requireEqual(h.t, h.store, h.models[index])
 	for i := index; i < h.index(); i++ {
 		applyTo(h.store, i+1, h.ops[i])
@@ -135,7 +135,7 @@ func (h *history) flush() {
 	}
 	h.frozen.Release()
 	h.frozen = nil
-	if got := h.store.ManifestIndex(); got != uint64(h.at) {
+	if got := h.store.ManifestMeta().Index; got != uint64(h.at) {
 		h.t.Fatalf("manifest index %d, want %d", got, h.at)
 	}
 }
