@@ -27,13 +27,14 @@ type cluster struct {
 	members []Member
 	tune    func(*Config)
 
-	mu    sync.Mutex
-	dirs  map[string]string
-	nodes map[string]*Node
+	mu       sync.Mutex
+	dirs     map[string]string
+	nodes    map[string]*Node
+	isolated map[string]bool
 }
 
 func newCluster(t testing.TB, size int, tune func(*Config)) *cluster {
-	c := &cluster{t: t, tune: tune, dirs: map[string]string{}, nodes: map[string]*Node{}}
+	c := &cluster{t: t, tune: tune, dirs: map[string]string{}, nodes: map[string]*Node{}, isolated: map[string]bool{}}
 	for i := range size {
 		id := fmt.Sprintf("n%d", i+1)
 		c.members = append(c.members, Member{ID: id, Raft: fmt.Sprintf("%s.test:%d", id, 7301+i), API: id + ".test:7401"})
@@ -52,7 +53,7 @@ func (c *cluster) config(id string) Config {
 	}
 	cfg := Config{
 		NodeID: id, DataDir: c.dirs[id], ClusterName: "test", Members: c.members, Bootstrap: true,
-		ListenAddr: fmt.Sprintf("localhost:%d", port), Listen: c.network.Listen, Dial: c.dial,
+		ListenAddr: fmt.Sprintf("localhost:%d", port), Listen: c.network.Listen, Dial: c.dialFrom(id),
 		AskMember: c.ask, FlushBytes: 1 << 20, SegmentSize: 64 << 10, Logger: testLogger(c.t).With("at", id),
 	}
 	if c.tune != nil {
@@ -61,13 +62,39 @@ func (c *cluster) config(id string) Config {
 	return cfg
 }
 
-// dial resolves the members' host names.
-func (c *cluster) dial(ctx context.Context, network, addr string) (net.Conn, error) {
-	host, port, err := net.SplitHostPort(addr)
-	if err != nil || !strings.HasSuffix(host, ".test") {
-		return nil, fmt.Errorf("dial %q: %w", addr, err)
+// dialFrom resolves the members' host names and minds who is isolated.
+func (c *cluster) dialFrom(id string) func(ctx context.Context, network, addr string) (net.Conn, error) {
+	return func(ctx context.Context, network, addr string) (net.Conn, error) {
+		host, port, err := net.SplitHostPort(addr)
+		to, ours := strings.CutSuffix(host, ".test")
+		c.mu.Lock()
+		apart := c.isolated[id] || c.isolated[to]
+		c.mu.Unlock()
+		if err != nil || !ours || apart {
+			return nil, fmt.Errorf("dial %q: %w", addr, errors.Join(err, net.ErrClosed))
+		}
+		return c.network.DialContext(ctx, network, "localhost:"+port)
 	}
-	return c.network.DialContext(ctx, network, "localhost:"+port)
+}
+
+// isolate cuts id off from the others, rejoin ends that.
+func (c *cluster) isolate(id string) {
+	c.mu.Lock()
+	c.isolated[id] = true
+	c.mu.Unlock()
+	for _, n := range c.nodes {
+		n.streams.mu.Lock()
+		for conn := range n.streams.conns { // those among the others are dialled again
+			conn.Close()
+		}
+		n.streams.mu.Unlock()
+	}
+}
+
+func (c *cluster) rejoin(id string) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	delete(c.isolated, id)
 }
 
 func testLogger(t testing.TB) *slog.Logger {

@@ -82,12 +82,11 @@ func (s *logStore) failure() error {
 	return s.err
 }
 
-// IsMonotonic keeps what the wrapped store says of itself visible to raft: after
-// a received snapshot it has to delete the whole log.
-func (s *logStore) IsMonotonic() bool {
-	m, ok := s.LogStore.(raft.MonotonicLogStore)
-	return ok && m.IsMonotonic()
-}
+// IsMonotonic tells raft to delete the whole log after a received snapshot,
+// whichever the store: raft-wal takes no gap, and with the gap that raft would
+// otherwise leave between old entries and those after the snapshot, reconcile
+// could not tell what the log holds.
+func (s *logStore) IsMonotonic() bool { return true }
 
 func (s *logStore) Close() error { return s.closer.Close() }
 

@@ -41,6 +41,47 @@ func TestSnapshot_bringsAFollowerBackThatTheLogCannot(t *testing.T) {
 	})
 }
 
+// A follower that has flushed while it ran, and so keeps log behind its flush, is
+// cut off, gets the segments, and starts again before it flushes once more.
+func TestSnapshot_receivedByARunningFollowerSurvivesARestart(t *testing.T) {
+	for _, kind := range []string{LogWAL, LogBoltDB} {
+		t.Run(kind, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				c := newCluster(t, 3, func(cfg *Config) { cfg.FlushBytes = 64 << 10; cfg.Log = kind })
+				c.open("n1", "n2", "n3")
+				n := c.leader()
+				l := startLoad(t, n)
+				away := otherThan(c, n)
+				ingestUntil(c, n, l, "flush of the follower", func() bool { return c.nodes[away].Status().SnapshotIndex > 1 })
+				c.agree()
+				c.isolate(away)
+				end := c.nodes[away].Status().LastIndex
+				time.Sleep(5 * time.Second) // until the leader keeps no more log for it
+				ingestUntil(c, n, l, "log cut", func() bool { first, err := n.logs.FirstIndex(); return err == nil && first > end+1 })
+				c.rejoin(away)
+				c.agree()
+				if at := c.nodes[away].Status().SnapshotIndex; at <= end {
+					t.Errorf("it came back from the log alone (manifest at %d), this tested nothing", at)
+				}
+				must(t, n, l.batch(1, 10))
+				c.agree()
+				c.close(away)
+				c.open(away)
+				must(t, n, l.batch(1, 10))
+				c.agree()
+			})
+		})
+	}
+}
+
+func ingestUntil(c *cluster, n *Node, l *load, what string, ok func() bool) {
+	c.t.Helper()
+	c.eventually(what, func() bool {
+		must(c.t, n, l.batch(20, 200))
+		return ok()
+	})
+}
+
 // The process dies after a received snapshot is in the manifest and before raft
 // has deleted the log that it replaces.
 func TestSnapshot_survivesACrashBetweenReceivingAndRestoring(t *testing.T) {
