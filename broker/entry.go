@@ -2,22 +2,38 @@ package broker
 
 import (
 	"fmt"
+	"slices"
+	"strconv"
 	"time"
 
+	"github.com/carillonmq/carillon/raftfsm"
 	"github.com/carillonmq/carillon/storage"
+)
+
+const (
+	// mostRecord bounds key, value and headers of a record that is scheduled. A command
+	// that holds the message, or the dead letter in its place, stays far below
+	// raftfsm.MaxCommandBytes: one that is refused would end every term. Only records
+	// that the producer has compressed come near it.
+	mostRecord = 16 << 20
+	// mostKept bounds key and headers that the dead letter of a larger one keeps.
+	mostKept = raftfsm.ProposalBytes
 )
 
 // entry returns what one record becomes in the schedule: a message for its target,
 // or, when it cannot be one, a dead letter. Both go the same way from here on.
 func (g *ingest) entry(route Route, batch Batch, a *Arrival, now int64) (entry storage.Entry, poison bool) {
 	origin := Origin{Topic: batch.Topic, Partition: batch.Partition, Offset: a.Offset}
+	if size := a.size(); size > mostRecord {
+		return g.tooLarge(route, origin, a, size, now), true
+	}
 	problem := a.Problem
 	target := a.Instruction.To
 	if target == "" {
 		target = route.Target(batch.Topic)
 	}
 	if problem == nil {
-		problem = g.refuse(route, batch.Topic, target, a.Instruction.DueAt, now)
+		problem = g.refuse(route, target, a.Instruction.DueAt, now)
 	}
 	if problem != nil {
 		topic := g.cfg.Config.DeadLetterTopic(route)
@@ -37,13 +53,35 @@ func (g *ingest) entry(route Route, batch Batch, a *Arrival, now int64) (entry s
 	return storage.Entry{Due: due, Target: target, Body: message.AppendBody(nil)}, false
 }
 
-// refuse returns why the configuration does not let the message wait, or nil.
-func (g *ingest) refuse(route Route, source, target string, dueAt, now int64) *Problem {
-	if target == source {
-		return &Problem{CodeTargetInvalid, fmt.Sprintf("no deliver-to, and the delay topic %q gives no target: add the header deliver-to, or set routes[].to for %q", source, route.From)}
+// tooLarge returns the dead letter of a record of that many bytes, which goes without
+// the value, and without key and headers if they are large by themselves.
+func (g *ingest) tooLarge(route Route, origin Origin, a *Arrival, size int, now int64) storage.Entry {
+	problem := Problem{CodeTooLarge, fmt.Sprintf("record of %d bytes, uncompressed: send %d at most", size, mostRecord)}
+	key, headers := a.Key, a.Headers
+	if size-len(a.Value) > mostKept {
+		key, headers = nil, nil
+		problem.Message += "; key and headers are left out here"
 	}
+	headers = append(slices.Clip(headers), Header{headerValueDropped, strconv.AppendInt(nil, int64(len(a.Value)), 10)})
+	return deadLetterEntry(g.cfg.Config.DeadLetterTopic(route), now, origin, key, nil, headers, problem)
+}
+
+// size returns the bytes of key, value and headers.
+func (a *Arrival) size() int {
+	size := len(a.Key) + len(a.Value)
+	for _, h := range a.Headers {
+		size += 2 + len(h.Key) + len(h.Value) // empty ones take room too
+	}
+	return size
+}
+
+// refuse returns why the configuration does not let the message wait, or nil.
+func (g *ingest) refuse(route Route, target string, dueAt, now int64) *Problem {
 	if err := CheckTopicName(target); err != nil {
 		return &Problem{CodeTargetInvalid, "deliver-to: " + err.Error()}
+	}
+	if reads, ok := g.cfg.Config.Route(target); ok {
+		return &Problem{CodeTargetInvalid, fmt.Sprintf("deliver-to: topic %q is a delay topic, routes[].from %q matches it: choose a topic that no route reads, with the header or with routes[].to", target, reads.From)}
 	}
 	if !g.cfg.Config.Targets.Allows(target) {
 		return &Problem{CodeTargetDenied, fmt.Sprintf("deliver-to: topic %q is not among the targets: extend targets.allow or targets.deny of the node's configuration, or choose another topic", target)}

@@ -92,6 +92,6 @@ const (
 	CodeTargetMissing  = "target-missing"   // the topic did not appear in time
 	CodeTargetForbids  = "target-forbidden" // Kafka refuses us the target
 	CodeBeyondMaxDelay = "beyond-max-delay" // due later than the route allows
-	CodeTooLarge       = "too-large"        // the target does not take a record of this size
+	CodeTooLarge       = "too-large"        // the target, or the schedule, does not take a record of this size
 	CodeRefused        = "refused"          // the target refuses this record for another reason
 )

@@ -21,12 +21,15 @@ func (s *Source) accept(fetches kgo.Fetches) []broker.Batch {
 				if p == nil || p.stalled() {
 					continue
 				}
-				if batch, ok := p.take(fetched.Records); ok {
+				batch := p.take(fetched.Records)
+				if large, ok := errors.AsType[*kgo.ErrDecompressTooLarge](fetched.Err); ok && large.NextOffset > p.next {
+					s.skip(p, &batch, large)
+				} else if fetched.Err != nil {
+					s.fail(topic.Topic, fetched.Partition, p, fetched.Err)
+				}
+				if batch.Next > batch.From {
 					batch.Topic, batch.TopicID, batch.Partition = topic.Topic, s.assigned[topic.Topic].id, fetched.Partition
 					batches = append(batches, batch)
-				}
-				if fetched.Err != nil {
-					s.fail(topic.Topic, fetched.Partition, p, fetched.Err)
 				}
 			}
 		}
@@ -34,9 +37,9 @@ func (s *Source) accept(fetches kgo.Fetches) []broker.Batch {
 	return batches
 }
 
-// take returns the batch from p.next on, and false when there is nothing in it. Control records
-// (transaction markers) and offsets without a record only move the position.
-func (p *sourcePartition) take(records []*kgo.Record) (broker.Batch, bool) {
+// take returns the batch from p.next on, empty when there is nothing in it. Control records (transaction
+// markers) and offsets without a record only move the position.
+func (p *sourcePartition) take(records []*kgo.Record) broker.Batch {
 	batch := broker.Batch{From: p.next}
 	if len(records) > 0 {
 		p.failure = nil
@@ -51,7 +54,7 @@ func (p *sourcePartition) take(records []*kgo.Record) (broker.Batch, bool) {
 		}
 	}
 	batch.Next, batch.Epoch = p.next, p.epoch
-	return batch, batch.Next > batch.From
+	return batch
 }
 
 func arrival(r *kgo.Record) broker.Arrival {

@@ -11,6 +11,8 @@ import (
 	"github.com/twmb/franz-go/pkg/kfake"
 	"github.com/twmb/franz-go/pkg/kgo"
 	"github.com/twmb/franz-go/pkg/kmsg"
+
+	"github.com/carillonmq/carillon/broker"
 )
 
 func TestPausedSourceHoldsBoundedMemory(t *testing.T) {
@@ -104,8 +106,8 @@ func TestReplacedRecordsAreNotReadAgain(t *testing.T) {
 			t.Errorf("stalled: %v, next offset %d, want 2", p.stalled(), p.next)
 		}
 		records := []*kgo.Record{{Offset: 1}, {Offset: 2}, {Offset: 5}}
-		batch, ok := p.take(records)
-		if !ok || batch.From != 2 || batch.Next != 6 || len(batch.Arrivals) != 2 {
+		batch := p.take(records)
+		if batch.From != 2 || batch.Next != 6 || len(batch.Arrivals) != 2 {
 			t.Errorf("batch %+v", batch)
 		}
 	}, kfake.SeedTopics(1, "orders.delay"))
@@ -144,5 +146,29 @@ func TestDiscoverFailsWhenNoOffsetsAreTold(t *testing.T) {
 			t.Errorf("found %+v: every partition would be taken away", found)
 		}
 		synctest.Wait()
+	}, kfake.SeedTopics(1, "orders.delay"))
+}
+
+// Zeros compress a thousandfold, so a batch that Kafka takes can be larger than our memory.
+func TestBatchThatIsTooLargeToReadBecomesADeadLetter(t *testing.T) {
+	inBubble(t, func(t *testing.T, kafka bubble) {
+		client := kafka.client(kgo.ProducerBatchCompression(kgo.GzipCompression()), kgo.ProducerBatchMaxBytes(100<<20))
+		bomb := delayed("")
+		bomb.Value = make([]byte, maxDecompressedBytes)
+		for _, r := range []*kgo.Record{delayed("before"), bomb, delayed("after")} {
+			if err := client.ProduceSync(t.Context(), r).FirstErr(); err != nil {
+				t.Fatal(err)
+			}
+		}
+		r := newReader(t, kafka)
+		r.discover()
+		got, _ := r.read(3)
+		if string(got[0].Value) != "before" || string(got[2].Value) != "after" || got[2].Offset != 2 {
+			t.Errorf("read %q and %q at offset %d", got[0].Value, got[2].Value, got[2].Offset)
+		}
+		want := "records of offset 1 to 1 were sent as one batch of more than 67108864 bytes, uncompressed, and are not read: send smaller batches"
+		if p := got[1].Problem; p == nil || p.Code != broker.CodeTooLarge || p.Message != want || got[1].Offset != 1 {
+			t.Errorf("in place of the batch: offset %d, problem %v", got[1].Offset, p)
+		}
 	}, kfake.SeedTopics(1, "orders.delay"))
 }

@@ -3,6 +3,7 @@ package kafka
 import (
 	"context"
 	"errors"
+	"fmt"
 	"time"
 
 	"github.com/twmb/franz-go/pkg/kerr"
@@ -34,6 +35,21 @@ func (s *Source) fail(topic string, partition int32, p *sourcePartition, err err
 	p.failure = err
 	p.retryAt = s.now().Add(retryStalledEvery)
 	s.client.RemoveConsumePartitions(map[string][]int32{topic: {partition}})
+}
+
+// skip moves past records that were sent as one batch and take more memory than a batch may. Nothing is
+// known of them but their offsets: the dead letter of the first one says so for all.
+func (s *Source) skip(p *sourcePartition, batch *broker.Batch, large *kgo.ErrDecompressTooLarge) {
+	problem := &broker.Problem{Code: broker.CodeTooLarge, Message: fmt.Sprintf(
+		"records of offset %d to %d were sent as one batch of more than %d bytes, uncompressed, and are not read: send smaller batches",
+		p.next, large.NextOffset-1, maxDecompressedBytes)}
+	s.log.Error("a batch in a delay topic is too large to be read and becomes one dead letter",
+		"topic", large.Topic, "partition", large.Partition, "reason", problem.Message)
+	batch.Arrivals = append(batch.Arrivals, broker.Arrival{Offset: p.next, Problem: problem})
+	p.next, p.epoch = large.NextOffset, large.Epoch
+	batch.Next, batch.Epoch = p.next, p.epoch
+	s.client.RemoveConsumePartitions(map[string][]int32{large.Topic: {large.Partition}})
+	s.resume(large.Topic, large.Partition, p)
 }
 
 // nextRetry returns when the first stalled partition is to be looked at.

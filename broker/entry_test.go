@@ -1,0 +1,125 @@
+package broker
+
+import (
+	"bytes"
+	"log/slog"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/carillonmq/carillon/raftfsm"
+	"github.com/carillonmq/carillon/storage"
+)
+
+const testNow = 1_900_000_000_000
+
+// testEntry is what a record of orders.delay becomes with the default configuration.
+func testEntry(t *testing.T, a Arrival) (entry storage.Entry, m Message, poison bool) {
+	t.Helper()
+	g := newIngest(ingestConfig{Config: DefaultConfig(), Logger: slog.New(slog.DiscardHandler)})
+	entry, poison = g.entry(DefaultConfig().Routes[0], Batch{Topic: "orders.delay", Partition: 1}, &a, testNow)
+	m, err := DecodeBody(entry.Body)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return entry, m, poison
+}
+
+func header(m Message, key string) string {
+	i := slices.IndexFunc(m.Headers, func(h Header) bool { return h.Key == key })
+	if i < 0 {
+		return ""
+	}
+	return string(m.Headers[i].Value)
+}
+
+// testCommand returns the size of the command that proposes the entry.
+func testCommand(t *testing.T, entry storage.Entry, poison bool) (size int) {
+	t.Helper()
+	pack := packer{propose: func(command raftfsm.Ingest, _, _ int) error {
+		size = command.Size()
+		return nil
+	}}
+	batch := Batch{Topic: "orders.delay", Next: 1}
+	pack.begin(batch)
+	if err := pack.add(batch, 0, entry, poison, testNow); err != nil {
+		t.Fatal(err)
+	}
+	pack.end(batch)
+	if err := pack.flush(testNow); err != nil {
+		t.Fatal(err)
+	}
+	return size
+}
+
+func TestEntry_tooLargeForTheScheduleIsADeadLetterThatFitsIt(t *testing.T) {
+	soon := Instruction{DueAt: testNow + 1000, Partition: -1}
+	kept := []Header{{"a", []byte("b")}}
+	for _, test := range []struct {
+		what    string
+		arrival Arrival
+		poison  bool
+		dropped string // bytes of the value
+		keeps   bool   // key and headers
+	}{
+		{"just small enough", Arrival{Key: []byte("k"), Value: make([]byte, mostRecord-5), Headers: kept, Instruction: soon}, false, "", true},
+		{"a value", Arrival{Key: []byte("k"), Value: make([]byte, mostRecord), Headers: kept, Instruction: soon}, true, "16777216", true},
+		{"a value that cannot be read", Arrival{Key: []byte("k"), Value: make([]byte, 50_000_000), Headers: kept, Problem: &Problem{CodeMalformed, "no time"}}, true, "50000000", true},
+		{"a key", Arrival{Key: make([]byte, 50_000_000), Value: []byte("v"), Headers: kept, Instruction: soon}, true, "1", false},
+		{"a header", Arrival{Key: []byte("k"), Headers: []Header{{"a", make([]byte, 50_000_000)}}, Instruction: soon}, true, "0", false},
+		{"very many headers", Arrival{Key: []byte("k"), Headers: make([]Header, 10_000_000), Instruction: soon}, true, "0", false},
+	} {
+		entry, m, poison := testEntry(t, test.arrival)
+		if size := testCommand(t, entry, poison); size > raftfsm.MaxCommandBytes/2 {
+			t.Errorf("%s: a command of %d bytes", test.what, size)
+		}
+		if poison != test.poison || header(m, headerValueDropped) != test.dropped {
+			t.Errorf("%s: dead letter %v, without %q bytes", test.what, poison, header(m, headerValueDropped))
+		}
+		if keeps := string(m.Key) == "k" && header(m, "a") == "b"; keeps != test.keeps {
+			t.Errorf("%s: keeps key and headers: %v", test.what, keeps)
+		}
+		if !test.poison {
+			continue
+		}
+		if m.Value != nil || header(m, headerErrorCode) != CodeTooLarge || entry.Target != "carillon.dead-letter" {
+			t.Errorf("%s: for %s, code %q, value of %d bytes", test.what, entry.Target, header(m, headerErrorCode), len(m.Value))
+		}
+	}
+}
+
+func TestEntry_refusesWhatTheConfigurationDoesNotAllow(t *testing.T) {
+	year := 365 * 24 * time.Hour.Milliseconds()
+	for _, test := range []struct {
+		to       string
+		dueAt    int64
+		code     string
+		contains string
+	}{
+		{"", testNow, "", ""},
+		{"bills", testNow, "", ""},
+		{"bills", testNow + 101*year, CodeBeyondMaxDelay, "max_delay"},
+		{"__secret", testNow, CodeTargetDenied, "targets.allow"},
+		{"no topic", testNow, CodeTargetInvalid, "deliver-to"},
+		{"orders.delay", testNow, CodeTargetInvalid, `"orders.delay" is a delay topic, routes[].from "*.delay" matches it: choose a topic that no route reads`},
+		{"bills.delay", testNow, CodeTargetInvalid, `"bills.delay" is a delay topic, routes[].from "*.delay" matches it: choose a topic that no route reads`},
+	} {
+		a := Arrival{Key: []byte("k"), Value: []byte("v"), Instruction: Instruction{DueAt: test.dueAt, To: test.to, Partition: -1}}
+		entry, m, poison := testEntry(t, a)
+		if code := header(m, headerErrorCode); code != test.code || poison != (code != "") {
+			t.Errorf("to %q: code %q, want %q", test.to, code, test.code)
+		}
+		if message := header(m, headerErrorMessage); !strings.Contains(message, test.contains) {
+			t.Errorf("to %q: message %q does not say %q", test.to, message, test.contains)
+		}
+		if !poison && (entry.Due != test.dueAt || !bytes.Equal(m.Value, a.Value)) {
+			t.Errorf("to %q: due %d, value %q", test.to, entry.Due, m.Value)
+		}
+		if want := (Origin{"orders.delay", 1, 0}); cmp.Diff(want, m.Origin) != "" {
+			t.Errorf("to %q: from %v", test.to, m.Origin)
+		}
+	}
+}
