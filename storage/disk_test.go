@@ -155,9 +155,12 @@ func TestDiskFull_losesNothingAndGoesOn(t *testing.T) {
 	fill(t, filler)
 	script(s, m, operation{Accept: entries(3000, 0, 1, 1000), Kill: []SeqRun{{10, 2000}}})
 
-	f := s.Freeze()
+	f, files := s.Freeze(), s.manifest.lastID.Load()
 	if err := f.Flush(SnapshotMeta{Index: 3, Term: 1}); !errors.Is(err, ErrDiskFull) {
 		t.Fatalf("flush on a full disk: %v", err)
+	}
+	if s.manifest.lastID.Load() != files {
+		t.Error("the flush began to write what has no room")
 	}
 	requireEqual(t, s, m)
 	script(s, m, operation{Accept: entries(5, 0, 1, 10), Kill: []SeqRun{{6500, 6600}}})

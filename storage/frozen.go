@@ -67,6 +67,9 @@ func (f *Frozen) writeSegment() (*segment, error) {
 	if f.table.len() == 0 {
 		return nil, nil
 	}
+	if err := f.store.checkRoom(f.table.bytes); err != nil {
+		return nil, err
+	}
 	return f.store.writeSegment(f.table.base, f.table.next-1, func(add func(*Entry) error) (err error) {
 		f.table.ascend(f.table.min(), func(e Entry) bool {
 			err = add(&e)
@@ -124,7 +127,7 @@ func (f *Frozen) Release() {
 		return
 	}
 	s.frozen = nil
-	f.table.sweep(s.alive)
+	f.table.sweep(roaring64.AndNot(f.alive, s.alive))
 	f.table.absorb(s.table)
 	s.table = f.table
 }

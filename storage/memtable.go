@@ -145,12 +145,12 @@ func (m *memtable) min() Ref {
 	return r
 }
 
-// sweep drops the entries that are not in alive.
-func (m *memtable) sweep(alive *roaring64.Bitmap) {
-	for seq := m.base; seq < m.next; seq++ {
-		if !alive.Contains(seq) {
-			m.remove(SeqRun{seq, seq})
-		}
+// sweep drops the entries that are in dead.
+func (m *memtable) sweep(dead *roaring64.Bitmap) {
+	seqs := dead.Iterator()
+	for seqs.AdvanceIfNeeded(m.base); seqs.HasNext(); {
+		seq := seqs.Next()
+		m.remove(SeqRun{seq, seq})
 	}
 }
 

@@ -72,7 +72,7 @@ func (s *Store) rewrite(ctx context.Context, alive *roaring64.Bitmap, step []*se
 	if room == 0 {
 		return nil, nil
 	}
-	if err := s.checkRoom(room); err != nil {
+	if err := s.checkRoom(room + spareRoom); err != nil {
 		return nil, err
 	}
 	first, last := step[0].info.first, step[len(step)-1].info.last

@@ -123,7 +123,7 @@ func (r *Receiver) headerDone(record []byte) (err error) {
 	for _, record := range r.header.records {
 		need += record.size
 	}
-	if err := r.store.checkRoom(need); err != nil {
+	if err := r.store.checkRoom(need + spareRoom); err != nil {
 		return err
 	}
 	return r.nextFile()
