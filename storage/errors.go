@@ -7,6 +7,10 @@ var (
 	// before a received snapshot took the schedule's place.
 	ErrGeneration = errors.New("storage: the schedule was replaced by a received snapshot meanwhile")
 
+	// ErrPast is returned for a received snapshot that ends before the schedule
+	// on disk does: the log in between may be gone.
+	ErrPast = errors.New("storage: the received snapshot is older than the schedule")
+
 	// ErrCorrupt is returned when bytes on disk, or in a stream, are not what
 	// was written. Nothing was changed.
 	ErrCorrupt = errors.New("storage: corrupt")

@@ -168,8 +168,9 @@ func (r *Receiver) closeFile(sync bool) (err error) {
 
 // Commit checks everything that was received, entries too, and makes it what the
 // manifest names, in one commit that raises the generation: flushes and merges
-// begun before fail from now on. Readers see it after Reload. On an error the
-// received files are gone and nothing has changed.
+// begun before fail from now on. Readers see it after Reload. On an error, which
+// wraps ErrPast when the manifest is further than the stream, the received files
+// are gone and nothing has changed.
 func (r *Receiver) Commit() error {
 	if r.stage != stageEnd || r.failure != nil {
 		r.Abort()
@@ -187,18 +188,30 @@ func (r *Receiver) Commit() error {
 		r.Abort()
 		return fmt.Errorf("receive: %w", err)
 	}
+	r.files = nil // the segments' references answer for the files now
+	if err := r.name(next); err != nil {
+		return fmt.Errorf("receive: %w", err)
+	}
+	return nil
+}
+
+// name commits what was received, or removes it.
+func (r *Receiver) name(next contents) (err error) {
 	m := r.store.manifest
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	next.generation = m.current.generation + 1
-	r.files = nil // the segments' references answer for the files now
-	if err := m.commit(next); err != nil {
+	if at := m.current.meta.Index; next.meta.Index < at {
+		err = fmt.Errorf("%w: it ends at index %d, the schedule at %d", ErrPast, next.meta.Index, at)
+	} else {
+		err = m.commit(next)
+	}
+	if err != nil {
 		for _, g := range next.segments {
 			r.store.discard(g)
 		}
-		return fmt.Errorf("receive: %w", err)
 	}
-	return nil
+	return err
 }
 
 // open returns what was received, its segments open.

@@ -68,3 +68,19 @@ func TestReceive_refusesADamagedOrShortStream(t *testing.T) {
 		t.Fatal("digests differ")
 	}
 }
+
+func TestReceive_refusesTheScheduleOfThePast(t *testing.T) {
+	from, sent := openStore(t, t.TempDir()), newModel()
+	script(from, sent, operation{Accept: entries(10, 0, 1, 10)})
+	flush(t, from, 1)
+	to, m := openStore(t, t.TempDir()), newModel()
+	for index := uint64(1); index <= 2; index++ {
+		script(to, m, operation{Accept: entries(3, 0, 1, 10)})
+		flush(t, to, index)
+	}
+	if err := transfer(from, to); !errors.Is(err, ErrPast) {
+		t.Fatalf("transfer of index 1 to a schedule at 2: %v", err)
+	}
+	requireEqual(t, to, m)
+	requireNoStray(t, to)
+}

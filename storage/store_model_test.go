@@ -167,8 +167,9 @@ func (h *history) transfer() {
 	if err != nil {
 		h.t.Fatalf("Open: %v", err)
 	}
-	applyTo(other, 1, operation{Accept: entries(3, 5, 1, 10)})
-	flush(h.t, other, 1)
+	const past = 0 // no later than what comes
+	applyTo(other, past, operation{Accept: entries(3, 5, 1, 10)})
+	flush(h.t, other, past)
 	stale := other.Freeze()
 	if err := transfer(h.store, other); err != nil {
 		h.t.Fatalf("transfer: %v", err)
