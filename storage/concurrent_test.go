@@ -3,6 +3,7 @@ package storage
 import (
 	"context"
 	"errors"
+	"fmt"
 	"math/rand/v2"
 	"sync"
 	"testing"
@@ -81,7 +82,10 @@ func TestStore_readersSeeEverythingWhileItMovesToDisk(t *testing.T) {
 	requireEqual(t, s, m)
 }
 
-var errMissed = errors.New("a reader missed a message that is alive")
+var (
+	errMissed = errors.New("a reader missed a message that is alive")
+	errTwice  = errors.New("a reader saw a message twice, or out of order, or missed the one before")
+)
 
 func seesAll(s *Store, kept []Entry) error {
 	var from Ref
@@ -93,9 +97,13 @@ func seesAll(s *Store, kept []Entry) error {
 			return err
 		}
 		for _, item := range buf {
-			if next < len(kept) && item.Ref == kept[next].Ref() {
-				next++
+			if item.Seq > uint64(len(kept)) {
+				continue
 			}
+			if next == len(kept) || item.Ref != kept[next].Ref() {
+				return fmt.Errorf("%w: %v at place %d", errTwice, item.Ref, next)
+			}
+			next++
 		}
 	}
 	if next != len(kept) {
