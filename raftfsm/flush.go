@@ -35,7 +35,10 @@ func (n *Node) flushLoop(ctx context.Context, r *raft.Raft) {
 			n.log.Warn("not flushed, trying again", "err", err, "retry_in", flushRetry)
 			pause(ctx, flushRetry)
 		}
-		n.merge(ctx)
+		select {
+		case n.flushed <- struct{}{}:
+		default:
+		}
 	}
 }
 
@@ -69,15 +72,21 @@ func (n *Node) keep(r *raft.Raft) uint64 {
 	return keep
 }
 
-// merge lets the store tidy up after a flush, step by step.
-func (n *Node) merge(ctx context.Context) {
-	for ctx.Err() == nil {
-		did, err := n.store.Merge(ctx)
+// mergeLoop lets the store tidy up after a flush, step by step. A step may write
+// gigabytes; flushes go on meanwhile.
+func (n *Node) mergeLoop(ctx context.Context) {
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-n.flushed:
+		}
+		did, err := true, error(nil)
+		for did && err == nil {
+			did, err = n.store.Merge(ctx)
+		}
 		if err != nil && ctx.Err() == nil {
 			n.log.Warn("merging segments failed", "err", err)
-		}
-		if err != nil || !did {
-			return
 		}
 	}
 }

@@ -47,6 +47,7 @@ type Node struct {
 	transport *transport // set before raft is
 
 	raft      atomic.Pointer[raft.Raft] // nil while unborn
+	flushed   chan struct{}             // signalled after a flush
 	inFlight  *semaphore.Weighted       // bytes
 	proposals *gate
 	terms     chan *Leadership
@@ -81,7 +82,7 @@ func Open(ctx context.Context, cfg Config) (*Node, error) {
 	n := &Node{
 		cfg: cfg, log: cfg.Logger.With("component", "raftfsm", "node", cfg.NodeID),
 		retention: newRetention(), inFlight: semaphore.NewWeighted(bytesInFlight), proposals: newGate(),
-		terms: make(chan *Leadership, 1), failed: make(chan error, 1), closed: make(chan struct{}),
+		terms: make(chan *Leadership, 1), failed: make(chan error, 1), closed: make(chan struct{}), flushed: make(chan struct{}, 1),
 	}
 	n.ctx, n.cancel = context.WithCancel(context.Background())
 	if err := n.open(ctx); err != nil {
@@ -170,6 +171,7 @@ func (n *Node) start() error {
 	}
 	n.loops.Go(func() { n.leadershipLoop(n.ctx, r) })
 	n.loops.Go(func() { n.flushLoop(n.ctx, r) })
+	n.loops.Go(func() { n.mergeLoop(n.ctx) })
 	n.loops.Go(func() { n.promoteLoop(n.ctx, r) })
 	return nil
 }
