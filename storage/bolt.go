@@ -44,13 +44,14 @@ func openBolt(path string, options *bbolt.Options) (db *bbolt.DB, err error) {
 }
 
 // guard turns what bbolt does on damaged pages (it panics, or touches memory
-// beyond the file) into ErrCorrupt.
+// beyond the file) into ErrCorrupt. The stack in it tells damage from a mistake in
+// this program.
 func guard(read func() error) (err error) {
 	previous := debug.SetPanicOnFault(true)
 	defer func() {
 		debug.SetPanicOnFault(previous)
 		if cause := recover(); cause != nil {
-			err = fmt.Errorf("%w: %v", ErrCorrupt, cause)
+			err = fmt.Errorf("%w: %v\n%s", ErrCorrupt, cause, debug.Stack())
 		}
 	}()
 	return read()
