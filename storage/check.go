@@ -10,7 +10,8 @@ import (
 
 // Check reads everything and compares it: checksums of every entry, order, what
 // the manifest names with what is in memory, and that every message alive is in
-// exactly one place. Apply waits while the memtables are looked at.
+// exactly one place. Apply waits while the memtables are looked at. It is for
+// tests.
 func (s *Store) Check() error {
 	named, err := s.pinNamed()
 	if err != nil {

@@ -80,10 +80,10 @@ func (c *contents) check() error {
 	if err != nil {
 		return err
 	}
-	return checkRanges(c.alive, v.nextSeq, slices.Values(c.records()))
+	return checkRanges(c.alive, v.nextSeq, slices.Values(c.infos()))
 }
 
-func (c *contents) records() []segmentInfo {
+func (c *contents) infos() []segmentInfo {
 	infos := make([]segmentInfo, len(c.segments))
 	for i, s := range c.segments {
 		infos[i] = s.info

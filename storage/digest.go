@@ -9,7 +9,8 @@ import (
 // Digest hashes the logical content: the replicated values and every message
 // alive, in order, body included. It is equal on all nodes that have applied the
 // same log, whatever each has flushed or merged; the applied index itself is not
-// part of it. It reads everything; Apply waits while the memtables are copied.
+// part of it. It reads everything; Apply waits while the memtables are copied. It
+// is for tests.
 func (s *Store) Digest() ([32]byte, error) {
 	m := s.copyMemory()
 	defer releaseAll(m.segments)

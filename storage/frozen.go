@@ -24,11 +24,11 @@ func (s *Store) Freeze() *Frozen {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	f := &Frozen{store: s, generation: s.generation, applied: s.values.appliedIndex}
-	if s.frozen != nil {
+	if s.flushing != nil {
 		return f
 	}
 	f.table, f.state, f.alive = s.table, encodeValues(&s.values), s.alive.Clone()
-	s.frozen, s.table = s.table, newMemtable(s.values.nextSeq)
+	s.flushing, s.table = s.table, newMemtable(s.values.nextSeq)
 	return f
 }
 
@@ -91,7 +91,7 @@ func (f *Frozen) name(written *segment, meta SnapshotMeta) (before []*segment, e
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.frozen = nil
+	s.flushing = nil
 	s.flushes++
 	return s.show(s.manifest.current.segments), nil
 }
@@ -114,7 +114,7 @@ func (f *Frozen) commit(written *segment, meta SnapshotMeta) error {
 func (f *Frozen) current() bool {
 	f.store.mu.RLock()
 	defer f.store.mu.RUnlock()
-	return f.store.frozen == f.table
+	return f.store.flushing == f.table
 }
 
 // Release gives up what was not flushed: it goes back behind the memtable, and
@@ -123,10 +123,10 @@ func (f *Frozen) Release() {
 	s := f.store
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if f.table == nil || s.frozen != f.table {
+	if f.table == nil || s.flushing != f.table {
 		return
 	}
-	s.frozen = nil
+	s.flushing = nil
 	f.table.sweep(roaring64.AndNot(f.alive, s.alive))
 	f.table.absorb(s.table)
 	s.table = f.table

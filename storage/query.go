@@ -76,8 +76,8 @@ func (s *Store) Stats() Stats {
 
 // tables lists the memtables, the older first. The caller holds mu.
 func (s *Store) tables() []*memtable {
-	if s.frozen == nil {
+	if s.flushing == nil {
 		return []*memtable{s.table}
 	}
-	return []*memtable{s.frozen, s.table}
+	return []*memtable{s.flushing, s.table}
 }

@@ -4,7 +4,6 @@ import (
 	"encoding/binary"
 	"fmt"
 	"math"
-	"slices"
 )
 
 // segmentInfo describes a segment's content. It is written inside the file and
@@ -76,8 +75,4 @@ func (r *segmentRecord) validate() error {
 		return fmt.Errorf("%w: segment of seqs %d to %d with %d entries in %d chunks, %d bytes", ErrCorrupt, i.first, i.last, i.count, i.chunks, r.size)
 	}
 	return nil
-}
-
-func (r *segmentRecord) equal(other *segmentRecord) bool {
-	return r.info == other.info && r.size == other.size && r.crc == other.crc && slices.Equal(r.branches, other.branches)
 }

@@ -65,7 +65,7 @@ type Store struct {
 	alive      *roaring64.Bitmap // over seq; the truth about what is pending
 	pending    uint64            // cardinality of alive
 	table      *memtable         // takes what is accepted
-	frozen     *memtable         // being flushed, nil when none; not changed while it is
+	flushing   *memtable         // of the Frozen that is outstanding, nil when none; not changed while it is
 	segments   []*segment        // sorted by seq, one reference each; replaced, never changed
 	generation uint64            // of the contents that memory was loaded from
 
@@ -124,7 +124,7 @@ func (s *Store) load() (before []*segment, err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.values, s.alive, s.pending = v, alive, alive.GetCardinality()
-	s.table, s.frozen = newMemtable(v.nextSeq), nil
+	s.table, s.flushing = newMemtable(v.nextSeq), nil
 	s.generation = named.generation
 	return s.show(named.segments), nil
 }
