@@ -24,6 +24,7 @@ type discovery struct {
 	log      *slog.Logger
 	assigned []SourcePosition
 	failing  bool
+	partial  bool            // the first look is not complete yet, already complained of
 	awaiting map[string]bool // topics without a start, already complained of
 }
 
@@ -53,7 +54,7 @@ func (d *discovery) run(ctx context.Context) error {
 // that Kafka then tells is no race with ingest, but records that Kafka has lost.
 func (d *discovery) round(ctx context.Context) error {
 	state := d.Store.State()
-	found, err := d.Source.Discover(ctx)
+	found, complete, err := d.Source.Discover(ctx)
 	if err != nil {
 		if ctx.Err() == nil && !d.failing {
 			d.log.Error("cannot list the delay topics, trying on: check kafka.brokers and that Kafka runs", "error", err)
@@ -68,8 +69,12 @@ func (d *discovery) round(ctx context.Context) error {
 	d.failing = false
 	d.Report.setProblem("kafka", "")
 
-	if moves := d.moves(found, state); len(moves) > 0 || !state.Surveyed {
-		if err := d.move(ctx, moves); err != nil {
+	if !complete && !state.Surveyed && !d.partial {
+		d.partial = true
+		d.log.Warn("some delay topics cannot be looked at, routes[].start holds for new ones too until all were: see to topics and partitions without a leader")
+	}
+	if moves := d.moves(found, state); len(moves) > 0 || complete && !state.Surveyed {
+		if err := d.move(ctx, moves, complete); err != nil {
 			return err
 		}
 	}
@@ -77,10 +82,11 @@ func (d *discovery) round(ctx context.Context) error {
 	return nil
 }
 
-// move commits the positions. One that was being read already ends the term, since
+// move commits the positions, and that all there was has been looked at if surveyed:
+// what is found later was added since. A position that was being read already ends the term, since
 // what the source has fetched is not what the log expects any more.
-func (d *discovery) move(ctx context.Context, moves []raftfsm.PositionSet) error {
-	command := raftfsm.SetPositions{Time: d.Now().UnixMilli(), Surveyed: true, Sets: moves}
+func (d *discovery) move(ctx context.Context, moves []raftfsm.PositionSet, surveyed bool) error {
+	command := raftfsm.SetPositions{Time: d.Now().UnixMilli(), Surveyed: surveyed, Sets: moves}
 	result, err := d.Log.Propose(ctx, command).Wait(ctx)
 	if err != nil {
 		return fmt.Errorf("commit source positions: %w", err)

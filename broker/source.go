@@ -5,9 +5,10 @@ import "context"
 // A Source reads delay topics. It is the adapter's side of ingest: broker/kafka
 // implements it, and one goroutine, the ingest of the running term, calls it.
 type Source interface {
-	// Discover lists every partition of every topic that the routes match. It
-	// asks Kafka, so it blocks for a round trip; it is called about once a second.
-	Discover(ctx context.Context) ([]SourcePartition, error)
+	// Discover lists every partition of every topic that the routes match; complete
+	// is false if Kafka cannot tell of some for now and they are left out. It asks
+	// Kafka, so it blocks for a round trip; it is called about once a second.
+	Discover(ctx context.Context) (found []SourcePartition, complete bool, err error)
 	// Assign replaces the set of partitions that Poll reads. A partition that was
 	// already assigned under the same topic id keeps its place in the fetch and
 	// Position.Next is not looked at again; a new one starts at Position.Next.
@@ -21,7 +22,7 @@ type Source interface {
 	Close()
 }
 
-// A TopicID is Kafka's UUID of a topic. A topic that is deleted and created again
+// A TopicID is Kafka's UUID of a topic, never zero. A topic that is deleted and created again
 // has another one, and its offsets start anew.
 type TopicID [16]byte
 

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/twmb/franz-go/pkg/kadm"
@@ -19,39 +20,49 @@ import (
 const discoverTimeout = 5 * time.Second
 
 // Discover lists every partition of every topic that matches, sorted by topic and partition. One that
-// Kafka cannot tell the offsets of, because it has no leader for now, is left out.
-func (s *Source) Discover(ctx context.Context) ([]broker.SourcePartition, error) {
+// Kafka cannot tell the offsets of, because it has no leader for now, is left out, and so is a topic with
+// an error: then the answer is not complete.
+func (s *Source) Discover(ctx context.Context) (found []broker.SourcePartition, complete bool, err error) {
 	ctx, cancel := context.WithTimeout(ctx, discoverTimeout)
 	defer cancel()
 	topics, err := s.admin.ListTopics(ctx)
 	if err != nil {
-		return nil, fmt.Errorf("list topics: %w", err)
+		return nil, false, fmt.Errorf("list topics: %w", err)
 	}
-	names := slices.DeleteFunc(topics.Names(), func(name string) bool { return topics[name].Err != nil || !s.matches(name) })
+	names := slices.DeleteFunc(topics.Names(), func(name string) bool { return !s.matches(name) })
+	all := len(names)
+	names = slices.DeleteFunc(names, func(name string) bool { return topics[name].Err != nil })
+	complete = len(names) == all
 	if len(names) == 0 {
-		return nil, nil // no names would list the offsets of every topic
+		return nil, complete, nil // no names would list the offsets of every topic
+	}
+	for _, name := range names {
+		if topics[name].ID == (kadm.TopicID{}) {
+			return nil, false, fmt.Errorf("kafka.brokers %s: topic %q: %w", strings.Join(s.brokers, ","), name, errNoTopicID)
+		}
 	}
 	first, err := s.admin.ListStartOffsets(ctx, names...)
 	if err != nil && !isPartial(err) {
-		return nil, fmt.Errorf("list first offsets: %w", err)
+		return nil, false, fmt.Errorf("list first offsets: %w", err)
 	}
 	end, err := s.admin.ListCommittedOffsets(ctx, names...)
 	if err != nil && !isPartial(err) {
-		return nil, fmt.Errorf("list last committed offsets: %w", err)
+		return nil, false, fmt.Errorf("list last committed offsets: %w", err)
 	}
 	after, err := topicIDs(ctx, s.client, names)
 	if err != nil {
-		return nil, fmt.Errorf("list topics again: %w", err)
+		return nil, false, fmt.Errorf("list topics again: %w", err)
 	}
-	var found []broker.SourcePartition
 	for _, name := range names {
 		if after[name] != broker.TopicID(topics[name].ID) {
-			continue // created again meanwhile: the offsets may be those of either
+			complete = false // created again meanwhile: the offsets may be those of either
+			continue
 		}
 		for partition := range topics[name].Partitions {
 			earliest, hasFirst := first.Lookup(name, partition)
 			latest, hasEnd := end.Lookup(name, partition)
 			if !hasFirst || !hasEnd || earliest.Err != nil || latest.Err != nil {
+				complete = false
 				continue
 			}
 			found = append(found, broker.SourcePartition{
@@ -63,7 +74,7 @@ func (s *Source) Discover(ctx context.Context) ([]broker.SourcePartition, error)
 	slices.SortFunc(found, func(a, b broker.SourcePartition) int {
 		return cmp.Or(cmp.Compare(a.Topic, b.Topic), cmp.Compare(a.Partition, b.Partition))
 	})
-	return found, nil
+	return found, complete, nil
 }
 
 // isPartial tells whether some brokers answered and others did not.

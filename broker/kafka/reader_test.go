@@ -32,7 +32,7 @@ func newReader(t *testing.T, kafka bubble) *reader {
 // discover assigns everything that Discover finds, from its first offset on or from where the reader is.
 func (r *reader) discover() []broker.SourcePartition {
 	r.t.Helper()
-	found, err := r.Discover(r.t.Context())
+	found, _, err := r.Discover(r.t.Context())
 	if err != nil {
 		r.t.Fatal(err)
 	}
@@ -91,7 +91,7 @@ func delayed(value string) *kgo.Record {
 
 // discoverBeside is discover while another goroutine reads: the new partition starts at 0.
 func (r *reader) discoverBeside(partition int32) {
-	found, err := r.Discover(r.t.Context())
+	found, _, err := r.Discover(r.t.Context())
 	if err != nil {
 		r.t.Error(err)
 	}

@@ -33,6 +33,7 @@ var _ broker.Source = (*Source)(nil)
 type Source struct {
 	client  *kgo.Client
 	admin   *kadm.Client
+	brokers []string // as configured, for errors
 	matches func(topic string) bool
 	log     *slog.Logger
 	now     func() time.Time
@@ -70,6 +71,7 @@ func NewSource(c Config, matches func(topic string) bool) (*Source, error) {
 	return &Source{
 		client:   client,
 		admin:    kadm.NewClient(client),
+		brokers:  c.Kafka.Brokers,
 		matches:  matches,
 		log:      c.Logger.With("component", "source"),
 		now:      time.Now,

@@ -1,10 +1,8 @@
 package kafka
 
 import (
-	"errors"
 	"math/rand/v2"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/twmb/franz-go/pkg/kerr"
@@ -110,42 +108,6 @@ func TestReplacedRecordsAreNotReadAgain(t *testing.T) {
 		if batch.From != 2 || batch.Next != 6 || len(batch.Arrivals) != 2 {
 			t.Errorf("batch %+v", batch)
 		}
-	}, kfake.SeedTopics(1, "orders.delay"))
-}
-
-func TestPartitionWithoutLeaderIsLeftOut(t *testing.T) {
-	inBubble(t, func(t *testing.T, kafka bubble) {
-		r := newReader(t, kafka)
-		kafka.Fault(kfake.Fault{Keys: []kmsg.Key{kmsg.ListOffsets}, Topic: "orders.delay", Partitions: []int32{1}, Err: kerr.LeaderNotAvailable, Count: -1})
-		found, err := r.Discover(t.Context())
-		if err != nil || len(found) != 2 || found[0].Partition != 0 || found[1].Partition != 2 {
-			t.Errorf("found %+v, %v, want partitions 0 and 2", found, err)
-		}
-	}, kfake.SeedTopics(3, "orders.delay"))
-}
-
-func TestDiscoverWithoutKafkaFailsInBoundedTime(t *testing.T) {
-	inBubble(t, func(t *testing.T, kafka bubble) {
-		r := newReader(t, kafka)
-		kafka.Close()
-		start := time.Now()
-		if found, err := r.Discover(t.Context()); err == nil || time.Since(start) > 2*discoverTimeout {
-			t.Errorf("found %+v, %v after %v", found, err, time.Since(start))
-		}
-	})
-}
-
-func TestDiscoverFailsWhenNoOffsetsAreTold(t *testing.T) {
-	inBubble(t, func(t *testing.T, kafka bubble) {
-		r := newReader(t, kafka)
-		kafka.ControlKey(int16(kmsg.ListOffsets), func(kmsg.Request) (kmsg.Response, error, bool) {
-			kafka.KeepControl()
-			return nil, errors.New("connection reset"), true
-		})
-		if found, err := r.Discover(t.Context()); err == nil {
-			t.Errorf("found %+v: every partition would be taken away", found)
-		}
-		synctest.Wait()
 	}, kfake.SeedTopics(1, "orders.delay"))
 }
 
