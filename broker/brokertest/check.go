@@ -49,7 +49,7 @@ func (p *player) settle(settings arguments) {
 			return false
 		}
 		for _, n := range p.nodes {
-			if !n.running() || n.raft.Store().Pending() != left {
+			if !n.running() || n.raft().Store().Pending() != left {
 				return false
 			}
 		}
@@ -154,19 +154,19 @@ func (p *player) checkStores() {
 	p.t.Helper()
 	var want [32]byte
 	p.await(time.Hour, "equal applied index on all nodes", func() bool {
-		index := p.nodes[0].raft.Store().State().AppliedIndex
+		index := p.nodes[0].raft().Store().State().AppliedIndex
 		for _, n := range p.nodes {
-			if n.raft.Store().State().AppliedIndex != index {
+			if n.raft().Store().State().AppliedIndex != index {
 				return false
 			}
 		}
 		return true
 	})
 	for i, n := range p.nodes {
-		if err := n.raft.Store().Check(); err != nil {
+		if err := n.raft().Store().Check(); err != nil {
 			p.t.Errorf("storage of %s: %v", n.member.ID, err)
 		}
-		got, err := n.raft.Store().Digest()
+		got, err := n.raft().Store().Digest()
 		p.must(err)
 		if i > 0 && !bytes.Equal(got[:], want[:]) {
 			p.t.Errorf("storage of %s differs from that of %s", n.member.ID, p.nodes[0].member.ID)
@@ -184,7 +184,7 @@ func (p *player) positions(n *node) string {
 	stored := make(map[string]int64)
 	topics, err := admin.ListTopics(context.Background())
 	p.must(err)
-	for _, position := range n.raft.Store().State().Positions {
+	for _, position := range n.raft().Store().State().Positions {
 		if position.TopicID == [16]byte(topics[position.Topic].ID) {
 			stored[fmt.Sprintf("%s/%d", position.Topic, position.Partition)] = position.Next
 		}
@@ -280,7 +280,7 @@ func (p *player) expect(a arguments) error {
 		}
 	case "pending":
 		want := a.value("count", "0")
-		if got := strconv.FormatUint(p.leader().raft.Store().Pending(), 10); got != want {
+		if got := strconv.FormatUint(p.leader().raft().Store().Pending(), 10); got != want {
 			return fmt.Errorf("%s messages pending, want %s", got, want)
 		}
 	case "leader":

@@ -4,6 +4,7 @@ import (
 	"context"
 	"log/slog"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/carillonmq/carillon/broker"
@@ -19,9 +20,9 @@ type node struct {
 	member  broker.Member
 	clock   *clock
 	disk    int // counts up when the disk is replaced
-	frozen  bool
+	frozen  atomic.Bool
 
-	raft   *raftfsm.Node // nil while the node is down
+	alive  atomic.Pointer[raftfsm.Node] // nil while the node is down; other nodes ask it
 	broker *broker.Broker
 	cancel context.CancelFunc
 	done   chan struct{} // closed when the broker has returned
@@ -58,7 +59,8 @@ func (n *node) start() {
 		Logger:      log,
 	})
 	c.must(err)
-	n.raft, n.cancel, n.done = opened, cancel, make(chan struct{})
+	n.alive.Store(opened)
+	n.cancel, n.done = cancel, make(chan struct{})
 	n.broker = broker.New(broker.Options{
 		Config:      config,
 		Node:        opened,
@@ -104,30 +106,33 @@ func (n *node) stop() {
 	}
 	n.cancel()
 	<-n.done
-	if err := n.raft.Close(); err != nil {
+	if err := n.raft().Close(); err != nil {
 		n.cluster.t.Errorf("close node %s: %v", n.member.ID, err)
 	}
-	n.cancel, n.raft, n.broker = nil, nil, nil
+	n.alive.Store(nil)
+	n.cancel, n.broker = nil, nil
 }
 
 // freeze stops the node's clock and silences its links, as SIGSTOP would; thaw lets
 // everything that waited happen at once.
 func (n *node) freeze() {
-	n.frozen = true
+	n.frozen.Store(true)
 	n.clock.freeze()
 	n.cluster.network.set(silent, n.member.ID, n.cluster.hosts()...)
 }
 
 func (n *node) thaw() {
-	if n.frozen {
-		n.frozen = false
+	if n.frozen.CompareAndSwap(true, false) {
 		n.cluster.network.set(open, n.member.ID, n.cluster.hosts()...)
 		n.clock.thaw()
 	}
 }
 
-func (n *node) running() bool   { return n.raft != nil }
-func (n *node) reachable() bool { return n.running() && !n.frozen }
+// raft returns the node's part in Raft, nil while it is down.
+func (n *node) raft() *raftfsm.Node { return n.alive.Load() }
+
+func (n *node) running() bool   { return n.raft() != nil }
+func (n *node) reachable() bool { return n.running() && !n.frozen.Load() }
 
 // A clock is one node's wall clock: it can be set, and it can stand still.
 type clock struct {

@@ -86,7 +86,7 @@ func (p *player) play(s step) error {
 	case "freeze":
 		p.node(name).freeze()
 	case "thaw":
-		return p.each(name, (*node).thaw, func(n *node) bool { return n.frozen })
+		return p.each(name, (*node).thaw, func(n *node) bool { return n.frozen.Load() })
 	case "cut":
 		n := p.node(name)
 		p.network.set(cut, n.member.ID, p.others(s.args)...)
@@ -156,10 +156,10 @@ func (p *player) replace(name string) error {
 	n.start()
 	p.await(time.Minute, "replacement of "+n.member.ID, func() bool {
 		// Refused for as long as the leader may have heard from the old one.
-		return p.leader().raft.Replace(context.Background(), n.member.ID) == nil
+		return p.leader().raft().Replace(context.Background(), n.member.ID) == nil
 	})
 	p.await(time.Hour, n.member.ID+" as a voter", func() bool {
-		for _, m := range p.leader().raft.Status().Members {
+		for _, m := range p.leader().raft().Status().Members {
 			if m.ID == n.member.ID && m.Voter {
 				return n.running()
 			}
@@ -177,6 +177,6 @@ func (c *Cluster) ask(from *node) func(context.Context, raftfsm.Member) (raftfsm
 		if state != open || !other.reachable() {
 			return raftfsm.Standing{}, fmt.Errorf("ask %s: %w", m.ID, errCut)
 		}
-		return other.raft.Standing(), nil
+		return other.raft().Standing(), nil
 	}
 }
