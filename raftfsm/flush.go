@@ -3,16 +3,13 @@ package raftfsm
 import (
 	"context"
 	"errors"
+	"runtime/debug"
 	"time"
 
 	"github.com/hashicorp/raft"
 )
 
 const flushRetry = time.Second
-
-// slowFollowerFlushes is for how many flushes the log is kept for a follower
-// that answers but is behind; then it gets a snapshot.
-const slowFollowerFlushes = 8
 
 // flushLoop is the only caller of raft.Snapshot: when enough log has gathered,
 // or enough time has passed since something was applied. One that raft puts off,
@@ -25,9 +22,9 @@ func (n *Node) flushLoop(ctx context.Context, r *raft.Raft) {
 		select {
 		case <-ctx.Done():
 			return
-		case <-n.fsm.flushDue:
+		case <-n.fsm.backlog.due:
 		case <-ticker.C:
-			if n.fsm.unsaved.Load() == 0 {
+			if n.fsm.backlog.unsaved() == 0 {
 				continue
 			}
 		}
@@ -43,33 +40,16 @@ func (n *Node) flushLoop(ctx context.Context, r *raft.Raft) {
 }
 
 func (n *Node) flush(r *raft.Raft) error {
-	n.retention.set(n.keep(r))
 	err := r.Snapshot().Error()
 	if errors.Is(err, raft.ErrNothingNewToSnapshot) {
 		return nil
 	}
+	if err == nil {
+		// The memtable is garbage now, the larger part of the heap: it would stay
+		// with the process until the next one needs it.
+		debug.FreeOSMemory()
+	}
 	return err
-}
-
-// keep returns how many entries to leave behind the snapshot: those since the
-// last one, and more for followers that are on their way.
-func (n *Node) keep(r *raft.Raft) uint64 {
-	last, since := r.LastIndex(), n.store.ManifestMeta().Index
-	if since >= last {
-		return 0
-	}
-	keep := last - since
-	if r.State() != raft.Leader {
-		return keep
-	}
-	most := keep * slowFollowerFlushes
-	for _, s := range servers(r) {
-		p := n.transport.peer(s.ID)
-		if s.ID != n.raftID() && p.recent(n.patience()) && p.lastIndex < last {
-			keep = max(keep, min(last-p.lastIndex, most))
-		}
-	}
-	return keep
 }
 
 // mergeLoop lets the store tidy up after a flush, step by step. A step may write

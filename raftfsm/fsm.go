@@ -18,14 +18,10 @@ type fsm struct {
 	lastLog func() (uint64, error) // index of the log's end
 	fail    func(error)            // told once, why this node cannot go on
 
-	applied  uint64 // entries up to here are in the manifest already, or were applied since
-	broken   error
-	feed     atomic.Pointer[Feed]
-	unsaved  atomic.Int64  // bytes of log applied since the last freeze
-	flushAt  int64         // unsaved bytes that make flushDue
-	flushDue chan struct{} // signalled when unsaved reaches flushAt
-
-	flushError atomic.Pointer[error] // of the last flush, nil before the first
+	applied uint64 // entries up to here are in the manifest already, or were applied since
+	broken  error
+	feed    atomic.Pointer[Feed]
+	backlog *backlog
 }
 
 var _ raft.ConfigurationStore = (*fsm)(nil)
@@ -33,7 +29,7 @@ var _ raft.ConfigurationStore = (*fsm)(nil)
 func newFSM(store *storage.Store, lastLog func() (uint64, error), flushAt int64, fail func(error)) *fsm {
 	return &fsm{
 		store: store, lastLog: lastLog, fail: fail, applied: store.ManifestMeta().Index,
-		flushAt: flushAt, flushDue: make(chan struct{}, 1),
+		backlog: newBacklog(flushAt),
 	}
 }
 
@@ -52,12 +48,13 @@ func (f *fsm) Apply(l *raft.Log) any {
 	if l.Index <= f.applied {
 		return Result{Index: l.Index}
 	}
+	if err := f.backlog.admit(); err != nil {
+		return f.stop(fmt.Errorf("apply log entry %d: %d MiB wait for the disk: %w", l.Index, f.backlog.unsaved()>>20, err))
+	}
 	cmd, err := decodeCommand(l.Data)
 	if err != nil {
 		// Going on without it would make this node differ from the others.
-		f.broken = fmt.Errorf("apply log entry %d: %w: this node must not go on; run the version of the other nodes", l.Index, err)
-		f.fail(f.broken)
-		return f.broken
+		return f.stop(fmt.Errorf("apply log entry %d: %w: this node must not go on; run the version of the other nodes", l.Index, err))
 	}
 
 	feed := f.feed.Load()
@@ -75,8 +72,15 @@ func (f *fsm) Apply(l *raft.Log) any {
 		}
 		feed.put(event)
 	}
-	f.count(len(l.Data))
+	f.backlog.add(len(l.Data))
 	return res
+}
+
+// stop lets nothing more be applied, and no snapshot be taken of what lacks an entry.
+func (f *fsm) stop(err error) error {
+	f.broken = err
+	f.fail(err)
+	return err
 }
 
 func (f *fsm) execute(cmd Command) (Result, Event) {
@@ -192,17 +196,6 @@ func (f *fsm) accept(res Result, event Event, es []storage.Entry) (Result, Event
 	return res, event
 }
 
-// count signals that enough log has gathered to be worth a flush.
-func (f *fsm) count(bytes int) {
-	if f.unsaved.Add(int64(bytes)) < f.flushAt {
-		return
-	}
-	select {
-	case f.flushDue <- struct{}{}:
-	default:
-	}
-}
-
 // StoreConfiguration keeps nothing: the snapshot's configuration comes from
 // Raft. Having the method makes Raft count configuration entries as applied,
 // without which it refuses a snapshot until a command follows one.
@@ -213,7 +206,8 @@ func (f *fsm) Snapshot() (raft.FSMSnapshot, error) {
 	if f.broken != nil {
 		return nil, f.broken
 	}
-	return &frozen{schedule: f.store.Freeze(), fsm: f, bytes: f.unsaved.Swap(0)}, nil
+	f.backlog.freeze()
+	return &marker{schedule: f.store.Freeze(), fsm: f}, nil
 }
 
 // Restore takes what a received snapshot has put into the manifest; the stream
@@ -224,12 +218,10 @@ func (f *fsm) Restore(stream io.ReadCloser) error {
 		err = f.store.Reload()
 	}
 	if err != nil {
-		f.broken = fmt.Errorf("restore received snapshot: %w", err)
-		f.fail(f.broken)
-		return f.broken
+		return f.stop(fmt.Errorf("restore received snapshot: %w", err))
 	}
 	f.applied = f.store.ManifestMeta().Index
-	f.unsaved.Store(0)
+	f.backlog.clear()
 	return nil
 }
 

@@ -242,7 +242,7 @@ func flushNow(t testing.TB, f *fsm) {
 		t.Fatal(err)
 	}
 	meta := storage.SnapshotMeta{Index: f.applied, Term: 1}
-	if err := snap.Persist(&sink{store: f.store, meta: meta}); err != nil {
+	if err := snap.Persist(&sink{meta: meta}); err != nil {
 		t.Fatal(err)
 	}
 	snap.Release()

@@ -43,7 +43,6 @@ type Node struct {
 	streams   *streams
 	stable    *raftboltdb.BoltStore
 	logs      *logStore
-	retention *retention
 	transport *transport // set before raft is
 
 	raft      atomic.Pointer[raft.Raft] // nil while unborn
@@ -81,7 +80,7 @@ func Open(ctx context.Context, cfg Config) (*Node, error) {
 	}
 	n := &Node{
 		cfg: cfg, log: cfg.Logger.With("component", "raftfsm", "node", cfg.NodeID),
-		retention: newRetention(), inFlight: semaphore.NewWeighted(bytesInFlight), proposals: newGate(),
+		inFlight: semaphore.NewWeighted(bytesInFlight), proposals: newGate(),
 		terms: make(chan *Leadership, 1), failed: make(chan error, 1), closed: make(chan struct{}), flushed: make(chan struct{}, 1),
 	}
 	n.ctx, n.cancel = context.WithCancel(context.Background())
@@ -144,7 +143,7 @@ func (n *Node) start() error {
 		return err
 	}
 	n.transport = newTransport(n.streams, n.patience(), newHCLogger(n.cfg.Logger, "raft-net"))
-	shots := &snapshots{store: n.store, retention: n.retention}
+	shots := &snapshots{store: n.store, retain: n.retain, fail: n.failWith}
 	cfg := n.raftConfig(id)
 	if err := n.bootstrap(cfg, id, shots); err != nil {
 		return err
@@ -157,7 +156,6 @@ func (n *Node) start() error {
 	if err != nil {
 		return fmt.Errorf("start raft: %w", err)
 	}
-	n.retention.bind(r)
 	n.raft.Store(r)
 	if err := n.checkServers(r); err != nil {
 		return err

@@ -1,67 +1,63 @@
 package raftfsm
 
 import (
-	"math"
-	"sync"
+	"time"
 
 	"github.com/hashicorp/raft"
 )
 
-// retention decides how much log stays behind a snapshot. Raft counts that in
-// entries, which may be 50 bytes or 500 KB; here it is the log of one flush, so
-// that a follower which was away for less catches up from the log alone. While
-// a snapshot is being sent nothing is cut: the follower needs what comes after.
-type retention struct {
-	reload func(trailing uint64) error
+// slowFollowerFlushes is for how many flushes the log is kept for a follower
+// that answers but is behind; then it gets a snapshot.
+const slowFollowerFlushes = 8
 
-	mu      sync.Mutex
-	sending int
-	keep    uint64 // entries to keep when nothing is being sent
-}
+// sendPatience is how long a follower may be silent while it receives a snapshot
+// or catches up after one, before the log is cut without regard to it.
+const sendPatience = 10 * time.Second
 
-func newRetention() *retention {
-	return &retention{reload: func(uint64) error { return nil }}
-}
-
-// bind connects it to r, once raft runs.
-func (t *retention) bind(r *raft.Raft) {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	t.reload = func(trailing uint64) error {
-		cfg := r.ReloadableConfig()
-		cfg.TrailingLogs = trailing
-		return r.ReloadConfig(cfg)
+// retain tells raft how much log stays behind the flush that has just been
+// written, before it cuts. Raft counts that in entries, which may be 50 bytes or
+// 500 KB; here it is the log since the flush before, so that a follower which was
+// away for less catches up from the log alone. It is reckoned now and not before
+// the flush, since raft counts from the end that the log has now.
+func (n *Node) retain(before uint64) {
+	r := n.running()
+	last := r.LastIndex()
+	from := before
+	if r.State() == raft.Leader {
+		spacious := n.spacious()
+		for _, s := range servers(r) {
+			if s.ID == n.raftID() {
+				continue
+			}
+			from = min(from, n.transport.peer(s.ID).needs(last, before, n.patience(), spacious))
+			n.transport.reached(s.ID, before)
+		}
 	}
-	t.apply()
-}
-
-// hold begins the sending of a snapshot, release ends it.
-func (t *retention) hold() {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	t.sending++
-	t.apply()
-}
-
-func (t *retention) release() {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	t.sending--
-	t.apply()
-}
-
-// set says how many entries to keep from now on.
-func (t *retention) set(entries uint64) {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	t.keep = entries
-	t.apply()
-}
-
-func (t *retention) apply() {
-	trailing := t.keep
-	if t.sending > 0 {
-		trailing = math.MaxUint64
+	cfg := r.ReloadableConfig()
+	cfg.TrailingLogs = last - min(from, last)
+	if err := r.ReloadConfig(cfg); err != nil {
+		n.log.Error("retention not set", "err", err)
 	}
-	_ = t.reload(trailing) // fails for an invalid Config only, which a running one is not
+}
+
+// needs returns the index after which the log is kept for p. One that receives a
+// snapshot needs everything after it, however long that takes, or the next
+// snapshot would follow without end; so the log is kept while the disk has room.
+func (p peer) needs(last, before uint64, patience time.Duration, spacious bool) uint64 {
+	switch {
+	case p.snapshot > 0 && spacious && p.recent(sendPatience):
+		return max(p.lastIndex, p.snapshot)
+	case p.recent(patience):
+		most := slowFollowerFlushes * (last - min(before, last))
+		return max(p.lastIndex, last-min(most, last))
+	default:
+		return before
+	}
+}
+
+// spacious reports whether the disk is so far from its reserve that log may be
+// kept beyond the usual: otherwise Room would refuse messages for its sake.
+func (n *Node) spacious() bool {
+	free, err := n.store.FreeSpace()
+	return err == nil && free >= 2*n.reserve()
 }

@@ -2,10 +2,6 @@ package raftfsm
 
 import "fmt"
 
-// unsavedFlushes is how many flushes' worth of log may wait for the disk before
-// nothing more is accepted: what waits is in memory.
-const unsavedFlushes = 4
-
 // Room returns nil, or why no message may be accepted now, wrapping ErrNoRoom:
 // the disk is down to the reserve, the log or a flush could not be written, or
 // flushing is too far behind. It is asked before an Ingest is proposed; acks and
@@ -15,10 +11,10 @@ func (n *Node) Room() error {
 	if err := n.logs.failure(); err != nil {
 		return fmt.Errorf("%w: writing the log to node.data_dir %s failed: %w", ErrNoRoom, n.cfg.DataDir, err)
 	}
-	if err := n.flushFailure(); err != nil {
+	if err := n.fsm.backlog.failure(); err != nil {
 		return fmt.Errorf("%w: writing the schedule to node.data_dir %s failed: %w", ErrNoRoom, n.cfg.DataDir, err)
 	}
-	if unsaved := n.fsm.unsaved.Load(); unsaved > unsavedFlushes*n.cfg.FlushBytes {
+	if unsaved := n.fsm.backlog.unsaved(); unsaved > unsavedFlushes*n.cfg.FlushBytes {
 		return fmt.Errorf("%w: %d MiB of accepted messages wait for the disk", ErrNoRoom, unsaved>>20)
 	}
 	free, err := n.store.FreeSpace()
@@ -34,11 +30,4 @@ func (n *Node) Room() error {
 // reserve is what two flushes and the log between them can take.
 func (n *Node) reserve() uint64 {
 	return 2*uint64(n.cfg.FlushBytes) + 2*uint64(max(int64(n.cfg.SegmentSize), n.cfg.FlushBytes))
-}
-
-func (n *Node) flushFailure() error {
-	if err := n.fsm.flushError.Load(); err != nil {
-		return *err
-	}
-	return nil
 }

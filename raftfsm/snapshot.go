@@ -1,6 +1,7 @@
 package raftfsm
 
 import (
+	"errors"
 	"fmt"
 	"io"
 
@@ -15,13 +16,14 @@ import (
 // what the manifest holds, and Open streams it, whatever id is asked for: the
 // manifest only knows one moment.
 type snapshots struct {
-	store     *storage.Store
-	retention *retention
+	store  *storage.Store
+	retain func(before uint64) // told before raft cuts the log: where the last flush but one ended
+	fail   func(error)         // told why this node cannot go on
 }
 
 func (s *snapshots) Create(_ raft.SnapshotVersion, index, term uint64, cfg raft.Configuration, cfgIndex uint64, _ raft.Transport) (raft.SnapshotSink, error) {
 	meta := storage.SnapshotMeta{Index: index, Term: term, Configuration: raft.EncodeConfiguration(cfg), ConfigurationIndex: cfgIndex}
-	return &sink{store: s.store, meta: meta}, nil
+	return &sink{snapshots: s, meta: meta, before: s.store.ManifestMeta().Index}, nil
 }
 
 func (s *snapshots) List() ([]*raft.SnapshotMeta, error) {
@@ -33,13 +35,11 @@ func (s *snapshots) List() ([]*raft.SnapshotMeta, error) {
 }
 
 func (s *snapshots) Open(string) (*raft.SnapshotMeta, io.ReadCloser, error) {
-	s.retention.hold()
 	meta, size, stream, err := s.store.OpenStream()
 	if err != nil {
-		s.retention.release()
 		return nil, nil, fmt.Errorf("open snapshot: %w", err)
 	}
-	return raftMeta(meta, size), &heldStream{ReadCloser: stream, release: s.retention.release}, nil
+	return raftMeta(meta, size), stream, nil
 }
 
 func raftMeta(m storage.SnapshotMeta, size int64) *raft.SnapshotMeta {
@@ -51,53 +51,42 @@ func raftMeta(m storage.SnapshotMeta, size int64) *raft.SnapshotMeta {
 
 func snapshotID(m storage.SnapshotMeta) string { return fmt.Sprintf("%d-%d", m.Term, m.Index) }
 
-// heldStream keeps the log from being cut under a follower that still receives.
-type heldStream struct {
-	io.ReadCloser
-	release func() // nil once closed
-}
-
-func (h *heldStream) Close() error {
-	if h.release == nil {
-		return nil
-	}
-	h.release()
-	h.release = nil
-	return h.ReadCloser.Close()
-}
-
-// frozen is what Snapshot hands to Persist.
-type frozen struct {
-	schedule *storage.Frozen
+// marker is what Snapshot hands to Persist.
+type marker struct {
+	schedule schedule
 	fsm      *fsm
-	bytes    int64 // of log that it stands for
-	flushed  bool
+}
+
+// A schedule is what storage has frozen.
+type schedule interface {
+	Flush(storage.SnapshotMeta) error
+	Release()
 }
 
 // Persist returns after the segment and the manifest are on disk: raft cuts the
-// log next.
-func (z *frozen) Persist(s raft.SnapshotSink) error {
-	err := z.schedule.Flush(s.(*sink).meta)
-	z.fsm.flushError.Store(&err)
-	if err != nil {
-		return fmt.Errorf("flush: %w", err)
+// log next. A store that cannot say what is on disk, or cannot read what it has
+// just written, will not be better at the next attempt.
+func (m *marker) Persist(s raft.SnapshotSink) error {
+	m.fsm.backlog.begin()
+	err := m.schedule.Flush(s.(*sink).meta)
+	m.fsm.backlog.end(err)
+	if errors.Is(err, storage.ErrFailed) || errors.Is(err, storage.ErrCorrupt) {
+		m.fsm.fail(fmt.Errorf("write the schedule: %w", err))
 	}
-	z.flushed = true
-	return nil
+	return err
 }
 
-func (z *frozen) Release() {
-	if z.flushed {
-		return
-	}
-	z.schedule.Release()
-	z.fsm.unsaved.Add(z.bytes)
+// Release gives back what was not flushed, nothing after Persist has succeeded.
+func (m *marker) Release() {
+	m.schedule.Release()
+	m.fsm.backlog.release()
 }
 
 // A sink carries the meta of a local snapshot to Persist, or receives a stream.
 type sink struct {
-	store    *storage.Store
+	*snapshots
 	meta     storage.SnapshotMeta
+	before   uint64            // where the manifest ended when the sink was made
 	receiver *storage.Receiver // set by the first Write
 }
 
@@ -114,17 +103,22 @@ func (s *sink) Write(b []byte) (int, error) {
 	return s.receiver.Write(b)
 }
 
-// Close names what was received in the manifest. After Persist there is nothing
-// left to do.
+// Close names what was received in the manifest. After Persist it says how much
+// log is to stay.
 func (s *sink) Close() error {
 	if s.receiver == nil {
+		s.retain(s.before)
 		return nil
 	}
 	r := s.receiver
 	s.receiver = nil
 	if err := r.Commit(); err != nil {
 		r.Abort()
-		return fmt.Errorf("commit received snapshot: %w", err)
+		err = fmt.Errorf("commit received snapshot: %w", err)
+		if errors.Is(err, storage.ErrFailed) {
+			s.fail(err)
+		}
+		return err
 	}
 	return nil
 }

@@ -2,8 +2,8 @@ package raftfsm
 
 import (
 	"errors"
+	"fmt"
 	"io"
-	"math"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -191,32 +191,11 @@ func TestRestore_refusesASnapshotThatEndsBeforeTheLog(t *testing.T) {
 	}
 }
 
-func TestRetention_cutsNothingWhileASnapshotIsSent(t *testing.T) {
-	var now uint64
-	r := newRetention()
-	r.reload = func(trailing uint64) error { now = trailing; return nil }
-	for i, step := range []struct {
-		do   func()
-		want uint64
-	}{
-		{func() { r.set(10) }, 10},
-		{r.hold, math.MaxUint64},
-		{r.hold, math.MaxUint64},
-		{func() { r.set(20) }, math.MaxUint64},
-		{r.release, math.MaxUint64},
-		{r.release, 20},
-	} {
-		if step.do(); now != step.want {
-			t.Errorf("step %d: %d entries are kept, want %d", i, now, step.want)
-		}
-	}
-}
-
 // The sink that raft cancels leaves nothing behind.
 func TestSink_cancelledLeavesTheManifestAlone(t *testing.T) {
 	s := openStore(t, t.TempDir())
 	defer s.Close()
-	shots := &snapshots{store: s, retention: newRetention()}
+	shots := &snapshots{store: s}
 	k, err := shots.Create(1, 7, 1, raft.Configuration{}, 1, nil)
 	if err != nil {
 		t.Fatal(err)
@@ -229,5 +208,24 @@ func TestSink_cancelledLeavesTheManifestAlone(t *testing.T) {
 	}
 	if list, err := shots.List(); err != nil || len(list) != 0 {
 		t.Errorf("list %v, %v", list, err)
+	}
+}
+
+type brokenSchedule struct{ err error }
+
+func (b brokenSchedule) Flush(storage.SnapshotMeta) error { return b.err }
+func (b brokenSchedule) Release()                         {}
+
+func TestPersist_stopsTheNodeWhenTryingAgainIsOfNoUse(t *testing.T) {
+	for _, tt := range []struct {
+		err   error
+		stops bool
+	}{{storage.ErrFailed, true}, {storage.ErrCorrupt, true}, {storage.ErrDiskFull, false}, {storage.ErrGeneration, false}} {
+		var failure error
+		f := &fsm{backlog: newBacklog(100), fail: func(err error) { failure = err }}
+		m := &marker{schedule: brokenSchedule{fmt.Errorf("flush: %w", tt.err)}, fsm: f}
+		if err := m.Persist(&sink{}); !errors.Is(err, tt.err) || errors.Is(failure, tt.err) != tt.stops {
+			t.Errorf("%v: persisted with %v, stopped with %v", tt.err, err, failure)
+		}
 	}
 }

@@ -23,11 +23,11 @@ func (n *Node) Standing() Standing {
 
 // Status returns what this node knows at this moment. It does not block.
 func (n *Node) Status() Status {
-	s := Status{Node: n.cfg.NodeID, State: "unborn", SnapshotIndex: n.store.ManifestMeta().Index, UnsavedBytes: n.fsm.unsaved.Load()}
+	s := Status{Node: n.cfg.NodeID, State: "unborn", SnapshotIndex: n.store.ManifestMeta().Index, UnsavedBytes: n.fsm.backlog.unsaved()}
 	if err := n.logs.failure(); err != nil {
 		s.LogError = err.Error()
 	}
-	if err := n.flushFailure(); err != nil {
+	if err := n.fsm.backlog.failure(); err != nil {
 		s.FlushError = err.Error()
 	}
 	n.mu.Lock()

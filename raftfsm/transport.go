@@ -22,6 +22,7 @@ type transport struct {
 type peer struct {
 	lastIndex uint64
 	contact   time.Time
+	snapshot  uint64 // index of the one it receives, or has received and not caught up from; 0: none
 }
 
 var _ raft.WithPreVote = (*transport)(nil)
@@ -43,9 +44,7 @@ func newTransport(s *streams, timeout time.Duration, logger hclogger) *transport
 func (t *transport) AppendEntries(id raft.ServerID, addr raft.ServerAddress, req *raft.AppendEntriesRequest, resp *raft.AppendEntriesResponse) error {
 	err := t.NetworkTransport.AppendEntries(id, target(id, addr), req, resp)
 	if err == nil {
-		t.mu.Lock()
-		t.peers[id] = peer{lastIndex: resp.LastLog, contact: time.Now()}
-		t.mu.Unlock()
+		t.update(id, func(p *peer) { p.lastIndex, p.contact = resp.LastLog, time.Now() })
 	}
 	return err
 }
@@ -61,11 +60,33 @@ func (t *transport) RequestPreVote(id raft.ServerID, addr raft.ServerAddress, re
 }
 
 func (t *transport) InstallSnapshot(id raft.ServerID, addr raft.ServerAddress, req *raft.InstallSnapshotRequest, resp *raft.InstallSnapshotResponse, data io.Reader) error {
-	return t.NetworkTransport.InstallSnapshot(id, target(id, addr), req, resp, data)
+	t.update(id, func(p *peer) { p.snapshot = req.LastLogIndex })
+	err := t.NetworkTransport.InstallSnapshot(id, target(id, addr), req, resp, data)
+	if err != nil || !resp.Success {
+		t.update(id, func(p *peer) { p.snapshot = 0 })
+	}
+	return err
 }
 
 func (t *transport) TimeoutNow(id raft.ServerID, addr raft.ServerAddress, req *raft.TimeoutNowRequest, resp *raft.TimeoutNowResponse) error {
 	return t.NetworkTransport.TimeoutNow(id, target(id, addr), req, resp)
+}
+
+func (t *transport) update(id raft.ServerID, change func(*peer)) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	p := t.peers[id]
+	change(&p)
+	t.peers[id] = p
+}
+
+// reached ends id's catching up after a snapshot if its log has come to index.
+func (t *transport) reached(id raft.ServerID, index uint64) {
+	t.update(id, func(p *peer) {
+		if p.lastIndex >= index {
+			p.snapshot = 0
+		}
+	})
 }
 
 // peer returns what is known of id; the zero value if it never answered.

@@ -1,0 +1,96 @@
+package raftfsm
+
+import (
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/hashicorp/raft"
+)
+
+// The log ends at 1000; the flush before last ended at 900.
+func TestRetention_keepsTheLogThatAFollowerNeeds(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		now := time.Now()
+		for _, tt := range []struct {
+			name     string
+			peer     peer
+			spacious bool
+			want     uint64
+		}{
+			{"never answered", peer{}, true, 900},
+			{"keeps up", peer{lastIndex: 1000, contact: now}, true, 1000},
+			{"is behind", peer{lastIndex: 700, contact: now}, true, 700},
+			{"is far behind", peer{lastIndex: 50, contact: now}, true, 200},
+			{"is silent", peer{lastIndex: 700, contact: now.Add(-2 * time.Second)}, true, 900},
+			{"receives a snapshot", peer{lastIndex: 5, contact: now, snapshot: 100}, true, 100},
+			{"stutters while it receives", peer{lastIndex: 5, contact: now.Add(-5 * time.Second), snapshot: 100}, true, 100},
+			{"catches up after it", peer{lastIndex: 150, contact: now, snapshot: 100}, true, 150},
+			{"hangs while it receives", peer{lastIndex: 5, contact: now.Add(-11 * time.Second), snapshot: 100}, true, 900},
+			{"receives, and the disk is nearly full", peer{lastIndex: 5, contact: now, snapshot: 100}, false, 200},
+		} {
+			if got := tt.peer.needs(1000, 900, time.Second, tt.spacious); got != tt.want {
+				t.Errorf("%s: the log after %d is kept, want %d", tt.name, got, tt.want)
+			}
+		}
+	})
+}
+
+// Raft cuts from the end that the log has after the flush.
+func TestSink_reckonsTheLogToKeepAfterTheFlush(t *testing.T) {
+	f := newTestFSM(t)
+	var told []uint64
+	shots := &snapshots{store: f.store, retain: func(before uint64) { told = append(told, before) }}
+	for _, want := range []uint64{0, 1} {
+		knownPosition(t, f, 0)
+		m, err := f.Snapshot()
+		if err != nil {
+			t.Fatal(err)
+		}
+		k, err := shots.Create(raft.SnapshotVersionMax, f.applied, 1, raft.Configuration{}, 0, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := m.Persist(k); err != nil || len(told) != int(want) {
+			t.Fatalf("%v, told %v before the flush was done", err, told)
+		}
+		if err := k.Close(); err != nil || len(told) != int(want)+1 || told[want] != want {
+			t.Errorf("%v, told %v, want %d last", err, told, want)
+		}
+		m.Release()
+	}
+}
+
+// A follower gets a snapshot while more is flushed than is kept for one that is
+// merely behind.
+func TestRetention_oneSnapshotIsEnoughForASlowReceiver(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := newCluster(t, 3, func(cfg *Config) { cfg.FlushBytes = 64 << 10 })
+		c.open("n1", "n2", "n3")
+		n := c.leader()
+		l := startLoad(t, n)
+		away := otherThan(c, n)
+		id := raft.ServerID(away)
+		c.isolate(away)
+		time.Sleep(5 * time.Second)
+		n = c.leader()
+		cut := func(index uint64) bool { first, err := n.logs.FirstIndex(); return err == nil && first > index+1 }
+		ingestUntil(c, n, l, "log cut", func() bool { return cut(c.nodes[away].Status().LastIndex) })
+		// As transport.InstallSnapshot does, and answers to heartbeats meanwhile.
+		sent := n.store.ManifestMeta().Index
+		for flushes, at := 0, sent; flushes < 2*slowFollowerFlushes; {
+			n.transport.update(id, func(p *peer) { *p = peer{lastIndex: 1, contact: time.Now(), snapshot: sent} })
+			must(t, n, l.batch(20, 200))
+			if now := n.store.ManifestMeta().Index; now > at {
+				flushes, at = flushes+1, now
+			}
+		}
+		if cut(sent) {
+			t.Errorf("the log was cut above %d, where the snapshot ends", sent)
+		}
+		n.transport.update(id, func(p *peer) { p.lastIndex = n.store.ManifestMeta().Index })
+		ingestUntil(c, n, l, "cut after it has caught up", func() bool { return cut(sent) })
+		c.rejoin(away)
+		c.agree()
+	})
+}
