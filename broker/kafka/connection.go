@@ -62,6 +62,14 @@ func (s *Sink) leave(t *target) {
 	s.release(c)
 }
 
+// leaveStale takes the target off a connection whose client has a wrong idea of the topic, as soon as
+// nothing of it is outstanding there. The caller holds mu.
+func (s *Sink) leaveStale(t *target) {
+	if t.stale && len(t.outstanding) == 0 && !s.closed {
+		s.leave(t)
+	}
+}
+
 // release closes a connection that is neither used nor shared. The caller holds mu.
 func (s *Sink) release(c *connection) {
 	if c.users == 0 && c != s.shared {

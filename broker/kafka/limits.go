@@ -25,7 +25,8 @@ type limits struct {
 
 func newLimits() *limits { return &limits{bytes: make(map[string]int32)} }
 
-// batchBytes returns the largest batch that the topic takes. franz-go asks once, when it meets the topic.
+// batchBytes returns the largest batch that the topic takes. A client of franz-go asks once, when it meets
+// the topic.
 func (l *limits) batchBytes(topic string) int32 {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -35,17 +36,18 @@ func (l *limits) batchBytes(topic string) int32 {
 	return defaultBatchBytes
 }
 
-// ask reads the topic's max.message.bytes once. A Kafka that does not let us read it is not asked again.
-func (l *limits) ask(ctx context.Context, client *kgo.Client, topic string) {
+// ask reads the topic's max.message.bytes and reports whether it is another than the one in use. What is
+// known is not asked again, unless again is set. A Kafka that does not let us read it has the default.
+func (l *limits) ask(ctx context.Context, client *kgo.Client, topic string, again bool) (changed bool) {
 	l.mu.Lock()
 	_, known := l.bytes[topic]
 	l.mu.Unlock()
-	if known {
-		return
+	if known && !again {
+		return false
 	}
 	configs, err := kadm.NewClient(client).DescribeTopicConfigs(ctx, topic)
 	if err != nil {
-		return
+		return false
 	}
 	limit := int32(defaultBatchBytes)
 	config, _ := configs.On(topic, nil)
@@ -54,7 +56,9 @@ func (l *limits) ask(ctx context.Context, client *kgo.Client, topic string) {
 			limit = int32(min(max(n, smallestBatch), largestBatch))
 		}
 	}
+	changed = limit != l.batchBytes(topic)
 	l.mu.Lock()
 	l.bytes[topic] = limit
 	l.mu.Unlock()
+	return changed
 }

@@ -24,6 +24,7 @@ func (s *Sink) Partitions(ctx context.Context, topic string) (int32, error) {
 	s.mu.Lock()
 	t := s.target(topic)
 	known, fresh := t.partitions, s.now().Sub(t.partitionsAt) < partitionsMaxAge
+	refused := t.refusedSize
 	client := s.shared.client
 	s.mu.Unlock()
 	if known > 0 && fresh {
@@ -36,10 +37,12 @@ func (s *Sink) Partitions(ctx context.Context, topic string) (int32, error) {
 	if err != nil {
 		return 0, classify(topic, err)
 	}
-	s.limits.ask(ctx, client, topic)
+	changed := s.limits.ask(ctx, client, topic, refused)
 	s.mu.Lock()
+	defer s.mu.Unlock()
 	t.partitions, t.partitionsAt = n, s.now()
-	s.mu.Unlock()
+	t.stale = t.stale || changed
+	s.leaveStale(t)
 	return n, nil
 }
 

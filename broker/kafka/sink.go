@@ -123,9 +123,7 @@ func (s *Sink) settle(issued *send, err error) {
 	delete(t.outstanding, issued)
 	if ours {
 		t.learn(err)
-	}
-	if ours && t.stale && len(t.outstanding) == 0 && !s.closed {
-		s.leave(t)
+		s.leaveStale(t)
 	}
 	s.mu.Unlock()
 	if ours {

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/twmb/franz-go/pkg/kadm"
 	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kfake"
 	"github.com/twmb/franz-go/pkg/kmsg"
@@ -249,6 +250,37 @@ func TestLargerTopicTakesLargerRecords(t *testing.T) {
 			if _, err := deliver(sink, broker.Delivery{Topic: topic, Value: make([]byte, 1_048_000)}); err != nil {
 				t.Errorf("1 MB to %s: %v", topic, err)
 			}
+		}
+	}, kfake.SeedTopics(1, "orders"))
+}
+
+func TestRaisedLimitIsSeenByTheNextTry(t *testing.T) {
+	inBubble(t, func(t *testing.T, kafka bubble) {
+		sink := newSink(t, kafka)
+		large := broker.Delivery{Topic: "orders", Value: make([]byte, 2_000_000)}
+		try := func() error {
+			t.Helper()
+			if _, err := sink.Partitions(t.Context(), "orders"); err != nil {
+				t.Fatal(err)
+			}
+			_, err := deliver(sink, large)
+			return err
+		}
+		for range 3 {
+			if err := try(); !errors.Is(err, broker.ErrRecordTooLarge) {
+				t.Fatalf("2 MB before the limit is raised: %v", err)
+			}
+		}
+		if c := sink.targets["orders"].connection; c != sink.shared || len(c.left) > 0 {
+			t.Error("a limit that stays the same costs a connection")
+		}
+		limit := "3000000"
+		if _, err := kafka.admin().AlterTopicConfigs(t.Context(), []kadm.AlterConfig{{Name: "max.message.bytes", Value: &limit}}, "orders"); err != nil {
+			t.Fatal(err)
+		}
+		pass(time.Hour) // nothing is due meanwhile
+		if err := try(); err != nil {
+			t.Errorf("2 MB after the limit was raised: %v", err)
 		}
 	}, kfake.SeedTopics(1, "orders"))
 }

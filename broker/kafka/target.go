@@ -24,6 +24,8 @@ type target struct {
 	healthy  bool // the connection has delivered something of it
 	stale    bool // the client has a wrong idea of the topic: leave it when nothing is outstanding
 
+	refusedSize bool // a record was too large: the limit is asked again with the partitions, it may be raised
+
 	partitions   int32 // 0: not known
 	partitionsAt time.Time
 }
@@ -45,6 +47,7 @@ func (t *target) learn(err error) {
 		return
 	}
 	t.partitions = 0
+	t.refusedSize = t.refusedSize || errors.Is(err, kerr.MessageTooLarge) || errors.Is(err, kerr.RecordListTooLarge)
 	// franz-go never adopts the new id of a topic that was deleted and created again, looks seldom for
 	// partitions that were added, and asks for what it cannot load every metadataMinAge, for ever.
 	t.stale = t.stale || errors.Is(err, kerr.UnknownTopicID) || errors.Is(err, kerr.UnknownTopicOrPartition) ||
