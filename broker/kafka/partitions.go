@@ -24,7 +24,7 @@ func (s *Sink) Partitions(ctx context.Context, topic string) (int32, error) {
 	s.mu.Lock()
 	t := s.target(topic)
 	known, fresh := t.partitions, s.now().Sub(t.partitionsAt) < partitionsMaxAge
-	refused := t.refusedSize
+	doubtful := t.refusedSize || known == 0 // known is 0 after any failure
 	client := s.shared.client
 	s.mu.Unlock()
 	if known > 0 && fresh {
@@ -37,7 +37,7 @@ func (s *Sink) Partitions(ctx context.Context, topic string) (int32, error) {
 	if err != nil {
 		return 0, classify(topic, err)
 	}
-	changed := s.limits.ask(ctx, client, topic, refused)
+	changed := s.limits.ask(ctx, client, topic, doubtful)
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	t.partitions, t.partitionsAt = n, s.now()
