@@ -60,6 +60,7 @@ func (d *discovery) round(ctx context.Context) error {
 			d.log.Error("cannot list the delay topics, trying on: check kafka.brokers and that Kafka runs", "error", err)
 		}
 		d.failing = true
+		d.Report.setLag(nil)
 		d.Report.setProblem("kafka", fmt.Sprintf("cannot list the delay topics: %v", err))
 		return nil
 	}
@@ -176,7 +177,7 @@ func (d *discovery) assign(found []SourcePartition, stored map[partitionID]stora
 		lag += max(p.Latest-position.Next, 0)
 		positions = append(positions, SourcePosition{Topic: p.Topic, TopicID: p.TopicID, Partition: p.Partition, Next: position.Next, Epoch: position.Epoch})
 	}
-	d.Report.setLag(lag)
+	d.Report.setLag(&lag)
 	slices.SortFunc(positions, func(a, b SourcePosition) int {
 		return cmp.Or(bytes.Compare(a.TopicID[:], b.TopicID[:]), cmp.Compare(a.Partition, b.Partition))
 	})

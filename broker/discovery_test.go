@@ -3,6 +3,7 @@ package broker
 import (
 	"context"
 	"errors"
+	"fmt"
 	"log/slog"
 	"testing"
 	"testing/synctest"
@@ -116,4 +117,26 @@ func TestDiscovery_lostRecordsEndTheTermAtTheNewPosition(t *testing.T) {
 			}
 		})
 	}
+}
+
+func TestDiscovery_lagIsUnknownWhileKafkaDoesNotAnswer(t *testing.T) {
+	withDiscovery(t, StartEarliest, func(d *discovery, source *scriptedSource, look func() error) {
+		source.found = []SourcePartition{sourcePartition("in.delay", 2, 10)}
+		for _, test := range []struct {
+			err  error
+			want string
+		}{{errors.New("no answer"), "unknown"}, {nil, "8"}, {errors.New("no answer"), "unknown"}, {nil, "8"}} {
+			source.err = test.err
+			if err := look(); err != nil {
+				t.Fatal(err)
+			}
+			got := "unknown"
+			if lag := d.Report.read().lag; lag != nil {
+				got = fmt.Sprint(*lag)
+			}
+			if got != test.want {
+				t.Errorf("after %v: lag %s, want %s", test.err, got, test.want)
+			}
+		}
+	})
 }

@@ -12,7 +12,7 @@ type termReport struct {
 	mu       sync.Mutex
 	problems map[string]string
 	parked   []string
-	lag      int64
+	lag      *int64 // records of delay topics not read yet; nil: not known
 	running  bool
 }
 
@@ -38,7 +38,8 @@ func (r *termReport) setParked(targets []string) {
 	r.parked = targets
 }
 
-func (r *termReport) setLag(records int64) {
+// setLag notes how many records of delay topics wait, nil when that is not known.
+func (r *termReport) setLag(records *int64) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.lag = records
@@ -54,14 +55,14 @@ func (r *termReport) setRunning() {
 type reported struct {
 	problems []string // sorted by the part that has the problem
 	parked   []string
-	lag      int64
+	lag      *int64
 	running  bool // every part of the term has been started
 }
 
 func (r *termReport) read() reported {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	out := reported{parked: slices.Clone(r.parked), lag: r.lag, running: r.running}
+	out := reported{parked: append([]string{}, r.parked...), lag: r.lag, running: r.running}
 	for _, part := range slices.Sorted(maps.Keys(r.problems)) {
 		out.problems = append(out.problems, part+": "+r.problems[part])
 	}

@@ -22,8 +22,8 @@ type Status struct {
 
 	Pending   uint64   `json:"pending"`              // messages that wait
 	OldestDue int64    `json:"oldest_due,omitempty"` // of them, epoch milliseconds; 0 when none waits
-	Lag       *int64   `json:"lag,omitempty"`        // records of delay topics not read yet; known to the leader
-	Parked    []string `json:"parked"`               // targets that cannot be written to; known to the leader
+	Lag       *int64   `json:"lag,omitempty"`        // records of delay topics not read yet; known to the leader while Kafka answers
+	Parked    []string `json:"parked,omitzero"`      // targets that cannot be written to; nil, unlike empty: not known, since the node does not lead
 	Problems  []string `json:"problems"`             // what keeps the node from its work
 
 	Members []MemberStatus `json:"members"`
@@ -69,7 +69,6 @@ func (b *Broker) Status() Status {
 		Node: node.Node, State: node.State, Leader: node.Leader, Term: node.Term,
 		Pending:   b.node.Store().Pending(),
 		OldestDue: oldestDue(b.node.Store()),
-		Parked:    []string{},
 		Problems:  []string{},
 		Members:   make([]MemberStatus, len(node.Members)),
 		Raft: RaftStatus{
@@ -84,12 +83,7 @@ func (b *Broker) Status() Status {
 			s.Members[i].LastContact = m.LastContact.UnixMilli()
 		}
 	}
-	if report := b.report.Load(); report != nil {
-		r := report.read()
-		s.Lag = &r.lag
-		s.Parked = append(s.Parked, r.parked...)
-		s.Problems = append(s.Problems, r.problems...)
-	}
+	s.tell(b.report.Load())
 	for _, problem := range []string{node.LogError, node.FlushError} {
 		if problem != "" {
 			s.Problems = append(s.Problems, "disk: "+problem)
@@ -99,6 +93,16 @@ func (b *Broker) Status() Status {
 		s.NotReady = err.Error()
 	}
 	return s
+}
+
+// tell adds what the running term reports; nil: none runs here.
+func (s *Status) tell(report *termReport) {
+	if report == nil {
+		return
+	}
+	r := report.read()
+	s.Lag, s.Parked = r.lag, r.parked
+	s.Problems = append(s.Problems, r.problems...)
 }
 
 // oldestDue returns when the first pending message is due, 0 when there is none.

@@ -1,7 +1,9 @@
 package broker
 
 import (
+	"encoding/json"
 	"log/slog"
+	"strings"
 	"testing"
 
 	"github.com/carillonmq/carillon/raftfsm"
@@ -75,5 +77,22 @@ func TestOldestDue_looksBelowTheHeldTargetsToo(t *testing.T) {
 	store.Kill([]storage.SeqRun{{First: 1, Last: 1}})
 	if due := oldestDue(store); due != 900 {
 		t.Errorf("after its delivery: %d, want 900", due)
+	}
+}
+
+func TestStatus_tellsNothingParkedFromNotKnown(t *testing.T) {
+	for want, report := range map[string]*termReport{`"parked":[]`: newTermReport(), `"parked":["orders"]`: newTermReport(), "": nil} {
+		if strings.Contains(want, "orders") {
+			report.setParked([]string{"orders"})
+		}
+		var s Status
+		s.tell(report)
+		text, err := json.Marshal(s)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if !strings.Contains(string(text), want) || strings.Contains(string(text), "parked") != (want != "") {
+			t.Errorf("%s, want %q", text, want)
+		}
 	}
 }

@@ -45,7 +45,7 @@ func statusCommand() *cobra.Command {
 			}
 			leader := askLeader(ctx, status)
 			if asJSON {
-				status.Lag = leader.Lag
+				status = withLeader(status, leader)
 				out := json.NewEncoder(cmd.OutOrStdout())
 				out.SetIndent("", "  ")
 				return out.Encode(status)
@@ -87,6 +87,19 @@ func askLeader(ctx context.Context, status broker.Status) broker.Status {
 	return status
 }
 
+// withLeader adds to a node's status what only the leader knows.
+func withLeader(node, leader broker.Status) broker.Status {
+	if leader.Node == node.Node {
+		return node
+	}
+	node.Lag, node.Parked = leader.Lag, leader.Parked
+	node.Problems = slices.Clone(node.Problems)
+	for _, problem := range leader.Problems {
+		node.Problems = append(node.Problems, leader.Node+": "+problem)
+	}
+	return node
+}
+
 // printStatus writes for people: what the node says of itself, what the leader says
 // of the cluster.
 func printStatus(w io.Writer, node, leader broker.Status, now time.Time) error {
@@ -104,22 +117,25 @@ func printStatus(w io.Writer, node, leader broker.Status, now time.Time) error {
 		due := time.UnixMilli(leader.OldestDue)
 		row("oldest due", "%s, %s", due.UTC().Format("2006-01-02T15:04:05.000Z"), distance(due.Sub(now)))
 	}
-	switch {
-	case leader.Lag != nil:
+	unknown := "known to the leader only, which does not answer here"
+	switch leader.Leader {
+	case "":
+		unknown = "unknown without a leader"
+	case leader.Node:
+		unknown = "not known yet"
+	}
+	if leader.Lag != nil {
 		row("lag", "%d records to read", *leader.Lag)
-	case leader.Leader == "":
-		row("lag", "unknown without a leader")
-	default:
-		row("lag", "known to the leader only, which does not answer here")
+	} else {
+		row("lag", "%s", unknown)
 	}
-	row("parked", "%s", orNone(strings.Join(leader.Parked, ", ")))
-	for _, problem := range node.Problems {
+	if leader.Parked != nil {
+		row("parked", "%s", orNone(strings.Join(leader.Parked, ", ")))
+	} else {
+		row("parked", "%s", unknown)
+	}
+	for _, problem := range withLeader(node, leader).Problems {
 		row("problem", "%s", problem)
-	}
-	if leader.Node != node.Node {
-		for _, problem := range leader.Problems {
-			row("problem", "%s: %s", leader.Node, problem)
-		}
 	}
 	fmt.Fprintf(out, "\nmember\tapi\tvotes\tlast heard by the leader\n")
 	for _, m := range leader.Members {

@@ -45,13 +45,26 @@ node     n2, follower
 leader   n1, term 7
 pending  4
 lag      known to the leader only, which does not answer here
-parked   none
+parked   known to the leader only, which does not answer here
 problem  disk: full
 
 member  api  votes  last heard by the leader
 n1      a:1  true   leads
 n2      b:1  true   unknown
 n3      c:1  false  unknown
+`},
+		{"the leader does not know yet", broker.Status{Node: "n1", State: "leader", Leader: "n1", Term: 7, Members: members}, `
+node     n2, follower
+leader   n1, term 7
+pending  0
+lag      not known yet
+parked   not known yet
+problem  disk: full
+
+member  api  votes  last heard by the leader
+n1      a:1  true   leads
+n2      b:1  true   never
+n3      c:1  false  never
 `},
 	} {
 		var out strings.Builder
@@ -61,5 +74,21 @@ n3      c:1  false  unknown
 		if diff := cmp.Diff(strings.TrimPrefix(test.want, "\n"), out.String()); diff != "" {
 			t.Errorf("%s (-want +got):\n%s", test.what, diff)
 		}
+	}
+}
+
+func TestStatus_ofAFollowerHasWhatTheLeaderKnows(t *testing.T) {
+	lag := int64(12)
+	node := broker.Status{Node: "n2", Leader: "n1", Pending: 4, Problems: []string{"disk: full"}}
+	leader := broker.Status{Node: "n1", Leader: "n1", Pending: 5, Lag: &lag, Parked: []string{"orders"}, Problems: []string{"kafka: away"}}
+	want := broker.Status{
+		Node: "n2", Leader: "n1", Pending: 4, Lag: &lag, Parked: []string{"orders"},
+		Problems: []string{"disk: full", "n1: kafka: away"},
+	}
+	if diff := cmp.Diff(want, withLeader(node, leader)); diff != "" {
+		t.Errorf("-want +got:\n%s", diff)
+	}
+	if diff := cmp.Diff(node, withLeader(node, node)); diff != "" {
+		t.Errorf("the leader does not answer (-want +got):\n%s", diff)
 	}
 }
