@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"maps"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -40,11 +41,20 @@ func judge(me identity, cfg Config, answers map[string]Standing) verdict {
 		return founding(cfg, answers)
 	}
 	for _, a := range lived {
-		if a.Founders[me.NodeID] == me.Incarnation {
+		if a.Founders[me.NodeID] == me.Incarnation && !replaced(me, lived) {
 			return verdict{found: true} // they founded it with us while we were slow
 		}
 	}
 	return joining(me, cfg, lived)
+}
+
+// replaced reports whether a member knows a group that we, as a founder, are no
+// part of any more.
+func replaced(me identity, lived []Standing) bool {
+	return slices.ContainsFunc(lived, func(a Standing) bool {
+		in := slices.ContainsFunc(a.Servers, func(s Server) bool { return s.RaftID == me.NodeID })
+		return len(a.Servers) > 0 && !in // none while Raft starts there
+	})
 }
 
 // strangers refuses when a member is not what the configuration takes it for.

@@ -23,6 +23,8 @@ func TestJudge(t *testing.T) {
 	votes := Server{RaftID: "n3@40", Voter: true}
 	other := empty("n1")
 	other.ClusterName = "d"
+	starting := lives("n2", "i3")
+	starting.Servers = nil
 	differs := empty("n1")
 	differs.Members = members[:2]
 
@@ -36,6 +38,9 @@ func TestJudge(t *testing.T) {
 		{"all are empty", []Standing{empty("n1"), empty("n2")}, verdict{found: true}},
 		{"founded with this disk", []Standing{lives("n1", "i3", old)}, verdict{found: true}},
 		{"founded with this disk, one still empty", []Standing{lives("n1", "i3", old), empty("n2")}, verdict{found: true}},
+		{"founded with this disk, one is starting", []Standing{lives("n1", "i3", old), starting}, verdict{found: true}},
+		{"founded with this disk, removed since", []Standing{lives("n1", "i3"), lives("n2", "i3", old)}, verdict{remedy: true, wait: "cluster replace n3"}},
+		{"founded with this disk, replaced since", []Standing{lives("n1", "i3", joined), lives("n2", "i3", joined)}, verdict{raftID: "n3@40"}},
 		{"founded with another disk", []Standing{lives("n1", "gone", old), lives("n2", "gone", old)}, verdict{remedy: true, wait: "cluster replace n3"}},
 		{"founded without us answering", []Standing{lives("n1", "gone", old)}, verdict{remedy: true, wait: "cluster replace n3"}},
 		{"removed, not added yet", []Standing{lives("n1", "gone"), lives("n2", "gone")}, verdict{remedy: true, wait: "cluster replace n3"}},

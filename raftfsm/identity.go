@@ -76,9 +76,16 @@ func (id identity) check(cfg Config) error {
 		return fmt.Errorf("%w: raft.log: %q, but node.data_dir %s holds a log of kind %q: set that, or empty the directory and run `carillon cluster replace %s`",
 			ErrConfig, cfg.Log, cfg.DataDir, id.Log, id.NodeID)
 	}
-	if _, err := os.Stat(filepath.Join(cfg.DataDir, raftDir, stableFile)); id.Started && errors.Is(err, fs.ErrNotExist) {
-		return fmt.Errorf("%w: node.data_dir %s has lost %s: restore it, or empty the directory and run `carillon cluster replace %s`",
-			ErrDamaged, cfg.DataDir, filepath.Join(raftDir, stableFile), id.NodeID)
+	if !id.Started {
+		return nil
+	}
+	// Without its vote, or without entries that it has acknowledged, it could help
+	// to elect a leader that lacks what is committed.
+	for _, name := range []string{stableFile, filepath.Join(id.Log, logFile(id.Log))} {
+		if _, err := os.Stat(filepath.Join(cfg.DataDir, raftDir, name)); errors.Is(err, fs.ErrNotExist) {
+			return fmt.Errorf("%w: node.data_dir %s has lost %s: restore it, or empty the directory and run `carillon cluster replace %s`",
+				ErrDamaged, cfg.DataDir, filepath.Join(raftDir, name), id.NodeID)
+		}
 	}
 	return nil
 }
@@ -96,6 +103,11 @@ func (id identity) save(dir string) error {
 	if err := os.Rename(path+".tmp", path); err != nil {
 		return fmt.Errorf("write %s: %w", path, err)
 	}
+	return syncDir(dir)
+}
+
+// syncDir makes the names in dir durable.
+func syncDir(dir string) error {
 	d, err := os.Open(dir)
 	if err != nil {
 		return fmt.Errorf("sync %s: %w", dir, err)

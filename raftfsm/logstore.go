@@ -43,6 +43,14 @@ func openStable(dir string) (*raftboltdb.BoltStore, error) {
 	return s, nil
 }
 
+// logFile returns the file without which a log of this kind is lost.
+func logFile(kind string) string {
+	if kind == LogBoltDB {
+		return "log.db"
+	}
+	return "wal-meta.db" // of raft-wal
+}
+
 func openLog(dir string, cfg Config) (*logStore, error) {
 	dir = filepath.Join(dir, cfg.Log)
 	if err := os.MkdirAll(dir, 0o700); err != nil {
@@ -51,7 +59,7 @@ func openLog(dir string, cfg Config) (*logStore, error) {
 	if cfg.Log == LogBoltDB {
 		// The array freelist makes every append slower after a truncation.
 		options := &bbolt.Options{Timeout: lockTimeout, FreelistType: bbolt.FreelistMapType}
-		s, err := raftboltdb.New(raftboltdb.Options{Path: filepath.Join(dir, "log.db"), BoltOptions: options})
+		s, err := raftboltdb.New(raftboltdb.Options{Path: filepath.Join(dir, logFile(cfg.Log)), BoltOptions: options})
 		if err != nil {
 			return nil, fmt.Errorf("open log: %w", err)
 		}

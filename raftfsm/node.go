@@ -160,17 +160,30 @@ func (n *Node) start() error {
 	if err := n.checkServers(r); err != nil {
 		return err
 	}
-	if !id.Started {
-		id.Started = true
-		if err := id.save(n.cfg.DataDir); err != nil {
-			return err
-		}
-		n.setIdentity(id)
+	if err := n.started(id); err != nil {
+		return err
 	}
 	n.loops.Go(func() { n.leadershipLoop(n.ctx, r) })
 	n.loops.Go(func() { n.flushLoop(n.ctx, r) })
 	n.loops.Go(func() { n.mergeLoop(n.ctx) })
 	n.loops.Go(func() { n.promoteLoop(n.ctx, r) })
+	return nil
+}
+
+// started writes down that from now on the log and the vote must be there.
+func (n *Node) started(id identity) error {
+	if id.Started {
+		return nil
+	}
+	dir := filepath.Join(n.cfg.DataDir, raftDir)
+	if err := errors.Join(syncDir(filepath.Join(dir, id.Log)), syncDir(dir)); err != nil {
+		return err
+	}
+	id.Started = true
+	if err := id.save(n.cfg.DataDir); err != nil {
+		return err
+	}
+	n.setIdentity(id)
 	return nil
 }
 

@@ -133,6 +133,34 @@ func TestNode_saysWhatHappenedToAProposal(t *testing.T) {
 	})
 }
 
+// The schedule alone does not make a node whole: what it has acknowledged since
+// the last flush was in the log.
+func TestOpen_refusesADirectoryThatLostItsLog(t *testing.T) {
+	for _, kind := range []string{LogWAL, LogBoltDB} {
+		t.Run(kind, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				c := newCluster(t, 1, func(cfg *Config) { cfg.Log, cfg.FlushBytes = kind, 4<<10 })
+				c.open("n1")
+				n := c.leader()
+				l := startLoad(t, n)
+				ingestUntil(c, n, l, "flush", func() bool { return n.Status().SnapshotIndex > 0 })
+				c.close("n1")
+				lost := filepath.Join(raftDir, kind)
+				if err := os.RemoveAll(filepath.Join(c.dirs["n1"], lost)); err != nil {
+					t.Fatal(err)
+				}
+				n, err := Open(t.Context(), c.config("n1"))
+				if !errors.Is(err, ErrDamaged) || !strings.Contains(err.Error(), lost) || !strings.Contains(err.Error(), "cluster replace n1") {
+					t.Errorf("got %v, want ErrDamaged with %s and the remedy", err, lost)
+				}
+				if err == nil {
+					_ = n.Close()
+				}
+			})
+		})
+	}
+}
+
 func TestOpen_namesFieldValueAndRemedy(t *testing.T) {
 	base := func(dir string) Config {
 		return Config{
