@@ -92,9 +92,6 @@ func (g *ingest) take(ctx context.Context, proposed chan<- proposedIngest) error
 			}
 		}}
 		for _, batch := range batches {
-			if batch.Missing {
-				continue // discovery sees the same and moves the position
-			}
 			if err := g.pack(&pack, batch); err != nil {
 				return err
 			}

@@ -15,6 +15,8 @@ type Source interface {
 	Assign(positions []SourcePosition)
 	// Poll blocks until records arrive or ctx ends. The batches of one partition
 	// come in offset order and without gaps: the next From is the last Next.
+	// A partition whose next offset Kafka does not have gives none, until it has it or
+	// another position is assigned.
 	// Not calling Poll is what pauses the fetch; what is buffered is bounded.
 	Poll(ctx context.Context) ([]Batch, error)
 	// Close ends all reading and releases the connections. It does not block for
@@ -53,17 +55,12 @@ type Batch struct {
 	Next      int64 // (transaction markers, compaction) lie inside it
 	Epoch     int32
 	Arrivals  []Arrival
-	// Missing is set instead of Arrivals when Kafka no longer has the offset From
-	// (retention or truncation): Earliest and Latest say what it has.
-	Missing          bool
-	Earliest, Latest int64
 }
 
 // An Arrival is one record of a delay topic, its headers already read as the
 // contract demands (client.Parse).
 type Arrival struct {
 	Offset      int64
-	Timestamp   int64 // of the record, epoch milliseconds
 	Key, Value  []byte
 	Headers     []Header // all of them, as they came
 	Instruction Instruction

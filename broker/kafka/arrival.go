@@ -59,13 +59,12 @@ func (p *sourcePartition) take(records []*kgo.Record) broker.Batch {
 
 func arrival(r *kgo.Record) broker.Arrival {
 	a := broker.Arrival{
-		Offset:    r.Offset,
-		Timestamp: r.Timestamp.UnixMilli(),
-		Key:       r.Key,
-		Value:     r.Value,
-		Headers:   brokerHeaders(r.Headers),
+		Offset:  r.Offset,
+		Key:     r.Key,
+		Value:   r.Value,
+		Headers: brokerHeaders(r.Headers),
 	}
-	in, err := client.Parse(r.Headers, a.Timestamp)
+	in, err := client.Parse(r.Headers, r.Timestamp.UnixMilli())
 	if err != nil {
 		a.Problem = problem(err)
 		return a

@@ -59,7 +59,7 @@ func passThrough(t *testing.T, c Config) error {
 	if found := r.discover(); len(found) != 1 {
 		t.Errorf("found %+v, want orders.delay alone", found)
 	}
-	if got, _ := r.read(1); string(got[0].Value) != "v" {
+	if got := r.read(1); string(got[0].Value) != "v" {
 		t.Errorf("read %q", got[0].Value)
 	}
 	return nil

@@ -102,7 +102,7 @@ func (s *Source) Poll(ctx context.Context) ([]broker.Batch, error) {
 			return nil, errClosed
 		}
 		batches := s.accept(fetches)
-		batches = append(batches, s.retryStalled(ctx)...)
+		s.retryStalled()
 		if len(batches) > 0 {
 			return batches, nil
 		}

@@ -1,7 +1,6 @@
 package kafka
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"time"
@@ -12,13 +11,9 @@ import (
 	"github.com/carillonmq/carillon/broker"
 )
 
-const (
-	// retryStalledEvery paces what the client itself would repeat without a pause: out of range, it
-	// answers 17,000 times in a second.
-	retryStalledEvery = time.Second
-	// listTimeout bounds how long a stalled partition can hold up the others.
-	listTimeout = time.Second
-)
+// retryStalledEvery paces what the client itself would repeat without a pause: out of range, it answers
+// 17,000 times in a second.
+const retryStalledEvery = time.Second
 
 // fail stops fetching the partition for a while.
 func (s *Source) fail(topic string, partition int32, p *sourcePartition, err error) {
@@ -64,10 +59,9 @@ func (s *Source) nextRetry() (at time.Time, ok bool) {
 	return at, ok
 }
 
-// retryStalled fetches stalled partitions again whose time has come. For one whose offset Kafka does not
-// have it returns a batch that says so, each time, until the broker moves the position.
-func (s *Source) retryStalled(ctx context.Context) []broker.Batch {
-	var missing []broker.Batch
+// retryStalled fetches stalled partitions again whose time has come. One whose offset Kafka does not have
+// stalls again, until the broker moves the position.
+func (s *Source) retryStalled() {
 	now := s.now()
 	for name, topic := range s.assigned {
 		for partition, p := range topic.partitions {
@@ -78,21 +72,9 @@ func (s *Source) retryStalled(ctx context.Context) []broker.Batch {
 				s.restart(name, topic)
 				break
 			}
-			if errors.Is(p.failure, kerr.OffsetOutOfRange) {
-				batch, ok := s.inRange(ctx, name, partition, p)
-				if !ok {
-					p.retryAt = now.Add(retryStalledEvery)
-					if batch.Missing {
-						batch.TopicID = topic.id
-						missing = append(missing, batch)
-					}
-					continue
-				}
-			}
 			s.resume(name, partition, p)
 		}
 	}
-	return missing
 }
 
 func (s *Source) resume(topic string, partition int32, p *sourcePartition) {
@@ -111,31 +93,4 @@ func (s *Source) restart(name string, topic *sourceTopic) {
 		addOffset(add, name, partition, p)
 	}
 	s.client.AddConsumePartitions(add)
-}
-
-// inRange tells whether Kafka has the partition's next offset after all. The batch is Missing if Kafka
-// says that it has not, and not if Kafka does not answer.
-func (s *Source) inRange(ctx context.Context, topic string, partition int32, p *sourcePartition) (broker.Batch, bool) {
-	ctx, cancel := context.WithTimeout(ctx, listTimeout)
-	defer cancel()
-	first, err := s.admin.ListStartOffsets(ctx, topic)
-	if err != nil {
-		return broker.Batch{}, false
-	}
-	end, err := s.admin.ListCommittedOffsets(ctx, topic)
-	if err != nil {
-		return broker.Batch{}, false
-	}
-	earliest, knowsFirst := first.Lookup(topic, partition)
-	latest, knowsEnd := end.Lookup(topic, partition)
-	if !knowsFirst || !knowsEnd || earliest.Err != nil || latest.Err != nil {
-		return broker.Batch{}, false
-	}
-	if earliest.Offset <= p.next && p.next <= latest.Offset {
-		return broker.Batch{}, true
-	}
-	return broker.Batch{
-		Topic: topic, Partition: partition, From: p.next, Next: p.next, Epoch: p.epoch,
-		Missing: true, Earliest: earliest.Offset, Latest: latest.Offset,
-	}, false
 }
