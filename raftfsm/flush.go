@@ -11,13 +11,19 @@ import (
 
 const flushRetry = time.Second
 
+// shortEvery is how often a node that is short of disk flushes: what was delivered
+// gives its space back only then.
+const shortEvery = 5 * time.Second
+
 // flushLoop is the only caller of raft.Snapshot: when enough log has gathered,
-// or enough time has passed since something was applied. One that raft puts off,
+// or enough time has passed since something was applied, or the disk is short. One that raft puts off,
 // because a change of members is not committed yet, or that fails is tried again
 // until it succeeds; Room tells of the latter.
 func (n *Node) flushLoop(ctx context.Context, r *raft.Raft) {
 	ticker := time.NewTicker(n.cfg.FlushInterval)
 	defer ticker.Stop()
+	short := time.NewTicker(max(shortEvery, n.cfg.Heartbeat))
+	defer short.Stop()
 	for {
 		select {
 		case <-ctx.Done():
@@ -25,6 +31,10 @@ func (n *Node) flushLoop(ctx context.Context, r *raft.Raft) {
 		case <-n.fsm.backlog.due:
 		case <-ticker.C:
 			if n.fsm.backlog.unsaved() == 0 {
+				continue
+			}
+		case <-short.C:
+			if n.fsm.backlog.unsaved() == 0 || !n.isShort() {
 				continue
 			}
 		}

@@ -118,7 +118,7 @@ func (n *Node) open(ctx context.Context) error {
 	}
 	me, _ := n.cfg.member(n.cfg.NodeID)
 	n.streams = newStreams(listener, streamConfig{
-		cluster: n.cfg.ClusterName, advertised: me.Raft, dial: n.cfg.Dial, raftID: n.raftID, log: n.log,
+		cluster: n.cfg.ClusterName, advertised: me.Raft, dial: n.cfg.Dial, raftID: n.raftID, patience: n.patience(), log: n.log,
 	})
 
 	if err := context.Cause(ctx); err != nil {
@@ -157,6 +157,11 @@ func (n *Node) start() error {
 		return fmt.Errorf("start raft: %w", err)
 	}
 	n.raft.Store(r)
+	// Raft applies since NewRaft: what failed by now found nothing to shut down.
+	if err := n.failureNow(); err != nil {
+		n.shutdown()
+		return err
+	}
 	if err := n.checkServers(r); err != nil {
 		return err
 	}
@@ -288,7 +293,10 @@ func (n *Node) close() error {
 	}
 	n.loops.Wait()
 	if n.running() != nil { // it may have been born only now
-		errs = append(errs, n.shutdown().Error(), n.transport.Close())
+		errs = append(errs, n.shutdown().Error())
+	}
+	if n.transport != nil {
+		errs = append(errs, n.transport.Close())
 		n.transport.CloseStreams()
 	}
 	if n.logs != nil {
@@ -318,6 +326,13 @@ func (n *Node) setIdentity(id identity) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	n.identity = id
+}
+
+// failureNow returns why the node had to stop, nil while it goes on.
+func (n *Node) failureNow() error {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	return n.failure
 }
 
 func (n *Node) setWaiting(why string) {

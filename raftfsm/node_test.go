@@ -161,6 +161,37 @@ func TestOpen_refusesADirectoryThatLostItsLog(t *testing.T) {
 	}
 }
 
+// Open ends between the transport and raft, and leaves no goroutine (TestMain).
+func TestOpen_closesWhatItStarted(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := newCluster(t, 1, nil)
+		c.open("n1")
+		c.leader()
+		c.close("n1")
+		dir := filepath.Join(c.dirs["n1"], raftDir)
+		if err := os.RemoveAll(dir); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.Mkdir(dir, 0o700); err != nil {
+			t.Fatal(err)
+		}
+		log, err := openLog(dir, Config{Log: LogWAL, SegmentSize: testSegmentSize, Logger: testLogger(t)})
+		if err != nil {
+			t.Fatal(err)
+		}
+		stable, err := openStable(dir)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := errors.Join(log.Close(), stable.Close()); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := Open(t.Context(), c.config("n1")); !errors.Is(err, ErrDamaged) {
+			t.Errorf("got %v, want ErrDamaged", err)
+		}
+	})
+}
+
 func TestOpen_namesFieldValueAndRemedy(t *testing.T) {
 	base := func(dir string) Config {
 		return Config{

@@ -27,6 +27,12 @@ func (n *Node) Room() error {
 	return nil
 }
 
+// isShort reports whether the disk is down to the reserve.
+func (n *Node) isShort() bool {
+	free, err := n.store.FreeSpace()
+	return err == nil && free < n.reserve()
+}
+
 // reserve is what two flushes and the log between them can take.
 func (n *Node) reserve() uint64 {
 	return 2*uint64(n.cfg.FlushBytes) + 2*uint64(max(int64(n.cfg.SegmentSize), n.cfg.FlushBytes))

@@ -42,6 +42,7 @@ type streamConfig struct {
 	advertised string // host:port
 	dial       func(ctx context.Context, network, addr string) (net.Conn, error)
 	raftID     func() raft.ServerID // ours, known once born
+	patience   time.Duration        // for a greeting
 	log        *slog.Logger
 }
 
@@ -51,8 +52,8 @@ func newStreams(l net.Listener, cfg streamConfig) *streams {
 	return &streams{Listener: l, cfg: cfg, conns: map[net.Conn]struct{}{}}
 }
 
-// target joins a Raft id and an address to what Dial takes.
-func target(id raft.ServerID, addr raft.ServerAddress) raft.ServerAddress {
+// peerAt joins a Raft id and an address to what Dial takes.
+func peerAt(id raft.ServerID, addr raft.ServerAddress) raft.ServerAddress {
 	return raft.ServerAddress(string(id) + "=" + string(addr))
 }
 
@@ -142,13 +143,25 @@ type acceptedConn struct {
 
 func (c *acceptedConn) Read(b []byte) (int, error) {
 	if !c.greeted {
-		if err := c.streams.checkGreeting(c.Conn); err != nil {
+		if err := c.greet(); err != nil {
 			c.streams.cfg.log.Warn("raft connection refused", "from", c.RemoteAddr(), "err", err)
 			return 0, err
 		}
 		c.greeted = true
 	}
 	return c.Conn.Read(b)
+}
+
+// greet reads the greeting. Who connects and says nothing would stay for ever:
+// raft sets no deadline on what it accepts.
+func (c *acceptedConn) greet() error {
+	if err := c.SetReadDeadline(time.Now().Add(c.streams.cfg.patience)); err != nil {
+		return err
+	}
+	if err := c.streams.checkGreeting(c.Conn); err != nil {
+		return err
+	}
+	return c.SetReadDeadline(time.Time{})
 }
 
 func greeting(cluster string, id raft.ServerID) []byte {

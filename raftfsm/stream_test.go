@@ -5,9 +5,11 @@ import (
 	"io"
 	"net"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/hashicorp/raft"
+	"github.com/twmb/franz-go/pkg/kfake"
 )
 
 func TestStreams_serveOnlyWhatIsForThem(t *testing.T) {
@@ -17,7 +19,7 @@ func TestStreams_serveOnlyWhatIsForThem(t *testing.T) {
 	}
 	cfg := streamConfig{
 		cluster: "a", advertised: "n1.test:7301", dial: new(net.Dialer).DialContext,
-		raftID: func() raft.ServerID { return "n1@7" }, log: testLogger(t),
+		raftID: func() raft.ServerID { return "n1@7" }, patience: time.Minute, log: testLogger(t),
 	}
 	server := newStreams(listener, cfg)
 	defer server.Close()
@@ -45,7 +47,7 @@ func TestStreams_serveOnlyWhatIsForThem(t *testing.T) {
 	}{{"a", "n1@7", "hello"}, {"a", "n1", ""}, {"b", "n1@7", ""}} {
 		cfg.cluster = tt.cluster
 		client := newStreams(nil, cfg)
-		c, err := client.Dial(target(tt.id, address), time.Second)
+		c, err := client.Dial(peerAt(tt.id, address), time.Second)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -64,4 +66,49 @@ func TestStreams_serveOnlyWhatIsForThem(t *testing.T) {
 	if got := <-heard; got != "" {
 		t.Errorf("a stranger was heard: %q", got)
 	}
+}
+
+// A port scan, or half a connection after a power cut.
+func TestStreams_hangUpOnWhoSaysNothing(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var network kfake.VirtualNetwork
+		listener, err := network.Listen("tcp", "localhost:7301")
+		if err != nil {
+			t.Fatal(err)
+		}
+		server := newStreams(listener, streamConfig{
+			cluster: "a", raftID: func() raft.ServerID { return "n1" }, patience: 3 * time.Second, log: testLogger(t),
+		})
+		defer server.Close()
+		client := newStreams(nil, streamConfig{cluster: "a", dial: network.DialContext})
+		for _, tt := range []struct {
+			name  string
+			dial  func() (net.Conn, error)
+			waits time.Duration
+		}{
+			{"silent", func() (net.Conn, error) { return network.DialContext(t.Context(), "tcp", "localhost:7301") }, 3 * time.Second},
+			// Once it has greeted, it may say nothing for as long as it likes.
+			{"greets", func() (net.Conn, error) { return client.Dial(peerAt("n1", "localhost:7301"), time.Second) }, time.Hour},
+		} {
+			go func() {
+				c, err := tt.dial()
+				if err != nil {
+					t.Errorf("%s: %v", tt.name, err)
+					return
+				}
+				time.Sleep(time.Hour)
+				c.Close()
+			}()
+			c, err := server.Accept()
+			if err != nil {
+				t.Fatal(err)
+			}
+			begin := time.Now()
+			if _, err := c.Read(make([]byte, 1)); err == nil || time.Since(begin) != tt.waits {
+				t.Errorf("%s: %v after %s, want an error after %s", tt.name, err, time.Since(begin), tt.waits)
+			}
+			c.Close()
+		}
+		time.Sleep(time.Hour)
+	})
 }

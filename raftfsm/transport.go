@@ -42,7 +42,7 @@ func newTransport(s *streams, timeout time.Duration, logger hclogger) *transport
 }
 
 func (t *transport) AppendEntries(id raft.ServerID, addr raft.ServerAddress, req *raft.AppendEntriesRequest, resp *raft.AppendEntriesResponse) error {
-	err := t.NetworkTransport.AppendEntries(id, target(id, addr), req, resp)
+	err := t.NetworkTransport.AppendEntries(id, peerAt(id, addr), req, resp)
 	if err == nil {
 		t.update(id, func(p *peer) { p.lastIndex, p.contact = resp.LastLog, time.Now() })
 	}
@@ -52,16 +52,16 @@ func (t *transport) AppendEntries(id raft.ServerID, addr raft.ServerAddress, req
 // What is asked of the others goes to an id at an address, not to an address.
 
 func (t *transport) RequestVote(id raft.ServerID, addr raft.ServerAddress, req *raft.RequestVoteRequest, resp *raft.RequestVoteResponse) error {
-	return t.NetworkTransport.RequestVote(id, target(id, addr), req, resp)
+	return t.NetworkTransport.RequestVote(id, peerAt(id, addr), req, resp)
 }
 
 func (t *transport) RequestPreVote(id raft.ServerID, addr raft.ServerAddress, req *raft.RequestPreVoteRequest, resp *raft.RequestPreVoteResponse) error {
-	return t.NetworkTransport.RequestPreVote(id, target(id, addr), req, resp)
+	return t.NetworkTransport.RequestPreVote(id, peerAt(id, addr), req, resp)
 }
 
 func (t *transport) InstallSnapshot(id raft.ServerID, addr raft.ServerAddress, req *raft.InstallSnapshotRequest, resp *raft.InstallSnapshotResponse, data io.Reader) error {
 	t.update(id, func(p *peer) { p.snapshot = req.LastLogIndex })
-	err := t.NetworkTransport.InstallSnapshot(id, target(id, addr), req, resp, data)
+	err := t.NetworkTransport.InstallSnapshot(id, peerAt(id, addr), req, resp, data)
 	if err != nil || !resp.Success {
 		t.update(id, func(p *peer) { p.snapshot = 0 })
 	}
@@ -69,7 +69,7 @@ func (t *transport) InstallSnapshot(id raft.ServerID, addr raft.ServerAddress, r
 }
 
 func (t *transport) TimeoutNow(id raft.ServerID, addr raft.ServerAddress, req *raft.TimeoutNowRequest, resp *raft.TimeoutNowResponse) error {
-	return t.NetworkTransport.TimeoutNow(id, target(id, addr), req, resp)
+	return t.NetworkTransport.TimeoutNow(id, peerAt(id, addr), req, resp)
 }
 
 func (t *transport) update(id raft.ServerID, change func(*peer)) {
