@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"log/slog"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/carillonmq/carillon/raftfsm"
@@ -159,7 +160,7 @@ func (d *discovery) start(p SourcePartition) int64 {
 	}
 	if !d.awaiting[p.Topic] {
 		d.awaiting[p.Topic] = true
-		d.log.Error("a delay topic was not empty when the cluster was born and is not read: set routes[].start to earliest or latest for it",
+		d.log.Error("partitions of a delay topic held records when the cluster was born and are not read: set routes[].start to earliest or latest for it",
 			"topic", p.Topic, "route", route.From)
 	}
 	return awaitsStart
@@ -168,9 +169,13 @@ func (d *discovery) start(p SourcePartition) int64 {
 // assign tells the source what to read and reports the lag.
 func (d *discovery) assign(found []SourcePartition, stored map[partitionID]storage.Position) {
 	var positions []SourcePosition
+	var waiting []string
 	var lag int64
 	for _, p := range found {
 		position, ok := stored[partitionID{p.TopicID, p.Partition}]
+		if ok && position.Next == awaitsStart {
+			waiting = append(waiting, fmt.Sprintf("%s/%d", p.Topic, p.Partition))
+		}
 		if !ok || position.Next == awaitsStart {
 			continue
 		}
@@ -178,6 +183,12 @@ func (d *discovery) assign(found []SourcePartition, stored map[partitionID]stora
 		positions = append(positions, SourcePosition{Topic: p.Topic, TopicID: p.TopicID, Partition: p.Partition, Next: position.Next, Epoch: position.Epoch})
 	}
 	d.Report.setLag(&lag)
+	problem := ""
+	if len(waiting) > 0 {
+		problem = "not read, since they held records when the cluster was born: " + strings.Join(waiting, ", ") +
+			": set routes[].start to earliest or latest for them"
+	}
+	d.Report.setProblem("start", problem)
 	slices.SortFunc(positions, func(a, b SourcePosition) int {
 		return cmp.Or(bytes.Compare(a.TopicID[:], b.TopicID[:]), cmp.Compare(a.Partition, b.Partition))
 	})

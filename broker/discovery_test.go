@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -137,6 +138,33 @@ func TestDiscovery_lagIsUnknownWhileKafkaDoesNotAnswer(t *testing.T) {
 			if got != test.want {
 				t.Errorf("after %v: lag %s, want %s", test.err, got, test.want)
 			}
+		}
+	})
+}
+
+func TestDiscovery_saysWhatWaitsForAStart(t *testing.T) {
+	withDiscovery(t, "", func(d *discovery, source *scriptedSource, look func() error) {
+		source.found = []SourcePartition{sourcePartition("old.delay", 0, 7), sourcePartition("new.delay", 0, 0)}
+		for range 2 {
+			if err := look(); err != nil {
+				t.Fatal(err)
+			}
+			if diff := cmp.Diff(map[string]int64{"new.delay": 0}, source.starts()); diff != "" {
+				t.Errorf("read (-want +got):\n%s", diff)
+			}
+			if problems := d.Report.read().problems; len(problems) != 1 || !strings.Contains(problems[0], "old.delay/0: set routes[].start") {
+				t.Errorf("problems %q, want the partition and the remedy", problems)
+			}
+		}
+		d.Config.Routes[0].Start = StartLatest
+		if err := look(); err != nil {
+			t.Fatal(err)
+		}
+		if diff := cmp.Diff(map[string]int64{"new.delay": 0, "old.delay": 7}, source.starts()); diff != "" {
+			t.Errorf("read (-want +got):\n%s", diff)
+		}
+		if problems := d.Report.read().problems; len(problems) != 0 {
+			t.Errorf("problems %q, want none", problems)
 		}
 	})
 }

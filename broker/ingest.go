@@ -150,11 +150,11 @@ func (g *ingest) awaitRoom(ctx context.Context) error {
 		return nil
 	}
 	g.log.Error("not accepting messages: they wait in Kafka until there is room", "error", err)
-	g.cfg.Report.setProblem("ingest", err.Error())
 	defer g.cfg.Report.setProblem("ingest", "")
 	tick := time.NewTicker(time.Second)
 	defer tick.Stop()
-	for g.cfg.Log.Room() != nil {
+	for ; err != nil; err = g.cfg.Log.Room() {
+		g.cfg.Report.setProblem("ingest", err.Error())
 		select {
 		case <-ctx.Done():
 			return ctx.Err()
