@@ -113,6 +113,12 @@ func (c Config) withDefaults() (Config, error) {
 		return bad("raft.log", fmt.Sprintf("%q", c.Log), "use wal or boltdb")
 	case c.Heartbeat < 20*time.Millisecond:
 		return bad("raft.heartbeat", c.Heartbeat, "use at least 20ms")
+	case c.FlushInterval < 0:
+		return bad("FlushInterval", c.FlushInterval, "give a duration above 0")
+	case c.FlushBytes < 0:
+		return bad("FlushBytes", c.FlushBytes, "give a number above 0")
+	case c.SegmentSize < 0:
+		return bad("SegmentSize", c.SegmentSize, "give a number above 0")
 	case c.AskMember == nil && len(c.Members) > 1:
 		return bad("AskMember", "nil", "a cluster of several members needs it")
 	}

@@ -4,9 +4,11 @@ import "errors"
 
 var (
 	// ErrNotLeader says that the command was certainly not proposed, because
-	// this node does not lead, or is handing leadership over, or did not take
-	// the command in time.
+	// this node does not lead, or is handing leadership over.
 	ErrNotLeader = errors.New("not the leader")
+	// ErrBusy says that the command was certainly not proposed, because too much
+	// was in flight until the context ended, or Raft did not take it in time.
+	ErrBusy = errors.New("busy")
 	// ErrInDoubt says that the outcome is unknown: the command may have been
 	// committed, or may still be. The term must end.
 	ErrInDoubt = errors.New("outcome unknown")

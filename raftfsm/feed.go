@@ -59,7 +59,8 @@ func (f *Feed) Take(buf []Event) (events []Event, lost storage.Ref, didLose bool
 	return events, lost, didLose
 }
 
-// Close detaches the feed from the node. What waits is dropped.
+// Close detaches the feed from the node: it gets nothing more, but for what is
+// being applied at this moment. What waits can still be taken.
 func (f *Feed) Close() { f.detach() }
 
 // put is called by the FSM goroutine alone.

@@ -88,8 +88,8 @@ func TestNode_stopsAtAnUnknownCommand(t *testing.T) {
 		if err := <-n.Failed(); !errors.Is(err, ErrUnknownCommand) || !strings.Contains(err.Error(), "version 77") {
 			t.Errorf("failed with %v, want the unknown version named", err)
 		}
-		if _, err := n.Propose(t.Context(), Ack{}).Wait(t.Context()); err == nil {
-			t.Error("took a command after it failed")
+		if _, err := n.Propose(t.Context(), Ack{}).Wait(t.Context()); !errors.Is(err, ErrClosed) || !errors.Is(err, ErrUnknownCommand) {
+			t.Errorf("a command after it failed: %v, want ErrClosed and why", err)
 		}
 		if s := n.Status(); s.State != "failed" || !strings.Contains(s.Waiting, "unknown command") {
 			t.Errorf("status %q %q", s.State, s.Waiting)
@@ -117,6 +117,15 @@ func TestNode_saysWhatHappenedToAProposal(t *testing.T) {
 		if _, err := leader.Propose(t.Context(), big).Wait(t.Context()); !errors.Is(err, ErrTooLarge) {
 			t.Errorf("too large: %v", err)
 		}
+		if err := leader.inFlight.Acquire(t.Context(), bytesInFlight); err != nil {
+			t.Fatal(err)
+		}
+		hasty, cancel := context.WithTimeout(t.Context(), time.Second)
+		if _, err := leader.Propose(hasty, Ack{}).Wait(t.Context()); !errors.Is(err, ErrBusy) || errors.Is(err, ErrNotLeader) {
+			t.Errorf("too much in flight: %v, want ErrBusy", err)
+		}
+		cancel()
+		leader.inFlight.Release(bytesInFlight)
 		for _, m := range c.members {
 			if m.ID != leader.cfg.NodeID {
 				c.close(m.ID)
@@ -243,6 +252,9 @@ func TestOpen_namesFieldValueAndRemedy(t *testing.T) {
 		{"a member without a port", func(c *Config) { c.Members = []Member{{ID: "n1", Raft: "host"}} }, ErrConfig, []string{"cluster.members[n1].raft", "host:port"}},
 		{"an unknown log", func(c *Config) { c.Log = "paper" }, ErrConfig, []string{"raft.log", "paper", "wal"}},
 		{"a hasty heartbeat", func(c *Config) { c.Heartbeat = time.Millisecond }, ErrConfig, []string{"raft.heartbeat", "1ms", "20ms"}},
+		{"a negative interval", func(c *Config) { c.FlushInterval = -time.Second }, ErrConfig, []string{"FlushInterval", "-1s", "above 0"}},
+		{"negative bytes", func(c *Config) { c.FlushBytes = -1 }, ErrConfig, []string{"FlushBytes", "-1", "above 0"}},
+		{"a negative segment", func(c *Config) { c.SegmentSize = -1 }, ErrConfig, []string{"SegmentSize", "-1", "above 0"}},
 	} {
 		cfg := base(dir)
 		tt.change(&cfg)

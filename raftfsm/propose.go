@@ -26,8 +26,9 @@ type Proposal struct {
 }
 
 // Wait blocks until the command is applied on this node, or failed, or ctx is
-// done. Any number of goroutines may call it. Its error wraps ErrNotLeader or
-// ErrClosed (certainly not proposed), ErrTooLarge, or ErrInDoubt (unknown).
+// done. Any number of goroutines may call it. Its error wraps ErrNotLeader,
+// ErrBusy, ErrClosed or ErrTooLarge (certainly not proposed), or ErrInDoubt
+// (unknown).
 func (p *Proposal) Wait(ctx context.Context) (Result, error) {
 	select {
 	case <-p.done:
@@ -61,13 +62,16 @@ func (n *Node) Propose(ctx context.Context, cmd Command) *Proposal {
 	if r == nil {
 		return refused(fmt.Errorf("%w: not part of a group yet", ErrNotLeader))
 	}
+	if err := n.failureNow(); err != nil {
+		return refused(fmt.Errorf("%w: %w", ErrClosed, err))
+	}
 	size := cmd.Size()
 	if size > MaxCommandBytes {
 		return refused(fmt.Errorf("%w: %d bytes, at most %d", ErrTooLarge, size, MaxCommandBytes))
 	}
 	weight := min(int64(size), bytesInFlight)
 	if err := n.inFlight.Acquire(ctx, weight); err != nil {
-		return refused(fmt.Errorf("%w: too much in flight: %w", ErrNotLeader, err))
+		return refused(fmt.Errorf("%w: %d MiB of commands in flight: %w", ErrBusy, bytesInFlight>>20, context.Cause(ctx)))
 	}
 	if !n.proposals.start() {
 		n.inFlight.Release(weight)
@@ -101,8 +105,10 @@ func outcome(f raft.ApplyFuture) (Result, error) {
 // proposalError sorts raft's errors by what they say about the entry.
 func proposalError(err error) error {
 	switch {
-	case errors.Is(err, raft.ErrNotLeader), errors.Is(err, raft.ErrLeadershipTransferInProgress), errors.Is(err, raft.ErrEnqueueTimeout):
+	case errors.Is(err, raft.ErrNotLeader), errors.Is(err, raft.ErrLeadershipTransferInProgress):
 		return fmt.Errorf("%w: %w", ErrNotLeader, err)
+	case errors.Is(err, raft.ErrEnqueueTimeout):
+		return fmt.Errorf("%w: %w", ErrBusy, err)
 	default:
 		return fmt.Errorf("%w: %w", ErrInDoubt, err)
 	}
