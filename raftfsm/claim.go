@@ -34,8 +34,3 @@ func lower(a, b storage.Ref) storage.Ref {
 	}
 	return a
 }
-
-// sameClaim compares what the scheduler has to know of; Fresh is Apply's own.
-func sameClaim(a, b storage.Claim) bool {
-	return a.Through == b.Through && a.Mark == b.Mark && slices.Equal(a.Holds, b.Holds)
-}

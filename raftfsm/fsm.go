@@ -57,18 +57,15 @@ func (f *fsm) Apply(l *raft.Log) any {
 		return f.stop(fmt.Errorf("apply log entry %d: %w: this node must not go on; run the version of the other nodes", l.Index, err))
 	}
 
-	feed := f.feed.Load()
-	var before storage.Claim
-	if feed != nil {
-		before = f.store.Claim()
-	}
+	feed, version := f.feed.Load(), f.store.ClaimVersion()
 	res, event := f.execute(cmd)
 	res.Index, event.Index = l.Index, l.Index
 	f.applied = l.Index
 	f.store.Applied(l.Index, l.Term)
 	if feed != nil {
-		if after := f.store.Claim(); !sameClaim(before, after) {
-			event.Claim = &after
+		if f.store.ClaimVersion() != version {
+			claim := f.store.Claim()
+			event.Claim = &claim
 		}
 		feed.put(event)
 	}
@@ -112,10 +109,7 @@ func (f *fsm) found(c Found) (Result, Event) {
 
 func (f *fsm) ingest(c Ingest) (Result, Event) {
 	f.store.SetTime(c.Time)
-	if claim := f.store.Claim(); c.ClaimThrough > claim.Through {
-		claim.Through = c.ClaimThrough
-		f.store.SetClaim(claim)
-	}
+	f.store.RaiseClaim(c.ClaimThrough)
 	res := Result{PartsApplied: make([]bool, len(c.Parts))}
 	var entries []storage.Entry
 	for i := range c.Parts {

@@ -164,8 +164,24 @@ func TestFSM_tellsTheFeedWhatItDid(t *testing.T) {
 	if diff := cmp.Diff(want, got, cmpopts.EquateEmpty()); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
 	}
+	// The claim is named when it changes: by a lower mark, not by what lies above
+	// it, nor by a ClaimCommand that says the same.
+	for i, step := range []struct {
+		cmd     Command
+		changes bool
+	}{
+		{ingestOf(1, 6), false},
+		{ingestOf(2, 4), true},
+		{ClaimCommand{Claim: storage.Claim{Through: 12, Mark: storage.Ref{Due: 4, Seq: 3}}}, false},
+		{ClaimCommand{Claim: storage.Claim{Through: 12, Mark: storage.Ref{Due: 9}}}, true},
+	} {
+		apply(t, f, step.cmd)
+		if got, _, _ := feed.Take(nil); len(got) != 1 || (got[0].Claim != nil) != step.changes {
+			t.Errorf("step %d: %+v, claim named: want %v", i, got, step.changes)
+		}
+	}
 	feed.Close()
-	apply(t, f, ingestOf(1, 8))
+	apply(t, f, ingestOf(3, 8))
 	if got, _, _ := feed.Take(nil); len(got) != 0 {
 		t.Errorf("closed, and still fed: %v", got)
 	}

@@ -14,7 +14,9 @@ func (s *Store) Accept(es []Entry) (first uint64) {
 	for i := range es {
 		e := &es[i]
 		e.Seq = first + uint64(i)
-		s.values.claim.lower(e.Target, e.Ref())
+		if s.values.claim.lower(e.Target, e.Ref()) {
+			s.claimVersion++
+		}
 		s.table.add(e)
 	}
 	s.values.nextSeq += uint64(len(es))
@@ -68,7 +70,21 @@ func (s *Store) SetPosition(p Position) {
 func (s *Store) SetClaim(c Claim) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	if !s.values.claim.saysSame(&c) {
+		s.claimVersion++
+	}
 	s.values.claim = c.clone()
+}
+
+// RaiseClaim raises the claim's Through to ms; an earlier time is passed over.
+// Called by the writer.
+func (s *Store) RaiseClaim(ms int64) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if ms > s.values.claim.Through {
+		s.values.claim.Through = ms
+		s.claimVersion++
+	}
 }
 
 // SetTime raises the schedule's time to ms; an earlier time is passed over.

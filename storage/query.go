@@ -27,6 +27,14 @@ func (s *Store) Claim() Claim {
 	return s.values.claim.clone()
 }
 
+// ClaimVersion returns a number that changes when the claim does, but for Fresh.
+// It costs no copy of the holds, and counts within this process only.
+func (s *Store) ClaimVersion() uint64 {
+	s.mu.RLock()
+	defer s.mu.RUnlock()
+	return s.claimVersion
+}
+
 // Position returns how far a source partition has been ingested, false when it
 // was never set.
 func (s *Store) Position(topicID [16]byte, partition int32) (Position, bool) {

@@ -94,9 +94,14 @@ func (c *Claim) clone() Claim {
 	return Claim{Through: c.Through, Mark: c.Mark, Fresh: c.Fresh, Holds: slices.Clone(c.Holds)}
 }
 
+// saysSame reports whether c and d permit the same; Fresh permits nothing.
+func (c *Claim) saysSame(d *Claim) bool {
+	return c.Through == d.Through && c.Mark == d.Mark && slices.Equal(c.Holds, d.Holds)
+}
+
 // lower moves the mark that covers target down to r if r lies below it, and notes
-// that r is fresh.
-func (c *Claim) lower(target string, r Ref) {
+// that r is fresh. It reports whether a mark moved.
+func (c *Claim) lower(target string, r Ref) (moved bool) {
 	if c.Fresh == (Ref{}) || r.Less(c.Fresh) {
 		c.Fresh = r
 	}
@@ -106,7 +111,9 @@ func (c *Claim) lower(target string, r Ref) {
 	}); held {
 		mark = &c.Holds[i].Mark
 	}
-	if r.Less(*mark) {
-		*mark = r
+	if !r.Less(*mark) {
+		return false
 	}
+	*mark = r
+	return true
 }

@@ -69,6 +69,8 @@ type Store struct {
 	segments   []*segment        // sorted by seq, one reference each; replaced, never changed
 	generation uint64            // of the contents that memory was loaded from
 
+	claimVersion uint64 // raised when the claim changes, but for Fresh; not on disk
+
 	flushes, merges uint64
 }
 
