@@ -14,11 +14,11 @@ import (
 )
 
 // decode sets a field of the configuration to a value as viper has it: text from
-// flag or variable, or what the YAML reader made of the file. Every error is a
-// *broker.FieldError that names the field.
+// flag or variable, or what the YAML reader made of the file. Every error names
+// the field, and none shows a secret.
 func decode(name string, field reflect.Value, raw any) error {
 	wrong := func(remedy string) error {
-		return &broker.FieldError{Field: name, Value: fmt.Sprint(raw), Remedy: remedy}
+		return &broker.FieldError{Field: name, Value: shown(field.Type(), raw), Remedy: remedy}
 	}
 	switch field.Kind() {
 	case reflect.Slice:
@@ -63,14 +63,15 @@ func decode(name string, field reflect.Value, raw any) error {
 // decodeList takes a list, or text: names separated by commas, or for a list of
 // structs what could stand in the file.
 func decodeList(name string, field reflect.Value, raw any) error {
-	wrong := &broker.FieldError{Field: name, Value: fmt.Sprint(raw), Remedy: "write a list such as [a, b]"}
+	wrong := &broker.FieldError{Field: name, Value: shown(field.Type(), raw), Remedy: "write a list such as [a, b]"}
 	ofStructs := field.Type().Elem().Kind() == reflect.Struct
 	if ofStructs {
 		wrong.Remedy = "write a list such as [{" + names(field.Type().Elem())[0] + ": ...}]"
 	}
 	if text, ok := raw.(string); ok && ofStructs {
+		var document yaml.Node
 		raw = nil
-		if yaml.Unmarshal([]byte(text), &raw) != nil {
+		if yaml.Unmarshal([]byte(text), &document) != nil || asWritten(&document).Decode(&raw) != nil {
 			return wrong
 		}
 	} else if ok {
@@ -105,7 +106,7 @@ func decodeStruct(name string, field reflect.Value, raw any) error {
 	entries, ok := raw.(map[string]any)
 	if !ok {
 		return &broker.FieldError{
-			Field: name, Value: fmt.Sprint(raw),
+			Field: name, Value: shown(field.Type(), raw),
 			Remedy: "write {" + strings.Join(names(field.Type()), ": ..., ") + ": ...}",
 		}
 	}
@@ -115,10 +116,8 @@ func decodeStruct(name string, field reflect.Value, raw any) error {
 	for entry, raw := range entries {
 		f, ok := fieldOf(field.Type(), entry)
 		if !ok {
-			return &broker.FieldError{
-				Field: name + "." + entry, Value: fmt.Sprint(raw),
-				Remedy: "there is no such key" + didYouMean(entry, names(field.Type())),
-			}
+			// Without its value: what it was meant for may be a secret.
+			return fmt.Errorf("unknown key %s.%s%s", name, entry, didYouMean(entry, names(field.Type())))
 		}
 		if raw == nil {
 			continue
@@ -128,4 +127,27 @@ func decodeStruct(name string, field reflect.Value, raw any) error {
 		}
 	}
 	return nil
+}
+
+// shown returns a value of the type as errors may show it: masked when there is a
+// secret in the type, wherever in it the value was written.
+func shown(typ reflect.Type, raw any) string {
+	if holdsSecret(typ) {
+		return broker.Secret("any").String()
+	}
+	return fmt.Sprint(raw)
+}
+
+func holdsSecret(typ reflect.Type) bool {
+	switch typ.Kind() {
+	case reflect.Slice:
+		return holdsSecret(typ.Elem())
+	case reflect.Struct:
+		for field := range fields(typ) {
+			if holdsSecret(field.Type) {
+				return true
+			}
+		}
+	}
+	return typ == reflect.TypeFor[broker.Secret]()
 }

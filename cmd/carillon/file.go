@@ -12,9 +12,10 @@ import (
 	"github.com/carillonmq/carillon/broker"
 )
 
-// readFile returns the configuration file after refusing what is not YAML and
-// every key that does not exist, each with its line.
-func readFile(path string) ([]byte, error) {
+// readFile returns what the configuration file says, its values as asWritten has
+// them. It refuses what is not YAML and every key that does not exist, each with
+// its line.
+func readFile(path string) (map[string]any, error) {
 	text, err := os.ReadFile(path)
 	if err != nil {
 		return nil, fmt.Errorf("read configuration: %w", err)
@@ -24,10 +25,29 @@ func readFile(path string) ([]byte, error) {
 		return nil, fmt.Errorf("read configuration %s: %w", path, err)
 	}
 	if len(document.Content) == 0 {
-		return text, nil
+		return nil, nil
 	}
 	unknown := unknownKeys(path, document.Content[0], "", reflect.TypeFor[broker.Config]())
-	return text, errors.Join(unknown...)
+	if len(unknown) > 0 {
+		return nil, errors.Join(unknown...)
+	}
+	var tree map[string]any
+	if err := asWritten(&document).Decode(&tree); err != nil {
+		return nil, fmt.Errorf("read configuration %s: %w", path, err)
+	}
+	return tree, nil
+}
+
+// asWritten makes every value text, as the file has it: YAML takes the password
+// 0123 for the number 83. Nothing but null remains what it is.
+func asWritten(node *yaml.Node) *yaml.Node {
+	if tag := node.ShortTag(); node.Kind == yaml.ScalarNode && tag != "!!null" && tag != "!!merge" {
+		node.Tag = "!!str"
+	}
+	for _, part := range node.Content {
+		asWritten(part)
+	}
+	return node
 }
 
 // unknownKeys compares a part of the file with the type that is to hold it.
@@ -46,7 +66,7 @@ func unknownKeys(path string, node *yaml.Node, name string, typ reflect.Type) []
 		return nil
 	case node.Kind != yaml.MappingNode:
 		return []error{fmt.Errorf("%s:%d: %w", path, node.Line,
-			&broker.FieldError{Field: name, Value: node.Value, Remedy: "write its keys, indented, below it"})}
+			&broker.FieldError{Field: name, Value: shown(typ, node.Value), Remedy: "write its keys, indented, below it"})}
 	}
 	var unknown []error
 	for i := 0; i+1 < len(node.Content); i += 2 {

@@ -16,7 +16,7 @@ func TestSettings_refuseWhatIsNoKey(t *testing.T) {
 		{"xyzzy: 1\n", "carillon.yaml:1: unknown key xyzzy"},
 		{"routes:\n- from: '*.delay'\n  max-delay: 1s\n", "carillon.yaml:3: unknown key routes[0].max-delay; did you mean max_delay?"},
 		{"cluster:\n  members:\n  - {id: n1, addr: 'a:1'}\n", "carillon.yaml:3: unknown key cluster.members[0].addr"},
-		{"kafka: localhost:9092\n", `carillon.yaml:1: kafka is "localhost:9092": write its keys, indented, below it`},
+		{"log: debug\n", `carillon.yaml:1: log is "debug": write its keys, indented, below it`},
 		{"log: {level: info}\nlog: {level: warn}\n", `mapping key "log" already defined at line 1`},
 		{"log: [", "did not find expected node content"},
 	} {
@@ -33,7 +33,7 @@ func TestSettings_refuseWhatCannotBeRead(t *testing.T) {
 		{"--cluster.bootstrap=yes", `cluster.bootstrap is "yes": write true or false`},
 		{"--cluster.members=n1", `cluster.members is "n1": write a list such as [{id: ...}]`},
 		{"--cluster.members=[n1]", `cluster.members[0] is "n1": write {id: ..., raft: ..., api: ...}`},
-		{"--cluster.members=[{ID: n1}]", `cluster.members[0].ID is "n1": there is no such key; did you mean id?`},
+		{"--cluster.members=[{ID: n1}]", `unknown key cluster.members[0].ID; did you mean id?`},
 		{"--routes=[{from: x, max_delay: soon}]", `routes[0].max_delay is "soon": write a duration such as 300ms, 5s, 1h30m, 7d or 100y`},
 		{"--routes=[{from: x, partitioner: md5}]", `routes[0].partitioner is "md5": there is no such partitioner; use murmur2, crc32, fnv1a or source`},
 		{"--routes=[{from: [x]}]", `routes[0].from is "[x]": write a single value`},
@@ -69,6 +69,28 @@ func TestSettings_nameTheFileThatIsMissing(t *testing.T) {
 	_, err := loadWith(t, "", "--config", "nowhere.yaml")
 	if want := "read configuration: open nowhere.yaml: no such file or directory"; err == nil || err.Error() != want {
 		t.Errorf("got %v, want %s", err, want)
+	}
+}
+
+func TestSettings_showNoSecretInAnError(t *testing.T) {
+	for _, file := range []string{
+		"kafka: {sasl: {password: [hunter2, x]}}",
+		"kafka: {sasl: {password: {hunter2: x}}}",
+		"kafka: {sasl: {password: {x: hunter2}}}",
+		"kafka: {sasl: {password: !!int hunter2, mechanism: [x]}}",
+		"kafka: {sasl: {password: !!int hunter2, mechanism: [x]}}",
+		"kafka: {sasl: hunter2}",
+		"kafka: hunter2",
+		"routes: [{from: x, password: hunter2}]",
+	} {
+		_, err := loadWith(t, file)
+		if err == nil || strings.Contains(err.Error(), "hunter2") {
+			t.Errorf("%s: %v", file, err)
+		}
+	}
+	_, err := loadWith(t, "", "--routes=[{from: x, password: hunter2}]")
+	if err == nil || strings.Contains(err.Error(), "hunter2") {
+		t.Errorf("flag: %v", err)
 	}
 }
 

@@ -1,7 +1,6 @@
 package main
 
 import (
-	"bytes"
 	"errors"
 	"fmt"
 	"os"
@@ -63,13 +62,12 @@ func load(flags *pflag.FlagSet, keys []key) (settings, error) {
 		path = os.Getenv(variablePrefix + "CONFIG")
 	}
 	merged := viper.New()
-	merged.SetConfigType("yaml")
 	if path != "" {
-		text, err := readFile(path)
+		tree, err := readFile(path)
 		if err != nil {
 			return settings{}, err
 		}
-		if err := merged.ReadConfig(bytes.NewReader(text)); err != nil {
+		if err := merged.MergeConfigMap(tree); err != nil {
 			return settings{}, fmt.Errorf("read configuration %s: %w", path, err)
 		}
 	}

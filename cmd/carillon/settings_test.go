@@ -185,3 +185,38 @@ func TestSettings_listOfTheFileReplacesTheDefault(t *testing.T) {
 		t.Errorf("routes (-want +got):\n%s", diff)
 	}
 }
+
+// YAML has its own idea of what a number, a truth or a day is.
+func TestSettings_takeTheTextAsItIsWritten(t *testing.T) {
+	for _, text := range []string{
+		"0123", "0o17", "1e5", "0x1F", "0b11", "1.50", "1_000", "+1", ".5", ".inf", "12345678901234567890123",
+		"2026-01-01", "2026-01-01T10:00:00Z", "True", "yes", "off", "a:b",
+	} {
+		s, err := loadWith(t, "kafka: {sasl: {username: &name "+text+", password: *name}}\nroutes:\n- from: "+text, "--cluster.members=[{id: "+text+"}]")
+		if err != nil {
+			t.Errorf("%s: %v", text, err)
+			continue
+		}
+		sasl := s.config.Kafka.SASL
+		for what, got := range map[string]string{
+			"username": sasl.Username, "password": sasl.Password.Reveal(),
+			"route": s.config.Routes[0].From, "member": s.config.Cluster.Members[0].ID,
+		} {
+			if got != text {
+				t.Errorf("%s becomes the %s %s", text, what, got)
+			}
+		}
+	}
+}
+
+func TestSettings_nullLeavesTheDefault(t *testing.T) {
+	s, err := loadWith(t, "kafka: {brokers: null, tls: ~, sasl: {password: }}\nlog: {level: null}\nroutes: [{from: x, to: ~}]")
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := broker.DefaultConfig().Resolved()
+	want.Routes = []broker.Route{broker.NewRoute("x")}
+	if diff := cmp.Diff(want, s.config); diff != "" {
+		t.Errorf("differs from the defaults (-default +got):\n%s", diff)
+	}
+}
