@@ -18,7 +18,7 @@ const (
 
 const (
 	defaultHeartbeat     = 300 * time.Millisecond
-	defaultFlushBytes    = 64 << 20
+	defaultFlushBytes    = 32 << 20
 	defaultFlushInterval = 5 * time.Minute
 	defaultSegmentSize   = 64 << 20
 )
@@ -51,7 +51,7 @@ type Config struct {
 	// only while this node is unborn and may be nil in a one-node cluster.
 	AskMember func(ctx context.Context, m Member) (Standing, error)
 
-	FlushBytes    int64         // bytes of log after which the memtable is flushed; 64 MiB by default
+	FlushBytes    int64         // bytes of log after which the memtable is flushed; 32 MiB by default
 	FlushInterval time.Duration // flushed after this long even if little was written; 5 min by default
 	SegmentSize   int           // bytes of one log file of LogWAL; 64 MiB by default
 
