@@ -46,7 +46,7 @@ func TestKafkaWithoutTopicIDsIsRefused(t *testing.T) {
 	inBubble(t, func(t *testing.T, kafka bubble) {
 		r := newReader(t, kafka)
 		_, _, err := r.Discover(t.Context())
-		want := `kafka.brokers localhost:9092: topic "orders.delay": Kafka gives the topic no id: upgrade Kafka to 2.8 or newer`
+		want := `kafka.brokers localhost:9092: topic "orders.delay": no topic id from Kafka: upgrade it to 2.8 or newer`
 		if err == nil || err.Error() != want {
 			t.Errorf("got %v, want %s", err, want)
 		}

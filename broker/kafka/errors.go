@@ -6,7 +6,7 @@ var (
 	errNoCertificate = errors.New("the file holds no certificate")
 	errMechanism     = errors.New("no such mechanism")
 	// errNoTopicID: without an id a topic that is deleted and created again would go on at its old offset.
-	errNoTopicID = errors.New("Kafka gives the topic no id: upgrade Kafka to 2.8 or newer")
+	errNoTopicID = errors.New("no topic id from Kafka: upgrade it to 2.8 or newer")
 	// errClosed is what Poll returns after Close.
 	errClosed = errors.New("source is closed")
 )
