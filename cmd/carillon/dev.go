@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"io"
 	"net"
-	"os"
 	"path/filepath"
 	"slices"
 	"strconv"
@@ -59,6 +58,11 @@ func devCommand() *cobra.Command {
 // run starts Kafka, then the nodes, and stops them in the opposite order when ctx
 // ends or one of them does.
 func (d *dev) run(ctx context.Context) (err error) {
+	lock, err := d.lockFolder()
+	if err != nil {
+		return err
+	}
+	defer lock.Close()
 	if err := d.checkSize(); err != nil {
 		return err
 	}
@@ -86,25 +90,13 @@ func (d *dev) run(ctx context.Context) (err error) {
 	return group.Wait()
 }
 
-// checkSize refuses the data of a cluster of another size.
-func (d *dev) checkSize() error {
-	held, err := filepath.Glob(filepath.Join(d.dir, "n?"))
-	if err != nil || len(held) == 0 || len(held) == d.nodes {
-		return err
-	}
-	return &broker.FieldError{
-		Field: "--nodes", Value: strconv.Itoa(d.nodes),
-		Remedy: fmt.Sprintf("%s holds a cluster of %d; use --nodes %d, another --data-dir, or remove the folder", d.dir, len(held), len(held)),
-	}
-}
-
 func (d *dev) start(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, startTimeout)
 	defer cancel()
-	if err := os.MkdirAll(filepath.Join(d.dir, "kafka"), 0o700); err != nil {
-		return fmt.Errorf("create the data folder: %w", err)
-	}
 	if err := d.checkKafkaPort(); err != nil {
+		return err
+	}
+	if err := d.makeFolders(); err != nil {
 		return err
 	}
 	kafka, err := d.startChild("kafka", "dev-kafka", "--data-dir", filepath.Join(d.dir, "kafka"), "--port", strconv.Itoa(d.kafkaPort))
@@ -114,20 +106,16 @@ func (d *dev) start(ctx context.Context) error {
 	if err := kafka.await(ctx, dials(d.brokers())); err != nil {
 		return err
 	}
-	var nodes []*child
+	// All at once: none is ready while another of a new cluster does not answer.
+	group, ctx := errgroup.WithContext(ctx)
 	for i := range d.nodes {
 		node, err := d.startChild(nodeID(i), d.nodeArgs(i)...)
 		if err != nil {
 			return err
 		}
-		nodes = append(nodes, node)
+		group.Go(func() error { return node.await(ctx, api.NewClient(d.api(i)).Ready) })
 	}
-	for i, node := range nodes {
-		if err := node.await(ctx, api.NewClient(d.api(i)).Ready); err != nil {
-			return err
-		}
-	}
-	return nil
+	return group.Wait()
 }
 
 // checkKafkaPort tells another Kafka, which answers as well, from the own one.

@@ -26,7 +26,8 @@ func TestMain(m *testing.M) {
 //	await grep PATTERN PROGRAM ...     run it until its output matches
 //	consume BROKER TOPIC VALUE         read the topic until the value comes, space around it aside
 //
-// $KAFKA, $API and $RAFT are ports, of which the two that follow are free as well.
+// $KAFKA, $API and $RAFT are ports, of which the two that follow are free as well;
+// $KAFKA2, $API2 and $RAFT2 are the next ones.
 func TestScripts(t *testing.T) {
 	testscript.Run(t, testscript.Params{
 		Dir:                 "testdata/script",
@@ -38,6 +39,7 @@ func TestScripts(t *testing.T) {
 					return err
 				}
 				env.Setenv(name, strconv.Itoa(port))
+				env.Setenv(name+"2", strconv.Itoa(port+1))
 			}
 			return nil
 		},
