@@ -13,6 +13,8 @@ import (
 	"github.com/carillonmq/carillon/broker"
 )
 
+const durationRemedy = "write a duration such as 300ms, 5s, 1h30m, 7d or 100y"
+
 // decode sets a field of the configuration to a value as viper has it: text from
 // flag or variable, or what the YAML reader made of the file. Every error names
 // the field, and none shows a secret.
@@ -34,7 +36,7 @@ func decode(name string, field reflect.Value, raw any) error {
 	if field.Type() == reflect.TypeFor[time.Duration]() {
 		d, err := broker.ParseDuration(text)
 		if err != nil {
-			return wrong("write a duration such as 300ms, 5s, 1h30m, 7d or 100y")
+			return wrong(durationRemedy)
 		}
 		field.SetInt(int64(d))
 		return nil

@@ -14,6 +14,7 @@ import (
 	"github.com/spf13/pflag"
 	"github.com/twmb/franz-go/pkg/kgo"
 
+	"github.com/carillonmq/carillon/broker"
 	"github.com/carillonmq/carillon/broker/kafka"
 	"github.com/carillonmq/carillon/client"
 )
@@ -23,9 +24,8 @@ const scheduleTimeout = 15 * time.Second
 
 // A schedule is one message as the command line describes it.
 type schedule struct {
-	to, topic, at, key, id string
-	in                     time.Duration
-	headers                []string
+	to, topic, in, at, key, id string
+	headers                    []string
 }
 
 func scheduleCommand() *cobra.Command {
@@ -73,7 +73,7 @@ func scheduleCommand() *cobra.Command {
 	flags := cmd.Flags()
 	flags.StringVar(&s.to, "to", "", "target topic (required)")
 	flags.StringVar(&s.topic, "topic", "", "delay topic to produce to (default: the target's name with .delay behind it)")
-	flags.DurationVar(&s.in, "in", 0, "delay from now, such as 5s or 1h30m")
+	flags.StringVar(&s.in, "in", "", "delay from now as a `duration`, such as 5s, 1h30m or 7d")
 	flags.StringVar(&s.at, "at", "", "time of delivery, RFC 3339 with zone or epoch milliseconds")
 	flags.StringVar(&s.key, "key", "", "key of the message")
 	flags.StringVar(&s.id, "id", "", "id of the message, 1 to 256 bytes")
@@ -115,9 +115,15 @@ func (s *schedule) record(flags *pflag.FlagSet, args []string, stdin io.Reader) 
 		}
 		r.Headers = append(r.Headers, kgo.RecordHeader{Key: name, Value: []byte(value)})
 	}
-	options := []client.Option{client.To(s.to), client.After(s.in)}
+	options := []client.Option{client.To(s.to)}
 	if flags.Changed("at") {
-		options[1] = atText(s.at)
+		options = append(options, atText(s.at))
+	} else {
+		delay, err := broker.ParseDuration(s.in)
+		if err != nil {
+			return nil, &usageError{&broker.FieldError{Field: "--in", Value: s.in, Remedy: durationRemedy}}
+		}
+		options = append(options, client.After(delay))
 	}
 	if flags.Changed("id") {
 		options = append(options, client.ID(s.id))
