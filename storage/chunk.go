@@ -4,6 +4,7 @@ import (
 	"encoding/binary"
 	"fmt"
 	"math"
+	"slices"
 )
 
 // A chunk is about 64 KB of entries in (due, seq) order: one value of a
@@ -46,14 +47,16 @@ func parseKey(b []byte) Ref {
 	return Ref{Due: int64(binary.BigEndian.Uint64(b) ^ 1<<63), Seq: binary.BigEndian.Uint64(b[8:])}
 }
 
-// chunkBuilder gathers entries, which must come in order.
+// chunkBuilder gathers entries, which must come in order. Bodies are not copied
+// before finish.
 type chunkBuilder struct {
 	first, last Ref
 	count       uint32
 	targets     []string
 	targetID    map[string]uint64
 	entries     []byte
-	bodies      []byte
+	bodies      [][]byte
+	bodyBytes   int
 }
 
 func (c *chunkBuilder) add(e *Entry) {
@@ -76,32 +79,36 @@ func (c *chunkBuilder) add(e *Entry) {
 	}
 	c.entries = binary.AppendUvarint(c.entries, length)
 	c.entries = binary.BigEndian.AppendUint32(c.entries, checksum(e.Body))
-	c.bodies = append(c.bodies, e.Body...)
+	c.bodies = append(c.bodies, e.Body)
+	c.bodyBytes += len(e.Body)
 	c.last = e.Ref()
 	c.count++
 }
 
-func (c *chunkBuilder) full() bool { return len(c.entries)+len(c.bodies) >= chunkSize }
+func (c *chunkBuilder) full() bool { return len(c.entries)+c.bodyBytes >= chunkSize }
 
-// finish returns the chunk in memory of its own and empties the builder.
-func (c *chunkBuilder) finish(ordinal uint32) (key, value []byte) {
-	key = appendKey(nil, c.first)
+// finish writes the chunk over buf and empties the builder. The key is a part of
+// the value.
+func (c *chunkBuilder) finish(ordinal uint32, buf []byte) (key, value []byte) {
 	names := binary.AppendUvarint(nil, uint64(len(c.targets)))
 	for _, t := range c.targets {
 		names = appendString(names, t)
 	}
 	index := keySize + len(names) + len(c.entries)
-	value = make([]byte, chunkHeader, chunkHeader+index+len(c.bodies))
+	value = slices.Grow(buf[:0], chunkHeader+index+c.bodyBytes)[:chunkHeader]
 	binary.BigEndian.PutUint32(value[4:], uint32(index))
 	binary.BigEndian.PutUint32(value[8:], c.count)
 	binary.BigEndian.PutUint32(value[12:], ordinal)
-	value = append(value, key...)
+	value = appendKey(value, c.first)
 	value = append(value, names...)
 	value = append(value, c.entries...)
 	binary.BigEndian.PutUint32(value, checksum(value[4:]))
-	value = append(value, c.bodies...)
+	for _, body := range c.bodies {
+		value = append(value, body...)
+	}
+	clear(c.bodies)
 	*c = chunkBuilder{targets: c.targets[:0], entries: c.entries[:0], bodies: c.bodies[:0]}
-	return key, value
+	return value[chunkHeader : chunkHeader+keySize], value
 }
 
 // chunk reads one, front to back. Entries' bodies are views into the value.

@@ -223,12 +223,3 @@ func fill(t *testing.T, path string) {
 		}
 	}
 }
-
-// requireNoStray compares the files with what the manifest names.
-func requireNoStray(t *testing.T, s *Store) {
-	t.Helper()
-	files, err := os.ReadDir(s.manifest.segmentsDir())
-	if err != nil || len(files) != s.Stats().Segments {
-		t.Fatalf("%d files for %d segments (error %v)", len(files), s.Stats().Segments, err)
-	}
-}

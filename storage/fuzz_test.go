@@ -28,7 +28,7 @@ func FuzzChunk(f *testing.F) {
 			}
 			again.add(&entries[i].Entry)
 		}
-		reread, err := decodeChunk(again.finish(0))
+		reread, err := decodeChunk(again.finish(0, nil))
 		if err != nil || len(reread) != len(entries) {
 			t.Fatalf("read %d, %d after writing again (%v)", len(entries), len(reread), err)
 		}

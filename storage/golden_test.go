@@ -56,7 +56,7 @@ func TestGolden_chunk(t *testing.T) {
 	for _, e := range goldenEntries() {
 		b.add(&e)
 	}
-	key, value := b.finish(7)
+	key, value := b.finish(7, nil)
 	c, err := openChunk(golden(t, "chunk_key", key), golden(t, "chunk", value))
 	if err != nil {
 		t.Fatal(err)

@@ -3,6 +3,7 @@ package storage
 import (
 	"context"
 	"errors"
+	"os"
 	"testing"
 )
 
@@ -42,6 +43,24 @@ func TestMerge_givesBackTheSpaceOfTheDead(t *testing.T) {
 	mergeAll(t, s)
 	if st := s.Stats(); st.Segments != 0 || st.SegmentBytes != 0 {
 		t.Errorf("%+v with nothing alive", st)
+	}
+	requireEqual(t, s, m)
+}
+
+// A segment of several transactions uses the memory of its chunks again.
+func TestMerge_writesMoreThanOneTransactionHolds(t *testing.T) {
+	dir := memoryDir(t)
+	t.Cleanup(func() { os.RemoveAll(dir) })
+	s, m := openStore(t, dir), newModel()
+	for index := uint64(1); index <= 2; index++ {
+		large := entries(4, int64(index), 3000, 1<<20)
+		script(s, m, operation{Accept: append(entries(9000, int64(index), 1, 1000), large...)})
+		flush(t, s, index)
+		requireEqual(t, s, m)
+	}
+	mergeAll(t, s)
+	if st := s.Stats(); st.Segments != 1 || st.SegmentBytes < 3*transactionSize {
+		t.Fatalf("%+v after merging", st)
 	}
 	requireEqual(t, s, m)
 }

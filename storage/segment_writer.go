@@ -29,25 +29,37 @@ const writerMap = 1 << 36
 type segmentWriter struct {
 	path  string
 	db    *bbolt.DB
+	file  *os.File // bbolt's
 	tx    *bbolt.Tx
 	info  segmentInfo
 	chunk chunkBuilder
 	dirty int // bytes put into tx
+	// values are buffers for chunks. The first put of them may be in tx: bbolt
+	// needs their memory until it commits.
+	values [][]byte
+	put    int
 }
 
 func createSegment(path string, first, last uint64) (*segmentWriter, error) {
-	db, err := bbolt.Open(path, 0o600, &bbolt.Options{
-		NoSync: true, NoGrowSync: true, NoFreelistSync: true, InitialMmapSize: writerMap, NoStatistics: true,
+	w := &segmentWriter{path: path, info: segmentInfo{first: first, last: last}}
+	var err error
+	w.db, err = bbolt.Open(path, 0o600, &bbolt.Options{
+		OpenFile: w.open, NoSync: true, NoGrowSync: true, NoFreelistSync: true, InitialMmapSize: writerMap, NoStatistics: true,
 		FreelistType: bbolt.FreelistMapType,
 	})
 	if err != nil {
 		os.Remove(path)
 		return nil, fmt.Errorf("create segment: %w", diskFull(err))
 	}
-	return &segmentWriter{path: path, db: db, info: segmentInfo{first: first, last: last}}, nil
+	return w, nil
 }
 
-// add takes the next entry in (due, seq) order and copies it.
+func (w *segmentWriter) open(name string, flag int, mode os.FileMode) (file *os.File, err error) {
+	w.file, err = os.OpenFile(name, flag, mode)
+	return w.file, err
+}
+
+// add takes the next entry in (due, seq) order. Its body must stay until finish.
 func (w *segmentWriter) add(e *Entry) error {
 	if w.info.count == 0 {
 		w.info.min = e.Ref()
@@ -67,7 +79,14 @@ func (w *segmentWriter) putChunk() error {
 	if err != nil {
 		return err
 	}
-	key, value := w.chunk.finish(w.info.chunks)
+	if w.put == len(w.values) {
+		w.values = append(w.values, nil)
+	}
+	key, value := w.chunk.finish(w.info.chunks, w.values[w.put])
+	if cap(value) <= 2*chunkSize { // of large bodies not too many are kept
+		w.values[w.put] = value
+	}
+	w.put++
 	w.info.chunks++
 	if err := bucket.Put(key, value); err != nil {
 		return fmt.Errorf("write chunk: %w", err)
@@ -96,10 +115,11 @@ func (w *segmentWriter) bucket(name []byte) (*bbolt.Bucket, error) {
 
 func (w *segmentWriter) commit() error {
 	tx := w.tx
-	w.tx, w.dirty = nil, 0
+	w.tx, w.dirty, w.put = nil, 0, 0
 	if err := tx.Commit(); err != nil {
 		return fmt.Errorf("write segment: %w", diskFull(err))
 	}
+	startWriteback(w.file)
 	return nil
 }
 
@@ -107,7 +127,8 @@ func (w *segmentWriter) commit() error {
 // least one entry must have been added.
 func (w *segmentWriter) finish() (segmentRecord, error) {
 	if w.chunk.count > 0 {
-		if err := w.putChunk(); err != nil {
+		// A merge's bodies lie in the mapped files of segments, which stay pinned.
+		if err := guard(w.putChunk); err != nil {
 			return segmentRecord{}, err
 		}
 	}
