@@ -22,6 +22,9 @@ func readFile(path string) (map[string]any, error) {
 	}
 	var document yaml.Node
 	if err := yaml.Unmarshal(text, &document); err != nil {
+		if strings.Contains(err.Error(), "unknown anchor") { // which it names: a secret, perhaps
+			err = errors.New("a value begins with * and is not in quotes: put it in quotes")
+		}
 		return nil, fmt.Errorf("read configuration %s: %w", path, err)
 	}
 	if len(document.Content) == 0 {

@@ -18,6 +18,7 @@ func TestSettings_refuseWhatIsNoKey(t *testing.T) {
 		{"cluster:\n  members:\n  - {id: n1, addr: 'a:1'}\n", "carillon.yaml:3: unknown key cluster.members[0].addr"},
 		{"log: debug\n", `carillon.yaml:1: log is "debug": write its keys, indented, below it`},
 		{"log: {level: info}\nlog: {level: warn}\n", `mapping key "log" already defined at line 1`},
+		{"routes: [{from: *x}]", "a value begins with * and is not in quotes: put it in quotes"},
 		{"log: [", "did not find expected node content"},
 	} {
 		_, err := loadWith(t, test.file)
@@ -79,6 +80,7 @@ func TestSettings_showNoSecretInAnError(t *testing.T) {
 		"kafka: {sasl: {password: {x: hunter2}}}",
 		"kafka: {sasl: {password: !!int hunter2, mechanism: [x]}}",
 		"kafka: {sasl: {password: !!int hunter2, mechanism: [x]}}",
+		"kafka: {sasl: {password: *hunter2}}",
 		"kafka: {sasl: hunter2}",
 		"kafka: hunter2",
 		"routes: [{from: x, password: hunter2}]",
