@@ -61,7 +61,7 @@ func (f *fsm) Apply(l *raft.Log) any {
 	res, event := f.execute(cmd)
 	res.Index, event.Index = l.Index, l.Index
 	f.applied = l.Index
-	f.store.Applied(l.Index, l.Term)
+	f.store.Applied(l.Index)
 	if feed != nil {
 		if f.store.ClaimVersion() != version {
 			claim := f.store.Claim()

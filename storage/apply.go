@@ -112,8 +112,8 @@ func (s *Store) SetSurveyed() {
 
 // Applied records the log entry that memory now stands for. Called by the
 // writer, after the entry's other calls.
-func (s *Store) Applied(index, term uint64) {
+func (s *Store) Applied(index uint64) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.values.appliedIndex, s.values.appliedTerm = index, term
+	s.values.appliedIndex = index
 }

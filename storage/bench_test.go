@@ -48,7 +48,7 @@ func load(b *testing.B, s *Store, n, size int, span int64) {
 		}
 		s.Accept(batch)
 		index++
-		s.Applied(index, 1)
+		s.Applied(index)
 		if gathered += len(log); gathered >= flushBytes {
 			freeze()
 		}

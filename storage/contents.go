@@ -27,7 +27,7 @@ func emptyContents() contents {
 // values decodes the state and puts the applied index to it.
 func (c *contents) values() (values, error) {
 	v, err := decodeValues(c.state)
-	v.appliedIndex, v.appliedTerm = c.meta.Index, c.meta.Term
+	v.appliedIndex = c.meta.Index
 	return v, err
 }
 

@@ -63,7 +63,7 @@ func (m *model) apply(index uint64, op operation) (killed uint64) {
 	}
 	m.state.Time = max(m.state.Time, op.Time)
 	m.state.Pending = uint64(len(m.entries))
-	m.state.AppliedIndex, m.state.AppliedTerm = index, 1
+	m.state.AppliedIndex = index
 	return killed
 }
 
@@ -105,7 +105,7 @@ func applyTo(s *Store, index uint64, op operation) (killed uint64) {
 		s.SetClaim(*op.Claim)
 	}
 	s.SetTime(op.Time)
-	s.Applied(index, 1)
+	s.Applied(index)
 	return killed
 }
 

@@ -16,7 +16,6 @@ func (s *Store) State() State {
 		Positions:    v.sortedPositions(),
 		Pending:      s.pending,
 		AppliedIndex: v.appliedIndex,
-		AppliedTerm:  v.appliedTerm,
 	}
 }
 

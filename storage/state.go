@@ -42,7 +42,7 @@ type State struct {
 	Positions []Position // sorted by topic id and partition
 	Pending   uint64     // messages alive
 
-	AppliedIndex, AppliedTerm uint64 // of the log entry applied last
+	AppliedIndex uint64 // of the log entry applied last
 }
 
 // SnapshotMeta says which log entry a flush stands for. Configuration is opaque.
@@ -67,7 +67,7 @@ type values struct {
 	claim     Claim
 	positions map[partitionKey]Position
 
-	appliedIndex, appliedTerm uint64
+	appliedIndex uint64
 }
 
 func newValues() values {

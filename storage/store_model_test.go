@@ -130,7 +130,7 @@ func (h *history) flush() {
 	if h.frozen == nil {
 		return
 	}
-	if err := h.frozen.Flush(SnapshotMeta{Index: uint64(h.at), Term: h.models[h.at].state.AppliedTerm}); err != nil {
+	if err := h.frozen.Flush(SnapshotMeta{Index: uint64(h.at), Term: 1}); err != nil {
 		h.t.Fatalf("Flush: %v", err)
 	}
 	h.frozen.Release()
