@@ -11,18 +11,19 @@ import (
 
 const flushRetry = time.Second
 
-// shortEvery is how often a node that is short of disk flushes: what was delivered
-// gives its space back only then.
+// shortEvery is how often a node flushes that is down to its reserve of disk and
+// accepts nothing: only a flush cuts the log, and lets a merge drop the files of
+// what was delivered.
 const shortEvery = 5 * time.Second
 
 // flushLoop is the only caller of raft.Snapshot: when enough log has gathered,
-// or enough time has passed since something was applied, or the disk is short. One that raft puts off,
-// because a change of members is not committed yet, or that fails is tried again
-// until it succeeds; Room tells of the latter.
+// when something was applied and enough time has passed, or less when the disk is
+// short. One that raft puts off, because a change of members is not committed
+// yet, or that fails is tried again until it succeeds; Room tells of the latter.
 func (n *Node) flushLoop(ctx context.Context, r *raft.Raft) {
 	ticker := time.NewTicker(n.cfg.FlushInterval)
 	defer ticker.Stop()
-	short := time.NewTicker(max(shortEvery, n.cfg.Heartbeat))
+	short := time.NewTicker(shortEvery)
 	defer short.Stop()
 	for {
 		select {
@@ -38,7 +39,7 @@ func (n *Node) flushLoop(ctx context.Context, r *raft.Raft) {
 				continue
 			}
 		}
-		for err := n.flush(r); err != nil && ctx.Err() == nil; err = n.flush(r) {
+		for err := n.flush(r); err != nil && ctx.Err() == nil && n.failureNow() == nil; err = n.flush(r) {
 			n.log.Warn("not flushed, trying again", "err", err, "retry_in", flushRetry)
 			pause(ctx, flushRetry)
 		}

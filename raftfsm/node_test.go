@@ -77,6 +77,24 @@ func TestNode_flushesAQuietLogAfterAWhile(t *testing.T) {
 	})
 }
 
+// The reserve is more than any disk has free.
+func TestNode_flushesSoonWhenTheDiskIsShort(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := newCluster(t, 1, func(cfg *Config) { cfg.FlushBytes = 1 << 59 })
+		c.open("n1")
+		n := c.leader()
+		l := startLoad(t, n)
+		must(t, n, l.batch(1, 10))
+		if err := n.Room(); !errors.Is(err, ErrNoRoom) {
+			t.Errorf("room: %v, want ErrNoRoom", err)
+		}
+		time.Sleep(shortEvery + time.Second)
+		if at := n.Status().SnapshotIndex; at == 0 {
+			t.Error("not flushed")
+		}
+	})
+}
+
 func TestNode_stopsAtAnUnknownCommand(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := newCluster(t, 1, nil)
