@@ -31,6 +31,7 @@ type cluster struct {
 	dirs     map[string]string
 	nodes    map[string]*Node
 	isolated map[string]bool
+	slowed   string // what is sent there takes its time
 }
 
 func newCluster(t testing.TB, size int, tune func(*Config)) *cluster {
@@ -68,13 +69,34 @@ func (c *cluster) dialFrom(id string) func(ctx context.Context, network, addr st
 		host, port, err := net.SplitHostPort(addr)
 		to, ours := strings.CutSuffix(host, ".test")
 		c.mu.Lock()
-		apart := c.isolated[id] || c.isolated[to]
+		apart, slow := c.isolated[id] || c.isolated[to], c.slowed == to
 		c.mu.Unlock()
 		if err != nil || !ours || apart {
 			return nil, fmt.Errorf("dial %q: %w", addr, errors.Join(err, net.ErrClosed))
 		}
-		return c.network.DialContext(ctx, network, "localhost:"+port)
+		conn, err := c.network.DialContext(ctx, network, "localhost:"+port)
+		if slow && err == nil {
+			return slowConn{conn}, nil
+		}
+		return conn, err
 	}
+}
+
+// slow slows down what is sent to id on connections dialled from now on.
+func (c *cluster) slow(id string) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.slowed = id
+}
+
+type slowConn struct{ net.Conn }
+
+// Write lets heartbeats pass. Raft's deadline is one second.
+func (c slowConn) Write(b []byte) (int, error) {
+	if len(b) > 4<<10 {
+		time.Sleep(700 * time.Millisecond)
+	}
+	return c.Conn.Write(b)
 }
 
 // isolate cuts id off from the others, rejoin ends that.

@@ -76,21 +76,26 @@ func TestRetention_oneSnapshotIsEnoughForASlowReceiver(t *testing.T) {
 		n = c.leader()
 		cut := func(index uint64) bool { first, err := n.logs.FirstIndex(); return err == nil && first > index+1 }
 		ingestUntil(c, n, l, "log cut", func() bool { return cut(c.nodes[away].Status().LastIndex) })
-		// As transport.InstallSnapshot does, and answers to heartbeats meanwhile.
-		sent := n.store.ManifestMeta().Index
+		c.slow(away)
+		c.rejoin(away)
+		ingestUntil(c, n, l, "sending of a snapshot", func() bool { return n.transport.peer(id).snapshot > 0 })
+		sent := n.transport.peer(id).snapshot
 		for flushes, at := 0, sent; flushes < 2*slowFollowerFlushes; {
-			n.transport.update(id, func(p *peer) { *p = peer{lastIndex: 1, contact: time.Now(), snapshot: sent} })
 			must(t, n, l.batch(20, 200))
 			if now := n.store.ManifestMeta().Index; now > at {
 				flushes, at = flushes+1, now
 			}
 		}
+		if n.transport.peer(id).snapshot != sent {
+			t.Fatal("the snapshot arrived too soon, this tested nothing")
+		}
 		if cut(sent) {
 			t.Errorf("the log was cut above %d, where the snapshot ends", sent)
 		}
-		n.transport.update(id, func(p *peer) { p.lastIndex = n.store.ManifestMeta().Index })
-		ingestUntil(c, n, l, "cut after it has caught up", func() bool { return cut(sent) })
-		c.rejoin(away)
 		c.agree()
+		ingestUntil(c, n, l, "cut after it has caught up", func() bool { return cut(sent) })
+		if got := n.transport.peer(id).snapshot; got != 0 {
+			t.Errorf("still waits for a follower to catch up from %d", got)
+		}
 	})
 }
