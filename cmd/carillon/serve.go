@@ -7,6 +7,8 @@ import (
 	"io"
 	"log/slog"
 	"net"
+	"os"
+	"runtime/debug"
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/collectors"
@@ -19,6 +21,11 @@ import (
 	"github.com/carillonmq/carillon/broker/kafka"
 	"github.com/carillonmq/carillon/raftfsm"
 )
+
+// gcPercent lets the heap grow by half between collections, not by all of it: the
+// garbage of taking in a million messages of 100 bytes stays resident for long
+// afterwards, 252 MB with Go's default, 143 MB with this.
+const gcPercent = 50
 
 func serveCommand() *cobra.Command {
 	keys := configKeys()
@@ -55,6 +62,9 @@ func serveCommand() *cobra.Command {
 // The end comes in the opposite order of dependence: the broker hands leadership
 // over, then the API stops answering, then the node closes its files.
 func serve(ctx context.Context, c broker.Config, stderr io.Writer) (err error) {
+	if os.Getenv("GOGC") == "" {
+		debug.SetGCPercent(gcPercent)
+	}
 	log := newLogger(c.Log, stderr)
 	registry := prometheus.NewRegistry()
 	registry.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
