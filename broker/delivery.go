@@ -60,10 +60,28 @@ func deadLetterDelivery(o *outgoing, target string, partition int32) Delivery {
 	m := &o.message
 	d := Delivery{Topic: target, Partition: partition, Key: m.Key, Value: m.Value, Headers: m.Headers}
 	if o.stripped {
-		d.Value = nil
-		d.Headers = append(slices.Clip(m.Headers), Header{headerValueDropped, strconv.AppendInt(nil, int64(len(m.Value)), 10)})
+		d.Key, d.Value, d.Headers = stripped(m)
 	}
 	return d
+}
+
+// stripped returns what is left of a dead letter that its topic does not take: all
+// but the value, and no more than what was wrong when key and headers are large too.
+func stripped(m *Message) (key, value []byte, headers []Header) {
+	key, headers = m.Key, slices.Clip(m.Headers)
+	size := len(key)
+	for _, h := range headers {
+		size += len(h.Key) + len(h.Value)
+	}
+	if size > mostKept {
+		key = nil
+		headers = slices.DeleteFunc(slices.Clone(headers), func(h Header) bool { return !strings.HasPrefix(h.Key, errorsPrefix) })
+	}
+	isStripped := func(h Header) bool { return h.Key == headerValueDropped }
+	if !slices.ContainsFunc(headers, isStripped) { // ingest may have dropped it already
+		headers = append(headers, Header{headerValueDropped, strconv.AppendInt(nil, int64(len(m.Value)), 10)})
+	}
+	return key, nil, headers
 }
 
 // targetKey returns the key of the delivered record: deliver-key, if the message

@@ -49,3 +49,18 @@ func TestDelivery_stripsInstructionsButADeadLetterKeepsThem(t *testing.T) {
 		t.Errorf("dead letter (-want +got):\n%s", diff)
 	}
 }
+
+func TestStripped_keepsWhatWasWrongAndNoMoreWhenHeadersAreLarge(t *testing.T) {
+	large := Message{Key: []byte("k"), Value: []byte("vv"), Headers: []Header{
+		{"big", make([]byte, mostKept)}, {headerErrorCode, []byte("too-large")},
+	}}
+	key, value, headers := stripped(&large)
+	want := []Header{{headerErrorCode, []byte("too-large")}, {headerValueDropped, []byte("2")}}
+	if diff := cmp.Diff(want, headers); diff != "" || key != nil || value != nil {
+		t.Errorf("key %q, value %q, headers (-want +got):\n%s", key, value, diff)
+	}
+	small := Message{Key: []byte("k"), Headers: []Header{{"a", nil}, {headerValueDropped, []byte("99")}}}
+	if key, _, headers := stripped(&small); string(key) != "k" || cmp.Diff(small.Headers, headers) != "" {
+		t.Errorf("key %q, headers %v, want them as they were", key, headers)
+	}
+}

@@ -1,6 +1,7 @@
 package broker
 
 import (
+	"math"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -125,9 +126,9 @@ func NewCollector(status func() Status) *Collector {
 	add(now, "carillon_oldest_due_timestamp_seconds", "When the first of them is due; 0 when none waits.", func(s Status) float64 { return float64(s.OldestDue) / 1000 })
 	add(now, "carillon_ready", "1 when the node does its part, as /readyz says.", func(s Status) float64 { return one(s.NotReady == "") })
 	add(now, "carillon_problems", "Problems that keep the node from its work; /v1/status names them.", func(s Status) float64 { return float64(len(s.Problems)) })
-	add(now, "carillon_ingest_lag", "Records of delay topics that wait in Kafka; 0 on followers.", func(s Status) float64 {
+	add(now, "carillon_ingest_lag", "Records of delay topics that wait in Kafka; not a number on followers and while Kafka does not answer.", func(s Status) float64 {
 		if s.Lag == nil {
-			return 0
+			return math.NaN()
 		}
 		return float64(*s.Lag)
 	})
