@@ -53,7 +53,17 @@ func startChild(name, log string, args ...string) (*child, error) {
 	return c, nil
 }
 
-// await calls ready until it returns nil, or returns why that cannot be any more.
+// watch blocks until the child ends, which is an error, or ctx does.
+func (c *child) watch(ctx context.Context) error {
+	select {
+	case <-c.ended:
+		return c.failure()
+	case <-ctx.Done():
+		return nil
+	}
+}
+
+// await calls ready until it returns nil or ctx ends.
 func (c *child) await(ctx context.Context, ready func(context.Context) error) error {
 	tick := time.NewTicker(50 * time.Millisecond)
 	defer tick.Stop()
@@ -63,8 +73,6 @@ func (c *child) await(ctx context.Context, ready func(context.Context) error) er
 			return nil
 		}
 		select {
-		case <-c.ended:
-			return c.failure()
 		case <-ctx.Done():
 			return fmt.Errorf("%s is not ready, %w; its log is %s", c.name, err, c.log)
 		case <-tick.C:

@@ -27,7 +27,8 @@ type dev struct {
 	nodes                        int
 	kafkaPort, apiPort, raftPort int
 	out                          io.Writer
-	children                     []*child // in the order of their start
+	children                     []*child        // in the order of their start
+	group                        *errgroup.Group // watches each child from its start
 }
 
 func devCommand() *cobra.Command {
@@ -67,31 +68,23 @@ func (d *dev) run(ctx context.Context) (err error) {
 		return err
 	}
 	defer func() { err = errors.Join(err, d.stop()) }()
-	if err := d.start(ctx); err != nil {
-		if ctx.Err() != nil {
-			return nil // Ctrl-C while starting
-		}
-		return err
-	}
-	d.welcome()
-
-	group, ctx := errgroup.WithContext(ctx)
-	group.Go(func() error { return greet(ctx, d.brokers(), d.out) })
-	for _, c := range d.children {
-		group.Go(func() error {
-			select {
-			case <-c.ended:
-				return c.failure()
-			case <-ctx.Done():
-				return nil
+	d.group, ctx = errgroup.WithContext(ctx)
+	d.group.Go(func() error {
+		if err := d.start(ctx); err != nil {
+			if ctx.Err() != nil {
+				return nil // Ctrl-C while starting, or a child ended, which says so itself
 			}
-		})
-	}
-	return group.Wait()
+			return err
+		}
+		d.welcome()
+		return greet(ctx, d.brokers(), d.out)
+	})
+	return d.group.Wait()
 }
 
+// start returns when all are ready. Its children are watched until ctx ends.
 func (d *dev) start(ctx context.Context) error {
-	ctx, cancel := context.WithTimeout(ctx, startTimeout)
+	soon, cancel := context.WithTimeout(ctx, startTimeout)
 	defer cancel()
 	if err := d.checkKafkaPort(); err != nil {
 		return err
@@ -99,23 +92,24 @@ func (d *dev) start(ctx context.Context) error {
 	if err := d.makeFolders(); err != nil {
 		return err
 	}
-	kafka, err := d.startChild("kafka", "dev-kafka", "--data-dir", filepath.Join(d.dir, "kafka"), "--port", strconv.Itoa(d.kafkaPort))
+	kafka, err := d.startChild(ctx, "kafka", "dev-kafka", "--data-dir", filepath.Join(d.dir, "kafka"), "--port", strconv.Itoa(d.kafkaPort))
 	if err != nil {
 		return err
 	}
-	if err := kafka.await(ctx, dials(d.brokers())); err != nil {
+	if err := kafka.await(soon, dials(d.brokers())); err != nil {
 		return err
 	}
-	// All at once: none is ready while another of a new cluster does not answer.
-	group, ctx := errgroup.WithContext(ctx)
 	for i := range d.nodes {
-		node, err := d.startChild(nodeID(i), d.nodeArgs(i)...)
-		if err != nil {
+		if _, err := d.startChild(ctx, nodeID(i), d.nodeArgs(i)...); err != nil {
 			return err
 		}
-		group.Go(func() error { return node.await(ctx, api.NewClient(d.api(i)).Ready) })
 	}
-	return group.Wait()
+	for i, node := range d.children[1:] {
+		if err := node.await(soon, api.NewClient(d.api(i)).Ready); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // checkKafkaPort tells another Kafka, which answers as well, from the own one.
@@ -127,12 +121,16 @@ func (d *dev) checkKafkaPort() error {
 	return listener.Close()
 }
 
-func (d *dev) startChild(name string, args ...string) (*child, error) {
+// startChild starts a child that ends the whole when it does. What answers at its
+// address tells nothing of that: it may be another process.
+func (d *dev) startChild(ctx context.Context, name string, args ...string) (*child, error) {
 	c, err := startChild(name, filepath.Join(d.dir, name+".log"), args...)
-	if err == nil {
-		d.children = append(d.children, c)
+	if err != nil {
+		return nil, err
 	}
-	return c, err
+	d.children = append(d.children, c)
+	d.group.Go(func() error { return c.watch(ctx) })
+	return c, nil
 }
 
 // stop ends the nodes at the same time, then Kafka.
