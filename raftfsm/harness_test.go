@@ -91,10 +91,10 @@ func (c *cluster) slow(id string) {
 
 type slowConn struct{ net.Conn }
 
-// Write lets heartbeats pass. Raft's deadline is one second.
+// Write lets heartbeats pass. Raft's deadline is one second, of the bubble's time.
 func (c slowConn) Write(b []byte) (int, error) {
 	if len(b) > 4<<10 {
-		time.Sleep(700 * time.Millisecond)
+		<-time.After(700 * time.Millisecond)
 	}
 	return c.Conn.Write(b)
 }
