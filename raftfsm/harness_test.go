@@ -104,12 +104,14 @@ func (c *cluster) isolate(id string) {
 	c.mu.Lock()
 	c.isolated[id] = true
 	c.mu.Unlock()
-	for _, n := range c.nodes {
-		n.streams.mu.Lock()
-		for conn := range n.streams.conns { // those among the others are dialled again
+	s := c.nodes[id].streams
+	for range 2 { // the second time those whose dial was under way
+		s.mu.Lock()
+		for conn := range s.conns {
 			conn.Close()
 		}
-		n.streams.mu.Unlock()
+		s.mu.Unlock()
+		time.Sleep(10 * time.Millisecond)
 	}
 }
 

@@ -27,8 +27,9 @@ type logStore struct {
 	raft.LogStore
 	closer io.Closer
 
-	mu  sync.Mutex
-	err error
+	mu    sync.Mutex
+	err   error
+	floor uint64 // entries above it are not cut from the log's beginning
 }
 
 func openStable(dir string) (*raftboltdb.BoltStore, error) {
@@ -81,6 +82,32 @@ func (s *logStore) StoreLogs(logs []*raft.Log) error {
 	s.err = err
 	s.mu.Unlock()
 	return err
+}
+
+// keepAfter says how far the log's beginning may be cut from now on.
+func (s *logStore) keepAfter(floor uint64) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.floor = floor
+}
+
+// DeleteRange cuts the beginning as far as keepAfter allows. What reaches to the
+// log's end is no such cut: the whole log goes after a received snapshot, and its
+// end when it differs from the leader's.
+func (s *logStore) DeleteRange(from, to uint64) error {
+	last, err := s.LastIndex()
+	if err != nil {
+		return err
+	}
+	if to < last {
+		s.mu.Lock()
+		to = min(to, s.floor)
+		s.mu.Unlock()
+		if to < from {
+			return nil
+		}
+	}
+	return s.LogStore.DeleteRange(from, to)
 }
 
 // failure returns the error of the last write.

@@ -17,8 +17,8 @@ const sendPatience = 10 * time.Second
 // retain tells raft how much log stays behind the flush that has just been
 // written, before it cuts. Raft counts that in entries, which may be 50 bytes or
 // 500 KB; here it is the log since the flush before, so that a follower which was
-// away for less catches up from the log alone. It is reckoned now and not before
-// the flush, since raft counts from the end that the log has now.
+// away for less catches up from the log alone. Raft counts from the end that the
+// log has when it cuts, a little later; so the log store is told the exact index.
 func (n *Node) retain(before uint64) {
 	r := n.running()
 	last := r.LastIndex()
@@ -33,6 +33,7 @@ func (n *Node) retain(before uint64) {
 			n.transport.reached(s.ID, before)
 		}
 	}
+	n.logs.keepAfter(from)
 	cfg := r.ReloadableConfig()
 	cfg.TrailingLogs = last - min(from, last)
 	if err := r.ReloadConfig(cfg); err != nil {

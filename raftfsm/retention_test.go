@@ -99,3 +99,36 @@ func TestRetention_oneSnapshotIsEnoughForASlowReceiver(t *testing.T) {
 		}
 	})
 }
+
+// Raft cuts a number of entries back from the log's end, which has moved on.
+func TestLogStore_isCutNoFurtherThanAllowed(t *testing.T) {
+	for _, kind := range []string{LogWAL, LogBoltDB} {
+		s, err := openLog(t.TempDir(), Config{Log: kind, SegmentSize: testSegmentSize, Logger: testLogger(t)})
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer s.Close()
+		for i := range uint64(20) {
+			if err := s.StoreLog(entry(i+1, 100)); err != nil {
+				t.Fatal(err)
+			}
+		}
+		for _, step := range []struct{ floor, from, to, wantFirst, wantLast uint64 }{
+			{0, 1, 5, 1, 20},
+			{5, 1, 3, 4, 20},
+			{5, 4, 9, 6, 20},
+			{5, 6, 9, 6, 20},
+			{5, 18, 20, 6, 17}, // the end differs from the leader's
+			{5, 6, 17, 0, 0},   // a snapshot was received
+		} {
+			s.keepAfter(step.floor)
+			if err := s.DeleteRange(step.from, step.to); err != nil {
+				t.Fatal(err)
+			}
+			first, _ := s.FirstIndex()
+			if last, _ := s.LastIndex(); first != step.wantFirst || last != step.wantLast {
+				t.Errorf("%s, cut %+v: it has %d to %d", kind, step, first, last)
+			}
+		}
+	}
+}
