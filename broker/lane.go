@@ -12,8 +12,8 @@ import (
 const (
 	// mostExposed bounds what a crash at this moment can repeat: the records of one
 	// target that Kafka has not answered, and of all targets those whose Ack is not in
-	// the log. It lets a target have some 70,000 a second at 7 ms for both.
-	mostExposed = 512
+	// the log. It lets a target have some 35,000 a second at 7 ms for both.
+	mostExposed = 256
 	// idleAfter ends the goroutine of a lane that has nothing to do.
 	idleAfter = 30 * time.Second
 	// slowAfter is how long a record may be without an answer before no other follows
