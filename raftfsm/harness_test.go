@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"maps"
 	"net"
 	"os"
 	"strings"
@@ -212,15 +213,20 @@ func eventually(t testing.TB, what string, ok func() bool) {
 	}
 }
 
-// agree waits until all open nodes have applied the same, and compares them.
+// agree waits until all open nodes have applied the same, and compares them. What
+// was proposed before may be applied while it looks: then it looks again.
 func (c *cluster) agree() {
 	c.t.Helper()
+	digests := map[string][32]byte{}
 	c.eventually("equal applied index", func() bool {
-		at := map[uint64]bool{}
-		for _, n := range c.nodes {
-			at[n.store.State().AppliedIndex] = true
+		before := c.applied()
+		if len(before) > 1 {
+			return false
 		}
-		return len(at) == 1
+		for id, n := range c.nodes {
+			digests[id] = digest(c.t, n.store)
+		}
+		return maps.Equal(before, c.applied())
 	})
 	var want [32]byte
 	for _, m := range c.members {
@@ -231,14 +237,22 @@ func (c *cluster) agree() {
 		if err := n.store.Check(); err != nil {
 			c.t.Errorf("%s: %v", m.ID, err)
 		}
-		got := digest(c.t, n.store)
 		if want == ([32]byte{}) {
-			want = got
+			want = digests[m.ID]
 		}
-		if got != want {
+		if digests[m.ID] != want {
 			c.t.Errorf("%s: state differs from that of the others", m.ID)
 		}
 	}
+}
+
+// applied is how far the open nodes have come.
+func (c *cluster) applied() map[uint64]bool {
+	at := map[uint64]bool{}
+	for _, n := range c.nodes {
+		at[n.store.State().AppliedIndex] = true
+	}
+	return at
 }
 
 func digest(t testing.TB, s *storage.Store) [32]byte {

@@ -75,7 +75,8 @@ func TestRetention_oneSnapshotIsEnoughForASlowReceiver(t *testing.T) {
 		time.Sleep(5 * time.Second)
 		n = c.leader()
 		cut := func(index uint64) bool { first, err := n.logs.FirstIndex(); return err == nil && first > index+1 }
-		ingestUntil(c, n, l, "log cut", func() bool { return cut(c.nodes[away].Status().LastIndex) })
+		end := c.nodes[away].Status().LastIndex
+		ingestUntil(c, n, l, "log cut", func() bool { return cut(end) })
 		c.slow(away)
 		c.rejoin(away)
 		ingestUntil(c, n, l, "sending of a snapshot", func() bool { return n.transport.peer(id).snapshot > 0 })
