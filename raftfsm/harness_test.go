@@ -11,6 +11,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/carillonmq/carillon/storage"
@@ -32,7 +33,6 @@ type cluster struct {
 	dirs     map[string]string
 	nodes    map[string]*Node
 	isolated map[string]bool
-	slowed   string // what is sent there takes its time
 }
 
 func newCluster(t testing.TB, size int, tune func(*Config)) *cluster {
@@ -70,34 +70,13 @@ func (c *cluster) dialFrom(id string) func(ctx context.Context, network, addr st
 		host, port, err := net.SplitHostPort(addr)
 		to, ours := strings.CutSuffix(host, ".test")
 		c.mu.Lock()
-		apart, slow := c.isolated[id] || c.isolated[to], c.slowed == to
+		apart := c.isolated[id] || c.isolated[to]
 		c.mu.Unlock()
 		if err != nil || !ours || apart {
 			return nil, fmt.Errorf("dial %q: %w", addr, errors.Join(err, net.ErrClosed))
 		}
-		conn, err := c.network.DialContext(ctx, network, "localhost:"+port)
-		if slow && err == nil {
-			return slowConn{conn}, nil
-		}
-		return conn, err
+		return c.network.DialContext(ctx, network, "localhost:"+port)
 	}
-}
-
-// slow slows down what is sent to id on connections dialled from now on.
-func (c *cluster) slow(id string) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.slowed = id
-}
-
-type slowConn struct{ net.Conn }
-
-// Write lets heartbeats pass. Raft's deadline is one second, of the bubble's time.
-func (c slowConn) Write(b []byte) (int, error) {
-	if len(b) > 4<<10 {
-		<-time.After(700 * time.Millisecond)
-	}
-	return c.Conn.Write(b)
 }
 
 // isolate cuts id off from the others, rejoin ends that.
@@ -112,7 +91,7 @@ func (c *cluster) isolate(id string) {
 			conn.Close()
 		}
 		s.mu.Unlock()
-		time.Sleep(10 * time.Millisecond)
+		synctest.Wait()
 	}
 }
 

@@ -61,46 +61,6 @@ func TestSink_reckonsTheLogToKeepAfterTheFlush(t *testing.T) {
 	}
 }
 
-// A follower gets a snapshot while more is flushed than is kept for one that is
-// merely behind.
-func TestRetention_oneSnapshotIsEnoughForASlowReceiver(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		c := newCluster(t, 3, func(cfg *Config) { cfg.FlushBytes = 64 << 10 })
-		c.open("n1", "n2", "n3")
-		n := c.leader()
-		l := startLoad(t, n)
-		away := otherThan(c, n)
-		id := raft.ServerID(away)
-		c.isolate(away)
-		time.Sleep(5 * time.Second)
-		n = c.leader()
-		cut := func(index uint64) bool { first, err := n.logs.FirstIndex(); return err == nil && first > index+1 }
-		end := c.nodes[away].Status().LastIndex
-		ingestUntil(c, n, l, "log cut", func() bool { return cut(end) })
-		c.slow(away)
-		c.rejoin(away)
-		ingestUntil(c, n, l, "sending of a snapshot", func() bool { return n.transport.peer(id).snapshot > 0 })
-		sent := n.transport.peer(id).snapshot
-		for flushes, at := 0, sent; flushes < 2*slowFollowerFlushes; {
-			must(t, n, l.batch(20, 200))
-			if now := n.store.ManifestMeta().Index; now > at {
-				flushes, at = flushes+1, now
-			}
-		}
-		if n.transport.peer(id).snapshot != sent {
-			t.Fatal("the snapshot arrived too soon, this tested nothing")
-		}
-		if cut(sent) {
-			t.Errorf("the log was cut above %d, where the snapshot ends", sent)
-		}
-		c.agree()
-		ingestUntil(c, n, l, "cut after it has caught up", func() bool { return cut(sent) })
-		if got := n.transport.peer(id).snapshot; got != 0 {
-			t.Errorf("still waits for a follower to catch up from %d", got)
-		}
-	})
-}
-
 // Raft cuts a number of entries back from the log's end, which has moved on.
 func TestLogStore_isCutNoFurtherThanAllowed(t *testing.T) {
 	for _, kind := range []string{LogWAL, LogBoltDB} {

@@ -57,17 +57,18 @@ func TestSnapshot_receivedByARunningFollowerSurvivesARestart(t *testing.T) {
 				c.isolate(away)
 				end := c.nodes[away].Status().LastIndex
 				time.Sleep(5 * time.Second) // until the leader keeps no more log for it
+				n = c.leader()
 				ingestUntil(c, n, l, "log cut", func() bool { first, err := n.logs.FirstIndex(); return err == nil && first > end+1 })
 				c.rejoin(away)
 				c.agree()
 				if at := c.nodes[away].Status().SnapshotIndex; at <= end {
 					t.Errorf("it came back from the log alone (manifest at %d), this tested nothing", at)
 				}
-				must(t, n, l.batch(1, 10))
+				must(t, c.leader(), l.batch(1, 10))
 				c.agree()
 				c.close(away)
 				c.open(away)
-				must(t, n, l.batch(1, 10))
+				must(t, c.leader(), l.batch(1, 10))
 				c.agree()
 			})
 		})
