@@ -12,8 +12,13 @@ import (
 const (
 	// mostExposed bounds what a crash at this moment can repeat: the records of one
 	// target that Kafka has not answered, and of all targets those whose Ack is not in
-	// the log. It lets a target have some 35,000 a second at 7 ms for both.
-	mostExposed = 256
+	// the log. On time they are few, and waiting for Acks would make messages late.
+	mostExposed = 2048
+	// mostExposedLate is the bound while what is to be sent is late by lateAfter or
+	// more: a backlog goes out as fast as Kafka takes it, so nearly all of the bound
+	// is used, and a few milliseconds matter no more. Some 35,000 a second at 7 ms.
+	mostExposedLate = 256
+	lateAfter       = time.Second
 	// idleAfter ends the goroutine of a lane that has nothing to do.
 	idleAfter = 30 * time.Second
 	// slowAfter is how long a record may be without an answer before no other follows
@@ -149,7 +154,24 @@ func (l *lane) mayLaunch() bool {
 }
 
 // isExposed reports whether a crash would repeat too much already.
-func (l *lane) isExposed() bool { return l.flying+l.p.acks.unacked() >= mostExposed }
+func (l *lane) isExposed() bool {
+	most := mostExposed
+	if due, ok := l.nextDue(); ok && l.p.now()-due >= lateAfter.Milliseconds() {
+		most = mostExposedLate
+	}
+	return l.flying+l.p.acks.unacked() >= most
+}
+
+// nextDue returns when the message was due that is to be sent next.
+func (l *lane) nextDue() (due int64, ok bool) {
+	switch {
+	case len(l.ready) > 0:
+		return l.ready[0].ref.Due, true
+	case len(l.waiting) > 0:
+		return l.waiting[0].Due, true
+	}
+	return 0, false
+}
 
 // oldestFlight returns when the record was sent that has waited longest for its
 // answer. Something must be flying.
