@@ -153,7 +153,7 @@ func (b *Broker) ready(node raftfsm.Status) error {
 	if node.Leader != node.Node {
 		return nil
 	}
-	if report := b.report.Load(); report == nil || !report.read().running {
+	if !b.Leading() {
 		return errors.New("leader: the term is not running yet")
 	}
 	return nil
