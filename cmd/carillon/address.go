@@ -9,6 +9,9 @@ import (
 	"github.com/spf13/pflag"
 )
 
+// defaultAPI is where `carillon dev` answers.
+const defaultAPI = "127.0.0.1:7401"
+
 // An apiAddress is a flag for host:port that also takes a URL of the API, as dev
 // prints it, for the address in it.
 type apiAddress struct{ pflag.Value }
@@ -25,9 +28,10 @@ func (a apiAddress) Set(text string) error {
 	return a.Value.Set(u.Host)
 }
 
-// acceptURL returns the verb with an --api that takes a URL too.
-func acceptURL(cmd *cobra.Command) *cobra.Command {
-	flag := cmd.Flags().Lookup("api")
+// addAPIFlag declares --api, which says where a node answers.
+func addAPIFlag(cmd *cobra.Command, address *string) {
+	const name = "api"
+	cmd.Flags().StringVar(address, name, defaultAPI, "API `address` of a node, host:port or http://host:port")
+	flag := cmd.Flags().Lookup(name)
 	flag.Value = apiAddress{flag.Value}
-	return cmd
 }

@@ -16,7 +16,7 @@ func clusterCommand() *cobra.Command {
 		Args:  arguments(cobra.NoArgs),
 		RunE:  func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
-	cmd.AddCommand(acceptURL(replaceCommand()))
+	cmd.AddCommand(replaceCommand())
 	return cmd
 }
 

@@ -84,7 +84,7 @@ func rootCommand() *cobra.Command {
 		}
 		return &usageError{err}
 	})
-	root.AddCommand(devCommand(), serveCommand(), scheduleCommand(), acceptURL(statusCommand()), configCommand(), clusterCommand(),
+	root.AddCommand(devCommand(), serveCommand(), scheduleCommand(), statusCommand(), configCommand(), clusterCommand(),
 		versionCommand(), devKafkaCommand(), devNodeCommand())
 	return root
 }

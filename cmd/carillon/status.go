@@ -17,9 +17,6 @@ import (
 	"github.com/carillonmq/carillon/broker/api"
 )
 
-// defaultAPI is where `carillon dev` answers.
-const defaultAPI = "127.0.0.1:7401"
-
 // askTimeout bounds one question to a node.
 const askTimeout = 5 * time.Second
 
@@ -57,10 +54,6 @@ func statusCommand() *cobra.Command {
 	cmd.Flags().BoolVar(&asJSON, "json", false, "print JSON, for programs")
 	cmd.Flags().BoolVar(&onlyReady, "ready", false, "print nothing; exit code 0 when the node is ready, else 1")
 	return cmd
-}
-
-func addAPIFlag(cmd *cobra.Command, address *string) {
-	cmd.Flags().StringVar(address, "api", defaultAPI, "API address of a node, host:port")
 }
 
 // explainAPI adds a remedy to the error of a node that gave no answer.
