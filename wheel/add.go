@@ -1,19 +1,18 @@
 package wheel
 
-import "fmt"
-
 // Add makes v fire at tick when: the first [Wheel.Advance] to that tick or a later
 // one returns it. A deadline that has passed is no error; it fires at the
 // next Advance. The error wraps [ErrTooFar] or [ErrFull], and then nothing
 // was added.
 func (w *Wheel[T]) Add(when uint64, v T) (Handle, error) {
 	if when > MaxTick {
-		return 0, fmt.Errorf("wheel: add: deadline %d: %w", when, ErrTooFar)
+		return 0, tooFar(when)
 	}
-	id, h := w.slab.alloc(when, v)
+	id := w.slab.vacant()
 	if id == 0 {
-		return 0, fmt.Errorf("wheel: add: %d pending: %w", w.live, ErrFull)
+		return 0, full(w.live)
 	}
+	h := w.slab.occupy(id, when, v)
 	w.live++
 	if when < w.cursor {
 		w.behind.push(when, id)
@@ -23,16 +22,22 @@ func (w *Wheel[T]) Add(when uint64, v T) (Handle, error) {
 	return h, nil
 }
 
-// place puts a hint into the levels; when is not before the cursor.
+// place puts a hint into the levels; when is not before the cursor. Most hints
+// go to a list that has room; the few instructions that takes let the cache
+// misses of one call overlap with those of the next.
 func (w *Wheel[T]) place(when uint64, id uint32) {
 	l := level(when ^ w.cursor)
-	w.levels |= 1 << l
-	n := w.path[l]
-	if n == nil {
-		n = w.nodes.get()
-		w.path[l] = n
+	if n := w.path[l]; n == nil || !n.slots[digit(when, l)].add(when, id) {
+		w.placeSlow(when, id, l)
 	}
-	w.placeBelow(n, l, when, id)
+}
+
+func (w *Wheel[T]) placeSlow(when uint64, id uint32, l int) {
+	w.levels |= 1 << l
+	if w.path[l] == nil {
+		w.path[l] = w.nodes.get()
+	}
+	w.placeBelow(w.path[l], l, when, id)
 }
 
 // placeBelow puts a hint into n, a node of level l, or into a split slot's
@@ -44,27 +49,12 @@ func (w *Wheel[T]) placeBelow(n *node, l int, when uint64, id uint32) {
 		n.occupied |= 1 << i
 		s := &n.slots[i]
 		if s.child == nil || s.head != 0 {
-			w.append(s, when, id)
+			if !s.add(when, id) {
+				w.chunks.extend(s, when)
+				s.add(when, id)
+			}
 			return
 		}
 		n, l = s.child, l-1
 	}
-}
-
-func (w *Wheel[T]) append(s *slot, when uint64, id uint32) {
-	if s.head == 0 {
-		s.head = w.chunks.alloc()
-		s.tail = s.head
-		s.min, s.max = when, when
-	}
-	c := w.chunks.at(s.tail)
-	if c.n == chunkHints {
-		c.next = w.chunks.alloc()
-		s.tail = c.next
-		c = w.chunks.at(s.tail)
-	}
-	c.hint[c.n] = newHint(when, id)
-	c.n++
-	s.min = min(s.min, when)
-	s.max = max(s.max, when)
 }

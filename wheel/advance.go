@@ -76,7 +76,7 @@ func (w *Wheel[T]) fire(out []Expired[T], chunks *int) (due []Expired[T], more b
 		w.chunks.release(s.head)
 		s.head = next
 	}
-	s.tail = 0
+	s.tail = nil
 	w.vacate(0, i)
 	return out, false
 }

@@ -62,11 +62,12 @@ func (b *behind) down(i int) {
 	}
 }
 
-func (b *behind) wasteful() bool { return b.dead > len(b.heap)/2+sweepSlack }
-
-// compactBehind drops the cancelled ones.
-func (w *Wheel[T]) compactBehind() {
+// tidyBehind drops the cancelled ones when there are too many of them.
+func (w *Wheel[T]) tidyBehind() {
 	b := &w.behind
+	if b.dead <= len(b.heap)/2+sweepSlack {
+		return
+	}
 	kept := b.heap[:0]
 	for _, t := range b.heap {
 		if w.slab.at(t.id).live() {

@@ -8,7 +8,18 @@ func (w *Wheel[T]) Cancel(h Handle) (v T, ok bool) {
 		return v, false
 	}
 	v = e.value
-	w.remove(e)
+	isBehind := e.when() < w.cursor
+	e.retire() // its hint stays where it is until met or swept
+	w.live--
+	if isBehind {
+		w.behind.dead++
+		w.tidyBehind()
+		return v, true
+	}
+	w.dead++
+	if w.dead > int(uint(w.live)/2)+sweepSlack {
+		w.sweepChunk()
+	}
 	return v, true
 }
 
@@ -20,22 +31,4 @@ func (w *Wheel[T]) Get(h Handle) (t Expired[T], ok bool) {
 		return t, false
 	}
 	return Expired[T]{When: e.when(), Value: e.value}, true
-}
-
-// remove retires a live entry. Its hint stays where it is until met or swept.
-func (w *Wheel[T]) remove(e *entry[T]) {
-	isBehind := e.when() < w.cursor
-	e.retire()
-	w.live--
-	if isBehind {
-		w.behind.dead++
-		if w.behind.wasteful() {
-			w.compactBehind()
-		}
-		return
-	}
-	w.dead++
-	if w.dead > w.live/2+sweepSlack {
-		w.sweepChunk()
-	}
 }

@@ -62,6 +62,23 @@ func (p *chunkPool) alloc() uint32 {
 	return i
 }
 
+// extend adds an empty chunk to the list of s, for a hint of tick when.
+func (p *chunkPool) extend(s *slot, when uint64) {
+	i := p.alloc()
+	if s.head == 0 {
+		s.head = i
+		s.min, s.max = when, when
+	} else {
+		s.tail.next = i
+	}
+	s.tail = p.at(i)
+}
+
+// short reports whether s is empty or a single chunk: nothing to split.
+func (p *chunkPool) short(s *slot) bool {
+	return s.child == nil && (s.head == 0 || s.tail == p.at(s.head))
+}
+
 func (p *chunkPool) release(i uint32) {
 	p.at(i).next = p.free
 	p.free = i

@@ -10,14 +10,12 @@ import "iter"
 func (w *Wheel[T]) Drain() iter.Seq[Expired[T]] {
 	return func(yield func(Expired[T]) bool) {
 		for id := uint64(1); id < w.slab.fresh; id++ {
-			e := w.slab.at(uint32(id))
-			if !e.live() {
-				continue
-			}
-			t := Expired[T]{When: e.when(), Value: e.value}
-			w.remove(e)
-			if !yield(t) {
-				return
+			h := w.slab.handle(uint32(id))
+			if t, ok := w.Get(h); ok {
+				w.Cancel(h)
+				if !yield(t) {
+					return
+				}
 			}
 		}
 		if w.live == 0 {

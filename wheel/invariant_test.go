@@ -1,6 +1,9 @@
 package wheel
 
-import "fmt"
+import (
+	"errors"
+	"fmt"
+)
 
 // A census counts what a walk over the whole structure meets.
 type census struct {
@@ -55,7 +58,7 @@ func (w *Wheel[T]) brokenNode(n *node, l int, base uint64, c *census) error {
 		s := &n.slots[i]
 		start := base + uint64(i)<<(slotBits*l)
 		if n.occupied>>i&1 == 0 {
-			if s.head != 0 || s.tail != 0 || s.child != nil {
+			if s.head != 0 || s.tail != nil || s.child != nil {
 				return fmt.Errorf("level %d slot %d: not empty, but no bit", l, i)
 			}
 			continue
@@ -79,10 +82,10 @@ func (w *Wheel[T]) brokenNode(n *node, l int, base uint64, c *census) error {
 }
 
 func (w *Wheel[T]) brokenList(s *slot, l int, start uint64, c *census) error {
-	last := uint32(0)
+	var last *chunk
 	for at := s.head; at != 0; at = w.chunks.at(at).next {
-		last = at
 		k := w.chunks.at(at)
+		last = k
 		for _, h := range k.hint[k.from:k.n] {
 			if c.seen[h.id()] {
 				return fmt.Errorf("id %d has two hints", h.id())
@@ -107,7 +110,7 @@ func (w *Wheel[T]) brokenList(s *slot, l int, start uint64, c *census) error {
 		}
 	}
 	if s.tail != last {
-		return fmt.Errorf("tail is %d, last chunk is %d", s.tail, last)
+		return errors.New("tail is not the last chunk")
 	}
 	return nil
 }

@@ -29,7 +29,7 @@ func (w *Wheel[T]) splitFirst(l int, chunks *int) bool {
 	n := w.path[l]
 	for ; l > 0 && n != nil && n.occupied != 0; l-- {
 		s := &n.slots[n.first()]
-		if s.short() {
+		if w.chunks.short(s) {
 			return true
 		}
 		if !w.split(s, l, chunks) {

@@ -26,6 +26,6 @@ func (w *Wheel[T]) Move(h Handle, when uint64) (Handle, bool) {
 	if err != nil {
 		return 0, false
 	}
-	w.remove(e)
+	w.Cancel(h)
 	return moved, true
 }

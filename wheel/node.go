@@ -19,9 +19,10 @@ type node struct {
 // child instead; while it is being split, both: the list's rest is younger
 // than what the child has of it already.
 type slot struct {
-	head, tail uint32 // chunks; 0 is none
-	child      *node
-	min, max   uint64 // bounds of the list's deadlines, while head != 0
+	tail     *chunk // nil is none
+	child    *node
+	min, max uint64 // bounds of the list's deadlines, while head != 0
+	head     uint32 // first chunk, of which tail is the last; 0 is none
 }
 
 // first returns the index of the first occupied slot; there must be one.
@@ -38,8 +39,22 @@ func (n *node) earliest() uint64 {
 	}
 }
 
-// short reports whether the slot is empty or a single chunk: nothing to split.
-func (s *slot) short() bool { return s.child == nil && s.head == s.tail }
+// add puts a hint at the end of the list, if its last chunk has room.
+func (s *slot) add(when uint64, id uint32) bool {
+	c := s.tail
+	if c == nil || c.n >= chunkHints {
+		return false
+	}
+	c.hint[c.n] = newHint(when, id)
+	c.n++
+	if when < s.min {
+		s.min = when
+	}
+	if when > s.max {
+		s.max = when
+	}
+	return true
+}
 
 // level returns the level of a deadline whose distance from the cursor, bit by
 // bit, is x: that of the highest digit in which the two differ.
@@ -47,7 +62,7 @@ func level(x uint64) int { return (bits.Len64(x|1) - 1) / slotBits }
 
 // digit returns the slot of a tick on a level.
 func digit(tick uint64, level int) int {
-	return int(tick>>(slotBits*level)) & (slotCount - 1)
+	return int(tick>>(slotBits*level&63)) & (slotCount - 1)
 }
 
 // A nodePool keeps all nodes, so that a sweep can visit them, and the empty

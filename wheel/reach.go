@@ -12,7 +12,7 @@ func (w *Wheel[T]) reach(t uint64, chunks *int, out []Expired[T]) (due []Expired
 	n := w.path[top]
 	for l := top; l > 0 && n != nil; l-- {
 		s := &n.slots[digit(t, l)]
-		if s.short() {
+		if w.chunks.short(s) {
 			break
 		}
 		if !w.split(s, l, chunks) {
@@ -65,7 +65,7 @@ func (w *Wheel[T]) scatter(s *slot, out []Expired[T]) []Expired[T] {
 	}
 	w.sweep.leave(s)
 	first := s.head
-	s.head, s.tail = 0, 0
+	s.head, s.tail = 0, nil
 	c := w.chunks.at(first)
 	hints := c.hint[c.from:c.n]
 	for alive := w.clear(hints); alive != 0; alive &= alive - 1 {

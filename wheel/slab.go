@@ -55,51 +55,55 @@ func (s *slab[T]) at(id uint32) *entry[T] {
 	return &s.pages[id>>pageBits].entries[id%pageSize]
 }
 
+// handle returns the handle of id, which names a timer if the entry is live.
+func (s *slab[T]) handle(id uint32) Handle {
+	return newHandle(id, s.pages[id>>pageBits].epoch, s.at(id).generation())
+}
+
 // find returns the entry h names, or nil when h is stale, foreign or zero.
 func (s *slab[T]) find(h Handle) *entry[T] {
 	id := h.id()
-	if int(id>>pageBits) >= len(s.pages) || h&1 == 0 {
-		return nil
-	}
-	p := &s.pages[id>>pageBits]
-	e := &p.entries[id%pageSize]
-	if e.generation() != h.generation() || p.epoch != h.epoch() {
-		return nil
-	}
-	return e
-}
-
-// alloc makes a live entry and returns its id, or 0 when there is none left.
-func (s *slab[T]) alloc(when uint64, v T) (uint32, Handle) {
-	id := s.free
-	if id == 0 {
-		if s.fresh&(pageSize-1) == 0 && !s.grow() {
-			return 0, 0
+	if i := id >> pageBits; int(i) < len(s.pages) && h&1 != 0 {
+		p := &s.pages[i]
+		if e := &p.entries[id%pageSize]; uint16(e.meta) == uint16(h) && p.epoch == h.epoch() {
+			return e
 		}
-		id = uint32(s.fresh)
-		s.fresh++
 	}
-	p := &s.pages[id>>pageBits]
-	e := &p.entries[id%pageSize]
-	if id == s.free {
-		s.free = uint32(e.when())
-	}
-	generation := e.generation() + 1
-	e.meta = when<<16 | uint64(generation)
-	e.value = v
-	return id, newHandle(id, p.epoch, generation)
+	return nil
 }
 
-func (s *slab[T]) grow() bool {
-	if len(s.pages) == maxPages {
-		return false
+// vacant returns the id to occupy next, or 0 when there is none left.
+func (s *slab[T]) vacant() uint32 {
+	if s.free != 0 {
+		return s.free
 	}
-	s.pages = append(s.pages, page[T]{entries: new([pageSize]entry[T])})
-	if s.fresh == 0 { // id 0 is none, and so counts as worn out
-		s.fresh = 1
-		s.pages[0].worn = 1
+	return s.freshID()
+}
+
+// occupy makes the entry of a vacant id live.
+func (s *slab[T]) occupy(id uint32, when uint64, v T) Handle {
+	p := &s.pages[id>>pageBits]
+	e := &p.entries[id%pageSize]
+	s.free = uint32(e.when()) // of a fresh id 0, as s.free was
+	generation := uint16(e.meta + 1)
+	*e = entry[T]{v, when<<16 | uint64(generation)}
+	return newHandle(id, p.epoch, generation)
+}
+
+// freshID returns an id that was never used, or 0 when there is none left.
+func (s *slab[T]) freshID() uint32 {
+	if s.fresh&(pageSize-1) == 0 {
+		if len(s.pages) == maxPages {
+			return 0
+		}
+		s.pages = append(s.pages, page[T]{entries: new([pageSize]entry[T])})
+		if s.fresh == 0 { // id 0 is none, and so counts as worn out
+			s.fresh = 1
+			s.pages[0].worn = 1
+		}
 	}
-	return true
+	s.fresh++
+	return uint32(s.fresh - 1)
 }
 
 // release gives the id of a retired entry back once nothing refers to it.

@@ -33,15 +33,16 @@ func (w *Wheel[T]) sweepChunk() {
 	w.squeeze(c, sw.prev)
 	sw.next = c.next
 	switch {
-	case c.n > 0 || s.head == s.tail: // a slot keeps its last chunk until its time comes
+	case c.n > 0 || s.head == this && s.tail == c: // a slot keeps its last chunk until its time comes
 		sw.prev = this
 	case sw.prev == 0:
 		s.head = c.next
 		w.chunks.release(this)
 	default:
-		w.chunks.at(sw.prev).next = c.next
-		if s.tail == this {
-			s.tail = sw.prev
+		before := w.chunks.at(sw.prev)
+		before.next = c.next
+		if s.tail == c {
+			s.tail = before
 		}
 		w.chunks.release(this)
 	}
@@ -73,9 +74,10 @@ func (w *Wheel[T]) squeeze(c *chunk, before uint32) {
 // others as bits. Without branches, the look-ups do not wait for each
 // other: the cache misses of a chunk overlap.
 func (w *Wheel[T]) clear(hints []hint) (alive uint64) {
-	for i, h := range hints {
-		alive |= w.slab.at(h.id()).meta & 1 << i
+	for _, h := range hints {
+		alive = alive>>1 | w.slab.at(h.id()).meta<<63 // live is the lowest bit
 	}
+	alive >>= 64 - len(hints)
 	dead := alive ^ (1<<len(hints) - 1)
 	w.dead -= bits.OnesCount64(dead)
 	for ; dead != 0; dead &= dead - 1 {
