@@ -133,12 +133,17 @@ func (p *problems) checkListener(section, address string, allowed bool) {
 		p.add(section+".listen", address, "write host:port, such as 127.0.0.1:7301; an empty host listens on all addresses")
 		return
 	}
-	ip := net.ParseIP(host)
-	onLoopback := host == "localhost" || ip != nil && ip.IsLoopback()
-	if !onLoopback && !allowed {
+	if !IsLoopback(host) && !allowed {
 		p.add(section+".listen", address, "it can be reached from other machines and nothing authenticates them;"+
 			" listen on 127.0.0.1, or say %s.allow_unauthenticated: true where the network is trusted", section)
 	}
+}
+
+// IsLoopback reports whether the host is reached from this machine alone: localhost,
+// 127.0.0.0/8 or ::1. It looks no name up.
+func IsLoopback(host string) bool {
+	ip := net.ParseIP(host)
+	return strings.EqualFold(host, "localhost") || ip != nil && ip.IsLoopback()
 }
 
 func (p *problems) checkKafka(c KafkaConfig) {

@@ -39,7 +39,7 @@ type Node interface {
 //
 // Answers are JSON, an error is {"error": "..."}.
 func NewHandler(node Node, metrics prometheus.Gatherer, log *slog.Logger) http.Handler {
-	h := &handler{node: node, log: log.With("component", "api")}
+	h := &handler{node: node, answers: answers{log.With("component", "api")}}
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET /livez", func(w http.ResponseWriter, _ *http.Request) {
 		h.answer(w, http.StatusOK, map[string]bool{"live": true})
@@ -58,7 +58,7 @@ func NewHandler(node Node, metrics prometheus.Gatherer, log *slog.Logger) http.H
 
 type handler struct {
 	node Node
-	log  *slog.Logger
+	answers
 }
 
 func (h *handler) ready(w http.ResponseWriter, _ *http.Request) {
@@ -109,19 +109,22 @@ func (h *handler) replace(w http.ResponseWriter, r *http.Request) {
 	h.answer(w, http.StatusOK, replaceRequest{Member: request.Member})
 }
 
-func (h *handler) refuse(w http.ResponseWriter, code int, text string) {
-	h.answer(w, code, failure{text})
-}
-
 // failure is the body of every answer that is not a success.
 type failure struct {
 	Error string `json:"error"`
 }
 
-func (h *handler) answer(w http.ResponseWriter, code int, body any) {
+// answers writes them.
+type answers struct{ log *slog.Logger }
+
+func (a answers) refuse(w http.ResponseWriter, code int, text string) {
+	a.answer(w, code, failure{text})
+}
+
+func (a answers) answer(w http.ResponseWriter, code int, body any) {
 	w.Header().Set("Content-Type", "application/json")
 	w.WriteHeader(code)
 	if err := json.NewEncoder(w).Encode(body); err != nil {
-		h.log.Debug("answer not sent", "error", err)
+		a.log.Debug("answer not sent", "error", err)
 	}
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"net"
+	"net/http"
 	"os/exec"
 	"regexp"
 	"strconv"
@@ -24,6 +25,7 @@ func TestMain(m *testing.M) {
 //	exits CODE PROGRAM [ARGUMENT...]   run it and check the exit code
 //	await PROGRAM [ARGUMENT...]        run it until it succeeds
 //	await grep PATTERN PROGRAM ...     run it until its output matches
+//	answers CODE HOST ADDRESS          ask the API at the address for its status, as HOST
 //	consume BROKER TOPIC VALUE         read the topic until the value comes, space around it aside
 //
 // $KAFKA, $API and $RAFT are ports, of which the two that follow are free as well;
@@ -44,7 +46,7 @@ func TestScripts(t *testing.T) {
 			return nil
 		},
 		Cmds: map[string]func(*testscript.TestScript, bool, []string){
-			"exits": exits, "await": await, "consume": consume,
+			"exits": exits, "await": await, "answers": answers, "consume": consume,
 		},
 	})
 }
@@ -91,6 +93,21 @@ func await(ts *testscript.TestScript, neg bool, args []string) {
 			ts.Fatalf("no success within %v, error %v", patience, err)
 		case <-tick.C:
 		}
+	}
+}
+
+func answers(ts *testscript.TestScript, neg bool, args []string) {
+	if neg || len(args) != 3 {
+		ts.Fatalf("usage: answers CODE HOST ADDRESS")
+	}
+	request, err := http.NewRequest(http.MethodGet, "http://"+args[2]+"/v1/status", nil)
+	ts.Check(err)
+	request.Host = args[1]
+	answer, err := http.DefaultTransport.RoundTrip(request)
+	ts.Check(err)
+	answer.Body.Close()
+	if code := strconv.Itoa(answer.StatusCode); code != args[0] {
+		ts.Fatalf("answered %s with %s, want %s", args[1], code, args[0])
 	}
 }
 

@@ -103,7 +103,12 @@ func serve(ctx context.Context, c broker.Config, stderr io.Writer) (err error) {
 		defer stopAnswering()
 		return b.Run(ctx)
 	})
-	group.Go(func() error { return api.Serve(answering, listener, api.NewHandler(b, registry, log), log) })
+	handler := api.NewHandler(b, registry, log)
+	if !c.API.AllowUnauthenticated { // so the listener is on loopback
+		self, _ := c.Self()
+		handler = api.OnLoopback(handler, self.API, log)
+	}
+	group.Go(func() error { return api.Serve(answering, listener, handler, log) })
 	err = group.Wait()
 	log.Info("node stopped", "node", c.Node.ID)
 	return err

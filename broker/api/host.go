@@ -1,0 +1,37 @@
+package api
+
+import (
+	"fmt"
+	"log/slog"
+	"net"
+	"net/http"
+	"strings"
+
+	"github.com/carillonmq/carillon/broker"
+)
+
+// OnLoopback returns the handler for a listener on loopback that authenticates
+// nobody. It refuses requests whose host is neither loopback nor that of address,
+// the node's own. Otherwise a web page of any name that is made to resolve to
+// 127.0.0.1 (DNS rebinding) could use the API: for the browser they are one origin.
+func OnLoopback(handler http.Handler, address string, log *slog.Logger) http.Handler {
+	a := answers{log.With("component", "api")}
+	own := hostOf(address)
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		host := hostOf(r.Host)
+		if broker.IsLoopback(host) || strings.EqualFold(host, own) {
+			handler.ServeHTTP(w, r)
+			return
+		}
+		a.refuse(w, http.StatusForbidden, fmt.Sprintf("Host is %q: nothing authenticates the callers, so this node answers to localhost, 127.0.0.1, [::1] and %s only;"+
+			" use one of them, or say api.allow_unauthenticated: true where the network is trusted", r.Host, own))
+	})
+}
+
+// hostOf returns the host of host:port, or of a host alone.
+func hostOf(address string) string {
+	if host, _, err := net.SplitHostPort(address); err == nil {
+		return host
+	}
+	return strings.Trim(address, "[]")
+}

@@ -1,0 +1,40 @@
+package api
+
+import (
+	"net/http"
+	"net/http/httptest"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/prometheus/client_golang/prometheus"
+)
+
+// askAs sends one request with the Host header to the node on loopback.
+func askAs(host string) *httptest.ResponseRecorder {
+	handler := OnLoopback(NewHandler(&fakeNode{}, prometheus.NewRegistry(), quiet()), "n1.lan:7401", quiet())
+	request := httptest.NewRequest(http.MethodGet, "/livez", nil)
+	request.Host = host
+	answer := httptest.NewRecorder()
+	handler.ServeHTTP(answer, request)
+	return answer
+}
+
+func TestOnLoopback_answersToItsOwnNames(t *testing.T) {
+	for _, host := range []string{"localhost", "LOCALHOST:7401", "127.0.0.1", "127.8.9.1:80", "[::1]", "[::1]:7401", "n1.lan:7401", "N1.lan:1"} {
+		if answer := askAs(host); answer.Code != http.StatusOK {
+			t.Errorf("%q is answered with %d %s", host, answer.Code, answer.Body)
+		}
+	}
+}
+
+func TestOnLoopback_refusesNamesThatWereMadeToResolveToIt(t *testing.T) {
+	for _, host := range []string{"evil.example:7401", "evil.example", "localhost.evil.example", "127.0.0.1.evil.example", "n2.lan:7401", "10.0.0.1", "0.0.0.0:7401", ""} {
+		if answer := askAs(host); answer.Code != http.StatusForbidden {
+			t.Errorf("%q is answered with %d %s", host, answer.Code, answer.Body)
+		}
+	}
+	const want = `{"error":"Host is \"evil.example:7401\": nothing authenticates the callers, so this node answers to localhost, 127.0.0.1, [::1] and n1.lan only; use one of them, or say api.allow_unauthenticated: true where the network is trusted"}` + "\n"
+	if diff := cmp.Diff(want, askAs("evil.example:7401").Body.String()); diff != "" {
+		t.Errorf("-want +got:\n%s", diff)
+	}
+}
