@@ -116,12 +116,6 @@ func joining(me identity, cfg Config, lived []Standing) verdict {
 	return verdict{raftID: raftID}
 }
 
-// memberOf returns the member that a Raft id stands for: n3 for n3@57.
-func memberOf(raftID string) string {
-	id, _, _ := strings.Cut(raftID, "@")
-	return id
-}
-
 // birthLoop asks until this node may be born, then starts it.
 func (n *Node) birthLoop(ctx context.Context) {
 	said := ""
@@ -185,6 +179,7 @@ func (n *Node) beBorn(v verdict, answers map[string]Standing) error {
 		return err
 	}
 	n.setIdentity(id)
+	n.setWaiting("")
 	return n.start()
 }
 

@@ -3,6 +3,7 @@ package raftfsm
 import (
 	"context"
 	"errors"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -225,6 +226,35 @@ func TestReplace_twiceGivesAnotherRaftID(t *testing.T) {
 		}
 		if len(ids) != 3 {
 			t.Errorf("raft ids %v, want three", ids)
+		}
+	})
+}
+
+func TestReplace_tellsTheOldDiskThatItsPlaceIsTaken(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := newCluster(t, 3, nil)
+		c.open("n1", "n2", "n3")
+		n := c.leader()
+		away := otherThan(c, n)
+		c.close(away)
+		time.Sleep(5 * time.Second)
+		if err := n.Replace(t.Context(), away); err != nil {
+			t.Fatal(err)
+		}
+		c.open(away)
+		var s Status
+		c.eventually("word of it", func() bool { s = c.nodes[away].Status(); return s.Waiting != "" })
+		if !strings.HasPrefix(s.Waiting, "node.data_dir: "+c.dirs[away]) || !strings.Contains(s.Waiting, "empty the directory") {
+			t.Errorf("it says %q", s.Waiting)
+		}
+
+		// What it says helps, and then it says no more.
+		c.close(away)
+		c.wipe(away)
+		c.open(away)
+		c.eventually("place in the group", func() bool { s = c.nodes[away].Status(); return s.Leader != "" })
+		if s.Waiting != "" {
+			t.Errorf("with an empty disk it says %q", s.Waiting)
 		}
 	})
 }

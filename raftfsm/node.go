@@ -64,7 +64,7 @@ type Node struct {
 
 	mu       sync.Mutex
 	identity identity
-	waiting  string // why the node is unborn
+	waiting  string // why the node is unborn, or out of the group
 	failure  error
 }
 
@@ -118,7 +118,8 @@ func (n *Node) open(ctx context.Context) error {
 	}
 	me, _ := n.cfg.member(n.cfg.NodeID)
 	n.streams = newStreams(listener, streamConfig{
-		cluster: n.cfg.ClusterName, advertised: me.Raft, dial: n.cfg.Dial, raftID: n.raftID, patience: n.patience(), log: n.log,
+		cluster: n.cfg.ClusterName, advertised: me.Raft, dial: n.cfg.Dial, raftID: n.raftID,
+		succeededBy: n.succeededBy, patience: n.patience(), log: n.log,
 	})
 
 	if err := context.Cause(ctx); err != nil {

@@ -27,7 +27,7 @@ type Status struct {
 	Leader string // member id, "" if unknown
 	Term   uint64
 
-	Waiting string // why the node is unborn or failed
+	Waiting string // why the node is unborn, out of the group or failed
 
 	Members []MemberStatus // sorted by id
 

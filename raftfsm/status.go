@@ -44,7 +44,7 @@ func (n *Node) Status() Status {
 		return s
 	}
 	if s.State != "failed" {
-		s.State, s.Waiting = strings.ToLower(r.State().String()), ""
+		s.State = strings.ToLower(r.State().String())
 	}
 	_, leader := r.LeaderWithID()
 	s.Leader, s.Term = memberOf(string(leader)), r.CurrentTerm()

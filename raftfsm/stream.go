@@ -38,12 +38,13 @@ type streams struct {
 }
 
 type streamConfig struct {
-	cluster    string
-	advertised string // host:port
-	dial       func(ctx context.Context, network, addr string) (net.Conn, error)
-	raftID     func() raft.ServerID // ours, known once born
-	patience   time.Duration        // for a greeting
-	log        *slog.Logger
+	cluster     string
+	advertised  string // host:port
+	dial        func(ctx context.Context, network, addr string) (net.Conn, error)
+	raftID      func() raft.ServerID   // ours, known once born
+	succeededBy func(id raft.ServerID) // called when a greeting is for one that has our place
+	patience    time.Duration          // for a greeting
+	log         *slog.Logger
 }
 
 var _ raft.StreamLayer = (*streams)(nil)
@@ -184,10 +185,14 @@ func (s *streams) checkGreeting(r io.Reader) error {
 		return err
 	}
 	cluster, id, _ := strings.Cut(string(text), "\x00")
-	if cluster != s.cfg.cluster || raft.ServerID(id) != s.cfg.raftID() {
-		return fmt.Errorf("it is for %q of cluster %q, this is %q of %q", id, cluster, s.cfg.raftID(), s.cfg.cluster)
+	ours := s.cfg.raftID()
+	if cluster == s.cfg.cluster && raft.ServerID(id) == ours {
+		return nil
 	}
-	return nil
+	if cluster == s.cfg.cluster && succeeds(raft.ServerID(id), ours) {
+		s.cfg.succeededBy(raft.ServerID(id))
+	}
+	return fmt.Errorf("it is for %q of cluster %q, this is %q of %q", id, cluster, ours, s.cfg.cluster)
 }
 
 type advertisedAddr string

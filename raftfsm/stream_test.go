@@ -17,9 +17,10 @@ func TestStreams_serveOnlyWhatIsForThem(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	succeeded := make(chan raft.ServerID, 1)
 	cfg := streamConfig{
 		cluster: "a", advertised: "n1.test:7301", dial: new(net.Dialer).DialContext,
-		raftID: func() raft.ServerID { return "n1@7" }, patience: time.Minute, log: testLogger(t),
+		raftID: func() raft.ServerID { return "n1@7" }, succeededBy: func(id raft.ServerID) { succeeded <- id }, patience: time.Minute, log: testLogger(t),
 	}
 	server := newStreams(listener, cfg)
 	defer server.Close()
@@ -41,10 +42,14 @@ func TestStreams_serveOnlyWhatIsForThem(t *testing.T) {
 	}()
 	address := raft.ServerAddress(listener.Addr().String())
 	for _, tt := range []struct {
-		cluster string
-		id      raft.ServerID
-		want    string
-	}{{"a", "n1@7", "hello"}, {"a", "n1", ""}, {"b", "n1@7", ""}} {
+		cluster   string
+		id        raft.ServerID
+		want      string
+		succeeded bool
+	}{
+		{cluster: "a", id: "n1@7", want: "hello"}, {cluster: "a", id: "n1"}, {cluster: "b", id: "n1@7"}, {cluster: "a", id: ""},
+		{cluster: "a", id: "n1@10", succeeded: true}, {cluster: "b", id: "n1@10"}, {cluster: "a", id: "n2@10"}, {cluster: "a", id: "n1@6"},
+	} {
 		cfg.cluster = tt.cluster
 		client := newStreams(nil, cfg)
 		c, err := client.Dial(peerAt(tt.id, address), time.Second)
@@ -55,6 +60,12 @@ func TestStreams_serveOnlyWhatIsForThem(t *testing.T) {
 		c.Close()
 		if got := <-heard; got != tt.want {
 			t.Errorf("for %s of %s: heard %q, want %q", tt.id, tt.cluster, got, tt.want)
+		}
+		if got := len(succeeded) > 0; got != tt.succeeded {
+			t.Errorf("for %s of %s: succeeded %v, want %v", tt.id, tt.cluster, got, tt.succeeded)
+		}
+		for len(succeeded) > 0 {
+			<-succeeded
 		}
 	}
 	plain, err := (&net.Dialer{}).DialContext(context.Background(), "tcp", string(address))
