@@ -39,17 +39,18 @@ func (g *ingest) entry(route Route, batch Batch, a *Arrival, now int64) (entry s
 		topic := g.cfg.Config.DeadLetterTopic(route)
 		return deadLetterEntry(topic, now, origin, a.Key, a.Value, a.Headers, *problem), true
 	}
+	due := max(a.Instruction.DueAt, 0) // the wheel counts from 1970
 	message := Message{
 		ID:          a.Instruction.ID,
 		Origin:      origin,
 		PlannedFor:  a.Instruction.DueAt,
+		Overdue:     max(now-due, 0),
 		Partition:   a.Instruction.Partition,
 		Partitioner: route.Partitioner,
 		Key:         a.Key,
 		Value:       a.Value,
 		Headers:     a.Headers,
 	}
-	due := max(a.Instruction.DueAt, 0) // the wheel counts from 1970
 	return storage.Entry{Due: due, Target: target, Body: message.AppendBody(nil)}, false
 }
 

@@ -91,6 +91,15 @@ func TestEntry_tooLargeForTheScheduleIsADeadLetterThatFitsIt(t *testing.T) {
 	}
 }
 
+func TestEntry_saysHowLongItHadBeenDueAlready(t *testing.T) {
+	for dueAt, overdue := range map[int64]int64{testNow + 1: 0, testNow: 0, testNow - 5: 5, 0: testNow, -7: testNow} {
+		entry, m, _ := testEntry(t, Arrival{Value: []byte("v"), Instruction: Instruction{DueAt: dueAt, Partition: -1}})
+		if m.Overdue != overdue || m.PlannedFor != dueAt || entry.Due != max(dueAt, 0) {
+			t.Errorf("due at %d: overdue by %d, want %d; planned for %d, due %d", dueAt, m.Overdue, overdue, m.PlannedFor, entry.Due)
+		}
+	}
+}
+
 func TestEntry_refusesWhatTheConfigurationDoesNotAllow(t *testing.T) {
 	year := 365 * 24 * time.Hour.Milliseconds()
 	for _, test := range []struct {

@@ -280,10 +280,10 @@ func (l *lane) takeOutcomes() {
 		}
 		written = append(written, o.ref.Seq)
 		l.unload(o)
-		o.message = Message{} // flights may keep it for a while
 		if !o.deadLetter {
-			l.p.cfg.Count.Delivered(now - o.ref.Due)
+			l.p.cfg.Count.Delivered(now - o.ref.Due - o.message.Overdue)
 		}
+		o.message = Message{} // flights may keep it for a while
 		l.health.succeed(o.ref)
 		l.absent = absence{}
 		l.window = min(2*l.window, mostExposed)

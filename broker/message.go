@@ -44,6 +44,7 @@ type Message struct {
 	ID          string // the caller's id; empty: Origin names the message
 	Origin      Origin
 	PlannedFor  int64 // asked-for delivery time, epoch milliseconds
+	Overdue     int64 // by how many milliseconds it was due already when it was accepted
 	Partition   int32 // of the target; -1: the partitioner decides
 	Partitioner Partitioner
 	// Key, Value and Headers are those of the record as it came, deliver-* headers
@@ -61,18 +62,22 @@ func (m *Message) Name() string {
 	return m.Origin.String()
 }
 
-// bodyVersion is the first byte of every stored body.
-const bodyVersion = 1
+// The first byte of every stored body.
+const (
+	bodyVersion        = 1
+	bodyVersionOverdue = 2
+)
 
 var errBody = errors.New("message body is damaged")
 
 // AppendBody appends the message's stored form, which Apply and storage carry
 // without looking into it:
 //
-//	version      1 byte, 1
+//	version      1 byte, 1 or 2
 //	partitioner  1 byte
 //	planned for  varint
 //	partition    varint, -1: by partitioner
+//	overdue      varint, in version 2 only
 //	id           bytes
 //	origin       bytes topic | varint partition | varint offset
 //	key, value   nullable
@@ -81,9 +86,16 @@ var errBody = errors.New("message body is damaged")
 //	bytes    = uvarint length | that many bytes
 //	nullable = uvarint 0 for null, else length + 1 | that many bytes
 func (m *Message) AppendBody(b []byte) []byte {
-	b = append(b, bodyVersion, byte(m.Partitioner))
+	version := byte(bodyVersion)
+	if m.Overdue != 0 {
+		version = bodyVersionOverdue
+	}
+	b = append(b, version, byte(m.Partitioner))
 	b = binary.AppendVarint(b, m.PlannedFor)
 	b = binary.AppendVarint(b, int64(m.Partition))
+	if version == bodyVersionOverdue {
+		b = binary.AppendVarint(b, m.Overdue)
+	}
 	b = appendBytes(b, m.ID)
 	b = appendBytes(b, m.Origin.Topic)
 	b = binary.AppendVarint(b, int64(m.Origin.Partition))
@@ -100,13 +112,16 @@ func (m *Message) AppendBody(b []byte) []byte {
 
 // DecodeBody reads what AppendBody wrote. The message's slices point into b.
 func DecodeBody(b []byte) (Message, error) {
-	if len(b) < 2 || b[0] != bodyVersion {
-		return Message{}, fmt.Errorf("decode message of %d bytes, want version %d: %w", len(b), bodyVersion, errBody)
+	if len(b) < 2 || b[0] < bodyVersion || b[0] > bodyVersionOverdue {
+		return Message{}, fmt.Errorf("decode message of %d bytes, want version %d or %d: %w", len(b), bodyVersion, bodyVersionOverdue, errBody)
 	}
 	d := bodyDecoder{rest: b[2:]}
 	m := Message{Partitioner: Partitioner(b[1])}
 	m.PlannedFor = d.varint()
 	m.Partition = d.int32()
+	if b[0] == bodyVersionOverdue {
+		m.Overdue = d.varint()
+	}
 	m.ID = string(d.bytes())
 	m.Origin.Topic = string(d.bytes())
 	m.Origin.Partition = d.int32()

@@ -34,6 +34,12 @@ var someMessages = []Message{
 		Key:         []byte{},
 		Value:       []byte{0, 255},
 	},
+	{
+		Origin:     Origin{"orders.delay", 0, 1},
+		PlannedFor: 1790000000123,
+		Overdue:    86400000,
+		Partition:  -1,
+	},
 }
 
 // Stored messages outlive a release: this form is read for ever, so a change of the
@@ -73,6 +79,7 @@ func TestBody_comesBackAsItWas(t *testing.T) {
 			ID:          rapid.String().Draw(t, "id"),
 			Origin:      Origin{rapid.String().Draw(t, "topic"), rapid.Int32().Draw(t, "from"), rapid.Int64().Draw(t, "offset")},
 			PlannedFor:  rapid.Int64().Draw(t, "planned for"),
+			Overdue:     rapid.Int64().Draw(t, "overdue"),
 			Partition:   rapid.Int32().Draw(t, "partition"),
 			Partitioner: Partitioner(rapid.IntRange(0, 3).Draw(t, "partitioner")),
 			Key:         nullable.Draw(t, "key"),
@@ -107,9 +114,11 @@ func TestDecodeBody_refusesWhatIsCutOrLonger(t *testing.T) {
 
 func TestDecodeBody_refusesAnotherVersion(t *testing.T) {
 	body := someMessages[1].AppendBody(nil)
-	body[0] = bodyVersion + 1
-	if _, err := DecodeBody(body); !errors.Is(err, errBody) {
-		t.Errorf("error %v, want errBody", err)
+	for _, version := range []byte{0, bodyVersionOverdue + 1, 255} {
+		body[0] = version
+		if _, err := DecodeBody(body); !errors.Is(err, errBody) {
+			t.Errorf("version %d: error %v, want errBody", version, err)
+		}
 	}
 }
 

@@ -35,7 +35,7 @@ func NewMetrics(registry prometheus.Registerer) *Metrics {
 		parkedTargets:   newGauge("carillon_parked_targets", "Target topics that cannot be written to at present; 0 on followers."),
 		lateness: prometheus.NewHistogram(prometheus.HistogramOpts{
 			Name: "carillon_lateness_seconds",
-			Help: "From the moment a message was due to the acknowledgement of its target.",
+			Help: "From the moment a message was due, or accepted if that was later, to the acknowledgement of its target.",
 			// Milliseconds matter most; the tail is fail-overs and targets that were away.
 			Buckets: []float64{.001, .002, .003, .005, .0075, .01, .015, .02, .03, .05, .075, .1, .2, .5, 1, 2, 5, 10, 30, 60, 300, 3600},
 		}),
@@ -72,7 +72,7 @@ func (m *Metrics) Accepted(messages, poison int) {
 }
 
 // Delivered counts a message that its target has acknowledged, that many
-// milliseconds after it was due.
+// milliseconds after it was due or accepted, whichever was later.
 func (m *Metrics) Delivered(lateMillis int64) {
 	m.delivered.Inc()
 	m.lateness.Observe(float64(lateMillis) / 1000)

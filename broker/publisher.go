@@ -63,7 +63,7 @@ type proposer interface {
 // are called by many goroutines.
 type publishCount interface {
 	// Delivered counts a message, not a dead letter, that Kafka has acknowledged,
-	// that many milliseconds after it was due.
+	// that many milliseconds after it was due or accepted, whichever was later.
 	Delivered(lateMillis int64)
 	// Retried counts records that are sent once more.
 	Retried(records int)

@@ -204,6 +204,7 @@ func (f *fakeLog) commit(ctx context.Context, command raftfsm.Command) (raftfsm.
 type counted struct {
 	mu           sync.Mutex
 	delivered    int
+	late         []int64 // of each
 	retried      int
 	deadLettered map[string]int
 	parked       int
@@ -216,9 +217,11 @@ func (c *counted) add(change func()) {
 	change()
 }
 
-func (c *counted) Delivered(int64) { c.add(func() { c.delivered++ }) }
-func (c *counted) Retried(n int)   { c.add(func() { c.retried += n }) }
-func (c *counted) Parked(n int)    { c.add(func() { c.parked += n }) }
+func (c *counted) Delivered(late int64) {
+	c.add(func() { c.delivered, c.late = c.delivered+1, append(c.late, late) })
+}
+func (c *counted) Retried(n int) { c.add(func() { c.retried += n }) }
+func (c *counted) Parked(n int)  { c.add(func() { c.parked += n }) }
 func (c *counted) DeadLetterStuck() {
 	c.add(func() { c.stuck++ })
 }

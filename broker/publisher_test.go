@@ -35,6 +35,21 @@ func TestPublisher_deliversInOrderAndAcknowledgesAll(t *testing.T) {
 	})
 }
 
+// A time that had passed before the message came is the producer's lateness.
+func TestPublisher_countsLatenessFromAcceptance(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newBench(t)
+		b.sink.topic("orders", 1)
+		due := b.accept("orders", 2, func(i int, m *Message) { m.Overdue = int64(i) * 30 })
+		b.after(50 * time.Millisecond)
+		b.hand(due) // the sink takes 2 ms
+		b.after(time.Second)
+		if diff := cmp.Diff([]int64{52, 22}, b.count.late); diff != "" {
+			t.Errorf("milliseconds late (-want +got):\n%s", diff)
+		}
+	})
+}
+
 func TestPublisher_marksDeliveriesAndKeepsTheRest(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := newBench(t)
