@@ -6,6 +6,11 @@ import (
 	"hash/fnv"
 )
 
+// keylessRun is how many messages without a key, one accepted after the other, go to
+// the same partition: what is due together then travels in few batches, as with the
+// sticky partitioners of Kafka's clients.
+const keylessRun = 64
+
 // choosePartition returns the partition of a target with count partitions to which
 // the message goes, or the problem that there is no such partition. It depends on
 // the message, its seq and count only, so a message that is sent again goes to the
@@ -23,7 +28,7 @@ func choosePartition(m *Message, seq uint64, count int32) (int32, *Problem) {
 	}
 	key := targetKey(m)
 	if key == nil {
-		return int32(seq % uint64(count)), nil
+		return int32(seq / keylessRun % uint64(count)), nil
 	}
 	return keyPartition(m.Partitioner, key, count), nil
 }

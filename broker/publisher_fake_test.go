@@ -270,7 +270,8 @@ func (b *bench) stop() error {
 	return <-b.ended
 }
 
-// accept puts n messages that are due now into the schedule; prepare may change them.
+// accept puts n messages that are due now into the schedule; prepare may change them. Their keys
+// spread them over the partitions of the target.
 func (b *bench) accept(target string, n int, prepare func(i int, m *Message)) []dueMessage {
 	b.log.mu.Lock()
 	defer b.log.mu.Unlock()
@@ -278,7 +279,7 @@ func (b *bench) accept(target string, n int, prepare func(i int, m *Message)) []
 	for i := range due {
 		seq := b.log.next
 		b.log.next++
-		m := Message{Origin: Origin{"in.delay", 0, int64(seq)}, Partition: -1, PlannedFor: time.Now().UnixMilli(), Value: fmt.Append(nil, seq)}
+		m := Message{Origin: Origin{"in.delay", 0, int64(seq)}, Partition: -1, PlannedFor: time.Now().UnixMilli(), Key: fmt.Append(nil, seq), Value: fmt.Append(nil, seq)}
 		if prepare != nil {
 			prepare(i, &m)
 		}
