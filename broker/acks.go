@@ -14,6 +14,11 @@ import (
 const (
 	// mostAcked bounds one Ack command: a run takes 20 bytes at most.
 	mostAcked = raftfsm.ProposalBytes / 20
+	// An Ack waits until so many deliveries have gathered, or for ackDelay: each costs
+	// the disk a sync, and nobody waits for it. What has gathered is delivered again
+	// after a crash, and a lane that is late may have no more than mostExposedLate.
+	fullAck  = mostExposedLate / 2
+	ackDelay = 10 * time.Millisecond
 	// finishPatience is how long the end of a term waits for its last Ack.
 	finishPatience = 500 * time.Millisecond
 )
@@ -27,14 +32,15 @@ type acks struct {
 	room      atomic.Pointer[chan struct{}] // closed and replaced when waiting gets less
 	commit    commitFunc
 	now       func() int64
-	seqs      []uint64 // taken from the mailbox, not known to be committed
+	full      chan struct{} // holds a token when fullAck deliveries wait
+	seqs      []uint64      // taken from the mailbox, not known to be committed
 }
 
 // commitFunc puts a command into the log and waits until it is applied here.
 type commitFunc func(context.Context, raftfsm.Command) (raftfsm.Result, error)
 
 func newAcks(commit commitFunc, now func() int64) *acks {
-	a := &acks{delivered: newMailbox[uint64](), commit: commit, now: now}
+	a := &acks{delivered: newMailbox[uint64](), commit: commit, now: now, full: make(chan struct{}, 1)}
 	room := make(chan struct{})
 	a.room.Store(&room)
 	return a
@@ -42,8 +48,14 @@ func newAcks(commit commitFunc, now func() int64) *acks {
 
 // put hands over what Kafka has acknowledged. It does not block; any lane may call it.
 func (a *acks) put(seqs []uint64) {
-	a.waiting.Add(int64(len(seqs)))
+	waiting := a.waiting.Add(int64(len(seqs)))
 	a.delivered.Put(seqs...)
+	if waiting >= fullAck {
+		select {
+		case a.full <- struct{}{}:
+		default:
+		}
+	}
 }
 
 // unacked returns how many deliveries the log does not know of yet.
@@ -55,14 +67,23 @@ func (a *acks) freed() <-chan struct{} { return *a.room.Load() }
 // run acknowledges until ctx ends or the log does not take it: then the term must
 // end, since nobody knows what the next one will deliver again.
 func (a *acks) run(ctx context.Context) error {
+	gather := time.NewTimer(ackDelay)
+	defer gather.Stop()
 	for {
 		select {
 		case <-ctx.Done():
 			return nil
 		case <-a.delivered.Ready():
-			if err := a.flush(ctx); err != nil && ctx.Err() == nil {
-				return err
-			}
+		}
+		gather.Reset(ackDelay)
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-a.full:
+		case <-gather.C:
+		}
+		if err := a.flush(ctx); err != nil && ctx.Err() == nil {
+			return err
 		}
 	}
 }
