@@ -20,8 +20,9 @@ PROGRAMS := gcc:build-essential kcat:kcat javac:default-jdk-headless mvn:maven p
 build:
 	CGO_ENABLED=0 go build -trimpath -o carillon ./cmd/carillon
 
+# Much of it waits for the disk, or for a process to start: twice two packages at a time use that.
 check: lint
-	go test -short $(UNIT)
+	go test -short -p 4 $(UNIT)
 
 lint:
 	@unformatted=$$(gofmt -l .); [ -z "$$unformatted" ] || { echo "gofmt these: $$unformatted"; exit 1; }

@@ -50,7 +50,10 @@ func TestScheduler_forgetsWhatIsDeliveredBehindASlowMessage(t *testing.T) {
 		s.silent["slow"] = true
 		s.lead(ctx)
 		s.accept(ctx, "slow", 1, func(int) time.Duration { return 0 })
-		const n = 20_000
+		n := 20_000
+		if testing.Short() {
+			n = 3 * pageSize
+		}
 		s.accept(ctx, "fine", n, func(i int) time.Duration { return time.Second + time.Duration(i)*time.Millisecond })
 		time.Sleep(time.Minute)
 		s.check("fine", n)

@@ -25,7 +25,12 @@ func TestReplace_withManyPendingUnderLoad(t *testing.T) {
 		}
 		flushBytes, segmentSize = 0, 0
 	}
-	c := realCluster(t, 3, func(cfg *Config) { cfg.FlushBytes, cfg.SegmentSize = flushBytes, segmentSize })
+	c := realCluster(t, 3, func(cfg *Config) {
+		cfg.FlushBytes, cfg.SegmentSize = flushBytes, segmentSize
+		if testing.Short() {
+			cfg.Heartbeat = 500 * time.Millisecond // Replace watches for three of them
+		}
+	})
 	n := c.leader()
 	away := otherThan(c, n)
 	c.close(away)

@@ -13,8 +13,7 @@ import (
 	"github.com/carillonmq/carillon/raftfsm"
 )
 
-// RunScript plays the script in a bubble of its own and checks the invariants.
-func RunScript(t *testing.T, path string) {
+func readScript(t *testing.T, path string) script {
 	t.Helper()
 	file, err := os.Open(path)
 	if err != nil {
@@ -25,10 +24,10 @@ func RunScript(t *testing.T, path string) {
 	if err != nil {
 		t.Fatalf("%s: %v", path, err)
 	}
-	s.play(t)
+	return s
 }
 
-// play carries the script out and checks the invariants.
+// play carries the script out, in a bubble of its own, and checks the invariants.
 func (s script) play(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := newCluster(t, s.settings)

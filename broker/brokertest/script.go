@@ -4,6 +4,7 @@ import (
 	"bufio"
 	"fmt"
 	"io"
+	"slices"
 	"strings"
 	"time"
 )
@@ -17,6 +18,7 @@ import (
 //	at 4h   start n1
 //	at 25h  expect delivered orders count=1
 //
+// The word "long" on the line "cluster" keeps a script of some seconds out of -short.
 // Durations are Go's, with d for days and y for years in front: 1y30d12h.
 type script struct {
 	settings arguments // of the line "cluster"
@@ -51,6 +53,9 @@ func (a arguments) value(name, otherwise string) string {
 	}
 	return otherwise
 }
+
+// long reports whether -short leaves the script out.
+func (s script) long() bool { return slices.Contains(s.settings.words, "long") }
 
 func parseScript(r io.Reader) (script, error) {
 	var s script

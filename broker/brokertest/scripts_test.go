@@ -13,7 +13,13 @@ func TestScripts(t *testing.T) {
 		t.Fatalf("no scripts found: %v", err)
 	}
 	for _, path := range paths {
-		name := strings.TrimSuffix(filepath.Base(path), ".txt")
-		t.Run(name, func(t *testing.T) { RunScript(t, path) })
+		script := readScript(t, path)
+		if testing.Short() && script.long() {
+			continue
+		}
+		t.Run(strings.TrimSuffix(filepath.Base(path), ".txt"), func(t *testing.T) {
+			t.Parallel()
+			script.play(t)
+		})
 	}
 }
