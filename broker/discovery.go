@@ -24,7 +24,8 @@ type discovery struct {
 	ingestConfig
 	log      *slog.Logger
 	assigned []SourcePosition
-	failing  bool
+	away     time.Time       // since when Kafka does not answer; zero while it does
+	reminded time.Time       // when that was last logged
 	partial  bool            // the first look is not complete yet, already complained of
 	awaiting map[string]bool // topics without a start, already complained of
 }
@@ -57,18 +58,17 @@ func (d *discovery) round(ctx context.Context) error {
 	state := d.Store.State()
 	found, complete, err := d.Source.Discover(ctx)
 	if err != nil {
-		if ctx.Err() == nil && !d.failing {
-			d.log.Error("cannot list the delay topics, trying on: check kafka.brokers and that Kafka runs", "error", err)
+		if ctx.Err() == nil {
+			d.missKafka(err)
 		}
-		d.failing = true
 		d.Report.setLag(nil)
 		d.Report.setProblem("kafka", fmt.Sprintf("cannot list the delay topics: %v", err))
 		return nil
 	}
-	if d.failing {
-		d.log.Info("Kafka answers again")
+	if !d.away.IsZero() {
+		d.log.Info("Kafka answers again", "after", d.Now().Sub(d.away).Round(time.Second))
 	}
-	d.failing = false
+	d.away = time.Time{}
 	d.Report.setProblem("kafka", "")
 
 	if !complete && !state.Surveyed && !d.partial {
@@ -82,6 +82,22 @@ func (d *discovery) round(ctx context.Context) error {
 	}
 	d.assign(found, byPartition(d.Store.State().Positions))
 	return nil
+}
+
+// remindEvery is how often the log says that Kafka is still away.
+const remindEvery = time.Minute
+
+// missKafka logs that Kafka does not answer: at once, and then every minute.
+func (d *discovery) missKafka(err error) {
+	now := d.Now()
+	if d.away.IsZero() {
+		d.away, d.reminded = now, now
+		d.log.Error("cannot list the delay topics, trying on: check kafka.brokers and that Kafka runs", "error", err)
+	}
+	if now.Sub(d.reminded) >= remindEvery {
+		d.reminded = now
+		d.log.Error("still cannot list the delay topics", "for", now.Sub(d.away).Round(time.Second), "error", err)
+	}
 }
 
 // move commits the positions, and that all there was has been looked at if surveyed:

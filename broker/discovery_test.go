@@ -142,6 +142,36 @@ func TestDiscovery_lagIsUnknownWhileKafkaDoesNotAnswer(t *testing.T) {
 	})
 }
 
+func TestDiscovery_remindsEveryMinuteThatKafkaIsAway(t *testing.T) {
+	withDiscovery(t, StartEarliest, func(d *discovery, source *scriptedSource, look func() error) {
+		var log strings.Builder
+		d.log = slog.New(slog.NewTextHandler(&log, &slog.HandlerOptions{ReplaceAttr: func(_ []string, a slog.Attr) slog.Attr {
+			if a.Key == slog.TimeKey {
+				return slog.Attr{}
+			}
+			return a
+		}}))
+		for second := range 150 {
+			source.err = errors.New("no answer")
+			if second >= 130 {
+				source.err = nil
+			}
+			if err := look(); err != nil {
+				t.Fatal(err)
+			}
+			time.Sleep(time.Second)
+		}
+		want := `level=ERROR msg="cannot list the delay topics, trying on: check kafka.brokers and that Kafka runs" error="no answer"
+level=ERROR msg="still cannot list the delay topics" for=1m0s error="no answer"
+level=ERROR msg="still cannot list the delay topics" for=2m0s error="no answer"
+level=INFO msg="Kafka answers again" after=2m10s
+`
+		if diff := cmp.Diff(want, log.String()); diff != "" {
+			t.Errorf("log (-want +got):\n%s", diff)
+		}
+	})
+}
+
 func TestDiscovery_saysWhatWaitsForAStart(t *testing.T) {
 	withDiscovery(t, "", func(d *discovery, source *scriptedSource, look func() error) {
 		source.found = []SourcePartition{sourcePartition("old.delay", 0, 7), sourcePartition("new.delay", 0, 0)}

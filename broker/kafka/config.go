@@ -52,7 +52,7 @@ func (c Config) Options() ([]kgo.Opt, error) {
 		kgo.RequestTimeoutOverhead(requestTimeout),
 		kgo.RetryTimeout(requestTimeout),
 		kgo.RetryBackoffFn(retryBackoff),
-		kgo.WithLogger(logger{c.Logger}),
+		kgo.WithLogger(newLogger(c.Logger)),
 		kgo.WithHooks(c.Hooks...),
 		kgo.DisableClientMetrics(), // Kafka need not know how we do
 	}

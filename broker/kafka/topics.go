@@ -4,14 +4,16 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 
 	"github.com/twmb/franz-go/pkg/kadm"
 	"github.com/twmb/franz-go/pkg/kerr"
 )
 
 // CreateTopic creates the topic, with Kafka's defaults for partitions and replication, unless it exists.
-// It blocks for a round trip, or until ctx ends.
+// It blocks for a round trip, or until ctx ends. It logs nothing: its error says all.
 func CreateTopic(ctx context.Context, c Config, topic string) error {
+	c.Logger = slog.New(slog.DiscardHandler)
 	options, err := c.Options()
 	if err != nil {
 		return err
