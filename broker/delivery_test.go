@@ -22,6 +22,7 @@ func TestHeaders_areThoseOfTheContract(t *testing.T) {
 		headerErrorTopic:     client.HeaderErrorTopic,
 		headerErrorPartition: client.HeaderErrorPartition,
 		headerErrorOffset:    client.HeaderErrorOffset,
+		headerValueDropped:   client.HeaderErrorValueDropped,
 	} {
 		if ours != theirs {
 			t.Errorf("the broker says %q, the contract %q", ours, theirs)

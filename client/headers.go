@@ -49,6 +49,8 @@ const (
 	HeaderErrorTopic     = "__carillon.errors.topic"
 	HeaderErrorPartition = "__carillon.errors.partition"
 	HeaderErrorOffset    = "__carillon.errors.offset"
+	// HeaderErrorValueDropped gives the bytes of a value that the topic did not take and that is left out.
+	HeaderErrorValueDropped = "__carillon.errors.value-dropped"
 )
 
 // MaxIDBytes is the length of the longest deliver-id.
