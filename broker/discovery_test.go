@@ -10,9 +10,7 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/carillonmq/carillon/raftfsm"
 	"github.com/google/go-cmp/cmp"
-	"github.com/twmb/franz-go/pkg/kfake"
 )
 
 // A scriptedSource answers Discover as the test says and remembers what is assigned.
@@ -34,16 +32,7 @@ func (s *scriptedSource) Assign(positions []SourcePosition) { s.assigned = posit
 func withDiscovery(t *testing.T, start string, test func(d *discovery, source *scriptedSource, look func() error)) {
 	synctest.Test(t, func(t *testing.T) {
 		ctx, cancel := context.WithCancel(context.Background())
-		var stack kfake.VirtualNetwork
-		node, err := raftfsm.Open(ctx, raftfsm.Config{
-			NodeID: "n1", DataDir: t.TempDir(), ClusterName: "test", Bootstrap: true,
-			Members: []raftfsm.Member{{ID: "n1", Raft: "127.0.0.1:7301", API: "127.0.0.1:7401"}},
-			Listen:  stack.Listen, Dial: stack.DialContext, Logger: slog.New(slog.DiscardHandler),
-		})
-		if err != nil {
-			t.Fatal(err)
-		}
-		<-node.Terms()
+		node := openNode(t, ctx)
 		config, source := DefaultConfig(), &scriptedSource{complete: true}
 		config.Routes[0].Start = start
 		d := newDiscovery(ingestConfig{

@@ -30,7 +30,8 @@ type stage struct {
 	silent map[string]bool // targets that are not acknowledged
 }
 
-func newStage(t *testing.T, ctx context.Context) *stage {
+// openNode opens a group of one in the test's bubble, which leads when it returns.
+func openNode(t *testing.T, ctx context.Context) *raftfsm.Node {
 	var stack kfake.VirtualNetwork
 	node, err := raftfsm.Open(ctx, raftfsm.Config{
 		NodeID: "n1", DataDir: t.TempDir(), ClusterName: "test", Bootstrap: true,
@@ -42,7 +43,11 @@ func newStage(t *testing.T, ctx context.Context) *stage {
 		t.Fatal(err)
 	}
 	<-node.Terms()
-	s := &stage{t: t, node: node, handed: map[string][]storage.Ref{}, at: map[uint64]int64{}, silent: map[string]bool{}}
+	return node
+}
+
+func newStage(t *testing.T, ctx context.Context) *stage {
+	s := &stage{t: t, node: openNode(t, ctx), handed: map[string][]storage.Ref{}, at: map[uint64]int64{}, silent: map[string]bool{}}
 	s.propose(ctx, raftfsm.SetPositions{Surveyed: true, Sets: []raftfsm.PositionSet{{
 		Position: storage.Position{Topic: "in.delay", Epoch: -1}, From: raftfsm.FromAbsent,
 	}}})
