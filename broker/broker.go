@@ -101,11 +101,10 @@ func (b *Broker) lead(ctx context.Context, leadership *raftfsm.Leadership) {
 		if ctx.Err() != nil {
 			return
 		}
-		b.log.Warn("term ended", "term", leadership.Term, "reason", err)
-		select {
-		case <-leadership.Done():
+		over := leadership.Over()
+		b.log.Log(ctx, endLevel(err, over), "term ended", "term", leadership.Term, "reason", err)
+		if over {
 			return
-		default:
 		}
 		b.handOver()
 		select {
@@ -116,6 +115,15 @@ func (b *Broker) lead(ctx context.Context, leadership *raftfsm.Leadership) {
 		case <-time.After(pause):
 		}
 	}
+}
+
+// endLevel returns how loudly the end of a term is logged. That another node leads
+// now is the ordinary way; what ends it otherwise wants to be looked at.
+func endLevel(reason error, over bool) slog.Level {
+	if over || errors.Is(reason, errLeadershipLost) || errors.Is(reason, raftfsm.ErrNotLeader) {
+		return slog.LevelInfo
+	}
+	return slog.LevelWarn
 }
 
 // handOver gives leadership to another member if this node has it. It blocks for

@@ -16,6 +16,16 @@ type Leadership struct {
 // Done is closed when the leadership is over.
 func (l *Leadership) Done() <-chan struct{} { return l.done }
 
+// Over reports whether the leadership is over.
+func (l *Leadership) Over() bool {
+	select {
+	case <-l.done:
+		return true
+	default:
+		return false
+	}
+}
+
 // Terms gives every Leadership as it begins. A reader that is slow gets the
 // newest only; those it missed are over. One goroutine reads.
 func (n *Node) Terms() <-chan *Leadership { return n.terms }
