@@ -25,19 +25,25 @@ func (w *Wheel[T]) Advance(now uint64, out []Expired[T]) (due []Expired[T], more
 		}
 	}
 	chunks := advanceChunks
-	out, more = w.fireBehind(now, out, &chunks)
-	if more || now < w.cursor {
+	if out, more = w.fireBehind(now, out, &chunks); more || now < w.cursor {
 		return out, more
 	}
 	for {
 		t, ok := w.earliest()
+		if w.run.len() > 0 && (!ok || w.run.first().when <= t) {
+			if w.run.first().when > now {
+				break
+			}
+			if len(out) == cap(out) {
+				return out, true
+			}
+			out = w.fireRun(out)
+			continue
+		}
 		if !ok || t > now {
 			break
 		}
-		if len(out) == cap(out) {
-			return out, true
-		}
-		if out, ok = w.reach(t, &chunks, out); !ok {
+		if len(out) == cap(out) || !w.reach(t, &chunks) {
 			return out, true
 		}
 		if out, more = w.fire(out, &chunks); more {
@@ -45,7 +51,7 @@ func (w *Wheel[T]) Advance(now uint64, out []Expired[T]) (due []Expired[T], more
 		}
 	}
 	if now > w.cursor {
-		w.reach(now, &chunks, nil)
+		w.reach(now, &chunks)
 	}
 	return out, false
 }
@@ -68,7 +74,7 @@ func (w *Wheel[T]) fire(out []Expired[T], chunks *int) (due []Expired[T], more b
 			if len(out) == cap(out) {
 				return out, true
 			}
-			out = w.meet(c.hint[c.from].id(), out)
+			out = w.meet(c.hint[c.from].id(), w.cursor, out)
 			c.from++
 		}
 		*chunks--
@@ -81,16 +87,23 @@ func (w *Wheel[T]) fire(out []Expired[T], chunks *int) (due []Expired[T], more b
 	return out, false
 }
 
-// meet appends the timer of a hint that lies at the cursor, unless it was
-// cancelled or is postponed.
-func (w *Wheel[T]) meet(id uint32, out []Expired[T]) []Expired[T] {
+// fireRun meets the first timer of the run.
+func (w *Wheel[T]) fireRun(out []Expired[T]) []Expired[T] {
+	first := w.run.first()
+	w.run.pop()
+	return w.meet(first.id, first.when, out)
+}
+
+// meet appends the timer of a hint for tick when, unless it was cancelled or is
+// postponed.
+func (w *Wheel[T]) meet(id uint32, when uint64, out []Expired[T]) []Expired[T] {
 	e := w.slab.at(id)
 	if !e.live() {
 		w.dead--
 		w.slab.release(id)
 		return out
 	}
-	if e.when() > w.cursor {
+	if e.when() > when {
 		w.place(e.when(), id)
 		return out
 	}

@@ -30,6 +30,7 @@ func (w *Wheel[T]) reset() {
 	w.dead = 0
 	w.levels = 0
 	w.path = [levelCount]*node{}
+	w.run = run{}
 	w.behind = behind{}
 	w.nodes = nodePool{}
 	w.chunks = chunkPool{}

@@ -29,6 +29,9 @@ func (w *Wheel[T]) broken() error {
 			return err
 		}
 	}
+	if err := w.brokenRun(&c); err != nil {
+		return err
+	}
 	if c.dead != w.dead {
 		return fmt.Errorf("%d cancelled hints in slots, counted %d", c.dead, w.dead)
 	}
@@ -51,6 +54,31 @@ func (w *Wheel[T]) broken() error {
 		return fmt.Errorf("%d live timers reachable, counted %d", c.live, w.live)
 	}
 	return w.brokenSlab(c)
+}
+
+func (w *Wheel[T]) brokenRun(c *census) error {
+	if w.run.len() > chunkHints*(levelCount-1) {
+		return fmt.Errorf("the run has %d timers", w.run.len())
+	}
+	for i, t := range w.run.timers {
+		if t.when < w.cursor || i > 0 && t.when > w.run.timers[i-1].when {
+			return fmt.Errorf("run: id %d at %d is out of order", t.id, t.when)
+		}
+		if c.seen[t.id] {
+			return fmt.Errorf("id %d has two hints", t.id)
+		}
+		c.seen[t.id] = true
+		e := w.slab.at(t.id)
+		if !e.live() {
+			c.dead++
+			continue
+		}
+		c.live++
+		if e.when() < t.when {
+			return fmt.Errorf("run: id %d is due at %d, not %d", t.id, e.when(), t.when)
+		}
+	}
+	return nil
 }
 
 func (w *Wheel[T]) brokenNode(n *node, l int, base uint64, c *census) error {

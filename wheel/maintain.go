@@ -7,13 +7,11 @@ package wheel
 // necessary; calling it when idle makes large crowds of timers fire in time.
 func (w *Wheel[T]) Maintain(now uint64, chunks int) (more bool) {
 	t := min(now, MaxTick)
-	if first, ok := w.earliest(); ok {
+	if first, ok := w.ahead(); ok {
 		t = min(t, first)
 	}
-	if t > w.cursor {
-		if _, ok := w.reach(t, &chunks, nil); !ok {
-			return true
-		}
+	if t > w.cursor && !w.reach(t, &chunks) {
+		return true
 	}
 	for l := 1; l < levelCount; l++ {
 		if !w.splitFirst(l, &chunks) {

@@ -19,7 +19,16 @@ func (w *Wheel[T]) lowest() (when uint64, ok bool) {
 	if w.behind.len() > 0 {
 		return w.behind.first().when, true
 	}
-	return w.earliest()
+	return w.ahead()
+}
+
+// ahead returns a lower bound of the deadlines from the cursor on.
+func (w *Wheel[T]) ahead() (when uint64, ok bool) {
+	when, ok = w.earliest()
+	if w.run.len() > 0 && (!ok || w.run.first().when < when) {
+		return w.run.first().when, true
+	}
+	return when, ok
 }
 
 // earliest returns a lower bound of the deadlines in the levels, exact unless

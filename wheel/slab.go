@@ -90,9 +90,13 @@ func (s *slab[T]) occupy(id uint32, when uint64, v T) Handle {
 	return newHandle(id, p.epoch, generation)
 }
 
-// freshID returns an id that was never used, or 0 when there is none left.
+// freshID returns an id that was never used, or not in this epoch, or 0 when
+// there is none left.
 func (s *slab[T]) freshID() uint32 {
 	if s.fresh&(pageSize-1) == 0 {
+		if s.renew() {
+			return s.free
+		}
 		if len(s.pages) == maxPages {
 			return 0
 		}
@@ -106,36 +110,40 @@ func (s *slab[T]) freshID() uint32 {
 	return uint32(s.fresh - 1)
 }
 
-// release gives the id of a retired entry back once nothing refers to it.
+// release gives the id of a retired entry back once nothing refers to it. A
+// worn-out one rests until all of its page is worn out.
 func (s *slab[T]) release(id uint32) {
 	e := s.at(id)
 	if e.generation() == wornOut {
-		s.wearOut(id)
+		s.pages[id>>pageBits].worn++
 		return
 	}
 	e.meta = uint64(s.free)<<16 | uint64(e.generation())
 	s.free = id
 }
 
-// wearOut keeps id out of use until all of its page is worn out; then the page
-// starts again under the next epoch. After 2^16 epochs it rests for ever.
-func (s *slab[T]) wearOut(id uint32) {
-	p := &s.pages[id>>pageBits]
-	p.worn++
-	if p.worn < pageSize || p.epoch == 1<<16-1 {
-		return
-	}
-	p.epoch++
-	p.worn = 0
-	first := id &^ (pageSize - 1)
-	for i := range uint32(pageSize) {
-		if first+i == 0 {
-			p.worn = 1
+// renew starts the next epoch of a page that is worn out, and reports whether
+// there is one. After 2^16 epochs a page rests for ever.
+func (s *slab[T]) renew() bool {
+	for i := range s.pages {
+		p := &s.pages[i]
+		if p.worn < pageSize || p.epoch == 1<<16-1 {
 			continue
 		}
-		p.entries[i].meta = 0
-		s.release(first + i)
+		p.epoch++
+		p.worn = 0
+		for j := range p.entries {
+			p.entries[j].meta = 0
+			if id := uint32(i<<pageBits + j); id != 0 {
+				s.release(id)
+			}
+		}
+		if i == 0 {
+			p.worn = 1
+		}
+		return true
 	}
+	return false
 }
 
 // releaseAll gives every id back; no entry is live and nothing refers to any.

@@ -15,6 +15,7 @@ type Wheel[T any] struct {
 	dead   int               // cancelled timers whose hint is still in a slot
 	levels uint8             // bit l: path[l] is not empty
 	path   [levelCount]*node // the node of each level that the cursor is in
+	run    run               // timers taken out of the levels, sorted
 	behind behind            // timers with a deadline before the cursor
 	nodes  nodePool
 	chunks chunkPool

@@ -23,17 +23,18 @@ type stepper interface {
 
 // An entrant is how a contender enters the tables.
 type entrant struct {
-	name string
-	make func(n int, fired func(i int)) contender // for n timers
-	most int                                      // the largest n that ends within reason, 0: any
-	tidy bool                                     // a stepper whose tidy does something
+	name  string
+	make  func(n int, fired func(i int)) contender // for n timers
+	most  int                                      // the largest n that ends within reason, 0: any
+	steps bool                                     // makes a stepper
+	tidy  bool                                     // whose tidy does something
 }
 
 // structures have their clock moved by hand; runtimes fire in real time.
 func structures() []entrant {
 	return []entrant{
-		{name: "wheel", make: newWheel, tidy: true},
-		{name: "container/heap", make: newHeap},
+		{name: "wheel", make: newWheel, steps: true, tidy: true},
+		{name: "container/heap", make: newHeap, steps: true},
 	}
 }
 

@@ -20,6 +20,7 @@ import (
 
 func main() {
 	sizes := flag.String("sizes", "10000,100000", "operations: numbers of timers, separated by commas")
+	rounds := flag.Int("rounds", 3, "operations: how many times to measure each contender; the lowest counts")
 	pending := flag.String("pending", "1000000", "collector: numbers of timers")
 	firing := flag.String("firing", "100000", "realtime: numbers of timers")
 	idleSpan := flag.Duration("idle", 10*time.Second, "idle: how long to watch each runtime")
@@ -31,7 +32,7 @@ func main() {
 	for table := range strings.SplitSeq(*tables, ",") {
 		switch table {
 		case "operations":
-			operations(parseSizes(*sizes))
+			operations(parseSizes(*sizes), *rounds)
 		case "collector":
 			collector(parseSizes(*pending))
 		case "realtime":
