@@ -14,7 +14,8 @@ import (
 const identityFile = "node.json"
 
 // An identity says whose data directory this is. It is written when the
-// directory is first used, and once more when the node is born.
+// directory is first used, and once more when the node is born: from then on it
+// cannot become that of another.
 type identity struct {
 	NodeID      string            `json:"node_id"`
 	ClusterName string            `json:"cluster_name"`
@@ -56,23 +57,42 @@ func newIdentity(cfg Config) (identity, error) {
 				ErrDamaged, cfg.DataDir, e.Name(), identityFile, cfg.NodeID)
 		}
 	}
+	return begin(cfg)
+}
+
+// begin writes the identity of a node that begins in this directory.
+func begin(cfg Config) (identity, error) {
 	id := identity{NodeID: cfg.NodeID, ClusterName: cfg.ClusterName, Incarnation: rand.Text()}
 	return id, id.save(cfg.DataDir)
 }
 
+// claim makes the directory of a node that was never born that of cfg: a mistake
+// in the first configuration binds nobody. It becomes another incarnation, since
+// members may count the old one among the founders. The caller holds the lock of
+// the directory.
+func (id identity) claim(cfg Config) (identity, error) {
+	if id.born() || id.NodeID == cfg.NodeID && id.ClusterName == cfg.ClusterName {
+		return id, nil
+	}
+	return begin(cfg)
+}
+
 // check compares the directory's owner and birth with the configuration.
 func (id identity) check(cfg Config) error {
+	if !id.born() {
+		return nil
+	}
 	if id.NodeID != cfg.NodeID {
 		return fmt.Errorf("%w: node.data_dir %s belongs to node %q, not to node.id %q: give each node a directory of its own", ErrForeignData, cfg.DataDir, id.NodeID, cfg.NodeID)
 	}
 	if id.ClusterName != cfg.ClusterName {
 		return fmt.Errorf("%w: node.data_dir %s belongs to cluster %q, not to cluster.name %q: use another directory or the old name", ErrForeignData, cfg.DataDir, id.ClusterName, cfg.ClusterName)
 	}
-	if id.born() && !sameGroup(id.Members, cfg.Members) {
+	if !sameGroup(id.Members, cfg.Members) {
 		return fmt.Errorf("%w: cluster.members is %s, but this node was born with %s: restore the old list, it cannot be changed by configuration",
 			ErrMembers, describe(cfg.Members), describe(id.Members))
 	}
-	if id.born() && id.Log != cfg.Log {
+	if id.Log != cfg.Log {
 		return fmt.Errorf("%w: raft.log: %q, but node.data_dir %s holds a log of kind %q: set that, or empty the directory and run `carillon cluster replace %s`",
 			ErrConfig, cfg.Log, cfg.DataDir, id.Log, id.NodeID)
 	}

@@ -102,7 +102,10 @@ func (n *Node) open(ctx context.Context) error {
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return fmt.Errorf("%w: node.data_dir: %w", ErrConfig, err)
 	}
-	if n.stable, err = openStable(dir); err != nil {
+	if n.stable, err = openStable(dir); err != nil { // also the lock of the directory
+		return err
+	}
+	if n.identity, err = n.identity.claim(n.cfg); err != nil {
 		return err
 	}
 	if n.logs, err = openLog(dir, n.cfg); err != nil {

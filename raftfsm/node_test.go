@@ -219,6 +219,38 @@ func TestOpen_closesWhatItStarted(t *testing.T) {
 	})
 }
 
+// The first configuration may have been wrong: until the node is born, another holds.
+func TestOpen_letsAnUnbornNodeBecomeAnother(t *testing.T) {
+	dir := t.TempDir()
+	open := func(id, cluster string) identity {
+		t.Helper()
+		n, err := Open(t.Context(), Config{
+			NodeID: id, DataDir: dir, ClusterName: cluster, Members: []Member{{ID: "n1", Raft: "localhost:0"}, {ID: "n2", Raft: "localhost:1"}},
+			ListenAddr: "localhost:0", Logger: testLogger(t), SegmentSize: 64 << 10,
+			AskMember: func(context.Context, Member) (Standing, error) { return Standing{}, errors.New("away") },
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := n.Close(); err != nil {
+			t.Fatal(err)
+		}
+		return n.identity
+	}
+	first := open("n1", "shop")
+	if again := open("n1", "shop"); again.Incarnation != first.Incarnation {
+		t.Error("the same node is another incarnation after a restart")
+	}
+	seen := map[string]bool{first.Incarnation: true}
+	for _, other := range [][2]string{{"n2", "shop"}, {"n2", "store"}} {
+		id := open(other[0], other[1])
+		if id.NodeID != other[0] || id.ClusterName != other[1] || seen[id.Incarnation] {
+			t.Errorf("opened as %v, it is %+v", other, id)
+		}
+		seen[id.Incarnation] = true
+	}
+}
+
 func TestOpen_namesFieldValueAndRemedy(t *testing.T) {
 	base := func(dir string) Config {
 		return Config{
