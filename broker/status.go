@@ -26,6 +26,7 @@ type Status struct {
 	Parked    []string `json:"parked,omitzero"`      // targets that cannot be written to; nil, unlike empty: not known, since the node does not lead
 	Problems  []string `json:"problems"`             // what keeps the node from its work
 
+	Routes  []string       `json:"routes"` // patterns of the delay topics
 	Members []MemberStatus `json:"members"`
 	Raft    RaftStatus     `json:"raft"`
 	Storage StorageStatus  `json:"storage"`
@@ -76,6 +77,9 @@ func (b *Broker) Status() Status {
 			SnapshotIndex: node.SnapshotIndex, UnsavedBytes: node.UnsavedBytes,
 		},
 		Storage: StorageStatus(stats),
+	}
+	for _, route := range b.config.Routes {
+		s.Routes = append(s.Routes, route.From)
 	}
 	for i, m := range node.Members {
 		s.Members[i] = MemberStatus{ID: m.ID, API: m.API, Voter: m.Voter}

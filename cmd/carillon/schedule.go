@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"slices"
 	"strings"
 	"time"
 
@@ -15,6 +16,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kgo"
 
 	"github.com/carillonmq/carillon/broker"
+	"github.com/carillonmq/carillon/broker/api"
 	"github.com/carillonmq/carillon/broker/kafka"
 	"github.com/carillonmq/carillon/client"
 )
@@ -31,11 +33,13 @@ type schedule struct {
 func scheduleCommand() *cobra.Command {
 	keys := kafkaKeys()
 	var s schedule
+	var address string
 	cmd := &cobra.Command{
 		Use:   "schedule --to TOPIC (--in DURATION | --at TIME) [VALUE | -]",
 		Short: "Produce one message to a delay topic",
 		Long: "Produce one message to a delay topic, by default the target's name with .delay behind it. The value\n" +
-			"is an argument, or standard input with -; without one the message has a null value.",
+			"is an argument, or standard input with -; without one the message has a null value. Warns when a\n" +
+			"node answers at --api that reads no such delay topic.",
 		Example: "  carillon schedule --to orders --in 5s 'ship it'\n" +
 			"  carillon schedule --to orders --at 2030-01-02T15:04:05Z --key k1 --header source=cli - < order.json",
 		Args: arguments(cobra.MaximumNArgs(1)),
@@ -54,6 +58,9 @@ func scheduleCommand() *cobra.Command {
 			}
 			ctx, cancel := context.WithTimeout(cmd.Context(), scheduleTimeout)
 			defer cancel()
+			if warning := unread(ctx, address, record.Topic); warning != "" {
+				fmt.Fprintln(cmd.ErrOrStderr(), "carillon: warning:", warning)
+			}
 			sent, err := produce(ctx, record, options)
 			if errors.Is(err, context.DeadlineExceeded) {
 				return fmt.Errorf("no broker of %s answers, start one or name it with --kafka.brokers: %w", strings.Join(config.config.Kafka.Brokers, ", "), err)
@@ -78,8 +85,22 @@ func scheduleCommand() *cobra.Command {
 	flags.StringVar(&s.key, "key", "", "key of the message")
 	flags.StringVar(&s.id, "id", "", "id of the message, 1 to 256 bytes")
 	flags.StringArrayVar(&s.headers, "header", nil, "header NAME=VALUE of the message; can be repeated")
+	addAPIFlag(cmd, &address)
 	addConfigFlags(flags, keys)
 	return cmd
+}
+
+// unread returns why the node at the address would leave the message where it is, or
+// nothing, also when no node answers: to produce takes Kafka alone.
+func unread(ctx context.Context, address, topic string) string {
+	ctx, cancel := context.WithTimeout(ctx, time.Second)
+	defer cancel()
+	status, err := api.NewClient(address).Status(ctx)
+	if err != nil || slices.ContainsFunc(status.Routes, func(from string) bool { return broker.NewRoute(from).Matches(topic) }) {
+		return ""
+	}
+	return fmt.Sprintf("no route of node %s at %s reads topic %q, the message stays there until one does (routes[].from: %s): name another with --topic, or the right node with --api",
+		status.Node, address, topic, strings.Join(status.Routes, ", "))
 }
 
 // kafkaKeys are the keys that say how to reach Kafka.
