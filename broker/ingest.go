@@ -15,6 +15,14 @@ import (
 // each it bounds the bytes that Raft holds for us.
 const mostProposed = 8
 
+// While fewer than fewArrivals come with a poll, and none of them is due soon, the
+// next poll waits for gatherFor: each command costs the disks a sync, and records
+// that trickle in would make one for every millisecond.
+const (
+	fewArrivals = 256
+	gatherFor   = 5 * time.Millisecond
+)
+
 // An ingest takes records from the source into the log. Every command is a
 // compare-and-set on the positions of the partitions in it, so a record enters the
 // schedule exactly once, whoever proposes and however often.
@@ -91,13 +99,22 @@ func (g *ingest) take(ctx context.Context, proposed chan<- proposedIngest) error
 				return ctx.Err()
 			}
 		}}
+		arrivals := 0
 		for _, batch := range batches {
 			if err := g.pack(&pack, batch); err != nil {
 				return err
 			}
+			arrivals += len(batch.Arrivals)
 		}
+		trickles := arrivals < fewArrivals && !pack.soon
 		if err := pack.flush(g.now()); err != nil {
 			return err
+		}
+		if trickles {
+			select {
+			case <-ctx.Done():
+			case <-time.After(gatherFor):
+			}
 		}
 	}
 	return ctx.Err()
