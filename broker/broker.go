@@ -39,6 +39,7 @@ type Broker struct {
 	createTopic func(ctx context.Context, topic string) error
 	metrics     *Metrics
 	now         func() time.Time
+	newAlarm    func() (*alarm, error)
 	log         *slog.Logger
 	discover    time.Duration
 	report      atomic.Pointer[termReport] // of the running term, nil when there is none
@@ -46,8 +47,9 @@ type Broker struct {
 
 // New returns a Broker that does nothing until Run.
 func New(o Options) *Broker {
+	alarms := func() (*alarm, error) { return nil, nil } // with a clock of its own, which may be a virtual one
 	if o.Now == nil {
-		o.Now = time.Now
+		o.Now, alarms = time.Now, newAlarm
 	}
 	return &Broker{
 		config:      o.Config,
@@ -57,6 +59,7 @@ func New(o Options) *Broker {
 		createTopic: o.CreateTopic,
 		metrics:     o.Metrics,
 		now:         o.Now,
+		newAlarm:    alarms,
 		log:         o.Logger.With("component", "broker"),
 		discover:    cmp.Or(o.DiscoverEvery, time.Second),
 	}

@@ -41,6 +41,7 @@ type schedulerConfig struct {
 	Publisher handover
 	Verdicts  *mailbox[verdict]
 	Now       func() time.Time
+	Alarm     *alarm              // may be nil
 	OnStep    func(time.Duration) // the clock was set; counted by the caller
 	Report    *termReport
 	Logger    *slog.Logger
@@ -99,6 +100,9 @@ func (s *scheduler) run(ctx context.Context) error {
 		if loaded || fired {
 			continue
 		}
+		if err := s.setAlarm(); err != nil {
+			return err
+		}
 		wake.Reset(s.claims.wait(s.now(), s.nextDue()))
 		select {
 		case <-ctx.Done():
@@ -109,6 +113,7 @@ func (s *scheduler) run(ctx context.Context) error {
 		case index := <-s.claims.applied:
 			s.claims.settle(index)
 		case <-s.dueChannel():
+		case <-s.cfg.Alarm.C():
 		case <-wake.C:
 		}
 	}
@@ -128,6 +133,15 @@ func (s *scheduler) dueChannel() <-chan time.Time {
 		return nil
 	}
 	return s.window.queue.C()
+}
+
+// setAlarm lets it ring when the wheel has something due.
+func (s *scheduler) setAlarm() error {
+	due, ok := s.window.queue.Next()
+	if !ok || len(s.window.ripe) > 0 {
+		return nil
+	}
+	return s.cfg.Alarm.set(time.UnixMilli(due).Sub(s.cfg.Now()))
 }
 
 // takeEvents follows the log: what was accepted below the frontier enters the

@@ -61,6 +61,11 @@ func (b *Broker) runTerm(running context.Context, leadership *raftfsm.Leadership
 	}
 	defer source.Close()
 
+	alarm, err := b.newAlarm()
+	if err != nil {
+		return err
+	}
+	defer alarm.close()
 	verdicts := newMailbox[verdict]()
 	publisher := newPublisher(b.publisherConfig(state.ClusterID, sink, verdicts, log))
 	scheduler := newScheduler(schedulerConfig{
@@ -70,6 +75,7 @@ func (b *Broker) runTerm(running context.Context, leadership *raftfsm.Leadership
 		Publisher: publisher,
 		Verdicts:  verdicts,
 		Now:       b.now,
+		Alarm:     alarm,
 		OnStep:    b.clockStepped,
 		Report:    report,
 		Logger:    log,

@@ -1,0 +1,73 @@
+package broker
+
+import (
+	"fmt"
+	"os"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// An alarm wakes the scheduler some ten microseconds after the time that is set. Go's
+// timers alone do it up to a millisecond late on an idle machine, since the runtime
+// sleeps for whole milliseconds; a timer of the kernel that it polls as it does a
+// connection wakes it at once.
+//
+// It is an aid and no more: what it misses, the wheel's own timer does. A nil alarm
+// never rings.
+type alarm struct {
+	timer int // file descriptor
+	file  *os.File
+	rings chan struct{}
+}
+
+// newAlarm returns an alarm that is not set. It follows the machine's clock, never a virtual one.
+func newAlarm() (*alarm, error) {
+	timer, err := unix.TimerfdCreate(unix.CLOCK_MONOTONIC, unix.TFD_NONBLOCK|unix.TFD_CLOEXEC)
+	if err != nil {
+		return nil, fmt.Errorf("create timer: %w", err)
+	}
+	a := &alarm{timer: timer, file: os.NewFile(uintptr(timer), "timer"), rings: make(chan struct{}, 1)}
+	go a.ring()
+	return a, nil
+}
+
+// ring ends when the file is closed.
+func (a *alarm) ring() {
+	expirations := make([]byte, 8)
+	for {
+		if _, err := a.file.Read(expirations); err != nil {
+			return
+		}
+		select {
+		case a.rings <- struct{}{}:
+		default:
+		}
+	}
+}
+
+// set makes it ring after d instead of whenever it was set for. Not after close.
+func (a *alarm) set(d time.Duration) error {
+	if a == nil {
+		return nil
+	}
+	at := unix.ItimerSpec{Value: unix.NsecToTimespec(max(int64(d), 1))} // 0 would unset it
+	if err := unix.TimerfdSettime(a.timer, 0, &at, nil); err != nil {
+		return fmt.Errorf("set timer: %w", err)
+	}
+	return nil
+}
+
+// C is received from when it rings.
+func (a *alarm) C() <-chan struct{} {
+	if a == nil {
+		return nil
+	}
+	return a.rings
+}
+
+func (a *alarm) close() {
+	if a != nil {
+		a.file.Close()
+	}
+}
