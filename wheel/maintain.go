@@ -1,5 +1,7 @@
 package wheel
 
+import "math/bits"
+
 // Maintain does work ahead that Advance would have to do later: it opens the
 // slots that have begun by tick now, and splits, on each level, the slot that
 // comes next. It handles at most the given number of chunks, of up to 63 timers
@@ -13,8 +15,8 @@ func (w *Wheel[T]) Maintain(now uint64, chunks int) (more bool) {
 	if t > w.cursor && !w.reach(t, &chunks) {
 		return true
 	}
-	for l := 1; l < levelCount; l++ {
-		if !w.splitFirst(l, &chunks) {
+	for above := w.levels &^ 1; above != 0; above &= above - 1 {
+		if !w.splitFirst(bits.TrailingZeros8(above), &chunks) {
 			return true
 		}
 	}
@@ -24,8 +26,7 @@ func (w *Wheel[T]) Maintain(now uint64, chunks int) (more bool) {
 // splitFirst splits the first slot of the cursor's node on level l, then the
 // first slot of that, and so on; it reports whether this is done.
 func (w *Wheel[T]) splitFirst(l int, chunks *int) bool {
-	n := w.path[l]
-	for ; l > 0 && n != nil && n.occupied != 0; l-- {
+	for n := w.path[l]; l > 0 && n != nil; l-- {
 		s := &n.slots[n.first()]
 		if w.chunks.short(s) {
 			return true

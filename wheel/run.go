@@ -1,5 +1,7 @@
 package wheel
 
+import "math/bits"
+
 // A run holds what comes next, in order: the timers of slots that were opened
 // when they had a single chunk. Sorting those few costs less than a way down
 // through the levels. They are older than the timers of their tick that
@@ -35,8 +37,7 @@ func (r *run) insert(when uint64, id uint32) {
 }
 
 // gather takes the single chunk of s, a slot of level l that the cursor has just
-// entered, over into the run. The hints tell the order, so sorting them
-// need not wait for the entries, which clear has begun to fetch.
+// entered, over into the run.
 func (w *Wheel[T]) gather(s *slot, l int) {
 	if s.head == 0 {
 		return
@@ -46,20 +47,48 @@ func (w *Wheel[T]) gather(s *slot, l int) {
 	s.head, s.tail = 0, nil
 	c := w.chunks.at(first)
 	hints := c.hint[c.from:c.n]
-	alive := w.clear(hints)
-	for i, h := range hints {
-		if alive&(1<<i) == 0 {
-			continue
-		}
-		when := h.when(w.cursor)
-		if wide(l) {
-			when = w.slab.at(h.id()).when()
-		}
-		if level(when^w.cursor) < l {
-			w.run.insert(when, h.id())
-		} else { // postponed to beyond the slot
-			w.place(when, h.id())
+	w.arrange(hints, w.clear(hints), l)
+	w.chunks.release(first)
+}
+
+// arrange inserts those of the hints that are alive into the run. Taken by their
+// digit below l, the latest first, they leave insert next to nothing to do;
+// those of one digit form a list in order of adding. The hints alone tell all
+// this, so the sorting need not wait for the entries that clear has begun to
+// fetch, which will soon be fired.
+func (w *Wheel[T]) arrange(hints []hint, alive uint64, l int) {
+	var (
+		digits  uint64            // those that have a list
+		oldest  [slotCount]uint8  // by digit, 1 + index of its first hint
+		younger [chunkHints]uint8 // by hint, 1 + index of the next of its list, or 0
+	)
+	for i := len(hints) - 1; i >= 0; i-- {
+		if alive&(1<<i) != 0 {
+			d := digit(w.deadline(hints[i], l), l-1)
+			younger[i] = oldest[d]
+			oldest[d] = uint8(i + 1)
+			digits |= 1 << d
 		}
 	}
-	w.chunks.release(first)
+	for digits != 0 {
+		d := bits.Len64(digits) - 1
+		digits &^= 1 << d
+		for i := oldest[d]; i != 0; i = younger[i-1] {
+			when, id := w.deadline(hints[i-1], l), hints[i-1].id()
+			if level(when^w.cursor) < l {
+				w.run.insert(when, id)
+			} else { // postponed to beyond the slot
+				w.place(when, id)
+			}
+		}
+	}
+}
+
+// deadline returns that of a hint of the slot that the cursor is in on level l.
+// Where the hint does not tell it, it asks the entry, which knows of Move too.
+func (w *Wheel[T]) deadline(h hint, l int) uint64 {
+	if wide(l) {
+		return w.slab.at(h.id()).when()
+	}
+	return h.when(w.cursor)
 }
