@@ -90,13 +90,19 @@ func underLoad(t *testing.T, brokers, strikes int, strike func(*carillonCluster)
 	messages := 4000 * (strikes + 1)
 	k, c, l := newStage(t, brokers, dirs(t, 3)...)
 	l.load(k, 0, messages, 1000, 5*time.Second)
+	var struck []struct{ begin, end time.Time }
 	for n := range strikes {
 		share := (n + 1) * messages / (strikes + 2)
 		await(t, 2*patience, strconv.Itoa(share)+" are delivered", func() bool { return l.delivered() >= share })
+		begin := time.Now()
 		strike(c)
+		struck = append(struck, struct{ begin, end time.Time }{begin, time.Now()})
 	}
 	l.settle(k, c, targetTopic, messages)
 	l.verify(t, messages, c.failovers())
+	for n, at := range struck {
+		t.Logf("strike %d of %d: nothing was delivered for %v", n+1, strikes, l.pause(at.begin, at.end))
+	}
 }
 
 // Here the disks of the nodes are the only place where the messages still are.

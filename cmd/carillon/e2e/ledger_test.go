@@ -3,6 +3,7 @@ package e2e
 import (
 	"context"
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -25,6 +26,7 @@ type ledger struct {
 	duplicates int              // copies after the first
 	disordered int              // first copies that came after one due later, in their partition
 	last       map[int32]int64  // by target partition, the due time of the last first copy
+	came       []int64          // when the records were written, epoch milliseconds by the leader's clock
 	faults     []string         // what must never happen, in words
 }
 
@@ -95,9 +97,11 @@ func (l *ledger) record(r *kgo.Record) {
 		}
 	}
 	// The record's timestamp is the moment of delivery by the leader's clock.
-	if at := r.Timestamp.UnixMilli(); at < due {
+	at := r.Timestamp.UnixMilli()
+	if at < due {
 		l.faults = append(l.faults, fmt.Sprintf("message %d came %d ms early", number, due-at))
 	}
+	l.came = append(l.came, at)
 	if was, ok := l.first[number]; ok {
 		l.duplicates++
 		if was.seq != seq {
@@ -117,6 +121,22 @@ func (l *ledger) delivered() int {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return len(l.first)
+}
+
+// pause returns the longest time without a delivery that began between the moments: under a steady
+// load, how long nobody delivered.
+func (l *ledger) pause(from, to time.Time) time.Duration {
+	const inFlight = 500 // milliseconds: what was sent just before a strike may not have come
+	l.mu.Lock()
+	came := slices.Sorted(slices.Values(l.came))
+	l.mu.Unlock()
+	var longest int64
+	for i := 1; i < len(came); i++ {
+		if came[i-1] >= from.UnixMilli()-inFlight && came[i-1] < to.UnixMilli() {
+			longest = max(longest, came[i]-came[i-1])
+		}
+	}
+	return time.Duration(longest) * time.Millisecond
 }
 
 // settle waits until n messages have come, nothing is pending, and the target topic is read to its
