@@ -7,6 +7,7 @@ import "time"
 type contender interface {
 	add(i int, delay time.Duration)
 	cancel(i int)
+	replace(i int, delay time.Duration) // cancel and add in one call, to measure fewer calls of the benchmark
 	move(i int, delay time.Duration)
 	start() // fire what was added, and is added from now on; those that always do ignore it
 	stop()

@@ -61,6 +61,8 @@ func (h *heapStepper) cancel(i int) {
 	}
 }
 
+func (h *heapStepper) replace(i int, delay time.Duration) { h.cancel(i); h.add(i, delay) }
+
 func (h *heapStepper) move(i int, delay time.Duration) {
 	if n := h.handles[i]; n.index >= 0 {
 		n.due = delay.Milliseconds()
@@ -126,6 +128,8 @@ func (q *heapQueue) cancel(i int) {
 		heap.Remove(&q.heap, n.index)
 	}
 }
+
+func (q *heapQueue) replace(i int, delay time.Duration) { q.cancel(i); q.add(i, delay) }
 
 func (q *heapQueue) move(i int, delay time.Duration) {
 	q.mu.Lock()

@@ -119,8 +119,7 @@ func changes(e entrant, p plan) costs {
 
 	replace := func(some []int32) {
 		for k, i := range some {
-			t.cancel(int(i))
-			t.add(int(i), p.delays[k])
+			t.replace(int(i), p.delays[k])
 		}
 	}
 	replace(p.order[:n/2]) // up to here it may still grow

@@ -37,6 +37,8 @@ func (w *wheelStepper) add(i int, delay time.Duration) {
 
 func (w *wheelStepper) cancel(i int) { w.wheel.Cancel(w.handles[i]) }
 
+func (w *wheelStepper) replace(i int, delay time.Duration) { w.cancel(i); w.add(i, delay) }
+
 func (w *wheelStepper) move(i int, delay time.Duration) {
 	if h, ok := w.wheel.Move(w.handles[i], uint64(delay.Milliseconds())); ok {
 		w.handles[i] = h
@@ -82,6 +84,8 @@ func (q *delayQueue) add(i int, delay time.Duration) {
 }
 
 func (q *delayQueue) cancel(i int) { q.queue.Cancel(q.handles[i]) }
+
+func (q *delayQueue) replace(i int, delay time.Duration) { q.cancel(i); q.add(i, delay) }
 
 func (q *delayQueue) move(i int, delay time.Duration) {
 	if h, ok := q.queue.Move(q.handles[i], timer.CeilMilli(time.Now().Add(delay))); ok {
@@ -130,7 +134,9 @@ func (s service) add(i int, delay time.Duration) {
 	must(err)
 }
 
-func (s service) cancel(i int)                    { s.Remove(i) }
+func (s service) cancel(i int)                       { s.Remove(i) }
+func (s service) replace(i int, delay time.Duration) { s.cancel(i); s.add(i, delay) }
+
 func (s service) move(i int, delay time.Duration) { _ = s.Move(i, delay) } // it may have fired
 func (s service) start()                          {}
 func (s service) stop()                           { _, err := s.Stop(context.Background()); must(err) }
