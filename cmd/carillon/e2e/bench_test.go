@@ -90,7 +90,7 @@ func BenchmarkLateness(b *testing.B) {
 func produce(b *testing.B, producer *kgo.Client, topic string, due time.Time) {
 	producer.Produce(context.Background(), &kgo.Record{
 		Topic: topic, Value: make([]byte, 1000), Timestamp: time.Now(),
-		Headers: []kgo.RecordHeader{{Key: dueHeader(topic), Value: strconv.AppendInt(nil, due.UnixMilli(), 10)}},
+		Headers: []kgo.RecordHeader{dueHeader(topic, due)},
 	}, func(_ *kgo.Record, err error) {
 		if err != nil {
 			b.Errorf("produce to %s: %v", topic, err)
@@ -98,12 +98,16 @@ func produce(b *testing.B, producer *kgo.Client, topic string, due time.Time) {
 	})
 }
 
-// dueHeader is where the consumer will find the due time if topic is read as it is.
-func dueHeader(topic string) string {
+// producedAt is when a record that is not for Carillon was produced, in epoch microseconds: whole
+// milliseconds would add half of one to what Kafka takes.
+const producedAt = "produced-at"
+
+// dueHeader is what the consumer, of whichever topic, will measure from.
+func dueHeader(topic string, due time.Time) kgo.RecordHeader {
 	if topic == delayTopic {
-		return client.HeaderAt
+		return kgo.RecordHeader{Key: client.HeaderAt, Value: strconv.AppendInt(nil, due.UnixMilli(), 10)}
 	}
-	return client.HeaderDeliveredFor
+	return kgo.RecordHeader{Key: producedAt, Value: strconv.AppendInt(nil, due.UnixMicro(), 10)}
 }
 
 // pace calls f n times, evenly at the given rate per second; what the clock skips is caught up.
@@ -135,9 +139,12 @@ func measure(k *kafkaCluster, topic string, n int) (finish func() []time.Duratio
 			now := time.Now()
 			fetches.EachRecord(func(r *kgo.Record) {
 				for _, h := range r.Headers {
-					if h.Key == client.HeaderDeliveredFor {
-						due, _ := strconv.ParseInt(string(h.Value), 10, 64) // a wrong one shows as years
+					due, _ := strconv.ParseInt(string(h.Value), 10, 64) // a wrong one shows as years
+					switch h.Key {
+					case client.HeaderDeliveredFor:
 						lateness = append(lateness, now.Sub(time.UnixMilli(due)))
+					case producedAt:
+						lateness = append(lateness, now.Sub(time.UnixMicro(due)))
 					}
 				}
 			})
