@@ -22,7 +22,8 @@
 //   - A [Handle] names one timer for ever. When that is gone the handle is
 //     refused; it never hits a timer that was added later.
 //   - Add, Cancel, Move and Next take constant time; firing costs a timer
-//     one step down per level it was away, seven at most. An empty decade costs
+//     one step down per level it was away, seven at most, and less
+//     where timers are sparse. An empty decade costs
 //     nothing.
 //   - One Advance does bounded work: it fills the room the caller gives it, and
 //     cascades 2,016 timers at most. It says when it has to be called again.
@@ -71,18 +72,18 @@
 //
 // Next says 200: the lowest level that is not empty is now level 1, and slot 3
 // keeps the minimum of its deadlines. Advance(200) moves the cursor to 0.3.8.
-// That enters slot 3 of level 1, so its timers have to go down: B is at the
-// cursor and fires at once. Had there been another one at 0.3.20, it would lie
-// on level 0, slot 20, now.
+// That enters slot 3 of level 1, so its timers have to leave it. Being few, they
+// are sorted and go to the run, the list of what comes next: B is its first
+// and fires. Had there been another one at 0.3.20, it would wait in the run now,
+// ahead of any that is added at that tick from here on, to level 0, slot 20.
 //
 // Next says 4,300, and Advance(4300) goes there in one step: no tick between is
-// looked at. C skips level 1, since a slot of few timers is handed out
-// from its minimum and not from its start.
+// looked at. C skips levels 1 and 0, as all timers do that have few beside them.
 //
-// A slot of many timers is not handed out in one go. It gets a child, 64 slots
-// of the level below, and is moved there chunk by chunk, with the cursor still
-// in front of it; when the cursor enters, the child takes the place of the
-// level below. [Wheel.Maintain] does the same ahead of time.
+// A slot of more than 63 timers is not sorted. It gets a child, 64 slots of the
+// level below, and is moved there chunk by chunk, with the cursor still in front
+// of it; when the cursor enters, the child takes the place of the level
+// below. [Wheel.Maintain] does the same ahead of time.
 //
 // # Time that jumps
 //

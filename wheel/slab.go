@@ -65,7 +65,7 @@ func (s *slab[T]) find(h Handle) *entry[T] {
 	id := h.id()
 	if i := id >> pageBits; int(i) < len(s.pages) && h&1 != 0 {
 		p := &s.pages[i]
-		if e := &p.entries[id%pageSize]; uint16(e.meta) == uint16(h) && p.epoch == h.epoch() {
+		if e := &p.entries[id%pageSize]; uint16(e.meta) == h.generation() && p.epoch == h.epoch() {
 			return e
 		}
 	}
