@@ -54,6 +54,34 @@ func TestAdvance_cascadesACrowdInBoundedSteps(t *testing.T) {
 	}
 }
 
+// Slots of few timers, all cancelled, give the caller nothing, and are work all the same.
+func TestAdvance_clearsCancelledTimersInBoundedSteps(t *testing.T) {
+	const slots, each = 200, 20 // slots of level 2 and 3, single chunks
+	w := New[int](0)
+	for i := range 3 * slots * each { // live ones keep the sweep away
+		w.Add(1<<40+uint64(i), i)
+	}
+	for i := range slots {
+		for j := range each {
+			h, _ := w.Add(uint64(i*4096+j), i)
+			w.Cancel(h)
+		}
+	}
+	for calls, more := 0, true; more; calls++ {
+		before := w.dead
+		_, more = w.Advance(slots*4096, make([]Expired[int], 0, 100))
+		if did := before - w.dead; did > (advanceChunks+1)*chunkHints {
+			t.Fatalf("one Advance cleared %d timers away", did)
+		}
+		if calls > slots {
+			t.Fatalf("more after %d calls", calls)
+		}
+	}
+	if w.dead != 0 {
+		t.Fatalf("%d cancelled timers are left", w.dead)
+	}
+}
+
 // Split ahead, the same crowd fires in one call per tick, with nothing to wait for.
 func TestMaintain_sparesAdvanceTheCascade(t *testing.T) {
 	const when = 43_200_000

@@ -57,7 +57,8 @@
 // So everything on a level comes before everything on the next, the slots of
 // a level are in order of time, and the first occupied slot of all is two
 // instructions away: the lowest level that is not empty, the lowest
-// bit of its word.
+// bit of its word. What a slot held may also wait beside the levels, sorted: see
+// below.
 //
 // # One cascade, step by step
 //

@@ -9,7 +9,13 @@ func (w *Wheel[T]) reach(t uint64, chunks *int) bool {
 	n := w.path[top]
 	for l := top; l > 0 && n != nil; l-- {
 		s := &n.slots[digit(t, l)]
+		if s.head != 0 && *chunks <= 0 {
+			return false
+		}
 		if w.chunks.short(s) {
+			if s.head != 0 {
+				*chunks-- // gather will take it
+			}
 			break
 		}
 		if !w.split(s, l, chunks) {

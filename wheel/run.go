@@ -10,10 +10,10 @@ import "math/bits"
 // Each level contributes one chunk at most, because the cursor enters its next
 // slot only when the timers of the one before have fired.
 type run struct {
-	timers []next // the first one comes last
+	timers []upcoming // the first one comes last
 }
 
-type next struct {
+type upcoming struct {
 	when uint64
 	id   uint32
 }
@@ -21,19 +21,19 @@ type next struct {
 func (r *run) len() int { return len(r.timers) }
 
 // first returns the earliest one; there must be one.
-func (r *run) first() next { return r.timers[len(r.timers)-1] }
+func (r *run) first() upcoming { return r.timers[len(r.timers)-1] }
 
 func (r *run) pop() { r.timers = r.timers[:len(r.timers)-1] }
 
 // insert puts a timer behind all that are not later.
 func (r *run) insert(when uint64, id uint32) {
-	r.timers = append(r.timers, next{})
+	r.timers = append(r.timers, upcoming{})
 	i := len(r.timers) - 1
 	for i > 0 && r.timers[i-1].when <= when {
 		r.timers[i] = r.timers[i-1]
 		i--
 	}
-	r.timers[i] = next{when, id}
+	r.timers[i] = upcoming{when, id}
 }
 
 // gather takes the single chunk of s, a slot of level l that the cursor has just
