@@ -32,7 +32,7 @@ type acks struct {
 	room      atomic.Pointer[chan struct{}] // closed and replaced when waiting gets less
 	commit    commitFunc
 	now       func() int64
-	full      chan struct{} // holds a token when fullAck deliveries wait
+	full      chan struct{} // holds a token when fullAck deliveries wait, or lately did
 	seqs      []uint64      // taken from the mailbox, not known to be committed
 }
 
@@ -48,6 +48,9 @@ func newAcks(commit commitFunc, now func() int64) *acks {
 
 // put hands over what Kafka has acknowledged. It does not block; any lane may call it.
 func (a *acks) put(seqs []uint64) {
+	if len(seqs) == 0 {
+		return
+	}
 	waiting := a.waiting.Add(int64(len(seqs)))
 	a.delivered.Put(seqs...)
 	if waiting >= fullAck {
@@ -76,11 +79,15 @@ func (a *acks) run(ctx context.Context) error {
 		case <-a.delivered.Ready():
 		}
 		gather.Reset(ackDelay)
-		select {
-		case <-ctx.Done():
-			return nil
-		case <-a.full:
-		case <-gather.C:
+		// Nothing is in flight here, so what is not acknowledged is what has gathered.
+		for late := false; !late && a.unacked() < fullAck; {
+			select {
+			case <-ctx.Done():
+				return nil
+			case <-a.full:
+			case <-gather.C:
+				late = true
+			}
 		}
 		if err := a.flush(ctx); err != nil && ctx.Err() == nil {
 			return err
