@@ -281,7 +281,7 @@ func (l *lane) takeOutcomes() {
 		written = append(written, o.ref.Seq)
 		l.unload(o)
 		if !o.deadLetter {
-			l.p.cfg.Count.Delivered(now - o.ref.Due - o.message.Overdue)
+			l.p.cfg.Count.Delivered(max(now-o.ref.Due-o.message.Overdue, 0)) // clocks of two leaders differ
 		}
 		o.message = Message{} // flights may keep it for a while
 		l.health.succeed(o.ref)
