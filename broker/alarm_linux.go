@@ -1,12 +1,16 @@
 package broker
 
 import (
-	"fmt"
+	"log/slog"
 	"os"
 	"time"
 
 	"golang.org/x/sys/unix"
 )
+
+// longestAlarm is how long the wheel sleeps at most. It keeps the seconds small enough
+// for the kernels that count them in 32 bits.
+const longestAlarm = time.Second
 
 // An alarm wakes the scheduler some ten microseconds after the time that is set. Go's
 // timers alone do it up to a millisecond late on an idle machine, since the runtime
@@ -21,15 +25,17 @@ type alarm struct {
 	rings chan struct{}
 }
 
-// newAlarm returns an alarm that is not set. It follows the machine's clock, never a virtual one.
-func newAlarm() (*alarm, error) {
+// newAlarm returns an alarm that is not set, or nil, and says so, if the kernel gives no timer.
+// It follows the machine's clock, never a virtual one.
+func newAlarm(log *slog.Logger) *alarm {
 	timer, err := unix.TimerfdCreate(unix.CLOCK_MONOTONIC, unix.TFD_NONBLOCK|unix.TFD_CLOEXEC)
 	if err != nil {
-		return nil, fmt.Errorf("create timer: %w", err)
+		log.Warn("no timer of the kernel: messages may be a millisecond later", "error", err)
+		return nil
 	}
 	a := &alarm{timer: timer, file: os.NewFile(uintptr(timer), "timer"), rings: make(chan struct{}, 1)}
 	go a.ring()
-	return a, nil
+	return a
 }
 
 // ring ends when the file is closed.
@@ -46,16 +52,15 @@ func (a *alarm) ring() {
 	}
 }
 
-// set makes it ring after d instead of whenever it was set for. Not after close.
-func (a *alarm) set(d time.Duration) error {
+// set makes it ring after d, or after longestAlarm, instead of whenever it was set for.
+// Not after close.
+func (a *alarm) set(d time.Duration) {
 	if a == nil {
-		return nil
+		return
 	}
-	at := unix.ItimerSpec{Value: unix.NsecToTimespec(max(int64(d), 1))} // 0 would unset it
-	if err := unix.TimerfdSettime(a.timer, 0, &at, nil); err != nil {
-		return fmt.Errorf("set timer: %w", err)
-	}
-	return nil
+	d = min(max(d, 1), longestAlarm) // 0 would unset it
+	at := unix.ItimerSpec{Value: unix.NsecToTimespec(int64(d))}
+	_ = unix.TimerfdSettime(a.timer, 0, &at, nil) // what it does not ring for, the wheel's own timer does
 }
 
 // C is received from when it rings.

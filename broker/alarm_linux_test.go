@@ -1,27 +1,68 @@
 package broker
 
 import (
+	"log/slog"
+	"strings"
 	"testing"
 	"time"
+
+	"golang.org/x/sys/unix"
 )
 
 func TestAlarm_ringsWhenItsTimeHasComeAndNotBefore(t *testing.T) {
-	a, err := newAlarm()
-	if err != nil {
-		t.Fatal(err)
+	a := newAlarm(slog.New(slog.DiscardHandler))
+	if a == nil {
+		t.Fatal("no alarm")
 	}
 	defer a.close()
 	for _, d := range []time.Duration{3 * time.Millisecond, 0, -time.Second} {
-		if err := a.set(time.Hour); err != nil { // is replaced
-			t.Fatal(err)
-		}
+		a.set(time.Hour) // is replaced
 		start := time.Now()
-		if err := a.set(d); err != nil {
-			t.Fatal(err)
-		}
+		a.set(d)
 		<-a.C()
 		if took := time.Since(start); took < d {
 			t.Errorf("set for %v, rang after %v", d, took)
 		}
+	}
+}
+
+// A node that has no file descriptor left delivers all the same.
+func TestAlarm_isDoneWithoutWhenTheKernelGivesNone(t *testing.T) {
+	var limit unix.Rlimit
+	if err := unix.Getrlimit(unix.RLIMIT_NOFILE, &limit); err != nil {
+		t.Fatal(err)
+	}
+	if err := unix.Setrlimit(unix.RLIMIT_NOFILE, &unix.Rlimit{Max: limit.Max}); err != nil {
+		t.Fatal(err)
+	}
+	var said strings.Builder
+	a := newAlarm(slog.New(slog.NewTextHandler(&said, nil)))
+	if err := unix.Setrlimit(unix.RLIMIT_NOFILE, &limit); err != nil {
+		t.Fatal(err)
+	}
+	if a != nil || strings.Count(said.String(), "\n") != 1 {
+		t.Fatalf("alarm %v, log %q, want none and one line", a, said.String())
+	}
+	a.set(time.Millisecond)
+	select {
+	case <-a.C():
+		t.Error("it rang")
+	default:
+	}
+	a.close()
+}
+
+// No time is out of the kernel's reach, and the longest wait is over when the wheel looks again.
+func TestAlarm_ringsWithinASecondHoweverFarItIsSet(t *testing.T) {
+	a := newAlarm(slog.New(slog.DiscardHandler))
+	if a == nil {
+		t.Fatal("no alarm")
+	}
+	defer a.close()
+	a.set(1<<63 - 1)
+	start := time.Now()
+	<-a.C()
+	if took := time.Since(start); took < longestAlarm {
+		t.Errorf("rang after %v", took)
 	}
 }

@@ -2,14 +2,17 @@
 
 package broker
 
-import "time"
+import (
+	"log/slog"
+	"time"
+)
 
 // An alarm is an aid that only Linux has.
 type alarm struct{}
 
-func newAlarm() (*alarm, error) { return nil, nil }
+func newAlarm(*slog.Logger) *alarm { return nil }
 
-func (*alarm) set(time.Duration) error { return nil }
+func (*alarm) set(time.Duration) {}
 
 func (*alarm) C() <-chan struct{} { return nil }
 

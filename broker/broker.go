@@ -22,8 +22,10 @@ type Options struct {
 	// CreateTopic creates a topic unless it exists.
 	CreateTopic func(ctx context.Context, topic string) error
 	Metrics     *Metrics
-	Now         func() time.Time // nil: time.Now
-	Logger      *slog.Logger
+	// Now is the clock; nil: the machine's. Only with that is there a timer of the
+	// kernel (see alarm), which would ring at other times than a clock of the caller's.
+	Now    func() time.Time
+	Logger *slog.Logger
 	// DiscoverEvery is how often delay topics are listed; 0: every second, which
 	// keeps a new topic or partition from going unseen for two. Virtual years need
 	// it longer.
@@ -39,7 +41,7 @@ type Broker struct {
 	createTopic func(ctx context.Context, topic string) error
 	metrics     *Metrics
 	now         func() time.Time
-	newAlarm    func() (*alarm, error)
+	newAlarm    func(*slog.Logger) *alarm // may return nil
 	log         *slog.Logger
 	discover    time.Duration
 	report      atomic.Pointer[termReport] // of the running term, nil when there is none
@@ -47,7 +49,7 @@ type Broker struct {
 
 // New returns a Broker that does nothing until Run.
 func New(o Options) *Broker {
-	alarms := func() (*alarm, error) { return nil, nil } // with a clock of its own, which may be a virtual one
+	alarms := func(*slog.Logger) *alarm { return nil } // with a clock of its own, which may be a virtual one
 	if o.Now == nil {
 		o.Now, alarms = time.Now, newAlarm
 	}

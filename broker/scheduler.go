@@ -100,9 +100,7 @@ func (s *scheduler) run(ctx context.Context) error {
 		if loaded || fired {
 			continue
 		}
-		if err := s.setAlarm(); err != nil {
-			return err
-		}
+		s.setAlarm()
 		wake.Reset(s.claims.wait(s.now(), s.nextDue()))
 		select {
 		case <-ctx.Done():
@@ -135,13 +133,11 @@ func (s *scheduler) dueChannel() <-chan time.Time {
 	return s.window.queue.C()
 }
 
-// setAlarm lets it ring when the wheel has something due.
-func (s *scheduler) setAlarm() error {
-	due, ok := s.window.queue.Next()
-	if !ok || len(s.window.ripe) > 0 {
-		return nil
+// setAlarm lets the kernel's alarm ring when the wheel has something due.
+func (s *scheduler) setAlarm() {
+	if due, ok := s.window.queue.Next(); ok && len(s.window.ripe) == 0 {
+		s.cfg.Alarm.set(time.UnixMilli(due).Sub(s.cfg.Now()))
 	}
-	return s.cfg.Alarm.set(time.UnixMilli(due).Sub(s.cfg.Now()))
 }
 
 // takeEvents follows the log: what was accepted below the frontier enters the

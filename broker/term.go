@@ -61,10 +61,7 @@ func (b *Broker) runTerm(running context.Context, leadership *raftfsm.Leadership
 	}
 	defer source.Close()
 
-	alarm, err := b.newAlarm()
-	if err != nil {
-		return err
-	}
+	alarm := b.newAlarm(log)
 	defer alarm.close()
 	verdicts := newMailbox[verdict]()
 	publisher := newPublisher(b.publisherConfig(state.ClusterID, sink, verdicts, log))
