@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"log/slog"
 	"os"
 	"path/filepath"
 	"slices"
@@ -66,14 +67,17 @@ func begin(cfg Config) (identity, error) {
 	return id, id.save(cfg.DataDir)
 }
 
-// claim makes the directory of a node that was never born that of cfg: a mistake
-// in the first configuration binds nobody. It becomes another incarnation, since
-// members may count the old one among the founders. The caller holds the lock of
-// the directory.
-func (id identity) claim(cfg Config) (identity, error) {
-	if id.born() || id.NodeID == cfg.NodeID && id.ClusterName == cfg.ClusterName {
-		return id, nil
+// claimIdentity makes the directory of a node that was never born that of cfg: a
+// mistake in the first configuration binds nobody. It becomes another incarnation,
+// since members may count the old one among the founders. The caller holds the
+// lock of the directory, so that nobody is born in it any more.
+func claimIdentity(cfg Config, log *slog.Logger) (identity, error) {
+	id, err := loadIdentity(cfg)
+	if err != nil || id.born() || id.NodeID == cfg.NodeID && id.ClusterName == cfg.ClusterName {
+		return id, err
 	}
+	log.Info("data directory taken over from a node that was never born",
+		"data_dir", cfg.DataDir, "was_node", id.NodeID, "was_cluster", id.ClusterName, "cluster", cfg.ClusterName)
 	return begin(cfg)
 }
 

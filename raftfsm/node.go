@@ -95,8 +95,9 @@ func (n *Node) open(ctx context.Context) error {
 	if err := os.MkdirAll(n.cfg.DataDir, 0o700); err != nil {
 		return fmt.Errorf("%w: node.data_dir: %w", ErrConfig, err)
 	}
-	var err error
-	if n.identity, err = loadIdentity(n.cfg); err != nil {
+	// To take the lock makes stable.db: whether it is missing shows only before.
+	_, err := loadIdentity(n.cfg)
+	if err != nil {
 		return err
 	}
 	if err := os.MkdirAll(dir, 0o700); err != nil {
@@ -105,7 +106,7 @@ func (n *Node) open(ctx context.Context) error {
 	if n.stable, err = openStable(dir); err != nil { // also the lock of the directory
 		return err
 	}
-	if n.identity, err = n.identity.claim(n.cfg); err != nil {
+	if n.identity, err = claimIdentity(n.cfg, n.log); err != nil {
 		return err
 	}
 	if n.logs, err = openLog(dir, n.cfg); err != nil {

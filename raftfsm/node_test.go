@@ -222,11 +222,12 @@ func TestOpen_closesWhatItStarted(t *testing.T) {
 // The first configuration may have been wrong: until the node is born, another holds.
 func TestOpen_letsAnUnbornNodeBecomeAnother(t *testing.T) {
 	dir := t.TempDir()
+	var log lines
 	open := func(id, cluster string) identity {
 		t.Helper()
 		n, err := Open(t.Context(), Config{
 			NodeID: id, DataDir: dir, ClusterName: cluster, Members: []Member{{ID: "n1", Raft: "localhost:0"}, {ID: "n2", Raft: "localhost:1"}},
-			ListenAddr: "localhost:0", Logger: testLogger(t), SegmentSize: 64 << 10,
+			ListenAddr: "localhost:0", Logger: log.logger(), SegmentSize: 64 << 10,
 			AskMember: func(context.Context, Member) (Standing, error) { return Standing{}, errors.New("away") },
 		})
 		if err != nil {
@@ -241,6 +242,9 @@ func TestOpen_letsAnUnbornNodeBecomeAnother(t *testing.T) {
 	if again := open("n1", "shop"); again.Incarnation != first.Incarnation {
 		t.Error("the same node is another incarnation after a restart")
 	}
+	if text := log.String(); strings.Contains(text, "taken over") {
+		t.Errorf("its own directory:\n%s", text)
+	}
 	seen := map[string]bool{first.Incarnation: true}
 	for _, other := range [][2]string{{"n2", "shop"}, {"n2", "store"}} {
 		id := open(other[0], other[1])
@@ -248,6 +252,9 @@ func TestOpen_letsAnUnbornNodeBecomeAnother(t *testing.T) {
 			t.Errorf("opened as %v, it is %+v", other, id)
 		}
 		seen[id.Incarnation] = true
+	}
+	if text := log.String(); strings.Count(text, "taken over") != 2 || !strings.Contains(text, "was_node=n1 was_cluster=shop cluster=shop") {
+		t.Errorf("two changes of the owner are logged as:\n%s", text)
 	}
 }
 
