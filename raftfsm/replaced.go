@@ -20,15 +20,22 @@ func memberOf(raftID string) string {
 func succeeds(newer, older raft.ServerID) bool {
 	index := func(raftID raft.ServerID) uint64 {
 		_, text, _ := strings.Cut(string(raftID), "@")
-		i, _ := strconv.ParseUint(text, 10, 64) // 0 for n3
+		i, err := strconv.ParseUint(text, 10, 64)
+		if err != nil {
+			return 0 // n3
+		}
 		return i
 	}
 	return memberOf(string(newer)) == memberOf(string(older)) && index(newer) > index(older)
 }
 
 // succeededBy notes that the leader looks for another disk at our address. No log
-// entry tells: nobody sends any to a Raft id that was removed.
+// entry tells: nobody sends any to a Raft id that was removed. Anybody can send such
+// a greeting, so that it counts only while we know no leader (see Status as well).
 func (n *Node) succeededBy(id raft.ServerID) {
+	if n.leader() != "" {
+		return
+	}
 	n.mu.Lock()
 	told := n.waiting != ""
 	n.waiting = fmt.Sprintf("node.data_dir: %s holds what %s had before `carillon cluster replace` gave its place to %s, and will not be part of the cluster again:"+

@@ -46,8 +46,10 @@ func (n *Node) Status() Status {
 	if s.State != "failed" {
 		s.State = strings.ToLower(r.State().String())
 	}
-	_, leader := r.LeaderWithID()
-	s.Leader, s.Term = memberOf(string(leader)), r.CurrentTerm()
+	s.Leader, s.Term = memberOf(string(n.leader())), r.CurrentTerm()
+	if s.Leader != "" && s.State != "failed" {
+		s.Waiting = "" // who was replaced has no leader: it was greeted by mistake
+	}
 	s.AppliedIndex, s.CommitIndex, s.LastIndex = r.AppliedIndex(), r.CommitIndex(), r.LastIndex()
 	for _, server := range servers(r) {
 		for i := range s.Members {
@@ -59,4 +61,14 @@ func (n *Node) Status() Status {
 		}
 	}
 	return s
+}
+
+// leader returns the Raft id of the leader, "" when none is known.
+func (n *Node) leader() raft.ServerID {
+	r := n.running()
+	if r == nil {
+		return ""
+	}
+	_, id := r.LeaderWithID()
+	return id
 }

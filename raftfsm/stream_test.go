@@ -49,6 +49,7 @@ func TestStreams_serveOnlyWhatIsForThem(t *testing.T) {
 	}{
 		{cluster: "a", id: "n1@7", want: "hello"}, {cluster: "a", id: "n1"}, {cluster: "b", id: "n1@7"}, {cluster: "a", id: ""},
 		{cluster: "a", id: "n1@10", succeeded: true}, {cluster: "b", id: "n1@10"}, {cluster: "a", id: "n2@10"}, {cluster: "a", id: "n1@6"},
+		{cluster: "a", id: "n1@99999999999999999999"}, {cluster: "a", id: "n1@8x"},
 	} {
 		cfg.cluster = tt.cluster
 		client := newStreams(nil, cfg)

@@ -1,0 +1,90 @@
+package raftfsm
+
+import (
+	"io"
+	"net"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/hashicorp/raft"
+)
+
+// greetAs sends the node a greeting for the Raft id, and waits until it hangs up.
+func (c *cluster) greetAs(id raft.ServerID, node string) {
+	c.t.Helper()
+	_, port, err := net.SplitHostPort(c.config(node).ListenAddr)
+	if err != nil {
+		c.t.Fatal(err)
+	}
+	conn, err := c.network.DialContext(c.t.Context(), "tcp", "localhost:"+port)
+	if err != nil {
+		c.t.Fatal(err)
+	}
+	defer conn.Close()
+	if _, err := conn.Write(greeting("test", id)); err != nil {
+		c.t.Fatal(err)
+	}
+	if _, err := conn.Read(make([]byte, 1)); err != io.EOF {
+		c.t.Fatalf("greeted as %s: %v, want EOF", id, err)
+	}
+}
+
+func TestReplaced_greetingByMistakeHarmsNobodyWhoHasALeader(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var log lines
+		c := newCluster(t, 3, func(cfg *Config) { cfg.Logger = log.logger() })
+		c.open("n1", "n2", "n3")
+		n := c.leader()
+		follower := otherThan(c, n)
+		for _, node := range []string{n.cfg.NodeID, follower} {
+			c.greetAs(raft.ServerID(node+"@9999"), node)
+			if s := c.nodes[node].Status(); s.Waiting != "" {
+				t.Errorf("%s says %q", node, s.Waiting)
+			}
+		}
+		if text := log.String(); strings.Contains(text, "empty the directory") {
+			t.Errorf("logged:\n%s", text)
+		}
+
+		// Without a leader it cannot tell, until there is one again.
+		for _, m := range c.members {
+			if m.ID != follower {
+				c.close(m.ID)
+			}
+		}
+		c.eventually("loss of the leader", func() bool { return c.nodes[follower].Status().Leader == "" })
+		c.greetAs(raft.ServerID(follower+"@9999"), follower)
+		if s := c.nodes[follower].Status(); !strings.Contains(s.Waiting, "empty the directory") {
+			t.Errorf("without a leader it says %q", s.Waiting)
+		}
+		for _, m := range c.members {
+			if m.ID != follower {
+				c.open(m.ID)
+			}
+		}
+		c.leader()
+		c.agree()
+		if s := c.nodes[follower].Status(); s.Waiting != "" || s.Leader == "" {
+			t.Errorf("with leader %q it says %q", s.Leader, s.Waiting)
+		}
+	})
+}
+
+// It runs on, cut off, while it is replaced.
+func TestReplaced_tellsOnceItIsReachedAgain(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := newCluster(t, 3, nil)
+		c.open("n1", "n2", "n3")
+		n := c.leader()
+		away := otherThan(c, n)
+		c.isolate(away)
+		time.Sleep(5 * time.Second)
+		if err := n.Replace(t.Context(), away); err != nil {
+			t.Fatal(err)
+		}
+		c.rejoin(away)
+		c.eventually("word of it", func() bool { return strings.Contains(c.nodes[away].Status().Waiting, "empty the directory") })
+	})
+}
