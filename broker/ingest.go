@@ -15,12 +15,14 @@ import (
 // each it bounds the bytes that Raft holds for us.
 const mostProposed = 8
 
-// While fewer than fewArrivals come with a poll, and none of them is due soon, the
-// next poll waits for gatherFor: each command costs the disks a sync, and records
-// that trickle in would make one for every millisecond.
+// While fewer than fewArrivals come with a poll, and nothing that is due soon has come
+// for calmAfter, the next poll waits for gatherFor: each command costs the disks a sync,
+// and records that trickle in would make one for every millisecond. Where short delays
+// are mixed with long ones, the next short one must not wait for the sake of a long one.
 const (
 	fewArrivals = 256
 	gatherFor   = 5 * time.Millisecond
+	calmAfter   = time.Second
 )
 
 // An ingest takes records from the source into the log. Every command is a
@@ -82,12 +84,16 @@ type proposedIngest struct {
 // take polls the source and proposes what it gives, in order. When too much is in
 // flight or the disk is full it waits, which pauses the fetch.
 func (g *ingest) take(ctx context.Context, proposed chan<- proposedIngest) error {
+	var hurried time.Time // when something last came that was due soon
 	for ctx.Err() == nil {
 		batches, err := g.cfg.Source.Poll(ctx)
 		if err != nil {
 			return fmt.Errorf("poll delay topics: %w", err)
 		}
 		pack := packer{propose: func(command raftfsm.Ingest, messages, poison int) error {
+			if command.ClaimThrough > 0 {
+				hurried = time.Now()
+			}
 			if err := g.awaitRoom(ctx); err != nil {
 				return err
 			}
@@ -106,11 +112,10 @@ func (g *ingest) take(ctx context.Context, proposed chan<- proposedIngest) error
 			}
 			arrivals += len(batch.Arrivals)
 		}
-		trickles := arrivals < fewArrivals && !pack.soon
 		if err := pack.flush(g.now()); err != nil {
 			return err
 		}
-		if trickles {
+		if arrivals < fewArrivals && time.Since(hurried) >= calmAfter {
 			select {
 			case <-ctx.Done():
 			case <-time.After(gatherFor):

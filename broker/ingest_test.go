@@ -3,6 +3,7 @@ package broker
 import (
 	"context"
 	"log/slog"
+	"slices"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -10,10 +11,12 @@ import (
 	"github.com/carillonmq/carillon/raftfsm"
 )
 
+const shortDelay, longDelay = claimLead / 2 * time.Millisecond, time.Hour
+
 // A steadySource gives what has arrived by then: a record a millisecond, due after delay.
 type steadySource struct {
 	Source
-	delay time.Duration
+	delay func(offset int64) time.Duration
 	next  int64 // Offset is the millisecond of arrival
 }
 
@@ -25,55 +28,118 @@ func (s *steadySource) Poll(ctx context.Context) ([]Batch, error) {
 	time.Sleep(time.Until(time.UnixMilli(s.next)))
 	batch := Batch{Topic: "orders.delay", From: s.next}
 	for ; s.next <= time.Now().UnixMilli(); s.next++ {
-		due := time.UnixMilli(s.next).Add(s.delay).UnixMilli()
-		batch.Arrivals = append(batch.Arrivals, Arrival{Offset: s.next, Instruction: Instruction{DueAt: due, Partition: -1}})
+		batch.Arrivals = append(batch.Arrivals, arrival(s.next, s.delay(s.next), 0))
 	}
 	batch.Next = s.next
 	return []Batch{batch}, ctx.Err()
 }
 
-// A countingLog counts commands and says how long the slowest record waited for its own.
-type countingLog struct {
-	commands, records int
-	slowest           time.Duration
+// arrival is a record of size bytes that arrives in the millisecond of its offset.
+func arrival(offset int64, delay time.Duration, size int) Arrival {
+	due := time.UnixMilli(offset).Add(delay).UnixMilli()
+	return Arrival{Offset: offset, Value: make([]byte, size), Instruction: Instruction{DueAt: due, Partition: -1}}
 }
 
-func (l *countingLog) Room() error { return nil }
+// A waitLog says how long each record waited for its command.
+type waitLog struct {
+	commands int
+	waits    map[time.Duration][]time.Duration // by delay, in order
+}
 
-func (l *countingLog) Propose(_ context.Context, command raftfsm.Command) *raftfsm.Proposal {
-	part := command.(raftfsm.Ingest).Parts[0]
+func (l *waitLog) Room() error { return nil }
+
+func (l *waitLog) Propose(_ context.Context, command raftfsm.Command) *raftfsm.Proposal {
 	l.commands++
-	l.records += len(part.Entries)
-	l.slowest = max(l.slowest, time.Since(time.UnixMilli(part.From)))
+	for _, entry := range command.(raftfsm.Ingest).Parts[0].Entries {
+		message, err := DecodeBody(entry.Body)
+		if err != nil {
+			panic(err)
+		}
+		arrived := message.Origin.Offset
+		delay := time.Duration(entry.Due-arrived) * time.Millisecond
+		l.waits[delay] = append(l.waits[delay], time.Since(time.UnixMilli(arrived)))
+	}
 	return nil
 }
 
-// takeForASecond takes in a record a millisecond, each due after delay.
-func takeForASecond(t *testing.T, delay time.Duration) *countingLog {
-	log := &countingLog{}
+// takeForASecond takes in what the source gives.
+func takeForASecond(t *testing.T, source func() Source) *waitLog {
+	log := &waitLog{waits: make(map[time.Duration][]time.Duration)}
 	synctest.Test(t, func(t *testing.T) {
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 		defer cancel()
-		g := newIngest(ingestConfig{Config: DefaultConfig(), Source: &steadySource{delay: delay}, Log: log, Now: time.Now, Logger: slog.New(slog.DiscardHandler)})
+		g := newIngest(ingestConfig{Config: DefaultConfig(), Source: source(), Log: log, Now: time.Now, Logger: slog.New(slog.DiscardHandler)})
 		proposed := make(chan proposedIngest, 2000)
 		_ = g.take(ctx, proposed) // it ends with ctx
 	})
 	return log
 }
 
+// steadily is a record a millisecond.
+func steadily(delay func(offset int64) time.Duration) func() Source {
+	return func() Source { return &steadySource{delay: delay} }
+}
+
 func TestIngest_gathersWhatTricklesIn(t *testing.T) {
-	log := takeForASecond(t, time.Hour)
-	if most := int(time.Second/gatherFor) + 1; log.records < 900 || log.commands > most {
-		t.Errorf("%d records in %d commands, want %d at most", log.records, log.commands, most)
+	log := takeForASecond(t, steadily(func(int64) time.Duration { return longDelay }))
+	waits := log.waits[longDelay]
+	if most := int(time.Second/gatherFor) + 1; len(waits) < 900 || log.commands > most {
+		t.Errorf("%d records in %d commands, want %d at most", len(waits), log.commands, most)
 	}
-	if log.slowest > gatherFor {
-		t.Errorf("a record waited %v", log.slowest)
+	if slowest := slices.Max(waits); slowest > gatherFor {
+		t.Errorf("a record waited %v", slowest)
 	}
 }
 
 func TestIngest_doesNotHoldUpWhatIsDueSoon(t *testing.T) {
-	log := takeForASecond(t, claimLead/2*time.Millisecond)
-	if log.records < 900 || log.slowest > 0 {
-		t.Errorf("of %d records one waited %v", log.records, log.slowest)
+	log := takeForASecond(t, steadily(func(int64) time.Duration { return shortDelay }))
+	if waits := log.waits[shortDelay]; len(waits) < 900 || slices.Max(waits) > 0 {
+		t.Errorf("of %d records one waited %v", len(waits), slices.Max(waits))
+	}
+}
+
+// Only the first one may wait, which comes when none has for a while.
+func TestIngest_doesNotHoldUpWhatIsDueSoonForWhatIsNot(t *testing.T) {
+	log := takeForASecond(t, steadily(func(offset int64) time.Duration {
+		if offset%97 == 0 {
+			return shortDelay
+		}
+		return longDelay
+	}))
+	waits := log.waits[shortDelay]
+	if len(waits) < 10 || waits[0] > gatherFor || slices.Max(waits[1:]) > 0 {
+		t.Errorf("waited %v", waits)
+	}
+}
+
+// A batchSource has everything at hand.
+type batchSource struct {
+	Source
+	polls []Batch
+}
+
+func (s *batchSource) Poll(ctx context.Context) ([]Batch, error) {
+	if len(s.polls) == 0 {
+		<-ctx.Done()
+		return nil, ctx.Err()
+	}
+	batch := s.polls[0]
+	s.polls = s.polls[1:]
+	return []Batch{batch}, nil
+}
+
+// What is due soon may be in the first of the commands that a poll makes.
+func TestIngest_remembersWhatIsDueSoonBeyondOneCommand(t *testing.T) {
+	log := takeForASecond(t, func() Source {
+		at := time.Now().UnixMilli()
+		first := []Arrival{arrival(at, shortDelay, 0), arrival(at+1, longDelay, raftfsm.ProposalBytes)}
+		second := []Arrival{arrival(at+2, shortDelay, 0)}
+		return &batchSource{polls: []Batch{
+			{Topic: "orders.delay", From: at, Next: at + 2, Arrivals: first},
+			{Topic: "orders.delay", From: at + 2, Next: at + 3, Arrivals: second},
+		}}
+	})
+	if waits := log.waits[shortDelay]; log.commands != 3 || len(waits) != 2 || slices.Max(waits) > 0 {
+		t.Errorf("%d commands, waited %v", log.commands, waits)
 	}
 }
