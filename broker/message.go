@@ -68,7 +68,10 @@ const (
 	bodyVersionOverdue = 2
 )
 
-var errBody = errors.New("message body is damaged")
+var (
+	errBody      = errors.New("message body is damaged")
+	errBodyNewer = errors.New("message body is of a newer version of Carillon: upgrade this node")
+)
 
 // AppendBody appends the message's stored form, which Apply and storage carry
 // without looking into it:
@@ -112,8 +115,11 @@ func (m *Message) AppendBody(b []byte) []byte {
 
 // DecodeBody reads what AppendBody wrote. The message's slices point into b.
 func DecodeBody(b []byte) (Message, error) {
-	if len(b) < 2 || b[0] < bodyVersion || b[0] > bodyVersionOverdue {
-		return Message{}, fmt.Errorf("decode message of %d bytes, want version %d or %d: %w", len(b), bodyVersion, bodyVersionOverdue, errBody)
+	if len(b) < 2 || b[0] < bodyVersion {
+		return Message{}, fmt.Errorf("decode message of %d bytes: %w", len(b), errBody)
+	}
+	if b[0] > bodyVersionOverdue {
+		return Message{}, fmt.Errorf("decode message of version %d, %d is the newest known: %w", b[0], bodyVersionOverdue, errBodyNewer)
 	}
 	d := bodyDecoder{rest: b[2:]}
 	m := Message{Partitioner: Partitioner(b[1])}
