@@ -6,9 +6,10 @@ import (
 	"hash/fnv"
 )
 
-// keylessRun is how many messages without a key, one accepted after the other, go to
-// the same partition: what is due together then travels in few batches, as with the
-// sticky partitioners of Kafka's clients.
+// keylessRun is how many seqs, one after the other, stand for the same partition if
+// they are of messages without a key: what was accepted together and is due together
+// then travels in few batches, as with the sticky partitioners of Kafka's clients.
+// Every message takes a seq, with a key or for another target too.
 const keylessRun = 64
 
 // choosePartition returns the partition of a target with count partitions to which
