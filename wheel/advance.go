@@ -25,7 +25,7 @@ func (w *Wheel[T]) Advance(now uint64, out []Expired[T]) (due []Expired[T], more
 		}
 	}
 	chunks := advanceChunks
-	if out, more = w.fireBehind(now, out, &chunks); more || now < w.cursor {
+	if out, more = w.fireBehind(now, out, &chunks); more {
 		return out, more
 	}
 	for {

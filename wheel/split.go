@@ -19,7 +19,6 @@ func (w *Wheel[T]) split(s *slot, l int, chunks *int) bool {
 			s.child.slots[i] = slot{head: s.head, tail: s.tail, min: s.min, max: s.max}
 			s.child.occupied = 1 << i
 			s.head, s.tail = 0, nil
-			*chunks--
 			return true
 		}
 	}

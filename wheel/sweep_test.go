@@ -31,3 +31,29 @@ func TestSweep_forgetsASlotWhoseListIsTaken(t *testing.T) {
 		})
 	}
 }
+
+// The sweep has emptied the first of two chunks, so that the slot it stands in is a short one.
+func TestSweep_forgetsASlotWhoseLastChunkIsTaken(t *testing.T) {
+	const slot, later = 3 * 4096, 1 << 30
+	m := newModel(t, 0)
+	for i := range uint64(2 * chunkHints) {
+		m.add(slot + i)
+	}
+	for range chunkHints {
+		m.cancel(0)
+	}
+	m.wheel.sweepChunk()
+	if m.wheel.sweep.at == nil {
+		t.Fatal("the sweep does not stand in a list")
+	}
+	m.advance(slot, 10)
+	for i := range uint64(1000) {
+		m.add(later + i)
+	}
+	for range 100 {
+		m.wheel.sweepChunk()
+		m.check()
+	}
+	m.finish(later+1000, 100)
+	m.check()
+}

@@ -77,7 +77,7 @@ func (c costs) lowest(d costs) costs {
 	}
 }
 
-// once takes one contender through a plan: fill, replace three quarters, move a tenth, cancel; then
+// once takes one contender through a plan: fill, replace all and a quarter, move a tenth, cancel; then
 // afresh: fill, cancel, fire. The new delays are read in order, so that the cache misses are the
 // contender's own and those of the caller's handles.
 func once(e entrant, p plan) costs {
@@ -122,10 +122,10 @@ func changes(e entrant, p plan) costs {
 			t.replace(int(i), p.delays[k])
 		}
 	}
-	replace(p.order[:n/2]) // up to here it may still grow
-	some := p.order[n/2:][:min(n/4, 1_000_000)]
+	replace(p.order) // until now it may have grown
+	some := p.order[:min(n/4, 1_000_000)]
 	c.replace = perOp(len(some), func() { replace(some) })
-	some = p.order[3*n/4:][:min(n/10, 1_000_000)]
+	some = p.order[n/4:][:min(n/10, 1_000_000)]
 	c.move = perOp(len(some), func() {
 		for k, i := range some {
 			t.move(int(i), p.delays[k])
