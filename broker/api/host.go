@@ -17,21 +17,27 @@ import (
 func OnLoopback(handler http.Handler, address string, log *slog.Logger) http.Handler {
 	a := answers{log.With("component", "api")}
 	own := hostOf(address)
+	names := "localhost, 127.0.0.1 and [::1]"
+	if !broker.IsLoopback(own) {
+		names = "localhost, 127.0.0.1, [::1] and " + own
+	}
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		host := hostOf(r.Host)
 		if broker.IsLoopback(host) || strings.EqualFold(host, own) {
 			handler.ServeHTTP(w, r)
 			return
 		}
-		a.refuse(w, http.StatusForbidden, fmt.Sprintf("Host is %q: nothing authenticates the callers, so this node answers to localhost, 127.0.0.1, [::1] and %s only;"+
-			" use one of them, or say api.allow_unauthenticated: true where the network is trusted", r.Host, own))
+		a.refuse(w, http.StatusForbidden, fmt.Sprintf("Host is %q: nothing authenticates the callers, so this node answers to %s only;"+
+			" use one of them, or say api.allow_unauthenticated: true where the network is trusted", r.Host, names))
 	})
 }
 
-// hostOf returns the host of host:port, or of a host alone.
+// hostOf returns the host of host:port, or of a host alone, without the dot that
+// may end a full domain name.
 func hostOf(address string) string {
-	if host, _, err := net.SplitHostPort(address); err == nil {
-		return host
+	host, _, err := net.SplitHostPort(address)
+	if err != nil {
+		host = strings.Trim(address, "[]")
 	}
-	return strings.Trim(address, "[]")
+	return strings.TrimSuffix(host, ".")
 }

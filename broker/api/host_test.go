@@ -9,9 +9,10 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 )
 
-// askAs sends one request with the Host header to the node on loopback.
-func askAs(host string) *httptest.ResponseRecorder {
-	handler := OnLoopback(NewHandler(&fakeNode{}, prometheus.NewRegistry(), quiet()), "n1.lan:7401", quiet())
+// askAs sends one request with the Host header to the node on loopback whose own
+// address is given.
+func askAs(host, address string) *httptest.ResponseRecorder {
+	handler := OnLoopback(NewHandler(&fakeNode{}, prometheus.NewRegistry(), quiet()), address, quiet())
 	request := httptest.NewRequest(http.MethodGet, "/livez", nil)
 	request.Host = host
 	answer := httptest.NewRecorder()
@@ -20,21 +21,30 @@ func askAs(host string) *httptest.ResponseRecorder {
 }
 
 func TestOnLoopback_answersToItsOwnNames(t *testing.T) {
-	for _, host := range []string{"localhost", "LOCALHOST:7401", "127.0.0.1", "127.8.9.1:80", "[::1]", "[::1]:7401", "n1.lan:7401", "N1.lan:1"} {
-		if answer := askAs(host); answer.Code != http.StatusOK {
+	for _, host := range []string{"localhost", "LOCALHOST:7401", "127.0.0.1", "127.8.9.1:80", "[::1]", "[::1]:7401", "n1.lan:7401", "N1.lan:1",
+		"localhost.", "localhost.:7401", "n1.lan.:7401"} {
+		if answer := askAs(host, "n1.lan:7401"); answer.Code != http.StatusOK {
 			t.Errorf("%q is answered with %d %s", host, answer.Code, answer.Body)
 		}
 	}
 }
 
 func TestOnLoopback_refusesNamesThatWereMadeToResolveToIt(t *testing.T) {
-	for _, host := range []string{"evil.example:7401", "evil.example", "localhost.evil.example", "127.0.0.1.evil.example", "n2.lan:7401", "10.0.0.1", "0.0.0.0:7401", ""} {
-		if answer := askAs(host); answer.Code != http.StatusForbidden {
+	for _, host := range []string{"evil.example:7401", "evil.example", "localhost.evil.example", "127.0.0.1.evil.example", "evil.example.", "n2.lan:7401",
+		"10.0.0.1", "0.0.0.0:7401", "", "."} {
+		if answer := askAs(host, "n1.lan:7401"); answer.Code != http.StatusForbidden {
 			t.Errorf("%q is answered with %d %s", host, answer.Code, answer.Body)
 		}
 	}
-	const want = `{"error":"Host is \"evil.example:7401\": nothing authenticates the callers, so this node answers to localhost, 127.0.0.1, [::1] and n1.lan only; use one of them, or say api.allow_unauthenticated: true where the network is trusted"}` + "\n"
-	if diff := cmp.Diff(want, askAs("evil.example:7401").Body.String()); diff != "" {
-		t.Errorf("-want +got:\n%s", diff)
+	for address, names := range map[string]string{
+		"n1.lan:7401":    "localhost, 127.0.0.1, [::1] and n1.lan",
+		"127.0.0.1:7401": "localhost, 127.0.0.1 and [::1]",
+		"localhost:7401": "localhost, 127.0.0.1 and [::1]",
+	} {
+		want := `{"error":"Host is \"evil.example:7401\": nothing authenticates the callers, so this node answers to ` + names +
+			` only; use one of them, or say api.allow_unauthenticated: true where the network is trusted"}` + "\n"
+		if diff := cmp.Diff(want, askAs("evil.example:7401", address).Body.String()); diff != "" {
+			t.Errorf("at %s, -want +got:\n%s", address, diff)
+		}
 	}
 }
