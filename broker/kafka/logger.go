@@ -2,9 +2,12 @@ package kafka
 
 import (
 	"context"
+	"fmt"
 	"log/slog"
+	"strings"
 	"sync"
 	"time"
+	"unicode"
 
 	"github.com/twmb/franz-go/pkg/kgo"
 )
@@ -12,17 +15,17 @@ import (
 const (
 	// repeatEvery paces a line of franz-go above debug: while Kafka is away it has one for each attempt to connect.
 	repeatEvery = time.Minute
-	// mostSaid bounds what is remembered; nearly all lines are constants.
+	// mostSaid bounds what is remembered: a few lines for each broker.
 	mostSaid = 100
 )
 
 // logger passes franz-go's lines on, one level lower than franz-go has them: what a failing connection
-// means is for the broker to say, and it says it once. A line that comes again within a minute is for
-// debugging only.
+// means is for the broker to say, and it says it once. A line that comes again within a minute, of the
+// same broker and with the same error, is for debugging only.
 type logger struct {
 	log  *slog.Logger
 	mu   sync.Mutex
-	said map[string]time.Time // by the line, without its values
+	said map[string]time.Time // by subject
 }
 
 func newLogger(log *slog.Logger) *logger { return &logger{log: log, said: make(map[string]time.Time)} }
@@ -45,23 +48,42 @@ func (l *logger) Log(level kgo.LogLevel, msg string, pairs ...any) {
 	case kgo.LogLevelWarn:
 		to = slog.LevelInfo
 	}
-	if to > slog.LevelDebug && l.repeats(msg) {
+	if to > slog.LevelDebug && l.repeats(subject(msg, pairs)) {
 		to = slog.LevelDebug
 	}
 	l.log.Log(context.Background(), to, "kafka client: "+msg, pairs...)
 }
 
-// repeats reports whether the line was passed on less than repeatEvery ago, and notes that it is now if not.
-func (l *logger) repeats(msg string) bool {
+// subject returns what a line is about: its text, its broker and its error without digits. An error may
+// name our own port, another one at each attempt.
+func subject(msg string, pairs []any) string {
+	for i := 0; i+1 < len(pairs); i += 2 {
+		switch pairs[i] {
+		case "broker":
+			msg += fmt.Sprintf("\n%v", pairs[i+1])
+		case "err":
+			msg += "\n" + strings.Map(func(r rune) rune {
+				if unicode.IsDigit(r) {
+					return -1
+				}
+				return r
+			}, fmt.Sprint(pairs[i+1]))
+		}
+	}
+	return msg
+}
+
+// repeats reports whether a line about it was passed on less than repeatEvery ago, and notes that one is now if not.
+func (l *logger) repeats(subject string) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	now := time.Now()
-	if at, ok := l.said[msg]; ok && now.Sub(at) < repeatEvery {
+	if at, ok := l.said[subject]; ok && now.Sub(at) < repeatEvery {
 		return true
 	}
 	if len(l.said) >= mostSaid {
 		clear(l.said)
 	}
-	l.said[msg] = now
+	l.said[subject] = now
 	return false
 }

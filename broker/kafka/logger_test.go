@@ -1,11 +1,15 @@
 package kafka
 
 import (
+	"errors"
 	"log/slog"
 	"strings"
 	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
+
+	"github.com/twmb/franz-go/pkg/kgo"
 )
 
 // A lineBuffer counts the lines that hold a text.
@@ -54,6 +58,30 @@ func TestLogSaysOnceAMinuteThatKafkaIsAway(t *testing.T) {
 		}
 		if all := debug.count(line); all < 100 {
 			t.Errorf("%d lines for debugging, this tests nothing", all)
+		}
+	})
+}
+
+// What another broker has, or the same one has now, is news; the port that we called from is not.
+func TestLogTellsBrokersAndErrorsApart(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var info lineBuffer
+		l := newLogger(slog.New(slog.NewTextHandler(&info, nil)))
+		for _, tt := range []struct {
+			broker, err string
+			said        int // lines so far
+		}{
+			{"1", "dial tcp 10.0.0.1:9092: connection refused", 1},
+			{"1", "dial tcp 10.0.0.1:9092: connection refused", 1},
+			{"2", "dial tcp 10.0.0.2:9092: connection refused", 2},
+			{"1", "remote error: tls: bad certificate", 3},
+			{"1", "lookup kafka: read udp 10.0.0.9:4711->10.0.0.8:53: i/o timeout", 4},
+			{"1", "lookup kafka: read udp 10.0.0.9:4712->10.0.0.8:53: i/o timeout", 4},
+		} {
+			l.Log(kgo.LogLevelWarn, "unable to open connection to broker", "addr", "kafka:9092", "broker", tt.broker, "err", errors.New(tt.err))
+			if said := info.count("unable to open"); said != tt.said {
+				t.Errorf("broker %s, %s: %d lines, want %d:\n%s", tt.broker, tt.err, said, tt.said, info.text.String())
+			}
 		}
 	})
 }
