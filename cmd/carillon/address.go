@@ -12,6 +12,9 @@ import (
 // defaultAPI is where `carillon dev` answers.
 const defaultAPI = "127.0.0.1:7401"
 
+// apiFlag names the flag that says where a node answers.
+const apiFlag = "api"
+
 // An apiAddress is a flag for host:port that also takes a URL of the API, as dev
 // prints it, for the address in it.
 type apiAddress struct{ pflag.Value }
@@ -28,10 +31,9 @@ func (a apiAddress) Set(text string) error {
 	return a.Value.Set(u.Host)
 }
 
-// addAPIFlag declares --api, which says where a node answers.
+// addAPIFlag declares --api.
 func addAPIFlag(cmd *cobra.Command, address *string) {
-	const name = "api"
-	cmd.Flags().StringVar(address, name, defaultAPI, "API `address` of a node, host:port or http://host:port")
-	flag := cmd.Flags().Lookup(name)
+	cmd.Flags().StringVar(address, apiFlag, defaultAPI, "API `address` of a node, host:port or http://host:port")
+	flag := cmd.Flags().Lookup(apiFlag)
 	flag.Value = apiAddress{flag.Value}
 }

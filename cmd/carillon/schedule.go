@@ -39,7 +39,8 @@ func scheduleCommand() *cobra.Command {
 		Short: "Produce one message to a delay topic",
 		Long: "Produce one message to a delay topic, by default the target's name with .delay behind it. The value\n" +
 			"is an argument, or standard input with -; without one the message has a null value. Warns when a\n" +
-			"node answers at --api that reads no such delay topic.",
+			"node answers at --api that reads no such delay topic; with other brokers than the default ones it\n" +
+			"asks only if --api is given.",
 		Example: "  carillon schedule --to orders --in 5s 'ship it'\n" +
 			"  carillon schedule --to orders --at 2030-01-02T15:04:05Z --key k1 --header source=cli - < order.json",
 		Args: arguments(cobra.MaximumNArgs(1)),
@@ -58,8 +59,10 @@ func scheduleCommand() *cobra.Command {
 			}
 			ctx, cancel := context.WithTimeout(cmd.Context(), scheduleTimeout)
 			defer cancel()
-			if warning := unread(ctx, address, record.Topic); warning != "" {
-				fmt.Fprintln(cmd.ErrOrStderr(), "carillon: warning:", warning)
+			if belongs(cmd.Flags(), config.config.Kafka.Brokers) {
+				if warning := unread(ctx, address, record.Topic); warning != "" {
+					fmt.Fprintln(cmd.ErrOrStderr(), "carillon: warning:", warning)
+				}
 			}
 			sent, err := produce(ctx, record, options)
 			if errors.Is(err, context.DeadlineExceeded) {
@@ -90,13 +93,20 @@ func scheduleCommand() *cobra.Command {
 	return cmd
 }
 
+// belongs reports whether the node at --api can be taken to read from these brokers:
+// the default address is that of `carillon dev`, which says nothing of another Kafka.
+func belongs(flags *pflag.FlagSet, brokers []string) bool {
+	return flags.Changed(apiFlag) || slices.Equal(brokers, broker.DefaultConfig().Kafka.Brokers)
+}
+
 // unread returns why the node at the address would leave the message where it is, or
-// nothing, also when no node answers: to produce takes Kafka alone.
+// nothing, also when no node answers, since to produce takes Kafka alone, or an older
+// one that does not tell its routes.
 func unread(ctx context.Context, address, topic string) string {
 	ctx, cancel := context.WithTimeout(ctx, time.Second)
 	defer cancel()
 	status, err := api.NewClient(address).Status(ctx)
-	if err != nil || slices.ContainsFunc(status.Routes, func(from string) bool { return broker.NewRoute(from).Matches(topic) }) {
+	if err != nil || len(status.Routes) == 0 || slices.ContainsFunc(status.Routes, func(from string) bool { return broker.NewRoute(from).Matches(topic) }) {
 		return ""
 	}
 	return fmt.Sprintf("no route of node %s at %s reads topic %q, the message stays there until one does (routes[].from: %s): name another with --topic, or the right node with --api",

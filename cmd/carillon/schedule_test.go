@@ -1,6 +1,9 @@
 package main
 
 import (
+	"fmt"
+	"net/http"
+	"net/http/httptest"
 	"strings"
 	"testing"
 
@@ -29,6 +32,46 @@ func TestSchedule_takesDaysAndYears(t *testing.T) {
 		}
 		if got != want {
 			t.Errorf("%s becomes %s %q, want %q", in, client.HeaderAfter, got, want)
+		}
+	}
+}
+
+func TestSchedule_warnsOfATopicThatTheNodeDoesNotRead(t *testing.T) {
+	for _, tt := range []struct {
+		name, status string
+		warns        bool
+	}{
+		{"reads it", `{"node": "n1", "routes": ["payments", "*.delay"]}`, false},
+		{"reads others", `{"node": "n1", "routes": ["payments"]}`, true},
+		{"does not tell", `{"node": "n1"}`, false},
+		{"is no node", `hello`, false},
+	} {
+		node := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { fmt.Fprint(w, tt.status) }))
+		if got := unread(t.Context(), strings.TrimPrefix(node.URL, "http://"), "orders.delay"); (got != "") != tt.warns {
+			t.Errorf("%s: warning %q, want one: %v", tt.name, got, tt.warns)
+		}
+		node.Close()
+	}
+}
+
+// A node of `carillon dev` on this machine has no part in another Kafka.
+func TestSchedule_asksOnlyANodeOfTheSameKafka(t *testing.T) {
+	for args, want := range map[string]bool{
+		"":                               true,
+		"--kafka.brokers=127.0.0.1:9092": true,
+		"--kafka.brokers=prod:9092":      false,
+		"--kafka.brokers=prod:9092 --api=n1:7401": true,
+	} {
+		cmd := scheduleCommand()
+		if err := cmd.Flags().Parse(strings.Fields(args)); err != nil {
+			t.Fatal(err)
+		}
+		s, err := load(cmd.Flags(), kafkaKeys())
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := belongs(cmd.Flags(), s.config.Kafka.Brokers); got != want {
+			t.Errorf("with %q the node is asked: %v, want %v", args, got, want)
 		}
 	}
 }
