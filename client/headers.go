@@ -49,7 +49,8 @@ const (
 	HeaderErrorTopic     = "__carillon.errors.topic"
 	HeaderErrorPartition = "__carillon.errors.partition"
 	HeaderErrorOffset    = "__carillon.errors.offset"
-	// HeaderErrorValueDropped gives the bytes of a value that the topic did not take and that is left out.
+	// HeaderErrorValueDropped gives the bytes of a value that is left out: of a record above 16 MiB, or since
+	// the dead-letter topic did not take it.
 	HeaderErrorValueDropped = "__carillon.errors.value-dropped"
 )
 
