@@ -20,7 +20,7 @@ PROGRAMS := gcc:build-essential kcat:kcat javac:default-jdk-headless mvn:maven p
 build:
 	CGO_ENABLED=0 go build -trimpath -o carillon ./cmd/carillon
 
-# Much of it waits for the disk, or for a process to start: twice two packages at a time use that.
+# Four packages at a time, although two cores may be all there are: much of it waits for the disk or a process.
 check: lint
 	go test -short -p 4 $(UNIT)
 
