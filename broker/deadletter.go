@@ -17,8 +17,8 @@ const (
 	headerErrorTopic     = "__carillon.errors.topic"
 	headerErrorPartition = "__carillon.errors.partition"
 	headerErrorOffset    = "__carillon.errors.offset"
-	// headerValueDropped gives the bytes of a value that the dead-letter topic did
-	// not take and that is left out.
+	// headerValueDropped gives the bytes of a value that is left out: that of a record
+	// above 16 MiB, or one that the dead-letter topic did not take.
 	headerValueDropped = "__carillon.errors.value-dropped"
 )
 
