@@ -42,7 +42,8 @@ type Broker struct {
 	metrics     *Metrics
 	now         func() time.Time
 	newAlarm    func(*slog.Logger) *alarm // may return nil
-	log         *slog.Logger
+	logger      *slog.Logger              // for the parts of a term
+	log         *slog.Logger              // its own
 	discover    time.Duration
 	report      atomic.Pointer[termReport] // of the running term, nil when there is none
 }
@@ -62,6 +63,7 @@ func New(o Options) *Broker {
 		metrics:     o.Metrics,
 		now:         o.Now,
 		newAlarm:    alarms,
+		logger:      o.Logger,
 		log:         o.Logger.With("component", "broker"),
 		discover:    cmp.Or(o.DiscoverEvery, time.Second),
 	}

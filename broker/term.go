@@ -36,6 +36,7 @@ func (b *Broker) runTerm(running context.Context, leadership *raftfsm.Leadership
 		}
 	}()
 	log := b.log.With("term", leadership.Term)
+	logger := b.logger.With("term", leadership.Term) // each part names its component
 
 	// The feed comes before the barrier, and the state after it: what is applied
 	// in between is in both, and the window knows what it holds.
@@ -64,7 +65,7 @@ func (b *Broker) runTerm(running context.Context, leadership *raftfsm.Leadership
 	alarm := b.newAlarm(log)
 	defer alarm.close()
 	verdicts := newMailbox[verdict]()
-	publisher := newPublisher(b.publisherConfig(state.ClusterID, sink, verdicts, log))
+	publisher := newPublisher(b.publisherConfig(state.ClusterID, sink, verdicts, logger))
 	scheduler := newScheduler(schedulerConfig{
 		Store:     b.node.Store(),
 		Feed:      feed,
@@ -75,7 +76,7 @@ func (b *Broker) runTerm(running context.Context, leadership *raftfsm.Leadership
 		Alarm:     alarm,
 		OnStep:    b.clockStepped,
 		Report:    report,
-		Logger:    log,
+		Logger:    logger,
 	})
 	ingest := newIngest(ingestConfig{
 		Config: b.config,
@@ -84,7 +85,7 @@ func (b *Broker) runTerm(running context.Context, leadership *raftfsm.Leadership
 		Store:  b.node.Store(),
 		Count:  b.metrics,
 		Now:    b.now,
-		Logger: log,
+		Logger: logger,
 		Report: report,
 
 		DiscoverEvery: b.discover,
@@ -122,7 +123,7 @@ func (b *Broker) found(ctx context.Context) error {
 	return nil
 }
 
-func (b *Broker) publisherConfig(clusterID [16]byte, sink Sink, verdicts *mailbox[verdict], log *slog.Logger) publisherConfig {
+func (b *Broker) publisherConfig(clusterID [16]byte, sink Sink, verdicts *mailbox[verdict], logger *slog.Logger) publisherConfig {
 	return publisherConfig{
 		Sink:      sink,
 		Store:     b.node.Store(),
@@ -139,6 +140,6 @@ func (b *Broker) publisherConfig(clusterID [16]byte, sink Sink, verdicts *mailbo
 		Verdicts: verdicts,
 		Count:    b.metrics,
 		Now:      b.now,
-		Logger:   log,
+		Logger:   logger,
 	}
 }
