@@ -66,7 +66,7 @@ func TestConfig_namesFieldValueAndRemedy(t *testing.T) {
 		{"raft on all addresses", func(c *Config) { c.Raft.Listen = ":7301" }, `raft.listen is ":7301": ` + openRaft},
 		{"raft on a host name", func(c *Config) { c.Raft.Listen = "node2:7301" }, `raft.listen is "node2:7301": ` + openRaft},
 		{"api on a network", func(c *Config) { c.API.Listen = "10.0.0.1:7401" }, `api.listen is "10.0.0.1:7401": ` + openAPI},
-		{"api on no port", func(c *Config) { c.API.Listen = "127.0.0.1" }, `api.listen is "127.0.0.1": write host:port, such as 127.0.0.1:7301; an empty host listens on all addresses`},
+		{"api on no port", func(c *Config) { c.API.Listen = "127.0.0.1" }, `api.listen is "127.0.0.1": write host:port, such as 127.0.0.1:7401; an empty host listens on all addresses`},
 		{"no broker", func(c *Config) { c.Kafka.Brokers = nil }, `kafka.brokers is "[]": name at least one broker, host:port`},
 		{"a broker without port", func(c *Config) { c.Kafka.Brokers = []string{"kafka"} }, `kafka.brokers[0] is "kafka": write host:port, the port 1 to 65535`},
 		{"certificates without TLS", func(c *Config) { c.Kafka.TLS.CA = "ca.pem" }, `kafka.tls.enabled is "false": ca.pem is named, which only TLS reads; say true`},
@@ -113,6 +113,15 @@ func TestConfig_namesFieldValueAndRemedy(t *testing.T) {
 		if !found {
 			t.Errorf("%s:\n got %v\nwant %s", test.what, err, test.want)
 		}
+	}
+}
+
+func TestConfig_saysOfANodeThatIsNoMemberOnlyThat(t *testing.T) {
+	c := three()
+	c.Node.ID = "n4"
+	err := c.Resolved().Validate()
+	if want := `node.id is "n4": cluster.members has no such id; use one of n1, n2, n3`; err == nil || err.Error() != want {
+		t.Errorf("got %v, want %s", err, want)
 	}
 }
 

@@ -122,15 +122,20 @@ func (p *problems) checkAddress(field, address string) {
 	}
 }
 
+// checkListeners is silent for a node that is no member: its addresses have no
+// default, and checkNode has said why.
 func (p *problems) checkListeners(c Config) {
-	p.checkListener("raft", c.Raft.Listen, c.Raft.AllowUnauthenticated)
-	p.checkListener("api", c.API.Listen, c.API.AllowUnauthenticated)
+	if _, ok := c.Self(); !ok {
+		return
+	}
+	p.checkListener("raft", "127.0.0.1:7301", c.Raft.Listen, c.Raft.AllowUnauthenticated)
+	p.checkListener("api", "127.0.0.1:7401", c.API.Listen, c.API.AllowUnauthenticated)
 }
 
-func (p *problems) checkListener(section, address string, allowed bool) {
+func (p *problems) checkListener(section, example, address string, allowed bool) {
 	host, port, err := net.SplitHostPort(address)
 	if _, portErr := strconv.ParseUint(port, 10, 16); err != nil || portErr != nil {
-		p.add(section+".listen", address, "write host:port, such as 127.0.0.1:7301; an empty host listens on all addresses")
+		p.add(section+".listen", address, "write host:port, such as %s; an empty host listens on all addresses", example)
 		return
 	}
 	if !IsLoopback(host) && !allowed {
