@@ -88,8 +88,8 @@ func (g *ingest) refuse(route Route, target string, dueAt, now int64) *Problem {
 		return &Problem{CodeTargetDenied, fmt.Sprintf("deliver-to: topic %q is not among the targets: extend targets.allow or targets.deny of the node's configuration, or choose another topic", target)}
 	}
 	if latest := now + route.MaxDelay.Milliseconds(); dueAt > latest {
-		return &Problem{CodeBeyondMaxDelay, fmt.Sprintf("due at %s, later than routes[].max_delay %v allows: choose an earlier time or raise max_delay for %q",
-			time.UnixMilli(dueAt).UTC().Format(time.RFC3339), route.MaxDelay, route.From)}
+		return &Problem{CodeBeyondMaxDelay, fmt.Sprintf("due at %s, later than routes[].max_delay %s allows: choose an earlier time or raise max_delay for %q",
+			time.UnixMilli(dueAt).UTC().Format(time.RFC3339), FormatDuration(route.MaxDelay), route.From)}
 	}
 	return nil
 }

@@ -110,7 +110,7 @@ func TestEntry_refusesWhatTheConfigurationDoesNotAllow(t *testing.T) {
 	}{
 		{"", testNow, "", ""},
 		{"bills", testNow, "", ""},
-		{"bills", testNow + 101*year, CodeBeyondMaxDelay, "max_delay"},
+		{"bills", testNow + 101*year, CodeBeyondMaxDelay, "later than routes[].max_delay 100y allows"},
 		{"__secret", testNow, CodeTargetDenied, "targets.allow"},
 		{"no topic", testNow, CodeTargetInvalid, "deliver-to"},
 		{"orders.delay", testNow, CodeTargetInvalid, `"orders.delay" is a delay topic, routes[].from "*.delay" matches it: choose a topic that no route reads`},
