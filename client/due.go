@@ -137,5 +137,5 @@ func parseDelay(value string) (int64, error) {
 
 func notADelay(value string) error {
 	return malformed(HeaderAfter, value, "is not a delay",
-		"use milliseconds, a duration such as 1h30m, or ISO 8601 such as PT90S or P1D")
+		"use milliseconds, a duration such as 1h30m, or ISO 8601 such as PT90S or P1D; days are written P7D, not 7d")
 }

@@ -94,6 +94,7 @@ func TestDueTimeIsRefused(t *testing.T) {
 		{HeaderAfter, "PT-5S", stamped, "is not a delay", "PT90S"},
 		{HeaderAfter, "-PT5S", stamped, "is not a delay", "PT90S"},
 		{HeaderAfter, "soon", stamped, "is not a delay", "1h30m"},
+		{HeaderAfter, "7d", stamped, "is not a delay", "days are written P7D"},
 		{HeaderAfter, "1.5", stamped, "is not a delay", "1h30m"},
 		{HeaderAfter, "5 s", stamped, "is not a delay", "1h30m"},
 		{HeaderAfter, "P", stamped, "is not a delay", "P1D"},
