@@ -8,21 +8,24 @@ import (
 	"log/slog"
 
 	"github.com/hashicorp/go-hclog"
+	"github.com/hashicorp/raft"
 )
 
 // hclogger gives hashicorp's four loggers (raft, transport, wal, stores) our
 // slog. A peer that is down costs raft several errors a second: what they call
-// an error is a warning here, their debug stays debug.
+// an error is a warning here, and for debugging only when it comes again about
+// the same peer within a minute. Their debug stays debug.
 type hclogger struct {
 	slog    *slog.Logger
 	name    string
 	implied []any
+	said    *repeats
 }
 
 var _ hclog.Logger = hclogger{}
 
 func newHCLogger(l *slog.Logger, name string) hclogger {
-	return hclogger{slog: l.With("component", name), name: name}
+	return hclogger{slog: l.With("component", name), name: name, said: newRepeats()}
 }
 
 func (l hclogger) Log(level hclog.Level, msg string, args ...any) {
@@ -39,6 +42,9 @@ func (l hclogger) log(level slog.Level, msg string, args []any) {
 	if !l.slog.Enabled(context.Background(), level) {
 		return
 	}
+	if peer := peerOf(args); level >= slog.LevelWarn && peer != "" && l.said.again(msg+"\n"+peer) {
+		level = slog.LevelDebug
+	}
 	plain := make([]any, len(args))
 	for i, a := range args {
 		if f, ok := a.(hclog.Format); ok && len(f) > 0 {
@@ -49,6 +55,20 @@ func (l hclogger) log(level slog.Level, msg string, args []any) {
 		plain[i] = a
 	}
 	l.slog.Log(context.Background(), level, msg, plain...)
+}
+
+// peerOf returns the peers that a line of raft is about, "" if it is about none.
+func peerOf(args []any) string {
+	var peers string
+	for _, a := range args {
+		switch a := a.(type) {
+		case raft.Server:
+			peers += fmt.Sprintf("%s=%s ", a.ID, a.Address)
+		case raft.ServerAddress:
+			peers += string(a) + " "
+		}
+	}
+	return peers
 }
 
 func (l hclogger) enabled(level slog.Level) bool { return l.slog.Enabled(context.Background(), level) }

@@ -31,10 +31,11 @@ const (
 // leaves those open that the other side keeps pooled.
 type streams struct {
 	net.Listener
-	cfg    streamConfig
-	conns  map[net.Conn]struct{}
-	closed bool
-	mu     sync.Mutex // guards conns and closed
+	cfg     streamConfig
+	refused *repeats
+	conns   map[net.Conn]struct{}
+	closed  bool
+	mu      sync.Mutex // guards conns and closed
 }
 
 type streamConfig struct {
@@ -50,7 +51,7 @@ type streamConfig struct {
 var _ raft.StreamLayer = (*streams)(nil)
 
 func newStreams(l net.Listener, cfg streamConfig) *streams {
-	return &streams{Listener: l, cfg: cfg, conns: map[net.Conn]struct{}{}}
+	return &streams{Listener: l, cfg: cfg, refused: newRepeats(), conns: map[net.Conn]struct{}{}}
 }
 
 // peerAt joins a Raft id and an address to what Dial takes.
@@ -142,11 +143,12 @@ type acceptedConn struct {
 	greeted bool // used by the reading goroutine only
 }
 
+// Read ends as if nothing came when the connection is refused: raft would log any other error once more.
 func (c *acceptedConn) Read(b []byte) (int, error) {
 	if !c.greeted {
 		if err := c.greet(); err != nil {
-			c.streams.cfg.log.Warn("raft connection refused", "from", c.RemoteAddr(), "err", err)
-			return 0, err
+			c.streams.logRefused(c.RemoteAddr(), err)
+			return 0, io.EOF
 		}
 		c.greeted = true
 	}
@@ -163,6 +165,16 @@ func (c *acceptedConn) greet() error {
 		return err
 	}
 	return c.SetReadDeadline(time.Time{})
+}
+
+// logRefused warns of a host and an error once a minute: each attempt comes from another port.
+func (s *streams) logRefused(from net.Addr, err error) {
+	host, _, _ := net.SplitHostPort(from.String())
+	level := slog.LevelWarn
+	if s.refused.again(host + "\n" + err.Error()) {
+		level = slog.LevelDebug
+	}
+	s.cfg.log.Log(context.Background(), level, "raft connection refused", "from", from, "err", err)
 }
 
 func greeting(cluster string, id raft.ServerID) []byte {
