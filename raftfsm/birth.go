@@ -79,7 +79,7 @@ func founding(cfg Config, answers map[string]Standing) verdict {
 	var silent []string
 	for _, m := range cfg.Members {
 		if _, ok := answers[m.ID]; !ok && m.ID != cfg.NodeID {
-			silent = append(silent, m.ID)
+			silent = append(silent, fmt.Sprintf("%s (api %s)", m.ID, m.API))
 		}
 	}
 	if len(silent) > 0 {

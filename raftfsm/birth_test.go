@@ -6,7 +6,7 @@ import (
 )
 
 func TestJudge(t *testing.T) {
-	members := []Member{{ID: "n1", Raft: "a:1"}, {ID: "n2", Raft: "b:1"}, {ID: "n3", Raft: "c:1"}}
+	members := []Member{{ID: "n1", Raft: "a:1", API: "a:2"}, {ID: "n2", Raft: "b:1", API: "b:2"}, {ID: "n3", Raft: "c:1", API: "c:2"}}
 	cfg := Config{NodeID: "n3", ClusterName: "c", Members: members, Bootstrap: true}
 	me := identity{NodeID: "n3", ClusterName: "c", Incarnation: "i3"}
 	empty := func(id string) Standing {
@@ -33,8 +33,8 @@ func TestJudge(t *testing.T) {
 		answers []Standing
 		want    verdict // wait: a part of the text
 	}{
-		{"nobody answers", nil, verdict{wait: "no answer from n1, n2"}},
-		{"one is silent", []Standing{empty("n1")}, verdict{wait: "no answer from n2"}},
+		{"nobody answers", nil, verdict{wait: "no answer from n1 (api a:2), n2 (api b:2)"}},
+		{"one is silent", []Standing{empty("n1")}, verdict{wait: "no answer from n2 (api b:2)"}},
 		{"all are empty", []Standing{empty("n1"), empty("n2")}, verdict{found: true}},
 		{"founded with this disk", []Standing{lives("n1", "i3", old)}, verdict{found: true}},
 		{"founded with this disk, one still empty", []Standing{lives("n1", "i3", old), empty("n2")}, verdict{found: true}},
