@@ -16,12 +16,8 @@ const (
 )
 
 // dueAt returns epoch milliseconds. deliver-at wins, but deliver-after is read as well, so that a wrong
-// value never goes unnoticed.
+// value never goes unnoticed. One of the two must not be "".
 func dueAt(at, after string, timestamp int64) (due int64, err error) {
-	if at == "" && after == "" {
-		return 0, malformed(HeaderAt, "", "is missing", "say when to deliver with "+HeaderAt+
-			", RFC 3339 or epoch milliseconds, or with "+HeaderAfter+", such as 90s")
-	}
 	if after != "" {
 		if due, err = parseAfter(after, timestamp); err != nil {
 			return 0, err
@@ -31,6 +27,19 @@ func dueAt(at, after string, timestamp int64) (due int64, err error) {
 		return parseAt(at)
 	}
 	return due, nil
+}
+
+// timeMissing names the header that is meant, if there is one in another case.
+func timeMissing(headers []Header) error {
+	for _, h := range headers {
+		for _, name := range []string{HeaderAt, HeaderAfter} {
+			if strings.EqualFold(h.Key, name) {
+				return malformed(HeaderAt, "", "is missing", "write "+name+" in lower case, not "+h.Key)
+			}
+		}
+	}
+	return malformed(HeaderAt, "", "is missing", "say when to deliver with "+HeaderAt+
+		", RFC 3339 or epoch milliseconds, or with "+HeaderAfter+", such as 90s")
 }
 
 func parseAt(value string) (int64, error) {

@@ -17,12 +17,15 @@ type Instruction struct {
 }
 
 // Parse reads a record's instruction from its headers and its timestamp in epoch milliseconds, which
-// deliver-after counts from (negative: the record has none). Headers that are not deliver-* are not
-// looked at. The error is always a *[HeaderError]. Parse is safe for concurrent use.
+// deliver-after counts from (negative: the record has none). Names are told apart by case; headers
+// that are not deliver-* say nothing. The error is always a *[HeaderError]. Parse is safe for concurrent use.
 func Parse(headers []Header, timestamp int64) (Instruction, error) {
 	text, err := collect(headers)
 	if err != nil {
 		return Instruction{}, err
+	}
+	if text.at == "" && text.after == "" {
+		return Instruction{}, timeMissing(headers)
 	}
 	in := Instruction{To: text.to, Key: text.key, Partition: -1, ID: text.id}
 	if in.DueAt, err = dueAt(text.at, text.after, timestamp); err != nil {

@@ -54,6 +54,8 @@ func TestParseRefuses(t *testing.T) {
 			HeaderError{CodeMalformed, "deliver-at", "", "is missing", "deliver-after"}},
 		{"no header at all", nil,
 			HeaderError{CodeMalformed, "deliver-at", "", "is missing", "RFC 3339 or epoch milliseconds"}},
+		{"time header in another case", headers("Deliver-After", "1s"),
+			HeaderError{CodeMalformed, "deliver-at", "", "is missing", "write deliver-after in lower case, not Deliver-After"}},
 		{"duplicate", []Header{at, at},
 			HeaderError{CodeMalformed, "deliver-at", "2030-01-31T08:00:00Z", "is given twice", "once"}},
 		{"contradiction", append(headers("deliver-id", "a", "deliver-id", "b"), at),
