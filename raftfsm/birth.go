@@ -92,7 +92,8 @@ func founding(cfg Config, answers map[string]Standing) verdict {
 // members must agree for the answers to meet any majority that might have made
 // a voter of it since: then this disk was wiped once more.
 func joining(me identity, cfg Config, lived []Standing) verdict {
-	refuse := verdict{remedy: true, wait: fmt.Sprintf("the cluster lives and knew another disk of this node: run `carillon cluster replace %s` against one of the others", me.NodeID)}
+	refuse := verdict{remedy: true, wait: fmt.Sprintf("the cluster lives and knew another disk of this node: run `carillon cluster replace %s` against one of the others;"+
+		" if a majority of the members has lost its disks, nothing replaces them: restore the disks", me.NodeID)}
 	raftID, agree := "", 0
 	for _, a := range lived {
 		for _, s := range a.Servers {

@@ -47,6 +47,7 @@ func TestJudge(t *testing.T) {
 		{"replaced, one knows", []Standing{lives("n1", "gone", joined)}, verdict{wait: "1 of 2"}},
 		{"replaced, one is behind", []Standing{lives("n1", "gone", joined), lives("n2", "gone", old)}, verdict{remedy: true, wait: "cluster replace n3"}},
 		{"replaced", []Standing{lives("n1", "gone", joined), lives("n2", "gone", joined)}, verdict{raftID: "n3@40"}},
+		{"wiped with the majority", []Standing{lives("n1", "gone", old), empty("n2")}, verdict{remedy: true, wait: "restore the disks"}},
 		{"wiped again after it voted", []Standing{lives("n1", "gone", votes), lives("n2", "gone", votes)}, verdict{remedy: true, wait: "cluster replace n3"}},
 		{"wiped again, one has not seen the vote", []Standing{lives("n1", "gone", votes), lives("n2", "gone", joined)}, verdict{remedy: true, wait: "cluster replace n3"}},
 		{"another cluster", []Standing{other, empty("n2")}, verdict{remedy: true, wait: `"d"`}},

@@ -97,7 +97,7 @@ func (h *handler) replace(w http.ResponseWriter, r *http.Request) {
 			return
 		}
 	case leader < 0 || request.Forwarded:
-		h.refuse(w, http.StatusServiceUnavailable, "no leader is known: try again when a majority of the members runs")
+		h.refuse(w, http.StatusServiceUnavailable, "no leader is known: try again when a majority of the members runs; if a majority has lost its disks, they must be restored")
 		return
 	default:
 		request.Forwarded = true
