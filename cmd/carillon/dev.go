@@ -44,6 +44,9 @@ func devCommand() *cobra.Command {
 			if d.nodes != 1 && d.nodes != 3 {
 				return &usageError{fmt.Errorf("--nodes is %d: use 1 or 3", d.nodes)}
 			}
+			if err := d.checkPorts(); err != nil {
+				return err
+			}
 			d.out = cmd.OutOrStdout()
 			return d.run(cmd.Context())
 		},
