@@ -1,8 +1,8 @@
 package wheel
 
 const (
-	// advanceChunks bounds the work of one Advance beyond what it returns.
-	advanceChunks = 32
+	// advanceWork bounds how many timers one Advance cascades or clears away.
+	advanceWork = 32 * chunkHints
 	// growBy is the room Advance makes in a slice that has none.
 	growBy = 256
 )
@@ -24,8 +24,8 @@ func (w *Wheel[T]) Advance(now uint64, out []Expired[T]) (due []Expired[T], more
 			out = append(make([]Expired[T], 0, len(out)+growBy), out...)
 		}
 	}
-	chunks := advanceChunks
-	if out, more = w.fireBehind(now, out, &chunks); more {
+	work := advanceWork
+	if out, more = w.fireBehind(now, out, &work); more {
 		return out, more
 	}
 	for {
@@ -43,21 +43,21 @@ func (w *Wheel[T]) Advance(now uint64, out []Expired[T]) (due []Expired[T], more
 		if !ok || t > now {
 			break
 		}
-		if len(out) == cap(out) || !w.reach(t, &chunks) {
+		if len(out) == cap(out) || !w.reach(t, &work) {
 			return out, true
 		}
-		if out, more = w.fire(out, &chunks); more {
+		if out, more = w.fire(out, &work); more {
 			return out, true
 		}
 	}
 	if now > w.cursor {
-		w.reach(now, &chunks)
+		w.reach(now, &work)
 	}
 	return out, false
 }
 
 // fire appends the timers of the cursor's tick; more tells that some are left.
-func (w *Wheel[T]) fire(out []Expired[T], chunks *int) (due []Expired[T], more bool) {
+func (w *Wheel[T]) fire(out []Expired[T], work *int) (due []Expired[T], more bool) {
 	i := digit(w.cursor, 0)
 	n := w.path[0]
 	if n == nil || n.occupied&(1<<i) == 0 {
@@ -66,10 +66,11 @@ func (w *Wheel[T]) fire(out []Expired[T], chunks *int) (due []Expired[T], more b
 	s := &n.slots[i]
 	w.sweep.leave(s)
 	for s.head != 0 {
-		if *chunks <= 0 {
+		if *work <= 0 {
 			return out, true
 		}
 		c := w.chunks.at(s.head)
+		before := c.len() + len(out)
 		for c.from < c.n {
 			if len(out) == cap(out) {
 				return out, true
@@ -77,7 +78,7 @@ func (w *Wheel[T]) fire(out []Expired[T], chunks *int) (due []Expired[T], more b
 			out = w.meet(c.hint[c.from].id(), w.cursor, out)
 			c.from++
 		}
-		*chunks--
+		*work -= before - len(out) // those that were cancelled or postponed
 		next := c.next
 		w.chunks.release(s.head)
 		s.head = next
@@ -121,9 +122,9 @@ func (w *Wheel[T]) expire(id uint32, out []Expired[T]) []Expired[T] {
 }
 
 // fireBehind appends those timers behind the cursor that are due at now.
-func (w *Wheel[T]) fireBehind(now uint64, out []Expired[T], chunks *int) (due []Expired[T], more bool) {
+func (w *Wheel[T]) fireBehind(now uint64, out []Expired[T], work *int) (due []Expired[T], more bool) {
 	for w.behind.len() > 0 && w.behind.first().when <= now {
-		if len(out) == cap(out) || *chunks <= 0 {
+		if len(out) == cap(out) || *work <= 0 {
 			return out, true
 		}
 		id := w.behind.first().id
@@ -133,7 +134,7 @@ func (w *Wheel[T]) fireBehind(now uint64, out []Expired[T], chunks *int) (due []
 			continue
 		}
 		w.behind.dead--
-		*chunks--
+		*work--
 		w.slab.release(id)
 	}
 	return out, false

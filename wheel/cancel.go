@@ -1,7 +1,7 @@
 package wheel
 
 // Cancel removes a pending timer and returns its value. It reports false, and
-// changes nothing, for a handle that is stale, foreign or zero.
+// changes nothing, for a handle that is stale or zero.
 func (w *Wheel[T]) Cancel(h Handle) (v T, ok bool) {
 	e := w.slab.find(h)
 	if e == nil {
@@ -24,7 +24,7 @@ func (w *Wheel[T]) Cancel(h Handle) (v T, ok bool) {
 }
 
 // Get returns the value and the deadline of a pending timer, or false for a
-// handle that is stale, foreign or zero.
+// handle that is stale or zero.
 func (w *Wheel[T]) Get(h Handle) (t Expired[T], ok bool) {
 	e := w.slab.find(h)
 	if e == nil {

@@ -21,6 +21,9 @@ type chunk struct {
 	hint [chunkHints]hint
 }
 
+// len returns the number of hints that are left.
+func (c *chunk) len() int { return int(c.n - c.from) }
+
 // A hint is the low half of a deadline, and the id of its timer. The slot it
 // lies in supplies the upper half. A hint may be out of date: its timer cancelled
 // or postponed.

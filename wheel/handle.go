@@ -3,7 +3,9 @@ package wheel
 // Handle names one timer of one wheel. It stays invalid for ever once that
 // timer has fired, was cancelled, was drained or was moved to another handle:
 // no later timer gets the same one. The zero Handle names no timer. A handle
-// means nothing to another wheel, to another process or on disk.
+// means nothing in another process or on disk, and must not be given to another
+// wheel, where it may name a timer by chance: whoever drains a wheel into a new
+// one has to replace all handles.
 type Handle uint64
 
 // Bits of a handle, the same generation as in the slab:

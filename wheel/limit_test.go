@@ -98,6 +98,22 @@ func TestAdvance_fillsTheSpareCapacityAndNoMore(t *testing.T) {
 	}
 }
 
+func TestAdvance_returnsManyTimersOfManyTicksAtOnce(t *testing.T) {
+	for _, gap := range []uint64{1, 2, 64, 5000} {
+		w := New[int](0)
+		for i := range uint64(3000) {
+			w.Add(gap*i, 0)
+		}
+		for left, more := 3000, true; more; {
+			var due []Expired[int]
+			due, more = w.Advance(gap*3000, make([]Expired[int], 0, 1000))
+			if left -= len(due); more && len(due) < 500 && left > 0 {
+				t.Fatalf("%d ticks apart: %d timers in room for 1000, and more", gap, len(due))
+			}
+		}
+	}
+}
+
 func TestMaintain_withoutABudgetSaysOnlyWhetherWorkIsLeft(t *testing.T) {
 	w := New[int](0)
 	for i := range 1000 {

@@ -6,7 +6,7 @@ package wheel
 // but the deadline is written. Among timers of its new tick a moved one has no
 // particular place.
 //
-// It reports false, and changes nothing, for a handle that is stale, foreign
+// It reports false, and changes nothing, for a handle that is stale
 // or zero, for a deadline beyond [MaxTick], and when a new handle is needed and
 // the wheel is full.
 func (w *Wheel[T]) Move(h Handle, when uint64) (Handle, bool) {

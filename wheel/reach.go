@@ -1,24 +1,24 @@
 package wheel
 
 // reach moves the cursor to t, which is neither before it nor after any
-// deadline in the levels. The slots that t lies in must be split first; that
-// takes *chunks chunks at most, and when they do not suffice, reach reports
-// false, the cursor stays, and a later call goes on.
-func (w *Wheel[T]) reach(t uint64, chunks *int) bool {
+// deadline in the levels. The slots that t lies in must be split first; each timer
+// handled is taken off *work, and when that is used up, reach reports false, the
+// cursor stays, and a later call goes on.
+func (w *Wheel[T]) reach(t uint64, work *int) bool {
 	top := level(t ^ w.cursor)
 	n := w.path[top]
 	for l := top; l > 0 && n != nil; l-- {
 		s := &n.slots[digit(t, l)]
-		if s.head != 0 && *chunks <= 0 {
+		if s.head != 0 && *work <= 0 {
 			return false
 		}
 		if w.chunks.short(s) {
 			if s.head != 0 {
-				*chunks-- // gather will take it
+				*work -= s.tail.len() // gather will take them
 			}
 			break
 		}
-		if !w.split(s, l, chunks) {
+		if !w.split(s, l, work) {
 			return false
 		}
 		n = s.child

@@ -60,7 +60,7 @@ func (s *slab[T]) handle(id uint32) Handle {
 	return newHandle(id, s.pages[id>>pageBits].epoch, s.at(id).generation())
 }
 
-// find returns the entry h names, or nil when h is stale, foreign or zero.
+// find returns the entry h names, or nil when h is stale or zero.
 func (s *slab[T]) find(h Handle) *entry[T] {
 	id := h.id()
 	if i := id >> pageBits; int(i) < len(s.pages) && h&1 != 0 {

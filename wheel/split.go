@@ -3,12 +3,12 @@ package wheel
 import "math/bits"
 
 // split hands the list of s, a slot of level l > 0, down to a child, one level
-// finer. It takes *chunks chunks at most and reports whether the list is done.
-func (w *Wheel[T]) split(s *slot, l int, chunks *int) bool {
+// finer, as far as *work goes, and reports whether the list is done.
+func (w *Wheel[T]) split(s *slot, l int, work *int) bool {
 	if s.head == 0 {
 		return true
 	}
-	if *chunks <= 0 {
+	if *work <= 0 {
 		return false
 	}
 	w.sweep.leave(s)
@@ -23,10 +23,10 @@ func (w *Wheel[T]) split(s *slot, l int, chunks *int) bool {
 		}
 	}
 	for s.head != 0 {
-		if *chunks <= 0 {
+		if *work <= 0 {
 			return false
 		}
-		*chunks--
+		*work -= w.chunks.at(s.head).len()
 		w.handDown(s, l)
 	}
 	s.tail = nil
