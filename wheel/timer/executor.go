@@ -10,13 +10,13 @@ func (s *Service[K, V]) dispatch(t *Timer[K, V]) bool {
 	case t.period > 0 && t.running:
 		s.stats.Skipped++
 		s.repeat(t)
-	case len(s.due) < cap(s.due):
-		t.waiting = true
-		s.due <- t
+	case s.room() > 0:
+		s.line.enter(t)
 		s.staff()
 	case s.cfg.WhenFull == Spawn:
 		e := s.begin(t)
-		s.goroutines.Go(func() { s.call(t, e) })
+		s.apart++
+		s.goroutines.Go(func() { s.call(t, e, &s.apart) })
 	default:
 		s.stats.Dropped++
 		return false
@@ -24,9 +24,26 @@ func (s *Service[K, V]) dispatch(t *Timer[K, V]) bool {
 	return true
 }
 
+// room is how many timers may enter the line: Queue, and one more for each worker that is free to
+// take one, whether it has been started yet or not, but no more than a batch of those. The caller
+// holds mu.
+func (s *Service[K, V]) room() int {
+	free := s.cfg.Workers - s.busy - s.line.waiting
+	return s.cfg.Queue + min(free, alarmBatch)
+}
+
+// leave takes a waiting timer out of the line. The caller holds mu.
+func (s *Service[K, V]) leave(t *Timer[K, V]) {
+	s.line.leave(t)
+	if s.starved && s.line.waiting <= s.cfg.Queue/2 {
+		s.starved = false
+		s.look()
+	}
+}
+
 // staff starts a worker if a timer waits for one and the limit allows it. The caller holds mu.
 func (s *Service[K, V]) staff() {
-	if len(s.due) > 0 && s.workers < s.cfg.Workers && !s.stopped {
+	if s.line.waiting > 0 && s.workers < s.cfg.Workers && !s.stopped {
 		s.workers++
 		s.goroutines.Go(s.work)
 	}
@@ -45,7 +62,7 @@ func (s *Service[K, V]) work() {
 		if !ok {
 			return
 		}
-		s.call(t, e)
+		s.call(t, e, &s.busy)
 	}
 }
 
@@ -53,24 +70,19 @@ func (s *Service[K, V]) work() {
 func (s *Service[K, V]) take() (*Timer[K, V], Event[K, V], bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	for len(s.due) > 0 {
-		t := <-s.due
-		if s.starved && len(s.due) <= cap(s.due)/2 {
-			s.starved = false
-			s.look()
-		}
-		if t.waiting { // else it was stopped or moved meanwhile
-			return t, s.begin(t), true
-		}
+	t := s.line.first()
+	if t == nil {
+		return nil, Event[K, V]{}, false
 	}
-	return nil, Event[K, V]{}, false
+	s.leave(t)
+	s.busy++
+	return t, s.begin(t), true
 }
 
 // begin is the moment of firing: from here on the timer cannot be stopped. The caller holds mu.
 func (s *Service[K, V]) begin(t *Timer[K, V]) Event[K, V] {
 	s.stats.Fired++
 	e := t.event()
-	t.waiting = false
 	t.running = true
 	s.conclude(t, Fired)
 	return e
@@ -104,13 +116,14 @@ func (s *Service[K, V]) repeat(t *Timer[K, V]) {
 	s.wakeFor(t.due)
 }
 
-// call runs the callback and contains its panic.
-func (s *Service[K, V]) call(t *Timer[K, V], e Event[K, V]) {
+// call runs the callback, contains its panic, and then takes it off running, which mu guards.
+func (s *Service[K, V]) call(t *Timer[K, V], e Event[K, V], running *int) {
 	defer func() {
 		s.contain("callback panicked", e.Key, recover())
 		s.mu.Lock()
 		defer s.mu.Unlock()
 		t.running = false
+		*running--
 	}()
 	s.cfg.Fire(e)
 }

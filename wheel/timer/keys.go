@@ -109,7 +109,8 @@ func (s *Service[K, V]) reschedule(t *Timer[K, V], due int64) error {
 		if err != nil {
 			return err
 		}
-		t.handle, t.waiting = handle, false
+		s.leave(t)
+		t.handle = handle
 	} else {
 		handle, ok := s.queue.Move(t.handle, due)
 		if !ok {
@@ -127,6 +128,9 @@ func (s *Service[K, V]) after(delay time.Duration) int64 { return CeilMilli(s.cf
 
 // forget ends a pending timer and frees its key.
 func (s *Service[K, V]) forget(t *Timer[K, V], state State) {
+	if t.waiting {
+		s.leave(t)
+	}
 	s.queue.Cancel(t.handle)
 	delete(s.byKey, t.key)
 	t.end(state)

@@ -35,11 +35,13 @@ type Service[K comparable, V any] struct {
 	queue   *DelayQueue[*Timer[K, V]]
 	byKey   map[K]*Timer[K, V] // the pending ones
 	peak    int                // most keys since byKey was made
-	due     chan *Timer[K, V]  // wait for a worker; sent and received under mu, so never blocking
+	line    line[K, V]         // the pending ones that are due and wait for a worker
 	workers int                // goroutines in work
+	busy    int                // those of them in a callback
+	apart   int                // callbacks in goroutines of their own
 	armed   int64              // deadline that the alarm sleeps for, ms
 	unseen  int                // timers added since the alarm last looked
-	starved bool               // the alarm waits for room in due
+	starved bool               // the alarm waits for room in line
 	stopped bool
 	stats   Stats
 }
@@ -76,7 +78,6 @@ func New[K comparable, V any](cfg Config[K, V]) (*Service[K, V], error) {
 		stop:  make(chan struct{}),
 		queue: NewDelayQueue[*Timer[K, V]](queue),
 		byKey: make(map[K]*Timer[K, V]),
-		due:   make(chan *Timer[K, V], cfg.Queue),
 	}
 	s.goroutines.Go(s.alarm)
 	return s, nil
@@ -125,7 +126,7 @@ func (s *Service[K, V]) Stats() Stats {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	stats := s.stats
-	stats.Pending, stats.Waiting, stats.Workers = len(s.byKey), len(s.due), s.workers
+	stats.Pending, stats.Waiting, stats.Workers = len(s.byKey), s.line.waiting, s.workers
 	return stats
 }
 
@@ -143,6 +144,8 @@ func (s *Service[K, V]) takeAll(last bool) ([]Event[K, V], error) {
 	}
 	clear(s.byKey)
 	s.shrink()
+	s.line.clear()
+	s.look()                    // it may have been starved
 	for range s.queue.Drain() { // their timers are taken already
 	}
 	slices.SortFunc(taken, func(a, b Event[K, V]) int { return a.Due.Compare(b.Due) })
@@ -177,7 +180,7 @@ func (s *Service[K, V]) collect(batch []wheel.Expired[*Timer[K, V]]) (dropped []
 	s.unseen = 0
 	room := cap(batch)
 	if s.cfg.WhenFull == Wait {
-		room = min(room, cap(s.due)-len(s.due))
+		room = min(room, s.room())
 	}
 	if s.starved = room == 0; s.starved {
 		s.armed = math.MinInt64

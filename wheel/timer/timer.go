@@ -46,8 +46,9 @@ type Timer[K comparable, V any] struct {
 	due     int64        // ms
 	period  int64        // ms; 0: fires once
 	state   State
-	waiting bool // due, and in line for a worker
-	running bool // its callback has begun and not returned
+	waiting bool   // due, and in line for a worker
+	running bool   // its callback has begun and not returned
+	place   uint32 // in line, while waiting
 }
 
 // Key returns the key that the timer was set under.
