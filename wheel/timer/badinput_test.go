@@ -78,6 +78,46 @@ func TestSet_refusesAboveMaxPending(t *testing.T) {
 	})
 }
 
+func TestSet_refusesAKeyThatDoesNotEqualItself(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s, err := timer.New(timer.Config[float64, int]{Fire: func(timer.Event[float64, int]) {}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		_, set := s.Set(math.NaN(), 1, time.Second)
+		_, every := s.Every(math.NaN(), 1, time.Second)
+		if !errors.Is(set, timer.ErrKey) || !errors.Is(every, timer.ErrKey) {
+			t.Errorf("Set and Every under NaN = %v and %v, want ErrKey", set, every)
+		}
+		if unfired, err := s.Stop(t.Context()); len(unfired) != 0 || err != nil {
+			t.Errorf("Stop = %v, %v, want none unfired", unfired, err)
+		}
+	})
+}
+
+func TestSet_panicsUnderAKeyThatNoMapTakesAndGoesOn(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s, err := timer.New(timer.Config[any, int]{Fire: func(timer.Event[any, int]) {}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		func() {
+			defer func() {
+				if recover() == nil {
+					t.Error("Set under a slice did not panic")
+				}
+			}()
+			_, _ = s.Set([]int{1}, 1, time.Second)
+		}()
+		if _, err := s.Set("a", 1, time.Second); err != nil {
+			t.Errorf("Set after the panic = %v", err)
+		}
+		if unfired, err := s.Stop(t.Context()); len(unfired) != 1 || err != nil {
+			t.Errorf("Stop = %v, %v, want one unfired", unfired, err)
+		}
+	})
+}
+
 func TestZeroValues_refuseAndDoNotPanic(t *testing.T) {
 	var s timer.Service[string, string]
 	_, set := s.Set("a", "", time.Second)

@@ -71,6 +71,6 @@
 // # Errors
 //
 // Bad input is refused with an error that names the field, the value and what would do: [ErrConfig],
-// [ErrDelay], [ErrDeadline], [ErrFull], [ErrNotPending], [ErrStopped], and [ErrNotMade] from zero
-// values. Nothing in this package panics by itself.
+// [ErrDelay], [ErrDeadline], [ErrKey], [ErrFull], [ErrNotPending], [ErrStopped], and [ErrNotMade] from
+// zero values. Nothing in this package panics by itself; a key that no map takes does.
 package timer

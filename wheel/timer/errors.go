@@ -15,6 +15,9 @@ var (
 	// ErrDelay is returned for a negative delay, and for a period that is not whole milliseconds.
 	ErrDelay = errors.New("timer: bad delay")
 
+	// ErrKey is returned for a key that does not equal itself, as NaN: no timer could be found by it.
+	ErrKey = errors.New("timer: bad key")
+
 	// ErrFull is returned when as many timers are pending as Config.MaxPending allows.
 	ErrFull = errors.New("timer: too many timers pending")
 

@@ -7,8 +7,8 @@ import (
 
 // Set makes key fire once with value, after delay. If a timer is pending under key it is that one:
 // it gets the new value and deadline, and if it was periodic it is so no more. Set refuses with
-// ErrDelay (negative), ErrFull, ErrDeadline (only with a clock far in the future) and ErrStopped;
-// a pending timer then stays as it was.
+// ErrDelay (negative), ErrKey (not equal to itself), ErrFull, ErrDeadline (only with a clock far in
+// the future) and ErrStopped; a pending timer then stays as it was.
 func (s *Service[K, V]) Set(key K, value V, delay time.Duration) (*Timer[K, V], error) {
 	if delay < 0 {
 		return nil, fmt.Errorf("%w: %v, want 0 or more", ErrDelay, delay)
@@ -70,6 +70,9 @@ func (s *Service[K, V]) Len() int { return s.Stats().Pending }
 func (s *Service[K, V]) set(key K, value V, delay time.Duration, period int64) (*Timer[K, V], error) {
 	if s == nil || s.queue == nil {
 		return nil, ErrNotMade
+	}
+	if same := key; same != key {
+		return nil, fmt.Errorf("%w: %v does not equal itself, want a key that does", ErrKey, key)
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -20,8 +20,10 @@ const (
 // Service calls a function for each key when its time has come. All its methods may be called by
 // any goroutine, also from within callbacks, and none waits for a callback, but Stop.
 //
-// Keys are those of a map: comparable, and equal to themselves. A key has at most one timer pending.
-// A timer is pending until a worker begins its callback, so
+// Keys are those of a map. One that does not equal itself, as NaN, is refused with ErrKey; with K an
+// interface, one whose dynamic type cannot be compared, as a slice, panics as in a map.
+//
+// A key has at most one timer pending. A timer is pending until a worker begins its callback, so
 // between Remove, or Stop, and the callback exactly one wins. Make one with New; a zero Service
 // refuses everything with ErrNotMade.
 type Service[K comparable, V any] struct {
