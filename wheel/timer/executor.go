@@ -130,7 +130,12 @@ func (s *Service[K, V]) call(t *Timer[K, V], e Event[K, V], running *int) {
 
 // drop reports a dropped timer.
 func (s *Service[K, V]) drop(e Event[K, V]) {
-	defer func() { s.contain("Dropped panicked", e.Key, recover()) }()
+	defer func() {
+		s.contain("Dropped panicked", e.Key, recover())
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		s.apart--
+	}()
 	s.cfg.Dropped(e)
 }
 

@@ -40,7 +40,7 @@ type Service[K comparable, V any] struct {
 	line    line[K, V]         // the pending ones that are due and wait for a worker
 	workers int                // goroutines in work
 	busy    int                // those of them in a callback
-	apart   int                // callbacks in goroutines of their own
+	apart   int                // callbacks that no worker runs: spawned, or told of a drop
 	armed   int64              // deadline that the alarm sleeps for, ms
 	unseen  int                // timers added since the alarm last looked
 	starved bool               // the alarm waits for room in line
@@ -87,11 +87,14 @@ func New[K comparable, V any](cfg Config[K, V]) (*Service[K, V], error) {
 
 // Stop ends the service and returns the timers that had not begun, by deadline: they are stopped
 // and will never fire. It waits for callbacks that have begun until ctx is done; its error then says
-// so, and they go on by themselves. A callback that calls Stop waits for itself. A second Stop
-// returns ErrStopped.
+// so, if any still runs, and they go on by themselves. A nil ctx is context.Background(). A callback that
+// calls Stop waits for itself. Only the first Stop waits: any other returns ErrStopped at once.
 func (s *Service[K, V]) Stop(ctx context.Context) (unfired []Event[K, V], err error) {
 	if s == nil || s.queue == nil {
 		return nil, ErrNotMade
+	}
+	if ctx == nil {
+		ctx = context.Background()
 	}
 	unfired, err = s.takeAll(true)
 	if err != nil {
@@ -107,8 +110,18 @@ func (s *Service[K, V]) Stop(ctx context.Context) (unfired []Event[K, V], err er
 	case <-ended:
 		return unfired, nil
 	case <-ctx.Done():
+		if !s.calling() {
+			return unfired, nil
+		}
 		return unfired, fmt.Errorf("wait for running callbacks: %w", context.Cause(ctx))
 	}
+}
+
+// calling reports whether a callback has begun, or is about to be told of a drop, and not returned.
+func (s *Service[K, V]) calling() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.busy+s.apart > 0
 }
 
 // Drain stops every pending timer and returns them, by deadline. The service goes on, and the keys
@@ -195,6 +208,7 @@ func (s *Service[K, V]) collect(batch []wheel.Expired[*Timer[K, V]]) (dropped []
 			s.conclude(e.Value, Dropped)
 		}
 	}
+	s.apart += len(dropped)
 	clear(due) // so that batch keeps no fired timer alive
 	if more {
 		return dropped, nil, true

@@ -260,3 +260,42 @@ func TestStop_waitsForRunningCallbacksUntilItsContextEnds(t *testing.T) {
 		time.Sleep(time.Minute) // the callback ends by itself
 	})
 }
+
+func TestStop_withAnEndedContextFailsOnlyWhileACallbackRuns(t *testing.T) {
+	ended, cancel := context.WithCancel(context.Background())
+	cancel()
+	for _, full := range []timer.WhenFull{timer.Wait, timer.Spawn, timer.Drop} {
+		for _, runs := range []bool{false, true} {
+			synctest.Test(t, func(t *testing.T) {
+				s := overloaded(t, newRecorder(), timer.Config[string, string]{WhenFull: full, Dropped: ignore})
+				if !runs {
+					time.Sleep(10 * time.Hour)
+					synctest.Wait()
+				}
+				mustSet(t, s, "year", "", 365*24*time.Hour)
+				unfired, err := s.Stop(ended)
+				if got := errors.Is(err, context.Canceled); got != runs {
+					t.Errorf("WhenFull %d, Stop with a callback running %v = %v", full, runs, err)
+				}
+				if len(unfired) == 0 {
+					t.Error("Stop returned no timer, want the year's at least")
+				}
+				time.Sleep(10 * time.Hour)
+			})
+		}
+	}
+}
+
+func TestStop_ofNilWaitsAsLongAsCallbacksRun(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newService(t, timer.Config[string, string]{Fire: func(timer.Event[string, string]) { time.Sleep(time.Minute) }})
+		mustSet(t, s, "slow", "", 0)
+		mustSet(t, s, "hour", "", time.Hour)
+		synctest.Wait()
+		start := time.Now()
+		unfired, err := s.Stop(nil) //nolint:staticcheck // that it is taken is the point
+		if took := time.Since(start); err != nil || len(unfired) != 1 || took != time.Minute {
+			t.Errorf("Stop(nil) = %v, %v after %v, want one timer after a minute", unfired, err, took)
+		}
+	})
+}
