@@ -1,6 +1,9 @@
 package timer
 
-import "time"
+import (
+	"math"
+	"time"
+)
 
 // Monotonic returns a clock that starts at the present wall time and from then on only follows the
 // monotonic clock: whatever is done to the system's clock, it neither jumps nor goes back. It is the
@@ -13,7 +16,15 @@ func Monotonic() func() time.Time {
 }
 
 // CeilMilli returns t as epoch milliseconds, rounded up: a timer set for it never fires before t.
+// What lies beyond the range of int64 gives its nearest end, of which only the lower is before t.
 func CeilMilli(t time.Time) int64 {
+	const most, least = math.MaxInt64 / 1000, math.MinInt64 / 1000 // whole seconds
+	switch sec := t.Unix(); {
+	case sec >= most:
+		return math.MaxInt64
+	case sec < least:
+		return math.MinInt64
+	}
 	ms := t.UnixMilli() // rounds down, before 1970 too
 	if t.Nanosecond()%int(time.Millisecond) != 0 {
 		ms++

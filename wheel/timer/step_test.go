@@ -1,6 +1,7 @@
 package timer_test
 
 import (
+	"math"
 	"slices"
 	"testing"
 	"testing/synctest"
@@ -121,6 +122,11 @@ func TestCeilMilli_roundsUp(t *testing.T) {
 		{time.UnixMilli(8).Add(-1), 8},
 		{time.UnixMilli(-7).Add(1), -6},
 		{time.UnixMilli(-7).Add(-1), -7},
+		{time.Unix(math.MaxInt64/1000-1, 999_999_999), math.MaxInt64 / 1000 * 1000},
+		{time.Unix(math.MaxInt64/1000, 807e6+1), math.MaxInt64},
+		{time.Unix(1<<62, 0), math.MaxInt64},
+		{time.Unix(math.MinInt64/1000, 0), math.MinInt64 / 1000 * 1000},
+		{time.Unix(-1<<62, 0), math.MinInt64},
 	} {
 		if got := timer.CeilMilli(tt.in); got != tt.want {
 			t.Errorf("CeilMilli(%v) = %d, want %d", tt.in.UTC(), got, tt.want)
