@@ -15,18 +15,35 @@ import (
 
 func TestNew_refusesUnusableSettingsByName(t *testing.T) {
 	fire := func(timer.Event[string, string]) {}
-	for field, cfg := range map[string]timer.Config[string, string]{
-		"Fire":       {},
-		"Workers":    {Fire: fire, Workers: -1},
-		"Queue":      {Fire: fire, Queue: -1},
-		"MaxPending": {Fire: fire, MaxPending: -1},
-		"WhenFull":   {Fire: fire, WhenFull: 9},
-		"Dropped":    {Fire: fire, WhenFull: timer.Drop},
+	for _, bad := range []struct {
+		field string
+		cfg   timer.Config[string, string]
+	}{
+		{"Fire", timer.Config[string, string]{}},
+		{"Workers", timer.Config[string, string]{Fire: fire, Workers: -1}},
+		{"Queue", timer.Config[string, string]{Fire: fire, Queue: -1}},
+		{"Queue", timer.Config[string, string]{Fire: fire, Queue: 1<<20 + 1}},
+		{"Queue", timer.Config[string, string]{Fire: fire, Queue: math.MaxInt}},
+		{"MaxPending", timer.Config[string, string]{Fire: fire, MaxPending: -1}},
+		{"WhenFull", timer.Config[string, string]{Fire: fire, WhenFull: 9}},
+		{"Dropped", timer.Config[string, string]{Fire: fire, WhenFull: timer.Drop}},
 	} {
-		_, err := timer.New(cfg)
-		if !errors.Is(err, timer.ErrConfig) || !strings.Contains(err.Error(), field) {
-			t.Errorf("bad %s: %v, want ErrConfig that names it", field, err)
+		_, err := timer.New(bad.cfg)
+		if !errors.Is(err, timer.ErrConfig) || !strings.Contains(err.Error(), bad.field) {
+			t.Errorf("bad %s: %v, want ErrConfig that names it", bad.field, err)
 		}
+	}
+}
+
+func TestNew_takesTheLargestSettings(t *testing.T) {
+	for _, full := range []timer.WhenFull{timer.Wait, timer.Spawn, timer.Drop} {
+		synctest.Test(t, func(t *testing.T) {
+			r := newRecorder()
+			s := newService(t, timer.Config[string, string]{Fire: r.fire, Workers: math.MaxInt, Queue: 1 << 20, MaxPending: math.MaxInt, WhenFull: full, Dropped: ignore})
+			mustSet(t, s, "a", "", time.Second)
+			time.Sleep(time.Minute)
+			r.want(t, firing{"a", "", time.Second})
+		})
 	}
 }
 

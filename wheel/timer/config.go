@@ -9,6 +9,7 @@ import (
 const (
 	defaultWorkers = 256
 	defaultQueue   = 1024
+	maxQueue       = 1 << 20
 )
 
 // Config configures a Service. Only Fire must be set.
@@ -20,7 +21,8 @@ type Config[K comparable, V any] struct {
 	// Workers is how many calls of Fire run at once; 0 means 256.
 	Workers int
 
-	// Queue is how many timers that are due may wait for a worker; 0 means 1024.
+	// Queue is how many timers that are due may wait for a worker while none is free; 0 means 1024,
+	// and 1<<20 is the most. Memory is taken only for those that wait.
 	Queue int
 
 	// WhenFull says what becomes of a timer that is due while Workers are busy and Queue is full.
@@ -72,8 +74,8 @@ func (c Config[K, V]) withDefaults() (Config[K, V], error) {
 		return c, fmt.Errorf("%w: Fire is nil, want the function to call", ErrConfig)
 	case c.Workers < 0:
 		return c, fmt.Errorf("%w: Workers is %d, want 1 or more, or 0 for %d", ErrConfig, c.Workers, defaultWorkers)
-	case c.Queue < 0:
-		return c, fmt.Errorf("%w: Queue is %d, want 1 or more, or 0 for %d", ErrConfig, c.Queue, defaultQueue)
+	case c.Queue < 0 || c.Queue > maxQueue:
+		return c, fmt.Errorf("%w: Queue is %d, want 1 to %d, or 0 for %d", ErrConfig, c.Queue, maxQueue, defaultQueue)
 	case c.MaxPending < 0:
 		return c, fmt.Errorf("%w: MaxPending is %d, want 1 or more, or 0 for no limit", ErrConfig, c.MaxPending)
 	case c.WhenFull > Drop:
