@@ -36,7 +36,9 @@ type Config[K comparable, V any] struct {
 	MaxPending int
 
 	// Now is the clock; nil means [Monotonic], which does not see the system's clock being set. With
-	// another clock the service wakes once a second to see whether it was set.
+	// another clock the service wakes once a second to see whether it was set. When it is set back,
+	// pending timers wait until it has come to their deadlines again, those of Every too: Move gives
+	// them one on the new time.
 	Now func() time.Time
 
 	// Log receives panics of callbacks and steps of the clock; nil means slog.Default().
@@ -52,7 +54,8 @@ const (
 	// can be moved and removed.
 	Wait WhenFull = iota
 
-	// Spawn fires it in a goroutine of its own, beyond Workers: never late, but unbounded.
+	// Spawn fires it at once in a goroutine of its own, beyond Workers and without bound. Those that
+	// wait in line may be late all the same: they stay there until a worker is free.
 	Spawn
 
 	// Drop does not fire it, reports it to Config.Dropped, and goes on. A periodic timer loses this

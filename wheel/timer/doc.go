@@ -38,8 +38,9 @@
 // Callbacks run on at most Config.Workers goroutines, which exist only while there is work, so a
 // slow one delays neither the wheel nor, as long as a worker is free, any other. When all are busy,
 // Config.Queue timers that are due wait in line; beyond that Config.WhenFull decides: [Wait] (the
-// default: they stay in the wheel and fire late), [Spawn] (a goroutine of its own, so never late and
-// without bound) or [Drop] (reported, not fired). A panic in a callback is logged and counted.
+// default: they stay in the wheel and fire late), [Spawn] (at once, each in a goroutine of its own,
+// without bound, while those in line may be late) or [Drop] (reported, not fired). A panic in a
+// callback is logged and counted.
 //
 // Delays are measured by the monotonic clock: a step of the system's clock does not touch them.
 //
@@ -67,6 +68,7 @@
 // Deadlines are rounded up to the millisecond and the clock is read rounded down, so a timer is up
 // to a millisecond late by construction and never early. Everything works inside a bubble of
 // testing/synctest: with a Service a century passes in no time, with a DelayQueue if MaxSleep is long.
+// A bubble's clock begins in 2000 and ends in 2262, with the range of 64-bit nanoseconds.
 //
 // # Errors
 //

@@ -52,7 +52,7 @@ type Service[K comparable, V any] struct {
 type Stats struct {
 	Pending int    // timers set and not begun, those waiting for a worker included
 	Waiting int    // timers that are due and wait for a worker
-	Workers int    // goroutines that run callbacks
+	Workers int    // goroutines that run callbacks, without those that Spawn starts
 	Fired   uint64 // callbacks begun
 	Dropped uint64 // firings dropped because all workers were busy
 	Skipped uint64 // firings of periodic timers left out: still running, or long past
@@ -87,8 +87,8 @@ func New[K comparable, V any](cfg Config[K, V]) (*Service[K, V], error) {
 
 // Stop ends the service and returns the timers that had not begun, by deadline: they are stopped
 // and will never fire. It waits for callbacks that have begun until ctx is done; its error then says
-// so, if any still runs, and they go on by themselves. A nil ctx is context.Background(). A callback that
-// calls Stop waits for itself. Only the first Stop waits: any other returns ErrStopped at once.
+// so, if any still runs, and they go on by themselves. A nil ctx is context.Background(). A callback
+// that calls Stop waits for itself. Only the first Stop waits: any other returns ErrStopped at once.
 func (s *Service[K, V]) Stop(ctx context.Context) (unfired []Event[K, V], err error) {
 	if s == nil || s.queue == nil {
 		return nil, ErrNotMade
