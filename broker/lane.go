@@ -16,7 +16,7 @@ const (
 	mostExposed = 2048
 	// mostExposedLate is the bound while what is to be sent is late by lateAfter or
 	// more: a backlog goes out as fast as Kafka takes it, so nearly all of the bound
-	// is used, and a few milliseconds matter no more. Some 35,000 a second at 7 ms.
+	// is used, and a few milliseconds matter no more.
 	mostExposedLate = 256
 	lateAfter       = time.Second
 	// idleAfter ends the goroutine of a lane that has nothing to do.
