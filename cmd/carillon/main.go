@@ -61,6 +61,7 @@ func rootCommand() *cobra.Command {
 	root := &cobra.Command{
 		Use:           "carillon",
 		Short:         "Carillon delivers Kafka messages later: at their time, never before it",
+		Version:       versionLine(),
 		SilenceUsage:  true,
 		SilenceErrors: true,
 		Args:          cobra.ArbitraryArgs, // an unknown verb is an argument
@@ -75,6 +76,8 @@ func rootCommand() *cobra.Command {
 			return &usageError{fmt.Errorf("unknown command %s%s", args[0], didYouMean(args[0], verbs))}
 		},
 	}
+	root.SetVersionTemplate("{{.Version}}\n")
+	root.Flags().Bool("version", false, "print the version of this program")
 	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error {
 		var missing *pflag.NotExistError
 		if errors.As(err, &missing) {

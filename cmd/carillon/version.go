@@ -17,9 +17,14 @@ func versionCommand() *cobra.Command {
 		Short: "Print the version of this program",
 		Args:  arguments(cobra.NoArgs),
 		Run: func(cmd *cobra.Command, _ []string) {
-			fmt.Fprintf(cmd.OutOrStdout(), "carillon %s, %s %s/%s\n", programVersion(), runtime.Version(), runtime.GOOS, runtime.GOARCH)
+			fmt.Fprintln(cmd.OutOrStdout(), versionLine())
 		},
 	}
+}
+
+// versionLine is what the verb and the flag print.
+func versionLine() string {
+	return fmt.Sprintf("carillon %s, %s %s/%s", programVersion(), runtime.Version(), runtime.GOOS, runtime.GOARCH)
 }
 
 func programVersion() string {
