@@ -53,12 +53,19 @@ func NewHandler(node Node, metrics prometheus.Gatherer, log *slog.Logger) http.H
 		h.refuse(w, http.StatusNotFound, "there is no "+r.Method+" "+r.URL.Path)
 	})
 	// A web page in the operator's browser can reach loopback too.
-	return http.NewCrossOriginProtection().Handler(mux)
+	protection := http.NewCrossOriginProtection()
+	protection.SetDenyHandler(http.HandlerFunc(h.refuseOrigin))
+	return protection.Handler(mux)
 }
 
 type handler struct {
 	node Node
 	answers
+}
+
+func (h *handler) refuseOrigin(w http.ResponseWriter, r *http.Request) {
+	h.refuse(w, http.StatusForbidden, fmt.Sprintf("Origin is %q: a browser sent this for a web page of another origin, which may change nothing here;"+
+		" send it without a browser", r.Header.Get("Origin")))
 }
 
 func (h *handler) ready(w http.ResponseWriter, _ *http.Request) {
