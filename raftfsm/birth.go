@@ -3,6 +3,7 @@ package raftfsm
 import (
 	"context"
 	"fmt"
+	"log/slog"
 	"maps"
 	"slices"
 	"strings"
@@ -28,8 +29,8 @@ type verdict struct {
 // judge decides from the answers of the other members, by member id; a member
 // that did not answer is missing.
 func judge(me identity, cfg Config, answers map[string]Standing) verdict {
-	if v, wrong := strangers(me, cfg, answers); wrong {
-		return v
+	if wrong := strangers(me, cfg, answers); wrong != "" {
+		return verdict{remedy: true, wait: wrong}
 	}
 	var lived []Standing
 	for _, a := range answers {
@@ -57,33 +58,24 @@ func replaced(me identity, lived []Standing) bool {
 	})
 }
 
-// strangers refuses when a member is not what the configuration takes it for.
-func strangers(me identity, cfg Config, answers map[string]Standing) (verdict, bool) {
-	for id, a := range answers {
-		switch {
-		case a.ClusterName != me.ClusterName:
-			return verdict{remedy: true, wait: fmt.Sprintf("cluster.name: %q, but member %s is of cluster %q: make them equal", me.ClusterName, id, a.ClusterName)}, true
-		case a.NodeID != id:
-			return verdict{remedy: true, wait: fmt.Sprintf("cluster.members: the api address of %s is answered by node %q: correct the address", id, a.NodeID)}, true
-		case !sameGroup(a.Members, cfg.Members):
-			return verdict{remedy: true, wait: fmt.Sprintf("cluster.members: %s, but member %s has %s: make them equal", describe(cfg.Members), id, describe(a.Members))}, true
-		}
-	}
-	return verdict{}, false
-}
-
+// founding wants every member to have answered with the same list as ours, so that
+// each can ask the founders in turn: else one founds, and the others never hear of it.
 func founding(cfg Config, answers map[string]Standing) verdict {
 	if !cfg.Bootstrap {
 		return verdict{remedy: true, wait: "cluster.bootstrap: false, and no member has a cluster to join: set it to true on all members to found one"}
 	}
+	if differs := otherAPI(cfg, answers); differs != "" {
+		return verdict{remedy: true, wait: differs}
+	}
 	var silent []string
 	for _, m := range cfg.Members {
 		if _, ok := answers[m.ID]; !ok && m.ID != cfg.NodeID {
-			silent = append(silent, fmt.Sprintf("%s (api %s)", m.ID, m.API))
+			silent = append(silent, fmt.Sprintf("%s at %q", m.ID, m.API))
 		}
 	}
 	if len(silent) > 0 {
-		return verdict{wait: "before founding a cluster all members must say that they are empty; no answer from " + strings.Join(silent, ", ")}
+		return verdict{wait: "before founding a cluster all members must say that they are empty; no answer from " + strings.Join(silent, ", ") +
+			": start it, or correct its api address in cluster.members, which must be the same on all nodes"}
 	}
 	return verdict{found: true}
 }
@@ -124,6 +116,7 @@ func (n *Node) birthLoop(ctx context.Context) {
 		answers := n.askAll(ctx)
 		v := judge(n.identityNow(), n.cfg, answers)
 		if v.wait == "" {
+			n.warnOfDifferences(answers)
 			if err := n.beBorn(v, answers); err != nil && ctx.Err() == nil {
 				n.failWith(fmt.Errorf("birth: %w", err))
 			}
@@ -142,6 +135,7 @@ func (n *Node) birthLoop(ctx context.Context) {
 	}
 }
 
+// askAll returns the answers of the other members, by member id.
 func (n *Node) askAll(ctx context.Context) map[string]Standing {
 	ctx, cancel := context.WithTimeout(ctx, n.patience())
 	defer cancel()
@@ -155,7 +149,11 @@ func (n *Node) askAll(ctx context.Context) map[string]Standing {
 		wg.Go(func() {
 			a, err := n.cfg.AskMember(ctx, m)
 			if err != nil {
-				n.log.Debug("member does not answer", "member", m.ID, "err", err)
+				level := slog.LevelInfo
+				if n.ctx.Err() != nil || n.silent.again(m.ID+"\n"+err.Error()) {
+					level = slog.LevelDebug
+				}
+				n.log.Log(ctx, level, "member does not answer", "member", m.ID, "api", m.API, "err", err)
 				return
 			}
 			mu.Lock()

@@ -1,6 +1,7 @@
 package raftfsm
 
 import (
+	"slices"
 	"strings"
 	"testing"
 )
@@ -27,14 +28,19 @@ func TestJudge(t *testing.T) {
 	starting.Servers = nil
 	differs := empty("n1")
 	differs.Members = members[:2]
+	moved := func(s Standing) Standing {
+		s.Members = slices.Clone(members)
+		s.Members[1].API = "b:9"
+		return s
+	}
 
 	for _, tt := range []struct {
 		name    string
 		answers []Standing
 		want    verdict // wait: a part of the text
 	}{
-		{"nobody answers", nil, verdict{wait: "no answer from n1 (api a:2), n2 (api b:2)"}},
-		{"one is silent", []Standing{empty("n1")}, verdict{wait: "no answer from n2 (api b:2)"}},
+		{"nobody answers", nil, verdict{wait: `no answer from n1 at "a:2", n2 at "b:2": start it, or correct its api address in cluster.members`}},
+		{"one is silent", []Standing{empty("n1")}, verdict{wait: `no answer from n2 at "b:2": start it`}},
 		{"all are empty", []Standing{empty("n1"), empty("n2")}, verdict{found: true}},
 		{"founded with this disk", []Standing{lives("n1", "i3", old)}, verdict{found: true}},
 		{"founded with this disk, one still empty", []Standing{lives("n1", "i3", old), empty("n2")}, verdict{found: true}},
@@ -52,6 +58,10 @@ func TestJudge(t *testing.T) {
 		{"wiped again, one has not seen the vote", []Standing{lives("n1", "gone", votes), lives("n2", "gone", joined)}, verdict{remedy: true, wait: "cluster replace n3"}},
 		{"another cluster", []Standing{other, empty("n2")}, verdict{remedy: true, wait: `"d"`}},
 		{"other members", []Standing{differs, empty("n2")}, verdict{remedy: true, wait: "cluster.members"}},
+		{"another api address", []Standing{moved(empty("n1")), empty("n2")}, verdict{remedy: true, wait: `cluster.members[n2].api: "b:2", but n1 is configured with "b:9": make`}},
+		{"another api address, one is silent", []Standing{moved(empty("n1"))}, verdict{remedy: true, wait: "cluster.members[n2].api"}},
+		{"founded with this disk, another api address since", []Standing{moved(lives("n1", "i3", old))}, verdict{found: true}},
+		{"replaced, another api address since", []Standing{moved(lives("n1", "gone", joined)), lives("n2", "gone", joined)}, verdict{raftID: "n3@40"}},
 	} {
 		answers := map[string]Standing{}
 		for _, a := range tt.answers {

@@ -48,7 +48,8 @@ type Config struct {
 	Dial   func(ctx context.Context, network, addr string) (net.Conn, error)
 
 	// AskMember asks another member over its API for its Standing. It is called
-	// only while this node is unborn and may be nil in a one-node cluster.
+	// while this node is unborn, and once at each start after that. It may be nil
+	// in a one-node cluster.
 	AskMember func(ctx context.Context, m Member) (Standing, error)
 
 	FlushBytes    int64         // bytes of log after which the memtable is flushed; 32 MiB by default

@@ -44,6 +44,7 @@ type Node struct {
 	stable    *raftboltdb.BoltStore
 	logs      *logStore
 	transport *transport // set before raft is
+	silent    *repeats   // of members that are asked and do not answer
 
 	raft      atomic.Pointer[raft.Raft] // nil while unborn
 	flushed   chan struct{}             // signalled after a flush
@@ -81,7 +82,7 @@ func Open(ctx context.Context, cfg Config) (*Node, error) {
 	n := &Node{
 		cfg: cfg, log: cfg.Logger.With("component", "raftfsm", "node", cfg.NodeID),
 		inFlight: semaphore.NewWeighted(bytesInFlight), proposals: newGate(),
-		terms: make(chan *Leadership, 1), failed: make(chan error, 1), closed: make(chan struct{}), flushed: make(chan struct{}, 1),
+		terms: make(chan *Leadership, 1), failed: make(chan error, 1), closed: make(chan struct{}), flushed: make(chan struct{}, 1), silent: newRepeats(),
 	}
 	n.ctx, n.cancel = context.WithCancel(context.Background())
 	if err := n.open(ctx); err != nil {
@@ -131,6 +132,7 @@ func (n *Node) open(ctx context.Context) error {
 	}
 	switch {
 	case n.identity.born():
+		n.loops.Go(func() { n.warnOfDifferences(n.askAll(n.ctx)) })
 		return n.start()
 	case len(n.cfg.Members) == 1 && !n.cfg.Bootstrap:
 		return fmt.Errorf("%w: cluster.bootstrap: false, and node.data_dir %s is empty: set it to true to found a new cluster", ErrConfig, n.cfg.DataDir)

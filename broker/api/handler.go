@@ -5,6 +5,7 @@ package api
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"log/slog"
 	"net/http"
@@ -108,8 +109,14 @@ func (h *handler) replace(w http.ResponseWriter, r *http.Request) {
 		return
 	default:
 		request.Forwarded = true
-		if err := NewClient(status.Members[leader].API).post(r.Context(), "/v1/cluster/replace", request); err != nil {
-			h.refuse(w, http.StatusBadGateway, fmt.Sprintf("leader %s: %v", status.Leader, err))
+		address := status.Members[leader].API
+		if err := NewClient(address).post(r.Context(), "/v1/cluster/replace", request); err != nil {
+			text := fmt.Sprintf("leader %s: %v", status.Leader, err)
+			if answer := (*Error)(nil); !errors.As(err, &answer) {
+				text = fmt.Sprintf("leader %s does not answer at %q: correct its api address in cluster.members of %s, or ask the leader itself: %v",
+					status.Leader, address, status.Node, err)
+			}
+			h.refuse(w, http.StatusBadGateway, text)
 			return
 		}
 	}

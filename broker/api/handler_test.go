@@ -3,6 +3,7 @@ package api
 import (
 	"context"
 	"errors"
+	"fmt"
 	"io"
 	"log/slog"
 	"net"
@@ -133,6 +134,18 @@ func TestReplace_isPassedOnToTheLeaderOnce(t *testing.T) {
 	leader.replaced = nil
 	if err := follower.Replace(t.Context(), "n3"); err == nil || !strings.Contains(err.Error(), "no leader is known") || !strings.Contains(err.Error(), "restored") || leader.replaced != nil {
 		t.Errorf("a request that finds no leader gives %v", err)
+	}
+}
+
+func TestReplace_saysWhereTheLeaderWasAsked(t *testing.T) {
+	gone := httptest.NewServer(http.NotFoundHandler())
+	address := gone.Listener.Addr().String()
+	gone.Close()
+	members := []broker.MemberStatus{{ID: "n1", API: address}, {ID: "n2"}}
+	follower := serveNode(t, &fakeNode{status: broker.Status{Node: "n2", State: "follower", Leader: "n1", Members: members}})
+	err := follower.Replace(t.Context(), "n3")
+	if want := fmt.Sprintf("leader n1 does not answer at %q: correct its api address in cluster.members of n2, or ask", address); err == nil || !strings.HasPrefix(err.Error(), want) {
+		t.Errorf("got %v, want %s", err, want)
 	}
 }
 
