@@ -14,7 +14,7 @@ import (
 // are those of the configuration.
 type Status struct {
 	Node   string `json:"node"`
-	State  string `json:"state"`  // leader, follower or candidate; unborn before there is a group, failed after an error
+	State  string `json:"state"`  // leader, follower or candidate; unborn before there is a group, replaced when another disk has our place, failed after an error
 	Leader string `json:"leader"` // empty when unknown
 	Term   uint64 `json:"term"`
 	// NotReady is why the node does not serve yet, or empty.

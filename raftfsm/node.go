@@ -46,6 +46,8 @@ type Node struct {
 	transport *transport // set before raft is
 	silent    *repeats   // of members that are asked and do not answer
 
+	successors chan raft.ServerID // that have our place, as replacedLoop is told
+
 	raft      atomic.Pointer[raft.Raft] // nil while unborn
 	flushed   chan struct{}             // signalled after a flush
 	inFlight  *semaphore.Weighted       // bytes
@@ -83,6 +85,7 @@ func Open(ctx context.Context, cfg Config) (*Node, error) {
 		cfg: cfg, log: cfg.Logger.With("component", "raftfsm", "node", cfg.NodeID),
 		inFlight: semaphore.NewWeighted(bytesInFlight), proposals: newGate(),
 		terms: make(chan *Leadership, 1), failed: make(chan error, 1), closed: make(chan struct{}), flushed: make(chan struct{}, 1), silent: newRepeats(),
+		successors: make(chan raft.ServerID, 1),
 	}
 	n.ctx, n.cancel = context.WithCancel(context.Background())
 	if err := n.open(ctx); err != nil {
@@ -179,6 +182,7 @@ func (n *Node) start() error {
 	n.loops.Go(func() { n.flushLoop(n.ctx, r) })
 	n.loops.Go(func() { n.mergeLoop(n.ctx) })
 	n.loops.Go(func() { n.promoteLoop(n.ctx, r) })
+	n.loops.Go(func() { n.replacedLoop(n.ctx, r) })
 	return nil
 }
 

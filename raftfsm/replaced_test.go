@@ -56,9 +56,7 @@ func TestReplaced_greetingByMistakeHarmsNobodyWhoHasALeader(t *testing.T) {
 		}
 		c.eventually("loss of the leader", func() bool { return c.nodes[follower].Status().Leader == "" })
 		c.greetAs(raft.ServerID(follower+"@9999"), follower)
-		if s := c.nodes[follower].Status(); !strings.Contains(s.Waiting, "empty the directory") {
-			t.Errorf("without a leader it says %q", s.Waiting)
-		}
+		c.eventually("word of it", func() bool { return strings.Contains(c.nodes[follower].Status().Waiting, "empty the directory") })
 		for _, m := range c.members {
 			if m.ID != follower {
 				c.open(m.ID)
@@ -66,8 +64,10 @@ func TestReplaced_greetingByMistakeHarmsNobodyWhoHasALeader(t *testing.T) {
 		}
 		c.leader()
 		c.agree()
-		if s := c.nodes[follower].Status(); s.Waiting != "" || s.Leader == "" {
-			t.Errorf("with leader %q it says %q", s.Leader, s.Waiting)
+		c.eventually("word taken back", func() bool { return c.nodes[follower].Status().Waiting == "" })
+		now := c.nodes[follower].running().ReloadableConfig()
+		if want := c.nodes[follower].cfg.Heartbeat; now.HeartbeatTimeout != want || now.ElectionTimeout != want {
+			t.Errorf("with a leader it waits %s for one and %s for votes, want %s", now.HeartbeatTimeout, now.ElectionTimeout, want)
 		}
 	})
 }
@@ -86,5 +86,35 @@ func TestReplaced_tellsOnceItIsReachedAgain(t *testing.T) {
 		}
 		c.rejoin(away)
 		c.eventually("word of it", func() bool { return strings.Contains(c.nodes[away].Status().Waiting, "empty the directory") })
+	})
+}
+
+func TestReplaced_campaignsRarely(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := newCluster(t, 3, nil)
+		c.open("n1", "n2", "n3")
+		n := c.leader()
+		away := otherThan(c, n)
+		c.close(away)
+		time.Sleep(5 * time.Second)
+		if err := n.Replace(t.Context(), away); err != nil {
+			t.Fatal(err)
+		}
+		var log lines
+		c.tune = func(cfg *Config) { cfg.Logger = log.logger() }
+		c.open(away)
+		c.eventually("word of it", func() bool { return c.nodes[away].Status().State == "replaced" })
+		const minutes = 10
+		before := strings.Count(log.String(), "entering candidate state")
+		time.Sleep(minutes * time.Minute)
+		if more := strings.Count(log.String(), "entering candidate state") - before; more > minutes+1 {
+			t.Errorf("%d elections in %d minutes", more, minutes)
+		}
+		if text := log.String(); strings.Contains(text, "not replaced") || strings.Count(text, "cluster replace") != 1 {
+			t.Errorf("it says:\n%s", text)
+		}
+		if s := c.nodes[away].Status(); s.State != "replaced" || s.Waiting == "" {
+			t.Errorf("it is %s and says %q", s.State, s.Waiting)
+		}
 	})
 }

@@ -23,7 +23,7 @@ type Server struct {
 // Status is what a node knows of itself and its cluster.
 type Status struct {
 	Node   string
-	State  string // leader, follower, candidate; unborn before there is a Raft group, failed after an error
+	State  string // leader, follower, candidate; unborn before there is a Raft group, replaced when another disk has our place, failed after an error
 	Leader string // member id, "" if unknown
 	Term   uint64
 

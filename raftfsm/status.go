@@ -43,13 +43,14 @@ func (n *Node) Status() Status {
 	if r == nil {
 		return s
 	}
-	if s.State != "failed" {
+	switch {
+	case s.State == "failed":
+	case s.Waiting != "":
+		s.State = "replaced"
+	default:
 		s.State = strings.ToLower(r.State().String())
 	}
 	s.Leader, s.Term = memberOf(string(n.leader())), r.CurrentTerm()
-	if s.Leader != "" && s.State != "failed" {
-		s.Waiting = "" // who was replaced has no leader: it was greeted by mistake
-	}
 	s.AppliedIndex, s.CommitIndex, s.LastIndex = r.AppliedIndex(), r.CommitIndex(), r.LastIndex()
 	for _, server := range servers(r) {
 		for i := range s.Members {
