@@ -36,7 +36,7 @@ type Status struct {
 type MemberStatus struct {
 	ID          string `json:"id"`
 	API         string `json:"api"`
-	Voter       bool   `json:"voter"`
+	Voter       *bool  `json:"voter,omitempty"`        // nil: not known, since this node has not heard of a group yet
 	LastContact int64  `json:"last_contact,omitempty"` // epoch milliseconds; known to the leader
 }
 
@@ -71,7 +71,7 @@ func (b *Broker) Status() Status {
 		Pending:   b.node.Store().Pending(),
 		OldestDue: oldestDue(b.node.Store()),
 		Problems:  []string{},
-		Members:   make([]MemberStatus, len(node.Members)),
+		Members:   memberStatuses(node.Members),
 		Raft: RaftStatus{
 			AppliedIndex: node.AppliedIndex, CommitIndex: node.CommitIndex, LastIndex: node.LastIndex,
 			SnapshotIndex: node.SnapshotIndex, UnsavedBytes: node.UnsavedBytes,
@@ -80,12 +80,6 @@ func (b *Broker) Status() Status {
 	}
 	for _, route := range b.config.Routes {
 		s.Routes = append(s.Routes, route.From)
-	}
-	for i, m := range node.Members {
-		s.Members[i] = MemberStatus{ID: m.ID, API: m.API, Voter: m.Voter}
-		if !m.LastContact.IsZero() {
-			s.Members[i].LastContact = m.LastContact.UnixMilli()
-		}
 	}
 	s.tell(b.report.Load())
 	for _, problem := range []string{node.LogError, node.FlushError} {
@@ -97,6 +91,21 @@ func (b *Broker) Status() Status {
 		s.NotReady = err.Error()
 	}
 	return s
+}
+
+func memberStatuses(members []raftfsm.MemberStatus) []MemberStatus {
+	known := slices.ContainsFunc(members, func(m raftfsm.MemberStatus) bool { return m.RaftID != "" })
+	all := make([]MemberStatus, len(members))
+	for i, m := range members {
+		all[i] = MemberStatus{ID: m.ID, API: m.API}
+		if known {
+			all[i].Voter = &m.Voter
+		}
+		if !m.LastContact.IsZero() {
+			all[i].LastContact = m.LastContact.UnixMilli()
+		}
+	}
+	return all
 }
 
 // tell adds what the running term reports; nil: none runs here.

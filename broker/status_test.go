@@ -3,6 +3,7 @@ package broker
 import (
 	"encoding/json"
 	"log/slog"
+	"slices"
 	"strings"
 	"testing"
 
@@ -50,6 +51,23 @@ func TestReady_saysWhyNot(t *testing.T) {
 		}
 		if got != test.want {
 			t.Errorf("%s: got %q, want %q", test.what, got, test.want)
+		}
+	}
+}
+
+func TestStatus_tellsNoVoteBeforeThereIsAGroup(t *testing.T) {
+	unborn := []raftfsm.MemberStatus{{Member: raftfsm.Member{ID: "n1", API: "a:1"}}, {Member: raftfsm.Member{ID: "n2", API: "b:1"}}}
+	removed := slices.Clone(unborn)
+	removed[0].RaftID, removed[0].Voter = "n1", true
+	for _, test := range []struct {
+		members []raftfsm.MemberStatus
+		want    string
+	}{
+		{unborn, `[{"id":"n1","api":"a:1"},{"id":"n2","api":"b:1"}]`},
+		{removed, `[{"id":"n1","api":"a:1","voter":true},{"id":"n2","api":"b:1","voter":false}]`},
+	} {
+		if text, err := json.Marshal(memberStatuses(test.members)); err != nil || string(text) != test.want {
+			t.Errorf("%s (%v), want %s", text, err, test.want)
 		}
 	}
 }

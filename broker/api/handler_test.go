@@ -58,7 +58,7 @@ func TestStatus_comesThroughWhole(t *testing.T) {
 	want := broker.Status{
 		Node: "n1", State: "leader", Leader: "n1", Term: 4, Pending: 5, OldestDue: 6, Lag: &lag,
 		Parked: []string{"orders"}, Problems: []string{"kafka: away"}, Routes: []string{"*.delay"},
-		Members: []broker.MemberStatus{{ID: "n1", API: "127.0.0.1:7401", Voter: true, LastContact: 9}},
+		Members: []broker.MemberStatus{{ID: "n1", API: "127.0.0.1:7401", Voter: new(true), LastContact: 9}},
 		Raft:    broker.RaftStatus{AppliedIndex: 10}, Storage: broker.StorageStatus{Segments: 11},
 	}
 	got, err := serveNode(t, &fakeNode{status: want}).Status(t.Context())

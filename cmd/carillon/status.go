@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"slices"
+	"strconv"
 	"strings"
 	"text/tabwriter"
 	"time"
@@ -132,7 +133,10 @@ func printStatus(w io.Writer, node, leader broker.Status, now time.Time) error {
 	}
 	fmt.Fprintf(out, "\nmember\tapi\tvotes\tlast heard by the leader\n")
 	for _, m := range leader.Members {
-		heard := "never"
+		votes, heard := "unknown", "never"
+		if m.Voter != nil {
+			votes = strconv.FormatBool(*m.Voter)
+		}
 		switch {
 		case m.ID == leader.Leader:
 			heard = "leads"
@@ -141,7 +145,7 @@ func printStatus(w io.Writer, node, leader broker.Status, now time.Time) error {
 		case leader.Node != leader.Leader:
 			heard = "unknown"
 		}
-		fmt.Fprintf(out, "%s\t%s\t%v\t%s\n", m.ID, m.API, m.Voter, heard)
+		fmt.Fprintf(out, "%s\t%s\t%s\t%s\n", m.ID, m.API, votes, heard)
 	}
 	if err := out.Flush(); err != nil {
 		return fmt.Errorf("print status: %w", err)

@@ -13,12 +13,12 @@ import (
 func TestStatus_showsTheNodeAndWhatTheLeaderKnows(t *testing.T) {
 	now := time.UnixMilli(1_900_000_000_000)
 	lag := int64(12)
-	members := []broker.MemberStatus{{ID: "n1", API: "a:1", Voter: true}, {ID: "n2", API: "b:1", Voter: true}, {ID: "n3", API: "c:1"}}
+	members := []broker.MemberStatus{{ID: "n1", API: "a:1", Voter: new(true)}, {ID: "n2", API: "b:1", Voter: new(true)}, {ID: "n3", API: "c:1", Voter: new(false)}}
 	node := broker.Status{Node: "n2", State: "follower", Leader: "n1", Term: 7, Pending: 4, Members: members, Problems: []string{"disk: full"}}
 	leader := broker.Status{
 		Node: "n1", State: "leader", Leader: "n1", Term: 7, Pending: 5, OldestDue: now.UnixMilli() + 90_000, Lag: &lag,
 		Parked: []string{"orders", "bills"}, Problems: []string{"kafka: away"},
-		Members: []broker.MemberStatus{members[0], {ID: "n2", API: "b:1", Voter: true, LastContact: now.UnixMilli() - 40}, members[2]},
+		Members: []broker.MemberStatus{members[0], {ID: "n2", API: "b:1", Voter: new(true), LastContact: now.UnixMilli() - 40}, members[2]},
 	}
 	for _, test := range []struct {
 		what   string
@@ -74,6 +74,31 @@ n3      c:1  false  never
 		if diff := cmp.Diff(strings.TrimPrefix(test.want, "\n"), out.String()); diff != "" {
 			t.Errorf("%s (-want +got):\n%s", test.what, diff)
 		}
+	}
+}
+
+func TestStatus_ofANodeWithoutAGroupShowsNoVotes(t *testing.T) {
+	node := broker.Status{
+		Node: "n1", State: "unborn", NotReady: "unborn: no answer from n2",
+		Members: []broker.MemberStatus{{ID: "n1", API: "a:1"}, {ID: "n2", API: "b:1"}},
+	}
+	want := `node       n1, unborn
+leader     none, term 0
+not ready  unborn: no answer from n2
+pending    0
+lag        unknown without a leader
+parked     unknown without a leader
+
+member  api  votes    last heard by the leader
+n1      a:1  unknown  unknown
+n2      b:1  unknown  unknown
+`
+	var out strings.Builder
+	if err := printStatus(&out, node, node, time.Now()); err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(want, out.String()); diff != "" {
+		t.Errorf("-want +got:\n%s", diff)
 	}
 }
 
