@@ -15,13 +15,11 @@ import (
 
 // Options are the parts that a Broker is made of. All are required but Now and DiscoverEvery.
 type Options struct {
-	Config Config        // resolved and validated
-	Node   *raftfsm.Node // open; the caller closes it after Run
-	Source func() (Source, error)
-	Sink   func() (Sink, error)
-	// CreateTopic creates a topic unless it exists.
-	CreateTopic func(ctx context.Context, topic string) error
-	Metrics     *Metrics
+	Config  Config        // resolved and validated
+	Node    *raftfsm.Node // open; the caller closes it after Run
+	Source  func() (Source, error)
+	Sink    func() (Sink, error)
+	Metrics *Metrics
 	// Now is the clock; nil: the machine's. Only with that is there a timer of the
 	// kernel (see alarm), which would ring at other times than a clock of the caller's.
 	Now    func() time.Time
@@ -34,18 +32,17 @@ type Options struct {
 
 // A Broker leads whenever its node does: it runs one term after the other.
 type Broker struct {
-	config      Config
-	node        *raftfsm.Node
-	newSource   func() (Source, error)
-	newSink     func() (Sink, error)
-	createTopic func(ctx context.Context, topic string) error
-	metrics     *Metrics
-	now         func() time.Time
-	newAlarm    func(*slog.Logger) *alarm // may return nil
-	logger      *slog.Logger              // for the parts of a term
-	log         *slog.Logger              // its own
-	discover    time.Duration
-	report      atomic.Pointer[termReport] // of the running term, nil when there is none
+	config    Config
+	node      *raftfsm.Node
+	newSource func() (Source, error)
+	newSink   func() (Sink, error)
+	metrics   *Metrics
+	now       func() time.Time
+	newAlarm  func(*slog.Logger) *alarm // may return nil
+	logger    *slog.Logger              // for the parts of a term
+	log       *slog.Logger              // its own
+	discover  time.Duration
+	report    atomic.Pointer[termReport] // of the running term, nil when there is none
 }
 
 // New returns a Broker that does nothing until Run.
@@ -55,17 +52,16 @@ func New(o Options) *Broker {
 		o.Now, alarms = time.Now, newAlarm
 	}
 	return &Broker{
-		config:      o.Config,
-		node:        o.Node,
-		newSource:   o.Source,
-		newSink:     o.Sink,
-		createTopic: o.CreateTopic,
-		metrics:     o.Metrics,
-		now:         o.Now,
-		newAlarm:    alarms,
-		logger:      o.Logger,
-		log:         o.Logger.With("component", "broker"),
-		discover:    cmp.Or(o.DiscoverEvery, time.Second),
+		config:    o.Config,
+		node:      o.Node,
+		newSource: o.Source,
+		newSink:   o.Sink,
+		metrics:   o.Metrics,
+		now:       o.Now,
+		newAlarm:  alarms,
+		logger:    o.Logger,
+		log:       o.Logger.With("component", "broker"),
+		discover:  cmp.Or(o.DiscoverEvery, time.Second),
 	}
 }
 

@@ -142,6 +142,8 @@ func (s *topicLogs) Isolate(name string) {
 	t.silent = t.silent && !t.heals
 }
 
+func (s *topicLogs) CreateTopic(context.Context, string) error { return nil }
+
 func (s *topicLogs) Close() {}
 
 // A fakeLog is storage and replicated log at once: commands are applied after the

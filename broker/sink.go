@@ -6,7 +6,7 @@ import (
 )
 
 // A Sink writes records to target topics. broker/kafka implements it; the lanes
-// of the publisher call it, each for its own topic.
+// of the publisher call it, each for its own topic, and the term for dead letters.
 type Sink interface {
 	// Partitions returns how many partitions the topic has. It answers from a
 	// cache that is seconds old at most and that a failed Send of the topic
@@ -22,6 +22,8 @@ type Sink interface {
 	// ErrAbandoned, though Kafka may still write them. The next Send of the topic
 	// uses connections of its own, so that a stuck target holds nobody up.
 	Isolate(topic string)
+	// CreateTopic creates a topic unless it exists. It blocks for a round trip.
+	CreateTopic(ctx context.Context, topic string) error
 	// Close gives everything outstanding up and releases the connections.
 	Close()
 }

@@ -95,7 +95,7 @@ func (b *Broker) runTerm(running context.Context, leadership *raftfsm.Leadership
 	group.Go(func() error { return publisher.run(working) })
 	group.Go(func() error { return ingest.run(working) })
 	group.Go(func() error {
-		return keepDeadLetterTopics(working, b.config.DeadLetterTopics(), b.createTopic, log)
+		return keepDeadLetterTopics(working, b.config.DeadLetterTopics(), sink.CreateTopic, log)
 	})
 	report.setRunning()
 	err = group.Wait()

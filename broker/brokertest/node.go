@@ -62,14 +62,13 @@ func (n *node) start() {
 	n.alive.Store(opened)
 	n.cancel, n.done = cancel, make(chan struct{})
 	n.broker = broker.New(broker.Options{
-		Config:      config,
-		Node:        opened,
-		Source:      func() (broker.Source, error) { return kafka.NewSource(n.kafka(log), config.IsDelayTopic) },
-		Sink:        func() (broker.Sink, error) { return kafka.NewSink(n.kafka(log)) },
-		CreateTopic: func(ctx context.Context, topic string) error { return kafka.CreateTopic(ctx, n.kafka(log), topic) },
-		Metrics:     broker.NewMetrics(prometheus.NewRegistry()),
-		Now:         n.clock.now,
-		Logger:      log,
+		Config:  config,
+		Node:    opened,
+		Source:  func() (broker.Source, error) { return kafka.NewSource(n.kafka(log), config.IsDelayTopic) },
+		Sink:    func() (broker.Sink, error) { return kafka.NewSink(n.kafka(log)) },
+		Metrics: broker.NewMetrics(prometheus.NewRegistry()),
+		Now:     n.clock.now,
+		Logger:  log,
 
 		DiscoverEvery: min(3*config.Raft.Heartbeat, time.Minute),
 	})

@@ -47,9 +47,6 @@ func TestLogSaysOnceAMinuteThatKafkaIsAway(t *testing.T) {
 			if _, _, err := source.Discover(t.Context()); err == nil {
 				t.Fatal("a Kafka that is away was found")
 			}
-			if err := CreateTopic(t.Context(), config, "t"); err == nil {
-				t.Fatal("a Kafka that is away has created a topic")
-			}
 			pass(time.Second)
 		}
 		const line = "unable to open connection to broker"

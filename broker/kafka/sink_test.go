@@ -1,8 +1,10 @@
 package kafka
 
 import (
+	"context"
 	"errors"
 	"fmt"
+	"net"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -163,11 +165,40 @@ func TestMissingTopicIsReportedAndFoundOnceItExists(t *testing.T) {
 		if took, err := deliver(sink, broker.Delivery{Topic: "orders"}); !errors.Is(err, broker.ErrTargetMissing) || took > time.Second {
 			t.Errorf("Send: %v after %v, want ErrTargetMissing", err, took)
 		}
-		if err := CreateTopic(t.Context(), kafka.config(), "orders"); err != nil {
+		if err := sink.CreateTopic(t.Context(), "orders"); err != nil {
 			t.Fatal(err)
 		}
 		if _, err := deliver(sink, broker.Delivery{Topic: "orders"}); err != nil {
 			t.Errorf("Send after the topic was created: %v", err)
+		}
+	})
+}
+
+// The dead-letter topics are looked after all the time; that must not cost a connection each.
+func TestCreateTopicUsesTheConnectionThereIs(t *testing.T) {
+	inBubble(t, func(t *testing.T, kafka bubble) {
+		var dials atomic.Int32
+		config := kafka.config()
+		config.Dial = func(ctx context.Context, network, address string) (net.Conn, error) {
+			dials.Add(1)
+			return kafka.network.DialContext(ctx, network, address)
+		}
+		sink, err := NewSink(config)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer sink.Close()
+		var before int32
+		for n := range 5 {
+			if err := sink.CreateTopic(t.Context(), "dead"); err != nil {
+				t.Fatalf("time %d: %v", n+1, err)
+			}
+			if n == 0 {
+				before = dials.Load()
+			}
+		}
+		if more := dials.Load() - before; more > 0 {
+			t.Errorf("%d connections were opened to see that the topic is there", more)
 		}
 	})
 }

@@ -86,13 +86,12 @@ func serve(ctx context.Context, c broker.Config, stderr io.Writer) (err error) {
 	defer func() { err = errors.Join(err, node.Close()) }()
 
 	b := broker.New(broker.Options{
-		Config:      c,
-		Node:        node,
-		Source:      func() (broker.Source, error) { return kafka.NewSource(source, c.IsDelayTopic) },
-		Sink:        func() (broker.Sink, error) { return kafka.NewSink(sink) },
-		CreateTopic: func(ctx context.Context, topic string) error { return kafka.CreateTopic(ctx, sink, topic) },
-		Metrics:     broker.NewMetrics(registry),
-		Logger:      log,
+		Config:  c,
+		Node:    node,
+		Source:  func() (broker.Source, error) { return kafka.NewSource(source, c.IsDelayTopic) },
+		Sink:    func() (broker.Sink, error) { return kafka.NewSink(sink) },
+		Metrics: broker.NewMetrics(registry),
+		Logger:  log,
 	})
 	registry.MustRegister(broker.NewCollector(b.Status))
 	log.Info("node started", "node", c.Node.ID, "version", programVersion(), "raft", c.Raft.Listen, "api", c.API.Listen, "data_dir", c.Node.DataDir)
