@@ -120,11 +120,15 @@ func (n *Node) open(ctx context.Context) error {
 		return fmt.Errorf("open schedule: %w", err)
 	}
 	n.fsm = newFSM(n.store, n.logs.LastIndex, n.cfg.FlushBytes, n.failWith)
+	me, _ := n.cfg.member(n.cfg.NodeID)
 	listener, err := n.cfg.Listen("tcp", n.cfg.ListenAddr)
 	if err != nil {
-		return fmt.Errorf("%w: raft address %q: %w: free the port or choose another", ErrConfig, n.cfg.ListenAddr, err)
+		field, remedy := "raft.listen", "free the port or choose another"
+		if n.cfg.ListenAddr == me.Raft {
+			field, remedy = "cluster.members["+me.ID+"].raft", "free the port, or, before the cluster is founded, choose another on all nodes"
+		}
+		return fmt.Errorf("%w: %s: %q: %w: %s", ErrConfig, field, n.cfg.ListenAddr, err, remedy)
 	}
-	me, _ := n.cfg.member(n.cfg.NodeID)
 	n.streams = newStreams(listener, streamConfig{
 		cluster: n.cfg.ClusterName, advertised: me.Raft, dial: n.cfg.Dial, raftID: n.raftID,
 		succeededBy: n.succeededBy, patience: n.patience(), log: n.log,

@@ -302,7 +302,10 @@ func TestOpen_namesFieldValueAndRemedy(t *testing.T) {
 		}, ErrMembers, []string{"cluster.members", "n2 at b:1", "restore"}},
 		{"another log", func(c *Config) { c.Log = LogBoltDB }, ErrConfig, []string{"raft.log", "boltdb", "wal"}},
 		{"node.json lost", func(c *Config) { c.DataDir = lost }, ErrDamaged, []string{"node.json", "cluster replace n1"}},
-		{"a port in use", func(c *Config) { c.DataDir = t.TempDir(); c.ListenAddr = taken.Addr().String() }, ErrConfig, []string{taken.Addr().String(), "free the port"}},
+		{"a port in use", func(c *Config) { c.DataDir = t.TempDir(); c.ListenAddr = taken.Addr().String() }, ErrConfig, []string{"raft.listen", taken.Addr().String(), "free the port"}},
+		{"a member's port in use", func(c *Config) {
+			c.DataDir, c.Members = t.TempDir(), []Member{{ID: "n1", Raft: taken.Addr().String()}}
+		}, ErrConfig, []string{"cluster.members[n1].raft", taken.Addr().String(), "free the port", "on all nodes"}},
 		{"no bootstrap", func(c *Config) { c.DataDir = t.TempDir(); c.Bootstrap = false }, ErrConfig, []string{"cluster.bootstrap", "true"}},
 		{"a node that is no member", func(c *Config) { c.NodeID = "n9" }, ErrConfig, []string{"node.id", "n9", "n1"}},
 		{"a member twice", func(c *Config) { c.Members = append(c.Members, c.Members[0]) }, ErrConfig, []string{"cluster.members", "n1", "twice"}},

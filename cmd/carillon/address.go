@@ -7,6 +7,8 @@ import (
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
+
+	"github.com/carillonmq/carillon/broker"
 )
 
 // defaultAPI is where `carillon dev` answers.
@@ -36,4 +38,12 @@ func addAPIFlag(cmd *cobra.Command, address *string) {
 	cmd.Flags().StringVar(address, apiFlag, defaultAPI, "API `address` of a node, host:port or http://host:port")
 	flag := cmd.Flags().Lookup(apiFlag)
 	flag.Value = apiAddress{flag.Value}
+}
+
+// portInUse names the key that the API's address to listen on comes from.
+func portInUse(c broker.Config) error {
+	if self, _ := c.Self(); c.API.Listen == self.API {
+		return &broker.FieldError{Field: "cluster.members[" + self.ID + "].api", Value: self.API, Remedy: "free the port or choose another, on all nodes"}
+	}
+	return &broker.FieldError{Field: "api.listen", Value: c.API.Listen, Remedy: "free the port or choose another"}
 }
