@@ -76,7 +76,7 @@ func serve(ctx context.Context, c broker.Config, stderr io.Writer) (err error) {
 	}
 	listener, err := net.Listen("tcp", c.API.Listen)
 	if err != nil {
-		return fmt.Errorf("%w: %w", &broker.FieldError{Field: "api.listen", Value: c.API.Listen, Remedy: "free the port or choose another"}, err)
+		return fmt.Errorf("%w: %w", portInUse(c), err)
 	}
 	defer listener.Close() // for a return before Serve has it
 	node, err := raftfsm.Open(ctx, nodeConfig(c, log))
