@@ -29,19 +29,6 @@ func dueAt(at, after string, timestamp int64) (due int64, err error) {
 	return due, nil
 }
 
-// timeMissing names the header that is meant, if there is one in another case.
-func timeMissing(headers []Header) error {
-	for _, h := range headers {
-		for _, name := range []string{HeaderAt, HeaderAfter} {
-			if strings.EqualFold(h.Key, name) {
-				return malformed(HeaderAt, "", "is missing", "write "+name+" in lower case, not "+h.Key)
-			}
-		}
-	}
-	return malformed(HeaderAt, "", "is missing", "say when to deliver with "+HeaderAt+
-		", RFC 3339 or epoch milliseconds, or with "+HeaderAfter+", such as 90s")
-}
-
 func parseAt(value string) (int64, error) {
 	if unsigned := strings.TrimLeft(value, "+-"); digits(unsigned) == len(unsigned) {
 		return parseEpoch(value)

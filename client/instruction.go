@@ -17,15 +17,17 @@ type Instruction struct {
 }
 
 // Parse reads a record's instruction from its headers and its timestamp in epoch milliseconds, which
-// deliver-after counts from (negative: the record has none). Names are told apart by case; headers
-// that are not deliver-* say nothing. The error is always a *[HeaderError]. Parse is safe for concurrent use.
+// deliver-after counts from (negative: the record has none). Names are lower case: one of them in another
+// case is refused, since it is meant but would not be heard. Headers that are not deliver-* say nothing.
+// The error is always a *[HeaderError]. Parse is safe for concurrent use.
 func Parse(headers []Header, timestamp int64) (Instruction, error) {
 	text, err := collect(headers)
 	if err != nil {
 		return Instruction{}, err
 	}
 	if text.at == "" && text.after == "" {
-		return Instruction{}, timeMissing(headers)
+		return Instruction{}, malformed(HeaderAt, "", "is missing", "say when to deliver with "+HeaderAt+
+			", RFC 3339 or epoch milliseconds, or with "+HeaderAfter+", such as 90s")
 	}
 	in := Instruction{To: text.to, Key: text.key, Partition: -1, ID: text.id}
 	if in.DueAt, err = dueAt(text.at, text.after, timestamp); err != nil {
@@ -75,13 +77,16 @@ func (t *instructionText) slot(name string) *string {
 
 func collect(headers []Header) (text instructionText, err error) {
 	for _, h := range headers {
-		if !strings.HasPrefix(h.Key, InstructionPrefix) {
+		if !strings.HasPrefix(h.Key, InstructionPrefix) && !inAnotherCase(h.Key) {
 			continue
 		}
 		slot := text.slot(h.Key)
 		switch {
 		case slot == nil:
-			return text, unusable(h)
+			if err := unusable(h); err != nil {
+				return text, err
+			}
+			continue
 		case *slot != "":
 			return text, malformed(h.Key, string(h.Value), "is given twice", "write the header once")
 		case h.Value == nil:
@@ -96,15 +101,37 @@ func collect(headers []Header) (text instructionText, err error) {
 	return text, nil
 }
 
-// unusable explains a deliver-* header that no slot takes.
+// inAnotherCase reports whether the name begins as an instruction's does but for its case. Every header
+// of every record is asked, and most differ in the length or the hyphen already.
+func inAnotherCase(name string) bool {
+	const size = len(InstructionPrefix)
+	return len(name) >= size && name[size-1] == '-' && strings.EqualFold(name[:size], InstructionPrefix)
+}
+
+// unusable explains a header that looks like an instruction and that no slot takes. It returns nil for
+// a header of the application, whose name is no instruction in lower case either.
 func unusable(h Header) error {
-	switch h.Key {
-	case HeaderCancel, HeaderExpiresAt, HeaderExpiresAfter, HeaderCron, HeaderEvery, HeaderUntil, HeaderCount:
+	if lower := strings.ToLower(h.Key); lower != h.Key && (new(instructionText).slot(lower) != nil || isReserved(lower)) {
+		return malformed(h.Key, string(h.Value), "is not in lower case", "write "+lower)
+	}
+	if isReserved(h.Key) {
 		return &HeaderError{Code: CodeUnsupported, Field: h.Key, Value: cut(string(h.Value)),
 			Problem: "is not supported by this version", Remedy: "send the record without this header"}
 	}
+	if !strings.HasPrefix(h.Key, InstructionPrefix) {
+		return nil
+	}
 	return malformed(strings.ToValidUTF8(cut(h.Key), "\uFFFD"), string(h.Value), "is not a header Carillon knows",
 		"the known ones are "+supportedHeaders)
+}
+
+// isReserved reports whether the name has a meaning that is not offered yet.
+func isReserved(name string) bool {
+	switch name {
+	case HeaderCancel, HeaderExpiresAt, HeaderExpiresAfter, HeaderCron, HeaderEvery, HeaderUntil, HeaderCount:
+		return true
+	}
+	return false
 }
 
 // maxTopicBytes is Kafka's limit for the length of a topic's name.

@@ -33,6 +33,17 @@ func TestParseReadsEveryHeader(t *testing.T) {
 	}
 }
 
+func TestParseLeavesHeadersOfTheApplicationAlone(t *testing.T) {
+	got, err := Parse(headers("Deliver-By", "mail", "Deliver-", "x", "DELIVERED-ID", "y", "deliver", "z", "Deliver_To", "w",
+		"deliver-at", "1900000000123"), stamped)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(Instruction{DueAt: 1900000000123, Partition: -1}, got); diff != "" {
+		t.Error(diff)
+	}
+}
+
 func TestParseLeavesAbsentHeadersUnset(t *testing.T) {
 	got, err := Parse(headers("deliver-after", "0"), stamped)
 	if err != nil {
@@ -55,7 +66,17 @@ func TestParseRefuses(t *testing.T) {
 		{"no header at all", nil,
 			HeaderError{CodeMalformed, "deliver-at", "", "is missing", "RFC 3339 or epoch milliseconds"}},
 		{"time header in another case", headers("Deliver-After", "1s"),
-			HeaderError{CodeMalformed, "deliver-at", "", "is missing", "write deliver-after in lower case, not Deliver-After"}},
+			HeaderError{CodeMalformed, "Deliver-After", "1s", "is not in lower case", "write deliver-after"}},
+		{"header in another case beside a good time", append(headers("Deliver-To", "t"), at),
+			HeaderError{CodeMalformed, "Deliver-To", "t", "is not in lower case", "write deliver-to"}},
+		{"header with a capital after the prefix", append(headers("deliver-Key", "k"), at),
+			HeaderError{CodeMalformed, "deliver-Key", "k", "is not in lower case", "write deliver-key"}},
+		{"header in another case beside the right one", append(headers("DELIVER-AT", "2031-01-31T08:00:00Z"), at),
+			HeaderError{CodeMalformed, "DELIVER-AT", "2031-01-31T08:00:00Z", "is not in lower case", "write deliver-at"}},
+		{"cancel in another case", append(headers("Deliver-Cancel", "true"), at),
+			HeaderError{CodeMalformed, "Deliver-Cancel", "true", "is not in lower case", "write deliver-cancel"}},
+		{"null in another case", []Header{at, {Key: "Deliver-Id"}},
+			HeaderError{CodeMalformed, "Deliver-Id", "", "is not in lower case", "write deliver-id"}},
 		{"duplicate", []Header{at, at},
 			HeaderError{CodeMalformed, "deliver-at", "2030-01-31T08:00:00Z", "is given twice", "once"}},
 		{"contradiction", append(headers("deliver-id", "a", "deliver-id", "b"), at),
