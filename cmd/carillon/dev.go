@@ -89,7 +89,7 @@ func (d *dev) run(ctx context.Context) (err error) {
 func (d *dev) start(ctx context.Context) error {
 	soon, cancel := context.WithTimeout(ctx, startTimeout)
 	defer cancel()
-	if err := d.checkKafkaPort(); err != nil {
+	if err := d.checkFree(); err != nil {
 		return err
 	}
 	if err := d.makeFolders(); err != nil {
@@ -113,15 +113,6 @@ func (d *dev) start(ctx context.Context) error {
 		}
 	}
 	return nil
-}
-
-// checkKafkaPort tells another Kafka, which answers as well, from the own one.
-func (d *dev) checkKafkaPort() error {
-	listener, err := net.Listen("tcp", d.brokers())
-	if err != nil {
-		return fmt.Errorf("%w: %w", &broker.FieldError{Field: "--kafka-port", Value: strconv.Itoa(d.kafkaPort), Remedy: "free the port or choose another"}, err)
-	}
-	return listener.Close()
 }
 
 // startChild starts a child that ends the whole when it does. What answers at its

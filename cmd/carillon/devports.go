@@ -2,6 +2,7 @@ package main
 
 import (
 	"fmt"
+	"net"
 	"strconv"
 
 	"github.com/carillonmq/carillon/broker"
@@ -15,14 +16,18 @@ type portRange struct {
 	first, last int
 }
 
-// checkPorts refuses ports that are none, and ranges that overlap.
-func (d *dev) checkPorts() error {
+func (d *dev) ports() []portRange {
 	more := d.nodes - 1
-	ranges := []portRange{
+	return []portRange{
 		{"--kafka-port", d.kafkaPort, d.kafkaPort},
 		{"--raft-port", d.raftPort, d.raftPort + more},
 		{"--api-port", d.apiPort, d.apiPort + more},
 	}
+}
+
+// checkPorts refuses ports that are none, and ranges that overlap.
+func (d *dev) checkPorts() error {
+	ranges := d.ports()
 	for i, r := range ranges {
 		if highest := maxPort - (r.last - r.first); r.first < 1 || r.first > highest {
 			return r.mistake("use 1 to %d", highest)
@@ -32,6 +37,38 @@ func (d *dev) checkPorts() error {
 				return r.mistake("its ports %d to %d overlap with %s, which takes %d to %d; choose another",
 					r.first, r.last, other.flag, other.first, other.last)
 			}
+		}
+	}
+	return nil
+}
+
+// checkFree refuses ports that others use. A child would say so in terms of its own
+// configuration, and another Kafka answers as well as the own one.
+func (d *dev) checkFree() error {
+	for _, r := range d.ports() {
+		for port := r.first; port <= r.last; port++ {
+			listener, err := net.Listen("tcp", loopback(port))
+			if err != nil {
+				return fmt.Errorf("%w: %w", &broker.FieldError{Field: r.flag, Value: strconv.Itoa(r.first), Remedy: "free the port or choose another"}, err)
+			}
+			if err := listener.Close(); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// checkPortsFree refuses ports that something listens on. Another Kafka or node there
+// would be taken for the own one: it answers as well.
+func (d *dev) checkPortsFree() error {
+	for _, r := range d.portRanges() {
+		for port := r.first; port <= r.last; port++ {
+			listener, err := net.Listen("tcp", loopback(port))
+			if err != nil {
+				return fmt.Errorf("%w: %w", &broker.FieldError{Field: r.flag, Value: strconv.Itoa(r.first), Remedy: "free the port or choose another"}, err)
+			}
+			listener.Close()
 		}
 	}
 	return nil
