@@ -59,21 +59,6 @@ func (d *dev) checkFree() error {
 	return nil
 }
 
-// checkPortsFree refuses ports that something listens on. Another Kafka or node there
-// would be taken for the own one: it answers as well.
-func (d *dev) checkPortsFree() error {
-	for _, r := range d.portRanges() {
-		for port := r.first; port <= r.last; port++ {
-			listener, err := net.Listen("tcp", loopback(port))
-			if err != nil {
-				return fmt.Errorf("%w: %w", &broker.FieldError{Field: r.flag, Value: strconv.Itoa(r.first), Remedy: "free the port or choose another"}, err)
-			}
-			listener.Close()
-		}
-	}
-	return nil
-}
-
 func (r portRange) mistake(remedy string, args ...any) error {
 	return &usageError{&broker.FieldError{Field: r.flag, Value: strconv.Itoa(r.first), Remedy: fmt.Sprintf(remedy, args...)}}
 }
