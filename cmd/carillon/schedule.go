@@ -133,8 +133,14 @@ func (s *schedule) record(flags *pflag.FlagSet, args []string, stdin io.Reader) 
 		return nil, &usageError{errors.New("give one of --in and --at")}
 	}
 	r := &kgo.Record{Topic: s.topic, Timestamp: time.Now()}
-	if r.Topic == "" {
+	if !flags.Changed("topic") {
 		r.Topic = s.to + ".delay"
+	}
+	if err := checkTopic("--to", s.to); err != nil {
+		return nil, err
+	}
+	if err := checkTopic("--topic", r.Topic); err != nil {
+		return nil, err
 	}
 	if flags.Changed("key") {
 		r.Key = []byte(s.key)
@@ -174,6 +180,14 @@ func (s *schedule) record(flags *pflag.FlagSet, args []string, stdin io.Reader) 
 		r.Value = []byte(args[0])
 	}
 	return r, nil
+}
+
+// checkTopic refuses a name that Kafka would not take, in terms of the flag.
+func checkTopic(flag, name string) error {
+	if err := broker.CheckTopicName(name); err != nil {
+		return &usageError{&broker.FieldError{Field: flag, Value: name, Remedy: err.Error()}}
+	}
+	return nil
 }
 
 // atText passes the time on as it was typed; Stamp says what is wrong with it.
