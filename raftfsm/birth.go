@@ -6,7 +6,6 @@ import (
 	"log/slog"
 	"maps"
 	"slices"
-	"strings"
 	"sync"
 	"time"
 )
@@ -46,7 +45,7 @@ func judge(me identity, cfg Config, answers map[string]Standing) verdict {
 			return verdict{found: true} // they founded it with us while we were slow
 		}
 	}
-	return joining(me, cfg, lived)
+	return joining(me, cfg, answers)
 }
 
 // replaced reports whether a member knows a group that we, as a founder, are no
@@ -67,15 +66,8 @@ func founding(cfg Config, answers map[string]Standing) verdict {
 	if differs := otherAPI(cfg, answers); differs != "" {
 		return verdict{remedy: true, wait: differs}
 	}
-	var silent []string
-	for _, m := range cfg.Members {
-		if _, ok := answers[m.ID]; !ok && m.ID != cfg.NodeID {
-			silent = append(silent, fmt.Sprintf("%s at %q", m.ID, m.API))
-		}
-	}
-	if len(silent) > 0 {
-		return verdict{wait: "before founding a cluster all members must say that they are empty; no answer from " + strings.Join(silent, ", ") +
-			": start it, or correct its api address in cluster.members, which must be the same on all nodes"}
+	if silent := unanswered(cfg, answers); silent != "" {
+		return verdict{wait: "before founding a cluster all members must say that they are empty; " + silent}
 	}
 	return verdict{found: true}
 }
@@ -83,11 +75,11 @@ func founding(cfg Config, answers map[string]Standing) verdict {
 // joining looks for the non-voter that `cluster replace` has made of us. Enough
 // members must agree for the answers to meet any majority that might have made
 // a voter of it since: then this disk was wiped once more.
-func joining(me identity, cfg Config, lived []Standing) verdict {
+func joining(me identity, cfg Config, answers map[string]Standing) verdict {
 	refuse := verdict{remedy: true, wait: fmt.Sprintf("the cluster lives and knew another disk of this node: run `carillon cluster replace %s` against one of the others;"+
 		" if a majority of the members has lost its disks, nothing replaces them: restore the disks", me.NodeID)}
 	raftID, agree := "", 0
-	for _, a := range lived {
+	for _, a := range answers {
 		for _, s := range a.Servers {
 			if memberOf(s.RaftID) != me.NodeID {
 				continue
@@ -104,7 +96,11 @@ func joining(me identity, cfg Config, lived []Standing) verdict {
 	case raftID == "":
 		return refuse
 	case agree < need:
-		return verdict{wait: fmt.Sprintf("replaced as %s, which %d of %d members know yet", raftID, agree, need)}
+		why := fmt.Sprintf("replaced as %s, which %d of %d members know yet", raftID, agree, need)
+		if silent := unanswered(cfg, answers); silent != "" {
+			why += "; " + silent
+		}
+		return verdict{wait: why}
 	}
 	return verdict{raftID: raftID}
 }

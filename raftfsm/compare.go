@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strings"
 )
 
 // strangers says which member is not what the configuration takes it for, "" if
@@ -37,9 +38,24 @@ func otherAPI(cfg Config, answers map[string]Standing) string {
 	return ""
 }
 
-// warnOfDifferences tells what the members that answered have otherwise than we do. The log
-// does not hold API addresses, and a cluster that lives serves without them: one
-// may be changed node by node, and a mistake in one must keep nobody from his work.
+// unanswered names the members that did not answer and where they were asked, "" if
+// all did.
+func unanswered(cfg Config, answers map[string]Standing) string {
+	var silent []string
+	for _, m := range cfg.Members {
+		if _, ok := answers[m.ID]; !ok && m.ID != cfg.NodeID {
+			silent = append(silent, fmt.Sprintf("%s at %q", m.ID, m.API))
+		}
+	}
+	if len(silent) == 0 {
+		return ""
+	}
+	return "no answer from " + strings.Join(silent, ", ") + ": start it, or correct its api address in cluster.members, which must be the same on all nodes"
+}
+
+// warnOfDifferences tells what the members that answered have otherwise than we do.
+// The log does not hold API addresses, and a cluster that lives serves without them:
+// they may be changed node by node, and a mistake must keep no node from its work.
 func (n *Node) warnOfDifferences(answers map[string]Standing) {
 	text := strangers(n.identityNow(), n.cfg, answers)
 	if text == "" {
