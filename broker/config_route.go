@@ -59,6 +59,25 @@ func (r Route) Target(topic string) string {
 	return strings.TrimSuffix(topic, delaySuffix)
 }
 
+// Refuse returns why a message of the route may not wait for the target until dueAt, or
+// nil. Times are epoch milliseconds; what is refused is dead-lettered for that reason.
+func (c Config) Refuse(route Route, target string, dueAt, now int64) *Problem {
+	if err := CheckTopicName(target); err != nil {
+		return &Problem{CodeTargetInvalid, "deliver-to: " + err.Error()}
+	}
+	if reads, ok := c.Route(target); ok {
+		return &Problem{CodeTargetInvalid, fmt.Sprintf("deliver-to: topic %q is a delay topic, routes[].from %q matches it: choose a topic that no route reads, with the header or with routes[].to", target, reads.From)}
+	}
+	if !c.Targets.Allows(target) {
+		return &Problem{CodeTargetDenied, fmt.Sprintf("deliver-to: topic %q is not among the targets: extend targets.allow or targets.deny of the node's configuration, or choose another topic", target)}
+	}
+	if latest := now + route.MaxDelay.Milliseconds(); dueAt > latest {
+		return &Problem{CodeBeyondMaxDelay, fmt.Sprintf("due at %s, later than routes[].max_delay %s allows: choose an earlier time or raise max_delay for %q",
+			time.UnixMilli(dueAt).UTC().Format(time.RFC3339), FormatDuration(route.MaxDelay), route.From)}
+	}
+	return nil
+}
+
 // Allows reports whether messages may be delivered to the topic.
 func (t TargetsConfig) Allows(topic string) bool {
 	allows := func(pattern string) bool { return matches(pattern, topic) }

@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"slices"
 	"strconv"
-	"time"
 
 	"github.com/carillonmq/carillon/raftfsm"
 	"github.com/carillonmq/carillon/storage"
@@ -33,7 +32,7 @@ func (g *ingest) entry(route Route, batch Batch, a *Arrival, now int64) (entry s
 		target = route.Target(batch.Topic)
 	}
 	if problem == nil {
-		problem = g.refuse(route, target, a.Instruction.DueAt, now)
+		problem = g.cfg.Config.Refuse(route, target, a.Instruction.DueAt, now)
 	}
 	if problem != nil {
 		topic := g.cfg.Config.DeadLetterTopic(route)
@@ -74,22 +73,4 @@ func (a *Arrival) size() int {
 		size += 2 + len(h.Key) + len(h.Value) // empty ones take room too
 	}
 	return size
-}
-
-// refuse returns why the configuration does not let the message wait, or nil.
-func (g *ingest) refuse(route Route, target string, dueAt, now int64) *Problem {
-	if err := CheckTopicName(target); err != nil {
-		return &Problem{CodeTargetInvalid, "deliver-to: " + err.Error()}
-	}
-	if reads, ok := g.cfg.Config.Route(target); ok {
-		return &Problem{CodeTargetInvalid, fmt.Sprintf("deliver-to: topic %q is a delay topic, routes[].from %q matches it: choose a topic that no route reads, with the header or with routes[].to", target, reads.From)}
-	}
-	if !g.cfg.Config.Targets.Allows(target) {
-		return &Problem{CodeTargetDenied, fmt.Sprintf("deliver-to: topic %q is not among the targets: extend targets.allow or targets.deny of the node's configuration, or choose another topic", target)}
-	}
-	if latest := now + route.MaxDelay.Milliseconds(); dueAt > latest {
-		return &Problem{CodeBeyondMaxDelay, fmt.Sprintf("due at %s, later than routes[].max_delay %s allows: choose an earlier time or raise max_delay for %q",
-			time.UnixMilli(dueAt).UTC().Format(time.RFC3339), FormatDuration(route.MaxDelay), route.From)}
-	}
-	return nil
 }

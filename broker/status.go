@@ -26,10 +26,23 @@ type Status struct {
 	Parked    []string `json:"parked,omitzero"`      // targets that cannot be written to; nil, unlike empty: not known, since the node does not lead
 	Problems  []string `json:"problems"`             // what keeps the node from its work
 
-	Routes  []string       `json:"routes"` // patterns of the delay topics
+	Routes  []RouteStatus  `json:"routes"`
+	Targets TargetsStatus  `json:"targets"`
 	Members []MemberStatus `json:"members"`
 	Raft    RaftStatus     `json:"raft"`
 	Storage StorageStatus  `json:"storage"`
+}
+
+// A RouteStatus says which topics are delay topics, and how far ahead.
+type RouteStatus struct {
+	From     string `json:"from"`      // pattern of their names
+	MaxDelay int64  `json:"max_delay"` // milliseconds
+}
+
+// A TargetsStatus says by patterns which topics messages may be delivered to.
+type TargetsStatus struct {
+	Allow []string `json:"allow"`
+	Deny  []string `json:"deny"` // wins
 }
 
 // A MemberStatus is one member of the cluster as a node sees it.
@@ -71,6 +84,7 @@ func (b *Broker) Status() Status {
 		Pending:   b.node.Store().Pending(),
 		OldestDue: oldestDue(b.node.Store()),
 		Problems:  []string{},
+		Targets:   TargetsStatus(b.config.Targets),
 		Members:   memberStatuses(node.Members),
 		Raft: RaftStatus{
 			AppliedIndex: node.AppliedIndex, CommitIndex: node.CommitIndex, LastIndex: node.LastIndex,
@@ -79,7 +93,7 @@ func (b *Broker) Status() Status {
 		Storage: StorageStatus(stats),
 	}
 	for _, route := range b.config.Routes {
-		s.Routes = append(s.Routes, route.From)
+		s.Routes = append(s.Routes, RouteStatus{From: route.From, MaxDelay: route.MaxDelay.Milliseconds()})
 	}
 	s.tell(b.report.Load())
 	for _, problem := range []string{node.LogError, node.FlushError} {

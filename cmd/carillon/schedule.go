@@ -38,9 +38,10 @@ func scheduleCommand() *cobra.Command {
 		Use:   "schedule --to TOPIC (--in DURATION | --at TIME) [VALUE | -]",
 		Short: "Produce one message to a delay topic",
 		Long: "Produce one message to a delay topic, by default the target's name with .delay behind it. The value\n" +
-			"is an argument, or standard input with -; without one the message has a null value. Warns when a\n" +
-			"node answers at --api that reads no such delay topic; with other brokers than the default ones it\n" +
-			"asks only if --api is given.",
+			"is an argument, or standard input with -; without one the message has a null value.\n\n" +
+			"It takes Kafka alone, no node. But if one answers at --api that would not read this topic, or would\n" +
+			"dead-letter the message, a warning says so; the message is produced nevertheless. With other brokers\n" +
+			"than the default ones no node is asked unless --api is given.",
 		Example: "  carillon schedule --to orders --in 5s 'ship it'\n" +
 			"  carillon schedule --to orders --at 2030-01-02T15:04:05Z --key k1 --header source=cli - < order.json",
 		Args: arguments(cobra.MaximumNArgs(1)),
@@ -60,7 +61,7 @@ func scheduleCommand() *cobra.Command {
 			ctx, cancel := context.WithTimeout(cmd.Context(), scheduleTimeout)
 			defer cancel()
 			if belongs(cmd.Flags(), config.config.Kafka.Brokers) {
-				if warning := unread(ctx, address, record.Topic); warning != "" {
+				if warning := objection(ctx, address, record); warning != "" {
 					fmt.Fprintln(cmd.ErrOrStderr(), "carillon: warning:", warning)
 				}
 			}
@@ -99,18 +100,38 @@ func belongs(flags *pflag.FlagSet, brokers []string) bool {
 	return flags.Changed(apiFlag) || slices.Equal(brokers, broker.DefaultConfig().Kafka.Brokers)
 }
 
-// unread returns why the node at the address would leave the message where it is, or
-// nothing, also when no node answers, since to produce takes Kafka alone, or an older
-// one that does not tell its routes.
-func unread(ctx context.Context, address, topic string) string {
+// objection returns why the node at the address would leave the message where it is or
+// dead-letter it, or nothing, also when no node answers, since to produce takes Kafka
+// alone, or an older one that does not tell its routes.
+func objection(ctx context.Context, address string, r *kgo.Record) string {
 	ctx, cancel := context.WithTimeout(ctx, time.Second)
 	defer cancel()
 	status, err := api.NewClient(address).Status(ctx)
-	if err != nil || len(status.Routes) == 0 || slices.ContainsFunc(status.Routes, func(from string) bool { return broker.NewRoute(from).Matches(topic) }) {
+	if err != nil || len(status.Routes) == 0 {
 		return ""
 	}
-	return fmt.Sprintf("no route of node %s at %s reads topic %q, the message stays there until one does (routes[].from: %s): name another with --topic, or the right node with --api",
-		status.Node, address, topic, strings.Join(status.Routes, ", "))
+	config := broker.Config{Targets: broker.TargetsConfig(status.Targets)}
+	var patterns []string
+	for _, told := range status.Routes {
+		route := broker.NewRoute(told.From)
+		route.MaxDelay = time.Duration(told.MaxDelay) * time.Millisecond
+		config.Routes = append(config.Routes, route)
+		patterns = append(patterns, told.From)
+	}
+	route, ok := config.Route(r.Topic)
+	if !ok {
+		return fmt.Sprintf("no route of node %s at %s reads topic %q, the message stays there until one does (routes[].from: %s): name another with --topic, or the right node with --api",
+			status.Node, address, r.Topic, strings.Join(patterns, ", "))
+	}
+	now := r.Timestamp.UnixMilli()
+	instruction, err := client.Parse(r.Headers, now)
+	if err != nil {
+		return "" // producing it says so
+	}
+	if problem := config.Refuse(route, instruction.To, instruction.DueAt, now); problem != nil {
+		return fmt.Sprintf("node %s at %s would dead-letter the message: %s", status.Node, address, problem.Message)
+	}
+	return ""
 }
 
 // kafkaKeys are the keys that say how to reach Kafka.

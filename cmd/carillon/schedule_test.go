@@ -36,19 +36,40 @@ func TestSchedule_takesDaysAndYears(t *testing.T) {
 	}
 }
 
-func TestSchedule_warnsOfATopicThatTheNodeDoesNotRead(t *testing.T) {
+func TestSchedule_warnsOfWhatTheNodeWouldNotDeliver(t *testing.T) {
+	const targets = `"targets": {"allow": ["*"], "deny": ["__*", "secret"]}`
+	const reads = `{"node": "n1", "routes": [{"from": "payments", "max_delay": 3600000}, {"from": "*.delay", "max_delay": 60000}], ` + targets + `}`
 	for _, tt := range []struct {
-		name, status string
-		warns        bool
+		name, status, to, in string
+		warning              string // a part of it; "": none
 	}{
-		{"reads it", `{"node": "n1", "routes": ["payments", "*.delay"]}`, false},
-		{"reads others", `{"node": "n1", "routes": ["payments"]}`, true},
-		{"does not tell", `{"node": "n1"}`, false},
-		{"is no node", `hello`, false},
+		{"reads it", reads, "orders", "1m", ""},
+		{"reads others", `{"node": "n1", "routes": [{"from": "payments", "max_delay": 3600000}], ` + targets + `}`, "orders", "1s",
+			`no route of node n1 at HOST reads topic "orders.delay", the message stays there until one does (routes[].from: payments)`},
+		{"denies the target", reads, "secret", "1s", `node n1 at HOST would dead-letter the message: deliver-to: topic "secret" is not among the targets`},
+		{"allows others", `{"node": "n1", "routes": [{"from": "*.delay", "max_delay": 60000}], "targets": {"allow": ["bills"], "deny": []}}`, "orders", "1s",
+			`node n1 at HOST would dead-letter the message: deliver-to: topic "orders" is not among the targets`},
+		{"reads the target", reads, "payments", "1s",
+			`node n1 at HOST would dead-letter the message: deliver-to: topic "payments" is a delay topic`},
+		{"waits no longer", reads, "orders", "2m", "later than routes[].max_delay 1m allows"},
+		{"tells no targets and delays", `{"node": "n1", "routes": ["*.delay"]}`, "orders", "1s", ""},
+		{"does not tell", `{"node": "n1"}`, "orders", "1s", ""},
+		{"is no node", `hello`, "orders", "1s", ""},
 	} {
 		node := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { fmt.Fprint(w, tt.status) }))
-		if got := unread(t.Context(), strings.TrimPrefix(node.URL, "http://"), "orders.delay"); (got != "") != tt.warns {
-			t.Errorf("%s: warning %q, want one: %v", tt.name, got, tt.warns)
+		address := strings.TrimPrefix(node.URL, "http://")
+		flags := scheduleCommand().Flags()
+		if err := flags.Parse([]string{"--in", tt.in}); err != nil {
+			t.Fatal(err)
+		}
+		s := schedule{to: tt.to, in: tt.in}
+		record, err := s.record(flags, nil, strings.NewReader(""))
+		if err != nil {
+			t.Fatal(err)
+		}
+		got := objection(t.Context(), address, record)
+		if want := strings.ReplaceAll(tt.warning, "HOST", address); !strings.Contains(got, want) || (got != "") != (want != "") {
+			t.Errorf("%s: warning %q, want %q", tt.name, got, want)
 		}
 		node.Close()
 	}
