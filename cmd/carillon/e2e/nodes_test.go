@@ -139,9 +139,9 @@ func (c *carillonCluster) term() uint64 {
 	return s.Term
 }
 
-// failovers returns how often leadership has changed since the start: once per kill of a leader,
-// more often on a machine too busy for heartbeats.
-func (c *carillonCluster) failovers() int { return int(c.term() - c.born) }
+// elections returns by how much the term has grown since the start: by one per kill of a leader,
+// by more when votes are split, or on a machine too busy for heartbeats.
+func (c *carillonCluster) elections() int { return int(c.term() - c.born) }
 
 // awaitPending waits until the leader says that exactly n messages are pending.
 func (c *carillonCluster) awaitPending(limit time.Duration, n uint64) {
