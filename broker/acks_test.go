@@ -55,7 +55,7 @@ func TestAcks_doNotWaitForMoreOnceEnoughHasGathered(t *testing.T) {
 func ackingWithin(t *testing.T, commit time.Duration) (*acks, *int) {
 	commits := new(int)
 	a := newAcks(func(context.Context, raftfsm.Command) (raftfsm.Result, error) {
-		time.Sleep(commit)
+		time.Sleep(commit) // in a bubble
 		*commits++
 		return raftfsm.Result{}, nil
 	}, func() int64 { return time.Now().UnixMilli() })

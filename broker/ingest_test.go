@@ -25,7 +25,7 @@ func (s *steadySource) Poll(ctx context.Context) ([]Batch, error) {
 	if s.next == 0 {
 		s.next = now
 	}
-	time.Sleep(time.Until(time.UnixMilli(s.next)))
+	time.Sleep(time.Until(time.UnixMilli(s.next))) // in a bubble
 	batch := Batch{Topic: "orders.delay", From: s.next}
 	for ; s.next <= time.Now().UnixMilli(); s.next++ {
 		batch.Arrivals = append(batch.Arrivals, arrival(s.next, s.delay(s.next), 0))
