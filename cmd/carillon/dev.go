@@ -37,8 +37,8 @@ func devCommand() *cobra.Command {
 		Use:   "dev",
 		Short: "Run a cluster and a Kafka for development, with nothing installed",
 		Long: "Run a cluster of one or three nodes and an embedded Kafka on loopback until Ctrl-C, and show one\n" +
-			"message being delivered. The data is kept and found again. The embedded Kafka (kfake) is for\n" +
-			"development: it has one broker and no security.",
+			"message being delivered. The data is kept, and found again at the next start. The embedded Kafka\n" +
+			"(kfake) is for development: it has one broker and no security, and does not survive its own kill -9.",
 		Args: arguments(cobra.NoArgs),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if d.nodes != 1 && d.nodes != 3 {
@@ -51,8 +51,8 @@ func devCommand() *cobra.Command {
 			return d.run(cmd.Context())
 		},
 	}
-	cmd.Flags().StringVar(&d.dir, "data-dir", "./carillon-dev", "folder of all data and logs")
-	cmd.Flags().IntVar(&d.nodes, "nodes", 1, "1 or 3")
+	cmd.Flags().StringVar(&d.dir, "data-dir", "./carillon-dev", "folder of all data and logs; delete it to start anew")
+	cmd.Flags().IntVar(&d.nodes, "nodes", 1, "size of the cluster, 1 or 3; the data folder keeps to it")
 	cmd.Flags().IntVar(&d.kafkaPort, "kafka-port", 9092, "port of the embedded Kafka")
 	cmd.Flags().IntVar(&d.apiPort, "api-port", 7401, "port of the first node's API; the others follow")
 	cmd.Flags().IntVar(&d.raftPort, "raft-port", 7301, "port of the first node's Raft; the others follow")

@@ -59,8 +59,11 @@ func (e *usageError) Unwrap() error { return e.error }
 
 func rootCommand() *cobra.Command {
 	root := &cobra.Command{
-		Use:           "carillon",
-		Short:         "Carillon delivers Kafka messages later: at their time, never before it",
+		Use:   "carillon",
+		Short: "Carillon delivers Kafka messages later: at their time, never before it",
+		Long: "Carillon delivers Kafka messages later: at their time, never before it.\n\n" +
+			"To see it work, run carillon dev and, in another terminal, what it tells you to try. The exit code is\n" +
+			"0 when all went well, 1 after a failure, 2 for a mistake in the command line.",
 		Version:       versionLine(),
 		SilenceUsage:  true,
 		SilenceErrors: true,

@@ -82,13 +82,13 @@ func scheduleCommand() *cobra.Command {
 		},
 	}
 	flags := cmd.Flags()
-	flags.StringVar(&s.to, "to", "", "target topic (required)")
-	flags.StringVar(&s.topic, "topic", "", "delay topic to produce to (default: the target's name with .delay behind it)")
+	flags.StringVar(&s.to, "to", "", "target `topic` (required)")
+	flags.StringVar(&s.topic, "topic", "", "delay `topic` to produce to (default: the target's name with .delay behind it)")
 	flags.StringVar(&s.in, "in", "", "delay from now as a `duration`, such as 5s, 1h30m or 7d")
-	flags.StringVar(&s.at, "at", "", "time of delivery, RFC 3339 with zone or epoch milliseconds")
-	flags.StringVar(&s.key, "key", "", "key of the message")
-	flags.StringVar(&s.id, "id", "", "id of the message, 1 to 256 bytes")
-	flags.StringArrayVar(&s.headers, "header", nil, "header NAME=VALUE of the message; can be repeated")
+	flags.StringVar(&s.at, "at", "", "`time` of delivery, RFC 3339 with zone or epoch milliseconds")
+	flags.StringVar(&s.key, "key", "", "key of the message (default: none)")
+	flags.StringVar(&s.id, "id", "", "id of the message, 1 to 256 bytes; comes back as the header delivered-id")
+	flags.StringArrayVar(&s.headers, "header", nil, "header `NAME=VALUE` of the message; can be repeated")
 	addAPIFlag(cmd, &address)
 	addConfigFlags(flags, keys)
 	return cmd

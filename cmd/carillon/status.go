@@ -53,7 +53,7 @@ func statusCommand() *cobra.Command {
 	}
 	addAPIFlag(cmd, &address)
 	cmd.Flags().BoolVar(&asJSON, "json", false, "print JSON, for programs")
-	cmd.Flags().BoolVar(&onlyReady, "ready", false, "print nothing; exit code 0 when the node is ready, else 1")
+	cmd.Flags().BoolVar(&onlyReady, "ready", false, "print nothing but why the node is not ready; exit code 0 when it is, else 1")
 	return cmd
 }
 
