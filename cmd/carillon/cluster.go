@@ -13,8 +13,8 @@ func clusterCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "cluster",
 		Short: "Change the members of a cluster",
-		Args:  arguments(cobra.NoArgs),
-		RunE:  func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
+		Args:  cobra.ArbitraryArgs, // an unknown verb is an argument
+		RunE:  helpWithoutVerb,
 	}
 	cmd.AddCommand(replaceCommand())
 	return cmd

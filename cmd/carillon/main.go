@@ -68,16 +68,7 @@ func rootCommand() *cobra.Command {
 		SilenceUsage:  true,
 		SilenceErrors: true,
 		Args:          cobra.ArbitraryArgs, // an unknown verb is an argument
-		RunE: func(cmd *cobra.Command, args []string) error {
-			if len(args) == 0 {
-				return cmd.Help()
-			}
-			var verbs []string
-			for _, verb := range cmd.Commands() {
-				verbs = append(verbs, verb.Name())
-			}
-			return &usageError{fmt.Errorf("unknown command %s%s", args[0], didYouMean(args[0], verbs))}
-		},
+		RunE:          helpWithoutVerb,
 	}
 	root.SetVersionTemplate("{{.Version}}\n")
 	root.Flags().Bool("version", false, "print the version of this program")
@@ -92,7 +83,34 @@ func rootCommand() *cobra.Command {
 	})
 	root.AddCommand(devCommand(), serveCommand(), scheduleCommand(), statusCommand(), configCommand(), clusterCommand(),
 		versionCommand(), devKafkaCommand(), devNodeCommand())
+	root.InitDefaultHelpCmd()
+	if help, _, err := root.Find([]string{"help"}); err == nil {
+		help.Args = func(_ *cobra.Command, args []string) error { // cobra shows the help of the part that it knows
+			if verb, rest, _ := root.Find(args); len(rest) > 0 {
+				return unknownVerb(verb, rest[0])
+			}
+			return nil
+		}
+	}
 	return root
+}
+
+// helpWithoutVerb is what a command does that only has verbs below it.
+func helpWithoutVerb(cmd *cobra.Command, args []string) error {
+	if len(args) == 0 {
+		return cmd.Help()
+	}
+	return unknownVerb(cmd, args[0])
+}
+
+func unknownVerb(parent *cobra.Command, name string) error {
+	var verbs []string
+	for _, verb := range parent.Commands() {
+		if verb.IsAvailableCommand() {
+			verbs = append(verbs, verb.Name())
+		}
+	}
+	return &usageError{fmt.Errorf("unknown command %s%s", name, didYouMean(name, verbs))}
 }
 
 // arguments makes a wrong number of arguments a usage error.
