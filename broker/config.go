@@ -55,11 +55,12 @@ type APIConfig struct {
 	AllowUnauthenticated bool   `yaml:"allow_unauthenticated" help:"listen for HTTP off loopback although nothing authenticates the callers"`
 }
 
-// A KafkaConfig says how to reach Kafka.
+// A KafkaConfig says how to reach Kafka and how to write to it.
 type KafkaConfig struct {
-	Brokers []string   `yaml:"brokers" help:"addresses of some brokers, host:port"`
-	TLS     TLSConfig  `yaml:"tls"`
-	SASL    SASLConfig `yaml:"sasl"`
+	Brokers     []string   `yaml:"brokers" help:"addresses of some brokers, host:port"`
+	Compression string     `yaml:"compression" help:"compression of what is written: none, which every client reads, gzip, snappy, lz4 or zstd"`
+	TLS         TLSConfig  `yaml:"tls"`
+	SASL        SASLConfig `yaml:"sasl"`
 }
 
 // A TLSConfig holds names of PEM files.
@@ -118,7 +119,7 @@ func DefaultConfig() Config {
 			Members: []Member{{ID: "n1", Raft: "127.0.0.1:7301", API: "127.0.0.1:7401"}},
 		},
 		Raft:       RaftConfig{Heartbeat: 300 * time.Millisecond, Log: "wal"},
-		Kafka:      KafkaConfig{Brokers: []string{"127.0.0.1:9092"}},
+		Kafka:      KafkaConfig{Brokers: []string{"127.0.0.1:9092"}, Compression: "none"},
 		Routes:     []Route{NewRoute("*" + delaySuffix)},
 		Delivery:   AtLeastOnce,
 		Targets:    TargetsConfig{Allow: []string{"*"}, Deny: []string{"__*"}},

@@ -69,6 +69,7 @@ func TestConfig_namesFieldValueAndRemedy(t *testing.T) {
 		{"api on no port", func(c *Config) { c.API.Listen = "127.0.0.1" }, `api.listen is "127.0.0.1": write host:port, such as 127.0.0.1:7401; an empty host listens on all addresses`},
 		{"no broker", func(c *Config) { c.Kafka.Brokers = nil }, `kafka.brokers is "[]": name at least one broker, host:port`},
 		{"a broker without port", func(c *Config) { c.Kafka.Brokers = []string{"kafka"} }, `kafka.brokers[0] is "kafka": write host:port, the port 1 to 65535`},
+		{"an unknown compression", func(c *Config) { c.Kafka.Compression = "brotli" }, `kafka.compression is "brotli": use none, gzip, snappy, lz4 or zstd`},
 		{"certificates without TLS", func(c *Config) { c.Kafka.TLS.CA = "ca.pem" }, `kafka.tls.enabled is "false": ca.pem is named, which only TLS reads; say true`},
 		{"a certificate without key", func(c *Config) { c.Kafka.TLS = TLSConfig{Enabled: true, Cert: "c.pem"} }, `kafka.tls.key is "": kafka.tls.cert is set; name its key too`},
 		{"a key without certificate", func(c *Config) { c.Kafka.TLS = TLSConfig{Enabled: true, Key: "k.pem"} }, `kafka.tls.cert is "": kafka.tls.key is set; name its certificate too`},

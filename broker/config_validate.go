@@ -158,6 +158,7 @@ func (p *problems) checkKafka(c KafkaConfig) {
 	for i, address := range c.Brokers {
 		p.checkAddress(fmt.Sprintf("kafka.brokers[%d]", i), address)
 	}
+	p.oneOf("kafka.compression", c.Compression, "none", "gzip", "snappy", "lz4", "zstd")
 	if file := cmp.Or(c.TLS.CA, c.TLS.Cert, c.TLS.Key); file != "" && !c.TLS.Enabled {
 		p.add("kafka.tls.enabled", "false", "%s is named, which only TLS reads; say true", file)
 	}

@@ -2,6 +2,7 @@ package kafka
 
 import (
 	"context"
+	"fmt"
 	"log/slog"
 	"net"
 	"time"
@@ -45,6 +46,10 @@ const (
 // Options returns what every client of ours is made with. Its errors name the field of
 // the configuration that cannot be used.
 func (c Config) Options() ([]kgo.Opt, error) {
+	codec, err := compressionCodec(c.Kafka.Compression)
+	if err != nil {
+		return nil, err
+	}
 	options := []kgo.Opt{
 		kgo.SeedBrokers(c.Kafka.Brokers...),
 		kgo.MetadataMinAge(metadataMinAge),
@@ -54,6 +59,7 @@ func (c Config) Options() ([]kgo.Opt, error) {
 		kgo.RetryBackoffFn(retryBackoff),
 		kgo.WithLogger(newLogger(c.Logger)),
 		kgo.WithHooks(c.Hooks...),
+		kgo.ProducerBatchCompression(codec),
 		kgo.DisableClientMetrics(), // Kafka need not know how we do
 	}
 	if c.ClientID != "" {
@@ -79,6 +85,24 @@ func (c Config) Options() ([]kgo.Opt, error) {
 		options = append(options, kgo.SASL(mechanism))
 	}
 	return options, nil
+}
+
+// compressionCodec returns none for an empty name: franz-go's own default is snappy, which many
+// clients read only with a library that they do not bring.
+func compressionCodec(name string) (kgo.CompressionCodec, error) {
+	switch name {
+	case "", "none":
+		return kgo.NoCompression(), nil
+	case "gzip":
+		return kgo.GzipCompression(), nil
+	case "snappy":
+		return kgo.SnappyCompression(), nil
+	case "lz4":
+		return kgo.Lz4Compression(), nil
+	case "zstd":
+		return kgo.ZstdCompression(), nil
+	}
+	return kgo.CompressionCodec{}, fmt.Errorf("kafka.compression %q: %w: use none, gzip, snappy, lz4 or zstd", name, errCompression)
 }
 
 // retryBackoff grows from 20 ms to a second.

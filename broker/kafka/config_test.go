@@ -20,6 +20,7 @@ import (
 	"time"
 
 	"github.com/twmb/franz-go/pkg/kfake"
+	"github.com/twmb/franz-go/pkg/kgo"
 
 	"github.com/carillonmq/carillon/broker"
 	"github.com/carillonmq/carillon/client"
@@ -89,6 +90,48 @@ func TestSASL(t *testing.T) {
 	}
 }
 
+// franz-go's own default is snappy, which kafka-python, KafkaJS and the jar of Kafka's Java client
+// cannot read by themselves. Not in a bubble: the zstd of franz-go is closed by a finalizer.
+func TestSinkCompressesOnlyAsConfigured(t *testing.T) {
+	if name := broker.DefaultConfig().Kafka.Compression; name != "none" {
+		t.Errorf("default %q", name)
+	}
+	for name, want := range map[string]kgo.CompressionCodecType{
+		"": kgo.CodecNone, "none": kgo.CodecNone,
+		"gzip": kgo.CodecGzip, "snappy": kgo.CodecSnappy, "lz4": kgo.CodecLz4, "zstd": kgo.CodecZstd,
+	} {
+		t.Run(name, func(t *testing.T) {
+			c := onLoopback(t)
+			c.Kafka.Compression = name
+			sink, err := NewSink(c)
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer sink.Close()
+			long := strings.Repeat("compressible ", 100) // what gets no shorter is never compressed
+			if _, err := deliver(sink, broker.Delivery{Topic: "orders", Value: []byte(long)}); err != nil {
+				t.Fatal(err)
+			}
+			reader, err := kgo.NewClient(kgo.SeedBrokers(c.Kafka.Brokers...), kgo.ConsumeTopics("orders"))
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer reader.Close()
+			fetches := reader.PollFetches(t.Context())
+			if err := fetches.Err(); err != nil {
+				t.Fatal(err)
+			}
+			r := fetches.Records()[0]
+			if got := kgo.CompressionCodecType(r.Attrs.CompressionType()); got != want {
+				t.Errorf("codec %d, want %d", got, want)
+			}
+			if string(r.Value) != long {
+				t.Errorf("value %q", r.Value)
+			}
+		})
+	}
+}
+
 func TestTLSWithClientCertificate(t *testing.T) {
 	files := newCertificates(t)
 	c := onLoopback(t, kfake.TLS(files.server))
@@ -105,7 +148,7 @@ func TestTLSWithClientCertificate(t *testing.T) {
 	}
 }
 
-func TestUnusableSecuritySettingsNameFieldValueAndRemedy(t *testing.T) {
+func TestUnusableSettingsNameFieldValueAndRemedy(t *testing.T) {
 	files := newCertificates(t)
 	for name, tt := range map[string]struct {
 		kafka broker.KafkaConfig
@@ -119,6 +162,8 @@ func TestUnusableSecuritySettingsNameFieldValueAndRemedy(t *testing.T) {
 			[]string{"kafka.tls.cert", "kafka.tls.key", "nowhere.pem", "belong together"}},
 		"unknown mechanism": {broker.KafkaConfig{SASL: broker.SASLConfig{Mechanism: "kerberos"}},
 			[]string{"kafka.sasl.mechanism", "kerberos", "scram-512"}},
+		"unknown compression": {broker.KafkaConfig{Compression: "brotli"},
+			[]string{"kafka.compression", "brotli", "none, gzip, snappy, lz4 or zstd"}},
 	} {
 		c := Config{Kafka: tt.kafka, Logger: slog.New(slog.DiscardHandler)}
 		_, sinkErr := NewSink(c)
