@@ -7,10 +7,19 @@ import "time"
 type contender interface {
 	add(i int, delay time.Duration)
 	cancel(i int)
-	replace(i int, delay time.Duration) // cancel and add in one call, to measure fewer calls of the benchmark
 	move(i int, delay time.Duration)
-	start() // fire what was added, and is added from now on; those that always do ignore it
+	replace(order []int32, delays []time.Duration) // cancels each and adds it again
+	start()                                        // fire what was added, and is added from now on; those that always do ignore it
 	stop()
+}
+
+// replaceAll is replace for contenders whose operations are so long that two calls through an
+// interface do not count beside them.
+func replaceAll(c contender, order []int32, delays []time.Duration) {
+	for k, i := range order {
+		c.cancel(int(i))
+		c.add(int(i), delays[k])
+	}
 }
 
 // A stepper is a contender without a clock of its own, which is then the benchmark's: milliseconds

@@ -57,11 +57,17 @@ func (h *heapStepper) add(i int, delay time.Duration) {
 func (h *heapStepper) cancel(i int) {
 	if n := h.handles[i]; n.index >= 0 {
 		heap.Remove(&h.heap, n.index)
-		h.handles[i] = n
 	}
 }
 
-func (h *heapStepper) replace(i int, delay time.Duration) { h.cancel(i); h.add(i, delay) }
+func (h *heapStepper) replace(order []int32, delays []time.Duration) {
+	for k, i := range order {
+		heap.Remove(&h.heap, h.handles[i].index)
+		n := &node{due: delays[k].Milliseconds(), value: int(i)}
+		heap.Push(&h.heap, n)
+		h.handles[i] = n
+	}
+}
 
 func (h *heapStepper) move(i int, delay time.Duration) {
 	if n := h.handles[i]; n.index >= 0 {
@@ -129,7 +135,7 @@ func (q *heapQueue) cancel(i int) {
 	}
 }
 
-func (q *heapQueue) replace(i int, delay time.Duration) { q.cancel(i); q.add(i, delay) }
+func (q *heapQueue) replace(order []int32, delays []time.Duration) { replaceAll(q, order, delays) }
 
 func (q *heapQueue) move(i int, delay time.Duration) {
 	q.mu.Lock()

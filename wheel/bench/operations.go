@@ -77,7 +77,7 @@ func (c costs) lowest(d costs) costs {
 	}
 }
 
-// once takes one contender through a plan: fill, replace all and a quarter, move a tenth, cancel; then
+// once takes one contender through a plan: fill, replace all twice, move a tenth, cancel; then
 // afresh: fill, cancel, fire. The new delays are read in order, so that the cache misses are the
 // contender's own and those of the caller's handles.
 func once(e entrant, p plan) costs {
@@ -117,21 +117,17 @@ func changes(e entrant, p plan) costs {
 	c.bytes = max(float64(bytesFull)-float64(bytes), 0) / float64(n)
 	c.allocs = float64(mallocsFull-mallocs) / float64(n)
 
-	replace := func(some []int32) {
-		for k, i := range some {
-			t.replace(int(i), p.delays[k])
-		}
-	}
-	replace(p.order) // until now it may have grown
-	some := p.order[:min(n/4, 1_000_000)]
-	c.replace = perOp(len(some), func() { replace(some) })
-	some = p.order[n/4:][:min(n/10, 1_000_000)]
+	// Two orders take turns, since memory lies in the order of what was done last.
+	t.replace(p.worn, p.delays) // until now it may have grown
+	some := p.order[:min(n, 1_000_000)]
+	c.replace = perOp(len(some), func() { t.replace(some, p.delays) })
+	some = p.worn[:min(n/10, 1_000_000)]
 	c.move = perOp(len(some), func() {
 		for k, i := range some {
 			t.move(int(i), p.delays[k])
 		}
 	})
-	gone := p.order[:p.cancelled]
+	gone := p.worn[n-p.cancelled:]
 	c.cancel = perOp(len(gone), func() {
 		for _, i := range gone {
 			t.cancel(int(i))

@@ -37,7 +37,14 @@ func (w *wheelStepper) add(i int, delay time.Duration) {
 
 func (w *wheelStepper) cancel(i int) { w.wheel.Cancel(w.handles[i]) }
 
-func (w *wheelStepper) replace(i int, delay time.Duration) { w.cancel(i); w.add(i, delay) }
+func (w *wheelStepper) replace(order []int32, delays []time.Duration) {
+	for k, i := range order {
+		w.wheel.Cancel(w.handles[i])
+		h, err := w.wheel.Add(uint64(delays[k].Milliseconds()), uint64(i))
+		must(err)
+		w.handles[i] = h
+	}
+}
 
 func (w *wheelStepper) move(i int, delay time.Duration) {
 	if h, ok := w.wheel.Move(w.handles[i], uint64(delay.Milliseconds())); ok {
@@ -85,7 +92,7 @@ func (q *delayQueue) add(i int, delay time.Duration) {
 
 func (q *delayQueue) cancel(i int) { q.queue.Cancel(q.handles[i]) }
 
-func (q *delayQueue) replace(i int, delay time.Duration) { q.cancel(i); q.add(i, delay) }
+func (q *delayQueue) replace(order []int32, delays []time.Duration) { replaceAll(q, order, delays) }
 
 func (q *delayQueue) move(i int, delay time.Duration) {
 	if h, ok := q.queue.Move(q.handles[i], timer.CeilMilli(time.Now().Add(delay))); ok {
@@ -134,9 +141,8 @@ func (s service) add(i int, delay time.Duration) {
 	must(err)
 }
 
-func (s service) cancel(i int)                       { s.Remove(i) }
-func (s service) replace(i int, delay time.Duration) { s.cancel(i); s.add(i, delay) }
-
-func (s service) move(i int, delay time.Duration) { _ = s.Move(i, delay) } // it may have fired
-func (s service) start()                          {}
-func (s service) stop()                           { _, err := s.Stop(context.Background()); must(err) }
+func (s service) cancel(i int)                                  { s.Remove(i) }
+func (s service) move(i int, delay time.Duration)               { _ = s.Move(i, delay) } // it may have fired
+func (s service) replace(order []int32, delays []time.Duration) { replaceAll(s, order, delays) }
+func (s service) start()                                        {}
+func (s service) stop()                                         { _, err := s.Stop(context.Background()); must(err) }

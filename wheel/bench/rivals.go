@@ -22,11 +22,10 @@ func (a *afterFunc) add(i int, delay time.Duration) {
 	a.timers[i] = time.AfterFunc(delay, func() { a.fired(i) })
 }
 
-func (a *afterFunc) cancel(i int)                       { a.timers[i].Stop() }
-func (a *afterFunc) replace(i int, delay time.Duration) { a.cancel(i); a.add(i, delay) }
-
-func (a *afterFunc) move(i int, delay time.Duration) { a.timers[i].Reset(delay) }
-func (a *afterFunc) start()                          {}
+func (a *afterFunc) cancel(i int)                                  { a.timers[i].Stop() }
+func (a *afterFunc) move(i int, delay time.Duration)               { a.timers[i].Reset(delay) }
+func (a *afterFunc) replace(order []int32, delays []time.Duration) { replaceAll(a, order, delays) }
+func (a *afterFunc) start()                                        {}
 
 func (a *afterFunc) stop() {
 	for _, t := range a.timers {
@@ -55,7 +54,7 @@ func (r *russellLuo) add(i int, delay time.Duration) {
 
 func (r *russellLuo) cancel(i int) { r.timers[i].Stop() }
 
-func (r *russellLuo) replace(i int, delay time.Duration) { r.cancel(i); r.add(i, delay) }
+func (r *russellLuo) replace(order []int32, delays []time.Duration) { replaceAll(r, order, delays) }
 
 func (r *russellLuo) move(i int, delay time.Duration) {
 	if r.timers[i].Stop() {
@@ -86,7 +85,7 @@ func (a *antlabsWheel) add(i int, delay time.Duration) {
 
 func (a *antlabsWheel) cancel(i int) { a.timers[i].Stop() }
 
-func (a *antlabsWheel) replace(i int, delay time.Duration) { a.cancel(i); a.add(i, delay) }
+func (a *antlabsWheel) replace(order []int32, delays []time.Duration) { replaceAll(a, order, delays) }
 
 func (a *antlabsWheel) move(i int, delay time.Duration) {
 	if a.timers[i].Stop() {
@@ -106,10 +105,9 @@ func newGoZero(n int, fired func(int)) contender {
 	return goZero{w}
 }
 
-func (g goZero) add(i int, delay time.Duration)     { must(g.wheel.SetTimer(i, nil, delay)) }
-func (g goZero) cancel(i int)                       { must(g.wheel.RemoveTimer(i)) }
-func (g goZero) replace(i int, delay time.Duration) { g.cancel(i); g.add(i, delay) }
-
-func (g goZero) move(i int, delay time.Duration) { must(g.wheel.MoveTimer(i, delay)) }
-func (g goZero) start()                          {}
-func (g goZero) stop()                           { g.wheel.Stop() }
+func (g goZero) add(i int, delay time.Duration)                { must(g.wheel.SetTimer(i, nil, delay)) }
+func (g goZero) cancel(i int)                                  { must(g.wheel.RemoveTimer(i)) }
+func (g goZero) move(i int, delay time.Duration)               { must(g.wheel.MoveTimer(i, delay)) }
+func (g goZero) replace(order []int32, delays []time.Duration) { replaceAll(g, order, delays) }
+func (g goZero) start()                                        {}
+func (g goZero) stop()                                         { g.wheel.Stop() }

@@ -36,7 +36,8 @@ func between(r *rand.Rand, span time.Duration) time.Duration {
 // plan is a workload drawn for n timers, the same for each contender.
 type plan struct {
 	delays    []time.Duration
-	order     []int32 // a permutation: which timers are changed, moved, cancelled
+	worn      []int32 // a permutation: in which order all timers are replaced once
+	order     []int32 // another: which timers are then replaced, moved, cancelled
 	cancelled int
 }
 
@@ -44,13 +45,21 @@ func (w workload) plan(n int) plan {
 	r := rand.New(rand.NewPCG(1, uint64(n)))
 	p := plan{
 		delays:    make([]time.Duration, n),
-		order:     make([]int32, n),
+		worn:      permutation(r, n),
+		order:     permutation(r, n),
 		cancelled: int(w.cancelled * float64(n)),
 	}
 	for i := range p.delays {
 		p.delays[i] = w.delay(r)
-		p.order[i] = int32(i)
 	}
-	r.Shuffle(n, func(i, j int) { p.order[i], p.order[j] = p.order[j], p.order[i] })
 	return p
+}
+
+func permutation(r *rand.Rand, n int) []int32 {
+	order := make([]int32, n)
+	for i := range order {
+		order[i] = int32(i)
+	}
+	r.Shuffle(n, func(i, j int) { order[i], order[j] = order[j], order[i] })
+	return order
 }

@@ -64,7 +64,7 @@ func BenchmarkLateness(b *testing.B) {
 	const messages = rate * seconds
 	k := startKafka(b, freeAddrs(b, 1)...)
 	k.create(benchPartitions, "raw", delayTopic, targetTopic)
-	producer := k.client(kgo.ProducerLinger(0))
+	producer := k.client(kgo.ProducerLinger(0), kgo.ProducerBatchCompression(kgo.NoCompression())) // as Carillon
 	c := startCarillon(b, k.addrs(), dirs(b, 1)...)
 
 	raw := func(name string) {
