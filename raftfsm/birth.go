@@ -146,7 +146,8 @@ func (n *Node) askAll(ctx context.Context) map[string]Standing {
 			a, err := n.cfg.AskMember(ctx, m)
 			if err != nil {
 				level := slog.LevelInfo
-				if n.ctx.Err() != nil || n.silent.again(m.ID+"\n"+err.Error()) {
+				// By member alone: the errors of resets differ in our port.
+				if n.ctx.Err() != nil || n.silent.again(m.ID) {
 					level = slog.LevelDebug
 				}
 				n.log.Log(ctx, level, "member does not answer", "member", m.ID, "api", m.API, "err", err)
