@@ -57,8 +57,9 @@ func replaced(me identity, lived []Standing) bool {
 	})
 }
 
-// founding wants every member to have answered with the same list as ours, so that
-// each can ask the founders in turn: else one founds, and the others never hear of it.
+// founding wants every member to have answered with the same list as ours: where an
+// API address differs, one could found that the others never hear of. It does not show
+// when the same wrong address is in all lists: then those who ask there name it.
 func founding(cfg Config, answers map[string]Standing) verdict {
 	if !cfg.Bootstrap {
 		return verdict{remedy: true, wait: "cluster.bootstrap: false, and no member has a cluster to join: set it to true on all members to found one"}

@@ -1,7 +1,6 @@
 package raftfsm
 
 import (
-	"context"
 	"errors"
 	"strings"
 	"testing"
@@ -112,25 +111,12 @@ func TestBirth_waitsForAllMembers(t *testing.T) {
 	})
 }
 
-// n3 told the others that it is empty, and was down when they founded the cluster.
 func TestBirth_ofASlowFounder(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := newCluster(t, 3, nil)
-		c.open("n3")
-		empty := c.nodes["n3"].Standing()
-		c.close("n3")
-		c.tune = func(cfg *Config) {
-			cfg.AskMember = func(ctx context.Context, m Member) (Standing, error) {
-				if m.ID == "n3" {
-					return empty, nil
-				}
-				return c.ask(ctx, m)
-			}
-		}
-		c.open("n1", "n2")
+		c.foundWithout("n3")
 		n := c.leader()
 		must(t, n, Found{ClusterID: topicID})
-		c.tune = nil
 		c.open("n3")
 		c.agree()
 		for _, m := range n.Status().Members {

@@ -51,23 +51,17 @@ func TestBirth_refusesAPIAddressesThatDiffer(t *testing.T) {
 	})
 }
 
-// n2 hears from all, and founds; it is not heard of by the others.
-func TestBirth_endsWhenOneOfTheOthersHearsOfTheFounder(t *testing.T) {
+// n2 hears from all, and founds; it is not heard of by the others until one of them
+// has its address right.
+func TestBirth_withTheSameWrongAPIAddressInAllListsEndsWhenOneIsCorrected(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := newCluster(t, 3, nil)
-		c.tune = func(cfg *Config) {
-			cfg.AskMember = func(ctx context.Context, m Member) (Standing, error) {
-				if m.ID == "n2" {
-					return Standing{}, errors.New("no route to host")
-				}
-				return c.ask(ctx, m)
-			}
-		}
+		c.misaddress("typo.test:7401", "n1", "n2", "n3")
 		c.open("n1", "n2", "n3")
 		c.eventually("founder", func() bool { return c.nodes["n2"].Status().State != "unborn" })
 		time.Sleep(time.Minute)
 		for _, id := range []string{"n1", "n3"} {
-			if s := c.nodes[id].Status(); s.State != "unborn" || !strings.Contains(s.Waiting, `no answer from n2 at "n2.test:7401": start it, or correct its api address`) {
+			if s := c.nodes[id].Status(); s.State != "unborn" || !strings.Contains(s.Waiting, `no answer from n2 at "typo.test:7401": start it, or correct its api address`) {
 				t.Errorf("%s is %s: %s", id, s.State, s.Waiting)
 			}
 		}
@@ -78,6 +72,26 @@ func TestBirth_endsWhenOneOfTheOthersHearsOfTheFounder(t *testing.T) {
 		c.leader()
 		c.eventually("all are in", func() bool { return c.nodes["n3"].Status().Leader != "" })
 		c.agree()
+	})
+}
+
+// The others founded it with n2 while n2 was away; meanwhile its list was changed.
+func TestBirth_warnsOfAnAPIAddressThatDiffers(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := newCluster(t, 3, nil)
+		c.foundWithout("n2")
+		var log lines
+		c.tune = func(cfg *Config) {
+			cfg.Logger = log.logger()
+			cfg.Members = slices.Clone(cfg.Members)
+			cfg.Members[1].API = "moved.test:7401"
+		}
+		c.open("n2")
+		c.eventually("place in the group", func() bool { return c.nodes["n2"].Status().Leader != "" })
+		want := `configured otherwise than another member: cluster.members[n2].api: \"moved.test:7401\", but n1 is configured with \"n2.test:7401\"`
+		if text := log.String(); strings.Count(text, want) != 1 {
+			t.Errorf("it does not say %s once:\n%s", want, text)
+		}
 	})
 }
 

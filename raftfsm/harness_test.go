@@ -155,6 +155,30 @@ func (c *cluster) closeAll() {
 // wipe takes a closed node's disk away.
 func (c *cluster) wipe(id string) { c.dirs[id] = c.t.TempDir() }
 
+// foundWithout has the others found the cluster with id, which told them that it is
+// empty, and is away since.
+func (c *cluster) foundWithout(id string) {
+	c.t.Helper()
+	c.open(id)
+	empty := c.nodes[id].Standing()
+	c.close(id)
+	c.tune = func(cfg *Config) {
+		cfg.AskMember = func(ctx context.Context, m Member) (Standing, error) {
+			if m.ID == id {
+				return empty, nil
+			}
+			return c.ask(ctx, m)
+		}
+	}
+	for _, m := range c.members {
+		if m.ID != id {
+			c.open(m.ID)
+		}
+	}
+	c.leader()
+	c.tune = nil
+}
+
 // leader waits until one of the open nodes leads and has passed a barrier.
 func (c *cluster) leader() *Node {
 	c.t.Helper()
