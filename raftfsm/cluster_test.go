@@ -220,13 +220,7 @@ func TestReplace_tellsTheOldDiskThatItsPlaceIsTaken(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := newCluster(t, 3, nil)
 		c.open("n1", "n2", "n3")
-		n := c.leader()
-		away := otherThan(c, n)
-		c.close(away)
-		time.Sleep(5 * time.Second)
-		if err := n.Replace(t.Context(), away); err != nil {
-			t.Fatal(err)
-		}
+		away := c.replaceOne(func(id string) { c.close(id) })
 		c.open(away)
 		var s Status
 		c.eventually("word of it", func() bool { s = c.nodes[away].Status(); return s.Waiting != "" })

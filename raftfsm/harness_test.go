@@ -179,6 +179,20 @@ func (c *cluster) foundWithout(id string) {
 	c.tune = nil
 }
 
+// replaceOne takes a member that does not lead away, has it replaced, and returns it.
+// In a bubble only.
+func (c *cluster) replaceOne(takeAway func(id string)) string {
+	c.t.Helper()
+	n := c.leader()
+	away := otherThan(c, n)
+	takeAway(away)
+	time.Sleep(5 * time.Second)
+	if err := n.Replace(c.t.Context(), away); err != nil {
+		c.t.Fatal(err)
+	}
+	return away
+}
+
 // leader waits until one of the open nodes leads and has passed a barrier.
 func (c *cluster) leader() *Node {
 	c.t.Helper()

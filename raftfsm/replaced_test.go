@@ -77,13 +77,7 @@ func TestReplaced_tellsOnceItIsReachedAgain(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := newCluster(t, 3, nil)
 		c.open("n1", "n2", "n3")
-		n := c.leader()
-		away := otherThan(c, n)
-		c.isolate(away)
-		time.Sleep(5 * time.Second)
-		if err := n.Replace(t.Context(), away); err != nil {
-			t.Fatal(err)
-		}
+		away := c.replaceOne(c.isolate)
 		c.rejoin(away)
 		c.eventually("word of it", func() bool { return strings.Contains(c.nodes[away].Status().Waiting, "empty the directory") })
 	})
@@ -93,13 +87,7 @@ func TestReplaced_campaignsRarely(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := newCluster(t, 3, nil)
 		c.open("n1", "n2", "n3")
-		n := c.leader()
-		away := otherThan(c, n)
-		c.close(away)
-		time.Sleep(5 * time.Second)
-		if err := n.Replace(t.Context(), away); err != nil {
-			t.Fatal(err)
-		}
+		away := c.replaceOne(func(id string) { c.close(id) })
 		var log lines
 		c.tune = func(cfg *Config) { cfg.Logger = log.logger() }
 		c.open(away)
