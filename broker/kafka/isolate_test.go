@@ -14,12 +14,12 @@ import (
 	"github.com/carillonmq/carillon/broker"
 )
 
-// hang leaves the next produce request unanswered until release is called, and with it those behind it on
-// the same connection.
-func (b bubble) hang() (release func()) {
+// hang leaves the next request of the kind unanswered until release is called, and with it those behind it
+// on the same connection.
+func (b bubble) hang(key kmsg.Key) (release func()) {
 	released := make(chan struct{})
 	var hanging atomic.Bool
-	b.ControlKey(int16(kmsg.Produce), func(kmsg.Request) (kmsg.Response, error, bool) {
+	b.ControlKey(int16(key), func(kmsg.Request) (kmsg.Response, error, bool) {
 		if hanging.CompareAndSwap(false, true) {
 			b.SleepControl(func() { <-released })
 		}
@@ -34,7 +34,7 @@ func TestIsolatedTargetIsServedWhileItsOldRequestHangs(t *testing.T) {
 		if _, err := deliver(sink, broker.Delivery{Topic: "orders"}); err != nil {
 			t.Fatal(err)
 		}
-		release := kafka.hang()
+		release := kafka.hang(kmsg.Produce)
 		var abandoned, others atomic.Int64
 		for range 3 {
 			sink.Send(broker.Delivery{Topic: "orders"}, func(err error) {
@@ -81,7 +81,11 @@ func TestHealedTargetReturnsToASharedClient(t *testing.T) {
 		first := sink.shared
 		for range 3 {
 			sink.Isolate("orders")
+			shared := sink.shared
 			for range 2 { // the first proves the own client healthy, the second returns
+				if sink.shared != shared {
+					t.Error("orders joined a shared client before its own one was proved healthy")
+				}
 				if _, err := deliver(sink, broker.Delivery{Topic: "orders"}); err != nil {
 					t.Fatal(err)
 				}
@@ -132,7 +136,7 @@ func TestNothingIsAcknowledgedUnwritten(t *testing.T) {
 func TestCloseAbandonsWhatIsOutstanding(t *testing.T) {
 	inBubble(t, func(t *testing.T, kafka bubble) {
 		sink := newSink(t, kafka)
-		release := kafka.hang()
+		release := kafka.hang(kmsg.Produce)
 		defer release()
 		outcome := make(chan error, 2)
 		sink.Send(broker.Delivery{Topic: "orders"}, func(err error) { outcome <- err })

@@ -142,7 +142,7 @@ func (s *Sink) Isolate(topic string) {
 	s.log.Warn("target topic is isolated: it gets a Kafka client of its own", "topic", topic, "abandoned", len(t.outstanding))
 	s.abandon(t)
 	s.leave(t)
-	t.isolated = true
+	t.isolated, t.healthy = true, false // what got through before proves nothing of the next connection
 }
 
 // abandon resolves everything outstanding of the target. The caller holds mu.
