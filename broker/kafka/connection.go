@@ -13,7 +13,7 @@ import (
 // old ones, and acknowledge without writing them. Another client has another producer id.
 type connection struct {
 	client *kgo.Client
-	users  int             // targets on it
+	users  int             // targets on it, and questions that wait for their answer
 	left   map[string]bool // topics that were on it
 }
 
@@ -43,6 +43,26 @@ func (s *Sink) join(t *target) error {
 	c.users++
 	t.connection, t.healthy, t.stale = c, false, false
 	return nil
+}
+
+// borrow returns the shared connection's client for a question. It stays open until giveBack is called, though
+// the shared connection is renewed meanwhile; Close waits for that.
+func (s *Sink) borrow() (client *kgo.Client, giveBack func(), err error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.closed {
+		return nil, nil, errSinkClosed
+	}
+	c := s.shared
+	c.users++
+	s.background.Add(1)
+	return c.client, func() {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		c.users--
+		s.release(c)
+		s.background.Done()
+	}, nil
 }
 
 // leave takes the target off its connection, which then forgets the topic or, with nobody on it, is

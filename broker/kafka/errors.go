@@ -10,4 +10,6 @@ var (
 	errNoTopicID = errors.New("no topic id from Kafka: upgrade it to 2.8 or newer")
 	// errClosed is what Poll returns after Close.
 	errClosed = errors.New("source is closed")
+	// errSinkClosed is what questions to a Sink return after Close.
+	errSinkClosed = errors.New("sink is closed")
 )

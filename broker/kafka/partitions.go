@@ -25,12 +25,16 @@ func (s *Sink) Partitions(ctx context.Context, topic string) (int32, error) {
 	t := s.target(topic)
 	known, fresh := t.partitions, s.now().Sub(t.partitionsAt) < partitionsMaxAge
 	doubtful := t.refusedSize || known == 0 // known is 0 after any failure
-	client := s.shared.client
 	s.mu.Unlock()
 	if known > 0 && fresh {
 		return known, nil
 	}
 
+	client, giveBack, err := s.borrow()
+	if err != nil {
+		return 0, classify(topic, err)
+	}
+	defer giveBack()
 	ctx, cancel := context.WithTimeout(ctx, partitionsTimeout)
 	defer cancel()
 	n, err := countPartitions(ctx, client, topic)
