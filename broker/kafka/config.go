@@ -2,7 +2,6 @@ package kafka
 
 import (
 	"context"
-	"fmt"
 	"log/slog"
 	"net"
 	"time"
@@ -102,7 +101,7 @@ func compressionCodec(name string) (kgo.CompressionCodec, error) {
 	case "zstd":
 		return kgo.ZstdCompression(), nil
 	}
-	return kgo.CompressionCodec{}, fmt.Errorf("kafka.compression %q: %w: use none, gzip, snappy, lz4 or zstd", name, errCompression)
+	return kgo.CompressionCodec{}, &broker.FieldError{Field: "kafka.compression", Value: name, Remedy: "use none, gzip, snappy, lz4 or zstd"}
 }
 
 // retryBackoff grows from 20 ms to a second.

@@ -5,7 +5,6 @@ import "errors"
 var (
 	errNoCertificate = errors.New("the file holds no certificate")
 	errMechanism     = errors.New("no such mechanism")
-	errCompression   = errors.New("no such compression")
 	// errNoTopicID: without an id a topic that is deleted and created again would go on at its old offset.
 	errNoTopicID = errors.New("no topic id from Kafka: upgrade it to 2.8 or newer")
 	// errClosed is what Poll returns after Close.

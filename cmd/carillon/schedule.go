@@ -54,6 +54,9 @@ func scheduleCommand() *cobra.Command {
 			if err != nil {
 				return err
 			}
+			if err := config.config.Validate(); err != nil { // of kafka.*, all else is at its default
+				return err
+			}
 			options, err := kafka.Config{Kafka: config.config.Kafka, ClientID: "carillon-schedule", Logger: slog.New(slog.DiscardHandler)}.Options()
 			if err != nil {
 				return err
