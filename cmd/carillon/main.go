@@ -63,7 +63,8 @@ func rootCommand() *cobra.Command {
 		Short: "Carillon delivers Kafka messages later: at their time, never before it",
 		Long: "Carillon delivers Kafka messages later: at their time, never before it.\n\n" +
 			"To see it work, run carillon dev and, in another terminal, what it tells you to try. The exit code is\n" +
-			"0 when all went well, 1 after a failure, 2 for a mistake in the command line.",
+			"0 when all went well, 1 after a failure, 2 for a mistake in the command line. A configuration that no\n" +
+			"node starts with is a failure, also when flags say it.",
 		Version:       versionLine(),
 		SilenceUsage:  true,
 		SilenceErrors: true,
@@ -86,7 +87,7 @@ func rootCommand() *cobra.Command {
 	root.InitDefaultHelpCmd()
 	if help, _, err := root.Find([]string{"help"}); err == nil {
 		help.Args = func(_ *cobra.Command, args []string) error { // cobra shows the help of the part that it knows
-			if verb, rest, _ := root.Find(args); len(rest) > 0 {
+			if verb, rest, _ := root.Find(args); len(rest) > 0 && verb.HasSubCommands() {
 				return unknownVerb(verb, rest[0])
 			}
 			return nil
