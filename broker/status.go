@@ -11,7 +11,8 @@ import (
 )
 
 // A Status is what a node tells of itself and of its cluster as it knows it. Ids
-// are those of the configuration.
+// are those of the configuration. While a cluster is upgraded, nodes and programs of
+// two versions read it: a field keeps its type, what is new gets a field of its own.
 type Status struct {
 	Node   string `json:"node"`
 	State  string `json:"state"`  // leader, follower or candidate; unborn before there is a group, replaced when another disk has our place, failed after an error
@@ -26,17 +27,12 @@ type Status struct {
 	Parked    []string `json:"parked,omitzero"`      // targets that cannot be written to; nil, unlike empty: not known, since the node does not lead
 	Problems  []string `json:"problems"`             // what keeps the node from its work
 
-	Routes  []RouteStatus  `json:"routes"`
-	Targets TargetsStatus  `json:"targets"`
-	Members []MemberStatus `json:"members"`
-	Raft    RaftStatus     `json:"raft"`
-	Storage StorageStatus  `json:"storage"`
-}
-
-// A RouteStatus says which topics are delay topics, and how far ahead.
-type RouteStatus struct {
-	From     string `json:"from"`      // pattern of their names
-	MaxDelay int64  `json:"max_delay"` // milliseconds
+	Routes   []string         `json:"routes"`              // patterns of the delay topics, the first that matches counts
+	MaxDelay map[string]int64 `json:"max_delay,omitempty"` // by pattern, milliseconds; nil: not told, by an older node
+	Targets  *TargetsStatus   `json:"targets,omitempty"`   // nil: likewise
+	Members  []MemberStatus   `json:"members"`
+	Raft     RaftStatus       `json:"raft"`
+	Storage  StorageStatus    `json:"storage"`
 }
 
 // A TargetsStatus says by patterns which topics messages may be delivered to.
@@ -84,7 +80,7 @@ func (b *Broker) Status() Status {
 		Pending:   b.node.Store().Pending(),
 		OldestDue: oldestDue(b.node.Store()),
 		Problems:  []string{},
-		Targets:   TargetsStatus(b.config.Targets),
+		Targets:   new(TargetsStatus(b.config.Targets)),
 		Members:   memberStatuses(node.Members),
 		Raft: RaftStatus{
 			AppliedIndex: node.AppliedIndex, CommitIndex: node.CommitIndex, LastIndex: node.LastIndex,
@@ -92,9 +88,7 @@ func (b *Broker) Status() Status {
 		},
 		Storage: StorageStatus(stats),
 	}
-	for _, route := range b.config.Routes {
-		s.Routes = append(s.Routes, RouteStatus{From: route.From, MaxDelay: route.MaxDelay.Milliseconds()})
-	}
+	s.tellRoutes(b.config.Routes)
 	s.tell(b.report.Load())
 	for _, problem := range []string{node.LogError, node.FlushError} {
 		if problem != "" {
@@ -120,6 +114,16 @@ func memberStatuses(members []raftfsm.MemberStatus) []MemberStatus {
 		}
 	}
 	return all
+}
+
+func (s *Status) tellRoutes(routes []Route) {
+	s.MaxDelay = make(map[string]int64, len(routes))
+	for _, route := range routes {
+		s.Routes = append(s.Routes, route.From)
+		if _, told := s.MaxDelay[route.From]; !told {
+			s.MaxDelay[route.From] = route.MaxDelay.Milliseconds()
+		}
+	}
 }
 
 // tell adds what the running term reports; nil: none runs here.

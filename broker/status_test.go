@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/carillonmq/carillon/raftfsm"
 	"github.com/carillonmq/carillon/storage"
@@ -69,6 +70,20 @@ func TestStatus_tellsNoVoteBeforeThereIsAGroup(t *testing.T) {
 		if text, err := json.Marshal(memberStatuses(test.members)); err != nil || string(text) != test.want {
 			t.Errorf("%s (%v), want %s", text, err, test.want)
 		}
+	}
+}
+
+// Other versions read it: what was a list of patterns stays one.
+func TestStatus_tellsTheRoutes(t *testing.T) {
+	routes := []Route{{From: "a.*", MaxDelay: time.Second}, {From: "*.delay", MaxDelay: time.Minute}, {From: "a.*", MaxDelay: time.Hour}}
+	var s Status
+	s.tellRoutes(routes)
+	text, err := json.Marshal(s)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if want := `"routes":["a.*","*.delay","a.*"],"max_delay":{"*.delay":60000,"a.*":1000},`; !strings.Contains(string(text), want) {
+		t.Errorf("%s lacks %s", text, want)
 	}
 }
 

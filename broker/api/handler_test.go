@@ -58,8 +58,8 @@ func TestStatus_comesThroughWhole(t *testing.T) {
 	want := broker.Status{
 		Node: "n1", State: "leader", Leader: "n1", Term: 4, Pending: 5, OldestDue: 6, Lag: &lag,
 		Parked: []string{"orders"}, Problems: []string{"kafka: away"},
-		Routes:  []broker.RouteStatus{{From: "*.delay", MaxDelay: 8}},
-		Targets: broker.TargetsStatus{Allow: []string{"*"}, Deny: []string{"__*"}},
+		Routes: []string{"*.delay"}, MaxDelay: map[string]int64{"*.delay": 8},
+		Targets: &broker.TargetsStatus{Allow: []string{"*"}, Deny: []string{"__*"}},
 		Members: []broker.MemberStatus{{ID: "n1", API: "127.0.0.1:7401", Voter: new(true), LastContact: 9}},
 		Raft:    broker.RaftStatus{AppliedIndex: 10}, Storage: broker.StorageStatus{Segments: 11},
 	}

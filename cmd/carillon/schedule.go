@@ -105,7 +105,7 @@ func belongs(flags *pflag.FlagSet, brokers []string) bool {
 
 // objection returns why the node at the address would leave the message where it is or
 // dead-letter it, or nothing, also when no node answers, since to produce takes Kafka
-// alone, or an older one that does not tell its routes.
+// alone. An older node tells no routes, or only their patterns.
 func objection(ctx context.Context, address string, r *kgo.Record) string {
 	ctx, cancel := context.WithTimeout(ctx, time.Second)
 	defer cancel()
@@ -113,26 +113,29 @@ func objection(ctx context.Context, address string, r *kgo.Record) string {
 	if err != nil || len(status.Routes) == 0 {
 		return ""
 	}
-	config := broker.Config{Targets: broker.TargetsConfig(status.Targets)}
-	var patterns []string
-	for _, told := range status.Routes {
-		route := broker.NewRoute(told.From)
-		route.MaxDelay = time.Duration(told.MaxDelay) * time.Millisecond
+	var config broker.Config
+	for _, from := range status.Routes {
+		route := broker.NewRoute(from)
+		route.MaxDelay = time.Duration(status.MaxDelay[from]) * time.Millisecond
 		config.Routes = append(config.Routes, route)
-		patterns = append(patterns, told.From)
 	}
 	route, ok := config.Route(r.Topic)
 	if !ok {
 		return fmt.Sprintf("no route of node %s at %s reads topic %q, the message stays there until one does (routes[].from: %s): name another with --topic, or the right node with --api",
-			status.Node, address, r.Topic, strings.Join(patterns, ", "))
+			status.Node, address, r.Topic, strings.Join(status.Routes, ", "))
 	}
+	if status.MaxDelay == nil || status.Targets == nil {
+		return ""
+	}
+	config.Targets = broker.TargetsConfig(*status.Targets)
 	now := r.Timestamp.UnixMilli()
 	instruction, err := client.Parse(r.Headers, now)
 	if err != nil {
 		return "" // producing it says so
 	}
 	if problem := config.Refuse(route, instruction.To, instruction.DueAt, now); problem != nil {
-		return fmt.Sprintf("node %s at %s would dead-letter the message: %s", status.Node, address, problem.Message)
+		return fmt.Sprintf("node %s at %s would dead-letter the message: %s", status.Node, address,
+			strings.Replace(problem.Message, client.HeaderTo+":", "--to:", 1))
 	}
 	return ""
 }

@@ -38,21 +38,23 @@ func TestSchedule_takesDaysAndYears(t *testing.T) {
 
 func TestSchedule_warnsOfWhatTheNodeWouldNotDeliver(t *testing.T) {
 	const targets = `"targets": {"allow": ["*"], "deny": ["__*", "secret"]}`
-	const reads = `{"node": "n1", "routes": [{"from": "payments", "max_delay": 3600000}, {"from": "*.delay", "max_delay": 60000}], ` + targets + `}`
+	const reads = `{"node": "n1", "routes": ["payments", "*.delay"], "max_delay": {"payments": 3600000, "*.delay": 60000}, ` + targets + `}`
 	for _, tt := range []struct {
 		name, status, to, in string
 		warning              string // a part of it; "": none
 	}{
 		{"reads it", reads, "orders", "1m", ""},
-		{"reads others", `{"node": "n1", "routes": [{"from": "payments", "max_delay": 3600000}], ` + targets + `}`, "orders", "1s",
+		{"reads others", `{"node": "n1", "routes": ["payments"], "max_delay": {"payments": 3600000}, ` + targets + `}`, "orders", "1s",
 			`no route of node n1 at HOST reads topic "orders.delay", the message stays there until one does (routes[].from: payments)`},
-		{"denies the target", reads, "secret", "1s", `node n1 at HOST would dead-letter the message: deliver-to: topic "secret" is not among the targets`},
-		{"allows others", `{"node": "n1", "routes": [{"from": "*.delay", "max_delay": 60000}], "targets": {"allow": ["bills"], "deny": []}}`, "orders", "1s",
-			`node n1 at HOST would dead-letter the message: deliver-to: topic "orders" is not among the targets`},
+		{"denies the target", reads, "secret", "1s", `node n1 at HOST would dead-letter the message: --to: topic "secret" is not among the targets`},
+		{"allows others", `{"node": "n1", "routes": ["*.delay"], "max_delay": {"*.delay": 60000}, "targets": {"allow": ["bills"], "deny": []}}`, "orders", "1s",
+			`node n1 at HOST would dead-letter the message: --to: topic "orders" is not among the targets`},
 		{"reads the target", reads, "payments", "1s",
-			`node n1 at HOST would dead-letter the message: deliver-to: topic "payments" is a delay topic`},
+			`node n1 at HOST would dead-letter the message: --to: topic "payments" is a delay topic`},
 		{"waits no longer", reads, "orders", "2m", "later than routes[].max_delay 1m allows"},
 		{"tells no targets and delays", `{"node": "n1", "routes": ["*.delay"]}`, "orders", "1s", ""},
+		{"reads others and tells no targets and delays", `{"node": "n1", "routes": ["payments"]}`, "orders", "1s",
+			`no route of node n1 at HOST reads topic "orders.delay"`},
 		{"does not tell", `{"node": "n1"}`, "orders", "1s", ""},
 		{"is no node", `hello`, "orders", "1s", ""},
 	} {

@@ -57,11 +57,16 @@ func statusCommand() *cobra.Command {
 	return cmd
 }
 
-// explainAPI adds a remedy to the error of a node that gave no answer.
+// explainAPI adds a remedy to the error of a node that gave no answer, or one that this
+// program does not understand.
 func explainAPI(address string, err error) error {
 	var answer *api.Error
-	if err == nil || errors.As(err, &answer) {
+	var foreign *json.UnmarshalTypeError
+	switch {
+	case err == nil || errors.As(err, &answer):
 		return err
+	case errors.As(err, &foreign):
+		return fmt.Errorf("what answers at %s is no node, or one of another version of carillon, use that: %w", address, err)
 	}
 	return fmt.Errorf("no node answers at %s, start one or name its address with --api: %w", address, err)
 }
@@ -111,7 +116,7 @@ func printStatus(w io.Writer, node, leader broker.Status, now time.Time) error {
 		due := time.UnixMilli(leader.OldestDue)
 		row("oldest due", "%s, %s", due.UTC().Format("2006-01-02T15:04:05.000Z"), distance(due.Sub(now)))
 	}
-	unknown := "known to the leader only, which does not answer here"
+	unknown := "known to the leader only, whose status cannot be had here"
 	switch leader.Leader {
 	case "":
 		unknown = "unknown without a leader"

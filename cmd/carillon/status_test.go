@@ -1,6 +1,9 @@
 package main
 
 import (
+	"fmt"
+	"net/http"
+	"net/http/httptest"
 	"strings"
 	"testing"
 	"time"
@@ -8,6 +11,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/carillonmq/carillon/broker"
+	"github.com/carillonmq/carillon/broker/api"
 )
 
 func TestStatus_showsTheNodeAndWhatTheLeaderKnows(t *testing.T) {
@@ -44,8 +48,8 @@ n3      c:1  false  never
 node     n2, follower
 leader   n1, term 7
 pending  4
-lag      known to the leader only, which does not answer here
-parked   known to the leader only, which does not answer here
+lag      known to the leader only, whose status cannot be had here
+parked   known to the leader only, whose status cannot be had here
 problem  disk: full
 
 member  api  votes  last heard by the leader
@@ -115,5 +119,16 @@ func TestStatus_ofAFollowerHasWhatTheLeaderKnows(t *testing.T) {
 	}
 	if diff := cmp.Diff(node, withLeader(node, node)); diff != "" {
 		t.Errorf("the leader does not answer (-want +got):\n%s", diff)
+	}
+}
+
+func TestStatus_ofAnotherVersionIsNotCalledSilence(t *testing.T) {
+	node := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { fmt.Fprint(w, `{"node": "n1", "routes": [{}]}`) }))
+	defer node.Close()
+	address := node.Listener.Addr().String()
+	_, err := api.NewClient(address).Status(t.Context())
+	want := "what answers at " + address + " is no node, or one of another version of carillon, use that: "
+	if err = explainAPI(address, err); err == nil || !strings.HasPrefix(err.Error(), want) {
+		t.Errorf("got %v, want %s", err, want)
 	}
 }

@@ -123,6 +123,19 @@ func (l *ledger) delivered() int {
 	return len(l.first)
 }
 
+// deliveredBelow returns how many of the messages numbered below the limit have come.
+func (l *ledger) deliveredBelow(limit int) int {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	n := 0
+	for number := range l.first {
+		if number < limit {
+			n++
+		}
+	}
+	return n
+}
+
 // pause returns the longest time without a delivery that began between the moments: under a steady
 // load, how long nobody delivered.
 func (l *ledger) pause(from, to time.Time) time.Duration {
