@@ -111,7 +111,7 @@ func inAnotherCase(name string) bool {
 // unusable explains a header that looks like an instruction and that no slot takes. It returns nil for
 // a header of the application, whose name is no instruction in lower case either.
 func unusable(h Header) error {
-	if lower := strings.ToLower(h.Key); lower != h.Key && (new(instructionText).slot(lower) != nil || isReserved(lower)) {
+	if lower := strings.ToLower(h.Key); lower != h.Key && (isSupported(lower) || isReserved(lower)) {
 		return malformed(h.Key, string(h.Value), "is not in lower case", "write "+lower)
 	}
 	if isReserved(h.Key) {
@@ -124,6 +124,9 @@ func unusable(h Header) error {
 	return malformed(strings.ToValidUTF8(cut(h.Key), "\uFFFD"), string(h.Value), "is not a header Carillon knows",
 		"the known ones are "+supportedHeaders)
 }
+
+// isSupported reports whether the name is that of a header in use.
+func isSupported(name string) bool { return new(instructionText).slot(name) != nil }
 
 // isReserved reports whether the name has a meaning that is not offered yet.
 func isReserved(name string) bool {
