@@ -65,8 +65,12 @@ type handler struct {
 }
 
 func (h *handler) refuseOrigin(w http.ResponseWriter, r *http.Request) {
-	h.refuse(w, http.StatusForbidden, fmt.Sprintf("Origin is %q: a browser sent this for a web page of another origin, which may change nothing here;"+
-		" send it without a browser", r.Header.Get("Origin")))
+	name := "Origin"
+	if r.Header.Get(name) == "" {
+		name = "Sec-Fetch-Site" // the other one that tells
+	}
+	h.refuse(w, http.StatusForbidden, fmt.Sprintf("%s is %q: a browser sent this for a web page of another origin, which may change nothing here;"+
+		" send it without a browser", name, r.Header.Get(name)))
 }
 
 func (h *handler) ready(w http.ResponseWriter, _ *http.Request) {

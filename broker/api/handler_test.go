@@ -167,18 +167,19 @@ func TestReplace_refusesABodyThatIsNone(t *testing.T) {
 }
 
 func TestHandler_refusesWebPagesOfOthers(t *testing.T) {
-	n := &fakeNode{status: broker.Status{Node: "n1", Leader: "n1"}}
-	request := httptest.NewRequest(http.MethodPost, "/v1/cluster/replace", strings.NewReader(`{"member":"n3"}`))
-	request.Header.Set("Sec-Fetch-Site", "cross-site")
-	request.Header.Set("Origin", "https://evil.example")
-	answer := httptest.NewRecorder()
-	NewHandler(n, prometheus.NewRegistry(), quiet()).ServeHTTP(answer, request)
-	if answer.Code != http.StatusForbidden || n.replaced != nil {
-		t.Errorf("answered with %d, replaced %v", answer.Code, n.replaced)
-	}
-	const want = `{"error":"Origin is \"https://evil.example\": a browser sent this for a web page of another origin, which may change nothing here; send it without a browser"}` + "\n"
-	if diff := cmp.Diff(want, answer.Body.String()); diff != "" || answer.Header().Get("Content-Type") != "application/json" {
-		t.Errorf("%s, -want +got:\n%s", answer.Header().Get("Content-Type"), diff)
+	for header, value := range map[string]string{"Origin": "https://evil.example", "Sec-Fetch-Site": "cross-site"} {
+		n := &fakeNode{status: broker.Status{Node: "n1", Leader: "n1"}}
+		request := httptest.NewRequest(http.MethodPost, "/v1/cluster/replace", strings.NewReader(`{"member":"n3"}`))
+		request.Header.Set(header, value)
+		answer := httptest.NewRecorder()
+		NewHandler(n, prometheus.NewRegistry(), quiet()).ServeHTTP(answer, request)
+		if answer.Code != http.StatusForbidden || n.replaced != nil {
+			t.Errorf("%s: answered with %d, replaced %v", header, answer.Code, n.replaced)
+		}
+		want := fmt.Sprintf(`{"error":"%s is \"%s\": a browser sent this for a web page of another origin, which may change nothing here; send it without a browser"}`+"\n", header, value)
+		if diff := cmp.Diff(want, answer.Body.String()); diff != "" || answer.Header().Get("Content-Type") != "application/json" {
+			t.Errorf("%s, -want +got:\n%s", answer.Header().Get("Content-Type"), diff)
+		}
 	}
 }
 
