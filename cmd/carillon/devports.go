@@ -30,12 +30,12 @@ func (d *dev) checkPorts() error {
 	ranges := d.ports()
 	for i, r := range ranges {
 		if highest := maxPort - (r.last - r.first); r.first < 1 || r.first > highest {
-			return r.mistake("use 1 to %d", highest)
+			return &usageError{r.wrong("use 1 to %d", highest)}
 		}
 		for _, other := range ranges[:i] {
 			if r.first <= other.last && other.first <= r.last {
-				return r.mistake("its ports %d to %d overlap with %s, which takes %d to %d; choose another",
-					r.first, r.last, other.flag, other.first, other.last)
+				return &usageError{r.wrong("its ports %d to %d overlap with %s, which takes %d to %d; choose another",
+					r.first, r.last, other.flag, other.first, other.last)}
 			}
 		}
 	}
@@ -49,7 +49,7 @@ func (d *dev) checkFree() error {
 		for port := r.first; port <= r.last; port++ {
 			listener, err := net.Listen("tcp", loopback(port))
 			if err != nil {
-				return fmt.Errorf("%w: %w", &broker.FieldError{Field: r.flag, Value: strconv.Itoa(r.first), Remedy: "free the port or choose another"}, err)
+				return fmt.Errorf("%w: %w", r.wrong("port %d cannot be used, free it or choose another", port), err)
 			}
 			if err := listener.Close(); err != nil {
 				return err
@@ -59,6 +59,7 @@ func (d *dev) checkFree() error {
 	return nil
 }
 
-func (r portRange) mistake(remedy string, args ...any) error {
-	return &usageError{&broker.FieldError{Field: r.flag, Value: strconv.Itoa(r.first), Remedy: fmt.Sprintf(remedy, args...)}}
+// wrong returns what is wrong with the ports, in terms of the flag.
+func (r portRange) wrong(remedy string, args ...any) error {
+	return &broker.FieldError{Field: r.flag, Value: strconv.Itoa(r.first), Remedy: fmt.Sprintf(remedy, args...)}
 }
