@@ -77,7 +77,7 @@ func (c costs) lowest(d costs) costs {
 	}
 }
 
-// once takes one contender through a plan: fill, replace all twice, move a tenth, cancel; then
+// once takes one contender through a plan: fill, replace all, replace up to a million, move a tenth, cancel; then
 // afresh: fill, cancel, fire. The new delays are read in order, so that the cache misses are the
 // contender's own and those of the caller's handles.
 func once(e entrant, p plan) costs {
