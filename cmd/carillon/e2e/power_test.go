@@ -51,7 +51,7 @@ func TestDiskFull_stopsAcceptingUntilThereIsRoom(t *testing.T) {
 	}
 	schedule(0, accepted)
 	node := c.nodes[0]
-	// Not until so many are pending: on a slow machine the first of them are due before the last is accepted.
+	// Counted, since so many are never pending where the first is due before the last is accepted.
 	await(t, patience, "the first messages are accepted", func() bool { return node.accepted() == accepted })
 	free := d.fill(16 << 20)
 	schedule(accepted, more)
@@ -80,7 +80,7 @@ func (n *carillonNode) accepted() int {
 	}
 	_, value, _ := strings.Cut(string(body), "\ncarillon_accepted_total ")
 	value, _, _ = strings.Cut(value, "\n")
-	count, err := strconv.ParseFloat(value, 64) // 20000 is written 20000, a million 1e+06
+	count, err := strconv.ParseFloat(value, 64) // a million is written 1e+06
 	if err != nil {
 		return -1
 	}
