@@ -16,8 +16,8 @@ import (
 const (
 	// A paused Source holds at most one fetch for each Kafka broker, which these bound as compressed by
 	// the producer. A single batch that is larger is read nevertheless.
-	fetchMaxBytes          = 4 << 20
-	fetchMaxPartitionBytes = 1 << 20
+	fetchMaxBytes          = 1 << 20
+	fetchMaxPartitionBytes = 256 << 10
 	maxDecompressedBytes   = 64 << 20
 
 	// maxPollRecords bounds what one Poll returns.
