@@ -4,12 +4,14 @@ import "iter"
 
 // Drain returns an iterator over the pending timers, in no particular order,
 // that takes each out of the wheel as it yields it. Those not reached when the
-// loop is left stay pending. The wheel keeps its cursor and can be used
-// again; all handles of drained timers are stale. To drain in order, advance
-// to [MaxTick].
+// loop is left stay pending. What is added in the loop may be yielded too, but
+// the loop ends even if it adds a timer for each one. The wheel keeps its cursor
+// and can be used again; all handles of drained timers are stale. To drain in
+// order, advance to [MaxTick].
 func (w *Wheel[T]) Drain() iter.Seq[Expired[T]] {
 	return func(yield func(Expired[T]) bool) {
-		for id := uint64(1); id < w.slab.fresh; id++ {
+		end := w.slab.fresh // of now: what the loop adds may take ids beyond
+		for id := uint64(1); id < end; id++ {
 			h := w.slab.handle(uint32(id))
 			if t, ok := w.Get(h); ok {
 				w.Cancel(h)

@@ -83,3 +83,21 @@ func TestDrain_ofAWheelUsedMeanwhileLosesNothing(t *testing.T) {
 		t.Fatal(err)
 	}
 }
+
+func TestDrain_endsWhenTheLoopAddsWhatItIsYielded(t *testing.T) {
+	const n = 1000
+	w := New[int](0)
+	for i := range n {
+		w.Add(100, i)
+	}
+	yielded := 0
+	for e := range w.Drain() {
+		w.Add(e.When+1000, e.Value)
+		if yielded++; yielded > n {
+			t.Fatal("Drain yields what the loop adds, again and again")
+		}
+	}
+	if w.Len() != n {
+		t.Errorf("%d pending after each was added again, want %d", w.Len(), n)
+	}
+}
