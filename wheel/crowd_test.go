@@ -1,6 +1,9 @@
 package wheel
 
-import "testing"
+import (
+	"math"
+	"testing"
+)
 
 func TestWheel_firesAMillionOnOneTickInBoundedBatches(t *testing.T) {
 	const n = 1_000_000
@@ -48,7 +51,7 @@ func TestAdvance_cascadesACrowdInBoundedSteps(t *testing.T) {
 	if fired != 1000 {
 		t.Fatalf("%d timers fired at the crowd's first tick, want 1000", fired)
 	}
-	// Each call may handle 2,016 of a million timers.
+	// Each call may handle about 2,016 of a million timers.
 	if calls < 1_000_000/advanceWork {
 		t.Fatalf("everything cascaded within %d calls: their work is not bounded", calls)
 	}
@@ -121,5 +124,15 @@ func TestMaintain_opensASlotAtItsStart(t *testing.T) {
 	}
 	if err := w.broken(); err != nil {
 		t.Fatal(err)
+	}
+}
+
+func TestMaintain_ofNoChunksDoesNothing(t *testing.T) {
+	w := New[int](0)
+	crowd(w, 43_200_000)
+	for _, chunks := range []int{0, -1, math.MinInt / 2, math.MinInt} {
+		if !w.Maintain(0, chunks) {
+			t.Errorf("Maintain(0, %d) did all the work", chunks)
+		}
 	}
 }

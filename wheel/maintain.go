@@ -8,7 +8,7 @@ import "math/bits"
 // each, and reports whether work is left. It fires nothing and is never
 // necessary; calling it when idle makes large crowds of timers fire in time.
 func (w *Wheel[T]) Maintain(now uint64, chunks int) (more bool) {
-	work := min(chunks, 1<<20) * chunkHints
+	work := max(0, min(chunks, 1<<20)) * chunkHints
 	t := min(now, MaxTick)
 	if first, ok := w.ahead(); ok {
 		t = min(t, first)
