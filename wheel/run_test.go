@@ -1,6 +1,9 @@
 package wheel
 
-import "testing"
+import (
+	"slices"
+	"testing"
+)
 
 func TestRun_holdsNothingThatIsPostponedBeyondItsSlot(t *testing.T) {
 	for _, slot := range []uint64{5 << 18, 5 << 36} { // hints that tell the deadline, and that do not
@@ -17,5 +20,17 @@ func TestRun_holdsNothingThatIsPostponedBeyondItsSlot(t *testing.T) {
 		}
 		m.finish(slot<<2+100, 10)
 		m.check()
+	}
+}
+
+func TestRun_firesBeforeWhatIsAddedToItsTickLater(t *testing.T) {
+	w := New[string](0)
+	w.Add(130, "old")
+	w.Add(131, "x")
+	w.Advance(128, nil) // enters their slot: the run takes them
+	w.Add(130, "new")
+	due, _ := w.Advance(130, nil)
+	if want := []Expired[string]{{130, "old"}, {130, "new"}}; !slices.Equal(due, want) {
+		t.Errorf("fired %v, want %v", due, want)
 	}
 }
