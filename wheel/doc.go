@@ -26,7 +26,7 @@
 //     where timers are sparse. An empty decade costs
 //     nothing.
 //   - One Advance does bounded work: it fills the room the caller gives it, and
-//     cascades 2,016 timers at most. It says when it has to be called again.
+//     cascades about 2,016 timers. It says when it has to be called again.
 //   - In steady state nothing is allocated, and if T holds no pointer, the garbage
 //     collector has nothing to scan.
 //
