@@ -43,7 +43,7 @@ func TestWheel_firesACenturyOfSparseTimersEachOnItsTick(t *testing.T) {
 
 // An empty decade takes one call, whose work is bounded, and Next names its end.
 func TestWheel_skipsAnEmptyDecadeAtOnce(t *testing.T) {
-	const decade = 3653 * day
+	const decade uint64 = 3653 * day
 	w := New[string](0)
 	w.Add(decade, "ten years on")
 	if next, ok := w.Next(); !ok || next != decade {

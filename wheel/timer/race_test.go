@@ -78,7 +78,7 @@ func TestService_underConcurrentUseLosesAndDoublesNothing(t *testing.T) {
 					key, delay := w<<16|rnd.IntN(10), time.Duration(rnd.IntN(20))*time.Millisecond
 					switch rnd.IntN(5) {
 					case 0, 1:
-						if _, err := s.Set(w<<16|100|i<<32, rnd.IntN(3), delay); err == nil {
+						if _, err := s.Set(i<<19|w<<16|100, rnd.IntN(3), delay); err == nil {
 							set.Add(1)
 						}
 					case 2:
