@@ -27,7 +27,7 @@ type Route struct {
 	// cluster is born: StartEarliest or StartLatest; empty: refuse to choose.
 	Start string `yaml:"start"`
 	// MissingTargetTimeout is how long a due message waits for a target topic
-	// that does not exist before it is dead-lettered.
+	// that does not exist, or is forbidden to us, before it is dead-lettered.
 	MissingTargetTimeout time.Duration `yaml:"missing_target_timeout"`
 	// DeadLetter takes the place of the general dead-letter topic; empty: that one.
 	DeadLetter string `yaml:"dead_letter"`
