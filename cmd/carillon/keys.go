@@ -83,16 +83,22 @@ func names(typ reflect.Type) []string {
 // didYouMean returns a question that names the choice nearest to the word, or
 // nothing when none is near.
 func didYouMean(word string, choices []string) string {
+	if choice := nearest(word, choices); choice != "" {
+		return "; did you mean " + choice + "?"
+	}
+	return ""
+}
+
+// nearest returns the choice that takes the fewest changes of the word, "" when
+// each takes more than half of it.
+func nearest(word string, choices []string) string {
 	best, least := "", len(word)/2+1
 	for _, choice := range choices {
 		if d := editDistance(strings.ToLower(word), strings.ToLower(choice)); d < least {
 			best, least = choice, d
 		}
 	}
-	if best == "" {
-		return ""
-	}
-	return "; did you mean " + best + "?"
+	return best
 }
 
 // editDistance counts the characters to insert, delete or replace.

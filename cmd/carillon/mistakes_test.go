@@ -52,17 +52,34 @@ func TestSettings_refuseWhatCannotBeRead(t *testing.T) {
 }
 
 func TestSettings_refuseVariablesThatAreNoKey(t *testing.T) {
+	const noKey = "; every variable that begins with CARILLON_ is a key, see carillon config: unset it"
+	for entry, hint := range map[string]string{
+		"CARILLON_KAFKA_BROKER=a:1":  "; did you mean CARILLON_KAFKA_BROKERS?",
+		"CARILLON_KAFAK_BROKERS=a:1": "; did you mean CARILLON_KAFKA_BROKERS?",
+		"CARILLON_LOGLEVEL=":         "; did you mean CARILLON_LOG_LEVEL?",
+		"CARILLON_API_PORT=7401":     noKey, // Kubernetes would say tcp://
+		"CARILLON_VERSION=1":         noKey,
+	} {
+		name, _, _ := strings.Cut(entry, "=")
+		err := unknownVariables([]string{"HOME=/", entry, "CARILLON_KAFKA_BROKERS=a:1"})
+		if want := "unknown variable " + name + hint; err == nil || err.Error() != want {
+			t.Errorf("%s:\n got %v\nwant %s", entry, err, want)
+		}
+	}
+}
+
+// What Kubernetes sets in every pod beside services called carillon, carillon-n1 and carillon-kafka.
+func TestSettings_takeVariablesOfKubernetesForNoMistake(t *testing.T) {
 	err := unknownVariables([]string{
-		"CARILLON_KAFKA_BROKER=a:1",       // a typing mistake
-		"CARILLON_KAFKA_SERVICE_HOST=::1", // Kubernetes, for a service carillon-kafka
-		"CARILLON_API_PORT_7401_TCP=x",
-		"CARILLON_VERSION=1", // not ours
-		"CARILLON_KAFKA_BROKERS=a:1",
-		"HOME=/",
+		"CARILLON_SERVICE_HOST=10.0.0.1", "CARILLON_SERVICE_PORT=7401", "CARILLON_SERVICE_PORT_API=7401",
+		"CARILLON_PORT=tcp://10.0.0.1:7401", "CARILLON_PORT_7401_TCP=tcp://10.0.0.1:7401",
+		"CARILLON_PORT_7401_TCP_PROTO=tcp", "CARILLON_PORT_7401_TCP_PORT=7401", "CARILLON_PORT_7401_TCP_ADDR=10.0.0.1",
+		"CARILLON_N1_SERVICE_HOST=fd00::1", "CARILLON_N1_PORT=udp://[fd00::1]:7401", "CARILLON_N1_PORT_7401_UDP_ADDR=fd00::1",
+		"CARILLON_KAFKA_SERVICE_HOST=10.0.0.2", "CARILLON_KAFKA_PORT_9092_TCP=tcp://10.0.0.2:9092",
+		"CARILLON_CONFIG=carillon.yaml", "CARILLON_NODE_ID=n1",
 	})
-	const want = "unknown variable CARILLON_KAFKA_BROKER; did you mean CARILLON_KAFKA_BROKERS?"
-	if err == nil || err.Error() != want {
-		t.Errorf("got %v, want %s", err, want)
+	if err != nil {
+		t.Error(err)
 	}
 }
 

@@ -129,31 +129,36 @@ func (s *settings) resolve(keys []key) {
 	s.config = resolved
 }
 
-// Kubernetes sets variables such as CARILLON_KAFKA_PORT for a service of that name.
-var setByKubernetes = regexp.MustCompile(`_(SERVICE_HOST|SERVICE_PORT(_.*)?|PORT(_.*)?)$`)
+// setByKubernetes matches what it sets for the ports of a service called carillon or carillon-kafka, in
+// any pod of the namespace:
+//
+//	CARILLON_SERVICE_HOST=10.0.0.1
+//	CARILLON_SERVICE_PORT_API=7401
+//	CARILLON_PORT=tcp://10.0.0.1:7401
+//	CARILLON_PORT_7401_TCP_ADDR=10.0.0.1
+var setByKubernetes = regexp.MustCompile(`^[A-Z0-9_]+_(SERVICE_HOST=|SERVICE_PORT(_[A-Z0-9_]+)?=|PORT=[a-z]+://|PORT_[0-9]+_(TCP|UDP|SCTP)(_(PROTO|PORT|ADDR))?=)`)
 
-// unknownVariables refuses variables that begin like a key and are none: a typing
+// unknownVariables refuses variables with the program's prefix that are no key: a typing
 // mistake must not leave a default in force.
 func unknownVariables(environ []string) error {
-	sections := names(reflect.TypeFor[broker.Config]())
-	known := map[string]bool{}
-	var all []string
+	known := map[string]bool{variablePrefix + "CONFIG": true}
+	var words []string // without the prefix, which would make any two names look alike
 	for _, k := range configKeys() {
 		known[k.variable()] = true
-		all = append(all, k.variable())
+		words = append(words, strings.TrimPrefix(k.variable(), variablePrefix))
 	}
 	var problems []error
 	for _, entry := range environ {
 		name, _, _ := strings.Cut(entry, "=")
-		if known[name] || setByKubernetes.MatchString(name) {
+		word, ours := strings.CutPrefix(name, variablePrefix)
+		if !ours || known[name] || setByKubernetes.MatchString(entry) {
 			continue
 		}
-		for _, section := range sections {
-			prefix := variablePrefix + strings.ToUpper(section)
-			if strings.HasPrefix(name, prefix+"_") {
-				problems = append(problems, fmt.Errorf("unknown variable %s%s", name, didYouMean(name, all)))
-			}
+		hint := "; every variable that begins with " + variablePrefix + " is a key, see carillon config: unset it"
+		if near := nearest(word, words); near != "" {
+			hint = "; did you mean " + variablePrefix + near + "?"
 		}
+		problems = append(problems, fmt.Errorf("unknown variable %s%s", name, hint))
 	}
 	return errors.Join(problems...)
 }
