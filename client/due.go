@@ -1,6 +1,7 @@
 package client
 
 import (
+	"errors"
 	"fmt"
 	"strconv"
 	"strings"
@@ -112,8 +113,8 @@ func parseAfter(value string, timestamp int64) (int64, error) {
 
 // parseDelay returns milliseconds, rounded up; any negative number for a negative delay.
 func parseDelay(value string) (int64, error) {
-	if ms, err := strconv.ParseInt(value, 10, 64); err == nil {
-		return ms, nil
+	if ms, err := strconv.ParseInt(value, 10, 64); err == nil || errors.Is(err, strconv.ErrRange) {
+		return ms, nil // what does not fit becomes the number nearest to it, which is refused as well
 	}
 	if d, err := time.ParseDuration(value); err == nil {
 		if d < 0 {

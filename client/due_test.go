@@ -111,6 +111,8 @@ func TestDueTimeIsRefused(t *testing.T) {
 		{HeaderAfter, "PT1ST1S", stamped, "is not a delay", "P1D"},
 		{HeaderAfter, "P1M", stamped, "has years or months, whose length is not fixed", "P30D"},
 		{HeaderAfter, "P1Y2DT3H", stamped, "has years or months, whose length is not fixed", "P30D"},
+		{HeaderAfter, "999999999999999999999", stamped, "after the record's timestamp 1900000000000 is beyond the year 9999", "shorter"},
+		{HeaderAfter, "-999999999999999999999", stamped, "is negative", "0 or more"},
 		{HeaderAfter, "PT9999999999999999999S", stamped, "is too long", "shorter"},
 		{HeaderAfter, "P9999999999999W", stamped, "is too long", "shorter"},
 		{HeaderAfter, "PT2562047788015H12M55.8S", stamped, "is too long", "shorter"},
