@@ -22,6 +22,10 @@ const (
 	headerValueDropped = "__carillon.errors.value-dropped"
 )
 
+// mostDeadLetter is the batch, in bytes, that a dead-letter topic takes if we create
+// it: the largest record that is scheduled, what a dead letter adds, and Kafka's frame.
+const mostDeadLetter = mostRecord + 1<<20
+
 // deadLetterEntry returns what takes a message's place in the schedule when it
 // cannot be delivered: a message for the dead-letter topic, due now (epoch
 // milliseconds), with the key, value and headers given, unchanged, and the problem

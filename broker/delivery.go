@@ -65,6 +65,13 @@ func deadLetterDelivery(o *outgoing, target string, partition int32) Delivery {
 	return d
 }
 
+// lacksValue reports whether a dead letter goes out without the value that the record
+// came with: its topic did not take it, or it was too large to be scheduled.
+func (o *outgoing) lacksValue() bool {
+	isDropped := func(h Header) bool { return h.Key == headerValueDropped }
+	return o.stripped || slices.ContainsFunc(o.message.Headers, isDropped)
+}
+
 // stripped returns what is left of a dead letter that its topic does not take: all
 // but the value, and no more than what was wrong when key and headers are large too.
 func stripped(m *Message) (key, value []byte, headers []Header) {

@@ -280,8 +280,11 @@ func (l *lane) takeOutcomes() {
 		}
 		written = append(written, o.ref.Seq)
 		l.unload(o)
-		if !o.deadLetter {
+		switch {
+		case !o.deadLetter:
 			l.p.cfg.Count.Delivered(max(now-o.ref.Due-o.message.Overdue, 0)) // clocks of two leaders differ
+		case o.lacksValue():
+			l.p.cfg.Count.ValueDropped()
 		}
 		o.message = Message{} // flights may keep it for a while
 		l.health.succeed(o.ref)

@@ -154,7 +154,7 @@ func (l *lane) refused(ctx context.Context, cause error) error {
 	switch {
 	case o.deadLetter && isTooLarge && !o.stripped:
 		o.stripped = true
-		l.log.Error("dead letter goes without its value: raise max.message.bytes of the dead-letter topic above that of the delay topics",
+		l.log.Error("dead letter goes without its value: raise max.message.bytes of the dead-letter topic above that of the delay topics, and let this node read it (DescribeConfigs)",
 			"origin", o.message.Origin.String(), "bytes", len(o.message.Value), "error", cause)
 		return nil
 	case o.deadLetter:

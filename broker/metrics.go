@@ -17,6 +17,7 @@ type Metrics struct {
 	retried         prometheus.Counter
 	deadLettered    *prometheus.CounterVec
 	deadLetterStuck prometheus.Counter
+	valuesDropped   prometheus.Counter
 	parkedTargets   prometheus.Gauge
 	lateness        prometheus.Histogram
 	clockSteps      *prometheus.CounterVec
@@ -32,6 +33,7 @@ func NewMetrics(registry prometheus.Registerer) *Metrics {
 		retried:         newCounter("carillon_retried_total", "Records that were sent once more after a failure."),
 		deadLettered:    newVector("carillon_dead_lettered_total", "Messages that their target cannot take and that go to the dead-letter topic, by the code of the reason.", "code"),
 		deadLetterStuck: newCounter("carillon_dead_letter_stuck_total", "How often a dead-letter topic could not be written to: nothing is lost, but look after it."),
+		valuesDropped:   newCounter("carillon_dead_letter_values_dropped_total", "Dead letters that this node wrote without the record's value, which is lost once Kafka deletes the record: raise max.message.bytes of the dead-letter topic."),
 		parkedTargets:   newGauge("carillon_parked_targets", "Target topics that cannot be written to at present; 0 on followers."),
 		lateness: prometheus.NewHistogram(prometheus.HistogramOpts{
 			Name: "carillon_lateness_seconds",
@@ -42,7 +44,7 @@ func NewMetrics(registry prometheus.Registerer) *Metrics {
 		clockSteps:   newVector("carillon_clock_steps_total", "How often the wall clock was set while this node led, by direction.", "direction"),
 		clockStepped: newCounter("carillon_clock_stepped_seconds_total", "By how much, both directions added up."),
 	}
-	registry.MustRegister(m.accepted, m.rejected, m.delivered, m.retried, m.deadLettered, m.deadLetterStuck,
+	registry.MustRegister(m.accepted, m.rejected, m.delivered, m.retried, m.deadLettered, m.deadLetterStuck, m.valuesDropped,
 		m.parkedTargets, m.lateness, m.clockSteps, m.clockStepped)
 	// An alarm on an increase needs the zero before it.
 	for _, code := range []string{CodeTargetMissing, CodeTargetForbids, CodeTargetInvalid, CodeTooLarge, CodeRefused} {
@@ -88,6 +90,9 @@ func (m *Metrics) DeadLettered(code string, messages int) {
 
 // DeadLetterStuck counts how often a dead-letter topic had to be parked.
 func (m *Metrics) DeadLetterStuck() { m.deadLetterStuck.Inc() }
+
+// ValueDropped counts a dead letter that was written without its value.
+func (m *Metrics) ValueDropped() { m.valuesDropped.Inc() }
 
 // Parked changes the number of targets that are parked.
 func (m *Metrics) Parked(change int) { m.parkedTargets.Add(float64(change)) }

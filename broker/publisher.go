@@ -67,12 +67,18 @@ type publishCount interface {
 	Delivered(lateMillis int64)
 	// Retried counts records that are sent once more.
 	Retried(records int)
-	// DeadLettered counts messages that became dead letters.
-	DeadLettered(code string, messages int)
 	// Parked changes the number of targets that are parked.
 	Parked(change int)
+	deadLetterCount
+}
+
+type deadLetterCount interface {
+	// DeadLettered counts messages that became dead letters.
+	DeadLettered(code string, messages int)
 	// DeadLetterStuck counts how often a dead-letter topic had to be parked: alarm.
 	DeadLetterStuck()
+	// ValueDropped counts a dead letter that was written without its value: alarm.
+	ValueDropped()
 }
 
 // An order is what the scheduler wants of a lane: deliver the message, or tell

@@ -16,7 +16,7 @@ type instant struct{}
 func (instant) Partitions(context.Context, string) (int32, error) { return 12, nil }
 func (instant) Send(_ Delivery, done func(error))                 { done(nil) }
 func (instant) Isolate(string)                                    {}
-func (instant) CreateTopic(context.Context, string) error         { return nil }
+func (instant) CreateTopic(context.Context, string, int) error    { return nil }
 func (instant) Close()                                            {}
 
 // A sameBody has the same payload for every message.

@@ -142,7 +142,7 @@ func (s *topicLogs) Isolate(name string) {
 	t.silent = t.silent && !t.heals
 }
 
-func (s *topicLogs) CreateTopic(context.Context, string) error { return nil }
+func (s *topicLogs) CreateTopic(context.Context, string, int) error { return nil }
 
 func (s *topicLogs) Close() {}
 
@@ -211,6 +211,7 @@ type counted struct {
 	deadLettered map[string]int
 	parked       int
 	stuck        int
+	valueless    int
 }
 
 func (c *counted) add(change func()) {
@@ -227,6 +228,7 @@ func (c *counted) Parked(n int)  { c.add(func() { c.parked += n }) }
 func (c *counted) DeadLetterStuck() {
 	c.add(func() { c.stuck++ })
 }
+func (c *counted) ValueDropped() { c.add(func() { c.valueless++ }) }
 func (c *counted) DeadLettered(code string, n int) {
 	c.add(func() { c.deadLettered[code] += n })
 }

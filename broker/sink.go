@@ -22,8 +22,10 @@ type Sink interface {
 	// ErrAbandoned, though Kafka may still write them. The next Send of the topic
 	// uses connections of its own, so that a stuck target holds nobody up.
 	Isolate(topic string)
-	// CreateTopic creates a topic unless it exists. It blocks for a round trip.
-	CreateTopic(ctx context.Context, topic string) error
+	// CreateTopic creates a topic unless it exists, so that it takes batches of that
+	// many bytes, or of Kafka's default if Kafka refuses as many. It blocks for a
+	// round trip or two.
+	CreateTopic(ctx context.Context, topic string, batchBytes int) error
 	// Close gives everything outstanding up and releases the connections.
 	Close()
 }

@@ -14,13 +14,13 @@ const createEvery = 30 * time.Second
 // keepDeadLetterTopics creates the dead-letter topics when they are missing, until
 // ctx ends. That Kafka does not let us is logged once: somebody else has to create
 // them then, and letters wait for it.
-func keepDeadLetterTopics(ctx context.Context, topics []string, create func(context.Context, string) error, log *slog.Logger) error {
+func keepDeadLetterTopics(ctx context.Context, topics []string, create func(context.Context, string, int) error, log *slog.Logger) error {
 	tick := time.NewTicker(createEvery)
 	defer tick.Stop()
 	failed := make(map[string]bool)
 	for {
 		for _, topic := range topics {
-			err := create(ctx, topic)
+			err := create(ctx, topic, mostDeadLetter)
 			if err != nil && ctx.Err() == nil && !failed[topic] {
 				log.Warn("cannot see to the dead-letter topic, trying on: if Kafka refuses, create it or let this node do so", "topic", topic, "error", err)
 			}

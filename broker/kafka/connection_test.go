@@ -17,7 +17,7 @@ func TestQuestionOutlivesTheSharedConnection(t *testing.T) {
 		key kmsg.Key
 		ask func(context.Context, *Sink) error
 	}{
-		"CreateTopic": {kmsg.CreateTopics, func(ctx context.Context, s *Sink) error { return s.CreateTopic(ctx, "dead") }},
+		"CreateTopic": {kmsg.CreateTopics, func(ctx context.Context, s *Sink) error { return s.CreateTopic(ctx, "dead", defaultBatchBytes) }},
 		"Partitions": {kmsg.Metadata, func(ctx context.Context, s *Sink) error {
 			_, err := s.Partitions(ctx, "bills")
 			return err

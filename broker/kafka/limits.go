@@ -9,6 +9,9 @@ import (
 	"github.com/twmb/franz-go/pkg/kgo"
 )
 
+// batchLimit is the setting of a topic that bounds a batch, and so a record, in bytes.
+const batchLimit = "max.message.bytes"
+
 const (
 	// defaultBatchBytes is Kafka's own default of max.message.bytes; franz-go's is a little lower, and
 	// what a delay topic took could then not be delivered.
@@ -52,7 +55,7 @@ func (l *limits) ask(ctx context.Context, client *kgo.Client, topic string, agai
 	limit := int32(defaultBatchBytes)
 	config, _ := configs.On(topic, nil)
 	for _, c := range config.Configs {
-		if n, err := strconv.ParseInt(c.MaybeValue(), 10, 32); err == nil && c.Key == "max.message.bytes" {
+		if n, err := strconv.ParseInt(c.MaybeValue(), 10, 32); err == nil && c.Key == batchLimit {
 			limit = int32(min(max(n, smallestBatch), largestBatch))
 		}
 	}

@@ -165,7 +165,7 @@ func TestMissingTopicIsReportedAndFoundOnceItExists(t *testing.T) {
 		if took, err := deliver(sink, broker.Delivery{Topic: "orders"}); !errors.Is(err, broker.ErrTargetMissing) || took > time.Second {
 			t.Errorf("Send: %v after %v, want ErrTargetMissing", err, took)
 		}
-		if err := sink.CreateTopic(t.Context(), "orders"); err != nil {
+		if err := sink.CreateTopic(t.Context(), "orders", defaultBatchBytes); err != nil {
 			t.Fatal(err)
 		}
 		if _, err := deliver(sink, broker.Delivery{Topic: "orders"}); err != nil {
@@ -190,7 +190,7 @@ func TestCreateTopicUsesTheConnectionThereIs(t *testing.T) {
 		defer sink.Close()
 		var before int32
 		for n := range 5 {
-			if err := sink.CreateTopic(t.Context(), "dead"); err != nil {
+			if err := sink.CreateTopic(t.Context(), "dead", defaultBatchBytes); err != nil {
 				t.Fatalf("time %d: %v", n+1, err)
 			}
 			if n == 0 {

@@ -1,0 +1,72 @@
+package broker
+
+import (
+	"encoding/binary"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+)
+
+// No value is dropped by a topic of our own making. Kafka counts two bytes for the
+// length of what has 64, where ingest counts one.
+func TestDeadLetter_fitsTheTopicThatWeCreate(t *testing.T) {
+	a := Arrival{Value: make([]byte, 100)}
+	for size := a.size(); size < mostRecord-130; size += 130 {
+		a.Headers = append(a.Headers, Header{Key: strings.Repeat("k", 64), Value: make([]byte, 64)})
+	}
+	problem := Problem{CodeMalformed, strings.Repeat("why", 1000)}
+	entry := deadLetterEntry("dead", 1, Origin{Topic: "in.delay"}, nil, a.Value, a.Headers, problem)
+	m, err := DecodeBody(entry.Body)
+	if err != nil {
+		t.Fatal(err)
+	}
+	const frame = 100 // of batch and record
+	size := frame + len(m.Value)
+	for _, h := range m.Headers {
+		for _, n := range []int{len(h.Key), len(h.Value)} {
+			size += n + len(binary.AppendVarint(nil, int64(n)))
+		}
+	}
+	if size <= mostRecord || size > mostDeadLetter {
+		t.Errorf("dead letter of %d bytes, the topic takes %d", size, mostDeadLetter)
+	}
+}
+
+func TestDeadLetter_withoutItsValueIsCountedOnce(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newBench(t)
+		dead := b.sink.topic("dead", 1)
+		available := false
+		dead.refuse = func(d Delivery) error {
+			switch {
+			case len(d.Value) > 1000:
+				return ErrRecordTooLarge
+			case !available:
+				return ErrTargetUnavailable
+			}
+			return nil
+		}
+		due := b.accept("dead", 3, func(i int, m *Message) {
+			asDeadLetter(i, m)
+			switch i {
+			case 0:
+				m.Value = make([]byte, 5000)
+			case 1: // ingest has dropped it
+				m.Value = nil
+				m.Headers = append(m.Headers, Header{headerValueDropped, []byte("20000000")})
+			}
+		})
+		b.hand(due)
+		b.feed(due, time.Minute) // parked and tried again
+		if b.count.valueless != 0 {
+			t.Errorf("%d values counted as dropped while nothing could be written", b.count.valueless)
+		}
+		b.sink.change(func() { available = true })
+		b.feed(due, time.Minute)
+		if n := len(b.acked()); n != 3 || b.count.valueless != 2 {
+			t.Errorf("%d written, %d of them counted as without their values, want 3 and 2", n, b.count.valueless)
+		}
+		b.stop()
+	})
+}

@@ -1,0 +1,74 @@
+package kafka
+
+import (
+	"bytes"
+	"errors"
+	"testing"
+
+	"github.com/twmb/franz-go/pkg/kerr"
+	"github.com/twmb/franz-go/pkg/kfake"
+	"github.com/twmb/franz-go/pkg/kmsg"
+
+	"github.com/carillonmq/carillon/broker"
+)
+
+const (
+	largeRecord  = 16 << 20
+	largeEnough  = largeRecord + 1<<20
+	deadLetterIn = "dead"
+)
+
+// write sends one record as a lane does, which asks for the partitions first.
+func write(t *testing.T, sink *Sink, value []byte) error {
+	t.Helper()
+	if _, err := sink.Partitions(t.Context(), deadLetterIn); err != nil {
+		t.Fatal(err)
+	}
+	_, err := deliver(sink, broker.Delivery{Topic: deadLetterIn, Value: value})
+	return err
+}
+
+func TestCreatedTopicTakesLargeRecords(t *testing.T) {
+	inBubble(t, func(t *testing.T, kafka bubble) {
+		sink := newSink(t, kafka)
+		if err := sink.CreateTopic(t.Context(), deadLetterIn, largeEnough); err != nil {
+			t.Fatal(err)
+		}
+		value := bytes.Repeat([]byte("value..."), largeRecord/8)
+		if err := write(t, sink, value); err != nil {
+			t.Fatalf("16 MiB: %v", err)
+		}
+		if got := kafka.records(deadLetterIn, 1)[0].Value; !bytes.Equal(got, value) {
+			t.Errorf("%d other bytes arrived, want %d", len(got), len(value))
+		}
+	})
+}
+
+func TestTopicIsCreatedThoughItsLimitIsRefused(t *testing.T) {
+	for _, refusal := range []*kerr.Error{kerr.InvalidConfig, kerr.PolicyViolation} {
+		t.Run(refusal.Message, func(t *testing.T) {
+			inBubble(t, func(t *testing.T, kafka bubble) {
+				kafka.Fault(kfake.Fault{Keys: []kmsg.Key{kmsg.CreateTopics}, Err: refusal, Count: 1})
+				sink := newSink(t, kafka)
+				if err := sink.CreateTopic(t.Context(), deadLetterIn, largeEnough); err != nil {
+					t.Fatal(err)
+				}
+				if err := write(t, sink, make([]byte, 1_048_000)); err != nil {
+					t.Errorf("1 MB: %v", err)
+				}
+				if err := write(t, sink, make([]byte, 2_000_000)); !errors.Is(err, broker.ErrRecordTooLarge) {
+					t.Errorf("2 MB to a topic with Kafka's default: %v", err)
+				}
+			})
+		})
+	}
+}
+
+func TestTopicThatMayNotBeCreatedIsAnError(t *testing.T) {
+	inBubble(t, func(t *testing.T, kafka bubble) {
+		kafka.Fault(kfake.Fault{Keys: []kmsg.Key{kmsg.CreateTopics}, Err: kerr.PolicyViolation, Count: 2})
+		if err := newSink(t, kafka).CreateTopic(t.Context(), deadLetterIn, largeEnough); !errors.Is(err, kerr.PolicyViolation) {
+			t.Errorf("%v, want %v", err, kerr.PolicyViolation)
+		}
+	})
+}
