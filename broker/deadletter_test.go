@@ -70,3 +70,75 @@ func TestDeadLetter_withoutItsValueIsCountedOnce(t *testing.T) {
 		b.stop()
 	})
 }
+
+func TestDeadLetter_thatWaitsIsAProblemUntilItIsWritten(t *testing.T) {
+	for name, broken := range map[string]func(*topicLog){
+		"may be looked at only": func(dead *topicLog) { dead.refuse = func(Delivery) error { return ErrTargetForbidden } },
+		"forbidden":             func(dead *topicLog) { dead.err = ErrTargetForbidden },
+		"missing":               func(dead *topicLog) { dead.err = ErrTargetMissing },
+		"unavailable":           func(dead *topicLog) { dead.err = ErrTargetUnavailable },
+	} {
+		for _, held := range []bool{false, true} { // by the claim of an earlier term
+			t.Run(name, func(t *testing.T) {
+				synctest.Test(t, func(t *testing.T) {
+					b := newBench(t)
+					dead := b.sink.topic("dead", 1)
+					b.sink.change(func() { broken(dead) })
+					due := b.accept("dead", 10, asDeadLetter)
+					if held {
+						b.probe("dead")
+					} else {
+						b.hand(due)
+					}
+					b.feed(due, parkAfter+time.Second)
+					for range 600 { // it must not flicker while the topic is tried again
+						problems := b.cfg.Report.read().problems
+						if len(problems) != 1 || !strings.HasPrefix(problems[0], "dead-letter topic dead: dead letters wait: ") {
+							t.Fatalf("problems %q, want that dead letters wait", problems)
+						}
+						b.feed(due, 100*time.Millisecond)
+					}
+					b.sink.change(func() { dead.err, dead.refuse = nil, nil })
+					b.feed(due, 3*mostProbe)
+					if problems := b.cfg.Report.read().problems; len(problems) != 0 || len(b.acked()) != len(due) {
+						t.Errorf("problems %q after the repair, %d of %d written", problems, len(b.acked()), len(due))
+					}
+					b.stop()
+				})
+			})
+		}
+	}
+}
+
+func TestDeadLetter_problemGoesWhenNothingWaits(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newBench(t)
+		dead := b.sink.topic("dead", 1)
+		dead.err = ErrTargetUnavailable
+		b.probe("dead")
+		b.after(time.Minute)
+		if problems := b.cfg.Report.read().problems; len(problems) != 1 {
+			t.Errorf("problems %q of a topic that is held and cannot be written to, want one", problems)
+		}
+		b.sink.change(func() { dead.err = nil })
+		b.after(mostProbe + 2*idleAfter)
+		if problems := b.cfg.Report.read().problems; len(problems) != 0 {
+			t.Errorf("problems %q of a topic that works and has nothing to do", problems)
+		}
+		b.stop()
+	})
+}
+
+func TestParkedTarget_isNoProblemOfTheNode(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newBench(t)
+		b.sink.topic("orders", 1).err = ErrTargetUnavailable
+		due := b.accept("orders", 10, nil)
+		b.hand(due)
+		b.feed(due, time.Minute)
+		if problems := b.cfg.Report.read().problems; len(problems) != 0 || b.count.parked != 1 {
+			t.Errorf("problems %q and %d parked targets, want none and one", problems, b.count.parked)
+		}
+		b.stop()
+	})
+}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
+	"slices"
 	"time"
 
 	"github.com/carillonmq/carillon/storage"
@@ -62,6 +63,9 @@ type lane struct {
 	absent absence
 	warned time.Time // when the last dead letter was logged
 
+	takesDeadLetters bool
+	alarmed          bool // the problem is in the report that they wait
+
 	// unanswered counts the verdicts of being parked to which the scheduler has not
 	// answered with a probe order; told is a probe order to a lane that was not.
 	unanswered int
@@ -86,6 +90,8 @@ func newLane(p *publisher, target string) *lane {
 		outcomes: newMailbox[outcome](),
 		window:   mostExposed,
 		chunk:    leastChunk,
+
+		takesDeadLetters: slices.Contains(p.cfg.DeadLetterTopics, target),
 	}
 }
 
@@ -122,6 +128,7 @@ func (l *lane) run(ctx context.Context) error {
 			}
 		case <-timer.C:
 			if l.flying == 0 {
+				l.relieve() // nothing waits any more
 				l.p.ended.Put(l)
 				return nil
 			}
@@ -288,6 +295,7 @@ func (l *lane) takeOutcomes() {
 		}
 		o.message = Message{} // flights may keep it for a while
 		l.health.succeed(o.ref)
+		l.relieve()
 		l.absent = absence{}
 		l.window = min(2*l.window, mostExposed)
 	}

@@ -2,6 +2,7 @@ package broker
 
 import (
 	"context"
+	"fmt"
 	"log/slog"
 	"time"
 
@@ -26,9 +27,10 @@ func (l *lane) park(ctx context.Context, cause error) error {
 	}
 	l.log.Log(ctx, level, "target fails: parking it", "error", cause)
 	first := l.ready[0] // what failed is always there
-	if first.deadLetter {
+	if l.takesDeadLetters {
 		l.log.Error("dead letters cannot be written and wait: repair the dead-letter topic or let this node write to it", "error", cause)
 		l.p.cfg.Count.DeadLetterStuck()
+		l.alarm(cause)
 	}
 	first = &outgoing{ref: first.ref, deadLetter: first.deadLetter, message: Message{Origin: first.message.Origin}} // no payload
 	l.giveBack()
@@ -95,10 +97,14 @@ func (l *lane) probe(ctx context.Context, first *outgoing) error {
 // for it (first is nil), a trial will tell.
 func (l *lane) mayResume(ctx context.Context, first *outgoing) bool {
 	_, err := l.partitions(ctx)
-	if isAbsent(err) {
-		return first == nil || l.isOverdue(first)
+	switch {
+	case err == nil:
+		return true
+	case isAbsent(err) && first == nil:
+		return true
 	}
-	return err == nil
+	l.alarm(err)
+	return isAbsent(err) && l.isOverdue(first)
 }
 
 func (l *lane) resume() {
@@ -108,3 +114,23 @@ func (l *lane) resume() {
 	l.chunk = leastChunk
 	l.p.cfg.Verdicts.Put(verdict{Target: l.target})
 }
+
+// alarm names a dead-letter topic that cannot be written to among the problems of
+// the node. It stays there while the lane is on trial, until a record gets through:
+// Kafka may let us look at a topic that it does not let us write to.
+func (l *lane) alarm(cause error) {
+	if !l.takesDeadLetters {
+		return
+	}
+	l.alarmed = true
+	l.p.cfg.Report.setProblem(l.part(), fmt.Sprintf("dead letters wait: %v: create the topic or repair it, and allow Write and Describe on it", cause))
+}
+
+func (l *lane) relieve() {
+	if l.alarmed {
+		l.alarmed = false
+		l.p.cfg.Report.setProblem(l.part(), "")
+	}
+}
+
+func (l *lane) part() string { return "dead-letter topic " + l.target }

@@ -41,11 +41,13 @@ type publisherConfig struct {
 	// before messages of a delay topic that are overdue by as long are dead-lettered.
 	MissingTimeout func(origin string) time.Duration
 	// DeadLetterFor returns the dead-letter topic for messages of a delay topic.
-	DeadLetterFor func(origin string) string
-	Verdicts      *mailbox[verdict]
-	Count         publishCount
-	Now           func() time.Time
-	Logger        *slog.Logger
+	DeadLetterFor    func(origin string) string
+	DeadLetterTopics []string // all of them
+	Report           *termReport
+	Verdicts         *mailbox[verdict]
+	Count            publishCount
+	Now              func() time.Time
+	Logger           *slog.Logger
 }
 
 // payloadReader is the part of *storage.Store that the publisher reads. The refs

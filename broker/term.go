@@ -65,7 +65,9 @@ func (b *Broker) runTerm(running context.Context, leadership *raftfsm.Leadership
 	alarm := b.newAlarm(log)
 	defer alarm.close()
 	verdicts := newMailbox[verdict]()
-	publisher := newPublisher(b.publisherConfig(state.ClusterID, sink, verdicts, logger))
+	publishing := b.publisherConfig(state.ClusterID, sink, logger)
+	publishing.Verdicts, publishing.Report = verdicts, report
+	publisher := newPublisher(publishing)
 	scheduler := newScheduler(schedulerConfig{
 		Store:     b.node.Store(),
 		Feed:      feed,
@@ -123,7 +125,8 @@ func (b *Broker) found(ctx context.Context) error {
 	return nil
 }
 
-func (b *Broker) publisherConfig(clusterID [16]byte, sink Sink, verdicts *mailbox[verdict], logger *slog.Logger) publisherConfig {
+// publisherConfig returns all but what the publisher shares with other parts of the term.
+func (b *Broker) publisherConfig(clusterID [16]byte, sink Sink, logger *slog.Logger) publisherConfig {
 	return publisherConfig{
 		Sink:      sink,
 		Store:     b.node.Store(),
@@ -137,9 +140,9 @@ func (b *Broker) publisherConfig(clusterID [16]byte, sink Sink, verdicts *mailbo
 			route, _ := b.config.Route(origin)
 			return b.config.DeadLetterTopic(route)
 		},
-		Verdicts: verdicts,
-		Count:    b.metrics,
-		Now:      b.now,
-		Logger:   logger,
+		DeadLetterTopics: b.config.DeadLetterTopics(),
+		Count:            b.metrics,
+		Now:              b.now,
+		Logger:           logger,
 	}
 }

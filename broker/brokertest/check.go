@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -282,6 +283,12 @@ func (p *player) expect(a arguments) error {
 		want := a.value("count", "0")
 		if got := strconv.FormatUint(p.leader().raft().Store().Pending(), 10); got != want {
 			return fmt.Errorf("%s messages pending, want %s", got, want)
+		}
+	case "problem", "no-problem":
+		problems := p.leader().broker.Status().Problems
+		isNamed := func(problem string) bool { return strings.Contains(problem, a.word(1)) }
+		if slices.ContainsFunc(problems, isNamed) != (what == "problem") {
+			return fmt.Errorf("the leader has the problems %q", problems)
 		}
 	case "leader":
 		p.leader()

@@ -11,6 +11,9 @@ import (
 	"time"
 
 	"github.com/carillonmq/carillon/raftfsm"
+	"github.com/twmb/franz-go/pkg/kerr"
+	"github.com/twmb/franz-go/pkg/kfake"
+	"github.com/twmb/franz-go/pkg/kmsg"
 )
 
 func readScript(t *testing.T, path string) script {
@@ -32,7 +35,7 @@ func (s script) play(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := newCluster(t, s.settings)
 		defer c.stop()
-		p := &player{Cluster: c, start: time.Now()}
+		p := &player{Cluster: c, start: time.Now(), forbidden: make(map[string]*kfake.FaultHandle)}
 		for _, step := range s.steps {
 			time.Sleep(time.Until(p.start.Add(step.at)))
 			t.Logf("at %v line %d: %s %v %v", time.Since(p.start), step.line, step.verb, step.args.words, step.args.values)
@@ -51,6 +54,8 @@ type player struct {
 	start    time.Time
 	produced []produced
 	steps    []clockStep
+	// forbidden are the topics that the nodes may look at and not write to.
+	forbidden map[string]*kfake.FaultHandle
 }
 
 // A clockStep says how wrong the only node's clock is from a moment on. Both in
@@ -64,6 +69,12 @@ func (p *player) play(s step) error {
 		return p.createTopic(name, s.args)
 	case "delete":
 		p.kafka.DeleteTopic(name)
+		return nil
+	case "forbid":
+		p.forbidden[name] = p.kafka.Fault(kfake.Fault{Keys: []kmsg.Key{kmsg.Produce}, Topic: name, Err: kerr.TopicAuthorizationFailed, Count: -1})
+		return nil
+	case "allow":
+		p.forbidden[name].Remove()
 		return nil
 	case "partitions":
 		n, err := strconv.Atoi(s.args.word(1))
