@@ -28,7 +28,7 @@ func BenchmarkAccept(b *testing.B) {
 		b.Run(fmt.Sprintf("%d nodes", nodes), func(b *testing.B) {
 			k := startKafka(b, freeAddrs(b, 1)...)
 			k.create(benchPartitions, delayTopic, targetTopic)
-			producer := k.client(kgo.MaxBufferedRecords(messages))
+			producer := k.client(kgo.MaxBufferedRecords(messages), kgo.ProducerBatchCompression(kgo.NoCompression()))
 			tomorrow := time.Now().Add(24 * time.Hour)
 			for number := range messages {
 				produce(b, producer, delayTopic, tomorrow.Add(time.Duration(number)*time.Millisecond))
