@@ -26,6 +26,8 @@ func replaceAll(c contender, order []int32, delays []time.Duration) {
 // since it was made. It never starts.
 type stepper interface {
 	contender
+	fireAll(tidy bool) // moves the clock from deadline to deadline, as a runtime does that sleeps in between
+	// One step of that each:
 	next() (now uint64, ok bool)
 	advance(now uint64) (fired int, more bool) // fires 1,024 timers at most
 	tidy(now uint64) (more bool)               // splits crowds ahead, while idle

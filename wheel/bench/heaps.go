@@ -93,6 +93,12 @@ func (h *heapStepper) advance(now uint64) (fired int, more bool) {
 	return fired, false
 }
 
+func (h *heapStepper) fireAll(bool) {
+	for len(h.heap) > 0 {
+		h.fired(heap.Pop(&h.heap).(*node).value)
+	}
+}
+
 func (h *heapStepper) tidy(uint64) bool { return false }
 func (h *heapStepper) start()           {}
 func (h *heapStepper) stop()            {}

@@ -89,13 +89,13 @@ func once(e entrant, p plan) costs {
 	left := len(p.delays) - p.cancelled
 	fired := 0
 	s := refill(e, p, func(int) { fired++ })
-	c.fire = perOp(left, func() { fireAll(s, false) })
+	c.fire = perOp(left, func() { s.fireAll(false) })
 	if fired != left {
 		panic(fmt.Sprintf("%s fired %d of %d timers", e.name, fired, left))
 	}
 	if e.tidy {
 		s = refill(e, p, func(int) {})
-		c.tidyFire = perOp(left, func() { fireAll(s, true) })
+		c.tidyFire = perOp(left, func() { s.fireAll(true) })
 		c.longest = longestPause(refill(e, p, func(int) {}))
 	}
 	return c
@@ -147,25 +147,6 @@ func refill(e entrant, p plan, fired func(int)) stepper {
 	}
 	runtime.GC()
 	return s
-}
-
-// fireAll moves the clock from deadline to deadline, as a runtime does that sleeps in between, and,
-// if tidy, uses the sleep to split ahead.
-func fireAll(s stepper, tidy bool) {
-	for tidy && s.tidy(0) {
-	}
-	for {
-		now, ok := s.next()
-		if !ok {
-			return
-		}
-		for more := true; more; {
-			_, more = s.advance(now)
-		}
-		if tidy {
-			s.tidy(now)
-		}
-	}
 }
 
 // longestPause returns the longest single step of firing everything, in CPU milliseconds of its

@@ -62,6 +62,23 @@ func (w *wheelStepper) advance(now uint64) (int, bool) {
 	return len(due), more
 }
 
+func (w *wheelStepper) fireAll(tidy bool) {
+	for tidy && w.tidy(0) {
+	}
+	for {
+		now, ok := w.wheel.Next()
+		if !ok {
+			return
+		}
+		for more := true; more; {
+			_, more = w.advance(now)
+		}
+		if tidy {
+			w.tidy(now)
+		}
+	}
+}
+
 // tidy does as much per call as DelayQueue.Pop.
 func (w *wheelStepper) tidy(now uint64) bool { return w.wheel.Maintain(now, 16) }
 
