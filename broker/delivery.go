@@ -78,17 +78,30 @@ func stripped(m *Message) (key, value []byte, headers []Header) {
 	key, headers = m.Key, slices.Clip(m.Headers)
 	size := len(key)
 	for _, h := range headers {
-		size += len(h.Key) + len(h.Value)
+		size += h.size()
 	}
 	if size > mostKept {
-		key = nil
-		headers = slices.DeleteFunc(slices.Clone(headers), func(h Header) bool { return !strings.HasPrefix(h.Key, errorsPrefix) })
+		key, headers = nil, whatWasWrong(headers)
 	}
 	isStripped := func(h Header) bool { return h.Key == headerValueDropped }
 	if !slices.ContainsFunc(headers, isStripped) { // ingest may have dropped it already
 		headers = append(headers, Header{headerValueDropped, strconv.AppendInt(nil, int64(len(m.Value)), 10)})
 	}
 	return key, nil, headers
+}
+
+// whatWasWrong returns the headers at the end that a dead letter adds. The record may
+// have come with others of such names, which count only as far as there is room: a
+// letter that never fits would block all others.
+func whatWasWrong(headers []Header) []Header {
+	first, size := len(headers), 0
+	for first > 0 && strings.HasPrefix(headers[first-1].Key, errorsPrefix) {
+		if size += headers[first-1].size(); size > mostKept {
+			break
+		}
+		first--
+	}
+	return headers[first:]
 }
 
 // targetKey returns the key of the delivered record: deliver-key, if the message

@@ -70,7 +70,7 @@ func (g *ingest) tooLarge(route Route, origin Origin, a *Arrival, size int, now 
 func (a *Arrival) size() int {
 	size := len(a.Key) + len(a.Value)
 	for _, h := range a.Headers {
-		size += 2 + len(h.Key) + len(h.Value) // empty ones take room too
+		size += h.size()
 	}
 	return size
 }

@@ -14,6 +14,9 @@ type Header struct {
 	Value []byte
 }
 
+// size returns about what the header takes in a record, in bytes: also an empty one.
+func (h Header) size() int { return 2 + len(h.Key) + len(h.Value) }
+
 // An Origin is the record of a delay topic from which a message came.
 type Origin struct {
 	Topic     string
