@@ -92,7 +92,7 @@ func (d *discovery) missKafka(err error) {
 	now := d.Now()
 	if d.away.IsZero() {
 		d.away, d.reminded = now, now
-		d.log.Error("cannot list the delay topics, trying on: check kafka.brokers and that Kafka runs", "error", err)
+		d.log.Error("cannot list the delay topics, trying on", "error", err)
 	}
 	if now.Sub(d.reminded) >= remindEvery {
 		d.reminded = now

@@ -27,7 +27,7 @@ func (s *Source) Discover(ctx context.Context) (found []broker.SourcePartition, 
 	defer cancel()
 	topics, err := s.admin.ListTopics(ctx)
 	if err != nil {
-		return nil, false, fmt.Errorf("list topics: %w", err)
+		return nil, false, cannotAsk("list topics", err)
 	}
 	names := slices.DeleteFunc(topics.Names(), func(name string) bool { return !s.matches(name) })
 	all := len(names)
@@ -43,15 +43,15 @@ func (s *Source) Discover(ctx context.Context) (found []broker.SourcePartition, 
 	}
 	first, err := s.admin.ListStartOffsets(ctx, names...)
 	if err != nil && !isPartial(err) {
-		return nil, false, fmt.Errorf("list first offsets: %w", err)
+		return nil, false, cannotAsk("list first offsets", err)
 	}
 	end, err := s.admin.ListCommittedOffsets(ctx, names...)
 	if err != nil && !isPartial(err) {
-		return nil, false, fmt.Errorf("list last committed offsets: %w", err)
+		return nil, false, cannotAsk("list last committed offsets", err)
 	}
 	after, err := topicIDs(ctx, s.client, names)
 	if err != nil {
-		return nil, false, fmt.Errorf("list topics again: %w", err)
+		return nil, false, cannotAsk("list topics again", err)
 	}
 	for _, name := range names {
 		if after[name] != broker.TopicID(topics[name].ID) {
