@@ -102,9 +102,14 @@ func ExampleService_Move() {
 
 // A periodic timer keeps to its grid until it is stopped.
 func ExampleService_Every() {
-	beats := make(chan time.Time)
+	beats := make(chan time.Time, 2)
 	s, err := timer.New(timer.Config[string, string]{
-		Fire: func(e timer.Event[string, string]) { beats <- e.Due },
+		Fire: func(e timer.Event[string, string]) {
+			select {
+			case beats <- e.Due:
+			default: // nobody listens any more: Stop would wait for this callback
+			}
+		},
 	})
 	if err != nil {
 		fmt.Println(err)
