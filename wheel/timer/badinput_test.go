@@ -153,6 +153,10 @@ func TestZeroValues_refuseAndDoNotPanic(t *testing.T) {
 	if tm.Stop() || tm.State().String() != "unset" || !tm.Due().IsZero() || tm.Key() != "" {
 		t.Error("a zero Timer is not unset")
 	}
+	var none *timer.Timer[string, string]
+	if none.Stop() || none.State().String() != "unset" || !none.Due().IsZero() || none.Key() != "" {
+		t.Error("a nil Timer is not unset")
+	}
 }
 
 func TestService_onAWallClockLogsStepsAndIsNeverEarly(t *testing.T) {

@@ -52,7 +52,13 @@ type Timer[K comparable, V any] struct {
 }
 
 // Key returns the key that the timer was set under.
-func (t *Timer[K, V]) Key() K { return t.key }
+func (t *Timer[K, V]) Key() K {
+	if t == nil {
+		var none K
+		return none
+	}
+	return t.key
+}
 
 // State returns what has become of the timer. A periodic timer is Pending until it is stopped.
 func (t *Timer[K, V]) State() State {
