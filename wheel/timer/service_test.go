@@ -3,9 +3,11 @@ package timer_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"log/slog"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -44,10 +46,12 @@ func (r *recorder) want(t *testing.T, want ...firing) {
 	}
 }
 
-// newService starts a service that the test's end stops.
+// newService starts a service that the test's end stops. It logs nothing unless cfg says where.
 func newService(t *testing.T, cfg timer.Config[string, string]) *timer.Service[string, string] {
 	t.Helper()
-	cfg.Log = slog.New(slog.DiscardHandler)
+	if cfg.Log == nil {
+		cfg.Log = slog.New(slog.DiscardHandler)
+	}
 	s, err := timer.New(cfg)
 	if err != nil {
 		t.Fatal(err)
@@ -297,6 +301,28 @@ func TestStop_ofNilWaitsAsLongAsCallbacksRun(t *testing.T) {
 		unfired, err := s.Stop(none)
 		if took := time.Since(start); err != nil || len(unfired) != 1 || took != time.Minute {
 			t.Errorf("Stop(nil) = %v, %v after %v, want one timer after a minute", unfired, err, took)
+		}
+	})
+}
+
+// With one deadline for all, none but the first wakes the alarm by being earlier.
+func TestSet_ofACrowdForOneMomentMakesTheAlarmSplitItAhead(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var reads atomic.Int64
+		s := newService(t, timer.Config[string, string]{
+			Fire: newRecorder().fire,
+			Now:  func() time.Time { reads.Add(1); return time.Now() },
+		})
+		mustSet(t, s, "first", "", time.Hour)
+		synctest.Wait()
+		reads.Store(0)
+		const others = 5000
+		for i := range others {
+			mustSet(t, s, fmt.Sprint(i), "", time.Hour)
+		}
+		synctest.Wait() // no time passes
+		if got := reads.Load(); got <= others {
+			t.Errorf("the clock was read %d times, want once for each of %d, and by the alarm", got, others)
 		}
 	})
 }
