@@ -19,9 +19,9 @@ type QueueConfig struct {
 	// rounded down to the millisecond.
 	Now func() time.Time
 
-	// Start is the earliest deadline expected, in epoch milliseconds; 0 means now. An owner that
-	// first fills the queue with a backlog from the past starts it there: the wheel then holds the
-	// backlog as cheaply as what is to come.
+	// Start is the earliest deadline expected, in epoch milliseconds; 0 or less means now. An owner
+	// that first fills the queue with a backlog from the past starts it there: the wheel then holds
+	// the backlog as cheaply as what is to come.
 	Start int64
 
 	// MaxSleep caps one sleep; 0 or less means one second. Go's timers follow the monotonic clock:
