@@ -29,7 +29,8 @@ type Config[K comparable, V any] struct {
 	WhenFull WhenFull
 
 	// Dropped is told of each timer that Drop has dropped. It is called on the goroutine that wakes
-	// for the timers, so it must not block. Drop needs it; the others never call it.
+	// for the timers, so it must not block. It may panic (which is logged), and use the service. Drop
+	// needs it; the others never call it.
 	Dropped func(Event[K, V])
 
 	// MaxPending limits how many timers may be pending at a time; 0 means no limit.
@@ -38,10 +39,12 @@ type Config[K comparable, V any] struct {
 	// Now is the clock; nil means [Monotonic], which does not see the system's clock being set. With
 	// another clock the service wakes once a second to see whether it was set. When it is set back,
 	// pending timers wait until it has come to their deadlines again, those of Every too: Move gives
-	// them one on the new time.
+	// them one on the new time. It is called while the service is locked, so it must not use it,
+	// block or panic.
 	Now func() time.Time
 
-	// Log receives panics of callbacks and steps of the clock; nil means slog.Default().
+	// Log receives panics of callbacks and steps of the clock; nil means slog.Default(). Its handler
+	// may use the service; if it panics, the record is lost and nothing else.
 	Log *slog.Logger
 }
 

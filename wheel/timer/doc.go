@@ -40,7 +40,7 @@
 // Config.Queue timers that are due wait in line; beyond that Config.WhenFull decides: [Wait] (the
 // default: they stay in the wheel and fire late), [Spawn] (at once, each in a goroutine of its own,
 // without bound, while those in line may be late) or [Drop] (reported, not fired). A panic in a
-// callback is logged and counted.
+// callback is logged and counted. Callbacks and the log's handler may use the service.
 //
 // Delays are measured by the monotonic clock: a step of the system's clock does not touch them.
 //

@@ -1,6 +1,10 @@
 package timer
 
-import "runtime/debug"
+import (
+	"context"
+	"log/slog"
+	"runtime/debug"
+)
 
 // dispatch gets a due timer a worker, or a place in the queue for one. It reports false when the
 // timer is to be dropped. The caller holds mu.
@@ -108,7 +112,10 @@ func (s *Service[K, V]) repeat(t *Timer[K, V]) {
 	}
 	handle, err := s.queue.Add(t.due, t)
 	if err != nil {
-		s.cfg.Log.Error("periodic timer ends", "key", t.key, "period_ms", t.period, "err", err)
+		period := t.period
+		s.goroutines.Go(func() { // where mu is free
+			s.log(slog.LevelError, "periodic timer ends", "key", t.key, "period_ms", period, "err", err)
+		})
 		s.forget(t, Stopped)
 		return
 	}
@@ -116,35 +123,43 @@ func (s *Service[K, V]) repeat(t *Timer[K, V]) {
 	s.wakeFor(t.due)
 }
 
-// call runs the callback, contains its panic, and then takes it off running, which mu guards.
+// call runs the callback, contains its panic, and then takes it off running, which mu guards. That
+// is deferred apart, as the log's handler may end the goroutine.
 func (s *Service[K, V]) call(t *Timer[K, V], e Event[K, V], running *int) {
 	defer func() {
-		s.contain("callback panicked", e.Key, recover())
 		s.mu.Lock()
 		defer s.mu.Unlock()
 		t.running = false
 		*running--
 	}()
+	defer func() { s.contain("callback panicked", e.Key, recover()) }()
 	s.cfg.Fire(e)
 }
 
 // drop reports a dropped timer.
 func (s *Service[K, V]) drop(e Event[K, V]) {
 	defer func() {
-		s.contain("Dropped panicked", e.Key, recover())
 		s.mu.Lock()
 		defer s.mu.Unlock()
 		s.apart--
 	}()
+	defer func() { s.contain("Dropped panicked", e.Key, recover()) }()
 	s.cfg.Dropped(e)
 }
 
+// contain counts and logs a panic, in this order: the log may end the goroutine.
 func (s *Service[K, V]) contain(what string, key K, panicked any) {
 	if panicked == nil {
 		return
 	}
-	s.cfg.Log.Error(what, "key", key, "panic", panicked, "stack", string(debug.Stack()))
 	s.mu.Lock()
-	defer s.mu.Unlock()
 	s.stats.Panics++
+	s.mu.Unlock()
+	s.log(slog.LevelError, what, "key", key, "panic", panicked, "stack", string(debug.Stack()))
+}
+
+// log contains a panic of the log's handler, of which nobody can be told. The caller does not hold mu.
+func (s *Service[K, V]) log(level slog.Level, what string, args ...any) {
+	defer func() { _ = recover() }()
+	s.cfg.Log.Log(context.Background(), level, what, args...)
 }

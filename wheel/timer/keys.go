@@ -35,16 +35,11 @@ func (s *Service[K, V]) Move(key K, delay time.Duration) error {
 	if delay < 0 {
 		return fmt.Errorf("%w: %v, want 0 or more", ErrDelay, delay)
 	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.stopped {
-		return ErrStopped
+	err := s.move(key, delay)
+	if err == ErrNotPending { // the key is printed with mu free: its String method is foreign code
+		return fmt.Errorf("%w: %v", err, key)
 	}
-	t, ok := s.byKey[key]
-	if !ok {
-		return fmt.Errorf("%w: %v", ErrNotPending, key)
-	}
-	return s.reschedule(t, s.after(delay))
+	return err
 }
 
 // Remove stops the timer pending under key and returns its value. It reports whether there was one:
@@ -88,6 +83,19 @@ func (s *Service[K, V]) set(key K, value V, delay time.Duration, period int64) (
 	}
 	t.value, t.period = value, period
 	return t, nil
+}
+
+func (s *Service[K, V]) move(key K, delay time.Duration) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.stopped {
+		return ErrStopped
+	}
+	t, ok := s.byKey[key]
+	if !ok {
+		return ErrNotPending
+	}
+	return s.reschedule(t, s.after(delay))
 }
 
 func (s *Service[K, V]) add(key K, value V, due, period int64) (*Timer[K, V], error) {

@@ -3,19 +3,13 @@ package timer
 import (
 	"context"
 	"fmt"
-	"math"
 	"slices"
 	"sync"
 	"time"
-
-	"github.com/carillonmq/carillon/wheel"
 )
 
-const (
-	alarmBatch = 256                      // timers taken from the wheel per lock hold: some 30 us
-	crowd      = 4096                     // added timers that may make it worth splitting slots ahead
-	forever    = time.Duration(1<<63 - 1) // a monotonic clock is never set: no reason to wake
-)
+// forever is how long to sleep by a monotonic clock: it is never set, so there is no reason to wake.
+const forever = time.Duration(1<<63 - 1)
 
 // Service calls a function for each key when its time has come. All its methods may be called by
 // any goroutine, also from within callbacks, and none waits for a callback, but Stop.
@@ -32,7 +26,12 @@ type Service[K comparable, V any] struct {
 	stop       chan struct{} // closed by Stop
 	goroutines sync.WaitGroup
 
-	// mu guards what follows and the timers. It is never held while a callback runs.
+	// The alarm's own: what it has to report.
+	step    time.Duration // by which the clock was set
+	dropped []Event[K, V]
+
+	// mu guards what follows and the timers. It is never held while foreign code runs, but for
+	// Config.Now.
 	mu      sync.Mutex
 	queue   *DelayQueue[*Timer[K, V]]
 	byKey   map[K]*Timer[K, V] // the pending ones
@@ -66,21 +65,20 @@ func New[K comparable, V any](cfg Config[K, V]) (*Service[K, V], error) {
 	if err != nil {
 		return nil, err
 	}
+	s := &Service[K, V]{
+		rearm: make(chan struct{}, 1),
+		stop:  make(chan struct{}),
+		byKey: make(map[K]*Timer[K, V]),
+	}
 	queue := QueueConfig{
 		Now:    cfg.Now,
-		OnStep: func(step time.Duration) { cfg.Log.Warn("clock was set", "by", step) },
+		OnStep: func(step time.Duration) { s.step = step }, // Pop calls it with mu held
 	}
 	if cfg.Now == nil {
 		cfg.Now = Monotonic()
 		queue = QueueConfig{Now: cfg.Now, MaxSleep: forever}
 	}
-	s := &Service[K, V]{
-		cfg:   cfg,
-		rearm: make(chan struct{}, 1),
-		stop:  make(chan struct{}),
-		queue: NewDelayQueue[*Timer[K, V]](queue),
-		byKey: make(map[K]*Timer[K, V]),
-	}
+	s.cfg, s.queue = cfg, NewDelayQueue[*Timer[K, V]](queue)
 	s.goroutines.Go(s.alarm)
 	return s, nil
 }
@@ -88,7 +86,8 @@ func New[K comparable, V any](cfg Config[K, V]) (*Service[K, V], error) {
 // Stop ends the service and returns the timers that had not begun, by deadline: they are stopped
 // and will never fire. It waits for callbacks that have begun until ctx is done; its error then says
 // so, if any still runs, and they go on by themselves. A nil ctx is context.Background(). A callback
-// that calls Stop waits for itself. Only the first Stop waits: any other returns ErrStopped at once.
+// that calls Stop waits for itself, and so does the log's handler. Only the first Stop waits: any
+// other returns ErrStopped at once.
 func (s *Service[K, V]) Stop(ctx context.Context) (unfired []Event[K, V], err error) {
 	if s == nil || s.queue == nil {
 		return nil, ErrNotMade
@@ -125,7 +124,7 @@ func (s *Service[K, V]) calling() bool {
 }
 
 // Drain stops every pending timer and returns them, by deadline. The service goes on, and the keys
-// can be set again.
+// can be set again. Other calls wait while Drain visits each timer: a million take some 0.2 s.
 func (s *Service[K, V]) Drain() ([]Event[K, V], error) {
 	if s == nil || s.queue == nil {
 		return nil, ErrNotMade
@@ -145,7 +144,15 @@ func (s *Service[K, V]) Stats() Stats {
 	return stats
 }
 
+// takeAll stops every pending timer and returns them by deadline. Sorting takes longest, so mu is
+// free again by then.
 func (s *Service[K, V]) takeAll(last bool) ([]Event[K, V], error) {
+	taken, err := s.takeUnsorted(last)
+	slices.SortFunc(taken, func(a, b Event[K, V]) int { return a.Due.Compare(b.Due) })
+	return taken, err
+}
+
+func (s *Service[K, V]) takeUnsorted(last bool) ([]Event[K, V], error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.stopped {
@@ -163,75 +170,5 @@ func (s *Service[K, V]) takeAll(last bool) ([]Event[K, V], error) {
 	s.look()                    // it may have been starved
 	for range s.queue.Drain() { // their timers are taken already
 	}
-	slices.SortFunc(taken, func(a, b Event[K, V]) int { return a.Due.Compare(b.Due) })
 	return taken, nil
-}
-
-// alarm sleeps until timers are due and hands them to the workers.
-func (s *Service[K, V]) alarm() {
-	batch := make([]wheel.Expired[*Timer[K, V]], 0, alarmBatch)
-	for {
-		dropped, wake, more := s.collect(batch)
-		for _, e := range dropped {
-			s.drop(e)
-		}
-		if more {
-			continue
-		}
-		select {
-		case <-wake:
-		case <-s.rearm:
-		case <-s.stop:
-			return
-		}
-	}
-}
-
-// collect takes what is due from the wheel, one batch, and dispatches it. When no more is due it
-// returns the channel to wait on; none when only a worker can make room.
-func (s *Service[K, V]) collect(batch []wheel.Expired[*Timer[K, V]]) (dropped []Event[K, V], wake <-chan time.Time, more bool) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.unseen = 0
-	room := cap(batch)
-	if s.cfg.WhenFull == Wait {
-		room = min(room, s.room())
-	}
-	if s.starved = room == 0; s.starved {
-		s.armed = math.MinInt64
-		return nil, nil, false
-	}
-	due, more := s.queue.Pop(batch[:0:room])
-	for _, e := range due {
-		if !s.dispatch(e.Value) {
-			dropped = append(dropped, e.Value.event())
-			s.conclude(e.Value, Dropped)
-		}
-	}
-	s.apart += len(dropped)
-	clear(due) // so that batch keeps no fired timer alive
-	if more {
-		return dropped, nil, true
-	}
-	s.armed = math.MaxInt64
-	if next, ok := s.queue.Next(); ok {
-		s.armed = next
-	}
-	return dropped, s.queue.C(), false
-}
-
-// wakeFor makes the alarm look again if it would sleep beyond due, the deadline of an added timer.
-func (s *Service[K, V]) wakeFor(due int64) {
-	s.unseen++
-	if due < s.armed || s.unseen >= crowd {
-		s.look()
-	}
-}
-
-// look makes the alarm look at the wheel.
-func (s *Service[K, V]) look() {
-	select {
-	case s.rearm <- struct{}{}:
-	default: // it will look anyway
-	}
 }
