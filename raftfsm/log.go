@@ -14,12 +14,14 @@ import (
 // hclogger gives hashicorp's four loggers (raft, transport, wal, stores) our
 // slog. A peer that is down costs raft several errors a second: what they call
 // an error is a warning here, and for debugging only when it comes again about
-// the same peer within a minute. Their debug stays debug.
+// the same peer within a minute, or because the node closes its connections.
+// Their debug stays debug.
 type hclogger struct {
 	slog    *slog.Logger
 	name    string
 	implied []any
 	said    *repeats
+	closed  <-chan struct{} // by the node; nil: never
 }
 
 var _ hclog.Logger = hclogger{}
@@ -27,6 +29,9 @@ var _ hclog.Logger = hclogger{}
 func newHCLogger(l *slog.Logger, name string) hclogger {
 	return hclogger{slog: l.With("component", name), name: name, said: newRepeats()}
 }
+
+// until returns a logger that warns of nothing once closed is.
+func (l hclogger) until(closed <-chan struct{}) hclogger { l.closed = closed; return l }
 
 func (l hclogger) Log(level hclog.Level, msg string, args ...any) {
 	l.log(slogLevel(level), msg, args)
@@ -39,6 +44,13 @@ func (l hclogger) Warn(msg string, args ...any)  { l.log(slog.LevelWarn, msg, ar
 func (l hclogger) Error(msg string, args ...any) { l.log(slog.LevelWarn, msg, args) }
 
 func (l hclogger) log(level slog.Level, msg string, args []any) {
+	select {
+	case <-l.closed:
+		if level >= slog.LevelWarn {
+			level = slog.LevelDebug
+		}
+	default:
+	}
 	if !l.slog.Enabled(context.Background(), level) {
 		return
 	}

@@ -156,7 +156,7 @@ func (n *Node) start() error {
 	if err := n.logs.reconcile(n.store.ManifestMeta()); err != nil {
 		return err
 	}
-	n.transport = newTransport(n.streams, n.patience(), newHCLogger(n.cfg.Logger, "raft-net"))
+	n.transport = newTransport(n.streams, n.patience(), newHCLogger(n.cfg.Logger, "raft-net").until(n.closed))
 	shots := &snapshots{store: n.store, retain: n.retain, fail: n.failWith}
 	cfg := n.raftConfig(id)
 	if err := n.bootstrap(cfg, id, shots); err != nil {
@@ -210,7 +210,7 @@ func (n *Node) started(id identity) error {
 func (n *Node) raftConfig(id identity) *raft.Config {
 	c := raft.DefaultConfig()
 	c.LocalID = raft.ServerID(id.RaftID)
-	c.Logger = newHCLogger(n.cfg.Logger, "raft")
+	c.Logger = newHCLogger(n.cfg.Logger, "raft").until(n.closed)
 	c.HeartbeatTimeout, c.ElectionTimeout = n.cfg.Heartbeat, n.cfg.Heartbeat
 	c.LeaderLeaseTimeout = n.cfg.Heartbeat / 2
 	c.CommitTimeout = n.cfg.Heartbeat / 6
