@@ -21,10 +21,14 @@ type happened struct {
 }
 
 func compareHappened(a, b happened) int {
-	if a.Due != b.Due {
-		return int(a.Due - b.Due)
+	switch {
+	case a.Due < b.Due:
+		return -1
+	case a.Due > b.Due:
+		return 1
+	default:
+		return a.Key - b.Key
 	}
-	return a.Key - b.Key
 }
 
 // model is a service as simple as can be.
