@@ -18,7 +18,7 @@ const (
 	headerErrorPartition = "__carillon.errors.partition"
 	headerErrorOffset    = "__carillon.errors.offset"
 	// headerValueDropped gives the bytes of a value that is left out: that of a record
-	// above 16 MiB, or one that the dead-letter topic did not take.
+	// above 16 MiB.
 	headerValueDropped = "__carillon.errors.value-dropped"
 )
 

@@ -27,7 +27,6 @@ type outgoing struct {
 	message    Message
 	size       int   // bytes of the stored body
 	deadLetter bool  // it goes to the dead-letter topic because something was wrong with it
-	stripped   bool  // a dead letter that goes out without its value
 	err        error // of the last try
 	sent       time.Time
 	answered   bool // the last try has its outcome
@@ -36,8 +35,8 @@ type outgoing struct {
 // delivery returns the record as it goes out.
 func (p *publisher) delivery(o *outgoing, target string, partition int32) Delivery {
 	m := &o.message
-	if o.deadLetter {
-		return deadLetterDelivery(o, target, partition)
+	if o.deadLetter { // as the record came, so that a corrected one can be produced from it
+		return Delivery{Topic: target, Partition: partition, Key: m.Key, Value: m.Value, Headers: m.Headers}
 	}
 	d := Delivery{Topic: target, Partition: partition, Key: targetKey(m), Value: m.Value}
 	d.Headers = make([]Header, 0, len(m.Headers)+4)
@@ -54,54 +53,11 @@ func (p *publisher) delivery(o *outgoing, target string, partition int32) Delive
 	return d
 }
 
-// deadLetterDelivery returns a dead letter as it goes out: the record as it came,
-// with what was wrong, so that a corrected one can be produced from it.
-func deadLetterDelivery(o *outgoing, target string, partition int32) Delivery {
-	m := &o.message
-	d := Delivery{Topic: target, Partition: partition, Key: m.Key, Value: m.Value, Headers: m.Headers}
-	if o.stripped {
-		d.Key, d.Value, d.Headers = stripped(m)
-	}
-	return d
-}
-
 // lacksValue reports whether a dead letter goes out without the value that the record
-// came with: its topic did not take it, or it was too large to be scheduled.
+// came with, which was too large to be scheduled.
 func (o *outgoing) lacksValue() bool {
 	isDropped := func(h Header) bool { return h.Key == headerValueDropped }
-	return o.stripped || slices.ContainsFunc(o.message.Headers, isDropped)
-}
-
-// stripped returns what is left of a dead letter that its topic does not take: all
-// but the value, and no more than what was wrong when key and headers are large too.
-func stripped(m *Message) (key, value []byte, headers []Header) {
-	key, headers = m.Key, slices.Clip(m.Headers)
-	size := len(key)
-	for _, h := range headers {
-		size += h.size()
-	}
-	if size > mostKept {
-		key, headers = nil, whatWasWrong(headers)
-	}
-	isStripped := func(h Header) bool { return h.Key == headerValueDropped }
-	if !slices.ContainsFunc(headers, isStripped) { // ingest may have dropped it already
-		headers = append(headers, Header{headerValueDropped, strconv.AppendInt(nil, int64(len(m.Value)), 10)})
-	}
-	return key, nil, headers
-}
-
-// whatWasWrong returns the headers at the end that a dead letter adds. The record may
-// have come with others of such names, which count only as far as there is room: a
-// letter that never fits would block all others.
-func whatWasWrong(headers []Header) []Header {
-	first, size := len(headers), 0
-	for first > 0 && strings.HasPrefix(headers[first-1].Key, errorsPrefix) {
-		if size += headers[first-1].size(); size > mostKept {
-			break
-		}
-		first--
-	}
-	return headers[first:]
+	return slices.ContainsFunc(o.message.Headers, isDropped)
 }
 
 // targetKey returns the key of the delivered record: deliver-key, if the message

@@ -50,28 +50,3 @@ func TestDelivery_stripsInstructionsButADeadLetterKeepsThem(t *testing.T) {
 		t.Errorf("dead letter (-want +got):\n%s", diff)
 	}
 }
-
-func TestStripped_keepsWhatWasWrongAndNoMoreWhenHeadersAreLarge(t *testing.T) {
-	large := Message{Key: []byte("k"), Value: []byte("vv"), Headers: []Header{
-		{"big", make([]byte, mostKept)}, {headerErrorCode, []byte("too-large")},
-	}}
-	key, value, headers := stripped(&large)
-	want := []Header{{headerErrorCode, []byte("too-large")}, {headerValueDropped, []byte("2")}}
-	if diff := cmp.Diff(want, headers); diff != "" || key != nil || value != nil {
-		t.Errorf("key %q, value %q, headers (-want +got):\n%s", key, value, diff)
-	}
-	own := []Header{{headerErrorCode, []byte("malformed")}, {headerErrorMessage, []byte("why")}}
-	for name, came := range map[string][]Header{
-		"a large one of our names": {{headerErrorTopic, make([]byte, mostKept)}},
-		"a great many empty ones":  make([]Header, mostKept),
-	} {
-		_, _, headers := stripped(&Message{Headers: append(came, own...)})
-		if diff := cmp.Diff(append(own, Header{headerValueDropped, []byte("0")}), headers); diff != "" {
-			t.Errorf("of %s (-want +got):\n%s", name, diff)
-		}
-	}
-	small := Message{Key: []byte("k"), Headers: []Header{{"a", nil}, {headerValueDropped, []byte("99")}}}
-	if key, _, headers := stripped(&small); string(key) != "k" || cmp.Diff(small.Headers, headers) != "" {
-		t.Errorf("key %q, headers %v, want them as they were", key, headers)
-	}
-}

@@ -61,6 +61,7 @@ type lane struct {
 	window int   // most records flying at a time; one: sent alone
 	health health
 	absent absence
+	aside  aside
 	warned time.Time // when the last dead letter was logged
 
 	takesDeadLetters bool
@@ -101,6 +102,7 @@ func (l *lane) run(ctx context.Context) error {
 	timer := time.NewTimer(idleAfter)
 	defer timer.Stop()
 	for ctx.Err() == nil {
+		l.tryAside()
 		freed := l.p.acks.freed() // before it is looked whether there is room
 		if err := l.send(ctx); err != nil {
 			return err
@@ -127,6 +129,9 @@ func (l *lane) run(ctx context.Context) error {
 				}
 			}
 		case <-timer.C:
+			if l.flying == 0 && !l.aside.isEmpty() {
+				continue
+			}
 			if l.flying == 0 {
 				l.relieve() // nothing waits any more
 				l.p.ended.Put(l)
@@ -146,8 +151,11 @@ func (l *lane) run(ctx context.Context) error {
 
 // patience is how long the lane waits for something to happen.
 func (l *lane) patience() time.Duration {
-	if l.flying > 0 {
+	switch {
+	case l.flying > 0:
 		return time.Until(l.oldestFlight().Add(stallAfter))
+	case !l.aside.isEmpty():
+		return time.Until(l.aside.again)
 	}
 	return idleAfter
 }
@@ -295,6 +303,7 @@ func (l *lane) takeOutcomes() {
 		}
 		o.message = Message{} // flights may keep it for a while
 		l.health.succeed(o.ref)
+		l.aside.written(o.ref.Seq)
 		l.relieve()
 		l.absent = absence{}
 		l.window = min(2*l.window, mostExposed)

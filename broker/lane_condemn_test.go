@@ -240,38 +240,6 @@ func asDeadLetter(_ int, m *Message) {
 	m.Headers = append(m.Headers, Header{headerErrorCode, []byte(CodeMalformed)})
 }
 
-func TestDeadLetter_dropsAValueThatItsTopicDoesNotTake(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		b := newBench(t)
-		dead := b.sink.topic("dead", 1)
-		dead.refuse = func(d Delivery) error {
-			if len(d.Value) > 1000 {
-				return ErrRecordTooLarge
-			}
-			return nil
-		}
-		b.deliver("dead", 5, func(i int, m *Message) {
-			asDeadLetter(i, m)
-			if i == 2 {
-				m.Value = make([]byte, 5000)
-			}
-		})
-		b.after(10 * time.Second)
-		if n := len(b.acked()); n != 5 || len(b.log.dead) != 0 {
-			t.Fatalf("%d acknowledged, %d dead-lettered, want 5 and 0", n, len(b.log.dead))
-		}
-		stripped := dead.written[0][2]
-		if stripped.Value != nil {
-			t.Errorf("value of %d bytes went out", len(stripped.Value))
-		}
-		want := []Header{{headerErrorCode, []byte(CodeMalformed)}, {"__carillon.errors.value-dropped", []byte("5000")}}
-		if diff := cmp.Diff(want, stripped.Headers); diff != "" {
-			t.Errorf("headers (-want +got):\n%s", diff)
-		}
-		b.stop()
-	})
-}
-
 func TestDeadLetter_isNeverDropped(t *testing.T) {
 	for name, broken := range map[string]func(*bench){
 		"refused":                     func(b *bench) { b.sink.topic("dead", 1).refuse = func(Delivery) error { return ErrRecordRefused } },

@@ -2,7 +2,6 @@ package broker
 
 import (
 	"context"
-	"fmt"
 	"log/slog"
 	"time"
 
@@ -30,7 +29,7 @@ func (l *lane) park(ctx context.Context, cause error) error {
 	if l.takesDeadLetters {
 		l.log.Error("dead letters cannot be written and wait: repair the dead-letter topic or let this node write to it", "error", cause)
 		l.p.cfg.Count.DeadLetterStuck()
-		l.alarm(cause)
+		l.alarmUnwritable(cause)
 	}
 	first = &outgoing{ref: first.ref, deadLetter: first.deadLetter, message: Message{Origin: first.message.Origin}} // no payload
 	l.giveBack()
@@ -58,7 +57,10 @@ func (l *lane) giveBack() {
 		l.unload(o)
 	}
 	refs = append(refs, l.waiting...)
-	l.ready, l.waiting = nil, nil
+	for _, letter := range l.aside.letters {
+		refs = append(refs, letter.ref)
+	}
+	l.ready, l.waiting, l.aside = nil, nil, aside{}
 	l.unanswered++
 	l.p.cfg.Verdicts.Put(verdict{Target: l.target, Parked: true, Returned: refs})
 }
@@ -103,7 +105,7 @@ func (l *lane) mayResume(ctx context.Context, first *outgoing) bool {
 	case isAbsent(err) && first == nil:
 		return true
 	}
-	l.alarm(err)
+	l.alarmUnwritable(err)
 	return isAbsent(err) && l.isOverdue(first)
 }
 
@@ -114,23 +116,3 @@ func (l *lane) resume() {
 	l.chunk = leastChunk
 	l.p.cfg.Verdicts.Put(verdict{Target: l.target})
 }
-
-// alarm names a dead-letter topic that cannot be written to among the problems of
-// the node. It stays there while the lane is on trial, until a record gets through:
-// Kafka may let us look at a topic that it does not let us write to.
-func (l *lane) alarm(cause error) {
-	if !l.takesDeadLetters {
-		return
-	}
-	l.alarmed = true
-	l.p.cfg.Report.setProblem(l.part(), fmt.Sprintf("dead letters wait: %v: create the topic or repair it, and allow Write and Describe on it", cause))
-}
-
-func (l *lane) relieve() {
-	if l.alarmed {
-		l.alarmed = false
-		l.p.cfg.Report.setProblem(l.part(), "")
-	}
-}
-
-func (l *lane) part() string { return "dead-letter topic " + l.target }

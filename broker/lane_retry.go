@@ -145,24 +145,17 @@ func (l *lane) hold(ctx context.Context, cause error) error {
 	return nil
 }
 
-// refused deals with the one record that was sent alone and can never be written.
-// A dead letter that is too large goes without its value rather than block all
-// others; any other dead letter waits for somebody to repair the topic.
+// refused deals with the one record that was sent alone and that the topic, as it
+// is, will not take.
 func (l *lane) refused(ctx context.Context, cause error) error {
 	o := l.ready[0]
-	isTooLarge := errors.Is(cause, ErrRecordTooLarge)
-	switch {
-	case o.deadLetter && isTooLarge && !o.stripped:
-		o.stripped = true
-		l.log.Error("dead letter goes without its value: raise max.message.bytes of the dead-letter topic above that of the delay topics, and let this node read it (DescribeConfigs)",
-			"origin", o.message.Origin.String(), "bytes", len(o.message.Value), "error", cause)
-		return nil
-	case o.deadLetter:
-		return l.hold(ctx, cause)
-	}
 	l.health.succeed(o.ref) // the target answers
+	if o.deadLetter {
+		l.setAside(ctx, o, cause)
+		return nil
+	}
 	problem := Problem{CodeRefused, fmt.Sprintf("topic %q refuses the record for what is in it: %v: compare the record with the topic's configuration", l.target, cause)}
-	if isTooLarge {
+	if errors.Is(cause, ErrRecordTooLarge) {
 		problem = Problem{CodeTooLarge, fmt.Sprintf("record with a value of %d bytes is larger than topic %q takes: %v: raise max.message.bytes of the topic or send less", len(o.message.Value), l.target, cause)}
 	}
 	return l.condemn(ctx, 1, problem)

@@ -32,8 +32,8 @@ func NewMetrics(registry prometheus.Registerer) *Metrics {
 		delivered:       newCounter("carillon_delivered_total", "Messages that this node wrote to their targets, dead letters not included."),
 		retried:         newCounter("carillon_retried_total", "Records that were sent once more after a failure."),
 		deadLettered:    newVector("carillon_dead_lettered_total", "Messages that their target cannot take and that go to the dead-letter topic, by the code of the reason.", "code"),
-		deadLetterStuck: newCounter("carillon_dead_letter_stuck_total", "How often a dead-letter topic could not be written to: nothing is lost, but look after it."),
-		valuesDropped:   newCounter("carillon_dead_letter_values_dropped_total", "Dead letters that this node wrote without the record's value, which is lost once Kafka deletes the record: raise max.message.bytes of the dead-letter topic."),
+		deadLetterStuck: newCounter("carillon_dead_letter_stuck_total", "How often a dead-letter topic could not be written to or refused a dead letter: nothing is lost, but look after it."),
+		valuesDropped:   newCounter("carillon_dead_letter_values_dropped_total", "Dead letters that this node wrote without the record's value, of more than 16 MiB: it is lost once Kafka deletes the record."),
 		parkedTargets:   newGauge("carillon_parked_targets", "Target topics that cannot be written to at present; 0 on followers."),
 		lateness: prometheus.NewHistogram(prometheus.HistogramOpts{
 			Name: "carillon_lateness_seconds",
@@ -88,7 +88,7 @@ func (m *Metrics) DeadLettered(code string, messages int) {
 	m.deadLettered.WithLabelValues(code).Add(float64(messages))
 }
 
-// DeadLetterStuck counts how often a dead-letter topic had to be parked.
+// DeadLetterStuck counts that a dead-letter topic had to be parked or refused a letter.
 func (m *Metrics) DeadLetterStuck() { m.deadLetterStuck.Inc() }
 
 // ValueDropped counts a dead letter that was written without its value.

@@ -77,7 +77,7 @@ type publishCount interface {
 type deadLetterCount interface {
 	// DeadLettered counts messages that became dead letters.
 	DeadLettered(code string, messages int)
-	// DeadLetterStuck counts how often a dead-letter topic had to be parked: alarm.
+	// DeadLetterStuck counts that a dead-letter topic had to be parked or refused a letter: alarm.
 	DeadLetterStuck()
 	// ValueDropped counts a dead letter that was written without its value: alarm.
 	ValueDropped()

@@ -50,8 +50,7 @@ const (
 	HeaderErrorTopic     = "__carillon.errors.topic"
 	HeaderErrorPartition = "__carillon.errors.partition"
 	HeaderErrorOffset    = "__carillon.errors.offset"
-	// HeaderErrorValueDropped gives the bytes of a value that is left out: of a record above 16 MiB, or since
-	// the dead-letter topic did not take it.
+	// HeaderErrorValueDropped gives the bytes of a value that is left out, of a record above 16 MiB.
 	HeaderErrorValueDropped = "__carillon.errors.value-dropped"
 )
 

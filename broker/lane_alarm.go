@@ -1,0 +1,40 @@
+package broker
+
+import (
+	"errors"
+	"fmt"
+)
+
+// alarmUnwritable names a dead-letter topic that cannot be written to among the
+// problems of the node. It stays there while the lane is on trial, until a record
+// gets through: Kafka may let us look at a topic that it does not let us write to.
+func (l *lane) alarmUnwritable(cause error) {
+	l.alarm(fmt.Sprintf("dead letters wait: %v: create the topic or repair it, and allow Write and Describe on it", cause))
+}
+
+// alarmAside names a dead-letter topic that does not take some dead letters.
+func (l *lane) alarmAside(cause error) {
+	remedy := "compare them with the topic's configuration"
+	if errors.Is(cause, ErrRecordTooLarge) {
+		remedy = "raise max.message.bytes of the topic above that of the delay topics, and allow DescribeConfigs on it"
+	}
+	l.alarm(fmt.Sprintf("dead letters wait, %d of them, all others are written: %v: %s", len(l.aside.refused), cause, remedy))
+}
+
+func (l *lane) alarm(text string) {
+	if !l.takesDeadLetters {
+		return
+	}
+	l.alarmed = true
+	l.p.cfg.Report.setProblem(l.part(), text)
+}
+
+// relieve takes the alarm back when a record got through and none is aside.
+func (l *lane) relieve() {
+	if l.alarmed && len(l.aside.refused) == 0 {
+		l.alarmed = false
+		l.p.cfg.Report.setProblem(l.part(), "")
+	}
+}
+
+func (l *lane) part() string { return "dead-letter topic " + l.target }

@@ -1,0 +1,87 @@
+package broker
+
+import (
+	"context"
+	"log/slog"
+	"time"
+
+	"github.com/carillonmq/carillon/storage"
+)
+
+const (
+	// asideAgain is the time between two tries of what is aside, while none succeeds.
+	asideAgain = 5 * time.Second
+	// One try is of so many bytes of stored bodies, and of mostChunk dead letters.
+	asideBytes = 1 << 20
+)
+
+// An aside is the dead letters that their topic refuses, each when it was sent alone,
+// for what is in them. They wait here, without payload, until the topic is repaired,
+// and hold no other up. What bounds them is mostHanded.
+//
+//	ready --refused--> letters --every 5 s, a few in turn--> waiting
+type aside struct {
+	letters []asideLetter       // that are not tried at present, the next one first
+	refused map[uint64]struct{} // seqs of these, and of those that are tried at present
+	again   time.Time           // when the next ones are tried
+}
+
+type asideLetter struct {
+	ref  storage.Ref
+	size int // bytes of the stored body
+}
+
+func (a *aside) isEmpty() bool { return len(a.letters) == 0 }
+
+// written notes that the topic took a record. If it was one that it had refused, the
+// topic has changed, and the next ones are tried at once.
+func (a *aside) written(seq uint64) {
+	if _, ok := a.refused[seq]; ok {
+		delete(a.refused, seq)
+		a.again = time.Time{}
+	}
+}
+
+// setAside takes a dead letter, the first that is ready, out of the way of the others.
+func (l *lane) setAside(ctx context.Context, o *outgoing, cause error) {
+	l.ready[0] = nil
+	l.ready = l.ready[1:]
+	l.unload(o)
+	if l.aside.isEmpty() {
+		l.aside.again = time.Now().Add(asideAgain)
+	}
+	l.aside.letters = append(l.aside.letters, asideLetter{o.ref, o.size})
+	if _, ok := l.aside.refused[o.ref.Seq]; !ok {
+		l.aside.add(o.ref.Seq)
+		l.p.cfg.Count.DeadLetterStuck()
+		level := slog.LevelDebug
+		if time.Since(l.warned) >= time.Second {
+			level = slog.LevelError
+			l.warned = time.Now()
+		}
+		l.log.Log(ctx, level, "dead letter is refused and waits: repair the dead-letter topic", "origin", o.message.Origin.String(), "bytes", o.size, "error", cause)
+	}
+	l.alarmAside(cause)
+}
+
+func (a *aside) add(seq uint64) {
+	if a.refused == nil {
+		a.refused = make(map[uint64]struct{})
+	}
+	a.refused[seq] = struct{}{}
+}
+
+// tryAside has a few of the dead letters sent again when it is time.
+func (l *lane) tryAside() {
+	if l.aside.isEmpty() || time.Now().Before(l.aside.again) {
+		return
+	}
+	n, bytes := 0, 0
+	for n < min(len(l.aside.letters), mostChunk) && (n == 0 || bytes+l.aside.letters[n].size <= asideBytes) {
+		bytes += l.aside.letters[n].size
+		l.waiting = append(l.waiting, l.aside.letters[n].ref)
+		n++
+	}
+	l.aside.letters = l.aside.letters[n:]
+	l.aside.again = time.Now().Add(asideAgain)
+}
