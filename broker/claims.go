@@ -113,14 +113,16 @@ func (s *scheduler) claim(ctx context.Context) {
 	}()
 }
 
-// nextDue returns the earliest due time that needs a claim, or one before it.
+// nextDue returns the earliest due time that needs a claim, or one before it. Where
+// a target that catches up stands in the past nothing needs one, however long its
+// publisher takes: what it finds beyond the claim enters the window.
 func (s *scheduler) nextDue() int64 {
 	next := s.window.frontier.Due
 	if due, ok := s.window.next(); ok {
 		next = min(next, due)
 	}
 	for t := range s.stopped {
-		if t.flow == catchingUp {
+		if t.flow == catchingUp && t.mark.Due > s.claims.committed.Through {
 			next = min(next, t.mark.Due)
 		}
 	}

@@ -11,7 +11,6 @@ import (
 // partition and offset name the record of the delay topic. The names are those of
 // package client, which the broker does not import; a test holds them equal.
 const (
-	errorsPrefix         = "__carillon.errors."
 	headerErrorCode      = "__carillon.errors.code"
 	headerErrorMessage   = "__carillon.errors.message"
 	headerErrorTopic     = "__carillon.errors.topic"

@@ -21,10 +21,10 @@ func (s *scheduler) fire() (more bool) {
 		t := s.targets[ripe[n].Value.target]
 		switch {
 		case t.flow != flowing:
-			s.setAside(t, ref)
+			s.leaveInStorage(t, ref)
 		case t.handed >= mostHanded:
 			s.stop(t, catchingUp, s.window.frontier)
-			s.setAside(t, ref)
+			s.leaveInStorage(t, ref)
 		default:
 			due = append(due, s.hand(t, ref))
 		}
@@ -38,8 +38,8 @@ func (s *scheduler) fire() (more bool) {
 	return more && !waiting
 }
 
-// setAside leaves a message of a target that does not flow to storage.
-func (s *scheduler) setAside(t *target, ref storage.Ref) {
+// leaveInStorage lets go of a message of a target that does not flow.
+func (s *scheduler) leaveInStorage(t *target, ref storage.Ref) {
 	s.window.drop(ref.Seq)
 	t.wait(ref)
 }
@@ -61,7 +61,7 @@ func (s *scheduler) fill() (loaded bool, err error) {
 		loaded = true
 	}
 	for t := range s.stopped {
-		if t.flow == catchingUp && t.handed <= mostHanded/2 {
+		if t.flow == catchingUp && t.handed <= mostHanded-pageSize {
 			return true, s.catchUp(t)
 		}
 	}
@@ -158,12 +158,12 @@ func (s *scheduler) takeVerdicts() {
 		// Some may still be on their way to the lane, and come back with a later
 		// verdict; others are delivered and their Ack is not applied. A term that
 		// reads from here finds them all.
-		s.stop(t, parked, s.window.lowest())
+		s.stop(t, parked, s.window.lowestOf(t.index))
 		for _, ref := range v.Returned {
 			// What was acknowledged meanwhile is not held any more.
 			if h, held := s.window.held[ref.Seq]; held && h.handed {
 				t.handed--
-				s.setAside(t, ref)
+				s.leaveInStorage(t, ref)
 			}
 		}
 		// The publisher feeds it again only when it knows that we have taken it back.

@@ -11,13 +11,15 @@ import (
 const (
 	// asideAgain is the time between two tries of what is aside, while none succeeds.
 	asideAgain = 5 * time.Second
-	// One try is of so many bytes of stored bodies, and of mostChunk dead letters.
+	// One try is of so many bytes of stored bodies at most, and of mostChunk dead
+	// letters.
 	asideBytes = 1 << 20
 )
 
 // An aside is the dead letters that their topic refuses, each when it was sent alone,
 // for what is in them. They wait here, without payload, until the topic is repaired,
-// and hold no other up. What bounds them is mostHanded.
+// and hold no other up, as long as there are some thousands of them at most: like all
+// that is handed over they count for mostHanded.
 //
 //	ready --refused--> letters --every 5 s, a few in turn--> waiting
 type aside struct {
@@ -32,6 +34,10 @@ type asideLetter struct {
 }
 
 func (a *aside) isEmpty() bool { return len(a.letters) == 0 }
+
+// mayTry reports whether some wait and the last try is over. Where Kafka takes long to
+// refuse, tries would queue up before what was never refused.
+func (a *aside) mayTry() bool { return len(a.letters) > 0 && len(a.letters) == len(a.refused) }
 
 // written notes that the topic took a record. If it was one that it had refused, the
 // topic has changed, and the next ones are tried at once.
@@ -52,7 +58,10 @@ func (l *lane) setAside(ctx context.Context, o *outgoing, cause error) {
 	}
 	l.aside.letters = append(l.aside.letters, asideLetter{o.ref, o.size})
 	if _, ok := l.aside.refused[o.ref.Seq]; !ok {
-		l.aside.add(o.ref.Seq)
+		if l.aside.refused == nil {
+			l.aside.refused = make(map[uint64]struct{})
+		}
+		l.aside.refused[o.ref.Seq] = struct{}{}
 		l.p.cfg.Count.DeadLetterStuck()
 		level := slog.LevelDebug
 		if time.Since(l.warned) >= time.Second {
@@ -61,19 +70,12 @@ func (l *lane) setAside(ctx context.Context, o *outgoing, cause error) {
 		}
 		l.log.Log(ctx, level, "dead letter is refused and waits: repair the dead-letter topic", "origin", o.message.Origin.String(), "bytes", o.size, "error", cause)
 	}
-	l.alarmAside(cause)
-}
-
-func (a *aside) add(seq uint64) {
-	if a.refused == nil {
-		a.refused = make(map[uint64]struct{})
-	}
-	a.refused[seq] = struct{}{}
+	l.reportRefused(cause)
 }
 
 // tryAside has a few of the dead letters sent again when it is time.
 func (l *lane) tryAside() {
-	if l.aside.isEmpty() || time.Now().Before(l.aside.again) {
+	if !l.aside.mayTry() || time.Now().Before(l.aside.again) {
 		return
 	}
 	n, bytes := 0, 0

@@ -170,3 +170,21 @@ func TestAside_goesBackWhenTheTopicIsParked(t *testing.T) {
 		b.stop()
 	})
 }
+
+// Where Kafka takes long to refuse, what is tried again must not hold up what comes.
+func TestAside_holdsNobodyUpWhereKafkaIsSlow(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newBench(t)
+		dead := b.sink.topic("dead", 1)
+		dead.latency = 100 * time.Millisecond
+		dead.takes(1000)
+		b.deliver("dead", 2000, sized(2000))
+		b.after(30 * time.Minute)
+		good := b.deliver("dead", 1, sized(0))
+		b.after(mostChunk*dead.latency + asideAgain)
+		if !slices.Contains(b.written("dead", 0), good[0]) {
+			t.Errorf("a dead letter waits for the tries of those aside")
+		}
+		b.stop()
+	})
+}

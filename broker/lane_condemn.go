@@ -104,6 +104,7 @@ func (l *lane) condemn(ctx context.Context, n int, problem Problem) error {
 		for _, o := range l.ready[:done] {
 			l.unload(o)
 		}
+		clear(l.ready[:done]) // payloads
 		l.ready = l.ready[done:]
 		n -= done
 	}

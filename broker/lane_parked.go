@@ -29,7 +29,7 @@ func (l *lane) park(ctx context.Context, cause error) error {
 	if l.takesDeadLetters {
 		l.log.Error("dead letters cannot be written and wait: repair the dead-letter topic or let this node write to it", "error", cause)
 		l.p.cfg.Count.DeadLetterStuck()
-		l.alarmUnwritable(cause)
+		l.reportUnwritable(cause)
 	}
 	first = &outgoing{ref: first.ref, deadLetter: first.deadLetter, message: Message{Origin: first.message.Origin}} // no payload
 	l.giveBack()
@@ -105,7 +105,7 @@ func (l *lane) mayResume(ctx context.Context, first *outgoing) bool {
 	case isAbsent(err) && first == nil:
 		return true
 	}
-	l.alarmUnwritable(err)
+	l.reportUnwritable(err)
 	return isAbsent(err) && l.isOverdue(first)
 }
 

@@ -139,20 +139,42 @@ func (w *window) next() (due int64, ok bool) {
 
 // lowest returns a ref that is at or before everything that the window holds.
 func (w *window) lowest() storage.Ref {
-	low := w.frontier
-	if due, ok := w.next(); ok && due <= low.Due {
-		low = storage.Ref{Due: due}
-	}
+	low := w.lowestAhead()
 	for len(w.oldest) > 0 {
-		if h, ok := w.held[w.oldest[0].Seq]; ok && h.handed {
-			if w.oldest[0].Compare(low) < 0 {
-				low = w.oldest[0]
-			}
-			break
+		if w.held[w.oldest[0].Seq].handed {
+			return least(low, w.oldest[0])
 		}
 		heap.Pop(&w.oldest)
 	}
 	return low
+}
+
+// lowestOf returns a ref that is at or before everything of one target that the
+// window holds. A message of another that has been with the publisher for days does
+// not count.
+func (w *window) lowestOf(target uint32) storage.Ref {
+	low := w.lowestAhead()
+	for _, ref := range w.oldest {
+		if h := w.held[ref.Seq]; h.handed && h.target == target {
+			low = least(low, ref)
+		}
+	}
+	return low
+}
+
+// lowestAhead returns a ref that is at or before everything not handed over.
+func (w *window) lowestAhead() storage.Ref {
+	if due, ok := w.next(); ok && due <= w.frontier.Due {
+		return storage.Ref{Due: due}
+	}
+	return w.frontier
+}
+
+func least(a, b storage.Ref) storage.Ref {
+	if b.Compare(a) < 0 {
+		return b
+	}
+	return a
 }
 
 func (w *window) len() int { return w.queue.Len() + len(w.ripe) }

@@ -85,20 +85,28 @@ func (w *wheelStepper) tidy(now uint64) bool { return w.wheel.Maintain(now, 16) 
 func (w *wheelStepper) start() {}
 func (w *wheelStepper) stop()  {}
 
-// delayQueue is the DelayQueue with the plainest owner: it is filled first, then drained.
+// delayQueue is the DelayQueue with an owner who pops once all is set, and leaves the firing to
+// workers.
 type delayQueue struct {
 	queue   *timer.DelayQueue[uint64]
 	handles []wheel.Handle
 	fired   func(int)
+	due     chan []wheel.Expired[uint64] // batches from the owner to the workers
+	spare   chan []wheel.Expired[uint64] // and back
 	quit    chan struct{}
-	ended   chan struct{}
 }
 
 func newDelayQueue(n int, fired func(int)) contender {
-	return &delayQueue{
-		timer.NewDelayQueue[uint64](timer.QueueConfig{}), make([]wheel.Handle, n), fired,
-		make(chan struct{}), make(chan struct{}),
+	const batches = 8
+	q := &delayQueue{
+		queue: timer.NewDelayQueue[uint64](timer.QueueConfig{}), handles: make([]wheel.Handle, n), fired: fired,
+		due: make(chan []wheel.Expired[uint64], batches), spare: make(chan []wheel.Expired[uint64], batches),
+		quit: make(chan struct{}),
 	}
+	for range batches {
+		q.spare <- make([]wheel.Expired[uint64], 0, batch)
+	}
+	return q
 }
 
 func (q *delayQueue) add(i int, delay time.Duration) {
@@ -118,24 +126,39 @@ func (q *delayQueue) move(i int, delay time.Duration) {
 }
 
 func (q *delayQueue) start() {
-	go func() {
-		defer close(q.ended)
-		buf := make([]wheel.Expired[uint64], 0, batch)
-		for {
-			due, more := q.queue.Pop(buf)
-			for _, e := range due {
-				q.fired(int(e.Value))
-			}
-			if more {
-				continue
-			}
-			select {
-			case <-q.queue.C():
-			case <-q.quit:
-				return
-			}
+	go q.pop()
+	for range 2 {
+		go q.work()
+	}
+}
+
+func (q *delayQueue) pop() {
+	defer close(q.due)
+	buf := <-q.spare
+	for {
+		due, more := q.queue.Pop(buf)
+		if len(due) > 0 {
+			q.due <- due
+			buf = <-q.spare
 		}
-	}()
+		if more {
+			continue
+		}
+		select {
+		case <-q.queue.C():
+		case <-q.quit:
+			return
+		}
+	}
+}
+
+func (q *delayQueue) work() {
+	for due := range q.due {
+		for _, e := range due {
+			q.fired(int(e.Value))
+		}
+		q.spare <- due[:0]
+	}
 }
 
 func (q *delayQueue) stop() { close(q.quit) }

@@ -5,34 +5,34 @@ import (
 	"fmt"
 )
 
-// alarmUnwritable names a dead-letter topic that cannot be written to among the
+// reportUnwritable names a dead-letter topic that cannot be written to among the
 // problems of the node. It stays there while the lane is on trial, until a record
 // gets through: Kafka may let us look at a topic that it does not let us write to.
-func (l *lane) alarmUnwritable(cause error) {
-	l.alarm(fmt.Sprintf("dead letters wait: %v: create the topic or repair it, and allow Write and Describe on it", cause))
+func (l *lane) reportUnwritable(cause error) {
+	l.report(fmt.Sprintf("dead letters wait: %v: create the topic or repair it, and allow Write and Describe on it", cause))
 }
 
-// alarmAside names a dead-letter topic that does not take some dead letters.
-func (l *lane) alarmAside(cause error) {
+// reportRefused names a dead-letter topic that does not take some dead letters.
+func (l *lane) reportRefused(cause error) {
 	remedy := "compare them with the topic's configuration"
 	if errors.Is(cause, ErrRecordTooLarge) {
 		remedy = "raise max.message.bytes of the topic above that of the delay topics, and allow DescribeConfigs on it"
 	}
-	l.alarm(fmt.Sprintf("dead letters wait, %d of them, all others are written: %v: %s", len(l.aside.refused), cause, remedy))
+	l.report(fmt.Sprintf("dead letters wait, %d of them: %v: %s", len(l.aside.refused), cause, remedy))
 }
 
-func (l *lane) alarm(text string) {
+func (l *lane) report(text string) {
 	if !l.takesDeadLetters {
 		return
 	}
-	l.alarmed = true
+	l.reported = true
 	l.p.cfg.Report.setProblem(l.part(), text)
 }
 
 // relieve takes the alarm back when a record got through and none is aside.
 func (l *lane) relieve() {
-	if l.alarmed && len(l.aside.refused) == 0 {
-		l.alarmed = false
+	if l.reported && len(l.aside.refused) == 0 {
+		l.reported = false
 		l.p.cfg.Report.setProblem(l.part(), "")
 	}
 }

@@ -1,0 +1,118 @@
+package broker
+
+import (
+	"context"
+	"time"
+)
+
+const (
+	// stallAfter is how long a record may be without an answer before all that is on
+	// its way is given up: longer than Kafka is slow, since that makes duplicates.
+	stallAfter = 5 * time.Second
+	// drainPatience is how long the end of a term waits for what is on its way.
+	drainPatience = 500 * time.Millisecond
+)
+
+// An outcome is Kafka's answer for one record.
+type outcome struct {
+	o   *outgoing
+	err error
+}
+
+func (l *lane) launch(o *outgoing, partition int32) {
+	if o.err != nil {
+		l.p.cfg.Count.Retried(1)
+	}
+	o.sent, o.answered = time.Now(), false
+	l.flights = append(l.flights, o)
+	l.flying++
+	if next := l.p.acks.freed(); next != l.lastAck {
+		l.lastAck, l.sinceAck = next, 0
+	}
+	l.sinceAck++
+	outcomes := l.outcomes
+	l.p.cfg.Sink.Send(l.p.delivery(o, l.target, partition), func(err error) {
+		outcomes.Put(outcome{o, err})
+	})
+}
+
+// takeOutcomes hears Kafka's answers: what is written is acknowledged, the rest
+// has failed.
+func (l *lane) takeOutcomes() {
+	l.takenOutcomes = l.outcomes.Take(l.takenOutcomes)
+	var written []uint64
+	now := l.p.now()
+	for _, answer := range l.takenOutcomes {
+		o := answer.o
+		o.err, o.answered = answer.err, true
+		if o.err != nil {
+			l.absent.hear(o.err)
+			l.failed = append(l.failed, o)
+			continue
+		}
+		written = append(written, o.ref.Seq)
+		l.unload(o)
+		switch {
+		case !o.deadLetter:
+			l.p.cfg.Count.Delivered(max(now-o.ref.Due-o.message.Overdue, 0)) // clocks of two leaders differ
+		case o.lacksValue():
+			l.p.cfg.Count.ValueDropped()
+		}
+		o.message = Message{} // flights may keep it for a while
+		l.health.succeed(o.ref)
+		l.aside.written(o.ref.Seq)
+		l.relieve()
+		l.absent = absence{}
+		l.window = min(2*l.window, mostExposed)
+	}
+	l.flying -= len(l.takenOutcomes)
+	if l.flying == 0 {
+		clear(l.flights) // payloads
+		l.flights = l.flights[:0]
+	}
+	clear(l.takenOutcomes) // payloads
+	l.p.acks.put(written)
+}
+
+// giveUp ends the wait for a target that does not answer.
+func (l *lane) giveUp(ctx context.Context) error {
+	l.log.Warn("target does not answer: giving up what is on its way, outcomes unknown", "records", l.flying, "waited", stallAfter)
+	l.health.fail(l.oldestFlight())
+	l.p.cfg.Sink.Isolate(l.target)
+	return l.regroup(ctx, nil)
+}
+
+// oldestFlight returns when the record was sent that has waited longest for its
+// answer. Something must be flying.
+func (l *lane) oldestFlight() time.Time {
+	for l.flights[0].answered {
+		l.flights = l.flights[1:]
+	}
+	return l.flights[0].sent
+}
+
+// drain waits for what is on its way when the term ends, so that it is not
+// delivered twice, but not for long.
+func (l *lane) drain() {
+	if !l.await(nil, drainPatience) {
+		l.p.cfg.Sink.Isolate(l.target)
+	}
+}
+
+// await takes outcomes until nothing is flying, and reports whether it came to
+// that before stop was closed or patience ended.
+func (l *lane) await(stop <-chan struct{}, patience time.Duration) bool {
+	timer := time.NewTimer(patience)
+	defer timer.Stop()
+	for l.flying > 0 {
+		select {
+		case <-l.outcomes.Ready():
+			l.takeOutcomes()
+		case <-stop:
+			return false
+		case <-timer.C:
+			return false
+		}
+	}
+	return true
+}

@@ -1,0 +1,98 @@
+package broker
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	"github.com/carillonmq/carillon/raftfsm"
+	"github.com/carillonmq/carillon/storage"
+)
+
+// check of every message for a target that is handed over on time.
+func (s *stage) checkOnTime(target string, n int) {
+	s.t.Helper()
+	got := s.got(target)
+	if len(got) != n {
+		s.t.Errorf("%d of %d handed over", len(got), n)
+	}
+	for _, ref := range got {
+		if late := s.at[ref.Seq] - ref.Due; late > claimLead {
+			s.t.Fatalf("message due at %d came %d ms late", ref.Due, late)
+		}
+	}
+}
+
+// What the publisher never acknowledges, and what is behind it, keeps nobody waiting.
+func TestScheduler_targetThatTakesNothingDelaysNoOther(t *testing.T) {
+	onStage(t, func(ctx context.Context, s *stage) {
+		s.silent["stuck"] = true
+		s.lead(ctx)
+		s.accept(ctx, "stuck", mostHanded+10, func(int) time.Duration { return 0 })
+		time.Sleep(time.Second)
+		s.accept(ctx, "fine", 10, func(i int) time.Duration { return time.Duration(10*(i+1)) * time.Second })
+		time.Sleep(time.Hour)
+		s.checkOnTime("fine", 10)
+	})
+}
+
+func TestScheduler_targetWithABacklogDelaysNoOther(t *testing.T) {
+	onStage(t, func(ctx context.Context, s *stage) {
+		s.silent["slow"] = true
+		s.lead(ctx)
+		s.accept(ctx, "slow", 40_000, func(int) time.Duration { return time.Second })
+		s.accept(ctx, "fine", 100, func(i int) time.Duration { return 2*time.Second + time.Duration(i)*300*time.Millisecond })
+		acked := 0
+		for range 320 {
+			time.Sleep(100 * time.Millisecond)
+			var runs []storage.SeqRun
+			for _, ref := range s.got("slow")[acked:] {
+				if len(runs) < 100 {
+					runs = append(runs, storage.SeqRun{First: ref.Seq, Last: ref.Seq})
+				}
+			}
+			acked += len(runs)
+			s.propose(ctx, raftfsm.Ack{Runs: runs})
+		}
+		s.checkOnTime("fine", 100)
+	})
+}
+
+// Half of what a target may have is with the publisher for good; the rest is fed on.
+func TestScheduler_feedsATargetThatKeepsMuchForLong(t *testing.T) {
+	onStage(t, func(ctx context.Context, s *stage) {
+		const kept = mostHanded - pageSize
+		s.silent["out"] = true
+		s.lead(ctx)
+		s.accept(ctx, "out", kept, func(int) time.Duration { return 0 })
+		time.Sleep(time.Second)
+		s.mu.Lock()
+		s.silent["out"] = false
+		s.mu.Unlock()
+		s.accept(ctx, "out", 3*pageSize, func(int) time.Duration { return 0 })
+		time.Sleep(time.Minute)
+		if got := len(s.got("out")); got != kept+3*pageSize {
+			t.Errorf("%d handed over, want %d", got, kept+3*pageSize)
+		}
+	})
+}
+
+// A message of another target that has been with the publisher for long does not
+// bring the mark of a parked one back to it.
+func TestScheduler_parkedTargetIsReadFromItsOwnFirstMessage(t *testing.T) {
+	onStage(t, func(ctx context.Context, s *stage) {
+		s.silent["kept"], s.silent["stuck"] = true, true
+		s.lead(ctx)
+		s.accept(ctx, "kept", 1, func(int) time.Duration { return 0 })
+		time.Sleep(time.Hour)
+		s.accept(ctx, "stuck", 2, func(int) time.Duration { return 0 })
+		time.Sleep(time.Second)
+		handed := s.got("stuck")
+		s.verdicts.Put(verdict{Target: "stuck", Parked: true, Returned: handed})
+		time.Sleep(time.Second)
+		holds := s.node.Store().State().Claim.Holds
+		if len(holds) != 1 || holds[0].Mark.Compare(handed[0]) != 0 {
+			t.Errorf("held from %v, want %v", holds, handed[0])
+		}
+	})
+}
