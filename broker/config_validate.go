@@ -34,6 +34,9 @@ func (c Config) Validate() error {
 	p.checkListeners(c)
 	p.checkKafka(c.Kafka)
 	p.checkRoutes(c)
+	if len(c.Targets.Allow) == 0 {
+		p.add("targets.allow", "[]", `nothing could be delivered; give at least one pattern, such as "*"`)
+	}
 	p.checkPatterns("targets.allow", c.Targets.Allow)
 	p.checkPatterns("targets.deny", c.Targets.Deny)
 	p.checkTopic("dead_letter.topic", c.DeadLetter.Topic, c)

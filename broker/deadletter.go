@@ -1,6 +1,7 @@
 package broker
 
 import (
+	"bytes"
 	"slices"
 	"strconv"
 
@@ -21,6 +22,8 @@ const (
 	headerValueDropped = "__carillon.errors.value-dropped"
 )
 
+const errorHeaderCount = 5
+
 // mostDeadLetter is the batch, in bytes, that a dead-letter topic takes if we create
 // it: the largest record that is scheduled, what a dead letter adds, and Kafka's frame.
 const mostDeadLetter = mostRecord + 1<<20
@@ -30,25 +33,41 @@ const mostDeadLetter = mostRecord + 1<<20
 // milliseconds), with the key, value and headers given, unchanged, and the problem
 // added. Any partition of the dead-letter topic will do.
 func deadLetterEntry(topic string, now int64, origin Origin, key, value []byte, headers []Header, problem Problem) storage.Entry {
+	added := errorHeaders(origin, problem)
 	m := Message{
 		Origin:     origin,
 		PlannedFor: now,
 		Partition:  -1,
 		Key:        key,
 		Value:      value,
-		Headers: append(slices.Clip(headers),
-			Header{headerErrorCode, []byte(problem.Code)},
-			Header{headerErrorMessage, []byte(problem.Message)},
-			Header{headerErrorTopic, []byte(origin.Topic)},
-			Header{headerErrorPartition, strconv.AppendInt(nil, int64(origin.Partition), 10)},
-			Header{headerErrorOffset, strconv.AppendInt(nil, origin.Offset, 10)}),
+		Headers:    append(slices.Clip(headers), added[:]...),
 	}
 	return storage.Entry{Due: now, Target: topic, Body: m.AppendBody(nil)}
 }
 
-// isDeadLetter reports whether a message for the target is one: the topic is the
-// dead-letter topic of its origin, and the message says what was wrong.
-func (p *publisher) isDeadLetter(m *Message, target string) bool {
-	return p.cfg.DeadLetterFor(m.Origin.Topic) == target &&
-		slices.ContainsFunc(m.Headers, func(h Header) bool { return h.Key == headerErrorCode })
+// errorHeaders are the last ones of a dead letter.
+func errorHeaders(origin Origin, problem Problem) [errorHeaderCount]Header {
+	return [errorHeaderCount]Header{
+		{headerErrorCode, []byte(problem.Code)},
+		{headerErrorMessage, []byte(problem.Message)},
+		{headerErrorTopic, []byte(origin.Topic)},
+		{headerErrorPartition, strconv.AppendInt(nil, int64(origin.Partition), 10)},
+		{headerErrorOffset, strconv.AppendInt(nil, origin.Offset, 10)},
+	}
+}
+
+// isDeadLetter reports whether a message is one: it says what was wrong with the very
+// record that it comes from. One that was produced from a dead letter, and has its
+// headers still, names another record. The configuration is not asked: dead letters
+// may wait while it changes.
+func isDeadLetter(m *Message) bool {
+	first := len(m.Headers) - errorHeaderCount
+	if first < 0 || m.Headers[first].Key != headerErrorCode {
+		return false
+	}
+	code, message := m.Headers[first].Value, m.Headers[first+1].Value
+	own := errorHeaders(m.Origin, Problem{Code: string(code), Message: string(message)})
+	return slices.EqualFunc(m.Headers[first:], own[:], func(a, b Header) bool {
+		return a.Key == b.Key && bytes.Equal(a.Value, b.Value)
+	})
 }

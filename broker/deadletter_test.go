@@ -39,11 +39,11 @@ func TestDeadLetter_withoutItsValueIsCountedOnce(t *testing.T) {
 		dead := b.sink.topic("dead", 1)
 		dead.refuse = func(Delivery) error { return ErrTargetUnavailable }
 		due := b.accept("dead", 3, func(i int, m *Message) {
-			asDeadLetter(i, m)
 			if i == 1 { // ingest has dropped it
 				m.Value = nil
 				m.Headers = append(m.Headers, Header{headerValueDropped, []byte("20000000")})
 			}
+			asDeadLetter(i, m)
 		})
 		b.hand(due)
 		b.feed(due, time.Minute) // parked and tried again
@@ -129,4 +129,56 @@ func TestParkedTarget_isNoProblemOfTheNode(t *testing.T) {
 		}
 		b.stop()
 	})
+}
+
+// Whoever mends a stuck dead-letter topic may configure another one. What waits for
+// the old one stays a dead letter.
+func TestDeadLetter_staysOneWhenTheConfigurationChanges(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newBench(t)
+		old := b.sink.topic("dead-before", 1)
+		old.takes(1000)
+		sent := Header{"deliver-at", []byte("soon")}
+		b.deliver("dead-before", 2, func(i int, m *Message) {
+			m.Headers = append(m.Headers, sent)
+			sized(0, 5000)(i, m)
+		})
+		b.after(time.Minute)
+		if problems := b.cfg.Report.read().problems; len(problems) != 1 || !strings.HasPrefix(problems[0], "dead-letter topic dead-before: dead letters wait, 1 of them") {
+			t.Errorf("problems %q, want that one waits", problems)
+		}
+		b.sink.change(func() { old.takes(5001) })
+		b.after(2 * asideAgain)
+		if len(old.written[0]) != 2 || b.count.delivered != 0 || len(b.log.dead) != 0 {
+			t.Errorf("%d written, %d counted as delivered, %d condemned", len(old.written[0]), b.count.delivered, len(b.log.dead))
+		}
+		for _, d := range old.written[0] {
+			if len(d.Headers) != 1+errorHeaderCount || d.Headers[0].Key != sent.Key {
+				t.Errorf("written with headers %v", d.Headers)
+			}
+		}
+		b.stop()
+	})
+}
+
+func TestDeadLetter_namesItsOwnRecord(t *testing.T) {
+	origin := Origin{"in.delay", 2, 40}
+	letter := errorHeaders(origin, Problem{CodeMalformed, "why"})
+	another := errorHeaders(Origin{"in.delay", 2, 39}, Problem{CodeMalformed, "why"})
+	for name, test := range map[string]struct {
+		headers []Header
+		want    bool
+	}{
+		"a dead letter":                      {letter[:], true},
+		"one that had headers":               {append([]Header{{"a", nil}}, letter[:]...), true},
+		"one that was made from another one": {append(another[:], letter[:]...), true},
+		"a record made from a dead letter":   {another[:], false},
+		"a part of it":                       {letter[:4], false},
+		"something behind it":                {append(letter[:], Header{"a", nil}), false},
+		"nothing":                            {nil, false},
+	} {
+		if got := isDeadLetter(&Message{Origin: origin, Headers: test.headers}); got != test.want {
+			t.Errorf("%s: %v, want %v", name, got, test.want)
+		}
+	}
 }

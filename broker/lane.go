@@ -47,7 +47,7 @@ type lane struct {
 	lastAck  <-chan struct{} // closed by the Ack after the last one, as acks.freed gives it
 	sinceAck int             // records sent since
 
-	takesDeadLetters bool
+	takesDeadLetters bool // by the configuration, or some were handed over
 	reported         bool // the problem is in the report that they wait
 
 	// unanswered counts the verdicts of being parked to which the scheduler has not

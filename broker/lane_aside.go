@@ -2,7 +2,9 @@ package broker
 
 import (
 	"context"
+	"errors"
 	"log/slog"
+	"slices"
 	"time"
 
 	"github.com/carillonmq/carillon/storage"
@@ -12,7 +14,7 @@ const (
 	// asideAgain is the time between two tries of what is aside, while none succeeds.
 	asideAgain = 5 * time.Second
 	// One try is of so many bytes of stored bodies at most, and of mostChunk dead
-	// letters.
+	// letters, one of them at least; and of the smallest that was too large.
 	asideBytes = 1 << 20
 )
 
@@ -29,8 +31,9 @@ type aside struct {
 }
 
 type asideLetter struct {
-	ref  storage.Ref
-	size int // bytes of the stored body
+	ref      storage.Ref
+	size     int // bytes of the stored body
+	tooLarge bool
 }
 
 func (a *aside) isEmpty() bool { return len(a.letters) == 0 }
@@ -56,7 +59,7 @@ func (l *lane) setAside(ctx context.Context, o *outgoing, cause error) {
 	if l.aside.isEmpty() {
 		l.aside.again = time.Now().Add(asideAgain)
 	}
-	l.aside.letters = append(l.aside.letters, asideLetter{o.ref, o.size})
+	l.aside.letters = append(l.aside.letters, asideLetter{o.ref, o.size, errors.Is(cause, ErrRecordTooLarge)})
 	if _, ok := l.aside.refused[o.ref.Seq]; !ok {
 		if l.aside.refused == nil {
 			l.aside.refused = make(map[uint64]struct{})
@@ -73,17 +76,34 @@ func (l *lane) setAside(ctx context.Context, o *outgoing, cause error) {
 	l.reportRefused(cause)
 }
 
-// tryAside has a few of the dead letters sent again when it is time.
+// tryAside has a few of the dead letters sent again when it is time: the next in turn,
+// and the one that fits first when the topic is made to take larger ones.
 func (l *lane) tryAside() {
-	if !l.aside.mayTry() || time.Now().Before(l.aside.again) {
+	a := &l.aside
+	if !a.mayTry() || time.Now().Before(a.again) {
 		return
 	}
+	if i := a.smallest(); i >= 0 {
+		l.waiting = append(l.waiting, a.letters[i].ref)
+		a.letters = slices.Delete(a.letters, i, i+1)
+	}
 	n, bytes := 0, 0
-	for n < min(len(l.aside.letters), mostChunk) && (n == 0 || bytes+l.aside.letters[n].size <= asideBytes) {
-		bytes += l.aside.letters[n].size
-		l.waiting = append(l.waiting, l.aside.letters[n].ref)
+	for n < min(len(a.letters), mostChunk) && (n == 0 || bytes+a.letters[n].size <= asideBytes) {
+		bytes += a.letters[n].size
+		l.waiting = append(l.waiting, a.letters[n].ref)
 		n++
 	}
-	l.aside.letters = l.aside.letters[n:]
-	l.aside.again = time.Now().Add(asideAgain)
+	a.letters = slices.Delete(a.letters, 0, n)
+	a.again = time.Now().Add(asideAgain)
+}
+
+// smallest returns the index of the smallest letter that was too large, or -1.
+func (a *aside) smallest() int {
+	least := -1
+	for i, letter := range a.letters {
+		if letter.tooLarge && (least < 0 || letter.size < a.letters[least].size) {
+			least = i
+		}
+	}
+	return least
 }

@@ -237,7 +237,8 @@ func TestDeadLetter_goesOutWithWhatWasWrongAndNothingElse(t *testing.T) {
 
 // asDeadLetter makes a message one.
 func asDeadLetter(_ int, m *Message) {
-	m.Headers = append(m.Headers, Header{headerErrorCode, []byte(CodeMalformed)})
+	added := errorHeaders(m.Origin, Problem{CodeMalformed, "why"})
+	m.Headers = append(m.Headers, added[:]...)
 }
 
 func TestDeadLetter_isNeverDropped(t *testing.T) {

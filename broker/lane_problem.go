@@ -14,12 +14,19 @@ func (l *lane) reportUnwritable(cause error) {
 
 // reportRefused names a dead-letter topic that does not take some dead letters.
 func (l *lane) reportRefused(cause error) {
-	remedy := "compare them with the topic's configuration"
+	others := ""
+	if len(l.aside.refused) > mostHanded-pageSize {
+		others = " and all that come after them"
+	}
+	remedy := refusedRemedy
 	if errors.Is(cause, ErrRecordTooLarge) {
 		remedy = "raise max.message.bytes of the topic above that of the delay topics, and allow DescribeConfigs on it"
 	}
-	l.report(fmt.Sprintf("dead letters wait, %d of them: %v: %s", len(l.aside.refused), cause, remedy))
+	l.report(fmt.Sprintf("dead letters wait, %d of them%s: %v: %s", len(l.aside.refused), others, cause, remedy))
 }
+
+// refusedRemedy is what to do about ErrRecordRefused.
+const refusedRemedy = "set cleanup.policy=delete if the topic is compacted, since it takes no record without a key then, or compare the record with the topic's configuration"
 
 func (l *lane) report(text string) {
 	if !l.takesDeadLetters {

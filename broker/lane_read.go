@@ -40,7 +40,8 @@ func (l *lane) read() error {
 			return fmt.Errorf("read message %d for topic %q: %w", entry.Seq, l.target, err)
 		}
 		o := &outgoing{ref: entry.Ref(), message: message, size: len(entry.Body)}
-		o.deadLetter = l.p.isDeadLetter(&message, l.target)
+		o.deadLetter = isDeadLetter(&message)
+		l.takesDeadLetters = l.takesDeadLetters || o.deadLetter
 		l.ready = append(l.ready, o)
 		size += o.size
 	}

@@ -154,7 +154,7 @@ func (l *lane) refused(ctx context.Context, cause error) error {
 		l.setAside(ctx, o, cause)
 		return nil
 	}
-	problem := Problem{CodeRefused, fmt.Sprintf("topic %q refuses the record for what is in it: %v: compare the record with the topic's configuration", l.target, cause)}
+	problem := Problem{CodeRefused, fmt.Sprintf("topic %q refuses the record for what is in it: %v: %s", l.target, cause, refusedRemedy)}
 	if errors.Is(cause, ErrRecordTooLarge) {
 		problem = Problem{CodeTooLarge, fmt.Sprintf("record with a value of %d bytes is larger than topic %q takes: %v: raise max.message.bytes of the topic or send less", len(o.message.Value), l.target, cause)}
 	}

@@ -3,15 +3,17 @@ package broker
 import (
 	"context"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/carillonmq/carillon/raftfsm"
 	"github.com/carillonmq/carillon/storage"
 )
 
-// check of every message for a target that is handed over on time.
+// checkOnTime holds that n messages came, each within claimLead.
 func (s *stage) checkOnTime(target string, n int) {
 	s.t.Helper()
+	synctest.Wait()
 	got := s.got(target)
 	if len(got) != n {
 		s.t.Errorf("%d of %d handed over", len(got), n)

@@ -54,8 +54,8 @@ func newIdentity(cfg Config) (identity, error) {
 	}
 	for _, e := range entries {
 		if e.Name() == raftDir || e.Name() == scheduleDir {
-			return identity{}, fmt.Errorf("%w: node.data_dir %s holds %s but no %s: restore it, or empty the directory and run `carillon cluster replace %s`",
-				ErrDamaged, cfg.DataDir, e.Name(), identityFile, cfg.NodeID)
+			return identity{}, fmt.Errorf("%w: node.data_dir %s holds %s but no %s: restore it%s",
+				ErrDamaged, cfg.DataDir, e.Name(), identityFile, cfg.orReplace())
 		}
 	}
 	return begin(cfg)
@@ -81,6 +81,14 @@ func claimIdentity(cfg Config, log *slog.Logger) (identity, error) {
 	return begin(cfg)
 }
 
+// orReplace is the way back without what a node has lost, where others have it too.
+func (cfg Config) orReplace() string {
+	if len(cfg.Members) == 1 {
+		return ""
+	}
+	return fmt.Sprintf(", or empty the directory and run `carillon cluster replace %s`", cfg.NodeID)
+}
+
 // check compares the directory's owner and birth with the configuration.
 func (id identity) check(cfg Config) error {
 	if !id.born() {
@@ -97,8 +105,8 @@ func (id identity) check(cfg Config) error {
 			ErrMembers, describe(cfg.Members), describe(id.Members))
 	}
 	if id.Log != cfg.Log {
-		return fmt.Errorf("%w: raft.log: %q, but node.data_dir %s holds a log of kind %q: set that, or empty the directory and run `carillon cluster replace %s`",
-			ErrConfig, cfg.Log, cfg.DataDir, id.Log, id.NodeID)
+		return fmt.Errorf("%w: raft.log: %q, but node.data_dir %s holds a log of kind %q: set that%s",
+			ErrConfig, cfg.Log, cfg.DataDir, id.Log, cfg.orReplace())
 	}
 	if !id.Started {
 		return nil
@@ -107,8 +115,8 @@ func (id identity) check(cfg Config) error {
 	// to elect a leader that lacks what is committed.
 	for _, name := range []string{stableFile, filepath.Join(id.Log, logFile(id.Log))} {
 		if _, err := os.Stat(filepath.Join(cfg.DataDir, raftDir, name)); errors.Is(err, fs.ErrNotExist) {
-			return fmt.Errorf("%w: node.data_dir %s has lost %s: restore it, or empty the directory and run `carillon cluster replace %s`",
-				ErrDamaged, cfg.DataDir, filepath.Join(raftDir, name), id.NodeID)
+			return fmt.Errorf("%w: node.data_dir %s has lost %s: restore it%s",
+				ErrDamaged, cfg.DataDir, filepath.Join(raftDir, name), cfg.orReplace())
 		}
 	}
 	return nil

@@ -233,7 +233,7 @@ func (n *Node) bootstrap(cfg *raft.Config, id identity, shots *snapshots) error 
 		return nil
 	}
 	if id.Started {
-		return fmt.Errorf("%w: node.data_dir %s has lost its log: restore it, or empty the directory and run `carillon cluster replace %s`", ErrDamaged, n.cfg.DataDir, id.NodeID)
+		return fmt.Errorf("%w: node.data_dir %s has lost its log: restore it%s", ErrDamaged, n.cfg.DataDir, n.cfg.orReplace())
 	}
 	var group raft.Configuration
 	for _, m := range id.Members {
