@@ -124,7 +124,7 @@ func changes(e entrant, p plan) costs {
 
 	// Two orders take turns, since memory lies in the order of what was done last, and so often
 	// that the collections which allocating causes come to their share.
-	const passes = 4
+	const passes = 3
 	t.replace(p.worn, p.delays) // until now it may have grown
 	size := min(n, 1_000_000)
 	c.replace = perOp(passes*size, func() {
