@@ -40,6 +40,7 @@ type entrant struct {
 	most  int                                      // the largest n that ends within reason, 0: any
 	steps bool                                     // makes a stepper
 	tidy  bool                                     // whose tidy does something
+	spawn bool                                     // starts a goroutine for each firing
 }
 
 // structures have their clock moved by hand; runtimes fire in real time.
@@ -55,9 +56,9 @@ func runtimes() []entrant {
 		{name: "wheel/timer DelayQueue", make: newDelayQueue},
 		{name: "wheel/timer Service", make: newService},
 		{name: "heap DelayQueue", make: newHeapQueue},
-		{name: "time.AfterFunc", make: newAfterFunc},
-		{name: "RussellLuo", make: newRussellLuo},
-		{name: "antlabs", make: newAntlabs},
+		{name: "time.AfterFunc", make: newAfterFunc, spawn: true},
+		{name: "RussellLuo", make: newRussellLuo, spawn: true},
+		{name: "antlabs", make: newAntlabs, spawn: true},
 		{name: "go-zero", make: newGoZero, most: 1_000_000},
 	}
 }
