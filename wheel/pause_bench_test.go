@@ -45,7 +45,8 @@ func BenchmarkDistance(b *testing.B) {
 
 // BenchmarkPause is how long single calls of Advance take, in CPU time: the
 // caller wakes at each deadline and once a second, and does the given chunks of
-// Maintain then.
+// Maintain then. Of several passes, which make the same calls, the lowest time of
+// each call counts: a virtual machine that is stopped for a while counts that, too.
 func BenchmarkPause(b *testing.B) {
 	for _, c := range []struct {
 		name   string
@@ -63,47 +64,63 @@ func BenchmarkPause(b *testing.B) {
 	} {
 		b.Run(c.name, func(b *testing.B) {
 			d := delays(c.n, c.span)
+			var took []time.Duration
+			var ticks []int
 			for b.Loop() {
 				w := New[uint64](0)
 				for i, when := range d {
 					w.Add(c.first+when, uint64(i))
 				}
-				took, late := pauses(w, c.chunks)
-				b.ReportMetric(micros(took[len(took)-1]), "longest-µs")
-				b.ReportMetric(micros(took[len(took)-1-len(took)/10_000]), "p99.99-µs")
-				b.ReportMetric(micros(late), "longest-tick-µs")
+				lowest := took
+				took, ticks = pauses(w, c.chunks)
+				for i := range lowest {
+					took[i] = min(took[i], lowest[i])
+				}
 			}
+			b.ReportMetric(micros(longestTick(took, ticks)), "longest-tick-µs")
+			slices.Sort(took)
+			b.ReportMetric(micros(took[len(took)-1]), "longest-µs")
+			b.ReportMetric(micros(took[len(took)-1-len(took)/10_000]), "p99.99-µs")
 		})
 	}
 }
 
 func micros(d time.Duration) float64 { return float64(d.Nanoseconds()) / 1000 }
 
-// pauses fires all timers of w. It returns the CPU times of the calls of
-// Advance, sorted, and the longest time all calls for one tick took together.
-func pauses(w *Wheel[uint64], chunks int) (took []time.Duration, tick time.Duration) {
+// longestTick returns the longest time that all calls for one tick took together.
+func longestTick(took []time.Duration, ticks []int) (longest time.Duration) {
+	first := 0
+	for _, end := range ticks {
+		var all time.Duration
+		for _, d := range took[first:end] {
+			all += d
+		}
+		longest = max(longest, all)
+		first = end
+	}
+	return longest
+}
+
+// pauses fires all timers of w. It returns the CPU times of the calls of Advance,
+// and after how many of them each tick was done.
+func pauses(w *Wheel[uint64], chunks int) (took []time.Duration, ticks []int) {
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
 	buf := make([]Expired[uint64], 0, 1024)
 	took = make([]time.Duration, 0, 2*w.Len()+100_000) // no collection on its account
+	ticks = make([]int, 0, 2*w.Len()+100_000)
 	for now := uint64(0); w.Len() > 0; {
 		next, _ := w.Next()
 		now = min(next, now+1000)
-		started := len(took)
 		for more := true; more; {
 			begin := threadTime()
 			_, more = w.Advance(now, buf)
 			took = append(took, threadTime()-begin)
 		}
-		var all time.Duration
-		for _, d := range took[started:] {
-			all += d
-		}
-		tick = max(tick, all)
+		ticks = append(ticks, len(took))
 		if chunks > 0 {
 			w.Maintain(now, chunks)
 		}
 	}
-	slices.Sort(took)
-	return took, tick
+	return took, ticks
 }

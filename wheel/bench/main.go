@@ -1,7 +1,7 @@
 // Command bench measures the timing wheel beside what Go programs use instead, all in one run, and
 // prints markdown tables.
 //
-//	go run . -sizes 10000,100000,1000000,10000000 -pending 10000000,1000000 -firing 10000,100000,1000000 > tables.md
+//	go run . -sizes 10000,100000,1000000,10000000 -pending 10000000,1000000 -firing 10000,100000,1000000,10000000 > tables.md
 //
 // Operations and firing are measured in CPU time of the process, so that other programs on the
 // machine disturb little; lateness can only be measured in real time. Compare ratios, not
