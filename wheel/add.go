@@ -8,31 +8,60 @@ func (w *Wheel[T]) Add(when uint64, v T) (Handle, error) {
 	if when > MaxTick {
 		return 0, tooFar(when)
 	}
-	id := w.slab.vacant()
+	id := w.slab.free.take()
 	if id == 0 {
-		return 0, full(w.live)
+		return w.addAnother(when, v)
 	}
-	h := w.slab.occupy(id, when, v)
+	p, i := w.slab.at(id)
+	if p.state[i] == wornOut {
+		p.rest()
+		return w.addAnother(when, v)
+	}
 	w.live++
+	s := p.state[i] | live
+	p.state[i] = s
+	p.value[i] = v
+	p.setWhen(i, when)
+	h := newHandle(id, p.epoch(), s)
 	if when < w.cursor {
+		p.state[i] |= aside
 		w.behind.push(when, id)
-	} else {
-		w.place(when, id)
+	} else if !w.slot(when).add(when, id) {
+		w.placeSlow(when, id)
 	}
 	return h, nil
+}
+
+// addAnother is Add when the id at hand is none to use. It stands apart so
+// that Add, as long as there are others, saves no registers.
+func (w *Wheel[T]) addAnother(when uint64, v T) (Handle, error) {
+	if !w.slab.prepare(&w.chunks) {
+		return 0, full(w.live)
+	}
+	return w.Add(when, v)
+}
+
+// slot returns the slot for a tick that is not before the cursor, or nil when
+// the cursor has no node on its level.
+func (w *Wheel[T]) slot(when uint64) *slot {
+	l := level(when ^ w.cursor)
+	if n := w.path[l]; n != nil {
+		return &n.slots[digit(when, l)]
+	}
+	return nil
 }
 
 // place puts a hint into the levels; when is not before the cursor. Most hints
 // go to a list that has room; the few instructions that takes let the cache
 // misses of one call overlap with those of the next.
 func (w *Wheel[T]) place(when uint64, id uint32) {
-	l := level(when ^ w.cursor)
-	if n := w.path[l]; n == nil || !n.slots[digit(when, l)].add(when, id) {
-		w.placeSlow(when, id, l)
+	if !w.slot(when).add(when, id) {
+		w.placeSlow(when, id)
 	}
 }
 
-func (w *Wheel[T]) placeSlow(when uint64, id uint32, l int) {
+func (w *Wheel[T]) placeSlow(when uint64, id uint32) {
+	l := level(when ^ w.cursor)
 	w.levels |= 1 << l
 	if w.path[l] == nil {
 		w.path[l] = w.nodes.get()

@@ -98,25 +98,28 @@ func (w *Wheel[T]) fireRun(out []Expired[T]) []Expired[T] {
 // meet appends the timer of a hint for tick when, unless it was cancelled or is
 // postponed.
 func (w *Wheel[T]) meet(id uint32, when uint64, out []Expired[T]) []Expired[T] {
-	e := w.slab.at(id)
-	if !e.live() {
+	p, i := w.slab.at(id)
+	if p.state[i]&live == 0 {
 		w.dead--
-		w.slab.release(id)
+		w.slab.free.put(hint(id), &w.chunks)
 		return out
 	}
-	if e.when() > when {
-		w.place(e.when(), id)
-		return out
+	if p.state[i]&aside != 0 {
+		if t := p.when(i); t > when {
+			p.state[i] &^= aside
+			w.place(t, id)
+			return out
+		}
 	}
-	return w.expire(id, out)
+	return w.expire(id, when, out)
 }
 
 // expire appends a live timer and takes it out of the wheel.
-func (w *Wheel[T]) expire(id uint32, out []Expired[T]) []Expired[T] {
-	e := w.slab.at(id)
-	out = append(out, Expired[T]{When: e.when(), Value: e.value})
-	e.retire()
-	w.slab.release(id)
+func (w *Wheel[T]) expire(id uint32, when uint64, out []Expired[T]) []Expired[T] {
+	p, i := w.slab.at(id)
+	out = append(out, Expired[T]{When: when, Value: p.value[i]})
+	w.slab.retire(p, i)
+	w.slab.free.put(hint(id), &w.chunks)
 	w.live--
 	return out
 }
@@ -127,15 +130,15 @@ func (w *Wheel[T]) fireBehind(now uint64, out []Expired[T], work *int) (due []Ex
 		if len(out) == cap(out) || *work <= 0 {
 			return out, true
 		}
-		id := w.behind.first().id
+		first := w.behind.first()
 		w.behind.pop()
-		if w.slab.at(id).live() {
-			out = w.expire(id, out)
+		if w.slab.isLive(first.id) {
+			out = w.expire(first.id, first.when, out)
 			continue
 		}
 		w.behind.dead--
 		*work--
-		w.slab.release(id)
+		w.slab.free.put(hint(first.id), &w.chunks)
 	}
 	return out, false
 }

@@ -70,10 +70,10 @@ func (w *Wheel[T]) tidyBehind() {
 	}
 	kept := b.heap[:0]
 	for _, t := range b.heap {
-		if w.slab.at(t.id).live() {
+		if w.slab.isLive(t.id) {
 			kept = append(kept, t)
 		} else {
-			w.slab.release(t.id)
+			w.slab.free.put(hint(t.id), &w.chunks)
 		}
 	}
 	b.heap, b.dead = kept, 0

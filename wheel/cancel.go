@@ -1,34 +1,32 @@
 package wheel
 
-// Cancel removes a pending timer and returns its value. It reports false, and
-// changes nothing, for a handle that is stale or zero.
-func (w *Wheel[T]) Cancel(h Handle) (v T, ok bool) {
-	e := w.slab.find(h)
-	if e == nil {
-		return v, false
+// Cancel removes a pending timer. It reports false, and changes nothing, for a
+// handle that is stale or zero: who needs the value, asks [Wheel.Get] before.
+func (w *Wheel[T]) Cancel(h Handle) bool {
+	p, i := w.slab.find(h)
+	if p == nil {
+		return false
 	}
-	v = e.value
-	isBehind := e.when() < w.cursor
-	e.retire() // its hint stays where it is until met or swept
+	wasAside := p.state[i]&aside != 0
+	w.slab.retire(p, i) // its hint stays where it is until met or swept
 	w.live--
-	if isBehind {
+	w.dead++
+	if wasAside && p.when(i) < w.cursor {
+		w.dead--
 		w.behind.dead++
 		w.tidyBehind()
-		return v, true
-	}
-	w.dead++
-	if w.dead > int(uint(w.live)/2)+sweepSlack {
+	} else if w.dead > w.live>>1+sweepSlack {
 		w.sweepChunk()
 	}
-	return v, true
+	return true
 }
 
 // Get returns the value and the deadline of a pending timer, or false for a
 // handle that is stale or zero.
 func (w *Wheel[T]) Get(h Handle) (t Expired[T], ok bool) {
-	e := w.slab.find(h)
-	if e == nil {
+	p, i := w.slab.find(h)
+	if p == nil {
 		return t, false
 	}
-	return Expired[T]{When: e.when(), Value: e.value}, true
+	return Expired[T]{When: p.when(i), Value: p.value[i]}, true
 }

@@ -10,7 +10,7 @@
 //	h, err := w.Add(now+250, "retry")   // in 250 ticks
 //	next, ok := w.Next()                // sleep until then
 //	due, more := w.Advance(next, buf)   // what has come due
-//	v, ok := w.Cancel(h)                // or not at all
+//	ok = w.Cancel(h)                    // or not at all
 //
 // # Promises
 //

@@ -10,8 +10,11 @@ import "iter"
 // order, advance to [MaxTick].
 func (w *Wheel[T]) Drain() iter.Seq[Expired[T]] {
 	return func(yield func(Expired[T]) bool) {
-		end := w.slab.fresh // of now: what the loop adds may take ids beyond
-		for id := uint64(1); id < end; id++ {
+		end, next := uint64(w.slab.opened)<<pageBits, w.slab.next
+		for id := range end {
+			if id >= next && id>>pageBits == (next-1)>>pageBits {
+				continue // not used so far, and what the loop adds is not for it
+			}
 			h := w.slab.handle(uint32(id))
 			if t, ok := w.Get(h); ok {
 				w.Cancel(h)
@@ -37,5 +40,5 @@ func (w *Wheel[T]) reset() {
 	w.nodes = nodePool{}
 	w.chunks = chunkPool{}
 	w.sweep = sweep{}
-	w.slab.releaseAll()
+	w.slab.reset()
 }

@@ -63,12 +63,11 @@ func ExampleWheel_Cancel() {
 	w := wheel.New[string](0)
 	h, _ := w.Add(10, "reply timeout")
 
-	v, ok := w.Cancel(h)
-	fmt.Println(v, ok)
-	_, ok = w.Cancel(h)
-	fmt.Println(ok, w.Len())
+	t, _ := w.Get(h) // who wants to know what it was asks before
+	fmt.Println(w.Cancel(h), t.Value)
+	fmt.Println(w.Cancel(h), w.Len())
 	// Output:
-	// reply timeout true
+	// true reply timeout
 	// false 0
 }
 

@@ -8,16 +8,16 @@ package wheel
 // one has to replace all handles.
 type Handle uint64
 
-// Bits of a handle, the same generation as in the slab:
+// Bits of a handle, the state as it was when the timer was added:
 //
 //	63            32 31        16 15         0
 //	+---------------+------------+------------+
-//	|      id       | page epoch | generation |
+//	|      id       | page epoch |   state    |
 //	+---------------+------------+------------+
-func newHandle(id uint32, epoch, generation uint16) Handle {
-	return Handle(id)<<32 | Handle(epoch)<<16 | Handle(generation)
+func newHandle(id uint32, epoch, s state) Handle {
+	return Handle(id)<<32 | Handle(epoch)<<16 | Handle(s)
 }
 
-func (h Handle) id() uint32         { return uint32(h >> 32) }
-func (h Handle) epoch() uint16      { return uint16(h >> 16) }
-func (h Handle) generation() uint16 { return uint16(h) }
+func (h Handle) id() uint32   { return uint32(h >> 32) }
+func (h Handle) epoch() state { return state(h >> 16) }
+func (h Handle) state() state { return state(h) }

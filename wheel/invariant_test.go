@@ -37,15 +37,17 @@ func (w *Wheel[T]) broken() error {
 	}
 	late := 0
 	for _, t := range w.behind.heap {
-		if !w.slab.at(t.id).live() {
+		if !w.slab.isLive(t.id) {
 			late++
 			c.dead++
+			c.seen[t.id] = true
 			continue
 		}
-		if c.seen[t.id] || t.when >= w.cursor || w.slab.at(t.id).when() != t.when {
+		if c.seen[t.id] || t.when >= w.cursor || w.slab.when(t.id) != t.when || !w.slab.isAside(t.id) {
 			return fmt.Errorf("behind: id %d at %d is misplaced", t.id, t.when)
 		}
 		c.live++
+		c.seen[t.id] = true
 	}
 	if late != w.behind.dead {
 		return fmt.Errorf("behind: %d cancelled, counted %d", late, w.behind.dead)
@@ -68,14 +70,13 @@ func (w *Wheel[T]) brokenRun(c *census) error {
 			return fmt.Errorf("id %d has two hints", t.id)
 		}
 		c.seen[t.id] = true
-		e := w.slab.at(t.id)
-		if !e.live() {
+		if !w.slab.isLive(t.id) {
 			c.dead++
 			continue
 		}
 		c.live++
-		if e.when() < t.when {
-			return fmt.Errorf("run: id %d is due at %d, not %d", t.id, e.when(), t.when)
+		if when := w.slab.when(t.id); when < t.when || when > t.when && !w.slab.isAside(t.id) {
+			return fmt.Errorf("run: id %d is due at %d, not %d", t.id, when, t.when)
 		}
 	}
 	return nil
@@ -126,14 +127,13 @@ func (w *Wheel[T]) brokenList(s *slot, l int, start uint64, c *census) error {
 			if !wide(l) && (when < s.min || when > s.max) {
 				return fmt.Errorf("id %d at %d is outside %d to %d", h.id(), when, s.min, s.max)
 			}
-			e := w.slab.at(h.id())
-			if !e.live() {
+			if !w.slab.isLive(h.id()) {
 				c.dead++
 				continue
 			}
 			c.live++
-			if !wide(l) && e.when() < when {
-				return fmt.Errorf("id %d is due at %d, its hint says %d", h.id(), e.when(), when)
+			if due := w.slab.when(h.id()); !wide(l) && (due < when || due > when && !w.slab.isAside(h.id())) {
+				return fmt.Errorf("id %d is due at %d, its hint says %d", h.id(), due, when)
 			}
 		}
 	}
@@ -143,22 +143,34 @@ func (w *Wheel[T]) brokenList(s *slot, l int, start uint64, c *census) error {
 	return nil
 }
 
-// brokenSlab checks that every id is in use, free or worn out, and only one of
-// these.
+// brokenSlab checks that every id is in use, free, worn out or still to be handed
+// out, and only one of these.
 func (w *Wheel[T]) brokenSlab(c census) error {
-	free := 0
-	for id := w.slab.free; id != 0; id = uint32(w.slab.at(id).when()) {
-		if c.seen[id] || w.slab.at(id).live() {
-			return fmt.Errorf("id %d is both free and in use", id)
+	f := &w.slab.free
+	free := append([]hint(nil), f.ready[:f.n]...)
+	for i := f.more; i != 0; i = w.chunks.at(i).next {
+		free = append(free, w.chunks.at(i).hint[:]...)
+	}
+	for _, h := range free {
+		if c.seen[h.id()] || w.slab.isLive(h.id()) {
+			return fmt.Errorf("id %d is both free and in use, or free twice", h.id())
 		}
-		free++
+		c.seen[h.id()] = true
 	}
-	worn := -1 // id 0
+	worn, used := 0, w.slab.opened*(pageSize-1)
 	for _, p := range w.slab.pages {
-		worn += int(p.worn)
+		worn += int(p.low[0])
 	}
-	if used := int(w.slab.fresh) - 1; w.slab.fresh > 0 && c.live+c.dead+free+worn != used {
-		return fmt.Errorf("%d live, %d cancelled, %d free, %d worn out of %d ids", c.live, c.dead, free, worn, used)
+	if rest := int(w.slab.next % pageSize); rest != 0 {
+		used -= pageSize - rest
+	}
+	if c.live+c.dead+len(free)+worn != used {
+		return fmt.Errorf("%d live, %d cancelled, %d free, %d worn out of %d ids", c.live, c.dead, len(free), worn, used)
 	}
 	return nil
+}
+
+func (s *slab[T]) isAside(id uint32) bool {
+	p, i := s.at(id)
+	return p.state[i]&aside != 0
 }

@@ -2,6 +2,7 @@ package wheel
 
 import (
 	"errors"
+	"slices"
 	"strings"
 	"testing"
 )
@@ -35,8 +36,9 @@ func TestWheel_refusesDeadlinesBeyondMaxTick(t *testing.T) {
 
 func TestWheel_refusesMoreTimersThanItHasIds(t *testing.T) {
 	w := New[int](0)
-	w.slab.pages = make([]page[int], maxPages)
-	w.slab.fresh = 1 << 32
+	w.slab.pages = slices.Repeat([]*page[int]{new(page[int])}, maxPages)
+	w.slab.opened = maxPages
+	w.slab.next = 1 << 32
 	if h, err := w.Add(1, 1); !errors.Is(err, ErrFull) || h != 0 {
 		t.Fatalf("Add = %#x, %v, want ErrFull", h, err)
 	}

@@ -48,7 +48,7 @@ func TestWheel_allocatesNothingInSteadyState(t *testing.T) {
 
 // held returns the bytes of a wheel's slab and chunks.
 func held[T any](w *Wheel[T]) int {
-	return len(w.slab.pages)*int(unsafe.Sizeof([pageSize]entry[T]{})) +
+	return len(w.slab.pages)*int(unsafe.Sizeof(page[T]{})) +
 		len(w.chunks.pages)*int(unsafe.Sizeof([chunkPageCount]chunk{}))
 }
 

@@ -57,8 +57,11 @@ func (m *model) cancel(i int) {
 	}
 	i %= len(m.pending)
 	t := m.pending[i]
-	if v, ok := m.wheel.Cancel(t.handle); !ok || v != t.value {
-		m.Fatalf("Cancel of timer %d at %d = %d, %v", t.value, t.when, v, ok)
+	if e, ok := m.wheel.Get(t.handle); !ok || e.Value != t.value || e.When != t.when {
+		m.Fatalf("Get of timer %d at %d = %+v, %v", t.value, t.when, e, ok)
+	}
+	if !m.wheel.Cancel(t.handle) {
+		m.Fatalf("Cancel of timer %d at %d = false", t.value, t.when)
 	}
 	m.pending = slices.Delete(m.pending, i, i+1)
 	m.stale = append(m.stale, t.handle)
@@ -166,8 +169,8 @@ func (m *model) check() {
 		}
 	}
 	for _, h := range m.stale {
-		if v, ok := m.wheel.Cancel(h); ok {
-			m.Fatalf("Cancel of the stale handle %#x hit timer %d", h, v)
+		if m.wheel.Cancel(h) {
+			m.Fatalf("Cancel of the stale handle %#x hit a timer", h)
 		}
 		if _, ok := m.wheel.Move(h, m.now); ok {
 			m.Fatalf("Move of the stale handle %#x succeeded", h)

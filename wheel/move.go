@@ -10,19 +10,20 @@ package wheel
 // or zero, for a deadline beyond [MaxTick], and when a new handle is needed and
 // the wheel is full.
 func (w *Wheel[T]) Move(h Handle, when uint64) (Handle, bool) {
-	e := w.slab.find(h)
-	if e == nil || when > MaxTick {
+	p, i := w.slab.find(h)
+	if p == nil || when > MaxTick {
 		return 0, false
 	}
-	old := e.when()
+	old := p.when(i)
 	if when == old {
 		return h, true
 	}
 	if when > old && old >= w.cursor {
-		e.setWhen(when)
+		p.setWhen(i, when)
+		p.state[i] |= aside
 		return h, true
 	}
-	moved, err := w.Add(when, e.value)
+	moved, err := w.Add(when, p.value[i])
 	if err != nil {
 		return 0, false
 	}

@@ -41,10 +41,10 @@ func (n *node) earliest() uint64 {
 
 // add puts a hint at the end of the list, if its last chunk has room.
 func (s *slot) add(when uint64, id uint32) bool {
-	c := s.tail
-	if c == nil || c.n >= chunkHints {
+	if s == nil || s.tail == nil || s.tail.n >= chunkHints {
 		return false
 	}
+	c := s.tail
 	c.hint[c.n] = newHint(when, id)
 	c.n++
 	if when < s.min {

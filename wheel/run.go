@@ -47,8 +47,19 @@ func (w *Wheel[T]) gather(s *slot, l int) {
 	s.head, s.tail = 0, nil
 	c := w.chunks.at(first)
 	hints := c.hint[c.from:c.n]
+	w.fetch(hints)
 	w.arrange(hints, w.clear(hints), l)
 	w.chunks.release(first)
+}
+
+// fetch reads the values of timers that will soon be fired, so that the cache misses
+// overlap, which otherwise each Advance would wait for in turn.
+func (w *Wheel[T]) fetch(hints []hint) {
+	for k, h := range hints {
+		p, i := w.slab.at(h.id())
+		w.fetched[k] = p.value[i]
+	}
+	clear(w.fetched[:len(hints)])
 }
 
 // arrange inserts those of the hints that are alive into the run. Taken by their
@@ -88,7 +99,7 @@ func (w *Wheel[T]) arrange(hints []hint, alive uint64, l int) {
 // Where the hint does not tell it, it asks the entry, which knows of Move too.
 func (w *Wheel[T]) deadline(h hint, l int) uint64 {
 	if wide(l) {
-		return w.slab.at(h.id()).when()
+		return w.slab.when(h.id())
 	}
 	return h.when(w.cursor)
 }

@@ -1,161 +1,180 @@
 package wheel
 
+import "reflect"
+
 const (
 	pageBits = 12
 	pageSize = 1 << pageBits
 	maxPages = 1 << (32 - pageBits)
-
-	// wornOut is the even generation after which an id is not used again before
-	// its whole page starts a new epoch.
-	wornOut = 1<<16 - 2
 )
 
 // A slab keeps the timers themselves, by id. It holds pointers only if T does.
+//
+// The ids of a page are handed out one after the other, then those that have
+// become free, the last one first.
 type slab[T any] struct {
-	pages []page[T]
-	fresh uint64 // ids from here on were never used; id 0 is none
-	free  uint32 // first of the freed ids, each naming the next
+	pages  []*page[T]
+	opened int    // so many pages have ids in use; of the others all are free
+	next   uint64 // id to hand out next; the page before it is at its end if it begins one
+	free   freeIDs
+
+	pointers bool // T holds some
 }
 
-// A page's epoch makes the 15 bits of generation last: it goes up when all ids
-// of the page are worn out, and is part of every handle.
+// A page holds 4,096 timers, each of their properties in an array of its own: to
+// cancel one, its state is all that has to be read, and those of a
+// million fit into a processor's second cache, as whole timers do not.
+//
+// The first of each page is none: its place is the page's own. A page of
+// eight-byte values is 64 KB and not a byte more, which an allocation would
+// round up by another 8 KB.
 type page[T any] struct {
-	entries *[pageSize]entry[T]
-	epoch   uint16
-	worn    uint16 // ids worn out in this epoch
+	state [pageSize]state // of the first, the epoch of the page
+	value [pageSize]T
+	low   [pageSize]uint32 // lower half of the deadline; of the first, how many ids are worn out
+	high  [pageSize]uint16 // upper half
 }
 
-// An entry is live while its generation is odd:
+// A state tells of one timer whether it is pending, and how often its id was
+// used before:
 //
-//	meta   63                        16 15         0
-//	      +----------------------------+------------+
-//	      | deadline, or next free id  | generation |
-//	      +----------------------------+------------+
+//	15                 2    1       0
+//	+------------------+-------+------+
+//	|    generation    | aside | live |
+//	+------------------+-------+------+
 //
-// The value comes first so that an empty T costs no padding.
-type entry[T any] struct {
-	value T
-	meta  uint64
+// Aside are those whose deadline is not that of their hint: postponed ones, and
+// those behind the cursor.
+type state uint16
+
+const (
+	live  state = 1
+	aside state = 2
+	once  state = 4 // one generation
+
+	// wornOut is the state after which an id is not used again before its
+	// whole page starts a new epoch.
+	wornOut = ^(live | aside)
+
+	// Epochs are even, so that the first of a page never seems to be live.
+	nextEpoch state = 2
+	lastEpoch       = ^live
+)
+
+// ended is the state of the same id when its timer is gone.
+func (s state) ended() state { return s&^(live|aside) + once }
+
+func (p *page[T]) epoch() state { return p.state[0] }
+
+func (p *page[T]) when(i uint32) uint64 { return uint64(p.high[i])<<32 | uint64(p.low[i]) }
+
+func (p *page[T]) setWhen(i uint32, when uint64) {
+	p.low[i] = uint32(when)
+	p.high[i] = uint16(when >> 32)
 }
 
-func (e *entry[T]) when() uint64       { return e.meta >> 16 }
-func (e *entry[T]) generation() uint16 { return uint16(e.meta) }
-func (e *entry[T]) live() bool         { return e.meta&1 != 0 }
-
-func (e *entry[T]) setWhen(when uint64) { e.meta = when<<16 | e.meta&0xffff }
-
-// retire makes every handle of the entry stale and lets go of its value.
-func (e *entry[T]) retire() {
-	e.meta++ // generation wornOut+1 is never live, so this does not carry
-	var zero T
-	e.value = zero
+// retire makes every handle of a timer stale and lets go of its value. A value that
+// holds on to nothing may stay: to write where nobody reads is one more cache miss.
+func (s *slab[T]) retire(p *page[T], i uint32) {
+	p.state[i] = p.state[i].ended()
+	if s.pointers {
+		var zero T
+		p.value[i] = zero
+	}
 }
 
-func (s *slab[T]) at(id uint32) *entry[T] {
-	return &s.pages[id>>pageBits].entries[id%pageSize]
+// rest counts one more worn-out id, which is not used again in this epoch.
+func (p *page[T]) rest() { p.low[0]++ }
+
+// at returns the page of an id, and where in it the timer is.
+func (s *slab[T]) at(id uint32) (p *page[T], i uint32) {
+	return s.pages[id>>pageBits], id % pageSize
 }
 
-// handle returns the handle of id, which names a timer if the entry is live.
+func (s *slab[T]) isLive(id uint32) bool {
+	p, i := s.at(id)
+	return p.state[i]&live != 0
+}
+
+func (s *slab[T]) when(id uint32) uint64 {
+	p, i := s.at(id)
+	return p.when(i)
+}
+
+// handle returns the handle of id, which names a timer if that is live.
 func (s *slab[T]) handle(id uint32) Handle {
-	return newHandle(id, s.pages[id>>pageBits].epoch, s.at(id).generation())
+	p, i := s.at(id)
+	return newHandle(id, p.epoch(), p.state[i]&^aside)
 }
 
-// find returns the entry h names, or nil when h is stale or zero.
-func (s *slab[T]) find(h Handle) *entry[T] {
-	id := h.id()
-	if i := id >> pageBits; int(i) < len(s.pages) && h&1 != 0 {
-		p := &s.pages[i]
-		if e := &p.entries[id%pageSize]; uint16(e.meta) == h.generation() && p.epoch == h.epoch() {
-			return e
+// find returns where the timer is that h names, or no page when h is stale or zero.
+func (s *slab[T]) find(h Handle) (p *page[T], i uint32) {
+	k, i := h.id()>>pageBits, h.id()%pageSize
+	if int(k) < len(s.pages) && h.state()&live != 0 {
+		if p = s.pages[k]; p.state[0] == h.epoch() && p.state[i]&^aside == h.state() {
+			return p, i
 		}
 	}
-	return nil
+	return nil, 0
 }
 
-// vacant returns the id to occupy next, or 0 when there is none left.
-func (s *slab[T]) vacant() uint32 {
-	if s.free != 0 {
-		return s.free
-	}
-	return s.freshID()
-}
-
-// occupy makes the entry of a vacant id live.
-func (s *slab[T]) occupy(id uint32, when uint64, v T) Handle {
-	p := &s.pages[id>>pageBits]
-	e := &p.entries[id%pageSize]
-	s.free = uint32(e.when()) // of a fresh id 0, as s.free was
-	generation := uint16(e.meta + 1)
-	*e = entry[T]{v, when<<16 | uint64(generation)}
-	return newHandle(id, p.epoch, generation)
-}
-
-// freshID returns an id that was never used, or not in this epoch, or 0 when
-// there is none left.
-func (s *slab[T]) freshID() uint32 {
-	if s.fresh&(pageSize-1) == 0 {
-		if s.renew() {
-			return s.free
-		}
-		if len(s.pages) == maxPages {
-			return 0
-		}
-		s.pages = append(s.pages, page[T]{entries: new([pageSize]entry[T])})
-		if s.fresh == 0 { // id 0 is none, and so counts as worn out
-			s.fresh = 1
-			s.pages[0].worn = 1
-		}
-	}
-	s.fresh++
-	return uint32(s.fresh - 1)
-}
-
-// release gives the id of a retired entry back once nothing refers to it. A
-// worn-out one rests until all of its page is worn out.
-func (s *slab[T]) release(id uint32) {
-	e := s.at(id)
-	if e.generation() == wornOut {
-		s.pages[id>>pageBits].worn++
-		return
-	}
-	e.meta = uint64(s.free)<<16 | uint64(e.generation())
-	s.free = id
-}
-
-// renew starts the next epoch of a page that is worn out, and reports whether
-// there is one. After 2^16 epochs a page rests for ever.
-func (s *slab[T]) renew() bool {
-	for i := range s.pages {
-		p := &s.pages[i]
-		if p.worn < pageSize || p.epoch == 1<<16-1 {
-			continue
-		}
-		p.epoch++
-		p.worn = 0
-		for j := range p.entries {
-			p.entries[j].meta = 0
-			if id := uint32(i<<pageBits + j); id != 0 {
-				s.release(id)
+// prepare makes the next id to take one that is not worn out, or reports false
+// when there is none left.
+func (s *slab[T]) prepare(chunks *chunkPool) bool {
+	f := &s.free
+	for {
+		if f.n == 0 && !f.unpack(chunks) {
+			if s.next%pageSize == 0 && !s.open() {
+				return false
 			}
+			f.put(hint(s.next), chunks)
+			s.next++
 		}
-		if i == 0 {
-			p.worn = 1
+		p, i := s.at(f.ready[f.n-1].id())
+		if p.state[i] != wornOut {
+			return true
 		}
-		return true
+		f.n--
+		p.rest()
 	}
-	return false
 }
 
-// releaseAll gives every id back; no entry is live and nothing refers to any.
-func (s *slab[T]) releaseAll() {
-	s.free = 0
-	for i := range s.pages {
-		s.pages[i].worn = 0
+// open begins with the ids of another page, or reports false when there is none
+// left.
+func (s *slab[T]) open() bool {
+	k := s.renew()
+	if k < 0 {
+		k = s.opened
+		if k == maxPages {
+			return false
+		}
+		if k == len(s.pages) {
+			s.pages = append(s.pages, new(page[T]))
+			s.pointers = holdsPointers(reflect.TypeFor[T]())
+		}
+		s.opened++
 	}
-	if len(s.pages) > 0 {
-		s.pages[0].worn = 1
+	s.next = uint64(k)<<pageBits + 1
+	return true
+}
+
+// renew starts the next epoch of a page that is worn out, and returns its
+// number, or -1 if there is none. After 2^15 epochs a page rests for ever.
+func (s *slab[T]) renew() int {
+	for k, p := range s.pages[:s.opened] {
+		if p.low[0] == pageSize-1 && p.epoch() != lastEpoch {
+			p.state = [pageSize]state{p.epoch() + nextEpoch}
+			p.low[0] = 0
+			return k
+		}
 	}
-	for id := uint64(1); id < s.fresh; id++ {
-		s.release(uint32(id))
+	return -1
+}
+
+// reset gives every id back; no timer is live and nothing refers to any.
+func (s *slab[T]) reset() {
+	for _, p := range s.pages {
+		p.low[0] = 0
 	}
+	s.opened, s.next, s.free = 0, 0, freeIDs{}
 }

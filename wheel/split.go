@@ -62,7 +62,7 @@ func (w *Wheel[T]) handDown(s *slot, l int) {
 func (w *Wheel[T]) handDownWide(s *slot, l int, hints []hint) {
 	for alive := w.clear(hints); alive != 0; alive &= alive - 1 {
 		id := hints[bits.TrailingZeros64(alive)].id()
-		when := w.slab.at(id).when()
+		when := w.slab.when(id)
 		if level(when^s.min) < l {
 			w.placeBelow(s.child, l-1, when, id)
 		} else {

@@ -8,11 +8,12 @@ const sweepSlack = 512
 // A sweep goes round all slots, chunk by chunk, and clears cancelled timers
 // away. It runs one chunk per Cancel while there are too many of them.
 type sweep struct {
-	node int    // index into nodePool.all
-	slot int    // where to look for the next slot in it
-	at   *slot  // the slot being swept, or nil
-	prev uint32 // its last chunk swept, or 0
-	next uint32 // its next chunk to sweep
+	node   int    // index into nodePool.all
+	slot   int    // where to look for the next slot in it
+	at     *slot  // the slot being swept, or nil
+	before uint32 // the chunk before its last chunk swept, or 0
+	last   uint32 // its last chunk swept, or 0
+	next   uint32 // its next chunk to sweep
 }
 
 // leave makes the sweep forget s, whose list is about to change.
@@ -22,66 +23,80 @@ func (sw *sweep) leave(s *slot) {
 	}
 }
 
-// sweepChunk clears one chunk and closes the gaps.
+// sweepChunk closes the gap that the chunk swept last has left, and clears one
+// more. In this order nothing waits: how many hints a chunk keeps
+// comes out of so many cache misses that by the next Cancel it is known.
 func (w *Wheel[T]) sweepChunk() {
 	sw := &w.sweep
 	if sw.at == nil && !w.sweepSeek() {
 		return
 	}
-	s, this := sw.at, sw.next
-	c := w.chunks.at(this)
-	w.squeeze(c, sw.prev)
-	sw.next = c.next
-	switch {
-	case c.n > 0 || s.head == this && s.tail == c: // a slot keeps its last chunk until its time comes
-		sw.prev = this
-	case sw.prev == 0:
-		s.head = c.next
-		w.chunks.release(this)
-	default:
-		before := w.chunks.at(sw.prev)
-		before.next = c.next
-		if s.tail == c {
-			s.tail = before
-		}
-		w.chunks.release(this)
+	if sw.last != 0 {
+		w.closeGap()
 	}
-	if sw.next == 0 {
+	c := w.chunks.at(sw.next)
+	w.squeeze(c)
+	sw.before, sw.last, sw.next = sw.last, sw.next, c.next
+	if sw.next == 0 { // a slot keeps its last chunk until its time comes
 		sw.at = nil
 	}
 }
 
-// squeeze drops the cancelled hints of c and moves the others up, first into
-// what room there is in the chunk before it.
-func (w *Wheel[T]) squeeze(c *chunk, before uint32) {
-	hints := c.hint[c.from:c.n]
-	alive := w.clear(hints)
-	to := c
-	if before != 0 {
-		to = w.chunks.at(before)
+// closeGap moves hints of the chunk swept last up into the one before it, as far
+// as there is room, and takes it out of the list if it is empty then.
+func (w *Wheel[T]) closeGap() {
+	sw := &w.sweep
+	c := w.chunks.at(sw.last)
+	if sw.before != 0 {
+		to := w.chunks.at(sw.before)
+		k := copy(to.hint[to.n:], c.hint[c.from:c.n])
+		to.n += uint16(k)
+		c.from += uint16(k)
 	}
-	c.from, c.n = 0, 0
-	for ; alive != 0; alive &= alive - 1 {
-		if to.n == chunkHints {
-			to = c
-		}
-		to.hint[to.n] = hints[bits.TrailingZeros64(alive)]
-		to.n++
+	if c.from < c.n {
+		return
 	}
+	if sw.before == 0 {
+		sw.at.head = sw.next
+	} else {
+		w.chunks.at(sw.before).next = sw.next
+	}
+	w.chunks.release(sw.last)
+	sw.last = sw.before
 }
 
-// clear gives back the ids of cancelled timers among hints, and returns the
+// squeeze drops the cancelled hints of c and frees their ids. It has no branch
+// that depends on which these are: the look-ups do not wait for each other, and
+// nothing after them for their cache misses.
+func (w *Wheel[T]) squeeze(c *chunk) {
+	hints := c.hint[c.from:c.n]
+	free := w.slab.free.room(&w.chunks)
+	pages := w.slab.pages
+	kept := 0
+	for i, h := range hints {
+		s := pages[h.id()>>pageBits].state[h.id()%pageSize]
+		c.hint[kept] = h
+		free[i-kept] = h
+		kept += int(s & live)
+	}
+	c.from, c.n = 0, uint16(kept)
+	w.dead -= len(hints) - kept
+	w.slab.free.n += len(hints) - kept
+}
+
+// clear frees the ids of cancelled timers among hints, and returns the
 // others as bits. Without branches, the look-ups do not wait for each
 // other: the cache misses of a chunk overlap.
 func (w *Wheel[T]) clear(hints []hint) (alive uint64) {
 	for _, h := range hints {
-		alive = alive>>1 | w.slab.at(h.id()).meta<<63 // live is the lowest bit
+		p, i := w.slab.at(h.id())
+		alive = alive>>1 | uint64(p.state[i])<<63 // live is the lowest bit
 	}
 	alive >>= 64 - len(hints)
 	dead := alive ^ (1<<len(hints) - 1)
 	w.dead -= bits.OnesCount64(dead)
 	for ; dead != 0; dead &= dead - 1 {
-		w.slab.release(hints[bits.TrailingZeros64(dead)].id())
+		w.slab.free.put(hints[bits.TrailingZeros64(dead)], &w.chunks)
 	}
 	return alive
 }
@@ -99,7 +114,7 @@ func (w *Wheel[T]) sweepSeek() bool {
 			i := bits.TrailingZeros64(rest)
 			if s := &n.slots[i]; s.head != 0 {
 				sw.slot = i + 1
-				sw.at, sw.prev, sw.next = s, 0, s.head
+				sw.at, sw.before, sw.last, sw.next = s, 0, 0, s.head
 				return true
 			}
 		}

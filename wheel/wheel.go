@@ -25,6 +25,8 @@ type Wheel[T any] struct {
 	chunks chunkPool
 	slab   slab[T]
 	sweep  sweep
+
+	fetched [chunkHints]T // by fetch, and then forgotten
 }
 
 // noCopy makes go vet find copies of what contains it: it looks for a Lock method.

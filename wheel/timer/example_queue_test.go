@@ -87,13 +87,12 @@ func ExampleDelayQueue_Move() {
 	}
 	h, ok := q.Move(h, tomorrow-time.Hour.Milliseconds())
 	fmt.Println("moved:", ok)
-	v, ok := q.Cancel(h)
-	fmt.Println("cancelled:", v, ok)
-	_, ok = q.Cancel(h)
-	fmt.Println("cancelled again:", ok)
+	t, _ := q.Get(h)
+	fmt.Println("cancelled:", q.Cancel(h), t.Value)
+	fmt.Println("cancelled again:", q.Cancel(h))
 	// Output:
 	// moved: true
-	// cancelled: meeting true
+	// cancelled: true meeting
 	// cancelled again: false
 }
 

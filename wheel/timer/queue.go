@@ -88,13 +88,18 @@ func (q *DelayQueue[T]) Add(due int64, v T) (wheel.Handle, error) {
 	return q.wheel.Add(uint64(due), v)
 }
 
-// Cancel takes a timer out and returns its value. It reports false when h is stale: when the timer
-// has come out, was cancelled, or has got another handle by Move.
-func (q *DelayQueue[T]) Cancel(h wheel.Handle) (v T, ok bool) {
+// Cancel takes a timer out. It reports false when h is stale: when the timer has come out, was
+// cancelled, or has got another handle by Move.
+func (q *DelayQueue[T]) Cancel(h wheel.Handle) bool {
+	return q.wheel != nil && q.wheel.Cancel(h)
+}
+
+// Get returns the value and the deadline of a pending timer, or false when h is stale.
+func (q *DelayQueue[T]) Get(h wheel.Handle) (t wheel.Expired[T], ok bool) {
 	if q.wheel == nil {
-		return v, false
+		return t, false
 	}
-	return q.wheel.Cancel(h)
+	return q.wheel.Get(h)
 }
 
 // Move gives a pending timer another deadline and returns the handle to use from then on. Among
