@@ -8,7 +8,7 @@ func (w *Wheel[T]) Add(when uint64, v T) (Handle, error) {
 	if when > MaxTick {
 		return 0, tooFar(when)
 	}
-	id := w.slab.free.take()
+	id := w.slab.take()
 	if id == 0 {
 		return w.addAnother(when, v)
 	}

@@ -95,32 +95,23 @@ func (w *Wheel[T]) fireRun(out []Expired[T]) []Expired[T] {
 	return w.meet(first.id, first.when, out)
 }
 
-// meet appends the timer of a hint for tick when, unless it was cancelled or is
-// postponed.
+// meet appends the timer of a hint for tick when and takes it out of the wheel,
+// unless it was cancelled or is postponed.
 func (w *Wheel[T]) meet(id uint32, when uint64, out []Expired[T]) []Expired[T] {
 	p, i := w.slab.at(id)
-	if p.state[i]&live == 0 {
+	switch s := p.state[i]; {
+	case s&live == 0:
 		w.dead--
-		w.slab.free.put(hint(id), &w.chunks)
+	case s&aside != 0 && p.when(i) > when:
+		p.state[i] &^= aside
+		w.place(p.when(i), id)
 		return out
+	default:
+		w.live--
+		out = append(out, Expired[T]{When: when, Value: p.value[i]})
+		w.slab.retire(p, i)
 	}
-	if p.state[i]&aside != 0 {
-		if t := p.when(i); t > when {
-			p.state[i] &^= aside
-			w.place(t, id)
-			return out
-		}
-	}
-	return w.expire(id, when, out)
-}
-
-// expire appends a live timer and takes it out of the wheel.
-func (w *Wheel[T]) expire(id uint32, when uint64, out []Expired[T]) []Expired[T] {
-	p, i := w.slab.at(id)
-	out = append(out, Expired[T]{When: when, Value: p.value[i]})
-	w.slab.retire(p, i)
 	w.slab.free.put(hint(id), &w.chunks)
-	w.live--
 	return out
 }
 
@@ -132,13 +123,13 @@ func (w *Wheel[T]) fireBehind(now uint64, out []Expired[T], work *int) (due []Ex
 		}
 		first := w.behind.first()
 		w.behind.pop()
-		if w.slab.isLive(first.id) {
-			out = w.expire(first.id, first.when, out)
+		if !w.slab.isLive(first.id) {
+			w.behind.dead--
+			*work--
+			w.slab.free.put(hint(first.id), &w.chunks)
 			continue
 		}
-		w.behind.dead--
-		*work--
-		w.slab.free.put(hint(first.id), &w.chunks)
+		out = w.meet(first.id, first.when, out)
 	}
 	return out, false
 }

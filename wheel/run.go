@@ -27,13 +27,11 @@ func (r *run) pop() { r.timers = r.timers[:len(r.timers)-1] }
 
 // insert puts a timer behind all that are not later.
 func (r *run) insert(when uint64, id uint32) {
-	r.timers = append(r.timers, upcoming{})
-	i := len(r.timers) - 1
-	for i > 0 && r.timers[i-1].when <= when {
-		r.timers[i] = r.timers[i-1]
-		i--
+	i := len(r.timers)
+	r.timers = append(r.timers, upcoming{when, id})
+	for ; i > 0 && r.timers[i-1].when <= when; i-- {
+		r.timers[i-1], r.timers[i] = r.timers[i], r.timers[i-1]
 	}
-	r.timers[i] = upcoming{when, id}
 }
 
 // gather takes the single chunk of s, a slot of level l that the cursor has just
@@ -48,7 +46,12 @@ func (w *Wheel[T]) gather(s *slot, l int) {
 	c := w.chunks.at(first)
 	hints := c.hint[c.from:c.n]
 	w.fetch(hints)
-	w.arrange(hints, w.clear(hints), l)
+	alive := w.clear(hints)
+	if wide(l) {
+		w.arrangeWide(hints, alive, l)
+	} else {
+		w.arrange(hints, alive, slotBits*(l-1))
+	}
 	w.chunks.release(first)
 }
 
@@ -63,19 +66,19 @@ func (w *Wheel[T]) fetch(hints []hint) {
 }
 
 // arrange inserts those of the hints that are alive into the run. Taken by their
-// digit below l, the latest first, they leave insert next to nothing to do;
-// those of one digit form a list in order of adding. The hints alone tell all
-// this, so the sorting need not wait for the entries that clear has begun to
-// fetch, which will soon be fired.
-func (w *Wheel[T]) arrange(hints []hint, alive uint64, l int) {
+// digit at shift, the highest in which they differ, and the latest first, they leave
+// insert next to nothing to do; those of one digit form a list in order of
+// adding. The hints alone tell all this, so the sorting need not wait for the entries
+// that fetch and clear have begun to read.
+func (w *Wheel[T]) arrange(hints []hint, alive uint64, shift int) {
 	var (
 		digits  uint64            // those that have a list
 		oldest  [slotCount]uint8  // by digit, 1 + index of its first hint
 		younger [chunkHints]uint8 // by hint, 1 + index of the next of its list, or 0
 	)
 	for i := len(hints) - 1; i >= 0; i-- {
-		if alive&(1<<i) != 0 {
-			d := digit(w.deadline(hints[i], l), l-1)
+		if alive>>i&1 != 0 {
+			d := hints[i].digit(shift)
 			younger[i] = oldest[d]
 			oldest[d] = uint8(i + 1)
 			digits |= 1 << d
@@ -85,21 +88,20 @@ func (w *Wheel[T]) arrange(hints []hint, alive uint64, l int) {
 		d := bits.Len64(digits) - 1
 		digits &^= 1 << d
 		for i := oldest[d]; i != 0; i = younger[i-1] {
-			when, id := w.deadline(hints[i-1], l), hints[i-1].id()
-			if level(when^w.cursor) < l {
-				w.run.insert(when, id)
-			} else { // postponed to beyond the slot
-				w.place(when, id)
-			}
+			w.run.insert(hints[i-1].when(w.cursor), hints[i-1].id())
 		}
 	}
 }
 
-// deadline returns that of a hint of the slot that the cursor is in on level l.
-// Where the hint does not tell it, it asks the entry, which knows of Move too.
-func (w *Wheel[T]) deadline(h hint, l int) uint64 {
-	if wide(l) {
-		return w.slab.when(h.id())
+// arrangeWide does it for slots whose hints do not tell the deadline: it asks the
+// slab, which knows of Move too.
+func (w *Wheel[T]) arrangeWide(hints []hint, alive uint64, l int) {
+	for ; alive != 0; alive &= alive - 1 {
+		id := hints[bits.TrailingZeros64(alive)].id()
+		if when := w.slab.when(id); level(when^w.cursor) < l {
+			w.run.insert(when, id)
+		} else { // postponed to beyond the slot
+			w.place(when, id)
+		}
 	}
-	return h.when(w.cursor)
 }

@@ -118,23 +118,31 @@ func (s *slab[T]) find(h Handle) (p *page[T], i uint32) {
 	return nil, 0
 }
 
-// prepare makes the next id to take one that is not worn out, or reports false
-// when there is none left.
+// take returns an id to use, or 0 when none is at hand and prepare has to look for one.
+func (s *slab[T]) take() (id uint32) {
+	if id = s.free.take(); id == 0 && s.next%pageSize != 0 {
+		id = uint32(s.next)
+		s.next++
+	}
+	return id
+}
+
+// prepare makes sure that the next id to take is one that is not worn out, or
+// reports false when there is none left.
 func (s *slab[T]) prepare(chunks *chunkPool) bool {
-	f := &s.free
 	for {
-		if f.n == 0 && !f.unpack(chunks) {
-			if s.next%pageSize == 0 && !s.open() {
+		id := s.take()
+		if id == 0 {
+			if !s.free.unpack(chunks) && !s.open() {
 				return false
 			}
-			f.put(hint(s.next), chunks)
-			s.next++
+			continue
 		}
-		p, i := s.at(f.ready[f.n-1].id())
+		p, i := s.at(id)
 		if p.state[i] != wornOut {
+			s.free.put(hint(id), chunks)
 			return true
 		}
-		f.n--
 		p.rest()
 	}
 }
