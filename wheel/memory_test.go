@@ -123,14 +123,20 @@ func TestWheel_letsGoOfValues(t *testing.T) {
 	_, fired := add(5)
 	cancelled, cancelledValue := add(10)
 	nearer, movedValue := add(1000)
-	_, kept := add(2000)
+	sorted, sortedValue := add(5000)
+	_, kept := add(6000)
 	_, _ = w.Advance(5, nil)
 	w.Cancel(cancelled)
 	nearer, _ = w.Move(nearer, 20)
 	w.Cancel(nearer)
+	_, _ = w.Advance(4096, nil) // opens the slot of the later two
+	if w.run.len() != 2 {
+		t.Fatalf("%d timers are sorted, want two", w.run.len())
+	}
+	w.Cancel(sorted)
 	runtime.GC()
 	for name, p := range map[string]weak.Pointer[[100]byte]{
-		"fired": fired, "cancelled": cancelledValue, "moved and cancelled": movedValue,
+		"fired": fired, "cancelled": cancelledValue, "moved and cancelled": movedValue, "sorted and cancelled": sortedValue,
 	} {
 		if p.Value() != nil {
 			t.Errorf("the wheel keeps the value of a timer that was %s", name)
