@@ -10,12 +10,12 @@ func (w *Wheel[T]) Add(when uint64, v T) (Handle, error) {
 	}
 	id := w.slab.take()
 	if id == 0 {
-		return w.addAnother(when, v)
+		return w.addSlow(when, v)
 	}
 	p, i := w.slab.at(id)
 	if p.state[i] == wornOut {
-		p.rest()
-		return w.addAnother(when, v)
+		w.slab.wear(p)
+		return w.addSlow(when, v)
 	}
 	w.live++
 	s := p.state[i] | live
@@ -26,15 +26,15 @@ func (w *Wheel[T]) Add(when uint64, v T) (Handle, error) {
 	if when < w.cursor {
 		p.state[i] |= aside
 		w.behind.push(when, id)
-	} else if !w.slot(when).add(when, id) {
+	} else if !w.slot(when).add(when, id) { // place, without the call
 		w.placeSlow(when, id)
 	}
 	return h, nil
 }
 
-// addAnother is Add when the id at hand is none to use. It stands apart so
-// that Add, as long as there are others, saves no registers.
-func (w *Wheel[T]) addAnother(when uint64, v T) (Handle, error) {
+// addSlow is Add when no usable id is at hand. It is a function of its own so
+// that the usual path of Add spills no registers.
+func (w *Wheel[T]) addSlow(when uint64, v T) (Handle, error) {
 	if !w.slab.prepare(&w.chunks) {
 		return 0, full(w.live)
 	}
@@ -51,9 +51,9 @@ func (w *Wheel[T]) slot(when uint64) *slot {
 	return nil
 }
 
-// place puts a hint into the levels; when is not before the cursor. Most hints
-// go to a list that has room; the few instructions that takes let the cache
-// misses of one call overlap with those of the next.
+// place puts a hint into the levels; when is not before the cursor. It stays
+// small for the usual case, a list that has room, so that the processor can
+// overlap the cache misses of one call with those of the next.
 func (w *Wheel[T]) place(when uint64, id uint32) {
 	if !w.slot(when).add(when, id) {
 		w.placeSlow(when, id)

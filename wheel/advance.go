@@ -103,7 +103,6 @@ func (w *Wheel[T]) meet(id uint32, when uint64, out []Expired[T]) []Expired[T] {
 	case s&live == 0:
 		w.dead--
 	case s&aside != 0 && p.when(i) > when:
-		p.state[i] &^= aside
 		w.place(p.when(i), id)
 		return out
 	default:

@@ -1,7 +1,7 @@
 package wheel
 
 // Cancel removes a pending timer. It reports false, and changes nothing, for a
-// handle that is stale or zero: who needs the value, asks [Wheel.Get] before.
+// handle that is stale or zero. Call [Wheel.Get] first if the value is needed.
 func (w *Wheel[T]) Cancel(h Handle) bool {
 	p, i := w.slab.find(h)
 	if p == nil {
@@ -10,12 +10,13 @@ func (w *Wheel[T]) Cancel(h Handle) bool {
 	wasAside := p.state[i]&aside != 0
 	w.slab.retire(p, i) // its hint stays where it is until met or swept
 	w.live--
-	w.dead++
 	if wasAside && p.when(i) < w.cursor {
-		w.dead--
 		w.behind.dead++
 		w.tidyBehind()
-	} else if w.dead > w.live>>1+sweepSlack {
+		return true
+	}
+	w.dead++
+	if w.dead > w.live>>1+sweepSlack {
 		w.sweepChunk()
 	}
 	return true

@@ -35,7 +35,7 @@ func (h hint) id() uint32 { return uint32(h) }
 
 // digit returns six bits of the deadline, of which shift says the lowest, as
 // [digit] does for a level.
-func (h hint) digit(shift int) int { return int(h>>(32+shift&63)) & (slotCount - 1) }
+func (h hint) digit(shift int) int { return int(h>>((32+shift)&63)) & (slotCount - 1) }
 
 // when restores the deadline from any other of the same slot, which must not
 // be wider than 2^32 ticks.

@@ -8,12 +8,15 @@ import "iter"
 // the loop ends even if it adds a timer for each one. The wheel keeps its cursor
 // and can be used again; all handles of drained timers are stale. To drain in
 // order, advance to [MaxTick].
+//
+// It takes time in proportion to the most timers the wheel has held since a Drain
+// last emptied it.
 func (w *Wheel[T]) Drain() iter.Seq[Expired[T]] {
 	return func(yield func(Expired[T]) bool) {
 		end, next := uint64(w.slab.opened)<<pageBits, w.slab.next
 		for id := range end {
 			if id >= next && id>>pageBits == (next-1)>>pageBits {
-				continue // not used so far, and what the loop adds is not for it
+				continue // unused when the loop began: what its body adds comes there
 			}
 			h := w.slab.handle(uint32(id))
 			if t, ok := w.Get(h); ok {

@@ -1,11 +1,12 @@
 package wheel
 
 // freeIDs are the ids of timers that are gone and whose hint has been met. They
-// are kept as those hints, in chunks that hints have left, so that
-// freeing takes no memory.
+// are kept as hints, of which only the id counts, mostly in chunks that hints
+// have left: only ids from behind the cursor, which had none, take new ones.
 //
-//	ready  [ | | | | | | | | | |x|x|x|x|x|x| ... ]   taken and put at its end, n
-//	more   chunk --> chunk --> ...                  full ones
+//	         0            n                 126
+//	ready  [ id | id | id |    |    | ... ]       put and taken at n
+//	more     chunk --> chunk --> ...              63 ids each
 type freeIDs struct {
 	ready [2 * chunkHints]hint // the last ones
 	n     int                  // how many these are
@@ -30,8 +31,8 @@ func (f *freeIDs) take() (id uint32) {
 	return id
 }
 
-// room returns the place for the next ones, that of a chunk at least, which
-// taken then makes free.
+// room returns the unused end of ready, for 63 ids at least; whoever writes some
+// there adds their number to n.
 func (f *freeIDs) room(chunks *chunkPool) *[chunkHints]hint {
 	if f.n > chunkHints {
 		f.pack(chunks)
@@ -49,7 +50,8 @@ func (f *freeIDs) pack(chunks *chunkPool) {
 	f.more = i
 }
 
-// unpack makes a chunk ready again, or reports false when there is none.
+// unpack makes a chunk ready again, when none is; it reports false when there is
+// no chunk.
 func (f *freeIDs) unpack(chunks *chunkPool) bool {
 	i := f.more
 	if i == 0 {

@@ -122,12 +122,12 @@ func TestHandle_pageStartsANewEpochWhenAllItsIdsAreWornOut(t *testing.T) {
 	page := w.slab.pages[0]
 	wear := func() { // as if all had been used 16,382 times
 		for i := 1; i < pageSize; i++ {
-			page.state[i] = wornOut - once | live
+			page.state[i] = wornOut - use | live
 		}
 	}
 	wear()
 	for i := range last {
-		last[i] = newHandle(last[i].id(), 0, wornOut-once|live)
+		last[i] = newHandle(last[i].id(), 0, wornOut-use|live)
 	}
 	old = append(old, last...)
 	for _, h := range last {

@@ -29,6 +29,9 @@ func (w *Wheel[T]) broken() error {
 			return err
 		}
 	}
+	if s := w.sweep.at; s != nil && (s.head == 0 || w.chunks.short(s)) {
+		return errors.New("the sweep stands in a slot that may be sorted")
+	}
 	if err := w.brokenRun(&c); err != nil {
 		return err
 	}
@@ -158,8 +161,15 @@ func (w *Wheel[T]) brokenSlab(c census) error {
 		c.seen[h.id()] = true
 	}
 	worn, used := 0, w.slab.opened*(pageSize-1)
+	ready := w.slab.worn
 	for _, p := range w.slab.pages {
 		worn += int(p.low[0])
+		if p.isWornOut() {
+			ready--
+		}
+	}
+	if ready != 0 {
+		return fmt.Errorf("%d pages too many are said to be worn out", ready)
 	}
 	if rest := int(w.slab.next % pageSize); rest != 0 {
 		used -= pageSize - rest

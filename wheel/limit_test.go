@@ -36,14 +36,18 @@ func TestWheel_refusesDeadlinesBeyondMaxTick(t *testing.T) {
 
 func TestWheel_refusesMoreTimersThanItHasIds(t *testing.T) {
 	w := New[int](0)
-	w.slab.pages = slices.Repeat([]*page[int]{new(page[int])}, maxPages)
+	pending, _ := w.Add(100, 7)
+	w.slab.pages = slices.Repeat(w.slab.pages, maxPages)
 	w.slab.opened = maxPages
 	w.slab.next = 1 << 32
 	if h, err := w.Add(1, 1); !errors.Is(err, ErrFull) || h != 0 {
 		t.Fatalf("Add = %#x, %v, want ErrFull", h, err)
 	}
-	if w.Len() != 0 {
-		t.Fatalf("Len() = %d after a refused Add", w.Len())
+	if h, ok := w.Move(pending, 50); ok || h != 0 {
+		t.Fatalf("Move to a nearer tick, which needs an id, = %#x, %v", h, ok)
+	}
+	if e, ok := w.Get(pending); !ok || e != (Expired[int]{100, 7}) || w.Len() != 1 {
+		t.Fatalf("afterwards %+v, %v, and %d pending", e, ok, w.Len())
 	}
 }
 

@@ -147,3 +147,34 @@ func TestWheel_letsGoOfValues(t *testing.T) {
 	}
 	runtime.KeepAlive(w)
 }
+
+// holds checks that each timer fires with its own value.
+func holds[T comparable](t *testing.T, value func(i uint64) T) {
+	const n, apart = 3000, 977
+	w := New[T](0)
+	for i := range uint64(n) {
+		w.Add(i*apart, value(i))
+	}
+	fired := 0
+	for more := true; more; {
+		var due []Expired[T]
+		due, more = w.Advance(n*apart, nil)
+		for _, e := range due {
+			if e.Value != value(e.When/apart) {
+				t.Fatalf("%T: the timer at %d fired with another's value", e.Value, e.When)
+			}
+		}
+		fired += len(due)
+	}
+	if err := w.broken(); fired != n || err != nil {
+		t.Errorf("%T: %d of %d fired, %v", value(0), fired, n, err)
+	}
+}
+
+func TestWheel_holdsValuesOfAnySize(t *testing.T) {
+	holds(t, func(uint64) struct{} { return struct{}{} })
+	holds(t, func(i uint64) byte { return byte(i) })
+	holds(t, func(i uint64) [3]uint16 { return [3]uint16{2: uint16(i)} })
+	holds(t, func(i uint64) [200]byte { return [200]byte{199: byte(i)} })
+	holds(t, func(i uint64) any { return i })
+}

@@ -39,7 +39,8 @@ func (n *node) earliest() uint64 {
 	}
 }
 
-// add puts a hint at the end of the list, if its last chunk has room.
+// add puts a hint at the end of the list, or reports false when its last chunk
+// is full or there is none. A nil s, of a level without a node, has none.
 func (s *slot) add(when uint64, id uint32) bool {
 	if s == nil || s.tail == nil || s.tail.n >= chunkHints {
 		return false

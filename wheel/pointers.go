@@ -6,7 +6,7 @@ import "reflect"
 // being collected.
 func holdsPointers(t reflect.Type) bool {
 	switch kind := t.Kind(); {
-	case kind >= reflect.Bool && kind <= reflect.Complex128: // all numbers, in this order
+	case kind >= reflect.Bool && kind <= reflect.Complex128: // and the numbers, which lie in between
 		return false
 	case kind == reflect.Array:
 		return t.Len() > 0 && holdsPointers(t.Elem())

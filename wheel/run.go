@@ -40,8 +40,7 @@ func (w *Wheel[T]) gather(s *slot, l int) {
 	if s.head == 0 {
 		return
 	}
-	w.sweep.leave(s)
-	first := s.head
+	first := s.head // the sweep does not stand here: where it does, two chunks are left
 	s.head, s.tail = 0, nil
 	c := w.chunks.at(first)
 	hints := c.hint[c.from:c.n]
@@ -55,8 +54,8 @@ func (w *Wheel[T]) gather(s *slot, l int) {
 	w.chunks.release(first)
 }
 
-// fetch reads the values of timers that will soon be fired, so that the cache misses
-// overlap, which otherwise each Advance would wait for in turn.
+// fetch reads the values of timers that will soon fire, all at once, so that
+// their cache misses overlap: Advance would wait for one after the other.
 func (w *Wheel[T]) fetch(hints []hint) {
 	for k, h := range hints {
 		p, i := w.slab.at(h.id())
@@ -68,8 +67,9 @@ func (w *Wheel[T]) fetch(hints []hint) {
 // arrange inserts those of the hints that are alive into the run. Taken by their
 // digit at shift, the highest in which they differ, and the latest first, they leave
 // insert next to nothing to do; those of one digit form a list in order of
-// adding. The hints alone tell all this, so the sorting need not wait for the entries
-// that fetch and clear have begun to read.
+// adding. Only the hints are needed for this, so the sorting goes on while the
+// states and values that clear and fetch read are still on their way. A postponed
+// one goes in with its old tick, and meet places it again.
 func (w *Wheel[T]) arrange(hints []hint, alive uint64, shift int) {
 	var (
 		digits  uint64            // those that have a list

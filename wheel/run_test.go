@@ -5,7 +5,7 @@ import (
 	"testing"
 )
 
-func TestRun_holdsNothingThatIsPostponedBeyondItsSlot(t *testing.T) {
+func TestRun_passesOnWhatIsPostponed(t *testing.T) {
 	for _, slot := range []uint64{5 << 18, 5 << 36} { // hints that tell the deadline, and that do not
 		m := newModel(t, 0)
 		for i := range uint64(10) {
@@ -33,4 +33,19 @@ func TestRun_firesBeforeWhatIsAddedToItsTickLater(t *testing.T) {
 	if want := []Expired[string]{{130, "old"}, {130, "new"}}; !slices.Equal(due, want) {
 		t.Errorf("fired %v, want %v", due, want)
 	}
+}
+
+func TestSplit_passesOnWhatIsPostponedBeyondAWideSlot(t *testing.T) {
+	const slot = 5 << 36
+	m := newModel(t, 0)
+	for i := range uint64(2 * chunkHints) {
+		m.add(slot + i<<30)
+	}
+	for i := range chunkHints {
+		m.move(i, slot<<2+uint64(i))
+	}
+	m.wheel.Maintain(0, 1000)
+	m.check()
+	m.finish(slot<<2+chunkHints, 10)
+	m.check()
 }

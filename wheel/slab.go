@@ -10,13 +10,15 @@ const (
 
 // A slab keeps the timers themselves, by id. It holds pointers only if T does.
 //
-// The ids of a page are handed out one after the other, then those that have
-// become free, the last one first.
+// Ids are handed out in this order: those freed last, which are ready; the rest
+// of the page begun; those packed away; a worn-out page in its next epoch; a new
+// page.
 type slab[T any] struct {
 	pages  []*page[T]
-	opened int    // so many pages have ids in use; of the others all are free
-	next   uint64 // id to hand out next; the page before it is at its end if it begins one
+	opened int    // pages handed out from since the last reset; the later ones are unused
+	next   uint64 // id to use next of the page begun; a multiple of pageSize when that has no more
 	free   freeIDs
+	worn   int // pages that can start their next epoch
 
 	pointers bool // T holds some
 }
@@ -43,17 +45,17 @@ type page[T any] struct {
 //	|    generation    | aside | live |
 //	+------------------+-------+------+
 //
-// Aside are those whose deadline is not that of their hint: postponed ones, and
-// those behind the cursor.
+// Aside are those whose deadline has to be looked up: it may be later than their
+// hint says (postponed), or before the cursor (behind).
 type state uint16
 
 const (
 	live  state = 1
 	aside state = 2
-	once  state = 4 // one generation
+	use   state = 4 // one generation
 
-	// wornOut is the state after which an id is not used again before its
-	// whole page starts a new epoch.
+	// wornOut is the state of an id that is not used again before its whole page
+	// starts a new epoch.
 	wornOut = ^(live | aside)
 
 	// Epochs are even, so that the first of a page never seems to be live.
@@ -62,7 +64,7 @@ const (
 )
 
 // ended is the state of the same id when its timer is gone.
-func (s state) ended() state { return s&^(live|aside) + once }
+func (s state) ended() state { return s&^(live|aside) + use }
 
 func (p *page[T]) epoch() state { return p.state[0] }
 
@@ -83,8 +85,17 @@ func (s *slab[T]) retire(p *page[T], i uint32) {
 	}
 }
 
-// rest counts one more worn-out id, which is not used again in this epoch.
-func (p *page[T]) rest() { p.low[0]++ }
+// wear counts one more id of p that is not used again in this epoch.
+func (s *slab[T]) wear(p *page[T]) {
+	p.low[0]++
+	if p.isWornOut() {
+		s.worn++
+	}
+}
+
+// isWornOut reports whether p can start its next epoch. After 2^15 of them a page
+// rests for ever.
+func (p *page[T]) isWornOut() bool { return p.low[0] == pageSize-1 && p.epoch() != lastEpoch }
 
 // at returns the page of an id, and where in it the timer is.
 func (s *slab[T]) at(id uint32) (p *page[T], i uint32) {
@@ -107,7 +118,8 @@ func (s *slab[T]) handle(id uint32) Handle {
 	return newHandle(id, p.epoch(), p.state[i]&^aside)
 }
 
-// find returns where the timer is that h names, or no page when h is stale or zero.
+// find returns where the timer is that h names, or no page when h is stale or
+// zero. It is as large as what the compiler inlines.
 func (s *slab[T]) find(h Handle) (p *page[T], i uint32) {
 	k, i := h.id()>>pageBits, h.id()%pageSize
 	if int(k) < len(s.pages) && h.state()&live != 0 {
@@ -143,7 +155,7 @@ func (s *slab[T]) prepare(chunks *chunkPool) bool {
 			s.free.put(hint(id), chunks)
 			return true
 		}
-		p.rest()
+		s.wear(p)
 	}
 }
 
@@ -167,10 +179,14 @@ func (s *slab[T]) open() bool {
 }
 
 // renew starts the next epoch of a page that is worn out, and returns its
-// number, or -1 if there is none. After 2^15 epochs a page rests for ever.
+// number, or -1 if there is none.
 func (s *slab[T]) renew() int {
-	for k, p := range s.pages[:s.opened] {
-		if p.low[0] == pageSize-1 && p.epoch() != lastEpoch {
+	if s.worn == 0 {
+		return -1
+	}
+	for k, p := range s.pages {
+		if p.isWornOut() {
+			s.worn--
 			p.state = [pageSize]state{p.epoch() + nextEpoch}
 			p.low[0] = 0
 			return k
@@ -184,5 +200,5 @@ func (s *slab[T]) reset() {
 	for _, p := range s.pages {
 		p.low[0] = 0
 	}
-	s.opened, s.next, s.free = 0, 0, freeIDs{}
+	s.opened, s.next, s.worn, s.free = 0, 0, 0, freeIDs{}
 }

@@ -23,9 +23,9 @@ func (sw *sweep) leave(s *slot) {
 	}
 }
 
-// sweepChunk closes the gap that the chunk swept last has left, and clears one
-// more. In this order nothing waits: how many hints a chunk keeps
-// comes out of so many cache misses that by the next Cancel it is known.
+// sweepChunk closes the gap left by the chunk swept last, and clears one more.
+// The gap waits until the next Cancel because its size depends on the cache
+// misses of a whole chunk: by then they are over, here they would be waited for.
 func (w *Wheel[T]) sweepChunk() {
 	sw := &w.sweep
 	if sw.at == nil && !w.sweepSeek() {
@@ -101,8 +101,8 @@ func (w *Wheel[T]) clear(hints []hint) (alive uint64) {
 	return alive
 }
 
-// sweepSeek finds the next slot that has a list, or reports false when a
-// whole round finds none.
+// sweepSeek finds the next slot that has a list, or reports false when there is
+// none: the second time round covers the slots before the one it began at.
 func (w *Wheel[T]) sweepSeek() bool {
 	sw := &w.sweep
 	for range 2 * len(w.nodes.all) {

@@ -2,20 +2,17 @@ package wheel
 
 import "testing"
 
-// The sweep stands in the middle of a list when that list is taken apart, handed on, sorted or
+// The sweep stands in the middle of a list when that list is taken apart, handed on or
 // fired, and the chunks it leaves are used for another.
 func TestSweep_forgetsASlotWhoseListIsTaken(t *testing.T) {
 	const slot = 3 * 4096
 	for name, c := range map[string]struct {
-		span      uint64 // of 200 timers from tick slot on
-		cancelled int    // of the first ones
-		take      func(m *model)
+		span uint64 // of 200 timers from tick slot on
+		take func(m *model)
 	}{
-		"split":           {4096, 0, func(m *model) { m.wheel.Maintain(0, 1000) }},
-		"handed on whole": {1, 0, func(m *model) { m.wheel.Maintain(0, 1000) }},
-		// The sweep empties all chunks but the last, so that the slot becomes a short one.
-		"sorted": {200, 3 * chunkHints, func(m *model) { m.advance(slot, 10) }},
-		"fired":  {1, 0, func(m *model) { m.finish(slot, 1000) }},
+		"split":           {4096, func(m *model) { m.wheel.Maintain(0, 1000) }},
+		"handed on whole": {1, func(m *model) { m.wheel.Maintain(0, 1000) }},
+		"fired":           {1, func(m *model) { m.finish(slot, 1000) }},
 	} {
 		t.Run(name, func(t *testing.T) {
 			m := newModel(t, 0)
@@ -25,12 +22,7 @@ func TestSweep_forgetsASlotWhoseListIsTaken(t *testing.T) {
 			for i := range uint64(200) {
 				m.add(slot + i*7%c.span)
 			}
-			for range c.cancelled {
-				m.cancel(0)
-			}
-			for range max(c.cancelled/chunkHints, 1) {
-				m.wheel.sweepChunk()
-			}
+			m.wheel.sweepChunk()
 			if m.wheel.sweep.at == nil {
 				t.Fatal("the sweep does not stand in a list")
 			}

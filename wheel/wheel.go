@@ -11,7 +11,8 @@ const MaxTick = 1<<(slotBits*levelCount) - 1
 // must not be copied after first use.
 //
 // Memory is taken in pages: the first timer costs some 130 KB, and with a large
-// T 4,096 times its size, 4 MB for one of a kilobyte.
+// T 4,096 times its size, 4 MB for one of a kilobyte. A value is copied when it
+// is added and up to twice when it fires: let T be a pointer if it is large.
 type Wheel[T any] struct {
 	_      noCopy
 	cursor uint64
@@ -26,7 +27,7 @@ type Wheel[T any] struct {
 	slab   slab[T]
 	sweep  sweep
 
-	fetched [chunkHints]T // by fetch, and then forgotten
+	fetched [chunkHints]T // what fetch reads into; zero between the calls
 }
 
 // noCopy makes go vet find copies of what contains it: it looks for a Lock method.

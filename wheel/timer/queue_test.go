@@ -109,6 +109,27 @@ func TestDelayQueue_emptyNeverWakes(t *testing.T) {
 	})
 }
 
+func TestDelayQueue_getTellsWhatIsPending(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := &setClock{}
+		q := timer.NewDelayQueue[string](timer.QueueConfig{Now: c.now})
+		a, b := mustAdd(t, q, c.in(time.Second), "a"), mustAdd(t, q, c.in(time.Second), "b")
+		a, _ = q.Move(a, c.in(time.Minute))
+		if got, ok := q.Get(a); !ok || got != (wheel.Expired[string]{When: uint64(c.in(time.Minute)), Value: "a"}) {
+			t.Errorf("Get = %+v, %v, want a in a minute", got, ok)
+		}
+		time.Sleep(time.Second)
+		popAll(q)
+		if got, ok := q.Get(b); ok {
+			t.Errorf("Get of a timer that has come out = %+v", got)
+		}
+		q.Cancel(a)
+		if got, ok := q.Get(a); ok {
+			t.Errorf("Get of a cancelled timer = %+v", got)
+		}
+	})
+}
+
 func TestDelayQueue_pastDueComesOutByItsOwnDeadline(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := &setClock{}
