@@ -83,6 +83,24 @@ func TestHandle_staysTheSameWhenPostponed(t *testing.T) {
 	}
 }
 
+// A timer at the cursor is not behind it: it has not passed while Advance has not
+// come to it.
+func TestHandle_ofATimerAtTheCursorIsAsAnyOther(t *testing.T) {
+	w := New[int](0)
+	w.Add(5, 0)
+	moved, _ := w.Add(5, 1)
+	w.Advance(5, make([]Expired[int], 0, 1))
+	if h, ok := w.Move(moved, 10); !ok || h != moved {
+		t.Errorf("Move = %#x, %v, want the same handle", h, ok)
+	}
+	w.Add(10, 2)
+	w.Advance(10, make([]Expired[int], 0, 1))
+	w.Cancel(moved)
+	if err := w.broken(); err != nil || w.Cursor() != 10 {
+		t.Errorf("at %d: %v", w.Cursor(), err)
+	}
+}
+
 func TestHandle_wornOutIdRestsUntilItsPageIsWornOut(t *testing.T) {
 	w := New[int](0)
 	first, _ := w.Add(0, 0)

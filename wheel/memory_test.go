@@ -56,21 +56,65 @@ func TestWheel_memoryPerTimerIsBounded(t *testing.T) {
 	const n = 1_000_000
 	d := delays(n, day)
 	w := New[uint64](0)
-	handles := make([]Handle, n)
 	for i, when := range d {
-		handles[i], _ = w.Add(when, uint64(i))
+		w.Add(when, uint64(i))
 	}
 	if per := float64(held(w)) / n; per > 25 {
 		t.Errorf("%.1f bytes per timer, want 25 at most", per)
 	}
+	if per := churned(day); per > 40 {
+		t.Errorf("%.1f bytes per timer after churn, want 40 at most", per)
+	}
+	if per := churned(1); per > 40 {
+		t.Errorf("%.1f bytes per timer after churn at one tick, want 40 at most", per)
+	}
+}
+
+// churned returns the bytes per timer when each was replaced three times, on
+// average, by one within span.
+func churned(span uint64) float64 {
+	const n = 300_000
+	w := New[uint64](0)
 	r := rand.New(rand.NewPCG(2, 2))
-	for range n {
+	handles := make([]Handle, n)
+	for i := range handles {
+		handles[i], _ = w.Add(day+r.Uint64N(span), 0)
+	}
+	for range 3 * n {
 		i := r.IntN(n)
 		w.Cancel(handles[i])
-		handles[i], _ = w.Add(1+r.Uint64N(day), uint64(i))
+		handles[i], _ = w.Add(day+r.Uint64N(span), 0)
 	}
-	if per := float64(held(w)) / n; per > 40 {
-		t.Errorf("%.1f bytes per timer after churn, want 40 at most", per)
+	return float64(held(w)) / n
+}
+
+// AllocsPerRun does not see what is allocated less than once in a run.
+func TestWheel_memoryIsBackAfterEachRound(t *testing.T) {
+	for name, takeOut := range map[string]func(w *Wheel[uint64], now uint64){
+		"fired": func(w *Wheel[uint64], now uint64) {
+			for more := true; more; {
+				_, more = w.Advance(now, make([]Expired[uint64], 0, 512))
+			}
+		},
+		"drained": func(w *Wheel[uint64], _ uint64) {
+			for range w.Drain() {
+			}
+		},
+	} {
+		w := New[uint64](0)
+		before := 0
+		for round := range uint64(60) {
+			for i := range uint64(20_000) {
+				w.Add(round<<20+i*977%1_000_000, i)
+			}
+			takeOut(w, (round+1)<<20)
+			if round == 2 {
+				before = held(w)
+			}
+		}
+		if after := held(w); after != before {
+			t.Errorf("%s: %d bytes after three rounds, %d after many", name, before, after)
+		}
 	}
 }
 

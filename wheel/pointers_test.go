@@ -7,14 +7,14 @@ import (
 
 func TestHoldsPointers_knowsWhatKeepsMemory(t *testing.T) {
 	type plain struct {
-		id   uint64
-		rank [3]int16
-		ok   bool
-		rate float32
+		_ uint64
+		_ [3]int16
+		_ bool
+		_ float32
 	}
 	type nested struct {
-		plain
-		name [2]string
+		_ plain
+		_ [2]string
 	}
 	for _, c := range []struct {
 		of   reflect.Type

@@ -49,11 +49,11 @@ func (w *Wheel[T]) closeGap() {
 	c := w.chunks.at(sw.last)
 	if sw.before != 0 {
 		to := w.chunks.at(sw.before)
-		k := copy(to.hint[to.n:], c.hint[c.from:c.n])
+		k := copy(to.hint[to.n:], c.hint[:c.n])
 		to.n += uint16(k)
-		c.from += uint16(k)
+		c.n = uint16(copy(c.hint[:], c.hint[k:c.n]))
 	}
-	if c.from < c.n {
+	if c.n > 0 {
 		return
 	}
 	if sw.before == 0 {

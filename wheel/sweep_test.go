@@ -27,6 +27,7 @@ func TestSweep_forgetsASlotWhoseListIsTaken(t *testing.T) {
 				t.Fatal("the sweep does not stand in a list")
 			}
 			c.take(m)
+			m.check()
 
 			const later = 1 << 30
 			left := len(m.pending)

@@ -80,3 +80,59 @@ func TestDrain_countsWornOutIdsAnew(t *testing.T) {
 		}
 	}
 }
+
+// firstWorn returns a wheel whose first page is worn out but for the given number
+// of timers, and whose second page is full of pending ones.
+func firstWorn(kept int) *Wheel[int] {
+	const per = pageSize - 1
+	w := New[int](0)
+	for i := range 2 * per {
+		w.Add(1000, i)
+	}
+	p := w.slab.pages[0]
+	for i := 1 + kept; i < pageSize; i++ {
+		p.state[i] = wornOut - use | live
+		w.Cancel(w.slab.handle(uint32(i)))
+	}
+	for i := range kept {
+		w.Move(w.slab.handle(uint32(i+1)), 2000)
+	}
+	for i := range per {
+		w.Move(w.slab.handle(uint32(pageSize+i+1)), 2000)
+	}
+	for more := true; more; {
+		_, more = w.Advance(1000, make([]Expired[int], 0, 10))
+	}
+	return w
+}
+
+func TestDrain_yieldsOtherPagesThanTheOneInItsNextEpoch(t *testing.T) {
+	for _, added := range []int{10, pageSize - 1} { // the page is begun, and used up
+		w := firstWorn(0)
+		for range added {
+			w.Add(3000, 0)
+		}
+		if len(w.slab.pages) != 2 || w.slab.pages[0].epoch() != nextEpoch {
+			t.Fatalf("%d pages, the first in epoch %d", len(w.slab.pages), w.slab.pages[0].epoch())
+		}
+		want, yielded := w.Len(), 0
+		for range w.Drain() {
+			yielded++
+		}
+		if yielded != want || w.Len() != 0 {
+			t.Errorf("%d added: Drain yielded %d of %d, left %d", added, yielded, want, w.Len())
+		}
+	}
+}
+
+func TestHandle_pageWithAPendingTimerKeepsItsEpoch(t *testing.T) {
+	w := firstWorn(1)
+	h := w.slab.handle(1)
+	w.Add(3000, 0)
+	if e, ok := w.Get(h); !ok || e.Value != 0 {
+		t.Errorf("Get = %+v, %v, want the first timer", e, ok)
+	}
+	if err := w.broken(); err != nil {
+		t.Error(err)
+	}
+}
