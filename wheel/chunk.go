@@ -1,5 +1,7 @@
 package wheel
 
+import "math"
+
 const (
 	chunkHints     = 63
 	chunkPageBits  = 7
@@ -60,8 +62,8 @@ func (p *chunkPool) alloc() uint32 {
 		c.next, c.from, c.n = 0, 0, 0
 		return i
 	}
-	if p.fresh%chunkPageCount == 0 {
-		p.pages = append(p.pages, new([chunkPageCount]chunk))
+	if int(p.fresh>>chunkPageBits) == len(p.pages) {
+		p.pages = grow(p.pages, math.MaxInt)
 		p.fresh = max(p.fresh, 1)
 	}
 	i := p.fresh

@@ -169,7 +169,7 @@ func (s *slab[T]) open() bool {
 			return false
 		}
 		if k == len(s.pages) {
-			s.pages = append(s.pages, new(page[T]))
+			s.pages = grow(s.pages, maxPages)
 			s.pointers = holdsPointers(reflect.TypeFor[T]())
 		}
 		s.opened++
