@@ -165,6 +165,15 @@ func (c Config) Route(topic string) (Route, bool) {
 	return c.Routes[i], true
 }
 
+// RouteOfPending returns the route of a message that waits: as Route, or, when the route
+// of its delay topic has left the configuration meanwhile, one with the default values.
+func (c Config) RouteOfPending(topic string) Route {
+	if r, ok := c.Route(topic); ok {
+		return r
+	}
+	return NewRoute(topic)
+}
+
 // IsDelayTopic reports whether a route matches the topic.
 func (c Config) IsDelayTopic(topic string) bool {
 	_, ok := c.Route(topic)

@@ -133,12 +133,10 @@ func (b *Broker) publisherConfig(clusterID [16]byte, sink Sink, logger *slog.Log
 		Log:       b.node,
 		ClusterID: clusterID,
 		MissingTimeout: func(origin string) time.Duration {
-			route, _ := b.config.Route(origin)
-			return route.MissingTargetTimeout
+			return b.config.RouteOfPending(origin).MissingTargetTimeout
 		},
 		DeadLetterFor: func(origin string) string {
-			route, _ := b.config.Route(origin)
-			return b.config.DeadLetterTopic(route)
+			return b.config.DeadLetterTopic(b.config.RouteOfPending(origin))
 		},
 		DeadLetterTopics: b.config.DeadLetterTopics(),
 		Count:            b.metrics,

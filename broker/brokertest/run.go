@@ -10,6 +10,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/carillonmq/carillon/broker"
 	"github.com/carillonmq/carillon/raftfsm"
 	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kfake"
@@ -114,6 +115,8 @@ func (p *player) play(s step) error {
 		}
 	case "replace":
 		return p.replace(name)
+	case "route": // the only one for nodes that are started from now on
+		p.config.Routes = []broker.Route{broker.NewRoute(name)}
 	case "step":
 		by, err := time.ParseDuration(s.args.word(1))
 		if err != nil {
