@@ -13,7 +13,7 @@ import (
 	"golang.org/x/sync/errgroup"
 )
 
-// Options are the parts that a Broker is made of. All are required but Now and DiscoverEvery.
+// Options are the parts that a Broker is made of. All are required but Now, DiscoverEvery and AskReach.
 type Options struct {
 	Config  Config        // resolved and validated
 	Node    *raftfsm.Node // open; the caller closes it after Run
@@ -28,6 +28,9 @@ type Options struct {
 	// keeps a new topic or partition from going unseen for two. Virtual years need
 	// it longer.
 	DiscoverEvery time.Duration
+	// AskReach asks another member whether Kafka answers it (ReachKafka); an error says
+	// why not. It blocks for some seconds at most. A cluster of one goes without.
+	AskReach func(ctx context.Context, m raftfsm.Member) error
 }
 
 // A Broker leads whenever its node does: it runs one term after the other.
@@ -42,6 +45,8 @@ type Broker struct {
 	logger    *slog.Logger              // for the parts of a term
 	log       *slog.Logger              // its own
 	discover  time.Duration
+	askReach  func(context.Context, raftfsm.Member) error
+	reach     *reach
 	report    atomic.Pointer[termReport] // of the running term, nil when there is none
 }
 
@@ -51,7 +56,7 @@ func New(o Options) *Broker {
 	if o.Now == nil {
 		o.Now, alarms = time.Now, newAlarm
 	}
-	return &Broker{
+	b := &Broker{
 		config:    o.Config,
 		node:      o.Node,
 		newSource: o.Source,
@@ -62,7 +67,10 @@ func New(o Options) *Broker {
 		logger:    o.Logger,
 		log:       o.Logger.With("component", "broker"),
 		discover:  cmp.Or(o.DiscoverEvery, time.Second),
+		askReach:  o.AskReach,
 	}
+	b.reach = newReach(b)
+	return b
 }
 
 // Run leads whenever this node is the leader, until ctx ends or the node fails. At
@@ -77,6 +85,10 @@ func (b *Broker) Run(ctx context.Context) error {
 		case <-ctx.Done():
 			return nil
 		}
+	})
+	group.Go(func() error {
+		b.reach.recheck(ctx)
+		return nil
 	})
 	group.Go(func() error {
 		for {

@@ -56,7 +56,11 @@ func (d *discovery) run(ctx context.Context) error {
 // that Kafka then tells is no race with ingest, but records that Kafka has lost.
 func (d *discovery) round(ctx context.Context) error {
 	state := d.Store.State()
+	asked := time.Now()
 	found, complete, err := d.Source.Discover(ctx)
+	if ctx.Err() == nil {
+		d.Report.hearKafka(err == nil, asked)
+	}
 	if err != nil {
 		if ctx.Err() == nil {
 			d.missKafka(err)

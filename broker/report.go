@@ -4,6 +4,7 @@ import (
 	"maps"
 	"slices"
 	"sync"
+	"time"
 )
 
 // A termReport is what a running term tells the world: written by its goroutines,
@@ -14,10 +15,15 @@ type termReport struct {
 	parked   []string
 	lag      *int64 // records of delay topics not read yet; nil: not known
 	running  bool
+
+	// When Kafka began to answer, or not to; by the monotonic clock.
+	kafkaAnswers bool
+	kafkaSince   time.Time     // zero: it was not asked yet
+	kafkaHeard   chan struct{} // holds a token after hearKafka
 }
 
 func newTermReport() *termReport {
-	return &termReport{problems: make(map[string]string)}
+	return &termReport{problems: make(map[string]string), kafkaHeard: make(chan struct{}, 1)}
 }
 
 // setProblem names what keeps part of the term from working; an empty text says
@@ -43,6 +49,34 @@ func (r *termReport) setLag(records *int64) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.lag = records
+}
+
+// hearKafka notes whether Kafka answered a look at the delay topics that began then.
+func (r *termReport) hearKafka(answered bool, asked time.Time) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.kafkaSince.IsZero() || r.kafkaAnswers != answered {
+		r.kafkaAnswers, r.kafkaSince = answered, asked
+	}
+	select {
+	case r.kafkaHeard <- struct{}{}:
+	default:
+	}
+}
+
+// kafka returns for how long Kafka has been silent, or else for how long it has
+// answered. Both are 0 until it was asked.
+func (r *termReport) kafka() (silent, answering time.Duration) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	switch {
+	case r.kafkaSince.IsZero():
+	case r.kafkaAnswers:
+		answering = max(time.Since(r.kafkaSince), 1) // a look may take no time
+	default:
+		silent = time.Since(r.kafkaSince)
+	}
+	return silent, answering
 }
 
 func (r *termReport) setRunning() {

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"time"
 
 	"github.com/carillonmq/carillon/raftfsm"
 	"github.com/carillonmq/carillon/storage"
@@ -95,6 +96,9 @@ func (b *Broker) Status() Status {
 			s.Problems = append(s.Problems, "disk: "+problem)
 		}
 	}
+	if problem := b.reach.problem(); problem != "" {
+		s.Problems = append(s.Problems, "leadership: "+problem)
+	}
 	if err := b.ready(node); err != nil {
 		s.NotReady = err.Error()
 	}
@@ -184,8 +188,12 @@ func (b *Broker) ready(node raftfsm.Status) error {
 	if node.Leader != node.Node {
 		return nil
 	}
-	if !b.Leading() {
+	report := b.report.Load()
+	if report == nil || !report.read().running {
 		return errors.New("leader: the term is not running yet")
+	}
+	if silent, _ := report.kafka(); silent >= reachPatience {
+		return fmt.Errorf("leader: Kafka has not answered for %v", silent.Round(time.Second))
 	}
 	return nil
 }

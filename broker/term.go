@@ -99,6 +99,7 @@ func (b *Broker) runTerm(running context.Context, leadership *raftfsm.Leadership
 	group.Go(func() error {
 		return keepDeadLetterTopics(working, b.config.DeadLetterTopics(), sink.CreateTopic, log)
 	})
+	group.Go(func() error { return b.reach.watch(working, report) })
 	report.setRunning()
 	err = group.Wait()
 	if running.Err() != nil {

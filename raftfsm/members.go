@@ -123,15 +123,26 @@ func (n *Node) promote(ctx context.Context, r *raft.Raft, committed uint64) {
 // with ErrNotLeader meanwhile. ErrNotLeader and ErrNoTarget say that there was
 // nothing to do.
 func (n *Node) TransferLeadership(ctx context.Context) error {
+	_, err := n.transfer(ctx, func(string) bool { return true })
+	return err
+}
+
+// TransferLeadershipTo is TransferLeadership to one of the members, whose ids are
+// given, and returns which.
+func (n *Node) TransferLeadershipTo(ctx context.Context, members []string) (string, error) {
+	return n.transfer(ctx, func(id string) bool { return slices.Contains(members, id) })
+}
+
+func (n *Node) transfer(ctx context.Context, fits func(member string) bool) (string, error) {
 	r := n.running()
 	if r == nil || r.State() != raft.Leader {
-		return ErrNotLeader
+		return "", ErrNotLeader
 	}
 	var target raft.Server
 	var best peer
 	for _, s := range servers(r) {
 		p := n.transport.peer(s.ID)
-		if s.Suffrage != raft.Voter || s.ID == n.raftID() || !p.recent(n.patience()) {
+		if s.Suffrage != raft.Voter || s.ID == n.raftID() || !p.recent(n.patience()) || !fits(memberOf(string(s.ID))) {
 			continue
 		}
 		if target.ID == "" || p.lastIndex > best.lastIndex {
@@ -139,12 +150,13 @@ func (n *Node) TransferLeadership(ctx context.Context) error {
 		}
 	}
 	if target.ID == "" {
-		return ErrNoTarget
+		return "", ErrNoTarget
 	}
 	ctx, cancel := context.WithTimeout(ctx, transferTimeout)
 	defer cancel()
+	to := memberOf(string(target.ID))
 	if err := n.await(ctx, r.LeadershipTransferToServer(target.ID, target.Address)); err != nil {
-		return fmt.Errorf("hand leadership to %s: %w", memberOf(string(target.ID)), err)
+		return "", fmt.Errorf("hand leadership to %s: %w", to, err)
 	}
-	return nil
+	return to, nil
 }

@@ -51,6 +51,10 @@ func (c *Client) Standing(ctx context.Context) (broker.Standing, error) {
 	return s, c.get(ctx, "/v1/standing", &s)
 }
 
+// ReachKafka returns nil when Kafka answers the node, which looks now; an *Error says
+// why not.
+func (c *Client) ReachKafka(ctx context.Context) error { return c.get(ctx, "/v1/kafka", nil) }
+
 // Replace asks the leader, through the node, to give the member that has lost its
 // disk a new place in the group.
 func (c *Client) Replace(ctx context.Context, member string) error {

@@ -25,6 +25,8 @@ type Node interface {
 	Ready() error
 	// Standing returns what a node is told that asks whether it may be born.
 	Standing() broker.Standing
+	// ReachKafka returns nil when Kafka answers the node, which it looks at now.
+	ReachKafka(ctx context.Context) error
 	// Replace gives a member that lost its disk a new place; only the leader can.
 	Replace(ctx context.Context, member string) error
 }
@@ -36,6 +38,7 @@ type Node interface {
 //	GET  /metrics             for Prometheus
 //	GET  /v1/status           broker.Status
 //	GET  /v1/standing         broker.Standing, for the other nodes
+//	GET  /v1/kafka            200 when Kafka answers the node, asked now, else 503 and why not
 //	POST /v1/cluster/replace  {"member": "n3"}; any node passes it on to the leader
 //
 // Answers are JSON, an error is {"error": "..."}.
@@ -49,6 +52,7 @@ func NewHandler(node Node, metrics prometheus.Gatherer, log *slog.Logger) http.H
 	mux.Handle("GET /metrics", promhttp.HandlerFor(metrics, promhttp.HandlerOpts{}))
 	mux.HandleFunc("GET /v1/status", func(w http.ResponseWriter, _ *http.Request) { h.answer(w, http.StatusOK, node.Status()) })
 	mux.HandleFunc("GET /v1/standing", func(w http.ResponseWriter, _ *http.Request) { h.answer(w, http.StatusOK, node.Standing()) })
+	mux.HandleFunc("GET /v1/kafka", h.kafka)
 	mux.HandleFunc("POST /v1/cluster/replace", h.replace)
 	mux.HandleFunc("/", func(w http.ResponseWriter, r *http.Request) {
 		h.refuse(w, http.StatusNotFound, "there is no "+r.Method+" "+r.URL.Path)
@@ -79,6 +83,15 @@ func (h *handler) ready(w http.ResponseWriter, _ *http.Request) {
 		return
 	}
 	h.answer(w, http.StatusOK, map[string]bool{"ready": true})
+}
+
+// kafka answers another member that leads and does not reach Kafka.
+func (h *handler) kafka(w http.ResponseWriter, r *http.Request) {
+	if err := h.node.ReachKafka(r.Context()); err != nil {
+		h.refuse(w, http.StatusServiceUnavailable, err.Error())
+		return
+	}
+	h.answer(w, http.StatusOK, map[string]bool{"reached": true})
 }
 
 // replaceRequest is the body of POST /v1/cluster/replace.

@@ -28,11 +28,14 @@ type fakeNode struct {
 	standing broker.Standing
 	refusal  error
 	replaced []string
+	silent   error // what Kafka's silence is called
 }
 
-func (n *fakeNode) Status() broker.Status     { return n.status }
-func (n *fakeNode) Ready() error              { return n.notReady }
-func (n *fakeNode) Standing() broker.Standing { return n.standing }
+func (n *fakeNode) Status() broker.Status            { return n.status }
+func (n *fakeNode) Ready() error                     { return n.notReady }
+func (n *fakeNode) Standing() broker.Standing        { return n.standing }
+func (n *fakeNode) ReachKafka(context.Context) error { return n.silent }
+
 func (n *fakeNode) Replace(_ context.Context, member string) error {
 	n.replaced = append(n.replaced, member)
 	return n.refusal
@@ -74,6 +77,17 @@ func TestStanding_comesThroughWhole(t *testing.T) {
 	got, err := serveNode(t, &fakeNode{standing: want}).Standing(t.Context())
 	if diff := cmp.Diff(want, got); diff != "" || err != nil {
 		t.Errorf("%v (-want +got):\n%s", err, diff)
+	}
+}
+
+func TestReachKafka_givesTheReason(t *testing.T) {
+	if err := serveNode(t, &fakeNode{}).ReachKafka(t.Context()); err != nil {
+		t.Error(err)
+	}
+	err := serveNode(t, &fakeNode{silent: errors.New("list topics: no answer")}).ReachKafka(t.Context())
+	answer, ok := errors.AsType[*Error](err)
+	if !ok || answer.Code != http.StatusServiceUnavailable || answer.Message != "list topics: no answer" {
+		t.Errorf("error %v, want status 503 and the node's words", err)
 	}
 }
 

@@ -70,6 +70,7 @@ func (n *node) start() {
 		Now:     n.clock.now,
 		Logger:  log,
 
+		AskReach:      c.askReach(n),
 		DiscoverEvery: min(3*config.Raft.Heartbeat, time.Minute),
 	})
 	go func() {

@@ -182,6 +182,18 @@ func (p *player) replace(name string) error {
 	return nil
 }
 
+// askReach is how a node asks another whether Kafka answers it.
+func (c *Cluster) askReach(from *node) func(context.Context, raftfsm.Member) error {
+	return func(ctx context.Context, m raftfsm.Member) error {
+		state, _ := c.network.state(between(from.member.ID, m.ID))
+		other := c.node(m.ID)
+		if state != open || !other.reachable() {
+			return fmt.Errorf("ask %s: %w", m.ID, errCut)
+		}
+		return other.broker.ReachKafka(ctx)
+	}
+}
+
 // ask is how a node of a new cluster asks the others, in place of their HTTP API.
 func (c *Cluster) ask(from *node) func(context.Context, raftfsm.Member) (raftfsm.Standing, error) {
 	return func(_ context.Context, m raftfsm.Member) (raftfsm.Standing, error) {

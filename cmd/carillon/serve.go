@@ -92,6 +92,8 @@ func serve(ctx context.Context, c broker.Config, stderr io.Writer) (err error) {
 		Sink:    func() (broker.Sink, error) { return kafka.NewSink(sink) },
 		Metrics: broker.NewMetrics(registry),
 		Logger:  log,
+
+		AskReach: func(ctx context.Context, m raftfsm.Member) error { return api.NewClient(m.API).ReachKafka(ctx) },
 	})
 	registry.MustRegister(broker.NewCollector(b.Status))
 	log.Info("node started", "node", c.Node.ID, "version", programVersion(), "raft", c.Raft.Listen, "api", c.API.Listen, "data_dir", c.Node.DataDir)

@@ -1,0 +1,110 @@
+package brokertest
+
+import (
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+)
+
+// onThree runs three nodes with a delay topic and its target, and messages that are
+// due soon.
+func onThree(t *testing.T, play func(c *Cluster, p *player)) {
+	synctest.Test(t, func(t *testing.T) {
+		c := newCluster(t, parseArguments([]string{"nodes=3"}))
+		defer c.stop()
+		p := &player{Cluster: c, start: time.Now()}
+		c.must(p.createTopic("orders.delay", arguments{}))
+		c.must(p.createTopic("orders", arguments{}))
+		c.must(p.each("all", (*node).start, func(n *node) bool { return !n.running() }))
+		time.Sleep(5 * time.Second)
+		c.must(p.produce("orders.delay", parseArguments([]string{"count=20", "deliver-after=10s"})))
+		time.Sleep(5 * time.Second)
+		play(c, p)
+	})
+}
+
+func TestReach_movesLeadershipToAMemberThatKafkaAnswers(t *testing.T) {
+	for name, broken := range map[string]linkState{"cut": cut, "silent": silent} {
+		t.Run(name, func(t *testing.T) {
+			onThree(t, func(c *Cluster, p *player) {
+				first := c.leader()
+				c.network.set(broken, first.member.ID, kafkaHost)
+				time.Sleep(25 * time.Second)
+				second := c.leader()
+				if second == first {
+					t.Fatalf("%s still leads 25 s after Kafka fell silent to it: %v", first.member.ID, first.broker.Status().Problems)
+				}
+				if pending := second.broker.Status().Pending; pending != 0 {
+					t.Errorf("%d messages wait with the new leader", pending)
+				}
+				if err := second.broker.Ready(); err != nil {
+					t.Errorf("the new leader is not ready: %v", err)
+				}
+				if problems := strings.Join(first.broker.Status().Problems, "\n"); !strings.Contains(problems, "Kafka did not answer "+first.member.ID) {
+					t.Errorf("problems of the old leader %q do not say why it gave leadership away", problems)
+				}
+
+				c.network.set(open, first.member.ID, kafkaHost)
+				time.Sleep(time.Minute)
+				if problems := first.broker.Status().Problems; len(problems) != 0 {
+					t.Errorf("problems %v though Kafka answers again", problems)
+				}
+				if c.leader() != second {
+					t.Error("leadership moved back without need")
+				}
+			})
+		})
+	}
+}
+
+func TestReach_staysWhenKafkaAnswersNobody(t *testing.T) {
+	onThree(t, func(c *Cluster, p *player) {
+		first := c.leader()
+		for _, n := range c.nodes {
+			c.network.set(cut, n.member.ID, kafkaHost)
+		}
+		time.Sleep(5 * time.Minute)
+		if c.leader() != first || first.broker.Status().Term != c.leader().broker.Status().Term {
+			t.Error("leadership moved though Kafka answers nobody")
+		}
+		if err := first.broker.Ready(); err == nil || !strings.Contains(err.Error(), "Kafka has not answered") {
+			t.Errorf("the leader is ready (%v) and Kafka does not answer it", err)
+		}
+		if problems := strings.Join(first.broker.Status().Problems, "\n"); !strings.Contains(problems, "stays here though Kafka has not answered") {
+			t.Errorf("problems %q do not say that leadership stays", problems)
+		}
+		for _, n := range c.nodes {
+			c.network.set(open, n.member.ID, kafkaHost)
+		}
+		time.Sleep(30 * time.Second)
+		status := first.broker.Status()
+		if status.Pending != 0 || len(status.Problems) != 0 || first.broker.Ready() != nil {
+			t.Errorf("after Kafka is back: pending %d, problems %v, ready %v", status.Pending, status.Problems, first.broker.Ready())
+		}
+	})
+}
+
+// Links that come and go must not move leadership every ten seconds.
+func TestReach_waitsLongerEachTime(t *testing.T) {
+	onThree(t, func(c *Cluster, p *player) {
+		const total = 30 * time.Minute
+		moves := 0
+		leader := c.leader()
+		for begin := time.Now(); time.Since(begin) < total; {
+			c.network.set(cut, leader.member.ID, kafkaHost)
+			time.Sleep(20 * time.Second)
+			next := c.leader()
+			if next != leader {
+				moves++
+			}
+			c.network.set(open, leader.member.ID, kafkaHost)
+			leader = next
+			time.Sleep(5 * time.Second)
+		}
+		// Each node gives it away after 10 s and then only after longer than the cuts last.
+		if moves == 0 || moves > 2*len(c.nodes) {
+			t.Errorf("leadership moved %d times in %v", moves, total)
+		}
+	})
+}
