@@ -4,7 +4,7 @@ import (
 	"encoding/binary"
 	"fmt"
 	"hash/crc32"
-	"slices"
+	"math"
 )
 
 // A record is what the manifest, a segment's info and a stream's header are
@@ -13,29 +13,52 @@ import (
 //	| version u8 | payload ... | crc u32 |
 //
 // Integers in payloads are big endian when fixed, else varints; byte strings are
-// | length + 1 uvarint | bytes |, where 0 stands for nil.
-const recordVersion = 1
+// | length + 1 uvarint | bytes |, where 0 stands for nil. What version a payload
+// has is told to its decoder.
+type record struct {
+	version byte
+	payload []byte
+}
+
+// The newest version of each format that this program reads. Which one is
+// written, the level of what is written decides (see contents.level): version 1
+// of all is what LevelOne has.
+const (
+	newestHead          = 1
+	newestState         = 2
+	newestAlive         = 1
+	newestSegmentRecord = 1
+	newestSegmentInfo   = 1
+	newestStreamHeader  = 2
+)
 
 func checksum(b []byte) uint32 { return crc32.Checksum(b, crc32.MakeTable(crc32.Castagnoli)) }
 
-func sealRecord(payload []byte) []byte {
-	b := append([]byte{recordVersion}, payload...)
+func sealRecord(r record) []byte {
+	b := append([]byte{r.version}, r.payload...)
 	return binary.BigEndian.AppendUint32(b, checksum(b))
 }
 
-// openRecord returns the payload of the record called name.
-func openRecord(name string, b []byte) ([]byte, error) {
+// openRecord returns the record called name, of which versions up to newest are
+// known.
+func openRecord(name string, newest byte, b []byte) (record, error) {
 	if len(b) < 5 {
-		return nil, fmt.Errorf("%w: %s has %d bytes, a record has at least 5", ErrCorrupt, name, len(b))
+		return record{}, fmt.Errorf("%w: %s has %d bytes, a record has at least 5", ErrCorrupt, name, len(b))
 	}
 	body := b[:len(b)-4]
 	if want, got := binary.BigEndian.Uint32(b[len(b)-4:]), checksum(body); want != got {
-		return nil, fmt.Errorf("%w: %s has checksum %08x, its content %08x", ErrCorrupt, name, want, got)
+		return record{}, fmt.Errorf("%w: %s has checksum %08x, its content %08x", ErrCorrupt, name, want, got)
 	}
-	if body[0] != recordVersion {
-		return nil, fmt.Errorf("%w: %s has version %d, this program knows %d; run the program that wrote it", ErrVersion, name, body[0], recordVersion)
+	r := record{version: body[0], payload: body[1:]}
+	return r, r.check(name, newest)
+}
+
+// check refuses a version that no decoder knows.
+func (r *record) check(name string, newest byte) error {
+	if r.version == 0 || r.version > newest {
+		return fmt.Errorf("%w: %s has version %d, this program knows versions up to %d: run the program that wrote it, or a newer one", ErrVersion, name, r.version, newest)
 	}
-	return body[1:], nil
+	return nil
 }
 
 func appendBytes(b, p []byte) []byte {
@@ -46,6 +69,13 @@ func appendBytes(b, p []byte) []byte {
 }
 
 func appendString(b []byte, s string) []byte { return appendBytes(b, []byte(s)) }
+
+// appendRecord puts a record into another one, whose checksum covers it:
+//
+//	| version u8 | payload bytes |
+func appendRecord(b []byte, r record) []byte {
+	return appendBytes(append(b, r.version), r.payload)
+}
 
 func appendRef(b []byte, r Ref) []byte {
 	return binary.AppendUvarint(binary.AppendVarint(b, r.Due), r.Seq)
@@ -135,6 +165,15 @@ func (d *decoder) id() (id [16]byte) {
 	return id
 }
 
+// record reads what appendRecord wrote.
+func (d *decoder) record() (r record) {
+	if v := d.view(1); v != nil {
+		r.version = v[0]
+	}
+	r.payload = d.bytes()
+	return r
+}
+
 // count reads the length of a list whose elements take at least one byte each,
 // so that a damaged length cannot ask for memory.
 func (d *decoder) count() int {
@@ -164,8 +203,19 @@ func (d *decoder) finish(name string) error {
 //	| n | n x (topic, topic id 16, partition varint, next varint, epoch varint) |
 //
 // where a mark is | due varint | seq uvarint | and n a uvarint.
-func encodeValues(v *values) []byte {
-	b := slices.Clone(v.clusterID[:])
+//
+// Above LevelOne this is version 2, which begins with | level uvarint |.
+func encodeValues(v *values) record {
+	r := record{version: 1}
+	if v.level > LevelOne {
+		r = record{version: 2, payload: binary.AppendUvarint(nil, uint64(v.level))}
+	}
+	r.payload = v.append(r.payload)
+	return r
+}
+
+func (v *values) append(b []byte) []byte {
+	b = append(b, v.clusterID[:]...)
 	b = appendString(b, v.mode)
 	b = binary.AppendVarint(b, v.time)
 	b = binary.AppendUvarint(b, v.nextSeq)
@@ -190,9 +240,14 @@ func encodeValues(v *values) []byte {
 	return b
 }
 
-func decodeValues(b []byte) (values, error) {
+func decodeValues(r record) (values, error) {
 	v := newValues()
-	d := decoder{b: b}
+	d := decoder{b: r.payload}
+	if r.version >= 2 {
+		if v.level = d.level(); v.level > NewestLevel {
+			return v, fmt.Errorf("%w: the cluster is at feature level %d, this program understands %d: run the program of the other nodes", ErrVersion, v.level, NewestLevel)
+		}
+	}
 	v.clusterID = d.id()
 	v.mode = d.string()
 	v.time = d.varint()
@@ -209,4 +264,14 @@ func decodeValues(b []byte) (values, error) {
 		v.positions[partitionKey{p.TopicID, p.Partition}] = p
 	}
 	return v, d.finish("state")
+}
+
+// level reads one above LevelOne, which no record names.
+func (d *decoder) level() Level {
+	l := d.uvarint()
+	if l <= uint64(LevelOne) || l > math.MaxUint32 {
+		d.fail()
+		return LevelOne
+	}
+	return Level(l)
 }

@@ -14,7 +14,7 @@ type contents struct {
 	number     uint64 // of the commit
 	generation uint64 // raised by a received snapshot
 	meta       SnapshotMeta
-	state      []byte            // encodeValues
+	state      record            // encodeValues
 	alive      *roaring64.Bitmap // at meta.Index
 	segments   []*segment        // sorted by seq
 }
@@ -31,15 +31,26 @@ func (c *contents) values() (values, error) {
 	return v, err
 }
 
-// encodeHead writes | number uvarint | generation uvarint | meta |.
-func (c *contents) encodeHead() []byte {
-	b := binary.AppendUvarint(nil, c.number)
-	b = binary.AppendUvarint(b, c.generation)
-	return c.meta.append(b)
+// level is what the state says. All that is written with it, to disk and into
+// streams, has the forms of this level: it may be behind Store.Level, which a
+// restart forgets until the log is replayed.
+func (c *contents) level() Level {
+	if c.state.version < 2 {
+		return LevelOne
+	}
+	d := decoder{b: c.state.payload}
+	return d.level()
 }
 
-func (c *contents) decodeHead(b []byte) error {
-	d := decoder{b: b}
+// encodeHead writes | number uvarint | generation uvarint | meta |.
+func (c *contents) encodeHead() record {
+	b := binary.AppendUvarint(nil, c.number)
+	b = binary.AppendUvarint(b, c.generation)
+	return record{version: 1, payload: c.meta.append(b)}
+}
+
+func (c *contents) decodeHead(r record) error {
+	d := decoder{b: r.payload}
 	c.number, c.generation, c.meta = d.uvarint(), d.uvarint(), d.meta()
 	return d.finish("manifest head")
 }
@@ -57,17 +68,17 @@ func (d *decoder) meta() SnapshotMeta {
 }
 
 // encodeAlive writes the set in roaring's portable 64-bit format.
-func encodeAlive(alive *roaring64.Bitmap) ([]byte, error) {
+func encodeAlive(alive *roaring64.Bitmap) (record, error) {
 	b, err := alive.ToBytes()
 	if err != nil {
-		return nil, fmt.Errorf("encode alive-set: %w", err)
+		return record{}, fmt.Errorf("encode alive-set: %w", err)
 	}
-	return b, nil
+	return record{version: 1, payload: b}, nil
 }
 
-func decodeAlive(b []byte) (*roaring64.Bitmap, error) {
+func decodeAlive(r record) (*roaring64.Bitmap, error) {
 	alive := roaring64.New()
-	if err := alive.UnmarshalBinary(b); err != nil {
+	if err := alive.UnmarshalBinary(r.payload); err != nil {
 		return nil, fmt.Errorf("%w: alive-set: %w", ErrCorrupt, err)
 	}
 	return alive, nil

@@ -15,7 +15,7 @@ func (s *Store) Digest() ([32]byte, error) {
 	m := s.copyMemory()
 	defer releaseAll(m.segments)
 	sum := sha256.New()
-	sum.Write(encodeValues(&m.values))
+	sum.Write(encodeValues(&m.values).payload)
 	var buf []byte
 	err := m.each(func(e *Entry) error {
 		buf = appendKey(buf[:0], e.Ref())

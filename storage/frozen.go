@@ -11,7 +11,7 @@ import (
 type Frozen struct {
 	store      *Store
 	table      *memtable // nil when another Frozen was outstanding
-	state      []byte
+	state      record
 	alive      *roaring64.Bitmap
 	applied    uint64
 	generation uint64

@@ -66,8 +66,12 @@ func decodeChunk(key, value []byte) (entries []chunkEntry, err error) {
 // Records of any content must decode to what encodes to the same bytes, or fail.
 func FuzzRecords(f *testing.F) {
 	f.Fuzz(func(t *testing.T, payload []byte) {
-		if v, err := decodeValues(payload); err == nil {
-			if again, err := decodeValues(encodeValues(&v)); err != nil || string(encodeValues(&again)) != string(encodeValues(&v)) {
+		for version := byte(1); version <= newestState; version++ {
+			v, err := decodeValues(record{version, payload})
+			if err != nil {
+				continue
+			}
+			if again, err := decodeValues(encodeValues(&v)); err != nil || !reflect.DeepEqual(encodeValues(&again), encodeValues(&v)) {
 				t.Fatalf("values %+v do not survive", v)
 			}
 		}
@@ -78,8 +82,11 @@ func FuzzRecords(f *testing.F) {
 				t.Fatalf("record %+v does not survive", r)
 			}
 		}
-		if _, err := decodeStreamHeader(sealRecord(payload)); err != nil && !errors.Is(err, ErrCorrupt) {
-			t.Fatalf("error is %v", err)
+		for version := byte(1); version <= newestStreamHeader; version++ {
+			_, err := decodeStreamHeader(sealRecord(record{version, payload}))
+			if err != nil && !errors.Is(err, ErrCorrupt) && (version == 1 || !errors.Is(err, ErrVersion)) {
+				t.Fatalf("version %d: error is %v", version, err)
+			}
 		}
 	})
 }

@@ -98,26 +98,26 @@ func TestGolden_manifest(t *testing.T) {
 		t.Fatal(err)
 	}
 	var got contents
-	head, err := openRecord("head", golden(t, "manifest_head", sealRecord(c.encodeHead())))
+	head, err := openRecord("head", newestHead, golden(t, "manifest_head", sealRecord(c.encodeHead())))
 	if err != nil {
 		t.Fatal(err)
 	}
 	if err := got.decodeHead(head); err != nil || !reflect.DeepEqual(got.meta, c.meta) || got.number != 4 || got.generation != 2 {
 		t.Errorf("head %+v, error %v", got, err)
 	}
-	state, err := openRecord("state", golden(t, "manifest_state", sealRecord(c.state)))
+	state, err := openRecord("state", newestState, golden(t, "manifest_state", sealRecord(c.state)))
 	if err != nil {
 		t.Fatal(err)
 	}
 	v, err := decodeValues(state)
-	if err != nil || string(encodeValues(&v)) != string(c.state) {
+	if err != nil || !reflect.DeepEqual(encodeValues(&v), c.state) {
 		t.Errorf("values %+v, error %v", v, err)
 	}
-	payload, err := openRecord("alive-set", golden(t, "manifest_alive", sealRecord(alive)))
+	sealed, err := openRecord("alive-set", newestAlive, golden(t, "manifest_alive", sealRecord(alive)))
 	if err != nil {
 		t.Fatal(err)
 	}
-	if set, err := decodeAlive(payload); err != nil || !set.Equals(c.alive) {
+	if set, err := decodeAlive(sealed); err != nil || !set.Equals(c.alive) {
 		t.Errorf("alive-set %v, error %v", set, err)
 	}
 }
@@ -131,20 +131,45 @@ func goldenRecord() segmentRecord {
 
 func TestGolden_segmentRecord(t *testing.T) {
 	want := goldenRecord()
-	payload, err := openRecord("segment record", golden(t, "segment_record", sealRecord(want.append(nil))))
+	sealed, err := openRecord("segment record", newestSegmentRecord, golden(t, "segment_record", sealRecord(want.encode())))
 	if err != nil {
 		t.Fatal(err)
 	}
-	d := decoder{b: payload}
-	if got := d.segmentRecord(); d.finish("segment record") != nil || !reflect.DeepEqual(got, want) {
-		t.Errorf("got %+v, want %+v", got, want)
+	if got, err := decodeSegmentRecord(sealed); err != nil || !reflect.DeepEqual(got, want) {
+		t.Errorf("got %+v, want %+v (error %v)", got, want, err)
 	}
 }
 
 func TestGolden_streamHeader(t *testing.T) {
 	c := goldenContents()
-	h := streamHeader{meta: c.meta, state: c.state, alive: []byte{1}, records: []segmentRecord{goldenRecord()}}
-	got, err := decodeStreamHeader(golden(t, "stream_header", h.encode())[streamPrefix:])
+	h := streamHeader{meta: c.meta, state: c.state, alive: record{1, []byte{1}}, records: []segmentRecord{goldenRecord()}}
+	got, err := decodeStreamHeader(golden(t, "stream_header", h.encode(c.level()))[streamPrefix:])
+	if err != nil || !reflect.DeepEqual(got, h) {
+		t.Errorf("got %+v, want %+v (error %v)", got, h, err)
+	}
+}
+
+// What LevelTwo writes otherwise than LevelOne, whose forms are above.
+func TestGolden_levelTwo(t *testing.T) {
+	c := goldenContents()
+	v, err := decodeValues(c.state)
+	if err != nil {
+		t.Fatal(err)
+	}
+	v.level = LevelTwo
+	c.state = encodeValues(&v)
+	if c.level() != LevelTwo {
+		t.Fatalf("contents of level %d", c.level())
+	}
+	state, err := openRecord("state", newestState, golden(t, "manifest_state_v2", sealRecord(c.state)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if again, err := decodeValues(state); err != nil || !reflect.DeepEqual(again, v) {
+		t.Errorf("values %+v, want %+v (error %v)", again, v, err)
+	}
+	h := streamHeader{meta: c.meta, state: c.state, alive: record{1, []byte{1}}, records: []segmentRecord{goldenRecord(), goldenRecord()}}
+	got, err := decodeStreamHeader(golden(t, "stream_header_v2", h.encode(c.level()))[streamPrefix:])
 	if err != nil || !reflect.DeepEqual(got, h) {
 		t.Errorf("got %+v, want %+v (error %v)", got, h, err)
 	}

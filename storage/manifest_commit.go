@@ -160,7 +160,7 @@ func writeSegments(tx *bbolt.Tx, next, before *contents) error {
 	}
 	for _, s := range next.segments {
 		if before == nil || !slices.Contains(before.segments, s) {
-			if err := bucket.Put(segmentKey(s.id), sealRecord(s.segmentRecord.append(nil))); err != nil {
+			if err := bucket.Put(segmentKey(s.id), sealRecord(s.segmentRecord.encode())); err != nil {
 				return err
 			}
 		}
@@ -192,19 +192,19 @@ func (c *contents) readFrom(tx *bbolt.Tx) error {
 	if bucket == nil {
 		return fmt.Errorf("%w: no bucket %q", ErrCorrupt, manifestBucket)
 	}
-	head, err := openRecord("manifest head", bucket.Get(headKey))
+	head, err := openRecord("manifest head", newestHead, bucket.Get(headKey))
 	if err != nil {
 		return err
 	}
 	if err := c.decodeHead(head); err != nil {
 		return err
 	}
-	state, err := openRecord("state", bucket.Get(stateKey))
+	state, err := openRecord("state", newestState, bucket.Get(stateKey))
 	if err != nil {
 		return err
 	}
-	c.state = slices.Clone(state)
-	alive, err := openRecord("alive-set", bucket.Get(aliveKey))
+	c.state = record{version: state.version, payload: slices.Clone(state.payload)}
+	alive, err := openRecord("alive-set", newestAlive, bucket.Get(aliveKey))
 	if err != nil {
 		return err
 	}
@@ -221,18 +221,17 @@ func (s *segmentRecords) readFrom(tx *bbolt.Tx) error {
 		if len(key) != 8 {
 			return fmt.Errorf("%w: segment id of %d bytes", ErrCorrupt, len(key))
 		}
-		payload, err := openRecord("segment record", value)
+		sealed, err := openRecord("segment record", newestSegmentRecord, value)
 		if err != nil {
 			return err
 		}
-		d := decoder{b: payload}
-		record := d.segmentRecord()
-		if err := d.finish("segment record"); err != nil {
+		named, err := decodeSegmentRecord(sealed)
+		if err != nil {
 			return err
 		}
 		s.ids = append(s.ids, binary.BigEndian.Uint64(key))
-		s.records = append(s.records, record)
-		return record.validate()
+		s.records = append(s.records, named)
+		return nil
 	})
 }
 

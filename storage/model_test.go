@@ -21,7 +21,7 @@ type model struct {
 }
 
 func newModel() *model {
-	return &model{entries: make(map[uint64]Entry), state: State{NextSeq: 1}}
+	return &model{entries: make(map[uint64]Entry), state: State{Level: LevelOne, NextSeq: 1}}
 }
 
 // operation is one log entry: the same value is applied to models and stores.
@@ -31,6 +31,7 @@ type operation struct {
 	Position *Position
 	Claim    *Claim
 	Time     int64
+	Level    Level
 }
 
 func (m *model) apply(index uint64, op operation) (killed uint64) {
@@ -61,6 +62,7 @@ func (m *model) apply(index uint64, op operation) (killed uint64) {
 		m.state.Claim = *op.Claim
 		m.state.Claim.Holds = slices.Clone(op.Claim.Holds)
 	}
+	m.state.Level = max(m.state.Level, op.Level)
 	m.state.Time = max(m.state.Time, op.Time)
 	m.state.Pending = uint64(len(m.entries))
 	m.state.AppliedIndex = index
@@ -105,6 +107,7 @@ func applyTo(s *Store, index uint64, op operation) (killed uint64) {
 		s.SetClaim(*op.Claim)
 	}
 	s.SetTime(op.Time)
+	s.RaiseLevel(op.Level)
 	s.Applied(index)
 	return killed
 }

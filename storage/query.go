@@ -9,6 +9,7 @@ func (s *Store) State() State {
 	return State{
 		ClusterID:    v.clusterID,
 		Mode:         v.mode,
+		Level:        v.level,
 		Time:         v.time,
 		NextSeq:      v.nextSeq,
 		Surveyed:     v.surveyed,

@@ -68,13 +68,12 @@ func (s *segment) checkFrame() error {
 		if bucket == nil || tx.Bucket(chunksBucket) == nil {
 			return fmt.Errorf("%w: no bucket %q or %q", ErrCorrupt, infoBucket, chunksBucket)
 		}
-		payload, err := openRecord("segment info", bucket.Get(infoKey))
+		sealed, err := openRecord("segment info", newestSegmentInfo, bucket.Get(infoKey))
 		if err != nil {
 			return err
 		}
-		d := decoder{b: payload}
-		info := d.segmentInfo()
-		if err := d.finish("segment info"); err != nil {
+		info, err := decodeSegmentInfo(sealed)
+		if err != nil {
 			return err
 		}
 		if info != s.info {

@@ -18,6 +18,14 @@ type segmentInfo struct {
 	min, max    Ref
 }
 
+func (i *segmentInfo) encode() record { return record{version: 1, payload: i.append(nil)} }
+
+func decodeSegmentInfo(r record) (segmentInfo, error) {
+	d := decoder{b: r.payload}
+	info := d.segmentInfo()
+	return info, d.finish("segment info")
+}
+
 func (i *segmentInfo) append(b []byte) []byte {
 	b = binary.AppendUvarint(b, i.first)
 	b = binary.AppendUvarint(b, i.last)
@@ -45,6 +53,17 @@ type segmentRecord struct {
 	size     int64 // of the file
 	branches []uint64
 	crc      uint32
+}
+
+func (r *segmentRecord) encode() record { return record{version: 1, payload: r.append(nil)} }
+
+func decodeSegmentRecord(sealed record) (segmentRecord, error) {
+	d := decoder{b: sealed.payload}
+	r := d.segmentRecord()
+	if err := d.finish("segment record"); err != nil {
+		return segmentRecord{}, err
+	}
+	return r, r.validate()
 }
 
 func (r *segmentRecord) append(b []byte) []byte {

@@ -136,7 +136,7 @@ func (w *segmentWriter) finish() (segmentRecord, error) {
 	if err != nil {
 		return segmentRecord{}, err
 	}
-	if err := info.Put(infoKey, sealRecord(w.info.append(nil))); err != nil {
+	if err := info.Put(infoKey, sealRecord(w.info.encode())); err != nil {
 		return segmentRecord{}, fmt.Errorf("write segment info: %w", err)
 	}
 	if err := w.commit(); err != nil {

@@ -35,6 +35,7 @@ type Claim struct {
 type State struct {
 	ClusterID [16]byte
 	Mode      string // delivery mode, committed with ClusterID
+	Level     Level  // feature level in force
 	Time      int64  // highest leader's time seen
 	NextSeq   uint64
 	Surveyed  bool // the first discovery of source topics is done
@@ -59,6 +60,7 @@ type partitionKey struct {
 
 // values is what the writer changes beside entries; the alive-set is kept apart.
 type values struct {
+	level     Level
 	clusterID [16]byte
 	mode      string
 	time      int64
@@ -71,7 +73,7 @@ type values struct {
 }
 
 func newValues() values {
-	return values{nextSeq: 1, positions: make(map[partitionKey]Position)}
+	return values{level: LevelOne, nextSeq: 1, positions: make(map[partitionKey]Position)}
 }
 
 func (v *values) clone() values {

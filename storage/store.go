@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"log/slog"
 	"sync"
+	"sync/atomic"
 
 	"github.com/RoaringBitmap/roaring/v2/roaring64"
 )
@@ -69,6 +70,8 @@ type Store struct {
 	segments   []*segment        // sorted by seq, one reference each; replaced, never changed
 	generation uint64            // of the contents that memory was loaded from
 
+	level atomic.Uint32 // values.level, for those who must not wait for mu
+
 	claimVersion uint64 // raised when the claim changes, but for Fresh; not on disk
 
 	flushes, merges uint64
@@ -128,6 +131,7 @@ func (s *Store) load() (before []*segment, err error) {
 	s.values, s.alive, s.pending = v, alive, alive.GetCardinality()
 	s.table, s.flushing = newMemtable(v.nextSeq), nil
 	s.generation = named.generation
+	s.level.Store(uint32(v.level))
 	return s.show(named.segments), nil
 }
 

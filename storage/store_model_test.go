@@ -22,6 +22,7 @@ func TestStore_equalsModel(t *testing.T) {
 			"accept":   func(t *rapid.T) { h.log(operation{Accept: drawEntries(t)}) },
 			"kill":     func(t *rapid.T) { h.log(operation{Kill: drawRuns(t, h.model().state.NextSeq)}) },
 			"values":   func(t *rapid.T) { h.log(drawValues(t)) },
+			"raise":    func(*rapid.T) { h.log(operation{Level: LevelTwo}) },
 			"freeze":   func(*rapid.T) { h.freeze() },
 			"flush":    func(*rapid.T) { h.flush() },
 			"release":  func(*rapid.T) { h.release() },

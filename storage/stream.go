@@ -18,52 +18,112 @@ import (
 //
 // The header record holds
 //
-//	| meta | state | alive-set | n uvarint | n x segment record |
+//	version 1, at LevelOne   | meta | state bytes | alive-set bytes | n uvarint | n x segment record |
+//	version 2, above         | meta | state | alive-set | n uvarint | n x segment record |
 //
-// and the crc is CRC-32C over the file.
+// In version 1 the parts are payloads of version 1; in version 2 each tells its
+// version, | version u8 | payload bytes |. The crc is CRC-32C over the file.
 const streamMagic = "carillon"
 
 const streamPrefix = len(streamMagic) + 4
 
 type streamHeader struct {
 	meta    SnapshotMeta
-	state   []byte
-	alive   []byte
+	state   record
+	alive   record
 	records []segmentRecord
 }
 
-func (h *streamHeader) encode() []byte {
-	b := h.meta.append(nil)
-	b = appendBytes(b, h.state)
-	b = appendBytes(b, h.alive)
+// encode returns what goes before the files, in the form of the level that the
+// state has.
+func (h *streamHeader) encode(level Level) []byte {
+	r := record{version: 1, payload: h.meta.append(nil)}
+	if level > LevelOne {
+		r.version = 2
+		r.payload = h.appendParts(r.payload)
+	} else {
+		r.payload = h.appendPayloads(r.payload)
+	}
+	sealed := sealRecord(r)
+	prefix := binary.BigEndian.AppendUint32([]byte(streamMagic), uint32(len(sealed)))
+	return append(prefix, sealed...)
+}
+
+func (h *streamHeader) appendPayloads(b []byte) []byte {
+	b = appendBytes(b, h.state.payload)
+	b = appendBytes(b, h.alive.payload)
 	b = binary.AppendUvarint(b, uint64(len(h.records)))
 	for i := range h.records {
 		b = h.records[i].append(b)
 	}
-	record := sealRecord(b)
-	prefix := binary.BigEndian.AppendUint32([]byte(streamMagic), uint32(len(record)))
-	return append(prefix, record...)
+	return b
 }
 
-func decodeStreamHeader(record []byte) (streamHeader, error) {
-	payload, err := openRecord("stream header", record)
+func (h *streamHeader) appendParts(b []byte) []byte {
+	b = appendRecord(b, h.state)
+	b = appendRecord(b, h.alive)
+	b = binary.AppendUvarint(b, uint64(len(h.records)))
+	for i := range h.records {
+		b = appendRecord(b, h.records[i].encode())
+	}
+	return b
+}
+
+func decodeStreamHeader(sealed []byte) (streamHeader, error) {
+	r, err := openRecord("stream header", newestStreamHeader, sealed)
 	if err != nil {
 		return streamHeader{}, err
 	}
-	d := decoder{b: payload}
-	h := streamHeader{meta: d.meta(), state: d.bytes(), alive: d.bytes()}
+	d := decoder{b: r.payload}
+	h := streamHeader{meta: d.meta()}
+	if r.version == 1 {
+		err = h.readPayloads(&d)
+	} else {
+		err = h.readParts(&d)
+	}
+	return h, err
+}
+
+func (h *streamHeader) readPayloads(d *decoder) error {
+	h.state = record{version: 1, payload: d.bytes()}
+	h.alive = record{version: 1, payload: d.bytes()}
 	for range d.count() {
 		h.records = append(h.records, d.segmentRecord())
 	}
 	if err := d.finish("stream header"); err != nil {
-		return streamHeader{}, err
+		return err
 	}
 	for i := range h.records {
 		if err := h.records[i].validate(); err != nil {
-			return streamHeader{}, err
+			return err
 		}
 	}
-	return h, nil
+	return nil
+}
+
+func (h *streamHeader) readParts(d *decoder) error {
+	h.state, h.alive = d.record(), d.record()
+	segments := make([]record, d.count())
+	for i := range segments {
+		segments[i] = d.record()
+	}
+	if err := d.finish("stream header"); err != nil {
+		return err
+	}
+	if err := errors.Join(h.state.check("state", newestState), h.alive.check("alive-set", newestAlive)); err != nil {
+		return err
+	}
+	for _, r := range segments {
+		if err := r.check("segment record", newestSegmentRecord); err != nil {
+			return err
+		}
+		named, err := decodeSegmentRecord(r)
+		if err != nil {
+			return err
+		}
+		h.records = append(h.records, named)
+	}
+	return nil
 }
 
 // OpenStream returns what the disk holds as one stream of exactly size bytes, for
@@ -108,7 +168,7 @@ func (st *stream) open(named *contents) (size int64, err error) {
 	for _, g := range named.segments {
 		h.records = append(h.records, g.segmentRecord)
 	}
-	header := h.encode()
+	header := h.encode(named.level())
 	size = int64(len(header))
 	parts := []io.Reader{bytes.NewReader(header)}
 	for _, g := range named.segments {
