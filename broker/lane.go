@@ -2,13 +2,15 @@ package broker
 
 import (
 	"context"
-	"fmt"
 	"log/slog"
 	"slices"
 	"time"
 
 	"github.com/carillonmq/carillon/storage"
 )
+
+// countMaxAge bounds how long partitions that are added to a target go unused.
+const countMaxAge = 5 * time.Second
 
 // idleAfter ends the goroutine of a lane that has nothing to do.
 const idleAfter = 30 * time.Second
@@ -36,6 +38,9 @@ type lane struct {
 	failed  []*outgoing   // came back with an error and were not settled yet
 	loaded  int           // bytes of payload in ready, flying and failed
 	chunk   int           // refs to read next time
+
+	heard   int32     // partitions of the target, as Kafka last said; 0: not known, or something failed since
+	heardAt time.Time // when it did
 
 	count  int32 // partitions that flying records were placed by
 	window int   // most records flying at a time; one: sent alone
@@ -208,18 +213,19 @@ func (l *lane) launchReady(ctx context.Context) error {
 	return nil
 }
 
-// partitions asks how many partitions the target has, or says again that it is
-// absent if that was heard a moment ago.
+// partitions asks how many partitions the target has, unless that was heard a moment
+// ago and nothing of it has failed since; or it says again that the target is absent.
 func (l *lane) partitions(ctx context.Context) (int32, error) {
 	if err := l.absent.recent(); err != nil {
 		return 0, err
 	}
+	if l.heard > 0 && time.Since(l.heardAt) < countMaxAge {
+		return l.heard, nil
+	}
 	ctx, cancel := context.WithTimeout(ctx, settlePatience)
 	defer cancel()
-	count, err := l.p.cfg.Sink.Partitions(ctx, l.target)
-	if err == nil && count <= 0 {
-		err = fmt.Errorf("topic %q has no partitions: %w", l.target, ErrTargetUnavailable)
-	}
-	l.absent.hear(err)
-	return count, err
+	answer := l.p.cfg.Sink.Partitions(ctx, []string{l.target})[0]
+	l.heard, l.heardAt = answer.Count, time.Now()
+	l.absent.hear(answer.Err)
+	return answer.Count, answer.Err
 }

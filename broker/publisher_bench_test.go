@@ -13,11 +13,17 @@ import (
 // instant answers every record at once.
 type instant struct{}
 
-func (instant) Partitions(context.Context, string) (int32, error) { return 12, nil }
-func (instant) Send(_ Delivery, done func(error))                 { done(nil) }
-func (instant) Isolate(string)                                    {}
-func (instant) CreateTopic(context.Context, string, int) error    { return nil }
-func (instant) Close()                                            {}
+func (instant) Partitions(_ context.Context, topics []string) []PartitionCount {
+	counts := make([]PartitionCount, len(topics))
+	for i := range counts {
+		counts[i].Count = 12
+	}
+	return counts
+}
+func (instant) Send(_ Delivery, done func(error))              { done(nil) }
+func (instant) Isolate(string)                                 {}
+func (instant) CreateTopic(context.Context, string, int) error { return nil }
+func (instant) Close()                                         {}
 
 // A sameBody has the same payload for every message.
 type sameBody struct{ body []byte }

@@ -69,15 +69,22 @@ func (s *topicLogs) change(change func()) {
 	change()
 }
 
-func (s *topicLogs) Partitions(_ context.Context, name string) (int32, error) {
+func (s *topicLogs) Partitions(_ context.Context, names []string) []PartitionCount {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.asked++
-	t := s.topics[name]
-	if t == nil {
-		return 0, fmt.Errorf("topic %q: %w", name, ErrTargetMissing)
+	counts := make([]PartitionCount, len(names))
+	for i, name := range names {
+		switch t := s.topics[name]; {
+		case t == nil:
+			counts[i].Err = fmt.Errorf("topic %q: %w", name, ErrTargetMissing)
+		case t.err != nil:
+			counts[i].Err = t.err
+		default:
+			counts[i].Count = t.partitions
+		}
 	}
-	return t.partitions, t.err
+	return counts
 }
 
 func (s *topicLogs) Send(d Delivery, done func(error)) {

@@ -8,11 +8,12 @@ import (
 // A Sink writes records to target topics. broker/kafka implements it; the lanes
 // of the publisher call it, each for its own topic, and the term for dead letters.
 type Sink interface {
-	// Partitions returns how many partitions the topic has. It answers from a
-	// cache that is seconds old at most and that a failed Send of the topic
-	// empties; otherwise it asks Kafka and blocks for a round trip. Errors wrap
-	// ErrTargetMissing, ErrTargetForbidden or ErrTargetUnavailable.
-	Partitions(ctx context.Context, topic string) (int32, error)
+	// Partitions asks Kafka how many partitions each of the topics has, all in one
+	// request, and returns the answers in the order of the topics. It keeps none: the
+	// caller knows what it heard last, and when to doubt that. It blocks for a round
+	// trip, or until ctx ends or Kafka has not answered for seconds; a client that does
+	// not hear the context while it connects is left alone with its answer.
+	Partitions(ctx context.Context, topics []string) []PartitionCount
 	// Send hands one record to Kafka and returns at once. Records of one
 	// (topic, partition) keep the order of the calls. done is called exactly once,
 	// from a goroutine of the sink, and must not block; its error is nil when all
@@ -28,6 +29,13 @@ type Sink interface {
 	CreateTopic(ctx context.Context, topic string, batchBytes int) error
 	// Close gives everything outstanding up and releases the connections.
 	Close()
+}
+
+// A PartitionCount is what Kafka says of a topic.
+type PartitionCount struct {
+	Count int32 // 1 or more, unless Err
+	// Err wraps ErrTargetMissing, ErrTargetForbidden or ErrTargetUnavailable.
+	Err error
 }
 
 // A Delivery is a record as it goes out to a target topic.

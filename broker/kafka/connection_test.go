@@ -19,7 +19,7 @@ func TestQuestionOutlivesTheSharedConnection(t *testing.T) {
 	}{
 		"CreateTopic": {kmsg.CreateTopics, func(ctx context.Context, s *Sink) error { return s.CreateTopic(ctx, "dead", defaultBatchBytes) }},
 		"Partitions": {kmsg.Metadata, func(ctx context.Context, s *Sink) error {
-			_, err := s.Partitions(ctx, "bills")
+			_, err := countOf(ctx, s, "bills")
 			return err
 		}},
 	} {

@@ -87,3 +87,9 @@ func (b bubble) records(topic string, n int) (rs []*kgo.Record) {
 }
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// countOf asks the sink for the partitions of one topic.
+func countOf(ctx context.Context, sink *Sink, topic string) (int32, error) {
+	answer := sink.Partitions(ctx, []string{topic})[0]
+	return answer.Count, answer.Err
+}

@@ -39,29 +39,38 @@ func (l *limits) batchBytes(topic string) int32 {
 	return defaultBatchBytes
 }
 
-// ask reads the topic's max.message.bytes and reports whether it is another than the one in use. What is
-// known is not asked again, unless again is set. A Kafka that does not let us read it has the default.
-func (l *limits) ask(ctx context.Context, client *kgo.Client, topic string, again bool) (changed bool) {
+// knows reports whether Kafka was asked for the topic's limit already.
+func (l *limits) knows(topic string) bool {
 	l.mu.Lock()
+	defer l.mu.Unlock()
 	_, known := l.bytes[topic]
-	l.mu.Unlock()
-	if known && !again {
-		return false
+	return known
+}
+
+// ask reads max.message.bytes of the topics and returns those for which it is another than the one in use.
+// A Kafka that does not let us read it has the default.
+func (l *limits) ask(ctx context.Context, client *kgo.Client, topics []string) (changed []string) {
+	if len(topics) == 0 {
+		return nil
 	}
-	configs, err := kadm.NewClient(client).DescribeTopicConfigs(ctx, topic)
+	configs, err := kadm.NewClient(client).DescribeTopicConfigs(ctx, topics...)
 	if err != nil {
-		return false
+		return nil
 	}
-	limit := int32(defaultBatchBytes)
-	config, _ := configs.On(topic, nil)
-	for _, c := range config.Configs {
-		if n, err := strconv.ParseInt(c.MaybeValue(), 10, 32); err == nil && c.Key == batchLimit {
-			limit = int32(min(max(n, smallestBatch), largestBatch))
+	for _, topic := range topics {
+		limit := int32(defaultBatchBytes)
+		config, _ := configs.On(topic, nil)
+		for _, c := range config.Configs {
+			if n, err := strconv.ParseInt(c.MaybeValue(), 10, 32); err == nil && c.Key == batchLimit {
+				limit = int32(min(max(n, smallestBatch), largestBatch))
+			}
 		}
+		if limit != l.batchBytes(topic) {
+			changed = append(changed, topic)
+		}
+		l.mu.Lock()
+		l.bytes[topic] = limit
+		l.mu.Unlock()
 	}
-	changed = limit != l.batchBytes(topic)
-	l.mu.Lock()
-	l.bytes[topic] = limit
-	l.mu.Unlock()
 	return changed
 }

@@ -12,56 +12,87 @@ import (
 	"github.com/carillonmq/carillon/broker"
 )
 
-const (
-	// partitionsMaxAge bounds how long partitions that are added to a target go unused.
-	partitionsMaxAge = 5 * time.Second
-	// partitionsTimeout bounds the wait for Kafka's answer.
-	partitionsTimeout = 2 * time.Second
-)
+// partitionsTimeout bounds the wait for Kafka's answer.
+const partitionsTimeout = 2 * time.Second
 
-// Partitions returns how many partitions the topic has; see [broker.Sink].
-func (s *Sink) Partitions(ctx context.Context, topic string) (int32, error) {
-	s.mu.Lock()
-	t := s.target(topic)
-	known, fresh := t.partitions, s.now().Sub(t.partitionsAt) < partitionsMaxAge
-	doubtful := t.refusedSize || known == 0 // known is 0 after any failure
-	s.mu.Unlock()
-	if known > 0 && fresh {
-		return known, nil
-	}
-
+// Partitions asks Kafka how many partitions the topics have; see [broker.Sink].
+func (s *Sink) Partitions(ctx context.Context, topics []string) []broker.PartitionCount {
+	counts := make([]broker.PartitionCount, len(topics))
 	client, giveBack, err := s.borrow()
-	if err != nil {
-		return 0, classify(topic, err)
+	if err == nil {
+		defer giveBack()
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithTimeout(ctx, partitionsTimeout)
+		defer cancel()
+		err = countPartitions(ctx, client, topics, counts)
 	}
-	defer giveBack()
-	ctx, cancel := context.WithTimeout(ctx, partitionsTimeout)
-	defer cancel()
-	n, err := countPartitions(ctx, client, topic)
 	if err != nil {
-		return 0, classify(topic, err)
+		for i, topic := range topics {
+			counts[i] = broker.PartitionCount{Err: classify(topic, err)}
+		}
+		return counts
 	}
-	changed := s.limits.ask(ctx, client, topic, doubtful)
+	changed := s.limits.ask(ctx, client, s.ofUnknownLimit(topics, counts))
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	t.partitions, t.partitionsAt = n, s.now()
-	t.stale = t.stale || changed
-	s.leaveStale(t)
-	return n, nil
+	for _, topic := range changed {
+		if t := s.targets[topic]; t != nil {
+			t.stale = true
+			s.leaveStale(t)
+		}
+	}
+	return counts
 }
 
-func countPartitions(ctx context.Context, client *kgo.Client, topic string) (int32, error) {
+// ofUnknownLimit returns those of the topics that exist and whose limit is not known, or is in doubt
+// since something of them failed.
+func (s *Sink) ofUnknownLimit(topics []string, counts []broker.PartitionCount) (unknown []string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for i, topic := range topics {
+		if counts[i].Err != nil {
+			continue
+		}
+		t := s.targets[topic]
+		if !s.limits.knows(topic) || t != nil && (t.refusedSize || t.failed) {
+			unknown = append(unknown, topic)
+		}
+		if t != nil {
+			t.failed = false
+		}
+	}
+	return unknown
+}
+
+// countPartitions fills counts, one for each topic, unless there is no answer at all.
+func countPartitions(ctx context.Context, client *kgo.Client, topics []string, counts []broker.PartitionCount) error {
 	request := kmsg.NewPtrMetadataRequest()
-	request.Topics = []kmsg.MetadataRequestTopic{{Topic: &topic}}
+	for _, topic := range topics {
+		request.Topics = append(request.Topics, kmsg.MetadataRequestTopic{Topic: &topic})
+	}
 	response, err := request.RequestWith(ctx, client)
 	if err != nil {
-		return 0, err
+		return err
 	}
-	if len(response.Topics) != 1 {
-		return 0, fmt.Errorf("metadata of %d topics: %w", len(response.Topics), broker.ErrTargetUnavailable)
+	answers := make(map[string]*kmsg.MetadataResponseTopic, len(response.Topics))
+	for i := range response.Topics {
+		if name := response.Topics[i].Topic; name != nil {
+			answers[*name] = &response.Topics[i]
+		}
 	}
-	if err := kerr.ErrorForCode(response.Topics[0].ErrorCode); err != nil {
-		return 0, err
+	for i, topic := range topics {
+		answer := answers[topic]
+		if answer == nil {
+			return fmt.Errorf("metadata of %d topics lacks %q: %w", len(response.Topics), topic, broker.ErrTargetUnavailable)
+		}
+		switch err := kerr.ErrorForCode(answer.ErrorCode); {
+		case err != nil:
+			counts[i] = broker.PartitionCount{Err: classify(topic, err)}
+		case len(answer.Partitions) == 0:
+			counts[i] = broker.PartitionCount{Err: fmt.Errorf("topic %q has no partitions: %w", topic, broker.ErrTargetUnavailable)}
+		default:
+			counts[i] = broker.PartitionCount{Count: int32(len(answer.Partitions))}
+		}
 	}
-	return int32(len(response.Topics[0].Partitions)), nil
+	return nil
 }

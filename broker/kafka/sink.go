@@ -33,7 +33,6 @@ type Sink struct {
 	options []kgo.Opt
 	limits  *limits
 	log     *slog.Logger
-	now     func() time.Time
 
 	background sync.WaitGroup // calls of done, and closing, which may block for a while
 
@@ -68,7 +67,6 @@ func NewSink(c Config) (*Sink, error) {
 		options: options,
 		limits:  limits,
 		log:     c.Logger.With("component", "sink"),
-		now:     time.Now,
 		shared:  shared,
 		targets: make(map[string]*target),
 	}, nil

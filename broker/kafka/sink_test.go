@@ -159,7 +159,7 @@ func TestErrorsWrapTheirSentinel(t *testing.T) {
 func TestMissingTopicIsReportedAndFoundOnceItExists(t *testing.T) {
 	inBubble(t, func(t *testing.T, kafka bubble) {
 		sink := newSink(t, kafka)
-		if _, err := sink.Partitions(t.Context(), "orders"); !errors.Is(err, broker.ErrTargetMissing) {
+		if _, err := countOf(t.Context(), sink, "orders"); !errors.Is(err, broker.ErrTargetMissing) {
 			t.Errorf("Partitions: %v, want ErrTargetMissing", err)
 		}
 		if took, err := deliver(sink, broker.Delivery{Topic: "orders"}); !errors.Is(err, broker.ErrTargetMissing) || took > time.Second {
@@ -238,7 +238,7 @@ func TestRecreatedTargetIsWrittenAgain(t *testing.T) {
 func TestAddedPartitionIsWritten(t *testing.T) {
 	inBubble(t, func(t *testing.T, kafka bubble) {
 		sink := newSink(t, kafka)
-		if n, err := sink.Partitions(t.Context(), "orders"); n != 1 || err != nil {
+		if n, err := countOf(t.Context(), sink, "orders"); n != 1 || err != nil {
 			t.Fatalf("Partitions = %d, %v", n, err)
 		}
 		if _, err := deliver(sink, broker.Delivery{Topic: "orders"}); err != nil {
@@ -247,8 +247,7 @@ func TestAddedPartitionIsWritten(t *testing.T) {
 		if _, err := kafka.admin().CreatePartitions(t.Context(), 2, "orders"); err != nil {
 			t.Fatal(err)
 		}
-		time.Sleep(partitionsMaxAge)
-		if n, err := sink.Partitions(t.Context(), "orders"); n != 3 || err != nil {
+		if n, err := countOf(t.Context(), sink, "orders"); n != 3 || err != nil {
 			t.Errorf("Partitions = %d, %v, want 3", n, err)
 		}
 		_, err := deliver(sink, broker.Delivery{Topic: "orders", Partition: 2})
@@ -272,7 +271,7 @@ func TestLargerTopicTakesLargerRecords(t *testing.T) {
 		}
 		sink := newSink(t, kafka)
 		for topic, want := range map[string]error{"wide": nil, "orders": broker.ErrRecordTooLarge} {
-			if _, err := sink.Partitions(t.Context(), topic); err != nil {
+			if _, err := countOf(t.Context(), sink, topic); err != nil {
 				t.Fatal(err)
 			}
 			if _, err := deliver(sink, broker.Delivery{Topic: topic, Value: make([]byte, 2_000_000)}); !errors.Is(err, want) {
@@ -292,7 +291,7 @@ func TestRaisedLimitIsSeenByTheNextTry(t *testing.T) {
 		large := broker.Delivery{Topic: "orders", Value: make([]byte, 2_000_000)}
 		try := func() error {
 			t.Helper()
-			if _, err := sink.Partitions(t.Context(), "orders"); err != nil {
+			if _, err := countOf(t.Context(), sink, "orders"); err != nil {
 				t.Fatal(err)
 			}
 			_, err := deliver(sink, large)
@@ -303,7 +302,7 @@ func TestRaisedLimitIsSeenByTheNextTry(t *testing.T) {
 				t.Fatalf("2 MB before the limit is raised: %v", err)
 			}
 		}
-		if _, err := sink.Partitions(t.Context(), "orders"); err != nil || sink.targets["orders"].connection != first {
+		if _, err := countOf(t.Context(), sink, "orders"); err != nil || sink.targets["orders"].connection != first {
 			t.Errorf("a limit that stays the same costs a connection, or %v", err)
 		}
 		limit := "3000000"

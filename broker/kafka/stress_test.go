@@ -47,7 +47,7 @@ func TestEverySendHasOneOutcome(t *testing.T) {
 					if j%100 == 20*i {
 						sink.Isolate(topic)
 					}
-					if _, err := sink.Partitions(t.Context(), topic); err != nil && !errors.Is(err, broker.ErrTargetUnavailable) {
+					if _, err := countOf(t.Context(), sink, topic); err != nil && !errors.Is(err, broker.ErrTargetUnavailable) {
 						t.Errorf("Partitions: %v", err)
 					}
 				}

@@ -2,7 +2,6 @@ package kafka
 
 import (
 	"errors"
-	"time"
 
 	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kgo"
@@ -25,9 +24,7 @@ type target struct {
 	stale    bool // the client has a wrong idea of the topic: leave it when nothing is outstanding
 
 	refusedSize bool // a record was too large: the limit is asked again with the partitions, it may be raised
-
-	partitions   int32 // 0: not known
-	partitionsAt time.Time
+	failed      bool // something of it failed since its partitions were asked for: so is the limit with them
 }
 
 // target returns the topic's entry. The caller holds mu.
@@ -46,7 +43,7 @@ func (t *target) learn(err error) {
 		t.healthy = true
 		return
 	}
-	t.partitions = 0
+	t.failed = true
 	t.refusedSize = t.refusedSize || errors.Is(err, kerr.MessageTooLarge) || errors.Is(err, kerr.RecordListTooLarge)
 	// franz-go never adopts the new id of a topic that was deleted and created again, looks seldom for
 	// partitions that were added, and asks for what it cannot load every metadataMinAge, for ever.

@@ -21,7 +21,7 @@ const (
 // write sends one record as a lane does, which asks for the partitions first.
 func write(t *testing.T, sink *Sink, value []byte) error {
 	t.Helper()
-	if _, err := sink.Partitions(t.Context(), deadLetterIn); err != nil {
+	if _, err := countOf(t.Context(), sink, deadLetterIn); err != nil {
 		t.Fatal(err)
 	}
 	_, err := deliver(sink, broker.Delivery{Topic: deadLetterIn, Value: value})
