@@ -35,6 +35,7 @@ type kafkaBroker struct {
 	ID, Replicas     int
 	MinISR           int
 	Voters, Data     string
+	Ways             []*way
 
 	properties string
 	process    *process
@@ -58,6 +59,12 @@ func kafkaJars(t testing.TB) string {
 // startKafka starts one broker per address and returns when all of them serve.
 func startKafka(t testing.TB, addrs ...string) *kafkaCluster {
 	t.Helper()
+	return startKafkaBehind(t, nil, addrs...)
+}
+
+// startKafkaBehind is startKafka with further ways to reach the first broker.
+func startKafkaBehind(t testing.TB, ways []*way, addrs ...string) *kafkaCluster {
+	t.Helper()
 	needs(t, "java", "mvn")
 	dir := t.TempDir()
 	logging := filepath.Join(dir, "log4j2.properties")
@@ -78,6 +85,7 @@ func startKafka(t testing.TB, addrs ...string) *kafkaCluster {
 			Replicas: replicas, MinISR: max(1, replicas-1), Data: filepath.Join(dir, "data"+strconv.Itoa(i+1)),
 		})
 	}
+	k.brokers[0].Ways = ways
 	id := base64.RawURLEncoding.EncodeToString([]byte("carillon-e2e-1.0"))
 	properties := template.Must(template.New("properties").Parse(kafkaProperties))
 	for _, b := range k.brokers {

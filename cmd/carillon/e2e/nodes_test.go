@@ -75,16 +75,22 @@ func newCarillon(t testing.TB, brokers []string, data ...string) *carillonCluste
 			config: filepath.Join(t.TempDir(), "carillon.yaml"),
 		})
 	}
+	c.configure()
+	return c
+}
+
+// configure writes the configuration of every node, which the next start reads.
+func (c *carillonCluster) configure() {
+	c.t.Helper()
 	config := template.Must(template.New("config").Parse(nodeConfig))
 	for _, n := range c.nodes {
 		n.Members = c.nodes
 		var text strings.Builder
 		if err := config.Execute(&text, n); err != nil {
-			t.Fatal(err)
+			c.t.Fatal(err)
 		}
-		write(t, n.config, []byte(text.String()))
+		write(c.t, n.config, []byte(text.String()))
 	}
-	return c
 }
 
 // start starts the nodes that do not run, with the data they have, and waits until all are ready.
