@@ -79,7 +79,7 @@ func TestFSM_stopsWhenMemoryIsFullAndNoFlushGetsThrough(t *testing.T) {
 	s := openStore(t, t.TempDir())
 	defer s.Close()
 	var failure error
-	f := newFSM(s, emptyLog, 10, func(err error) { failure = err })
+	f := newFSM(s, emptyLog, fsmConfig(10), func(err error) { failure = err })
 	knownPosition(t, f, 0)
 	for from := int64(0); f.backlog.unsaved() < heldFlushes*10; from++ {
 		apply(t, f, ingestOf(from, 1))

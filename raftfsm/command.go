@@ -9,8 +9,8 @@ const (
 	MaxCommandBytes = 48 << 20
 )
 
-// A Command is one of Found, Ingest, SetPositions, ClaimCommand, Ack and
-// Replace. It carries every decision that Apply needs: no node looks at its own
+// A Command is one of Found, Ingest, SetPositions, ClaimCommand, Ack, Replace
+// and RaiseLevel. It carries every decision that Apply needs: no node looks at its own
 // clock or configuration while it applies. Time is always the leader's, in epoch
 // milliseconds; the state keeps the greatest it has seen.
 type Command interface {
@@ -20,7 +20,8 @@ type Command interface {
 	append(dst []byte) []byte
 }
 
-// Found is the first command of a cluster's life. A second one changes nothing.
+// Found gives a new cluster its identity: nothing but a RaiseLevel comes before
+// it. A second one changes nothing.
 type Found struct {
 	Time      int64
 	ClusterID [16]byte
@@ -85,6 +86,14 @@ type Replace struct {
 	Time    int64
 	Kills   []uint64
 	Entries []storage.Entry
+}
+
+// RaiseLevel raises the feature level to Level; a lower one changes nothing. It is
+// proposed only when every member says that it understands that level: one that
+// does not must stop when it applies this.
+type RaiseLevel struct {
+	Time  int64
+	Level storage.Level
 }
 
 // Result is what applying a command did, on every node alike.

@@ -8,6 +8,8 @@ import (
 	"slices"
 	"strings"
 	"time"
+
+	"github.com/carillonmq/carillon/storage"
 )
 
 // The two stores that can hold the Raft log.
@@ -48,13 +50,17 @@ type Config struct {
 	Dial   func(ctx context.Context, network, addr string) (net.Conn, error)
 
 	// AskMember asks another member over its API for its Standing. It is called
-	// while this node is unborn, and once at each start after that. It may be nil
-	// in a one-node cluster.
+	// while this node is unborn, once at each start after that, and when it must be
+	// known which feature level all understand. It may be nil in a one-node cluster.
 	AskMember func(ctx context.Context, m Member) (Standing, error)
 
 	FlushBytes    int64         // bytes of log after which the memtable is flushed; 32 MiB by default
 	FlushInterval time.Duration // flushed after this long even if little was written; 5 min by default
 	SegmentSize   int           // bytes of one log file of LogWAL; 64 MiB by default
+
+	// Understands is the newest feature level that this node goes by; by default
+	// all that the program understands. Lower: as a program of that level would.
+	Understands storage.Level
 
 	Logger *slog.Logger // required
 }
@@ -75,6 +81,9 @@ func (c Config) withDefaults() (Config, error) {
 	}
 	if c.SegmentSize == 0 {
 		c.SegmentSize = defaultSegmentSize
+	}
+	if c.Understands == 0 {
+		c.Understands = storage.NewestLevel
 	}
 	if c.Log == "" {
 		c.Log = LogWAL
@@ -114,6 +123,8 @@ func (c Config) withDefaults() (Config, error) {
 		return bad("raft.log", fmt.Sprintf("%q", c.Log), "use wal or boltdb")
 	case c.Heartbeat < 20*time.Millisecond:
 		return bad("raft.heartbeat", c.Heartbeat, "use at least 20ms")
+	case c.Understands > storage.NewestLevel:
+		return bad("Understands", c.Understands, fmt.Sprintf("this program understands %d", storage.NewestLevel))
 	case c.FlushInterval < 0:
 		return bad("FlushInterval", c.FlushInterval, "give a duration above 0")
 	case c.FlushBytes < 0:

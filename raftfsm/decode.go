@@ -17,8 +17,9 @@ func decodeCommand(b []byte) (Command, error) {
 		return nil, fmt.Errorf("%w: %d bytes", ErrCommand, len(b))
 	}
 	version, kind := b[0], b[1]
-	if version != commandVersion {
-		return nil, fmt.Errorf("%w: version %d, this binary knows %d", ErrUnknownCommand, version, commandVersion)
+	if levelOf(version, kind) == 0 {
+		return nil, fmt.Errorf("%w: version %d of kind %d, of a feature level above %d, which is what this binary understands",
+			ErrUnknownCommand, version, kind, storage.NewestLevel)
 	}
 	d := decoder{rest: b[2:]}
 	time := d.varint()
@@ -39,8 +40,8 @@ func decodeCommand(b []byte) (Command, error) {
 		if r := c.(Replace); len(r.Kills) != len(r.Entries) {
 			d.fail("kills and entries differ in number")
 		}
-	default:
-		return nil, fmt.Errorf("%w: kind %d of version %d", ErrUnknownCommand, kind, version)
+	case kindRaiseLevel:
+		c = RaiseLevel{Time: time, Level: d.level()}
 	}
 	if len(d.rest) > 0 {
 		d.fail("bytes after its end")
@@ -195,6 +196,14 @@ func (d *decoder) runs() []storage.SeqRun {
 		runs[i] = storage.SeqRun{First: first, Last: end}
 	}
 	return runs
+}
+
+func (d *decoder) level() storage.Level {
+	l := d.uvarint()
+	if l > math.MaxUint32 {
+		d.fail("number exceeds 32 bits")
+	}
+	return storage.Level(l)
 }
 
 func (d *decoder) seqs() []uint64 {

@@ -9,13 +9,14 @@ import (
 // The form of a command. All integers are varints, those that may be negative
 // zigzag; text and bytes have their length in front.
 //
-//	command   version=1 (1 byte) | kind (1 byte) | time z | fields of the kind
+//	command   version (1 byte, 1 of all kinds so far) | kind (1 byte) | time z | fields of the kind
 //	1 Found         cluster id (16 bytes) | mode text
 //	2 Ingest        claim through z | n | n parts
 //	3 SetPositions  surveyed (1 byte) | n | n x (position | from z)
 //	4 Claim         through z | mark | n | n x (target text | through z | mark)
 //	5 Ack           n | n runs
 //	6 Replace       n | n x seq | n | n entries
+//	7 RaiseLevel    level
 //
 //	part      topic id (16 bytes) | topic text | partition z | from z | next z | epoch z | n | n entries
 //	position  topic id (16 bytes) | topic text | partition z | next z | epoch z
@@ -25,10 +26,9 @@ import (
 //	text      length | bytes
 //	body      0: null, else length + 1 | bytes
 //
-// A form is never changed: a new one gets a new kind or version, the old one
-// stays readable, and testdata/*.golden hold both.
-const commandVersion = 1
-
+// A form is never changed: a new one gets a new kind, or a new version of its
+// kind, and a level in forms; the old one stays readable, and testdata/*.golden
+// hold both.
 const (
 	kindFound = iota + 1
 	kindIngest
@@ -36,20 +36,43 @@ const (
 	kindClaim
 	kindAck
 	kindReplace
+	kindRaiseLevel
 )
 
-func header(dst []byte, kind byte, time int64) []byte {
-	return binary.AppendVarint(append(dst, commandVersion, kind), time)
+// forms holds by kind the feature level from which its versions may be written,
+// version 1 first. What is not there was written by a newer binary. RaiseLevel is
+// itself of LevelOne: its proposer has asked everybody.
+var forms = [...][]storage.Level{
+	kindFound:        {storage.LevelOne},
+	kindIngest:       {storage.LevelOne},
+	kindSetPositions: {storage.LevelOne},
+	kindClaim:        {storage.LevelOne},
+	kindAck:          {storage.LevelOne},
+	kindReplace:      {storage.LevelOne},
+	kindRaiseLevel:   {storage.LevelOne},
+}
+
+// levelOf returns the feature level that brought a version of a kind, 0 for one
+// that this binary does not know.
+func levelOf(version, kind byte) storage.Level {
+	if int(kind) >= len(forms) || version == 0 || int(version) > len(forms[kind]) {
+		return 0
+	}
+	return forms[kind][version-1]
+}
+
+func header(dst []byte, version, kind byte, time int64) []byte {
+	return binary.AppendVarint(append(dst, version, kind), time)
 }
 
 func (c Found) append(dst []byte) []byte {
-	dst = header(dst, kindFound, c.Time)
+	dst = header(dst, 1, kindFound, c.Time)
 	dst = append(dst, c.ClusterID[:]...)
 	return appendText(dst, c.Mode)
 }
 
 func (c Ingest) append(dst []byte) []byte {
-	dst = header(dst, kindIngest, c.Time)
+	dst = header(dst, 1, kindIngest, c.Time)
 	dst = binary.AppendVarint(dst, c.ClaimThrough)
 	dst = binary.AppendUvarint(dst, uint64(len(c.Parts)))
 	for i := range c.Parts {
@@ -69,7 +92,7 @@ func (p *Part) append(dst []byte) []byte {
 }
 
 func (c SetPositions) append(dst []byte) []byte {
-	dst = header(dst, kindSetPositions, c.Time)
+	dst = header(dst, 1, kindSetPositions, c.Time)
 	surveyed := byte(0)
 	if c.Surveyed {
 		surveyed = 1
@@ -89,7 +112,7 @@ func (c SetPositions) append(dst []byte) []byte {
 }
 
 func (c ClaimCommand) append(dst []byte) []byte {
-	dst = header(dst, kindClaim, c.Time)
+	dst = header(dst, 1, kindClaim, c.Time)
 	dst = binary.AppendVarint(dst, c.Claim.Through)
 	dst = appendMark(dst, c.Claim.Mark)
 	dst = binary.AppendUvarint(dst, uint64(len(c.Claim.Holds)))
@@ -102,7 +125,7 @@ func (c ClaimCommand) append(dst []byte) []byte {
 }
 
 func (c Ack) append(dst []byte) []byte {
-	dst = header(dst, kindAck, c.Time)
+	dst = header(dst, 1, kindAck, c.Time)
 	dst = binary.AppendUvarint(dst, uint64(len(c.Runs)))
 	end := uint64(0)
 	for _, r := range c.Runs {
@@ -115,12 +138,16 @@ func (c Ack) append(dst []byte) []byte {
 }
 
 func (c Replace) append(dst []byte) []byte {
-	dst = header(dst, kindReplace, c.Time)
+	dst = header(dst, 1, kindReplace, c.Time)
 	dst = binary.AppendUvarint(dst, uint64(len(c.Kills)))
 	for _, seq := range c.Kills {
 		dst = binary.AppendUvarint(dst, seq)
 	}
 	return appendEntries(dst, c.Entries)
+}
+
+func (c RaiseLevel) append(dst []byte) []byte {
+	return binary.AppendUvarint(header(dst, 1, kindRaiseLevel, c.Time), uint64(c.Level))
 }
 
 func appendEntries(dst []byte, es []storage.Entry) []byte {

@@ -37,6 +37,10 @@ var (
 	// binary does not know: a newer one wrote it.
 	ErrUnknownCommand = errors.New("unknown command")
 
+	// ErrLevel says that the feature level in force does not allow the form of a
+	// command: it was certainly not proposed. The proposer did not ask for the level.
+	ErrLevel = errors.New("feature level too low")
+
 	// ErrNoTarget says that no other voter is there to take leadership.
 	ErrNoTarget = errors.New("no member to hand leadership to")
 	// ErrReplace says that a member cannot be replaced now.

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"log/slog"
 	"sync/atomic"
 
 	"github.com/carillonmq/carillon/storage"
@@ -17,6 +18,9 @@ type fsm struct {
 	store   *storage.Store
 	lastLog func() (uint64, error) // index of the log's end
 	fail    func(error)            // told once, why this node cannot go on
+	// understands is the newest feature level that this node can go on with.
+	understands storage.Level
+	log         *slog.Logger
 
 	applied uint64 // entries up to here are in the manifest already, or were applied since
 	broken  error
@@ -26,10 +30,10 @@ type fsm struct {
 
 var _ raft.ConfigurationStore = (*fsm)(nil)
 
-func newFSM(store *storage.Store, lastLog func() (uint64, error), flushAt int64, fail func(error)) *fsm {
+func newFSM(store *storage.Store, lastLog func() (uint64, error), cfg Config, fail func(error)) *fsm {
 	return &fsm{
 		store: store, lastLog: lastLog, fail: fail, applied: store.ManifestMeta().Index,
-		backlog: newBacklog(flushAt),
+		understands: cfg.Understands, log: cfg.Logger.With("component", "fsm"), backlog: newBacklog(cfg.FlushBytes),
 	}
 }
 
@@ -52,6 +56,9 @@ func (f *fsm) Apply(l *raft.Log) any {
 		return f.stop(fmt.Errorf("apply log entry %d: %d MiB wait for the disk: %w", l.Index, f.backlog.unsaved()>>20, err))
 	}
 	cmd, err := decodeCommand(l.Data)
+	if err == nil {
+		err = f.checkLevel(cmd)
+	}
 	if err != nil {
 		// Going on without it would make this node differ from the others.
 		return f.stop(fmt.Errorf("apply log entry %d: %w: this node must not go on; run the version of the other nodes", l.Index, err))
@@ -94,6 +101,8 @@ func (f *fsm) execute(cmd Command) (Result, Event) {
 		return f.ack(c)
 	case Replace:
 		return f.replace(c)
+	case RaiseLevel:
+		return f.raiseLevel(c)
 	default:
 		panic(fmt.Sprintf("raftfsm: decoded a %T that nothing applies", cmd))
 	}
@@ -172,6 +181,23 @@ func (f *fsm) replace(c Replace) (Result, Event) {
 		entries = append(entries, c.Entries[i])
 	}
 	return f.accept(res, event, entries)
+}
+
+// checkLevel refuses a raise to a feature level that this node does not understand.
+func (f *fsm) checkLevel(cmd Command) error {
+	if c, ok := cmd.(RaiseLevel); ok && c.Level > f.understands {
+		return fmt.Errorf("%w: it raises the feature level to %d, this binary understands %d", ErrUnknownCommand, c.Level, f.understands)
+	}
+	return nil
+}
+
+func (f *fsm) raiseLevel(c RaiseLevel) (Result, Event) {
+	f.store.SetTime(c.Time)
+	if before := f.store.Level(); c.Level > before {
+		f.store.RaiseLevel(c.Level)
+		f.log.Info("feature level raised: binaries that do not understand it cannot run this node any more", "from", before, "to", c.Level)
+	}
+	return Result{}, Event{}
 }
 
 func (f *fsm) accept(res Result, event Event, es []storage.Entry) (Result, Event) {

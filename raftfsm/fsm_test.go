@@ -2,6 +2,7 @@ package raftfsm
 
 import (
 	"errors"
+	"log/slog"
 	"strings"
 	"testing"
 
@@ -23,11 +24,15 @@ func openStore(t testing.TB, dir string) *storage.Store {
 	return s
 }
 
+func fsmConfig(flushBytes int64) Config {
+	return Config{FlushBytes: flushBytes, Understands: storage.NewestLevel, Logger: slog.New(slog.DiscardHandler)}
+}
+
 func newTestFSM(t testing.TB) *fsm {
 	t.Helper()
 	s := openStore(t, t.TempDir())
 	t.Cleanup(func() { _ = s.Close() })
-	return newFSM(s, emptyLog, 1<<20, func(err error) { t.Errorf("failed: %v", err) })
+	return newFSM(s, emptyLog, fsmConfig(1<<20), func(err error) { t.Errorf("failed: %v", err) })
 }
 
 // apply gives cmd to the FSM as the next entry of its log.
@@ -191,7 +196,7 @@ func TestFSM_stopsRatherThanSkipWhatItDoesNotKnow(t *testing.T) {
 	s := openStore(t, t.TempDir())
 	defer s.Close()
 	var failures []error
-	f := newFSM(s, emptyLog, 1<<20, func(err error) { failures = append(failures, err) })
+	f := newFSM(s, emptyLog, fsmConfig(1<<20), func(err error) { failures = append(failures, err) })
 	err, _ := f.Apply(&raft.Log{Index: 1, Data: []byte{9, 9, 9}}).(error)
 	if !errors.Is(err, ErrUnknownCommand) || !strings.Contains(err.Error(), "log entry 1") || !strings.Contains(err.Error(), "version 9") {
 		t.Errorf("got %v, want the entry and its version named", err)
@@ -214,7 +219,7 @@ func TestFSM_makesTheSameStateWhereverItFlushes(t *testing.T) {
 		commands := rapid.SliceOfN(rapid.Custom(drawCommand), 1, 40).Draw(rt, "commands")
 		dir := t.TempDir()
 		plain, flushed := newTestFSM(t), newTestFSM(t)
-		again := newFSM(openStore(t, dir), emptyLog, 1<<20, nil)
+		again := newFSM(openStore(t, dir), emptyLog, fsmConfig(1<<20), nil)
 		knownPosition(t, plain, 0)
 		knownPosition(t, flushed, 0)
 		knownPosition(t, again, 0)
@@ -232,7 +237,7 @@ func TestFSM_makesTheSameStateWhereverItFlushes(t *testing.T) {
 		if err := again.store.Close(); err != nil {
 			t.Fatal(err)
 		}
-		again = newFSM(openStore(t, dir), emptyLog, 1<<20, nil)
+		again = newFSM(openStore(t, dir), emptyLog, fsmConfig(1<<20), nil)
 		defer again.store.Close()
 		again.Apply(&raft.Log{Index: 1, Term: 1, Data: positionFrom(0).append(nil)})
 		for i, cmd := range commands {
@@ -266,7 +271,9 @@ func flushNow(t testing.TB, f *fsm) {
 
 func drawCommand(t *rapid.T) Command {
 	small := func(name string, most int64) int64 { return rapid.Int64Range(0, most).Draw(t, name) }
-	switch small("kind", 5) {
+	switch small("kind", 6) {
+	case 6:
+		return RaiseLevel{Time: small("time", 99), Level: storage.Level(small("level", int64(storage.NewestLevel)))}
 	case 0:
 		return Ack{Time: small("time", 99), Runs: killed(uint64(small("first", 9)), uint64(9+small("last", 9)))}
 	case 1:

@@ -119,7 +119,7 @@ func (n *Node) open(ctx context.Context) error {
 	if n.store, err = storage.Open(storage.Config{Dir: filepath.Join(n.cfg.DataDir, scheduleDir), Logger: n.cfg.Logger}); err != nil {
 		return fmt.Errorf("open schedule: %w", err)
 	}
-	n.fsm = newFSM(n.store, n.logs.LastIndex, n.cfg.FlushBytes, n.failWith)
+	n.fsm = newFSM(n.store, n.logs.LastIndex, n.cfg, n.failWith)
 	me, _ := n.cfg.member(n.cfg.NodeID)
 	listener, err := n.cfg.Listen("tcp", n.cfg.ListenAddr)
 	if err != nil {

@@ -28,7 +28,7 @@ type Proposal struct {
 // Wait blocks until the command is applied on this node, or failed, or ctx is
 // done. Any number of goroutines may call it. Its error wraps ErrNotLeader,
 // ErrBusy, ErrClosed or ErrTooLarge (certainly not proposed), or ErrInDoubt
-// (unknown).
+// (unknown). ErrLevel (certainly not proposed) is a mistake of the caller.
 func (p *Proposal) Wait(ctx context.Context) (Result, error) {
 	select {
 	case <-p.done:
@@ -73,11 +73,16 @@ func (n *Node) Propose(ctx context.Context, cmd Command) *Proposal {
 	if err := n.inFlight.Acquire(ctx, weight); err != nil {
 		return refused(fmt.Errorf("%w: %d MiB of commands in flight: %w", ErrBusy, bytesInFlight>>20, context.Cause(ctx)))
 	}
+	data := cmd.append(make([]byte, 0, size))
+	if err := n.checkForm(data); err != nil {
+		n.inFlight.Release(weight)
+		return refused(err)
+	}
 	if !n.proposals.start() {
 		n.inFlight.Release(weight)
 		return refused(ErrClosed)
 	}
-	future := r.Apply(cmd.append(make([]byte, 0, size)), enqueueTimeout)
+	future := r.Apply(data, enqueueTimeout)
 	p := &Proposal{done: make(chan struct{}), closed: n.closed}
 	go func() {
 		defer n.proposals.end()
@@ -86,6 +91,17 @@ func (n *Node) Propose(ctx context.Context, cmd Command) *Proposal {
 		p.res, p.err = outcome(future)
 	}()
 	return p
+}
+
+// checkForm keeps a form that not every member may understand out of the log: each
+// that does not would stop. The level in force here is never above what is
+// committed.
+func (n *Node) checkForm(data []byte) error {
+	version, kind := data[0], data[1]
+	if need, now := levelOf(version, kind), n.store.Level(); need > now {
+		return fmt.Errorf("%w: version %d of kind %d needs level %d, the cluster is at %d", ErrLevel, version, kind, need, now)
+	}
+	return nil
 }
 
 func outcome(f raft.ApplyFuture) (Result, error) {

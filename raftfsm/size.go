@@ -52,6 +52,9 @@ func (c SetPositions) Size() int { return len(c.append(nil)) }
 func (c ClaimCommand) Size() int { return len(c.append(nil)) }
 
 // Size returns the exact number of bytes of the encoded command.
+func (c RaiseLevel) Size() int { return len(c.append(nil)) }
+
+// Size returns the exact number of bytes of the encoded command.
 func (c Ack) Size() int { return len(c.append(nil)) }
 
 func entriesLen(es []storage.Entry) int {

@@ -100,7 +100,12 @@ func (s *sink) Write(b []byte) (int, error) {
 		}
 		s.receiver = r
 	}
-	return s.receiver.Write(b)
+	written, err := s.receiver.Write(b)
+	if errors.Is(err, storage.ErrVersion) {
+		// The leader would send it again and again, and this node stay behind for ever.
+		s.fail(fmt.Errorf("receive snapshot: %w: this node must not go on; run the version of the other nodes", err))
+	}
+	return written, err
 }
 
 // Close names what was received in the manifest. After Persist it says how much

@@ -186,7 +186,7 @@ func TestRestore_refusesASnapshotThatEndsBeforeTheLog(t *testing.T) {
 	var failure error
 	s := openStore(t, t.TempDir())
 	defer s.Close()
-	f := newFSM(s, func() (uint64, error) { return 5, nil }, 1<<20, func(err error) { failure = err })
+	f := newFSM(s, func() (uint64, error) { return 5, nil }, fsmConfig(1<<20), func(err error) { failure = err })
 	if err := f.Restore(io.NopCloser(strings.NewReader(""))); err == nil || failure == nil {
 		t.Errorf("restored: %v, failed with %v", err, failure)
 	}

@@ -12,6 +12,7 @@ func (n *Node) Standing() Standing {
 	s := Standing{
 		NodeID: id.NodeID, ClusterName: id.ClusterName, Incarnation: id.Incarnation,
 		Empty: !id.born(), Founders: id.Founders, Members: n.cfg.Members,
+		Understands: n.cfg.Understands,
 	}
 	if r := n.running(); r != nil {
 		for _, server := range servers(r) {
