@@ -25,7 +25,8 @@ func (l *lane) mayRead() bool {
 }
 
 // read loads the payloads of the next messages. One that is missing is dead, and
-// the scheduler knows that from the log.
+// the scheduler knows that from the log. One that cannot be decoded stays where it is,
+// and the others go on.
 func (l *lane) read() error {
 	refs := l.waiting[:ascending(l.waiting, l.chunk)]
 	entries, err := l.p.cfg.Store.Read(refs, nil)
@@ -33,19 +34,22 @@ func (l *lane) read() error {
 		return fmt.Errorf("read %d messages for topic %q: %w", len(refs), l.target, err)
 	}
 	l.waiting = l.waiting[len(refs):]
-	size := 0
-	for _, entry := range entries {
+	size, left := 0, 0
+	for i := range entries {
+		entry := &entries[i]
+		size += len(entry.Body)
 		message, err := DecodeBody(entry.Body)
 		if err != nil {
-			return fmt.Errorf("read message %d for topic %q: %w", entry.Seq, l.target, err)
+			left += len(entry.Body)
+			l.p.leaveUnreadable(entry, err)
+			continue
 		}
 		o := &outgoing{ref: entry.Ref(), message: message, size: len(entry.Body)}
 		o.deadLetter = isDeadLetter(&message)
 		l.takesDeadLetters = l.takesDeadLetters || o.deadLetter
 		l.ready = append(l.ready, o)
-		size += o.size
 	}
-	l.load(size)
+	l.load(size - left)
 	l.chunk = nextChunk(len(entries), size)
 	return nil
 }

@@ -18,6 +18,7 @@ type Metrics struct {
 	deadLettered    *prometheus.CounterVec
 	deadLetterStuck prometheus.Counter
 	valuesDropped   prometheus.Counter
+	unreadable      prometheus.Counter
 	parkedTargets   prometheus.Gauge
 	lateness        prometheus.Histogram
 	clockSteps      *prometheus.CounterVec
@@ -34,6 +35,7 @@ func NewMetrics(registry prometheus.Registerer) *Metrics {
 		deadLettered:    newVector("carillon_dead_lettered_total", "Messages that their target cannot take and that go to the dead-letter topic, by the code of the reason.", "code"),
 		deadLetterStuck: newCounter("carillon_dead_letter_stuck_total", "How often a dead-letter topic could not be written to or refused a dead letter: nothing is lost, but look after it."),
 		valuesDropped:   newCounter("carillon_dead_letter_values_dropped_total", "Dead letters that this node wrote without the record's value, of more than 16 MiB: it is lost once Kafka deletes the record."),
+		unreadable:      newCounter("carillon_unreadable_total", "Due messages whose stored form this node could not read; they stay in the schedule, and count again after a change of leader."),
 		parkedTargets:   newGauge("carillon_parked_targets", "Target topics that cannot be written to at present; 0 on followers."),
 		lateness: prometheus.NewHistogram(prometheus.HistogramOpts{
 			Name: "carillon_lateness_seconds",
@@ -45,7 +47,7 @@ func NewMetrics(registry prometheus.Registerer) *Metrics {
 		clockStepped: newCounter("carillon_clock_stepped_seconds_total", "By how much, both directions added up."),
 	}
 	registry.MustRegister(m.accepted, m.rejected, m.delivered, m.retried, m.deadLettered, m.deadLetterStuck, m.valuesDropped,
-		m.parkedTargets, m.lateness, m.clockSteps, m.clockStepped)
+		m.unreadable, m.parkedTargets, m.lateness, m.clockSteps, m.clockStepped)
 	// An alarm on an increase needs the zero before it.
 	for _, code := range []string{CodeTargetMissing, CodeTargetForbids, CodeTargetInvalid, CodeTooLarge, CodeRefused} {
 		m.deadLettered.WithLabelValues(code)
@@ -93,6 +95,9 @@ func (m *Metrics) DeadLetterStuck() { m.deadLetterStuck.Inc() }
 
 // ValueDropped counts a dead letter that was written without its value.
 func (m *Metrics) ValueDropped() { m.valuesDropped.Inc() }
+
+// Unreadable counts a due message whose stored body could not be decoded.
+func (m *Metrics) Unreadable() { m.unreadable.Inc() }
 
 // Parked changes the number of targets that are parked.
 func (m *Metrics) Parked(change int) { m.parkedTargets.Add(float64(change)) }

@@ -19,6 +19,7 @@ func TestMetrics_countWhatHappens(t *testing.T) {
 	m.DeadLettered(CodeTooLarge, 2)
 	m.DeadLetterStuck()
 	m.ValueDropped()
+	m.Unreadable()
 	m.Parked(2)
 	m.Parked(-1)
 	m.ClockStepped(-1500 * time.Millisecond)
@@ -32,7 +33,7 @@ func TestMetrics_countWhatHappens(t *testing.T) {
 	for _, line := range []string{
 		"carillon_accepted_total 10", "carillon_rejected_total 2", "carillon_ingest_lag 7",
 		"carillon_delivered_total 2", "carillon_retried_total 5", `carillon_dead_lettered_total{code="too-large"} 2`,
-		"carillon_dead_letter_stuck_total 1", "carillon_dead_letter_values_dropped_total 1", "carillon_parked_targets 1",
+		"carillon_dead_letter_stuck_total 1", "carillon_dead_letter_values_dropped_total 1", "carillon_parked_targets 1", "carillon_unreadable_total 1",
 		`carillon_lateness_seconds_bucket{le="0.003"} 1`, `carillon_lateness_seconds_bucket{le="5"} 2`,
 		`carillon_clock_steps_total{direction="backward"} 1`, "carillon_clock_stepped_seconds_total 2.5",
 		"carillon_pending 8", "carillon_oldest_due_timestamp_seconds 1.5", "carillon_ready 1",

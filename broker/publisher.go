@@ -29,7 +29,8 @@ type publisher struct {
 	acks   *acks
 	commit commitFunc
 	// loaded is how many bytes of payload all lanes hold together.
-	loaded atomic.Int64
+	loaded     atomic.Int64
+	unreadable unreadable
 }
 
 type publisherConfig struct {
@@ -71,6 +72,8 @@ type publishCount interface {
 	Retried(records int)
 	// Parked changes the number of targets that are parked.
 	Parked(change int)
+	// Unreadable counts a message whose stored body cannot be decoded: alarm.
+	Unreadable()
 	deadLetterCount
 }
 

@@ -164,6 +164,8 @@ type fakeLog struct {
 	acked []uint64
 	dead  []storage.Entry // dead letters, in order
 	err   error           // of every commit
+	// broken is the error of every read.
+	broken error
 }
 
 func (f *fakeLog) Read(refs []storage.Ref, out []storage.Entry) ([]storage.Entry, error) {
@@ -177,7 +179,7 @@ func (f *fakeLog) Read(refs []storage.Ref, out []storage.Entry) ([]storage.Entry
 			out = append(out, e)
 		}
 	}
-	return out, nil
+	return out, f.broken
 }
 
 func (f *fakeLog) commit(ctx context.Context, command raftfsm.Command) (raftfsm.Result, error) {
@@ -219,6 +221,7 @@ type counted struct {
 	parked       int
 	stuck        int
 	valueless    int
+	unreadable   int
 }
 
 func (c *counted) add(change func()) {
@@ -232,6 +235,7 @@ func (c *counted) Delivered(late int64) {
 }
 func (c *counted) Retried(n int) { c.add(func() { c.retried += n }) }
 func (c *counted) Parked(n int)  { c.add(func() { c.parked += n }) }
+func (c *counted) Unreadable()   { c.add(func() { c.unreadable++ }) }
 func (c *counted) DeadLetterStuck() {
 	c.add(func() { c.stuck++ })
 }

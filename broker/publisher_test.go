@@ -171,17 +171,14 @@ func TestPublisher_endsTheTermWhenTheLogIsInDoubt(t *testing.T) {
 	})
 }
 
-func TestPublisher_endsTheTermWhenAMessageIsDamaged(t *testing.T) {
+func TestPublisher_endsTheTermWhenStorageCannotBeRead(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := newBench(t)
 		b.sink.topic("orders", 1)
-		due := b.accept("orders", 1, nil)
-		entry := b.log.alive[1]
-		entry.Body = entry.Body[:5]
-		b.log.alive[1] = entry
-		b.hand(due)
-		if err := <-b.ended; !errors.Is(err, errBody) {
-			t.Errorf("run returned %v, want errBody", err)
+		b.log.broken = errors.New("disk")
+		b.deliver("orders", 1, nil)
+		if err := <-b.ended; !errors.Is(err, b.log.broken) {
+			t.Errorf("run returned %v, want %v", err, b.log.broken)
 		}
 		b.end()
 	})
