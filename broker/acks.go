@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -12,13 +13,15 @@ import (
 )
 
 const (
-	// mostAcked bounds one Ack command: a run takes 20 bytes at most.
+	// mostAcked bounds one Ack command, in runs: each takes 20 bytes at most.
 	mostAcked = raftfsm.ProposalBytes / 20
-	// An Ack waits until so many deliveries have gathered, or for ackDelay: each costs
-	// the disk a sync, and nobody waits for it. What has gathered is delivered again
-	// after a crash, and a lane that is late may have no more than mostExposedLate.
-	fullAck  = mostExposedLate / 2
+	// A delivery waits so long for others that the same Ack can tell: each costs the
+	// disk a sync, and nobody waits for it.
 	ackDelay = 10 * time.Millisecond
+	// leastUnacked is how long deliveries may always go without their Ack before the
+	// lanes wait for it. It is the lead of claims, which come through the same log: when
+	// that is slower, what is due waits for a claim before it would wait for an Ack.
+	leastUnacked = claimLead * time.Millisecond
 	// finishPatience is how long the end of a term waits for its last Ack.
 	finishPatience = 500 * time.Millisecond
 )
@@ -26,21 +29,39 @@ const (
 // acks tells the log what Kafka has acknowledged. One Ack is in flight at a time;
 // what is delivered meanwhile goes into the next, so the busier it is, the larger
 // and fewer they get. Repeating one is harmless: the seqs are dead already.
+//
+// A crash repeats what is delivered and has no Ack in the log. What bounds it is the
+// age of the oldest of that, and no number: no lane sends more while something has been
+// delivered for leastUnacked, or for two commits as they were lately, without an Ack.
+//
+//	put -> gathered --ackDelay after the first--> proposed --commit--> in the log
+//	          `---- at most one commit ----'      `- one commit -'
+//
+// So a delivery is in the log within two commits and ackDelay, and nobody waits as long
+// as they take what they took before. However many are delivered in that time, by
+// whichever lane: a backlog goes out as fast as Kafka takes it, and no busy target keeps
+// another from its turn.
 type acks struct {
-	delivered *mailbox[uint64]
-	waiting   atomic.Int64                  // delivered, Ack not in the log
-	room      atomic.Pointer[chan struct{}] // closed and replaced when waiting gets less
-	commit    commitFunc
-	now       func() int64
-	full      chan struct{} // holds a token when fullAck deliveries wait, or lately did
-	seqs      []uint64      // taken from the mailbox, not known to be committed
+	commit commitFunc
+	now    func() int64
+	begun  time.Time
+	ready  chan struct{}                 // holds a token when something is gathered, or lately was
+	behind atomic.Int64                  // nanoseconds after begun from which on no lane may send; 0: never
+	room   atomic.Pointer[chan struct{}] // closed and replaced when an Ack is in the log
+	seqs   []uint64                      // taken out of gathered, not known to be in the log
+
+	mu       sync.Mutex // guards all below
+	gathered []uint64
+	oldest   time.Time     // when the first of gathered came
+	proposed time.Time     // the same of seqs, while they are not in the log; zero: nothing is on its way
+	commits  time.Duration // what a commit takes, smoothed
 }
 
 // commitFunc puts a command into the log and waits until it is applied here.
 type commitFunc func(context.Context, raftfsm.Command) (raftfsm.Result, error)
 
 func newAcks(commit commitFunc, now func() int64) *acks {
-	a := &acks{delivered: newMailbox[uint64](), commit: commit, now: now, full: make(chan struct{}, 1)}
+	a := &acks{commit: commit, now: now, begun: time.Now(), ready: make(chan struct{}, 1)}
 	room := make(chan struct{})
 	a.room.Store(&room)
 	return a
@@ -51,20 +72,40 @@ func (a *acks) put(seqs []uint64) {
 	if len(seqs) == 0 {
 		return
 	}
-	waiting := a.waiting.Add(int64(len(seqs)))
-	a.delivered.Put(seqs...)
-	if waiting >= fullAck {
-		select {
-		case a.full <- struct{}{}:
-		default:
-		}
+	a.mu.Lock()
+	if len(a.gathered) == 0 {
+		a.oldest = time.Now()
+		a.setLimit()
+	}
+	a.gathered = append(a.gathered, seqs...)
+	a.mu.Unlock()
+	select {
+	case a.ready <- struct{}{}:
+	default:
 	}
 }
 
-// unacked returns how many deliveries the log does not know of yet.
-func (a *acks) unacked() int { return int(a.waiting.Load()) }
+// setLimit says from when on the lanes must wait for an Ack. The caller holds mu.
+func (a *acks) setLimit() {
+	first := a.proposed
+	if first.IsZero() {
+		first = a.oldest
+	}
+	if first.IsZero() {
+		a.behind.Store(0)
+		return
+	}
+	a.behind.Store(int64(first.Sub(a.begun) + max(leastUnacked, 2*a.commits+ackDelay)))
+}
 
-// freed returns a channel that is closed when unacked gets less than it is now.
+// isBehind reports whether something has been delivered for so long without its Ack
+// that nothing more may be sent until that is in the log.
+func (a *acks) isBehind() bool {
+	behind := a.behind.Load()
+	return behind > 0 && int64(time.Since(a.begun)) >= behind
+}
+
+// freed returns a channel that is closed when the next Ack is in the log.
 func (a *acks) freed() <-chan struct{} { return *a.room.Load() }
 
 // run acknowledges until ctx ends or the log does not take it: then the term must
@@ -76,18 +117,15 @@ func (a *acks) run(ctx context.Context) error {
 		select {
 		case <-ctx.Done():
 			return nil
-		case <-a.delivered.Ready():
+		case <-a.ready:
 		}
-		gather.Reset(ackDelay)
-		// Nothing is in flight here, so what is not acknowledged is what has gathered.
-		for late := false; !late && a.unacked() < fullAck; {
-			select {
-			case <-ctx.Done():
-				return nil
-			case <-a.full:
-			case <-gather.C:
-				late = true
-			}
+		a.mu.Lock()
+		gather.Reset(time.Until(a.oldest.Add(ackDelay)))
+		a.mu.Unlock()
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-gather.C:
 		}
 		if err := a.flush(ctx); err != nil && ctx.Err() == nil {
 			return err
@@ -104,21 +142,36 @@ func (a *acks) finish(ctx context.Context) {
 }
 
 func (a *acks) flush(ctx context.Context) error {
-	a.seqs = append(a.seqs, a.delivered.Take(nil)...)
+	a.mu.Lock()
+	a.seqs = append(a.seqs, a.gathered...)
+	a.gathered = a.gathered[:0]
+	a.proposed, a.oldest = a.oldest, time.Time{}
+	a.mu.Unlock()
 	slices.Sort(a.seqs)
-	for len(a.seqs) > 0 {
-		n := min(len(a.seqs), mostAcked)
-		ack := raftfsm.Ack{Time: a.now(), Runs: seqRuns(a.seqs[:n])}
-		if _, err := a.commit(ctx, ack); err != nil {
-			return fmt.Errorf("acknowledge %d deliveries: %w", n, err)
+	for runs := seqRuns(a.seqs); len(runs) > 0; {
+		n := min(len(runs), mostAcked)
+		begun := time.Now()
+		if _, err := a.commit(ctx, raftfsm.Ack{Time: a.now(), Runs: runs[:n]}); err != nil {
+			return fmt.Errorf("acknowledge %d deliveries: %w", len(a.seqs), err)
 		}
-		a.seqs = a.seqs[n:]
-		a.waiting.Add(-int64(n))
-		room := make(chan struct{})
-		close(*a.room.Swap(&room))
+		runs = runs[n:]
+		a.committed(time.Since(begun), len(runs) == 0)
 	}
-	a.seqs = nil
+	a.seqs = a.seqs[:0]
 	return nil
+}
+
+// committed notes that an Ack is in the log, which took so long, and lets the lanes go on.
+func (a *acks) committed(took time.Duration, all bool) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.commits = (a.commits + took) / 2
+	if all {
+		a.proposed = time.Time{}
+	}
+	a.setLimit()
+	room := make(chan struct{}) // after the limit: whoever has the new channel sees the new limit
+	close(*a.room.Swap(&room))
 }
 
 // seqRuns returns the sorted seqs as runs without gaps.

@@ -9,15 +9,14 @@ import (
 	"github.com/carillonmq/carillon/raftfsm"
 )
 
-// Some ten deliveries a millisecond, as a busy leader has them, cost a sync each ackDelay or each
-// fullAck deliveries, and not one per commit that was in time; a slow disk too.
+// Some ten deliveries a millisecond, as a busy leader has them, cost a sync each ackDelay, or each
+// commit where that takes longer.
 func TestAcks_gatherBeforeTheyCostTheDiskASync(t *testing.T) {
-	for _, commit := range []time.Duration{time.Millisecond, 7 * time.Millisecond} {
+	for _, commit := range []time.Duration{time.Millisecond, 7 * time.Millisecond, 50 * time.Millisecond} {
 		synctest.Test(t, func(t *testing.T) {
-			const deliveries = 1000
 			acks, commits := ackingWithin(t, commit)
 			start := time.Now()
-			for seq := range uint64(deliveries) {
+			for seq := range uint64(1000) {
 				acks.put([]uint64{seq})
 				if seq%10 == 0 {
 					time.Sleep(time.Millisecond)
@@ -25,29 +24,102 @@ func TestAcks_gatherBeforeTheyCostTheDiskASync(t *testing.T) {
 			}
 			time.Sleep(2 * (ackDelay + commit))
 			synctest.Wait()
-			most := 1 + max(int(time.Since(start)/(ackDelay+commit)), deliveries/fullAck)
-			if acks.unacked() > 0 || *commits > most {
-				t.Errorf("commits of %v: %d, want %d at most; %d not acknowledged", commit, *commits, most, acks.unacked())
+			most := 1 + int(time.Since(start)/max(ackDelay, commit))
+			if len(acks.seqs) > 0 || *commits > most {
+				t.Errorf("commits of %v: %d, want %d at most; %d not acknowledged", commit, *commits, most, len(acks.seqs))
 			}
 		})
 	}
 }
 
-// A lane that is late waits for Acks when it has too much exposed: they must not wait for the timer.
-func TestAcks_doNotWaitForMoreOnceEnoughHasGathered(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		const commit = time.Millisecond
-		acks, _ := ackingWithin(t, commit)
-		for range 5 {
-			start := time.Now()
-			freed := acks.freed()
-			acks.put(make([]uint64, fullAck))
-			<-freed
-			if took := time.Since(start); took > commit {
-				t.Errorf("enough had gathered, and it took %v to acknowledge it", took)
+// Whatever commits take, and however many are delivered: what a kill at any moment would repeat was
+// delivered within leastUnacked, or within two commits. While these take what they took before, no
+// lane waits for one.
+func TestAcks_boundWhatAKillRepeats(t *testing.T) {
+	for _, commit := range []time.Duration{time.Millisecond, 8 * time.Millisecond, 45 * time.Millisecond, 300 * time.Millisecond} {
+		synctest.Test(t, func(t *testing.T) {
+			hang := commit
+			acked := make(map[uint64]bool)
+			acks := newAcks(func(_ context.Context, c raftfsm.Command) (raftfsm.Result, error) {
+				time.Sleep(hang)
+				for _, run := range c.(raftfsm.Ack).Runs {
+					for seq := run.First; seq <= run.Last; seq++ {
+						acked[seq] = true
+					}
+				}
+				return raftfsm.Result{}, nil
+			}, func() int64 { return time.Now().UnixMilli() })
+			ctx, cancel := context.WithCancel(t.Context())
+			done := make(chan error, 1)
+			go func() { done <- acks.run(ctx) }()
+			var delivered []time.Time
+			first, waited := 0, 0 // the oldest that is not in the log; rounds in which nothing might be sent
+			for round := range 10_000 {
+				if round == 7_000 {
+					hang = 5 * time.Second
+				} else if round == 7_500 {
+					hang = commit
+				}
+				if acks.isBehind() {
+					waited++
+				} else {
+					for range 10 + 90*(round/1000%2) {
+						acks.put([]uint64{uint64(len(delivered))})
+						delivered = append(delivered, time.Now())
+					}
+				}
+				for first < len(delivered) && acked[uint64(first)] {
+					first++
+				}
+				if first < len(delivered) {
+					span := delivered[len(delivered)-1].Sub(delivered[first])
+					if most := max(leastUnacked, 2*acks.commits+ackDelay); span > most {
+						t.Fatalf("commits of %v, round %d: %d would be repeated, delivered within %v, want %v at most", commit, round, len(delivered)-first, span, most)
+					}
+				}
+				if round == 6_999 && waited > int(4*commit/time.Millisecond) {
+					t.Errorf("commits of %v: nothing might be sent for %d ms, though they take what they always take", commit, waited)
+				}
+				time.Sleep(time.Millisecond)
+				synctest.Wait()
 			}
-		}
-	})
+			if waited < 2_000 {
+				t.Errorf("nothing might be sent for %d ms, though a commit took five seconds", waited)
+			}
+			cancel()
+			if err := <-done; err != nil {
+				t.Error(err)
+			}
+		})
+	}
+}
+
+// The Ack that a lane waits for gets through at whatever moment between its taking the channel and its
+// finding that it must wait.
+func TestAcks_wakeWhoeverFoundThatItMustWait(t *testing.T) {
+	for range 500 {
+		synctest.Test(t, func(t *testing.T) {
+			release := make(chan struct{})
+			acks := newAcks(func(context.Context, raftfsm.Command) (raftfsm.Result, error) {
+				<-release
+				return raftfsm.Result{}, nil
+			}, func() int64 { return time.Now().UnixMilli() })
+			ctx, cancel := context.WithCancel(t.Context())
+			go func() { _ = acks.run(ctx) }()
+			acks.put([]uint64{1})
+			time.Sleep(leastUnacked)
+			go close(release)
+			freed := acks.freed()
+			if acks.isBehind() {
+				select {
+				case <-freed:
+				case <-time.After(time.Minute):
+					t.Fatal("the Ack was missed")
+				}
+			}
+			cancel()
+		})
+	}
 }
 
 // ackingWithin returns acks that run in the bubble, with a log that takes that long to commit, and

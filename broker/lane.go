@@ -49,9 +49,6 @@ type lane struct {
 	aside  aside
 	warned time.Time // when the last dead letter was logged
 
-	lastAck  <-chan struct{} // closed by the Ack after the last one, as acks.freed gives it
-	sinceAck int             // records sent since
-
 	takesDeadLetters bool // by the configuration, or some were handed over
 	reported         bool // the problem is in the report that they wait
 
@@ -71,7 +68,7 @@ func newLane(p *publisher, target string) *lane {
 		log:      p.log.With("target", target),
 		orders:   newMailbox[order](),
 		outcomes: newMailbox[outcome](),
-		window:   mostExposed,
+		window:   mostFlying,
 		chunk:    leastChunk,
 
 		takesDeadLetters: slices.Contains(p.cfg.DeadLetterTopics, target),
@@ -85,11 +82,11 @@ func (l *lane) run(ctx context.Context) error {
 	defer timer.Stop()
 	for ctx.Err() == nil {
 		l.tryAside()
-		freed := l.p.acks.freed() // before it is looked whether there is room
+		freed := l.p.acks.freed() // before it is looked whether it must be waited for
 		if err := l.send(ctx); err != nil {
 			return err
 		}
-		if _, ok := l.nextDue(); !ok {
+		if len(l.ready) == 0 && len(l.waiting) == 0 {
 			freed = nil // there is nothing that it could let go out
 		}
 		timer.Reset(l.patience())

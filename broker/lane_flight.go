@@ -6,6 +6,13 @@ import (
 )
 
 const (
+	// mostFlying bounds the records of one target that Kafka has not answered. A crash
+	// repeats those that it had written, and what acks bounds.
+	mostFlying = 2048
+	// slowAfter is how long a record may be without an answer before no other follows
+	// it. A sink that gives a record up by itself, after twice this, fails what it
+	// holds behind it as well; one sent at that very moment would overtake them.
+	slowAfter = time.Second
 	// stallAfter is how long a record may be without an answer before all that is on
 	// its way is given up: longer than Kafka is slow, since that makes duplicates.
 	stallAfter = 5 * time.Second
@@ -19,6 +26,14 @@ type outcome struct {
 	err error
 }
 
+// mayLaunch reports whether another record may be sent now.
+func (l *lane) mayLaunch() bool {
+	if l.p.acks.isBehind() {
+		return false
+	}
+	return l.flying == 0 || l.flying < l.window && time.Since(l.oldestFlight()) < slowAfter
+}
+
 func (l *lane) launch(o *outgoing, partition int32) {
 	if o.err != nil {
 		l.p.cfg.Count.Retried(1)
@@ -26,10 +41,6 @@ func (l *lane) launch(o *outgoing, partition int32) {
 	o.sent, o.answered = time.Now(), false
 	l.flights = append(l.flights, o)
 	l.flying++
-	if next := l.p.acks.freed(); next != l.lastAck {
-		l.lastAck, l.sinceAck = next, 0
-	}
-	l.sinceAck++
 	outcomes := l.outcomes
 	l.p.cfg.Sink.Send(l.p.delivery(o, l.target, partition), func(err error) {
 		outcomes.Put(outcome{o, err})
@@ -64,7 +75,7 @@ func (l *lane) takeOutcomes() {
 		l.aside.written(o.ref.Seq)
 		l.relieve()
 		l.absent = absence{}
-		l.window = min(2*l.window, mostExposed)
+		l.window = min(2*l.window, mostFlying)
 	}
 	l.flying -= len(l.takenOutcomes)
 	if l.flying == 0 {
