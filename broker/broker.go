@@ -48,6 +48,7 @@ type Broker struct {
 	askReach  func(context.Context, raftfsm.Member) error
 	reach     *reach
 	report    atomic.Pointer[termReport] // of the running term, nil when there is none
+	searched  atomic.Bool                // storage, for strays
 }
 
 // New returns a Broker that does nothing until Run.

@@ -26,7 +26,7 @@ const claimLead = 100
 // accepted later lowers the mark at Apply.
 type claims struct {
 	committed storage.Claim
-	seen      uint64 // log index of the last event of the feed
+	seen      uint64 // log index of the last event of the feed, or of what the term began with
 	proposed  bool   // a proposal's outcome is not known yet
 	index     uint64 // log index of the last own claim
 	applied   chan uint64
@@ -34,9 +34,25 @@ type claims struct {
 	lastFired int64
 }
 
-func newClaims(committed storage.Claim) claims {
-	return claims{committed: committed, applied: make(chan uint64, 1), failed: make(chan error, 1)}
+func newClaims(committed storage.Claim, index uint64) claims {
+	return claims{committed: committed, seen: index, applied: make(chan uint64, 1), failed: make(chan error, 1)}
 }
+
+// hear takes the outcome of a proposal if it is there: while there is much to read
+// the scheduler does not sleep, and claims must go on.
+func (c *claims) hear() error {
+	select {
+	case err := <-c.failed:
+		return err
+	case index := <-c.applied:
+		c.settle(index)
+	default:
+	}
+	return nil
+}
+
+// isSettled reports whether no claim is on its way, and the feed has shown the last one.
+func (c *claims) isSettled() bool { return !c.proposed && c.seen >= c.index }
 
 // holds reports whether the committed claim holds the target back.
 func (c *claims) holds(target string) bool {
@@ -83,7 +99,7 @@ func (c *claims) settle(index uint64) {
 // claim proposes what the scheduler needs next: more time, or other holds.
 func (s *scheduler) claim(ctx context.Context) {
 	c := &s.claims
-	if c.proposed || c.seen < c.index {
+	if !c.isSettled() {
 		return
 	}
 	now := s.now()
@@ -99,7 +115,7 @@ func (s *scheduler) claim(ctx context.Context) {
 		}
 	}
 	slices.SortFunc(next.Holds, func(a, b storage.Hold) int { return cmp.Compare(a.Target, b.Target) })
-	if next.Through == c.committed.Through && sameTargets(next.Holds, c.committed.Holds) {
+	if next.Through == c.committed.Through && sameTargets(next.Holds, c.committed.Holds) && !s.needsClaim() {
 		return
 	}
 	c.proposed = true

@@ -65,6 +65,9 @@ func (s *scheduler) fill() (loaded bool, err error) {
 			return true, s.catchUp(t)
 		}
 	}
+	if !loaded && !s.search.isOver() {
+		return true, s.searchOn()
+	}
 	return loaded, nil
 }
 
@@ -174,7 +177,7 @@ func (s *scheduler) takeVerdicts() {
 // release feeds healed targets again whose hold no committed claim has any more,
 // nor one that is on its way.
 func (s *scheduler) release() {
-	if s.claims.proposed {
+	if !s.claims.isSettled() {
 		return
 	}
 	for t := range s.stopped {

@@ -3,6 +3,7 @@ package broker
 import (
 	"context"
 	"log/slog"
+	"sync/atomic"
 	"time"
 
 	"github.com/carillonmq/carillon/raftfsm"
@@ -29,6 +30,7 @@ type scheduler struct {
 	byName  map[string]*target
 	stopped map[*target]struct{} // the targets that do not flow
 	claims  claims
+	search  search
 
 	events []raftfsm.Event // reused
 	items  []storage.Item  // reused
@@ -40,6 +42,7 @@ type schedulerConfig struct {
 	Log       proposer
 	Publisher handover
 	Verdicts  *mailbox[verdict]
+	Searched  *atomic.Bool // storage has been searched for strays since the process began
 	Now       func() time.Time
 	Alarm     *alarm              // may be nil
 	OnStep    func(time.Duration) // the clock was set; counted by the caller
@@ -69,7 +72,7 @@ func newScheduler(cfg schedulerConfig) *scheduler {
 		window:  newWindow(state.Claim.Mark, timer.QueueConfig{Now: cfg.Now, OnStep: cfg.OnStep}),
 		byName:  make(map[string]*target),
 		stopped: make(map[*target]struct{}),
-		claims:  newClaims(state.Claim),
+		claims:  newClaims(state.Claim, state.AppliedIndex),
 	}
 	for _, hold := range state.Claim.Holds {
 		t := s.target(hold.Target)
@@ -78,6 +81,9 @@ func newScheduler(cfg schedulerConfig) *scheduler {
 		cfg.Publisher.probe(hold.Target)
 	}
 	s.reportParked()
+	if !cfg.Searched.Load() {
+		s.search = newSearch(state)
+	}
 	return s
 }
 
@@ -86,36 +92,53 @@ func (s *scheduler) run(ctx context.Context) error {
 	wake := time.NewTimer(0)
 	defer wake.Stop()
 	for ctx.Err() == nil {
-		if err := s.takeEvents(); err != nil {
-			return err
+		more, err := s.pass(ctx)
+		if err == nil && !more {
+			err = s.wait(ctx, wake)
 		}
-		s.takeVerdicts()
-		s.release()
-		loaded, err := s.fill()
 		if err != nil {
 			return err
 		}
-		fired := s.fire()
-		s.claim(ctx)
-		if loaded || fired {
-			continue
-		}
-		s.setAlarm()
-		wake.Reset(s.claims.wait(s.now(), s.nextDue()))
-		select {
-		case <-ctx.Done():
-		case <-s.cfg.Feed.Ready():
-		case <-s.cfg.Verdicts.Ready():
-		case err := <-s.claims.failed:
-			return err
-		case index := <-s.claims.applied:
-			s.claims.settle(index)
-		case <-s.dueChannel():
-		case <-s.cfg.Alarm.C():
-		case <-wake.C:
-		}
 	}
 	return ctx.Err()
+}
+
+// pass does once what there is to do, and reports whether there is more at once.
+func (s *scheduler) pass(ctx context.Context) (more bool, err error) {
+	if err := s.claims.hear(); err != nil {
+		return false, err
+	}
+	if err := s.takeEvents(); err != nil {
+		return false, err
+	}
+	s.takeVerdicts()
+	s.release()
+	loaded, err := s.fill()
+	if err != nil {
+		return false, err
+	}
+	fired := s.fire()
+	s.claim(ctx)
+	return loaded || fired, nil
+}
+
+// wait sleeps until there may be something to do.
+func (s *scheduler) wait(ctx context.Context, wake *time.Timer) error {
+	s.setAlarm()
+	wake.Reset(s.claims.wait(s.now(), s.nextDue()))
+	select {
+	case <-ctx.Done():
+	case <-s.cfg.Feed.Ready():
+	case <-s.cfg.Verdicts.Ready():
+	case err := <-s.claims.failed:
+		return err
+	case index := <-s.claims.applied:
+		s.claims.settle(index)
+	case <-s.dueChannel():
+	case <-s.cfg.Alarm.C():
+	case <-wake.C:
+	}
+	return nil
 }
 
 // now is the clock rounded down: a message is never handed over early.
@@ -156,7 +179,7 @@ func (s *scheduler) takeEvents() error {
 		if event.Claim != nil {
 			s.claims.committed = *event.Claim
 		}
-		s.claims.seen = event.Index
+		s.claims.seen = max(s.claims.seen, event.Index)
 	}
 	clear(events)
 	s.events = events
@@ -169,19 +192,40 @@ func (s *scheduler) takeEvents() error {
 	return nil
 }
 
+// accept takes in what the feed shows, if it lies before the target's reach: what lies
+// beyond is in storage and will be read. Only the target's own reach decides. The mark
+// of a parked target may be above the frontier, when the claim of an earlier term says
+// so, and what is accepted between the two must lower it: reading on passes it over.
 func (s *scheduler) accept(item storage.Item) error {
-	if item.Ref.Compare(s.window.frontier) >= 0 {
-		return nil
-	}
-	t := s.target(item.Target)
-	if t.flow != flowing {
+	t, known := s.byName[item.Target]
+	switch {
+	case known && t.flow != flowing:
 		t.wait(item.Ref)
+		return nil
+	case item.Ref.Compare(s.window.frontier) >= 0:
 		return nil
 	}
 	if _, held := s.window.held[item.Seq]; held {
 		return nil
 	}
-	return s.window.add(item.Ref, t.index)
+	return s.window.add(item.Ref, s.target(item.Target).index)
+}
+
+// reach returns how far the target has been read. It is the one rule for all that the
+// scheduler knows of targets:
+//
+//	what is alive and not held lies at or after the reach of its target
+//
+// The frontier is the reach of all that flow, the mark that of each other. Whoever
+// moves one on has read what it passes; whoever lets go of a message (it came back,
+// the window was emptied, the feed lost it) or hears of one calls wait, or moves the
+// frontier back. Tests assert the rule after every pass (scheduler_check_test.go), and
+// the first term of a process mends it where an earlier program left a message behind.
+func (s *scheduler) reach(t *target) storage.Ref {
+	if t.flow == flowing {
+		return s.window.frontier
+	}
+	return t.mark
 }
 
 // forget drops what was killed. A run may be long, the window is bounded.
@@ -208,11 +252,11 @@ func (s *scheduler) forgetOne(seq uint64) {
 }
 
 // retreat empties the window and moves the frontier back to its first message, or
-// to ref if that is earlier. What is due first is then loaded again, and the rest
-// waits in storage: the one remedy for a window that is too full and for a feed
-// that has lost something.
+// to ref if that is earlier; never on, for what lies between was not read yet. What is
+// due first is then loaded again, and the rest waits in storage: the one remedy for a
+// window that is too full and for a feed that has lost something.
 func (s *scheduler) retreat(ref storage.Ref) {
-	low := ref
+	low := least(ref, s.window.frontier)
 	s.window.empty(func(ref storage.Ref) {
 		if ref.Compare(low) < 0 {
 			low = ref

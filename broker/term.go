@@ -74,6 +74,7 @@ func (b *Broker) runTerm(running context.Context, leadership *raftfsm.Leadership
 		Log:       b.node,
 		Publisher: publisher,
 		Verdicts:  verdicts,
+		Searched:  &b.searched,
 		Now:       b.now,
 		Alarm:     alarm,
 		OnStep:    b.clockStepped,

@@ -1,0 +1,173 @@
+package broker
+
+import (
+	"context"
+	"fmt"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/carillonmq/carillon/raftfsm"
+	"github.com/carillonmq/carillon/storage"
+)
+
+// A schedule of checkedAlways messages is looked through after every pass, a larger one so much more rarely that a check costs no more.
+const checkedAlways = 100
+
+// checkMarks asserts, over the real store, what scheduler.reach and the claim
+// promise: what is alive is held or will be read, in this term and in the next.
+func (s *stage) checkMarks(scheduler *scheduler) {
+	s.passes++
+	more := s.node.Store().Pending() / checkedAlways
+	if s.t.Failed() || s.strays && !s.searched.Load() || s.passes%(1+more*more) != 0 {
+		return
+	}
+	problem, at := s.lookForLost(scheduler)
+	if problem == "" {
+		return
+	}
+	// An entry may be half applied at this moment. In the bubble all is done once we sleep.
+	time.Sleep(time.Millisecond)
+	if again, then := s.lookForLost(scheduler); again != "" && then == at {
+		s.t.Errorf("after log entry %d: %s", then, again)
+	}
+}
+
+// lookForLost names a message that waits for ever. It finds nothing while the feed
+// has more to show.
+func (s *stage) lookForLost(scheduler *scheduler) (problem string, at uint64) {
+	store := s.node.Store()
+	state := store.State()
+	marks := make(map[string]storage.Ref)
+	for _, hold := range state.Claim.Holds {
+		marks[hold.Target] = hold.Mark
+	}
+	var items []storage.Item
+	for from, done := (storage.Ref{}), false; !done; {
+		var err error
+		if items, from, done, err = store.Scan(from, len(items)+pageSize, nil, items); err != nil {
+			return err.Error(), state.AppliedIndex
+		}
+	}
+	if at = store.State().AppliedIndex; at != state.AppliedIndex || at != scheduler.claims.seen {
+		return "", at
+	}
+	for _, item := range items {
+		mark, held := marks[item.Target]
+		if !held {
+			mark = state.Claim.Mark
+		}
+		if item.Ref.Less(mark) {
+			return fmt.Sprintf("message %v of %q lies before the claim's mark %v (held: %v)", item.Ref, item.Target, mark, held), at
+		}
+		if _, held := scheduler.window.held[item.Seq]; held {
+			continue
+		}
+		reach := scheduler.window.frontier
+		t, known := scheduler.byName[item.Target]
+		if known {
+			reach = scheduler.reach(t)
+		}
+		if item.Ref.Less(reach) {
+			return fmt.Sprintf("message %v of %q is not held and lies before %v: %+v", item.Ref, item.Target, reach, t), at
+		}
+	}
+	return "", at
+}
+
+// A parked target's mark may be later than where a new term begins to read, because
+// another's message has been with the publisher for long. What is accepted for it
+// between the two, before reading comes there, is delivered like all else.
+func TestScheduler_arrivalBetweenTheFrontierAndAHoldIsRead(t *testing.T) {
+	onStage(t, func(ctx context.Context, s *stage) {
+		s.silent["kept"], s.silent["stuck"] = true, true
+		first, end := context.WithCancel(ctx)
+		s.lead(first)
+		s.accept(ctx, "kept", 1, func(int) time.Duration { return 0 })
+		time.Sleep(time.Hour)
+		s.accept(ctx, "stuck", 1, func(int) time.Duration { return 0 })
+		time.Sleep(time.Second)
+		s.verdicts.Put(verdict{Target: "stuck", Parked: true, Returned: s.got("stuck")})
+		time.Sleep(time.Second)
+		end()
+		synctest.Wait()
+
+		s.mu.Lock()
+		clear(s.handed)
+		clear(s.silent)
+		s.mu.Unlock()
+		feed := s.begin(ctx)
+		s.accept(ctx, "stuck", 1, func(int) time.Duration { return -30 * time.Minute })
+		s.run(ctx, feed)
+		ticks := func(i int) time.Duration { return time.Duration(i) * 100 * time.Millisecond }
+		s.accept(ctx, "fine", 50, ticks) // claims are committed meanwhile
+		time.Sleep(10 * time.Second)
+		s.verdicts.Put(verdict{Target: "stuck"})
+		s.accept(ctx, "fine", 50, ticks)
+		time.Sleep(10 * time.Second)
+		s.check("stuck", 2)
+	})
+}
+
+// The feed loses something late while reading has not come to something early.
+func TestScheduler_lossMovesTheFrontierBackAndNotOn(t *testing.T) {
+	onStage(t, func(ctx context.Context, s *stage) {
+		s.capacity = 10
+		s.accept(ctx, "out", 5, func(i int) time.Duration { return time.Duration(i) * time.Second })
+		feed := s.begin(ctx)
+		s.accept(ctx, "out", 20, func(i int) time.Duration { return time.Minute + time.Duration(i)*time.Second })
+		s.run(ctx, feed)
+		time.Sleep(2 * time.Minute)
+		s.check("out", 25)
+	})
+}
+
+// leaveBehind accepts messages, then proposes a claim whose marks pass them, as
+// programs before this one could.
+func (s *stage) leaveBehind(ctx context.Context, holds ...storage.Hold) {
+	s.t.Helper()
+	s.strays = true
+	s.searched.Store(false)
+	now := time.Now().UnixMilli()
+	claim := storage.Claim{Through: now, Mark: storage.Ref{Due: now}, Holds: holds}
+	s.propose(ctx, raftfsm.ClaimCommand{Time: now, Claim: claim}) // lowered to what is fresh
+	s.propose(ctx, raftfsm.ClaimCommand{Time: now, Claim: claim})
+}
+
+func TestScheduler_firstTermFindsWhatAnEarlierProgramLeftBehind(t *testing.T) {
+	onStage(t, func(ctx context.Context, s *stage) {
+		past := func(i int) time.Duration { return time.Duration(-i-1) * time.Minute }
+		s.accept(ctx, "out", 100, past)
+		s.accept(ctx, "stuck", 100, past)
+		now := time.Now().UnixMilli()
+		s.leaveBehind(ctx, storage.Hold{Target: "stuck", Through: now, Mark: storage.Ref{Due: now + 1000}})
+		s.lead(ctx)
+		s.accept(ctx, "stuck", 1, func(int) time.Duration { return 500 * time.Millisecond })
+		time.Sleep(2 * time.Second)
+		s.check("out", 100)
+		s.check("stuck", 0)
+		if !s.searched.Load() {
+			t.Error("storage was not searched to the end")
+		}
+		s.verdicts.Put(verdict{Target: "stuck"})
+		time.Sleep(2 * time.Second)
+		s.check("stuck", 101)
+	})
+}
+
+// The search reads much, and what is due meanwhile is on time: claims go on as well.
+func TestScheduler_searchDelaysNobody(t *testing.T) {
+	onStage(t, func(ctx context.Context, s *stage) {
+		n := 20_000
+		for range 10 {
+			s.accept(ctx, "gone", n, func(int) time.Duration { return -time.Hour })
+		}
+		s.propose(ctx, raftfsm.Ack{Runs: []storage.SeqRun{{First: 1, Last: uint64(10*n - 1)}}})
+		s.leaveBehind(ctx)
+		s.accept(ctx, "fine", 20, func(i int) time.Duration { return time.Duration(i) * 200 * time.Millisecond })
+		s.lead(ctx)
+		time.Sleep(10 * time.Second)
+		s.checkOnTime("fine", 20)
+		s.check("gone", 1)
+	})
+}
