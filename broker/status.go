@@ -31,6 +31,7 @@ type Status struct {
 	Routes   []string         `json:"routes"`              // patterns of the delay topics, the first that matches counts
 	MaxDelay map[string]int64 `json:"max_delay,omitempty"` // by pattern, milliseconds; nil: not told, by an older node
 	Targets  *TargetsStatus   `json:"targets,omitempty"`   // nil: likewise
+	Level    LevelStatus      `json:"feature_level"`
 	Members  []MemberStatus   `json:"members"`
 	Raft     RaftStatus       `json:"raft"`
 	Storage  StorageStatus    `json:"storage"`
@@ -69,7 +70,8 @@ type StorageStatus struct {
 	Merges          uint64 `json:"merges"`
 }
 
-// A Standing is what a node answers to another that asks whether it may be born.
+// A Standing is what a node answers to another that asks whether it may be born, or
+// which feature level all understand.
 type Standing = raftfsm.Standing
 
 // Status returns what this node knows at the moment. It reads a few pages of the
@@ -82,6 +84,7 @@ func (b *Broker) Status() Status {
 		OldestDue: oldestDue(b.node.Store()),
 		Problems:  []string{},
 		Targets:   new(TargetsStatus(b.config.Targets)),
+		Level:     levelStatus(node),
 		Members:   memberStatuses(node.Members),
 		Raft: RaftStatus{
 			AppliedIndex: node.AppliedIndex, CommitIndex: node.CommitIndex, LastIndex: node.LastIndex,

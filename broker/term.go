@@ -112,10 +112,13 @@ func (b *Broker) runTerm(running context.Context, leadership *raftfsm.Leadership
 	return err
 }
 
-// found gives a new cluster its identity.
+// found gives a new cluster its feature level and its identity.
 func (b *Broker) found(ctx context.Context) error {
 	if b.node.Store().State().ClusterID != [16]byte{} {
 		return nil
+	}
+	if err := b.beginLevel(ctx); err != nil {
+		return err
 	}
 	command := raftfsm.Found{Time: b.now().UnixMilli(), Mode: b.config.Delivery}
 	if _, err := rand.Read(command.ClusterID[:]); err != nil {

@@ -42,6 +42,9 @@ type Status struct {
 
 	Waiting string // why the node is unborn, out of the group or failed
 
+	Level       storage.Level // feature level in force, as far as the log is applied here
+	Understands storage.Level // the newest that this node understands
+
 	Members []MemberStatus // sorted by id
 
 	AppliedIndex  uint64 // handed to the state machine

@@ -25,6 +25,7 @@ func (n *Node) Standing() Standing {
 // Status returns what this node knows at this moment. It does not block.
 func (n *Node) Status() Status {
 	s := Status{Node: n.cfg.NodeID, State: "unborn", SnapshotIndex: n.store.ManifestMeta().Index, UnsavedBytes: n.fsm.backlog.unsaved()}
+	s.Level, s.Understands = n.store.Level(), n.cfg.Understands
 	if err := n.logs.failure(); err != nil {
 		s.LogError = err.Error()
 	}

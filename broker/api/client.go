@@ -58,7 +58,14 @@ func (c *Client) ReachKafka(ctx context.Context) error { return c.get(ctx, "/v1/
 // Replace asks the leader, through the node, to give the member that has lost its
 // disk a new place in the group.
 func (c *Client) Replace(ctx context.Context, member string) error {
-	return c.post(ctx, "/v1/cluster/replace", replaceRequest{Member: member})
+	return c.post(ctx, replacePath, replaceRequest{Member: member}, nil)
+}
+
+// RaiseLevel asks the leader, through the node, to raise the feature level to the
+// newest that all members understand, and returns the level in force then.
+func (c *Client) RaiseLevel(ctx context.Context) (broker.LevelStatus, error) {
+	var level broker.LevelStatus
+	return level, c.post(ctx, raisePath, raiseRequest{}, &level)
 }
 
 func (c *Client) get(ctx context.Context, path string, into any) error {
@@ -69,7 +76,7 @@ func (c *Client) get(ctx context.Context, path string, into any) error {
 	return c.do(request, into)
 }
 
-func (c *Client) post(ctx context.Context, path string, body any) error {
+func (c *Client) post(ctx context.Context, path string, body, into any) error {
 	text, err := json.Marshal(body)
 	if err != nil {
 		return fmt.Errorf("ask %s: %w", c.address, err)
@@ -79,7 +86,7 @@ func (c *Client) post(ctx context.Context, path string, body any) error {
 		return fmt.Errorf("ask %s: %w", c.address, err)
 	}
 	request.Header.Set("Content-Type", "application/json")
-	return c.do(request, nil)
+	return c.do(request, into)
 }
 
 // mostAnswered bounds the answer that is read, in bytes.

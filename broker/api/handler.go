@@ -5,11 +5,9 @@ package api
 import (
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"log/slog"
 	"net/http"
-	"slices"
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/promhttp"
@@ -29,6 +27,9 @@ type Node interface {
 	ReachKafka(ctx context.Context) error
 	// Replace gives a member that lost its disk a new place; only the leader can.
 	Replace(ctx context.Context, member string) error
+	// RaiseLevel raises the feature level once all members understand it; only the
+	// leader can.
+	RaiseLevel(ctx context.Context) (broker.LevelStatus, error)
 }
 
 // NewHandler returns the API of the node:
@@ -40,6 +41,7 @@ type Node interface {
 //	GET  /v1/standing         broker.Standing, for the other nodes
 //	GET  /v1/kafka            200 when Kafka answers the node, asked now, else 503 and why not
 //	POST /v1/cluster/replace  {"member": "n3"}; any node passes it on to the leader
+//	POST /v1/cluster/raise    {}; likewise; answers broker.LevelStatus
 //
 // Answers are JSON, an error is {"error": "..."}.
 func NewHandler(node Node, metrics prometheus.Gatherer, log *slog.Logger) http.Handler {
@@ -53,7 +55,8 @@ func NewHandler(node Node, metrics prometheus.Gatherer, log *slog.Logger) http.H
 	mux.HandleFunc("GET /v1/status", func(w http.ResponseWriter, _ *http.Request) { h.answer(w, http.StatusOK, node.Status()) })
 	mux.HandleFunc("GET /v1/standing", func(w http.ResponseWriter, _ *http.Request) { h.answer(w, http.StatusOK, node.Standing()) })
 	mux.HandleFunc("GET /v1/kafka", h.kafka)
-	mux.HandleFunc("POST /v1/cluster/replace", h.replace)
+	mux.HandleFunc("POST "+replacePath, h.replace)
+	mux.HandleFunc("POST "+raisePath, h.raise)
 	mux.HandleFunc("/", func(w http.ResponseWriter, r *http.Request) {
 		h.refuse(w, http.StatusNotFound, "there is no "+r.Method+" "+r.URL.Path)
 	})
@@ -92,52 +95,6 @@ func (h *handler) kafka(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	h.answer(w, http.StatusOK, map[string]bool{"reached": true})
-}
-
-// replaceRequest is the body of POST /v1/cluster/replace.
-type replaceRequest struct {
-	Member string `json:"member"`
-	// Forwarded is set by a node that passes the request on, once: the members may
-	// disagree on who leads.
-	Forwarded bool `json:"forwarded,omitempty"`
-}
-
-// mostRequested bounds the body of a request in bytes.
-const mostRequested = 64 << 10
-
-func (h *handler) replace(w http.ResponseWriter, r *http.Request) {
-	var request replaceRequest
-	body := json.NewDecoder(http.MaxBytesReader(w, r.Body, mostRequested))
-	body.DisallowUnknownFields()
-	if err := body.Decode(&request); err != nil || request.Member == "" {
-		h.refuse(w, http.StatusBadRequest, `the body is not {"member": "ID"} with the id of one of cluster.members`)
-		return
-	}
-	status := h.node.Status()
-	leader := slices.IndexFunc(status.Members, func(m broker.MemberStatus) bool { return m.ID == status.Leader })
-	switch {
-	case status.Leader == status.Node:
-		if err := h.node.Replace(r.Context(), request.Member); err != nil {
-			h.refuse(w, http.StatusConflict, err.Error())
-			return
-		}
-	case leader < 0 || request.Forwarded:
-		h.refuse(w, http.StatusServiceUnavailable, "no leader is known: try again when a majority of the members runs; if a majority has lost its disks, they must be restored")
-		return
-	default:
-		request.Forwarded = true
-		address := status.Members[leader].API
-		if err := NewClient(address).post(r.Context(), "/v1/cluster/replace", request); err != nil {
-			text := fmt.Sprintf("leader %s: %v", status.Leader, err)
-			if answer := (*Error)(nil); !errors.As(err, &answer) {
-				text = fmt.Sprintf("leader %s does not answer at %q: correct its api address in cluster.members of %s, or ask the leader itself: %v",
-					status.Leader, address, status.Node, err)
-			}
-			h.refuse(w, http.StatusBadGateway, text)
-			return
-		}
-	}
-	h.answer(w, http.StatusOK, replaceRequest{Member: request.Member})
 }
 
 // failure is the body of every answer that is not a success.

@@ -28,6 +28,7 @@ type fakeNode struct {
 	standing broker.Standing
 	refusal  error
 	replaced []string
+	raised   int
 	silent   error // what Kafka's silence is called
 }
 
@@ -39,6 +40,11 @@ func (n *fakeNode) ReachKafka(context.Context) error { return n.silent }
 func (n *fakeNode) Replace(_ context.Context, member string) error {
 	n.replaced = append(n.replaced, member)
 	return n.refusal
+}
+
+func (n *fakeNode) RaiseLevel(context.Context) (broker.LevelStatus, error) {
+	n.raised++
+	return broker.LevelStatus{InForce: 2, Understood: 2}, n.refusal
 }
 
 var _ Node = (*broker.Broker)(nil)
@@ -63,6 +69,7 @@ func TestStatus_comesThroughWhole(t *testing.T) {
 		Parked: []string{"orders"}, Problems: []string{"kafka: away"},
 		Routes: []string{"*.delay"}, MaxDelay: map[string]int64{"*.delay": 8},
 		Targets: &broker.TargetsStatus{Allow: []string{"*"}, Deny: []string{"__*"}},
+		Level:   broker.LevelStatus{InForce: 1, Understood: 2},
 		Members: []broker.MemberStatus{{ID: "n1", API: "127.0.0.1:7401", Voter: new(true), LastContact: 9}},
 		Raft:    broker.RaftStatus{AppliedIndex: 10}, Storage: broker.StorageStatus{Segments: 11},
 	}
@@ -110,7 +117,7 @@ func TestLive_evenWhenNotReady(t *testing.T) {
 }
 
 func TestMetrics_showCountersAndStatus(t *testing.T) {
-	c := serveNode(t, &fakeNode{status: broker.Status{State: "leader", Pending: 42, Term: 3}})
+	c := serveNode(t, &fakeNode{status: broker.Status{State: "leader", Pending: 42, Term: 3, Level: broker.LevelStatus{InForce: 1, Understood: 2}}})
 	answer, err := c.http.Get("http://" + c.address + "/metrics")
 	if err != nil {
 		t.Fatal(err)
@@ -121,7 +128,7 @@ func TestMetrics_showCountersAndStatus(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, line := range []string{
-		"carillon_accepted_total 7", "carillon_rejected_total 2", "carillon_pending 42", "carillon_raft_is_leader 1", "carillon_raft_term 3",
+		"carillon_feature_level 1", "carillon_feature_level_understood 2", "carillon_accepted_total 7", "carillon_rejected_total 2", "carillon_pending 42", "carillon_raft_is_leader 1", "carillon_raft_term 3",
 	} {
 		if !strings.Contains(string(text), "\n"+line+"\n") {
 			t.Errorf("%s is missing in:\n%s", line, text)

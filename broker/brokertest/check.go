@@ -290,6 +290,10 @@ func (p *player) expect(a arguments) error {
 		if slices.ContainsFunc(problems, isNamed) != (what == "problem") {
 			return fmt.Errorf("the leader has the problems %q", problems)
 		}
+	case "level":
+		if got := fmt.Sprint(p.leader().raft().Store().Level()); got != a.word(1) {
+			return fmt.Errorf("feature level %s, want %s", got, a.word(1))
+		}
 	case "leader":
 		p.leader()
 	default:

@@ -11,6 +11,7 @@ import (
 
 	"github.com/carillonmq/carillon/broker"
 	"github.com/carillonmq/carillon/raftfsm"
+	"github.com/carillonmq/carillon/storage"
 	"github.com/twmb/franz-go/pkg/kadm"
 	"github.com/twmb/franz-go/pkg/kfake"
 	"github.com/twmb/franz-go/pkg/kgo"
@@ -71,8 +72,12 @@ func newCluster(t testing.TB, settings arguments) *Cluster {
 	route.Start = settings.value("start", "")
 	route.MissingTargetTimeout = c.span(settings.value("missing_target_timeout", "5m"))
 	c.config.Routes = []broker.Route{route}
+	program, err := strconv.ParseUint(settings.value("program", "0"), 10, 32)
+	c.must(err)
 	for _, m := range c.config.Cluster.Members {
-		c.nodes = append(c.nodes, newNode(c, m))
+		n := newNode(c, m)
+		n.program = storage.Level(program)
+		c.nodes = append(c.nodes, n)
 	}
 	return c
 }

@@ -10,6 +10,7 @@ import (
 	"github.com/carillonmq/carillon/broker"
 	"github.com/carillonmq/carillon/broker/kafka"
 	"github.com/carillonmq/carillon/raftfsm"
+	"github.com/carillonmq/carillon/storage"
 	"github.com/prometheus/client_golang/prometheus"
 )
 
@@ -19,7 +20,8 @@ type node struct {
 	cluster *Cluster
 	member  broker.Member
 	clock   *clock
-	disk    int // counts up when the disk is replaced
+	disk    int           // counts up when the disk is replaced
+	program storage.Level // what it understands from its next start on; 0: all
 	frozen  atomic.Bool
 
 	alive  atomic.Pointer[raftfsm.Node] // nil while the node is down; other nodes ask it
@@ -56,6 +58,7 @@ func (n *node) start() {
 		AskMember:   c.ask(n),
 		FlushBytes:  c.flushBytes,
 		SegmentSize: 4 << 20,
+		Understands: n.program,
 		Logger:      log,
 	})
 	c.must(err)
@@ -111,6 +114,13 @@ func (n *node) stop() {
 	}
 	n.alive.Store(nil)
 	n.cancel, n.broker = nil, nil
+}
+
+// install restarts the node with a program that understands up to the level.
+func (n *node) install(program storage.Level) {
+	n.stop()
+	n.program = program
+	n.start()
 }
 
 // freeze stops the node's clock and silences its links, as SIGSTOP would; thaw lets

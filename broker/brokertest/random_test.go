@@ -49,13 +49,15 @@ func randomScript(r *rand.Rand) string {
 	line := func(at int, format string, args ...any) {
 		fmt.Fprintf(&b, "at %ds "+format+"\n", append([]any{at}, args...)...)
 	}
-	b.WriteString("cluster nodes=3 flush=32768 missing_target_timeout=10m slack=1s\n")
+	old := r.IntN(2) == 0 // half of them begin at the oldest feature level, and are raised at the end
+	b.WriteString("cluster nodes=3 flush=32768 missing_target_timeout=10m slack=1s" + map[bool]string{true: " program=1"}[old] + "\n")
 	line(0, "create orders.delay partitions=%d", 1+r.IntN(3))
 	line(0, "create orders partitions=%d", 1+r.IntN(3))
 	line(0, "create bills partitions=1")
 	line(0, "start all")
 	late := false
-	for at := 5; at < 90; {
+	at := 5
+	for at < 90 {
 		line(at, "produce orders.delay count=%d spread=%ds deliver-after=%dms key=k%%", 20+r.IntN(150), 1+r.IntN(30), r.IntN(5000))
 		if r.IntN(2) == 0 {
 			line(at, "produce orders.delay count=%d deliver-to=bills deliver-after=%ds value=b%%", 1+r.IntN(50), 1+r.IntN(20))
@@ -72,7 +74,14 @@ func randomScript(r *rand.Rand) string {
 		line(at, "%s", mend)
 		at += 3 + r.IntN(5)
 	}
-	line(100, "create late partitions=2")
+	if old {
+		for _, node := range []string{"n1", "n2", "n3"} {
+			line(at, "program %s 0", node)
+			at += 4
+		}
+		line(at, "raise")
+	}
+	line(max(at, 100), "create late partitions=2")
 	return b.String()
 }
 

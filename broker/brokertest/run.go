@@ -6,12 +6,14 @@ import (
 	"fmt"
 	"os"
 	"strconv"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
 
 	"github.com/carillonmq/carillon/broker"
 	"github.com/carillonmq/carillon/raftfsm"
+	"github.com/carillonmq/carillon/storage"
 	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kfake"
 	"github.com/twmb/franz-go/pkg/kmsg"
@@ -115,6 +117,14 @@ func (p *player) play(s step) error {
 		}
 	case "replace":
 		return p.replace(name)
+	case "program": // of the feature level named runs there from now on; 0: the newest
+		level, err := strconv.ParseUint(s.args.word(1), 10, 32)
+		if err != nil {
+			return err
+		}
+		return p.each(name, func(n *node) { n.install(storage.Level(level)) }, (*node).running)
+	case "raise":
+		return p.raise(strings.ReplaceAll(s.args.value("refused", ""), ":", " "))
 	case "route": // the only one for nodes that are started from now on
 		p.config.Routes = []broker.Route{broker.NewRoute(name)}
 	case "step":
@@ -131,6 +141,18 @@ func (p *player) play(s step) error {
 		return p.expect(s.args)
 	default:
 		return fmt.Errorf("there is no verb %q", s.verb)
+	}
+	return nil
+}
+
+// raise raises the feature level, or expects an error that says refused.
+func (p *player) raise(refused string) error {
+	_, err := p.leader().broker.RaiseLevel(context.Background())
+	if refused != "" && (err == nil || !strings.Contains(err.Error(), refused)) {
+		return fmt.Errorf("raised with error %v, want one that says %q", err, refused)
+	}
+	if refused == "" {
+		return err
 	}
 	return nil
 }

@@ -12,11 +12,11 @@ import (
 func clusterCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "cluster",
-		Short: "Change the members of a cluster",
+		Short: "Change the members of a cluster, or what they write",
 		Args:  cobra.ArbitraryArgs, // an unknown verb is an argument
 		RunE:  helpWithoutVerb,
 	}
-	cmd.AddCommand(replaceCommand())
+	cmd.AddCommand(replaceCommand(), raiseCommand())
 	return cmd
 }
 
@@ -37,6 +37,30 @@ func replaceCommand() *cobra.Command {
 				return explainAPI(address, err)
 			}
 			fmt.Fprintf(cmd.OutOrStdout(), "%s has a new place: start it with an empty node.data_dir, it votes when it has caught up\n", args[0])
+			return nil
+		},
+	}
+	addAPIFlag(cmd, &address)
+	return cmd
+}
+
+func raiseCommand() *cobra.Command {
+	var address string
+	cmd := &cobra.Command{
+		Use:   "raise",
+		Short: "Let an upgraded cluster write what older programs cannot read",
+		Long: "Raise the feature level to the newest that the programs of the nodes understand. Run it when all run\n" +
+			"the new program and shall not go back: from then on the program before refuses to run them. It changes\n" +
+			"nothing, and names the node, when one does not answer or does not understand the level.",
+		Args: arguments(cobra.NoArgs),
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			ctx, cancel := context.WithTimeout(cmd.Context(), 6*askTimeout)
+			defer cancel()
+			level, err := api.NewClient(address).RaiseLevel(ctx)
+			if err != nil {
+				return explainAPI(address, err)
+			}
+			fmt.Fprintf(cmd.OutOrStdout(), "feature level %d is in force: programs that do not understand it cannot run these nodes any more\n", level.InForce)
 			return nil
 		},
 	}

@@ -111,6 +111,11 @@ func printStatus(w io.Writer, node, leader broker.Status, now time.Time) error {
 	if node.NotReady != "" {
 		row("not ready", "%s", node.NotReady)
 	}
+	if level := node.Level; level.InForce < level.Understood {
+		row("level", "%d; this node understands %d: run `carillon cluster raise` when all do", level.InForce, level.Understood)
+	} else if level.InForce > 0 {
+		row("level", "%d", level.InForce)
+	}
 	row("pending", "%d", leader.Pending)
 	if leader.OldestDue != 0 {
 		due := time.UnixMilli(leader.OldestDue)

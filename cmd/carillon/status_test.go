@@ -81,6 +81,22 @@ n3      c:1  false  never
 	}
 }
 
+func TestStatus_showsTheFeatureLevel(t *testing.T) {
+	for want, level := range map[string]broker.LevelStatus{
+		"level    2\npending": {InForce: 2, Understood: 2},
+		"level    1; this node understands 2: run `carillon clust": {InForce: 1, Understood: 2},
+		"term 0\npending": {}, // of a node from before there were levels
+	} {
+		var out strings.Builder
+		if err := printStatus(&out, broker.Status{Node: "n1", Level: level}, broker.Status{}, time.Time{}); err != nil {
+			t.Fatal(err)
+		}
+		if !strings.Contains(out.String(), want) {
+			t.Errorf("want %q in:\n%s", want, out.String())
+		}
+	}
+}
+
 func TestStatus_ofANodeWithoutAGroupShowsNoVotes(t *testing.T) {
 	node := broker.Status{
 		Node: "n1", State: "unborn", NotReady: "unborn: no answer from n2",

@@ -1,0 +1,55 @@
+package api
+
+import (
+	"errors"
+	"log/slog"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/carillonmq/carillon/broker"
+)
+
+func TestRaise_isPassedOnToTheLeaderOnce(t *testing.T) {
+	leader := &fakeNode{status: broker.Status{Node: "n1", State: "leader", Leader: "n1"}}
+	members := []broker.MemberStatus{{ID: "n1", API: serveNode(t, leader).address}, {ID: "n2"}}
+	follower := serveNode(t, &fakeNode{status: broker.Status{Node: "n2", State: "follower", Leader: "n1", Members: members}})
+	want := broker.LevelStatus{InForce: 2, Understood: 2}
+	if got, err := follower.RaiseLevel(t.Context()); err != nil || got != want || leader.raised != 1 {
+		t.Errorf("level %+v, error %v, raised %d times; want %+v, once", got, err, leader.raised, want)
+	}
+
+	leader.refusal = errors.New("cannot raise the feature level to 2: member n3 runs a program that understands level 1 only: upgrade it")
+	if _, err := follower.RaiseLevel(t.Context()); err == nil || err.Error() != "leader n1: "+leader.refusal.Error() {
+		t.Errorf("a refusal comes back as %v", err)
+	}
+}
+
+// In the middle of an upgrade the leader may be of the program before.
+func TestRaise_saysThatTheLeaderIsTooOld(t *testing.T) {
+	old := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		answers{slog.New(slog.DiscardHandler)}.refuse(w, http.StatusNotFound, "there is no "+r.Method+" "+r.URL.Path)
+	}))
+	defer old.Close()
+	members := []broker.MemberStatus{{ID: "n1", API: old.Listener.Addr().String()}, {ID: "n2"}}
+	follower := serveNode(t, &fakeNode{status: broker.Status{Node: "n2", State: "follower", Leader: "n1", Members: members}})
+	if _, err := follower.RaiseLevel(t.Context()); err == nil || !strings.Contains(err.Error(), "leader n1: its program is from before there were feature levels: upgrade it") {
+		t.Errorf("got %v", err)
+	}
+}
+
+func TestRaise_refusesABodyThatIsNone(t *testing.T) {
+	for body, want := range map[string]int{
+		"": http.StatusOK, "{}": http.StatusOK, `{"level":3}`: http.StatusBadRequest, "2": http.StatusBadRequest,
+	} {
+		n := &fakeNode{status: broker.Status{Node: "n1", Leader: "n1"}}
+		answer := httptest.NewRecorder()
+		NewHandler(n, prometheus.NewRegistry(), quiet()).ServeHTTP(answer, httptest.NewRequest(http.MethodPost, raisePath, strings.NewReader(body)))
+		if answer.Code != want || n.raised != map[int]int{http.StatusOK: 1}[want] {
+			t.Errorf("%q is answered with %d %s, raised %d times", body, answer.Code, answer.Body, n.raised)
+		}
+	}
+}

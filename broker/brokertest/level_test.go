@@ -1,0 +1,90 @@
+package brokertest
+
+import (
+	"slices"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/carillonmq/carillon/raftfsm"
+	"github.com/carillonmq/carillon/storage"
+)
+
+// A leader is killed in the middle of a raise, under load: its successor and the node
+// itself, once it is back, are of one level, and another raise completes it.
+func TestLevel_isRaisedWholeOrNotAtAll(t *testing.T) {
+	for _, test := range []struct {
+		name    string
+		cutFrom int // that many of the others do not get the command
+		want    []storage.Level
+	}{
+		{"in no other log", 2, []storage.Level{storage.LevelOne}},
+		{"in one other log", 1, []storage.Level{storage.LevelTwo}},
+		{"on its way", 0, []storage.Level{storage.LevelOne, storage.LevelTwo}},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				settings := parseArguments([]string{"nodes=3", "program=1", "flush=16384", "slack=1s"})
+				c := newCluster(t, settings)
+				defer c.stop()
+				p := &player{Cluster: c, start: time.Now()}
+				c.must(p.createTopic("orders.delay", arguments{}))
+				c.must(p.createTopic("orders", arguments{}))
+				c.must(p.each("all", (*node).start, func(n *node) bool { return !n.running() }))
+				time.Sleep(5 * time.Second)
+				c.must(p.produce("orders.delay", parseArguments([]string{"count=500", "spread=20s", "deliver-after=10ms"})))
+				for _, n := range c.nodes {
+					n.install(storage.NewestLevel)
+					time.Sleep(2 * time.Second)
+				}
+				leader := c.leader()
+				others := slices.DeleteFunc(slices.Clone(c.nodes), func(n *node) bool { return n == leader })
+				for _, n := range others[:test.cutFrom] {
+					c.network.set(cut, leader.member.ID, n.member.ID)
+				}
+				raise := leader.raft().Propose(t.Context(), raftfsm.RaiseLevel{Level: storage.LevelTwo})
+				if test.cutFrom == 1 {
+					_, err := raise.Wait(t.Context())
+					c.must(err)
+				}
+				leader.kill()
+				if got := c.leader().raft().Store().Level(); !slices.Contains(test.want, got) {
+					t.Errorf("level %d after the leader was killed, want one of %v", got, test.want)
+				}
+				leader.start()
+				time.Sleep(5 * time.Second)
+				if _, err := c.leader().broker.RaiseLevel(t.Context()); err != nil {
+					t.Errorf("raise once more: %v", err)
+				}
+				p.settle(settings)
+				for _, n := range c.nodes {
+					if got := n.raft().Store().Level(); got != storage.LevelTwo {
+						t.Errorf("%s is at level %d", n.member.ID, got)
+					}
+				}
+				p.check(settings)
+			})
+		})
+	}
+}
+
+func TestLevel_ofANewClusterIsTheLowestOfItsFounders(t *testing.T) {
+	for name, want := range map[string]storage.Level{"": storage.NewestLevel, "n1": storage.LevelOne, "n2": storage.LevelOne} {
+		t.Run("old: "+name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				c := newCluster(t, parseArguments([]string{"nodes=3"}))
+				defer c.stop()
+				if name != "" {
+					c.node(name).program = storage.LevelOne
+				}
+				for _, n := range c.nodes {
+					n.start()
+				}
+				if got := c.leader().raft().Store().Level(); got != want {
+					t.Errorf("level %d, want %d", got, want)
+				}
+			})
+		})
+	}
+}

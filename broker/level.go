@@ -1,0 +1,87 @@
+package broker
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	"github.com/carillonmq/carillon/raftfsm"
+	"github.com/carillonmq/carillon/storage"
+)
+
+// A LevelStatus says in which forms the cluster writes; see storage.Level. It is zero
+// when it is not told, by a node from before there were levels.
+type LevelStatus struct {
+	InForce    uint32 `json:"in_force"`   // as far as this node has applied the log
+	Understood uint32 `json:"understood"` // by the program of this node, at most
+}
+
+// RaiseLevel raises the feature level to the newest that any member's program
+// understands, if every member says now that it understands that as well. Only the
+// leader can. It returns the level in force; that it was raised already is no error.
+// It blocks for the answers, a second or so at most, and for one log entry.
+func (b *Broker) RaiseLevel(ctx context.Context) (LevelStatus, error) {
+	node := b.node.Status()
+	if node.Leader != node.Node {
+		return LevelStatus{}, fmt.Errorf("raise the feature level: %w", raftfsm.ErrNotLeader)
+	}
+	levels, err := b.node.Understood(ctx)
+	if err != nil {
+		return LevelStatus{}, fmt.Errorf("%w: %w", errRaise, err)
+	}
+	newest := slices.Max(slices.Collect(maps.Values(levels)))
+	if obstacles := notUnderstood(newest, node.Members, levels); len(obstacles) > 0 {
+		return LevelStatus{}, fmt.Errorf("%w to %d: %s; then raise it again", errRaise, newest, strings.Join(obstacles, "; "))
+	}
+	if err := b.commitLevel(ctx, newest); err != nil {
+		return LevelStatus{}, err
+	}
+	return levelStatus(b.node.Status()), nil
+}
+
+// notUnderstood says of each member that does not answer, or does not understand the
+// level, what to do.
+func notUnderstood(newest storage.Level, members []raftfsm.MemberStatus, levels map[string]storage.Level) []string {
+	var obstacles []string
+	for _, m := range members {
+		level, answered := levels[m.ID]
+		switch {
+		case !answered:
+			obstacles = append(obstacles, fmt.Sprintf("member %s does not answer at %q: start it with the new program", m.ID, m.API))
+		case level < newest:
+			obstacles = append(obstacles, fmt.Sprintf("member %s runs a program that understands level %d only: upgrade it", m.ID, level))
+		}
+	}
+	return obstacles
+}
+
+// beginLevel gives a cluster without an identity the newest level that all its
+// founders understand. It comes before the identity: should the term end between the
+// two, the next one begins here again.
+func (b *Broker) beginLevel(ctx context.Context) error {
+	levels, err := b.node.Understood(ctx)
+	if members := len(b.node.Status().Members); err != nil || len(levels) < members {
+		b.log.Warn("the new cluster begins at the oldest feature level: raise it with `carillon cluster raise` when all members run",
+			"answers", len(levels), "members", members, "error", err)
+		return nil
+	}
+	return b.commitLevel(ctx, slices.Min(slices.Collect(maps.Values(levels))))
+}
+
+// commitLevel has every member raise the level, unless it is in force already.
+func (b *Broker) commitLevel(ctx context.Context, level storage.Level) error {
+	if level <= b.node.Store().Level() {
+		return nil
+	}
+	command := raftfsm.RaiseLevel{Time: b.now().UnixMilli(), Level: level}
+	if _, err := b.node.Propose(ctx, command).Wait(ctx); err != nil {
+		return fmt.Errorf("commit feature level %d: %w", level, err)
+	}
+	return nil
+}
+
+func levelStatus(node raftfsm.Status) LevelStatus {
+	return LevelStatus{InForce: uint32(node.Level), Understood: uint32(node.Understands)}
+}
