@@ -2,6 +2,7 @@ package storage
 
 import (
 	"fmt"
+	"slices"
 
 	"github.com/RoaringBitmap/roaring/v2/roaring64"
 )
@@ -96,7 +97,9 @@ func (f *Frozen) name(written *segment, meta SnapshotMeta) (before []*segment, e
 	return s.show(s.manifest.current.segments), nil
 }
 
-// commit makes the manifest name the segment. The caller holds manifest.mu.
+// commit makes the manifest name the segment, and no longer those that are fully
+// dead at the index that it records with them: their space comes back with the
+// flush, however long a merge may take. The caller holds manifest.mu.
 func (f *Frozen) commit(written *segment, meta SnapshotMeta) error {
 	s := f.store
 	if !f.current() || f.generation != s.manifest.current.generation {
@@ -104,8 +107,11 @@ func (f *Frozen) commit(written *segment, meta SnapshotMeta) error {
 	}
 	next := s.manifest.current
 	next.meta, next.state, next.alive = meta, f.state, f.alive
+	next.segments = slices.DeleteFunc(slices.Clone(next.segments), func(g *segment) bool {
+		return countAlive(f.alive, g.info.first, g.info.last) == 0
+	})
 	if written != nil {
-		next.segments = append(next.segments[:len(next.segments):len(next.segments)], written)
+		next.segments = append(next.segments, written)
 	}
 	return s.manifest.commit(next)
 }

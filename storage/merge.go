@@ -9,11 +9,12 @@ import (
 	"go.etcd.io/bbolt"
 )
 
-// Merge takes one step towards fewer and fuller segments: it drops those that
-// are fully dead, or writes a run of neighbours anew. It reports whether it did
-// anything; call it again until it did not, after a Flush. It blocks for the
-// writing, while Apply, flushes and readers go on. ErrDiskFull means that there
-// is no room for the new file; ErrGeneration that a snapshot was received.
+// Merge takes one step towards fewer and fuller segments: it writes a run of
+// neighbours anew. It reports whether it did anything; call it again until it did
+// not, after a Flush. It blocks for the writing, and for Config.Pace, while Apply,
+// flushes and readers go on. ErrDiskFull means that there is no room for what is
+// alive in the segments that should be merged, and nothing smaller to do;
+// ErrGeneration that a snapshot was received.
 //
 // A file omits only what was dead at the index that the manifest records, never
 // what has died since, and a file is dropped by the same rule. After a crash the
@@ -24,8 +25,12 @@ import (
 func (s *Store) Merge(ctx context.Context) (did bool, err error) {
 	s.merging.Lock()
 	defer s.merging.Unlock()
-	from, step := s.plan()
+	from := s.pinToMerge()
 	defer releaseAll(from.segments)
+	step, err := s.plan(&from)
+	if err != nil {
+		return false, fmt.Errorf("merge: %w", err)
+	}
 	if len(step) == 0 {
 		return false, nil
 	}
@@ -41,44 +46,90 @@ func (s *Store) Merge(ctx context.Context) (did bool, err error) {
 	return true, nil
 }
 
-// plan picks the segments to replace and pins all that the manifest names.
-// Nothing is picked while a received snapshot waits for Reload: readers still
-// see the segments of before.
-func (s *Store) plan() (from contents, step []*segment) {
+// pinToMerge returns what the manifest names, its segments pinned. There are none
+// while a received snapshot waits for Reload: readers still see those of before.
+func (s *Store) pinToMerge() contents {
 	s.manifest.mu.Lock()
 	defer s.manifest.mu.Unlock()
 	s.mu.RLock()
 	defer s.mu.RUnlock()
-	from = s.manifest.current
-	acquireAll(from.segments)
+	from := s.manifest.current
 	if from.generation != s.generation || s.manifest.err != nil {
-		return from, nil
+		from.segments = nil
 	}
-	p := planner{width: s.mergeWidth, limit: s.maxSegments}
+	acquireAll(from.segments)
+	return from
+}
+
+// plan picks the segments to replace, none when all is well. It holds no lock but
+// merging: what it counts in does not change.
+func (s *Store) plan(from *contents) (step []*segment, err error) {
+	free, err := s.FreeSpace()
+	if err != nil {
+		return nil, err
+	}
+	p := planner{width: s.cfg.MergeWidth, limit: s.cfg.MaxSegments, room: int64(free) - spareRoom}
 	for _, g := range from.segments {
-		p.add(g, countAlive(from.alive, g.info.first, g.info.last))
+		p.add(g, s.liveBytes(from.alive, g))
 	}
-	return from, p.pick()
+	if step = p.pick(); step == nil && p.lacking > 0 {
+		return nil, fmt.Errorf("%w: %s has %d bytes free, %d are needed and %d kept; make room or enlarge it", ErrDiskFull, s.cfg.Dir, free, p.lacking, spareRoom)
+	}
+	return step, nil
+}
+
+// liveBytes estimates how much of the file is alive. A segment that no sample can
+// be taken of is judged by the number of entries; reading it will say what ails it.
+func (s *Store) liveBytes(alive *roaring64.Bitmap, g *segment) int64 {
+	n := countAlive(alive, g.info.first, g.info.last)
+	if n == 0 || n == g.info.count {
+		return g.size * int64(n) / int64(g.info.count)
+	}
+	if g.sample == nil {
+		taken, err := g.takeSample()
+		if err != nil {
+			s.log.Error("sample segment", "path", g.path, "error", err)
+			return max(1, int64(float64(g.size)*float64(n)/float64(g.info.count)))
+		}
+		g.sample = taken
+	}
+	return max(1, g.sample.liveBytes(g.size, alive.Contains))
 }
 
 // rewrite writes what is alive in the segments into one, nil when nothing is.
 func (s *Store) rewrite(ctx context.Context, alive *roaring64.Bitmap, step []*segment) (*segment, error) {
-	var room int64
-	for _, g := range step {
-		if n := countAlive(alive, g.info.first, g.info.last); n > 0 {
-			room += g.size
-		}
-	}
-	if room == 0 {
+	first, last := step[0].info.first, step[len(step)-1].info.last
+	if countAlive(alive, first, last) == 0 {
 		return nil, nil
 	}
-	if err := s.checkRoom(room + spareRoom); err != nil {
-		return nil, err
-	}
-	first, last := step[0].info.first, step[len(step)-1].info.last
 	return s.writeSegment(first, last, func(add func(*Entry) error) error {
-		return mergeAlive(ctx, alive, step, add)
+		gathered := 0
+		return mergeAlive(ctx, alive, step, func(e *Entry) error {
+			if gathered += len(e.Body); gathered >= paceBytes {
+				if err := s.pace(ctx, gathered); err != nil {
+					return err
+				}
+				gathered = 0
+			}
+			return add(e)
+		})
 	})
+}
+
+// paceBytes is how much a merge writes between two questions whether it may.
+const paceBytes = 1 << 20
+
+// pace returns when a merge may write n bytes more. The room that it found may be
+// taken by the log meanwhile, and its need is an estimate: what is kept free stays
+// free. With twice as many segments as there may be it waits for nothing.
+func (s *Store) pace(ctx context.Context, n int) error {
+	if err := s.checkRoom(spareRoom); err != nil {
+		return err
+	}
+	if s.cfg.Pace == nil || s.Stats().Segments >= 2*s.cfg.MaxSegments {
+		return nil
+	}
+	return s.cfg.Pace(ctx, n)
 }
 
 // mergeAlive calls add for the entries of the segments that are in alive, in
@@ -141,7 +192,8 @@ func (s *Store) nameMerged(generation uint64, step []*segment, merged *segment) 
 }
 
 // commitMerged makes the manifest name merged in the place of step. The caller
-// holds manifest.mu. Flushes may have appended segments since step was picked.
+// holds manifest.mu. Since step was picked flushes may have appended segments, and
+// dropped some of step as fully dead: merged then holds dead entries, as any file may.
 func (s *Store) commitMerged(generation uint64, step []*segment, merged *segment) error {
 	next := s.manifest.current
 	if next.generation != generation {

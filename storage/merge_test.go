@@ -3,7 +3,10 @@ package storage
 import (
 	"context"
 	"errors"
+	"math"
+	"math/rand/v2"
 	"os"
+	"slices"
 	"testing"
 )
 
@@ -101,4 +104,165 @@ func TestOpenStream_keepsItsSegments(t *testing.T) {
 		t.Fatal(err)
 	}
 	requireNoStray(t, s)
+}
+
+// Seventy documents were delivered, thirty reminders wait: by number a third is
+// alive, by size nothing.
+func TestMerge_countsBytesNotMessages(t *testing.T) {
+	s, m := openStore(t, t.TempDir()), newModel()
+	script(s, m, operation{Accept: append(entries(70, 0, 1, 256<<10), entries(30, 1e12, 1, 100)...)})
+	flush(t, s, 1)
+	script(s, m, operation{Kill: []SeqRun{{1, 70}}})
+	flush(t, s, 2)
+	mergeAll(t, s)
+	if left := s.Stats().SegmentBytes; left > 1<<20 {
+		t.Errorf("%d bytes are left for 3 KB", left)
+	}
+	requireEqual(t, s, m)
+}
+
+// Sizes over five decades, dead ones at random: the sample must not be far off,
+// whatever lives.
+func TestSample_estimatesLiveBytes(t *testing.T) {
+	s := openStore(t, t.TempDir())
+	random := rand.New(rand.NewPCG(5, 6))
+	var es []Entry
+	for range 20_000 {
+		size := int(10 * math.Pow(10, 4*math.Pow(random.Float64(), 3)))
+		es = append(es, Entry{Due: random.Int64N(day), Target: "orders", Body: make([]byte, size)})
+	}
+	s.Accept(es)
+	s.Applied(1)
+	flush(t, s, 1)
+	g := s.segments[0]
+	taken, err := g.takeSample()
+	if err != nil {
+		t.Fatal(err)
+	}
+	var bodies int64
+	for _, e := range es {
+		bodies += int64(len(e.Body)) + 16
+	}
+	for name, alive := range map[string]func(e *Entry) bool{
+		"large":    func(e *Entry) bool { return len(e.Body) > 10_000 },
+		"small":    func(e *Entry) bool { return len(e.Body) < 1000 },
+		"late":     func(e *Entry) bool { return e.Due > day/3 },
+		"one in 4": func(e *Entry) bool { return e.Seq%4 == 0 },
+		"all":      func(*Entry) bool { return true },
+		"none":     func(*Entry) bool { return false },
+	} {
+		var want int64
+		for i := range es {
+			if alive(&es[i]) {
+				want += int64(len(es[i].Body)) + 16
+			}
+		}
+		got := taken.liveBytes(g.size, func(seq uint64) bool { return alive(&es[seq-1]) })
+		if off := float64(got)/float64(g.size) - float64(want)/float64(bodies); math.Abs(off) > 0.06 {
+			t.Errorf("%s: %d of %d bytes estimated, %d of %d are alive", name, got, g.size, want, bodies)
+		}
+	}
+}
+
+// Each step is chosen by the promise, whatever lives how long: space is at most
+// three times what is alive and 256 MB.
+func TestPlanner_boundsTheDead(t *testing.T) {
+	random := rand.New(rand.NewPCG(7, 8))
+	for round := range 200 {
+		p := planner{width: 8, limit: 64, room: math.MaxInt64}
+		for range 1 + random.IntN(100) {
+			size := int64(1+random.IntN(64)) << 20
+			p.add(&segment{segmentRecord: segmentRecord{size: size}}, int64(float64(size)*math.Pow(random.Float64(), float64(round%4))))
+		}
+		for steps := 0; ; steps++ {
+			step := p.pick()
+			if step == nil {
+				break
+			}
+			if steps > 1000 {
+				t.Fatal("a thousand steps and no end")
+			}
+			p.merge(step)
+		}
+		var size, live int64
+		for i, g := range p.segments {
+			size, live = size+g.size, live+p.live[i]
+		}
+		if size > 3*live+256<<20 || len(p.segments) > p.limit {
+			t.Fatalf("round %d ends with %d segments, %d bytes of which %d are alive", round, len(p.segments), size, live)
+		}
+	}
+}
+
+// merge does in numbers what a merge of step does.
+func (p *planner) merge(step []*segment) {
+	at := slices.Index(p.segments, step[0])
+	var live int64
+	for _, l := range p.live[at : at+len(step)] {
+		live += l
+	}
+	merged := &segment{segmentRecord: segmentRecord{size: live}}
+	p.segments = slices.Replace(slices.Clone(p.segments), at, at+len(step), merged)
+	p.live = slices.Replace(slices.Clone(p.live), at, at+len(step), live)
+}
+
+// A merge waits for its pace, and what has died meanwhile goes with the flush.
+func TestFlush_dropsTheDeadWhileAMergeWaits(t *testing.T) {
+	asked, paid := make(chan int), make(chan error)
+	dir := t.TempDir()
+	s, err := Open(Config{Dir: dir, MergeWidth: 2, Pace: func(_ context.Context, n int) error {
+		asked <- n
+		return <-paid
+	}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer s.Close()
+	m := newModel()
+	for index := uint64(1); index <= 3; index++ {
+		script(s, m, operation{Accept: entries(1200, 0, 1, 1000)})
+		flush(t, s, index)
+	}
+	merged := make(chan error)
+	go func() {
+		_, err := s.Merge(context.Background())
+		merged <- err
+	}()
+	if n := <-asked; n < paceBytes || n > 2*paceBytes {
+		t.Errorf("the merge asks for %d bytes", n)
+	}
+	script(s, m, operation{Kill: []SeqRun{{1, 1200}, {2401, 3600}}})
+	flush(t, s, 4)
+	if st := s.Stats(); st.Segments != 1 {
+		t.Errorf("%+v while a merge waits", st)
+	}
+	requireReopens(t, crash(t, dir, t.TempDir()), m, 1)
+	paid <- nil
+	<-asked
+	paid <- nil
+	if err := <-merged; err != nil {
+		t.Fatal(err)
+	}
+	requireEqual(t, s, m)
+	requireReopens(t, crash(t, dir, t.TempDir()), m, 1)
+	requireNoStray(t, s)
+}
+
+func TestMerge_stopsWhenItsPaceSaysSo(t *testing.T) {
+	stopped := errors.New("no more")
+	s, err := Open(Config{Dir: t.TempDir(), MergeWidth: 2, Pace: func(context.Context, int) error { return stopped }})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer s.Close()
+	m := newModel()
+	for index := uint64(1); index <= 2; index++ {
+		script(s, m, operation{Accept: entries(1200, 0, 1, 1000)})
+		flush(t, s, index)
+	}
+	if did, err := s.Merge(context.Background()); did || !errors.Is(err, stopped) {
+		t.Errorf("merge: %v, %v", did, err)
+	}
+	requireNoStray(t, s)
+	requireEqual(t, s, m)
 }

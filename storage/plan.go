@@ -1,25 +1,20 @@
 package storage
 
+import "math"
+
 // planner decides which segments a merge replaces. They are given in order of
 // seq, and only neighbours are merged: a segment answers for a range of seqs.
 type planner struct {
 	width, limit int
+	room         int64 // bytes that a merge may write
 	segments     []*segment
 	live         []int64 // estimated bytes of the alive
-	dead         []int   // places of the fully dead
+	lacking      int64   // of the step that was wanted first and has no room
 }
 
 // mostlyDead is the share of live bytes, as 1/mostlyDead, below which a segment
 // is written anew for its own sake: for each byte written 3 are given back.
 const mostlyDead = 4
-
-func (p *planner) add(g *segment, alive uint64) {
-	if alive == 0 {
-		p.dead = append(p.dead, len(p.segments))
-	}
-	p.segments = append(p.segments, g)
-	p.live = append(p.live, int64(float64(g.size)*float64(alive)/float64(g.info.count)))
-}
 
 // smallWindow is how many live bytes neighbours may have together to be merged
 // although their number is within the limit: files this small are worth less
@@ -27,72 +22,119 @@ func (p *planner) add(g *segment, alive uint64) {
 // for it.
 const smallWindow = 64 << 20
 
-// pick returns the segments to replace by one, none when all is well.
+// All segments together may have wasteSlack bytes and, in halves, wasteShare
+// times what is alive. Below the promised 3 times and 256 MB, for live bytes are
+// estimated.
+const (
+	wasteSlack = 128 << 20
+	wasteShare = 5
+)
+
+func (p *planner) add(g *segment, live int64) {
+	p.segments = append(p.segments, g)
+	p.live = append(p.live, live)
+}
+
+// pick returns the segments to replace by one, none when all is well. A step
+// that the disk has no room for gives way to the next: what is small goes on
+// although what is large cannot. lacking tells of it.
 //
-//  1. All that are fully dead: that costs a commit.
-//  2. Neighbours that are mostly dead.
+//  1. Neighbours that are mostly dead.
+//  2. When the dead of all take too much room: the segment with the smallest live
+//     share, for it gives back most for each byte written.
 //  3. A window of width small neighbours of which none has more than half of the
 //     bytes: what is written again lands in a file twice its size or more, so a
 //     byte is written again once for each doubling, at most.
 //  4. Above limit files, such a window whatever its size, else the two neighbours
 //     that are cheapest: the bound holds whatever the sizes.
 func (p *planner) pick() []*segment {
-	if len(p.dead) > 0 {
-		var all []*segment
-		for _, i := range p.dead {
-			all = append(all, p.segments[i])
-		}
-		return all
-	}
 	if run := p.mostlyDead(); run != nil {
 		return run
 	}
-	window, live := p.cheapest(p.width, true)
-	if window != nil && live <= smallWindow {
+	if g := p.wasteful(); g != nil {
+		return g
+	}
+	over, most := len(p.segments) > p.limit, int64(smallWindow)
+	if over {
+		most = math.MaxInt64
+	}
+	if window := p.cheapest(p.width, true, most); window != nil || !over {
 		return window
 	}
-	if len(p.segments) <= p.limit {
-		return nil
-	}
-	if window == nil {
-		window, _ = p.cheapest(2, false)
-	}
-	return window
+	return p.cheapest(2, false, most)
 }
 
-// mostlyDead returns the first run of mostly dead segments, of width at most.
-func (p *planner) mostlyDead() []*segment {
-	start := -1
-	for i := range p.segments {
-		sparse := p.live[i] < p.segments[i].size/mostlyDead
-		switch {
-		case sparse && start < 0:
-			start = i
-		case start >= 0 && (!sparse || i-start == p.width):
-			return p.segments[start:i]
+// fits reports whether the disk has room for what is alive in the segments from
+// first to last. To the estimate an eighth is added, and what a sample cannot see.
+func (p *planner) fits(first, last int) bool {
+	var need int64
+	for i := first; i <= last; i++ {
+		if p.live[i] > 0 {
+			need += p.live[i] + p.live[i]/8 + p.segments[i].size/sampleSize
 		}
 	}
-	if start >= 0 {
-		return p.segments[start:]
+	if need > p.room && p.lacking == 0 {
+		p.lacking = need
+	}
+	return need <= p.room
+}
+
+// mostlyDead returns the first run of mostly dead segments, of width at most,
+// that fits.
+func (p *planner) mostlyDead() []*segment {
+	for start := 0; start < len(p.segments); start++ {
+		end := start
+		for end < len(p.segments) && end-start < p.width && p.isMostlyDead(end) && p.fits(start, end) {
+			end++
+		}
+		if end > start {
+			return p.segments[start:end]
+		}
 	}
 	return nil
 }
 
-// cheapest returns the window of n neighbours with the fewest live bytes; if
-// balanced, only one in which no segment has more than half of them.
-func (p *planner) cheapest(n int, balanced bool) (window []*segment, live int64) {
+func (p *planner) isMostlyDead(i int) bool { return p.live[i] < p.segments[i].size/mostlyDead }
+
+// wasteful returns the segment that is least alive of those that fit, while the
+// dead take too much room.
+func (p *planner) wasteful() []*segment {
+	var size, live int64
+	for i, g := range p.segments {
+		size += g.size
+		live += p.live[i]
+	}
+	if size <= live*wasteShare/2+wasteSlack {
+		return nil
+	}
+	worst, share := -1, 1.0
+	for i, g := range p.segments {
+		if s := float64(p.live[i]) / float64(g.size); s < share && p.fits(i, i) {
+			worst, share = i, s
+		}
+	}
+	if worst < 0 {
+		return nil
+	}
+	return p.segments[worst : worst+1]
+}
+
+// cheapest returns the window of n neighbours with the fewest live bytes, most at
+// most, of those that fit; if balanced, only one in which no segment has more than
+// half of them.
+func (p *planner) cheapest(n int, balanced bool, most int64) (window []*segment) {
 	for i := 0; i+n <= len(p.segments); i++ {
 		var sum, largest int64
 		for _, live := range p.live[i : i+n] {
 			sum += live
 			largest = max(largest, live)
 		}
-		if balanced && largest > sum/2 {
+		if sum > most || window != nil && sum == most || balanced && largest > sum/2 {
 			continue
 		}
-		if window == nil || sum < live {
-			window, live = p.segments[i:i+n], sum
+		if p.fits(i, i+n-1) {
+			window, most = p.segments[i:i+n], sum
 		}
 	}
-	return window, live
+	return window
 }

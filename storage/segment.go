@@ -22,6 +22,7 @@ type segment struct {
 	// doomed is set before the manifest lets go: nothing names the file.
 	doomed atomic.Bool
 	log    *slog.Logger
+	sample sample // nil until a merge needs it; guarded by Store.merging
 }
 
 // openSegment opens the file that record describes, with one reference.

@@ -1,6 +1,7 @@
 package storage
 
 import (
+	"context"
 	"fmt"
 	"log/slog"
 	"sync"
@@ -20,6 +21,11 @@ type Config struct {
 	// MaxSegments bounds the number of files whatever their sizes, once Merge
 	// has nothing left to do. Default 64.
 	MaxSegments int
+	// Pace is called by Merge before it writes n bytes more, and returns when it
+	// may, or ctx's error. A merge that writes as fast as it can takes the disk
+	// from the log. nil: it does. It is not called while the files are twice
+	// MaxSegments.
+	Pace func(ctx context.Context, n int) error
 }
 
 func (c Config) withDefaults() Config {
@@ -54,11 +60,10 @@ func (c *Config) validate() error {
 // belong to one goroutine, the writer; everything else is safe from any
 // goroutine at any time. Close comes last.
 type Store struct {
-	log         *slog.Logger
-	mergeWidth  int
-	maxSegments int
-	manifest    *manifest
-	merging     sync.Mutex // one merge at a time
+	cfg      Config
+	log      *slog.Logger
+	manifest *manifest
+	merging  sync.Mutex // one merge at a time; guards the segments' samples
 
 	// mu guards what is in memory. It is never held over I/O.
 	mu         sync.RWMutex
@@ -90,7 +95,7 @@ func Open(cfg Config) (*Store, error) {
 	if err != nil {
 		return nil, fmt.Errorf("open store: %w", err)
 	}
-	s := &Store{log: cfg.Logger, mergeWidth: cfg.MergeWidth, maxSegments: cfg.MaxSegments, manifest: m}
+	s := &Store{cfg: cfg, log: cfg.Logger, manifest: m}
 	if err := s.Reload(); err != nil {
 		m.close()
 		return nil, fmt.Errorf("open store: %w", err)

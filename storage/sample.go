@@ -1,0 +1,74 @@
+package storage
+
+import (
+	"fmt"
+
+	"go.etcd.io/bbolt"
+)
+
+// sampleSize is how many bytes of a segment stand for all of it. Live bytes are
+// estimated within a few hundredths of the file's size.
+const sampleSize = 256
+
+// A sample tells how many bytes of a segment are alive without a size for each
+// seq: every (size / sampleSize)-th byte, in order of delivery, belongs to some
+// entry, and the share of those entries that is alive is the share of the bytes.
+// A large entry is there several times, small ones that all of them together make
+// less than a part of the file may not be there at all.
+type sample []uint64
+
+// liveBytes estimates how many of size bytes belong to what is alive.
+func (p sample) liveBytes(size int64, alive func(seq uint64) bool) int64 {
+	hits := int64(0)
+	for _, seq := range p {
+		if alive(seq) {
+			hits++
+		}
+	}
+	return size * hits / int64(len(p))
+}
+
+// takeSample reads the length of each chunk, which touches a page in 128 KB, and
+// the index of those that a sampled byte lies in.
+func (s *segment) takeSample() (taken sample, err error) {
+	stride := max(1, s.size/sampleSize)
+	err = s.view(func(tx *bbolt.Tx) error {
+		at, hit := int64(0), stride/2 // of the file, chunks alone counted
+		chunks := tx.Bucket(chunksBucket).Cursor()
+		for key, value := chunks.First(); key != nil; key, value = chunks.Next() {
+			end := at + int64(len(value))
+			if hit < end {
+				if taken, err = taken.add(key, value, hit-at, stride); err != nil {
+					return fmt.Errorf("segment %s: %w", s.path, err)
+				}
+				hit += (end - hit + stride - 1) / stride * stride
+			}
+			at = end
+		}
+		if len(taken) == 0 {
+			return fmt.Errorf("%w: segment %s has no bytes of chunks", ErrCorrupt, s.path)
+		}
+		return nil
+	})
+	return taken, err
+}
+
+// add appends the seqs that the chunk's bytes from hit on, a stride apart, belong
+// to. Header and index are shared out among the entries.
+func (p sample) add(key, value []byte, hit, stride int64) (sample, error) {
+	c, err := openChunk(key, value)
+	if err != nil {
+		return p, err
+	}
+	each := (int64(len(value)) - int64(len(c.bodies))) / int64(c.left)
+	end := int64(0)
+	for {
+		e, ok, err := c.next()
+		if err != nil || !ok {
+			return p, err
+		}
+		for end += each + int64(len(e.Body)); hit < end; hit += stride {
+			p = append(p, e.Seq)
+		}
+	}
+}
