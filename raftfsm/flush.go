@@ -64,7 +64,7 @@ func (n *Node) flush(r *raft.Raft) error {
 }
 
 // mergeLoop lets the store tidy up after a flush, step by step. A step may write
-// gigabytes; flushes go on meanwhile.
+// gigabytes, at mergeRate; flushes go on meanwhile, and drop what is fully dead.
 func (n *Node) mergeLoop(ctx context.Context) {
 	for {
 		select {

@@ -50,6 +50,7 @@ type Node struct {
 
 	raft      atomic.Pointer[raft.Raft] // nil while unborn
 	flushed   chan struct{}             // signalled after a flush
+	merges    pacer                     // of mergeLoop
 	inFlight  *semaphore.Weighted       // bytes
 	proposals *gate
 	terms     chan *Leadership
@@ -85,7 +86,7 @@ func Open(ctx context.Context, cfg Config) (*Node, error) {
 		cfg: cfg, log: cfg.Logger.With("component", "raftfsm", "node", cfg.NodeID),
 		inFlight: semaphore.NewWeighted(bytesInFlight), proposals: newGate(),
 		terms: make(chan *Leadership, 1), failed: make(chan error, 1), closed: make(chan struct{}), flushed: make(chan struct{}, 1), silent: newRepeats(),
-		successors: make(chan raft.ServerID, 1),
+		successors: make(chan raft.ServerID, 1), merges: pacer{rate: mergeRate},
 	}
 	n.ctx, n.cancel = context.WithCancel(context.Background())
 	if err := n.open(ctx); err != nil {
@@ -116,7 +117,7 @@ func (n *Node) open(ctx context.Context) error {
 	if n.logs, err = openLog(dir, n.cfg); err != nil {
 		return err
 	}
-	if n.store, err = storage.Open(storage.Config{Dir: filepath.Join(n.cfg.DataDir, scheduleDir), Logger: n.cfg.Logger}); err != nil {
+	if n.store, err = storage.Open(storage.Config{Dir: filepath.Join(n.cfg.DataDir, scheduleDir), Logger: n.cfg.Logger, Pace: n.paceMerge}); err != nil {
 		return fmt.Errorf("open schedule: %w", err)
 	}
 	n.fsm = newFSM(n.store, n.logs.LastIndex, n.cfg, n.failWith)
