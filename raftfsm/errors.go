@@ -45,4 +45,9 @@ var (
 	ErrNoTarget = errors.New("no member to hand leadership to")
 	// ErrReplace says that a member cannot be replaced now.
 	ErrReplace = errors.New("cannot replace member")
+
+	// errNoGreeting says that something else than a node has connected.
+	errNoGreeting = errors.New("no greeting")
+	// errNotWritten says that a follower could not write what it was sent.
+	errNotWritten = errors.New("the follower could not write its log")
 )

@@ -12,7 +12,7 @@ import (
 	"github.com/carillonmq/carillon/storage"
 	"github.com/hashicorp/raft"
 	raftboltdb "github.com/hashicorp/raft-boltdb/v2"
-	wal "github.com/hashicorp/raft-wal"
+	"github.com/hashicorp/raft-wal/fs"
 	"go.etcd.io/bbolt"
 	berrors "go.etcd.io/bbolt/errors"
 )
@@ -26,10 +26,12 @@ const lockTimeout = time.Second
 type logStore struct {
 	raft.LogStore
 	closer io.Closer
+	fail   func(error) // told why this node cannot go on
 
 	mu    sync.Mutex
 	err   error
 	floor uint64 // entries above it are not cut from the log's beginning
+	ended bool   // the end was cut off, and nothing was appended since
 }
 
 func openStable(dir string) (*raftboltdb.BoltStore, error) {
@@ -52,7 +54,7 @@ func logFile(kind string) string {
 	return "wal-meta.db" // of raft-wal
 }
 
-func openLog(dir string, cfg Config) (*logStore, error) {
+func openLog(dir string, cfg Config, fail func(error)) (*logStore, error) {
 	dir = filepath.Join(dir, cfg.Log)
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return nil, fmt.Errorf("create log directory: %w", err)
@@ -64,23 +66,33 @@ func openLog(dir string, cfg Config) (*logStore, error) {
 		if err != nil {
 			return nil, fmt.Errorf("open log: %w", err)
 		}
-		return &logStore{LogStore: s, closer: s}, nil
+		return &logStore{LogStore: s, closer: s, fail: fail}, nil
 	}
-	logger := newHCLogger(cfg.Logger, "raft-wal")
-	w, err := wal.Open(dir, wal.WithLogger(logger), wal.WithSegmentSize(cfg.SegmentSize), wal.WithMetaStore(&walMeta{logger: logger}))
+	s, err := openSegmentLog(dir, cfg.SegmentSize, newHCLogger(cfg.Logger, "raft-wal"), fs.New())
 	if err != nil {
 		return nil, fmt.Errorf("open log: %w", err)
 	}
-	return &logStore{LogStore: w, closer: w}, nil
+	return &logStore{LogStore: s, closer: s, fail: fail}, nil
 }
 
 func (s *logStore) StoreLog(l *raft.Log) error { return s.StoreLogs([]*raft.Log{l}) }
 
+// StoreLogs may fail and be called again, except after a cut of the log's end: raft
+// goes on counting from the old one until the new entries are written, and would
+// look for ever for what is not there.
 func (s *logStore) StoreLogs(logs []*raft.Log) error {
 	err := s.LogStore.StoreLogs(logs)
 	s.mu.Lock()
 	s.err = err
+	ended := s.ended
+	s.ended = ended && err != nil
 	s.mu.Unlock()
+	switch {
+	case ended && err != nil:
+		s.fail(fmt.Errorf("the log's end was cut and what takes its place could not be written: %w: start the node again", err))
+	case errors.Is(err, ErrDamaged):
+		s.fail(err)
+	}
 	return err
 }
 
@@ -99,15 +111,33 @@ func (s *logStore) DeleteRange(from, to uint64) error {
 	if err != nil {
 		return err
 	}
-	if to < last {
-		s.mu.Lock()
-		to = min(to, s.floor)
-		s.mu.Unlock()
-		if to < from {
-			return nil
-		}
+	if to >= last {
+		return s.cutEnd(from, to)
+	}
+	s.mu.Lock()
+	to = min(to, s.floor)
+	s.mu.Unlock()
+	if to < from {
+		return nil
 	}
 	return s.LogStore.DeleteRange(from, to)
+}
+
+// cutEnd stops the node when it fails: raft does not try again to clear a log that
+// a snapshot has replaced, and what was cut half way is known to a start only.
+func (s *logStore) cutEnd(from, to uint64) error {
+	first, err := s.FirstIndex()
+	if err != nil {
+		return err
+	}
+	if err := s.LogStore.DeleteRange(from, to); err != nil {
+		s.fail(fmt.Errorf("cut the log's end from entry %d: %w: start the node again", from, err))
+		return err
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.ended = from > first
+	return nil
 }
 
 // failure returns the error of the last write.

@@ -114,7 +114,7 @@ func (n *Node) open(ctx context.Context) error {
 	if n.identity, err = claimIdentity(n.cfg, n.log); err != nil {
 		return err
 	}
-	if n.logs, err = openLog(dir, n.cfg); err != nil {
+	if n.logs, err = openLog(dir, n.cfg, n.failWith); err != nil {
 		return err
 	}
 	if n.store, err = storage.Open(storage.Config{Dir: filepath.Join(n.cfg.DataDir, scheduleDir), Logger: n.cfg.Logger, Pace: n.paceMerge}); err != nil {

@@ -202,7 +202,7 @@ func TestOpen_closesWhatItStarted(t *testing.T) {
 		if err := os.Mkdir(dir, 0o700); err != nil {
 			t.Fatal(err)
 		}
-		log, err := openLog(dir, Config{Log: LogWAL, SegmentSize: testSegmentSize, Logger: testLogger(t)})
+		log, err := openLog(dir, Config{Log: LogWAL, SegmentSize: testSegmentSize, Logger: testLogger(t)}, nil)
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -2,9 +2,13 @@ package raftfsm
 
 import (
 	"errors"
+	"fmt"
 	"io"
+	"net"
+	"os"
 	"strconv"
 	"strings"
+	"syscall"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -70,4 +74,25 @@ func TestRepeats_forgetRatherThanGrow(t *testing.T) {
 	if len(r.said) > mostSaid {
 		t.Errorf("%d remembered, want at most %d", len(r.said), mostSaid)
 	}
+}
+
+// A host that resets, hangs up or sends something else does it from another port
+// each time, which the error of the read names.
+func TestStreams_sayOnceAMinuteWhyAHostIsRefused(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var log lines
+		s := newStreams(nil, streamConfig{cluster: "a", raftID: func() raft.ServerID { return "n1" }, log: log.logger()})
+		for port := range 10 {
+			from := &net.TCPAddr{IP: net.IPv4(10, 0, 0, 7), Port: 40_000 + port}
+			s.logRefused(from, &net.OpError{Op: "read", Net: "tcp", Source: &net.TCPAddr{Port: 7301}, Addr: from, Err: os.NewSyscallError("read", syscall.ECONNRESET)})
+			s.logRefused(from, &net.OpError{Op: "read", Net: "tcp", Source: &net.TCPAddr{Port: 7301}, Addr: from, Err: os.ErrDeadlineExceeded})
+			s.logRefused(from, s.checkGreeting(strings.NewReader(fmt.Sprintf("GET %d", port))))
+			s.logRefused(from, io.EOF)
+			time.Sleep(time.Second)
+		}
+		text := log.String()
+		if got := strings.Count(text, "raft connection refused"); got != 4 {
+			t.Errorf("%d lines, want one for each of 4 causes:\n%s", got, text)
+		}
+	})
 }

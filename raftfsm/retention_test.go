@@ -64,7 +64,7 @@ func TestSink_reckonsTheLogToKeepAfterTheFlush(t *testing.T) {
 // Raft cuts a number of entries back from the log's end, which has moved on.
 func TestLogStore_isCutNoFurtherThanAllowed(t *testing.T) {
 	for _, kind := range []string{LogWAL, LogBoltDB} {
-		s, err := openLog(t.TempDir(), Config{Log: kind, SegmentSize: testSegmentSize, Logger: testLogger(t)})
+		s, err := openLog(t.TempDir(), Config{Log: kind, SegmentSize: testSegmentSize, Logger: testLogger(t)}, nil)
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -1,6 +1,7 @@
 package raftfsm
 
 import (
+	"context"
 	"errors"
 	"os"
 	"strings"
@@ -25,8 +26,9 @@ func TestRoom_isWhatTheDiskHasAboveTheReserve(t *testing.T) {
 	})
 }
 
-// A file system of 24 MiB fills up, and is emptied again.
-func TestNode_goesOnWhenAFullDiskHasRoomAgain(t *testing.T) {
+// smallMount mounts a file system of 24 MiB.
+func smallMount(t *testing.T) string {
+	t.Helper()
 	if os.Geteuid() != 0 {
 		if os.Getenv("CI") == "true" {
 			t.Fatal("needs root, to mount a tmpfs")
@@ -37,12 +39,27 @@ func TestNode_goesOnWhenAFullDiskHasRoomAgain(t *testing.T) {
 	if err := syscall.Mount("tmpfs", dir, "tmpfs", 0, "size=24m"); err != nil {
 		t.Fatal(err)
 	}
-	defer func() {
+	t.Cleanup(func() {
 		if err := syscall.Unmount(dir, 0); err != nil {
 			t.Error(err)
 		}
-	}()
+	})
+	return dir
+}
+
+// fillUp takes all that the file system of dir has left, and returns the file that does.
+func fillUp(t *testing.T, dir string) string {
+	t.Helper()
 	filler := dir + "/filler"
+	if err := os.WriteFile(filler, make([]byte, 1<<30), 0o600); !errors.Is(err, syscall.ENOSPC) {
+		t.Fatalf("filling the disk: %v", err)
+	}
+	return filler
+}
+
+// A file system of 24 MiB fills up, and is emptied again.
+func TestNode_goesOnWhenAFullDiskHasRoomAgain(t *testing.T) {
+	dir := smallMount(t)
 	synctest.Test(t, func(t *testing.T) {
 		c := newCluster(t, 1, func(cfg *Config) {
 			cfg.DataDir = dir + "/n1"
@@ -54,9 +71,7 @@ func TestNode_goesOnWhenAFullDiskHasRoomAgain(t *testing.T) {
 		must(t, n, l.batch(100, 1000))
 
 		// Somebody else takes all that is left.
-		if err := os.WriteFile(filler, make([]byte, 1<<30), 0o600); !errors.Is(err, syscall.ENOSPC) {
-			t.Fatalf("filling the disk: %v", err)
-		}
+		filler := fillUp(t, dir)
 		if err := n.Room(); !errors.Is(err, ErrNoRoom) {
 			t.Errorf("room on a full disk: %v", err)
 		}
@@ -100,5 +115,68 @@ func TestNode_goesOnWhenAFullDiskHasRoomAgain(t *testing.T) {
 		if c.leader(); digest(t, c.nodes["n1"].store) != before {
 			t.Error("the state of before is not that of after the restart")
 		}
+	})
+}
+
+// Nothing is committed while the disks of both followers are full, and everything
+// again when they have room, whatever the log was at meanwhile.
+func TestNode_followersGoOnWhenTheirFullDisksHaveRoomAgain(t *testing.T) {
+	dirs := map[string]string{"n1": smallMount(t), "n2": smallMount(t), "n3": smallMount(t)}
+	synctest.Test(t, func(t *testing.T) {
+		var log lines
+		c := newCluster(t, 3, func(cfg *Config) {
+			cfg.DataDir = dirs[cfg.NodeID] + "/data"
+			cfg.FlushBytes = 256 << 10
+			cfg.FlushInterval = time.Minute
+			cfg.Logger = log.logger()
+		})
+		c.open("n1", "n2", "n3")
+		n := c.leader()
+		l := startLoad(t, n)
+		for range 8 { // of which some flushes cut the log
+			must(t, n, l.batch(100, 1000))
+		}
+		c.agree() // all were born
+		var fillers []string
+		for id := range c.nodes {
+			if id != n.cfg.NodeID {
+				fillers = append(fillers, fillUp(t, dirs[id]))
+			}
+		}
+		var refused error
+		for i := 0; i < 1_000 && refused == nil; i++ {
+			ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+			_, refused = n.Propose(ctx, l.batch(100, 1000)).Wait(ctx)
+			cancel()
+		}
+		if refused == nil {
+			t.Fatal("the disks never got full")
+		}
+		time.Sleep(10 * time.Minute)
+		if text := log.String(); strings.Contains(text, "installing snapshot") {
+			t.Error("the leader sends snapshots that end before the followers' logs")
+		}
+		for _, filler := range fillers {
+			if err := os.Remove(filler); err != nil {
+				t.Fatal(err)
+			}
+		}
+		time.Sleep(time.Minute)
+		n = c.leader()
+		at, _ := n.store.Position(topicID, 0)
+		l.next = at.Next
+		must(t, n, l.batch(10, 1000))
+		time.Sleep(time.Minute) // one may have got a snapshot
+		must(t, n, l.batch(10, 1000))
+		c.agree()
+		for id, n := range c.nodes {
+			if err := n.failureNow(); err != nil {
+				t.Errorf("%s: %v", id, err)
+			}
+		}
+		if got := n.store.Pending(); got != uint64(l.next) {
+			t.Errorf("%d pending, want all %d that were taken in", got, l.next)
+		}
+		c.closeAll() // before the disks are unmounted
 	})
 }

@@ -154,7 +154,7 @@ func TestReconcile(t *testing.T) {
 		{name: "schedule too old", first: 3, last: 9, manifest: storage.SnapshotMeta{Index: 1, Term: 1}, want: ErrDamaged},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			s, err := openLog(t.TempDir(), Config{Log: LogWAL, SegmentSize: testSegmentSize, Logger: testLogger(t)})
+			s, err := openLog(t.TempDir(), Config{Log: LogWAL, SegmentSize: testSegmentSize, Logger: testLogger(t)}, nil)
 			if err != nil {
 				t.Fatal(err)
 			}

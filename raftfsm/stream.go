@@ -3,6 +3,7 @@ package raftfsm
 import (
 	"context"
 	"encoding/binary"
+	"errors"
 	"fmt"
 	"io"
 	"log/slog"
@@ -167,11 +168,18 @@ func (c *acceptedConn) greet() error {
 	return c.SetReadDeadline(time.Time{})
 }
 
-// logRefused warns of a host and an error once a minute: each attempt comes from another port.
+// logRefused warns of a host and a cause once a minute: each attempt comes from
+// another port, which the error of a read names too.
 func (s *streams) logRefused(from net.Addr, err error) {
 	host, _, _ := net.SplitHostPort(from.String())
+	cause := err.Error()
+	if op, ok := errors.AsType[*net.OpError](err); ok {
+		cause = op.Err.Error()
+	} else if errors.Is(err, errNoGreeting) {
+		cause = errNoGreeting.Error() // whatever was sent instead
+	}
 	level := slog.LevelWarn
-	if s.refused.again(host + "\n" + err.Error()) {
+	if s.refused.again(host + "\n" + cause) {
 		level = slog.LevelDebug
 	}
 	s.cfg.log.Log(context.Background(), level, "raft connection refused", "from", from, "err", err)
@@ -190,7 +198,7 @@ func (s *streams) checkGreeting(r io.Reader) error {
 	}
 	length := binary.BigEndian.Uint16(head[2:])
 	if head[0] != greetingMagic || head[1] != greetingVersion || length > maxGreeting {
-		return fmt.Errorf("no greeting of version %d: % x", greetingVersion, head)
+		return fmt.Errorf("%w of version %d: % x", errNoGreeting, greetingVersion, head)
 	}
 	text := make([]byte, length)
 	if _, err := io.ReadFull(r, text); err != nil {

@@ -43,10 +43,17 @@ func newTransport(s *streams, timeout time.Duration, logger hclogger) *transport
 
 func (t *transport) AppendEntries(id raft.ServerID, addr raft.ServerAddress, req *raft.AppendEntriesRequest, resp *raft.AppendEntriesResponse) error {
 	err := t.NetworkTransport.AppendEntries(id, peerAt(id, addr), req, resp)
-	if err == nil {
-		t.update(id, func(p *peer) { p.lastIndex, p.contact = resp.LastLog, time.Now() })
+	if err != nil {
+		return err
 	}
-	return err
+	t.update(id, func(p *peer) { p.lastIndex, p.contact = resp.LastLog, time.Now() })
+	// Raft takes it for a log that differs and steps back by an entry at each
+	// attempt, until it ends before the log and sends a snapshot, which a follower
+	// with a longer log cannot take. An error is tried again from where it was.
+	if len(req.Entries) > 0 && !resp.Success && !resp.NoRetryBackoff && resp.Term <= req.Term {
+		return errNotWritten
+	}
+	return nil
 }
 
 // What is asked of the others goes to an id at an address, not to an address.

@@ -7,7 +7,6 @@ import (
 	"time"
 
 	"github.com/hashicorp/go-hclog"
-	"github.com/hashicorp/raft-wal/fs"
 	"github.com/hashicorp/raft-wal/metadb"
 	"github.com/hashicorp/raft-wal/segment"
 	"github.com/hashicorp/raft-wal/types"
@@ -16,9 +15,12 @@ import (
 // walMeta cures the lock-out of raft-wal v0.4.2. The append that fills a segment
 // seals the file; a goroutine records that in wal-meta.db later. After a crash or
 // a Close in between, the segment is opened as the tail although it is sealed,
-// and every append fails for ever. Load finds that and records it late.
+// and every append fails for ever. Load finds that and records it late. It also
+// takes back a seal that was not written to its end, which raft-wal would take for
+// one: on a full disk the last bytes of a segment are the first that find no room.
 type walMeta struct {
 	metadb.BoltMetaDB
+	files  types.VFS
 	logger hclog.Logger
 }
 
@@ -31,13 +33,22 @@ func (m *walMeta) Load(dir string) (types.PersistentState, error) {
 	if !tail.SealTime.IsZero() {
 		return state, nil
 	}
-	filer := segment.NewFiler(dir, fs.New())
+	filer := segment.NewFiler(dir, m.files)
 	sealed, err := sealedTail(filer, *tail)
 	if err != nil || sealed == nil {
 		return state, err
 	}
+	name := segment.FileName(*tail)
+	taken, err := takeBackTornSeal(m.files, dir, name, int64(sealed.IndexStart))
+	if err != nil {
+		return state, fmt.Errorf("seal of segment %s: %w", name, err)
+	}
+	if taken {
+		m.logger.Info("took back a seal that was not written to its end", "segment", name)
+		return state, nil
+	}
 	if err := readable(filer, *sealed); err != nil {
-		return state, fmt.Errorf("segment %s is sealed but cannot be read: %w", segment.FileName(*tail), err)
+		return state, fmt.Errorf("%w: segment %s is sealed but cannot be read: %w", ErrDamaged, name, err)
 	}
 	*tail = *sealed
 	state.Segments = append(state.Segments, types.SegmentInfo{

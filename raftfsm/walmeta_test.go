@@ -15,6 +15,7 @@ import (
 	"github.com/hashicorp/go-hclog"
 	"github.com/hashicorp/raft"
 	wal "github.com/hashicorp/raft-wal"
+	"github.com/hashicorp/raft-wal/fs"
 )
 
 // The rounds that lock raft-wal v0.4.2 out without walMeta: 12 of 200 closes and
@@ -33,7 +34,7 @@ func quiet() hclog.Logger { return newHCLogger(slog.New(slog.DiscardHandler), "t
 
 func openWAL(t testing.TB, dir string) *wal.WAL {
 	t.Helper()
-	w, err := wal.Open(dir, wal.WithSegmentSize(testSegmentSize), wal.WithLogger(quiet()), wal.WithMetaStore(&walMeta{logger: quiet()}))
+	w, err := wal.Open(dir, wal.WithSegmentSize(testSegmentSize), wal.WithLogger(quiet()), wal.WithMetaStore(&walMeta{files: fs.New(), logger: quiet()}))
 	if err != nil {
 		t.Fatalf("open: %v", err)
 	}
