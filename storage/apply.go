@@ -1,9 +1,5 @@
 package storage
 
-// removeOneByOne is the longest run whose dead are found by asking for each seq;
-// beyond, counting before and after is cheaper.
-const removeOneByOne = 1024
-
 // Accept adds entries, gives each its Seq (dense, in order), and lowers the mark
 // that covers an entry's target when the entry lies below it. It returns the
 // first seq given. Bodies are kept, not copied. Called by the writer.
@@ -20,8 +16,7 @@ func (s *Store) Accept(es []Entry) (first uint64) {
 		s.table.add(e)
 	}
 	s.values.nextSeq += uint64(len(es))
-	s.alive.AddRange(first, s.values.nextSeq)
-	s.pending += uint64(len(es))
+	s.alive.addRange(SeqRun{first, s.values.nextSeq - 1})
 	return first
 }
 
@@ -36,26 +31,10 @@ func (s *Store) Kill(runs []SeqRun) (killed uint64) {
 		if run.First > run.Last {
 			continue
 		}
-		killed += s.unset(run)
+		killed += s.alive.removeRange(run)
 		s.table.remove(run)
 	}
-	s.pending -= killed
 	return killed
-}
-
-// unset takes the run out of the alive-set and returns how many were in it.
-func (s *Store) unset(run SeqRun) (n uint64) {
-	if run.Last-run.First >= removeOneByOne {
-		before := s.alive.GetCardinality()
-		s.alive.RemoveRange(run.First, run.Last+1)
-		return before - s.alive.GetCardinality()
-	}
-	for seq := run.First; seq <= run.Last; seq++ {
-		if s.alive.CheckedRemove(seq) {
-			n++
-		}
-	}
-	return n
 }
 
 // SetPosition records how far a source partition has been ingested. Called by

@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"iter"
 
-	"github.com/RoaringBitmap/roaring/v2/roaring64"
 	"go.etcd.io/bbolt"
 )
 
@@ -33,20 +32,20 @@ func (s *Store) Check() error {
 }
 
 // checkRanges compares an alive-set with the segments that should hold it.
-func checkRanges(alive *roaring64.Bitmap, nextSeq uint64, infos iter.Seq[segmentInfo]) error {
+func checkRanges(alive *aliveSet, nextSeq uint64, infos iter.Seq[segmentInfo]) error {
 	var covered, last uint64
 	for i := range infos {
 		if i.first <= last || i.last >= nextSeq {
 			return fmt.Errorf("%w: segment of seqs %d to %d after one that ends at %d; the next seq is %d", ErrCorrupt, i.first, i.last, last, nextSeq)
 		}
-		n := countAlive(alive, i.first, i.last)
+		n := alive.countRange(SeqRun{i.first, i.last})
 		if n > i.count {
 			return fmt.Errorf("%w: %d of the seqs %d to %d are alive, their segment has %d entries", ErrCorrupt, n, i.first, i.last, i.count)
 		}
 		covered += n
 		last = i.last
 	}
-	if n := alive.GetCardinality(); n != covered {
+	if n := alive.count; n != covered {
 		return fmt.Errorf("%w: %d messages are alive, the segments answer for %d of them", ErrCorrupt, n, covered)
 	}
 	return nil
@@ -55,31 +54,35 @@ func checkRanges(alive *roaring64.Bitmap, nextSeq uint64, infos iter.Seq[segment
 // verify reads every entry of every segment, and finds every alive one.
 func (c *contents) verify() error {
 	for _, g := range c.segments {
-		found := roaring64.New()
-		if err := g.verify(found); err != nil {
+		found, err := g.verify(c.alive)
+		if err != nil {
 			return err
 		}
-		found.And(c.alive)
-		if n := countAlive(c.alive, g.info.first, g.info.last); found.GetCardinality() != n {
-			return fmt.Errorf("%w: %d of the seqs %d to %d are alive, segment %s has %d of them", ErrCorrupt, n, g.info.first, g.info.last, g.path, found.GetCardinality())
+		if n := c.alive.countRange(SeqRun{g.info.first, g.info.last}); found != n {
+			return fmt.Errorf("%w: %d of the seqs %d to %d are alive, segment %s has %d of them", ErrCorrupt, n, g.info.first, g.info.last, g.path, found)
 		}
 	}
 	return nil
 }
 
-// verify reads the segment from end to end and adds its seqs to found.
-func (s *segment) verify(found *roaring64.Bitmap) error {
-	return s.view(func(tx *bbolt.Tx) error {
+// verify reads the segment from end to end and returns how many of its entries
+// are alive.
+func (s *segment) verify(alive *aliveSet) (found uint64, err error) {
+	seen := newAliveSet()
+	err = s.view(func(tx *bbolt.Tx) error {
 		c := s.cursor(tx)
 		c.bodies = true
 		got := segmentInfo{first: s.info.first, last: s.info.last, chunks: s.info.chunks}
 		e, ok, err := c.start(s.info.min)
 		got.min = e.Ref()
 		for ; ok && err == nil; e, ok, err = c.next() {
-			if !s.holds(e.Seq) || !found.CheckedAdd(e.Seq) {
+			if !s.holds(e.Seq) || !seen.add(e.Seq) {
 				return fmt.Errorf("%w: segment %s: entry %v is there twice, or out of its seqs %d to %d", ErrCorrupt, s.path, e.Ref(), s.info.first, s.info.last)
 			}
 			got.count, got.bodies, got.max = got.count+1, got.bodies+int64(len(e.Body)), e.Ref()
+			if alive.contains(e.Seq) {
+				found++
+			}
 		}
 		if err != nil {
 			return err
@@ -89,4 +92,5 @@ func (s *segment) verify(found *roaring64.Bitmap) error {
 		}
 		return nil
 	})
+	return found, err
 }

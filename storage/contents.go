@@ -2,10 +2,7 @@ package storage
 
 import (
 	"encoding/binary"
-	"fmt"
 	"slices"
-
-	"github.com/RoaringBitmap/roaring/v2/roaring64"
 )
 
 // contents is what one manifest commit names. It is never changed once it is
@@ -14,14 +11,14 @@ type contents struct {
 	number     uint64 // of the commit
 	generation uint64 // raised by a received snapshot
 	meta       SnapshotMeta
-	state      record            // encodeValues
-	alive      *roaring64.Bitmap // at meta.Index
-	segments   []*segment        // sorted by seq
+	state      record     // encodeValues
+	alive      *aliveSet  // at meta.Index
+	segments   []*segment // sorted by seq
 }
 
 func emptyContents() contents {
 	v := newValues()
-	return contents{state: encodeValues(&v), alive: roaring64.New()}
+	return contents{state: encodeValues(&v), alive: newAliveSet()}
 }
 
 // values decodes the state and puts the applied index to it.
@@ -67,23 +64,6 @@ func (d *decoder) meta() SnapshotMeta {
 	return SnapshotMeta{Index: d.uvarint(), Term: d.uvarint(), Configuration: d.bytes(), ConfigurationIndex: d.uvarint()}
 }
 
-// encodeAlive writes the set in roaring's portable 64-bit format.
-func encodeAlive(alive *roaring64.Bitmap) (record, error) {
-	b, err := alive.ToBytes()
-	if err != nil {
-		return record{}, fmt.Errorf("encode alive-set: %w", err)
-	}
-	return record{version: 1, payload: b}, nil
-}
-
-func decodeAlive(r record) (*roaring64.Bitmap, error) {
-	alive := roaring64.New()
-	if err := alive.UnmarshalBinary(r.payload); err != nil {
-		return nil, fmt.Errorf("%w: alive-set: %w", ErrCorrupt, err)
-	}
-	return alive, nil
-}
-
 // check compares what is named with each other: segments answer for disjoint
 // seqs, in order, below the next seq, and every alive seq has one.
 func (c *contents) check() error {
@@ -100,9 +80,4 @@ func (c *contents) infos() []segmentInfo {
 		infos[i] = s.info
 	}
 	return infos
-}
-
-// countAlive returns how many of the seqs first to last are in alive.
-func countAlive(alive *roaring64.Bitmap, first, last uint64) uint64 {
-	return alive.Rank(last) - alive.Rank(first-1)
 }

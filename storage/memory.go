@@ -3,16 +3,13 @@ package storage
 import (
 	"fmt"
 	"slices"
-
-	"github.com/RoaringBitmap/roaring/v2/roaring64"
 )
 
 // memory is a copy of what readers see at one moment, for those that look at all
 // of it. Bodies are shared.
 type memory struct {
 	values   values
-	alive    *roaring64.Bitmap
-	pending  uint64
+	alive    *aliveSet
 	tables   []sliceSource
 	spans    []SeqRun // the seqs of each table
 	segments []*segment
@@ -20,9 +17,9 @@ type memory struct {
 
 // copyMemory pins the segments. Writers wait while it copies.
 func (s *Store) copyMemory() memory {
-	s.mu.RLock()
-	defer s.mu.RUnlock()
-	m := memory{values: s.values.clone(), alive: s.alive.Clone(), pending: s.pending, segments: s.segments}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	m := memory{values: s.values.clone(), alive: s.alive.freeze(), segments: s.segments}
 	acquireAll(m.segments)
 	for _, t := range s.tables() {
 		var all sliceSource
@@ -57,7 +54,7 @@ func (m *memory) each(visit func(*Entry) error) error {
 			}
 		}
 		for !merged.empty() {
-			if e := merged.peek(); m.alive.Contains(e.Seq) {
+			if e := merged.peek(); m.alive.contains(e.Seq) {
 				if err := visit(&e.Entry); err != nil {
 					return err
 				}
@@ -72,11 +69,11 @@ func (m *memory) each(visit func(*Entry) error) error {
 
 // check finds every alive message once, and no other where only those may be.
 func (m *memory) check() error {
-	seen := roaring64.New()
+	seen := newAliveSet()
 	var last *Ref
 	err := m.each(func(e *Entry) error {
 		r := e.Ref()
-		if last != nil && !last.Less(r) || !seen.CheckedAdd(e.Seq) {
+		if last != nil && !last.Less(r) || !seen.add(e.Seq) {
 			return fmt.Errorf("%w: entry %v comes after %v", ErrCorrupt, r, *last)
 		}
 		last = &r
@@ -85,12 +82,12 @@ func (m *memory) check() error {
 	if err != nil {
 		return err
 	}
-	if !seen.Equals(m.alive) || m.pending != m.alive.GetCardinality() {
-		return fmt.Errorf("%w: %d entries found, %d alive, %d counted as pending", ErrCorrupt, seen.GetCardinality(), m.alive.GetCardinality(), m.pending)
+	if seen.count != m.alive.count { // each only shows what is alive
+		return fmt.Errorf("%w: %d entries found, %d alive", ErrCorrupt, seen.count, m.alive.count)
 	}
 	newest := m.tables[len(m.tables)-1]
 	for _, e := range newest {
-		if !m.alive.Contains(e.Seq) {
+		if !m.alive.contains(e.Seq) {
 			return fmt.Errorf("%w: entry %v is dead and still in the memtable", ErrCorrupt, e.Ref())
 		}
 	}

@@ -1,9 +1,6 @@
 package storage
 
-import (
-	"github.com/RoaringBitmap/roaring/v2/roaring64"
-	"github.com/tidwall/btree"
-)
+import "github.com/tidwall/btree"
 
 // memtable holds the entries accepted since the last freeze, alive ones only.
 //
@@ -145,12 +142,12 @@ func (m *memtable) min() Ref {
 	return r
 }
 
-// sweep drops the entries that are in dead.
-func (m *memtable) sweep(dead *roaring64.Bitmap) {
-	seqs := dead.Iterator()
-	for seqs.AdvanceIfNeeded(m.base); seqs.HasNext(); {
-		seq := seqs.Next()
-		m.remove(SeqRun{seq, seq})
+// sweep drops the entries that were alive and are not now.
+func (m *memtable) sweep(were, are *aliveSet) {
+	for seq := range were.within(SeqRun{m.base, m.next - 1}) {
+		if !are.contains(seq) {
+			m.remove(SeqRun{seq, seq})
+		}
 	}
 }
 

@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"slices"
 
-	"github.com/RoaringBitmap/roaring/v2/roaring64"
 	"go.etcd.io/bbolt"
 )
 
@@ -80,8 +79,8 @@ func (s *Store) plan(from *contents) (step []*segment, err error) {
 
 // liveBytes estimates how much of the file is alive. A segment that no sample can
 // be taken of is judged by the number of entries; reading it will say what ails it.
-func (s *Store) liveBytes(alive *roaring64.Bitmap, g *segment) int64 {
-	n := countAlive(alive, g.info.first, g.info.last)
+func (s *Store) liveBytes(alive *aliveSet, g *segment) int64 {
+	n := alive.countRange(SeqRun{g.info.first, g.info.last})
 	if n == 0 || n == g.info.count {
 		return g.size * int64(n) / int64(g.info.count)
 	}
@@ -93,13 +92,13 @@ func (s *Store) liveBytes(alive *roaring64.Bitmap, g *segment) int64 {
 		}
 		g.sample = taken
 	}
-	return max(1, g.sample.liveBytes(g.size, alive.Contains))
+	return max(1, g.sample.liveBytes(g.size, alive.contains))
 }
 
 // rewrite writes what is alive in the segments into one, nil when nothing is.
-func (s *Store) rewrite(ctx context.Context, alive *roaring64.Bitmap, step []*segment) (*segment, error) {
+func (s *Store) rewrite(ctx context.Context, alive *aliveSet, step []*segment) (*segment, error) {
 	first, last := step[0].info.first, step[len(step)-1].info.last
-	if countAlive(alive, first, last) == 0 {
+	if alive.countRange(SeqRun{first, last}) == 0 {
 		return nil, nil
 	}
 	return s.writeSegment(first, last, func(add func(*Entry) error) error {
@@ -134,7 +133,7 @@ func (s *Store) pace(ctx context.Context, n int) error {
 
 // mergeAlive calls add for the entries of the segments that are in alive, in
 // order, after checking their bodies.
-func mergeAlive(ctx context.Context, alive *roaring64.Bitmap, step []*segment, add func(*Entry) error) error {
+func mergeAlive(ctx context.Context, alive *aliveSet, step []*segment, add func(*Entry) error) error {
 	return guard(func() error {
 		var m merger
 		for _, g := range step {
@@ -151,7 +150,7 @@ func mergeAlive(ctx context.Context, alive *roaring64.Bitmap, step []*segment, a
 			if err := ctx.Err(); err != nil {
 				return err
 			}
-			if e := m.peek(); alive.Contains(e.Seq) {
+			if e := m.peek(); alive.contains(e.Seq) {
 				if err := add(&e.Entry); err != nil {
 					return err
 				}

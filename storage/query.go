@@ -15,7 +15,7 @@ func (s *Store) State() State {
 		Surveyed:     v.surveyed,
 		Claim:        v.claim.clone(),
 		Positions:    v.sortedPositions(),
-		Pending:      s.pending,
+		Pending:      s.alive.count,
 		AppliedIndex: v.appliedIndex,
 	}
 }
@@ -48,14 +48,14 @@ func (s *Store) Position(topicID [16]byte, partition int32) (Position, bool) {
 func (s *Store) Pending() uint64 {
 	s.mu.RLock()
 	defer s.mu.RUnlock()
-	return s.pending
+	return s.alive.count
 }
 
 // Alive reports whether the message seq is pending now.
 func (s *Store) Alive(seq uint64) bool {
 	s.mu.RLock()
 	defer s.mu.RUnlock()
-	return s.alive.Contains(seq)
+	return s.alive.contains(seq)
 }
 
 // Stats is what a node shows of its store.

@@ -62,7 +62,7 @@ func (sc *scan) lookAtMemory(from Ref) {
 				sc.lowerHorizon(e.Ref())
 				return false
 			}
-			if s.alive.Contains(e.Seq) && sc.keep(e.Target) {
+			if s.alive.contains(e.Seq) && sc.keep(e.Target) {
 				found = append(found, e)
 			}
 			return true
@@ -160,7 +160,7 @@ func (sc *scan) dropDead() {
 	defer s.mu.RUnlock()
 	kept := sc.out[:sc.checked]
 	for _, item := range sc.out[sc.checked:] {
-		if s.alive.Contains(item.Seq) {
+		if s.alive.contains(item.Seq) {
 			kept = append(kept, item)
 		}
 	}

@@ -6,8 +6,6 @@ import (
 	"log/slog"
 	"sync"
 	"sync/atomic"
-
-	"github.com/RoaringBitmap/roaring/v2/roaring64"
 )
 
 // Config says where a store lives.
@@ -68,12 +66,11 @@ type Store struct {
 	// mu guards what is in memory. It is never held over I/O.
 	mu         sync.RWMutex
 	values     values
-	alive      *roaring64.Bitmap // over seq; the truth about what is pending
-	pending    uint64            // cardinality of alive
-	table      *memtable         // takes what is accepted
-	flushing   *memtable         // of the Frozen that is outstanding, nil when none; not changed while it is
-	segments   []*segment        // sorted by seq, one reference each; replaced, never changed
-	generation uint64            // of the contents that memory was loaded from
+	alive      *aliveSet  // the truth about what is pending
+	table      *memtable  // takes what is accepted
+	flushing   *memtable  // of the Frozen that is outstanding, nil when none; not changed while it is
+	segments   []*segment // sorted by seq, one reference each; replaced, never changed
+	generation uint64     // of the contents that memory was loaded from
 
 	level atomic.Uint32 // values.level, for those who must not wait for mu
 
@@ -129,11 +126,11 @@ func (s *Store) load() (before []*segment, err error) {
 	if err != nil {
 		return nil, err
 	}
-	alive := named.alive.Clone()
+	alive := named.alive.thaw()
 
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.values, s.alive, s.pending = v, alive, alive.GetCardinality()
+	s.values, s.alive = v, alive
 	s.table, s.flushing = newMemtable(v.nextSeq), nil
 	s.generation = named.generation
 	s.level.Store(uint32(v.level))
