@@ -187,3 +187,9 @@ func (c Config) DeadLetterTopic(r Route) string {
 	}
 	return c.DeadLetter.Topic
 }
+
+// takesDeadLetters reports whether the topic is a dead-letter topic, of all routes or
+// of one.
+func (c Config) takesDeadLetters(topic string) bool {
+	return topic == c.DeadLetter.Topic || slices.ContainsFunc(c.Routes, func(r Route) bool { return r.DeadLetter == topic })
+}

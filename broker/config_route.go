@@ -59,17 +59,39 @@ func (r Route) Target(topic string) string {
 	return strings.TrimSuffix(topic, delaySuffix)
 }
 
-// Refuse returns why a message of the route may not wait for the target until dueAt, or
-// nil. Times are epoch milliseconds; what is refused is dead-lettered for that reason.
-func (c Config) Refuse(route Route, target string, dueAt, now int64) *Problem {
-	if err := CheckTopicName(target); err != nil {
-		return &Problem{CodeTargetInvalid, "deliver-to: " + err.Error()}
+// A Destination is a target topic and what named it, which is what errors blame.
+type Destination struct {
+	Topic   string
+	NamedBy string
+}
+
+// Destination returns where a message of the delay topic goes, given its deliver-to
+// or "" if it has none.
+func (r Route) Destination(topic, deliverTo string) Destination {
+	switch {
+	case deliverTo != "":
+		return Destination{deliverTo, "deliver-to"}
+	case r.To != "":
+		return Destination{r.To, fmt.Sprintf("routes[].to of %q", r.From)}
 	}
-	if reads, ok := c.Route(target); ok {
-		return &Problem{CodeTargetInvalid, fmt.Sprintf("deliver-to: topic %q is a delay topic, routes[].from %q matches it: choose a topic that no route reads, with the header or with routes[].to", target, reads.From)}
+	return Destination{r.Target(topic), fmt.Sprintf("name of delay topic %q", topic)}
+}
+
+// Refuse returns why a message of the route may not wait for the destination until dueAt,
+// or nil. Times are epoch milliseconds; what is refused is dead-lettered for that reason.
+func (c Config) Refuse(route Route, to Destination, dueAt, now int64) *Problem {
+	const another = "with deliver-to or routes[].to"
+	if err := CheckTopicName(to.Topic); err != nil {
+		return &Problem{CodeTargetInvalid, fmt.Sprintf("%s: %v", to.NamedBy, err)}
 	}
-	if !c.Targets.Allows(target) {
-		return &Problem{CodeTargetDenied, fmt.Sprintf("deliver-to: topic %q is not among the targets: extend targets.allow or targets.deny of the node's configuration, or choose another topic", target)}
+	if reads, ok := c.Route(to.Topic); ok {
+		return &Problem{CodeTargetInvalid, fmt.Sprintf("%s: topic %q is a delay topic, routes[].from %q matches it: choose a topic that no route reads, %s", to.NamedBy, to.Topic, reads.From, another)}
+	}
+	if c.takesDeadLetters(to.Topic) {
+		return &Problem{CodeTargetInvalid, fmt.Sprintf("%s: topic %q is for dead letters, dead_letter names it: choose another topic, %s", to.NamedBy, to.Topic, another)}
+	}
+	if !c.Targets.Allows(to.Topic) {
+		return &Problem{CodeTargetDenied, fmt.Sprintf("%s: topic %q is not among the targets: extend targets.allow or targets.deny of the node's configuration, or choose another topic, %s", to.NamedBy, to.Topic, another)}
 	}
 	if latest := now + route.MaxDelay.Milliseconds(); dueAt > latest {
 		return &Problem{CodeBeyondMaxDelay, fmt.Sprintf("due at %s, later than routes[].max_delay %s allows: choose an earlier time or raise max_delay for %q",

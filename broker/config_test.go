@@ -84,6 +84,11 @@ func TestConfig_namesFieldValueAndRemedy(t *testing.T) {
 		{"a target that is no topic name", func(c *Config) { c.Routes[0].To = "or ders" }, `routes[0].to is "or ders": topic name "or ders" holds ' ': use letters, digits, dot, hyphen and underscore`},
 		{"a target that is denied", func(c *Config) { c.Routes[0].To = "__offsets" }, `routes[0].to is "__offsets": targets.allow and targets.deny do not let it through; change them or the target`},
 		{"a target that is a delay topic", func(c *Config) { c.Routes[0].To = "b.delay" }, `routes[0].to is "b.delay": it is a delay topic, routes[].from "*.delay" matches it; choose a topic that no route reads`},
+		{"a target that takes dead letters", func(c *Config) { c.Routes[0].To = "carillon.dead-letter" }, `routes[0].to is "carillon.dead-letter": dead letters go there, by dead_letter; choose a topic of its own`},
+		{"a target that takes another route's dead letters", func(c *Config) {
+			c.Routes[0].To = "bills.dead"
+			c.Routes = append(c.Routes, Route{From: "bills", To: "bills.out", DeadLetter: "bills.dead", MaxDelay: 1})
+		}, `routes[0].to is "bills.dead": dead letters go there, by dead_letter; choose a topic of its own`},
 		{"no delay at all", func(c *Config) { c.Routes[0].MaxDelay = 0 }, `routes[0].max_delay is "0s": give a duration above zero, or leave it out for 100y`},
 		{"an unknown start", func(c *Config) { c.Routes[0].Start = "first" }, `routes[0].start is "first": use earliest or latest`},
 		{"a dead-letter topic that is a delay topic", func(c *Config) { c.DeadLetter.Topic = "dead.delay" }, `dead_letter.topic is "dead.delay": it is a delay topic, routes[].from "*.delay" matches it; choose a topic that no route reads`},

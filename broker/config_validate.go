@@ -205,6 +205,9 @@ func (p *problems) checkRoutes(c Config) {
 			if CheckTopicName(r.To) == nil && !c.Targets.Allows(r.To) {
 				p.add(field+".to", r.To, "targets.allow and targets.deny do not let it through; change them or the target")
 			}
+			if c.takesDeadLetters(r.To) {
+				p.add(field+".to", r.To, "dead letters go there, by dead_letter; choose a topic of its own")
+			}
 		}
 		if r.MaxDelay <= 0 {
 			p.add(field+".max_delay", FormatDuration(r.MaxDelay), "give a duration above zero, or leave it out for %s", FormatDuration(defaultMaxDelay))

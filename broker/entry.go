@@ -27,12 +27,9 @@ func (g *ingest) entry(route Route, batch Batch, a *Arrival, now int64) (entry s
 		return g.tooLarge(route, origin, a, size, now), true
 	}
 	problem := a.Problem
-	target := a.Instruction.To
-	if target == "" {
-		target = route.Target(batch.Topic)
-	}
+	to := route.Destination(batch.Topic, a.Instruction.To)
 	if problem == nil {
-		problem = g.cfg.Config.Refuse(route, target, a.Instruction.DueAt, now)
+		problem = g.cfg.Config.Refuse(route, to, a.Instruction.DueAt, now)
 	}
 	if problem != nil {
 		topic := g.cfg.Config.DeadLetterTopic(route)
@@ -50,7 +47,7 @@ func (g *ingest) entry(route Route, batch Batch, a *Arrival, now int64) (entry s
 		Value:       a.Value,
 		Headers:     a.Headers,
 	}
-	return storage.Entry{Due: due, Target: target, Body: message.AppendBody(nil)}, false
+	return storage.Entry{Due: due, Target: to.Topic, Body: message.AppendBody(nil)}, false
 }
 
 // tooLarge returns the dead letter of a record of that many bytes, which goes without

@@ -114,6 +114,8 @@ func TestEntry_refusesWhatTheConfigurationDoesNotAllow(t *testing.T) {
 		{"__secret", testNow, CodeTargetDenied, "targets.allow"},
 		{"no topic", testNow, CodeTargetInvalid, "deliver-to"},
 		{"orders.delay", testNow, CodeTargetInvalid, `"orders.delay" is a delay topic, routes[].from "*.delay" matches it: choose a topic that no route reads`},
+		{"carillon.dead-letter", testNow, CodeTargetInvalid, `deliver-to: topic "carillon.dead-letter" is for dead letters, dead_letter names it: choose another topic`},
+		{strings.Repeat("t", 250), testNow, CodeTargetInvalid, "deliver-to: topic name of 250 characters is too long: give 249 at most"},
 		{"bills.delay", testNow, CodeTargetInvalid, `"bills.delay" is a delay topic, routes[].from "*.delay" matches it: choose a topic that no route reads`},
 	} {
 		a := Arrival{Key: []byte("k"), Value: []byte("v"), Instruction: Instruction{DueAt: test.dueAt, To: test.to, Partition: -1}}
@@ -129,6 +131,32 @@ func TestEntry_refusesWhatTheConfigurationDoesNotAllow(t *testing.T) {
 		}
 		if want := (Origin{"orders.delay", 1, 0}); cmp.Diff(want, m.Origin) != "" {
 			t.Errorf("to %q: from %v", test.to, m.Origin)
+		}
+	}
+}
+
+func TestConfig_blamesWhatNamedTheTarget(t *testing.T) {
+	c := DefaultConfig()
+	bills := NewRoute("bills-*")
+	bills.To, bills.DeadLetter = "__secret", "bills.dead"
+	c.Routes = append(c.Routes, bills)
+	for _, test := range []struct {
+		topic, deliverTo, want string
+	}{
+		{"orders.delay", "bills", ""},
+		{"orders.delay", "bills.dead", `deliver-to: topic "bills.dead" is for dead letters`},
+		{"bills-1", "", `routes[].to of "bills-*": topic "__secret" is not among the targets`},
+		{"bills-1", "orders", ""},
+		{"__secret.delay", "", `name of delay topic "__secret.delay": topic "__secret" is not among the targets`},
+		{".delay", "", `name of delay topic ".delay": topic name is empty`},
+		{"orders.delay.delay", "", `name of delay topic "orders.delay.delay": topic "orders.delay" is a delay topic`},
+		{"bills.dead.delay", "", `name of delay topic "bills.dead.delay": topic "bills.dead" is for dead letters`},
+		{"carillon.dead-letter.delay", "", `name of delay topic "carillon.dead-letter.delay": topic "carillon.dead-letter" is for dead letters`},
+	} {
+		route, _ := c.Route(test.topic)
+		problem := c.Refuse(route, route.Destination(test.topic, test.deliverTo), testNow, testNow)
+		if (problem != nil) != (test.want != "") || problem != nil && !strings.HasPrefix(problem.Message, test.want) {
+			t.Errorf("%s to %q: %+v, want %q", test.topic, test.deliverTo, problem, test.want)
 		}
 	}
 }

@@ -75,7 +75,7 @@ func (l *lane) condemnOverdue(ctx context.Context, cause error) (bool, error) {
 		return false, nil
 	}
 	timeout := l.missingTimeout(l.ready[0])
-	problem := Problem{CodeTargetMissing, fmt.Sprintf("topic %q was missing for missing_target_timeout %v: %v: create the topic or correct deliver-to", l.target, timeout, cause)}
+	problem := Problem{CodeTargetMissing, fmt.Sprintf("topic %q was missing for missing_target_timeout %v: %v: create the topic, or correct what names it: deliver-to, routes[].to or the name of the delay topic", l.target, timeout, cause)}
 	if errors.Is(cause, ErrTargetForbidden) {
 		problem = Problem{CodeTargetForbids, fmt.Sprintf("topic %q was forbidden for missing_target_timeout %v: %v: allow Write and Describe on the topic", l.target, timeout, cause)}
 	}

@@ -2,12 +2,16 @@
 //
 // Carillon reads delay topics. A record there says in its headers when it is due and where it goes:
 //
-//	deliver-at         RFC 3339 time with zone, or epoch milliseconds; wins over deliver-after
+//	deliver-at         RFC 3339 time with zone, or epoch milliseconds from 100000000000 on; wins over deliver-after
 //	deliver-after      delay from the record's timestamp: milliseconds, 1h30m, or PT90S
 //	deliver-to         target topic; default: the route's target, else the delay topic without ".delay"
 //	deliver-key        key of the delivered record; default: the record's own key
 //	deliver-partition  partition of the target; default: chosen by the key, as Kafka's Java client does
 //	deliver-id         the caller's name for the message, 1 to 256 bytes
+//
+// A smaller number of milliseconds, of a time before March 1973, is taken for seconds and refused. A plus
+// sign before a number or a delay changes nothing: deliver-after +1 is one millisecond. Every header that
+// is there is read: a malformed deliver-after is refused also beside a good deliver-at.
 //
 // Any Kafka client can write these headers. This package writes and reads them in one place, and both
 // the [Producer] here and the broker go through it: what [Stamp] accepts is what the broker accepts.

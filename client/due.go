@@ -31,30 +31,22 @@ func dueAt(at, after string, timestamp int64) (due int64, err error) {
 }
 
 func parseAt(value string) (int64, error) {
+	if err := checkBlanks(HeaderAt, value); err != nil {
+		return 0, err
+	}
 	if unsigned := strings.TrimLeft(value, "+-"); digits(unsigned) == len(unsigned) {
 		return parseEpoch(value)
 	}
-	t, err := time.Parse(time.RFC3339, value)
-	if err != nil || !isStrict(value) {
-		if _, err := time.Parse("2006-01-02T15:04:05", value); err == nil {
-			return 0, malformed(HeaderAt, value, "has no time zone", "append Z or an offset such as +01:00")
-		}
-		return 0, malformed(HeaderAt, value, "is not a time",
-			"use RFC 3339 with zone, such as 2030-01-31T08:00:00Z, or epoch milliseconds")
-	}
-	if t.Unix() < 0 {
-		return 0, malformed(HeaderAt, value, "is before 1970", "set the time of delivery")
-	}
-	ms := t.Unix()*1000 + ceilFraction(fractionOf(value))
-	if ms > latestDue {
-		return 0, malformed(HeaderAt, value, "is beyond the year 9999 in UTC", "set an earlier time of delivery")
-	}
-	return ms, nil
+	return parseRFC3339(value)
 }
 
-// isStrict refuses what time.Parse takes beyond RFC 3339: an hour of one digit and a comma as the point.
-func isStrict(value string) bool {
-	return value[len("2006-01-02T15")] == ':' && !strings.Contains(value, ",")
+// checkBlanks refuses white space around a value: a producer that writes it may have cut the value from
+// the wrong place. It says so, since the blanks may not show where the error does.
+func checkBlanks(field, value string) error {
+	if strings.TrimSpace(value) == value {
+		return nil
+	}
+	return malformed(field, value, "has blanks around it", "remove them")
 }
 
 func parseEpoch(value string) (int64, error) {
@@ -67,12 +59,6 @@ func parseEpoch(value string) (int64, error) {
 		return 0, malformed(HeaderAt, value, "is not between 1973 and 9999", remedy)
 	}
 	return ms, nil
-}
-
-// fractionOf returns the digits after the point of a time of day. time.Time keeps nine of them only.
-func fractionOf(text string) string {
-	_, fraction, _ := strings.Cut(text, ".")
-	return fraction[:digits(fraction)]
 }
 
 // ceilFraction turns the digits after a second's point into milliseconds. It rounds up, since no message
@@ -113,6 +99,9 @@ func parseAfter(value string, timestamp int64) (int64, error) {
 
 // parseDelay returns milliseconds, rounded up; any negative number for a negative delay.
 func parseDelay(value string) (int64, error) {
+	if err := checkBlanks(HeaderAfter, value); err != nil {
+		return 0, err
+	}
 	if ms, err := strconv.ParseInt(value, 10, 64); err == nil || errors.Is(err, strconv.ErrRange) {
 		return ms, nil // what does not fit becomes the number nearest to it, which is refused as well
 	}

@@ -3,6 +3,7 @@ package client
 import (
 	"errors"
 	"fmt"
+	"unicode/utf8"
 )
 
 // Causes that errors of this package wrap; test for them with errors.Is.
@@ -35,15 +36,19 @@ const (
 type HeaderError struct {
 	Code    Code
 	Field   string // the header's name
-	Value   string // the header's value, cut to 64 bytes; "" when it has none
+	Value   string // the header's value, of a long one its first 64 bytes; "" when it has none
 	Problem string // what is wrong with the value
 	Remedy  string // what to write instead
+	Omitted int    // bytes of the value that Value leaves out
 }
 
 // Error names field, value, problem and remedy in one line of valid UTF-8.
 func (e *HeaderError) Error() string {
 	if e.Value == "" {
 		return fmt.Sprintf("%s %s: %s", e.Field, e.Problem, e.Remedy)
+	}
+	if e.Omitted > 0 {
+		return fmt.Sprintf("%s %q and %d bytes more, %s: %s", e.Field, e.Value, e.Omitted, e.Problem, e.Remedy)
 	}
 	return fmt.Sprintf("%s %q %s: %s", e.Field, e.Value, e.Problem, e.Remedy)
 }
@@ -60,12 +65,32 @@ func (e *HeaderError) Unwrap() error {
 const maxQuotedBytes = 64
 
 func malformed(field, value, problem, remedy string) *HeaderError {
-	return &HeaderError{Code: CodeMalformed, Field: field, Value: cut(value), Problem: problem, Remedy: remedy}
+	e := &HeaderError{Code: CodeMalformed, Field: field, Problem: problem, Remedy: remedy}
+	e.quote(value)
+	return e
 }
 
+func (e *HeaderError) quote(value string) {
+	e.Value = value[:quoted(value)]
+	e.Omitted = len(value) - len(e.Value)
+}
+
+// cut returns a part of a value as an error quotes it: one that is cut ends in dots.
 func cut(s string) string {
-	if len(s) <= maxQuotedBytes {
-		return s
+	if n := quoted(s); n < len(s) {
+		return s[:n] + "..."
 	}
-	return s[:maxQuotedBytes]
+	return s
+}
+
+// quoted returns how many bytes at the front an error repeats. It does not end within a character.
+func quoted(s string) int {
+	if len(s) <= maxQuotedBytes {
+		return len(s)
+	}
+	n := maxQuotedBytes
+	for n > maxQuotedBytes-utf8.UTFMax && !utf8.RuneStart(s[n]) {
+		n--
+	}
+	return n
 }

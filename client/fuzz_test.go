@@ -2,6 +2,7 @@ package client
 
 import (
 	"errors"
+	"strings"
 	"testing"
 	"time"
 	"unicode/utf8"
@@ -22,6 +23,8 @@ func FuzzParse(f *testing.F) {
 		{after: "P1Y", to: ".."},
 		{after: "9223372036854775807", partition: "-1", timestamp: 1<<63 - 1},
 		{after: "-1ns", otherName: "deliver-\xff"},
+		{at: "2030-03-17t17:46:40.5z", otherName: "deliver-expire"},
+		{at: "2030-02-30T24:00:60+05:60", otherName: "deliver-"},
 	} {
 		f.Add(seed.at, seed.after, seed.to, seed.key, seed.partition, seed.id, seed.otherName, seed.timestamp)
 	}
@@ -53,6 +56,29 @@ func FuzzParse(f *testing.F) {
 		}
 		if again, err := Parse(r.Headers, -1); err != nil || again != in {
 			t.Fatalf("stamped and parsed again: %+v, %v, want %+v", again, err, in)
+		}
+	})
+}
+
+// FuzzTime holds the reader of times against that of the standard library, which takes less than RFC 3339
+// here and more there.
+func FuzzTime(f *testing.F) {
+	for _, seed := range []string{"2030-01-31T08:00:00.0015+01:00", "2030-02-29t23:59:59z", "2028-02-29T00:00:00-23:59",
+		"2030-03-17T17:46:40+24:00", "0000-01-01T00:00:00Z", "2030-03-17T7:46:40Z", "2030-03-17T17:46:40,5Z"} {
+		f.Add(seed)
+	}
+	f.Fuzz(func(t *testing.T, value string) {
+		want, err := time.Parse(time.RFC3339Nano, strings.ToUpper(value))
+		got, refused := parseRFC3339(value)
+		switch {
+		case refused == nil && err != nil:
+			t.Fatalf("%q is taken as %d, the standard library says %v", value, got, err)
+		case refused == nil && !want.Truncate(time.Millisecond).Equal(time.UnixMilli(got)) && !want.Add(time.Millisecond).Truncate(time.Millisecond).Equal(time.UnixMilli(got)):
+			t.Fatalf("%q is taken as %v, want %v", value, time.UnixMilli(got).UTC(), want)
+		case refused == nil && time.UnixMilli(got).Before(want):
+			t.Fatalf("%q is taken as %v, which is early", value, time.UnixMilli(got).UTC())
+		case refused != nil && err == nil && value == want.Format(time.RFC3339Nano) && want.Unix() >= 0 && want.UTC().Year() < 10000 && !strings.Contains(refused.Error(), "does not exist"):
+			t.Fatalf("%q is refused: %v", value, refused)
 		}
 	})
 }

@@ -16,7 +16,7 @@ const InstructionPrefix = "deliver-"
 // Headers of a record on a delay topic. Values are UTF-8 text, never empty, each at most once; a name in
 // another case, such as Deliver-To, is refused.
 const (
-	HeaderAt        = "deliver-at"        // RFC 3339 with zone, or epoch milliseconds; wins over HeaderAfter
+	HeaderAt        = "deliver-at"        // RFC 3339 with zone, or epoch milliseconds from 10^11 on; wins over HeaderAfter
 	HeaderAfter     = "deliver-after"     // milliseconds, Go duration or ISO 8601 duration, from the record's timestamp
 	HeaderTo        = "deliver-to"        // target topic
 	HeaderKey       = "deliver-key"       // key of the delivered record
@@ -60,3 +60,6 @@ const MaxIDBytes = 256
 // supportedHeaders is what the error about an unknown header offers instead.
 const supportedHeaders = HeaderAt + ", " + HeaderAfter + ", " + HeaderTo + ", " + HeaderKey + ", " +
 	HeaderPartition + ", " + HeaderID
+
+// reservedHeaders are refused with [CodeUnsupported].
+var reservedHeaders = []string{HeaderCancel, HeaderExpiresAt, HeaderExpiresAfter, HeaderCron, HeaderEvery, HeaderUntil, HeaderCount}

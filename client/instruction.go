@@ -2,6 +2,7 @@ package client
 
 import (
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 	"unicode/utf8"
@@ -115,34 +116,52 @@ func unusable(h Header) error {
 		return malformed(h.Key, string(h.Value), "is not in lower case", "write "+lower)
 	}
 	if isReserved(h.Key) {
-		return &HeaderError{Code: CodeUnsupported, Field: h.Key, Value: cut(string(h.Value)),
-			Problem: "is not supported by this version", Remedy: "send the record without this header"}
+		e := malformed(h.Key, string(h.Value), "is not supported by this version", "send the record without this header")
+		e.Code = CodeUnsupported
+		return e
 	}
 	if !strings.HasPrefix(h.Key, InstructionPrefix) {
 		return nil
 	}
-	return malformed(strings.ToValidUTF8(cut(h.Key), "\uFFFD"), string(h.Value), "is not a header Carillon knows",
-		"the known ones are "+supportedHeaders)
+	remedy := "the known ones are " + supportedHeaders
+	if near := nearest(h.Key); near != "" {
+		remedy = "did you mean " + near + "? T" + remedy[1:]
+	}
+	return malformed(strings.ToValidUTF8(cut(h.Key), "\uFFFD"), string(h.Value), "is not a header Carillon knows", remedy)
+}
+
+// nearest returns the instruction header that the name is most like, or "" when none is: the one that
+// differs least once what both begin and end with is taken off, and by less than half.
+func nearest(name string) string {
+	best, least := "", 1.0/2
+	for _, known := range append(strings.Split(supportedHeaders, ", "), reservedHeaders...) {
+		a, b := name[len(InstructionPrefix):], known[len(InstructionPrefix):]
+		longer := max(len(a), len(b))
+		for a != "" && b != "" && a[0] == b[0] {
+			a, b = a[1:], b[1:]
+		}
+		for a != "" && b != "" && a[len(a)-1] == b[len(b)-1] {
+			a, b = a[:len(a)-1], b[:len(b)-1]
+		}
+		if differs := float64(max(len(a), len(b))) / float64(longer); differs < least {
+			best, least = known, differs
+		}
+	}
+	return best
 }
 
 // isSupported reports whether the name is that of a header in use.
 func isSupported(name string) bool { return new(instructionText).slot(name) != nil }
 
 // isReserved reports whether the name has a meaning that is not offered yet.
-func isReserved(name string) bool {
-	switch name {
-	case HeaderCancel, HeaderExpiresAt, HeaderExpiresAfter, HeaderCron, HeaderEvery, HeaderUntil, HeaderCount:
-		return true
-	}
-	return false
-}
+func isReserved(name string) bool { return slices.Contains(reservedHeaders, name) }
 
 // maxTopicBytes is Kafka's limit for the length of a topic's name.
 const maxTopicBytes = 249
 
 func checkTopic(name string) error {
 	const remedy = "use 1 to 249 of the characters a-z A-Z 0-9 . _ -"
-	if name == "." || name == ".." || len(name) > maxTopicBytes {
+	if name == "." || name == ".." {
 		return malformed(HeaderTo, name, "is not a topic name", remedy)
 	}
 	for _, c := range []byte(name) {
@@ -151,6 +170,9 @@ func checkTopic(name string) error {
 		if !legal {
 			return malformed(HeaderTo, name, "is not a topic name", remedy)
 		}
+	}
+	if len(name) > maxTopicBytes {
+		return malformed(HeaderTo, name, fmt.Sprintf("has %d characters", len(name)), fmt.Sprintf("use at most %d, as Kafka does for a topic's name", maxTopicBytes))
 	}
 	return nil
 }

@@ -133,7 +133,7 @@ func objection(ctx context.Context, address string, r *kgo.Record) string {
 	if err != nil {
 		return "" // producing it says so
 	}
-	if problem := config.Refuse(route, instruction.To, instruction.DueAt, now); problem != nil {
+	if problem := config.Refuse(route, route.Destination(r.Topic, instruction.To), instruction.DueAt, now); problem != nil {
 		return fmt.Sprintf("node %s at %s would dead-letter the message: %s", status.Node, address,
 			strings.Replace(problem.Message, client.HeaderTo+":", "--to:", 1))
 	}

@@ -1,0 +1,138 @@
+package client
+
+import (
+	"fmt"
+	"strings"
+	"time"
+)
+
+// parseRFC3339 returns the epoch milliseconds, rounded up, of a date-time of RFC 3339, section 5.6:
+//
+//	2030-01-31T08:00:00[.digits](Z | +hh:mm | -hh:mm)
+//
+// T and Z may be lower case. The error names the part that is wrong; time.Parse would not, and it takes
+// what does not exist, such as the offset +24:00.
+func parseRFC3339(value string) (int64, error) {
+	const dateAndTime = "dddd-dd-ddTdd:dd:dd"
+	if !hasShape(value, dateAndTime) {
+		return 0, notATime(value)
+	}
+	second, err := civilSecond(value)
+	if err != nil {
+		return 0, err
+	}
+	rest, fraction := value[len(dateAndTime):], ""
+	if strings.HasPrefix(rest, ".") {
+		fraction = rest[1 : 1+digits(rest[1:])]
+		rest = rest[1+len(fraction):]
+		if fraction == "" {
+			return 0, malformed(HeaderAt, value, "has no digit behind its point", "write the fraction of the second, or leave the point out")
+		}
+	}
+	offset, err := zoneOffset(value, rest)
+	if err != nil {
+		return 0, err
+	}
+	second -= offset
+	ms := second*1000 + ceilFraction(fraction)
+	switch {
+	case second < 0:
+		return 0, malformed(HeaderAt, value, "is before 1970", "set the time of delivery")
+	case ms > latestDue:
+		return 0, malformed(HeaderAt, value, "is beyond the year 9999 in UTC", "set an earlier time of delivery")
+	}
+	return ms, nil
+}
+
+// civilSecond returns the second since 1970 of the date and time that value, which has their shape, begins
+// with, as if they were UTC.
+func civilSecond(value string) (int64, error) {
+	wrong := func(problem, remedy string) (int64, error) { return 0, malformed(HeaderAt, value, problem, remedy) }
+	year, month, day := number(value[:4]), time.Month(number(value[5:7])), number(value[8:10])
+	hour, minute, second := number(value[11:13]), number(value[14:16]), number(value[17:19])
+	if month < time.January || month > time.December {
+		return wrong(fmt.Sprintf("has month %02d", month), "use 01 to 12")
+	}
+	if last := time.Date(year, month+1, 0, 0, 0, 0, 0, time.UTC).Day(); day < 1 || day > last {
+		return wrong(fmt.Sprintf("has day %02d of %s %04d", day, month, year), fmt.Sprintf("use 01 to %d", last))
+	}
+	switch {
+	case hour == 24:
+		return wrong("has hour 24", "use 00 to 23; midnight is 00:00:00 of the day after")
+	case hour > 24:
+		return wrong(fmt.Sprintf("has hour %d", hour), "use 00 to 23")
+	case minute > 59:
+		return wrong(fmt.Sprintf("has minute %d", minute), "use 00 to 59")
+	case second == 60:
+		return wrong("has a leap second, which Kafka's time does not have", "use second 59, or 00 of the minute after")
+	case second > 60:
+		return wrong(fmt.Sprintf("has second %d", second), "use 00 to 59")
+	}
+	return time.Date(year, month, day, hour, minute, second, 0, time.UTC).Unix(), nil
+}
+
+// zoneOffset returns the seconds by which the zone, the last part of value, is ahead of UTC.
+func zoneOffset(value, zone string) (int64, error) {
+	const example = "append Z or an offset such as +01:00"
+	switch {
+	case zone == "Z" || zone == "z":
+		return 0, nil
+	case zone == "":
+		return 0, malformed(HeaderAt, value, "has no time zone", example)
+	case zone[0] == ',':
+		return 0, malformed(HeaderAt, value, "has a comma in its time", "write a point before the fraction of the second")
+	case zone[0] != '+' && zone[0] != '-':
+		return 0, malformed(HeaderAt, value, fmt.Sprintf("has %q in place of a time zone", cut(zone)), example)
+	case len(zone) != len("+hh:mm") || !hasShape(zone[1:], "dd:dd"):
+		return 0, malformed(HeaderAt, value, fmt.Sprintf("has the zone offset %q", cut(zone)), "write it with a colon, such as +01:00")
+	}
+	hours, minutes := number(zone[1:3]), number(zone[4:])
+	if hours > 23 || minutes > 59 {
+		return 0, malformed(HeaderAt, value, "has the zone offset "+zone+", which does not exist", "use -23:59 to +23:59, minutes 00 to 59")
+	}
+	seconds := int64(hours*3600 + minutes*60)
+	if zone[0] == '-' {
+		return -seconds, nil
+	}
+	return seconds, nil
+}
+
+// notATime says what is wrong with a value that does not have the shape of a date and a time.
+func notATime(value string) error {
+	const remedy = "use RFC 3339 with zone, such as 2030-01-31T08:00:00Z, or epoch milliseconds"
+	year := digits(value)
+	switch {
+	case year > 4 && hasShape(value[year:], "-dd-dd"):
+		return malformed(HeaderAt, value, fmt.Sprintf("has a year of %d digits", year), "use four, 9999 at most")
+	case len(value) == len("yyyy-mm-dd") && hasShape(value, "dddd-dd-dd"):
+		return malformed(HeaderAt, value, "has no time of day", remedy)
+	case hasShape(value, "dddd-dd-dd dd:dd"):
+		return malformed(HeaderAt, value, "has a blank between date and time", "write T in its place")
+	case hasShape(value, "dddd-dd-ddTdd:dd") && !strings.HasPrefix(value[len("yyyy-mm-ddThh:mm"):], ":"):
+		return malformed(HeaderAt, value, "has no seconds", remedy)
+	}
+	return malformed(HeaderAt, value, "is not a time", remedy)
+}
+
+// hasShape reports whether s begins as the layout says: d is a digit, T may be lower case, all else is itself.
+func hasShape(s, layout string) bool {
+	if len(s) < len(layout) {
+		return false
+	}
+	for i, want := range []byte(layout) {
+		switch c := s[i]; {
+		case want == 'd' && '0' <= c && c <= '9', want == 'T' && c == 't', want == c && c != 'd':
+		default:
+			return false
+		}
+	}
+	return true
+}
+
+// number returns the value of some decimal digits.
+func number(digits string) (n int) {
+	for _, c := range []byte(digits) {
+		n = 10*n + int(c-'0')
+	}
+	return n
+}
