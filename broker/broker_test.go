@@ -20,7 +20,6 @@ func TestEndLevel_isLowWhenLeadershipWasLost(t *testing.T) {
 		{fmt.Errorf("commit records: %w", raftfsm.ErrInDoubt), true, slog.LevelInfo},
 		{fmt.Errorf("commit records: %w", raftfsm.ErrInDoubt), false, slog.LevelWarn},
 		{fmt.Errorf("commit records: %w", raftfsm.ErrBusy), false, slog.LevelWarn},
-		{errStalePosition, false, slog.LevelWarn},
 		{errors.New("disk"), false, slog.LevelWarn},
 	} {
 		if got := endLevel(test.reason, test.over); got != test.want {

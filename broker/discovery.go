@@ -1,8 +1,6 @@
 package broker
 
 import (
-	"bytes"
-	"cmp"
 	"context"
 	"fmt"
 	"log/slog"
@@ -20,9 +18,16 @@ const awaitsStart = -1
 
 // A discovery finds the partitions of the delay topics, gives each a position in
 // the log and assigns them to the source. It runs in one goroutine of the ingest.
+//
+//	look: topics --> offsets of their partitions --> topics again, if anything is to be decided
+//	judge: positions in the log against what was told --> moves, committed by compare-and-set
+//	assign: what is to be read, from the positions on
 type discovery struct {
 	ingestConfig
 	log      *slog.Logger
+	places   *places
+	topics   delayTopics
+	survey   survey
 	assigned []SourcePosition
 	away     time.Time       // since when Kafka does not answer; zero while it does
 	reminded time.Time       // when that was last logged
@@ -30,8 +35,14 @@ type discovery struct {
 	awaiting map[string]bool // topics without a start, already complained of
 }
 
-func newDiscovery(cfg ingestConfig, log *slog.Logger) *discovery {
-	return &discovery{ingestConfig: cfg, log: log, awaiting: make(map[string]bool)}
+func newDiscovery(cfg ingestConfig, places *places, log *slog.Logger) *discovery {
+	d := &discovery{ingestConfig: cfg, log: log, places: places, topics: make(delayTopics), awaiting: make(map[string]bool)}
+	for _, position := range cfg.Store.State().Positions {
+		if _, ok := cfg.Config.Route(position.Topic); ok {
+			d.topics.expect(position.Topic)
+		}
+	}
+	return d
 }
 
 func (d *discovery) run(ctx context.Context) error {
@@ -53,11 +64,11 @@ func (d *discovery) run(ctx context.Context) error {
 // is assigned stays so.
 //
 // The stored positions are read before Kafka is asked: a position beyond the end
-// that Kafka then tells is no race with ingest, but records that Kafka has lost.
+// that Kafka then tells is no race with ingest.
 func (d *discovery) round(ctx context.Context) error {
 	state := d.Store.State()
 	asked := time.Now()
-	found, complete, err := d.Source.Discover(ctx)
+	found, complete, err := d.look(ctx, byPartition(state.Positions))
 	if ctx.Err() == nil {
 		d.Report.hearKafka(err == nil, asked)
 	}
@@ -79,12 +90,13 @@ func (d *discovery) round(ctx context.Context) error {
 		d.partial = true
 		d.log.Warn("some delay topics cannot be looked at, routes[].start holds for new ones too until all were: see to topics and partitions without a leader")
 	}
-	if moves := d.moves(found, state); len(moves) > 0 || complete && !state.Surveyed {
-		if err := d.move(ctx, moves, complete); err != nil {
+	surveyed := !state.Surveyed && d.survey.hear(found, complete, asked)
+	if moves := d.judge(found, state, asked); len(moves) > 0 || surveyed {
+		if err := d.move(ctx, moves, surveyed); err != nil {
 			return err
 		}
 	}
-	d.assign(found, byPartition(d.Store.State().Positions))
+	d.assign()
 	return nil
 }
 
@@ -104,26 +116,48 @@ func (d *discovery) missKafka(err error) {
 	}
 }
 
+// A move is a position to be written, and why.
+type move struct {
+	raftfsm.PositionSet
+	kind findingKind
+}
+
 // move commits the positions, and that all there was has been looked at if surveyed:
-// what is found later was added since. A position that was being read already ends the term, since
-// what the source has fetched is not what the log expects any more.
-func (d *discovery) move(ctx context.Context, moves []raftfsm.PositionSet, surveyed bool) error {
-	command := raftfsm.SetPositions{Time: d.Now().UnixMilli(), Surveyed: surveyed, Sets: moves}
+// what is found later was added since. What was being read of a partition that is moved
+// counts no more; the others read on.
+func (d *discovery) move(ctx context.Context, moves []move, surveyed bool) error {
+	command := raftfsm.SetPositions{Time: d.Now().UnixMilli(), Surveyed: surveyed}
+	for _, m := range moves {
+		command.Sets = append(command.Sets, m.PositionSet)
+	}
 	result, err := d.Log.Propose(ctx, command).Wait(ctx)
 	if err != nil {
 		return fmt.Errorf("commit source positions: %w", err)
 	}
 	for i, applied := range result.PartsApplied {
-		if applied && moves[i].From >= 0 {
-			return fmt.Errorf("partition %d of %s goes on at offset %d: %w", moves[i].Partition, moves[i].Topic, moves[i].Next, errPositionMoved)
+		if m := moves[i]; applied && m.kind != intact {
+			id := partitionID{m.TopicID, m.Partition}
+			round, _ := d.places.round(id)
+			d.places.lose(id, round)
+			d.tellMove(m)
 		}
 	}
 	return nil
 }
 
-type partitionID struct {
-	topic     TopicID
-	partition int32
+func (d *discovery) tellMove(m move) {
+	log := d.log.With("topic", m.Topic, "partition", m.Partition)
+	switch m.kind {
+	case deleted:
+		log.Error("records were deleted from a delay topic before they could be read: raise its retention",
+			"lost_from", m.From, "lost_to", m.Next)
+	case replaced:
+		log.Error("Kafka has lost records of a delay topic that were read already, what it has in their place is read now",
+			"read_to", m.From, "from", m.Next)
+	case shortened:
+		log.Error("a delay topic is shorter than what was read of it: Kafka has lost records, reading goes on at its end",
+			"read_to", m.From, "end", m.Next)
+	}
 }
 
 func byPartition(positions []storage.Position) map[partitionID]storage.Position {
@@ -134,73 +168,99 @@ func byPartition(positions []storage.Position) map[partitionID]storage.Position 
 	return stored
 }
 
-// moves returns the positions that have to be written before reading can begin or
-// go on.
-func (d *discovery) moves(found []SourcePartition, state storage.State) []raftfsm.PositionSet {
+// judge returns the positions that have to be written before reading can begin or go on.
+func (d *discovery) judge(found []foundPartition, state storage.State, now time.Time) []move {
 	stored := byPartition(state.Positions)
-	var moves []raftfsm.PositionSet
-	for _, p := range found {
-		position, ok := stored[partitionID{p.TopicID, p.Partition}]
-		expected, next := position.Next, position.Next
+	var moves []move
+	for _, f := range found {
+		position, ok := stored[f.id]
+		m := move{PositionSet: raftfsm.PositionSet{
+			Position: storage.Position{Topic: f.Topic, TopicID: f.id.topic, Partition: f.Partition, Epoch: f.answer.Epoch},
+			From:     position.Next,
+		}}
 		switch {
 		case !ok:
-			expected, next = raftfsm.FromAbsent, p.Earliest
-			if !state.Surveyed && p.Latest > p.Earliest {
-				next = d.start(p)
+			m.From, m.Next = raftfsm.FromAbsent, f.answer.Earliest
+			if !state.Surveyed && f.answer.Latest > f.answer.Earliest {
+				m.Next = d.start(f)
 			}
 		case position.Next == awaitsStart:
-			next = d.start(p)
-		case position.Next < p.Earliest:
-			d.log.Error("records were deleted from a delay topic before they could be read: raise its retention",
-				"topic", p.Topic, "partition", p.Partition, "lost_from", position.Next, "lost_to", p.Earliest)
-			next = p.Earliest
-		case position.Next > p.Latest:
-			d.log.Error("a delay topic is shorter than what was read of it: Kafka has lost records, reading goes on at its end",
-				"topic", p.Topic, "partition", p.Partition, "read_to", position.Next, "end", p.Latest)
-			next = p.Latest
+			m.Next = d.start(f)
+		case f.answer.Epoch < max(position.Epoch, f.partition.Epoch):
+			continue // told by one that is behind: proves nothing
+		default:
+			found := find(position, f.answer, f.ReadEpoch >= 0)
+			if found.kind == intact && f.ReadEpoch >= 0 {
+				f.partition.intactAt = f.answer.Epoch
+			}
+			if !f.partition.doubt.hear(found, now) {
+				continue
+			}
+			m.kind, m.Next = found.kind, f.partition.doubt.next
+			f.partition.doubt = doubt{}
 		}
-		if next != expected {
-			moves = append(moves, raftfsm.PositionSet{
-				Position: storage.Position{Topic: p.Topic, TopicID: p.TopicID, Partition: p.Partition, Next: next, Epoch: -1},
-				From:     expected,
-			})
+		if m.Next == awaitsStart {
+			m.Epoch = -1
+		}
+		if m.Next != m.From {
+			moves = append(moves, m)
 		}
 	}
 	return moves
 }
 
 // start returns where the route says that a partition with records begins.
-func (d *discovery) start(p SourcePartition) int64 {
-	route, _ := d.Config.Route(p.Topic)
+func (d *discovery) start(f foundPartition) int64 {
+	route, _ := d.Config.Route(f.Topic)
 	switch route.Start {
 	case StartEarliest:
-		return p.Earliest
+		return f.answer.Earliest
 	case StartLatest:
-		return p.Latest
+		return f.answer.Latest
 	}
-	if !d.awaiting[p.Topic] {
-		d.awaiting[p.Topic] = true
+	if !d.awaiting[f.Topic] {
+		d.awaiting[f.Topic] = true
 		d.log.Error("partitions of a delay topic held records when the cluster was born and are not read: set routes[].start to earliest or latest for it",
-			"topic", p.Topic, "route", route.From)
+			"topic", f.Topic, "route", route.From)
 	}
 	return awaitsStart
 }
 
-// assign tells the source what to read and reports the lag.
-func (d *discovery) assign(found []SourcePartition, stored map[partitionID]storage.Position) {
+// assign tells the source what to read and reports the lag. A reading that has lost its
+// place begins anew before the stored positions are read (see places).
+func (d *discovery) assign() {
+	assigned := make(map[partitionID]bool, len(d.assigned))
+	for _, a := range d.assigned {
+		assigned[partitionID{a.TopicID, a.Partition}] = true
+	}
+	for _, t := range d.topics {
+		for number := range t.partitions {
+			id := partitionID{t.id, number}
+			if _, ok := d.places.round(id); !ok || !assigned[id] {
+				d.places.begin(id)
+			}
+		}
+	}
+	stored := byPartition(d.Store.State().Positions)
 	var positions []SourcePosition
 	var waiting []string
 	var lag int64
-	for _, p := range found {
-		position, ok := stored[partitionID{p.TopicID, p.Partition}]
-		if ok && position.Next == awaitsStart {
-			waiting = append(waiting, fmt.Sprintf("%s/%d", p.Topic, p.Partition))
+	for _, name := range d.topics.names() {
+		t := d.topics[name]
+		for _, number := range t.numbers() {
+			id := partitionID{t.id, number}
+			position, ok := stored[id]
+			if !ok || position.Next == awaitsStart {
+				if ok {
+					waiting = append(waiting, fmt.Sprintf("%s/%d", name, number))
+				}
+				continue
+			}
+			lag += max(t.partitions[number].latest-position.Next, 0)
+			round, _ := d.places.round(id)
+			positions = append(positions, SourcePosition{Topic: name, TopicID: t.id, Partition: number,
+				Next: position.Next, Epoch: position.Epoch, Round: round})
 		}
-		if !ok || position.Next == awaitsStart {
-			continue
-		}
-		lag += max(p.Latest-position.Next, 0)
-		positions = append(positions, SourcePosition{Topic: p.Topic, TopicID: p.TopicID, Partition: p.Partition, Next: position.Next, Epoch: position.Epoch})
 	}
 	d.Report.setLag(&lag)
 	problem := ""
@@ -209,11 +269,8 @@ func (d *discovery) assign(found []SourcePartition, stored map[partitionID]stora
 			": set routes[].start to earliest or latest for them"
 	}
 	d.Report.setProblem("start", problem)
-	slices.SortFunc(positions, func(a, b SourcePosition) int {
-		return cmp.Or(bytes.Compare(a.TopicID[:], b.TopicID[:]), cmp.Compare(a.Partition, b.Partition))
-	})
 	same := slices.EqualFunc(positions, d.assigned, func(a, b SourcePosition) bool {
-		return a.TopicID == b.TopicID && a.Partition == b.Partition
+		return a.TopicID == b.TopicID && a.Partition == b.Partition && a.Round == b.Round
 	})
 	if !same {
 		d.assigned = positions

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"slices"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -13,17 +14,52 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// A scriptedSource answers Discover as the test says and remembers what is assigned.
-type scriptedSource struct {
-	Source
-	found    []SourcePartition
-	complete bool
-	err      error
-	assigned []SourcePosition
+// A toldPartition is what a scriptedSource tells of partition 0 of a topic.
+type toldPartition struct {
+	Topic   string
+	TopicID TopicID
+	OffsetsAnswer
 }
 
-func (s *scriptedSource) Discover(context.Context) ([]SourcePartition, bool, error) {
-	return s.found, s.complete, s.err
+// A scriptedSource answers as the test says and remembers what is assigned.
+type scriptedSource struct {
+	Source
+	found    []toldPartition
+	hidden   []SourceTopic // told only when named, with their Err
+	complete bool          // else one more topic is listed with an error
+	err      error
+	assigned []SourcePosition
+	asked    func() // when offsets are asked
+}
+
+func (s *scriptedSource) Topics(_ context.Context, names []string) (topics []SourceTopic, err error) {
+	for _, f := range s.found {
+		if names == nil || slices.Contains(names, f.Topic) {
+			topics = append(topics, SourceTopic{Topic: f.Topic, TopicID: f.TopicID, Partitions: []SourceLeader{{Epoch: f.Epoch}}})
+		}
+	}
+	for _, name := range names {
+		if i := slices.IndexFunc(s.hidden, func(h SourceTopic) bool { return h.Topic == name }); i >= 0 {
+			topics = append(topics, s.hidden[i])
+		} else if !slices.ContainsFunc(s.found, func(f toldPartition) bool { return f.Topic == name }) {
+			topics = append(topics, SourceTopic{Topic: name, Err: ErrSourceMissing})
+		}
+	}
+	if names == nil && !s.complete {
+		topics = append(topics, SourceTopic{Topic: "leaderless.delay", Err: errors.New("no leader")})
+	}
+	return topics, s.err
+}
+
+func (s *scriptedSource) Offsets(_ context.Context, questions []OffsetsQuestion) (answers []OffsetsAnswer, err error) {
+	if s.asked != nil {
+		s.asked()
+	}
+	for _, q := range questions {
+		i := slices.IndexFunc(s.found, func(f toldPartition) bool { return f.Topic == q.Topic })
+		answers = append(answers, s.found[i].OffsetsAnswer)
+	}
+	return answers, s.err
 }
 
 func (s *scriptedSource) Assign(positions []SourcePosition) { s.assigned = positions }
@@ -37,7 +73,7 @@ func withDiscovery(t *testing.T, start string, test func(d *discovery, source *s
 		config.Routes[0].Start = start
 		d := newDiscovery(ingestConfig{
 			Config: config, Source: source, Log: node, Store: node.Store(), Now: time.Now, Report: newTermReport(),
-		}, slog.New(slog.DiscardHandler))
+		}, newPlaces(), slog.New(slog.DiscardHandler))
 		test(d, source, func() error { return d.round(ctx) })
 		cancel()
 		synctest.Wait()
@@ -47,8 +83,19 @@ func withDiscovery(t *testing.T, start string, test func(d *discovery, source *s
 	})
 }
 
-func sourcePartition(topic string, earliest, latest int64) SourcePartition {
-	return SourcePartition{Topic: topic, TopicID: TopicID([]byte((topic + "................")[:16])), Earliest: earliest, Latest: latest}
+func toldOf(topic string, earliest, latest int64) toldPartition {
+	return toldPartition{Topic: topic, TopicID: TopicID([]byte((topic + "................")[:16])),
+		OffsetsAnswer: OffsetsAnswer{Earliest: earliest, Latest: latest, ReadEnd: -1}}
+}
+
+// confirm looks for as long as answers must last to be certain, of which one follows from another.
+func confirm(t *testing.T, look func() error) {
+	t.Helper()
+	for begin := time.Now(); time.Since(begin) <= 2*confirmAfter+time.Second; time.Sleep(time.Second) {
+		if err := look(); err != nil {
+			t.Fatal(err)
+		}
+	}
 }
 
 // starts returns where reading begins, by topic.
@@ -61,14 +108,14 @@ func (s *scriptedSource) starts() map[string]int64 {
 }
 
 func TestDiscovery_startHoldsUntilAllTopicsWereLookedAt(t *testing.T) {
-	seen, hidden, added := sourcePartition("seen.delay", 2, 10), sourcePartition("hidden.delay", 3, 20), sourcePartition("added.delay", 0, 5)
+	seen, hidden, added := toldOf("seen.delay", 2, 10), toldOf("hidden.delay", 3, 20), toldOf("added.delay", 0, 5)
 	for start, want := range map[string]map[string]int64{
 		StartEarliest: {"seen.delay": 2, "hidden.delay": 3, "added.delay": 0},
 		StartLatest:   {"seen.delay": 10, "hidden.delay": 20, "added.delay": 0},
 		"":            {"added.delay": 0}, // the others wait until somebody has chosen
 	} {
 		withDiscovery(t, start, func(d *discovery, source *scriptedSource, look func() error) {
-			source.found, source.complete = []SourcePartition{seen}, false
+			source.found, source.complete = []toldPartition{seen}, false
 			if err := look(); err != nil {
 				t.Fatal(err)
 			}
@@ -76,11 +123,12 @@ func TestDiscovery_startHoldsUntilAllTopicsWereLookedAt(t *testing.T) {
 			if first != want["seen.delay"] || d.Store.State().Surveyed {
 				t.Errorf("start %q: the incomplete look begins at %d, surveyed: %v", start, first, d.Store.State().Surveyed)
 			}
-			source.found, source.complete = []SourcePartition{seen, hidden}, true
-			if err := look(); err != nil || !d.Store.State().Surveyed {
-				t.Errorf("start %q: surveyed %v, %v", start, d.Store.State().Surveyed, err)
+			source.found, source.complete = []toldPartition{seen, hidden}, true
+			confirm(t, look)
+			if !d.Store.State().Surveyed {
+				t.Errorf("start %q: not surveyed", start)
 			}
-			source.found = []SourcePartition{seen, hidden, added}
+			source.found = []toldPartition{seen, hidden, added}
 			if err := look(); err != nil {
 				t.Fatal(err)
 			}
@@ -91,27 +139,9 @@ func TestDiscovery_startHoldsUntilAllTopicsWereLookedAt(t *testing.T) {
 	}
 }
 
-func TestDiscovery_lostRecordsEndTheTermAtTheNewPosition(t *testing.T) {
-	for _, lost := range []SourcePartition{sourcePartition("in.delay", 50, 60), sourcePartition("in.delay", 0, 5)} {
-		withDiscovery(t, StartLatest, func(d *discovery, source *scriptedSource, look func() error) {
-			source.found = []SourcePartition{sourcePartition("in.delay", 0, 10)}
-			if err := look(); err != nil {
-				t.Fatal(err)
-			}
-			source.found = []SourcePartition{lost}
-			if err := look(); !errors.Is(err, errPositionMoved) {
-				t.Errorf("the term goes on with %v", err)
-			}
-			if next := d.Store.State().Positions[0].Next; next != lost.Earliest && next != lost.Latest {
-				t.Errorf("reading goes on at %d of %d to %d", next, lost.Earliest, lost.Latest)
-			}
-		})
-	}
-}
-
 func TestDiscovery_lagIsUnknownWhileKafkaDoesNotAnswer(t *testing.T) {
 	withDiscovery(t, StartEarliest, func(d *discovery, source *scriptedSource, look func() error) {
-		source.found = []SourcePartition{sourcePartition("in.delay", 2, 10)}
+		source.found = []toldPartition{toldOf("in.delay", 2, 10)}
 		for _, test := range []struct {
 			err  error
 			want string
@@ -163,7 +193,7 @@ level=INFO msg="Kafka answers again" after=2m10s
 
 func TestDiscovery_saysWhatWaitsForAStart(t *testing.T) {
 	withDiscovery(t, "", func(d *discovery, source *scriptedSource, look func() error) {
-		source.found = []SourcePartition{sourcePartition("old.delay", 0, 7), sourcePartition("new.delay", 0, 0)}
+		source.found = []toldPartition{toldOf("old.delay", 0, 7), toldOf("new.delay", 0, 0)}
 		for range 2 {
 			if err := look(); err != nil {
 				t.Fatal(err)
@@ -184,6 +214,25 @@ func TestDiscovery_saysWhatWaitsForAStart(t *testing.T) {
 		}
 		if problems := d.Report.read().problems; len(problems) != 0 {
 			t.Errorf("problems %q, want none", problems)
+		}
+	})
+}
+
+// Offsets are asked by name: they may be those of the topic that was created in its place.
+func TestDiscovery_topicRecreatedDuringALookIsLeftOut(t *testing.T) {
+	withDiscovery(t, StartEarliest, func(d *discovery, source *scriptedSource, look func() error) {
+		source.found = []toldPartition{toldOf("in.delay", 0, 7)}
+		source.asked = func() { source.found[0].TopicID[0]++ }
+		if err := look(); err != nil {
+			t.Fatal(err)
+		}
+		if positions := d.Store.State().Positions; len(positions) != 0 {
+			t.Errorf("positions %+v from the offsets of another topic", positions)
+		}
+		source.asked = nil
+		confirm(t, look)
+		if positions := d.Store.State().Positions; len(positions) != 1 || positions[0].TopicID != source.found[0].TopicID {
+			t.Errorf("positions %+v, want those of the new topic", positions)
 		}
 	})
 }

@@ -39,7 +39,7 @@ func header(m Message, key string) string {
 // testCommand returns the size of the command that proposes the entry.
 func testCommand(t *testing.T, entry storage.Entry, poison bool) (size int) {
 	t.Helper()
-	pack := packer{propose: func(command raftfsm.Ingest, _, _ int) error {
+	pack := packer{propose: func(command raftfsm.Ingest, _ []packedPart) error {
 		size = command.Size()
 		return nil
 	}}

@@ -3,12 +3,15 @@ package broker
 import "errors"
 
 var (
-	// errStalePosition ends a term whose records the log did not expect: another
-	// leader has ingested meanwhile, or a position was moved.
-	errStalePosition = errors.New("source position is not the one in the log")
-	// errPositionMoved ends a term after Kafka has lost records that were to be
-	// read, or had been: the next one starts at the new positions.
-	errPositionMoved = errors.New("source position was moved")
+	// ErrSourceMissing is why a delay topic is not read that Kafka says does not exist.
+	ErrSourceMissing = errors.New("no such topic in Kafka")
+	// ErrSourceForbidden is why a delay topic is not read that we may not read or describe.
+	ErrSourceForbidden = errors.New("access denied: allow Read and Describe")
+	// errNotToldYet is why nothing is known of a topic that positions name.
+	errNotToldYet = errors.New("not told by Kafka yet")
+	// errTwoIDs is why nothing is asked of a topic for a while: it was deleted and created again, or a Kafka
+	// broker is behind.
+	errTwoIDs = errors.New("another topic id than before is named by Kafka")
 	// errRaise says that not every member understands the feature level, or that it
 	// is not known.
 	errRaise = errors.New("cannot raise the feature level")

@@ -32,8 +32,9 @@ const (
 //	discover: topics of Kafka --> positions in the log --> Source.Assign
 //	take:     Source.Poll --> entries --> proposals, in order --> settle
 type ingest struct {
-	cfg ingestConfig
-	log *slog.Logger
+	cfg    ingestConfig
+	log    *slog.Logger
+	places *places
 }
 
 type ingestConfig struct {
@@ -62,7 +63,7 @@ type ingestCount interface {
 }
 
 func newIngest(cfg ingestConfig) *ingest {
-	return &ingest{cfg: cfg, log: cfg.Logger.With("component", "ingest")}
+	return &ingest{cfg: cfg, log: cfg.Logger.With("component", "ingest"), places: newPlaces()}
 }
 
 // run ingests until ctx ends or something must end the term. Kafka being away
@@ -70,7 +71,7 @@ func newIngest(cfg ingestConfig) *ingest {
 func (g *ingest) run(ctx context.Context) error {
 	proposed := make(chan proposedIngest, mostProposed)
 	group, ctx := errgroup.WithContext(ctx)
-	group.Go(func() error { return newDiscovery(g.cfg, g.log).run(ctx) })
+	group.Go(func() error { return newDiscovery(g.cfg, g.places, g.log).run(ctx) })
 	group.Go(func() error { return g.take(ctx, proposed) })
 	group.Go(func() error { return g.settle(ctx, proposed) })
 	return group.Wait()
@@ -78,7 +79,7 @@ func (g *ingest) run(ctx context.Context) error {
 
 type proposedIngest struct {
 	*raftfsm.Proposal
-	messages, poison int
+	parts []packedPart
 }
 
 // take polls the source and proposes what it gives, in order. When too much is in
@@ -90,14 +91,14 @@ func (g *ingest) take(ctx context.Context, proposed chan<- proposedIngest) error
 		if err != nil {
 			return fmt.Errorf("poll delay topics: %w", err)
 		}
-		pack := packer{propose: func(command raftfsm.Ingest, messages, poison int) error {
+		pack := packer{propose: func(command raftfsm.Ingest, parts []packedPart) error {
 			if command.ClaimThrough > 0 {
 				hurried = time.Now()
 			}
 			if err := g.awaitRoom(ctx); err != nil {
 				return err
 			}
-			p := proposedIngest{g.cfg.Log.Propose(ctx, command), messages, poison}
+			p := proposedIngest{g.cfg.Log.Propose(ctx, command), parts}
 			select {
 			case proposed <- p:
 				return nil
@@ -107,6 +108,9 @@ func (g *ingest) take(ctx context.Context, proposed chan<- proposedIngest) error
 		}}
 		arrivals := 0
 		for _, batch := range batches {
+			if !g.places.counts(batch.id(), batch.Round) {
+				continue
+			}
 			if err := g.pack(&pack, batch); err != nil {
 				return err
 			}
@@ -143,8 +147,10 @@ func (g *ingest) pack(pack *packer, batch Batch) error {
 	return nil
 }
 
-// settle waits for the proposals in order. One whose parts were not applied met
-// another position than expected; a new term reads the right ones.
+// settle waits for the proposals in order. A part that was not applied met another position
+// than expected: its partition loses its place and is read from the stored position anew,
+// the other parts of the command are in the log. If another leader has ingested meanwhile,
+// the term is over anyway.
 func (g *ingest) settle(ctx context.Context, proposed <-chan proposedIngest) error {
 	for {
 		select {
@@ -155,12 +161,16 @@ func (g *ingest) settle(ctx context.Context, proposed <-chan proposedIngest) err
 			if err != nil {
 				return fmt.Errorf("commit records: %w", err)
 			}
-			for _, applied := range result.PartsApplied {
-				if !applied {
-					return errStalePosition
+			for i, applied := range result.PartsApplied {
+				part := p.parts[i]
+				switch {
+				case applied:
+					g.cfg.Count.Accepted(part.messages, part.poison)
+				case g.places.lose(part.id, part.round):
+					g.log.Warn("a source position is not the expected one, the partition is read anew from there",
+						"topic", part.topic, "partition", part.id.partition)
 				}
 			}
-			g.cfg.Count.Accepted(p.messages, p.poison)
 		}
 	}
 }

@@ -26,7 +26,7 @@ func (s *steadySource) Poll(ctx context.Context) ([]Batch, error) {
 		s.next = now
 	}
 	time.Sleep(time.Until(time.UnixMilli(s.next))) // in a bubble
-	batch := Batch{Topic: "orders.delay", From: s.next}
+	batch := Batch{Topic: "orders.delay", Round: 1, From: s.next}
 	for ; s.next <= time.Now().UnixMilli(); s.next++ {
 		batch.Arrivals = append(batch.Arrivals, arrival(s.next, s.delay(s.next), 0))
 	}
@@ -69,6 +69,7 @@ func takeForASecond(t *testing.T, source func() Source) *waitLog {
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 		defer cancel()
 		g := newIngest(ingestConfig{Config: DefaultConfig(), Source: source(), Log: log, Now: time.Now, Logger: slog.New(slog.DiscardHandler)})
+		g.places.begin(partitionID{})
 		proposed := make(chan proposedIngest, 2000)
 		_ = g.take(ctx, proposed) // it ends with ctx
 	})
@@ -135,8 +136,8 @@ func TestIngest_remembersWhatIsDueSoonBeyondOneCommand(t *testing.T) {
 		first := []Arrival{arrival(at, shortDelay, 0), arrival(at+1, longDelay, raftfsm.ProposalBytes)}
 		second := []Arrival{arrival(at+2, shortDelay, 0)}
 		return &batchSource{polls: []Batch{
-			{Topic: "orders.delay", From: at, Next: at + 2, Arrivals: first},
-			{Topic: "orders.delay", From: at + 2, Next: at + 3, Arrivals: second},
+			{Topic: "orders.delay", Round: 1, From: at, Next: at + 2, Arrivals: first},
+			{Topic: "orders.delay", Round: 1, From: at + 2, Next: at + 3, Arrivals: second},
 		}}
 	})
 	if waits := log.waits[shortDelay]; log.commands != 3 || len(waits) != 2 || slices.Max(waits) > 0 {

@@ -8,11 +8,20 @@ import (
 // A packer gathers entries into ingest commands of at most ProposalBytes, or of one
 // entry that is larger by itself.
 type packer struct {
-	propose          func(command raftfsm.Ingest, messages, poison int) error
-	parts            []raftfsm.Part
-	bytes            int
+	propose  func(command raftfsm.Ingest, parts []packedPart) error
+	parts    []raftfsm.Part
+	packed   []packedPart // in the order of parts
+	bytes    int
+	messages int
+	soon     bool // something is due before a claim of its own could be committed in time
+}
+
+// A packedPart says where a part of a command comes from and what it holds.
+type packedPart struct {
+	topic            string
+	id               partitionID
+	round            uint64
 	messages, poison int
-	soon             bool // something is due before a claim of its own could be committed in time
 }
 
 // begin starts a part at the batch's first offset.
@@ -21,6 +30,7 @@ func (p *packer) begin(batch Batch) { p.open(batch, batch.From) }
 func (p *packer) open(batch Batch, from int64) {
 	part := raftfsm.Part{TopicID: batch.TopicID, Topic: batch.Topic, Partition: batch.Partition, From: from, Next: from, Epoch: batch.Epoch}
 	p.parts = append(p.parts, part)
+	p.packed = append(p.packed, packedPart{topic: batch.Topic, id: batch.id(), round: batch.Round})
 	p.bytes += part.Size()
 }
 
@@ -42,8 +52,10 @@ func (p *packer) add(batch Batch, offset int64, entry storage.Entry, poison bool
 	part.Next = offset + 1
 	p.bytes += size
 	p.messages++
+	packed := &p.packed[len(p.packed)-1]
+	packed.messages++
 	if poison {
-		p.poison++
+		packed.poison++
 	}
 	p.soon = p.soon || entry.Due <= now+claimLead
 	return nil
@@ -64,7 +76,7 @@ func (p *packer) flush(now int64) error {
 	if p.soon {
 		command.ClaimThrough = now + claimLead
 	}
-	err := p.propose(command, p.messages, p.poison)
+	err := p.propose(command, p.packed)
 	*p = packer{propose: p.propose}
 	return err
 }

@@ -200,7 +200,7 @@ func (b *Broker) ReachKafka(ctx context.Context) error {
 		return fmt.Errorf("open source: %w", err)
 	}
 	defer source.Close()
-	if _, _, err := source.Discover(ctx); err != nil {
+	if err := lookOnce(ctx, source); err != nil {
 		return err
 	}
 	b.reach.clearNote()

@@ -3,20 +3,27 @@ package broker
 import "context"
 
 // A Source reads delay topics. It is the adapter's side of ingest: broker/kafka
-// implements it, and one goroutine, the ingest of the running term, calls it.
+// implements it. One goroutine of the running term calls Poll, another one the rest.
+//
+// What Topics and Offsets return is the word of one Kafka broker each, which may have
+// been frozen and answer from the past. The discovery judges it.
 type Source interface {
-	// Discover lists every partition of every topic that the routes match; complete
-	// is false if Kafka cannot tell of some for now and they are left out. It asks
-	// Kafka, so it blocks for a round trip; it is called about once a second.
-	Discover(ctx context.Context) (found []SourcePartition, complete bool, err error)
+	// Topics asks Kafka for the named topics, or for all that the routes match if names
+	// is nil. A topic that Kafka does not tell of has an Err if it was named, and is not
+	// among the answers otherwise. It blocks for a round trip, five seconds at most.
+	Topics(ctx context.Context, names []string) ([]SourceTopic, error)
+	// Offsets asks the leaders of the partitions. Answers are in the order of the
+	// questions; it is an error only if no broker answers. It blocks for some round trips,
+	// five seconds at most.
+	Offsets(ctx context.Context, questions []OffsetsQuestion) ([]OffsetsAnswer, error)
 	// Assign replaces the set of partitions that Poll reads. A partition that was
-	// already assigned under the same topic id keeps its place in the fetch and
-	// Position.Next is not looked at again; a new one starts at Position.Next.
+	// already assigned under the same topic id and Round keeps its place in the fetch and
+	// Position.Next is not looked at again; others start at Position.Next.
 	Assign(positions []SourcePosition)
 	// Poll blocks until records arrive or ctx ends. The batches of one partition
 	// come in offset order and without gaps: the next From is the last Next.
-	// A partition whose next offset Kafka does not have gives none, until it has it or
-	// another position is assigned.
+	// A partition of which Kafka does not have the next offset, or has replaced records
+	// before it, gives none until Kafka says otherwise or another Round is assigned.
 	// Not calling Poll is what pauses the fetch; what is buffered is bounded.
 	Poll(ctx context.Context) ([]Batch, error)
 	// Close ends all reading and releases the connections. It does not block for
@@ -28,13 +35,38 @@ type Source interface {
 // has another one, and its offsets start anew.
 type TopicID [16]byte
 
-// A SourcePartition is a partition of a delay topic as Kafka describes it.
-type SourcePartition struct {
-	Topic     string
-	TopicID   TopicID
-	Partition int32
-	Earliest  int64 // first offset still there
-	Latest    int64 // offset after the last record that a committed reader sees
+// A SourceTopic is a delay topic as a Kafka broker describes it.
+type SourceTopic struct {
+	Topic      string
+	TopicID    TopicID
+	Partitions []SourceLeader
+	// Err is why there is no id: it wraps ErrSourceMissing, ErrSourceForbidden, or neither
+	// when Kafka cannot tell for now.
+	Err error
+}
+
+// A SourceLeader says which Kafka broker leads a partition: -1 when none does for now.
+// The epoch counts up with each change of leader; -1 when unknown.
+type SourceLeader struct {
+	Partition, Leader, Epoch int32
+}
+
+// An OffsetsQuestion asks the leader of one partition. A broker whose leader epoch is
+// another one does not answer; -1 asks in any.
+type OffsetsQuestion struct {
+	Topic string
+	SourceLeader
+	// ReadEpoch is the leader epoch of the last record read, whose end is asked too; -1: not asked.
+	ReadEpoch int32
+}
+
+// An OffsetsAnswer is what the leader says.
+type OffsetsAnswer struct {
+	Earliest int64 // first offset still there
+	Latest   int64 // offset after the last record that a committed reader sees
+	Epoch    int32 // leader epoch in which the broker said so, -1 when unknown
+	ReadEnd  int64 // where records of ReadEpoch or before end; -1 when not asked or unknown
+	Err      error // not nil: nothing was said, and why
 }
 
 // A SourcePosition says where reading of one partition goes on.
@@ -42,8 +74,9 @@ type SourcePosition struct {
 	Topic     string
 	TopicID   TopicID
 	Partition int32
-	Next      int64 // offset of the next record to ingest
-	Epoch     int32 // leader epoch of the record before Next, -1 when unknown
+	Next      int64  // offset of the next record to ingest
+	Epoch     int32  // leader epoch of the record before Next or of a later one, -1 when unknown
+	Round     uint64 // tells one reading of the partition from the next, which begins at Next anew
 }
 
 // A Batch is a contiguous stretch of one source partition.
@@ -54,8 +87,11 @@ type Batch struct {
 	From      int64 // the stretch is From..Next-1; offsets without a record
 	Next      int64 // (transaction markers, compaction) lie inside it
 	Epoch     int32
+	Round     uint64 // of the SourcePosition that it was read for
 	Arrivals  []Arrival
 }
+
+func (b *Batch) id() partitionID { return partitionID{b.TopicID, b.Partition} }
 
 // An Arrival is one record of a delay topic, its headers already read as the
 // contract demands (client.Parse).

@@ -2,6 +2,7 @@ package kafka
 
 import (
 	"errors"
+	"fmt"
 
 	"github.com/twmb/franz-go/pkg/kgo"
 
@@ -10,7 +11,16 @@ import (
 )
 
 // accept turns fetches into batches. Partitions with an error stall.
+//
+// A poll may bring the news that records were replaced and records from behind the place where, in either order.
+// So all such news is heard before any record is taken.
 func (s *Source) accept(fetches kgo.Fetches) []broker.Batch {
+	fetches.EachError(func(topic string, partition int32, err error) {
+		p := s.find(topic, broker.TopicID{}, partition)
+		if _, replaced := errors.AsType[*kgo.ErrDataLoss](err); replaced && p != nil && !p.stalled() {
+			s.fail(topic, partition, p, fmt.Errorf("%w: %w", errReplaced, err))
+		}
+	})
 	var batches []broker.Batch
 	for _, fetch := range fetches {
 		for i := range fetch.Topics {
@@ -21,7 +31,11 @@ func (s *Source) accept(fetches kgo.Fetches) []broker.Batch {
 				if p == nil || p.stalled() {
 					continue
 				}
-				batch := p.take(fetched.Records)
+				batch, err := p.take(fetched.Records)
+				if err != nil {
+					s.fail(topic.Topic, fetched.Partition, p, err)
+					continue
+				}
 				if large, ok := errors.AsType[*kgo.ErrDecompressTooLarge](fetched.Err); ok && large.NextOffset > p.next {
 					s.skip(p, &batch, large)
 				} else if fetched.Err != nil {
@@ -29,6 +43,7 @@ func (s *Source) accept(fetches kgo.Fetches) []broker.Batch {
 				}
 				if batch.Next > batch.From {
 					batch.Topic, batch.TopicID, batch.Partition = topic.Topic, s.assigned[topic.Topic].id, fetched.Partition
+					batch.Round = p.round
 					batches = append(batches, batch)
 				}
 			}
@@ -39,22 +54,24 @@ func (s *Source) accept(fetches kgo.Fetches) []broker.Batch {
 
 // take returns the batch from p.next on, empty when there is nothing in it. Control records (transaction
 // markers) and offsets without a record only move the position.
-func (p *sourcePartition) take(records []*kgo.Record) broker.Batch {
+//
+// The client gives no record from before the offset that it was told, unless it has gone back by itself.
+func (p *sourcePartition) take(records []*kgo.Record) (broker.Batch, error) {
 	batch := broker.Batch{From: p.next}
+	if len(records) > 0 && records[0].Offset < p.next {
+		return batch, fmt.Errorf("offset %d came after %d: %w", records[0].Offset, p.next-1, errReplaced)
+	}
 	if len(records) > 0 {
 		p.failure = nil
 	}
 	for _, r := range records {
-		if r.Offset < p.next {
-			continue
-		}
 		p.next, p.epoch = r.Offset+1, r.LeaderEpoch
 		if !r.Attrs.IsControl() {
 			batch.Arrivals = append(batch.Arrivals, arrival(r))
 		}
 	}
 	batch.Next, batch.Epoch = p.next, p.epoch
-	return batch
+	return batch, nil
 }
 
 func arrival(r *kgo.Record) broker.Arrival {

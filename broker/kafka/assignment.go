@@ -16,6 +16,7 @@ type sourceTopic struct {
 
 // A sourcePartition is where reading of one partition stands.
 type sourcePartition struct {
+	round   uint64    // of the position that it began at
 	next    int64     // From of the next batch
 	epoch   int32     // leader epoch of the record before next, -1 unknown
 	failure error     // what Kafka last said of it, nil once a record came
@@ -38,11 +39,11 @@ func (s *Source) apply(wanted []broker.SourcePosition) {
 			topic = &sourceTopic{id: w.TopicID, partitions: make(map[int32]*sourcePartition)}
 			next[w.Topic] = topic
 		}
-		if old := s.assigned[w.Topic]; old != nil && old.id == w.TopicID && old.partitions[w.Partition] != nil {
-			topic.partitions[w.Partition] = old.partitions[w.Partition]
+		if old := s.find(w.Topic, w.TopicID, w.Partition); old != nil && old.round == w.Round {
+			topic.partitions[w.Partition] = old
 			continue
 		}
-		p := &sourcePartition{next: w.Next, epoch: w.Epoch}
+		p := &sourcePartition{round: w.Round, next: w.Next, epoch: w.Epoch}
 		topic.partitions[w.Partition] = p
 		addOffset(add, w.Topic, w.Partition, p)
 	}
@@ -55,8 +56,8 @@ func (s *Source) apply(wanted []broker.SourcePosition) {
 			purge = append(purge, name)
 			continue
 		}
-		for partition := range old.partitions {
-			if topic.partitions[partition] == nil {
+		for partition, p := range old.partitions {
+			if topic.partitions[partition] != p {
 				remove[name] = append(remove[name], partition)
 			}
 		}

@@ -10,15 +10,17 @@ import (
 	"github.com/twmb/franz-go/pkg/kfake"
 	"github.com/twmb/franz-go/pkg/kmsg"
 	"github.com/twmb/franz-go/pkg/kversion"
+
+	"github.com/carillonmq/carillon/broker"
 )
 
 func TestPartitionWithoutLeaderIsLeftOut(t *testing.T) {
 	inBubble(t, func(t *testing.T, kafka bubble) {
 		r := newReader(t, kafka)
 		kafka.Fault(kfake.Fault{Keys: []kmsg.Key{kmsg.ListOffsets}, Topic: "orders.delay", Partitions: []int32{1}, Err: kerr.LeaderNotAvailable, Count: -1})
-		found, complete, err := r.Discover(t.Context())
-		if err != nil || complete || len(found) != 2 || found[0].Partition != 0 || found[1].Partition != 2 {
-			t.Errorf("found %+v, all %v, %v, want partitions 0 and 2, not all", found, complete, err)
+		found, complete := r.look()
+		if complete || len(found) != 2 || found[0].Partition != 0 || found[1].Partition != 2 {
+			t.Errorf("found %+v, all %v, want partitions 0 and 2, not all", found, complete)
 		}
 	}, kfake.SeedTopics(3, "orders.delay"))
 }
@@ -33,9 +35,9 @@ func TestTopicWithAnErrorIsLeftOut(t *testing.T) {
 				response.Topics = []kmsg.MetadataResponseTopic{{Topic: &topic, ErrorCode: kerr.LeaderNotAvailable.Code}}
 				return response, nil, true
 			})
-			found, complete, err := newReader(t, kafka).Discover(t.Context())
-			if err != nil || complete != want || len(found) != 0 {
-				t.Errorf("%s has an error: found %+v, all %v, %v, want nothing, all %v", topic, found, complete, err, want)
+			found, complete := newReader(t, kafka).look()
+			if complete != want || len(found) != 0 {
+				t.Errorf("%s has an error: found %+v, all %v, want nothing, all %v", topic, found, complete, want)
 			}
 		})
 	}
@@ -45,7 +47,7 @@ func TestTopicWithAnErrorIsLeftOut(t *testing.T) {
 func TestKafkaWithoutTopicIDsIsRefused(t *testing.T) {
 	inBubble(t, func(t *testing.T, kafka bubble) {
 		r := newReader(t, kafka)
-		_, _, err := r.Discover(t.Context())
+		_, err := r.Topics(t.Context(), nil)
 		want := `kafka.brokers localhost:9092: topic "orders.delay": no topic id from Kafka: upgrade it to 2.8 or newer`
 		if err == nil || err.Error() != want {
 			t.Errorf("got %v, want %s", err, want)
@@ -58,7 +60,7 @@ func TestDiscoverWithoutKafkaFailsInBoundedTime(t *testing.T) {
 		r := newReader(t, kafka)
 		kafka.Close()
 		start := time.Now()
-		if found, _, err := r.Discover(t.Context()); err == nil || time.Since(start) > 2*discoverTimeout {
+		if found, err := r.Topics(t.Context(), nil); err == nil || time.Since(start) > 2*discoverTimeout {
 			t.Errorf("found %+v, %v after %v", found, err, time.Since(start))
 		}
 	})
@@ -71,9 +73,56 @@ func TestDiscoverFailsWhenNoOffsetsAreTold(t *testing.T) {
 			kafka.KeepControl()
 			return nil, errors.New("connection reset"), true
 		})
-		if found, _, err := r.Discover(t.Context()); err == nil {
-			t.Errorf("found %+v: every partition would be taken away", found)
+		question := broker.OffsetsQuestion{Topic: "orders.delay", ReadEpoch: -1}
+		if answers, err := r.Offsets(t.Context(), []broker.OffsetsQuestion{question}); err == nil {
+			t.Errorf("answers %+v: Kafka is silent", answers)
 		}
 		synctest.Wait()
+	}, kfake.SeedTopics(1, "orders.delay"))
+}
+
+// A topic that is named is told of in any case, and why there is no more to say.
+func TestNamedTopicsAreToldOf(t *testing.T) {
+	inBubble(t, func(t *testing.T, kafka bubble) {
+		r := newReader(t, kafka)
+		topics, err := r.Topics(t.Context(), []string{"gone.delay", "orders.delay"})
+		if err != nil || len(topics) != 2 || !errors.Is(topics[0].Err, broker.ErrSourceMissing) || len(topics[1].Partitions) != 2 {
+			t.Errorf("told %+v, %v", topics, err)
+		}
+		kafka.Fault(kfake.Fault{Keys: []kmsg.Key{kmsg.Metadata}, Topic: "orders.delay", Err: kerr.TopicAuthorizationFailed, Count: -1})
+		topics, err = r.Topics(t.Context(), []string{"orders.delay"})
+		if err != nil || len(topics) != 1 || !errors.Is(topics[0].Err, broker.ErrSourceForbidden) {
+			t.Errorf("told %+v, %v", topics, err)
+		}
+		if topics, err = r.Topics(t.Context(), []string{}); err != nil || len(topics) != 0 {
+			t.Errorf("nothing was named: told %+v, %v", topics, err)
+		}
+	}, kfake.SeedTopics(2, "orders.delay"))
+}
+
+// A leader answers only who knows its epoch: the past and the future are refused.
+func TestOffsetsAreToldInOneLeaderEpoch(t *testing.T) {
+	inBubble(t, func(t *testing.T, kafka bubble) {
+		kafka.produce(delayed("0"), delayed("1"))
+		r := newReader(t, kafka)
+		if err := kafka.MoveTopicPartition("orders.delay", 0, 0); err != nil { // to the same one, in a new epoch
+			t.Fatal(err)
+		}
+		kafka.produce(delayed("2"))
+		found, _ := r.look()
+		epoch := found[0].SourceLeader.Epoch
+		if epoch < 1 || found[0].Latest != 3 || found[0].OffsetsAnswer.Epoch != epoch {
+			t.Fatalf("found %+v", found[0])
+		}
+		for asked, want := range map[int32]error{epoch - 1: kerr.FencedLeaderEpoch, epoch: nil, epoch + 1: kerr.UnknownLeaderEpoch} {
+			leader := broker.SourceLeader{Leader: found[0].Leader, Epoch: asked}
+			answers, err := r.Offsets(t.Context(), []broker.OffsetsQuestion{{Topic: "orders.delay", SourceLeader: leader, ReadEpoch: epoch - 1}})
+			if err != nil || !errors.Is(answers[0].Err, want) {
+				t.Errorf("asked in epoch %d of %d: %+v, %v, want %v", asked, epoch, answers, err, want)
+			}
+			if want == nil && answers[0].ReadEnd != 2 {
+				t.Errorf("records of epoch %d end at %d, want 2", epoch-1, answers[0].ReadEnd)
+			}
+		}
 	}, kfake.SeedTopics(1, "orders.delay"))
 }

@@ -7,6 +7,11 @@ var (
 	errMechanism     = errors.New("no such mechanism")
 	// errNoTopicID: without an id a topic that is deleted and created again would go on at its old offset.
 	errNoTopicID = errors.New("no topic id from Kafka: upgrade it to 2.8 or newer")
+	// errNotTold and errHalfTold are what a leader's answer lacks when Kafka gives no reason.
+	errNotTold  = errors.New("the Kafka broker said nothing of the partition")
+	errHalfTold = errors.New("the Kafka broker told the first offset but not the last")
+	// errReplaced is why a partition stalls whose records before the next one are others than those that were read.
+	errReplaced = errors.New("records that were read already have been replaced")
 	// errClosed is what Poll returns after Close.
 	errClosed = errors.New("source is closed")
 	// errSinkClosed is what questions to a Sink return after Close.

@@ -3,6 +3,7 @@ package kafka
 import (
 	"context"
 	"errors"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -17,6 +18,8 @@ type reader struct {
 	*Source
 	t    *testing.T
 	next map[int32]int64
+	// round of what discover assigns: each time anew, from where the reader is.
+	round uint64
 }
 
 func newReader(t *testing.T, kafka bubble) *reader {
@@ -29,20 +32,52 @@ func newReader(t *testing.T, kafka bubble) *reader {
 	return &reader{Source: source, t: t, next: make(map[int32]int64)}
 }
 
-// discover assigns everything that Discover finds, from its first offset on or from where the reader is.
-func (r *reader) discover() []broker.SourcePartition {
+// A found partition and what its leader tells.
+type found struct {
+	broker.SourceTopic
+	broker.SourceLeader
+	broker.OffsetsAnswer
+}
+
+// look asks for all topics and the offsets of their partitions; complete is false if something was not told.
+func (r *reader) look() (all []found, complete bool) {
 	r.t.Helper()
-	found, _, err := r.Discover(r.t.Context())
+	topics, err := r.Topics(r.t.Context(), nil)
 	if err != nil {
-		r.t.Fatal(err)
+		r.t.Error(err)
 	}
+	complete = true
+	var questions []broker.OffsetsQuestion
+	for _, topic := range topics {
+		complete = complete && topic.Err == nil
+		for _, leader := range topic.Partitions {
+			questions = append(questions, broker.OffsetsQuestion{Topic: topic.Topic, SourceLeader: leader, ReadEpoch: -1})
+			all = append(all, found{SourceTopic: topic, SourceLeader: leader})
+		}
+	}
+	answers, err := r.Offsets(r.t.Context(), questions)
+	if err != nil {
+		r.t.Error(err)
+	}
+	for i, answer := range answers {
+		all[i].OffsetsAnswer = answer
+	}
+	told := slices.DeleteFunc(slices.Clone(all), func(f found) bool { return f.OffsetsAnswer.Err != nil })
+	return told, complete && len(told) == len(all)
+}
+
+// discover assigns everything that is found, from its first offset on or from where the reader is.
+func (r *reader) discover() []found {
+	r.t.Helper()
+	found, _ := r.look()
+	r.round++
 	var positions []broker.SourcePosition
 	for _, p := range found {
 		if _, ok := r.next[p.Partition]; !ok {
 			r.next[p.Partition] = p.Earliest
 		}
 		positions = append(positions, broker.SourcePosition{Topic: p.Topic, TopicID: p.TopicID, Partition: p.Partition,
-			Next: r.next[p.Partition], Epoch: -1})
+			Next: r.next[p.Partition], Epoch: -1, Round: r.round})
 	}
 	r.Assign(positions)
 	return found
@@ -88,10 +123,7 @@ func delayed(value string) *kgo.Record {
 
 // discoverBeside is discover while another goroutine reads: the new partition starts at 0.
 func (r *reader) discoverBeside(partition int32) {
-	found, _, err := r.Discover(r.t.Context())
-	if err != nil {
-		r.t.Error(err)
-	}
+	found, _ := r.look()
 	var positions []broker.SourcePosition
 	for _, p := range found {
 		if p.Partition <= partition {

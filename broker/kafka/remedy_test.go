@@ -18,7 +18,7 @@ func discoverError(t *testing.T, c Config) error {
 		t.Fatal(err)
 	}
 	defer source.Close()
-	_, _, err = source.Discover(t.Context())
+	_, err = source.Topics(t.Context(), nil)
 	return err
 }
 

@@ -7,7 +7,6 @@ import (
 	"sync"
 	"time"
 
-	"github.com/twmb/franz-go/pkg/kadm"
 	"github.com/twmb/franz-go/pkg/kgo"
 
 	"github.com/carillonmq/carillon/broker"
@@ -27,12 +26,11 @@ const (
 var _ broker.Source = (*Source)(nil)
 
 // A Source reads delay topics: partitions assigned directly, committed records only. Poll is for one
-// goroutine; Discover, Assign and Close may be called beside it.
+// goroutine; all else may be called beside it.
 //
 // What is fetched belongs to the goroutine of Poll alone. Assign leaves the wanted set for it and wakes it.
 type Source struct {
 	client  *kgo.Client
-	admin   *kadm.Client
 	brokers []string // as configured, for errors
 	matches func(topic string) bool
 	log     *slog.Logger
@@ -70,7 +68,6 @@ func NewSource(c Config, matches func(topic string) bool) (*Source, error) {
 	}
 	return &Source{
 		client:   client,
-		admin:    kadm.NewClient(client),
 		brokers:  c.Kafka.Brokers,
 		matches:  matches,
 		log:      c.Logger.With("component", "source"),

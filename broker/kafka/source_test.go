@@ -152,26 +152,6 @@ func TestRecreatedTopicIsReadFromItsBeginning(t *testing.T) {
 	}, kfake.SeedTopics(1, "orders.delay"))
 }
 
-func TestTopicRecreatedDuringDiscoveryIsLeftOut(t *testing.T) {
-	inBubble(t, func(t *testing.T, kafka bubble) {
-		r := newReader(t, kafka)
-		r.discover() // the client remembers the id
-		if _, err := kafka.admin().DeleteTopic(t.Context(), "orders.delay"); err != nil {
-			t.Fatal(err)
-		}
-		if _, err := kafka.admin().CreateTopic(t.Context(), 1, 1, nil, "orders.delay"); err != nil {
-			t.Fatal(err)
-		}
-		if found := r.discover(); len(found) != 0 {
-			t.Errorf("found %+v, whose offsets are those of another topic", found)
-		}
-		pass(time.Second)
-		if found := r.discover(); len(found) != 1 {
-			t.Errorf("found %+v a second later, want the new topic", found)
-		}
-	}, kfake.SeedTopics(1, "orders.delay"))
-}
-
 func TestReassignedPartitionsKeepTheirPlace(t *testing.T) {
 	inBubble(t, func(t *testing.T, kafka bubble) {
 		kafka.produce(delayed("0"), delayed("1"))
@@ -180,7 +160,7 @@ func TestReassignedPartitionsKeepTheirPlace(t *testing.T) {
 		r.read(2)
 		for range 3 {
 			kafka.produce(delayed("more"))
-			r.Assign([]broker.SourcePosition{{Topic: "orders.delay", TopicID: found[0].TopicID, Next: 0, Epoch: -1}})
+			r.Assign([]broker.SourcePosition{{Topic: "orders.delay", TopicID: found[0].TopicID, Next: 0, Epoch: -1, Round: r.round}})
 			r.read(1)
 		}
 		r.Assign(nil)

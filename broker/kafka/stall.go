@@ -15,14 +15,10 @@ import (
 // 17,000 times in a second.
 const retryStalledEvery = time.Second
 
-// fail stops fetching the partition for a while.
+// fail stops fetching the partition for a while. After an unclean election (kgo.ErrDataLoss) or out of range the
+// client has no say in where reading goes on: it would skip records or read some again, on the word of one Kafka
+// broker. The partition waits until the discovery has moved its position, or it turns out that nothing was lost.
 func (s *Source) fail(topic string, partition int32, p *sourcePartition, err error) {
-	if lost, ok := errors.AsType[*kgo.ErrDataLoss](err); ok {
-		// An unclean election. What was read cannot be undone, so reading goes on where it is.
-		s.log.Error("Kafka has replaced records of a delay topic that were read already, those in their place are not read",
-			"topic", topic, "partition", partition, "from", lost.ResetTo, "read_to", p.next)
-		return
-	}
 	if p.failure == nil || p.failure.Error() != err.Error() {
 		s.log.Warn("cannot read a partition of a delay topic, trying on", "topic", topic, "partition", partition,
 			"offset", p.next, "error", err)

@@ -1,0 +1,76 @@
+package broker
+
+import (
+	"testing"
+	"time"
+
+	"github.com/carillonmq/carillon/storage"
+)
+
+func TestFind_believesNoLogThatIsShorterInTheSameEpoch(t *testing.T) {
+	const notAsked = -1
+	told := func(earliest, latest int64, epoch int32, readEnd int64) OffsetsAnswer {
+		return OffsetsAnswer{Earliest: earliest, Latest: latest, Epoch: epoch, ReadEnd: readEnd}
+	}
+	for name, test := range map[string]struct {
+		epoch  int32 // of the position, which is at 100
+		answer OffsetsAnswer
+		want   finding
+	}{
+		"all there":                     {4, told(0, 120, 4, notAsked), finding{}},
+		"deleted":                       {4, told(110, 120, 4, notAsked), finding{deleted, 110}},
+		"shorter in the same epoch":     {4, told(0, 90, 4, notAsked), finding{}},
+		"elected, all there":            {4, told(0, 100, 5, 100), finding{}},
+		"elected uncleanly":             {4, told(0, 90, 5, 80), finding{replaced, 80}},
+		"and grown past the position":   {4, told(0, 200, 5, 80), finding{replaced, 80}},
+		"and its beginning was deleted": {4, told(90, 200, 5, 80), finding{replaced, 90}},
+		"epoch not known to the leader": {4, told(0, 90, 5, -1), finding{shortened, 90}},
+		"nothing read yet, shorter":     {-1, told(0, 90, 5, notAsked), finding{shortened, 90}},
+		"nothing read yet, all there":   {-1, told(0, 100, 5, notAsked), finding{}},
+	} {
+		asked := test.epoch >= 0 && test.epoch < test.answer.Epoch
+		if got := find(storage.Position{Next: 100, Epoch: test.epoch}, test.answer, asked); got != test.want {
+			t.Errorf("%s: %+v, want %+v", name, got, test.want)
+		}
+	}
+}
+
+func TestDoubt_isCertainOnlyWhenAllAnswersAgree(t *testing.T) {
+	is := func(kind findingKind, next int64) finding { return finding{kind, next} }
+	for name, test := range map[string]struct {
+		answers []finding // a second apart
+		want    int64     // where reading goes on in the end; -1: not certain
+	}{
+		"one":                    {[]finding{is(replaced, 5)}, -1},
+		"for a while":            {[]finding{is(replaced, 5), is(replaced, 5), is(replaced, 5), is(replaced, 5)}, 5},
+		"contradicted":           {[]finding{is(replaced, 5), is(replaced, 5), is(intact, 0), is(replaced, 5)}, -1},
+		"another end":            {[]finding{is(replaced, 5), is(replaced, 5), is(replaced, 4), is(replaced, 5)}, -1},
+		"deletion goes on":       {[]finding{is(deleted, 5), is(deleted, 6), is(deleted, 6), is(deleted, 9)}, 9},
+		"deletion undone":        {[]finding{is(deleted, 9), is(deleted, 9), is(deleted, 9), is(deleted, 5)}, -1},
+		"written to meanwhile":   {[]finding{is(shortened, 5), is(shortened, 6), is(shortened, 7), is(shortened, 9)}, 5},
+		"one reason for another": {[]finding{is(shortened, 5), is(shortened, 5), is(shortened, 5), is(replaced, 5)}, -1},
+	} {
+		var d doubt
+		got, now := int64(-1), time.Time{}
+		for i, f := range test.answers {
+			if d.hear(f, now.Add(time.Duration(i)*time.Second)) {
+				got = d.next
+			}
+		}
+		if got != test.want {
+			t.Errorf("%s: %d, want %d", name, got, test.want)
+		}
+	}
+}
+
+func TestPlaces_aLostReadingEndsOnce(t *testing.T) {
+	p, id := newPlaces(), partitionID{partition: 3}
+	first := p.begin(id)
+	if !p.counts(id, first) || !p.lose(id, first) || p.counts(id, first) || p.lose(id, first) {
+		t.Error("a reading counts until it is lost")
+	}
+	second := p.begin(id)
+	if p.lose(id, first) || !p.counts(id, second) || p.counts(id, first) {
+		t.Error("what the first reading still brings concerns the second one")
+	}
+}
