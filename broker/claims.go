@@ -31,7 +31,14 @@ type claims struct {
 	index     uint64 // log index of the last own claim
 	applied   chan uint64
 	failed    chan error
+	holds     []sentHold // what the claim on its way changes
 	lastFired int64
+}
+
+// A sentHold is what a proposed claim makes of a target's hold.
+type sentHold struct {
+	target *target
+	held   bool
 }
 
 func newClaims(committed storage.Claim, index uint64) claims {
@@ -53,14 +60,6 @@ func (c *claims) hear() error {
 
 // isSettled reports whether no claim is on its way, and the feed has shown the last one.
 func (c *claims) isSettled() bool { return !c.proposed && c.seen >= c.index }
-
-// holds reports whether the committed claim holds the target back.
-func (c *claims) holds(target string) bool {
-	_, ok := slices.BinarySearchFunc(c.committed.Holds, target, func(h storage.Hold, name string) int {
-		return cmp.Compare(h.Target, name)
-	})
-	return ok
-}
 
 // wants reports whether messages need a further claim, given the next due time.
 // While messages are fired one after the other the claim is renewed half a lead
@@ -96,27 +95,45 @@ func (c *claims) settle(index uint64) {
 	c.index = index
 }
 
-// claim proposes what the scheduler needs next: more time, or other holds.
-func (s *scheduler) claim(ctx context.Context) {
+// takeHolds notes what the last claim has made of holds, once it is committed. No one
+// else changes holds during a term.
+func (s *scheduler) takeHolds() {
 	c := &s.claims
 	if !c.isSettled() {
 		return
 	}
+	for _, sent := range c.holds {
+		t := sent.target
+		t.held, t.pending = sent.held, false
+		s.targets.compareHold(t)
+		s.release(t)
+	}
+	clear(c.holds)
+	c.holds = c.holds[:0]
+}
+
+// claim proposes what the scheduler needs next: more time, or other holds.
+func (s *scheduler) claim(ctx context.Context) {
+	c := &s.claims
+	s.takeHolds()
+	if !c.isSettled() {
+		return
+	}
 	now := s.now()
-	next := storage.Claim{Through: c.committed.Through, Mark: s.window.lowest()}
+	next := storage.Claim{Through: c.committed.Through, Mark: least(s.window.lowest(), s.targets.lowest())}
 	if c.wants(now, s.nextDue()) {
 		next.Through = max(next.Through, now+claimLead)
 	}
-	for t := range s.stopped {
-		if t.flow == parked && !t.healed {
-			next.Holds = append(next.Holds, storage.Hold{Target: t.name, Through: t.through, Mark: t.mark})
-		} else if t.mark.Compare(next.Mark) < 0 {
-			next.Mark = t.mark
-		}
+	if next.Through == c.committed.Through && len(s.targets.changed) == 0 && !s.needsClaim() {
+		return
+	}
+	for t := range s.targets.parked {
+		next.Holds = append(next.Holds, storage.Hold{Target: t.name, Through: t.through, Mark: t.mark})
 	}
 	slices.SortFunc(next.Holds, func(a, b storage.Hold) int { return cmp.Compare(a.Target, b.Target) })
-	if next.Through == c.committed.Through && sameTargets(next.Holds, c.committed.Holds) && !s.needsClaim() {
-		return
+	for t := range s.targets.changed {
+		t.pending, t.claimed = true, t.mark
+		c.holds = append(c.holds, sentHold{t, t.flow == parked})
 	}
 	c.proposed = true
 	go func() {
@@ -129,22 +146,12 @@ func (s *scheduler) claim(ctx context.Context) {
 	}()
 }
 
-// nextDue returns the earliest due time that needs a claim, or one before it. Where
-// a target that catches up stands in the past nothing needs one, however long its
-// publisher takes: what it finds beyond the claim enters the window.
+// nextDue returns the earliest due time that needs a claim, or one before it. A target
+// that catches up needs none: what is found for it beyond the claim enters the window.
 func (s *scheduler) nextDue() int64 {
 	next := s.window.frontier.Due
 	if due, ok := s.window.next(); ok {
 		next = min(next, due)
 	}
-	for t := range s.stopped {
-		if t.flow == catchingUp && t.mark.Due > s.claims.committed.Through {
-			next = min(next, t.mark.Due)
-		}
-	}
 	return next
-}
-
-func sameTargets(a, b []storage.Hold) bool {
-	return slices.EqualFunc(a, b, func(x, y storage.Hold) bool { return x.Target == y.Target })
 }

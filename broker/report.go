@@ -12,8 +12,8 @@ import (
 type termReport struct {
 	mu       sync.Mutex
 	problems map[string]string
-	parked   []string
-	lag      *int64 // records of delay topics not read yet; nil: not known
+	parked   map[string]struct{} // targets
+	lag      *int64              // records of delay topics not read yet; nil: not known
 	running  bool
 
 	// When Kafka began to answer, or not to; by the monotonic clock.
@@ -23,7 +23,7 @@ type termReport struct {
 }
 
 func newTermReport() *termReport {
-	return &termReport{problems: make(map[string]string), kafkaHeard: make(chan struct{}, 1)}
+	return &termReport{problems: make(map[string]string), parked: make(map[string]struct{}), kafkaHeard: make(chan struct{}, 1)}
 }
 
 // setProblem names what keeps part of the term from working; an empty text says
@@ -38,10 +38,15 @@ func (r *termReport) setProblem(part, text string) {
 	r.problems[part] = text
 }
 
-func (r *termReport) setParked(targets []string) {
+// setParked notes that a target is stuck, or is not any more.
+func (r *termReport) setParked(target string, stuck bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.parked = targets
+	if stuck {
+		r.parked[target] = struct{}{}
+	} else {
+		delete(r.parked, target)
+	}
 }
 
 // setLag notes how many records of delay topics wait, nil when that is not known.
@@ -96,7 +101,8 @@ type reported struct {
 func (r *termReport) read() reported {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	out := reported{parked: append([]string{}, r.parked...), lag: r.lag, running: r.running}
+	out := reported{parked: slices.AppendSeq([]string{}, maps.Keys(r.parked)), lag: r.lag, running: r.running}
+	slices.Sort(out.parked)
 	for _, part := range slices.Sorted(maps.Keys(r.problems)) {
 		out.problems = append(out.problems, part+": "+r.problems[part])
 	}

@@ -26,9 +26,7 @@ type scheduler struct {
 	cfg     schedulerConfig
 	log     *slog.Logger
 	window  *window
-	targets []*target // by target.index
-	byName  map[string]*target
-	stopped map[*target]struct{} // the targets that do not flow
+	targets targets
 	claims  claims
 	search  search
 
@@ -70,17 +68,16 @@ func newScheduler(cfg schedulerConfig) *scheduler {
 		cfg:     cfg,
 		log:     cfg.Logger.With("component", "scheduler"),
 		window:  newWindow(state.Claim.Mark, timer.QueueConfig{Now: cfg.Now, OnStep: cfg.OnStep}),
-		byName:  make(map[string]*target),
-		stopped: make(map[*target]struct{}),
+		targets: newTargets(),
 		claims:  newClaims(state.Claim, state.AppliedIndex),
 	}
 	for _, hold := range state.Claim.Holds {
-		t := s.target(hold.Target)
-		t.through = hold.Through
-		s.stop(t, parked, hold.Mark)
-		cfg.Publisher.probe(hold.Target)
+		t := s.targets.get(hold.Target)
+		t.through, t.held, t.claimed = hold.Through, true, hold.Mark
+		s.targets.move(t, parked, hold.Mark)
+		cfg.Report.setParked(t.name, true)
+		cfg.Publisher.probe(t.name)
 	}
-	s.reportParked()
 	if !cfg.Searched.Load() {
 		s.search = newSearch(state)
 	}
@@ -111,15 +108,26 @@ func (s *scheduler) pass(ctx context.Context) (more bool, err error) {
 	if err := s.takeEvents(); err != nil {
 		return false, err
 	}
+	s.takeHolds()
 	s.takeVerdicts()
-	s.release()
 	loaded, err := s.fill()
 	if err != nil {
 		return false, err
 	}
-	fired := s.fire()
+	limit := s.limit()
+	more = s.fire(limit)
+	if !more {
+		more, err = s.sweep(limit)
+	}
+	more = more || loaded
+	if err == nil && !more && !s.search.isOver() {
+		more, err = true, s.searchOn()
+	}
+	if err != nil {
+		return false, err
+	}
 	s.claim(ctx)
-	return loaded || fired, nil
+	return more, nil
 }
 
 // wait sleeps until there may be something to do.
@@ -185,6 +193,11 @@ func (s *scheduler) takeEvents() error {
 	s.events = events
 	if didLose {
 		s.retreat(lost)
+		for _, t := range s.targets.byName {
+			if t.hasOwnMark() {
+				s.targets.lower(t, lost)
+			}
+		}
 	}
 	if s.window.len() > mostLoaded {
 		s.retreat(s.window.frontier)
@@ -197,18 +210,18 @@ func (s *scheduler) takeEvents() error {
 // of a parked target may be above the frontier, when the claim of an earlier term says
 // so, and what is accepted between the two must lower it: reading on passes it over.
 func (s *scheduler) accept(item storage.Item) error {
-	t, known := s.byName[item.Target]
+	t, known := s.targets.byName[item.Target]
 	switch {
-	case known && t.flow != flowing:
-		t.wait(item.Ref)
+	case known && t.hasOwnMark():
+		s.targets.lower(t, item.Ref)
 		return nil
-	case item.Ref.Compare(s.window.frontier) >= 0:
+	case !item.Ref.Less(s.reach(t)):
 		return nil
 	}
 	if _, held := s.window.held[item.Seq]; held {
 		return nil
 	}
-	return s.window.add(item.Ref, s.target(item.Target).index)
+	return s.add(s.targets.get(item.Target), item.Ref)
 }
 
 // reach returns how far the target has been read. It is the one rule for all that the
@@ -216,14 +229,19 @@ func (s *scheduler) accept(item storage.Item) error {
 //
 //	what is alive and not held lies at or after the reach of its target
 //
-// The frontier is the reach of all that flow, the mark that of each other. Whoever
-// moves one on has read what it passes; whoever lets go of a message (it came back,
-// the window was emptied, the feed lost it) or hears of one calls wait, or moves the
-// frontier back. Tests assert the rule after every pass (scheduler_check_test.go), and
-// the first term of a process mends it where an earlier program left a message behind.
+// The frontier is the reach of all that flow, the sweep's place that of all that ride,
+// the mark that of each other; nil stands for any target that is not known, which
+// flows. Whoever moves a reach on has read what it passes; whoever lets go of a message
+// (it came back, the window was emptied, the feed lost it) or hears of one lowers the
+// mark, or moves frontier and sweep back. Tests assert the rule after every pass
+// (scheduler_marks_test.go), and the first term of a process mends it where an earlier
+// program left a message behind.
 func (s *scheduler) reach(t *target) storage.Ref {
-	if t.flow == flowing {
+	switch {
+	case t == nil || t.flow == flowing:
 		return s.window.frontier
+	case t.flow == riding:
+		return s.targets.swept
 	}
 	return t.mark
 }
@@ -246,34 +264,54 @@ func (s *scheduler) forget(run storage.SeqRun) {
 }
 
 func (s *scheduler) forgetOne(seq uint64) {
-	if h, ok := s.window.drop(seq); ok && h.handed {
-		s.targets[h.target].handed--
+	if t := s.drop(seq); t != nil {
+		if _, full := s.targets.full[t]; full && s.hasRoomAgain(t) {
+			s.targets.feed(t)
+		}
+		s.targets.forget(t)
 	}
+}
+
+// add puts a message that waits into the window.
+func (s *scheduler) add(t *target, ref storage.Ref) error {
+	if err := s.window.add(ref, t.index); err != nil {
+		return err
+	}
+	t.kept++
+	return nil
+}
+
+// drop takes a message out of the window and returns its target, nil when it was not
+// there.
+func (s *scheduler) drop(seq uint64) *target {
+	h, held := s.window.drop(seq)
+	if !held {
+		return nil
+	}
+	t := s.targets.byIndex[h.target]
+	t.kept--
+	if h.handed {
+		t.handed--
+	}
+	return t
 }
 
 // retreat empties the window and moves the frontier back to its first message, or
-// to ref if that is earlier; never on, for what lies between was not read yet. What is
-// due first is then loaded again, and the rest waits in storage: the one remedy for a
-// window that is too full and for a feed that has lost something.
+// to ref if that is earlier, and the sweep with it; never on, for what lies between was
+// not read yet. What is due first is then loaded again, and the rest waits in storage:
+// the one remedy for a window that is too full and for a feed that has lost something.
 func (s *scheduler) retreat(ref storage.Ref) {
 	low := least(ref, s.window.frontier)
-	s.window.empty(func(ref storage.Ref) {
-		if ref.Compare(low) < 0 {
-			low = ref
+	s.window.empty(func(ref storage.Ref, h holding) {
+		t := s.targets.byIndex[h.target]
+		t.kept--
+		if t.hasOwnMark() {
+			s.targets.lower(t, ref)
+		} else {
+			low = least(low, ref)
+			s.targets.forget(t)
 		}
 	})
 	s.window.frontier = low
-	for t := range s.stopped {
-		t.wait(low)
-	}
-}
-
-func (s *scheduler) target(name string) *target {
-	t, ok := s.byName[name]
-	if !ok {
-		t = &target{name: name, index: uint32(len(s.targets))}
-		s.targets = append(s.targets, t)
-		s.byName[name] = t
-	}
-	return t
+	s.targets.swept = least(s.targets.swept, low)
 }

@@ -22,6 +22,10 @@ func (s *stage) checkMarks(scheduler *scheduler) {
 	if s.t.Failed() || s.strays && !s.searched.Load() || s.passes%(1+more*more) != 0 {
 		return
 	}
+	if problem := scheduler.misplaced(); problem != "" {
+		s.t.Error(problem)
+		return
+	}
 	problem, at := s.lookForLost(scheduler)
 	if problem == "" {
 		return
@@ -63,16 +67,50 @@ func (s *stage) lookForLost(scheduler *scheduler) (problem string, at uint64) {
 		if _, held := scheduler.window.held[item.Seq]; held {
 			continue
 		}
-		reach := scheduler.window.frontier
-		t, known := scheduler.byName[item.Target]
-		if known {
-			reach = scheduler.reach(t)
-		}
+		t := scheduler.targets.byName[item.Target]
+		reach := scheduler.reach(t)
 		if item.Ref.Less(reach) {
 			return fmt.Sprintf("message %v of %q is not held and lies before %v: %+v", item.Ref, item.Target, reach, t), at
 		}
 	}
 	return "", at
+}
+
+// misplaced names a target that is not where those are looked for that are in its
+// state, or of which nothing need be known.
+func (s *scheduler) misplaced() string {
+	ts := &s.targets
+	kept, handed := make(map[uint32]int), make(map[uint32]int)
+	for _, h := range s.window.held {
+		kept[h.target]++
+		if h.handed {
+			handed[h.target]++
+		}
+	}
+	for name, t := range ts.byName {
+		_, rides := ts.riders[t]
+		_, isFull := ts.full[t]
+		_, isParked := ts.parked[t]
+		_, hasChanged := ts.changed[t]
+		wrong := map[string]bool{
+			"index": ts.byIndex[t.index] != t || t.name != name,
+			"count": t.kept != kept[t.index] || t.handed != handed[t.index] || t.handed > len(t.out),
+			"sweep": rides != (t.flow == riding) || isFull && ts.hungry.has(t) || (isFull || ts.hungry.has(t)) != (t.flow == waiting),
+			"round": ts.hungry.has(t) && t.round <= ts.round && t.mark.Less(ts.swept) && len(ts.riders) > 0,
+			"holds": isParked != (t.flow == parked) || !hasChanged && (t.flow == parked) != t.held,
+			"marks": ts.uncovered.has(t) != (t.hasOwnMark() && (t.flow != parked || !t.held)),
+			"known": t.flow == flowing && t.kept == 0,
+		}
+		for what, is := range wrong {
+			if is {
+				return fmt.Sprintf("%s of %+v is wrong", what, t)
+			}
+		}
+	}
+	if len(ts.byName)+len(ts.free) != len(ts.byIndex) || len(ts.uncovered.targets)+len(ts.hungry.targets) > 2*len(ts.byName) {
+		return fmt.Sprintf("%d targets and %d free places of %d", len(ts.byName), len(ts.free), len(ts.byIndex))
+	}
+	return ""
 }
 
 // A parked target's mark may be later than where a new term begins to read, because

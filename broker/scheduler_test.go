@@ -18,7 +18,10 @@ import (
 // A stage is a scheduler on a real one-node group, with a publisher that records
 // what it is handed and acknowledges when the test says so.
 type stage struct {
-	t         *testing.T
+	t         testing.TB
+	store     scheduleReader // that of the node, unless a test counts
+	unchecked bool
+	ended     chan struct{} // closed when the last scheduler has ended
 	node      *raftfsm.Node
 	scheduler *scheduler
 	publisher handover // the stage itself, unless a test has another
@@ -37,7 +40,7 @@ type stage struct {
 }
 
 // openNode opens a group of one in the test's bubble, which leads when it returns.
-func openNode(t *testing.T, ctx context.Context) *raftfsm.Node {
+func openNode(t testing.TB, ctx context.Context) *raftfsm.Node {
 	var stack kfake.VirtualNetwork
 	node, err := raftfsm.Open(ctx, raftfsm.Config{
 		NodeID: "n1", DataDir: t.TempDir(), ClusterName: "test", Bootstrap: true,
@@ -52,9 +55,9 @@ func openNode(t *testing.T, ctx context.Context) *raftfsm.Node {
 	return node
 }
 
-func newStage(t *testing.T, ctx context.Context) *stage {
+func newStage(t testing.TB, ctx context.Context) *stage {
 	s := &stage{t: t, node: openNode(t, ctx), handed: map[string][]storage.Ref{}, at: map[uint64]int64{}, silent: map[string]bool{}, capacity: feedCapacity}
-	s.publisher = s
+	s.publisher, s.store = s, s.node.Store()
 	s.searched.Store(true)
 	s.propose(ctx, raftfsm.SetPositions{Surveyed: true, Sets: []raftfsm.PositionSet{{
 		Position: storage.Position{Topic: "in.delay", Epoch: -1}, From: raftfsm.FromAbsent,
@@ -77,7 +80,7 @@ func (s *stage) begin(ctx context.Context) *raftfsm.Feed {
 	}
 	s.verdicts = newMailbox[verdict]()
 	s.scheduler = newScheduler(schedulerConfig{
-		Store: s.node.Store(), Feed: feed, Log: s.node, Publisher: s.publisher, Verdicts: s.verdicts, Searched: &s.searched,
+		Store: s.store, Feed: feed, Log: s.node, Publisher: s.publisher, Verdicts: s.verdicts, Searched: &s.searched,
 		Now: time.Now, Report: newTermReport(), Logger: slog.New(slog.DiscardHandler),
 		OnStep: func(time.Duration) {},
 	})
@@ -85,12 +88,14 @@ func (s *stage) begin(ctx context.Context) *raftfsm.Feed {
 }
 
 func (s *stage) run(ctx context.Context, feed *raftfsm.Feed) {
-	scheduler, wake := s.scheduler, time.NewTimer(0)
+	scheduler, wake, ended := s.scheduler, time.NewTimer(0), make(chan struct{})
+	s.ended = ended
 	go func() {
+		defer close(ended)
 		defer feed.Close()
 		for ctx.Err() == nil {
 			more, err := scheduler.pass(ctx)
-			if err == nil {
+			if err == nil && !s.unchecked {
 				s.checkMarks(scheduler)
 			}
 			if err == nil && !more {
@@ -156,6 +161,13 @@ func (s *stage) got(target string) []storage.Ref {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return append([]storage.Ref(nil), s.handed[target]...)
+}
+
+// count returns how many messages were handed over.
+func (s *stage) count() int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return len(s.at)
 }
 
 // check holds that exactly n messages came, each once, in order and not early.

@@ -41,14 +41,16 @@ func (s *scheduler) searchOn() error {
 		if item.Seq >= s.search.known || item.Ref.Compare(s.search.end) >= 0 {
 			continue
 		}
-		t := s.target(item.Target)
-		if _, held := s.window.held[item.Seq]; held || item.Ref.Compare(s.reach(t)) >= 0 {
+		t := s.targets.byName[item.Target]
+		if _, held := s.window.held[item.Seq]; held || !item.Ref.Less(s.reach(t)) {
 			continue
 		}
-		if t.flow == flowing {
-			s.stop(t, catchingUp, s.window.frontier)
+		if t == nil || !t.hasOwnMark() {
+			s.targets.move(s.targets.get(item.Target), waiting, item.Ref)
+		} else {
+			s.targets.lower(t, item.Ref)
+			s.targets.compareHold(t)
 		}
-		t.wait(item.Ref)
 		s.search.found++
 	}
 	s.search.next = next

@@ -116,7 +116,7 @@ func TestOldestDue_looksBelowTheHeldTargetsToo(t *testing.T) {
 func TestStatus_tellsNothingParkedFromNotKnown(t *testing.T) {
 	for want, report := range map[string]*termReport{`"parked":[]`: newTermReport(), `"parked":["orders"]`: newTermReport(), "": nil} {
 		if strings.Contains(want, "orders") {
-			report.setParked([]string{"orders"})
+			report.setParked("orders", true)
 		}
 		var s Status
 		s.tell(report)

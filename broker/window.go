@@ -20,11 +20,9 @@ const (
 )
 
 // A ripeMessage is what the wheel carries: no pointers, so that the garbage
-// collector has nothing to look at.
-type ripeMessage struct {
-	seq    uint64
-	target uint32
-}
+// collector has nothing to look at, and nothing that the window knows better. The
+// wheel may have a message that is gone, or one twice: what is held decides.
+type ripeMessage struct{ seq uint64 }
 
 // A holding is why a message is in a window.
 type holding struct {
@@ -62,7 +60,7 @@ func newWindow(from storage.Ref, cfg timer.QueueConfig) *window {
 // add puts a message that waits into the window.
 func (w *window) add(ref storage.Ref, target uint32) error {
 	w.held[ref.Seq] = holding{target: target}
-	timed := wheel.Expired[ripeMessage]{When: uint64(ref.Due), Value: ripeMessage{seq: ref.Seq, target: target}}
+	timed := wheel.Expired[ripeMessage]{When: uint64(ref.Due), Value: ripeMessage{seq: ref.Seq}}
 	if n := len(w.ripe); n > 0 && compareRipe(timed, w.ripe[n-1]) < 0 {
 		at, _ := slices.BinarySearchFunc(w.ripe, timed, compareRipe)
 		w.ripe = slices.Insert(w.ripe, at, timed)
@@ -75,13 +73,14 @@ func (w *window) add(ref storage.Ref, target uint32) error {
 }
 
 // ripen takes what is due by the clock out of the wheel, in order of delivery, and
-// reports whether there is more. The slice belongs to the window; take says how
+// reports whether there may be more. The slice belongs to the window; take says how
 // much of it was used.
 func (w *window) ripen() (ripe []wheel.Expired[ripeMessage], more bool) {
-	if len(w.ripe) == 0 {
-		w.ripe, more = w.queue.Pop(w.ripe[:0])
-		slices.SortFunc(w.ripe, compareRipe)
+	if len(w.ripe) > 0 {
+		return w.ripe, true
 	}
+	w.ripe, more = w.queue.Pop(w.ripe[:0])
+	slices.SortFunc(w.ripe, compareRipe)
 	return w.ripe, more
 }
 
@@ -89,8 +88,10 @@ func (w *window) take(n int) {
 	w.ripe = slices.Delete(w.ripe, 0, n)
 }
 
-// hand notes that the publisher gets the message.
-func (w *window) hand(ref storage.Ref, target uint32) {
+// hand notes that the publisher gets the message, and reports whether the window did
+// not have it before.
+func (w *window) hand(ref storage.Ref, target uint32) (added bool) {
+	before := len(w.held)
 	w.held[ref.Seq] = holding{target: target, handed: true}
 	w.handed++
 	if len(w.oldest) > 2*w.handed+pageSize {
@@ -99,6 +100,7 @@ func (w *window) hand(ref storage.Ref, target uint32) {
 		heap.Init(&w.oldest)
 	}
 	heap.Push(&w.oldest, ref)
+	return len(w.held) > before
 }
 
 // drop forgets a message: it was delivered, or it waits in storage again.
@@ -112,7 +114,7 @@ func (w *window) drop(seq uint64) (holding, bool) {
 }
 
 // empty takes everything that was not handed over out of the window.
-func (w *window) empty(yield func(storage.Ref)) {
+func (w *window) empty(yield func(storage.Ref, holding)) {
 	for _, e := range w.ripe {
 		w.leave(e, yield)
 	}
@@ -122,10 +124,10 @@ func (w *window) empty(yield func(storage.Ref)) {
 	}
 }
 
-func (w *window) leave(e wheel.Expired[ripeMessage], yield func(storage.Ref)) {
+func (w *window) leave(e wheel.Expired[ripeMessage], yield func(storage.Ref, holding)) {
 	if h, ok := w.held[e.Value.seq]; ok && !h.handed {
 		delete(w.held, e.Value.seq)
-		yield(storage.Ref{Due: int64(e.When), Seq: e.Value.seq})
+		yield(storage.Ref{Due: int64(e.When), Seq: e.Value.seq}, h)
 	}
 }
 
@@ -145,19 +147,6 @@ func (w *window) lowest() storage.Ref {
 			return least(low, w.oldest[0])
 		}
 		heap.Pop(&w.oldest)
-	}
-	return low
-}
-
-// lowestOf returns a ref that is at or before everything of one target that the
-// window holds. A message of another that has been with the publisher for days does
-// not count.
-func (w *window) lowestOf(target uint32) storage.Ref {
-	low := w.lowestAhead()
-	for _, ref := range w.oldest {
-		if h := w.held[ref.Seq]; h.handed && h.target == target {
-			low = least(low, ref)
-		}
 	}
 	return low
 }

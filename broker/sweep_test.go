@@ -1,0 +1,189 @@
+package broker
+
+import (
+	"context"
+	"fmt"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/carillonmq/carillon/raftfsm"
+	"github.com/carillonmq/carillon/storage"
+)
+
+// A countingStore counts the entries that scans look at, those in memory twice.
+type countingStore struct {
+	scheduleReader
+	looks atomic.Int64
+}
+
+func (c *countingStore) Scan(from storage.Ref, limit int, keep func(string) bool, out []storage.Item) ([]storage.Item, storage.Ref, bool, error) {
+	return c.scheduleReader.Scan(from, limit, func(target string) bool {
+		c.looks.Add(1)
+		return keep == nil || keep(target)
+	}, out)
+}
+
+func nameOf(i int) string { return fmt.Sprintf("customer-%08d.replies", i) }
+
+// acceptForMany schedules each messages for each of n targets, in turn, all due then.
+func (s *stage) acceptForMany(ctx context.Context, n, each int, due time.Duration) {
+	s.t.Helper()
+	now := time.Now()
+	entries := make([]storage.Entry, 0, n*each)
+	for i := range n * each {
+		entries = append(entries, storage.Entry{Due: now.Add(due).UnixMilli(), Target: nameOf(i % n), Body: make([]byte, 100)})
+	}
+	for len(entries) > 0 {
+		take := min(len(entries), 2000)
+		part := raftfsm.Part{Topic: "in.delay", From: s.next, Next: s.next + int64(take), Epoch: -1, Entries: entries[:take]}
+		entries = entries[take:]
+		s.next += int64(take)
+		s.propose(ctx, raftfsm.Ingest{Time: now.UnixMilli(), Parts: []raftfsm.Part{part}})
+	}
+}
+
+// holdMany makes a new term find n targets parked.
+func (s *stage) holdMany(ctx context.Context, n int, mark time.Duration) {
+	s.t.Helper()
+	now := time.Now()
+	claim := storage.Claim{Through: now.UnixMilli(), Mark: storage.Ref{Due: now.UnixMilli()}}
+	for i := range n {
+		claim.Holds = append(claim.Holds, storage.Hold{Target: nameOf(i), Through: claim.Through, Mark: storage.Ref{Due: now.Add(mark).UnixMilli()}})
+	}
+	s.propose(ctx, raftfsm.ClaimCommand{Time: claim.Through, Claim: claim})
+}
+
+// However many targets catch up, and however much waits beside them for those that are
+// still parked, the backlog is read once, and not once for each.
+func TestSweep_readsABacklogOnceForAllThatHeal(t *testing.T) {
+	const n, each, beside = 200, 50, 20_000
+	onStage(t, func(ctx context.Context, s *stage) {
+		s.holdMany(ctx, n+1, -time.Second)
+		s.acceptForMany(ctx, n, each, 0)
+		s.accept(ctx, nameOf(n), beside, func(int) time.Duration { return -time.Millisecond })
+		store := &countingStore{scheduleReader: s.node.Store()}
+		s.store = store
+		s.lead(ctx)
+		time.Sleep(time.Second)
+		before := store.looks.Load()
+		for i := range n {
+			s.verdicts.Put(verdict{Target: nameOf(i)})
+		}
+		time.Sleep(10 * time.Second)
+		for i := range n {
+			s.check(nameOf(i), each)
+		}
+		s.check(nameOf(n), 0)
+		if looks := store.looks.Load() - before; looks > 2*(n*each+beside) {
+			t.Errorf("looked at %d entries for a backlog of %d beside %d of a parked target", looks, n*each, beside)
+		}
+	})
+}
+
+// They heal one by one, which is the costliest: each boards a sweep that is under way, or the next.
+func TestSweep_servesTargetsThatHealOneAfterTheOther(t *testing.T) {
+	const n, each = 100, 50
+	onStage(t, func(ctx context.Context, s *stage) {
+		s.holdMany(ctx, n, -time.Second)
+		s.acceptForMany(ctx, n, each, 0)
+		s.lead(ctx)
+		for i := range n {
+			s.verdicts.Put(verdict{Target: nameOf(i)})
+			time.Sleep(time.Millisecond)
+		}
+		time.Sleep(10 * time.Second)
+		for i := range n {
+			s.check(nameOf(i), each)
+		}
+	})
+}
+
+// Many targets that take nothing share what the publisher holds for all; one more
+// that works has its backlog delivered beside them.
+func TestSweep_boundsWhatThePublisherHoldsOfAllTargets(t *testing.T) {
+	const n, each = 60, 5000
+	onStage(t, func(ctx context.Context, s *stage) {
+		for i := range n {
+			s.silent[nameOf(i)] = true
+		}
+		s.acceptForMany(ctx, n, each, 0)
+		s.accept(ctx, "fine", 3*pageSize, func(int) time.Duration { return 0 })
+		s.lead(ctx)
+		time.Sleep(30 * time.Second)
+		synctest.Wait() // the scheduler sleeps: what it owns can be looked at
+		s.check("fine", 3*pageSize)
+		if handed := s.scheduler.window.handed; handed > mostHandedAll {
+			t.Errorf("%d messages handed over, want %d at most", handed, mostHandedAll)
+		}
+		for i := range n {
+			if got := len(s.got(nameOf(i))); got < leastHanded {
+				t.Errorf("%s got %d messages", nameOf(i), got)
+			}
+		}
+	})
+}
+
+// Names are free text: of those that have nothing any more nothing is kept.
+func TestScheduler_forgetsTargetsThatHaveNothing(t *testing.T) {
+	onStage(t, func(ctx context.Context, s *stage) {
+		s.lead(ctx)
+		const n = 3000
+		for range 3 {
+			s.acceptForMany(ctx, n, 1, time.Second)
+			s.acceptForMany(ctx, 10, 20, time.Second)
+			time.Sleep(3 * time.Second)
+		}
+		s.silent[nameOf(1)] = true
+		s.acceptForMany(ctx, 2, 1, 0)
+		time.Sleep(time.Second)
+		synctest.Wait()
+		ts := &s.scheduler.targets
+		if len(ts.byName) != 1 || ts.byName[nameOf(1)] == nil || len(ts.byIndex) > n {
+			t.Errorf("%d targets are known, in %d places, want the one that keeps a message", len(ts.byName), len(ts.byIndex))
+		}
+		s.verdicts.Put(verdict{Target: nameOf(1), Parked: true, Returned: s.got(nameOf(1))[3:]})
+		time.Sleep(time.Second)
+		s.silent[nameOf(1)] = false
+		s.verdicts.Put(verdict{Target: nameOf(1)})
+		time.Sleep(time.Second)
+		synctest.Wait()
+		if len(ts.byName) != 0 {
+			t.Errorf("%d targets are known, want none", len(ts.byName))
+		}
+	})
+}
+
+// Kafka was away, and every target was parked with its share of a backlog. The rate
+// is that of the scheduler, with a publisher that acknowledges at once.
+func BenchmarkCatchUp(b *testing.B) {
+	const total = 400_000
+	for _, n := range []int{1, 10, 100, 1000} {
+		b.Run(fmt.Sprint("targets=", n), func(b *testing.B) {
+			for range b.N {
+				b.StopTimer()
+				ctx, cancel := context.WithCancel(context.Background())
+				s := newStage(b, ctx)
+				s.unchecked = true
+				s.holdMany(ctx, n, -time.Second)
+				s.acceptForMany(ctx, n, total/n, 0)
+				s.lead(ctx)
+				b.StartTimer()
+				for i := range n {
+					s.verdicts.Put(verdict{Target: nameOf(i)})
+				}
+				for s.count() < total {
+					time.Sleep(time.Millisecond)
+				}
+				b.StopTimer()
+				cancel()
+				<-s.ended
+				if err := s.node.Close(); err != nil {
+					b.Error(err)
+				}
+			}
+			b.ReportMetric(float64(total)*float64(b.N)/b.Elapsed().Seconds(), "msg/s")
+		})
+	}
+}
