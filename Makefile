@@ -12,7 +12,7 @@ E2E         := ./cmd/carillon/e2e
 UNIT         = $$(go list ./... | grep -v '/cmd/carillon/e2e$$')
 
 # Programs that the tests start, each with the Debian package that brings it.
-PROGRAMS := gcc:build-essential kcat:kcat javac:default-jdk-headless mvn:maven python3:python3 mkfs.ext4:e2fsprogs \
+PROGRAMS := gcc:build-essential git:git kcat:kcat javac:default-jdk-headless mvn:maven python3:python3 mkfs.ext4:e2fsprogs \
             dockerd:docker.io docker-compose:docker-compose iptables:iptables debootstrap:debootstrap
 
 .PHONY: build check lint needs test bench

@@ -31,6 +31,7 @@ type carillonNode struct {
 	Members             []*carillonNode
 	Brokers             []string
 
+	binary  string // what it is started with
 	config  string
 	process *process
 }
@@ -71,7 +72,7 @@ func newCarillon(t testing.TB, brokers []string, data ...string) *carillonCluste
 	for i := range data {
 		c.nodes = append(c.nodes, &carillonNode{
 			ID: "n" + strconv.Itoa(i+1), Raft: addrs[2*i], API: addrs[2*i+1],
-			Data: filepath.Join(data[i], "carillon"), Brokers: brokers,
+			Data: filepath.Join(data[i], "carillon"), Brokers: brokers, binary: c.binary,
 			config: filepath.Join(t.TempDir(), "carillon.yaml"),
 		})
 	}
@@ -107,7 +108,7 @@ func (c *carillonCluster) launch() {
 	c.t.Helper()
 	for _, n := range c.nodes {
 		if n.process == nil || !n.process.running() {
-			n.process = start(c.t, "carillon "+n.ID, nil, c.binary, "serve", "--config", n.config)
+			n.process = start(c.t, "carillon "+n.ID, nil, n.binary, "serve", "--config", n.config)
 		}
 	}
 }
