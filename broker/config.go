@@ -174,6 +174,15 @@ func (c Config) RouteOfPending(topic string) Route {
 	return NewRoute(topic)
 }
 
+// leastMissingTimeout is the shortest time for which any message waits for a target.
+func (c Config) leastMissingTimeout() time.Duration {
+	least := NewRoute("").MissingTargetTimeout // of what waits though its route is gone
+	for _, r := range c.Routes {
+		least = min(least, r.MissingTargetTimeout)
+	}
+	return least
+}
+
 // IsDelayTopic reports whether a route matches the topic.
 func (c Config) IsDelayTopic(topic string) bool {
 	_, ok := c.Route(topic)

@@ -29,7 +29,10 @@ type outgoing struct {
 	deadLetter bool  // it goes to the dead-letter topic because something was wrong with it
 	err        error // of the last try
 	sent       time.Time
-	answered   bool // the last try has its outcome
+	answered   bool      // the last try has its outcome
+	unplaced   time.Time // when its partition was not there
+	missed     time.Time // when Kafka first said so, asked after that
+	nowhere    bool      // Kafka has said so for long enough
 }
 
 // delivery returns the record as it goes out.

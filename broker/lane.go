@@ -3,14 +3,10 @@ package broker
 import (
 	"context"
 	"log/slog"
-	"slices"
 	"time"
 
 	"github.com/carillonmq/carillon/storage"
 )
-
-// countMaxAge bounds how long partitions that are added to a target go unused.
-const countMaxAge = 5 * time.Second
 
 // idleAfter ends the goroutine of a lane that has nothing to do.
 const idleAfter = 30 * time.Second
@@ -30,17 +26,22 @@ type lane struct {
 	log      *slog.Logger
 	orders   *mailbox[order]
 	outcomes *mailbox[outcome]
+	answers  *mailbox[PartitionCount]
 
 	waiting []storage.Ref // handed over, payload not read yet
 	ready   []*outgoing   // to be sent next
 	flying  int           // sent, outcome not known
 	flights []*outgoing   // in the order they were sent, answered ones in between
 	failed  []*outgoing   // came back with an error and were not settled yet
-	loaded  int           // bytes of payload in ready, flying and failed
-	chunk   int           // refs to read next time
+	// unplaced name a partition that is not there, as far as we know.
+	unplaced []*outgoing
+	loaded   int // bytes of payload in ready, flying, failed and unplaced
+	chunk    int // refs to read next time
 
-	heard   int32     // partitions of the target, as Kafka last said; 0: not known, or something failed since
-	heardAt time.Time // when it did
+	heard   PartitionCount // as Kafka last said; Count is 0 if that is not known, or something has failed since
+	asking  bool           // the prober will answer
+	askedAt time.Time      // when it was last asked
+	askNext time.Time      // when it is asked next, without waiting for that
 
 	count  int32 // partitions that flying records were placed by
 	window int   // most records flying at a time; one: sent alone
@@ -49,13 +50,9 @@ type lane struct {
 	aside  aside
 	warned time.Time // when the last dead letter was logged
 
-	takesDeadLetters bool // by the configuration, or some were handed over
-	reported         bool // the problem is in the report that they wait
-
-	// unanswered counts the verdicts of being parked to which the scheduler has not
-	// answered with a probe order; told is a probe order to a lane that was not.
-	unanswered int
-	told       bool
+	letters letters
+	told    bool          // a probe order came, to a lane that was not parked
+	parked  *parkedTarget // what is kept of the target; ends the lane
 
 	takenOrders   []order   // reused
 	takenOutcomes []outcome // reused
@@ -68,10 +65,10 @@ func newLane(p *publisher, target string) *lane {
 		log:      p.log.With("target", target),
 		orders:   newMailbox[order](),
 		outcomes: newMailbox[outcome](),
+		answers:  newMailbox[PartitionCount](),
 		window:   mostFlying,
 		chunk:    leastChunk,
-
-		takesDeadLetters: slices.Contains(p.cfg.DeadLetterTopics, target),
+		letters:  p.lettersFor(target),
 	}
 }
 
@@ -80,11 +77,15 @@ func newLane(p *publisher, target string) *lane {
 func (l *lane) run(ctx context.Context) error {
 	timer := time.NewTimer(idleAfter)
 	defer timer.Stop()
-	for ctx.Err() == nil {
+	for ctx.Err() == nil && l.parked == nil {
 		l.tryAside()
+		l.look()
 		freed := l.p.acks.freed() // before it is looked whether it must be waited for
 		if err := l.send(ctx); err != nil {
 			return err
+		}
+		if l.parked != nil {
+			break
 		}
 		if len(l.ready) == 0 && len(l.waiting) == 0 {
 			freed = nil // there is nothing that it could let go out
@@ -96,10 +97,10 @@ func (l *lane) run(ctx context.Context) error {
 		case <-l.orders.Ready():
 			l.takeOrders()
 			if l.told {
-				if err := l.parkAsTold(ctx); err != nil {
-					return err
-				}
+				l.parkAsTold()
 			}
+		case <-l.answers.Ready():
+			l.takeAnswers()
 		case <-l.outcomes.Ready():
 			l.takeOutcomes()
 			if len(l.failed) > 0 {
@@ -113,12 +114,16 @@ func (l *lane) run(ctx context.Context) error {
 				l.p.ended.Put(l)
 				return nil
 			}
-			if l.flying > 0 {
+			if l.flying > 0 && time.Since(l.oldestFlight()) >= stallAfter {
 				if err := l.giveUp(ctx); err != nil {
 					return err
 				}
 			}
 		}
+	}
+	if l.parked != nil {
+		l.p.ended.Put(l)
+		return nil
 	}
 	l.drain()
 	return nil
@@ -127,30 +132,34 @@ func (l *lane) run(ctx context.Context) error {
 // isIdle reports whether the lane has nothing to do and holds nothing. One that may
 // not send, because Acks take long, is not idle.
 func (l *lane) isIdle() bool {
-	return l.flying == 0 && len(l.ready) == 0 && len(l.waiting) == 0 && l.aside.isEmpty()
+	return l.flying == 0 && len(l.ready) == 0 && len(l.waiting) == 0 && len(l.unplaced) == 0 && l.aside.isEmpty()
 }
 
-// patience is how long the lane waits for something to happen.
+// patience is how long the lane waits for something to happen. One whose target is
+// absent has condemned all that there was.
 func (l *lane) patience() time.Duration {
+	wait := idleAfter
 	switch {
 	case l.flying > 0:
-		return time.Until(l.oldestFlight().Add(stallAfter))
+		wait = time.Until(l.oldestFlight().Add(stallAfter))
 	case l.aside.mayTry():
-		return time.Until(l.aside.again)
+		wait = time.Until(l.aside.again)
+	case l.absent.condemning:
+		wait = absentAgain
 	}
-	return idleAfter
+	if len(l.unplaced) > 0 {
+		wait = min(wait, max(time.Until(l.askedAt.Add(lookAgain)), time.Millisecond))
+	}
+	return wait
 }
 
 func (l *lane) takeOrders() {
 	l.takenOrders = l.orders.Take(l.takenOrders)
 	for _, o := range l.takenOrders {
-		switch {
-		case !o.probe:
-			l.waiting = append(l.waiting, o.Ref)
-		case l.unanswered > 0:
-			l.unanswered--
-		default:
+		if o.probe {
 			l.told = true
+		} else {
+			l.waiting = append(l.waiting, o.Ref)
 		}
 	}
 }
@@ -158,7 +167,7 @@ func (l *lane) takeOrders() {
 // send reads and sends as much as window and budget allow, and hears Kafka's
 // answers meanwhile, so that a long burst is acknowledged as it goes.
 func (l *lane) send(ctx context.Context) error {
-	for ctx.Err() == nil && l.mayLaunch() {
+	for ctx.Err() == nil && l.parked == nil && l.mayLaunch() {
 		l.takeOutcomes()
 		if len(l.failed) > 0 {
 			if err := l.regroup(ctx, nil); err != nil {
@@ -175,7 +184,10 @@ func (l *lane) send(ctx context.Context) error {
 			}
 			continue
 		}
-		count, err := l.partitions(ctx)
+		count, err := l.partitions()
+		if err == nil && count == 0 {
+			return nil // the answer will wake us
+		}
 		if err != nil || count != l.count && l.flying > 0 {
 			// With another count of partitions keys have other places. What is flying
 			// comes first, so that the order of each key is kept.
@@ -192,11 +204,17 @@ func (l *lane) send(ctx context.Context) error {
 	return nil
 }
 
-// launchReady sends what is ready; what has no place in the target is condemned.
+// launchReady sends what is ready. What has no place in the target is set aside, or
+// condemned when that was so for long.
 func (l *lane) launchReady(ctx context.Context) error {
 	for l.mayLaunch() && len(l.ready) > 0 && ctx.Err() == nil {
 		o := l.ready[0]
 		partition, problem := choosePartition(&o.message, o.ref.Seq, l.count)
+		if problem != nil && !o.nowhere {
+			l.setUnplaced(o)
+			l.look()
+			continue
+		}
 		if problem != nil {
 			if err := l.condemn(ctx, 1, *problem); err != nil {
 				return err
@@ -208,21 +226,4 @@ func (l *lane) launchReady(ctx context.Context) error {
 		l.launch(o, partition)
 	}
 	return nil
-}
-
-// partitions asks how many partitions the target has, unless that was heard a moment
-// ago and nothing of it has failed since; or it says again that the target is absent.
-func (l *lane) partitions(ctx context.Context) (int32, error) {
-	if err := l.absent.recent(); err != nil {
-		return 0, err
-	}
-	if l.heard > 0 && time.Since(l.heardAt) < countMaxAge {
-		return l.heard, nil
-	}
-	ctx, cancel := context.WithTimeout(ctx, settlePatience)
-	defer cancel()
-	answer := l.p.cfg.Sink.Partitions(ctx, []string{l.target})[0]
-	l.heard, l.heardAt = answer.Count, time.Now()
-	l.absent.hear(answer.Err)
-	return answer.Count, answer.Err
 }

@@ -14,12 +14,16 @@ import (
 // messages are dead-lettered for it: one question per second, not per chunk.
 const absentAgain = time.Second
 
+// mostAbsenceGap is the longest time between two answers that prove an absence together:
+// when Kafka was silent in between, nobody knows what was there meanwhile.
+const mostAbsenceGap = 2 * mostAbsentProbe
+
 // An absence is a target that is missing or forbidden. Both are the target's fault
 // and not a record's, can be repaired while messages wait, and cost a message its
 // delivery only after the missing timeout.
 type absence struct {
 	since      time.Time // zero: the target is not absent, as far as we know
-	heard      time.Time // when Kafka said so last
+	heard      time.Time // when Kafka said so last; one answer alone proves nothing
 	err        error
 	condemning bool // the last try cost messages their delivery
 }
@@ -33,14 +37,16 @@ func (a *absence) hear(err error) {
 	if !isAbsent(err) {
 		return
 	}
-	a.heard, a.err = time.Now(), err
-	if a.since.IsZero() {
-		a.since = a.heard
+	now := time.Now()
+	if a.since.IsZero() || now.Sub(a.heard) > mostAbsenceGap {
+		a.since = now
 	}
+	a.heard, a.err = now, err
 }
 
+// lasted reports whether Kafka has said it over all that time, twice at least.
 func (a *absence) lasted(timeout time.Duration) bool {
-	return !a.since.IsZero() && time.Since(a.since) >= timeout
+	return a.heard.Sub(a.since) >= max(timeout, leastProbe)
 }
 
 // recent returns the last answer if it still will do.
@@ -59,8 +65,7 @@ func (l *lane) missingTimeout(o *outgoing) time.Duration {
 // isOverdue reports whether the target was absent, and the message due, for as long
 // as the message may wait. A dead letter waits for ever.
 func (l *lane) isOverdue(o *outgoing) bool {
-	timeout := l.missingTimeout(o)
-	return !o.deadLetter && l.absent.lasted(timeout) && o.ref.Due <= l.p.now()-timeout.Milliseconds()
+	return firstWaiting{o.ref.Due, l.missingTimeout(o), o.deadLetter}.isOverdue(&l.absent, l.p.now())
 }
 
 // condemnOverdue dead-letters the messages at the front of ready that have waited

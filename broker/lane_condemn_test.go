@@ -82,6 +82,7 @@ func TestLane_waitsForAMissingTargetAsLongAsTheRouteSays(t *testing.T) {
 			}
 			return testTimeout
 		}
+		b.cfg.LeastMissingTimeout = time.Minute
 		someUrgent := func(i int, m *Message) {
 			if i < 4 {
 				m.Origin.Topic = "urgent.delay"
@@ -193,12 +194,46 @@ func TestLane_deadLettersWhatNamesAPartitionThatIsNotThere(t *testing.T) {
 		b := newBench(t)
 		b.sink.topic("orders", 2)
 		b.deliver("orders", 4, func(i int, m *Message) { m.Partition = int32(i) })
-		b.after(time.Second)
+		b.after(lookedFor - time.Second)
 		if diff := cmp.Diff([]uint64{1, 2}, b.acked()); diff != "" {
 			t.Errorf("delivered (-want +got):\n%s", diff)
 		}
+		if n := b.count.deadLettered[CodeTargetInvalid]; n != 0 {
+			t.Errorf("%d messages dead-lettered before Kafka was asked for long enough", n)
+		}
+		later := b.deliver("orders", 10, func(i int, m *Message) { m.Partition = int32(i % 2) })
+		b.after(100 * time.Millisecond)
+		if n := len(b.acked()); n != 2+len(later) {
+			t.Errorf("%d messages delivered beside those that wait, want %d", n, 2+len(later))
+		}
+		b.after(2 * lookedFor)
 		if n := b.count.deadLettered[CodeTargetInvalid]; n != 2 {
 			t.Errorf("%d messages dead-lettered, want 2", n)
+		}
+		b.stop()
+	})
+}
+
+// A broker that was frozen, or has not heard of it yet, answers with the old number.
+func TestLane_deliversToAPartitionThatWasJustAdded(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newBench(t)
+		orders := b.sink.topic("orders", 2)
+		b.deliver("orders", 1, nil)
+		b.after(time.Second)
+		third := func(_ int, m *Message) { m.Partition = 2 }
+		seqs := b.deliver("orders", 10, third)
+		b.after(lookedFor - 500*time.Millisecond)
+		b.sink.change(func() { orders.partitions = 3 })
+		seqs = append(seqs, b.deliver("orders", 10, third)...)
+		b.after(lookAgain)
+		seqs = append(seqs, b.deliver("orders", 10, third)...)
+		b.after(time.Second)
+		if diff := cmp.Diff(seqs, b.written("orders", 2)); diff != "" {
+			t.Errorf("delivered to the new partition (-want +got):\n%s", diff)
+		}
+		if len(b.log.dead) != 0 {
+			t.Errorf("%d messages dead-lettered", len(b.log.dead))
 		}
 		b.stop()
 	})

@@ -57,7 +57,7 @@ func (l *lane) takeOutcomes() {
 		o := answer.o
 		o.err, o.answered = answer.err, true
 		if o.err != nil {
-			l.heard = 0
+			l.heard = PartitionCount{}
 			l.absent.hear(o.err)
 			l.failed = append(l.failed, o)
 			continue

@@ -8,15 +8,9 @@ import (
 	"github.com/carillonmq/carillon/storage"
 )
 
-const (
-	// The wait between probes of a parked target, doubling while they fail and while
-	// the target, fed again, fails at once.
-	leastProbe = 100 * time.Millisecond
-	mostProbe  = 5 * time.Second
-)
-
-// park gives everything back to the scheduler and probes until the target works.
-func (l *lane) park(ctx context.Context, cause error) error {
+// park gives everything back to the scheduler and ends the lane. What the dispatcher
+// keeps is in parked.
+func (l *lane) park(ctx context.Context, cause error) {
 	level := slog.LevelWarn
 	if l.health.onTrial {
 		level = slog.LevelDebug // it was said when it was parked first
@@ -25,34 +19,38 @@ func (l *lane) park(ctx context.Context, cause error) error {
 		l.health.probeAfter = leastProbe
 	}
 	l.log.Log(ctx, level, "target fails: parking it", "error", cause)
+	l.letters.reported = false // once more
+	l.p.alarm(&l.letters, cause)
 	first := l.ready[0] // what failed is always there
-	if l.takesDeadLetters {
-		l.log.Error("dead letters cannot be written and wait: repair the dead-letter topic or let this node write to it", "error", cause)
-		l.p.cfg.Count.DeadLetterStuck()
-		l.reportUnwritable(cause)
-	}
-	first = &outgoing{ref: first.ref, deadLetter: first.deadLetter, message: Message{Origin: first.message.Origin}} // no payload
-	l.giveBack()
-	l.health.backoff = 0
-	return l.probe(ctx, first)
+	l.parked = l.asParked(l.health.probeAfter)
+	l.parked.first = firstWaiting{due: first.ref.Due, timeout: l.missingTimeout(first), forever: first.deadLetter}
+	l.parked.unanswered = 1
+	l.p.cfg.Verdicts.Put(verdict{Target: l.target, Parked: true, Returned: l.giveBack()})
 }
 
-// parkAsTold begins with a target that the scheduler says is parked; a lane that
-// has work knows better.
-func (l *lane) parkAsTold(ctx context.Context) error {
+// parkAsTold ends a lane whose target the scheduler says is parked; one that has work
+// knows better.
+func (l *lane) parkAsTold() {
 	l.told = false
-	if l.flying > 0 || len(l.ready) > 0 || len(l.waiting) > 0 {
+	if !l.isIdle() {
 		l.p.cfg.Verdicts.Put(verdict{Target: l.target})
-		return nil
+		return
 	}
-	l.health.probeAfter = 0
-	return l.probe(ctx, nil)
+	l.parked = l.asParked(0)
+	l.parked.first = firstWaiting{timeout: l.p.cfg.LeastMissingTimeout}
 }
 
-// giveBack returns all that the lane holds and has not sent to the scheduler.
-func (l *lane) giveBack() {
-	refs := make([]storage.Ref, 0, len(l.ready)+len(l.waiting))
-	for _, o := range l.ready {
+// asParked returns what is kept of the target without a lane.
+func (l *lane) asParked(probeAfter time.Duration) *parkedTarget {
+	t := &parkedTarget{name: l.target, state: held, index: -1, probeAfter: probeAfter, absent: l.absent, letters: l.letters}
+	t.absent.err, t.absent.condemning = nil, false
+	return t
+}
+
+// giveBack empties the lane and returns all that it held and has not sent.
+func (l *lane) giveBack() []storage.Ref {
+	refs := make([]storage.Ref, 0, len(l.ready)+len(l.unplaced)+len(l.waiting)+len(l.aside.letters))
+	for _, o := range append(l.unplaced, l.ready...) {
 		refs = append(refs, o.ref)
 		l.unload(o)
 	}
@@ -60,59 +58,14 @@ func (l *lane) giveBack() {
 	for _, letter := range l.aside.letters {
 		refs = append(refs, letter.ref)
 	}
-	l.ready, l.waiting, l.aside = nil, nil, aside{}
-	l.unanswered++
-	l.p.cfg.Verdicts.Put(verdict{Target: l.target, Parked: true, Returned: refs})
+	l.ready, l.unplaced, l.waiting, l.aside = nil, nil, nil, aside{}
+	return refs
 }
 
-// probe waits until the target works, or until its absence is to cost the first
-// message its delivery, and has it fed again: on trial. What the scheduler hands
-// over meanwhile, not knowing better, goes back; the target is not fed again before
-// the scheduler has answered to all that went back.
-func (l *lane) probe(ctx context.Context, first *outgoing) error {
-	l.p.cfg.Count.Parked(1)
-	defer l.p.cfg.Count.Parked(-1)
-	timer := time.NewTimer(l.health.probeAfter)
-	defer timer.Stop()
-	for {
-		select {
-		case <-ctx.Done():
-			return nil
-		case <-l.orders.Ready():
-			l.takeOrders()
-			l.told = false
-			if len(l.waiting) > 0 {
-				l.giveBack()
-			}
-		case <-timer.C:
-			if l.unanswered == 0 && l.mayResume(ctx, first) {
-				l.resume()
-				return nil
-			}
-			l.health.probeAfter = min(max(2*l.health.probeAfter, leastProbe), mostProbe)
-			timer.Reset(l.health.probeAfter)
-		}
-	}
-}
-
-// mayResume asks Kafka. When the target is absent and it is not known what waits
-// for it (first is nil), a trial will tell.
-func (l *lane) mayResume(ctx context.Context, first *outgoing) bool {
-	_, err := l.partitions(ctx)
-	switch {
-	case err == nil:
-		return true
-	case isAbsent(err) && first == nil:
-		return true
-	}
-	l.reportUnwritable(err)
-	return isAbsent(err) && l.isOverdue(first)
-}
-
-func (l *lane) resume() {
+// onTrial makes a new lane careful: its target has been parked. One failure parks it
+// again, for longer than probeAfter.
+func (l *lane) onTrial(probeAfter time.Duration) {
 	l.health.onTrial = true
-	l.health.failingSince = time.Time{}
+	l.health.probeAfter = probeAfter
 	l.window = 1
-	l.chunk = leastChunk
-	l.p.cfg.Verdicts.Put(verdict{Target: l.target})
 }

@@ -1,6 +1,8 @@
 package broker
 
 import (
+	"fmt"
+	"runtime"
 	"slices"
 	"testing"
 	"testing/synctest"
@@ -170,6 +172,61 @@ func TestLane_doesNotFlapWhenOnlyProbesSucceed(t *testing.T) {
 		}
 		if diff := cmp.Diff(seqsOf(due), b.written("orders", 0)); diff != "" {
 			t.Errorf("delivered (-want +got):\n%s", diff)
+		}
+		b.stop()
+	})
+}
+
+// Names are free text: what is missing costs an entry each, no goroutine, and few requests.
+func TestDispatcher_missingTargetsCostNoLane(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const n = 20_000
+		b := newBench(t)
+		b.sink.topic("orders", 1)
+		b.deliver("orders", 1, nil)
+		b.after(time.Millisecond)
+		var all []dueMessage
+		for i := range n {
+			all = append(all, b.accept(fmt.Sprintf("customer-%08d.replies", i), 1, nil)...)
+		}
+		goroutines := runtime.NumGoroutine()
+		b.hand(all)
+		b.after(200 * time.Millisecond)
+		seqs := b.deliver("orders", 10, nil)
+		b.after(10 * time.Millisecond)
+		if got := b.written("orders", 0); len(got) != 1+len(seqs) {
+			t.Errorf("%d of %d messages delivered beside missing targets", len(got), 1+len(seqs))
+		}
+		b.after(parkAfter + mostBackoff)
+		if got := len(returned(b.verdicts())); got != n {
+			t.Errorf("%d of %d messages given back", got, n)
+		}
+		b.after(testTimeout / 2)
+		if more := runtime.NumGoroutine() - goroutines; more > 10 {
+			t.Errorf("%d goroutines more", more)
+		}
+		asked := b.sink.asked
+		b.after(time.Minute)
+		if most := 60*int(time.Second/probeGap) + n/mostAsked; b.sink.asked-asked > most {
+			t.Errorf("%d requests in a minute, want %d at most", b.sink.asked-asked, most)
+		}
+		t.Logf("%d missing targets: %d requests for their partitions in a minute", n, b.sink.asked-asked)
+		b.stop()
+	})
+}
+
+// A target for which nothing waits leaves nothing behind.
+func TestDispatcher_forgetsTargets(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newBench(t)
+		d := newDispatcher(b.publisher, func(*lane) {})
+		d.order("gone", []order{{probe: true}})
+		d.others["gone"].asked = false
+		d.hear(d.others["gone"], PartitionCount{Count: 1})
+		time.Sleep(idleAfter)
+		d.wake(d.others["gone"])
+		if len(d.others)+len(d.wakes)+len(d.lanes) != 0 {
+			t.Errorf("%d others, %d to be woken, %d lanes are left", len(d.others), len(d.wakes), len(d.lanes))
 		}
 		b.stop()
 	})

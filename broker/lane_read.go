@@ -46,7 +46,7 @@ func (l *lane) read() error {
 		}
 		o := &outgoing{ref: entry.Ref(), message: message, size: len(entry.Body)}
 		o.deadLetter = isDeadLetter(&message)
-		l.takesDeadLetters = l.takesDeadLetters || o.deadLetter
+		l.letters.takes = l.letters.takes || o.deadLetter
 		l.ready = append(l.ready, o)
 	}
 	l.load(size - left)

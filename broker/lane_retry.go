@@ -12,7 +12,7 @@ import (
 
 const (
 	// settlePatience is how long what is flying may take to be resolved after a
-	// failure, and the sink to say how many partitions there are.
+	// failure.
 	settlePatience = 3 * time.Second
 	// parkAfter is how long a target may fail without any success.
 	parkAfter = 2 * time.Second
@@ -134,7 +134,8 @@ func (l *lane) hold(ctx context.Context, cause error) error {
 		l.absent = absence{}
 	}
 	if l.health.isStuck() {
-		return l.park(ctx, cause)
+		l.park(ctx, cause)
+		return nil
 	}
 	timer := time.NewTimer(l.health.nextBackoff())
 	defer timer.Stop()

@@ -15,9 +15,9 @@ import (
 // acknowledged ended in the log. It owns the lanes, one for each target topic that
 // has work, so that no target waits for another:
 //
-//	scheduler --> orders --> route --> lane of a target --> Sink
-//	    ^                               |       `--> acks --> log (Ack)
-//	    `---------- verdicts -----------'
+//	scheduler --> orders --> dispatcher --> lane of a target --> Sink
+//	    ^                     |    ^            |       `--> acks --> log (Ack)
+//	    `----- verdicts ------'    '-- prober --'
 //
 // It lives as long as a term. Queues inside are mailboxes: what bounds them is that
 // the scheduler keeps at most mostHanded messages of a target here.
@@ -25,7 +25,8 @@ type publisher struct {
 	cfg    publisherConfig
 	log    *slog.Logger
 	orders *mailbox[order]
-	ended  *mailbox[*lane] // lanes whose goroutine found nothing to do
+	ended  *mailbox[*lane] // lanes whose goroutine found nothing to do, or parked its target
+	prober *prober
 	acks   *acks
 	commit commitFunc
 	// loaded is how many bytes of payload all lanes hold together.
@@ -41,6 +42,8 @@ type publisherConfig struct {
 	// MissingTimeout says how long a target must have been missing or forbidden
 	// before messages of a delay topic that are overdue by as long are dead-lettered.
 	MissingTimeout func(origin string) time.Duration
+	// LeastMissingTimeout is the shortest of these times.
+	LeastMissingTimeout time.Duration
 	// DeadLetterFor returns the dead-letter topic for messages of a delay topic.
 	DeadLetterFor    func(origin string) string
 	DeadLetterTopics []string // all of them
@@ -99,6 +102,7 @@ func newPublisher(cfg publisherConfig) *publisher {
 		log:    cfg.Logger.With("component", "publisher"),
 		orders: newMailbox[order](),
 		ended:  newMailbox[*lane](),
+		prober: newProber(cfg.Sink.Partitions),
 	}
 	p.commit = func(ctx context.Context, command raftfsm.Command) (raftfsm.Result, error) {
 		return cfg.Log.Propose(ctx, command).Wait(ctx)
@@ -132,7 +136,9 @@ func (p *publisher) probe(target string) {
 // and returns nil.
 func (p *publisher) run(ctx context.Context) error {
 	group, lanes := errgroup.WithContext(ctx)
-	group.Go(func() error { return p.route(lanes, group) })
+	start := func(l *lane) { group.Go(func() error { return l.run(lanes) }) }
+	group.Go(func() error { return newDispatcher(p, start).run(lanes) })
+	group.Go(func() error { return p.prober.run(lanes) })
 	group.Go(func() error { return p.acks.run(lanes) })
 	err := group.Wait()
 	p.acks.finish(context.WithoutCancel(ctx)) // whatever ended it, what is written is written
@@ -140,51 +146,6 @@ func (p *publisher) run(ctx context.Context) error {
 		return nil
 	}
 	return err
-}
-
-// route passes orders on to the lanes. It alone knows which lanes there are.
-func (p *publisher) route(ctx context.Context, group *errgroup.Group) error {
-	lanes := make(map[string]*lane)
-	start := func(l *lane) { group.Go(func() error { return l.run(ctx) }) }
-	var orders []order
-	for {
-		select {
-		case <-ctx.Done():
-			return nil
-		case <-p.orders.Ready():
-			orders = p.orders.Take(orders)
-			for rest := orders; len(rest) > 0; {
-				n := sameTarget(rest)
-				l, ok := lanes[rest[0].Target]
-				if !ok {
-					l = newLane(p, rest[0].Target)
-					lanes[l.target] = l
-					start(l)
-				}
-				l.orders.Put(rest[:n]...)
-				rest = rest[n:]
-			}
-		case <-p.ended.Ready():
-			for _, l := range p.ended.Take(nil) {
-				late := l.orders.Take(nil)
-				if len(late) == 0 {
-					delete(lanes, l.target)
-					continue
-				}
-				l.orders.Put(late...)
-				start(l)
-			}
-		}
-	}
-}
-
-// sameTarget returns how many orders at the front are for the first one's target.
-func sameTarget(orders []order) int {
-	n := 1
-	for n < len(orders) && orders[n].Target == orders[0].Target {
-		n++
-	}
-	return n
 }
 
 // now is the leader's clock in epoch milliseconds.

@@ -261,10 +261,13 @@ func newBench(t *testing.T) *bench {
 	b := &bench{t: t, sink: newTopicLogs(), count: &counted{deadLettered: make(map[string]int)}, ended: make(chan error, 1)}
 	b.log = &fakeLog{t: t, sink: b.sink, alive: make(map[uint64]storage.Entry), next: 1}
 	b.publisher = newPublisher(publisherConfig{
-		Sink:             b.sink,
-		Store:            b.log,
-		ClusterID:        [16]byte{0xab},
-		MissingTimeout:   func(string) time.Duration { return testTimeout },
+		Sink:           b.sink,
+		Store:          b.log,
+		ClusterID:      [16]byte{0xab},
+		MissingTimeout: func(string) time.Duration { return testTimeout },
+
+		LeastMissingTimeout: testTimeout,
+
 		DeadLetterFor:    func(string) string { return "dead" },
 		DeadLetterTopics: []string{"dead"},
 		Report:           newTermReport(),

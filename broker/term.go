@@ -140,6 +140,7 @@ func (b *Broker) publisherConfig(clusterID [16]byte, sink Sink, logger *slog.Log
 		MissingTimeout: func(origin string) time.Duration {
 			return b.config.RouteOfPending(origin).MissingTargetTimeout
 		},
+		LeastMissingTimeout: b.config.leastMissingTimeout(),
 		DeadLetterFor: func(origin string) string {
 			return b.config.DeadLetterTopic(b.config.RouteOfPending(origin))
 		},
