@@ -25,13 +25,9 @@ const (
 	scheduleDir = "schedule"  // of storage
 )
 
-// maxAppendEntries bounds a request and a group commit. Raft counts entries: 16
-// of ProposalBytes are 8 MB.
-const maxAppendEntries = 16
-
-// logCacheEntries are kept in memory, so that the newest need not be read back
-// for each follower and for Apply. It counts entries as well: 16 are 8 MB.
-const logCacheEntries = 16
+// maxAppendEntries bounds a request and a group commit in entries, of which raft
+// holds no data (leanLog); their bytes are bounded by requestBytes and bytesInFlight.
+const maxAppendEntries = 64
 
 // A Node is one member of the cluster: its log, its schedule and its part in
 // Raft. All methods may be called from any goroutine.
@@ -157,17 +153,14 @@ func (n *Node) start() error {
 	if err := n.logs.reconcile(n.store.ManifestMeta()); err != nil {
 		return err
 	}
-	n.transport = newTransport(n.streams, n.patience(), newHCLogger(n.cfg.Logger, "raft-net").until(n.closed))
+	lean := newLeanLog(n.logs)
+	n.transport = newTransport(n.streams, n.patience(), newHCLogger(n.cfg.Logger, "raft-net").until(n.closed), lean.read)
 	shots := &snapshots{store: n.store, retain: n.retain, fail: n.failWith}
 	cfg := n.raftConfig(id)
 	if err := n.bootstrap(cfg, id, shots); err != nil {
 		return err
 	}
-	cached, err := raft.NewLogCache(logCacheEntries, n.logs)
-	if err != nil {
-		return fmt.Errorf("cache log: %w", err)
-	}
-	r, err := raft.NewRaft(cfg, n.fsm, cached, n.stable, shots, n.transport)
+	r, err := raft.NewRaft(cfg, readingFSM{n.fsm, lean}, lean, n.stable, shots, n.transport)
 	if err != nil {
 		return fmt.Errorf("start raft: %w", err)
 	}

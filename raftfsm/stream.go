@@ -126,9 +126,33 @@ func (s *streams) Close() error {
 	return s.Listener.Close()
 }
 
+// slowestLink is the rate in bytes a second at which a request may still arrive: what
+// raft allows a snapshot at its default time-out.
+const slowestLink = 256 << 10
+
+// A trackedConn gives a request more time as it grows: raft sets one deadline for all.
+// One goroutine uses it at a time.
 type trackedConn struct {
 	net.Conn
-	streams *streams
+	streams  *streams
+	deadline time.Time // of the present request, as raft has set it
+	written  int       // of it, bytes
+}
+
+// SetDeadline begins a request.
+func (c *trackedConn) SetDeadline(at time.Time) error {
+	c.deadline, c.written = at, 0
+	return c.Conn.SetDeadline(at)
+}
+
+func (c *trackedConn) Write(b []byte) (int, error) {
+	c.written += len(b)
+	if more := time.Duration(c.written) * time.Second / slowestLink; !c.deadline.IsZero() && more > 10*time.Millisecond {
+		if err := c.Conn.SetDeadline(c.deadline.Add(more)); err != nil {
+			return 0, err
+		}
+	}
+	return c.Conn.Write(b)
 }
 
 func (c *trackedConn) Close() error {

@@ -8,11 +8,16 @@ import (
 	"github.com/hashicorp/raft"
 )
 
+// requestBytes bounds the entries that a request carries, but for a single one that
+// is larger. It is what two proposals of full size take.
+const requestBytes = 2 * ProposalBytes
+
 // transport is raft's own, listening in on the answers that followers give to
 // their leader. Heartbeats are such answers, so that the leader knows within a
 // tenth of the heartbeat time how far each log reaches: raft itself does not tell.
 type transport struct {
 	*raft.NetworkTransport
+	read func(index, term uint64) (*raft.Log, error) // an entry with its data
 
 	mu    sync.Mutex
 	peers map[raft.ServerID]peer
@@ -27,8 +32,9 @@ type peer struct {
 
 var _ raft.WithPreVote = (*transport)(nil)
 
-func newTransport(s *streams, timeout time.Duration, logger hclogger) *transport {
+func newTransport(s *streams, timeout time.Duration, logger hclogger, read func(index, term uint64) (*raft.Log, error)) *transport {
 	return &transport{
+		read: read,
 		NetworkTransport: raft.NewNetworkTransportWithConfig(&raft.NetworkTransportConfig{
 			Stream: s, Logger: logger, Timeout: timeout, MaxPool: 3,
 			// One request at a time carries all that has gathered meanwhile. It is
@@ -42,8 +48,10 @@ func newTransport(s *streams, timeout time.Duration, logger hclogger) *transport
 }
 
 func (t *transport) AppendEntries(id raft.ServerID, addr raft.ServerAddress, req *raft.AppendEntriesRequest, resp *raft.AppendEntriesResponse) error {
-	err := t.NetworkTransport.AppendEntries(id, peerAt(id, addr), req, resp)
-	if err != nil {
+	if err := t.load(req); err != nil {
+		return err
+	}
+	if err := t.NetworkTransport.AppendEntries(id, peerAt(id, addr), req, resp); err != nil {
 		return err
 	}
 	t.update(id, func(p *peer) { p.lastIndex, p.contact = resp.LastLog, time.Now() })
@@ -52,6 +60,28 @@ func (t *transport) AppendEntries(id raft.ServerID, addr raft.ServerAddress, req
 	// with a longer log cannot take. An error is tried again from where it was.
 	if len(req.Entries) > 0 && !resp.Success && !resp.NoRetryBackoff && resp.Term <= req.Term {
 		return errNotWritten
+	}
+	return nil
+}
+
+// load reads the data of the entries that req begins with, of requestBytes or of
+// one entry, and takes the others out. Raft goes on after the last that was sent.
+func (t *transport) load(req *raft.AppendEntriesRequest) error {
+	bytes := 0
+	for i, lean := range req.Entries {
+		if isLean(lean) {
+			whole, err := t.read(lean.Index, lean.Term)
+			if err != nil {
+				return err
+			}
+			req.Entries[i] = whole
+		}
+		bytes += len(req.Entries[i].Data)
+		if bytes > requestBytes && i > 0 {
+			clear(req.Entries[i:])
+			req.Entries = req.Entries[:i]
+			return nil
+		}
 	}
 	return nil
 }

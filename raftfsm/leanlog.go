@@ -1,0 +1,161 @@
+package raftfsm
+
+import (
+	"fmt"
+	"sync"
+
+	"github.com/hashicorp/raft"
+)
+
+const (
+	// newestBytes of entries are kept in memory, so that they need not be read back
+	// for each follower and for Apply. The log of a leader holds no more than
+	// bytesInFlight that is not committed.
+	newestBytes = 8 << 20
+	// knownHeads is of how many entries it is known what they are without reading
+	// them: raft reads ahead of what it can send or apply.
+	knownHeads = 4096
+	// entryOverhead is what an entry costs in memory beside its data.
+	entryOverhead = 200
+)
+
+// A leanLog is the log as raft sees it: commands without their data. Raft counts
+// entries where it keeps any: 128 batches of them wait for the FSM, and as many as a
+// request may have are read for it. With data, of 50 bytes to 48 MiB, that is
+// bounded by nothing. So the data are read when they are applied (readingFSM) or sent
+// (transport), by index and term, a bounded number of bytes at a time.
+type leanLog struct {
+	*logStore
+
+	mu     sync.RWMutex
+	newest []*raft.Log // whole; without gap, ascending
+	bytes  int         // of newest
+	heads  []head      // by index % knownHeads
+	cuts   int         // how often a cut began or ended
+}
+
+type head struct {
+	index, term uint64
+	kind        raft.LogType
+}
+
+func newLeanLog(s *logStore) *leanLog {
+	return &leanLog{logStore: s, heads: make([]head, knownHeads)}
+}
+
+// isLean reports whether the data of l are still to be read: a command has some.
+func isLean(l *raft.Log) bool { return l.Type == raft.LogCommand && len(l.Data) == 0 }
+
+// GetLog gives a command without its data.
+func (s *leanLog) GetLog(index uint64, l *raft.Log) error {
+	s.mu.RLock()
+	h, cuts := s.heads[index%knownHeads], s.cuts
+	s.mu.RUnlock()
+	if h.index == index && h.kind == raft.LogCommand {
+		*l = raft.Log{Index: index, Term: h.term, Type: h.kind}
+		return nil
+	}
+	if err := s.logStore.GetLog(index, l); err != nil {
+		return err
+	}
+	s.mu.Lock()
+	if s.cuts == cuts { // else it may be cut
+		s.know(l)
+	}
+	s.mu.Unlock()
+	if l.Type == raft.LogCommand {
+		*l = raft.Log{Index: index, Term: l.Term, Type: l.Type}
+	}
+	return nil
+}
+
+// read returns the whole entry. The term is checked because a leader that was may
+// go on sending while its log is overwritten.
+func (s *leanLog) read(index, term uint64) (*raft.Log, error) {
+	l := s.cached(index)
+	if l == nil {
+		l = new(raft.Log)
+		if err := s.logStore.GetLog(index, l); err != nil {
+			return nil, fmt.Errorf("read log entry %d: %w", index, err)
+		}
+	}
+	if l.Term != term {
+		return nil, fmt.Errorf("read log entry %d: it is of term %d now, not %d", index, l.Term, term)
+	}
+	return l, nil
+}
+
+func (s *leanLog) cached(index uint64) *raft.Log {
+	s.mu.RLock()
+	defer s.mu.RUnlock()
+	if len(s.newest) == 0 || index < s.newest[0].Index || index > s.newest[len(s.newest)-1].Index {
+		return nil
+	}
+	return s.newest[index-s.newest[0].Index]
+}
+
+func (s *leanLog) StoreLog(l *raft.Log) error { return s.StoreLogs([]*raft.Log{l}) }
+
+func (s *leanLog) StoreLogs(logs []*raft.Log) error {
+	if err := s.logStore.StoreLogs(logs); err != nil {
+		return err
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, l := range logs {
+		s.know(l)
+		whole := *l
+		s.newest = append(s.newest, &whole)
+		s.bytes += len(l.Data) + entryOverhead
+	}
+	gone := 0
+	for s.bytes > newestBytes {
+		s.bytes -= len(s.newest[gone].Data) + entryOverhead
+		s.newest[gone] = nil
+		gone++
+	}
+	s.newest = s.newest[gone:]
+	return nil
+}
+
+// DeleteRange forgets what it knows of the log: raft sends a snapshot when it does
+// not find an entry, so that it must not find one that is cut.
+func (s *leanLog) DeleteRange(from, to uint64) error {
+	s.forget(to)
+	defer s.forget(to)
+	return s.logStore.DeleteRange(from, to)
+}
+
+func (s *leanLog) forget(to uint64) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.cuts++
+	clear(s.heads)
+	if n := len(s.newest); n > 0 && s.newest[n-1].Index <= to { // its end is cut
+		s.newest, s.bytes = nil, 0
+	}
+}
+
+// know is called with mu held.
+func (s *leanLog) know(l *raft.Log) {
+	s.heads[l.Index%knownHeads] = head{index: l.Index, term: l.Term, kind: l.Type}
+}
+
+// A readingFSM reads from the log what raft asks it to apply.
+type readingFSM struct {
+	*fsm
+	log *leanLog
+}
+
+var _ raft.ConfigurationStore = readingFSM{}
+
+func (f readingFSM) Apply(l *raft.Log) any {
+	if f.broken == nil && l.Index > f.applied && isLean(l) {
+		whole, err := f.log.read(l.Index, l.Term)
+		if err != nil {
+			return f.stop(fmt.Errorf("apply: %w", err))
+		}
+		l = whole
+	}
+	return f.fsm.Apply(l)
+}
