@@ -28,6 +28,7 @@ type discovery struct {
 	places   *places
 	topics   delayTopics
 	survey   survey
+	loss     loss
 	assigned []SourcePosition
 	away     time.Time       // since when Kafka does not answer; zero while it does
 	reminded time.Time       // when that was last logged
@@ -78,6 +79,7 @@ func (d *discovery) round(ctx context.Context) error {
 		}
 		d.Report.setLag(nil)
 		d.Report.setProblem("kafka", fmt.Sprintf("cannot list the delay topics: %v", err))
+		d.tellReading(byPartition(state.Positions), errKafkaSilent)
 		return nil
 	}
 	if !d.away.IsZero() {
@@ -149,6 +151,8 @@ func (d *discovery) tellMove(m move) {
 	log := d.log.With("topic", m.Topic, "partition", m.Partition)
 	switch m.kind {
 	case deleted:
+		d.loss.note(m)
+		d.Count.SourceLost(m.Next - m.From)
 		log.Error("records were deleted from a delay topic before they could be read: raise its retention",
 			"lost_from", m.From, "lost_to", m.Next)
 	case replaced:
@@ -269,6 +273,7 @@ func (d *discovery) assign() {
 			": set routes[].start to earliest or latest for them"
 	}
 	d.Report.setProblem("start", problem)
+	d.tellReading(stored, nil)
 	same := slices.EqualFunc(positions, d.assigned, func(a, b SourcePosition) bool {
 		return a.TopicID == b.TopicID && a.Partition == b.Partition && a.Round == b.Round
 	})

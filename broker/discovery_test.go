@@ -30,6 +30,7 @@ type scriptedSource struct {
 	err      error
 	assigned []SourcePosition
 	asked    func() // when offsets are asked
+	failures []SourceFailure
 }
 
 func (s *scriptedSource) Topics(_ context.Context, names []string) (topics []SourceTopic, err error) {
@@ -61,6 +62,8 @@ func (s *scriptedSource) Offsets(_ context.Context, questions []OffsetsQuestion)
 	}
 	return answers, s.err
 }
+
+func (s *scriptedSource) Failures() []SourceFailure { return s.failures }
 
 func (s *scriptedSource) Assign(positions []SourcePosition) { s.assigned = positions }
 

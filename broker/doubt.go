@@ -19,6 +19,19 @@ type finding struct {
 
 type findingKind int
 
+// Error says what seems to be the matter.
+func (k findingKind) Error() string {
+	switch k {
+	case deleted:
+		return "records seem to have been deleted before they were read"
+	case replaced:
+		return "records that were read seem to have been replaced"
+	case shortened:
+		return "the log seems to be shorter than what was read"
+	}
+	return "all that was read is there"
+}
+
 const (
 	// intact: all that was read is there, and what comes next.
 	intact findingKind = iota

@@ -9,6 +9,10 @@ var (
 	ErrSourceForbidden = errors.New("access denied: allow Read and Describe")
 	// errNotToldYet is why nothing is known of a topic that positions name.
 	errNotToldYet = errors.New("not told by Kafka yet")
+	// errKafkaSilent is why no partition is read while Kafka does not answer; the problem "kafka" says more.
+	errKafkaSilent = errors.New("no answer from Kafka")
+	// errNoStart is why a partition is not read whose route does not say where to begin.
+	errNoStart = errors.New("held records when the cluster was born: set routes[].start to earliest or latest")
 	// errTwoIDs is why nothing is asked of a topic for a while: it was deleted and created again, or a Kafka
 	// broker is behind.
 	errTwoIDs = errors.New("another topic id than before is named by Kafka")

@@ -60,6 +60,8 @@ type ingestLog interface {
 type ingestCount interface {
 	// Accepted counts messages that are in the log, and of them the poison records.
 	Accepted(messages, poison int)
+	// SourceLost counts records that Kafka deleted before they were read.
+	SourceLost(records int64)
 }
 
 func newIngest(cfg ingestConfig) *ingest {

@@ -13,6 +13,7 @@ import (
 type Metrics struct {
 	accepted        prometheus.Counter
 	rejected        prometheus.Counter
+	sourceLost      prometheus.Counter
 	delivered       prometheus.Counter
 	retried         prometheus.Counter
 	deadLettered    *prometheus.CounterVec
@@ -30,6 +31,7 @@ func NewMetrics(registry prometheus.Registerer) *Metrics {
 	m := &Metrics{
 		accepted:        newCounter("carillon_accepted_total", "Records that this node, as the leader, took from delay topics into the replicated schedule."),
 		rejected:        newCounter("carillon_rejected_total", "Those of them that could not be scheduled as asked and go to the dead-letter topic."),
+		sourceLost:      newCounter("carillon_source_lost_records_total", "Records of delay topics that Kafka deleted before this node, as the leader, could read them."),
 		delivered:       newCounter("carillon_delivered_total", "Messages that this node wrote to their targets, dead letters not included."),
 		retried:         newCounter("carillon_retried_total", "Records that were sent once more after a failure."),
 		deadLettered:    newVector("carillon_dead_lettered_total", "Messages that their target cannot take and that go to the dead-letter topic, by the code of the reason.", "code"),
@@ -46,7 +48,7 @@ func NewMetrics(registry prometheus.Registerer) *Metrics {
 		clockSteps:   newVector("carillon_clock_steps_total", "How often the wall clock was set while this node led, by direction.", "direction"),
 		clockStepped: newCounter("carillon_clock_stepped_seconds_total", "By how much, both directions added up."),
 	}
-	registry.MustRegister(m.accepted, m.rejected, m.delivered, m.retried, m.deadLettered, m.deadLetterStuck, m.valuesDropped,
+	registry.MustRegister(m.accepted, m.rejected, m.sourceLost, m.delivered, m.retried, m.deadLettered, m.deadLetterStuck, m.valuesDropped,
 		m.unreadable, m.parkedTargets, m.lateness, m.clockSteps, m.clockStepped)
 	// An alarm on an increase needs the zero before it.
 	for _, code := range []string{CodeTargetMissing, CodeTargetForbids, CodeTargetInvalid, CodeTooLarge, CodeRefused} {
@@ -74,6 +76,9 @@ func (m *Metrics) Accepted(messages, poison int) {
 	m.accepted.Add(float64(messages))
 	m.rejected.Add(float64(poison))
 }
+
+// SourceLost counts records of delay topics that were deleted before they were read.
+func (m *Metrics) SourceLost(records int64) { m.sourceLost.Add(float64(records)) }
 
 // Delivered counts a message that its target has acknowledged, that many
 // milliseconds after it was due or accepted, whichever was later.
@@ -123,11 +128,13 @@ type gauge struct {
 type Collector struct {
 	status func() Status
 	gauges []gauge
+	source *prometheus.Desc // partitions of delay topics by state
 }
 
 // NewCollector returns a Collector of what status returns at each scrape.
 func NewCollector(status func() Status) *Collector {
-	c := &Collector{status: status}
+	c := &Collector{status: status, source: prometheus.NewDesc("carillon_source_partitions",
+		"Partitions of delay topics by what keeps them from being read; 0 on followers. /v1/status names them.", []string{"state"}, nil)}
 	add := func(kind prometheus.ValueType, name, help string, value func(Status) float64) {
 		c.gauges = append(c.gauges, gauge{prometheus.NewDesc(name, help, nil, nil), kind, value})
 	}
@@ -166,6 +173,7 @@ func (c *Collector) Describe(descs chan<- *prometheus.Desc) {
 	for _, g := range c.gauges {
 		descs <- g.desc
 	}
+	descs <- c.source
 }
 
 // Collect implements prometheus.Collector.
@@ -173,6 +181,13 @@ func (c *Collector) Collect(metrics chan<- prometheus.Metric) {
 	s := c.status()
 	for _, g := range c.gauges {
 		metrics <- prometheus.MustNewConstMetric(g.desc, g.kind, g.value(s))
+	}
+	for _, state := range readingStates() {
+		partitions := 0
+		if s.Reading != nil {
+			partitions = s.Reading.Partitions[state]
+		}
+		metrics <- prometheus.MustNewConstMetric(c.source, prometheus.GaugeValue, float64(partitions), state)
 	}
 }
 

@@ -20,6 +20,7 @@ func TestMetrics_countWhatHappens(t *testing.T) {
 	m.DeadLetterStuck()
 	m.ValueDropped()
 	m.Unreadable()
+	m.SourceLost(12)
 	m.Parked(2)
 	m.Parked(-1)
 	m.ClockStepped(-1500 * time.Millisecond)
@@ -27,11 +28,14 @@ func TestMetrics_countWhatHappens(t *testing.T) {
 
 	lag := int64(7)
 	registry.MustRegister(NewCollector(func() Status {
-		return Status{State: "leader", Leader: "n1", Term: 4, Pending: 8, OldestDue: 1500, Lag: &lag, Storage: StorageStatus{Flushes: 6}}
+		return Status{State: "leader", Leader: "n1", Term: 4, Pending: 8, OldestDue: 1500, Lag: &lag,
+			Reading: &ReadingStatus{Partitions: map[string]int{StateRead: 3, StateForbidden: 2}}, Storage: StorageStatus{Flushes: 6}}
 	}))
 	text := exposition(t, registry)
 	for _, line := range []string{
 		"carillon_accepted_total 10", "carillon_rejected_total 2", "carillon_ingest_lag 7",
+		"carillon_source_lost_records_total 12", `carillon_source_partitions{state="read"} 3`,
+		`carillon_source_partitions{state="forbidden"} 2`, `carillon_source_partitions{state="failing"} 0`,
 		"carillon_delivered_total 2", "carillon_retried_total 5", `carillon_dead_lettered_total{code="too-large"} 2`,
 		"carillon_dead_letter_stuck_total 1", "carillon_dead_letter_values_dropped_total 1", "carillon_parked_targets 1", "carillon_unreadable_total 1",
 		`carillon_lateness_seconds_bucket{le="0.003"} 1`, `carillon_lateness_seconds_bucket{le="5"} 2`,

@@ -14,6 +14,7 @@ type termReport struct {
 	problems map[string]string
 	parked   map[string]struct{} // targets
 	lag      *int64              // records of delay topics not read yet; nil: not known
+	reading  *ReadingStatus      // nil: not known yet; not changed once it is here
 	running  bool
 
 	// When Kafka began to answer, or not to; by the monotonic clock.
@@ -56,6 +57,13 @@ func (r *termReport) setLag(records *int64) {
 	r.lag = records
 }
 
+// setReading notes which partitions of delay topics are read. It is not changed afterwards.
+func (r *termReport) setReading(reading *ReadingStatus) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.reading = reading
+}
+
 // hearKafka notes whether Kafka answered a look at the delay topics that began then.
 func (r *termReport) hearKafka(answered bool, asked time.Time) {
 	r.mu.Lock()
@@ -95,13 +103,14 @@ type reported struct {
 	problems []string // sorted by the part that has the problem
 	parked   []string
 	lag      *int64
+	reading  *ReadingStatus
 	running  bool // every part of the term has been started
 }
 
 func (r *termReport) read() reported {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	out := reported{parked: slices.AppendSeq([]string{}, maps.Keys(r.parked)), lag: r.lag, running: r.running}
+	out := reported{parked: slices.AppendSeq([]string{}, maps.Keys(r.parked)), lag: r.lag, reading: r.reading, running: r.running}
 	slices.Sort(out.parked)
 	for _, part := range slices.Sorted(maps.Keys(r.problems)) {
 		out.problems = append(out.problems, part+": "+r.problems[part])

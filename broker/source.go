@@ -26,6 +26,9 @@ type Source interface {
 	// before it, gives none until Kafka says otherwise or another Round is assigned.
 	// Not calling Poll is what pauses the fetch; what is buffered is bounded.
 	Poll(ctx context.Context) ([]Batch, error)
+	// Failures returns the partitions that Poll cannot read at present. Any goroutine may
+	// call it; it does not block.
+	Failures() []SourceFailure
 	// Close ends all reading and releases the connections. It does not block for
 	// long and may be called while Poll is waiting.
 	Close()
@@ -49,6 +52,13 @@ type SourceTopic struct {
 // The epoch counts up with each change of leader; -1 when unknown.
 type SourceLeader struct {
 	Partition, Leader, Epoch int32
+}
+
+// A SourceFailure is why a partition is not read. Err wraps ErrSourceForbidden if that is why.
+type SourceFailure struct {
+	TopicID   TopicID
+	Partition int32
+	Err       error
 }
 
 // An OffsetsQuestion asks the leader of one partition. A broker whose leader epoch is

@@ -22,11 +22,12 @@ type Status struct {
 	// NotReady is why the node does not serve yet, or empty.
 	NotReady string `json:"not_ready,omitempty"`
 
-	Pending   uint64   `json:"pending"`              // messages that wait
-	OldestDue int64    `json:"oldest_due,omitempty"` // of them, epoch milliseconds; 0 when none waits
-	Lag       *int64   `json:"lag,omitempty"`        // records of delay topics not read yet; known to the leader while Kafka answers
-	Parked    []string `json:"parked,omitzero"`      // targets that cannot be written to; nil, unlike empty: not known, since the node does not lead
-	Problems  []string `json:"problems"`             // what keeps the node from its work
+	Pending   uint64         `json:"pending"`              // messages that wait
+	OldestDue int64          `json:"oldest_due,omitempty"` // of them, epoch milliseconds; 0 when none waits
+	Lag       *int64         `json:"lag,omitempty"`        // records of delay topics not read yet; known to the leader while Kafka answers
+	Reading   *ReadingStatus `json:"reading,omitempty"`    // which partitions of delay topics are read; known to the leader
+	Parked    []string       `json:"parked,omitzero"`      // targets that cannot be written to; nil, unlike empty: not known, since the node does not lead
+	Problems  []string       `json:"problems"`             // what keeps the node from its work
 
 	Routes   []string         `json:"routes"`              // patterns of the delay topics, the first that matches counts
 	MaxDelay map[string]int64 `json:"max_delay,omitempty"` // by pattern, milliseconds; nil: not told, by an older node
@@ -139,7 +140,7 @@ func (s *Status) tell(report *termReport) {
 		return
 	}
 	r := report.read()
-	s.Lag, s.Parked = r.lag, r.parked
+	s.Lag, s.Reading, s.Parked = r.lag, r.reading, r.parked
 	s.Problems = append(s.Problems, r.problems...)
 }
 

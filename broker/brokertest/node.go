@@ -24,6 +24,8 @@ type node struct {
 	program storage.Level // what it understands from its next start on; 0: all
 	frozen  atomic.Bool
 
+	metrics *prometheus.Registry // of the broker that runs, or ran last
+
 	alive  atomic.Pointer[raftfsm.Node] // nil while the node is down; other nodes ask it
 	broker *broker.Broker
 	cancel context.CancelFunc
@@ -64,12 +66,13 @@ func (n *node) start() {
 	c.must(err)
 	n.alive.Store(opened)
 	n.cancel, n.done = cancel, make(chan struct{})
+	n.metrics = prometheus.NewRegistry()
 	n.broker = broker.New(broker.Options{
 		Config:  config,
 		Node:    opened,
 		Source:  func() (broker.Source, error) { return kafka.NewSource(n.kafka(log), config.IsDelayTopic) },
 		Sink:    func() (broker.Sink, error) { return kafka.NewSink(n.kafka(log)) },
-		Metrics: broker.NewMetrics(prometheus.NewRegistry()),
+		Metrics: broker.NewMetrics(n.metrics),
 		Now:     n.clock.now,
 		Logger:  log,
 

@@ -26,14 +26,25 @@ func onOne(t *testing.T, play func(c *Cluster, p *player)) {
 		time.Sleep(10 * time.Second)
 		p.produceHourly(20)
 		time.Sleep(3 * time.Second)
-		term := c.nodes[0].broker.Status().Term
 		p.expectTaken(20, 10, 10)
+		play(c, p)
+	})
+}
+
+// inOneTerm is onOne, and what is played must not end the term.
+func inOneTerm(t *testing.T, play func(c *Cluster, p *player)) {
+	t.Helper()
+	onOne(t, func(c *Cluster, p *player) {
+		term := c.nodes[0].broker.Status().Term
 		play(c, p)
 		if c.leader().broker.Status().Term != term {
 			t.Error("the term has ended")
 		}
 	})
 }
+
+// pass lets virtual time go by.
+func (p *player) pass(d time.Duration) { time.Sleep(d) }
 
 func (p *player) produceHourly(count int) {
 	p.t.Helper()
@@ -88,7 +99,7 @@ func offsetsOf(q *kmsg.ListOffsetsRequest, timestamp, offset int64, epoch int32)
 func TestStale_endTakesNothingInTwice(t *testing.T) {
 	for name, span := range map[string]time.Duration{"once": aLook, "for ever": always} {
 		t.Run(name, func(t *testing.T) {
-			onOne(t, func(c *Cluster, p *player) {
+			inOneTerm(t, func(c *Cluster, p *player) {
 				lieAbout(c, span, func(q *kmsg.ListOffsetsRequest) kmsg.Response { return offsetsOf(q, -1, 5, 0) })
 				time.Sleep(20 * time.Second)
 				p.produceHourly(2)
@@ -101,7 +112,7 @@ func TestStale_endTakesNothingInTwice(t *testing.T) {
 
 // The same broker may have deleted what the one that leads still has.
 func TestStale_beginningSkipsNothing(t *testing.T) {
-	onOne(t, func(c *Cluster, p *player) {
+	inOneTerm(t, func(c *Cluster, p *player) {
 		lieAbout(c, 2*aLook, func(q *kmsg.ListOffsetsRequest) kmsg.Response { return offsetsOf(q, -2, 15, 0) })
 		time.Sleep(10 * time.Second)
 		p.produceHourly(20)
@@ -124,7 +135,7 @@ func epochEnd(q *kmsg.OffsetForLeaderEpochRequest, offset int64) kmsg.Response {
 
 // After an election a broker says once that what was read is not in its log.
 func TestStale_epochEndTakesNothingInTwice(t *testing.T) {
-	onOne(t, func(c *Cluster, p *player) {
+	inOneTerm(t, func(c *Cluster, p *player) {
 		lieAbout(c, 2*aLook, func(q *kmsg.OffsetForLeaderEpochRequest) kmsg.Response { return epochEnd(q, 5) })
 		c.must(c.kafka.MoveTopicPartition("orders.delay", 0, 0))
 		time.Sleep(10 * time.Second)
@@ -137,7 +148,7 @@ func TestStale_epochEndTakesNothingInTwice(t *testing.T) {
 // After an unclean election the records in place of those that were read are taken in, though
 // the log has grown past the position when it is looked at. Meanwhile the other partition is read.
 func TestReplacedRecords_areTakenInOnceKafkaIsSure(t *testing.T) {
-	onOne(t, func(c *Cluster, p *player) {
+	inOneTerm(t, func(c *Cluster, p *player) {
 		lieAbout(c, always, func(q *kmsg.OffsetForLeaderEpochRequest) kmsg.Response {
 			if q.Topics[0].Partitions[0].LeaderEpoch > 0 {
 				return nil // the end of the log
@@ -155,7 +166,7 @@ func TestReplacedRecords_areTakenInOnceKafkaIsSure(t *testing.T) {
 
 // Records that retention deleted before they were read are passed over, by their partition alone.
 func TestDeletedRecords_arePassedOverOnceKafkaIsSure(t *testing.T) {
-	onOne(t, func(c *Cluster, p *player) {
+	inOneTerm(t, func(c *Cluster, p *player) {
 		leader := c.leader()
 		behind := leader.raft().Store().State().Positions[0]
 		behind.Next = 4
@@ -172,7 +183,7 @@ func TestDeletedRecords_arePassedOverOnceKafkaIsSure(t *testing.T) {
 
 // A command has parts of both partitions: the one that does not fit harms no other.
 func TestMovedPosition_concernsItsPartitionAlone(t *testing.T) {
-	onOne(t, func(c *Cluster, p *player) {
+	inOneTerm(t, func(c *Cluster, p *player) {
 		leader := c.leader()
 		moved := leader.raft().Store().State().Positions[0]
 		moved.Next = 12
@@ -199,7 +210,7 @@ func (c *Cluster) nothing(q *kmsg.MetadataRequest) *kmsg.MetadataResponse {
 }
 
 func TestStale_listOfNothingInterruptsNothing(t *testing.T) {
-	onOne(t, func(c *Cluster, p *player) {
+	inOneTerm(t, func(c *Cluster, p *player) {
 		begun := watchSessions(c)
 		lieAbout(c, 2*aLook, func(q *kmsg.MetadataRequest) kmsg.Response { return c.nothing(q) })
 		time.Sleep(10 * time.Second)
@@ -244,7 +255,7 @@ func TestStale_listOfNothingIsNoSurvey(t *testing.T) {
 }
 
 func TestStale_topicIDInterruptsNothing(t *testing.T) {
-	onOne(t, func(c *Cluster, p *player) {
+	inOneTerm(t, func(c *Cluster, p *player) {
 		begun := watchSessions(c)
 		lieAbout(c, 2*aLook, func(q *kmsg.MetadataRequest) kmsg.Response {
 			if len(q.Topics) != 0 {

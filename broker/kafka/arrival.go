@@ -42,6 +42,7 @@ func (s *Source) accept(fetches kgo.Fetches) []broker.Batch {
 					s.fail(topic.Topic, fetched.Partition, p, fetched.Err)
 				}
 				if batch.Next > batch.From {
+					s.recover(p, failedPartition{s.assigned[topic.Topic].id, fetched.Partition})
 					batch.Topic, batch.TopicID, batch.Partition = topic.Topic, s.assigned[topic.Topic].id, fetched.Partition
 					batch.Round = p.round
 					batches = append(batches, batch)
@@ -52,6 +53,17 @@ func (s *Source) accept(fetches kgo.Fetches) []broker.Batch {
 	return batches
 }
 
+// recover forgets the failure of a partition that was read.
+func (s *Source) recover(p *sourcePartition, at failedPartition) {
+	if p.failure == nil || p.stalled() {
+		return
+	}
+	p.failure = nil
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	delete(s.failed, at)
+}
+
 // take returns the batch from p.next on, empty when there is nothing in it. Control records (transaction
 // markers) and offsets without a record only move the position.
 //
@@ -60,9 +72,6 @@ func (p *sourcePartition) take(records []*kgo.Record) (broker.Batch, error) {
 	batch := broker.Batch{From: p.next}
 	if len(records) > 0 && records[0].Offset < p.next {
 		return batch, fmt.Errorf("offset %d came after %d: %w", records[0].Offset, p.next-1, errReplaced)
-	}
-	if len(records) > 0 {
-		p.failure = nil
 	}
 	for _, r := range records {
 		p.next, p.epoch = r.Offset+1, r.LeaderEpoch

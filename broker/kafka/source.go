@@ -36,10 +36,11 @@ type Source struct {
 	log     *slog.Logger
 	now     func() time.Time
 
-	mu     sync.Mutex // guards what Assign hands to Poll
+	mu     sync.Mutex // guards what Assign hands to Poll, and Poll to Failures
 	wanted []broker.SourcePosition
-	fresh  bool               // wanted was not applied yet
-	wake   context.CancelFunc // interrupts the running poll; nil when none runs
+	fresh  bool                           // wanted was not applied yet
+	failed map[failedPartition]failedRead // what cannot be read, as far as it was not tried again since
+	wake   context.CancelFunc             // interrupts the running poll; nil when none runs
 
 	assigned map[string]*sourceTopic // by name; only Poll's goroutine
 }
@@ -72,6 +73,7 @@ func NewSource(c Config, matches func(topic string) bool) (*Source, error) {
 		matches:  matches,
 		log:      c.Logger.With("component", "source"),
 		now:      time.Now,
+		failed:   make(map[failedPartition]failedRead),
 		assigned: make(map[string]*sourceTopic),
 	}, nil
 }

@@ -26,6 +26,38 @@ func (s *Source) fail(topic string, partition int32, p *sourcePartition, err err
 	p.failure = err
 	p.retryAt = s.now().Add(retryStalledEvery)
 	s.client.RemoveConsumePartitions(map[string][]int32{topic: {partition}})
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.failed[failedPartition{s.assigned[topic].id, partition}] = failedRead{sourceError(err), p.retryAt.Add(failureShown)}
+}
+
+// failureShown is how long after a stall, when the partition is fetched again, the failure still counts: it takes
+// some time to show again. A partition that is fetched without a word from Kafka is all right, or empty.
+const failureShown = 3 * time.Second
+
+type failedPartition struct {
+	id        broker.TopicID
+	partition int32
+}
+
+type failedRead struct {
+	err   error
+	until time.Time
+}
+
+// Failures returns the partitions that cannot be read at present.
+func (s *Source) Failures() (failures []broker.SourceFailure) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	now := s.now()
+	for p, f := range s.failed {
+		if f.until.Before(now) {
+			delete(s.failed, p)
+			continue
+		}
+		failures = append(failures, broker.SourceFailure{TopicID: p.id, Partition: p.partition, Err: f.err})
+	}
+	return failures
 }
 
 // skip moves past records that were sent as one batch and take more memory than a batch may. Nothing is
