@@ -32,6 +32,8 @@ type ClusterConfig struct {
 	Name      string   `yaml:"name" help:"name of the cluster, checked against the data folder"`
 	Bootstrap bool     `yaml:"bootstrap" help:"this is a new cluster: found it when all members are empty"`
 	Members   []Member `yaml:"members" help:"every node of the cluster with its addresses"`
+	// RaiseAfter 0: never.
+	RaiseAfter time.Duration `yaml:"raise_after" help:"raise the feature level when all members have understood a higher one for this long; 0s: carillon cluster raise does"`
 }
 
 // A Member is one node as the others reach it; host names are resolved at dial time.

@@ -61,6 +61,7 @@ func TestConfig_namesFieldValueAndRemedy(t *testing.T) {
 		{"an address twice", func(c *Config) { c.Cluster.Members[2].API = "127.0.0.1:7301" }, `cluster.members[2].api is "127.0.0.1:7301": cluster.members[0].raft has it already; give every member its own`},
 		{"an address without port", func(c *Config) { c.Cluster.Members[0].Raft = "node1" }, `cluster.members[0].raft is "node1": write host:port, the port 1 to 65535`},
 		{"an address without host", func(c *Config) { c.Cluster.Members[0].Raft = ":7301" }, `cluster.members[0].raft is ":7301": write host:port, the port 1 to 65535`},
+		{"a raise in the middle of an upgrade", func(c *Config) { c.Cluster.RaiseAfter = time.Minute }, "cluster.raise_after is \"1m\": there is no way back from it: use at least 10m, or 0s to leave it to `carillon cluster raise`"},
 		{"a heartbeat of a nanosecond", func(c *Config) { c.Raft.Heartbeat = 1 }, `raft.heartbeat is "1ns": use 20ms to 10m`},
 		{"an unknown log store", func(c *Config) { c.Raft.Log = "rocksdb" }, `raft.log is "rocksdb": use wal or boltdb`},
 		{"raft on all addresses", func(c *Config) { c.Raft.Listen = ":7301" }, `raft.listen is ":7301": ` + openRaft},

@@ -70,6 +70,8 @@ var nodeID = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._-]{0,62}$`)
 const (
 	minHeartbeat = 20 * time.Millisecond
 	maxHeartbeat = 10 * time.Minute
+	// minRaiseAfter outlasts the restarts of a rolling upgrade.
+	minRaiseAfter = 10 * time.Minute
 )
 
 func (p *problems) checkNode(c Config) {
@@ -85,6 +87,9 @@ func (p *problems) checkNode(c Config) {
 	}
 	if !nodeID.MatchString(c.Cluster.Name) {
 		p.add("cluster.name", c.Cluster.Name, "use 1 to 63 letters, digits, dots, hyphens and underscores, a letter or digit first")
+	}
+	if after := c.Cluster.RaiseAfter; after != 0 && after < minRaiseAfter {
+		p.add("cluster.raise_after", FormatDuration(after), "there is no way back from it: use at least %v, or 0s to leave it to `carillon cluster raise`", FormatDuration(minRaiseAfter))
 	}
 	if c.Raft.Heartbeat < minHeartbeat || c.Raft.Heartbeat > maxHeartbeat {
 		p.add("raft.heartbeat", FormatDuration(c.Raft.Heartbeat), "use %v to %v", minHeartbeat, FormatDuration(maxHeartbeat))

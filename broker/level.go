@@ -6,6 +6,7 @@ import (
 	"maps"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/carillonmq/carillon/raftfsm"
 	"github.com/carillonmq/carillon/storage"
@@ -68,6 +69,48 @@ func (b *Broker) beginLevel(ctx context.Context) error {
 		return nil
 	}
 	return b.commitLevel(ctx, slices.Min(slices.Collect(maps.Values(levels))))
+}
+
+// askLevelEvery is how often the leader asks whether all members understand a higher
+// feature level, if it is to raise it by itself.
+const askLevelEvery = time.Minute
+
+// raiseInTime raises the level when all members have understood a higher one for as
+// long as the configuration says. It runs beside a term until ctx ends: the time begins
+// anew with each term, and when a member does not answer.
+func (b *Broker) raiseInTime(ctx context.Context) error {
+	after := b.config.Cluster.RaiseAfter
+	if after == 0 {
+		return nil
+	}
+	ticker := time.NewTicker(askLevelEvery)
+	defer ticker.Stop()
+	var since time.Time // when all were found to understand it
+	for {
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-ticker.C:
+		}
+		node := b.node.Status()
+		if node.Level == node.Understands {
+			continue // nobody need be asked
+		}
+		levels, err := b.node.Understood(ctx)
+		if err != nil || len(notUnderstood(node.Understands, node.Members, levels)) > 0 {
+			since = time.Time{}
+			continue
+		}
+		if since.IsZero() {
+			since = time.Now()
+		}
+		if time.Since(since) < after {
+			continue
+		}
+		if err := b.commitLevel(ctx, node.Understands); err != nil {
+			return err
+		}
+	}
 }
 
 // commitLevel has every member raise the level, unless it is in force already.

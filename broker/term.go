@@ -101,6 +101,7 @@ func (b *Broker) runTerm(running context.Context, leadership *raftfsm.Leadership
 		return keepDeadLetterTopics(working, b.config.DeadLetterTopics(), sink.CreateTopic, log)
 	})
 	group.Go(func() error { return b.reach.watch(working, report) })
+	group.Go(func() error { return b.raiseInTime(working) })
 	report.setRunning()
 	err = group.Wait()
 	if running.Err() != nil {

@@ -88,3 +88,37 @@ func TestLevel_ofANewClusterIsTheLowestOfItsFounders(t *testing.T) {
 		})
 	}
 }
+
+// The time begins anew when a node is restarted, for it does not answer meanwhile: not
+// in the middle of an upgrade, and not while one node is on the old program.
+func TestLevel_isRaisedByItselfWhenAllHaveRunTheNewProgramForLongEnough(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := newCluster(t, parseArguments([]string{"nodes=3", "program=1", "heartbeat=10s"}))
+		defer c.stop()
+		c.config.Cluster.RaiseAfter = 20 * time.Minute
+		for _, n := range c.nodes {
+			n.start()
+		}
+		level := func() storage.Level { return c.leader().raft().Store().Level() }
+		time.Sleep(25 * time.Minute)
+		for _, n := range c.nodes {
+			if got := level(); got != storage.LevelOne {
+				t.Fatalf("level %d before %s was upgraded", got, n.member.ID)
+			}
+			n.install(storage.NewestLevel)
+			time.Sleep(15 * time.Minute)
+		}
+		follower := c.node("follower")
+		follower.stop()
+		time.Sleep(2 * time.Minute)
+		follower.start()
+		time.Sleep(15 * time.Minute)
+		if got := level(); got != storage.LevelOne {
+			t.Errorf("level %d, 15 minutes after a node was down", got)
+		}
+		time.Sleep(10 * time.Minute)
+		if got := level(); got != storage.LevelTwo {
+			t.Errorf("level %d, 25 minutes after all run the new program", got)
+		}
+	})
+}
