@@ -57,11 +57,12 @@ func New(o Options) *Broker {
 	if o.Now == nil {
 		o.Now, alarms = time.Now, newAlarm
 	}
+	source, sink := prompt(o.Source, o.Sink)
 	b := &Broker{
 		config:    o.Config,
 		node:      o.Node,
-		newSource: o.Source,
-		newSink:   o.Sink,
+		newSource: source,
+		newSink:   sink,
 		metrics:   o.Metrics,
 		now:       o.Now,
 		newAlarm:  alarms,

@@ -1,0 +1,87 @@
+package broker
+
+import (
+	"context"
+	"time"
+)
+
+// closePatience is how long the end of a term waits for each Kafka client to close.
+const closePatience = 500 * time.Millisecond
+
+// beside calls f and returns when f has, or as soon as ctx ends. A Kafka client may take
+// ten seconds to hear that, while it connects to a broker that hangs; the end of a term,
+// and the leadership that is to be handed over, do not wait for it. The call then ends
+// by itself, and whatever it says is dropped: f must touch nothing else.
+func beside[T any](ctx context.Context, f func() (T, error)) (T, error) {
+	type result struct {
+		value T
+		err   error
+	}
+	done := make(chan result, 1)
+	go func() {
+		value, err := f()
+		done <- result{value, err}
+	}()
+	select {
+	case r := <-done:
+		return r.value, r.err
+	case <-ctx.Done():
+		var none T
+		return none, ctx.Err()
+	}
+}
+
+// closeBeside waits for closing, for closePatience at most.
+func closeBeside(closing func()) {
+	ctx, cancel := context.WithTimeout(context.Background(), closePatience)
+	defer cancel()
+	_, _ = beside(ctx, func() (struct{}, error) {
+		closing()
+		return struct{}{}, nil
+	})
+}
+
+// prompt returns constructors of sources and sinks that hear contexts at once.
+func prompt(newSource func() (Source, error), newSink func() (Sink, error)) (func() (Source, error), func() (Sink, error)) {
+	source := func() (Source, error) {
+		s, err := newSource()
+		if err != nil {
+			return nil, err
+		}
+		return promptSource{s}, nil
+	}
+	sink := func() (Sink, error) {
+		s, err := newSink()
+		if err != nil {
+			return nil, err
+		}
+		return promptSink{s}, nil
+	}
+	return source, sink
+}
+
+// A promptSource is a Source that hears contexts at once.
+type promptSource struct{ Source }
+
+func (s promptSource) Topics(ctx context.Context, names []string) ([]SourceTopic, error) {
+	return beside(ctx, func() ([]SourceTopic, error) { return s.Source.Topics(ctx, names) })
+}
+
+func (s promptSource) Offsets(ctx context.Context, questions []OffsetsQuestion) ([]OffsetsAnswer, error) {
+	return beside(ctx, func() ([]OffsetsAnswer, error) { return s.Source.Offsets(ctx, questions) })
+}
+
+func (s promptSource) Close() { closeBeside(s.Source.Close) }
+
+// A promptSink is a Sink that hears contexts at once. What asks for partitions, the
+// prober, sees to that itself.
+type promptSink struct{ Sink }
+
+func (s promptSink) CreateTopic(ctx context.Context, topic string, batchBytes int) error {
+	_, err := beside(ctx, func() (struct{}, error) {
+		return struct{}{}, s.Sink.CreateTopic(ctx, topic, batchBytes)
+	})
+	return err
+}
+
+func (s promptSink) Close() { closeBeside(s.Sink.Close) }
