@@ -28,21 +28,26 @@ const errorHeaderCount = 5
 // it: the largest record that is scheduled, what a dead letter adds, and Kafka's frame.
 const mostDeadLetter = mostRecord + 1<<20
 
-// deadLetterEntry returns what takes a message's place in the schedule when it
-// cannot be delivered: a message for the dead-letter topic, due now (epoch
-// milliseconds), with the key, value and headers given, unchanged, and the problem
-// added. Any partition of the dead-letter topic will do.
-func deadLetterEntry(topic string, now int64, origin Origin, key, value []byte, headers []Header, problem Problem) storage.Entry {
-	added := errorHeaders(origin, problem)
-	m := Message{
-		Origin:     origin,
-		PlannedFor: now,
-		Partition:  -1,
-		Key:        key,
-		Value:      value,
-		Headers:    append(slices.Clip(headers), added[:]...),
+// deadLetter returns what takes the message's place in the schedule when it cannot be
+// delivered: a message due now (epoch milliseconds), with key, value and headers as they
+// are and the problem added. Any partition of the dead-letter topic will do.
+func (m *Message) deadLetter(problem Problem, now int64) Message {
+	added := errorHeaders(m.Origin, problem)
+	return Message{
+		Origin:       m.Origin,
+		PlannedFor:   now,
+		Partition:    -1,
+		DeadLetter:   true,
+		ValueDropped: m.ValueDropped,
+		Key:          m.Key,
+		Value:        m.Value,
+		Headers:      append(slices.Clip(m.Headers), added[:]...),
 	}
-	return storage.Entry{Due: now, Target: topic, Body: m.AppendBody(nil)}
+}
+
+// entry returns the message as it enters the schedule at the feature level.
+func (m *Message) entry(due int64, target string, level storage.Level) storage.Entry {
+	return storage.Entry{Due: due, Target: target, Body: m.AppendBody(nil, level)}
 }
 
 // errorHeaders are the last ones of a dead letter.
@@ -56,18 +61,27 @@ func errorHeaders(origin Origin, problem Problem) [errorHeaderCount]Header {
 	}
 }
 
-// isDeadLetter reports whether a message is one: it says what was wrong with the very
-// record that it comes from. One that was produced from a dead letter, and has its
-// headers still, names another record. The configuration is not asked: dead letters
-// may wait while it changes.
-func isDeadLetter(m *Message) bool {
-	first := len(m.Headers) - errorHeaderCount
-	if first < 0 || m.Headers[first].Key != headerErrorCode {
+// readMarks tells a dead letter by its headers, as it must be told in bodies that have
+// no marks. The configuration is not asked: dead letters may wait while it changes.
+func (m *Message) readMarks() {
+	m.DeadLetter = looksLikeDeadLetter(m.Origin, m.Headers)
+	if last := len(m.Headers) - errorHeaderCount - 1; m.DeadLetter && last >= 0 {
+		m.ValueDropped = m.Value == nil && m.Headers[last].Key == headerValueDropped
+	}
+}
+
+// looksLikeDeadLetter reports whether the last headers say what was wrong with the very
+// record that they are on. Those of a record that was produced from a dead letter, and
+// has its headers still, name another record. A producer who knows the offset to come
+// can write such headers: see ingest.entry.
+func looksLikeDeadLetter(origin Origin, headers []Header) bool {
+	first := len(headers) - errorHeaderCount
+	if first < 0 || headers[first].Key != headerErrorCode {
 		return false
 	}
-	code, message := m.Headers[first].Value, m.Headers[first+1].Value
-	own := errorHeaders(m.Origin, Problem{Code: string(code), Message: string(message)})
-	return slices.EqualFunc(m.Headers[first:], own[:], func(a, b Header) bool {
+	code, message := headers[first].Value, headers[first+1].Value
+	own := errorHeaders(origin, Problem{Code: string(code), Message: string(message)})
+	return slices.EqualFunc(headers[first:], own[:], func(a, b Header) bool {
 		return a.Key == b.Key && bytes.Equal(a.Value, b.Value)
 	})
 }

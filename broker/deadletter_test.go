@@ -6,6 +6,8 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"github.com/carillonmq/carillon/storage"
 )
 
 // No value is dropped by a topic of our own making. Kafka counts two bytes for the
@@ -16,8 +18,9 @@ func TestDeadLetter_fitsTheTopicThatWeCreate(t *testing.T) {
 		a.Headers = append(a.Headers, Header{Key: strings.Repeat("k", 64), Value: make([]byte, 64)})
 	}
 	problem := Problem{CodeMalformed, strings.Repeat("why", 1000)}
-	entry := deadLetterEntry("dead", 1, Origin{Topic: "in.delay"}, nil, a.Value, a.Headers, problem)
-	m, err := DecodeBody(entry.Body)
+	refused := Message{Origin: Origin{Topic: "in.delay"}, Value: a.Value, Headers: a.Headers}
+	letter := refused.deadLetter(problem, 1)
+	m, err := DecodeBody(letter.AppendBody(nil, storage.LevelTwo))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -40,7 +43,7 @@ func TestDeadLetter_withoutItsValueIsCountedOnce(t *testing.T) {
 		dead.refuse = func(Delivery) error { return ErrTargetUnavailable }
 		due := b.accept("dead", 3, func(i int, m *Message) {
 			if i == 1 { // ingest has dropped it
-				m.Value = nil
+				m.Value, m.ValueDropped = nil, true
 				m.Headers = append(m.Headers, Header{headerValueDropped, []byte("20000000")})
 			}
 			asDeadLetter(i, m)
@@ -177,8 +180,50 @@ func TestDeadLetter_namesItsOwnRecord(t *testing.T) {
 		"something behind it":                {append(letter[:], Header{"a", nil}), false},
 		"nothing":                            {nil, false},
 	} {
-		if got := isDeadLetter(&Message{Origin: origin, Headers: test.headers}); got != test.want {
+		if got := looksLikeDeadLetter(origin, test.headers); got != test.want {
 			t.Errorf("%s: %v, want %v", name, got, test.want)
 		}
+	}
+}
+
+// From LevelTwo on a message is no dead letter for headers that its producer wrote, and a
+// dead letter stays one without a look at them; what was stored before is told by them.
+func TestDeadLetter_isToldByItsMarkAlone(t *testing.T) {
+	for name, test := range map[string]struct {
+		level                    storage.Level
+		isMarked, hasHeaders, is bool
+	}{
+		"marked":                {storage.LevelTwo, true, true, true},
+		"marked, other headers": {storage.LevelTwo, true, false, true},
+		"forged":                {storage.LevelTwo, false, true, false},
+		"of an old version":     {storage.LevelOne, true, true, true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				b := newBench(t)
+				b.sink.topic("dead", 1)
+				b.log.level = test.level
+				due := b.accept("late", 5, func(i int, m *Message) {
+					if test.hasHeaders {
+						asDeadLetter(i, m)
+					}
+					m.DeadLetter = test.isMarked
+				})
+				b.hand(due)
+				b.log.mu.Lock()
+				b.log.level = storage.LevelTwo
+				b.log.mu.Unlock()
+				b.feed(due, 3*testTimeout)
+				if condemned := len(b.log.dead) == len(due); condemned == test.is || !condemned && len(b.log.dead) != 0 {
+					t.Errorf("%d of %d condemned for a target that was missing too long", len(b.log.dead), len(due))
+				}
+				for _, entry := range b.log.dead {
+					if m, err := DecodeBody(entry.Body); err != nil || !m.DeadLetter || entry.Body[0] != bodyVersionMarked {
+						t.Errorf("condemned to %+v, %v", m, err)
+					}
+				}
+				b.stop()
+			})
+		})
 	}
 }

@@ -56,13 +56,6 @@ func (p *publisher) delivery(o *outgoing, target string, partition int32) Delive
 	return d
 }
 
-// lacksValue reports whether a dead letter goes out without the value that the record
-// came with, which was too large to be scheduled.
-func (o *outgoing) lacksValue() bool {
-	isDropped := func(h Header) bool { return h.Key == headerValueDropped }
-	return slices.ContainsFunc(o.message.Headers, isDropped)
-}
-
 // targetKey returns the key of the delivered record: deliver-key, if the message
 // has that header, else its own.
 func targetKey(m *Message) []byte {

@@ -22,23 +22,11 @@ const (
 // entry returns what one record becomes in the schedule: a message for its target,
 // or, when it cannot be one, a dead letter. Both go the same way from here on.
 func (g *ingest) entry(route Route, batch Batch, a *Arrival, now int64) (entry storage.Entry, poison bool) {
-	origin := Origin{Topic: batch.Topic, Partition: batch.Partition, Offset: a.Offset}
-	if size := a.size(); size > mostRecord {
-		return g.tooLarge(route, origin, a, size, now), true
-	}
-	problem := a.Problem
-	to := route.Destination(batch.Topic, a.Instruction.To)
-	if problem == nil {
-		problem = g.cfg.Config.Refuse(route, to, a.Instruction.DueAt, now)
-	}
-	if problem != nil {
-		topic := g.cfg.Config.DeadLetterTopic(route)
-		return deadLetterEntry(topic, now, origin, a.Key, a.Value, a.Headers, *problem), true
-	}
+	level := g.cfg.Store.Level()
 	due := max(a.Instruction.DueAt, 0) // the wheel counts from 1970
-	message := Message{
+	m := Message{
 		ID:          a.Instruction.ID,
-		Origin:      origin,
+		Origin:      Origin{Topic: batch.Topic, Partition: batch.Partition, Offset: a.Offset},
 		PlannedFor:  a.Instruction.DueAt,
 		Overdue:     max(now-due, 0),
 		Partition:   a.Instruction.Partition,
@@ -47,20 +35,36 @@ func (g *ingest) entry(route Route, batch Batch, a *Arrival, now int64) (entry s
 		Value:       a.Value,
 		Headers:     a.Headers,
 	}
-	return storage.Entry{Due: due, Target: to.Topic, Body: message.AppendBody(nil)}, false
+	to := route.Destination(batch.Topic, a.Instruction.To)
+	problem := a.Problem
+	if size := a.size(); size > mostRecord {
+		problem = m.shorten(size)
+	}
+	if problem == nil {
+		problem = g.cfg.Config.Refuse(route, to, a.Instruction.DueAt, now)
+	}
+	if problem == nil && level < storage.LevelTwo && looksLikeDeadLetter(m.Origin, m.Headers) {
+		problem = &Problem{CodeMalformed, headerErrorOffset + " and the headers before it name this very record, which would be taken for a dead letter: send it without its headers __carillon.errors.*"}
+	}
+	if problem != nil {
+		letter := m.deadLetter(*problem, now)
+		return letter.entry(now, g.cfg.Config.DeadLetterTopic(route), level), true
+	}
+	return m.entry(due, to.Topic, level), false
 }
 
-// tooLarge returns the dead letter of a record of that many bytes, which goes without
-// the value, and without key and headers if they are large by themselves.
-func (g *ingest) tooLarge(route Route, origin Origin, a *Arrival, size int, now int64) storage.Entry {
-	problem := Problem{CodeTooLarge, fmt.Sprintf("record of %d bytes, uncompressed: send %d at most", size, mostRecord)}
-	key, headers := a.Key, a.Headers
-	if size-len(a.Value) > mostKept {
-		key, headers = nil, nil
+// shorten leaves out the value of a record of that many bytes, and key and headers if they
+// are large by themselves, and returns the problem.
+func (m *Message) shorten(size int) *Problem {
+	problem := &Problem{CodeTooLarge, fmt.Sprintf("record of %d bytes, uncompressed: send %d at most", size, mostRecord)}
+	dropped := len(m.Value)
+	if size-dropped > mostKept {
+		m.Key, m.Headers = nil, nil
 		problem.Message += "; key and headers are left out here"
 	}
-	headers = append(slices.Clip(headers), Header{headerValueDropped, strconv.AppendInt(nil, int64(len(a.Value)), 10)})
-	return deadLetterEntry(g.cfg.Config.DeadLetterTopic(route), now, origin, key, nil, headers, problem)
+	m.Value, m.ValueDropped = nil, true
+	m.Headers = append(slices.Clip(m.Headers), Header{headerValueDropped, strconv.AppendInt(nil, int64(dropped), 10)})
+	return problem
 }
 
 // size returns the bytes of key, value and headers.

@@ -19,7 +19,12 @@ const testNow = 1_900_000_000_000
 // testEntry is what a record of orders.delay becomes with the default configuration.
 func testEntry(t *testing.T, a Arrival) (entry storage.Entry, m Message, poison bool) {
 	t.Helper()
-	g := newIngest(ingestConfig{Config: DefaultConfig(), Logger: slog.New(slog.DiscardHandler)})
+	return testEntryAt(t, storage.LevelOne, a)
+}
+
+func testEntryAt(t *testing.T, level storage.Level, a Arrival) (entry storage.Entry, m Message, poison bool) {
+	t.Helper()
+	g := newIngest(ingestConfig{Config: DefaultConfig(), Store: atLevel(level), Logger: slog.New(slog.DiscardHandler)})
 	entry, poison = g.entry(DefaultConfig().Routes[0], Batch{Topic: "orders.delay", Partition: 1}, &a, testNow)
 	m, err := DecodeBody(entry.Body)
 	if err != nil {
@@ -27,6 +32,12 @@ func testEntry(t *testing.T, a Arrival) (entry storage.Entry, m Message, poison 
 	}
 	return entry, m, poison
 }
+
+// atLevel is an empty store of a cluster at that level.
+type atLevel storage.Level
+
+func (l atLevel) State() storage.State { return storage.State{} }
+func (l atLevel) Level() storage.Level { return storage.Level(l) }
 
 func header(m Message, key string) string {
 	i := slices.IndexFunc(m.Headers, func(h Header) bool { return h.Key == key })
@@ -157,6 +168,33 @@ func TestConfig_blamesWhatNamedTheTarget(t *testing.T) {
 		problem := c.Refuse(route, route.Destination(test.topic, test.deliverTo), testNow, testNow)
 		if (problem != nil) != (test.want != "") || problem != nil && !strings.HasPrefix(problem.Message, test.want) {
 			t.Errorf("%s to %q: %+v, want %q", test.topic, test.deliverTo, problem, test.want)
+		}
+	}
+}
+
+// Below LevelTwo the stored form could not tell the message from a dead letter. Then it is
+// made one, by us, and its producer told.
+func TestEntry_isNoDeadLetterForWhatItsProducerWrote(t *testing.T) {
+	forged := errorHeaders(Origin{"orders.delay", 1, 7}, Problem{CodeMalformed, "forged"})
+	for level, refused := range map[storage.Level]bool{storage.LevelOne: true, storage.LevelTwo: false} {
+		a := Arrival{Offset: 7, Value: []byte("v"), Instruction: Instruction{DueAt: testNow + 1000, Partition: -1}}
+		a.Headers = append([]Header{{"a", nil}, {headerValueDropped, []byte("1")}}, forged[:]...)
+		entry, m, poison := testEntryAt(t, level, a)
+		if poison != refused || m.DeadLetter != refused || m.ValueDropped {
+			t.Errorf("level %d: refused %v, a dead letter %v, without its value %v, want %v, %v and false", level, poison, m.DeadLetter, m.ValueDropped, refused, refused)
+		}
+		if kept := m.Headers[:len(a.Headers)]; cmp.Diff(a.Headers, kept) != "" {
+			t.Errorf("level %d: headers %v, want those of the record first", level, m.Headers)
+		}
+		added := m.Headers[len(a.Headers):]
+		if !refused {
+			if entry.Target != "orders" || len(added) != 0 {
+				t.Errorf("level %d: for %s, with headers %v added", level, entry.Target, added)
+			}
+			continue
+		}
+		if text := string(added[1].Value); entry.Target != "carillon.dead-letter" || !strings.Contains(text, "send it without its headers __carillon.errors.*") {
+			t.Errorf("level %d: for %s: %s", level, entry.Target, text)
 		}
 	}
 }

@@ -41,13 +41,19 @@ type ingestConfig struct {
 	Config Config
 	Source Source
 	Log    ingestLog
-	Store  interface{ State() storage.State }
+	Store  ingestStore
 	Count  ingestCount
 	Now    func() time.Time
 	Logger *slog.Logger
 	Report *termReport
 	// DiscoverEvery bounds how long a new topic or partition goes unseen.
 	DiscoverEvery time.Duration
+}
+
+// ingestStore is the part of *storage.Store that ingest needs.
+type ingestStore interface {
+	State() storage.State
+	Level() storage.Level
 }
 
 // ingestLog is the part of *raftfsm.Node that ingest needs.

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/carillonmq/carillon/raftfsm"
+	"github.com/carillonmq/carillon/storage"
 )
 
 const shortDelay, longDelay = claimLead / 2 * time.Millisecond, time.Hour
@@ -68,7 +69,7 @@ func takeForASecond(t *testing.T, source func() Source) *waitLog {
 	synctest.Test(t, func(t *testing.T) {
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 		defer cancel()
-		g := newIngest(ingestConfig{Config: DefaultConfig(), Source: source(), Log: log, Now: time.Now, Logger: slog.New(slog.DiscardHandler)})
+		g := newIngest(ingestConfig{Config: DefaultConfig(), Source: source(), Log: log, Store: atLevel(storage.LevelTwo), Now: time.Now, Logger: slog.New(slog.DiscardHandler)})
 		g.places.begin(partitionID{})
 		proposed := make(chan proposedIngest, 2000)
 		_ = g.take(ctx, proposed) // it ends with ctx

@@ -122,7 +122,8 @@ func (l *lane) replacement(condemned []*outgoing, problem Problem) raftfsm.Repla
 	bytes := 0
 	for _, o := range condemned {
 		m := &o.message
-		entry := deadLetterEntry(l.p.cfg.DeadLetterFor(m.Origin.Topic), replace.Time, m.Origin, m.Key, m.Value, m.Headers, problem)
+		letter := m.deadLetter(problem, replace.Time)
+		entry := letter.entry(replace.Time, l.p.cfg.DeadLetterFor(m.Origin.Topic), l.p.cfg.Store.Level())
 		bytes += raftfsm.EntrySize(&entry)
 		if len(replace.Kills) > 0 && bytes > raftfsm.ProposalBytes {
 			break

@@ -244,7 +244,9 @@ func TestDeadLetter_goesOutWithWhatWasWrongAndNothingElse(t *testing.T) {
 		b := newBench(t)
 		dead := b.sink.topic("dead", 1)
 		headers := []Header{{"deliver-at", []byte("yesterday")}, {"x", nil}}
-		entry := deadLetterEntry("dead", time.Now().UnixMilli(), Origin{"in.delay", 2, 9}, []byte("k"), nil, headers, Problem{CodeMalformed, "why"})
+		refused := Message{Origin: Origin{"in.delay", 2, 9}, Key: []byte("k"), Headers: headers}
+		letter := refused.deadLetter(Problem{CodeMalformed, "why"}, time.Now().UnixMilli())
+		entry := letter.entry(time.Now().UnixMilli(), "dead", b.log.level)
 		entry.Seq = 1
 		b.log.alive[1] = entry
 		b.hand([]dueMessage{{Ref: entry.Ref(), Target: "dead"}})
@@ -274,6 +276,7 @@ func TestDeadLetter_goesOutWithWhatWasWrongAndNothingElse(t *testing.T) {
 func asDeadLetter(_ int, m *Message) {
 	added := errorHeaders(m.Origin, Problem{CodeMalformed, "why"})
 	m.Headers = append(m.Headers, added[:]...)
+	m.DeadLetter = true
 }
 
 func TestDeadLetter_isNeverDropped(t *testing.T) {

@@ -67,7 +67,7 @@ func (l *lane) takeOutcomes() {
 		switch {
 		case !o.deadLetter:
 			l.p.cfg.Count.Delivered(max(now-o.ref.Due-o.message.Overdue, 0)) // clocks of two leaders differ
-		case o.lacksValue():
+		case o.message.ValueDropped:
 			l.p.cfg.Count.ValueDropped()
 		}
 		o.message = Message{} // flights may keep it for a while

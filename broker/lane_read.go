@@ -45,7 +45,7 @@ func (l *lane) read() error {
 			continue
 		}
 		o := &outgoing{ref: entry.Ref(), message: message, size: len(entry.Body)}
-		o.deadLetter = isDeadLetter(&message)
+		o.deadLetter = message.DeadLetter
 		l.letters.takes = l.letters.takes || o.deadLetter
 		l.ready = append(l.ready, o)
 	}

@@ -5,6 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"strconv"
+
+	"github.com/carillonmq/carillon/storage"
 )
 
 // A Header is a record header. A nil Value is Kafka's null, which is not the
@@ -50,6 +52,10 @@ type Message struct {
 	Overdue     int64 // by how many milliseconds it was due already when it was accepted
 	Partition   int32 // of the target; -1: the partitioner decides
 	Partitioner Partitioner
+	// DeadLetter: it goes to a dead-letter topic because something was wrong with it.
+	DeadLetter bool
+	// ValueDropped: it is a dead letter without the value, which was too large.
+	ValueDropped bool
 	// Key, Value and Headers are those of the record as it came, deliver-* headers
 	// included: a message that cannot be delivered goes to the dead-letter topic so.
 	Key, Value []byte
@@ -69,6 +75,13 @@ func (m *Message) Name() string {
 const (
 	bodyVersion        = 1
 	bodyVersionOverdue = 2
+	bodyVersionMarked  = 3 // at storage.LevelTwo and above
+)
+
+// What the marks of a body tell, by bit.
+const (
+	markDeadLetter   = 1 << 0
+	markValueDropped = 1 << 1
 )
 
 var (
@@ -76,14 +89,15 @@ var (
 	errBodyNewer = errors.New("message body is of a newer version of Carillon: upgrade this node")
 )
 
-// AppendBody appends the message's stored form, which Apply and storage carry
-// without looking into it:
+// AppendBody appends the message's stored form at the feature level, which Apply and
+// storage carry without looking into it:
 //
-//	version      1 byte, 1 or 2
+//	version      1 byte: 3, below LevelTwo 1 or 2
 //	partitioner  1 byte
+//	marks        1 byte, from version 3 on: 1 a dead letter, 2 its value was left out
 //	planned for  varint
 //	partition    varint, -1: by partitioner
-//	overdue      varint, in version 2 only
+//	overdue      varint, from version 2 on
 //	id           bytes
 //	origin       bytes topic | varint partition | varint offset
 //	key, value   nullable
@@ -91,15 +105,17 @@ var (
 //
 //	bytes    = uvarint length | that many bytes
 //	nullable = uvarint 0 for null, else length + 1 | that many bytes
-func (m *Message) AppendBody(b []byte) []byte {
-	version := byte(bodyVersion)
-	if m.Overdue != 0 {
-		version = bodyVersionOverdue
-	}
+//
+// Versions 1 and 2 have no marks: a dead letter is told by its headers there.
+func (m *Message) AppendBody(b []byte, level storage.Level) []byte {
+	version := m.bodyVersion(level)
 	b = append(b, version, byte(m.Partitioner))
+	if version >= bodyVersionMarked {
+		b = append(b, m.marks())
+	}
 	b = binary.AppendVarint(b, m.PlannedFor)
 	b = binary.AppendVarint(b, int64(m.Partition))
-	if version == bodyVersionOverdue {
+	if version >= bodyVersionOverdue {
 		b = binary.AppendVarint(b, m.Overdue)
 	}
 	b = appendBytes(b, m.ID)
@@ -116,19 +132,44 @@ func (m *Message) AppendBody(b []byte) []byte {
 	return b
 }
 
+func (m *Message) bodyVersion(level storage.Level) byte {
+	switch {
+	case level >= storage.LevelTwo:
+		return bodyVersionMarked
+	case m.Overdue != 0:
+		return bodyVersionOverdue
+	}
+	return bodyVersion
+}
+
+func (m *Message) marks() (marks byte) {
+	if m.DeadLetter {
+		marks |= markDeadLetter
+	}
+	if m.ValueDropped {
+		marks |= markValueDropped
+	}
+	return marks
+}
+
 // DecodeBody reads what AppendBody wrote. The message's slices point into b.
 func DecodeBody(b []byte) (Message, error) {
 	if len(b) < 2 || b[0] < bodyVersion {
 		return Message{}, fmt.Errorf("decode message of %d bytes: %w", len(b), errBody)
 	}
-	if b[0] > bodyVersionOverdue {
-		return Message{}, fmt.Errorf("decode message of version %d, %d is the newest known: %w", b[0], bodyVersionOverdue, errBodyNewer)
+	if b[0] > bodyVersionMarked {
+		return Message{}, fmt.Errorf("decode message of version %d, %d is the newest known: %w", b[0], bodyVersionMarked, errBodyNewer)
 	}
 	d := bodyDecoder{rest: b[2:]}
 	m := Message{Partitioner: Partitioner(b[1])}
+	if b[0] >= bodyVersionMarked {
+		marks := d.byte()
+		m.DeadLetter, m.ValueDropped = marks&markDeadLetter != 0, marks&markValueDropped != 0
+		d.damaged = d.damaged || marks > markDeadLetter|markValueDropped
+	}
 	m.PlannedFor = d.varint()
 	m.Partition = d.int32()
-	if b[0] == bodyVersionOverdue {
+	if b[0] >= bodyVersionOverdue {
 		m.Overdue = d.varint()
 	}
 	m.ID = string(d.bytes())
@@ -149,6 +190,9 @@ func DecodeBody(b []byte) (Message, error) {
 	}
 	if d.damaged || len(d.rest) != 0 {
 		return Message{}, fmt.Errorf("decode message of %d bytes: %w", len(b), errBody)
+	}
+	if b[0] < bodyVersionMarked {
+		m.readMarks()
 	}
 	return m, nil
 }
@@ -179,6 +223,13 @@ func (d *bodyDecoder) uvarint() uint64 {
 func (d *bodyDecoder) varint() int64 {
 	v, n := binary.Varint(d.rest)
 	return v * int64(d.advance(n))
+}
+
+func (d *bodyDecoder) byte() byte {
+	if v := d.take(1); v != nil {
+		return v[0]
+	}
+	return 0
 }
 
 func (d *bodyDecoder) int32() int32 {

@@ -11,6 +11,8 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	"pgregory.net/rapid"
+
+	"github.com/carillonmq/carillon/storage"
 )
 
 // someMessages are what the golden files hold, one line of hexadecimal each.
@@ -40,15 +42,37 @@ var someMessages = []Message{
 		Overdue:    86400000,
 		Partition:  -1,
 	},
+	{
+		ID:         "invoice-7",
+		Origin:     Origin{"orders.delay", 3, 123456789},
+		PlannedFor: 1790000000123,
+		Overdue:    5,
+		Partition:  -1,
+		Key:        []byte("key"),
+		Headers:    []Header{{"a", nil}},
+	},
+	{
+		Origin:       Origin{"orders.delay", 0, 1},
+		PlannedFor:   1790000000123,
+		Partition:    -1,
+		DeadLetter:   true,
+		ValueDropped: true,
+		Headers:      []Header{{"a", []byte("1")}},
+	},
 }
 
 // Stored messages outlive a release: these forms are read for ever, so a change is a new version
 // with a file of its own.
 func TestBody_isWhatTheGoldenFilesHold(t *testing.T) {
-	for path, messages := range map[string][]Message{
-		"testdata/v1-message.golden": someMessages[:3],
-		"testdata/v2-message.golden": someMessages[3:],
+	for path, written := range map[string]struct {
+		level    storage.Level
+		messages []Message
+	}{
+		"testdata/v1-message.golden": {storage.LevelOne, someMessages[:3]},
+		"testdata/v2-message.golden": {storage.LevelOne, someMessages[3:4]},
+		"testdata/v3-message.golden": {storage.LevelTwo, someMessages[4:]},
 	} {
+		messages := written.messages
 		golden, err := os.ReadFile(path)
 		if err != nil {
 			t.Fatal(err)
@@ -58,7 +82,7 @@ func TestBody_isWhatTheGoldenFilesHold(t *testing.T) {
 			t.Fatalf("%s has %d lines, want %d", path, len(lines), len(messages))
 		}
 		for i, m := range messages {
-			if got := hex.EncodeToString(m.AppendBody(nil)); got != lines[i] {
+			if got := hex.EncodeToString(m.AppendBody(nil, written.level)); got != lines[i] {
 				t.Errorf("%s, line %d: message is stored as\n%s, want\n%s", path, i+1, got, lines[i])
 			}
 			body, err := hex.DecodeString(lines[i])
@@ -92,7 +116,12 @@ func TestBody_comesBackAsItWas(t *testing.T) {
 		for range rapid.IntRange(0, 4).Draw(t, "headers") {
 			m.Headers = append(m.Headers, Header{rapid.String().Draw(t, "header"), nullable.Draw(t, "header value")})
 		}
-		back, err := DecodeBody(m.AppendBody([]byte("before"))[len("before"):])
+		level := storage.LevelOne
+		if rapid.Bool().Draw(t, "marked") {
+			level = storage.LevelTwo
+			m.DeadLetter, m.ValueDropped = rapid.Bool().Draw(t, "dead letter"), rapid.Bool().Draw(t, "value dropped")
+		}
+		back, err := DecodeBody(m.AppendBody([]byte("before"), level)[len("before"):])
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -104,7 +133,7 @@ func TestBody_comesBackAsItWas(t *testing.T) {
 
 func TestDecodeBody_refusesWhatIsCutOrLonger(t *testing.T) {
 	for i, m := range someMessages {
-		body := m.AppendBody(nil)
+		body := m.AppendBody(nil, storage.LevelTwo)
 		for n := range body {
 			if _, err := DecodeBody(body[:n]); !errors.Is(err, errBody) {
 				t.Errorf("message %d cut to %d of %d bytes: error %v, want errBody", i, n, len(body), err)
@@ -118,8 +147,8 @@ func TestDecodeBody_refusesWhatIsCutOrLonger(t *testing.T) {
 
 // A newer leader may have written it: that is not damage, and another remedy.
 func TestDecodeBody_tellsANewerVersionFromADamagedBody(t *testing.T) {
-	body := someMessages[1].AppendBody(nil)
-	for version, want := range map[byte]error{0: errBody, bodyVersionOverdue + 1: errBodyNewer, 255: errBodyNewer} {
+	body := someMessages[1].AppendBody(nil, storage.LevelTwo)
+	for version, want := range map[byte]error{0: errBody, bodyVersionMarked + 1: errBodyNewer, 255: errBodyNewer} {
 		body[0] = version
 		if _, err := DecodeBody(body); !errors.Is(err, want) {
 			t.Errorf("version %d: error %v, want %v", version, err, want)
@@ -142,19 +171,20 @@ func TestMessage_isNamedByItsOriginUnlessTheCallerChose(t *testing.T) {
 // written and read again.
 func FuzzDecodeBody(f *testing.F) {
 	for _, m := range someMessages {
-		f.Add(m.AppendBody(nil))
+		f.Add(m.AppendBody(nil, storage.LevelOne))
+		f.Add(m.AppendBody(nil, storage.LevelTwo))
 	}
 	f.Fuzz(func(t *testing.T, body []byte) {
 		m, err := DecodeBody(body)
 		if err != nil {
 			return
 		}
-		once := m.AppendBody(nil)
+		once := m.AppendBody(nil, storage.LevelTwo)
 		back, err := DecodeBody(once)
 		if err != nil {
 			t.Fatalf("message %+v cannot be read back: %v", m, err)
 		}
-		if twice := back.AppendBody(nil); !bytes.Equal(once, twice) {
+		if twice := back.AppendBody(nil, storage.LevelTwo); !bytes.Equal(once, twice) {
 			t.Errorf("message %+v changed to %+v", m, back)
 		}
 	})

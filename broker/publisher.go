@@ -58,6 +58,8 @@ type publisherConfig struct {
 // are sorted; what is dead is left out of the answer.
 type payloadReader interface {
 	Read(refs []storage.Ref, out []storage.Entry) ([]storage.Entry, error)
+	// Level is asked whenever something is written: it may rise at any time.
+	Level() storage.Level
 }
 
 // A proposer puts commands into the replicated log; *raftfsm.Node implements it.

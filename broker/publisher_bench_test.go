@@ -35,13 +35,15 @@ func (s sameBody) Read(refs []storage.Ref, out []storage.Entry) ([]storage.Entry
 	return out, nil
 }
 
+func (s sameBody) Level() storage.Level { return storage.LevelTwo }
+
 // BenchmarkPublisher delivers messages of 1 KB to one target: what the publisher
 // itself costs, without storage, Kafka and log.
 func BenchmarkPublisher(b *testing.B) {
 	m := Message{Origin: Origin{"in.delay", 0, 1}, Partition: -1, Key: []byte("key"), Value: make([]byte, 1<<10), Headers: []Header{{"a", []byte("b")}}}
 	p := newPublisher(publisherConfig{
 		Sink:           instant{},
-		Store:          sameBody{m.AppendBody(nil)},
+		Store:          sameBody{m.AppendBody(nil, storage.LevelTwo)},
 		MissingTimeout: func(string) time.Duration { return time.Minute },
 		DeadLetterFor:  func(string) string { return "dead" },
 		Verdicts:       newMailbox[verdict](),

@@ -164,6 +164,7 @@ type fakeLog struct {
 	acked []uint64
 	dead  []storage.Entry // dead letters, in order
 	err   error           // of every commit
+	level storage.Level   // LevelOne if it is not set
 	// broken is the error of every read.
 	broken error
 }
@@ -180,6 +181,12 @@ func (f *fakeLog) Read(refs []storage.Ref, out []storage.Entry) ([]storage.Entry
 		}
 	}
 	return out, f.broken
+}
+
+func (f *fakeLog) Level() storage.Level {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.level
 }
 
 func (f *fakeLog) commit(ctx context.Context, command raftfsm.Command) (raftfsm.Result, error) {
@@ -303,7 +310,7 @@ func (b *bench) accept(target string, n int, prepare func(i int, m *Message)) []
 		if prepare != nil {
 			prepare(i, &m)
 		}
-		entry := storage.Entry{Due: time.Now().UnixMilli(), Seq: seq, Target: target, Body: m.AppendBody(nil)}
+		entry := storage.Entry{Due: time.Now().UnixMilli(), Seq: seq, Target: target, Body: m.AppendBody(nil, b.log.level)}
 		b.log.alive[seq] = entry
 		due[i] = dueMessage{Ref: entry.Ref(), Target: target}
 	}

@@ -65,7 +65,7 @@ func (p *player) produce(topic string, a arguments) error {
 			} else if name == client.HeaderAfter {
 				value = p.afterText(value)
 			}
-			if strings.HasPrefix(name, client.InstructionPrefix) || strings.HasPrefix(name, "h-") {
+			if strings.HasPrefix(name, client.InstructionPrefix) || strings.HasPrefix(name, "h-") || strings.HasPrefix(name, "__carillon.") {
 				record.Headers = append(record.Headers, kgo.RecordHeader{Key: name, Value: []byte(value)})
 			}
 		}
