@@ -84,6 +84,56 @@ func (b *aliveBlock) removeRange(first, last uint16) {
 	b.setBits(set, n)
 }
 
+// removeSorted takes a few out of the block.
+func (b *aliveBlock) removeSorted(dead []uint16) {
+	if !b.isLow() {
+		var marked blockBitmap
+		for _, low := range dead {
+			marked[low/64] |= 1 << (low % 64)
+		}
+		b.removeBits(&marked)
+		return
+	}
+	kept, at := 0, 0
+	for _, low := range dead {
+		i, found := slices.BinarySearch(b.low[at:], low)
+		kept += copy(b.low[kept:], b.low[at:at+i])
+		if at += i; found {
+			at++
+		}
+	}
+	kept += copy(b.low[kept:], b.low[at:])
+	b.low, b.count = b.low[:kept], uint32(kept)
+}
+
+// removeBits takes what is marked out of the block.
+func (b *aliveBlock) removeBits(marked *blockBitmap) {
+	if !b.isLow() {
+		set := b.asBits()
+		for w, mask := range marked {
+			set[w] &^= mask
+		}
+		b.setBits(set, set.count())
+		return
+	}
+	kept := 0
+	for _, low := range b.low { // no branch, for none could be foreseen
+		b.low[kept] = low
+		kept += int(1 - marked[low/64]>>(low%64)&1)
+	}
+	b.low, b.count = b.low[:kept], uint32(kept)
+}
+
+// isLow reports whether low is the block's form.
+func (b *aliveBlock) isLow() bool { return b.bits == nil && b.count < blockSeqs }
+
+func (b *blockBitmap) count() (n int) {
+	for _, word := range b {
+		n += bits.OnesCount64(word)
+	}
+	return n
+}
+
 // asBits returns what the block holds as bits, its own where it has them.
 func (b *aliveBlock) asBits() *blockBitmap {
 	if b.bits != nil {
@@ -147,7 +197,7 @@ func (b *aliveBlock) find(first, last uint16) (from, to int) {
 // all yields what the block holds, in order.
 func (b *aliveBlock) all() iter.Seq[uint16] {
 	return func(yield func(uint16) bool) {
-		if b.bits == nil && b.count < blockSeqs {
+		if b.isLow() {
 			for _, low := range b.low {
 				if !yield(low) {
 					return

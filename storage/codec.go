@@ -24,9 +24,9 @@ type record struct {
 // written, the level of what is written decides (see contents.level): version 1
 // of all is what LevelOne has.
 const (
-	newestHead          = 1
+	newestHead          = 2
 	newestState         = 2
-	newestAlive         = 1
+	newestAlive         = 2
 	newestSegmentRecord = 1
 	newestSegmentInfo   = 1
 	newestStreamHeader  = 2

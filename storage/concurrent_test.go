@@ -16,7 +16,7 @@ func TestStore_readersSeeEverythingWhileItMovesToDisk(t *testing.T) {
 	s := openStore(t, t.TempDir())
 	other := openStore(t, t.TempDir())
 	m := newModel()
-	keep := operation{Accept: entries(500, 0, 13, 300)} // these live through
+	keep := operation{Level: LevelTwo, Accept: entries(500, 0, 13, 300)} // these live through
 	m.apply(1, keep)
 	applyTo(s, 1, keep)
 	kept := m.sorted()

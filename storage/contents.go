@@ -12,6 +12,7 @@ type contents struct {
 	generation uint64 // raised by a received snapshot
 	meta       SnapshotMeta
 	state      record     // encodeValues
+	stored     aliveFile  // where alive is on disk; LevelOne has it in the manifest
 	alive      *aliveSet  // at meta.Index
 	segments   []*segment // sorted by seq
 }
@@ -39,16 +40,24 @@ func (c *contents) level() Level {
 	return d.level()
 }
 
-// encodeHead writes | number uvarint | generation uvarint | meta |.
+// encodeHead writes | number uvarint | generation uvarint | meta |, and above
+// LevelOne version 2, which ends with the file of the alive-set.
 func (c *contents) encodeHead() record {
 	b := binary.AppendUvarint(nil, c.number)
 	b = binary.AppendUvarint(b, c.generation)
-	return record{version: 1, payload: c.meta.append(b)}
+	b = c.meta.append(b)
+	if c.stored.id == 0 {
+		return record{version: 1, payload: b}
+	}
+	return record{version: 2, payload: c.stored.append(b)}
 }
 
 func (c *contents) decodeHead(r record) error {
 	d := decoder{b: r.payload}
 	c.number, c.generation, c.meta = d.uvarint(), d.uvarint(), d.meta()
+	if r.version >= 2 {
+		c.stored = d.aliveFile()
+	}
 	return d.finish("manifest head")
 }
 

@@ -12,7 +12,7 @@ import (
 
 // damaged is a closed store with segments of several chunks and branch pages,
 // and what it holds.
-func damaged(t *testing.T) (dir string, m *model) {
+func damaged(t *testing.T, level Level) (dir string, m *model) {
 	t.Helper()
 	dir = memoryDir(t)
 	t.Cleanup(func() { os.RemoveAll(dir) })
@@ -22,7 +22,7 @@ func damaged(t *testing.T) (dir string, m *model) {
 	}
 	m = newModel()
 	for index := uint64(1); index <= 2; index++ {
-		op := operation{Accept: entries(700, 1000, 7, 900), Kill: []SeqRun{{5, 9}}}
+		op := operation{Level: level, Accept: entries(700, 1000, 7, 900), Kill: []SeqRun{{5, 9}}}
 		m.apply(index, op)
 		applyTo(s, index, op)
 		flush(t, s, index)
@@ -83,7 +83,13 @@ func readEverything(t *testing.T, dir string, m *model) error {
 }
 
 func TestOpen_reportsFlippedBits(t *testing.T) {
-	dir, m := damaged(t)
+	for name, level := range map[string]Level{"level one": LevelOne, "level two": LevelTwo} {
+		t.Run(name, func(t *testing.T) { reportsFlippedBits(t, level) })
+	}
+}
+
+func reportsFlippedBits(t *testing.T, level Level) {
+	dir, m := damaged(t, level)
 	random := rand.New(rand.NewPCG(1, 2))
 	for _, path := range storeFiles(t, dir) {
 		content, err := os.ReadFile(path)
@@ -142,7 +148,7 @@ func requireTyped(t *testing.T, err error) {
 }
 
 func TestOpen_reportsTruncatedFiles(t *testing.T) {
-	dir, m := damaged(t)
+	dir, m := damaged(t, LevelOne)
 	for _, path := range storeFiles(t, dir) {
 		content, err := os.ReadFile(path)
 		if err != nil {
@@ -166,7 +172,7 @@ func TestOpen_reportsTruncatedFiles(t *testing.T) {
 }
 
 func TestOpen_reportsMissingFiles(t *testing.T) {
-	dir, m := damaged(t)
+	dir, m := damaged(t, LevelOne)
 	for _, path := range storeFiles(t, dir) {
 		if err := os.Rename(path, dir+".aside"); err != nil {
 			t.Fatal(err)
@@ -193,7 +199,7 @@ func TestOpen_refusesADirectoryInUse(t *testing.T) {
 
 // A leaf page whose count was lowered hides chunks that are themselves sound.
 func TestScan_reportsHiddenChunks(t *testing.T) {
-	dir, m := damaged(t)
+	dir, m := damaged(t, LevelOne)
 	hidden := 0
 	for _, path := range storeFiles(t, dir)[:2] {
 		content, err := os.ReadFile(path)

@@ -115,6 +115,9 @@ func writeUntilPowerLoss(t *testing.T, data string, models *[]*model, ops *[]ope
 	for {
 		index := uint64(len(*ops) + 1)
 		op := operation{Accept: entries(400, int64(index), 3, 1500), Kill: []SeqRun{{index * 100, index*100 + 250}}}
+		if round > 3 {
+			op.Level = LevelTwo
+		}
 		next := (*models)[len(*models)-1].clone()
 		next.apply(index, op)
 		*models, *ops = append(*models, next), append(*ops, op)

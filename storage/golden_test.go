@@ -1,11 +1,13 @@
 package storage
 
 import (
+	"bytes"
 	"encoding/hex"
 	"flag"
 	"os"
 	"path/filepath"
 	"reflect"
+	"slices"
 	"strings"
 	"testing"
 )
@@ -165,9 +167,39 @@ func TestGolden_levelTwo(t *testing.T) {
 	if again, err := decodeValues(state); err != nil || !reflect.DeepEqual(again, v) {
 		t.Errorf("values %+v, want %+v (error %v)", again, v, err)
 	}
-	h := streamHeader{meta: c.meta, state: c.state, alive: record{1, []byte{1}}, records: []segmentRecord{goldenRecord(), goldenRecord()}}
+	c.stored = aliveFile{id: 9, base: 1000, size: 1234, flushed: 5 << 20, count: 196, next: 300}
+	head, err := openRecord("head", newestHead, golden(t, "manifest_head_v2", sealRecord(c.encodeHead())))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var named contents
+	if err := named.decodeHead(head); err != nil || named.stored != c.stored || !reflect.DeepEqual(named.meta, c.meta) {
+		t.Errorf("head %+v, error %v", named, err)
+	}
+	h := streamHeader{meta: c.meta, state: c.state, alive: record{2, []byte{100, 5}}, records: []segmentRecord{goldenRecord(), goldenRecord()}}
 	got, err := decodeStreamHeader(golden(t, "stream_header_v2", h.encode(c.level()))[streamPrefix:])
 	if err != nil || !reflect.DeepEqual(got, h) {
 		t.Errorf("got %+v, want %+v (error %v)", got, h, err)
+	}
+}
+
+func TestGolden_aliveFile(t *testing.T) {
+	set := goldenContents().alive
+	set.addRange(SeqRun{3 * blockSeqs, 4*blockSeqs - 1})
+	set.addRange(SeqRun{5 * blockSeqs, 5*blockSeqs + maxLow})
+	base := golden(t, "alive_base", encodedBase(set))
+	got, err := decodeBase(bytes.NewReader(base), int64(len(base)))
+	if err != nil || !slices.Equal(encodedBase(got), base) {
+		t.Errorf("base of %d seqs is read as %d (error %v)", set.count, got.count, err)
+	}
+	then, before, after := set.freeze(), uint64(1<<33+1), uint64(1<<33+100)
+	set.addRange(SeqRun{before, after - 1})
+	set.removeRange(SeqRun{7, 9})
+	set.remove(100)
+	set.removeRange(SeqRun{1 << 33, 1<<33 + 4})
+	change := golden(t, "alive_change", appendPiece(nil, encodeChange(then, set, before, after)))
+	next, err := got.decodeChanges(change)
+	if err != nil || next != after || !slices.Equal(encodedBase(got), encodedBase(set)) {
+		t.Errorf("change to %d of %d seqs is read as one of %d (error %v)", set.count, next, got.count, err)
 	}
 }

@@ -19,9 +19,11 @@ import (
 // small bbolt database of synced commits, and every value in it is a record:
 //
 //	manifest.db
-//	  bucket "manifest"   "head"   commit number, generation, snapshot meta
-//	                      "state"  the replicated values
-//	                      "alive"  the alive-set at the meta's index
+//	  bucket "manifest"   "head"   commit number, generation, snapshot meta,
+//	                               above LevelOne the file of the alive-set
+//	                      "state"  the replicated values, at LevelOne
+//	                      "alive"  the alive-set at the meta's index, at LevelOne
+//	  bucket "state"      "state"  the replicated values, above LevelOne
 //	  bucket "segments"   id u64   what segments/<id in 16 hex digits>.seg holds
 type manifest struct {
 	dir string
@@ -32,16 +34,21 @@ type manifest struct {
 	db      *bbolt.DB
 	current contents
 	err     error // ErrClosed or ErrFailed: the file is not to be touched
+	// suspect is set when a sync of the alive-set's file failed: what was appended
+	// may never reach the disk, so the next commit writes a file of its own.
+	suspect bool
 
 	// meta is current's, for those who must not wait for a commit.
 	meta   atomic.Pointer[SnapshotMeta]
-	lastID atomic.Uint64 // of a segment file
+	lastID atomic.Uint64 // of a segment file, or one of the alive-set
 }
 
 const (
 	manifestName = "manifest.db"
 	segmentsName = "segments"
 	segmentExt   = ".seg"
+	aliveName    = "alive"
+	aliveExt     = ".set"
 )
 
 // openManifest opens or creates the manifest in dir, opens the segments it names
@@ -132,7 +139,13 @@ func (m *manifest) load() error {
 		named.segments = append(named.segments, s)
 	}
 	sortBySeq(named.segments)
-	if err := named.check(); err != nil {
+	if named.stored.id != 0 {
+		named.alive, err = m.loadAlive(named.stored)
+	}
+	if err == nil {
+		err = named.check()
+	}
+	if err != nil {
 		releaseAll(named.segments)
 		return err
 	}
@@ -140,30 +153,46 @@ func (m *manifest) load() error {
 	return nil
 }
 
-// removeUnnamed removes segment files that a crash left before they were named,
-// or after they no longer were.
+// removeUnnamed removes files that a crash left before they were named, or after
+// they no longer were.
 func (m *manifest) removeUnnamed() error {
 	named := make(map[string]bool)
 	for _, s := range m.current.segments {
-		named[filepath.Base(s.path)] = true
+		named[s.path] = true
 		m.lastID.Store(max(m.lastID.Load(), s.id))
 	}
-	files, err := os.ReadDir(m.segmentsDir())
+	if id := m.current.stored.id; id != 0 {
+		named[m.alivePath(id)] = true
+		m.lastID.Store(max(m.lastID.Load(), id))
+	}
+	if err := m.removeOthers(m.segmentsDir(), segmentExt, named); err != nil {
+		return fmt.Errorf("remove unnamed segments: %w", err)
+	}
+	err := m.removeOthers(m.aliveDir(), aliveExt, named)
+	if err != nil && !errors.Is(err, os.ErrNotExist) {
+		return fmt.Errorf("remove unnamed alive-sets: %w", err)
+	}
+	return nil
+}
+
+func (m *manifest) removeOthers(dir, ext string, named map[string]bool) error {
+	files, err := os.ReadDir(dir)
 	if err != nil {
-		return fmt.Errorf("list segments: %w", err)
+		return err
 	}
 	for _, f := range files {
-		if named[f.Name()] {
+		path := filepath.Join(dir, f.Name())
+		if named[path] {
 			continue
 		}
-		hex, ok := strings.CutSuffix(f.Name(), segmentExt)
+		hex, ok := strings.CutSuffix(f.Name(), ext)
 		if _, err := strconv.ParseUint(hex, 16, 64); err != nil || !ok {
-			m.log.Warn("leaving a file that is not ours", "path", filepath.Join(m.segmentsDir(), f.Name()))
+			m.log.Warn("leaving a file that is not ours", "path", path)
 			continue
 		}
-		m.log.Info("removing a segment that the manifest does not name", "segment", f.Name())
-		if err := os.Remove(filepath.Join(m.segmentsDir(), f.Name())); err != nil {
-			return fmt.Errorf("remove unnamed segment: %w", err)
+		m.log.Info("removing a file that the manifest does not name", "path", path)
+		if err := os.Remove(path); err != nil {
+			return err
 		}
 	}
 	return nil

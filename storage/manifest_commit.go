@@ -13,13 +13,15 @@ import (
 var (
 	manifestBucket = []byte("manifest")
 	segmentsBucket = []byte("segments")
+	stateBucket    = []byte("state")
 	headKey        = []byte("head")
 	stateKey       = []byte("state")
 	aliveKey       = []byte("alive")
 )
 
 // commit makes next what the manifest names, or changes nothing. Its segments
-// must be durable, their names too. The caller holds mu.
+// must be durable, their names too, and so must a file of the alive-set that next
+// brings in, which is removed if the commit fails. The caller holds mu.
 //
 // Segments that next names no longer lose the manifest's reference. They are
 // unlinked after this commit, never before: a crash in between leaves a file
@@ -29,17 +31,29 @@ func (m *manifest) commit(next contents) error {
 		return m.err
 	}
 	next.number = m.current.number + 1
-	if err := write(m.db, &next, &m.current); err != nil {
-		return m.recover(&next, err)
+	if err := m.storeAlive(&next); err != nil {
+		return err
 	}
-	m.replace(next)
-	return nil
+	err := write(m.db, &next, &m.current)
+	if err == nil {
+		m.replace(next)
+		return nil
+	}
+	err = m.recover(&next, err)
+	if err != nil && m.err == nil && next.stored.id != m.current.stored.id {
+		m.removeAlive(next.stored.id)
+	}
+	return err
 }
 
-// replace lets go of the segments that next leaves out.
+// replace lets go of the segments that next leaves out, and of the file of the
+// alive-set if it has another one.
 func (m *manifest) replace(next contents) {
-	before := m.current.segments
+	before, stored := m.current.segments, m.current.stored.id
 	m.setCurrent(next)
+	if stored != next.stored.id {
+		m.removeAlive(stored)
+	}
 	for _, s := range before {
 		if !slices.Contains(next.segments, s) {
 			s.doomed.Store(true)
@@ -132,16 +146,30 @@ func (c *contents) put(tx *bbolt.Tx, before *contents) error {
 		return err
 	}
 	if before == nil || before.alive != c.alive {
-		alive, err := encodeAlive(c.alive)
-		if err != nil {
-			return err
-		}
-		bucket := tx.Bucket(manifestBucket)
-		if err := errors.Join(bucket.Put(aliveKey, sealRecord(alive)), bucket.Put(stateKey, sealRecord(c.state))); err != nil {
+		if err := c.putState(tx); err != nil {
 			return err
 		}
 	}
 	return writeSegments(tx, c, before)
+}
+
+// putState writes the state, and the alive-set where that is a part of the
+// manifest. Where it is not, the state has a bucket, and by that a page, of its
+// own: what lies beside the head is written by every transaction.
+func (c *contents) putState(tx *bbolt.Tx) error {
+	bucket := tx.Bucket(manifestBucket)
+	if c.stored.id == 0 {
+		alive, err := encodeAlive(c.alive)
+		if err != nil {
+			return err
+		}
+		return errors.Join(bucket.Put(aliveKey, sealRecord(alive)), bucket.Put(stateKey, sealRecord(c.state)))
+	}
+	own, err := tx.CreateBucketIfNotExists(stateBucket)
+	if err != nil {
+		return err
+	}
+	return errors.Join(bucket.Delete(aliveKey), bucket.Delete(stateKey), own.Put(stateKey, sealRecord(c.state)))
 }
 
 func writeSegments(tx *bbolt.Tx, next, before *contents) error {
@@ -199,17 +227,30 @@ func (c *contents) readFrom(tx *bbolt.Tx) error {
 	if err := c.decodeHead(head); err != nil {
 		return err
 	}
-	state, err := openRecord("state", newestState, bucket.Get(stateKey))
-	if err != nil {
+	if c.stored.id != 0 { // the set is read from its file
+		return c.readState(tx.Bucket(stateBucket))
+	}
+	if err := c.readState(bucket); err != nil {
 		return err
 	}
-	c.state = record{version: state.version, payload: slices.Clone(state.payload)}
-	alive, err := openRecord("alive-set", newestAlive, bucket.Get(aliveKey))
+	alive, err := openRecord("alive-set", 1, bucket.Get(aliveKey))
 	if err != nil {
 		return err
 	}
 	c.alive, err = decodeAlive(alive)
 	return err
+}
+
+func (c *contents) readState(bucket *bbolt.Bucket) error {
+	if bucket == nil {
+		return fmt.Errorf("%w: no bucket %q", ErrCorrupt, stateBucket)
+	}
+	state, err := openRecord("state", newestState, bucket.Get(stateKey))
+	if err != nil {
+		return err
+	}
+	c.state = record{version: state.version, payload: slices.Clone(state.payload)}
+	return nil
 }
 
 func (s *segmentRecords) readFrom(tx *bbolt.Tx) error {

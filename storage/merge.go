@@ -2,14 +2,15 @@ package storage
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 
 	"go.etcd.io/bbolt"
 )
 
-// Merge takes one step towards fewer and fuller segments: it writes a run of
-// neighbours anew. It reports whether it did anything; call it again until it did
+// Merge takes one step towards fewer and fuller files: it writes a run of
+// neighbouring segments anew, or the alive-set with the changes since its base. It reports whether it did anything; call it again until it did
 // not, after a Flush. It blocks for the writing, and for Config.Pace, while Apply,
 // flushes and readers go on. ErrDiskFull means that there is no room for what is
 // alive in the segments that should be merged, and nothing smaller to do;
@@ -26,12 +27,21 @@ func (s *Store) Merge(ctx context.Context) (did bool, err error) {
 	defer s.merging.Unlock()
 	from := s.pinToMerge()
 	defer releaseAll(from.segments)
-	step, err := s.plan(&from)
-	if err != nil {
-		return false, fmt.Errorf("merge: %w", err)
+	var short error
+	if from.shouldFold() {
+		if short = s.fold(ctx, &from); short == nil {
+			return true, nil
+		}
+		if !errors.Is(short, ErrDiskFull) {
+			return false, fmt.Errorf("fold alive-set: %w", short)
+		}
 	}
-	if len(step) == 0 {
-		return false, nil
+	step, err := s.plan(&from)
+	if err = errors.Join(err, short); len(step) == 0 {
+		if err != nil {
+			err = fmt.Errorf("merge: %w", err)
+		}
+		return false, err
 	}
 	merged, err := s.rewrite(ctx, from.alive, step)
 	if err != nil {
@@ -54,7 +64,7 @@ func (s *Store) pinToMerge() contents {
 	defer s.mu.RUnlock()
 	from := s.manifest.current
 	if from.generation != s.generation || s.manifest.err != nil {
-		from.segments = nil
+		return contents{}
 	}
 	acquireAll(from.segments)
 	return from

@@ -21,6 +21,8 @@ type Receiver struct {
 	buf   []byte // of a stage other than file
 
 	header  streamHeader
+	base    aliveFile      // of the alive-set; no id when the header holds it
+	sizes   []int64        // of the files to come: the base, if any, and the segments
 	files   []receivedFile // the last one may be open
 	file    *os.File
 	sum     hash.Hash32
@@ -119,9 +121,17 @@ func (r *Receiver) headerDone(record []byte) (err error) {
 	if got := r.header.meta; got.Index != r.meta.Index || got.Term != r.meta.Term {
 		return fmt.Errorf("%w: stream of index %d, term %d, announced as %d, %d", ErrCorrupt, got.Index, got.Term, r.meta.Index, r.meta.Term)
 	}
-	var need int64
+	if r.header.alive.version >= 2 {
+		if err := r.expectBase(); err != nil {
+			return err
+		}
+	}
 	for _, record := range r.header.records {
-		need += record.size
+		r.sizes = append(r.sizes, record.size)
+	}
+	var need int64
+	for _, size := range r.sizes {
+		need += size
 	}
 	if err := r.store.checkRoom(need + spareRoom); err != nil {
 		return err
@@ -129,16 +139,34 @@ func (r *Receiver) headerDone(record []byte) (err error) {
 	return r.nextFile()
 }
 
+// expectBase takes from the header what comes next.
+func (r *Receiver) expectBase() error {
+	d := decoder{b: r.header.alive.payload}
+	size := int64(d.uvarint())
+	r.base = aliveFile{id: r.store.manifest.lastID.Add(1), base: size, size: size, count: d.uvarint()}
+	if err := d.finish("alive-set"); err != nil {
+		return err
+	}
+	if size < 0 {
+		return fmt.Errorf("%w: alive-set of %d bytes", ErrCorrupt, size)
+	}
+	r.sizes = append(r.sizes, size)
+	return r.store.manifest.makeAliveDir()
+}
+
 func (r *Receiver) nextFile() (err error) {
-	if len(r.files) == len(r.header.records) {
+	if len(r.files) == len(r.sizes) {
 		r.stage = stageEnd
 		return nil
 	}
-	id, path := r.store.manifest.newSegment()
+	id, path := r.base.id, r.store.manifest.alivePath(r.base.id)
+	if r.base.id == 0 || len(r.files) > 0 {
+		id, path = r.store.manifest.newSegment()
+	}
 	if r.file, err = os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600); err != nil {
 		return diskFull(err)
 	}
-	r.stage, r.want = stageFile, r.header.records[len(r.files)].size
+	r.stage, r.want = stageFile, r.sizes[len(r.files)]
 	r.files = append(r.files, receivedFile{id, path})
 	r.sum = crc32.New(crc32.MakeTable(crc32.Castagnoli))
 	return nil
@@ -146,7 +174,7 @@ func (r *Receiver) nextFile() (err error) {
 
 func (r *Receiver) fileDone(sum []byte) error {
 	if want, got := binary.BigEndian.Uint32(sum), r.sum.Sum32(); want != got {
-		return fmt.Errorf("%w: segment %d of the stream has checksum %08x, sent with %08x", ErrCorrupt, len(r.files), got, want)
+		return fmt.Errorf("%w: file %d of the stream has checksum %08x, sent with %08x", ErrCorrupt, len(r.files), got, want)
 	}
 	if err := r.closeFile(true); err != nil {
 		return diskFull(err)
@@ -183,6 +211,9 @@ func (r *Receiver) Commit() error {
 	if err == nil {
 		err = syncDir(r.store.manifest.segmentsDir())
 	}
+	if err == nil && r.base.id != 0 {
+		err = syncDir(r.store.manifest.aliveDir())
+	}
 	if err != nil {
 		releaseAll(next.segments)
 		r.Abort()
@@ -203,6 +234,7 @@ func (r *Receiver) name(next contents) (err error) {
 	next.generation = m.current.generation + 1
 	if at := m.current.meta.Index; next.meta.Index < at {
 		err = fmt.Errorf("%w: it ends at index %d, the schedule at %d", ErrPast, next.meta.Index, at)
+		m.removeAlive(next.stored.id)
 	} else {
 		err = m.commit(next)
 	}
@@ -217,12 +249,12 @@ func (r *Receiver) name(next contents) (err error) {
 // open returns what was received, its segments open.
 func (r *Receiver) open() (contents, error) {
 	next := contents{meta: r.meta, state: r.header.state}
-	var err error
-	if next.alive, err = decodeAlive(r.header.alive); err != nil {
+	if err := r.openAlive(&next); err != nil {
 		return next, err
 	}
+	files := r.files[len(r.files)-len(r.header.records):]
 	for i, record := range r.header.records {
-		g, err := openSegment(r.files[i].path, r.files[i].id, record, r.store.log)
+		g, err := openSegment(files[i].path, files[i].id, record, r.store.log)
 		if err != nil {
 			return next, err
 		}
@@ -230,6 +262,21 @@ func (r *Receiver) open() (contents, error) {
 	}
 	sortBySeq(next.segments)
 	return next, next.check()
+}
+
+func (r *Receiver) openAlive(next *contents) (err error) {
+	if r.base.id == 0 {
+		next.alive, err = decodeAlive(r.header.alive)
+		return err
+	}
+	v, err := next.values()
+	if err != nil {
+		return err
+	}
+	r.base.next = v.nextSeq
+	next.stored = r.base
+	next.alive, err = r.store.manifest.loadAlive(r.base)
+	return err
 }
 
 // Abort removes what was received. It does nothing after Commit.

@@ -1,6 +1,7 @@
 package storage
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"os"
@@ -27,6 +28,7 @@ func TestStore_equalsModel(t *testing.T) {
 			"flush":    func(*rapid.T) { h.flush() },
 			"release":  func(*rapid.T) { h.release() },
 			"merge":    func(*rapid.T) { mergeAll(t, h.store) },
+			"fold":     func(*rapid.T) { h.fold() },
 			"reopen":   func(*rapid.T) { h.reopen() },
 			"cut":      func(*rapid.T) { h.cut() },
 			"transfer": func(*rapid.T) { h.transfer() },
@@ -160,6 +162,18 @@ func (h *history) cut() {
 	copied := crash(h.t, h.dir, h.newDir())
 	h.store.Close()
 	h.open(copied)
+}
+
+// fold writes a new base although none is due.
+func (h *history) fold() {
+	from := h.store.pinToMerge()
+	defer releaseAll(from.segments)
+	if from.stored.id == 0 {
+		return
+	}
+	if err := h.store.fold(context.Background(), &from); err != nil {
+		h.t.Fatalf("fold: %v", err)
+	}
 }
 
 // transfer goes on with another store that had a past of its own.

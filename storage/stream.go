@@ -8,12 +8,14 @@ import (
 	"hash"
 	"hash/crc32"
 	"io"
+	"iter"
 	"os"
 )
 
 // A stream carries what one manifest commit names to another store:
 //
 //	| "carillon" 8 | length u32 | header record of that length |
+//	in version 2:                     | base of the alive-set | crc u32 |
 //	then for each segment, in order:  | the file, of the size in its record | crc u32 |
 //
 // The header record holds
@@ -22,7 +24,9 @@ import (
 //	version 2, above         | meta | state | alive-set | n uvarint | n x segment record |
 //
 // In version 1 the parts are payloads of version 1; in version 2 each tells its
-// version, | version u8 | payload bytes |. The crc is CRC-32C over the file.
+// version, | version u8 | payload bytes |, and the alive-set says only what its base
+// (see pieceSize) is like: | size uvarint | count uvarint |. The crc is CRC-32C over
+// the base or the file.
 const streamMagic = "carillon"
 
 const streamPrefix = len(streamMagic) + 4
@@ -157,10 +161,27 @@ type stream struct {
 	io.Reader
 	segments []*segment // pinned
 	files    []*os.File
+	base     *baseReader // nil at LevelOne
+}
+
+// addAlive returns what the header says of the alive-set.
+func (st *stream) addAlive(named *contents) (record, error) {
+	if named.level() < LevelTwo {
+		return encodeAlive(named.alive)
+	}
+	st.base = newBaseReader(named.alive)
+	payload := binary.AppendUvarint(nil, uint64(st.base.size))
+	return record{version: 2, payload: binary.AppendUvarint(payload, named.alive.count)}, nil
+}
+
+// summed reads part, then its checksum.
+func summed(part io.Reader) []io.Reader {
+	sum := crc32.New(crc32.MakeTable(crc32.Castagnoli))
+	return []io.Reader{io.TeeReader(part, sum), &sumReader{sum: sum}}
 }
 
 func (st *stream) open(named *contents) (size int64, err error) {
-	alive, err := encodeAlive(named.alive)
+	alive, err := st.addAlive(named)
 	if err != nil {
 		return 0, err
 	}
@@ -169,17 +190,19 @@ func (st *stream) open(named *contents) (size int64, err error) {
 		h.records = append(h.records, g.segmentRecord)
 	}
 	header := h.encode(named.level())
-	size = int64(len(header))
 	parts := []io.Reader{bytes.NewReader(header)}
+	if st.base != nil {
+		parts = append(parts, summed(st.base)...)
+		size = st.base.size + 4
+	}
+	size += int64(len(header))
 	for _, g := range named.segments {
 		file, err := os.Open(g.path)
 		if err != nil {
 			return 0, fmt.Errorf("open segment: %w", err)
 		}
 		st.files = append(st.files, file)
-		sum := crc32.New(crc32.MakeTable(crc32.Castagnoli))
-		content := &wholeFile{from: file, left: g.size, path: g.path}
-		parts = append(parts, io.TeeReader(content, sum), &sumReader{sum: sum})
+		parts = append(parts, summed(&wholeFile{from: file, left: g.size, path: g.path})...)
 		size += g.size + 4
 	}
 	st.Reader = io.MultiReader(parts...)
@@ -193,8 +216,38 @@ func (st *stream) Close() error {
 		err = errors.Join(err, f.Close())
 	}
 	releaseAll(st.segments)
+	if st.base != nil {
+		st.base.stop()
+	}
 	st.files, st.segments = nil, nil
 	return err
+}
+
+// baseReader reads a base out of a frozen set, piece by piece.
+type baseReader struct {
+	size int64
+	next func() ([]byte, bool)
+	stop func()
+	left []byte
+}
+
+func newBaseReader(set *aliveSet) *baseReader {
+	r := &baseReader{size: set.baseSize()}
+	r.next, r.stop = iter.Pull(set.basePieces())
+	return r
+}
+
+func (r *baseReader) Read(p []byte) (int, error) {
+	if len(r.left) == 0 {
+		piece, ok := r.next()
+		if !ok {
+			return 0, io.EOF
+		}
+		r.left = piece
+	}
+	n := copy(p, r.left)
+	r.left = r.left[n:]
+	return n, nil
 }
 
 // wholeFile reads exactly left bytes and says so when the file has fewer.

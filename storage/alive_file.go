@@ -1,0 +1,264 @@
+package storage
+
+import (
+	"bufio"
+	"encoding/binary"
+	"fmt"
+	"io"
+	"iter"
+	"slices"
+)
+
+// Above LevelOne the alive-set has a file of its own: all of it as it once was,
+// the base, and what each flush since has changed. Both are pieces:
+//
+//	piece   | length u32 | record of that length |
+//	file    | base piece ... | change piece ... |
+//
+// A base piece holds blocks in order of their numbers, about pieceSize of them:
+//
+//	| n x (number uvarint, count - 1 uvarint, seqs) |
+//
+// where seqs are nothing in a block of 65,536, 8 KB of bits in one of more than
+// 4,096, else | u16 | each, in order. Fixed numbers here are little endian, for
+// they are read by the hundred million.
+//
+// A change piece takes the set on from one flush to the next:
+//
+//	| before uvarint | after uvarint | n x dead |
+//
+// before and after are the next seq then and now: all in between were born alive.
+// dead are the runs that are so no longer, or were born and died, in order:
+//
+//	| gap * 2 + more uvarint | length - 2 uvarint, if more |
+//
+// with gap counted from the end of the run before, and more telling a run from a
+// single seq. So a kill at random among 10^10 seqs takes three bytes, and one of
+// a million in a row takes six.
+//
+// Where the base ends, and where the file does, is in the manifest's head. What
+// lies beyond is of a flush that was not named; the next one writes over it.
+const pieceSize = 64 << 10
+
+// The versions of pieces.
+const (
+	newestBasePiece   = 1
+	newestChangePiece = 1
+)
+
+// aliveFile is what the manifest says of it:
+//
+//	| id uvarint | base uvarint | size uvarint | flushed uvarint | count uvarint | next uvarint |
+type aliveFile struct {
+	id      uint64 // 0: the set is in the manifest, as LevelOne has it
+	base    int64  // bytes of the base
+	size    int64  // bytes of base and changes
+	flushed int64  // bytes of segments written since the base was
+	count   uint64 // seqs in the set
+	next    uint64 // seq after the last that the set was told of
+}
+
+func (f *aliveFile) append(b []byte) []byte {
+	for _, v := range []uint64{f.id, uint64(f.base), uint64(f.size), uint64(f.flushed), f.count, f.next} {
+		b = binary.AppendUvarint(b, v)
+	}
+	return b
+}
+
+func (d *decoder) aliveFile() aliveFile {
+	f := aliveFile{id: d.uvarint(), base: int64(d.uvarint()), size: int64(d.uvarint()), flushed: int64(d.uvarint()), count: d.uvarint(), next: d.uvarint()}
+	if f.id == 0 || f.base < 0 || f.size < f.base || f.next > maxSeq {
+		d.fail()
+	}
+	return f
+}
+
+// appendPiece frames a payload.
+func appendPiece(b []byte, r record) []byte {
+	sealed := sealRecord(r)
+	return append(binary.BigEndian.AppendUint32(b, uint32(len(sealed))), sealed...)
+}
+
+// nextPiece cuts the first piece off b.
+func nextPiece(name string, newest byte, b []byte) (payload, rest []byte, err error) {
+	if len(b) < 4 || uint64(binary.BigEndian.Uint32(b)) > uint64(len(b)-4) {
+		return nil, nil, fmt.Errorf("%w: %s of %d bytes is cut off", ErrCorrupt, name, len(b))
+	}
+	end := 4 + binary.BigEndian.Uint32(b)
+	r, err := openRecord(name, newest, b[4:end])
+	return r.payload, b[end:], err
+}
+
+// basePieces yields the set as pieces; each is good until the next.
+func (s *aliveSet) basePieces() iter.Seq[[]byte] {
+	return func(yield func([]byte) bool) {
+		var payload, piece []byte
+		for number, b := range s.all() {
+			payload = b.append(binary.AppendUvarint(payload, number))
+			if len(payload) < pieceSize {
+				continue
+			}
+			if piece = appendPiece(piece[:0], record{version: 1, payload: payload}); !yield(piece) {
+				return
+			}
+			payload = payload[:0]
+		}
+		if len(payload) > 0 {
+			yield(appendPiece(piece[:0], record{version: 1, payload: payload}))
+		}
+	}
+}
+
+// baseSize returns how many bytes basePieces yields.
+func (s *aliveSet) baseSize() (size int64) {
+	const frame = 4 + 1 + 4 // length, version, checksum
+	payload := int64(0)
+	for number, b := range s.all() {
+		payload += uvarintSize(number) + b.size()
+		if payload >= pieceSize {
+			size, payload = size+frame+payload, 0
+		}
+	}
+	if payload > 0 {
+		size += frame + payload
+	}
+	return size
+}
+
+func (b *aliveBlock) size() int64 {
+	size := uvarintSize(uint64(b.count - 1))
+	switch {
+	case b.count == blockSeqs:
+		return size
+	case b.bits != nil:
+		return size + blockSeqs/8
+	default:
+		return size + 2*int64(b.count)
+	}
+}
+
+func uvarintSize(v uint64) (n int64) {
+	for n = 1; v >= 0x80; v >>= 7 {
+		n++
+	}
+	return n
+}
+
+func (b *aliveBlock) append(to []byte) []byte {
+	to = binary.AppendUvarint(to, uint64(b.count-1))
+	if b.bits != nil {
+		for _, word := range b.bits {
+			to = binary.LittleEndian.AppendUint64(to, word)
+		}
+	}
+	for _, low := range b.low {
+		to = binary.LittleEndian.AppendUint16(to, low)
+	}
+	return to
+}
+
+// decodeBase reads the pieces of a base, size bytes, one at a time: memory does
+// not hold them beside the set.
+func decodeBase(from io.Reader, size int64) (*aliveSet, error) {
+	set, last := newAliveSet(), int64(-1)
+	r := bufio.NewReaderSize(io.LimitReader(from, size), 4*pieceSize)
+	var buf []byte
+	for {
+		length, err := r.Peek(4)
+		if err == io.EOF && len(length) == 0 {
+			return set, nil
+		}
+		if err != nil {
+			return nil, fmt.Errorf("%w: base of the alive-set: %w", ErrCorrupt, err)
+		}
+		n := 4 + uint64(binary.BigEndian.Uint32(length))
+		if n > 4*pieceSize {
+			return nil, fmt.Errorf("%w: base of the alive-set has a piece of %d bytes", ErrCorrupt, n)
+		}
+		buf = slices.Grow(buf[:0], int(n))[:n]
+		if _, err := io.ReadFull(r, buf); err != nil {
+			return nil, fmt.Errorf("%w: base of the alive-set: %w", ErrCorrupt, err)
+		}
+		if last, err = set.decodePiece(buf, last); err != nil {
+			return nil, err
+		}
+	}
+}
+
+// decodePiece adds the blocks of a base piece. last is the number of the block
+// before, then of its last one.
+func (s *aliveSet) decodePiece(piece []byte, last int64) (int64, error) {
+	payload, _, err := nextPiece("base of the alive-set", newestBasePiece, piece)
+	if err != nil {
+		return last, err
+	}
+	d := decoder{b: payload}
+	for len(d.b) > 0 {
+		number, block := d.uvarint(), d.aliveBlock()
+		if d.failed || number > maxSeq>>blockBits || int64(number) <= last {
+			return last, fmt.Errorf("%w: alive-set: block %d after %d does not decode", ErrCorrupt, number, last)
+		}
+		s.put(number, block)
+		last = int64(number)
+	}
+	return last, nil
+}
+
+func (d *decoder) aliveBlock() *aliveBlock {
+	n := d.uvarint() + 1
+	switch b := (&aliveBlock{count: uint32(n)}); {
+	case n == 0 || n > blockSeqs:
+		d.fail()
+		return nil
+	case n == blockSeqs:
+		return b
+	case n > maxLow:
+		b.bits = d.blockBits(int(n))
+		return b
+	default:
+		b.low = d.blockLow(int(n))
+		return b
+	}
+}
+
+func (d *decoder) blockBits(n int) *blockBitmap {
+	words := d.view(blockSeqs / 8)
+	if words == nil {
+		return nil
+	}
+	set := new(blockBitmap)
+	for w := range set {
+		set[w] = binary.LittleEndian.Uint64(words[8*w:])
+	}
+	if set.count() != n {
+		d.fail()
+	}
+	return set
+}
+
+func (d *decoder) blockLow(n int) []uint16 {
+	view := d.view(2 * uint64(n))
+	if view == nil {
+		return nil
+	}
+	low := make([]uint16, 0, n)
+	last, sorted := -1, true
+	for ; len(view) >= 8; view = view[8:] { // four at a time, there are many
+		word := binary.LittleEndian.Uint64(view)
+		a, b, c, e := uint16(word), uint16(word>>16), uint16(word>>32), uint16(word>>48)
+		sorted = sorted && last < int(a) && a < b && b < c && c < e
+		low = append(low, a, b, c, e)
+		last = int(e)
+	}
+	for ; len(view) > 0; view = view[2:] {
+		a := binary.LittleEndian.Uint16(view)
+		sorted = sorted && last < int(a)
+		low = append(low, a)
+		last = int(a)
+	}
+	if !sorted {
+		d.fail()
+		return nil
+	}
+	return low
+}
