@@ -20,8 +20,8 @@ type Sink interface {
 	// in-sync replicas have the record, else it wraps a sentinel of this file.
 	Send(d Delivery, done func(error))
 	// Isolate gives the topic's outstanding records up: their done is called with
-	// ErrAbandoned, though Kafka may still write them. The next Send of the topic
-	// uses connections of its own, so that a stuck target holds nobody up.
+	// ErrAbandoned, though Kafka may still write them. Until something of the topic
+	// gets through it shares connections only with others that are stuck.
 	Isolate(topic string)
 	// CreateTopic creates a topic unless it exists, so that it takes batches of that
 	// many bytes, or of Kafka's default if Kafka refuses as many. It blocks for a

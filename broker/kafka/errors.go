@@ -14,6 +14,4 @@ var (
 	errReplaced = errors.New("records that were read already have been replaced")
 	// errClosed is what Poll returns after Close.
 	errClosed = errors.New("source is closed")
-	// errSinkClosed is what questions to a Sink return after Close.
-	errSinkClosed = errors.New("sink is closed")
 )

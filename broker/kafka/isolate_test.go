@@ -70,7 +70,7 @@ func TestIsolatedTargetIsServedWhileItsOldRequestHangs(t *testing.T) {
 	}, kfake.SeedTopics(1, "orders", "payments"))
 }
 
-func TestHealedTargetReturnsToASharedClient(t *testing.T) {
+func TestHealedTargetReturnsToTheQuick(t *testing.T) {
 	inBubble(t, func(t *testing.T, kafka bubble) {
 		sink := newSink(t, kafka)
 		for _, topic := range []string{"orders", "payments"} {
@@ -78,31 +78,24 @@ func TestHealedTargetReturnsToASharedClient(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-		first := sink.shared
+		poolOf := func() *pool {
+			sink.mu.Lock()
+			defer sink.mu.Unlock()
+			return sink.poolOf(sink.target("orders"), time.Now())
+		}
 		for range 3 {
 			sink.Isolate("orders")
-			shared := sink.shared
-			for range 2 { // the first proves the own client healthy, the second returns
-				if sink.shared != shared {
-					t.Error("orders joined a shared client before its own one was proved healthy")
-				}
+			if poolOf() != sink.stuck {
+				t.Error("orders joined others before anything got through")
+			}
+			for range 2 { // the first proves that it answers
 				if _, err := deliver(sink, broker.Delivery{Topic: "orders"}); err != nil {
 					t.Fatal(err)
 				}
 			}
-		}
-		synctest.Wait()
-		sink.mu.Lock()
-		defer sink.mu.Unlock()
-		orders, payments := sink.targets["orders"], sink.targets["payments"]
-		if orders.isolated || orders.connection != sink.shared || sink.shared.users != 1 {
-			t.Errorf("orders is isolated: %v, its client is the shared one: %v", orders.isolated, orders.connection == sink.shared)
-		}
-		if orders.connection == first {
-			t.Error("orders is back on the client that it had left, where its sequence numbers begin anew")
-		}
-		if payments.connection != first || first.users != 1 {
-			t.Error("payments was moved although it was healthy")
+			if poolOf() != sink.quick {
+				t.Error("orders did not return when it answered")
+			}
 		}
 		if n := len(kafka.records("orders", 7)); n != 7 {
 			t.Errorf("%d records, want 7", n)

@@ -6,7 +6,6 @@ import (
 	"time"
 
 	"github.com/twmb/franz-go/pkg/kerr"
-	"github.com/twmb/franz-go/pkg/kgo"
 	"github.com/twmb/franz-go/pkg/kmsg"
 
 	"github.com/carillonmq/carillon/broker"
@@ -18,27 +17,22 @@ const partitionsTimeout = 2 * time.Second
 // Partitions asks Kafka how many partitions the topics have; see [broker.Sink].
 func (s *Sink) Partitions(ctx context.Context, topics []string) []broker.PartitionCount {
 	counts := make([]broker.PartitionCount, len(topics))
-	client, giveBack, err := s.borrow()
-	if err == nil {
-		defer giveBack()
-		var cancel context.CancelFunc
-		ctx, cancel = context.WithTimeout(ctx, partitionsTimeout)
-		defer cancel()
-		err = countPartitions(ctx, client, topics, counts)
-	}
+	ctx, cancel := context.WithTimeout(ctx, partitionsTimeout)
+	defer cancel()
+	err := s.countPartitions(ctx, topics, counts)
 	if err != nil {
 		for i, topic := range topics {
 			counts[i] = broker.PartitionCount{Err: classify(topic, err)}
 		}
 		return counts
 	}
-	changed := s.limits.ask(ctx, client, s.ofUnknownLimit(topics, counts))
+	changed := s.limits.ask(ctx, s.questions, s.ofUnknownLimit(topics, counts))
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for _, topic := range changed {
 		if t := s.targets[topic]; t != nil {
 			t.stale = true
-			s.leaveStale(t)
+			s.forgetStale(t)
 		}
 	}
 	return counts
@@ -65,12 +59,12 @@ func (s *Sink) ofUnknownLimit(topics []string, counts []broker.PartitionCount) (
 }
 
 // countPartitions fills counts, one for each topic, unless there is no answer at all.
-func countPartitions(ctx context.Context, client *kgo.Client, topics []string, counts []broker.PartitionCount) error {
+func (s *Sink) countPartitions(ctx context.Context, topics []string, counts []broker.PartitionCount) error {
 	request := kmsg.NewPtrMetadataRequest()
 	for _, topic := range topics {
 		request.Topics = append(request.Topics, kmsg.MetadataRequestTopic{Topic: &topic})
 	}
-	response, err := request.RequestWith(ctx, client)
+	response, err := request.RequestWith(ctx, s.questions)
 	if err != nil {
 		return err
 	}
@@ -92,7 +86,21 @@ func countPartitions(ctx context.Context, client *kgo.Client, topics []string, c
 			counts[i] = broker.PartitionCount{Err: fmt.Errorf("topic %q has no partitions: %w", topic, broker.ErrTargetUnavailable)}
 		default:
 			counts[i] = broker.PartitionCount{Count: int32(len(answer.Partitions))}
+			s.hear(topic, answer.Partitions)
 		}
 	}
 	return nil
+}
+
+// hear keeps which Kafka broker leads which partition of a topic.
+func (s *Sink) hear(topic string, partitions []kmsg.MetadataResponseTopicPartition) {
+	leaders := make([]int32, len(partitions))
+	for _, p := range partitions {
+		if int(p.Partition) < len(leaders) {
+			leaders[p.Partition] = p.Leader
+		}
+	}
+	s.mu.Lock()
+	s.target(topic).heard = leaders
+	s.mu.Unlock()
 }

@@ -1,7 +1,6 @@
 package kafka
 
 import (
-	"context"
 	"fmt"
 	"log/slog"
 	"sync"
@@ -19,6 +18,14 @@ const (
 	unknownTopicRetries = 4
 	// maxBufferedRecords is no bound of ours: the publisher has its own, which is lower.
 	maxBufferedRecords = 1 << 20
+
+	// How many clients of franz-go there are at most for targets of a class. One of the quick pool does
+	// until an answer is overdue.
+	quickLines = 3
+	slowLines  = 4
+	stuckLines = 2
+	// slowLinger makes one request of what flies together: each further one would cost a slow answer.
+	slowLinger = 5 * time.Millisecond
 )
 
 var _ broker.Sink = (*Sink)(nil)
@@ -26,20 +33,32 @@ var _ broker.Sink = (*Sink)(nil)
 // A Sink writes target topics: idempotent, acknowledged by all in-sync replicas, at once. All methods are
 // safe for concurrent use.
 //
+// Kafka answers one request of a connection after the other, so a target whose answers take long would delay
+// all that share the connection. So a connection gets one flight at a time, and what waits can still take
+// another one. Which targets share one depends on how long their answers took:
+//
+//	Send --> backlog --> quick pool --> line, line, ..    a line is a client of franz-go
+//	         of target   slow pool  --> line, line, ..
+//	         and broker  stuck pool --> line, line, ..
+//
 // franz-go does not give up a record that was sent and not answered, and holds back what follows it in
-// that partition. So a topic that is stuck is isolated: it leaves the shared connection for one of its own,
-// and joins the shared one again when something got through and nothing is outstanding.
+// that partition. So a topic that is given up leaves its lines, and goes on with others.
 type Sink struct {
 	options []kgo.Opt
 	limits  *limits
 	log     *slog.Logger
 
+	questions  *kgo.Client    // for all that is not a record
 	background sync.WaitGroup // calls of done, and closing, which may block for a while
 
-	mu      sync.Mutex // guards all below, targets' fields too
+	mu      sync.Mutex // guards all below, with all that hangs on it
 	closed  bool
-	shared  *connection
 	targets map[string]*target
+	open    map[*line]struct{} // lines that are not closed, retired ones too
+	usual   time.Duration      // how long an answer in the quick pool usually takes
+
+	quick, slow, stuck *pool
+	pools              []*pool // all of them
 }
 
 // NewSink returns a Sink. It does not connect yet.
@@ -50,7 +69,6 @@ func NewSink(c Config) (*Sink, error) {
 	}
 	limits := newLimits()
 	options = append(options,
-		kgo.ProducerLinger(0),
 		kgo.RequiredAcks(kgo.AllISRAcks()),
 		kgo.RecordPartitioner(kgo.ManualPartitioner()),
 		kgo.RecordDeliveryTimeout(recordTimeout),
@@ -59,17 +77,24 @@ func NewSink(c Config) (*Sink, error) {
 		kgo.MaxBufferedRecords(maxBufferedRecords),
 		kgo.ProducerBatchMaxBytesFn(limits.batchBytes),
 	)
-	shared, err := connect(options)
+	questions, err := kgo.NewClient(options...)
 	if err != nil {
-		return nil, err
+		return nil, fmt.Errorf("create Kafka client: %w", err)
 	}
-	return &Sink{
-		options: options,
-		limits:  limits,
-		log:     c.Logger.With("component", "sink"),
-		shared:  shared,
-		targets: make(map[string]*target),
-	}, nil
+	s := &Sink{
+		options:   options,
+		limits:    limits,
+		log:       c.Logger.With("component", "sink"),
+		questions: questions,
+		targets:   make(map[string]*target),
+		open:      make(map[*line]struct{}),
+		usual:     usualAtFirst,
+		quick:     newPool(quickLines, true, 0),
+		slow:      newPool(slowLines, false, slowLinger),
+		stuck:     newPool(stuckLines, false, slowLinger),
+	}
+	s.pools = []*pool{s.quick, s.slow, s.stuck}
+	return s, nil
 }
 
 // Send hands one record to Kafka and returns at once; see [broker.Sink].
@@ -82,48 +107,37 @@ func (s *Sink) Send(d broker.Delivery, done func(error)) {
 		Value:     d.Value,
 		Headers:   kafkaHeaders(d.Headers),
 	}
-	client, err := s.issue(issued)
-	if err != nil {
-		go done(err)
+	s.mu.Lock()
+	if s.closed {
+		s.mu.Unlock()
+		go done(abandoned(d.Topic))
 		return
 	}
-	client.TryProduce(context.Background(), &issued.record, func(_ *kgo.Record, err error) {
-		s.settle(issued, err)
-	})
-}
-
-// issue notes the send as outstanding and returns the client to produce it with.
-func (s *Sink) issue(issued *send) (*kgo.Client, error) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.closed {
-		return nil, abandoned(issued.record.Topic)
-	}
-	t := s.target(issued.record.Topic)
-	if len(t.outstanding) == 0 && t.isolated && t.healthy {
-		s.leave(t)
-		t.isolated = false
-	}
-	if t.connection == nil {
-		if err := s.join(t); err != nil {
-			return nil, fmt.Errorf("send to %q: %w: %w", t.topic, broker.ErrTargetUnavailable, err)
-		}
-	}
+	t := s.target(d.Topic)
+	b := t.backlog(d.Partition)
+	issued.backlog = b
 	t.outstanding[issued] = struct{}{}
-	return t.connection.client, nil
+	b.waiting = append(b.waiting, issued)
+	now := time.Now()
+	pool := s.enqueue(b, now)
+	out := s.dispatch(pool, b.broker, now)
+	s.mu.Unlock()
+	s.produce(out)
 }
 
 // settle resolves the send with Kafka's outcome, unless it was abandoned before.
 func (s *Sink) settle(issued *send, err error) {
+	t := issued.backlog.target
 	s.mu.Lock()
-	t := s.target(issued.record.Topic)
 	_, ours := t.outstanding[issued]
 	delete(t.outstanding, issued)
 	if ours {
 		t.learn(err)
-		s.leaveStale(t)
+		s.forgetStale(t)
 	}
+	out := s.land(issued, err, time.Now())
 	s.mu.Unlock()
+	s.produce(out)
 	if ours {
 		issued.done(classify(t.topic, err))
 	}
@@ -137,10 +151,16 @@ func (s *Sink) Isolate(topic string) {
 		return
 	}
 	t := s.target(topic)
-	s.log.Warn("target topic is isolated: it gets a Kafka client of its own", "topic", topic, "abandoned", len(t.outstanding))
+	s.log.Warn("target topic is isolated: it shares Kafka clients only with others that do not answer", "topic", topic, "abandoned", len(t.outstanding))
 	s.abandon(t)
-	s.leave(t)
-	t.isolated, t.healthy = true, false // what got through before proves nothing of the next connection
+	for _, b := range t.backlogs {
+		b.waiting, b.pool = nil, nil // its queue drops it
+		if b.flight != nil {
+			s.giveUp(b)
+		}
+	}
+	t.backlogs = make(map[int32]*backlog)
+	t.stuck = true
 }
 
 // abandon resolves everything outstanding of the target. The caller holds mu.
@@ -165,9 +185,12 @@ func (s *Sink) Close() {
 		s.closed = true
 		for _, t := range s.targets {
 			s.abandon(t)
-			s.leave(t)
 		}
-		s.background.Go(s.shared.client.Close)
+		for l := range s.open {
+			s.background.Go(l.client.Close)
+		}
+		clear(s.open)
+		s.background.Go(s.questions.Close)
 	}
 	s.mu.Unlock()
 	s.background.Wait()

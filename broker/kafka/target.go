@@ -2,45 +2,97 @@ package kafka
 
 import (
 	"errors"
+	"time"
 
 	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kgo"
 )
 
+const (
+	// leastSentence is how long a target counts as slow after one overdue answer: long enough for a few
+	// answers of its own, short enough for those that only flew with a slow one. It doubles with each
+	// further one, so that a target that is slow now and then stays among the slow for minutes.
+	leastSentence = 10 * time.Second
+	mostSentence  = 5 * time.Minute
+)
+
 // A send is one record on its way.
 type send struct {
-	record kgo.Record
-	done   func(error)
+	record  kgo.Record
+	done    func(error)
+	backlog *backlog
+	member  *member // nil: it waits
 }
 
 // A target is what the Sink knows of one target topic.
 type target struct {
 	topic       string
-	connection  *connection        // nil: the next send joins one
 	outstanding map[*send]struct{} // whoever takes a send out of it calls its done
+	backlogs    map[int32]*backlog // by Kafka broker
+	leaders     []int32            // Kafka broker by partition; fixed while something is outstanding
+	heard       []int32            // the leaders that Kafka named last
 
-	isolated bool // the connection is, or will be, its own
-	healthy  bool // the connection has delivered something of it
-	stale    bool // the client has a wrong idea of the topic: leave it when nothing is outstanding
+	stuck     bool          // given up, and nothing has got through since
+	slowUntil time.Time     // it counts as slow until then
+	sentence  time.Duration // what the last overdue answer cost
+
+	stale bool // the clients have a wrong idea of the topic: they forget it when nothing is outstanding
 
 	refusedSize bool // a record was too large: the limit is asked again with the partitions, it may be raised
 	failed      bool // something of it failed since its partitions were asked for: so is the limit with them
+}
+
+// A backlog is the records of a target for one Kafka broker. What waits keeps its order. It takes another line
+// only when all that flew has an outcome, so nothing overtakes.
+type backlog struct {
+	target  *target
+	broker  int32
+	waiting []*send
+	flying  int     // sends without outcome that do not wait
+	flight  *flight // the last one, nil: nothing flies
+	pool    *pool   // in whose queue it is
 }
 
 // target returns the topic's entry. The caller holds mu.
 func (s *Sink) target(topic string) *target {
 	t := s.targets[topic]
 	if t == nil {
-		t = &target{topic: topic, outstanding: make(map[*send]struct{})}
+		t = &target{topic: topic, outstanding: make(map[*send]struct{}), backlogs: make(map[int32]*backlog)}
 		s.targets[topic] = t
 	}
 	return t
 }
 
+// backlog returns where the partition's records wait.
+func (t *target) backlog(partition int32) *backlog {
+	if len(t.outstanding) == 0 {
+		t.leaders = t.heard // another broker is another backlog, which could overtake
+	}
+	leader := noBroker
+	if int(partition) < len(t.leaders) {
+		leader = t.leaders[partition]
+	}
+	b := t.backlogs[leader]
+	if b == nil {
+		b = &backlog{target: t, broker: leader}
+		t.backlogs[leader] = b
+	}
+	return b
+}
+
+// strike notes an answer of the target that was overdue.
+func (t *target) strike(now time.Time) {
+	if now.Sub(t.slowUntil) > t.sentence {
+		t.sentence = 0
+	}
+	t.sentence = min(max(2*t.sentence, leastSentence), mostSentence)
+	t.slowUntil = now.Add(t.sentence)
+}
+
 // learn draws conclusions from the outcome of a send.
 func (t *target) learn(err error) {
 	if err == nil {
-		t.healthy = true
+		t.stuck = false
 		return
 	}
 	t.failed = true

@@ -13,13 +13,8 @@ import (
 // CreateTopic creates the topic, with Kafka's defaults for partitions and replication, unless it exists; see
 // [broker.Sink]. It blocks for a round trip or two, or until ctx ends.
 func (s *Sink) CreateTopic(ctx context.Context, topic string, batchBytes int) error {
-	client, giveBack, err := s.borrow()
-	if err != nil {
-		return fmt.Errorf("create topic %q: %w", topic, err)
-	}
-	defer giveBack()
-	admin, limit := kadm.NewClient(client), strconv.Itoa(batchBytes)
-	_, err = admin.CreateTopic(ctx, -1, -1, map[string]*string{batchLimit: &limit}, topic)
+	admin, limit := kadm.NewClient(s.questions), strconv.Itoa(batchBytes)
+	_, err := admin.CreateTopic(ctx, -1, -1, map[string]*string{batchLimit: &limit}, topic)
 	if errors.Is(err, kerr.InvalidConfig) || errors.Is(err, kerr.PolicyViolation) {
 		refusal := err
 		if _, err = admin.CreateTopic(ctx, -1, -1, nil, topic); err == nil {

@@ -1,0 +1,207 @@
+package kafka
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"time"
+
+	"github.com/twmb/franz-go/pkg/kerr"
+	"github.com/twmb/franz-go/pkg/kgo"
+)
+
+const (
+	// An answer is overdue after three times what is usual in the quick pool, within these bounds: more than
+	// the hiccups of a Kafka in health, less than anybody notices.
+	leastPatience = 25 * time.Millisecond
+	mostPatience  = 250 * time.Millisecond
+	usualAtFirst  = 5 * time.Millisecond
+
+	// clogged is how long a connection may be kept by a request that was given up: franz-go then cuts it.
+	clogged = requestTimeout + produceTimeout
+)
+
+// A flight is what a line sends to one Kafka broker at a time. Kafka answers one request of a connection
+// after the other, so what would be sent behind it would wait as well; what waits here can go another way.
+type flight struct {
+	line     *line
+	broker   int32
+	pipe     *pipe // nil: it flies alone, and nobody waits for it
+	members  []*member
+	left     int       // sends without outcome
+	since    time.Time // when Kafka began with it, as far as we know
+	boarding bool
+	overdue  bool
+	timer    *time.Timer
+}
+
+// A member is a backlog on a flight.
+type member struct {
+	*backlog
+	flight *flight
+	left   int  // sends without outcome
+	first  bool // nothing of the topic has got through on this line: no judgment on how fast it is
+}
+
+// board puts all that waits of the backlog on a flight of the line. The caller holds mu.
+func (s *Sink) board(l *line, b *backlog) *flight {
+	var f *flight
+	pipe := l.pipe(b.broker)
+	switch {
+	case l.pool.fliesAlone(l, b):
+		f = &flight{line: l, broker: b.broker, boarding: true}
+		l.flights++
+	case pipe.isBoarding():
+		f = pipe.flights[len(pipe.flights)-1]
+	default:
+		f = &flight{line: l, broker: b.broker, pipe: pipe, boarding: true}
+		pipe.flights = append(pipe.flights, f)
+		l.flights++
+	}
+	warm := l.topics[b.target.topic]
+	l.topics[b.target.topic] = warm
+	m := &member{backlog: b, flight: f, left: len(b.waiting), first: !warm}
+	f.members = append(f.members, m)
+	f.left += m.left
+	b.flight = f
+	b.flying += m.left
+	for _, issued := range b.waiting {
+		issued.member = m
+	}
+	return f
+}
+
+// depart closes the flight to others. The caller holds mu.
+func (s *Sink) depart(f *flight, now time.Time) {
+	if f.boarding {
+		f.boarding = false
+		if f.pipe != nil && f.pipe.flights[0] == f {
+			s.watch(f, now)
+		}
+	}
+}
+
+// watch begins to wait for the flight's answer, when there is none before it. The caller holds mu.
+func (s *Sink) watch(f *flight, now time.Time) {
+	f.since = now
+	f.timer = time.AfterFunc(min(max(3*s.usual, leastPatience), mostPatience), func() { s.overtake(f) })
+}
+
+// overtake is called when the flight's answer is overdue. Its targets are among the slow from now on, and
+// others take another line.
+func (s *Sink) overtake(f *flight) {
+	s.mu.Lock()
+	if f.left == 0 || s.closed {
+		s.mu.Unlock()
+		return
+	}
+	now := time.Now()
+	f.overdue = true
+	for _, m := range f.members {
+		if m.left > 0 && !m.first {
+			m.target.strike(now)
+			for _, b := range m.target.backlogs {
+				s.enqueue(b, now)
+			}
+		}
+	}
+	f.pipe.prompt = false
+	if f.line.pool == s.quick {
+		f.line.pool.doubt(f.broker) // it may be frozen: what is sent to it now would be written twice
+	}
+	out := s.dispatchAll(f.broker, now)
+	s.mu.Unlock()
+	s.produce(out)
+}
+
+// land notes that a send has an outcome, and returns what may go out now. The caller holds mu.
+func (s *Sink) land(issued *send, err error, now time.Time) (out []*send) {
+	m := issued.member
+	b, f := m.backlog, m.flight
+	if err == nil && !f.line.left[b.target.topic] {
+		f.line.topics[b.target.topic] = true
+	}
+	if _, answered := errors.AsType[*kerr.Error](err); f.pipe != nil && (err == nil || answered) {
+		f.pipe.proven = true
+	}
+	m.left--
+	if b.flying--; b.flying == 0 {
+		b.flight = nil
+		s.enqueue(b, now)
+	}
+	if f.left--; f.left > 0 {
+		if b.flying == 0 && f.overdue {
+			return s.dispatchAll(f.broker, now)
+		}
+		return nil
+	}
+	f.line.flights--
+	if f.pipe != nil {
+		s.clear(f, now)
+	}
+	s.closeRetired(f.line)
+	return s.dispatchAll(f.broker, now)
+}
+
+// clear takes a flight that has landed off its pipe. The caller holds mu.
+func (s *Sink) clear(f *flight, now time.Time) {
+	p := f.pipe
+	i := slices.Index(p.flights, f)
+	p.flights = slices.Delete(p.flights, i, i+1)
+	if f.timer == nil {
+		return // it was not its turn
+	}
+	f.timer.Stop()
+	p.prompt = !f.overdue
+	if f.line.pool == s.quick {
+		s.measure(now.Sub(f.since))
+	}
+	if i == 0 && len(p.flights) > 0 && !p.flights[0].boarding {
+		s.watch(p.flights[0], now)
+	}
+}
+
+// measure keeps usual at what about nine of ten answers do not exceed.
+func (s *Sink) measure(took time.Duration) {
+	if took > s.usual {
+		s.usual += s.usual / 8
+	} else {
+		s.usual -= s.usual / 64
+	}
+	s.usual = min(max(s.usual, time.Millisecond), mostPatience)
+}
+
+// dispatchAll is dispatch for every pool. The caller holds mu.
+func (s *Sink) dispatchAll(broker int32, now time.Time) (out []*send) {
+	for _, p := range s.pools {
+		out = append(out, s.dispatch(p, broker, now)...)
+	}
+	return out
+}
+
+// produce hands to Kafka's clients what has departed.
+func (s *Sink) produce(out []*send) {
+	for _, issued := range out {
+		issued.member.flight.line.client.TryProduce(context.Background(), &issued.record, func(_ *kgo.Record, err error) {
+			s.settle(issued, err)
+		})
+	}
+}
+
+// giveUp has the clients forget a backlog that is on its way. Its answer may still keep the connection.
+// The caller holds mu.
+func (s *Sink) giveUp(b *backlog) {
+	f := b.flight
+	s.forget(f.line, b.target.topic)
+	if f.pipe == nil {
+		return
+	}
+	f.line.pool.doubt(f.broker)
+	f.pipe.rests = time.Now().Add(clogged)
+	time.AfterFunc(clogged, func() {
+		s.mu.Lock()
+		out := s.dispatchAll(f.broker, time.Now())
+		s.mu.Unlock()
+		s.produce(out)
+	})
+}

@@ -1,0 +1,123 @@
+package kafka
+
+import (
+	"fmt"
+	"time"
+
+	"github.com/twmb/franz-go/pkg/kgo"
+)
+
+// noBroker stands for the leader of a partition that is not known.
+const noBroker int32 = -1
+
+// A line is a Kafka client that flights go out with, one connection for each Kafka broker.
+//
+// A topic that franz-go has forgotten must not come back. It would begin the topic's sequence numbers anew,
+// at times under the same producer epoch; Kafka would then take new records for repeats of old ones, and
+// acknowledge without writing them. Another client has another producer id.
+type line struct {
+	client  *kgo.Client
+	pool    *pool
+	pipes   map[int32]*pipe // by Kafka broker
+	topics  map[string]bool // topics that flew; true: something of it got through
+	left    map[string]bool // topics that the client was made to forget
+	flights int             // without outcome
+	retired bool            // takes no more flights, and is closed when there are none
+}
+
+// A pipe is a line's connection to one Kafka broker, which answers one request at a time. Behind the flight that
+// it works on another may follow, so that it need not wait for us, if answers come in time.
+type pipe struct {
+	flights []*flight // in the order of departure
+	prompt  bool      // the last answer came in time
+	proven  bool      // has answered, and none was overdue since. If not, one backlog tries first
+	rests   time.Time // given up: what was written before may keep the connection until then
+}
+
+func (p *pipe) isBoarding() bool {
+	return len(p.flights) > 0 && p.flights[len(p.flights)-1].boarding
+}
+
+func (p *pipe) isOverdue() bool { return len(p.flights) > 0 && p.flights[0].overdue }
+
+// takes reports whether one more backlog may go out now.
+func (p *pipe) takes() bool {
+	switch {
+	case len(p.flights) == 0:
+		return true
+	case p.isBoarding():
+		return p.proven
+	}
+	return len(p.flights) == 1 && p.prompt && !p.flights[0].overdue
+}
+
+func (s *Sink) newLine(p *pool) (*line, error) {
+	client, err := kgo.NewClient(append(s.options[:len(s.options):len(s.options)], kgo.ProducerLinger(p.linger))...)
+	if err != nil {
+		return nil, fmt.Errorf("create Kafka client: %w", err)
+	}
+	l := &line{
+		client: client,
+		pool:   p,
+		pipes:  make(map[int32]*pipe),
+		topics: make(map[string]bool),
+		left:   make(map[string]bool),
+	}
+	p.lines = append(p.lines, l)
+	s.open[l] = struct{}{}
+	return l, nil
+}
+
+func (l *line) pipe(broker int32) *pipe {
+	p := l.pipes[broker]
+	if p == nil {
+		p = new(pipe)
+		l.pipes[broker] = p
+	}
+	return p
+}
+
+// forget makes the line's client forget the topic: records of it that are buffered there fail, and what was
+// written is not written again. The caller holds mu.
+func (s *Sink) forget(l *line, topic string) {
+	delete(l.topics, topic)
+	l.left[topic] = true
+	s.background.Go(func() { l.client.PurgeTopicsFromProducing(topic) })
+}
+
+// forgetStale has all clients forget a topic of which they have a wrong idea, as soon as nothing of it is
+// outstanding. The caller holds mu.
+func (s *Sink) forgetStale(t *target) {
+	if !t.stale || len(t.outstanding) > 0 {
+		return
+	}
+	t.stale = false
+	for _, p := range s.pools {
+		for _, l := range p.lines {
+			if _, ok := l.topics[t.topic]; ok {
+				s.forget(l, t.topic)
+			}
+		}
+	}
+}
+
+// retire takes the line out of its pool. The caller holds mu.
+func (s *Sink) retire(l *line) {
+	p := l.pool
+	for i := range p.lines {
+		if p.lines[i] == l {
+			p.lines = append(p.lines[:i:i], p.lines[i+1:]...)
+			break
+		}
+	}
+	l.retired = true
+	s.closeRetired(l)
+}
+
+// closeRetired closes a retired line's client when nothing flies with it. The caller holds mu.
+func (s *Sink) closeRetired(l *line) {
+	if _, open := s.open[l]; open && l.retired && l.flights == 0 {
+		delete(s.open, l)
+		s.background.Go(l.client.Close)
+	}
+}

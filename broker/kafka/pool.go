@@ -1,0 +1,123 @@
+package kafka
+
+import "time"
+
+// A pool is the lines of one class of targets, and what waits for them.
+//
+//	quick   answers come in time. All fly with the first line while that is in time: one request takes them all
+//	slow    an answer was overdue not long ago. Each takes whatever line is free
+//	stuck   given up by Isolate, nothing has got through since
+type pool struct {
+	most     int           // lines; more only while retired ones have flights
+	coalesce bool          // wait for a line that is in time, though another is free
+	linger   time.Duration // what a client waits, so that a flight is one request
+	lines    []*line
+	queues   map[int32][]*backlog // by Kafka broker, in the order of arrival
+}
+
+func newPool(most int, coalesce bool, linger time.Duration) *pool {
+	return &pool{most: most, coalesce: coalesce, linger: linger, queues: make(map[int32][]*backlog)}
+}
+
+// poolOf returns the pool whose lines the target's records take. The caller holds mu.
+func (s *Sink) poolOf(t *target, now time.Time) *pool {
+	switch {
+	case t.stuck:
+		return s.stuck
+	case now.Before(t.slowUntil):
+		return s.slow
+	}
+	return s.quick
+}
+
+// enqueue has the backlog wait in its target's pool. The caller holds mu.
+func (s *Sink) enqueue(b *backlog, now time.Time) *pool {
+	p := s.poolOf(b.target, now)
+	if b.pool != p && len(b.waiting) > 0 {
+		b.pool = p // the queue that it was in drops it
+		p.queues[b.broker] = append(p.queues[b.broker], b)
+	}
+	return p
+}
+
+// dispatch lets go out to one Kafka broker what may, and returns it for the caller to produce after it has
+// let go of mu, which it holds.
+func (s *Sink) dispatch(p *pool, broker int32, now time.Time) (out []*send) {
+	queue := p.queues[broker]
+	if len(queue) == 0 || s.closed {
+		return nil
+	}
+	var boarding []*flight
+	kept := queue[:0]
+	for _, b := range queue {
+		if b.pool != p {
+			continue
+		}
+		if l := s.lineFor(p, b, now); l != nil {
+			out = append(out, b.waiting...)
+			boarding = append(boarding, s.board(l, b))
+			b.waiting, b.pool = nil, nil
+			continue
+		}
+		kept = append(kept, b)
+	}
+	clear(queue[len(kept):])
+	p.queues[broker] = kept
+	if len(kept) == 0 {
+		delete(p.queues, broker)
+	}
+	for _, f := range boarding {
+		s.depart(f, now)
+	}
+	return out
+}
+
+// lineFor returns the line that the backlog goes out with now, nil: it waits. The caller holds mu.
+func (s *Sink) lineFor(p *pool, b *backlog, now time.Time) *line {
+	if b.flight != nil {
+		if l := b.flight.line; l.pool == p && !l.retired && b.flight.pipe != nil && b.flight.pipe.takes() {
+			return l
+		}
+		return nil
+	}
+	usable := false
+	for _, l := range p.lines {
+		if l.left[b.target.topic] {
+			continue
+		}
+		usable = true
+		pipe := l.pipe(b.broker)
+		switch {
+		case now.Before(pipe.rests):
+		case pipe.takes(), p.fliesAlone(l, b) && !pipe.isOverdue():
+			return l
+		case p.coalesce && !pipe.isOverdue():
+			return nil
+		}
+	}
+	if len(p.lines) >= p.most {
+		if usable {
+			return nil
+		}
+		s.retire(p.lines[0])
+	}
+	l, err := s.newLine(p)
+	if err != nil {
+		s.log.Error("cannot create another Kafka client", "error", err)
+		return nil
+	}
+	return l
+}
+
+// fliesAlone reports whether the backlog neither waits for the pipe nor keeps others from it: its broker is
+// not known, or the client that all use has yet to ask for the topic, which says nothing of how fast that is.
+func (p *pool) fliesAlone(l *line, b *backlog) bool {
+	return b.broker == noBroker || p.coalesce && l == p.lines[0] && !l.topics[b.target.topic]
+}
+
+// doubt has one backlog try first on each line, before all that wait for the Kafka broker follow.
+func (p *pool) doubt(broker int32) {
+	for _, l := range p.lines {
+		l.pipe(broker).proven = false
+	}
+}

@@ -1,0 +1,228 @@
+package kafka
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"net"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/twmb/franz-go/pkg/kadm"
+	"github.com/twmb/franz-go/pkg/kfake"
+	"github.com/twmb/franz-go/pkg/kmsg"
+
+	"github.com/carillonmq/carillon/broker"
+)
+
+// delay has Kafka take that long for each request with a record of a topic, as one whose followers are slow.
+func (b bubble) delay(took func(topic string) time.Duration) {
+	b.t.Helper()
+	topics, err := b.admin().ListTopics(b.t.Context())
+	if err != nil {
+		b.t.Fatal(err)
+	}
+	names := make(map[kadm.TopicID]string)
+	for _, topic := range topics {
+		names[topic.ID] = topic.Topic
+	}
+	b.ControlKey(int16(kmsg.Produce), func(request kmsg.Request) (kmsg.Response, error, bool) {
+		b.KeepControl()
+		var longest time.Duration
+		for _, topic := range request.(*kmsg.ProduceRequest).Topics {
+			name := topic.Topic
+			if name == "" {
+				name = names[topic.TopicID]
+			}
+			longest = max(longest, took(name))
+		}
+		b.SleepControl(func() { time.Sleep(longest) })
+		return nil, nil, false
+	})
+}
+
+// A load is records that are sent to topics in turn, and how long they took.
+type load struct {
+	mu   sync.Mutex
+	took []time.Duration
+	left atomic.Int64
+}
+
+func (l *load) run(sink *Sink, topics []string, every time.Duration, until time.Time) {
+	for i := 0; time.Now().Before(until); i++ {
+		start := time.Now()
+		l.left.Add(1)
+		sink.Send(broker.Delivery{Topic: topics[i%len(topics)]}, func(error) {
+			l.mu.Lock()
+			l.took = append(l.took, time.Since(start))
+			l.mu.Unlock()
+			l.left.Add(-1)
+		})
+		pass(every)
+	}
+}
+
+func (l *load) quantile(q float64) time.Duration {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	slices.Sort(l.took)
+	return l.took[int(q*float64(len(l.took)-1))]
+}
+
+// One target turns slow and well again every 20 s. The first slow answer cannot be foreseen; those after it
+// must not cost the others anything.
+func TestTargetThatIsSlowNowAndThenDelaysNoOther(t *testing.T) {
+	const others, minutes = 20, 5
+	for _, slow := range []time.Duration{100 * time.Millisecond, 900 * time.Millisecond, 4 * time.Second} {
+		for _, every := range []time.Duration{20 * time.Millisecond, 3 * time.Millisecond} { // between two records of others
+			if testing.Short() && (slow != 900*time.Millisecond || every > 3*time.Millisecond) {
+				continue
+			}
+			t.Run(fmt.Sprintf("%v/%v", slow, every), func(t *testing.T) {
+				names := []string{"slow"}
+				for i := range others {
+					names = append(names, fmt.Sprintf("target-%d", i))
+				}
+				inBubble(t, func(t *testing.T, kafka bubble) {
+					sink := newSink(t, kafka)
+					start := time.Now()
+					kafka.delay(func(topic string) time.Duration {
+						if topic == "slow" && int(time.Since(start)/(20*time.Second))%2 == 1 {
+							return slow
+						}
+						return 2 * time.Millisecond
+					})
+					sink.Partitions(t.Context(), names)
+					until := start.Add(minutes * time.Minute)
+					var beside, itself load
+					var senders sync.WaitGroup
+					senders.Go(func() { beside.run(sink, names[1:], every, until) })
+					senders.Go(func() { itself.run(sink, names[:1], 50*time.Millisecond, until) })
+					senders.Wait()
+					pass(time.Minute)
+					synctest.Wait()
+					if n := beside.left.Load() + itself.left.Load(); n != 0 {
+						t.Errorf("%d records have no outcome", n)
+					}
+					t.Logf("others: p50 %v p99 %v p99.9 %v max %v; slow: p50 %v", beside.quantile(0.5), beside.quantile(0.99), beside.quantile(0.999), beside.quantile(1), itself.quantile(0.5))
+					if p99 := beside.quantile(0.99); p99 > 50*time.Millisecond {
+						t.Errorf("others: p99 %v late, want 50 ms at most", p99)
+					}
+				}, kfake.SeedTopics(1, names...))
+			})
+		}
+	}
+}
+
+// Each lane waits at most stallAfter, 5 s, before it gives a target up and so sends what may be written twice.
+func TestManySlowTargetsDelayEachOtherByOneAnswer(t *testing.T) {
+	const slow, others = 200, 20
+	var names []string
+	for i := range slow + others {
+		names = append(names, fmt.Sprintf("target-%d", i))
+	}
+	inBubble(t, func(t *testing.T, kafka bubble) {
+		sink := newSink(t, kafka)
+		start := time.Now()
+		kafka.delay(func(topic string) time.Duration {
+			var i int
+			if fmt.Sscanf(topic, "target-%d", &i); i < slow && time.Since(start) > 10*time.Second {
+				return 900 * time.Millisecond
+			}
+			return time.Millisecond
+		})
+		sink.Partitions(t.Context(), names)
+		until := start.Add(time.Minute)
+		var beside, themselves load
+		var senders sync.WaitGroup
+		senders.Go(func() { themselves.run(sink, names[:slow], 5*time.Millisecond, until) })
+		senders.Go(func() {
+			pass(30 * time.Second) // all have been slow once
+			beside.run(sink, names[slow:], 10*time.Millisecond, until)
+		})
+		senders.Wait()
+		pass(time.Minute)
+		t.Logf("slow: p50 %v p99 %v max %v; others: p99 %v max %v", themselves.quantile(0.5), themselves.quantile(0.99), themselves.quantile(1), beside.quantile(0.99), beside.quantile(1))
+		if longest := themselves.quantile(1); longest > 4*time.Second {
+			t.Errorf("a slow target waited %v", longest)
+		}
+		if p99 := beside.quantile(0.99); p99 > 50*time.Millisecond {
+			t.Errorf("others: p99 %v late, want 50 ms at most", p99)
+		}
+	}, kfake.SeedTopics(1, names...))
+}
+
+// A Kafka broker that leads a thousand targets stops answering. Each lane gives its target up after 5 s, and
+// sends again.
+func TestStuckTargetsShareAFewClients(t *testing.T) {
+	const stuck = 1000
+	names := []string{"well"}
+	for i := range stuck {
+		names = append(names, fmt.Sprintf("target-%d", i))
+	}
+	inBubble(t, func(t *testing.T, kafka bubble) {
+		var dials, produced atomic.Int64
+		config := kafka.config()
+		config.Logger = slog.New(slog.DiscardHandler)
+		config.Dial = func(ctx context.Context, network, address string) (net.Conn, error) {
+			dials.Add(1)
+			return kafka.network.DialContext(ctx, network, address)
+		}
+		sink, err := NewSink(config)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer sink.Close()
+		sink.Partitions(t.Context(), names)
+		deliverAll := func() {
+			t.Helper()
+			outcomes := make(chan error, len(names))
+			for _, name := range names {
+				sink.Send(broker.Delivery{Topic: name}, func(err error) { outcomes <- err })
+			}
+			for range names {
+				if err := <-outcomes; err != nil {
+					t.Error(err)
+				}
+			}
+		}
+		deliverAll()
+		release := make(chan struct{})
+		kafka.ControlKey(int16(kmsg.Produce), func(request kmsg.Request) (kmsg.Response, error, bool) {
+			kafka.KeepControl()
+			produced.Add(int64(len(request.(*kmsg.ProduceRequest).Topics)))
+			kafka.SleepControl(func() { <-release })
+			return nil, nil, false
+		})
+		before := dials.Load()
+		const rounds = 5
+		for range rounds {
+			for _, name := range names[1:] {
+				sink.Send(broker.Delivery{Topic: name}, func(error) {})
+			}
+			pass(5 * time.Second)
+			for _, name := range names[1:] {
+				sink.Isolate(name)
+			}
+			sink.mu.Lock()
+			if n := len(sink.open); n > quickLines+slowLines+2*stuckLines {
+				t.Errorf("%d clients for %d stuck targets", n, stuck)
+			}
+			sink.mu.Unlock()
+		}
+		t.Logf("%d stuck targets, %d rounds: %d dials, %d records in requests", stuck, rounds, dials.Load()-before, produced.Load())
+		if n := dials.Load() - before; n > 50 {
+			t.Errorf("%d connections were opened for %d stuck targets", n, stuck)
+		}
+		if n := produced.Load(); n > 50 {
+			t.Errorf("%d records lie in Kafka's sockets and may be written twice", n)
+		}
+		close(release)
+		pass(clogged)
+		deliverAll()
+	}, kfake.SeedTopics(1, names...))
+}
