@@ -1,8 +1,8 @@
 package broker
 
 import (
+	"encoding/base64"
 	"encoding/hex"
-	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -15,6 +15,7 @@ import (
 const (
 	instructionPrefix   = "deliver-"
 	headerKey           = "deliver-key"
+	headerKeyBase64     = "deliver-key-base64"
 	headerDeliveredID   = "delivered-id"
 	headerDeliveredFor  = "delivered-for"
 	headerDeliveredFrom = "delivered-from"
@@ -56,12 +57,18 @@ func (p *publisher) delivery(o *outgoing, target string, partition int32) Delive
 	return d
 }
 
-// targetKey returns the key of the delivered record: deliver-key, if the message
-// has that header, else its own.
+// targetKey returns the key of the delivered record: that of deliver-key or
+// deliver-key-base64, if the message has one of these headers, else its own.
 func targetKey(m *Message) []byte {
-	i := slices.IndexFunc(m.Headers, func(h Header) bool { return h.Key == headerKey })
-	if i >= 0 {
-		return m.Headers[i].Value
+	for _, h := range m.Headers {
+		switch h.Key {
+		case headerKey:
+			return h.Value
+		case headerKeyBase64:
+			if key, err := base64.StdEncoding.DecodeString(string(h.Value)); err == nil { // ingest takes no other
+				return key
+			}
+		}
 	}
 	return m.Key
 }

@@ -13,6 +13,7 @@ func TestHeaders_areThoseOfTheContract(t *testing.T) {
 	for ours, theirs := range map[string]string{
 		instructionPrefix:    client.InstructionPrefix,
 		headerKey:            client.HeaderKey,
+		headerKeyBase64:      client.HeaderKeyBase64,
 		headerDeliveredID:    client.HeaderDeliveredID,
 		headerDeliveredFor:   client.HeaderDeliveredFor,
 		headerDeliveredFrom:  client.HeaderDeliveredFrom,
@@ -48,5 +49,19 @@ func TestDelivery_stripsInstructionsButADeadLetterKeepsThem(t *testing.T) {
 	want = Delivery{Topic: "dead", Partition: 1, Key: []byte("own"), Value: []byte{}, Headers: o.message.Headers}
 	if diff := cmp.Diff(want, p.delivery(o, "dead", 1)); diff != "" {
 		t.Errorf("dead letter (-want +got):\n%s", diff)
+	}
+}
+
+func TestTargetKey_isWhatAHeaderSays(t *testing.T) {
+	for want, headers := range map[string][]Header{
+		"own":          {{"a", []byte("b")}},
+		"other":        {{"a", nil}, {"deliver-key", []byte("other")}},
+		"\x00\x00\xff": {{"deliver-key-base64", []byte("AAD/")}},
+		"base64:AAD/":  {{"deliver-key", []byte("base64:AAD/")}},
+	} {
+		m := Message{Key: []byte("own"), Headers: headers}
+		if got := string(targetKey(&m)); got != want {
+			t.Errorf("headers %v: key %q, want %q", headers, got, want)
+		}
 	}
 }

@@ -43,14 +43,26 @@ func (g *ingest) entry(route Route, batch Batch, a *Arrival, now int64) (entry s
 	if problem == nil {
 		problem = g.cfg.Config.Refuse(route, to, a.Instruction.DueAt, now)
 	}
-	if problem == nil && level < storage.LevelTwo && looksLikeDeadLetter(m.Origin, m.Headers) {
-		problem = &Problem{CodeMalformed, headerErrorOffset + " and the headers before it name this very record, which would be taken for a dead letter: send it without its headers __carillon.errors.*"}
+	if problem == nil && level < storage.LevelTwo {
+		problem = m.tooNew()
 	}
 	if problem != nil {
 		letter := m.deadLetter(*problem, now)
 		return letter.entry(now, g.cfg.Config.DeadLetterTopic(route), level), true
 	}
 	return m.entry(due, to.Topic, level), false
+}
+
+// tooNew returns why a message cannot be scheduled below LevelTwo, or nil: older nodes
+// might come to deliver it, who would take it for a dead letter, or give it its own key.
+func (m *Message) tooNew() *Problem {
+	if looksLikeDeadLetter(m.Origin, m.Headers) {
+		return &Problem{CodeMalformed, headerErrorOffset + " and the headers before it name this very record, which would be taken for a dead letter: send it without its headers __carillon.errors.*"}
+	}
+	if slices.ContainsFunc(m.Headers, func(h Header) bool { return h.Key == headerKeyBase64 }) {
+		return &Problem{CodeUnsupported, headerKeyBase64 + " is known from feature level 2 on, and the cluster is at level 1: upgrade all nodes and raise the level, or give the record itself the key"}
+	}
+	return nil
 }
 
 // shorten leaves out the value of a record of that many bytes, and key and headers if they

@@ -198,3 +198,14 @@ func TestEntry_isNoDeadLetterForWhatItsProducerWrote(t *testing.T) {
 		}
 	}
 }
+
+// Below LevelTwo a node may come to lead that does not know the header.
+func TestEntry_takesAKeyOfBytesOnlyWhereAllNodesKnowIt(t *testing.T) {
+	for level, want := range map[storage.Level]string{storage.LevelOne: CodeUnsupported, storage.LevelTwo: ""} {
+		a := Arrival{Value: []byte("v"), Instruction: Instruction{DueAt: testNow, Partition: -1}, Headers: []Header{{headerKeyBase64, []byte("AAD/")}}}
+		_, m, _ := testEntryAt(t, level, a)
+		if code := header(m, headerErrorCode); code != want || m.DeadLetter != (want != "") {
+			t.Errorf("level %d: code %q, want %q", level, code, want)
+		}
+	}
+}

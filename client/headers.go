@@ -16,12 +16,13 @@ const InstructionPrefix = "deliver-"
 // Headers of a record on a delay topic. Values are UTF-8 text, never empty, each at most once; a name in
 // another case, such as Deliver-To, is refused.
 const (
-	HeaderAt        = "deliver-at"        // RFC 3339 with zone, or epoch milliseconds from 10^11 on; wins over HeaderAfter
-	HeaderAfter     = "deliver-after"     // milliseconds, Go duration or ISO 8601 duration, from the record's timestamp
-	HeaderTo        = "deliver-to"        // target topic
-	HeaderKey       = "deliver-key"       // key of the delivered record
-	HeaderPartition = "deliver-partition" // partition of the target topic, from 0
-	HeaderID        = "deliver-id"        // the caller's id, 1 to MaxIDBytes bytes
+	HeaderAt        = "deliver-at"         // RFC 3339 with zone, or epoch milliseconds from 10^11 on; wins over HeaderAfter
+	HeaderAfter     = "deliver-after"      // milliseconds, Go duration or ISO 8601 duration, from the record's timestamp
+	HeaderTo        = "deliver-to"         // target topic
+	HeaderKey       = "deliver-key"        // key of the delivered record, text
+	HeaderKeyBase64 = "deliver-key-base64" // the same as bytes, in base64 (RFC 4648, section 4), in place of HeaderKey
+	HeaderPartition = "deliver-partition"  // partition of the target topic, from 0
+	HeaderID        = "deliver-id"         // the caller's id, 1 to MaxIDBytes bytes
 )
 
 // Headers with a reserved meaning that Carillon refuses for now, with [CodeUnsupported].
@@ -59,7 +60,7 @@ const MaxIDBytes = 256
 
 // supportedHeaders is what the error about an unknown header offers instead.
 const supportedHeaders = HeaderAt + ", " + HeaderAfter + ", " + HeaderTo + ", " + HeaderKey + ", " +
-	HeaderPartition + ", " + HeaderID
+	HeaderKeyBase64 + ", " + HeaderPartition + ", " + HeaderID
 
 // reservedHeaders are refused with [CodeUnsupported].
 var reservedHeaders = []string{HeaderCancel, HeaderExpiresAt, HeaderExpiresAfter, HeaderCron, HeaderEvery, HeaderUntil, HeaderCount}

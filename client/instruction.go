@@ -1,6 +1,7 @@
 package client
 
 import (
+	"encoding/base64"
 	"fmt"
 	"slices"
 	"strconv"
@@ -12,7 +13,7 @@ import (
 type Instruction struct {
 	DueAt     int64  // epoch milliseconds: deliver-at, or the record's timestamp plus deliver-after
 	To        string // target topic; "" when the header is absent
-	Key       string // key of the delivered record; "" when the header is absent, for it cannot be empty
+	Key       string // key of the delivered record, any bytes; "" when there is no header for it, since it cannot be empty
 	Partition int32  // partition of the target; -1 when the header is absent
 	ID        string // the caller's id; "" when the header is absent
 }
@@ -39,6 +40,11 @@ func Parse(headers []Header, timestamp int64) (Instruction, error) {
 			return Instruction{}, err
 		}
 	}
+	if text.keyBase64 != "" {
+		if in.Key, err = parseKey(text); err != nil {
+			return Instruction{}, err
+		}
+	}
 	if text.partition != "" {
 		if in.Partition, err = parsePartition(text.partition); err != nil {
 			return Instruction{}, err
@@ -54,7 +60,7 @@ func Parse(headers []Header, timestamp int64) (Instruction, error) {
 // instructionText holds the values of the deliver-* headers; "" is an absent one, for a header that is
 // there must not be empty.
 type instructionText struct {
-	at, after, to, key, partition, id string
+	at, after, to, key, keyBase64, partition, id string
 }
 
 // slot returns the place of a header's value, or nil for a name that is not in use.
@@ -68,6 +74,8 @@ func (t *instructionText) slot(name string) *string {
 		return &t.to
 	case HeaderKey:
 		return &t.key
+	case HeaderKeyBase64:
+		return &t.keyBase64
 	case HeaderPartition:
 		return &t.partition
 	case HeaderID:
@@ -175,6 +183,18 @@ func checkTopic(name string) error {
 		return malformed(HeaderTo, name, fmt.Sprintf("has %d characters", len(name)), fmt.Sprintf("use at most %d, as Kafka does for a topic's name", maxTopicBytes))
 	}
 	return nil
+}
+
+// parseKey returns the bytes of deliver-key-base64.
+func parseKey(text instructionText) (string, error) {
+	if text.key != "" {
+		return "", malformed(HeaderKeyBase64, text.keyBase64, "is given beside "+HeaderKey, "write one of the two")
+	}
+	key, err := base64.StdEncoding.Strict().DecodeString(text.keyBase64)
+	if err != nil || strings.ContainsAny(text.keyBase64, "\r\n") { // which the decoder passes over
+		return "", malformed(HeaderKeyBase64, text.keyBase64, "is not base64", "use A-Z a-z 0-9 + / with padding, such as AAAAKg==, in one line")
+	}
+	return string(key), nil
 }
 
 func parsePartition(value string) (int32, error) {

@@ -33,6 +33,15 @@ func TestParseReadsEveryHeader(t *testing.T) {
 	}
 }
 
+func TestParseReadsAKeyOfBytes(t *testing.T) {
+	for value, want := range map[string]string{"AAAAAAAAACo=": "\x00\x00\x00\x00\x00\x00\x00*", "/+8=": "\xff\xef", "aw==": "k"} {
+		got, err := Parse(headers("deliver-key-base64", value, "deliver-after", "0"), stamped)
+		if err != nil || got.Key != want {
+			t.Errorf("%q: key %q, %v, want %q", value, got.Key, err, want)
+		}
+	}
+}
+
 func TestParseLeavesHeadersOfTheApplicationAlone(t *testing.T) {
 	got, err := Parse(headers("Deliver-By", "mail", "Deliver-", "x", "DELIVERED-ID", "y", "deliver", "z", "Deliver_To", "w",
 		"deliver-at", "1900000000123"), stamped)
@@ -85,13 +94,23 @@ func TestParseRefuses(t *testing.T) {
 			HeaderError{CodeMalformed, "deliver-to", "", "is null", "leave the header out", 0}},
 		{"empty value", []Header{at, {Key: "deliver-key", Value: []byte{}}},
 			HeaderError{CodeMalformed, "deliver-key", "", "is empty", "leave the header out", 0}},
+		{"key twice, as text and bytes", append(headers("deliver-key-base64", "aw==", "deliver-key", "k"), at),
+			HeaderError{CodeMalformed, "deliver-key-base64", "aw==", "is given beside deliver-key", "one of the two", 0}},
+		{"key without padding", append(headers("deliver-key-base64", "aw"), at),
+			HeaderError{CodeMalformed, "deliver-key-base64", "aw", "is not base64", "padding", 0}},
+		{"key of another base64", append(headers("deliver-key-base64", "_-8="), at),
+			HeaderError{CodeMalformed, "deliver-key-base64", "_-8=", "is not base64", "+ /", 0}},
+		{"key in two lines", append(headers("deliver-key-base64", "aw=\n="), at),
+			HeaderError{CodeMalformed, "deliver-key-base64", "aw=\n=", "is not base64", "one line", 0}},
+		{"key with bits that do not count", append(headers("deliver-key-base64", "ax=="), at),
+			HeaderError{CodeMalformed, "deliver-key-base64", "ax==", "is not base64", "padding", 0}},
 		{"null time", []Header{{Key: "deliver-at"}, at},
 			HeaderError{CodeMalformed, "deliver-at", "", "is null", "leave the header out", 0}},
 		{"not UTF-8", append(headers("deliver-id", "a\xff"), at),
 			HeaderError{CodeMalformed, "deliver-id", "a\xff", "is not UTF-8", "UTF-8", 0}},
 		{"unknown header", append(headers("deliver-too", "t"), at),
 			HeaderError{CodeMalformed, "deliver-too", "t", "is not a header Carillon knows",
-				"deliver-at, deliver-after, deliver-to, deliver-key, deliver-partition, deliver-id", 0}},
+				"deliver-at, deliver-after, deliver-to, deliver-key, deliver-key-base64, deliver-partition, deliver-id", 0}},
 		{"header with a slip of the finger", append(headers("deliver-partiton", "1"), at),
 			HeaderError{CodeMalformed, "deliver-partiton", "1", "is not a header Carillon knows", "did you mean deliver-partition? The known ones are deliver-at,", 0}},
 		{"header cut short", append(headers("deliver-expire", "1"), at),

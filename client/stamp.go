@@ -1,6 +1,7 @@
 package client
 
 import (
+	"encoding/base64"
 	"strconv"
 	"time"
 )
@@ -29,6 +30,12 @@ func To(topic string) Option {
 // Key has the record delivered with this key, UTF-8 text, in place of its own.
 func Key(key string) Option {
 	return text(HeaderKey, key)
+}
+
+// KeyBytes has the record delivered with this key, any bytes, at least one, in place of its own: a number
+// as Kafka's LongSerializer writes it, say, or Avro. The cluster must be at feature level 2.
+func KeyBytes(key []byte) Option {
+	return text(HeaderKeyBase64, base64.StdEncoding.EncodeToString(key))
 }
 
 // Partition has the record delivered to this partition of the target, whatever its key. A partition

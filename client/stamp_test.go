@@ -5,6 +5,7 @@ import (
 	"math"
 	"testing"
 	"time"
+	"unicode/utf8"
 
 	"github.com/google/go-cmp/cmp"
 	"pgregory.net/rapid"
@@ -35,6 +36,8 @@ func TestStampRefusesWhatTheBrokerWouldRefuse(t *testing.T) {
 		"empty target":         {After(0), To("")},
 		"bad target":           {After(0), To("a b")},
 		"empty key":            {After(0), Key("")},
+		"empty key of bytes":   {After(0), KeyBytes(nil)},
+		"two keys":             {After(0), Key("k"), KeyBytes([]byte("k"))},
 		"negative partition":   {After(0), Partition(-1)},
 		"empty id":             {After(0), ID("")},
 		"binary id":            {After(0), ID("\xff")},
@@ -66,7 +69,7 @@ func TestStampedIsParsedBack(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		want := Instruction{
 			To:        rapid.StringMatching(`([a-zA-Z0-9._-]{3,249})?`).Draw(t, "to"),
-			Key:       rapid.String().Draw(t, "key"),
+			Key:       rapid.OneOf(rapid.String(), rapid.Map(rapid.SliceOf(rapid.Byte()), func(b []byte) string { return string(b) })).Draw(t, "key"),
 			Partition: rapid.Int32Range(-1, math.MaxInt32).Draw(t, "partition"),
 			ID:        rapid.StringN(0, 64, MaxIDBytes).Draw(t, "id"),
 		}
@@ -104,8 +107,12 @@ func restamp(in Instruction, when Option) []Option {
 	if in.To != "" {
 		options = append(options, To(in.To))
 	}
-	if in.Key != "" {
+	switch {
+	case in.Key == "":
+	case utf8.ValidString(in.Key):
 		options = append(options, Key(in.Key))
+	default:
+		options = append(options, KeyBytes([]byte(in.Key)))
 	}
 	if in.Partition >= 0 {
 		options = append(options, Partition(in.Partition))

@@ -3,6 +3,7 @@ package main
 import (
 	"bytes"
 	"context"
+	"encoding/base64"
 	"errors"
 	"fmt"
 	"io"
@@ -26,8 +27,8 @@ const scheduleTimeout = 15 * time.Second
 
 // A schedule is one message as the command line describes it.
 type schedule struct {
-	to, topic, in, at, key, id string
-	headers                    []string
+	to, topic, in, at, key, keyBase64, id string
+	headers                               []string
 }
 
 func scheduleCommand() *cobra.Command {
@@ -90,6 +91,7 @@ func scheduleCommand() *cobra.Command {
 	flags.StringVar(&s.in, "in", "", "delay from now as a `duration`, such as 5s, 1h30m or 7d")
 	flags.StringVar(&s.at, "at", "", "`time` of delivery, RFC 3339 with zone or epoch milliseconds")
 	flags.StringVar(&s.key, "key", "", "key of the message (default: none)")
+	flags.StringVar(&s.keyBase64, "key-base64", "", "key of the message as `base64`, when it is no text")
 	flags.StringVar(&s.id, "id", "", "id of the message, 1 to 256 bytes; comes back as the header delivered-id")
 	flags.StringArrayVar(&s.headers, "header", nil, "header `NAME=VALUE` of the message; can be repeated")
 	addAPIFlag(cmd, &address)
@@ -169,8 +171,8 @@ func (s *schedule) record(flags *pflag.FlagSet, args []string, stdin io.Reader) 
 	if err := checkTopic("--topic", r.Topic); err != nil {
 		return nil, err
 	}
-	if flags.Changed("key") {
-		r.Key = []byte(s.key)
+	if err := s.setKey(flags, r); err != nil {
+		return nil, err
 	}
 	for _, header := range s.headers {
 		name, value, ok := strings.Cut(header, "=")
@@ -207,6 +209,21 @@ func (s *schedule) record(flags *pflag.FlagSet, args []string, stdin io.Reader) 
 		r.Value = []byte(args[0])
 	}
 	return r, nil
+}
+
+// setKey gives the record the key of one of two flags, if there is one.
+func (s *schedule) setKey(flags *pflag.FlagSet, r *kgo.Record) (err error) {
+	switch {
+	case flags.Changed("key") && flags.Changed("key-base64"):
+		return &usageError{errors.New("give one of --key and --key-base64")}
+	case flags.Changed("key"):
+		r.Key = []byte(s.key)
+	case flags.Changed("key-base64"):
+		if r.Key, err = base64.StdEncoding.DecodeString(s.keyBase64); err != nil {
+			return &usageError{&broker.FieldError{Field: "--key-base64", Value: s.keyBase64, Remedy: "write base64 with padding, such as AAAAKg=="}}
+		}
+	}
+	return nil
 }
 
 // checkTopic refuses a name that Kafka would not take, in terms of the flag.

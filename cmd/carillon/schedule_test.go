@@ -36,6 +36,20 @@ func TestSchedule_takesDaysAndYears(t *testing.T) {
 	}
 }
 
+func TestSchedule_takesKeysOfBytes(t *testing.T) {
+	for arguments, want := range map[string]string{"--key AAD/": "AAD/", "--key-base64 AAD/": "\x00\x00\xff", "": ""} {
+		s := schedule{to: "orders", in: "1s", key: "AAD/", keyBase64: "AAD/"}
+		flags := scheduleCommand().Flags()
+		if err := flags.Parse(append(strings.Fields(arguments), "--in", "1s")); err != nil {
+			t.Fatal(err)
+		}
+		record, err := s.record(flags, nil, strings.NewReader(""))
+		if err != nil || string(record.Key) != want {
+			t.Errorf("%q: %v, %v, want key %q", arguments, record, err, want)
+		}
+	}
+}
+
 func TestSchedule_warnsOfWhatTheNodeWouldNotDeliver(t *testing.T) {
 	const targets = `"targets": {"allow": ["*"], "deny": ["__*", "secret"]}`
 	const reads = `{"node": "n1", "routes": ["payments", "*.delay"], "max_delay": {"payments": 3600000, "*.delay": 60000}, ` + targets + `}`
