@@ -95,3 +95,37 @@ func BenchmarkDecode(b *testing.B) {
 		}
 	}
 }
+
+// BenchmarkRestart prints how long one node takes to open with pending messages and
+// half a flush of log to apply, and from then to its first commit.
+func BenchmarkRestart(b *testing.B) {
+	for _, pending := range []int{10_000, 1_000_000} {
+		b.Run(fmt.Sprintf("pending=%d", pending), func(b *testing.B) {
+			c := realCluster(b, 1, func(cfg *Config) { cfg.Heartbeat = 0 })
+			l := startLoad(b, c.leader())
+			for l.next < int64(pending) {
+				must(b, c.leader(), l.batch(1000, 100))
+			}
+			var opened, led time.Duration
+			b.ResetTimer()
+			for range b.N {
+				b.StopTimer()
+				c.closeAll()
+				b.StartTimer()
+				begin := time.Now()
+				c.open("n1")
+				opened += time.Since(begin)
+				begin = time.Now()
+				<-c.nodes["n1"].Terms()
+				if err := c.nodes["n1"].Barrier(b.Context()); err != nil {
+					b.Fatal(err)
+				}
+				led += time.Since(begin)
+			}
+			b.ReportMetric(opened.Seconds()*1e3/float64(b.N), "ms-open")
+			b.ReportMetric(led.Seconds()*1e3/float64(b.N), "ms-lead")
+			b.StopTimer()
+			c.closeAll()
+		})
+	}
+}

@@ -176,6 +176,9 @@ func (n *Node) start() error {
 	if err := n.started(id); err != nil {
 		return err
 	}
+	if err := n.campaignAlone(r); err != nil {
+		return err
+	}
 	n.loops.Go(func() { n.leadershipLoop(n.ctx, r) })
 	n.loops.Go(func() { n.flushLoop(n.ctx, r) })
 	n.loops.Go(func() { n.mergeLoop(n.ctx) })
@@ -207,7 +210,11 @@ func (n *Node) raftConfig(id identity) *raft.Config {
 	c.Logger = newHCLogger(n.cfg.Logger, "raft").until(n.closed)
 	c.HeartbeatTimeout, c.ElectionTimeout = n.cfg.Heartbeat, n.cfg.Heartbeat
 	c.LeaderLeaseTimeout = n.cfg.Heartbeat / 2
-	c.CommitTimeout = n.cfg.Heartbeat / 6
+	// How long followers may not know the end of what is committed when nothing
+	// follows it: they apply what they know, and a new leader commits what is in its
+	// log. An idle leader says so that often, beside its heartbeats; one such word
+	// comes, by another connection, before a follower would miss a heartbeat.
+	c.CommitTimeout = n.cfg.Heartbeat / 2
 	c.MaxAppendEntries = maxAppendEntries
 	c.NoSnapshotRestoreOnStart = true // the store has opened its manifest itself
 	c.ShutdownOnRemove = false        // a node that was replaced goes on answering what it is
