@@ -95,7 +95,7 @@ func (b *Broker) Status() Status {
 	}
 	s.tellRoutes(b.config.Routes)
 	s.tell(b.report.Load())
-	for _, problem := range []string{node.LogError, node.FlushError} {
+	for _, problem := range []string{node.LogError, node.FlushError, node.ReceiveError} {
 		if problem != "" {
 			s.Problems = append(s.Problems, "disk: "+problem)
 		}

@@ -56,6 +56,7 @@ func (n *Node) flush(r *raft.Raft) error {
 		return nil
 	}
 	if err == nil {
+		n.noteReceived(nil) // something was applied: the log reaches this node again
 		// The memtable is garbage now, the larger part of the heap: it would stay
 		// with the process until the next one needs it.
 		debug.FreeOSMemory()

@@ -62,10 +62,11 @@ type Node struct {
 	ctx    context.Context // of the node's own goroutines, ends with Close
 	loops  sync.WaitGroup
 
-	mu       sync.Mutex
-	identity identity
-	waiting  string // why the node is unborn, or out of the group
-	failure  error
+	mu        sync.Mutex
+	identity  identity
+	waiting   string // why the node is unborn, or out of the group
+	receiving error  // why the last snapshot from a leader was not received
+	failure   error
 }
 
 // Open opens the data directory and starts the node. A node that was born before
@@ -155,7 +156,7 @@ func (n *Node) start() error {
 	}
 	lean := newLeanLog(n.logs)
 	n.transport = newTransport(n.streams, n.patience(), newHCLogger(n.cfg.Logger, "raft-net").until(n.closed), lean.read)
-	shots := &snapshots{store: n.store, retain: n.retain, fail: n.failWith}
+	shots := &snapshots{store: n.store, retain: n.retain, fail: n.failWith, received: n.noteReceived}
 	cfg := n.raftConfig(id)
 	if err := n.bootstrap(cfg, id, shots); err != nil {
 		return err

@@ -1,6 +1,11 @@
 package raftfsm
 
-import "fmt"
+import (
+	"errors"
+	"fmt"
+
+	"github.com/carillonmq/carillon/storage"
+)
 
 // Room returns nil, or why no message may be accepted now, wrapping ErrNoRoom:
 // the disk is down to the reserve, the log or a flush could not be written, or
@@ -25,6 +30,17 @@ func (n *Node) Room() error {
 		return fmt.Errorf("%w: node.data_dir %s has %d MiB free, %d MiB are kept in reserve: free some space", ErrNoRoom, n.cfg.DataDir, free>>20, reserve>>20)
 	}
 	return nil
+}
+
+// noteReceived keeps why a snapshot from a leader was not received, nil that one
+// was or that none is needed. The leader sends it again and again.
+func (n *Node) noteReceived(err error) {
+	if errors.Is(err, storage.ErrDiskFull) {
+		err = fmt.Errorf("this node is too far behind for the log, and the snapshot that the leader sends has no room beside the schedule here, which stays until the new one is whole: %w%s", err, n.cfg.orReplace())
+	}
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.receiving = err
 }
 
 // isShort reports whether the disk is down to the reserve.

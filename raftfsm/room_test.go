@@ -180,3 +180,59 @@ func TestNode_followersGoOnWhenTheirFullDisksHaveRoomAgain(t *testing.T) {
 		c.closeAll() // before the disks are unmounted
 	})
 }
+
+// A follower that is too far behind for the log has no room for the leader's
+// schedule beside its own. It keeps what it has, for a majority may count on it,
+// says what is missing, and takes the snapshot once there is room.
+func TestNode_keepsItsScheduleWithoutRoomForASnapshot(t *testing.T) {
+	dir := smallMount(t)
+	synctest.Test(t, func(t *testing.T) {
+		const away = "n3"
+		c := newCluster(t, 3, func(cfg *Config) { cfg.FlushBytes = 64 << 10 })
+		c.dirs[away] = dir + "/n3"
+		c.open("n1", "n2", away)
+		n := c.leader()
+		if n.cfg.NodeID == away {
+			if err := n.TransferLeadership(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+			n = c.leader()
+		}
+		l := startLoad(t, n)
+		ingestUntil(c, n, l, "flush of the follower", func() bool { return c.nodes[away].Status().SnapshotIndex > 1 })
+		c.agree()
+		c.isolate(away)
+		n = c.leader()
+		if n.cfg.NodeID == away {
+			t.Fatal("the isolated node leads")
+		}
+		f := c.nodes[away]
+		end, pending := f.Status().LastIndex, f.store.Pending()
+		time.Sleep(5 * time.Second) // until the leader keeps no more log for it
+		ingestUntil(c, n, l, "log cut", func() bool { first, err := n.logs.FirstIndex(); return err == nil && first > end+1 })
+		filler := dir + "/filler"
+		if err := os.WriteFile(filler, make([]byte, 10<<20), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		c.rejoin(away)
+		c.eventually("a snapshot without room", func() bool { return f.Status().ReceiveError != "" })
+		for _, want := range []string{"bytes free", "are needed", "make room or enlarge it", "carillon cluster replace n3"} {
+			if got := f.Status().ReceiveError; !strings.Contains(got, want) {
+				t.Errorf("status says %q, not %q", got, want)
+			}
+		}
+		if at := f.Status().LastIndex; at != end || f.store.Pending() != pending {
+			t.Errorf("the follower ends at %d with %d pending, ended at %d with %d", at, f.store.Pending(), end, pending)
+		}
+		if err := f.store.Check(); err != nil {
+			t.Error(err)
+		}
+		if err := os.Remove(filler); err != nil {
+			t.Fatal(err)
+		}
+		c.agree()
+		if got := f.Status(); got.ReceiveError != "" || got.SnapshotIndex <= end {
+			t.Errorf("%+v once there is room", got)
+		}
+	})
+}

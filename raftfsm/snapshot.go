@@ -19,6 +19,8 @@ type snapshots struct {
 	store  *storage.Store
 	retain func(before uint64) // told before raft cuts the log: where the last flush but one ended
 	fail   func(error)         // told why this node cannot go on
+	// received is told how the last snapshot from a leader ended, nil: well.
+	received func(error)
 }
 
 func (s *snapshots) Create(_ raft.SnapshotVersion, index, term uint64, cfg raft.Configuration, cfgIndex uint64, _ raft.Transport) (raft.SnapshotSink, error) {
@@ -101,6 +103,9 @@ func (s *sink) Write(b []byte) (int, error) {
 		s.receiver = r
 	}
 	written, err := s.receiver.Write(b)
+	if err != nil {
+		s.received(err)
+	}
 	if errors.Is(err, storage.ErrVersion) {
 		// The leader would send it again and again, and this node stay behind for ever.
 		s.fail(fmt.Errorf("receive snapshot: %w: this node must not go on; run the version of the other nodes", err))
@@ -120,11 +125,13 @@ func (s *sink) Close() error {
 	if err := r.Commit(); err != nil {
 		r.Abort()
 		err = fmt.Errorf("commit received snapshot: %w", err)
+		s.received(err)
 		if errors.Is(err, storage.ErrFailed) {
 			s.fail(err)
 		}
 		return err
 	}
+	s.received(nil)
 	return nil
 }
 

@@ -54,6 +54,7 @@ type Status struct {
 	UnsavedBytes  int64  // of log since the last flush
 	LogError      string // of the last write to the log, "" if it succeeded
 	FlushError    string // of the last flush, "" if it succeeded
+	ReceiveError  string // of the last snapshot that a leader sent, "" if it was received or is needed no longer
 }
 
 // MemberStatus is one member as this node sees it.

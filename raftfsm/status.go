@@ -34,6 +34,9 @@ func (n *Node) Status() Status {
 	}
 	n.mu.Lock()
 	s.Waiting = n.waiting
+	if n.receiving != nil {
+		s.ReceiveError = n.receiving.Error()
+	}
 	if n.failure != nil {
 		s.State, s.Waiting = "failed", n.failure.Error()
 	}
