@@ -129,7 +129,7 @@ func (l *scatterLoad) merge(b *testing.B) {
 	from := s.pinToMerge()
 	defer releaseAll(from.segments)
 	for _, g := range from.segments {
-		s.liveBytes(from.alive, g)
+		s.liveBytes(b.Context(), from.alive, g)
 	}
 	l.planned = max(l.planned, time.Since(counted))
 	if !from.shouldFold() {

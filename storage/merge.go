@@ -36,7 +36,7 @@ func (s *Store) Merge(ctx context.Context) (did bool, err error) {
 			return false, fmt.Errorf("fold alive-set: %w", short)
 		}
 	}
-	step, err := s.plan(&from)
+	step, err := s.plan(ctx, &from)
 	if err = errors.Join(err, short); len(step) == 0 {
 		if err != nil {
 			err = fmt.Errorf("merge: %w", err)
@@ -72,14 +72,17 @@ func (s *Store) pinToMerge() contents {
 
 // plan picks the segments to replace, none when all is well. It holds no lock but
 // merging: what it counts in does not change.
-func (s *Store) plan(from *contents) (step []*segment, err error) {
+func (s *Store) plan(ctx context.Context, from *contents) (step []*segment, err error) {
 	free, err := s.FreeSpace()
 	if err != nil {
 		return nil, err
 	}
 	p := planner{width: s.cfg.MergeWidth, limit: s.cfg.MaxSegments, room: int64(free) - spareRoom}
 	for _, g := range from.segments {
-		p.add(g, s.liveBytes(from.alive, g))
+		p.add(g, s.liveBytes(ctx, from.alive, g))
+	}
+	if err := ctx.Err(); err != nil {
+		return nil, err
 	}
 	if step = p.pick(); step == nil && p.lacking > 0 {
 		return nil, fmt.Errorf("%w: %s has %d bytes free, %d are needed and %d kept; make room or enlarge it", ErrDiskFull, s.cfg.Dir, free, p.lacking, spareRoom)
@@ -89,15 +92,17 @@ func (s *Store) plan(from *contents) (step []*segment, err error) {
 
 // liveBytes estimates how much of the file is alive. A segment that no sample can
 // be taken of is judged by the number of entries; reading it will say what ails it.
-func (s *Store) liveBytes(alive *aliveSet, g *segment) int64 {
+func (s *Store) liveBytes(ctx context.Context, alive *aliveSet, g *segment) int64 {
 	n := alive.countRange(SeqRun{g.info.first, g.info.last})
 	if n == 0 || n == g.info.count {
 		return g.size * int64(n) / int64(g.info.count)
 	}
 	if g.sample == nil {
-		taken, err := g.takeSample()
+		taken, err := g.takeSample(ctx)
 		if err != nil {
-			s.log.Error("sample segment", "path", g.path, "error", err)
+			if ctx.Err() == nil {
+				s.log.Error("sample segment", "path", g.path, "error", err)
+			}
 			return max(1, int64(float64(g.size)*float64(n)/float64(g.info.count)))
 		}
 		g.sample = taken

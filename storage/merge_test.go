@@ -135,7 +135,7 @@ func TestSample_estimatesLiveBytes(t *testing.T) {
 	s.Applied(1)
 	flush(t, s, 1)
 	g := s.segments[0]
-	taken, err := g.takeSample()
+	taken, err := g.takeSample(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -264,5 +264,24 @@ func TestMerge_stopsWhenItsPaceSaysSo(t *testing.T) {
 		t.Errorf("merge: %v, %v", did, err)
 	}
 	requireNoStray(t, s)
+	requireEqual(t, s, m)
+}
+
+// A sample of a large file takes long: a node that closes does not wait for it.
+func TestMerge_stopsSamplingWithItsContext(t *testing.T) {
+	s, m := openStore(t, t.TempDir()), newModel()
+	script(s, m, operation{Accept: entries(1000, 0, 1, 1000)})
+	flush(t, s, 1)
+	script(s, m, operation{Kill: []SeqRun{{1, 990}}})
+	flush(t, s, 2)
+	ctx, cancel := context.WithCancel(context.Background())
+	cancel()
+	if did, err := s.Merge(ctx); did || !errors.Is(err, context.Canceled) {
+		t.Fatalf("merge: %v, %v", did, err)
+	}
+	if s.segments[0].sample != nil {
+		t.Error("the sample was taken all the same")
+	}
+	mergeAll(t, s)
 	requireEqual(t, s, m)
 }

@@ -1,6 +1,7 @@
 package storage
 
 import (
+	"context"
 	"fmt"
 
 	"go.etcd.io/bbolt"
@@ -29,13 +30,17 @@ func (p sample) liveBytes(size int64, alive func(seq uint64) bool) int64 {
 }
 
 // takeSample reads the length of each chunk, which touches a page in 128 KB, and
-// the index of those that a sampled byte lies in.
-func (s *segment) takeSample() (taken sample, err error) {
+// the index of those that a sampled byte lies in. Of a large file that is not in
+// memory it takes seconds: ctx ends it.
+func (s *segment) takeSample(ctx context.Context) (taken sample, err error) {
 	stride := max(1, s.size/sampleSize)
 	err = s.view(func(tx *bbolt.Tx) error {
 		at, hit := int64(0), stride/2 // of the file, chunks alone counted
 		chunks := tx.Bucket(chunksBucket).Cursor()
 		for key, value := chunks.First(); key != nil; key, value = chunks.Next() {
+			if err := ctx.Err(); err != nil {
+				return err
+			}
 			end := at + int64(len(value))
 			if hit < end {
 				if taken, err = taken.add(key, value, hit-at, stride); err != nil {
