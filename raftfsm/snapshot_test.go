@@ -17,11 +17,17 @@ import (
 // A follower that was away for longer than the log reaches gets the segments, and
 // then what was written meanwhile.
 func TestSnapshot_bringsAFollowerBackThatTheLogCannot(t *testing.T) {
+	t.Run("level one", func(t *testing.T) { bringBack(t, storage.LevelOne) })
+	t.Run("level two", func(t *testing.T) { bringBack(t, storage.LevelTwo) })
+}
+
+func bringBack(t *testing.T, level storage.Level) {
 	synctest.Test(t, func(t *testing.T) {
 		c := newCluster(t, 3, func(cfg *Config) { cfg.FlushBytes = 64 << 10 })
 		c.open("n1", "n2", "n3")
 		n := c.leader()
 		l := startLoad(t, n)
+		must(t, n, RaiseLevel{Level: level})
 		away := otherThan(c, n)
 		c.close(away)
 		time.Sleep(5 * time.Second) // until the leader keeps no more log for it
