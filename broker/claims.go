@@ -16,6 +16,10 @@ import (
 // enough that cancelling is refused only at the last moment.
 const claimLead = 100
 
+// mostChanges is how many holds one claim changes: some hundred kilobytes. The others
+// follow with the next claims; until then the main mark covers them.
+const mostChanges = 4096
+
 // claims keeps the log ahead of the clock: nothing is published that a committed
 // claim does not cover, so that what is fired is ordered with what is cancelled.
 //
@@ -127,23 +131,48 @@ func (s *scheduler) claim(ctx context.Context) {
 	if next.Through == c.committed.Through && len(s.targets.changed) == 0 && !s.needsClaim() {
 		return
 	}
-	for t := range s.targets.parked {
-		next.Holds = append(next.Holds, storage.Hold{Target: t.name, Through: t.through, Mark: t.mark})
-	}
-	slices.SortFunc(next.Holds, func(a, b storage.Hold) int { return cmp.Compare(a.Target, b.Target) })
-	for t := range s.targets.changed {
-		t.pending, t.claimed = true, t.mark
-		c.holds = append(c.holds, sentHold{t, t.flow == parked})
-	}
+	command := s.claimCommand(now, next)
 	c.proposed = true
 	go func() {
-		result, err := s.cfg.Log.Propose(ctx, raftfsm.ClaimCommand{Time: now, Claim: next}).Wait(ctx)
+		result, err := s.cfg.Log.Propose(ctx, command).Wait(ctx)
 		if err != nil {
 			c.failed <- fmt.Errorf("commit claim: %w", err)
 			return
 		}
 		c.applied <- result.Index
 	}()
+}
+
+// claimCommand puts into a command what is to change of the holds. Before
+// storage.LevelTwo a claim names all of them.
+func (s *scheduler) claimCommand(now int64, next storage.Claim) raftfsm.Command {
+	changes := s.cfg.Store.Level() >= storage.LevelTwo
+	change := storage.ClaimChange{Through: next.Through, Mark: next.Mark}
+	for t := range s.targets.changed {
+		if changes && len(s.claims.holds) == mostChanges {
+			break
+		}
+		t.pending, t.claimed = true, t.mark
+		s.claims.holds = append(s.claims.holds, sentHold{t, t.flow == parked})
+		if t.flow == parked {
+			change.Set = append(change.Set, t.hold())
+		} else {
+			change.Lift = append(change.Lift, t.name)
+		}
+	}
+	if changes {
+		return raftfsm.ChangeClaim{Time: now, ClaimChange: change}
+	}
+	for t := range s.targets.parked {
+		next.Holds = append(next.Holds, t.hold())
+	}
+	slices.SortFunc(next.Holds, func(a, b storage.Hold) int { return cmp.Compare(a.Target, b.Target) })
+	return raftfsm.ClaimCommand{Time: now, Claim: next}
+}
+
+// hold is what the claim is to say of a parked target.
+func (t *target) hold() storage.Hold {
+	return storage.Hold{Target: t.name, Through: t.through, Mark: t.mark}
 }
 
 // nextDue returns the earliest due time that needs a claim, or one before it. A target

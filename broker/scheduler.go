@@ -51,6 +51,8 @@ type schedulerConfig struct {
 // scheduleReader is the part of *storage.Store that the scheduler reads.
 type scheduleReader interface {
 	State() storage.State
+	Holds() []storage.Hold
+	Level() storage.Level
 	Scan(from storage.Ref, max int, keep func(target string) bool, out []storage.Item) (items []storage.Item, next storage.Ref, done bool, err error)
 }
 
@@ -63,7 +65,7 @@ type handover interface {
 // newScheduler starts where the committed claim says. The feed must have been
 // attached before the barrier after which the state is read here.
 func newScheduler(cfg schedulerConfig) *scheduler {
-	state := cfg.Store.State()
+	state, holds := cfg.Store.State(), cfg.Store.Holds()
 	s := &scheduler{
 		cfg:     cfg,
 		log:     cfg.Logger.With("component", "scheduler"),
@@ -71,7 +73,7 @@ func newScheduler(cfg schedulerConfig) *scheduler {
 		targets: newTargets(),
 		claims:  newClaims(state.Claim, state.AppliedIndex),
 	}
-	for _, hold := range state.Claim.Holds {
+	for _, hold := range holds {
 		t := s.targets.get(hold.Target)
 		t.through, t.held, t.claimed = hold.Through, true, hold.Mark
 		s.targets.move(t, parked, hold.Mark)
@@ -79,7 +81,7 @@ func newScheduler(cfg schedulerConfig) *scheduler {
 		cfg.Publisher.probe(t.name)
 	}
 	if !cfg.Searched.Load() {
-		s.search = newSearch(state)
+		s.search = newSearch(state, holds)
 	}
 	return s
 }

@@ -43,7 +43,7 @@ func (s *stage) lookForLost(scheduler *scheduler) (problem string, at uint64) {
 	store := s.node.Store()
 	state := store.State()
 	marks := make(map[string]storage.Ref)
-	for _, hold := range state.Claim.Holds {
+	for _, hold := range store.Holds() {
 		marks[hold.Target] = hold.Mark
 	}
 	var items []storage.Item

@@ -78,7 +78,7 @@ func TestScheduler_holdCoversWhatIsAcceptedLater(t *testing.T) {
 		time.Sleep(time.Second)
 		s.accept(ctx, "stuck", 1, func(int) time.Duration { return -2 * time.Hour })
 		time.Sleep(time.Second)
-		holds := s.node.Store().State().Claim.Holds
+		holds := s.node.Store().Holds()
 		early := storage.Ref{Due: time.Now().Add(-2 * time.Hour).UnixMilli()}
 		if len(holds) != 1 || holds[0].Mark.Compare(early) > 0 {
 			t.Errorf("holds = %v, want one at or before %v", holds, early)

@@ -167,6 +167,9 @@ func playAtRandom(ctx context.Context, s *stage, random *rand.Rand) {
 		switch random.IntN(12) {
 		case 0:
 			lead()
+			if random.IntN(4) == 0 { // it may come at any moment of a term
+				s.propose(ctx, raftfsm.RaiseLevel{Level: storage.LevelTwo})
+			}
 		case 1, 2, 3, 4:
 			s.acceptAtRandom(ctx, targets, random)
 		case 5:

@@ -92,7 +92,7 @@ func TestScheduler_parkedTargetIsReadFromItsOwnFirstMessage(t *testing.T) {
 		handed := s.got("stuck")
 		s.verdicts.Put(verdict{Target: "stuck", Parked: true, Returned: handed})
 		time.Sleep(time.Second)
-		holds := s.node.Store().State().Claim.Holds
+		holds := s.node.Store().Holds()
 		if len(holds) != 1 || holds[0].Mark.Compare(handed[0]) != 0 {
 			t.Errorf("held from %v, want %v", holds, handed[0])
 		}

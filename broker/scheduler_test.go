@@ -19,7 +19,8 @@ import (
 // what it is handed and acknowledges when the test says so.
 type stage struct {
 	t         testing.TB
-	store     scheduleReader // that of the node, unless a test counts
+	store     scheduleReader // these two are the node's, unless a test counts
+	log       proposer
 	unchecked bool
 	ended     chan struct{} // closed when the last scheduler has ended
 	node      *raftfsm.Node
@@ -57,7 +58,7 @@ func openNode(t testing.TB, ctx context.Context) *raftfsm.Node {
 
 func newStage(t testing.TB, ctx context.Context) *stage {
 	s := &stage{t: t, node: openNode(t, ctx), handed: map[string][]storage.Ref{}, at: map[uint64]int64{}, silent: map[string]bool{}, capacity: feedCapacity}
-	s.publisher, s.store = s, s.node.Store()
+	s.publisher, s.store, s.log = s, s.node.Store(), s.node
 	s.searched.Store(true)
 	s.propose(ctx, raftfsm.SetPositions{Surveyed: true, Sets: []raftfsm.PositionSet{{
 		Position: storage.Position{Topic: "in.delay", Epoch: -1}, From: raftfsm.FromAbsent,
@@ -80,7 +81,7 @@ func (s *stage) begin(ctx context.Context) *raftfsm.Feed {
 	}
 	s.verdicts = newMailbox[verdict]()
 	s.scheduler = newScheduler(schedulerConfig{
-		Store: s.store, Feed: feed, Log: s.node, Publisher: s.publisher, Verdicts: s.verdicts, Searched: &s.searched,
+		Store: s.store, Feed: feed, Log: s.log, Publisher: s.publisher, Verdicts: s.verdicts, Searched: &s.searched,
 		Now: time.Now, Report: newTermReport(), Logger: slog.New(slog.DiscardHandler),
 		OnStep: func(time.Duration) {},
 	})
@@ -272,7 +273,7 @@ func TestScheduler_parkedTargetDelaysNobodyAndResumesInOrder(t *testing.T) {
 		s.verdicts.Put(verdict{Target: "stuck", Parked: true, Returned: returned})
 		time.Sleep(20 * time.Second)
 		s.check("fine", 1000)
-		if holds := s.node.Store().State().Claim.Holds; len(holds) != 1 || holds[0].Target != "stuck" {
+		if holds := s.node.Store().Holds(); len(holds) != 1 || holds[0].Target != "stuck" {
 			t.Fatalf("holds = %v, want one of the stuck target", holds)
 		}
 

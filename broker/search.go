@@ -17,9 +17,9 @@ type search struct {
 	told  bool // a claim was proposed that covers what was found
 }
 
-func newSearch(state storage.State) search {
+func newSearch(state storage.State, holds []storage.Hold) search {
 	s := search{end: state.Claim.Mark, known: state.NextSeq}
-	for _, hold := range state.Claim.Holds {
+	for _, hold := range holds {
 		if s.end.Less(hold.Mark) {
 			s.end = hold.Mark
 		}

@@ -148,9 +148,8 @@ func (s *Status) tell(report *termReport) {
 // Among a great many that were delivered lately it settles for a lower bound.
 func oldestDue(store *storage.Store) int64 {
 	const pages = 8
-	claim := store.Claim()
-	from := claim.Mark
-	for _, hold := range claim.Holds {
+	from := store.Claim().Mark
+	for _, hold := range store.Holds() {
 		if hold.Mark.Compare(from) < 0 {
 			from = hold.Mark
 		}

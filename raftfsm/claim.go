@@ -6,24 +6,44 @@ import (
 	"github.com/carillonmq/carillon/storage"
 )
 
-// nextClaim is what a proposed claim makes of the present one.
+// What a claim promises, after every command and whatever leads: each message that is
+// alive lies at or after the mark of its target's hold, or of the claim where there is
+// none. A term that reads from the marks finds it.
 //
-// An entry that is accepted between the moment a ClaimCommand was made up and the
-// moment it is applied may lie below the marks it proposes, and a term that starts
-// at those marks would never read it. So the store keeps the lowest entry accepted
-// since the last ClaimCommand, Fresh, and the marks are lowered to it: all of them,
-// so that it does not matter which targets are held now.
+// Accepting keeps the promise: the store lowers the mark that covers the message (storage
+// Accept). So does killing. That leaves the marks that a command sets. Its proposer has made
+// them up from what it had seen: all that was applied up to the last command that set
+// marks (see DESIGN.md), and perhaps more. What it may not have seen was accepted since, and the
+// lowest of that is Fresh, which the store keeps for this purpose:
+//
+//	        last claim                        this one
+//	----------|-----------------|----------------|------> log
+//	 seen     | seen            | in Fresh       |
+//	          |     proposed: --'                |
+//
+// So every mark that a command sets is lowered to Fresh, and then nothing is fresh any
+// more. A hold that it does not name has the mark that it had, which has covered all
+// of its target since it was set, for accepting asked for the hold and not for the
+// claim: emptying Fresh takes nothing from it. One that it lifts leaves its messages to the
+// claim's mark: those seen are the proposer's to cover, the others are in Fresh.
+
+// nextClaim is what a proposed claim makes of the present one.
 func nextClaim(now, proposed storage.Claim) storage.Claim {
+	next := nextChange(now, storage.ClaimChange{Through: proposed.Through, Mark: proposed.Mark, Set: proposed.Holds})
+	return storage.Claim{Through: next.Through, Mark: next.Mark, Holds: next.Set}
+}
+
+// nextChange is what a proposed change becomes when the present claim is now.
+func nextChange(now storage.Claim, proposed storage.ClaimChange) storage.ClaimChange {
 	next := proposed
-	next.Fresh = storage.Ref{}
-	next.Holds = slices.Clone(next.Holds)
 	next.Through = max(now.Through, proposed.Through)
 	if now.Fresh == (storage.Ref{}) {
 		return next
 	}
 	next.Mark = lower(next.Mark, now.Fresh)
-	for i := range next.Holds {
-		next.Holds[i].Mark = lower(next.Holds[i].Mark, now.Fresh)
+	next.Set = slices.Clone(next.Set)
+	for i := range next.Set {
+		next.Set[i].Mark = lower(next.Set[i].Mark, now.Fresh)
 	}
 	return next
 }

@@ -9,7 +9,8 @@ const (
 	MaxCommandBytes = 48 << 20
 )
 
-// A Command is one of Found, Ingest, SetPositions, ClaimCommand, Ack, Replace
+// A Command is one of Found, Ingest, SetPositions, ClaimCommand,
+// ChangeClaim, Ack, Replace
 // and RaiseLevel. It carries every decision that Apply needs: no node looks at its own
 // clock or configuration while it applies. Time is always the leader's, in epoch
 // milliseconds; the state keeps the greatest it has seen.
@@ -72,6 +73,15 @@ type PositionSet struct {
 type ClaimCommand struct {
 	Time  int64
 	Claim storage.Claim
+}
+
+// ChangeClaim raises Through, replaces the mark, and changes the holds that it names.
+// The others stay as they are, so a claim costs as much as there are changes, however
+// many targets are held. Marks are lowered as those of a ClaimCommand. It may be
+// proposed from storage.LevelTwo on.
+type ChangeClaim struct {
+	Time int64
+	storage.ClaimChange
 }
 
 // Ack ends the life of delivered messages.

@@ -37,6 +37,8 @@ var samples = map[string]Command{
 	"claim": ClaimCommand{Time: 2, Claim: storage.Claim{Through: 99, Mark: storage.Ref{Due: 98, Seq: 1 << 63}, Holds: []storage.Hold{
 		{Target: "slow", Through: 50, Mark: storage.Ref{Due: 40, Seq: 4}},
 	}}},
+	"change-claim": ChangeClaim{Time: 2, ClaimChange: storage.ClaimChange{Through: 99, Mark: storage.Ref{Due: 98, Seq: 1 << 63},
+		Set: []storage.Hold{{Target: "slow", Through: 50, Mark: storage.Ref{Due: 40, Seq: 4}}}, Lift: []string{"well", ""}}},
 	"ack":         Ack{Time: 3, Runs: []storage.SeqRun{{First: 1, Last: 1}, {First: 5, Last: 900}, {First: 2, Last: 3}}},
 	"raise-level": RaiseLevel{Time: 1_700_000_000_000, Level: storage.LevelTwo},
 	"replace":     Replace{Time: 4, Kills: []uint64{7, 1}, Entries: []storage.Entry{{Due: 1, Target: "dead", Body: []byte("x")}, {Due: 2, Target: "dead"}}},

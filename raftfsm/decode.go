@@ -32,7 +32,11 @@ func decodeCommand(b []byte) (Command, error) {
 	case kindSetPositions:
 		c = SetPositions{Time: time, Surveyed: d.flag(), Sets: d.positionSets()}
 	case kindClaim:
-		c = ClaimCommand{Time: time, Claim: storage.Claim{Through: d.varint(), Mark: d.mark(), Holds: d.holds()}}
+		if version == 1 {
+			c = ClaimCommand{Time: time, Claim: storage.Claim{Through: d.varint(), Mark: d.mark(), Holds: d.holds()}}
+		} else {
+			c = ChangeClaim{Time: time, ClaimChange: storage.ClaimChange{Through: d.varint(), Mark: d.mark(), Set: d.holds(), Lift: d.texts()}}
+		}
 	case kindAck:
 		c = Ack{Time: time, Runs: d.runs()}
 	case kindReplace:
@@ -181,6 +185,14 @@ func (d *decoder) holds() []storage.Hold {
 		holds[i] = storage.Hold{Target: d.text(), Through: d.varint(), Mark: d.mark()}
 	}
 	return holds
+}
+
+func (d *decoder) texts() []string {
+	texts := make([]string, d.count(1))
+	for i := range texts {
+		texts[i] = d.text()
+	}
+	return texts
 }
 
 func (d *decoder) runs() []storage.SeqRun {

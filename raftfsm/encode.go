@@ -9,11 +9,12 @@ import (
 // The form of a command. All integers are varints, those that may be negative
 // zigzag; text and bytes have their length in front.
 //
-//	command   version (1 byte, 1 of all kinds so far) | kind (1 byte) | time z | fields of the kind
+//	command   version (1 byte, 1 where none is named) | kind (1 byte) | time z | fields of the kind
 //	1 Found         cluster id (16 bytes) | mode text
 //	2 Ingest        claim through z | n | n parts
 //	3 SetPositions  surveyed (1 byte) | n | n x (position | from z)
 //	4 Claim         through z | mark | n | n x (target text | through z | mark)
+//	  version 2     through z | mark | n | n x (target text | through z | mark) | n | n x target text
 //	5 Ack           n | n runs
 //	6 Replace       n | n x seq | n | n entries
 //	7 RaiseLevel    level
@@ -46,7 +47,7 @@ var forms = [...][]storage.Level{
 	kindFound:        {storage.LevelOne},
 	kindIngest:       {storage.LevelOne},
 	kindSetPositions: {storage.LevelOne},
-	kindClaim:        {storage.LevelOne},
+	kindClaim:        {storage.LevelOne, storage.LevelTwo},
 	kindAck:          {storage.LevelOne},
 	kindReplace:      {storage.LevelOne},
 	kindRaiseLevel:   {storage.LevelOne},
@@ -115,8 +116,24 @@ func (c ClaimCommand) append(dst []byte) []byte {
 	dst = header(dst, 1, kindClaim, c.Time)
 	dst = binary.AppendVarint(dst, c.Claim.Through)
 	dst = appendMark(dst, c.Claim.Mark)
-	dst = binary.AppendUvarint(dst, uint64(len(c.Claim.Holds)))
-	for _, h := range c.Claim.Holds {
+	return appendHolds(dst, c.Claim.Holds)
+}
+
+func (c ChangeClaim) append(dst []byte) []byte {
+	dst = header(dst, 2, kindClaim, c.Time)
+	dst = binary.AppendVarint(dst, c.Through)
+	dst = appendMark(dst, c.Mark)
+	dst = appendHolds(dst, c.Set)
+	dst = binary.AppendUvarint(dst, uint64(len(c.Lift)))
+	for _, target := range c.Lift {
+		dst = appendText(dst, target)
+	}
+	return dst
+}
+
+func appendHolds(dst []byte, holds []storage.Hold) []byte {
+	dst = binary.AppendUvarint(dst, uint64(len(holds)))
+	for _, h := range holds {
 		dst = appendText(dst, h.Target)
 		dst = binary.AppendVarint(dst, h.Through)
 		dst = appendMark(dst, h.Mark)

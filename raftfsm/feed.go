@@ -10,7 +10,7 @@ import (
 type Event struct {
 	Index    uint64
 	Accepted []storage.Item   // ascending by Seq
-	Claim    *storage.Claim   // as it stands after the command, nil if unchanged
+	Claim    *storage.Claim   // as it stands after the command, without holds; nil if unchanged
 	Killed   []storage.SeqRun // as proposed: may hold seqs that were dead before
 }
 

@@ -97,6 +97,8 @@ func (f *fsm) execute(cmd Command) (Result, Event) {
 		return f.setPositions(c)
 	case ClaimCommand:
 		return f.claim(c)
+	case ChangeClaim:
+		return f.changeClaim(c)
 	case Ack:
 		return f.ack(c)
 	case Replace:
@@ -157,6 +159,12 @@ func (f *fsm) setPositions(c SetPositions) (Result, Event) {
 func (f *fsm) claim(c ClaimCommand) (Result, Event) {
 	f.store.SetTime(c.Time)
 	f.store.SetClaim(nextClaim(f.store.Claim(), c.Claim))
+	return Result{}, Event{}
+}
+
+func (f *fsm) changeClaim(c ChangeClaim) (Result, Event) {
+	f.store.SetTime(c.Time)
+	f.store.ChangeClaim(nextChange(f.store.Claim(), c.ClaimChange))
 	return Result{}, Event{}
 }
 

@@ -55,6 +55,9 @@ func (c ClaimCommand) Size() int { return len(c.append(nil)) }
 func (c RaiseLevel) Size() int { return len(c.append(nil)) }
 
 // Size returns the exact number of bytes of the encoded command.
+func (c ChangeClaim) Size() int { return len(c.append(nil)) }
+
+// Size returns the exact number of bytes of the encoded command.
 func (c Ack) Size() int { return len(c.append(nil)) }
 
 func entriesLen(es []storage.Entry) int {

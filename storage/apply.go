@@ -10,7 +10,7 @@ func (s *Store) Accept(es []Entry) (first uint64) {
 	for i := range es {
 		e := &es[i]
 		e.Seq = first + uint64(i)
-		if s.values.claim.lower(e.Target, e.Ref()) {
+		if s.values.lower(e.Target, e.Ref()) {
 			s.claimVersion++
 		}
 		s.table.add(e)
@@ -45,14 +45,38 @@ func (s *Store) SetPosition(p Position) {
 	s.values.positions[partitionKey{p.TopicID, p.Partition}] = p
 }
 
-// SetClaim replaces the claim with its marks and holds. Called by the writer.
+// SetClaim replaces the claim with its marks and all holds. Called by the writer.
 func (s *Store) SetClaim(c Claim) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if !s.values.claim.saysSame(&c) {
+	s.values.holds = newHolds()
+	for _, h := range c.Holds {
+		s.values.holds.set(h)
+	}
+	s.setClaim(c)
+}
+
+// ChangeClaim replaces the claim with its mark, and the holds that c names; what was
+// fresh is not any more. It costs as much as there are of these. Called by the writer.
+func (s *Store) ChangeClaim(c ClaimChange) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, target := range c.Lift {
+		s.values.holds.lift(target)
+	}
+	for _, h := range c.Set {
+		s.values.holds.set(h)
+	}
+	s.setClaim(Claim{Through: c.Through, Mark: c.Mark})
+}
+
+// setClaim is called with mu held, and leaves the holds as they are.
+func (s *Store) setClaim(c Claim) {
+	c.Holds = nil
+	if now := &s.values.claim; now.Through != c.Through || now.Mark != c.Mark {
 		s.claimVersion++
 	}
-	s.values.claim = c.clone()
+	s.values.claim = c
 }
 
 // RaiseClaim raises the claim's Through to ms; an earlier time is passed over.

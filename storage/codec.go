@@ -223,8 +223,8 @@ func (v *values) append(b []byte) []byte {
 	b = binary.AppendVarint(b, v.claim.Through)
 	b = appendRef(b, v.claim.Mark)
 	b = appendRef(b, v.claim.Fresh)
-	b = binary.AppendUvarint(b, uint64(len(v.claim.Holds)))
-	for _, h := range v.claim.Holds {
+	b = binary.AppendUvarint(b, uint64(v.holds.len()))
+	for h := range v.holds.each {
 		b = appendString(b, h.Target)
 		b = binary.AppendVarint(b, h.Through)
 		b = appendRef(b, h.Mark)
@@ -257,7 +257,7 @@ func decodeValues(r record) (values, error) {
 	v.claim.Mark = d.ref()
 	v.claim.Fresh = d.ref()
 	for range d.count() {
-		v.claim.Holds = append(v.claim.Holds, Hold{Target: d.string(), Through: d.varint(), Mark: d.ref()})
+		v.holds.set(Hold{Target: d.string(), Through: d.varint(), Mark: d.ref()})
 	}
 	for range d.count() {
 		p := Position{Topic: d.string(), TopicID: d.id(), Partition: int32(d.varint()), Next: d.varint(), Epoch: int32(d.varint())}

@@ -79,7 +79,8 @@ func goldenContents() contents {
 	v := newValues()
 	v.clusterID = [16]byte{1, 2, 3}
 	v.mode, v.time, v.nextSeq, v.surveyed = "at-least-once", 1_700_000_000_000, 300, true
-	v.claim = Claim{Through: 99, Mark: Ref{98, 7}, Fresh: Ref{100, 8}, Holds: []Hold{{Target: "orders", Through: -3, Mark: Ref{-4, 5}}}}
+	v.claim = Claim{Through: 99, Mark: Ref{98, 7}, Fresh: Ref{100, 8}}
+	v.holds.set(Hold{Target: "orders", Through: -3, Mark: Ref{-4, 5}})
 	v.positions[partitionKey{[16]byte{9}, 2}] = Position{Topic: "orders.delay", TopicID: [16]byte{9}, Partition: 2, Next: -1, Epoch: -1}
 	alive := newAliveSet()
 	alive.addRange(SeqRun{5, 199})

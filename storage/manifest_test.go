@@ -90,7 +90,7 @@ func flushWith(t *testing.T, s *Store, commit func(next *contents) error) {
 	defer s.manifest.mu.Unlock()
 	next := s.manifest.current
 	next.number++
-	next.meta, next.state, next.alive = SnapshotMeta{Index: f.applied, Term: 1}, f.state, f.alive
+	next.meta, next.state, next.alive = SnapshotMeta{Index: f.applied, Term: 1}, encodeValues(&f.values), f.alive
 	if err := commit(&next); err != nil {
 		t.Fatal(err)
 	}

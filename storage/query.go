@@ -1,7 +1,7 @@
 package storage
 
 // State copies out the replicated values. It costs as much as there are source
-// partitions; Claim, Position and Pending are cheap.
+// partitions; Claim, Position and Pending are cheap. Holds are told by Holds alone.
 func (s *Store) State() State {
 	s.mu.RLock()
 	defer s.mu.RUnlock()
@@ -13,22 +13,34 @@ func (s *Store) State() State {
 		Time:         v.time,
 		NextSeq:      v.nextSeq,
 		Surveyed:     v.surveyed,
-		Claim:        v.claim.clone(),
+		Claim:        v.claim,
 		Positions:    v.sortedPositions(),
 		Pending:      s.alive.count,
 		AppliedIndex: v.appliedIndex,
 	}
 }
 
-// Claim copies out the claim with its marks.
+// Holds copies out the holds of the claim, sorted by target. Apply does not wait while it does.
+func (s *Store) Holds() []Hold {
+	s.mu.Lock() // clone
+	holds := s.values.holds.clone()
+	s.mu.Unlock()
+	out := make([]Hold, 0, holds.len())
+	for h := range holds.each {
+		out = append(out, h)
+	}
+	return out
+}
+
+// Claim returns the claim without its holds.
 func (s *Store) Claim() Claim {
 	s.mu.RLock()
 	defer s.mu.RUnlock()
-	return s.values.claim.clone()
+	return s.values.claim
 }
 
-// ClaimVersion returns a number that changes when the claim does, but for Fresh.
-// It costs no copy of the holds, and counts within this process only.
+// ClaimVersion returns a number that changes when what Claim returns does, but for Fresh.
+// It counts within this process only.
 func (s *Store) ClaimVersion() uint64 {
 	s.mu.RLock()
 	defer s.mu.RUnlock()

@@ -28,7 +28,15 @@ type Claim struct {
 	Through int64  // nothing due later is published
 	Mark    Ref    // where a new term starts reading
 	Fresh   Ref    // lowest entry accepted since the claim was set; zero: none
-	Holds   []Hold // sorted by Target
+	Holds   []Hold // of one that is set; there may be any number, so Store.Holds alone returns them
+}
+
+// ClaimChange makes a claim of the present one: all holds stay but those it names.
+type ClaimChange struct {
+	Through int64
+	Mark    Ref
+	Set     []Hold   // added, or put in the place of the one for the same target
+	Lift    []string // targets that are not held any more
 }
 
 // State is the small replicated values, copied out.
@@ -66,19 +74,21 @@ type values struct {
 	time      int64
 	nextSeq   uint64
 	surveyed  bool
-	claim     Claim
+	claim     Claim // without holds
+	holds     holds
 	positions map[partitionKey]Position
 
 	appliedIndex uint64
 }
 
 func newValues() values {
-	return values{level: LevelOne, nextSeq: 1, positions: make(map[partitionKey]Position)}
+	return values{level: LevelOne, nextSeq: 1, holds: newHolds(), positions: make(map[partitionKey]Position)}
 }
 
+// clone costs a copy of the positions. Nobody else may use v meanwhile, not even to read.
 func (v *values) clone() values {
 	c := *v
-	c.claim = v.claim.clone()
+	c.holds = v.holds.clone()
 	c.positions = maps.Clone(v.positions)
 	return c
 }
@@ -92,30 +102,15 @@ func (v *values) sortedPositions() []Position {
 	})
 }
 
-func (c *Claim) clone() Claim {
-	return Claim{Through: c.Through, Mark: c.Mark, Fresh: c.Fresh, Holds: slices.Clone(c.Holds)}
-}
-
-// saysSame reports whether c and d permit the same; Fresh permits nothing.
-func (c *Claim) saysSame(d *Claim) bool {
-	return c.Through == d.Through && c.Mark == d.Mark && slices.Equal(c.Holds, d.Holds)
-}
-
 // lower moves the mark that covers target down to r if r lies below it, and notes
-// that r is fresh. It reports whether a mark moved.
-func (c *Claim) lower(target string, r Ref) (moved bool) {
-	if c.Fresh == (Ref{}) || r.Less(c.Fresh) {
-		c.Fresh = r
+// that r is fresh. It reports whether the claim's own mark moved.
+func (v *values) lower(target string, r Ref) (moved bool) {
+	if v.claim.Fresh == (Ref{}) || r.Less(v.claim.Fresh) {
+		v.claim.Fresh = r
 	}
-	mark := &c.Mark
-	if i, held := slices.BinarySearchFunc(c.Holds, target, func(h Hold, t string) int {
-		return cmp.Compare(h.Target, t)
-	}); held {
-		mark = &c.Holds[i].Mark
-	}
-	if !r.Less(*mark) {
+	if v.holds.lower(target, r) || !r.Less(v.claim.Mark) {
 		return false
 	}
-	*mark = r
+	v.claim.Mark = r
 	return true
 }

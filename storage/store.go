@@ -74,7 +74,7 @@ type Store struct {
 
 	level atomic.Uint32 // values.level, for those who must not wait for mu
 
-	claimVersion uint64 // raised when the claim changes, but for Fresh; not on disk
+	claimVersion uint64 // raised when the claim changes, but for Fresh and holds; not on disk
 
 	flushes, merges uint64
 }

@@ -268,9 +268,14 @@ func drawValues(t *rapid.T) operation {
 	if rapid.Bool().Draw(t, "hold") {
 		claim.Holds = []Hold{{Target: "orders", Through: 3, Mark: mark(t)}, {Target: "payments", Through: -1, Mark: mark(t)}}
 	}
+	var change *ClaimChange
+	if rapid.Bool().Draw(t, "change") {
+		change = &ClaimChange{Through: 9, Mark: mark(t), Lift: []string{"payments"}, Set: []Hold{{Target: "refunds", Mark: mark(t)}}}
+	}
 	return operation{
-		Time:  rapid.Int64Range(0, 100).Draw(t, "time"),
-		Claim: &claim,
+		Change: change,
+		Time:   rapid.Int64Range(0, 100).Draw(t, "time"),
+		Claim:  &claim,
 		Position: &Position{
 			Topic: "orders.delay", TopicID: [16]byte{1}, Partition: rapid.Int32Range(0, 3).Draw(t, "partition"),
 			Next: rapid.Int64Range(-1, 1<<40).Draw(t, "next"), Epoch: -1,

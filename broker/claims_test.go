@@ -1,0 +1,137 @@
+package broker
+
+import (
+	"context"
+	"fmt"
+	"runtime"
+	"sync/atomic"
+	"syscall"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/carillonmq/carillon/raftfsm"
+	"github.com/carillonmq/carillon/storage"
+)
+
+// A countingLog counts claims and their bytes.
+type countingLog struct {
+	proposer
+	claims, bytes atomic.Int64
+}
+
+func (c *countingLog) Propose(ctx context.Context, command raftfsm.Command) *raftfsm.Proposal {
+	switch command.(type) {
+	case raftfsm.ClaimCommand, raftfsm.ChangeClaim:
+		c.claims.Add(1)
+		c.bytes.Add(int64(command.Size()))
+	}
+	return c.proposer.Propose(ctx, command)
+}
+
+// Whoever is parked costs a claim when that begins and when it ends, and nothing in between.
+func TestClaims_nameOnlyTheHoldsThatChange(t *testing.T) {
+	const n = 10_000
+	onStage(t, func(ctx context.Context, s *stage) {
+		s.propose(ctx, raftfsm.RaiseLevel{Level: storage.LevelTwo})
+		log := &countingLog{proposer: s.node}
+		s.log = log
+		s.unchecked = true // too many to look at them after each pass
+		s.lead(ctx)
+		for i := range n {
+			s.verdicts.Put(verdict{Target: nameOf(i), Parked: true})
+		}
+		time.Sleep(time.Second)
+		if holds := s.node.Store().Holds(); len(holds) != n {
+			t.Fatalf("%d targets are held, want %d", len(holds), n)
+		}
+		if perHold := log.bytes.Load() / n; perHold > 100 {
+			t.Errorf("%d bytes of claims for each hold that was set", perHold)
+		}
+
+		log.claims.Store(0)
+		log.bytes.Store(0)
+		s.accept(ctx, "fine", 100, func(i int) time.Duration { return time.Duration(i) * 50 * time.Millisecond })
+		time.Sleep(10 * time.Second)
+		s.checkOnTime("fine", 100)
+		if claims, bytes := log.claims.Load(), log.bytes.Load(); claims < 10 || bytes > 50*claims {
+			t.Errorf("%d claims of %d bytes together beside %d targets that stay parked", claims, bytes, n)
+		}
+
+		s.verdicts.Put(verdict{Target: nameOf(7)})
+		time.Sleep(time.Second)
+		synctest.Wait()
+		if holds := s.node.Store().Holds(); len(holds) != n-1 || holds[7].Target != nameOf(8) {
+			t.Errorf("%d targets are held, the 8th is %q", len(holds), holds[7].Target)
+		}
+		if known := len(s.scheduler.targets.byName); known != n-1 {
+			t.Errorf("%d targets are known, want those that are parked", known)
+		}
+		s.lead(ctx) // a new term needs them all
+		synctest.Wait()
+		if parked := len(s.scheduler.targets.parked); parked != n-1 {
+			t.Errorf("a new term knows of %d that are parked, want %d", parked, n-1)
+		}
+	})
+}
+
+// What a message that fires costs while as many targets are parked.
+func BenchmarkParked(b *testing.B) {
+	for _, n := range []int{0, 100_000} {
+		b.Run(fmt.Sprint("targets=", n), func(b *testing.B) {
+			ctx, cancel := context.WithCancel(context.Background())
+			s := newStage(b, ctx)
+			s.unchecked = true
+			s.propose(ctx, raftfsm.RaiseLevel{Level: storage.LevelTwo})
+			before := heapInUse()
+			s.holdMany(ctx, n, 0)
+			inApply := heapInUse() - before
+			log := &countingLog{proposer: s.node}
+			s.log = log
+			s.lead(ctx)
+			s.accept(ctx, "fine", 1, func(int) time.Duration { return 0 })
+			for s.count() < 1 {
+				time.Sleep(time.Millisecond)
+			}
+			inScheduler := heapInUse() - before - inApply
+			log.bytes.Store(0)
+			b.ResetTimer()
+			used := cpuTime(b)
+			for i := range b.N {
+				s.accept(ctx, "fine", 1, func(int) time.Duration { return 0 })
+				for s.count() < i+2 {
+					time.Sleep(100 * time.Microsecond)
+				}
+			}
+			b.ReportMetric(float64(cpuTime(b)-used)/float64(b.N)/1e3, "cpu-us/msg")
+			b.ReportMetric(float64(log.bytes.Load())/float64(b.N), "claim-B/msg")
+			if n > 0 {
+				b.ReportMetric(float64(inApply)/float64(n), "B/name-in-Apply")
+				b.ReportMetric(float64(inScheduler)/float64(n), "B/name-in-scheduler")
+			}
+			b.StopTimer()
+			cancel()
+			<-s.ended
+			if err := s.node.Close(); err != nil {
+				b.Error(err)
+			}
+		})
+	}
+}
+
+func heapInUse() int64 {
+	runtime.GC()
+	runtime.GC()
+	var m runtime.MemStats
+	runtime.ReadMemStats(&m)
+	return int64(m.HeapAlloc)
+}
+
+// cpuTime tells what a figure is worth when others use the machine as well.
+func cpuTime(b *testing.B) time.Duration {
+	var u syscall.Rusage
+	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &u); err != nil {
+		b.Fatal(err)
+	}
+	return time.Duration(u.Utime.Nano() + u.Stime.Nano())
+}
