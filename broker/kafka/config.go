@@ -40,6 +40,9 @@ const (
 	produceTimeout = 2 * time.Second
 
 	dialTimeout = 5 * time.Second
+
+	// connIdleTimeout is below the 10 minutes after which Kafka closes a connection that is not used.
+	connIdleTimeout = 9 * time.Minute
 )
 
 // Options returns what every client of ours is made with. Its errors name the field of
@@ -53,6 +56,7 @@ func (c Config) Options() ([]kgo.Opt, error) {
 		kgo.SeedBrokers(c.Kafka.Brokers...),
 		kgo.MetadataMinAge(metadataMinAge),
 		kgo.MetadataMaxAge(metadataMaxAge),
+		kgo.ConnIdleTimeout(connIdleTimeout),
 		kgo.RequestTimeoutOverhead(requestTimeout),
 		kgo.RetryTimeout(requestTimeout),
 		kgo.RetryBackoffFn(retryBackoff),

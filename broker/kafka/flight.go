@@ -58,6 +58,7 @@ func (s *Sink) board(l *line, b *backlog) *flight {
 		pipe.flights = append(pipe.flights, f)
 		l.flights++
 	}
+	l.used = time.Now()
 	warm := l.topics[b.target.topic]
 	l.topics[b.target.topic] = warm
 	m := &member{backlog: b, flight: f, left: len(b.waiting), first: !warm}

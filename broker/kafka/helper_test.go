@@ -22,11 +22,11 @@ type bubble struct {
 	network *kfake.VirtualNetwork
 }
 
-// inBubble runs test with a Kafka of one broker. A goroutine that is left behind fails it.
+// inBubble runs test with a Kafka of one broker, unless options say otherwise. A goroutine that is left behind fails it.
 func inBubble(t *testing.T, test func(t *testing.T, kafka bubble), options ...kfake.Opt) {
 	synctest.Test(t, func(t *testing.T) {
 		network := new(kfake.VirtualNetwork)
-		cluster, err := kfake.NewCluster(append(options, kfake.NumBrokers(1), kfake.Ports(9092), kfake.ListenFn(network.Listen))...)
+		cluster, err := kfake.NewCluster(append([]kfake.Opt{kfake.NumBrokers(1), kfake.Ports(9092), kfake.ListenFn(network.Listen)}, options...)...)
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -5,8 +5,7 @@ import (
 	"strconv"
 	"sync"
 
-	"github.com/twmb/franz-go/pkg/kadm"
-	"github.com/twmb/franz-go/pkg/kgo"
+	"github.com/twmb/franz-go/pkg/kmsg"
 )
 
 // batchLimit is the setting of a topic that bounds a batch, and so a record, in bytes.
@@ -49,27 +48,36 @@ func (l *limits) knows(topic string) bool {
 
 // ask reads max.message.bytes of the topics and returns those for which it is another than the one in use.
 // A Kafka that does not let us read it has the default.
-func (l *limits) ask(ctx context.Context, client *kgo.Client, topics []string) (changed []string) {
+func (l *limits) ask(ctx context.Context, q *questions, topics []string) (changed []string) {
 	if len(topics) == 0 {
 		return nil
 	}
-	configs, err := kadm.NewClient(client).DescribeTopicConfigs(ctx, topics...)
+	response, err := q.ask(ctx, func() kmsg.Request {
+		request := kmsg.NewPtrDescribeConfigsRequest()
+		for _, topic := range topics {
+			request.Resources = append(request.Resources, kmsg.DescribeConfigsRequestResource{
+				ResourceType: kmsg.ConfigResourceTypeTopic, ResourceName: topic, ConfigNames: []string{batchLimit}})
+		}
+		return request
+	})
 	if err != nil {
 		return nil
 	}
-	for _, topic := range topics {
+	for _, resource := range response.(*kmsg.DescribeConfigsResponse).Resources {
 		limit := int32(defaultBatchBytes)
-		config, _ := configs.On(topic, nil)
-		for _, c := range config.Configs {
-			if n, err := strconv.ParseInt(c.MaybeValue(), 10, 32); err == nil && c.Key == batchLimit {
+		for _, c := range resource.Configs {
+			if c.Name != batchLimit || c.Value == nil {
+				continue
+			}
+			if n, err := strconv.ParseInt(*c.Value, 10, 32); err == nil {
 				limit = int32(min(max(n, smallestBatch), largestBatch))
 			}
 		}
-		if limit != l.batchBytes(topic) {
-			changed = append(changed, topic)
+		if limit != l.batchBytes(resource.ResourceName) {
+			changed = append(changed, resource.ResourceName)
 		}
 		l.mu.Lock()
-		l.bytes[topic] = limit
+		l.bytes[resource.ResourceName] = limit
 		l.mu.Unlock()
 	}
 	return changed

@@ -22,6 +22,7 @@ type line struct {
 	topics  map[string]bool // topics that flew; true: something of it got through
 	left    map[string]bool // topics that the client was made to forget
 	flights int             // without outcome
+	used    time.Time       // when it was boarded last
 	retired bool            // takes no more flights, and is closed when there are none
 }
 

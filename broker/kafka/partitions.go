@@ -3,7 +3,6 @@ package kafka
 import (
 	"context"
 	"fmt"
-	"time"
 
 	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kmsg"
@@ -11,14 +10,9 @@ import (
 	"github.com/carillonmq/carillon/broker"
 )
 
-// partitionsTimeout bounds the wait for Kafka's answer.
-const partitionsTimeout = 2 * time.Second
-
 // Partitions asks Kafka how many partitions the topics have; see [broker.Sink].
 func (s *Sink) Partitions(ctx context.Context, topics []string) []broker.PartitionCount {
 	counts := make([]broker.PartitionCount, len(topics))
-	ctx, cancel := context.WithTimeout(ctx, partitionsTimeout)
-	defer cancel()
 	err := s.countPartitions(ctx, topics, counts)
 	if err != nil {
 		for i, topic := range topics {
@@ -60,14 +54,17 @@ func (s *Sink) ofUnknownLimit(topics []string, counts []broker.PartitionCount) (
 
 // countPartitions fills counts, one for each topic, unless there is no answer at all.
 func (s *Sink) countPartitions(ctx context.Context, topics []string, counts []broker.PartitionCount) error {
-	request := kmsg.NewPtrMetadataRequest()
-	for _, topic := range topics {
-		request.Topics = append(request.Topics, kmsg.MetadataRequestTopic{Topic: &topic})
-	}
-	response, err := request.RequestWith(ctx, s.questions)
+	answer, err := s.questions.ask(ctx, func() kmsg.Request {
+		request := kmsg.NewPtrMetadataRequest()
+		for _, topic := range topics {
+			request.Topics = append(request.Topics, kmsg.MetadataRequestTopic{Topic: &topic})
+		}
+		return request
+	})
 	if err != nil {
 		return err
 	}
+	response := answer.(*kmsg.MetadataResponse)
 	answers := make(map[string]*kmsg.MetadataResponseTopic, len(response.Topics))
 	for i := range response.Topics {
 		if name := response.Topics[i].Topic; name != nil {

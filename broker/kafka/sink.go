@@ -19,6 +19,9 @@ const (
 	// maxBufferedRecords is no bound of ours: the publisher has its own, which is lower.
 	maxBufferedRecords = 1 << 20
 
+	// sinkMetadataMaxAge: leaders that moved are learned from errors, added partitions by asking.
+	sinkMetadataMaxAge = 5 * time.Minute
+
 	// How many clients of franz-go there are at most for targets of a class. One of the quick pool does
 	// until an answer is overdue.
 	quickLines = 3
@@ -48,7 +51,8 @@ type Sink struct {
 	limits  *limits
 	log     *slog.Logger
 
-	questions  *kgo.Client    // for all that is not a record
+	questions  *questions     // for all that is not a record
+	stop       chan struct{}  // closed by Close
 	background sync.WaitGroup // calls of done, and closing, which may block for a while
 
 	mu      sync.Mutex // guards all below, with all that hangs on it
@@ -75,9 +79,10 @@ func NewSink(c Config) (*Sink, error) {
 		kgo.ProduceRequestTimeout(produceTimeout),
 		kgo.UnknownTopicRetries(unknownTopicRetries),
 		kgo.MaxBufferedRecords(maxBufferedRecords),
+		kgo.MetadataMaxAge(sinkMetadataMaxAge),
 		kgo.ProducerBatchMaxBytesFn(limits.batchBytes),
 	)
-	questions, err := kgo.NewClient(options...)
+	asking, err := kgo.NewClient(options...)
 	if err != nil {
 		return nil, fmt.Errorf("create Kafka client: %w", err)
 	}
@@ -85,7 +90,8 @@ func NewSink(c Config) (*Sink, error) {
 		options:   options,
 		limits:    limits,
 		log:       c.Logger.With("component", "sink"),
-		questions: questions,
+		questions: &questions{client: asking, silent: make(map[kgo.Broker]struct{})},
+		stop:      make(chan struct{}),
 		targets:   make(map[string]*target),
 		open:      make(map[*line]struct{}),
 		usual:     usualAtFirst,
@@ -94,6 +100,7 @@ func NewSink(c Config) (*Sink, error) {
 		stuck:     newPool(stuckLines, false, slowLinger),
 	}
 	s.pools = []*pool{s.quick, s.slow, s.stuck}
+	s.background.Go(s.tend)
 	return s, nil
 }
 
@@ -190,7 +197,8 @@ func (s *Sink) Close() {
 			s.background.Go(l.client.Close)
 		}
 		clear(s.open)
-		s.background.Go(s.questions.Close)
+		s.background.Go(s.questions.client.Close)
+		close(s.stop)
 	}
 	s.mu.Unlock()
 	s.background.Wait()

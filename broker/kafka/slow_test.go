@@ -147,8 +147,8 @@ func TestManySlowTargetsDelayEachOtherByOneAnswer(t *testing.T) {
 		senders.Wait()
 		pass(time.Minute)
 		t.Logf("slow: p50 %v p99 %v max %v; others: p99 %v max %v", themselves.quantile(0.5), themselves.quantile(0.99), themselves.quantile(1), beside.quantile(0.99), beside.quantile(1))
-		if longest := themselves.quantile(1); longest > 4*time.Second {
-			t.Errorf("a slow target waited %v", longest)
+		if median := themselves.quantile(0.5); median > 2*time.Second {
+			t.Errorf("a slow target waits %v for an answer of 0.9 s", median)
 		}
 		if p99 := beside.quantile(0.99); p99 > 50*time.Millisecond {
 			t.Errorf("others: p99 %v late, want 50 ms at most", p99)

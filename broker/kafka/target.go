@@ -32,6 +32,7 @@ type target struct {
 	leaders     []int32            // Kafka broker by partition; fixed while something is outstanding
 	heard       []int32            // the leaders that Kafka named last
 
+	used      time.Time     // when it was sent to, or its partitions were asked for
 	stuck     bool          // given up, and nothing has got through since
 	slowUntil time.Time     // it counts as slow until then
 	sentence  time.Duration // what the last overdue answer cost
@@ -60,6 +61,7 @@ func (s *Sink) target(topic string) *target {
 		t = &target{topic: topic, outstanding: make(map[*send]struct{}), backlogs: make(map[int32]*backlog)}
 		s.targets[topic] = t
 	}
+	t.used = time.Now()
 	return t
 }
 
@@ -78,6 +80,16 @@ func (t *target) backlog(partition int32) *backlog {
 		t.backlogs[leader] = b
 	}
 	return b
+}
+
+// isForgettable reports whether the entry says nothing that a new one would not.
+func (t *target) isForgettable(now time.Time) bool {
+	for _, b := range t.backlogs {
+		if b.flight != nil || len(b.waiting) > 0 {
+			return false
+		}
+	}
+	return len(t.outstanding) == 0 && !t.stuck && !t.stale && !t.refusedSize && now.Sub(t.used) > spareIdle && now.Sub(t.slowUntil) > t.sentence
 }
 
 // strike notes an answer of the target that was overdue.

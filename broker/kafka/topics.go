@@ -13,7 +13,7 @@ import (
 // CreateTopic creates the topic, with Kafka's defaults for partitions and replication, unless it exists; see
 // [broker.Sink]. It blocks for a round trip or two, or until ctx ends.
 func (s *Sink) CreateTopic(ctx context.Context, topic string, batchBytes int) error {
-	admin, limit := kadm.NewClient(s.questions), strconv.Itoa(batchBytes)
+	admin, limit := kadm.NewClient(s.questions.client), strconv.Itoa(batchBytes)
 	_, err := admin.CreateTopic(ctx, -1, -1, map[string]*string{batchLimit: &limit}, topic)
 	if errors.Is(err, kerr.InvalidConfig) || errors.Is(err, kerr.PolicyViolation) {
 		refusal := err

@@ -1,0 +1,130 @@
+package kafka
+
+import (
+	"context"
+	"log/slog"
+	"net"
+	"strconv"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/twmb/franz-go/pkg/kfake"
+	"github.com/twmb/franz-go/pkg/kmsg"
+
+	"github.com/carillonmq/carillon/broker"
+)
+
+// A frozenConn loses what is written while its Kafka broker is frozen, as a socket's buffer keeps it.
+type frozenConn struct {
+	net.Conn
+	frozen *atomic.Bool
+}
+
+func (c frozenConn) Write(b []byte) (int, error) {
+	if c.frozen.Load() {
+		return len(b), nil
+	}
+	return c.Conn.Write(b)
+}
+
+// One of three Kafka brokers is frozen, and leads nothing of the target.
+func TestFrozenBrokerDelaysNoTargetThatItDoesNotLead(t *testing.T) {
+	inBubble(t, func(t *testing.T, kafka bubble) {
+		metadata, err := kafka.admin().Metadata(t.Context(), "orders")
+		if err != nil {
+			t.Fatal(err)
+		}
+		leader := metadata.Topics["orders"].Partitions[0].Leader
+		victim := ""
+		for _, b := range metadata.Brokers {
+			if b.NodeID != leader {
+				victim = ":" + strconv.Itoa(int(b.Port))
+			}
+		}
+		var frozen atomic.Bool
+		config := kafka.config()
+		config.Logger = slog.New(slog.DiscardHandler)
+		config.Dial = func(ctx context.Context, network, address string) (net.Conn, error) {
+			conn, err := kafka.network.DialContext(ctx, network, address)
+			if err == nil && strings.HasSuffix(address, victim) {
+				conn = frozenConn{conn, &frozen}
+			}
+			return conn, err
+		}
+		sink, err := NewSink(config)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer sink.Close()
+		round := func() (longestAnswer, longestSend time.Duration) {
+			for range 1200 {
+				start := time.Now()
+				if _, err := countOf(t.Context(), sink, "orders"); err != nil {
+					t.Fatal(err)
+				}
+				longestAnswer = max(longestAnswer, time.Since(start))
+				took, err := deliver(sink, broker.Delivery{Topic: "orders"})
+				if err != nil {
+					t.Fatal(err)
+				}
+				longestSend = max(longestSend, took)
+				pass(100 * time.Millisecond)
+			}
+			return longestAnswer, longestSend
+		}
+		round()
+		frozen.Store(true)
+		answer, send := round()
+		t.Logf("longest answer %v, longest send %v", answer, send)
+		if answer > 2*askAnother+50*time.Millisecond { // the count of partitions, and the limit
+			t.Errorf("an answer took %v", answer)
+		}
+		if send > 50*time.Millisecond {
+			t.Errorf("a send took %v", send)
+		}
+	}, kfake.NumBrokers(3), kfake.Ports(9092, 9093, 9094), kfake.SeedTopics(1, "orders"))
+}
+
+// What is delivered after a quiet time waits for no connection to be opened.
+func TestConnectionsAreOpenAfterAQuietTime(t *testing.T) {
+	inBubble(t, func(t *testing.T, kafka bubble) {
+		var dials atomic.Int64
+		config := kafka.config()
+		config.Dial = func(ctx context.Context, network, address string) (net.Conn, error) {
+			dials.Add(1)
+			return kafka.network.DialContext(ctx, network, address)
+		}
+		sink, err := NewSink(config)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer sink.Close()
+		requests := kafka.Fault(kfake.Fault{Keys: []kmsg.Key{kmsg.Produce, kmsg.Metadata, kmsg.DescribeConfigs, kmsg.ApiVersions}, Count: -1, Observe: true})
+		write := func() {
+			t.Helper()
+			if _, err := countOf(t.Context(), sink, "orders"); err != nil {
+				t.Fatal(err)
+			}
+			if _, err := deliver(sink, broker.Delivery{Topic: "orders"}); err != nil {
+				t.Fatal(err)
+			}
+			synctest.Wait()
+		}
+		for range 2 {
+			write()
+		}
+		for _, quiet := range []time.Duration{time.Minute, 20 * time.Minute, time.Hour, 24 * time.Hour} {
+			asked := requests.Hits()
+			pass(quiet)
+			t.Logf("%d requests in %v", requests.Hits()-asked, quiet)
+			before := dials.Load()
+			write()
+			if n := dials.Load() - before; n != 0 {
+				t.Errorf("after %v: %d connections were opened for one record", quiet, n)
+			}
+		}
+	}, kfake.SeedTopics(1, "orders"))
+}

@@ -1,0 +1,87 @@
+package kafka
+
+import (
+	"context"
+	"maps"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/twmb/franz-go/pkg/kgo"
+	"github.com/twmb/franz-go/pkg/kmsg"
+)
+
+const (
+	// tendEvery is below half of connIdleTimeout, so that a connection is used in time.
+	tendEvery = 4 * time.Minute
+	// spareIdle is how long a line that is not the first of the quick is kept without a flight.
+	spareIdle = 10 * time.Minute
+	// tendTimeout bounds the wait for an answer that nobody needs.
+	tendTimeout = 10 * time.Second
+)
+
+// tend keeps the connections open that the next record needs, and lets go of what is not used any more.
+func (s *Sink) tend() {
+	ticker := time.NewTicker(tendEvery)
+	defer ticker.Stop()
+	for {
+		select {
+		case <-s.stop:
+			return
+		case now := <-ticker.C:
+			s.keepOpen(s.letGo(now))
+		}
+	}
+}
+
+// letGo retires lines that are not used, and forgets targets that the Sink knows nothing of that matters. It
+// returns the Kafka brokers to which the quick have a connection, and the client that it belongs to.
+func (s *Sink) letGo(now time.Time) (*kgo.Client, []int32) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.closed {
+		return nil, nil
+	}
+	for _, p := range s.pools {
+		for _, l := range slices.Clone(p.lines) {
+			if (p != s.quick || l != p.lines[0]) && l.flights == 0 && now.Sub(l.used) > spareIdle {
+				s.retire(l)
+			}
+		}
+	}
+	maps.DeleteFunc(s.targets, func(_ string, t *target) bool { return t.isForgettable(now) })
+	if len(s.quick.lines) == 0 {
+		return nil, nil
+	}
+	first := s.quick.lines[0]
+	var brokers []int32
+	for broker, p := range first.pipes {
+		if p.proven && len(p.flights) == 0 {
+			brokers = append(brokers, broker)
+		}
+	}
+	return first.client, brokers
+}
+
+// keepOpen uses the connections to Kafka brokers once, for nothing.
+func (s *Sink) keepOpen(producing *kgo.Client, brokers []int32) {
+	ctx, cancel := context.WithTimeout(context.Background(), tendTimeout)
+	defer cancel()
+	var waiting sync.WaitGroup
+	for _, id := range brokers {
+		waiting.Go(func() {
+			request := kmsg.NewPtrProduceRequest() // without records; another kind would take another connection
+			request.Acks = -1
+			request.TimeoutMillis = int32(produceTimeout.Milliseconds())
+			_, _ = producing.Broker(int(id)).Request(ctx, request)
+		})
+	}
+	for _, to := range s.questions.inTurn() {
+		waiting.Go(func() {
+			request := kmsg.NewPtrMetadataRequest()
+			request.Topics = []kmsg.MetadataRequestTopic{} // of none
+			_, _ = to.Request(ctx, request)
+		})
+	}
+	waiting.Wait()
+}
