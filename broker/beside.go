@@ -63,8 +63,16 @@ func prompt(newSource func() (Source, error), newSink func() (Sink, error)) (fun
 // A promptSource is a Source that hears contexts at once.
 type promptSource struct{ Source }
 
-func (s promptSource) Topics(ctx context.Context, names []string) ([]SourceTopic, error) {
-	return beside(ctx, func() ([]SourceTopic, error) { return s.Source.Topics(ctx, names) })
+func (s promptSource) Topics(ctx context.Context, names []string) ([]SourceTopic, int, error) {
+	type answer struct {
+		topics []SourceTopic
+		looked int
+	}
+	a, err := beside(ctx, func() (answer, error) {
+		topics, looked, err := s.Source.Topics(ctx, names)
+		return answer{topics, looked}, err
+	})
+	return a.topics, a.looked, err
 }
 
 func (s promptSource) Offsets(ctx context.Context, questions []OffsetsQuestion) ([]OffsetsAnswer, error) {

@@ -24,9 +24,11 @@ type Options struct {
 	// kernel (see alarm), which would ring at other times than a clock of the caller's.
 	Now    func() time.Time
 	Logger *slog.Logger
-	// DiscoverEvery is how often delay topics are listed; 0: every second, which
-	// keeps a new topic or partition from going unseen for two. Virtual years need
-	// it longer.
+	// DiscoverEvery is how often Kafka is asked for the delay topics; 0: every second, which
+	// keeps a new partition from going unseen for two, and a new topic, unless Kafka has
+	// more than 500: then all are listed after 2 ms for each, 10 s at most. With more
+	// than 500 partitions of delay topics it is asked as much more rarely. Virtual years
+	// need it longer.
 	DiscoverEvery time.Duration
 	// AskReach asks another member whether Kafka answers it (ReachKafka); an error says
 	// why not. It blocks for some seconds at most. A cluster of one goes without.

@@ -19,9 +19,11 @@ type delayTopic struct {
 
 // A delayPartition is what Kafka has told of one partition.
 type delayPartition struct {
-	SourceLeader       // of the highest epoch that was told
-	err          error // why nothing was told of its offsets in the last look
-	latest       int64 // as it was told last; -1: never
+	SourceLeader           // of the highest epoch that was told
+	err          error     // why nothing was told of its offsets in the last look
+	latest       int64     // as it was told last; -1: never
+	askedAt      time.Time // when that was, and in which leader epoch
+	askedIn      int32
 	intactAt     int32 // leader epoch in which all that was read was last found there
 	doubt        doubt
 }

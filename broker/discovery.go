@@ -29,6 +29,7 @@ type discovery struct {
 	topics   delayTopics
 	survey   survey
 	loss     loss
+	listAt   time.Time // when all topics are listed again
 	assigned []SourcePosition
 	away     time.Time       // since when Kafka does not answer; zero while it does
 	reminded time.Time       // when that was last logged
@@ -47,8 +48,6 @@ func newDiscovery(cfg ingestConfig, places *places, log *slog.Logger) *discovery
 }
 
 func (d *discovery) run(ctx context.Context) error {
-	tick := time.NewTicker(d.DiscoverEvery)
-	defer tick.Stop()
 	for {
 		if err := d.round(ctx); err != nil {
 			return err
@@ -56,7 +55,7 @@ func (d *discovery) run(ctx context.Context) error {
 		select {
 		case <-ctx.Done():
 			return ctx.Err()
-		case <-tick.C:
+		case <-time.After(pauseFor(len(d.assigned), d.DiscoverEvery)):
 		}
 	}
 }
@@ -69,7 +68,7 @@ func (d *discovery) run(ctx context.Context) error {
 func (d *discovery) round(ctx context.Context) error {
 	state := d.Store.State()
 	asked := time.Now()
-	found, complete, err := d.look(ctx, byPartition(state.Positions))
+	found, complete, err := d.look(ctx, state)
 	if ctx.Err() == nil {
 		d.Report.hearKafka(err == nil, asked)
 	}

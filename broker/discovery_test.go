@@ -31,9 +31,13 @@ type scriptedSource struct {
 	assigned []SourcePosition
 	asked    func() // when offsets are asked
 	failures []SourceFailure
+	others   int        // how many topics Kafka lists; 0: those of found
+	asks     [][]string // the names in each call of Topics
+	offsets  int        // questions to Offsets
 }
 
-func (s *scriptedSource) Topics(_ context.Context, names []string) (topics []SourceTopic, err error) {
+func (s *scriptedSource) Topics(_ context.Context, names []string) (topics []SourceTopic, looked int, err error) {
+	s.asks = append(s.asks, names)
 	for _, f := range s.found {
 		if names == nil || slices.Contains(names, f.Topic) {
 			topics = append(topics, SourceTopic{Topic: f.Topic, TopicID: f.TopicID, Partitions: []SourceLeader{{Epoch: f.Epoch}}})
@@ -49,13 +53,14 @@ func (s *scriptedSource) Topics(_ context.Context, names []string) (topics []Sou
 	if names == nil && !s.complete {
 		topics = append(topics, SourceTopic{Topic: "leaderless.delay", Err: errors.New("no leader")})
 	}
-	return topics, s.err
+	return topics, max(s.others, len(topics)), s.err
 }
 
 func (s *scriptedSource) Offsets(_ context.Context, questions []OffsetsQuestion) (answers []OffsetsAnswer, err error) {
 	if s.asked != nil {
 		s.asked()
 	}
+	s.offsets += len(questions)
 	for _, q := range questions {
 		i := slices.IndexFunc(s.found, func(f toldPartition) bool { return f.Topic == q.Topic })
 		answers = append(answers, s.found[i].OffsetsAnswer)

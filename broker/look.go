@@ -17,11 +17,33 @@ type foundPartition struct {
 	answer    OffsetsAnswer // without an error
 }
 
+const (
+	// mostPause bounds how much more rarely than usual a large Kafka is asked.
+	mostPause = 10 * time.Second
+	// pausePerThing is how much pause a topic that is listed, or a partition that is read, is worth: what
+	// is told of them is 100 to 200 bytes, so that looks cost 100 KB a second at most until mostPause is reached.
+	pausePerThing = 2 * time.Millisecond
+	// quietEvery is how often the offsets of a partition are asked of which all is read and nothing new came.
+	quietEvery = 10 * time.Second
+)
+
+// pauseFor returns the time to the next question about so many things.
+func pauseFor(things int, usual time.Duration) time.Duration {
+	return max(usual, min(time.Duration(things)*pausePerThing, mostPause))
+}
+
 // look asks Kafka for the delay topics and the offsets of their partitions; complete
-// is false if it cannot tell of some for now and they are left out.
-func (d *discovery) look(ctx context.Context, stored map[partitionID]storage.Position) (found []foundPartition, complete bool, err error) {
-	if err := d.lookForTopics(ctx); err != nil {
+// is false if it cannot tell of some for now and they are left out. What is found are the
+// partitions that were to be asked: in a survey all of them, else those with something to tell.
+func (d *discovery) look(ctx context.Context, state storage.State) (found []foundPartition, complete bool, err error) {
+	now := time.Now()
+	if err := d.lookForTopics(ctx, now); err != nil {
 		return nil, false, err
+	}
+	stored := byPartition(state.Positions)
+	failing := make(map[partitionID]bool)
+	for _, f := range d.Source.Failures() {
+		failing[partitionID{f.TopicID, f.Partition}] = true
 	}
 	complete = true
 	for _, name := range d.topics.names() {
@@ -32,43 +54,52 @@ func (d *discovery) look(ctx context.Context, stored map[partitionID]storage.Pos
 		}
 		for _, number := range t.numbers() {
 			p, id := t.partitions[number], partitionID{t.id, number}
+			at, ok := stored[id]
+			if ok && state.Surveyed && !failing[id] && p.quiet(at, now) {
+				continue
+			}
 			q := OffsetsQuestion{Topic: name, SourceLeader: p.SourceLeader, ReadEpoch: -1}
-			if at, ok := stored[id]; ok && at.Epoch < p.Epoch && (p.Epoch != p.intactAt || p.doubt.kind != intact) {
+			if ok && at.Epoch < p.Epoch && (p.Epoch != p.intactAt || p.doubt.kind != intact) {
 				q.ReadEpoch = at.Epoch
 			}
 			found = append(found, foundPartition{OffsetsQuestion: q, id: id, partition: p})
 		}
 	}
-	told, err := d.ask(ctx, found)
+	told, err := d.ask(ctx, found, state, now)
 	if err != nil {
 		return nil, false, err
 	}
 	return told, complete && len(told) == len(found), nil
 }
 
-// lookForTopics lists the topics, and asks by name for those that are not listed.
-func (d *discovery) lookForTopics(ctx context.Context) error {
-	now := time.Now()
-	listed, err := d.Source.Topics(ctx, nil)
-	if err != nil {
-		return err
-	}
-	unlisted := make(map[string]bool)
+// quiet tells whether all of the partition was read when its leader was asked last, not long ago.
+func (p *delayPartition) quiet(at storage.Position, now time.Time) bool {
+	return p.err == nil && p.doubt.kind == intact && p.latest == at.Next && p.askedIn == p.Epoch && now.Sub(p.askedAt) < quietEvery
+}
+
+// lookForTopics asks for the known topics by name. Now and then it lists all, in a large
+// Kafka more rarely, and asks by name for those that are not listed.
+func (d *discovery) lookForTopics(ctx context.Context, now time.Time) error {
+	unheard := make(map[string]bool)
 	for name := range d.topics {
-		unlisted[name] = true
+		unheard[name] = true
 	}
-	for _, told := range listed {
-		d.hear(told, now)
-		delete(unlisted, told.Topic)
-	}
-	if len(unlisted) > 0 {
-		var names []string
-		for _, name := range d.topics.names() {
-			if unlisted[name] {
-				names = append(names, name)
-			}
+	listing := !now.Before(d.listAt)
+	if listing {
+		listed, looked, err := d.Source.Topics(ctx, nil)
+		if err != nil {
+			return err
 		}
-		told, err := d.Source.Topics(ctx, names)
+		d.listAt = now.Add(pauseFor(looked, d.DiscoverEvery))
+		for _, told := range listed {
+			d.hear(told, now)
+			delete(unheard, told.Topic)
+		}
+	}
+	if len(unheard) > 0 || !listing { // be it to see whether Kafka answers
+		names := slices.AppendSeq([]string{}, maps.Keys(unheard)) // not nil, which would list all
+		slices.Sort(names)
+		told, _, err := d.Source.Topics(ctx, names)
 		if err != nil {
 			return err
 		}
@@ -90,38 +121,43 @@ func (d *discovery) hear(told SourceTopic, now time.Time) {
 
 // ask has the leaders tell the offsets and returns the partitions that were told. Offsets are
 // asked by the topic's name, so what comes of a topic that was created again meanwhile may
-// be of either: its id is asked again afterwards.
-func (d *discovery) ask(ctx context.Context, found []foundPartition) (told []foundPartition, err error) {
+// be of either: where anything is decided by them, its id is asked again afterwards.
+func (d *discovery) ask(ctx context.Context, found []foundPartition, state storage.State, now time.Time) (told []foundPartition, err error) {
 	if len(found) == 0 {
 		return nil, nil
 	}
 	questions := make([]OffsetsQuestion, len(found))
-	names := make(map[string]bool)
 	for i, f := range found {
 		questions[i] = f.OffsetsQuestion
-		names[f.Topic] = true
 	}
 	answers, err := d.Source.Offsets(ctx, questions)
 	if err != nil {
 		return nil, err
 	}
-	after, err := d.Source.Topics(ctx, slices.Sorted(maps.Keys(names)))
-	if err != nil {
-		return nil, err
+	stored := byPartition(state.Positions)
+	again := make(map[string]TopicID)
+	for i, f := range found {
+		if at, ok := stored[f.id]; answers[i].Err == nil && (!ok || !state.Surveyed || at.Next == awaitsStart || find(at, answers[i], f.ReadEpoch >= 0).kind != intact) {
+			again[f.Topic] = TopicID{}
+		}
 	}
-	ids := make(map[string]TopicID, len(after))
-	for _, t := range after {
-		ids[t.Topic] = t.TopicID
+	if len(again) > 0 {
+		after, _, err := d.Source.Topics(ctx, slices.Collect(maps.Keys(again)))
+		if err != nil {
+			return nil, err
+		}
+		for _, t := range after {
+			again[t.Topic] = t.TopicID
+		}
 	}
 	for i, f := range found {
 		f.answer = answers[i]
-		f.partition.err = f.answer.Err
-		switch {
-		case f.answer.Err != nil:
-		case ids[f.Topic] != f.id.topic:
+		id, asked := again[f.Topic]
+		if f.partition.err = f.answer.Err; f.answer.Err == nil && asked && id != f.id.topic {
 			f.partition.err = errTwoIDs
-		default:
-			f.partition.latest = f.answer.Latest
+		}
+		if f.partition.err == nil {
+			f.partition.latest, f.partition.askedAt, f.partition.askedIn = f.answer.Latest, now, f.Epoch
 			told = append(told, f)
 		}
 	}
@@ -130,7 +166,7 @@ func (d *discovery) ask(ctx context.Context, found []foundPartition) (told []fou
 
 // lookOnce asks what a look asks, and wants an answer only.
 func lookOnce(ctx context.Context, source Source) error {
-	topics, err := source.Topics(ctx, nil)
+	topics, _, err := source.Topics(ctx, nil)
 	if err != nil {
 		return err
 	}

@@ -11,7 +11,9 @@ type Source interface {
 	// Topics asks Kafka for the named topics, or for all that the routes match if names
 	// is nil. A topic that Kafka does not tell of has an Err if it was named, and is not
 	// among the answers otherwise. It blocks for a round trip, five seconds at most.
-	Topics(ctx context.Context, names []string) ([]SourceTopic, error)
+	// looked is how many topics Kafka told of, others than delay topics included: each
+	// costs about 200 bytes, more with many partitions.
+	Topics(ctx context.Context, names []string) (topics []SourceTopic, looked int, err error)
 	// Offsets asks the leaders of the partitions. Answers are in the order of the
 	// questions; it is an error only if no broker answers. It blocks for some round trips,
 	// five seconds at most.

@@ -42,6 +42,7 @@ func (s *Source) accept(fetches kgo.Fetches) []broker.Batch {
 					s.fail(topic.Topic, fetched.Partition, p, fetched.Err)
 				}
 				if batch.Next > batch.From {
+					p.fresh = false
 					s.recover(p, failedPartition{s.assigned[topic.Topic].id, fetched.Partition})
 					batch.Topic, batch.TopicID, batch.Partition = topic.Topic, s.assigned[topic.Topic].id, fetched.Partition
 					batch.Round = p.round

@@ -21,6 +21,7 @@ type sourcePartition struct {
 	epoch   int32     // leader epoch of the record before next, -1 unknown
 	failure error     // what Kafka last said of it, nil once a record came
 	retryAt time.Time // not zero: stalled until then
+	fresh   bool      // was added, and nothing has come of it since
 }
 
 // stalled tells whether the client does not fetch the partition for now.
@@ -43,7 +44,7 @@ func (s *Source) apply(wanted []broker.SourcePosition) {
 			topic.partitions[w.Partition] = old
 			continue
 		}
-		p := &sourcePartition{round: w.Round, next: w.Next, epoch: w.Epoch}
+		p := &sourcePartition{round: w.Round, next: w.Next, epoch: w.Epoch, fresh: true}
 		topic.partitions[w.Partition] = p
 		addOffset(add, w.Topic, w.Partition, p)
 	}
@@ -64,8 +65,40 @@ func (s *Source) apply(wanted []broker.SourcePosition) {
 	}
 	s.client.PurgeTopicsFromConsuming(purge...)
 	s.client.RemoveConsumePartitions(remove)
-	s.client.AddConsumePartitions(add)
 	s.assigned = next
+	s.add(add)
+}
+
+// joinWithin is how long the client has to learn of a partition that is added: metadata and the end of its epoch.
+const joinWithin = 250 * time.Millisecond
+
+// add has the client fetch partitions. A fetch that waits for records takes none in until it ends, so the running
+// ones are ended in a moment (join).
+func (s *Source) add(offsets map[string]map[int32]kgo.Offset) {
+	s.client.AddConsumePartitions(offsets)
+	if len(offsets) > 0 && s.joinAt.IsZero() {
+		s.joinAt = s.now().Add(joinWithin)
+	}
+}
+
+// join ends the running fetches when its time has come and a partition that was added has given nothing yet. It costs
+// a connection to each Kafka broker, and lets a fetch wait for long when there is nothing to fetch.
+func (s *Source) join() {
+	if s.joinAt.IsZero() || s.joinAt.After(s.now()) {
+		return
+	}
+	s.joinAt = time.Time{}
+	waits := false
+	for _, topic := range s.assigned {
+		for _, p := range topic.partitions {
+			waits = waits || p.fresh && !p.stalled()
+			p.fresh = false
+		}
+	}
+	if waits {
+		// Fetches begin anew when a partition is removed, also one that is not there.
+		s.client.RemoveConsumePartitions(map[string][]int32{"": {0}})
+	}
 }
 
 func addOffset(to map[string]map[int32]kgo.Offset, topic string, partition int32, p *sourcePartition) {

@@ -21,13 +21,13 @@ type Config struct {
 	// Dial replaces TCP; TLS is laid over it when enabled. Tests run on a network in memory with it.
 	Dial func(ctx context.Context, network, address string) (net.Conn, error)
 
-	// FetchMaxWait is how long Kafka holds a fetch that has nothing to return: 0 for 250 ms. A partition
-	// that is added waits for the running fetch, so it bounds how late that is read.
+	// FetchMaxWait is how long Kafka holds a fetch that has nothing to return: 0 for 2 s. It bounds how late a
+	// partition that is added is read when Kafka is slow to tell of it.
 	FetchMaxWait time.Duration
 }
 
 const (
-	defaultFetchMaxWait = 250 * time.Millisecond
+	defaultFetchMaxWait = 2 * time.Second
 
 	// metadataMinAge is how long a partition with a retriable error waits for new metadata at most;
 	// franz-go's 5 s would stall it that long.

@@ -20,7 +20,7 @@ const discoverTimeout = 5 * time.Second
 
 // Topics returns what Kafka says of the named topics, or of all that match; see [broker.Source]. Both
 // topics and partitions are sorted. Kafka is asked past what the client remembers.
-func (s *Source) Topics(ctx context.Context, names []string) ([]broker.SourceTopic, error) {
+func (s *Source) Topics(ctx context.Context, names []string) (topics []broker.SourceTopic, looked int, err error) {
 	ctx, cancel := context.WithTimeout(ctx, discoverTimeout)
 	defer cancel()
 	request := kmsg.NewPtrMetadataRequest() // no topics: all of them
@@ -32,9 +32,8 @@ func (s *Source) Topics(ctx context.Context, names []string) ([]broker.SourceTop
 	}
 	response, err := request.RequestWith(ctx, s.client)
 	if err != nil {
-		return nil, cannotAsk("list topics", err)
+		return nil, 0, cannotAsk("list topics", err)
 	}
-	var topics []broker.SourceTopic
 	for i := range response.Topics {
 		told := &response.Topics[i]
 		if told.Topic == nil || !s.matches(*told.Topic) {
@@ -42,12 +41,12 @@ func (s *Source) Topics(ctx context.Context, names []string) ([]broker.SourceTop
 		}
 		topic := sourceTopicOf(told)
 		if topic.Err == nil && topic.TopicID == (broker.TopicID{}) {
-			return nil, fmt.Errorf("kafka.brokers %s: topic %q: %w", strings.Join(s.brokers, ","), topic.Topic, errNoTopicID)
+			return nil, 0, fmt.Errorf("kafka.brokers %s: topic %q: %w", strings.Join(s.brokers, ","), topic.Topic, errNoTopicID)
 		}
 		topics = append(topics, topic)
 	}
 	slices.SortFunc(topics, func(a, b broker.SourceTopic) int { return cmp.Compare(a.Topic, b.Topic) })
-	return topics, nil
+	return topics, len(response.Topics), nil
 }
 
 func sourceTopicOf(told *kmsg.MetadataResponseTopic) broker.SourceTopic {

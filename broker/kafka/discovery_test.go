@@ -47,7 +47,7 @@ func TestTopicWithAnErrorIsLeftOut(t *testing.T) {
 func TestKafkaWithoutTopicIDsIsRefused(t *testing.T) {
 	inBubble(t, func(t *testing.T, kafka bubble) {
 		r := newReader(t, kafka)
-		_, err := r.Topics(t.Context(), nil)
+		_, _, err := r.Topics(t.Context(), nil)
 		want := `kafka.brokers localhost:9092: topic "orders.delay": no topic id from Kafka: upgrade it to 2.8 or newer`
 		if err == nil || err.Error() != want {
 			t.Errorf("got %v, want %s", err, want)
@@ -60,7 +60,7 @@ func TestDiscoverWithoutKafkaFailsInBoundedTime(t *testing.T) {
 		r := newReader(t, kafka)
 		kafka.Close()
 		start := time.Now()
-		if found, err := r.Topics(t.Context(), nil); err == nil || time.Since(start) > 2*discoverTimeout {
+		if found, _, err := r.Topics(t.Context(), nil); err == nil || time.Since(start) > 2*discoverTimeout {
 			t.Errorf("found %+v, %v after %v", found, err, time.Since(start))
 		}
 	})
@@ -85,16 +85,16 @@ func TestDiscoverFailsWhenNoOffsetsAreTold(t *testing.T) {
 func TestNamedTopicsAreToldOf(t *testing.T) {
 	inBubble(t, func(t *testing.T, kafka bubble) {
 		r := newReader(t, kafka)
-		topics, err := r.Topics(t.Context(), []string{"gone.delay", "orders.delay"})
+		topics, _, err := r.Topics(t.Context(), []string{"gone.delay", "orders.delay"})
 		if err != nil || len(topics) != 2 || !errors.Is(topics[0].Err, broker.ErrSourceMissing) || len(topics[1].Partitions) != 2 {
 			t.Errorf("told %+v, %v", topics, err)
 		}
 		kafka.Fault(kfake.Fault{Keys: []kmsg.Key{kmsg.Metadata}, Topic: "orders.delay", Err: kerr.TopicAuthorizationFailed, Count: -1})
-		topics, err = r.Topics(t.Context(), []string{"orders.delay"})
+		topics, _, err = r.Topics(t.Context(), []string{"orders.delay"})
 		if err != nil || len(topics) != 1 || !errors.Is(topics[0].Err, broker.ErrSourceForbidden) {
 			t.Errorf("told %+v, %v", topics, err)
 		}
-		if topics, err = r.Topics(t.Context(), []string{}); err != nil || len(topics) != 0 {
+		if topics, _, err = r.Topics(t.Context(), []string{}); err != nil || len(topics) != 0 {
 			t.Errorf("nothing was named: told %+v, %v", topics, err)
 		}
 	}, kfake.SeedTopics(2, "orders.delay"))

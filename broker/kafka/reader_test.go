@@ -42,7 +42,7 @@ type found struct {
 // look asks for all topics and the offsets of their partitions; complete is false if something was not told.
 func (r *reader) look() (all []found, complete bool) {
 	r.t.Helper()
-	topics, err := r.Topics(r.t.Context(), nil)
+	topics, _, err := r.Topics(r.t.Context(), nil)
 	if err != nil {
 		r.t.Error(err)
 	}

@@ -18,7 +18,7 @@ func discoverError(t *testing.T, c Config) error {
 		t.Fatal(err)
 	}
 	defer source.Close()
-	_, err = source.Topics(t.Context(), nil)
+	_, _, err = source.Topics(t.Context(), nil)
 	return err
 }
 

@@ -43,6 +43,7 @@ type Source struct {
 	wake   context.CancelFunc             // interrupts the running poll; nil when none runs
 
 	assigned map[string]*sourceTopic // by name; only Poll's goroutine
+	joinAt   time.Time               // when partitions that were added are to be fetched; likewise
 }
 
 // NewSource returns a Source of the topics that match. It does not connect yet.
@@ -102,6 +103,7 @@ func (s *Source) Poll(ctx context.Context) ([]broker.Batch, error) {
 		}
 		batches := s.accept(fetches)
 		s.retryStalled()
+		s.join()
 		if len(batches) > 0 {
 			return batches, nil
 		}

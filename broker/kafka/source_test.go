@@ -221,3 +221,32 @@ func TestClosedSourceEndsPoll(t *testing.T) {
 		}
 	}, kfake.SeedTopics(1, "orders.delay"))
 }
+
+// Fetches may wait for long when nothing comes, and a partition that is added does not wait for them.
+func TestAddedPartitionDoesNotWaitForIdleFetches(t *testing.T) {
+	inBubble(t, func(t *testing.T, kafka bubble) {
+		r := newReader(t, kafka)
+		found, _ := r.look()
+		first := broker.SourcePosition{Topic: "orders.delay", TopicID: found[0].TopicID, Epoch: -1}
+		second := first
+		second.Partition = 1
+		r.Assign([]broker.SourcePosition{first})
+		r.pollNothing()
+		fetches := kafka.Fault(kfake.Fault{Keys: []kmsg.Key{kmsg.Fetch}, Count: -1, Observe: true})
+		for range 12 { // a minute
+			r.pollNothing()
+		}
+		if n := fetches.Hits(); n > int(time.Minute/defaultFetchMaxWait)+1 {
+			t.Errorf("%d fetches in an idle minute", n)
+		}
+		record := delayed("new")
+		record.Partition = 1
+		kafka.produce(record)
+		r.Assign([]broker.SourcePosition{first, second})
+		start := time.Now()
+		r.read(1)
+		if took := time.Since(start); took > 2*joinWithin {
+			t.Errorf("the partition was read after %v", took)
+		}
+	}, kfake.SeedTopics(2, "orders.delay"))
+}

@@ -75,8 +75,9 @@ func (s *Source) skip(p *sourcePartition, batch *broker.Batch, large *kgo.ErrDec
 	s.resume(large.Topic, large.Partition, p)
 }
 
-// nextRetry returns when the first stalled partition is to be looked at.
+// nextRetry returns when the first stalled partition is to be looked at, or one that was added is to join.
 func (s *Source) nextRetry() (at time.Time, ok bool) {
+	at, ok = s.joinAt, !s.joinAt.IsZero()
 	for _, topic := range s.assigned {
 		for _, p := range topic.partitions {
 			if p.stalled() && (!ok || p.retryAt.Before(at)) {
@@ -106,10 +107,10 @@ func (s *Source) retryStalled() {
 }
 
 func (s *Source) resume(topic string, partition int32, p *sourcePartition) {
-	p.retryAt = time.Time{}
+	p.retryAt, p.fresh = time.Time{}, true
 	add := make(map[string]map[int32]kgo.Offset)
 	addOffset(add, topic, partition, p)
-	s.client.AddConsumePartitions(add)
+	s.add(add)
 }
 
 // restart makes the client forget the topic and the id it knew it by, and read it again.
@@ -117,8 +118,8 @@ func (s *Source) restart(name string, topic *sourceTopic) {
 	s.client.PurgeTopicsFromConsuming(name)
 	add := make(map[string]map[int32]kgo.Offset)
 	for partition, p := range topic.partitions {
-		p.retryAt = time.Time{}
+		p.retryAt, p.fresh = time.Time{}, true
 		addOffset(add, name, partition, p)
 	}
-	s.client.AddConsumePartitions(add)
+	s.add(add)
 }

@@ -1,0 +1,78 @@
+package broker
+
+import (
+	"slices"
+	"testing"
+	"time"
+)
+
+// lookFor looks every second for so long, and returns how often all topics were listed, topics were named, and
+// offsets of a partition were asked.
+func lookFor(t *testing.T, source *scriptedSource, look func() error, span time.Duration) (listed, named, offsets int) {
+	t.Helper()
+	source.asks, source.offsets = nil, 0
+	for range int(span / time.Second) {
+		if err := look(); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(time.Second)
+	}
+	for _, names := range source.asks {
+		if names == nil {
+			listed++
+		} else {
+			named++
+		}
+	}
+	return listed, named, source.offsets
+}
+
+func TestLook_listsALargeKafkaRarely(t *testing.T) {
+	for topics, most := range map[int]int{1: 60, 500: 60, 1000: 30, 5000: 6, 50_000: 6} {
+		withDiscovery(t, StartEarliest, func(d *discovery, source *scriptedSource, look func() error) {
+			source.found, source.others = []toldPartition{toldOf("in.delay", 0, 0)}, topics
+			lookFor(t, source, look, 20*time.Second)
+			listed, named, _ := lookFor(t, source, look, time.Minute)
+			if listed < most-1 || listed > most || listed+named != 60 {
+				t.Errorf("a Kafka of %d topics was listed %d times in a minute, and %d times topics were named; want %d listings, one question a second",
+					topics, listed, named, most)
+			}
+		})
+	}
+}
+
+func TestLook_asksForOffsetsRarelyWhenNothingComes(t *testing.T) {
+	withDiscovery(t, StartLatest, func(d *discovery, source *scriptedSource, look func() error) {
+		source.found = []toldPartition{toldOf("busy.delay", 0, 5), toldOf("idle.delay", 0, 5)}
+		lookFor(t, source, look, 20*time.Second)
+		if _, _, offsets := lookFor(t, source, look, time.Minute); offsets != 2*6 {
+			t.Errorf("offsets were asked %d times in an idle minute, want every 10 s for each partition", offsets)
+		}
+		source.found[0].Latest = 100 // it is not read: the lag is asked each second
+		lookFor(t, source, look, 20*time.Second)
+		if _, _, offsets := lookFor(t, source, look, time.Minute); offsets != 60+6 {
+			t.Errorf("offsets were asked %d times in a minute with one busy partition", offsets)
+		}
+		if lag := d.Report.read().lag; lag == nil || *lag != 95 {
+			t.Errorf("lag %v, want 95", lag)
+		}
+		source.found[1].Epoch++ // a new leader is asked at once
+		if err := look(); err != nil || d.topics["idle.delay"].partitions[0].askedIn != source.found[1].Epoch {
+			t.Errorf("the new leader was not asked: %v", err)
+		}
+	})
+}
+
+func TestLook_asksSomethingOfAKafkaWithoutDelayTopics(t *testing.T) {
+	withDiscovery(t, StartLatest, func(d *discovery, source *scriptedSource, look func() error) {
+		source.others = 5000
+		if listed, named, _ := lookFor(t, source, look, time.Minute); listed != 6 || named != 54 {
+			t.Errorf("%d listings and %d other questions in a minute", listed, named)
+		}
+		source.found = []toldPartition{toldOf("new.delay", 0, 5)}
+		lookFor(t, source, look, mostPause+time.Second)
+		if !slices.ContainsFunc(source.assigned, func(p SourcePosition) bool { return p.Topic == "new.delay" && p.Next == 0 }) {
+			t.Errorf("a new topic is not read: %+v", source.assigned)
+		}
+	})
+}
