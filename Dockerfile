@@ -1,8 +1,13 @@
 # Plain Dockerfile syntax only: the legacy builder of Debian's docker.io builds it as well.
 FROM golang:1.26-bookworm AS build
-# Where modules come from; compose passes the environment's settings on.
-ARG GOPROXY=https://proxy.golang.org,direct
-ARG GOSUMDB=sum.golang.org
+# Where modules come from; compose passes the environment's settings on. Go takes an empty
+# one for its default.
+ARG GOPROXY
+ARG GONOPROXY
+ARG GOSUMDB
+ARG GONOSUMDB
+ARG GOPRIVATE
+ARG GOINSECURE
 WORKDIR /src
 COPY . .
 # timetzdata: the image has no time zone files.

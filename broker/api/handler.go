@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"log/slog"
 	"net/http"
+	"strings"
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/promhttp"
@@ -58,12 +59,28 @@ func NewHandler(node Node, metrics prometheus.Gatherer, log *slog.Logger) http.H
 	mux.HandleFunc("POST "+replacePath, h.replace)
 	mux.HandleFunc("POST "+raisePath, h.raise)
 	mux.HandleFunc("/", func(w http.ResponseWriter, r *http.Request) {
+		if allowed := methods(mux, r); len(allowed) > 0 {
+			w.Header().Set("Allow", strings.Join(allowed, ", "))
+			h.refuse(w, http.StatusMethodNotAllowed, fmt.Sprintf("%s takes %s, not %s", r.URL.Path, strings.Join(allowed, " or "), r.Method))
+			return
+		}
 		h.refuse(w, http.StatusNotFound, "there is no "+r.Method+" "+r.URL.Path)
 	})
 	// A web page in the operator's browser can reach loopback too.
 	protection := http.NewCrossOriginProtection()
 	protection.SetDenyHandler(http.HandlerFunc(h.refuseOrigin))
 	return protection.Handler(mux)
+}
+
+// methods returns those that the path of the request takes, none for a path that there
+// is not. The pattern "/" takes what is left, so the mux does not answer this itself.
+func methods(mux *http.ServeMux, r *http.Request) (allowed []string) {
+	for _, method := range []string{http.MethodGet, http.MethodHead, http.MethodPost} {
+		if _, pattern := mux.Handler(&http.Request{Method: method, Host: r.Host, URL: r.URL}); pattern != "/" {
+			allowed = append(allowed, method)
+		}
+	}
+	return allowed
 }
 
 type handler struct {

@@ -205,12 +205,21 @@ func TestHandler_refusesWebPagesOfOthers(t *testing.T) {
 }
 
 func TestHandler_namesWhatThereIsNot(t *testing.T) {
-	for request, want := range map[string]string{"GET /v2/status": "there is no GET /v2/status", "PUT /v1/status": "there is no PUT /v1/status"} {
+	for request, want := range map[string]struct {
+		code        int
+		allow, text string
+	}{
+		"GET /v2/status":           {http.StatusNotFound, "", "there is no GET /v2/status"},
+		"PUT /v1/status":           {http.StatusMethodNotAllowed, "GET, HEAD", "/v1/status takes GET or HEAD, not PUT"},
+		"POST /metrics":            {http.StatusMethodNotAllowed, "GET, HEAD", "/metrics takes GET or HEAD, not POST"},
+		"GET /v1/cluster/replace":  {http.StatusMethodNotAllowed, "POST", "/v1/cluster/replace takes POST, not GET"},
+		"PUT /v1/cluster/replaced": {http.StatusNotFound, "", "there is no PUT /v1/cluster/replaced"},
+	} {
 		method, path, _ := strings.Cut(request, " ")
 		answer := httptest.NewRecorder()
 		NewHandler(&fakeNode{}, prometheus.NewRegistry(), quiet()).ServeHTTP(answer, httptest.NewRequest(method, path, nil))
-		if answer.Code != http.StatusNotFound || !strings.Contains(answer.Body.String(), want) {
-			t.Errorf("%s is answered with %d %s", request, answer.Code, answer.Body)
+		if answer.Code != want.code || answer.Header().Get("Allow") != want.allow || !strings.Contains(answer.Body.String(), want.text) {
+			t.Errorf("%s is answered with %d, allow %q, %s", request, answer.Code, answer.Header().Get("Allow"), answer.Body)
 		}
 	}
 }

@@ -63,16 +63,20 @@ func (c *child) watch(ctx context.Context) error {
 	}
 }
 
-// await calls ready until it returns nil or ctx ends.
-func (c *child) await(ctx context.Context, ready func(context.Context) error) error {
+// await calls ready until it returns nil or ctx ends. When that takes more than a
+// moment, it says what is waited for.
+func (c *child) await(ctx context.Context, out io.Writer, ready func(context.Context) error) error {
 	tick := time.NewTicker(50 * time.Millisecond)
 	defer tick.Stop()
+	moment := time.After(time.Second)
 	for {
 		err := ready(ctx)
 		if err == nil {
 			return nil
 		}
 		select {
+		case <-moment:
+			fmt.Fprintf(out, "waiting for %s: %v; its log is %s\n", c.name, err, c.log)
 		case <-ctx.Done():
 			return fmt.Errorf("%s is not ready, %w; its log is %s", c.name, err, c.log)
 		case <-tick.C:

@@ -99,7 +99,7 @@ func (d *dev) start(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	if err := kafka.await(soon, dials(d.brokers())); err != nil {
+	if err := kafka.await(soon, d.out, dials(d.brokers())); err != nil {
 		return err
 	}
 	for i := range d.nodes {
@@ -108,7 +108,7 @@ func (d *dev) start(ctx context.Context) error {
 		}
 	}
 	for i, node := range d.children[1:] {
-		if err := node.await(soon, api.NewClient(d.api(i)).Ready); err != nil {
+		if err := node.await(soon, d.out, api.NewClient(d.api(i)).Ready); err != nil {
 			return err
 		}
 	}

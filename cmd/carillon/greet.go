@@ -16,6 +16,8 @@ import (
 const (
 	greetingTarget = "greetings"
 	greetingDelay  = 3 * time.Second
+	// greetingPatience is how late the greeting may be before a word about it.
+	greetingPatience = 5 * time.Second
 )
 
 const clock = "15:04:05.000"
@@ -41,10 +43,16 @@ func greet(ctx context.Context, brokers string, out io.Writer) error {
 	if _, err := client.NewProducerFrom(kafka).Schedule(ctx, greeting, client.At(due), client.ID(id)); err != nil {
 		return unlessOver(ctx, err)
 	}
-	fmt.Fprintf(out, "%s  scheduled a greeting for %s\n", time.Now().Format(clock), due.Format(clock))
+	fmt.Fprintf(out, "%s  scheduled a greeting for %s, waiting for its delivery\n", time.Now().Format(clock), due.Format(clock))
+	polling, cancel := context.WithDeadline(ctx, due.Add(greetingPatience))
+	defer cancel()
 	for {
-		fetches := kafka.PollFetches(ctx)
-		if err := fetches.Err0(); err != nil {
+		fetches := kafka.PollFetches(polling)
+		if err := fetches.Err0(); err != nil && polling != ctx && ctx.Err() == nil && polling.Err() != nil {
+			fmt.Fprintf(out, "%s  still waiting: carillon status shows problems, the logs are beside the data\n", time.Now().Format(clock))
+			polling = ctx
+			continue
+		} else if err != nil {
 			return unlessOver(ctx, err)
 		}
 		for _, r := range fetches.Records() {

@@ -39,7 +39,10 @@ func run(ctx context.Context, args []string, stdin io.Reader, stdout, stderr io.
 	root.SetIn(stdin)
 	root.SetOut(stdout)
 	root.SetErr(stderr)
-	err := root.ExecuteContext(ctx)
+	err := checkBooleans(root, args)
+	if err == nil {
+		err = root.ExecuteContext(ctx)
+	}
 	if err == nil {
 		return exitDone
 	}
@@ -50,6 +53,26 @@ func run(ctx context.Context, args []string, stdin io.Reader, stdout, stderr io.
 		return exitUsage
 	}
 	return exitFailed
+}
+
+// checkBooleans refuses true or false as the next argument after a flag that needs no
+// value: it would not be the flag's, but another argument, for some verbs a message.
+func checkBooleans(root *cobra.Command, args []string) error {
+	verb, args, err := root.Find(args)
+	if err != nil {
+		return nil // executing it says so
+	}
+	for i, arg := range args[:max(len(args)-1, 0)] {
+		if arg == "--" {
+			return nil
+		}
+		name, isLong := strings.CutPrefix(arg, "--")
+		flag := verb.Flags().Lookup(name)
+		if value := args[i+1]; isLong && flag != nil && flag.NoOptDefVal != "" && (value == "true" || value == "false") {
+			return &usageError{fmt.Errorf("%s %s: the value of this flag stands behind a =: write %s=%s", arg, value, arg, value)}
+		}
+	}
+	return nil
 }
 
 // A usageError is a mistake in the command line.
