@@ -14,6 +14,11 @@ const slowFollowerFlushes = 8
 // or catches up after one, before the log is cut without regard to it.
 const sendPatience = 10 * time.Second
 
+// catchUpPatience is how long a follower may take nothing after a snapshot before it
+// counts as any other that is behind: its log may take nothing more. Raft tries again
+// after ten seconds at most.
+const catchUpPatience = time.Minute
+
 // retain tells raft how much log stays behind the flush that has just been
 // written, before it cuts. Raft counts that in entries, which may be 50 bytes or
 // 500 KB; here it is the log since the flush before, so that a follower which was
@@ -43,10 +48,11 @@ func (n *Node) retain(before uint64) {
 
 // needs returns the index after which the log is kept for p. One that receives a
 // snapshot needs everything after it, however long that takes, or the next
-// snapshot would follow without end; so the log is kept while the disk has room.
+// snapshot would follow without end; so the log is kept while the disk has room and
+// it gets on.
 func (p peer) needs(last, before uint64, patience time.Duration, spacious bool) uint64 {
 	switch {
-	case p.snapshot > 0 && spacious && p.recent(sendPatience):
+	case p.snapshot > 0 && spacious && p.recent(sendPatience) && p.moves(catchUpPatience):
 		return max(p.lastIndex, p.snapshot)
 	case p.recent(patience):
 		most := slowFollowerFlushes * (last - min(before, last))

@@ -27,7 +27,9 @@ type transport struct {
 type peer struct {
 	lastIndex uint64
 	contact   time.Time
-	snapshot  uint64 // index of the one it receives, or has received and not caught up from; 0: none
+	snapshot  uint64    // index of the one it receives, or has received and not caught up from; 0: none
+	receives  bool      // a snapshot, at this moment
+	moved     time.Time // when it had received one, or its log had grown
 }
 
 var _ raft.WithPreVote = (*transport)(nil)
@@ -54,7 +56,13 @@ func (t *transport) AppendEntries(id raft.ServerID, addr raft.ServerAddress, req
 	if err := t.NetworkTransport.AppendEntries(id, peerAt(id, addr), req, resp); err != nil {
 		return err
 	}
-	t.update(id, func(p *peer) { p.lastIndex, p.contact = resp.LastLog, time.Now() })
+	t.update(id, func(p *peer) {
+		p.contact = time.Now()
+		if resp.LastLog > p.lastIndex {
+			p.moved = p.contact
+		}
+		p.lastIndex = resp.LastLog
+	})
 	// Raft takes it for a log that differs and steps back by an entry at each
 	// attempt, until it ends before the log and sends a snapshot, which a follower
 	// with a longer log cannot take. An error is tried again from where it was.
@@ -97,11 +105,14 @@ func (t *transport) RequestPreVote(id raft.ServerID, addr raft.ServerAddress, re
 }
 
 func (t *transport) InstallSnapshot(id raft.ServerID, addr raft.ServerAddress, req *raft.InstallSnapshotRequest, resp *raft.InstallSnapshotResponse, data io.Reader) error {
-	t.update(id, func(p *peer) { p.snapshot = req.LastLogIndex })
+	t.update(id, func(p *peer) { p.snapshot, p.receives = req.LastLogIndex, true })
 	err := t.NetworkTransport.InstallSnapshot(id, peerAt(id, addr), req, resp, data)
-	if err != nil || !resp.Success {
-		t.update(id, func(p *peer) { p.snapshot = 0 })
-	}
+	t.update(id, func(p *peer) {
+		p.receives, p.moved = false, time.Now()
+		if err != nil || !resp.Success {
+			p.snapshot = 0
+		}
+	})
 	return err
 }
 
@@ -132,6 +143,9 @@ func (t *transport) peer(id raft.ServerID) peer {
 	defer t.mu.Unlock()
 	return t.peers[id]
 }
+
+// moves reports whether p receives a snapshot or its log has grown within d.
+func (p peer) moves(d time.Duration) bool { return p.receives || time.Since(p.moved) <= d }
 
 // recent reports whether p answered within d.
 func (p peer) recent(d time.Duration) bool { return time.Since(p.contact) <= d }
