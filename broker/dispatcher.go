@@ -106,7 +106,7 @@ func (d *dispatcher) takeEnded() {
 		late := l.orders.Take(nil)
 		switch t := l.parked; {
 		case t != nil:
-			delete(d.lanes, t.name)
+			d.leave(l)
 			d.others[t.name] = t
 			d.p.cfg.Count.Parked(1)
 			d.wakeAfter(t, t.probeAfter)
@@ -115,9 +115,14 @@ func (d *dispatcher) takeEnded() {
 			l.orders.Put(late...)
 			d.start(l)
 		default:
-			delete(d.lanes, l.target)
+			d.leave(l)
 		}
 	}
+}
+
+func (d *dispatcher) leave(l *lane) {
+	delete(d.lanes, l.target)
+	d.p.lanes.Add(-1)
 }
 
 func (d *dispatcher) takeAnswers() {
@@ -145,6 +150,7 @@ func (d *dispatcher) begin(t *parkedTarget, heard PartitionCount, orders []order
 	l.waiting = t.waiting
 	l.orders.Put(orders...)
 	d.lanes[t.name] = l
+	d.p.lanes.Add(1)
 	d.start(l)
 }
 

@@ -162,6 +162,9 @@ func (l *lane) takeOrders() {
 			l.waiting = append(l.waiting, o.Ref)
 		}
 	}
+	if cap(l.takenOrders) > mostReused {
+		l.takenOrders = nil
+	}
 }
 
 // send reads and sends as much as window and budget allow, and hears Kafka's

@@ -11,17 +11,27 @@ const (
 	chunkBytes = 1 << 20
 	leastChunk = 8
 	mostChunk  = 64 // whatever the sizes turn out to be, in messages
-	// Payloads in memory, in bytes: of one lane, and of all together. Beyond these a
-	// lane may still have ownLoad, so that no target starves another.
+	// Messages in memory, in bytes: of one lane, and of all together. Beyond these each
+	// lane may still have its share of what all have together, so that no target starves
+	// another: mostShare while lanes are few, leastShare however many there are.
 	mostLoad    = 4 << 20
 	mostAllLoad = 64 << 20
-	ownLoad     = 256 << 10
+	mostShare   = 256 << 10
+	leastShare  = 16 << 10
+	// recordLoad is what a message in memory costs besides its stored body: itself, its
+	// headers, the record that is made of it and what a Kafka client keeps with that.
+	recordLoad = 1 << 10
 )
 
 // mayRead reports whether there is something to read and room for it.
 func (l *lane) mayRead() bool {
 	hasRoom := l.loaded < mostLoad && l.p.loaded.Load() < mostAllLoad
-	return len(l.waiting) > 0 && (hasRoom || l.loaded < ownLoad)
+	return len(l.waiting) > 0 && (hasRoom || l.loaded < l.p.share())
+}
+
+// share returns how many bytes each lane may hold whatever the others do.
+func (p *publisher) share() int {
+	return min(max(mostAllLoad/int(max(p.lanes.Load(), 1)), leastShare), mostShare)
 }
 
 // read loads the payloads of the next messages. One that is missing is dead, and
@@ -34,13 +44,12 @@ func (l *lane) read() error {
 		return fmt.Errorf("read %d messages for topic %q: %w", len(refs), l.target, err)
 	}
 	l.waiting = l.waiting[len(refs):]
-	size, left := 0, 0
+	size, loaded := 0, 0
 	for i := range entries {
 		entry := &entries[i]
 		size += len(entry.Body)
 		message, err := DecodeBody(entry.Body)
 		if err != nil {
-			left += len(entry.Body)
 			l.p.leaveUnreadable(entry, err)
 			continue
 		}
@@ -48,8 +57,9 @@ func (l *lane) read() error {
 		o.deadLetter = message.DeadLetter
 		l.letters.takes = l.letters.takes || o.deadLetter
 		l.ready = append(l.ready, o)
+		loaded += o.load()
 	}
-	l.load(size - left)
+	l.load(loaded)
 	l.chunk = nextChunk(len(entries), size)
 	return nil
 }
@@ -75,4 +85,7 @@ func (l *lane) load(size int) {
 	l.p.loaded.Add(int64(size))
 }
 
-func (l *lane) unload(o *outgoing) { l.load(-o.size) }
+func (l *lane) unload(o *outgoing) { l.load(-o.load()) }
+
+// load returns what the message costs in memory, in bytes.
+func (o *outgoing) load() int { return o.size + recordLoad }

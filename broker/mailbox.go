@@ -30,9 +30,16 @@ func (m *mailbox[T]) Put(values ...T) {
 // after a token there may be nothing to take.
 func (m *mailbox[T]) Ready() <-chan struct{} { return m.ready }
 
+// mostReused is the capacity, in values, up to which a buffer is used again: thousands of
+// mailboxes must not keep for ever what one burst took.
+const mostReused = 4096
+
 // Take returns all that waits, oldest first, and empties the mailbox. The slice
-// buf, of an earlier Take, is kept for later Puts; it may be nil.
+// buf, of an earlier Take, is kept for later Puts unless it is large; it may be nil.
 func (m *mailbox[T]) Take(buf []T) []T {
+	if cap(buf) > mostReused {
+		buf = nil
+	}
 	clear(buf)
 	m.mu.Lock()
 	defer m.mu.Unlock()

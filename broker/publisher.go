@@ -29,8 +29,9 @@ type publisher struct {
 	prober *prober
 	acks   *acks
 	commit commitFunc
-	// loaded is how many bytes of payload all lanes hold together.
+	// loaded is how many bytes of messages all lanes hold together.
 	loaded     atomic.Int64
+	lanes      atomic.Int64 // that there are
 	unreadable unreadable
 }
 

@@ -2,6 +2,7 @@ package broker
 
 import (
 	"errors"
+	"fmt"
 	"slices"
 	"testing"
 	"testing/synctest"
@@ -209,6 +210,30 @@ func TestPublisher_holdsFewPayloadsOfAStuckTarget(t *testing.T) {
 		b.after(time.Second)
 		if loaded := b.loaded.Load(); loaded > mostLoad+2*chunkBytes {
 			t.Errorf("%d bytes of payload in memory", loaded)
+		}
+		b.stop()
+	})
+}
+
+// What hundreds of slow targets have on their way is bounded together, small messages by what
+// each costs besides its payload.
+func TestPublisher_boundsWhatAllSlowTargetsHold(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const n = 500
+		b := newBench(t)
+		for i := range n {
+			name := fmt.Sprint("slow-", i)
+			b.sink.topic(name, 1).silent = true
+			b.deliver(name, 300, nil)
+		}
+		b.after(500 * time.Millisecond)
+		if loaded, most := b.loaded.Load(), mostAllLoad+n*(mostAllLoad/n+2*mostChunk*recordLoad); loaded > int64(most) {
+			t.Errorf("%d bytes in memory, want %d at most", loaded, most)
+		}
+		for i := range n {
+			if len(b.sink.topics[fmt.Sprint("slow-", i)].flying) == 0 {
+				t.Fatalf("nothing of target %d is on its way", i)
+			}
 		}
 		b.stop()
 	})
