@@ -185,6 +185,17 @@ func (c Config) leastMissingTimeout() time.Duration {
 	return least
 }
 
+// leastMostMissing is the least bound of missing targets that any route has, or 0.
+func (c Config) leastMostMissing() int {
+	least := NewRoute("").MaxMissingTargets // of what waits though its route is gone
+	for _, r := range c.Routes {
+		if r.MaxMissingTargets > 0 {
+			least = min(least, r.MaxMissingTargets)
+		}
+	}
+	return least
+}
+
 // IsDelayTopic reports whether a route matches the topic.
 func (c Config) IsDelayTopic(topic string) bool {
 	_, ok := c.Route(topic)

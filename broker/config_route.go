@@ -29,6 +29,10 @@ type Route struct {
 	// MissingTargetTimeout is how long a due message waits for a target topic
 	// that does not exist, or is forbidden to us, before it is dead-lettered.
 	MissingTargetTimeout time.Duration `yaml:"missing_target_timeout"`
+	// MaxMissingTargets is for how many target topics that do not exist messages of one
+	// delay topic may wait. Messages for others that do not exist are dead-lettered
+	// when Kafka has said so for two seconds. 0: there is no bound.
+	MaxMissingTargets int `yaml:"max_missing_targets"`
 	// DeadLetter takes the place of the general dead-letter topic; empty: that one.
 	DeadLetter string `yaml:"dead_letter"`
 }
@@ -42,10 +46,14 @@ const (
 // A hundred years, so that no mistaken date is taken for a plan.
 const defaultMaxDelay = 36500 * 24 * time.Hour
 
+// defaultMaxMissing is far more than the topics that somebody forgot to create, and with
+// some hundred bytes for each, and a question to Kafka a minute, costs little.
+const defaultMaxMissing = 10_000
+
 // NewRoute returns the route of the topics that the pattern matches, all else at
 // its default.
 func NewRoute(from string) Route {
-	return Route{From: from, MaxDelay: defaultMaxDelay, MissingTargetTimeout: 5 * time.Minute}
+	return Route{From: from, MaxDelay: defaultMaxDelay, MissingTargetTimeout: 5 * time.Minute, MaxMissingTargets: defaultMaxMissing}
 }
 
 // Matches reports whether the topic is a delay topic of this route.

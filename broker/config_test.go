@@ -90,6 +90,7 @@ func TestConfig_namesFieldValueAndRemedy(t *testing.T) {
 			c.Routes[0].To = "bills.dead"
 			c.Routes = append(c.Routes, Route{From: "bills", To: "bills.out", DeadLetter: "bills.dead", MaxDelay: 1})
 		}, `routes[0].to is "bills.dead": dead letters go there, by dead_letter; choose a topic of its own`},
+		{"less than no missing target", func(c *Config) { c.Routes[0].MaxMissingTargets = -1 }, `routes[0].max_missing_targets is "-1": give a number of topics, 0 for no bound, or leave it out for 10000`},
 		{"no delay at all", func(c *Config) { c.Routes[0].MaxDelay = 0 }, `routes[0].max_delay is "0s": give a duration above zero, or leave it out for 100y`},
 		{"an unknown start", func(c *Config) { c.Routes[0].Start = "first" }, `routes[0].start is "first": use earliest or latest`},
 		{"a dead-letter topic that is a delay topic", func(c *Config) { c.DeadLetter.Topic = "dead.delay" }, `dead_letter.topic is "dead.delay": it is a delay topic, routes[].from "*.delay" matches it; choose a topic that no route reads`},

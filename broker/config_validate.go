@@ -214,6 +214,9 @@ func (p *problems) checkRoutes(c Config) {
 				p.add(field+".to", r.To, "dead letters go there, by dead_letter; choose a topic of its own")
 			}
 		}
+		if r.MaxMissingTargets < 0 {
+			p.add(field+".max_missing_targets", strconv.Itoa(r.MaxMissingTargets), "give a number of topics, 0 for no bound, or leave it out for %d", defaultMaxMissing)
+		}
 		if r.MaxDelay <= 0 {
 			p.add(field+".max_delay", FormatDuration(r.MaxDelay), "give a duration above zero, or leave it out for %s", FormatDuration(defaultMaxDelay))
 		}

@@ -54,6 +54,8 @@ type lane struct {
 	told    bool          // a probe order came, to a lane that was not parked
 	parked  *parkedTarget // what is kept of the target; ends the lane
 
+	admitted string // the delay topic for which the missing target counts, from now on
+
 	takenOrders   []order   // reused
 	takenOutcomes []outcome // reused
 }

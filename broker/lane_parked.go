@@ -24,6 +24,7 @@ func (l *lane) park(ctx context.Context, cause error) {
 	first := l.ready[0] // what failed is always there
 	l.parked = l.asParked(l.health.probeAfter)
 	l.parked.first = firstWaiting{due: first.ref.Due, timeout: l.missingTimeout(first), forever: first.deadLetter}
+	l.parked.origin = l.admitted
 	l.parked.unanswered = 1
 	l.p.cfg.Verdicts.Put(verdict{Target: l.target, Parked: true, Returned: l.giveBack()})
 }

@@ -134,6 +134,9 @@ func (l *lane) hold(ctx context.Context, cause error) error {
 		l.absent = absence{}
 	}
 	if l.health.isStuck() {
+		if condemned, err := l.condemnExcess(ctx, cause); condemned {
+			return err
+		}
 		l.park(ctx, cause)
 		return nil
 	}

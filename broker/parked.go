@@ -50,6 +50,7 @@ type parkedTarget struct {
 	probeAfter time.Duration // held: wait before the next probe
 	absent     absence
 	first      firstWaiting
+	origin     string // the delay topic for which it counts as missing; empty: it does not
 	letters    letters
 	wake       time.Time
 	index      int // in wakes; -1: not there
@@ -123,6 +124,7 @@ func (d *dispatcher) hear(t *parkedTarget, heard PartitionCount) {
 	case t.unanswered == 0 && heard.Err == nil:
 		d.resume(t)
 	case t.unanswered == 0 && isAbsent(heard.Err) && t.first.isOverdue(&t.absent, d.p.now()) && d.planTrial(t):
+	case t.unanswered == 0 && d.isExcess(t, heard.Err) && d.planTrial(t):
 	default:
 		if heard.Err != nil {
 			d.p.alarm(&t.letters, heard.Err)
@@ -214,6 +216,7 @@ func (d *dispatcher) giveBack(t *parkedTarget, refs []storage.Ref) {
 // resume has the target fed again, on trial.
 func (d *dispatcher) resume(t *parkedTarget) {
 	t.state = onTrial
+	d.uncount(t)
 	d.p.cfg.Count.Parked(-1)
 	d.p.cfg.Verdicts.Put(verdict{Target: t.name})
 	d.wakeAfter(t, idleAfter)

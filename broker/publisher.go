@@ -22,13 +22,14 @@ import (
 // It lives as long as a term. Queues inside are mailboxes: what bounds them is that
 // the scheduler keeps at most mostHanded messages of a target here.
 type publisher struct {
-	cfg    publisherConfig
-	log    *slog.Logger
-	orders *mailbox[order]
-	ended  *mailbox[*lane] // lanes whose goroutine found nothing to do, or parked its target
-	prober *prober
-	acks   *acks
-	commit commitFunc
+	cfg     publisherConfig
+	log     *slog.Logger
+	orders  *mailbox[order]
+	ended   *mailbox[*lane] // lanes whose goroutine found nothing to do, or parked its target
+	prober  *prober
+	missing missingNames
+	acks    *acks
+	commit  commitFunc
 	// loaded is how many bytes of messages all lanes hold together.
 	loaded     atomic.Int64
 	lanes      atomic.Int64 // that there are
@@ -45,6 +46,10 @@ type publisherConfig struct {
 	MissingTimeout func(origin string) time.Duration
 	// LeastMissingTimeout is the shortest of these times.
 	LeastMissingTimeout time.Duration
+	// MostMissing says for how many missing targets messages of a delay topic may wait;
+	// 0: for any number. LeastMostMissing is the least of these bounds, 0 if there is none.
+	MostMissing      func(origin string) int
+	LeastMostMissing int
 	// DeadLetterFor returns the dead-letter topic for messages of a delay topic.
 	DeadLetterFor    func(origin string) string
 	DeadLetterTopics []string // all of them
@@ -101,11 +106,12 @@ type order struct {
 
 func newPublisher(cfg publisherConfig) *publisher {
 	p := &publisher{
-		cfg:    cfg,
-		log:    cfg.Logger.With("component", "publisher"),
-		orders: newMailbox[order](),
-		ended:  newMailbox[*lane](),
-		prober: newProber(cfg.Sink.Partitions),
+		cfg:     cfg,
+		log:     cfg.Logger.With("component", "publisher"),
+		orders:  newMailbox[order](),
+		ended:   newMailbox[*lane](),
+		prober:  newProber(cfg.Sink.Partitions),
+		missing: missingNames{count: make(map[string]int)},
 	}
 	p.commit = func(ctx context.Context, command raftfsm.Command) (raftfsm.Result, error) {
 		return cfg.Log.Propose(ctx, command).Wait(ctx)

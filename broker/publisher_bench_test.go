@@ -45,6 +45,7 @@ func BenchmarkPublisher(b *testing.B) {
 		Sink:           instant{},
 		Store:          sameBody{m.AppendBody(nil, storage.LevelTwo)},
 		MissingTimeout: func(string) time.Duration { return time.Minute },
+		MostMissing:    func(string) int { return 0 },
 		DeadLetterFor:  func(string) string { return "dead" },
 		Verdicts:       newMailbox[verdict](),
 		Count:          &counted{},

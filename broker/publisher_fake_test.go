@@ -274,6 +274,7 @@ func newBench(t *testing.T) *bench {
 		MissingTimeout: func(string) time.Duration { return testTimeout },
 
 		LeastMissingTimeout: testTimeout,
+		MostMissing:         func(string) int { return 0 },
 
 		DeadLetterFor:    func(string) string { return "dead" },
 		DeadLetterTopics: []string{"dead"},

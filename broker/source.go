@@ -136,6 +136,7 @@ const (
 	CodeTargetDenied   = "target-denied"    // the configuration does not allow the target
 	CodeTargetInvalid  = "target-invalid"   // not a topic name, or no such partition
 	CodeTargetMissing  = "target-missing"   // the topic did not appear in time
+	CodeTooManyMissing = "too-many-missing" // the topic is missing, and so are as many others as may be
 	CodeTargetForbids  = "target-forbidden" // Kafka refuses us the target
 	CodeBeyondMaxDelay = "beyond-max-delay" // due later than the route allows
 	CodeTooLarge       = "too-large"        // the target, or the schedule, does not take a record of this size

@@ -142,6 +142,10 @@ func (b *Broker) publisherConfig(clusterID [16]byte, sink Sink, logger *slog.Log
 			return b.config.RouteOfPending(origin).MissingTargetTimeout
 		},
 		LeastMissingTimeout: b.config.leastMissingTimeout(),
+		MostMissing: func(origin string) int {
+			return b.config.RouteOfPending(origin).MaxMissingTargets
+		},
+		LeastMostMissing: b.config.leastMostMissing(),
 		DeadLetterFor: func(origin string) string {
 			return b.config.DeadLetterTopic(b.config.RouteOfPending(origin))
 		},
