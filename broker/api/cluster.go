@@ -71,11 +71,8 @@ func (h *handler) raise(w http.ResponseWriter, r *http.Request) {
 			level, err = h.node.RaiseLevel(ctx)
 			return err
 		},
-		passOn: func(ctx context.Context, leader *Client) error {
-			err := leader.post(ctx, raisePath, raiseRequest{Forwarded: true}, &level)
-			if answer := (*Error)(nil); errors.As(err, &answer) && answer.Code == http.StatusNotFound {
-				return &Error{Code: answer.Code, Message: "its program is from before there were feature levels: upgrade it, then raise again"}
-			}
+		passOn: func(ctx context.Context, leader *Client) (err error) {
+			level, err = leader.raiseLevel(ctx, raiseRequest{Forwarded: true})
 			return err
 		},
 	})

@@ -28,16 +28,21 @@ func TestRaise_isPassedOnToTheLeaderOnce(t *testing.T) {
 	}
 }
 
-// In the middle of an upgrade the leader may be of the program before.
-func TestRaise_saysThatTheLeaderIsTooOld(t *testing.T) {
+// In the middle of an upgrade the leader, or the node asked, may be of the program before.
+func TestRaise_saysWhoIsTooOld(t *testing.T) {
 	old := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		answers{slog.New(slog.DiscardHandler)}.refuse(w, http.StatusNotFound, "there is no "+r.Method+" "+r.URL.Path)
 	}))
 	defer old.Close()
-	members := []broker.MemberStatus{{ID: "n1", API: old.Listener.Addr().String()}, {ID: "n2"}}
+	address := old.Listener.Addr().String()
+	members := []broker.MemberStatus{{ID: "n1", API: address}, {ID: "n2"}}
 	follower := serveNode(t, &fakeNode{status: broker.Status{Node: "n2", State: "follower", Leader: "n1", Members: members}})
-	if _, err := follower.RaiseLevel(t.Context()); err == nil || !strings.Contains(err.Error(), "leader n1: its program is from before there were feature levels: upgrade it") {
-		t.Errorf("got %v", err)
+	want := "the program of the node at " + address + " is from before there were feature levels: upgrade it, then raise again"
+	if _, err := follower.RaiseLevel(t.Context()); err == nil || err.Error() != "leader n1: "+want {
+		t.Errorf("a leader that is too old: %v, want %s", err, want)
+	}
+	if _, err := NewClient(address).RaiseLevel(t.Context()); err == nil || err.Error() != want {
+		t.Errorf("a node that is too old: %v, want %s", err, want)
 	}
 }
 

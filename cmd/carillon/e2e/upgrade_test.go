@@ -192,7 +192,7 @@ func TestUpgrade_canBeTakenBackUntilTheRaise(t *testing.T) {
 	u.refuses(refused, old, "kind 7 of version 1: this node must not go on; run the version of the other nodes")
 	c.start()
 	u.flush()
-	u.refuses(refused, old, "state has version 2, this program knows 1; run the program that wrote it")
+	u.refuses(refused, old, "has version 2, this program knows 1; run the program that wrote it")
 	c.start()
 	u.flush() // the log is kept back to the flush before
 	u.replaceWith(refused, old)
