@@ -15,7 +15,7 @@ func lookFor(t *testing.T, source *scriptedSource, look func() error, span time.
 		if err := look(); err != nil {
 			t.Fatal(err)
 		}
-		time.Sleep(time.Second)
+		<-time.After(time.Second)
 	}
 	for _, names := range source.asks {
 		if names == nil {

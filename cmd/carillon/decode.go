@@ -54,6 +54,12 @@ func decode(name string, field reflect.Value, raw any) error {
 			return wrong("write true or false")
 		}
 		field.SetBool(b)
+	case reflect.Int:
+		n, err := strconv.Atoi(text)
+		if err != nil {
+			return wrong("write a whole number")
+		}
+		field.SetInt(int64(n))
 	case reflect.String:
 		field.SetString(text)
 	default:

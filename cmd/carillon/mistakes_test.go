@@ -36,6 +36,7 @@ func TestSettings_refuseWhatCannotBeRead(t *testing.T) {
 		{"--cluster.members=[n1]", `cluster.members[0] is "n1": write {id: ..., raft: ..., api: ...}`},
 		{"--cluster.members=[{ID: n1}]", `unknown key cluster.members[0].ID; did you mean id?`},
 		{"--routes=[{from: x, max_delay: soon}]", `routes[0].max_delay is "soon": write a duration such as 300ms, 5s, 1h30m, 7d or 100y`},
+		{"--routes=[{from: x, max_missing_targets: few}]", `routes[0].max_missing_targets is "few": write a whole number`},
 		{"--routes=[{from: x, partitioner: md5}]", `routes[0].partitioner is "md5": there is no such partitioner; use murmur2, crc32, fnv1a or source`},
 		{"--routes=[{from: [x]}]", `routes[0].from is "[x]": write a single value`},
 		{"--routes={", `routes is "{": write a list such as [{from: ...}]`},

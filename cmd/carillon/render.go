@@ -78,6 +78,8 @@ func valueNode(v reflect.Value) *yaml.Node {
 		return entry
 	case reflect.Bool:
 		return &yaml.Node{Kind: yaml.ScalarNode, Tag: "!!bool", Value: fmt.Sprint(v.Bool())}
+	case reflect.Int:
+		return &yaml.Node{Kind: yaml.ScalarNode, Tag: "!!int", Value: fmt.Sprint(v.Int())}
 	default:
 		return textNode(v.String())
 	}

@@ -80,7 +80,7 @@ func example(k key) (text, line string) {
 	case k.name == "cluster.members":
 		text = `[{id: n9, raft: "a:1", api: "a:2"}]`
 	case k.name == "routes":
-		text = `[{from: "x*", to: y, partitioner: crc32, max_delay: 7d, start: latest, missing_target_timeout: 0s, dead_letter: z}]`
+		text = `[{from: "x*", to: y, partitioner: crc32, max_delay: 7d, start: latest, missing_target_timeout: 0s, max_missing_targets: 7, dead_letter: z}]`
 	case k.typ.Kind() == reflect.Slice:
 		return "x:1, y:2", `["x:1", "y:2"]`
 	case k.typ.Kind() == reflect.Bool:
