@@ -49,11 +49,17 @@ func (p *publisher) delivery(o *outgoing, target string, partition int32) Delive
 			d.Headers = append(d.Headers, h)
 		}
 	}
-	d.Headers = append(d.Headers,
-		Header{headerDeliveredID, []byte(m.Name())},
-		Header{headerDeliveredFor, strconv.AppendInt(nil, m.PlannedFor, 10)},
-		Header{headerDeliveredFrom, []byte(m.Origin.String())},
-		Header{headerDeliveredSeq, []byte(deliveredSeq(p.cfg.ClusterID, o.ref.Seq))})
+	// The added values are parts of one allocation.
+	text := make([]byte, 0, len(m.ID)+2*(len(m.Origin.Topic)+originDigits)+mostDigits+seqLength)
+	add := func(name string, value func(b []byte) []byte) {
+		start := len(text)
+		text = value(text)
+		d.Headers = append(d.Headers, Header{name, text[start:len(text):len(text)]})
+	}
+	add(headerDeliveredID, m.appendName)
+	add(headerDeliveredFor, func(b []byte) []byte { return strconv.AppendInt(b, m.PlannedFor, 10) })
+	add(headerDeliveredFrom, m.Origin.append)
+	add(headerDeliveredSeq, func(b []byte) []byte { return appendSeq(b, p.cfg.ClusterID, o.ref.Seq) })
 	return d
 }
 
@@ -73,10 +79,15 @@ func targetKey(m *Message) []byte {
 	return m.Key
 }
 
-// deliveredSeq names a message for ever, in this cluster and any other: a consumer
+// appendSeq names a message for ever, in this cluster and any other: a consumer
 // deduplicates by it, since ids can be used again.
 //
 //	cluster id (32 hex digits) "/" seq (decimal)
-func deliveredSeq(cluster [16]byte, seq uint64) string {
-	return hex.EncodeToString(cluster[:]) + "/" + strconv.FormatUint(seq, 10)
+func appendSeq(b []byte, cluster [16]byte, seq uint64) []byte {
+	return strconv.AppendUint(append(hex.AppendEncode(b, cluster[:]), '/'), seq, 10)
 }
+
+const (
+	mostDigits = len("-9223372036854775808")
+	seqLength  = 2*16 + 1 + mostDigits
+)

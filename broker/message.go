@@ -4,7 +4,9 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"math/bits"
 	"strconv"
+	"strings"
 
 	"github.com/carillonmq/carillon/storage"
 )
@@ -28,9 +30,16 @@ type Origin struct {
 
 // String returns topic/partition/offset, the id of a message whose producer chose
 // none and the value of the header delivered-from.
-func (o Origin) String() string {
-	return o.Topic + "/" + strconv.Itoa(int(o.Partition)) + "/" + strconv.FormatInt(o.Offset, 10)
+func (o Origin) String() string { return string(o.append(nil)) }
+
+func (o Origin) append(b []byte) []byte {
+	b = append(append(b, o.Topic...), '/')
+	b = append(strconv.AppendInt(b, int64(o.Partition), 10), '/')
+	return strconv.AppendInt(b, o.Offset, 10)
 }
+
+// originDigits is the most that stands behind the topic in an origin's text.
+const originDigits = len("/-2147483648/-9223372036854775808")
 
 // A Partitioner says how the target partition of a keyed message is chosen.
 type Partitioner uint8
@@ -64,11 +73,13 @@ type Message struct {
 
 // Name returns the caller's id or, if there is none, the origin: the value of the
 // header delivered-id.
-func (m *Message) Name() string {
+func (m *Message) Name() string { return string(m.appendName(nil)) }
+
+func (m *Message) appendName(b []byte) []byte {
 	if m.ID != "" {
-		return m.ID
+		return append(b, m.ID...)
 	}
-	return m.Origin.String()
+	return m.Origin.append(b)
 }
 
 // The first byte of every stored body.
@@ -107,8 +118,13 @@ var (
 //	nullable = uvarint 0 for null, else length + 1 | that many bytes
 //
 // Versions 1 and 2 have no marks: a dead letter is told by its headers there.
+//
+// A nil b costs one allocation, of the very size: bodies stay in memory for a while.
 func (m *Message) AppendBody(b []byte, level storage.Level) []byte {
 	version := m.bodyVersion(level)
+	if b == nil {
+		b = make([]byte, 0, m.bodySize(version))
+	}
 	b = append(b, version, byte(m.Partitioner))
 	if version >= bodyVersionMarked {
 		b = append(b, m.marks())
@@ -142,6 +158,34 @@ func (m *Message) bodyVersion(level storage.Level) byte {
 	return bodyVersion
 }
 
+// bodySize is what AppendBody appends, in bytes.
+func (m *Message) bodySize(version byte) int {
+	size := 2 + varintSize(m.PlannedFor) + varintSize(int64(m.Partition))
+	if version >= bodyVersionMarked {
+		size++
+	}
+	if version >= bodyVersionOverdue {
+		size += varintSize(m.Overdue)
+	}
+	size += bytesSize(len(m.ID)) + bytesSize(len(m.Origin.Topic)) + varintSize(int64(m.Origin.Partition)) + varintSize(m.Origin.Offset)
+	size += nullableSize(m.Key) + nullableSize(m.Value) + uvarintSize(uint64(len(m.Headers)))
+	for _, h := range m.Headers {
+		size += bytesSize(len(h.Key)) + nullableSize(h.Value)
+	}
+	return size
+}
+
+func uvarintSize(v uint64) int { return (bits.Len64(v|1) + 6) / 7 }
+func varintSize(v int64) int   { return uvarintSize(uint64(v)<<1 ^ uint64(v>>63)) } // zigzag
+func bytesSize(n int) int      { return uvarintSize(uint64(n)) + n }
+
+func nullableSize(v []byte) int {
+	if v == nil {
+		return 1
+	}
+	return uvarintSize(uint64(len(v))+1) + len(v)
+}
+
 func (m *Message) marks() (marks byte) {
 	if m.DeadLetter {
 		marks |= markDeadLetter
@@ -172,8 +216,7 @@ func DecodeBody(b []byte) (Message, error) {
 	if b[0] >= bodyVersionOverdue {
 		m.Overdue = d.varint()
 	}
-	m.ID = string(d.bytes())
-	m.Origin.Topic = string(d.bytes())
+	id, topic := d.bytes(), d.bytes()
 	m.Origin.Partition = d.int32()
 	m.Origin.Offset = d.varint()
 	m.Key = d.nullable()
@@ -182,10 +225,16 @@ func DecodeBody(b []byte) (Message, error) {
 	if count > uint64(len(d.rest)) { // a header takes two bytes at least
 		d.damaged = true
 	}
-	if count > 0 && !d.damaged {
+	if d.damaged {
+		count = 0
+	}
+	var text strings.Builder // one allocation for all strings, unless the headers' names are long
+	text.Grow(len(id) + len(topic) + min(usualName*int(count), len(d.rest)))
+	m.ID, m.Origin.Topic = part(&text, id), part(&text, topic)
+	if count > 0 {
 		m.Headers = make([]Header, count)
 		for i := range m.Headers {
-			m.Headers[i] = Header{Key: string(d.bytes()), Value: d.nullable()}
+			m.Headers[i] = Header{Key: part(&text, d.bytes()), Value: d.nullable()}
 		}
 	}
 	if d.damaged || len(d.rest) != 0 {
@@ -216,6 +265,11 @@ type bodyDecoder struct {
 }
 
 func (d *bodyDecoder) uvarint() uint64 {
+	if len(d.rest) > 0 && d.rest[0] < 0x80 && !d.damaged { // most lengths: one byte
+		v := d.rest[0]
+		d.rest = d.rest[1:]
+		return uint64(v)
+	}
 	v, n := binary.Uvarint(d.rest)
 	return v * d.advance(n)
 }
@@ -248,6 +302,16 @@ func (d *bodyDecoder) advance(n int) uint64 {
 	}
 	d.rest = d.rest[n:]
 	return 1
+}
+
+// usualName is the length of a header's name, in bytes, that few exceed.
+const usualName = 16
+
+// part returns the bytes as a string, a part of the builder's.
+func part(b *strings.Builder, text []byte) string {
+	start := b.Len()
+	b.Write(text)
+	return b.String()[start:]
 }
 
 func (d *bodyDecoder) bytes() []byte { return d.take(d.uvarint()) }

@@ -1,0 +1,68 @@
+package broker
+
+import (
+	"testing"
+
+	"github.com/carillonmq/carillon/storage"
+)
+
+// ordinary is a message as many are: 1 KB, with an id of its own and five headers.
+func ordinary() Message {
+	return Message{
+		ID: "order-123456", Origin: Origin{"orders.delay", 3, 123456789}, PlannedFor: 1790000000000, Partition: -1,
+		Key: []byte("customer-1"), Value: make([]byte, 1000),
+		Headers: []Header{
+			{"deliver-at", []byte("1790000000000")}, {"deliver-to", []byte("orders")}, {"deliver-id", []byte("order-123456")},
+			{"traceparent", make([]byte, 55)}, {"content-type", []byte("application/json")},
+		},
+	}
+}
+
+// What a message costs from the log to Kafka's client.
+func BenchmarkMessage(b *testing.B) {
+	m := ordinary()
+	body := m.AppendBody(nil, storage.LevelTwo)
+	p := &publisher{}
+	o := &outgoing{ref: storage.Ref{Seq: 12345678}, message: m}
+	for _, bench := range []struct {
+		name string
+		do   func()
+	}{
+		{"append", func() { m.AppendBody(nil, storage.LevelTwo) }},
+		{"decode", func() { _, _ = DecodeBody(body) }},
+		{"deliver", func() { p.delivery(o, "orders", 0) }},
+	} {
+		b.Run(bench.name, func(b *testing.B) {
+			b.ReportAllocs()
+			for b.Loop() {
+				bench.do()
+			}
+		})
+	}
+}
+
+func TestMessage_allocatesLittle(t *testing.T) {
+	m := ordinary()
+	body := m.AppendBody(nil, storage.LevelTwo)
+	p := &publisher{}
+	o := &outgoing{ref: storage.Ref{Seq: 12345678}, message: m}
+	for name, test := range map[string]struct {
+		most float64
+		do   func()
+	}{
+		"append":  {1, func() { m.AppendBody(nil, storage.LevelTwo) }},
+		"decode":  {2, func() { _, _ = DecodeBody(body) }},
+		"deliver": {2, func() { p.delivery(o, "orders", 0) }},
+	} {
+		if got := testing.AllocsPerRun(100, test.do); got > test.most {
+			t.Errorf("%s: %v allocations, %v at most", name, got, test.most)
+		}
+	}
+	for _, m := range append(someMessages, m) {
+		for _, level := range []storage.Level{storage.LevelOne, storage.LevelTwo} {
+			if size := m.bodySize(m.bodyVersion(level)); size != len(m.AppendBody(nil, level)) {
+				t.Errorf("body of %d bytes, counted as %d: %+v", len(m.AppendBody(nil, level)), size, m)
+			}
+		}
+	}
+}
