@@ -24,7 +24,10 @@ type delayPartition struct {
 	latest       int64     // as it was told last; -1: never
 	askedAt      time.Time // when that was, and in which leader epoch
 	askedIn      int32
-	intactAt     int32 // leader epoch in which all that was read was last found there
+	unread       int64     // the position when more was there to read,
+	unreadSince  time.Time // and since when it has been the same
+	stuck        bool      // for too long
+	intactAt     int32     // leader epoch in which all that was read was last found there
 	doubt        doubt
 }
 

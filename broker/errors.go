@@ -11,6 +11,8 @@ var (
 	errNotToldYet = errors.New("not told by Kafka yet")
 	// errKafkaSilent is why no partition is read while Kafka does not answer; the problem "kafka" says more.
 	errKafkaSilent = errors.New("no answer from Kafka")
+	// errNothingComes is said of a partition that is fetched in vain.
+	errNothingComes = errors.New("nothing comes though there are records: the Kafka broker or a batch may be damaged")
 	// errNoStart is why a partition is not read whose route does not say where to begin.
 	errNoStart = errors.New("held records when the cluster was born: set routes[].start to earliest or latest")
 	// errTwoIDs is why nothing is asked of a topic for a while: it was deleted and created again, or a Kafka

@@ -74,7 +74,7 @@ func (d *discovery) look(ctx context.Context, state storage.State) (found []foun
 
 // quiet tells whether all of the partition was read when its leader was asked last, not long ago.
 func (p *delayPartition) quiet(at storage.Position, now time.Time) bool {
-	return p.err == nil && p.doubt.kind == intact && p.latest == at.Next && p.askedIn == p.Epoch && now.Sub(p.askedAt) < quietEvery
+	return p.err == nil && !p.stuck && p.doubt.kind == intact && p.latest == at.Next && p.askedIn == p.Epoch && now.Sub(p.askedAt) < quietEvery
 }
 
 // lookForTopics asks for the known topics by name. Now and then it lists all, in a large
@@ -158,10 +158,29 @@ func (d *discovery) ask(ctx context.Context, found []foundPartition, state stora
 		}
 		if f.partition.err == nil {
 			f.partition.latest, f.partition.askedAt, f.partition.askedIn = f.answer.Latest, now, f.Epoch
+			d.watch(f.partition, stored[f.id].Next, now)
 			told = append(told, f)
 		}
 	}
 	return told, nil
+}
+
+// stuckAfter is how long nothing may come of a partition that has something, and by how much longer for each
+// partition that takes its turn.
+const (
+	stuckAfter        = 30 * time.Second
+	stuckPerPartition = 100 * time.Millisecond
+)
+
+// watch notes whether the position moves while there is more to read. The Kafka client tries some errors
+// again for ever without a word, such as a batch that Kafka itself finds corrupt. When there is no
+// room, nothing is read of any partition, which is a problem of its own.
+func (d *discovery) watch(p *delayPartition, next int64, now time.Time) {
+	if p.latest <= next || next != p.unread || p.unreadSince.IsZero() || d.Log.Room() != nil {
+		p.unread, p.unreadSince, p.stuck = next, now, false
+		return
+	}
+	p.stuck = now.Sub(p.unreadSince) >= stuckAfter+time.Duration(len(d.assigned))*stuckPerPartition
 }
 
 // lookOnce asks what a look asks, and wants an answer only.

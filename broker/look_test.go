@@ -1,9 +1,12 @@
 package broker
 
 import (
+	"context"
 	"slices"
 	"testing"
 	"time"
+
+	"github.com/carillonmq/carillon/raftfsm"
 )
 
 // lookFor looks every second for so long, and returns how often all topics were listed, topics were named, and
@@ -73,6 +76,30 @@ func TestLook_asksSomethingOfAKafkaWithoutDelayTopics(t *testing.T) {
 		lookFor(t, source, look, mostPause+time.Second)
 		if !slices.ContainsFunc(source.assigned, func(p SourcePosition) bool { return p.Topic == "new.delay" && p.Next == 0 }) {
 			t.Errorf("a new topic is not read: %+v", source.assigned)
+		}
+	})
+}
+
+// The Kafka client tries some errors again for ever without a word.
+func TestLook_seesThatNothingComes(t *testing.T) {
+	withDiscovery(t, StartEarliest, func(d *discovery, source *scriptedSource, look func() error) {
+		source.found = []toldPartition{toldOf("in.delay", 0, 5)}
+		lookFor(t, source, look, stuckAfter)
+		if problems := d.Report.read().problems; len(problems) != 0 {
+			t.Errorf("problems %q too soon", problems)
+		}
+		lookFor(t, source, look, 5*time.Second)
+		if problems := d.Report.read().problems; !slices.Contains(problems, "source: not read: in.delay/0 (failing: "+errNothingComes.Error()+")") {
+			t.Errorf("problems %q, nothing came for %v", problems, stuckAfter)
+		}
+		at := d.Store.State().Positions[0]
+		at.Next = 5
+		set := raftfsm.SetPositions{Sets: []raftfsm.PositionSet{{Position: at}}}
+		if _, err := d.Log.Propose(context.Background(), set).Wait(context.Background()); err != nil {
+			t.Fatal(err)
+		}
+		if err := look(); err != nil || len(d.Report.read().problems) != 0 {
+			t.Errorf("problems %q though all was read, %v", d.Report.read().problems, err)
 		}
 	})
 }

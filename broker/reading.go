@@ -111,6 +111,8 @@ func (t *delayTopic) state(number int32, position storage.Position, known bool, 
 		return StateUnavailable, t.err
 	case p.err != nil:
 		return StateUnavailable, p.err
+	case p.stuck:
+		return StateFailing, errNothingComes
 	case !known:
 		return StateUnavailable, errNotToldYet
 	}

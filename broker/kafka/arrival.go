@@ -59,7 +59,7 @@ func (s *Source) recover(p *sourcePartition, at failedPartition) {
 	if p.failure == nil || p.stalled() {
 		return
 	}
-	p.failure = nil
+	p.failure, p.failures = nil, 0
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	delete(s.failed, at)

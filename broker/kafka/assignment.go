@@ -16,12 +16,13 @@ type sourceTopic struct {
 
 // A sourcePartition is where reading of one partition stands.
 type sourcePartition struct {
-	round   uint64    // of the position that it began at
-	next    int64     // From of the next batch
-	epoch   int32     // leader epoch of the record before next, -1 unknown
-	failure error     // what Kafka last said of it, nil once a record came
-	retryAt time.Time // not zero: stalled until then
-	fresh   bool      // was added, and nothing has come of it since
+	round    uint64    // of the position that it began at
+	next     int64     // From of the next batch
+	epoch    int32     // leader epoch of the record before next, -1 unknown
+	failures int       // since a record came
+	failure  error     // what Kafka last said of it, nil once a record came
+	retryAt  time.Time // not zero: stalled until then
+	fresh    bool      // was added, and nothing has come of it since
 }
 
 // stalled tells whether the client does not fetch the partition for now.

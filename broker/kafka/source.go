@@ -58,7 +58,8 @@ func NewSource(c Config, matches func(topic string) bool) (*Source, error) {
 	}
 	client, err := kgo.NewClient(append(options,
 		kgo.FetchIsolationLevel(kgo.ReadCommitted()),
-		kgo.KeepControlRecords(), // a partition may end in a transaction marker: its offset is read too
+		kgo.KeepControlRecords(),       // a partition may end in a transaction marker: its offset is read too
+		kgo.KeepRetryableFetchErrors(), // else they are tried again without a pause, and without a word
 		kgo.ConsumeResetOffset(kgo.NoResetOffset()),
 		kgo.FetchMaxWait(wait),
 		kgo.FetchMaxBytes(fetchMaxBytes),

@@ -44,13 +44,13 @@ func TestStaleTopicIDIsForgotten(t *testing.T) {
 		r := newReader(t, kafka)
 		r.discover()
 		r.read(1)
-		faults := kafka.Fault(kfake.Fault{Keys: []kmsg.Key{kmsg.Fetch}, Topic: "orders.delay", Err: kerr.UnknownTopicID, Count: 20})
+		faults := kafka.Fault(kfake.Fault{Keys: []kmsg.Key{kmsg.Fetch}, Topic: "orders.delay", Err: kerr.UnknownTopicID, Count: 5})
 		kafka.produce(delayed("1"))
 		if got := r.read(1); string(got[0].Value) != "1" {
 			t.Errorf("read %q", got[0].Value)
 		}
-		if faults.Hits() != 20 {
-			t.Errorf("%d faults, want 20", faults.Hits())
+		if faults.Hits() != 5 {
+			t.Errorf("%d faults, want 5", faults.Hits())
 		}
 	}, kfake.SeedTopics(1, "orders.delay"))
 }

@@ -11,9 +11,13 @@ import (
 	"github.com/carillonmq/carillon/broker"
 )
 
-// retryStalledEvery paces what the client itself would repeat without a pause: out of range, it answers
-// 17,000 times in a second.
-const retryStalledEvery = time.Second
+// A partition that fails is tried again after minStall, and after twice as long each time that it fails again. The
+// client itself would repeat it without a pause: out of range, it answers 17,000 times in a second. Each failure costs
+// a connection to each Kafka broker, since the running fetches end. The shortest stall is what a move of its leader costs.
+const (
+	minStall = 100 * time.Millisecond
+	maxStall = 10 * time.Second
+)
 
 // fail stops fetching the partition for a while. After an unclean election (kgo.ErrDataLoss) or out of range the
 // client has no say in where reading goes on: it would skip records or read some again, on the word of one Kafka
@@ -24,7 +28,8 @@ func (s *Source) fail(topic string, partition int32, p *sourcePartition, err err
 			"offset", p.next, "error", err)
 	}
 	p.failure = err
-	p.retryAt = s.now().Add(retryStalledEvery)
+	p.retryAt = s.now().Add(min(minStall<<min(p.failures, 10), maxStall))
+	p.failures++
 	s.client.RemoveConsumePartitions(map[string][]int32{topic: {partition}})
 	s.mu.Lock()
 	defer s.mu.Unlock()
