@@ -132,3 +132,17 @@ func TestSink_stopsTheNodeWhenTheStreamIsOfANewerProgram(t *testing.T) {
 		t.Error(err)
 	}
 }
+
+// A form that older members would stop at does not get into the log before the raise.
+func TestPropose_refusesAFormAboveTheLevelInForce(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := newCluster(t, 1, nil)
+		c.open("n1")
+		n := c.leader()
+		if _, err := n.Propose(t.Context(), ChangeClaim{}).Wait(t.Context()); !errors.Is(err, ErrLevel) {
+			t.Errorf("at level %d: %v, want ErrLevel", n.Store().Level(), err)
+		}
+		must(t, n, RaiseLevel{Level: storage.LevelTwo})
+		must(t, n, ChangeClaim{})
+	})
+}
