@@ -167,12 +167,14 @@ func (d *dispatcher) wake(t *parkedTarget) {
 	}
 }
 
+// ask has the prober ask, at once only the first time: of a hundred thousand names that
+// are missing, some are given back in each second, and no claim has them all.
 func (d *dispatcher) ask(t *parkedTarget) {
 	t.asked = true
-	if t.state == held {
-		d.p.prober.probe(t.name)
-	} else {
+	if t.state == unseen && t.backoff == 0 {
 		d.p.prober.ask(t.name)
+	} else {
+		d.p.prober.probe(t.name)
 	}
 }
 
