@@ -2,6 +2,7 @@ package broker
 
 import (
 	"context"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -38,10 +39,20 @@ func TestAcks_gatherBeforeTheyCostTheDiskASync(t *testing.T) {
 func TestAcks_boundWhatAKillRepeats(t *testing.T) {
 	for _, commit := range []time.Duration{time.Millisecond, 8 * time.Millisecond, 45 * time.Millisecond, 300 * time.Millisecond} {
 		synctest.Test(t, func(t *testing.T) {
-			hang := commit
-			acked := make(map[uint64]bool)
+			var mu sync.Mutex
+			hang, acked := commit, make(map[uint64]bool)
+			commits := func(took time.Duration) {
+				mu.Lock()
+				defer mu.Unlock()
+				hang = took
+			}
 			acks := newAcks(func(_ context.Context, c raftfsm.Command) (raftfsm.Result, error) {
-				time.Sleep(hang)
+				mu.Lock()
+				took := hang
+				mu.Unlock()
+				time.Sleep(took)
+				mu.Lock()
+				defer mu.Unlock()
 				for _, run := range c.(raftfsm.Ack).Runs {
 					for seq := run.First; seq <= run.Last; seq++ {
 						acked[seq] = true
@@ -56,9 +67,9 @@ func TestAcks_boundWhatAKillRepeats(t *testing.T) {
 			first, waited := 0, 0 // the oldest that is not in the log; rounds in which nothing might be sent
 			for round := range 10_000 {
 				if round == 7_000 {
-					hang = 5 * time.Second
+					commits(5 * time.Second)
 				} else if round == 7_500 {
-					hang = commit
+					commits(commit)
 				}
 				if acks.isBehind() {
 					waited++
@@ -68,12 +79,17 @@ func TestAcks_boundWhatAKillRepeats(t *testing.T) {
 						delivered = append(delivered, time.Now())
 					}
 				}
+				mu.Lock()
 				for first < len(delivered) && acked[uint64(first)] {
 					first++
 				}
+				mu.Unlock()
 				if first < len(delivered) {
 					span := delivered[len(delivered)-1].Sub(delivered[first])
-					if most := max(leastUnacked, 2*acks.commits+ackDelay); span > most {
+					acks.mu.Lock()
+					most := max(leastUnacked, 2*acks.commits+ackDelay)
+					acks.mu.Unlock()
+					if span > most {
 						t.Fatalf("commits of %v, round %d: %d would be repeated, delivered within %v, want %v at most", commit, round, len(delivered)-first, span, most)
 					}
 				}

@@ -152,6 +152,13 @@ func (s *stage) hand(due []dueMessage) {
 	}
 }
 
+// silence says whether what is handed over for the target is never acknowledged.
+func (s *stage) silence(target string, silent bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.silent[target] = silent
+}
+
 func (s *stage) probe(target string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

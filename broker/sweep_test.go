@@ -135,7 +135,7 @@ func TestScheduler_forgetsTargetsThatHaveNothing(t *testing.T) {
 			s.acceptForMany(ctx, 10, 20, time.Second)
 			time.Sleep(3 * time.Second)
 		}
-		s.silent[nameOf(1)] = true
+		s.silence(nameOf(1), true)
 		s.acceptForMany(ctx, 2, 1, 0)
 		time.Sleep(time.Second)
 		synctest.Wait()
@@ -145,7 +145,7 @@ func TestScheduler_forgetsTargetsThatHaveNothing(t *testing.T) {
 		}
 		s.verdicts.Put(verdict{Target: nameOf(1), Parked: true, Returned: s.got(nameOf(1))[3:]})
 		time.Sleep(time.Second)
-		s.silent[nameOf(1)] = false
+		s.silence(nameOf(1), false)
 		s.verdicts.Put(verdict{Target: nameOf(1)})
 		time.Sleep(time.Second)
 		synctest.Wait()
