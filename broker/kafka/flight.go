@@ -69,6 +69,8 @@ func (s *Sink) board(l *line, b *backlog) *flight {
 	for _, issued := range b.waiting {
 		issued.member = m
 	}
+	l.departed = append(l.departed, b.waiting...)
+	b.waiting, b.pool = nil, nil
 	return f
 }
 
@@ -115,8 +117,8 @@ func (s *Sink) overtake(f *flight) {
 	s.produce(out)
 }
 
-// land notes that a send has an outcome, and returns what may go out now. The caller holds mu.
-func (s *Sink) land(issued *send, err error, now time.Time) (out []*send) {
+// land notes that a send has an outcome, and returns the lines to call produce with. The caller holds mu.
+func (s *Sink) land(issued *send, err error, now time.Time) (out []*line) {
 	m := issued.member
 	b, f := m.backlog, m.flight
 	if err == nil && !f.line.left[b.target.topic] {
@@ -173,19 +175,30 @@ func (s *Sink) measure(took time.Duration) {
 }
 
 // dispatchAll is dispatch for every pool. The caller holds mu.
-func (s *Sink) dispatchAll(broker int32, now time.Time) (out []*send) {
+func (s *Sink) dispatchAll(broker int32, now time.Time) (out []*line) {
 	for _, p := range s.pools {
 		out = append(out, s.dispatch(p, broker, now)...)
 	}
 	return out
 }
 
-// produce hands to Kafka's clients what has departed.
-func (s *Sink) produce(out []*send) {
-	for _, issued := range out {
-		issued.member.flight.line.client.TryProduce(context.Background(), &issued.record, func(_ *kgo.Record, err error) {
-			s.settle(issued, err)
-		})
+// produce hands to the lines' clients what has departed, and what departs meanwhile. dispatch names each line to
+// one goroutine at a time: with two of them, what departed later could be the first that the client gets.
+func (s *Sink) produce(out []*line) {
+	for len(out) > 0 {
+		l := out[0]
+		s.mu.Lock()
+		departed := l.departed
+		l.departed, l.producing = nil, len(departed) > 0
+		s.mu.Unlock()
+		if out = out[1:]; len(departed) > 0 {
+			out = append(out, l) // the others come first
+		}
+		for _, issued := range departed {
+			l.client.TryProduce(context.Background(), &issued.record, func(_ *kgo.Record, err error) {
+				s.settle(issued, err)
+			})
+		}
 	}
 }
 

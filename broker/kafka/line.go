@@ -24,6 +24,9 @@ type line struct {
 	flights int             // without outcome
 	used    time.Time       // when it was boarded last
 	retired bool            // takes no more flights, and is closed when there are none
+
+	departed  []*send // the client has not got them yet, in order
+	producing bool    // a goroutine hands them to the client
 }
 
 // A pipe is a line's connection to one Kafka broker, which answers one request at a time. Behind the flight that

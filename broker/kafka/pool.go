@@ -40,9 +40,9 @@ func (s *Sink) enqueue(b *backlog, now time.Time) *pool {
 	return p
 }
 
-// dispatch lets go out to one Kafka broker what may, and returns it for the caller to produce after it has
-// let go of mu, which it holds.
-func (s *Sink) dispatch(p *pool, broker int32, now time.Time) (out []*send) {
+// dispatch lets depart to one Kafka broker what may. The caller, who holds mu, calls produce with the lines
+// that are returned after it has let go of mu.
+func (s *Sink) dispatch(p *pool, broker int32, now time.Time) (out []*line) {
 	queue := p.queues[broker]
 	if len(queue) == 0 || s.closed {
 		return nil
@@ -54,9 +54,11 @@ func (s *Sink) dispatch(p *pool, broker int32, now time.Time) (out []*send) {
 			continue
 		}
 		if l := s.lineFor(p, b, now); l != nil {
-			out = append(out, b.waiting...)
 			boarding = append(boarding, s.board(l, b))
-			b.waiting, b.pool = nil, nil
+			if !l.producing {
+				l.producing = true
+				out = append(out, l)
+			}
 			continue
 		}
 		kept = append(kept, b)

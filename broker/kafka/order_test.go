@@ -1,0 +1,68 @@
+package kafka
+
+import (
+	"encoding/binary"
+	"fmt"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/twmb/franz-go/pkg/kfake"
+	"github.com/twmb/franz-go/pkg/kgo"
+
+	"github.com/carillonmq/carillon/broker"
+)
+
+// A pausing hook has whoever hands over a record lose the processor before some of them.
+type pausing struct{}
+
+func (pausing) OnProduceRecordBuffered(r *kgo.Record) {
+	if binary.BigEndian.Uint32(r.Value)%10 == 3 {
+		pass(300 * time.Microsecond)
+	}
+}
+
+// What one goroutine sends to a partition is written in that order, whoever hands it to
+// the Kafka client: the goroutine that sends, or one that hears an answer.
+func TestRecordsOfAPartitionKeepTheirOrder(t *testing.T) {
+	const topics, sends = 4, 1000
+	var names []string
+	for i := range topics {
+		names = append(names, fmt.Sprintf("target-%d", i))
+	}
+	inBubble(t, func(t *testing.T, kafka bubble) {
+		config := kafka.config()
+		config.Hooks = append(config.Hooks, pausing{})
+		sink, err := NewSink(config)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer sink.Close()
+		kafka.delay(func(string) time.Duration { return time.Millisecond })
+		sink.Partitions(t.Context(), names)
+		var senders, outcomes sync.WaitGroup
+		for _, topic := range names {
+			senders.Go(func() {
+				for i := range sends {
+					outcomes.Add(1)
+					sink.Send(broker.Delivery{Topic: topic, Value: binary.BigEndian.AppendUint32(nil, uint32(i))}, func(err error) {
+						if err != nil {
+							t.Errorf("record %d of %s: %v", i, topic, err)
+						}
+						outcomes.Done()
+					})
+					pass(100 * time.Microsecond)
+				}
+			})
+		}
+		senders.Wait()
+		outcomes.Wait()
+		for _, topic := range names {
+			for i, r := range kafka.records(topic, sends) {
+				if got := binary.BigEndian.Uint32(r.Value); got != uint32(i) {
+					t.Fatalf("record %d was written to %s at offset %d", got, topic, i)
+				}
+			}
+		}
+	}, kfake.SeedTopics(1, names...))
+}
