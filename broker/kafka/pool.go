@@ -101,7 +101,7 @@ func (s *Sink) lineFor(p *pool, b *backlog, now time.Time) *line {
 		if usable {
 			return nil
 		}
-		s.retire(p.lines[0])
+		s.retire(p.lines[len(p.lines)-1]) // the first of the quick has what all others use
 	}
 	l, err := s.newLine(p)
 	if err != nil {
