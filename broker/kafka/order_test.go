@@ -7,8 +7,10 @@ import (
 	"testing"
 	"time"
 
+	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kfake"
 	"github.com/twmb/franz-go/pkg/kgo"
+	"github.com/twmb/franz-go/pkg/kmsg"
 
 	"github.com/carillonmq/carillon/broker"
 )
@@ -65,4 +67,51 @@ func TestRecordsOfAPartitionKeepTheirOrder(t *testing.T) {
 			}
 		}
 	}, kfake.SeedTopics(1, names...))
+}
+
+// When a record fails, all that was sent behind it to its partition before that is known
+// fails as well: it would be written before what failed is sent again.
+func TestNothingOvertakesWhatFailed(t *testing.T) {
+	const sends = 100
+	inBubble(t, func(t *testing.T, kafka bubble) {
+		sink := newSink(t, kafka)
+		kafka.delay(func(string) time.Duration { return 2 * time.Millisecond })
+		countOf(t.Context(), sink, "orders")
+		if _, err := deliver(sink, broker.Delivery{Topic: "orders"}); err != nil {
+			t.Fatal(err)
+		}
+		kafka.Fault(kfake.Fault{Keys: []kmsg.Key{kmsg.Produce}, Topic: "orders", Err: kerr.MessageTooLarge})
+		var mu sync.Mutex
+		firstFailed, written := sends, []int(nil)
+		var outcomes sync.WaitGroup
+		for i := range sends {
+			mu.Lock()
+			failed := firstFailed < sends
+			mu.Unlock()
+			if failed {
+				break // nothing more is sent, as a lane does
+			}
+			outcomes.Add(1)
+			sink.Send(broker.Delivery{Topic: "orders"}, func(err error) {
+				mu.Lock()
+				defer mu.Unlock()
+				if err != nil {
+					firstFailed = min(firstFailed, i)
+				} else {
+					written = append(written, i)
+				}
+				outcomes.Done()
+			})
+			pass(100 * time.Microsecond)
+		}
+		outcomes.Wait()
+		if firstFailed == sends {
+			t.Fatal("nothing failed")
+		}
+		for _, i := range written {
+			if i > firstFailed {
+				t.Errorf("record %d was written, record %d before it had failed", i, firstFailed)
+			}
+		}
+	}, kfake.SeedTopics(1, "orders"))
 }

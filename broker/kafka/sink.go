@@ -138,8 +138,12 @@ func (s *Sink) settle(issued *send, err error) {
 	s.mu.Lock()
 	_, ours := t.outstanding[issued]
 	delete(t.outstanding, issued)
+	var behind []*send
 	if ours {
 		t.learn(err)
+		if err != nil {
+			behind = issued.backlog.leave(issued.record.Partition)
+		}
 		s.forgetStale(t)
 	}
 	out := s.land(issued, err, time.Now())
@@ -147,6 +151,9 @@ func (s *Sink) settle(issued *send, err error) {
 	s.produce(out)
 	if ours {
 		issued.done(classify(t.topic, err))
+	}
+	for _, other := range behind {
+		other.done(classify(t.topic, err))
 	}
 }
 

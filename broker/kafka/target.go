@@ -2,6 +2,7 @@ package kafka
 
 import (
 	"errors"
+	"slices"
 	"time"
 
 	"github.com/twmb/franz-go/pkg/kerr"
@@ -80,6 +81,24 @@ func (t *target) backlog(partition int32) *backlog {
 		t.backlogs[leader] = b
 	}
 	return b
+}
+
+// leave takes what waits for a partition out of the backlog, since something before it has failed: it would be
+// written before that is sent again. franz-go fails what it buffers for the partition for the same reason.
+// The caller holds mu.
+func (b *backlog) leave(partition int32) (behind []*send) {
+	b.waiting = slices.DeleteFunc(b.waiting, func(issued *send) bool {
+		if issued.record.Partition != partition {
+			return false
+		}
+		delete(b.target.outstanding, issued)
+		behind = append(behind, issued)
+		return true
+	})
+	if len(b.waiting) == 0 {
+		b.pool = nil // its queue drops it
+	}
+	return behind
 }
 
 // isForgettable reports whether the entry says nothing that a new one would not.
