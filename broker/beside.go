@@ -2,11 +2,18 @@ package broker
 
 import (
 	"context"
+	"fmt"
 	"time"
 )
 
-// closePatience is how long the end of a term waits for each Kafka client to close.
-const closePatience = 500 * time.Millisecond
+const (
+	// closePatience is how long the end of a term waits for each Kafka client to close.
+	closePatience = 500 * time.Millisecond
+	// topicsPatience is how long Kafka may take to name topics. A client that connects
+	// to a broker that hangs would take three times as long to say that it does not,
+	// and leadership would wait for that before it goes to a node that Kafka answers.
+	topicsPatience = 5 * time.Second
+)
 
 // beside calls f and returns when f has, or as soon as ctx ends. A Kafka client may take
 // ten seconds to hear that, while it connects to a broker that hangs; the end of a term,
@@ -68,10 +75,15 @@ func (s promptSource) Topics(ctx context.Context, names []string) ([]SourceTopic
 		topics []SourceTopic
 		looked int
 	}
-	a, err := beside(ctx, func() (answer, error) {
-		topics, looked, err := s.Source.Topics(ctx, names)
+	waiting, cancel := context.WithTimeout(ctx, topicsPatience)
+	defer cancel()
+	a, err := beside(waiting, func() (answer, error) {
+		topics, looked, err := s.Source.Topics(waiting, names)
 		return answer{topics, looked}, err
 	})
+	if err != nil && err == waiting.Err() && ctx.Err() == nil { // the client itself does not say so yet
+		err = fmt.Errorf("list topics: no answer within %v: check kafka.brokers and that Kafka runs: %w", topicsPatience, err)
+	}
 	return a.topics, a.looked, err
 }
 

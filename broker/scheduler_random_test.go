@@ -129,7 +129,7 @@ func (c *crowd) healAll() (all bool) {
 // follow each other: after every pass each message is held or will be read, and in
 // the end all were delivered.
 func TestScheduler_losesNothingInAnyOrderOfEvents(t *testing.T) {
-	seeds := 60
+	seeds := 30
 	if testing.Short() {
 		seeds = 6
 	}

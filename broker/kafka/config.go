@@ -70,8 +70,9 @@ func (c Config) Options() ([]kgo.Opt, error) {
 	}
 	dial := c.Dial
 	if dial == nil {
-		dial = (&net.Dialer{Timeout: dialTimeout}).DialContext
+		dial = new(net.Dialer).DialContext
 	}
+	dial = dialInTime(dial)
 	if c.Kafka.TLS.Enabled {
 		config, err := tlsConfig(c.Kafka.TLS)
 		if err != nil {
@@ -88,6 +89,16 @@ func (c Config) Options() ([]kgo.Opt, error) {
 		options = append(options, kgo.SASL(mechanism))
 	}
 	return options, nil
+}
+
+// dialInTime bounds each dialing. franz-go dials with a context that ends with the client, so that what
+// waits for a host that does not answer would wait for ever, whatever its own deadline.
+func dialInTime(dial dialFunc) dialFunc {
+	return func(ctx context.Context, network, address string) (net.Conn, error) {
+		ctx, cancel := context.WithTimeout(ctx, dialTimeout)
+		defer cancel()
+		return dial(ctx, network, address)
+	}
 }
 
 // compressionCodec returns none for an empty name: franz-go's own default is snappy, which many
