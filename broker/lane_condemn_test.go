@@ -317,3 +317,29 @@ func TestDeadLetter_isNeverDropped(t *testing.T) {
 		})
 	}
 }
+
+// The scheduler may take a while to come to a target that goes on trial: a sweep for
+// others is on its way. What is known of the absence must not be forgotten meanwhile.
+func TestLane_deadLettersForAMissingTargetThatIsFedLate(t *testing.T) {
+	for _, late := range []time.Duration{2 * idleAfter, 10 * time.Minute} {
+		synctest.Test(t, func(t *testing.T) {
+			b := newBench(t)
+			due := b.accept("missing", 10, nil)
+			b.hand(due)
+			waits := true
+			for waits {
+				b.after(100 * time.Millisecond)
+				for _, v := range b.verdicts() {
+					waits = waits && v.Parked
+				}
+			}
+			b.after(late)
+			b.hand(due)
+			b.feed(due, time.Minute)
+			if n := b.count.deadLettered[CodeTargetMissing]; n != 10 {
+				t.Errorf("%d messages dead-lettered a minute after they were fed %v late, want all 10", n, late)
+			}
+			b.stop()
+		})
+	}
+}

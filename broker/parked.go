@@ -20,6 +20,9 @@ const (
 	// for each are read: when a hundred thousand of them have been missing for long
 	// enough, some are condemned and the others wait.
 	trialGap = 2 * time.Millisecond
+	// trialPatience is how long an absent target on trial is kept in mind without a message: the
+	// scheduler may have much to read for others first, and does not say when nothing waits.
+	trialPatience = 15 * time.Minute
 )
 
 // A parkedState says how a target without a lane stands.
@@ -45,7 +48,7 @@ type parkedTarget struct {
 	// answered with a probe order.
 	unanswered int
 	waiting    []storage.Ref // unseen: what was handed over
-	since      time.Time     // unseen: when the first was
+	since      time.Time     // unseen: when the first was; on trial: when that began
 	backoff    time.Duration // unseen: wait before it is asked again
 	probeAfter time.Duration // held: wait before the next probe
 	absent     absence
@@ -112,6 +115,8 @@ func (d *dispatcher) told(t *parkedTarget) {
 func (d *dispatcher) hear(t *parkedTarget, heard PartitionCount) {
 	t.absent.hear(heard.Err)
 	switch {
+	case t.state == onTrial:
+		d.wakeAfter(t, idleAfter)
 	case t.state == unseen && heard.Err == nil && len(t.waiting) == 0:
 		d.forget(t)
 	case t.state == unseen && heard.Err == nil:
@@ -153,6 +158,8 @@ func (d *dispatcher) planTrial(t *parkedTarget) bool {
 // wake does what it is time for.
 func (d *dispatcher) wake(t *parkedTarget) {
 	switch {
+	case t.state == onTrial && !t.absent.since.IsZero() && time.Since(t.since) < trialPatience:
+		d.ask(t) // or it would have to be absent as long again
 	case t.state == onTrial: // and was not fed: nothing waits
 		t.letters.relieve()
 		d.forget(t)
@@ -217,7 +224,7 @@ func (d *dispatcher) giveBack(t *parkedTarget, refs []storage.Ref) {
 
 // resume has the target fed again, on trial.
 func (d *dispatcher) resume(t *parkedTarget) {
-	t.state = onTrial
+	t.state, t.since = onTrial, time.Now()
 	d.uncount(t)
 	d.p.cfg.Count.Parked(-1)
 	d.p.cfg.Verdicts.Put(verdict{Target: t.name})
