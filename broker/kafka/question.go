@@ -59,11 +59,17 @@ func (q *questions) ask(ctx context.Context, request func() kmsg.Request) (kmsg.
 			failures, failed = failures+1, a.err
 			next.Reset(0)
 		case <-ctx.Done():
+			q.lookAround()
 			return nil, ctx.Err()
 		}
 	}
+	q.lookAround()
 	return nil, failed
 }
+
+// lookAround has the client learn the Kafka brokers anew, from the configured ones if need be: those that it knows
+// do not answer, and may have other addresses now. It does not wait for that.
+func (q *questions) lookAround() { q.client.ForceMetadataRefresh() }
 
 // put puts the question to one broker.
 func (q *questions) put(ctx context.Context, to *kgo.Broker, request kmsg.Request, answers chan<- answer) {
@@ -84,7 +90,7 @@ func (q *questions) put(ctx context.Context, to *kgo.Broker, request kmsg.Reques
 func (q *questions) inTurn() []*kgo.Broker {
 	brokers := q.client.DiscoveredBrokers()
 	if len(brokers) == 0 {
-		q.client.ForceMetadataRefresh() // beside us: it may wait for a frozen one
+		q.lookAround() // beside us: it may wait for a frozen one
 		brokers = q.client.SeedBrokers()
 	}
 	q.mu.Lock()
