@@ -15,31 +15,55 @@ import (
 // A LevelStatus says in which forms the cluster writes; see storage.Level. It is zero
 // when it is not told, by a node from before there were levels.
 type LevelStatus struct {
-	InForce    uint32 `json:"in_force"`   // as far as this node has applied the log
+	InForce    uint32 `json:"in_force"`   // as far as this node has applied the log; 0: not known, since it has applied nothing
 	Understood uint32 `json:"understood"` // by the program of this node, at most
+}
+
+// A LevelRaise is what came of a raise.
+type LevelRaise struct {
+	LevelStatus
+	// Silent are members that did not answer while there was nothing to raise for the
+	// others. Their programs may understand a newer level.
+	Silent []string `json:"silent,omitempty"`
 }
 
 // RaiseLevel raises the feature level to the newest that any member's program
 // understands, if every member says now that it understands that as well. Only the
-// leader can. It returns the level in force; that it was raised already is no error.
+// leader can. It returns the level in force; that it was raised already is no error, even
+// if some members do not answer.
 // It blocks for the answers, a second or so at most, and for one log entry.
-func (b *Broker) RaiseLevel(ctx context.Context) (LevelStatus, error) {
+func (b *Broker) RaiseLevel(ctx context.Context) (LevelRaise, error) {
 	node := b.node.Status()
 	if node.Leader != node.Node {
-		return LevelStatus{}, fmt.Errorf("raise the feature level: %w", raftfsm.ErrNotLeader)
+		return LevelRaise{}, fmt.Errorf("raise the feature level: %w", raftfsm.ErrNotLeader)
 	}
 	levels, err := b.node.Understood(ctx)
 	if err != nil {
-		return LevelStatus{}, fmt.Errorf("%w: %w", errRaise, err)
+		return LevelRaise{}, fmt.Errorf("%w: %w", errRaise, err)
 	}
 	newest := slices.Max(slices.Collect(maps.Values(levels)))
-	if obstacles := notUnderstood(newest, node.Members, levels); len(obstacles) > 0 {
-		return LevelStatus{}, fmt.Errorf("%w to %d: %s; then raise it again", errRaise, newest, strings.Join(obstacles, "; "))
+	silent := unanswered(node.Members, levels)
+	obstacles := notUnderstood(newest, node.Members, levels)
+	if newest <= node.Level && len(obstacles) == len(silent) {
+		return LevelRaise{levelStatus(node), silent}, nil
+	}
+	if len(obstacles) > 0 {
+		return LevelRaise{}, fmt.Errorf("%w to %d: %s; then raise it again", errRaise, newest, strings.Join(obstacles, "; "))
 	}
 	if err := b.commitLevel(ctx, newest); err != nil {
-		return LevelStatus{}, err
+		return LevelRaise{}, err
 	}
-	return levelStatus(b.node.Status()), nil
+	return LevelRaise{LevelStatus: levelStatus(b.node.Status())}, nil
+}
+
+// unanswered returns the members that do not answer.
+func unanswered(members []raftfsm.MemberStatus, levels map[string]storage.Level) (silent []string) {
+	for _, m := range members {
+		if _, answered := levels[m.ID]; !answered {
+			silent = append(silent, m.ID)
+		}
+	}
+	return silent
 }
 
 // notUnderstood says of each member that does not answer, or does not understand the
@@ -126,5 +150,9 @@ func (b *Broker) commitLevel(ctx context.Context, level storage.Level) error {
 }
 
 func levelStatus(node raftfsm.Status) LevelStatus {
-	return LevelStatus{InForce: uint32(node.Level), Understood: uint32(node.Understands)}
+	level := LevelStatus{Understood: uint32(node.Understands)}
+	if node.AppliedIndex > 0 { // what an empty store says is no word of the cluster's
+		level.InForce = uint32(node.Level)
+	}
+	return level
 }

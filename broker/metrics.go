@@ -149,7 +149,7 @@ func NewCollector(status func() Status) *Collector {
 		}
 		return float64(*s.Lag)
 	})
-	add(now, "carillon_feature_level", "Feature level in force: the forms that the cluster writes.", func(s Status) float64 { return float64(s.Level.InForce) })
+	add(now, "carillon_feature_level", "Feature level in force: the forms that the cluster writes; 0 until this node has applied something of the log.", func(s Status) float64 { return float64(s.Level.InForce) })
 	add(now, "carillon_feature_level_understood", "Newest feature level that the program of this node understands.", func(s Status) float64 { return float64(s.Level.Understood) })
 	add(now, "carillon_raft_is_leader", "1 on the leader.", func(s Status) float64 { return one(s.State == "leader") })
 	add(now, "carillon_raft_has_leader", "1 when the node knows who leads.", func(s Status) float64 { return one(s.Leader != "") })

@@ -25,8 +25,9 @@ const (
 	// askReachAgain is the time between two looks at Kafka that a member takes for us.
 	// One look proves little.
 	askReachAgain = time.Second
-	// reachTimeout bounds such a look.
-	reachTimeout = 5 * time.Second
+	// reachTimeout bounds such a look. It is longer than the source's own patience, whose
+	// words say what was asked.
+	reachTimeout = topicsPatience + 2*time.Second
 	// recheckEvery is the time between looks of a node that gave leadership away.
 	recheckEvery = 30 * time.Second
 )
@@ -101,7 +102,7 @@ func (r *reach) move(ctx context.Context, silent time.Duration) error {
 	return nil
 }
 
-// ask returns the ids of the voters that Kafka answers, or why there is none.
+// ask returns the ids of the voters that Kafka answers, and why it does not answer others.
 func (r *reach) ask(ctx context.Context) ([]string, error) {
 	b := r.broker
 	others := slices.DeleteFunc(b.node.Status().Members, func(m raftfsm.MemberStatus) bool {
@@ -117,15 +118,15 @@ func (r *reach) ask(ctx context.Context) ([]string, error) {
 	}
 	wg.Wait()
 	var able []string
-	var refusals []error
+	var refusals []string
 	for i, m := range others {
 		if failures[i] == nil {
 			able = append(able, m.ID)
 		} else {
-			refusals = append(refusals, fmt.Errorf("%s: %w", m.ID, failures[i]))
+			refusals = append(refusals, fmt.Sprintf("%s: %v", m.ID, failures[i]))
 		}
 	}
-	return able, errors.Join(refusals...)
+	return able, errors.New(strings.Join(refusals, "; "))
 }
 
 func (r *reach) askTwice(ctx context.Context, m raftfsm.Member) error {
@@ -184,9 +185,10 @@ func (r *reach) recheck(ctx context.Context) {
 }
 
 // ReachKafka looks whether Kafka answers this node: it lists the delay topics as a
-// leader would, over connections of its own. It blocks for a few round trips, five
+// leader would, over connections of its own. It blocks for a few round trips, seven
 // seconds at most, and one look at a time. Any goroutine may call it.
 func (b *Broker) ReachKafka(ctx context.Context) error {
+	asked := ctx
 	ctx, cancel := context.WithTimeout(ctx, reachTimeout)
 	defer cancel()
 	select {
@@ -201,6 +203,9 @@ func (b *Broker) ReachKafka(ctx context.Context) error {
 	}
 	defer source.Close()
 	if err := lookOnce(ctx, source); err != nil {
+		if ctx.Err() != nil && asked.Err() == nil {
+			return fmt.Errorf("look at the delay topics: no answer within %v: check kafka.brokers and that Kafka runs: %w", reachTimeout, err)
+		}
 		return err
 	}
 	b.reach.clearNote()

@@ -64,11 +64,11 @@ func (c *Client) Replace(ctx context.Context, member string) error {
 
 // RaiseLevel asks the leader, through the node, to raise the feature level to the
 // newest that all members understand, and returns the level in force then.
-func (c *Client) RaiseLevel(ctx context.Context) (broker.LevelStatus, error) {
+func (c *Client) RaiseLevel(ctx context.Context) (broker.LevelRaise, error) {
 	return c.raiseLevel(ctx, raiseRequest{})
 }
 
-func (c *Client) raiseLevel(ctx context.Context, request raiseRequest) (level broker.LevelStatus, err error) {
+func (c *Client) raiseLevel(ctx context.Context, request raiseRequest) (level broker.LevelRaise, err error) {
 	err = c.post(ctx, raisePath, request, &level)
 	if answer := (*Error)(nil); errors.As(err, &answer) && answer.Code == http.StatusNotFound {
 		answer.Message = fmt.Sprintf("the program of the node at %s is from before there were feature levels: upgrade it, then raise again", c.address)

@@ -64,7 +64,7 @@ func (h *handler) raise(w http.ResponseWriter, r *http.Request) {
 		h.refuse(w, http.StatusBadRequest, "the body is not {}")
 		return
 	}
-	var level broker.LevelStatus
+	var level broker.LevelRaise
 	done := h.onLeader(w, r, order{
 		forwarded: request.Forwarded,
 		carryOut: func(ctx context.Context) (err error) {
@@ -99,6 +99,9 @@ func (h *handler) onLeader(w http.ResponseWriter, r *http.Request, o order) bool
 			h.refuse(w, http.StatusConflict, err.Error())
 			return false
 		}
+	case leader < 0 && (status.State == "unborn" || status.State == "replaced"):
+		h.refuse(w, http.StatusServiceUnavailable, fmt.Sprintf("%s is %s, it has no place in the group and knows no leader: ask another member, at its api address", status.Node, status.State))
+		return false
 	case leader < 0 || o.forwarded:
 		h.refuse(w, http.StatusServiceUnavailable, "no leader is known: try again when a majority of the members runs; if a majority has lost its disks, they must be restored")
 		return false

@@ -8,6 +8,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/google/go-cmp/cmp"
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/carillonmq/carillon/broker"
@@ -17,8 +18,8 @@ func TestRaise_isPassedOnToTheLeaderOnce(t *testing.T) {
 	leader := &fakeNode{status: broker.Status{Node: "n1", State: "leader", Leader: "n1"}}
 	members := []broker.MemberStatus{{ID: "n1", API: serveNode(t, leader).address}, {ID: "n2"}}
 	follower := serveNode(t, &fakeNode{status: broker.Status{Node: "n2", State: "follower", Leader: "n1", Members: members}})
-	want := broker.LevelStatus{InForce: 2, Understood: 2}
-	if got, err := follower.RaiseLevel(t.Context()); err != nil || got != want || leader.raised != 1 {
+	want := broker.LevelRaise{LevelStatus: broker.LevelStatus{InForce: 2, Understood: 2}, Silent: []string{"n3"}}
+	if got, err := follower.RaiseLevel(t.Context()); err != nil || !cmp.Equal(got, want) || leader.raised != 1 {
 		t.Errorf("level %+v, error %v, raised %d times; want %+v, once", got, err, leader.raised, want)
 	}
 

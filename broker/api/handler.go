@@ -30,7 +30,7 @@ type Node interface {
 	Replace(ctx context.Context, member string) error
 	// RaiseLevel raises the feature level once all members understand it; only the
 	// leader can.
-	RaiseLevel(ctx context.Context) (broker.LevelStatus, error)
+	RaiseLevel(ctx context.Context) (broker.LevelRaise, error)
 }
 
 // NewHandler returns the API of the node:
@@ -42,7 +42,7 @@ type Node interface {
 //	GET  /v1/standing         broker.Standing, for the other nodes
 //	GET  /v1/kafka            200 when Kafka answers the node, asked now, else 503 and why not
 //	POST /v1/cluster/replace  {"member": "n3"}; any node passes it on to the leader
-//	POST /v1/cluster/raise    {}; likewise; answers broker.LevelStatus
+//	POST /v1/cluster/raise    {}; likewise; answers broker.LevelRaise
 //
 // Answers are JSON, an error is {"error": "..."}.
 func NewHandler(node Node, metrics prometheus.Gatherer, log *slog.Logger) http.Handler {

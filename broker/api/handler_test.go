@@ -42,9 +42,9 @@ func (n *fakeNode) Replace(_ context.Context, member string) error {
 	return n.refusal
 }
 
-func (n *fakeNode) RaiseLevel(context.Context) (broker.LevelStatus, error) {
+func (n *fakeNode) RaiseLevel(context.Context) (broker.LevelRaise, error) {
 	n.raised++
-	return broker.LevelStatus{InForce: 2, Understood: 2}, n.refusal
+	return broker.LevelRaise{LevelStatus: broker.LevelStatus{InForce: 2, Understood: 2}, Silent: []string{"n3"}}, n.refusal
 }
 
 var _ Node = (*broker.Broker)(nil)
@@ -157,6 +157,17 @@ func TestReplace_isPassedOnToTheLeaderOnce(t *testing.T) {
 	leader.replaced = nil
 	if err := follower.Replace(t.Context(), "n3"); err == nil || !strings.Contains(err.Error(), "no leader is known") || !strings.Contains(err.Error(), "restored") || leader.replaced != nil {
 		t.Errorf("a request that finds no leader gives %v", err)
+	}
+}
+
+func TestReplace_sendsOneAskedWithoutAPlaceToAnotherMember(t *testing.T) {
+	for _, state := range []string{"unborn", "replaced"} {
+		members := []broker.MemberStatus{{ID: "n1"}, {ID: "n3"}}
+		lost := serveNode(t, &fakeNode{status: broker.Status{Node: "n3", State: state, Members: members}})
+		err := lost.Replace(t.Context(), "n3")
+		if want := "n3 is " + state + ", it has no place in the group and knows no leader: ask another member, at its api address"; err == nil || err.Error() != want {
+			t.Errorf("got %v, want %s", err, want)
+		}
 	}
 }
 

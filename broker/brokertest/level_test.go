@@ -1,13 +1,16 @@
 package brokertest
 
 import (
+	"fmt"
 	"slices"
 	"testing"
 	"testing/synctest"
 	"time"
 
+	"github.com/carillonmq/carillon/broker"
 	"github.com/carillonmq/carillon/raftfsm"
 	"github.com/carillonmq/carillon/storage"
+	"github.com/google/go-cmp/cmp"
 )
 
 // A leader is killed in the middle of a raise, under load: its successor and the node
@@ -119,6 +122,63 @@ func TestLevel_isRaisedByItselfWhenAllHaveRunTheNewProgramForLongEnough(t *testi
 		time.Sleep(10 * time.Minute)
 		if got := level(); got != storage.LevelTwo {
 			t.Errorf("level %d, 25 minutes after all run the new program", got)
+		}
+	})
+}
+
+// A member that is down may run a newer program, but nothing is left to raise for the
+// others.
+func TestLevel_inForceIsNoErrorWhileAMemberIsDown(t *testing.T) {
+	for _, level := range []storage.Level{storage.LevelOne, storage.LevelTwo} {
+		t.Run(fmt.Sprint("level ", level), func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				c := newCluster(t, parseArguments([]string{"nodes=3"}))
+				defer c.stop()
+				for _, n := range c.nodes {
+					n.program = level
+					n.start()
+				}
+				c.leader()
+				down := c.node("follower")
+				down.stop()
+				got, err := c.leader().broker.RaiseLevel(t.Context())
+				want := broker.LevelRaise{LevelStatus: broker.LevelStatus{InForce: uint32(level), Understood: uint32(level)}, Silent: []string{down.member.ID}}
+				if err != nil || !cmp.Equal(got, want) {
+					t.Errorf("got %+v, error %v, want %+v", got, err, want)
+				}
+				if level == storage.NewestLevel {
+					return
+				}
+				for _, n := range c.nodes {
+					if n != down {
+						n.install(storage.NewestLevel)
+						time.Sleep(2 * time.Second)
+					}
+				}
+				if got, err := c.leader().broker.RaiseLevel(t.Context()); err == nil {
+					t.Errorf("raised to %+v though a member did not answer", got)
+				}
+			})
+		})
+	}
+}
+
+func TestLevel_isUnknownToANodeWithoutAGroup(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := newCluster(t, parseArguments([]string{"nodes=3"}))
+		defer c.stop()
+		n := c.nodes[0]
+		n.start()
+		time.Sleep(5 * time.Second)
+		if got, want := n.broker.Status().Level, (broker.LevelStatus{Understood: uint32(storage.NewestLevel)}); got != want {
+			t.Errorf("unborn: level %+v, want %+v", got, want)
+		}
+		for _, n := range c.nodes[1:] {
+			n.start()
+		}
+		c.leader()
+		if got := c.leader().broker.Status().Level.InForce; got != uint32(storage.NewestLevel) {
+			t.Errorf("born: level %d", got)
 		}
 	})
 }

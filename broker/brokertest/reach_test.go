@@ -1,6 +1,7 @@
 package brokertest
 
 import (
+	"context"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -81,6 +82,30 @@ func TestReach_staysWhenKafkaAnswersNobody(t *testing.T) {
 		status := first.broker.Status()
 		if status.Pending != 0 || len(status.Problems) != 0 || first.broker.Ready() != nil {
 			t.Errorf("after Kafka is back: pending %d, problems %v, ready %v", status.Pending, status.Problems, first.broker.Ready())
+		}
+	})
+}
+
+// Who asks why is told what was asked, and what to do, on one line.
+func TestReach_saysWhatASilentKafkaWasAsked(t *testing.T) {
+	onThree(t, func(c *Cluster, p *player) {
+		for _, n := range c.nodes {
+			c.network.set(silent, n.member.ID, kafkaHost)
+		}
+		leader := c.leader()
+		err := leader.broker.ReachKafka(context.Background())
+		if err == nil || !strings.HasPrefix(err.Error(), "list topics: ") || !strings.Contains(err.Error(), "check kafka.brokers") {
+			t.Errorf("error %v does not name what was asked and the remedy", err)
+		}
+		time.Sleep(time.Minute)
+		stays := ""
+		for _, problem := range leader.broker.Status().Problems {
+			if strings.HasPrefix(problem, "leadership: stays here") {
+				stays = problem
+			}
+		}
+		if strings.Count(stays, "check kafka.brokers") != 2 || strings.Contains(stays, "\n") || !strings.Contains(stays, "; n") {
+			t.Errorf("problem %q does not give the answers of the others on one line", stays)
 		}
 	})
 }

@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"fmt"
+	"strings"
 
 	"github.com/spf13/cobra"
 
@@ -51,7 +52,8 @@ func raiseCommand() *cobra.Command {
 		Short: "Let an upgraded cluster write what older programs cannot read",
 		Long: "Raise the feature level to the newest that the programs of the nodes understand. Run it when all run\n" +
 			"the new program and shall not go back: from then on the program before refuses to run them. It changes\n" +
-			"nothing, and names the node, when one does not answer or does not understand the level.",
+			"nothing, and names the node, when one does not answer or does not understand the level. When the level\n" +
+			"that those who answer understand is in force already, it says so.",
 		Args: arguments(cobra.NoArgs),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			ctx, cancel := context.WithTimeout(cmd.Context(), 6*askTimeout)
@@ -59,6 +61,11 @@ func raiseCommand() *cobra.Command {
 			level, err := api.NewClient(address).RaiseLevel(ctx)
 			if err != nil {
 				return explainAPI(address, err)
+			}
+			if len(level.Silent) > 0 {
+				fmt.Fprintf(cmd.OutOrStdout(), "feature level %d is in force; %s did not answer: raise again if a newer program runs there\n",
+					level.InForce, strings.Join(level.Silent, ", "))
+				return nil
 			}
 			fmt.Fprintf(cmd.OutOrStdout(), "feature level %d is in force: programs that do not understand it cannot run these nodes any more\n", level.InForce)
 			return nil

@@ -111,7 +111,9 @@ func printStatus(w io.Writer, node, leader broker.Status, now time.Time) error {
 	if node.NotReady != "" {
 		row("not ready", "%s", node.NotReady)
 	}
-	if level := node.Level; level.InForce < level.Understood {
+	if level := node.Level; level.InForce == 0 && level.Understood > 0 {
+		row("level", "unknown: this node has applied nothing of a cluster's log yet")
+	} else if level.InForce < level.Understood {
 		row("level", "%d; this node understands %d: run `carillon cluster raise` when all do", level.InForce, level.Understood)
 	} else if level.InForce > 0 {
 		row("level", "%d", level.InForce)
@@ -134,7 +136,7 @@ func printStatus(w io.Writer, node, leader broker.Status, now time.Time) error {
 		row("lag", "%s", unknown)
 	}
 	if leader.Parked != nil {
-		row("parked", "%s", orNone(strings.Join(leader.Parked, ", ")))
+		row("parked", "%s", orNone(someOf(leader.Parked)))
 	} else {
 		row("parked", "%s", unknown)
 	}
@@ -161,6 +163,17 @@ func printStatus(w io.Writer, node, leader broker.Status, now time.Time) error {
 		return fmt.Errorf("print status: %w", err)
 	}
 	return nil
+}
+
+// mostShown is how many names of a list are printed for people.
+const mostShown = 10
+
+// someOf names the first ones of a long list, and says how many there are.
+func someOf(names []string) string {
+	if len(names) <= mostShown {
+		return strings.Join(names, ", ")
+	}
+	return fmt.Sprintf("%d: %s and %d more", len(names), strings.Join(names[:mostShown], ", "), len(names)-mostShown)
 }
 
 func orNone(text string) string {

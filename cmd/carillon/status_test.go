@@ -84,7 +84,8 @@ n3      c:1  false  never
 func TestStatus_showsTheFeatureLevel(t *testing.T) {
 	for want, level := range map[string]broker.LevelStatus{
 		"level    2\npending": {InForce: 2, Understood: 2},
-		"level    1; this node understands 2: run `carillon clust": {InForce: 1, Understood: 2},
+		"level    1; this node understands 2: run `carillon clust":                        {InForce: 1, Understood: 2},
+		"level    unknown: this node has applied nothing of a cluster's log yet\npending": {Understood: 2},
 		"term 0\npending": {}, // of a node from before there were levels
 	} {
 		var out strings.Builder
@@ -94,6 +95,21 @@ func TestStatus_showsTheFeatureLevel(t *testing.T) {
 		if !strings.Contains(out.String(), want) {
 			t.Errorf("want %q in:\n%s", want, out.String())
 		}
+	}
+}
+
+func TestStatus_namesTheFirstOfManyParkedTargets(t *testing.T) {
+	leader := broker.Status{Node: "n1", Leader: "n1", Parked: make([]string, 3000)}
+	for i := range leader.Parked {
+		leader.Parked[i] = fmt.Sprintf("t%04d", i)
+	}
+	var out strings.Builder
+	if err := printStatus(&out, leader, leader, time.Time{}); err != nil {
+		t.Fatal(err)
+	}
+	want := "\nparked   3000: t0000, t0001, t0002, t0003, t0004, t0005, t0006, t0007, t0008, t0009 and 2990 more\n"
+	if !strings.Contains(out.String(), want) {
+		t.Errorf("want %q in:\n%s", want, out.String())
 	}
 }
 
