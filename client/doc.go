@@ -6,7 +6,7 @@
 //	deliver-after      delay from the record's timestamp: milliseconds, 1h30m, or PT90S
 //	deliver-to         target topic; default: the route's target, else the delay topic without ".delay"
 //	deliver-key        key of the delivered record, text; default: the record's own key
-//	deliver-key-base64 the same for a key that is no text, in base64; from feature level 2 on
+//	deliver-key-base64 the same for a key that is no text, in base64, also the empty one; from feature level 2 on
 //	deliver-partition  partition of the target; default: chosen by the key, as Kafka's Java client does
 //	deliver-id         the caller's name for the message, 1 to 256 bytes
 //

@@ -53,6 +53,10 @@ func parseEpoch(value string) (int64, error) {
 	const remedy = "use epoch milliseconds, 13 digits for today"
 	ms, err := strconv.ParseInt(value, 10, 64)
 	switch {
+	case ms < 0: // also when it does not fit
+		return 0, malformed(HeaderAt, value, "is negative", remedy)
+	case err == nil && ms == 0:
+		return 0, malformed(HeaderAt, value, "is zero", remedy)
 	case err == nil && ms < secondsBelow:
 		return 0, malformed(HeaderAt, value, "looks like seconds", remedy)
 	case err != nil || ms > latestDue:
@@ -115,10 +119,19 @@ func parseDelay(value string) (int64, error) {
 		}
 		return ms, nil
 	}
-	if rest, ok := strings.CutPrefix(value, "P"); ok {
-		return parseISODuration(value, rest)
+	unsigned, negative := strings.CutPrefix(value, "-")
+	if !negative {
+		unsigned = strings.TrimPrefix(value, "+")
 	}
-	return 0, notADelay(value)
+	rest, ok := strings.CutPrefix(unsigned, "P")
+	if !ok {
+		return 0, notADelay(value)
+	}
+	ms, err := parseISODuration(value, rest)
+	if negative {
+		return -ms, err
+	}
+	return ms, err
 }
 
 func notADelay(value string) error {

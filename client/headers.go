@@ -13,8 +13,8 @@ type Header = kgo.RecordHeader
 // InstructionPrefix begins every header that instructs Carillon. All of them are stripped on delivery.
 const InstructionPrefix = "deliver-"
 
-// Headers of a record on a delay topic. Values are UTF-8 text, never empty, each at most once; a name in
-// another case, such as Deliver-To, is refused.
+// Headers of a record on a delay topic. Values are UTF-8 text, never empty but for HeaderKeyBase64, each
+// at most once; a name in another case, such as Deliver-To, is refused.
 const (
 	HeaderAt        = "deliver-at"         // RFC 3339 with zone, or epoch milliseconds from 10^11 on; wins over HeaderAfter
 	HeaderAfter     = "deliver-after"      // milliseconds, Go duration or ISO 8601 duration, from the record's timestamp

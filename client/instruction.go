@@ -13,7 +13,8 @@ import (
 type Instruction struct {
 	DueAt     int64  // epoch milliseconds: deliver-at, or the record's timestamp plus deliver-after
 	To        string // target topic; "" when the header is absent
-	Key       string // key of the delivered record, any bytes; "" when there is no header for it, since it cannot be empty
+	HasKey    bool   // one of two headers gives the key of the delivered record
+	Key       string // that key, any bytes; an empty one is a key, too
 	Partition int32  // partition of the target; -1 when the header is absent
 	ID        string // the caller's id; "" when the header is absent
 }
@@ -27,44 +28,44 @@ func Parse(headers []Header, timestamp int64) (Instruction, error) {
 	if err != nil {
 		return Instruction{}, err
 	}
-	if text.at == "" && text.after == "" {
+	if text.at == nil && text.after == nil {
 		return Instruction{}, malformed(HeaderAt, "", "is missing", "say when to deliver with "+HeaderAt+
 			", RFC 3339 or epoch milliseconds, or with "+HeaderAfter+", such as 90s")
 	}
-	in := Instruction{To: text.to, Key: text.key, Partition: -1, ID: text.id}
-	if in.DueAt, err = dueAt(text.at, text.after, timestamp); err != nil {
+	in := Instruction{To: string(text.to), HasKey: text.key != nil || text.keyBase64 != nil, Key: string(text.key), Partition: -1, ID: string(text.id)}
+	if in.DueAt, err = dueAt(string(text.at), string(text.after), timestamp); err != nil {
 		return Instruction{}, err
 	}
-	if text.to != "" {
-		if err = checkTopic(text.to); err != nil {
+	if in.To != "" {
+		if err = checkTopic(in.To); err != nil {
 			return Instruction{}, err
 		}
 	}
-	if text.keyBase64 != "" {
-		if in.Key, err = parseKey(text); err != nil {
+	if text.keyBase64 != nil {
+		if in.Key, err = parseKey(string(text.keyBase64), text.key != nil); err != nil {
 			return Instruction{}, err
 		}
 	}
-	if text.partition != "" {
-		if in.Partition, err = parsePartition(text.partition); err != nil {
+	if text.partition != nil {
+		if in.Partition, err = parsePartition(string(text.partition)); err != nil {
 			return Instruction{}, err
 		}
 	}
-	if len(text.id) > MaxIDBytes {
-		return Instruction{}, malformed(HeaderID, text.id, fmt.Sprintf("has %d bytes", len(text.id)),
+	if len(in.ID) > MaxIDBytes {
+		return Instruction{}, malformed(HeaderID, in.ID, fmt.Sprintf("has %d bytes", len(in.ID)),
 			fmt.Sprintf("use at most %d", MaxIDBytes))
 	}
 	return in, nil
 }
 
-// instructionText holds the values of the deliver-* headers; "" is an absent one, for a header that is
-// there must not be empty.
+// instructionText holds the values of the deliver-* headers; nil is an absent one. Only keyBase64 may be
+// empty.
 type instructionText struct {
-	at, after, to, key, keyBase64, partition, id string
+	at, after, to, key, keyBase64, partition, id []byte
 }
 
 // slot returns the place of a header's value, or nil for a name that is not in use.
-func (t *instructionText) slot(name string) *string {
+func (t *instructionText) slot(name string) *[]byte {
 	switch name {
 	case HeaderAt:
 		return &t.at
@@ -96,16 +97,16 @@ func collect(headers []Header) (text instructionText, err error) {
 				return text, err
 			}
 			continue
-		case *slot != "":
+		case *slot != nil:
 			return text, malformed(h.Key, string(h.Value), "is given twice", "write the header once")
 		case h.Value == nil:
 			return text, malformed(h.Key, "", "is null", "give it a value or leave the header out")
-		case len(h.Value) == 0:
+		case len(h.Value) == 0 && h.Key != HeaderKeyBase64: // which then says an empty key
 			return text, malformed(h.Key, "", "is empty", "give it a value or leave the header out")
 		case !utf8.Valid(h.Value):
 			return text, malformed(h.Key, string(h.Value), "is not UTF-8", "write the value as UTF-8 text")
 		}
-		*slot = string(h.Value)
+		*slot = h.Value
 	}
 	return text, nil
 }
@@ -133,6 +134,9 @@ func unusable(h Header) error {
 	}
 	remedy := "the known ones are " + supportedHeaders
 	if near := nearest(h.Key); near != "" {
+		if isReserved(near) {
+			near += ", which this version does not serve yet"
+		}
 		remedy = "did you mean " + near + "? T" + remedy[1:]
 	}
 	return malformed(strings.ToValidUTF8(cut(h.Key), "\uFFFD"), string(h.Value), "is not a header Carillon knows", remedy)
@@ -170,7 +174,7 @@ const maxTopicBytes = 249
 func checkTopic(name string) error {
 	const remedy = "use 1 to 249 of the characters a-z A-Z 0-9 . _ -"
 	if name == "." || name == ".." {
-		return malformed(HeaderTo, name, "is not a topic name", remedy)
+		return malformed(HeaderTo, name, "is not a topic name", remedy+", but not . or .. alone")
 	}
 	for _, c := range []byte(name) {
 		legal := 'a' <= c && c <= 'z' || 'A' <= c && c <= 'Z' || '0' <= c && c <= '9' ||
@@ -185,20 +189,20 @@ func checkTopic(name string) error {
 	return nil
 }
 
-// parseKey returns the bytes of deliver-key-base64.
-func parseKey(text instructionText) (string, error) {
-	if text.key != "" {
-		return "", malformed(HeaderKeyBase64, text.keyBase64, "is given beside "+HeaderKey, "write one of the two")
+// parseKey returns the bytes of deliver-key-base64, which must not stand beside deliver-key.
+func parseKey(value string, beside bool) (string, error) {
+	if beside {
+		return "", malformed(HeaderKeyBase64, value, "is given beside "+HeaderKey, "write one of the two")
 	}
-	key, err := base64.StdEncoding.Strict().DecodeString(text.keyBase64)
-	if err != nil || strings.ContainsAny(text.keyBase64, "\r\n") { // which the decoder passes over
-		return "", malformed(HeaderKeyBase64, text.keyBase64, "is not base64", "use A-Z a-z 0-9 + / with padding, such as AAAAKg==, in one line")
+	key, err := base64.StdEncoding.Strict().DecodeString(value)
+	if err != nil || strings.ContainsAny(value, "\r\n") { // which the decoder passes over
+		return "", malformed(HeaderKeyBase64, value, "is not base64", "use A-Z a-z 0-9 + / with padding, such as AAAAKg==, in one line")
 	}
 	return string(key), nil
 }
 
 func parsePartition(value string) (int32, error) {
-	n, err := strconv.ParseUint(value, 10, 31)
+	n, err := strconv.ParseUint(strings.TrimPrefix(value, "+"), 10, 31)
 	if err != nil {
 		return -1, malformed(HeaderPartition, value, "is not a partition", "use a whole number from 0 to 2147483647")
 	}

@@ -26,7 +26,7 @@ func TestParseReadsEveryHeader(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	want := Instruction{DueAt: 1896073200000, To: "orders.v2", Key: "k ä", Partition: 2147483647,
+	want := Instruction{DueAt: 1896073200000, To: "orders.v2", HasKey: true, Key: "k ä", Partition: 2147483647,
 		ID: strings.Repeat("i", 256)}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Error(diff)
@@ -34,10 +34,24 @@ func TestParseReadsEveryHeader(t *testing.T) {
 }
 
 func TestParseReadsAKeyOfBytes(t *testing.T) {
-	for value, want := range map[string]string{"AAAAAAAAACo=": "\x00\x00\x00\x00\x00\x00\x00*", "/+8=": "\xff\xef", "aw==": "k"} {
+	for value, want := range map[string]string{"AAAAAAAAACo=": "\x00\x00\x00\x00\x00\x00\x00*", "/+8=": "\xff\xef", "aw==": "k", "": ""} {
 		got, err := Parse(headers("deliver-key-base64", value, "deliver-after", "0"), stamped)
-		if err != nil || got.Key != want {
+		if err != nil || !got.HasKey || got.Key != want {
 			t.Errorf("%q: key %q, %v, want %q", value, got.Key, err, want)
+		}
+	}
+}
+
+func TestParseReadsAPartition(t *testing.T) {
+	for value, want := range map[string]int32{"0": 0, "1": 1, "+1": 1, "2147483647": 2147483647} {
+		in, err := Parse(headers("deliver-partition", value, "deliver-after", "0"), stamped)
+		if err != nil || in.Partition != want {
+			t.Errorf("%q: partition %d, %v, want %d", value, in.Partition, err, want)
+		}
+	}
+	for _, value := range []string{"+", "++1", "+-1", "-0"} {
+		if _, err := Parse(headers("deliver-partition", value, "deliver-after", "0"), stamped); !errors.Is(err, ErrMalformed) {
+			t.Errorf("%q: %v, want that it is malformed", value, err)
 		}
 	}
 }
@@ -96,6 +110,12 @@ func TestParseRefuses(t *testing.T) {
 			HeaderError{CodeMalformed, "deliver-key", "", "is empty", "leave the header out", 0}},
 		{"key twice, as text and bytes", append(headers("deliver-key-base64", "aw==", "deliver-key", "k"), at),
 			HeaderError{CodeMalformed, "deliver-key-base64", "aw==", "is given beside deliver-key", "one of the two", 0}},
+		{"empty key beside another", append(headers("deliver-key-base64", "", "deliver-key", "k"), at),
+			HeaderError{CodeMalformed, "deliver-key-base64", "", "is given beside deliver-key", "one of the two", 0}},
+		{"empty key twice", append(headers("deliver-key-base64", "", "deliver-key-base64", ""), at),
+			HeaderError{CodeMalformed, "deliver-key-base64", "", "is given twice", "once", 0}},
+		{"null key", []Header{at, {Key: "deliver-key-base64"}},
+			HeaderError{CodeMalformed, "deliver-key-base64", "", "is null", "leave the header out", 0}},
 		{"key without padding", append(headers("deliver-key-base64", "aw"), at),
 			HeaderError{CodeMalformed, "deliver-key-base64", "aw", "is not base64", "padding", 0}},
 		{"key of another base64", append(headers("deliver-key-base64", "_-8="), at),
@@ -114,7 +134,7 @@ func TestParseRefuses(t *testing.T) {
 		{"header with a slip of the finger", append(headers("deliver-partiton", "1"), at),
 			HeaderError{CodeMalformed, "deliver-partiton", "1", "is not a header Carillon knows", "did you mean deliver-partition? The known ones are deliver-at,", 0}},
 		{"header cut short", append(headers("deliver-expire", "1"), at),
-			HeaderError{CodeMalformed, "deliver-expire", "1", "is not a header Carillon knows", "did you mean deliver-expires-at?", 0}},
+			HeaderError{CodeMalformed, "deliver-expire", "1", "is not a header Carillon knows", "did you mean deliver-expires-at, which this version does not serve yet? The known ones are deliver-at,", 0}},
 		{"header unlike all others", append(headers("deliver-when", "1"), at),
 			HeaderError{CodeMalformed, "deliver-when", "1", "is not a header Carillon knows", "the known ones are", 0}},
 		{"header with a name of 2000 bytes", append(headers("deliver-"+strings.Repeat("x", 1992), "1"), at),
@@ -132,7 +152,7 @@ func TestParseRefuses(t *testing.T) {
 		{"topic with a slash", append(headers("deliver-to", "a/b"), at),
 			HeaderError{CodeMalformed, "deliver-to", "a/b", "is not a topic name", "a-z", 0}},
 		{"topic of two dots", append(headers("deliver-to", ".."), at),
-			HeaderError{CodeMalformed, "deliver-to", "..", "is not a topic name", "a-z", 0}},
+			HeaderError{CodeMalformed, "deliver-to", "..", "is not a topic name", "a-z A-Z 0-9 . _ -, but not . or ..", 0}},
 		{"topic of 250 bytes", append(headers("deliver-to", strings.Repeat("t", 250)), at),
 			HeaderError{CodeMalformed, "deliver-to", strings.Repeat("t", 64), "has 250 characters", "249", 186}},
 		{"negative partition", append(headers("deliver-partition", "-1"), at),

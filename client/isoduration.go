@@ -10,7 +10,7 @@ import (
 //
 //	P [n W] [n D] [T [n H] [n M] [n[.fraction] S]]
 //
-// A day has 24 hours and a week seven days. rest is value without its P.
+// A day has 24 hours and a week seven days. rest is value without its sign and its P.
 func parseISODuration(value, rest string) (total int64, err error) {
 	date, clock, hasClock := strings.Cut(rest, "T")
 	if date == "" && clock == "" || hasClock && clock == "" {

@@ -74,6 +74,10 @@ func civilSecond(value string) (int64, error) {
 // zoneOffset returns the seconds by which the zone, the last part of value, is ahead of UTC.
 func zoneOffset(value, zone string) (int64, error) {
 	const example = "append Z or an offset such as +01:00"
+	if i := strings.IndexByte(zone, '['); i > 0 { // of Java's ZonedDateTime
+		id := cut(zone[i:])
+		return 0, malformed(HeaderAt, value, fmt.Sprintf("has %q behind its zone offset", id), "remove "+id)
+	}
 	switch {
 	case zone == "Z" || zone == "z":
 		return 0, nil
@@ -83,6 +87,8 @@ func zoneOffset(value, zone string) (int64, error) {
 		return 0, malformed(HeaderAt, value, "has a comma in its time", "write a point before the fraction of the second")
 	case zone[0] != '+' && zone[0] != '-':
 		return 0, malformed(HeaderAt, value, fmt.Sprintf("has %q in place of a time zone", cut(zone)), example)
+	case strings.Contains(zone, ":") && (len(zone) != len("+hh:mm") || !hasShape(zone[1:], "dd:dd")):
+		return 0, malformed(HeaderAt, value, fmt.Sprintf("has the zone offset %q", cut(zone)), "write two digits of hours and two of minutes, such as +05:30")
 	case len(zone) != len("+hh:mm") || !hasShape(zone[1:], "dd:dd"):
 		return 0, malformed(HeaderAt, value, fmt.Sprintf("has the zone offset %q", cut(zone)), "write it with a colon, such as +01:00")
 	}

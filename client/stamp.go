@@ -32,9 +32,13 @@ func Key(key string) Option {
 	return text(HeaderKey, key)
 }
 
-// KeyBytes has the record delivered with this key, any bytes, at least one, in place of its own: a number
-// as Kafka's LongSerializer writes it, say, or Avro. The cluster must be at feature level 2.
+// KeyBytes has the record delivered with this key, any bytes, in place of its own: a number as Kafka's
+// LongSerializer writes it, say, or Avro. An empty key is one, too; nil is none and refused. The cluster
+// must be at feature level 2.
 func KeyBytes(key []byte) Option {
+	if key == nil {
+		return func(headers []Header) []Header { return append(headers, Header{Key: HeaderKeyBase64}) }
+	}
 	return text(HeaderKeyBase64, base64.StdEncoding.EncodeToString(key))
 }
 

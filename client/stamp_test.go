@@ -36,7 +36,7 @@ func TestStampRefusesWhatTheBrokerWouldRefuse(t *testing.T) {
 		"empty target":         {After(0), To("")},
 		"bad target":           {After(0), To("a b")},
 		"empty key":            {After(0), Key("")},
-		"empty key of bytes":   {After(0), KeyBytes(nil)},
+		"no key of bytes":      {After(0), KeyBytes(nil)},
 		"two keys":             {After(0), Key("k"), KeyBytes([]byte("k"))},
 		"negative partition":   {After(0), Partition(-1)},
 		"empty id":             {After(0), ID("")},
@@ -52,6 +52,16 @@ func TestStampRefusesWhatTheBrokerWouldRefuse(t *testing.T) {
 		if len(r.Headers) != 1 || backing[:2][1].Key != "" {
 			t.Errorf("%s: the refused record was changed", name)
 		}
+	}
+}
+
+func TestStampTakesAnEmptyKeyOfBytes(t *testing.T) {
+	r := &Record{}
+	if err := Stamp(r, After(0), KeyBytes([]byte{})); err != nil {
+		t.Fatal(err)
+	}
+	if in, err := Parse(r.Headers, stamped); err != nil || !in.HasKey || in.Key != "" {
+		t.Errorf("%+v, %v, want the empty key", in, err)
 	}
 }
 
@@ -72,6 +82,9 @@ func TestStampedIsParsedBack(t *testing.T) {
 			Key:       rapid.OneOf(rapid.String(), rapid.Map(rapid.SliceOf(rapid.Byte()), func(b []byte) string { return string(b) })).Draw(t, "key"),
 			Partition: rapid.Int32Range(-1, math.MaxInt32).Draw(t, "partition"),
 			ID:        rapid.StringN(0, 64, MaxIDBytes).Draw(t, "id"),
+		}
+		if want.HasKey = rapid.Bool().Draw(t, "has a key"); !want.HasKey {
+			want.Key = ""
 		}
 		base := rapid.Int64Range(0, latestDue/2).Draw(t, "timestamp")
 		r := &Record{Timestamp: time.UnixMilli(base), Headers: []Header{{Key: "own"}}}
@@ -108,8 +121,8 @@ func restamp(in Instruction, when Option) []Option {
 		options = append(options, To(in.To))
 	}
 	switch {
-	case in.Key == "":
-	case utf8.ValidString(in.Key):
+	case !in.HasKey:
+	case in.Key != "" && utf8.ValidString(in.Key):
 		options = append(options, Key(in.Key))
 	default:
 		options = append(options, KeyBytes([]byte(in.Key)))
