@@ -98,8 +98,8 @@ func (c Config) Refuse(route Route, to Destination, dueAt, now int64) *Problem {
 	if c.takesDeadLetters(to.Topic) {
 		return &Problem{CodeTargetInvalid, fmt.Sprintf("%s: topic %q is for dead letters, dead_letter names it: choose another topic, %s", to.NamedBy, to.Topic, another)}
 	}
-	if !c.Targets.Allows(to.Topic) {
-		return &Problem{CodeTargetDenied, fmt.Sprintf("%s: topic %q is not among the targets: extend targets.allow or targets.deny of the node's configuration, or choose another topic, %s", to.NamedBy, to.Topic, another)}
+	if why, remedy := c.Targets.objection(to.Topic); why != "" {
+		return &Problem{CodeTargetDenied, fmt.Sprintf("%s: topic %q is not among the targets, %s: %s in the node's configuration, or choose another topic, %s", to.NamedBy, to.Topic, why, remedy, another)}
 	}
 	if latest := now + route.MaxDelay.Milliseconds(); dueAt > latest {
 		return &Problem{CodeBeyondMaxDelay, fmt.Sprintf("due at %s, later than routes[].max_delay %s allows: choose an earlier time or raise max_delay for %q",
@@ -110,8 +110,21 @@ func (c Config) Refuse(route Route, to Destination, dueAt, now int64) *Problem {
 
 // Allows reports whether messages may be delivered to the topic.
 func (t TargetsConfig) Allows(topic string) bool {
-	allows := func(pattern string) bool { return matches(pattern, topic) }
-	return !slices.ContainsFunc(t.Deny, allows) && slices.ContainsFunc(t.Allow, allows)
+	why, _ := t.objection(topic)
+	return why == ""
+}
+
+// objection returns why messages may not be delivered to the topic, and what to change
+// so that they may, or nothing.
+func (t TargetsConfig) objection(topic string) (why, remedy string) {
+	found := func(pattern string) bool { return matches(pattern, topic) }
+	if i := slices.IndexFunc(t.Deny, found); i >= 0 {
+		return fmt.Sprintf("targets.deny %q matches it", t.Deny[i]), "take that pattern out or narrow it"
+	}
+	if !slices.ContainsFunc(t.Allow, found) {
+		return "no pattern of targets.allow matches it", "extend targets.allow"
+	}
+	return "", ""
 }
 
 // matches is path.Match; Kafka's topic names hold no slash, Validate has refused

@@ -83,7 +83,7 @@ func TestConfig_namesFieldValueAndRemedy(t *testing.T) {
 		{"a broken pattern", func(c *Config) { c.Routes[0].From = "[.delay" }, `routes[0].from is "[.delay": write a pattern over topic names, such as "*.delay"; * ? and [abc] have a meaning`},
 		{"a route without target", func(c *Config) { c.Routes[0].From = "timers" }, `routes[0].from is "timers": it does not end in .delay, so the target has no default; give routes[0].to`},
 		{"a target that is no topic name", func(c *Config) { c.Routes[0].To = "or ders" }, `routes[0].to is "or ders": topic name "or ders" holds ' ': use letters, digits, dot, hyphen and underscore`},
-		{"a target that is denied", func(c *Config) { c.Routes[0].To = "__offsets" }, `routes[0].to is "__offsets": targets.allow and targets.deny do not let it through; change them or the target`},
+		{"a target that is denied", func(c *Config) { c.Routes[0].To = "__offsets" }, `routes[0].to is "__offsets": targets.deny "__*" matches it; take that pattern out or narrow it, or choose another target`},
 		{"a target that is a delay topic", func(c *Config) { c.Routes[0].To = "b.delay" }, `routes[0].to is "b.delay": it is a delay topic, routes[].from "*.delay" matches it; choose a topic that no route reads`},
 		{"a target that takes dead letters", func(c *Config) { c.Routes[0].To = "carillon.dead-letter" }, `routes[0].to is "carillon.dead-letter": dead letters go there, by dead_letter; choose a topic of its own`},
 		{"a target that takes another route's dead letters", func(c *Config) {

@@ -207,8 +207,8 @@ func (p *problems) checkRoutes(c Config) {
 		}
 		if r.To != "" {
 			p.checkTopic(field+".to", r.To, c)
-			if CheckTopicName(r.To) == nil && !c.Targets.Allows(r.To) {
-				p.add(field+".to", r.To, "targets.allow and targets.deny do not let it through; change them or the target")
+			if why, remedy := c.Targets.objection(r.To); why != "" && CheckTopicName(r.To) == nil {
+				p.add(field+".to", r.To, "%s; %s, or choose another target", why, remedy)
 			}
 			if c.takesDeadLetters(r.To) {
 				p.add(field+".to", r.To, "dead letters go there, by dead_letter; choose a topic of its own")

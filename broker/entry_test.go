@@ -122,7 +122,7 @@ func TestEntry_refusesWhatTheConfigurationDoesNotAllow(t *testing.T) {
 		{"", testNow, "", ""},
 		{"bills", testNow, "", ""},
 		{"bills", testNow + 101*year, CodeBeyondMaxDelay, "later than routes[].max_delay 100y allows"},
-		{"__secret", testNow, CodeTargetDenied, "targets.allow"},
+		{"__secret", testNow, CodeTargetDenied, `topic "__secret" is not among the targets, targets.deny "__*" matches it: take that pattern out or narrow it in the node's configuration, or choose another topic`},
 		{"no topic", testNow, CodeTargetInvalid, "deliver-to"},
 		{"orders.delay", testNow, CodeTargetInvalid, `"orders.delay" is a delay topic, routes[].from "*.delay" matches it: choose a topic that no route reads`},
 		{"carillon.dead-letter", testNow, CodeTargetInvalid, `deliver-to: topic "carillon.dead-letter" is for dead letters, dead_letter names it: choose another topic`},
@@ -142,6 +142,22 @@ func TestEntry_refusesWhatTheConfigurationDoesNotAllow(t *testing.T) {
 		}
 		if want := (Origin{"orders.delay", 1, 0}); cmp.Diff(want, m.Origin) != "" {
 			t.Errorf("to %q: from %v", test.to, m.Origin)
+		}
+	}
+}
+
+// A pattern more in targets.deny lets nothing through, nor does one in targets.allow what is denied.
+func TestConfig_saysWhichOfTheTargetsPatternsToChange(t *testing.T) {
+	c := DefaultConfig()
+	c.Targets = TargetsConfig{Allow: []string{"bills", "__*"}, Deny: []string{"x", "__secret"}}
+	for topic, want := range map[string]string{
+		"orders":   "no pattern of targets.allow matches it: extend targets.allow in",
+		"__secret": `targets.deny "__secret" matches it: take that pattern out or narrow it in`,
+		"__open":   "",
+	} {
+		problem := c.Refuse(c.Routes[0], Destination{topic, "deliver-to"}, testNow, testNow)
+		if (problem != nil) != (want != "") || problem != nil && !strings.Contains(problem.Message, want) {
+			t.Errorf("%s: %+v, want %q", topic, problem, want)
 		}
 	}
 }

@@ -32,10 +32,13 @@ type Status struct {
 	Routes   []string         `json:"routes"`              // patterns of the delay topics, the first that matches counts
 	MaxDelay map[string]int64 `json:"max_delay,omitempty"` // by pattern, milliseconds; nil: not told, by an older node
 	Targets  *TargetsStatus   `json:"targets,omitempty"`   // nil: likewise
-	Level    LevelStatus      `json:"feature_level"`
-	Members  []MemberStatus   `json:"members"`
-	Raft     RaftStatus       `json:"raft"`
-	Storage  StorageStatus    `json:"storage"`
+	// DeadLetterTopics take no messages of their own; nil: likewise.
+	DeadLetterTopics []string `json:"dead_letter_topics,omitempty"`
+
+	Level   LevelStatus    `json:"feature_level"`
+	Members []MemberStatus `json:"members"`
+	Raft    RaftStatus     `json:"raft"`
+	Storage StorageStatus  `json:"storage"`
 }
 
 // A TargetsStatus says by patterns which topics messages may be delivered to.
@@ -94,6 +97,7 @@ func (b *Broker) Status() Status {
 		Storage: StorageStatus(stats),
 	}
 	s.tellRoutes(b.config.Routes)
+	s.DeadLetterTopics = b.config.DeadLetterTopics()
 	s.tell(b.report.Load())
 	for _, problem := range []string{node.LogError, node.FlushError, node.ReceiveError} {
 		if problem != "" {

@@ -68,7 +68,9 @@ func TestStatus_comesThroughWhole(t *testing.T) {
 		Node: "n1", State: "leader", Leader: "n1", Term: 4, Pending: 5, OldestDue: 6, Lag: &lag,
 		Parked: []string{"orders"}, Problems: []string{"kafka: away"},
 		Routes: []string{"*.delay"}, MaxDelay: map[string]int64{"*.delay": 8},
-		Targets: &broker.TargetsStatus{Allow: []string{"*"}, Deny: []string{"__*"}},
+		Targets:          &broker.TargetsStatus{Allow: []string{"*"}, Deny: []string{"__*"}},
+		DeadLetterTopics: []string{"dead"},
+
 		Level:   broker.LevelStatus{InForce: 1, Understood: 2},
 		Members: []broker.MemberStatus{{ID: "n1", API: "127.0.0.1:7401", Voter: new(true), LastContact: 9}},
 		Raft:    broker.RaftStatus{AppliedIndex: 10}, Storage: broker.StorageStatus{Segments: 11},

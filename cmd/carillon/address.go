@@ -2,6 +2,7 @@ package main
 
 import (
 	"errors"
+	"net"
 	"net/url"
 	"strings"
 
@@ -23,12 +24,16 @@ type apiAddress struct{ pflag.Value }
 
 // Set refuses URLs of another scheme: nodes speak plain HTTP.
 func (a apiAddress) Set(text string) error {
+	wrong := errors.New("write host:port or http://host:port")
 	if !strings.Contains(text, "://") {
+		if _, port, err := net.SplitHostPort(text); err != nil || port == "" {
+			return wrong
+		}
 		return a.Value.Set(text)
 	}
 	u, err := url.Parse(text)
 	if err != nil || u.Scheme != "http" || u.Host == "" {
-		return errors.New("write host:port or http://host:port")
+		return wrong
 	}
 	return a.Value.Set(u.Host)
 }

@@ -130,6 +130,9 @@ func objection(ctx context.Context, address string, r *kgo.Record) string {
 		return ""
 	}
 	config.Targets = broker.TargetsConfig(*status.Targets)
+	for _, topic := range status.DeadLetterTopics {
+		config.Routes = append(config.Routes, broker.Route{DeadLetter: topic}) // which reads nothing
+	}
 	now := r.Timestamp.UnixMilli()
 	instruction, err := client.Parse(r.Headers, now)
 	if err != nil {
@@ -186,6 +189,9 @@ func (s *schedule) record(flags *pflag.FlagSet, args []string, stdin io.Reader) 
 		options = append(options, atText(s.at))
 	} else {
 		delay, err := broker.ParseDuration(s.in)
+		if strings.HasPrefix(s.in, "-") {
+			return nil, &usageError{&broker.FieldError{Field: "--in", Value: s.in, Remedy: "remove the minus, a delay is 0 or more"}}
+		}
 		if err != nil {
 			return nil, &usageError{&broker.FieldError{Field: "--in", Value: s.in, Remedy: durationRemedy}}
 		}

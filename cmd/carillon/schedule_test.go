@@ -51,7 +51,7 @@ func TestSchedule_takesKeysOfBytes(t *testing.T) {
 }
 
 func TestSchedule_warnsOfWhatTheNodeWouldNotDeliver(t *testing.T) {
-	const targets = `"targets": {"allow": ["*"], "deny": ["__*", "secret"]}`
+	const targets = `"targets": {"allow": ["*"], "deny": ["__*", "secret"]}, "dead_letter_topics": ["dead", "bills.dead"]`
 	const reads = `{"node": "n1", "routes": ["payments", "*.delay"], "max_delay": {"payments": 3600000, "*.delay": 60000}, ` + targets + `}`
 	for _, tt := range []struct {
 		name, status, to, in string
@@ -65,6 +65,10 @@ func TestSchedule_warnsOfWhatTheNodeWouldNotDeliver(t *testing.T) {
 			`node n1 at HOST would dead-letter the message: --to: topic "orders" is not among the targets`},
 		{"reads the target", reads, "payments", "1s",
 			`node n1 at HOST would dead-letter the message: --to: topic "payments" is a delay topic`},
+		{"keeps dead letters there", reads, "dead", "1s",
+			`node n1 at HOST would dead-letter the message: --to: topic "dead" is for dead letters`},
+		{"keeps dead letters of a route there", reads, "bills.dead", "1s",
+			`node n1 at HOST would dead-letter the message: --to: topic "bills.dead" is for dead letters`},
 		{"waits no longer", reads, "orders", "2m", "later than routes[].max_delay 1m allows"},
 		{"tells no targets and delays", `{"node": "n1", "routes": ["*.delay"]}`, "orders", "1s", ""},
 		{"reads others and tells no targets and delays", `{"node": "n1", "routes": ["payments"]}`, "orders", "1s",
