@@ -20,8 +20,8 @@ const (
 )
 
 // entry returns what one record becomes in the schedule: a message for its target,
-// or, when it cannot be one, a dead letter. Both go the same way from here on.
-func (g *ingest) entry(route Route, batch Batch, a *Arrival, now int64) (entry storage.Entry, poison bool) {
+// or, when it cannot be one, a dead letter, and why. Both go the same way from here on.
+func (g *ingest) entry(route Route, batch Batch, a *Arrival, now int64) (storage.Entry, *Problem) {
 	level := g.cfg.Store.Level()
 	due := max(a.Instruction.DueAt, 0) // the wheel counts from 1970
 	m := Message{
@@ -48,9 +48,9 @@ func (g *ingest) entry(route Route, batch Batch, a *Arrival, now int64) (entry s
 	}
 	if problem != nil {
 		letter := m.deadLetter(*problem, now)
-		return letter.entry(now, g.cfg.Config.DeadLetterTopic(route), level), true
+		return letter.entry(now, g.cfg.Config.DeadLetterTopic(route), level), problem
 	}
-	return m.entry(due, to.Topic, level), false
+	return m.entry(due, to.Topic, level), nil
 }
 
 // tooNew returns why a message cannot be scheduled below LevelTwo, or nil: older nodes

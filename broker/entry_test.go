@@ -25,12 +25,12 @@ func testEntry(t *testing.T, a Arrival) (entry storage.Entry, m Message, poison 
 func testEntryAt(t *testing.T, level storage.Level, a Arrival) (entry storage.Entry, m Message, poison bool) {
 	t.Helper()
 	g := newIngest(ingestConfig{Config: DefaultConfig(), Store: atLevel(level), Logger: slog.New(slog.DiscardHandler)})
-	entry, poison = g.entry(DefaultConfig().Routes[0], Batch{Topic: "orders.delay", Partition: 1}, &a, testNow)
+	entry, problem := g.entry(DefaultConfig().Routes[0], Batch{Topic: "orders.delay", Partition: 1}, &a, testNow)
 	m, err := DecodeBody(entry.Body)
 	if err != nil {
 		t.Fatal(err)
 	}
-	return entry, m, poison
+	return entry, m, problem != nil
 }
 
 // atLevel is an empty store of a cluster at that level.
@@ -48,7 +48,7 @@ func header(m Message, key string) string {
 }
 
 // testCommand returns the size of the command that proposes the entry.
-func testCommand(t *testing.T, entry storage.Entry, poison bool) (size int) {
+func testCommand(t *testing.T, entry storage.Entry) (size int) {
 	t.Helper()
 	pack := packer{propose: func(command raftfsm.Ingest, _ []packedPart) error {
 		size = command.Size()
@@ -56,7 +56,7 @@ func testCommand(t *testing.T, entry storage.Entry, poison bool) (size int) {
 	}}
 	batch := Batch{Topic: "orders.delay", Next: 1}
 	pack.begin(batch)
-	if err := pack.add(batch, 0, entry, poison, testNow); err != nil {
+	if err := pack.add(batch, 0, entry, nil, testNow); err != nil {
 		t.Fatal(err)
 	}
 	pack.end(batch)
@@ -84,7 +84,7 @@ func TestEntry_tooLargeForTheScheduleIsADeadLetterThatFitsIt(t *testing.T) {
 		{"very many headers", Arrival{Key: []byte("k"), Headers: make([]Header, 10_000_000), Instruction: soon}, true, "0", false},
 	} {
 		entry, m, poison := testEntry(t, test.arrival)
-		if size := testCommand(t, entry, poison); size > raftfsm.MaxCommandBytes/2 {
+		if size := testCommand(t, entry); size > raftfsm.MaxCommandBytes/2 {
 			t.Errorf("%s: a command of %d bytes", test.what, size)
 		}
 		if poison != test.poison || header(m, headerValueDropped) != test.dropped {

@@ -32,9 +32,10 @@ const (
 //	discover: topics of Kafka --> positions in the log --> Source.Assign
 //	take:     Source.Poll --> entries --> proposals, in order --> settle
 type ingest struct {
-	cfg    ingestConfig
-	log    *slog.Logger
-	places *places
+	cfg     ingestConfig
+	log     *slog.Logger
+	places  *places
+	refused *digest
 }
 
 type ingestConfig struct {
@@ -64,19 +65,23 @@ type ingestLog interface {
 
 // ingestCount counts what ingest does; Metrics implements it.
 type ingestCount interface {
-	// Accepted counts messages that are in the log, and of them the poison records.
-	Accepted(messages, poison int)
+	// Accepted counts messages that are in the log, refused ones included.
+	Accepted(messages int)
+	// Rejected counts those of them that are refused, by the code of the Problem.
+	Rejected(code string, messages int)
 	// SourceLost counts records that Kafka deleted before they were read.
 	SourceLost(records int64)
 }
 
 func newIngest(cfg ingestConfig) *ingest {
-	return &ingest{cfg: cfg, log: cfg.Logger.With("component", "ingest"), places: newPlaces()}
+	log := cfg.Logger.With("component", "ingest")
+	return &ingest{cfg: cfg, log: log, places: newPlaces(), refused: newDigest(log, "records refused, they go to the dead-letter topic")}
 }
 
 // run ingests until ctx ends or something must end the term. Kafka being away
 // does not: the backlog waits there.
 func (g *ingest) run(ctx context.Context) error {
+	defer g.refused.close()
 	proposed := make(chan proposedIngest, mostProposed)
 	group, ctx := errgroup.WithContext(ctx)
 	group.Go(func() error { return newDiscovery(g.cfg, g.places, g.log).run(ctx) })
@@ -146,8 +151,8 @@ func (g *ingest) pack(pack *packer, batch Batch) error {
 	now := g.now()
 	pack.begin(batch)
 	for i := range batch.Arrivals {
-		entry, poison := g.entry(route, batch, &batch.Arrivals[i], now)
-		if err := pack.add(batch, batch.Arrivals[i].Offset, entry, poison, now); err != nil {
+		entry, problem := g.entry(route, batch, &batch.Arrivals[i], now)
+		if err := pack.add(batch, batch.Arrivals[i].Offset, entry, problem, now); err != nil {
 			return err
 		}
 	}
@@ -173,13 +178,28 @@ func (g *ingest) settle(ctx context.Context, proposed <-chan proposedIngest) err
 				part := p.parts[i]
 				switch {
 				case applied:
-					g.cfg.Count.Accepted(part.messages, part.poison)
+					g.cfg.Count.Accepted(part.messages)
+					g.tellRefused(part)
 				case g.places.lose(part.id, part.round):
 					g.log.Warn("a source position is not the expected one, the partition is read anew from there",
 						"topic", part.topic, "partition", part.id.partition)
 				}
 			}
 		}
+	}
+}
+
+// tellRefused counts and logs what was refused of a part that is in the log.
+func (g *ingest) tellRefused(part packedPart) {
+	for code, records := range part.refused {
+		g.cfg.Count.Rejected(code, records)
+	}
+	if last := part.lastRefused; last.problem != nil {
+		records := 0
+		for _, n := range part.refused {
+			records += n
+		}
+		g.refused.add(part.topic, records, "partition", part.id.partition, "offset", last.offset, "code", last.problem.Code, "reason", last.problem.Message)
 	}
 }
 

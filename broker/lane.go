@@ -48,7 +48,7 @@ type lane struct {
 	health health
 	absent absence
 	aside  aside
-	warned time.Time // when the last dead letter was logged
+	warned time.Time // when the last refused dead letter was logged
 
 	letters letters
 	told    bool          // a probe order came, to a lane that was not parked

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"log/slog"
 	"time"
 
 	"github.com/carillonmq/carillon/raftfsm"
@@ -90,12 +89,7 @@ func (l *lane) condemnOverdue(ctx context.Context, cause error) (bool, error) {
 // condemn has the first n ready messages die and a dead letter each take their
 // place, in one command of the log, so that neither is lost or doubled.
 func (l *lane) condemn(ctx context.Context, n int, problem Problem) error {
-	level := slog.LevelDebug
-	if time.Since(l.warned) >= time.Second {
-		level = slog.LevelWarn // a line for each of a million would help nobody
-		l.warned = time.Now()
-	}
-	l.log.Log(ctx, level, "dead-lettering messages", "messages", n, "code", problem.Code, "reason", problem.Message)
+	l.p.condemned.add(l.target, n, "code", problem.Code, "reason", problem.Message)
 	for n > 0 {
 		replace := l.replacement(l.ready[:n], problem)
 		done := len(replace.Kills)

@@ -12,7 +12,7 @@ import (
 // goroutine. What can be read off the status is in Collector.
 type Metrics struct {
 	accepted        prometheus.Counter
-	rejected        prometheus.Counter
+	rejected        *prometheus.CounterVec
 	sourceLost      prometheus.Counter
 	delivered       prometheus.Counter
 	retried         prometheus.Counter
@@ -30,7 +30,7 @@ type Metrics struct {
 func NewMetrics(registry prometheus.Registerer) *Metrics {
 	m := &Metrics{
 		accepted:        newCounter("carillon_accepted_total", "Records that this node, as the leader, took from delay topics into the replicated schedule."),
-		rejected:        newCounter("carillon_rejected_total", "Those of them that could not be scheduled as asked and go to the dead-letter topic."),
+		rejected:        newVector("carillon_rejected_total", "Those of them that could not be scheduled as asked and go to the dead-letter topic, by the code of the reason.", "code"),
 		sourceLost:      newCounter("carillon_source_lost_records_total", "Records of delay topics that Kafka deleted before this node, as the leader, could read them."),
 		delivered:       newCounter("carillon_delivered_total", "Messages that this node wrote to their targets, dead letters not included."),
 		retried:         newCounter("carillon_retried_total", "Records that were sent once more after a failure."),
@@ -51,7 +51,10 @@ func NewMetrics(registry prometheus.Registerer) *Metrics {
 	registry.MustRegister(m.accepted, m.rejected, m.sourceLost, m.delivered, m.retried, m.deadLettered, m.deadLetterStuck, m.valuesDropped,
 		m.unreadable, m.parkedTargets, m.lateness, m.clockSteps, m.clockStepped)
 	// An alarm on an increase needs the zero before it.
-	for _, code := range []string{CodeTargetMissing, CodeTargetForbids, CodeTargetInvalid, CodeTooLarge, CodeRefused} {
+	for _, code := range intakeCodes() {
+		m.rejected.WithLabelValues(code)
+	}
+	for _, code := range deliveryCodes() {
 		m.deadLettered.WithLabelValues(code)
 	}
 	m.clockSteps.WithLabelValues("forward")
@@ -71,10 +74,12 @@ func newVector(name, help, label string) *prometheus.CounterVec {
 	return prometheus.NewCounterVec(prometheus.CounterOpts{Name: name, Help: help}, []string{label})
 }
 
-// Accepted counts messages that are in the log, and of them the poison records.
-func (m *Metrics) Accepted(messages, poison int) {
-	m.accepted.Add(float64(messages))
-	m.rejected.Add(float64(poison))
+// Accepted counts messages that are in the log, refused ones included.
+func (m *Metrics) Accepted(messages int) { m.accepted.Add(float64(messages)) }
+
+// Rejected counts those of them that are dead letters from the beginning, by a Problem's code.
+func (m *Metrics) Rejected(code string, messages int) {
+	m.rejected.WithLabelValues(code).Add(float64(messages))
 }
 
 // SourceLost counts records of delay topics that were deleted before they were read.

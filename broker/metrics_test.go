@@ -1,6 +1,9 @@
 package broker
 
 import (
+	"go/ast"
+	"go/parser"
+	"go/token"
 	"strings"
 	"testing"
 	"time"
@@ -12,7 +15,8 @@ import (
 func TestMetrics_countWhatHappens(t *testing.T) {
 	registry := prometheus.NewPedanticRegistry()
 	m := NewMetrics(registry)
-	m.Accepted(10, 2)
+	m.Accepted(10)
+	m.Rejected(CodeMalformed, 2)
 	m.Delivered(3)
 	m.Delivered(4000)
 	m.Retried(5)
@@ -33,7 +37,7 @@ func TestMetrics_countWhatHappens(t *testing.T) {
 	}))
 	text := exposition(t, registry)
 	for _, line := range []string{
-		"carillon_accepted_total 10", "carillon_rejected_total 2", "carillon_ingest_lag 7",
+		"carillon_accepted_total 10", `carillon_rejected_total{code="malformed"} 2`, `carillon_rejected_total{code="too-large"} 0`, "carillon_ingest_lag 7",
 		"carillon_source_lost_records_total 12", `carillon_source_partitions{state="read"} 3`,
 		`carillon_source_partitions{state="forbidden"} 2`, `carillon_source_partitions{state="failing"} 0`,
 		"carillon_delivered_total 2", "carillon_retried_total 5", `carillon_dead_lettered_total{code="too-large"} 2`,
@@ -46,6 +50,32 @@ func TestMetrics_countWhatHappens(t *testing.T) {
 		if !strings.Contains(text, "\n"+line+"\n") {
 			t.Errorf("%s is missing in:\n%s", line, text)
 		}
+	}
+}
+
+// An alarm on an increase needs the zero before it, for every reason that there is.
+func TestMetrics_listEveryCodeOfAProblem(t *testing.T) {
+	file, err := parser.ParseFile(token.NewFileSet(), "source.go", nil, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	registry := prometheus.NewPedanticRegistry()
+	NewMetrics(registry)
+	text := exposition(t, registry)
+	codes := 0
+	ast.Inspect(file, func(n ast.Node) bool {
+		spec, ok := n.(*ast.ValueSpec)
+		if !ok || !strings.HasPrefix(spec.Names[0].Name, "Code") {
+			return true
+		}
+		codes++
+		if code := spec.Values[0].(*ast.BasicLit).Value; !strings.Contains(text, "_total{code="+code+"} 0\n") {
+			t.Errorf("%s is not counted from 0 by any metric", spec.Names[0].Name)
+		}
+		return true
+	})
+	if codes == 0 {
+		t.Error("source.go has no codes")
 	}
 }
 

@@ -18,10 +18,18 @@ type packer struct {
 
 // A packedPart says where a part of a command comes from and what it holds.
 type packedPart struct {
-	topic            string
-	id               partitionID
-	round            uint64
-	messages, poison int
+	topic       string
+	id          partitionID
+	round       uint64
+	messages    int
+	refused     map[string]int // of them, by code; nil: none
+	lastRefused refusal
+}
+
+// A refusal is why the record at the offset cannot be scheduled.
+type refusal struct {
+	offset  int64
+	problem *Problem
 }
 
 // begin starts a part at the batch's first offset.
@@ -36,7 +44,7 @@ func (p *packer) open(batch Batch, from int64) {
 
 // add appends the entry of the record at offset, proposing what is there if the
 // entry does not fit beside it.
-func (p *packer) add(batch Batch, offset int64, entry storage.Entry, poison bool, now int64) error {
+func (p *packer) add(batch Batch, offset int64, entry storage.Entry, problem *Problem, now int64) error {
 	size := raftfsm.EntrySize(&entry)
 	if p.messages > 0 && p.bytes+size > raftfsm.ProposalBytes {
 		// The gap before the record belongs to this command, so that the next one
@@ -54,8 +62,12 @@ func (p *packer) add(batch Batch, offset int64, entry storage.Entry, poison bool
 	p.messages++
 	packed := &p.packed[len(p.packed)-1]
 	packed.messages++
-	if poison {
-		packed.poison++
+	if problem != nil {
+		if packed.refused == nil {
+			packed.refused = make(map[string]int)
+		}
+		packed.refused[problem.Code]++
+		packed.lastRefused = refusal{offset, problem}
 	}
 	p.soon = p.soon || entry.Due <= now+claimLead
 	return nil

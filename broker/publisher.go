@@ -34,6 +34,7 @@ type publisher struct {
 	loaded     atomic.Int64
 	lanes      atomic.Int64 // that there are
 	unreadable unreadable
+	condemned  *digest
 }
 
 type publisherConfig struct {
@@ -117,6 +118,7 @@ func newPublisher(cfg publisherConfig) *publisher {
 		return cfg.Log.Propose(ctx, command).Wait(ctx)
 	}
 	p.acks = newAcks(p.commit, p.now)
+	p.condemned = newDigest(p.log, "dead-lettering messages")
 	return p
 }
 
@@ -150,6 +152,7 @@ func (p *publisher) run(ctx context.Context) error {
 	group.Go(func() error { return p.prober.run(lanes) })
 	group.Go(func() error { return p.acks.run(lanes) })
 	err := group.Wait()
+	p.condemned.close()
 	p.acks.finish(context.WithoutCancel(ctx)) // whatever ended it, what is written is written
 	if ctx.Err() != nil {
 		return nil

@@ -142,3 +142,13 @@ const (
 	CodeTooLarge       = "too-large"        // the target, or the schedule, does not take a record of this size
 	CodeRefused        = "refused"          // the target refuses this record for another reason
 )
+
+// intakeCodes are those of records that are refused when they are read.
+func intakeCodes() []string {
+	return []string{CodeMalformed, CodeUnsupported, CodeTargetDenied, CodeTargetInvalid, CodeBeyondMaxDelay, CodeTooLarge}
+}
+
+// deliveryCodes are those of messages that cannot be delivered.
+func deliveryCodes() []string {
+	return []string{CodeTargetInvalid, CodeTargetMissing, CodeTooManyMissing, CodeTargetForbids, CodeTooLarge, CodeRefused}
+}

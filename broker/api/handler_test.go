@@ -55,7 +55,9 @@ func quiet() *slog.Logger { return slog.New(slog.DiscardHandler) }
 func serveNode(t *testing.T, n *fakeNode) *Client {
 	t.Helper()
 	registry := prometheus.NewRegistry()
-	broker.NewMetrics(registry).Accepted(7, 2)
+	metrics := broker.NewMetrics(registry)
+	metrics.Accepted(7)
+	metrics.Rejected(broker.CodeMalformed, 2)
 	registry.MustRegister(broker.NewCollector(n.Status))
 	server := httptest.NewServer(NewHandler(n, registry, quiet()))
 	t.Cleanup(server.Close)
@@ -130,7 +132,7 @@ func TestMetrics_showCountersAndStatus(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, line := range []string{
-		"carillon_feature_level 1", "carillon_feature_level_understood 2", "carillon_accepted_total 7", "carillon_rejected_total 2", "carillon_pending 42", "carillon_raft_is_leader 1", "carillon_raft_term 3",
+		"carillon_feature_level 1", "carillon_feature_level_understood 2", "carillon_accepted_total 7", `carillon_rejected_total{code="malformed"} 2`, "carillon_pending 42", "carillon_raft_is_leader 1", "carillon_raft_term 3",
 	} {
 		if !strings.Contains(string(text), "\n"+line+"\n") {
 			t.Errorf("%s is missing in:\n%s", line, text)
