@@ -210,7 +210,10 @@ func (n *Node) raftConfig(id identity) *raft.Config {
 	c.LocalID = raft.ServerID(id.RaftID)
 	c.Logger = newHCLogger(n.cfg.Logger, "raft").until(n.closed)
 	c.HeartbeatTimeout, c.ElectionTimeout = n.cfg.Heartbeat, n.cfg.Heartbeat
-	c.LeaderLeaseTimeout = n.cfg.Heartbeat / 2
+	// No follower calls an election before it has missed the leader for as long, so to
+	// step down sooner would only make pauses of the machine into terms. Nothing rests on
+	// the lease: what a leader may do, a committed entry of its own term says.
+	c.LeaderLeaseTimeout = n.cfg.Heartbeat * 9 / 10 // campaignAlone needs it below the time-out
 	// How long followers may not know the end of what is committed when nothing
 	// follows it: they apply what they know, and a new leader commits what is in its
 	// log. An idle leader says so that often, beside its heartbeats; one such word
