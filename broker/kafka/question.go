@@ -39,25 +39,28 @@ func (q *questions) ask(ctx context.Context, request func() kmsg.Request) (kmsg.
 	defer cancel()
 	brokers := q.inTurn()
 	answers := make(chan answer, len(brokers))
-	next := time.NewTimer(0)
+	next := time.NewTimer(askAnother)
 	defer next.Stop()
-	var failed error
-	for asked, failures := 0, 0; failures < len(brokers); {
-		due := next.C
-		if asked == len(brokers) {
-			due = nil
-		}
-		select {
-		case <-due:
+	asked := 0
+	askNext := func() {
+		if asked < len(brokers) {
 			go q.put(ctx, brokers[asked], request(), answers)
 			asked++
 			next.Reset(askAnother)
+		}
+	}
+	var failed error
+	askNext()
+	for failures := 0; failures < len(brokers); {
+		select {
+		case <-next.C:
+			askNext()
 		case a := <-answers:
 			if a.err == nil {
 				return a.response, nil
 			}
 			failures, failed = failures+1, a.err
-			next.Reset(0)
+			askNext()
 		case <-ctx.Done():
 			q.lookAround()
 			return nil, ctx.Err()
