@@ -34,7 +34,7 @@ func newDispatcher(p *publisher, start func(*lane)) *dispatcher {
 // run passes orders on until ctx ends.
 func (d *dispatcher) run(ctx context.Context) error {
 	defer d.end()
-	alarm := time.NewTimer(0)
+	alarm := time.NewTimer(time.Hour)
 	defer alarm.Stop()
 	for {
 		if len(d.wakes) > 0 {

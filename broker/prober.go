@@ -56,29 +56,32 @@ func (q *prober) probe(target string) { q.probes.Put(target) }
 // run asks until ctx ends.
 func (q *prober) run(ctx context.Context) error {
 	slots := make(chan struct{}, mostQuestions)
-	pause := time.NewTimer(0)
+	pause := time.NewTimer(time.Hour)
 	defer pause.Stop()
 	var urgent, probes []string
 	var last time.Time
 	for {
 		urgent = append(urgent, q.urgent.Take(nil)...)
 		probes = append(probes, q.probes.Take(nil)...)
+		wait := time.Hour // nothing is to be asked
 		switch {
 		case len(urgent) > 0:
-			pause.Reset(time.Until(last.Add(urgentGap)))
+			wait = time.Until(last.Add(urgentGap))
 		case len(probes) > 0:
-			pause.Reset(time.Until(last.Add(probeGap)))
-		default:
-			pause.Stop()
+			wait = time.Until(last.Add(probeGap))
 		}
-		select {
-		case <-ctx.Done():
-			return nil
-		case <-q.urgent.Ready():
-			continue
-		case <-q.probes.Ready():
-			continue
-		case <-pause.C:
+		if wait > 0 {
+			pause.Reset(wait)
+			select {
+			case <-ctx.Done():
+				return nil
+			case <-q.urgent.Ready():
+				continue
+			case <-q.probes.Ready():
+				continue
+			case <-pause.C:
+				continue
+			}
 		}
 		u := min(len(urgent), mostAsked)
 		r := min(len(probes), mostAsked-u)
