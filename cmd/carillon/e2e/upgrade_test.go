@@ -176,6 +176,8 @@ func TestUpgrade_canBeTakenBackUntilTheRaise(t *testing.T) {
 	back.binary = c.binary
 	c.start()
 	for _, n := range c.nodes {
+		// It tells none until it has heard from the leader what is committed.
+		await(t, patience, n.ID+" tells its level", func() bool { return u.level(n) > 0 })
 		if got := u.level(n); got != 1 {
 			t.Errorf("%s is at feature level %d before the raise", n.ID, got)
 		}
