@@ -1,5 +1,7 @@
 package wheel
 
+import "math/bits"
+
 const (
 	// advanceWork bounds how many timers one Advance cascades or clears away.
 	advanceWork = 32 * chunkHints
@@ -131,4 +133,102 @@ func (w *Wheel[T]) fireBehind(now uint64, out []Expired[T], work *int) (due []Ex
 		out = w.meet(first.id, first.when, out)
 	}
 	return out, false
+}
+
+// reach moves the cursor to t, which is neither before it nor after any
+// deadline in the levels. The slots that t lies in must be split first; each timer
+// handled is taken off *work, and when that is used up, reach reports false, the
+// cursor stays, and a later call goes on.
+func (w *Wheel[T]) reach(t uint64, work *int) bool {
+	top := level(t ^ w.cursor)
+	n := w.path[top]
+	for l := top; l > 0 && n != nil; l-- {
+		s := &n.slots[digit(t, l)]
+		if s.head != 0 && *work <= 0 {
+			return false
+		}
+		if w.chunks.short(s) {
+			if s.head != 0 {
+				*work -= s.tail.len() // gather will take them
+			}
+			break
+		}
+		if !w.split(s, l, work) {
+			return false
+		}
+		n = s.child
+	}
+	w.enter(t, top)
+	return true
+}
+
+// enter moves the cursor to t, which differs from it on level top and below.
+// As no deadline is before t, the nodes below top are empty; those of the
+// slots entered take their place.
+func (w *Wheel[T]) enter(t uint64, top int) {
+	w.cursor = t
+	for l := top; l > 0; l-- {
+		i := digit(t, l)
+		n := w.path[l]
+		if n == nil || n.occupied&(1<<i) == 0 {
+			return
+		}
+		w.vacate(l, i)
+		s := &n.slots[i]
+		if s.child == nil {
+			w.gather(s, l)
+			return
+		}
+		w.nodes.put(w.path[l-1])
+		w.path[l-1] = s.child
+		w.levels |= 1 << (l - 1)
+		s.child = nil
+	}
+}
+
+// vacate notes that slot i of the cursor's node on level l is empty.
+func (w *Wheel[T]) vacate(l, i int) {
+	n := w.path[l]
+	n.occupied &^= 1 << i
+	if n.occupied == 0 {
+		w.levels &^= 1 << l
+	}
+}
+
+// Maintain does work ahead that Advance would have to do later: it opens the
+// slots that have begun by tick now, and splits, on each level, the slot that
+// comes next. It handles at most the given number of chunks, of up to 63 timers
+// each, and reports whether work is left. It fires nothing and is never
+// necessary; calling it when idle makes large crowds of timers fire in time.
+func (w *Wheel[T]) Maintain(now uint64, chunks int) (more bool) {
+	work := max(0, min(chunks, 1<<20)) * chunkHints
+	t := min(now, MaxTick)
+	if first, ok := w.ahead(); ok {
+		t = min(t, first)
+	}
+	if t > w.cursor && !w.reach(t, &work) {
+		return true
+	}
+	for above := w.levels &^ 1; above != 0; above &= above - 1 {
+		if !w.splitFirst(bits.TrailingZeros8(above), &work) {
+			return true
+		}
+	}
+	return false
+}
+
+// splitFirst splits the first slot of the cursor's node on level l, then the
+// first slot of that, and so on; it reports whether this is done.
+func (w *Wheel[T]) splitFirst(l int, work *int) bool {
+	for n := w.path[l]; l > 0 && n != nil; l-- {
+		s := &n.slots[n.first()]
+		if w.chunks.short(s) {
+			return true
+		}
+		if !w.split(s, l, work) {
+			return false
+		}
+		n = s.child
+	}
+	return true
 }

@@ -2,6 +2,28 @@ package wheel
 
 import "reflect"
 
+// Handle names one timer of one wheel. It stays invalid for ever once that
+// timer has fired, was cancelled, was drained or was moved to another handle:
+// no later timer gets the same one. The zero Handle names no timer. A handle
+// means nothing in another process or on disk, and must not be given to another
+// wheel, where it may name a timer by chance: whoever drains a wheel into a new
+// one has to replace all handles.
+type Handle uint64
+
+// Bits of a handle, the state as it was when the timer was added:
+//
+//	63            32 31        16 15         0
+//	+---------------+------------+------------+
+//	|      id       | page epoch |   state    |
+//	+---------------+------------+------------+
+func newHandle(id uint32, epoch, s state) Handle {
+	return Handle(id)<<32 | Handle(epoch)<<16 | Handle(s)
+}
+
+func (h Handle) id() uint32   { return uint32(h >> 32) }
+func (h Handle) epoch() state { return state(h >> 16) }
+func (h Handle) state() state { return state(h) }
+
 const (
 	pageBits = 12
 	pageSize = 1 << pageBits
@@ -201,4 +223,98 @@ func (s *slab[T]) reset() {
 		p.low[0] = 0
 	}
 	s.opened, s.next, s.worn, s.free = 0, 0, 0, freeIDs{}
+}
+
+// freeIDs are the ids of timers that are gone and whose hint has been met. They
+// are kept as hints, of which only the id counts, mostly in chunks that hints
+// have left: only ids from behind the cursor, which had none, take new ones.
+//
+//	         0            n                 126
+//	ready  [ id | id | id |    |    | ... ]       put and taken at n
+//	more     chunk --> chunk --> ...              63 ids each
+type freeIDs struct {
+	ready [2 * chunkHints]hint // the last ones
+	n     int                  // how many these are
+	more  uint32               // first of a list of full chunks, or 0
+}
+
+// put adds one. Half of those that are ready go into a chunk when it gets tight.
+func (f *freeIDs) put(h hint, chunks *chunkPool) {
+	if f.n == len(f.ready) {
+		f.pack(chunks)
+	}
+	f.ready[f.n] = h
+	f.n++
+}
+
+// take returns the one put last, or 0 when none is ready.
+func (f *freeIDs) take() (id uint32) {
+	if f.n > 0 {
+		f.n--
+		id = f.ready[f.n].id()
+	}
+	return id
+}
+
+// room returns the unused end of ready, for 63 ids at least; whoever writes some
+// there adds their number to n.
+func (f *freeIDs) room(chunks *chunkPool) *[chunkHints]hint {
+	if f.n > chunkHints {
+		f.pack(chunks)
+	}
+	return (*[chunkHints]hint)(f.ready[f.n:])
+}
+
+// pack puts away the oldest of those that are ready, which fill a chunk.
+func (f *freeIDs) pack(chunks *chunkPool) {
+	i := chunks.alloc()
+	c := chunks.at(i)
+	copy(c.hint[:], f.ready[:chunkHints])
+	f.n = copy(f.ready[:], f.ready[chunkHints:f.n])
+	c.next = f.more
+	f.more = i
+}
+
+// unpack makes a chunk ready again, when none is; it reports false when there is
+// no chunk.
+func (f *freeIDs) unpack(chunks *chunkPool) bool {
+	i := f.more
+	if i == 0 {
+		return false
+	}
+	c := chunks.at(i)
+	f.n = copy(f.ready[:], c.hint[:])
+	f.more = c.next
+	chunks.release(i)
+	return true
+}
+
+// holdsPointers reports whether a value of type t can keep other memory from
+// being collected.
+func holdsPointers(t reflect.Type) bool {
+	switch kind := t.Kind(); {
+	case kind >= reflect.Bool && kind <= reflect.Complex128: // and the numbers, which lie in between
+		return false
+	case kind == reflect.Array:
+		return t.Len() > 0 && holdsPointers(t.Elem())
+	case kind == reflect.Struct:
+		for i := range t.NumField() {
+			if holdsPointers(t.Field(i).Type) {
+				return true
+			}
+		}
+		return false
+	}
+	return true
+}
+
+// grow adds a page to those there are, and for every 64 of them one more, up to
+// 16 in all. They are allocated as one: for the garbage collector, which has
+// nothing to scan in them, each object is still a step of its sweep.
+func grow[P any](pages []*P, most int) []*P {
+	block := make([]P, min(1+len(pages)/64, 16, most-len(pages)))
+	for i := range block {
+		pages = append(pages, &block[i])
+	}
+	return pages
 }
