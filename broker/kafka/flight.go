@@ -199,6 +199,9 @@ func (s *Sink) produce(out []*line) {
 				s.settle(issued, err)
 			})
 		}
+		if len(departed) > 0 && l.pool.gathers {
+			l.letGo()
+		}
 	}
 }
 

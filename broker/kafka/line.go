@@ -1,6 +1,7 @@
 package kafka
 
 import (
+	"context"
 	"fmt"
 	"time"
 
@@ -56,7 +57,11 @@ func (p *pipe) takes() bool {
 }
 
 func (s *Sink) newLine(p *pool) (*line, error) {
-	client, err := kgo.NewClient(append(s.options[:len(s.options):len(s.options)], kgo.ProducerLinger(p.linger))...)
+	var linger time.Duration
+	if p.gathers {
+		linger = gatherFor
+	}
+	client, err := kgo.NewClient(append(s.options[:len(s.options):len(s.options)], kgo.ProducerLinger(linger))...)
 	if err != nil {
 		return nil, fmt.Errorf("create Kafka client: %w", err)
 	}
@@ -70,6 +75,13 @@ func (s *Sink) newLine(p *pool) (*line, error) {
 	p.lines = append(p.lines, l)
 	s.open[l] = struct{}{}
 	return l, nil
+}
+
+// letGo has the client send what it gathers, and does not wait for the answers.
+func (l *line) letGo() {
+	ctx, over := context.WithCancel(context.Background())
+	over()
+	_ = l.client.Flush(ctx) // it says that there are no answers yet
 }
 
 func (l *line) pipe(broker int32) *pipe {

@@ -8,15 +8,15 @@ import "time"
 //	slow    an answer was overdue not long ago. Each takes whatever line is free
 //	stuck   given up by Isolate, nothing has got through since
 type pool struct {
-	most     int           // lines; more only while retired ones have flights
-	coalesce bool          // wait for a line that is in time, though another is free
-	linger   time.Duration // what a client waits, so that a flight is one request
+	most     int  // lines; more only while retired ones have flights
+	coalesce bool // wait for a line that is in time, though another is free
+	gathers  bool // a client gathers a flight before it sends, so that it is one request
 	lines    []*line
 	queues   map[int32][]*backlog // by Kafka broker, in the order of arrival
 }
 
-func newPool(most int, coalesce bool, linger time.Duration) *pool {
-	return &pool{most: most, coalesce: coalesce, linger: linger, queues: make(map[int32][]*backlog)}
+func newPool(most int, coalesce, gathers bool) *pool {
+	return &pool{most: most, coalesce: coalesce, gathers: gathers, queues: make(map[int32][]*backlog)}
 }
 
 // poolOf returns the pool whose lines the target's records take. The caller holds mu.

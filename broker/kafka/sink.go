@@ -27,8 +27,9 @@ const (
 	quickLines = 3
 	slowLines  = 4
 	stuckLines = 2
-	// slowLinger makes one request of what flies together: each further one would cost a slow answer.
-	slowLinger = 5 * time.Millisecond
+	// gatherFor bounds how long a client of the slow or stuck gathers what flies together. It makes one
+	// request of that, since each further one would cost a slow answer, and is told when it has all.
+	gatherFor = 5 * time.Millisecond
 )
 
 var _ broker.Sink = (*Sink)(nil)
@@ -95,9 +96,9 @@ func NewSink(c Config) (*Sink, error) {
 		targets:   make(map[string]*target),
 		open:      make(map[*line]struct{}),
 		usual:     usualAtFirst,
-		quick:     newPool(quickLines, true, 0),
-		slow:      newPool(slowLines, false, slowLinger),
-		stuck:     newPool(stuckLines, false, slowLinger),
+		quick:     newPool(quickLines, true, false),
+		slow:      newPool(slowLines, false, true),
+		stuck:     newPool(stuckLines, false, true),
 	}
 	s.pools = []*pool{s.quick, s.slow, s.stuck}
 	s.background.Go(s.tend)

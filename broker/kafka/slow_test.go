@@ -230,3 +230,46 @@ func TestStuckTargetsShareAFewClients(t *testing.T) {
 		deliverAll()
 	}, kfake.SeedTopics(1, names...))
 }
+
+// One late answer, as any Kafka has them, makes a target slow for seconds. That keeps others from waiting for it
+// and must not make its own records later. What flies together is one request nevertheless.
+func TestTargetThatCountsAsSlowIsNotMadeLate(t *testing.T) {
+	const usual, hiccup = 20 * time.Millisecond, 2 * leastPatience
+	inBubble(t, func(t *testing.T, kafka bubble) {
+		sink := newSink(t, kafka)
+		sink.Partitions(t.Context(), []string{"orders"})
+		var requests atomic.Int64
+		kafka.delay(func(string) time.Duration {
+			if requests.Add(1) == 2 {
+				return hiccup
+			}
+			return usual
+		})
+		for range 3 { // the first connects, the second is late, the third is the first that counts as slow
+			if _, err := deliver(sink, broker.Delivery{Topic: "orders"}); err != nil {
+				t.Fatal(err)
+			}
+		}
+		requests.Store(2)
+		var sent load
+		for i := range 100 {
+			start := time.Now()
+			sink.Send(broker.Delivery{Topic: "orders", Partition: int32(i % 4)}, func(error) {
+				sent.mu.Lock()
+				sent.took = append(sent.took, time.Since(start))
+				sent.mu.Unlock()
+			})
+		}
+		pass(time.Second)
+		// The first flies alone, and what waits behind it goes with the next flight.
+		if n := len(sent.took); n != 100 {
+			t.Fatalf("%d of 100 records have an outcome", n)
+		}
+		if least, most := sent.quantile(0), sent.quantile(1); least != usual || most != 2*usual {
+			t.Errorf("records took %v to %v, want one answer, %v, or two", least, most, usual)
+		}
+		if n := requests.Load() - 2; n != 2 {
+			t.Errorf("%d requests, want two", n)
+		}
+	}, kfake.SeedTopics(4, "orders"))
+}
