@@ -83,10 +83,10 @@ func (q *prober) run(ctx context.Context) error {
 				continue
 			}
 		}
-		u := min(len(urgent), mostAsked)
-		r := min(len(probes), mostAsked-u)
-		names := slices.Concat(urgent[:u], probes[:r])
-		urgent, probes = urgent[u:], probes[r:]
+		var names []string
+		names, urgent = firstAndLast(urgent, mostAsked)
+		r := min(len(probes), mostAsked-len(names))
+		names, probes = append(names, probes[:r]...), probes[r:]
 		select {
 		case <-ctx.Done():
 			return nil
@@ -95,6 +95,17 @@ func (q *prober) run(ctx context.Context) error {
 		go q.question(ctx, names, slots)
 		last = time.Now()
 	}
+}
+
+// firstAndLast takes n names out of those that wait, all if there are fewer: half of them from the
+// front, so that each has its turn, and half from the end. Names that come after a burst of
+// others, which most likely are missing, then wait for one request and not for a hundred.
+func firstAndLast(waiting []string, n int) (taken, rest []string) {
+	if len(waiting) <= n {
+		return waiting, nil
+	}
+	first, last := (n+1)/2, len(waiting)-n/2
+	return slices.Concat(waiting[:first], waiting[last:]), waiting[first:last]
 }
 
 // question puts one request and passes on what Kafka says, or that it says nothing.

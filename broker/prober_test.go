@@ -51,6 +51,50 @@ func TestProber_asksForManyNamesAtATime(t *testing.T) {
 	})
 }
 
+// A hundred thousand names that nobody has heard of are a hundred requests. Names that come to be asked
+// for after them, as each second some of the existing ones do, do not wait for these.
+func TestProber_asksForLatecomersBesideABurst(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const burst, each = 100_000, 50
+		asked := make(map[string]time.Time)
+		q := probing(t, func(_ context.Context, names []string) []PartitionCount {
+			if len(names) > mostAsked {
+				t.Errorf("a request for %d names", len(names))
+			}
+			for _, name := range names {
+				if _, again := asked[name]; again {
+					t.Errorf("%s is asked for twice", name)
+				}
+				asked[name] = time.Now()
+			}
+			return make([]PartitionCount, len(names))
+		})
+		for i := range burst {
+			q.ask(nameOf(i))
+		}
+		begun, n := time.Now(), burst
+		for range 40 {
+			time.Sleep(urgentGap)
+			for range each {
+				q.ask(nameOf(n))
+				n++
+			}
+			synctest.Wait()
+		}
+		time.Sleep(burst / mostAsked * urgentGap)
+		synctest.Wait()
+		for i := range n - burst {
+			came := begun.Add(time.Duration(1+i/each) * urgentGap)
+			if waited := asked[nameOf(burst+i)].Sub(came); waited > urgentGap {
+				t.Fatalf("number %d after the burst waited for %v", i, waited)
+			}
+		}
+		if len(asked) != n {
+			t.Errorf("%d names of %d were asked for in the time that they take", len(asked), n)
+		}
+	})
+}
+
 // A Kafka client may not hear that its context has ended.
 func TestProber_waitsForNoCallThatHangs(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
