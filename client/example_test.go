@@ -112,7 +112,7 @@ func ExampleProducer_ScheduleAsync() {
 // A record that is stamped can be produced by any Kafka client.
 func ExampleStamp() {
 	r := &client.Record{Topic: "orders.delay", Value: []byte("later")}
-	if err := client.Stamp(r, client.At(time.Date(2030, 1, 31, 8, 0, 0, 0, time.UTC)), client.To("orders")); err != nil {
+	if err := client.Stamp(r, client.At(time.Date(2030, 1, 31, 8, 0, 0, 0, time.UTC)), client.To("orders"), client.Partition(3)); err != nil {
 		fmt.Println(err)
 		return
 	}
@@ -122,6 +122,7 @@ func ExampleStamp() {
 	// Output:
 	// deliver-at: 2030-01-31T08:00:00Z
 	// deliver-to: orders
+	// deliver-partition: 3
 }
 
 func ExampleHeaderError() {

@@ -70,8 +70,8 @@ func TestWheel_cursorNeverGoesBack(t *testing.T) {
 	values(w, 500)
 	values(w, 50)
 	w.Maintain(20, 10)
-	if w.Cursor() != 500 {
-		t.Fatalf("Cursor() = %d, want 500", w.Cursor())
+	if w.cursor != 500 {
+		t.Fatalf("cursor = %d, want 500", w.cursor)
 	}
 }
 

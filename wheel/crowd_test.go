@@ -114,13 +114,13 @@ func TestMaintain_opensASlotAtItsStart(t *testing.T) {
 	}
 	for w.Maintain(start-1, 100) {
 	}
-	if w.Cursor() != start-1 {
-		t.Fatalf("Cursor() = %d before the slot begins", w.Cursor())
+	if w.cursor != start-1 {
+		t.Fatalf("cursor = %d before the slot begins", w.cursor)
 	}
 	for w.Maintain(start+5, 100) {
 	}
-	if w.Cursor() != start+5 || w.path[3] == nil || w.path[3].occupied == 0 {
-		t.Fatalf("Cursor() = %d, the slot is not open", w.Cursor())
+	if w.cursor != start+5 || w.path[3] == nil || w.path[3].occupied == 0 {
+		t.Fatalf("cursor = %d, the slot is not open", w.cursor)
 	}
 	if err := w.broken(); err != nil {
 		t.Fatal(err)

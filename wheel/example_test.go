@@ -203,7 +203,7 @@ func ExampleNew() {
 		w.Add(t.When, t.Value)
 	}
 	next, _ := w.Next()
-	fmt.Println(w.Cursor(), next, w.Len())
+	fmt.Println(next, w.Len())
 	// Output:
-	// 5000 9500 1
+	// 9500 1
 }

@@ -11,7 +11,7 @@ func refused(t *testing.T, w *Wheel[int], h Handle, after string) {
 	if e, ok := w.Get(h); ok {
 		t.Errorf("after %s: Get hit %+v", after, e)
 	}
-	if moved, ok := w.Move(h, w.Cursor()+5); ok || moved != 0 {
+	if moved, ok := w.Move(h, w.cursor+5); ok || moved != 0 {
 		t.Errorf("after %s: Move = %#x, %v", after, moved, ok)
 	}
 }
@@ -96,8 +96,8 @@ func TestHandle_ofATimerAtTheCursorIsAsAnyOther(t *testing.T) {
 	w.Add(10, 2)
 	w.Advance(10, make([]Expired[int], 0, 1))
 	w.Cancel(moved)
-	if err := w.broken(); err != nil || w.Cursor() != 10 {
-		t.Errorf("at %d: %v", w.Cursor(), err)
+	if err := w.broken(); err != nil || w.cursor != 10 {
+		t.Errorf("at %d: %v", w.cursor, err)
 	}
 }
 

@@ -76,8 +76,8 @@ func TestWheel_zeroValueIsEmptyAndUsable(t *testing.T) {
 func TestWheel_cursorBeyondMaxTickIsTakenAsMaxTick(t *testing.T) {
 	m := newModel(t, MaxTick)
 	m.wheel = New[int](1 << 63)
-	if m.wheel.Cursor() != MaxTick {
-		t.Fatalf("Cursor() = %d, want MaxTick", m.wheel.Cursor())
+	if m.wheel.cursor != MaxTick {
+		t.Fatalf("cursor = %d, want MaxTick", m.wheel.cursor)
 	}
 	m.add(MaxTick)
 	m.add(3)

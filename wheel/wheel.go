@@ -59,10 +59,6 @@ func New[T any](cursor uint64) *Wheel[T] {
 // Len returns the number of pending timers.
 func (w *Wheel[T]) Len() int { return w.live }
 
-// Cursor returns the tick that the levels are counted from. It never goes
-// back, and is never beyond the latest now given to Advance or Maintain.
-func (w *Wheel[T]) Cursor() uint64 { return w.cursor }
-
 // Add makes v fire at tick when: the first [Wheel.Advance] to that tick or a later
 // one returns it. A deadline that has passed is no error; it fires at the
 // next Advance. The error wraps [ErrTooFar] or [ErrFull], and then nothing

@@ -51,15 +51,6 @@ type Timer[K comparable, V any] struct {
 	place   uint32 // in line, while waiting
 }
 
-// Key returns the key that the timer was set under.
-func (t *Timer[K, V]) Key() K {
-	if t == nil {
-		var none K
-		return none
-	}
-	return t.key
-}
-
 // State returns what has become of the timer. A periodic timer is Pending until it is stopped.
 func (t *Timer[K, V]) State() State {
 	if t == nil || t.service == nil {
@@ -68,16 +59,6 @@ func (t *Timer[K, V]) State() State {
 	t.service.mu.Lock()
 	defer t.service.mu.Unlock()
 	return t.state
-}
-
-// Due returns the deadline, the next one of a periodic timer, by the service's clock.
-func (t *Timer[K, V]) Due() time.Time {
-	if t == nil || t.service == nil {
-		return time.Time{}
-	}
-	t.service.mu.Lock()
-	defer t.service.mu.Unlock()
-	return time.UnixMilli(t.due)
 }
 
 // Stop reports whether it stopped the timer: true means that its callback will not begin any more,
