@@ -2,29 +2,30 @@
 //
 // Carillon reads delay topics. A record there says in its headers when it is due and where it goes:
 //
-//	deliver-at         RFC 3339 time with zone, or epoch milliseconds from 100000000000 on; wins over deliver-after
+//	deliver-at         RFC 3339 time with zone, or epoch milliseconds; wins over deliver-after
 //	deliver-after      delay from the record's timestamp: milliseconds, 1h30m, or PT90S
-//	deliver-to         target topic; default: the route's target, else the delay topic without ".delay"
+//	deliver-to         target topic; default: the route's, else the delay topic without ".delay"
 //	deliver-key        key of the delivered record, text; default: the record's own key
-//	deliver-key-base64 the same for a key that is no text, in base64, also the empty one; from feature level 2 on
-//	deliver-partition  partition of the target; default: chosen by the key, as Kafka's Java client does
+//	deliver-key-base64 the same for any bytes, in base64, also the empty key; from feature level 2 on
+//	deliver-partition  partition of the target; default: by the key, as Kafka's Java client does
 //	deliver-id         the caller's name for the message, 1 to 256 bytes
 //
-// A smaller number of milliseconds, of a time before March 1973, is taken for seconds and refused. A plus
-// sign before a number or a delay changes nothing: deliver-after +1 is one millisecond. Every header that
-// is there is read: a malformed deliver-after is refused also beside a good deliver-at.
+// Milliseconds below 100000000000, before March 1973, are refused: they are seconds by mistake. A
+// plus sign before a number or a delay changes nothing: deliver-after +1 is one millisecond. Every
+// header counts: a malformed deliver-after is refused even beside a good deliver-at.
 //
-// Any Kafka client can write these headers. This package writes and reads them in one place, and both
-// the [Producer] here and the broker go through it: what [Stamp] accepts is what the broker accepts.
+// Any Kafka client can write these headers. The [Producer] here and the broker share one reading of
+// them: what [Stamp] accepts is what the broker accepts.
 //
 //	producer, err := client.NewProducer(kgo.SeedBrokers("127.0.0.1:9092"))
 //	...
 //	record := &client.Record{Topic: "orders.delay", Value: []byte("remind me")}
-//	sent, err := producer.Schedule(ctx, record, client.After(24*time.Hour), client.ID("reminder-7"))
+//	sent, err := producer.Schedule(ctx, record, client.After(24*time.Hour), client.ID("reminder"))
 //
-// A [Producer] can share a *kgo.Client that the application has already: see [NewProducerFrom]. To
-// use that client alone, [Stamp] the record and produce it as usual.
+// A [Producer] can share the application's own *kgo.Client: see [NewProducerFrom]. To use that
+// client alone, [Stamp] the record and produce it as usual.
 //
 // Delivered records carry delivered-id, delivered-for, delivered-from and delivered-seq. A consumer
-// that must not act twice remembers delivered-seq: it names one message for ever, ids can be used again.
+// that must not act twice remembers delivered-seq. It names one message for ever; an id can come
+// again.
 package client

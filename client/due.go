@@ -9,15 +9,16 @@ import (
 )
 
 const (
-	// secondsBelow: 10^11 ms is March 1973, 10^11 s the year 5138. A smaller number is seconds by mistake.
+	// secondsBelow: 10^11 ms is March 1973, 10^11 s the year 5138. A smaller number is seconds by
+	// mistake.
 	secondsBelow = 100_000_000_000
-	// latestDue is the last millisecond of the year 9999, the last that RFC 3339 can write. A larger
-	// number is microseconds or nanoseconds by mistake.
+	// latestDue is the last millisecond of the year 9999, the last that RFC 3339 can write. A
+	// larger number is microseconds or nanoseconds by mistake.
 	latestDue = 253_402_300_799_999
 )
 
-// dueAt returns epoch milliseconds. deliver-at wins, but deliver-after is read as well, so that a wrong
-// value never goes unnoticed. One of the two must not be "".
+// dueAt returns epoch milliseconds. deliver-at wins, but deliver-after is read as well, so that a
+// wrong value never goes unnoticed. One of the two must not be "".
 func dueAt(at, after string, timestamp int64) (due int64, err error) {
 	if after != "" {
 		if due, err = parseAfter(after, timestamp); err != nil {
@@ -40,8 +41,8 @@ func parseAt(value string) (int64, error) {
 	return parseRFC3339(value)
 }
 
-// checkBlanks refuses white space around a value: a producer that writes it may have cut the value from
-// the wrong place. It says so, since the blanks may not show where the error does.
+// checkBlanks refuses white space around a value: its producer may have cut it from the wrong
+// place. The error names the blanks, since they may not show where it is read.
 func checkBlanks(field, value string) error {
 	if strings.TrimSpace(value) == value {
 		return nil
@@ -65,8 +66,8 @@ func parseEpoch(value string) (int64, error) {
 	return ms, nil
 }
 
-// ceilFraction turns the digits after a second's point into milliseconds. It rounds up, since no message
-// may be early, not by a fraction of a millisecond either.
+// ceilFraction turns the digits after a second's point into milliseconds. It rounds up, since no
+// message may be early, not by a fraction of a millisecond either.
 func ceilFraction(fraction string) (ms int64) {
 	for i, unit := range []int64{100, 10, 1} {
 		if i < len(fraction) {
@@ -107,7 +108,7 @@ func parseDelay(value string) (int64, error) {
 		return 0, err
 	}
 	if ms, err := strconv.ParseInt(value, 10, 64); err == nil || errors.Is(err, strconv.ErrRange) {
-		return ms, nil // what does not fit becomes the number nearest to it, which is refused as well
+		return ms, nil // what does not fit becomes the nearest number, which is refused as well
 	}
 	if d, err := time.ParseDuration(value); err == nil {
 		if d < 0 {

@@ -10,17 +10,19 @@ type Record = kgo.Record
 // Header is one header of a [Record]. A nil value and an empty one differ.
 type Header = kgo.RecordHeader
 
-// InstructionPrefix begins every header that instructs Carillon. All of them are stripped on delivery.
+// InstructionPrefix begins every header that instructs Carillon. All of them are stripped on
+// delivery.
 const InstructionPrefix = "deliver-"
 
-// Headers of a record on a delay topic. Values are UTF-8 text, never empty but for HeaderKeyBase64, each
-// at most once; a name in another case, such as Deliver-To, is refused.
+// Headers of a record on a delay topic. Values are UTF-8 text and never empty, but HeaderKeyBase64
+// may be, for the empty key. Each comes at most once. HeaderAt wins over HeaderAfter, which counts
+// from the record's timestamp. A name in another case, such as Deliver-To, is refused.
 const (
-	HeaderAt        = "deliver-at"         // RFC 3339 with zone, or epoch milliseconds from 10^11 on; wins over HeaderAfter
-	HeaderAfter     = "deliver-after"      // milliseconds, Go duration or ISO 8601 duration, from the record's timestamp
+	HeaderAt        = "deliver-at"         // RFC 3339 with zone, or epoch milliseconds from 10^11 on
+	HeaderAfter     = "deliver-after"      // delay: milliseconds, Go duration or ISO 8601
 	HeaderTo        = "deliver-to"         // target topic
 	HeaderKey       = "deliver-key"        // key of the delivered record, text
-	HeaderKeyBase64 = "deliver-key-base64" // the same as bytes, in base64 (RFC 4648, section 4), in place of HeaderKey
+	HeaderKeyBase64 = "deliver-key-base64" // in place of HeaderKey: bytes, in base64 (RFC 4648)
 	HeaderPartition = "deliver-partition"  // partition of the target topic, from 0
 	HeaderID        = "deliver-id"         // the caller's id, 1 to MaxIDBytes bytes
 )
@@ -51,7 +53,7 @@ const (
 	HeaderErrorTopic     = "__carillon.errors.topic"
 	HeaderErrorPartition = "__carillon.errors.partition"
 	HeaderErrorOffset    = "__carillon.errors.offset"
-	// HeaderErrorValueDropped gives the bytes of a value that is left out, of a record above 16 MiB.
+	// HeaderErrorValueDropped gives the size of a value left out, of a record above 16 MiB.
 	HeaderErrorValueDropped = "__carillon.errors.value-dropped"
 )
 

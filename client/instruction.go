@@ -19,9 +19,9 @@ type Instruction struct {
 	ID        string // the caller's id; "" when the header is absent
 }
 
-// Parse reads a record's instruction from its headers and its timestamp in epoch milliseconds, which
-// deliver-after counts from (negative: the record has none). Names are lower case: one of them in another
-// case is refused, since it is meant but would not be heard. Headers that are not deliver-* say nothing.
+// Parse reads a record's instruction from its headers and its timestamp in epoch milliseconds,
+// which deliver-after counts from (negative: the record has none). Names are lower case; one in
+// another case is refused, since its sender meant it. Headers that are not deliver-* say nothing.
 // The error is always a *[HeaderError]. Parse is safe for concurrent use.
 func Parse(headers []Header, timestamp int64) (Instruction, error) {
 	text, err := collect(headers)
@@ -58,8 +58,8 @@ func Parse(headers []Header, timestamp int64) (Instruction, error) {
 	return in, nil
 }
 
-// instructionText holds the values of the deliver-* headers; nil is an absent one. Only keyBase64 may be
-// empty.
+// instructionText holds the values of the deliver-* headers; nil is an absent one. Only keyBase64
+// may be empty.
 type instructionText struct {
 	at, after, to, key, keyBase64, partition, id []byte
 }
@@ -111,15 +111,15 @@ func collect(headers []Header) (text instructionText, err error) {
 	return text, nil
 }
 
-// inAnotherCase reports whether the name begins as an instruction's does but for its case. Every header
-// of every record is asked, and most differ in the length or the hyphen already.
+// inAnotherCase reports whether the name begins as an instruction's does but for its case. It is
+// asked of every header of every record, and most differ in the length or the hyphen already.
 func inAnotherCase(name string) bool {
 	const size = len(InstructionPrefix)
 	return len(name) >= size && name[size-1] == '-' && strings.EqualFold(name[:size], InstructionPrefix)
 }
 
-// unusable explains a header that looks like an instruction and that no slot takes. It returns nil for
-// a header of the application, whose name is no instruction in lower case either.
+// unusable explains a header that looks like an instruction and that no slot takes. It returns nil
+// for a header of the application, whose name is no instruction in lower case either.
 func unusable(h Header) error {
 	if lower := strings.ToLower(h.Key); lower != h.Key && (isSupported(lower) || isReserved(lower)) {
 		return malformed(h.Key, string(h.Value), "is not in lower case", "write "+lower)
@@ -142,8 +142,9 @@ func unusable(h Header) error {
 	return malformed(strings.ToValidUTF8(cut(h.Key), "\uFFFD"), string(h.Value), "is not a header Carillon knows", remedy)
 }
 
-// nearest returns the instruction header that the name is most like, or "" when none is: the one that
-// differs least once what both begin and end with is taken off, and by less than half.
+// nearest returns the instruction header that the name is most like, or "" when it is like none.
+// Both lose what they begin and end with alike; the one with the least left wins, if that is less
+// than half.
 func nearest(name string) string {
 	best, least := "", 1.0/2
 	for _, known := range append(strings.Split(supportedHeaders, ", "), reservedHeaders...) {

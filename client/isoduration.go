@@ -22,8 +22,8 @@ func parseISODuration(value, rest string) (total int64, err error) {
 	return addISOFields(value, clock, clockUnit, total)
 }
 
-// addISOFields adds the fields of one half of a duration to total. unit returns the milliseconds of a
-// designator, 0 when it is not one of this half; each must be shorter than the one before.
+// addISOFields adds the fields of one half of a duration to total. unit returns the milliseconds of
+// a designator, 0 when it is not one of this half; each must be shorter than the one before.
 func addISOFields(value, fields string, unit func(designator byte) int64, total int64) (int64, error) {
 	for longer := int64(math.MaxInt64); fields != ""; {
 		count, fraction, designator, rest := cutISOField(fields)
@@ -45,7 +45,8 @@ func addISOFields(value, fields string, unit func(designator byte) int64, total 
 	return total, nil
 }
 
-// cutISOField splits "1.5S..." into "1", "5", 'S' and the rest. The designator is 0 when there is none.
+// cutISOField splits "1.5S..." into "1", "5", 'S' and the rest. The designator is 0 when there is
+// none.
 func cutISOField(fields string) (count, fraction string, designator byte, rest string) {
 	count, rest = fields[:digits(fields)], fields[digits(fields):]
 	if rest != "" && (rest[0] == '.' || rest[0] == ',') {

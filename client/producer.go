@@ -11,16 +11,16 @@ import (
 	"github.com/twmb/franz-go/pkg/kgo"
 )
 
-// A Producer schedules records: it stamps them, refuses what the broker would refuse, and produces them
-// to their delay topics. All methods are safe for concurrent use.
+// A Producer schedules records. It stamps them, refuses what the broker would refuse, and produces
+// them to their delay topics. All methods are safe for concurrent use.
 type Producer struct {
 	kafka *kgo.Client
 	owned bool
 }
 
-// NewProducer returns a producer with a Kafka client of its own, which Close closes. The options are
-// franz-go's, at least kgo.SeedBrokers; they win over the defaults set here: no linger, and a metadata
-// refresh that a failed partition waits for 50 ms, not 5 s. It does not connect yet.
+// NewProducer returns a producer with a Kafka client of its own, which Close closes. The options
+// are franz-go's, at least kgo.SeedBrokers. They win over the defaults set here: no linger, and a
+// failed partition waits 50 ms for fresh metadata, not 5 s. It does not connect yet.
 func NewProducer(options ...kgo.Opt) (*Producer, error) {
 	defaults := []kgo.Opt{kgo.ProducerLinger(0), kgo.MetadataMinAge(50 * time.Millisecond)}
 	kafka, err := kgo.NewClient(append(defaults, options...)...)
@@ -30,24 +30,25 @@ func NewProducer(options ...kgo.Opt) (*Producer, error) {
 	return &Producer{kafka: kafka, owned: true}, nil
 }
 
-// NewProducerFrom returns a producer on a client of the caller, who may go on to use it for anything
-// else and closes it after the last use of the producer.
+// NewProducerFrom returns a producer on a client of the caller, who may go on to use it for
+// anything else and closes it after the last use of the producer.
 func NewProducerFrom(kafka *kgo.Client) *Producer {
 	return &Producer{kafka: kafka}
 }
 
-// Schedule produces one record to its delay topic and waits for Kafka's answer, or for ctx. r is left as
-// it is; the record returned is the one produced, with its partition and offset. Wrong options are a
-// *[HeaderError] and send nothing; other errors wrap [ErrTopicMissing], [ErrForbidden], [ErrTooLarge],
-// [ErrClosed], or Kafka's reason. After an error the record may still have been accepted.
+// Schedule produces one record to its delay topic and waits for Kafka's answer, or for ctx. r is
+// left as it is; the record returned is the one produced, with its partition and offset. Wrong
+// options are a *[HeaderError] and send nothing; other errors wrap [ErrTopicMissing],
+// [ErrForbidden], [ErrTooLarge], [ErrClosed], or Kafka's reason. After an error the record may
+// still have been accepted.
 func (p *Producer) Schedule(ctx context.Context, r *Record, options ...Option) (*Record, error) {
 	results := p.ScheduleBatch(ctx, []*Record{r}, options...)
 	return results[0].Record, results[0].Err
 }
 
-// ScheduleBatch is [Producer.Schedule] for many records at once. Records that differ in their time or
-// target are stamped with [Stamp] before; the options here are added to all. Each record stands for
-// itself: results[i] is the outcome of rs[i].
+// ScheduleBatch is [Producer.Schedule] for many records at once. Records that differ in their time
+// or target are stamped with [Stamp] before; the options here are added to all. Each record stands
+// for itself: results[i] is the outcome of rs[i].
 func (p *Producer) ScheduleBatch(ctx context.Context, rs []*Record, options ...Option) kgo.ProduceResults {
 	results := make(kgo.ProduceResults, len(rs))
 	var outstanding sync.WaitGroup
@@ -62,11 +63,11 @@ func (p *Producer) ScheduleBatch(ctx context.Context, rs []*Record, options ...O
 	return results
 }
 
-// ScheduleAsync produces one record and returns at once, unless the client's buffer is full: then it
-// waits for room, or for ctx. promise, which may be nil, is called exactly once with the record as it was
-// sent and the error that Schedule would return: from here when the options are wrong, else from a
-// goroutine of the Kafka client, where it must not block. Records of one delay topic and key keep the
-// order of the calls.
+// ScheduleAsync produces one record and returns at once, unless the client's buffer is full: then
+// it waits for room, or for ctx. promise, which may be nil, is called exactly once with the record
+// as it was sent and the error that Schedule would return. With wrong options it is called from
+// here, else from a goroutine of the Kafka client, where it must not block. Records of one delay
+// topic and key keep the order of the calls.
 func (p *Producer) ScheduleAsync(ctx context.Context, r *Record, promise func(*Record, error), options ...Option) {
 	if promise == nil {
 		promise = func(*Record, error) {}

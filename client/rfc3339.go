@@ -10,8 +10,8 @@ import (
 //
 //	2030-01-31T08:00:00[.digits](Z | +hh:mm | -hh:mm)
 //
-// T and Z may be lower case. The error names the part that is wrong; time.Parse would not, and it takes
-// what does not exist, such as the offset +24:00.
+// T and Z may be lower case. The error names the part that is wrong. time.Parse would not, and it
+// takes what does not exist, such as the offset +24:00.
 func parseRFC3339(value string) (int64, error) {
 	const dateAndTime = "dddd-dd-ddTdd:dd:dd"
 	if !hasShape(value, dateAndTime) {
@@ -44,8 +44,8 @@ func parseRFC3339(value string) (int64, error) {
 	return ms, nil
 }
 
-// civilSecond returns the second since 1970 of the date and time that value, which has their shape, begins
-// with, as if they were UTC.
+// civilSecond returns the second since 1970 of the date and time at the front of value, which has
+// their shape, as if they were UTC.
 func civilSecond(value string) (int64, error) {
 	wrong := func(problem, remedy string) (int64, error) { return 0, malformed(HeaderAt, value, problem, remedy) }
 	year, month, day := number(value[:4]), time.Month(number(value[5:7])), number(value[8:10])
@@ -120,7 +120,8 @@ func notATime(value string) error {
 	return malformed(HeaderAt, value, "is not a time", remedy)
 }
 
-// hasShape reports whether s begins as the layout says: d is a digit, T may be lower case, all else is itself.
+// hasShape reports whether s begins as the layout says: d is a digit, T may be lower case, all else
+// is itself.
 func hasShape(s, layout string) bool {
 	if len(s) < len(layout) {
 		return false

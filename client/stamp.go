@@ -6,11 +6,12 @@ import (
 	"time"
 )
 
-// An Option writes one instruction header. Options say when, where and as what a record is delivered.
+// An Option writes one instruction header. Options say when, where and as what a record is
+// delivered.
 type Option func(headers []Header) []Header
 
-// At asks for delivery at t, rounded up to the next millisecond. It wins over [After]. A time that has
-// passed is no error: the record is delivered at once.
+// At asks for delivery at t, rounded up to the next millisecond. It wins over [After]. A time that
+// has passed is no error: the record is delivered at once.
 func At(t time.Time) Option {
 	return text(HeaderAt, t.UTC().Format(time.RFC3339Nano))
 }
@@ -32,9 +33,9 @@ func Key(key string) Option {
 	return text(HeaderKey, key)
 }
 
-// KeyBytes has the record delivered with this key, any bytes, in place of its own: a number as Kafka's
-// LongSerializer writes it, say, or Avro. An empty key is one, too; nil is none and refused. The cluster
-// must be at feature level 2.
+// KeyBytes has the record delivered with this key, any bytes, in place of its own: a number as
+// Kafka's LongSerializer writes it, say, or Avro. An empty key is one, too; nil is none and
+// refused. The cluster must be at feature level 2.
 func KeyBytes(key []byte) Option {
 	if key == nil {
 		return func(headers []Header) []Header { return append(headers, Header{Key: HeaderKeyBase64}) }
@@ -59,9 +60,9 @@ func text(name, value string) Option {
 	}
 }
 
-// Stamp adds the options' headers to the record, which any Kafka client can then produce to its delay
-// topic. The error is a *[HeaderError] when the broker would refuse the outcome, for example because a
-// header is there already; the record is then as it was.
+// Stamp adds the options' headers to the record, which any Kafka client can then produce to its
+// delay topic. The error is a *[HeaderError] when the broker would refuse the outcome, for example
+// because a header is there already; the record is then as it was.
 func Stamp(r *Record, options ...Option) error {
 	headers := r.Headers[:len(r.Headers):len(r.Headers)] // the caller's array is not written to
 	for _, option := range options {
@@ -74,8 +75,8 @@ func Stamp(r *Record, options ...Option) error {
 	return nil
 }
 
-// check refuses what the broker would send to the dead-letter topic. A record without a timestamp gets
-// one from Kafka's client later; until then any will do.
+// check refuses what the broker would send to the dead-letter topic. A record without a timestamp
+// gets one from Kafka's client later; until then any will do.
 func check(headers []Header, r *Record) error {
 	var timestamp int64
 	if !r.Timestamp.IsZero() {

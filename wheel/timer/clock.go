@@ -6,9 +6,9 @@ import (
 )
 
 // Monotonic returns a clock that starts at the present wall time and from then on only follows the
-// monotonic clock: whatever is done to the system's clock, it neither jumps nor goes back. It is the
-// clock of a Service unless another is given, and the right one for delays ("in five seconds"); for
-// deadlines of the wall ("at noon") use [time.Now].
+// monotonic clock: whatever is done to the system's clock, it neither jumps nor goes back. It is
+// the clock of a Service unless another is given, and the right one for delays ("in five seconds");
+// for deadlines of the wall ("at noon") use [time.Now].
 func Monotonic() func() time.Time {
 	base := time.Now()
 	wall := base.Round(0) // without its monotonic part, so that Sub and Compare use what we add

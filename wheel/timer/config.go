@@ -14,8 +14,8 @@ const (
 
 // Config configures a Service. Only Fire must be set.
 type Config[K comparable, V any] struct {
-	// Fire is called for each timer that is due, on a goroutine of the service: at most Workers at a
-	// time (but see Spawn). It may block, panic (which is logged), and use the service.
+	// Fire is called for each timer that is due, on a goroutine of the service: at most Workers at
+	// a time (but see Spawn). It may block, panic (which is logged), and use the service.
 	Fire func(Event[K, V])
 
 	// Workers is how many calls of Fire run at once; 0 means 256.
@@ -29,22 +29,22 @@ type Config[K comparable, V any] struct {
 	WhenFull WhenFull
 
 	// Dropped is told of each timer that Drop has dropped. It is called on the goroutine that wakes
-	// for the timers, so it must not block. It may panic (which is logged), and use the service. Drop
-	// needs it; the others never call it.
+	// for the timers, so it must not block. It may panic (which is logged), and use the service.
+	// Drop needs it; the others never call it.
 	Dropped func(Event[K, V])
 
 	// MaxPending limits how many timers may be pending at a time; 0 means no limit.
 	MaxPending int
 
-	// Now is the clock; nil means [Monotonic], which does not see the system's clock being set. With
-	// another clock the service wakes once a second to see whether it was set. When it is set back,
-	// pending timers wait until it has come to their deadlines again, those of Every too: Move gives
-	// them one on the new time. It is called while the service is locked, so it must not use it,
-	// block or panic.
+	// Now is the clock; nil means [Monotonic], which does not see the system's clock being set.
+	// With another clock the service wakes once a second to see whether it was set. When it is set
+	// back, pending timers wait until it has come to their deadlines again, those of Every too:
+	// Move gives them one on the new time. It is called while the service is locked, so it must not
+	// use it, block or panic.
 	Now func() time.Time
 
-	// Log receives panics of callbacks and steps of the clock; nil means slog.Default(). Its handler
-	// may use the service; if it panics, the record is lost and nothing else.
+	// Log receives panics of callbacks and steps of the clock; nil means slog.Default(). Its
+	// handler may use the service; if it panics, the record is lost and nothing else.
 	Log *slog.Logger
 }
 
@@ -57,8 +57,8 @@ const (
 	// can be moved and removed.
 	Wait WhenFull = iota
 
-	// Spawn fires it at once in a goroutine of its own, beyond Workers and without bound. Those that
-	// wait in line may be late all the same: they stay there until a worker is free.
+	// Spawn fires it at once in a goroutine of its own, beyond Workers and without bound. Those
+	// that wait in line may be late all the same: they stay there until a worker is free.
 	Spawn
 
 	// Drop does not fire it, reports it to Config.Dropped, and goes on. A periodic timer loses this

@@ -1,8 +1,8 @@
 // Package timer gives the timing wheel of package wheel a clock. It holds from one to tens of
-// millions of timers, each from a millisecond to centuries ahead, at the same cost each, wakes only
-// when one is due, and never fires one early.
+// millions of timers, from a millisecond to centuries ahead, each at the same cost. It wakes only
+// when one is due, and fires none early.
 //
-// There are two layers; take the upper one unless you know better.
+// There are two layers. Take the upper one unless you know better.
 //
 // # Service: call a function when a key's time has come
 //
@@ -16,12 +16,12 @@
 //	s.Every("sweep", Order{}, time.Minute) // periodic, without drift
 //	unfired, err := s.Stop(ctx)            // what had not fired, to be kept
 //
-// Each key has one timer at most. Set and Every also return it, as a [Timer] that can be stopped and
-// asked for its [State].
+// Each key has one timer at most. Set and Every also return it, as a [Timer] that can be stopped
+// and asked for its [State].
 //
-// A timer is pending until a worker begins its callback, and from then on fired. So exactly one wins
-// when Remove, Timer.Stop, Drain or Service.Stop meet the firing: when they say that they stopped a
-// timer, its callback does not begin.
+// A timer is pending until a worker begins its callback; from then on it has fired. So exactly one
+// wins when Remove, Timer.Stop, Drain or Service.Stop meet the firing: when they say that they
+// stopped a timer, its callback does not begin.
 //
 //	 Set, Every, Move
 //	    |      ^
@@ -35,12 +35,16 @@
 //	    +-------------------------------------------->| stopped |
 //	                                                  +---------+
 //
-// Callbacks run on at most Config.Workers goroutines, which exist only while there is work, so a
-// slow one delays neither the wheel nor, as long as a worker is free, any other. When all are busy,
-// Config.Queue timers that are due wait in line; beyond that Config.WhenFull decides: [Wait] (the
-// default: they stay in the wheel and fire late), [Spawn] (at once, each in a goroutine of its own,
-// without bound, while those in line may be late) or [Drop] (reported, not fired). A panic in a
-// callback is logged and counted. Callbacks and the log's handler may use the service.
+// Callbacks run on at most Config.Workers goroutines, which exist only while there is work. A slow
+// one does not delay the wheel, and delays other callbacks only when all workers are busy. Then
+// Config.Queue timers that are due wait in line. Beyond that Config.WhenFull decides:
+//
+//   - [Wait], the default: they stay in the wheel and fire late.
+//   - [Spawn]: each fires at once in a goroutine of its own, without bound; those in line wait.
+//   - [Drop]: they are reported and do not fire.
+//
+// A panic in a callback is logged, and counted in [Stats]. Callbacks and the log's handler may use
+// the service.
 //
 // Delays are measured by the monotonic clock: a step of the system's clock does not touch them.
 //
@@ -59,20 +63,20 @@
 //		}
 //	}
 //
-// It has no goroutine and no lock, allocates nothing per timer, and its deadlines are wall-clock
-// milliseconds by an injected clock. When that clock is set forward, the queue sees it within a
-// second; when it is set back, what is pending waits until the clock is there again.
+// It has no goroutine and no lock, and allocates nothing per timer. Its deadlines are wall-clock
+// milliseconds by a clock of your choice. When that clock is set forward, the queue sees it within
+// a second. When it is set back, what is pending waits until the clock is there again.
 //
 // # Time
 //
-// Deadlines are rounded up to the millisecond and the clock is read rounded down, so a timer is up
+// Deadlines are rounded up to the millisecond and the clock is read rounded down. So a timer is up
 // to a millisecond late by construction and never early. Everything works inside a bubble of
-// testing/synctest: with a Service a century passes in no time, with a DelayQueue if MaxSleep is long.
+// testing/synctest: a century passes in no time, with a DelayQueue if MaxSleep is long.
 // A bubble's clock begins in 2000 and ends in 2262, with the range of 64-bit nanoseconds.
 //
 // # Errors
 //
-// Bad input is refused with an error that names the field, the value and what would do: [ErrConfig],
-// [ErrDelay], [ErrDeadline], [ErrKey], [ErrFull], [ErrNotPending], [ErrStopped], and [ErrNotMade] from
-// zero values. Nothing in this package panics by itself; a key that no map takes does.
+// Bad input is refused with an error that names the field, the value and what would do:
+// [ErrConfig], [ErrDelay], [ErrDeadline], [ErrKey], [ErrFull], [ErrNotPending], [ErrStopped]. Zero
+// values return [ErrNotMade]. Nothing here panics but a key that no map takes.
 package timer

@@ -15,7 +15,7 @@ var (
 	// ErrDelay is returned for a negative delay, and for a period that is not whole milliseconds.
 	ErrDelay = errors.New("timer: bad delay")
 
-	// ErrKey is returned for a key that does not equal itself, as NaN: no timer could be found by it.
+	// ErrKey is returned for a key that does not equal itself, such as NaN: it finds no timer.
 	ErrKey = errors.New("timer: bad key")
 
 	// ErrFull is returned when as many timers are pending as Config.MaxPending allows.

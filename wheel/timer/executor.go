@@ -92,7 +92,7 @@ func (s *Service[K, V]) begin(t *Timer[K, V]) Event[K, V] {
 	return e
 }
 
-// conclude lets a periodic timer go on to its next deadline and ends any other. The caller holds mu.
+// conclude lets a periodic timer go on to its next deadline and ends others. The caller holds mu.
 func (s *Service[K, V]) conclude(t *Timer[K, V], state State) {
 	if t.period > 0 {
 		s.repeat(t)
@@ -123,8 +123,8 @@ func (s *Service[K, V]) repeat(t *Timer[K, V]) {
 	s.wakeFor(t.due)
 }
 
-// call runs the callback, contains its panic, and then takes it off running, which mu guards. That
-// is deferred apart, as the log's handler may end the goroutine.
+// call runs the callback, contains its panic, and then takes it off running, which mu guards. The
+// last step is deferred apart, since the log's handler may end the goroutine.
 func (s *Service[K, V]) call(t *Timer[K, V], e Event[K, V], running *int) {
 	defer func() {
 		s.mu.Lock()
@@ -158,7 +158,7 @@ func (s *Service[K, V]) contain(what string, key K, panicked any) {
 	s.log(slog.LevelError, what, "key", key, "panic", panicked, "stack", string(debug.Stack()))
 }
 
-// log contains a panic of the log's handler, of which nobody can be told. The caller does not hold mu.
+// log contains a panic of the log's handler: nobody is left to tell. The caller does not hold mu.
 func (s *Service[K, V]) log(level slog.Level, what string, args ...any) {
 	defer func() { _ = recover() }()
 	s.cfg.Log.Log(context.Background(), level, what, args...)

@@ -5,10 +5,10 @@ import (
 	"time"
 )
 
-// Set makes key fire once with value, after delay. If a timer is pending under key it is that one:
-// it gets the new value and deadline, and if it was periodic it is so no more. Set refuses with
-// ErrDelay (negative), ErrKey (not equal to itself), ErrFull, ErrDeadline (only with a clock far in
-// the future) and ErrStopped; a pending timer then stays as it was.
+// Set makes key fire once with value, after delay. A timer that is pending under key gets the new
+// value and deadline, and is not periodic any more. Set refuses with ErrDelay (negative), ErrKey
+// (not equal to itself), ErrFull, ErrDeadline (only with a clock far in the future) and ErrStopped;
+// a pending timer then stays as it was.
 func (s *Service[K, V]) Set(key K, value V, delay time.Duration) (*Timer[K, V], error) {
 	if delay < 0 {
 		return nil, fmt.Errorf("%w: %v, want 0 or more", ErrDelay, delay)
@@ -17,8 +17,8 @@ func (s *Service[K, V]) Set(key K, value V, delay time.Duration) (*Timer[K, V], 
 }
 
 // Every makes key fire with value each period, first after one period, in whole milliseconds. The
-// deadlines keep to their grid however late one is; a firing is skipped while the last one's
-// callback still runs, and those that were missed are not made up for. Otherwise it is as Set.
+// deadlines keep to their grid however late one is. A firing is skipped while the callback of the
+// last one still runs, and those that were missed are not made up for. Otherwise Every is like Set.
 func (s *Service[K, V]) Every(key K, value V, period time.Duration) (*Timer[K, V], error) {
 	if period < time.Millisecond || period%time.Millisecond != 0 {
 		return nil, fmt.Errorf("%w: period %v, want whole milliseconds, 1ms or more", ErrDelay, period)
@@ -26,8 +26,8 @@ func (s *Service[K, V]) Every(key K, value V, period time.Duration) (*Timer[K, V
 	return s.set(key, value, period, period.Milliseconds())
 }
 
-// Move gives the timer pending under key a new deadline, delay from now; a periodic one goes on from
-// there. It returns ErrNotPending when there is none, which may be because it has just fired.
+// Move gives the timer pending under key a new deadline, delay from now; a periodic one goes on
+// from there. It returns ErrNotPending when there is none: it may just have fired.
 func (s *Service[K, V]) Move(key K, delay time.Duration) error {
 	if s == nil || s.queue == nil {
 		return ErrNotMade
@@ -42,8 +42,8 @@ func (s *Service[K, V]) Move(key K, delay time.Duration) error {
 	return err
 }
 
-// Remove stops the timer pending under key and returns its value. It reports whether there was one:
-// true means that its callback will not begin any more; false that it had begun, if it was ever set.
+// Remove stops the timer pending under key and returns its value. It reports whether there was one.
+// True means that its callback will not begin any more; false, that it had begun or was never set.
 func (s *Service[K, V]) Remove(key K) (value V, stopped bool) {
 	if s == nil || s.queue == nil {
 		return value, false

@@ -42,7 +42,7 @@ func (l *line[K, V]) first() *Timer[K, V] {
 	return l.places[l.head]
 }
 
-// clear sends everybody away. Their marks are the caller's matter.
+// clear sends everybody away, but leaves their marks to the caller.
 func (l *line[K, V]) clear() {
 	clear(l.places)
 	l.places, l.head, l.waiting = l.places[:0], 0, 0

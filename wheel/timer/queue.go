@@ -29,8 +29,9 @@ type QueueConfig struct {
 	// bubble, where nobody sets it, a long one saves a wake-up per virtual second.
 	MaxSleep time.Duration
 
-	// OnStep, if set, is called when the clock was set forward (positive) or back (negative) against
-	// the monotonic clock by a quarter of a second or more. Pop calls it, on the owner's goroutine.
+	// OnStep, if set, is called when the clock was set forward (positive) or back (negative)
+	// against the monotonic clock by a quarter of a second or more. Pop calls it, on the owner's
+	// goroutine.
 	OnStep func(step time.Duration)
 }
 

@@ -8,18 +8,18 @@ import (
 	"time"
 )
 
-// forever is how long to sleep by a monotonic clock: it is never set, so there is no reason to wake.
+// forever is how long to sleep by a monotonic clock: it is never set, so nothing is to be seen.
 const forever = time.Duration(1<<63 - 1)
 
 // Service calls a function for each key when its time has come. All its methods may be called by
-// any goroutine, also from within callbacks, and none waits for a callback, but Stop.
+// any goroutine, also from within callbacks. Only Stop waits for callbacks.
 //
-// Keys are those of a map. One that does not equal itself, as NaN, is refused with ErrKey; with K an
-// interface, one whose dynamic type cannot be compared, as a slice, panics as in a map.
+// Keys are those of a map. A key that does not equal itself, such as NaN, is refused with ErrKey.
+// If K is an interface, a key whose type cannot be compared, such as a slice, panics as in a map.
 //
-// A key has at most one timer pending. A timer is pending until a worker begins its callback, so
-// between Remove, or Stop, and the callback exactly one wins. Make one with New; a zero Service
-// refuses everything with ErrNotMade.
+// A key has at most one timer pending. A timer is pending until a worker begins its callback: if
+// Remove or Stop meet the callback, exactly one wins. Make a Service with New; a zero one refuses
+// everything with ErrNotMade.
 type Service[K comparable, V any] struct {
 	cfg        Config[K, V]
 	rearm      chan struct{} // capacity 1: look again, the alarm's sleep may be too long
@@ -84,10 +84,10 @@ func New[K comparable, V any](cfg Config[K, V]) (*Service[K, V], error) {
 }
 
 // Stop ends the service and returns the timers that had not begun, by deadline: they are stopped
-// and will never fire. It waits for callbacks that have begun until ctx is done; its error then says
-// so, if any still runs, and they go on by themselves. A nil ctx is context.Background(). A callback
-// that calls Stop waits for itself, and so does the log's handler. Only the first Stop waits: any
-// other returns ErrStopped at once.
+// and will never fire. It waits for callbacks that have begun, until ctx is done. Those that still
+// run then go on by themselves, and the error says so. A nil ctx is context.Background(). A
+// callback that calls Stop waits for itself, and so does the log's handler. Only the first Stop
+// waits: any other returns ErrStopped at once.
 func (s *Service[K, V]) Stop(ctx context.Context) (unfired []Event[K, V], err error) {
 	if s == nil || s.queue == nil {
 		return nil, ErrNotMade

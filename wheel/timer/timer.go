@@ -62,7 +62,8 @@ func (t *Timer[K, V]) State() State {
 }
 
 // Stop reports whether it stopped the timer: true means that its callback will not begin any more,
-// false that it had begun, or that the timer had ended otherwise. Stop does not wait for a callback.
+// false that it had begun, or that the timer had ended otherwise. Stop does not wait for a
+// callback.
 func (t *Timer[K, V]) Stop() bool {
 	if t == nil || t.service == nil {
 		return false
