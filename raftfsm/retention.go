@@ -11,7 +11,8 @@ import (
 const slowFollowerFlushes = 8
 
 // sendPatience is how long a follower may be silent while it receives a snapshot
-// or catches up after one, before the log is cut without regard to it.
+// or catches up after one, before the log is cut without regard to it; and how long a
+// leader may be silent in the middle of one.
 const sendPatience = 10 * time.Second
 
 // catchUpPatience is how long a follower may take nothing after a snapshot before it

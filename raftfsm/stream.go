@@ -8,8 +8,10 @@ import (
 	"io"
 	"log/slog"
 	"net"
+	"os"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/hashicorp/raft"
@@ -37,6 +39,8 @@ type streams struct {
 	conns   map[net.Conn]struct{}
 	closed  bool
 	mu      sync.Mutex // guards conns and closed
+
+	receiving atomic.Int32 // snapshots, by raft
 }
 
 type streamConfig struct {
@@ -166,6 +170,7 @@ type acceptedConn struct {
 	net.Conn
 	streams *streams
 	greeted bool // used by the reading goroutine only
+	limited bool // by a deadline; the same
 }
 
 // Read ends as if nothing came when the connection is refused: raft would log any other error once more.
@@ -176,6 +181,33 @@ func (c *acceptedConn) Read(b []byte) (int, error) {
 			return 0, io.EOF
 		}
 		c.greeted = true
+	}
+	for {
+		n, err := c.read(b)
+		if n > 0 || !errors.Is(err, os.ErrDeadlineExceeded) {
+			return n, err
+		}
+		if c.streams.receiving.Load() > 0 {
+			return 0, errors.Join(fmt.Errorf("nothing came for %s while a snapshot is received", sendPatience), c.Close())
+		}
+	}
+}
+
+// read waits no longer than sendPatience while a snapshot is received. Raft's main loop
+// reads it, and votes for nobody meanwhile: a leader whose machine loses its power
+// would keep it from that until TCP gives up, one that hangs for ever. Which connection
+// it comes by is not known here; others that are silent as long are dialled again.
+func (c *acceptedConn) read(b []byte) (int, error) {
+	limited := c.streams.receiving.Load() > 0
+	if limited || c.limited {
+		var deadline time.Time
+		if limited {
+			deadline = time.Now().Add(sendPatience)
+		}
+		if err := c.SetReadDeadline(deadline); err != nil {
+			return 0, err
+		}
+		c.limited = limited
 	}
 	return c.Conn.Read(b)
 }

@@ -17,7 +17,10 @@ const requestBytes = 2 * ProposalBytes
 // tenth of the heartbeat time how far each log reaches: raft itself does not tell.
 type transport struct {
 	*raft.NetworkTransport
-	read func(index, term uint64) (*raft.Log, error) // an entry with its data
+	read     func(index, term uint64) (*raft.Log, error) // an entry with its data
+	streams  *streams
+	requests chan raft.RPC   // to raft
+	closed   <-chan struct{} // by the node
 
 	mu    sync.Mutex
 	peers map[raft.ServerID]peer
@@ -34,9 +37,9 @@ type peer struct {
 
 var _ raft.WithPreVote = (*transport)(nil)
 
-func newTransport(s *streams, timeout time.Duration, logger hclogger, read func(index, term uint64) (*raft.Log, error)) *transport {
-	return &transport{
-		read: read,
+func newTransport(s *streams, timeout time.Duration, logger hclogger, read func(index, term uint64) (*raft.Log, error), closed <-chan struct{}) *transport {
+	t := &transport{
+		read: read, streams: s, requests: make(chan raft.RPC), closed: closed,
 		NetworkTransport: raft.NewNetworkTransportWithConfig(&raft.NetworkTransportConfig{
 			Stream: s, Logger: logger, Timeout: timeout, MaxPool: 3,
 			// One request at a time carries all that has gathered meanwhile. It is
@@ -47,6 +50,47 @@ func newTransport(s *streams, timeout time.Duration, logger hclogger, read func(
 		}),
 		peers: map[raft.ServerID]peer{},
 	}
+	go t.forward()
+	return t
+}
+
+// Consumer gives raft what others ask of it.
+func (t *transport) Consumer() <-chan raft.RPC { return t.requests }
+
+// forward tells the streams while raft receives a snapshot.
+func (t *transport) forward() {
+	for {
+		var rpc raft.RPC
+		select {
+		case rpc = <-t.NetworkTransport.Consumer():
+		case <-t.closed:
+			return
+		}
+		if _, ok := rpc.Command.(*raft.InstallSnapshotRequest); ok {
+			rpc = t.received(rpc)
+		}
+		select {
+		case t.requests <- rpc:
+		case <-t.closed:
+			return
+		}
+	}
+}
+
+// received returns rpc with an answer that ends the receiving.
+func (t *transport) received(rpc raft.RPC) raft.RPC {
+	answered, answer := rpc.RespChan, make(chan raft.RPCResponse, 1)
+	rpc.RespChan = answer
+	t.streams.receiving.Add(1)
+	go func() {
+		defer t.streams.receiving.Add(-1)
+		select {
+		case r := <-answer:
+			answered <- r // has room for it
+		case <-t.closed:
+		}
+	}()
+	return rpc
 }
 
 func (t *transport) AppendEntries(id raft.ServerID, addr raft.ServerAddress, req *raft.AppendEntriesRequest, resp *raft.AppendEntriesResponse) error {
