@@ -27,11 +27,15 @@ type logStore struct {
 	raft.LogStore
 	closer io.Closer
 	fail   func(error) // told why this node cannot go on
+	// saved is the entry up to which the schedule on disk stands for the log, and
+	// clearing is told of it before the whole log goes.
+	saved    func() uint64
+	clearing func(saved uint64) error
 
 	mu    sync.Mutex
 	err   error
 	floor uint64 // entries above it are not cut from the log's beginning
-	ended bool   // the end was cut off, and nothing was appended since
+	ended bool   // an end that the schedule does not hold was cut off, and nothing was appended since
 }
 
 func openStable(dir string) (*raftboltdb.BoltStore, error) {
@@ -66,13 +70,21 @@ func openLog(dir string, cfg Config, fail func(error)) (*logStore, error) {
 		if err != nil {
 			return nil, fmt.Errorf("open log: %w", err)
 		}
-		return &logStore{LogStore: s, closer: s, fail: fail}, nil
+		return newLogStore(s, s, fail), nil
 	}
 	s, err := openSegmentLog(dir, cfg.SegmentSize, newHCLogger(cfg.Logger, "raft-wal"), fs.New())
 	if err != nil {
 		return nil, fmt.Errorf("open log: %w", err)
 	}
-	return &logStore{LogStore: s, closer: s, fail: fail}, nil
+	return newLogStore(s, s, fail), nil
+}
+
+// newLogStore returns a log beside which there is no schedule yet.
+func newLogStore(s raft.LogStore, c io.Closer, fail func(error)) *logStore {
+	return &logStore{
+		LogStore: s, closer: c, fail: fail,
+		saved: func() uint64 { return 0 }, clearing: func(uint64) error { return nil },
+	}
 }
 
 func (s *logStore) StoreLog(l *raft.Log) error { return s.StoreLogs([]*raft.Log{l}) }
@@ -130,13 +142,20 @@ func (s *logStore) cutEnd(from, to uint64) error {
 	if err != nil {
 		return err
 	}
-	if err := s.LogStore.DeleteRange(from, to); err != nil {
+	saved := s.saved()
+	if from <= first {
+		err = s.clearing(saved)
+	}
+	if err == nil {
+		err = s.LogStore.DeleteRange(from, to)
+	}
+	if err != nil {
 		s.fail(fmt.Errorf("cut the log's end from entry %d: %w: start the node again", from, err))
 		return err
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.ended = from > first
+	s.ended = to > saved
 	return nil
 }
 
@@ -159,7 +178,12 @@ func (s *logStore) Close() error { return s.closer.Close() }
 // was named in the manifest, and before raft deleted the log that it replaces,
 // leaves a log that ends below it, or has another history at its index: neither
 // may be followed by the next entry.
-func (s *logStore) reconcile(m storage.SnapshotMeta) error {
+//
+// What the log does not hold must be in the schedule: an entry that is in neither was
+// acknowledged, and a node without it could help to elect a leader that lacks it. A
+// log that begins later says so itself; of one that was cleared, cleared is what the
+// schedule held then.
+func (s *logStore) reconcile(m storage.SnapshotMeta, cleared uint64) error {
 	first, err := s.FirstIndex()
 	if err != nil {
 		return fmt.Errorf("read log: %w", err)
@@ -168,11 +192,14 @@ func (s *logStore) reconcile(m storage.SnapshotMeta) error {
 	if err != nil {
 		return fmt.Errorf("read log: %w", err)
 	}
+	if max(m.Index, last) < cleared {
+		return fmt.Errorf("%w: the schedule ends at entry %d and the log at %d, and the schedule that it had stood for all up to %d", ErrDamaged, m.Index, last, cleared)
+	}
 	if last == 0 {
 		return nil
 	}
 	if first > m.Index+1 {
-		return fmt.Errorf("%w: the log begins at entry %d and the schedule ends at %d: empty node.data_dir and run `carillon cluster replace`", ErrDamaged, first, m.Index)
+		return fmt.Errorf("%w: the log begins at entry %d and the schedule ends at %d", ErrDamaged, first, m.Index)
 	}
 	if last >= m.Index {
 		if m.Index < first {

@@ -46,11 +46,21 @@ func TestLogStore_stopsTheNodeWhereRaftWouldNotTryAgain(t *testing.T) {
 			l.appends = syscall.ENOSPC
 			_ = s.StoreLog(entry(6, 1))
 		}, true},
-		{"an append after a cut of all", func(s *logStore, l *failingLog) {
+		{"an append after a cut of all for a snapshot", func(s *logStore, l *failingLog) {
+			s.saved = func() uint64 { return 14 }
 			_ = s.DeleteRange(1, 10)
 			l.appends = syscall.ENOSPC
 			_ = s.StoreLog(entry(15, 1))
 		}, false},
+		{"an append after a cut of all that follows a snapshot", func(s *logStore, l *failingLog) {
+			_ = s.DeleteRange(1, 10)
+			l.appends = syscall.ENOSPC
+			_ = s.StoreLog(entry(1, 1))
+		}, true},
+		{"a note that the log is cleared", func(s *logStore, l *failingLog) {
+			s.clearing = func(uint64) error { return syscall.ENOSPC }
+			_ = s.DeleteRange(1, 10)
+		}, true},
 		{"an append after one that followed a cut", func(s *logStore, l *failingLog) {
 			_ = s.DeleteRange(6, 10)
 			_ = s.StoreLog(entry(6, 1))

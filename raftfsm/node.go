@@ -117,6 +117,7 @@ func (n *Node) open(ctx context.Context) error {
 	if n.store, err = storage.Open(storage.Config{Dir: filepath.Join(n.cfg.DataDir, scheduleDir), Logger: n.cfg.Logger, Pace: n.paceMerge}); err != nil {
 		return fmt.Errorf("open schedule: %w", err)
 	}
+	n.logs.saved, n.logs.clearing = func() uint64 { return n.store.ManifestMeta().Index }, n.noteCleared
 	n.fsm = newFSM(n.store, n.logs.LastIndex, n.cfg, n.failWith)
 	me, _ := n.cfg.member(n.cfg.NodeID)
 	listener, err := n.cfg.Listen("tcp", n.cfg.ListenAddr)
@@ -151,7 +152,7 @@ func (n *Node) open(ctx context.Context) error {
 // start runs Raft. The node has been born.
 func (n *Node) start() error {
 	id := n.identityNow()
-	if err := n.logs.reconcile(n.store.ManifestMeta()); err != nil {
+	if err := n.reconcile(); err != nil {
 		return err
 	}
 	lean := newLeanLog(n.logs)

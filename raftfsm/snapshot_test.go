@@ -145,6 +145,7 @@ func TestReconcile(t *testing.T) {
 		name        string
 		first, last uint64 // of the log, term 1
 		manifest    storage.SnapshotMeta
+		cleared     uint64
 		wantFirst   uint64
 		wantLast    uint64
 		want        error
@@ -158,6 +159,11 @@ func TestReconcile(t *testing.T) {
 		{name: "received over another history", first: 3, last: 9, manifest: storage.SnapshotMeta{Index: 6, Term: 2}},
 		{name: "schedule lost", first: 3, last: 9, want: ErrDamaged},
 		{name: "schedule too old", first: 3, last: 9, manifest: storage.SnapshotMeta{Index: 1, Term: 1}, want: ErrDamaged},
+		{name: "an empty log, once cleared", cleared: 9, manifest: storage.SnapshotMeta{Index: 9, Term: 1}},
+		{name: "schedule lost beside an empty log", cleared: 9, want: ErrDamaged},
+		{name: "schedule too old beside an empty log", cleared: 9, manifest: storage.SnapshotMeta{Index: 8, Term: 1}, want: ErrDamaged},
+		{name: "both too old", cleared: 12, first: 3, last: 9, manifest: storage.SnapshotMeta{Index: 6, Term: 1}, want: ErrDamaged},
+		{name: "gone on since the log was cleared", cleared: 2, first: 3, last: 9, manifest: storage.SnapshotMeta{Index: 2, Term: 1}, wantFirst: 3, wantLast: 9},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			s, err := openLog(t.TempDir(), Config{Log: LogWAL, SegmentSize: testSegmentSize, Logger: testLogger(t)}, nil)
@@ -170,7 +176,7 @@ func TestReconcile(t *testing.T) {
 					t.Fatal(err)
 				}
 			}
-			if err := s.reconcile(tt.manifest); !errors.Is(err, tt.want) {
+			if err := s.reconcile(tt.manifest, tt.cleared); !errors.Is(err, tt.want) {
 				t.Fatalf("got %v, want %v", err, tt.want)
 			} else if err != nil {
 				return
