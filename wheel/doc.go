@@ -16,18 +16,17 @@
 //
 //   - A timer fires at the first [Wheel.Advance] to its deadline or later: never at
 //     an earlier tick, whatever the clock did in between, and only once.
-//   - Timers come in the order of their deadlines, those of one tick in
-//     the order of adding. This holds for past deadlines too. Only a timer that was
-//     moved has no particular place within its tick.
+//   - Timers come in the order of their deadlines, those of one tick in the
+//     order of adding. This holds for past deadlines too. Only a timer that
+//     was moved has no particular place within its tick.
 //   - A [Handle] names one timer for ever. When that is gone the handle is
 //     refused; it never hits a timer that was added later.
-//   - Add, Cancel, Move and Next take constant time; firing costs a timer
-//     one step down per level it was away, seven at most, and less
-//     where timers are sparse. An empty decade costs
-//     nothing.
-//   - One Advance does bounded work: it fills the room the caller gives it, and
-//     cascades about 2,016 timers. It says when it has to be called again.
-//   - In steady state nothing is allocated, and if T holds no pointer, the garbage
+//   - Add, Cancel, Move and Next take constant time. Firing costs one step
+//     down per level, seven at most, and less where timers are sparse. An
+//     empty decade costs nothing.
+//   - One Advance does bounded work: it fills the room the caller gives it,
+//     and cascades about 2,016 timers. It says when to call it again.
+//   - In steady state nothing is allocated. If T holds no pointer, the garbage
 //     collector has nothing to scan.
 //
 // # Ticks
@@ -54,11 +53,10 @@
 //	  6    2.2 years   139 years       x: one bit in the level's word of 64
 //	  7    139 years   8,925 years
 //
-// So everything on a level comes before everything on the next, the slots of
-// a level are in order of time, and the first occupied slot of all is two
-// instructions away: the lowest level that is not empty, the lowest
-// bit of its word. What a slot held may also wait beside the levels, sorted: see
-// below.
+// So everything on a level comes before everything on the next, and the slots
+// of a level are in order of time. The first occupied slot of all is two
+// instructions away: the lowest level that is not empty, the lowest bit of its
+// word. What a slot held may also wait beside the levels, sorted: see below.
 //
 // # One cascade, step by step
 //
@@ -73,10 +71,10 @@
 //
 // Next says 200: the lowest level that is not empty is now level 1, and slot 3
 // keeps the minimum of its deadlines. Advance(200) moves the cursor to 0.3.8.
-// That enters slot 3 of level 1, so its timers have to leave it. Being few, they
-// are sorted and go to the run, the list of what comes next: B is its first
-// and fires. Had there been another one at 0.3.20, it would wait in the run now,
-// ahead of any that is added at that tick from here on, to level 0, slot 20.
+// That enters slot 3 of level 1, so its timers have to leave it. They are few:
+// they are sorted and go to the run, the list of what comes next. B is its first
+// and fires. Another one at 0.3.20 would wait in the run now, ahead of any that
+// is added at that tick from here on, to level 0, slot 20.
 //
 // Next says 4,300, and Advance(4300) goes there in one step: no tick between is
 // looked at. C skips levels 1 and 0, as all timers do that have few beside them.
@@ -90,9 +88,9 @@
 //
 // Forward by any distance: Advance returns all that has come due, in order.
 // Backward: the cursor stays, and what is added before it waits in a small heap
-// for its own tick; so a delay of 10 ms takes 10 ms by the new clock too.
-// The heap costs O(log n). After a large step back it is worth draining
-// the wheel into a new one.
+// for its own tick. So a delay of 10 ms takes 10 ms by the new clock too. The
+// heap costs O(log n): after a large step back it is worth draining the wheel
+// into a new one.
 //
 // DESIGN.md has the layout in memory, the invariants and the measurements.
 package wheel

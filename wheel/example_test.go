@@ -63,7 +63,7 @@ func ExampleWheel_Cancel() {
 	w := wheel.New[string](0)
 	h, _ := w.Add(10, "reply timeout")
 
-	t, _ := w.Get(h) // who wants to know what it was asks before
+	t, _ := w.Get(h) // before: Cancel does not return it
 	fmt.Println(w.Cancel(h), t.Value)
 	fmt.Println(w.Cancel(h), w.Len())
 	// Output:

@@ -11,8 +11,8 @@ const (
 	levelCount = 8
 )
 
-// A node divides one span of time into 64 slots. Of each level at most a few
-// exist: the one the cursor is in, and those that split a slot ahead of it.
+// A node divides one span of time into 64 slots. There are at most a few of each
+// level: the one the cursor is in, and those that split a slot ahead of it.
 type node struct {
 	occupied uint64 // bit i: slots[i] is not empty
 	slots    [slotCount]slot
