@@ -215,3 +215,13 @@ func (c Config) DeadLetterTopic(r Route) string {
 func (c Config) takesDeadLetters(topic string) bool {
 	return topic == c.DeadLetter.Topic || slices.ContainsFunc(c.Routes, func(r Route) bool { return r.DeadLetter == topic })
 }
+
+// DeadLetterTopics returns every topic that dead letters may go to.
+func (c Config) DeadLetterTopics() []string {
+	topics := []string{c.DeadLetter.Topic}
+	for _, route := range c.Routes {
+		topics = append(topics, c.DeadLetterTopic(route))
+	}
+	slices.Sort(topics)
+	return slices.Compact(topics)
+}

@@ -1,8 +1,8 @@
 package broker
 
 import (
-	"errors"
 	"fmt"
+	"github.com/carillonmq/carillon/broker/message"
 	"path"
 	"slices"
 	"strings"
@@ -19,8 +19,8 @@ type Route struct {
 	From string `yaml:"from"`
 	// To is the target of messages without deliver-to; empty: the name of the
 	// delay topic without .delay.
-	To          string      `yaml:"to"`
-	Partitioner Partitioner `yaml:"partitioner"`
+	To          string              `yaml:"to"`
+	Partitioner message.Partitioner `yaml:"partitioner"`
 	// MaxDelay bounds how far in the future a message may be due.
 	MaxDelay time.Duration `yaml:"max_delay"`
 	// Start says where to begin with topics that hold records already when the
@@ -87,22 +87,22 @@ func (r Route) Destination(topic, deliverTo string) Destination {
 
 // Refuse returns why a message of the route may not wait for the destination until dueAt,
 // or nil. Times are epoch milliseconds; what is refused is dead-lettered for that reason.
-func (c Config) Refuse(route Route, to Destination, dueAt, now int64) *Problem {
+func (c Config) Refuse(route Route, to Destination, dueAt, now int64) *message.Problem {
 	const another = "with deliver-to or routes[].to"
 	if err := CheckTopicName(to.Topic); err != nil {
-		return &Problem{CodeTargetInvalid, fmt.Sprintf("%s: %v", to.NamedBy, err)}
+		return &message.Problem{Code: message.CodeTargetInvalid, Message: fmt.Sprintf("%s: %v", to.NamedBy, err)}
 	}
 	if reads, ok := c.Route(to.Topic); ok {
-		return &Problem{CodeTargetInvalid, fmt.Sprintf("%s: topic %q is a delay topic, routes[].from %q matches it: choose a topic that no route reads, %s", to.NamedBy, to.Topic, reads.From, another)}
+		return &message.Problem{Code: message.CodeTargetInvalid, Message: fmt.Sprintf("%s: topic %q is a delay topic, routes[].from %q matches it: choose a topic that no route reads, %s", to.NamedBy, to.Topic, reads.From, another)}
 	}
 	if c.takesDeadLetters(to.Topic) {
-		return &Problem{CodeTargetInvalid, fmt.Sprintf("%s: topic %q is for dead letters, dead_letter names it: choose another topic, %s", to.NamedBy, to.Topic, another)}
+		return &message.Problem{Code: message.CodeTargetInvalid, Message: fmt.Sprintf("%s: topic %q is for dead letters, dead_letter names it: choose another topic, %s", to.NamedBy, to.Topic, another)}
 	}
 	if why, remedy := c.Targets.objection(to.Topic); why != "" {
-		return &Problem{CodeTargetDenied, fmt.Sprintf("%s: topic %q is not among the targets, %s: %s in the node's configuration, or choose another topic, %s", to.NamedBy, to.Topic, why, remedy, another)}
+		return &message.Problem{Code: message.CodeTargetDenied, Message: fmt.Sprintf("%s: topic %q is not among the targets, %s: %s in the node's configuration, or choose another topic, %s", to.NamedBy, to.Topic, why, remedy, another)}
 	}
 	if latest := now + route.MaxDelay.Milliseconds(); dueAt > latest {
-		return &Problem{CodeBeyondMaxDelay, fmt.Sprintf("due at %s, later than routes[].max_delay %s allows: choose an earlier time or raise max_delay for %q",
+		return &message.Problem{Code: message.CodeBeyondMaxDelay, Message: fmt.Sprintf("due at %s, later than routes[].max_delay %s allows: choose an earlier time or raise max_delay for %q",
 			time.UnixMilli(dueAt).UTC().Format(time.RFC3339), FormatDuration(route.MaxDelay), route.From)}
 	}
 	return nil
@@ -153,26 +153,5 @@ func CheckTopicName(name string) error {
 			return fmt.Errorf("topic name %q holds %q: use letters, digits, dot, hyphen and underscore", name, c)
 		}
 	}
-	return nil
-}
-
-// partitionerNames are the names in the configuration, by number.
-var partitionerNames = [...]string{Murmur2: "murmur2", CRC32: "crc32", FNV1a: "fnv1a", SamePartition: "source"}
-
-// String returns the partitioner's name in the configuration.
-func (p Partitioner) String() string {
-	if int(p) >= len(partitionerNames) {
-		return fmt.Sprintf("partitioner(%d)", uint8(p))
-	}
-	return partitionerNames[p]
-}
-
-// UnmarshalText reads the partitioner's name in the configuration.
-func (p *Partitioner) UnmarshalText(text []byte) error {
-	i := slices.Index(partitionerNames[:], string(text))
-	if i < 0 {
-		return errors.New("there is no such partitioner; use murmur2, crc32, fnv1a or source")
-	}
-	*p = Partitioner(i)
 	return nil
 }

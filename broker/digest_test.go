@@ -11,6 +11,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/carillonmq/carillon/broker/message"
 	"github.com/carillonmq/carillon/raftfsm"
 	"github.com/carillonmq/carillon/storage"
 )
@@ -102,9 +103,9 @@ func TestIngest_logsAndCountsWhatItRefuses(t *testing.T) {
 	}}
 	batch := Batch{Topic: "orders.delay", Partition: 3, From: 7, Next: 11, Arrivals: []Arrival{
 		{Offset: 7, Instruction: Instruction{Partition: -1}},
-		{Offset: 8, Problem: &Problem{CodeMalformed, "deliver-at \"soon\""}},
-		{Offset: 9, Problem: &Problem{CodeMalformed, "deliver-at \"later\""}},
-		{Offset: 10, Problem: &Problem{CodeUnsupported, "deliver-cron"}},
+		{Offset: 8, Problem: &message.Problem{Code: message.CodeMalformed, Message: "deliver-at \"soon\""}},
+		{Offset: 9, Problem: &message.Problem{Code: message.CodeMalformed, Message: "deliver-at \"later\""}},
+		{Offset: 10, Problem: &message.Problem{Code: message.CodeUnsupported, Message: "deliver-cron"}},
 	}}
 	if err := g.pack(&pack, batch); err != nil {
 		t.Fatal(err)
@@ -118,7 +119,7 @@ func TestIngest_logsAndCountsWhatItRefuses(t *testing.T) {
 	if diff := cmp.Diff(want, lines.with("refused")); diff != "" {
 		t.Errorf("-want +got:\n%s", diff)
 	}
-	if diff := cmp.Diff(refusedCount{CodeMalformed: 2, CodeUnsupported: 1}, counts); diff != "" || parts[0].messages != 4 {
+	if diff := cmp.Diff(refusedCount{message.CodeMalformed: 2, message.CodeUnsupported: 1}, counts); diff != "" || parts[0].messages != 4 {
 		t.Errorf("of %d records, refused -want +got:\n%s", parts[0].messages, diff)
 	}
 }

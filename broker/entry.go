@@ -2,9 +2,8 @@ package broker
 
 import (
 	"fmt"
-	"slices"
-	"strconv"
 
+	"github.com/carillonmq/carillon/broker/message"
 	"github.com/carillonmq/carillon/raftfsm"
 	"github.com/carillonmq/carillon/storage"
 )
@@ -21,12 +20,12 @@ const (
 
 // entry returns what one record becomes in the schedule: a message for its target,
 // or, when it cannot be one, a dead letter, and why. Both go the same way from here on.
-func (g *ingest) entry(route Route, batch Batch, a *Arrival, now int64) (storage.Entry, *Problem) {
+func (g *ingest) entry(route Route, batch Batch, a *Arrival, now int64) (storage.Entry, *message.Problem) {
 	level := g.cfg.Store.Level()
 	due := max(a.Instruction.DueAt, 0) // the wheel counts from 1970
-	m := Message{
+	m := message.Message{
 		ID:          a.Instruction.ID,
-		Origin:      Origin{Topic: batch.Topic, Partition: batch.Partition, Offset: a.Offset},
+		Origin:      message.Origin{Topic: batch.Topic, Partition: batch.Partition, Offset: a.Offset},
 		PlannedFor:  a.Instruction.DueAt,
 		Overdue:     max(now-due, 0),
 		Partition:   a.Instruction.Partition,
@@ -38,44 +37,31 @@ func (g *ingest) entry(route Route, batch Batch, a *Arrival, now int64) (storage
 	to := route.Destination(batch.Topic, a.Instruction.To)
 	problem := a.Problem
 	if size := a.size(); size > mostRecord {
-		problem = m.shorten(size)
+		problem = shorten(&m, size)
 	}
 	if problem == nil {
 		problem = g.cfg.Config.Refuse(route, to, a.Instruction.DueAt, now)
 	}
 	if problem == nil && level < storage.LevelTwo {
-		problem = m.tooNew()
+		problem = m.TooNew()
 	}
 	if problem != nil {
-		letter := m.deadLetter(*problem, now)
-		return letter.entry(now, g.cfg.Config.DeadLetterTopic(route), level), problem
+		letter := m.AsDeadLetter(*problem, now)
+		return letter.Entry(now, g.cfg.Config.DeadLetterTopic(route), level), problem
 	}
-	return m.entry(due, to.Topic, level), nil
-}
-
-// tooNew returns why a message cannot be scheduled below LevelTwo, or nil: older nodes
-// might come to deliver it, who would take it for a dead letter, or give it its own key.
-func (m *Message) tooNew() *Problem {
-	if looksLikeDeadLetter(m.Origin, m.Headers) {
-		return &Problem{CodeMalformed, headerErrorOffset + " and the headers before it name this very record, which would be taken for a dead letter: send it without its headers __carillon.errors.*"}
-	}
-	if slices.ContainsFunc(m.Headers, func(h Header) bool { return h.Key == headerKeyBase64 }) {
-		return &Problem{CodeUnsupported, headerKeyBase64 + " is known from feature level 2 on, and the cluster is at level 1: upgrade all nodes and raise the level, or give the record itself the key"}
-	}
-	return nil
+	return m.Entry(due, to.Topic, level), nil
 }
 
 // shorten leaves out the value of a record of that many bytes, and key and headers if they
 // are large by themselves, and returns the problem.
-func (m *Message) shorten(size int) *Problem {
-	problem := &Problem{CodeTooLarge, fmt.Sprintf("record of %d bytes, uncompressed: send %d at most", size, mostRecord)}
+func shorten(m *message.Message, size int) *message.Problem {
+	problem := &message.Problem{Code: message.CodeTooLarge, Message: fmt.Sprintf("record of %d bytes, uncompressed: send %d at most", size, mostRecord)}
 	dropped := len(m.Value)
 	if size-dropped > mostKept {
 		m.Key, m.Headers = nil, nil
 		problem.Message += "; key and headers are left out here"
 	}
-	m.Value, m.ValueDropped = nil, true
-	m.Headers = append(slices.Clip(m.Headers), Header{headerValueDropped, strconv.AppendInt(nil, int64(dropped), 10)})
+	m.DropValue()
 	return problem
 }
 
@@ -83,7 +69,7 @@ func (m *Message) shorten(size int) *Problem {
 func (a *Arrival) size() int {
 	size := len(a.Key) + len(a.Value)
 	for _, h := range a.Headers {
-		size += h.size()
+		size += h.Size()
 	}
 	return size
 }

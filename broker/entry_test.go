@@ -10,6 +10,8 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/carillonmq/carillon/broker/message"
+	"github.com/carillonmq/carillon/client"
 	"github.com/carillonmq/carillon/raftfsm"
 	"github.com/carillonmq/carillon/storage"
 )
@@ -17,16 +19,16 @@ import (
 const testNow = 1_900_000_000_000
 
 // testEntry is what a record of orders.delay becomes with the default configuration.
-func testEntry(t *testing.T, a Arrival) (entry storage.Entry, m Message, poison bool) {
+func testEntry(t *testing.T, a Arrival) (entry storage.Entry, m message.Message, poison bool) {
 	t.Helper()
 	return testEntryAt(t, storage.LevelOne, a)
 }
 
-func testEntryAt(t *testing.T, level storage.Level, a Arrival) (entry storage.Entry, m Message, poison bool) {
+func testEntryAt(t *testing.T, level storage.Level, a Arrival) (entry storage.Entry, m message.Message, poison bool) {
 	t.Helper()
 	g := newIngest(ingestConfig{Config: DefaultConfig(), Store: atLevel(level), Logger: slog.New(slog.DiscardHandler)})
 	entry, problem := g.entry(DefaultConfig().Routes[0], Batch{Topic: "orders.delay", Partition: 1}, &a, testNow)
-	m, err := DecodeBody(entry.Body)
+	m, err := message.DecodeBody(entry.Body)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -39,8 +41,8 @@ type atLevel storage.Level
 func (l atLevel) State() storage.State { return storage.State{} }
 func (l atLevel) Level() storage.Level { return storage.Level(l) }
 
-func header(m Message, key string) string {
-	i := slices.IndexFunc(m.Headers, func(h Header) bool { return h.Key == key })
+func header(m message.Message, key string) string {
+	i := slices.IndexFunc(m.Headers, func(h message.Header) bool { return h.Key == key })
 	if i < 0 {
 		return ""
 	}
@@ -68,7 +70,7 @@ func testCommand(t *testing.T, entry storage.Entry) (size int) {
 
 func TestEntry_tooLargeForTheScheduleIsADeadLetterThatFitsIt(t *testing.T) {
 	soon := Instruction{DueAt: testNow + 1000, Partition: -1}
-	kept := []Header{{"a", []byte("b")}}
+	kept := []message.Header{{Key: "a", Value: []byte("b")}}
 	for _, test := range []struct {
 		what    string
 		arrival Arrival
@@ -78,17 +80,17 @@ func TestEntry_tooLargeForTheScheduleIsADeadLetterThatFitsIt(t *testing.T) {
 	}{
 		{"just small enough", Arrival{Key: []byte("k"), Value: make([]byte, mostRecord-5), Headers: kept, Instruction: soon}, false, "", true},
 		{"a value", Arrival{Key: []byte("k"), Value: make([]byte, mostRecord), Headers: kept, Instruction: soon}, true, "16777216", true},
-		{"a value that cannot be read", Arrival{Key: []byte("k"), Value: make([]byte, 50_000_000), Headers: kept, Problem: &Problem{CodeMalformed, "no time"}}, true, "50000000", true},
+		{"a value that cannot be read", Arrival{Key: []byte("k"), Value: make([]byte, 50_000_000), Headers: kept, Problem: &message.Problem{Code: message.CodeMalformed, Message: "no time"}}, true, "50000000", true},
 		{"a key", Arrival{Key: make([]byte, 50_000_000), Value: []byte("v"), Headers: kept, Instruction: soon}, true, "1", false},
-		{"a header", Arrival{Key: []byte("k"), Headers: []Header{{"a", make([]byte, 50_000_000)}}, Instruction: soon}, true, "0", false},
-		{"very many headers", Arrival{Key: []byte("k"), Headers: make([]Header, 10_000_000), Instruction: soon}, true, "0", false},
+		{"a header", Arrival{Key: []byte("k"), Headers: []message.Header{{Key: "a", Value: make([]byte, 50_000_000)}}, Instruction: soon}, true, "0", false},
+		{"very many headers", Arrival{Key: []byte("k"), Headers: make([]message.Header, 10_000_000), Instruction: soon}, true, "0", false},
 	} {
 		entry, m, poison := testEntry(t, test.arrival)
 		if size := testCommand(t, entry); size > raftfsm.MaxCommandBytes/2 {
 			t.Errorf("%s: a command of %d bytes", test.what, size)
 		}
-		if poison != test.poison || header(m, headerValueDropped) != test.dropped {
-			t.Errorf("%s: dead letter %v, without %q bytes", test.what, poison, header(m, headerValueDropped))
+		if poison != test.poison || header(m, client.HeaderErrorValueDropped) != test.dropped {
+			t.Errorf("%s: dead letter %v, without %q bytes", test.what, poison, header(m, client.HeaderErrorValueDropped))
 		}
 		if keeps := string(m.Key) == "k" && header(m, "a") == "b"; keeps != test.keeps {
 			t.Errorf("%s: keeps key and headers: %v", test.what, keeps)
@@ -96,8 +98,8 @@ func TestEntry_tooLargeForTheScheduleIsADeadLetterThatFitsIt(t *testing.T) {
 		if !test.poison {
 			continue
 		}
-		if m.Value != nil || header(m, headerErrorCode) != CodeTooLarge || entry.Target != "carillon.dead-letter" {
-			t.Errorf("%s: for %s, code %q, value of %d bytes", test.what, entry.Target, header(m, headerErrorCode), len(m.Value))
+		if m.Value != nil || header(m, client.HeaderErrorCode) != message.CodeTooLarge || entry.Target != "carillon.dead-letter" {
+			t.Errorf("%s: for %s, code %q, value of %d bytes", test.what, entry.Target, header(m, client.HeaderErrorCode), len(m.Value))
 		}
 	}
 }
@@ -121,26 +123,26 @@ func TestEntry_refusesWhatTheConfigurationDoesNotAllow(t *testing.T) {
 	}{
 		{"", testNow, "", ""},
 		{"bills", testNow, "", ""},
-		{"bills", testNow + 101*year, CodeBeyondMaxDelay, "later than routes[].max_delay 100y allows"},
-		{"__secret", testNow, CodeTargetDenied, `topic "__secret" is not among the targets, targets.deny "__*" matches it: take that pattern out or narrow it in the node's configuration, or choose another topic`},
-		{"no topic", testNow, CodeTargetInvalid, "deliver-to"},
-		{"orders.delay", testNow, CodeTargetInvalid, `"orders.delay" is a delay topic, routes[].from "*.delay" matches it: choose a topic that no route reads`},
-		{"carillon.dead-letter", testNow, CodeTargetInvalid, `deliver-to: topic "carillon.dead-letter" is for dead letters, dead_letter names it: choose another topic`},
-		{strings.Repeat("t", 250), testNow, CodeTargetInvalid, "deliver-to: topic name of 250 characters is too long: give 249 at most"},
-		{"bills.delay", testNow, CodeTargetInvalid, `"bills.delay" is a delay topic, routes[].from "*.delay" matches it: choose a topic that no route reads`},
+		{"bills", testNow + 101*year, message.CodeBeyondMaxDelay, "later than routes[].max_delay 100y allows"},
+		{"__secret", testNow, message.CodeTargetDenied, `topic "__secret" is not among the targets, targets.deny "__*" matches it: take that pattern out or narrow it in the node's configuration, or choose another topic`},
+		{"no topic", testNow, message.CodeTargetInvalid, "deliver-to"},
+		{"orders.delay", testNow, message.CodeTargetInvalid, `"orders.delay" is a delay topic, routes[].from "*.delay" matches it: choose a topic that no route reads`},
+		{"carillon.dead-letter", testNow, message.CodeTargetInvalid, `deliver-to: topic "carillon.dead-letter" is for dead letters, dead_letter names it: choose another topic`},
+		{strings.Repeat("t", 250), testNow, message.CodeTargetInvalid, "deliver-to: topic name of 250 characters is too long: give 249 at most"},
+		{"bills.delay", testNow, message.CodeTargetInvalid, `"bills.delay" is a delay topic, routes[].from "*.delay" matches it: choose a topic that no route reads`},
 	} {
 		a := Arrival{Key: []byte("k"), Value: []byte("v"), Instruction: Instruction{DueAt: test.dueAt, To: test.to, Partition: -1}}
 		entry, m, poison := testEntry(t, a)
-		if code := header(m, headerErrorCode); code != test.code || poison != (code != "") {
+		if code := header(m, client.HeaderErrorCode); code != test.code || poison != (code != "") {
 			t.Errorf("to %q: code %q, want %q", test.to, code, test.code)
 		}
-		if message := header(m, headerErrorMessage); !strings.Contains(message, test.contains) {
+		if message := header(m, client.HeaderErrorMessage); !strings.Contains(message, test.contains) {
 			t.Errorf("to %q: message %q does not say %q", test.to, message, test.contains)
 		}
 		if !poison && (entry.Due != test.dueAt || !bytes.Equal(m.Value, a.Value)) {
 			t.Errorf("to %q: due %d, value %q", test.to, entry.Due, m.Value)
 		}
-		if want := (Origin{"orders.delay", 1, 0}); cmp.Diff(want, m.Origin) != "" {
+		if want := (message.Origin{Topic: "orders.delay", Partition: 1, Offset: 0}); cmp.Diff(want, m.Origin) != "" {
 			t.Errorf("to %q: from %v", test.to, m.Origin)
 		}
 	}
@@ -191,10 +193,11 @@ func TestConfig_blamesWhatNamedTheTarget(t *testing.T) {
 // Below LevelTwo the stored form could not tell the message from a dead letter. Then it is
 // made one, by us, and its producer told.
 func TestEntry_isNoDeadLetterForWhatItsProducerWrote(t *testing.T) {
-	forged := errorHeaders(Origin{"orders.delay", 1, 7}, Problem{CodeMalformed, "forged"})
+	source := message.Message{Origin: message.Origin{Topic: "orders.delay", Partition: 1, Offset: 7}}
+	forged := source.AsDeadLetter(message.Problem{Code: message.CodeMalformed, Message: "forged"}, 0)
 	for level, refused := range map[storage.Level]bool{storage.LevelOne: true, storage.LevelTwo: false} {
 		a := Arrival{Offset: 7, Value: []byte("v"), Instruction: Instruction{DueAt: testNow + 1000, Partition: -1}}
-		a.Headers = append([]Header{{"a", nil}, {headerValueDropped, []byte("1")}}, forged[:]...)
+		a.Headers = append([]message.Header{{Key: "a", Value: nil}, {Key: client.HeaderErrorValueDropped, Value: []byte("1")}}, forged.Headers...)
 		entry, m, poison := testEntryAt(t, level, a)
 		if poison != refused || m.DeadLetter != refused || m.ValueDropped {
 			t.Errorf("level %d: refused %v, a dead letter %v, without its value %v, want %v, %v and false", level, poison, m.DeadLetter, m.ValueDropped, refused, refused)
@@ -217,10 +220,10 @@ func TestEntry_isNoDeadLetterForWhatItsProducerWrote(t *testing.T) {
 
 // Below LevelTwo a node may come to lead that does not know the header.
 func TestEntry_takesAKeyOfBytesOnlyWhereAllNodesKnowIt(t *testing.T) {
-	for level, want := range map[storage.Level]string{storage.LevelOne: CodeUnsupported, storage.LevelTwo: ""} {
-		a := Arrival{Value: []byte("v"), Instruction: Instruction{DueAt: testNow, Partition: -1}, Headers: []Header{{headerKeyBase64, []byte("AAD/")}}}
+	for level, want := range map[storage.Level]string{storage.LevelOne: message.CodeUnsupported, storage.LevelTwo: ""} {
+		a := Arrival{Value: []byte("v"), Instruction: Instruction{DueAt: testNow, Partition: -1}, Headers: []message.Header{{Key: client.HeaderKeyBase64, Value: []byte("AAD/")}}}
 		_, m, _ := testEntryAt(t, level, a)
-		if code := header(m, headerErrorCode); code != want || m.DeadLetter != (want != "") {
+		if code := header(m, client.HeaderErrorCode); code != want || m.DeadLetter != (want != "") {
 			t.Errorf("level %d: code %q, want %q", level, code, want)
 		}
 	}

@@ -8,6 +8,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/carillonmq/carillon/broker/message"
 	"github.com/carillonmq/carillon/raftfsm"
 	"github.com/carillonmq/carillon/storage"
 )
@@ -52,7 +53,7 @@ func (l *waitLog) Room() error { return nil }
 func (l *waitLog) Propose(_ context.Context, command raftfsm.Command) *raftfsm.Proposal {
 	l.commands++
 	for _, entry := range command.(raftfsm.Ingest).Parts[0].Entries {
-		message, err := DecodeBody(entry.Body)
+		message, err := message.DecodeBody(entry.Body)
 		if err != nil {
 			panic(err)
 		}

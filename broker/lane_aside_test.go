@@ -9,6 +9,9 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+
+	"github.com/carillonmq/carillon/broker/message"
+	"github.com/carillonmq/carillon/client"
 )
 
 // takes limits the values of a topic, as max.message.bytes does.
@@ -22,8 +25,8 @@ func (t *topicLog) takes(bytes int) {
 }
 
 // sized makes messages dead letters with values of the given sizes.
-func sized(sizes ...int) func(int, *Message) {
-	return func(i int, m *Message) {
+func sized(sizes ...int) func(int, *message.Message) {
+	return func(i int, m *message.Message) {
 		asDeadLetter(i, m)
 		m.Value = append(m.Value, bytes.Repeat([]byte(" "), sizes[i%len(sizes)])...)
 	}
@@ -70,7 +73,7 @@ func TestAside_waitsForTheTopicAndHoldsNoOtherUp(t *testing.T) {
 			t.Errorf("problems %q, %d alive, want none", problems, len(b.log.alive))
 		}
 		for _, d := range dead.written[0] {
-			if slices.ContainsFunc(d.Headers, func(h Header) bool { return h.Key == headerValueDropped }) {
+			if slices.ContainsFunc(d.Headers, func(h message.Header) bool { return h.Key == client.HeaderErrorValueDropped }) {
 				t.Errorf("%d bytes went out as a letter without its value", len(d.Value))
 			}
 		}
@@ -205,7 +208,7 @@ func TestAside_followsSoonWhenTheTopicTakesLargerOnes(t *testing.T) {
 			}
 			return nil
 		}
-		b.deliver("dead", 2000, func(i int, m *Message) {
+		b.deliver("dead", 2000, func(i int, m *message.Message) {
 			sized(0)(i, m)
 			m.Key = nil
 		})

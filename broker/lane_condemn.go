@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/carillonmq/carillon/broker/message"
 	"github.com/carillonmq/carillon/raftfsm"
 )
 
@@ -79,16 +80,16 @@ func (l *lane) condemnOverdue(ctx context.Context, cause error) (bool, error) {
 		return false, nil
 	}
 	timeout := l.missingTimeout(l.ready[0])
-	problem := Problem{CodeTargetMissing, fmt.Sprintf("topic %q was missing for missing_target_timeout %v: %v: create the topic, or correct what names it: deliver-to, routes[].to or the name of the delay topic", l.target, timeout, cause)}
+	problem := message.Problem{Code: message.CodeTargetMissing, Message: fmt.Sprintf("topic %q was missing for missing_target_timeout %v: %v: create the topic, or correct what names it: deliver-to, routes[].to or the name of the delay topic", l.target, timeout, cause)}
 	if errors.Is(cause, ErrTargetForbidden) {
-		problem = Problem{CodeTargetForbids, fmt.Sprintf("topic %q was forbidden for missing_target_timeout %v: %v: allow Write and Describe on the topic", l.target, timeout, cause)}
+		problem = message.Problem{Code: message.CodeTargetForbids, Message: fmt.Sprintf("topic %q was forbidden for missing_target_timeout %v: %v: allow Write and Describe on the topic", l.target, timeout, cause)}
 	}
 	return true, l.condemn(ctx, n, problem)
 }
 
 // condemn has the first n ready messages die and a dead letter each take their
 // place, in one command of the log, so that neither is lost or doubled.
-func (l *lane) condemn(ctx context.Context, n int, problem Problem) error {
+func (l *lane) condemn(ctx context.Context, n int, problem message.Problem) error {
 	l.p.condemned.add(l.target, n, "code", problem.Code, "reason", problem.Message)
 	for n > 0 {
 		replace := l.replacement(l.ready[:n], problem)
@@ -111,13 +112,13 @@ func (l *lane) condemn(ctx context.Context, n int, problem Problem) error {
 }
 
 // replacement returns the command for as many of the messages as fit, at least one.
-func (l *lane) replacement(condemned []*outgoing, problem Problem) raftfsm.Replace {
+func (l *lane) replacement(condemned []*outgoing, problem message.Problem) raftfsm.Replace {
 	replace := raftfsm.Replace{Time: l.p.now()}
 	bytes := 0
 	for _, o := range condemned {
 		m := &o.message
-		letter := m.deadLetter(problem, replace.Time)
-		entry := letter.entry(replace.Time, l.p.cfg.DeadLetterFor(m.Origin.Topic), l.p.cfg.Store.Level())
+		letter := m.AsDeadLetter(problem, replace.Time)
+		entry := letter.Entry(replace.Time, l.p.cfg.DeadLetterFor(m.Origin.Topic), l.p.cfg.Store.Level())
 		bytes += raftfsm.EntrySize(&entry)
 		if len(replace.Kills) > 0 && bytes > raftfsm.ProposalBytes {
 			break

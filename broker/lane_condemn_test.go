@@ -7,6 +7,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/carillonmq/carillon/broker/message"
 	"github.com/google/go-cmp/cmp"
 )
 
@@ -50,18 +51,18 @@ func TestLane_deadLettersForAMissingTargetWhenItIsTime(t *testing.T) {
 		}
 		asked := b.sink.asked
 		b.feed(due, mostProbe+2*time.Second)
-		if n := b.count.deadLettered[CodeTargetMissing]; n != 2000 {
+		if n := b.count.deadLettered[message.CodeTargetMissing]; n != 2000 {
 			t.Errorf("%d messages dead-lettered, want the 2000 that waited long enough", n)
 		}
 		if n := b.sink.asked - asked; n > 5 {
 			t.Errorf("asked %d times whether the target is still missing, want one a second at most", n)
 		}
 		b.feed(due, testTimeout/2)
-		if n := b.count.deadLettered[CodeTargetMissing]; n != 2100 {
+		if n := b.count.deadLettered[message.CodeTargetMissing]; n != 2100 {
 			t.Errorf("%d messages dead-lettered, want all 2100", n)
 		}
 		for i, entry := range b.log.dead {
-			m, err := DecodeBody(entry.Body)
+			m, err := message.DecodeBody(entry.Body)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -83,7 +84,7 @@ func TestLane_waitsForAMissingTargetAsLongAsTheRouteSays(t *testing.T) {
 			return testTimeout
 		}
 		b.cfg.LeastMissingTimeout = time.Minute
-		someUrgent := func(i int, m *Message) {
+		someUrgent := func(i int, m *message.Message) {
 			if i < 4 {
 				m.Origin.Topic = "urgent.delay"
 			}
@@ -105,7 +106,7 @@ func TestLane_waitsForAMissingTargetAsLongAsTheRouteSays(t *testing.T) {
 			t.Errorf("%d messages dead-lettered, want all 30", n)
 		}
 		for _, entry := range b.log.dead {
-			m, err := DecodeBody(entry.Body)
+			m, err := message.DecodeBody(entry.Body)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -182,7 +183,7 @@ func TestLane_deadLettersForATargetThatForbidsWriting(t *testing.T) {
 			t.Fatalf("%d messages dead-lettered before the time", n)
 		}
 		b.feed(due, 2*mostProbe)
-		if n := b.count.deadLettered[CodeTargetForbids]; n != 300 {
+		if n := b.count.deadLettered[message.CodeTargetForbids]; n != 300 {
 			t.Errorf("%d messages dead-lettered, want 300", n)
 		}
 		b.stop()
@@ -193,21 +194,21 @@ func TestLane_deadLettersWhatNamesAPartitionThatIsNotThere(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := newBench(t)
 		b.sink.topic("orders", 2)
-		b.deliver("orders", 4, func(i int, m *Message) { m.Partition = int32(i) })
+		b.deliver("orders", 4, func(i int, m *message.Message) { m.Partition = int32(i) })
 		b.after(lookedFor - time.Second)
 		if diff := cmp.Diff([]uint64{1, 2}, b.acked()); diff != "" {
 			t.Errorf("delivered (-want +got):\n%s", diff)
 		}
-		if n := b.count.deadLettered[CodeTargetInvalid]; n != 0 {
+		if n := b.count.deadLettered[message.CodeTargetInvalid]; n != 0 {
 			t.Errorf("%d messages dead-lettered before Kafka was asked for long enough", n)
 		}
-		later := b.deliver("orders", 10, func(i int, m *Message) { m.Partition = int32(i % 2) })
+		later := b.deliver("orders", 10, func(i int, m *message.Message) { m.Partition = int32(i % 2) })
 		b.after(100 * time.Millisecond)
 		if n := len(b.acked()); n != 2+len(later) {
 			t.Errorf("%d messages delivered beside those that wait, want %d", n, 2+len(later))
 		}
 		b.after(2 * lookedFor)
-		if n := b.count.deadLettered[CodeTargetInvalid]; n != 2 {
+		if n := b.count.deadLettered[message.CodeTargetInvalid]; n != 2 {
 			t.Errorf("%d messages dead-lettered, want 2", n)
 		}
 		b.stop()
@@ -221,7 +222,7 @@ func TestLane_deliversToAPartitionThatWasJustAdded(t *testing.T) {
 		orders := b.sink.topic("orders", 2)
 		b.deliver("orders", 1, nil)
 		b.after(time.Second)
-		third := func(_ int, m *Message) { m.Partition = 2 }
+		third := func(_ int, m *message.Message) { m.Partition = 2 }
 		seqs := b.deliver("orders", 10, third)
 		b.after(lookedFor - 500*time.Millisecond)
 		b.sink.change(func() { orders.partitions = 3 })
@@ -243,23 +244,23 @@ func TestDeadLetter_goesOutWithWhatWasWrongAndNothingElse(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := newBench(t)
 		dead := b.sink.topic("dead", 1)
-		headers := []Header{{"deliver-at", []byte("yesterday")}, {"x", nil}}
-		refused := Message{Origin: Origin{"in.delay", 2, 9}, Key: []byte("k"), Headers: headers}
-		letter := refused.deadLetter(Problem{CodeMalformed, "why"}, time.Now().UnixMilli())
-		entry := letter.entry(time.Now().UnixMilli(), "dead", b.log.level)
+		headers := []message.Header{{Key: "deliver-at", Value: []byte("yesterday")}, {Key: "x", Value: nil}}
+		refused := message.Message{Origin: message.Origin{Topic: "in.delay", Partition: 2, Offset: 9}, Key: []byte("k"), Headers: headers}
+		letter := refused.AsDeadLetter(message.Problem{Code: message.CodeMalformed, Message: "why"}, time.Now().UnixMilli())
+		entry := letter.Entry(time.Now().UnixMilli(), "dead", b.log.level)
 		entry.Seq = 1
 		b.log.alive[1] = entry
 		b.hand([]dueMessage{{Ref: entry.Ref(), Target: "dead"}})
 		b.after(time.Second)
 		want := []Delivery{{
 			Topic: "dead", Key: []byte("k"), Value: nil,
-			Headers: []Header{
-				{"deliver-at", []byte("yesterday")}, {"x", nil},
-				{"__carillon.errors.code", []byte("malformed")},
-				{"__carillon.errors.message", []byte("why")},
-				{"__carillon.errors.topic", []byte("in.delay")},
-				{"__carillon.errors.partition", []byte("2")},
-				{"__carillon.errors.offset", []byte("9")},
+			Headers: []message.Header{
+				{Key: "deliver-at", Value: []byte("yesterday")}, {Key: "x", Value: nil},
+				{Key: "__carillon.errors.code", Value: []byte("malformed")},
+				{Key: "__carillon.errors.message", Value: []byte("why")},
+				{Key: "__carillon.errors.topic", Value: []byte("in.delay")},
+				{Key: "__carillon.errors.partition", Value: []byte("2")},
+				{Key: "__carillon.errors.offset", Value: []byte("9")},
 			},
 		}}
 		if diff := cmp.Diff(want, dead.written[0]); diff != "" {
@@ -273,10 +274,9 @@ func TestDeadLetter_goesOutWithWhatWasWrongAndNothingElse(t *testing.T) {
 }
 
 // asDeadLetter makes a message one.
-func asDeadLetter(_ int, m *Message) {
-	added := errorHeaders(m.Origin, Problem{CodeMalformed, "why"})
-	m.Headers = append(m.Headers, added[:]...)
-	m.DeadLetter = true
+func asDeadLetter(_ int, m *message.Message) {
+	letter := m.AsDeadLetter(message.Problem{Code: message.CodeMalformed, Message: "why"}, 0)
+	m.Headers, m.DeadLetter = letter.Headers, true
 }
 
 func TestDeadLetter_isNeverDropped(t *testing.T) {
@@ -336,7 +336,7 @@ func TestLane_deadLettersForAMissingTargetThatIsFedLate(t *testing.T) {
 			b.after(late)
 			b.hand(due)
 			b.feed(due, time.Minute)
-			if n := b.count.deadLettered[CodeTargetMissing]; n != 10 {
+			if n := b.count.deadLettered[message.CodeTargetMissing]; n != 10 {
 				t.Errorf("%d messages dead-lettered a minute after they were fed %v late, want all 10", n, late)
 			}
 			b.stop()

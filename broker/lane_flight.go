@@ -2,6 +2,7 @@ package broker
 
 import (
 	"context"
+	"github.com/carillonmq/carillon/broker/message"
 	"time"
 )
 
@@ -70,7 +71,7 @@ func (l *lane) takeOutcomes() {
 		case o.message.ValueDropped:
 			l.p.cfg.Count.ValueDropped()
 		}
-		o.message = Message{} // flights may keep it for a while
+		o.message = message.Message{} // flights may keep it for a while
 		l.health.succeed(o.ref)
 		l.aside.written(o.ref.Seq)
 		l.relieve()

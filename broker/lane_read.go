@@ -3,6 +3,7 @@ package broker
 import (
 	"fmt"
 
+	"github.com/carillonmq/carillon/broker/message"
 	"github.com/carillonmq/carillon/storage"
 )
 
@@ -48,7 +49,7 @@ func (l *lane) read() error {
 	for i := range entries {
 		entry := &entries[i]
 		size += len(entry.Body)
-		message, err := DecodeBody(entry.Body)
+		message, err := message.DecodeBody(entry.Body)
 		if err != nil {
 			l.p.leaveUnreadable(entry, err)
 			continue

@@ -7,6 +7,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/carillonmq/carillon/broker/message"
 	"github.com/carillonmq/carillon/storage"
 )
 
@@ -158,9 +159,9 @@ func (l *lane) refused(ctx context.Context, cause error) error {
 		l.setAside(ctx, o, cause)
 		return nil
 	}
-	problem := Problem{CodeRefused, fmt.Sprintf("topic %q refuses the record for what is in it: %v: %s", l.target, cause, refusedRemedy)}
+	problem := message.Problem{Code: message.CodeRefused, Message: fmt.Sprintf("topic %q refuses the record for what is in it: %v: %s", l.target, cause, refusedRemedy)}
 	if errors.Is(cause, ErrRecordTooLarge) {
-		problem = Problem{CodeTooLarge, fmt.Sprintf("record with a value of %d bytes is larger than topic %q takes: %v: raise max.message.bytes of the topic or send less", len(o.message.Value), l.target, cause)}
+		problem = message.Problem{Code: message.CodeTooLarge, Message: fmt.Sprintf("record with a value of %d bytes is larger than topic %q takes: %v: raise max.message.bytes of the topic or send less", len(o.message.Value), l.target, cause)}
 	}
 	return l.condemn(ctx, 1, problem)
 }

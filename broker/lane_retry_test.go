@@ -7,6 +7,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/carillonmq/carillon/broker/message"
 	"github.com/google/go-cmp/cmp"
 )
 
@@ -96,7 +97,7 @@ func TestLane_condemnsOnlyWhatFailsAlone(t *testing.T) {
 		}
 		var condemned []string
 		for _, entry := range b.log.dead {
-			m, err := DecodeBody(entry.Body)
+			m, err := message.DecodeBody(entry.Body)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -108,7 +109,7 @@ func TestLane_condemnsOnlyWhatFailsAlone(t *testing.T) {
 		if diff := cmp.Diff([]string{"1", "50", "51", "99"}, condemned); diff != "" {
 			t.Errorf("dead-lettered (-want +got):\n%s", diff)
 		}
-		if n := b.count.deadLettered[CodeTooLarge]; n != 4 {
+		if n := b.count.deadLettered[message.CodeTooLarge]; n != 4 {
 			t.Errorf("%d messages counted as too large, want 4", n)
 		}
 		b.stop()
@@ -121,7 +122,7 @@ func TestLane_condemnsManyInARow(t *testing.T) {
 		b.sink.topic("orders", 4).refuse = func(Delivery) error { return ErrRecordRefused }
 		b.deliver("orders", 300, nil)
 		b.after(10 * time.Second)
-		if n := b.count.deadLettered[CodeRefused]; n != 300 {
+		if n := b.count.deadLettered[message.CodeRefused]; n != 300 {
 			t.Errorf("%d messages dead-lettered, want 300", n)
 		}
 		if verdicts := b.verdicts(); len(verdicts) != 0 {
@@ -136,7 +137,7 @@ func TestLane_keepsOrderWhenPartitionsAreAdded(t *testing.T) {
 		b := newBench(t)
 		orders := b.sink.topic("orders", 1)
 		orders.latency = 50 * time.Millisecond
-		withKey := func(i int, m *Message) { m.Key = []byte{byte(i % 7)} }
+		withKey := func(i int, m *message.Message) { m.Key = []byte{byte(i % 7)} }
 		b.deliver("orders", 1, withKey)
 		b.after(countMaxAge - 10*time.Millisecond)
 		first := b.deliver("orders", 100, withKey)

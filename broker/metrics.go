@@ -4,6 +4,7 @@ import (
 	"math"
 	"time"
 
+	"github.com/carillonmq/carillon/broker/message"
 	"github.com/prometheus/client_golang/prometheus"
 )
 
@@ -51,10 +52,10 @@ func NewMetrics(registry prometheus.Registerer) *Metrics {
 	registry.MustRegister(m.accepted, m.rejected, m.sourceLost, m.delivered, m.retried, m.deadLettered, m.deadLetterStuck, m.valuesDropped,
 		m.unreadable, m.parkedTargets, m.lateness, m.clockSteps, m.clockStepped)
 	// An alarm on an increase needs the zero before it.
-	for _, code := range intakeCodes() {
+	for _, code := range message.IntakeCodes() {
 		m.rejected.WithLabelValues(code)
 	}
-	for _, code := range deliveryCodes() {
+	for _, code := range message.DeliveryCodes() {
 		m.deadLettered.WithLabelValues(code)
 	}
 	m.clockSteps.WithLabelValues("forward")

@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/carillonmq/carillon/broker/message"
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/common/expfmt"
 )
@@ -16,11 +17,11 @@ func TestMetrics_countWhatHappens(t *testing.T) {
 	registry := prometheus.NewPedanticRegistry()
 	m := NewMetrics(registry)
 	m.Accepted(10)
-	m.Rejected(CodeMalformed, 2)
+	m.Rejected(message.CodeMalformed, 2)
 	m.Delivered(3)
 	m.Delivered(4000)
 	m.Retried(5)
-	m.DeadLettered(CodeTooLarge, 2)
+	m.DeadLettered(message.CodeTooLarge, 2)
 	m.DeadLetterStuck()
 	m.ValueDropped()
 	m.Unreadable()
@@ -55,7 +56,7 @@ func TestMetrics_countWhatHappens(t *testing.T) {
 
 // An alarm on an increase needs the zero before it, for every reason that there is.
 func TestMetrics_listEveryCodeOfAProblem(t *testing.T) {
-	file, err := parser.ParseFile(token.NewFileSet(), "source.go", nil, 0)
+	file, err := parser.ParseFile(token.NewFileSet(), "message/problem.go", nil, 0)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -75,7 +76,7 @@ func TestMetrics_listEveryCodeOfAProblem(t *testing.T) {
 		return true
 	})
 	if codes == 0 {
-		t.Error("source.go has no codes")
+		t.Error("message/problem.go has no codes")
 	}
 }
 

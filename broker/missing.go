@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"github.com/carillonmq/carillon/broker/message"
 	"sync"
 )
 
@@ -53,7 +54,7 @@ func (l *lane) condemnExcess(ctx context.Context, cause error) (bool, error) {
 		n++
 	}
 	l.absent.condemning = true
-	return true, l.condemn(ctx, n, Problem{CodeTooManyMissing, fmt.Sprintf(
+	return true, l.condemn(ctx, n, message.Problem{Code: message.CodeTooManyMissing, Message: fmt.Sprintf(
 		"topic %q does not exist, and messages of %q wait for %d others that do not, as many as max_missing_targets of its route allows: create the topic, correct what names it (deliver-to, routes[].to or the name of the delay topic), or raise max_missing_targets",
 		l.target, origin, most)})
 }

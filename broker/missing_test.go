@@ -2,6 +2,7 @@ package broker
 
 import (
 	"fmt"
+	"github.com/carillonmq/carillon/broker/message"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -22,7 +23,7 @@ func TestMissing_deadLettersForMoreTargetsThanMayBeMissing(t *testing.T) {
 		var due, free []dueMessage
 		for i := range names {
 			due = append(due, b.accept(fmt.Sprint("customer-", i), each, nil)...)
-			free = append(free, b.accept(fmt.Sprint("free-", i), each, func(_ int, m *Message) { m.Origin.Topic = "free.delay" })...)
+			free = append(free, b.accept(fmt.Sprint("free-", i), each, func(_ int, m *message.Message) { m.Origin.Topic = "free.delay" })...)
 		}
 		all := append(due, free...)
 		b.hand(all)
@@ -31,13 +32,13 @@ func TestMissing_deadLettersForMoreTargetsThanMayBeMissing(t *testing.T) {
 			t.Errorf("%d messages dead-lettered before Kafka was asked for long enough", n)
 		}
 		b.feed(all, time.Minute)
-		if n := b.count.deadLettered[CodeTooManyMissing]; n != (names-most)*each || len(b.log.dead) != n {
+		if n := b.count.deadLettered[message.CodeTooManyMissing]; n != (names-most)*each || len(b.log.dead) != n {
 			t.Errorf("%d messages dead-lettered, want %d", n, (names-most)*each)
 		}
 		if n := len(b.stillAlive(free)); n != len(free) {
 			t.Errorf("%d messages of %d wait where there is no bound", n, len(free))
 		}
-		m, err := DecodeBody(b.log.dead[0].Body)
+		m, err := message.DecodeBody(b.log.dead[0].Body)
 		if err != nil {
 			t.Fatal(err)
 		}

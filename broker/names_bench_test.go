@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/carillonmq/carillon/broker/message"
 	"github.com/carillonmq/carillon/raftfsm"
 	"github.com/carillonmq/carillon/storage"
 )
@@ -35,7 +36,7 @@ func manyNames(b *testing.B, names int) {
 	s.propose(ctx, raftfsm.RaiseLevel{Level: storage.LevelTwo}) // holds as changes
 	defer s.node.Close()
 	sink, begin := newTopicLogs(), time.Now().Add(3*time.Second)
-	message := Message{Origin: Origin{"in.delay", 0, 1}, Partition: -1, Value: make([]byte, 100)}
+	message := message.Message{Origin: message.Origin{Topic: "in.delay", Partition: 0, Offset: 1}, Partition: -1, Value: make([]byte, 100)}
 	body := message.AppendBody(nil, 0)
 	var entries []storage.Entry
 	add := func(name string, after time.Duration) {

@@ -1,6 +1,7 @@
 package broker
 
 import (
+	"github.com/carillonmq/carillon/broker/message"
 	"github.com/carillonmq/carillon/raftfsm"
 	"github.com/carillonmq/carillon/storage"
 )
@@ -29,7 +30,7 @@ type packedPart struct {
 // A refusal is why the record at the offset cannot be scheduled.
 type refusal struct {
 	offset  int64
-	problem *Problem
+	problem *message.Problem
 }
 
 // begin starts a part at the batch's first offset.
@@ -44,7 +45,7 @@ func (p *packer) open(batch Batch, from int64) {
 
 // add appends the entry of the record at offset, proposing what is there if the
 // entry does not fit beside it.
-func (p *packer) add(batch Batch, offset int64, entry storage.Entry, problem *Problem, now int64) error {
+func (p *packer) add(batch Batch, offset int64, entry storage.Entry, problem *message.Problem, now int64) error {
 	size := raftfsm.EntrySize(&entry)
 	if p.messages > 0 && p.bytes+size > raftfsm.ProposalBytes {
 		// The gap before the record belongs to this command, so that the next one

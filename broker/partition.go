@@ -2,6 +2,7 @@ package broker
 
 import (
 	"fmt"
+	"github.com/carillonmq/carillon/broker/message"
 	"hash/crc32"
 	"hash/fnv"
 )
@@ -16,18 +17,18 @@ const keylessRun = 64
 // the message goes, or the problem that there is no such partition. It depends on
 // the message, its seq and count only, so a message that is sent again goes to the
 // same place.
-func choosePartition(m *Message, seq uint64, count int32) (int32, *Problem) {
+func choosePartition(m *message.Message, seq uint64, count int32) (int32, *message.Problem) {
 	switch {
 	case m.Partition >= count:
-		return 0, &Problem{CodeTargetInvalid, fmt.Sprintf("deliver-partition %d: the target has partitions 0 to %d: choose one of them or add partitions", m.Partition, count-1)}
+		return 0, &message.Problem{Code: message.CodeTargetInvalid, Message: fmt.Sprintf("deliver-partition %d: the target has partitions 0 to %d: choose one of them or add partitions", m.Partition, count-1)}
 	case m.Partition >= 0:
 		return m.Partition, nil
-	case m.Partitioner == SamePartition && m.Origin.Partition >= count:
-		return 0, &Problem{CodeTargetInvalid, fmt.Sprintf("partitioner source: the record came from partition %d, the target has partitions 0 to %d: add partitions or choose another partitioner", m.Origin.Partition, count-1)}
-	case m.Partitioner == SamePartition:
+	case m.Partitioner == message.SamePartition && m.Origin.Partition >= count:
+		return 0, &message.Problem{Code: message.CodeTargetInvalid, Message: fmt.Sprintf("partitioner source: the record came from partition %d, the target has partitions 0 to %d: add partitions or choose another partitioner", m.Origin.Partition, count-1)}
+	case m.Partitioner == message.SamePartition:
 		return m.Origin.Partition, nil
 	}
-	key := targetKey(m)
+	key := m.DeliveredKey()
 	if key == nil {
 		return int32(seq / keylessRun % uint64(count)), nil
 	}
@@ -36,11 +37,11 @@ func choosePartition(m *Message, seq uint64, count int32) (int32, *Problem) {
 
 // keyPartition puts a key where the producers that the partitioner is named for
 // put it.
-func keyPartition(p Partitioner, key []byte, count int32) int32 {
+func keyPartition(p message.Partitioner, key []byte, count int32) int32 {
 	switch p {
-	case CRC32:
+	case message.CRC32:
 		return int32(crc32.ChecksumIEEE(key) % uint32(count))
-	case FNV1a:
+	case message.FNV1a:
 		hash := fnv.New32a()
 		hash.Write(key)
 		partition := int32(hash.Sum32()) % count

@@ -6,6 +6,7 @@ import (
 	"math/rand/v2"
 	"testing"
 
+	"github.com/carillonmq/carillon/broker/message"
 	"github.com/twmb/franz-go/pkg/kgo"
 )
 
@@ -32,12 +33,12 @@ func TestKeyPartition_agreesWithTheClientsThatItIsNamedFor(t *testing.T) {
 		return hash.Sum32()
 	}
 	for name, test := range map[string]struct {
-		ours   Partitioner
+		ours   message.Partitioner
 		theirs kgo.Partitioner
 	}{
-		"murmur2": {Murmur2, kgo.StickyKeyPartitioner(nil)},
-		"crc32":   {CRC32, kgo.StickyKeyPartitioner(func(key []byte, n int) int { return int(crc32.ChecksumIEEE(key) % uint32(n)) })},
-		"fnv1a":   {FNV1a, kgo.StickyKeyPartitioner(kgo.SaramaCompatHasher(fnv32a))},
+		"murmur2": {message.Murmur2, kgo.StickyKeyPartitioner(nil)},
+		"crc32":   {message.CRC32, kgo.StickyKeyPartitioner(func(key []byte, n int) int { return int(crc32.ChecksumIEEE(key) % uint32(n)) })},
+		"fnv1a":   {message.FNV1a, kgo.StickyKeyPartitioner(kgo.SaramaCompatHasher(fnv32a))},
 	} {
 		topic := test.theirs.ForTopic("t")
 		random := rand.New(rand.NewPCG(1, 2))
@@ -57,32 +58,32 @@ func TestKeyPartition_agreesWithTheClientsThatItIsNamedFor(t *testing.T) {
 
 func TestChoosePartition(t *testing.T) {
 	const count = 6
-	byKey := func(key string) Message { return Message{Partition: -1, Key: []byte(key)} }
-	foobar := keyPartition(Murmur2, []byte("foobar"), count)
+	byKey := func(key string) message.Message { return message.Message{Partition: -1, Key: []byte(key)} }
+	foobar := keyPartition(message.Murmur2, []byte("foobar"), count)
 	for _, test := range []struct {
 		name    string
-		message Message
+		message message.Message
 		seq     uint64
 		want    int32
 		invalid bool
 	}{
 		{"a key decides", byKey("foobar"), 1, foobar, false},
 		{"whatever the seq", byKey("foobar"), 2, foobar, false},
-		{"an explicit partition wins over the key", Message{Partition: 5, Key: []byte("foobar")}, 1, 5, false},
-		{"an explicit partition that is not there", Message{Partition: 6}, 1, 0, true},
-		{"without a key the seq decides", Message{Partition: -1}, 9 * keylessRun, 3, false},
-		{"the same for all of a run", Message{Partition: -1}, 10*keylessRun - 1, 3, false},
-		{"and another for the next one", Message{Partition: -1}, 10 * keylessRun, 4, false},
-		{"an empty key is a key", Message{Partition: -1, Key: []byte{}, Partitioner: CRC32}, 15, 0, false},
-		{"the partition that it came from", Message{Partition: -1, Key: []byte("k"), Partitioner: SamePartition, Origin: Origin{Partition: 4}}, 1, 4, false},
-		{"a partition that it came from and that is not there", Message{Partition: -1, Partitioner: SamePartition, Origin: Origin{Partition: 6}}, 1, 0, true},
+		{"an explicit partition wins over the key", message.Message{Partition: 5, Key: []byte("foobar")}, 1, 5, false},
+		{"an explicit partition that is not there", message.Message{Partition: 6}, 1, 0, true},
+		{"without a key the seq decides", message.Message{Partition: -1}, 9 * keylessRun, 3, false},
+		{"the same for all of a run", message.Message{Partition: -1}, 10*keylessRun - 1, 3, false},
+		{"and another for the next one", message.Message{Partition: -1}, 10 * keylessRun, 4, false},
+		{"an empty key is a key", message.Message{Partition: -1, Key: []byte{}, Partitioner: message.CRC32}, 15, 0, false},
+		{"the partition that it came from", message.Message{Partition: -1, Key: []byte("k"), Partitioner: message.SamePartition, Origin: message.Origin{Partition: 4}}, 1, 4, false},
+		{"a partition that it came from and that is not there", message.Message{Partition: -1, Partitioner: message.SamePartition, Origin: message.Origin{Partition: 6}}, 1, 0, true},
 	} {
 		got, problem := choosePartition(&test.message, test.seq, count)
 		if invalid := problem != nil; invalid != test.invalid || got != test.want {
 			t.Errorf("%s: partition %d, problem %v, want %d, %t", test.name, got, problem, test.want, test.invalid)
 		}
-		if problem != nil && problem.Code != CodeTargetInvalid {
-			t.Errorf("%s: code %q, want %q", test.name, problem.Code, CodeTargetInvalid)
+		if problem != nil && problem.Code != message.CodeTargetInvalid {
+			t.Errorf("%s: code %q, want %q", test.name, problem.Code, message.CodeTargetInvalid)
 		}
 	}
 }

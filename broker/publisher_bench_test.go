@@ -6,6 +6,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/carillonmq/carillon/broker/message"
 	"github.com/carillonmq/carillon/raftfsm"
 	"github.com/carillonmq/carillon/storage"
 )
@@ -40,7 +41,7 @@ func (s sameBody) Level() storage.Level { return storage.LevelTwo }
 // BenchmarkPublisher delivers messages of 1 KB to one target: what the publisher
 // itself costs, without storage, Kafka and log.
 func BenchmarkPublisher(b *testing.B) {
-	m := Message{Origin: Origin{"in.delay", 0, 1}, Partition: -1, Key: []byte("key"), Value: make([]byte, 1<<10), Headers: []Header{{"a", []byte("b")}}}
+	m := message.Message{Origin: message.Origin{Topic: "in.delay", Partition: 0, Offset: 1}, Partition: -1, Key: []byte("key"), Value: make([]byte, 1<<10), Headers: []message.Header{{Key: "a", Value: []byte("b")}}}
 	p := newPublisher(publisherConfig{
 		Sink:           instant{},
 		Store:          sameBody{m.AppendBody(nil, storage.LevelTwo)},

@@ -10,6 +10,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/carillonmq/carillon/broker/message"
 	"github.com/carillonmq/carillon/raftfsm"
 	"github.com/carillonmq/carillon/storage"
 )
@@ -300,14 +301,14 @@ func (b *bench) stop() error {
 
 // accept puts n messages that are due now into the schedule; prepare may change them. Their keys
 // spread them over the partitions of the target.
-func (b *bench) accept(target string, n int, prepare func(i int, m *Message)) []dueMessage {
+func (b *bench) accept(target string, n int, prepare func(i int, m *message.Message)) []dueMessage {
 	b.log.mu.Lock()
 	defer b.log.mu.Unlock()
 	due := make([]dueMessage, n)
 	for i := range due {
 		seq := b.log.next
 		b.log.next++
-		m := Message{Origin: Origin{"in.delay", 0, int64(seq)}, Partition: -1, PlannedFor: time.Now().UnixMilli(), Key: fmt.Append(nil, seq), Value: fmt.Append(nil, seq)}
+		m := message.Message{Origin: message.Origin{Topic: "in.delay", Partition: 0, Offset: int64(seq)}, Partition: -1, PlannedFor: time.Now().UnixMilli(), Key: fmt.Append(nil, seq), Value: fmt.Append(nil, seq)}
 		if prepare != nil {
 			prepare(i, &m)
 		}
@@ -319,7 +320,7 @@ func (b *bench) accept(target string, n int, prepare func(i int, m *Message)) []
 }
 
 // deliver hands over n messages for the target and returns their seqs.
-func (b *bench) deliver(target string, n int, prepare func(i int, m *Message)) []uint64 {
+func (b *bench) deliver(target string, n int, prepare func(i int, m *message.Message)) []uint64 {
 	due := b.accept(target, n, prepare)
 	b.hand(due)
 	return seqsOf(due)

@@ -8,6 +8,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/carillonmq/carillon/broker/message"
 	"github.com/carillonmq/carillon/raftfsm"
 	"github.com/google/go-cmp/cmp"
 )
@@ -42,7 +43,7 @@ func TestPublisher_countsLatenessFromAcceptance(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := newBench(t)
 		b.sink.topic("orders", 1)
-		due := b.accept("orders", 3, func(i int, m *Message) { m.Overdue = int64(i) * 30 })
+		due := b.accept("orders", 3, func(i int, m *message.Message) { m.Overdue = int64(i) * 30 })
 		b.after(50 * time.Millisecond)
 		b.hand(due) // the sink takes 2 ms
 		b.after(time.Second)
@@ -56,21 +57,21 @@ func TestPublisher_marksDeliveriesAndKeepsTheRest(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := newBench(t)
 		orders := b.sink.topic("orders", 1)
-		b.deliver("orders", 1, func(_ int, m *Message) {
+		b.deliver("orders", 1, func(_ int, m *message.Message) {
 			m.ID, m.PlannedFor = "mine", 1234
-			m.Origin = Origin{"orders.delay", 3, 7}
+			m.Origin = message.Origin{Topic: "orders.delay", Partition: 3, Offset: 7}
 			m.Key, m.Value = []byte{}, nil
-			m.Headers = []Header{{"a", nil}, {"a", []byte{}}, {"delivered-id", []byte("earlier")}}
+			m.Headers = []message.Header{{Key: "a", Value: nil}, {Key: "a", Value: []byte{}}, {Key: "delivered-id", Value: []byte("earlier")}}
 		})
 		b.after(time.Second)
 		want := []Delivery{{
 			Topic: "orders", Key: []byte{}, Value: nil,
-			Headers: []Header{
-				{"a", nil}, {"a", []byte{}}, {"delivered-id", []byte("earlier")},
-				{"delivered-id", []byte("mine")},
-				{"delivered-for", []byte("1234")},
-				{"delivered-from", []byte("orders.delay/3/7")},
-				{"delivered-seq", []byte("ab000000000000000000000000000000/1")},
+			Headers: []message.Header{
+				{Key: "a", Value: nil}, {Key: "a", Value: []byte{}}, {Key: "delivered-id", Value: []byte("earlier")},
+				{Key: "delivered-id", Value: []byte("mine")},
+				{Key: "delivered-for", Value: []byte("1234")},
+				{Key: "delivered-from", Value: []byte("orders.delay/3/7")},
+				{Key: "delivered-seq", Value: []byte("ab000000000000000000000000000000/1")},
 			},
 		}}
 		if diff := cmp.Diff(want, orders.written[0]); diff != "" {
@@ -206,7 +207,7 @@ func TestPublisher_holdsFewPayloadsOfAStuckTarget(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := newBench(t)
 		b.sink.topic("silent", 1).silent = true
-		b.deliver("silent", 200, func(_ int, m *Message) { m.Value = make([]byte, 256<<10) })
+		b.deliver("silent", 200, func(_ int, m *message.Message) { m.Value = make([]byte, 256<<10) })
 		b.after(time.Second)
 		if loaded := b.loaded.Load(); loaded > mostLoad+2*chunkBytes {
 			t.Errorf("%d bytes of payload in memory", loaded)

@@ -3,6 +3,7 @@ package broker
 import (
 	"context"
 	"errors"
+	"github.com/carillonmq/carillon/broker/message"
 )
 
 // A Sink writes records to target topics. broker/kafka implements it; the lanes
@@ -44,7 +45,7 @@ type Delivery struct {
 	Partition int32 // chosen by the caller; Kafka is told
 	Key       []byte
 	Value     []byte
-	Headers   []Header
+	Headers   []message.Header
 }
 
 // What a Sink's errors wrap.

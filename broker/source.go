@@ -1,6 +1,9 @@
 package broker
 
-import "context"
+import (
+	"context"
+	"github.com/carillonmq/carillon/broker/message"
+)
 
 // A Source reads delay topics. It is the adapter's side of ingest: broker/kafka
 // implements it. One goroutine of the running term calls Poll, another one the rest.
@@ -110,9 +113,9 @@ func (b *Batch) id() partitionID { return partitionID{b.TopicID, b.Partition} }
 type Arrival struct {
 	Offset      int64
 	Key, Value  []byte
-	Headers     []Header // all of them, as they came
+	Headers     []message.Header // all of them, as they came
 	Instruction Instruction
-	Problem     *Problem // not nil: the record cannot be scheduled, and why
+	Problem     *message.Problem // not nil: the record cannot be scheduled, and why
 }
 
 // An Instruction is what the deliver-* headers of a record ask for.
@@ -121,34 +124,4 @@ type Instruction struct {
 	To        string // target topic; empty: the route decides
 	Partition int32  // -1: by partitioner
 	ID        string // the caller's id; empty: the record's origin
-}
-
-// A Problem says why a message goes to the dead-letter topic instead of its target.
-type Problem struct {
-	Code    string // one of the Problem codes
-	Message string // names the field, the value and the remedy
-}
-
-// The codes of a Problem, as they stand in the header __carillon.errors.code.
-const (
-	CodeMalformed      = "malformed"        // a deliver-* header cannot be read
-	CodeUnsupported    = "unsupported"      // a deliver-* header that is not served yet
-	CodeTargetDenied   = "target-denied"    // the configuration does not allow the target
-	CodeTargetInvalid  = "target-invalid"   // not a topic name, or no such partition
-	CodeTargetMissing  = "target-missing"   // the topic did not appear in time
-	CodeTooManyMissing = "too-many-missing" // the topic is missing, and so are as many others as may be
-	CodeTargetForbids  = "target-forbidden" // Kafka refuses us the target
-	CodeBeyondMaxDelay = "beyond-max-delay" // due later than the route allows
-	CodeTooLarge       = "too-large"        // the target, or the schedule, does not take a record of this size
-	CodeRefused        = "refused"          // the target refuses this record for another reason
-)
-
-// intakeCodes are those of records that are refused when they are read.
-func intakeCodes() []string {
-	return []string{CodeMalformed, CodeUnsupported, CodeTargetDenied, CodeTargetInvalid, CodeBeyondMaxDelay, CodeTooLarge}
-}
-
-// deliveryCodes are those of messages that cannot be delivered.
-func deliveryCodes() []string {
-	return []string{CodeTargetInvalid, CodeTargetMissing, CodeTooManyMissing, CodeTargetForbids, CodeTooLarge, CodeRefused}
 }

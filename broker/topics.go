@@ -3,13 +3,16 @@ package broker
 import (
 	"context"
 	"log/slog"
-	"slices"
 	"time"
 )
 
 // createEvery is how often the dead-letter topics are looked after: one that was
 // deleted comes back before its letters have waited for long.
 const createEvery = 30 * time.Second
+
+// mostDeadLetter is the batch, in bytes, that a dead-letter topic takes if we create
+// it: the largest record that is scheduled, what a dead letter adds, and Kafka's frame.
+const mostDeadLetter = mostRecord + 1<<20
 
 // keepDeadLetterTopics creates the dead-letter topics when they are missing, until
 // ctx ends. That Kafka does not let us is logged once: somebody else has to create
@@ -32,14 +35,4 @@ func keepDeadLetterTopics(ctx context.Context, topics []string, create func(cont
 		case <-tick.C:
 		}
 	}
-}
-
-// DeadLetterTopics returns every topic that dead letters may go to.
-func (c Config) DeadLetterTopics() []string {
-	topics := []string{c.DeadLetter.Topic}
-	for _, route := range c.Routes {
-		topics = append(topics, c.DeadLetterTopic(route))
-	}
-	slices.Sort(topics)
-	return slices.Compact(topics)
 }

@@ -17,6 +17,7 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/carillonmq/carillon/broker"
+	"github.com/carillonmq/carillon/broker/message"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -57,7 +58,7 @@ func serveNode(t *testing.T, n *fakeNode) *Client {
 	registry := prometheus.NewRegistry()
 	metrics := broker.NewMetrics(registry)
 	metrics.Accepted(7)
-	metrics.Rejected(broker.CodeMalformed, 2)
+	metrics.Rejected(message.CodeMalformed, 2)
 	registry.MustRegister(broker.NewCollector(n.Status))
 	server := httptest.NewServer(NewHandler(n, registry, quiet()))
 	t.Cleanup(server.Close)

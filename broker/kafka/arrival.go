@@ -7,6 +7,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kgo"
 
 	"github.com/carillonmq/carillon/broker"
+	"github.com/carillonmq/carillon/broker/message"
 	"github.com/carillonmq/carillon/client"
 )
 
@@ -100,21 +101,21 @@ func arrival(r *kgo.Record) broker.Arrival {
 	return a
 }
 
-func problem(err error) *broker.Problem {
-	p := &broker.Problem{Code: broker.CodeMalformed, Message: err.Error()}
+func problem(err error) *message.Problem {
+	p := &message.Problem{Code: message.CodeMalformed, Message: err.Error()}
 	if wrong, ok := errors.AsType[*client.HeaderError](err); ok {
 		p.Code = string(wrong.Code)
 	}
 	return p
 }
 
-func brokerHeaders(headers []client.Header) []broker.Header {
+func brokerHeaders(headers []client.Header) []message.Header {
 	if len(headers) == 0 {
 		return nil
 	}
-	converted := make([]broker.Header, len(headers))
+	converted := make([]message.Header, len(headers))
 	for i, h := range headers {
-		converted[i] = broker.Header(h)
+		converted[i] = message.Header(h)
 	}
 	return converted
 }

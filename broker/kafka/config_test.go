@@ -23,6 +23,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kgo"
 
 	"github.com/carillonmq/carillon/broker"
+	"github.com/carillonmq/carillon/broker/message"
 	"github.com/carillonmq/carillon/client"
 )
 
@@ -184,8 +185,8 @@ func TestUnusableSettingsNameFieldValueAndRemedy(t *testing.T) {
 
 func TestBrokerAndClientAgreeOnTheContract(t *testing.T) {
 	for ours, theirs := range map[string]string{
-		broker.CodeMalformed:   string(client.CodeMalformed),
-		broker.CodeUnsupported: string(client.CodeUnsupported),
+		message.CodeMalformed:   string(client.CodeMalformed),
+		message.CodeUnsupported: string(client.CodeUnsupported),
 	} {
 		if ours != theirs {
 			t.Errorf("broker says %q, client %q", ours, theirs)

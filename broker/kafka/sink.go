@@ -9,6 +9,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kgo"
 
 	"github.com/carillonmq/carillon/broker"
+	"github.com/carillonmq/carillon/broker/message"
 )
 
 const (
@@ -212,7 +213,7 @@ func (s *Sink) Close() {
 	s.background.Wait()
 }
 
-func kafkaHeaders(headers []broker.Header) []kgo.RecordHeader {
+func kafkaHeaders(headers []message.Header) []kgo.RecordHeader {
 	converted := make([]kgo.RecordHeader, len(headers))
 	for i, h := range headers {
 		converted[i] = kgo.RecordHeader(h)

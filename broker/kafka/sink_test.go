@@ -17,6 +17,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kmsg"
 
 	"github.com/carillonmq/carillon/broker"
+	"github.com/carillonmq/carillon/broker/message"
 )
 
 func newSink(t *testing.T, kafka bubble) *Sink {
@@ -43,8 +44,8 @@ func TestSinkKeepsRecordsByteForByte(t *testing.T) {
 		sink := newSink(t, kafka)
 		sent := []broker.Delivery{
 			{Topic: "orders"},
-			{Topic: "orders", Key: []byte{}, Value: []byte{}, Headers: []broker.Header{}},
-			{Topic: "orders", Key: []byte("\xff\x00"), Value: []byte("v"), Headers: []broker.Header{
+			{Topic: "orders", Key: []byte{}, Value: []byte{}, Headers: []message.Header{}},
+			{Topic: "orders", Key: []byte("\xff\x00"), Value: []byte("v"), Headers: []message.Header{
 				{Key: "b"}, {Key: "a", Value: []byte{}}, {Key: "b", Value: []byte("\xff")}, {Key: ""}, {Key: "a", Value: []byte("2")}}},
 		}
 		for _, d := range sent {

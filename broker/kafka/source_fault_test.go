@@ -12,6 +12,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kmsg"
 
 	"github.com/carillonmq/carillon/broker"
+	"github.com/carillonmq/carillon/broker/message"
 )
 
 func TestPausedSourceHoldsBoundedMemory(t *testing.T) {
@@ -124,7 +125,7 @@ func TestBatchThatIsTooLargeToReadBecomesADeadLetter(t *testing.T) {
 			t.Errorf("read %q and %q at offset %d", got[0].Value, got[2].Value, got[2].Offset)
 		}
 		want := "records of offset 1 to 1 were sent as one batch of more than 67108864 bytes, uncompressed, and are not read: send smaller batches"
-		if p := got[1].Problem; p == nil || p.Code != broker.CodeTooLarge || p.Message != want || got[1].Offset != 1 {
+		if p := got[1].Problem; p == nil || p.Code != message.CodeTooLarge || p.Message != want || got[1].Offset != 1 {
 			t.Errorf("in place of the batch: offset %d, problem %v", got[1].Offset, p)
 		}
 	}, kfake.SeedTopics(1, "orders.delay"))

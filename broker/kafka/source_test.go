@@ -14,6 +14,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kmsg"
 
 	"github.com/carillonmq/carillon/broker"
+	"github.com/carillonmq/carillon/broker/message"
 )
 
 func TestArrivalsAreParsedAndOtherwiseUnchanged(t *testing.T) {
@@ -30,17 +31,17 @@ func TestArrivalsAreParsedAndOtherwiseUnchanged(t *testing.T) {
 		r.discover()
 		got := r.read(3)
 
-		h := func(key, value string) broker.Header { return broker.Header{Key: key, Value: []byte(value)} }
+		h := func(key, value string) message.Header { return message.Header{Key: key, Value: []byte(value)} }
 		want := []broker.Arrival{
 			{Offset: 0,
-				Headers: []broker.Header{{Key: "a"}, h("deliver-after", "90s"), h("a", ""), h("deliver-to", "t"), h("deliver-key", "k"),
+				Headers: []message.Header{{Key: "a"}, h("deliver-after", "90s"), h("a", ""), h("deliver-to", "t"), h("deliver-key", "k"),
 					h("a", "\xff"), h("deliver-id", "i"), h("deliver-partition", "3")},
 				Instruction: broker.Instruction{DueAt: 1_900_000_090_000, To: "t", Partition: 3, ID: "i"}},
-			{Offset: 1, Key: []byte{}, Value: []byte{}, Headers: []broker.Header{h("deliver-cancel", "true")},
-				Problem: &broker.Problem{Code: broker.CodeUnsupported,
+			{Offset: 1, Key: []byte{}, Value: []byte{}, Headers: []message.Header{h("deliver-cancel", "true")},
+				Problem: &message.Problem{Code: message.CodeUnsupported,
 					Message: `deliver-cancel "true" is not supported by this version: send the record without this header`}},
 			{Offset: 2, Key: []byte("k"), Value: []byte("v"),
-				Problem: &broker.Problem{Code: broker.CodeMalformed,
+				Problem: &message.Problem{Code: message.CodeMalformed,
 					Message: "deliver-at is missing: say when to deliver with deliver-at, RFC 3339 or epoch milliseconds, or with deliver-after, such as 90s"}},
 		}
 		if diff := cmp.Diff(want, got); diff != "" {

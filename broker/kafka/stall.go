@@ -9,6 +9,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kgo"
 
 	"github.com/carillonmq/carillon/broker"
+	"github.com/carillonmq/carillon/broker/message"
 )
 
 // A partition that fails is tried again after minStall, and after twice as long each time that it fails again. The
@@ -68,7 +69,7 @@ func (s *Source) Failures() (failures []broker.SourceFailure) {
 // skip moves past records that were sent as one batch and take more memory than a batch may. Nothing is
 // known of them but their offsets: the dead letter of the first one says so for all.
 func (s *Source) skip(p *sourcePartition, batch *broker.Batch, large *kgo.ErrDecompressTooLarge) {
-	problem := &broker.Problem{Code: broker.CodeTooLarge, Message: fmt.Sprintf(
+	problem := &message.Problem{Code: message.CodeTooLarge, Message: fmt.Sprintf(
 		"records of offset %d to %d were sent as one batch of more than %d bytes, uncompressed, and are not read: send smaller batches",
 		p.next, large.NextOffset-1, maxDecompressedBytes)}
 	s.log.Error("a batch in a delay topic is too large to be read and becomes one dead letter",

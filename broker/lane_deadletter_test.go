@@ -1,50 +1,25 @@
 package broker
 
 import (
-	"encoding/binary"
 	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
 
+	"github.com/carillonmq/carillon/broker/message"
+	"github.com/carillonmq/carillon/client"
 	"github.com/carillonmq/carillon/storage"
 )
-
-// No value is dropped by a topic of our own making. Kafka counts two bytes for the
-// length of what has 64, where ingest counts one.
-func TestDeadLetter_fitsTheTopicThatWeCreate(t *testing.T) {
-	a := Arrival{Value: make([]byte, 100)}
-	for size := a.size(); size < mostRecord-130; size += 130 {
-		a.Headers = append(a.Headers, Header{Key: strings.Repeat("k", 64), Value: make([]byte, 64)})
-	}
-	problem := Problem{CodeMalformed, strings.Repeat("why", 1000)}
-	refused := Message{Origin: Origin{Topic: "in.delay"}, Value: a.Value, Headers: a.Headers}
-	letter := refused.deadLetter(problem, 1)
-	m, err := DecodeBody(letter.AppendBody(nil, storage.LevelTwo))
-	if err != nil {
-		t.Fatal(err)
-	}
-	const frame = 100 // of batch and record
-	size := frame + len(m.Value)
-	for _, h := range m.Headers {
-		for _, n := range []int{len(h.Key), len(h.Value)} {
-			size += n + len(binary.AppendVarint(nil, int64(n)))
-		}
-	}
-	if size <= mostRecord || size > mostDeadLetter {
-		t.Errorf("dead letter of %d bytes, the topic takes %d", size, mostDeadLetter)
-	}
-}
 
 func TestDeadLetter_withoutItsValueIsCountedOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := newBench(t)
 		dead := b.sink.topic("dead", 1)
 		dead.refuse = func(Delivery) error { return ErrTargetUnavailable }
-		due := b.accept("dead", 3, func(i int, m *Message) {
+		due := b.accept("dead", 3, func(i int, m *message.Message) {
 			if i == 1 { // ingest has dropped it
 				m.Value, m.ValueDropped = nil, true
-				m.Headers = append(m.Headers, Header{headerValueDropped, []byte("20000000")})
+				m.Headers = append(m.Headers, message.Header{Key: client.HeaderErrorValueDropped, Value: []byte("20000000")})
 			}
 			asDeadLetter(i, m)
 		})
@@ -141,8 +116,8 @@ func TestDeadLetter_staysOneWhenTheConfigurationChanges(t *testing.T) {
 		b := newBench(t)
 		old := b.sink.topic("dead-before", 1)
 		old.takes(1000)
-		sent := Header{"deliver-at", []byte("soon")}
-		b.deliver("dead-before", 2, func(i int, m *Message) {
+		sent := message.Header{Key: "deliver-at", Value: []byte("soon")}
+		b.deliver("dead-before", 2, func(i int, m *message.Message) {
 			m.Headers = append(m.Headers, sent)
 			sized(0, 5000)(i, m)
 		})
@@ -155,8 +130,9 @@ func TestDeadLetter_staysOneWhenTheConfigurationChanges(t *testing.T) {
 		if len(old.written[0]) != 2 || b.count.delivered != 0 || len(b.log.dead) != 0 {
 			t.Errorf("%d written, %d counted as delivered, %d condemned", len(old.written[0]), b.count.delivered, len(b.log.dead))
 		}
+		const added = 5 // headers of a dead letter
 		for _, d := range old.written[0] {
-			if len(d.Headers) != 1+errorHeaderCount || d.Headers[0].Key != sent.Key {
+			if len(d.Headers) != 1+added || d.Headers[0].Key != sent.Key {
 				t.Errorf("written with headers %v", d.Headers)
 			}
 		}
@@ -164,31 +140,10 @@ func TestDeadLetter_staysOneWhenTheConfigurationChanges(t *testing.T) {
 	})
 }
 
-func TestDeadLetter_namesItsOwnRecord(t *testing.T) {
-	origin := Origin{"in.delay", 2, 40}
-	letter := errorHeaders(origin, Problem{CodeMalformed, "why"})
-	another := errorHeaders(Origin{"in.delay", 2, 39}, Problem{CodeMalformed, "why"})
-	for name, test := range map[string]struct {
-		headers []Header
-		want    bool
-	}{
-		"a dead letter":                      {letter[:], true},
-		"one that had headers":               {append([]Header{{"a", nil}}, letter[:]...), true},
-		"one that was made from another one": {append(another[:], letter[:]...), true},
-		"a record made from a dead letter":   {another[:], false},
-		"a part of it":                       {letter[:4], false},
-		"something behind it":                {append(letter[:], Header{"a", nil}), false},
-		"nothing":                            {nil, false},
-	} {
-		if got := looksLikeDeadLetter(origin, test.headers); got != test.want {
-			t.Errorf("%s: %v, want %v", name, got, test.want)
-		}
-	}
-}
-
 // From LevelTwo on a message is no dead letter for headers that its producer wrote, and a
 // dead letter stays one without a look at them; what was stored before is told by them.
 func TestDeadLetter_isToldByItsMarkAlone(t *testing.T) {
+	const marked = 3 // version of the stored form
 	for name, test := range map[string]struct {
 		level                    storage.Level
 		isMarked, hasHeaders, is bool
@@ -203,7 +158,7 @@ func TestDeadLetter_isToldByItsMarkAlone(t *testing.T) {
 				b := newBench(t)
 				b.sink.topic("dead", 1)
 				b.log.level = test.level
-				due := b.accept("late", 5, func(i int, m *Message) {
+				due := b.accept("late", 5, func(i int, m *message.Message) {
 					if test.hasHeaders {
 						asDeadLetter(i, m)
 					}
@@ -218,7 +173,7 @@ func TestDeadLetter_isToldByItsMarkAlone(t *testing.T) {
 					t.Errorf("%d of %d condemned for a target that was missing too long", len(b.log.dead), len(due))
 				}
 				for _, entry := range b.log.dead {
-					if m, err := DecodeBody(entry.Body); err != nil || !m.DeadLetter || entry.Body[0] != bodyVersionMarked {
+					if m, err := message.DecodeBody(entry.Body); err != nil || !m.DeadLetter || entry.Body[0] != marked {
 						t.Errorf("condemned to %+v, %v", m, err)
 					}
 				}

@@ -1,4 +1,4 @@
-package broker
+package message
 
 import (
 	"bytes"
@@ -24,14 +24,10 @@ const (
 
 const errorHeaderCount = 5
 
-// mostDeadLetter is the batch, in bytes, that a dead-letter topic takes if we create
-// it: the largest record that is scheduled, what a dead letter adds, and Kafka's frame.
-const mostDeadLetter = mostRecord + 1<<20
-
-// deadLetter returns what takes the message's place in the schedule when it cannot be
+// AsDeadLetter returns what takes the message's place in the schedule when it cannot be
 // delivered: a message due now (epoch milliseconds), with key, value and headers as they
 // are and the problem added. Any partition of the dead-letter topic will do.
-func (m *Message) deadLetter(problem Problem, now int64) Message {
+func (m *Message) AsDeadLetter(problem Problem, now int64) Message {
 	added := errorHeaders(m.Origin, problem)
 	return Message{
 		Origin:       m.Origin,
@@ -45,8 +41,29 @@ func (m *Message) deadLetter(problem Problem, now int64) Message {
 	}
 }
 
-// entry returns the message as it enters the schedule at the feature level.
-func (m *Message) entry(due int64, target string, level storage.Level) storage.Entry {
+// DropValue leaves out the value of a message that becomes a dead letter, since it is too
+// large, and notes so in the marks and in a header.
+func (m *Message) DropValue() {
+	dropped := strconv.AppendInt(nil, int64(len(m.Value)), 10)
+	m.Value, m.ValueDropped = nil, true
+	m.Headers = append(slices.Clip(m.Headers), Header{headerValueDropped, dropped})
+}
+
+// TooNew returns why a message cannot be scheduled below LevelTwo, or nil: older nodes
+// might come to deliver it, who would take it for a dead letter, or give it its own key.
+func (m *Message) TooNew() *Problem {
+	if looksLikeDeadLetter(m.Origin, m.Headers) {
+		return &Problem{CodeMalformed, headerErrorOffset + " and the headers before it name this very record, which would be taken for a dead letter: send it without its headers __carillon.errors.*"}
+	}
+	if slices.ContainsFunc(m.Headers, func(h Header) bool { return h.Key == headerKeyBase64 }) {
+		return &Problem{CodeUnsupported, headerKeyBase64 + " is known from feature level 2 on, and the cluster is at level 1: upgrade all nodes and raise the level, or give the record itself the key"}
+	}
+	return nil
+}
+
+// Entry returns the message as it enters the schedule at the feature level: due then, in
+// epoch milliseconds, for that topic.
+func (m *Message) Entry(due int64, target string, level storage.Level) storage.Entry {
 	return storage.Entry{Due: due, Target: target, Body: m.AppendBody(nil, level)}
 }
 
@@ -73,7 +90,7 @@ func (m *Message) readMarks() {
 // looksLikeDeadLetter reports whether the last headers say what was wrong with the very
 // record that they are on. Those of a record that was produced from a dead letter, and
 // has its headers still, name another record. A producer who knows the offset to come
-// can write such headers: see ingest.entry.
+// can write such headers: see TooNew.
 func looksLikeDeadLetter(origin Origin, headers []Header) bool {
 	first := len(headers) - errorHeaderCount
 	if first < 0 || headers[first].Key != headerErrorCode {
