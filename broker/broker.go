@@ -9,13 +9,14 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/carillonmq/carillon/broker/config"
 	"github.com/carillonmq/carillon/raftfsm"
 	"golang.org/x/sync/errgroup"
 )
 
 // Options are the parts that a Broker is made of. All are required but Now, DiscoverEvery and AskReach.
 type Options struct {
-	Config  Config        // resolved and validated
+	Config  config.Config // resolved and validated
 	Node    *raftfsm.Node // open; the caller closes it after Run
 	Source  func() (Source, error)
 	Sink    func() (Sink, error)
@@ -37,7 +38,7 @@ type Options struct {
 
 // A Broker leads whenever its node does: it runs one term after the other.
 type Broker struct {
-	config    Config
+	config    config.Config
 	node      *raftfsm.Node
 	newSource func() (Source, error)
 	newSink   func() (Sink, error)

@@ -11,6 +11,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/carillonmq/carillon/broker/config"
 	"github.com/carillonmq/carillon/broker/message"
 	"github.com/carillonmq/carillon/raftfsm"
 	"github.com/carillonmq/carillon/storage"
@@ -95,7 +96,7 @@ func TestCondemn_logsALineASecondForAllTargets(t *testing.T) {
 func TestIngest_logsAndCountsWhatItRefuses(t *testing.T) {
 	var lines logLines
 	counts := make(refusedCount)
-	g := newIngest(ingestConfig{Config: DefaultConfig(), Count: counts, Store: atLevel(storage.LevelTwo), Now: time.Now, Logger: lines.logger()})
+	g := newIngest(ingestConfig{Config: config.Default(), Count: counts, Store: atLevel(storage.LevelTwo), Now: time.Now, Logger: lines.logger()})
 	var parts []packedPart
 	pack := packer{propose: func(_ raftfsm.Ingest, packed []packedPart) error {
 		parts = packed

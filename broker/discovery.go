@@ -8,6 +8,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/carillonmq/carillon/broker/config"
 	"github.com/carillonmq/carillon/raftfsm"
 	"github.com/carillonmq/carillon/storage"
 )
@@ -216,9 +217,9 @@ func (d *discovery) judge(found []foundPartition, state storage.State, now time.
 func (d *discovery) start(f foundPartition) int64 {
 	route, _ := d.Config.Route(f.Topic)
 	switch route.Start {
-	case StartEarliest:
+	case config.StartEarliest:
 		return f.answer.Earliest
-	case StartLatest:
+	case config.StartLatest:
 		return f.answer.Latest
 	}
 	if !d.awaiting[f.Topic] {

@@ -11,6 +11,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/carillonmq/carillon/broker/config"
 	"github.com/google/go-cmp/cmp"
 )
 
@@ -77,7 +78,7 @@ func withDiscovery(t *testing.T, start string, test func(d *discovery, source *s
 	synctest.Test(t, func(t *testing.T) {
 		ctx, cancel := context.WithCancel(context.Background())
 		node := openNode(t, ctx)
-		config, source := DefaultConfig(), &scriptedSource{complete: true}
+		config, source := config.Default(), &scriptedSource{complete: true}
 		config.Routes[0].Start = start
 		d := newDiscovery(ingestConfig{
 			Config: config, Source: source, Log: node, Store: node.Store(), Now: time.Now, Report: newTermReport(),
@@ -118,9 +119,9 @@ func (s *scriptedSource) starts() map[string]int64 {
 func TestDiscovery_startHoldsUntilAllTopicsWereLookedAt(t *testing.T) {
 	seen, hidden, added := toldOf("seen.delay", 2, 10), toldOf("hidden.delay", 3, 20), toldOf("added.delay", 0, 5)
 	for start, want := range map[string]map[string]int64{
-		StartEarliest: {"seen.delay": 2, "hidden.delay": 3, "added.delay": 0},
-		StartLatest:   {"seen.delay": 10, "hidden.delay": 20, "added.delay": 0},
-		"":            {"added.delay": 0}, // the others wait until somebody has chosen
+		config.StartEarliest: {"seen.delay": 2, "hidden.delay": 3, "added.delay": 0},
+		config.StartLatest:   {"seen.delay": 10, "hidden.delay": 20, "added.delay": 0},
+		"":                   {"added.delay": 0}, // the others wait until somebody has chosen
 	} {
 		withDiscovery(t, start, func(d *discovery, source *scriptedSource, look func() error) {
 			source.found, source.complete = []toldPartition{seen}, false
@@ -148,7 +149,7 @@ func TestDiscovery_startHoldsUntilAllTopicsWereLookedAt(t *testing.T) {
 }
 
 func TestDiscovery_lagIsUnknownWhileKafkaDoesNotAnswer(t *testing.T) {
-	withDiscovery(t, StartEarliest, func(d *discovery, source *scriptedSource, look func() error) {
+	withDiscovery(t, config.StartEarliest, func(d *discovery, source *scriptedSource, look func() error) {
 		source.found = []toldPartition{toldOf("in.delay", 2, 10)}
 		for _, test := range []struct {
 			err  error
@@ -170,7 +171,7 @@ func TestDiscovery_lagIsUnknownWhileKafkaDoesNotAnswer(t *testing.T) {
 }
 
 func TestDiscovery_remindsEveryMinuteThatKafkaIsAway(t *testing.T) {
-	withDiscovery(t, StartEarliest, func(d *discovery, source *scriptedSource, look func() error) {
+	withDiscovery(t, config.StartEarliest, func(d *discovery, source *scriptedSource, look func() error) {
 		var log strings.Builder
 		d.log = slog.New(slog.NewTextHandler(&log, &slog.HandlerOptions{ReplaceAttr: func(_ []string, a slog.Attr) slog.Attr {
 			if a.Key == slog.TimeKey {
@@ -213,7 +214,7 @@ func TestDiscovery_saysWhatWaitsForAStart(t *testing.T) {
 				t.Errorf("problems %q, want the partition and the remedy", problems)
 			}
 		}
-		d.Config.Routes[0].Start = StartLatest
+		d.Config.Routes[0].Start = config.StartLatest
 		if err := look(); err != nil {
 			t.Fatal(err)
 		}
@@ -228,7 +229,7 @@ func TestDiscovery_saysWhatWaitsForAStart(t *testing.T) {
 
 // Offsets are asked by name: they may be those of the topic that was created in its place.
 func TestDiscovery_topicRecreatedDuringALookIsLeftOut(t *testing.T) {
-	withDiscovery(t, StartEarliest, func(d *discovery, source *scriptedSource, look func() error) {
+	withDiscovery(t, config.StartEarliest, func(d *discovery, source *scriptedSource, look func() error) {
 		source.found = []toldPartition{toldOf("in.delay", 0, 7)}
 		source.asked = func() { source.found[0].TopicID[0]++ }
 		if err := look(); err != nil {

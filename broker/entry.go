@@ -3,6 +3,7 @@ package broker
 import (
 	"fmt"
 
+	"github.com/carillonmq/carillon/broker/config"
 	"github.com/carillonmq/carillon/broker/message"
 	"github.com/carillonmq/carillon/raftfsm"
 	"github.com/carillonmq/carillon/storage"
@@ -20,7 +21,7 @@ const (
 
 // entry returns what one record becomes in the schedule: a message for its target,
 // or, when it cannot be one, a dead letter, and why. Both go the same way from here on.
-func (g *ingest) entry(route Route, batch Batch, a *Arrival, now int64) (storage.Entry, *message.Problem) {
+func (g *ingest) entry(route config.Route, batch Batch, a *Arrival, now int64) (storage.Entry, *message.Problem) {
 	level := g.cfg.Store.Level()
 	due := max(a.Instruction.DueAt, 0) // the wheel counts from 1970
 	m := message.Message{

@@ -10,6 +10,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/carillonmq/carillon/broker/config"
 	"github.com/carillonmq/carillon/broker/message"
 	"github.com/carillonmq/carillon/client"
 	"github.com/carillonmq/carillon/raftfsm"
@@ -26,8 +27,8 @@ func testEntry(t *testing.T, a Arrival) (entry storage.Entry, m message.Message,
 
 func testEntryAt(t *testing.T, level storage.Level, a Arrival) (entry storage.Entry, m message.Message, poison bool) {
 	t.Helper()
-	g := newIngest(ingestConfig{Config: DefaultConfig(), Store: atLevel(level), Logger: slog.New(slog.DiscardHandler)})
-	entry, problem := g.entry(DefaultConfig().Routes[0], Batch{Topic: "orders.delay", Partition: 1}, &a, testNow)
+	g := newIngest(ingestConfig{Config: config.Default(), Store: atLevel(level), Logger: slog.New(slog.DiscardHandler)})
+	entry, problem := g.entry(config.Default().Routes[0], Batch{Topic: "orders.delay", Partition: 1}, &a, testNow)
 	m, err := message.DecodeBody(entry.Body)
 	if err != nil {
 		t.Fatal(err)
@@ -150,14 +151,14 @@ func TestEntry_refusesWhatTheConfigurationDoesNotAllow(t *testing.T) {
 
 // A pattern more in targets.deny lets nothing through, nor does one in targets.allow what is denied.
 func TestConfig_saysWhichOfTheTargetsPatternsToChange(t *testing.T) {
-	c := DefaultConfig()
-	c.Targets = TargetsConfig{Allow: []string{"bills", "__*"}, Deny: []string{"x", "__secret"}}
+	c := config.Default()
+	c.Targets = config.Targets{Allow: []string{"bills", "__*"}, Deny: []string{"x", "__secret"}}
 	for topic, want := range map[string]string{
 		"orders":   "no pattern of targets.allow matches it: extend targets.allow in",
 		"__secret": `targets.deny "__secret" matches it: take that pattern out or narrow it in`,
 		"__open":   "",
 	} {
-		problem := c.Refuse(c.Routes[0], Destination{topic, "deliver-to"}, testNow, testNow)
+		problem := c.Refuse(c.Routes[0], config.Destination{Topic: topic, NamedBy: "deliver-to"}, testNow, testNow)
 		if (problem != nil) != (want != "") || problem != nil && !strings.Contains(problem.Message, want) {
 			t.Errorf("%s: %+v, want %q", topic, problem, want)
 		}
@@ -165,8 +166,8 @@ func TestConfig_saysWhichOfTheTargetsPatternsToChange(t *testing.T) {
 }
 
 func TestConfig_blamesWhatNamedTheTarget(t *testing.T) {
-	c := DefaultConfig()
-	bills := NewRoute("bills-*")
+	c := config.Default()
+	bills := config.NewRoute("bills-*")
 	bills.To, bills.DeadLetter = "__secret", "bills.dead"
 	c.Routes = append(c.Routes, bills)
 	for _, test := range []struct {

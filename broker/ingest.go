@@ -6,6 +6,7 @@ import (
 	"log/slog"
 	"time"
 
+	"github.com/carillonmq/carillon/broker/config"
 	"github.com/carillonmq/carillon/raftfsm"
 	"github.com/carillonmq/carillon/storage"
 	"golang.org/x/sync/errgroup"
@@ -39,7 +40,7 @@ type ingest struct {
 }
 
 type ingestConfig struct {
-	Config Config
+	Config config.Config
 	Source Source
 	Log    ingestLog
 	Store  ingestStore

@@ -8,6 +8,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/carillonmq/carillon/broker/config"
 	"github.com/carillonmq/carillon/broker/message"
 	"github.com/carillonmq/carillon/raftfsm"
 	"github.com/carillonmq/carillon/storage"
@@ -70,7 +71,7 @@ func takeForASecond(t *testing.T, source func() Source) *waitLog {
 	synctest.Test(t, func(t *testing.T) {
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 		defer cancel()
-		g := newIngest(ingestConfig{Config: DefaultConfig(), Source: source(), Log: log, Store: atLevel(storage.LevelTwo), Now: time.Now, Logger: slog.New(slog.DiscardHandler)})
+		g := newIngest(ingestConfig{Config: config.Default(), Source: source(), Log: log, Store: atLevel(storage.LevelTwo), Now: time.Now, Logger: slog.New(slog.DiscardHandler)})
 		g.places.begin(partitionID{})
 		proposed := make(chan proposedIngest, 2000)
 		_ = g.take(ctx, proposed) // it ends with ctx

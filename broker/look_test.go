@@ -6,6 +6,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/carillonmq/carillon/broker/config"
 	"github.com/carillonmq/carillon/raftfsm"
 )
 
@@ -32,7 +33,7 @@ func lookFor(t *testing.T, source *scriptedSource, look func() error, span time.
 
 func TestLook_listsALargeKafkaRarely(t *testing.T) {
 	for topics, most := range map[int]int{1: 60, 500: 60, 1000: 30, 5000: 6, 50_000: 6} {
-		withDiscovery(t, StartEarliest, func(d *discovery, source *scriptedSource, look func() error) {
+		withDiscovery(t, config.StartEarliest, func(d *discovery, source *scriptedSource, look func() error) {
 			source.found, source.others = []toldPartition{toldOf("in.delay", 0, 0)}, topics
 			lookFor(t, source, look, 20*time.Second)
 			listed, named, _ := lookFor(t, source, look, time.Minute)
@@ -45,7 +46,7 @@ func TestLook_listsALargeKafkaRarely(t *testing.T) {
 }
 
 func TestLook_asksForOffsetsRarelyWhenNothingComes(t *testing.T) {
-	withDiscovery(t, StartLatest, func(d *discovery, source *scriptedSource, look func() error) {
+	withDiscovery(t, config.StartLatest, func(d *discovery, source *scriptedSource, look func() error) {
 		source.found = []toldPartition{toldOf("busy.delay", 0, 5), toldOf("idle.delay", 0, 5)}
 		lookFor(t, source, look, 20*time.Second)
 		if _, _, offsets := lookFor(t, source, look, time.Minute); offsets != 2*6 {
@@ -67,7 +68,7 @@ func TestLook_asksForOffsetsRarelyWhenNothingComes(t *testing.T) {
 }
 
 func TestLook_asksSomethingOfAKafkaWithoutDelayTopics(t *testing.T) {
-	withDiscovery(t, StartLatest, func(d *discovery, source *scriptedSource, look func() error) {
+	withDiscovery(t, config.StartLatest, func(d *discovery, source *scriptedSource, look func() error) {
 		source.others = 5000
 		if listed, named, _ := lookFor(t, source, look, time.Minute); listed != 6 || named != 54 {
 			t.Errorf("%d listings and %d other questions in a minute", listed, named)
@@ -82,7 +83,7 @@ func TestLook_asksSomethingOfAKafkaWithoutDelayTopics(t *testing.T) {
 
 // The Kafka client tries some errors again for ever without a word.
 func TestLook_seesThatNothingComes(t *testing.T) {
-	withDiscovery(t, StartEarliest, func(d *discovery, source *scriptedSource, look func() error) {
+	withDiscovery(t, config.StartEarliest, func(d *discovery, source *scriptedSource, look func() error) {
 		source.found = []toldPartition{toldOf("in.delay", 0, 5)}
 		lookFor(t, source, look, stuckAfter)
 		if problems := d.Report.read().problems; len(problems) != 0 {

@@ -7,6 +7,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/carillonmq/carillon/broker/config"
 	"github.com/carillonmq/carillon/raftfsm"
 	"github.com/carillonmq/carillon/storage"
 )
@@ -128,7 +129,7 @@ func memberStatuses(members []raftfsm.MemberStatus) []MemberStatus {
 	return all
 }
 
-func (s *Status) tellRoutes(routes []Route) {
+func (s *Status) tellRoutes(routes []config.Route) {
 	s.MaxDelay = make(map[string]int64, len(routes))
 	for _, route := range routes {
 		s.Routes = append(s.Routes, route.From)

@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/carillonmq/carillon/broker/config"
 	"github.com/carillonmq/carillon/raftfsm"
 	"github.com/carillonmq/carillon/storage"
 )
@@ -75,7 +76,7 @@ func TestStatus_tellsNoVoteBeforeThereIsAGroup(t *testing.T) {
 
 // Other versions read it: what was a list of patterns stays one.
 func TestStatus_tellsTheRoutes(t *testing.T) {
-	routes := []Route{{From: "a.*", MaxDelay: time.Second}, {From: "*.delay", MaxDelay: time.Minute}, {From: "a.*", MaxDelay: time.Hour}}
+	routes := []config.Route{{From: "a.*", MaxDelay: time.Second}, {From: "*.delay", MaxDelay: time.Minute}, {From: "a.*", MaxDelay: time.Hour}}
 	var s Status
 	s.tellRoutes(routes)
 	text, err := json.Marshal(s)

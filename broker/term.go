@@ -141,11 +141,11 @@ func (b *Broker) publisherConfig(clusterID [16]byte, sink Sink, logger *slog.Log
 		MissingTimeout: func(origin string) time.Duration {
 			return b.config.RouteOfPending(origin).MissingTargetTimeout
 		},
-		LeastMissingTimeout: b.config.leastMissingTimeout(),
+		LeastMissingTimeout: b.config.LeastMissingTimeout(),
 		MostMissing: func(origin string) int {
 			return b.config.RouteOfPending(origin).MaxMissingTargets
 		},
-		LeastMostMissing: b.config.leastMostMissing(),
+		LeastMostMissing: b.config.LeastMostMissing(),
 		DeadLetterFor: func(origin string) string {
 			return b.config.DeadLetterTopic(b.config.RouteOfPending(origin))
 		},

@@ -7,7 +7,7 @@ import (
 	"net/http"
 	"strings"
 
-	"github.com/carillonmq/carillon/broker"
+	"github.com/carillonmq/carillon/broker/config"
 )
 
 // OnLoopback returns the handler for a listener on loopback that authenticates
@@ -18,12 +18,12 @@ func OnLoopback(handler http.Handler, address string, log *slog.Logger) http.Han
 	a := answers{log.With("component", "api")}
 	own := hostOf(address)
 	names := "localhost, 127.0.0.1 and [::1]"
-	if !broker.IsLoopback(own) {
+	if !config.IsLoopback(own) {
 		names = "localhost, 127.0.0.1, [::1] and " + own
 	}
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		host := hostOf(r.Host)
-		if broker.IsLoopback(host) || strings.EqualFold(host, own) {
+		if config.IsLoopback(host) || strings.EqualFold(host, own) {
 			handler.ServeHTTP(w, r)
 			return
 		}

@@ -9,7 +9,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/carillonmq/carillon/broker"
+	"github.com/carillonmq/carillon/broker/config"
 	"github.com/carillonmq/carillon/raftfsm"
 	"github.com/carillonmq/carillon/storage"
 	"github.com/twmb/franz-go/pkg/kadm"
@@ -31,7 +31,7 @@ type Cluster struct {
 	network *network
 	kafka   *kfake.Cluster
 	nodes   []*node
-	config  broker.Config
+	config  config.Config
 	log     *slog.Logger
 	dir     string
 	// flushBytes is small, so that flushes and merges happen in every longer script.
@@ -54,11 +54,11 @@ func newCluster(t testing.TB, settings arguments) *Cluster {
 	var count int
 	_, err = fmt.Sscan(settings.value("nodes", "3"), &count)
 	c.must(err)
-	c.config = broker.DefaultConfig()
+	c.config = config.Default()
 	c.config.Cluster.Bootstrap = true
 	c.config.Cluster.Members = nil
 	for i := range count {
-		c.config.Cluster.Members = append(c.config.Cluster.Members, broker.Member{
+		c.config.Cluster.Members = append(c.config.Cluster.Members, config.Member{
 			ID:   fmt.Sprintf("n%d", i+1),
 			Raft: fmt.Sprintf("127.0.0.1:%d", 7301+i),
 			API:  fmt.Sprintf("127.0.0.1:%d", 7401+i),
@@ -68,10 +68,10 @@ func newCluster(t testing.TB, settings arguments) *Cluster {
 	c.must(err)
 	c.config.Raft.Heartbeat = c.span(settings.value("heartbeat", "300ms"))
 	c.fetchWait = c.config.Raft.Heartbeat
-	route := broker.NewRoute("*.delay")
+	route := config.NewRoute("*.delay")
 	route.Start = settings.value("start", "")
 	route.MissingTargetTimeout = c.span(settings.value("missing_target_timeout", "5m"))
-	c.config.Routes = []broker.Route{route}
+	c.config.Routes = []config.Route{route}
 	program, err := strconv.ParseUint(settings.value("program", "0"), 10, 32)
 	c.must(err)
 	for _, m := range c.config.Cluster.Members {

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/carillonmq/carillon/broker"
+	"github.com/carillonmq/carillon/broker/config"
 	"github.com/carillonmq/carillon/broker/kafka"
 	"github.com/carillonmq/carillon/raftfsm"
 	"github.com/carillonmq/carillon/storage"
@@ -18,7 +19,7 @@ import (
 // its Raft node and broker.
 type node struct {
 	cluster *Cluster
-	member  broker.Member
+	member  config.Member
 	clock   *clock
 	disk    int           // counts up when the disk is replaced
 	program storage.Level // what it understands from its next start on; 0: all
@@ -32,7 +33,7 @@ type node struct {
 	done   chan struct{} // closed when the broker has returned
 }
 
-func newNode(c *Cluster, m broker.Member) *node {
+func newNode(c *Cluster, m config.Member) *node {
 	return &node{cluster: c, member: m, clock: newClock()}
 }
 
@@ -43,18 +44,18 @@ func (n *node) start() {
 	if n.running() {
 		c.t.Fatalf("node %s runs already", n.member.ID)
 	}
-	config := c.config
-	config.Node = broker.NodeConfig{ID: n.member.ID, DataDir: c.dataDir(n.member.ID, n.disk)}
-	config = config.Resolved()
+	own := c.config
+	own.Node = config.Node{ID: n.member.ID, DataDir: c.dataDir(n.member.ID, n.disk)}
+	own = own.Resolved()
 	log := c.log.With("node", n.member.ID)
 	ctx, cancel := context.WithCancel(context.Background())
 	opened, err := raftfsm.Open(ctx, raftfsm.Config{
 		NodeID:      n.member.ID,
-		DataDir:     config.Node.DataDir,
-		ClusterName: config.Cluster.Name,
+		DataDir:     own.Node.DataDir,
+		ClusterName: own.Cluster.Name,
 		Members:     c.members(),
 		Bootstrap:   true,
-		Heartbeat:   config.Raft.Heartbeat,
+		Heartbeat:   own.Raft.Heartbeat,
 		Listen:      c.network.listen(n.member.ID),
 		Dial:        c.network.dial(n.member.ID),
 		AskMember:   c.ask(n),
@@ -68,16 +69,16 @@ func (n *node) start() {
 	n.cancel, n.done = cancel, make(chan struct{})
 	n.metrics = prometheus.NewRegistry()
 	n.broker = broker.New(broker.Options{
-		Config:  config,
+		Config:  own,
 		Node:    opened,
-		Source:  func() (broker.Source, error) { return kafka.NewSource(n.kafka(log), config.IsDelayTopic) },
+		Source:  func() (broker.Source, error) { return kafka.NewSource(n.kafka(log), own.IsDelayTopic) },
 		Sink:    func() (broker.Sink, error) { return kafka.NewSink(n.kafka(log)) },
 		Metrics: broker.NewMetrics(n.metrics),
 		Now:     n.clock.now,
 		Logger:  log,
 
 		AskReach:      c.askReach(n),
-		DiscoverEvery: min(3*config.Raft.Heartbeat, time.Minute),
+		DiscoverEvery: min(3*own.Raft.Heartbeat, time.Minute),
 	})
 	go func() {
 		defer close(n.done)

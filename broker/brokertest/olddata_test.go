@@ -16,7 +16,7 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/carillonmq/carillon/broker"
+	"github.com/carillonmq/carillon/broker/config"
 	"github.com/carillonmq/carillon/storage"
 )
 
@@ -101,7 +101,7 @@ func oldNode(t *testing.T, c *Cluster, dir string) *node {
 	}
 	var identity struct {
 		ClusterName string          `json:"cluster_name"`
-		Members     []broker.Member `json:"members"`
+		Members     []config.Member `json:"members"`
 	}
 	if err := json.Unmarshal(b, &identity); err != nil {
 		t.Fatal(err)
@@ -127,7 +127,7 @@ func TestOldData_isOpenedAndDelivered(t *testing.T) {
 		n.start()
 		store := c.leader().raft().Store()
 		state := store.State()
-		if state.Level != storage.LevelOne || state.Mode != broker.AtLeastOnce || !state.Surveyed {
+		if state.Level != storage.LevelOne || state.Mode != config.AtLeastOnce || !state.Surveyed {
 			t.Errorf("level %d, mode %q, surveyed %v", state.Level, state.Mode, state.Surveyed)
 		}
 		var positions []string

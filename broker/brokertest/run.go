@@ -11,7 +11,7 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/carillonmq/carillon/broker"
+	"github.com/carillonmq/carillon/broker/config"
 	"github.com/carillonmq/carillon/raftfsm"
 	"github.com/carillonmq/carillon/storage"
 	"github.com/twmb/franz-go/pkg/kerr"
@@ -126,7 +126,7 @@ func (p *player) play(s step) error {
 	case "raise":
 		return p.raise(strings.ReplaceAll(s.args.value("refused", ""), ":", " "))
 	case "route": // the only one for nodes that are started from now on
-		p.config.Routes = []broker.Route{broker.NewRoute(name)}
+		p.config.Routes = []config.Route{config.NewRoute(name)}
 	case "step":
 		by, err := time.ParseDuration(s.args.word(1))
 		if err != nil {

@@ -8,12 +8,12 @@ import (
 
 	"github.com/twmb/franz-go/pkg/kgo"
 
-	"github.com/carillonmq/carillon/broker"
+	"github.com/carillonmq/carillon/broker/config"
 )
 
 // A Config says how to reach Kafka. It holds for the Source and the Sink alike.
 type Config struct {
-	Kafka    broker.KafkaConfig
+	Kafka    config.Kafka
 	ClientID string // what Kafka's logs and quotas know us by
 	Logger   *slog.Logger
 	Hooks    []kgo.Hook // for metrics
@@ -116,7 +116,7 @@ func compressionCodec(name string) (kgo.CompressionCodec, error) {
 	case "zstd":
 		return kgo.ZstdCompression(), nil
 	}
-	return kgo.CompressionCodec{}, &broker.FieldError{Field: "kafka.compression", Value: name, Remedy: "use none, gzip, snappy, lz4 or zstd"}
+	return kgo.CompressionCodec{}, &config.FieldError{Field: "kafka.compression", Value: name, Remedy: "use none, gzip, snappy, lz4 or zstd"}
 }
 
 // retryBackoff grows from 20 ms to a second.

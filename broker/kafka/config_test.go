@@ -23,6 +23,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kgo"
 
 	"github.com/carillonmq/carillon/broker"
+	"github.com/carillonmq/carillon/broker/config"
 	"github.com/carillonmq/carillon/broker/message"
 	"github.com/carillonmq/carillon/client"
 )
@@ -35,7 +36,7 @@ func onLoopback(t *testing.T, options ...kfake.Opt) Config {
 		t.Fatal(err)
 	}
 	t.Cleanup(cluster.Close)
-	return Config{Kafka: broker.KafkaConfig{Brokers: cluster.ListenAddrs()}, Logger: slog.New(slog.DiscardHandler), ClientID: "carillon-n1"}
+	return Config{Kafka: config.Kafka{Brokers: cluster.ListenAddrs()}, Logger: slog.New(slog.DiscardHandler), ClientID: "carillon-n1"}
 }
 
 // passThrough writes a record with a Sink and reads it with a Source.
@@ -78,7 +79,7 @@ func TestSASL(t *testing.T) {
 		t.Run(mechanism, func(t *testing.T) {
 			inBubble(t, func(t *testing.T, kafka bubble) {
 				c := kafka.config()
-				c.Kafka.SASL = broker.SASLConfig{Mechanism: mechanism, Username: "alice", Password: "secret"}
+				c.Kafka.SASL = config.SASL{Mechanism: mechanism, Username: "alice", Password: "secret"}
 				if err := passThrough(t, c); err != nil {
 					t.Error(err)
 				}
@@ -94,7 +95,7 @@ func TestSASL(t *testing.T) {
 // franz-go's own default is snappy, which kafka-python, KafkaJS and the jar of Kafka's Java client
 // cannot read by themselves. Not in a bubble: the zstd of franz-go is closed by a finalizer.
 func TestSinkCompressesOnlyAsConfigured(t *testing.T) {
-	if name := broker.DefaultConfig().Kafka.Compression; name != "none" {
+	if name := config.Default().Kafka.Compression; name != "none" {
 		t.Errorf("default %q", name)
 	}
 	for name, want := range map[string]kgo.CompressionCodecType{
@@ -139,7 +140,7 @@ func TestTLSWithClientCertificate(t *testing.T) {
 	if err := passThrough(t, c); err == nil {
 		t.Error("a plain connection to a TLS listener worked")
 	}
-	c.Kafka.TLS = broker.TLSConfig{Enabled: true, CA: files.ca, Cert: files.cert, Key: files.key}
+	c.Kafka.TLS = config.TLS{Enabled: true, CA: files.ca, Cert: files.cert, Key: files.key}
 	if err := passThrough(t, c); err != nil {
 		t.Error(err)
 	}
@@ -152,18 +153,18 @@ func TestTLSWithClientCertificate(t *testing.T) {
 func TestUnusableSettingsNameFieldValueAndRemedy(t *testing.T) {
 	files := newCertificates(t)
 	for name, tt := range map[string]struct {
-		kafka broker.KafkaConfig
+		kafka config.Kafka
 		want  []string
 	}{
-		"missing authority": {broker.KafkaConfig{TLS: broker.TLSConfig{Enabled: true, CA: "nowhere.pem"}},
+		"missing authority": {config.Kafka{TLS: config.TLS{Enabled: true, CA: "nowhere.pem"}},
 			[]string{"kafka.tls.ca", "nowhere.pem", "name a PEM file"}},
-		"authority without certificate": {broker.KafkaConfig{TLS: broker.TLSConfig{Enabled: true, CA: files.key}},
+		"authority without certificate": {config.Kafka{TLS: config.TLS{Enabled: true, CA: files.key}},
 			[]string{"kafka.tls.ca", files.key, "no certificate", "name a PEM file"}},
-		"missing key": {broker.KafkaConfig{TLS: broker.TLSConfig{Enabled: true, Cert: files.cert, Key: "nowhere.pem"}},
+		"missing key": {config.Kafka{TLS: config.TLS{Enabled: true, Cert: files.cert, Key: "nowhere.pem"}},
 			[]string{"kafka.tls.cert", "kafka.tls.key", "nowhere.pem", "belong together"}},
-		"unknown mechanism": {broker.KafkaConfig{SASL: broker.SASLConfig{Mechanism: "kerberos"}},
+		"unknown mechanism": {config.Kafka{SASL: config.SASL{Mechanism: "kerberos"}},
 			[]string{"kafka.sasl.mechanism", "kerberos", "scram-512"}},
-		"unknown compression": {broker.KafkaConfig{Compression: "brotli"},
+		"unknown compression": {config.Kafka{Compression: "brotli"},
 			[]string{"kafka.compression", "brotli", "none, gzip, snappy, lz4 or zstd"}},
 	} {
 		c := Config{Kafka: tt.kafka, Logger: slog.New(slog.DiscardHandler)}

@@ -12,7 +12,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kgo"
 	"go.uber.org/goleak"
 
-	"github.com/carillonmq/carillon/broker"
+	"github.com/carillonmq/carillon/broker/config"
 )
 
 // A bubble is a Kafka in virtual time, on a network in memory.
@@ -37,7 +37,7 @@ func inBubble(t *testing.T, test func(t *testing.T, kafka bubble), options ...kf
 
 func (b bubble) config() Config {
 	return Config{
-		Kafka:  broker.KafkaConfig{Brokers: b.ListenAddrs()},
+		Kafka:  config.Kafka{Brokers: b.ListenAddrs()},
 		Logger: slog.New(slog.NewTextHandler(b.t.Output(), nil)),
 		Dial:   b.network.DialContext,
 	}

@@ -8,7 +8,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kfake"
 	"github.com/twmb/franz-go/pkg/kmsg"
 
-	"github.com/carillonmq/carillon/broker"
+	"github.com/carillonmq/carillon/broker/config"
 )
 
 func discoverError(t *testing.T, c Config) error {
@@ -42,7 +42,7 @@ func TestLoginThatKafkaRefusesNamesItsKeys(t *testing.T) {
 				return test.answer, nil, true
 			})
 			c := kafka.config()
-			c.Kafka.SASL = broker.SASLConfig{Mechanism: "plain", Username: "alice", Password: "secret"}
+			c.Kafka.SASL = config.SASL{Mechanism: "plain", Username: "alice", Password: "secret"}
 			if err := discoverError(t, c); err == nil || !strings.HasSuffix(err.Error(), test.want) {
 				t.Errorf("got %v, want ...%s", err, test.want)
 			}
@@ -56,17 +56,17 @@ func TestConnectionThatFailsNamesItsKeys(t *testing.T) {
 	login, encrypted := onLoopback(t, kfake.EnableSASL()), onLoopback(t, kfake.TLS(files.server))
 	for name, test := range map[string]struct {
 		brokers []string
-		tls     broker.TLSConfig
+		tls     config.TLS
 		want    string
 	}{
-		"nobody there":          {[]string{"127.0.0.1:1"}, broker.TLSConfig{}, "; check kafka.brokers and that Kafka runs"},
-		"no login":              {login.Kafka.Brokers, broker.TLSConfig{}, either},
-		"no TLS":                {encrypted.Kafka.Brokers, broker.TLSConfig{}, either},
-		"unknown authority":     {encrypted.Kafka.Brokers, broker.TLSConfig{Enabled: true, Cert: files.cert, Key: files.key}, "; check kafka.tls.*"},
-		"no client certificate": {encrypted.Kafka.Brokers, broker.TLSConfig{Enabled: true, CA: files.ca}, "; check kafka.tls.*"},
+		"nobody there":          {[]string{"127.0.0.1:1"}, config.TLS{}, "; check kafka.brokers and that Kafka runs"},
+		"no login":              {login.Kafka.Brokers, config.TLS{}, either},
+		"no TLS":                {encrypted.Kafka.Brokers, config.TLS{}, either},
+		"unknown authority":     {encrypted.Kafka.Brokers, config.TLS{Enabled: true, Cert: files.cert, Key: files.key}, "; check kafka.tls.*"},
+		"no client certificate": {encrypted.Kafka.Brokers, config.TLS{Enabled: true, CA: files.ca}, "; check kafka.tls.*"},
 	} {
 		c := login
-		c.Kafka = broker.KafkaConfig{Brokers: test.brokers, TLS: test.tls}
+		c.Kafka = config.Kafka{Brokers: test.brokers, TLS: test.tls}
 		if err := discoverError(t, c); err == nil || !strings.HasSuffix(err.Error(), test.want) {
 			t.Errorf("%s: got %v, want ...%s", name, err, test.want)
 		}

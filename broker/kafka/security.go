@@ -12,12 +12,12 @@ import (
 	"github.com/twmb/franz-go/pkg/sasl/plain"
 	"github.com/twmb/franz-go/pkg/sasl/scram"
 
-	"github.com/carillonmq/carillon/broker"
+	"github.com/carillonmq/carillon/broker/config"
 )
 
 // tlsConfig reads the files once to find what is wrong with them now. The client certificate is read
 // again at every connection, so that it can be renewed without a restart.
-func tlsConfig(c broker.TLSConfig) (*tls.Config, error) {
+func tlsConfig(c config.TLS) (*tls.Config, error) {
 	config := &tls.Config{MinVersion: tls.VersionTLS12}
 	if c.CA != "" {
 		pem, err := os.ReadFile(c.CA)
@@ -73,7 +73,7 @@ func dialTLS(dial dialFunc, config *tls.Config) dialFunc {
 }
 
 // saslMechanism returns nil when no login is configured.
-func saslMechanism(c broker.SASLConfig) (sasl.Mechanism, error) {
+func saslMechanism(c config.SASL) (sasl.Mechanism, error) {
 	scramAuth := scram.Auth{User: c.Username, Pass: c.Password.Reveal()}
 	switch c.Mechanism {
 	case "":

@@ -9,7 +9,7 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
-	"github.com/carillonmq/carillon/broker"
+	"github.com/carillonmq/carillon/broker/config"
 )
 
 // defaultAPI is where `carillon dev` answers.
@@ -46,9 +46,9 @@ func addAPIFlag(cmd *cobra.Command, address *string) {
 }
 
 // portInUse names the key that the API's address to listen on comes from.
-func portInUse(c broker.Config) error {
+func portInUse(c config.Config) error {
 	if self, _ := c.Self(); c.API.Listen == self.API {
-		return &broker.FieldError{Field: "cluster.members[" + self.ID + "].api", Value: self.API, Remedy: "free the port or choose another, on all nodes"}
+		return &config.FieldError{Field: "cluster.members[" + self.ID + "].api", Value: self.API, Remedy: "free the port or choose another, on all nodes"}
 	}
-	return &broker.FieldError{Field: "api.listen", Value: c.API.Listen, Remedy: "free the port or choose another"}
+	return &config.FieldError{Field: "api.listen", Value: c.API.Listen, Remedy: "free the port or choose another"}
 }

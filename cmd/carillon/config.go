@@ -2,10 +2,12 @@ package main
 
 import (
 	"github.com/spf13/cobra"
+
+	"github.com/carillonmq/carillon/broker/config"
 )
 
 func configCommand() *cobra.Command {
-	keys := configKeys()
+	keys := config.Keys()
 	cmd := &cobra.Command{
 		Use:   "config",
 		Short: "Print the effective configuration and where each value came from",
@@ -22,10 +24,10 @@ func configCommand() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			if err := s.render(cmd.OutOrStdout(), keys); err != nil {
+			if err := s.Print(cmd.OutOrStdout()); err != nil {
 				return err
 			}
-			return s.config.Validate()
+			return s.Config.Validate()
 		},
 	}
 	addConfigFlags(cmd.Flags(), keys)

@@ -14,8 +14,8 @@ import (
 	"github.com/spf13/cobra"
 	"golang.org/x/sync/errgroup"
 
-	"github.com/carillonmq/carillon/broker"
 	"github.com/carillonmq/carillon/broker/api"
+	"github.com/carillonmq/carillon/broker/config"
 )
 
 // startTimeout bounds how long Kafka and the nodes may take to be ready.
@@ -141,20 +141,20 @@ func (d *dev) stop() error {
 
 // nodeArgs is the command line of one node.
 func (d *dev) nodeArgs(i int) []string {
-	config := broker.DefaultConfig()
-	config.Cluster.Members = nil
+	c := config.Default()
+	c.Cluster.Members = nil
 	for i := range d.nodes {
-		config.Cluster.Members = append(config.Cluster.Members, broker.Member{ID: nodeID(i), Raft: loopback(d.raftPort + i), API: d.api(i)})
+		c.Cluster.Members = append(c.Cluster.Members, config.Member{ID: nodeID(i), Raft: loopback(d.raftPort + i), API: d.api(i)})
 	}
-	keys := configKeys()
-	members := keys[slices.IndexFunc(keys, func(k key) bool { return k.name == "cluster.members" })]
+	keys := config.Keys()
+	members := keys[slices.IndexFunc(keys, func(k config.Key) bool { return k.Name == "cluster.members" })]
 	return []string{
 		"dev-node",
 		"--node.id", nodeID(i),
 		"--node.data_dir", filepath.Join(d.dir, nodeID(i)),
 		"--cluster.name", "dev",
 		"--cluster.bootstrap",
-		"--cluster.members", flowText(members.in(&config)),
+		"--cluster.members", members.Text(c),
 		"--kafka.brokers", d.brokers(),
 		"--routes", `[{from: "*.delay", start: earliest}]`,
 	}
@@ -167,7 +167,7 @@ func (d *dev) welcome() {
 	}
 	fmt.Fprintf(d.out, "data    %s, logs in it too\n\n", d.dir)
 	var brokers, address string // the verbs' defaults fit the default ports
-	if defaults := broker.DefaultConfig(); d.brokers() != defaults.Kafka.Brokers[0] {
+	if defaults := config.Default(); d.brokers() != defaults.Kafka.Brokers[0] {
 		brokers = " --kafka.brokers " + d.brokers()
 	}
 	if d.api(0) != defaultAPI {

@@ -9,7 +9,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/carillonmq/carillon/broker"
+	"github.com/carillonmq/carillon/broker/config"
 )
 
 // lockFolder makes the folder if need be and takes it for this process, until the
@@ -27,7 +27,7 @@ func (d *dev) lockFolder() (*os.File, error) {
 	case err == nil:
 		return lock, nil
 	case errors.Is(err, unix.EWOULDBLOCK):
-		err = &broker.FieldError{Field: "--data-dir", Value: d.dir, Remedy: "another carillon dev runs on this folder; stop it or use another --data-dir"}
+		err = &config.FieldError{Field: "--data-dir", Value: d.dir, Remedy: "another carillon dev runs on this folder; stop it or use another --data-dir"}
 	default:
 		err = fmt.Errorf("lock the data folder %s: %w", d.dir, err)
 	}
@@ -56,7 +56,7 @@ func (d *dev) checkSize() error {
 	if held == 0 || held == d.nodes {
 		return nil
 	}
-	return &broker.FieldError{
+	return &config.FieldError{
 		Field: "--nodes", Value: strconv.Itoa(d.nodes),
 		Remedy: fmt.Sprintf("%s holds a cluster of %d; use --nodes %d, another --data-dir, or remove the folder", d.dir, held, held),
 	}

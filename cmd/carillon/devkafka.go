@@ -12,7 +12,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kfake"
 	"github.com/twmb/franz-go/pkg/kmsg"
 
-	"github.com/carillonmq/carillon/broker"
+	"github.com/carillonmq/carillon/broker/config"
 )
 
 // devPartitions is how many partitions a topic of the embedded Kafka has.
@@ -75,7 +75,7 @@ func serveKafka(ctx context.Context, port int, dir string, stderr io.Writer) err
 		kfake.WithLogger(kfake.BasicLogger(stderr, kfake.LogLevelWarn)),
 	)
 	if err != nil {
-		return &broker.FieldError{Field: "--kafka-port", Value: address, Remedy: fmt.Sprintf("the embedded Kafka does not start, free the port or choose another: %v", err)}
+		return &config.FieldError{Field: "--kafka-port", Value: address, Remedy: fmt.Sprintf("the embedded Kafka does not start, free the port or choose another: %v", err)}
 	}
 	defer kafka.Close()
 	// On demand means for whoever asks, also for clients that do not ask for it.

@@ -5,7 +5,7 @@ import (
 	"net"
 	"strconv"
 
-	"github.com/carillonmq/carillon/broker"
+	"github.com/carillonmq/carillon/broker/config"
 )
 
 const maxPort = 65535
@@ -61,5 +61,5 @@ func (d *dev) checkFree() error {
 
 // wrong returns what is wrong with the ports, in terms of the flag.
 func (r portRange) wrong(remedy string, args ...any) error {
-	return &broker.FieldError{Field: r.flag, Value: strconv.Itoa(r.first), Remedy: fmt.Sprintf(remedy, args...)}
+	return &config.FieldError{Field: r.flag, Value: strconv.Itoa(r.first), Remedy: fmt.Sprintf(remedy, args...)}
 }

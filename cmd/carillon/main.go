@@ -15,6 +15,8 @@ import (
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
+
+	"github.com/carillonmq/carillon/broker/config"
 )
 
 func main() {
@@ -101,7 +103,7 @@ func rootCommand() *cobra.Command {
 		if errors.As(err, &missing) {
 			var flags []string
 			cmd.Flags().VisitAll(func(f *pflag.Flag) { flags = append(flags, "--"+f.Name) })
-			err = fmt.Errorf("%w%s", err, didYouMean("--"+missing.GetSpecifiedName(), flags))
+			err = fmt.Errorf("%w%s", err, config.DidYouMean("--"+missing.GetSpecifiedName(), flags))
 		}
 		return &usageError{err}
 	})
@@ -134,7 +136,7 @@ func unknownVerb(parent *cobra.Command, name string) error {
 			verbs = append(verbs, verb.Name())
 		}
 	}
-	return &usageError{fmt.Errorf("unknown command %s%s", name, didYouMean(name, verbs))}
+	return &usageError{fmt.Errorf("unknown command %s%s", name, config.DidYouMean(name, verbs))}
 }
 
 // arguments makes a wrong number of arguments a usage error.

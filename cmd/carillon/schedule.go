@@ -16,8 +16,8 @@ import (
 	"github.com/spf13/pflag"
 	"github.com/twmb/franz-go/pkg/kgo"
 
-	"github.com/carillonmq/carillon/broker"
 	"github.com/carillonmq/carillon/broker/api"
+	"github.com/carillonmq/carillon/broker/config"
 	"github.com/carillonmq/carillon/broker/kafka"
 	"github.com/carillonmq/carillon/client"
 )
@@ -51,27 +51,27 @@ func scheduleCommand() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			config, err := load(cmd.Flags(), keys)
+			settings, err := load(cmd.Flags(), keys)
 			if err != nil {
 				return err
 			}
-			if err := config.config.Validate(); err != nil { // of kafka.*, all else is at its default
+			if err := settings.Config.Validate(); err != nil { // of kafka.*, all else is at its default
 				return err
 			}
-			options, err := kafka.Config{Kafka: config.config.Kafka, ClientID: "carillon-schedule", Logger: slog.New(slog.DiscardHandler)}.Options()
+			options, err := kafka.Config{Kafka: settings.Config.Kafka, ClientID: "carillon-schedule", Logger: slog.New(slog.DiscardHandler)}.Options()
 			if err != nil {
 				return err
 			}
 			ctx, cancel := context.WithTimeout(cmd.Context(), scheduleTimeout)
 			defer cancel()
-			if belongs(cmd.Flags(), config.config.Kafka.Brokers) {
+			if belongs(cmd.Flags(), settings.Config.Kafka.Brokers) {
 				if warning := objection(ctx, address, record); warning != "" {
 					fmt.Fprintln(cmd.ErrOrStderr(), "carillon: warning:", warning)
 				}
 			}
 			sent, err := produce(ctx, record, options)
 			if errors.Is(err, context.DeadlineExceeded) {
-				return fmt.Errorf("no broker of %s answers, start one or name it with --kafka.brokers: %w", strings.Join(config.config.Kafka.Brokers, ", "), err)
+				return fmt.Errorf("no broker of %s answers, start one or name it with --kafka.brokers: %w", strings.Join(settings.Config.Kafka.Brokers, ", "), err)
 			}
 			if err != nil {
 				return err
@@ -102,7 +102,7 @@ func scheduleCommand() *cobra.Command {
 // belongs reports whether the node at --api can be taken to read from these brokers:
 // the default address is that of `carillon dev`, which says nothing of another Kafka.
 func belongs(flags *pflag.FlagSet, brokers []string) bool {
-	return flags.Changed(apiFlag) || slices.Equal(brokers, broker.DefaultConfig().Kafka.Brokers)
+	return flags.Changed(apiFlag) || slices.Equal(brokers, config.Default().Kafka.Brokers)
 }
 
 // objection returns why the node at the address would leave the message where it is or
@@ -115,13 +115,13 @@ func objection(ctx context.Context, address string, r *kgo.Record) string {
 	if err != nil || len(status.Routes) == 0 {
 		return ""
 	}
-	var config broker.Config
+	var c config.Config
 	for _, from := range status.Routes {
-		route := broker.NewRoute(from)
+		route := config.NewRoute(from)
 		route.MaxDelay = time.Duration(status.MaxDelay[from]) * time.Millisecond
-		config.Routes = append(config.Routes, route)
+		c.Routes = append(c.Routes, route)
 	}
-	route, ok := config.Route(r.Topic)
+	route, ok := c.Route(r.Topic)
 	if !ok {
 		return fmt.Sprintf("no route of node %s at %s reads topic %q, the message stays there until one does (routes[].from: %s): name another with --topic, or the right node with --api",
 			status.Node, address, r.Topic, strings.Join(status.Routes, ", "))
@@ -129,16 +129,16 @@ func objection(ctx context.Context, address string, r *kgo.Record) string {
 	if status.MaxDelay == nil || status.Targets == nil {
 		return ""
 	}
-	config.Targets = broker.TargetsConfig(*status.Targets)
+	c.Targets = config.Targets(*status.Targets)
 	for _, topic := range status.DeadLetterTopics {
-		config.Routes = append(config.Routes, broker.Route{DeadLetter: topic}) // which reads nothing
+		c.Routes = append(c.Routes, config.Route{DeadLetter: topic}) // which reads nothing
 	}
 	now := r.Timestamp.UnixMilli()
 	instruction, err := client.Parse(r.Headers, now)
 	if err != nil {
 		return "" // producing it says so
 	}
-	if problem := config.Refuse(route, route.Destination(r.Topic, instruction.To), instruction.DueAt, now); problem != nil {
+	if problem := c.Refuse(route, route.Destination(r.Topic, instruction.To), instruction.DueAt, now); problem != nil {
 		return fmt.Sprintf("node %s at %s would dead-letter the message: %s", status.Node, address,
 			strings.Replace(problem.Message, client.HeaderTo+":", "--to:", 1))
 	}
@@ -146,10 +146,10 @@ func objection(ctx context.Context, address string, r *kgo.Record) string {
 }
 
 // kafkaKeys are the keys that say how to reach Kafka.
-func kafkaKeys() []key {
-	var keys []key
-	for _, k := range configKeys() {
-		if strings.HasPrefix(k.name, "kafka.") {
+func kafkaKeys() []config.Key {
+	var keys []config.Key
+	for _, k := range config.Keys() {
+		if strings.HasPrefix(k.Name, "kafka.") {
 			keys = append(keys, k)
 		}
 	}
@@ -188,12 +188,12 @@ func (s *schedule) record(flags *pflag.FlagSet, args []string, stdin io.Reader) 
 	if flags.Changed("at") {
 		options = append(options, atText(s.at))
 	} else {
-		delay, err := broker.ParseDuration(s.in)
+		delay, err := config.ParseDuration(s.in)
 		if strings.HasPrefix(s.in, "-") {
-			return nil, &usageError{&broker.FieldError{Field: "--in", Value: s.in, Remedy: "remove the minus, a delay is 0 or more"}}
+			return nil, &usageError{&config.FieldError{Field: "--in", Value: s.in, Remedy: "remove the minus, a delay is 0 or more"}}
 		}
 		if err != nil {
-			return nil, &usageError{&broker.FieldError{Field: "--in", Value: s.in, Remedy: durationRemedy}}
+			return nil, &usageError{&config.FieldError{Field: "--in", Value: s.in, Remedy: config.DurationRemedy}}
 		}
 		options = append(options, client.After(delay))
 	}
@@ -226,7 +226,7 @@ func (s *schedule) setKey(flags *pflag.FlagSet, r *kgo.Record) (err error) {
 		r.Key = []byte(s.key)
 	case flags.Changed("key-base64"):
 		if r.Key, err = base64.StdEncoding.DecodeString(s.keyBase64); err != nil {
-			return &usageError{&broker.FieldError{Field: "--key-base64", Value: s.keyBase64, Remedy: "write base64 with padding, such as AAAAKg=="}}
+			return &usageError{&config.FieldError{Field: "--key-base64", Value: s.keyBase64, Remedy: "write base64 with padding, such as AAAAKg=="}}
 		}
 	}
 	return nil
@@ -234,8 +234,8 @@ func (s *schedule) setKey(flags *pflag.FlagSet, r *kgo.Record) (err error) {
 
 // checkTopic refuses a name that Kafka would not take, in terms of the flag.
 func checkTopic(flag, name string) error {
-	if err := broker.CheckTopicName(name); err != nil {
-		return &usageError{&broker.FieldError{Field: flag, Value: name, Remedy: err.Error()}}
+	if err := config.CheckTopicName(name); err != nil {
+		return &usageError{&config.FieldError{Field: flag, Value: name, Remedy: err.Error()}}
 	}
 	return nil
 }

@@ -111,7 +111,7 @@ func TestSchedule_asksOnlyANodeOfTheSameKafka(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if got := belongs(cmd.Flags(), s.config.Kafka.Brokers); got != want {
+		if got := belongs(cmd.Flags(), s.Config.Kafka.Brokers); got != want {
 			t.Errorf("with %q the node is asked: %v, want %v", args, got, want)
 		}
 	}

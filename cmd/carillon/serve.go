@@ -18,6 +18,7 @@ import (
 
 	"github.com/carillonmq/carillon/broker"
 	"github.com/carillonmq/carillon/broker/api"
+	"github.com/carillonmq/carillon/broker/config"
 	"github.com/carillonmq/carillon/broker/kafka"
 	"github.com/carillonmq/carillon/raftfsm"
 )
@@ -28,7 +29,7 @@ import (
 const gcPercent = 50
 
 func serveCommand() *cobra.Command {
-	keys := configKeys()
+	keys := config.Keys()
 	cmd := &cobra.Command{
 		Use:   "serve",
 		Short: "Run a node",
@@ -40,10 +41,10 @@ func serveCommand() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			if err := s.config.Validate(); err != nil {
+			if err := s.Config.Validate(); err != nil {
 				return err
 			}
-			return serve(cmd.Context(), s.config, cmd.ErrOrStderr())
+			return serve(cmd.Context(), s.Config, cmd.ErrOrStderr())
 		},
 	}
 	addConfigFlags(cmd.Flags(), keys)
@@ -61,7 +62,7 @@ func serveCommand() *cobra.Command {
 //
 // The end comes in the opposite order of dependence: the broker hands leadership
 // over, then the API stops answering, then the node closes its files.
-func serve(ctx context.Context, c broker.Config, stderr io.Writer) (err error) {
+func serve(ctx context.Context, c config.Config, stderr io.Writer) (err error) {
 	if os.Getenv("GOGC") == "" {
 		debug.SetGCPercent(gcPercent)
 	}
@@ -116,7 +117,7 @@ func serve(ctx context.Context, c broker.Config, stderr io.Writer) (err error) {
 }
 
 // nodeConfig is the part of the configuration that the replicated side needs.
-func nodeConfig(c broker.Config, log *slog.Logger) raftfsm.Config {
+func nodeConfig(c config.Config, log *slog.Logger) raftfsm.Config {
 	members := make([]raftfsm.Member, len(c.Cluster.Members))
 	for i, m := range c.Cluster.Members {
 		members[i] = raftfsm.Member{ID: m.ID, Raft: m.Raft, API: m.API}
@@ -138,10 +139,10 @@ func nodeConfig(c broker.Config, log *slog.Logger) raftfsm.Config {
 }
 
 // clientID is what Kafka's logs and quotas know the node by.
-func clientID(c broker.Config) string { return "carillon-" + c.Cluster.Name + "-" + c.Node.ID }
+func clientID(c config.Config) string { return "carillon-" + c.Cluster.Name + "-" + c.Node.ID }
 
 // newLogger returns what writes the program's log; the configuration is validated.
-func newLogger(c broker.LogConfig, stderr io.Writer) *slog.Logger {
+func newLogger(c config.Log, stderr io.Writer) *slog.Logger {
 	var level slog.Level
 	if err := level.UnmarshalText([]byte(c.Level)); err != nil {
 		level = slog.LevelInfo

@@ -1,24 +1,20 @@
 package main
 
 import (
-	"fmt"
+	"errors"
 	"os"
 	"path/filepath"
-	"reflect"
-	"strings"
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
 	"github.com/spf13/pflag"
-	"go.yaml.in/yaml/v3"
 
-	"github.com/carillonmq/carillon/broker"
+	"github.com/carillonmq/carillon/broker/config"
 )
 
 // loadWith loads with the flags and a file of the given text, if any.
-func loadWith(t *testing.T, file string, args ...string) (settings, error) {
+func loadWith(t *testing.T, file string, args ...string) (config.Settings, error) {
 	t.Helper()
-	keys := configKeys()
+	keys := config.Keys()
 	flags := pflag.NewFlagSet("test", pflag.ContinueOnError)
 	addConfigFlags(flags, keys)
 	if file != "" {
@@ -34,120 +30,6 @@ func loadWith(t *testing.T, file string, args ...string) (settings, error) {
 	return load(flags, keys)
 }
 
-func TestConfigFile_holdsEveryKeyAtItsDefault(t *testing.T) {
-	const path = "../../configs/carillon.yaml"
-	text, err := os.ReadFile(path)
-	if err != nil {
-		t.Fatal(err)
-	}
-	s, err := loadWith(t, string(text))
-	if err != nil {
-		t.Fatal(err)
-	}
-	if diff := cmp.Diff(broker.DefaultConfig().Resolved(), s.config); diff != "" {
-		t.Errorf("%s differs from the defaults (-default +file):\n%s", path, diff)
-	}
-	var tree map[string]any
-	if err := yaml.Unmarshal(text, &tree); err != nil {
-		t.Fatal(err)
-	}
-	for _, k := range configKeys() {
-		if !hasKey(tree, strings.Split(k.name, ".")) {
-			t.Errorf("%s leaves out %s", path, k.name)
-		}
-	}
-	route := tree["routes"].([]any)[0].(map[string]any)
-	for _, name := range names(reflect.TypeFor[broker.Route]()) {
-		if _, ok := route[name]; !ok {
-			t.Errorf("%s leaves out routes[].%s", path, name)
-		}
-	}
-}
-
-func hasKey(tree map[string]any, path []string) bool {
-	value, ok := tree[path[0]]
-	if len(path) == 1 || !ok {
-		return ok
-	}
-	section, ok := value.(map[string]any)
-	return ok && hasKey(section, path[1:])
-}
-
-// example returns for a key a value other than its default, as a flag or variable
-// gives it, and as a line of the file does.
-func example(k key) (text, line string) {
-	switch {
-	case k.name == "cluster.members":
-		text = `[{id: n9, raft: "a:1", api: "a:2"}]`
-	case k.name == "routes":
-		text = `[{from: "x*", to: y, partitioner: crc32, max_delay: 7d, start: latest, missing_target_timeout: 0s, max_missing_targets: 7, dead_letter: z}]`
-	case k.typ.Kind() == reflect.Slice:
-		return "x:1, y:2", `["x:1", "y:2"]`
-	case k.typ.Kind() == reflect.Bool:
-		text = "true"
-	case k.typ.Name() == "Duration":
-		text = "1h30m"
-	default:
-		text = "other"
-	}
-	return text, text
-}
-
-// Every key that a later change adds is covered, since the keys come from the struct.
-func TestSettings_everyKeyCanBeSetByFileVariableAndFlag(t *testing.T) {
-	for _, k := range configKeys() {
-		text, line := example(k)
-		file := line
-		for _, section := range reversed(strings.Split(k.name, ".")) {
-			file = fmt.Sprintf("{%s: %s}", section, file)
-		}
-		t.Run(k.name, func(t *testing.T) {
-			fromFile, err := loadWith(t, file)
-			if err != nil {
-				t.Fatal(err)
-			}
-			fromFlag, err := loadWith(t, "", "--"+k.name+"="+text)
-			if err != nil {
-				t.Fatal(err)
-			}
-			t.Setenv(k.variable(), text)
-			fromVariable, err := loadWith(t, "")
-			if err != nil {
-				t.Fatal(err)
-			}
-
-			defaults := broker.DefaultConfig()
-			value := k.in(&fromFile.config).Interface()
-			if cmp.Equal(k.in(&defaults).Interface(), value) {
-				t.Errorf("the file leaves the default %v", value)
-			}
-			if diff := cmp.Diff(fromFile.config, fromFlag.config); diff != "" {
-				t.Errorf("the flag says something else than the file (-file +flag):\n%s", diff)
-			}
-			if diff := cmp.Diff(fromFile.config, fromVariable.config); diff != "" {
-				t.Errorf("the variable says something else than the file (-file +variable):\n%s", diff)
-			}
-			if got := fromFlag.origins[k.name]; got != "flag --"+k.name {
-				t.Errorf("origin of a flag is %q", got)
-			}
-			if got := fromVariable.origins[k.name]; got != "variable "+k.variable() {
-				t.Errorf("origin of a variable is %q", got)
-			}
-			if got := fromFile.origins[k.name]; !strings.HasPrefix(got, "file ") {
-				t.Errorf("origin of a file's key is %q", got)
-			}
-		})
-	}
-}
-
-func reversed(parts []string) []string {
-	var back []string
-	for _, part := range parts {
-		back = append([]string{part}, back...)
-	}
-	return back
-}
-
 func TestSettings_flagWinsOverVariableOverFileOverDefault(t *testing.T) {
 	const file = "log: {level: error}"
 	check := func(want string, args ...string) {
@@ -156,8 +38,8 @@ func TestSettings_flagWinsOverVariableOverFileOverDefault(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if s.config.Log.Level != want {
-			t.Errorf("log.level is %q, want %q", s.config.Log.Level, want)
+		if s.Config.Log.Level != want {
+			t.Errorf("log.level is %q, want %q", s.Config.Log.Level, want)
 		}
 	}
 	check("error")
@@ -166,57 +48,20 @@ func TestSettings_flagWinsOverVariableOverFileOverDefault(t *testing.T) {
 	check("debug", "--log.level=debug")
 	t.Setenv("CARILLON_LOG_LEVEL", "") // as compose passes on a variable that is not set
 	check("error")
-	if s, err := loadWith(t, "log: {format: json}"); err != nil || s.config.Log.Level != "info" || s.origins["log.level"] != "default" {
-		t.Errorf("without any, log.level is %q from %q, %v", s.config.Log.Level, s.origins["log.level"], err)
+	if s, err := loadWith(t, "log: {format: json}"); err != nil || s.Config.Log.Level != "info" || s.Origins["log.level"] != "default" {
+		t.Errorf("without any, log.level is %q from %q, %v", s.Config.Log.Level, s.Origins["log.level"], err)
 	}
 }
 
-func TestSettings_listOfTheFileReplacesTheDefault(t *testing.T) {
-	s, err := loadWith(t, "targets: {deny: []}\nroutes: [{from: a, to: b}]")
-	if err != nil {
-		t.Fatal(err)
+func TestSettings_aMistakeInAFlagIsOneOfTheCommandLine(t *testing.T) {
+	const text = "soon"
+	_, err := loadWith(t, "", "--raft.heartbeat="+text)
+	if usage := (*usageError)(nil); !errors.As(err, &usage) {
+		t.Errorf("flag: %v is no usage error", err)
 	}
-	if len(s.config.Targets.Deny) != 0 {
-		t.Errorf("targets.deny is %v", s.config.Targets.Deny)
-	}
-	want := broker.NewRoute("a")
-	want.To = "b"
-	if diff := cmp.Diff([]broker.Route{want}, s.config.Routes); diff != "" {
-		t.Errorf("routes (-want +got):\n%s", diff)
-	}
-}
-
-// YAML has its own idea of what a number, a truth or a day is.
-func TestSettings_takeTheTextAsItIsWritten(t *testing.T) {
-	for _, text := range []string{
-		"0123", "0o17", "1e5", "0x1F", "0b11", "1.50", "1_000", "+1", ".5", ".inf", "12345678901234567890123",
-		"2026-01-01", "2026-01-01T10:00:00Z", "True", "yes", "off", "a:b",
-	} {
-		s, err := loadWith(t, "kafka: {sasl: {username: &name "+text+", password: *name}}\nroutes:\n- from: "+text, "--cluster.members=[{id: "+text+"}]")
-		if err != nil {
-			t.Errorf("%s: %v", text, err)
-			continue
-		}
-		sasl := s.config.Kafka.SASL
-		for what, got := range map[string]string{
-			"username": sasl.Username, "password": sasl.Password.Reveal(),
-			"route": s.config.Routes[0].From, "member": s.config.Cluster.Members[0].ID,
-		} {
-			if got != text {
-				t.Errorf("%s becomes the %s %s", text, what, got)
-			}
-		}
-	}
-}
-
-func TestSettings_nullLeavesTheDefault(t *testing.T) {
-	s, err := loadWith(t, "kafka: {brokers: null, tls: ~, sasl: {password: }}\nlog: {level: null}\nroutes: [{from: x, to: ~}]")
-	if err != nil {
-		t.Fatal(err)
-	}
-	want := broker.DefaultConfig().Resolved()
-	want.Routes = []broker.Route{broker.NewRoute("x")}
-	if diff := cmp.Diff(want, s.config); diff != "" {
-		t.Errorf("differs from the defaults (-default +got):\n%s", diff)
+	t.Setenv("CARILLON_RAFT_HEARTBEAT", text)
+	_, err = loadWith(t, "")
+	if usage := (*usageError)(nil); err == nil || errors.As(err, &usage) {
+		t.Errorf("variable: %v is a usage error", err)
 	}
 }

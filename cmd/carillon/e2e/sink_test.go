@@ -16,6 +16,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kmsg"
 
 	"github.com/carillonmq/carillon/broker"
+	"github.com/carillonmq/carillon/broker/config"
 	"github.com/carillonmq/carillon/broker/kafka"
 )
 
@@ -50,7 +51,7 @@ func (k *kafkaCluster) place(topic string, brokers ...int32) {
 
 func (k *kafkaCluster) sink() *kafka.Sink {
 	k.t.Helper()
-	sink, err := kafka.NewSink(kafka.Config{Kafka: broker.KafkaConfig{Brokers: k.addrs()}, Logger: slog.New(slog.DiscardHandler)})
+	sink, err := kafka.NewSink(kafka.Config{Kafka: config.Kafka{Brokers: k.addrs()}, Logger: slog.New(slog.DiscardHandler)})
 	if err != nil {
 		k.t.Fatal(err)
 	}

@@ -1,4 +1,4 @@
-package main
+package config
 
 import (
 	"encoding"
@@ -9,18 +9,17 @@ import (
 	"time"
 
 	"go.yaml.in/yaml/v3"
-
-	"github.com/carillonmq/carillon/broker"
 )
 
-const durationRemedy = "write a duration such as 300ms, 5s, 1h30m, 7d or 100y"
+// DurationRemedy is what to do about a duration that cannot be read.
+const DurationRemedy = "write a duration such as 300ms, 5s, 1h30m, 7d or 100y"
 
 // decode sets a field of the configuration to a value as viper has it: text from
 // flag or variable, or what the YAML reader made of the file. Every error names
 // the field, and none shows a secret.
 func decode(name string, field reflect.Value, raw any) error {
 	wrong := func(remedy string) error {
-		return &broker.FieldError{Field: name, Value: shown(field.Type(), raw), Remedy: remedy}
+		return &FieldError{Field: name, Value: shown(field.Type(), raw), Remedy: remedy}
 	}
 	switch field.Kind() {
 	case reflect.Slice:
@@ -34,9 +33,9 @@ func decode(name string, field reflect.Value, raw any) error {
 	}
 	text := fmt.Sprint(raw)
 	if field.Type() == reflect.TypeFor[time.Duration]() {
-		d, err := broker.ParseDuration(text)
+		d, err := ParseDuration(text)
 		if err != nil {
-			return wrong(durationRemedy)
+			return wrong(DurationRemedy)
 		}
 		field.SetInt(int64(d))
 		return nil
@@ -71,7 +70,7 @@ func decode(name string, field reflect.Value, raw any) error {
 // decodeList takes a list, or text: names separated by commas, or for a list of
 // structs what could stand in the file.
 func decodeList(name string, field reflect.Value, raw any) error {
-	wrong := &broker.FieldError{Field: name, Value: shown(field.Type(), raw), Remedy: "write a list such as [a, b]"}
+	wrong := &FieldError{Field: name, Value: shown(field.Type(), raw), Remedy: "write a list such as [a, b]"}
 	ofStructs := field.Type().Elem().Kind() == reflect.Struct
 	if ofStructs {
 		wrong.Remedy = "write a list such as [{" + names(field.Type().Elem())[0] + ": ...}]"
@@ -113,19 +112,19 @@ func splitNames(text string) []any {
 func decodeStruct(name string, field reflect.Value, raw any) error {
 	entries, ok := raw.(map[string]any)
 	if !ok {
-		return &broker.FieldError{
+		return &FieldError{
 			Field: name, Value: shown(field.Type(), raw),
 			Remedy: "write {" + strings.Join(names(field.Type()), ": ..., ") + ": ...}",
 		}
 	}
-	if field.Type() == reflect.TypeFor[broker.Route]() {
-		field.Set(reflect.ValueOf(broker.NewRoute("")))
+	if field.Type() == reflect.TypeFor[Route]() {
+		field.Set(reflect.ValueOf(NewRoute("")))
 	}
 	for entry, raw := range entries {
 		f, ok := fieldOf(field.Type(), entry)
 		if !ok {
 			// Without its value: what it was meant for may be a secret.
-			return fmt.Errorf("unknown key %s.%s%s", name, entry, didYouMean(entry, names(field.Type())))
+			return fmt.Errorf("unknown key %s.%s%s", name, entry, DidYouMean(entry, names(field.Type())))
 		}
 		if raw == nil {
 			continue
@@ -141,7 +140,7 @@ func decodeStruct(name string, field reflect.Value, raw any) error {
 // secret in the type, wherever in it the value was written.
 func shown(typ reflect.Type, raw any) string {
 	if holdsSecret(typ) {
-		return broker.Secret("any").String()
+		return Secret("any").String()
 	}
 	return fmt.Sprint(raw)
 }
@@ -157,5 +156,5 @@ func holdsSecret(typ reflect.Type) bool {
 			}
 		}
 	}
-	return typ == reflect.TypeFor[broker.Secret]()
+	return typ == reflect.TypeFor[Secret]()
 }

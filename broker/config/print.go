@@ -1,4 +1,4 @@
-package main
+package config
 
 import (
 	"fmt"
@@ -8,23 +8,21 @@ import (
 	"time"
 
 	"go.yaml.in/yaml/v3"
-
-	"github.com/carillonmq/carillon/broker"
 )
 
-// render writes the settings as a configuration file, secrets masked, each value
+// Print writes the settings as a configuration file, secrets masked, each value
 // with its origin as a comment.
-func (s *settings) render(w io.Writer, keys []key) error {
+func (s *Settings) Print(w io.Writer) error {
 	root := &yaml.Node{Kind: yaml.MappingNode}
-	for _, k := range keys {
-		parts := strings.Split(k.name, ".")
+	for _, k := range Keys() {
+		parts := strings.Split(k.Name, ".")
 		parent := root
 		for _, section := range parts[:len(parts)-1] {
 			parent = sectionOf(parent, section)
 		}
 		name := &yaml.Node{Kind: yaml.ScalarNode, Value: parts[len(parts)-1]}
-		value := valueNode(k.in(&s.config))
-		value.LineComment = s.origins[k.name]
+		value := valueNode(k.in(&s.Config))
+		value.LineComment = s.Origins[k.Name]
 		if value.Kind == yaml.SequenceNode && value.Style != yaml.FlowStyle {
 			name.LineComment, value.LineComment = value.LineComment, ""
 		}
@@ -54,7 +52,7 @@ func sectionOf(parent *yaml.Node, name string) *yaml.Node {
 func valueNode(v reflect.Value) *yaml.Node {
 	switch value := v.Interface().(type) {
 	case time.Duration:
-		return &yaml.Node{Kind: yaml.ScalarNode, Value: broker.FormatDuration(value)}
+		return &yaml.Node{Kind: yaml.ScalarNode, Value: FormatDuration(value)}
 	case fmt.Stringer: // a Secret shows asterisks
 		return textNode(value.String())
 	}

@@ -1,4 +1,4 @@
-package broker
+package config
 
 import (
 	"fmt"
@@ -109,14 +109,14 @@ func (c Config) Refuse(route Route, to Destination, dueAt, now int64) *message.P
 }
 
 // Allows reports whether messages may be delivered to the topic.
-func (t TargetsConfig) Allows(topic string) bool {
+func (t Targets) Allows(topic string) bool {
 	why, _ := t.objection(topic)
 	return why == ""
 }
 
 // objection returns why messages may not be delivered to the topic, and what to change
 // so that they may, or nothing.
-func (t TargetsConfig) objection(topic string) (why, remedy string) {
+func (t Targets) objection(topic string) (why, remedy string) {
 	found := func(pattern string) bool { return matches(pattern, topic) }
 	if i := slices.IndexFunc(t.Deny, found); i >= 0 {
 		return fmt.Sprintf("targets.deny %q matches it", t.Deny[i]), "take that pattern out or narrow it"

@@ -1,4 +1,4 @@
-package broker
+package config
 
 import (
 	"errors"
@@ -11,7 +11,7 @@ import (
 
 // three is a sound configuration of the second of three nodes.
 func three() Config {
-	c := DefaultConfig()
+	c := Default()
 	c.Node.ID = "n2"
 	c.Cluster.Members = []Member{
 		{ID: "n1", Raft: "127.0.0.1:7301", API: "127.0.0.1:7401"},
@@ -22,7 +22,7 @@ func three() Config {
 }
 
 func TestConfig_defaultsAreSound(t *testing.T) {
-	c := DefaultConfig().Resolved()
+	c := Default().Resolved()
 	if err := c.Validate(); err != nil {
 		t.Error(err)
 	}
@@ -72,12 +72,12 @@ func TestConfig_namesFieldValueAndRemedy(t *testing.T) {
 		{"a broker without port", func(c *Config) { c.Kafka.Brokers = []string{"kafka"} }, `kafka.brokers[0] is "kafka": write host:port, the port 1 to 65535`},
 		{"an unknown compression", func(c *Config) { c.Kafka.Compression = "brotli" }, `kafka.compression is "brotli": use none, gzip, snappy, lz4 or zstd`},
 		{"certificates without TLS", func(c *Config) { c.Kafka.TLS.CA = "ca.pem" }, `kafka.tls.enabled is "false": ca.pem is named, which only TLS reads; say true`},
-		{"a certificate without key", func(c *Config) { c.Kafka.TLS = TLSConfig{Enabled: true, Cert: "c.pem"} }, `kafka.tls.key is "": kafka.tls.cert is set; name its key too`},
-		{"a key without certificate", func(c *Config) { c.Kafka.TLS = TLSConfig{Enabled: true, Key: "k.pem"} }, `kafka.tls.cert is "": kafka.tls.key is set; name its certificate too`},
+		{"a certificate without key", func(c *Config) { c.Kafka.TLS = TLS{Enabled: true, Cert: "c.pem"} }, `kafka.tls.key is "": kafka.tls.cert is set; name its key too`},
+		{"a key without certificate", func(c *Config) { c.Kafka.TLS = TLS{Enabled: true, Key: "k.pem"} }, `kafka.tls.cert is "": kafka.tls.key is set; name its certificate too`},
 		{"a password without mechanism", func(c *Config) { c.Kafka.SASL.Password = "x" }, `kafka.sasl.mechanism is "": a user name or password is set; use plain, scram-256 or scram-512`},
-		{"an unknown mechanism", func(c *Config) { c.Kafka.SASL = SASLConfig{"gssapi", "u", "p"} }, `kafka.sasl.mechanism is "gssapi": use plain, scram-256 or scram-512`},
-		{"a mechanism without user", func(c *Config) { c.Kafka.SASL = SASLConfig{"plain", "", "p"} }, `kafka.sasl.username is "": kafka.sasl.mechanism is plain; give the user name too`},
-		{"a mechanism without password", func(c *Config) { c.Kafka.SASL = SASLConfig{"plain", "u", ""} }, `kafka.sasl.password is "": kafka.sasl.mechanism is plain; give the password too`},
+		{"an unknown mechanism", func(c *Config) { c.Kafka.SASL = SASL{"gssapi", "u", "p"} }, `kafka.sasl.mechanism is "gssapi": use plain, scram-256 or scram-512`},
+		{"a mechanism without user", func(c *Config) { c.Kafka.SASL = SASL{"plain", "", "p"} }, `kafka.sasl.username is "": kafka.sasl.mechanism is plain; give the user name too`},
+		{"a mechanism without password", func(c *Config) { c.Kafka.SASL = SASL{"plain", "u", ""} }, `kafka.sasl.password is "": kafka.sasl.mechanism is plain; give the password too`},
 		{"no route", func(c *Config) { c.Routes = nil }, `routes is "[]": give at least one, such as {from: "*.delay"}`},
 		{"a route of nothing", func(c *Config) { c.Routes[0].From = ""; c.Routes[0].To = "orders" }, `routes[0].from is "": write a pattern over topic names, such as "*.delay"; * ? and [abc] have a meaning`},
 		{"a broken pattern", func(c *Config) { c.Routes[0].From = "[.delay" }, `routes[0].from is "[.delay": write a pattern over topic names, such as "*.delay"; * ? and [abc] have a meaning`},
@@ -144,7 +144,7 @@ func TestConfig_listensOffLoopbackWhenToldSo(t *testing.T) {
 }
 
 func TestConfig_firstRouteThatMatchesWins(t *testing.T) {
-	c := DefaultConfig()
+	c := Default()
 	c.Routes = []Route{{From: "timers", To: "alarms"}, {From: "pay.*.delay", DeadLetter: "pay.dead"}, {From: "*.delay"}}
 	for topic, want := range map[string][2]string{
 		"timers":           {"alarms", "carillon.dead-letter"},
@@ -164,13 +164,13 @@ func TestConfig_firstRouteThatMatchesWins(t *testing.T) {
 }
 
 func TestTargets_denyWinsOverAllow(t *testing.T) {
-	targets := TargetsConfig{Allow: []string{"pay.*", "orders"}, Deny: []string{"pay.secret*"}}
+	targets := Targets{Allow: []string{"pay.*", "orders"}, Deny: []string{"pay.secret*"}}
 	for topic, want := range map[string]bool{"orders": true, "pay.eu": true, "pay.secret.eu": false, "orders.eu": false} {
 		if got := targets.Allows(topic); got != want {
 			t.Errorf("%s is allowed: %v, want %v", topic, got, want)
 		}
 	}
-	if DefaultConfig().Targets.Allows("__consumer_offsets") {
+	if Default().Targets.Allows("__consumer_offsets") {
 		t.Error("internal topics are allowed by default")
 	}
 }

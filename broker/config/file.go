@@ -1,4 +1,4 @@
-package main
+package config
 
 import (
 	"errors"
@@ -8,8 +8,6 @@ import (
 	"strings"
 
 	"go.yaml.in/yaml/v3"
-
-	"github.com/carillonmq/carillon/broker"
 )
 
 // readFile returns what the configuration file says, its values as asWritten has
@@ -30,7 +28,7 @@ func readFile(path string) (map[string]any, error) {
 	if len(document.Content) == 0 {
 		return nil, nil
 	}
-	unknown := unknownKeys(path, document.Content[0], "", reflect.TypeFor[broker.Config]())
+	unknown := unknownKeys(path, document.Content[0], "", reflect.TypeFor[Config]())
 	if len(unknown) > 0 {
 		return nil, errors.Join(unknown...)
 	}
@@ -69,7 +67,7 @@ func unknownKeys(path string, node *yaml.Node, name string, typ reflect.Type) []
 		return nil
 	case node.Kind != yaml.MappingNode:
 		return []error{fmt.Errorf("%s:%d: %w", path, node.Line,
-			&broker.FieldError{Field: name, Value: shown(typ, node.Value), Remedy: "write its keys, indented, below it"})}
+			&FieldError{Field: name, Value: shown(typ, node.Value), Remedy: "write its keys, indented, below it"})}
 	}
 	var unknown []error
 	for i := 0; i+1 < len(node.Content); i += 2 {
@@ -90,12 +88,12 @@ func unknownKeys(path string, node *yaml.Node, name string, typ reflect.Type) []
 
 // suggestKey looks among the neighbours first, then for the same word elsewhere.
 func suggestKey(word string, typ reflect.Type) string {
-	if hint := didYouMean(word, names(typ)); hint != "" {
+	if hint := DidYouMean(word, names(typ)); hint != "" {
 		return hint
 	}
-	for _, k := range configKeys() {
-		if strings.HasSuffix(k.name, "."+word) {
-			return "; did you mean " + k.name + "?"
+	for _, k := range Keys() {
+		if strings.HasSuffix(k.Name, "."+word) {
+			return "; did you mean " + k.Name + "?"
 		}
 	}
 	return ""

@@ -1,4 +1,4 @@
-package broker
+package config
 
 import (
 	"slices"
@@ -9,26 +9,26 @@ import (
 // node runs. The tags name the keys of the configuration file and say what each
 // is for; configs/carillon.yaml has them all with units and consequences.
 type Config struct {
-	Node       NodeConfig       `yaml:"node"`
-	Cluster    ClusterConfig    `yaml:"cluster"`
-	Raft       RaftConfig       `yaml:"raft"`
-	API        APIConfig        `yaml:"api"`
-	Kafka      KafkaConfig      `yaml:"kafka"`
-	Routes     []Route          `yaml:"routes" help:"which topics are delay topics, and how their messages are delivered; first match wins"`
-	Delivery   string           `yaml:"delivery" help:"at-least-once"`
-	Targets    TargetsConfig    `yaml:"targets"`
-	DeadLetter DeadLetterConfig `yaml:"dead_letter"`
-	Log        LogConfig        `yaml:"log"`
+	Node       Node       `yaml:"node"`
+	Cluster    Cluster    `yaml:"cluster"`
+	Raft       Raft       `yaml:"raft"`
+	API        API        `yaml:"api"`
+	Kafka      Kafka      `yaml:"kafka"`
+	Routes     []Route    `yaml:"routes" help:"which topics are delay topics, and how their messages are delivered; first match wins"`
+	Delivery   string     `yaml:"delivery" help:"at-least-once"`
+	Targets    Targets    `yaml:"targets"`
+	DeadLetter DeadLetter `yaml:"dead_letter"`
+	Log        Log        `yaml:"log"`
 }
 
-// A NodeConfig says who this node is.
-type NodeConfig struct {
+// A Node says who this node is.
+type Node struct {
 	ID      string `yaml:"id" help:"which of cluster.members this node is; can be left out when there is one"`
 	DataDir string `yaml:"data_dir" help:"folder of everything the node stores"`
 }
 
-// A ClusterConfig is the same on all nodes.
-type ClusterConfig struct {
+// A Cluster is the same on all nodes.
+type Cluster struct {
 	Name      string   `yaml:"name" help:"name of the cluster, checked against the data folder"`
 	Bootstrap bool     `yaml:"bootstrap" help:"this is a new cluster: found it when all members are empty"`
 	Members   []Member `yaml:"members" help:"every node of the cluster with its addresses"`
@@ -43,56 +43,56 @@ type Member struct {
 	API  string `yaml:"api"`
 }
 
-// A RaftConfig sets replication among the members.
-type RaftConfig struct {
+// A Raft sets replication among the members.
+type Raft struct {
 	Listen               string        `yaml:"listen" help:"address to listen on for Raft; empty: the member entry of this node"`
 	Heartbeat            time.Duration `yaml:"heartbeat" help:"a leader that is silent for this long is replaced"`
 	Log                  string        `yaml:"log" help:"wal or boltdb"`
 	AllowUnauthenticated bool          `yaml:"allow_unauthenticated" help:"listen for Raft off loopback although nothing authenticates the peers"`
 }
 
-// An APIConfig sets the HTTP listener: health, metrics, status.
-type APIConfig struct {
+// An API sets the HTTP listener: health, metrics, status.
+type API struct {
 	Listen               string `yaml:"listen" help:"address to listen on for HTTP; empty: the member entry of this node"`
 	AllowUnauthenticated bool   `yaml:"allow_unauthenticated" help:"listen for HTTP off loopback although nothing authenticates the callers"`
 }
 
-// A KafkaConfig says how to reach Kafka and how to write to it.
-type KafkaConfig struct {
-	Brokers     []string   `yaml:"brokers" help:"addresses of some brokers, host:port"`
-	Compression string     `yaml:"compression" help:"compression of what is written: none, which every client reads, gzip, snappy, lz4 or zstd"`
-	TLS         TLSConfig  `yaml:"tls"`
-	SASL        SASLConfig `yaml:"sasl"`
+// A Kafka says how to reach Kafka and how to write to it.
+type Kafka struct {
+	Brokers     []string `yaml:"brokers" help:"addresses of some brokers, host:port"`
+	Compression string   `yaml:"compression" help:"compression of what is written: none, which every client reads, gzip, snappy, lz4 or zstd"`
+	TLS         TLS      `yaml:"tls"`
+	SASL        SASL     `yaml:"sasl"`
 }
 
-// A TLSConfig holds names of PEM files.
-type TLSConfig struct {
+// A TLS holds names of PEM files.
+type TLS struct {
 	Enabled bool   `yaml:"enabled" help:"speak TLS with the brokers"`
 	CA      string `yaml:"ca" help:"PEM file of the authorities that sign the brokers' certificates; empty: the system's"`
 	Cert    string `yaml:"cert" help:"PEM file of the client certificate"`
 	Key     string `yaml:"key" help:"PEM file of the client certificate's key"`
 }
 
-// A SASLConfig says how to log in to Kafka; an empty Mechanism means not at all.
-type SASLConfig struct {
+// A SASL says how to log in to Kafka; an empty Mechanism means not at all.
+type SASL struct {
 	Mechanism string `yaml:"mechanism" help:"plain, scram-256 or scram-512; empty: none"`
 	Username  string `yaml:"username" help:"user name"`
 	Password  Secret `yaml:"password" help:"password; better given as a variable than as a flag"`
 }
 
-// A TargetsConfig says by patterns which topics messages may be delivered to.
-type TargetsConfig struct {
+// A Targets says by patterns which topics messages may be delivered to.
+type Targets struct {
 	Allow []string `yaml:"allow" help:"patterns of topics that messages may be delivered to"`
 	Deny  []string `yaml:"deny" help:"patterns of topics that they may not; wins over allow"`
 }
 
-// A DeadLetterConfig says where messages go that cannot be delivered.
-type DeadLetterConfig struct {
+// A DeadLetter says where messages go that cannot be delivered.
+type DeadLetter struct {
 	Topic string `yaml:"topic" help:"topic of messages that cannot be delivered; created when missing"`
 }
 
-// A LogConfig sets what the node writes to standard error.
-type LogConfig struct {
+// A Log sets what the node writes to standard error.
+type Log struct {
 	Level  string `yaml:"level" help:"debug, info, warn or error"`
 	Format string `yaml:"format" help:"text or json"`
 }
@@ -111,22 +111,22 @@ func (s Secret) String() string {
 // Reveal returns the secret itself.
 func (s Secret) Reveal() string { return string(s) }
 
-// DefaultConfig returns what holds for every key that is not set: a cluster of one
+// Default returns what holds for every key that is not set: a cluster of one
 // node on loopback beside a Kafka on loopback.
-func DefaultConfig() Config {
+func Default() Config {
 	return Config{
-		Node: NodeConfig{DataDir: "./data"},
-		Cluster: ClusterConfig{
+		Node: Node{DataDir: "./data"},
+		Cluster: Cluster{
 			Name:    "carillon",
 			Members: []Member{{ID: "n1", Raft: "127.0.0.1:7301", API: "127.0.0.1:7401"}},
 		},
-		Raft:       RaftConfig{Heartbeat: 300 * time.Millisecond, Log: "wal"},
-		Kafka:      KafkaConfig{Brokers: []string{"127.0.0.1:9092"}, Compression: "none"},
+		Raft:       Raft{Heartbeat: 300 * time.Millisecond, Log: "wal"},
+		Kafka:      Kafka{Brokers: []string{"127.0.0.1:9092"}, Compression: "none"},
 		Routes:     []Route{NewRoute("*" + delaySuffix)},
 		Delivery:   AtLeastOnce,
-		Targets:    TargetsConfig{Allow: []string{"*"}, Deny: []string{"__*"}},
-		DeadLetter: DeadLetterConfig{Topic: "carillon.dead-letter"},
-		Log:        LogConfig{Level: "info", Format: "text"},
+		Targets:    Targets{Allow: []string{"*"}, Deny: []string{"__*"}},
+		DeadLetter: DeadLetter{Topic: "carillon.dead-letter"},
+		Log:        Log{Level: "info", Format: "text"},
 	}
 }
 
@@ -176,8 +176,8 @@ func (c Config) RouteOfPending(topic string) Route {
 	return NewRoute(topic)
 }
 
-// leastMissingTimeout is the shortest time for which any message waits for a target.
-func (c Config) leastMissingTimeout() time.Duration {
+// LeastMissingTimeout is the shortest time for which any message waits for a target.
+func (c Config) LeastMissingTimeout() time.Duration {
 	least := NewRoute("").MissingTargetTimeout // of what waits though its route is gone
 	for _, r := range c.Routes {
 		least = min(least, r.MissingTargetTimeout)
@@ -185,8 +185,8 @@ func (c Config) leastMissingTimeout() time.Duration {
 	return least
 }
 
-// leastMostMissing is the least bound of missing targets that any route has, or 0.
-func (c Config) leastMostMissing() int {
+// LeastMostMissing is the least bound of missing targets that any route has, or 0.
+func (c Config) LeastMostMissing() int {
 	least := NewRoute("").MaxMissingTargets // of what waits though its route is gone
 	for _, r := range c.Routes {
 		if r.MaxMissingTargets > 0 {

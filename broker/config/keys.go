@@ -1,43 +1,63 @@
-package main
+package config
 
 import (
 	"reflect"
 	"slices"
 	"strings"
-
-	"github.com/carillonmq/carillon/broker"
 )
 
-// A key is one leaf of the configuration: a name in the file, a flag and a variable.
-type key struct {
-	name  string // dotted path in the file, which is also the flag's name
-	help  string
-	index []int // of the field in broker.Config
+// A Key is one leaf of the configuration: a name in the file, a flag and a variable.
+type Key struct {
+	Name  string // dotted path in the file, which is also the flag's name
+	Help  string // what it is for, in a line
+	index []int  // of the field in Config
 	typ   reflect.Type
 }
 
-// variable returns the name of the environment variable that sets the key.
-func (k key) variable() string {
-	return variablePrefix + strings.ToUpper(strings.ReplaceAll(k.name, ".", "_"))
+// Variable returns the name of the environment variable that sets the key.
+func (k Key) Variable() string {
+	return VariablePrefix + strings.ToUpper(strings.ReplaceAll(k.Name, ".", "_"))
+}
+
+// Text returns the key's value in the configuration as a flag or a variable gives it.
+func (k Key) Text(c Config) string { return flowText(k.in(&c)) }
+
+// Kind returns what a value of the key is: "bool", "list", "duration" or "string".
+func (k Key) Kind() string {
+	switch {
+	case k.typ.Kind() == reflect.Bool:
+		return "bool"
+	case k.typ.Kind() == reflect.Slice:
+		return "list"
+	case strings.HasSuffix(k.typ.Name(), "Duration"):
+		return "duration"
+	}
+	return "string"
 }
 
 // in returns the key's field of the configuration, settable.
-func (k key) in(c *broker.Config) reflect.Value {
+func (k Key) in(c *Config) reflect.Value {
 	return reflect.ValueOf(c).Elem().FieldByIndex(k.index)
 }
 
-const variablePrefix = "CARILLON_"
+const (
+	// VariablePrefix begins the name of every variable that sets a key.
+	VariablePrefix = "CARILLON_"
+	// FileFlag and FileVariable name the configuration file; they are no keys of it.
+	FileFlag     = "config"
+	FileVariable = VariablePrefix + "CONFIG"
+)
 
-// configKeys lists every key of the configuration in the order of its declaration.
-func configKeys() []key {
-	return appendKeys(nil, key{typ: reflect.TypeFor[broker.Config]()})
+// Keys lists every key of the configuration in the order of its declaration.
+func Keys() []Key {
+	return appendKeys(nil, Key{typ: reflect.TypeFor[Config]()})
 }
 
-func appendKeys(keys []key, parent key) []key {
+func appendKeys(keys []Key, parent Key) []Key {
 	for field := range fields(parent.typ) {
-		k := key{
-			name:  strings.TrimPrefix(parent.name+"."+field.Tag.Get("yaml"), "."),
-			help:  field.Tag.Get("help"),
+		k := Key{
+			Name:  strings.TrimPrefix(parent.Name+"."+field.Tag.Get("yaml"), "."),
+			Help:  field.Tag.Get("help"),
 			index: append(slices.Clone(parent.index), field.Index...),
 			typ:   field.Type,
 		}
@@ -80,9 +100,9 @@ func names(typ reflect.Type) []string {
 	return all
 }
 
-// didYouMean returns a question that names the choice nearest to the word, or
+// DidYouMean returns a question that names the choice nearest to the word, or
 // nothing when none is near.
-func didYouMean(word string, choices []string) string {
+func DidYouMean(word string, choices []string) string {
 	if choice := nearest(word, choices); choice != "" {
 		return "; did you mean " + choice + "?"
 	}

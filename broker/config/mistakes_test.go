@@ -1,4 +1,4 @@
-package main
+package config
 
 import (
 	"errors"
@@ -46,8 +46,8 @@ func TestSettings_refuseWhatCannotBeRead(t *testing.T) {
 		if want := "flag " + name + ": " + test.want; err == nil || err.Error() != want {
 			t.Errorf("%s:\n got %v\nwant %s", test.flag, err, want)
 		}
-		if usage := (*usageError)(nil); !errors.As(err, &usage) {
-			t.Errorf("%s: %v is no usage error", test.flag, err)
+		if _, ok := errors.AsType[*FlagError](err); !ok {
+			t.Errorf("%s: %v is no error of a flag", test.flag, err)
 		}
 	}
 }
@@ -85,7 +85,7 @@ func TestSettings_takeVariablesOfKubernetesForNoMistake(t *testing.T) {
 }
 
 func TestSettings_nameTheFileThatIsMissing(t *testing.T) {
-	_, err := loadWith(t, "", "--config", "nowhere.yaml")
+	_, err := loadWith(t, "", "--config=nowhere.yaml")
 	if want := "read configuration: open nowhere.yaml: no such file or directory"; err == nil || err.Error() != want {
 		t.Errorf("got %v, want %s", err, want)
 	}
@@ -120,7 +120,7 @@ func TestConfig_printsNoSecret(t *testing.T) {
 		t.Fatal(err)
 	}
 	var out strings.Builder
-	if err := s.render(&out, configKeys()); err != nil {
+	if err := s.Print(&out); err != nil {
 		t.Fatal(err)
 	}
 	if strings.Contains(out.String(), "hunter2") || !strings.Contains(out.String(), `password: '********' # flag --kafka.sasl.password`) {
@@ -135,14 +135,14 @@ func TestConfig_printsAConfigurationFile(t *testing.T) {
 		t.Fatal(err)
 	}
 	var out strings.Builder
-	if err := before.render(&out, configKeys()); err != nil {
+	if err := before.Print(&out); err != nil {
 		t.Fatal(err)
 	}
 	after, err := loadWith(t, out.String())
 	if err != nil {
 		t.Fatal(err)
 	}
-	if diff := cmp.Diff(before.config, after.config); diff != "" {
+	if diff := cmp.Diff(before.Config, after.Config); diff != "" {
 		t.Errorf("printed:\n%s\nread differently (-before +after):\n%s", out.String(), diff)
 	}
 }

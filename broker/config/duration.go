@@ -1,4 +1,4 @@
-package broker
+package config
 
 import (
 	"fmt"

@@ -1,4 +1,4 @@
-package broker
+package config
 
 import (
 	"cmp"
@@ -97,7 +97,7 @@ func (p *problems) checkNode(c Config) {
 	p.oneOf("raft.log", c.Raft.Log, "wal", "boltdb")
 }
 
-func (p *problems) checkMembers(c ClusterConfig) {
+func (p *problems) checkMembers(c Cluster) {
 	if len(c.Members) == 0 {
 		p.add("cluster.members", "[]", "list every node of the cluster, at least this one")
 	}
@@ -159,7 +159,7 @@ func IsLoopback(host string) bool {
 	return strings.EqualFold(host, "localhost") || ip != nil && ip.IsLoopback()
 }
 
-func (p *problems) checkKafka(c KafkaConfig) {
+func (p *problems) checkKafka(c Kafka) {
 	if len(c.Brokers) == 0 {
 		p.add("kafka.brokers", "[]", "name at least one broker, host:port")
 	}
@@ -179,7 +179,7 @@ func (p *problems) checkKafka(c KafkaConfig) {
 	p.checkSASL(c.SASL)
 }
 
-func (p *problems) checkSASL(c SASLConfig) {
+func (p *problems) checkSASL(c SASL) {
 	if c.Mechanism == "" {
 		if c.Username != "" || c.Password != "" {
 			p.add("kafka.sasl.mechanism", "", "a user name or password is set; use plain, scram-256 or scram-512")
