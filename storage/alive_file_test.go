@@ -156,6 +156,26 @@ func fileCount(t *testing.T, dir string) int {
 	return len(files)
 }
 
+// Nothing is alive, so there are no segments; what was applied is known all the same.
+func TestOpen_missesAManifestBesideAnAliveSet(t *testing.T) {
+	dir := t.TempDir()
+	s, m := raised(t, dir)
+	script(s, m, operation{Kill: []SeqRun{{1, 300}}})
+	flush(t, s, 2)
+	if err := s.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if n := fileCount(t, filepath.Join(dir, segmentsName)); n != 0 {
+		t.Fatalf("%d segments", n)
+	}
+	if err := os.Remove(filepath.Join(dir, manifestName)); err != nil {
+		t.Fatal(err)
+	}
+	if err := readEverything(t, dir, m); !errors.Is(err, ErrCorrupt) || !strings.Contains(err.Error(), manifestName) {
+		t.Errorf("without its manifest: %v", err)
+	}
+}
+
 // A flush appends, a merge of segments leaves the file alone.
 func TestAliveFile_growsByWhatChanges(t *testing.T) {
 	s, m := raised(t, t.TempDir())

@@ -35,7 +35,8 @@ type manifest struct {
 	current contents
 	err     error // ErrClosed or ErrFailed: the file is not to be touched
 	// suspect is set when a sync of the alive-set's file failed: what was appended
-	// may never reach the disk, so the next commit writes a file of its own.
+	// may never reach the disk, so nothing is appended any more. It ends with the
+	// commit that names a file of its own.
 	suspect bool
 
 	// meta is current's, for those who must not wait for a commit.
@@ -88,12 +89,14 @@ func (m *manifest) create() error {
 	if _, err := os.Stat(m.path()); err == nil || !errors.Is(err, os.ErrNotExist) {
 		return err
 	}
-	files, err := os.ReadDir(m.segmentsDir())
-	if err != nil {
-		return err
-	}
-	if len(files) > 0 {
-		return fmt.Errorf("%w: %s is missing beside %d segments; restore the node from the others", ErrCorrupt, m.path(), len(files))
+	for _, dir := range []string{m.segmentsDir(), m.aliveDir()} {
+		files, err := os.ReadDir(dir)
+		if err != nil && !errors.Is(err, os.ErrNotExist) {
+			return err
+		}
+		if len(files) > 0 {
+			return fmt.Errorf("%w: %s is missing beside %d files of %s; restore the node from the others", ErrCorrupt, m.path(), len(files), dir)
+		}
 	}
 	empty := emptyContents()
 	return m.replaceFile(&empty)

@@ -33,7 +33,6 @@ func (m *manifest) storeAlive(next *contents) error {
 	}
 	if next.stored.id == 0 || m.suspect {
 		next.stored, err = m.writeBase(next.alive, v.nextSeq, nil)
-		m.suspect = m.suspect && err != nil
 		return err
 	}
 	if next.alive == m.current.alive {

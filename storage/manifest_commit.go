@@ -53,6 +53,7 @@ func (m *manifest) replace(next contents) {
 	m.setCurrent(next)
 	if stored != next.stored.id {
 		m.removeAlive(stored)
+		m.suspect = false
 	}
 	for _, s := range before {
 		if !slices.Contains(next.segments, s) {

@@ -52,6 +52,34 @@ func TestCommit_thatWasNotWrittenChangesNothing(t *testing.T) {
 	requireReopens(t, crash(t, dir, t.TempDir()), m, 1)
 }
 
+// A file of the alive-set whose sync failed is not written to any more until a commit
+// names another: that commit may fail, too.
+func TestCommit_thatWasNotWrittenLeavesTheAliveFileSuspect(t *testing.T) {
+	dir := t.TempDir()
+	s, m := raised(t, dir)
+	named, before := m.clone(), s.manifest.current.stored
+	s.manifest.suspect = true
+	script(s, m, operation{Kill: []SeqRun{{3, 4}}})
+	f := s.Freeze()
+	if err := s.manifest.db.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if err := f.Flush(SnapshotMeta{Index: 2, Term: 1}); err == nil || errors.Is(err, ErrFailed) {
+		t.Fatalf("flush into a closed manifest: %v", err)
+	}
+	if !s.manifest.suspect || s.manifest.current.stored != before {
+		t.Errorf("%+v became %+v, suspect %v", before, s.manifest.current.stored, s.manifest.suspect)
+	}
+	requireReopens(t, crash(t, dir, t.TempDir()), named, 1)
+	if err := f.Flush(SnapshotMeta{Index: 2, Term: 1}); err != nil {
+		t.Fatal(err)
+	}
+	if got := s.manifest.current.stored; got.id == before.id || s.manifest.suspect {
+		t.Errorf("%+v became %+v", before, got)
+	}
+	requireReopens(t, crash(t, dir, t.TempDir()), m, 1)
+}
+
 // A node shows its state while a commit waits for the disk.
 func TestManifestMeta_doesNotWaitForACommit(t *testing.T) {
 	s, m := openStore(t, t.TempDir()), newModel()

@@ -45,6 +45,9 @@ func (s *Store) Merge(ctx context.Context) (did bool, err error) {
 	}
 	merged, err := s.rewrite(ctx, from.alive, step)
 	if err != nil {
+		if errors.Is(err, ErrCorrupt) {
+			s.findDamage(from.alive, step)
+		}
 		return false, fmt.Errorf("merge: %w", err)
 	}
 	before, err := s.nameMerged(from.generation, step, merged)
@@ -90,24 +93,43 @@ func (s *Store) plan(ctx context.Context, from *contents) (step []*segment, err 
 	return step, nil
 }
 
-// liveBytes estimates how much of the file is alive. A segment that no sample can
-// be taken of is judged by the number of entries; reading it will say what ails it.
+// liveBytes estimates how much of the file is alive: by a sample, or by the number of
+// entries where none can be taken.
 func (s *Store) liveBytes(ctx context.Context, alive *aliveSet, g *segment) int64 {
 	n := alive.countRange(SeqRun{g.info.first, g.info.last})
-	if n == 0 || n == g.info.count {
-		return g.size * int64(n) / int64(g.info.count)
+	switch n {
+	case 0:
+		return 0
+	case g.info.count:
+		return g.size
 	}
-	if g.sample == nil {
+	if g.sample == nil && !g.damaged {
 		taken, err := g.takeSample(ctx)
-		if err != nil {
-			if ctx.Err() == nil {
-				s.log.Error("sample segment", "path", g.path, "error", err)
-			}
-			return max(1, int64(float64(g.size)*float64(n)/float64(g.info.count)))
+		if err != nil && ctx.Err() == nil {
+			s.setAside(g, err)
 		}
 		g.sample = taken
 	}
+	if g.sample == nil {
+		return max(1, int64(float64(g.size)*float64(n)/float64(g.info.count)))
+	}
 	return max(1, g.sample.liveBytes(g.size, alive.contains))
+}
+
+// setAside leaves a damaged segment as it is, to those who read what is whole in it.
+// Tried again and again it would keep all others from being merged.
+func (s *Store) setAside(g *segment, cause error) {
+	g.damaged = true
+	s.log.Error("a damaged segment is not merged: restore the node from the others", "path", g.path, "error", cause)
+}
+
+// findDamage sets those of the segments aside that cannot be read.
+func (s *Store) findDamage(alive *aliveSet, step []*segment) {
+	for _, g := range step {
+		if _, err := g.verify(alive); err != nil {
+			s.setAside(g, err)
+		}
+	}
 }
 
 // rewrite writes what is alive in the segments into one, nil when nothing is.

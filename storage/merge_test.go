@@ -1,6 +1,7 @@
 package storage
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"math"
@@ -161,6 +162,64 @@ func TestSample_estimatesLiveBytes(t *testing.T) {
 		if off := float64(got)/float64(g.size) - float64(want)/float64(bodies); math.Abs(off) > 0.06 {
 			t.Errorf("%s: %d of %d bytes estimated, %d of %d are alive", name, got, g.size, want, bodies)
 		}
+	}
+}
+
+// Of a few small messages, too, one is sampled, also where pages of 64 KB make the
+// file large.
+func TestSample_ofAFewBytes(t *testing.T) {
+	s := openStore(t, t.TempDir())
+	s.Accept(entries(2, 0, 1, 0))
+	s.Applied(1)
+	flush(t, s, 1)
+	g := s.segments[0]
+	for _, g.size = range []int64{g.size, 5 << 16} {
+		if taken, err := g.takeSample(t.Context()); err != nil || len(taken) == 0 {
+			t.Errorf("%v of %d bytes: %v", taken, g.size, err)
+		}
+	}
+}
+
+// A hundred million messages of a kilobyte may end up in one file.
+func TestLiveBytes_ofAHugeSegment(t *testing.T) {
+	s, all := openStore(t, t.TempDir()), newAliveSet()
+	g := &segment{segmentRecord: segmentRecord{info: segmentInfo{first: 1, last: 1 << 27, count: 1 << 27}, size: 1 << 37}}
+	all.addRange(SeqRun{1, 1 << 27})
+	if got := s.liveBytes(t.Context(), all, g); got != g.size {
+		t.Errorf("%d bytes are alive of %d", got, g.size)
+	}
+}
+
+// One body was damaged by the disk. It stays where it is, and all others are merged.
+func TestMerge_goesOnBesideADamagedSegment(t *testing.T) {
+	dir := t.TempDir()
+	s := openStore(t, dir)
+	s.cfg.MergeWidth, s.cfg.MaxSegments = 2, 4
+	body := []byte("the only one of its kind")
+	s.Accept(append(entries(9, 0, 1, 100), Entry{Due: 5, Target: "orders", Body: body}))
+	s.Applied(1)
+	flush(t, s, 1)
+	path := s.segments[0].path
+	content, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	content[bytes.Index(content, body)] ^= 1
+	if err := os.WriteFile(path, content, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for index := uint64(2); index <= 30; index++ {
+		s.Accept(entries(10, int64(index), 1, 100))
+		s.Applied(index)
+		flush(t, s, index)
+		for did := true; did; {
+			if did, err = s.Merge(t.Context()); err != nil && (!errors.Is(err, ErrCorrupt) || index > 3) {
+				t.Fatalf("merge after flush %d: %v", index, err)
+			}
+		}
+	}
+	if n := s.Stats().Segments; n > 4 || s.segments[0].path != path {
+		t.Errorf("%d segments, of which the first is %s", n, s.segments[0].path)
 	}
 }
 

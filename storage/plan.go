@@ -64,11 +64,15 @@ func (p *planner) pick() []*segment {
 	return p.cheapest(2, false, most)
 }
 
-// fits reports whether the disk has room for what is alive in the segments from
-// first to last. To the estimate an eighth is added, and what a sample cannot see.
+// fits reports whether the segments from first to last can be read, and the disk has
+// room for what is alive in them. To the estimate an eighth is added, and what a sample
+// cannot see.
 func (p *planner) fits(first, last int) bool {
 	var need int64
 	for i := first; i <= last; i++ {
+		if p.segments[i].damaged {
+			return false
+		}
 		if p.live[i] > 0 {
 			need += p.live[i] + p.live[i]/8 + p.segments[i].size/sampleSize
 		}

@@ -35,7 +35,7 @@ func (p sample) liveBytes(size int64, alive func(seq uint64) bool) int64 {
 func (s *segment) takeSample(ctx context.Context) (taken sample, err error) {
 	stride := max(1, s.size/sampleSize)
 	err = s.view(func(tx *bbolt.Tx) error {
-		at, hit := int64(0), stride/2 // of the file, chunks alone counted
+		at, hit := int64(0), min(stride/2, chunkHeader) // of the file, chunks alone counted
 		chunks := tx.Bucket(chunksBucket).Cursor()
 		for key, value := chunks.First(); key != nil; key, value = chunks.Next() {
 			if err := ctx.Err(); err != nil {

@@ -22,7 +22,10 @@ type segment struct {
 	// doomed is set before the manifest lets go: nothing names the file.
 	doomed atomic.Bool
 	log    *slog.Logger
-	sample sample // nil until a merge needs it; guarded by Store.merging
+
+	// Guarded by Store.merging.
+	sample  sample // nil until a merge needs it
+	damaged bool   // a merge found it so
 }
 
 // openSegment opens the file that record describes, with one reference.

@@ -61,7 +61,7 @@ type Store struct {
 	cfg      Config
 	log      *slog.Logger
 	manifest *manifest
-	merging  sync.Mutex // one merge at a time; guards the segments' samples
+	merging  sync.Mutex // one merge at a time; guards what it knows of segments
 
 	// mu guards what is in memory. It is never held over I/O.
 	mu         sync.RWMutex
