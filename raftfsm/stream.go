@@ -79,13 +79,12 @@ func (s *streams) Dial(to raft.ServerAddress, timeout time.Duration) (net.Conn, 
 	if err != nil {
 		return nil, err
 	}
-	if err := t.SetWriteDeadline(time.Now().Add(timeout)); err != nil {
-		t.Close()
-		return nil, err
+	err = t.SetWriteDeadline(time.Now().Add(timeout))
+	if err == nil {
+		_, err = t.Write(greeting(s.cfg.cluster, raft.ServerID(id)))
 	}
-	if _, err := t.Write(greeting(s.cfg.cluster, raft.ServerID(id))); err != nil {
-		t.Close()
-		return nil, fmt.Errorf("greet %s: %w", id, err)
+	if err != nil {
+		return nil, fmt.Errorf("greet %s: %w", id, errors.Join(err, t.Close()))
 	}
 	return t, nil
 }
@@ -107,8 +106,7 @@ func (s *streams) track(c net.Conn) (net.Conn, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.closed {
-		c.Close()
-		return nil, net.ErrClosed
+		return nil, errors.Join(net.ErrClosed, c.Close())
 	}
 	s.conns[c] = struct{}{}
 	return &trackedConn{Conn: c, streams: s}, nil
@@ -125,7 +123,7 @@ func (s *streams) Close() error {
 	}
 	s.closed = true
 	for c := range s.conns {
-		c.Close()
+		_ = c.Close() // the other side may have been first
 	}
 	return s.Listener.Close()
 }
@@ -227,7 +225,7 @@ func (c *acceptedConn) greet() error {
 // logRefused warns of a host and a cause once a minute: each attempt comes from
 // another port, which the error of a read names too.
 func (s *streams) logRefused(from net.Addr, err error) {
-	host, _, _ := net.SplitHostPort(from.String())
+	host, _, _ := net.SplitHostPort(from.String()) // "" of what has no port: told apart by cause alone
 	cause := err.Error()
 	if op, ok := errors.AsType[*net.OpError](err); ok {
 		cause = op.Err.Error()

@@ -86,7 +86,7 @@ func (f *walFiles) keepReserve() {
 	if info, err := os.Stat(path); err == nil && info.Size() == f.reserve {
 		return
 	}
-	_ = os.Remove(path)
+	_ = os.Remove(path) // else it cannot be made, which says why
 	w, err := f.create(f.dir, reserveFile, uint64(f.reserve))
 	if err == nil {
 		err = w.Close()

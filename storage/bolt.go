@@ -27,8 +27,8 @@ func openBolt(path string, options *bbolt.Options) (db *bbolt.DB, err error) {
 	})
 	if err != nil && file != nil {
 		// Both fail when bbolt has closed it.
-		unix.Flock(int(file.Fd()), unix.LOCK_UN)
-		file.Close()
+		_ = unix.Flock(int(file.Fd()), unix.LOCK_UN)
+		_ = file.Close()
 	}
 	var system syscall.Errno
 	switch {

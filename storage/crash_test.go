@@ -54,7 +54,11 @@ func TestCrash_segmentHalfWritten(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer w.abort()
+	defer func() {
+		if err := w.abort(nil); err != nil {
+			t.Error(err)
+		}
+	}()
 	for _, e := range entries(10, 0, 1, 40_000) {
 		if err := w.add(&e); err != nil {
 			t.Fatal(err)

@@ -75,7 +75,7 @@ func (m *manifest) follow(then, now, base aliveFile) (aliveFile, error) {
 	if err != nil {
 		return base, fmt.Errorf("fold alive-set: %w", err)
 	}
-	defer old.Close()
+	defer old.Close() // only read
 	changes := make([]byte, now.size-then.size)
 	if _, err := old.ReadAt(changes, then.size); err != nil {
 		return base, fmt.Errorf("fold alive-set: %w", err)

@@ -143,23 +143,16 @@ func (s *Store) writeSegment(first, last uint64, fill func(add func(*Entry) erro
 	if err != nil {
 		return nil, err
 	}
-	if err := fill(w.add); err != nil {
-		w.abort()
-		return nil, err
-	}
-	if w.info.count == 0 {
-		w.abort()
-		return nil, nil
+	if err := fill(w.add); err != nil || w.info.count == 0 {
+		return nil, w.abort(err)
 	}
 	record, err := w.finish()
 	if err != nil {
-		w.abort()
-		return nil, err
+		return nil, w.abort(err)
 	}
 	written, err := openSegment(path, id, record, s.log)
 	if err != nil {
-		w.abort()
-		return nil, err
+		return nil, w.abort(err)
 	}
 	if err := syncDir(s.manifest.segmentsDir()); err != nil {
 		written.doomed.Store(true)

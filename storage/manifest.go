@@ -66,12 +66,10 @@ func openManifest(dir string, log *slog.Logger) (*manifest, error) {
 		return nil, fmt.Errorf("open %s: %w", m.path(), err)
 	}
 	if err := m.load(); err != nil {
-		m.close()
-		return nil, fmt.Errorf("load %s: %w", m.path(), err)
+		return nil, errors.Join(fmt.Errorf("load %s: %w", m.path(), err), m.close())
 	}
 	if err := m.removeUnnamed(); err != nil {
-		m.close()
-		return nil, err
+		return nil, errors.Join(err, m.close())
 	}
 	return m, nil
 }
@@ -229,7 +227,7 @@ func syncDir(dir string) error {
 	if err != nil {
 		return fmt.Errorf("sync directory: %w", err)
 	}
-	defer d.Close()
+	defer d.Close() // only read
 	if err := d.Sync(); err != nil {
 		return fmt.Errorf("sync directory: %w", diskFull(err))
 	}

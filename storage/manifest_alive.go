@@ -58,12 +58,11 @@ func (m *manifest) appendAlive(f aliveFile, pieces []byte) error {
 	if err != nil {
 		return fmt.Errorf("change alive-set: %w", err)
 	}
-	defer file.Close()
-	if _, err := file.WriteAt(pieces, f.size); err != nil {
-		return fmt.Errorf("change alive-set: %w", diskFull(err))
+	if _, err = file.WriteAt(pieces, f.size); err == nil {
+		err = file.Sync()
+		m.suspect = m.suspect || err != nil
 	}
-	if err := file.Sync(); err != nil {
-		m.suspect = true
+	if err = errors.Join(err, file.Close()); err != nil {
 		return fmt.Errorf("change alive-set: %w", diskFull(err))
 	}
 	return nil
@@ -100,8 +99,7 @@ func (m *manifest) writeBase(set *aliveSet, next uint64, pace func(n int) error)
 		err = syncDir(m.aliveDir())
 	}
 	if err != nil {
-		os.Remove(m.alivePath(f.id))
-		return f, fmt.Errorf("write alive-set: %w", diskFull(err))
+		return f, fmt.Errorf("write alive-set: %w", diskFull(errors.Join(err, os.Remove(m.alivePath(f.id)))))
 	}
 	return f, nil
 }
@@ -145,7 +143,7 @@ func (m *manifest) readAlive(f aliveFile) (*aliveSet, error) {
 	if err != nil {
 		return nil, err
 	}
-	defer file.Close()
+	defer file.Close() // only read
 	stat, err := file.Stat()
 	if err != nil {
 		return nil, err

@@ -80,7 +80,7 @@ func (m *manifest) setCurrent(c contents) {
 // old ones be relied on.
 func (m *manifest) recover(next *contents, cause error) error {
 	m.log.Error("manifest commit failed", "commit", next.number, "error", cause)
-	m.db.Close()
+	_ = m.db.Close() // where that leaves it locked, it cannot be opened again
 	number, err := m.reopen()
 	if err == nil && number == m.current.number {
 		return cause
@@ -110,7 +110,7 @@ func (m *manifest) reopen() (uint64, error) {
 func (m *manifest) startAnew(c *contents) error {
 	old := m.db
 	err := m.replaceFile(c)
-	old.Close()
+	_ = old.Close() // nothing of it counts any more
 	if err != nil {
 		return fmt.Errorf("write the manifest anew: %w", err)
 	}

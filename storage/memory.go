@@ -48,7 +48,7 @@ func (m *memory) each(visit func(*Entry) error) error {
 			if err != nil {
 				return fmt.Errorf("read segment: %w", err)
 			}
-			defer tx.Rollback()
+			defer tx.Rollback() // only read
 			if err := merged.addSegment(g, tx, g.info.min, true); err != nil {
 				return err
 			}

@@ -178,7 +178,7 @@ func mergeAlive(ctx context.Context, alive *aliveSet, step []*segment, add func(
 			if err != nil {
 				return fmt.Errorf("read segment: %w", err)
 			}
-			defer tx.Rollback()
+			defer tx.Rollback() // only read
 			if err := m.addSegment(g, tx, g.info.min, true); err != nil {
 				return err
 			}

@@ -35,7 +35,7 @@ func openPages(db *bbolt.DB) (*pages, error) {
 	return &pages{file: file, size: uint64(db.Info().PageSize)}, nil
 }
 
-func (p *pages) close() { p.file.Close() }
+func (p *pages) close() { _ = p.file.Close() } // only read
 
 // branches lists the branch pages from root down. The file must be sound: it is
 // called on what was just written.

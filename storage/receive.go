@@ -281,9 +281,12 @@ func (r *Receiver) openAlive(next *contents) (err error) {
 
 // Abort removes what was received. It does nothing after Commit.
 func (r *Receiver) Abort() {
-	r.closeFile(false)
+	err := r.closeFile(false)
 	for _, f := range r.files {
-		os.Remove(f.path)
+		err = errors.Join(err, os.Remove(f.path))
+	}
+	if err != nil { // the next start removes what is left
+		r.store.log.Error("abort receiving", "error", err)
 	}
 	r.files = nil
 }

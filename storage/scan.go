@@ -93,7 +93,7 @@ func (sc *scan) run(from Ref) error {
 		if err != nil {
 			return fmt.Errorf("read segment: %w", err)
 		}
-		defer tx.Rollback()
+		defer tx.Rollback() // only read
 		c := g.cursor(tx)
 		cursors = append(cursors, c)
 		e, ok, err := c.start(from)

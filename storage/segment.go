@@ -46,8 +46,7 @@ func openSegment(path string, id uint64, record segmentRecord, log *slog.Logger)
 		return nil, fmt.Errorf("open segment %s: %w", path, err)
 	}
 	if err := s.checkFrame(); err != nil {
-		s.db.Close()
-		return nil, fmt.Errorf("open segment %s: %w", path, err)
+		return nil, fmt.Errorf("open segment %s: %w", path, errors.Join(err, s.db.Close()))
 	}
 	return s, nil
 }

@@ -48,7 +48,7 @@ func createSegment(path string, first, last uint64) (*segmentWriter, error) {
 		FreelistType: bbolt.FreelistMapType,
 	})
 	if err != nil {
-		os.Remove(path)
+		_ = os.Remove(path) // it may never have been there
 		return nil, fmt.Errorf("create segment: %w", diskFull(err))
 	}
 	return w, nil
@@ -155,14 +155,13 @@ func (w *segmentWriter) finish() (segmentRecord, error) {
 	return record, nil
 }
 
-// abort gives the file up. Safe after a failed finish.
-func (w *segmentWriter) abort() {
+// abort gives the file up for cause, and returns it. Safe after a failed finish.
+func (w *segmentWriter) abort(cause error) error {
 	if w.tx != nil {
-		w.tx.Rollback()
+		cause = errors.Join(cause, w.tx.Rollback())
 		w.tx = nil
 	}
-	w.db.Close()
-	os.Remove(w.path)
+	return errors.Join(cause, w.db.Close(), os.Remove(w.path))
 }
 
 // measure reads back the file's size and the pages between root and chunks.

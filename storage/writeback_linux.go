@@ -10,5 +10,5 @@ import (
 // the sync at its end has little left to wait for. It is a hint: an error of the
 // disk is the sync's to report.
 func startWriteback(file *os.File) {
-	unix.SyncFileRange(int(file.Fd()), 0, 0, unix.SYNC_FILE_RANGE_WRITE)
+	_ = unix.SyncFileRange(int(file.Fd()), 0, 0, unix.SYNC_FILE_RANGE_WRITE)
 }
