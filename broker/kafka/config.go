@@ -68,6 +68,23 @@ func (c Config) Options() ([]kgo.Opt, error) {
 	if c.ClientID != "" {
 		options = append(options, kgo.ClientID(c.ClientID))
 	}
+	dial, err := c.dialer()
+	if err != nil {
+		return nil, err
+	}
+	options = append(options, kgo.Dialer(dial))
+	mechanism, err := saslMechanism(c.Kafka.SASL)
+	if err != nil {
+		return nil, err
+	}
+	if mechanism != nil {
+		options = append(options, kgo.SASL(mechanism))
+	}
+	return options, nil
+}
+
+// dialer returns what opens a connection, TLS included.
+func (c Config) dialer() (dialFunc, error) {
 	dial := c.Dial
 	if dial == nil {
 		dial = new(net.Dialer).DialContext
@@ -80,15 +97,21 @@ func (c Config) Options() ([]kgo.Opt, error) {
 		}
 		dial = dialTLS(dial, config)
 	}
-	options = append(options, kgo.Dialer(dial))
-	mechanism, err := saslMechanism(c.Kafka.SASL)
+	return dial, nil
+}
+
+// heard returns the options with which several clients dial through one hearing, which the caller closes after them.
+func (c Config) heard(log *slog.Logger) ([]kgo.Opt, *hearing, error) {
+	options, err := c.Options()
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
-	if mechanism != nil {
-		options = append(options, kgo.SASL(mechanism))
+	dial, err := c.dialer()
+	if err != nil {
+		return nil, nil, err
 	}
-	return options, nil
+	h := newHearing(dial, log)
+	return append(options, kgo.Dialer(h.dial)), h, nil
 }
 
 // dialInTime bounds each dialing. franz-go dials with a context that ends with the client, so that what

@@ -3,7 +3,7 @@
 // only one that knows franz-go.
 //
 //	broker.Source <- Source: one client; partitions assigned directly, no consumer group
-//	broker.Sink   <- Sink:   one client for all healthy targets, one more for each isolated target
+//	broker.Sink   <- Sink:   a few clients, shared by targets that answer equally fast
 //
 // Nothing here decides: positions, retries, partitions and dead letters are the broker's.
 package kafka

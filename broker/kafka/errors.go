@@ -12,6 +12,8 @@ var (
 	errHalfTold = errors.New("the Kafka broker told the first offset but not the last")
 	// errReplaced is why a partition stalls whose records before the next one are others than those that were read.
 	errReplaced = errors.New("records that were read already have been replaced")
+	// errSilent is why no connection is opened to a Kafka broker that has not answered for a while.
+	errSilent = errors.New("the Kafka broker does not answer")
 	// errClosed is what Poll returns after Close.
 	errClosed = errors.New("source is closed")
 )

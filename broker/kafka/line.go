@@ -56,14 +56,15 @@ func (p *pipe) takes() bool {
 	return len(p.flights) == 1 && p.prompt && !p.flights[0].overdue
 }
 
+// newLine adds a line to the pool: its spare client if there is one.
 func (s *Sink) newLine(p *pool) (*line, error) {
-	var linger time.Duration
-	if p.gathers {
-		linger = gatherFor
-	}
-	client, err := kgo.NewClient(append(s.options[:len(s.options):len(s.options)], kgo.ProducerLinger(linger))...)
-	if err != nil {
-		return nil, fmt.Errorf("create Kafka client: %w", err)
+	client := p.spare
+	p.spare = nil
+	if client == nil {
+		var err error
+		if client, err = s.newClient(p); err != nil {
+			return nil, err
+		}
 	}
 	l := &line{
 		client: client,
@@ -74,6 +75,9 @@ func (s *Sink) newLine(p *pool) (*line, error) {
 	}
 	p.lines = append(p.lines, l)
 	s.open[l] = struct{}{}
+	for _, p := range s.pools {
+		s.prepare(p)
+	}
 	return l, nil
 }
 
@@ -82,6 +86,62 @@ func (l *line) letGo() {
 	ctx, over := context.WithCancel(context.Background())
 	over()
 	_ = l.client.Flush(ctx) // it says that there are no answers yet
+}
+
+// newClient makes a client of the pool. The caller holds mu: franz-go edits the options' list of codecs in place.
+func (s *Sink) newClient(p *pool) (*kgo.Client, error) {
+	var linger time.Duration
+	if p.gathers {
+		linger = gatherFor
+	}
+	client, err := kgo.NewClient(append(s.options[:len(s.options):len(s.options)], kgo.ProducerLinger(linger))...)
+	if err != nil {
+		return nil, fmt.Errorf("create Kafka client: %w", err)
+	}
+	return client, nil
+}
+
+// prepare makes the client that the pool's next line takes, with its producer id. A line is wanted when a Kafka broker does
+// not answer in time; if that is the controller, none of the others may have an id to give before Kafka has a new one.
+// The caller holds mu.
+func (s *Sink) prepare(p *pool) {
+	if p.spare != nil || p.preparing || s.closed {
+		return
+	}
+	p.preparing = true
+	s.background.Go(func() {
+		client := s.clientWithID(p)
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		p.preparing = false
+		if client != nil && s.closed {
+			s.background.Go(client.Close)
+			return
+		}
+		p.spare = client
+	})
+}
+
+// clientWithID returns a client that has its producer id, nil when the sink is closed before. Without an id a client may
+// be of no use for good, if Kafka denied it one.
+func (s *Sink) clientWithID(p *pool) *kgo.Client {
+	for pause := time.Second; s.ctx.Err() == nil; pause = min(2*pause, tendEvery) {
+		s.mu.Lock()
+		client, err := s.newClient(p)
+		s.mu.Unlock()
+		if err == nil {
+			if _, _, err = client.ProducerID(s.ctx); err == nil {
+				return client
+			}
+			client.Close()
+		}
+		s.log.Debug("cannot prepare a spare Kafka client, trying on", "error", err)
+		select {
+		case <-s.ctx.Done():
+		case <-time.After(pause):
+		}
+	}
+	return nil
 }
 
 func (l *line) pipe(broker int32) *pipe {

@@ -1,6 +1,10 @@
 package kafka
 
-import "time"
+import (
+	"time"
+
+	"github.com/twmb/franz-go/pkg/kgo"
+)
 
 // A pool is the lines of one class of targets, and what waits for them.
 //
@@ -13,6 +17,9 @@ type pool struct {
 	gathers  bool // a client gathers a flight before it sends, so that it is one request
 	lines    []*line
 	queues   map[int32][]*backlog // by Kafka broker, in the order of arrival
+
+	spare     *kgo.Client // of the next line
+	preparing bool        // a spare
 }
 
 func newPool(most int, coalesce, gathers bool) *pool {

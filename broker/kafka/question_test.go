@@ -2,10 +2,7 @@ package kafka
 
 import (
 	"context"
-	"log/slog"
 	"net"
-	"strconv"
-	"strings"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -17,43 +14,10 @@ import (
 	"github.com/carillonmq/carillon/broker"
 )
 
-// A frozenConn loses what is written while its Kafka broker is frozen, as a socket's buffer keeps it.
-type frozenConn struct {
-	net.Conn
-	frozen *atomic.Bool
-}
-
-func (c frozenConn) Write(b []byte) (int, error) {
-	if c.frozen.Load() {
-		return len(b), nil
-	}
-	return c.Conn.Write(b)
-}
-
 // One of three Kafka brokers is frozen, and leads nothing of the target.
 func TestFrozenBrokerDelaysNoTargetThatItDoesNotLead(t *testing.T) {
 	inBubble(t, func(t *testing.T, kafka bubble) {
-		metadata, err := kafka.admin().Metadata(t.Context(), "orders")
-		if err != nil {
-			t.Fatal(err)
-		}
-		leader := metadata.Topics["orders"].Partitions[0].Leader
-		victim := ""
-		for _, b := range metadata.Brokers {
-			if b.NodeID != leader {
-				victim = ":" + strconv.Itoa(int(b.Port))
-			}
-		}
-		var frozen atomic.Bool
-		config := kafka.config()
-		config.Logger = slog.New(slog.DiscardHandler)
-		config.Dial = func(ctx context.Context, network, address string) (net.Conn, error) {
-			conn, err := kafka.network.DialContext(ctx, network, address)
-			if err == nil && strings.HasSuffix(address, victim) {
-				conn = frozenConn{conn, &frozen}
-			}
-			return conn, err
-		}
+		network, config := kafka.freezable()
 		sink, err := NewSink(config)
 		if err != nil {
 			t.Fatal(err)
@@ -76,7 +40,7 @@ func TestFrozenBrokerDelaysNoTargetThatItDoesNotLead(t *testing.T) {
 			return longestAnswer, longestSend
 		}
 		round()
-		frozen.Store(true)
+		network.freeze(kafka.notLeading("orders"))
 		answer, send := round()
 		t.Logf("longest answer %v, longest send %v", answer, send)
 		if answer > 2*askAnother+50*time.Millisecond { // the count of partitions, and the limit

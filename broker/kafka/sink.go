@@ -1,6 +1,7 @@
 package kafka
 
 import (
+	"context"
 	"fmt"
 	"log/slog"
 	"sync"
@@ -53,9 +54,11 @@ type Sink struct {
 	limits  *limits
 	log     *slog.Logger
 
-	questions  *questions     // for all that is not a record
-	stop       chan struct{}  // closed by Close
-	background sync.WaitGroup // calls of done, and closing, which may block for a while
+	hearing    *hearing        // of all clients
+	questions  *questions      // for all that is not a record
+	ctx        context.Context // ends with Close
+	end        context.CancelFunc
+	background sync.WaitGroup // calls of done, spares, and closing, which may block for a while
 
 	mu      sync.Mutex // guards all below, with all that hangs on it
 	closed  bool
@@ -69,7 +72,8 @@ type Sink struct {
 
 // NewSink returns a Sink. It does not connect yet.
 func NewSink(c Config) (*Sink, error) {
-	options, err := c.Options()
+	log := c.Logger.With("component", "sink")
+	options, hearing, err := c.heard(log)
 	if err != nil {
 		return nil, err
 	}
@@ -91,9 +95,9 @@ func NewSink(c Config) (*Sink, error) {
 	s := &Sink{
 		options:   options,
 		limits:    limits,
-		log:       c.Logger.With("component", "sink"),
+		log:       log,
+		hearing:   hearing,
 		questions: &questions{client: asking, silent: make(map[kgo.Broker]struct{})},
-		stop:      make(chan struct{}),
 		targets:   make(map[string]*target),
 		open:      make(map[*line]struct{}),
 		usual:     usualAtFirst,
@@ -101,6 +105,7 @@ func NewSink(c Config) (*Sink, error) {
 		slow:      newPool(slowLines, false, true),
 		stuck:     newPool(stuckLines, false, true),
 	}
+	s.ctx, s.end = context.WithCancel(context.Background())
 	s.pools = []*pool{s.quick, s.slow, s.stuck}
 	s.background.Go(s.tend)
 	return s, nil
@@ -206,11 +211,17 @@ func (s *Sink) Close() {
 			s.background.Go(l.client.Close)
 		}
 		clear(s.open)
+		for _, p := range s.pools {
+			if p.spare != nil {
+				s.background.Go(p.spare.Close)
+			}
+		}
 		s.background.Go(s.questions.client.Close)
-		close(s.stop)
+		s.end()
 	}
 	s.mu.Unlock()
 	s.background.Wait()
+	s.hearing.close()
 }
 
 func kafkaHeaders(headers []message.Header) []kgo.RecordHeader {

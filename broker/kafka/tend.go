@@ -26,7 +26,7 @@ func (s *Sink) tend() {
 	defer ticker.Stop()
 	for {
 		select {
-		case <-s.stop:
+		case <-s.ctx.Done():
 			return
 		case now := <-ticker.C:
 			s.keepOpen(s.letGo(now))

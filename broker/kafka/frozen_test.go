@@ -1,0 +1,308 @@
+package kafka
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"slices"
+	"strconv"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/twmb/franz-go/pkg/kerr"
+	"github.com/twmb/franz-go/pkg/kfake"
+	"github.com/twmb/franz-go/pkg/kgo"
+	"github.com/twmb/franz-go/pkg/kmsg"
+
+	"github.com/carillonmq/carillon/broker"
+)
+
+// A freezer is a network on which Kafka brokers can be frozen: they still take connections, and what is written
+// to them lies in their sockets until they thaw.
+type freezer struct {
+	network *kfake.VirtualNetwork
+
+	mu     sync.Mutex
+	frozen []string // addresses
+	dials  map[string]int
+	conns  map[*frozenConn]struct{}
+}
+
+type frozenConn struct {
+	net.Conn
+	freezer *freezer
+	address string
+
+	mu   sync.Mutex // held by whoever writes to Conn
+	held []byte
+}
+
+// freezable returns a Kafka's network and the configuration of who uses it.
+func (b bubble) freezable() (*freezer, Config) {
+	f := &freezer{network: b.network, conns: make(map[*frozenConn]struct{}), dials: make(map[string]int)}
+	config := b.config()
+	config.Logger = slog.New(slog.DiscardHandler)
+	config.Dial = f.dial
+	return f, config
+}
+
+func (f *freezer) dial(ctx context.Context, network, address string) (net.Conn, error) {
+	conn, err := f.network.DialContext(ctx, network, address)
+	if err != nil {
+		return nil, err
+	}
+	c := &frozenConn{Conn: conn, freezer: f, address: address}
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.conns[c] = struct{}{}
+	f.dials[address]++
+	return c, nil
+}
+
+func (c *frozenConn) Write(b []byte) (int, error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.freezer.mu.Lock()
+	frozen := slices.Contains(c.freezer.frozen, c.address)
+	c.freezer.mu.Unlock()
+	if frozen {
+		c.held = append(c.held, b...)
+		return len(b), nil
+	}
+	return c.Conn.Write(b)
+}
+
+// freeze stops these Kafka brokers, and thaws all others.
+func (f *freezer) freeze(addresses ...string) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.frozen = addresses
+	for c := range f.conns {
+		if !slices.Contains(addresses, c.address) {
+			go c.flush()
+		}
+	}
+}
+
+func (f *freezer) dialed(address string) int {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.dials[address]
+}
+
+func (c *frozenConn) flush() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if len(c.held) > 0 {
+		_, _ = c.Conn.Write(c.held)
+		c.held = nil
+	}
+}
+
+// notLeading returns the address of a Kafka broker that leads none of the topics.
+func (b bubble) notLeading(topics ...string) string {
+	b.t.Helper()
+	metadata, err := b.admin().Metadata(b.t.Context(), topics...)
+	if err != nil {
+		b.t.Fatal(err)
+	}
+	leads := make(map[int32]bool)
+	for _, topic := range metadata.Topics {
+		for _, p := range topic.Partitions {
+			leads[p.Leader] = true
+		}
+	}
+	for _, candidate := range metadata.Brokers {
+		if !leads[candidate.NodeID] {
+			return net.JoinHostPort(candidate.Host, strconv.Itoa(int(candidate.Port)))
+		}
+	}
+	b.t.Fatalf("each Kafka broker leads one of %v", topics)
+	return ""
+}
+
+// A client that is made while a Kafka broker is frozen, and one that meets a topic for the first time, ask a broker of
+// franz-go's choice for a producer id and metadata.
+func TestClientsBesideAFrozenBroker(t *testing.T) {
+	const topics = 20
+	var names []string
+	for i := range topics {
+		names = append(names, fmt.Sprintf("target-%d", i))
+	}
+	for _, made := range []string{"before", "beside"} {
+		t.Run(made, func(t *testing.T) {
+			inBubble(t, func(t *testing.T, kafka bubble) {
+				for i, name := range names {
+					if err := kafka.MoveTopicPartition(name, 0, int32(i%2)); err != nil {
+						t.Fatal(err)
+					}
+				}
+				network, config := kafka.freezable()
+				frozen := kafka.notLeading(names...)
+				sink, err := NewSink(config)
+				if err != nil {
+					t.Fatal(err)
+				}
+				defer sink.Close()
+				if _, err := deliver(sink, broker.Delivery{Topic: names[0]}); err != nil {
+					t.Fatal(err)
+				}
+				failed, late, longest := 0, 0, time.Duration(0)
+				for _, name := range names {
+					network.freeze(frozen)
+					if made == "beside" {
+						sink.mu.Lock()
+						sink.retire(sink.quick.lines[0])
+						sink.mu.Unlock()
+					}
+					took, err := deliver(sink, broker.Delivery{Topic: name})
+					if err != nil {
+						failed++
+					}
+					if took > 500*time.Millisecond {
+						late++
+					}
+					longest = max(longest, took)
+					network.freeze()
+					pass(time.Second)
+				}
+				t.Logf("longest %v", longest)
+				if failed > 0 || late > 0 {
+					t.Errorf("of %d records %d failed and %d were late", topics, failed, late)
+				}
+			}, kfake.NumBrokers(3), kfake.Ports(9092, 9093, 9094), kfake.SeedTopics(1, names...))
+		})
+	}
+}
+
+// Once a broker is known to be silent nobody waits for it, until it answers again.
+func TestSilentBrokerIsLeftAlone(t *testing.T) {
+	inBubble(t, func(t *testing.T, kafka bubble) {
+		network, config := kafka.freezable()
+		address := kafka.ListenAddrs()[0]
+		hearing := newHearing(config.Dial, config.Logger)
+		defer hearing.close()
+		ask := func() (time.Duration, error) {
+			start := time.Now()
+			client, err := kgo.NewClient(kgo.SeedBrokers(address), kgo.Dialer(hearing.dial))
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer client.Close()
+			_, err = client.SeedBrokers()[0].Request(t.Context(), kmsg.NewPtrMetadataRequest())
+			return time.Since(start), err
+		}
+		for range 3 {
+			if took, err := ask(); err != nil || took > 0 {
+				t.Fatalf("%v after %v", err, took)
+			}
+			network.freeze(address)
+			if took, err := ask(); err == nil || took > doubtAfter+leastSilence {
+				t.Errorf("frozen: %v after %v", err, took)
+			}
+			before := network.dialed(address)
+			for range 600 {
+				if took, err := ask(); !errors.Is(err, errSilent) || took > 0 {
+					t.Fatalf("silent: %v after %v", err, took)
+				}
+				pass(100 * time.Millisecond)
+			}
+			if n := network.dialed(address) - before; n > 12 { // for a sign of life, one each signTimeout
+				t.Errorf("%d connections were opened to a silent broker in a minute", n)
+			}
+			network.freeze()
+			synctest.Wait()
+		}
+	})
+}
+
+// A lag is how long it takes until what is written to a connection arrives.
+type lag struct {
+	net.Conn
+	arrivals chan arriving
+}
+
+type arriving struct {
+	at    time.Time
+	bytes []byte
+}
+
+func (l lag) Write(b []byte) (int, error) {
+	l.arrivals <- arriving{time.Now().Add(far), slices.Clone(b)}
+	return len(b), nil
+}
+
+func (l lag) Close() error {
+	close(l.arrivals)
+	return l.Conn.Close()
+}
+
+const far = time.Second
+
+// Whoever is slow is waited for, though all its answers take longer than a healthy one's sign of life.
+func TestSlowBrokerIsNotSilent(t *testing.T) {
+	inBubble(t, func(t *testing.T, kafka bubble) {
+		var dials atomic.Int64
+		config := kafka.config()
+		config.Dial = func(ctx context.Context, network, address string) (net.Conn, error) {
+			dials.Add(1)
+			conn, err := kafka.network.DialContext(ctx, network, address)
+			if err != nil {
+				return nil, err
+			}
+			l := lag{conn, make(chan arriving, 1000)}
+			go func() {
+				for a := range l.arrivals {
+					pass(time.Until(a.at))
+					_, _ = l.Conn.Write(a.bytes)
+				}
+			}()
+			return l, nil
+		}
+		sink, err := NewSink(config)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer sink.Close()
+		for range 10 { // until it is known how slow it is
+			_, _ = deliver(sink, broker.Delivery{Topic: "orders"})
+		}
+		pass(10 * time.Second)
+		before := dials.Load()
+		for range 100 {
+			if took, err := deliver(sink, broker.Delivery{Topic: "orders"}); err != nil || took > 3*far {
+				t.Errorf("%v after %v", err, took)
+			}
+		}
+		if n := dials.Load() - before; n > 20 {
+			t.Errorf("%d connections were opened to a broker that is slow", n)
+		}
+	}, kfake.SeedTopics(1, "orders"))
+}
+
+// A controller that is frozen has no producer ids to give until Kafka has another one.
+func TestNextLineNeedsNoProducerID(t *testing.T) {
+	inBubble(t, func(t *testing.T, kafka bubble) {
+		sink := newSink(t, kafka)
+		if _, err := deliver(sink, broker.Delivery{Topic: "orders"}); err != nil {
+			t.Fatal(err)
+		}
+		synctest.Wait()
+		refused := kafka.Fault(kfake.Fault{Keys: []kmsg.Key{kmsg.InitProducerID}, Err: kerr.CoordinatorLoadInProgress, Count: -1})
+		sink.mu.Lock()
+		sink.retire(sink.quick.lines[0])
+		sink.mu.Unlock()
+		if took, err := deliver(sink, broker.Delivery{Topic: "orders"}); err != nil || took > 0 {
+			t.Errorf("%v after %v", err, took)
+		}
+		pass(time.Hour)
+		if n := refused.Hits(); n > 1000 {
+			t.Errorf("Kafka was asked for an id %d times in an hour in which it has none", n)
+		}
+	}, kfake.SeedTopics(1, "orders"))
+}

@@ -1,0 +1,277 @@
+package kafka
+
+import (
+	"context"
+	"encoding/binary"
+	"errors"
+	"log/slog"
+	"net"
+	"os"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/twmb/franz-go/pkg/kmsg"
+)
+
+const (
+	// doubtAfter is how long Kafka has for an answer that it need not wait for, before its broker is asked for a sign of life.
+	doubtAfter = 100 * time.Millisecond
+	// leastSilence is how long a Kafka broker has for that sign at least; one that is far away or busy has four times as
+	// long as its last one took. Then it is silent.
+	leastSilence = 150 * time.Millisecond
+	// signTimeout is when a sign that has not come is asked for anew.
+	signTimeout = 5 * time.Second
+)
+
+// A hearing knows which Kafka brokers are silent: frozen, cut off or hanging. All clients of franz-go that share one
+// dial through it.
+//
+// franz-go asks whichever broker it likes for metadata and for a producer id, and waits for it for requestTimeout though
+// others would answer at once. A record that needs one of them, the first of its topic or of its client, fails meanwhile.
+// So what a silent broker owes is cut off, and no connection to it is opened: then franz-go asks the next one.
+//
+//	heard --no answer for doubtAfter--> doubted --no sign either--> silent: cut off, and not dialed
+//	  ^                                    |                           |
+//	  '------------ a sign of life --------'---------------------------'
+//
+// A slow answer is none of this: whoever gives signs of life is waited for. It takes no request to end a silence, since the
+// sign is asked for until it comes.
+type hearing struct {
+	open  dialFunc
+	log   *slog.Logger
+	ctx   context.Context // ends with close
+	end   context.CancelFunc
+	signs sync.WaitGroup // those that are asked for
+
+	mu      sync.Mutex
+	brokers map[string]*heardBroker // by address
+}
+
+type heardBroker struct {
+	address string
+	waits   map[*wait]struct{} // for an answer
+	doubted bool               // it is being asked for a sign
+	silent  bool
+	grace   time.Duration // how long a sign may take
+}
+
+// A wait is for an answer that Kafka gives at once.
+type wait struct {
+	broker *heardBroker
+	cut    func(*wait) // ends it, if it has not ended
+	timer  *time.Timer
+}
+
+func newHearing(open dialFunc, log *slog.Logger) *hearing {
+	h := &hearing{open: open, log: log, brokers: make(map[string]*heardBroker)}
+	h.ctx, h.end = context.WithCancel(context.Background())
+	return h
+}
+
+// close ends all questions for signs, and waits for that.
+func (h *hearing) close() {
+	h.mu.Lock() // no sign is asked for after this
+	h.end()
+	h.mu.Unlock()
+	h.signs.Wait()
+}
+
+// dial opens a connection, unless the Kafka broker is silent.
+func (h *hearing) dial(ctx context.Context, network, address string) (net.Conn, error) {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	var cut atomic.Bool
+	w := h.await(address, func(*wait) { cut.Store(true); cancel() })
+	if w == nil {
+		return nil, refusal(address)
+	}
+	defer h.answered(w)
+	conn, err := h.open(ctx, network, address)
+	switch {
+	case err != nil && cut.Load():
+		return nil, refusal(address)
+	case err != nil:
+		return nil, err
+	}
+	return &heardConn{Conn: conn, hearing: h, address: address}, nil
+}
+
+// refusal is a failure to connect: franz-go then goes on to the next Kafka broker, and learns who leads now.
+func refusal(address string) error {
+	return &net.OpError{Op: "dial", Net: "tcp", Addr: namedAddress(address), Err: errSilent}
+}
+
+type namedAddress string
+
+func (namedAddress) Network() string  { return "tcp" }
+func (a namedAddress) String() string { return string(a) }
+
+// await begins to wait for an answer. cut is called, perhaps too late, when the broker falls silent. It returns nil when
+// it is silent already.
+func (h *hearing) await(address string, cut func(*wait)) *wait {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	b := h.brokers[address]
+	if b == nil {
+		b = &heardBroker{address: address, waits: make(map[*wait]struct{}), grace: leastSilence}
+		h.brokers[address] = b
+	}
+	if b.silent {
+		return nil
+	}
+	w := &wait{broker: b, cut: cut}
+	b.waits[w] = struct{}{}
+	pause := doubtAfter
+	w.timer = time.AfterFunc(pause, func() {
+		h.mu.Lock()
+		defer h.mu.Unlock()
+		if _, waits := b.waits[w]; waits && h.ctx.Err() == nil {
+			h.doubt(b)
+			pause *= 2 // it may fall silent later
+			w.timer.Reset(pause)
+		}
+	})
+	return w
+}
+
+// answered ends a wait.
+func (h *hearing) answered(w *wait) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	delete(w.broker.waits, w)
+	w.timer.Stop()
+}
+
+// doubt has the broker asked for a sign of life. The caller holds mu.
+func (h *hearing) doubt(b *heardBroker) {
+	if !b.doubted {
+		b.doubted = true
+		h.signs.Go(func() { h.listen(b) })
+	}
+}
+
+// listen asks a broker for signs of life until one comes in time. The first one that ends a silence tells
+// nothing of how fast the broker is now, so one more is asked for.
+func (h *hearing) listen(b *heardBroker) {
+	for h.ctx.Err() == nil {
+		var came bool // guarded by mu
+		start := time.Now()
+		h.mu.Lock()
+		late := time.AfterFunc(b.grace, func() { h.silence(b, &came) })
+		h.mu.Unlock()
+		err := h.sign(b.address)
+		late.Stop()
+		if errors.Is(err, os.ErrDeadlineExceeded) || errors.Is(err, context.DeadlineExceeded) {
+			continue
+		}
+		h.mu.Lock()
+		came = true
+		was := b.silent
+		b.silent, b.doubted = false, was
+		if err == nil { // else it is down: whoever dials is told so at once
+			b.grace = min(max(4*time.Since(start), leastSilence), signTimeout)
+		}
+		h.mu.Unlock()
+		if !was {
+			return
+		}
+		h.log.Info("Kafka broker answers again", "broker", b.address)
+	}
+}
+
+// silence cuts off what a broker owes, unless its sign came.
+func (h *hearing) silence(b *heardBroker, came *bool) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if *came || b.silent {
+		return
+	}
+	b.silent = true
+	h.log.Warn("Kafka broker does not answer: others are asked what any can tell", "broker", b.address, "owes", len(b.waits))
+	for w := range b.waits {
+		w.timer.Stop()
+		go w.cut(w) // beside us: it takes the lock of whoever waits
+	}
+	clear(b.waits)
+}
+
+// sign asks for what each Kafka broker tells anybody, on a connection of its own.
+func (h *hearing) sign(address string) error {
+	ctx, cancel := context.WithTimeout(h.ctx, signTimeout)
+	defer cancel()
+	conn, err := h.open(ctx, "tcp", address)
+	if err != nil {
+		return err
+	}
+	defer conn.Close()
+	defer context.AfterFunc(ctx, func() { _ = conn.SetDeadline(time.Now()) })()
+	question := kmsg.NewRequestFormatter().AppendRequest(nil, kmsg.NewPtrApiVersionsRequest(), 0)
+	if _, err := conn.Write(question); err != nil {
+		return err
+	}
+	var length [4]byte
+	_, err = conn.Read(length[:])
+	return err
+}
+
+// A heardConn tells the hearing what it waits for. It knows that from franz-go, which sets a deadline before it reads
+// an answer, and takes it back when it has it.
+type heardConn struct {
+	net.Conn
+	hearing *hearing
+	address string
+	patient atomic.Bool // Kafka takes its time for what was asked last
+
+	mu    sync.Mutex
+	waits *wait
+	cut   bool // for good
+}
+
+// Write sends one request: its length and then its kind, 4 and 2 bytes.
+func (c *heardConn) Write(request []byte) (int, error) {
+	if len(request) >= 6 {
+		kind := kmsg.Key(binary.BigEndian.Uint16(request[4:]))
+		c.patient.Store(kind == kmsg.Produce || kind == kmsg.Fetch)
+	}
+	return c.Conn.Write(request)
+}
+
+func (c *heardConn) SetReadDeadline(at time.Time) error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.stopWaiting()
+	if !at.IsZero() && !c.patient.Load() && !c.cut {
+		c.waits = c.hearing.await(c.address, c.cutOff)
+		c.cut = c.waits == nil
+	}
+	if c.cut {
+		at = time.Unix(0, 1) // long ago
+	}
+	return c.Conn.SetReadDeadline(at)
+}
+
+func (c *heardConn) Close() error {
+	c.mu.Lock()
+	c.stopWaiting()
+	c.mu.Unlock()
+	return c.Conn.Close()
+}
+
+// stopWaiting ends the wait. The caller holds mu.
+func (c *heardConn) stopWaiting() {
+	if c.waits != nil {
+		c.hearing.answered(c.waits)
+		c.waits = nil
+	}
+}
+
+// cutOff ends the reading of an answer that is still waited for.
+func (c *heardConn) cutOff(w *wait) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.waits == w {
+		c.cut = true
+		_ = c.Conn.SetReadDeadline(time.Unix(0, 1))
+	}
+}
