@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/carillonmq/carillon/broker/config"
+	"github.com/carillonmq/carillon/broker/digest"
 	"github.com/carillonmq/carillon/raftfsm"
 	"github.com/carillonmq/carillon/storage"
 	"golang.org/x/sync/errgroup"
@@ -36,7 +37,7 @@ type ingest struct {
 	cfg     ingestConfig
 	log     *slog.Logger
 	places  *places
-	refused *digest
+	refused *digest.Digest
 }
 
 type ingestConfig struct {
@@ -76,13 +77,13 @@ type ingestCount interface {
 
 func newIngest(cfg ingestConfig) *ingest {
 	log := cfg.Logger.With("component", "ingest")
-	return &ingest{cfg: cfg, log: log, places: newPlaces(), refused: newDigest(log, "records refused, they go to the dead-letter topic")}
+	return &ingest{cfg: cfg, log: log, places: newPlaces(), refused: digest.New(log, "records refused, they go to the dead-letter topic")}
 }
 
 // run ingests until ctx ends or something must end the term. Kafka being away
 // does not: the backlog waits there.
 func (g *ingest) run(ctx context.Context) error {
-	defer g.refused.close()
+	defer g.refused.Close()
 	proposed := make(chan proposedIngest, mostProposed)
 	group, ctx := errgroup.WithContext(ctx)
 	group.Go(func() error { return newDiscovery(g.cfg, g.places, g.log).run(ctx) })
@@ -200,7 +201,7 @@ func (g *ingest) tellRefused(part packedPart) {
 		for _, n := range part.refused {
 			records += n
 		}
-		g.refused.add(part.topic, records, "partition", part.id.partition, "offset", last.offset, "code", last.problem.Code, "reason", last.problem.Message)
+		g.refused.Add(part.topic, records, "partition", part.id.partition, "offset", last.offset, "code", last.problem.Code, "reason", last.problem.Message)
 	}
 }
 

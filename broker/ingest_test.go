@@ -8,7 +8,10 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/google/go-cmp/cmp"
+
 	"github.com/carillonmq/carillon/broker/config"
+	"github.com/carillonmq/carillon/broker/internal/logtest"
 	"github.com/carillonmq/carillon/broker/message"
 	"github.com/carillonmq/carillon/raftfsm"
 	"github.com/carillonmq/carillon/storage"
@@ -147,3 +150,42 @@ func TestIngest_remembersWhatIsDueSoonBeyondOneCommand(t *testing.T) {
 		t.Errorf("%d commands, waited %v", log.commands, waits)
 	}
 }
+
+func TestIngest_logsAndCountsWhatItRefuses(t *testing.T) {
+	var lines logtest.Lines
+	counts := make(refusedCount)
+	g := newIngest(ingestConfig{Config: config.Default(), Count: counts, Store: atLevel(storage.LevelTwo), Now: time.Now, Logger: lines.Logger()})
+	var parts []packedPart
+	pack := packer{propose: func(_ raftfsm.Ingest, packed []packedPart) error {
+		parts = packed
+		return nil
+	}}
+	batch := Batch{Topic: "orders.delay", Partition: 3, From: 7, Next: 11, Arrivals: []Arrival{
+		{Offset: 7, Instruction: Instruction{Partition: -1}},
+		{Offset: 8, Problem: &message.Problem{Code: message.CodeMalformed, Message: "deliver-at \"soon\""}},
+		{Offset: 9, Problem: &message.Problem{Code: message.CodeMalformed, Message: "deliver-at \"later\""}},
+		{Offset: 10, Problem: &message.Problem{Code: message.CodeUnsupported, Message: "deliver-cron"}},
+	}}
+	if err := g.pack(&pack, batch); err != nil {
+		t.Fatal(err)
+	}
+	if err := pack.flush(testNow); err != nil {
+		t.Fatal(err)
+	}
+	g.tellRefused(parts[0])
+	g.refused.Close()
+	want := []string{`level=WARN msg="records refused, they go to the dead-letter topic" component=ingest records=3 topics=1 topic=orders.delay partition=3 offset=10 code=unsupported reason=deliver-cron`}
+	if diff := cmp.Diff(want, lines.With("refused")); diff != "" {
+		t.Errorf("-want +got:\n%s", diff)
+	}
+	if diff := cmp.Diff(refusedCount{message.CodeMalformed: 2, message.CodeUnsupported: 1}, counts); diff != "" || parts[0].messages != 4 {
+		t.Errorf("of %d records, refused -want +got:\n%s", parts[0].messages, diff)
+	}
+}
+
+// A refusedCount is an ingestCount.
+type refusedCount map[string]int
+
+func (c refusedCount) Accepted(int)                       {}
+func (c refusedCount) SourceLost(int64)                   {}
+func (c refusedCount) Rejected(code string, messages int) { c[code] += messages }

@@ -5,6 +5,7 @@ import (
 	"log/slog"
 	"time"
 
+	"github.com/carillonmq/carillon/broker/mailbox"
 	"github.com/carillonmq/carillon/storage"
 )
 
@@ -24,9 +25,9 @@ type lane struct {
 	p        *publisher
 	target   string
 	log      *slog.Logger
-	orders   *mailbox[order]
-	outcomes *mailbox[outcome]
-	answers  *mailbox[PartitionCount]
+	orders   *mailbox.Mailbox[order]
+	outcomes *mailbox.Mailbox[outcome]
+	answers  *mailbox.Mailbox[PartitionCount]
 
 	waiting []storage.Ref // handed over, payload not read yet
 	ready   []*outgoing   // to be sent next
@@ -65,9 +66,9 @@ func newLane(p *publisher, target string) *lane {
 		p:        p,
 		target:   target,
 		log:      p.log.With("target", target),
-		orders:   newMailbox[order](),
-		outcomes: newMailbox[outcome](),
-		answers:  newMailbox[PartitionCount](),
+		orders:   mailbox.New[order](),
+		outcomes: mailbox.New[outcome](),
+		answers:  mailbox.New[PartitionCount](),
 		window:   mostFlying,
 		chunk:    leastChunk,
 		letters:  p.lettersFor(target),
@@ -164,7 +165,7 @@ func (l *lane) takeOrders() {
 			l.waiting = append(l.waiting, o.Ref)
 		}
 	}
-	if cap(l.takenOrders) > mostReused {
+	if cap(l.takenOrders) > mailbox.MostReused {
 		l.takenOrders = nil
 	}
 }

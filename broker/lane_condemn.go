@@ -90,7 +90,7 @@ func (l *lane) condemnOverdue(ctx context.Context, cause error) (bool, error) {
 // condemn has the first n ready messages die and a dead letter each take their
 // place, in one command of the log, so that neither is lost or doubled.
 func (l *lane) condemn(ctx context.Context, n int, problem message.Problem) error {
-	l.p.condemned.add(l.target, n, "code", problem.Code, "reason", problem.Message)
+	l.p.condemned.Add(l.target, n, "code", problem.Code, "reason", problem.Message)
 	for n > 0 {
 		replace := l.replacement(l.ready[:n], problem)
 		done := len(replace.Kills)

@@ -7,8 +7,11 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/carillonmq/carillon/broker/message"
 	"github.com/google/go-cmp/cmp"
+
+	"github.com/carillonmq/carillon/broker/digest"
+	"github.com/carillonmq/carillon/broker/internal/logtest"
+	"github.com/carillonmq/carillon/broker/message"
 )
 
 // feed answers verdicts as the scheduler does, for that long: a target that works is
@@ -342,4 +345,30 @@ func TestLane_deadLettersForAMissingTargetThatIsFedLate(t *testing.T) {
 			b.stop()
 		})
 	}
+}
+
+func TestCondemn_logsALineASecondForAllTargets(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newBench(t)
+		var lines logtest.Lines
+		b.condemned = digest.New(lines.Logger(), "dead-lettering messages")
+		var due []dueMessage
+		for i := range 300 {
+			due = append(due, b.accept(fmt.Sprint("customer-", i), 2, nil)...)
+		}
+		b.hand(due)
+		b.feed(due, 2*testTimeout)
+		b.stop()
+		var told int
+		for _, line := range lines.With("dead-lettering messages") {
+			var records int
+			if _, err := fmt.Sscanf(line[strings.Index(line, "records="):], "records=%d", &records); err != nil {
+				t.Fatal(err)
+			}
+			told += records
+		}
+		if n := len(lines.With("dead-lettering messages")); told != len(due) || len(b.log.dead) != told || n > 30 {
+			t.Errorf("%d lines tell of %d dead letters, there are %d", n, told, len(b.log.dead))
+		}
+	})
 }

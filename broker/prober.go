@@ -3,6 +3,7 @@ package broker
 import (
 	"context"
 	"fmt"
+	"github.com/carillonmq/carillon/broker/mailbox"
 	"slices"
 	"time"
 )
@@ -31,9 +32,9 @@ const (
 //	ask, probe --> names --request--> Kafka --> answers, one for each name
 type prober struct {
 	partitions func(context.Context, []string) []PartitionCount
-	urgent     *mailbox[string]
-	probes     *mailbox[string]
-	answers    *mailbox[answer]
+	urgent     *mailbox.Mailbox[string]
+	probes     *mailbox.Mailbox[string]
+	answers    *mailbox.Mailbox[answer]
 }
 
 // An answer is what Kafka, or its silence, said of a target.
@@ -43,7 +44,7 @@ type answer struct {
 }
 
 func newProber(partitions func(context.Context, []string) []PartitionCount) *prober {
-	return &prober{partitions: partitions, urgent: newMailbox[string](), probes: newMailbox[string](), answers: newMailbox[answer]()}
+	return &prober{partitions: partitions, urgent: mailbox.New[string](), probes: mailbox.New[string](), answers: mailbox.New[answer]()}
 }
 
 // ask asks for a target that has messages to send. It does not block; there will be

@@ -6,6 +6,8 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/carillonmq/carillon/broker/digest"
+	"github.com/carillonmq/carillon/broker/mailbox"
 	"github.com/carillonmq/carillon/raftfsm"
 	"github.com/carillonmq/carillon/storage"
 	"golang.org/x/sync/errgroup"
@@ -24,8 +26,8 @@ import (
 type publisher struct {
 	cfg     publisherConfig
 	log     *slog.Logger
-	orders  *mailbox[order]
-	ended   *mailbox[*lane] // lanes whose goroutine found nothing to do, or parked its target
+	orders  *mailbox.Mailbox[order]
+	ended   *mailbox.Mailbox[*lane] // lanes whose goroutine found nothing to do, or parked its target
 	prober  *prober
 	missing missingNames
 	acks    *acks
@@ -34,7 +36,7 @@ type publisher struct {
 	loaded     atomic.Int64
 	lanes      atomic.Int64 // that there are
 	unreadable unreadable
-	condemned  *digest
+	condemned  *digest.Digest
 }
 
 type publisherConfig struct {
@@ -55,7 +57,7 @@ type publisherConfig struct {
 	DeadLetterFor    func(origin string) string
 	DeadLetterTopics []string // all of them
 	Report           *termReport
-	Verdicts         *mailbox[verdict]
+	Verdicts         *mailbox.Mailbox[verdict]
 	Count            publishCount
 	Now              func() time.Time
 	Logger           *slog.Logger
@@ -109,8 +111,8 @@ func newPublisher(cfg publisherConfig) *publisher {
 	p := &publisher{
 		cfg:     cfg,
 		log:     cfg.Logger.With("component", "publisher"),
-		orders:  newMailbox[order](),
-		ended:   newMailbox[*lane](),
+		orders:  mailbox.New[order](),
+		ended:   mailbox.New[*lane](),
 		prober:  newProber(cfg.Sink.Partitions),
 		missing: missingNames{count: make(map[string]int)},
 	}
@@ -118,7 +120,7 @@ func newPublisher(cfg publisherConfig) *publisher {
 		return cfg.Log.Propose(ctx, command).Wait(ctx)
 	}
 	p.acks = newAcks(p.commit, p.now)
-	p.condemned = newDigest(p.log, "dead-lettering messages")
+	p.condemned = digest.New(p.log, "dead-lettering messages")
 	return p
 }
 
@@ -152,7 +154,7 @@ func (p *publisher) run(ctx context.Context) error {
 	group.Go(func() error { return p.prober.run(lanes) })
 	group.Go(func() error { return p.acks.run(lanes) })
 	err := group.Wait()
-	p.condemned.close()
+	p.condemned.Close()
 	p.acks.finish(context.WithoutCancel(ctx)) // whatever ended it, what is written is written
 	if ctx.Err() != nil {
 		return nil

@@ -6,6 +6,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/carillonmq/carillon/broker/mailbox"
 	"github.com/carillonmq/carillon/broker/message"
 	"github.com/carillonmq/carillon/raftfsm"
 	"github.com/carillonmq/carillon/storage"
@@ -48,7 +49,7 @@ func BenchmarkPublisher(b *testing.B) {
 		MissingTimeout: func(string) time.Duration { return time.Minute },
 		MostMissing:    func(string) int { return 0 },
 		DeadLetterFor:  func(string) string { return "dead" },
-		Verdicts:       newMailbox[verdict](),
+		Verdicts:       mailbox.New[verdict](),
 		Count:          &counted{},
 		Now:            time.Now,
 		Logger:         slog.New(slog.DiscardHandler),

@@ -6,6 +6,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/carillonmq/carillon/broker/mailbox"
 	"github.com/carillonmq/carillon/raftfsm"
 	"github.com/carillonmq/carillon/storage"
 	"github.com/carillonmq/carillon/wheel/timer"
@@ -39,7 +40,7 @@ type schedulerConfig struct {
 	Feed      *raftfsm.Feed
 	Log       proposer
 	Publisher handover
-	Verdicts  *mailbox[verdict]
+	Verdicts  *mailbox.Mailbox[verdict]
 	Searched  *atomic.Bool // storage has been searched for strays since the process began
 	Now       func() time.Time
 	Alarm     *alarm              // may be nil

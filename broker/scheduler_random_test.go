@@ -9,6 +9,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/carillonmq/carillon/broker/mailbox"
 	"github.com/carillonmq/carillon/raftfsm"
 	"github.com/carillonmq/carillon/storage"
 )
@@ -20,7 +21,7 @@ type crowd struct {
 	node interface {
 		Propose(context.Context, raftfsm.Command) *raftfsm.Proposal
 	}
-	verdicts *mailbox[verdict]
+	verdicts *mailbox.Mailbox[verdict]
 
 	mu    sync.Mutex
 	lanes map[string]*crowdLane

@@ -10,6 +10,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/carillonmq/carillon/broker/mailbox"
 	"github.com/carillonmq/carillon/raftfsm"
 	"github.com/carillonmq/carillon/storage"
 	"github.com/twmb/franz-go/pkg/kfake"
@@ -26,7 +27,7 @@ type stage struct {
 	node      *raftfsm.Node
 	scheduler *scheduler
 	publisher handover // the stage itself, unless a test has another
-	verdicts  *mailbox[verdict]
+	verdicts  *mailbox.Mailbox[verdict]
 	searched  atomic.Bool
 	strays    bool // some were left behind on purpose: the check waits until they are found
 	passes    uint64
@@ -79,7 +80,7 @@ func (s *stage) begin(ctx context.Context) *raftfsm.Feed {
 	if err := s.node.Barrier(ctx); err != nil {
 		s.t.Fatal(err)
 	}
-	s.verdicts = newMailbox[verdict]()
+	s.verdicts = mailbox.New[verdict]()
 	s.scheduler = newScheduler(schedulerConfig{
 		Store: s.store, Feed: feed, Log: s.log, Publisher: s.publisher, Verdicts: s.verdicts, Searched: &s.searched,
 		Now: time.Now, Report: newTermReport(), Logger: slog.New(slog.DiscardHandler),

@@ -8,6 +8,7 @@ import (
 	"log/slog"
 	"time"
 
+	"github.com/carillonmq/carillon/broker/mailbox"
 	"github.com/carillonmq/carillon/raftfsm"
 	"golang.org/x/sync/errgroup"
 )
@@ -64,7 +65,7 @@ func (b *Broker) runTerm(running context.Context, leadership *raftfsm.Leadership
 
 	alarm := b.newAlarm(log)
 	defer alarm.close()
-	verdicts := newMailbox[verdict]()
+	verdicts := mailbox.New[verdict]()
 	publishing := b.publisherConfig(state.ClusterID, sink, logger)
 	publishing.Verdicts, publishing.Report = verdicts, report
 	publisher := newPublisher(publishing)

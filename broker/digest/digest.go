@@ -1,4 +1,5 @@
-package broker
+// Package digest logs what comes in crowds, a line a second at most.
+package digest
 
 import (
 	"log/slog"
@@ -9,12 +10,12 @@ import (
 // digestEvery is the least time between two lines of a digest.
 const digestEvery = time.Second
 
-// A digest logs what may come for thousands of topics at once: the first at once, and
+// A Digest logs what may come for thousands of topics at once: the first at once, and
 // then a line a second at most, with the counts since the last one. Any goroutine may use it.
 //
 //	add --> a line
 //	add, add, add --a second after that line--> one line for the three
-type digest struct {
+type Digest struct {
 	log  *slog.Logger
 	text string
 
@@ -25,12 +26,13 @@ type digest struct {
 	timer   *time.Timer // runs for digestEvery after each line; nil: none was needed yet
 }
 
-func newDigest(log *slog.Logger, text string) *digest {
-	return &digest{log: log, text: text, topics: make(map[string]struct{})}
+// New returns a digest that logs the text as warnings. Close it.
+func New(log *slog.Logger, text string) *Digest {
+	return &Digest{log: log, text: text, topics: make(map[string]struct{})}
 }
 
-// add counts records of a topic. The attributes are told of the last ones only.
-func (d *digest) add(topic string, records int, attributes ...any) {
+// Add counts records of a topic. The attributes are told of the last ones only.
+func (d *Digest) Add(topic string, records int, attributes ...any) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	d.records += records
@@ -44,7 +46,7 @@ func (d *digest) add(topic string, records int, attributes ...any) {
 
 // ring tells what has come since the last line. After a second without anything the
 // next one is told at once again.
-func (d *digest) ring() {
+func (d *Digest) ring() {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	switch {
@@ -57,8 +59,8 @@ func (d *digest) ring() {
 	}
 }
 
-// close tells what is left. Nothing is added afterwards.
-func (d *digest) close() {
+// Close tells what is left. Nothing is added afterwards.
+func (d *Digest) Close() {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	if d.timer != nil {
@@ -70,7 +72,7 @@ func (d *digest) close() {
 	}
 }
 
-func (d *digest) tell() {
+func (d *Digest) tell() {
 	d.log.Warn(d.text, append([]any{"records", d.records, "topics", len(d.topics)}, d.last...)...)
 	d.records = 0
 	clear(d.topics)
