@@ -4,6 +4,8 @@ import (
 	"context"
 	"fmt"
 	"time"
+
+	"github.com/carillonmq/carillon/broker/ingest"
 )
 
 const (
@@ -49,8 +51,8 @@ func closeBeside(closing func()) {
 }
 
 // prompt returns constructors of sources and sinks that hear contexts at once.
-func prompt(newSource func() (Source, error), newSink func() (Sink, error)) (func() (Source, error), func() (Sink, error)) {
-	source := func() (Source, error) {
+func prompt(newSource func() (ingest.Source, error), newSink func() (Sink, error)) (func() (ingest.Source, error), func() (Sink, error)) {
+	source := func() (ingest.Source, error) {
 		s, err := newSource()
 		if err != nil {
 			return nil, err
@@ -68,11 +70,11 @@ func prompt(newSource func() (Source, error), newSink func() (Sink, error)) (fun
 }
 
 // A promptSource is a Source that hears contexts at once.
-type promptSource struct{ Source }
+type promptSource struct{ ingest.Source }
 
-func (s promptSource) Topics(ctx context.Context, names []string) ([]SourceTopic, int, error) {
+func (s promptSource) Topics(ctx context.Context, names []string) ([]ingest.SourceTopic, int, error) {
 	type answer struct {
-		topics []SourceTopic
+		topics []ingest.SourceTopic
 		looked int
 	}
 	waiting, cancel := context.WithTimeout(ctx, topicsPatience)
@@ -87,8 +89,8 @@ func (s promptSource) Topics(ctx context.Context, names []string) ([]SourceTopic
 	return a.topics, a.looked, err
 }
 
-func (s promptSource) Offsets(ctx context.Context, questions []OffsetsQuestion) ([]OffsetsAnswer, error) {
-	return beside(ctx, func() ([]OffsetsAnswer, error) { return s.Source.Offsets(ctx, questions) })
+func (s promptSource) Offsets(ctx context.Context, questions []ingest.OffsetsQuestion) ([]ingest.OffsetsAnswer, error) {
+	return beside(ctx, func() ([]ingest.OffsetsAnswer, error) { return s.Source.Offsets(ctx, questions) })
 }
 
 func (s promptSource) Close() { closeBeside(s.Source.Close) }

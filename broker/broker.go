@@ -9,16 +9,19 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/carillonmq/carillon/broker/config"
-	"github.com/carillonmq/carillon/raftfsm"
 	"golang.org/x/sync/errgroup"
+
+	"github.com/carillonmq/carillon/broker/config"
+	"github.com/carillonmq/carillon/broker/ingest"
+	"github.com/carillonmq/carillon/broker/report"
+	"github.com/carillonmq/carillon/raftfsm"
 )
 
 // Options are the parts that a Broker is made of. All are required but Now, DiscoverEvery and AskReach.
 type Options struct {
 	Config  config.Config // resolved and validated
 	Node    *raftfsm.Node // open; the caller closes it after Run
-	Source  func() (Source, error)
+	Source  func() (ingest.Source, error)
 	Sink    func() (Sink, error)
 	Metrics *Metrics
 	// Now is the clock; nil: the machine's. Only with that is there a timer of the
@@ -40,7 +43,7 @@ type Options struct {
 type Broker struct {
 	config    config.Config
 	node      *raftfsm.Node
-	newSource func() (Source, error)
+	newSource func() (ingest.Source, error)
 	newSink   func() (Sink, error)
 	metrics   *Metrics
 	now       func() time.Time
@@ -50,8 +53,8 @@ type Broker struct {
 	discover  time.Duration
 	askReach  func(context.Context, raftfsm.Member) error
 	reach     *reach
-	report    atomic.Pointer[termReport] // of the running term, nil when there is none
-	searched  atomic.Bool                // storage, for strays
+	report    atomic.Pointer[report.Report] // of the running term, nil when there is none
+	searched  atomic.Bool                   // storage, for strays
 }
 
 // New returns a Broker that does nothing until Run.
@@ -114,7 +117,7 @@ func (b *Broker) Run(ctx context.Context) error {
 func (b *Broker) lead(ctx context.Context, leadership *raftfsm.Leadership) {
 	const pause = 500 * time.Millisecond
 	for {
-		report := newTermReport()
+		report := report.New()
 		b.report.Store(report)
 		err := b.runTerm(ctx, leadership, report)
 		b.report.Store(nil)
@@ -169,5 +172,5 @@ func (b *Broker) clockStepped(step time.Duration) {
 // Leading reports whether a term runs here.
 func (b *Broker) Leading() bool {
 	report := b.report.Load()
-	return report != nil && report.read().running
+	return report != nil && report.Read().Running
 }

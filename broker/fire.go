@@ -108,7 +108,7 @@ func (s *scheduler) takeVerdicts() {
 		if v.Parked {
 			s.park(v)
 		} else if t, known := s.targets.byName[v.Target]; known && t.flow == parked {
-			s.cfg.Report.setParked(t.name, false)
+			s.cfg.Report.SetParked(t.name, false)
 			s.targets.move(t, healed, t.mark)
 			s.release(t)
 		}
@@ -119,7 +119,7 @@ func (s *scheduler) takeVerdicts() {
 func (s *scheduler) park(v verdict) {
 	t := s.targets.get(v.Target)
 	if t.flow != parked {
-		s.cfg.Report.setParked(t.name, true)
+		s.cfg.Report.SetParked(t.name, true)
 		t.through = s.claims.committed.Through
 		// Some may still be on their way to the lane, and come back with a later
 		// verdict; others are delivered and their Ack is not applied. A term that

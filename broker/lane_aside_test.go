@@ -44,7 +44,7 @@ func TestAside_waitsForTheTopicAndHoldsNoOtherUp(t *testing.T) {
 			t.Errorf("written while two are refused (-want +got):\n%s", diff)
 		}
 		for range 6000 { // it must not flicker while the two are tried again
-			problems := b.cfg.Report.read().problems
+			problems := b.cfg.Report.Read().Problems
 			if len(problems) != 1 || !strings.HasPrefix(problems[0], "dead-letter topic dead: dead letters wait, 2 of them") || !strings.Contains(problems[0], "raise max.message.bytes") {
 				t.Fatalf("problems %q, want that two wait, and the remedy", problems)
 			}
@@ -61,7 +61,7 @@ func TestAside_waitsForTheTopicAndHoldsNoOtherUp(t *testing.T) {
 
 		b.sink.change(func() { dead.takes(4000) })
 		b.after(2 * asideAgain)
-		if problems := b.cfg.Report.read().problems; len(problems) != 1 || !strings.Contains(problems[0], " 1 of them") {
+		if problems := b.cfg.Report.Read().Problems; len(problems) != 1 || !strings.Contains(problems[0], " 1 of them") {
 			t.Errorf("problems %q, want that one waits", problems)
 		}
 		b.sink.change(func() { dead.takes(5001) })
@@ -69,7 +69,7 @@ func TestAside_waitsForTheTopicAndHoldsNoOtherUp(t *testing.T) {
 		if diff := cmp.Diff([]uint64{1, 3, 5, 6, 4, 2}, b.written("dead", 0)); diff != "" {
 			t.Errorf("written in the end (-want +got):\n%s", diff)
 		}
-		if problems := b.cfg.Report.read().problems; len(problems) != 0 || len(b.log.alive) != 0 {
+		if problems := b.cfg.Report.Read().Problems; len(problems) != 0 || len(b.log.alive) != 0 {
 			t.Errorf("problems %q, %d alive, want none", problems, len(b.log.alive))
 		}
 		for _, d := range dead.written[0] {
@@ -161,7 +161,7 @@ func TestAside_goesBackWhenTheTopicIsParked(t *testing.T) {
 		}
 		b.sink.change(func() { dead.err = nil })
 		b.feed([]dueMessage{due[1], due[2]}, 3*mostProbe)
-		if problems := b.cfg.Report.read().problems; len(problems) != 1 || !strings.Contains(problems[0], " 2 of them") {
+		if problems := b.cfg.Report.Read().Problems; len(problems) != 1 || !strings.Contains(problems[0], " 2 of them") {
 			t.Errorf("problems %q, want that two wait", problems)
 		}
 		retried := b.count.retried

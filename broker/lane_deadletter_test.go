@@ -58,7 +58,7 @@ func TestDeadLetter_thatWaitsIsAProblemUntilItIsWritten(t *testing.T) {
 					}
 					b.feed(due, parkAfter+time.Second)
 					for range 600 { // it must not flicker while the topic is tried again
-						problems := b.cfg.Report.read().problems
+						problems := b.cfg.Report.Read().Problems
 						if len(problems) != 1 || !strings.HasPrefix(problems[0], "dead-letter topic dead: dead letters wait: ") {
 							t.Fatalf("problems %q, want that dead letters wait", problems)
 						}
@@ -66,7 +66,7 @@ func TestDeadLetter_thatWaitsIsAProblemUntilItIsWritten(t *testing.T) {
 					}
 					b.sink.change(func() { dead.err, dead.refuse = nil, nil })
 					b.feed(due, 3*mostProbe)
-					if problems := b.cfg.Report.read().problems; len(problems) != 0 || len(b.acked()) != len(due) {
+					if problems := b.cfg.Report.Read().Problems; len(problems) != 0 || len(b.acked()) != len(due) {
 						t.Errorf("problems %q after the repair, %d of %d written", problems, len(b.acked()), len(due))
 					}
 					b.stop()
@@ -83,12 +83,12 @@ func TestDeadLetter_problemGoesWhenNothingWaits(t *testing.T) {
 		dead.err = ErrTargetUnavailable
 		b.probe("dead")
 		b.after(time.Minute)
-		if problems := b.cfg.Report.read().problems; len(problems) != 1 {
+		if problems := b.cfg.Report.Read().Problems; len(problems) != 1 {
 			t.Errorf("problems %q of a topic that is held and cannot be written to, want one", problems)
 		}
 		b.sink.change(func() { dead.err = nil })
 		b.after(mostProbe + 2*idleAfter)
-		if problems := b.cfg.Report.read().problems; len(problems) != 0 {
+		if problems := b.cfg.Report.Read().Problems; len(problems) != 0 {
 			t.Errorf("problems %q of a topic that works and has nothing to do", problems)
 		}
 		b.stop()
@@ -102,7 +102,7 @@ func TestParkedTarget_isNoProblemOfTheNode(t *testing.T) {
 		due := b.accept("orders", 10, nil)
 		b.hand(due)
 		b.feed(due, time.Minute)
-		if problems := b.cfg.Report.read().problems; len(problems) != 0 || b.count.parked != 1 {
+		if problems := b.cfg.Report.Read().Problems; len(problems) != 0 || b.count.parked != 1 {
 			t.Errorf("problems %q and %d parked targets, want none and one", problems, b.count.parked)
 		}
 		b.stop()
@@ -122,7 +122,7 @@ func TestDeadLetter_staysOneWhenTheConfigurationChanges(t *testing.T) {
 			sized(0, 5000)(i, m)
 		})
 		b.after(time.Minute)
-		if problems := b.cfg.Report.read().problems; len(problems) != 1 || !strings.HasPrefix(problems[0], "dead-letter topic dead-before: dead letters wait, 1 of them") {
+		if problems := b.cfg.Report.Read().Problems; len(problems) != 1 || !strings.HasPrefix(problems[0], "dead-letter topic dead-before: dead letters wait, 1 of them") {
 			t.Errorf("problems %q, want that one waits", problems)
 		}
 		b.sink.change(func() { old.takes(5001) })

@@ -8,8 +8,9 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/carillonmq/carillon/storage"
 	"github.com/google/go-cmp/cmp"
+
+	"github.com/carillonmq/carillon/storage"
 )
 
 // returned gathers what the verdicts give back, in order of delivery.

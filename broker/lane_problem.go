@@ -4,11 +4,13 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+
+	"github.com/carillonmq/carillon/broker/report"
 )
 
 // letters says among the problems of the node that the dead letters of a topic wait.
 type letters struct {
-	report   *termReport
+	report   *report.Report
 	target   string
 	takes    bool // the topic takes dead letters: by the configuration, or some were handed over
 	reported bool // the problem is in the report
@@ -37,14 +39,14 @@ func (l *letters) say(text string) {
 		return
 	}
 	l.reported = true
-	l.report.setProblem(l.part(), text)
+	l.report.SetProblem(l.part(), text)
 }
 
 // relieve takes the alarm back.
 func (l *letters) relieve() {
 	if l.reported {
 		l.reported = false
-		l.report.setProblem(l.part(), "")
+		l.report.SetProblem(l.part(), "")
 	}
 }
 

@@ -7,8 +7,9 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/carillonmq/carillon/broker/message"
 	"github.com/google/go-cmp/cmp"
+
+	"github.com/carillonmq/carillon/broker/message"
 )
 
 // valueIs returns whether the record carries one of the seqs.

@@ -4,8 +4,10 @@ import (
 	"math"
 	"time"
 
-	"github.com/carillonmq/carillon/broker/message"
 	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/carillonmq/carillon/broker/message"
+	"github.com/carillonmq/carillon/broker/report"
 )
 
 // Metrics counts what this node does. It is the only place where the names of
@@ -188,7 +190,7 @@ func (c *Collector) Collect(metrics chan<- prometheus.Metric) {
 	for _, g := range c.gauges {
 		metrics <- prometheus.MustNewConstMetric(g.desc, g.kind, g.value(s))
 	}
-	for _, state := range readingStates() {
+	for _, state := range report.ReadingStates() {
 		partitions := 0
 		if s.Reading != nil {
 			partitions = s.Reading.Partitions[state]

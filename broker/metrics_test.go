@@ -8,9 +8,11 @@ import (
 	"testing"
 	"time"
 
-	"github.com/carillonmq/carillon/broker/message"
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/common/expfmt"
+
+	"github.com/carillonmq/carillon/broker/message"
+	"github.com/carillonmq/carillon/broker/report"
 )
 
 func TestMetrics_countWhatHappens(t *testing.T) {
@@ -34,7 +36,7 @@ func TestMetrics_countWhatHappens(t *testing.T) {
 	lag := int64(7)
 	registry.MustRegister(NewCollector(func() Status {
 		return Status{State: "leader", Leader: "n1", Term: 4, Pending: 8, OldestDue: 1500, Lag: &lag,
-			Reading: &ReadingStatus{Partitions: map[string]int{StateRead: 3, StateForbidden: 2}}, Storage: StorageStatus{Flushes: 6}}
+			Reading: &report.Reading{Partitions: map[string]int{report.StateRead: 3, report.StateForbidden: 2}}, Storage: StorageStatus{Flushes: 6}}
 	}))
 	text := exposition(t, registry)
 	for _, line := range []string{

@@ -2,11 +2,12 @@ package broker
 
 import (
 	"fmt"
-	"github.com/carillonmq/carillon/broker/message"
 	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"github.com/carillonmq/carillon/broker/message"
 )
 
 func TestMissing_deadLettersForMoreTargetsThanMayBeMissing(t *testing.T) {

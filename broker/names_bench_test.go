@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/carillonmq/carillon/broker/message"
+	"github.com/carillonmq/carillon/broker/report"
 	"github.com/carillonmq/carillon/raftfsm"
 	"github.com/carillonmq/carillon/storage"
 )
@@ -67,7 +68,7 @@ func manyNames(b *testing.B, names int) {
 	count := &counted{deadLettered: make(map[string]int)}
 	feed := s.begin(ctx)
 	p := newPublisher(publisherConfig{
-		Sink: sink, Store: s.node.Store(), Log: s.node, Verdicts: s.verdicts, Report: newTermReport(), Count: count, Now: time.Now,
+		Sink: sink, Store: s.node.Store(), Log: s.node, Verdicts: s.verdicts, Report: report.New(), Count: count, Now: time.Now,
 		MissingTimeout:      func(string) time.Duration { return testTimeout },
 		LeastMissingTimeout: testTimeout,
 		MostMissing:         func(string) int { return 0 },

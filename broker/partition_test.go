@@ -6,8 +6,9 @@ import (
 	"math/rand/v2"
 	"testing"
 
-	"github.com/carillonmq/carillon/broker/message"
 	"github.com/twmb/franz-go/pkg/kgo"
+
+	"github.com/carillonmq/carillon/broker/message"
 )
 
 // The vectors are those of Kafka's own test of Utils.murmur2.

@@ -6,11 +6,13 @@ import (
 	"sync/atomic"
 	"time"
 
+	"golang.org/x/sync/errgroup"
+
 	"github.com/carillonmq/carillon/broker/digest"
 	"github.com/carillonmq/carillon/broker/mailbox"
+	"github.com/carillonmq/carillon/broker/report"
 	"github.com/carillonmq/carillon/raftfsm"
 	"github.com/carillonmq/carillon/storage"
-	"golang.org/x/sync/errgroup"
 )
 
 // A publisher writes due messages to their target topics and has what Kafka
@@ -56,7 +58,7 @@ type publisherConfig struct {
 	// DeadLetterFor returns the dead-letter topic for messages of a delay topic.
 	DeadLetterFor    func(origin string) string
 	DeadLetterTopics []string // all of them
-	Report           *termReport
+	Report           *report.Report
 	Verdicts         *mailbox.Mailbox[verdict]
 	Count            publishCount
 	Now              func() time.Time

@@ -12,6 +12,7 @@ import (
 
 	"github.com/carillonmq/carillon/broker/mailbox"
 	"github.com/carillonmq/carillon/broker/message"
+	"github.com/carillonmq/carillon/broker/report"
 	"github.com/carillonmq/carillon/raftfsm"
 	"github.com/carillonmq/carillon/storage"
 )
@@ -280,7 +281,7 @@ func newBench(t *testing.T) *bench {
 
 		DeadLetterFor:    func(string) string { return "dead" },
 		DeadLetterTopics: []string{"dead"},
-		Report:           newTermReport(),
+		Report:           report.New(),
 		Verdicts:         mailbox.New[verdict](),
 		Count:            b.count,
 		Now:              time.Now,

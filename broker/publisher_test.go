@@ -8,9 +8,10 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/google/go-cmp/cmp"
+
 	"github.com/carillonmq/carillon/broker/message"
 	"github.com/carillonmq/carillon/raftfsm"
-	"github.com/google/go-cmp/cmp"
 )
 
 func TestPublisher_deliversInOrderAndAcknowledgesAll(t *testing.T) {

@@ -9,6 +9,8 @@ import (
 	"sync"
 	"time"
 
+	"github.com/carillonmq/carillon/broker/ingest"
+	"github.com/carillonmq/carillon/broker/report"
 	"github.com/carillonmq/carillon/raftfsm"
 )
 
@@ -58,26 +60,26 @@ func newReach(b *Broker) *reach {
 }
 
 // watch runs beside a term until ctx ends. Each look at the delay topics wakes it.
-func (r *reach) watch(ctx context.Context, report *termReport) error {
+func (r *reach) watch(ctx context.Context, report *report.Report) error {
 	next := r.patience // silence after which the members are asked
 	for {
 		select {
 		case <-ctx.Done():
 			return ctx.Err()
-		case <-report.kafkaHeard:
+		case <-report.KafkaHeard():
 		}
-		silent, answering := report.kafka()
+		silent, answering := report.Kafka()
 		switch {
 		case answering > 0:
 			r.clearNote()
-			report.setProblem("leadership", "")
+			report.SetProblem("leadership", "")
 			if next = r.patience; answering >= reachedFor {
 				r.patience = reachPatience
 			}
 		case silent >= next:
 			next = silent + r.patience
 			if err := r.move(ctx, silent); err != nil && ctx.Err() == nil {
-				report.setProblem("leadership", fmt.Sprintf("stays here though Kafka has not answered for %v: %v", silent.Round(time.Second), err))
+				report.SetProblem("leadership", fmt.Sprintf("stays here though Kafka has not answered for %v: %v", silent.Round(time.Second), err))
 			}
 		}
 	}
@@ -202,7 +204,7 @@ func (b *Broker) ReachKafka(ctx context.Context) error {
 		return fmt.Errorf("open source: %w", err)
 	}
 	defer source.Close()
-	if err := lookOnce(ctx, source); err != nil {
+	if err := ingest.LookOnce(ctx, source); err != nil {
 		if ctx.Err() != nil && asked.Err() == nil {
 			return fmt.Errorf("look at the delay topics: no answer within %v: check kafka.brokers and that Kafka runs: %w", reachTimeout, err)
 		}

@@ -5,23 +5,25 @@ import (
 	"strings"
 	"testing"
 	"testing/synctest"
+
+	"github.com/carillonmq/carillon/broker/ingest"
 )
 
 // A hungSource hears no deadline, as a Kafka client that connects to a frozen broker.
 type hungSource struct {
-	Source
+	ingest.Source
 	topics  bool // answers that there are none, and hangs when asked for offsets
 	release chan struct{}
 }
 
-func (s hungSource) Topics(context.Context, []string) ([]SourceTopic, int, error) {
+func (s hungSource) Topics(context.Context, []string) ([]ingest.SourceTopic, int, error) {
 	if !s.topics {
 		<-s.release
 	}
 	return nil, 0, nil
 }
 
-func (s hungSource) Offsets(ctx context.Context, _ []OffsetsQuestion) ([]OffsetsAnswer, error) {
+func (s hungSource) Offsets(ctx context.Context, _ []ingest.OffsetsQuestion) ([]ingest.OffsetsAnswer, error) {
 	<-ctx.Done()
 	return nil, ctx.Err()
 }
@@ -37,7 +39,7 @@ func TestReachKafka_saysWhatWasAskedOfAFrozenKafka(t *testing.T) {
 			source := hungSource{topics: topics, release: make(chan struct{})}
 			defer close(source.release)
 			b := &Broker{}
-			b.newSource, _ = prompt(func() (Source, error) { return source, nil }, nil)
+			b.newSource, _ = prompt(func() (ingest.Source, error) { return source, nil }, nil)
 			b.reach = newReach(b)
 			if err := b.ReachKafka(t.Context()); err == nil || !strings.HasPrefix(err.Error(), want) {
 				t.Errorf("error %v, want %s", err, want)

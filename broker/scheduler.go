@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/carillonmq/carillon/broker/mailbox"
+	"github.com/carillonmq/carillon/broker/report"
 	"github.com/carillonmq/carillon/raftfsm"
 	"github.com/carillonmq/carillon/storage"
 	"github.com/carillonmq/carillon/wheel/timer"
@@ -45,7 +46,7 @@ type schedulerConfig struct {
 	Now       func() time.Time
 	Alarm     *alarm              // may be nil
 	OnStep    func(time.Duration) // the clock was set; counted by the caller
-	Report    *termReport
+	Report    *report.Report
 	Logger    *slog.Logger
 }
 
@@ -78,7 +79,7 @@ func newScheduler(cfg schedulerConfig) *scheduler {
 		t := s.targets.get(hold.Target)
 		t.through, t.held, t.claimed = hold.Through, true, hold.Mark
 		s.targets.move(t, parked, hold.Mark)
-		cfg.Report.setParked(t.name, true)
+		cfg.Report.SetParked(t.name, true)
 		cfg.Publisher.probe(t.name)
 	}
 	if !cfg.Searched.Load() {

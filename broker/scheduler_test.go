@@ -10,10 +10,11 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/carillonmq/carillon/broker/internal/nodetest"
 	"github.com/carillonmq/carillon/broker/mailbox"
+	"github.com/carillonmq/carillon/broker/report"
 	"github.com/carillonmq/carillon/raftfsm"
 	"github.com/carillonmq/carillon/storage"
-	"github.com/twmb/franz-go/pkg/kfake"
 )
 
 // A stage is a scheduler on a real one-node group, with a publisher that records
@@ -41,24 +42,8 @@ type stage struct {
 	silent map[string]bool // targets that are not acknowledged
 }
 
-// openNode opens a group of one in the test's bubble, which leads when it returns.
-func openNode(t testing.TB, ctx context.Context) *raftfsm.Node {
-	var stack kfake.VirtualNetwork
-	node, err := raftfsm.Open(ctx, raftfsm.Config{
-		NodeID: "n1", DataDir: t.TempDir(), ClusterName: "test", Bootstrap: true,
-		Members: []raftfsm.Member{{ID: "n1", Raft: "127.0.0.1:7301", API: "127.0.0.1:7401"}},
-		Listen:  stack.Listen, Dial: stack.DialContext, Logger: slog.New(slog.DiscardHandler),
-		SegmentSize: 4 << 20,
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
-	<-node.Terms()
-	return node
-}
-
 func newStage(t testing.TB, ctx context.Context) *stage {
-	s := &stage{t: t, node: openNode(t, ctx), handed: map[string][]storage.Ref{}, at: map[uint64]int64{}, silent: map[string]bool{}, capacity: feedCapacity}
+	s := &stage{t: t, node: nodetest.Open(t, ctx), handed: map[string][]storage.Ref{}, at: map[uint64]int64{}, silent: map[string]bool{}, capacity: feedCapacity}
 	s.publisher, s.store, s.log = s, s.node.Store(), s.node
 	s.searched.Store(true)
 	s.propose(ctx, raftfsm.SetPositions{Surveyed: true, Sets: []raftfsm.PositionSet{{
@@ -83,7 +68,7 @@ func (s *stage) begin(ctx context.Context) *raftfsm.Feed {
 	s.verdicts = mailbox.New[verdict]()
 	s.scheduler = newScheduler(schedulerConfig{
 		Store: s.store, Feed: feed, Log: s.log, Publisher: s.publisher, Verdicts: s.verdicts, Searched: &s.searched,
-		Now: time.Now, Report: newTermReport(), Logger: slog.New(slog.DiscardHandler),
+		Now: time.Now, Report: report.New(), Logger: slog.New(slog.DiscardHandler),
 		OnStep: func(time.Duration) {},
 	})
 	return feed

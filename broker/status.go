@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/carillonmq/carillon/broker/config"
+	"github.com/carillonmq/carillon/broker/report"
 	"github.com/carillonmq/carillon/raftfsm"
 	"github.com/carillonmq/carillon/storage"
 )
@@ -23,12 +24,12 @@ type Status struct {
 	// NotReady is why the node does not serve yet, or empty.
 	NotReady string `json:"not_ready,omitempty"`
 
-	Pending   uint64         `json:"pending"`              // messages that wait
-	OldestDue int64          `json:"oldest_due,omitempty"` // of them, epoch milliseconds; 0 when none waits
-	Lag       *int64         `json:"lag,omitempty"`        // records of delay topics not read yet; known to the leader while Kafka answers
-	Reading   *ReadingStatus `json:"reading,omitempty"`    // which partitions of delay topics are read; known to the leader
-	Parked    []string       `json:"parked,omitzero"`      // targets that cannot be written to; nil, unlike empty: not known, since the node does not lead
-	Problems  []string       `json:"problems"`             // what keeps the node from its work
+	Pending   uint64          `json:"pending"`              // messages that wait
+	OldestDue int64           `json:"oldest_due,omitempty"` // of them, epoch milliseconds; 0 when none waits
+	Lag       *int64          `json:"lag,omitempty"`        // records of delay topics not read yet; known to the leader while Kafka answers
+	Reading   *report.Reading `json:"reading,omitempty"`    // which partitions of delay topics are read; known to the leader
+	Parked    []string        `json:"parked,omitzero"`      // targets that cannot be written to; nil, unlike empty: not known, since the node does not lead
+	Problems  []string        `json:"problems"`             // what keeps the node from its work
 
 	Routes   []string         `json:"routes"`              // patterns of the delay topics, the first that matches counts
 	MaxDelay map[string]int64 `json:"max_delay,omitempty"` // by pattern, milliseconds; nil: not told, by an older node
@@ -140,13 +141,13 @@ func (s *Status) tellRoutes(routes []config.Route) {
 }
 
 // tell adds what the running term reports; nil: none runs here.
-func (s *Status) tell(report *termReport) {
+func (s *Status) tell(report *report.Report) {
 	if report == nil {
 		return
 	}
-	r := report.read()
-	s.Lag, s.Reading, s.Parked = r.lag, r.reading, r.parked
-	s.Problems = append(s.Problems, r.problems...)
+	r := report.Read()
+	s.Lag, s.Reading, s.Parked = r.Lag, r.Reading, r.Parked
+	s.Problems = append(s.Problems, r.Problems...)
 }
 
 // oldestDue returns when the first pending message is due, 0 when there is none.
@@ -197,10 +198,10 @@ func (b *Broker) ready(node raftfsm.Status) error {
 		return nil
 	}
 	report := b.report.Load()
-	if report == nil || !report.read().running {
+	if report == nil || !report.Read().Running {
 		return errors.New("leader: the term is not running yet")
 	}
-	if silent, _ := report.kafka(); silent >= reachPatience {
+	if silent, _ := report.Kafka(); silent >= reachPatience {
 		return fmt.Errorf("leader: Kafka has not answered for %v", silent.Round(time.Second))
 	}
 	return nil

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/carillonmq/carillon/broker/config"
+	"github.com/carillonmq/carillon/broker/report"
 	"github.com/carillonmq/carillon/raftfsm"
 	"github.com/carillonmq/carillon/storage"
 )
@@ -23,13 +24,13 @@ func follower() raftfsm.Status {
 }
 
 func TestReady_saysWhyNot(t *testing.T) {
-	running, starting := newTermReport(), newTermReport()
-	running.setRunning()
+	running, starting := report.New(), report.New()
+	running.SetRunning()
 	leads := func(s *raftfsm.Status) { s.State, s.Leader = "leader", "n2" }
 	for _, test := range []struct {
 		what   string
 		change func(*raftfsm.Status)
-		report *termReport
+		report *report.Report
 		want   string
 	}{
 		{"a follower that keeps up", func(*raftfsm.Status) {}, nil, ""},
@@ -115,9 +116,9 @@ func TestOldestDue_looksBelowTheHeldTargetsToo(t *testing.T) {
 }
 
 func TestStatus_tellsNothingParkedFromNotKnown(t *testing.T) {
-	for want, report := range map[string]*termReport{`"parked":[]`: newTermReport(), `"parked":["orders"]`: newTermReport(), "": nil} {
+	for want, report := range map[string]*report.Report{`"parked":[]`: report.New(), `"parked":["orders"]`: report.New(), "": nil} {
 		if strings.Contains(want, "orders") {
-			report.setParked("orders", true)
+			report.SetParked("orders", true)
 		}
 		var s Status
 		s.tell(report)

@@ -8,16 +8,17 @@ import (
 	"log/slog"
 	"time"
 
-	"github.com/carillonmq/carillon/broker/mailbox"
-	"github.com/carillonmq/carillon/raftfsm"
 	"golang.org/x/sync/errgroup"
+
+	"github.com/carillonmq/carillon/broker/ingest"
+	"github.com/carillonmq/carillon/broker/mailbox"
+	"github.com/carillonmq/carillon/broker/report"
+	"github.com/carillonmq/carillon/raftfsm"
 )
 
 // feedCapacity is how many accepted messages may wait for the scheduler; what
 // overflows is read from storage.
 const feedCapacity = 1 << 16
-
-var errLeadershipLost = errors.New("leadership was lost")
 
 // runTerm does the leader's work until leadership or ctx ends, or anything is in
 // doubt; then everything that it built is gone. The next term, here or on another
@@ -26,7 +27,7 @@ var errLeadershipLost = errors.New("leadership was lost")
 //	feed --> scheduler --> publisher --> sink
 //	source --> ingest --> log            |
 //	                       ^--- acks ----'
-func (b *Broker) runTerm(running context.Context, leadership *raftfsm.Leadership, report *termReport) error {
+func (b *Broker) runTerm(running context.Context, leadership *raftfsm.Leadership, report *report.Report) error {
 	ctx, end := context.WithCancelCause(running)
 	defer end(nil)
 	go func() {
@@ -82,7 +83,7 @@ func (b *Broker) runTerm(running context.Context, leadership *raftfsm.Leadership
 		Report:    report,
 		Logger:    logger,
 	})
-	ingest := newIngest(ingestConfig{
+	intake := ingest.New(ingest.Options{
 		Config: b.config,
 		Source: source,
 		Log:    b.node,
@@ -92,18 +93,19 @@ func (b *Broker) runTerm(running context.Context, leadership *raftfsm.Leadership
 		Logger: logger,
 		Report: report,
 
+		ClaimLead:     claimLead,
 		DiscoverEvery: b.discover,
 	})
 	group, working := errgroup.WithContext(ctx)
 	group.Go(func() error { return scheduler.run(working) })
 	group.Go(func() error { return publisher.run(working) })
-	group.Go(func() error { return ingest.run(working) })
+	group.Go(func() error { return intake.Run(working) })
 	group.Go(func() error {
 		return keepDeadLetterTopics(working, b.config.DeadLetterTopics(), sink.CreateTopic, log)
 	})
 	group.Go(func() error { return b.reach.watch(working, report) })
 	group.Go(func() error { return b.raiseInTime(working) })
-	report.setRunning()
+	report.SetRunning()
 	err = group.Wait()
 	if running.Err() != nil {
 		b.handOver() // before the connections are closed, which can take a while

@@ -4,6 +4,8 @@ import (
 	"context"
 	"log/slog"
 	"time"
+
+	"github.com/carillonmq/carillon/broker/ingest"
 )
 
 // createEvery is how often the dead-letter topics are looked after: one that was
@@ -12,7 +14,7 @@ const createEvery = 30 * time.Second
 
 // mostDeadLetter is the batch, in bytes, that a dead-letter topic takes if we create
 // it: the largest record that is scheduled, what a dead letter adds, and Kafka's frame.
-const mostDeadLetter = mostRecord + 1<<20
+const mostDeadLetter = ingest.MostRecord + 1<<20
 
 // keepDeadLetterTopics creates the dead-letter topics when they are missing, until
 // ctx ends. That Kafka does not let us is logged once: somebody else has to create

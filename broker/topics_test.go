@@ -5,6 +5,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/carillonmq/carillon/broker/ingest"
 	"github.com/carillonmq/carillon/broker/message"
 	"github.com/carillonmq/carillon/storage"
 )
@@ -12,8 +13,8 @@ import (
 // No value is dropped by a topic of our own making. Kafka counts two bytes for the
 // length of what has 64, where ingest counts one.
 func TestDeadLetter_fitsTheTopicThatWeCreate(t *testing.T) {
-	a := Arrival{Value: make([]byte, 100)}
-	for size := a.size(); size < mostRecord-130; size += 130 {
+	a := ingest.Arrival{Value: make([]byte, 100)}
+	for size := a.Size(); size < ingest.MostRecord-130; size += 130 {
 		a.Headers = append(a.Headers, message.Header{Key: strings.Repeat("k", 64), Value: make([]byte, 64)})
 	}
 	problem := message.Problem{Code: message.CodeMalformed, Message: strings.Repeat("why", 1000)}
@@ -30,7 +31,7 @@ func TestDeadLetter_fitsTheTopicThatWeCreate(t *testing.T) {
 			size += n + len(binary.AppendVarint(nil, int64(n)))
 		}
 	}
-	if size <= mostRecord || size > mostDeadLetter {
+	if size <= ingest.MostRecord || size > mostDeadLetter {
 		t.Errorf("dead letter of %d bytes, the topic takes %d", size, mostDeadLetter)
 	}
 }

@@ -26,7 +26,7 @@ func (p *publisher) leaveUnreadable(entry *storage.Entry, cause error) {
 	defer u.mu.Unlock()
 	u.messages++
 	p.cfg.Count.Unreadable()
-	p.cfg.Report.setProblem("schedule", fmt.Sprintf("messages cannot be read and stay as they are, %d of them, one for topic %q: %v: "+
+	p.cfg.Report.SetProblem("schedule", fmt.Sprintf("messages cannot be read and stay as they are, %d of them, one for topic %q: %v: "+
 		"run the newest version on all nodes; if that is so, stop this one, since the copy of another may be sound", u.messages, entry.Target, cause))
 	if time.Since(u.warned) < time.Second {
 		return // a line for each of thousands would help nobody

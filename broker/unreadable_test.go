@@ -36,7 +36,7 @@ func TestLane_leavesWhatItCannotReadWhereItIs(t *testing.T) {
 		if loaded := b.loaded.Load(); loaded != 0 {
 			t.Errorf("%d bytes counted as in memory", loaded)
 		}
-		problems := b.cfg.Report.read().problems
+		problems := b.cfg.Report.Read().Problems
 		if len(problems) != 1 || !strings.Contains(problems[0], `messages cannot be read and stay as they are, 3 of them, one for topic "orders"`) {
 			t.Errorf("problems %q, want that three cannot be read", problems)
 		}

@@ -6,10 +6,11 @@ import (
 	"testing"
 	"time"
 
-	"github.com/carillonmq/carillon/broker"
 	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kfake"
 	"github.com/twmb/franz-go/pkg/kmsg"
+
+	"github.com/carillonmq/carillon/broker/report"
 )
 
 // produceBatch writes a batch of one record to partition 0 that is right but for what is in it.
@@ -63,7 +64,7 @@ func TestDamagedBatch_holdsItsPartitionAlone(t *testing.T) {
 				p.pass(time.Minute)
 				p.expectTaken(42, 21, 21)
 				p.expectProblems("source: not read: orders.delay/0 (failing: " + damage.problem)
-				p.expectReading(broker.StateFailing, 1, 1)
+				p.expectReading(report.StateFailing, 1, 1)
 
 				mend()
 				c.kafka.DeleteRecords("orders.delay", 0, 22)
@@ -72,7 +73,7 @@ func TestDamagedBatch_holdsItsPartitionAlone(t *testing.T) {
 				p.produceHourly(2)
 				p.pass(3 * time.Second)
 				p.expectTaken(44, 23, 22)
-				p.expectReading(broker.StateRead, 2, 0)
+				p.expectReading(report.StateRead, 2, 0)
 				if lost := c.leader().metric("carillon_source_lost_records_total"); lost != 1 {
 					t.Errorf("%v records are counted as lost, want 1", lost)
 				}

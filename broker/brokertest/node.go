@@ -7,12 +7,14 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
+
 	"github.com/carillonmq/carillon/broker"
 	"github.com/carillonmq/carillon/broker/config"
+	"github.com/carillonmq/carillon/broker/ingest"
 	"github.com/carillonmq/carillon/broker/kafka"
 	"github.com/carillonmq/carillon/raftfsm"
 	"github.com/carillonmq/carillon/storage"
-	"github.com/prometheus/client_golang/prometheus"
 )
 
 // A node is one member: its data directory, which outlives it, and, while it runs,
@@ -71,7 +73,7 @@ func (n *node) start() {
 	n.broker = broker.New(broker.Options{
 		Config:  own,
 		Node:    opened,
-		Source:  func() (broker.Source, error) { return kafka.NewSource(n.kafka(log), own.IsDelayTopic) },
+		Source:  func() (ingest.Source, error) { return kafka.NewSource(n.kafka(log), own.IsDelayTopic) },
 		Sink:    func() (broker.Sink, error) { return kafka.NewSink(n.kafka(log)) },
 		Metrics: broker.NewMetrics(n.metrics),
 		Now:     n.clock.now,

@@ -7,11 +7,12 @@ import (
 	"testing"
 	"time"
 
-	"github.com/carillonmq/carillon/broker"
-	"github.com/carillonmq/carillon/raftfsm"
 	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kfake"
 	"github.com/twmb/franz-go/pkg/kmsg"
+
+	"github.com/carillonmq/carillon/broker/report"
+	"github.com/carillonmq/carillon/raftfsm"
 )
 
 // expectProblems compares the problems of the leader, of which each must contain its text.
@@ -51,19 +52,19 @@ func TestUnread_accessThatIsWithdrawnIsSeen(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			inOneTerm(t, func(c *Cluster, p *player) {
-				p.expectReading(broker.StateRead, 2, 0)
+				p.expectReading(report.StateRead, 2, 0)
 				p.expectProblems()
 				p.produceHourly(4)
 				fault := c.kafka.Fault(kfake.Fault{Keys: keys, Topic: "orders.delay", Err: kerr.TopicAuthorizationFailed, Count: -1})
 				p.pass(20 * time.Second)
 				p.expectProblems("source: not read: orders.delay/0,1 (forbidden: access denied: allow Read and Describe")
-				if status := p.leader().broker.Status(); status.Reading.Partitions[broker.StateForbidden] != 2 {
+				if status := p.leader().broker.Status(); status.Reading.Partitions[report.StateForbidden] != 2 {
 					t.Errorf("reading %+v", status.Reading)
 				}
 				fault.Remove()
 				p.pass(20 * time.Second)
 				p.expectProblems()
-				p.expectReading(broker.StateRead, 2, 0)
+				p.expectReading(report.StateRead, 2, 0)
 				p.expectTaken(24, 12, 12)
 			})
 		})
@@ -78,7 +79,7 @@ func TestUnread_accessThatWasWithdrawnBeforeTheTermIsSeen(t *testing.T) {
 		c.nodes[0].start()
 		p.pass(20 * time.Second)
 		p.expectProblems("source: not read: orders.delay/0,1 (forbidden: access denied: allow Read and Describe")
-		p.expectReading(broker.StateForbidden, 2, 0)
+		p.expectReading(report.StateForbidden, 2, 0)
 		fault.Remove()
 		p.pass(20 * time.Second)
 		p.expectProblems()
@@ -87,7 +88,7 @@ func TestUnread_accessThatWasWithdrawnBeforeTheTermIsSeen(t *testing.T) {
 		c.nodes[0].start()
 		p.pass(20 * time.Second)
 		p.expectProblems()
-		p.expectReading(broker.StateRead, 0, 0)
+		p.expectReading(report.StateRead, 0, 0)
 	})
 }
 
@@ -102,10 +103,10 @@ func TestUnread_lostRecordsAreSeen(t *testing.T) {
 		c.kafka.DeleteRecords("orders.delay", 0, 8)
 		p.produceHourly(2)
 		p.pass(2 * time.Second)
-		p.expectReading(broker.StateDoubtful, 1, 7)
+		p.expectReading(report.StateDoubtful, 1, 7)
 		p.expectProblems("source: not read: orders.delay/0 (doubtful: records seem to have been deleted before they were read")
 		p.pass(10 * time.Second)
-		p.expectReading(broker.StateRead, 2, 0)
+		p.expectReading(report.StateRead, 2, 0)
 		p.expectProblems("lost: 4 records were deleted by Kafka")
 		if lost := leader.metric("carillon_source_lost_records_total"); lost != 4 {
 			t.Errorf("%v records are counted as lost, want 4", lost)
@@ -119,7 +120,7 @@ func TestUnread_partitionThatIsNotToldOfIsSeen(t *testing.T) {
 		p.produceHourly(2)
 		c.kafka.Fault(kfake.Fault{Keys: []kmsg.Key{kmsg.ListOffsets}, Topic: "orders.delay", Partitions: []int32{1}, Err: kerr.LeaderNotAvailable, Count: -1})
 		p.pass(5 * time.Second)
-		p.expectReading(broker.StateUnavailable, 1, 0)
+		p.expectReading(report.StateUnavailable, 1, 0)
 		p.expectProblems("orders.delay/1 (unavailable: LEADER_NOT_AVAILABLE")
 	})
 }

@@ -6,7 +6,7 @@ import (
 
 	"github.com/twmb/franz-go/pkg/kgo"
 
-	"github.com/carillonmq/carillon/broker"
+	"github.com/carillonmq/carillon/broker/ingest"
 	"github.com/carillonmq/carillon/broker/message"
 	"github.com/carillonmq/carillon/client"
 )
@@ -15,14 +15,14 @@ import (
 //
 // A poll may bring the news that records were replaced and records from behind the place where, in either order.
 // So all such news is heard before any record is taken.
-func (s *Source) accept(fetches kgo.Fetches) []broker.Batch {
+func (s *Source) accept(fetches kgo.Fetches) []ingest.Batch {
 	fetches.EachError(func(topic string, partition int32, err error) {
-		p := s.find(topic, broker.TopicID{}, partition)
+		p := s.find(topic, ingest.TopicID{}, partition)
 		if _, replaced := errors.AsType[*kgo.ErrDataLoss](err); replaced && p != nil && !p.stalled() {
 			s.fail(topic, partition, p, fmt.Errorf("%w: %w", errReplaced, err))
 		}
 	})
-	var batches []broker.Batch
+	var batches []ingest.Batch
 	for _, fetch := range fetches {
 		for i := range fetch.Topics {
 			topic := &fetch.Topics[i]
@@ -70,8 +70,8 @@ func (s *Source) recover(p *sourcePartition, at failedPartition) {
 // markers) and offsets without a record only move the position.
 //
 // The client gives no record from before the offset that it was told, unless it has gone back by itself.
-func (p *sourcePartition) take(records []*kgo.Record) (broker.Batch, error) {
-	batch := broker.Batch{From: p.next}
+func (p *sourcePartition) take(records []*kgo.Record) (ingest.Batch, error) {
+	batch := ingest.Batch{From: p.next}
 	if len(records) > 0 && records[0].Offset < p.next {
 		return batch, fmt.Errorf("offset %d came after %d: %w", records[0].Offset, p.next-1, errReplaced)
 	}
@@ -85,8 +85,8 @@ func (p *sourcePartition) take(records []*kgo.Record) (broker.Batch, error) {
 	return batch, nil
 }
 
-func arrival(r *kgo.Record) broker.Arrival {
-	a := broker.Arrival{
+func arrival(r *kgo.Record) ingest.Arrival {
+	a := ingest.Arrival{
 		Offset:  r.Offset,
 		Key:     r.Key,
 		Value:   r.Value,
@@ -97,7 +97,7 @@ func arrival(r *kgo.Record) broker.Arrival {
 		a.Problem = problem(err)
 		return a
 	}
-	a.Instruction = broker.Instruction{DueAt: in.DueAt, To: in.To, Partition: in.Partition, ID: in.ID}
+	a.Instruction = ingest.Instruction{DueAt: in.DueAt, To: in.To, Partition: in.Partition, ID: in.ID}
 	return a
 }
 

@@ -5,12 +5,12 @@ import (
 
 	"github.com/twmb/franz-go/pkg/kgo"
 
-	"github.com/carillonmq/carillon/broker"
+	"github.com/carillonmq/carillon/broker/ingest"
 )
 
 // A sourceTopic is a delay topic that is being read.
 type sourceTopic struct {
-	id         broker.TopicID
+	id         ingest.TopicID
 	partitions map[int32]*sourcePartition
 }
 
@@ -32,7 +32,7 @@ func (p *sourcePartition) stalled() bool { return !p.retryAt.IsZero() }
 //
 // franz-go never adopts the new id of a topic that was deleted and created again: such a topic has to be
 // purged before it is added.
-func (s *Source) apply(wanted []broker.SourcePosition) {
+func (s *Source) apply(wanted []ingest.SourcePosition) {
 	next := make(map[string]*sourceTopic)
 	add := make(map[string]map[int32]kgo.Offset)
 	for _, w := range wanted {
@@ -110,9 +110,9 @@ func addOffset(to map[string]map[int32]kgo.Offset, topic string, partition int32
 }
 
 // find returns the partition, or nil when it is not assigned under this id. Kafka before 3.1 sends no id.
-func (s *Source) find(topic string, id broker.TopicID, partition int32) *sourcePartition {
+func (s *Source) find(topic string, id ingest.TopicID, partition int32) *sourcePartition {
 	t := s.assigned[topic]
-	if t == nil || id != (broker.TopicID{}) && id != t.id {
+	if t == nil || id != (ingest.TopicID{}) && id != t.id {
 		return nil
 	}
 	return t.partitions[partition]

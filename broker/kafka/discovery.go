@@ -12,7 +12,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kmsg"
 
-	"github.com/carillonmq/carillon/broker"
+	"github.com/carillonmq/carillon/broker/ingest"
 )
 
 // discoverTimeout bounds one question to Kafka.
@@ -20,7 +20,7 @@ const discoverTimeout = 5 * time.Second
 
 // Topics returns what Kafka says of the named topics, or of all that match; see [broker.Source]. Both
 // topics and partitions are sorted. Kafka is asked past what the client remembers.
-func (s *Source) Topics(ctx context.Context, names []string) (topics []broker.SourceTopic, looked int, err error) {
+func (s *Source) Topics(ctx context.Context, names []string) (topics []ingest.SourceTopic, looked int, err error) {
 	ctx, cancel := context.WithTimeout(ctx, discoverTimeout)
 	defer cancel()
 	request := kmsg.NewPtrMetadataRequest() // no topics: all of them
@@ -40,28 +40,28 @@ func (s *Source) Topics(ctx context.Context, names []string) (topics []broker.So
 			continue
 		}
 		topic := sourceTopicOf(told)
-		if topic.Err == nil && topic.TopicID == (broker.TopicID{}) {
+		if topic.Err == nil && topic.TopicID == (ingest.TopicID{}) {
 			return nil, 0, fmt.Errorf("kafka.brokers %s: topic %q: %w", strings.Join(s.brokers, ","), topic.Topic, errNoTopicID)
 		}
 		topics = append(topics, topic)
 	}
-	slices.SortFunc(topics, func(a, b broker.SourceTopic) int { return cmp.Compare(a.Topic, b.Topic) })
+	slices.SortFunc(topics, func(a, b ingest.SourceTopic) int { return cmp.Compare(a.Topic, b.Topic) })
 	return topics, len(response.Topics), nil
 }
 
-func sourceTopicOf(told *kmsg.MetadataResponseTopic) broker.SourceTopic {
-	topic := broker.SourceTopic{Topic: *told.Topic, TopicID: told.TopicID, Err: sourceError(kerr.ErrorForCode(told.ErrorCode))}
+func sourceTopicOf(told *kmsg.MetadataResponseTopic) ingest.SourceTopic {
+	topic := ingest.SourceTopic{Topic: *told.Topic, TopicID: told.TopicID, Err: sourceError(kerr.ErrorForCode(told.ErrorCode))}
 	if topic.Err != nil {
 		return topic
 	}
 	for _, p := range told.Partitions {
-		leader := broker.SourceLeader{Partition: p.Partition, Leader: p.Leader, Epoch: p.LeaderEpoch}
+		leader := ingest.SourceLeader{Partition: p.Partition, Leader: p.Leader, Epoch: p.LeaderEpoch}
 		if p.ErrorCode != 0 && !errors.Is(kerr.ErrorForCode(p.ErrorCode), kerr.ReplicaNotAvailable) {
 			leader.Leader = -1
 		}
 		topic.Partitions = append(topic.Partitions, leader)
 	}
-	slices.SortFunc(topic.Partitions, func(a, b broker.SourceLeader) int { return cmp.Compare(a.Partition, b.Partition) })
+	slices.SortFunc(topic.Partitions, func(a, b ingest.SourceLeader) int { return cmp.Compare(a.Partition, b.Partition) })
 	return topic
 }
 
@@ -71,9 +71,9 @@ func sourceError(err error) error {
 	case err == nil:
 		return nil
 	case errors.Is(err, kerr.UnknownTopicOrPartition), errors.Is(err, kerr.UnknownTopicID):
-		return fmt.Errorf("%w: %w", broker.ErrSourceMissing, err)
+		return fmt.Errorf("%w: %w", ingest.ErrSourceMissing, err)
 	case errors.Is(err, kerr.TopicAuthorizationFailed), errors.Is(err, kerr.ClusterAuthorizationFailed):
-		return fmt.Errorf("%w: %w", broker.ErrSourceForbidden, err)
+		return fmt.Errorf("%w: %w", ingest.ErrSourceForbidden, err)
 	}
 	return err
 }

@@ -11,7 +11,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kmsg"
 	"github.com/twmb/franz-go/pkg/kversion"
 
-	"github.com/carillonmq/carillon/broker"
+	"github.com/carillonmq/carillon/broker/ingest"
 )
 
 func TestPartitionWithoutLeaderIsLeftOut(t *testing.T) {
@@ -73,8 +73,8 @@ func TestDiscoverFailsWhenNoOffsetsAreTold(t *testing.T) {
 			kafka.KeepControl()
 			return nil, errors.New("connection reset"), true
 		})
-		question := broker.OffsetsQuestion{Topic: "orders.delay", ReadEpoch: -1}
-		if answers, err := r.Offsets(t.Context(), []broker.OffsetsQuestion{question}); err == nil {
+		question := ingest.OffsetsQuestion{Topic: "orders.delay", ReadEpoch: -1}
+		if answers, err := r.Offsets(t.Context(), []ingest.OffsetsQuestion{question}); err == nil {
 			t.Errorf("answers %+v: Kafka is silent", answers)
 		}
 		synctest.Wait()
@@ -86,12 +86,12 @@ func TestNamedTopicsAreToldOf(t *testing.T) {
 	inBubble(t, func(t *testing.T, kafka bubble) {
 		r := newReader(t, kafka)
 		topics, _, err := r.Topics(t.Context(), []string{"gone.delay", "orders.delay"})
-		if err != nil || len(topics) != 2 || !errors.Is(topics[0].Err, broker.ErrSourceMissing) || len(topics[1].Partitions) != 2 {
+		if err != nil || len(topics) != 2 || !errors.Is(topics[0].Err, ingest.ErrSourceMissing) || len(topics[1].Partitions) != 2 {
 			t.Errorf("told %+v, %v", topics, err)
 		}
 		kafka.Fault(kfake.Fault{Keys: []kmsg.Key{kmsg.Metadata}, Topic: "orders.delay", Err: kerr.TopicAuthorizationFailed, Count: -1})
 		topics, _, err = r.Topics(t.Context(), []string{"orders.delay"})
-		if err != nil || len(topics) != 1 || !errors.Is(topics[0].Err, broker.ErrSourceForbidden) {
+		if err != nil || len(topics) != 1 || !errors.Is(topics[0].Err, ingest.ErrSourceForbidden) {
 			t.Errorf("told %+v, %v", topics, err)
 		}
 		if topics, _, err = r.Topics(t.Context(), []string{}); err != nil || len(topics) != 0 {
@@ -115,8 +115,8 @@ func TestOffsetsAreToldInOneLeaderEpoch(t *testing.T) {
 			t.Fatalf("found %+v", found[0])
 		}
 		for asked, want := range map[int32]error{epoch - 1: kerr.FencedLeaderEpoch, epoch: nil, epoch + 1: kerr.UnknownLeaderEpoch} {
-			leader := broker.SourceLeader{Leader: found[0].Leader, Epoch: asked}
-			answers, err := r.Offsets(t.Context(), []broker.OffsetsQuestion{{Topic: "orders.delay", SourceLeader: leader, ReadEpoch: epoch - 1}})
+			leader := ingest.SourceLeader{Leader: found[0].Leader, Epoch: asked}
+			answers, err := r.Offsets(t.Context(), []ingest.OffsetsQuestion{{Topic: "orders.delay", SourceLeader: leader, ReadEpoch: epoch - 1}})
 			if err != nil || !errors.Is(answers[0].Err, want) {
 				t.Errorf("asked in epoch %d of %d: %+v, %v, want %v", asked, epoch, answers, err, want)
 			}

@@ -8,7 +8,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kmsg"
 
-	"github.com/carillonmq/carillon/broker"
+	"github.com/carillonmq/carillon/broker/ingest"
 )
 
 // The offsets that ListOffsets knows by a timestamp of their own.
@@ -27,13 +27,13 @@ const (
 //
 // Each question carries the leader epoch that the metadata told (KIP-320). A broker that was frozen while
 // another one was elected has a lower epoch: it does not know ours and refuses. One with a higher epoch fences us.
-func (s *Source) Offsets(ctx context.Context, questions []broker.OffsetsQuestion) ([]broker.OffsetsAnswer, error) {
+func (s *Source) Offsets(ctx context.Context, questions []ingest.OffsetsQuestion) ([]ingest.OffsetsAnswer, error) {
 	ctx, cancel := context.WithTimeout(ctx, discoverTimeout)
 	defer cancel()
-	answers := make([]broker.OffsetsAnswer, len(questions))
+	answers := make([]ingest.OffsetsAnswer, len(questions))
 	byLeader := make(map[int32]*leaderQuestions)
 	for i, q := range questions {
-		answers[i] = broker.OffsetsAnswer{Epoch: -1, ReadEnd: -1, Err: errNotTold}
+		answers[i] = ingest.OffsetsAnswer{Epoch: -1, ReadEnd: -1, Err: errNotTold}
 		if q.Leader < 0 {
 			answers[i].Err = kerr.LeaderNotAvailable
 			continue
@@ -77,14 +77,14 @@ type leaderPartition struct {
 
 // leaderQuestions are the questions to one leader.
 type leaderQuestions struct {
-	questions []broker.OffsetsQuestion
-	answers   []broker.OffsetsAnswer
+	questions []ingest.OffsetsQuestion
+	answers   []ingest.OffsetsAnswer
 	index     map[leaderPartition]int // of its questions and answers; no other leader touches them
 }
 
 func (l *leaderQuestions) fail(err error) {
 	for _, i := range l.index {
-		l.answers[i] = broker.OffsetsAnswer{Epoch: -1, ReadEnd: -1, Err: err}
+		l.answers[i] = ingest.OffsetsAnswer{Epoch: -1, ReadEnd: -1, Err: err}
 	}
 }
 

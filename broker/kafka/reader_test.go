@@ -10,7 +10,7 @@ import (
 
 	"github.com/twmb/franz-go/pkg/kgo"
 
-	"github.com/carillonmq/carillon/broker"
+	"github.com/carillonmq/carillon/broker/ingest"
 )
 
 // A reader polls a Source as ingest does and checks that its batches join without gaps.
@@ -34,9 +34,9 @@ func newReader(t *testing.T, kafka bubble) *reader {
 
 // A found partition and what its leader tells.
 type found struct {
-	broker.SourceTopic
-	broker.SourceLeader
-	broker.OffsetsAnswer
+	ingest.SourceTopic
+	ingest.SourceLeader
+	ingest.OffsetsAnswer
 }
 
 // look asks for all topics and the offsets of their partitions; complete is false if something was not told.
@@ -47,11 +47,11 @@ func (r *reader) look() (all []found, complete bool) {
 		r.t.Error(err)
 	}
 	complete = true
-	var questions []broker.OffsetsQuestion
+	var questions []ingest.OffsetsQuestion
 	for _, topic := range topics {
 		complete = complete && topic.Err == nil
 		for _, leader := range topic.Partitions {
-			questions = append(questions, broker.OffsetsQuestion{Topic: topic.Topic, SourceLeader: leader, ReadEpoch: -1})
+			questions = append(questions, ingest.OffsetsQuestion{Topic: topic.Topic, SourceLeader: leader, ReadEpoch: -1})
 			all = append(all, found{SourceTopic: topic, SourceLeader: leader})
 		}
 	}
@@ -71,12 +71,12 @@ func (r *reader) discover() []found {
 	r.t.Helper()
 	found, _ := r.look()
 	r.round++
-	var positions []broker.SourcePosition
+	var positions []ingest.SourcePosition
 	for _, p := range found {
 		if _, ok := r.next[p.Partition]; !ok {
 			r.next[p.Partition] = p.Earliest
 		}
-		positions = append(positions, broker.SourcePosition{Topic: p.Topic, TopicID: p.TopicID, Partition: p.Partition,
+		positions = append(positions, ingest.SourcePosition{Topic: p.Topic, TopicID: p.TopicID, Partition: p.Partition,
 			Next: r.next[p.Partition], Epoch: -1, Round: r.round})
 	}
 	r.Assign(positions)
@@ -84,7 +84,7 @@ func (r *reader) discover() []found {
 }
 
 // read polls until n records came.
-func (r *reader) read(n int) (arrivals []broker.Arrival) {
+func (r *reader) read(n int) (arrivals []ingest.Arrival) {
 	r.t.Helper()
 	ctx, cancel := context.WithTimeout(r.t.Context(), 10*time.Second)
 	defer cancel()
@@ -97,7 +97,7 @@ func (r *reader) read(n int) (arrivals []broker.Arrival) {
 			if b.From != r.next[b.Partition] {
 				r.t.Fatalf("partition %d: batch from %d, want from %d", b.Partition, b.From, r.next[b.Partition])
 			}
-			if b.Next <= b.From || b.Topic == "" || b.TopicID == (broker.TopicID{}) {
+			if b.Next <= b.From || b.Topic == "" || b.TopicID == (ingest.TopicID{}) {
 				r.t.Fatalf("batch %+v", b)
 			}
 			r.next[b.Partition] = b.Next
@@ -124,10 +124,10 @@ func delayed(value string) *kgo.Record {
 // discoverBeside is discover while another goroutine reads: the new partition starts at 0.
 func (r *reader) discoverBeside(partition int32) {
 	found, _ := r.look()
-	var positions []broker.SourcePosition
+	var positions []ingest.SourcePosition
 	for _, p := range found {
 		if p.Partition <= partition {
-			positions = append(positions, broker.SourcePosition{Topic: p.Topic, TopicID: p.TopicID, Partition: p.Partition, Epoch: -1})
+			positions = append(positions, ingest.SourcePosition{Topic: p.Topic, TopicID: p.TopicID, Partition: p.Partition, Epoch: -1})
 		}
 	}
 	r.Assign(positions)

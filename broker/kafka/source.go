@@ -9,7 +9,7 @@ import (
 
 	"github.com/twmb/franz-go/pkg/kgo"
 
-	"github.com/carillonmq/carillon/broker"
+	"github.com/carillonmq/carillon/broker/ingest"
 )
 
 const (
@@ -23,7 +23,7 @@ const (
 	maxPollRecords = 8192
 )
 
-var _ broker.Source = (*Source)(nil)
+var _ ingest.Source = (*Source)(nil)
 
 // A Source reads delay topics: partitions assigned directly, committed records only. Poll is for one
 // goroutine; all else may be called beside it.
@@ -37,7 +37,7 @@ type Source struct {
 	now     func() time.Time
 
 	mu     sync.Mutex // guards what Assign hands to Poll, and Poll to Failures
-	wanted []broker.SourcePosition
+	wanted []ingest.SourcePosition
 	fresh  bool                           // wanted was not applied yet
 	failed map[failedPartition]failedRead // what cannot be read, as far as it was not tried again since
 	wake   context.CancelFunc             // interrupts the running poll; nil when none runs
@@ -82,7 +82,7 @@ func NewSource(c Config, matches func(topic string) bool) (*Source, error) {
 
 // Assign replaces the set of partitions that Poll reads. It takes effect with the running or the next
 // Poll and does not block.
-func (s *Source) Assign(positions []broker.SourcePosition) {
+func (s *Source) Assign(positions []ingest.SourcePosition) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.wanted, s.fresh = positions, true
@@ -93,7 +93,7 @@ func (s *Source) Assign(positions []broker.SourcePosition) {
 
 // Poll blocks until records arrive, or until ctx or the Source ends, whose error it returns. What Kafka
 // answers for single partitions is no error: it is logged, and the partition tried again.
-func (s *Source) Poll(ctx context.Context) ([]broker.Batch, error) {
+func (s *Source) Poll(ctx context.Context) ([]ingest.Batch, error) {
 	for {
 		fetches := s.poll(ctx)
 		if err := ctx.Err(); err != nil {

@@ -11,7 +11,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kgo"
 	"github.com/twmb/franz-go/pkg/kmsg"
 
-	"github.com/carillonmq/carillon/broker"
+	"github.com/carillonmq/carillon/broker/ingest"
 	"github.com/carillonmq/carillon/broker/message"
 )
 
@@ -96,7 +96,7 @@ func TestReplacedRecordsAreNeitherReadNorSkippedOnOneWord(t *testing.T) {
 		r := newReader(t, kafka)
 		found, _ := r.look()
 		r.next[0] = 2
-		r.Assign([]broker.SourcePosition{{Topic: "orders.delay", TopicID: found[0].TopicID, Next: 2, Epoch: 0}})
+		r.Assign([]ingest.SourcePosition{{Topic: "orders.delay", TopicID: found[0].TopicID, Next: 2, Epoch: 0}})
 		if got := r.read(1); got[0].Offset != 2 || lies < 4 {
 			t.Errorf("read offset %d, want 2, after %d answers", got[0].Offset, lies)
 		}

@@ -13,7 +13,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kgo"
 	"github.com/twmb/franz-go/pkg/kmsg"
 
-	"github.com/carillonmq/carillon/broker"
+	"github.com/carillonmq/carillon/broker/ingest"
 	"github.com/carillonmq/carillon/broker/message"
 )
 
@@ -32,11 +32,11 @@ func TestArrivalsAreParsedAndOtherwiseUnchanged(t *testing.T) {
 		got := r.read(3)
 
 		h := func(key, value string) message.Header { return message.Header{Key: key, Value: []byte(value)} }
-		want := []broker.Arrival{
+		want := []ingest.Arrival{
 			{Offset: 0,
 				Headers: []message.Header{{Key: "a"}, h("deliver-after", "90s"), h("a", ""), h("deliver-to", "t"), h("deliver-key", "k"),
 					h("a", "\xff"), h("deliver-id", "i"), h("deliver-partition", "3")},
-				Instruction: broker.Instruction{DueAt: 1_900_000_090_000, To: "t", Partition: 3, ID: "i"}},
+				Instruction: ingest.Instruction{DueAt: 1_900_000_090_000, To: "t", Partition: 3, ID: "i"}},
 			{Offset: 1, Key: []byte{}, Value: []byte{}, Headers: []message.Header{h("deliver-cancel", "true")},
 				Problem: &message.Problem{Code: message.CodeUnsupported,
 					Message: `deliver-cancel "true" is not supported by this version: send the record without this header`}},
@@ -161,7 +161,7 @@ func TestReassignedPartitionsKeepTheirPlace(t *testing.T) {
 		r.read(2)
 		for range 3 {
 			kafka.produce(delayed("more"))
-			r.Assign([]broker.SourcePosition{{Topic: "orders.delay", TopicID: found[0].TopicID, Next: 0, Epoch: -1, Round: r.round}})
+			r.Assign([]ingest.SourcePosition{{Topic: "orders.delay", TopicID: found[0].TopicID, Next: 0, Epoch: -1, Round: r.round}})
 			r.read(1)
 		}
 		r.Assign(nil)
@@ -228,10 +228,10 @@ func TestAddedPartitionDoesNotWaitForIdleFetches(t *testing.T) {
 	inBubble(t, func(t *testing.T, kafka bubble) {
 		r := newReader(t, kafka)
 		found, _ := r.look()
-		first := broker.SourcePosition{Topic: "orders.delay", TopicID: found[0].TopicID, Epoch: -1}
+		first := ingest.SourcePosition{Topic: "orders.delay", TopicID: found[0].TopicID, Epoch: -1}
 		second := first
 		second.Partition = 1
-		r.Assign([]broker.SourcePosition{first})
+		r.Assign([]ingest.SourcePosition{first})
 		r.pollNothing()
 		fetches := kafka.Fault(kfake.Fault{Keys: []kmsg.Key{kmsg.Fetch}, Count: -1, Observe: true})
 		for range 12 { // a minute
@@ -243,7 +243,7 @@ func TestAddedPartitionDoesNotWaitForIdleFetches(t *testing.T) {
 		record := delayed("new")
 		record.Partition = 1
 		kafka.produce(record)
-		r.Assign([]broker.SourcePosition{first, second})
+		r.Assign([]ingest.SourcePosition{first, second})
 		start := time.Now()
 		r.read(1)
 		if took := time.Since(start); took > 2*joinWithin {

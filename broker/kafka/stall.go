@@ -8,7 +8,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kgo"
 
-	"github.com/carillonmq/carillon/broker"
+	"github.com/carillonmq/carillon/broker/ingest"
 	"github.com/carillonmq/carillon/broker/message"
 )
 
@@ -42,7 +42,7 @@ func (s *Source) fail(topic string, partition int32, p *sourcePartition, err err
 const failureShown = 3 * time.Second
 
 type failedPartition struct {
-	id        broker.TopicID
+	id        ingest.TopicID
 	partition int32
 }
 
@@ -52,7 +52,7 @@ type failedRead struct {
 }
 
 // Failures returns the partitions that cannot be read at present.
-func (s *Source) Failures() (failures []broker.SourceFailure) {
+func (s *Source) Failures() (failures []ingest.SourceFailure) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	now := s.now()
@@ -61,20 +61,20 @@ func (s *Source) Failures() (failures []broker.SourceFailure) {
 			delete(s.failed, p)
 			continue
 		}
-		failures = append(failures, broker.SourceFailure{TopicID: p.id, Partition: p.partition, Err: f.err})
+		failures = append(failures, ingest.SourceFailure{TopicID: p.id, Partition: p.partition, Err: f.err})
 	}
 	return failures
 }
 
 // skip moves past records that were sent as one batch and take more memory than a batch may. Nothing is
 // known of them but their offsets: the dead letter of the first one says so for all.
-func (s *Source) skip(p *sourcePartition, batch *broker.Batch, large *kgo.ErrDecompressTooLarge) {
+func (s *Source) skip(p *sourcePartition, batch *ingest.Batch, large *kgo.ErrDecompressTooLarge) {
 	problem := &message.Problem{Code: message.CodeTooLarge, Message: fmt.Sprintf(
 		"records of offset %d to %d were sent as one batch of more than %d bytes, uncompressed, and are not read: send smaller batches",
 		p.next, large.NextOffset-1, maxDecompressedBytes)}
 	s.log.Error("a batch in a delay topic is too large to be read and becomes one dead letter",
 		"topic", large.Topic, "partition", large.Partition, "reason", problem.Message)
-	batch.Arrivals = append(batch.Arrivals, broker.Arrival{Offset: p.next, Problem: problem})
+	batch.Arrivals = append(batch.Arrivals, ingest.Arrival{Offset: p.next, Problem: problem})
 	p.next, p.epoch = large.NextOffset, large.Epoch
 	batch.Next, batch.Epoch = p.next, p.epoch
 	s.client.RemoveConsumePartitions(map[string][]int32{large.Topic: {large.Partition}})

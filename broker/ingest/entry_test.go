@@ -1,4 +1,4 @@
-package broker
+package ingest
 
 import (
 	"bytes"
@@ -27,7 +27,7 @@ func testEntry(t *testing.T, a Arrival) (entry storage.Entry, m message.Message,
 
 func testEntryAt(t *testing.T, level storage.Level, a Arrival) (entry storage.Entry, m message.Message, poison bool) {
 	t.Helper()
-	g := newIngest(ingestConfig{Config: config.Default(), Store: atLevel(level), Logger: slog.New(slog.DiscardHandler)})
+	g := New(Options{Config: config.Default(), Store: atLevel(level), Logger: slog.New(slog.DiscardHandler)})
 	entry, problem := g.entry(config.Default().Routes[0], Batch{Topic: "orders.delay", Partition: 1}, &a, testNow)
 	m, err := message.DecodeBody(entry.Body)
 	if err != nil {
@@ -53,7 +53,7 @@ func header(m message.Message, key string) string {
 // testCommand returns the size of the command that proposes the entry.
 func testCommand(t *testing.T, entry storage.Entry) (size int) {
 	t.Helper()
-	pack := packer{propose: func(command raftfsm.Ingest, _ []packedPart) error {
+	pack := packer{lead: lead, propose: func(command raftfsm.Ingest, _ []packedPart) error {
 		size = command.Size()
 		return nil
 	}}
@@ -79,8 +79,8 @@ func TestEntry_tooLargeForTheScheduleIsADeadLetterThatFitsIt(t *testing.T) {
 		dropped string // bytes of the value
 		keeps   bool   // key and headers
 	}{
-		{"just small enough", Arrival{Key: []byte("k"), Value: make([]byte, mostRecord-5), Headers: kept, Instruction: soon}, false, "", true},
-		{"a value", Arrival{Key: []byte("k"), Value: make([]byte, mostRecord), Headers: kept, Instruction: soon}, true, "16777216", true},
+		{"just small enough", Arrival{Key: []byte("k"), Value: make([]byte, MostRecord-5), Headers: kept, Instruction: soon}, false, "", true},
+		{"a value", Arrival{Key: []byte("k"), Value: make([]byte, MostRecord), Headers: kept, Instruction: soon}, true, "16777216", true},
 		{"a value that cannot be read", Arrival{Key: []byte("k"), Value: make([]byte, 50_000_000), Headers: kept, Problem: &message.Problem{Code: message.CodeMalformed, Message: "no time"}}, true, "50000000", true},
 		{"a key", Arrival{Key: make([]byte, 50_000_000), Value: []byte("v"), Headers: kept, Instruction: soon}, true, "1", false},
 		{"a header", Arrival{Key: []byte("k"), Headers: []message.Header{{Key: "a", Value: make([]byte, 50_000_000)}}, Instruction: soon}, true, "0", false},

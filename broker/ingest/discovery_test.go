@@ -1,4 +1,4 @@
-package broker
+package ingest
 
 import (
 	"context"
@@ -11,8 +11,11 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/carillonmq/carillon/broker/config"
 	"github.com/google/go-cmp/cmp"
+
+	"github.com/carillonmq/carillon/broker/config"
+	"github.com/carillonmq/carillon/broker/internal/nodetest"
+	"github.com/carillonmq/carillon/broker/report"
 )
 
 // A toldPartition is what a scriptedSource tells of partition 0 of a topic.
@@ -77,11 +80,11 @@ func (s *scriptedSource) Assign(positions []SourcePosition) { s.assigned = posit
 func withDiscovery(t *testing.T, start string, test func(d *discovery, source *scriptedSource, look func() error)) {
 	synctest.Test(t, func(t *testing.T) {
 		ctx, cancel := context.WithCancel(context.Background())
-		node := openNode(t, ctx)
+		node := nodetest.Open(t, ctx)
 		config, source := config.Default(), &scriptedSource{complete: true}
 		config.Routes[0].Start = start
-		d := newDiscovery(ingestConfig{
-			Config: config, Source: source, Log: node, Store: node.Store(), Now: time.Now, Report: newTermReport(),
+		d := newDiscovery(Options{
+			Config: config, Source: source, Log: node, Store: node.Store(), Now: time.Now, Report: report.New(),
 		}, newPlaces(), slog.New(slog.DiscardHandler))
 		test(d, source, func() error { return d.round(ctx) })
 		cancel()
@@ -160,7 +163,7 @@ func TestDiscovery_lagIsUnknownWhileKafkaDoesNotAnswer(t *testing.T) {
 				t.Fatal(err)
 			}
 			got := "unknown"
-			if lag := d.Report.read().lag; lag != nil {
+			if lag := d.Report.Read().Lag; lag != nil {
 				got = fmt.Sprint(*lag)
 			}
 			if got != test.want {
@@ -210,7 +213,7 @@ func TestDiscovery_saysWhatWaitsForAStart(t *testing.T) {
 			if diff := cmp.Diff(map[string]int64{"new.delay": 0}, source.starts()); diff != "" {
 				t.Errorf("read (-want +got):\n%s", diff)
 			}
-			if problems := d.Report.read().problems; len(problems) != 1 || !strings.Contains(problems[0], "old.delay/0: set routes[].start") {
+			if problems := d.Report.Read().Problems; len(problems) != 1 || !strings.Contains(problems[0], "old.delay/0: set routes[].start") {
 				t.Errorf("problems %q, want the partition and the remedy", problems)
 			}
 		}
@@ -221,7 +224,7 @@ func TestDiscovery_saysWhatWaitsForAStart(t *testing.T) {
 		if diff := cmp.Diff(map[string]int64{"new.delay": 0, "old.delay": 7}, source.starts()); diff != "" {
 			t.Errorf("read (-want +got):\n%s", diff)
 		}
-		if problems := d.Report.read().problems; len(problems) != 0 {
+		if problems := d.Report.Read().Problems; len(problems) != 0 {
 			t.Errorf("problems %q, want none", problems)
 		}
 	})

@@ -1,4 +1,4 @@
-package broker
+package ingest
 
 import (
 	"github.com/carillonmq/carillon/broker/message"
@@ -9,6 +9,7 @@ import (
 // A packer gathers entries into ingest commands of at most ProposalBytes, or of one
 // entry that is larger by itself.
 type packer struct {
+	lead     int64 // milliseconds: what is due sooner brings its claim along
 	propose  func(command raftfsm.Ingest, parts []packedPart) error
 	parts    []raftfsm.Part
 	packed   []packedPart // in the order of parts
@@ -70,7 +71,7 @@ func (p *packer) add(batch Batch, offset int64, entry storage.Entry, problem *me
 		packed.refused[problem.Code]++
 		packed.lastRefused = refusal{offset, problem}
 	}
-	p.soon = p.soon || entry.Due <= now+claimLead
+	p.soon = p.soon || entry.Due <= now+p.lead
 	return nil
 }
 
@@ -87,9 +88,9 @@ func (p *packer) flush(now int64) error {
 	}
 	command := raftfsm.Ingest{Time: now, Parts: p.parts}
 	if p.soon {
-		command.ClaimThrough = now + claimLead
+		command.ClaimThrough = now + p.lead
 	}
 	err := p.propose(command, p.packed)
-	*p = packer{propose: p.propose}
+	*p = packer{lead: p.lead, propose: p.propose}
 	return err
 }

@@ -1,4 +1,4 @@
-package broker
+package ingest
 
 import (
 	"fmt"
@@ -10,18 +10,18 @@ import (
 )
 
 const (
-	// mostRecord bounds key, value and headers of a record that is scheduled. A command
+	// MostRecord bounds key, value and headers of a record that is scheduled. A command
 	// that holds the message, or the dead letter in its place, stays far below
 	// raftfsm.MaxCommandBytes: one that is refused would end every term. Only records
 	// that the producer has compressed come near it.
-	mostRecord = 16 << 20
+	MostRecord = 16 << 20
 	// mostKept bounds key and headers that the dead letter of a larger one keeps.
 	mostKept = raftfsm.ProposalBytes
 )
 
 // entry returns what one record becomes in the schedule: a message for its target,
 // or, when it cannot be one, a dead letter, and why. Both go the same way from here on.
-func (g *ingest) entry(route config.Route, batch Batch, a *Arrival, now int64) (storage.Entry, *message.Problem) {
+func (g *Ingest) entry(route config.Route, batch Batch, a *Arrival, now int64) (storage.Entry, *message.Problem) {
 	level := g.cfg.Store.Level()
 	due := max(a.Instruction.DueAt, 0) // the wheel counts from 1970
 	m := message.Message{
@@ -37,7 +37,7 @@ func (g *ingest) entry(route config.Route, batch Batch, a *Arrival, now int64) (
 	}
 	to := route.Destination(batch.Topic, a.Instruction.To)
 	problem := a.Problem
-	if size := a.size(); size > mostRecord {
+	if size := a.Size(); size > MostRecord {
 		problem = shorten(&m, size)
 	}
 	if problem == nil {
@@ -56,7 +56,7 @@ func (g *ingest) entry(route config.Route, batch Batch, a *Arrival, now int64) (
 // shorten leaves out the value of a record of that many bytes, and key and headers if they
 // are large by themselves, and returns the problem.
 func shorten(m *message.Message, size int) *message.Problem {
-	problem := &message.Problem{Code: message.CodeTooLarge, Message: fmt.Sprintf("record of %d bytes, uncompressed: send %d at most", size, mostRecord)}
+	problem := &message.Problem{Code: message.CodeTooLarge, Message: fmt.Sprintf("record of %d bytes, uncompressed: send %d at most", size, MostRecord)}
 	dropped := len(m.Value)
 	if size-dropped > mostKept {
 		m.Key, m.Headers = nil, nil
@@ -66,8 +66,8 @@ func shorten(m *message.Message, size int) *message.Problem {
 	return problem
 }
 
-// size returns the bytes of key, value and headers.
-func (a *Arrival) size() int {
+// Size returns the bytes of key, value and headers.
+func (a *Arrival) Size() int {
 	size := len(a.Key) + len(a.Value)
 	for _, h := range a.Headers {
 		size += h.Size()

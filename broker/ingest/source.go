@@ -1,7 +1,8 @@
-package broker
+package ingest
 
 import (
 	"context"
+
 	"github.com/carillonmq/carillon/broker/message"
 )
 

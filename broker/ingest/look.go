@@ -1,4 +1,4 @@
-package broker
+package ingest
 
 import (
 	"context"
@@ -183,8 +183,8 @@ func (d *discovery) watch(p *delayPartition, next int64, now time.Time) {
 	p.stuck = now.Sub(p.unreadSince) >= stuckAfter+time.Duration(len(d.assigned))*stuckPerPartition
 }
 
-// lookOnce asks what a look asks, and wants an answer only.
-func lookOnce(ctx context.Context, source Source) error {
+// LookOnce asks what a look asks, and wants an answer only.
+func LookOnce(ctx context.Context, source Source) error {
 	topics, _, err := source.Topics(ctx, nil)
 	if err != nil {
 		return err

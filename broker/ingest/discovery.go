@@ -1,4 +1,4 @@
-package broker
+package ingest
 
 import (
 	"context"
@@ -24,7 +24,7 @@ const awaitsStart = -1
 //	judge: positions in the log against what was told --> moves, committed by compare-and-set
 //	assign: what is to be read, from the positions on
 type discovery struct {
-	ingestConfig
+	Options
 	log      *slog.Logger
 	places   *places
 	topics   delayTopics
@@ -38,8 +38,8 @@ type discovery struct {
 	awaiting map[string]bool // topics without a start, already complained of
 }
 
-func newDiscovery(cfg ingestConfig, places *places, log *slog.Logger) *discovery {
-	d := &discovery{ingestConfig: cfg, log: log, places: places, topics: make(delayTopics), awaiting: make(map[string]bool)}
+func newDiscovery(cfg Options, places *places, log *slog.Logger) *discovery {
+	d := &discovery{Options: cfg, log: log, places: places, topics: make(delayTopics), awaiting: make(map[string]bool)}
 	for _, position := range cfg.Store.State().Positions {
 		if _, ok := cfg.Config.Route(position.Topic); ok {
 			d.topics.expect(position.Topic)
@@ -71,14 +71,14 @@ func (d *discovery) round(ctx context.Context) error {
 	asked := time.Now()
 	found, complete, err := d.look(ctx, state)
 	if ctx.Err() == nil {
-		d.Report.hearKafka(err == nil, asked)
+		d.Report.HearKafka(err == nil, asked)
 	}
 	if err != nil {
 		if ctx.Err() == nil {
 			d.missKafka(err)
 		}
-		d.Report.setLag(nil)
-		d.Report.setProblem("kafka", fmt.Sprintf("cannot list the delay topics: %v", err))
+		d.Report.SetLag(nil)
+		d.Report.SetProblem("kafka", fmt.Sprintf("cannot list the delay topics: %v", err))
 		d.tellReading(byPartition(state.Positions), errKafkaSilent)
 		return nil
 	}
@@ -86,7 +86,7 @@ func (d *discovery) round(ctx context.Context) error {
 		d.log.Info("Kafka answers again", "after", d.Now().Sub(d.away).Round(time.Second))
 	}
 	d.away = time.Time{}
-	d.Report.setProblem("kafka", "")
+	d.Report.SetProblem("kafka", "")
 
 	if !complete && !state.Surveyed && !d.partial {
 		d.partial = true
@@ -266,13 +266,13 @@ func (d *discovery) assign() {
 				Next: position.Next, Epoch: position.Epoch, Round: round})
 		}
 	}
-	d.Report.setLag(&lag)
+	d.Report.SetLag(&lag)
 	problem := ""
 	if len(waiting) > 0 {
 		problem = "not read, since they held records when the cluster was born: " + strings.Join(waiting, ", ") +
 			": set routes[].start to earliest or latest for them"
 	}
-	d.Report.setProblem("start", problem)
+	d.Report.SetProblem("start", problem)
 	d.tellReading(stored, nil)
 	same := slices.EqualFunc(positions, d.assigned, func(a, b SourcePosition) bool {
 		return a.TopicID == b.TopicID && a.Partition == b.Partition && a.Round == b.Round

@@ -1,4 +1,4 @@
-package broker
+package ingest
 
 import (
 	"context"
@@ -17,7 +17,9 @@ import (
 	"github.com/carillonmq/carillon/storage"
 )
 
-const shortDelay, longDelay = claimLead / 2 * time.Millisecond, time.Hour
+const lead = 100 // milliseconds
+
+const shortDelay, longDelay = lead / 2 * time.Millisecond, time.Hour
 
 // A steadySource gives what has arrived by then: a record a millisecond, due after delay.
 type steadySource struct {
@@ -74,7 +76,7 @@ func takeForASecond(t *testing.T, source func() Source) *waitLog {
 	synctest.Test(t, func(t *testing.T) {
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 		defer cancel()
-		g := newIngest(ingestConfig{Config: config.Default(), Source: source(), Log: log, Store: atLevel(storage.LevelTwo), Now: time.Now, Logger: slog.New(slog.DiscardHandler)})
+		g := New(Options{ClaimLead: lead, Config: config.Default(), Source: source(), Log: log, Store: atLevel(storage.LevelTwo), Now: time.Now, Logger: slog.New(slog.DiscardHandler)})
 		g.places.begin(partitionID{})
 		proposed := make(chan proposedIngest, 2000)
 		_ = g.take(ctx, proposed) // it ends with ctx
@@ -154,9 +156,9 @@ func TestIngest_remembersWhatIsDueSoonBeyondOneCommand(t *testing.T) {
 func TestIngest_logsAndCountsWhatItRefuses(t *testing.T) {
 	var lines logtest.Lines
 	counts := make(refusedCount)
-	g := newIngest(ingestConfig{Config: config.Default(), Count: counts, Store: atLevel(storage.LevelTwo), Now: time.Now, Logger: lines.Logger()})
+	g := New(Options{ClaimLead: lead, Config: config.Default(), Count: counts, Store: atLevel(storage.LevelTwo), Now: time.Now, Logger: lines.Logger()})
 	var parts []packedPart
-	pack := packer{propose: func(_ raftfsm.Ingest, packed []packedPart) error {
+	pack := packer{lead: lead, propose: func(_ raftfsm.Ingest, packed []packedPart) error {
 		parts = packed
 		return nil
 	}}
@@ -183,7 +185,7 @@ func TestIngest_logsAndCountsWhatItRefuses(t *testing.T) {
 	}
 }
 
-// A refusedCount is an ingestCount.
+// A refusedCount is a Count.
 type refusedCount map[string]int
 
 func (c refusedCount) Accepted(int)                       {}

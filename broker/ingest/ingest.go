@@ -1,4 +1,4 @@
-package broker
+package ingest
 
 import (
 	"context"
@@ -6,11 +6,13 @@ import (
 	"log/slog"
 	"time"
 
+	"golang.org/x/sync/errgroup"
+
 	"github.com/carillonmq/carillon/broker/config"
 	"github.com/carillonmq/carillon/broker/digest"
+	"github.com/carillonmq/carillon/broker/report"
 	"github.com/carillonmq/carillon/raftfsm"
 	"github.com/carillonmq/carillon/storage"
-	"golang.org/x/sync/errgroup"
 )
 
 // mostProposed is how many ingest commands may be in flight: with ProposalBytes
@@ -27,46 +29,51 @@ const (
 	calmAfter   = time.Second
 )
 
-// An ingest takes records from the source into the log. Every command is a
+// An Ingest takes records from the source into the log. Every command is a
 // compare-and-set on the positions of the partitions in it, so a record enters the
 // schedule exactly once, whoever proposes and however often.
 //
 //	discover: topics of Kafka --> positions in the log --> Source.Assign
 //	take:     Source.Poll --> entries --> proposals, in order --> settle
-type ingest struct {
-	cfg     ingestConfig
+type Ingest struct {
+	cfg     Options
 	log     *slog.Logger
 	places  *places
 	refused *digest.Digest
 }
 
-type ingestConfig struct {
+// Options are the parts that an Ingest is made of.
+type Options struct {
 	Config config.Config
 	Source Source
-	Log    ingestLog
-	Store  ingestStore
-	Count  ingestCount
+	Log    Log
+	Store  Store
+	Count  Count
 	Now    func() time.Time
 	Logger *slog.Logger
-	Report *termReport
+	Report *report.Report
+	// ClaimLead is how far ahead of its due time a message is claimed, in milliseconds: what is
+	// due sooner brings its claim along.
+	ClaimLead int64
 	// DiscoverEvery bounds how long a new topic or partition goes unseen.
 	DiscoverEvery time.Duration
 }
 
-// ingestStore is the part of *storage.Store that ingest needs.
-type ingestStore interface {
+// A Store is the part of *storage.Store that ingest needs.
+type Store interface {
 	State() storage.State
 	Level() storage.Level
 }
 
-// ingestLog is the part of *raftfsm.Node that ingest needs.
-type ingestLog interface {
-	proposer
+// A Log takes commands into the replicated log; *raftfsm.Node implements it.
+type Log interface {
+	Propose(ctx context.Context, command raftfsm.Command) *raftfsm.Proposal
+	// Room returns why nothing is to be accepted for now, or nil.
 	Room() error
 }
 
-// ingestCount counts what ingest does; Metrics implements it.
-type ingestCount interface {
+// A Count counts what ingest does; broker.Metrics implements it.
+type Count interface {
 	// Accepted counts messages that are in the log, refused ones included.
 	Accepted(messages int)
 	// Rejected counts those of them that are refused, by the code of the Problem.
@@ -75,14 +82,15 @@ type ingestCount interface {
 	SourceLost(records int64)
 }
 
-func newIngest(cfg ingestConfig) *ingest {
+// New returns an Ingest that does nothing until Run.
+func New(cfg Options) *Ingest {
 	log := cfg.Logger.With("component", "ingest")
-	return &ingest{cfg: cfg, log: log, places: newPlaces(), refused: digest.New(log, "records refused, they go to the dead-letter topic")}
+	return &Ingest{cfg: cfg, log: log, places: newPlaces(), refused: digest.New(log, "records refused, they go to the dead-letter topic")}
 }
 
-// run ingests until ctx ends or something must end the term. Kafka being away
+// Run ingests until ctx ends or something must end the term. Kafka being away
 // does not: the backlog waits there.
-func (g *ingest) run(ctx context.Context) error {
+func (g *Ingest) Run(ctx context.Context) error {
 	defer g.refused.Close()
 	proposed := make(chan proposedIngest, mostProposed)
 	group, ctx := errgroup.WithContext(ctx)
@@ -99,14 +107,14 @@ type proposedIngest struct {
 
 // take polls the source and proposes what it gives, in order. When too much is in
 // flight or the disk is full it waits, which pauses the fetch.
-func (g *ingest) take(ctx context.Context, proposed chan<- proposedIngest) error {
+func (g *Ingest) take(ctx context.Context, proposed chan<- proposedIngest) error {
 	var hurried time.Time // when something last came that was due soon
 	for ctx.Err() == nil {
 		batches, err := g.cfg.Source.Poll(ctx)
 		if err != nil {
 			return fmt.Errorf("poll delay topics: %w", err)
 		}
-		pack := packer{propose: func(command raftfsm.Ingest, parts []packedPart) error {
+		pack := packer{lead: g.cfg.ClaimLead, propose: func(command raftfsm.Ingest, parts []packedPart) error {
 			if command.ClaimThrough > 0 {
 				hurried = time.Now()
 			}
@@ -145,7 +153,7 @@ func (g *ingest) take(ctx context.Context, proposed chan<- proposedIngest) error
 }
 
 // pack turns the batch into entries.
-func (g *ingest) pack(pack *packer, batch Batch) error {
+func (g *Ingest) pack(pack *packer, batch Batch) error {
 	route, ok := g.cfg.Config.Route(batch.Topic)
 	if !ok {
 		return fmt.Errorf("pack records of %s: no route matches the topic", batch.Topic)
@@ -166,7 +174,7 @@ func (g *ingest) pack(pack *packer, batch Batch) error {
 // than expected: its partition loses its place and is read from the stored position anew,
 // the other parts of the command are in the log. If another leader has ingested meanwhile,
 // the term is over anyway.
-func (g *ingest) settle(ctx context.Context, proposed <-chan proposedIngest) error {
+func (g *Ingest) settle(ctx context.Context, proposed <-chan proposedIngest) error {
 	for {
 		select {
 		case <-ctx.Done():
@@ -192,7 +200,7 @@ func (g *ingest) settle(ctx context.Context, proposed <-chan proposedIngest) err
 }
 
 // tellRefused counts and logs what was refused of a part that is in the log.
-func (g *ingest) tellRefused(part packedPart) {
+func (g *Ingest) tellRefused(part packedPart) {
 	for code, records := range part.refused {
 		g.cfg.Count.Rejected(code, records)
 	}
@@ -206,17 +214,17 @@ func (g *ingest) tellRefused(part packedPart) {
 }
 
 // awaitRoom returns when the disk has room for more, saying so while it has not.
-func (g *ingest) awaitRoom(ctx context.Context) error {
+func (g *Ingest) awaitRoom(ctx context.Context) error {
 	err := g.cfg.Log.Room()
 	if err == nil {
 		return nil
 	}
 	g.log.Error("not accepting messages: they wait in Kafka until there is room", "error", err)
-	defer g.cfg.Report.setProblem("ingest", "")
+	defer g.cfg.Report.SetProblem("ingest", "")
 	tick := time.NewTicker(time.Second)
 	defer tick.Stop()
 	for ; err != nil; err = g.cfg.Log.Room() {
-		g.cfg.Report.setProblem("ingest", err.Error())
+		g.cfg.Report.SetProblem("ingest", err.Error())
 		select {
 		case <-ctx.Done():
 			return ctx.Err()
@@ -227,4 +235,4 @@ func (g *ingest) awaitRoom(ctx context.Context) error {
 	return nil
 }
 
-func (g *ingest) now() int64 { return g.cfg.Now().UnixMilli() }
+func (g *Ingest) now() int64 { return g.cfg.Now().UnixMilli() }

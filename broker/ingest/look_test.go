@@ -1,4 +1,4 @@
-package broker
+package ingest
 
 import (
 	"context"
@@ -57,7 +57,7 @@ func TestLook_asksForOffsetsRarelyWhenNothingComes(t *testing.T) {
 		if _, _, offsets := lookFor(t, source, look, time.Minute); offsets != 60+6 {
 			t.Errorf("offsets were asked %d times in a minute with one busy partition", offsets)
 		}
-		if lag := d.Report.read().lag; lag == nil || *lag != 95 {
+		if lag := d.Report.Read().Lag; lag == nil || *lag != 95 {
 			t.Errorf("lag %v, want 95", lag)
 		}
 		source.found[1].Epoch++ // a new leader is asked at once
@@ -86,11 +86,11 @@ func TestLook_seesThatNothingComes(t *testing.T) {
 	withDiscovery(t, config.StartEarliest, func(d *discovery, source *scriptedSource, look func() error) {
 		source.found = []toldPartition{toldOf("in.delay", 0, 5)}
 		lookFor(t, source, look, stuckAfter)
-		if problems := d.Report.read().problems; len(problems) != 0 {
+		if problems := d.Report.Read().Problems; len(problems) != 0 {
 			t.Errorf("problems %q too soon", problems)
 		}
 		lookFor(t, source, look, 5*time.Second)
-		if problems := d.Report.read().problems; !slices.Contains(problems, "source: not read: in.delay/0 (failing: "+errNothingComes.Error()+")") {
+		if problems := d.Report.Read().Problems; !slices.Contains(problems, "source: not read: in.delay/0 (failing: "+errNothingComes.Error()+")") {
 			t.Errorf("problems %q, nothing came for %v", problems, stuckAfter)
 		}
 		at := d.Store.State().Positions[0]
@@ -99,8 +99,8 @@ func TestLook_seesThatNothingComes(t *testing.T) {
 		if _, err := d.Log.Propose(context.Background(), set).Wait(context.Background()); err != nil {
 			t.Fatal(err)
 		}
-		if err := look(); err != nil || len(d.Report.read().problems) != 0 {
-			t.Errorf("problems %q though all was read, %v", d.Report.read().problems, err)
+		if err := look(); err != nil || len(d.Report.Read().Problems) != 0 {
+			t.Errorf("problems %q though all was read, %v", d.Report.Read().Problems, err)
 		}
 	})
 }

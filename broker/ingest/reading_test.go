@@ -1,0 +1,30 @@
+package ingest
+
+import (
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/carillonmq/carillon/raftfsm"
+	"github.com/carillonmq/carillon/storage"
+)
+
+func TestLoss_isAProblemForAnHour(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var l loss
+		if l.problem() != "" {
+			t.Error("nothing is lost yet")
+		}
+		for range 2 {
+			l.note(move{PositionSet: raftfsm.PositionSet{Position: storage.Position{Topic: "a.delay", Next: 12}, From: 5}})
+		}
+		want := "14 records were deleted by Kafka within the last hour or so before they could be read, of a.delay/0: raise the retention of the delay topics"
+		if got := l.problem(); got != want {
+			t.Errorf("%q, want %q", got, want)
+		}
+		time.Sleep(lossShown)
+		if got := l.problem(); got != "" {
+			t.Errorf("an hour later: %q", got)
+		}
+	})
+}

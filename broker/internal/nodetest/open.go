@@ -1,0 +1,28 @@
+// Package nodetest gives tests a Raft group of one.
+package nodetest
+
+import (
+	"context"
+	"log/slog"
+	"testing"
+
+	"github.com/twmb/franz-go/pkg/kfake"
+
+	"github.com/carillonmq/carillon/raftfsm"
+)
+
+// Open opens a group of one in the test's bubble, which leads when it returns.
+func Open(t testing.TB, ctx context.Context) *raftfsm.Node {
+	var stack kfake.VirtualNetwork
+	node, err := raftfsm.Open(ctx, raftfsm.Config{
+		NodeID: "n1", DataDir: t.TempDir(), ClusterName: "test", Bootstrap: true,
+		Members: []raftfsm.Member{{ID: "n1", Raft: "127.0.0.1:7301", API: "127.0.0.1:7401"}},
+		Listen:  stack.Listen, Dial: stack.DialContext, Logger: slog.New(slog.DiscardHandler),
+		SegmentSize: 4 << 20,
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	<-node.Terms()
+	return node
+}

@@ -1,0 +1,127 @@
+// Package report is what a running term tells the world: the parts of a term write it, the
+// status reads it.
+package report
+
+import (
+	"maps"
+	"slices"
+	"sync"
+	"time"
+)
+
+// A Report is what a running term tells the world: written by its goroutines,
+// read by whoever asks for the status.
+type Report struct {
+	mu       sync.Mutex
+	problems map[string]string
+	parked   map[string]struct{} // targets
+	lag      *int64              // records of delay topics not read yet; nil: not known
+	reading  *Reading            // nil: not known yet; not changed once it is here
+	running  bool
+
+	// When Kafka began to answer, or not to; by the monotonic clock.
+	kafkaAnswers bool
+	kafkaSince   time.Time     // zero: it was not asked yet
+	kafkaHeard   chan struct{} // holds a token after hearKafka
+}
+
+// New returns a report of which nothing is known.
+func New() *Report {
+	return &Report{problems: make(map[string]string), parked: make(map[string]struct{}), kafkaHeard: make(chan struct{}, 1)}
+}
+
+// SetProblem names what keeps part of the term from working; an empty text says
+// that it works again.
+func (r *Report) SetProblem(part, text string) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if text == "" {
+		delete(r.problems, part)
+		return
+	}
+	r.problems[part] = text
+}
+
+// SetParked notes that a target is stuck, or is not any more.
+func (r *Report) SetParked(target string, stuck bool) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if stuck {
+		r.parked[target] = struct{}{}
+	} else {
+		delete(r.parked, target)
+	}
+}
+
+// SetLag notes how many records of delay topics wait, nil when that is not known.
+func (r *Report) SetLag(records *int64) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.lag = records
+}
+
+// SetReading notes which partitions of delay topics are read. It is not changed afterwards.
+func (r *Report) SetReading(reading *Reading) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.reading = reading
+}
+
+// HearKafka notes whether Kafka answered a look at the delay topics that began then.
+func (r *Report) HearKafka(answered bool, asked time.Time) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.kafkaSince.IsZero() || r.kafkaAnswers != answered {
+		r.kafkaAnswers, r.kafkaSince = answered, asked
+	}
+	select {
+	case r.kafkaHeard <- struct{}{}:
+	default:
+	}
+}
+
+// Kafka returns for how long Kafka has been silent, or else for how long it has
+// answered. Both are 0 until it was asked.
+func (r *Report) Kafka() (silent, answering time.Duration) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	switch {
+	case r.kafkaSince.IsZero():
+	case r.kafkaAnswers:
+		answering = max(time.Since(r.kafkaSince), 1) // a look may take no time
+	default:
+		silent = time.Since(r.kafkaSince)
+	}
+	return silent, answering
+}
+
+// KafkaHeard is received from after HearKafka; one token may stand for several calls.
+func (r *Report) KafkaHeard() <-chan struct{} { return r.kafkaHeard }
+
+// SetRunning notes that every part of the term has been started.
+func (r *Report) SetRunning() {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.running = true
+}
+
+// Contents is a copy of a Report.
+type Contents struct {
+	Problems []string // sorted by the part that has the problem
+	Parked   []string
+	Lag      *int64
+	Reading  *Reading
+	Running  bool // every part of the term has been started
+}
+
+// Read returns what was noted so far.
+func (r *Report) Read() Contents {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	out := Contents{Parked: slices.AppendSeq([]string{}, maps.Keys(r.parked)), Lag: r.lag, Reading: r.reading, Running: r.running}
+	slices.Sort(out.Parked)
+	for _, part := range slices.Sorted(maps.Keys(r.problems)) {
+		out.Problems = append(out.Problems, part+": "+r.problems[part])
+	}
+	return out
+}
