@@ -184,25 +184,59 @@ func (s *Sink) dispatchAll(broker int32, now time.Time) (out []*line) {
 
 // produce hands to the lines' clients what has departed, and what departs meanwhile. dispatch names each line to
 // one goroutine at a time: with two of them, what departed later could be the first that the client gets.
+//
+// A record is taken off its line as it is handed over and not before, so that whoever learns that one before it
+// has failed can still recall it. The lines take turns.
 func (s *Sink) produce(out []*line) {
-	for len(out) > 0 {
-		l := out[0]
-		s.mu.Lock()
-		departed := l.departed
-		l.departed, l.producing = nil, len(departed) > 0
-		s.mu.Unlock()
-		if out = out[1:]; len(departed) > 0 {
-			out = append(out, l) // the others come first
+	for turn := 0; len(out) > 0; turn++ {
+		at := turn % len(out)
+		l := out[at]
+		issued, last := s.nextDeparted(l)
+		if issued == nil {
+			out = slices.Delete(out, at, at+1)
+			continue
 		}
-		for _, issued := range departed {
-			l.client.TryProduce(context.Background(), &issued.record, func(_ *kgo.Record, err error) {
-				s.settle(issued, err)
-			})
-		}
-		if len(departed) > 0 && l.pool.gathers {
+		l.client.TryProduce(context.Background(), &issued.record, func(_ *kgo.Record, err error) {
+			s.settle(issued, err)
+		})
+		if last && l.pool.gathers {
 			l.letGo()
 		}
 	}
+}
+
+// nextDeparted takes the next record off the line, and says whether it is the last for now. It returns nil when there is
+// none: then nobody produces for the line any more.
+func (s *Sink) nextDeparted(l *line) (issued *send, last bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if len(l.departed) == 0 {
+		l.departed, l.producing = nil, false
+		return nil, true
+	}
+	issued, l.departed[0] = l.departed[0], nil
+	l.departed = l.departed[1:]
+	return issued, len(l.departed) == 0
+}
+
+// recall takes back what of the backlog has departed, as far as it is of that kind and the client has not got it. It lands,
+// since nothing else will be heard of it. The caller holds mu, and calls produce with the lines that are returned.
+func (s *Sink) recall(b *backlog, of func(*send) bool, err error, now time.Time) (recalled []*send, out []*line) {
+	if b.flight == nil {
+		return nil, nil
+	}
+	l := b.flight.line // nothing of a backlog flies with two lines
+	l.departed = slices.DeleteFunc(l.departed, func(issued *send) bool {
+		if issued.backlog != b || !of(issued) {
+			return false
+		}
+		recalled = append(recalled, issued)
+		return true
+	})
+	for _, issued := range recalled {
+		out = append(out, s.land(issued, err, now)...)
+	}
+	return recalled, out
 }
 
 // giveUp has the clients forget a backlog that is on its way. Its answer may still keep the connection.

@@ -6,9 +6,12 @@ package kafka
 
 import (
 	"encoding/binary"
+	"errors"
 	"fmt"
 	"sync"
+	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/twmb/franz-go/pkg/kerr"
@@ -19,14 +22,10 @@ import (
 	"github.com/carillonmq/carillon/broker"
 )
 
-// A pausing hook has whoever hands over a record lose the processor before some of them.
-type pausing struct{}
+// A hand is what somebody does while handing a record over to the Kafka client.
+type hand func(*kgo.Record)
 
-func (pausing) OnProduceRecordBuffered(r *kgo.Record) {
-	if binary.BigEndian.Uint32(r.Value)%10 == 3 {
-		pass(300 * time.Microsecond)
-	}
-}
+func (h hand) OnProduceRecordBuffered(r *kgo.Record) { h(r) }
 
 // What one goroutine sends to a partition is written in that order, whoever hands it to
 // the Kafka client: the goroutine that sends, or one that hears an answer.
@@ -38,7 +37,11 @@ func TestRecordsOfAPartitionKeepTheirOrder(t *testing.T) {
 	}
 	inBubble(t, func(t *testing.T, kafka bubble) {
 		config := kafka.config()
-		config.Hooks = append(config.Hooks, pausing{})
+		config.Hooks = append(config.Hooks, hand(func(r *kgo.Record) {
+			if binary.BigEndian.Uint32(r.Value)%10 == 3 { // as one who loses the processor
+				pass(300 * time.Microsecond)
+			}
+		}))
 		sink, err := NewSink(config)
 		if err != nil {
 			t.Fatal(err)
@@ -118,4 +121,71 @@ func TestNothingOvertakesWhatFailed(t *testing.T) {
 			}
 		}
 	}, kfake.SeedTopics(1, "orders"))
+}
+
+// What has departed together with a record that fails, and was not handed over before, fails as well, and so does what
+// has departed when its target is given up.
+func TestWhatHasDepartedIsRecalled(t *testing.T) {
+	inBubble(t, func(t *testing.T, kafka bubble) {
+		config := kafka.config()
+		var handed atomic.Int64
+		config.Hooks = append(config.Hooks, hand(func(r *kgo.Record) {
+			if string(r.Value) == "behind" {
+				handed.Add(1)
+			}
+			if string(r.Value) == "slow" {
+				pass(50 * time.Millisecond)
+			}
+		}))
+		sink, err := NewSink(config)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer sink.Close()
+		countOf(t.Context(), sink, "orders")
+		for partition := range int32(2) {
+			if _, err := deliver(sink, broker.Delivery{Topic: "orders", Partition: partition}); err != nil {
+				t.Fatal(err)
+			}
+		}
+		kafka.delay(func(string) time.Duration { return 10 * time.Millisecond })
+		var mu sync.Mutex
+		outcomes := make(map[string]error)
+		round := func(meanwhile func()) {
+			clear(outcomes)
+			// Two records fly, one behind the other. The others wait, and depart together when the first is written.
+			for i, value := range []string{"first", "second", "slow", "behind"} {
+				d := broker.Delivery{Topic: "orders", Partition: int32(1 - i%2), Value: []byte(value)}
+				sink.Send(d, func(err error) {
+					mu.Lock()
+					defer mu.Unlock()
+					outcomes[value] = err
+				})
+				synctest.Wait() // a request each
+			}
+			pass(30 * time.Millisecond) // the second has its outcome, and the third is handed over
+			meanwhile()
+			pass(time.Second)
+			mu.Lock()
+			defer mu.Unlock()
+			if len(outcomes) != 4 {
+				t.Fatalf("outcomes of 4 records: %v", outcomes)
+			}
+		}
+		kafka.Fault(kfake.Fault{Keys: []kmsg.Key{kmsg.Produce}, Topic: "orders", Partitions: []int32{0}, Err: kerr.MessageTooLarge})
+		round(func() {})
+		if outcomes["first"] != nil || outcomes["slow"] != nil {
+			t.Errorf("records of another partition: %v, %v", outcomes["first"], outcomes["slow"])
+		}
+		if outcomes["second"] == nil || outcomes["behind"] == nil {
+			t.Errorf("%v, and of what is behind it: %v; want both to fail", outcomes["second"], outcomes["behind"])
+		}
+		round(func() { sink.Isolate("orders") })
+		if !errors.Is(outcomes["slow"], broker.ErrAbandoned) || !errors.Is(outcomes["behind"], broker.ErrAbandoned) {
+			t.Errorf("given up: %v, %v", outcomes["slow"], outcomes["behind"])
+		}
+		if handed.Load() > 0 {
+			t.Error("a record was handed over after it had been recalled")
+		}
+	}, kfake.SeedTopics(2, "orders"))
 }

@@ -141,21 +141,24 @@ func (s *Sink) Send(d broker.Delivery, done func(error)) {
 
 // settle resolves the send with Kafka's outcome, unless it was abandoned before.
 func (s *Sink) settle(issued *send, err error) {
-	t := issued.backlog.target
+	t, now := issued.backlog.target, time.Now()
 	s.mu.Lock()
 	_, ours := t.outstanding[issued]
 	delete(t.outstanding, issued)
 	var behind []*send
+	var out []*line
 	if ours {
 		t.learn(err)
 		if err != nil {
-			behind = issued.backlog.leave(issued.record.Partition)
+			behind, out = s.failBehind(issued, err, now)
 		}
 		s.forgetStale(t)
 	}
-	out := s.land(issued, err, time.Now())
+	out = append(out, s.land(issued, err, now)...)
+	if len(out) > 0 && !s.closed {
+		s.background.Go(func() { s.produce(out) }) // beside us: franz-go tells one outcome after the other
+	}
 	s.mu.Unlock()
-	s.produce(out)
 	if ours {
 		issued.done(classify(t.topic, err))
 	}
@@ -164,24 +167,41 @@ func (s *Sink) settle(issued *send, err error) {
 	}
 }
 
+// failBehind takes what is behind a send that failed in its partition and has not reached the client: it would be written
+// before that one is sent again. franz-go fails what it buffers for the partition for the same reason. The caller holds mu.
+func (s *Sink) failBehind(failed *send, err error, now time.Time) (behind []*send, out []*line) {
+	b, partition := failed.backlog, failed.record.Partition
+	behind, out = s.recall(b, func(other *send) bool { return other.record.Partition == partition }, err, now)
+	behind = append(behind, b.leave(partition)...)
+	for _, other := range behind {
+		delete(b.target.outstanding, other)
+	}
+	return behind, out
+}
+
 // Isolate gives the topic's outstanding records up; see [broker.Sink].
 func (s *Sink) Isolate(topic string) {
 	s.mu.Lock()
-	defer s.mu.Unlock()
 	if s.closed {
+		s.mu.Unlock()
 		return
 	}
 	t := s.target(topic)
 	s.log.Warn("target topic is isolated: it shares Kafka clients only with others that do not answer", "topic", topic, "abandoned", len(t.outstanding))
 	s.abandon(t)
+	var out []*line
 	for _, b := range t.backlogs {
 		b.waiting, b.pool = nil, nil // its queue drops it
+		_, more := s.recall(b, func(*send) bool { return true }, broker.ErrAbandoned, time.Now())
+		out = append(out, more...)
 		if b.flight != nil {
 			s.giveUp(b)
 		}
 	}
 	t.backlogs = make(map[int32]*backlog)
 	t.stuck = true
+	s.mu.Unlock()
+	s.produce(out)
 }
 
 // abandon resolves everything outstanding of the target. The caller holds mu.

@@ -83,15 +83,12 @@ func (t *target) backlog(partition int32) *backlog {
 	return b
 }
 
-// leave takes what waits for a partition out of the backlog, since something before it has failed: it would be
-// written before that is sent again. franz-go fails what it buffers for the partition for the same reason.
-// The caller holds mu.
+// leave takes what waits for a partition out of the backlog. The caller holds mu.
 func (b *backlog) leave(partition int32) (behind []*send) {
 	b.waiting = slices.DeleteFunc(b.waiting, func(issued *send) bool {
 		if issued.record.Partition != partition {
 			return false
 		}
-		delete(b.target.outstanding, issued)
 		behind = append(behind, issued)
 		return true
 	})
