@@ -35,6 +35,9 @@ type flight struct {
 	timer    *time.Timer
 }
 
+// patience is how long an answer may take before it is overdue. The caller holds mu.
+func (s *Sink) patience() time.Duration { return min(max(3*s.usual, leastPatience), mostPatience) }
+
 // A member is a backlog on a flight.
 type member struct {
 	*backlog
@@ -76,18 +79,37 @@ func (s *Sink) board(l *line, b *backlog) *flight {
 
 // depart closes the flight to others. The caller holds mu.
 func (s *Sink) depart(f *flight, now time.Time) {
-	if f.boarding {
-		f.boarding = false
-		if f.pipe != nil && f.pipe.flights[0] == f {
-			s.watch(f, now)
-		}
+	if !f.boarding {
+		return
 	}
+	f.boarding = false
+	switch {
+	case f.pipe == nil && f.broker != noBroker:
+		f.timer = time.AfterFunc(2*s.patience(), func() { s.divert(f) }) // it asks for metadata first
+	case f.pipe != nil && f.pipe.flights[0] == f:
+		s.watch(f, now)
+	}
+}
+
+// divert is called when a flight that nobody waits for has no answer yet. Nothing is said of its target, but what
+// would be written behind it takes another line until it lands. The caller does not hold mu.
+func (s *Sink) divert(f *flight) {
+	s.mu.Lock()
+	if f.left == 0 || s.closed {
+		s.mu.Unlock()
+		return
+	}
+	f.overdue = true
+	f.line.pipe(f.broker).kept++
+	out := s.dispatchAll(f.broker, time.Now())
+	s.mu.Unlock()
+	s.produce(out)
 }
 
 // watch begins to wait for the flight's answer, when there is none before it. The caller holds mu.
 func (s *Sink) watch(f *flight, now time.Time) {
 	f.since = now
-	f.timer = time.AfterFunc(min(max(3*s.usual, leastPatience), mostPatience), func() { s.overtake(f) })
+	f.timer = time.AfterFunc(s.patience(), func() { s.overtake(f) })
 }
 
 // overtake is called when the flight's answer is overdue. Its targets are among the slow from now on, and
@@ -139,8 +161,14 @@ func (s *Sink) land(issued *send, err error, now time.Time) (out []*line) {
 		return nil
 	}
 	f.line.flights--
-	if f.pipe != nil {
+	switch {
+	case f.pipe != nil:
 		s.clear(f, now)
+	case f.timer != nil:
+		f.timer.Stop()
+		if f.overdue {
+			f.line.pipe(f.broker).kept--
+		}
 	}
 	s.closeRetired(f.line)
 	return s.dispatchAll(f.broker, now)

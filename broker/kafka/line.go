@@ -37,17 +37,22 @@ type pipe struct {
 	prompt  bool      // the last answer came in time
 	proven  bool      // has answered, and none was overdue since. If not, one backlog tries first
 	rests   time.Time // given up: what was written before may keep the connection until then
+	kept    int       // flights alone without an answer for so long that nothing should follow them
 }
 
 func (p *pipe) isBoarding() bool {
 	return len(p.flights) > 0 && p.flights[len(p.flights)-1].boarding
 }
 
-func (p *pipe) isOverdue() bool { return len(p.flights) > 0 && p.flights[0].overdue }
+func (p *pipe) isOverdue() bool {
+	return p.kept > 0 || len(p.flights) > 0 && p.flights[0].overdue
+}
 
 // takes reports whether one more backlog may go out now.
 func (p *pipe) takes() bool {
 	switch {
+	case p.kept > 0:
+		return false
 	case len(p.flights) == 0:
 		return true
 	case p.isBoarding():

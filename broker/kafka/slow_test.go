@@ -122,6 +122,43 @@ func TestTargetThatIsSlowNowAndThenDelaysNoOther(t *testing.T) {
 	}
 }
 
+// Nothing is known yet of how fast a target is, as of all at the begin of a term. Its first record may wait for
+// metadata, so nobody judges it by that; but new ones that come after it must not wait with it.
+func TestNewTargetThatIsSlowDelaysNoNewOnes(t *testing.T) {
+	const slow, others = 20, 1000
+	var names []string
+	for i := range slow + others {
+		names = append(names, fmt.Sprintf("target-%d", i))
+	}
+	inBubble(t, func(t *testing.T, kafka bubble) {
+		sink := newSink(t, kafka)
+		kafka.delay(func(topic string) time.Duration {
+			var i int
+			if fmt.Sscanf(topic, "target-%d", &i); i < slow {
+				return 900 * time.Millisecond
+			}
+			return 2 * time.Millisecond
+		})
+		sink.Partitions(t.Context(), names)
+		var beside load
+		for _, name := range names[:slow] {
+			sink.Send(broker.Delivery{Topic: name}, func(error) {})
+		}
+		beside.run(sink, names[slow:], time.Millisecond, time.Now().Add(others*time.Millisecond))
+		pass(10 * time.Second)
+		late := 0
+		for _, took := range beside.took {
+			if took > 50*time.Millisecond {
+				late++
+			}
+		}
+		t.Logf("%d of %d new targets were late by more than 50 ms; p50 %v max %v", late, len(beside.took), beside.quantile(0.5), beside.quantile(1))
+		if len(beside.took) != others || late > others/10 {
+			t.Errorf("%d of %d new targets waited for a slow one", late, len(beside.took))
+		}
+	}, kfake.SeedTopics(1, names...))
+}
+
 // Each lane waits at most stallAfter, 5 s, before it gives a target up and so sends what may be written twice.
 func TestManySlowTargetsDelayEachOtherByOneAnswer(t *testing.T) {
 	const slow, others = 200, 20
