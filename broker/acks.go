@@ -8,6 +8,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/carillonmq/carillon/broker/schedule"
 	"github.com/carillonmq/carillon/raftfsm"
 	"github.com/carillonmq/carillon/storage"
 )
@@ -21,7 +22,7 @@ const (
 	// leastUnacked is how long deliveries may always go without their Ack before the
 	// lanes wait for it. It is the lead of claims, which come through the same log: when
 	// that is slower, what is due waits for a claim before it would wait for an Ack.
-	leastUnacked = claimLead * time.Millisecond
+	leastUnacked = schedule.ClaimLead * time.Millisecond
 	// finishPatience is how long the end of a term waits for its last Ack.
 	finishPatience = 500 * time.Millisecond
 )

@@ -14,6 +14,7 @@ import (
 	"github.com/carillonmq/carillon/broker/config"
 	"github.com/carillonmq/carillon/broker/ingest"
 	"github.com/carillonmq/carillon/broker/report"
+	"github.com/carillonmq/carillon/broker/schedule"
 	"github.com/carillonmq/carillon/raftfsm"
 )
 
@@ -25,7 +26,7 @@ type Options struct {
 	Sink    func() (Sink, error)
 	Metrics *Metrics
 	// Now is the clock; nil: the machine's. Only with that is there a timer of the
-	// kernel (see alarm), which would ring at other times than a clock of the caller's.
+	// kernel (see schedule.Alarm), which would ring at other times than a clock of the caller's.
 	Now    func() time.Time
 	Logger *slog.Logger
 	// DiscoverEvery is how often Kafka is asked for the delay topics; 0: every second, which
@@ -47,9 +48,9 @@ type Broker struct {
 	newSink   func() (Sink, error)
 	metrics   *Metrics
 	now       func() time.Time
-	newAlarm  func(*slog.Logger) *alarm // may return nil
-	logger    *slog.Logger              // for the parts of a term
-	log       *slog.Logger              // its own
+	newAlarm  func(*slog.Logger) *schedule.Alarm // may return nil
+	logger    *slog.Logger                       // for the parts of a term
+	log       *slog.Logger                       // its own
 	discover  time.Duration
 	askReach  func(context.Context, raftfsm.Member) error
 	reach     *reach
@@ -59,9 +60,9 @@ type Broker struct {
 
 // New returns a Broker that does nothing until Run.
 func New(o Options) *Broker {
-	alarms := func(*slog.Logger) *alarm { return nil } // with a clock of its own, which may be a virtual one
+	alarms := func(*slog.Logger) *schedule.Alarm { return nil } // with a clock of its own, which may be a virtual one
 	if o.Now == nil {
-		o.Now, alarms = time.Now, newAlarm
+		o.Now, alarms = time.Now, schedule.NewAlarm
 	}
 	source, sink := prompt(o.Source, o.Sink)
 	b := &Broker{

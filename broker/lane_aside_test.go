@@ -11,6 +11,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/carillonmq/carillon/broker/message"
+	"github.com/carillonmq/carillon/broker/schedule"
 	"github.com/carillonmq/carillon/client"
 )
 
@@ -38,7 +39,7 @@ func TestAside_waitsForTheTopicAndHoldsNoOtherUp(t *testing.T) {
 		dead := b.sink.topic("dead", 1)
 		dead.takes(1000)
 		due := b.accept("dead", 5, sized(0, 5000, 0, 3000, 0))
-		b.hand(due)
+		b.Hand(due)
 		b.after(2 * time.Second)
 		if diff := cmp.Diff([]uint64{1, 3, 5}, b.written("dead", 0)); diff != "" {
 			t.Errorf("written while two are refused (-want +got):\n%s", diff)
@@ -144,10 +145,10 @@ func TestAside_goesBackWhenTheTopicIsParked(t *testing.T) {
 		dead := b.sink.topic("dead", 1)
 		dead.takes(1000)
 		due := b.accept("dead", 3, sized(0, 5000, 5000))
-		b.hand(due)
+		b.Hand(due)
 		b.after(time.Second)
 		b.sink.change(func() { dead.err = ErrTargetUnavailable })
-		b.hand(b.accept("dead", 1, sized(0)))
+		b.Hand(b.accept("dead", 1, sized(0)))
 		b.after(10 * time.Second)
 		var returned []uint64
 		for _, v := range b.verdicts() {
@@ -160,7 +161,7 @@ func TestAside_goesBackWhenTheTopicIsParked(t *testing.T) {
 			t.Errorf("returned (-want +got):\n%s", diff)
 		}
 		b.sink.change(func() { dead.err = nil })
-		b.feed([]dueMessage{due[1], due[2]}, 3*mostProbe)
+		b.feed([]schedule.DueMessage{due[1], due[2]}, 3*mostProbe)
 		if problems := b.cfg.Report.Read().Problems; len(problems) != 1 || !strings.Contains(problems[0], " 2 of them") {
 			t.Errorf("problems %q, want that two wait", problems)
 		}

@@ -12,25 +12,26 @@ import (
 	"github.com/carillonmq/carillon/broker/digest"
 	"github.com/carillonmq/carillon/broker/internal/logtest"
 	"github.com/carillonmq/carillon/broker/message"
+	"github.com/carillonmq/carillon/broker/schedule"
 )
 
 // feed answers verdicts as the scheduler does, for that long: a target that works is
 // handed everything of due that is alive.
-func (b *bench) feed(due []dueMessage, d time.Duration) {
+func (b *bench) feed(due []schedule.DueMessage, d time.Duration) {
 	for range d / (100 * time.Millisecond) {
 		for _, v := range b.verdicts() {
 			if !v.Parked {
-				b.hand(b.stillAlive(due))
+				b.Hand(b.stillAlive(due))
 			}
 		}
 		b.after(100 * time.Millisecond)
 	}
 }
 
-func (b *bench) stillAlive(due []dueMessage) []dueMessage {
+func (b *bench) stillAlive(due []schedule.DueMessage) []schedule.DueMessage {
 	b.log.mu.Lock()
 	defer b.log.mu.Unlock()
-	var alive []dueMessage
+	var alive []schedule.DueMessage
 	for _, d := range due {
 		if _, ok := b.log.alive[d.Seq]; ok {
 			alive = append(alive, d)
@@ -43,10 +44,10 @@ func TestLane_deadLettersForAMissingTargetWhenItIsTime(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := newBench(t)
 		due := b.accept("missing", 2000, nil)
-		b.hand(due)
+		b.Hand(due)
 		b.feed(due, testTimeout/2)
 		later := b.accept("missing", 100, nil)
-		b.hand(later)
+		b.Hand(later)
 		due = append(due, later...)
 		b.feed(due, testTimeout/2-time.Second)
 		if n := len(b.log.dead); n != 0 {
@@ -93,7 +94,7 @@ func TestLane_waitsForAMissingTargetAsLongAsTheRouteSays(t *testing.T) {
 			}
 		}
 		due := b.accept("missing", 10, someUrgent)
-		b.hand(due)
+		b.Hand(due)
 		b.feed(due, 2*time.Minute)
 		if n := len(b.log.dead); n != 4 {
 			t.Errorf("%d messages dead-lettered after two minutes, want the 4 that are urgent", n)
@@ -103,7 +104,7 @@ func TestLane_waitsForAMissingTargetAsLongAsTheRouteSays(t *testing.T) {
 			t.Errorf("%d messages dead-lettered, want all 10", n)
 		}
 		due = append(b.accept("missing", 10, nil), b.accept("missing", 10, someUrgent)...)
-		b.hand(due)
+		b.Hand(due)
 		b.feed(due, testTimeout+time.Minute) // when the first may go, all may
 		if n := len(b.log.dead); n != 30 {
 			t.Errorf("%d messages dead-lettered, want all 30", n)
@@ -140,7 +141,7 @@ func TestLane_deliversWhenAMissingTargetAppearsInTime(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := newBench(t)
 		due := b.accept("orders", 100, nil)
-		b.hand(due)
+		b.Hand(due)
 		b.feed(due, testTimeout-time.Minute)
 		b.sink.topic("orders", 1)
 		b.feed(due, time.Minute)
@@ -158,7 +159,7 @@ func TestLane_countsAnAbsenceFromItsLastBeginning(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := newBench(t)
 		due := b.accept("orders", 10, nil)
-		b.hand(due)
+		b.Hand(due)
 		b.feed(due, testTimeout-time.Minute)
 		b.sink.topic("orders", 1).refuse = func(Delivery) error { return ErrTargetUnavailable }
 		b.feed(due, 30*time.Second)
@@ -180,7 +181,7 @@ func TestLane_deadLettersForATargetThatForbidsWriting(t *testing.T) {
 		b := newBench(t)
 		b.sink.topic("secret", 1).refuse = func(Delivery) error { return ErrTargetForbidden }
 		due := b.accept("secret", 300, nil)
-		b.hand(due)
+		b.Hand(due)
 		b.feed(due, testTimeout-time.Second)
 		if n := len(b.log.dead); n != 0 {
 			t.Fatalf("%d messages dead-lettered before the time", n)
@@ -253,7 +254,7 @@ func TestDeadLetter_goesOutWithWhatWasWrongAndNothingElse(t *testing.T) {
 		entry := letter.Entry(time.Now().UnixMilli(), "dead", b.log.level)
 		entry.Seq = 1
 		b.log.alive[1] = entry
-		b.hand([]dueMessage{{Ref: entry.Ref(), Target: "dead"}})
+		b.Hand([]schedule.DueMessage{{Ref: entry.Ref(), Target: "dead"}})
 		b.after(time.Second)
 		want := []Delivery{{
 			Topic: "dead", Key: []byte("k"), Value: nil,
@@ -287,7 +288,7 @@ func TestDeadLetter_isNeverDropped(t *testing.T) {
 		"refused":                     func(b *bench) { b.sink.topic("dead", 1).refuse = func(Delivery) error { return ErrRecordRefused } },
 		"too large":                   func(b *bench) { b.sink.topic("dead", 1).refuse = func(Delivery) error { return ErrRecordTooLarge } },
 		"missing":                     func(b *bench) {},
-		"missing when the term began": func(b *bench) { b.probe("dead") },
+		"missing when the term began": func(b *bench) { b.Probe("dead") },
 		"forbidden":                   func(b *bench) { b.sink.topic("dead", 1).err = ErrTargetForbidden },
 		"unavailable":                 func(b *bench) { b.sink.topic("dead", 1).err = ErrTargetUnavailable },
 	} {
@@ -297,7 +298,7 @@ func TestDeadLetter_isNeverDropped(t *testing.T) {
 				broken(b)
 				due := b.accept("dead", 10, asDeadLetter)
 				if name != "missing when the term began" {
-					b.hand(due)
+					b.Hand(due)
 				}
 				b.feed(due, 3*testTimeout)
 				if len(b.log.dead) != 0 || len(b.log.alive) != len(due) {
@@ -328,7 +329,7 @@ func TestLane_deadLettersForAMissingTargetThatIsFedLate(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			b := newBench(t)
 			due := b.accept("missing", 10, nil)
-			b.hand(due)
+			b.Hand(due)
 			waits := true
 			for waits {
 				b.after(100 * time.Millisecond)
@@ -337,7 +338,7 @@ func TestLane_deadLettersForAMissingTargetThatIsFedLate(t *testing.T) {
 				}
 			}
 			b.after(late)
-			b.hand(due)
+			b.Hand(due)
 			b.feed(due, time.Minute)
 			if n := b.count.deadLettered[message.CodeTargetMissing]; n != 10 {
 				t.Errorf("%d messages dead-lettered a minute after they were fed %v late, want all 10", n, late)
@@ -352,11 +353,11 @@ func TestCondemn_logsALineASecondForAllTargets(t *testing.T) {
 		b := newBench(t)
 		var lines logtest.Lines
 		b.condemned = digest.New(lines.Logger(), "dead-lettering messages")
-		var due []dueMessage
+		var due []schedule.DueMessage
 		for i := range 300 {
 			due = append(due, b.accept(fmt.Sprint("customer-", i), 2, nil)...)
 		}
-		b.hand(due)
+		b.Hand(due)
 		b.feed(due, 2*testTimeout)
 		b.stop()
 		var told int

@@ -23,7 +23,7 @@ func TestDeadLetter_withoutItsValueIsCountedOnce(t *testing.T) {
 			}
 			asDeadLetter(i, m)
 		})
-		b.hand(due)
+		b.Hand(due)
 		b.feed(due, time.Minute) // parked and tried again
 		if b.count.valueless != 0 {
 			t.Errorf("%d values counted as dropped while nothing could be written", b.count.valueless)
@@ -52,9 +52,9 @@ func TestDeadLetter_thatWaitsIsAProblemUntilItIsWritten(t *testing.T) {
 					b.sink.change(func() { broken(dead) })
 					due := b.accept("dead", 10, asDeadLetter)
 					if held {
-						b.probe("dead")
+						b.Probe("dead")
 					} else {
-						b.hand(due)
+						b.Hand(due)
 					}
 					b.feed(due, parkAfter+time.Second)
 					for range 600 { // it must not flicker while the topic is tried again
@@ -81,7 +81,7 @@ func TestDeadLetter_problemGoesWhenNothingWaits(t *testing.T) {
 		b := newBench(t)
 		dead := b.sink.topic("dead", 1)
 		dead.err = ErrTargetUnavailable
-		b.probe("dead")
+		b.Probe("dead")
 		b.after(time.Minute)
 		if problems := b.cfg.Report.Read().Problems; len(problems) != 1 {
 			t.Errorf("problems %q of a topic that is held and cannot be written to, want one", problems)
@@ -100,7 +100,7 @@ func TestParkedTarget_isNoProblemOfTheNode(t *testing.T) {
 		b := newBench(t)
 		b.sink.topic("orders", 1).err = ErrTargetUnavailable
 		due := b.accept("orders", 10, nil)
-		b.hand(due)
+		b.Hand(due)
 		b.feed(due, time.Minute)
 		if problems := b.cfg.Report.Read().Problems; len(problems) != 0 || b.count.parked != 1 {
 			t.Errorf("problems %q and %d parked targets, want none and one", problems, b.count.parked)
@@ -164,7 +164,7 @@ func TestDeadLetter_isToldByItsMarkAlone(t *testing.T) {
 					}
 					m.DeadLetter = test.isMarked
 				})
-				b.hand(due)
+				b.Hand(due)
 				b.log.mu.Lock()
 				b.log.level = storage.LevelTwo
 				b.log.mu.Unlock()

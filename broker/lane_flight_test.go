@@ -6,6 +6,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/carillonmq/carillon/broker/schedule"
 	"github.com/carillonmq/carillon/raftfsm"
 )
 
@@ -46,11 +47,11 @@ func TestLane_catchesUpAfterAHiccup(t *testing.T) {
 			return b.log.commit(ctx, c)
 		}
 		handed := 0
-		var held []dueMessage
+		var held []schedule.DueMessage
 		for start := time.Now(); time.Since(start) < 4*time.Second; {
 			held = append(held, b.accept("orders", 250, nil)...)
 			if at := time.Since(start); at < time.Second || at >= time.Second+hiccup {
-				b.hand(held)
+				b.Hand(held)
 				handed += len(held)
 				held = nil
 			}
@@ -77,7 +78,7 @@ func TestLane_getsOnBesideABusyOneWhenItIsLate(t *testing.T) {
 		for i := range 600 {
 			b.deliver("steady", 30, nil) // at one time some 600 are not acknowledged
 			if i == 100 {
-				b.hand(late)
+				b.Hand(late)
 			}
 			b.after(time.Millisecond)
 		}

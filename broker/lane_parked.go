@@ -5,6 +5,7 @@ import (
 	"log/slog"
 	"time"
 
+	"github.com/carillonmq/carillon/broker/schedule"
 	"github.com/carillonmq/carillon/storage"
 )
 
@@ -26,7 +27,7 @@ func (l *lane) park(ctx context.Context, cause error) {
 	l.parked.first = firstWaiting{due: first.ref.Due, timeout: l.missingTimeout(first), forever: first.deadLetter}
 	l.parked.origin = l.admitted
 	l.parked.unanswered = 1
-	l.p.cfg.Verdicts.Put(verdict{Target: l.target, Parked: true, Returned: l.giveBack()})
+	l.p.cfg.Verdicts.Put(schedule.Verdict{Target: l.target, Parked: true, Returned: l.giveBack()})
 }
 
 // parkAsTold ends a lane whose target the scheduler says is parked; one that has work
@@ -34,7 +35,7 @@ func (l *lane) park(ctx context.Context, cause error) {
 func (l *lane) parkAsTold() {
 	l.told = false
 	if !l.isIdle() {
-		l.p.cfg.Verdicts.Put(verdict{Target: l.target})
+		l.p.cfg.Verdicts.Put(schedule.Verdict{Target: l.target})
 		return
 	}
 	l.parked = l.asParked(0)

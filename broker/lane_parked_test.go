@@ -10,11 +10,12 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/carillonmq/carillon/broker/schedule"
 	"github.com/carillonmq/carillon/storage"
 )
 
 // returned gathers what the verdicts give back, in order of delivery.
-func returned(verdicts []verdict) []uint64 {
+func returned(verdicts []schedule.Verdict) []uint64 {
 	var refs []storage.Ref
 	for _, v := range verdicts {
 		refs = append(refs, v.Returned...)
@@ -27,7 +28,7 @@ func returned(verdicts []verdict) []uint64 {
 	return seqs
 }
 
-func isHealed(v verdict) bool { return !v.Parked }
+func isHealed(v schedule.Verdict) bool { return !v.Parked }
 
 func TestLane_parksAfterTwoSecondsAndReturnsEachOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -39,7 +40,7 @@ func TestLane_parksAfterTwoSecondsAndReturnsEachOnce(t *testing.T) {
 			t.Fatalf("verdicts %v after less than two seconds", got)
 		}
 		b.after(2 * time.Second)
-		var verdicts []verdict
+		var verdicts []schedule.Verdict
 		verdicts = append(verdicts, b.verdicts()...)
 		b.after(time.Minute)
 		verdicts = append(verdicts, b.verdicts()...)
@@ -62,7 +63,7 @@ func TestLane_resumesInOrderWhenTheTargetWorks(t *testing.T) {
 		orders := b.sink.topic("orders", 1)
 		orders.err = ErrTargetUnavailable
 		due := b.accept("orders", 100, nil)
-		b.hand(due)
+		b.Hand(due)
 		b.after(3 * time.Second)
 		b.verdicts()
 		b.after(time.Second)
@@ -71,7 +72,7 @@ func TestLane_resumesInOrderWhenTheTargetWorks(t *testing.T) {
 		if got := b.verdicts(); len(got) != 1 || !isHealed(got[0]) {
 			t.Fatalf("verdicts %v, want one that the target works", got)
 		}
-		b.hand(due)
+		b.Hand(due)
 		b.after(time.Second)
 		if diff := cmp.Diff(seqsOf(due), b.written("orders", 0)); diff != "" {
 			t.Errorf("delivered (-want +got):\n%s", diff)
@@ -100,12 +101,12 @@ func TestLane_isNotFedAgainBeforeTheSchedulerKnowsThatItWasParked(t *testing.T) 
 		if diff := cmp.Diff(append(first, late...), returned(got)); diff != "" {
 			t.Errorf("returned (-want +got):\n%s", diff)
 		}
-		b.probe("orders") // the answer to the first verdict, not to the second
+		b.Probe("orders") // the answer to the first verdict, not to the second
 		b.after(time.Minute)
 		if got := b.cfg.Verdicts.Take(nil); len(got) != 0 {
 			t.Errorf("verdicts %v after half an answer", got)
 		}
-		b.probe("orders")
+		b.Probe("orders")
 		b.after(time.Minute)
 		if got := b.verdicts(); len(got) != 1 || !isHealed(got[0]) {
 			t.Errorf("verdicts %v, want one that the target works", got)
@@ -122,10 +123,10 @@ func TestLane_startsParkedWhenTold(t *testing.T) {
 		b := newBench(t)
 		b.sink.topic("works", 1)
 		b.sink.topic("down", 1).err = ErrTargetUnavailable
-		b.probe("works")
-		b.probe("down")
+		b.Probe("works")
+		b.Probe("down")
 		b.after(time.Millisecond)
-		if diff := cmp.Diff([]verdict{{Target: "works"}}, b.verdicts()); diff != "" {
+		if diff := cmp.Diff([]schedule.Verdict{{Target: "works"}}, b.verdicts()); diff != "" {
 			t.Errorf("verdicts (-want +got):\n%s", diff)
 		}
 		if b.count.parked != 1 {
@@ -142,7 +143,7 @@ func TestLane_doesNotFlapWhenOnlyProbesSucceed(t *testing.T) {
 		sends := 0
 		orders.refuse = func(Delivery) error { sends++; return ErrTargetUnavailable }
 		due := b.accept("orders", 50, nil)
-		b.hand(due)
+		b.Hand(due)
 		b.after(3 * time.Second)
 		parkings := 0
 		sends = 0
@@ -151,7 +152,7 @@ func TestLane_doesNotFlapWhenOnlyProbesSucceed(t *testing.T) {
 				if v.Parked {
 					parkings++
 				} else {
-					b.hand(due)
+					b.Hand(due)
 				}
 			}
 			b.after(100 * time.Millisecond)
@@ -166,7 +167,7 @@ func TestLane_doesNotFlapWhenOnlyProbesSucceed(t *testing.T) {
 		for range 100 {
 			for _, v := range b.verdicts() {
 				if !v.Parked {
-					b.hand(due)
+					b.Hand(due)
 				}
 			}
 			b.after(100 * time.Millisecond)
@@ -186,12 +187,12 @@ func TestDispatcher_missingTargetsCostNoLane(t *testing.T) {
 		b.sink.topic("orders", 1)
 		b.deliver("orders", 1, nil)
 		b.after(time.Millisecond)
-		var all []dueMessage
+		var all []schedule.DueMessage
 		for i := range n {
 			all = append(all, b.accept(fmt.Sprintf("customer-%08d.replies", i), 1, nil)...)
 		}
 		goroutines := runtime.NumGoroutine()
-		b.hand(all)
+		b.Hand(all)
 		b.after(200 * time.Millisecond)
 		seqs := b.deliver("orders", 10, nil)
 		b.after(10 * time.Millisecond)

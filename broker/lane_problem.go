@@ -6,6 +6,7 @@ import (
 	"slices"
 
 	"github.com/carillonmq/carillon/broker/report"
+	"github.com/carillonmq/carillon/broker/schedule"
 )
 
 // letters says among the problems of the node that the dead letters of a topic wait.
@@ -55,7 +56,7 @@ func (l *letters) part() string { return "dead-letter topic " + l.target }
 // reportRefused names a dead-letter topic that does not take some dead letters.
 func (l *lane) reportRefused(cause error) {
 	others := ""
-	if len(l.aside.refused) > mostHanded-pageSize {
+	if len(l.aside.refused) > schedule.MostHanded-schedule.PageSize {
 		others = " and all that come after them"
 	}
 	remedy := refusedRemedy

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/carillonmq/carillon/broker/message"
+	"github.com/carillonmq/carillon/broker/schedule"
 )
 
 func TestMissing_deadLettersForMoreTargetsThanMayBeMissing(t *testing.T) {
@@ -21,13 +22,13 @@ func TestMissing_deadLettersForMoreTargetsThanMayBeMissing(t *testing.T) {
 			return most
 		}
 		b.cfg.LeastMostMissing = most
-		var due, free []dueMessage
+		var due, free []schedule.DueMessage
 		for i := range names {
 			due = append(due, b.accept(fmt.Sprint("customer-", i), each, nil)...)
 			free = append(free, b.accept(fmt.Sprint("free-", i), each, func(_ int, m *message.Message) { m.Origin.Topic = "free.delay" })...)
 		}
 		all := append(due, free...)
-		b.hand(all)
+		b.Hand(all)
 		b.feed(all, parkAfter-100*time.Millisecond)
 		if n := len(b.log.dead); n != 0 {
 			t.Errorf("%d messages dead-lettered before Kafka was asked for long enough", n)

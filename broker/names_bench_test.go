@@ -6,11 +6,15 @@ import (
 	"log/slog"
 	"runtime"
 	"slices"
+	"sync/atomic"
 	"testing"
 	"time"
 
+	"github.com/carillonmq/carillon/broker/internal/nodetest"
+	"github.com/carillonmq/carillon/broker/mailbox"
 	"github.com/carillonmq/carillon/broker/message"
 	"github.com/carillonmq/carillon/broker/report"
+	"github.com/carillonmq/carillon/broker/schedule"
 	"github.com/carillonmq/carillon/raftfsm"
 	"github.com/carillonmq/carillon/storage"
 )
@@ -32,10 +36,17 @@ func BenchmarkManyNames(b *testing.B) {
 func manyNames(b *testing.B, names int) {
 	const existing, each, slow = 1000, 10, 100
 	ctx, cancel := context.WithCancel(b.Context())
-	s := newStage(b, ctx)
-	s.unchecked = true
-	s.propose(ctx, raftfsm.RaiseLevel{Level: storage.LevelTwo}) // holds as changes
-	defer s.node.Close()
+	node := nodetest.Open(b, ctx)
+	defer node.Close()
+	propose := func(command raftfsm.Command) {
+		if _, err := node.Propose(ctx, command).Wait(ctx); err != nil {
+			b.Fatal(err)
+		}
+	}
+	propose(raftfsm.SetPositions{Surveyed: true, Sets: []raftfsm.PositionSet{{
+		Position: storage.Position{Topic: "in.delay", Epoch: -1}, From: raftfsm.FromAbsent,
+	}}})
+	propose(raftfsm.RaiseLevel{Level: storage.LevelTwo}) // holds as changes
 	sink, begin := newTopicLogs(), time.Now().Add(3*time.Second)
 	message := message.Message{Origin: message.Origin{Topic: "in.delay", Partition: 0, Offset: 1}, Partition: -1, Value: make([]byte, 100)}
 	body := message.AppendBody(nil, 0)
@@ -58,32 +69,45 @@ func manyNames(b *testing.B, names int) {
 		add(name, 0)
 	}
 	slices.SortFunc(entries, func(a, b storage.Entry) int { return int(a.Due - b.Due) })
+	next := int64(0)
 	for chunk := range slices.Chunk(entries, 2000) {
-		part := raftfsm.Part{Topic: "in.delay", From: s.next, Next: s.next + int64(len(chunk)), Epoch: -1, Entries: chunk}
-		s.next = part.Next
-		s.propose(ctx, raftfsm.Ingest{Time: time.Now().UnixMilli(), Parts: []raftfsm.Part{part}})
+		part := raftfsm.Part{Topic: "in.delay", From: next, Next: next + int64(len(chunk)), Epoch: -1, Entries: chunk}
+		next = part.Next
+		propose(raftfsm.Ingest{Time: time.Now().UnixMilli(), Parts: []raftfsm.Part{part}})
 	}
 	entries = nil
 	before := memory()
 	count := &counted{deadLettered: make(map[string]int)}
-	feed := s.begin(ctx)
+	feed := node.Subscribe(schedule.FeedCapacity)
+	if err := node.Barrier(ctx); err != nil {
+		b.Fatal(err)
+	}
+	verdicts := mailbox.New[schedule.Verdict]()
 	p := newPublisher(publisherConfig{
-		Sink: sink, Store: s.node.Store(), Log: s.node, Verdicts: s.verdicts, Report: report.New(), Count: count, Now: time.Now,
+		Sink: sink, Store: node.Store(), Log: node, Verdicts: verdicts, Report: report.New(), Count: count, Now: time.Now,
 		MissingTimeout:      func(string) time.Duration { return testTimeout },
 		LeastMissingTimeout: testTimeout,
 		MostMissing:         func(string) int { return 0 },
 		DeadLetterFor:       func(string) string { return "dead" },
 		Logger:              slog.New(slog.DiscardHandler),
 	})
-	s.scheduler.cfg.Publisher = p
-	ended := make(chan error, 1)
+	searched := new(atomic.Bool)
+	searched.Store(true)
+	scheduler := schedule.New(schedule.Options{
+		Store: node.Store(), Feed: feed, Log: node, Publisher: p, Verdicts: verdicts, Searched: searched,
+		Now: time.Now, OnStep: func(time.Duration) {}, Report: report.New(), Logger: slog.New(slog.DiscardHandler),
+	})
+	ended := make(chan error, 2)
 	go func() { ended <- p.run(ctx) }()
-	s.run(ctx, feed)
+	go func() {
+		ended <- scheduler.Run(ctx)
+		feed.Close()
+	}()
 	<-time.After(time.Until(begin.Add(12 * time.Second)))
 	after, goroutines := memory(), runtime.NumGoroutine()
 	cancel()
 	<-ended
-	<-s.ended
+	<-ended
 	slices.Sort(count.late)
 	late := count.late[:min(len(count.late), existing*each)] // less the latest, those of slow targets
 	n := len(late)

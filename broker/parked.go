@@ -4,6 +4,7 @@ import (
 	"container/heap"
 	"time"
 
+	"github.com/carillonmq/carillon/broker/schedule"
 	"github.com/carillonmq/carillon/storage"
 )
 
@@ -100,7 +101,7 @@ func (d *dispatcher) take(t *parkedTarget, orders []order) {
 func (d *dispatcher) told(t *parkedTarget) {
 	switch {
 	case len(t.waiting) > 0:
-		d.p.cfg.Verdicts.Put(verdict{Target: t.name})
+		d.p.cfg.Verdicts.Put(schedule.Verdict{Target: t.name})
 	case t.state != held:
 		t.state = held
 		t.first = firstWaiting{timeout: d.p.cfg.LeastMissingTimeout}
@@ -219,7 +220,7 @@ func (d *dispatcher) park(t *parkedTarget, cause error) {
 
 func (d *dispatcher) giveBack(t *parkedTarget, refs []storage.Ref) {
 	t.unanswered++
-	d.p.cfg.Verdicts.Put(verdict{Target: t.name, Parked: true, Returned: refs})
+	d.p.cfg.Verdicts.Put(schedule.Verdict{Target: t.name, Parked: true, Returned: refs})
 }
 
 // resume has the target fed again, on trial.
@@ -227,7 +228,7 @@ func (d *dispatcher) resume(t *parkedTarget) {
 	t.state, t.since = onTrial, time.Now()
 	d.uncount(t)
 	d.p.cfg.Count.Parked(-1)
-	d.p.cfg.Verdicts.Put(verdict{Target: t.name})
+	d.p.cfg.Verdicts.Put(schedule.Verdict{Target: t.name})
 	d.wakeAfter(t, idleAfter)
 }
 

@@ -70,13 +70,13 @@ func TestProber_asksForLatecomersBesideABurst(t *testing.T) {
 			return make([]PartitionCount, len(names))
 		})
 		for i := range burst {
-			q.ask(nameOf(i))
+			q.ask(customer(i))
 		}
 		begun, n := time.Now(), burst
 		for range 40 {
 			time.Sleep(urgentGap)
 			for range each {
-				q.ask(nameOf(n))
+				q.ask(customer(n))
 				n++
 			}
 			synctest.Wait()
@@ -85,7 +85,7 @@ func TestProber_asksForLatecomersBesideABurst(t *testing.T) {
 		synctest.Wait()
 		for i := range n - burst {
 			came := begun.Add(time.Duration(1+i/each) * urgentGap)
-			if waited := asked[nameOf(burst+i)].Sub(came); waited > urgentGap {
+			if waited := asked[customer(burst+i)].Sub(came); waited > urgentGap {
 				t.Fatalf("number %d after the burst waited for %v", i, waited)
 			}
 		}
@@ -121,3 +121,5 @@ func TestProber_waitsForNoCallThatHangs(t *testing.T) {
 		}
 	})
 }
+
+func customer(i int) string { return fmt.Sprintf("customer-%08d.replies", i) }

@@ -11,6 +11,7 @@ import (
 	"github.com/carillonmq/carillon/broker/digest"
 	"github.com/carillonmq/carillon/broker/mailbox"
 	"github.com/carillonmq/carillon/broker/report"
+	"github.com/carillonmq/carillon/broker/schedule"
 	"github.com/carillonmq/carillon/raftfsm"
 	"github.com/carillonmq/carillon/storage"
 )
@@ -59,7 +60,7 @@ type publisherConfig struct {
 	DeadLetterFor    func(origin string) string
 	DeadLetterTopics []string // all of them
 	Report           *report.Report
-	Verdicts         *mailbox.Mailbox[verdict]
+	Verdicts         *mailbox.Mailbox[schedule.Verdict]
 	Count            publishCount
 	Now              func() time.Time
 	Logger           *slog.Logger
@@ -105,7 +106,7 @@ type deadLetterCount interface {
 // An order is what the scheduler wants of a lane: deliver the message, or tell
 // when the target works (probe, of which only Target counts).
 type order struct {
-	dueMessage
+	schedule.DueMessage
 	probe bool
 }
 
@@ -128,10 +129,10 @@ func newPublisher(cfg publisherConfig) *publisher {
 
 // hand gives messages to their lanes, in this order for each target. It does not
 // block and does not keep the slice.
-func (p *publisher) hand(due []dueMessage) {
+func (p *publisher) Hand(due []schedule.DueMessage) {
 	orders := make([]order, len(due))
 	for i, d := range due {
-		orders[i] = order{dueMessage: d}
+		orders[i] = order{DueMessage: d}
 	}
 	p.orders.Put(orders...)
 }
@@ -141,8 +142,8 @@ func (p *publisher) hand(due []dueMessage) {
 // earlier term holds it, or as the answer to each verdict that it is. Orders keep
 // their order, so what was handed over before the scheduler knew comes back before
 // the target is fed again, and cannot overtake what was returned earlier.
-func (p *publisher) probe(target string) {
-	p.orders.Put(order{dueMessage: dueMessage{Target: target}, probe: true})
+func (p *publisher) Probe(target string) {
+	p.orders.Put(order{DueMessage: schedule.DueMessage{Target: target}, probe: true})
 }
 
 // run publishes until ctx ends or something must end the term: storage that cannot

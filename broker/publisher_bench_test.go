@@ -8,6 +8,7 @@ import (
 
 	"github.com/carillonmq/carillon/broker/mailbox"
 	"github.com/carillonmq/carillon/broker/message"
+	"github.com/carillonmq/carillon/broker/schedule"
 	"github.com/carillonmq/carillon/raftfsm"
 	"github.com/carillonmq/carillon/storage"
 )
@@ -49,7 +50,7 @@ func BenchmarkPublisher(b *testing.B) {
 		MissingTimeout: func(string) time.Duration { return time.Minute },
 		MostMissing:    func(string) int { return 0 },
 		DeadLetterFor:  func(string) string { return "dead" },
-		Verdicts:       mailbox.New[verdict](),
+		Verdicts:       mailbox.New[schedule.Verdict](),
 		Count:          &counted{},
 		Now:            time.Now,
 		Logger:         slog.New(slog.DiscardHandler),
@@ -70,13 +71,13 @@ func BenchmarkPublisher(b *testing.B) {
 	b.ResetTimer()
 	seq, done := uint64(0), 0
 	for done < b.N {
-		var due []dueMessage
-		for len(due) < 512 && int(seq) < b.N && int(seq)-done < mostHanded {
+		var due []schedule.DueMessage
+		for len(due) < 512 && int(seq) < b.N && int(seq)-done < schedule.MostHanded {
 			seq++
-			due = append(due, dueMessage{Ref: storage.Ref{Due: 1, Seq: seq}, Target: "orders"})
+			due = append(due, schedule.DueMessage{Ref: storage.Ref{Due: 1, Seq: seq}, Target: "orders"})
 		}
 		if len(due) > 0 {
-			p.hand(due)
+			p.Hand(due)
 			continue
 		}
 		done += <-acked

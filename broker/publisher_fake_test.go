@@ -13,6 +13,7 @@ import (
 	"github.com/carillonmq/carillon/broker/mailbox"
 	"github.com/carillonmq/carillon/broker/message"
 	"github.com/carillonmq/carillon/broker/report"
+	"github.com/carillonmq/carillon/broker/schedule"
 	"github.com/carillonmq/carillon/raftfsm"
 	"github.com/carillonmq/carillon/storage"
 )
@@ -282,7 +283,7 @@ func newBench(t *testing.T) *bench {
 		DeadLetterFor:    func(string) string { return "dead" },
 		DeadLetterTopics: []string{"dead"},
 		Report:           report.New(),
-		Verdicts:         mailbox.New[verdict](),
+		Verdicts:         mailbox.New[schedule.Verdict](),
 		Count:            b.count,
 		Now:              time.Now,
 		Logger:           slog.New(slog.DiscardHandler),
@@ -303,10 +304,10 @@ func (b *bench) stop() error {
 
 // accept puts n messages that are due now into the schedule; prepare may change them. Their keys
 // spread them over the partitions of the target.
-func (b *bench) accept(target string, n int, prepare func(i int, m *message.Message)) []dueMessage {
+func (b *bench) accept(target string, n int, prepare func(i int, m *message.Message)) []schedule.DueMessage {
 	b.log.mu.Lock()
 	defer b.log.mu.Unlock()
-	due := make([]dueMessage, n)
+	due := make([]schedule.DueMessage, n)
 	for i := range due {
 		seq := b.log.next
 		b.log.next++
@@ -316,7 +317,7 @@ func (b *bench) accept(target string, n int, prepare func(i int, m *message.Mess
 		}
 		entry := storage.Entry{Due: time.Now().UnixMilli(), Seq: seq, Target: target, Body: m.AppendBody(nil, b.log.level)}
 		b.log.alive[seq] = entry
-		due[i] = dueMessage{Ref: entry.Ref(), Target: target}
+		due[i] = schedule.DueMessage{Ref: entry.Ref(), Target: target}
 	}
 	return due
 }
@@ -324,11 +325,11 @@ func (b *bench) accept(target string, n int, prepare func(i int, m *message.Mess
 // deliver hands over n messages for the target and returns their seqs.
 func (b *bench) deliver(target string, n int, prepare func(i int, m *message.Message)) []uint64 {
 	due := b.accept(target, n, prepare)
-	b.hand(due)
+	b.Hand(due)
 	return seqsOf(due)
 }
 
-func seqsOf(due []dueMessage) []uint64 {
+func seqsOf(due []schedule.DueMessage) []uint64 {
 	seqs := make([]uint64, len(due))
 	for i, d := range due {
 		seqs[i] = d.Seq
@@ -347,11 +348,11 @@ func (b *bench) after(d time.Duration) {
 }
 
 // verdicts returns what the scheduler is told, answering each parking as it must.
-func (b *bench) verdicts() []verdict {
+func (b *bench) verdicts() []schedule.Verdict {
 	got := b.cfg.Verdicts.Take(nil)
 	for _, v := range got {
 		if v.Parked {
-			b.probe(v.Target)
+			b.Probe(v.Target)
 		}
 	}
 	return got

@@ -46,7 +46,7 @@ func TestPublisher_countsLatenessFromAcceptance(t *testing.T) {
 		b.sink.topic("orders", 1)
 		due := b.accept("orders", 3, func(i int, m *message.Message) { m.Overdue = int64(i) * 30 })
 		b.after(50 * time.Millisecond)
-		b.hand(due) // the sink takes 2 ms
+		b.Hand(due) // the sink takes 2 ms
 		b.after(time.Second)
 		if diff := cmp.Diff([]int64{52, 22, 0}, b.count.late); diff != "" {
 			t.Errorf("milliseconds late (-want +got):\n%s", diff)
@@ -88,7 +88,7 @@ func TestPublisher_leavesOutWhatDiedMeanwhile(t *testing.T) {
 		b.sink.topic("orders", 1)
 		due := b.accept("orders", 3, nil)
 		delete(b.log.alive, due[1].Seq)
-		b.hand(due)
+		b.Hand(due)
 		b.after(time.Second)
 		if diff := cmp.Diff([]uint64{1, 3}, b.written("orders", 0)); diff != "" {
 			t.Errorf("delivered (-want +got):\n%s", diff)
@@ -105,7 +105,7 @@ func TestPublisher_takesWhatWasAcceptedLate(t *testing.T) {
 		b.after(time.Second)
 		late := b.accept("orders", 3, nil)
 		handed := slices.Concat(late, early)
-		b.hand(handed)
+		b.Hand(handed)
 		b.after(time.Second)
 		if diff := cmp.Diff(seqsOf(handed), b.written("orders", 0)); diff != "" {
 			t.Errorf("delivered (-want +got):\n%s", diff)

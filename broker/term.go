@@ -13,12 +13,9 @@ import (
 	"github.com/carillonmq/carillon/broker/ingest"
 	"github.com/carillonmq/carillon/broker/mailbox"
 	"github.com/carillonmq/carillon/broker/report"
+	"github.com/carillonmq/carillon/broker/schedule"
 	"github.com/carillonmq/carillon/raftfsm"
 )
-
-// feedCapacity is how many accepted messages may wait for the scheduler; what
-// overflows is read from storage.
-const feedCapacity = 1 << 16
 
 // runTerm does the leader's work until leadership or ctx ends, or anything is in
 // doubt; then everything that it built is gone. The next term, here or on another
@@ -42,7 +39,7 @@ func (b *Broker) runTerm(running context.Context, leadership *raftfsm.Leadership
 
 	// The feed comes before the barrier, and the state after it: what is applied
 	// in between is in both, and the window knows what it holds.
-	feed := b.node.Subscribe(feedCapacity)
+	feed := b.node.Subscribe(schedule.FeedCapacity)
 	defer feed.Close()
 	if err := b.node.Barrier(ctx); err != nil {
 		return fmt.Errorf("commit barrier: %w", err)
@@ -65,12 +62,12 @@ func (b *Broker) runTerm(running context.Context, leadership *raftfsm.Leadership
 	defer source.Close()
 
 	alarm := b.newAlarm(log)
-	defer alarm.close()
-	verdicts := mailbox.New[verdict]()
+	defer alarm.Close()
+	verdicts := mailbox.New[schedule.Verdict]()
 	publishing := b.publisherConfig(state.ClusterID, sink, logger)
 	publishing.Verdicts, publishing.Report = verdicts, report
 	publisher := newPublisher(publishing)
-	scheduler := newScheduler(schedulerConfig{
+	scheduler := schedule.New(schedule.Options{
 		Store:     b.node.Store(),
 		Feed:      feed,
 		Log:       b.node,
@@ -93,11 +90,11 @@ func (b *Broker) runTerm(running context.Context, leadership *raftfsm.Leadership
 		Logger: logger,
 		Report: report,
 
-		ClaimLead:     claimLead,
+		ClaimLead:     schedule.ClaimLead,
 		DiscoverEvery: b.discover,
 	})
 	group, working := errgroup.WithContext(ctx)
-	group.Go(func() error { return scheduler.run(working) })
+	group.Go(func() error { return scheduler.Run(working) })
 	group.Go(func() error { return publisher.run(working) })
 	group.Go(func() error { return intake.Run(working) })
 	group.Go(func() error {

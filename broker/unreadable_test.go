@@ -24,7 +24,7 @@ func TestLane_leavesWhatItCannotReadWhereItIs(t *testing.T) {
 			entry.Body = damage(entry.Body)
 			b.log.alive[seq] = entry
 		}
-		b.hand(due)
+		b.Hand(due)
 		b.after(time.Minute) // idle lanes are gone by then
 		want := slices.DeleteFunc(seqsOf(due), func(seq uint64) bool { return seq == 1 || seq == 150 || seq == 151 })
 		if diff := cmp.Diff(want, b.written("orders", 0)); diff != "" {

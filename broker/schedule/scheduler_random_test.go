@@ -1,4 +1,4 @@
-package broker
+package schedule
 
 import (
 	"context"
@@ -21,7 +21,7 @@ type crowd struct {
 	node interface {
 		Propose(context.Context, raftfsm.Command) *raftfsm.Proposal
 	}
-	verdicts *mailbox.Mailbox[verdict]
+	verdicts *mailbox.Mailbox[Verdict]
 
 	mu    sync.Mutex
 	lanes map[string]*crowdLane
@@ -43,7 +43,7 @@ func (c *crowd) lane(target string) *crowdLane {
 	return l
 }
 
-func (c *crowd) hand(due []dueMessage) {
+func (c *crowd) Hand(due []DueMessage) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	for _, d := range due {
@@ -58,7 +58,7 @@ func (c *crowd) hand(due []dueMessage) {
 	}
 }
 
-func (c *crowd) probe(target string) {
+func (c *crowd) Probe(target string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	l := c.lane(target)
@@ -71,7 +71,7 @@ func (c *crowd) probe(target string) {
 
 func (c *crowd) giveBack(target string, l *crowdLane) {
 	l.unanswered++
-	c.verdicts.Put(verdict{Target: target, Parked: true, Returned: l.holding})
+	c.verdicts.Put(Verdict{Target: target, Parked: true, Returned: l.holding})
 	l.holding = nil
 }
 
@@ -108,7 +108,7 @@ func (c *crowd) act(target string, random *rand.Rand) {
 func (c *crowd) heal(target string, l *crowdLane) {
 	if l.parked && l.unanswered == 0 {
 		l.parked = false
-		c.verdicts.Put(verdict{Target: target})
+		c.verdicts.Put(Verdict{Target: target})
 	}
 }
 
@@ -146,7 +146,7 @@ func playAtRandom(ctx context.Context, s *stage, random *rand.Rand) {
 	for i := range targets {
 		targets[i] = fmt.Sprint("target", i)
 	}
-	s.capacity = []int{feedCapacity, 20}[random.IntN(2)]
+	s.capacity = []int{FeedCapacity, 20}[random.IntN(2)]
 	var lanes *crowd
 	term, end := context.WithCancel(ctx)
 	lead := func() {

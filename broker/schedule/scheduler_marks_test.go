@@ -1,4 +1,4 @@
-package broker
+package schedule
 
 import (
 	"context"
@@ -14,9 +14,9 @@ import (
 // A schedule of checkedAlways messages is looked through after every pass, a larger one so much more rarely that a check costs no more.
 const checkedAlways = 100
 
-// checkMarks asserts, over the real store, what scheduler.reach and the claim
+// checkMarks asserts, over the real store, what Scheduler.reach and the claim
 // promise: what is alive is held or will be read, in this term and in the next.
-func (s *stage) checkMarks(scheduler *scheduler) {
+func (s *stage) checkMarks(scheduler *Scheduler) {
 	s.passes++
 	more := s.node.Store().Pending() / checkedAlways
 	if s.t.Failed() || s.strays && !s.searched.Load() || s.passes%(1+more*more) != 0 {
@@ -39,7 +39,7 @@ func (s *stage) checkMarks(scheduler *scheduler) {
 
 // lookForLost names a message that waits for ever. It finds nothing while the feed
 // has more to show.
-func (s *stage) lookForLost(scheduler *scheduler) (problem string, at uint64) {
+func (s *stage) lookForLost(scheduler *Scheduler) (problem string, at uint64) {
 	store := s.node.Store()
 	state := store.State()
 	marks := make(map[string]storage.Ref)
@@ -49,7 +49,7 @@ func (s *stage) lookForLost(scheduler *scheduler) (problem string, at uint64) {
 	var items []storage.Item
 	for from, done := (storage.Ref{}), false; !done; {
 		var err error
-		if items, from, done, err = store.Scan(from, len(items)+pageSize, nil, items); err != nil {
+		if items, from, done, err = store.Scan(from, len(items)+PageSize, nil, items); err != nil {
 			return err.Error(), state.AppliedIndex
 		}
 	}
@@ -78,7 +78,7 @@ func (s *stage) lookForLost(scheduler *scheduler) (problem string, at uint64) {
 
 // misplaced names a target that is not where those are looked for that are in its
 // state, or of which nothing need be known.
-func (s *scheduler) misplaced() string {
+func (s *Scheduler) misplaced() string {
 	ts := &s.targets
 	kept, handed := make(map[uint32]int), make(map[uint32]int)
 	for _, h := range s.window.held {
@@ -125,7 +125,7 @@ func TestScheduler_arrivalBetweenTheFrontierAndAHoldIsRead(t *testing.T) {
 		time.Sleep(time.Hour)
 		s.accept(ctx, "stuck", 1, func(int) time.Duration { return 0 })
 		time.Sleep(time.Second)
-		s.verdicts.Put(verdict{Target: "stuck", Parked: true, Returned: s.got("stuck")})
+		s.verdicts.Put(Verdict{Target: "stuck", Parked: true, Returned: s.got("stuck")})
 		time.Sleep(time.Second)
 		end()
 		synctest.Wait()
@@ -140,7 +140,7 @@ func TestScheduler_arrivalBetweenTheFrontierAndAHoldIsRead(t *testing.T) {
 		ticks := func(i int) time.Duration { return time.Duration(i) * 100 * time.Millisecond }
 		s.accept(ctx, "fine", 50, ticks) // claims are committed meanwhile
 		time.Sleep(10 * time.Second)
-		s.verdicts.Put(verdict{Target: "stuck"})
+		s.verdicts.Put(Verdict{Target: "stuck"})
 		s.accept(ctx, "fine", 50, ticks)
 		time.Sleep(10 * time.Second)
 		s.check("stuck", 2)
@@ -187,7 +187,7 @@ func TestScheduler_firstTermFindsWhatAnEarlierProgramLeftBehind(t *testing.T) {
 		if !s.searched.Load() {
 			t.Error("storage was not searched to the end")
 		}
-		s.verdicts.Put(verdict{Target: "stuck"})
+		s.verdicts.Put(Verdict{Target: "stuck"})
 		time.Sleep(2 * time.Second)
 		s.check("stuck", 101)
 	})

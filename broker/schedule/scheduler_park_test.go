@@ -1,4 +1,4 @@
-package broker
+package schedule
 
 import (
 	"context"
@@ -28,9 +28,9 @@ func TestScheduler_newTermFindsWhatWasOnItsWayToAParkedTarget(t *testing.T) {
 		s.accept(ctx, "fine", 100, func(i int) time.Duration { return time.Duration(i) * 20 * time.Millisecond })
 		time.Sleep(3 * time.Second) // claims are committed meanwhile
 
-		s.verdicts.Put(verdict{Target: "stuck", Parked: true, Returned: handed[:1]})
+		s.verdicts.Put(Verdict{Target: "stuck", Parked: true, Returned: handed[:1]})
 		time.Sleep(time.Second)
-		s.verdicts.Put(verdict{Target: "stuck", Parked: true, Returned: handed[1:]})
+		s.verdicts.Put(Verdict{Target: "stuck", Parked: true, Returned: handed[1:]})
 		time.Sleep(time.Second)
 		end()
 		synctest.Wait()
@@ -39,7 +39,7 @@ func TestScheduler_newTermFindsWhatWasOnItsWayToAParkedTarget(t *testing.T) {
 		s.handed["stuck"], s.silent["stuck"] = nil, false
 		s.mu.Unlock()
 		s.lead(ctx)
-		s.verdicts.Put(verdict{Target: "stuck"})
+		s.verdicts.Put(Verdict{Target: "stuck"})
 		time.Sleep(5 * time.Second)
 		s.check("stuck", 2)
 	})
@@ -52,14 +52,14 @@ func TestScheduler_forgetsWhatIsDeliveredBehindASlowMessage(t *testing.T) {
 		s.accept(ctx, "slow", 1, func(int) time.Duration { return 0 })
 		n := 20_000
 		if testing.Short() {
-			n = 3 * pageSize
+			n = 3 * PageSize
 		}
 		s.accept(ctx, "fine", n, func(i int) time.Duration { return time.Second + time.Duration(i)*time.Millisecond })
 		time.Sleep(time.Minute)
 		s.check("fine", n)
 		synctest.Wait() // the scheduler sleeps: what it owns can be looked at
-		if kept := len(s.scheduler.window.oldest); kept > 2*pageSize {
-			t.Errorf("%d messages are remembered, want %d at most", kept, 2*pageSize)
+		if kept := len(s.scheduler.window.oldest); kept > 2*PageSize {
+			t.Errorf("%d messages are remembered, want %d at most", kept, 2*PageSize)
 		}
 		if lowest := s.scheduler.window.lowest(); lowest.Compare(s.got("slow")[0]) > 0 {
 			t.Errorf("lowest is %v, the slow message is %v", lowest, s.got("slow")[0])
@@ -74,7 +74,7 @@ func TestScheduler_holdCoversWhatIsAcceptedLater(t *testing.T) {
 		s.lead(ctx)
 		s.accept(ctx, "stuck", 1, func(int) time.Duration { return 0 })
 		time.Sleep(time.Second)
-		s.verdicts.Put(verdict{Target: "stuck", Parked: true, Returned: s.got("stuck")})
+		s.verdicts.Put(Verdict{Target: "stuck", Parked: true, Returned: s.got("stuck")})
 		time.Sleep(time.Second)
 		s.accept(ctx, "stuck", 1, func(int) time.Duration { return -2 * time.Hour })
 		time.Sleep(time.Second)

@@ -1,4 +1,4 @@
-package broker
+package schedule
 
 import (
 	"log/slog"
@@ -10,11 +10,11 @@ import (
 )
 
 func TestAlarm_ringsWhenItsTimeHasComeAndNotBefore(t *testing.T) {
-	a := newAlarm(slog.New(slog.DiscardHandler))
+	a := NewAlarm(slog.New(slog.DiscardHandler))
 	if a == nil {
 		t.Fatal("no alarm")
 	}
-	defer a.close()
+	defer a.Close()
 	for _, d := range []time.Duration{3 * time.Millisecond, 0, -time.Second} {
 		a.set(time.Hour) // is replaced
 		start := time.Now()
@@ -36,7 +36,7 @@ func TestAlarm_isDoneWithoutWhenTheKernelGivesNone(t *testing.T) {
 		t.Fatal(err)
 	}
 	var said strings.Builder
-	a := newAlarm(slog.New(slog.NewTextHandler(&said, nil)))
+	a := NewAlarm(slog.New(slog.NewTextHandler(&said, nil)))
 	if err := unix.Setrlimit(unix.RLIMIT_NOFILE, &limit); err != nil {
 		t.Fatal(err)
 	}
@@ -49,16 +49,16 @@ func TestAlarm_isDoneWithoutWhenTheKernelGivesNone(t *testing.T) {
 		t.Error("it rang")
 	default:
 	}
-	a.close()
+	a.Close()
 }
 
 // No time is out of the kernel's reach, and the longest wait is over when the wheel looks again.
 func TestAlarm_ringsWithinASecondHoweverFarItIsSet(t *testing.T) {
-	a := newAlarm(slog.New(slog.DiscardHandler))
+	a := NewAlarm(slog.New(slog.DiscardHandler))
 	if a == nil {
 		t.Fatal("no alarm")
 	}
-	defer a.close()
+	defer a.Close()
 	a.set(1<<63 - 1)
 	start := time.Now()
 	<-a.C()

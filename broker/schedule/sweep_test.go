@@ -1,4 +1,4 @@
-package broker
+package schedule
 
 import (
 	"context"
@@ -14,13 +14,13 @@ import (
 
 // A countingStore counts the entries that scans look at, those in memory twice.
 type countingStore struct {
-	scheduleReader
+	Store
 	looks atomic.Int64
 	then  func() // called once, at the end of the first scan after it was set
 }
 
 func (c *countingStore) Scan(from storage.Ref, limit int, keep func(string) bool, out []storage.Item) ([]storage.Item, storage.Ref, bool, error) {
-	items, next, done, err := c.scheduleReader.Scan(from, limit, func(target string) bool {
+	items, next, done, err := c.Store.Scan(from, limit, func(target string) bool {
 		c.looks.Add(1)
 		return keep == nil || keep(target)
 	}, out)
@@ -70,15 +70,15 @@ func TestSweep_readsABacklogOnceForAllThatHeal(t *testing.T) {
 		s.holdMany(ctx, n+1, -time.Second)
 		s.acceptForMany(ctx, n, each, 0)
 		s.accept(ctx, nameOf(n), beside, func(int) time.Duration { return -time.Millisecond })
-		store := &countingStore{scheduleReader: s.node.Store()}
+		store := &countingStore{Store: s.node.Store()}
 		s.store = store
 		s.lead(ctx)
 		time.Sleep(time.Second)
 		synctest.Wait()
 		before := store.looks.Load()
-		var healed []verdict
+		var healed []Verdict
 		for i := range n {
-			healed = append(healed, verdict{Target: nameOf(i)})
+			healed = append(healed, Verdict{Target: nameOf(i)})
 		}
 		store.then = func() { s.verdicts.Put(healed[n/2:]...) }
 		s.verdicts.Put(healed[:n/2]...)
@@ -101,7 +101,7 @@ func TestSweep_servesTargetsThatHealOneAfterTheOther(t *testing.T) {
 		s.acceptForMany(ctx, n, each, 0)
 		s.lead(ctx)
 		for i := range n {
-			s.verdicts.Put(verdict{Target: nameOf(i)})
+			s.verdicts.Put(Verdict{Target: nameOf(i)})
 			time.Sleep(time.Millisecond)
 		}
 		time.Sleep(10 * time.Second)
@@ -120,11 +120,11 @@ func TestSweep_boundsWhatThePublisherHoldsOfAllTargets(t *testing.T) {
 			s.silent[nameOf(i)] = true
 		}
 		s.acceptForMany(ctx, n, each, 0)
-		s.accept(ctx, "fine", 3*pageSize, func(int) time.Duration { return 0 })
+		s.accept(ctx, "fine", 3*PageSize, func(int) time.Duration { return 0 })
 		s.lead(ctx)
 		time.Sleep(30 * time.Second)
 		synctest.Wait() // the scheduler sleeps: what it owns can be looked at
-		s.check("fine", 3*pageSize)
+		s.check("fine", 3*PageSize)
 		if handed := s.scheduler.window.handed; handed > mostHandedAll {
 			t.Errorf("%d messages handed over, want %d at most", handed, mostHandedAll)
 		}
@@ -154,10 +154,10 @@ func TestScheduler_forgetsTargetsThatHaveNothing(t *testing.T) {
 		if len(ts.byName) != 1 || ts.byName[nameOf(1)] == nil || len(ts.byIndex) > n {
 			t.Errorf("%d targets are known, in %d places, want the one that keeps a message", len(ts.byName), len(ts.byIndex))
 		}
-		s.verdicts.Put(verdict{Target: nameOf(1), Parked: true, Returned: s.got(nameOf(1))[3:]})
+		s.verdicts.Put(Verdict{Target: nameOf(1), Parked: true, Returned: s.got(nameOf(1))[3:]})
 		time.Sleep(time.Second)
 		s.silence(nameOf(1), false)
-		s.verdicts.Put(verdict{Target: nameOf(1)})
+		s.verdicts.Put(Verdict{Target: nameOf(1)})
 		time.Sleep(time.Second)
 		synctest.Wait()
 		if len(ts.byName) != 0 {
@@ -182,7 +182,7 @@ func BenchmarkCatchUp(b *testing.B) {
 				s.lead(ctx)
 				b.StartTimer()
 				for i := range n {
-					s.verdicts.Put(verdict{Target: nameOf(i)})
+					s.verdicts.Put(Verdict{Target: nameOf(i)})
 				}
 				for s.count() < total {
 					time.Sleep(time.Millisecond)

@@ -1,4 +1,4 @@
-package broker
+package schedule
 
 import (
 	"context"
@@ -13,19 +13,23 @@ import (
 	"github.com/carillonmq/carillon/wheel/timer"
 )
 
-// pageSize is how many messages one read of storage loads: a few milliseconds, so
+// PageSize is how many messages one read of storage loads: a few milliseconds, so
 // that what is due meanwhile is not late by more.
-const pageSize = 2048
+const PageSize = 2048
 
-// A scheduler decides when each message goes to the publisher. It runs in one
+// FeedCapacity is how many accepted messages may wait for the scheduler; what
+// overflows is read from storage.
+const FeedCapacity = 1 << 16
+
+// A Scheduler decides when each message goes to the publisher. It runs in one
 // goroutine of a term and owns the window, the targets and the claims; it learns
 // of what is accepted, claimed and acknowledged from the feed, in log order.
 //
 //	feed, storage --> window (wheel) --> due, claimed --> publisher
 //	                     ^                                    |
 //	                     `---- verdicts: parked, healed <-----'
-type scheduler struct {
-	cfg     schedulerConfig
+type Scheduler struct {
+	cfg     Options
 	log     *slog.Logger
 	window  *window
 	targets targets
@@ -36,39 +40,39 @@ type scheduler struct {
 	items  []storage.Item  // reused
 }
 
-type schedulerConfig struct {
-	Store     scheduleReader
+// Options are the parts that a scheduler is made of.
+type Options struct {
+	Store     Store
 	Feed      *raftfsm.Feed
-	Log       proposer
-	Publisher handover
-	Verdicts  *mailbox.Mailbox[verdict]
+	Log       Log
+	Publisher Publisher
+	Verdicts  *mailbox.Mailbox[Verdict]
 	Searched  *atomic.Bool // storage has been searched for strays since the process began
 	Now       func() time.Time
-	Alarm     *alarm              // may be nil
+	Alarm     *Alarm              // may be nil
 	OnStep    func(time.Duration) // the clock was set; counted by the caller
 	Report    *report.Report
 	Logger    *slog.Logger
 }
 
-// scheduleReader is the part of *storage.Store that the scheduler reads.
-type scheduleReader interface {
+// A Log puts commands into the replicated log; *raftfsm.Node implements it.
+type Log interface {
+	Propose(ctx context.Context, command raftfsm.Command) *raftfsm.Proposal
+}
+
+// A Store is the part of *storage.Store that the scheduler reads.
+type Store interface {
 	State() storage.State
 	Holds() []storage.Hold
 	Level() storage.Level
 	Scan(from storage.Ref, max int, keep func(target string) bool, out []storage.Item) (items []storage.Item, next storage.Ref, done bool, err error)
 }
 
-// handover is the publisher as the scheduler sees it. Neither call blocks.
-type handover interface {
-	hand(due []dueMessage)
-	probe(target string)
-}
-
-// newScheduler starts where the committed claim says. The feed must have been
+// New starts where the committed claim says. The feed must have been
 // attached before the barrier after which the state is read here.
-func newScheduler(cfg schedulerConfig) *scheduler {
+func New(cfg Options) *Scheduler {
 	state, holds := cfg.Store.State(), cfg.Store.Holds()
-	s := &scheduler{
+	s := &Scheduler{
 		cfg:     cfg,
 		log:     cfg.Logger.With("component", "scheduler"),
 		window:  newWindow(state.Claim.Mark, timer.QueueConfig{Now: cfg.Now, OnStep: cfg.OnStep}),
@@ -80,7 +84,7 @@ func newScheduler(cfg schedulerConfig) *scheduler {
 		t.through, t.held, t.claimed = hold.Through, true, hold.Mark
 		s.targets.move(t, parked, hold.Mark)
 		cfg.Report.SetParked(t.name, true)
-		cfg.Publisher.probe(t.name)
+		cfg.Publisher.Probe(t.name)
 	}
 	if !cfg.Searched.Load() {
 		s.search = newSearch(state, holds)
@@ -88,8 +92,8 @@ func newScheduler(cfg schedulerConfig) *scheduler {
 	return s
 }
 
-// run schedules until ctx ends or something must end the term.
-func (s *scheduler) run(ctx context.Context) error {
+// Run schedules until ctx ends or something must end the term.
+func (s *Scheduler) Run(ctx context.Context) error {
 	wake := time.NewTimer(0)
 	defer wake.Stop()
 	for ctx.Err() == nil {
@@ -105,7 +109,7 @@ func (s *scheduler) run(ctx context.Context) error {
 }
 
 // pass does once what there is to do, and reports whether there is more at once.
-func (s *scheduler) pass(ctx context.Context) (more bool, err error) {
+func (s *Scheduler) pass(ctx context.Context) (more bool, err error) {
 	if err := s.claims.hear(); err != nil {
 		return false, err
 	}
@@ -135,7 +139,7 @@ func (s *scheduler) pass(ctx context.Context) (more bool, err error) {
 }
 
 // wait sleeps until there may be something to do.
-func (s *scheduler) wait(ctx context.Context, wake *time.Timer) error {
+func (s *Scheduler) wait(ctx context.Context, wake *time.Timer) error {
 	s.setAlarm()
 	wake.Reset(s.claims.wait(s.now(), s.nextDue()))
 	select {
@@ -154,14 +158,14 @@ func (s *scheduler) wait(ctx context.Context, wake *time.Timer) error {
 }
 
 // now is the clock rounded down: a message is never handed over early.
-func (s *scheduler) now() int64 { return s.cfg.Now().UnixMilli() }
+func (s *Scheduler) now() int64 { return s.cfg.Now().UnixMilli() }
 
 // limit is the last due time that may be handed over.
-func (s *scheduler) limit() int64 { return min(s.now(), s.claims.committed.Through) }
+func (s *Scheduler) limit() int64 { return min(s.now(), s.claims.committed.Through) }
 
 // dueChannel fires when the wheel has something due; while that waits for a claim,
 // the feed wakes us instead.
-func (s *scheduler) dueChannel() <-chan time.Time {
+func (s *Scheduler) dueChannel() <-chan time.Time {
 	if len(s.window.ripe) > 0 {
 		return nil
 	}
@@ -169,7 +173,7 @@ func (s *scheduler) dueChannel() <-chan time.Time {
 }
 
 // setAlarm lets the kernel's alarm ring when the wheel has something due.
-func (s *scheduler) setAlarm() {
+func (s *Scheduler) setAlarm() {
 	if due, ok := s.window.queue.Next(); ok && len(s.window.ripe) == 0 {
 		s.cfg.Alarm.set(time.UnixMilli(due).Sub(s.cfg.Now()))
 	}
@@ -177,7 +181,7 @@ func (s *scheduler) setAlarm() {
 
 // takeEvents follows the log: what was accepted below the frontier enters the
 // window, what was killed leaves it.
-func (s *scheduler) takeEvents() error {
+func (s *Scheduler) takeEvents() error {
 	events, lost, didLose := s.cfg.Feed.Take(s.events[:0])
 	for _, event := range events {
 		for _, item := range event.Accepted {
@@ -213,7 +217,7 @@ func (s *scheduler) takeEvents() error {
 // beyond is in storage and will be read. Only the target's own reach decides. The mark
 // of a parked target may be above the frontier, when the claim of an earlier term says
 // so, and what is accepted between the two must lower it: reading on passes it over.
-func (s *scheduler) accept(item storage.Item) error {
+func (s *Scheduler) accept(item storage.Item) error {
 	t, known := s.targets.byName[item.Target]
 	switch {
 	case known && t.hasOwnMark():
@@ -240,7 +244,7 @@ func (s *scheduler) accept(item storage.Item) error {
 // mark, or moves frontier and sweep back. Tests assert the rule after every pass
 // (scheduler_marks_test.go), and the first term of a process mends it where an earlier
 // program left a message behind.
-func (s *scheduler) reach(t *target) storage.Ref {
+func (s *Scheduler) reach(t *target) storage.Ref {
 	switch {
 	case t == nil || t.flow == flowing:
 		return s.window.frontier
@@ -250,8 +254,39 @@ func (s *scheduler) reach(t *target) storage.Ref {
 	return t.mark
 }
 
+// fill reads one page into the window if there is room, and reports whether it did.
+// Targets that do not flow are passed over: the reach of each is before the frontier,
+// or what is accepted before it lowers it (accept).
+func (s *Scheduler) fill() (loaded bool, err error) {
+	if !s.window.wantsMore() {
+		return false, nil
+	}
+	flows := func(name string) bool {
+		t, known := s.targets.byName[name]
+		return !known || t.flow == flowing
+	}
+	items, next, done, err := s.cfg.Store.Scan(s.window.frontier, PageSize, flows, s.items[:0])
+	if err != nil {
+		return false, err
+	}
+	s.items = items
+	for _, item := range items {
+		if _, held := s.window.held[item.Seq]; held {
+			continue
+		}
+		if err := s.add(s.targets.get(item.Target), item.Ref); err != nil {
+			return false, err
+		}
+	}
+	s.window.frontier = next
+	if done {
+		s.window.frontier = endOfSchedule
+	}
+	return true, nil
+}
+
 // forget drops what was killed. A run may be long, the window is bounded.
-func (s *scheduler) forget(run storage.SeqRun) {
+func (s *Scheduler) forget(run storage.SeqRun) {
 	if run.Last-run.First < uint64(len(s.window.held)) {
 		for seq := run.First; ; seq++ {
 			s.forgetOne(seq)
@@ -267,7 +302,7 @@ func (s *scheduler) forget(run storage.SeqRun) {
 	}
 }
 
-func (s *scheduler) forgetOne(seq uint64) {
+func (s *Scheduler) forgetOne(seq uint64) {
 	if t := s.drop(seq); t != nil {
 		if _, full := s.targets.full[t]; full && s.hasRoomAgain(t) {
 			s.targets.feed(t)
@@ -277,7 +312,7 @@ func (s *scheduler) forgetOne(seq uint64) {
 }
 
 // add puts a message that waits into the window.
-func (s *scheduler) add(t *target, ref storage.Ref) error {
+func (s *Scheduler) add(t *target, ref storage.Ref) error {
 	if err := s.window.add(ref, t.index); err != nil {
 		return err
 	}
@@ -287,7 +322,7 @@ func (s *scheduler) add(t *target, ref storage.Ref) error {
 
 // drop takes a message out of the window and returns its target, nil when it was not
 // there.
-func (s *scheduler) drop(seq uint64) *target {
+func (s *Scheduler) drop(seq uint64) *target {
 	h, held := s.window.drop(seq)
 	if !held {
 		return nil
@@ -304,7 +339,7 @@ func (s *scheduler) drop(seq uint64) *target {
 // to ref if that is earlier, and the sweep with it; never on, for what lies between was
 // not read yet. What is due first is then loaded again, and the rest waits in storage:
 // the one remedy for a window that is too full and for a feed that has lost something.
-func (s *scheduler) retreat(ref storage.Ref) {
+func (s *Scheduler) retreat(ref storage.Ref) {
 	low := least(ref, s.window.frontier)
 	s.window.empty(func(ref storage.Ref, h holding) {
 		t := s.targets.byIndex[h.target]

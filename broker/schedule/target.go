@@ -1,4 +1,4 @@
-package broker
+package schedule
 
 import (
 	"container/heap"
@@ -38,7 +38,7 @@ type target struct {
 	handed int           // of these, what the publisher holds, or whose Ack is not applied
 	out    []storage.Ref // what was handed over, and some that is gone
 	// mark: while it waits, is parked or healed, every message of it that is alive and not
-	// held is at or after the mark (scheduler.reach).
+	// held is at or after the mark (Scheduler.reach).
 	mark storage.Ref
 
 	// through is how far the target was claimed when it was parked; its messages due

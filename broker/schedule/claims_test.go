@@ -1,4 +1,4 @@
-package broker
+package schedule
 
 import (
 	"context"
@@ -16,7 +16,7 @@ import (
 
 // A countingLog counts claims and their bytes.
 type countingLog struct {
-	proposer
+	Log
 	claims, bytes atomic.Int64
 }
 
@@ -26,7 +26,7 @@ func (c *countingLog) Propose(ctx context.Context, command raftfsm.Command) *raf
 		c.claims.Add(1)
 		c.bytes.Add(int64(command.Size()))
 	}
-	return c.proposer.Propose(ctx, command)
+	return c.Log.Propose(ctx, command)
 }
 
 // Whoever is parked costs a claim when that begins and when it ends, and nothing in between.
@@ -34,12 +34,12 @@ func TestClaims_nameOnlyTheHoldsThatChange(t *testing.T) {
 	const n = 10_000
 	onStage(t, func(ctx context.Context, s *stage) {
 		s.propose(ctx, raftfsm.RaiseLevel{Level: storage.LevelTwo})
-		log := &countingLog{proposer: s.node}
+		log := &countingLog{Log: s.node}
 		s.log = log
 		s.unchecked = true // too many to look at them after each pass
 		s.lead(ctx)
 		for i := range n {
-			s.verdicts.Put(verdict{Target: nameOf(i), Parked: true})
+			s.verdicts.Put(Verdict{Target: nameOf(i), Parked: true})
 		}
 		time.Sleep(time.Second)
 		if holds := s.node.Store().Holds(); len(holds) != n {
@@ -58,7 +58,7 @@ func TestClaims_nameOnlyTheHoldsThatChange(t *testing.T) {
 			t.Errorf("%d claims of %d bytes together beside %d targets that stay parked", claims, bytes, n)
 		}
 
-		s.verdicts.Put(verdict{Target: nameOf(7)})
+		s.verdicts.Put(Verdict{Target: nameOf(7)})
 		time.Sleep(time.Second)
 		synctest.Wait()
 		if holds := s.node.Store().Holds(); len(holds) != n-1 || holds[7].Target != nameOf(8) {
@@ -86,7 +86,7 @@ func BenchmarkParked(b *testing.B) {
 			before := heapInUse()
 			s.holdMany(ctx, n, 0)
 			inApply := heapInUse() - before
-			log := &countingLog{proposer: s.node}
+			log := &countingLog{Log: s.node}
 			s.log = log
 			s.lead(ctx)
 			s.accept(ctx, "fine", 1, func(int) time.Duration { return 0 })

@@ -1,4 +1,4 @@
-package broker
+package schedule
 
 import (
 	"context"
@@ -21,14 +21,14 @@ import (
 // what it is handed and acknowledges when the test says so.
 type stage struct {
 	t         testing.TB
-	store     scheduleReader // these two are the node's, unless a test counts
-	log       proposer
+	store     Store // these two are the node's, unless a test counts
+	log       Log
 	unchecked bool
 	ended     chan struct{} // closed when the last scheduler has ended
 	node      *raftfsm.Node
-	scheduler *scheduler
-	publisher handover // the stage itself, unless a test has another
-	verdicts  *mailbox.Mailbox[verdict]
+	scheduler *Scheduler
+	publisher Publisher // the stage itself, unless a test has another
+	verdicts  *mailbox.Mailbox[Verdict]
 	searched  atomic.Bool
 	strays    bool // some were left behind on purpose: the check waits until they are found
 	passes    uint64
@@ -43,7 +43,7 @@ type stage struct {
 }
 
 func newStage(t testing.TB, ctx context.Context) *stage {
-	s := &stage{t: t, node: nodetest.Open(t, ctx), handed: map[string][]storage.Ref{}, at: map[uint64]int64{}, silent: map[string]bool{}, capacity: feedCapacity}
+	s := &stage{t: t, node: nodetest.Open(t, ctx), handed: map[string][]storage.Ref{}, at: map[uint64]int64{}, silent: map[string]bool{}, capacity: FeedCapacity}
 	s.publisher, s.store, s.log = s, s.node.Store(), s.node
 	s.searched.Store(true)
 	s.propose(ctx, raftfsm.SetPositions{Surveyed: true, Sets: []raftfsm.PositionSet{{
@@ -65,8 +65,8 @@ func (s *stage) begin(ctx context.Context) *raftfsm.Feed {
 	if err := s.node.Barrier(ctx); err != nil {
 		s.t.Fatal(err)
 	}
-	s.verdicts = mailbox.New[verdict]()
-	s.scheduler = newScheduler(schedulerConfig{
+	s.verdicts = mailbox.New[Verdict]()
+	s.scheduler = New(Options{
 		Store: s.store, Feed: feed, Log: s.log, Publisher: s.publisher, Verdicts: s.verdicts, Searched: &s.searched,
 		Now: time.Now, Report: report.New(), Logger: slog.New(slog.DiscardHandler),
 		OnStep: func(time.Duration) {},
@@ -122,7 +122,7 @@ func (s *stage) accept(ctx context.Context, target string, n int, due func(i int
 	}
 }
 
-func (s *stage) hand(due []dueMessage) {
+func (s *stage) Hand(due []DueMessage) {
 	s.mu.Lock()
 	var acks []storage.SeqRun
 	for _, d := range due {
@@ -145,7 +145,7 @@ func (s *stage) silence(target string, silent bool) {
 	s.silent[target] = silent
 }
 
-func (s *stage) probe(target string) {
+func (s *stage) Probe(target string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.probed = append(s.probed, target)
@@ -244,8 +244,8 @@ func TestScheduler_keepsNearMessagesWhenFarOnesFillTheWindow(t *testing.T) {
 		time.Sleep(5 * time.Second)
 		s.check("near", 100)
 		synctest.Wait() // the scheduler sleeps: what it owns can be looked at
-		if held := len(s.scheduler.window.held); held > mostLoaded+mostHanded {
-			t.Errorf("%d messages held in memory, want %d at most", held, mostLoaded+mostHanded)
+		if held := len(s.scheduler.window.held); held > mostLoaded+MostHanded {
+			t.Errorf("%d messages held in memory, want %d at most", held, mostLoaded+MostHanded)
 		}
 	})
 }
@@ -260,10 +260,10 @@ func TestScheduler_parkedTargetDelaysNobodyAndResumesInOrder(t *testing.T) {
 		}
 		time.Sleep(5 * time.Second)
 		returned := s.got("stuck")
-		if len(returned) == 0 || len(returned) > mostHanded {
+		if len(returned) == 0 || len(returned) > MostHanded {
 			t.Fatalf("%d messages of the stuck target handed over", len(returned))
 		}
-		s.verdicts.Put(verdict{Target: "stuck", Parked: true, Returned: returned})
+		s.verdicts.Put(Verdict{Target: "stuck", Parked: true, Returned: returned})
 		time.Sleep(20 * time.Second)
 		s.check("fine", 1000)
 		if holds := s.node.Store().Holds(); len(holds) != 1 || holds[0].Target != "stuck" {
@@ -273,7 +273,7 @@ func TestScheduler_parkedTargetDelaysNobodyAndResumesInOrder(t *testing.T) {
 		s.mu.Lock()
 		s.handed["stuck"], s.silent["stuck"] = nil, false
 		s.mu.Unlock()
-		s.verdicts.Put(verdict{Target: "stuck"})
+		s.verdicts.Put(Verdict{Target: "stuck"})
 		time.Sleep(20 * time.Second)
 		s.check("stuck", 20_000)
 		if pending := s.node.Store().Pending(); pending != 0 {
@@ -290,7 +290,7 @@ func TestScheduler_newTermTakesOverWhatWasParkedAndWhatWaits(t *testing.T) {
 		s.accept(ctx, "stuck", 1000, func(i int) time.Duration { return time.Duration(i) * time.Millisecond })
 		s.accept(ctx, "out", 1000, func(i int) time.Duration { return time.Duration(i) * 10 * time.Millisecond })
 		time.Sleep(3 * time.Second)
-		s.verdicts.Put(verdict{Target: "stuck", Parked: true, Returned: s.got("stuck")})
+		s.verdicts.Put(Verdict{Target: "stuck", Parked: true, Returned: s.got("stuck")})
 		time.Sleep(2 * time.Second)
 		end()
 		synctest.Wait()
@@ -305,7 +305,7 @@ func TestScheduler_newTermTakesOverWhatWasParkedAndWhatWaits(t *testing.T) {
 		s.mu.Lock()
 		s.handed["stuck"], s.silent["stuck"] = nil, false
 		s.mu.Unlock()
-		s.verdicts.Put(verdict{Target: "stuck"})
+		s.verdicts.Put(Verdict{Target: "stuck"})
 		time.Sleep(5 * time.Second)
 		s.check("stuck", 1000)
 	})

@@ -1,4 +1,4 @@
-package broker
+package schedule
 
 import (
 	"cmp"
@@ -11,10 +11,10 @@ import (
 	"github.com/carillonmq/carillon/storage"
 )
 
-// claimLead is how far ahead of its due time a message is claimed, in milliseconds:
+// ClaimLead is how far ahead of its due time a message is claimed, in milliseconds:
 // many times a commit, so that a claim is there when it is needed, and little
 // enough that cancelling is refused only at the last moment.
-const claimLead = 100
+const ClaimLead = 100
 
 // mostChanges is how many holds one claim changes: some hundred kilobytes. The others
 // follow with the next claims; until then the main mark covers them.
@@ -69,16 +69,16 @@ func (c *claims) isSettled() bool { return !c.proposed && c.seen >= c.index }
 // While messages are fired one after the other the claim is renewed half a lead
 // ahead, since what follows the next message is not known.
 func (c *claims) wants(now, next int64) bool {
-	if next > now+claimLead {
+	if next > now+ClaimLead {
 		return false
 	}
-	return c.committed.Through < next || c.isBusy(now) && c.committed.Through < now+claimLead/2
+	return c.committed.Through < next || c.isBusy(now) && c.committed.Through < now+ClaimLead/2
 }
 
 // isBusy reports whether something was fired a moment ago.
 func (c *claims) isBusy(now int64) bool {
 	since := now - c.lastFired
-	return since >= 0 && since < claimLead
+	return since >= 0 && since < ClaimLead
 }
 
 // wait returns how long the scheduler may sleep before the next claim is wanted: a
@@ -88,9 +88,9 @@ func (c *claims) wait(now, next int64) time.Duration {
 	case c.proposed, next <= c.committed.Through && !c.isBusy(now):
 		return time.Second
 	case c.isBusy(now):
-		return claimLead / 4 * time.Millisecond
+		return ClaimLead / 4 * time.Millisecond
 	}
-	return time.Duration(min(max(next-claimLead-now, 1), 1000)) * time.Millisecond
+	return time.Duration(min(max(next-ClaimLead-now, 1), 1000)) * time.Millisecond
 }
 
 // settle notes that the own claim is in the log.
@@ -101,7 +101,7 @@ func (c *claims) settle(index uint64) {
 
 // takeHolds notes what the last claim has made of holds, once it is committed. No one
 // else changes holds during a term.
-func (s *scheduler) takeHolds() {
+func (s *Scheduler) takeHolds() {
 	c := &s.claims
 	if !c.isSettled() {
 		return
@@ -117,7 +117,7 @@ func (s *scheduler) takeHolds() {
 }
 
 // claim proposes what the scheduler needs next: more time, or other holds.
-func (s *scheduler) claim(ctx context.Context) {
+func (s *Scheduler) claim(ctx context.Context) {
 	c := &s.claims
 	s.takeHolds()
 	if !c.isSettled() {
@@ -126,7 +126,7 @@ func (s *scheduler) claim(ctx context.Context) {
 	now := s.now()
 	next := storage.Claim{Through: c.committed.Through, Mark: least(s.window.lowest(), s.targets.lowest())}
 	if c.wants(now, s.nextDue()) {
-		next.Through = max(next.Through, now+claimLead)
+		next.Through = max(next.Through, now+ClaimLead)
 	}
 	if next.Through == c.committed.Through && len(s.targets.changed) == 0 && !s.needsClaim() {
 		return
@@ -145,7 +145,7 @@ func (s *scheduler) claim(ctx context.Context) {
 
 // claimCommand puts into a command what is to change of the holds. Before
 // storage.LevelTwo a claim names all of them.
-func (s *scheduler) claimCommand(now int64, next storage.Claim) raftfsm.Command {
+func (s *Scheduler) claimCommand(now int64, next storage.Claim) raftfsm.Command {
 	changes := s.cfg.Store.Level() >= storage.LevelTwo
 	change := storage.ClaimChange{Through: next.Through, Mark: next.Mark}
 	for t := range s.targets.changed {
@@ -177,7 +177,7 @@ func (t *target) hold() storage.Hold {
 
 // nextDue returns the earliest due time that needs a claim, or one before it. A target
 // that catches up needs none: what is found for it beyond the claim enters the window.
-func (s *scheduler) nextDue() int64 {
+func (s *Scheduler) nextDue() int64 {
 	next := s.window.frontier.Due
 	if due, ok := s.window.next(); ok {
 		next = min(next, due)

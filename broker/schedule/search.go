@@ -1,4 +1,4 @@
-package broker
+package schedule
 
 import "github.com/carillonmq/carillon/storage"
 
@@ -31,8 +31,8 @@ func (s *search) isOver() bool { return s.next.Compare(s.end) >= 0 }
 
 // searchOn searches one page. A stray's target stops where the stray lies: it is read
 // again from there, as any target that catches up, and the next claim covers it.
-func (s *scheduler) searchOn() error {
-	items, next, done, err := s.cfg.Store.Scan(s.search.next, pageSize, nil, s.items[:0])
+func (s *Scheduler) searchOn() error {
+	items, next, done, err := s.cfg.Store.Scan(s.search.next, PageSize, nil, s.items[:0])
 	if err != nil {
 		return err
 	}
@@ -62,7 +62,7 @@ func (s *scheduler) searchOn() error {
 
 // needsClaim reports whether a claim must go out because of what was found. It is
 // asked when no other is on its way.
-func (s *scheduler) needsClaim() bool {
+func (s *Scheduler) needsClaim() bool {
 	if !s.search.isOver() || s.cfg.Searched.Load() {
 		return false
 	}

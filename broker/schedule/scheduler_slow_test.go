@@ -1,4 +1,4 @@
-package broker
+package schedule
 
 import (
 	"context"
@@ -10,7 +10,7 @@ import (
 	"github.com/carillonmq/carillon/storage"
 )
 
-// checkOnTime holds that n messages came, each within claimLead.
+// checkOnTime holds that n messages came, each within ClaimLead.
 func (s *stage) checkOnTime(target string, n int) {
 	s.t.Helper()
 	synctest.Wait()
@@ -19,7 +19,7 @@ func (s *stage) checkOnTime(target string, n int) {
 		s.t.Errorf("%d of %d handed over", len(got), n)
 	}
 	for _, ref := range got {
-		if late := s.at[ref.Seq] - ref.Due; late > claimLead {
+		if late := s.at[ref.Seq] - ref.Due; late > ClaimLead {
 			s.t.Fatalf("message due at %d came %d ms late", ref.Due, late)
 		}
 	}
@@ -30,7 +30,7 @@ func TestScheduler_targetThatTakesNothingDelaysNoOther(t *testing.T) {
 	onStage(t, func(ctx context.Context, s *stage) {
 		s.silent["stuck"] = true
 		s.lead(ctx)
-		s.accept(ctx, "stuck", mostHanded+10, func(int) time.Duration { return 0 })
+		s.accept(ctx, "stuck", MostHanded+10, func(int) time.Duration { return 0 })
 		time.Sleep(time.Second)
 		s.accept(ctx, "fine", 10, func(i int) time.Duration { return time.Duration(10*(i+1)) * time.Second })
 		time.Sleep(time.Hour)
@@ -63,7 +63,7 @@ func TestScheduler_targetWithABacklogDelaysNoOther(t *testing.T) {
 // Half of what a target may have is with the publisher for good; the rest is fed on.
 func TestScheduler_feedsATargetThatKeepsMuchForLong(t *testing.T) {
 	onStage(t, func(ctx context.Context, s *stage) {
-		const kept = mostHanded - pageSize
+		const kept = MostHanded - PageSize
 		s.silent["out"] = true
 		s.lead(ctx)
 		s.accept(ctx, "out", kept, func(int) time.Duration { return 0 })
@@ -71,10 +71,10 @@ func TestScheduler_feedsATargetThatKeepsMuchForLong(t *testing.T) {
 		s.mu.Lock()
 		s.silent["out"] = false
 		s.mu.Unlock()
-		s.accept(ctx, "out", 3*pageSize, func(int) time.Duration { return 0 })
+		s.accept(ctx, "out", 3*PageSize, func(int) time.Duration { return 0 })
 		time.Sleep(time.Minute)
-		if got := len(s.got("out")); got != kept+3*pageSize {
-			t.Errorf("%d handed over, want %d", got, kept+3*pageSize)
+		if got := len(s.got("out")); got != kept+3*PageSize {
+			t.Errorf("%d handed over, want %d", got, kept+3*PageSize)
 		}
 	})
 }
@@ -90,7 +90,7 @@ func TestScheduler_parkedTargetIsReadFromItsOwnFirstMessage(t *testing.T) {
 		s.accept(ctx, "stuck", 2, func(int) time.Duration { return 0 })
 		time.Sleep(time.Second)
 		handed := s.got("stuck")
-		s.verdicts.Put(verdict{Target: "stuck", Parked: true, Returned: handed})
+		s.verdicts.Put(Verdict{Target: "stuck", Parked: true, Returned: handed})
 		time.Sleep(time.Second)
 		holds := s.node.Store().Holds()
 		if len(holds) != 1 || holds[0].Mark.Compare(handed[0]) != 0 {

@@ -1,15 +1,15 @@
-package broker
+package schedule
 
 import "github.com/carillonmq/carillon/storage"
 
 const (
-	// mostHanded is how many messages of one target the publisher may hold, as
+	// MostHanded is how many messages of one target the publisher may hold, as
 	// references: enough to keep it busy while the next page is read.
-	mostHanded = 8192
+	MostHanded = 8192
 	// mostHandedAll is what it may hold of all together, about 100 bytes each. Whoever
 	// wants more may have a quarter of what is left, so that however many slow targets
 	// keep much of it, there is something for the next one.
-	mostHandedAll = 16 * mostHanded
+	mostHandedAll = 16 * MostHanded
 	// leastHanded is what any target may have whatever the others keep.
 	leastHanded = 16
 	// looksAtFull is how many full targets are looked at in a pass: most get room by their
@@ -18,13 +18,13 @@ const (
 )
 
 // allowance is how many messages of one target the publisher may hold now.
-func (s *scheduler) allowance() int {
+func (s *Scheduler) allowance() int {
 	left := mostHandedAll - s.window.handed
-	return min(mostHanded, max(leastHanded, left/4))
+	return min(MostHanded, max(leastHanded, left/4))
 }
 
 // hasRoomAgain reports whether a target that was full may have a good deal more.
-func (s *scheduler) hasRoomAgain(t *target) bool {
+func (s *Scheduler) hasRoomAgain(t *target) bool {
 	allowance := s.allowance()
 	return t.handed <= allowance-allowance/4
 }
@@ -44,7 +44,7 @@ func (s *scheduler) hasRoomAgain(t *target) bool {
 // What is due goes to the publisher, what is due later to the wheel. It runs when fire
 // has nothing more to hand over by limit, so for those that ride nothing overtakes what
 // the wheel has of them from before.
-func (s *scheduler) sweep(limit int64) (read bool, err error) {
+func (s *Scheduler) sweep(limit int64) (read bool, err error) {
 	s.lookAtFull()
 	s.beginSweep()
 	ts := &s.targets
@@ -56,7 +56,7 @@ func (s *scheduler) sweep(limit int64) (read bool, err error) {
 		t, known := ts.byName[name]
 		return known && (t.flow == riding || ts.hungry.has(t) && t.round == ts.round)
 	}
-	items, next, done, err := s.cfg.Store.Scan(from, pageSize, wanted, s.items[:0])
+	items, next, done, err := s.cfg.Store.Scan(from, PageSize, wanted, s.items[:0])
 	if err != nil {
 		return false, err
 	}
@@ -79,7 +79,7 @@ func (s *scheduler) sweep(limit int64) (read bool, err error) {
 }
 
 // alight has all that ride flow: they were read up to the frontier.
-func (s *scheduler) alight() {
+func (s *Scheduler) alight() {
 	for t := range s.targets.riders {
 		s.targets.move(t, flowing, storage.Ref{})
 	}
@@ -87,7 +87,7 @@ func (s *scheduler) alight() {
 
 // beginSweep starts a sweep when nobody rides any more. Who has come to the frontier,
 // which moves back at times, has nothing to catch up with.
-func (s *scheduler) beginSweep() {
+func (s *Scheduler) beginSweep() {
 	ts := &s.targets
 	if !ts.swept.Less(s.window.frontier) {
 		s.alight()
@@ -103,14 +103,14 @@ func (s *scheduler) beginSweep() {
 }
 
 // boardsNext reports whether the sweep takes another target along before it comes to end.
-func (s *scheduler) boardsNext(end storage.Ref) bool {
+func (s *Scheduler) boardsNext(end storage.Ref) bool {
 	hungry := s.targets.hungry.targets
 	return len(hungry) > 0 && hungry[0].round == s.targets.round && hungry[0].mark.Less(end)
 }
 
 // takeSwept takes in what was read for those that ride, up to end.
-func (s *scheduler) takeSwept(items []storage.Item, end storage.Ref, limit int64) error {
-	var due []dueMessage
+func (s *Scheduler) takeSwept(items []storage.Item, end storage.Ref, limit int64) error {
+	var due []DueMessage
 	allowance := s.allowance()
 	for _, item := range items {
 		if !item.Ref.Less(end) {
@@ -142,7 +142,7 @@ func (s *scheduler) takeSwept(items []storage.Item, end storage.Ref, limit int64
 }
 
 // lookAtFull finds some of the targets that have room because others keep less.
-func (s *scheduler) lookAtFull() {
+func (s *Scheduler) lookAtFull() {
 	looks := looksAtFull
 	for t := range s.targets.full {
 		if looks--; looks < 0 {

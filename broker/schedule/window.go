@@ -1,4 +1,4 @@
-package broker
+package schedule
 
 import (
 	"cmp"
@@ -51,7 +51,7 @@ func newWindow(from storage.Ref, cfg timer.QueueConfig) *window {
 	cfg.Start = from.Due
 	return &window{
 		queue:    timer.NewDelayQueue[ripeMessage](cfg),
-		ripe:     make([]wheel.Expired[ripeMessage], 0, pageSize),
+		ripe:     make([]wheel.Expired[ripeMessage], 0, PageSize),
 		held:     make(map[uint64]holding),
 		frontier: from,
 	}
@@ -94,7 +94,7 @@ func (w *window) hand(ref storage.Ref, target uint32) (added bool) {
 	before := len(w.held)
 	w.held[ref.Seq] = holding{target: target, handed: true}
 	w.handed++
-	if len(w.oldest) > 2*w.handed+pageSize {
+	if len(w.oldest) > 2*w.handed+PageSize {
 		// The first of them is slow and keeps those behind it from being dropped.
 		w.oldest = slices.DeleteFunc(w.oldest, func(r storage.Ref) bool { return !w.held[r.Seq].handed })
 		heap.Init(&w.oldest)
