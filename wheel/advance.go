@@ -136,9 +136,9 @@ func (w *Wheel[T]) fireBehind(now uint64, out []Expired[T], work *int) (due []Ex
 }
 
 // reach moves the cursor to t, which is neither before it nor after any
-// deadline in the levels. The slots that t lies in must be split first; each timer
-// handled is taken off *work, and when that is used up, reach reports false, the
-// cursor stays, and a later call goes on.
+// deadline in the levels. The slots that t lies in must be split first. Each timer
+// handled is taken off *work. When that is used up, reach reports false and the
+// cursor stays; a later call goes on.
 func (w *Wheel[T]) reach(t uint64, work *int) bool {
 	top := level(t ^ w.cursor)
 	n := w.path[top]

@@ -106,8 +106,8 @@ func (r *run) insert(when uint64, id uint32) {
 	}
 }
 
-// gather takes the single chunk of s, a slot of level l that the cursor has just
-// entered, over into the run.
+// gather moves the single chunk of s, a slot of level l that the cursor has just
+// entered, into the run.
 func (w *Wheel[T]) gather(s *slot, l int) {
 	if s.head == 0 {
 		return
@@ -136,9 +136,9 @@ func (w *Wheel[T]) fetch(hints []hint) {
 	clear(w.fetched[:len(hints)])
 }
 
-// arrange inserts those of the hints that are alive into the run. Taken by their
-// digit at shift, the highest in which they differ, and the latest first, they leave
-// insert next to nothing to do; those of one digit form a list in order of
+// arrange inserts those of the hints that are alive into the run. They are taken by
+// their digit at shift, the highest in which they differ, and the latest first: that
+// leaves insert next to nothing to do. Those of one digit form a list in order of
 // adding. Only the hints are needed for this, so the sorting goes on while the
 // states and values that clear and fetch read are still on their way. A postponed
 // one goes in with its old tick, and meet places it again.

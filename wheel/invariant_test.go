@@ -160,20 +160,14 @@ func (w *Wheel[T]) brokenSlab(c census) error {
 		}
 		c.seen[h.id()] = true
 	}
-	worn, used := 0, w.slab.opened*(pageSize-1)
-	ready := w.slab.worn
+	worn := 0
 	for _, p := range w.slab.pages {
-		worn += int(p.low[0])
-		if p.isWornOut() {
-			ready--
+		if p.low[0] == pageSize-1 && p.epoch() != lastEpoch {
+			return errors.New("all ids of a page rest, and no epoch begins")
 		}
+		worn += int(p.low[0])
 	}
-	if ready != 0 {
-		return fmt.Errorf("%d pages too many are said to be worn out", ready)
-	}
-	if rest := int(w.slab.next % pageSize); rest != 0 {
-		used -= pageSize - rest
-	}
+	used := int(w.slab.next - (w.slab.next+pageSize-1)/pageSize) // place 0 of each page is none
 	if c.live+c.dead+len(free)+worn != used {
 		return fmt.Errorf("%d live, %d cancelled, %d free, %d worn out of %d ids", c.live, c.dead, len(free), worn, used)
 	}

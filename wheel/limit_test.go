@@ -38,7 +38,6 @@ func TestWheel_refusesMoreTimersThanItHasIds(t *testing.T) {
 	w := New[int](0)
 	pending, _ := w.Add(100, 7)
 	w.slab.pages = slices.Repeat(w.slab.pages, maxPages)
-	w.slab.opened = maxPages
 	w.slab.next = 1 << 32
 	if h, err := w.Add(1, 1); !errors.Is(err, ErrFull) || h != 0 {
 		t.Fatalf("Add = %#x, %v, want ErrFull", h, err)

@@ -33,15 +33,11 @@ const (
 // A slab keeps the timers themselves, by id. It holds pointers only if T does.
 //
 // Ids are handed out in this order: those freed last, which are ready; the rest
-// of the page begun; those packed away; a worn-out page in its next epoch; a new
-// page.
+// of the page begun; those packed away; the next page.
 type slab[T any] struct {
-	pages  []*page[T]
-	opened int    // pages handed out from since the last reset; the later ones are unused
-	next   uint64 // id to use next of the page begun; a multiple of pageSize when that has no more
-	free   freeIDs
-	worn   int // pages that can start their next epoch
-
+	pages    []*page[T]
+	next     uint64 // id to use next of the page begun; a multiple of pageSize when that has no more
+	free     freeIDs
 	pointers bool // T holds some
 }
 
@@ -55,7 +51,7 @@ type slab[T any] struct {
 type page[T any] struct {
 	state [pageSize]state // of the first, the epoch of the page
 	value [pageSize]T
-	low   [pageSize]uint32 // lower half of the deadline; of the first, how many ids are worn out
+	low   [pageSize]uint32 // lower half of the deadline; of the first, how many ids rest
 	high  [pageSize]uint16 // upper half
 }
 
@@ -76,8 +72,7 @@ const (
 	aside state = 2
 	use   state = 4 // one generation
 
-	// wornOut is the state of an id that is not used again before its whole page
-	// starts a new epoch.
+	// wornOut is the state of an id that rests until its page starts a new epoch.
 	wornOut = ^(live | aside)
 
 	// Epochs are even, so that the first of a page never seems to be live.
@@ -106,18 +101,6 @@ func (s *slab[T]) retire(p *page[T], i uint32) {
 		p.value[i] = zero
 	}
 }
-
-// wear counts one more id of p that is not used again in this epoch.
-func (s *slab[T]) wear(p *page[T]) {
-	p.low[0]++
-	if p.isWornOut() {
-		s.worn++
-	}
-}
-
-// isWornOut reports whether p can start its next epoch. After 2^15 of them a page
-// rests for ever.
-func (p *page[T]) isWornOut() bool { return p.low[0] == pageSize-1 && p.epoch() != lastEpoch }
 
 // at returns the page of an id, and where in it the timer is.
 func (s *slab[T]) at(id uint32) (p *page[T], i uint32) {
@@ -177,44 +160,39 @@ func (s *slab[T]) prepare(chunks *chunkPool) bool {
 			s.free.put(hint(id), chunks)
 			return true
 		}
-		s.wear(p)
+		s.rest(id, chunks)
 	}
 }
 
-// open begins with the ids of another page, or reports false when there is none
-// left.
+// open begins with the ids of the next page, or reports false when there is none.
 func (s *slab[T]) open() bool {
-	k := s.renew()
-	if k < 0 {
-		k = s.opened
-		if k == maxPages {
-			return false
-		}
-		if k == len(s.pages) {
-			s.pages = grow(s.pages, maxPages)
-			s.pointers = holdsPointers(reflect.TypeFor[T]())
-		}
-		s.opened++
+	k := int(s.next >> pageBits)
+	if k == maxPages {
+		return false
 	}
-	s.next = uint64(k)<<pageBits + 1
+	if k == len(s.pages) {
+		s.pages = grow(s.pages, maxPages)
+		s.pointers = holdsPointers(reflect.TypeFor[T]())
+	}
+	s.next++
 	return true
 }
 
-// renew starts the next epoch of a page that is worn out, and returns its
-// number, or -1 if there is none.
-func (s *slab[T]) renew() int {
-	if s.worn == 0 {
-		return -1
+// rest counts id, which is worn out, among those of its page that rest. When all do,
+// none is pending and none has a hint: the page starts its next epoch, and its ids
+// are free. After 2^15 epochs a page rests for ever.
+func (s *slab[T]) rest(id uint32, chunks *chunkPool) {
+	p, _ := s.at(id)
+	p.low[0]++
+	if p.low[0] < pageSize-1 || p.epoch() == lastEpoch {
+		return
 	}
-	for k, p := range s.pages {
-		if p.isWornOut() {
-			s.worn--
-			p.state = [pageSize]state{p.epoch() + nextEpoch}
-			p.low[0] = 0
-			return k
-		}
+	p.state = [pageSize]state{p.epoch() + nextEpoch}
+	p.low[0] = 0
+	first := id &^ (pageSize - 1)
+	for i := range uint32(pageSize - 1) {
+		s.free.put(hint(first+1+i), chunks)
 	}
-	return -1
 }
 
 // reset gives every id back; no timer is live and nothing refers to any.
@@ -222,7 +200,7 @@ func (s *slab[T]) reset() {
 	for _, p := range s.pages {
 		p.low[0] = 0
 	}
-	s.opened, s.next, s.worn, s.free = 0, 0, 0, freeIDs{}
+	s.next, s.free = 0, freeIDs{}
 }
 
 // freeIDs are the ids of timers that are gone and whose hint has been met. They
