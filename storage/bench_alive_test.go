@@ -1,14 +1,19 @@
+//go:build linux
+
 package storage
 
 import (
 	"fmt"
 	"math/rand/v2"
 	"os"
+	"runtime"
 	"runtime/debug"
 	"slices"
 	"strings"
 	"testing"
 	"time"
+
+	"golang.org/x/sys/unix"
 )
 
 // BenchmarkAlive_scattered prints what the alive-set costs a node where many wait,
@@ -52,6 +57,7 @@ func scatter(b *testing.B, pending int) {
 	b.ReportMetric(float64(l.flushes), "flushes_in_a_fold")
 	b.ReportMetric(100*float64(l.written(b)-l.startedAt-l.flushed)/float64(l.flushed), "%_beside_flushed")
 	b.ReportMetric(float64(l.stopped.Microseconds())/1000, "ms_longest_freeze")
+	b.ReportMetric(float64(l.stoppedCPU.Nanoseconds())/1e6, "cpu_ms_longest_freeze")
 	slices.Sort(l.killed)
 	b.ReportMetric(float64(l.killed[len(l.killed)/2].Nanoseconds())/100, "ns_a_kill_p50")
 	b.ReportMetric(float64(l.killed[len(l.killed)*99/100].Nanoseconds())/100, "ns_a_kill_p99")
@@ -70,6 +76,7 @@ type scatterLoad struct {
 	flushed, startedAt int64
 	memory             int64
 	stopped, planned   time.Duration   // at most
+	stoppedCPU         time.Duration   // the same, without what the kernel gave to others meanwhile
 	killed             []time.Duration // for each hundred
 	opened, openedCPU  time.Duration   // just before the last fold
 }
@@ -105,9 +112,11 @@ func (l *scatterLoad) step(b *testing.B) {
 	}
 	l.index++
 	s.Applied(1 + l.index)
-	began := time.Now()
+	runtime.LockOSThread()
+	began, spent := time.Now(), threadTime(b)
 	f := s.Freeze()
-	l.stopped = max(l.stopped, time.Since(began))
+	l.stopped, l.stoppedCPU = max(l.stopped, time.Since(began)), max(l.stoppedCPU, threadTime(b)-spent)
+	runtime.UnlockOSThread()
 	l.memory = max(l.memory, anonymousRSS(b))
 	before := s.Stats().SegmentBytes
 	if err := f.Flush(SnapshotMeta{Index: 1 + l.index, Term: 1}); err != nil {
@@ -180,4 +189,14 @@ func (l *scatterLoad) written(b *testing.B) (bytes int64) {
 		}
 	}
 	return 0
+}
+
+// threadTime is the processor time that this thread has used so far.
+func threadTime(b *testing.B) time.Duration {
+	b.Helper()
+	var t unix.Timespec
+	if err := unix.ClockGettime(unix.CLOCK_THREAD_CPUTIME_ID, &t); err != nil {
+		b.Fatal(err)
+	}
+	return time.Duration(t.Nano())
 }
