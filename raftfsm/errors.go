@@ -46,6 +46,8 @@ var (
 	// ErrReplace says that a member cannot be replaced now.
 	ErrReplace = errors.New("cannot replace member")
 
+	// errRefused says that a snapshot is not taken.
+	errRefused = errors.New("snapshot refused")
 	// errNoGreeting says that something else than a node has connected.
 	errNoGreeting = errors.New("no greeting")
 	// errNotWritten says that a follower could not write what it was sent.

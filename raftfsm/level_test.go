@@ -116,7 +116,7 @@ func TestSink_stopsTheNodeWhenTheStreamIsOfANewerProgram(t *testing.T) {
 	s := openStore(t, t.TempDir())
 	defer s.Close()
 	var failure error
-	shots := &snapshots{store: s, fail: func(err error) { failure = err }, received: func(error) {}}
+	shots := &snapshots{store: s, fail: func(err error) { failure = err }, received: func(error) {}, refuse: func() {}}
 	k, err := shots.Create(1, 7, 1, raft.Configuration{}, 1, nil)
 	if err != nil {
 		t.Fatal(err)

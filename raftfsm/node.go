@@ -157,7 +157,7 @@ func (n *Node) start() error {
 	}
 	lean := newLeanLog(n.logs)
 	n.transport = newTransport(n.streams, n.patience(), newHCLogger(n.cfg.Logger, "raft-net").until(n.closed), lean.read, n.closed)
-	shots := &snapshots{store: n.store, retain: n.retain, fail: n.failWith, received: n.noteReceived}
+	shots := &snapshots{store: n.store, retain: n.retain, fail: n.failWith, received: n.noteReceived, refuse: n.streams.refuse}
 	cfg := n.raftConfig(id)
 	if err := n.bootstrap(cfg, id, shots); err != nil {
 		return err

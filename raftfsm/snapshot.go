@@ -21,6 +21,7 @@ type snapshots struct {
 	fail   func(error)         // told why this node cannot go on
 	// received is told how the last snapshot from a leader ended, nil: well.
 	received func(error)
+	refuse   func() // has what is still to come of the stream not come
 }
 
 func (s *snapshots) Create(_ raft.SnapshotVersion, index, term uint64, cfg raft.Configuration, cfgIndex uint64, _ raft.Transport) (raft.SnapshotSink, error) {
@@ -98,6 +99,7 @@ func (s *sink) Write(b []byte) (int, error) {
 	if s.receiver == nil {
 		r, err := s.store.Receive(s.meta)
 		if err != nil {
+			s.refuse()
 			return 0, fmt.Errorf("receive snapshot: %w", err)
 		}
 		s.receiver = r
@@ -105,6 +107,7 @@ func (s *sink) Write(b []byte) (int, error) {
 	written, err := s.receiver.Write(b)
 	if err != nil {
 		s.received(err)
+		s.refuse()
 	}
 	if errors.Is(err, storage.ErrVersion) {
 		// The leader would send it again and again, and this node stay behind for ever.

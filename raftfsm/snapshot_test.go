@@ -208,7 +208,7 @@ func TestRestore_refusesASnapshotThatEndsBeforeTheLog(t *testing.T) {
 func TestSink_cancelledLeavesTheManifestAlone(t *testing.T) {
 	s := openStore(t, t.TempDir())
 	defer s.Close()
-	shots := &snapshots{store: s, received: func(error) {}}
+	shots := &snapshots{store: s, received: func(error) {}, refuse: func() {}}
 	k, err := shots.Create(1, 7, 1, raft.Configuration{}, 1, nil)
 	if err != nil {
 		t.Fatal(err)

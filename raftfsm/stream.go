@@ -41,6 +41,7 @@ type streams struct {
 	mu      sync.Mutex // guards conns and closed
 
 	receiving atomic.Int32 // snapshots, by raft
+	unwanted  atomic.Bool  // the rest of the present one
 }
 
 type streamConfig struct {
@@ -181,6 +182,9 @@ func (c *acceptedConn) Read(b []byte) (int, error) {
 		c.greeted = true
 	}
 	for {
+		if c.streams.receiving.Load() > 0 && c.streams.unwanted.Load() {
+			return 0, errors.Join(errRefused, c.Close())
+		}
 		n, err := c.read(b)
 		if n > 0 || !errors.Is(err, os.ErrDeadlineExceeded) {
 			return n, err
@@ -191,10 +195,16 @@ func (c *acceptedConn) Read(b []byte) (int, error) {
 	}
 }
 
+// refuse hangs up on who sends the snapshot that is received. Raft reads it to its end
+// although nothing becomes of it, a hundred gigabytes perhaps, and again at the next
+// attempt. Which connection it comes by is not known here: it is the one that is read
+// next, or with bad luck one more, which is dialled again.
+func (s *streams) refuse() { s.unwanted.Store(true) }
+
 // read waits no longer than sendPatience while a snapshot is received. Raft's main loop
 // reads it, and votes for nobody meanwhile: a leader whose machine loses its power
-// would keep it from that until TCP gives up, one that hangs for ever. Which connection
-// it comes by is not known here; others that are silent as long are dialled again.
+// would keep it from that until TCP gives up, one that hangs for ever. Other connections
+// that are silent as long are dialled again.
 func (c *acceptedConn) read(b []byte) (int, error) {
 	limited := c.streams.receiving.Load() > 0
 	if limited || c.limited {

@@ -81,6 +81,7 @@ func (t *transport) forward() {
 func (t *transport) received(rpc raft.RPC) raft.RPC {
 	answered, answer := rpc.RespChan, make(chan raft.RPCResponse, 1)
 	rpc.RespChan = answer
+	t.streams.unwanted.Store(false)
 	t.streams.receiving.Add(1)
 	go func() {
 		defer t.streams.receiving.Add(-1)

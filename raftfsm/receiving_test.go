@@ -3,6 +3,7 @@ package raftfsm
 import (
 	"context"
 	"net"
+	"os"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -88,5 +89,68 @@ func TestSnapshot_thatStopsComingKeepsNobodyFromVoting(t *testing.T) {
 		if err := n.Close(); err != nil {
 			t.Error(err)
 		}
+	})
+}
+
+// A countedConn counts what is written to it.
+type countedConn struct {
+	net.Conn
+	written *atomic.Int64
+}
+
+func (c countedConn) Write(b []byte) (int, error) {
+	c.written.Add(int64(len(b)))
+	return c.Conn.Write(b)
+}
+
+// A follower without room for a snapshot takes no more of it than its beginning.
+func TestSnapshot_thatIsRefusedIsNotSentToItsEnd(t *testing.T) {
+	dir := smallMount(t)
+	synctest.Test(t, func(t *testing.T) {
+		const away = "n3"
+		var written atomic.Int64
+		c := newCluster(t, 3, func(cfg *Config) {
+			cfg.FlushBytes = 64 << 10
+			dial := cfg.Dial
+			cfg.Dial = func(ctx context.Context, network, addr string) (net.Conn, error) {
+				conn, err := dial(ctx, network, addr)
+				if err != nil || !strings.HasPrefix(addr, away) {
+					return conn, err
+				}
+				return countedConn{conn, &written}, nil
+			}
+		})
+		c.dirs[away] = dir + "/" + away
+		c.open("n1", "n2", away)
+		n := c.leader()
+		if n.cfg.NodeID == away {
+			if err := n.TransferLeadership(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+			n = c.leader()
+		}
+		l := startLoad(t, n)
+		c.agree()
+		c.isolate(away)
+		n = c.leader()
+		time.Sleep(5 * time.Second) // until the leader keeps no more log for it
+		for range 100 {
+			must(t, n, l.batch(20, 2000))
+		}
+		filler := fillUp(t, dir)
+		written.Store(0)
+		c.rejoin(away)
+		time.Sleep(time.Minute)
+		if got := c.nodes[away].Status().ReceiveError; got == "" {
+			t.Fatal("no snapshot was refused, this tests nothing")
+		}
+		if got, size := written.Load(), int64(l.next)*2000; got > size {
+			t.Errorf("%d bytes were sent in a minute of a schedule of %d that has no room", got, size)
+		}
+		if err := os.Remove(filler); err != nil {
+			t.Fatal(err)
+		}
+		c.agree()
+		c.closeAll() // before the disk is unmounted
 	})
 }
