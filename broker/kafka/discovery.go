@@ -23,17 +23,20 @@ const discoverTimeout = 5 * time.Second
 func (s *Source) Topics(ctx context.Context, names []string) (topics []ingest.SourceTopic, looked int, err error) {
 	ctx, cancel := context.WithTimeout(ctx, discoverTimeout)
 	defer cancel()
-	request := kmsg.NewPtrMetadataRequest() // no topics: all of them
-	if names != nil {
-		request.Topics = []kmsg.MetadataRequestTopic{}
-	}
-	for i := range names {
-		request.Topics = append(request.Topics, kmsg.MetadataRequestTopic{Topic: &names[i]})
-	}
-	response, err := request.RequestWith(ctx, s.client)
+	answer, err := s.asking.ask(ctx, func() kmsg.Request {
+		request := kmsg.NewPtrMetadataRequest() // no topics: all of them
+		if names != nil {
+			request.Topics = []kmsg.MetadataRequestTopic{}
+		}
+		for i := range names {
+			request.Topics = append(request.Topics, kmsg.MetadataRequestTopic{Topic: &names[i]})
+		}
+		return request
+	})
 	if err != nil {
 		return nil, 0, cannotAsk("list topics", err)
 	}
+	response := answer.(*kmsg.MetadataResponse)
 	for i := range response.Topics {
 		told := &response.Topics[i]
 		if told.Topic == nil || !s.matches(*told.Topic) {

@@ -306,3 +306,89 @@ func TestNextLineNeedsNoProducerID(t *testing.T) {
 		}
 	}, kfake.SeedTopics(1, "orders"))
 }
+
+// Each look at the delay topics asks another Kafka broker, since one may answer from the past. One that is frozen costs
+// one of them a moment, and takes its turn again when it has thawed.
+func TestLooksBesideAFrozenBroker(t *testing.T) {
+	inBubble(t, func(t *testing.T, kafka bubble) {
+		if err := kafka.MoveTopicPartition("orders.delay", 0, 0); err != nil {
+			t.Fatal(err)
+		}
+		network, config := kafka.freezable()
+		frozen := kafka.notLeading("orders.delay")
+		r := newReaderOf(t, config)
+		r.discover()
+		var mu sync.Mutex
+		asked := make(map[int32]int)
+		kafka.ControlKey(int16(kmsg.Metadata), func(kmsg.Request) (kmsg.Response, error, bool) {
+			kafka.KeepControl()
+			mu.Lock()
+			defer mu.Unlock()
+			asked[kafka.CurrentNode()]++
+			return nil, nil, false
+		})
+		const looks = 60
+		round := func(want int) {
+			t.Helper()
+			clear(asked)
+			late, longest := 0, time.Duration(0)
+			for range looks {
+				start := time.Now()
+				r.discover()
+				took := time.Since(start)
+				longest = max(longest, took)
+				if took > 0 {
+					late++
+				}
+				pass(time.Second)
+			}
+			t.Logf("%d looks: %d waited, the longest %v; asked: %v", looks, late, longest, asked)
+			if late > 1 || longest > askAnother {
+				t.Errorf("%d looks waited, the longest %v; want one, and %v at most", late, longest, askAnother)
+			}
+			turns := 0
+			for _, n := range asked {
+				if n >= looks/4 {
+					turns++
+				}
+			}
+			if turns != want {
+				t.Errorf("%d brokers took turns, want %d: %v", turns, want, asked)
+			}
+		}
+		round(3)
+		for range 3 {
+			network.freeze(frozen)
+			round(2)
+			network.freeze()
+			pass(signTimeout)
+			round(3)
+		}
+	}, kfake.NumBrokers(3), kfake.Ports(9092, 9093, 9094), kfake.SeedTopics(1, "orders.delay"))
+}
+
+// What a Source asks of a broker of franz-go's choice does not keep it from reading what others lead.
+func TestReadingBeginsBesideAFrozenBroker(t *testing.T) {
+	inBubble(t, func(t *testing.T, kafka bubble) {
+		if err := kafka.MoveTopicPartition("orders.delay", 0, 0); err != nil {
+			t.Fatal(err)
+		}
+		kafka.produce(delayed("one"))
+		network, config := kafka.freezable()
+		network.freeze(kafka.notLeading("orders.delay"))
+		late := 0
+		for range 20 {
+			start := time.Now()
+			r := newReaderOf(t, config)
+			r.discover()
+			r.read(1)
+			if time.Since(start) > 2*time.Second {
+				late++
+			}
+			r.Close()
+		}
+		if late > 0 {
+			t.Errorf("%d of 20 began after more than two seconds", late)
+		}
+	}, kfake.NumBrokers(3), kfake.Ports(9092, 9093, 9094), kfake.SeedTopics(1, "orders.delay"))
+}

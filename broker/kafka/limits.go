@@ -52,6 +52,8 @@ func (l *limits) ask(ctx context.Context, q *questions, topics []string) (change
 	if len(topics) == 0 {
 		return nil
 	}
+	ctx, cancel := context.WithTimeout(ctx, questionTimeout)
+	defer cancel()
 	response, err := q.ask(ctx, func() kmsg.Request {
 		request := kmsg.NewPtrDescribeConfigsRequest()
 		for _, topic := range topics {

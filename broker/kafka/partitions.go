@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"strconv"
+	"time"
 
 	"github.com/twmb/franz-go/pkg/kadm"
 	"github.com/twmb/franz-go/pkg/kerr"
@@ -12,6 +13,9 @@ import (
 
 	"github.com/carillonmq/carillon/broker"
 )
+
+// questionTimeout bounds the wait for what Kafka says of targets.
+const questionTimeout = 2 * time.Second
 
 // Partitions asks Kafka how many partitions the topics have; see [broker.Sink].
 func (s *Sink) Partitions(ctx context.Context, topics []string) []broker.PartitionCount {
@@ -57,6 +61,8 @@ func (s *Sink) ofUnknownLimit(topics []string, counts []broker.PartitionCount) (
 
 // countPartitions fills counts, one for each topic, unless there is no answer at all.
 func (s *Sink) countPartitions(ctx context.Context, topics []string, counts []broker.PartitionCount) error {
+	ctx, cancel := context.WithTimeout(ctx, questionTimeout)
+	defer cancel()
 	answer, err := s.questions.ask(ctx, func() kmsg.Request {
 		request := kmsg.NewPtrMetadataRequest()
 		for _, topic := range topics {

@@ -11,20 +11,28 @@ import (
 )
 
 const (
-	// askAnother is how long one Kafka broker has for an answer that any can give before the next is asked too.
+	// askAnother is how long the first Kafka broker has for an answer that any can give before the next is asked too. Each
+	// further one has twice as long: the answer may be a large one, which need not be made by all of them.
 	askAnother = 100 * time.Millisecond
-	// questionTimeout bounds the wait for the first answer.
-	questionTimeout = 2 * time.Second
+	// askAgain is how often a broker that did not answer in time is asked again, beside one that did.
+	askAgain = time.Second
 )
 
-// questions asks what any Kafka broker can answer. franz-go chooses one and waits for it, though it may be
-// frozen, and does not hear the context while it connects.
+// questions asks what any Kafka broker can answer, for the Sink and the Source alike. franz-go chooses one and waits for
+// it, though it may be frozen, and does not hear the context while it connects.
+//
+// The brokers take turns. One that is cut off from the others answers from the past, and whoever asks several times,
+// because one answer proves nothing, must hear others as well.
 type questions struct {
 	client *kgo.Client
 
 	mu     sync.Mutex
-	last   kgo.Broker              // the one that answered last
-	silent map[kgo.Broker]struct{} // have not answered what they were asked last
+	turn   int
+	silent map[kgo.Broker]time.Time // when those were asked that have not answered in time what they were asked last
+}
+
+func newQuestions(client *kgo.Client) *questions {
+	return &questions{client: client, silent: make(map[kgo.Broker]time.Time)}
 }
 
 // An answer is one Kafka broker's.
@@ -33,20 +41,24 @@ type answer struct {
 	err      error
 }
 
-// ask returns the first answer of a Kafka broker. request makes the request anew for each.
+// ask returns the first answer of a Kafka broker. request makes the request anew for each. It blocks until then, or until
+// all have failed or ctx ends.
 func (q *questions) ask(ctx context.Context, request func() kmsg.Request) (kmsg.Response, error) {
-	ctx, cancel := context.WithTimeout(ctx, questionTimeout)
+	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	brokers := q.inTurn()
+	q.askSilent(brokers[len(brokers)-1])
 	answers := make(chan answer, len(brokers))
-	next := time.NewTimer(askAnother)
+	pause := askAnother
+	next := time.NewTimer(pause)
 	defer next.Stop()
 	asked := 0
 	askNext := func() {
 		if asked < len(brokers) {
 			go q.put(ctx, brokers[asked], request(), answers)
 			asked++
-			next.Reset(askAnother)
+			next.Reset(pause)
+			pause *= 2
 		}
 	}
 	var failed error
@@ -63,7 +75,10 @@ func (q *questions) ask(ctx context.Context, request func() kmsg.Request) (kmsg.
 			askNext()
 		case <-ctx.Done():
 			q.lookAround()
-			return nil, ctx.Err()
+			if failed == nil {
+				failed = ctx.Err()
+			}
+			return nil, failed
 		}
 	}
 	q.lookAround()
@@ -74,22 +89,43 @@ func (q *questions) ask(ctx context.Context, request func() kmsg.Request) (kmsg.
 // do not answer, and may have other addresses now. It does not wait for that.
 func (q *questions) lookAround() { q.client.ForceMetadataRefresh() }
 
+// askSilent asks a broker for nothing if it is silent, from time to time, to hear whether it still is.
+func (q *questions) askSilent(to *kgo.Broker) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	if asked, silent := q.silent[*to]; silent && time.Since(asked) >= askAgain {
+		go func() {
+			ctx, cancel := context.WithTimeout(context.Background(), tendTimeout)
+			defer cancel()
+			q.put(ctx, to, forNothing(), make(chan answer, 1))
+		}()
+	}
+}
+
+// forNothing returns a question that each Kafka broker answers at once.
+func forNothing() kmsg.Request {
+	request := kmsg.NewPtrMetadataRequest()
+	request.Topics = []kmsg.MetadataRequestTopic{} // of none
+	return request
+}
+
 // put puts the question to one broker.
 func (q *questions) put(ctx context.Context, to *kgo.Broker, request kmsg.Request, answers chan<- answer) {
+	asked := time.Now()
 	q.mu.Lock()
-	q.silent[*to] = struct{}{}
+	q.silent[*to] = asked
 	q.mu.Unlock()
 	response, err := to.RetriableRequest(ctx, request)
-	if err == nil {
+	if err == nil && time.Since(asked) <= askAnother {
 		q.mu.Lock()
 		delete(q.silent, *to)
-		q.last = *to
 		q.mu.Unlock()
 	}
 	answers <- answer{response, err}
 }
 
-// inTurn returns the brokers to ask: first who answered last, and last who did not answer.
+// inTurn returns the brokers to ask. Those that are silent come last, and the one of them that was asked longest ago
+// at the very end.
 func (q *questions) inTurn() []*kgo.Broker {
 	brokers := q.client.DiscoveredBrokers()
 	if len(brokers) == 0 {
@@ -98,16 +134,21 @@ func (q *questions) inTurn() []*kgo.Broker {
 	}
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	place := func(b *kgo.Broker) int {
-		_, silent := q.silent[*b]
+	q.turn++
+	first := q.turn % len(brokers)
+	brokers = slices.Concat(brokers[first:], brokers[:first])
+	slices.SortStableFunc(brokers, func(a, b *kgo.Broker) int {
+		asked, silent := q.silent[*a]
+		other, otherSilent := q.silent[*b]
 		switch {
+		case silent && otherSilent:
+			return other.Compare(asked)
 		case silent:
-			return 2
-		case *b != q.last:
 			return 1
+		case otherSilent:
+			return -1
 		}
 		return 0
-	}
-	slices.SortStableFunc(brokers, func(a, b *kgo.Broker) int { return place(a) - place(b) })
+	})
 	return brokers
 }

@@ -24,7 +24,12 @@ type reader struct {
 
 func newReader(t *testing.T, kafka bubble) *reader {
 	t.Helper()
-	source, err := NewSource(kafka.config(), func(topic string) bool { return strings.HasSuffix(topic, ".delay") })
+	return newReaderOf(t, kafka.config())
+}
+
+func newReaderOf(t *testing.T, c Config) *reader {
+	t.Helper()
+	source, err := NewSource(c, func(topic string) bool { return strings.HasSuffix(topic, ".delay") })
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -97,7 +97,7 @@ func NewSink(c Config) (*Sink, error) {
 		limits:    limits,
 		log:       log,
 		hearing:   hearing,
-		questions: &questions{client: asking, silent: make(map[kgo.Broker]struct{})},
+		questions: newQuestions(asking),
 		targets:   make(map[string]*target),
 		open:      make(map[*line]struct{}),
 		usual:     usualAtFirst,

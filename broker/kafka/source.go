@@ -31,6 +31,8 @@ var _ ingest.Source = (*Source)(nil)
 // What is fetched belongs to the goroutine of Poll alone. Assign leaves the wanted set for it and wakes it.
 type Source struct {
 	client  *kgo.Client
+	hearing *hearing
+	asking  *questions
 	brokers []string // as configured, for errors
 	matches func(topic string) bool
 	log     *slog.Logger
@@ -48,7 +50,8 @@ type Source struct {
 
 // NewSource returns a Source of the topics that match. It does not connect yet.
 func NewSource(c Config, matches func(topic string) bool) (*Source, error) {
-	options, err := c.Options()
+	log := c.Logger.With("component", "source")
+	options, hearing, err := c.heard(log)
 	if err != nil {
 		return nil, err
 	}
@@ -71,9 +74,11 @@ func NewSource(c Config, matches func(topic string) bool) (*Source, error) {
 	}
 	return &Source{
 		client:   client,
+		hearing:  hearing,
+		asking:   newQuestions(client),
 		brokers:  c.Kafka.Brokers,
 		matches:  matches,
-		log:      c.Logger.With("component", "source"),
+		log:      log,
 		now:      time.Now,
 		failed:   make(map[failedPartition]failedRead),
 		assigned: make(map[string]*sourceTopic),
@@ -141,4 +146,5 @@ func (s *Source) poll(ctx context.Context) kgo.Fetches {
 // Close ends all reading; a Poll that waits returns. It may block for a second to end the fetch sessions.
 func (s *Source) Close() {
 	s.client.Close()
+	s.hearing.close()
 }

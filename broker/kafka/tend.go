@@ -78,9 +78,7 @@ func (s *Sink) keepOpen(producing *kgo.Client, brokers []int32) {
 	}
 	for _, to := range s.questions.inTurn() {
 		waiting.Go(func() {
-			request := kmsg.NewPtrMetadataRequest()
-			request.Topics = []kmsg.MetadataRequestTopic{} // of none
-			_, _ = to.Request(ctx, request)
+			_, _ = to.Request(ctx, forNothing())
 		})
 	}
 	waiting.Wait()
