@@ -330,7 +330,9 @@ func TestLooksBesideAFrozenBroker(t *testing.T) {
 		const looks = 60
 		round := func(want int) {
 			t.Helper()
+			mu.Lock()
 			clear(asked)
+			mu.Unlock()
 			late, longest := 0, time.Duration(0)
 			for range looks {
 				start := time.Now()
@@ -342,6 +344,8 @@ func TestLooksBesideAFrozenBroker(t *testing.T) {
 				}
 				pass(time.Second)
 			}
+			mu.Lock()
+			defer mu.Unlock()
 			t.Logf("%d looks: %d waited, the longest %v; asked: %v", looks, late, longest, asked)
 			if late > 1 || longest > askAnother {
 				t.Errorf("%d looks waited, the longest %v; want one, and %v at most", late, longest, askAnother)

@@ -205,7 +205,11 @@ func (h *hearing) sign(address string) error {
 		return err
 	}
 	defer conn.Close()
-	defer context.AfterFunc(ctx, func() { _ = conn.SetDeadline(time.Now()) })()
+	until, _ := ctx.Deadline()
+	if err := conn.SetDeadline(until); err != nil {
+		return err
+	}
+	defer context.AfterFunc(h.ctx, func() { conn.Close() })()
 	question := kmsg.NewRequestFormatter().AppendRequest(nil, kmsg.NewPtrApiVersionsRequest(), 0)
 	if _, err := conn.Write(question); err != nil {
 		return err
