@@ -117,10 +117,10 @@ func TestTransport_sendsABoundedNumberOfBytes(t *testing.T) {
 		{"one that is larger", 16 << 20, 16, 1},
 	} {
 		reads := 0
-		tr := &transport{read: func(index, term uint64) (*raft.Log, error) {
+		tr := &transport{transportConfig: transportConfig{read: func(index, term uint64) (*raft.Log, error) {
 			reads++
 			return &raft.Log{Index: index, Term: term, Data: make([]byte, tt.size)}, nil
-		}}
+		}}}
 		var req raft.AppendEntriesRequest
 		for i := range tt.count {
 			req.Entries = append(req.Entries, &raft.Log{Index: uint64(i) + 1, Term: 1})

@@ -156,7 +156,9 @@ func (n *Node) start() error {
 		return err
 	}
 	lean := newLeanLog(n.logs)
-	n.transport = newTransport(n.streams, n.patience(), newHCLogger(n.cfg.Logger, "raft-net").until(n.closed), lean.read, n.closed)
+	n.transport = newTransport(n.streams, transportConfig{
+		read: lean.read, timeout: n.patience(), quietFor: n.cfg.Heartbeat * 2 / 3, closed: n.closed,
+	}, newHCLogger(n.cfg.Logger, "raft-net").until(n.closed))
 	shots := &snapshots{store: n.store, retain: n.retain, fail: n.failWith, received: n.noteReceived, refuse: n.streams.refuse}
 	cfg := n.raftConfig(id)
 	if err := n.bootstrap(cfg, id, shots); err != nil {
@@ -215,11 +217,11 @@ func (n *Node) raftConfig(id identity) *raft.Config {
 	// step down sooner would only make pauses of the machine into terms. Nothing rests on
 	// the lease: what a leader may do, a committed entry of its own term says.
 	c.LeaderLeaseTimeout = n.cfg.Heartbeat * 9 / 10 // campaignAlone needs it below the time-out
-	// How long followers may not know the end of what is committed when nothing
-	// follows it: they apply what they know, and a new leader commits what is in its
-	// log. An idle leader says so that often, beside its heartbeats; one such word
-	// comes, by another connection, before a follower would miss a heartbeat.
-	c.CommitTimeout = n.cfg.Heartbeat / 2
+	// An idle leader tells its followers that often, every 75 to 150 ms, what is committed.
+	// Where that is answered it needs no heartbeats (transportConfig.quietFor), which come
+	// by a connection of their own: packets that are lost, and sent again after 200 ms, are
+	// no election.
+	c.CommitTimeout = n.cfg.Heartbeat / 4
 	c.MaxAppendEntries = maxAppendEntries
 	c.NoSnapshotRestoreOnStart = true // the store has opened its manifest itself
 	c.ShutdownOnRemove = false        // a node that was replaced goes on answering what it is

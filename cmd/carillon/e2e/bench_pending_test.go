@@ -5,6 +5,7 @@ import (
 	"os"
 	"strconv"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 )
@@ -29,6 +30,36 @@ func BenchmarkPending(b *testing.B) {
 	b.ReportMetric(time.Since(from).Seconds(), "restart-to-ready-s")
 	b.ReportMetric(node.process.load(b), "restarted-cpu-%")
 	b.ReportMetric(node.process.anonymousMB(b), "restarted-rss-MB")
+	b.ReportMetric(0, "ns/op")
+}
+
+// BenchmarkIdle prints what three nodes that have nothing to do cost together, as share of a core.
+func BenchmarkIdle(b *testing.B) {
+	k := startKafka(b, freeAddrs(b, 1)...)
+	k.create(benchPartitions, delayTopic, targetTopic)
+	c := startCarillon(b, k.addrs(), dirs(b, 3)...)
+	leader := c.leader()
+	var leads, follows float64
+	var loads sync.WaitGroup
+	var mu sync.Mutex
+	for range 3 {
+		for _, node := range c.nodes {
+			loads.Go(func() {
+				load := node.process.load(b)
+				mu.Lock()
+				defer mu.Unlock()
+				if node == leader {
+					leads += load / 3
+				} else {
+					follows += load / 3
+				}
+			})
+		}
+		loads.Wait()
+	}
+	b.ReportMetric(leads, "leader-cpu-%")
+	b.ReportMetric(follows, "followers-cpu-%")
+	b.ReportMetric(leads+follows, "cpu-%")
 	b.ReportMetric(0, "ns/op")
 }
 
