@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/twmb/franz-go/pkg/kerr"
@@ -79,4 +80,174 @@ func sourceError(err error) error {
 		return fmt.Errorf("%w: %w", ingest.ErrSourceForbidden, err)
 	}
 	return err
+}
+
+// The offsets that ListOffsets knows by a timestamp of their own.
+const (
+	askLatest   = -1
+	askEarliest = -2
+)
+
+const (
+	consumer      = -1 // the replica id of one that is none
+	readCommitted = 1
+)
+
+// Offsets asks each leader for what it leads, all at the same time; see [broker.Source]. A Kafka broker that
+// does not answer leaves only its own partitions unknown. When no broker answers at all, it is an error.
+//
+// Each question carries the leader epoch that the metadata told (KIP-320). A broker that was frozen while
+// another one was elected has a lower epoch: it does not know ours and refuses. One with a higher epoch fences us.
+func (s *Source) Offsets(ctx context.Context, questions []ingest.OffsetsQuestion) ([]ingest.OffsetsAnswer, error) {
+	ctx, cancel := context.WithTimeout(ctx, discoverTimeout)
+	defer cancel()
+	answers := make([]ingest.OffsetsAnswer, len(questions))
+	byLeader := make(map[int32]*leaderQuestions)
+	for i, q := range questions {
+		answers[i] = ingest.OffsetsAnswer{Epoch: -1, ReadEnd: -1, Err: errNotTold}
+		if q.Leader < 0 {
+			answers[i].Err = kerr.LeaderNotAvailable
+			continue
+		}
+		l := byLeader[q.Leader]
+		if l == nil {
+			l = &leaderQuestions{questions: questions, answers: answers, index: make(map[leaderPartition]int)}
+			byLeader[q.Leader] = l
+		}
+		l.index[leaderPartition{q.Topic, q.Partition}] = i
+	}
+	var mu sync.Mutex
+	var failures []error
+	var wg sync.WaitGroup
+	for leader, l := range byLeader {
+		wg.Go(func() {
+			if err := l.ask(ctx, s.client.Broker(int(leader))); err != nil {
+				l.fail(err)
+				mu.Lock()
+				defer mu.Unlock()
+				failures = append(failures, err)
+			}
+		})
+	}
+	wg.Wait()
+	if len(failures) > 0 && len(failures) == len(byLeader) {
+		return nil, cannotAsk("list offsets", failures[0])
+	}
+	return answers, nil
+}
+
+// A requester is one Kafka broker.
+type requester interface {
+	RetriableRequest(ctx context.Context, req kmsg.Request) (kmsg.Response, error)
+}
+
+type leaderPartition struct {
+	topic     string
+	partition int32
+}
+
+// leaderQuestions are the questions to one leader.
+type leaderQuestions struct {
+	questions []ingest.OffsetsQuestion
+	answers   []ingest.OffsetsAnswer
+	index     map[leaderPartition]int // of its questions and answers; no other leader touches them
+}
+
+func (l *leaderQuestions) fail(err error) {
+	for _, i := range l.index {
+		l.answers[i] = ingest.OffsetsAnswer{Epoch: -1, ReadEnd: -1, Err: err}
+	}
+}
+
+// ask fills in the answers. Its error means that the broker gave none.
+func (l *leaderQuestions) ask(ctx context.Context, kafka requester) error {
+	for _, timestamp := range []int64{askEarliest, askLatest} {
+		response, err := kafka.RetriableRequest(ctx, l.listOffsets(timestamp))
+		if err != nil {
+			return err
+		}
+		l.fill(timestamp, response.(*kmsg.ListOffsetsResponse))
+	}
+	request := l.offsetForLeaderEpoch()
+	if len(request.Topics) == 0 {
+		return nil
+	}
+	response, err := kafka.RetriableRequest(ctx, request)
+	if err != nil {
+		return err
+	}
+	l.fillReadEnd(response.(*kmsg.OffsetForLeaderEpochResponse))
+	return nil
+}
+
+func (l *leaderQuestions) listOffsets(timestamp int64) *kmsg.ListOffsetsRequest {
+	request := kmsg.NewPtrListOffsetsRequest()
+	request.ReplicaID, request.IsolationLevel = consumer, readCommitted
+	byTopic := make(map[string][]kmsg.ListOffsetsRequestTopicPartition)
+	for at, i := range l.index {
+		p := kmsg.NewListOffsetsRequestTopicPartition()
+		p.Partition, p.CurrentLeaderEpoch, p.Timestamp = at.partition, l.questions[i].Epoch, timestamp
+		byTopic[at.topic] = append(byTopic[at.topic], p)
+	}
+	for topic, partitions := range byTopic {
+		request.Topics = append(request.Topics, kmsg.ListOffsetsRequestTopic{Topic: topic, Partitions: partitions})
+	}
+	return request
+}
+
+func (l *leaderQuestions) offsetForLeaderEpoch() *kmsg.OffsetForLeaderEpochRequest {
+	request := kmsg.NewPtrOffsetForLeaderEpochRequest()
+	request.ReplicaID = consumer
+	byTopic := make(map[string][]kmsg.OffsetForLeaderEpochRequestTopicPartition)
+	for at, i := range l.index {
+		if q := l.questions[i]; q.ReadEpoch >= 0 && l.answers[i].Err == nil {
+			p := kmsg.NewOffsetForLeaderEpochRequestTopicPartition()
+			p.Partition, p.CurrentLeaderEpoch, p.LeaderEpoch = at.partition, q.Epoch, q.ReadEpoch
+			byTopic[at.topic] = append(byTopic[at.topic], p)
+		}
+	}
+	for topic, partitions := range byTopic {
+		request.Topics = append(request.Topics, kmsg.OffsetForLeaderEpochRequestTopic{Topic: topic, Partitions: partitions})
+	}
+	return request
+}
+
+func (l *leaderQuestions) fill(timestamp int64, response *kmsg.ListOffsetsResponse) {
+	for _, topic := range response.Topics {
+		for _, p := range topic.Partitions {
+			i, ok := l.index[leaderPartition{topic.Topic, p.Partition}]
+			if !ok {
+				continue
+			}
+			a, failed := &l.answers[i], sourceError(kerr.ErrorForCode(p.ErrorCode))
+			switch {
+			case timestamp == askEarliest && failed == nil:
+				a.Earliest, a.Err = p.Offset, errHalfTold // until the end is told, too
+			case timestamp == askLatest && failed == nil && errors.Is(a.Err, errHalfTold):
+				// The epoch of the first offset is that of its record; the end has the leader's own.
+				a.Latest, a.Epoch, a.Err = p.Offset, p.LeaderEpoch, nil
+				if p.LeaderEpoch < 0 {
+					a.Epoch = l.questions[i].Epoch // it has accepted that one
+				}
+			case failed != nil:
+				a.Err = failed
+			}
+		}
+	}
+}
+
+func (l *leaderQuestions) fillReadEnd(response *kmsg.OffsetForLeaderEpochResponse) {
+	for _, topic := range response.Topics {
+		for _, p := range topic.Partitions {
+			i, ok := l.index[leaderPartition{topic.Topic, p.Partition}]
+			if !ok {
+				continue
+			}
+			if err := kerr.ErrorForCode(p.ErrorCode); err != nil {
+				l.answers[i].Err = err
+				continue
+			}
+			l.answers[i].ReadEnd = p.EndOffset
+		}
+	}
 }
