@@ -145,27 +145,58 @@ func (c *change) read() error {
 	return nil
 }
 
-// applyChanges takes the set on. A seq is born once and dies once, so the order of
-// changes does not matter: all births, then all deaths, gathered block by block,
-// for each change kills all over the set.
-func (s *aliveSet) applyChanges(changes []change) error {
-	if len(changes) == 0 {
+// changes are those of one file, read side by side: a seq is born once and dies once,
+// so their order does not matter. Deaths are gathered block by block, in order, for each
+// change kills all over the set.
+type changes struct {
+	list []change
+	born SeqRun // all that were; of none First is above Last
+	dead deaths
+}
+
+// openChanges begins to read change pieces, the whole of b, and returns the next seq
+// after them, 0 when there are none.
+func openChanges(b []byte) (c *changes, next uint64, err error) {
+	c = &changes{born: SeqRun{1, 0}}
+	for len(b) > 0 {
+		payload, rest, err := nextPiece("change of the alive-set", newestChangePiece, b)
+		if err != nil {
+			return nil, 0, err
+		}
+		opened, err := openChange(payload, next)
+		if err != nil {
+			return nil, 0, err
+		}
+		c.list = append(c.list, opened)
+		next, b = opened.after, rest
+	}
+	if len(c.list) > 0 {
+		c.born = SeqRun{c.list[0].before, next - 1}
+	}
+	return c, next, nil
+}
+
+// settle takes what is dead out of a block of the base, unless some of it was born since.
+func (c *changes) settle(number uint64, b *aliveBlock) error {
+	if number >= c.born.First>>blockBits {
 		return nil
 	}
-	if born := (SeqRun{changes[0].before, changes[len(changes)-1].after - 1}); changes[0].before <= born.Last {
-		s.addRange(born)
+	if err := c.dead.gather(c.list, number); err != nil {
+		return err
 	}
-	var dead deaths
-	for at := range uint64(len(s.root)) {
-		end := at<<nodeBits + nodeSeqs - 1
-		if !slices.ContainsFunc(changes, func(c change) bool { return c.next.First <= end }) {
-			continue
+	c.dead.bury(b)
+	return nil
+}
+
+// finish adds what was born since the base, and takes out what died of it.
+func (c *changes) finish(s *aliveSet) error {
+	s.addRange(c.born)
+	for number := c.born.First >> blockBits; number <= max(c.born.First, c.born.Last)>>blockBits; number++ {
+		if err := c.dead.gather(c.list, number); err != nil {
+			return err
 		}
-		for number := at * nodeBlocks; number < (at+1)*nodeBlocks; number++ {
-			if err := dead.gather(changes, number); err != nil {
-				return err
-			}
-			s.bury(number, &dead)
+		if s.block(number<<blockBits) != nil {
+			s.change(number<<blockBits, c.dead.bury)
 		}
 	}
 	return nil
@@ -181,12 +212,16 @@ type deaths struct {
 
 const fewDeaths = 64
 
-// gather takes what the changes kill in a block.
+// gather takes what the changes kill in a block. It is empty before.
 func (d *deaths) gather(changes []change, number uint64) error {
-	end := number<<blockBits + blockSeqs - 1
+	first := number << blockBits
+	end := first + blockSeqs - 1
 	for i := range changes {
 		c := &changes[i]
 		for c.next.First <= end {
+			if c.next.First < first {
+				return fmt.Errorf("%w: alive-set: seq %d dies where none is alive", ErrCorrupt, c.next.First)
+			}
 			d.add(uint16(c.next.First), uint16(min(c.next.Last, end)))
 			if c.next.Last > end {
 				c.next.First = end + 1
@@ -211,38 +246,16 @@ func (d *deaths) add(first, last uint16) {
 	}
 }
 
-// bury takes the deaths out of a block, and empties them.
-func (s *aliveSet) bury(number uint64, d *deaths) {
-	if s.block(number<<blockBits) != nil && (len(d.few) > 0 || d.marked) {
+// bury takes the deaths out of their block, and forgets them.
+func (d *deaths) bury(b *aliveBlock) {
+	if len(d.few) > 0 {
 		slices.Sort(d.few)
-		s.change(number<<blockBits, func(b *aliveBlock) {
-			b.removeSorted(d.few)
-			if d.marked {
-				b.removeBits(&d.marks)
-			}
-		})
+		b.removeSorted(d.few)
+		d.few = d.few[:0]
 	}
-	d.few = d.few[:0]
 	if d.marked {
+		b.removeBits(&d.marks)
 		clear(d.marks[:])
 		d.marked = false
 	}
-}
-
-// decodeChanges reads change pieces, the whole of b, and applies them.
-func (s *aliveSet) decodeChanges(b []byte) (next uint64, err error) {
-	var changes []change
-	for len(b) > 0 {
-		payload, rest, err := nextPiece("change of the alive-set", newestChangePiece, b)
-		if err != nil {
-			return 0, err
-		}
-		c, err := openChange(payload, next)
-		if err != nil {
-			return 0, err
-		}
-		changes = append(changes, c)
-		next, b = c.after, rest
-	}
-	return next, s.applyChanges(changes)
 }

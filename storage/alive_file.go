@@ -157,51 +157,105 @@ func (b *aliveBlock) append(to []byte) []byte {
 	return to
 }
 
-// decodeBase reads the pieces of a base, size bytes, one at a time: memory does
-// not hold them beside the set.
-func decodeBase(from io.Reader, size int64) (*aliveSet, error) {
-	set, last := newAliveSet(), int64(-1)
+// decodeAliveFile reads a base of size bytes and the changes that follow it, and returns
+// the seq after the last that a change was told of, 0 when there is none. Memory does
+// not hold the base beside the set, a piece at a time. While the next one is read and
+// decoded, what died since is taken out of the one before, while that is in the
+// processor's cache: a start waits for little else.
+func decodeAliveFile(base io.Reader, size int64, after []byte) (set *aliveSet, next uint64, err error) {
+	c, next, err := openChanges(after)
+	if err != nil {
+		return nil, 0, err
+	}
+	set = newAliveSet()
+	pieces := make(chan basePiece, 4)
+	go func() {
+		defer close(pieces)
+		readBase(base, size, pieces)
+	}()
+	for p := range pieces { // to the end, also after an error: the reader waits for nothing then
+		for _, b := range p.blocks {
+			if err == nil {
+				err = c.settle(b.number, b.block)
+			}
+			if err == nil && b.block.count > 0 {
+				set.put(b.number, b.block)
+			}
+		}
+		if err == nil {
+			err = p.err
+		}
+	}
+	if err != nil {
+		return nil, 0, err
+	}
+	return set, next, c.finish(set)
+}
+
+// A basePiece is decoded.
+type basePiece struct {
+	blocks []numberedBlock
+	err    error
+}
+
+type numberedBlock struct {
+	number uint64
+	block  *aliveBlock
+}
+
+// readBase sends the pieces of a base, the last one with the error that ends it.
+func readBase(from io.Reader, size int64, to chan<- basePiece) {
 	r := bufio.NewReaderSize(io.LimitReader(from, size), 4*pieceSize)
 	var buf []byte
-	for {
+	for last := int64(-1); ; {
 		length, err := r.Peek(4)
 		if err == io.EOF && len(length) == 0 {
-			return set, nil
+			return
 		}
+		var p basePiece
 		if err != nil {
-			return nil, fmt.Errorf("%w: base of the alive-set: %w", ErrCorrupt, err)
+			p.err = fmt.Errorf("%w: base of the alive-set: %w", ErrCorrupt, err)
+		} else if buf, p.err = readPiece(r, length, buf); p.err == nil {
+			p.blocks, p.err = decodePiece(buf, last)
 		}
-		n := 4 + uint64(binary.BigEndian.Uint32(length))
-		if n > 4*pieceSize {
-			return nil, fmt.Errorf("%w: base of the alive-set has a piece of %d bytes", ErrCorrupt, n)
+		if n := len(p.blocks); n > 0 {
+			last = int64(p.blocks[n-1].number)
 		}
-		buf = slices.Grow(buf[:0], int(n))[:n]
-		if _, err := io.ReadFull(r, buf); err != nil {
-			return nil, fmt.Errorf("%w: base of the alive-set: %w", ErrCorrupt, err)
-		}
-		if last, err = set.decodePiece(buf, last); err != nil {
-			return nil, err
+		if to <- p; p.err != nil {
+			return
 		}
 	}
 }
 
-// decodePiece adds the blocks of a base piece. last is the number of the block
-// before, then of its last one.
-func (s *aliveSet) decodePiece(piece []byte, last int64) (int64, error) {
+// readPiece reads the piece of this length over buf.
+func readPiece(r io.Reader, length, buf []byte) ([]byte, error) {
+	n := 4 + uint64(binary.BigEndian.Uint32(length))
+	if n > 4*pieceSize {
+		return buf, fmt.Errorf("%w: base of the alive-set has a piece of %d bytes", ErrCorrupt, n)
+	}
+	buf = slices.Grow(buf[:0], int(n))[:n]
+	if _, err := io.ReadFull(r, buf); err != nil {
+		return buf, fmt.Errorf("%w: base of the alive-set: %w", ErrCorrupt, err)
+	}
+	return buf, nil
+}
+
+// decodePiece returns the blocks of a base piece. last is the number of the block before.
+func decodePiece(piece []byte, last int64) (blocks []numberedBlock, err error) {
 	payload, _, err := nextPiece("base of the alive-set", newestBasePiece, piece)
 	if err != nil {
-		return last, err
+		return nil, err
 	}
 	d := decoder{b: payload}
 	for len(d.b) > 0 {
 		number, block := d.uvarint(), d.aliveBlock()
 		if d.failed || number > maxSeq>>blockBits || int64(number) <= last {
-			return last, fmt.Errorf("%w: alive-set: block %d after %d does not decode", ErrCorrupt, number, last)
+			return nil, fmt.Errorf("%w: alive-set: block %d after %d does not decode", ErrCorrupt, number, last)
 		}
-		s.put(number, block)
+		blocks = append(blocks, numberedBlock{number, block})
 		last = int64(number)
 	}
-	return last, nil
+	return blocks, nil
 }
 
 func (d *decoder) aliveBlock() *aliveBlock {

@@ -11,6 +11,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"testing/synctest"
 
 	"go.etcd.io/bbolt"
 	"pgregory.net/rapid"
@@ -57,15 +58,34 @@ func TestAliveFile_survivesBaseAndChanges(t *testing.T) {
 			changes = appendPiece(changes, encodeChange(then, now, before, next))
 			then, before = now, next
 		}
-		got, err := decodeBase(bytes.NewReader(base), int64(len(base)))
+		got, _, err := decodeAliveFile(bytes.NewReader(base), int64(len(base)), changes)
 		if err != nil {
-			t.Fatal(err)
-		}
-		if _, err := got.decodeChanges(changes); err != nil {
 			t.Fatal(err)
 		}
 		if got.count != set.count || !slices.Equal(encodedBase(got), encodedBase(set)) {
 			t.Fatalf("%d seqs come back of %d", got.count, set.count)
+		}
+	})
+}
+
+// A change kills what is in no block, at the beginning of many pieces: that is damage,
+// and who reads the others ahead ends with it.
+func TestDecodeAliveFile_endsAtItsFirstError(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		set := newAliveSet()
+		for block := uint64(1); block < 400; block++ {
+			set.addRange(SeqRun{block << blockBits, block<<blockBits + maxLow})
+		}
+		base := encodedBase(set)
+		if len(base) < 20*pieceSize {
+			t.Fatalf("a base of %d bytes", len(base))
+		}
+		none := aliveSet{epoch: 1}
+		none.addRange(SeqRun{5, 5})
+		next := uint64(500 << blockBits)
+		change := appendPiece(nil, encodeChange(none.freeze(), newAliveSet(), next, next))
+		if _, _, err := decodeAliveFile(bytes.NewReader(base), int64(len(base)), change); !errors.Is(err, ErrCorrupt) {
+			t.Errorf("got %v", err)
 		}
 	})
 }

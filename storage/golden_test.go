@@ -189,7 +189,7 @@ func TestGolden_aliveFile(t *testing.T) {
 	set.addRange(SeqRun{3 * blockSeqs, 4*blockSeqs - 1})
 	set.addRange(SeqRun{5 * blockSeqs, 5*blockSeqs + maxLow})
 	base := golden(t, "alive_base", encodedBase(set))
-	got, err := decodeBase(bytes.NewReader(base), int64(len(base)))
+	got, _, err := decodeAliveFile(bytes.NewReader(base), int64(len(base)), nil)
 	if err != nil || !slices.Equal(encodedBase(got), base) {
 		t.Errorf("base of %d seqs is read as %d (error %v)", set.count, got.count, err)
 	}
@@ -199,7 +199,7 @@ func TestGolden_aliveFile(t *testing.T) {
 	set.remove(100)
 	set.removeRange(SeqRun{1 << 33, 1<<33 + 4})
 	change := golden(t, "alive_change", appendPiece(nil, encodeChange(then, set, before, after)))
-	next, err := got.decodeChanges(change)
+	got, next, err := decodeAliveFile(bytes.NewReader(base), int64(len(base)), change)
 	if err != nil || next != after || !slices.Equal(encodedBase(got), encodedBase(set)) {
 		t.Errorf("change to %d of %d seqs is read as one of %d (error %v)", set.count, next, got.count, err)
 	}

@@ -151,15 +151,11 @@ func (m *manifest) readAlive(f aliveFile) (*aliveSet, error) {
 	if stat.Size() < f.size {
 		return nil, fmt.Errorf("%w: it has %d bytes, was written with %d", ErrCorrupt, stat.Size(), f.size)
 	}
-	set, err := decodeBase(file, f.base)
-	if err != nil {
-		return nil, err
-	}
 	changes := make([]byte, f.size-f.base)
 	if _, err := file.ReadAt(changes, f.base); err != nil {
 		return nil, err
 	}
-	last, err := set.decodeChanges(changes)
+	set, last, err := decodeAliveFile(file, f.base, changes)
 	if err == nil && (set.count != f.count || len(changes) > 0 && last != f.next) {
 		err = fmt.Errorf("%w: it holds %d seqs below %d, was written with %d below %d", ErrCorrupt, set.count, last, f.count, f.next)
 	}

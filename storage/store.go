@@ -53,7 +53,7 @@ func (c *Config) validate() error {
 	return nil
 }
 
-// Store is the durable schedule of one node. It starts no goroutine.
+// Store is the durable schedule of one node. No goroutine of it outlives a call.
 //
 // Who may call what: the setters, Accept, Kill, Applied, Freeze and Reload
 // belong to one goroutine, the writer; everything else is safe from any
