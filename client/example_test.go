@@ -2,6 +2,7 @@ package client_test
 
 import (
 	"context"
+	"encoding/binary"
 	"errors"
 	"fmt"
 	"time"
@@ -112,7 +113,8 @@ func ExampleProducer_ScheduleAsync() {
 // A record that is stamped can be produced by any Kafka client.
 func ExampleStamp() {
 	r := &client.Record{Topic: "orders.delay", Value: []byte("later")}
-	if err := client.Stamp(r, client.At(time.Date(2030, 1, 31, 8, 0, 0, 0, time.UTC)), client.To("orders"), client.Partition(3)); err != nil {
+	due := time.Date(2030, 1, 31, 8, 0, 0, 0, time.UTC)
+	if err := client.Stamp(r, client.At(due), client.To("orders"), client.Key("order-7"), client.Partition(3)); err != nil {
 		fmt.Println(err)
 		return
 	}
@@ -122,7 +124,17 @@ func ExampleStamp() {
 	// Output:
 	// deliver-at: 2030-01-31T08:00:00Z
 	// deliver-to: orders
+	// deliver-key: order-7
 	// deliver-partition: 3
+}
+
+// A key that is no text: a number as Kafka's LongSerializer writes it.
+func ExampleKeyBytes() {
+	r := &client.Record{Topic: "orders.delay"}
+	key := binary.BigEndian.AppendUint64(nil, 42)
+	err := client.Stamp(r, client.After(time.Hour), client.KeyBytes(key))
+	fmt.Printf("%s %v\n", r.Headers[1].Value, err)
+	// Output: AAAAAAAAACo= <nil>
 }
 
 func ExampleHeaderError() {
