@@ -110,7 +110,7 @@ func (w *Wheel[T]) meet(id uint32, when uint64, out []Expired[T]) []Expired[T] {
 	default:
 		w.live--
 		out = append(out, Expired[T]{When: when, Value: p.value[i]})
-		w.slab.retire(p, i)
+		p.retire(i)
 	}
 	w.slab.free.put(hint(id), &w.chunks)
 	return out

@@ -1,7 +1,5 @@
 package wheel
 
-import "reflect"
-
 // Handle names one timer of one wheel. It stays invalid for ever once that
 // timer has fired, was cancelled, was drained or was moved to another handle:
 // no later timer gets the same one. The zero Handle names no timer. A handle
@@ -35,10 +33,9 @@ const (
 // Ids are handed out in this order: those freed last, which are ready; the rest
 // of the page begun; those packed away; the next page.
 type slab[T any] struct {
-	pages    []*page[T]
-	next     uint64 // id to use next of the page begun; a multiple of pageSize when that has no more
-	free     freeIDs
-	pointers bool // T holds some
+	pages []*page[T]
+	next  uint64 // id to use next of the page begun; a multiple of pageSize when that has no more
+	free  freeIDs
 }
 
 // A page holds 4,096 timers, each of their properties in an array of its own: to
@@ -92,14 +89,11 @@ func (p *page[T]) setWhen(i uint32, when uint64) {
 	p.high[i] = uint16(when >> 32)
 }
 
-// retire makes every handle of a timer stale and lets go of its value. A value that
-// holds on to nothing may stay: to write where nobody reads is one more cache miss.
-func (s *slab[T]) retire(p *page[T], i uint32) {
+// retire makes every handle of a timer stale and lets go of its value.
+func (p *page[T]) retire(i uint32) {
 	p.state[i] = p.state[i].ended()
-	if s.pointers {
-		var zero T
-		p.value[i] = zero
-	}
+	var zero T
+	p.value[i] = zero
 }
 
 // at returns the page of an id, and where in it the timer is.
@@ -172,7 +166,6 @@ func (s *slab[T]) open() bool {
 	}
 	if k == len(s.pages) {
 		s.pages = grow(s.pages, maxPages)
-		s.pointers = holdsPointers(reflect.TypeFor[T]())
 	}
 	s.next++
 	return true
@@ -264,25 +257,6 @@ func (f *freeIDs) unpack(chunks *chunkPool) bool {
 	f.n = copy(f.ready[:], c.hint[:])
 	f.more = c.next
 	chunks.release(i)
-	return true
-}
-
-// holdsPointers reports whether a value of type t can keep other memory from
-// being collected.
-func holdsPointers(t reflect.Type) bool {
-	switch kind := t.Kind(); {
-	case kind >= reflect.Bool && kind <= reflect.Complex128: // and the numbers, which lie in between
-		return false
-	case kind == reflect.Array:
-		return t.Len() > 0 && holdsPointers(t.Elem())
-	case kind == reflect.Struct:
-		for i := range t.NumField() {
-			if holdsPointers(t.Field(i).Type) {
-				return true
-			}
-		}
-		return false
-	}
 	return true
 }
 

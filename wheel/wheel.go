@@ -108,7 +108,7 @@ func (w *Wheel[T]) Cancel(h Handle) bool {
 		return false
 	}
 	wasAside := p.state[i]&aside != 0
-	w.slab.retire(p, i) // its hint stays where it is until met or swept
+	p.retire(i) // its hint stays where it is until met or swept
 	w.live--
 	if wasAside && p.when(i) < w.cursor {
 		w.behind.dead++
