@@ -39,24 +39,21 @@ func BenchmarkThrough(b *testing.B) {
 	}
 	most := func(name, in, out string) float64 {
 		run(in, out, 10_000, throughTrial) // Kafka is slow under a load that it has not seen
-		rate := 10_000
-		for {
-			next := rate * 5 / 4
-			late := run(in, out, next, throughTrial)
-			b.Logf("%-8s %6d/s for %v: p99 of the last quarter %v", name, next, throughTrial, late)
-			if late > throughLate {
-				break
-			}
-			rate = next
+		keepsUp := func(rate int, span time.Duration) bool {
+			late := run(in, out, rate, span)
+			b.Logf("%-8s %6d/s for %v: p99 of the last quarter %v", name, rate, span, late)
+			return late <= throughLate
 		}
-		for {
-			late := run(in, out, rate, throughProof)
-			b.Logf("%-8s %6d/s for %v: p99 of the last quarter %v", name, rate, throughProof, late)
-			if late <= throughLate {
-				return float64(rate)
+		rate := 10_000
+		for _, step := range []float64{1.5, 1.15} {
+			for next := int(step * float64(rate)); keepsUp(next, throughTrial); next = int(step * float64(rate)) {
+				rate = next
 			}
+		}
+		for !keepsUp(rate, throughProof) {
 			rate = rate * 9 / 10
 		}
+		return float64(rate)
 	}
 
 	stop := passOn(b, k, "raw.in", "raw")
