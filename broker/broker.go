@@ -12,6 +12,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/carillonmq/carillon/broker/config"
+	"github.com/carillonmq/carillon/broker/deliver"
 	"github.com/carillonmq/carillon/broker/ingest"
 	"github.com/carillonmq/carillon/broker/report"
 	"github.com/carillonmq/carillon/broker/schedule"
@@ -23,7 +24,7 @@ type Options struct {
 	Config  config.Config // resolved and validated
 	Node    *raftfsm.Node // open; the caller closes it after Run
 	Source  func() (ingest.Source, error)
-	Sink    func() (Sink, error)
+	Sink    func() (deliver.Sink, error)
 	Metrics *Metrics
 	// Now is the clock; nil: the machine's. Only with that is there a timer of the
 	// kernel (see schedule.Alarm), which would ring at other times than a clock of the caller's.
@@ -45,7 +46,7 @@ type Broker struct {
 	config    config.Config
 	node      *raftfsm.Node
 	newSource func() (ingest.Source, error)
-	newSink   func() (Sink, error)
+	newSink   func() (deliver.Sink, error)
 	metrics   *Metrics
 	now       func() time.Time
 	newAlarm  func(*slog.Logger) *schedule.Alarm // may return nil

@@ -10,6 +10,7 @@ import (
 
 	"golang.org/x/sync/errgroup"
 
+	"github.com/carillonmq/carillon/broker/deliver"
 	"github.com/carillonmq/carillon/broker/ingest"
 	"github.com/carillonmq/carillon/broker/mailbox"
 	"github.com/carillonmq/carillon/broker/report"
@@ -64,9 +65,9 @@ func (b *Broker) runTerm(running context.Context, leadership *raftfsm.Leadership
 	alarm := b.newAlarm(log)
 	defer alarm.Close()
 	verdicts := mailbox.New[schedule.Verdict]()
-	publishing := b.publisherConfig(state.ClusterID, sink, logger)
+	publishing := b.publisherOptions(state.ClusterID, sink, logger)
 	publishing.Verdicts, publishing.Report = verdicts, report
-	publisher := newPublisher(publishing)
+	publisher := deliver.New(publishing)
 	scheduler := schedule.New(schedule.Options{
 		Store:     b.node.Store(),
 		Feed:      feed,
@@ -95,7 +96,7 @@ func (b *Broker) runTerm(running context.Context, leadership *raftfsm.Leadership
 	})
 	group, working := errgroup.WithContext(ctx)
 	group.Go(func() error { return scheduler.Run(working) })
-	group.Go(func() error { return publisher.run(working) })
+	group.Go(func() error { return publisher.Run(working) })
 	group.Go(func() error { return intake.Run(working) })
 	group.Go(func() error {
 		return keepDeadLetterTopics(working, b.config.DeadLetterTopics(), sink.CreateTopic, log)
@@ -131,9 +132,9 @@ func (b *Broker) found(ctx context.Context) error {
 	return nil
 }
 
-// publisherConfig returns all but what the publisher shares with other parts of the term.
-func (b *Broker) publisherConfig(clusterID [16]byte, sink Sink, logger *slog.Logger) publisherConfig {
-	return publisherConfig{
+// publisherOptions returns all but what the publisher shares with other parts of the term.
+func (b *Broker) publisherOptions(clusterID [16]byte, sink deliver.Sink, logger *slog.Logger) deliver.Options {
+	return deliver.Options{
 		Sink:      sink,
 		Store:     b.node.Store(),
 		Log:       b.node,

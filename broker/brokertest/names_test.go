@@ -21,16 +21,18 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/carillonmq/carillon/broker"
-	"github.com/carillonmq/carillon/broker/config"
-	"github.com/carillonmq/carillon/broker/ingest"
-	"github.com/carillonmq/carillon/broker/kafka"
-	"github.com/carillonmq/carillon/client"
-	"github.com/carillonmq/carillon/raftfsm"
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/twmb/franz-go/pkg/kfake"
 	"github.com/twmb/franz-go/pkg/kgo"
 	"github.com/twmb/franz-go/pkg/kmsg"
+
+	"github.com/carillonmq/carillon/broker"
+	"github.com/carillonmq/carillon/broker/config"
+	"github.com/carillonmq/carillon/broker/deliver"
+	"github.com/carillonmq/carillon/broker/ingest"
+	"github.com/carillonmq/carillon/broker/kafka"
+	"github.com/carillonmq/carillon/client"
+	"github.com/carillonmq/carillon/raftfsm"
 )
 
 const (
@@ -231,7 +233,7 @@ func (k *countedKafka) serve(late *lateness) (node *raftfsm.Node, stop func()) {
 	running := broker.New(broker.Options{
 		Config: cfg, Node: node, Now: k.now, Metrics: broker.NewMetrics(prometheus.NewRegistry()), Logger: log,
 		Source: func() (ingest.Source, error) { return kafka.NewSource(connection, cfg.IsDelayTopic) },
-		Sink: func() (broker.Sink, error) {
+		Sink: func() (deliver.Sink, error) {
 			sink, err := kafka.NewSink(connection)
 			return timedSink{sink, late}, err
 		},
@@ -270,11 +272,11 @@ func (l *lateness) report(t testing.TB) (p99 int64) {
 
 // A timedSink notes when Kafka has acknowledged what is for some topics.
 type timedSink struct {
-	broker.Sink
+	deliver.Sink
 	late *lateness
 }
 
-func (s timedSink) Send(d broker.Delivery, done func(error)) {
+func (s timedSink) Send(d deliver.Delivery, done func(error)) {
 	if !strings.HasSuffix(d.Topic, endOfExisting) {
 		s.Sink.Send(d, done)
 		return

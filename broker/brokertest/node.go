@@ -11,6 +11,7 @@ import (
 
 	"github.com/carillonmq/carillon/broker"
 	"github.com/carillonmq/carillon/broker/config"
+	"github.com/carillonmq/carillon/broker/deliver"
 	"github.com/carillonmq/carillon/broker/ingest"
 	"github.com/carillonmq/carillon/broker/kafka"
 	"github.com/carillonmq/carillon/raftfsm"
@@ -74,7 +75,7 @@ func (n *node) start() {
 		Config:  own,
 		Node:    opened,
 		Source:  func() (ingest.Source, error) { return kafka.NewSource(n.kafka(log), own.IsDelayTopic) },
-		Sink:    func() (broker.Sink, error) { return kafka.NewSink(n.kafka(log)) },
+		Sink:    func() (deliver.Sink, error) { return kafka.NewSink(n.kafka(log)) },
 		Metrics: broker.NewMetrics(n.metrics),
 		Now:     n.clock.now,
 		Logger:  log,

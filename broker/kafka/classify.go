@@ -10,7 +10,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kgo"
 
-	"github.com/carillonmq/carillon/broker"
+	"github.com/carillonmq/carillon/broker/deliver"
 )
 
 // classify wraps Kafka's error in the sentinel of the broker that it stands for. Only what is certain to
@@ -21,16 +21,16 @@ func classify(topic string, err error) error {
 	case err == nil:
 		return nil
 	case errors.Is(err, kerr.UnknownTopicOrPartition), errors.Is(err, kerr.InvalidTopicException):
-		return fmt.Errorf("topic %q: %w: %w", topic, broker.ErrTargetMissing, err)
+		return fmt.Errorf("topic %q: %w: %w", topic, deliver.ErrTargetMissing, err)
 	case errors.Is(err, kerr.TopicAuthorizationFailed):
-		return fmt.Errorf("topic %q: %w: %w", topic, broker.ErrTargetForbidden, err)
+		return fmt.Errorf("topic %q: %w: %w", topic, deliver.ErrTargetForbidden, err)
 	case errors.Is(err, kerr.MessageTooLarge), errors.Is(err, kerr.RecordListTooLarge):
-		return fmt.Errorf("topic %q: %w: %w", topic, broker.ErrRecordTooLarge, err)
+		return fmt.Errorf("topic %q: %w: %w", topic, deliver.ErrRecordTooLarge, err)
 	case errors.Is(err, kerr.InvalidRecord), errors.Is(err, kerr.InvalidTimestamp), errors.Is(err, kerr.PolicyViolation),
 		errors.Is(err, kerr.UnsupportedForMessageFormat):
-		return fmt.Errorf("topic %q: %w: %w", topic, broker.ErrRecordRefused, err)
+		return fmt.Errorf("topic %q: %w: %w", topic, deliver.ErrRecordRefused, err)
 	}
-	return fmt.Errorf("topic %q: %w: %w", topic, broker.ErrTargetUnavailable, err)
+	return fmt.Errorf("topic %q: %w: %w", topic, deliver.ErrTargetUnavailable, err)
 }
 
 // isNoPartition tells whether the client does not know the partition, for which franz-go has no sentinel.

@@ -22,8 +22,8 @@ import (
 	"github.com/twmb/franz-go/pkg/kfake"
 	"github.com/twmb/franz-go/pkg/kgo"
 
-	"github.com/carillonmq/carillon/broker"
 	"github.com/carillonmq/carillon/broker/config"
+	"github.com/carillonmq/carillon/broker/deliver"
 	"github.com/carillonmq/carillon/broker/message"
 	"github.com/carillonmq/carillon/client"
 )
@@ -50,7 +50,7 @@ func passThrough(t *testing.T, c Config) error {
 	if _, err := countOf(t.Context(), sink, "orders.delay"); err != nil {
 		return err
 	}
-	if _, err := deliver(sink, broker.Delivery{Topic: "orders.delay", Value: []byte("v")}); err != nil {
+	if _, err := sendAndWait(sink, deliver.Delivery{Topic: "orders.delay", Value: []byte("v")}); err != nil {
 		return err
 	}
 	source, err := NewSource(c, func(topic string) bool { return topic == "orders.delay" })
@@ -84,7 +84,7 @@ func TestSASL(t *testing.T) {
 					t.Error(err)
 				}
 				c.Kafka.SASL.Password = "wrong"
-				if err := passThrough(t, c); !errors.Is(err, broker.ErrTargetUnavailable) {
+				if err := passThrough(t, c); !errors.Is(err, deliver.ErrTargetUnavailable) {
 					t.Errorf("with a wrong password: %v", err)
 				}
 			}, kfake.EnableSASL(), kfake.Superuser(method, "alice", "secret"), kfake.SeedTopics(1, "orders.delay"))
@@ -111,7 +111,7 @@ func TestSinkCompressesOnlyAsConfigured(t *testing.T) {
 			}
 			defer sink.Close()
 			long := strings.Repeat("compressible ", 100) // what gets no shorter is never compressed
-			if _, err := deliver(sink, broker.Delivery{Topic: "orders", Value: []byte(long)}); err != nil {
+			if _, err := sendAndWait(sink, deliver.Delivery{Topic: "orders", Value: []byte(long)}); err != nil {
 				t.Fatal(err)
 			}
 			reader, err := kgo.NewClient(kgo.SeedBrokers(c.Kafka.Brokers...), kgo.ConsumeTopics("orders"))

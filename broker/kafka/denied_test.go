@@ -9,7 +9,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kfake"
 	"github.com/twmb/franz-go/pkg/kmsg"
 
-	"github.com/carillonmq/carillon/broker"
+	"github.com/carillonmq/carillon/broker/deliver"
 )
 
 // A topic that we may describe and not write is tried again and again, and each time its line
@@ -22,12 +22,12 @@ func TestDeniedTargetCostsTheOthersNothing(t *testing.T) {
 		sink.Partitions(t.Context(), append(others, "denied"))
 		for i := range 20 {
 			if i > 0 {
-				if _, err := deliver(sink, broker.Delivery{Topic: "denied"}); err == nil {
+				if _, err := sendAndWait(sink, deliver.Delivery{Topic: "denied"}); err == nil {
 					t.Fatal("written to a topic that is denied")
 				}
 			}
 			for _, topic := range others {
-				took, err := deliver(sink, broker.Delivery{Topic: topic})
+				took, err := sendAndWait(sink, deliver.Delivery{Topic: topic})
 				if err != nil {
 					t.Fatal(err)
 				}

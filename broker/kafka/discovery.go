@@ -19,7 +19,7 @@ import (
 // discoverTimeout bounds one question to Kafka.
 const discoverTimeout = 5 * time.Second
 
-// Topics returns what Kafka says of the named topics, or of all that match; see [broker.Source]. Both
+// Topics returns what Kafka says of the named topics, or of all that match; see [ingest.Source]. Both
 // topics and partitions are sorted. Kafka is asked past what the client remembers.
 func (s *Source) Topics(ctx context.Context, names []string) (topics []ingest.SourceTopic, looked int, err error) {
 	ctx, cancel := context.WithTimeout(ctx, discoverTimeout)
@@ -93,7 +93,7 @@ const (
 	readCommitted = 1
 )
 
-// Offsets asks each leader for what it leads, all at the same time; see [broker.Source]. A Kafka broker that
+// Offsets asks each leader for what it leads, all at the same time; see [ingest.Source]. A Kafka broker that
 // does not answer leaves only its own partitions unknown. When no broker answers at all, it is an error.
 //
 // Each question carries the leader epoch that the metadata told (KIP-320). A broker that was frozen while

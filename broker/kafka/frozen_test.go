@@ -19,7 +19,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kgo"
 	"github.com/twmb/franz-go/pkg/kmsg"
 
-	"github.com/carillonmq/carillon/broker"
+	"github.com/carillonmq/carillon/broker/deliver"
 )
 
 // A freezer is a network on which Kafka brokers can be frozen: they still take connections, and what is written
@@ -149,7 +149,7 @@ func TestClientsBesideAFrozenBroker(t *testing.T) {
 					t.Fatal(err)
 				}
 				defer sink.Close()
-				if _, err := deliver(sink, broker.Delivery{Topic: names[0]}); err != nil {
+				if _, err := sendAndWait(sink, deliver.Delivery{Topic: names[0]}); err != nil {
 					t.Fatal(err)
 				}
 				failed, late, longest := 0, 0, time.Duration(0)
@@ -160,7 +160,7 @@ func TestClientsBesideAFrozenBroker(t *testing.T) {
 						sink.retire(sink.quick.lines[0])
 						sink.mu.Unlock()
 					}
-					took, err := deliver(sink, broker.Delivery{Topic: name})
+					took, err := sendAndWait(sink, deliver.Delivery{Topic: name})
 					if err != nil {
 						failed++
 					}
@@ -270,12 +270,12 @@ func TestSlowBrokerIsNotSilent(t *testing.T) {
 		}
 		defer sink.Close()
 		for range 10 { // until it is known how slow it is
-			_, _ = deliver(sink, broker.Delivery{Topic: "orders"})
+			_, _ = sendAndWait(sink, deliver.Delivery{Topic: "orders"})
 		}
 		pass(10 * time.Second)
 		before := dials.Load()
 		for range 100 {
-			if took, err := deliver(sink, broker.Delivery{Topic: "orders"}); err != nil || took > 3*far {
+			if took, err := sendAndWait(sink, deliver.Delivery{Topic: "orders"}); err != nil || took > 3*far {
 				t.Errorf("%v after %v", err, took)
 			}
 		}
@@ -289,7 +289,7 @@ func TestSlowBrokerIsNotSilent(t *testing.T) {
 func TestNextLineNeedsNoProducerID(t *testing.T) {
 	inBubble(t, func(t *testing.T, kafka bubble) {
 		sink := newSink(t, kafka)
-		if _, err := deliver(sink, broker.Delivery{Topic: "orders"}); err != nil {
+		if _, err := sendAndWait(sink, deliver.Delivery{Topic: "orders"}); err != nil {
 			t.Fatal(err)
 		}
 		synctest.Wait()
@@ -297,7 +297,7 @@ func TestNextLineNeedsNoProducerID(t *testing.T) {
 		sink.mu.Lock()
 		sink.retire(sink.quick.lines[0])
 		sink.mu.Unlock()
-		if took, err := deliver(sink, broker.Delivery{Topic: "orders"}); err != nil || took > 0 {
+		if took, err := sendAndWait(sink, deliver.Delivery{Topic: "orders"}); err != nil || took > 0 {
 			t.Errorf("%v after %v", err, took)
 		}
 		pass(time.Hour)

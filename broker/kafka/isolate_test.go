@@ -11,7 +11,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kfake"
 	"github.com/twmb/franz-go/pkg/kmsg"
 
-	"github.com/carillonmq/carillon/broker"
+	"github.com/carillonmq/carillon/broker/deliver"
 )
 
 // hang leaves the next request of the kind unanswered until release is called, and with it those behind it
@@ -31,14 +31,14 @@ func (b bubble) hang(key kmsg.Key) (release func()) {
 func TestIsolatedTargetIsServedWhileItsOldRequestHangs(t *testing.T) {
 	inBubble(t, func(t *testing.T, kafka bubble) {
 		sink := newSink(t, kafka)
-		if _, err := deliver(sink, broker.Delivery{Topic: "orders"}); err != nil {
+		if _, err := sendAndWait(sink, deliver.Delivery{Topic: "orders"}); err != nil {
 			t.Fatal(err)
 		}
 		release := kafka.hang(kmsg.Produce)
 		var abandoned, others atomic.Int64
 		for range 3 {
-			sink.Send(broker.Delivery{Topic: "orders"}, func(err error) {
-				if errors.Is(err, broker.ErrAbandoned) {
+			sink.Send(deliver.Delivery{Topic: "orders"}, func(err error) {
+				if errors.Is(err, deliver.ErrAbandoned) {
 					abandoned.Add(1)
 				} else {
 					others.Add(1)
@@ -55,7 +55,7 @@ func TestIsolatedTargetIsServedWhileItsOldRequestHangs(t *testing.T) {
 		if abandoned.Load() != 3 {
 			t.Errorf("%d abandoned at once, want 3", abandoned.Load())
 		}
-		if took, err := deliver(sink, broker.Delivery{Topic: "orders", Value: []byte("after")}); err != nil || took > time.Second {
+		if took, err := sendAndWait(sink, deliver.Delivery{Topic: "orders", Value: []byte("after")}); err != nil || took > time.Second {
 			t.Errorf("send on the target's own client: %v after %v", err, took)
 		}
 
@@ -64,7 +64,7 @@ func TestIsolatedTargetIsServedWhileItsOldRequestHangs(t *testing.T) {
 		if abandoned.Load() != 3 || others.Load() != 0 {
 			t.Errorf("outcomes after Kafka answered: %d abandoned and %d others, want 3 and 0", abandoned.Load(), others.Load())
 		}
-		if _, err := deliver(sink, broker.Delivery{Topic: "payments"}); err != nil {
+		if _, err := sendAndWait(sink, deliver.Delivery{Topic: "payments"}); err != nil {
 			t.Errorf("another target: %v", err)
 		}
 	}, kfake.SeedTopics(1, "orders", "payments"))
@@ -74,7 +74,7 @@ func TestHealedTargetReturnsToTheQuick(t *testing.T) {
 	inBubble(t, func(t *testing.T, kafka bubble) {
 		sink := newSink(t, kafka)
 		for _, topic := range []string{"orders", "payments"} {
-			if _, err := deliver(sink, broker.Delivery{Topic: topic}); err != nil {
+			if _, err := sendAndWait(sink, deliver.Delivery{Topic: topic}); err != nil {
 				t.Fatal(err)
 			}
 		}
@@ -89,7 +89,7 @@ func TestHealedTargetReturnsToTheQuick(t *testing.T) {
 				t.Error("orders joined others before anything got through")
 			}
 			for range 2 { // the first proves that it answers
-				if _, err := deliver(sink, broker.Delivery{Topic: "orders"}); err != nil {
+				if _, err := sendAndWait(sink, deliver.Delivery{Topic: "orders"}); err != nil {
 					t.Fatal(err)
 				}
 			}
@@ -116,7 +116,7 @@ func TestNothingIsAcknowledgedUnwritten(t *testing.T) {
 			case 2:
 				sink.Isolate("orders")
 			}
-			if _, err := deliver(sink, broker.Delivery{Topic: "orders"}); err == nil {
+			if _, err := sendAndWait(sink, deliver.Delivery{Topic: "orders"}); err == nil {
 				acknowledged++
 			}
 		}
@@ -132,12 +132,12 @@ func TestCloseAbandonsWhatIsOutstanding(t *testing.T) {
 		release := kafka.hang(kmsg.Produce)
 		defer release()
 		outcome := make(chan error, 2)
-		sink.Send(broker.Delivery{Topic: "orders"}, func(err error) { outcome <- err })
+		sink.Send(deliver.Delivery{Topic: "orders"}, func(err error) { outcome <- err })
 		synctest.Wait()
 		sink.Close()
-		sink.Send(broker.Delivery{Topic: "orders"}, func(err error) { outcome <- err })
+		sink.Send(deliver.Delivery{Topic: "orders"}, func(err error) { outcome <- err })
 		for range 2 {
-			if err := <-outcome; !errors.Is(err, broker.ErrAbandoned) {
+			if err := <-outcome; !errors.Is(err, deliver.ErrAbandoned) {
 				t.Errorf("outcome %v, want ErrAbandoned", err)
 			}
 		}
@@ -151,12 +151,12 @@ func TestUnreachableKafkaFailsInBoundedTime(t *testing.T) {
 	inBubble(t, func(t *testing.T, kafka bubble) {
 		sink := newSink(t, kafka)
 		kafka.Close()
-		took, err := deliver(sink, broker.Delivery{Topic: "orders"})
-		if !errors.Is(err, broker.ErrTargetUnavailable) || took > 2*recordTimeout {
+		took, err := sendAndWait(sink, deliver.Delivery{Topic: "orders"})
+		if !errors.Is(err, deliver.ErrTargetUnavailable) || took > 2*recordTimeout {
 			t.Errorf("send: %v after %v", err, took)
 		}
 		start := time.Now()
-		if _, err := countOf(t.Context(), sink, "orders"); !errors.Is(err, broker.ErrTargetUnavailable) || time.Since(start) > 2*questionTimeout {
+		if _, err := countOf(t.Context(), sink, "orders"); !errors.Is(err, deliver.ErrTargetUnavailable) || time.Since(start) > 2*questionTimeout {
 			t.Errorf("Partitions: %v after %v", err, time.Since(start))
 		}
 	}, kfake.SeedTopics(1, "orders"))
@@ -167,15 +167,15 @@ func TestMissingTopicCostsNothingOnceItIsReported(t *testing.T) {
 	inBubble(t, func(t *testing.T, kafka bubble) {
 		sink := newSink(t, kafka)
 		kafka.Fault(kfake.Fault{Keys: []kmsg.Key{kmsg.Metadata}, Topic: "secret", Err: kerr.TopicAuthorizationFailed, Count: -1})
-		for topic, want := range map[string]error{"orders": nil, "nowhere": broker.ErrTargetMissing, "secret": broker.ErrTargetForbidden} {
-			if _, err := deliver(sink, broker.Delivery{Topic: topic}); !errors.Is(err, want) {
+		for topic, want := range map[string]error{"orders": nil, "nowhere": deliver.ErrTargetMissing, "secret": deliver.ErrTargetForbidden} {
+			if _, err := sendAndWait(sink, deliver.Delivery{Topic: topic}); !errors.Is(err, want) {
 				t.Errorf("%s: %v, want %v", topic, err, want)
 			}
 		}
 		if _, err := kafka.admin().DeleteTopic(t.Context(), "orders"); err != nil {
 			t.Fatal(err)
 		}
-		if _, err := deliver(sink, broker.Delivery{Topic: "orders"}); err == nil {
+		if _, err := sendAndWait(sink, deliver.Delivery{Topic: "orders"}); err == nil {
 			t.Error("a deleted topic took a record")
 		}
 		requests := kafka.Fault(kfake.Fault{Keys: []kmsg.Key{kmsg.Metadata}, Count: -1, Observe: true})

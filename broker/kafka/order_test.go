@@ -19,7 +19,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kgo"
 	"github.com/twmb/franz-go/pkg/kmsg"
 
-	"github.com/carillonmq/carillon/broker"
+	"github.com/carillonmq/carillon/broker/deliver"
 )
 
 // A hand is what somebody does while handing a record over to the Kafka client.
@@ -54,7 +54,7 @@ func TestRecordsOfAPartitionKeepTheirOrder(t *testing.T) {
 			senders.Go(func() {
 				for i := range sends {
 					outcomes.Add(1)
-					sink.Send(broker.Delivery{Topic: topic, Value: binary.BigEndian.AppendUint32(nil, uint32(i))}, func(err error) {
+					sink.Send(deliver.Delivery{Topic: topic, Value: binary.BigEndian.AppendUint32(nil, uint32(i))}, func(err error) {
 						if err != nil {
 							t.Errorf("record %d of %s: %v", i, topic, err)
 						}
@@ -84,7 +84,7 @@ func TestNothingOvertakesWhatFailed(t *testing.T) {
 		sink := newSink(t, kafka)
 		kafka.delay(func(string) time.Duration { return 2 * time.Millisecond })
 		countOf(t.Context(), sink, "orders")
-		if _, err := deliver(sink, broker.Delivery{Topic: "orders"}); err != nil {
+		if _, err := sendAndWait(sink, deliver.Delivery{Topic: "orders"}); err != nil {
 			t.Fatal(err)
 		}
 		kafka.Fault(kfake.Fault{Keys: []kmsg.Key{kmsg.Produce}, Topic: "orders", Err: kerr.MessageTooLarge})
@@ -99,7 +99,7 @@ func TestNothingOvertakesWhatFailed(t *testing.T) {
 				break // nothing more is sent, as a lane does
 			}
 			outcomes.Add(1)
-			sink.Send(broker.Delivery{Topic: "orders"}, func(err error) {
+			sink.Send(deliver.Delivery{Topic: "orders"}, func(err error) {
 				mu.Lock()
 				defer mu.Unlock()
 				if err != nil {
@@ -144,7 +144,7 @@ func TestWhatHasDepartedIsRecalled(t *testing.T) {
 		defer sink.Close()
 		countOf(t.Context(), sink, "orders")
 		for partition := range int32(2) {
-			if _, err := deliver(sink, broker.Delivery{Topic: "orders", Partition: partition}); err != nil {
+			if _, err := sendAndWait(sink, deliver.Delivery{Topic: "orders", Partition: partition}); err != nil {
 				t.Fatal(err)
 			}
 		}
@@ -155,7 +155,7 @@ func TestWhatHasDepartedIsRecalled(t *testing.T) {
 			clear(outcomes)
 			// Two records fly, one behind the other. The others wait, and depart together when the first is written.
 			for i, value := range []string{"first", "second", "slow", "behind"} {
-				d := broker.Delivery{Topic: "orders", Partition: int32(1 - i%2), Value: []byte(value)}
+				d := deliver.Delivery{Topic: "orders", Partition: int32(1 - i%2), Value: []byte(value)}
 				sink.Send(d, func(err error) {
 					mu.Lock()
 					defer mu.Unlock()
@@ -181,7 +181,7 @@ func TestWhatHasDepartedIsRecalled(t *testing.T) {
 			t.Errorf("%v, and of what is behind it: %v; want both to fail", outcomes["second"], outcomes["behind"])
 		}
 		round(func() { sink.Isolate("orders") })
-		if !errors.Is(outcomes["slow"], broker.ErrAbandoned) || !errors.Is(outcomes["behind"], broker.ErrAbandoned) {
+		if !errors.Is(outcomes["slow"], deliver.ErrAbandoned) || !errors.Is(outcomes["behind"], deliver.ErrAbandoned) {
 			t.Errorf("given up: %v, %v", outcomes["slow"], outcomes["behind"])
 		}
 		if handed.Load() > 0 {

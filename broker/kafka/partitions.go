@@ -12,19 +12,19 @@ import (
 	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kmsg"
 
-	"github.com/carillonmq/carillon/broker"
+	"github.com/carillonmq/carillon/broker/deliver"
 )
 
 // questionTimeout bounds the wait for what Kafka says of targets.
 const questionTimeout = 2 * time.Second
 
-// Partitions asks Kafka how many partitions the topics have; see [broker.Sink].
-func (s *Sink) Partitions(ctx context.Context, topics []string) []broker.PartitionCount {
-	counts := make([]broker.PartitionCount, len(topics))
+// Partitions asks Kafka how many partitions the topics have; see [deliver.Sink].
+func (s *Sink) Partitions(ctx context.Context, topics []string) []deliver.PartitionCount {
+	counts := make([]deliver.PartitionCount, len(topics))
 	err := s.countPartitions(ctx, topics, counts)
 	if err != nil {
 		for i, topic := range topics {
-			counts[i] = broker.PartitionCount{Err: classify(topic, err)}
+			counts[i] = deliver.PartitionCount{Err: classify(topic, err)}
 		}
 		return counts
 	}
@@ -42,7 +42,7 @@ func (s *Sink) Partitions(ctx context.Context, topics []string) []broker.Partiti
 
 // ofUnknownLimit returns those of the topics that exist and whose limit is not known, or is in doubt
 // since something of them failed.
-func (s *Sink) ofUnknownLimit(topics []string, counts []broker.PartitionCount) (unknown []string) {
+func (s *Sink) ofUnknownLimit(topics []string, counts []deliver.PartitionCount) (unknown []string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for i, topic := range topics {
@@ -61,7 +61,7 @@ func (s *Sink) ofUnknownLimit(topics []string, counts []broker.PartitionCount) (
 }
 
 // countPartitions fills counts, one for each topic, unless there is no answer at all.
-func (s *Sink) countPartitions(ctx context.Context, topics []string, counts []broker.PartitionCount) error {
+func (s *Sink) countPartitions(ctx context.Context, topics []string, counts []deliver.PartitionCount) error {
 	ctx, cancel := context.WithTimeout(ctx, questionTimeout)
 	defer cancel()
 	answer, err := s.questions.ask(ctx, func() kmsg.Request {
@@ -84,15 +84,15 @@ func (s *Sink) countPartitions(ctx context.Context, topics []string, counts []br
 	for i, topic := range topics {
 		answer := answers[topic]
 		if answer == nil {
-			return fmt.Errorf("metadata of %d topics lacks %q: %w", len(response.Topics), topic, broker.ErrTargetUnavailable)
+			return fmt.Errorf("metadata of %d topics lacks %q: %w", len(response.Topics), topic, deliver.ErrTargetUnavailable)
 		}
 		switch err := kerr.ErrorForCode(answer.ErrorCode); {
 		case err != nil:
-			counts[i] = broker.PartitionCount{Err: classify(topic, err)}
+			counts[i] = deliver.PartitionCount{Err: classify(topic, err)}
 		case len(answer.Partitions) == 0:
-			counts[i] = broker.PartitionCount{Err: fmt.Errorf("topic %q has no partitions: %w", topic, broker.ErrTargetUnavailable)}
+			counts[i] = deliver.PartitionCount{Err: fmt.Errorf("topic %q has no partitions: %w", topic, deliver.ErrTargetUnavailable)}
 		default:
-			counts[i] = broker.PartitionCount{Count: int32(len(answer.Partitions))}
+			counts[i] = deliver.PartitionCount{Count: int32(len(answer.Partitions))}
 			s.hear(topic, answer.Partitions)
 		}
 	}
@@ -113,7 +113,7 @@ func (s *Sink) hear(topic string, partitions []kmsg.MetadataResponseTopicPartiti
 }
 
 // CreateTopic creates the topic, with Kafka's defaults for partitions and replication, unless it exists; see
-// [broker.Sink]. It blocks for a round trip or two, or until ctx ends.
+// [deliver.Sink]. It blocks for a round trip or two, or until ctx ends.
 func (s *Sink) CreateTopic(ctx context.Context, topic string, batchBytes int) error {
 	admin, limit := kadm.NewClient(s.questions.client), strconv.Itoa(batchBytes)
 	_, err := admin.CreateTopic(ctx, -1, -1, map[string]*string{batchLimit: &limit}, topic)

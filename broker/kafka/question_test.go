@@ -11,7 +11,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kfake"
 	"github.com/twmb/franz-go/pkg/kmsg"
 
-	"github.com/carillonmq/carillon/broker"
+	"github.com/carillonmq/carillon/broker/deliver"
 )
 
 // One of three Kafka brokers is frozen, and leads nothing of the target.
@@ -30,7 +30,7 @@ func TestFrozenBrokerDelaysNoTargetThatItDoesNotLead(t *testing.T) {
 					t.Fatal(err)
 				}
 				longestAnswer = max(longestAnswer, time.Since(start))
-				took, err := deliver(sink, broker.Delivery{Topic: "orders"})
+				took, err := sendAndWait(sink, deliver.Delivery{Topic: "orders"})
 				if err != nil {
 					t.Fatal(err)
 				}
@@ -72,7 +72,7 @@ func TestConnectionsAreOpenAfterAQuietTime(t *testing.T) {
 			if _, err := countOf(t.Context(), sink, "orders"); err != nil {
 				t.Fatal(err)
 			}
-			if _, err := deliver(sink, broker.Delivery{Topic: "orders"}); err != nil {
+			if _, err := sendAndWait(sink, deliver.Delivery{Topic: "orders"}); err != nil {
 				t.Fatal(err)
 			}
 			synctest.Wait()

@@ -9,7 +9,7 @@ import (
 
 	"github.com/twmb/franz-go/pkg/kgo"
 
-	"github.com/carillonmq/carillon/broker"
+	"github.com/carillonmq/carillon/broker/deliver"
 	"github.com/carillonmq/carillon/broker/message"
 )
 
@@ -34,7 +34,7 @@ const (
 	gatherFor = 5 * time.Millisecond
 )
 
-var _ broker.Sink = (*Sink)(nil)
+var _ deliver.Sink = (*Sink)(nil)
 
 // A Sink writes target topics: idempotent, acknowledged by all in-sync replicas, at once. All methods are
 // safe for concurrent use.
@@ -111,8 +111,8 @@ func NewSink(c Config) (*Sink, error) {
 	return s, nil
 }
 
-// Send hands one record to Kafka and returns at once; see [broker.Sink].
-func (s *Sink) Send(d broker.Delivery, done func(error)) {
+// Send hands one record to Kafka and returns at once; see [deliver.Sink].
+func (s *Sink) Send(d deliver.Delivery, done func(error)) {
 	issued := &send{done: done}
 	issued.record = kgo.Record{
 		Topic:     d.Topic,
@@ -179,7 +179,7 @@ func (s *Sink) failBehind(failed *send, err error, now time.Time) (behind []*sen
 	return behind, out
 }
 
-// Isolate gives the topic's outstanding records up; see [broker.Sink].
+// Isolate gives the topic's outstanding records up; see [deliver.Sink].
 func (s *Sink) Isolate(topic string) {
 	s.mu.Lock()
 	if s.closed {
@@ -192,7 +192,7 @@ func (s *Sink) Isolate(topic string) {
 	var out []*line
 	for _, b := range t.backlogs {
 		b.waiting, b.pool = nil, nil // its queue drops it
-		_, more := s.recall(b, func(*send) bool { return true }, broker.ErrAbandoned, time.Now())
+		_, more := s.recall(b, func(*send) bool { return true }, deliver.ErrAbandoned, time.Now())
 		out = append(out, more...)
 		if b.flight != nil {
 			s.giveUp(b)
@@ -216,7 +216,7 @@ func (s *Sink) abandon(t *target) {
 }
 
 func abandoned(topic string) error {
-	return fmt.Errorf("send to %q: %w", topic, broker.ErrAbandoned)
+	return fmt.Errorf("send to %q: %w", topic, deliver.ErrAbandoned)
 }
 
 // Close gives everything outstanding up and releases the connections. It blocks until that is done.

@@ -16,7 +16,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kfake"
 	"github.com/twmb/franz-go/pkg/kmsg"
 
-	"github.com/carillonmq/carillon/broker"
+	"github.com/carillonmq/carillon/broker/deliver"
 	"github.com/carillonmq/carillon/broker/message"
 )
 
@@ -30,8 +30,8 @@ func newSink(t *testing.T, kafka bubble) *Sink {
 	return sink
 }
 
-// deliver sends one record, waits for its outcome and returns how long that took.
-func deliver(sink *Sink, d broker.Delivery) (time.Duration, error) {
+// sendAndWait sends one record, waits for its outcome and returns how long that took.
+func sendAndWait(sink *Sink, d deliver.Delivery) (time.Duration, error) {
 	start := time.Now()
 	outcome := make(chan error, 1)
 	sink.Send(d, func(err error) { outcome <- err })
@@ -42,19 +42,19 @@ func deliver(sink *Sink, d broker.Delivery) (time.Duration, error) {
 func TestSinkKeepsRecordsByteForByte(t *testing.T) {
 	inBubble(t, func(t *testing.T, kafka bubble) {
 		sink := newSink(t, kafka)
-		sent := []broker.Delivery{
+		sent := []deliver.Delivery{
 			{Topic: "orders"},
 			{Topic: "orders", Key: []byte{}, Value: []byte{}, Headers: []message.Header{}},
 			{Topic: "orders", Key: []byte("\xff\x00"), Value: []byte("v"), Headers: []message.Header{
 				{Key: "b"}, {Key: "a", Value: []byte{}}, {Key: "b", Value: []byte("\xff")}, {Key: ""}, {Key: "a", Value: []byte("2")}}},
 		}
 		for _, d := range sent {
-			if _, err := deliver(sink, d); err != nil {
+			if _, err := sendAndWait(sink, d); err != nil {
 				t.Fatal(err)
 			}
 		}
 		for i, r := range kafka.records("orders", len(sent)) {
-			got := broker.Delivery{Topic: r.Topic, Key: r.Key, Value: r.Value, Headers: brokerHeaders(r.Headers)}
+			got := deliver.Delivery{Topic: r.Topic, Key: r.Key, Value: r.Value, Headers: brokerHeaders(r.Headers)}
 			want := sent[i]
 			if len(want.Headers) == 0 {
 				want.Headers = nil
@@ -75,7 +75,7 @@ func TestSinkWritesTheChosenPartitionInOrder(t *testing.T) {
 		const n = 2000
 		var failed atomic.Int64
 		for i := range n {
-			sink.Send(broker.Delivery{Topic: "orders", Partition: int32(i % 3), Key: []byte("same"), Value: fmt.Append(nil, i)},
+			sink.Send(deliver.Delivery{Topic: "orders", Partition: int32(i % 3), Key: []byte("same"), Value: fmt.Append(nil, i)},
 				func(err error) {
 					if err != nil {
 						failed.Add(1)
@@ -101,11 +101,11 @@ func TestRetriableErrorDoesNotStallTheTopic(t *testing.T) {
 		t.Run(answer.Message, func(t *testing.T) {
 			inBubble(t, func(t *testing.T, kafka bubble) {
 				sink := newSink(t, kafka)
-				if _, err := deliver(sink, broker.Delivery{Topic: "orders"}); err != nil {
+				if _, err := sendAndWait(sink, deliver.Delivery{Topic: "orders"}); err != nil {
 					t.Fatal(err)
 				}
 				kafka.Fault(kfake.Fault{Keys: []kmsg.Key{kmsg.Produce}, Err: answer})
-				took, err := deliver(sink, broker.Delivery{Topic: "orders"})
+				took, err := sendAndWait(sink, deliver.Delivery{Topic: "orders"})
 				if err != nil || took > 200*time.Millisecond {
 					t.Errorf("delivered after %v, %v", took, err)
 				}
@@ -119,34 +119,34 @@ func TestErrorsWrapTheirSentinel(t *testing.T) {
 		answer *kerr.Error
 		want   error
 	}{
-		{kerr.TopicAuthorizationFailed, broker.ErrTargetForbidden},
-		{kerr.UnknownTopicOrPartition, broker.ErrTargetMissing},
-		{kerr.MessageTooLarge, broker.ErrRecordTooLarge},
-		{kerr.RecordListTooLarge, broker.ErrRecordTooLarge},
-		{kerr.InvalidRecord, broker.ErrRecordRefused},
-		{kerr.InvalidTimestamp, broker.ErrRecordRefused},
-		{kerr.PolicyViolation, broker.ErrRecordRefused},
-		{kerr.NotEnoughReplicas, broker.ErrTargetUnavailable},
-		{kerr.UnknownServerError, broker.ErrTargetUnavailable},
-		{kerr.ClusterAuthorizationFailed, broker.ErrTargetUnavailable},
-		{kerr.KafkaStorageError, broker.ErrTargetUnavailable},
+		{kerr.TopicAuthorizationFailed, deliver.ErrTargetForbidden},
+		{kerr.UnknownTopicOrPartition, deliver.ErrTargetMissing},
+		{kerr.MessageTooLarge, deliver.ErrRecordTooLarge},
+		{kerr.RecordListTooLarge, deliver.ErrRecordTooLarge},
+		{kerr.InvalidRecord, deliver.ErrRecordRefused},
+		{kerr.InvalidTimestamp, deliver.ErrRecordRefused},
+		{kerr.PolicyViolation, deliver.ErrRecordRefused},
+		{kerr.NotEnoughReplicas, deliver.ErrTargetUnavailable},
+		{kerr.UnknownServerError, deliver.ErrTargetUnavailable},
+		{kerr.ClusterAuthorizationFailed, deliver.ErrTargetUnavailable},
+		{kerr.KafkaStorageError, deliver.ErrTargetUnavailable},
 	} {
 		t.Run(tt.answer.Message, func(t *testing.T) {
 			inBubble(t, func(t *testing.T, kafka bubble) {
 				sink := newSink(t, kafka)
 				fault := kafka.Fault(kfake.Fault{Keys: []kmsg.Key{kmsg.Produce}, Topic: "orders", Err: tt.answer, Count: -1})
-				took, err := deliver(sink, broker.Delivery{Topic: "orders"})
+				took, err := sendAndWait(sink, deliver.Delivery{Topic: "orders"})
 				if !errors.Is(err, tt.want) {
 					t.Errorf("error %v, want %v", err, tt.want)
 				}
 				if took > recordTimeout+time.Second {
 					t.Errorf("failed after %v", took)
 				}
-				if _, err := deliver(sink, broker.Delivery{Topic: "payments"}); err != nil {
+				if _, err := sendAndWait(sink, deliver.Delivery{Topic: "payments"}); err != nil {
 					t.Errorf("another target: %v", err)
 				}
 				fault.Remove()
-				if _, err := deliver(sink, broker.Delivery{Topic: "orders"}); err != nil {
+				if _, err := sendAndWait(sink, deliver.Delivery{Topic: "orders"}); err != nil {
 					t.Errorf("the target after it healed: %v", err)
 				}
 				if n := len(kafka.records("orders", 1)); n != 1 {
@@ -160,16 +160,16 @@ func TestErrorsWrapTheirSentinel(t *testing.T) {
 func TestMissingTopicIsReportedAndFoundOnceItExists(t *testing.T) {
 	inBubble(t, func(t *testing.T, kafka bubble) {
 		sink := newSink(t, kafka)
-		if _, err := countOf(t.Context(), sink, "orders"); !errors.Is(err, broker.ErrTargetMissing) {
+		if _, err := countOf(t.Context(), sink, "orders"); !errors.Is(err, deliver.ErrTargetMissing) {
 			t.Errorf("Partitions: %v, want ErrTargetMissing", err)
 		}
-		if took, err := deliver(sink, broker.Delivery{Topic: "orders"}); !errors.Is(err, broker.ErrTargetMissing) || took > time.Second {
+		if took, err := sendAndWait(sink, deliver.Delivery{Topic: "orders"}); !errors.Is(err, deliver.ErrTargetMissing) || took > time.Second {
 			t.Errorf("Send: %v after %v, want ErrTargetMissing", err, took)
 		}
 		if err := sink.CreateTopic(t.Context(), "orders", defaultBatchBytes); err != nil {
 			t.Fatal(err)
 		}
-		if _, err := deliver(sink, broker.Delivery{Topic: "orders"}); err != nil {
+		if _, err := sendAndWait(sink, deliver.Delivery{Topic: "orders"}); err != nil {
 			t.Errorf("Send after the topic was created: %v", err)
 		}
 	})
@@ -208,7 +208,7 @@ func TestRecreatedTargetIsWrittenAgain(t *testing.T) {
 	inBubble(t, func(t *testing.T, kafka bubble) {
 		sink := newSink(t, kafka)
 		for range 3 {
-			if _, err := deliver(sink, broker.Delivery{Topic: "orders", Value: []byte("old")}); err != nil {
+			if _, err := sendAndWait(sink, deliver.Delivery{Topic: "orders", Value: []byte("old")}); err != nil {
 				t.Fatal(err)
 			}
 		}
@@ -221,11 +221,11 @@ func TestRecreatedTargetIsWrittenAgain(t *testing.T) {
 		}
 		start := time.Now()
 		for {
-			_, err := deliver(sink, broker.Delivery{Topic: "orders", Value: []byte("new")})
+			_, err := sendAndWait(sink, deliver.Delivery{Topic: "orders", Value: []byte("new")})
 			if err == nil {
 				break
 			}
-			if !errors.Is(err, broker.ErrTargetUnavailable) && !errors.Is(err, broker.ErrTargetMissing) || time.Since(start) > 5*time.Second {
+			if !errors.Is(err, deliver.ErrTargetUnavailable) && !errors.Is(err, deliver.ErrTargetMissing) || time.Since(start) > 5*time.Second {
 				t.Fatalf("after %v: %v", time.Since(start), err)
 			}
 			time.Sleep(50 * time.Millisecond)
@@ -242,7 +242,7 @@ func TestAddedPartitionIsWritten(t *testing.T) {
 		if n, err := countOf(t.Context(), sink, "orders"); n != 1 || err != nil {
 			t.Fatalf("Partitions = %d, %v", n, err)
 		}
-		if _, err := deliver(sink, broker.Delivery{Topic: "orders"}); err != nil {
+		if _, err := sendAndWait(sink, deliver.Delivery{Topic: "orders"}); err != nil {
 			t.Fatal(err)
 		}
 		if _, err := kafka.admin().CreatePartitions(t.Context(), 2, "orders"); err != nil {
@@ -251,12 +251,12 @@ func TestAddedPartitionIsWritten(t *testing.T) {
 		if n, err := countOf(t.Context(), sink, "orders"); n != 3 || err != nil {
 			t.Errorf("Partitions = %d, %v, want 3", n, err)
 		}
-		_, err := deliver(sink, broker.Delivery{Topic: "orders", Partition: 2})
+		_, err := sendAndWait(sink, deliver.Delivery{Topic: "orders", Partition: 2})
 		if err != nil {
-			if !errors.Is(err, broker.ErrTargetUnavailable) {
+			if !errors.Is(err, deliver.ErrTargetUnavailable) {
 				t.Errorf("first send to the new partition: %v", err)
 			}
-			_, err = deliver(sink, broker.Delivery{Topic: "orders", Partition: 2})
+			_, err = sendAndWait(sink, deliver.Delivery{Topic: "orders", Partition: 2})
 		}
 		if err != nil {
 			t.Errorf("send to the new partition: %v", err)
@@ -271,14 +271,14 @@ func TestLargerTopicTakesLargerRecords(t *testing.T) {
 			t.Fatal(err)
 		}
 		sink := newSink(t, kafka)
-		for topic, want := range map[string]error{"wide": nil, "orders": broker.ErrRecordTooLarge} {
+		for topic, want := range map[string]error{"wide": nil, "orders": deliver.ErrRecordTooLarge} {
 			if _, err := countOf(t.Context(), sink, topic); err != nil {
 				t.Fatal(err)
 			}
-			if _, err := deliver(sink, broker.Delivery{Topic: topic, Value: make([]byte, 2_000_000)}); !errors.Is(err, want) {
+			if _, err := sendAndWait(sink, deliver.Delivery{Topic: topic, Value: make([]byte, 2_000_000)}); !errors.Is(err, want) {
 				t.Errorf("2 MB to %s: %v, want %v", topic, err, want)
 			}
-			if _, err := deliver(sink, broker.Delivery{Topic: topic, Value: make([]byte, 1_048_000)}); err != nil {
+			if _, err := sendAndWait(sink, deliver.Delivery{Topic: topic, Value: make([]byte, 1_048_000)}); err != nil {
 				t.Errorf("1 MB to %s: %v", topic, err)
 			}
 		}
@@ -293,17 +293,17 @@ func TestRaisedLimitIsSeenByTheNextTry(t *testing.T) {
 			defer sink.mu.Unlock()
 			return len(sink.open)
 		}
-		large := broker.Delivery{Topic: "orders", Value: make([]byte, 2_000_000)}
+		large := deliver.Delivery{Topic: "orders", Value: make([]byte, 2_000_000)}
 		try := func() error {
 			t.Helper()
 			if _, err := countOf(t.Context(), sink, "orders"); err != nil {
 				t.Fatal(err)
 			}
-			_, err := deliver(sink, large)
+			_, err := sendAndWait(sink, large)
 			return err
 		}
 		for range 3 {
-			if err := try(); !errors.Is(err, broker.ErrRecordTooLarge) {
+			if err := try(); !errors.Is(err, deliver.ErrRecordTooLarge) {
 				t.Fatalf("2 MB before the limit is raised: %v", err)
 			}
 		}

@@ -20,7 +20,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kfake"
 	"github.com/twmb/franz-go/pkg/kmsg"
 
-	"github.com/carillonmq/carillon/broker"
+	"github.com/carillonmq/carillon/broker/deliver"
 )
 
 // delay has Kafka take that long for each request with a record of a topic, as one whose followers are slow.
@@ -60,7 +60,7 @@ func (l *load) run(sink *Sink, topics []string, every time.Duration, until time.
 	for i := 0; time.Now().Before(until); i++ {
 		start := time.Now()
 		l.left.Add(1)
-		sink.Send(broker.Delivery{Topic: topics[i%len(topics)]}, func(error) {
+		sink.Send(deliver.Delivery{Topic: topics[i%len(topics)]}, func(error) {
 			l.mu.Lock()
 			l.took = append(l.took, time.Since(start))
 			l.mu.Unlock()
@@ -142,7 +142,7 @@ func TestNewTargetThatIsSlowDelaysNoNewOnes(t *testing.T) {
 		sink.Partitions(t.Context(), names)
 		var beside load
 		for _, name := range names[:slow] {
-			sink.Send(broker.Delivery{Topic: name}, func(error) {})
+			sink.Send(deliver.Delivery{Topic: name}, func(error) {})
 		}
 		beside.run(sink, names[slow:], time.Millisecond, time.Now().Add(others*time.Millisecond))
 		pass(10 * time.Second)
@@ -223,7 +223,7 @@ func TestStuckTargetsShareAFewClients(t *testing.T) {
 			t.Helper()
 			outcomes := make(chan error, len(names))
 			for _, name := range names {
-				sink.Send(broker.Delivery{Topic: name}, func(err error) { outcomes <- err })
+				sink.Send(deliver.Delivery{Topic: name}, func(err error) { outcomes <- err })
 			}
 			for range names {
 				if err := <-outcomes; err != nil {
@@ -243,7 +243,7 @@ func TestStuckTargetsShareAFewClients(t *testing.T) {
 		const rounds = 5
 		for range rounds {
 			for _, name := range names[1:] {
-				sink.Send(broker.Delivery{Topic: name}, func(error) {})
+				sink.Send(deliver.Delivery{Topic: name}, func(error) {})
 			}
 			pass(5 * time.Second)
 			for _, name := range names[1:] {
@@ -283,7 +283,7 @@ func TestTargetThatCountsAsSlowIsNotMadeLate(t *testing.T) {
 			return usual
 		})
 		for range 3 { // the first connects, the second is late, the third is the first that counts as slow
-			if _, err := deliver(sink, broker.Delivery{Topic: "orders"}); err != nil {
+			if _, err := sendAndWait(sink, deliver.Delivery{Topic: "orders"}); err != nil {
 				t.Fatal(err)
 			}
 		}
@@ -291,7 +291,7 @@ func TestTargetThatCountsAsSlowIsNotMadeLate(t *testing.T) {
 		var sent load
 		for i := range 100 {
 			start := time.Now()
-			sink.Send(broker.Delivery{Topic: "orders", Partition: int32(i % 4)}, func(error) {
+			sink.Send(deliver.Delivery{Topic: "orders", Partition: int32(i % 4)}, func(error) {
 				sent.mu.Lock()
 				sent.took = append(sent.took, time.Since(start))
 				sent.mu.Unlock()

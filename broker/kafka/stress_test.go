@@ -13,7 +13,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kfake"
 	"github.com/twmb/franz-go/pkg/kmsg"
 
-	"github.com/carillonmq/carillon/broker"
+	"github.com/carillonmq/carillon/broker/deliver"
 )
 
 func TestEverySendHasOneOutcome(t *testing.T) {
@@ -35,7 +35,7 @@ func TestEverySendHasOneOutcome(t *testing.T) {
 		for i, topic := range names {
 			senders.Go(func() {
 				for j := range sends {
-					sink.Send(broker.Delivery{Topic: topic}, func(err error) {
+					sink.Send(deliver.Delivery{Topic: topic}, func(err error) {
 						outcomes[i][j].Add(1)
 						if err == nil {
 							delivered[i].Add(1)
@@ -47,7 +47,7 @@ func TestEverySendHasOneOutcome(t *testing.T) {
 					if j%100 == 20*i {
 						sink.Isolate(topic)
 					}
-					if _, err := countOf(t.Context(), sink, topic); err != nil && !errors.Is(err, broker.ErrTargetUnavailable) {
+					if _, err := countOf(t.Context(), sink, topic); err != nil && !errors.Is(err, deliver.ErrTargetUnavailable) {
 						t.Errorf("Partitions: %v", err)
 					}
 				}
@@ -57,7 +57,7 @@ func TestEverySendHasOneOutcome(t *testing.T) {
 		pass(time.Minute)
 		for i, topic := range names {
 			for tries := 0; ; tries++ {
-				_, err := deliver(sink, broker.Delivery{Topic: topic})
+				_, err := sendAndWait(sink, deliver.Delivery{Topic: topic})
 				if err == nil {
 					delivered[i].Add(1)
 					break

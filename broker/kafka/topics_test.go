@@ -9,7 +9,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kfake"
 	"github.com/twmb/franz-go/pkg/kmsg"
 
-	"github.com/carillonmq/carillon/broker"
+	"github.com/carillonmq/carillon/broker/deliver"
 )
 
 const (
@@ -24,7 +24,7 @@ func write(t *testing.T, sink *Sink, value []byte) error {
 	if _, err := countOf(t.Context(), sink, deadLetterIn); err != nil {
 		t.Fatal(err)
 	}
-	_, err := deliver(sink, broker.Delivery{Topic: deadLetterIn, Value: value})
+	_, err := sendAndWait(sink, deliver.Delivery{Topic: deadLetterIn, Value: value})
 	return err
 }
 
@@ -56,7 +56,7 @@ func TestTopicIsCreatedThoughItsLimitIsRefused(t *testing.T) {
 				if err := write(t, sink, make([]byte, 1_048_000)); err != nil {
 					t.Errorf("1 MB: %v", err)
 				}
-				if err := write(t, sink, make([]byte, 2_000_000)); !errors.Is(err, broker.ErrRecordTooLarge) {
+				if err := write(t, sink, make([]byte, 2_000_000)); !errors.Is(err, deliver.ErrRecordTooLarge) {
 					t.Errorf("2 MB to a topic with Kafka's default: %v", err)
 				}
 			})

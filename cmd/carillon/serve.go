@@ -19,6 +19,7 @@ import (
 	"github.com/carillonmq/carillon/broker"
 	"github.com/carillonmq/carillon/broker/api"
 	"github.com/carillonmq/carillon/broker/config"
+	"github.com/carillonmq/carillon/broker/deliver"
 	"github.com/carillonmq/carillon/broker/ingest"
 	"github.com/carillonmq/carillon/broker/kafka"
 	"github.com/carillonmq/carillon/raftfsm"
@@ -91,7 +92,7 @@ func serve(ctx context.Context, c config.Config, stderr io.Writer) (err error) {
 		Config:  c,
 		Node:    node,
 		Source:  func() (ingest.Source, error) { return kafka.NewSource(source, c.IsDelayTopic) },
-		Sink:    func() (broker.Sink, error) { return kafka.NewSink(sink) },
+		Sink:    func() (deliver.Sink, error) { return kafka.NewSink(sink) },
 		Metrics: broker.NewMetrics(registry),
 		Logger:  log,
 

@@ -15,8 +15,8 @@ import (
 	"github.com/twmb/franz-go/pkg/kgo"
 	"github.com/twmb/franz-go/pkg/kmsg"
 
-	"github.com/carillonmq/carillon/broker"
 	"github.com/carillonmq/carillon/broker/config"
+	"github.com/carillonmq/carillon/broker/deliver"
 	"github.com/carillonmq/carillon/broker/kafka"
 )
 
@@ -81,7 +81,7 @@ func (f *flow) run(sink *kafka.Sink, topic string, records int, every time.Durat
 		}
 		start := time.Now()
 		f.out.Add(1)
-		sink.Send(broker.Delivery{Topic: topic, Value: fmt.Append(nil, i)}, func(err error) {
+		sink.Send(deliver.Delivery{Topic: topic, Value: fmt.Append(nil, i)}, func(err error) {
 			defer f.out.Done()
 			if err != nil {
 				f.fail(err)

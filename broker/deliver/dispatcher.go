@@ -1,0 +1,162 @@
+package deliver
+
+import (
+	"container/heap"
+	"context"
+	"time"
+)
+
+// A dispatcher knows where each target of the publisher stands. One goroutine owns it:
+//
+//	orders --> unseen --exists--> lane --fails for 2 s--> held <--.
+//	             `---- missing, or no answer, for 2 s --->  |     | probe fails
+//	           forgotten <--idle-- on trial <--probe works--'-----'
+//	             lane <--an order--'
+//
+// Only a target that Kafka has said to exist has a lane, with its goroutine and a place
+// in a Kafka client. All others are an entry here, and a name that the prober asks for
+// with a thousand others. A target for which nothing waits is forgotten.
+type dispatcher struct {
+	p      *Publisher
+	start  func(*lane)
+	lanes  map[string]*lane
+	others map[string]*parkedTarget // those without a lane
+	wakes  wakeQueue                // the others that wait for a time, and not for an answer
+	trials time.Time                // when the last of the trials begins that are planned
+	warned time.Time                // when it was last logged that one is parked
+	orders []order                  // reused
+}
+
+func newDispatcher(p *Publisher, start func(*lane)) *dispatcher {
+	return &dispatcher{p: p, start: start, lanes: make(map[string]*lane), others: make(map[string]*parkedTarget)}
+}
+
+// run passes orders on until ctx ends.
+func (d *dispatcher) run(ctx context.Context) error {
+	defer d.end()
+	alarm := time.NewTimer(time.Hour)
+	defer alarm.Stop()
+	for {
+		if len(d.wakes) > 0 {
+			alarm.Reset(time.Until(d.wakes[0].wake))
+		}
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-d.p.orders.Ready():
+			d.takeOrders()
+		case <-d.p.ended.Ready():
+			d.takeEnded()
+		case <-d.p.prober.answers.Ready():
+			d.takeAnswers()
+		case <-alarm.C:
+			for now := time.Now(); len(d.wakes) > 0 && !d.wakes[0].wake.After(now); {
+				d.wake(heap.Pop(&d.wakes).(*parkedTarget))
+			}
+		}
+	}
+}
+
+// end counts nothing as parked any more: the term is over.
+func (d *dispatcher) end() {
+	for _, t := range d.others {
+		if t.state == held {
+			d.p.cfg.Count.Parked(-1)
+		}
+	}
+}
+
+func (d *dispatcher) takeOrders() {
+	d.orders = d.p.orders.Take(d.orders)
+	for rest := d.orders; len(rest) > 0; {
+		n := sameTarget(rest)
+		d.order(rest[0].Target, rest[:n])
+		rest = rest[n:]
+	}
+}
+
+// order passes on what the scheduler wants of one target.
+func (d *dispatcher) order(name string, orders []order) {
+	if l := d.lanes[name]; l != nil {
+		l.orders.Put(orders...)
+		return
+	}
+	t := d.others[name]
+	if t == nil {
+		t = &parkedTarget{name: name, since: time.Now(), index: -1, letters: d.p.lettersFor(name)}
+		d.others[name] = t
+		d.ask(t)
+	}
+	d.take(t, orders)
+}
+
+// sameTarget returns how many orders at the front are for the first one's target.
+func sameTarget(orders []order) int {
+	n := 1
+	for n < len(orders) && orders[n].Target == orders[0].Target {
+		n++
+	}
+	return n
+}
+
+// takeEnded hears which lanes have ended, and why. What came for them meanwhile is
+// taken before they are forgotten.
+func (d *dispatcher) takeEnded() {
+	for _, l := range d.p.ended.Take(nil) {
+		late := l.orders.Take(nil)
+		switch t := l.parked; {
+		case t != nil:
+			d.leave(l)
+			d.others[t.name] = t
+			d.p.cfg.Count.Parked(1)
+			d.wakeAfter(t, t.probeAfter)
+			d.take(t, late)
+		case len(late) > 0:
+			l.orders.Put(late...)
+			d.start(l)
+		default:
+			d.leave(l)
+		}
+	}
+}
+
+func (d *dispatcher) leave(l *lane) {
+	delete(d.lanes, l.target)
+	d.p.lanes.Add(-1)
+}
+
+func (d *dispatcher) takeAnswers() {
+	for _, a := range d.p.prober.answers.Take(nil) {
+		if l := d.lanes[a.Target]; l != nil {
+			l.answers.Put(a.PartitionCount)
+		} else if t := d.others[a.Target]; t != nil && t.asked {
+			t.asked = false
+			d.hear(t, a.PartitionCount)
+		}
+	}
+}
+
+// begin gives a target its lane, which begins with the orders.
+func (d *dispatcher) begin(t *parkedTarget, heard PartitionCount, orders []order) {
+	d.forget(t)
+	l := newLane(d.p, t.name)
+	l.letters, l.absent = t.letters, t.absent
+	if t.state == onTrial {
+		l.onTrial(t.probeAfter)
+	}
+	if heard.Count > 0 {
+		l.heard, l.askNext = heard, time.Now().Add(countMaxAge)
+	}
+	l.waiting = t.waiting
+	l.orders.Put(orders...)
+	d.lanes[t.name] = l
+	d.p.lanes.Add(1)
+	d.start(l)
+}
+
+func (d *dispatcher) forget(t *parkedTarget) {
+	delete(d.others, t.name)
+	if t.index >= 0 {
+		heap.Remove(&d.wakes, t.index)
+	}
+}

@@ -1,0 +1,115 @@
+package deliver
+
+import (
+	"context"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/carillonmq/carillon/broker/message"
+	"github.com/carillonmq/carillon/broker/schedule"
+	"github.com/carillonmq/carillon/raftfsm"
+	"github.com/carillonmq/carillon/storage"
+)
+
+func TestLane_goesOnWhenAcksHaveHungForLong(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newBench(t)
+		b.sink.topic("orders", 1)
+		hung := time.Now().Add(idleAfter + 10*time.Second)
+		b.acks.commit = func(ctx context.Context, c raftfsm.Command) (raftfsm.Result, error) {
+			time.Sleep(time.Until(hung))
+			return b.log.commit(ctx, c)
+		}
+		const rounds, each = 100, 50
+		for range rounds {
+			b.deliver("orders", each, nil)
+			b.after(10 * time.Millisecond)
+		}
+		if got, most := len(b.written("orders", 0)), int(leastUnacked/(10*time.Millisecond)+1)*each; got > most {
+			t.Errorf("%d written while no Ack gets through, want %d at most", got, most)
+		}
+		b.after(time.Minute)
+		if got := len(b.acked()); got != rounds*each || b.loaded.Load() != 0 {
+			t.Errorf("%d of %d acknowledged afterwards, %d bytes of payload in memory", got, rounds*each, b.loaded.Load())
+		}
+		b.stop()
+	})
+}
+
+// 25,000 messages a second for one target, a commit takes 8 ms. For a while nothing is handed over, as in a
+// fail-over; then all of it at once.
+func TestLane_catchesUpAfterAHiccup(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const hiccup = 1200 * time.Millisecond
+		b := newBench(t)
+		b.sink.topic("orders", 12)
+		b.acks.commit = func(ctx context.Context, c raftfsm.Command) (raftfsm.Result, error) {
+			time.Sleep(5 * time.Millisecond)
+			return b.log.commit(ctx, c)
+		}
+		handed := 0
+		var held []schedule.DueMessage
+		for start := time.Now(); time.Since(start) < 4*time.Second; {
+			held = append(held, b.accept("orders", 250, nil)...)
+			if at := time.Since(start); at < time.Second || at >= time.Second+hiccup {
+				b.Hand(held)
+				handed += len(held)
+				held = nil
+			}
+			b.after(10 * time.Millisecond)
+		}
+		if waiting := handed - b.count.delivered; waiting > 250 {
+			t.Errorf("%d of %d messages wait, two seconds after the hiccup", waiting, handed)
+		}
+		b.stop()
+	})
+}
+
+func TestLane_getsOnBesideABusyOneWhenItIsLate(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newBench(t)
+		b.sink.topic("steady", 1)
+		b.sink.topic("late", 1)
+		b.acks.commit = func(ctx context.Context, c raftfsm.Command) (raftfsm.Result, error) {
+			time.Sleep(20 * time.Millisecond)
+			return b.log.commit(ctx, c)
+		}
+		late := b.accept("late", 200, nil)
+		b.after(2 * time.Second)
+		for i := range 600 {
+			b.deliver("steady", 30, nil) // at one time some 600 are not acknowledged
+			if i == 100 {
+				b.Hand(late)
+			}
+			b.after(time.Millisecond)
+		}
+		if got := len(b.written("late", 0)); got != len(late) {
+			t.Errorf("%d of %d late messages written beside a busy target in half a second", got, len(late))
+		}
+		b.stop()
+	})
+}
+
+func TestDelivery_stripsInstructionsButADeadLetterKeepsThem(t *testing.T) {
+	p := &Publisher{cfg: Options{ClusterID: [16]byte{0xc1}}}
+	o := &outgoing{ref: storage.Ref{Due: 1000, Seq: 7}, message: message.Message{
+		Origin: message.Origin{Topic: "orders.delay", Partition: 2, Offset: 40}, PlannedFor: 1000, Partition: -1, Key: []byte("own"), Value: []byte{},
+		Headers: []message.Header{{Key: "a", Value: nil}, {Key: "deliver-after", Value: []byte("1s")}, {Key: "a", Value: []byte{}}, {Key: "deliver-key", Value: []byte("other")}},
+	}}
+	want := Delivery{Topic: "orders", Partition: 1, Key: []byte("other"), Value: []byte{}, Headers: []message.Header{
+		{Key: "a", Value: nil}, {Key: "a", Value: []byte{}},
+		{Key: "delivered-id", Value: []byte("orders.delay/2/40")}, {Key: "delivered-for", Value: []byte("1000")}, {Key: "delivered-from", Value: []byte("orders.delay/2/40")},
+		{Key: "delivered-seq", Value: []byte("c1000000000000000000000000000000/7")},
+	}}
+	if diff := cmp.Diff(want, p.delivery(o, "orders", 1)); diff != "" {
+		t.Errorf("delivery (-want +got):\n%s", diff)
+	}
+	o.deadLetter = true
+	want = Delivery{Topic: "dead", Partition: 1, Key: []byte("own"), Value: []byte{}, Headers: o.message.Headers}
+	if diff := cmp.Diff(want, p.delivery(o, "dead", 1)); diff != "" {
+		t.Errorf("dead letter (-want +got):\n%s", diff)
+	}
+}

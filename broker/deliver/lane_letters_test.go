@@ -1,0 +1,228 @@
+package deliver
+
+import (
+	"bytes"
+	"slices"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/carillonmq/carillon/broker/message"
+	"github.com/carillonmq/carillon/broker/schedule"
+	"github.com/carillonmq/carillon/client"
+)
+
+// takes limits the values of a topic, as max.message.bytes does.
+func (t *topicLog) takes(bytes int) {
+	t.refuse = func(d Delivery) error {
+		if len(d.Value) > bytes {
+			return ErrRecordTooLarge
+		}
+		return nil
+	}
+}
+
+// sized makes messages dead letters with values of the given sizes.
+func sized(sizes ...int) func(int, *message.Message) {
+	return func(i int, m *message.Message) {
+		asDeadLetter(i, m)
+		m.Value = append(m.Value, bytes.Repeat([]byte(" "), sizes[i%len(sizes)])...)
+	}
+}
+
+func TestAside_waitsForTheTopicAndHoldsNoOtherUp(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newBench(t)
+		dead := b.sink.topic("dead", 1)
+		dead.takes(1000)
+		due := b.accept("dead", 5, sized(0, 5000, 0, 3000, 0))
+		b.Hand(due)
+		b.after(2 * time.Second)
+		if diff := cmp.Diff([]uint64{1, 3, 5}, b.written("dead", 0)); diff != "" {
+			t.Errorf("written while two are refused (-want +got):\n%s", diff)
+		}
+		for range 6000 { // it must not flicker while the two are tried again
+			problems := b.cfg.Report.Read().Problems
+			if len(problems) != 1 || !strings.HasPrefix(problems[0], "dead-letter topic dead: dead letters wait, 2 of them") || !strings.Contains(problems[0], "raise max.message.bytes") {
+				t.Fatalf("problems %q, want that two wait, and the remedy", problems)
+			}
+			b.after(100 * time.Millisecond)
+		}
+		if b.count.stuck != 2 || b.count.parked != 0 {
+			t.Errorf("%d alarms and %d parked, want one alarm each and none", b.count.stuck, b.count.parked)
+		}
+		later := b.deliver("dead", 1, sized(0))
+		b.after(time.Second)
+		if written := b.written("dead", 0); !slices.Contains(written, later[0]) {
+			t.Errorf("written %v, without the one that came while two are aside", written)
+		}
+
+		b.sink.change(func() { dead.takes(4000) })
+		b.after(2 * asideAgain)
+		if problems := b.cfg.Report.Read().Problems; len(problems) != 1 || !strings.Contains(problems[0], " 1 of them") {
+			t.Errorf("problems %q, want that one waits", problems)
+		}
+		b.sink.change(func() { dead.takes(5001) })
+		b.after(2 * asideAgain)
+		if diff := cmp.Diff([]uint64{1, 3, 5, 6, 4, 2}, b.written("dead", 0)); diff != "" {
+			t.Errorf("written in the end (-want +got):\n%s", diff)
+		}
+		if problems := b.cfg.Report.Read().Problems; len(problems) != 0 || len(b.log.alive) != 0 {
+			t.Errorf("problems %q, %d alive, want none", problems, len(b.log.alive))
+		}
+		for _, d := range dead.written[0] {
+			if slices.ContainsFunc(d.Headers, func(h message.Header) bool { return h.Key == client.HeaderErrorValueDropped }) {
+				t.Errorf("%d bytes went out as a letter without its value", len(d.Value))
+			}
+		}
+		b.stop()
+	})
+}
+
+// What can never be written must not keep from the topic what can be.
+func TestAside_triesEachInTurn(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newBench(t)
+		dead := b.sink.topic("dead", 1)
+		dead.refuse = func(Delivery) error { return ErrRecordRefused }
+		const n = 10 * mostChunk
+		b.deliver("dead", n, sized(0))
+		b.after(time.Minute)
+		b.sink.change(func() {
+			dead.refuse = func(d Delivery) error {
+				if valueIs(d, n) {
+					return nil
+				}
+				return ErrRecordRefused
+			}
+		})
+		b.after(11 * asideAgain)
+		if diff := cmp.Diff([]uint64{n}, b.written("dead", 0)); diff != "" {
+			t.Errorf("written (-want +got):\n%s", diff)
+		}
+		b.sink.change(func() { dead.refuse = nil })
+		b.after(2 * asideAgain) // one that gets through has all others follow at once
+		if got := len(b.written("dead", 0)); got != n {
+			t.Errorf("%d written soon after the repair, want %d", got, n)
+		}
+		b.stop()
+	})
+}
+
+func TestAside_readsLittleWhileNothingChanges(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newBench(t)
+		dead := b.sink.topic("dead", 1)
+		sent := 0
+		dead.refuse = func(d Delivery) error {
+			sent += len(d.Value)
+			return ErrRecordTooLarge
+		}
+		b.deliver("dead", 100, sized(200_000))
+		b.after(time.Minute)
+		b.sink.change(func() { sent = 0 })
+		b.after(time.Minute)
+		b.sink.change(func() {
+			if most := asideBytes * int(time.Minute/asideAgain+1); sent > most+200_100*int(time.Minute/asideAgain+1) || sent == 0 {
+				t.Errorf("%d bytes sent in a minute, want some and %d at most", sent, most)
+			}
+		})
+		if b.loaded.Load() != 0 {
+			t.Errorf("%d bytes of payload in memory while all wait", b.loaded.Load())
+		}
+		b.stop()
+	})
+}
+
+// A topic that goes away takes its lane's letters back to the scheduler, those too
+// that are aside; each comes back once.
+func TestAside_goesBackWhenTheTopicIsParked(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newBench(t)
+		dead := b.sink.topic("dead", 1)
+		dead.takes(1000)
+		due := b.accept("dead", 3, sized(0, 5000, 5000))
+		b.Hand(due)
+		b.after(time.Second)
+		b.sink.change(func() { dead.err = ErrTargetUnavailable })
+		b.Hand(b.accept("dead", 1, sized(0)))
+		b.after(10 * time.Second)
+		var returned []uint64
+		for _, v := range b.verdicts() {
+			for _, ref := range v.Returned {
+				returned = append(returned, ref.Seq)
+			}
+		}
+		slices.Sort(returned)
+		if diff := cmp.Diff([]uint64{2, 3, 4}, returned); diff != "" {
+			t.Errorf("returned (-want +got):\n%s", diff)
+		}
+		b.sink.change(func() { dead.err = nil })
+		b.feed([]schedule.DueMessage{due[1], due[2]}, 3*mostProbe)
+		if problems := b.cfg.Report.Read().Problems; len(problems) != 1 || !strings.Contains(problems[0], " 2 of them") {
+			t.Errorf("problems %q, want that two wait", problems)
+		}
+		retried := b.count.retried
+		b.sink.change(func() { dead.takes(5001) })
+		b.after(2 * asideAgain)
+		if n := len(dead.written[0]); n != 3 || b.count.retried-retried > 2 {
+			t.Errorf("%d written and %d retried, want each once", n, b.count.retried-retried)
+		}
+		b.stop()
+	})
+}
+
+// Where Kafka takes long to refuse, what is tried again must not hold up what comes.
+func TestAside_holdsNobodyUpWhereKafkaIsSlow(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newBench(t)
+		dead := b.sink.topic("dead", 1)
+		dead.latency = 100 * time.Millisecond
+		dead.takes(1000)
+		b.deliver("dead", 2000, sized(2000))
+		b.after(30 * time.Minute)
+		good := b.deliver("dead", 1, sized(0))
+		b.after(mostChunk*dead.latency + asideAgain)
+		if !slices.Contains(b.written("dead", 0), good[0]) {
+			t.Errorf("a dead letter waits for the tries of those aside")
+		}
+		b.stop()
+	})
+}
+
+// A limit that is raised is found by the letter that fits first, among many that
+// others refuse for another reason; then all are tried.
+func TestAside_followsSoonWhenTheTopicTakesLargerOnes(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newBench(t)
+		dead := b.sink.topic("dead", 1)
+		limit := 1000
+		dead.refuse = func(d Delivery) error {
+			switch {
+			case d.Key == nil:
+				return ErrRecordRefused
+			case len(d.Value) > limit:
+				return ErrRecordTooLarge
+			}
+			return nil
+		}
+		b.deliver("dead", 2000, func(i int, m *message.Message) {
+			sized(0)(i, m)
+			m.Key = nil
+		})
+		b.deliver("dead", 40, sized(400_000, 600_000))
+		b.after(10 * time.Minute)
+		if got := len(dead.written[0]); got != 0 {
+			t.Fatalf("%d written, want none", got)
+		}
+		b.sink.change(func() { limit = 500_000 })
+		b.after(4 * asideAgain)
+		if got := len(dead.written[0]); got != 20 {
+			t.Errorf("%d written soon after the limit was raised, want the 20 that fit", got)
+		}
+		b.stop()
+	})
+}

@@ -1,0 +1,235 @@
+package deliver
+
+import (
+	"fmt"
+	"runtime"
+	"slices"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/carillonmq/carillon/broker/schedule"
+	"github.com/carillonmq/carillon/storage"
+)
+
+// returned gathers what the verdicts give back, in order of delivery.
+func returned(verdicts []schedule.Verdict) []uint64 {
+	var refs []storage.Ref
+	for _, v := range verdicts {
+		refs = append(refs, v.Returned...)
+	}
+	slices.SortFunc(refs, storage.Ref.Compare)
+	seqs := make([]uint64, len(refs))
+	for i, ref := range refs {
+		seqs[i] = ref.Seq
+	}
+	return seqs
+}
+
+func isHealed(v schedule.Verdict) bool { return !v.Parked }
+
+func TestLane_parksAfterTwoSecondsAndReturnsEachOnce(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newBench(t)
+		b.sink.topic("orders", 2).err = ErrTargetUnavailable
+		seqs := b.deliver("orders", 500, nil)
+		b.after(parkAfter - 100*time.Millisecond)
+		if got := b.verdicts(); len(got) != 0 {
+			t.Fatalf("verdicts %v after less than two seconds", got)
+		}
+		b.after(2 * time.Second)
+		var verdicts []schedule.Verdict
+		verdicts = append(verdicts, b.verdicts()...)
+		b.after(time.Minute)
+		verdicts = append(verdicts, b.verdicts()...)
+		if diff := cmp.Diff(seqs, returned(verdicts)); diff != "" {
+			t.Errorf("returned (-want +got):\n%s", diff)
+		}
+		if b.count.parked != 1 || b.loaded.Load() != 0 {
+			t.Errorf("%d targets parked with %d bytes of payload, want 1 without any", b.count.parked, b.loaded.Load())
+		}
+		b.stop()
+		if b.count.parked != 0 {
+			t.Errorf("%d targets parked after the term", b.count.parked)
+		}
+	})
+}
+
+func TestLane_resumesInOrderWhenTheTargetWorks(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newBench(t)
+		orders := b.sink.topic("orders", 1)
+		orders.err = ErrTargetUnavailable
+		due := b.accept("orders", 100, nil)
+		b.Hand(due)
+		b.after(3 * time.Second)
+		b.verdicts()
+		b.after(time.Second)
+		b.sink.change(func() { orders.err = nil })
+		b.after(mostProbe)
+		if got := b.verdicts(); len(got) != 1 || !isHealed(got[0]) {
+			t.Fatalf("verdicts %v, want one that the target works", got)
+		}
+		b.Hand(due)
+		b.after(time.Second)
+		if diff := cmp.Diff(seqsOf(due), b.written("orders", 0)); diff != "" {
+			t.Errorf("delivered (-want +got):\n%s", diff)
+		}
+		if n := len(orders.written[0]); n != len(due) {
+			t.Errorf("%d records written for %d messages", n, len(due))
+		}
+		b.stop()
+	})
+}
+
+func TestLane_isNotFedAgainBeforeTheSchedulerKnowsThatItWasParked(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newBench(t)
+		orders := b.sink.topic("orders", 1)
+		orders.err = ErrTargetUnavailable
+		first := b.deliver("orders", 10, nil)
+		b.after(3 * time.Second)
+		b.sink.change(func() { orders.err = nil })
+		late := b.deliver("orders", 10, nil) // the scheduler has not looked at its verdicts
+		b.after(time.Minute)
+		got := b.cfg.Verdicts.Take(nil)
+		if slices.ContainsFunc(got, isHealed) {
+			t.Errorf("verdicts %v: fed again without an answer", got)
+		}
+		if diff := cmp.Diff(append(first, late...), returned(got)); diff != "" {
+			t.Errorf("returned (-want +got):\n%s", diff)
+		}
+		b.Probe("orders") // the answer to the first verdict, not to the second
+		b.after(time.Minute)
+		if got := b.cfg.Verdicts.Take(nil); len(got) != 0 {
+			t.Errorf("verdicts %v after half an answer", got)
+		}
+		b.Probe("orders")
+		b.after(time.Minute)
+		if got := b.verdicts(); len(got) != 1 || !isHealed(got[0]) {
+			t.Errorf("verdicts %v, want one that the target works", got)
+		}
+		if len(orders.written[0]) != 0 {
+			t.Errorf("%d records written while parked", len(orders.written[0]))
+		}
+		b.stop()
+	})
+}
+
+func TestLane_startsParkedWhenTold(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newBench(t)
+		b.sink.topic("works", 1)
+		b.sink.topic("down", 1).err = ErrTargetUnavailable
+		b.Probe("works")
+		b.Probe("down")
+		b.after(time.Millisecond)
+		if diff := cmp.Diff([]schedule.Verdict{{Target: "works"}}, b.verdicts()); diff != "" {
+			t.Errorf("verdicts (-want +got):\n%s", diff)
+		}
+		if b.count.parked != 1 {
+			t.Errorf("%d targets parked, want 1", b.count.parked)
+		}
+		b.stop()
+	})
+}
+
+func TestLane_doesNotFlapWhenOnlyProbesSucceed(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newBench(t)
+		orders := b.sink.topic("orders", 1)
+		sends := 0
+		orders.refuse = func(Delivery) error { sends++; return ErrTargetUnavailable }
+		due := b.accept("orders", 50, nil)
+		b.Hand(due)
+		b.after(3 * time.Second)
+		parkings := 0
+		sends = 0
+		for range 600 { // a minute
+			for _, v := range b.verdicts() {
+				if v.Parked {
+					parkings++
+				} else {
+					b.Hand(due)
+				}
+			}
+			b.after(100 * time.Millisecond)
+		}
+		if parkings < 10 || parkings > 20 {
+			t.Errorf("parked %d times in a minute, want 10 to 20", parkings)
+		}
+		if sends > parkings {
+			t.Errorf("%d records sent on %d trials, want one each", sends, parkings)
+		}
+		b.sink.change(func() { orders.refuse = nil })
+		for range 100 {
+			for _, v := range b.verdicts() {
+				if !v.Parked {
+					b.Hand(due)
+				}
+			}
+			b.after(100 * time.Millisecond)
+		}
+		if diff := cmp.Diff(seqsOf(due), b.written("orders", 0)); diff != "" {
+			t.Errorf("delivered (-want +got):\n%s", diff)
+		}
+		b.stop()
+	})
+}
+
+// Names are free text: what is missing costs an entry each, no goroutine, and few requests.
+func TestDispatcher_missingTargetsCostNoLane(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const n = 20_000
+		b := newBench(t)
+		b.sink.topic("orders", 1)
+		b.deliver("orders", 1, nil)
+		b.after(time.Millisecond)
+		var all []schedule.DueMessage
+		for i := range n {
+			all = append(all, b.accept(fmt.Sprintf("customer-%08d.replies", i), 1, nil)...)
+		}
+		goroutines := runtime.NumGoroutine()
+		b.Hand(all)
+		b.after(200 * time.Millisecond)
+		seqs := b.deliver("orders", 10, nil)
+		b.after(10 * time.Millisecond)
+		if got := b.written("orders", 0); len(got) != 1+len(seqs) {
+			t.Errorf("%d of %d messages delivered beside missing targets", len(got), 1+len(seqs))
+		}
+		b.after(parkAfter + mostBackoff)
+		if got := len(returned(b.verdicts())); got != n {
+			t.Errorf("%d of %d messages given back", got, n)
+		}
+		b.after(testTimeout / 2)
+		if more := runtime.NumGoroutine() - goroutines; more > 10 {
+			t.Errorf("%d goroutines more", more)
+		}
+		asked := b.sink.asked
+		b.after(time.Minute)
+		if most := 60*int(time.Second/probeGap) + n/mostAsked; b.sink.asked-asked > most {
+			t.Errorf("%d requests in a minute, want %d at most", b.sink.asked-asked, most)
+		}
+		t.Logf("%d missing targets: %d requests for their partitions in a minute", n, b.sink.asked-asked)
+		b.stop()
+	})
+}
+
+// A target for which nothing waits leaves nothing behind.
+func TestDispatcher_forgetsTargets(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newBench(t)
+		d := newDispatcher(b.Publisher, func(*lane) {})
+		d.order("gone", []order{{probe: true}})
+		d.others["gone"].asked = false
+		d.hear(d.others["gone"], PartitionCount{Count: 1})
+		time.Sleep(idleAfter)
+		d.wake(d.others["gone"])
+		if len(d.others)+len(d.wakes)+len(d.lanes) != 0 {
+			t.Errorf("%d others, %d to be woken, %d lanes are left", len(d.others), len(d.wakes), len(d.lanes))
+		}
+		b.stop()
+	})
+}

@@ -1,0 +1,122 @@
+package deliver
+
+import (
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/carillonmq/carillon/broker/message"
+	"github.com/carillonmq/carillon/storage"
+)
+
+const (
+	// A read takes about chunkBytes, to judge by the sizes of the last one.
+	chunkBytes = 1 << 20
+	leastChunk = 8
+	mostChunk  = 64 // whatever the sizes turn out to be, in messages
+	// Messages in memory, in bytes: of one lane, and of all together. Beyond these each
+	// lane may still have its share of what all have together, so that no target starves
+	// another: mostShare while lanes are few, leastShare however many there are.
+	mostLoad    = 4 << 20
+	mostAllLoad = 64 << 20
+	mostShare   = 256 << 10
+	leastShare  = 16 << 10
+	// recordLoad is what a message in memory costs besides its stored body: itself, its
+	// headers, the record that is made of it and what a Kafka client keeps with that.
+	recordLoad = 1 << 10
+)
+
+// mayRead reports whether there is something to read and room for it.
+func (l *lane) mayRead() bool {
+	hasRoom := l.loaded < mostLoad && l.p.loaded.Load() < mostAllLoad
+	return len(l.waiting) > 0 && (hasRoom || l.loaded < l.p.share())
+}
+
+// share returns how many bytes each lane may hold whatever the others do.
+func (p *Publisher) share() int {
+	return min(max(mostAllLoad/int(max(p.lanes.Load(), 1)), leastShare), mostShare)
+}
+
+// read loads the payloads of the next messages. One that is missing is dead, and
+// the scheduler knows that from the log. One that cannot be decoded stays where it is,
+// and the others go on.
+func (l *lane) read() error {
+	refs := l.waiting[:ascending(l.waiting, l.chunk)]
+	entries, err := l.p.cfg.Store.Read(refs, nil)
+	if err != nil {
+		return fmt.Errorf("read %d messages for topic %q: %w", len(refs), l.target, err)
+	}
+	l.waiting = l.waiting[len(refs):]
+	size, loaded := 0, 0
+	for i := range entries {
+		entry := &entries[i]
+		size += len(entry.Body)
+		message, err := message.DecodeBody(entry.Body)
+		if err != nil {
+			l.p.leaveUnreadable(entry, err)
+			continue
+		}
+		o := &outgoing{ref: entry.Ref(), message: message, size: len(entry.Body)}
+		o.deadLetter = message.DeadLetter
+		l.letters.takes = l.letters.takes || o.deadLetter
+		l.ready = append(l.ready, o)
+		loaded += o.load()
+	}
+	l.load(loaded)
+	l.chunk = nextChunk(len(entries), size)
+	return nil
+}
+
+// nextChunk returns how many messages to read after n of that size together.
+func nextChunk(n, size int) int {
+	fits := chunkBytes * n / max(size, 1)
+	return min(max(fits, 1), max(2*n, leastChunk), mostChunk)
+}
+
+// ascending returns how many refs at the front, at most that many, are in order of
+// delivery. Storage wants them sorted; what was accepted late comes out of order.
+func ascending(refs []storage.Ref, most int) int {
+	n := 1
+	for n < min(len(refs), most) && refs[n-1].Compare(refs[n]) < 0 {
+		n++
+	}
+	return n
+}
+
+func (l *lane) load(size int) {
+	l.loaded += size
+	l.p.loaded.Add(int64(size))
+}
+
+func (l *lane) unload(o *outgoing) { l.load(-o.load()) }
+
+// load returns what the message costs in memory, in bytes.
+func (o *outgoing) load() int { return o.size + recordLoad }
+
+// unreadable is the messages of a term whose stored bodies cannot be decoded: damaged,
+// or written by a newer version. Such a message stays in the schedule as it is. Its lane
+// lets go of it; for the scheduler it is with the publisher until the term ends, so that
+// no mark passes it and the next term, perhaps of another version, reads it again. Like
+// all that is handed over these count for mostHanded.
+type unreadable struct {
+	mu       sync.Mutex
+	messages int
+	warned   time.Time
+}
+
+// leaveUnreadable tells the world of a message that is left where it is.
+func (p *Publisher) leaveUnreadable(entry *storage.Entry, cause error) {
+	u := &p.unreadable
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	u.messages++
+	p.cfg.Count.Unreadable()
+	p.cfg.Report.SetProblem("schedule", fmt.Sprintf("messages cannot be read and stay as they are, %d of them, one for topic %q: %v: "+
+		"run the newest version on all nodes; if that is so, stop this one, since the copy of another may be sound", u.messages, entry.Target, cause))
+	if time.Since(u.warned) < time.Second {
+		return // a line for each of thousands would help nobody
+	}
+	u.warned = time.Now()
+	p.log.Error("message cannot be read and stays in the schedule", "seq", entry.Seq, "due", time.UnixMilli(entry.Due).UTC(),
+		"target", entry.Target, "bytes", len(entry.Body), "so_far", u.messages, "error", cause)
+}

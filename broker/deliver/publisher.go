@@ -1,0 +1,172 @@
+package deliver
+
+import (
+	"context"
+	"log/slog"
+	"sync/atomic"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+
+	"github.com/carillonmq/carillon/broker/digest"
+	"github.com/carillonmq/carillon/broker/mailbox"
+	"github.com/carillonmq/carillon/broker/report"
+	"github.com/carillonmq/carillon/broker/schedule"
+	"github.com/carillonmq/carillon/raftfsm"
+	"github.com/carillonmq/carillon/storage"
+)
+
+// A Publisher writes due messages to their target topics and has what Kafka
+// acknowledged ended in the log. It owns the lanes, one for each target topic that
+// has work, so that no target waits for another:
+//
+//	scheduler --> orders --> dispatcher --> lane of a target --> Sink
+//	    ^                     |    ^            |       `--> acks --> log (Ack)
+//	    `----- verdicts ------'    '-- prober --'
+//
+// It lives as long as a term. Queues inside are mailboxes: what bounds them is that
+// the scheduler keeps at most mostHanded messages of a target here.
+type Publisher struct {
+	cfg     Options
+	log     *slog.Logger
+	orders  *mailbox.Mailbox[order]
+	ended   *mailbox.Mailbox[*lane] // lanes whose goroutine found nothing to do, or parked its target
+	prober  *prober
+	missing missingNames
+	acks    *acks
+	commit  commitFunc
+	// loaded is how many bytes of messages all lanes hold together.
+	loaded     atomic.Int64
+	lanes      atomic.Int64 // that there are
+	unreadable unreadable
+	condemned  *digest.Digest
+}
+
+// Options are the parts that a publisher is made of.
+type Options struct {
+	Sink      Sink
+	Store     Store
+	Log       Log
+	ClusterID [16]byte
+	// MissingTimeout says how long a target must have been missing or forbidden
+	// before messages of a delay topic that are overdue by as long are dead-lettered.
+	MissingTimeout func(origin string) time.Duration
+	// LeastMissingTimeout is the shortest of these times.
+	LeastMissingTimeout time.Duration
+	// MostMissing says for how many missing targets messages of a delay topic may wait;
+	// 0: for any number. LeastMostMissing is the least of these bounds, 0 if there is none.
+	MostMissing      func(origin string) int
+	LeastMostMissing int
+	// DeadLetterFor returns the dead-letter topic for messages of a delay topic.
+	DeadLetterFor    func(origin string) string
+	DeadLetterTopics []string // all of them
+	Report           *report.Report
+	Verdicts         *mailbox.Mailbox[schedule.Verdict]
+	Count            Count
+	Now              func() time.Time
+	Logger           *slog.Logger
+}
+
+// A Store is the part of *storage.Store that the publisher reads. The refs
+// are sorted; what is dead is left out of the answer.
+type Store interface {
+	Read(refs []storage.Ref, out []storage.Entry) ([]storage.Entry, error)
+	// Level is asked whenever something is written: it may rise at any time.
+	Level() storage.Level
+}
+
+// A Log puts commands into the replicated log; *raftfsm.Node implements it.
+type Log interface {
+	Propose(ctx context.Context, command raftfsm.Command) *raftfsm.Proposal
+}
+
+// A Count counts what the publisher does; broker.Metrics implements it. Its methods
+// are called by many goroutines.
+type Count interface {
+	// Delivered counts a message, not a dead letter, that Kafka has acknowledged,
+	// that many milliseconds after it was due or accepted, whichever was later.
+	Delivered(lateMillis int64)
+	// Retried counts records that are sent once more.
+	Retried(records int)
+	// Parked changes the number of targets that are parked.
+	Parked(change int)
+	// Unreadable counts a message whose stored body cannot be decoded: alarm.
+	Unreadable()
+	LetterCount
+}
+
+// A LetterCount counts dead letters.
+type LetterCount interface {
+	// DeadLettered counts messages that became dead letters.
+	DeadLettered(code string, messages int)
+	// DeadLetterStuck counts that a dead-letter topic had to be parked or refused a letter: alarm.
+	DeadLetterStuck()
+	// ValueDropped counts a dead letter that was written without its value: alarm.
+	ValueDropped()
+}
+
+// An order is what the scheduler wants of a lane: deliver the message, or tell
+// when the target works (probe, of which only Target counts).
+type order struct {
+	schedule.DueMessage
+	probe bool
+}
+
+// New returns a publisher that does nothing until Run.
+func New(cfg Options) *Publisher {
+	p := &Publisher{
+		cfg:     cfg,
+		log:     cfg.Logger.With("component", "publisher"),
+		orders:  mailbox.New[order](),
+		ended:   mailbox.New[*lane](),
+		prober:  newProber(cfg.Sink.Partitions),
+		missing: missingNames{count: make(map[string]int)},
+	}
+	p.commit = func(ctx context.Context, command raftfsm.Command) (raftfsm.Result, error) {
+		return cfg.Log.Propose(ctx, command).Wait(ctx)
+	}
+	p.acks = newAcks(p.commit, p.now)
+	p.condemned = digest.New(p.log, "dead-lettering messages")
+	return p
+}
+
+// Hand gives messages to their lanes, in this order for each target. It does not
+// block and does not keep the slice.
+func (p *Publisher) Hand(due []schedule.DueMessage) {
+	orders := make([]order, len(due))
+	for i, d := range due {
+		orders[i] = order{DueMessage: d}
+	}
+	p.orders.Put(orders...)
+}
+
+// Probe orders a verdict for when the target works, without anything to send. It is
+// the scheduler's word that it knows the target to be parked: because a claim of an
+// earlier term holds it, or as the answer to each verdict that it is. Orders keep
+// their order, so what was handed over before the scheduler knew comes back before
+// the target is fed again, and cannot overtake what was returned earlier.
+func (p *Publisher) Probe(target string) {
+	p.orders.Put(order{DueMessage: schedule.DueMessage{Target: target}, probe: true})
+}
+
+// Run publishes until ctx ends or something must end the term: storage that cannot
+// be read, or a log that does not take our word. When ctx ends it sends nothing
+// more, waits for what is on its way and acknowledges it, about a second at most,
+// and returns nil.
+func (p *Publisher) Run(ctx context.Context) error {
+	group, lanes := errgroup.WithContext(ctx)
+	start := func(l *lane) { group.Go(func() error { return l.run(lanes) }) }
+	group.Go(func() error { return newDispatcher(p, start).run(lanes) })
+	group.Go(func() error { return p.prober.run(lanes) })
+	group.Go(func() error { return p.acks.run(lanes) })
+	err := group.Wait()
+	p.condemned.Close()
+	p.acks.finish(context.WithoutCancel(ctx)) // whatever ended it, what is written is written
+	if ctx.Err() != nil {
+		return nil
+	}
+	return err
+}
+
+// now is the leader's clock in epoch milliseconds.
+func (p *Publisher) now() int64 { return p.cfg.Now().UnixMilli() }
