@@ -59,6 +59,7 @@ func TestDamagedBatch_holdsItsPartitionAlone(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			inOneTerm(t, func(c *Cluster, p *player) {
 				p.produceHourly(21)
+				p.pass(time.Second) // all of it is read before anything is damaged
 				mend := damage.do(c, p)
 				p.produceHourly(1) // the next one is for the other partition
 				p.pass(time.Minute)

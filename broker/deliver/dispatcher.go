@@ -8,7 +8,7 @@ import (
 
 // A dispatcher knows where each target of the publisher stands. One goroutine owns it:
 //
-//	orders --> unseen --exists--> lane --fails for 2 s--> held <--.
+//	orders --> unseen --exists--> lane --fails for 2 s--> stuck <-.
 //	             `---- missing, or no answer, for 2 s --->  |     | probe fails
 //	           forgotten <--idle-- on trial <--probe works--'-----'
 //	             lane <--an order--'
@@ -60,7 +60,7 @@ func (d *dispatcher) run(ctx context.Context) error {
 // end counts nothing as parked any more: the term is over.
 func (d *dispatcher) end() {
 	for _, t := range d.others {
-		if t.state == held {
+		if t.state == stuck {
 			d.p.cfg.Count.Parked(-1)
 		}
 	}

@@ -20,7 +20,7 @@ const idleAfter = 30 * time.Second
 //	                               `------ settle, sort <--- failed
 //
 // A failure stops the sending until nothing is flying any more (lane_retry.go);
-// failing for long parks the target (lane_parked.go).
+// failing for long parks the target (parked.go).
 type lane struct {
 	p        *Publisher
 	target   string

@@ -24,7 +24,7 @@ const (
 // An aside is the dead letters that their topic refuses, each when it was sent alone,
 // for what is in them. They wait here, without payload, until the topic is repaired,
 // and hold no other up, as long as there are some thousands of them at most: like all
-// that is handed over they count for mostHanded.
+// that is handed over they count for schedule.MostHanded.
 //
 //	ready --refused--> letters --every 5 s, a few in turn--> waiting
 type aside struct {

@@ -97,7 +97,7 @@ func (o *outgoing) load() int { return o.size + recordLoad }
 // or written by a newer version. Such a message stays in the schedule as it is. Its lane
 // lets go of it; for the scheduler it is with the publisher until the term ends, so that
 // no mark passes it and the next term, perhaps of another version, reads it again. Like
-// all that is handed over these count for mostHanded.
+// all that is handed over these count for schedule.MostHanded.
 type unreadable struct {
 	mu       sync.Mutex
 	messages int

@@ -34,9 +34,9 @@ type parkedState uint8
 const (
 	// unseen: Kafka is asked whether it exists. What was handed over waits here.
 	unseen parkedState = iota
-	// held: everything was given back to the scheduler, which feeds it again when a
+	// stuck: everything was given back to the scheduler, which feeds it again when a
 	// probe says so.
-	held
+	stuck
 	// onTrial: the scheduler may feed it again. Its lane begins with the next message.
 	onTrial
 )
@@ -53,7 +53,7 @@ type parkedTarget struct {
 	waiting    []storage.Ref // unseen: what was handed over
 	since      time.Time     // unseen: when the first was; on trial: when that began
 	backoff    time.Duration // unseen: wait before it is asked again
-	probeAfter time.Duration // held: wait before the next probe
+	probeAfter time.Duration // stuck: wait before the next probe
 	absent     absence
 	first      firstWaiting
 	origin     string // the delay topic for which it counts as missing; empty: it does not
@@ -86,7 +86,7 @@ func (d *dispatcher) take(t *parkedTarget, orders []order) {
 			d.told(t)
 		case t.state == unseen:
 			t.waiting = append(t.waiting, o.Ref)
-		case t.state == held:
+		case t.state == stuck:
 			back = append(back, o.Ref) // the scheduler does not know better
 		default:
 			d.begin(t, PartitionCount{}, orders[i:])
@@ -104,8 +104,8 @@ func (d *dispatcher) told(t *parkedTarget) {
 	switch {
 	case len(t.waiting) > 0:
 		d.p.cfg.Verdicts.Put(schedule.Verdict{Target: t.name})
-	case t.state != held:
-		t.state = held
+	case t.state != stuck:
+		t.state = stuck
 		t.first = firstWaiting{timeout: d.p.cfg.LeastMissingTimeout}
 		d.p.cfg.Count.Parked(1)
 		if !t.asked {
@@ -211,7 +211,7 @@ func (d *dispatcher) park(t *parkedTarget, cause error) {
 		d.warned = time.Now()
 	}
 	d.p.alarm(&t.letters, cause)
-	t.state = held
+	t.state = stuck
 	t.first = firstWaiting{due: t.waiting[0].Due, timeout: d.p.cfg.LeastMissingTimeout}
 	d.p.cfg.Count.Parked(1)
 	d.giveBack(t, t.waiting)
@@ -301,7 +301,7 @@ func (l *lane) parkAsTold() {
 
 // asParked returns what is kept of the target without a lane.
 func (l *lane) asParked(probeAfter time.Duration) *parkedTarget {
-	t := &parkedTarget{name: l.target, state: held, index: -1, probeAfter: probeAfter, absent: l.absent, letters: l.letters}
+	t := &parkedTarget{name: l.target, state: stuck, index: -1, probeAfter: probeAfter, absent: l.absent, letters: l.letters}
 	t.absent.err, t.absent.condemning = nil, false
 	return t
 }

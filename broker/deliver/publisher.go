@@ -25,7 +25,7 @@ import (
 //	    `----- verdicts ------'    '-- prober --'
 //
 // It lives as long as a term. Queues inside are mailboxes: what bounds them is that
-// the scheduler keeps at most mostHanded messages of a target here.
+// the scheduler keeps at most schedule.MostHanded messages of a target here.
 type Publisher struct {
 	cfg     Options
 	log     *slog.Logger

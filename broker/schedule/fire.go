@@ -10,11 +10,11 @@ func (s *Scheduler) fire(limit int64) (more bool) {
 	n := 0
 	for ; n < len(ripe) && int64(ripe[n].When) <= limit; n++ {
 		ref := storage.Ref{Due: int64(ripe[n].When), Seq: ripe[n].Value.seq}
-		h, held := s.window.held[ref.Seq]
-		if !held || h.handed {
+		m, kept := s.window.kept[ref.Seq]
+		if !kept || m.handed {
 			continue // killed meanwhile, or handed over while catching up
 		}
-		t := s.targets.byIndex[h.target]
+		t := s.targets.byIndex[m.target]
 		switch {
 		case t.hasOwnMark() || !ref.Less(s.reach(t)):
 			s.leaveInStorage(t, ref)
@@ -27,7 +27,7 @@ func (s *Scheduler) fire(limit int64) (more bool) {
 	}
 	unclaimed := n < len(ripe)
 	s.window.take(n)
-	s.handOver(due)
+	s.publish(due)
 	return more && !unclaimed
 }
 
@@ -57,14 +57,14 @@ func (s *Scheduler) hand(t *target, ref storage.Ref) DueMessage {
 func (s *Scheduler) stillOut(t *target) []storage.Ref {
 	out := t.out[:0]
 	for _, ref := range t.out {
-		if s.window.held[ref.Seq].handed {
+		if s.window.kept[ref.Seq].handed {
 			out = append(out, ref)
 		}
 	}
 	return out
 }
 
-func (s *Scheduler) handOver(due []DueMessage) {
+func (s *Scheduler) publish(due []DueMessage) {
 	if len(due) > 0 {
 		s.claims.lastFired = s.now()
 		s.cfg.Publisher.Hand(due)

@@ -25,6 +25,6 @@ type Publisher interface {
 	// Hand passes messages on, in order of delivery.
 	Hand(due []DueMessage)
 	// Probe answers each verdict of a target being parked: nothing that was handed over before
-	// it is on its way any more. It also has a target watched that a claim holds already.
+	// it is on its way any more. It also has a target watched that the claim holds already.
 	Probe(target string)
 }

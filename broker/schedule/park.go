@@ -29,8 +29,8 @@ func (s *Scheduler) park(v Verdict) {
 		s.targets.move(t, parked, low)
 	}
 	for _, ref := range v.Returned {
-		// What was acknowledged meanwhile is not held any more.
-		if s.window.held[ref.Seq].handed {
+		// What was acknowledged meanwhile is not kept any more.
+		if s.window.kept[ref.Seq].handed {
 			s.leaveInStorage(t, ref)
 		}
 	}

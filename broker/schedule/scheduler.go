@@ -226,7 +226,7 @@ func (s *Scheduler) accept(item storage.Item) error {
 	case !item.Ref.Less(s.reach(t)):
 		return nil
 	}
-	if _, held := s.window.held[item.Seq]; held {
+	if _, kept := s.window.kept[item.Seq]; kept {
 		return nil
 	}
 	return s.add(s.targets.get(item.Target), item.Ref)
@@ -235,7 +235,7 @@ func (s *Scheduler) accept(item storage.Item) error {
 // reach returns how far the target has been read. It is the one rule for all that the
 // scheduler knows of targets:
 //
-//	what is alive and not held lies at or after the reach of its target
+//	what is alive and not kept lies at or after the reach of its target
 //
 // The frontier is the reach of all that flow, the sweep's place that of all that ride,
 // the mark that of each other; nil stands for any target that is not known, which
@@ -271,7 +271,7 @@ func (s *Scheduler) fill() (loaded bool, err error) {
 	}
 	s.items = items
 	for _, item := range items {
-		if _, held := s.window.held[item.Seq]; held {
+		if _, kept := s.window.kept[item.Seq]; kept {
 			continue
 		}
 		if err := s.add(s.targets.get(item.Target), item.Ref); err != nil {
@@ -287,7 +287,7 @@ func (s *Scheduler) fill() (loaded bool, err error) {
 
 // forget drops what was killed. A run may be long, the window is bounded.
 func (s *Scheduler) forget(run storage.SeqRun) {
-	if run.Last-run.First < uint64(len(s.window.held)) {
+	if run.Last-run.First < uint64(len(s.window.kept)) {
 		for seq := run.First; ; seq++ {
 			s.forgetOne(seq)
 			if seq == run.Last {
@@ -295,7 +295,7 @@ func (s *Scheduler) forget(run storage.SeqRun) {
 			}
 		}
 	}
-	for seq := range s.window.held {
+	for seq := range s.window.kept {
 		if seq >= run.First && seq <= run.Last {
 			s.forgetOne(seq)
 		}
@@ -323,13 +323,13 @@ func (s *Scheduler) add(t *target, ref storage.Ref) error {
 // drop takes a message out of the window and returns its target, nil when it was not
 // there.
 func (s *Scheduler) drop(seq uint64) *target {
-	h, held := s.window.drop(seq)
-	if !held {
+	m, kept := s.window.drop(seq)
+	if !kept {
 		return nil
 	}
-	t := s.targets.byIndex[h.target]
+	t := s.targets.byIndex[m.target]
 	t.kept--
-	if h.handed {
+	if m.handed {
 		t.handed--
 	}
 	return t
@@ -341,7 +341,7 @@ func (s *Scheduler) drop(seq uint64) *target {
 // the one remedy for a window that is too full and for a feed that has lost something.
 func (s *Scheduler) retreat(ref storage.Ref) {
 	low := least(ref, s.window.frontier)
-	s.window.empty(func(ref storage.Ref, h holding) {
+	s.window.empty(func(ref storage.Ref, h keptMessage) {
 		t := s.targets.byIndex[h.target]
 		t.kept--
 		if t.hasOwnMark() {

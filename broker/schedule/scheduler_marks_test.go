@@ -15,7 +15,7 @@ import (
 const checkedAlways = 100
 
 // checkMarks asserts, over the real store, what Scheduler.reach and the claim
-// promise: what is alive is held or will be read, in this term and in the next.
+// promise: what is alive is kept or will be read, in this term and in the next.
 func (s *stage) checkMarks(scheduler *Scheduler) {
 	s.passes++
 	more := s.node.Store().Pending() / checkedAlways
@@ -64,13 +64,13 @@ func (s *stage) lookForLost(scheduler *Scheduler) (problem string, at uint64) {
 		if item.Ref.Less(mark) {
 			return fmt.Sprintf("message %v of %q lies before the claim's mark %v (held: %v)", item.Ref, item.Target, mark, held), at
 		}
-		if _, held := scheduler.window.held[item.Seq]; held {
+		if _, kept := scheduler.window.kept[item.Seq]; kept {
 			continue
 		}
 		t := scheduler.targets.byName[item.Target]
 		reach := scheduler.reach(t)
 		if item.Ref.Less(reach) {
-			return fmt.Sprintf("message %v of %q is not held and lies before %v: %+v", item.Ref, item.Target, reach, t), at
+			return fmt.Sprintf("message %v of %q is not kept and lies before %v: %+v", item.Ref, item.Target, reach, t), at
 		}
 	}
 	return "", at
@@ -81,7 +81,7 @@ func (s *stage) lookForLost(scheduler *Scheduler) (problem string, at uint64) {
 func (s *Scheduler) misplaced() string {
 	ts := &s.targets
 	kept, handed := make(map[uint32]int), make(map[uint32]int)
-	for _, h := range s.window.held {
+	for _, h := range s.window.kept {
 		kept[h.target]++
 		if h.handed {
 			handed[h.target]++

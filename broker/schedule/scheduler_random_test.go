@@ -127,7 +127,7 @@ func (c *crowd) healAll() (all bool) {
 }
 
 // Whatever order targets park and heal in, messages come in, early and late, and terms
-// follow each other: after every pass each message is held or will be read, and in
+// follow each other: after every pass each message is kept or will be read, and in
 // the end all were delivered.
 func TestScheduler_losesNothingInAnyOrderOfEvents(t *testing.T) {
 	seeds := 30

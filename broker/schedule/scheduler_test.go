@@ -244,8 +244,8 @@ func TestScheduler_keepsNearMessagesWhenFarOnesFillTheWindow(t *testing.T) {
 		time.Sleep(5 * time.Second)
 		s.check("near", 100)
 		synctest.Wait() // the scheduler sleeps: what it owns can be looked at
-		if held := len(s.scheduler.window.held); held > mostLoaded+MostHanded {
-			t.Errorf("%d messages held in memory, want %d at most", held, mostLoaded+MostHanded)
+		if kept := len(s.scheduler.window.kept); kept > mostLoaded+MostHanded {
+			t.Errorf("%d messages kept in memory, want %d at most", kept, mostLoaded+MostHanded)
 		}
 	})
 }

@@ -42,7 +42,7 @@ func (s *Scheduler) searchOn() error {
 			continue
 		}
 		t := s.targets.byName[item.Target]
-		if _, held := s.window.held[item.Seq]; held || !item.Ref.Less(s.reach(t)) {
+		if _, kept := s.window.kept[item.Seq]; kept || !item.Ref.Less(s.reach(t)) {
 			continue
 		}
 		if t == nil || !t.hasOwnMark() {

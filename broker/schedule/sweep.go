@@ -3,10 +3,10 @@ package schedule
 import "github.com/carillonmq/carillon/storage"
 
 const (
-	// MostHanded is how many messages of one target the publisher may hold, as
+	// MostHanded is how many messages of one target the publisher may have, as
 	// references: enough to keep it busy while the next page is read.
 	MostHanded = 8192
-	// mostHandedAll is what it may hold of all together, about 100 bytes each. Whoever
+	// mostHandedAll is what it may have of all together, about 100 bytes each. Whoever
 	// wants more may have a quarter of what is left, so that however many slow targets
 	// keep much of it, there is something for the next one.
 	mostHandedAll = 16 * MostHanded
@@ -17,7 +17,7 @@ const (
 	looksAtFull = 8
 )
 
-// allowance is how many messages of one target the publisher may hold now.
+// allowance is how many messages of one target the publisher may have now.
 func (s *Scheduler) allowance() int {
 	left := mostHandedAll - s.window.handed
 	return min(MostHanded, max(leastHanded, left/4))
@@ -120,10 +120,10 @@ func (s *Scheduler) takeSwept(items []storage.Item, end storage.Ref, limit int64
 		if !known || t.flow != riding || item.Ref.Less(t.mark) {
 			continue
 		}
-		h, held := s.window.held[item.Seq]
+		m, kept := s.window.kept[item.Seq]
 		switch {
-		case held && h.handed:
-		case item.Due > limit && held:
+		case kept && m.handed:
+		case item.Due > limit && kept:
 		case item.Due > limit:
 			if err := s.add(t, item.Ref); err != nil {
 				return err
@@ -131,13 +131,13 @@ func (s *Scheduler) takeSwept(items []storage.Item, end storage.Ref, limit int64
 		case t.handed < allowance:
 			due = append(due, s.hand(t, item.Ref))
 		default:
-			if held {
+			if kept {
 				s.drop(item.Seq)
 			}
 			s.targets.move(t, waiting, item.Ref)
 		}
 	}
-	s.handOver(due)
+	s.publish(due)
 	return nil
 }
 

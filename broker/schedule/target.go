@@ -35,10 +35,10 @@ type target struct {
 	index  uint32 // its place in targets.byIndex; used again when it is forgotten
 	flow   flow
 	kept   int           // messages in the window, handed over or not
-	handed int           // of these, what the publisher holds, or whose Ack is not applied
+	handed int           // of these, what the publisher has, or whose Ack is not applied
 	out    []storage.Ref // what was handed over, and some that is gone
 	// mark: while it waits, is parked or healed, every message of it that is alive and not
-	// held is at or after the mark (Scheduler.reach).
+	// kept is at or after the mark (Scheduler.reach).
 	mark storage.Ref
 
 	// through is how far the target was claimed when it was parked; its messages due
@@ -109,7 +109,7 @@ func (ts *targets) get(name string) *target {
 }
 
 // forget lets go of a target of which there is nothing to know. What the wheel still
-// has of it are seqs that the window does not hold, so its index can be used again.
+// has of it are seqs that the window does not keep, so its index can be used again.
 func (ts *targets) forget(t *target) {
 	if t.flow != flowing || t.kept > 0 || t.held || t.pending {
 		return
@@ -143,7 +143,7 @@ func (ts *targets) move(t *target, to flow, mark storage.Ref) {
 	ts.forget(t)
 }
 
-// lower makes the mark of a target cover a message that is not held.
+// lower makes the mark of a target cover a message that is not kept.
 func (ts *targets) lower(t *target, ref storage.Ref) {
 	if !ref.Less(t.mark) {
 		return

@@ -21,11 +21,11 @@ const (
 
 // A ripeMessage is what the wheel carries: no pointers, so that the garbage
 // collector has nothing to look at, and nothing that the window knows better. The
-// wheel may have a message that is gone, or one twice: what is held decides.
+// wheel may have a message that is gone, or one twice: what is kept decides.
 type ripeMessage struct{ seq uint64 }
 
-// A holding is why a message is in a window.
-type holding struct {
+// A keptMessage says why a message is in a window.
+type keptMessage struct {
 	target uint32
 	handed bool // the publisher has it, or has published it and the Ack is not applied
 }
@@ -40,7 +40,7 @@ type holding struct {
 type window struct {
 	queue    *timer.DelayQueue[ripeMessage]
 	ripe     []wheel.Expired[ripeMessage] // out of the wheel, not yet claimed; in order of delivery
-	held     map[uint64]holding           // by seq
+	kept     map[uint64]keptMessage       // by seq
 	handed   int                          // how many of them the publisher has
 	oldest   refHeap                      // of what was handed over, and some that is gone
 	frontier storage.Ref
@@ -52,14 +52,14 @@ func newWindow(from storage.Ref, cfg timer.QueueConfig) *window {
 	return &window{
 		queue:    timer.NewDelayQueue[ripeMessage](cfg),
 		ripe:     make([]wheel.Expired[ripeMessage], 0, PageSize),
-		held:     make(map[uint64]holding),
+		kept:     make(map[uint64]keptMessage),
 		frontier: from,
 	}
 }
 
 // add puts a message that waits into the window.
 func (w *window) add(ref storage.Ref, target uint32) error {
-	w.held[ref.Seq] = holding{target: target}
+	w.kept[ref.Seq] = keptMessage{target: target}
 	timed := wheel.Expired[ripeMessage]{When: uint64(ref.Due), Value: ripeMessage{seq: ref.Seq}}
 	if n := len(w.ripe); n > 0 && compareRipe(timed, w.ripe[n-1]) < 0 {
 		at, _ := slices.BinarySearchFunc(w.ripe, timed, compareRipe)
@@ -91,30 +91,30 @@ func (w *window) take(n int) {
 // hand notes that the publisher gets the message, and reports whether the window did
 // not have it before.
 func (w *window) hand(ref storage.Ref, target uint32) (added bool) {
-	before := len(w.held)
-	w.held[ref.Seq] = holding{target: target, handed: true}
+	before := len(w.kept)
+	w.kept[ref.Seq] = keptMessage{target: target, handed: true}
 	w.handed++
 	if len(w.oldest) > 2*w.handed+PageSize {
 		// The first of them is slow and keeps those behind it from being dropped.
-		w.oldest = slices.DeleteFunc(w.oldest, func(r storage.Ref) bool { return !w.held[r.Seq].handed })
+		w.oldest = slices.DeleteFunc(w.oldest, func(r storage.Ref) bool { return !w.kept[r.Seq].handed })
 		heap.Init(&w.oldest)
 	}
 	heap.Push(&w.oldest, ref)
-	return len(w.held) > before
+	return len(w.kept) > before
 }
 
 // drop forgets a message: it was delivered, or it waits in storage again.
-func (w *window) drop(seq uint64) (holding, bool) {
-	h, ok := w.held[seq]
-	if h.handed {
+func (w *window) drop(seq uint64) (keptMessage, bool) {
+	m, ok := w.kept[seq]
+	if m.handed {
 		w.handed--
 	}
-	delete(w.held, seq)
-	return h, ok
+	delete(w.kept, seq)
+	return m, ok
 }
 
 // empty takes everything that was not handed over out of the window.
-func (w *window) empty(yield func(storage.Ref, holding)) {
+func (w *window) empty(yield func(storage.Ref, keptMessage)) {
 	for _, e := range w.ripe {
 		w.leave(e, yield)
 	}
@@ -124,10 +124,10 @@ func (w *window) empty(yield func(storage.Ref, holding)) {
 	}
 }
 
-func (w *window) leave(e wheel.Expired[ripeMessage], yield func(storage.Ref, holding)) {
-	if h, ok := w.held[e.Value.seq]; ok && !h.handed {
-		delete(w.held, e.Value.seq)
-		yield(storage.Ref{Due: int64(e.When), Seq: e.Value.seq}, h)
+func (w *window) leave(e wheel.Expired[ripeMessage], yield func(storage.Ref, keptMessage)) {
+	if m, ok := w.kept[e.Value.seq]; ok && !m.handed {
+		delete(w.kept, e.Value.seq)
+		yield(storage.Ref{Due: int64(e.When), Seq: e.Value.seq}, m)
 	}
 }
 
@@ -139,11 +139,11 @@ func (w *window) next() (due int64, ok bool) {
 	return w.queue.Next()
 }
 
-// lowest returns a ref that is at or before everything that the window holds.
+// lowest returns a ref that is at or before everything that the window keeps.
 func (w *window) lowest() storage.Ref {
 	low := w.lowestAhead()
 	for len(w.oldest) > 0 {
-		if w.held[w.oldest[0].Seq].handed {
+		if w.kept[w.oldest[0].Seq].handed {
 			return least(low, w.oldest[0])
 		}
 		heap.Pop(&w.oldest)
