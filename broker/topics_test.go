@@ -13,12 +13,11 @@ import (
 // No value is dropped by a topic of our own making. Kafka counts two bytes for the
 // length of what has 64, where ingest counts one.
 func TestDeadLetter_fitsTheTopicThatWeCreate(t *testing.T) {
-	a := ingest.Arrival{Value: make([]byte, 100)}
-	for size := a.Size(); size < ingest.MostRecord-130; size += 130 {
-		a.Headers = append(a.Headers, message.Header{Key: strings.Repeat("k", 64), Value: make([]byte, 64)})
+	refused := message.Message{Origin: message.Origin{Topic: "in.delay"}, Value: make([]byte, 100)}
+	for size := len(refused.Value); size < ingest.MostRecord-130; size += 130 {
+		refused.Headers = append(refused.Headers, message.Header{Key: strings.Repeat("k", 64), Value: make([]byte, 64)})
 	}
 	problem := message.Problem{Code: message.CodeMalformed, Message: strings.Repeat("why", 1000)}
-	refused := message.Message{Origin: message.Origin{Topic: "in.delay"}, Value: a.Value, Headers: a.Headers}
 	letter := refused.AsDeadLetter(problem, 1)
 	m, err := message.DecodeBody(letter.AppendBody(nil, storage.LevelTwo))
 	if err != nil {

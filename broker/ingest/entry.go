@@ -37,7 +37,7 @@ func (g *Ingest) entry(route config.Route, batch Batch, a *Arrival, now int64) (
 	}
 	to := route.Destination(batch.Topic, a.Instruction.To)
 	problem := a.Problem
-	if size := a.Size(); size > MostRecord {
+	if size := a.size(); size > MostRecord {
 		problem = shorten(&m, size)
 	}
 	if problem == nil {
@@ -66,8 +66,8 @@ func shorten(m *message.Message, size int) *message.Problem {
 	return problem
 }
 
-// Size returns the bytes of key, value and headers.
-func (a *Arrival) Size() int {
+// size returns the bytes of key, value and headers.
+func (a *Arrival) size() int {
 	size := len(a.Key) + len(a.Value)
 	for _, h := range a.Headers {
 		size += h.Size()

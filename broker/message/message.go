@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"math/bits"
+	"strconv"
 	"strings"
 
 	"github.com/carillonmq/carillon/storage"
@@ -19,6 +20,26 @@ type Header struct {
 
 // Size returns about what the header takes in a record, in bytes: also an empty one.
 func (h Header) Size() int { return 2 + len(h.Key) + len(h.Value) }
+
+// An Origin is the record of a delay topic from which a message came.
+type Origin struct {
+	Topic     string
+	Partition int32
+	Offset    int64
+}
+
+// String returns topic/partition/offset, the id of a message whose producer chose
+// none and the value of the header delivered-from.
+func (o Origin) String() string { return string(o.append(nil)) }
+
+func (o Origin) append(b []byte) []byte {
+	b = append(append(b, o.Topic...), '/')
+	b = append(strconv.AppendInt(b, int64(o.Partition), 10), '/')
+	return strconv.AppendInt(b, o.Offset, 10)
+}
+
+// originDigits is the most that stands behind the topic in an origin's text.
+const originDigits = len("/-2147483648/-9223372036854775808")
 
 // A Message is what waits: the body of a storage entry, decoded. Due time, target
 // topic and sequence number are the entry's own.
