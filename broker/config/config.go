@@ -185,12 +185,12 @@ func (c Config) LeastMissingTimeout() time.Duration {
 	return least
 }
 
-// LeastMostMissing is the least bound of missing targets that any route has, or 0.
-func (c Config) LeastMostMissing() int {
-	least := NewRoute("").MaxMissingTargets // of what waits though its route is gone
+// LeastMostMissing is the least bound of missing targets that any route has, or 0 if none has one. What
+// waits though its route is gone does not count: nobody could turn its bound off.
+func (c Config) LeastMostMissing() (least int) {
 	for _, r := range c.Routes {
-		if r.MaxMissingTargets > 0 {
-			least = min(least, r.MaxMissingTargets)
+		if r.MaxMissingTargets > 0 && (least == 0 || r.MaxMissingTargets < least) {
+			least = r.MaxMissingTargets
 		}
 	}
 	return least

@@ -163,6 +163,25 @@ func TestConfig_firstRouteThatMatchesWins(t *testing.T) {
 	}
 }
 
+// Where no route has a bound no missing target goes on trial, though what waits for routes that are gone has one.
+func TestConfig_leastMostMissingCountsRoutesWithABound(t *testing.T) {
+	for _, tt := range []struct {
+		bounds []int
+		want   int
+	}{{[]int{0}, 0}, {[]int{0, 50_000}, 50_000}, {[]int{300, 0, 20}, 20}} {
+		c := Default()
+		c.Routes = nil
+		for _, bound := range tt.bounds {
+			r := NewRoute("*.delay")
+			r.MaxMissingTargets = bound
+			c.Routes = append(c.Routes, r)
+		}
+		if got := c.LeastMostMissing(); got != tt.want {
+			t.Errorf("bounds %v: %d, want %d", tt.bounds, got, tt.want)
+		}
+	}
+}
+
 func TestTargets_denyWinsOverAllow(t *testing.T) {
 	targets := Targets{Allow: []string{"pay.*", "orders"}, Deny: []string{"pay.secret*"}}
 	for topic, want := range map[string]bool{"orders": true, "pay.eu": true, "pay.secret.eu": false, "orders.eu": false} {
