@@ -1,0 +1,110 @@
+//go:build !race
+
+package brokertest
+
+import (
+	"fmt"
+	"net"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/carillonmq/carillon/client"
+
+	"github.com/twmb/franz-go/pkg/kgo"
+	"github.com/twmb/franz-go/pkg/kmsg"
+)
+
+// BenchmarkOutage prints how fast 400,000 messages of 100 B for a thousand targets, which came due
+// while Kafka did not answer, go out when it does, and beside it how fast a bare producer then sends
+// as many records to the same topics. kfake, node and producer share the process.
+//
+//	go test -run xxx -bench Outage -benchtime 1x -v ./broker/brokertest
+func BenchmarkOutage(b *testing.B) {
+	for range b.N {
+		outage(b)
+	}
+}
+
+func outage(b *testing.B) {
+	const messages, away = 400_000, 10 * time.Second
+	k := newCountedKafka(b, existing, net.Listen, new(net.Dialer).DialContext)
+	defer k.Close()
+	due := time.Now().Add(40 * time.Second)
+	k.produceAll(messages, func(i int) *kgo.Record {
+		return &kgo.Record{Topic: delayOfNames, Partition: int32(i % 12), Value: make([]byte, 100), Headers: []kgo.RecordHeader{
+			{Key: client.HeaderTo, Value: []byte(nameOf(i % existing))},
+			{Key: client.HeaderAt, Value: fmt.Append(nil, due.UnixMilli())},
+		}}
+	})
+	late := new(lateness)
+	node, stop := k.serve(late)
+	for node.Store().State().Pending < messages {
+		if time.Now().After(due) {
+			b.Fatalf("%d of %d messages were accepted in time", node.Store().State().Pending, messages)
+		}
+		<-time.After(10 * time.Millisecond)
+	}
+	thaw := k.freeze(kmsg.Produce)
+	<-time.After(time.Until(due.Add(away)))
+	parked := len(node.Store().Holds())
+	thaw()
+	from := time.Now()
+	for node.Store().State().Pending > 0 {
+		<-time.After(10 * time.Millisecond)
+	}
+	carillon := messages / time.Since(from).Seconds()
+	stop()
+	from = time.Now()
+	k.produceAll(messages, func(i int) *kgo.Record {
+		return &kgo.Record{Topic: nameOf(i % existing), Value: make([]byte, 100), Headers: []kgo.RecordHeader{
+			{Key: client.HeaderDeliveredID, Value: fmt.Appendf(nil, "%s/7/%d", delayOfNames, i)},
+			{Key: client.HeaderDeliveredFor, Value: fmt.Append(nil, due.UnixMilli())},
+			{Key: client.HeaderDeliveredFrom, Value: fmt.Appendf(nil, "%s/7/%d", delayOfNames, i)},
+			{Key: client.HeaderDeliveredSeq, Value: fmt.Appendf(nil, "%032x/%d", 1, i)},
+		}}
+	})
+	bare := messages / time.Since(from).Seconds()
+	b.Logf("%d targets were parked", parked)
+	b.ReportMetric(carillon, "carillon/s")
+	b.ReportMetric(bare, "bare/s")
+	b.ReportMetric(bare/carillon, "bare/carillon")
+	b.ReportMetric(0, "ns/op")
+}
+
+// freeze has Kafka not answer requests of that kind until thaw is called.
+func (k *countedKafka) freeze(kind kmsg.Key) (thaw func()) {
+	var over atomic.Bool
+	released := make(chan struct{})
+	k.ControlKey(int16(kind), func(kmsg.Request) (kmsg.Response, error, bool) {
+		k.KeepControl()
+		if !over.Load() {
+			k.SleepControl(func() { <-released })
+		}
+		return nil, nil, false
+	})
+	return func() {
+		over.Store(true)
+		close(released)
+	}
+}
+
+// produceAll has a client of its own send n records, and waits until Kafka has them.
+func (k *countedKafka) produceAll(n int, record func(i int) *kgo.Record) {
+	producer, err := kgo.NewClient(kgo.SeedBrokers(k.ListenAddrs()...), kgo.Dialer(k.dial), kgo.MaxBufferedRecords(n),
+		kgo.RecordPartitioner(kgo.ManualPartitioner()), kgo.ProducerLinger(0), kgo.ProducerBatchCompression(kgo.NoCompression()))
+	if err != nil {
+		k.t.Fatal(err)
+	}
+	defer producer.Close()
+	for i := range n {
+		producer.Produce(k.t.Context(), record(i), func(_ *kgo.Record, err error) {
+			if err != nil {
+				k.t.Errorf("produce: %v", err)
+			}
+		})
+	}
+	if err := producer.Flush(k.t.Context()); err != nil {
+		k.t.Fatal(err)
+	}
+}
