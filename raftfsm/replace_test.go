@@ -3,34 +3,38 @@ package raftfsm
 import (
 	"context"
 	"errors"
-	"os"
-	"strconv"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/carillonmq/carillon/storage"
 	"github.com/hashicorp/raft"
 )
 
-// A node is replaced with many messages pending while load goes on. It is run
-// for as many messages as CARILLON_PENDING says, 20,000 otherwise.
+// A node is replaced with many messages pending while load goes on. In virtual time no
+// heartbeat is missed, however little of the machine the test gets.
 func TestReplace_withManyPendingUnderLoad(t *testing.T) {
-	pending := 20_000
-	flushBytes, segmentSize := int64(1<<20), 256<<10
-	if s := os.Getenv("CARILLON_PENDING"); s != "" {
-		var err error
-		if pending, err = strconv.Atoi(s); err != nil {
-			t.Fatal(err)
+	synctest.Test(t, func(t *testing.T) {
+		c := newCluster(t, 3, func(cfg *Config) { cfg.SegmentSize = 256 << 10 })
+		for _, m := range c.members {
+			c.open(m.ID)
 		}
-		flushBytes, segmentSize = 0, 0
-	}
-	c := realCluster(t, 3, func(cfg *Config) {
-		cfg.FlushBytes, cfg.SegmentSize = flushBytes, segmentSize
-		if testing.Short() {
-			cfg.Heartbeat = 500 * time.Millisecond // Replace watches for three of them
-		}
+		replaceUnderLoad(t, c, 20_000)
 	})
+}
+
+// BenchmarkReplace is the same with a million pending, on loopback and the real clock, and prints
+// how long it takes.
+func BenchmarkReplace(b *testing.B) {
+	for range b.N {
+		c := realCluster(b, 3, nil)
+		replaceUnderLoad(b, c, 1_000_000)
+		c.closeAll()
+	}
+}
+
+func replaceUnderLoad(t testing.TB, c *cluster, pending int) {
 	n := c.leader()
 	away := otherThan(c, n)
 	c.close(away)
@@ -90,7 +94,7 @@ func TestReplace_withManyPendingUnderLoad(t *testing.T) {
 }
 
 // checkScan reads everything in the order of delivery.
-func checkScan(t *testing.T, s *storage.Store) {
+func checkScan(t testing.TB, s *storage.Store) {
 	t.Helper()
 	var seen uint64
 	var at, last storage.Ref
