@@ -119,7 +119,8 @@ func TestNode_goesOnWhenAFullDiskHasRoomAgain(t *testing.T) {
 }
 
 // Nothing is committed while the disks of both followers are full, and everything
-// again when they have room, whatever the log was at meanwhile.
+// again when they have room, whatever the log was at meanwhile. The leader leads on:
+// each term is written down, on disks that may not take it.
 func TestNode_followersGoOnWhenTheirFullDisksHaveRoomAgain(t *testing.T) {
 	dirs := map[string]string{"n1": smallMount(t), "n2": smallMount(t), "n3": smallMount(t)}
 	synctest.Test(t, func(t *testing.T) {
@@ -137,6 +138,7 @@ func TestNode_followersGoOnWhenTheirFullDisksHaveRoomAgain(t *testing.T) {
 			must(t, n, l.batch(100, 1000))
 		}
 		c.agree() // all were born
+		term := n.Status().Term
 		var fillers []string
 		for id := range c.nodes {
 			if id != n.cfg.NodeID {
@@ -155,6 +157,9 @@ func TestNode_followersGoOnWhenTheirFullDisksHaveRoomAgain(t *testing.T) {
 		time.Sleep(10 * time.Minute)
 		if text := log.String(); strings.Contains(text, "installing snapshot") {
 			t.Error("the leader sends snapshots that end before the followers' logs")
+		}
+		if now := n.Status(); now.State != "leader" || now.Term != term {
+			t.Errorf("the leader of term %d is %s in term %d", term, now.State, now.Term)
 		}
 		for _, filler := range fillers {
 			if err := os.Remove(filler); err != nil {

@@ -28,9 +28,10 @@ type transport struct {
 type transportConfig struct {
 	read    func(index, term uint64) (*raft.Log, error) // an entry with its data
 	timeout time.Duration
-	// quietFor is how long after a follower's answer to anything else heartbeats are held
+	// quietFor is how long after a follower has taken anything else heartbeats are held
 	// back. Raft sends five to ten in a time-out, and each wakes two processes: most of what
-	// an idle group costs. Where the log is slow, or a packet is lost, they come as usual.
+	// an idle group costs. Where the log is slow or cannot be written, or a packet is lost,
+	// they come as usual.
 	quietFor time.Duration
 	closed   <-chan struct{} // by the node
 }
@@ -39,7 +40,7 @@ type transportConfig struct {
 type peer struct {
 	lastIndex uint64
 	contact   time.Time
-	appended  time.Time // the last answer that was not to a heartbeat
+	appended  time.Time // the last success of anything but a heartbeat
 	snapshot  uint64    // index of the one it receives, or has received and not caught up from; 0: none
 	receives  bool      // a snapshot, at this moment
 	moved     time.Time // when it had received one, or its log had grown
@@ -117,7 +118,7 @@ func (t *transport) AppendEntries(id raft.ServerID, addr raft.ServerAddress, req
 	}
 	t.update(id, func(p *peer) {
 		p.contact = time.Now()
-		if !heartbeat {
+		if !heartbeat && resp.Success { // a follower takes nothing else for contact
 			p.appended = p.contact
 		}
 		if resp.LastLog > p.lastIndex {
