@@ -39,9 +39,10 @@ type wire struct {
 
 func (l *wire) Write(b []byte) (int, error) {
 	l.mu.Lock()
-	l.heard[l.addr] = append(l.heard[l.addr], time.Now())
+	now, loses := time.Now(), l.loses
+	l.heard[l.addr] = append(l.heard[l.addr], now)
 	l.mu.Unlock()
-	if now := time.Now(); now.Sub(now.Truncate(time.Second)) < l.loses {
+	if now.Sub(now.Truncate(time.Second)) < loses {
 		time.Sleep(retransmission)
 	}
 	return l.Conn.Write(b)
@@ -90,7 +91,9 @@ func TestCluster_keepsItsLeaderThoughPacketsAreLost(t *testing.T) {
 		n := c.leader()
 		time.Sleep(10 * time.Second)
 		term := n.Status().Term
+		l.mu.Lock()
 		l.loses = 40 * time.Millisecond
+		l.mu.Unlock()
 		time.Sleep(30 * time.Minute)
 		if again := c.leader(); again != n || n.Status().Term != term {
 			t.Errorf("term %d became %d", term, again.Status().Term)
