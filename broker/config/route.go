@@ -1,12 +1,14 @@
 package config
 
 import (
+	"cmp"
 	"fmt"
-	"github.com/carillonmq/carillon/broker/message"
 	"path"
 	"slices"
 	"strings"
 	"time"
+
+	"github.com/carillonmq/carillon/broker/message"
 )
 
 // delaySuffix ends the name of a delay topic whose target is the name without it.
@@ -67,45 +69,52 @@ func (r Route) Target(topic string) string {
 	return strings.TrimSuffix(topic, delaySuffix)
 }
 
-// A Destination is a target topic and what named it, which is what errors blame.
-type Destination struct {
-	Topic   string
-	NamedBy string
-}
-
-// Destination returns where a message of the delay topic goes, given its deliver-to
-// or "" if it has none.
-func (r Route) Destination(topic, deliverTo string) Destination {
+// Destination returns the target of a message of the route's delay topic, given its deliver-to
+// or "" if it has none, and why nothing may be delivered there, or nil: a message with such a
+// target is dead-lettered for that reason.
+func (c Config) Destination(route Route, topic, deliverTo string) (string, *message.Problem) {
+	target := cmp.Or(deliverTo, route.Target(topic))
+	code, objection := c.object(target)
+	if objection == "" {
+		return target, nil
+	}
+	namedBy := fmt.Sprintf("name of delay topic %q", topic)
 	switch {
 	case deliverTo != "":
-		return Destination{deliverTo, "deliver-to"}
-	case r.To != "":
-		return Destination{r.To, fmt.Sprintf("routes[].to of %q", r.From)}
+		namedBy = "deliver-to"
+	case route.To != "":
+		namedBy = fmt.Sprintf("routes[].to of %q", route.From)
 	}
-	return Destination{r.Target(topic), fmt.Sprintf("name of delay topic %q", topic)}
+	return target, &message.Problem{Code: code, Message: namedBy + ": " + objection}
 }
 
-// Refuse returns why a message of the route may not wait for the destination until dueAt,
-// or nil. Times are epoch milliseconds; what is refused is dead-lettered for that reason.
-func (c Config) Refuse(route Route, to Destination, dueAt, now int64) *message.Problem {
+// object returns the code of what speaks against the topic as a target and what it is, with the
+// remedy, or nothing.
+func (c Config) object(topic string) (code, objection string) {
 	const another = "with deliver-to or routes[].to"
-	if err := CheckTopicName(to.Topic); err != nil {
-		return &message.Problem{Code: message.CodeTargetInvalid, Message: fmt.Sprintf("%s: %v", to.NamedBy, err)}
+	if err := CheckTopicName(topic); err != nil {
+		return message.CodeTargetInvalid, err.Error()
 	}
-	if reads, ok := c.Route(to.Topic); ok {
-		return &message.Problem{Code: message.CodeTargetInvalid, Message: fmt.Sprintf("%s: topic %q is a delay topic, routes[].from %q matches it: choose a topic that no route reads, %s", to.NamedBy, to.Topic, reads.From, another)}
+	if reads, ok := c.Route(topic); ok {
+		return message.CodeTargetInvalid, fmt.Sprintf("topic %q is a delay topic, routes[].from %q matches it: choose a topic that no route reads, %s", topic, reads.From, another)
 	}
-	if c.takesDeadLetters(to.Topic) {
-		return &message.Problem{Code: message.CodeTargetInvalid, Message: fmt.Sprintf("%s: topic %q is for dead letters, dead_letter names it: choose another topic, %s", to.NamedBy, to.Topic, another)}
+	if c.takesDeadLetters(topic) {
+		return message.CodeTargetInvalid, fmt.Sprintf("topic %q is for dead letters, dead_letter names it: choose another topic, %s", topic, another)
 	}
-	if why, remedy := c.Targets.objection(to.Topic); why != "" {
-		return &message.Problem{Code: message.CodeTargetDenied, Message: fmt.Sprintf("%s: topic %q is not among the targets, %s: %s in the node's configuration, or choose another topic, %s", to.NamedBy, to.Topic, why, remedy, another)}
+	if why, remedy := c.Targets.objection(topic); why != "" {
+		return message.CodeTargetDenied, fmt.Sprintf("topic %q is not among the targets, %s: %s in the node's configuration, or choose another topic, %s", topic, why, remedy, another)
 	}
-	if latest := now + route.MaxDelay.Milliseconds(); dueAt > latest {
-		return &message.Problem{Code: message.CodeBeyondMaxDelay, Message: fmt.Sprintf("due at %s, later than routes[].max_delay %s allows: choose an earlier time or raise max_delay for %q",
-			time.UnixMilli(dueAt).UTC().Format(time.RFC3339), FormatDuration(route.MaxDelay), route.From)}
+	return "", ""
+}
+
+// RefuseDue returns why a message that arrives now may not wait until dueAt, or nil. Both are
+// epoch milliseconds.
+func (r Route) RefuseDue(dueAt, now int64) *message.Problem {
+	if dueAt <= now+r.MaxDelay.Milliseconds() {
+		return nil
 	}
-	return nil
+	return &message.Problem{Code: message.CodeBeyondMaxDelay, Message: fmt.Sprintf("due at %s, later than routes[].max_delay %s allows: choose an earlier time or raise max_delay for %q",
+		time.UnixMilli(dueAt).UTC().Format(time.RFC3339), FormatDuration(r.MaxDelay), r.From)}
 }
 
 // Allows reports whether messages may be delivered to the topic.

@@ -19,9 +19,23 @@ const (
 	mostKept = raftfsm.ProposalBytes
 )
 
+// A destination is where messages with the same deliver-to go, all of one delay topic, and what
+// speaks against it. It is judged once for a run of them: patterns cost more than the rest of an
+// entry.
+type destination struct {
+	deliverTo string
+	target    string
+	problem   *message.Problem
+}
+
+func (g *Ingest) destination(route config.Route, topic, deliverTo string) destination {
+	target, problem := g.cfg.Config.Destination(route, topic, deliverTo)
+	return destination{deliverTo, target, problem}
+}
+
 // entry returns what one record becomes in the schedule: a message for its target,
 // or, when it cannot be one, a dead letter, and why. Both go the same way from here on.
-func (g *Ingest) entry(route config.Route, batch Batch, a *Arrival, now int64) (storage.Entry, *message.Problem) {
+func (g *Ingest) entry(route config.Route, to destination, batch Batch, a *Arrival, now int64) (storage.Entry, *message.Problem) {
 	level := g.cfg.Store.Level()
 	due := max(a.Instruction.DueAt, 0) // the wheel counts from 1970
 	m := message.Message{
@@ -35,13 +49,15 @@ func (g *Ingest) entry(route config.Route, batch Batch, a *Arrival, now int64) (
 		Value:       a.Value,
 		Headers:     a.Headers,
 	}
-	to := route.Destination(batch.Topic, a.Instruction.To)
 	problem := a.Problem
 	if size := a.size(); size > MostRecord {
 		problem = shorten(&m, size)
 	}
 	if problem == nil {
-		problem = g.cfg.Config.Refuse(route, to, a.Instruction.DueAt, now)
+		problem = to.problem
+	}
+	if problem == nil {
+		problem = route.RefuseDue(a.Instruction.DueAt, now)
 	}
 	if problem == nil && level < storage.LevelTwo {
 		problem = m.TooNew()
@@ -50,7 +66,7 @@ func (g *Ingest) entry(route config.Route, batch Batch, a *Arrival, now int64) (
 		letter := m.AsDeadLetter(*problem, now)
 		return letter.Entry(now, g.cfg.Config.DeadLetterTopic(route), level), problem
 	}
-	return m.Entry(due, to.Topic, level), nil
+	return m.Entry(due, to.target, level), nil
 }
 
 // shorten leaves out the value of a record of that many bytes, and key and headers if they

@@ -28,7 +28,8 @@ func testEntry(t *testing.T, a Arrival) (entry storage.Entry, m message.Message,
 func testEntryAt(t *testing.T, level storage.Level, a Arrival) (entry storage.Entry, m message.Message, poison bool) {
 	t.Helper()
 	g := New(Options{Config: config.Default(), Store: atLevel(level), Logger: slog.New(slog.DiscardHandler)})
-	entry, problem := g.entry(config.Default().Routes[0], Batch{Topic: "orders.delay", Partition: 1}, &a, testNow)
+	route := config.Default().Routes[0]
+	entry, problem := g.entry(route, g.destination(route, "orders.delay", a.Instruction.To), Batch{Topic: "orders.delay", Partition: 1}, &a, testNow)
 	m, err := message.DecodeBody(entry.Body)
 	if err != nil {
 		t.Fatal(err)
@@ -158,7 +159,7 @@ func TestConfig_saysWhichOfTheTargetsPatternsToChange(t *testing.T) {
 		"__secret": `targets.deny "__secret" matches it: take that pattern out or narrow it in`,
 		"__open":   "",
 	} {
-		problem := c.Refuse(c.Routes[0], config.Destination{Topic: topic, NamedBy: "deliver-to"}, testNow, testNow)
+		_, problem := c.Destination(c.Routes[0], "orders.delay", topic)
 		if (problem != nil) != (want != "") || problem != nil && !strings.Contains(problem.Message, want) {
 			t.Errorf("%s: %+v, want %q", topic, problem, want)
 		}
@@ -184,7 +185,7 @@ func TestConfig_blamesWhatNamedTheTarget(t *testing.T) {
 		{"carillon.dead-letter.delay", "", `name of delay topic "carillon.dead-letter.delay": topic "carillon.dead-letter" is for dead letters`},
 	} {
 		route, _ := c.Route(test.topic)
-		problem := c.Refuse(route, route.Destination(test.topic, test.deliverTo), testNow, testNow)
+		_, problem := c.Destination(route, test.topic, test.deliverTo)
 		if (problem != nil) != (test.want != "") || problem != nil && !strings.HasPrefix(problem.Message, test.want) {
 			t.Errorf("%s to %q: %+v, want %q", test.topic, test.deliverTo, problem, test.want)
 		}

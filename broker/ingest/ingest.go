@@ -160,9 +160,14 @@ func (g *Ingest) pack(pack *packer, batch Batch) error {
 	}
 	now := g.now()
 	pack.begin(batch)
+	to := g.destination(route, batch.Topic, "")
 	for i := range batch.Arrivals {
-		entry, problem := g.entry(route, batch, &batch.Arrivals[i], now)
-		if err := pack.add(batch, batch.Arrivals[i].Offset, entry, problem, now); err != nil {
+		arrival := &batch.Arrivals[i]
+		if arrival.Instruction.To != to.deliverTo {
+			to = g.destination(route, batch.Topic, arrival.Instruction.To)
+		}
+		entry, problem := g.entry(route, to, batch, arrival, now)
+		if err := pack.add(batch, arrival.Offset, entry, problem, now); err != nil {
 			return err
 		}
 	}

@@ -138,7 +138,11 @@ func objection(ctx context.Context, address string, r *kgo.Record) string {
 	if err != nil {
 		return "" // producing it says so
 	}
-	if problem := c.Refuse(route, route.Destination(r.Topic, instruction.To), instruction.DueAt, now); problem != nil {
+	_, problem := c.Destination(route, r.Topic, instruction.To)
+	if problem == nil {
+		problem = route.RefuseDue(instruction.DueAt, now)
+	}
+	if problem != nil {
 		return fmt.Sprintf("node %s at %s would dead-letter the message: %s", status.Node, address,
 			strings.Replace(problem.Message, client.HeaderTo+":", "--to:", 1))
 	}
