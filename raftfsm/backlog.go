@@ -10,9 +10,9 @@ const unsavedFlushes = 4
 // room: above it entries wait for the flush that is being written.
 const heldFlushes = 2 * unsavedFlushes
 
-// A backlog counts the log that was applied and is in memory alone, frozen or
+// A Backlog counts the log that was applied and is in memory alone, frozen or
 // not. The FSM's goroutine adds and freezes, the one that flushes does the rest.
-type backlog struct {
+type Backlog struct {
 	flushAt int64         // bytes beyond the frozen ones that make it due
 	due     chan struct{} // signalled then
 
@@ -23,11 +23,11 @@ type backlog struct {
 	err     error         // of the last flush
 }
 
-func newBacklog(flushAt int64) *backlog {
-	return &backlog{flushAt: flushAt, due: make(chan struct{}, 1)}
+func newBacklog(flushAt int64) *Backlog {
+	return &Backlog{flushAt: flushAt, due: make(chan struct{}, 1)}
 }
 
-func (b *backlog) add(bytes int) {
+func (b *Backlog) add(bytes int) {
 	b.mu.Lock()
 	b.bytes += int64(bytes)
 	due := b.bytes-b.frozen >= b.flushAt
@@ -45,7 +45,7 @@ func (b *backlog) add(bytes int) {
 // only for a flush that is being written, which needs neither the FSM nor raft's
 // main loop; one that has only frozen yet needs both. The error is the last
 // flush's, when memory is full and no flush gets through.
-func (b *backlog) admit() error {
+func (b *Backlog) admit() error {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if writing := b.writing; b.bytes >= heldFlushes*b.flushAt && writing != nil {
@@ -60,20 +60,20 @@ func (b *backlog) admit() error {
 }
 
 // freeze says that what was applied so far belongs to the next flush.
-func (b *backlog) freeze() {
+func (b *Backlog) freeze() {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.frozen = b.bytes
 }
 
 // begin says that what is frozen is being written, end that it was or was not.
-func (b *backlog) begin() {
+func (b *Backlog) begin() {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.writing = make(chan struct{})
 }
 
-func (b *backlog) end(err error) {
+func (b *Backlog) end(err error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	close(b.writing)
@@ -85,28 +85,32 @@ func (b *backlog) end(err error) {
 }
 
 // release gives up a flush that was not begun.
-func (b *backlog) release() {
+func (b *Backlog) release() {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.frozen = 0
 }
 
 // clear forgets all: a received snapshot took its place.
-func (b *backlog) clear() {
+func (b *Backlog) clear() {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.bytes, b.frozen = 0, 0
 }
 
-// unsaved returns the bytes that are in memory alone.
-func (b *backlog) unsaved() int64 {
+// Due is signalled when a flush is due, perhaps once too often.
+func (b *Backlog) Due() <-chan struct{} { return b.due }
+
+// Unsaved returns the bytes that are in memory alone, and whether they are so many
+// that nothing more should be accepted.
+func (b *Backlog) Unsaved() (bytes int64, tooMany bool) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	return b.bytes
+	return b.bytes, b.bytes > unsavedFlushes*b.flushAt
 }
 
-// failure returns the error of the last flush.
-func (b *backlog) failure() error {
+// Failure returns the error of the last flush.
+func (b *Backlog) Failure() error {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	return b.err

@@ -8,13 +8,18 @@ import (
 	"github.com/hashicorp/raft"
 )
 
-func isDue(b *backlog) bool {
+func isDue(b *Backlog) bool {
 	select {
 	case <-b.due:
 		return true
 	default:
 		return false
 	}
+}
+
+func unsaved(b *Backlog) int64 {
+	bytes, _ := b.Unsaved()
+	return bytes
 }
 
 func TestBacklog_countsWhatIsBeingWrittenUntilItIsOnDisk(t *testing.T) {
@@ -30,25 +35,25 @@ func TestBacklog_countsWhatIsBeingWrittenUntilItIsOnDisk(t *testing.T) {
 	b.freeze()
 	b.begin()
 	b.add(50)
-	if got := b.unsaved(); got != 150 || isDue(b) {
+	if got := unsaved(b); got != 150 || isDue(b) {
 		t.Errorf("%d bytes while 100 of 150 are written, want 150, none due again", got)
 	}
 	b.end(nil)
-	if got := b.unsaved(); got != 50 {
+	if got := unsaved(b); got != 50 {
 		t.Errorf("%d bytes after the flush, want 50", got)
 	}
 	b.freeze()
 	b.begin()
 	b.end(errors.New("disk"))
-	if got := b.unsaved(); got != 50 || b.failure() == nil {
-		t.Errorf("%d bytes and %v after a flush that failed, want 50 and its error", got, b.failure())
+	if got := unsaved(b); got != 50 || b.Failure() == nil {
+		t.Errorf("%d bytes and %v after a flush that failed, want 50 and its error", got, b.Failure())
 	}
 	// A received snapshot takes the place of what a flush has already written.
 	b.freeze()
 	b.begin()
 	b.clear()
 	b.end(nil)
-	if got := b.unsaved(); got != 0 {
+	if got := unsaved(b); got != 0 {
 		t.Errorf("%d bytes after a received snapshot, want 0", got)
 	}
 }
@@ -79,9 +84,9 @@ func TestFSM_stopsWhenMemoryIsFullAndNoFlushGetsThrough(t *testing.T) {
 	s := openStore(t, t.TempDir())
 	defer s.Close()
 	var failure error
-	f := newFSM(s, emptyLog, fsmConfig(10), func(err error) { failure = err })
+	f := NewFSM(s, fsmConfig(10, func(err error) { failure = err }))
 	knownPosition(t, f, 0)
-	for from := int64(0); f.backlog.unsaved() < heldFlushes*10; from++ {
+	for from := int64(0); unsaved(f.backlog) < heldFlushes*10; from++ {
 		apply(t, f, ingestOf(from, 1))
 	}
 	f.backlog.begin()

@@ -84,18 +84,6 @@ func cpuTime(b *testing.B) time.Duration {
 	return time.Duration(u.Utime.Nano() + u.Stime.Nano())
 }
 
-func BenchmarkDecode(b *testing.B) {
-	l := load{id: topicID}
-	encoded := l.batch(400, 1000).append(nil)
-	b.SetBytes(int64(len(encoded)))
-	b.ReportAllocs()
-	for b.Loop() {
-		if _, err := decodeCommand(encoded); err != nil {
-			b.Fatal(err)
-		}
-	}
-}
-
 // BenchmarkRestart prints how long one node takes to open with pending messages and
 // half a flush of log to apply, and from then to its first commit.
 func BenchmarkRestart(b *testing.B) {

@@ -2,116 +2,24 @@ package raftfsm
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"log/slog"
-	"maps"
-	"slices"
 	"sync"
 	"time"
+
+	"github.com/carillonmq/carillon/storage"
 )
 
 // askEvery is how often an unborn node asks the others again.
 const askEvery = time.Second
-
-// A node with an empty disk must not simply found a cluster: its disk may have
-// been wiped, its vote and log forgotten, and with one lagging member it would
-// make a majority without committed entries. So it asks the others first.
-
-// A verdict is what follows from their answers.
-type verdict struct {
-	found  bool   // bootstrap: we are a founder
-	raftID string // join under this id: we were replaced
-	wait   string // neither yet; why
-	remedy bool   // waiting alone will not help
-}
-
-// judge decides from the answers of the other members, by member id; a member
-// that did not answer is missing.
-func judge(me identity, cfg Config, answers map[string]Standing) verdict {
-	if wrong := strangers(me, cfg, answers); wrong != "" {
-		return verdict{remedy: true, wait: wrong}
-	}
-	var lived []Standing
-	for _, a := range answers {
-		if !a.Empty {
-			lived = append(lived, a)
-		}
-	}
-	if len(lived) == 0 {
-		return founding(cfg, answers)
-	}
-	for _, a := range lived {
-		if a.Founders[me.NodeID] == me.Incarnation && !replaced(me, lived) {
-			return verdict{found: true} // they founded it with us while we were slow
-		}
-	}
-	return joining(me, cfg, answers)
-}
-
-// replaced reports whether a member knows a group that we, as a founder, are no
-// part of any more.
-func replaced(me identity, lived []Standing) bool {
-	return slices.ContainsFunc(lived, func(a Standing) bool {
-		in := slices.ContainsFunc(a.Servers, func(s Server) bool { return s.RaftID == me.NodeID })
-		return len(a.Servers) > 0 && !in // none while Raft starts there
-	})
-}
-
-// founding wants every member to have answered with the same list as ours: where an
-// API address differs, one could found that the others never hear of. It does not show
-// when the same wrong address is in all lists: then those who ask there name it.
-func founding(cfg Config, answers map[string]Standing) verdict {
-	if !cfg.Bootstrap {
-		return verdict{remedy: true, wait: "cluster.bootstrap: false, and no member has a cluster to join: set it to true on all members to found one"}
-	}
-	if differs := otherAPI(cfg, answers); differs != "" {
-		return verdict{remedy: true, wait: differs}
-	}
-	if silent := unanswered(cfg, answers); silent != "" {
-		return verdict{wait: "before founding a cluster all members must say that they are empty; " + silent}
-	}
-	return verdict{found: true}
-}
-
-// joining looks for the non-voter that `cluster replace` has made of us. Enough
-// members must agree for the answers to meet any majority that might have made
-// a voter of it since: then this disk was wiped once more.
-func joining(me identity, cfg Config, answers map[string]Standing) verdict {
-	refuse := verdict{remedy: true, wait: fmt.Sprintf("the cluster lives and knew another disk of this node: run `carillon cluster replace %s` against one of the others;"+
-		" if a majority of the members has lost its disks, nothing replaces them: restore the disks", me.NodeID)}
-	raftID, agree := "", 0
-	for _, a := range answers {
-		for _, s := range a.Servers {
-			if memberOf(s.RaftID) != me.NodeID {
-				continue
-			}
-			if s.Voter || s.RaftID == me.NodeID || raftID != "" && s.RaftID != raftID {
-				return refuse
-			}
-			raftID = s.RaftID
-			agree++
-		}
-	}
-	need := min(len(cfg.Members)-1, len(cfg.Members)/2+1)
-	switch {
-	case raftID == "":
-		return refuse
-	case agree < need:
-		why := fmt.Sprintf("replaced as %s, which %d of %d members know yet", raftID, agree, need)
-		if silent := unanswered(cfg, answers); silent != "" {
-			why += "; " + silent
-		}
-		return verdict{wait: why}
-	}
-	return verdict{raftID: raftID}
-}
 
 // birthLoop asks until this node may be born, then starts it.
 func (n *Node) birthLoop(ctx context.Context) {
 	said := ""
 	for ctx.Err() == nil {
 		answers := n.askAll(ctx)
-		v := judge(n.identityNow(), n.cfg, answers)
+		v := judge(n.identityNow(), n.self, answers)
 		if v.wait == "" {
 			n.warnOfDifferences(answers)
 			if err := n.beBorn(v, answers); err != nil && ctx.Err() == nil {
@@ -180,15 +88,32 @@ func (n *Node) beBorn(v verdict, answers map[string]Standing) error {
 	return n.start()
 }
 
-// founders are the incarnations that founded the cluster: as those tell who
-// founded it already, else as all say of themselves.
-func founders(me identity, answers map[string]Standing) map[string]string {
-	all := map[string]string{me.NodeID: me.Incarnation}
-	for id, a := range answers {
-		if a.Founders[me.NodeID] == me.Incarnation {
-			return maps.Clone(a.Founders)
-		}
-		all[id] = a.Incarnation
+// warnOfDifferences tells what the members that answered have otherwise than we do.
+// The log does not hold API addresses, and a cluster that lives serves without them:
+// they may be changed node by node, and a mistake must keep no node from its work.
+func (n *Node) warnOfDifferences(answers map[string]Standing) {
+	text := strangers(n.identityNow(), n.self, answers)
+	if text == "" {
+		text = otherAPI(n.self, answers)
 	}
-	return all
+	if text != "" {
+		n.log.Warn("configured otherwise than another member: " + text)
+	}
+}
+
+// Understood asks every member which feature level its program understands, and
+// returns the answers by member id, this node's too. A member that does not answer
+// is missing; an answer of a node that is not the member asked is an error. It
+// blocks for three heartbeats or a second at most. What it says is of that moment: a
+// member that goes back to an older program afterwards stops when it applies a raise.
+func (n *Node) Understood(ctx context.Context) (map[string]storage.Level, error) {
+	answers := n.askAll(ctx)
+	if wrong := strangers(n.identityNow(), n.self, answers); wrong != "" {
+		return nil, errors.New(wrong)
+	}
+	levels := map[string]storage.Level{n.cfg.NodeID: n.cfg.Understands}
+	for id, a := range answers {
+		levels[id] = a.level()
+	}
+	return levels, nil
 }

@@ -140,3 +140,15 @@ func FuzzDecodeCommand(f *testing.F) {
 		}
 	})
 }
+
+func BenchmarkDecode(b *testing.B) {
+	l := load{id: topicID}
+	encoded := l.batch(400, 1000).append(nil)
+	b.SetBytes(int64(len(encoded)))
+	b.ReportAllocs()
+	for b.Loop() {
+		if _, err := decodeCommand(encoded); err != nil {
+			b.Fatal(err)
+		}
+	}
+}

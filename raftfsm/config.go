@@ -5,17 +5,10 @@ import (
 	"fmt"
 	"log/slog"
 	"net"
-	"slices"
-	"strings"
+	"path/filepath"
 	"time"
 
 	"github.com/carillonmq/carillon/storage"
-)
-
-// The two stores that can hold the Raft log.
-const (
-	LogWAL    = "wal"    // hashicorp/raft-wal: the default, three times as fast
-	LogBoltDB = "boltdb" // raft-boltdb: the conservative choice
 )
 
 const (
@@ -24,14 +17,6 @@ const (
 	defaultFlushInterval = 5 * time.Minute
 	defaultSegmentSize   = 64 << 20
 )
-
-// A Member is one node of the cluster as the configuration names it. Its ID is
-// what users see; the id that Raft knows it by is a matter of this package.
-type Member struct {
-	ID   string `json:"id"`
-	Raft string `json:"raft"` // host:port that the other members dial, resolved at dial time
-	API  string `json:"api"`  // host:port of its HTTP API
-}
 
 // Config is what a Node is opened with.
 type Config struct {
@@ -94,31 +79,12 @@ func (c Config) withDefaults() (Config, error) {
 	if c.Dial == nil {
 		c.Dial = new(net.Dialer).DialContext
 	}
-	c.Members = slices.SortedFunc(slices.Values(c.Members), func(a, b Member) int { return strings.Compare(a.ID, b.ID) })
-
-	seen := map[string]string{}
-	for _, m := range c.Members {
-		if m.ID == "" || strings.ContainsAny(m.ID, "@= \t\n\x00") {
-			return bad("cluster.members[].id", fmt.Sprintf("%q", m.ID), "give a name without spaces, @ and =")
-		}
-		if _, _, err := net.SplitHostPort(m.Raft); err != nil {
-			return bad("cluster.members["+m.ID+"].raft", fmt.Sprintf("%q", m.Raft), "give host:port")
-		}
-		for _, key := range []string{"id " + m.ID, "address " + m.Raft} {
-			if _, twice := seen[key]; twice {
-				return bad("cluster.members", key, "is there twice, name it once")
-			}
-			seen[key] = m.ID
-		}
+	group, err := c.member().check()
+	if err != nil {
+		return Config{}, err
 	}
-	me, ok := c.member(c.NodeID)
+	c.Members = group.Members
 	switch {
-	case !ok:
-		return bad("node.id", fmt.Sprintf("%q", c.NodeID), "is not one of cluster.members "+strings.Join(c.memberIDs(), ", "))
-	case c.DataDir == "":
-		return bad("node.data_dir", `""`, "name a directory")
-	case c.ClusterName == "":
-		return bad("cluster.name", `""`, "name the cluster")
 	case c.Log != LogWAL && c.Log != LogBoltDB:
 		return bad("raft.log", fmt.Sprintf("%q", c.Log), "use wal or boltdb")
 	case c.Heartbeat < 20*time.Millisecond:
@@ -135,24 +101,18 @@ func (c Config) withDefaults() (Config, error) {
 		return bad("AskMember", "nil", "a cluster of several members needs it")
 	}
 	if c.ListenAddr == "" {
+		me, _ := group.member(c.NodeID)
 		c.ListenAddr = me.Raft
 	}
 	return c, nil
 }
 
-func (c Config) member(id string) (Member, bool) {
-	for _, m := range c.Members {
-		if m.ID == id {
-			return m, true
-		}
+// member is what the configuration says of this node's place among the members, and
+// of its directory.
+func (c Config) member() memberConfig {
+	return memberConfig{
+		NodeID: c.NodeID, ClusterName: c.ClusterName, Members: c.Members, Bootstrap: c.Bootstrap,
+		DataDir: c.DataDir, Log: c.Log, Parts: []string{raftDir, scheduleDir},
+		Needed: []string{filepath.Join(raftDir, stableFile), filepath.Join(raftDir, c.Log, logFile(c.Log))},
 	}
-	return Member{}, false
-}
-
-func (c Config) memberIDs() []string {
-	ids := make([]string, len(c.Members))
-	for i, m := range c.Members {
-		ids[i] = m.ID
-	}
-	return ids
 }

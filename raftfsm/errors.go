@@ -2,6 +2,7 @@ package raftfsm
 
 import "errors"
 
+// What becomes of a command that is proposed.
 var (
 	// ErrNotLeader says that the command was certainly not proposed, because
 	// this node does not lead, or is handing leadership over.
@@ -17,39 +18,20 @@ var (
 	ErrClosed = errors.New("node is closed")
 	// ErrTooLarge says that an encoded command exceeds MaxCommandBytes.
 	ErrTooLarge = errors.New("command too large")
+	// ErrLevel says that the feature level in force does not allow the form of a
+	// command: it was certainly not proposed. The proposer did not ask for the level.
+	ErrLevel = errors.New("feature level too low")
 	// ErrNoRoom says that the node must not accept messages now: the disk is
 	// nearly full, or what was accepted cannot be written fast enough.
 	ErrNoRoom = errors.New("no room")
+)
 
-	// ErrConfig says that a field of Config is missing or out of range.
-	ErrConfig = errors.New("invalid configuration")
-	// ErrForeignData says that the data directory belongs to another node or
-	// another cluster.
-	ErrForeignData = errors.New("data directory of another node")
-	// ErrMembers says that the configured members differ from those of the log.
-	ErrMembers = errors.New("members differ")
-	// ErrDamaged says that the data directory lacks a part that it once had.
-	ErrDamaged = errors.New("data directory is damaged")
-
+var (
 	// ErrCommand says that bytes are not a command of this version.
 	ErrCommand = errors.New("malformed command")
 	// ErrUnknownCommand says that a command has a version or kind that this
 	// binary does not know: a newer one wrote it.
 	ErrUnknownCommand = errors.New("unknown command")
-
-	// ErrLevel says that the feature level in force does not allow the form of a
-	// command: it was certainly not proposed. The proposer did not ask for the level.
-	ErrLevel = errors.New("feature level too low")
-
-	// ErrNoTarget says that no other voter is there to take leadership.
-	ErrNoTarget = errors.New("no member to hand leadership to")
-	// ErrReplace says that a member cannot be replaced now.
-	ErrReplace = errors.New("cannot replace member")
-
-	// errRefused says that a snapshot is not taken.
-	errRefused = errors.New("snapshot refused")
-	// errNoGreeting says that something else than a node has connected.
-	errNoGreeting = errors.New("no greeting")
-	// errNotWritten says that a follower could not write what it was sent.
-	errNotWritten = errors.New("the follower could not write its log")
+	// ErrDamaged says that the data directory lacks a part that it once had.
+	ErrDamaged = errors.New("data directory is damaged")
 )

@@ -31,13 +31,6 @@ type Feed struct {
 	didLose bool
 }
 
-// Subscribe attaches a new Feed for at most capacity accepted items. Attach it
-// before Barrier, so that nothing falls between the state that is read after
-// the barrier and the first event. A node feeds one Feed, the last subscribed.
-func (n *Node) Subscribe(capacity int) *Feed {
-	return n.fsm.subscribe(capacity)
-}
-
 func newFeed(capacity int, detach func()) *Feed {
 	return &Feed{ready: make(chan struct{}, 1), capacity: capacity, detach: detach}
 }

@@ -11,33 +11,47 @@ import (
 	"github.com/hashicorp/raft"
 )
 
-// fsm applies the log to the store. Raft calls Apply, StoreConfiguration,
-// Snapshot and Restore from one goroutine. It reads no clock and no
+// FSM applies the log to the store. Raft calls Apply, StoreConfiguration,
+// Snapshot and Restore from one goroutine. It reads no clock, and goes by no
 // configuration: the same log makes the same state on every node.
-type fsm struct {
-	store   *storage.Store
-	lastLog func() (uint64, error) // index of the log's end
-	fail    func(error)            // told once, why this node cannot go on
-	// understands is the newest feature level that this node can go on with.
-	understands storage.Level
-	log         *slog.Logger
+type FSM struct {
+	cfg   FSMConfig
+	store *storage.Store
+	log   *slog.Logger
 
 	applied uint64 // entries up to here are in the manifest already, or were applied since
 	broken  error
 	feed    atomic.Pointer[Feed]
-	backlog *backlog
+	backlog *Backlog
 }
 
-var _ raft.ConfigurationStore = (*fsm)(nil)
+var _ raft.ConfigurationStore = (*FSM)(nil)
 
-func newFSM(store *storage.Store, lastLog func() (uint64, error), cfg Config, fail func(error)) *fsm {
-	return &fsm{
-		store: store, lastLog: lastLog, fail: fail, applied: store.ManifestMeta().Index,
-		understands: cfg.Understands, log: cfg.Logger.With("component", "fsm"), backlog: newBacklog(cfg.FlushBytes),
+// FSMConfig is what an FSM is made with.
+type FSMConfig struct {
+	LastLog func() (uint64, error) // index of the log's end
+	Fail    func(error)            // told once, why this node cannot go on
+	// Whole returns an entry that raft hands out with its data; nil when all have theirs.
+	Whole       func(*raft.Log) (*raft.Log, error)
+	Understands storage.Level // the newest feature level that this node can go on with
+	FlushBytes  int64         // of log, after which a flush is due
+	Logger      *slog.Logger
+}
+
+// NewFSM returns the FSM that goes on where the store's manifest ends.
+func NewFSM(store *storage.Store, cfg FSMConfig) *FSM {
+	return &FSM{
+		cfg: cfg, store: store, log: cfg.Logger.With("component", "fsm"),
+		applied: store.ManifestMeta().Index, backlog: newBacklog(cfg.FlushBytes),
 	}
 }
 
-func (f *fsm) subscribe(capacity int) *Feed {
+// Backlog returns what was applied and is not on disk.
+func (f *FSM) Backlog() *Backlog { return f.backlog }
+
+// Subscribe attaches a new Feed for at most capacity accepted items, in place of the
+// last one.
+func (f *FSM) Subscribe(capacity int) *Feed {
 	var feed *Feed
 	feed = newFeed(capacity, func() { f.feed.CompareAndSwap(feed, nil) })
 	f.feed.Store(feed)
@@ -45,15 +59,23 @@ func (f *fsm) subscribe(capacity int) *Feed {
 }
 
 // Apply returns a Result, or an error when this node had to stop.
-func (f *fsm) Apply(l *raft.Log) any {
+func (f *FSM) Apply(l *raft.Log) any {
 	if f.broken != nil {
 		return f.broken
 	}
 	if l.Index <= f.applied {
 		return Result{Index: l.Index}
 	}
+	if f.cfg.Whole != nil {
+		whole, err := f.cfg.Whole(l)
+		if err != nil {
+			return f.stop(fmt.Errorf("apply: %w", err))
+		}
+		l = whole
+	}
 	if err := f.backlog.admit(); err != nil {
-		return f.stop(fmt.Errorf("apply log entry %d: %d MiB wait for the disk: %w", l.Index, f.backlog.unsaved()>>20, err))
+		unsaved, _ := f.backlog.Unsaved()
+		return f.stop(fmt.Errorf("apply log entry %d: %d MiB wait for the disk: %w", l.Index, unsaved>>20, err))
 	}
 	cmd, err := decodeCommand(l.Data)
 	if err == nil {
@@ -81,13 +103,13 @@ func (f *fsm) Apply(l *raft.Log) any {
 }
 
 // stop lets nothing more be applied, and no snapshot be taken of what lacks an entry.
-func (f *fsm) stop(err error) error {
+func (f *FSM) stop(err error) error {
 	f.broken = err
-	f.fail(err)
+	f.cfg.Fail(err)
 	return err
 }
 
-func (f *fsm) execute(cmd Command) (Result, Event) {
+func (f *FSM) execute(cmd Command) (Result, Event) {
 	switch c := cmd.(type) {
 	case Found:
 		return f.found(c)
@@ -110,7 +132,7 @@ func (f *fsm) execute(cmd Command) (Result, Event) {
 	}
 }
 
-func (f *fsm) found(c Found) (Result, Event) {
+func (f *FSM) found(c Found) (Result, Event) {
 	f.store.SetTime(c.Time)
 	if f.store.State().ClusterID == [16]byte{} {
 		f.store.Found(c.ClusterID, c.Mode)
@@ -118,7 +140,7 @@ func (f *fsm) found(c Found) (Result, Event) {
 	return Result{}, Event{}
 }
 
-func (f *fsm) ingest(c Ingest) (Result, Event) {
+func (f *FSM) ingest(c Ingest) (Result, Event) {
 	f.store.SetTime(c.Time)
 	f.store.RaiseClaim(c.ClaimThrough)
 	res := Result{PartsApplied: make([]bool, len(c.Parts))}
@@ -140,7 +162,7 @@ func (f *fsm) ingest(c Ingest) (Result, Event) {
 	return f.accept(res, Event{}, entries)
 }
 
-func (f *fsm) setPositions(c SetPositions) (Result, Event) {
+func (f *FSM) setPositions(c SetPositions) (Result, Event) {
 	f.store.SetTime(c.Time)
 	res := Result{PartsApplied: make([]bool, len(c.Sets))}
 	for i, set := range c.Sets {
@@ -156,24 +178,24 @@ func (f *fsm) setPositions(c SetPositions) (Result, Event) {
 	return res, Event{}
 }
 
-func (f *fsm) claim(c ClaimCommand) (Result, Event) {
+func (f *FSM) claim(c ClaimCommand) (Result, Event) {
 	f.store.SetTime(c.Time)
 	f.store.SetClaim(nextClaim(f.store.Claim(), c.Claim))
 	return Result{}, Event{}
 }
 
-func (f *fsm) changeClaim(c ChangeClaim) (Result, Event) {
+func (f *FSM) changeClaim(c ChangeClaim) (Result, Event) {
 	f.store.SetTime(c.Time)
 	f.store.ChangeClaim(nextChange(f.store.Claim(), c.ClaimChange))
 	return Result{}, Event{}
 }
 
-func (f *fsm) ack(c Ack) (Result, Event) {
+func (f *FSM) ack(c Ack) (Result, Event) {
 	f.store.SetTime(c.Time)
 	return Result{Killed: f.store.Kill(c.Runs)}, Event{Killed: c.Runs}
 }
 
-func (f *fsm) replace(c Replace) (Result, Event) {
+func (f *FSM) replace(c Replace) (Result, Event) {
 	f.store.SetTime(c.Time)
 	res := Result{PartsApplied: make([]bool, len(c.Kills))}
 	var event Event
@@ -192,14 +214,14 @@ func (f *fsm) replace(c Replace) (Result, Event) {
 }
 
 // checkLevel refuses a raise to a feature level that this node does not understand.
-func (f *fsm) checkLevel(cmd Command) error {
-	if c, ok := cmd.(RaiseLevel); ok && c.Level > f.understands {
-		return fmt.Errorf("%w: it raises the feature level to %d, this binary understands %d", ErrUnknownCommand, c.Level, f.understands)
+func (f *FSM) checkLevel(cmd Command) error {
+	if c, ok := cmd.(RaiseLevel); ok && c.Level > f.cfg.Understands {
+		return fmt.Errorf("%w: it raises the feature level to %d, this binary understands %d", ErrUnknownCommand, c.Level, f.cfg.Understands)
 	}
 	return nil
 }
 
-func (f *fsm) raiseLevel(c RaiseLevel) (Result, Event) {
+func (f *FSM) raiseLevel(c RaiseLevel) (Result, Event) {
 	f.store.SetTime(c.Time)
 	if before := f.store.Level(); c.Level > before {
 		f.store.RaiseLevel(c.Level)
@@ -208,7 +230,7 @@ func (f *fsm) raiseLevel(c RaiseLevel) (Result, Event) {
 	return Result{}, Event{}
 }
 
-func (f *fsm) accept(res Result, event Event, es []storage.Entry) (Result, Event) {
+func (f *FSM) accept(res Result, event Event, es []storage.Entry) (Result, Event) {
 	if len(es) == 0 {
 		return res, event
 	}
@@ -227,10 +249,10 @@ func (f *fsm) accept(res Result, event Event, es []storage.Entry) (Result, Event
 // StoreConfiguration keeps nothing: the snapshot's configuration comes from
 // Raft. Having the method makes Raft count configuration entries as applied,
 // without which it refuses a snapshot until a command follows one.
-func (f *fsm) StoreConfiguration(uint64, raft.Configuration) {}
+func (f *FSM) StoreConfiguration(uint64, raft.Configuration) {}
 
 // Snapshot freezes the memtable, while Apply waits.
-func (f *fsm) Snapshot() (raft.FSMSnapshot, error) {
+func (f *FSM) Snapshot() (raft.FSMSnapshot, error) {
 	if f.broken != nil {
 		return nil, f.broken
 	}
@@ -240,7 +262,7 @@ func (f *fsm) Snapshot() (raft.FSMSnapshot, error) {
 
 // Restore takes what a received snapshot has put into the manifest; the stream
 // is not read again.
-func (f *fsm) Restore(stream io.ReadCloser) error {
+func (f *FSM) Restore(stream io.ReadCloser) error {
 	err := errors.Join(stream.Close(), f.checkLog())
 	if err == nil {
 		err = f.store.Reload()
@@ -257,8 +279,8 @@ func (f *fsm) Restore(stream io.ReadCloser) error {
 // of such a follower but remembers its end, and can neither follow nor vote
 // from then on. The manifest holds the snapshot already: the next start clears
 // or keeps the log as the snapshot's term demands.
-func (f *fsm) checkLog() error {
-	last, err := f.lastLog()
+func (f *FSM) checkLog() error {
+	last, err := f.cfg.LastLog()
 	if at := f.store.ManifestMeta().Index; err == nil && last > at {
 		return fmt.Errorf("it ends at entry %d and the log at %d: start the node again", at, last)
 	}

@@ -24,19 +24,22 @@ func openStore(t testing.TB, dir string) *storage.Store {
 	return s
 }
 
-func fsmConfig(flushBytes int64) Config {
-	return Config{FlushBytes: flushBytes, Understands: storage.NewestLevel, Logger: slog.New(slog.DiscardHandler)}
+func fsmConfig(flushBytes int64, fail func(error)) FSMConfig {
+	return FSMConfig{
+		LastLog: emptyLog, Fail: fail, FlushBytes: flushBytes,
+		Understands: storage.NewestLevel, Logger: slog.New(slog.DiscardHandler),
+	}
 }
 
-func newTestFSM(t testing.TB) *fsm {
+func newTestFSM(t testing.TB) *FSM {
 	t.Helper()
 	s := openStore(t, t.TempDir())
 	t.Cleanup(func() { _ = s.Close() })
-	return newFSM(s, emptyLog, fsmConfig(1<<20), func(err error) { t.Errorf("failed: %v", err) })
+	return NewFSM(s, fsmConfig(1<<20, func(err error) { t.Errorf("failed: %v", err) }))
 }
 
 // apply gives cmd to the FSM as the next entry of its log.
-func apply(t testing.TB, f *fsm, cmd Command) Result {
+func apply(t testing.TB, f *FSM, cmd Command) Result {
 	t.Helper()
 	res, ok := f.Apply(&raft.Log{Index: f.applied + 1, Term: 1, Data: cmd.append(nil)}).(Result)
 	if !ok {
@@ -49,7 +52,7 @@ func positionFrom(next int64) SetPositions {
 	return SetPositions{Sets: []PositionSet{{Position: storage.Position{Topic: "a.delay", TopicID: topicID, Next: next, Epoch: -1}, From: FromAbsent}}}
 }
 
-func knownPosition(t testing.TB, f *fsm, next int64) {
+func knownPosition(t testing.TB, f *FSM, next int64) {
 	t.Helper()
 	apply(t, f, positionFrom(next))
 }
@@ -154,7 +157,7 @@ func TestFSM_keepsMarksBelowWhatTheProposerHadNotSeen(t *testing.T) {
 func TestFSM_tellsTheFeedWhatItDid(t *testing.T) {
 	f := newTestFSM(t)
 	knownPosition(t, f, 0)
-	feed := f.subscribe(100)
+	feed := f.Subscribe(100)
 	apply(t, f, ClaimCommand{Claim: storage.Claim{Through: 10, Mark: storage.Ref{Due: 5}}})
 	withClaim := ingestOf(0, 7)
 	withClaim.ClaimThrough = 12
@@ -197,7 +200,7 @@ func TestFSM_stopsRatherThanSkipWhatItDoesNotKnow(t *testing.T) {
 	s := openStore(t, t.TempDir())
 	defer s.Close()
 	var failures []error
-	f := newFSM(s, emptyLog, fsmConfig(1<<20), func(err error) { failures = append(failures, err) })
+	f := NewFSM(s, fsmConfig(1<<20, func(err error) { failures = append(failures, err) }))
 	err, _ := f.Apply(&raft.Log{Index: 1, Data: []byte{9, 9, 9}}).(error)
 	if !errors.Is(err, ErrUnknownCommand) || !strings.Contains(err.Error(), "log entry 1") || !strings.Contains(err.Error(), "version 9") {
 		t.Errorf("got %v, want the entry and its version named", err)
@@ -220,7 +223,7 @@ func TestFSM_makesTheSameStateWhereverItFlushes(t *testing.T) {
 		commands := rapid.SliceOfN(rapid.Custom(drawCommand), 1, 40).Draw(rt, "commands")
 		dir := t.TempDir()
 		plain, flushed := newTestFSM(t), newTestFSM(t)
-		again := newFSM(openStore(t, dir), emptyLog, fsmConfig(1<<20), nil)
+		again := NewFSM(openStore(t, dir), fsmConfig(1<<20, nil))
 		knownPosition(t, plain, 0)
 		knownPosition(t, flushed, 0)
 		knownPosition(t, again, 0)
@@ -238,7 +241,7 @@ func TestFSM_makesTheSameStateWhereverItFlushes(t *testing.T) {
 		if err := again.store.Close(); err != nil {
 			t.Fatal(err)
 		}
-		again = newFSM(openStore(t, dir), emptyLog, fsmConfig(1<<20), nil)
+		again = NewFSM(openStore(t, dir), fsmConfig(1<<20, nil))
 		defer again.store.Close()
 		again.Apply(&raft.Log{Index: 1, Term: 1, Data: positionFrom(0).append(nil)})
 		for i, cmd := range commands {
@@ -257,7 +260,7 @@ func TestFSM_makesTheSameStateWhereverItFlushes(t *testing.T) {
 	})
 }
 
-func flushNow(t testing.TB, f *fsm) {
+func flushNow(t testing.TB, f *FSM) {
 	t.Helper()
 	snap, err := f.Snapshot()
 	if err != nil {

@@ -31,7 +31,7 @@ type identity struct {
 func (id identity) born() bool { return id.RaftID != "" }
 
 // loadIdentity reads node.json, or makes one for an empty directory.
-func loadIdentity(cfg Config) (identity, error) {
+func loadIdentity(cfg memberConfig) (identity, error) {
 	path := filepath.Join(cfg.DataDir, identityFile)
 	b, err := os.ReadFile(path)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -47,13 +47,13 @@ func loadIdentity(cfg Config) (identity, error) {
 	return id, id.check(cfg)
 }
 
-func newIdentity(cfg Config) (identity, error) {
+func newIdentity(cfg memberConfig) (identity, error) {
 	entries, err := os.ReadDir(cfg.DataDir)
 	if err != nil {
 		return identity{}, fmt.Errorf("read node.data_dir: %w", err)
 	}
 	for _, e := range entries {
-		if e.Name() == raftDir || e.Name() == scheduleDir {
+		if slices.Contains(cfg.Parts, e.Name()) {
 			return identity{}, fmt.Errorf("%w: node.data_dir %s holds %s but no %s: restore it%s",
 				ErrDamaged, cfg.DataDir, e.Name(), identityFile, cfg.orReplace())
 		}
@@ -62,7 +62,7 @@ func newIdentity(cfg Config) (identity, error) {
 }
 
 // begin writes the identity of a node that begins in this directory.
-func begin(cfg Config) (identity, error) {
+func begin(cfg memberConfig) (identity, error) {
 	id := identity{NodeID: cfg.NodeID, ClusterName: cfg.ClusterName, Incarnation: rand.Text()}
 	return id, id.save(cfg.DataDir)
 }
@@ -71,7 +71,7 @@ func begin(cfg Config) (identity, error) {
 // mistake in the first configuration binds nobody. It becomes another incarnation,
 // since members may count the old one among the founders. The caller holds the
 // lock of the directory, so that nobody is born in it any more.
-func claimIdentity(cfg Config, log *slog.Logger) (identity, error) {
+func claimIdentity(cfg memberConfig, log *slog.Logger) (identity, error) {
 	id, err := loadIdentity(cfg)
 	if err != nil || id.born() || id.NodeID == cfg.NodeID && id.ClusterName == cfg.ClusterName {
 		return id, err
@@ -81,16 +81,8 @@ func claimIdentity(cfg Config, log *slog.Logger) (identity, error) {
 	return begin(cfg)
 }
 
-// orReplace is the way back without what a node has lost, where others have it too.
-func (cfg Config) orReplace() string {
-	if len(cfg.Members) == 1 {
-		return ""
-	}
-	return fmt.Sprintf(", or empty the directory and run `carillon cluster replace %s`", cfg.NodeID)
-}
-
 // check compares the directory's owner and birth with the configuration.
-func (id identity) check(cfg Config) error {
+func (id identity) check(cfg memberConfig) error {
 	if !id.born() {
 		return nil
 	}
@@ -113,13 +105,24 @@ func (id identity) check(cfg Config) error {
 	}
 	// Without its vote, or without entries that it has acknowledged, it could help
 	// to elect a leader that lacks what is committed.
-	for _, name := range []string{stableFile, filepath.Join(id.Log, logFile(id.Log))} {
-		if _, err := os.Stat(filepath.Join(cfg.DataDir, raftDir, name)); errors.Is(err, fs.ErrNotExist) {
+	for _, name := range cfg.Needed {
+		if _, err := os.Stat(filepath.Join(cfg.DataDir, name)); errors.Is(err, fs.ErrNotExist) {
 			return fmt.Errorf("%w: node.data_dir %s has lost %s: restore it%s",
-				ErrDamaged, cfg.DataDir, filepath.Join(raftDir, name), cfg.orReplace())
+				ErrDamaged, cfg.DataDir, name, cfg.orReplace())
 		}
 	}
 	return nil
+}
+
+// start writes down that Raft runs on this disk: from now on what it needs must be there.
+func (id identity) start(cfg memberConfig) (identity, error) {
+	for _, name := range cfg.Needed {
+		if err := syncDir(filepath.Join(cfg.DataDir, filepath.Dir(name))); err != nil {
+			return identity{}, err
+		}
+	}
+	id.Started = true
+	return id, id.save(cfg.DataDir)
 }
 
 // save replaces node.json by rename, synced.
@@ -154,17 +157,4 @@ func writeSynced(path string, b []byte) error {
 	}
 	_, err = f.Write(b)
 	return errors.Join(err, f.Sync(), f.Close())
-}
-
-// sameGroup compares ids and Raft addresses; API addresses may change.
-func sameGroup(a, b []Member) bool {
-	return slices.EqualFunc(a, b, func(x, y Member) bool { return x.ID == y.ID && x.Raft == y.Raft })
-}
-
-func describe(ms []Member) string {
-	s := make([]string, len(ms))
-	for i, m := range ms {
-		s[i] = m.ID + " at " + m.Raft
-	}
-	return fmt.Sprint(s)
 }

@@ -37,7 +37,7 @@ func TestOpen_leavesADirectoryWhoseNodeWasBornMeanwhile(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := newCluster(t, 3, nil)
 		c.dirs["n2"] = c.dirs["n1"]
-		first, err := begin(c.config("n1"))
+		first, err := loadIdentity(c.config("n1").member())
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -66,7 +66,7 @@ func TestOpen_leavesADirectoryWhoseNodeWasBornMeanwhile(t *testing.T) {
 		if err := <-opened; !errors.Is(err, ErrForeignData) {
 			t.Errorf("opened as n2: %v, want ErrForeignData", err)
 		}
-		if now, err := loadIdentity(c.config("n1")); err != nil || now.Incarnation != first.Incarnation {
+		if now, err := loadIdentity(c.config("n1").member()); err != nil || now.Incarnation != first.Incarnation {
 			t.Errorf("incarnation %s of %s has become %s (%v)", first.Incarnation, first.NodeID, now.Incarnation, err)
 		}
 	})

@@ -3,6 +3,7 @@ package raftfsm
 import (
 	"context"
 	"errors"
+	"fmt"
 	"slices"
 	"time"
 
@@ -77,4 +78,50 @@ func (n *Node) campaignAlone(r *raft.Raft) error {
 	shorter := usual
 	shorter.HeartbeatTimeout -= time.Millisecond
 	return errors.Join(r.ReloadConfig(shorter), r.ReloadConfig(usual))
+}
+
+// transferTimeout bounds a hand-over: to a hung follower raft would try longer.
+const transferTimeout = time.Second
+
+// TransferLeadership hands leadership to the voter whose log reaches furthest,
+// of those that answer. It blocks for a second at most; commands are refused
+// with ErrNotLeader meanwhile. ErrNotLeader and ErrNoTarget say that there was
+// nothing to do.
+func (n *Node) TransferLeadership(ctx context.Context) error {
+	_, err := n.transfer(ctx, func(string) bool { return true })
+	return err
+}
+
+// TransferLeadershipTo is TransferLeadership to one of the members, whose ids are
+// given, and returns which.
+func (n *Node) TransferLeadershipTo(ctx context.Context, members []string) (string, error) {
+	return n.transfer(ctx, func(id string) bool { return slices.Contains(members, id) })
+}
+
+func (n *Node) transfer(ctx context.Context, fits func(member string) bool) (string, error) {
+	r := n.running()
+	if r == nil || r.State() != raft.Leader {
+		return "", ErrNotLeader
+	}
+	var target raft.Server
+	var best peer
+	for _, s := range servers(r) {
+		p := n.transport.peer(s.ID)
+		if s.Suffrage != raft.Voter || s.ID == n.raftID() || !p.recent(n.patience()) || !fits(memberOf(string(s.ID))) {
+			continue
+		}
+		if target.ID == "" || p.lastIndex > best.lastIndex {
+			target, best = s, p
+		}
+	}
+	if target.ID == "" {
+		return "", ErrNoTarget
+	}
+	ctx, cancel := context.WithTimeout(ctx, transferTimeout)
+	defer cancel()
+	to := memberOf(string(target.ID))
+	if err := n.await(ctx, r.LeadershipTransferToServer(target.ID, target.Address)); err != nil {
+		return "", fmt.Errorf("hand leadership to %s: %w", to, err)
+	}
+	return to, nil
 }

@@ -22,7 +22,7 @@ const (
 // A leanLog is the log as raft sees it: commands without their data. Raft counts
 // entries where it keeps any: 128 batches of them wait for the FSM, and as many as a
 // request may have are read for it. With data, of 50 bytes to 48 MiB, that is
-// bounded by nothing. So the data are read when they are applied (readingFSM) or sent
+// bounded by nothing. So the data are read when they are applied (by the FSM) or sent
 // (transport), by index and term, a bounded number of bytes at a time.
 type leanLog struct {
 	*logStore
@@ -69,20 +69,23 @@ func (s *leanLog) GetLog(index uint64, l *raft.Log) error {
 	return nil
 }
 
-// read returns the whole entry. The term is checked because a leader that was may
+// Whole returns l with its data, whatever raft holds of it. The term is checked because a leader that was may
 // go on sending while its log is overwritten.
-func (s *leanLog) read(index, term uint64) (*raft.Log, error) {
-	l := s.cached(index)
-	if l == nil {
-		l = new(raft.Log)
-		if err := s.logStore.GetLog(index, l); err != nil {
-			return nil, fmt.Errorf("read log entry %d: %w", index, err)
+func (s *leanLog) Whole(l *raft.Log) (*raft.Log, error) {
+	if !isLean(l) {
+		return l, nil
+	}
+	whole := s.cached(l.Index)
+	if whole == nil {
+		whole = new(raft.Log)
+		if err := s.logStore.GetLog(l.Index, whole); err != nil {
+			return nil, fmt.Errorf("read log entry %d: %w", l.Index, err)
 		}
 	}
-	if l.Term != term {
-		return nil, fmt.Errorf("read log entry %d: it is of term %d now, not %d", index, l.Term, term)
+	if whole.Term != l.Term {
+		return nil, fmt.Errorf("read log entry %d: it is of term %d now, not %d", l.Index, whole.Term, l.Term)
 	}
-	return l, nil
+	return whole, nil
 }
 
 func (s *leanLog) cached(index uint64) *raft.Log {
@@ -139,23 +142,4 @@ func (s *leanLog) forget(to uint64) {
 // know is called with mu held.
 func (s *leanLog) know(l *raft.Log) {
 	s.heads[l.Index%knownHeads] = head{index: l.Index, term: l.Term, kind: l.Type}
-}
-
-// A readingFSM reads from the log what raft asks it to apply.
-type readingFSM struct {
-	*fsm
-	log *leanLog
-}
-
-var _ raft.ConfigurationStore = readingFSM{}
-
-func (f readingFSM) Apply(l *raft.Log) any {
-	if f.broken == nil && l.Index > f.applied && isLean(l) {
-		whole, err := f.log.read(l.Index, l.Term)
-		if err != nil {
-			return f.stop(fmt.Errorf("apply: %w", err))
-		}
-		l = whole
-	}
-	return f.fsm.Apply(l)
 }

@@ -2,12 +2,8 @@ package raftfsm
 
 import (
 	"bytes"
-	"context"
 	"errors"
-	"net"
 	"testing"
-	"testing/synctest"
-	"time"
 
 	"github.com/hashicorp/raft"
 )
@@ -25,7 +21,7 @@ func (l *countedLog) GetLog(index uint64, e *raft.Log) error {
 
 func openTestLeanLog(t *testing.T) (*leanLog, *countedLog) {
 	t.Helper()
-	s, err := openLog(t.TempDir(), Config{Log: LogWAL, SegmentSize: 64 << 10, Logger: testLogger(t)}, nil)
+	s, err := openLog(logConfig{Dir: t.TempDir(), Kind: LogWAL, SegmentSize: 64 << 10, Logger: quiet()})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -61,7 +57,7 @@ func TestLeanLog_givesRaftCommandsWithoutTheirData(t *testing.T) {
 			}
 		}
 		for i := uint64(2); i <= last; i++ {
-			if e, err := log.read(i, 1); err != nil || !bytes.Equal(e.Data, entry(i, size).Data) {
+			if e, err := log.Whole(&raft.Log{Index: i, Term: 1}); err != nil || !bytes.Equal(e.Data, entry(i, size).Data) {
 				t.Fatalf("read entry %d: %v", i, err)
 			}
 		}
@@ -98,78 +94,10 @@ func TestLeanLog_forgetsWhatIsCut(t *testing.T) {
 	if err := l.StoreLog(other); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := l.read(15, 1); err == nil {
+	if _, err := l.Whole(&raft.Log{Index: 15, Term: 1}); err == nil {
 		t.Error("read an entry of another term")
 	}
-	if e, err := l.read(15, 2); err != nil || e.Term != 2 {
+	if e, err := l.Whole(&raft.Log{Index: 15, Term: 2}); err != nil || e.Term != 2 {
 		t.Errorf("read %+v, %v", e, err)
 	}
-}
-
-func TestTransport_sendsABoundedNumberOfBytes(t *testing.T) {
-	for _, tt := range []struct {
-		name        string
-		size, count int
-		want        int
-	}{
-		{"small ones", 100, 64, 64},
-		{"up to the bound", requestBytes / 4, 64, 4},
-		{"one that is larger", 16 << 20, 16, 1},
-	} {
-		reads := 0
-		tr := &transport{transportConfig: transportConfig{read: func(index, term uint64) (*raft.Log, error) {
-			reads++
-			return &raft.Log{Index: index, Term: term, Data: make([]byte, tt.size)}, nil
-		}}}
-		var req raft.AppendEntriesRequest
-		for i := range tt.count {
-			req.Entries = append(req.Entries, &raft.Log{Index: uint64(i) + 1, Term: 1})
-		}
-		if err := tr.load(&req); err != nil || len(req.Entries) != tt.want || reads > tt.want+1 {
-			t.Errorf("%s: %d sent, %d read, %v, want %d", tt.name, len(req.Entries), reads, err, tt.want)
-		}
-	}
-}
-
-// A slowConn takes so many bytes a second.
-type slowConn struct {
-	net.Conn
-	perSecond int
-}
-
-func (c slowConn) Write(b []byte) (int, error) {
-	time.Sleep(time.Duration(len(b)) * time.Second / time.Duration(c.perSecond))
-	return c.Conn.Write(b)
-}
-
-// 8 Mbit/s carry a record of 16 MiB in 17 s, and others wait behind it.
-func TestCluster_catchesUpWithLargeCommandsOnASlowLink(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		c := newCluster(t, 3, func(cfg *Config) {
-			dial := cfg.Dial
-			cfg.Dial = func(ctx context.Context, network, addr string) (net.Conn, error) {
-				conn, err := dial(ctx, network, addr)
-				if err != nil {
-					return nil, err
-				}
-				return slowConn{conn, 1 << 20}, nil
-			}
-			cfg.FlushBytes, cfg.SegmentSize = 64<<20, 1<<20
-		})
-		c.open("n1", "n2", "n3")
-		n := c.leader()
-		l := startLoad(t, n)
-		away := otherThan(c, n)
-		c.close(away)
-		must(t, n, l.batch(1, 16<<20))
-		for range 4 {
-			must(t, n, l.batch(1, 2<<20))
-		}
-		if c.leader() != n {
-			t.Error("leadership changed hands")
-		}
-		c.open(away)
-		time.Sleep(time.Minute)
-		c.agree()
-	})
 }

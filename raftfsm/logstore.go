@@ -9,20 +9,25 @@ import (
 	"sync"
 	"time"
 
-	"github.com/carillonmq/carillon/storage"
+	"github.com/hashicorp/go-hclog"
 	"github.com/hashicorp/raft"
 	raftboltdb "github.com/hashicorp/raft-boltdb/v2"
 	"github.com/hashicorp/raft-wal/fs"
 	"go.etcd.io/bbolt"
-	berrors "go.etcd.io/bbolt/errors"
 )
 
 // lockTimeout is how long a bbolt file may be held by somebody else before that
 // is an error. Without one, bbolt waits for ever.
 const lockTimeout = time.Second
 
-// A logStore is the Raft log. It remembers whether the last write succeeded: a
-// leader whose write fails only steps down, and would try again silently.
+// The two stores that can hold the Raft log.
+const (
+	LogWAL    = "wal"    // hashicorp/raft-wal: the default, three times as fast
+	LogBoltDB = "boltdb" // raft-boltdb: the conservative choice
+)
+
+// A logStore is the Raft log, of either kind. It remembers whether the last write
+// succeeded: a leader whose write fails only steps down, and would try again silently.
 type logStore struct {
 	raft.LogStore
 	closer io.Closer
@@ -38,18 +43,6 @@ type logStore struct {
 	ended bool   // an end that the schedule does not hold was cut off, and nothing was appended since
 }
 
-func openStable(dir string) (*raftboltdb.BoltStore, error) {
-	path := filepath.Join(dir, stableFile)
-	s, err := raftboltdb.New(raftboltdb.Options{Path: path, BoltOptions: &bbolt.Options{Timeout: lockTimeout}})
-	if errors.Is(err, berrors.ErrTimeout) {
-		return nil, fmt.Errorf("node.data_dir: %s is in use by another process: stop it, or give each node a directory of its own", path)
-	}
-	if err != nil {
-		return nil, fmt.Errorf("open %s: %w", path, err)
-	}
-	return s, nil
-}
-
 // logFile returns the file without which a log of this kind is lost.
 func logFile(kind string) string {
 	if kind == LogBoltDB {
@@ -58,25 +51,34 @@ func logFile(kind string) string {
 	return "wal-meta.db" // of raft-wal
 }
 
-func openLog(dir string, cfg Config, fail func(error)) (*logStore, error) {
-	dir = filepath.Join(dir, cfg.Log)
+// logConfig is what a log is opened with.
+type logConfig struct {
+	Dir         string // of all that Raft keeps; the log has a folder of its kind in it
+	Kind        string // LogWAL or LogBoltDB
+	SegmentSize int    // bytes of one file of LogWAL
+	Logger      hclog.Logger
+	Fail        func(error) // told why this node cannot go on
+}
+
+func openLog(cfg logConfig) (*logStore, error) {
+	dir := filepath.Join(cfg.Dir, cfg.Kind)
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return nil, fmt.Errorf("create log directory: %w", err)
 	}
-	if cfg.Log == LogBoltDB {
+	if cfg.Kind == LogBoltDB {
 		// The array freelist makes every append slower after a truncation.
 		options := &bbolt.Options{Timeout: lockTimeout, FreelistType: bbolt.FreelistMapType}
-		s, err := raftboltdb.New(raftboltdb.Options{Path: filepath.Join(dir, logFile(cfg.Log)), BoltOptions: options})
+		s, err := raftboltdb.New(raftboltdb.Options{Path: filepath.Join(dir, logFile(cfg.Kind)), BoltOptions: options})
 		if err != nil {
 			return nil, fmt.Errorf("open log: %w", err)
 		}
-		return newLogStore(s, s, fail), nil
+		return newLogStore(s, s, cfg.Fail), nil
 	}
-	s, err := openSegmentLog(dir, cfg.SegmentSize, newHCLogger(cfg.Logger, "raft-wal"), fs.New())
+	s, err := openSegmentLog(dir, cfg.SegmentSize, cfg.Logger, fs.New())
 	if err != nil {
 		return nil, fmt.Errorf("open log: %w", err)
 	}
-	return newLogStore(s, s, fail), nil
+	return newLogStore(s, s, cfg.Fail), nil
 }
 
 // newLogStore returns a log beside which there is no schedule yet.
@@ -173,48 +175,3 @@ func (s *logStore) failure() error {
 func (s *logStore) IsMonotonic() bool { return true }
 
 func (s *logStore) Close() error { return s.closer.Close() }
-
-// reconcile makes the log fit the manifest. A crash after a received snapshot
-// was named in the manifest, and before raft deleted the log that it replaces,
-// leaves a log that ends below it, or has another history at its index: neither
-// may be followed by the next entry.
-//
-// What the log does not hold must be in the schedule: an entry that is in neither was
-// acknowledged, and a node without it could help to elect a leader that lacks it. A
-// log that begins later says so itself; of one that was cleared, cleared is what the
-// schedule held then.
-func (s *logStore) reconcile(m storage.SnapshotMeta, cleared uint64) error {
-	first, err := s.FirstIndex()
-	if err != nil {
-		return fmt.Errorf("read log: %w", err)
-	}
-	last, err := s.LastIndex()
-	if err != nil {
-		return fmt.Errorf("read log: %w", err)
-	}
-	if max(m.Index, last) < cleared {
-		return fmt.Errorf("%w: the schedule ends at entry %d and the log at %d, and the schedule that it had stood for all up to %d", ErrDamaged, m.Index, last, cleared)
-	}
-	if last == 0 {
-		return nil
-	}
-	if first > m.Index+1 {
-		return fmt.Errorf("%w: the log begins at entry %d and the schedule ends at %d", ErrDamaged, first, m.Index)
-	}
-	if last >= m.Index {
-		if m.Index < first {
-			return nil
-		}
-		var at raft.Log
-		if err := s.GetLog(m.Index, &at); err != nil {
-			return fmt.Errorf("read log entry %d: %w", m.Index, err)
-		}
-		if at.Term == m.Term {
-			return nil
-		}
-	}
-	if err := s.DeleteRange(first, last); err != nil {
-		return fmt.Errorf("clear the log before the snapshot at %d: %w", m.Index, err)
-	}
-	return nil
-}

@@ -6,6 +6,8 @@ import (
 	"syscall"
 	"testing"
 
+	"github.com/carillonmq/carillon/storage"
+
 	"github.com/hashicorp/raft"
 )
 
@@ -70,7 +72,7 @@ func TestLogStore_stopsTheNodeWhereRaftWouldNotTryAgain(t *testing.T) {
 		{"an append to a damaged log", func(s *logStore, l *failingLog) { l.appends = ErrDamaged; _ = s.StoreLog(entry(11, 1)) }, true},
 	} {
 		var failure error
-		s, err := openLog(t.TempDir(), Config{Log: LogWAL, SegmentSize: testSegmentSize, Logger: testLogger(t)}, func(err error) { failure = err })
+		s, err := openLog(logConfig{Dir: t.TempDir(), Kind: LogWAL, SegmentSize: testSegmentSize, Logger: quiet(), Fail: func(err error) { failure = err }})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -90,6 +92,92 @@ func TestLogStore_stopsTheNodeWhereRaftWouldNotTryAgain(t *testing.T) {
 		}
 		if err := s.Close(); err != nil {
 			t.Fatal(err)
+		}
+	}
+}
+
+func TestReconcile(t *testing.T) {
+	for _, tt := range []struct {
+		name        string
+		first, last uint64 // of the log, term 1
+		manifest    storage.SnapshotMeta
+		cleared     uint64
+		wantFirst   uint64
+		wantLast    uint64
+		want        error
+	}{
+		{name: "an empty log", manifest: storage.SnapshotMeta{Index: 9, Term: 1}},
+		{name: "nothing flushed yet", first: 1, last: 5, wantFirst: 1, wantLast: 5},
+		{name: "flushed within the log", first: 3, last: 9, manifest: storage.SnapshotMeta{Index: 6, Term: 1}, wantFirst: 3, wantLast: 9},
+		{name: "flushed at its end", first: 3, last: 9, manifest: storage.SnapshotMeta{Index: 9, Term: 1}, wantFirst: 3, wantLast: 9},
+		{name: "cut right behind the flush", first: 7, last: 9, manifest: storage.SnapshotMeta{Index: 6, Term: 1}, wantFirst: 7, wantLast: 9},
+		{name: "received beyond its end", first: 3, last: 9, manifest: storage.SnapshotMeta{Index: 10, Term: 1}},
+		{name: "received over another history", first: 3, last: 9, manifest: storage.SnapshotMeta{Index: 6, Term: 2}},
+		{name: "schedule lost", first: 3, last: 9, want: ErrDamaged},
+		{name: "schedule too old", first: 3, last: 9, manifest: storage.SnapshotMeta{Index: 1, Term: 1}, want: ErrDamaged},
+		{name: "an empty log, once cleared", cleared: 9, manifest: storage.SnapshotMeta{Index: 9, Term: 1}},
+		{name: "schedule lost beside an empty log", cleared: 9, want: ErrDamaged},
+		{name: "schedule too old beside an empty log", cleared: 9, manifest: storage.SnapshotMeta{Index: 8, Term: 1}, want: ErrDamaged},
+		{name: "both too old", cleared: 12, first: 3, last: 9, manifest: storage.SnapshotMeta{Index: 6, Term: 1}, want: ErrDamaged},
+		{name: "gone on since the log was cleared", cleared: 2, first: 3, last: 9, manifest: storage.SnapshotMeta{Index: 2, Term: 1}, wantFirst: 3, wantLast: 9},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			s, err := openLog(logConfig{Dir: t.TempDir(), Kind: LogWAL, SegmentSize: testSegmentSize, Logger: quiet()})
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer s.Close()
+			for i := tt.first; i <= tt.last && tt.last > 0; i++ {
+				if err := s.StoreLog(entry(i, 100)); err != nil {
+					t.Fatal(err)
+				}
+			}
+			if err := s.reconcile(tt.manifest, tt.cleared); !errors.Is(err, tt.want) {
+				t.Fatalf("got %v, want %v", err, tt.want)
+			} else if err != nil {
+				return
+			}
+			first, _ := s.FirstIndex()
+			last, _ := s.LastIndex()
+			if first != tt.wantFirst || last != tt.wantLast {
+				t.Errorf("log %d to %d, want %d to %d", first, last, tt.wantFirst, tt.wantLast)
+			}
+			if err := s.StoreLog(entry(max(last, tt.manifest.Index)+1, 10)); err != nil {
+				t.Errorf("the next entry: %v", err)
+			}
+		})
+	}
+}
+
+// Raft cuts a number of entries back from the log's end, which has moved on.
+func TestLogStore_isCutNoFurtherThanAllowed(t *testing.T) {
+	for _, kind := range []string{LogWAL, LogBoltDB} {
+		s, err := openLog(logConfig{Dir: t.TempDir(), Kind: kind, SegmentSize: testSegmentSize, Logger: quiet()})
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer s.Close()
+		for i := range uint64(20) {
+			if err := s.StoreLog(entry(i+1, 100)); err != nil {
+				t.Fatal(err)
+			}
+		}
+		for _, step := range []struct{ floor, from, to, wantFirst, wantLast uint64 }{
+			{0, 1, 5, 1, 20},
+			{5, 1, 3, 4, 20},
+			{5, 4, 9, 6, 20},
+			{5, 6, 9, 6, 20},
+			{5, 18, 20, 6, 17}, // the end differs from the leader's
+			{5, 6, 17, 0, 0},   // a snapshot was received
+		} {
+			s.keepAfter(step.floor)
+			if err := s.DeleteRange(step.from, step.to); err != nil {
+				t.Fatal(err)
+			}
+			first, _ := s.FirstIndex()
+			if last, _ := s.LastIndex(); first != step.wantFirst || last != step.wantLast {
+				t.Errorf("%s, cut %+v: it has %d to %d", kind, step, first, last)
+			}
 		}
 	}
 }

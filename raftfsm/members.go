@@ -3,7 +3,6 @@ package raftfsm
 import (
 	"context"
 	"fmt"
-	"slices"
 	"time"
 
 	"github.com/hashicorp/raft"
@@ -12,11 +11,17 @@ import (
 // configChangeTimeout bounds the queueing of a membership change.
 const configChangeTimeout = 5 * time.Second
 
-// transferTimeout bounds a hand-over: to a hung follower raft would try longer.
-const transferTimeout = time.Second
-
 // patience is how long a member may be silent before it counts as gone.
 func (n *Node) patience() time.Duration { return max(time.Second, 3*n.cfg.Heartbeat) }
+
+// known returns the group as this node's log has it.
+func known(r *raft.Raft) []Server {
+	var group []Server
+	for _, s := range servers(r) {
+		group = append(group, Server{RaftID: string(s.ID), Address: string(s.Address), Voter: s.Suffrage == raft.Voter})
+	}
+	return group
+}
 
 func servers(r *raft.Raft) []raft.Server { return r.GetConfiguration().Configuration().Servers }
 
@@ -31,55 +36,29 @@ func (n *Node) Replace(ctx context.Context, memberID string) error {
 	if r == nil || r.State() != raft.Leader {
 		return ErrNotLeader
 	}
-	m, ok := n.cfg.member(memberID)
-	if !ok {
-		return fmt.Errorf("%w: %q: not one of cluster.members %v", ErrReplace, memberID, n.cfg.memberIDs())
-	}
-	if memberID == n.cfg.NodeID {
-		return fmt.Errorf("%w: %s: it leads: stop it first", ErrReplace, memberID)
+	m, err := n.self.replaceable(memberID)
+	if err != nil {
+		return err
 	}
 	begin := time.Now() // a leader of this moment has heard of nobody yet
 	pause(ctx, n.patience())
-	if i := slices.IndexFunc(servers(r), func(s raft.Server) bool { return memberOf(string(s.ID)) == memberID }); i >= 0 {
-		old := servers(r)[i]
-		if old.Suffrage == raft.Nonvoter && string(old.ID) != memberID {
-			return nil // on its way already
-		}
-		if n.transport.peer(old.ID).contact.After(begin) {
-			return fmt.Errorf("%w: %s: it answers: stop it and empty its node.data_dir first", ErrReplace, memberID)
-		}
-		if err := n.canLose(r, old.ID, begin); err != nil {
-			return err
-		}
-		if err := n.await(ctx, r.RemoveServer(old.ID, 0, configChangeTimeout)); err != nil {
-			return fmt.Errorf("remove %s: %w", old.ID, err)
+	do, err := replacing(memberID, known(r), func(raftID string) bool {
+		id := raft.ServerID(raftID)
+		return id == n.raftID() || n.transport.peer(id).contact.After(begin)
+	})
+	if err != nil || do.Done {
+		return err
+	}
+	if do.Remove != "" {
+		if err := n.await(ctx, r.RemoveServer(raft.ServerID(do.Remove), 0, configChangeTimeout)); err != nil {
+			return fmt.Errorf("remove %s: %w", do.Remove, err)
 		}
 	}
-	// The log's end as a name: no later replacement can end up with the same.
-	id := raft.ServerID(fmt.Sprintf("%s@%d", memberID, r.LastIndex()))
+	id := raft.ServerID(nextRaftID(memberID, r.LastIndex()))
 	if err := n.await(ctx, r.AddNonvoter(id, raft.ServerAddress(m.Raft), 0, configChangeTimeout)); err != nil {
 		return fmt.Errorf("add %s: %w", id, err)
 	}
 	n.log.Info("member replaced, it votes when it has caught up", "member", memberID, "raft_id", id)
-	return nil
-}
-
-// canLose refuses to remove a voter when the others that answered since begin are
-// too few to commit even that.
-func (n *Node) canLose(r *raft.Raft, id raft.ServerID, begin time.Time) error {
-	rest, alive := 0, 0
-	for _, s := range servers(r) {
-		if s.Suffrage != raft.Voter || s.ID == id {
-			continue
-		}
-		rest++
-		if s.ID == n.raftID() || n.transport.peer(s.ID).contact.After(begin) {
-			alive++
-		}
-	}
-	if alive < rest/2+1 {
-		return fmt.Errorf("%w: %s: only %d of the other %d voters answer: start them first", ErrReplace, memberOf(string(id)), alive, rest)
-	}
 	return nil
 }
 
@@ -118,45 +97,60 @@ func (n *Node) promote(ctx context.Context, r *raft.Raft, committed uint64) {
 	}
 }
 
-// TransferLeadership hands leadership to the voter whose log reaches furthest,
-// of those that answer. It blocks for a second at most; commands are refused
-// with ErrNotLeader meanwhile. ErrNotLeader and ErrNoTarget say that there was
-// nothing to do.
-func (n *Node) TransferLeadership(ctx context.Context) error {
-	_, err := n.transfer(ctx, func(string) bool { return true })
-	return err
-}
+// campaignRarely paces the elections that a node calls whose place is taken: it can
+// win none, and each costs it and the members some lines of log. A greeting by mistake
+// keeps a node from calling one for up to twice as long.
+const campaignRarely = time.Minute
 
-// TransferLeadershipTo is TransferLeadership to one of the members, whose ids are
-// given, and returns which.
-func (n *Node) TransferLeadershipTo(ctx context.Context, members []string) (string, error) {
-	return n.transfer(ctx, func(id string) bool { return slices.Contains(members, id) })
-}
-
-func (n *Node) transfer(ctx context.Context, fits func(member string) bool) (string, error) {
-	r := n.running()
-	if r == nil || r.State() != raft.Leader {
-		return "", ErrNotLeader
+// succeededBy notes that the leader looks for another disk at our address. No log
+// entry tells: that of the removal is not sent to who was removed. Anybody can send
+// such a greeting, so that it counts only while we know no leader.
+func (n *Node) succeededBy(id raft.ServerID) {
+	if n.leader() != "" {
+		return
 	}
-	var target raft.Server
-	var best peer
-	for _, s := range servers(r) {
-		p := n.transport.peer(s.ID)
-		if s.Suffrage != raft.Voter || s.ID == n.raftID() || !p.recent(n.patience()) || !fits(memberOf(string(s.ID))) {
+	select {
+	case n.successors <- id:
+	default: // told already
+	}
+}
+
+// replacedLoop says that our place is taken when no leader shows for a while: one
+// that removed us may go on sending for seconds. It takes the word back once there
+// is one after all: then somebody greeted us by mistake.
+func (n *Node) replacedLoop(ctx context.Context, r *raft.Raft) {
+	for {
+		var id raft.ServerID
+		select {
+		case <-ctx.Done():
+			return
+		case id = <-n.successors:
+		}
+		pause(ctx, n.patience())
+		if n.leader() != "" || ctx.Err() != nil {
 			continue
 		}
-		if target.ID == "" || p.lastIndex > best.lastIndex {
-			target, best = s, p
+		why := fmt.Sprintf("node.data_dir: %s holds what %s had before `carillon cluster replace` gave its place to %s, and will not be part of the cluster again:"+
+			" stop this node, empty the directory and start it again, it joins and copies the schedule", n.cfg.DataDir, n.cfg.NodeID, id)
+		n.log.Error("replaced: " + why)
+		n.setWaiting(why)
+		n.setElectionTimeout(r, max(campaignRarely, n.cfg.Heartbeat))
+		for n.leader() == "" {
+			if pause(ctx, n.cfg.Heartbeat); ctx.Err() != nil {
+				return
+			}
 		}
+		n.log.Info("not replaced: there is a leader again", "leader", n.leader())
+		n.setElectionTimeout(r, n.cfg.Heartbeat)
+		n.setWaiting("")
 	}
-	if target.ID == "" {
-		return "", ErrNoTarget
+}
+
+// setElectionTimeout sets how long Raft waits for a leader or votes.
+func (n *Node) setElectionTimeout(r *raft.Raft, d time.Duration) {
+	c := r.ReloadableConfig()
+	c.HeartbeatTimeout, c.ElectionTimeout = d, d
+	if err := r.ReloadConfig(c); err != nil {
+		n.log.Warn("election timeout not changed", "to", d, "err", err)
 	}
-	ctx, cancel := context.WithTimeout(ctx, transferTimeout)
-	defer cancel()
-	to := memberOf(string(target.ID))
-	if err := n.await(ctx, r.LeadershipTransferToServer(target.ID, target.Address)); err != nil {
-		return "", fmt.Errorf("hand leadership to %s: %w", to, err)
-	}
-	return to, nil
 }

@@ -20,9 +20,8 @@ import (
 
 // What a data directory holds beside node.json.
 const (
-	raftDir     = "raft"      // log and stable store
-	stableFile  = "stable.db" // term and vote
-	scheduleDir = "schedule"  // of storage
+	raftDir     = "raft"     // log and stable store
+	scheduleDir = "schedule" // of storage
 )
 
 // maxAppendEntries bounds a request and a group commit in entries, of which raft
@@ -33,12 +32,14 @@ const maxAppendEntries = 64
 // Raft. All methods may be called from any goroutine.
 type Node struct {
 	cfg       Config
+	self      memberConfig // of cfg
 	log       *slog.Logger
 	store     *storage.Store
-	fsm       *fsm
+	fsm       *FSM
 	streams   *streams
 	stable    *raftboltdb.BoltStore
 	logs      *logStore
+	lean      *leanLog   // logs as raft sees it
 	transport *transport // set before raft is
 	silent    *repeats   // of members that are asked and do not answer
 
@@ -80,7 +81,7 @@ func Open(ctx context.Context, cfg Config) (*Node, error) {
 		return nil, err
 	}
 	n := &Node{
-		cfg: cfg, log: cfg.Logger.With("component", "raftfsm", "node", cfg.NodeID),
+		cfg: cfg, self: cfg.member(), log: cfg.Logger.With("component", "raftfsm", "node", cfg.NodeID),
 		inFlight: semaphore.NewWeighted(bytesInFlight), proposals: newGate(),
 		terms: make(chan *Leadership, 1), failed: make(chan error, 1), closed: make(chan struct{}), flushed: make(chan struct{}, 1), silent: newRepeats(),
 		successors: make(chan raft.ServerID, 1), merges: pacer{rate: mergeRate},
@@ -98,7 +99,7 @@ func (n *Node) open(ctx context.Context) error {
 		return fmt.Errorf("%w: node.data_dir: %w", ErrConfig, err)
 	}
 	// To take the lock makes stable.db: whether it is missing shows only before.
-	_, err := loadIdentity(n.cfg)
+	_, err := loadIdentity(n.self)
 	if err != nil {
 		return err
 	}
@@ -108,18 +109,22 @@ func (n *Node) open(ctx context.Context) error {
 	if n.stable, err = openStable(dir); err != nil { // also the lock of the directory
 		return err
 	}
-	if n.identity, err = claimIdentity(n.cfg, n.log); err != nil {
+	if n.identity, err = claimIdentity(n.self, n.log); err != nil {
 		return err
 	}
-	if n.logs, err = openLog(dir, n.cfg, n.failWith); err != nil {
+	if n.logs, err = openLog(logConfig{Dir: dir, Kind: n.cfg.Log, SegmentSize: n.cfg.SegmentSize, Logger: newHCLogger(n.cfg.Logger, "raft-wal"), Fail: n.failWith}); err != nil {
 		return err
 	}
 	if n.store, err = storage.Open(storage.Config{Dir: filepath.Join(n.cfg.DataDir, scheduleDir), Logger: n.cfg.Logger, Pace: n.paceMerge}); err != nil {
 		return fmt.Errorf("open schedule: %w", err)
 	}
-	n.logs.saved, n.logs.clearing = func() uint64 { return n.store.ManifestMeta().Index }, n.noteCleared
-	n.fsm = newFSM(n.store, n.logs.LastIndex, n.cfg, n.failWith)
-	me, _ := n.cfg.member(n.cfg.NodeID)
+	n.logs.join(n.store, n.stable)
+	n.lean = newLeanLog(n.logs)
+	n.fsm = NewFSM(n.store, FSMConfig{
+		LastLog: n.logs.LastIndex, Fail: n.failWith, Whole: n.lean.Whole,
+		Understands: n.cfg.Understands, FlushBytes: n.cfg.FlushBytes, Logger: n.cfg.Logger,
+	})
+	me, _ := n.self.member(n.cfg.NodeID)
 	listener, err := n.cfg.Listen("tcp", n.cfg.ListenAddr)
 	if err != nil {
 		field, remedy := "raft.listen", "free the port or choose another"
@@ -155,16 +160,15 @@ func (n *Node) start() error {
 	if err := n.reconcile(); err != nil {
 		return err
 	}
-	lean := newLeanLog(n.logs)
 	n.transport = newTransport(n.streams, transportConfig{
-		read: lean.read, timeout: n.patience(), quietFor: n.cfg.Heartbeat * 2 / 3, closed: n.closed,
+		whole: n.lean.Whole, timeout: n.patience(), quietFor: n.cfg.Heartbeat * 2 / 3, closed: n.closed,
 	}, newHCLogger(n.cfg.Logger, "raft-net").until(n.closed))
-	shots := &snapshots{store: n.store, retain: n.retain, fail: n.failWith, received: n.noteReceived, refuse: n.streams.refuse}
+	shots := &Snapshots{Store: n.store, Retain: n.retain, Fail: n.failWith, Received: n.noteReceived, Refuse: n.streams.refuse}
 	cfg := n.raftConfig(id)
 	if err := n.bootstrap(cfg, id, shots); err != nil {
 		return err
 	}
-	r, err := raft.NewRaft(cfg, readingFSM{n.fsm, lean}, lean, n.stable, shots, n.transport)
+	r, err := raft.NewRaft(cfg, n.fsm, n.lean, n.stable, shots, n.transport)
 	if err != nil {
 		return fmt.Errorf("start raft: %w", err)
 	}
@@ -191,17 +195,26 @@ func (n *Node) start() error {
 	return nil
 }
 
+// reconcile makes the log fit the schedule, or says what is lost and what to do.
+func (n *Node) reconcile() error {
+	cleared, err := clearedAt(n.stable)
+	if err != nil {
+		return err
+	}
+	err = n.logs.reconcile(n.store.ManifestMeta(), cleared)
+	if errors.Is(err, ErrDamaged) {
+		return fmt.Errorf("%w: node.data_dir %s has lost its %s, or has an older one: restore it%s", err, n.cfg.DataDir, scheduleDir, n.self.orReplace())
+	}
+	return err
+}
+
 // started writes down that from now on the log and the vote must be there.
 func (n *Node) started(id identity) error {
 	if id.Started {
 		return nil
 	}
-	dir := filepath.Join(n.cfg.DataDir, raftDir)
-	if err := errors.Join(syncDir(filepath.Join(dir, id.Log)), syncDir(dir)); err != nil {
-		return err
-	}
-	id.Started = true
-	if err := id.save(n.cfg.DataDir); err != nil {
+	id, err := id.start(n.self)
+	if err != nil {
 		return err
 	}
 	n.setIdentity(id)
@@ -232,7 +245,7 @@ func (n *Node) raftConfig(id identity) *raft.Config {
 }
 
 // bootstrap writes a founder's first log entry, the same on all founders.
-func (n *Node) bootstrap(cfg *raft.Config, id identity, shots *snapshots) error {
+func (n *Node) bootstrap(cfg *raft.Config, id identity, shots *Snapshots) error {
 	lives, err := raft.HasExistingState(n.logs, n.stable, shots)
 	if err != nil {
 		return fmt.Errorf("look for raft state: %w", err)
@@ -241,7 +254,7 @@ func (n *Node) bootstrap(cfg *raft.Config, id identity, shots *snapshots) error 
 		return nil
 	}
 	if id.Started {
-		return fmt.Errorf("%w: node.data_dir %s has lost its log: restore it%s", ErrDamaged, n.cfg.DataDir, n.cfg.orReplace())
+		return fmt.Errorf("%w: node.data_dir %s has lost its log: restore it%s", ErrDamaged, n.cfg.DataDir, n.self.orReplace())
 	}
 	var group raft.Configuration
 	for _, m := range id.Members {
@@ -257,13 +270,20 @@ func (n *Node) bootstrap(cfg *raft.Config, id identity, shots *snapshots) error 
 // missing from the log: it is being replaced.
 func (n *Node) checkServers(r *raft.Raft) error {
 	for _, s := range servers(r) {
-		m, ok := n.cfg.member(memberOf(string(s.ID)))
+		m, ok := n.self.member(memberOf(string(s.ID)))
 		if !ok || m.Raft != string(s.Address) {
 			return fmt.Errorf("%w: cluster.members is %s, but the log has %s at %s: restore the old list, it cannot be changed by configuration",
 				ErrMembers, describe(n.cfg.Members), s.ID, s.Address)
 		}
 	}
 	return nil
+}
+
+// Subscribe attaches a new Feed for at most capacity accepted items. Attach it
+// before Barrier, so that nothing falls between the state that is read after
+// the barrier and the first event. A node feeds one Feed, the last subscribed.
+func (n *Node) Subscribe(capacity int) *Feed {
+	return n.fsm.Subscribe(capacity)
 }
 
 // Store returns the schedule, for reading.

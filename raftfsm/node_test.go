@@ -202,7 +202,7 @@ func TestOpen_closesWhatItStarted(t *testing.T) {
 		if err := os.Mkdir(dir, 0o700); err != nil {
 			t.Fatal(err)
 		}
-		log, err := openLog(dir, Config{Log: LogWAL, SegmentSize: testSegmentSize, Logger: testLogger(t)}, nil)
+		log, err := openLog(logConfig{Dir: dir, Kind: LogWAL, SegmentSize: 8 << 10, Logger: newHCLogger(testLogger(t), "test")})
 		if err != nil {
 			t.Fatal(err)
 		}

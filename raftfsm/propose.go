@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"sync"
 	"time"
 
 	"github.com/hashicorp/raft"
@@ -17,91 +18,43 @@ const enqueueTimeout = 5 * time.Second
 // limits count entries.
 const bytesInFlight = 8 << 20
 
-// A Proposal is a command on its way through the log.
-type Proposal struct {
-	done   chan struct{}
-	closed <-chan struct{} // of the node
-	res    Result
-	err    error
-}
-
-// Wait blocks until the command is applied on this node, or failed, or ctx is
-// done. Any number of goroutines may call it. Its error wraps ErrNotLeader,
-// ErrBusy, ErrClosed or ErrTooLarge (certainly not proposed), or ErrInDoubt
-// (unknown). ErrLevel (certainly not proposed) is a mistake of the caller.
-func (p *Proposal) Wait(ctx context.Context) (Result, error) {
-	select {
-	case <-p.done:
-		return p.res, p.err
-	default:
-	}
-	select {
-	case <-p.done:
-		return p.res, p.err
-	case <-ctx.Done():
-		return Result{}, fmt.Errorf("%w: %w", ErrInDoubt, context.Cause(ctx))
-	case <-p.closed:
-		return Result{}, fmt.Errorf("%w: node closed", ErrInDoubt)
-	}
-}
-
-// Done is closed when Wait has an answer.
-func (p *Proposal) Done() <-chan struct{} { return p.done }
-
-func refused(err error) *Proposal {
-	p := &Proposal{done: make(chan struct{}), err: err}
-	close(p.done)
-	return p
-}
-
 // Propose hands cmd to Raft. Commands of one goroutine keep their order. It
 // blocks while 8 MiB of commands are in flight and until Raft takes the command,
 // not until it is committed; ctx bounds the former.
 func (n *Node) Propose(ctx context.Context, cmd Command) *Proposal {
 	r := n.running()
 	if r == nil {
-		return refused(fmt.Errorf("%w: not part of a group yet", ErrNotLeader))
+		return Refused(fmt.Errorf("%w: not part of a group yet", ErrNotLeader))
 	}
 	if err := n.failureNow(); err != nil {
-		return refused(fmt.Errorf("%w: %w", ErrClosed, err))
+		return Refused(fmt.Errorf("%w: %w", ErrClosed, err))
 	}
 	size := cmd.Size()
 	if size > MaxCommandBytes {
-		return refused(fmt.Errorf("%w: %d bytes, at most %d", ErrTooLarge, size, MaxCommandBytes))
+		return Refused(fmt.Errorf("%w: %d bytes, at most %d", ErrTooLarge, size, MaxCommandBytes))
 	}
 	weight := min(int64(size), bytesInFlight)
 	if err := n.inFlight.Acquire(ctx, weight); err != nil {
-		return refused(fmt.Errorf("%w: %d MiB of commands in flight: %w", ErrBusy, bytesInFlight>>20, context.Cause(ctx)))
+		return Refused(fmt.Errorf("%w: %d MiB of commands in flight: %w", ErrBusy, bytesInFlight>>20, context.Cause(ctx)))
 	}
-	data := cmd.append(make([]byte, 0, size))
-	if err := n.checkForm(data); err != nil {
+	// The level in force here is never above what is committed.
+	data, err := AppendCommand(make([]byte, 0, size), cmd, n.store.Level())
+	if err != nil {
 		n.inFlight.Release(weight)
-		return refused(err)
+		return Refused(err)
 	}
 	if !n.proposals.start() {
 		n.inFlight.Release(weight)
-		return refused(ErrClosed)
+		return Refused(ErrClosed)
 	}
 	future := r.Apply(data, enqueueTimeout)
-	p := &Proposal{done: make(chan struct{}), closed: n.closed}
+	p, answer := NewProposal(n.closed)
 	go func() {
 		defer n.proposals.end()
 		defer n.inFlight.Release(weight)
-		defer close(p.done)
-		p.res, p.err = outcome(future)
+		answer(outcome(future))
 	}()
 	return p
-}
-
-// checkForm keeps a form that not every member may understand out of the log: each
-// that does not would stop. The level in force here is never above what is
-// committed.
-func (n *Node) checkForm(data []byte) error {
-	version, kind := data[0], data[1]
-	if need, now := levelOf(version, kind), n.store.Level(); need > now {
-		return fmt.Errorf("%w: version %d of kind %d needs level %d, the cluster is at %d", ErrLevel, version, kind, need, now)
-	}
-	return nil
 }
 
 func outcome(f raft.ApplyFuture) (Result, error) {
@@ -164,5 +117,51 @@ func (n *Node) await(ctx context.Context, f raft.Future) error {
 		return fmt.Errorf("%w: %w", ErrInDoubt, context.Cause(ctx))
 	case <-n.closed:
 		return fmt.Errorf("%w: node closed", ErrInDoubt)
+	}
+}
+
+// A gate counts what is under way and lets nothing new begin once it is shut.
+type gate struct {
+	mu      sync.Mutex
+	shut    bool
+	running int
+	idle    chan struct{} // closed when shut and nothing runs
+}
+
+func newGate() *gate { return &gate{idle: make(chan struct{})} }
+
+// start reports whether something may begin; if so, end must follow.
+func (g *gate) start() bool {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if g.shut {
+		return false
+	}
+	g.running++
+	return true
+}
+
+func (g *gate) end() {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.running--
+	if g.shut && g.running == 0 {
+		close(g.idle)
+	}
+}
+
+// close lets nothing new begin and waits until nothing runs, but not longer than limit.
+func (g *gate) close(limit time.Duration) {
+	g.mu.Lock()
+	g.shut = true
+	if g.running == 0 {
+		close(g.idle)
+	}
+	g.mu.Unlock()
+	timer := time.NewTimer(limit)
+	defer timer.Stop()
+	select {
+	case <-g.idle:
+	case <-timer.C:
 	}
 }

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"sync"
 
+	"github.com/hashicorp/go-hclog"
 	"github.com/hashicorp/raft"
 	wal "github.com/hashicorp/raft-wal"
 	"github.com/hashicorp/raft-wal/segment"
@@ -21,7 +22,7 @@ import (
 type segmentLog struct {
 	dir    string
 	size   int // of a segment, bytes
-	logger hclogger
+	logger hclog.Logger
 	files  *walFiles
 	meta   *walMeta // one for all that are opened: its file is locked
 
@@ -32,7 +33,7 @@ type segmentLog struct {
 	wal *wal.WAL
 }
 
-func openSegmentLog(dir string, size int, logger hclogger, vfs types.VFS) (*segmentLog, error) {
+func openSegmentLog(dir string, size int, logger hclog.Logger, vfs types.VFS) (*segmentLog, error) {
 	files := &walFiles{VFS: vfs, dir: dir, reserve: reserveOf(size), logger: logger}
 	l := &segmentLog{dir: dir, size: size, logger: logger, files: files, meta: &walMeta{files: files, logger: logger}}
 	w, err := l.open()

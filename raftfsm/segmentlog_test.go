@@ -129,7 +129,7 @@ func (f *smallFile) WriteAt(b []byte, at int64) (int, error) {
 
 func openTestSegmentLog(t *testing.T, dir string, vfs types.VFS) *segmentLog {
 	t.Helper()
-	l, err := openSegmentLog(dir, testSegmentSize, newHCLogger(testLogger(t), "raft-wal"), vfs)
+	l, err := openSegmentLog(dir, testSegmentSize, quiet(), vfs)
 	if err != nil {
 		t.Fatal(err)
 	}

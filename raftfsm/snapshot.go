@@ -9,36 +9,39 @@ import (
 	"github.com/hashicorp/raft"
 )
 
-// A Raft snapshot is a marker: the index of the manifest. What raft would write
-// to a snapshot file, the store has written as a segment; what raft sends to a
+// Snapshots are raft's. One is a marker: the index of the manifest. What raft would
+// write to a snapshot file, the store has written as a segment; what raft sends to a
 // follower, the store streams from its segments. So Create makes a sink that
 // either flushes (local snapshot) or receives (InstallSnapshot), List reports
 // what the manifest holds, and Open streams it, whatever id is asked for: the
 // manifest only knows one moment.
-type snapshots struct {
-	store  *storage.Store
-	retain func(before uint64) // told before raft cuts the log: where the last flush but one ended
-	fail   func(error)         // told why this node cannot go on
-	// received is told how the last snapshot from a leader ended, nil: well.
-	received func(error)
-	refuse   func() // has what is still to come of the stream not come
+type Snapshots struct {
+	Store  *storage.Store
+	Retain func(before uint64) // told before raft cuts the log: where the last flush but one ended
+	Fail   func(error)         // told why this node cannot go on
+	// Received is told how the last snapshot from a leader ended, nil: well.
+	Received func(error)
+	Refuse   func() // has what is still to come of the stream not come
 }
 
-func (s *snapshots) Create(_ raft.SnapshotVersion, index, term uint64, cfg raft.Configuration, cfgIndex uint64, _ raft.Transport) (raft.SnapshotSink, error) {
+// Create returns a sink that flushes what Persist has frozen, or that receives.
+func (s *Snapshots) Create(_ raft.SnapshotVersion, index, term uint64, cfg raft.Configuration, cfgIndex uint64, _ raft.Transport) (raft.SnapshotSink, error) {
 	meta := storage.SnapshotMeta{Index: index, Term: term, Configuration: raft.EncodeConfiguration(cfg), ConfigurationIndex: cfgIndex}
-	return &sink{snapshots: s, meta: meta, before: s.store.ManifestMeta().Index}, nil
+	return &sink{Snapshots: s, meta: meta, before: s.Store.ManifestMeta().Index}, nil
 }
 
-func (s *snapshots) List() ([]*raft.SnapshotMeta, error) {
-	meta := s.store.ManifestMeta()
+// List returns the manifest, as the only snapshot.
+func (s *Snapshots) List() ([]*raft.SnapshotMeta, error) {
+	meta := s.Store.ManifestMeta()
 	if meta.Index == 0 {
 		return nil, nil
 	}
 	return []*raft.SnapshotMeta{raftMeta(meta, 0)}, nil
 }
 
-func (s *snapshots) Open(string) (*raft.SnapshotMeta, io.ReadCloser, error) {
-	meta, size, stream, err := s.store.OpenStream()
+// Open streams the segments of this moment.
+func (s *Snapshots) Open(string) (*raft.SnapshotMeta, io.ReadCloser, error) {
+	meta, size, stream, err := s.Store.OpenStream()
 	if err != nil {
 		return nil, nil, fmt.Errorf("open snapshot: %w", err)
 	}
@@ -57,7 +60,7 @@ func snapshotID(m storage.SnapshotMeta) string { return fmt.Sprintf("%d-%d", m.T
 // marker is what Snapshot hands to Persist.
 type marker struct {
 	schedule schedule
-	fsm      *fsm
+	fsm      *FSM
 }
 
 // A schedule is what storage has frozen.
@@ -74,7 +77,7 @@ func (m *marker) Persist(s raft.SnapshotSink) error {
 	err := m.schedule.Flush(s.(*sink).meta)
 	m.fsm.backlog.end(err)
 	if errors.Is(err, storage.ErrFailed) || errors.Is(err, storage.ErrCorrupt) {
-		m.fsm.fail(fmt.Errorf("write the schedule: %w", err))
+		m.fsm.cfg.Fail(fmt.Errorf("write the schedule: %w", err))
 	}
 	return err
 }
@@ -87,7 +90,7 @@ func (m *marker) Release() {
 
 // A sink carries the meta of a local snapshot to Persist, or receives a stream.
 type sink struct {
-	*snapshots
+	*Snapshots
 	meta     storage.SnapshotMeta
 	before   uint64            // where the manifest ended when the sink was made
 	receiver *storage.Receiver // set by the first Write
@@ -97,21 +100,21 @@ func (s *sink) ID() string { return snapshotID(s.meta) }
 
 func (s *sink) Write(b []byte) (int, error) {
 	if s.receiver == nil {
-		r, err := s.store.Receive(s.meta)
+		r, err := s.Store.Receive(s.meta)
 		if err != nil {
-			s.refuse()
+			s.Refuse()
 			return 0, fmt.Errorf("receive snapshot: %w", err)
 		}
 		s.receiver = r
 	}
 	written, err := s.receiver.Write(b)
 	if err != nil {
-		s.received(err)
-		s.refuse()
+		s.Received(err)
+		s.Refuse()
 	}
 	if errors.Is(err, storage.ErrVersion) {
 		// The leader would send it again and again, and this node stay behind for ever.
-		s.fail(fmt.Errorf("receive snapshot: %w: this node must not go on; run the version of the other nodes", err))
+		s.Fail(fmt.Errorf("receive snapshot: %w: this node must not go on; run the version of the other nodes", err))
 	}
 	return written, err
 }
@@ -120,7 +123,7 @@ func (s *sink) Write(b []byte) (int, error) {
 // log is to stay.
 func (s *sink) Close() error {
 	if s.receiver == nil {
-		s.retain(s.before)
+		s.Retain(s.before)
 		return nil
 	}
 	r := s.receiver
@@ -128,13 +131,13 @@ func (s *sink) Close() error {
 	if err := r.Commit(); err != nil {
 		r.Abort()
 		err = fmt.Errorf("commit received snapshot: %w", err)
-		s.received(err)
+		s.Received(err)
 		if errors.Is(err, storage.ErrFailed) {
-			s.fail(err)
+			s.Fail(err)
 		}
 		return err
 	}
-	s.received(nil)
+	s.Received(nil)
 	return nil
 }
 

@@ -2,16 +2,13 @@ package raftfsm
 
 import (
 	"errors"
-	"fmt"
 	"io"
 	"path/filepath"
-	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
 
 	"github.com/carillonmq/carillon/storage"
-	"github.com/hashicorp/raft"
 )
 
 // A follower that was away for longer than the log reaches gets the segments, and
@@ -137,108 +134,5 @@ func receiveOnly(t *testing.T, from *storage.Store, dir string) {
 	}
 	if err := errors.Join(r.Commit(), stream.Close(), to.Close()); err != nil {
 		t.Fatal(err)
-	}
-}
-
-func TestReconcile(t *testing.T) {
-	for _, tt := range []struct {
-		name        string
-		first, last uint64 // of the log, term 1
-		manifest    storage.SnapshotMeta
-		cleared     uint64
-		wantFirst   uint64
-		wantLast    uint64
-		want        error
-	}{
-		{name: "an empty log", manifest: storage.SnapshotMeta{Index: 9, Term: 1}},
-		{name: "nothing flushed yet", first: 1, last: 5, wantFirst: 1, wantLast: 5},
-		{name: "flushed within the log", first: 3, last: 9, manifest: storage.SnapshotMeta{Index: 6, Term: 1}, wantFirst: 3, wantLast: 9},
-		{name: "flushed at its end", first: 3, last: 9, manifest: storage.SnapshotMeta{Index: 9, Term: 1}, wantFirst: 3, wantLast: 9},
-		{name: "cut right behind the flush", first: 7, last: 9, manifest: storage.SnapshotMeta{Index: 6, Term: 1}, wantFirst: 7, wantLast: 9},
-		{name: "received beyond its end", first: 3, last: 9, manifest: storage.SnapshotMeta{Index: 10, Term: 1}},
-		{name: "received over another history", first: 3, last: 9, manifest: storage.SnapshotMeta{Index: 6, Term: 2}},
-		{name: "schedule lost", first: 3, last: 9, want: ErrDamaged},
-		{name: "schedule too old", first: 3, last: 9, manifest: storage.SnapshotMeta{Index: 1, Term: 1}, want: ErrDamaged},
-		{name: "an empty log, once cleared", cleared: 9, manifest: storage.SnapshotMeta{Index: 9, Term: 1}},
-		{name: "schedule lost beside an empty log", cleared: 9, want: ErrDamaged},
-		{name: "schedule too old beside an empty log", cleared: 9, manifest: storage.SnapshotMeta{Index: 8, Term: 1}, want: ErrDamaged},
-		{name: "both too old", cleared: 12, first: 3, last: 9, manifest: storage.SnapshotMeta{Index: 6, Term: 1}, want: ErrDamaged},
-		{name: "gone on since the log was cleared", cleared: 2, first: 3, last: 9, manifest: storage.SnapshotMeta{Index: 2, Term: 1}, wantFirst: 3, wantLast: 9},
-	} {
-		t.Run(tt.name, func(t *testing.T) {
-			s, err := openLog(t.TempDir(), Config{Log: LogWAL, SegmentSize: testSegmentSize, Logger: testLogger(t)}, nil)
-			if err != nil {
-				t.Fatal(err)
-			}
-			defer s.Close()
-			for i := tt.first; i <= tt.last && tt.last > 0; i++ {
-				if err := s.StoreLog(entry(i, 100)); err != nil {
-					t.Fatal(err)
-				}
-			}
-			if err := s.reconcile(tt.manifest, tt.cleared); !errors.Is(err, tt.want) {
-				t.Fatalf("got %v, want %v", err, tt.want)
-			} else if err != nil {
-				return
-			}
-			first, _ := s.FirstIndex()
-			last, _ := s.LastIndex()
-			if first != tt.wantFirst || last != tt.wantLast {
-				t.Errorf("log %d to %d, want %d to %d", first, last, tt.wantFirst, tt.wantLast)
-			}
-			if err := s.StoreLog(entry(max(last, tt.manifest.Index)+1, 10)); err != nil {
-				t.Errorf("the next entry: %v", err)
-			}
-		})
-	}
-}
-
-// Raft would delete the log and go on counting from its old end.
-func TestRestore_refusesASnapshotThatEndsBeforeTheLog(t *testing.T) {
-	var failure error
-	s := openStore(t, t.TempDir())
-	defer s.Close()
-	f := newFSM(s, func() (uint64, error) { return 5, nil }, fsmConfig(1<<20), func(err error) { failure = err })
-	if err := f.Restore(io.NopCloser(strings.NewReader(""))); err == nil || failure == nil {
-		t.Errorf("restored: %v, failed with %v", err, failure)
-	}
-}
-
-// The sink that raft cancels leaves nothing behind.
-func TestSink_cancelledLeavesTheManifestAlone(t *testing.T) {
-	s := openStore(t, t.TempDir())
-	defer s.Close()
-	shots := &snapshots{store: s, received: func(error) {}, refuse: func() {}}
-	k, err := shots.Create(1, 7, 1, raft.Configuration{}, 1, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if _, err := k.Write([]byte{1}); err != nil {
-		t.Fatal(err)
-	}
-	if err := k.Cancel(); err != nil {
-		t.Error(err)
-	}
-	if list, err := shots.List(); err != nil || len(list) != 0 {
-		t.Errorf("list %v, %v", list, err)
-	}
-}
-
-type brokenSchedule struct{ err error }
-
-func (b brokenSchedule) Flush(storage.SnapshotMeta) error { return b.err }
-func (b brokenSchedule) Release()                         {}
-
-func TestPersist_stopsTheNodeWhenTryingAgainIsOfNoUse(t *testing.T) {
-	for _, tt := range []struct {
-		err   error
-		stops bool
-	}{{storage.ErrFailed, true}, {storage.ErrCorrupt, true}, {storage.ErrDiskFull, false}, {storage.ErrGeneration, false}} {
-		var failure error
-		f := &fsm{backlog: newBacklog(100), fail: func(err error) { failure = err }}
-		m := &marker{schedule: brokenSchedule{fmt.Errorf("flush: %w", tt.err)}, fsm: f}
-		if err := m.Persist(&sink{}); !errors.Is(err, tt.err) || errors.Is(failure, tt.err) != tt.stops {
-			t.Errorf("%v: persisted with %v, stopped with %v", tt.err, err, failure)
-		}
 	}
 }

@@ -2,7 +2,6 @@ package raftfsm
 
 import (
 	"cmp"
-	"time"
 
 	"github.com/carillonmq/carillon/storage"
 )
@@ -31,37 +30,4 @@ type Server struct {
 	RaftID  string `json:"raft_id"` // the member's id, after a replacement with "@" and a number
 	Address string `json:"address"`
 	Voter   bool   `json:"voter"`
-}
-
-// Status is what a node knows of itself and its cluster.
-type Status struct {
-	Node   string
-	State  string // leader, follower, candidate; unborn before there is a Raft group, replaced when another disk has our place, failed after an error
-	Leader string // member id, "" if unknown
-	Term   uint64
-
-	Waiting string // why the node is unborn, out of the group or failed
-
-	Level       storage.Level // feature level in force, as far as the log is applied here
-	Understands storage.Level // the newest that this node understands
-
-	Members []MemberStatus // sorted by id
-
-	AppliedIndex  uint64 // handed to the state machine
-	CommitIndex   uint64
-	LastIndex     uint64 // of the log
-	SnapshotIndex uint64 // of the manifest
-	UnsavedBytes  int64  // of log since the last flush
-	LogError      string // of the last write to the log, "" if it succeeded
-	FlushError    string // of the last flush, "" if it succeeded
-	ReceiveError  string // of the last snapshot that a leader sent, "" if it was received or is needed no longer
-}
-
-// MemberStatus is one member as this node sees it.
-type MemberStatus struct {
-	Member
-	RaftID      string // "" while the member is not in the group
-	Voter       bool
-	LastIndex   uint64    // of its log, known to the leader only
-	LastContact time.Time // known to the leader only
 }

@@ -273,7 +273,7 @@ func (s *streams) checkGreeting(r io.Reader) error {
 	if cluster == s.cfg.cluster && raft.ServerID(id) == ours {
 		return nil
 	}
-	if cluster == s.cfg.cluster && succeeds(raft.ServerID(id), ours) {
+	if cluster == s.cfg.cluster && succeeds(id, string(ours)) {
 		s.cfg.succeededBy(raft.ServerID(id))
 	}
 	return fmt.Errorf("it is for %q of cluster %q, this is %q of %q", id, cluster, ours, s.cfg.cluster)

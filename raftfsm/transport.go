@@ -26,7 +26,7 @@ type transport struct {
 }
 
 type transportConfig struct {
-	read    func(index, term uint64) (*raft.Log, error) // an entry with its data
+	whole   func(*raft.Log) (*raft.Log, error) // an entry with its data
 	timeout time.Duration
 	// quietFor is how long after a follower has taken anything else heartbeats are held
 	// back. Raft sends five to ten in a time-out, and each wakes two processes: most of what
@@ -162,13 +162,11 @@ func (t *transport) awaitQuiet(id raft.ServerID) bool {
 func (t *transport) load(req *raft.AppendEntriesRequest) error {
 	bytes := 0
 	for i, lean := range req.Entries {
-		if isLean(lean) {
-			whole, err := t.read(lean.Index, lean.Term)
-			if err != nil {
-				return err
-			}
-			req.Entries[i] = whole
+		whole, err := t.whole(lean)
+		if err != nil {
+			return err
 		}
+		req.Entries[i] = whole
 		bytes += len(req.Entries[i].Data)
 		if bytes > requestBytes && i > 0 {
 			clear(req.Entries[i:])

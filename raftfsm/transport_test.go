@@ -7,6 +7,8 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"github.com/hashicorp/raft"
 )
 
 // wires are the connections of a cluster: they note when they were written to, and may lose all for a moment of
@@ -98,5 +100,73 @@ func TestCluster_keepsItsLeaderThoughPacketsAreLost(t *testing.T) {
 		if again := c.leader(); again != n || n.Status().Term != term {
 			t.Errorf("term %d became %d", term, again.Status().Term)
 		}
+	})
+}
+
+func TestTransport_sendsABoundedNumberOfBytes(t *testing.T) {
+	for _, tt := range []struct {
+		name        string
+		size, count int
+		want        int
+	}{
+		{"small ones", 100, 64, 64},
+		{"up to the bound", requestBytes / 4, 64, 4},
+		{"one that is larger", 16 << 20, 16, 1},
+	} {
+		reads := 0
+		tr := &transport{transportConfig: transportConfig{whole: func(lean *raft.Log) (*raft.Log, error) {
+			reads++
+			return &raft.Log{Index: lean.Index, Term: lean.Term, Data: make([]byte, tt.size)}, nil
+		}}}
+		var req raft.AppendEntriesRequest
+		for i := range tt.count {
+			req.Entries = append(req.Entries, &raft.Log{Index: uint64(i) + 1, Term: 1})
+		}
+		if err := tr.load(&req); err != nil || len(req.Entries) != tt.want || reads > tt.want+1 {
+			t.Errorf("%s: %d sent, %d read, %v, want %d", tt.name, len(req.Entries), reads, err, tt.want)
+		}
+	}
+}
+
+// A slowConn takes so many bytes a second.
+type slowConn struct {
+	net.Conn
+	perSecond int
+}
+
+func (c slowConn) Write(b []byte) (int, error) {
+	time.Sleep(time.Duration(len(b)) * time.Second / time.Duration(c.perSecond))
+	return c.Conn.Write(b)
+}
+
+// 8 Mbit/s carry a record of 16 MiB in 17 s, and others wait behind it.
+func TestCluster_catchesUpWithLargeCommandsOnASlowLink(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := newCluster(t, 3, func(cfg *Config) {
+			dial := cfg.Dial
+			cfg.Dial = func(ctx context.Context, network, addr string) (net.Conn, error) {
+				conn, err := dial(ctx, network, addr)
+				if err != nil {
+					return nil, err
+				}
+				return slowConn{conn, 1 << 20}, nil
+			}
+			cfg.FlushBytes, cfg.SegmentSize = 64<<20, 1<<20
+		})
+		c.open("n1", "n2", "n3")
+		n := c.leader()
+		l := startLoad(t, n)
+		away := otherThan(c, n)
+		c.close(away)
+		must(t, n, l.batch(1, 16<<20))
+		for range 4 {
+			must(t, n, l.batch(1, 2<<20))
+		}
+		if c.leader() != n {
+			t.Error("leadership changed hands")
+		}
+		c.open(away)
+		time.Sleep(time.Minute)
+		c.agree()
 	})
 }

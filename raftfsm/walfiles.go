@@ -9,6 +9,7 @@ import (
 	"sync"
 	"syscall"
 
+	"github.com/hashicorp/go-hclog"
 	"github.com/hashicorp/raft-wal/types"
 )
 
@@ -27,7 +28,7 @@ type walFiles struct {
 	types.VFS
 	dir     string
 	reserve int64 // bytes
-	logger  hclogger
+	logger  hclog.Logger
 
 	mu     sync.Mutex
 	opened []io.Closer // while a log is being opened, nil otherwise

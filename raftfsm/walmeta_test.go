@@ -4,7 +4,6 @@ import (
 	"bufio"
 	"errors"
 	"fmt"
-	"log/slog"
 	"os"
 	"os/exec"
 	"strconv"
@@ -30,7 +29,7 @@ const walWriterEnv = "CARILLON_TEST_WAL_WRITER"
 
 const testSegmentSize = 8 << 10
 
-func quiet() hclog.Logger { return newHCLogger(slog.New(slog.DiscardHandler), "test") }
+func quiet() hclog.Logger { return hclog.NewNullLogger() }
 
 func openWAL(t testing.TB, dir string) *wal.WAL {
 	t.Helper()

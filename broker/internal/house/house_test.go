@@ -144,7 +144,7 @@ var clockless = []string{"wheel", "storage", "raftfsm"}
 
 // What Apply does not reach: disks, peers, pauses.
 var clocked = []string{
-	"raftfsm/flush.go", "raftfsm/gate.go", "raftfsm/identity.go", "raftfsm/members.go", "raftfsm/pace.go",
+	"raftfsm/flush.go", "raftfsm/identity.go", "raftfsm/members.go", "raftfsm/propose.go",
 	"raftfsm/stream.go", "raftfsm/transport.go", "raftfsm/walmeta.go",
 }
 

@@ -1,0 +1,114 @@
+package raftfsm
+
+import (
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"hash/crc32"
+	"io"
+	"strings"
+	"testing"
+
+	"github.com/carillonmq/carillon/storage"
+	"github.com/hashicorp/raft"
+)
+
+// The leader would send the snapshot again and again.
+func TestSink_stopsTheNodeWhenTheStreamIsOfANewerProgram(t *testing.T) {
+	s := openStore(t, t.TempDir())
+	defer s.Close()
+	var failure error
+	shots := &Snapshots{Store: s, Fail: func(err error) { failure = err }, Received: func(error) {}, Refuse: func() {}}
+	k, err := shots.Create(1, 7, 1, raft.Configuration{}, 1, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	record := []byte{99, 'x'}
+	record = binary.BigEndian.AppendUint32(record, crc32.Checksum(record, crc32.MakeTable(crc32.Castagnoli)))
+	stream := binary.BigEndian.AppendUint32([]byte("carillon"), uint32(len(record)))
+	_, err = k.Write(append(stream, record...))
+	if !errors.Is(err, storage.ErrVersion) || !errors.Is(failure, storage.ErrVersion) || !strings.Contains(failure.Error(), "stream header has version 99") {
+		t.Errorf("written with %v, stopped with %v", err, failure)
+	}
+	if err := k.Cancel(); err != nil {
+		t.Error(err)
+	}
+}
+
+// Raft would delete the log and go on counting from its old end.
+func TestRestore_refusesASnapshotThatEndsBeforeTheLog(t *testing.T) {
+	var failure error
+	s := openStore(t, t.TempDir())
+	defer s.Close()
+	cfg := fsmConfig(1<<20, func(err error) { failure = err })
+	cfg.LastLog = func() (uint64, error) { return 5, nil }
+	f := NewFSM(s, cfg)
+	if err := f.Restore(io.NopCloser(strings.NewReader(""))); err == nil || failure == nil {
+		t.Errorf("restored: %v, failed with %v", err, failure)
+	}
+}
+
+// The sink that raft cancels leaves nothing behind.
+func TestSink_cancelledLeavesTheManifestAlone(t *testing.T) {
+	s := openStore(t, t.TempDir())
+	defer s.Close()
+	shots := &Snapshots{Store: s, Received: func(error) {}, Refuse: func() {}}
+	k, err := shots.Create(1, 7, 1, raft.Configuration{}, 1, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := k.Write([]byte{1}); err != nil {
+		t.Fatal(err)
+	}
+	if err := k.Cancel(); err != nil {
+		t.Error(err)
+	}
+	if list, err := shots.List(); err != nil || len(list) != 0 {
+		t.Errorf("list %v, %v", list, err)
+	}
+}
+
+type brokenSchedule struct{ err error }
+
+func (b brokenSchedule) Flush(storage.SnapshotMeta) error { return b.err }
+
+func (b brokenSchedule) Release() {}
+
+func TestPersist_stopsTheNodeWhenTryingAgainIsOfNoUse(t *testing.T) {
+	for _, tt := range []struct {
+		err   error
+		stops bool
+	}{{storage.ErrFailed, true}, {storage.ErrCorrupt, true}, {storage.ErrDiskFull, false}, {storage.ErrGeneration, false}} {
+		var failure error
+		f := &FSM{backlog: newBacklog(100), cfg: FSMConfig{Fail: func(err error) { failure = err }}}
+		m := &marker{schedule: brokenSchedule{fmt.Errorf("flush: %w", tt.err)}, fsm: f}
+		if err := m.Persist(&sink{}); !errors.Is(err, tt.err) || errors.Is(failure, tt.err) != tt.stops {
+			t.Errorf("%v: persisted with %v, stopped with %v", tt.err, err, failure)
+		}
+	}
+}
+
+// Raft cuts from the end that the log has after the flush.
+func TestSink_reckonsTheLogToKeepAfterTheFlush(t *testing.T) {
+	f := newTestFSM(t)
+	var told []uint64
+	shots := &Snapshots{Store: f.store, Retain: func(before uint64) { told = append(told, before) }}
+	for _, want := range []uint64{0, 1} {
+		knownPosition(t, f, 0)
+		m, err := f.Snapshot()
+		if err != nil {
+			t.Fatal(err)
+		}
+		k, err := shots.Create(raft.SnapshotVersionMax, f.applied, 1, raft.Configuration{}, 0, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := m.Persist(k); err != nil || len(told) != int(want) {
+			t.Fatalf("%v, told %v before the flush was done", err, told)
+		}
+		if err := k.Close(); err != nil || len(told) != int(want)+1 || told[want] != want {
+			t.Errorf("%v, told %v, want %d last", err, told, want)
+		}
+		m.Release()
+	}
+}
