@@ -17,12 +17,14 @@ import (
 	"github.com/carillonmq/carillon/broker/report"
 	"github.com/carillonmq/carillon/broker/schedule"
 	"github.com/carillonmq/carillon/raftfsm"
+	"github.com/carillonmq/carillon/raftfsm/member"
+	"github.com/carillonmq/carillon/raftfsm/node"
 )
 
 // Options are the parts that a Broker is made of. All are required but Now, DiscoverEvery and AskReach.
 type Options struct {
 	Config  config.Config // resolved and validated
-	Node    *raftfsm.Node // open; the caller closes it after Run
+	Node    *node.Node    // open; the caller closes it after Run
 	Source  func() (ingest.Source, error)
 	Sink    func() (deliver.Sink, error)
 	Metrics *Metrics
@@ -38,13 +40,13 @@ type Options struct {
 	DiscoverEvery time.Duration
 	// AskReach asks another member whether Kafka answers it (ReachKafka); an error says
 	// why not. It blocks for some seconds at most. A cluster of one goes without.
-	AskReach func(ctx context.Context, m raftfsm.Member) error
+	AskReach func(ctx context.Context, m member.Member) error
 }
 
 // A Broker leads whenever its node does: it runs one term after the other.
 type Broker struct {
 	config    config.Config
-	node      *raftfsm.Node
+	node      *node.Node
 	newSource func() (ingest.Source, error)
 	newSink   func() (deliver.Sink, error)
 	metrics   *Metrics
@@ -53,7 +55,7 @@ type Broker struct {
 	logger    *slog.Logger                       // for the parts of a term
 	log       *slog.Logger                       // its own
 	discover  time.Duration
-	askReach  func(context.Context, raftfsm.Member) error
+	askReach  func(context.Context, member.Member) error
 	reach     *reach
 	report    atomic.Pointer[report.Report] // of the running term, nil when there is none
 	searched  atomic.Bool                   // storage, for strays
@@ -116,7 +118,7 @@ func (b *Broker) Run(ctx context.Context) error {
 
 // lead runs terms for as long as the leadership lasts. After a doubt it gives
 // leadership away, if there is somebody to take it, and else tries again.
-func (b *Broker) lead(ctx context.Context, leadership *raftfsm.Leadership) {
+func (b *Broker) lead(ctx context.Context, leadership *node.Leadership) {
 	const pause = 500 * time.Millisecond
 	for {
 		report := report.New()
@@ -160,7 +162,7 @@ func (b *Broker) handOver() {
 	switch {
 	case err == nil:
 		b.log.Info("leadership handed over")
-	case errors.Is(err, raftfsm.ErrNotLeader), errors.Is(err, raftfsm.ErrNoTarget):
+	case errors.Is(err, raftfsm.ErrNotLeader), errors.Is(err, node.ErrNoTarget):
 	default:
 		b.log.Warn("leadership not handed over, the others will elect a leader", "error", err)
 	}

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/carillonmq/carillon/raftfsm"
+	"github.com/carillonmq/carillon/raftfsm/node"
 	"github.com/carillonmq/carillon/storage"
 )
 
@@ -57,7 +58,7 @@ func (b *Broker) RaiseLevel(ctx context.Context) (LevelRaise, error) {
 }
 
 // unanswered returns the members that do not answer.
-func unanswered(members []raftfsm.MemberStatus, levels map[string]storage.Level) (silent []string) {
+func unanswered(members []node.MemberStatus, levels map[string]storage.Level) (silent []string) {
 	for _, m := range members {
 		if _, answered := levels[m.ID]; !answered {
 			silent = append(silent, m.ID)
@@ -68,7 +69,7 @@ func unanswered(members []raftfsm.MemberStatus, levels map[string]storage.Level)
 
 // notUnderstood says of each member that does not answer, or does not understand the
 // level, what to do.
-func notUnderstood(newest storage.Level, members []raftfsm.MemberStatus, levels map[string]storage.Level) []string {
+func notUnderstood(newest storage.Level, members []node.MemberStatus, levels map[string]storage.Level) []string {
 	var obstacles []string
 	for _, m := range members {
 		level, answered := levels[m.ID]
@@ -149,7 +150,7 @@ func (b *Broker) commitLevel(ctx context.Context, level storage.Level) error {
 	return nil
 }
 
-func levelStatus(node raftfsm.Status) LevelStatus {
+func levelStatus(node node.Status) LevelStatus {
 	level := LevelStatus{Understood: uint32(node.Understands)}
 	if node.AppliedIndex > 0 { // what an empty store says is no word of the cluster's
 		level.InForce = uint32(node.Level)

@@ -11,7 +11,8 @@ import (
 
 	"github.com/carillonmq/carillon/broker/ingest"
 	"github.com/carillonmq/carillon/broker/report"
-	"github.com/carillonmq/carillon/raftfsm"
+	"github.com/carillonmq/carillon/raftfsm/member"
+	"github.com/carillonmq/carillon/raftfsm/node"
 )
 
 const (
@@ -107,7 +108,7 @@ func (r *reach) move(ctx context.Context, silent time.Duration) error {
 // ask returns the ids of the voters that Kafka answers, and why it does not answer others.
 func (r *reach) ask(ctx context.Context) ([]string, error) {
 	b := r.broker
-	others := slices.DeleteFunc(b.node.Status().Members, func(m raftfsm.MemberStatus) bool {
+	others := slices.DeleteFunc(b.node.Status().Members, func(m node.MemberStatus) bool {
 		return m.ID == b.config.Node.ID || !m.Voter
 	})
 	if len(others) == 0 {
@@ -131,7 +132,7 @@ func (r *reach) ask(ctx context.Context) ([]string, error) {
 	return able, errors.New(strings.Join(refusals, "; "))
 }
 
-func (r *reach) askTwice(ctx context.Context, m raftfsm.Member) error {
+func (r *reach) askTwice(ctx context.Context, m member.Member) error {
 	if err := r.broker.askReach(ctx, m); err != nil {
 		return err
 	}

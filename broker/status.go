@@ -9,7 +9,8 @@ import (
 
 	"github.com/carillonmq/carillon/broker/config"
 	"github.com/carillonmq/carillon/broker/report"
-	"github.com/carillonmq/carillon/raftfsm"
+	"github.com/carillonmq/carillon/raftfsm/member"
+	"github.com/carillonmq/carillon/raftfsm/node"
 	"github.com/carillonmq/carillon/storage"
 )
 
@@ -78,7 +79,7 @@ type StorageStatus struct {
 
 // A Standing is what a node answers to another that asks whether it may be born, or
 // which feature level all understand.
-type Standing = raftfsm.Standing
+type Standing = member.Standing
 
 // Status returns what this node knows at the moment. It reads a few pages of the
 // schedule, so it is not for every message.
@@ -115,8 +116,8 @@ func (b *Broker) Status() Status {
 	return s
 }
 
-func memberStatuses(members []raftfsm.MemberStatus) []MemberStatus {
-	known := slices.ContainsFunc(members, func(m raftfsm.MemberStatus) bool { return m.RaftID != "" })
+func memberStatuses(members []node.MemberStatus) []MemberStatus {
+	known := slices.ContainsFunc(members, func(m node.MemberStatus) bool { return m.RaftID != "" })
 	all := make([]MemberStatus, len(members))
 	for i, m := range members {
 		all[i] = MemberStatus{ID: m.ID, API: m.API}
@@ -182,19 +183,19 @@ func (b *Broker) Ready() error { return b.ready(b.node.Status()) }
 // way under load, milliseconds.
 const mostBehind = 128
 
-func (b *Broker) ready(node raftfsm.Status) error {
-	self := slices.IndexFunc(node.Members, func(m raftfsm.MemberStatus) bool { return m.ID == node.Node })
+func (b *Broker) ready(n node.Status) error {
+	self := slices.IndexFunc(n.Members, func(m node.MemberStatus) bool { return m.ID == n.Node })
 	switch {
-	case node.Waiting != "":
-		return fmt.Errorf("%s: %s", node.State, node.Waiting)
-	case node.Leader == "":
-		return fmt.Errorf("%s: no leader is known", node.State)
-	case self < 0 || !node.Members[self].Voter:
+	case n.Waiting != "":
+		return fmt.Errorf("%s: %s", n.State, n.Waiting)
+	case n.Leader == "":
+		return fmt.Errorf("%s: no leader is known", n.State)
+	case self < 0 || !n.Members[self].Voter:
 		return errors.New("catching up: not a voter yet")
-	case node.CommitIndex > node.AppliedIndex+mostBehind:
-		return fmt.Errorf("catching up: %d log entries are not applied yet", node.CommitIndex-node.AppliedIndex)
+	case n.CommitIndex > n.AppliedIndex+mostBehind:
+		return fmt.Errorf("catching up: %d log entries are not applied yet", n.CommitIndex-n.AppliedIndex)
 	}
-	if node.Leader != node.Node {
+	if n.Leader != n.Node {
 		return nil
 	}
 	report := b.report.Load()

@@ -10,15 +10,16 @@ import (
 
 	"github.com/carillonmq/carillon/broker/config"
 	"github.com/carillonmq/carillon/broker/report"
-	"github.com/carillonmq/carillon/raftfsm"
+	"github.com/carillonmq/carillon/raftfsm/member"
+	"github.com/carillonmq/carillon/raftfsm/node"
 	"github.com/carillonmq/carillon/storage"
 )
 
 // follower is the status of a node that does its part.
-func follower() raftfsm.Status {
-	s := raftfsm.Status{Node: "n2", State: "follower", Leader: "n1", Term: 3, CommitIndex: 1000, AppliedIndex: 1000}
+func follower() node.Status {
+	s := node.Status{Node: "n2", State: "follower", Leader: "n1", Term: 3, CommitIndex: 1000, AppliedIndex: 1000}
 	for _, id := range []string{"n1", "n2", "n3"} {
-		s.Members = append(s.Members, raftfsm.MemberStatus{Member: raftfsm.Member{ID: id}, Voter: true})
+		s.Members = append(s.Members, node.MemberStatus{Member: member.Member{ID: id}, Voter: true})
 	}
 	return s
 }
@@ -26,20 +27,20 @@ func follower() raftfsm.Status {
 func TestReady_saysWhyNot(t *testing.T) {
 	running, starting := report.New(), report.New()
 	running.SetRunning()
-	leads := func(s *raftfsm.Status) { s.State, s.Leader = "leader", "n2" }
+	leads := func(s *node.Status) { s.State, s.Leader = "leader", "n2" }
 	for _, test := range []struct {
 		what   string
-		change func(*raftfsm.Status)
+		change func(*node.Status)
 		report *report.Report
 		want   string
 	}{
-		{"a follower that keeps up", func(*raftfsm.Status) {}, nil, ""},
-		{"a follower under load", func(s *raftfsm.Status) { s.AppliedIndex -= mostBehind }, nil, ""},
-		{"a follower far behind", func(s *raftfsm.Status) { s.AppliedIndex -= 500 }, nil, "catching up: 500 log entries are not applied yet"},
-		{"no leader", func(s *raftfsm.Status) { s.State, s.Leader = "candidate", "" }, nil, "candidate: no leader is known"},
-		{"not born", func(s *raftfsm.Status) { s.State, s.Waiting = "unborn", "no answer from n1" }, nil, "unborn: no answer from n1"},
-		{"failed", func(s *raftfsm.Status) { s.State, s.Waiting = "failed", "unknown command" }, nil, "failed: unknown command"},
-		{"replaced and copying", func(s *raftfsm.Status) { s.Members[1].Voter = false }, nil, "catching up: not a voter yet"},
+		{"a follower that keeps up", func(*node.Status) {}, nil, ""},
+		{"a follower under load", func(s *node.Status) { s.AppliedIndex -= mostBehind }, nil, ""},
+		{"a follower far behind", func(s *node.Status) { s.AppliedIndex -= 500 }, nil, "catching up: 500 log entries are not applied yet"},
+		{"no leader", func(s *node.Status) { s.State, s.Leader = "candidate", "" }, nil, "candidate: no leader is known"},
+		{"not born", func(s *node.Status) { s.State, s.Waiting = "unborn", "no answer from n1" }, nil, "unborn: no answer from n1"},
+		{"failed", func(s *node.Status) { s.State, s.Waiting = "failed", "unknown command" }, nil, "failed: unknown command"},
+		{"replaced and copying", func(s *node.Status) { s.Members[1].Voter = false }, nil, "catching up: not a voter yet"},
 		{"a leader whose term runs", leads, running, ""},
 		{"a leader whose term starts", leads, starting, "leader: the term is not running yet"},
 		{"a leader between terms", leads, nil, "leader: the term is not running yet"},
@@ -59,11 +60,11 @@ func TestReady_saysWhyNot(t *testing.T) {
 }
 
 func TestStatus_tellsNoVoteBeforeThereIsAGroup(t *testing.T) {
-	unborn := []raftfsm.MemberStatus{{Member: raftfsm.Member{ID: "n1", API: "a:1"}}, {Member: raftfsm.Member{ID: "n2", API: "b:1"}}}
+	unborn := []node.MemberStatus{{Member: member.Member{ID: "n1", API: "a:1"}}, {Member: member.Member{ID: "n2", API: "b:1"}}}
 	removed := slices.Clone(unborn)
 	removed[0].RaftID, removed[0].Voter = "n1", true
 	for _, test := range []struct {
-		members []raftfsm.MemberStatus
+		members []node.MemberStatus
 		want    string
 	}{
 		{unborn, `[{"id":"n1","api":"a:1"},{"id":"n2","api":"b:1"}]`},

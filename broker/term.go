@@ -16,6 +16,7 @@ import (
 	"github.com/carillonmq/carillon/broker/report"
 	"github.com/carillonmq/carillon/broker/schedule"
 	"github.com/carillonmq/carillon/raftfsm"
+	"github.com/carillonmq/carillon/raftfsm/node"
 )
 
 // runTerm does the leader's work until leadership or ctx ends, or anything is in
@@ -25,7 +26,7 @@ import (
 //	feed --> scheduler --> publisher --> sink
 //	source --> ingest --> log            |
 //	                       ^--- acks ----'
-func (b *Broker) runTerm(running context.Context, leadership *raftfsm.Leadership, report *report.Report) error {
+func (b *Broker) runTerm(running context.Context, leadership *node.Leadership, report *report.Report) error {
 	ctx, end := context.WithCancelCause(running)
 	defer end(nil)
 	go func() {

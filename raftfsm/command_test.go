@@ -142,8 +142,11 @@ func FuzzDecodeCommand(f *testing.F) {
 }
 
 func BenchmarkDecode(b *testing.B) {
-	l := load{id: topicID}
-	encoded := l.batch(400, 1000).append(nil)
+	part := Part{TopicID: topicID, Topic: "a.delay", Next: 400, Epoch: -1}
+	for i := range 400 {
+		part.Entries = append(part.Entries, storage.Entry{Due: 1_000_000 + int64(i)*7919%86_400_000, Target: "a", Body: make([]byte, 1000)})
+	}
+	encoded := Ingest{Time: 400, Parts: []Part{part}}.append(nil)
 	b.SetBytes(int64(len(encoded)))
 	b.ReportAllocs()
 	for b.Loop() {

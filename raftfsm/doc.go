@@ -1,7 +1,9 @@
-// Package raftfsm holds everything that is replicated: the commands and their
-// binary form, the state machine that applies them to a [storage.Store], and
-// the [Node] that runs Raft around it with its log, its snapshots, its members
-// and its birth. It is the only package that knows hashicorp/raft.
+// Package raftfsm holds what is replicated: the commands and their binary form,
+// the state machine that applies them to a [storage.Store], the feed from which a
+// leader hears what was applied, and the snapshots, which are the store's segments.
+// It runs nothing: no network, no clock, no goroutine.
 //
-// DESIGN.md, beside this file, draws the formats and names the invariants.
+// Package raftfsm/node runs Raft around it, raftfsm/raftlog is the log on disk that
+// Raft runs on, and raftfsm/member decides whose disk this is and what it may do.
+// DESIGN.md, beside this file, names the invariants.
 package raftfsm

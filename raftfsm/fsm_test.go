@@ -10,8 +10,11 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"
 	"github.com/hashicorp/raft"
+	"go.uber.org/goleak"
 	"pgregory.net/rapid"
 )
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 func emptyLog() (uint64, error) { return 0, nil }
 
@@ -29,6 +32,15 @@ func fsmConfig(flushBytes int64, fail func(error)) FSMConfig {
 		LastLog: emptyLog, Fail: fail, FlushBytes: flushBytes,
 		Understands: storage.NewestLevel, Logger: slog.New(slog.DiscardHandler),
 	}
+}
+
+func digest(t testing.TB, s *storage.Store) [32]byte {
+	t.Helper()
+	d, err := s.Digest()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return d
 }
 
 func newTestFSM(t testing.TB) *FSM {

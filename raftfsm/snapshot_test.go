@@ -1,138 +1,114 @@
 package raftfsm
 
 import (
+	"encoding/binary"
 	"errors"
+	"fmt"
+	"hash/crc32"
 	"io"
-	"path/filepath"
+	"strings"
 	"testing"
-	"testing/synctest"
-	"time"
 
 	"github.com/carillonmq/carillon/storage"
+	"github.com/hashicorp/raft"
 )
 
-// A follower that was away for longer than the log reaches gets the segments, and
-// then what was written meanwhile.
-func TestSnapshot_bringsAFollowerBackThatTheLogCannot(t *testing.T) {
-	t.Run("level one", func(t *testing.T) { bringBack(t, storage.LevelOne) })
-	t.Run("level two", func(t *testing.T) { bringBack(t, storage.LevelTwo) })
-}
-
-func bringBack(t *testing.T, level storage.Level) {
-	synctest.Test(t, func(t *testing.T) {
-		c := newCluster(t, 3, func(cfg *Config) { cfg.FlushBytes = 64 << 10 })
-		c.open("n1", "n2", "n3")
-		n := c.leader()
-		l := startLoad(t, n)
-		must(t, n, RaiseLevel{Level: level})
-		away := otherThan(c, n)
-		c.close(away)
-		time.Sleep(5 * time.Second) // until the leader keeps no more log for it
-		for i := range 60 {
-			must(t, n, l.batch(20, 200))
-			must(t, n, Ack{Runs: killed(uint64(i*20+1), uint64(i*20+7))})
-		}
-		c.eventually("shorter log", func() bool { first, err := n.logs.FirstIndex(); return err == nil && first > 50 })
-		c.open(away)
-		for range 20 {
-			must(t, n, l.batch(20, 200))
-		}
-		c.agree()
-		if at := c.nodes[away].Status().SnapshotIndex; at < 50 {
-			t.Errorf("it came back from the log alone (manifest at %d), this tested nothing", at)
-		}
-	})
-}
-
-// A follower that has flushed while it ran, and so keeps log behind its flush, is
-// cut off, gets the segments, and starts again before it flushes once more.
-func TestSnapshot_receivedByARunningFollowerSurvivesARestart(t *testing.T) {
-	for _, kind := range []string{LogWAL, LogBoltDB} {
-		t.Run(kind, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				c := newCluster(t, 3, func(cfg *Config) { cfg.FlushBytes = 64 << 10; cfg.Log = kind })
-				c.open("n1", "n2", "n3")
-				n := c.leader()
-				l := startLoad(t, n)
-				away := otherThan(c, n)
-				ingestUntil(c, n, l, "flush of the follower", func() bool { return c.nodes[away].Status().SnapshotIndex > 1 })
-				c.agree()
-				c.isolate(away)
-				end := c.nodes[away].Status().LastIndex
-				time.Sleep(5 * time.Second) // until the leader keeps no more log for it
-				n = c.leader()
-				ingestUntil(c, n, l, "log cut", func() bool { first, err := n.logs.FirstIndex(); return err == nil && first > end+1 })
-				c.rejoin(away)
-				c.agree()
-				if at := c.nodes[away].Status().SnapshotIndex; at <= end {
-					t.Errorf("it came back from the log alone (manifest at %d), this tested nothing", at)
-				}
-				must(t, c.leader(), l.batch(1, 10))
-				c.agree()
-				c.close(away)
-				c.open(away)
-				must(t, c.leader(), l.batch(1, 10))
-				c.agree()
-			})
-		})
-	}
-}
-
-func ingestUntil(c *cluster, n *Node, l *load, what string, ok func() bool) {
-	c.t.Helper()
-	c.eventually(what, func() bool {
-		must(c.t, n, l.batch(20, 200))
-		return ok()
-	})
-}
-
-// The process dies after a received snapshot is in the manifest and before raft
-// has deleted the log that it replaces.
-func TestSnapshot_survivesACrashBetweenReceivingAndRestoring(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		c := newCluster(t, 3, func(cfg *Config) { cfg.FlushBytes = 64 << 10 })
-		c.open("n1", "n2", "n3")
-		n := c.leader()
-		l := startLoad(t, n)
-		must(t, n, l.batch(20, 200))
-		c.agree()
-		away := otherThan(c, n)
-		c.close(away)
-		for range 60 {
-			must(t, n, l.batch(20, 200))
-		}
-		c.eventually("flush", func() bool { return n.Status().SnapshotIndex > 30 })
-		receiveOnly(t, n.store, filepath.Join(c.dirs[away], scheduleDir))
-		c.open(away)
-		must(t, n, l.batch(20, 200))
-		c.agree()
-	})
-}
-
-func otherThan(c *cluster, n *Node) string {
-	for _, m := range c.members {
-		if m.ID != n.cfg.NodeID {
-			return m.ID
-		}
-	}
-	panic("a cluster of one")
-}
-
-func receiveOnly(t *testing.T, from *storage.Store, dir string) {
-	t.Helper()
-	to := openStore(t, dir)
-	meta, _, stream, err := from.OpenStream()
+// The leader would send the snapshot again and again.
+func TestSink_stopsTheNodeWhenTheStreamIsOfANewerProgram(t *testing.T) {
+	s := openStore(t, t.TempDir())
+	defer s.Close()
+	var failure error
+	shots := &Snapshots{Store: s, Fail: func(err error) { failure = err }, Received: func(error) {}, Refuse: func() {}}
+	k, err := shots.Create(1, 7, 1, raft.Configuration{}, 1, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
-	r, err := to.Receive(meta)
+	record := []byte{99, 'x'}
+	record = binary.BigEndian.AppendUint32(record, crc32.Checksum(record, crc32.MakeTable(crc32.Castagnoli)))
+	stream := binary.BigEndian.AppendUint32([]byte("carillon"), uint32(len(record)))
+	_, err = k.Write(append(stream, record...))
+	if !errors.Is(err, storage.ErrVersion) || !errors.Is(failure, storage.ErrVersion) || !strings.Contains(failure.Error(), "stream header has version 99") {
+		t.Errorf("written with %v, stopped with %v", err, failure)
+	}
+	if err := k.Cancel(); err != nil {
+		t.Error(err)
+	}
+}
+
+// Raft would delete the log and go on counting from its old end.
+func TestRestore_refusesASnapshotThatEndsBeforeTheLog(t *testing.T) {
+	var failure error
+	s := openStore(t, t.TempDir())
+	defer s.Close()
+	cfg := fsmConfig(1<<20, func(err error) { failure = err })
+	cfg.LastLog = func() (uint64, error) { return 5, nil }
+	f := NewFSM(s, cfg)
+	if err := f.Restore(io.NopCloser(strings.NewReader(""))); err == nil || failure == nil {
+		t.Errorf("restored: %v, failed with %v", err, failure)
+	}
+}
+
+// The sink that raft cancels leaves nothing behind.
+func TestSink_cancelledLeavesTheManifestAlone(t *testing.T) {
+	s := openStore(t, t.TempDir())
+	defer s.Close()
+	shots := &Snapshots{Store: s, Received: func(error) {}, Refuse: func() {}}
+	k, err := shots.Create(1, 7, 1, raft.Configuration{}, 1, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := io.Copy(r, stream); err != nil {
+	if _, err := k.Write([]byte{1}); err != nil {
 		t.Fatal(err)
 	}
-	if err := errors.Join(r.Commit(), stream.Close(), to.Close()); err != nil {
-		t.Fatal(err)
+	if err := k.Cancel(); err != nil {
+		t.Error(err)
+	}
+	if list, err := shots.List(); err != nil || len(list) != 0 {
+		t.Errorf("list %v, %v", list, err)
+	}
+}
+
+type brokenSchedule struct{ err error }
+
+func (b brokenSchedule) Flush(storage.SnapshotMeta) error { return b.err }
+
+func (b brokenSchedule) Release() {}
+
+func TestPersist_stopsTheNodeWhenTryingAgainIsOfNoUse(t *testing.T) {
+	for _, tt := range []struct {
+		err   error
+		stops bool
+	}{{storage.ErrFailed, true}, {storage.ErrCorrupt, true}, {storage.ErrDiskFull, false}, {storage.ErrGeneration, false}} {
+		var failure error
+		f := &FSM{backlog: newBacklog(100), cfg: FSMConfig{Fail: func(err error) { failure = err }}}
+		m := &marker{schedule: brokenSchedule{fmt.Errorf("flush: %w", tt.err)}, fsm: f}
+		if err := m.Persist(&sink{}); !errors.Is(err, tt.err) || errors.Is(failure, tt.err) != tt.stops {
+			t.Errorf("%v: persisted with %v, stopped with %v", tt.err, err, failure)
+		}
+	}
+}
+
+// Raft cuts from the end that the log has after the flush.
+func TestSink_reckonsTheLogToKeepAfterTheFlush(t *testing.T) {
+	f := newTestFSM(t)
+	var told []uint64
+	shots := &Snapshots{Store: f.store, Retain: func(before uint64) { told = append(told, before) }}
+	for _, want := range []uint64{0, 1} {
+		knownPosition(t, f, 0)
+		m, err := f.Snapshot()
+		if err != nil {
+			t.Fatal(err)
+		}
+		k, err := shots.Create(raft.SnapshotVersionMax, f.applied, 1, raft.Configuration{}, 0, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := m.Persist(k); err != nil || len(told) != int(want) {
+			t.Fatalf("%v, told %v before the flush was done", err, told)
+		}
+		if err := k.Close(); err != nil || len(told) != int(want)+1 || told[want] != want {
+			t.Errorf("%v, told %v, want %d last", err, told, want)
+		}
+		m.Release()
 	}
 }

@@ -10,7 +10,7 @@ import (
 	"time"
 
 	"github.com/carillonmq/carillon/broker/config"
-	"github.com/carillonmq/carillon/raftfsm"
+	"github.com/carillonmq/carillon/raftfsm/member"
 	"github.com/carillonmq/carillon/storage"
 	"github.com/twmb/franz-go/pkg/kadm"
 	"github.com/twmb/franz-go/pkg/kfake"
@@ -179,10 +179,10 @@ func (c *Cluster) span(text string) time.Duration {
 }
 
 // members are the same for the node and for the broker.
-func (c *Cluster) members() []raftfsm.Member {
-	var members []raftfsm.Member
+func (c *Cluster) members() []member.Member {
+	var members []member.Member
 	for _, m := range c.config.Cluster.Members {
-		members = append(members, raftfsm.Member(m))
+		members = append(members, member.Member(m))
 	}
 	return members
 }

@@ -32,7 +32,8 @@ import (
 	"github.com/carillonmq/carillon/broker/ingest"
 	"github.com/carillonmq/carillon/broker/kafka"
 	"github.com/carillonmq/carillon/client"
-	"github.com/carillonmq/carillon/raftfsm"
+	"github.com/carillonmq/carillon/raftfsm/member"
+	raftnode "github.com/carillonmq/carillon/raftfsm/node"
 )
 
 const (
@@ -211,7 +212,7 @@ func (k *countedKafka) schedule(names int, begin time.Time) (total uint64) {
 }
 
 // serve runs a node without a bound on missing names until stop is called.
-func (k *countedKafka) serve(late *lateness) (node *raftfsm.Node, stop func()) {
+func (k *countedKafka) serve(late *lateness) (node *raftnode.Node, stop func()) {
 	log := slog.New(slog.DiscardHandler)
 	cfg := config.Default()
 	cfg.Cluster.Bootstrap = true
@@ -221,9 +222,9 @@ func (k *countedKafka) serve(late *lateness) (node *raftfsm.Node, stop func()) {
 	cfg = cfg.Resolved()
 	var network kfake.VirtualNetwork
 	ctx, cancel := context.WithCancel(k.t.Context())
-	node, err := raftfsm.Open(ctx, raftfsm.Config{
+	node, err := raftnode.Open(ctx, raftnode.Config{
 		NodeID: cfg.Node.ID, DataDir: k.t.TempDir(), ClusterName: cfg.Cluster.Name, Bootstrap: true,
-		Members: []raftfsm.Member{raftfsm.Member(cfg.Cluster.Members[0])},
+		Members: []member.Member{member.Member(cfg.Cluster.Members[0])},
 		Listen:  network.Listen, Dial: network.DialContext, Logger: log,
 	})
 	if err != nil {

@@ -14,7 +14,7 @@ import (
 	"github.com/carillonmq/carillon/broker/deliver"
 	"github.com/carillonmq/carillon/broker/ingest"
 	"github.com/carillonmq/carillon/broker/kafka"
-	"github.com/carillonmq/carillon/raftfsm"
+	raftnode "github.com/carillonmq/carillon/raftfsm/node"
 	"github.com/carillonmq/carillon/storage"
 )
 
@@ -30,7 +30,7 @@ type node struct {
 
 	metrics *prometheus.Registry // of the broker that runs, or ran last
 
-	alive  atomic.Pointer[raftfsm.Node] // nil while the node is down; other nodes ask it
+	alive  atomic.Pointer[raftnode.Node] // nil while the node is down; other nodes ask it
 	broker *broker.Broker
 	cancel context.CancelFunc
 	done   chan struct{} // closed when the broker has returned
@@ -52,20 +52,21 @@ func (n *node) start() {
 	own = own.Resolved()
 	log := c.log.With("node", n.member.ID)
 	ctx, cancel := context.WithCancel(context.Background())
-	opened, err := raftfsm.Open(ctx, raftfsm.Config{
-		NodeID:      n.member.ID,
-		DataDir:     own.Node.DataDir,
-		ClusterName: own.Cluster.Name,
-		Members:     c.members(),
-		Bootstrap:   true,
-		Heartbeat:   own.Raft.Heartbeat,
-		Listen:      c.network.listen(n.member.ID),
-		Dial:        c.network.dial(n.member.ID),
-		AskMember:   c.ask(n),
-		FlushBytes:  c.flushBytes,
-		SegmentSize: 4 << 20,
-		Understands: n.program,
-		Logger:      log,
+	opened, err := raftnode.Open(ctx, raftnode.Config{
+		NodeID:         n.member.ID,
+		DataDir:        own.Node.DataDir,
+		ClusterName:    own.Cluster.Name,
+		Members:        c.members(),
+		Bootstrap:      true,
+		Heartbeat:      own.Raft.Heartbeat,
+		Listen:         c.network.listen(n.member.ID),
+		Dial:           c.network.dial(n.member.ID),
+		AskMember:      c.ask(n),
+		ReplaceCommand: "carillon cluster replace",
+		FlushBytes:     c.flushBytes,
+		SegmentSize:    4 << 20,
+		Understands:    n.program,
+		Logger:         log,
 	})
 	c.must(err)
 	n.alive.Store(opened)
@@ -146,7 +147,7 @@ func (n *node) thaw() {
 }
 
 // raft returns the node's part in Raft, nil while it is down.
-func (n *node) raft() *raftfsm.Node { return n.alive.Load() }
+func (n *node) raft() *raftnode.Node { return n.alive.Load() }
 
 func (n *node) running() bool   { return n.raft() != nil }
 func (n *node) reachable() bool { return n.running() && !n.frozen.Load() }

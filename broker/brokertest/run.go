@@ -12,7 +12,7 @@ import (
 	"time"
 
 	"github.com/carillonmq/carillon/broker/config"
-	"github.com/carillonmq/carillon/raftfsm"
+	"github.com/carillonmq/carillon/raftfsm/member"
 	"github.com/carillonmq/carillon/storage"
 	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kfake"
@@ -205,8 +205,8 @@ func (p *player) replace(name string) error {
 }
 
 // askReach is how a node asks another whether Kafka answers it.
-func (c *Cluster) askReach(from *node) func(context.Context, raftfsm.Member) error {
-	return func(ctx context.Context, m raftfsm.Member) error {
+func (c *Cluster) askReach(from *node) func(context.Context, member.Member) error {
+	return func(ctx context.Context, m member.Member) error {
 		state, _ := c.network.state(between(from.member.ID, m.ID))
 		other := c.node(m.ID)
 		if state != open || !other.reachable() {
@@ -217,12 +217,12 @@ func (c *Cluster) askReach(from *node) func(context.Context, raftfsm.Member) err
 }
 
 // ask is how a node of a new cluster asks the others, in place of their HTTP API.
-func (c *Cluster) ask(from *node) func(context.Context, raftfsm.Member) (raftfsm.Standing, error) {
-	return func(_ context.Context, m raftfsm.Member) (raftfsm.Standing, error) {
+func (c *Cluster) ask(from *node) func(context.Context, member.Member) (member.Standing, error) {
+	return func(_ context.Context, m member.Member) (member.Standing, error) {
 		state, _ := c.network.state(between(from.member.ID, m.ID))
 		other := c.node(m.ID)
 		if state != open || !other.reachable() {
-			return raftfsm.Standing{}, fmt.Errorf("ask %s: %w", m.ID, errCut)
+			return member.Standing{}, fmt.Errorf("ask %s: %w", m.ID, errCut)
 		}
 		return other.raft().Standing(), nil
 	}

@@ -75,7 +75,7 @@ type Store interface {
 	Level() storage.Level
 }
 
-// A Log puts commands into the replicated log; *raftfsm.Node implements it.
+// A Log puts commands into the replicated log; *node.Node implements it.
 type Log interface {
 	Propose(ctx context.Context, command raftfsm.Command) *raftfsm.Proposal
 }

@@ -65,7 +65,7 @@ type Store interface {
 	Level() storage.Level
 }
 
-// A Log takes commands into the replicated log; *raftfsm.Node implements it.
+// A Log takes commands into the replicated log; *node.Node implements it.
 type Log interface {
 	Propose(ctx context.Context, command raftfsm.Command) *raftfsm.Proposal
 	// Room returns why nothing is to be accepted for now, or nil.

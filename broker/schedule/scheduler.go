@@ -55,7 +55,7 @@ type Options struct {
 	Logger    *slog.Logger
 }
 
-// A Log puts commands into the replicated log; *raftfsm.Node implements it.
+// A Log puts commands into the replicated log; *node.Node implements it.
 type Log interface {
 	Propose(ctx context.Context, command raftfsm.Command) *raftfsm.Proposal
 }

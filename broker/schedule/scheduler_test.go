@@ -14,6 +14,7 @@ import (
 	"github.com/carillonmq/carillon/broker/mailbox"
 	"github.com/carillonmq/carillon/broker/report"
 	"github.com/carillonmq/carillon/raftfsm"
+	"github.com/carillonmq/carillon/raftfsm/node"
 	"github.com/carillonmq/carillon/storage"
 )
 
@@ -25,7 +26,7 @@ type stage struct {
 	log       Log
 	unchecked bool
 	ended     chan struct{} // closed when the last scheduler has ended
-	node      *raftfsm.Node
+	node      *node.Node
 	scheduler *Scheduler
 	publisher Publisher // the stage itself, unless a test has another
 	verdicts  *mailbox.Mailbox[Verdict]

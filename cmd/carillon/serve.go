@@ -22,7 +22,8 @@ import (
 	"github.com/carillonmq/carillon/broker/deliver"
 	"github.com/carillonmq/carillon/broker/ingest"
 	"github.com/carillonmq/carillon/broker/kafka"
-	"github.com/carillonmq/carillon/raftfsm"
+	"github.com/carillonmq/carillon/raftfsm/member"
+	"github.com/carillonmq/carillon/raftfsm/node"
 )
 
 // gcPercent lets the heap grow by half between collections, not by all of it: the
@@ -57,7 +58,7 @@ func serveCommand() *cobra.Command {
 //
 //	config --> logger, metrics
 //	           api listener            first, so that a second process fails early
-//	           raftfsm.Node            log and schedule; asks the others through api.Client
+//	           node.Node               log and schedule; asks the others through api.Client
 //	           broker.Broker           leads whenever the node does
 //	             `--> kafka.Source, kafka.Sink: one of each per term
 //	           api.Serve               health, metrics, status, answers to the others
@@ -82,7 +83,7 @@ func serve(ctx context.Context, c config.Config, stderr io.Writer) (err error) {
 		return fmt.Errorf("%w: %w", portInUse(c), err)
 	}
 	defer listener.Close() // for a return before Serve has it
-	node, err := raftfsm.Open(ctx, nodeConfig(c, log))
+	node, err := node.Open(ctx, nodeConfig(c, log))
 	if err != nil {
 		return fmt.Errorf("start node %s: %w", c.Node.ID, err)
 	}
@@ -96,7 +97,7 @@ func serve(ctx context.Context, c config.Config, stderr io.Writer) (err error) {
 		Metrics: broker.NewMetrics(registry),
 		Logger:  log,
 
-		AskReach: func(ctx context.Context, m raftfsm.Member) error { return api.NewClient(m.API).ReachKafka(ctx) },
+		AskReach: func(ctx context.Context, m member.Member) error { return api.NewClient(m.API).ReachKafka(ctx) },
 	})
 	registry.MustRegister(broker.NewCollector(b.Status))
 	log.Info("node started", "node", c.Node.ID, "version", programVersion(), "raft", c.Raft.Listen, "api", c.API.Listen, "data_dir", c.Node.DataDir)
@@ -119,12 +120,12 @@ func serve(ctx context.Context, c config.Config, stderr io.Writer) (err error) {
 }
 
 // nodeConfig is the part of the configuration that the replicated side needs.
-func nodeConfig(c config.Config, log *slog.Logger) raftfsm.Config {
-	members := make([]raftfsm.Member, len(c.Cluster.Members))
+func nodeConfig(c config.Config, log *slog.Logger) node.Config {
+	members := make([]member.Member, len(c.Cluster.Members))
 	for i, m := range c.Cluster.Members {
-		members[i] = raftfsm.Member{ID: m.ID, Raft: m.Raft, API: m.API}
+		members[i] = member.Member{ID: m.ID, Raft: m.Raft, API: m.API}
 	}
-	return raftfsm.Config{
+	return node.Config{
 		NodeID:      c.Node.ID,
 		DataDir:     c.Node.DataDir,
 		ClusterName: c.Cluster.Name,
@@ -133,10 +134,11 @@ func nodeConfig(c config.Config, log *slog.Logger) raftfsm.Config {
 		Heartbeat:   c.Raft.Heartbeat,
 		Log:         c.Raft.Log,
 		ListenAddr:  c.Raft.Listen,
-		AskMember: func(ctx context.Context, m raftfsm.Member) (raftfsm.Standing, error) {
+		AskMember: func(ctx context.Context, m member.Member) (member.Standing, error) {
 			return api.NewClient(m.API).Standing(ctx)
 		},
-		Logger: log,
+		ReplaceCommand: "carillon cluster replace",
+		Logger:         log,
 	}
 }
 

@@ -8,15 +8,16 @@ import (
 
 	"github.com/twmb/franz-go/pkg/kfake"
 
-	"github.com/carillonmq/carillon/raftfsm"
+	"github.com/carillonmq/carillon/raftfsm/member"
+	"github.com/carillonmq/carillon/raftfsm/node"
 )
 
 // Open opens a group of one in the test's bubble, which leads when it returns.
-func Open(t testing.TB, ctx context.Context) *raftfsm.Node {
+func Open(t testing.TB, ctx context.Context) *node.Node {
 	var stack kfake.VirtualNetwork
-	node, err := raftfsm.Open(ctx, raftfsm.Config{
+	node, err := node.Open(ctx, node.Config{
 		NodeID: "n1", DataDir: t.TempDir(), ClusterName: "test", Bootstrap: true,
-		Members: []raftfsm.Member{{ID: "n1", Raft: "127.0.0.1:7301", API: "127.0.0.1:7401"}},
+		Members: []member.Member{{ID: "n1", Raft: "127.0.0.1:7301", API: "127.0.0.1:7401"}},
 		Listen:  stack.Listen, Dial: stack.DialContext, Logger: slog.New(slog.DiscardHandler),
 		SegmentSize: 4 << 20,
 	})

@@ -1,0 +1,174 @@
+package member
+
+import (
+	"crypto/rand"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"slices"
+
+	"github.com/carillonmq/carillon/raftfsm"
+)
+
+const identityFile = "node.json"
+
+// An identity says whose data directory this is. It is written when the
+// directory is first used, and once more when the node is born: from then on it
+// cannot become that of another.
+type Identity struct {
+	NodeID      string            `json:"node_id"`
+	ClusterName string            `json:"cluster_name"`
+	Incarnation string            `json:"incarnation"` // random, tells a wiped disk from the one it was
+	RaftID      string            `json:"raft_id"`     // "" while unborn
+	Founders    map[string]string `json:"founders,omitempty"`
+	Members     []Member          `json:"members,omitempty"` // as configured at birth
+	Log         string            `json:"log,omitempty"`     // raft.log at birth
+	Started     bool              `json:"started"`           // Raft has run on this disk
+}
+
+// Born reports whether the node has been part of its cluster.
+func (id Identity) Born() bool { return id.RaftID != "" }
+
+// Load reads node.json, or makes one for an empty directory.
+func Load(cfg Config) (Identity, error) {
+	path := filepath.Join(cfg.DataDir, identityFile)
+	b, err := os.ReadFile(path)
+	if errors.Is(err, fs.ErrNotExist) {
+		return newIdentity(cfg)
+	}
+	if err != nil {
+		return Identity{}, fmt.Errorf("read %s: %w", path, err)
+	}
+	var id Identity
+	if err := json.Unmarshal(b, &id); err != nil {
+		return Identity{}, fmt.Errorf("%w: read %s: %w", raftfsm.ErrDamaged, path, err)
+	}
+	return id, id.check(cfg)
+}
+
+func newIdentity(cfg Config) (Identity, error) {
+	entries, err := os.ReadDir(cfg.DataDir)
+	if err != nil {
+		return Identity{}, fmt.Errorf("read node.data_dir: %w", err)
+	}
+	for _, e := range entries {
+		if slices.Contains(cfg.Parts, e.Name()) {
+			return Identity{}, fmt.Errorf("%w: node.data_dir %s holds %s but no %s: restore it%s",
+				raftfsm.ErrDamaged, cfg.DataDir, e.Name(), identityFile, cfg.OrReplace())
+		}
+	}
+	return begin(cfg)
+}
+
+// begin writes the identity of a node that begins in this directory.
+func begin(cfg Config) (Identity, error) {
+	id := Identity{NodeID: cfg.NodeID, ClusterName: cfg.ClusterName, Incarnation: rand.Text()}
+	return id, id.Save(cfg.DataDir)
+}
+
+// Claim makes the directory of a node that was never born that of cfg: a
+// mistake in the first configuration binds nobody. It becomes another incarnation,
+// since members may count the old one among the founders. The caller holds the
+// lock of the directory, so that nobody is born in it any more.
+func Claim(cfg Config, log *slog.Logger) (Identity, error) {
+	id, err := Load(cfg)
+	if err != nil || id.Born() || id.NodeID == cfg.NodeID && id.ClusterName == cfg.ClusterName {
+		return id, err
+	}
+	log.Info("data directory taken over from a node that was never born",
+		"data_dir", cfg.DataDir, "was_node", id.NodeID, "was_cluster", id.ClusterName, "cluster", cfg.ClusterName)
+	return begin(cfg)
+}
+
+// Birth returns the identity of a node that is born by v, which follows from answers.
+func (id Identity) Birth(v Verdict, cfg Config, answers map[string]Standing) Identity {
+	id.Members, id.Log = cfg.Members, cfg.Log
+	id.RaftID = v.RaftID
+	if v.Found {
+		id.RaftID = id.NodeID
+		id.Founders = founders(id, answers)
+	}
+	return id
+}
+
+// check compares the directory's owner and birth with the configuration.
+func (id Identity) check(cfg Config) error {
+	if !id.Born() {
+		return nil
+	}
+	if id.NodeID != cfg.NodeID {
+		return fmt.Errorf("%w: node.data_dir %s belongs to node %q, not to node.id %q: give each node a directory of its own", ErrForeignData, cfg.DataDir, id.NodeID, cfg.NodeID)
+	}
+	if id.ClusterName != cfg.ClusterName {
+		return fmt.Errorf("%w: node.data_dir %s belongs to cluster %q, not to cluster.name %q: use another directory or the old name", ErrForeignData, cfg.DataDir, id.ClusterName, cfg.ClusterName)
+	}
+	if !sameGroup(id.Members, cfg.Members) {
+		return fmt.Errorf("%w: cluster.members is %s, but this node was born with %s: restore the old list, it cannot be changed by configuration",
+			ErrMembers, Describe(cfg.Members), Describe(id.Members))
+	}
+	if id.Log != cfg.Log {
+		return fmt.Errorf("%w: raft.log: %q, but node.data_dir %s holds a log of kind %q: set that%s",
+			ErrConfig, cfg.Log, cfg.DataDir, id.Log, cfg.OrReplace())
+	}
+	if !id.Started {
+		return nil
+	}
+	// Without its vote, or without entries that it has acknowledged, it could help
+	// to elect a leader that lacks what is committed.
+	for _, name := range cfg.Needed {
+		if _, err := os.Stat(filepath.Join(cfg.DataDir, name)); errors.Is(err, fs.ErrNotExist) {
+			return fmt.Errorf("%w: node.data_dir %s has lost %s: restore it%s",
+				raftfsm.ErrDamaged, cfg.DataDir, name, cfg.OrReplace())
+		}
+	}
+	return nil
+}
+
+// Start writes down that Raft runs on this disk: from now on what it needs must be there.
+func (id Identity) Start(cfg Config) (Identity, error) {
+	for _, name := range cfg.Needed {
+		if err := syncDir(filepath.Join(cfg.DataDir, filepath.Dir(name))); err != nil {
+			return Identity{}, err
+		}
+	}
+	id.Started = true
+	return id, id.Save(cfg.DataDir)
+}
+
+// Save replaces node.json by rename, synced.
+func (id Identity) Save(dir string) error {
+	b, err := json.MarshalIndent(id, "", "  ")
+	if err != nil {
+		return fmt.Errorf("encode %s: %w", identityFile, err)
+	}
+	path := filepath.Join(dir, identityFile)
+	if err := writeSynced(path+".tmp", append(b, '\n')); err != nil {
+		return fmt.Errorf("write %s: %w", path, err)
+	}
+	if err := os.Rename(path+".tmp", path); err != nil {
+		return fmt.Errorf("write %s: %w", path, err)
+	}
+	return syncDir(dir)
+}
+
+// syncDir makes the names in dir durable.
+func syncDir(dir string) error {
+	d, err := os.Open(dir)
+	if err != nil {
+		return fmt.Errorf("sync %s: %w", dir, err)
+	}
+	return errors.Join(d.Sync(), d.Close())
+}
+
+func writeSynced(path string, b []byte) error {
+	f, err := os.OpenFile(path, os.O_CREATE|os.O_TRUNC|os.O_WRONLY, 0o600)
+	if err != nil {
+		return err
+	}
+	_, err = f.Write(b)
+	return errors.Join(err, f.Sync(), f.Close())
+}

@@ -1,0 +1,108 @@
+package node
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"sync"
+	"time"
+
+	"github.com/carillonmq/carillon/raftfsm/member"
+	"github.com/carillonmq/carillon/storage"
+)
+
+// askEvery is how often an unborn node asks the others again.
+const askEvery = time.Second
+
+// birthLoop asks until this node may be born, then starts it.
+func (n *Node) birthLoop(ctx context.Context) {
+	said := ""
+	for ctx.Err() == nil {
+		answers := n.askAll(ctx)
+		v := member.Judge(n.identityNow(), n.self, answers)
+		if v.Wait == "" {
+			n.warnOfDifferences(answers)
+			if err := n.beBorn(v, answers); err != nil && ctx.Err() == nil {
+				n.failWith(fmt.Errorf("birth: %w", err))
+			}
+			return
+		}
+		if v.Wait != said {
+			said = v.Wait
+			if v.Remedy {
+				n.log.Error("not started: " + v.Wait)
+			} else {
+				n.log.Info("not started yet: " + v.Wait)
+			}
+		}
+		n.setWaiting(v.Wait)
+		pause(ctx, askEvery)
+	}
+}
+
+// askAll returns the answers of the other members, by member id.
+func (n *Node) askAll(ctx context.Context) map[string]member.Standing {
+	ctx, cancel := context.WithTimeout(ctx, n.patience())
+	defer cancel()
+	var mu sync.Mutex
+	var wg sync.WaitGroup
+	answers := map[string]member.Standing{}
+	for _, m := range n.cfg.Members {
+		if m.ID == n.cfg.NodeID {
+			continue
+		}
+		wg.Go(func() {
+			a, err := n.cfg.AskMember(ctx, m)
+			if err != nil {
+				level := slog.LevelInfo
+				// By member alone: the errors of resets differ in our port.
+				if n.ctx.Err() != nil || n.silent.again(m.ID) {
+					level = slog.LevelDebug
+				}
+				n.log.Log(ctx, level, "member does not answer", "member", m.ID, "api", m.API, "err", err)
+				return
+			}
+			mu.Lock()
+			defer mu.Unlock()
+			answers[m.ID] = a
+		})
+	}
+	wg.Wait()
+	return answers
+}
+
+// beBorn writes down who we are now, and starts Raft.
+func (n *Node) beBorn(v member.Verdict, answers map[string]member.Standing) error {
+	id := n.identityNow().Birth(v, n.self, answers)
+	if err := id.Save(n.cfg.DataDir); err != nil {
+		return err
+	}
+	n.setIdentity(id)
+	n.setWaiting("")
+	return n.start()
+}
+
+// warnOfDifferences tells what the members that answered have otherwise than we do.
+func (n *Node) warnOfDifferences(answers map[string]member.Standing) {
+	if text := member.Differences(n.identityNow(), n.self, answers); text != "" {
+		n.log.Warn("configured otherwise than another member: " + text)
+	}
+}
+
+// Understood asks every member which feature level its program understands, and
+// returns the answers by member id, this node's too. A member that does not answer
+// is missing; an answer of a node that is not the member asked is an error. It
+// blocks for three heartbeats or a second at most. What it says is of that moment: a
+// member that goes back to an older program afterwards stops when it applies a raise.
+func (n *Node) Understood(ctx context.Context) (map[string]storage.Level, error) {
+	answers := n.askAll(ctx)
+	if wrong := member.Strangers(n.identityNow(), n.self, answers); wrong != "" {
+		return nil, errors.New(wrong)
+	}
+	levels := map[string]storage.Level{n.cfg.NodeID: n.cfg.Understands}
+	for id, a := range answers {
+		levels[id] = a.Level()
+	}
+	return levels, nil
+}

@@ -1,0 +1,14 @@
+package node
+
+import "errors"
+
+var (
+	// ErrNoTarget says that no other voter is there to take leadership.
+	ErrNoTarget = errors.New("no member to hand leadership to")
+	// errRefused says that a snapshot is not taken.
+	errRefused = errors.New("snapshot refused")
+	// errNoGreeting says that something else than a node has connected.
+	errNoGreeting = errors.New("no greeting")
+	// errNotWritten says that a follower could not write what it was sent.
+	errNotWritten = errors.New("the follower could not write its log")
+)

@@ -1,0 +1,125 @@
+package node
+
+import (
+	"context"
+	"errors"
+	"runtime/debug"
+	"time"
+
+	"github.com/hashicorp/raft"
+)
+
+const flushRetry = time.Second
+
+// shortEvery is how often a node flushes that is down to its reserve of disk and
+// accepts nothing: only a flush cuts the log, and lets a merge drop the files of
+// what was delivered.
+const shortEvery = 5 * time.Second
+
+// flushLoop is the only caller of raft.Snapshot: when enough log has gathered,
+// when something was applied and enough time has passed, or less when the disk is
+// short. One that raft puts off, because a change of members is not committed
+// yet, or that fails is tried again until it succeeds; Room tells of the latter.
+func (n *Node) flushLoop(ctx context.Context, r *raft.Raft) {
+	ticker := time.NewTicker(n.cfg.FlushInterval)
+	defer ticker.Stop()
+	short := time.NewTicker(shortEvery)
+	defer short.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-n.fsm.Backlog().Due():
+		case <-ticker.C:
+			if unsaved, _ := n.fsm.Backlog().Unsaved(); unsaved == 0 {
+				continue
+			}
+		case <-short.C:
+			if unsaved, _ := n.fsm.Backlog().Unsaved(); unsaved == 0 || !n.isShort() {
+				continue
+			}
+		}
+		for err := n.flush(r); err != nil && ctx.Err() == nil && n.failureNow() == nil; err = n.flush(r) {
+			n.log.Warn("not flushed, trying again", "err", err, "retry_in", flushRetry)
+			pause(ctx, flushRetry)
+		}
+		select {
+		case n.flushed <- struct{}{}:
+		default:
+		}
+	}
+}
+
+func (n *Node) flush(r *raft.Raft) error {
+	err := r.Snapshot().Error()
+	if errors.Is(err, raft.ErrNothingNewToSnapshot) {
+		return nil
+	}
+	if err == nil {
+		n.noteReceived(nil) // something was applied: the log reaches this node again
+		// The memtable is garbage now, the larger part of the heap: it would stay
+		// with the process until the next one needs it.
+		debug.FreeOSMemory()
+	}
+	return err
+}
+
+// mergeLoop lets the store tidy up after a flush, step by step. A step may write
+// gigabytes, at mergeRate; flushes go on meanwhile, and drop what is fully dead.
+func (n *Node) mergeLoop(ctx context.Context) {
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-n.flushed:
+		}
+		did, err := true, error(nil)
+		for did && err == nil {
+			did, err = n.store.Merge(ctx)
+		}
+		if err != nil && ctx.Err() == nil {
+			n.log.Warn("merging segments failed", "err", err)
+		}
+	}
+}
+
+// mergeRate is how many bytes a second merges write: a third of what an ordinary
+// disk takes, so that the log's syncs do not wait behind them. It is above what
+// merging costs a node that takes in 10,000 messages of 1 KB a second.
+const mergeRate = 32 << 20
+
+// A pacer spreads bytes over time. It belongs to one goroutine.
+type pacer struct {
+	rate int       // bytes a second
+	next time.Time // when what was let through so far is paid for
+}
+
+// wait returns when n bytes more may be written, or ctx's error. An idle time
+// earns nothing.
+func (p *pacer) wait(ctx context.Context, n int) error {
+	now := time.Now()
+	if p.next.Before(now) {
+		p.next = now
+	}
+	pause(ctx, p.next.Sub(now))
+	p.next = p.next.Add(time.Duration(n) * time.Second / time.Duration(p.rate))
+	return ctx.Err()
+}
+
+// paceMerge is the store's Config.Pace. A disk that is down to the reserve gets
+// back what is dead as fast as it can.
+func (n *Node) paceMerge(ctx context.Context, bytes int) error {
+	if n.isShort() {
+		return ctx.Err()
+	}
+	return n.merges.wait(ctx, bytes)
+}
+
+func pause(ctx context.Context, d time.Duration) {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-ctx.Done():
+	case <-timer.C:
+	}
+}

@@ -1,0 +1,129 @@
+package node
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/carillonmq/carillon/raftfsm"
+	"github.com/carillonmq/carillon/raftfsm/member"
+	"github.com/hashicorp/raft"
+)
+
+// Leadership is one stretch of leading. It says nothing about what is committed:
+// a term begins with Barrier.
+type Leadership struct {
+	Term uint64
+	done chan struct{}
+}
+
+// Done is closed when the leadership is over.
+func (l *Leadership) Done() <-chan struct{} { return l.done }
+
+// Over reports whether the leadership is over.
+func (l *Leadership) Over() bool {
+	select {
+	case <-l.done:
+		return true
+	default:
+		return false
+	}
+}
+
+// Terms gives every Leadership as it begins. A reader that is slow gets the
+// newest only; those it missed are over. One goroutine reads.
+func (n *Node) Terms() <-chan *Leadership { return n.terms }
+
+// leadershipLoop does nothing else, so that raft's LeaderCh, which keeps the
+// newest value only, is read at once. Two trues in a row mean lost and regained.
+func (n *Node) leadershipLoop(ctx context.Context, r *raft.Raft) {
+	var now *Leadership
+	end := func() {
+		if now != nil {
+			close(now.done)
+			now = nil
+		}
+	}
+	defer end()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case leads := <-r.LeaderCh():
+			end()
+			if !leads {
+				n.log.Info("leadership lost")
+				continue
+			}
+			now = &Leadership{Term: r.CurrentTerm(), done: make(chan struct{})}
+			n.log.Info("leadership won", "term", now.Term)
+			select {
+			case <-n.terms: // nobody took it, and it is over
+			default:
+			}
+			n.terms <- now
+		}
+	}
+}
+
+// campaignAlone has the only voter of a group call its election at once, as nobody
+// else can lead: raft would first wait a heartbeat time-out for a leader. One that
+// becomes shorter is looked at when it does. Nothing reloads beside it yet.
+func (n *Node) campaignAlone(r *raft.Raft) error {
+	voters := slices.DeleteFunc(slices.Clone(servers(r)), func(s raft.Server) bool { return s.Suffrage != raft.Voter })
+	if len(voters) != 1 || voters[0].ID != n.raftID() {
+		return nil
+	}
+	usual := r.ReloadableConfig()
+	shorter := usual
+	shorter.HeartbeatTimeout -= time.Millisecond
+	return errors.Join(r.ReloadConfig(shorter), r.ReloadConfig(usual))
+}
+
+// transferTimeout bounds a hand-over: to a hung follower raft would try longer.
+const transferTimeout = time.Second
+
+// TransferLeadership hands leadership to the voter whose log reaches furthest,
+// of those that answer. It blocks for a second at most; commands are refused
+// with ErrNotLeader meanwhile. ErrNotLeader and ErrNoTarget say that there was
+// nothing to do.
+func (n *Node) TransferLeadership(ctx context.Context) error {
+	_, err := n.transfer(ctx, func(string) bool { return true })
+	return err
+}
+
+// TransferLeadershipTo is TransferLeadership to one of the members, whose ids are
+// given, and returns which.
+func (n *Node) TransferLeadershipTo(ctx context.Context, members []string) (string, error) {
+	return n.transfer(ctx, func(id string) bool { return slices.Contains(members, id) })
+}
+
+func (n *Node) transfer(ctx context.Context, fits func(member string) bool) (string, error) {
+	r := n.running()
+	if r == nil || r.State() != raft.Leader {
+		return "", raftfsm.ErrNotLeader
+	}
+	var target raft.Server
+	var best peer
+	for _, s := range servers(r) {
+		p := n.transport.peer(s.ID)
+		if s.Suffrage != raft.Voter || s.ID == n.raftID() || !p.recent(n.patience()) || !fits(member.Of(string(s.ID))) {
+			continue
+		}
+		if target.ID == "" || p.lastIndex > best.lastIndex {
+			target, best = s, p
+		}
+	}
+	if target.ID == "" {
+		return "", ErrNoTarget
+	}
+	ctx, cancel := context.WithTimeout(ctx, transferTimeout)
+	defer cancel()
+	to := member.Of(string(target.ID))
+	if err := n.await(ctx, r.LeadershipTransferToServer(target.ID, target.Address)); err != nil {
+		return "", fmt.Errorf("hand leadership to %s: %w", to, err)
+	}
+	return to, nil
+}

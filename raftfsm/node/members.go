@@ -1,0 +1,158 @@
+package node
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/carillonmq/carillon/raftfsm"
+	"github.com/carillonmq/carillon/raftfsm/member"
+	"github.com/hashicorp/raft"
+)
+
+// configChangeTimeout bounds the queueing of a membership change.
+const configChangeTimeout = 5 * time.Second
+
+// patience is how long a member may be silent before it counts as gone.
+func (n *Node) patience() time.Duration { return max(time.Second, 3*n.cfg.Heartbeat) }
+
+// known returns the group as this node's log has it.
+func known(r *raft.Raft) []member.Server {
+	var group []member.Server
+	for _, s := range servers(r) {
+		group = append(group, member.Server{RaftID: string(s.ID), Address: string(s.Address), Voter: s.Suffrage == raft.Voter})
+	}
+	return group
+}
+
+func servers(r *raft.Raft) []raft.Server { return r.GetConfiguration().Configuration().Servers }
+
+// Replace takes the member out of the group and puts it back under a new Raft
+// id as a non-voter, which a node with an empty disk then adopts; the leader
+// makes it a voter when it has caught up. The others serve meanwhile. Only the
+// leader can do it (ErrNotLeader), and it refuses (ErrReplace) what would stop
+// the cluster or is not needed. After an error it can be called again. It blocks
+// for a second, to see who answers, and for two log entries.
+func (n *Node) Replace(ctx context.Context, memberID string) error {
+	r := n.running()
+	if r == nil || r.State() != raft.Leader {
+		return raftfsm.ErrNotLeader
+	}
+	m, err := n.self.Replaceable(memberID)
+	if err != nil {
+		return err
+	}
+	begin := time.Now() // a leader of this moment has heard of nobody yet
+	pause(ctx, n.patience())
+	do, err := member.Replacing(memberID, known(r), func(raftID string) bool {
+		id := raft.ServerID(raftID)
+		return id == n.raftID() || n.transport.peer(id).contact.After(begin)
+	})
+	if err != nil || do.Done {
+		return err
+	}
+	if do.Remove != "" {
+		if err := n.await(ctx, r.RemoveServer(raft.ServerID(do.Remove), 0, configChangeTimeout)); err != nil {
+			return fmt.Errorf("remove %s: %w", do.Remove, err)
+		}
+	}
+	id := raft.ServerID(member.NextRaftID(memberID, r.LastIndex()))
+	if err := n.await(ctx, r.AddNonvoter(id, raft.ServerAddress(m.Raft), 0, configChangeTimeout)); err != nil {
+		return fmt.Errorf("add %s: %w", id, err)
+	}
+	n.log.Info("member replaced, it votes when it has caught up", "member", memberID, "raft_id", id)
+	return nil
+}
+
+// promoteLoop makes voters of non-voters that have caught up, while this node
+// leads. It keeps nothing between rounds but the commit index, so a new leader
+// goes on where the old one stopped.
+func (n *Node) promoteLoop(ctx context.Context, r *raft.Raft) {
+	ticker := time.NewTicker(max(n.cfg.Heartbeat, 100*time.Millisecond))
+	defer ticker.Stop()
+	committed := r.CommitIndex()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-ticker.C:
+		}
+		if r.State() == raft.Leader {
+			n.promote(ctx, r, committed)
+		}
+		committed = r.CommitIndex()
+	}
+}
+
+// promote takes those as caught up whose log holds what was committed one round ago.
+func (n *Node) promote(ctx context.Context, r *raft.Raft, committed uint64) {
+	for _, s := range servers(r) {
+		p := n.transport.peer(s.ID)
+		if s.Suffrage == raft.Voter || !p.recent(n.patience()) || p.lastIndex < committed {
+			continue
+		}
+		if err := n.await(ctx, r.AddVoter(s.ID, s.Address, 0, configChangeTimeout)); err != nil {
+			n.log.Warn("member has caught up but was not made a voter", "raft_id", s.ID, "err", err)
+			continue
+		}
+		n.log.Info("member has caught up and votes", "raft_id", s.ID)
+	}
+}
+
+// campaignRarely paces the elections that a node calls whose place is taken: it can
+// win none, and each costs it and the members some lines of log. A greeting by mistake
+// keeps a node from calling one for up to twice as long.
+const campaignRarely = time.Minute
+
+// succeededBy notes that the leader looks for another disk at our address. No log
+// entry tells: that of the removal is not sent to who was removed. Anybody can send
+// such a greeting, so that it counts only while we know no leader.
+func (n *Node) succeededBy(id raft.ServerID) {
+	if n.leader() != "" {
+		return
+	}
+	select {
+	case n.successors <- id:
+	default: // told already
+	}
+}
+
+// replacedLoop says that our place is taken when no leader shows for a while: one
+// that removed us may go on sending for seconds. It takes the word back once there
+// is one after all: then somebody greeted us by mistake.
+func (n *Node) replacedLoop(ctx context.Context, r *raft.Raft) {
+	for {
+		var id raft.ServerID
+		select {
+		case <-ctx.Done():
+			return
+		case id = <-n.successors:
+		}
+		pause(ctx, n.patience())
+		if n.leader() != "" || ctx.Err() != nil {
+			continue
+		}
+		why := fmt.Sprintf("node.data_dir: %s holds what %s had before `%s` gave its place to %s, and will not be part of the cluster again:"+
+			" stop this node, empty the directory and start it again, it joins and copies the schedule", n.cfg.DataDir, n.cfg.NodeID, n.cfg.ReplaceCommand, id)
+		n.log.Error("replaced: " + why)
+		n.setWaiting(why)
+		n.setElectionTimeout(r, max(campaignRarely, n.cfg.Heartbeat))
+		for n.leader() == "" {
+			if pause(ctx, n.cfg.Heartbeat); ctx.Err() != nil {
+				return
+			}
+		}
+		n.log.Info("not replaced: there is a leader again", "leader", n.leader())
+		n.setElectionTimeout(r, n.cfg.Heartbeat)
+		n.setWaiting("")
+	}
+}
+
+// setElectionTimeout sets how long Raft waits for a leader or votes.
+func (n *Node) setElectionTimeout(r *raft.Raft, d time.Duration) {
+	c := r.ReloadableConfig()
+	c.HeartbeatTimeout, c.ElectionTimeout = d, d
+	if err := r.ReloadConfig(c); err != nil {
+		n.log.Warn("election timeout not changed", "to", d, "err", err)
+	}
+}

@@ -1,0 +1,98 @@
+package node
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"os"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/hashicorp/raft"
+)
+
+func TestLog_saysOnceAMinuteThatAPeerFails(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var log lines
+		logger := newHCLogger(log.logger(), "raft")
+		fail := func() {
+			for range 10 {
+				logger.Error("failed to heartbeat to", "peer", raft.ServerAddress("b:1"), "error", io.EOF)
+				logger.Error("failed to heartbeat to", "peer", raft.ServerAddress("c:1"), "error", io.EOF)
+				logger.Error("failed to appendEntries to", "peer", raft.Server{ID: "n2", Address: "b:1"}, "error", errors.New("reset"))
+				logger.Warn("failed to get log", "index", 7)
+				time.Sleep(time.Second)
+			}
+		}
+		fail()
+		for text, want := range map[string]int{"peer=b:1": 1, "peer=c:1": 1, "appendEntries": 1, "index=7": 10} {
+			if got := strings.Count(log.String(), text); got != want {
+				t.Errorf("%s: %d lines, want %d", text, got, want)
+			}
+		}
+		time.Sleep(repeatEvery)
+		fail()
+		if got := strings.Count(log.String(), "peer=b:1"); got != 2 {
+			t.Errorf("%d lines after a minute, want 2", got)
+		}
+	})
+}
+
+func TestReplaced_refusalsDoNotFloodTheLog(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var log lines
+		c := newCluster(t, 3, func(cfg *Config) { cfg.Logger = log.logger() })
+		c.open("n1", "n2", "n3")
+		node := c.leader().cfg.NodeID
+		for range 20 {
+			c.greetAs(raft.ServerID(node+"@9999"), node)
+			c.greetAs("stranger", node)
+			synctest.Wait()
+		}
+		text := log.String()
+		if got := strings.Count(text, "raft connection refused"); got != 2 || strings.Contains(text, "failed to decode") {
+			t.Errorf("%d refusals logged, want one for each id:\n%s", got, text)
+		}
+		time.Sleep(repeatEvery)
+		c.greetAs("stranger", node)
+		if got := strings.Count(log.String(), "raft connection refused"); got != 3 {
+			t.Errorf("%d refusals logged after a minute, want 3", got)
+		}
+	})
+}
+
+func TestRepeats_forgetRatherThanGrow(t *testing.T) {
+	r := newRepeats()
+	for i := range 10 * mostSaid {
+		r.again(strconv.Itoa(i))
+	}
+	if len(r.said) > mostSaid {
+		t.Errorf("%d remembered, want at most %d", len(r.said), mostSaid)
+	}
+}
+
+// A host that resets, hangs up or sends something else does it from another port
+// each time, which the error of the read names.
+func TestStreams_sayOnceAMinuteWhyAHostIsRefused(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var log lines
+		s := newStreams(nil, streamConfig{cluster: "a", raftID: func() raft.ServerID { return "n1" }, log: log.logger()})
+		for port := range 10 {
+			from := &net.TCPAddr{IP: net.IPv4(10, 0, 0, 7), Port: 40_000 + port}
+			s.logRefused(from, &net.OpError{Op: "read", Net: "tcp", Source: &net.TCPAddr{Port: 7301}, Addr: from, Err: os.NewSyscallError("read", syscall.ECONNRESET)})
+			s.logRefused(from, &net.OpError{Op: "read", Net: "tcp", Source: &net.TCPAddr{Port: 7301}, Addr: from, Err: os.ErrDeadlineExceeded})
+			s.logRefused(from, s.checkGreeting(strings.NewReader(fmt.Sprintf("GET %d", port))))
+			s.logRefused(from, io.EOF)
+			time.Sleep(time.Second)
+		}
+		text := log.String()
+		if got := strings.Count(text, "raft connection refused"); got != 4 {
+			t.Errorf("%d lines, want one for each of 4 causes:\n%s", got, text)
+		}
+	})
+}

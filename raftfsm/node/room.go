@@ -1,0 +1,122 @@
+package node
+
+import (
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/carillonmq/carillon/raftfsm"
+	"github.com/carillonmq/carillon/storage"
+	"github.com/hashicorp/raft"
+)
+
+// Room returns nil, or why no message may be accepted now, wrapping ErrNoRoom:
+// the disk is down to the reserve, the log or a flush could not be written, or
+// flushing is too far behind. It is asked before an Ingest is proposed; acks and
+// claims need little and go on, out of the reserve. It becomes nil again by
+// itself. Cheap enough for every proposal.
+func (n *Node) Room() error {
+	if err := n.logs.Failure(); err != nil {
+		return fmt.Errorf("%w: writing the log to node.data_dir %s failed: %w", raftfsm.ErrNoRoom, n.cfg.DataDir, err)
+	}
+	if err := n.fsm.Backlog().Failure(); err != nil {
+		return fmt.Errorf("%w: writing the schedule to node.data_dir %s failed: %w", raftfsm.ErrNoRoom, n.cfg.DataDir, err)
+	}
+	if unsaved, tooMany := n.fsm.Backlog().Unsaved(); tooMany {
+		return fmt.Errorf("%w: %d MiB of accepted messages wait for the disk", raftfsm.ErrNoRoom, unsaved>>20)
+	}
+	free, err := n.store.FreeSpace()
+	if err != nil {
+		return fmt.Errorf("%w: asking for free space of node.data_dir %s: %w", raftfsm.ErrNoRoom, n.cfg.DataDir, err)
+	}
+	if reserve := n.reserve(); free < reserve {
+		return fmt.Errorf("%w: node.data_dir %s has %d MiB free, %d MiB are kept in reserve: free some space", raftfsm.ErrNoRoom, n.cfg.DataDir, free>>20, reserve>>20)
+	}
+	return nil
+}
+
+// noteReceived keeps why a snapshot from a leader was not received, nil that one
+// was or that none is needed. The leader sends it again and again.
+func (n *Node) noteReceived(err error) {
+	if errors.Is(err, storage.ErrDiskFull) {
+		err = fmt.Errorf("this node is too far behind for the log, and the snapshot that the leader sends has no room beside the schedule here, which stays until the new one is whole: %w%s", err, n.self.OrReplace())
+	}
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.receiving = err
+}
+
+// isShort reports whether the disk is down to the reserve.
+func (n *Node) isShort() bool {
+	free, err := n.store.FreeSpace()
+	return err == nil && free < n.reserve()
+}
+
+// reserve is what two flushes and the log between them can take.
+func (n *Node) reserve() uint64 {
+	return 2*uint64(n.cfg.FlushBytes) + 2*uint64(max(int64(n.cfg.SegmentSize), n.cfg.FlushBytes))
+}
+
+// slowFollowerFlushes is for how many flushes the log is kept for a follower
+// that answers but is behind; then it gets a snapshot.
+const slowFollowerFlushes = 8
+
+// sendPatience is how long a follower may be silent while it receives a snapshot
+// or catches up after one, before the log is cut without regard to it; and how long a
+// leader may be silent in the middle of one.
+const sendPatience = 10 * time.Second
+
+// catchUpPatience is how long a follower may take nothing after a snapshot before it
+// counts as any other that is behind: its log may take nothing more. Raft tries again
+// after ten seconds at most.
+const catchUpPatience = time.Minute
+
+// retain tells raft how much log stays behind the flush that has just been
+// written, before it cuts. Raft counts that in entries, which may be 50 bytes or
+// 500 KB; here it is the log since the flush before, so that a follower which was
+// away for less catches up from the log alone. Raft counts from the end that the
+// log has when it cuts, a little later; so the log store is told the exact index.
+func (n *Node) retain(before uint64) {
+	r := n.running()
+	last := r.LastIndex()
+	from := before
+	if r.State() == raft.Leader {
+		spacious := n.spacious()
+		for _, s := range servers(r) {
+			if s.ID == n.raftID() {
+				continue
+			}
+			from = min(from, n.transport.peer(s.ID).needs(last, before, n.patience(), spacious))
+			n.transport.reached(s.ID, before)
+		}
+	}
+	n.logs.KeepAfter(from)
+	cfg := r.ReloadableConfig()
+	cfg.TrailingLogs = last - min(from, last)
+	if err := r.ReloadConfig(cfg); err != nil {
+		n.log.Error("retention not set", "err", err)
+	}
+}
+
+// needs returns the index after which the log is kept for p. One that receives a
+// snapshot needs everything after it, however long that takes, or the next
+// snapshot would follow without end; so the log is kept while the disk has room and
+// it gets on.
+func (p peer) needs(last, before uint64, patience time.Duration, spacious bool) uint64 {
+	switch {
+	case p.snapshot > 0 && spacious && p.recent(sendPatience) && p.moves(catchUpPatience):
+		return max(p.lastIndex, p.snapshot)
+	case p.recent(patience):
+		most := slowFollowerFlushes * (last - min(before, last))
+		return max(p.lastIndex, last-min(most, last))
+	default:
+		return before
+	}
+}
+
+// spacious reports whether the disk is so far from its reserve that log may be
+// kept beyond the usual: otherwise Room would refuse messages for its sake.
+func (n *Node) spacious() bool {
+	free, err := n.store.FreeSpace()
+	return err == nil && free >= 2*n.reserve()
+}

@@ -1,0 +1,172 @@
+package node
+
+import (
+	"context"
+	"net"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/hashicorp/raft"
+)
+
+// wires are the connections of a cluster: they note when they were written to, and may lose all for a moment of
+// each second.
+type wires struct {
+	mu    sync.Mutex
+	heard map[string][]time.Time // by the address that was dialed
+	loses time.Duration
+}
+
+// retransmission is how long TCP waits for an answer before it sends a packet again, and what that takes.
+const retransmission = 210 * time.Millisecond
+
+func (l *wires) tune(cfg *Config) {
+	dial := cfg.Dial
+	cfg.Dial = func(ctx context.Context, network, addr string) (net.Conn, error) {
+		conn, err := dial(ctx, network, addr)
+		if err != nil {
+			return nil, err
+		}
+		return &wire{Conn: conn, wires: l, addr: addr}, nil
+	}
+}
+
+type wire struct {
+	net.Conn
+	*wires
+	addr string
+}
+
+func (l *wire) Write(b []byte) (int, error) {
+	l.mu.Lock()
+	now, loses := time.Now(), l.loses
+	l.heard[l.addr] = append(l.heard[l.addr], now)
+	l.mu.Unlock()
+	if now.Sub(now.Truncate(time.Second)) < loses {
+		time.Sleep(retransmission)
+	}
+	return l.Conn.Write(b)
+}
+
+// An idle leader says no more than its followers need to know that it is there: each word wakes two processes.
+func TestCluster_idlesWithFewWords(t *testing.T) {
+	const span = time.Minute
+	synctest.Test(t, func(t *testing.T) {
+		l := &wires{heard: map[string][]time.Time{}}
+		c := newCluster(t, 3, l.tune)
+		c.open("n1", "n2", "n3")
+		n := c.leader()
+		time.Sleep(10 * time.Second) // they know each other
+		l.mu.Lock()
+		clear(l.heard)
+		l.mu.Unlock()
+		time.Sleep(span)
+		if c.leader() != n {
+			t.Error("leadership changed hands")
+		}
+		l.mu.Lock()
+		defer l.mu.Unlock()
+		if len(l.heard) != 2 {
+			t.Fatalf("%d followers were written to", len(l.heard))
+		}
+		for addr, times := range l.heard {
+			var longest time.Duration
+			for i := range len(times) - 1 {
+				longest = max(longest, times[i+1].Sub(times[i]))
+			}
+			t.Logf("%s: %d words, %v apart at most", addr, len(times), longest)
+			if len(times) > int(4*span/defaultHeartbeat) || longest > defaultHeartbeat/2 {
+				t.Errorf("%s: %d words in %v, %v apart at most: want no more than four in a time-out of %v, and no gap of more than half of it", addr, len(times), span, longest, defaultHeartbeat)
+			}
+		}
+	})
+}
+
+// What is lost comes late by more than half of the time-out. The next word comes by another connection.
+func TestCluster_keepsItsLeaderThoughPacketsAreLost(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l := &wires{heard: map[string][]time.Time{}}
+		c := newCluster(t, 3, l.tune)
+		c.open("n1", "n2", "n3")
+		n := c.leader()
+		time.Sleep(10 * time.Second)
+		term := n.Status().Term
+		l.mu.Lock()
+		l.loses = 40 * time.Millisecond
+		l.mu.Unlock()
+		time.Sleep(30 * time.Minute)
+		if again := c.leader(); again != n || n.Status().Term != term {
+			t.Errorf("term %d became %d", term, again.Status().Term)
+		}
+	})
+}
+
+func TestTransport_sendsABoundedNumberOfBytes(t *testing.T) {
+	for _, tt := range []struct {
+		name        string
+		size, count int
+		want        int
+	}{
+		{"small ones", 100, 64, 64},
+		{"up to the bound", requestBytes / 4, 64, 4},
+		{"one that is larger", 16 << 20, 16, 1},
+	} {
+		reads := 0
+		tr := &transport{transportConfig: transportConfig{whole: func(lean *raft.Log) (*raft.Log, error) {
+			reads++
+			return &raft.Log{Index: lean.Index, Term: lean.Term, Data: make([]byte, tt.size)}, nil
+		}}}
+		var req raft.AppendEntriesRequest
+		for i := range tt.count {
+			req.Entries = append(req.Entries, &raft.Log{Index: uint64(i) + 1, Term: 1})
+		}
+		if err := tr.load(&req); err != nil || len(req.Entries) != tt.want || reads > tt.want+1 {
+			t.Errorf("%s: %d sent, %d read, %v, want %d", tt.name, len(req.Entries), reads, err, tt.want)
+		}
+	}
+}
+
+// A slowConn takes so many bytes a second.
+type slowConn struct {
+	net.Conn
+	perSecond int
+}
+
+func (c slowConn) Write(b []byte) (int, error) {
+	time.Sleep(time.Duration(len(b)) * time.Second / time.Duration(c.perSecond))
+	return c.Conn.Write(b)
+}
+
+// 8 Mbit/s carry a record of 16 MiB in 17 s, and others wait behind it.
+func TestCluster_catchesUpWithLargeCommandsOnASlowLink(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := newCluster(t, 3, func(cfg *Config) {
+			dial := cfg.Dial
+			cfg.Dial = func(ctx context.Context, network, addr string) (net.Conn, error) {
+				conn, err := dial(ctx, network, addr)
+				if err != nil {
+					return nil, err
+				}
+				return slowConn{conn, 1 << 20}, nil
+			}
+			cfg.FlushBytes, cfg.SegmentSize = 64<<20, 1<<20
+		})
+		c.open("n1", "n2", "n3")
+		n := c.leader()
+		l := startLoad(t, n)
+		away := otherThan(c, n)
+		c.close(away)
+		must(t, n, l.batch(1, 16<<20))
+		for range 4 {
+			must(t, n, l.batch(1, 2<<20))
+		}
+		if c.leader() != n {
+			t.Error("leadership changed hands")
+		}
+		c.open(away)
+		time.Sleep(time.Minute)
+		c.agree()
+	})
+}

@@ -1,0 +1,148 @@
+package raftlog
+
+import (
+	"fmt"
+	"sync"
+
+	"github.com/hashicorp/raft"
+)
+
+const (
+	// newestBytes of entries are kept in memory, so that they need not be read back
+	// for each follower and for Apply. The log of a leader holds no more than
+	// bytesInFlight that is not committed.
+	newestBytes = 8 << 20
+	// knownHeads is of how many entries it is known what they are without reading
+	// them: raft reads ahead of what it can send or apply.
+	knownHeads = 4096
+	// entryOverhead is what an entry costs in memory beside its data.
+	entryOverhead = 200
+)
+
+// A Lean is the log as raft sees it: commands without their data. Raft counts
+// entries where it keeps any: 128 batches of them wait for the FSM, and as many as a
+// request may have are read for it. With data, of 50 bytes to 48 MiB, that is
+// bounded by nothing. So the data are read when they are applied (raftfsm.FSM) or sent
+// (transport), by index and term, a bounded number of bytes at a time.
+type Lean struct {
+	*Store
+
+	mu     sync.RWMutex
+	newest []*raft.Log // whole; without gap, ascending
+	bytes  int         // of newest
+	heads  []head      // by index % knownHeads
+	cuts   int         // how often a cut began or ended
+}
+
+type head struct {
+	index, term uint64
+	kind        raft.LogType
+}
+
+// NewLean returns s as raft sees it.
+func NewLean(s *Store) *Lean {
+	return &Lean{Store: s, heads: make([]head, knownHeads)}
+}
+
+// isLean reports whether the data of l are still to be read: a command has some.
+func isLean(l *raft.Log) bool { return l.Type == raft.LogCommand && len(l.Data) == 0 }
+
+// GetLog gives a command without its data.
+func (s *Lean) GetLog(index uint64, l *raft.Log) error {
+	s.mu.RLock()
+	h, cuts := s.heads[index%knownHeads], s.cuts
+	s.mu.RUnlock()
+	if h.index == index && h.kind == raft.LogCommand {
+		*l = raft.Log{Index: index, Term: h.term, Type: h.kind}
+		return nil
+	}
+	if err := s.Store.GetLog(index, l); err != nil {
+		return err
+	}
+	s.mu.Lock()
+	if s.cuts == cuts { // else it may be cut
+		s.know(l)
+	}
+	s.mu.Unlock()
+	if l.Type == raft.LogCommand {
+		*l = raft.Log{Index: index, Term: l.Term, Type: l.Type}
+	}
+	return nil
+}
+
+// Whole returns l with its data, whatever raft holds of it. The term is checked because a leader that was may
+// go on sending while its log is overwritten.
+func (s *Lean) Whole(l *raft.Log) (*raft.Log, error) {
+	if !isLean(l) {
+		return l, nil
+	}
+	whole := s.cached(l.Index)
+	if whole == nil {
+		whole = new(raft.Log)
+		if err := s.Store.GetLog(l.Index, whole); err != nil {
+			return nil, fmt.Errorf("read log entry %d: %w", l.Index, err)
+		}
+	}
+	if whole.Term != l.Term {
+		return nil, fmt.Errorf("read log entry %d: it is of term %d now, not %d", l.Index, whole.Term, l.Term)
+	}
+	return whole, nil
+}
+
+func (s *Lean) cached(index uint64) *raft.Log {
+	s.mu.RLock()
+	defer s.mu.RUnlock()
+	if len(s.newest) == 0 || index < s.newest[0].Index || index > s.newest[len(s.newest)-1].Index {
+		return nil
+	}
+	return s.newest[index-s.newest[0].Index]
+}
+
+// StoreLog is StoreLogs of one.
+func (s *Lean) StoreLog(l *raft.Log) error { return s.StoreLogs([]*raft.Log{l}) }
+
+// StoreLogs keeps the newest entries in memory too.
+func (s *Lean) StoreLogs(logs []*raft.Log) error {
+	if err := s.Store.StoreLogs(logs); err != nil {
+		return err
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, l := range logs {
+		s.know(l)
+		whole := *l
+		s.newest = append(s.newest, &whole)
+		s.bytes += len(l.Data) + entryOverhead
+	}
+	gone := 0
+	for s.bytes > newestBytes {
+		s.bytes -= len(s.newest[gone].Data) + entryOverhead
+		s.newest[gone] = nil
+		gone++
+	}
+	s.newest = s.newest[gone:]
+	return nil
+}
+
+// DeleteRange forgets what it knows of the log: raft sends a snapshot when it does
+// not find an entry, so that it must not find one that is cut.
+func (s *Lean) DeleteRange(from, to uint64) error {
+	s.forget(to)
+	defer s.forget(to)
+	return s.Store.DeleteRange(from, to)
+}
+
+func (s *Lean) forget(to uint64) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.cuts++
+	clear(s.heads)
+	if n := len(s.newest); n > 0 && s.newest[n-1].Index <= to { // its end is cut
+		s.newest, s.bytes = nil, 0
+	}
+}
+
+// know is called with mu held.
+func (s *Lean) know(l *raft.Log) {
+	s.heads[l.Index%knownHeads] = head{index: l.Index, term: l.Term, kind: l.Type}
+}

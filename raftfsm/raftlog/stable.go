@@ -1,0 +1,113 @@
+package raftlog
+
+import (
+	"errors"
+	"fmt"
+	"path/filepath"
+
+	"github.com/carillonmq/carillon/raftfsm"
+	"github.com/carillonmq/carillon/storage"
+	"github.com/hashicorp/raft"
+	raftboltdb "github.com/hashicorp/raft-boltdb/v2"
+	"go.etcd.io/bbolt"
+	berrors "go.etcd.io/bbolt/errors"
+)
+
+// StableFile holds term and vote, and is the lock of the directory.
+const StableFile = "stable.db"
+
+// clearedKey is beside term and vote in stable.db: how far the schedule went when the
+// whole log was cleared, 8 bytes, big endian. From then on an empty log says nothing
+// of what this node has acknowledged, and neither does a schedule that is lost with it.
+// It may be written from storage.LevelTwo on; older programs do not look at it.
+var clearedKey = []byte("LogClearedAt")
+
+// OpenStable opens the file in which Raft keeps its term and vote.
+func OpenStable(dir string) (*raftboltdb.BoltStore, error) {
+	path := filepath.Join(dir, StableFile)
+	s, err := raftboltdb.New(raftboltdb.Options{Path: path, BoltOptions: &bbolt.Options{Timeout: lockTimeout}})
+	if errors.Is(err, berrors.ErrTimeout) {
+		return nil, fmt.Errorf("node.data_dir: %s is in use by another process: stop it, or give each node a directory of its own", path)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("open %s: %w", path, err)
+	}
+	return s, nil
+}
+
+// A Schedule is the schedule beside a log, which stands for all that the log has
+// lost at its beginning.
+type Schedule interface {
+	ManifestMeta() storage.SnapshotMeta
+	Level() storage.Level
+}
+
+// Join says which schedule stands for the log from now on, and where it is noted that
+// the log was cleared. A received snapshot is loaded when it is: so the level is that
+// of what it brought.
+func (s *Store) Join(schedule Schedule, stable raft.StableStore) {
+	s.saved = func() uint64 { return schedule.ManifestMeta().Index }
+	s.clearing = func(saved uint64) error {
+		if schedule.Level() < storage.LevelTwo {
+			return nil
+		}
+		if err := stable.SetUint64(clearedKey, saved); err != nil {
+			return fmt.Errorf("note in %s that the log is cleared: %w", StableFile, err)
+		}
+		return nil
+	}
+}
+
+// ClearedAt returns how far the schedule went when the log was cleared, 0 if it never was.
+func ClearedAt(stable raft.StableStore) (uint64, error) {
+	cleared, err := stable.GetUint64(clearedKey)
+	if err != nil && !errors.Is(err, raftboltdb.ErrKeyNotFound) {
+		return 0, fmt.Errorf("read %s: %w", StableFile, err)
+	}
+	return cleared, nil
+}
+
+// Reconcile makes the log fit the manifest. A crash after a received snapshot
+// was named in the manifest, and before raft deleted the log that it replaces,
+// leaves a log that ends below it, or has another history at its index: neither
+// may be followed by the next entry.
+//
+// What the log does not hold must be in the schedule: an entry that is in neither was
+// acknowledged, and a node without it could help to elect a leader that lacks it. A
+// log that begins later says so itself; of one that was cleared, cleared is what the
+// schedule held then.
+func (s *Store) Reconcile(m storage.SnapshotMeta, cleared uint64) error {
+	first, err := s.FirstIndex()
+	if err != nil {
+		return fmt.Errorf("read log: %w", err)
+	}
+	last, err := s.LastIndex()
+	if err != nil {
+		return fmt.Errorf("read log: %w", err)
+	}
+	if max(m.Index, last) < cleared {
+		return fmt.Errorf("%w: the schedule ends at entry %d and the log at %d, and the schedule that it had stood for all up to %d", raftfsm.ErrDamaged, m.Index, last, cleared)
+	}
+	if last == 0 {
+		return nil
+	}
+	if first > m.Index+1 {
+		return fmt.Errorf("%w: the log begins at entry %d and the schedule ends at %d", raftfsm.ErrDamaged, first, m.Index)
+	}
+	if last >= m.Index {
+		if m.Index < first {
+			return nil
+		}
+		var at raft.Log
+		if err := s.GetLog(m.Index, &at); err != nil {
+			return fmt.Errorf("read log entry %d: %w", m.Index, err)
+		}
+		if at.Term == m.Term {
+			return nil
+		}
+	}
+	if err := s.DeleteRange(first, last); err != nil {
+		return fmt.Errorf("clear the log before the snapshot at %d: %w", m.Index, err)
+	}
+	return nil
+}

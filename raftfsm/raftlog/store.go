@@ -1,0 +1,181 @@
+package raftlog
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"sync"
+	"time"
+
+	"github.com/carillonmq/carillon/raftfsm"
+	"github.com/hashicorp/go-hclog"
+	"github.com/hashicorp/raft"
+	raftboltdb "github.com/hashicorp/raft-boltdb/v2"
+	"github.com/hashicorp/raft-wal/fs"
+	"go.etcd.io/bbolt"
+)
+
+// lockTimeout is how long a bbolt file may be held by somebody else before that
+// is an error. Without one, bbolt waits for ever.
+const lockTimeout = time.Second
+
+// The two stores that can hold the Raft log.
+const (
+	WAL    = "wal"    // hashicorp/raft-wal: the default, three times as fast
+	BoltDB = "boltdb" // raft-boltdb: the conservative choice
+)
+
+// A Store is the Raft log, of either kind. It remembers whether the last write
+// succeeded: a leader whose write fails only steps down, and would try again silently.
+type Store struct {
+	raft.LogStore
+	closer io.Closer
+	fail   func(error) // told why this node cannot go on
+	// saved is the entry up to which the schedule on disk stands for the log, and
+	// clearing is told of it before the whole log goes.
+	saved    func() uint64
+	clearing func(saved uint64) error
+
+	mu    sync.Mutex
+	err   error
+	floor uint64 // entries above it are not cut from the log's beginning
+	ended bool   // an end that the schedule does not hold was cut off, and nothing was appended since
+}
+
+// File returns the file without which a log of this kind is lost.
+func File(kind string) string {
+	if kind == BoltDB {
+		return "log.db"
+	}
+	return "wal-meta.db" // of raft-wal
+}
+
+// Config is what a log is opened with.
+type Config struct {
+	Dir         string // of all that Raft keeps; the log has a folder of its kind in it
+	Kind        string // WAL or BoltDB
+	SegmentSize int    // bytes of one file of WAL
+	Logger      hclog.Logger
+	Fail        func(error) // told why this node cannot go on
+}
+
+// Open opens the log, or makes an empty one.
+func Open(cfg Config) (*Store, error) {
+	dir := filepath.Join(cfg.Dir, cfg.Kind)
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		return nil, fmt.Errorf("create log directory: %w", err)
+	}
+	if cfg.Kind == BoltDB {
+		// The array freelist makes every append slower after a truncation.
+		options := &bbolt.Options{Timeout: lockTimeout, FreelistType: bbolt.FreelistMapType}
+		s, err := raftboltdb.New(raftboltdb.Options{Path: filepath.Join(dir, File(cfg.Kind)), BoltOptions: options})
+		if err != nil {
+			return nil, fmt.Errorf("open log: %w", err)
+		}
+		return newStore(s, s, cfg.Fail), nil
+	}
+	s, err := openSegmentLog(dir, cfg.SegmentSize, cfg.Logger, fs.New())
+	if err != nil {
+		return nil, fmt.Errorf("open log: %w", err)
+	}
+	return newStore(s, s, cfg.Fail), nil
+}
+
+// newLogStore returns a log beside which there is no schedule yet.
+func newStore(s raft.LogStore, c io.Closer, fail func(error)) *Store {
+	return &Store{
+		LogStore: s, closer: c, fail: fail,
+		saved: func() uint64 { return 0 }, clearing: func(uint64) error { return nil },
+	}
+}
+
+// StoreLog is StoreLogs of one.
+func (s *Store) StoreLog(l *raft.Log) error { return s.StoreLogs([]*raft.Log{l}) }
+
+// StoreLogs may fail and be called again, except after a cut of the log's end: raft
+// goes on counting from the old one until the new entries are written, and would
+// look for ever for what is not there.
+func (s *Store) StoreLogs(logs []*raft.Log) error {
+	err := s.LogStore.StoreLogs(logs)
+	s.mu.Lock()
+	s.err = err
+	ended := s.ended
+	s.ended = ended && err != nil
+	s.mu.Unlock()
+	switch {
+	case ended && err != nil:
+		s.fail(fmt.Errorf("the log's end was cut and what takes its place could not be written: %w: start the node again", err))
+	case errors.Is(err, raftfsm.ErrDamaged):
+		s.fail(err)
+	}
+	return err
+}
+
+// KeepAfter says how far the log's beginning may be cut from now on.
+func (s *Store) KeepAfter(floor uint64) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.floor = floor
+}
+
+// DeleteRange cuts the beginning as far as KeepAfter allows. What reaches to the
+// log's end is no such cut: the whole log goes after a received snapshot, and its
+// end when it differs from the leader's.
+func (s *Store) DeleteRange(from, to uint64) error {
+	last, err := s.LastIndex()
+	if err != nil {
+		return err
+	}
+	if to >= last {
+		return s.cutEnd(from, to)
+	}
+	s.mu.Lock()
+	to = min(to, s.floor)
+	s.mu.Unlock()
+	if to < from {
+		return nil
+	}
+	return s.LogStore.DeleteRange(from, to)
+}
+
+// cutEnd stops the node when it fails: raft does not try again to clear a log that
+// a snapshot has replaced, and what was cut half way is known to a start only.
+func (s *Store) cutEnd(from, to uint64) error {
+	first, err := s.FirstIndex()
+	if err != nil {
+		return err
+	}
+	saved := s.saved()
+	if from <= first {
+		err = s.clearing(saved)
+	}
+	if err == nil {
+		err = s.LogStore.DeleteRange(from, to)
+	}
+	if err != nil {
+		s.fail(fmt.Errorf("cut the log's end from entry %d: %w: start the node again", from, err))
+		return err
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.ended = to > saved
+	return nil
+}
+
+// Failure returns the error of the last write.
+func (s *Store) Failure() error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.err
+}
+
+// IsMonotonic tells raft to delete the whole log after a received snapshot,
+// whichever the store: raft-wal takes no gap, and with the gap that raft would
+// otherwise leave between old entries and those after the snapshot, Reconcile
+// could not tell what the log holds.
+func (s *Store) IsMonotonic() bool { return true }
+
+// Close closes the files.
+func (s *Store) Close() error { return s.closer.Close() }

@@ -1,0 +1,151 @@
+package raftlog
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"sync"
+	"syscall"
+
+	"github.com/hashicorp/go-hclog"
+	"github.com/hashicorp/raft-wal/types"
+)
+
+// reserveFile lies beside the segments and is a little larger than one. It is given
+// up when the disk is full, for the end of the present segment and for the next, so
+// that acks and claims go on, whose flushes make room. It is made again when there
+// is some. Raft-wal looks at *.wal only.
+const reserveFile = "reserve"
+
+// reserveOf returns how large the reserve of segments of size bytes is: the append
+// that fills one goes a little beyond what was allocated for it.
+func reserveOf(size int) int64 { return int64(size) + int64(size)/64 + 4096 }
+
+// walFiles are the files of raft-wal's segments.
+type walFiles struct {
+	types.VFS
+	dir     string
+	reserve int64 // bytes
+	logger  hclog.Logger
+
+	mu     sync.Mutex
+	opened []io.Closer // while a log is being opened, nil otherwise
+}
+
+// Create makes a segment whole or not at all: the name of half a one would be
+// taken at the next attempt.
+func (f *walFiles) Create(dir, name string, size uint64) (types.WritableFile, error) {
+	w, err := f.create(dir, name, size)
+	if f.giveUpReserve(err) {
+		w, err = f.create(dir, name, size)
+	} else if err == nil {
+		f.keepReserve()
+	}
+	return f.noteWriter(w, err)
+}
+
+// giveUpReserve reports whether there is more room now than there was for err.
+func (f *walFiles) giveUpReserve(err error) bool {
+	if !errors.Is(err, syscall.ENOSPC) || os.Remove(filepath.Join(f.dir, reserveFile)) != nil {
+		return false
+	}
+	f.logger.Warn("disk full: the log goes on in its reserve", "bytes", f.reserve)
+	return true
+}
+
+func (f *walFiles) create(dir, name string, size uint64) (types.WritableFile, error) {
+	w, err := f.VFS.Create(dir, name, size)
+	if err != nil && !errors.Is(err, os.ErrExist) {
+		_ = os.Remove(filepath.Join(dir, name)) // may never have been there
+	}
+	return w, err
+}
+
+// Delete leaves room, perhaps for the reserve.
+func (f *walFiles) Delete(dir, name string) error {
+	err := f.VFS.Delete(dir, name)
+	f.keepReserve()
+	return err
+}
+
+func (f *walFiles) OpenReader(dir, name string) (types.ReadableFile, error) {
+	r, err := f.VFS.OpenReader(dir, name)
+	return note(f, r, err)
+}
+
+func (f *walFiles) OpenWriter(dir, name string) (types.WritableFile, error) {
+	return f.noteWriter(f.VFS.OpenWriter(dir, name))
+}
+
+// keepReserve makes the reserve if it is not there, or is of another size.
+func (f *walFiles) keepReserve() {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	path := filepath.Join(f.dir, reserveFile)
+	if info, err := os.Stat(path); err == nil && info.Size() == f.reserve {
+		return
+	}
+	_ = os.Remove(path) // else it cannot be made, which says why
+	w, err := f.create(f.dir, reserveFile, uint64(f.reserve))
+	if err == nil {
+		err = w.Close()
+	}
+	if err != nil {
+		f.logger.Warn("no room to keep one log segment in reserve", "err", err)
+	}
+}
+
+// open runs what opens a log, and closes the files that it has opened when it
+// fails: raft-wal leaves them open, and a full disk has it fail again and again.
+func (f *walFiles) open(log func() error) error {
+	f.mu.Lock()
+	f.opened = []io.Closer{}
+	f.mu.Unlock()
+	err := log()
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if err != nil {
+		for _, c := range f.opened {
+			_ = c.Close() // some are closed already
+		}
+	}
+	f.opened = nil
+	return err
+}
+
+func (f *walFiles) noteWriter(w types.WritableFile, err error) (types.WritableFile, error) {
+	w, err = note(f, w, err)
+	if err != nil {
+		return nil, err
+	}
+	return &walFile{WritableFile: w, files: f}, nil
+}
+
+// A walFile is a segment that is written.
+type walFile struct {
+	types.WritableFile
+	files *walFiles
+}
+
+func (w *walFile) WriteAt(b []byte, at int64) (int, error) {
+	n, err := w.WritableFile.WriteAt(b, at)
+	if w.files.giveUpReserve(err) {
+		n, err = w.WritableFile.WriteAt(b, at)
+	}
+	return n, err
+}
+
+func note[F io.Closer](f *walFiles, file F, err error) (F, error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if err != nil {
+		var none F
+		return none, fmt.Errorf("log segment: %w", err)
+	}
+	if f.opened != nil {
+		f.opened = append(f.opened, file)
+	}
+	return file, nil
+}
