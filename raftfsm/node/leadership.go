@@ -87,7 +87,7 @@ const transferTimeout = time.Second
 
 // TransferLeadership hands leadership to the voter whose log reaches furthest,
 // of those that answer. It blocks for a second at most; commands are refused
-// with ErrNotLeader meanwhile. ErrNotLeader and ErrNoTarget say that there was
+// with raftfsm.ErrNotLeader meanwhile. That and ErrNoTarget say that there was
 // nothing to do.
 func (n *Node) TransferLeadership(ctx context.Context) error {
 	_, err := n.transfer(ctx, func(string) bool { return true })

@@ -30,9 +30,9 @@ func servers(r *raft.Raft) []raft.Server { return r.GetConfiguration().Configura
 // Replace takes the member out of the group and puts it back under a new Raft
 // id as a non-voter, which a node with an empty disk then adopts; the leader
 // makes it a voter when it has caught up. The others serve meanwhile. Only the
-// leader can do it (ErrNotLeader), and it refuses (ErrReplace) what would stop
-// the cluster or is not needed. After an error it can be called again. It blocks
-// for a second, to see who answers, and for two log entries.
+// leader can do it (raftfsm.ErrNotLeader), and it refuses (member.ErrReplace) what
+// would stop the cluster or is not needed. After an error it can be called again. It
+// blocks for a second, to see who answers, and for two log entries.
 func (n *Node) Replace(ctx context.Context, memberID string) error {
 	r := n.running()
 	if r == nil || r.State() != raft.Leader {

@@ -76,8 +76,8 @@ type Node struct {
 // Open opens the data directory and starts the node. A node that was born before
 // is in its group when Open returns; one with an empty disk goes on asking the
 // other members in the background (see Standing), and is no leader until then.
-// Bad input gives ErrConfig, ErrForeignData, ErrMembers or ErrDamaged, wrapped
-// with field, value and remedy. ctx bounds Open alone.
+// Bad input gives member.ErrConfig, member.ErrForeignData, member.ErrMembers or
+// raftfsm.ErrDamaged, wrapped with field, value and remedy. ctx bounds Open alone.
 func Open(ctx context.Context, cfg Config) (*Node, error) {
 	cfg, err := cfg.withDefaults()
 	if err != nil {
@@ -115,13 +115,16 @@ func (n *Node) open(ctx context.Context) error {
 	if n.identity, err = member.Claim(n.self, n.log); err != nil {
 		return err
 	}
-	if n.logs, err = raftlog.Open(raftlog.Config{Dir: dir, Kind: n.cfg.Log, SegmentSize: n.cfg.SegmentSize, Logger: newHCLogger(n.cfg.Logger, "raft-wal"), Fail: n.failWith}); err != nil {
+	n.logs, err = raftlog.Open(raftlog.Config{
+		Dir: dir, Kind: n.cfg.Log, SegmentSize: n.cfg.SegmentSize,
+		Logger: newHCLogger(n.cfg.Logger, "raft-wal"), Fail: n.failWith,
+	})
+	if err != nil {
 		return err
 	}
 	if n.store, err = storage.Open(storage.Config{Dir: filepath.Join(n.cfg.DataDir, scheduleDir), Logger: n.cfg.Logger, Pace: n.paceMerge}); err != nil {
 		return fmt.Errorf("open schedule: %w", err)
 	}
-	n.logs.Join(n.store, n.stable)
 	n.lean = raftlog.NewLean(n.logs)
 	n.fsm = raftfsm.NewFSM(n.store, raftfsm.FSMConfig{
 		LastLog: n.logs.LastIndex, Fail: n.failWith, Whole: n.lean.Whole,
@@ -200,11 +203,7 @@ func (n *Node) start() error {
 
 // reconcile makes the log fit the schedule, or says what is lost and what to do.
 func (n *Node) reconcile() error {
-	cleared, err := raftlog.ClearedAt(n.stable)
-	if err != nil {
-		return err
-	}
-	err = n.logs.Reconcile(n.store.ManifestMeta(), cleared)
+	err := n.logs.Reconcile(n.store, n.stable)
 	if errors.Is(err, raftfsm.ErrDamaged) {
 		return fmt.Errorf("%w: node.data_dir %s has lost its %s, or has an older one: restore it%s", err, n.cfg.DataDir, scheduleDir, n.self.OrReplace())
 	}

@@ -10,7 +10,7 @@ import (
 	"github.com/hashicorp/raft"
 )
 
-// Room returns nil, or why no message may be accepted now, wrapping ErrNoRoom:
+// Room returns nil, or why no message may be accepted now, wrapping raftfsm.ErrNoRoom:
 // the disk is down to the reserve, the log or a flush could not be written, or
 // flushing is too far behind. It is asked before an Ingest is proposed; acks and
 // claims need little and go on, out of the reserve. It becomes nil again by

@@ -42,10 +42,10 @@ type Schedule interface {
 	Level() storage.Level
 }
 
-// Join says which schedule stands for the log from now on, and where it is noted that
-// the log was cleared. A received snapshot is loaded when it is: so the level is that
-// of what it brought.
-func (s *Store) Join(schedule Schedule, stable raft.StableStore) {
+// Reconcile says which schedule stands for the log from now on, and makes the log fit
+// it, or says in raftfsm.ErrDamaged what is lost. That the log is cleared is noted in stable. A
+// received snapshot is loaded when it is: so the level is that of what it brought.
+func (s *Store) Reconcile(schedule Schedule, stable raft.StableStore) error {
 	s.saved = func() uint64 { return schedule.ManifestMeta().Index }
 	s.clearing = func(saved uint64) error {
 		if schedule.Level() < storage.LevelTwo {
@@ -56,18 +56,14 @@ func (s *Store) Join(schedule Schedule, stable raft.StableStore) {
 		}
 		return nil
 	}
-}
-
-// ClearedAt returns how far the schedule went when the log was cleared, 0 if it never was.
-func ClearedAt(stable raft.StableStore) (uint64, error) {
 	cleared, err := stable.GetUint64(clearedKey)
 	if err != nil && !errors.Is(err, raftboltdb.ErrKeyNotFound) {
-		return 0, fmt.Errorf("read %s: %w", StableFile, err)
+		return fmt.Errorf("read %s: %w", StableFile, err)
 	}
-	return cleared, nil
+	return s.reconcile(schedule.ManifestMeta(), cleared)
 }
 
-// Reconcile makes the log fit the manifest. A crash after a received snapshot
+// reconcile makes the log fit the manifest. A crash after a received snapshot
 // was named in the manifest, and before raft deleted the log that it replaces,
 // leaves a log that ends below it, or has another history at its index: neither
 // may be followed by the next entry.
@@ -76,7 +72,7 @@ func ClearedAt(stable raft.StableStore) (uint64, error) {
 // acknowledged, and a node without it could help to elect a leader that lacks it. A
 // log that begins later says so itself; of one that was cleared, cleared is what the
 // schedule held then.
-func (s *Store) Reconcile(m storage.SnapshotMeta, cleared uint64) error {
+func (s *Store) reconcile(m storage.SnapshotMeta, cleared uint64) error {
 	first, err := s.FirstIndex()
 	if err != nil {
 		return fmt.Errorf("read log: %w", err)

@@ -135,7 +135,7 @@ func TestReconcile(t *testing.T) {
 					t.Fatal(err)
 				}
 			}
-			if err := s.Reconcile(tt.manifest, tt.cleared); !errors.Is(err, tt.want) {
+			if err := s.reconcile(tt.manifest, tt.cleared); !errors.Is(err, tt.want) {
 				t.Fatalf("got %v, want %v", err, tt.want)
 			} else if err != nil {
 				return
