@@ -9,8 +9,8 @@ import (
 
 const (
 	// newestBytes of entries are kept in memory, so that they need not be read back
-	// for each follower and for Apply. The log of a leader holds no more than
-	// bytesInFlight that is not committed.
+	// for each follower and for Apply. As many may be in flight: the log of a leader
+	// holds no more that is not committed.
 	newestBytes = 8 << 20
 	// knownHeads is of how many entries it is known what they are without reading
 	// them: raft reads ahead of what it can send or apply.
