@@ -9,10 +9,9 @@ const (
 	MaxCommandBytes = 48 << 20
 )
 
-// A Command is one of Found, Ingest, SetPositions, ClaimCommand,
-// ChangeClaim, Ack, Replace
-// and RaiseLevel. It carries every decision that Apply needs: no node looks at its own
-// clock or configuration while it applies. Time is always the leader's, in epoch
+// A Command is one of Found, Ingest, SetPositions, ClaimCommand, ChangeClaim, Ack,
+// Replace and RaiseLevel. It carries every decision that Apply needs: no node looks at
+// its own clock or configuration while it applies. Time is always the leader's, in epoch
 // milliseconds; the state keeps the greatest it has seen.
 type Command interface {
 	// Size returns the exact number of bytes that the encoded command takes.

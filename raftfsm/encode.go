@@ -65,8 +65,8 @@ func levelOf(version, kind byte) storage.Level {
 }
 
 // AppendCommand appends the binary form of cmd, for a log whose members understand
-// level; dst has room for cmd.Size bytes at best. ErrLevel keeps a form that not every one may understand out of it: each that does
-// not would stop.
+// level; dst has room for cmd.Size bytes at best. It refuses (ErrLevel) a form above
+// level: a member that does not understand it would stop.
 func AppendCommand(dst []byte, cmd Command, level storage.Level) ([]byte, error) {
 	b := cmd.append(dst)
 	version, kind := b[len(dst)], b[len(dst)+1]

@@ -70,8 +70,8 @@ func (s *Lean) GetLog(index uint64, l *raft.Log) error {
 	return nil
 }
 
-// Whole returns l with its data, whatever raft holds of it. The term is checked because a leader that was may
-// go on sending while its log is overwritten.
+// Whole returns l with its data, whatever raft holds of it. The term is checked because
+// a node that has lost its leadership may go on sending while its log is overwritten.
 func (s *Lean) Whole(l *raft.Log) (*raft.Log, error) {
 	if !isLean(l) {
 		return l, nil

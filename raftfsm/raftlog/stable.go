@@ -43,8 +43,9 @@ type Schedule interface {
 }
 
 // Reconcile says which schedule stands for the log from now on, and makes the log fit
-// it, or says in raftfsm.ErrDamaged what is lost. That the log is cleared is noted in stable. A
-// received snapshot is loaded when it is: so the level is that of what it brought.
+// it, or says in raftfsm.ErrDamaged what is lost. When the log is cleared, that is
+// noted in stable. A received snapshot is loaded by then, so the level is that of what
+// it brought.
 func (s *Store) Reconcile(schedule Schedule, stable raft.StableStore) error {
 	s.saved = func() uint64 { return schedule.ManifestMeta().Index }
 	s.clearing = func(saved uint64) error {

@@ -83,7 +83,7 @@ func Open(cfg Config) (*Store, error) {
 	return newStore(s, s, cfg.Fail), nil
 }
 
-// newLogStore returns a log beside which there is no schedule yet.
+// newStore returns a log beside which there is no schedule yet.
 func newStore(s raft.LogStore, c io.Closer, fail func(error)) *Store {
 	return &Store{
 		LogStore: s, closer: c, fail: fail,
