@@ -71,19 +71,19 @@ func (r Route) Target(topic string) string {
 
 // Destination returns the target of a message of the route's delay topic, given its deliver-to
 // or "" if it has none, and why nothing may be delivered there, or nil: a message with such a
-// target is dead-lettered for that reason.
+// target is dead-lettered for that reason. What routes[].to names was judged by Validate.
 func (c Config) Destination(route Route, topic, deliverTo string) (string, *message.Problem) {
+	if deliverTo == "" && route.To != "" {
+		return route.To, nil
+	}
 	target := cmp.Or(deliverTo, route.Target(topic))
 	code, objection := c.object(target)
 	if objection == "" {
 		return target, nil
 	}
 	namedBy := fmt.Sprintf("name of delay topic %q", topic)
-	switch {
-	case deliverTo != "":
+	if deliverTo != "" {
 		namedBy = "deliver-to"
-	case route.To != "":
-		namedBy = fmt.Sprintf("routes[].to of %q", route.From)
 	}
 	return target, &message.Problem{Code: code, Message: namedBy + ": " + objection}
 }

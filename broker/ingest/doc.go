@@ -3,6 +3,7 @@
 // Two things run beside each other. The discovery looks at Kafka and says which partitions
 // are read, and from where (discovery.go, look.go); what an answer proves is decided
 // without a clock of its own in delaytopic.go and doubt.go. Ingest itself takes what
-// the source reads, turns each record into an entry (entry.go), packs these into
-// commands (packer.go), and hears what came of them. DESIGN.md has the invariants.
+// the source reads, turns each record that arrives into an entry of the schedule
+// (arrival.go), packs these into commands (packer.go), and hears what came of them.
+// DESIGN.md has the invariants.
 package ingest

@@ -19,6 +19,33 @@ const (
 	mostKept = raftfsm.ProposalBytes
 )
 
+// An Arrival is one record of a delay topic, its headers already read as the
+// contract demands (client.Parse).
+type Arrival struct {
+	Offset      int64
+	Key, Value  []byte
+	Headers     []message.Header // all of them, as they came
+	Instruction Instruction
+	Problem     *message.Problem // not nil: the record cannot be scheduled, and why
+}
+
+// size returns the bytes of key, value and headers.
+func (a *Arrival) size() int {
+	size := len(a.Key) + len(a.Value)
+	for _, h := range a.Headers {
+		size += h.Size()
+	}
+	return size
+}
+
+// An Instruction is what the deliver-* headers of a record ask for.
+type Instruction struct {
+	DueAt     int64  // epoch milliseconds, rounded up
+	To        string // target topic; empty: the route decides
+	Partition int32  // -1: by partitioner
+	ID        string // the caller's id; empty: the record's origin
+}
+
 // A destination is where messages with the same deliver-to go, all of one delay topic, and what
 // speaks against it. It is judged once for a run of them: patterns cost more than the rest of an
 // entry.
@@ -80,13 +107,4 @@ func shorten(m *message.Message, size int) *message.Problem {
 	}
 	m.DropValue()
 	return problem
-}
-
-// size returns the bytes of key, value and headers.
-func (a *Arrival) size() int {
-	size := len(a.Key) + len(a.Value)
-	for _, h := range a.Headers {
-		size += h.Size()
-	}
-	return size
 }
