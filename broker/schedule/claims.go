@@ -39,12 +39,6 @@ type claims struct {
 	lastFired int64
 }
 
-// A sentHold is what a proposed claim makes of a target's hold.
-type sentHold struct {
-	target *target
-	held   bool
-}
-
 func newClaims(committed storage.Claim, index uint64) claims {
 	return claims{committed: committed, seen: index, applied: make(chan uint64, 1), failed: make(chan error, 1)}
 }
@@ -99,18 +93,14 @@ func (c *claims) settle(index uint64) {
 	c.index = index
 }
 
-// takeHolds notes what the last claim has made of holds, once it is committed. No one
-// else changes holds during a term.
+// takeHolds notes what the last claim has made of holds, once it is committed.
 func (s *Scheduler) takeHolds() {
 	c := &s.claims
 	if !c.isSettled() {
 		return
 	}
-	for _, sent := range c.holds {
-		t := sent.target
-		t.held, t.pending = sent.held, false
-		s.targets.compareHold(t)
-		s.release(t)
+	for _, hold := range c.holds {
+		s.targets.committed(hold)
 	}
 	clear(c.holds)
 	c.holds = c.holds[:0]
@@ -124,11 +114,11 @@ func (s *Scheduler) claim(ctx context.Context) {
 		return
 	}
 	now := s.now()
-	next := storage.Claim{Through: c.committed.Through, Mark: least(s.window.lowest(), s.targets.lowest())}
+	next := storage.Claim{Through: c.committed.Through, Mark: least(s.window.lowest(s.targets.frontier), s.targets.lowest())}
 	if c.wants(now, s.nextDue()) {
 		next.Through = max(next.Through, now+ClaimLead)
 	}
-	if next.Through == c.committed.Through && len(s.targets.changed) == 0 && !s.needsClaim() {
+	if next.Through == c.committed.Through && len(s.targets.changed.targets) == 0 && !s.searchNeedsClaim() {
 		return
 	}
 	command := s.claimCommand(now, next)
@@ -148,13 +138,12 @@ func (s *Scheduler) claim(ctx context.Context) {
 func (s *Scheduler) claimCommand(now int64, next storage.Claim) raftfsm.Command {
 	changes := s.cfg.Store.Level() >= storage.LevelTwo
 	change := storage.ClaimChange{Through: next.Through, Mark: next.Mark}
-	for t := range s.targets.changed {
+	for _, t := range s.targets.changed.targets {
 		if changes && len(s.claims.holds) == mostChanges {
 			break
 		}
-		t.pending, t.claimed = true, t.mark
-		s.claims.holds = append(s.claims.holds, sentHold{t, t.flow == parked})
-		if t.flow == parked {
+		s.claims.holds = append(s.claims.holds, s.targets.sent(t))
+		if t.state == parked {
 			change.Set = append(change.Set, t.hold())
 		} else {
 			change.Lift = append(change.Lift, t.name)
@@ -163,22 +152,17 @@ func (s *Scheduler) claimCommand(now int64, next storage.Claim) raftfsm.Command 
 	if changes {
 		return raftfsm.ChangeClaim{Time: now, ClaimChange: change}
 	}
-	for t := range s.targets.parked {
+	for _, t := range s.targets.in[parked].targets {
 		next.Holds = append(next.Holds, t.hold())
 	}
 	slices.SortFunc(next.Holds, func(a, b storage.Hold) int { return cmp.Compare(a.Target, b.Target) })
 	return raftfsm.ClaimCommand{Time: now, Claim: next}
 }
 
-// hold is what the claim is to say of a parked target.
-func (t *target) hold() storage.Hold {
-	return storage.Hold{Target: t.name, Through: t.through, Mark: t.mark}
-}
-
 // nextDue returns the earliest due time that needs a claim, or one before it. A target
 // that catches up needs none: what is found for it beyond the claim enters the window.
 func (s *Scheduler) nextDue() int64 {
-	next := s.window.frontier.Due
+	next := s.targets.frontier.Due
 	if due, ok := s.window.next(); ok {
 		next = min(next, due)
 	}

@@ -69,7 +69,7 @@ func TestClaims_nameOnlyTheHoldsThatChange(t *testing.T) {
 		}
 		s.lead(ctx) // a new term needs them all
 		synctest.Wait()
-		if parked := len(s.scheduler.targets.parked); parked != n-1 {
+		if parked := len(s.scheduler.targets.in[parked].targets); parked != n-1 {
 			t.Errorf("a new term knows of %d that are parked, want %d", parked, n-1)
 		}
 	})

@@ -2,6 +2,21 @@ package schedule
 
 import "github.com/carillonmq/carillon/storage"
 
+// What passes between scheduler and publisher: messages that are due, and verdicts on
+// targets that are stuck or work again.
+
+const (
+	// MostHanded is how many messages of one target the publisher may have, as
+	// references: enough to keep it busy while the next page is read.
+	MostHanded = 8192
+	// mostHandedAll is what it may have of all together, about 100 bytes each. Whoever
+	// wants more may have a quarter of what is left, so that however many slow targets
+	// keep much of it, there is something for the next one.
+	mostHandedAll = 16 * MostHanded
+	// leastHanded is what any target may have whatever the others keep.
+	leastHanded = 16
+)
+
 // A DueMessage is what the scheduler hands to the publisher when the time of a
 // message has come and its claim is committed.
 type DueMessage struct {
@@ -27,4 +42,119 @@ type Publisher interface {
 	// Probe answers each verdict of a target being parked: nothing that was handed over before
 	// it is on its way any more. It also has a target watched that the claim holds already.
 	Probe(target string)
+}
+
+// fire hands over what is due by limit, one batch of the wheel, and reports
+// whether there is more to hand over now.
+func (s *Scheduler) fire(limit int64) (more bool) {
+	ripe, more := s.window.ripen()
+	var due []DueMessage
+	n := 0
+	for ; n < len(ripe) && int64(ripe[n].When) <= limit; n++ {
+		ref := storage.Ref{Due: int64(ripe[n].When), Seq: ripe[n].Value.seq}
+		m, kept := s.window.kept[ref.Seq]
+		if !kept || m.handed {
+			continue // killed meanwhile, or handed over while catching up
+		}
+		t := s.targets.byIndex[m.target]
+		switch {
+		case t.hasOwnMark() || !ref.Less(s.targets.reach(t)):
+			s.leaveInStorage(t, ref)
+		case t.handed >= s.allowance():
+			s.drop(ref.Seq)
+			s.targets.stop(t, ref)
+		default:
+			due = append(due, s.hand(t, ref))
+		}
+	}
+	unclaimed := n < len(ripe)
+	s.window.take(n)
+	s.publish(due)
+	return more && !unclaimed
+}
+
+// leaveInStorage lets go of a message that is to be read again: its target does not
+// flow, or the sweep that reads for it has not come to the message.
+func (s *Scheduler) leaveInStorage(t *target, ref storage.Ref) {
+	s.drop(ref.Seq)
+	s.targets.cover(t, ref)
+}
+
+// hand notes that the publisher gets the message.
+func (s *Scheduler) hand(t *target, ref storage.Ref) DueMessage {
+	if s.window.hand(ref, t.index) {
+		t.kept++
+	}
+	t.handed++
+	if len(t.out) > 2*t.handed {
+		t.out = s.stillOut(t)
+	}
+	t.out = append(t.out, ref)
+	return DueMessage{Ref: ref, Target: t.name}
+}
+
+// stillOut returns what the publisher still has of the target.
+func (s *Scheduler) stillOut(t *target) []storage.Ref {
+	out := t.out[:0]
+	for _, ref := range t.out {
+		if s.window.kept[ref.Seq].handed {
+			out = append(out, ref)
+		}
+	}
+	return out
+}
+
+func (s *Scheduler) publish(due []DueMessage) {
+	if len(due) > 0 {
+		s.claims.lastFired = s.now()
+		s.cfg.Publisher.Hand(due)
+	}
+}
+
+// allowance is how many messages of one target the publisher may have now.
+func (s *Scheduler) allowance() int {
+	left := mostHandedAll - s.window.handed
+	return min(MostHanded, max(leastHanded, left/4))
+}
+
+// hasRoomAgain reports whether a target that was full may have a good deal more.
+func (s *Scheduler) hasRoomAgain(t *target) bool {
+	allowance := s.allowance()
+	return t.handed <= allowance-allowance/4
+}
+
+// takeVerdicts hears from the publisher which targets are stuck and which work again.
+func (s *Scheduler) takeVerdicts() {
+	for _, v := range s.cfg.Verdicts.Take(nil) {
+		if v.Parked {
+			s.park(v)
+		} else if t, known := s.targets.byName[v.Target]; known && t.state == parked {
+			s.cfg.Report.SetParked(t.name, false)
+			s.targets.heal(t)
+		}
+	}
+}
+
+// park takes back what the publisher returns of a target that is stuck.
+func (s *Scheduler) park(v Verdict) {
+	t := s.targets.get(v.Target)
+	if t.state != parked {
+		s.cfg.Report.SetParked(t.name, true)
+		// Some may still be on their way to the lane, and come back with a later
+		// verdict; others are delivered and their Ack is not applied. A term that
+		// reads from here finds them all.
+		low := least(s.targets.reach(t), s.window.lowestAhead(s.targets.frontier))
+		for _, ref := range s.stillOut(t) {
+			low = least(low, ref)
+		}
+		s.targets.park(t, low, s.claims.committed.Through)
+	}
+	for _, ref := range v.Returned {
+		// What was acknowledged meanwhile is not kept any more.
+		if s.window.kept[ref.Seq].handed {
+			s.leaveInStorage(t, ref)
+		}
+	}
+	// The publisher feeds it again only when it knows that we have taken it back.
+	s.cfg.Publisher.Probe(t.name)
 }

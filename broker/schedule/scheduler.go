@@ -36,8 +36,9 @@ type Scheduler struct {
 	claims  claims
 	search  search
 
-	events []raftfsm.Event // reused
-	items  []storage.Item  // reused
+	nextFull int             // of the full targets, the next to look at
+	events   []raftfsm.Event // reused
+	items    []storage.Item  // reused
 }
 
 // Options are the parts that a scheduler is made of.
@@ -75,14 +76,12 @@ func New(cfg Options) *Scheduler {
 	s := &Scheduler{
 		cfg:     cfg,
 		log:     cfg.Logger.With("component", "scheduler"),
-		window:  newWindow(state.Claim.Mark, timer.QueueConfig{Now: cfg.Now, OnStep: cfg.OnStep}),
-		targets: newTargets(),
+		window:  newWindow(timer.QueueConfig{Start: state.Claim.Mark.Due, Now: cfg.Now, OnStep: cfg.OnStep}),
+		targets: newTargets(state.Claim.Mark),
 		claims:  newClaims(state.Claim, state.AppliedIndex),
 	}
 	for _, hold := range holds {
-		t := s.targets.get(hold.Target)
-		t.through, t.held, t.claimed = hold.Through, true, hold.Mark
-		s.targets.move(t, parked, hold.Mark)
+		t := s.targets.inherit(hold)
 		cfg.Report.SetParked(t.name, true)
 		cfg.Publisher.Probe(t.name)
 	}
@@ -118,7 +117,7 @@ func (s *Scheduler) pass(ctx context.Context) (more bool, err error) {
 	}
 	s.takeHolds()
 	s.takeVerdicts()
-	loaded, err := s.fill()
+	loaded, err := s.load()
 	if err != nil {
 		return false, err
 	}
@@ -130,6 +129,9 @@ func (s *Scheduler) pass(ctx context.Context) (more bool, err error) {
 	more = more || loaded
 	if err == nil && !more && !s.search.isOver() {
 		more, err = true, s.searchOn()
+	}
+	if err == nil {
+		err = s.targets.broken
 	}
 	if err != nil {
 		return false, err
@@ -179,7 +181,7 @@ func (s *Scheduler) setAlarm() {
 	}
 }
 
-// takeEvents follows the log: what was accepted below the frontier enters the
+// takeEvents follows the log: what was accepted before its target's reach enters the
 // window, what was killed leaves it.
 func (s *Scheduler) takeEvents() error {
 	events, lost, didLose := s.cfg.Feed.Take(s.events[:0])
@@ -201,14 +203,10 @@ func (s *Scheduler) takeEvents() error {
 	s.events = events
 	if didLose {
 		s.retreat(lost)
-		for _, t := range s.targets.byName {
-			if t.hasOwnMark() {
-				s.targets.lower(t, lost)
-			}
-		}
+		s.targets.lowerAll(lost)
 	}
 	if s.window.len() > mostLoaded {
-		s.retreat(s.window.frontier)
+		s.retreat(s.targets.frontier)
 	}
 	return nil
 }
@@ -218,71 +216,18 @@ func (s *Scheduler) takeEvents() error {
 // of a parked target may be above the frontier, when the claim of an earlier term says
 // so, and what is accepted between the two must lower it: reading on passes it over.
 func (s *Scheduler) accept(item storage.Item) error {
-	t, known := s.targets.byName[item.Target]
+	t := s.targets.byName[item.Target]
 	switch {
-	case known && t.hasOwnMark():
+	case t.hasOwnMark():
 		s.targets.lower(t, item.Ref)
 		return nil
-	case !item.Ref.Less(s.reach(t)):
+	case !item.Ref.Less(s.targets.reach(t)):
 		return nil
 	}
 	if _, kept := s.window.kept[item.Seq]; kept {
 		return nil
 	}
 	return s.add(s.targets.get(item.Target), item.Ref)
-}
-
-// reach returns how far the target has been read. It is the one rule for all that the
-// scheduler knows of targets:
-//
-//	what is alive and not kept lies at or after the reach of its target
-//
-// The frontier is the reach of all that flow, the sweep's place that of all that ride,
-// the mark that of each other; nil stands for any target that is not known, which
-// flows. Whoever moves a reach on has read what it passes; whoever lets go of a message
-// (it came back, the window was emptied, the feed lost it) or hears of one lowers the
-// mark, or moves frontier and sweep back. Tests assert the rule after every pass
-// (scheduler_marks_test.go), and the first term of a process mends it where an earlier
-// program left a message behind.
-func (s *Scheduler) reach(t *target) storage.Ref {
-	switch {
-	case t == nil || t.flow == flowing:
-		return s.window.frontier
-	case t.flow == riding:
-		return s.targets.swept
-	}
-	return t.mark
-}
-
-// fill reads one page into the window if there is room, and reports whether it did.
-// Targets that do not flow are passed over: the reach of each is before the frontier,
-// or what is accepted before it lowers it (accept).
-func (s *Scheduler) fill() (loaded bool, err error) {
-	if !s.window.wantsMore() {
-		return false, nil
-	}
-	flows := func(name string) bool {
-		t, known := s.targets.byName[name]
-		return !known || t.flow == flowing
-	}
-	items, next, done, err := s.cfg.Store.Scan(s.window.frontier, PageSize, flows, s.items[:0])
-	if err != nil {
-		return false, err
-	}
-	s.items = items
-	for _, item := range items {
-		if _, kept := s.window.kept[item.Seq]; kept {
-			continue
-		}
-		if err := s.add(s.targets.get(item.Target), item.Ref); err != nil {
-			return false, err
-		}
-	}
-	s.window.frontier = next
-	if done {
-		s.window.frontier = endOfSchedule
-	}
-	return true, nil
 }
 
 // forget drops what was killed. A run may be long, the window is bounded.
@@ -304,8 +249,8 @@ func (s *Scheduler) forget(run storage.SeqRun) {
 
 func (s *Scheduler) forgetOne(seq uint64) {
 	if t := s.drop(seq); t != nil {
-		if _, full := s.targets.full[t]; full && s.hasRoomAgain(t) {
-			s.targets.feed(t)
+		if t.state == full && s.hasRoomAgain(t) {
+			s.targets.queue(t)
 		}
 		s.targets.forget(t)
 	}
@@ -336,21 +281,19 @@ func (s *Scheduler) drop(seq uint64) *target {
 }
 
 // retreat empties the window and moves the frontier back to its first message, or
-// to ref if that is earlier, and the sweep with it; never on, for what lies between was
-// not read yet. What is due first is then loaded again, and the rest waits in storage:
-// the one remedy for a window that is too full and for a feed that has lost something.
+// to ref if that is earlier, and the sweep with it. What is due first is then loaded
+// again, and the rest waits in storage. It is the one remedy for a window that is too
+// full and for a feed that has lost something.
 func (s *Scheduler) retreat(ref storage.Ref) {
-	low := least(ref, s.window.frontier)
-	s.window.empty(func(ref storage.Ref, h keptMessage) {
-		t := s.targets.byIndex[h.target]
+	s.window.empty(func(dropped storage.Ref, m keptMessage) {
+		t := s.targets.byIndex[m.target]
 		t.kept--
 		if t.hasOwnMark() {
-			s.targets.lower(t, ref)
+			s.targets.lower(t, dropped)
 		} else {
-			low = least(low, ref)
+			ref = least(ref, dropped)
 			s.targets.forget(t)
 		}
 	})
-	s.window.frontier = low
-	s.targets.swept = least(s.targets.swept, low)
+	s.targets.retreat(ref)
 }

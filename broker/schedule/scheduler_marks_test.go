@@ -14,7 +14,7 @@ import (
 // A schedule of checkedAlways messages is looked through after every pass, a larger one so much more rarely that a check costs no more.
 const checkedAlways = 100
 
-// checkMarks asserts, over the real store, what Scheduler.reach and the claim
+// checkMarks asserts, over the real store, what targets.reach and the claim
 // promise: what is alive is kept or will be read, in this term and in the next.
 func (s *stage) checkMarks(scheduler *Scheduler) {
 	s.passes++
@@ -68,7 +68,7 @@ func (s *stage) lookForLost(scheduler *Scheduler) (problem string, at uint64) {
 			continue
 		}
 		t := scheduler.targets.byName[item.Target]
-		reach := scheduler.reach(t)
+		reach := scheduler.targets.reach(t)
 		if item.Ref.Less(reach) {
 			return fmt.Sprintf("message %v of %q is not kept and lies before %v: %+v", item.Ref, item.Target, reach, t), at
 		}
@@ -88,18 +88,15 @@ func (s *Scheduler) misplaced() string {
 		}
 	}
 	for name, t := range ts.byName {
-		_, rides := ts.riders[t]
-		_, isFull := ts.full[t]
-		_, isParked := ts.parked[t]
-		_, hasChanged := ts.changed[t]
 		wrong := map[string]bool{
 			"index": ts.byIndex[t.index] != t || t.name != name,
 			"count": t.kept != kept[t.index] || t.handed != handed[t.index] || t.handed > len(t.out),
-			"sweep": rides != (t.flow == riding) || isFull && ts.hungry.has(t) || (isFull || ts.hungry.has(t)) != (t.flow == waiting),
-			"round": ts.hungry.has(t) && t.round <= ts.round && t.mark.Less(ts.swept) && len(ts.riders) > 0,
-			"holds": isParked != (t.flow == parked) || !hasChanged && (t.flow == parked) != t.held,
-			"marks": ts.uncovered.has(t) != (t.hasOwnMark() && (t.flow != parked || !t.held)),
-			"known": t.flow == flowing && t.kept == 0,
+			"place": !ts.in[t.state].has(t) || ts.in[t.state].targets[t.place[placeState]-1] != t,
+			"round": t.state == queued && t.round <= ts.round && t.mark.Less(ts.swept) && len(ts.in[catchingUp].targets) > 0,
+			"holds": !ts.changed.has(t) && (t.state == parked) != t.held,
+			"feeds": t.state < parked && (t.held || t.pending),
+			"marks": ts.uncovered.has(t) != (t.hasOwnMark() && (t.state != parked || !t.held)),
+			"known": t.state == flowing && t.kept == 0,
 		}
 		for what, is := range wrong {
 			if is {
@@ -107,7 +104,11 @@ func (s *Scheduler) misplaced() string {
 			}
 		}
 	}
-	if len(ts.byName)+len(ts.free) != len(ts.byIndex) || len(ts.uncovered.targets)+len(ts.hungry.targets) > 2*len(ts.byName) {
+	listed := 0
+	for _, in := range ts.in {
+		listed += len(in.targets)
+	}
+	if len(ts.byName)+len(ts.free) != len(ts.byIndex) || listed != len(ts.byName) || len(ts.uncovered.targets) > listed || len(ts.changed.targets) > listed {
 		return fmt.Sprintf("%d targets and %d free places of %d", len(ts.byName), len(ts.free), len(ts.byIndex))
 	}
 	return ""

@@ -2,91 +2,144 @@ package schedule
 
 import (
 	"container/heap"
+	"fmt"
 	"math"
 
 	"github.com/carillonmq/carillon/storage"
 )
 
-// flow says how the messages of one target topic reach the publisher.
-type flow uint8
+// A state says how the messages of one target topic come to the publisher, and with it
+// what tells how far the target has been read (targets.reach):
+//
+//	              reach     leaves it by
+//	flowing       frontier  stop:    the publisher has enough of it          -> full
+//	full          mark      queue:   it has room again                       -> queued
+//	queued        mark      join:    the sweep comes to its mark             -> catchingUp
+//	                        flow:    its mark is not before the frontier     -> flowing
+//	catchingUp    swept     stop:    the publisher has enough of it          -> full
+//	                        flow:    the sweep has come to the frontier      -> flowing
+//	parked        mark      heal:    its lane says that it works             -> healed
+//	healed        mark      release: no claim holds it, nor one on its way   -> queued
+//	any of them             park:    its lane says that it is stuck          -> parked
+//
+//	flowing --stop--> full --queue--> queued --join--> catchingUp
+//	   ^               ^               |  ^             |     |
+//	   |               `---- stop -----+--+-------------'     |
+//	   `-------------- flow -----------'--+-------------------'
+//	                                   release
+//	any --park--> parked --heal--> healed-'
+type state uint8
 
 const (
 	// flowing: what is due is handed over as the wheel yields it.
-	flowing flow = iota
-	// riding: the sweep reads on for it, and for all others that ride.
-	riding
-	// waiting: more was due than the publisher takes at a time, or it was parked. A
-	// sweep takes it along from its mark on, once it has room.
-	waiting
-	// parked: the target is stuck. Its messages wait in storage from the mark on.
+	flowing state = iota
+	// catchingUp: the sweep reads on for it, and for all others that catch up.
+	catchingUp
+	// full: more is due than the publisher takes at a time.
+	full
+	// queued: it has room, and a sweep takes it along from its mark on.
+	queued
+	// parked: it is stuck. Its messages wait in storage from the mark on.
 	parked
-	// healed: it was parked and works again. It waits for a claim that does not hold it.
+	// healed: it was parked and works again.
 	healed
+
+	states = iota // how many there are
 )
 
 // endOfSchedule is after every message.
 var endOfSchedule = storage.Ref{Due: math.MaxInt64, Seq: math.MaxUint64}
 
 // A target is a target topic of which the scheduler knows anything: one that has
-// messages in the window, or does not flow, or is held by the claim. Any other is
-// forgotten, since names are free text and there may be any number of them.
+// messages in the window, or does not flow. Any other is forgotten, since names are
+// free text and there may be any number of them.
 type target struct {
-	name   string
-	index  uint32 // its place in targets.byIndex; used again when it is forgotten
-	flow   flow
-	kept   int           // messages in the window, handed over or not
-	handed int           // of these, what the publisher has, or whose Ack is not applied
-	out    []storage.Ref // what was handed over, and some that is gone
-	// mark: while it waits, is parked or healed, every message of it that is alive and not
-	// kept is at or after the mark (Scheduler.reach).
+	name  string
+	state state
+	// mark is where reading goes on for a target that has one of its own (hasOwnMark).
 	mark storage.Ref
 
+	// What the claim says of the target. Only a parked or a healed one is in a claim.
+	held    bool // by the committed claim
+	pending bool // a claim is on its way that sets or lifts its hold
+	behind  bool // something waits before the mark of its hold, which must be set again
 	// through is how far the target was claimed when it was parked; its messages due
 	// later can still be cancelled.
 	through int64
-	held    bool        // by the committed claim
-	claimed storage.Ref // the mark of its hold as last proposed; Apply may have lowered it
-	pending bool        // a claim is on its way that changes its hold
 
-	round uint64   // of the sweep that takes it along next
-	place [2]int32 // in the heaps that it is in, counted from 1
+	// What the window has of the target.
+	kept   int           // messages, handed over or not
+	handed int           // of these, what the publisher has, or whose Ack is not applied
+	out    []storage.Ref // what was handed over, and some that is gone
+
+	index uint32        // in targets.byIndex; used again when the target is forgotten
+	round uint64        // queued: of the sweep that takes it along
+	place [places]int32 // in the lists that it is in, counted from 1
 }
 
-// hasOwnMark reports whether the target's reach is its mark.
-func (t *target) hasOwnMark() bool { return t.flow >= waiting }
+// hasOwnMark reports whether the target's reach is its mark. Any target that is not
+// known, nil, flows.
+func (t *target) hasOwnMark() bool { return t != nil && t.state >= full }
 
-// targets is all that the scheduler knows of targets, sorted by what it has to look
-// at: nothing that happens in each pass costs more the more of them are parked.
+// targets is all that the scheduler knows of targets. It obeys one rule:
+//
+//	what is alive and not kept lies at or after the reach of its target
+//
+// A message is kept while it is in the window, handed over or not. The rule has three
+// parts, each checked where it could be broken. A check that fails ends the term
+// (Scheduler.pass), and the next one builds all of this from storage, where nothing is lost.
+//
+//  1. Only reading moves a reach on: the frontier and the sweep, past what was
+//     taken in (loaded, sweepTo). No change of state does (change).
+//  2. What is accepted or let go of before a reach, and not kept, is covered again: its
+//     target's mark goes back to it (lower, cover), or frontier and sweep do (retreat).
+//  3. What a claim holds, or may hold, is not fed: it is parked or healed (change).
+//
+// Nothing that happens in each pass costs more the more targets are parked: each is in
+// the list of those in its state, and in two more if something is to be done about it.
 type targets struct {
+	frontier storage.Ref // all that flow were read up to here
+	swept    storage.Ref // all that catch up were read up to here
+	round    uint64      // of the sweep
+	broken   error       // the first check that failed
+
 	byName  map[string]*target
 	byIndex []*target // nil: free
 	free    []uint32
-
-	riders map[*target]struct{}
-	full   map[*target]struct{} // waiting, and the publisher has enough of it
-	hungry targetHeap           // waiting, with room; by round and mark
-	parked map[*target]struct{}
-	// uncovered are those that no hold of the committed claim covers and that have a mark of
-	// their own, lowest first: the claim's main mark must not pass it.
-	uncovered targetHeap
-	changed   map[*target]struct{} // the committed claim does not hold it as it should
-	swept     storage.Ref          // all that ride were read up to here
-	round     uint64               // of the sweep
+	in      [states]list // by state; the queued ones by round and mark
+	// uncovered are those with a mark of their own that no hold of the committed claim
+	// covers, lowest first: the claim's main mark must not pass it.
+	uncovered list
+	changed   list // what the committed claim does not say of them as it should
 }
 
-func newTargets() targets {
+func newTargets(from storage.Ref) targets {
+	anyOrder := func(a, b *target) bool { return false }
 	byMark := func(a, b *target) bool { return a.mark.Less(b.mark) }
-	return targets{
+	ts := targets{
+		frontier:  from,
 		byName:    make(map[string]*target),
-		riders:    make(map[*target]struct{}),
-		full:      make(map[*target]struct{}),
-		parked:    make(map[*target]struct{}),
-		changed:   make(map[*target]struct{}),
-		uncovered: targetHeap{id: 0, before: byMark},
-		hungry: targetHeap{id: 1, before: func(a, b *target) bool {
-			return a.round < b.round || a.round == b.round && byMark(a, b)
-		}},
+		uncovered: list{place: placeUncovered, before: byMark},
+		changed:   list{place: placeChanged, before: anyOrder},
 	}
+	for i := range ts.in {
+		ts.in[i] = list{place: placeState, before: anyOrder}
+	}
+	ts.in[queued].before = func(a, b *target) bool {
+		return a.round < b.round || a.round == b.round && byMark(a, b)
+	}
+	return ts
+}
+
+// reach returns how far the target has been read.
+func (ts *targets) reach(t *target) storage.Ref {
+	switch {
+	case t == nil || t.state == flowing:
+		return ts.frontier
+	case t.state == catchingUp:
+		return ts.swept
+	}
+	return t.mark
 }
 
 // get returns the target of that name, which flows if nothing was known of it.
@@ -105,153 +158,279 @@ func (ts *targets) get(name string) *target {
 		ts.byIndex = append(ts.byIndex, t)
 	}
 	ts.byName[name] = t
+	ts.in[flowing].put(t)
 	return t
 }
 
 // forget lets go of a target of which there is nothing to know. What the wheel still
 // has of it are seqs that the window does not keep, so its index can be used again.
 func (ts *targets) forget(t *target) {
-	if t.flow != flowing || t.kept > 0 || t.held || t.pending {
+	if t.state != flowing || t.kept > 0 {
 		return
 	}
+	ts.in[flowing].remove(t)
 	delete(ts.byName, t.name)
 	ts.byIndex[t.index] = nil
 	ts.free = append(ts.free, t.index)
 }
 
-// move changes how a target flows. The mark counts unless it flows or rides then.
-func (ts *targets) move(t *target, to flow, mark storage.Ref) {
-	switch t.flow {
-	case riding:
-		delete(ts.riders, t)
-	case waiting:
-		delete(ts.full, t)
-		ts.hungry.remove(t)
-	case parked:
-		delete(ts.parked, t)
+// Reading. These three are all that moves frontier and sweep.
+
+// loaded moves the frontier on: all up to next that flows was taken into the window.
+func (ts *targets) loaded(next storage.Ref) {
+	ts.expect(!next.Less(ts.frontier), "loading went back to", nil, next)
+	ts.frontier = next
+}
+
+// sweepTo moves the sweep on: all before next of those that catch up was taken in.
+func (ts *targets) sweepTo(next storage.Ref) {
+	ts.expect(!next.Less(ts.swept), "the sweep went back to", nil, next)
+	ts.swept = next
+}
+
+// retreat moves the frontier back to ref, and the sweep: what lies after it is not kept
+// any more. Neither ever goes on, since what lies between was not read yet.
+func (ts *targets) retreat(ref storage.Ref) {
+	ts.frontier = least(ts.frontier, ref)
+	ts.swept = least(ts.swept, ref)
+}
+
+// beginSweep starts a sweep at the first of the queued targets. Nobody is left of the last one.
+func (ts *targets) beginSweep(first *target) {
+	ts.expect(len(ts.in[catchingUp].targets) == 0, "a sweep is abandoned for", first, first.mark)
+	ts.round, ts.swept = first.round, first.mark
+}
+
+// Marks. lower and stray move a mark back, stop and park set one; nothing moves it on.
+
+// lower has a target with a mark of its own read again from a message that is not kept.
+// A hold needs no word of it. What was accepted lately lowers the hold's mark in Apply as
+// well (storage.Claim.Fresh), and what the target had when it was parked is covered (park).
+func (ts *targets) lower(t *target, ref storage.Ref) {
+	if ref.Less(t.mark) {
+		ts.change(t, t.state, ref)
 	}
-	t.flow, t.mark = to, mark
-	switch to {
-	case riding:
-		ts.riders[t] = struct{}{}
-	case waiting:
-		ts.full[t] = struct{}{}
-	case parked:
-		ts.parked[t] = struct{}{}
+}
+
+// lowerAll does so for all targets with a mark of their own. They are many at times, and
+// the feed seldom loses anything.
+func (ts *targets) lowerAll(ref storage.Ref) {
+	for _, t := range ts.byName {
+		if t.hasOwnMark() {
+			ts.lower(t, ref)
+		}
 	}
+}
+
+// cover is called for a message that the scheduler lets go of: it will be read again.
+func (ts *targets) cover(t *target, ref storage.Ref) {
+	if t.hasOwnMark() {
+		ts.lower(t, ref)
+	}
+	ts.expect(!ref.Less(ts.reach(t)), "nobody will read again what was let go of at", t, ref)
+}
+
+// stray has a target read again from a message that the claim does not know of.
+func (ts *targets) stray(t *target, ref storage.Ref) {
+	if t.hasOwnMark() {
+		t.behind = true
+		ts.lower(t, ref)
+	} else {
+		ts.stop(t, ref)
+	}
+}
+
+// stop has a target wait until the publisher has less of it. The message at ref is the
+// first that it does not get.
+func (ts *targets) stop(t *target, ref storage.Ref) { ts.change(t, full, ref) }
+
+// queue has the next sweep that comes to its mark take the target along.
+func (ts *targets) queue(t *target) { ts.change(t, queued, t.mark) }
+
+// join has the sweep, which has come to its mark, read for the target.
+func (ts *targets) join(t *target) { ts.change(t, catchingUp, t.mark) }
+
+// flow has the target read by the frontier, to which all of it was read.
+func (ts *targets) flow(t *target) { ts.change(t, flowing, storage.Ref{}) }
+
+// park has everything from low on wait in storage. The mark covers what is kept of the
+// target as well: it may come back, and a new term begins to read at the mark that the
+// claim has.
+func (ts *targets) park(t *target, low storage.Ref, through int64) {
+	t.through = through
+	t.behind = t.behind || low.Less(ts.reach(t))
+	ts.change(t, parked, low)
+}
+
+// heal has a parked target wait until the claim does not hold it.
+func (ts *targets) heal(t *target) {
+	ts.change(t, healed, t.mark)
+	ts.release(t)
+}
+
+// release has a healed target fed again, unless the committed claim holds it, or one
+// that is on its way may.
+func (ts *targets) release(t *target) {
+	if t.state == healed && !t.held && !t.pending {
+		ts.queue(t)
+	}
+}
+
+// change is the one place where state and mark are set.
+func (ts *targets) change(t *target, to state, mark storage.Ref) {
+	before := ts.reach(t)
+	ts.in[t.state].remove(t)
+	t.state, t.mark = to, mark
+	if to == queued {
+		// This sweep takes it along, unless it is past the mark: then the next one.
+		t.round = ts.round
+		if mark.Less(ts.swept) {
+			t.round++
+		}
+	}
+	ts.in[to].put(t)
 	ts.compareHold(t)
+	ts.expect(!before.Less(ts.reach(t)), "a change of state moves a reach on from", t, before)
+	ts.expect(to >= parked || !t.held && !t.pending, "a claim may hold what is fed from", t, mark)
 	ts.forget(t)
 }
 
-// lower makes the mark of a target cover a message that is not kept.
-func (ts *targets) lower(t *target, ref storage.Ref) {
-	if !ref.Less(t.mark) {
-		return
-	}
-	t.mark = ref
-	if ts.uncovered.has(t) {
-		ts.uncovered.put(t)
-	}
-	if ts.hungry.has(t) {
-		ts.feed(t)
-	}
-}
+// Holds: what the claim says of targets.
+//
+//	             claim sets it               heal             claim lifts it
+//	parked  --------------------> parked, held --> healed, held ------------> queued
+//	uncovered                     covered          uncovered
+//
+// Uncovered, the main mark of the claim does not pass its mark.
 
-// feed has the next sweep that comes to its mark take a waiting target along: this
-// one, unless it has passed it.
-func (ts *targets) feed(t *target) {
-	delete(ts.full, t)
-	t.round = ts.round
-	if t.mark.Less(ts.swept) {
-		t.round++
-	}
-	ts.hungry.put(t)
+// inherit takes over a target that the claim of an earlier term holds: all of it that
+// is alive lies at or after the hold's mark.
+func (ts *targets) inherit(hold storage.Hold) *target {
+	t := ts.get(hold.Target)
+	ts.in[t.state].remove(t)
+	t.state, t.mark, t.through, t.held = parked, hold.Mark, hold.Through, true
+	ts.in[t.state].put(t)
+	return t
 }
 
 // compareHold compares what the committed claim says of a target with what it should
 // say: it holds those that are parked, from their mark on or from before.
 func (ts *targets) compareHold(t *target) {
-	if t.hasOwnMark() && (t.flow != parked || !t.held) {
-		ts.uncovered.put(t)
-	} else {
-		ts.uncovered.remove(t)
-	}
-	if (t.flow == parked) != t.held || t.held && t.mark.Less(t.claimed) {
-		ts.changed[t] = struct{}{}
-	} else {
-		delete(ts.changed, t)
-	}
+	isParked := t.state == parked
+	ts.uncovered.set(t, t.hasOwnMark() && !(isParked && t.held))
+	ts.changed.set(t, isParked != t.held || t.held && t.behind)
+}
+
+// A sentHold is what a proposed claim makes of a target's hold.
+type sentHold struct {
+	target *target
+	held   bool
+}
+
+// hold is what the claim is to say of a parked target.
+func (t *target) hold() storage.Hold {
+	return storage.Hold{Target: t.name, Through: t.through, Mark: t.mark}
+}
+
+// sent notes that a claim is on its way with what it should say of the target.
+func (ts *targets) sent(t *target) sentHold {
+	t.pending, t.behind = true, false
+	return sentHold{t, t.state == parked}
+}
+
+// committed notes that the claim that was on its way is in the log. No one else changes
+// holds during a term.
+func (ts *targets) committed(hold sentHold) {
+	t := hold.target
+	t.held, t.pending = hold.held, false
+	ts.compareHold(t)
+	ts.release(t)
 }
 
 // lowest returns a ref that is at or before everything that no hold covers and that
-// a target with a mark of its own, or one that rides, waits for.
+// a target with a mark of its own, or one that catches up, waits for.
 func (ts *targets) lowest() storage.Ref {
 	low := endOfSchedule
 	if len(ts.uncovered.targets) > 0 {
 		low = ts.uncovered.targets[0].mark
 	}
-	if len(ts.riders) > 0 {
+	if len(ts.in[catchingUp].targets) > 0 {
 		low = least(low, ts.swept)
 	}
 	return low
 }
 
-// A targetHeap is a min-heap whose targets know their places (container/heap).
-type targetHeap struct {
+// expect notes that a rule is broken, unless one was before.
+func (ts *targets) expect(holds bool, broken string, t *target, at storage.Ref) {
+	if !holds && ts.broken == nil {
+		name := "any target"
+		if t != nil {
+			name = fmt.Sprintf("target %q in state %d", t.name, t.state)
+		}
+		ts.broken = fmt.Errorf("%s %v (%s; frontier %v, sweep %v)", broken, at, name, ts.frontier, ts.swept)
+	}
+}
+
+// A list holds targets that know their places in it. It is a min-heap (container/heap):
+// where nothing comes before anything, everything costs the same however many there are.
+type list struct {
 	targets []*target
-	id      int // of the place
+	place   int // which of a target's places
 	before  func(a, b *target) bool
 }
 
-func (h *targetHeap) has(t *target) bool { return t.place[h.id] > 0 }
+const (
+	placeState = iota
+	placeUncovered
+	placeChanged
+	places = iota
+)
 
-// put adds a target, or finds its new place.
-func (h *targetHeap) put(t *target) {
-	if h.has(t) {
-		heap.Fix(h, int(t.place[h.id]-1))
+func (l *list) has(t *target) bool { return t.place[l.place] > 0 }
+
+// set puts the target into the list, or finds its new place, or takes it out.
+func (l *list) set(t *target, in bool) {
+	if in {
+		l.put(t)
 	} else {
-		heap.Push(h, t)
+		l.remove(t)
 	}
 }
 
-func (h *targetHeap) remove(t *target) {
-	if h.has(t) {
-		heap.Remove(h, int(t.place[h.id]-1))
+func (l *list) put(t *target) {
+	if l.has(t) {
+		heap.Fix(l, int(t.place[l.place]-1))
+	} else {
+		heap.Push(l, t)
 	}
 }
 
-func (h *targetHeap) Len() int           { return len(h.targets) }
-func (h *targetHeap) Less(i, j int) bool { return h.before(h.targets[i], h.targets[j]) }
-func (h *targetHeap) Swap(i, j int) {
-	h.targets[i], h.targets[j] = h.targets[j], h.targets[i]
-	h.targets[i].place[h.id], h.targets[j].place[h.id] = int32(i+1), int32(j+1)
+func (l *list) remove(t *target) {
+	if l.has(t) {
+		heap.Remove(l, int(t.place[l.place]-1))
+	}
 }
 
-func (h *targetHeap) Push(x any) {
+// Len, Less, Swap, Push and Pop are for container/heap.
+
+func (l *list) Len() int           { return len(l.targets) }
+func (l *list) Less(i, j int) bool { return l.before(l.targets[i], l.targets[j]) }
+func (l *list) Swap(i, j int) {
+	l.targets[i], l.targets[j] = l.targets[j], l.targets[i]
+	l.targets[i].place[l.place], l.targets[j].place[l.place] = int32(i+1), int32(j+1)
+}
+
+func (l *list) Push(x any) {
 	t := x.(*target)
-	h.targets = append(h.targets, t)
-	t.place[h.id] = int32(len(h.targets))
+	l.targets = append(l.targets, t)
+	t.place[l.place] = int32(len(l.targets))
 }
 
-func (h *targetHeap) Pop() any {
-	last := len(h.targets) - 1
-	t := h.targets[last]
-	h.targets[last] = nil
-	h.targets = h.targets[:last]
-	t.place[h.id] = 0
+func (l *list) Pop() any {
+	last := len(l.targets) - 1
+	t := l.targets[last]
+	l.targets[last] = nil
+	l.targets = l.targets[:last]
+	t.place[l.place] = 0
 	return t
-}
-
-// A refHeap is a binary min-heap of refs in order of delivery (container/heap).
-type refHeap []storage.Ref
-
-func (h refHeap) Len() int           { return len(h) }
-func (h refHeap) Less(i, j int) bool { return h[i].Compare(h[j]) < 0 }
-func (h refHeap) Swap(i, j int)      { h[i], h[j] = h[j], h[i] }
-func (h *refHeap) Push(x any)        { *h = append(*h, x.(storage.Ref)) }
-func (h *refHeap) Pop() any {
-	last := len(*h) - 1
-	ref := (*h)[last]
-	*h = (*h)[:last]
-	return ref
 }

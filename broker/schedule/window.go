@@ -20,8 +20,8 @@ const (
 )
 
 // A ripeMessage is what the wheel carries: no pointers, so that the garbage
-// collector has nothing to look at, and nothing that the window knows better. The
-// wheel may have a message that is gone, or one twice: what is kept decides.
+// collector has nothing to look at. The wheel may have a message that is gone, or one
+// twice: what the window keeps decides.
 type ripeMessage struct{ seq uint64 }
 
 // A keptMessage says why a message is in a window.
@@ -31,29 +31,27 @@ type keptMessage struct {
 }
 
 // A window is the part of the schedule that a term has in memory: every message
-// before the frontier whose target flows, and what is with the publisher. It knows
-// each by its seq, so that reading storage again never fires a message twice.
+// before the frontier (targets.frontier) whose target flows, and what is with the
+// publisher. It knows each by its seq, so that reading storage again never fires a
+// message twice.
 //
 // What is due beyond the frontier is in storage only. The frontier moves on as the
 // wheel empties and back when the wheel is too full, so memory is bounded in
 // messages and not in minutes: ten million may be due in one second.
 type window struct {
-	queue    *timer.DelayQueue[ripeMessage]
-	ripe     []wheel.Expired[ripeMessage] // out of the wheel, not yet claimed; in order of delivery
-	kept     map[uint64]keptMessage       // by seq
-	handed   int                          // how many of them the publisher has
-	oldest   refHeap                      // of what was handed over, and some that is gone
-	frontier storage.Ref
-	loading  bool // between leastLoaded and half of mostLoaded, on the way up
+	queue   *timer.DelayQueue[ripeMessage]
+	ripe    []wheel.Expired[ripeMessage] // out of the wheel, not yet claimed; in order of delivery
+	kept    map[uint64]keptMessage       // by seq
+	handed  int                          // how many of them the publisher has
+	oldest  refHeap                      // of what was handed over, and some that is gone
+	loading bool                         // between leastLoaded and half of mostLoaded, on the way up
 }
 
-func newWindow(from storage.Ref, cfg timer.QueueConfig) *window {
-	cfg.Start = from.Due
+func newWindow(cfg timer.QueueConfig) *window {
 	return &window{
-		queue:    timer.NewDelayQueue[ripeMessage](cfg),
-		ripe:     make([]wheel.Expired[ripeMessage], 0, PageSize),
-		kept:     make(map[uint64]keptMessage),
-		frontier: from,
+		queue: timer.NewDelayQueue[ripeMessage](cfg),
+		ripe:  make([]wheel.Expired[ripeMessage], 0, PageSize),
+		kept:  make(map[uint64]keptMessage),
 	}
 }
 
@@ -139,9 +137,10 @@ func (w *window) next() (due int64, ok bool) {
 	return w.queue.Next()
 }
 
-// lowest returns a ref that is at or before everything that the window keeps.
-func (w *window) lowest() storage.Ref {
-	low := w.lowestAhead()
+// lowest returns a ref that is at or before everything that the window keeps, and not
+// beyond the frontier.
+func (w *window) lowest(frontier storage.Ref) storage.Ref {
+	low := w.lowestAhead(frontier)
 	for len(w.oldest) > 0 {
 		if w.kept[w.oldest[0].Seq].handed {
 			return least(low, w.oldest[0])
@@ -151,12 +150,13 @@ func (w *window) lowest() storage.Ref {
 	return low
 }
 
-// lowestAhead returns a ref that is at or before everything not handed over.
-func (w *window) lowestAhead() storage.Ref {
-	if due, ok := w.next(); ok && due <= w.frontier.Due {
+// lowestAhead returns a ref that is at or before everything not handed over, and not
+// beyond the frontier.
+func (w *window) lowestAhead(frontier storage.Ref) storage.Ref {
+	if due, ok := w.next(); ok && due <= frontier.Due {
 		return storage.Ref{Due: due}
 	}
-	return w.frontier
+	return frontier
 }
 
 func least(a, b storage.Ref) storage.Ref {
@@ -170,9 +170,9 @@ func (w *window) len() int { return w.queue.Len() + len(w.ripe) }
 
 // wantsMore reports whether the next page should be read, with hysteresis so that
 // a window that has just shrunk is not filled again at once.
-func (w *window) wantsMore() bool {
+func (w *window) wantsMore(allLoaded bool) bool {
 	switch n := w.len(); {
-	case w.frontier == endOfSchedule || n >= mostLoaded/2:
+	case allLoaded || n >= mostLoaded/2:
 		w.loading = false
 	case n < leastLoaded:
 		w.loading = true
@@ -182,4 +182,18 @@ func (w *window) wantsMore() bool {
 
 func compareRipe(a, b wheel.Expired[ripeMessage]) int {
 	return cmp.Or(cmp.Compare(a.When, b.When), cmp.Compare(a.Value.seq, b.Value.seq))
+}
+
+// A refHeap is a binary min-heap of refs in order of delivery (container/heap).
+type refHeap []storage.Ref
+
+func (h refHeap) Len() int           { return len(h) }
+func (h refHeap) Less(i, j int) bool { return h[i].Compare(h[j]) < 0 }
+func (h refHeap) Swap(i, j int)      { h[i], h[j] = h[j], h[i] }
+func (h *refHeap) Push(x any)        { *h = append(*h, x.(storage.Ref)) }
+func (h *refHeap) Pop() any {
+	last := len(*h) - 1
+	ref := (*h)[last]
+	*h = (*h)[:last]
+	return ref
 }

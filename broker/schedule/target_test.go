@@ -1,0 +1,91 @@
+package schedule
+
+import (
+	"context"
+	"errors"
+	"testing"
+
+	"github.com/carillonmq/carillon/storage"
+)
+
+func at(due int64) storage.Ref { return storage.Ref{Due: due} }
+
+// A target goes through all of its states, and each says how far it was read.
+func TestTargets_tellHowFarATargetWasRead(t *testing.T) {
+	ts := newTargets(at(10))
+	a := ts.get("a")
+	a.kept = 1 // or it would be forgotten when it flows
+	for _, step := range []struct {
+		what  string
+		do    func()
+		state state
+		reach storage.Ref
+		held  bool // the main mark of the claim need not cover it
+	}{
+		{"loading goes on", func() { ts.loaded(at(100)) }, flowing, at(100), false},
+		{"the publisher has enough", func() { ts.stop(a, at(50)) }, full, at(50), false},
+		{"something earlier is accepted", func() { ts.lower(a, at(40)) }, full, at(40), false},
+		{"something later is accepted", func() { ts.lower(a, at(60)) }, full, at(40), false},
+		{"it has room", func() { ts.queue(a) }, queued, at(40), false},
+		{"a sweep begins", func() { ts.beginSweep(a); ts.join(a) }, catchingUp, at(40), false},
+		{"the sweep goes on", func() { ts.sweepTo(at(70)) }, catchingUp, at(70), false},
+		{"the sweep comes to the frontier", func() { ts.sweepTo(at(100)); ts.flow(a) }, flowing, at(100), false},
+		{"the window is emptied", func() { ts.retreat(at(90)) }, flowing, at(90), false},
+		{"it is stuck", func() { ts.park(a, at(80), 0) }, parked, at(80), false},
+		{"a claim is on its way", func() { ts.sent(a) }, parked, at(80), false},
+		{"the claim holds it", func() { ts.committed(sentHold{a, true}) }, parked, at(80), true},
+		{"something earlier is accepted", func() { ts.lower(a, at(30)) }, parked, at(30), true},
+		{"it works again, but the claim holds it", func() { ts.heal(a) }, healed, at(30), false},
+		{"a claim is on its way", func() { ts.sent(a) }, healed, at(30), false},
+		{"no claim holds it", func() { ts.committed(sentHold{a, false}) }, queued, at(30), false},
+	} {
+		step.do()
+		if a.state != step.state || ts.reach(a) != step.reach {
+			t.Fatalf("%s: in state %d, read to %v, want %d and %v", step.what, a.state, ts.reach(a), step.state, step.reach)
+		}
+		if covered := !ts.reach(a).Less(least(ts.lowest(), ts.frontier)); covered == step.held {
+			t.Errorf("%s: read to %v, the main mark would be %v", step.what, ts.reach(a), ts.lowest())
+		}
+		if ts.broken != nil {
+			t.Fatalf("%s: %v", step.what, ts.broken)
+		}
+	}
+}
+
+func TestTargets_noticeABrokenRule(t *testing.T) {
+	for what, breakIt := range map[string]func(ts *targets, a *target){
+		"loading goes back":                    func(ts *targets, _ *target) { ts.loaded(at(99)) },
+		"the sweep goes back":                  func(ts *targets, _ *target) { ts.sweepTo(at(49)) },
+		"a sweep begins during another":        func(ts *targets, a *target) { ts.stop(a, at(50)); ts.join(a); ts.beginSweep(a) },
+		"what was not read counts as read":     func(ts *targets, a *target) { ts.stop(a, at(101)) },
+		"reading is left to a sweep ahead":     func(ts *targets, a *target) { ts.stop(a, at(20)); ts.join(a) },
+		"reading is left to the frontier":      func(ts *targets, a *target) { ts.stop(a, at(20)); ts.flow(a) },
+		"a message is let go of and not read":  func(ts *targets, a *target) { ts.cover(a, at(99)) },
+		"what a claim holds is fed":            func(ts *targets, _ *target) { ts.queue(ts.inherit(storage.Hold{Target: "b"})) },
+		"what a claim on its way holds is fed": func(ts *targets, a *target) { ts.park(a, at(50), 0); ts.sent(a); ts.queue(a) },
+	} {
+		ts := newTargets(at(100))
+		ts.swept = at(50)
+		a := ts.get("a")
+		a.kept = 1
+		if breakIt(&ts, a); ts.broken == nil {
+			t.Errorf("%s: nobody noticed", what)
+		}
+	}
+}
+
+// What is wrong in memory must not reach the log: the marks of a claim cannot be taken back.
+func TestScheduler_endsTheTermRatherThanClaimByABrokenRule(t *testing.T) {
+	onStage(t, func(ctx context.Context, s *stage) {
+		log := &countingLog{Log: s.node}
+		s.log = log
+		feed := s.begin(ctx)
+		defer feed.Close()
+		broken := errors.New("a rule is broken")
+		s.scheduler.targets.broken = broken
+		s.verdicts.Put(Verdict{Target: "stuck", Parked: true}) // wants a claim
+		if err := s.scheduler.Run(ctx); !errors.Is(err, broken) || log.claims.Load() != 0 {
+			t.Errorf("ended by %v, with %d claims, want %v and none", err, log.claims.Load(), broken)
+		}
+	})
+}
