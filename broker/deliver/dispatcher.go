@@ -60,7 +60,7 @@ func (d *dispatcher) run(ctx context.Context) error {
 // end counts nothing as parked any more: the term is over.
 func (d *dispatcher) end() {
 	for _, t := range d.others {
-		if t.state == stuck {
+		if _, ok := t.standing.(*stuck); ok {
 			d.p.cfg.Count.Parked(-1)
 		}
 	}
@@ -75,7 +75,8 @@ func (d *dispatcher) takeOrders() {
 	}
 }
 
-// order passes on what the scheduler wants of one target.
+// order passes on what the scheduler wants of one target. A name that is new costs an entry and
+// a question: invariant 11.
 func (d *dispatcher) order(name string, orders []order) {
 	if l := d.lanes[name]; l != nil {
 		l.orders.Put(orders...)
@@ -83,11 +84,35 @@ func (d *dispatcher) order(name string, orders []order) {
 	}
 	t := d.others[name]
 	if t == nil {
-		t = &parkedTarget{name: name, since: time.Now(), index: -1, letters: d.p.lettersFor(name)}
+		t = &parkedTarget{name: name, standing: &unseen{since: time.Now()}, index: -1, letters: d.p.lettersFor(name)}
 		d.others[name] = t
-		d.ask(t)
+		t.asked = true
+		d.p.prober.ask(name)
 	}
 	d.take(t, orders)
+}
+
+func (d *dispatcher) take(t *parkedTarget, orders []order) {
+	for len(orders) > 0 {
+		orders = t.standing.take(d, t, orders)
+	}
+}
+
+// hear passes on what Kafka has said of a target without a lane.
+func (d *dispatcher) hear(t *parkedTarget, heard PartitionCount) {
+	t.absent.hear(heard.Err, time.Now())
+	t.standing.hear(d, t, heard)
+	t.absent.err = nil // of a hundred thousand it would be some megabytes
+}
+
+// wake does what it is time for.
+func (d *dispatcher) wake(t *parkedTarget) { t.standing.wake(d, t) }
+
+// probe asks for a target once more, in no hurry: of a hundred thousand names that are
+// missing, some are given back in each second, and no claim has them all.
+func (d *dispatcher) probe(t *parkedTarget) {
+	t.asked = true
+	d.p.prober.probe(t.name)
 }
 
 // sameTarget returns how many orders at the front are for the first one's target.
@@ -102,14 +127,15 @@ func sameTarget(orders []order) int {
 // takeEnded hears which lanes have ended, and why. What came for them meanwhile is
 // taken before they are forgotten.
 func (d *dispatcher) takeEnded() {
-	for _, l := range d.p.ended.Take(nil) {
+	for _, e := range d.p.ended.Take(nil) {
+		l := e.lane
 		late := l.orders.Take(nil)
-		switch t := l.parked; {
+		switch t := e.parked; {
 		case t != nil:
 			d.leave(l)
 			d.others[t.name] = t
 			d.p.cfg.Count.Parked(1)
-			d.wakeAfter(t, t.probeAfter)
+			d.wakeAfter(t, t.standing.(*stuck).probeAfter)
 			d.take(t, late)
 		case len(late) > 0:
 			l.orders.Put(late...)
@@ -140,14 +166,16 @@ func (d *dispatcher) takeAnswers() {
 func (d *dispatcher) begin(t *parkedTarget, heard PartitionCount, orders []order) {
 	d.forget(t)
 	l := newLane(d.p, t.name)
-	l.letters, l.absent = t.letters, t.absent
-	if t.state == onTrial {
-		l.onTrial(t.probeAfter)
+	l.letters, l.health.absent = t.letters, t.absent
+	switch s := t.standing.(type) {
+	case *onTrial: // one failure parks it again, and for longer
+		l.health.onTrial, l.health.probeAfter, l.health.window = true, s.probeAfter, 1
+	case *unseen:
+		l.waiting = s.waiting
 	}
 	if heard.Count > 0 {
-		l.heard, l.askNext = heard, time.Now().Add(countMaxAge)
+		l.layout.heard, l.layout.askNext = heard, time.Now().Add(countMaxAge)
 	}
-	l.waiting = t.waiting
 	l.orders.Put(orders...)
 	d.lanes[t.name] = l
 	d.p.lanes.Add(1)

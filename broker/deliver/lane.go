@@ -9,53 +9,63 @@ import (
 	"github.com/carillonmq/carillon/storage"
 )
 
-// idleAfter ends the goroutine of a lane that has nothing to do.
-const idleAfter = 30 * time.Second
-
-// A lane delivers the messages of one target topic, in the order it is handed them
-// for each partition. One goroutine owns it, and exists only while there is work:
+// A lane delivers the messages of one target topic, in the order it is handed them for
+// each partition. One goroutine owns it, and exists only while there is work. This is the
+// way of a message (lane_messages.go):
 //
 //	orders --> waiting --read--> ready --send--> flying --outcome--> acknowledged
 //	                               ^                         |
-//	                               `------ settle, sort <--- failed
+//	                               `--- sort <-- settling <--' failed
 //
-// A failure stops the sending until nothing is flying any more (lane_retry.go);
-// failing for long parks the target (parked.go).
+// What the lane does is its state (lane_states.go):
+//
+//	state        event                                              next
+//	-----------  -------------------------------------------------  -----------------
+//	sending      a record failed                                    settling
+//	             Kafka says that the target is not there            settling
+//	             it has another number of partitions than what      settling
+//	             is flying was placed by
+//	             no answer to a record for 5 s: Isolate             settling
+//	             a partition has not been there for 3 s             condemning
+//	             told that the target is parked; nothing is here    ended, parked
+//	             nothing to do for 30 s                             ended
+//	settling     3 s have passed: Isolate                           settling
+//	             nothing is flying any more, and health.judge says
+//	               goOn                                             sending
+//	               refuse, and it is a dead letter: set aside       sending
+//	               refuse                                           condemning
+//	               condemn                                          condemning
+//	               backOff                                          backing off
+//	               giveUp, and one too many is missing              condemning
+//	               giveUp                                           ended, parked
+//	backing off  the time is over                                   sending
+//	condemning   the log has a part of the command                  condemning
+//	             the log has all of it                              sending
+//	draining     nothing is flying any more                         ended
+//	             0.5 s have passed: Isolate                         ended
+//	any other    the term ends                                      draining
+//
+// An error of storage or of the log ends the lane, and with it the term.
 type lane struct {
-	p        *Publisher
-	target   string
-	log      *slog.Logger
-	orders   *mailbox.Mailbox[order]
-	outcomes *mailbox.Mailbox[outcome]
-	answers  *mailbox.Mailbox[PartitionCount]
+	p      *Publisher
+	target string
+	log    *slog.Logger
 
-	waiting []storage.Ref // handed over, payload not read yet
-	ready   []*outgoing   // to be sent next
-	flying  int           // sent, outcome not known
-	flights []*outgoing   // in the order they were sent, answered ones in between
-	failed  []*outgoing   // came back with an error and were not settled yet
-	// unplaced name a partition that is not there, as far as we know.
-	unplaced []*outgoing
-	loaded   int // bytes of payload in ready, flying, failed and unplaced
-	chunk    int // refs to read next time
+	orders   *mailbox.Mailbox[order]          // from the dispatcher
+	answers  *mailbox.Mailbox[PartitionCount] // from the prober
+	outcomes *mailbox.Mailbox[outcome]        // from the sink
 
-	heard   PartitionCount // as Kafka last said; Count is 0 if that is not known, or something has failed since
-	asking  bool           // the prober will answer
-	askedAt time.Time      // when it was last asked
-	askNext time.Time      // when it is asked next, without waiting for that
+	waiting  []storage.Ref // handed over, payload not read yet
+	ready    []*outgoing   // to be sent next
+	flights  flights       // sent, outcome not known
+	unplaced []*outgoing   // name a partition that is not there, as far as we know
+	aside    aside         // dead letters that their topic refuses
+	loaded   int           // bytes of payload in ready, flights, unplaced and what is settling
+	chunk    int           // refs to read next time
 
-	count  int32 // partitions that flying records were placed by
-	window int   // most records flying at a time; one: sent alone
-	health health
-	absent absence
-	aside  aside
-	warned time.Time // when the last refused dead letter was logged
-
+	health  health
+	layout  layout
 	letters letters
-	told    bool          // a probe order came, to a lane that was not parked
-	parked  *parkedTarget // what is kept of the target; ends the lane
-
-	admitted string // the delay topic for which the missing target counts, from now on
 
 	takenOrders   []order   // reused
 	takenOutcomes []outcome // reused
@@ -67,100 +77,100 @@ func newLane(p *Publisher, target string) *lane {
 		target:   target,
 		log:      p.log.With("target", target),
 		orders:   mailbox.New[order](),
-		outcomes: mailbox.New[outcome](),
 		answers:  mailbox.New[PartitionCount](),
-		window:   mostFlying,
+		outcomes: mailbox.New[outcome](),
 		chunk:    leastChunk,
+		health:   health{window: mostFlying},
 		letters:  p.lettersFor(target),
 	}
 }
 
-// run delivers until ctx ends, there is nothing to do for a while, or something
-// must end the term.
+// An event is what a lane waits for. What comes with it is in a mailbox or in the state.
+type event uint8
+
+const (
+	entered   event = iota // the state begins
+	ordered                // the scheduler wants something
+	answered               // Kafka has said how many partitions there are
+	resolved               // Kafka has answered for records
+	freed                  // an Ack is in the log
+	committed              // the log has answered for the command of condemning
+	timeUp                 // hearing.until has come
+	termEnded
+)
+
+// hearing says for what a lane waits. A channel that is nil is not heard: what comes there stays
+// until a state hears it.
+type hearing struct {
+	orders, answers, outcomes, freed, committed <-chan struct{}
+
+	until       time.Time // zero: for ever
+	outlastTerm bool      // the end of the term changes nothing
+}
+
+// run delivers until ctx ends, there is nothing to do for a while, the target is parked, or
+// something must end the term.
 func (l *lane) run(ctx context.Context) error {
-	timer := time.NewTimer(idleAfter)
-	defer timer.Stop()
-	for ctx.Err() == nil && l.parked == nil {
-		l.tryAside()
-		l.look()
-		freed := l.p.acks.freed() // before it is looked whether it must be waited for
-		if err := l.send(ctx); err != nil {
-			return err
+	alarm := time.NewTimer(idleAfter)
+	defer alarm.Stop()
+	var s state = &sending{}
+	for e := entered; ; {
+		next, err := s.step(ctx, l, e)
+		if err != nil || next == nil {
+			return err // nothing of the lane may be touched any more: it may run again
 		}
-		if l.parked != nil {
-			break
+		if next != s {
+			s, e = next, entered
+			continue
 		}
-		if len(l.ready) == 0 && len(l.waiting) == 0 {
-			freed = nil // there is nothing that it could let go out
-		}
-		timer.Reset(l.patience())
-		select {
-		case <-ctx.Done():
-		case <-freed:
-		case <-l.orders.Ready():
-			l.takeOrders()
-			if l.told {
-				l.parkAsTold()
-			}
-		case <-l.answers.Ready():
-			l.takeAnswers()
-		case <-l.outcomes.Ready():
-			l.takeOutcomes()
-			if len(l.failed) > 0 {
-				if err := l.regroup(ctx, nil); err != nil {
-					return err
-				}
-			}
-		case <-timer.C:
-			if l.isIdle() {
-				l.relieve() // nothing waits any more
-				l.p.ended.Put(l)
-				return nil
-			}
-			if l.flying > 0 && time.Since(l.oldestFlight()) >= stallAfter {
-				if err := l.giveUp(ctx); err != nil {
-					return err
-				}
-			}
+		if e = wait(ctx, s.hears(l), alarm); e == termEnded {
+			s, e = &draining{}, entered
 		}
 	}
-	if l.parked != nil {
-		l.p.ended.Put(l)
-		return nil
+}
+
+// wait returns the next event. It is the only place where a lane waits.
+func wait(ctx context.Context, h hearing, alarm *time.Timer) event {
+	end := ctx.Done()
+	if h.outlastTerm {
+		end = nil
 	}
-	l.drain()
-	return nil
+	if h.until.IsZero() {
+		alarm.Stop()
+	} else {
+		alarm.Reset(time.Until(h.until))
+	}
+	select {
+	case <-end:
+		return termEnded
+	case <-h.orders:
+		return ordered
+	case <-h.answers:
+		return answered
+	case <-h.outcomes:
+		return resolved
+	case <-h.freed:
+		return freed
+	case <-h.committed:
+		return committed
+	case <-alarm.C:
+		return timeUp
+	}
 }
 
 // isIdle reports whether the lane has nothing to do and holds nothing. One that may
 // not send, because Acks take long, is not idle.
 func (l *lane) isIdle() bool {
-	return l.flying == 0 && len(l.ready) == 0 && len(l.waiting) == 0 && len(l.unplaced) == 0 && l.aside.isEmpty()
+	return l.flights.flying == 0 && len(l.ready) == 0 && len(l.waiting) == 0 && len(l.unplaced) == 0 && l.aside.isEmpty()
 }
 
-// patience is how long the lane waits for something to happen. One whose target is
-// absent has condemned all that there was.
-func (l *lane) patience() time.Duration {
-	wait := idleAfter
-	switch {
-	case l.flying > 0:
-		wait = time.Until(l.oldestFlight().Add(stallAfter))
-	case l.aside.mayTry():
-		wait = time.Until(l.aside.again)
-	case l.absent.condemning:
-		wait = absentAgain
-	}
-	if len(l.unplaced) > 0 {
-		wait = min(wait, max(time.Until(l.askedAt.Add(lookAgain)), time.Millisecond))
-	}
-	return wait
-}
-
-func (l *lane) takeOrders() {
+// takeOrders takes in what the scheduler wants, and reports whether it says that the
+// target is parked.
+func (l *lane) takeOrders() (told bool) {
 	l.takenOrders = l.orders.Take(l.takenOrders)
 	for _, o := range l.takenOrders {
 		if o.probe {
-			l.told = true
+			told = true
 		} else {
 			l.waiting = append(l.waiting, o.Ref)
 		}
@@ -168,68 +178,20 @@ func (l *lane) takeOrders() {
 	if cap(l.takenOrders) > mailbox.MostReused {
 		l.takenOrders = nil
 	}
+	return told
 }
 
-// send reads and sends as much as window and budget allow, and hears Kafka's
-// answers meanwhile, so that a long burst is acknowledged as it goes.
-func (l *lane) send(ctx context.Context) error {
-	for ctx.Err() == nil && l.parked == nil && l.mayLaunch() {
-		l.takeOutcomes()
-		if len(l.failed) > 0 {
-			if err := l.regroup(ctx, nil); err != nil {
-				return err
-			}
-			continue
-		}
-		if len(l.ready) == 0 {
-			if !l.mayRead() {
-				return nil
-			}
-			if err := l.read(); err != nil {
-				return err
-			}
-			continue
-		}
-		count, err := l.partitions()
-		if err == nil && count == 0 {
-			return nil // the answer will wake us
-		}
-		if err != nil || count != l.count && l.flying > 0 {
-			// With another count of partitions keys have other places. What is flying
-			// comes first, so that the order of each key is kept.
-			if err := l.regroup(ctx, err); err != nil {
-				return err
-			}
-			continue
-		}
-		l.count = count
-		if err := l.launchReady(ctx); err != nil {
-			return err
-		}
+// giveBack empties the lane and returns all that it held and has not sent.
+func (l *lane) giveBack() []storage.Ref {
+	refs := make([]storage.Ref, 0, len(l.ready)+len(l.unplaced)+len(l.waiting)+len(l.aside.letters))
+	for _, o := range append(l.unplaced, l.ready...) {
+		refs = append(refs, o.ref)
+		l.unload(o)
 	}
-	return nil
-}
-
-// launchReady sends what is ready. What has no place in the target is set aside, or
-// condemned when that was so for long.
-func (l *lane) launchReady(ctx context.Context) error {
-	for l.mayLaunch() && len(l.ready) > 0 && ctx.Err() == nil {
-		o := l.ready[0]
-		partition, problem := choosePartition(&o.message, o.ref.Seq, l.count)
-		if problem != nil && !o.nowhere {
-			l.setUnplaced(o)
-			l.look()
-			continue
-		}
-		if problem != nil {
-			if err := l.condemn(ctx, 1, *problem); err != nil {
-				return err
-			}
-			continue
-		}
-		l.ready[0] = nil
-		l.ready = l.ready[1:]
-		l.launch(o, partition)
+	refs = append(refs, l.waiting...)
+	for _, letter := range l.aside.letters {
+		refs = append(refs, letter.ref)
 	}
-	return nil
+	l.ready, l.unplaced, l.waiting, l.aside = nil, nil, nil, aside{}
+	return refs
 }

@@ -2,8 +2,8 @@ package deliver
 
 import (
 	"container/heap"
-	"context"
-	"log/slog"
+	"errors"
+	"sync"
 	"time"
 
 	"github.com/carillonmq/carillon/broker/schedule"
@@ -28,122 +28,175 @@ const (
 	trialPatience = 15 * time.Minute
 )
 
-// A parkedState says how a target without a lane stands.
-type parkedState uint8
-
-const (
-	// unseen: Kafka is asked whether it exists. What was handed over waits here.
-	unseen parkedState = iota
-	// stuck: everything was given back to the scheduler, which feeds it again when a
-	// probe says so.
-	stuck
-	// onTrial: the scheduler may feed it again. Its lane begins with the next message.
-	onTrial
-)
-
-// A parkedTarget is a target without a lane.
+// A parkedTarget is a target without a lane; its standing says what it waits for:
+//
+//	standing  event                                        next
+//	--------  -------------------------------------------  ---------------------------
+//	unseen    Kafka says that it exists                    its lane
+//	          anything else, or nothing, for 2 s           stuck: all is given back
+//	          told that it is parked, and nothing waits    stuck
+//	stuck     a message comes                              stuck: it is given back
+//	          all verdicts are answered, and Kafka says
+//	            that it exists                             on trial
+//	            that it is missing, for too long or as     on trial, in its turn
+//	            one too many
+//	on trial  a message comes                              its lane, which is on trial
+//	          told that it is parked                       stuck
+//	          nothing comes for 30 s; absent: 15 min       forgotten
+//	its lane  it fails for 2 s; on trial: once             stuck
+//	          it has nothing to do for 30 s                forgotten
 type parkedTarget struct {
-	name  string
-	state parkedState
-	asked bool // there will be an answer; otherwise it is in wakes
-	trial bool // it goes on trial when it wakes, though it is absent
-	// unanswered counts the verdicts of being parked to which the scheduler has not
-	// answered with a probe order.
-	unanswered int
-	waiting    []storage.Ref // unseen: what was handed over
-	since      time.Time     // unseen: when the first was; on trial: when that began
-	backoff    time.Duration // unseen: wait before it is asked again
-	probeAfter time.Duration // stuck: wait before the next probe
-	absent     absence
-	first      firstWaiting
-	origin     string // the delay topic for which it counts as missing; empty: it does not
-	letters    letters
-	wake       time.Time
-	index      int // in wakes; -1: not there
+	name     string
+	standing standing
+	asked    bool // there will be an answer; otherwise it is in wakes
+	absent   absence
+	letters  letters
+	wake     time.Time
+	index    int // in wakes; -1: not there
 }
 
-// A firstWaiting is what is known of the message that a parked target begins with.
-type firstWaiting struct {
-	due     int64         // epoch milliseconds
-	timeout time.Duration // how long it may wait for an absent target
-	forever bool          // a dead letter, which may wait for ever
+// A standing is how a target without a lane stands. Its value holds what is known then only.
+type standing interface {
+	// take takes orders in from the front, and returns those that are left for the next standing.
+	take(d *dispatcher, t *parkedTarget, orders []order) []order
+	// hear decides by what Kafka has said of the target.
+	hear(d *dispatcher, t *parkedTarget, heard PartitionCount)
+	// wake does what it is time for.
+	wake(d *dispatcher, t *parkedTarget)
 }
 
-// isOverdue reports whether the target was absent, and the message due, for as long
-// as the message may wait.
-func (f firstWaiting) isOverdue(absent *absence, now int64) bool {
-	return !f.forever && absent.lasted(f.timeout) && f.due <= now-f.timeout.Milliseconds()
+// unseen is a target that Kafka is asked about for the first time. What was handed over waits.
+type unseen struct {
+	waiting []storage.Ref // empty only before the first order
+	since   time.Time     // when the first order came
+	backoff time.Duration // wait before it is asked again
 }
 
-// take hears what the scheduler wants of a target without a lane.
-func (d *dispatcher) take(t *parkedTarget, orders []order) {
-	var back []storage.Ref
+func (s *unseen) take(d *dispatcher, t *parkedTarget, orders []order) []order {
 	for i, o := range orders {
 		switch {
-		case o.probe && t.unanswered > 0:
-			t.unanswered--
-		case o.probe:
-			d.told(t)
-		case t.state == unseen:
-			t.waiting = append(t.waiting, o.Ref)
-		case t.state == stuck:
-			back = append(back, o.Ref) // the scheduler does not know better
+		case !o.probe:
+			s.waiting = append(s.waiting, o.Ref)
+		case len(s.waiting) > 0: // who has something to send knows better
+			d.p.cfg.Verdicts.Put(schedule.Verdict{Target: t.name})
 		default:
-			d.begin(t, PartitionCount{}, orders[i:])
-			return
+			d.parkAsTold(t, 0)
+			return orders[i+1:]
+		}
+	}
+	return nil
+}
+
+func (s *unseen) hear(d *dispatcher, t *parkedTarget, heard PartitionCount) {
+	switch {
+	case heard.Err == nil:
+		d.begin(t, heard, nil)
+	case time.Since(s.since) < parkAfter:
+		s.backoff = min(max(2*s.backoff, leastBackoff), mostBackoff)
+		d.wakeAfter(t, s.backoff)
+	default:
+		s.park(d, t, heard.Err)
+	}
+}
+
+func (s *unseen) wake(d *dispatcher, t *parkedTarget) {
+	d.probe(t)
+}
+
+// park gives everything back of a target that Kafka does not say to exist: invariant 3.
+func (s *unseen) park(d *dispatcher, t *parkedTarget, cause error) {
+	if time.Since(d.warned) >= time.Second { // a line for each of a million names would help nobody
+		d.p.log.Warn("target fails: parking it", "target", t.name, "error", cause)
+		d.warned = time.Now()
+	}
+	d.p.alarm(&t.letters, cause)
+	parked := &stuck{probeAfter: leastProbe, first: firstWaiting{due: s.waiting[0].Due, timeout: d.p.cfg.LeastMissingTimeout}}
+	t.standing = parked
+	d.p.cfg.Count.Parked(1)
+	parked.giveBack(d, t, s.waiting)
+	d.wakeAfter(t, parked.probeAfter)
+}
+
+// stuck is a parked target: everything was given back to the scheduler, which feeds it again when
+// a probe says so.
+type stuck struct {
+	// unanswered counts the verdicts of being parked to which the scheduler has not answered
+	// with a probe order. The target is fed again only when all are answered. What was handed
+	// over before the scheduler knew has come back by then, and nobody overtakes it:
+	// invariant 5.
+	unanswered int
+	probeAfter time.Duration // wait before the next probe
+	first      firstWaiting
+	origin     string // the delay topic for which it counts as missing; empty: it does not
+	trial      bool   // it goes on trial when it wakes, though it is absent
+}
+
+// newParked returns what is kept of the target of a lane that ends.
+func newParked(l *lane, standing stuck) *parkedTarget {
+	t := &parkedTarget{name: l.target, standing: &standing, index: -1, absent: l.health.absent, letters: l.letters}
+	t.absent.err, t.absent.condemning = nil, false
+	return t
+}
+
+// parkAsTold begins with a target that the scheduler says is parked, as the claim of an
+// earlier term has it.
+func (d *dispatcher) parkAsTold(t *parkedTarget, probeAfter time.Duration) {
+	t.standing = &stuck{probeAfter: probeAfter, first: firstWaiting{timeout: d.p.cfg.LeastMissingTimeout}}
+	d.p.cfg.Count.Parked(1)
+	if !t.asked {
+		d.wakeAfter(t, 0)
+	}
+}
+
+func (s *stuck) take(d *dispatcher, t *parkedTarget, orders []order) []order {
+	var back []storage.Ref
+	for _, o := range orders {
+		switch {
+		case !o.probe:
+			back = append(back, o.Ref) // the scheduler does not know better
+		case s.unanswered > 0:
+			s.unanswered--
 		}
 	}
 	if len(back) > 0 {
-		d.giveBack(t, back)
+		s.giveBack(d, t, back)
 	}
+	return nil
 }
 
-// told begins with a target that the scheduler says is parked, as the claim of an
-// earlier term has it; one that has something to send knows better.
-func (d *dispatcher) told(t *parkedTarget) {
-	switch {
-	case len(t.waiting) > 0:
-		d.p.cfg.Verdicts.Put(schedule.Verdict{Target: t.name})
-	case t.state != stuck:
-		t.state = stuck
-		t.first = firstWaiting{timeout: d.p.cfg.LeastMissingTimeout}
-		d.p.cfg.Count.Parked(1)
-		if !t.asked {
-			d.wakeAfter(t, 0)
-		}
-	}
+func (s *stuck) giveBack(d *dispatcher, t *parkedTarget, refs []storage.Ref) {
+	s.unanswered++
+	d.p.cfg.Verdicts.Put(schedule.Verdict{Target: t.name, Parked: true, Returned: refs})
 }
 
-// hear decides by what Kafka has said of the target.
-func (d *dispatcher) hear(t *parkedTarget, heard PartitionCount) {
-	t.absent.hear(heard.Err)
-	switch {
-	case t.state == onTrial:
-		d.wakeAfter(t, idleAfter)
-	case t.state == unseen && heard.Err == nil && len(t.waiting) == 0:
-		d.forget(t)
-	case t.state == unseen && heard.Err == nil:
-		d.begin(t, heard, nil)
-	case t.state == unseen && time.Since(t.since) < parkAfter:
-		t.backoff = min(max(2*t.backoff, leastBackoff), mostBackoff)
-		d.wakeAfter(t, t.backoff)
-	case t.state == unseen:
-		d.park(t, heard.Err)
-	case t.unanswered == 0 && heard.Err == nil:
-		d.resume(t)
-	case t.unanswered == 0 && isAbsent(heard.Err) && t.first.isOverdue(&t.absent, d.p.now()) && d.planTrial(t):
-	case t.unanswered == 0 && d.isExcess(t, heard.Err) && d.planTrial(t):
-	default:
-		if heard.Err != nil {
-			d.p.alarm(&t.letters, heard.Err)
-		}
-		d.wakeAfter(t, d.nextProbe(t))
+func (s *stuck) hear(d *dispatcher, t *parkedTarget, heard PartitionCount) {
+	if s.unanswered == 0 && heard.Err == nil {
+		s.resume(d, t)
+		return
 	}
-	t.absent.err = nil // of a hundred thousand it would be some megabytes
+	if s.unanswered == 0 && s.mayTry(d, t, heard.Err) && s.planTrial(d, t) {
+		return
+	}
+	if heard.Err != nil {
+		d.p.alarm(&t.letters, heard.Err)
+	}
+	d.wakeAfter(t, s.nextProbe(d, t))
+}
+
+// mayTry reports whether the target goes on trial though it is absent: its first message has
+// waited long enough to be dead-lettered, or it may be one missing target too many. Then its
+// first message is read, and its delay topic is known.
+func (s *stuck) mayTry(d *dispatcher, t *parkedTarget, cause error) bool {
+	if isAbsent(cause) && s.first.isOverdue(&t.absent, d.p.now()) {
+		return true
+	}
+	most := d.p.cfg.LeastMostMissing
+	return most > 0 && len(d.others) > most && s.origin == "" && !s.first.forever && !t.letters.takes &&
+		errors.Is(cause, ErrTargetMissing) && t.absent.lasted(parkAfter)
 }
 
 // planTrial has an absent target tried in its turn, and reports whether that is soon.
-func (d *dispatcher) planTrial(t *parkedTarget) bool {
+func (s *stuck) planTrial(d *dispatcher, t *parkedTarget) bool {
 	now := time.Now()
 	if d.trials.Before(now) {
 		d.trials = now
@@ -152,86 +205,103 @@ func (d *dispatcher) planTrial(t *parkedTarget) bool {
 	if wait > mostAbsentProbe/2 {
 		return false // Kafka's answer would be old
 	}
-	t.trial = true
+	s.trial = true
 	d.wakeAfter(t, wait)
 	d.trials = d.trials.Add(trialGap)
 	return true
 }
 
-// wake does what it is time for.
-func (d *dispatcher) wake(t *parkedTarget) {
+func (s *stuck) wake(d *dispatcher, t *parkedTarget) {
+	trial := s.trial
+	s.trial = false
 	switch {
-	case t.state == onTrial && !t.absent.since.IsZero() && time.Since(t.since) < trialPatience:
-		d.ask(t) // or it would have to be absent as long again
-	case t.state == onTrial: // and was not fed: nothing waits
-		t.letters.relieve()
-		d.forget(t)
-	case t.unanswered > 0:
-		t.trial = false
-		d.wakeAfter(t, d.nextProbe(t))
-	case t.trial:
-		t.trial = false
-		d.resume(t)
+	case s.unanswered > 0:
+		d.wakeAfter(t, s.nextProbe(d, t))
+	case trial:
+		s.resume(d, t)
 	default:
-		d.ask(t)
+		d.probe(t)
 	}
 }
 
-// ask has the prober ask, at once only the first time: of a hundred thousand names that
-// are missing, some are given back in each second, and no claim has them all.
-func (d *dispatcher) ask(t *parkedTarget) {
-	t.asked = true
-	if t.state == unseen && t.backoff == 0 {
-		d.p.prober.ask(t.name)
-	} else {
-		d.p.prober.probe(t.name)
-	}
-}
-
-// nextProbe returns how long to wait for the next look at a parked target. It comes in
+// nextProbe returns how long to wait for the next look at the target. It comes in
 // time for the end of what the first message may wait.
-func (d *dispatcher) nextProbe(t *parkedTarget) time.Duration {
-	t.probeAfter = min(max(2*t.probeAfter, leastProbe), mostProbe)
+func (s *stuck) nextProbe(d *dispatcher, t *parkedTarget) time.Duration {
+	s.probeAfter = min(max(2*s.probeAfter, leastProbe), mostProbe)
 	if t.absent.since.IsZero() || t.letters.takes { // there are few of these, and somebody repairs them
-		return t.probeAfter
+		return s.probeAfter
 	}
 	lasted := time.Since(t.absent.since)
-	wait := max(t.probeAfter, min(lasted/absentShare, mostAbsentProbe))
-	overdue := time.Duration(t.first.due-d.p.now())*time.Millisecond + t.first.timeout
-	if left := max(overdue, t.first.timeout-lasted); left > 0 && !t.first.forever {
+	wait := max(s.probeAfter, min(lasted/absentShare, mostAbsentProbe))
+	overdue := time.Duration(s.first.due-d.p.now())*time.Millisecond + s.first.timeout
+	if left := max(overdue, s.first.timeout-lasted); left > 0 && !s.first.forever {
 		wait = min(wait, left)
 	}
 	return wait
 }
 
-// park gives everything back of a target that Kafka does not say to exist.
-func (d *dispatcher) park(t *parkedTarget, cause error) {
-	if time.Since(d.warned) >= time.Second { // a line for each of a million names would help nobody
-		d.p.log.Warn("target fails: parking it", "target", t.name, "error", cause)
-		d.warned = time.Now()
-	}
-	d.p.alarm(&t.letters, cause)
-	t.state = stuck
-	t.first = firstWaiting{due: t.waiting[0].Due, timeout: d.p.cfg.LeastMissingTimeout}
-	d.p.cfg.Count.Parked(1)
-	d.giveBack(t, t.waiting)
-	t.waiting = nil
-	t.probeAfter = leastProbe
-	d.wakeAfter(t, t.probeAfter)
-}
-
-func (d *dispatcher) giveBack(t *parkedTarget, refs []storage.Ref) {
-	t.unanswered++
-	d.p.cfg.Verdicts.Put(schedule.Verdict{Target: t.name, Parked: true, Returned: refs})
-}
-
 // resume has the target fed again, on trial.
-func (d *dispatcher) resume(t *parkedTarget) {
-	t.state, t.since = onTrial, time.Now()
-	d.uncount(t)
+func (s *stuck) resume(d *dispatcher, t *parkedTarget) {
+	t.standing = &onTrial{since: time.Now(), probeAfter: s.probeAfter}
+	if s.origin != "" {
+		d.p.missing.release(s.origin)
+	}
 	d.p.cfg.Count.Parked(-1)
 	d.p.cfg.Verdicts.Put(schedule.Verdict{Target: t.name})
 	d.wakeAfter(t, idleAfter)
+}
+
+// onTrial is a target that the scheduler may feed again. Its lane begins with the next message.
+type onTrial struct {
+	since      time.Time
+	probeAfter time.Duration // wait before the last probe
+}
+
+func (s *onTrial) take(d *dispatcher, t *parkedTarget, orders []order) []order {
+	if orders[0].probe {
+		d.parkAsTold(t, s.probeAfter)
+		return orders[1:]
+	}
+	d.begin(t, PartitionCount{}, orders)
+	return nil
+}
+
+func (s *onTrial) hear(d *dispatcher, t *parkedTarget, _ PartitionCount) { d.wakeAfter(t, idleAfter) }
+
+func (s *onTrial) wake(d *dispatcher, t *parkedTarget) {
+	if !t.absent.since.IsZero() && time.Since(s.since) < trialPatience {
+		d.probe(t) // or it would have to be absent as long again
+		return
+	}
+	t.letters.relieve() // it was not fed: nothing waits
+	d.forget(t)
+}
+
+// missingNames counts, for each delay topic, the missing targets that its messages wait
+// for. A target counts for the delay topic of the message that is first in line, while it
+// is parked. It is used by many goroutines.
+type missingNames struct {
+	mu    sync.Mutex
+	count map[string]int
+}
+
+// admit counts one more, unless there are that many already; 0: there is no bound.
+func (m *missingNames) admit(origin string, most int) bool {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if most > 0 && m.count[origin] >= most {
+		return false
+	}
+	m.count[origin]++
+	return true
+}
+
+func (m *missingNames) release(origin string) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.count[origin]--; m.count[origin] <= 0 {
+		delete(m.count, origin)
+	}
 }
 
 func (d *dispatcher) wakeAfter(t *parkedTarget, wait time.Duration) {
@@ -264,67 +334,4 @@ func (q *wakeQueue) Pop() any {
 	*q = (*q)[:last]
 	t.index = -1
 	return t
-}
-
-// park gives everything back to the scheduler and ends the lane. What the dispatcher
-// keeps is in parked.
-func (l *lane) park(ctx context.Context, cause error) {
-	level := slog.LevelWarn
-	if l.health.onTrial {
-		level = slog.LevelDebug // it was said when it was parked first
-		l.health.probeAfter = min(2*l.health.probeAfter, mostProbe)
-	} else {
-		l.health.probeAfter = leastProbe
-	}
-	l.log.Log(ctx, level, "target fails: parking it", "error", cause)
-	l.letters.reported = false // once more
-	l.p.alarm(&l.letters, cause)
-	first := l.ready[0] // what failed is always there
-	l.parked = l.asParked(l.health.probeAfter)
-	l.parked.first = firstWaiting{due: first.ref.Due, timeout: l.missingTimeout(first), forever: first.deadLetter}
-	l.parked.origin = l.admitted
-	l.parked.unanswered = 1
-	l.p.cfg.Verdicts.Put(schedule.Verdict{Target: l.target, Parked: true, Returned: l.giveBack()})
-}
-
-// parkAsTold ends a lane whose target the scheduler says is parked; one that has work
-// knows better.
-func (l *lane) parkAsTold() {
-	l.told = false
-	if !l.isIdle() {
-		l.p.cfg.Verdicts.Put(schedule.Verdict{Target: l.target})
-		return
-	}
-	l.parked = l.asParked(0)
-	l.parked.first = firstWaiting{timeout: l.p.cfg.LeastMissingTimeout}
-}
-
-// asParked returns what is kept of the target without a lane.
-func (l *lane) asParked(probeAfter time.Duration) *parkedTarget {
-	t := &parkedTarget{name: l.target, state: stuck, index: -1, probeAfter: probeAfter, absent: l.absent, letters: l.letters}
-	t.absent.err, t.absent.condemning = nil, false
-	return t
-}
-
-// giveBack empties the lane and returns all that it held and has not sent.
-func (l *lane) giveBack() []storage.Ref {
-	refs := make([]storage.Ref, 0, len(l.ready)+len(l.unplaced)+len(l.waiting)+len(l.aside.letters))
-	for _, o := range append(l.unplaced, l.ready...) {
-		refs = append(refs, o.ref)
-		l.unload(o)
-	}
-	refs = append(refs, l.waiting...)
-	for _, letter := range l.aside.letters {
-		refs = append(refs, letter.ref)
-	}
-	l.ready, l.unplaced, l.waiting, l.aside = nil, nil, nil, aside{}
-	return refs
-}
-
-// onTrial makes a new lane careful: its target has been parked. One failure parks it
-// again, for longer than probeAfter.
-func (l *lane) onTrial(probeAfter time.Duration) {
-	l.health.onTrial = true
-	l.health.probeAfter = probeAfter
-	l.window = 1
 }

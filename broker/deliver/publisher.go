@@ -1,3 +1,14 @@
+// Package deliver writes due messages to their target topics.
+//
+// The publisher (publisher.go) gives each target that has work a lane, so that no target
+// waits for another. What it knows of the others, those that are stuck and those that
+// are not known yet, is in the dispatcher (dispatcher.go, parked.go), and the prober asks
+// Kafka for all of them together. A lane is a state machine (lane.go has the table,
+// lane_states.go the states): it reads what it is handed and sends it in order
+// (lane_messages.go), and what follows a failure is decided in lane_judge.go. Dead letters
+// that wait are in letters.go. What Kafka has acknowledged ends in the log (acks.go). Which
+// partition a message goes to is decided by the message alone (partition.go). DESIGN.md has
+// the invariants; Sink is what Kafka has to do.
 package deliver
 
 import (
@@ -30,7 +41,7 @@ type Publisher struct {
 	cfg     Options
 	log     *slog.Logger
 	orders  *mailbox.Mailbox[order]
-	ended   *mailbox.Mailbox[*lane] // lanes whose goroutine found nothing to do, or parked its target
+	ended   *mailbox.Mailbox[ended]
 	prober  *prober
 	missing missingNames
 	acks    *acks
@@ -105,6 +116,12 @@ type LetterCount interface {
 	ValueDropped()
 }
 
+// An ended lane says why: its target is parked, or (nil) there was nothing to do.
+type ended struct {
+	lane   *lane
+	parked *parkedTarget
+}
+
 // An order is what the scheduler wants of a lane: deliver the message, or tell
 // when the target works (probe, of which only Target counts).
 type order struct {
@@ -118,7 +135,7 @@ func New(cfg Options) *Publisher {
 		cfg:     cfg,
 		log:     cfg.Logger.With("component", "publisher"),
 		orders:  mailbox.New[order](),
-		ended:   mailbox.New[*lane](),
+		ended:   mailbox.New[ended](),
 		prober:  newProber(cfg.Sink.Partitions),
 		missing: missingNames{count: make(map[string]int)},
 	}

@@ -10,6 +10,13 @@ import (
 )
 
 const (
+	// mostFlying bounds the records of one target that Kafka has not answered. A crash
+	// repeats those that it had written, and what acks bounds.
+	mostFlying = 2048
+	// slowAfter is how long a record may be without an answer before no other follows
+	// it. A sink that gives a record up by itself, after twice this, fails what it
+	// holds behind it as well; one sent at that very moment would overtake them.
+	slowAfter = time.Second
 	// A read takes about chunkBytes, to judge by the sizes of the last one.
 	chunkBytes = 1 << 20
 	leastChunk = 8
@@ -25,6 +32,26 @@ const (
 	// headers, the record that is made of it and what a Kafka client keeps with that.
 	recordLoad = 1 << 10
 )
+
+// An outgoing is a message with its payload, on its way to Kafka.
+type outgoing struct {
+	ref        storage.Ref
+	message    message.Message
+	size       int   // bytes of the stored body
+	deadLetter bool  // it goes to the dead-letter topic because something was wrong with it
+	err        error // of the last try
+	sent       time.Time
+	answered   bool      // the last try has its outcome
+	unplaced   time.Time // when its partition was not there
+	missed     time.Time // when Kafka first said so, asked after that
+	nowhere    bool      // Kafka has said so for long enough
+}
+
+// An outcome is Kafka's answer for one record.
+type outcome struct {
+	o   *outgoing
+	err error
+}
 
 // mayRead reports whether there is something to read and room for it.
 func (l *lane) mayRead() bool {
@@ -93,6 +120,108 @@ func (l *lane) unload(o *outgoing) { l.load(-o.load()) }
 // load returns what the message costs in memory, in bytes.
 func (o *outgoing) load() int { return o.size + recordLoad }
 
+// takeReady takes out the first message that is ready.
+func (l *lane) takeReady() *outgoing {
+	o := l.ready[0]
+	l.ready[0] = nil // payload
+	l.ready = l.ready[1:]
+	return o
+}
+
+// flights are the records that were sent and have no outcome yet.
+type flights struct {
+	records []*outgoing // in the order they were sent, answered ones in between
+	flying  int
+}
+
+// oldest returns when the record was sent that has waited longest for its
+// answer. Something must be flying.
+func (f *flights) oldest() time.Time {
+	for f.records[0].answered {
+		f.records = f.records[1:]
+	}
+	return f.records[0].sent
+}
+
+func (f *flights) launch(o *outgoing) {
+	f.records = append(f.records, o)
+	f.flying++
+}
+
+// land notes that so many have their outcome.
+func (f *flights) land(n int) {
+	f.flying -= n
+	if f.flying == 0 {
+		clear(f.records) // payloads
+		f.records = f.records[:0]
+	}
+}
+
+// mayLaunch reports whether another record may be sent now. None follows a slow one:
+// invariant 4.
+func (l *lane) mayLaunch() bool {
+	if l.p.acks.isBehind() {
+		return false
+	}
+	f := &l.flights
+	return f.flying == 0 || f.flying < l.health.window && time.Since(f.oldest()) < slowAfter
+}
+
+func (l *lane) launch(o *outgoing, partition int32) {
+	if o.err != nil {
+		l.p.cfg.Count.Retried(1)
+	}
+	o.sent, o.answered = time.Now(), false
+	l.flights.launch(o)
+	outcomes := l.outcomes
+	l.p.cfg.Sink.Send(l.p.delivery(o, l.target, partition), func(err error) {
+		outcomes.Put(outcome{o, err})
+	})
+}
+
+// delivery returns the record as it goes out.
+func (p *Publisher) delivery(o *outgoing, target string, partition int32) Delivery {
+	m := &o.message
+	if o.deadLetter { // as the record came, so that a corrected one can be produced from it
+		return Delivery{Topic: target, Partition: partition, Key: m.Key, Value: m.Value, Headers: m.Headers}
+	}
+	return Delivery{Topic: target, Partition: partition, Key: m.DeliveredKey(), Value: m.Value, Headers: m.DeliveredHeaders(p.cfg.ClusterID, o.ref.Seq)}
+}
+
+// takeOutcomes hears Kafka's answers: what is written is acknowledged, the rest, which is
+// returned, has failed.
+func (l *lane) takeOutcomes() (failed []*outgoing) {
+	l.takenOutcomes = l.outcomes.Take(l.takenOutcomes)
+	var written []uint64
+	now := l.p.now()
+	for _, answer := range l.takenOutcomes {
+		o := answer.o
+		o.err, o.answered = answer.err, true
+		if o.err != nil {
+			l.layout.heard = PartitionCount{}
+			l.health.absent.hear(o.err, time.Now())
+			failed = append(failed, o)
+			continue
+		}
+		written = append(written, o.ref.Seq)
+		l.unload(o)
+		switch {
+		case !o.deadLetter:
+			l.p.cfg.Count.Delivered(max(now-o.ref.Due-o.message.Overdue, 0)) // clocks of two leaders differ
+		case o.message.ValueDropped:
+			l.p.cfg.Count.ValueDropped()
+		}
+		o.message = message.Message{} // flights may keep it for a while
+		l.health.succeed(o.ref)
+		l.aside.written(o.ref.Seq)
+		l.relieve()
+	}
+	l.flights.land(len(l.takenOutcomes))
+	clear(l.takenOutcomes) // payloads
+	l.p.acks.put(written)
+	return failed
+}
+
 // unreadable is the messages of a term whose stored bodies cannot be decoded: damaged,
 // or written by a newer version. Such a message stays in the schedule as it is. Its lane
 // lets go of it; for the scheduler it is with the publisher until the term ends, so that
@@ -104,7 +233,7 @@ type unreadable struct {
 	warned   time.Time
 }
 
-// leaveUnreadable tells the world of a message that is left where it is.
+// leaveUnreadable tells the world of a message that is left where it is: invariant 9.
 func (p *Publisher) leaveUnreadable(entry *storage.Entry, cause error) {
 	u := &p.unreadable
 	u.mu.Lock()

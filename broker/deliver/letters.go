@@ -22,15 +22,16 @@ const (
 )
 
 // An aside is the dead letters that their topic refuses, each when it was sent alone,
-// for what is in them. They wait here, without payload, until the topic is repaired,
-// and hold no other up, as long as there are some thousands of them at most: like all
-// that is handed over they count for schedule.MostHanded.
+// for what is in them. They wait here, without payload, until the topic is repaired, so
+// that none is dropped (invariant 7) and none holds another up. There are some thousands at
+// most, since they count for schedule.MostHanded like all that is handed over.
 //
 //	ready --refused--> letters --every 5 s, a few in turn--> waiting
 type aside struct {
 	letters []asideLetter       // that are not tried at present, the next one first
 	refused map[uint64]struct{} // seqs of these, and of those that are tried at present
 	again   time.Time           // when the next ones are tried
+	warned  time.Time           // when the last refusal was logged
 }
 
 type asideLetter struct {
@@ -54,10 +55,8 @@ func (a *aside) written(seq uint64) {
 	}
 }
 
-// setAside takes a dead letter, the first that is ready, out of the way of the others.
+// setAside keeps a dead letter that is refused out of the way of the others.
 func (l *lane) setAside(ctx context.Context, o *outgoing, cause error) {
-	l.ready[0] = nil
-	l.ready = l.ready[1:]
 	l.unload(o)
 	if l.aside.isEmpty() {
 		l.aside.again = time.Now().Add(asideAgain)
@@ -70,9 +69,9 @@ func (l *lane) setAside(ctx context.Context, o *outgoing, cause error) {
 		l.aside.refused[o.ref.Seq] = struct{}{}
 		l.p.cfg.Count.DeadLetterStuck()
 		level := slog.LevelDebug
-		if time.Since(l.warned) >= time.Second {
+		if time.Since(l.aside.warned) >= time.Second {
 			level = slog.LevelError
-			l.warned = time.Now()
+			l.aside.warned = time.Now()
 		}
 		l.log.Log(ctx, level, "dead letter is refused and waits: repair the dead-letter topic", "origin", o.message.Origin.String(), "bytes", o.size, "error", cause)
 	}
@@ -145,7 +144,7 @@ func (l *letters) say(text string) {
 	l.report.SetProblem(l.part(), text)
 }
 
-// relieve takes the alarm back.
+// relieve ends the alarm.
 func (l *letters) relieve() {
 	if l.reported {
 		l.reported = false
@@ -171,7 +170,7 @@ func (l *lane) reportRefused(cause error) {
 // refusedRemedy is what to do about ErrRecordRefused.
 const refusedRemedy = "set cleanup.policy=delete if the topic is compacted, since it takes no record without a key then, or compare the record with the topic's configuration"
 
-// relieve takes the alarm back when a record got through and none is aside.
+// relieve ends the alarm when a record got through and none is aside.
 func (l *lane) relieve() {
 	if len(l.aside.refused) == 0 {
 		l.letters.relieve()

@@ -1,0 +1,48 @@
+package deliver
+
+import (
+	"testing"
+	"time"
+)
+
+// What follows a failure, by what is known of the target before it.
+func TestJudge_sendsWaitsRefusesCondemnsOrGivesUp(t *testing.T) {
+	now := time.Now()
+	clock := now.UnixMilli()
+	absent := func(since, heard time.Duration) absence {
+		return absence{since: now.Add(-since), heard: now.Add(-heard)}
+	}
+	overdue := firstWaiting{due: clock - testTimeout.Milliseconds(), timeout: testTimeout}
+	early := firstWaiting{due: overdue.due + 1, timeout: testTimeout}
+	letter := firstWaiting{due: overdue.due, timeout: testTimeout, forever: true}
+	for name, test := range map[string]struct {
+		health health
+		cause  error
+		first  firstWaiting
+		want   remedy
+		after  func(health) bool
+	}{
+		"nobody failed":                 {health{window: 8}, nil, early, goOn, func(h health) bool { return h.window == 8 }},
+		"one of many is to blame":       {health{window: 8}, ErrRecordTooLarge, early, goOn, func(h health) bool { return h.window == 1 }},
+		"it was alone":                  {health{window: 1}, ErrRecordRefused, early, refuse, nil},
+		"blamed alone on trial":         {health{window: 1, onTrial: true}, ErrRecordRefused, early, refuse, nil},
+		"the first failure":             {health{window: 8}, ErrTargetUnavailable, early, backOff, func(h health) bool { return h.backoff == leastBackoff && h.failingSince.Equal(now) }},
+		"one after another":             {health{window: 8, backoff: leastBackoff}, ErrTargetUnavailable, early, backOff, func(h health) bool { return h.backoff == 2*leastBackoff }},
+		"long waits stay what they are": {health{window: 8, backoff: mostBackoff}, ErrAbandoned, early, backOff, func(h health) bool { return h.backoff == mostBackoff }},
+		"failing for nearly too long":   {health{failingSince: now.Add(time.Millisecond - parkAfter)}, ErrTargetUnavailable, early, backOff, nil},
+		"failing for too long":          {health{failingSince: now.Add(-parkAfter)}, ErrTargetUnavailable, early, giveUp, nil},
+		"one failure on trial":          {health{onTrial: true}, ErrTargetUnavailable, early, giveUp, nil},
+		"absent, and overdue as long":   {health{absent: absent(testTimeout, 0)}, ErrTargetMissing, overdue, condemn, func(h health) bool { return h.absent.condemning }},
+		"absent on trial, and overdue":  {health{onTrial: true, absent: absent(testTimeout, 0)}, ErrTargetForbidden, overdue, condemn, nil},
+		"absent, due a moment later":    {health{onTrial: true, absent: absent(testTimeout, 0)}, ErrTargetMissing, early, giveUp, func(h health) bool { return !h.absent.condemning }},
+		"absent, not for long enough":   {health{absent: absent(testTimeout-1, 0)}, ErrTargetMissing, overdue, backOff, nil},
+		"absent by an answer of before": {health{absent: absent(2*testTimeout, testTimeout+1)}, ErrTargetMissing, overdue, backOff, nil},
+		"absent, but a dead letter":     {health{onTrial: true, absent: absent(testTimeout, 0)}, ErrTargetMissing, letter, giveUp, nil},
+		"absent once, there now":        {health{absent: absent(testTimeout, 0)}, ErrTargetUnavailable, overdue, backOff, func(h health) bool { return h.absent == absence{} }},
+	} {
+		h := test.health
+		if got := h.judge(test.cause, test.first, now, clock); got != test.want || test.after != nil && !test.after(h) {
+			t.Errorf("%s: remedy %d, want %d; then %+v", name, got, test.want, h)
+		}
+	}
+}

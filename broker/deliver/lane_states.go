@@ -1,0 +1,402 @@
+package deliver
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"slices"
+	"time"
+
+	"github.com/carillonmq/carillon/broker/message"
+	"github.com/carillonmq/carillon/broker/schedule"
+	"github.com/carillonmq/carillon/raftfsm"
+)
+
+const (
+	// idleAfter ends the goroutine of a lane that has nothing to do.
+	idleAfter = 30 * time.Second
+	// stallAfter is how long a record may be without an answer before all that is on
+	// its way is given up: longer than Kafka is slow, since that makes duplicates.
+	stallAfter = 5 * time.Second
+	// settlePatience is how long what is flying may take to be resolved after a
+	// failure.
+	settlePatience = 3 * time.Second
+	// drainPatience is how long the end of a term waits for what is on its way.
+	drainPatience = 500 * time.Millisecond
+)
+
+// A state is what a lane does until something else is to be done; lane.go has the table. Its
+// value holds what is known in this state only, and is dropped with it.
+type state interface {
+	// step takes an event in and does what can be done without waiting. It returns the state
+	// in which the lane waits for the next event, or another one, which is entered at once;
+	// nil ends the lane, whose end the dispatcher then knows.
+	step(ctx context.Context, l *lane, e event) (state, error)
+	// hears says what the lane waits for in this state.
+	hears(l *lane) hearing
+}
+
+// sending is the state in which messages are read and sent.
+type sending struct {
+	freed <-chan struct{} // is closed when the next Ack is in the log
+}
+
+func (s *sending) step(ctx context.Context, l *lane, e event) (state, error) {
+	switch e {
+	case ordered:
+		if told := l.takeOrders(); told {
+			if l.isIdle() {
+				return l.end(newParked(l, stuck{first: firstWaiting{timeout: l.p.cfg.LeastMissingTimeout}}))
+			}
+			l.p.cfg.Verdicts.Put(schedule.Verdict{Target: l.target}) // who has work knows better
+		}
+	case answered:
+		l.takeAnswers()
+	case resolved:
+		if failed := l.takeOutcomes(); len(failed) > 0 {
+			return newSettling(failed, nil), nil
+		}
+	case timeUp:
+		if l.isIdle() {
+			l.relieve() // nothing waits any more
+			return l.end(nil)
+		}
+		if l.flights.flying > 0 && time.Since(l.flights.oldest()) >= stallAfter {
+			return s.stalled(l), nil
+		}
+	}
+	l.tryAside()
+	l.look()
+	s.freed = l.p.acks.freed() // before it is looked whether it must be waited for
+	return s.send(ctx, l)
+}
+
+func (s *sending) hears(l *lane) hearing {
+	h := hearing{
+		orders:   l.orders.Ready(),
+		answers:  l.answers.Ready(),
+		outcomes: l.outcomes.Ready(),
+		until:    time.Now().Add(s.patience(l)),
+	}
+	if len(l.ready) > 0 || len(l.waiting) > 0 { // or there is nothing that an Ack could let go out
+		h.freed = s.freed
+	}
+	return h
+}
+
+// patience is how long the lane waits for something to happen. One whose target is
+// absent has condemned all that there was.
+func (s *sending) patience(l *lane) time.Duration {
+	wait := idleAfter
+	switch {
+	case l.flights.flying > 0:
+		wait = time.Until(l.flights.oldest().Add(stallAfter))
+	case l.aside.mayTry():
+		wait = time.Until(l.aside.again)
+	case l.health.absent.condemning:
+		wait = absentAgain
+	}
+	if len(l.unplaced) > 0 {
+		wait = min(wait, max(time.Until(l.layout.askedAt.Add(lookAgain)), time.Millisecond))
+	}
+	return wait
+}
+
+// send reads and sends as much as window and budget allow, and hears Kafka's
+// answers meanwhile, so that a long burst is acknowledged as it goes.
+func (s *sending) send(ctx context.Context, l *lane) (state, error) {
+	for ctx.Err() == nil && l.mayLaunch() {
+		if failed := l.takeOutcomes(); len(failed) > 0 {
+			return newSettling(failed, nil), nil
+		}
+		if len(l.ready) == 0 {
+			if !l.mayRead() {
+				return s, nil
+			}
+			if err := l.read(); err != nil {
+				return nil, err
+			}
+			continue
+		}
+		count, err := l.partitions()
+		switch {
+		case err != nil:
+			return newSettling(nil, err), nil
+		case count == 0:
+			return s, nil // the answer will wake us
+		case count != l.layout.placed && l.flights.flying > 0:
+			// With another count of partitions keys have other places. What is flying
+			// comes first, so that the order of each key is kept.
+			return newSettling(nil, nil), nil
+		}
+		l.layout.placed = count
+		if problem := s.launchReady(ctx, l); problem != nil {
+			return &condemning{rest: 1, problem: *problem}, nil
+		}
+	}
+	return s, nil
+}
+
+// launchReady sends what is ready. What has no place in the target is set aside; when that
+// was so for long, it stays the first that is ready, and its problem is returned.
+func (s *sending) launchReady(ctx context.Context, l *lane) *message.Problem {
+	for l.mayLaunch() && len(l.ready) > 0 && ctx.Err() == nil {
+		o := l.ready[0]
+		partition, problem := choosePartition(&o.message, o.ref.Seq, l.layout.placed)
+		switch {
+		case problem != nil && o.nowhere:
+			return problem
+		case problem != nil:
+			l.setUnplaced(l.takeReady())
+			l.look()
+		default:
+			l.launch(l.takeReady(), partition)
+		}
+	}
+	return nil
+}
+
+// stalled ends the wait for a target that does not answer.
+func (s *sending) stalled(l *lane) state {
+	l.log.Warn("target does not answer: giving up what is on its way, outcomes unknown", "records", l.flights.flying, "waited", stallAfter)
+	l.health.fail(l.flights.oldest())
+	l.p.cfg.Sink.Isolate(l.target)
+	return newSettling(nil, nil)
+}
+
+// settling is the state after a failure, and keeps invariant 1: nothing is sent until all that
+// is flying has come back. What failed is then first again, in order of delivery. No other
+// state follows a failure, so the order of first copies holds, whatever fails.
+type settling struct {
+	failed []*outgoing
+	cause  error     // what Kafka said of the target; nil: it is about records
+	until  time.Time // then what is flying is given up; zero: it has been
+}
+
+func newSettling(failed []*outgoing, cause error) *settling {
+	return &settling{failed: failed, cause: cause, until: time.Now().Add(settlePatience)}
+}
+
+func (s *settling) step(ctx context.Context, l *lane, e event) (state, error) {
+	switch e {
+	case resolved:
+		s.failed = append(s.failed, l.takeOutcomes()...)
+	case timeUp:
+		l.p.cfg.Sink.Isolate(l.target)
+		s.until = time.Time{}
+	}
+	if l.flights.flying > 0 {
+		return s, nil
+	}
+	cause := s.cause
+	if len(s.failed) > 0 {
+		slices.SortFunc(s.failed, func(a, b *outgoing) int { return a.ref.Compare(b.ref) })
+		l.health.oldest = s.failed[0].ref
+		l.ready = append(s.failed, l.ready...)
+		if cause == nil {
+			cause = worstOf(s.failed)
+		}
+	}
+	return l.follow(ctx, cause)
+}
+
+func (s *settling) hears(l *lane) hearing {
+	return hearing{outcomes: l.outcomes.Ready(), until: s.until}
+}
+
+// follow does what health.judge says to a failure; nil is none. A dead letter that is refused is
+// set aside and not condemned: invariant 7.
+func (l *lane) follow(ctx context.Context, cause error) (state, error) {
+	var first firstWaiting
+	if cause != nil {
+		first = l.firstWaiting(l.ready[0]) // what failed is always there
+	}
+	switch l.health.judge(cause, first, time.Now(), l.p.now()) {
+	case refuse:
+		o := l.ready[0]
+		l.health.answer(o.ref)
+		if !o.deadLetter {
+			return &condemning{rest: 1, problem: refusedProblem(l.target, o, cause)}, nil
+		}
+		l.setAside(ctx, l.takeReady(), cause)
+	case condemn:
+		return &condemning{rest: l.overdue(), problem: absentProblem(l.target, first.timeout, cause)}, nil
+	case backOff:
+		return &backingOff{until: time.Now().Add(l.health.backoff)}, nil
+	case giveUp:
+		return l.park(ctx, cause, first)
+	}
+	return &sending{}, nil
+}
+
+func (l *lane) firstWaiting(o *outgoing) firstWaiting {
+	return firstWaiting{due: o.ref.Due, timeout: l.p.cfg.MissingTimeout(o.message.Origin.Topic), forever: o.deadLetter}
+}
+
+// overdue returns how many messages at the front of ready have waited for an absent target long
+// enough, each as long as the first.
+func (l *lane) overdue() int {
+	n, timeout := 0, l.firstWaiting(l.ready[0]).timeout
+	for n < len(l.ready) {
+		f := l.firstWaiting(l.ready[n])
+		if f.timeout != timeout || !f.isOverdue(&l.health.absent, l.p.now()) {
+			break
+		}
+		n++
+	}
+	return n
+}
+
+// park gives everything back to the scheduler and ends the lane: invariant 3. When more targets
+// are missing than may be, the first messages lose their delivery instead.
+func (l *lane) park(ctx context.Context, cause error, first firstWaiting) (state, error) {
+	origin, excess := l.countMissing(cause)
+	if excess != nil {
+		return excess, nil
+	}
+	level := slog.LevelWarn
+	if l.health.onTrial {
+		level = slog.LevelDebug // it was said when it was parked first
+	}
+	l.log.Log(ctx, level, "target fails: parking it", "error", cause)
+	l.letters.reported = false // once more
+	l.p.alarm(&l.letters, cause)
+	t := newParked(l, stuck{unanswered: 1, probeAfter: l.health.park(), first: first, origin: origin})
+	l.p.cfg.Verdicts.Put(schedule.Verdict{Target: l.target, Parked: true, Returned: l.giveBack()})
+	return l.end(t)
+}
+
+// countMissing counts the target among those that are missing, by more than one answer of Kafka,
+// and returns the delay topic for which it does. If as many count for that as may, the first
+// messages are condemned instead.
+func (l *lane) countMissing(cause error) (origin string, excess state) {
+	first := l.ready[0]
+	if !errors.Is(cause, ErrTargetMissing) || first.deadLetter || !l.health.absent.lasted(parkAfter) {
+		return "", nil
+	}
+	origin = first.message.Origin.Topic
+	most := l.p.cfg.MostMissing(origin)
+	if l.p.missing.admit(origin, most) {
+		return origin, nil
+	}
+	n := 1
+	for n < len(l.ready) && l.ready[n].message.Origin.Topic == origin && !l.ready[n].deadLetter {
+		n++
+	}
+	l.health.absent.condemning = true
+	return "", &condemning{rest: n, problem: excessProblem(l.target, origin, most)}
+}
+
+// backingOff is the state between two tries of what failed.
+type backingOff struct{ until time.Time }
+
+func (s *backingOff) step(_ context.Context, _ *lane, e event) (state, error) {
+	if e == timeUp {
+		return &sending{}, nil
+	}
+	return s, nil
+}
+
+func (s *backingOff) hears(*lane) hearing { return hearing{until: s.until} }
+
+// condemning is the state in which the first ready messages die and a dead letter takes the
+// place of each. One command of the log does both, so that neither is lost or doubled:
+// invariant 10.
+type condemning struct {
+	rest    int // of the ready messages, from the front
+	problem message.Problem
+
+	proposed int           // how many of them the command has that is on its way
+	done     chan struct{} // is closed when the log has answered
+	err      error         // what it has answered
+}
+
+func (s *condemning) step(ctx context.Context, l *lane, e event) (state, error) {
+	switch e {
+	case entered:
+		l.p.condemned.Add(l.target, s.rest, "code", s.problem.Code, "reason", s.problem.Message)
+	case committed:
+		if s.err != nil && ctx.Err() != nil {
+			return &draining{}, nil
+		}
+		if s.err != nil {
+			return nil, fmt.Errorf("dead-letter %d messages for topic %q: %w", s.proposed, l.target, s.err)
+		}
+		l.p.cfg.Count.DeadLettered(s.problem.Code, s.proposed)
+		for range s.proposed {
+			l.unload(l.takeReady())
+		}
+		s.rest -= s.proposed
+	}
+	if s.rest == 0 {
+		return &sending{}, nil
+	}
+	s.propose(ctx, l)
+	return s, nil
+}
+
+// propose puts the command for as many of the messages as fit into the log.
+func (s *condemning) propose(ctx context.Context, l *lane) {
+	replace := l.replacement(l.ready[:s.rest], s.problem)
+	done := make(chan struct{})
+	s.proposed, s.done = len(replace.Kills), done
+	go func() {
+		defer close(done)
+		_, s.err = l.p.commit(ctx, replace)
+	}()
+}
+
+// hears the log alone, which answers also when the term ends: before that, nobody knows whether
+// the messages are alive.
+func (s *condemning) hears(*lane) hearing {
+	return hearing{committed: s.done, outlastTerm: true}
+}
+
+// replacement returns the command for as many of the messages as fit, at least one.
+func (l *lane) replacement(condemned []*outgoing, problem message.Problem) raftfsm.Replace {
+	replace := raftfsm.Replace{Time: l.p.now()}
+	bytes := 0
+	for _, o := range condemned {
+		m := &o.message
+		letter := m.AsDeadLetter(problem, replace.Time)
+		entry := letter.Entry(replace.Time, l.p.cfg.DeadLetterFor(m.Origin.Topic), l.p.cfg.Store.Level())
+		bytes += raftfsm.EntrySize(&entry)
+		if len(replace.Kills) > 0 && bytes > raftfsm.ProposalBytes {
+			break
+		}
+		replace.Kills = append(replace.Kills, o.ref.Seq)
+		replace.Entries = append(replace.Entries, entry)
+	}
+	return replace
+}
+
+// draining is the state at the end of a term: what is on its way is waited for, so that it is
+// not delivered twice, but not for long.
+type draining struct{ until time.Time }
+
+func (s *draining) step(_ context.Context, l *lane, e event) (state, error) {
+	switch e {
+	case entered:
+		s.until = time.Now().Add(drainPatience)
+	case resolved:
+		l.takeOutcomes()
+	case timeUp:
+		l.p.cfg.Sink.Isolate(l.target)
+		return nil, nil
+	}
+	if l.flights.flying == 0 {
+		return nil, nil
+	}
+	return s, nil
+}
+
+func (s *draining) hears(l *lane) hearing {
+	return hearing{outcomes: l.outcomes.Ready(), until: s.until, outlastTerm: true}
+}
+
+// end ends the lane and tells the dispatcher what is left of it: of a target that is parked, t.
+func (l *lane) end(t *parkedTarget) (state, error) {
+	l.p.ended.Put(ended{l, t})
+	return nil, nil
+}
