@@ -5,115 +5,13 @@ import (
 	"encoding/binary"
 	"errors"
 	"io"
-	"math/rand/v2"
 	"os"
 	"path/filepath"
-	"slices"
 	"strings"
 	"testing"
-	"testing/synctest"
 
 	"go.etcd.io/bbolt"
-	"pgregory.net/rapid"
 )
-
-func encodedBase(set *aliveSet) []byte { return slices.Concat(slices.Collect(copied(set))...) }
-
-// copied yields the pieces to keep.
-func copied(set *aliveSet) func(func([]byte) bool) {
-	return func(yield func([]byte) bool) {
-		for piece := range set.basePieces() {
-			if !yield(bytes.Clone(piece)) {
-				return
-			}
-		}
-	}
-}
-
-func TestAliveFile_survivesBaseAndChanges(t *testing.T) {
-	rapid.Check(t, func(t *rapid.T) {
-		set, next := newAliveSet(), uint64(1)
-		births := rapid.Uint64Range(0, 3*blockSeqs)
-		live := func(t *rapid.T) {
-			if n := births.Draw(t, "born"); n > 0 {
-				set.addRange(SeqRun{next, next + n - 1})
-				next += n
-			}
-			random := rand.New(rand.NewPCG(rapid.Uint64().Draw(t, "seed"), 1))
-			for range rapid.IntRange(0, 300).Draw(t, "killed") {
-				first := random.Uint64N(next)
-				set.removeRange(SeqRun{first, first + random.Uint64N(1<<random.IntN(18))})
-			}
-		}
-		live(t)
-		then, before := set.freeze(), next
-		base := encodedBase(then)
-		if got := then.baseSize(); got != int64(len(base)) {
-			t.Fatalf("a base of %d bytes was announced with %d", len(base), got)
-		}
-		var changes []byte
-		for range rapid.IntRange(0, 4).Draw(t, "changes") {
-			live(t)
-			now := set.freeze()
-			changes = appendPiece(changes, encodeChange(then, now, before, next))
-			then, before = now, next
-		}
-		got, _, err := decodeAliveFile(bytes.NewReader(base), int64(len(base)), changes)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if got.count != set.count || !slices.Equal(encodedBase(got), encodedBase(set)) {
-			t.Fatalf("%d seqs come back of %d", got.count, set.count)
-		}
-	})
-}
-
-// A change kills what is in no block, at the beginning of many pieces: that is damage,
-// and who reads the others ahead ends with it.
-func TestDecodeAliveFile_endsAtItsFirstError(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		set := newAliveSet()
-		for block := uint64(1); block < 400; block++ {
-			set.addRange(SeqRun{block << blockBits, block<<blockBits + maxLow})
-		}
-		base := encodedBase(set)
-		if len(base) < 20*pieceSize {
-			t.Fatalf("a base of %d bytes", len(base))
-		}
-		none := aliveSet{epoch: 1}
-		none.addRange(SeqRun{5, 5})
-		next := uint64(500 << blockBits)
-		change := appendPiece(nil, encodeChange(none.freeze(), newAliveSet(), next, next))
-		if _, _, err := decodeAliveFile(bytes.NewReader(base), int64(len(base)), change); !errors.Is(err, ErrCorrupt) {
-			t.Errorf("got %v", err)
-		}
-	})
-}
-
-// A kill at random takes three bytes, not the page that it lies in.
-func TestEncodeChange_isSmall(t *testing.T) {
-	random := rand.New(rand.NewPCG(3, 3))
-	set := newAliveSet()
-	for seq := uint64(1); seq < 1<<26; seq += 1 + random.Uint64N(199) {
-		set.add(seq)
-	}
-	then, killed := set.freeze(), 0
-	for range 3000 {
-		for seq := range set.within(SeqRun{random.Uint64N(1 << 26), 1 << 26}) {
-			set.remove(seq)
-			killed++
-			break
-		}
-	}
-	if size := len(encodeChange(then, set, 1<<26, 1<<26).payload); size > 3*killed+10 {
-		t.Errorf("%d kills take %d bytes", killed, size)
-	}
-	then = set.freeze()
-	set.removeRange(SeqRun{1, 1 << 25})
-	if size := len(encodeChange(then, set, 1<<26, 1<<26+1000).payload); size > 3*int(then.count-set.count) {
-		t.Errorf("half of all take %d bytes", size)
-	}
-}
 
 // raised is a store above LevelOne.
 func raised(t *testing.T, dir string) (*Store, *model) {
@@ -130,18 +28,18 @@ func TestAliveFile_comesWithTheLevel(t *testing.T) {
 	s, m := openStore(t, dir), newModel()
 	script(s, m, operation{Accept: entries(300, 0, 1, 10)})
 	flush(t, s, 1)
-	if s.manifest.current.stored.id != 0 || fileCount(t, s.manifest.aliveDir()) != 0 {
+	if s.manifest.current.stored.ID != 0 || fileCount(t, s.manifest.sets.Path) != 0 {
 		t.Error("there is a file at LevelOne")
 	}
-	if head := s.manifest.current.encodeHead(); head.version != 1 {
-		t.Errorf("a head of version %d at LevelOne", head.version)
+	if head := s.manifest.current.encodeHead(); head.Version != 1 {
+		t.Errorf("a head of version %d at LevelOne", head.Version)
 	}
 	before := manifestSize(t, s)
 	script(s, m, operation{Level: LevelTwo, Kill: []SeqRun{{7, 9}}})
 	flush(t, s, 2)
 	requireReopens(t, crash(t, dir, t.TempDir()), m, 1)
-	if head := s.manifest.current.encodeHead(); head.version != 2 {
-		t.Errorf("a head of version %d above LevelOne: programs of before would not refuse it", head.version)
+	if head := s.manifest.current.encodeHead(); head.Version != 2 {
+		t.Errorf("a head of version %d above LevelOne: programs of before would not refuse it", head.Version)
 	}
 	if after := manifestSize(t, s); after > before {
 		t.Errorf("the manifest has %d bytes, had %d with the set in it", after, before)
@@ -203,7 +101,7 @@ func TestAliveFile_growsByWhatChanges(t *testing.T) {
 	before := s.manifest.current.stored
 	flush(t, s, 2)
 	after := s.manifest.current.stored
-	if after.id != before.id || after.base != before.base || after.size-before.size > 40 || after.flushed == 0 {
+	if after.ID != before.ID || after.Base != before.Base || after.Size-before.Size > 40 || after.Flushed == 0 {
 		t.Errorf("%+v became %+v", before, after)
 	}
 	mergeAll(t, s)
@@ -238,7 +136,7 @@ func TestAliveFile_isWrittenAnewAfterAFailedSync(t *testing.T) {
 	s.manifest.suspect = true
 	script(s, m, operation{Kill: []SeqRun{{1, 2}}})
 	flush(t, s, 2)
-	if got := s.manifest.current.stored; got.id == before.id || got.size != got.base || s.manifest.suspect {
+	if got := s.manifest.current.stored; got.ID == before.ID || got.Size != got.Base || s.manifest.suspect {
 		t.Errorf("%+v became %+v", before, got)
 	}
 	requireReopens(t, crash(t, dir, t.TempDir()), m, 1)
@@ -249,7 +147,7 @@ func TestOpen_reportsDamageToTheAliveFile(t *testing.T) {
 	s, m := raised(t, dir)
 	script(s, m, operation{Accept: entries(200, 0, 1, 10), Kill: []SeqRun{{5, 5}, {20, 250}, {301, 303}}})
 	flush(t, s, 2)
-	path := s.manifest.alivePath(s.manifest.current.stored.id)
+	path := s.manifest.sets.PathOf(s.manifest.current.stored.ID)
 	if err := s.Close(); err != nil {
 		t.Fatal(err)
 	}
@@ -302,7 +200,7 @@ func TestReceive_takesTheBaseOfTheAliveSet(t *testing.T) {
 	if err := transfer(s, to); err != nil {
 		t.Fatal(err)
 	}
-	if got := to.manifest.current.stored; got.id == 0 || got.size != got.base || got.count != uint64(len(m.entries)) {
+	if got := to.manifest.current.stored; got.ID == 0 || got.Size != got.Base || got.Count != uint64(len(m.entries)) {
 		t.Errorf("received %+v", got)
 	}
 	requireEqual(t, to, m)
@@ -341,7 +239,7 @@ func TestReceive_removesTheBaseOfAnAbortedStream(t *testing.T) {
 		if err := receive(to, meta, bytes.NewReader(damage(bytes.Clone(stream)))); !errors.Is(err, ErrCorrupt) {
 			t.Errorf("damaged stream: %v", err)
 		}
-		if n := fileCount(t, to.manifest.aliveDir()); n != 0 {
+		if n := fileCount(t, to.manifest.sets.Path); n != 0 {
 			t.Errorf("%d files are left of it", n)
 		}
 	}

@@ -16,7 +16,7 @@ func (s *Store) Accept(es []Entry) (first uint64) {
 		s.table.add(e)
 	}
 	s.values.nextSeq += uint64(len(es))
-	s.alive.addRange(SeqRun{first, s.values.nextSeq - 1})
+	s.alive.AddRange(first, s.values.nextSeq-1)
 	return first
 }
 
@@ -31,7 +31,7 @@ func (s *Store) Kill(runs []SeqRun) (killed uint64) {
 		if run.First > run.Last {
 			continue
 		}
-		killed += s.alive.removeRange(run)
+		killed += s.alive.RemoveRange(run.First, run.Last)
 		s.table.remove(run)
 	}
 	return killed

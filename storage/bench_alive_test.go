@@ -38,7 +38,7 @@ func scatter(b *testing.B, pending int) {
 	seq := uint64(1)
 	for range pending {
 		seq += 1 + random.Uint64N(199)
-		s.alive.addRange(SeqRun{seq, seq})
+		s.alive.AddRange(seq, seq)
 	}
 	s.values.nextSeq = seq + 1
 	s.table = newMemtable(s.values.nextSeq)
@@ -84,11 +84,11 @@ type scatterLoad struct {
 // restart gives the store the set as a start reads it.
 func (l *scatterLoad) restart(b *testing.B) {
 	s := l.store
-	set, err := s.manifest.loadAlive(s.manifest.current.stored)
+	set, err := s.manifest.sets.Load(s.manifest.current.stored)
 	if err != nil {
 		b.Fatal(err)
 	}
-	s.manifest.current.alive, s.alive = set, set.thaw()
+	s.manifest.current.alive, s.alive = set, set.Thaw()
 	debug.FreeOSMemory()
 }
 
@@ -145,7 +145,7 @@ func (l *scatterLoad) merge(b *testing.B) {
 		return
 	}
 	began, spent := time.Now(), processorTime(b)
-	if _, err := s.manifest.loadAlive(from.stored); err != nil {
+	if _, err := s.manifest.sets.Load(from.stored); err != nil {
 		b.Fatal(err)
 	}
 	l.opened, l.openedCPU = time.Since(began), processorTime(b)-spent
@@ -161,17 +161,12 @@ func (l *scatterLoad) merge(b *testing.B) {
 	}
 }
 
-// anyAlive picks a block, and a seq in it.
+// anyAlive picks a seq, and goes on to the next one of its block that is alive.
 func (l *scatterLoad) anyAlive() uint64 {
 	for {
 		seq := l.random.Uint64N(l.store.values.nextSeq)
-		b := l.store.alive.block(seq)
-		switch {
-		case b == nil:
-		case b.isLow():
-			return seq&^(blockSeqs-1) | uint64(b.low[l.random.IntN(len(b.low))])
-		case b.contains(uint16(seq)):
-			return seq
+		for next := range l.store.alive.Within(seq, seq|0xffff) {
+			return next
 		}
 	}
 }

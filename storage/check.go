@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"iter"
 
+	"github.com/carillonmq/carillon/storage/alive"
 	"go.etcd.io/bbolt"
 )
 
@@ -32,20 +33,20 @@ func (s *Store) Check() error {
 }
 
 // checkRanges compares an alive-set with the segments that should hold it.
-func checkRanges(alive *aliveSet, nextSeq uint64, infos iter.Seq[segmentInfo]) error {
+func checkRanges(set *alive.Set, nextSeq uint64, infos iter.Seq[segmentInfo]) error {
 	var covered, last uint64
 	for i := range infos {
 		if i.first <= last || i.last >= nextSeq {
 			return fmt.Errorf("%w: segment of seqs %d to %d after one that ends at %d; the next seq is %d", ErrCorrupt, i.first, i.last, last, nextSeq)
 		}
-		n := alive.countRange(SeqRun{i.first, i.last})
+		n := set.CountRange(i.first, i.last)
 		if n > i.count {
 			return fmt.Errorf("%w: %d of the seqs %d to %d are alive, their segment has %d entries", ErrCorrupt, n, i.first, i.last, i.count)
 		}
 		covered += n
 		last = i.last
 	}
-	if n := alive.count; n != covered {
+	if n := set.Count(); n != covered {
 		return fmt.Errorf("%w: %d messages are alive, the segments answer for %d of them", ErrCorrupt, n, covered)
 	}
 	return nil
@@ -58,7 +59,7 @@ func (c *contents) verify() error {
 		if err != nil {
 			return err
 		}
-		if n := c.alive.countRange(SeqRun{g.info.first, g.info.last}); found != n {
+		if n := c.alive.CountRange(g.info.first, g.info.last); found != n {
 			return fmt.Errorf("%w: %d of the seqs %d to %d are alive, segment %s has %d of them", ErrCorrupt, n, g.info.first, g.info.last, g.path, found)
 		}
 	}
@@ -67,8 +68,8 @@ func (c *contents) verify() error {
 
 // verify reads the segment from end to end and returns how many of its entries
 // are alive.
-func (s *segment) verify(alive *aliveSet) (found uint64, err error) {
-	seen := newAliveSet()
+func (s *segment) verify(set *alive.Set) (found uint64, err error) {
+	seen := alive.NewSet()
 	err = s.view(func(tx *bbolt.Tx) error {
 		c := s.cursor(tx)
 		c.bodies = true
@@ -76,11 +77,11 @@ func (s *segment) verify(alive *aliveSet) (found uint64, err error) {
 		e, ok, err := c.start(s.info.min)
 		got.min = e.Ref()
 		for ; ok && err == nil; e, ok, err = c.next() {
-			if !s.holds(e.Seq) || !seen.add(e.Seq) {
+			if !s.holds(e.Seq) || !seen.Add(e.Seq) {
 				return fmt.Errorf("%w: segment %s: entry %v is there twice, or out of its seqs %d to %d", ErrCorrupt, s.path, e.Ref(), s.info.first, s.info.last)
 			}
 			got.count, got.bodies, got.max = got.count+1, got.bodies+int64(len(e.Body)), e.Ref()
-			if alive.contains(e.Seq) {
+			if set.Contains(e.Seq) {
 				found++
 			}
 		}

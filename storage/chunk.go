@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"math"
 	"slices"
+
+	"github.com/carillonmq/carillon/storage/codec"
 )
 
 // A chunk is about 64 KB of entries in (due, seq) order: one value of a
@@ -78,7 +80,7 @@ func (c *chunkBuilder) add(e *Entry) {
 		length = uint64(len(e.Body)) + 1
 	}
 	c.entries = binary.AppendUvarint(c.entries, length)
-	c.entries = binary.BigEndian.AppendUint32(c.entries, checksum(e.Body))
+	c.entries = binary.BigEndian.AppendUint32(c.entries, codec.Checksum(e.Body))
 	c.bodies = append(c.bodies, e.Body)
 	c.bodyBytes += len(e.Body)
 	c.last = e.Ref()
@@ -92,7 +94,7 @@ func (c *chunkBuilder) full() bool { return len(c.entries)+c.bodyBytes >= chunkS
 func (c *chunkBuilder) finish(ordinal uint32, buf []byte) (key, value []byte) {
 	names := binary.AppendUvarint(nil, uint64(len(c.targets)))
 	for _, t := range c.targets {
-		names = appendString(names, t)
+		names = codec.AppendString(names, t)
 	}
 	index := keySize + len(names) + len(c.entries)
 	value = slices.Grow(buf[:0], chunkHeader+index+c.bodyBytes)[:chunkHeader]
@@ -102,7 +104,7 @@ func (c *chunkBuilder) finish(ordinal uint32, buf []byte) (key, value []byte) {
 	value = appendKey(value, c.first)
 	value = append(value, names...)
 	value = append(value, c.entries...)
-	binary.BigEndian.PutUint32(value, checksum(value[4:]))
+	binary.BigEndian.PutUint32(value, codec.Checksum(value[4:]))
 	for _, body := range c.bodies {
 		value = append(value, body...)
 	}
@@ -118,7 +120,7 @@ type chunk struct {
 	prev    Ref
 	started bool
 	targets []string
-	index   decoder
+	index   codec.Decoder
 	bodies  []byte
 }
 
@@ -138,7 +140,7 @@ func openChunk(key, value []byte) (chunk, error) {
 		return chunk{}, fmt.Errorf("%w: chunk of %d bytes says its index has %d", ErrCorrupt, len(value), index)
 	}
 	end := chunkHeader + index
-	if want, got := binary.BigEndian.Uint32(value), checksum(value[4:end]); want != got {
+	if want, got := binary.BigEndian.Uint32(value), codec.Checksum(value[4:end]); want != got {
 		return chunk{}, fmt.Errorf("%w: chunk has checksum %08x, its index %08x", ErrCorrupt, want, got)
 	}
 	if string(value[chunkHeader:chunkHeader+keySize]) != string(key) {
@@ -148,14 +150,14 @@ func openChunk(key, value []byte) (chunk, error) {
 		ordinal: binary.BigEndian.Uint32(value[12:]),
 		left:    binary.BigEndian.Uint32(value[8:]),
 		prev:    parseKey(key),
-		index:   decoder{b: value[chunkHeader+keySize : end]},
+		index:   codec.NewDecoder(value[chunkHeader+keySize : end]),
 		bodies:  value[end:],
 	}
-	c.targets = make([]string, c.index.count())
+	c.targets = make([]string, c.index.Count())
 	for i := range c.targets {
-		c.targets[i] = c.index.string()
+		c.targets[i] = c.index.Text()
 	}
-	if c.index.failed || c.left == 0 {
+	if c.index.Failed() || c.left == 0 {
 		return chunk{}, fmt.Errorf("%w: chunk with %d entries and %d targets does not decode", ErrCorrupt, c.left, len(c.targets))
 	}
 	return c, nil
@@ -164,16 +166,16 @@ func openChunk(key, value []byte) (chunk, error) {
 // next returns the next entry, false at the end. The body is not checked.
 func (c *chunk) next() (chunkEntry, bool, error) {
 	if c.left == 0 {
-		if len(c.index.b) > 0 || len(c.bodies) > 0 {
-			return chunkEntry{}, false, fmt.Errorf("%w: chunk has %d and %d bytes after its last entry", ErrCorrupt, len(c.index.b), len(c.bodies))
+		if c.index.Left() > 0 || len(c.bodies) > 0 {
+			return chunkEntry{}, false, fmt.Errorf("%w: chunk has %d and %d bytes after its last entry", ErrCorrupt, c.index.Left(), len(c.bodies))
 		}
 		return chunkEntry{}, false, nil
 	}
-	due, seq := c.index.uvarint(), c.index.varint()
-	target, length := c.index.uvarint(), c.index.uvarint()
-	e := chunkEntry{crc: c.index.uint32()}
+	due, seq := c.index.Uvarint(), c.index.Varint()
+	target, length := c.index.Uvarint(), c.index.Uvarint()
+	e := chunkEntry{crc: c.index.Uint32()}
 	r := Ref{Due: int64(uint64(c.prev.Due) + due), Seq: c.prev.Seq + uint64(seq)}
-	if c.index.failed || target >= uint64(len(c.targets)) || length > math.MaxInt32 || length > uint64(len(c.bodies))+1 {
+	if c.index.Failed() || target >= uint64(len(c.targets)) || length > math.MaxInt32 || length > uint64(len(c.bodies))+1 {
 		return chunkEntry{}, false, fmt.Errorf("%w: entry after %v does not decode", ErrCorrupt, c.prev)
 	}
 	if c.started && !c.prev.Less(r) || !c.started && r != c.prev {
@@ -190,7 +192,7 @@ func (c *chunk) next() (chunkEntry, bool, error) {
 
 // verify checks the body against its checksum.
 func (e *chunkEntry) verify() error {
-	if got := checksum(e.Body); got != e.crc {
+	if got := codec.Checksum(e.Body); got != e.crc {
 		return fmt.Errorf("%w: body of entry %v has checksum %08x, written with %08x", ErrCorrupt, e.Ref(), got, e.crc)
 	}
 	return nil

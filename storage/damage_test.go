@@ -6,7 +6,6 @@ import (
 	"math/rand/v2"
 	"os"
 	"path/filepath"
-	"strings"
 	"testing"
 )
 
@@ -233,12 +232,3 @@ func TestScan_reportsHiddenChunks(t *testing.T) {
 		t.Errorf("%d hidden chunks were reported", hidden)
 	}
 }
-
-func TestGuard_saysWhereAPanicCameFrom(t *testing.T) {
-	err := guard(func() error { return panicsOnDamage() })
-	if !errors.Is(err, ErrCorrupt) || !strings.Contains(err.Error(), "panicsOnDamage") {
-		t.Fatalf("guard returned %v", err)
-	}
-}
-
-func panicsOnDamage() error { panic("page 7 has no type") }

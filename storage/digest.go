@@ -4,6 +4,8 @@ import (
 	"crypto/sha256"
 	"encoding/binary"
 	"fmt"
+
+	"github.com/carillonmq/carillon/storage/codec"
 )
 
 // Digest hashes the logical content: the replicated values and every message
@@ -15,11 +17,11 @@ func (s *Store) Digest() ([32]byte, error) {
 	m := s.copyMemory()
 	defer releaseAll(m.segments)
 	sum := sha256.New()
-	sum.Write(encodeValues(&m.values).payload)
+	sum.Write(encodeValues(&m.values).Payload)
 	var buf []byte
 	err := m.each(func(e *Entry) error {
 		buf = appendKey(buf[:0], e.Ref())
-		buf = appendString(buf, e.Target)
+		buf = codec.AppendString(buf, e.Target)
 		length := uint64(0)
 		if e.Body != nil {
 			length = uint64(len(e.Body)) + 1

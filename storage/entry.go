@@ -1,6 +1,11 @@
 package storage
 
-import "cmp"
+import (
+	"cmp"
+	"encoding/binary"
+
+	"github.com/carillonmq/carillon/storage/codec"
+)
 
 // Ref names one message and its place in the order of delivery.
 type Ref struct {
@@ -18,6 +23,13 @@ func (r Ref) Compare(other Ref) int {
 
 // Less reports whether r is delivered before other.
 func (r Ref) Less(other Ref) bool { return r.Compare(other) < 0 }
+
+// appendRef writes | due varint | seq uvarint |.
+func appendRef(b []byte, r Ref) []byte {
+	return binary.AppendUvarint(binary.AppendVarint(b, r.Due), r.Seq)
+}
+
+func readRef(d *codec.Decoder) Ref { return Ref{Due: d.Varint(), Seq: d.Uvarint()} }
 
 // Entry is one message of the schedule.
 type Entry struct {

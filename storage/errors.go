@@ -1,8 +1,28 @@
 package storage
 
-import "errors"
+import (
+	"errors"
+
+	"github.com/carillonmq/carillon/storage/codec"
+	"github.com/carillonmq/carillon/storage/disk"
+)
 
 var (
+	// ErrCorrupt is returned when bytes on disk, or in a stream, are not what
+	// was written. Nothing was changed.
+	ErrCorrupt = codec.ErrCorrupt
+
+	// ErrVersion is returned when a file or stream was written in a format that
+	// this program does not know.
+	ErrVersion = codec.ErrVersion
+
+	// ErrDiskFull is returned when the disk has no room. Nothing was changed:
+	// the same call succeeds once there is room.
+	ErrDiskFull = disk.ErrFull
+
+	// ErrInUse is returned by Open when another process holds the directory.
+	ErrInUse = disk.ErrInUse
+
 	// ErrGeneration is returned by a flush, merge or stream that was begun
 	// before a received snapshot took the schedule's place.
 	ErrGeneration = errors.New("storage: the schedule was replaced by a received snapshot meanwhile")
@@ -11,24 +31,9 @@ var (
 	// on disk does: the log in between may be gone.
 	ErrPast = errors.New("storage: the received snapshot is older than the schedule")
 
-	// ErrCorrupt is returned when bytes on disk, or in a stream, are not what
-	// was written. Nothing was changed.
-	ErrCorrupt = errors.New("storage: corrupt")
-
-	// ErrVersion is returned when a file or stream was written in a format that
-	// this program does not know.
-	ErrVersion = errors.New("storage: unknown format version")
-
-	// ErrDiskFull is returned when the disk has no room. Nothing was changed:
-	// the same call succeeds once there is room.
-	ErrDiskFull = errors.New("storage: disk full")
-
 	// ErrFlushing is returned by the flush of a Frozen that was taken while
 	// another one was neither flushed nor released.
 	ErrFlushing = errors.New("storage: another flush is under way")
-
-	// ErrInUse is returned by Open when another process holds the directory.
-	ErrInUse = errors.New("storage: directory is in use by another process")
 
 	// ErrClosed is returned by every call that needs the disk after Close.
 	ErrClosed = errors.New("storage: closed")

@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"testing"
+
+	"github.com/carillonmq/carillon/storage/alive"
 )
 
 // changed is a store above LevelOne with changes behind the base.
@@ -29,20 +31,20 @@ func foldNow(t *testing.T, s *Store) {
 
 // A base costs a fourteenth of what is flushed, and changes stay few enough to read.
 func TestFold_isDueWhenItIsPaidFor(t *testing.T) {
-	c := contents{alive: newAliveSet()}
+	c := contents{alive: alive.NewSet()}
 	for seq := uint64(1); seq < 1<<26; seq += 100 {
-		c.alive.add(seq)
+		c.alive.Add(seq)
 	}
-	size := c.alive.baseSize()
+	size := c.alive.BaseSize()
 	for _, test := range []struct {
-		stored aliveFile
+		stored alive.File
 		due    bool
 	}{
-		{aliveFile{}, false},
-		{aliveFile{id: 1, base: size, size: size + foldLeast, flushed: foldShare * size}, true},
-		{aliveFile{id: 1, base: size, size: size + foldLeast, flushed: foldShare*size - 1}, false},
-		{aliveFile{id: 1, base: size, size: size + foldLeast - 1, flushed: 1 << 50}, false},
-		{aliveFile{id: 1, base: size, size: size + foldMost}, true},
+		{alive.File{}, false},
+		{alive.File{ID: 1, Base: size, Size: size + foldLeast, Flushed: foldShare * size}, true},
+		{alive.File{ID: 1, Base: size, Size: size + foldLeast, Flushed: foldShare*size - 1}, false},
+		{alive.File{ID: 1, Base: size, Size: size + foldLeast - 1, Flushed: 1 << 50}, false},
+		{alive.File{ID: 1, Base: size, Size: size + foldMost}, true},
 	} {
 		c.stored = test.stored
 		if c.shouldFold() != test.due {
@@ -57,10 +59,10 @@ func TestFold_writesABaseOfItsOwn(t *testing.T) {
 	before := s.manifest.current.stored
 	foldNow(t, s)
 	after := s.manifest.current.stored
-	if after.id == before.id || after.size != after.base || after.flushed != 0 {
+	if after.ID == before.ID || after.Size != after.Base || after.Flushed != 0 {
 		t.Errorf("%+v became %+v", before, after)
 	}
-	if n := fileCount(t, s.manifest.aliveDir()); n != 1 {
+	if n := fileCount(t, s.manifest.sets.Path); n != 1 {
 		t.Errorf("%d files after a fold", n)
 	}
 	requireEqual(t, s, m)
@@ -72,7 +74,7 @@ func TestFold_goesOnBesideFlushes(t *testing.T) {
 	dir := t.TempDir()
 	s, m := changed(t, dir)
 	from := s.pinToMerge()
-	base, err := s.manifest.writeBase(from.alive, from.stored.next, nil)
+	base, err := s.manifest.sets.Write(s.manifest.lastID.Add(1), from.alive, from.stored.Next, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -83,12 +85,12 @@ func TestFold_goesOnBesideFlushes(t *testing.T) {
 	if err := s.manifest.nameBase(&from, base); err != nil {
 		t.Fatal(err)
 	}
-	if got := s.manifest.current.stored; got.id != base.id || got.size <= got.base {
+	if got := s.manifest.current.stored; got.ID != base.ID || got.Size <= got.Base {
 		t.Errorf("the manifest names %+v", got)
 	}
 	requireEqual(t, s, m)
 	requireReopens(t, crash(t, dir, t.TempDir()), m, s.Stats().Segments)
-	if n := fileCount(t, s.manifest.aliveDir()); n != 1 {
+	if n := fileCount(t, s.manifest.sets.Path); n != 1 {
 		t.Errorf("%d files after a fold", n)
 	}
 }
@@ -101,7 +103,7 @@ func TestFold_givesWayToAReceivedSnapshot(t *testing.T) {
 	}
 	flush(t, sent, m.state.AppliedIndex)
 	from := s.pinToMerge()
-	base, err := s.manifest.writeBase(from.alive, from.stored.next, nil)
+	base, err := s.manifest.sets.Write(s.manifest.lastID.Add(1), from.alive, from.stored.Next, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -112,7 +114,7 @@ func TestFold_givesWayToAReceivedSnapshot(t *testing.T) {
 	if err := s.manifest.nameBase(&from, base); !errors.Is(err, ErrGeneration) {
 		t.Errorf("naming a base of before: %v", err)
 	}
-	if n := fileCount(t, s.manifest.aliveDir()); n != 1 {
+	if n := fileCount(t, s.manifest.sets.Path); n != 1 {
 		t.Errorf("%d files", n)
 	}
 	requireEqual(t, s, m)
@@ -121,9 +123,9 @@ func TestFold_givesWayToAReceivedSnapshot(t *testing.T) {
 func TestFold_waitsForItsPace(t *testing.T) {
 	stopped := errors.New("no more")
 	s, m := changed(t, t.TempDir())
-	big := newAliveSet() // a base of more than a MB
-	for seq := uint64(1); seq < 200*blockSeqs; seq += 17 {
-		big.add(seq)
+	big := alive.NewSet() // a base of more than a MB
+	for seq := uint64(1); seq < 200<<16; seq += 17 {
+		big.Add(seq)
 	}
 	s.cfg.Pace = func(context.Context, int) error { return stopped }
 	from := s.pinToMerge()
@@ -132,7 +134,7 @@ func TestFold_waitsForItsPace(t *testing.T) {
 	if err := s.fold(t.Context(), &from); !errors.Is(err, stopped) {
 		t.Errorf("fold: %v", err)
 	}
-	if n := fileCount(t, s.manifest.aliveDir()); n != 1 {
+	if n := fileCount(t, s.manifest.sets.Path); n != 1 {
 		t.Errorf("%d files after a fold that stopped", n)
 	}
 	requireEqual(t, s, m)

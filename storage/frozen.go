@@ -3,6 +3,9 @@ package storage
 import (
 	"fmt"
 	"slices"
+
+	"github.com/carillonmq/carillon/storage/alive"
+	"github.com/carillonmq/carillon/storage/disk"
 )
 
 // Frozen is the schedule as it was at one log index, to be written to disk. It
@@ -11,7 +14,7 @@ type Frozen struct {
 	store      *Store
 	table      *memtable // nil when another Frozen was outstanding
 	values     values
-	alive      *aliveSet
+	alive      *alive.Set
 	applied    uint64
 	generation uint64
 }
@@ -26,7 +29,7 @@ func (s *Store) Freeze() *Frozen {
 	if s.flushing != nil {
 		return f
 	}
-	f.table, f.values, f.alive = s.table, s.values.clone(), s.alive.freeze()
+	f.table, f.values, f.alive = s.table, s.values.clone(), s.alive.Freeze()
 	s.flushing, s.table = s.table, newMemtable(s.values.nextSeq)
 	return f
 }
@@ -105,7 +108,7 @@ func (f *Frozen) commit(written *segment, meta SnapshotMeta) error {
 	next := s.manifest.current
 	next.meta, next.state, next.alive = meta, encodeValues(&f.values), f.alive
 	next.segments = slices.DeleteFunc(slices.Clone(next.segments), func(g *segment) bool {
-		return f.alive.countRange(SeqRun{g.info.first, g.info.last}) == 0
+		return f.alive.CountRange(g.info.first, g.info.last) == 0
 	})
 	if written != nil {
 		next.segments = append(next.segments, written)
@@ -154,7 +157,7 @@ func (s *Store) writeSegment(first, last uint64, fill func(add func(*Entry) erro
 	if err != nil {
 		return nil, w.abort(err)
 	}
-	if err := syncDir(s.manifest.segmentsDir()); err != nil {
+	if err := disk.SyncDir(s.manifest.segmentsDir()); err != nil {
 		written.doomed.Store(true)
 		written.release()
 		return nil, err

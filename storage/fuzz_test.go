@@ -5,6 +5,8 @@ import (
 	"errors"
 	"reflect"
 	"testing"
+
+	"github.com/carillonmq/carillon/storage/codec"
 )
 
 // The chunk decoder must take any bytes: what it accepts is in order and, read
@@ -45,7 +47,7 @@ func fixChunk(value []byte) {
 		return
 	}
 	if end := chunkHeader + uint64(binary.BigEndian.Uint32(value[4:])); end <= uint64(len(value)) {
-		binary.BigEndian.PutUint32(value, checksum(value[4:end]))
+		binary.BigEndian.PutUint32(value, codec.Checksum(value[4:end]))
 	}
 }
 
@@ -67,7 +69,7 @@ func decodeChunk(key, value []byte) (entries []chunkEntry, err error) {
 func FuzzRecords(f *testing.F) {
 	f.Fuzz(func(t *testing.T, payload []byte) {
 		for version := byte(1); version <= newestState; version++ {
-			v, err := decodeValues(record{version, payload})
+			v, err := decodeValues(codec.Record{Version: version, Payload: payload})
 			if err != nil {
 				continue
 			}
@@ -75,15 +77,15 @@ func FuzzRecords(f *testing.F) {
 				t.Fatalf("values %+v do not survive", v)
 			}
 		}
-		d := decoder{b: payload}
-		if r := d.segmentRecord(); d.finish("segment record") == nil {
-			d := decoder{b: r.append(nil)}
-			if again := d.segmentRecord(); d.finish("again") != nil || !reflect.DeepEqual(again, r) {
+		d := codec.NewDecoder(payload)
+		if r := readSegmentRecord(&d); d.Finish("segment record") == nil {
+			d := codec.NewDecoder(r.append(nil))
+			if again := readSegmentRecord(&d); d.Finish("again") != nil || !reflect.DeepEqual(again, r) {
 				t.Fatalf("record %+v does not survive", r)
 			}
 		}
 		for version := byte(1); version <= newestStreamHeader; version++ {
-			_, err := decodeStreamHeader(sealRecord(record{version, payload}))
+			_, err := decodeStreamHeader(codec.Seal(codec.Record{Version: version, Payload: payload}))
 			if err != nil && !errors.Is(err, ErrCorrupt) && (version == 1 || !errors.Is(err, ErrVersion)) {
 				t.Fatalf("version %d: error is %v", version, err)
 			}

@@ -57,5 +57,5 @@ func BenchmarkFreezeHolds(b *testing.B) {
 	}
 	b.ReportMetric(float64(frozen.Microseconds())/float64(b.N), "us/freeze")
 	b.ReportMetric(float64(named.Microseconds())/float64(b.N)/1e3, "ms/flush")
-	b.ReportMetric(float64(len(encodeValues(&s.values).payload))/1e6, "MB/flush")
+	b.ReportMetric(float64(len(encodeValues(&s.values).Payload))/1e6, "MB/flush")
 }

@@ -7,6 +7,8 @@ import (
 	"io"
 	"strings"
 	"testing"
+
+	"github.com/carillonmq/carillon/storage/codec"
 )
 
 // A level is replicated state: it survives a flush and a restart, goes into
@@ -81,7 +83,7 @@ func TestLevel_refusesWhatIsNewer(t *testing.T) {
 	}
 	for name, newest := range map[string]byte{"head": newestHead, "state": newestState, "alive-set": newestAlive} {
 		for _, version := range []byte{0, newest + 1} {
-			_, err := openRecord(name, newest, sealRecord(record{version: version}))
+			_, err := codec.Open(name, newest, codec.Seal(codec.Record{Version: version}))
 			if !errors.Is(err, ErrVersion) || !strings.Contains(err.Error(), name) {
 				t.Errorf("%s of version %d: %v", name, version, err)
 			}
@@ -93,18 +95,18 @@ func TestLevel_refusesWhatIsNewer(t *testing.T) {
 func TestLevel_refusesNewerPartsOfAStream(t *testing.T) {
 	c := goldenContents()
 	for name, h := range map[string]streamHeader{
-		"state":     {meta: c.meta, state: record{newestState + 1, nil}, alive: record{1, nil}},
-		"alive-set": {meta: c.meta, state: c.state, alive: record{newestAlive + 1, nil}},
+		"state":     {meta: c.meta, state: codec.Record{Version: newestState + 1, Payload: nil}, alive: codec.Record{Version: 1, Payload: nil}},
+		"alive-set": {meta: c.meta, state: c.state, alive: codec.Record{Version: newestAlive + 1, Payload: nil}},
 	} {
 		sealed := h.encode(LevelTwo)[streamPrefix:]
 		if _, err := decodeStreamHeader(sealed); !errors.Is(err, ErrVersion) || !strings.Contains(err.Error(), name) {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
-	h := streamHeader{meta: c.meta, state: c.state, alive: record{1, nil}}
+	h := streamHeader{meta: c.meta, state: c.state, alive: codec.Record{Version: 1, Payload: nil}}
 	later := bytes.Clone(h.encode(LevelTwo)[streamPrefix:])
 	later[0] = newestStreamHeader + 1
-	binary.BigEndian.PutUint32(later[len(later)-4:], checksum(later[:len(later)-4]))
+	binary.BigEndian.PutUint32(later[len(later)-4:], codec.Checksum(later[:len(later)-4]))
 	if _, err := decodeStreamHeader(later); !errors.Is(err, ErrVersion) {
 		t.Errorf("a later header: %v", err)
 	}

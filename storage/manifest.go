@@ -12,6 +12,8 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/carillonmq/carillon/storage/alive"
+	"github.com/carillonmq/carillon/storage/disk"
 	"go.etcd.io/bbolt"
 )
 
@@ -26,8 +28,9 @@ import (
 //	  bucket "state"      "state"  the replicated values, above LevelOne
 //	  bucket "segments"   id u64   what segments/<id in 16 hex digits>.seg holds
 type manifest struct {
-	dir string
-	log *slog.Logger
+	dir  string
+	sets alive.Dir
+	log  *slog.Logger
 
 	// mu is held over a commit and its syncs. It comes before Store.mu.
 	mu      sync.Mutex
@@ -49,7 +52,6 @@ const (
 	segmentsName = "segments"
 	segmentExt   = ".seg"
 	aliveName    = "alive"
-	aliveExt     = ".set"
 )
 
 // openManifest opens or creates the manifest in dir, opens the segments it names
@@ -58,9 +60,9 @@ func openManifest(dir string, log *slog.Logger) (*manifest, error) {
 	if err := os.MkdirAll(filepath.Join(dir, segmentsName), 0o700); err != nil {
 		return nil, fmt.Errorf("create data directory: %w", err)
 	}
-	m := &manifest{dir: dir, log: log}
+	m := &manifest{dir: dir, sets: alive.Dir{Path: filepath.Join(dir, aliveName)}, log: log}
 	if err := m.create(); err != nil {
-		return nil, fmt.Errorf("create manifest: %w", diskFull(err))
+		return nil, fmt.Errorf("create manifest: %w", disk.MarkFull(err))
 	}
 	if err := m.openFile(); err != nil {
 		return nil, fmt.Errorf("open %s: %w", m.path(), err)
@@ -87,7 +89,7 @@ func (m *manifest) create() error {
 	if _, err := os.Stat(m.path()); err == nil || !errors.Is(err, os.ErrNotExist) {
 		return err
 	}
-	for _, dir := range []string{m.segmentsDir(), m.aliveDir()} {
+	for _, dir := range []string{m.segmentsDir(), m.sets.Path} {
 		files, err := os.ReadDir(dir)
 		if err != nil && !errors.Is(err, os.ErrNotExist) {
 			return err
@@ -117,11 +119,11 @@ func (m *manifest) replaceFile(c *contents) error {
 	if err := os.Rename(fresh, m.path()); err != nil {
 		return err
 	}
-	return syncDir(m.dir)
+	return disk.SyncDir(m.dir)
 }
 
 func (m *manifest) openFile() (err error) {
-	m.db, err = openBolt(m.path(), &bbolt.Options{Timeout: time.Second, NoStatistics: true, FreelistType: bbolt.FreelistMapType})
+	m.db, err = disk.OpenBolt(m.path(), &bbolt.Options{Timeout: time.Second, NoStatistics: true, FreelistType: bbolt.FreelistMapType})
 	return err
 }
 
@@ -140,8 +142,8 @@ func (m *manifest) load() error {
 		named.segments = append(named.segments, s)
 	}
 	sortBySeq(named.segments)
-	if named.stored.id != 0 {
-		named.alive, err = m.loadAlive(named.stored)
+	if named.stored.ID != 0 {
+		named.alive, err = m.sets.Load(named.stored)
 	}
 	if err == nil {
 		err = named.check()
@@ -162,14 +164,14 @@ func (m *manifest) removeUnnamed() error {
 		named[s.path] = true
 		m.lastID.Store(max(m.lastID.Load(), s.id))
 	}
-	if id := m.current.stored.id; id != 0 {
-		named[m.alivePath(id)] = true
+	if id := m.current.stored.ID; id != 0 {
+		named[m.sets.PathOf(id)] = true
 		m.lastID.Store(max(m.lastID.Load(), id))
 	}
 	if err := m.removeOthers(m.segmentsDir(), segmentExt, named); err != nil {
 		return fmt.Errorf("remove unnamed segments: %w", err)
 	}
-	err := m.removeOthers(m.aliveDir(), aliveExt, named)
+	err := m.removeOthers(m.sets.Path, alive.Ext, named)
 	if err != nil && !errors.Is(err, os.ErrNotExist) {
 		return fmt.Errorf("remove unnamed alive-sets: %w", err)
 	}
@@ -219,17 +221,4 @@ func (m *manifest) close() error {
 		return nil
 	}
 	return m.db.Close()
-}
-
-// syncDir makes the names in dir durable.
-func syncDir(dir string) error {
-	d, err := os.Open(dir)
-	if err != nil {
-		return fmt.Errorf("sync directory: %w", err)
-	}
-	defer d.Close() // only read
-	if err := d.Sync(); err != nil {
-		return fmt.Errorf("sync directory: %w", diskFull(err))
-	}
-	return nil
 }

@@ -7,6 +7,9 @@ import (
 	"fmt"
 	"slices"
 
+	"github.com/carillonmq/carillon/storage/alive"
+	"github.com/carillonmq/carillon/storage/codec"
+	"github.com/carillonmq/carillon/storage/disk"
 	"go.etcd.io/bbolt"
 )
 
@@ -40,8 +43,8 @@ func (m *manifest) commit(next contents) error {
 		return nil
 	}
 	err = m.recover(&next, err)
-	if err != nil && m.err == nil && next.stored.id != m.current.stored.id {
-		m.removeAlive(next.stored.id)
+	if err != nil && m.err == nil && next.stored.ID != m.current.stored.ID {
+		m.removeAlive(next.stored.ID)
 	}
 	return err
 }
@@ -49,9 +52,9 @@ func (m *manifest) commit(next contents) error {
 // replace lets go of the segments that next leaves out, and of the file of the
 // alive-set if it has another one.
 func (m *manifest) replace(next contents) {
-	before, stored := m.current.segments, m.current.stored.id
+	before, stored := m.current.segments, m.current.stored.ID
 	m.setCurrent(next)
-	if stored != next.stored.id {
+	if stored != next.stored.ID {
 		m.removeAlive(stored)
 		m.suspect = false
 	}
@@ -129,7 +132,7 @@ func write(db *bbolt.DB, next, before *contents) error {
 		err = db.Update(next.putHead)
 	}
 	if err != nil {
-		return fmt.Errorf("write manifest: %w", diskFull(err))
+		return fmt.Errorf("write manifest: %w", disk.MarkFull(err))
 	}
 	return nil
 }
@@ -139,7 +142,7 @@ func (c *contents) putHead(tx *bbolt.Tx) error {
 	if err != nil {
 		return err
 	}
-	return head.Put(headKey, sealRecord(c.encodeHead()))
+	return head.Put(headKey, codec.Seal(c.encodeHead()))
 }
 
 func (c *contents) put(tx *bbolt.Tx, before *contents) error {
@@ -159,18 +162,18 @@ func (c *contents) put(tx *bbolt.Tx, before *contents) error {
 // own: what lies beside the head is written by every transaction.
 func (c *contents) putState(tx *bbolt.Tx) error {
 	bucket := tx.Bucket(manifestBucket)
-	if c.stored.id == 0 {
-		alive, err := encodeAlive(c.alive)
+	if c.stored.ID == 0 {
+		set, err := alive.EncodePortable(c.alive)
 		if err != nil {
 			return err
 		}
-		return errors.Join(bucket.Put(aliveKey, sealRecord(alive)), bucket.Put(stateKey, sealRecord(c.state)))
+		return errors.Join(bucket.Put(aliveKey, codec.Seal(set)), bucket.Put(stateKey, codec.Seal(c.state)))
 	}
 	own, err := tx.CreateBucketIfNotExists(stateBucket)
 	if err != nil {
 		return err
 	}
-	return errors.Join(bucket.Delete(aliveKey), bucket.Delete(stateKey), own.Put(stateKey, sealRecord(c.state)))
+	return errors.Join(bucket.Delete(aliveKey), bucket.Delete(stateKey), own.Put(stateKey, codec.Seal(c.state)))
 }
 
 func writeSegments(tx *bbolt.Tx, next, before *contents) error {
@@ -189,7 +192,7 @@ func writeSegments(tx *bbolt.Tx, next, before *contents) error {
 	}
 	for _, s := range next.segments {
 		if before == nil || !slices.Contains(before.segments, s) {
-			if err := bucket.Put(segmentKey(s.id), sealRecord(s.segmentRecord.encode())); err != nil {
+			if err := bucket.Put(segmentKey(s.id), codec.Seal(s.segmentRecord.encode())); err != nil {
 				return err
 			}
 		}
@@ -205,7 +208,7 @@ type segmentRecords struct {
 
 // read returns the file's contents without segments, and their records.
 func (m *manifest) read() (c contents, s segmentRecords, err error) {
-	err = guard(func() error {
+	err = disk.Guard(func() error {
 		return m.db.View(func(tx *bbolt.Tx) error {
 			if err := c.readFrom(tx); err != nil {
 				return err
@@ -221,24 +224,24 @@ func (c *contents) readFrom(tx *bbolt.Tx) error {
 	if bucket == nil {
 		return fmt.Errorf("%w: no bucket %q", ErrCorrupt, manifestBucket)
 	}
-	head, err := openRecord("manifest head", newestHead, bucket.Get(headKey))
+	head, err := codec.Open("manifest head", newestHead, bucket.Get(headKey))
 	if err != nil {
 		return err
 	}
 	if err := c.decodeHead(head); err != nil {
 		return err
 	}
-	if c.stored.id != 0 { // the set is read from its file
+	if c.stored.ID != 0 { // the set is read from its file
 		return c.readState(tx.Bucket(stateBucket))
 	}
 	if err := c.readState(bucket); err != nil {
 		return err
 	}
-	alive, err := openRecord("alive-set", 1, bucket.Get(aliveKey))
+	sealed, err := codec.Open("alive-set", 1, bucket.Get(aliveKey))
 	if err != nil {
 		return err
 	}
-	c.alive, err = decodeAlive(alive)
+	c.alive, err = alive.DecodePortable(sealed)
 	return err
 }
 
@@ -246,11 +249,11 @@ func (c *contents) readState(bucket *bbolt.Bucket) error {
 	if bucket == nil {
 		return fmt.Errorf("%w: no bucket %q", ErrCorrupt, stateBucket)
 	}
-	state, err := openRecord("state", newestState, bucket.Get(stateKey))
+	state, err := codec.Open("state", newestState, bucket.Get(stateKey))
 	if err != nil {
 		return err
 	}
-	c.state = record{version: state.version, payload: slices.Clone(state.payload)}
+	c.state = codec.Record{Version: state.Version, Payload: slices.Clone(state.Payload)}
 	return nil
 }
 
@@ -263,7 +266,7 @@ func (s *segmentRecords) readFrom(tx *bbolt.Tx) error {
 		if len(key) != 8 {
 			return fmt.Errorf("%w: segment id of %d bytes", ErrCorrupt, len(key))
 		}
-		sealed, err := openRecord("segment record", newestSegmentRecord, value)
+		sealed, err := codec.Open("segment record", newestSegmentRecord, value)
 		if err != nil {
 			return err
 		}

@@ -74,7 +74,7 @@ func TestCommit_thatWasNotWrittenLeavesTheAliveFileSuspect(t *testing.T) {
 	if err := f.Flush(SnapshotMeta{Index: 2, Term: 1}); err != nil {
 		t.Fatal(err)
 	}
-	if got := s.manifest.current.stored; got.id == before.id || s.manifest.suspect {
+	if got := s.manifest.current.stored; got.ID == before.ID || s.manifest.suspect {
 		t.Errorf("%+v became %+v", before, got)
 	}
 	requireReopens(t, crash(t, dir, t.TempDir()), m, 1)

@@ -3,13 +3,16 @@ package storage
 import (
 	"fmt"
 	"slices"
+
+	"github.com/carillonmq/carillon/storage/alive"
+	"github.com/carillonmq/carillon/storage/disk"
 )
 
 // memory is a copy of what readers see at one moment, for those that look at all
 // of it. Bodies are shared.
 type memory struct {
 	values   values
-	alive    *aliveSet
+	alive    *alive.Set
 	tables   []sliceSource
 	spans    []SeqRun // the seqs of each table
 	segments []*segment
@@ -19,7 +22,7 @@ type memory struct {
 func (s *Store) copyMemory() memory {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	m := memory{values: s.values.clone(), alive: s.alive.freeze(), segments: s.segments}
+	m := memory{values: s.values.clone(), alive: s.alive.Freeze(), segments: s.segments}
 	acquireAll(m.segments)
 	for _, t := range s.tables() {
 		var all sliceSource
@@ -36,7 +39,7 @@ func (s *Store) copyMemory() memory {
 // each calls visit for every entry that is alive, in order of delivery; the body
 // is only good during the call.
 func (m *memory) each(visit func(*Entry) error) error {
-	return guard(func() error {
+	return disk.Guard(func() error {
 		var merged merger
 		for _, t := range slices.Clone(m.tables) {
 			if e, ok, _ := t.next(); ok {
@@ -54,7 +57,7 @@ func (m *memory) each(visit func(*Entry) error) error {
 			}
 		}
 		for !merged.empty() {
-			if e := merged.peek(); m.alive.contains(e.Seq) {
+			if e := merged.peek(); m.alive.Contains(e.Seq) {
 				if err := visit(&e.Entry); err != nil {
 					return err
 				}
@@ -69,11 +72,11 @@ func (m *memory) each(visit func(*Entry) error) error {
 
 // check finds every alive message once, and no other where only those may be.
 func (m *memory) check() error {
-	seen := newAliveSet()
+	seen := alive.NewSet()
 	var last *Ref
 	err := m.each(func(e *Entry) error {
 		r := e.Ref()
-		if last != nil && !last.Less(r) || !seen.add(e.Seq) {
+		if last != nil && !last.Less(r) || !seen.Add(e.Seq) {
 			return fmt.Errorf("%w: entry %v comes after %v", ErrCorrupt, r, *last)
 		}
 		last = &r
@@ -82,12 +85,12 @@ func (m *memory) check() error {
 	if err != nil {
 		return err
 	}
-	if seen.count != m.alive.count { // each only shows what is alive
-		return fmt.Errorf("%w: %d entries found, %d alive", ErrCorrupt, seen.count, m.alive.count)
+	if seen.Count() != m.alive.Count() { // each only shows what is alive
+		return fmt.Errorf("%w: %d entries found, %d alive", ErrCorrupt, seen.Count(), m.alive.Count())
 	}
 	newest := m.tables[len(m.tables)-1]
 	for _, e := range newest {
-		if !m.alive.contains(e.Seq) {
+		if !m.alive.Contains(e.Seq) {
 			return fmt.Errorf("%w: entry %v is dead and still in the memtable", ErrCorrupt, e.Ref())
 		}
 	}

@@ -1,6 +1,9 @@
 package storage
 
-import "github.com/tidwall/btree"
+import (
+	"github.com/carillonmq/carillon/storage/alive"
+	"github.com/tidwall/btree"
+)
 
 // memtable holds the entries accepted since the last freeze, alive ones only.
 //
@@ -143,9 +146,9 @@ func (m *memtable) min() Ref {
 }
 
 // sweep drops the entries that were alive and are not now.
-func (m *memtable) sweep(were, are *aliveSet) {
-	for seq := range were.within(SeqRun{m.base, m.next - 1}) {
-		if !are.contains(seq) {
+func (m *memtable) sweep(were, are *alive.Set) {
+	for seq := range were.Within(m.base, m.next-1) {
+		if !are.Contains(seq) {
 			m.remove(SeqRun{seq, seq})
 		}
 	}

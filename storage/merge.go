@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"slices"
 
+	"github.com/carillonmq/carillon/storage/alive"
+	"github.com/carillonmq/carillon/storage/disk"
 	"go.etcd.io/bbolt"
 )
 
@@ -95,8 +97,8 @@ func (s *Store) plan(ctx context.Context, from *contents) (step []*segment, err 
 
 // liveBytes estimates how much of the file is alive: by a sample, or by the number of
 // entries where none can be taken.
-func (s *Store) liveBytes(ctx context.Context, alive *aliveSet, g *segment) int64 {
-	n := alive.countRange(SeqRun{g.info.first, g.info.last})
+func (s *Store) liveBytes(ctx context.Context, set *alive.Set, g *segment) int64 {
+	n := set.CountRange(g.info.first, g.info.last)
 	switch n {
 	case 0:
 		return 0
@@ -113,7 +115,7 @@ func (s *Store) liveBytes(ctx context.Context, alive *aliveSet, g *segment) int6
 	if g.sample == nil {
 		return max(1, int64(float64(g.size)*float64(n)/float64(g.info.count)))
 	}
-	return max(1, g.sample.liveBytes(g.size, alive.contains))
+	return max(1, g.sample.liveBytes(g.size, set.Contains))
 }
 
 // setAside leaves a damaged segment as it is, to those who read what is whole in it.
@@ -124,23 +126,23 @@ func (s *Store) setAside(g *segment, cause error) {
 }
 
 // findDamage sets those of the segments aside that cannot be read.
-func (s *Store) findDamage(alive *aliveSet, step []*segment) {
+func (s *Store) findDamage(set *alive.Set, step []*segment) {
 	for _, g := range step {
-		if _, err := g.verify(alive); err != nil {
+		if _, err := g.verify(set); err != nil {
 			s.setAside(g, err)
 		}
 	}
 }
 
 // rewrite writes what is alive in the segments into one, nil when nothing is.
-func (s *Store) rewrite(ctx context.Context, alive *aliveSet, step []*segment) (*segment, error) {
+func (s *Store) rewrite(ctx context.Context, set *alive.Set, step []*segment) (*segment, error) {
 	first, last := step[0].info.first, step[len(step)-1].info.last
-	if alive.countRange(SeqRun{first, last}) == 0 {
+	if set.CountRange(first, last) == 0 {
 		return nil, nil
 	}
 	return s.writeSegment(first, last, func(add func(*Entry) error) error {
 		gathered := 0
-		return mergeAlive(ctx, alive, step, func(e *Entry) error {
+		return mergeAlive(ctx, set, step, func(e *Entry) error {
 			if gathered += len(e.Body); gathered >= paceBytes {
 				if err := s.pace(ctx, gathered); err != nil {
 					return err
@@ -168,10 +170,10 @@ func (s *Store) pace(ctx context.Context, n int) error {
 	return s.cfg.Pace(ctx, n)
 }
 
-// mergeAlive calls add for the entries of the segments that are in alive, in
+// mergeAlive calls add for the entries of the segments that are in the set, in
 // order, after checking their bodies.
-func mergeAlive(ctx context.Context, alive *aliveSet, step []*segment, add func(*Entry) error) error {
-	return guard(func() error {
+func mergeAlive(ctx context.Context, set *alive.Set, step []*segment, add func(*Entry) error) error {
+	return disk.Guard(func() error {
 		var m merger
 		for _, g := range step {
 			tx, err := g.db.Begin(false)
@@ -187,7 +189,7 @@ func mergeAlive(ctx context.Context, alive *aliveSet, step []*segment, add func(
 			if err := ctx.Err(); err != nil {
 				return err
 			}
-			if e := m.peek(); alive.contains(e.Seq) {
+			if e := m.peek(); set.Contains(e.Seq) {
 				if err := add(&e.Entry); err != nil {
 					return err
 				}

@@ -9,6 +9,8 @@ import (
 	"os"
 	"slices"
 	"testing"
+
+	"github.com/carillonmq/carillon/storage/alive"
 )
 
 func TestMerge_boundsTheNumberOfSegments(t *testing.T) {
@@ -182,9 +184,9 @@ func TestSample_ofAFewBytes(t *testing.T) {
 
 // A hundred million messages of a kilobyte may end up in one file.
 func TestLiveBytes_ofAHugeSegment(t *testing.T) {
-	s, all := openStore(t, t.TempDir()), newAliveSet()
+	s, all := openStore(t, t.TempDir()), alive.NewSet()
 	g := &segment{segmentRecord: segmentRecord{info: segmentInfo{first: 1, last: 1 << 27, count: 1 << 27}, size: 1 << 37}}
-	all.addRange(SeqRun{1, 1 << 27})
+	all.AddRange(1, 1<<27)
 	if got := s.liveBytes(t.Context(), all, g); got != g.size {
 		t.Errorf("%d bytes are alive of %d", got, g.size)
 	}

@@ -15,7 +15,7 @@ func (s *Store) State() State {
 		Surveyed:     v.surveyed,
 		Claim:        v.claim,
 		Positions:    v.sortedPositions(),
-		Pending:      s.alive.count,
+		Pending:      s.alive.Count(),
 		AppliedIndex: v.appliedIndex,
 	}
 }
@@ -60,14 +60,14 @@ func (s *Store) Position(topicID [16]byte, partition int32) (Position, bool) {
 func (s *Store) Pending() uint64 {
 	s.mu.RLock()
 	defer s.mu.RUnlock()
-	return s.alive.count
+	return s.alive.Count()
 }
 
 // Alive reports whether the message seq is pending now.
 func (s *Store) Alive(seq uint64) bool {
 	s.mu.RLock()
 	defer s.mu.RUnlock()
-	return s.alive.contains(seq)
+	return s.alive.Contains(seq)
 }
 
 // Stats is what a node shows of its store.

@@ -42,7 +42,7 @@ func (s *Store) readMemory(refs []Ref, found []Entry) (onDisk [][]int, segments 
 	defer s.mu.RUnlock()
 	onDisk = make([][]int, len(s.segments))
 	for i, r := range refs {
-		if !s.alive.contains(r.Seq) {
+		if !s.alive.Contains(r.Seq) {
 			continue
 		}
 		if at, ok := find(s.segments, r.Seq); ok {

@@ -7,6 +7,10 @@ import (
 	"hash"
 	"hash/crc32"
 	"os"
+
+	"github.com/carillonmq/carillon/storage/alive"
+	"github.com/carillonmq/carillon/storage/codec"
+	"github.com/carillonmq/carillon/storage/disk"
 )
 
 // Receiver takes a stream from another store's OpenStream: Write it, then Commit
@@ -21,7 +25,7 @@ type Receiver struct {
 	buf   []byte // of a stage other than file
 
 	header  streamHeader
-	base    aliveFile      // of the alive-set; no id when the header holds it
+	base    alive.File     // of the alive-set; no id when the header holds it
 	sizes   []int64        // of the files to come: the base, if any, and the segments
 	files   []receivedFile // the last one may be open
 	file    *os.File
@@ -80,7 +84,7 @@ func (r *Receiver) take(p []byte) error {
 	if r.stage == stageFile {
 		r.sum.Write(p)
 		if _, err := r.file.Write(p); err != nil {
-			return diskFull(err)
+			return disk.MarkFull(err)
 		}
 	} else {
 		r.buf = append(r.buf, p...)
@@ -121,7 +125,7 @@ func (r *Receiver) headerDone(record []byte) (err error) {
 	if got := r.header.meta; got.Index != r.meta.Index || got.Term != r.meta.Term {
 		return fmt.Errorf("%w: stream of index %d, term %d, announced as %d, %d", ErrCorrupt, got.Index, got.Term, r.meta.Index, r.meta.Term)
 	}
-	if r.header.alive.version >= 2 {
+	if r.header.alive.Version >= 2 {
 		if err := r.expectBase(); err != nil {
 			return err
 		}
@@ -141,17 +145,17 @@ func (r *Receiver) headerDone(record []byte) (err error) {
 
 // expectBase takes from the header what comes next.
 func (r *Receiver) expectBase() error {
-	d := decoder{b: r.header.alive.payload}
-	size := int64(d.uvarint())
-	r.base = aliveFile{id: r.store.manifest.lastID.Add(1), base: size, size: size, count: d.uvarint()}
-	if err := d.finish("alive-set"); err != nil {
+	d := codec.NewDecoder(r.header.alive.Payload)
+	size := int64(d.Uvarint())
+	r.base = alive.File{ID: r.store.manifest.lastID.Add(1), Base: size, Size: size, Count: d.Uvarint()}
+	if err := d.Finish("alive-set"); err != nil {
 		return err
 	}
 	if size < 0 {
 		return fmt.Errorf("%w: alive-set of %d bytes", ErrCorrupt, size)
 	}
 	r.sizes = append(r.sizes, size)
-	return r.store.manifest.makeAliveDir()
+	return r.store.manifest.sets.Make()
 }
 
 func (r *Receiver) nextFile() (err error) {
@@ -159,12 +163,12 @@ func (r *Receiver) nextFile() (err error) {
 		r.stage = stageEnd
 		return nil
 	}
-	id, path := r.base.id, r.store.manifest.alivePath(r.base.id)
-	if r.base.id == 0 || len(r.files) > 0 {
+	id, path := r.base.ID, r.store.manifest.sets.PathOf(r.base.ID)
+	if r.base.ID == 0 || len(r.files) > 0 {
 		id, path = r.store.manifest.newSegment()
 	}
 	if r.file, err = os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600); err != nil {
-		return diskFull(err)
+		return disk.MarkFull(err)
 	}
 	r.stage, r.want = stageFile, r.sizes[len(r.files)]
 	r.files = append(r.files, receivedFile{id, path})
@@ -177,7 +181,7 @@ func (r *Receiver) fileDone(sum []byte) error {
 		return fmt.Errorf("%w: file %d of the stream has checksum %08x, sent with %08x", ErrCorrupt, len(r.files), got, want)
 	}
 	if err := r.closeFile(true); err != nil {
-		return diskFull(err)
+		return disk.MarkFull(err)
 	}
 	return r.nextFile()
 }
@@ -209,10 +213,10 @@ func (r *Receiver) Commit() error {
 		err = next.verify()
 	}
 	if err == nil {
-		err = syncDir(r.store.manifest.segmentsDir())
+		err = disk.SyncDir(r.store.manifest.segmentsDir())
 	}
-	if err == nil && r.base.id != 0 {
-		err = syncDir(r.store.manifest.aliveDir())
+	if err == nil && r.base.ID != 0 {
+		err = disk.SyncDir(r.store.manifest.sets.Path)
 	}
 	if err != nil {
 		releaseAll(next.segments)
@@ -234,7 +238,7 @@ func (r *Receiver) name(next contents) (err error) {
 	next.generation = m.current.generation + 1
 	if at := m.current.meta.Index; next.meta.Index < at {
 		err = fmt.Errorf("%w: it ends at index %d, the schedule at %d", ErrPast, next.meta.Index, at)
-		m.removeAlive(next.stored.id)
+		m.removeAlive(next.stored.ID)
 	} else {
 		err = m.commit(next)
 	}
@@ -265,17 +269,17 @@ func (r *Receiver) open() (contents, error) {
 }
 
 func (r *Receiver) openAlive(next *contents) (err error) {
-	if r.base.id == 0 {
-		next.alive, err = decodeAlive(r.header.alive)
+	if r.base.ID == 0 {
+		next.alive, err = alive.DecodePortable(r.header.alive)
 		return err
 	}
 	v, err := next.values()
 	if err != nil {
 		return err
 	}
-	r.base.next = v.nextSeq
+	r.base.Next = v.nextSeq
 	next.stored = r.base
-	next.alive, err = r.store.manifest.loadAlive(r.base)
+	next.alive, err = r.store.manifest.sets.Load(r.base)
 	return err
 }
 

@@ -1,6 +1,10 @@
 package storage
 
-import "fmt"
+import (
+	"fmt"
+
+	"github.com/carillonmq/carillon/storage/disk"
+)
 
 const (
 	// scanChunks bounds the chunks that one scan reads, beside one per segment.
@@ -26,7 +30,7 @@ func (s *Store) Scan(from Ref, limit int, keep func(target string) bool, out []I
 	sc := scan{store: s, limit: limit, keep: keep, out: out, checked: len(out), next: from}
 	sc.lookAtMemory(from)
 	defer releaseAll(sc.segments)
-	if err := guard(func() error { return sc.run(from) }); err != nil {
+	if err := disk.Guard(func() error { return sc.run(from) }); err != nil {
 		return sc.out[:sc.checked], from, false, fmt.Errorf("scan: %w", err)
 	}
 	return sc.out, sc.next, sc.done, nil
@@ -62,7 +66,7 @@ func (sc *scan) lookAtMemory(from Ref) {
 				sc.lowerHorizon(e.Ref())
 				return false
 			}
-			if s.alive.contains(e.Seq) && sc.keep(e.Target) {
+			if s.alive.Contains(e.Seq) && sc.keep(e.Target) {
 				found = append(found, e)
 			}
 			return true
@@ -160,7 +164,7 @@ func (sc *scan) dropDead() {
 	defer s.mu.RUnlock()
 	kept := sc.out[:sc.checked]
 	for _, item := range sc.out[sc.checked:] {
-		if s.alive.contains(item.Seq) {
+		if s.alive.Contains(item.Seq) {
 			kept = append(kept, item)
 		}
 	}

@@ -8,6 +8,8 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/carillonmq/carillon/storage/codec"
+	"github.com/carillonmq/carillon/storage/disk"
 	"go.etcd.io/bbolt"
 )
 
@@ -42,7 +44,7 @@ func openSegment(path string, id uint64, record segmentRecord, log *slog.Logger)
 	}
 	s := &segment{segmentRecord: record, id: id, path: path, log: log}
 	s.refs.Store(1)
-	if s.db, err = openBolt(path, &bbolt.Options{ReadOnly: true, Timeout: time.Second, NoStatistics: true}); err != nil {
+	if s.db, err = disk.OpenBolt(path, &bbolt.Options{ReadOnly: true, Timeout: time.Second, NoStatistics: true}); err != nil {
 		return nil, fmt.Errorf("open segment %s: %w", path, err)
 	}
 	if err := s.checkFrame(); err != nil {
@@ -71,7 +73,7 @@ func (s *segment) checkFrame() error {
 		if bucket == nil || tx.Bucket(chunksBucket) == nil {
 			return fmt.Errorf("%w: no bucket %q or %q", ErrCorrupt, infoBucket, chunksBucket)
 		}
-		sealed, err := openRecord("segment info", newestSegmentInfo, bucket.Get(infoKey))
+		sealed, err := codec.Open("segment info", newestSegmentInfo, bucket.Get(infoKey))
 		if err != nil {
 			return err
 		}
@@ -89,7 +91,7 @@ func (s *segment) checkFrame() error {
 // view runs read in a transaction of the file. The transaction may be long: the
 // file never changes.
 func (s *segment) view(read func(tx *bbolt.Tx) error) error {
-	return guard(func() error { return s.db.View(read) })
+	return disk.Guard(func() error { return s.db.View(read) })
 }
 
 func (s *segment) acquire() { s.refs.Add(1) }

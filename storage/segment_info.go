@@ -4,6 +4,14 @@ import (
 	"encoding/binary"
 	"fmt"
 	"math"
+
+	"github.com/carillonmq/carillon/storage/codec"
+)
+
+// The newest versions that this program reads.
+const (
+	newestSegmentRecord = 1
+	newestSegmentInfo   = 1
 )
 
 // segmentInfo describes a segment's content. It is written inside the file and
@@ -18,12 +26,12 @@ type segmentInfo struct {
 	min, max    Ref
 }
 
-func (i *segmentInfo) encode() record { return record{version: 1, payload: i.append(nil)} }
+func (i *segmentInfo) encode() codec.Record { return codec.Record{Version: 1, Payload: i.append(nil)} }
 
-func decodeSegmentInfo(r record) (segmentInfo, error) {
-	d := decoder{b: r.payload}
-	info := d.segmentInfo()
-	return info, d.finish("segment info")
+func decodeSegmentInfo(r codec.Record) (segmentInfo, error) {
+	d := codec.NewDecoder(r.Payload)
+	info := readSegmentInfo(&d)
+	return info, d.Finish("segment info")
 }
 
 func (i *segmentInfo) append(b []byte) []byte {
@@ -35,11 +43,11 @@ func (i *segmentInfo) append(b []byte) []byte {
 	return appendRef(appendRef(b, i.min), i.max)
 }
 
-func (d *decoder) segmentInfo() segmentInfo {
+func readSegmentInfo(d *codec.Decoder) segmentInfo {
 	return segmentInfo{
-		first: d.uvarint(), last: d.uvarint(), count: d.uvarint(),
-		chunks: uint32(d.uvarint()), bodies: int64(d.uvarint()),
-		min: d.ref(), max: d.ref(),
+		first: d.Uvarint(), last: d.Uvarint(), count: d.Uvarint(),
+		chunks: uint32(d.Uvarint()), bodies: int64(d.Uvarint()),
+		min: readRef(d), max: readRef(d),
 	}
 }
 
@@ -55,12 +63,14 @@ type segmentRecord struct {
 	crc      uint32
 }
 
-func (r *segmentRecord) encode() record { return record{version: 1, payload: r.append(nil)} }
+func (r *segmentRecord) encode() codec.Record {
+	return codec.Record{Version: 1, Payload: r.append(nil)}
+}
 
-func decodeSegmentRecord(sealed record) (segmentRecord, error) {
-	d := decoder{b: sealed.payload}
-	r := d.segmentRecord()
-	if err := d.finish("segment record"); err != nil {
+func decodeSegmentRecord(sealed codec.Record) (segmentRecord, error) {
+	d := codec.NewDecoder(sealed.Payload)
+	r := readSegmentRecord(&d)
+	if err := d.Finish("segment record"); err != nil {
 		return segmentRecord{}, err
 	}
 	return r, r.validate()
@@ -76,12 +86,12 @@ func (r *segmentRecord) append(b []byte) []byte {
 	return binary.BigEndian.AppendUint32(b, r.crc)
 }
 
-func (d *decoder) segmentRecord() segmentRecord {
-	r := segmentRecord{info: d.segmentInfo(), size: int64(d.uvarint())}
-	for range d.count() {
-		r.branches = append(r.branches, d.uvarint())
+func readSegmentRecord(d *codec.Decoder) segmentRecord {
+	r := segmentRecord{info: readSegmentInfo(d), size: int64(d.Uvarint())}
+	for range d.Count() {
+		r.branches = append(r.branches, d.Uvarint())
 	}
-	r.crc = d.uint32()
+	r.crc = d.Uint32()
 	return r
 }
 

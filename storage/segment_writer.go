@@ -4,8 +4,9 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"syscall"
 
+	"github.com/carillonmq/carillon/storage/codec"
+	"github.com/carillonmq/carillon/storage/disk"
 	"go.etcd.io/bbolt"
 )
 
@@ -49,7 +50,7 @@ func createSegment(path string, first, last uint64) (*segmentWriter, error) {
 	})
 	if err != nil {
 		_ = os.Remove(path) // it may never have been there
-		return nil, fmt.Errorf("create segment: %w", diskFull(err))
+		return nil, fmt.Errorf("create segment: %w", disk.MarkFull(err))
 	}
 	return w, nil
 }
@@ -117,9 +118,9 @@ func (w *segmentWriter) commit() error {
 	tx := w.tx
 	w.tx, w.dirty, w.put = nil, 0, 0
 	if err := tx.Commit(); err != nil {
-		return fmt.Errorf("write segment: %w", diskFull(err))
+		return fmt.Errorf("write segment: %w", disk.MarkFull(err))
 	}
-	startWriteback(w.file)
+	disk.StartWriteback(w.file)
 	return nil
 }
 
@@ -128,7 +129,7 @@ func (w *segmentWriter) commit() error {
 func (w *segmentWriter) finish() (segmentRecord, error) {
 	if w.chunk.count > 0 {
 		// A merge's bodies lie in the mapped files of segments, which stay pinned.
-		if err := guard(w.putChunk); err != nil {
+		if err := disk.Guard(w.putChunk); err != nil {
 			return segmentRecord{}, err
 		}
 	}
@@ -136,7 +137,7 @@ func (w *segmentWriter) finish() (segmentRecord, error) {
 	if err != nil {
 		return segmentRecord{}, err
 	}
-	if err := info.Put(infoKey, sealRecord(w.info.encode())); err != nil {
+	if err := info.Put(infoKey, codec.Seal(w.info.encode())); err != nil {
 		return segmentRecord{}, fmt.Errorf("write segment info: %w", err)
 	}
 	if err := w.commit(); err != nil {
@@ -147,7 +148,7 @@ func (w *segmentWriter) finish() (segmentRecord, error) {
 		return segmentRecord{}, err
 	}
 	if err := w.db.Sync(); err != nil {
-		return segmentRecord{}, fmt.Errorf("sync segment: %w", diskFull(err))
+		return segmentRecord{}, fmt.Errorf("sync segment: %w", disk.MarkFull(err))
 	}
 	if err := w.db.Close(); err != nil {
 		return segmentRecord{}, fmt.Errorf("close segment: %w", err)
@@ -183,12 +184,4 @@ func (r *segmentRecord) measure(db *bbolt.DB) error {
 		r.crc, err = pages.checksum(r.branches)
 		return err
 	})
-}
-
-// diskFull marks errors that room on the disk would cure.
-func diskFull(err error) error {
-	if errors.Is(err, syscall.ENOSPC) || errors.Is(err, syscall.EDQUOT) {
-		return fmt.Errorf("%w: %w", ErrDiskFull, err)
-	}
-	return err
 }

@@ -3,17 +3,13 @@ package storage
 import (
 	"fmt"
 
-	"golang.org/x/sys/unix"
+	"github.com/carillonmq/carillon/storage/disk"
 )
 
 // FreeSpace returns the bytes that this process may still write to the store's
 // file system.
 func (s *Store) FreeSpace() (uint64, error) {
-	var stat unix.Statfs_t
-	if err := unix.Statfs(s.manifest.dir, &stat); err != nil {
-		return 0, fmt.Errorf("free space of %s: %w", s.manifest.dir, err)
-	}
-	return stat.Bavail * uint64(stat.Bsize), nil
+	return disk.Free(s.manifest.dir)
 }
 
 // spareRoom stays free whatever is merged or received: the manifest must be able

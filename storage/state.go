@@ -3,8 +3,13 @@ package storage
 import (
 	"bytes"
 	"cmp"
+	"encoding/binary"
+	"fmt"
 	"maps"
+	"math"
 	"slices"
+
+	"github.com/carillonmq/carillon/storage/codec"
 )
 
 // Position says how far one source partition has been ingested.
@@ -113,4 +118,85 @@ func (v *values) lower(target string, r Ref) (moved bool) {
 	}
 	v.claim.Mark = r
 	return true
+}
+
+// encodeValues writes the replicated values without the applied index, which
+// belongs to the node and not to the content:
+//
+//	| cluster id 16 | mode | time varint | next seq uvarint | surveyed u8 |
+//	| through varint | mark | fresh mark | n | n x (target, through varint, mark) |
+//	| n | n x (topic, topic id 16, partition varint, next varint, epoch varint) |
+//
+// where a mark is | due varint | seq uvarint | and n a uvarint.
+//
+// Above LevelOne this is version 2, which begins with | level uvarint |.
+func encodeValues(v *values) codec.Record {
+	r := codec.Record{Version: 1}
+	if v.level > LevelOne {
+		r = codec.Record{Version: 2, Payload: binary.AppendUvarint(nil, uint64(v.level))}
+	}
+	r.Payload = v.append(r.Payload)
+	return r
+}
+
+func (v *values) append(b []byte) []byte {
+	b = append(b, v.clusterID[:]...)
+	b = codec.AppendString(b, v.mode)
+	b = binary.AppendVarint(b, v.time)
+	b = binary.AppendUvarint(b, v.nextSeq)
+	b = codec.AppendBool(b, v.surveyed)
+	b = binary.AppendVarint(b, v.claim.Through)
+	b = appendRef(b, v.claim.Mark)
+	b = appendRef(b, v.claim.Fresh)
+	b = binary.AppendUvarint(b, uint64(v.holds.len()))
+	for h := range v.holds.each {
+		b = codec.AppendString(b, h.Target)
+		b = binary.AppendVarint(b, h.Through)
+		b = appendRef(b, h.Mark)
+	}
+	b = binary.AppendUvarint(b, uint64(len(v.positions)))
+	for _, p := range v.sortedPositions() {
+		b = codec.AppendString(b, p.Topic)
+		b = append(b, p.TopicID[:]...)
+		b = binary.AppendVarint(b, int64(p.Partition))
+		b = binary.AppendVarint(b, p.Next)
+		b = binary.AppendVarint(b, int64(p.Epoch))
+	}
+	return b
+}
+
+func decodeValues(r codec.Record) (values, error) {
+	v := newValues()
+	d := codec.NewDecoder(r.Payload)
+	if r.Version >= 2 {
+		if v.level = readLevel(&d); v.level > NewestLevel {
+			return v, fmt.Errorf("%w: the cluster is at feature level %d, this program understands %d: run the program of the other nodes", ErrVersion, v.level, NewestLevel)
+		}
+	}
+	v.clusterID = d.ID()
+	v.mode = d.Text()
+	v.time = d.Varint()
+	v.nextSeq = d.Uvarint()
+	v.surveyed = d.Bool()
+	v.claim.Through = d.Varint()
+	v.claim.Mark = readRef(&d)
+	v.claim.Fresh = readRef(&d)
+	for range d.Count() {
+		v.holds.set(Hold{Target: d.Text(), Through: d.Varint(), Mark: readRef(&d)})
+	}
+	for range d.Count() {
+		p := Position{Topic: d.Text(), TopicID: d.ID(), Partition: int32(d.Varint()), Next: d.Varint(), Epoch: int32(d.Varint())}
+		v.positions[partitionKey{p.TopicID, p.Partition}] = p
+	}
+	return v, d.Finish("state")
+}
+
+// readLevel reads one above LevelOne, which no record names.
+func readLevel(d *codec.Decoder) Level {
+	l := d.Uvarint()
+	if l <= uint64(LevelOne) || l > math.MaxUint32 {
+		d.Fail()
+		return LevelOne
+	}
+	return Level(l)
 }

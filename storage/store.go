@@ -7,6 +7,8 @@ import (
 	"log/slog"
 	"sync"
 	"sync/atomic"
+
+	"github.com/carillonmq/carillon/storage/alive"
 )
 
 // Config says where a store lives.
@@ -67,7 +69,7 @@ type Store struct {
 	// mu guards what is in memory. It is never held over I/O.
 	mu         sync.RWMutex
 	values     values
-	alive      *aliveSet  // the truth about what is pending
+	alive      *alive.Set // the truth about what is pending
 	table      *memtable  // takes what is accepted
 	flushing   *memtable  // of the Frozen that is outstanding, nil when none; not changed while it is
 	segments   []*segment // sorted by seq, one reference each; replaced, never changed
@@ -126,11 +128,11 @@ func (s *Store) load() (before []*segment, err error) {
 	if err != nil {
 		return nil, err
 	}
-	alive := named.alive.thaw()
+	set := named.alive.Thaw()
 
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.values, s.alive = v, alive
+	s.values, s.alive = v, set
 	s.table, s.flushing = newMemtable(v.nextSeq), nil
 	s.generation = named.generation
 	s.level.Store(uint32(v.level))

@@ -168,7 +168,7 @@ func (h *history) cut() {
 func (h *history) fold() {
 	from := h.store.pinToMerge()
 	defer releaseAll(from.segments)
-	if from.stored.id == 0 {
+	if from.stored.ID == 0 {
 		return
 	}
 	if err := h.store.fold(context.Background(), &from); err != nil {

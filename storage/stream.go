@@ -8,8 +8,10 @@ import (
 	"hash"
 	"hash/crc32"
 	"io"
-	"iter"
 	"os"
+
+	"github.com/carillonmq/carillon/storage/alive"
+	"github.com/carillonmq/carillon/storage/codec"
 )
 
 // A stream carries what one manifest commit names to another store:
@@ -25,37 +27,43 @@ import (
 //
 // In version 1 the parts are payloads of version 1; in version 2 each tells its
 // version, | version u8 | payload bytes |, and the alive-set says only what its base
-// (see pieceSize) is like: | size uvarint | count uvarint |. The crc is CRC-32C over
+// (see alive.pieceSize) is like: | size uvarint | count uvarint |. The crc is CRC-32C over
 // the base or the file.
 const streamMagic = "carillon"
+
+// The newest versions of the header, and of what it says of the alive-set.
+const (
+	newestStreamHeader = 2
+	newestAlive        = 2
+)
 
 const streamPrefix = len(streamMagic) + 4
 
 type streamHeader struct {
 	meta    SnapshotMeta
-	state   record
-	alive   record
+	state   codec.Record
+	alive   codec.Record
 	records []segmentRecord
 }
 
 // encode returns what goes before the files, in the form of the level that the
 // state has.
 func (h *streamHeader) encode(level Level) []byte {
-	r := record{version: 1, payload: h.meta.append(nil)}
+	r := codec.Record{Version: 1, Payload: h.meta.append(nil)}
 	if level > LevelOne {
-		r.version = 2
-		r.payload = h.appendParts(r.payload)
+		r.Version = 2
+		r.Payload = h.appendParts(r.Payload)
 	} else {
-		r.payload = h.appendPayloads(r.payload)
+		r.Payload = h.appendPayloads(r.Payload)
 	}
-	sealed := sealRecord(r)
+	sealed := codec.Seal(r)
 	prefix := binary.BigEndian.AppendUint32([]byte(streamMagic), uint32(len(sealed)))
 	return append(prefix, sealed...)
 }
 
 func (h *streamHeader) appendPayloads(b []byte) []byte {
-	b = appendBytes(b, h.state.payload)
-	b = appendBytes(b, h.alive.payload)
+	b = codec.AppendBytes(b, h.state.Payload)
+	b = codec.AppendBytes(b, h.alive.Payload)
 	b = binary.AppendUvarint(b, uint64(len(h.records)))
 	for i := range h.records {
 		b = h.records[i].append(b)
@@ -64,23 +72,23 @@ func (h *streamHeader) appendPayloads(b []byte) []byte {
 }
 
 func (h *streamHeader) appendParts(b []byte) []byte {
-	b = appendRecord(b, h.state)
-	b = appendRecord(b, h.alive)
+	b = codec.AppendRecord(b, h.state)
+	b = codec.AppendRecord(b, h.alive)
 	b = binary.AppendUvarint(b, uint64(len(h.records)))
 	for i := range h.records {
-		b = appendRecord(b, h.records[i].encode())
+		b = codec.AppendRecord(b, h.records[i].encode())
 	}
 	return b
 }
 
 func decodeStreamHeader(sealed []byte) (streamHeader, error) {
-	r, err := openRecord("stream header", newestStreamHeader, sealed)
+	r, err := codec.Open("stream header", newestStreamHeader, sealed)
 	if err != nil {
 		return streamHeader{}, err
 	}
-	d := decoder{b: r.payload}
-	h := streamHeader{meta: d.meta()}
-	if r.version == 1 {
+	d := codec.NewDecoder(r.Payload)
+	h := streamHeader{meta: readMeta(&d)}
+	if r.Version == 1 {
 		err = h.readPayloads(&d)
 	} else {
 		err = h.readParts(&d)
@@ -88,13 +96,13 @@ func decodeStreamHeader(sealed []byte) (streamHeader, error) {
 	return h, err
 }
 
-func (h *streamHeader) readPayloads(d *decoder) error {
-	h.state = record{version: 1, payload: d.bytes()}
-	h.alive = record{version: 1, payload: d.bytes()}
-	for range d.count() {
-		h.records = append(h.records, d.segmentRecord())
+func (h *streamHeader) readPayloads(d *codec.Decoder) error {
+	h.state = codec.Record{Version: 1, Payload: d.Bytes()}
+	h.alive = codec.Record{Version: 1, Payload: d.Bytes()}
+	for range d.Count() {
+		h.records = append(h.records, readSegmentRecord(d))
 	}
-	if err := d.finish("stream header"); err != nil {
+	if err := d.Finish("stream header"); err != nil {
 		return err
 	}
 	for i := range h.records {
@@ -105,20 +113,20 @@ func (h *streamHeader) readPayloads(d *decoder) error {
 	return nil
 }
 
-func (h *streamHeader) readParts(d *decoder) error {
-	h.state, h.alive = d.record(), d.record()
-	segments := make([]record, d.count())
+func (h *streamHeader) readParts(d *codec.Decoder) error {
+	h.state, h.alive = d.Record(), d.Record()
+	segments := make([]codec.Record, d.Count())
 	for i := range segments {
-		segments[i] = d.record()
+		segments[i] = d.Record()
 	}
-	if err := d.finish("stream header"); err != nil {
+	if err := d.Finish("stream header"); err != nil {
 		return err
 	}
-	if err := errors.Join(h.state.check("state", newestState), h.alive.check("alive-set", newestAlive)); err != nil {
+	if err := errors.Join(h.state.Check("state", newestState), h.alive.Check("alive-set", newestAlive)); err != nil {
 		return err
 	}
 	for _, r := range segments {
-		if err := r.check("segment record", newestSegmentRecord); err != nil {
+		if err := r.Check("segment record", newestSegmentRecord); err != nil {
 			return err
 		}
 		named, err := decodeSegmentRecord(r)
@@ -161,17 +169,17 @@ type stream struct {
 	io.Reader
 	segments []*segment // pinned
 	files    []*os.File
-	base     *baseReader // nil at LevelOne
+	base     *alive.Reader // nil at LevelOne
 }
 
 // addAlive returns what the header says of the alive-set.
-func (st *stream) addAlive(named *contents) (record, error) {
+func (st *stream) addAlive(named *contents) (codec.Record, error) {
 	if named.level() < LevelTwo {
-		return encodeAlive(named.alive)
+		return alive.EncodePortable(named.alive)
 	}
-	st.base = newBaseReader(named.alive)
-	payload := binary.AppendUvarint(nil, uint64(st.base.size))
-	return record{version: 2, payload: binary.AppendUvarint(payload, named.alive.count)}, nil
+	st.base = alive.NewReader(named.alive)
+	payload := binary.AppendUvarint(nil, uint64(st.base.Size))
+	return codec.Record{Version: 2, Payload: binary.AppendUvarint(payload, named.alive.Count())}, nil
 }
 
 // summed reads part, then its checksum.
@@ -181,11 +189,11 @@ func summed(part io.Reader) []io.Reader {
 }
 
 func (st *stream) open(named *contents) (size int64, err error) {
-	alive, err := st.addAlive(named)
+	said, err := st.addAlive(named)
 	if err != nil {
 		return 0, err
 	}
-	h := streamHeader{meta: named.meta, state: named.state, alive: alive}
+	h := streamHeader{meta: named.meta, state: named.state, alive: said}
 	for _, g := range named.segments {
 		h.records = append(h.records, g.segmentRecord)
 	}
@@ -193,7 +201,7 @@ func (st *stream) open(named *contents) (size int64, err error) {
 	parts := []io.Reader{bytes.NewReader(header)}
 	if st.base != nil {
 		parts = append(parts, summed(st.base)...)
-		size = st.base.size + 4
+		size = st.base.Size + 4
 	}
 	size += int64(len(header))
 	for _, g := range named.segments {
@@ -217,37 +225,10 @@ func (st *stream) Close() error {
 	}
 	releaseAll(st.segments)
 	if st.base != nil {
-		st.base.stop()
+		st.base.Close()
 	}
 	st.files, st.segments = nil, nil
 	return err
-}
-
-// baseReader reads a base out of a frozen set, piece by piece.
-type baseReader struct {
-	size int64
-	next func() ([]byte, bool)
-	stop func()
-	left []byte
-}
-
-func newBaseReader(set *aliveSet) *baseReader {
-	r := &baseReader{size: set.baseSize()}
-	r.next, r.stop = iter.Pull(set.basePieces())
-	return r
-}
-
-func (r *baseReader) Read(p []byte) (int, error) {
-	if len(r.left) == 0 {
-		piece, ok := r.next()
-		if !ok {
-			return 0, io.EOF
-		}
-		r.left = piece
-	}
-	n := copy(p, r.left)
-	r.left = r.left[n:]
-	return n, nil
 }
 
 // wholeFile reads exactly left bytes and says so when the file has fewer.

@@ -1,15 +1,16 @@
-package storage
+package alive
 
 import (
 	"fmt"
 	"slices"
 
 	"github.com/RoaringBitmap/roaring/v2/roaring64"
+	"github.com/carillonmq/carillon/storage/codec"
 )
 
-// encodeAlive writes the set in roaring's portable 64-bit format, as LevelOne has
+// EncodePortable writes the set in roaring's portable 64-bit format, as LevelOne has
 // it.
-func encodeAlive(alive *aliveSet) (record, error) {
+func EncodePortable(alive *Set) (codec.Record, error) {
 	portable := roaring64.New()
 	seqs := make([]uint64, 0, blockSeqs)
 	for number, b := range alive.all() {
@@ -27,20 +28,20 @@ func encodeAlive(alive *aliveSet) (record, error) {
 	portable.RunOptimize()
 	b, err := portable.ToBytes()
 	if err != nil {
-		return record{}, fmt.Errorf("encode alive-set: %w", err)
+		return codec.Record{}, fmt.Errorf("encode alive-set: %w", err)
 	}
-	return record{version: 1, payload: b}, nil
+	return codec.Record{Version: 1, Payload: b}, nil
 }
 
-func decodeAlive(r record) (*aliveSet, error) {
+func DecodePortable(r codec.Record) (*Set, error) {
 	portable := roaring64.New()
-	if err := portable.UnmarshalBinary(r.payload); err != nil {
-		return nil, fmt.Errorf("%w: alive-set: %w", ErrCorrupt, err)
+	if err := portable.UnmarshalBinary(r.Payload); err != nil {
+		return nil, fmt.Errorf("%w: alive-set: %w", codec.ErrCorrupt, err)
 	}
 	if !portable.IsEmpty() && portable.Maximum() > maxSeq {
-		return nil, fmt.Errorf("%w: alive-set: seq %d", ErrCorrupt, portable.Maximum())
+		return nil, fmt.Errorf("%w: alive-set: seq %d", codec.ErrCorrupt, portable.Maximum())
 	}
-	alive, low := newAliveSet(), make([]uint16, 0, blockSeqs)
+	alive, low := NewSet(), make([]uint16, 0, blockSeqs)
 	number, buf := uint64(0), make([]uint64, 4096)
 	for seqs := portable.ManyIterator(); ; {
 		n := seqs.NextMany(buf)
@@ -59,11 +60,11 @@ func decodeAlive(r record) (*aliveSet, error) {
 }
 
 // putLow makes a block of what is sorted in low, if that is anything.
-func (s *aliveSet) putLow(number uint64, low []uint16) {
+func (s *Set) putLow(number uint64, low []uint16) {
 	if len(low) == 0 {
 		return
 	}
-	b := &aliveBlock{count: uint32(len(low)), low: low}
+	b := &block{count: uint32(len(low)), low: low}
 	if len(low) <= maxLow {
 		b.low = slices.Clone(low)
 	} else if len(low) == blockSeqs {

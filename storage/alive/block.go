@@ -1,4 +1,4 @@
-package storage
+package alive
 
 import (
 	"iter"
@@ -7,25 +7,25 @@ import (
 	"slices"
 )
 
-// An aliveBlock holds the seqs of one run of 65,536, by their lower 16 bits. How
+// An block holds the seqs of one run of 65,536, by their lower 16 bits. How
 // depends on their number alone:
 //
 //	65536           nothing is kept
 //	4097 to 65535   bits, 8 KB
 //	1 to 4096       low, sorted, 2 bytes each
-type aliveBlock struct {
+type block struct {
 	epoch uint64
 	count uint32
 	low   []uint16
-	bits  *blockBitmap
+	bits  *bitmap
 }
 
-type blockBitmap [blockSeqs / 64]uint64
+type bitmap [blockSeqs / 64]uint64
 
 const maxLow = blockSeqs / 16 // where both take 8 KB
 
-func (b *aliveBlock) clone(epoch uint64) *aliveBlock {
-	c := &aliveBlock{epoch: epoch, count: b.count, low: slices.Clone(b.low)}
+func (b *block) clone(epoch uint64) *block {
+	c := &block{epoch: epoch, count: b.count, low: slices.Clone(b.low)}
 	if b.bits != nil {
 		copied := *b.bits
 		c.bits = &copied
@@ -33,7 +33,7 @@ func (b *aliveBlock) clone(epoch uint64) *aliveBlock {
 	return c
 }
 
-func (b *aliveBlock) contains(low uint16) bool {
+func (b *block) contains(low uint16) bool {
 	switch {
 	case b.count == blockSeqs:
 		return true
@@ -45,7 +45,7 @@ func (b *aliveBlock) contains(low uint16) bool {
 	}
 }
 
-func (b *aliveBlock) addRange(first, last uint16) {
+func (b *block) addRange(first, last uint16) {
 	if b.bits == nil && b.count+uint32(last-first)+1 <= maxLow {
 		b.addLow(first, last)
 		return
@@ -59,7 +59,7 @@ func (b *aliveBlock) addRange(first, last uint16) {
 }
 
 // addLow adds to a block that holds little afterwards too.
-func (b *aliveBlock) addLow(first, last uint16) {
+func (b *block) addLow(first, last uint16) {
 	from, to := b.find(first, last)
 	b.low = slices.Delete(b.low, from, to)
 	b.low = slices.Insert(b.low, from, make([]uint16, int(last-first)+1)...)
@@ -69,7 +69,7 @@ func (b *aliveBlock) addLow(first, last uint16) {
 	b.count = uint32(len(b.low))
 }
 
-func (b *aliveBlock) removeRange(first, last uint16) {
+func (b *block) removeRange(first, last uint16) {
 	if b.bits == nil && b.count <= maxLow {
 		from, to := b.find(first, last)
 		b.low = slices.Delete(b.low, from, to)
@@ -85,9 +85,9 @@ func (b *aliveBlock) removeRange(first, last uint16) {
 }
 
 // removeSorted takes a few out of the block.
-func (b *aliveBlock) removeSorted(dead []uint16) {
+func (b *block) removeSorted(dead []uint16) {
 	if !b.isLow() {
-		var marked blockBitmap
+		var marked bitmap
 		for _, low := range dead {
 			marked[low/64] |= 1 << (low % 64)
 		}
@@ -107,7 +107,7 @@ func (b *aliveBlock) removeSorted(dead []uint16) {
 }
 
 // removeBits takes what is marked out of the block.
-func (b *aliveBlock) removeBits(marked *blockBitmap) {
+func (b *block) removeBits(marked *bitmap) {
 	if !b.isLow() {
 		set := b.asBits()
 		for w, mask := range marked {
@@ -125,9 +125,9 @@ func (b *aliveBlock) removeBits(marked *blockBitmap) {
 }
 
 // isLow reports whether low is the block's form.
-func (b *aliveBlock) isLow() bool { return b.bits == nil && b.count < blockSeqs }
+func (b *block) isLow() bool { return b.bits == nil && b.count < blockSeqs }
 
-func (b *blockBitmap) count() (n int) {
+func (b *bitmap) count() (n int) {
 	for _, word := range b {
 		n += bits.OnesCount64(word)
 	}
@@ -135,11 +135,11 @@ func (b *blockBitmap) count() (n int) {
 }
 
 // asBits returns what the block holds as bits, its own where it has them.
-func (b *aliveBlock) asBits() *blockBitmap {
+func (b *block) asBits() *bitmap {
 	if b.bits != nil {
 		return b.bits
 	}
-	made := new(blockBitmap)
+	made := new(bitmap)
 	if b.count == blockSeqs {
 		for w := range made {
 			made[w] = math.MaxUint64
@@ -152,7 +152,7 @@ func (b *aliveBlock) asBits() *blockBitmap {
 }
 
 // setBits makes n bits what the block holds, in the form that their number asks for.
-func (b *aliveBlock) setBits(set *blockBitmap, n int) {
+func (b *block) setBits(set *bitmap, n int) {
 	b.count, b.low, b.bits = uint32(n), nil, nil
 	switch {
 	case n == blockSeqs:
@@ -169,7 +169,7 @@ func (b *aliveBlock) setBits(set *blockBitmap, n int) {
 }
 
 // countRange returns how many of the block's seqs lie within first and last.
-func (b *aliveBlock) countRange(first, last uint16) (n int) {
+func (b *block) countRange(first, last uint16) (n int) {
 	switch {
 	case b.count == blockSeqs:
 		return int(last-first) + 1
@@ -185,7 +185,7 @@ func (b *aliveBlock) countRange(first, last uint16) (n int) {
 }
 
 // find returns the places in low of what lies within first and last.
-func (b *aliveBlock) find(first, last uint16) (from, to int) {
+func (b *block) find(first, last uint16) (from, to int) {
 	from, _ = slices.BinarySearch(b.low, first)
 	to, found := slices.BinarySearch(b.low, last)
 	if found {
@@ -195,7 +195,7 @@ func (b *aliveBlock) find(first, last uint16) (from, to int) {
 }
 
 // all yields what the block holds, in order.
-func (b *aliveBlock) all() iter.Seq[uint16] {
+func (b *block) all() iter.Seq[uint16] {
 	return func(yield func(uint16) bool) {
 		if b.isLow() {
 			for _, low := range b.low {

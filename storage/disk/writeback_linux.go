@@ -1,4 +1,4 @@
-package storage
+package disk
 
 import (
 	"os"
@@ -6,9 +6,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// startWriteback lets the kernel write to disk what the file has by now, so that
+// StartWriteback lets the kernel write to disk what the file has by now, so that
 // the sync at its end has little left to wait for. It is a hint: an error of the
 // disk is the sync's to report.
-func startWriteback(file *os.File) {
+func StartWriteback(file *os.File) {
 	_ = unix.SyncFileRange(int(file.Fd()), 0, 0, unix.SYNC_FILE_RANGE_WRITE)
 }

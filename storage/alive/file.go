@@ -1,4 +1,4 @@
-package storage
+package alive
 
 import (
 	"bufio"
@@ -7,6 +7,8 @@ import (
 	"io"
 	"iter"
 	"slices"
+
+	"github.com/carillonmq/carillon/storage/codec"
 )
 
 // Above LevelOne the alive-set has a file of its own: all of it as it once was,
@@ -46,51 +48,56 @@ const (
 	newestChangePiece = 1
 )
 
-// aliveFile is what the manifest says of it:
+// File is what whoever names it keeps of it:
 //
 //	| id uvarint | base uvarint | size uvarint | flushed uvarint | count uvarint | next uvarint |
-type aliveFile struct {
-	id      uint64 // 0: the set is in the manifest, as LevelOne has it
-	base    int64  // bytes of the base
-	size    int64  // bytes of base and changes
-	flushed int64  // bytes of segments written since the base was
-	count   uint64 // seqs in the set
-	next    uint64 // seq after the last that the set was told of
+type File struct {
+	ID      uint64 // 0: the set is in the manifest, as LevelOne has it
+	Base    int64  // bytes of the base
+	Size    int64  // bytes of base and changes
+	Flushed int64  // bytes of segments written since the base was
+	Count   uint64 // seqs in the set
+	Next    uint64 // seq after the last that the set was told of
 }
 
-func (f *aliveFile) append(b []byte) []byte {
-	for _, v := range []uint64{f.id, uint64(f.base), uint64(f.size), uint64(f.flushed), f.count, f.next} {
+// Append writes f into a record.
+func (f *File) Append(b []byte) []byte {
+	for _, v := range []uint64{f.ID, uint64(f.Base), uint64(f.Size), uint64(f.Flushed), f.Count, f.Next} {
 		b = binary.AppendUvarint(b, v)
 	}
 	return b
 }
 
-func (d *decoder) aliveFile() aliveFile {
-	f := aliveFile{id: d.uvarint(), base: int64(d.uvarint()), size: int64(d.uvarint()), flushed: int64(d.uvarint()), count: d.uvarint(), next: d.uvarint()}
-	if f.id == 0 || f.base < 0 || f.size < f.base || f.next > maxSeq {
-		d.fail()
+// ReadFile reads what Append wrote.
+func ReadFile(d *codec.Decoder) File {
+	f := File{ID: d.Uvarint(), Base: int64(d.Uvarint()), Size: int64(d.Uvarint()), Flushed: int64(d.Uvarint()), Count: d.Uvarint(), Next: d.Uvarint()}
+	if f.ID == 0 || f.Base < 0 || f.Size < f.Base || f.Next > maxSeq {
+		d.Fail()
 	}
 	return f
 }
 
+// pieceFrame is how many bytes of a piece are not payload: length, version, checksum.
+const pieceFrame = 4 + 1 + 4
+
 // appendPiece frames a payload.
-func appendPiece(b []byte, r record) []byte {
-	sealed := sealRecord(r)
+func appendPiece(b []byte, r codec.Record) []byte {
+	sealed := codec.Seal(r)
 	return append(binary.BigEndian.AppendUint32(b, uint32(len(sealed))), sealed...)
 }
 
 // nextPiece cuts the first piece off b.
 func nextPiece(name string, newest byte, b []byte) (payload, rest []byte, err error) {
 	if len(b) < 4 || uint64(binary.BigEndian.Uint32(b)) > uint64(len(b)-4) {
-		return nil, nil, fmt.Errorf("%w: %s of %d bytes is cut off", ErrCorrupt, name, len(b))
+		return nil, nil, fmt.Errorf("%w: %s of %d bytes is cut off", codec.ErrCorrupt, name, len(b))
 	}
 	end := 4 + binary.BigEndian.Uint32(b)
-	r, err := openRecord(name, newest, b[4:end])
-	return r.payload, b[end:], err
+	r, err := codec.Open(name, newest, b[4:end])
+	return r.Payload, b[end:], err
 }
 
 // basePieces yields the set as pieces; each is good until the next.
-func (s *aliveSet) basePieces() iter.Seq[[]byte] {
+func (s *Set) basePieces() iter.Seq[[]byte] {
 	return func(yield func([]byte) bool) {
 		var payload, piece []byte
 		for number, b := range s.all() {
@@ -98,34 +105,33 @@ func (s *aliveSet) basePieces() iter.Seq[[]byte] {
 			if len(payload) < pieceSize {
 				continue
 			}
-			if piece = appendPiece(piece[:0], record{version: 1, payload: payload}); !yield(piece) {
+			if piece = appendPiece(piece[:0], codec.Record{Version: 1, Payload: payload}); !yield(piece) {
 				return
 			}
 			payload = payload[:0]
 		}
 		if len(payload) > 0 {
-			yield(appendPiece(piece[:0], record{version: 1, payload: payload}))
+			yield(appendPiece(piece[:0], codec.Record{Version: 1, Payload: payload}))
 		}
 	}
 }
 
-// baseSize returns how many bytes basePieces yields.
-func (s *aliveSet) baseSize() (size int64) {
-	const frame = 4 + 1 + 4 // length, version, checksum
+// BaseSize returns how many bytes basePieces yields.
+func (s *Set) BaseSize() (size int64) {
 	payload := int64(0)
 	for number, b := range s.all() {
 		payload += uvarintSize(number) + b.size()
 		if payload >= pieceSize {
-			size, payload = size+frame+payload, 0
+			size, payload = size+pieceFrame+payload, 0
 		}
 	}
 	if payload > 0 {
-		size += frame + payload
+		size += pieceFrame + payload
 	}
 	return size
 }
 
-func (b *aliveBlock) size() int64 {
+func (b *block) size() int64 {
 	size := uvarintSize(uint64(b.count - 1))
 	switch {
 	case b.count == blockSeqs:
@@ -144,7 +150,7 @@ func uvarintSize(v uint64) (n int64) {
 	return n
 }
 
-func (b *aliveBlock) append(to []byte) []byte {
+func (b *block) append(to []byte) []byte {
 	to = binary.AppendUvarint(to, uint64(b.count-1))
 	if b.bits != nil {
 		for _, word := range b.bits {
@@ -157,17 +163,47 @@ func (b *aliveBlock) append(to []byte) []byte {
 	return to
 }
 
-// decodeAliveFile reads a base of size bytes and the changes that follow it, and returns
+// A Reader reads a base out of a frozen set, piece by piece. It must be closed.
+type Reader struct {
+	Size int64 // of all of it
+	next func() ([]byte, bool)
+	stop func()
+	left []byte
+}
+
+// NewReader reads what a file of the set would begin with.
+func NewReader(set *Set) *Reader {
+	r := &Reader{Size: set.BaseSize()}
+	r.next, r.stop = iter.Pull(set.basePieces())
+	return r
+}
+
+func (r *Reader) Read(p []byte) (int, error) {
+	if len(r.left) == 0 {
+		piece, ok := r.next()
+		if !ok {
+			return 0, io.EOF
+		}
+		r.left = piece
+	}
+	n := copy(p, r.left)
+	r.left = r.left[n:]
+	return n, nil
+}
+
+func (r *Reader) Close() { r.stop() }
+
+// decodeFile reads a base of size bytes and the changes that follow it, and returns
 // the seq after the last that a change was told of, 0 when there is none. Memory does
 // not hold the base beside the set, a piece at a time. While the next one is read and
 // decoded, what died since is taken out of the one before, while that is in the
 // processor's cache: a start waits for little else.
-func decodeAliveFile(base io.Reader, size int64, after []byte) (set *aliveSet, next uint64, err error) {
+func decodeFile(base io.Reader, size int64, after []byte) (set *Set, next uint64, err error) {
 	c, next, err := openChanges(after)
 	if err != nil {
 		return nil, 0, err
 	}
-	set = newAliveSet()
+	set = NewSet()
 	pieces := make(chan basePiece, 4)
 	go func() {
 		defer close(pieces)
@@ -200,7 +236,7 @@ type basePiece struct {
 
 type numberedBlock struct {
 	number uint64
-	block  *aliveBlock
+	block  *block
 }
 
 // readBase sends the pieces of a base, the last one with the error that ends it.
@@ -214,7 +250,7 @@ func readBase(from io.Reader, size int64, to chan<- basePiece) {
 		}
 		var p basePiece
 		if err != nil {
-			p.err = fmt.Errorf("%w: base of the alive-set: %w", ErrCorrupt, err)
+			p.err = fmt.Errorf("%w: base of the alive-set: %w", codec.ErrCorrupt, err)
 		} else if buf, p.err = readPiece(r, length, buf); p.err == nil {
 			p.blocks, p.err = decodePiece(buf, last)
 		}
@@ -231,11 +267,11 @@ func readBase(from io.Reader, size int64, to chan<- basePiece) {
 func readPiece(r io.Reader, length, buf []byte) ([]byte, error) {
 	n := 4 + uint64(binary.BigEndian.Uint32(length))
 	if n > 4*pieceSize {
-		return buf, fmt.Errorf("%w: base of the alive-set has a piece of %d bytes", ErrCorrupt, n)
+		return buf, fmt.Errorf("%w: base of the alive-set has a piece of %d bytes", codec.ErrCorrupt, n)
 	}
 	buf = slices.Grow(buf[:0], int(n))[:n]
 	if _, err := io.ReadFull(r, buf); err != nil {
-		return buf, fmt.Errorf("%w: base of the alive-set: %w", ErrCorrupt, err)
+		return buf, fmt.Errorf("%w: base of the alive-set: %w", codec.ErrCorrupt, err)
 	}
 	return buf, nil
 }
@@ -246,11 +282,11 @@ func decodePiece(piece []byte, last int64) (blocks []numberedBlock, err error) {
 	if err != nil {
 		return nil, err
 	}
-	d := decoder{b: payload}
-	for len(d.b) > 0 {
-		number, block := d.uvarint(), d.aliveBlock()
-		if d.failed || number > maxSeq>>blockBits || int64(number) <= last {
-			return nil, fmt.Errorf("%w: alive-set: block %d after %d does not decode", ErrCorrupt, number, last)
+	d := codec.NewDecoder(payload)
+	for d.Left() > 0 {
+		number, block := d.Uvarint(), readBlock(&d)
+		if d.Failed() || number > maxSeq>>blockBits || int64(number) <= last {
+			return nil, fmt.Errorf("%w: alive-set: block %d after %d does not decode", codec.ErrCorrupt, number, last)
 		}
 		blocks = append(blocks, numberedBlock{number, block})
 		last = int64(number)
@@ -258,40 +294,40 @@ func decodePiece(piece []byte, last int64) (blocks []numberedBlock, err error) {
 	return blocks, nil
 }
 
-func (d *decoder) aliveBlock() *aliveBlock {
-	n := d.uvarint() + 1
-	switch b := (&aliveBlock{count: uint32(n)}); {
+func readBlock(d *codec.Decoder) *block {
+	n := d.Uvarint() + 1
+	switch b := (&block{count: uint32(n)}); {
 	case n == 0 || n > blockSeqs:
-		d.fail()
+		d.Fail()
 		return nil
 	case n == blockSeqs:
 		return b
 	case n > maxLow:
-		b.bits = d.blockBits(int(n))
+		b.bits = readBits(d, int(n))
 		return b
 	default:
-		b.low = d.blockLow(int(n))
+		b.low = readLow(d, int(n))
 		return b
 	}
 }
 
-func (d *decoder) blockBits(n int) *blockBitmap {
-	words := d.view(blockSeqs / 8)
+func readBits(d *codec.Decoder, n int) *bitmap {
+	words := d.View(blockSeqs / 8)
 	if words == nil {
 		return nil
 	}
-	set := new(blockBitmap)
+	set := new(bitmap)
 	for w := range set {
 		set[w] = binary.LittleEndian.Uint64(words[8*w:])
 	}
 	if set.count() != n {
-		d.fail()
+		d.Fail()
 	}
 	return set
 }
 
-func (d *decoder) blockLow(n int) []uint16 {
-	view := d.view(2 * uint64(n))
+func readLow(d *codec.Decoder, n int) []uint16 {
+	view := d.View(2 * uint64(n))
 	if view == nil {
 		return nil
 	}
@@ -311,7 +347,7 @@ func (d *decoder) blockLow(n int) []uint16 {
 		last = int(a)
 	}
 	if !sorted {
-		d.fail()
+		d.Fail()
 		return nil
 	}
 	return low

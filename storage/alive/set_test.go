@@ -1,4 +1,4 @@
-package storage
+package alive
 
 import (
 	"iter"
@@ -12,19 +12,19 @@ import (
 
 // TestAliveSet_equalsMap changes a set at random, across the ends of blocks and
 // nodes, and compares it and all that was frozen from it with maps.
-func TestAliveSet_equalsMap(t *testing.T) {
+func TestSet_equalsMap(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
-		set, want := newAliveSet(), map[uint64]bool{}
+		set, want := NewSet(), map[uint64]bool{}
 		type moment struct {
-			set  *aliveSet
+			set  *Set
 			want map[uint64]bool
 		}
 		var frozen []moment
 		change := func(t *rapid.T, in bool) {
 			first := rapid.SampledFrom([]uint64{1, blockSeqs - 3, blockSeqs, nodeSeqs - 100, 2*nodeSeqs - 1}).Draw(t, "first") + rapid.Uint64Range(0, 200).Draw(t, "offset")
-			run := SeqRun{first, first + rapid.SampledFrom([]uint64{0, 0, 1, 63, 64, 300, 1000, maxLow, blockSeqs + 7}).Draw(t, "length")}
+			last := first + rapid.SampledFrom([]uint64{0, 0, 1, 63, 64, 300, 1000, maxLow, blockSeqs + 7}).Draw(t, "length")
 			n := uint64(0)
-			for seq := run.First; seq <= run.Last; seq++ {
+			for seq := first; seq <= last; seq++ {
 				if want[seq] {
 					n++
 				}
@@ -34,13 +34,13 @@ func TestAliveSet_equalsMap(t *testing.T) {
 					delete(want, seq)
 				}
 			}
-			if got := set.countRange(run); got != n {
-				t.Fatalf("%d of %v in the set, want %d", got, run, n)
+			if got := set.CountRange(first, last); got != n {
+				t.Fatalf("%d of %d to %d in the set, want %d", got, first, last, n)
 			}
 			if in {
-				set.addRange(run)
-			} else if got := set.removeRange(run); got != n {
-				t.Fatalf("removed %d of %v, want %d", got, run, n)
+				set.AddRange(first, last)
+			} else if got := set.RemoveRange(first, last); got != n {
+				t.Fatalf("removed %d of %d to %d, want %d", got, first, last, n)
 			}
 		}
 		t.Repeat(map[string]func(*rapid.T){
@@ -48,13 +48,13 @@ func TestAliveSet_equalsMap(t *testing.T) {
 			"remove": func(t *rapid.T) { change(t, false) },
 			"freeze": func(*rapid.T) {
 				if len(frozen) < 4 {
-					frozen = append(frozen, moment{set.freeze(), maps.Clone(want)})
+					frozen = append(frozen, moment{set.Freeze(), maps.Clone(want)})
 				}
 			},
 			"thaw": func(*rapid.T) {
 				if len(frozen) > 0 {
 					last := frozen[len(frozen)-1]
-					set, want = last.set.thaw(), maps.Clone(last.want)
+					set, want = last.set.Thaw(), maps.Clone(last.want)
 				}
 			},
 			"": func(t *rapid.T) {
@@ -68,16 +68,16 @@ func TestAliveSet_equalsMap(t *testing.T) {
 	})
 }
 
-func requireSeqs(t *rapid.T, set *aliveSet, want map[uint64]bool) {
+func requireSeqs(t *rapid.T, set *Set, want map[uint64]bool) {
 	t.Helper()
 	got := 0
 	for seq := range everySeq(set) {
-		if !want[seq] || !set.contains(seq) {
+		if !want[seq] || !set.Contains(seq) {
 			t.Fatalf("seq %d is in the set", seq)
 		}
 		got++
 	}
-	if got != len(want) || set.count != uint64(got) || set.countRange(SeqRun{0, maxSeq}) != uint64(got) {
+	if got != len(want) || set.count != uint64(got) || set.CountRange(0, maxSeq) != uint64(got) {
 		t.Fatalf("%d seqs of %d, counted %d", got, len(want), set.count)
 	}
 	for number, b := range set.all() {
@@ -88,7 +88,7 @@ func requireSeqs(t *rapid.T, set *aliveSet, want map[uint64]bool) {
 	}
 }
 
-func everySeq(set *aliveSet) iter.Seq[uint64] {
+func everySeq(set *Set) iter.Seq[uint64] {
 	return func(yield func(uint64) bool) {
 		for number, b := range set.all() {
 			for low := range b.all() {
@@ -100,20 +100,20 @@ func everySeq(set *aliveSet) iter.Seq[uint64] {
 	}
 }
 
-func TestAliveSet_survivesThePortableForm(t *testing.T) {
+func TestSet_survivesThePortableForm(t *testing.T) {
 	random := rand.New(rand.NewPCG(9, 9))
-	set := newAliveSet()
-	set.addRange(SeqRun{1, 4 * blockSeqs})
-	set.addRange(SeqRun{1 << 33, 1<<33 + 5000})
+	set := NewSet()
+	set.AddRange(1, 4*blockSeqs)
+	set.AddRange(1<<33, 1<<33+5000)
 	for range 30_000 {
 		set.remove(1 + random.Uint64N(2*blockSeqs))
-		set.add(1<<35 + random.Uint64N(1<<26))
+		set.Add(1<<35 + random.Uint64N(1<<26))
 	}
-	r, err := encodeAlive(set)
+	r, err := EncodePortable(set)
 	if err != nil {
 		t.Fatal(err)
 	}
-	got, err := decodeAlive(r)
+	got, err := DecodePortable(r)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -124,11 +124,11 @@ func TestAliveSet_survivesThePortableForm(t *testing.T) {
 
 // Freeze shares all blocks; a kill copies the one that it changes, once.
 func TestFreeze_copiesNothing(t *testing.T) {
-	set := newAliveSet()
+	set := NewSet()
 	for seq := uint64(1); seq < 100*blockSeqs; seq += 100 {
-		set.add(seq)
+		set.Add(seq)
 	}
-	frozen := set.freeze()
+	frozen := set.Freeze()
 	set.remove(1)
 	set.remove(101)
 	copied := 0
@@ -137,10 +137,10 @@ func TestFreeze_copiesNothing(t *testing.T) {
 			copied++
 		}
 	}
-	if copied != 1 || !frozen.contains(1) || set.contains(1) {
+	if copied != 1 || !frozen.Contains(1) || set.Contains(1) {
 		t.Errorf("%d blocks of 100 were copied", copied)
 	}
-	if allocated := testing.AllocsPerRun(10, func() { set.freeze() }); allocated > 2 {
+	if allocated := testing.AllocsPerRun(10, func() { set.Freeze() }); allocated > 2 {
 		t.Errorf("freeze allocates %v times", allocated)
 	}
 }

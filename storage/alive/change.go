@@ -1,4 +1,4 @@
-package storage
+package alive
 
 import (
 	"encoding/binary"
@@ -6,14 +6,17 @@ import (
 	"math"
 	"math/bits"
 	"slices"
+
+	"github.com/carillonmq/carillon/storage/codec"
 )
 
-// encodeChange writes what takes the set from its state of then, when before was
-// the next seq, to the one of now, when after is.
-func encodeChange(then, now *aliveSet, before, after uint64) record {
+// EncodeChange returns the piece that takes a set from its state of then, when before
+// was the next seq, to the one of now, when after is. Both are frozen, now from what
+// then went on as.
+func EncodeChange(then, now *Set, before, after uint64) []byte {
 	c := changeWriter{b: binary.AppendUvarint(binary.AppendUvarint(nil, before), after)}
 	for at, was := range then.root {
-		var is *aliveNode
+		var is *node
 		if at < len(now.root) {
 			is = now.root[at]
 		}
@@ -22,13 +25,13 @@ func encodeChange(then, now *aliveSet, before, after uint64) record {
 		}
 	}
 	seq := before
-	for alive := range now.within(SeqRun{before, after - 1}) {
+	for alive := range now.Within(before, after-1) {
 		c.run(seq, alive)
 		seq = alive + 1
 	}
 	c.run(seq, after)
 	c.finish()
-	return record{version: 1, payload: c.b}
+	return appendPiece(nil, codec.Record{Version: 1, Payload: c.b})
 }
 
 // changeWriter joins runs that touch and writes them.
@@ -65,9 +68,9 @@ func (c *changeWriter) finish() {
 }
 
 // node writes what was in the node and is no longer. first is its first block.
-func (c *changeWriter) node(first uint64, was, is *aliveNode) {
+func (c *changeWriter) node(first uint64, was, is *node) {
 	if is == nil {
-		is = new(aliveNode)
+		is = new(node)
 	}
 	if was == nil {
 		return
@@ -78,13 +81,13 @@ func (c *changeWriter) node(first uint64, was, is *aliveNode) {
 		}
 		now := is.blocks[i]
 		if now == nil {
-			now = new(aliveBlock)
+			now = new(block)
 		}
 		c.block((first+uint64(i))<<blockBits, b, now)
 	}
 }
 
-func (c *changeWriter) block(first uint64, was, now *aliveBlock) {
+func (c *changeWriter) block(first uint64, was, now *block) {
 	if was.count == blockSeqs && now.count == 0 {
 		c.run(first, first+blockSeqs)
 		return
@@ -113,35 +116,35 @@ func (c *changeWriter) block(first uint64, was, now *aliveBlock) {
 // A change is one piece, read run by run.
 type change struct {
 	before, after uint64
-	runs          decoder
+	runs          codec.Decoder
 	end           uint64 // of the run read last
-	next          SeqRun // the run at hand; First is math.MaxUint64 at the end
+	next          run    // the run at hand; first is math.MaxUint64 at the end
 }
 
 func openChange(payload []byte, last uint64) (change, error) {
-	c := change{runs: decoder{b: payload}}
-	c.before, c.after = c.runs.uvarint(), c.runs.uvarint()
-	if c.runs.failed || c.before > c.after || c.after > maxSeq || last != 0 && c.before != last {
-		return c, fmt.Errorf("%w: alive-set: change from seq %d to %d after one to %d", ErrCorrupt, c.before, c.after, last)
+	c := change{runs: codec.NewDecoder(payload)}
+	c.before, c.after = c.runs.Uvarint(), c.runs.Uvarint()
+	if c.runs.Failed() || c.before > c.after || c.after > maxSeq || last != 0 && c.before != last {
+		return c, fmt.Errorf("%w: alive-set: change from seq %d to %d after one to %d", codec.ErrCorrupt, c.before, c.after, last)
 	}
 	return c, c.read()
 }
 
 // read takes the next run.
 func (c *change) read() error {
-	if len(c.runs.b) == 0 {
-		c.next = SeqRun{math.MaxUint64, math.MaxUint64}
+	if c.runs.Left() == 0 {
+		c.next = run{math.MaxUint64, math.MaxUint64}
 		return nil
 	}
-	gap, length := c.runs.uvarint(), uint64(1)
+	gap, length := c.runs.Uvarint(), uint64(1)
 	if gap&1 == 1 {
-		length = c.runs.uvarint() + 2
+		length = c.runs.Uvarint() + 2
 	}
 	first := c.end + gap>>1
-	if c.runs.failed || gap>>1 > maxSeq || length > maxSeq || first+length > c.after {
-		return fmt.Errorf("%w: alive-set: change to seq %d does not decode", ErrCorrupt, c.after)
+	if c.runs.Failed() || gap>>1 > maxSeq || length > maxSeq || first+length > c.after {
+		return fmt.Errorf("%w: alive-set: change to seq %d does not decode", codec.ErrCorrupt, c.after)
 	}
-	c.next, c.end = SeqRun{first, first + length - 1}, first+length
+	c.next, c.end = run{first, first + length - 1}, first+length
 	return nil
 }
 
@@ -150,14 +153,14 @@ func (c *change) read() error {
 // change kills all over the set.
 type changes struct {
 	list []change
-	born SeqRun // all that were; of none First is above Last
+	born run // all that were; of none first is above last
 	dead deaths
 }
 
 // openChanges begins to read change pieces, the whole of b, and returns the next seq
 // after them, 0 when there are none.
 func openChanges(b []byte) (c *changes, next uint64, err error) {
-	c = &changes{born: SeqRun{1, 0}}
+	c = &changes{born: run{1, 0}}
 	for len(b) > 0 {
 		payload, rest, err := nextPiece("change of the alive-set", newestChangePiece, b)
 		if err != nil {
@@ -171,14 +174,14 @@ func openChanges(b []byte) (c *changes, next uint64, err error) {
 		next, b = opened.after, rest
 	}
 	if len(c.list) > 0 {
-		c.born = SeqRun{c.list[0].before, next - 1}
+		c.born = run{c.list[0].before, next - 1}
 	}
 	return c, next, nil
 }
 
 // settle takes what is dead out of a block of the base, unless some of it was born since.
-func (c *changes) settle(number uint64, b *aliveBlock) error {
-	if number >= c.born.First>>blockBits {
+func (c *changes) settle(number uint64, b *block) error {
+	if number >= c.born.first>>blockBits {
 		return nil
 	}
 	if err := c.dead.gather(c.list, number); err != nil {
@@ -189,9 +192,9 @@ func (c *changes) settle(number uint64, b *aliveBlock) error {
 }
 
 // finish adds what was born since the base, and takes out what died of it.
-func (c *changes) finish(s *aliveSet) error {
-	s.addRange(c.born)
-	for number := c.born.First >> blockBits; number <= max(c.born.First, c.born.Last)>>blockBits; number++ {
+func (c *changes) finish(s *Set) error {
+	s.AddRange(c.born.first, c.born.last)
+	for number := c.born.first >> blockBits; number <= max(c.born.first, c.born.last)>>blockBits; number++ {
 		if err := c.dead.gather(c.list, number); err != nil {
 			return err
 		}
@@ -206,7 +209,7 @@ func (c *changes) finish(s *aliveSet) error {
 // have, and marks for all others.
 type deaths struct {
 	few    []uint16
-	marks  blockBitmap
+	marks  bitmap
 	marked bool
 }
 
@@ -218,13 +221,13 @@ func (d *deaths) gather(changes []change, number uint64) error {
 	end := first + blockSeqs - 1
 	for i := range changes {
 		c := &changes[i]
-		for c.next.First <= end {
-			if c.next.First < first {
-				return fmt.Errorf("%w: alive-set: seq %d dies where none is alive", ErrCorrupt, c.next.First)
+		for c.next.first <= end {
+			if c.next.first < first {
+				return fmt.Errorf("%w: alive-set: seq %d dies where none is alive", codec.ErrCorrupt, c.next.first)
 			}
-			d.add(uint16(c.next.First), uint16(min(c.next.Last, end)))
-			if c.next.Last > end {
-				c.next.First = end + 1
+			d.add(uint16(c.next.first), uint16(min(c.next.last, end)))
+			if c.next.last > end {
+				c.next.first = end + 1
 				break
 			}
 			if err := c.read(); err != nil {
@@ -247,7 +250,7 @@ func (d *deaths) add(first, last uint16) {
 }
 
 // bury takes the deaths out of their block, and forgets them.
-func (d *deaths) bury(b *aliveBlock) {
+func (d *deaths) bury(b *block) {
 	if len(d.few) > 0 {
 		slices.Sort(d.few)
 		b.removeSorted(d.few)

@@ -1,4 +1,6 @@
-package storage
+// Package disk has what every file here needs of the disk: bbolt files that may be
+// damaged, durable names, room.
+package disk
 
 import (
 	"errors"
@@ -7,21 +9,23 @@ import (
 	"runtime/debug"
 	"syscall"
 
+	"github.com/carillonmq/carillon/storage/codec"
 	"go.etcd.io/bbolt"
 	berrors "go.etcd.io/bbolt/errors"
 	"golang.org/x/sys/unix"
 )
 
-// openBolt opens a file that exists. On damaged pages bbolt panics and leaves the
-// file mapped, and by that locked even when closed: it is unlocked here.
-func openBolt(path string, options *bbolt.Options) (db *bbolt.DB, err error) {
+// OpenBolt opens a file that exists. On damaged pages bbolt panics and leaves the
+// file mapped, and by that locked even when closed: it is unlocked here. The error is
+// the system's, or wraps codec.ErrCorrupt or ErrInUse.
+func OpenBolt(path string, options *bbolt.Options) (db *bbolt.DB, err error) {
 	var file *os.File
 	options.OpenFile = func(name string, flag int, mode os.FileMode) (*os.File, error) {
 		opened, err := os.OpenFile(name, flag, mode)
 		file = opened
 		return opened, err
 	}
-	err = guard(func() error {
+	err = Guard(func() error {
 		db, err = bbolt.Open(path, 0o600, options)
 		return err
 	})
@@ -36,22 +40,22 @@ func openBolt(path string, options *bbolt.Options) (db *bbolt.DB, err error) {
 		return db, nil
 	case errors.Is(err, berrors.ErrTimeout):
 		return nil, fmt.Errorf("%w: %s", ErrInUse, path)
-	case errors.As(err, &system), errors.Is(err, ErrCorrupt):
+	case errors.As(err, &system), errors.Is(err, codec.ErrCorrupt):
 		return nil, err
 	default: // bbolt's own: bad meta pages, too short
-		return nil, fmt.Errorf("%w: %w", ErrCorrupt, err)
+		return nil, fmt.Errorf("%w: %w", codec.ErrCorrupt, err)
 	}
 }
 
-// guard turns what bbolt does on damaged pages (it panics, or touches memory
-// beyond the file) into ErrCorrupt. The stack in it tells damage from a mistake in
-// this program.
-func guard(read func() error) (err error) {
+// Guard turns what bbolt does on damaged pages (it panics, or touches memory
+// beyond the file) into codec.ErrCorrupt. The stack in it tells damage from a mistake
+// in this program.
+func Guard(read func() error) (err error) {
 	previous := debug.SetPanicOnFault(true)
 	defer func() {
 		debug.SetPanicOnFault(previous)
 		if cause := recover(); cause != nil {
-			err = fmt.Errorf("%w: %v\n%s", ErrCorrupt, cause, debug.Stack())
+			err = fmt.Errorf("%w: %v\n%s", codec.ErrCorrupt, cause, debug.Stack())
 		}
 	}()
 	return read()

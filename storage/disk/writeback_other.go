@@ -1,0 +1,8 @@
+//go:build !linux
+
+package disk
+
+import "os"
+
+// StartWriteback is a hint that only Linux takes.
+func StartWriteback(*os.File) {}
