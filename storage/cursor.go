@@ -12,20 +12,22 @@ type cursor struct {
 	segment *segment
 	bolt    *bbolt.Cursor
 	chunk   chunk
-	bodies  bool       // check each entry's body
-	loads   int        // chunks read so far
-	found   chunkEntry // where find stopped, Seq 0 when nowhere
+	bodies  bool // check each entry's body
+	loads   int  // chunks read so far
+
+	index *chunkIndex // of the chunk in which find looked last, nil: nowhere
+	value []byte      // that chunk
 }
 
 func (s *segment) cursor(tx *bbolt.Tx) *cursor {
 	return &cursor{segment: s, bolt: tx.Bucket(chunksBucket).Cursor()}
 }
 
-// seek places the cursor on the chunk that r lies in, or would.
-func (c *cursor) seek(r Ref) error {
+// locate returns the chunk that r lies in, or would; the key is nil when there is none.
+func (c *cursor) locate(r Ref) (key, value []byte) {
 	var want [keySize]byte
 	target := appendKey(want[:0], r)
-	key, value := c.bolt.Seek(target)
+	key, value = c.bolt.Seek(target)
 	switch {
 	case key == nil:
 		key, value = c.bolt.Last()
@@ -34,6 +36,12 @@ func (c *cursor) seek(r Ref) error {
 			key, value = c.bolt.First()
 		}
 	}
+	return key, value
+}
+
+// seek places the cursor on the chunk that r lies in, or would.
+func (c *cursor) seek(r Ref) error {
+	key, value := c.locate(r)
 	if key == nil {
 		return fmt.Errorf("%w: segment %s has no chunk", ErrCorrupt, c.segment.path)
 	}
@@ -62,24 +70,29 @@ func (c *cursor) start(from Ref) (chunkEntry, bool, error) {
 	}
 }
 
-// find returns the entry named r. Refs must come in order: it goes on from the
-// last one within its chunk, and seeks beyond.
-func (c *cursor) find(r Ref) (chunkEntry, bool, error) {
-	for c.found.Seq != 0 && c.found.Ref().Less(r) {
-		e, _, err := c.chunk.next()
+// find returns the entry named r, its body a view that ends with the transaction. Refs had better come in
+// order: it stays on a chunk for as long as they lie in it.
+func (c *cursor) find(r Ref, cache *indexCache) (chunkEntry, bool, error) {
+	if c.index == nil || !c.index.spans(r) {
+		key, value := c.locate(r)
+		if key == nil {
+			return chunkEntry{}, false, fmt.Errorf("%w: segment %s has no chunk", ErrCorrupt, c.segment.path)
+		}
+		index, err := cache.index(c.segment, key, value)
 		if err != nil {
 			return chunkEntry{}, false, fmt.Errorf("segment %s: %w", c.segment.path, err)
 		}
-		c.found = e // the zero entry at the chunk's end
+		c.index, c.value = index, value
 	}
-	if c.found.Seq == 0 {
-		e, _, err := c.start(r)
-		if err != nil {
-			return chunkEntry{}, false, err
-		}
-		c.found = e
+	if e, ok := c.index.entry(r, c.value); ok {
+		return e, true, nil
 	}
-	return c.found, c.found.Ref() == r, nil
+	// It may be that the chunk it lies in is hidden by damage: the walk notices that.
+	e, _, err := c.start(r)
+	if err != nil || e.Ref() != r {
+		return chunkEntry{}, false, err
+	}
+	return e, true, nil
 }
 
 // next returns the next entry, its body a view that ends with the transaction.

@@ -23,7 +23,7 @@ func (s *Store) Read(refs []Ref, out []Entry) ([]Entry, error) {
 		if len(onDisk[i]) == 0 {
 			continue
 		}
-		if err := g.read(refs, onDisk[i], found); err != nil {
+		if err := g.read(refs, onDisk[i], found, &s.indexes); err != nil {
 			return out, fmt.Errorf("read: %w", err)
 		}
 	}
@@ -71,11 +71,11 @@ func find(segments []*segment, seq uint64) (int, bool) {
 }
 
 // read fills in the refs at places, which are in order.
-func (s *segment) read(refs []Ref, places []int, found []Entry) error {
+func (s *segment) read(refs []Ref, places []int, found []Entry, indexes *indexCache) error {
 	return s.view(func(tx *bbolt.Tx) error {
 		c := s.cursor(tx)
 		for _, i := range places {
-			e, ok, err := c.find(refs[i])
+			e, ok, err := c.find(refs[i], indexes)
 			if err != nil {
 				return err
 			}

@@ -75,6 +75,8 @@ type Store struct {
 	segments   []*segment // sorted by seq, one reference each; replaced, never changed
 	generation uint64     // of the contents that memory was loaded from
 
+	indexes indexCache // of segments, for Read
+
 	level atomic.Uint32 // values.level, for those who must not wait for mu
 
 	claimVersion uint64 // raised when the claim changes, but for Fresh and holds; not on disk

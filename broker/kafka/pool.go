@@ -38,13 +38,32 @@ func (s *Sink) poolOf(t *target, now time.Time) *pool {
 }
 
 // enqueue has the backlog wait in its target's pool. The caller holds mu.
-func (s *Sink) enqueue(b *backlog, now time.Time) *pool {
+func (s *Sink) enqueue(b *backlog, now time.Time) {
 	p := s.poolOf(b.target, now)
 	if b.pool != p && len(b.waiting) > 0 {
 		b.pool = p // the queue that it was in drops it
 		p.queues[b.broker] = append(p.queues[b.broker], b)
 	}
-	return p
+}
+
+// offer lets the backlog, which has got a record, depart if it may, or has it wait. What waits already is not tried again,
+// nor are the others: whatever lets them depart calls dispatch. The caller, who holds mu, calls produce as for dispatch.
+func (s *Sink) offer(b *backlog, now time.Time) []*line {
+	p := s.poolOf(b.target, now)
+	if b.pool == p {
+		return nil
+	}
+	l := s.lineFor(p, b, now)
+	if l == nil {
+		s.enqueue(b, now)
+		return nil
+	}
+	s.depart(s.board(l, b), now)
+	if l.producing {
+		return nil
+	}
+	l.producing = true
+	return []*line{l}
 }
 
 // dispatch lets depart to one Kafka broker what may. The caller, who holds mu, calls produce with the lines

@@ -132,9 +132,7 @@ func (s *Sink) Send(d deliver.Delivery, done func(error)) {
 	issued.backlog = b
 	t.outstanding[issued] = struct{}{}
 	b.waiting = append(b.waiting, issued)
-	now := time.Now()
-	pool := s.enqueue(b, now)
-	out := s.dispatch(pool, b.broker, now)
+	out := s.offer(b, time.Now())
 	s.mu.Unlock()
 	s.produce(out)
 }
