@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -51,7 +52,18 @@ func (l *logger) Log(level kgo.LogLevel, msg string, pairs ...any) {
 	if to > slog.LevelDebug && l.repeats(subject(msg, pairs)) {
 		to = slog.LevelDebug
 	}
-	l.log.Log(context.Background(), to, "kafka client: "+msg, pairs...)
+	l.log.Log(context.Background(), to, "kafka client: "+msg, named(pairs)...)
+}
+
+// named returns the pairs with an error called as it is in our other lines.
+func named(pairs []any) []any {
+	ours := slices.Clone(pairs)
+	for i := 0; i < len(ours); i += 2 {
+		if ours[i] == "err" {
+			ours[i] = "error"
+		}
+	}
+	return ours
 }
 
 // subject returns what a line is about: its text, its broker and its error without digits. An error may

@@ -76,7 +76,7 @@ func TestLogTellsBrokersAndErrorsApart(t *testing.T) {
 			{"1", "lookup kafka: read udp 10.0.0.9:4712->10.0.0.8:53: i/o timeout", 4},
 		} {
 			l.Log(kgo.LogLevelWarn, "unable to open connection to broker", "addr", "kafka:9092", "broker", tt.broker, "err", errors.New(tt.err))
-			if said := info.count("unable to open"); said != tt.said {
+			if said := info.count("unable to open"); said != tt.said || info.count(" error=") != said {
 				t.Errorf("broker %s, %s: %d lines, want %d:\n%s", tt.broker, tt.err, said, tt.said, info.text.String())
 			}
 		}

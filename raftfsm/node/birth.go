@@ -60,7 +60,7 @@ func (n *Node) askAll(ctx context.Context) map[string]member.Standing {
 				if n.ctx.Err() != nil || n.silent.again(m.ID) {
 					level = slog.LevelDebug
 				}
-				n.log.Log(ctx, level, "member does not answer", "member", m.ID, "api", m.API, "err", err)
+				n.log.Log(ctx, level, "member does not answer", "member", m.ID, "api", m.API, "error", err)
 				return
 			}
 			mu.Lock()

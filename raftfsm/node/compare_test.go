@@ -111,7 +111,7 @@ func TestOpen_warnsOfAnAPIAddressThatDiffers(t *testing.T) {
 		c.eventually("all are in", func() bool { return c.nodes["n3"].Status().Leader != "" })
 		for _, want := range []string{
 			`cluster.members[n2].api: \"typo.test:7401\", but n1 is configured with \"n2.test:7401\"`,
-			`member=n2 api=typo.test:7401 err="connection refused"`,
+			`member=n2 api=typo.test:7401 error="connection refused"`,
 		} {
 			if text := log.String(); !strings.Contains(text, want) {
 				t.Errorf("%s is missing in:\n%s", want, text)

@@ -40,7 +40,7 @@ func (n *Node) flushLoop(ctx context.Context, r *raft.Raft) {
 			}
 		}
 		for err := n.flush(r); err != nil && ctx.Err() == nil && n.failureNow() == nil; err = n.flush(r) {
-			n.log.Warn("not flushed, trying again", "err", err, "retry_in", flushRetry)
+			n.log.Warn("not flushed, trying again", "error", err, "retry_in", flushRetry)
 			pause(ctx, flushRetry)
 		}
 		select {
@@ -78,7 +78,7 @@ func (n *Node) mergeLoop(ctx context.Context) {
 			did, err = n.store.Merge(ctx)
 		}
 		if err != nil && ctx.Err() == nil {
-			n.log.Warn("merging segments failed", "err", err)
+			n.log.Warn("merging segments failed", "error", err)
 		}
 	}
 }

@@ -17,7 +17,7 @@ import (
 // slog. A peer that is down costs raft several errors a second: what they call
 // an error is a warning here, and for debugging only when it comes again about
 // the same peer within a minute, or because the node closes its connections.
-// Their debug stays debug.
+// Their debug stays debug, and an error is called so, as in our other lines.
 type hclogger struct {
 	slog    *slog.Logger
 	name    string
@@ -65,6 +65,9 @@ func (l hclogger) log(level slog.Level, msg string, args []any) {
 			if format, ok := f[0].(string); ok {
 				a = fmt.Sprintf(format, f[1:]...)
 			}
+		}
+		if i%2 == 0 && a == "err" { // raft-wal's
+			a = "error"
 		}
 		plain[i] = a
 	}

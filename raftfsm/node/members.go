@@ -92,7 +92,7 @@ func (n *Node) promote(ctx context.Context, r *raft.Raft, committed uint64) {
 			continue
 		}
 		if err := n.await(ctx, r.AddVoter(s.ID, s.Address, 0, configChangeTimeout)); err != nil {
-			n.log.Warn("member has caught up but was not made a voter", "raft_id", s.ID, "err", err)
+			n.log.Warn("member has caught up but was not made a voter", "raft_id", s.ID, "error", err)
 			continue
 		}
 		n.log.Info("member has caught up and votes", "raft_id", s.ID)
@@ -153,6 +153,6 @@ func (n *Node) setElectionTimeout(r *raft.Raft, d time.Duration) {
 	c := r.ReloadableConfig()
 	c.HeartbeatTimeout, c.ElectionTimeout = d, d
 	if err := r.ReloadConfig(c); err != nil {
-		n.log.Warn("election timeout not changed", "to", d, "err", err)
+		n.log.Warn("election timeout not changed", "to", d, "error", err)
 	}
 }

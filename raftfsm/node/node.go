@@ -298,7 +298,7 @@ func (n *Node) Failed() <-chan error { return n.failed }
 // failWith may be called from within Raft, so it waits for nothing.
 func (n *Node) failWith(err error) {
 	n.failOnce.Do(func() {
-		n.log.Error("node stops", "err", err)
+		n.log.Error("node stops", "error", err)
 		n.mu.Lock()
 		n.failure = err
 		n.mu.Unlock()

@@ -25,12 +25,12 @@ func TestLog_saysOnceAMinuteThatAPeerFails(t *testing.T) {
 				logger.Error("failed to heartbeat to", "peer", raft.ServerAddress("b:1"), "error", io.EOF)
 				logger.Error("failed to heartbeat to", "peer", raft.ServerAddress("c:1"), "error", io.EOF)
 				logger.Error("failed to appendEntries to", "peer", raft.Server{ID: "n2", Address: "b:1"}, "error", errors.New("reset"))
-				logger.Warn("failed to get log", "index", 7)
+				logger.Warn("failed to get log", "index", 7, "err", io.EOF)
 				time.Sleep(time.Second)
 			}
 		}
 		fail()
-		for text, want := range map[string]int{"peer=b:1": 1, "peer=c:1": 1, "appendEntries": 1, "index=7": 10} {
+		for text, want := range map[string]int{"peer=b:1": 1, "peer=c:1": 1, "appendEntries": 1, "index=7 error=EOF": 10} {
 			if got := strings.Count(log.String(), text); got != want {
 				t.Errorf("%s: %d lines, want %d", text, got, want)
 			}

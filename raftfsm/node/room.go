@@ -94,7 +94,7 @@ func (n *Node) retain(before uint64) {
 	cfg := r.ReloadableConfig()
 	cfg.TrailingLogs = last - min(from, last)
 	if err := r.ReloadConfig(cfg); err != nil {
-		n.log.Error("retention not set", "err", err)
+		n.log.Error("retention not set", "error", err)
 	}
 }
 

@@ -247,7 +247,7 @@ func (s *streams) logRefused(from net.Addr, err error) {
 	if s.refused.again(host + "\n" + cause) {
 		level = slog.LevelDebug
 	}
-	s.cfg.log.Log(context.Background(), level, "raft connection refused", "from", from, "err", err)
+	s.cfg.log.Log(context.Background(), level, "raft connection refused", "from", from, "error", err)
 }
 
 func greeting(cluster string, id raft.ServerID) []byte {

@@ -93,7 +93,7 @@ func (f *walFiles) keepReserve() {
 		err = w.Close()
 	}
 	if err != nil {
-		f.logger.Warn("no room to keep one log segment in reserve", "err", err)
+		f.logger.Warn("no room to keep one log segment in reserve", "error", err)
 	}
 }
 

@@ -114,7 +114,7 @@ func (s *Service[K, V]) repeat(t *Timer[K, V]) {
 	if err != nil {
 		period := t.period
 		s.goroutines.Go(func() { // where mu is free
-			s.log(slog.LevelError, "periodic timer ends", "key", t.key, "period_ms", period, "err", err)
+			s.log(slog.LevelError, "periodic timer ends", "key", t.key, "period_ms", period, "error", err)
 		})
 		s.forget(t, Stopped)
 		return
