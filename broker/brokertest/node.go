@@ -53,20 +53,19 @@ func (n *node) start() {
 	log := c.log.With("node", n.member.ID)
 	ctx, cancel := context.WithCancel(context.Background())
 	opened, err := raftnode.Open(ctx, raftnode.Config{
-		NodeID:         n.member.ID,
-		DataDir:        own.Node.DataDir,
-		ClusterName:    own.Cluster.Name,
-		Members:        c.members(),
-		Bootstrap:      true,
-		Heartbeat:      own.Raft.Heartbeat,
-		Listen:         c.network.listen(n.member.ID),
-		Dial:           c.network.dial(n.member.ID),
-		AskMember:      c.ask(n),
-		ReplaceCommand: "carillon cluster replace",
-		FlushBytes:     c.flushBytes,
-		SegmentSize:    4 << 20,
-		Understands:    n.program,
-		Logger:         log,
+		NodeID:      n.member.ID,
+		DataDir:     own.Node.DataDir,
+		ClusterName: own.Cluster.Name,
+		Members:     c.members(),
+		Bootstrap:   true,
+		Heartbeat:   own.Raft.Heartbeat,
+		Listen:      c.network.listen(n.member.ID),
+		Dial:        c.network.dial(n.member.ID),
+		AskMember:   c.ask(n),
+		FlushBytes:  c.flushBytes,
+		SegmentSize: 4 << 20,
+		Understands: n.program,
+		Logger:      log,
 	})
 	c.must(err)
 	n.alive.Store(opened)

@@ -137,8 +137,8 @@ func nodeConfig(c config.Config, log *slog.Logger) node.Config {
 		AskMember: func(ctx context.Context, m member.Member) (member.Standing, error) {
 			return api.NewClient(m.API).Standing(ctx)
 		},
-		ReplaceCommand: "carillon cluster replace",
-		Logger:         log,
+		Advise: advise(c),
+		Logger: log,
 	}
 }
 

@@ -27,8 +27,6 @@ type Config struct {
 	Log     string   // kind of Raft's log in DataDir
 	Parts   []string // folders of DataDir that are there only where an identity was
 	Needed  []string // files in DataDir without which a node that has started must not go on
-
-	ReplaceCommand string // how users have a member replaced, but for its id
 }
 
 // Check returns c with its members in order, or ErrConfig with field, value and remedy.
@@ -81,14 +79,6 @@ func (c Config) memberIDs() []string {
 		ids[i] = m.ID
 	}
 	return ids
-}
-
-// OrReplace is the way back without what a node has lost, where others have it too.
-func (c Config) OrReplace() string {
-	if len(c.Members) == 1 {
-		return ""
-	}
-	return fmt.Sprintf(", or empty the directory and run `%s %s`", c.ReplaceCommand, c.NodeID)
 }
 
 // sameGroup compares ids and Raft addresses; API addresses may change.

@@ -16,7 +16,7 @@ import (
 
 const identityFile = "node.json"
 
-// An identity says whose data directory this is. It is written when the
+// An Identity says whose data directory this is. It is written when the
 // directory is first used, and once more when the node is born: from then on it
 // cannot become that of another.
 type Identity struct {
@@ -57,8 +57,7 @@ func newIdentity(cfg Config) (Identity, error) {
 	}
 	for _, e := range entries {
 		if slices.Contains(cfg.Parts, e.Name()) {
-			return Identity{}, fmt.Errorf("%w: node.data_dir %s holds %s but no %s: restore it%s",
-				raftfsm.ErrDamaged, cfg.DataDir, e.Name(), identityFile, cfg.OrReplace())
+			return Identity{}, fmt.Errorf("%w: node.data_dir %s holds %s but no %s", raftfsm.ErrDamaged, cfg.DataDir, e.Name(), identityFile)
 		}
 	}
 	return begin(cfg)
@@ -84,11 +83,11 @@ func Claim(cfg Config, log *slog.Logger) (Identity, error) {
 	return begin(cfg)
 }
 
-// Birth returns the identity of a node that is born by v, which follows from answers.
-func (id Identity) Birth(v Verdict, cfg Config, answers map[string]Standing) Identity {
+// Birth returns the identity of a node that is born by d, which follows from answers.
+func (id Identity) Birth(d Decision, cfg Config, answers map[string]Standing) Identity {
 	id.Members, id.Log = cfg.Members, cfg.Log
-	id.RaftID = v.RaftID
-	if v.Found {
+	id.RaftID = d.RaftID
+	if d.Found {
 		id.RaftID = id.NodeID
 		id.Founders = founders(id, answers)
 	}
@@ -111,8 +110,7 @@ func (id Identity) check(cfg Config) error {
 			ErrMembers, Describe(cfg.Members), Describe(id.Members))
 	}
 	if id.Log != cfg.Log {
-		return fmt.Errorf("%w: raft.log: %q, but node.data_dir %s holds a log of kind %q: set that%s",
-			ErrConfig, cfg.Log, cfg.DataDir, id.Log, cfg.OrReplace())
+		return fmt.Errorf("%w: raft.log: %q, but node.data_dir %s holds a log of kind %q: set that", ErrOtherLog, cfg.Log, cfg.DataDir, id.Log)
 	}
 	if !id.Started {
 		return nil
@@ -121,8 +119,7 @@ func (id Identity) check(cfg Config) error {
 	// to elect a leader that lacks what is committed.
 	for _, name := range cfg.Needed {
 		if _, err := os.Stat(filepath.Join(cfg.DataDir, name)); errors.Is(err, fs.ErrNotExist) {
-			return fmt.Errorf("%w: node.data_dir %s has lost %s: restore it%s",
-				raftfsm.ErrDamaged, cfg.DataDir, name, cfg.OrReplace())
+			return fmt.Errorf("%w: node.data_dir %s has lost %s", raftfsm.ErrDamaged, cfg.DataDir, name)
 		}
 	}
 	return nil

@@ -20,23 +20,24 @@ func (n *Node) birthLoop(ctx context.Context) {
 	said := ""
 	for ctx.Err() == nil {
 		answers := n.askAll(ctx)
-		v := member.Judge(n.identityNow(), n.self, answers)
-		if v.Wait == "" {
+		d := member.Decide(n.identityNow(), n.self, answers)
+		if d.Wait == nil {
 			n.warnOfDifferences(answers)
-			if err := n.beBorn(v, answers); err != nil && ctx.Err() == nil {
+			if err := n.beBorn(d, answers); err != nil && ctx.Err() == nil {
 				n.failWith(fmt.Errorf("birth: %w", err))
 			}
 			return
 		}
-		if v.Wait != said {
-			said = v.Wait
-			if v.Remedy {
-				n.log.Error("not started: " + v.Wait)
+		why := n.cfg.Advise(d.Wait).Error()
+		if why != said {
+			said = why
+			if d.Remedy {
+				n.log.Error("not started: " + why)
 			} else {
-				n.log.Info("not started yet: " + v.Wait)
+				n.log.Info("not started yet: " + why)
 			}
 		}
-		n.setWaiting(v.Wait)
+		n.setWaiting(why)
 		pause(ctx, askEvery)
 	}
 }
@@ -73,8 +74,8 @@ func (n *Node) askAll(ctx context.Context) map[string]member.Standing {
 }
 
 // beBorn writes down who we are now, and starts Raft.
-func (n *Node) beBorn(v member.Verdict, answers map[string]member.Standing) error {
-	id := n.identityNow().Birth(v, n.self, answers)
+func (n *Node) beBorn(d member.Decision, answers map[string]member.Standing) error {
+	id := n.identityNow().Birth(d, n.self, answers)
 	if err := id.Save(n.cfg.DataDir); err != nil {
 		return err
 	}

@@ -227,7 +227,7 @@ func TestReplace_tellsTheOldDiskThatItsPlaceIsTaken(t *testing.T) {
 		c.open(away)
 		var s Status
 		c.eventually("word of it", func() bool { s = c.nodes[away].Status(); return s.Waiting != "" })
-		if !strings.HasPrefix(s.Waiting, "node.data_dir: "+c.dirs[away]) || !strings.Contains(s.Waiting, "empty the directory") {
+		if !strings.HasPrefix(s.Waiting, "node.data_dir: "+c.dirs[away]) || !strings.HasSuffix(s.Waiting, "(advised)") {
 			t.Errorf("it says %q", s.Waiting)
 		}
 

@@ -41,9 +41,10 @@ type Config struct {
 	// known which feature level all understand. It may be nil in a one-node cluster.
 	AskMember func(ctx context.Context, m member.Member) (member.Standing, error)
 
-	// ReplaceCommand is how users have a member replaced, but for its id: what errors
-	// advise. It may be empty in a one-node cluster.
-	ReplaceCommand string
+	// Advise adds to an error what the node's users are to do about it, before it is
+	// logged, told or returned; nil: nothing. Package member, ErrNoRoomToReceive and
+	// raftfsm.ErrDamaged name what needs more than is known here.
+	Advise func(error) error
 
 	FlushBytes    int64         // bytes of log after which the memtable is flushed; 32 MiB by default
 	FlushInterval time.Duration // flushed after this long even if little was written; 5 min by default
@@ -82,6 +83,9 @@ func (c Config) withDefaults() (Config, error) {
 	if c.Listen == nil {
 		c.Listen = net.Listen
 	}
+	if c.Advise == nil {
+		c.Advise = func(err error) error { return err }
+	}
 	if c.Dial == nil {
 		c.Dial = new(net.Dialer).DialContext
 	}
@@ -105,8 +109,6 @@ func (c Config) withDefaults() (Config, error) {
 		return bad("SegmentSize", c.SegmentSize, "give a number above 0")
 	case c.AskMember == nil && len(c.Members) > 1:
 		return bad("AskMember", "nil", "a cluster of several members needs it")
-	case c.ReplaceCommand == "" && len(c.Members) > 1:
-		return bad("ReplaceCommand", `""`, "a cluster of several members needs it")
 	}
 	if c.ListenAddr == "" {
 		me, _ := group.Member(c.NodeID)
@@ -121,7 +123,6 @@ func (c Config) member() member.Config {
 	return member.Config{
 		NodeID: c.NodeID, ClusterName: c.ClusterName, Members: c.Members, Bootstrap: c.Bootstrap,
 		DataDir: c.DataDir, Log: c.Log, Parts: []string{raftDir, scheduleDir},
-		Needed:         []string{filepath.Join(raftDir, raftlog.StableFile), filepath.Join(raftDir, c.Log, raftlog.File(c.Log))},
-		ReplaceCommand: c.ReplaceCommand,
+		Needed: []string{filepath.Join(raftDir, raftlog.StableFile), filepath.Join(raftDir, c.Log, raftlog.File(c.Log))},
 	}
 }

@@ -58,13 +58,16 @@ func (c *cluster) config(id string) Config {
 	cfg := Config{
 		NodeID: id, DataDir: c.dirs[id], ClusterName: "test", Members: c.members, Bootstrap: true,
 		ListenAddr: fmt.Sprintf("localhost:%d", port), Listen: c.network.Listen, Dial: c.dialFrom(id),
-		AskMember: c.ask, ReplaceCommand: "carillon cluster replace", FlushBytes: 1 << 20, SegmentSize: 64 << 10, Logger: testLogger(c.t).With("at", id),
+		AskMember: c.ask, Advise: advised, FlushBytes: 1 << 20, SegmentSize: 64 << 10, Logger: testLogger(c.t).With("at", id),
 	}
 	if c.tune != nil {
 		c.tune(&cfg)
 	}
 	return cfg
 }
+
+// advised is what this package's users might say of an error.
+func advised(err error) error { return fmt.Errorf("%w (advised)", err) }
 
 // dialFrom resolves the members' host names and minds who is isolated.
 func (c *cluster) dialFrom(id string) func(ctx context.Context, network, addr string) (net.Conn, error) {

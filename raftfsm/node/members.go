@@ -132,8 +132,7 @@ func (n *Node) replacedLoop(ctx context.Context, r *raft.Raft) {
 		if n.leader() != "" || ctx.Err() != nil {
 			continue
 		}
-		why := fmt.Sprintf("node.data_dir: %s holds what %s had before `%s` gave its place to %s, and will not be part of the cluster again:"+
-			" stop this node, empty the directory and start it again, it joins and copies the schedule", n.cfg.DataDir, n.cfg.NodeID, n.cfg.ReplaceCommand, id)
+		why := n.cfg.Advise(fmt.Errorf("node.data_dir: %s %w: %s took the place of %s", n.cfg.DataDir, member.ErrReplaced, id, n.raftID())).Error()
 		n.log.Error("replaced: " + why)
 		n.setWaiting(why)
 		n.setElectionTimeout(r, max(campaignRarely, n.cfg.Heartbeat))

@@ -91,7 +91,7 @@ func Open(ctx context.Context, cfg Config) (*Node, error) {
 	}
 	n.ctx, n.cancel = context.WithCancel(context.Background())
 	if err := n.open(ctx); err != nil {
-		return nil, errors.Join(err, n.Close())
+		return nil, errors.Join(cfg.Advise(err), n.Close())
 	}
 	return n, nil
 }
@@ -154,7 +154,7 @@ func (n *Node) open(ctx context.Context) error {
 	case len(n.cfg.Members) == 1 && !n.cfg.Bootstrap:
 		return fmt.Errorf("%w: cluster.bootstrap: false, and node.data_dir %s is empty: set it to true to found a new cluster", member.ErrConfig, n.cfg.DataDir)
 	case len(n.cfg.Members) == 1:
-		return n.beBorn(member.Verdict{Found: true}, nil)
+		return n.beBorn(member.Decision{Found: true}, nil)
 	}
 	n.loops.Go(func() { n.birthLoop(n.ctx) })
 	return nil
@@ -205,7 +205,7 @@ func (n *Node) start() error {
 func (n *Node) reconcile() error {
 	err := n.logs.Reconcile(n.store, n.stable)
 	if errors.Is(err, raftfsm.ErrDamaged) {
-		return fmt.Errorf("%w: node.data_dir %s has lost its %s, or has an older one: restore it%s", err, n.cfg.DataDir, scheduleDir, n.self.OrReplace())
+		return fmt.Errorf("%w: node.data_dir %s has lost its %s, or has an older one", err, n.cfg.DataDir, scheduleDir)
 	}
 	return err
 }
@@ -256,7 +256,7 @@ func (n *Node) bootstrap(cfg *raft.Config, id member.Identity, shots *raftfsm.Sn
 		return nil
 	}
 	if id.Started {
-		return fmt.Errorf("%w: node.data_dir %s has lost its log: restore it%s", raftfsm.ErrDamaged, n.cfg.DataDir, n.self.OrReplace())
+		return fmt.Errorf("%w: node.data_dir %s has lost its log", raftfsm.ErrDamaged, n.cfg.DataDir)
 	}
 	var group raft.Configuration
 	for _, m := range id.Members {
@@ -298,11 +298,12 @@ func (n *Node) Failed() <-chan error { return n.failed }
 // failWith may be called from within Raft, so it waits for nothing.
 func (n *Node) failWith(err error) {
 	n.failOnce.Do(func() {
-		n.log.Error("node stops", "error", err)
+		advised := n.cfg.Advise(err)
+		n.log.Error("node stops", "error", advised)
 		n.mu.Lock()
 		n.failure = err
 		n.mu.Unlock()
-		n.failed <- err
+		n.failed <- advised
 		if n.running() != nil {
 			n.shutdown()
 		}

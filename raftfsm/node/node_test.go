@@ -232,7 +232,6 @@ func TestOpen_letsAnUnbornNodeBecomeAnother(t *testing.T) {
 		n, err := Open(t.Context(), Config{
 			NodeID: id, DataDir: dir, ClusterName: cluster, Members: []member.Member{{ID: "n1", Raft: "localhost:0"}, {ID: "n2", Raft: "localhost:1"}},
 			ListenAddr: "localhost:0", Logger: log.logger(), SegmentSize: 64 << 10,
-			ReplaceCommand: "replace",
 			AskMember: func(context.Context, member.Member) (member.Standing, error) {
 				return member.Standing{}, errors.New("away")
 			},
@@ -269,7 +268,7 @@ func TestOpen_namesFieldValueAndRemedy(t *testing.T) {
 	base := func(dir string) Config {
 		return Config{
 			NodeID: "n1", DataDir: dir, ClusterName: "carillon", Bootstrap: true,
-			Members: []member.Member{{ID: "n1", Raft: "localhost:0"}}, Logger: testLogger(t), SegmentSize: 64 << 10, ReplaceCommand: "carillon cluster replace",
+			Members: []member.Member{{ID: "n1", Raft: "localhost:0"}}, Logger: testLogger(t), SegmentSize: 64 << 10,
 		}
 	}
 	dir := t.TempDir()
@@ -307,12 +306,13 @@ func TestOpen_namesFieldValueAndRemedy(t *testing.T) {
 			c.Members = append(c.Members, member.Member{ID: "n2", Raft: "b:1"})
 			c.AskMember = func(context.Context, member.Member) (member.Standing, error) { return member.Standing{}, nil }
 		}, member.ErrMembers, []string{"cluster.members", "n2 at b:1", "restore"}},
-		{"another log", func(c *Config) { c.Log = raftlog.BoltDB }, member.ErrConfig, []string{"raft.log", "boltdb", "wal"}},
-		{"node.json lost", func(c *Config) { c.DataDir = lost }, raftfsm.ErrDamaged, []string{"node.json", "restore it"}},
+		{"another log", func(c *Config) { c.Log = raftlog.BoltDB }, member.ErrOtherLog, []string{"raft.log", "boltdb", "wal"}},
+		{"node.json lost", func(c *Config) { c.DataDir = lost }, raftfsm.ErrDamaged, []string{"node.json"}},
 		{"node.json lost, where others have it all", func(c *Config) {
 			c.DataDir, c.Members = lost, append(c.Members, member.Member{ID: "n2", Raft: "b:1"}, member.Member{ID: "n3", Raft: "c:1"})
 			c.AskMember = func(context.Context, member.Member) (member.Standing, error) { return member.Standing{}, nil }
-		}, raftfsm.ErrDamaged, []string{"node.json", "restore it, or empty", "cluster replace n1"}},
+			c.Advise = advised
+		}, raftfsm.ErrDamaged, []string{"node.json", "(advised)"}},
 		{"a port in use", func(c *Config) { c.DataDir = t.TempDir(); c.ListenAddr = taken.Addr().String() }, member.ErrConfig, []string{"raft.listen", taken.Addr().String(), "free the port"}},
 		{"a member's port in use", func(c *Config) {
 			c.DataDir, c.Members = t.TempDir(), []member.Member{{ID: "n1", Raft: taken.Addr().String()}}

@@ -8,6 +8,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/carillonmq/carillon/raftfsm/member"
 	"github.com/hashicorp/raft"
 )
 
@@ -44,7 +45,7 @@ func TestReplaced_greetingByMistakeHarmsNobodyWhoHasALeader(t *testing.T) {
 				t.Errorf("%s says %q", node, s.Waiting)
 			}
 		}
-		if text := log.String(); strings.Contains(text, "empty the directory") {
+		if text := log.String(); strings.Contains(text, member.ErrReplaced.Error()) {
 			t.Errorf("logged:\n%s", text)
 		}
 
@@ -56,7 +57,7 @@ func TestReplaced_greetingByMistakeHarmsNobodyWhoHasALeader(t *testing.T) {
 		}
 		c.eventually("loss of the leader", func() bool { return c.nodes[follower].Status().Leader == "" })
 		c.greetAs(raft.ServerID(follower+"@9999"), follower)
-		c.eventually("word of it", func() bool { return strings.Contains(c.nodes[follower].Status().Waiting, "empty the directory") })
+		c.eventually("word of it", func() bool { return strings.Contains(c.nodes[follower].Status().Waiting, member.ErrReplaced.Error()) })
 		for _, m := range c.members {
 			if m.ID != follower {
 				c.open(m.ID)
@@ -79,7 +80,7 @@ func TestReplaced_tellsOnceItIsReachedAgain(t *testing.T) {
 		c.open("n1", "n2", "n3")
 		away := c.replaceOne(c.isolate)
 		c.rejoin(away)
-		c.eventually("word of it", func() bool { return strings.Contains(c.nodes[away].Status().Waiting, "empty the directory") })
+		c.eventually("word of it", func() bool { return strings.Contains(c.nodes[away].Status().Waiting, member.ErrReplaced.Error()) })
 	})
 }
 
@@ -98,7 +99,7 @@ func TestReplaced_campaignsRarely(t *testing.T) {
 		if more := strings.Count(log.String(), "entering candidate state") - before; more > minutes+1 {
 			t.Errorf("%d elections in %d minutes", more, minutes)
 		}
-		if text := log.String(); strings.Contains(text, "not replaced") || strings.Count(text, "cluster replace") != 1 {
+		if text := log.String(); strings.Contains(text, "not replaced") || strings.Count(text, member.ErrReplaced.Error()) != 1 {
 			t.Errorf("it says:\n%s", text)
 		}
 		if s := c.nodes[away].Status(); s.State != "replaced" || s.Waiting == "" {

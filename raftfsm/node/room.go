@@ -39,7 +39,7 @@ func (n *Node) Room() error {
 // was or that none is needed. The leader sends it again and again.
 func (n *Node) noteReceived(err error) {
 	if errors.Is(err, storage.ErrDiskFull) {
-		err = fmt.Errorf("this node is too far behind for the log, and the snapshot that the leader sends has no room beside the schedule here, which stays until the new one is whole: %w%s", err, n.self.OrReplace())
+		err = n.cfg.Advise(fmt.Errorf("%w: %w", ErrNoRoomToReceive, err))
 	}
 	n.mu.Lock()
 	defer n.mu.Unlock()

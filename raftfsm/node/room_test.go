@@ -224,7 +224,7 @@ func TestNode_keepsItsScheduleWithoutRoomForASnapshot(t *testing.T) {
 		}
 		c.rejoin(away)
 		c.eventually("a snapshot without room", func() bool { return f.Status().ReceiveError != "" })
-		for _, want := range []string{"bytes free", "are needed", "make room or enlarge it", "carillon cluster replace n3"} {
+		for _, want := range []string{"bytes free", "are needed", "make room or enlarge it (advised)", ErrNoRoomToReceive.Error()} {
 			if got := f.Status().ReceiveError; !strings.Contains(got, want) {
 				t.Errorf("status says %q, not %q", got, want)
 			}

@@ -73,7 +73,7 @@ func (n *Node) Status() Status {
 		s.ReceiveError = n.receiving.Error()
 	}
 	if n.failure != nil {
-		s.State, s.Waiting = "failed", n.failure.Error()
+		s.State, s.Waiting = "failed", n.cfg.Advise(n.failure).Error()
 	}
 	n.mu.Unlock()
 	for _, m := range n.cfg.Members {

@@ -1,6 +1,7 @@
 package member
 
 import (
+	"errors"
 	"fmt"
 	"maps"
 	"slices"
@@ -11,19 +12,19 @@ import (
 // been wiped, its vote and log forgotten, and with one lagging member it would
 // make a majority without committed entries. So it asks the others first.
 
-// A Verdict is what follows from their answers.
-type Verdict struct {
+// A Decision is what follows from their answers.
+type Decision struct {
 	Found  bool   // bootstrap: we are a founder
 	RaftID string // join under this id: we were replaced
-	Wait   string // neither yet; why
+	Wait   error  // neither yet; why, ErrOtherDisk among others
 	Remedy bool   // waiting alone will not help
 }
 
-// Judge decides from the answers of the other members, by member id; a member
+// Decide decides from the answers of the other members, by member id; a member
 // that did not answer is missing.
-func Judge(me Identity, cfg Config, answers map[string]Standing) Verdict {
+func Decide(me Identity, cfg Config, answers map[string]Standing) Decision {
 	if wrong := Strangers(me, cfg, answers); wrong != "" {
-		return Verdict{Remedy: true, Wait: wrong}
+		return Decision{Remedy: true, Wait: errors.New(wrong)}
 	}
 	var lived []Standing
 	for _, a := range answers {
@@ -36,7 +37,7 @@ func Judge(me Identity, cfg Config, answers map[string]Standing) Verdict {
 	}
 	for _, a := range lived {
 		if a.Founders[me.NodeID] == me.Incarnation && !replaced(me, lived) {
-			return Verdict{Found: true} // they founded it with us while we were slow
+			return Decision{Found: true} // they founded it with us while we were slow
 		}
 	}
 	return joining(me, cfg, answers)
@@ -54,25 +55,24 @@ func replaced(me Identity, lived []Standing) bool {
 // founding wants every member to have answered with the same list as ours: where an
 // API address differs, one could found that the others never hear of. It does not show
 // when the same wrong address is in all lists: then those who ask there name it.
-func founding(cfg Config, answers map[string]Standing) Verdict {
+func founding(cfg Config, answers map[string]Standing) Decision {
 	if !cfg.Bootstrap {
-		return Verdict{Remedy: true, Wait: "cluster.bootstrap: false, and no member has a cluster to join: set it to true on all members to found one"}
+		return Decision{Remedy: true, Wait: errors.New("cluster.bootstrap: false, and no member has a cluster to join: set it to true on all members to found one")}
 	}
 	if differs := otherAPI(cfg, answers); differs != "" {
-		return Verdict{Remedy: true, Wait: differs}
+		return Decision{Remedy: true, Wait: errors.New(differs)}
 	}
 	if silent := unanswered(cfg, answers); silent != "" {
-		return Verdict{Wait: "before founding a cluster all members must say that they are empty; " + silent}
+		return Decision{Wait: fmt.Errorf("before founding a cluster all members must say that they are empty; %s", silent)}
 	}
-	return Verdict{Found: true}
+	return Decision{Found: true}
 }
 
 // joining looks for the non-voter that replacing has made of us. Enough
 // members must agree for the answers to meet any majority that might have made
 // a voter of it since: then this disk was wiped once more.
-func joining(me Identity, cfg Config, answers map[string]Standing) Verdict {
-	refuse := Verdict{Remedy: true, Wait: fmt.Sprintf("the cluster lives and knew another disk of this node: run `%s %s` against one of the others;"+
-		" if a majority of the members has lost its disks, nothing replaces them: restore the disks", cfg.ReplaceCommand, me.NodeID)}
+func joining(me Identity, cfg Config, answers map[string]Standing) Decision {
+	refuse := Decision{Remedy: true, Wait: ErrOtherDisk}
 	raftID, agree := "", 0
 	for _, a := range answers {
 		for _, s := range a.Servers {
@@ -95,9 +95,9 @@ func joining(me Identity, cfg Config, answers map[string]Standing) Verdict {
 		if silent := unanswered(cfg, answers); silent != "" {
 			why += "; " + silent
 		}
-		return Verdict{Wait: why}
+		return Decision{Wait: errors.New(why)}
 	}
-	return Verdict{RaftID: raftID}
+	return Decision{RaftID: raftID}
 }
 
 // founders are the incarnations that founded the cluster: as those tell who
