@@ -16,8 +16,8 @@ import (
 const (
 	// mostAcked bounds one Ack command, in runs: each takes 20 bytes at most.
 	mostAcked = raftfsm.ProposalBytes / 20
-	// A delivery waits so long for others that the same Ack can tell: each costs the
-	// disk a sync, and nobody waits for it.
+	// ackDelay is how long a delivery waits for others to share its Ack: each Ack costs
+	// the disk a sync, and nobody waits for it.
 	ackDelay = 10 * time.Millisecond
 	// leastUnacked is how long deliveries may always go without their Ack before the
 	// lanes wait for it. It is the lead of claims, which come through the same log: when
@@ -31,16 +31,16 @@ const (
 // what is delivered meanwhile goes into the next, so the busier it is, the larger
 // and fewer they get. Repeating one is harmless: the seqs are dead already.
 //
-// A crash repeats what is delivered and has no Ack in the log. What bounds it is the
-// age of the oldest of that, and no number: no lane sends more while something has been
-// delivered for leastUnacked, or for two commits as they were lately, without an Ack.
+// A crash repeats what is delivered and has no Ack in the log. A time bounds that, and not
+// a number: no lane sends more while something has been delivered for leastUnacked, or for
+// two commits as they were lately, without an Ack.
 //
 //	put -> gathered --ackDelay after the first--> proposed --commit--> in the log
 //	          `---- at most one commit ----'      `- one commit -'
 //
 // So a delivery is in the log within two commits and ackDelay, and nobody waits as long
-// as they take what they took before. However many are delivered in that time, by
-// whichever lane: a backlog goes out as fast as Kafka takes it, and no busy target keeps
+// as commits take what they took before. The number of deliveries does not matter, nor
+// whose they are: a backlog goes out as fast as Kafka takes it, and no busy target keeps
 // another from its turn.
 type acks struct {
 	commit commitFunc
@@ -135,7 +135,7 @@ func (a *acks) run(ctx context.Context) error {
 }
 
 // finish acknowledges what is left when nothing more will be delivered. If it does
-// not succeed, those messages are delivered twice, which at least once allows.
+// not succeed, those messages are delivered twice, which "at least once" allows.
 func (a *acks) finish(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, finishPatience)
 	defer cancel()

@@ -188,3 +188,36 @@ func (d *dispatcher) forget(t *parkedTarget) {
 		heap.Remove(&d.wakes, t.index)
 	}
 }
+
+// wakeAfter has a target without a lane looked at after a while.
+func (d *dispatcher) wakeAfter(t *parkedTarget, wait time.Duration) {
+	t.wake = time.Now().Add(wait)
+	if t.index >= 0 {
+		heap.Fix(&d.wakes, t.index)
+	} else {
+		heap.Push(&d.wakes, t)
+	}
+}
+
+// A wakeQueue is a heap of targets by the time at which to look at them.
+type wakeQueue []*parkedTarget
+
+func (q wakeQueue) Len() int           { return len(q) }
+func (q wakeQueue) Less(i, j int) bool { return q[i].wake.Before(q[j].wake) }
+func (q wakeQueue) Swap(i, j int) {
+	q[i], q[j] = q[j], q[i]
+	q[i].index, q[j].index = i, j
+}
+func (q *wakeQueue) Push(x any) {
+	t := x.(*parkedTarget)
+	t.index = len(*q)
+	*q = append(*q, t)
+}
+func (q *wakeQueue) Pop() any {
+	last := len(*q) - 1
+	t := (*q)[last]
+	(*q)[last] = nil
+	*q = (*q)[:last]
+	t.index = -1
+	return t
+}

@@ -11,7 +11,7 @@ import (
 
 const (
 	// mostFlying bounds the records of one target that Kafka has not answered. A crash
-	// repeats those that it had written, and what acks bounds.
+	// repeats those of them that Kafka had written, besides what acks bounds.
 	mostFlying = 2048
 	// slowAfter is how long a record may be without an answer before no other follows
 	// it. A sink that gives a record up by itself, after twice this, fails what it

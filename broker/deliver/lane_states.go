@@ -68,7 +68,7 @@ func (s *sending) step(ctx context.Context, l *lane, e event) (state, error) {
 	}
 	l.tryAside()
 	l.look()
-	s.freed = l.p.acks.freed() // before it is looked whether it must be waited for
+	s.freed = l.p.acks.freed() // before send sees whether an Ack must be waited for
 	return s.send(ctx, l)
 }
 

@@ -2,12 +2,15 @@ package deliver
 
 import (
 	"context"
+	"fmt"
+	"slices"
 	"testing"
 	"testing/synctest"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/carillonmq/carillon/broker/message"
 	"github.com/carillonmq/carillon/raftfsm"
 )
 
@@ -78,5 +81,219 @@ func TestCondemning_outlastsTheTerm(t *testing.T) {
 		if err := b.stop(); err != nil || !answered {
 			t.Errorf("the term ended with %v; the log had answered: %v", err, answered)
 		}
+	})
+}
+
+// valueIs returns whether the record carries one of the seqs.
+func valueIs(d Delivery, seqs ...uint64) bool {
+	return slices.ContainsFunc(seqs, func(seq uint64) bool { return string(d.Value) == fmt.Sprint(seq) })
+}
+
+func TestLane_keepsOrderWhenSendsFailAndHeal(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newBench(t)
+		orders := b.sink.topic("orders", 3)
+		tries := 0
+		orders.refuse = func(d Delivery) error {
+			if d.Partition == 1 {
+				if tries++; tries < 200 {
+					return ErrTargetUnavailable
+				}
+			}
+			return nil
+		}
+		seqs := b.deliver("orders", 600, nil)
+		b.after(time.Minute)
+		var all []uint64
+		for partition := range int32(3) {
+			got := b.written("orders", partition)
+			if !slices.IsSorted(got) {
+				t.Errorf("partition %d is out of order: %v", partition, got)
+			}
+			all = append(all, got...)
+		}
+		slices.Sort(all)
+		if diff := cmp.Diff(seqs, all); diff != "" {
+			t.Errorf("delivered (-want +got):\n%s", diff)
+		}
+		if b.count.retried == 0 {
+			t.Error("no retry was counted")
+		}
+		if verdicts := b.verdicts(); len(verdicts) != 0 {
+			t.Errorf("verdicts %v of a target that always took something", verdicts)
+		}
+		b.stop()
+	})
+}
+
+func TestLane_backsOffWhileSendsFail(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newBench(t)
+		orders := b.sink.topic("orders", 1)
+		var tries []time.Time
+		orders.refuse = func(Delivery) error {
+			tries = append(tries, time.Now())
+			return ErrTargetUnavailable
+		}
+		b.deliver("orders", 1, nil)
+		b.after(time.Second)
+		var waits []time.Duration
+		for i := 1; i < len(tries); i++ {
+			waits = append(waits, tries[i].Sub(tries[i-1])-orders.latency)
+		}
+		want := []time.Duration{50 * time.Millisecond, 100 * time.Millisecond, 200 * time.Millisecond, 400 * time.Millisecond}
+		if diff := cmp.Diff(want, waits); diff != "" {
+			t.Errorf("waits (-want +got):\n%s", diff)
+		}
+		b.stop()
+	})
+}
+
+func TestLane_condemnsOnlyWhatFailsAlone(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newBench(t)
+		orders := b.sink.topic("orders", 1)
+		orders.refuse = func(d Delivery) error {
+			if valueIs(d, 1, 50, 51, 99) {
+				return ErrRecordTooLarge
+			}
+			return nil
+		}
+		seqs := b.deliver("orders", 100, nil)
+		b.after(10 * time.Second)
+		innocent := slices.DeleteFunc(seqs, func(seq uint64) bool { return slices.Contains([]uint64{1, 50, 51, 99}, seq) })
+		if diff := cmp.Diff(innocent, b.written("orders", 0)); diff != "" {
+			t.Errorf("delivered (-want +got):\n%s", diff)
+		}
+		if diff := cmp.Diff(innocent, b.acked()); diff != "" {
+			t.Errorf("acknowledged (-want +got):\n%s", diff)
+		}
+		var condemned []string
+		for _, entry := range b.log.dead {
+			m, err := message.DecodeBody(entry.Body)
+			if err != nil {
+				t.Fatal(err)
+			}
+			condemned = append(condemned, string(m.Value))
+			if !orders.attempts[string(m.Value)].alone {
+				t.Errorf("message %s was condemned though others were on their way", m.Value)
+			}
+		}
+		if diff := cmp.Diff([]string{"1", "50", "51", "99"}, condemned); diff != "" {
+			t.Errorf("dead-lettered (-want +got):\n%s", diff)
+		}
+		if n := b.count.deadLettered[message.CodeTooLarge]; n != 4 {
+			t.Errorf("%d messages counted as too large, want 4", n)
+		}
+		b.stop()
+	})
+}
+
+func TestLane_condemnsManyInARow(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newBench(t)
+		b.sink.topic("orders", 4).refuse = func(Delivery) error { return ErrRecordRefused }
+		b.deliver("orders", 300, nil)
+		b.after(10 * time.Second)
+		if n := b.count.deadLettered[message.CodeRefused]; n != 300 {
+			t.Errorf("%d messages dead-lettered, want 300", n)
+		}
+		if verdicts := b.verdicts(); len(verdicts) != 0 {
+			t.Errorf("verdicts %v of a target that answers", verdicts)
+		}
+		b.stop()
+	})
+}
+
+func TestLane_keepsOrderWhenPartitionsAreAdded(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newBench(t)
+		orders := b.sink.topic("orders", 1)
+		orders.latency = 50 * time.Millisecond
+		withKey := func(i int, m *message.Message) { m.Key = []byte{byte(i % 7)} }
+		b.deliver("orders", 1, withKey)
+		b.after(countMaxAge - 10*time.Millisecond)
+		first := b.deliver("orders", 100, withKey)
+		b.after(20 * time.Millisecond)
+		flyingBefore := 0
+		b.sink.change(func() {
+			flyingBefore = len(orders.flying)
+			orders.partitions = 3
+			orders.latency = time.Millisecond // nobody waits for the others' sake
+			orders.refuse = func(d Delivery) error {
+				if len(d.Value) > 0 && d.Partition > 0 && len(orders.written[0]) < 1+len(first) {
+					t.Errorf("record %s went to partition %d before what was flying had come down", d.Value, d.Partition)
+				}
+				return nil
+			}
+		})
+		if flyingBefore != len(first) {
+			t.Fatalf("%d records are flying, want %d", flyingBefore, len(first))
+		}
+		b.deliver("orders", 1, withKey) // goes out by what is known; Kafka is asked meanwhile
+		b.after(time.Millisecond)
+		second := b.deliver("orders", 100, withKey)
+		b.after(time.Second)
+		if n := len(b.acked()); n != 2+len(first)+len(second) {
+			t.Errorf("%d messages acknowledged, want %d", n, 2+len(first)+len(second))
+		}
+		if len(b.written("orders", 1)) == 0 {
+			t.Error("the new partitions are not used")
+		}
+		b.stop()
+	})
+}
+
+func TestLane_givesUpWhatIsNotAnswered(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newBench(t)
+		orders := b.sink.topic("orders", 1)
+		orders.silent = true
+		seqs := b.deliver("orders", 20, nil)
+		b.after(stallAfter - time.Second)
+		if orders.isolated != 0 || len(b.verdicts()) != 0 {
+			t.Error("given up too early")
+		}
+		b.after(2 * time.Second)
+		b.sink.change(func() { orders.silent = false })
+		got := b.verdicts()
+		if len(got) != 1 || !got[0].Parked || len(got[0].Returned) != len(seqs) {
+			t.Fatalf("verdicts %v, want one that returns everything", got)
+		}
+		b.after(time.Second)
+		if got := b.verdicts(); len(got) != 1 || got[0].Parked {
+			t.Errorf("verdicts %v, want one that the target works", got)
+		}
+		b.stop()
+	})
+}
+
+func TestLane_isolatesWhatDoesNotSettle(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newBench(t)
+		orders := b.sink.topic("orders", 2)
+		orders.heals = true
+		orders.refuse = func(d Delivery) error {
+			if orders.isolated == 0 {
+				orders.silent = true // the other partition is never answered
+				return ErrTargetUnavailable
+			}
+			return nil
+		}
+		seqs := b.deliver("orders", 10, nil)
+		b.after(settlePatience - time.Second)
+		if orders.isolated != 0 {
+			t.Error("isolated too early")
+		}
+		b.after(2 * time.Second)
+		if orders.isolated != 1 {
+			t.Errorf("isolated %d times, want once", orders.isolated)
+		}
+		all := append(b.written("orders", 0), b.written("orders", 1)...)
+		slices.Sort(all)
+		if diff := cmp.Diff(seqs, all); diff != "" {
+			t.Errorf("delivered (-want +got):\n%s", diff)
+		}
+		b.stop()
 	})
 }

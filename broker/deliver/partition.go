@@ -105,9 +105,9 @@ type layout struct {
 }
 
 // partitions returns how many partitions the target has, as Kafka last said. It never
-// waits: a count that is old is good while another is asked for. Where there is none,
-// because something of the target has failed, the answer wakes the lane, and both
-// results are zero; or Kafka has said that there is none, or nothing, which is an error
+// waits: an old count is good while a new one is asked for. Without a count, because
+// something of the target has failed, both results are zero, and the answer will wake the
+// lane. If the answer was that the target is not there, or there was none, it is an error,
 // once.
 func (l *lane) partitions() (int32, error) {
 	if err := l.health.absent.recent(time.Now()); err != nil {
@@ -161,10 +161,10 @@ func (l *lane) look() {
 	}
 }
 
-// place makes ready what was set aside, in its order: all of it when the target has
-// another number of partitions now, else what was looked for for long enough, and is
-// condemned. Only an answer to a question that was put after a message was set aside
-// counts for that one.
+// place makes unplaced messages ready again, in their order: all of them if the target has
+// another number of partitions now, else those whose partition was looked for long enough,
+// which are condemned. An answer counts for a message only if the question was put after the
+// message was found to be unplaced.
 func (l *lane) place() {
 	changed := l.layout.heard.Count != l.layout.placed
 	var back, rest []*outgoing

@@ -27,8 +27,8 @@ import (
 	"github.com/carillonmq/carillon/storage"
 )
 
-// A Publisher writes due messages to their target topics and has what Kafka
-// acknowledged ended in the log. It owns the lanes, one for each target topic that
+// A Publisher writes due messages to their target topics, and ends in the log what Kafka
+// has acknowledged. It owns the lanes, one for each target topic that
 // has work, so that no target waits for another:
 //
 //	scheduler --> orders --> dispatcher --> lane of a target --> Sink
@@ -46,7 +46,7 @@ type Publisher struct {
 	missing missingNames
 	acks    *acks
 	commit  commitFunc
-	// loaded is how many bytes of messages all lanes hold together.
+	// loaded counts the bytes of messages that all lanes hold together.
 	loaded     atomic.Int64
 	lanes      atomic.Int64 // that there are
 	unreadable unreadable

@@ -222,7 +222,7 @@ func (f *fakeLog) commit(ctx context.Context, command raftfsm.Command) (raftfsm.
 	return raftfsm.Result{}, ctx.Err()
 }
 
-// counted is a publishCount.
+// counted is a Count.
 type counted struct {
 	mu           sync.Mutex
 	delivered    int
