@@ -8,6 +8,7 @@ import (
 
 	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kgo"
+	"github.com/twmb/franz-go/pkg/kmsg"
 )
 
 const (
@@ -16,9 +17,6 @@ const (
 	leastPatience = 25 * time.Millisecond
 	mostPatience  = 250 * time.Millisecond
 	usualAtFirst  = 5 * time.Millisecond
-
-	// clogged is how long a connection may be kept by a request that was given up: franz-go then cuts it.
-	clogged = requestTimeout + produceTimeout
 )
 
 // A flight is what a line sends to one Kafka broker at a time. Kafka answers one request of a connection
@@ -272,15 +270,47 @@ func (s *Sink) recall(b *backlog, of func(*send) bool, err error, now time.Time)
 func (s *Sink) giveUp(b *backlog) {
 	f := b.flight
 	s.forget(f.line, b.target.topic)
-	if f.pipe == nil {
+	if f.pipe != nil {
+		f.line.pool.doubt(f.broker)
+		f.pipe.givenUp = true
+	}
+}
+
+// debts hears from franz-go what Kafka owes a line: what was written and not answered keeps the connection, also
+// when its records were given up. franz-go cuts the connection after requestTimeout and produceTimeout, and tells that as
+// an answer to each request.
+type debts struct {
+	sink *Sink
+	line *line
+}
+
+// OnBrokerWrite hears that a request, or some of it, was written.
+func (d debts) OnBrokerWrite(broker kgo.BrokerMetadata, key int16, bytes int, _, _ time.Duration, _ error) {
+	if kmsg.Key(key) == kmsg.Produce && bytes > 0 {
+		d.sink.mu.Lock()
+		defer d.sink.mu.Unlock()
+		d.line.pipe(broker.NodeID).owed++
+	}
+}
+
+// OnBrokerE2E hears that a request was answered, or that it will not be. Of one that waited to be written and was given
+// up meanwhile it is all that is heard.
+func (d debts) OnBrokerE2E(broker kgo.BrokerMetadata, key int16, request kgo.BrokerE2E) {
+	if kmsg.Key(key) == kmsg.Produce && request.BytesWritten > 0 {
+		d.sink.paid(d.line, broker.NodeID)
+	}
+}
+
+// paid has what waits for a Kafka broker depart when what was given up does not keep the connection any more.
+func (s *Sink) paid(l *line, broker int32) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	p := l.pipe(broker)
+	if p.owed--; p.owed > 0 || !p.givenUp {
 		return
 	}
-	f.line.pool.doubt(f.broker)
-	f.pipe.rests = time.Now().Add(clogged)
-	time.AfterFunc(clogged, func() {
-		s.mu.Lock()
-		out := s.dispatchAll(f.broker, time.Now())
-		s.mu.Unlock()
-		s.produce(out)
-	})
+	p.givenUp = false
+	if out := s.dispatchAll(broker, time.Now()); len(out) > 0 && !s.closed {
+		s.background.Go(func() { s.produce(out) }) // beside us: franz-go reads the next answer when we return
+	}
 }

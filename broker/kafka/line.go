@@ -36,9 +36,13 @@ type pipe struct {
 	flights []*flight // in the order of departure
 	prompt  bool      // the last answer came in time
 	proven  bool      // has answered, and none was overdue since. If not, one backlog tries first
-	rests   time.Time // given up: what was written before may keep the connection until then
 	kept    int       // flights alone without an answer for so long that nothing should follow them
+	owed    int       // requests with records that were written and not answered
+	givenUp bool      // of these, some whose records are given up: they keep the connection all the same
 }
+
+// rests reports whether what was given up keeps the connection.
+func (p *pipe) rests() bool { return p.givenUp && p.owed > 0 }
 
 func (p *pipe) isBoarding() bool {
 	return len(p.flights) > 0 && p.flights[len(p.flights)-1].boarding
@@ -61,22 +65,15 @@ func (p *pipe) takes() bool {
 	return len(p.flights) == 1 && p.prompt && !p.flights[0].overdue
 }
 
-// newLine adds a line to the pool: its spare client if there is one.
+// newLine adds a line to the pool: its spare if there is one.
 func (s *Sink) newLine(p *pool) (*line, error) {
-	client := p.spare
+	l := p.spare
 	p.spare = nil
-	if client == nil {
+	if l == nil {
 		var err error
-		if client, err = s.newClient(p); err != nil {
+		if l, err = s.makeLine(p); err != nil {
 			return nil, err
 		}
-	}
-	l := &line{
-		client: client,
-		pool:   p,
-		pipes:  make(map[int32]*pipe),
-		topics: make(map[string]bool),
-		left:   make(map[string]bool),
 	}
 	p.lines = append(p.lines, l)
 	s.open[l] = struct{}{}
@@ -93,20 +90,27 @@ func (l *line) letGo() {
 	_ = l.client.Flush(ctx) // it says that there are no answers yet
 }
 
-// newClient makes a client of the pool. The caller holds mu: franz-go edits the options' list of codecs in place.
-func (s *Sink) newClient(p *pool) (*kgo.Client, error) {
+// makeLine makes a line for the pool. The caller holds mu: franz-go edits the options' list of codecs in place.
+func (s *Sink) makeLine(p *pool) (*line, error) {
+	l := &line{
+		pool:   p,
+		pipes:  make(map[int32]*pipe),
+		topics: make(map[string]bool),
+		left:   make(map[string]bool),
+	}
 	var linger time.Duration
 	if p.gathers {
 		linger = gatherFor
 	}
-	client, err := kgo.NewClient(append(s.options[:len(s.options):len(s.options)], kgo.ProducerLinger(linger))...)
+	var err error
+	l.client, err = kgo.NewClient(append(s.options[:len(s.options):len(s.options)], kgo.ProducerLinger(linger), kgo.WithHooks(debts{s, l}))...)
 	if err != nil {
 		return nil, fmt.Errorf("create Kafka client: %w", err)
 	}
-	return client, nil
+	return l, nil
 }
 
-// prepare makes the client that the pool's next line takes, with its producer id. A line is wanted when a Kafka broker does
+// prepare makes the pool's next line, its client with a producer id. A line is wanted when a Kafka broker does
 // not answer in time; if that is the controller, none of the others may have an id to give before Kafka has a new one.
 // The caller holds mu.
 func (s *Sink) prepare(p *pool) {
@@ -115,30 +119,30 @@ func (s *Sink) prepare(p *pool) {
 	}
 	p.preparing = true
 	s.background.Go(func() {
-		client := s.clientWithID(p)
+		l := s.lineWithID(p)
 		s.mu.Lock()
 		defer s.mu.Unlock()
 		p.preparing = false
-		if client != nil && s.closed {
-			s.background.Go(client.Close)
+		if l != nil && s.closed {
+			s.background.Go(l.client.Close)
 			return
 		}
-		p.spare = client
+		p.spare = l
 	})
 }
 
-// clientWithID returns a client that has its producer id, nil when the sink is closed before. Without an id a client may
+// lineWithID returns a line whose client has its producer id, nil when the sink is closed before. Without an id a client may
 // be of no use for good, if Kafka denied it one.
-func (s *Sink) clientWithID(p *pool) *kgo.Client {
+func (s *Sink) lineWithID(p *pool) *line {
 	for pause := time.Second; s.ctx.Err() == nil; pause = min(2*pause, tendEvery) {
 		s.mu.Lock()
-		client, err := s.newClient(p)
+		l, err := s.makeLine(p)
 		s.mu.Unlock()
 		if err == nil {
-			if _, _, err = client.ProducerID(s.ctx); err == nil {
-				return client
+			if _, _, err = l.client.ProducerID(s.ctx); err == nil {
+				return l
 			}
-			client.Close()
+			l.client.Close()
 		}
 		s.log.Debug("cannot prepare a spare Kafka client, trying on", "error", err)
 		select {

@@ -1,10 +1,6 @@
 package kafka
 
-import (
-	"time"
-
-	"github.com/twmb/franz-go/pkg/kgo"
-)
+import "time"
 
 // A pool is the lines of one class of targets, and what waits for them.
 //
@@ -18,8 +14,8 @@ type pool struct {
 	lines    []*line
 	queues   map[int32][]*backlog // by Kafka broker, in the order of arrival
 
-	spare     *kgo.Client // of the next line
-	preparing bool        // a spare
+	spare     *line // the next one
+	preparing bool  // a spare
 }
 
 func newPool(most int, coalesce, gathers bool) *pool {
@@ -116,7 +112,7 @@ func (s *Sink) lineFor(p *pool, b *backlog, now time.Time) *line {
 		usable = true
 		pipe := l.pipe(b.broker)
 		switch {
-		case now.Before(pipe.rests):
+		case pipe.rests():
 		case pipe.takes(), p.fliesAlone(l, b) && !pipe.isOverdue():
 			return l
 		case p.coalesce && !pipe.isOverdue():

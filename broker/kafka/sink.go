@@ -231,7 +231,7 @@ func (s *Sink) Close() {
 		clear(s.open)
 		for _, p := range s.pools {
 			if p.spare != nil {
-				s.background.Go(p.spare.Close)
+				s.background.Go(p.spare.client.Close)
 			}
 		}
 		s.background.Go(s.questions.client.Close)

@@ -263,9 +263,56 @@ func TestStuckTargetsShareAFewClients(t *testing.T) {
 			t.Errorf("%d records lie in Kafka's sockets and may be written twice", n)
 		}
 		close(release)
-		pass(clogged)
+		pass(time.Second)
 		deliverAll()
 	}, kfake.SeedTopics(1, names...))
+}
+
+// A Kafka broker answers again after a while. Each lane gives its target up after 5 s and sends again, so most
+// records wait for a connection that one of before keeps; they need not wait longer than it does.
+func TestStuckTargetsGoOutOnceKafkaAnswers(t *testing.T) {
+	const stuck, lanePatience = 200, 5 * time.Second
+	var names []string
+	for i := range stuck {
+		names = append(names, fmt.Sprintf("target-%d", i))
+	}
+	for _, away := range []time.Duration{6 * time.Second, 10100 * time.Millisecond, 14 * time.Second, 31 * time.Second} {
+		t.Run(away.String(), func(t *testing.T) {
+			inBubble(t, func(t *testing.T, kafka bubble) {
+				sink := newSink(t, kafka)
+				sink.Partitions(t.Context(), names)
+				release := make(chan struct{})
+				kafka.ControlKey(int16(kmsg.Produce), func(kmsg.Request) (kmsg.Response, error, bool) {
+					kafka.KeepControl()
+					kafka.SleepControl(func() { <-release })
+					return nil, nil, false
+				})
+				var lanes sync.WaitGroup
+				for _, name := range names {
+					lanes.Go(func() {
+						for failed := true; failed; {
+							outcome := make(chan error, 1)
+							sink.Send(deliver.Delivery{Topic: name}, func(err error) { outcome <- err })
+							select {
+							case err := <-outcome:
+								failed = err != nil
+							case <-time.After(lanePatience):
+								sink.Isolate(name)
+								<-outcome
+							}
+						}
+					})
+				}
+				pass(away)
+				close(release)
+				from := time.Now()
+				lanes.Wait()
+				if took := time.Since(from); took > 500*time.Millisecond {
+					t.Errorf("the last record went out %v after Kafka answered", took)
+				}
+			}, kfake.SeedTopics(1, names...))
+		})
+	}
 }
 
 // One late answer, as any Kafka has them, makes a target slow for seconds. That keeps others from waiting for it
