@@ -84,28 +84,6 @@ func (b *block) removeRange(first, last uint16) {
 	b.setBits(set, n)
 }
 
-// removeSorted takes a few out of the block.
-func (b *block) removeSorted(dead []uint16) {
-	if !b.isLow() {
-		var marked bitmap
-		for _, low := range dead {
-			marked[low/64] |= 1 << (low % 64)
-		}
-		b.removeBits(&marked)
-		return
-	}
-	kept, at := 0, 0
-	for _, low := range dead {
-		i, found := slices.BinarySearch(b.low[at:], low)
-		kept += copy(b.low[kept:], b.low[at:at+i])
-		if at += i; found {
-			at++
-		}
-	}
-	kept += copy(b.low[kept:], b.low[at:])
-	b.low, b.count = b.low[:kept], uint32(kept)
-}
-
 // removeBits takes what is marked out of the block.
 func (b *block) removeBits(marked *bitmap) {
 	if !b.isLow() {
@@ -116,12 +94,12 @@ func (b *block) removeBits(marked *bitmap) {
 		b.setBits(set, set.count())
 		return
 	}
-	kept := 0
+	kept, to := 0, b.low
 	for _, low := range b.low { // no branch, for none could be foreseen
-		b.low[kept] = low
+		to[kept] = low
 		kept += int(1 - marked[low/64]>>(low%64)&1)
 	}
-	b.low, b.count = b.low[:kept], uint32(kept)
+	b.low, b.count = to[:kept], uint32(kept)
 }
 
 // isLow reports whether low is the block's form.

@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"math"
 	"math/bits"
-	"slices"
 
 	"github.com/carillonmq/carillon/storage/codec"
 )
@@ -205,15 +204,11 @@ func (c *changes) finish(s *Set) error {
 	return nil
 }
 
-// deaths are those of one block: a few single ones, which is what most blocks
-// have, and marks for all others.
+// deaths are those of one block.
 type deaths struct {
-	few    []uint16
 	marks  bitmap
 	marked bool
 }
-
-const fewDeaths = 64
 
 // gather takes what the changes kill in a block. It is empty before.
 func (d *deaths) gather(changes []change, number uint64) error {
@@ -239,11 +234,11 @@ func (d *deaths) gather(changes []change, number uint64) error {
 }
 
 func (d *deaths) add(first, last uint16) {
-	if first == last && len(d.few) < fewDeaths {
-		d.few = append(d.few, first)
+	d.marked = true
+	if first == last { // as nearly all are
+		d.marks[first/64] |= 1 << (first % 64)
 		return
 	}
-	d.marked = true
 	for w, mask := range words(first, last) {
 		d.marks[w] |= mask
 	}
@@ -251,14 +246,10 @@ func (d *deaths) add(first, last uint16) {
 
 // bury takes the deaths out of their block, and forgets them.
 func (d *deaths) bury(b *block) {
-	if len(d.few) > 0 {
-		slices.Sort(d.few)
-		b.removeSorted(d.few)
-		d.few = d.few[:0]
+	if !d.marked {
+		return
 	}
-	if d.marked {
-		b.removeBits(&d.marks)
-		clear(d.marks[:])
-		d.marked = false
-	}
+	b.removeBits(&d.marks)
+	clear(d.marks[:])
+	d.marked = false
 }

@@ -85,6 +85,27 @@ func TestDecodeFile_endsAtItsFirstError(t *testing.T) {
 	})
 }
 
+// Pieces are decoded by several, and each may be the damaged one.
+func TestDecodeFile_reportsDamageToAnyPiece(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		set := NewSet()
+		for block := uint64(0); block < 400; block++ {
+			set.AddRange(block<<blockBits, block<<blockBits+maxLow)
+		}
+		base := encodedBase(set)
+		for at := pieceSize / 2; at < len(base); at += pieceSize {
+			base[at] ^= 4
+			if _, _, err := decodeFile(bytes.NewReader(base), int64(len(base)), nil); !errors.Is(err, codec.ErrCorrupt) {
+				t.Errorf("byte %d of %d: %v", at, len(base), err)
+			}
+			base[at] ^= 4
+		}
+		if got, _, err := decodeFile(bytes.NewReader(base), int64(len(base)), nil); err != nil || got.count != set.count {
+			t.Errorf("repaired: %v", err)
+		}
+	})
+}
+
 // A kill at random takes three bytes, not the page that it lies in.
 func TestEncodeChange_isSmall(t *testing.T) {
 	random := rand.New(rand.NewPCG(3, 3))
