@@ -32,6 +32,7 @@ type FSMConfig struct {
 	LastLog func() (uint64, error) // index of the log's end
 	Fail    func(error)            // told once, why this node cannot go on
 	// Whole returns an entry that raft hands out with its data; nil when all have theirs.
+	// It is asked for each entry that is applied, once and in order.
 	Whole       func(*raft.Log) (*raft.Log, error)
 	Understands storage.Level // the newest feature level that this node can go on with
 	FlushBytes  int64         // of log, after which a flush is due

@@ -127,7 +127,7 @@ func (n *Node) open(ctx context.Context) error {
 	}
 	n.lean = raftlog.NewLean(n.logs)
 	n.fsm = raftfsm.NewFSM(n.store, raftfsm.FSMConfig{
-		LastLog: n.logs.LastIndex, Fail: n.failWith, Whole: n.lean.Whole,
+		LastLog: n.logs.LastIndex, Fail: n.failWith, Whole: n.lean.Next,
 		Understands: n.cfg.Understands, FlushBytes: n.cfg.FlushBytes, Logger: n.cfg.Logger,
 	})
 	me, _ := n.self.Member(n.cfg.NodeID)

@@ -12,6 +12,9 @@ const (
 	// for each follower and for Apply. As many may be in flight: the log of a leader
 	// holds no more that is not committed.
 	newestBytes = 8 << 20
+	// startBytes of what a start has read stay in memory until it is applied: the log
+	// of a flush by default.
+	startBytes = 32 << 20
 	// knownHeads is of how many entries it is known what they are without reading
 	// them: raft reads ahead of what it can send or apply.
 	knownHeads = 4096
@@ -24,6 +27,11 @@ const (
 // request may have are read for it. With data, of 50 bytes to 48 MiB, that is
 // bounded by nothing. So the data are read when they are applied (raftfsm.FSM) or sent
 // (transport), by index and term, a bounded number of bytes at a time.
+//
+// At a start raft reads all that is to be applied, for changes of members, before it
+// asks for it to be applied. What it reads then is kept, so that it is read once: twice
+// made garbage of several times the log, in a heap that was small as yet, and the
+// collector ran sixty times before a node with a million pending led.
 type Lean struct {
 	*Store
 
@@ -32,6 +40,10 @@ type Lean struct {
 	bytes  int         // of newest
 	heads  []head      // by index % knownHeads
 	cuts   int         // how often a cut began or ended
+
+	serves     bool        // an entry was stored or applied: the start is over
+	ahead      []*raft.Log // whole, read by the start and not applied; without gap, ascending
+	aheadBytes int         // of ahead
 }
 
 type head struct {
@@ -51,6 +63,9 @@ func isLean(l *raft.Log) bool { return l.Type == raft.LogCommand && len(l.Data) 
 func (s *Lean) GetLog(index uint64, l *raft.Log) error {
 	s.mu.RLock()
 	h, cuts := s.heads[index%knownHeads], s.cuts
+	if e := at(s.ahead, index); e != nil && e.Type == raft.LogCommand {
+		h = head{index: index, term: e.Term, kind: e.Type}
+	}
 	s.mu.RUnlock()
 	if h.index == index && h.kind == raft.LogCommand {
 		*l = raft.Log{Index: index, Term: h.term, Type: h.kind}
@@ -62,6 +77,7 @@ func (s *Lean) GetLog(index uint64, l *raft.Log) error {
 	s.mu.Lock()
 	if s.cuts == cuts { // else it may be cut
 		s.know(l)
+		s.keep(l)
 	}
 	s.mu.Unlock()
 	if l.Type == raft.LogCommand {
@@ -89,13 +105,36 @@ func (s *Lean) Whole(l *raft.Log) (*raft.Log, error) {
 	return whole, nil
 }
 
+// Next is Whole for the FSM, which applies one entry after the other, each once.
+func (s *Lean) Next(l *raft.Log) (*raft.Log, error) {
+	whole, err := s.Whole(l)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.serves = true
+	for len(s.ahead) > 0 && s.ahead[0].Index <= l.Index {
+		s.aheadBytes -= len(s.ahead[0].Data) + entryOverhead
+		s.ahead[0] = nil
+		s.ahead = s.ahead[1:]
+	}
+	return whole, err
+}
+
 func (s *Lean) cached(index uint64) *raft.Log {
 	s.mu.RLock()
 	defer s.mu.RUnlock()
-	if len(s.newest) == 0 || index < s.newest[0].Index || index > s.newest[len(s.newest)-1].Index {
+	if e := at(s.newest, index); e != nil {
+		return e
+	}
+	return at(s.ahead, index)
+}
+
+// at returns the entry of that index, nil if it is not one of these, which are without
+// gap and ascending.
+func at(logs []*raft.Log, index uint64) *raft.Log {
+	if len(logs) == 0 || index < logs[0].Index || index > logs[len(logs)-1].Index {
 		return nil
 	}
-	return s.newest[index-s.newest[0].Index]
+	return logs[index-logs[0].Index]
 }
 
 // StoreLog is StoreLogs of one.
@@ -108,6 +147,7 @@ func (s *Lean) StoreLogs(logs []*raft.Log) error {
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	s.serves = true
 	for _, l := range logs {
 		s.know(l)
 		whole := *l
@@ -137,6 +177,7 @@ func (s *Lean) forget(to uint64) {
 	defer s.mu.Unlock()
 	s.cuts++
 	clear(s.heads)
+	s.ahead, s.aheadBytes = nil, 0
 	if n := len(s.newest); n > 0 && s.newest[n-1].Index <= to { // its end is cut
 		s.newest, s.bytes = nil, 0
 	}
@@ -145,4 +186,22 @@ func (s *Lean) forget(to uint64) {
 // know is called with mu held.
 func (s *Lean) know(l *raft.Log) {
 	s.heads[l.Index%knownHeads] = head{index: l.Index, term: l.Term, kind: l.Type}
+}
+
+// keep is called with mu held. Raft looks at the last entry before it reads through
+// those that are to be applied.
+func (s *Lean) keep(l *raft.Log) {
+	if s.serves {
+		return
+	}
+	if len(s.ahead) > 0 && l.Index < s.ahead[0].Index {
+		s.ahead, s.aheadBytes = nil, 0
+	}
+	bytes := len(l.Data) + entryOverhead
+	if n := len(s.ahead); n > 0 && l.Index != s.ahead[n-1].Index+1 || s.aheadBytes+bytes > startBytes {
+		return
+	}
+	whole := *l
+	s.ahead = append(s.ahead, &whole)
+	s.aheadBytes += bytes
 }

@@ -101,3 +101,80 @@ func TestLeanLog_forgetsWhatIsCut(t *testing.T) {
 		t.Errorf("read %+v, %v", e, err)
 	}
 }
+
+// A start reads all that is to be applied for changes of members, and applies it then.
+func TestLeanLog_readsOnceWhatAStartApplies(t *testing.T) {
+	l, counted := openTestLeanLog(t)
+	const last, size = 100, 400 << 10 // more than is kept
+	for i := range uint64(last) {
+		if err := l.StoreLog(entry(i+1, size)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	l, counted.reads = NewLean(l.Store), 0                                // after a restart
+	for _, index := range append([]uint64{last}, ascending(1, last)...) { // as NewRaft does
+		var e raft.Log
+		if err := l.GetLog(index, &e); err != nil || e.Index != index || !isLean(&e) {
+			t.Fatalf("entry %d: %+v, %v", index, e, err)
+		}
+	}
+	if l.aheadBytes > startBytes || l.aheadBytes < startBytes/2 {
+		t.Errorf("%d bytes are kept, want up to %d", l.aheadBytes, startBytes)
+	}
+	if err := l.StoreLog(entry(last+1, size)); err != nil { // as a new leader does
+		t.Fatal(err)
+	}
+	for _, index := range ascending(1, last+1) {
+		if e, err := l.Next(&raft.Log{Index: index, Term: 1}); err != nil || !bytes.Equal(e.Data, entry(index, size).Data) {
+			t.Fatalf("apply entry %d: %v", index, err)
+		}
+	}
+	const kept = startBytes / (size + entryOverhead)
+	if most := last + (last - kept); counted.reads > most {
+		t.Errorf("%d entries read from the log, want at most %d", counted.reads, most)
+	}
+	if l.aheadBytes != 0 || len(l.ahead) != 0 {
+		t.Errorf("%d bytes of %d entries are kept when all are applied", l.aheadBytes, len(l.ahead))
+	}
+}
+
+// What the leader has otherwise takes the place of what the start has read.
+func TestLeanLog_appliesWhatTookThePlaceOfTheEnd(t *testing.T) {
+	l, _ := openTestLeanLog(t)
+	for i := range uint64(10) {
+		if err := l.StoreLog(entry(i+1, 100)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	l = NewLean(l.Store)
+	for _, index := range ascending(1, 10) {
+		if err := l.GetLog(index, new(raft.Log)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := l.DeleteRange(6, 10); err != nil {
+		t.Fatal(err)
+	}
+	other := entry(6, 200)
+	other.Term = 2
+	if err := l.StoreLog(other); err != nil {
+		t.Fatal(err)
+	}
+	for index, term := range map[uint64]uint64{5: 1, 6: 2} {
+		if e, err := l.Next(&raft.Log{Index: index, Term: term}); err != nil || e.Index != index || e.Term != term {
+			t.Errorf("apply entry %d: %+v, %v", index, e, err)
+		}
+	}
+	if e, err := l.Next(&raft.Log{Index: 7, Term: 1}); err == nil {
+		t.Errorf("applied %+v, which was cut", e)
+	}
+}
+
+// ascending returns the indexes from first to last.
+func ascending(first, last uint64) []uint64 {
+	var all []uint64
+	for i := first; i <= last; i++ {
+		all = append(all, i)
+	}
+	return all
+}
