@@ -13,6 +13,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/carillonmq/carillon/storage/segment"
 	"golang.org/x/sys/unix"
 )
 
@@ -136,7 +137,7 @@ func (l *scatterLoad) merge(b *testing.B) {
 	s := l.store
 	counted := time.Now()
 	from := s.pinToMerge()
-	defer releaseAll(from.segments)
+	defer segment.ReleaseAll(from.segments)
 	for _, g := range from.segments {
 		s.liveBytes(b.Context(), from.alive, g)
 	}

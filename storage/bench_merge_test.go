@@ -103,9 +103,9 @@ func (l *spaceLoad) step(b *testing.B, waits func(*rand.Rand, int) int) {
 // fresh returns the bytes of segments not seen before.
 func (l *spaceLoad) fresh() (bytes int64) {
 	for _, g := range l.store.segments {
-		if !l.named[g.id] {
-			l.named[g.id] = true
-			bytes += g.size
+		if !l.named[g.ID] {
+			l.named[g.ID] = true
+			bytes += g.Size
 		}
 	}
 	return bytes

@@ -6,6 +6,7 @@ import (
 
 	"github.com/carillonmq/carillon/storage/alive"
 	"github.com/carillonmq/carillon/storage/codec"
+	"github.com/carillonmq/carillon/storage/segment"
 )
 
 // The newest versions of what the manifest holds that this program reads. Which one
@@ -22,10 +23,10 @@ type contents struct {
 	number     uint64 // of the commit
 	generation uint64 // raised by a received snapshot
 	meta       SnapshotMeta
-	state      codec.Record // encodeValues
-	stored     alive.File   // where alive is on disk; LevelOne has it in the manifest
-	alive      *alive.Set   // at meta.Index
-	segments   []*segment   // sorted by seq
+	state      codec.Record       // encodeValues
+	stored     alive.File         // where alive is on disk; LevelOne has it in the manifest
+	alive      *alive.Set         // at meta.Index
+	segments   []*segment.Segment // sorted by seq
 }
 
 func emptyContents() contents {
@@ -94,10 +95,10 @@ func (c *contents) check() error {
 	return checkRanges(c.alive, v.nextSeq, slices.Values(c.infos()))
 }
 
-func (c *contents) infos() []segmentInfo {
-	infos := make([]segmentInfo, len(c.segments))
+func (c *contents) infos() []segment.Info {
+	infos := make([]segment.Info, len(c.segments))
 	for i, s := range c.segments {
-		infos[i] = s.info
+		infos[i] = s.Info
 	}
 	return infos
 }

@@ -4,8 +4,11 @@ import (
 	"context"
 	"errors"
 	"io"
+	"os"
 	"path/filepath"
 	"testing"
+
+	"github.com/carillonmq/carillon/storage/segment"
 )
 
 // Each test takes a copy of the directory at a moment that a crash could choose,
@@ -50,22 +53,22 @@ func TestCrash_segmentHalfWritten(t *testing.T) {
 	dir := t.TempDir()
 	s, m := openStore(t, dir), newModel()
 	_, path := s.manifest.newSegment()
-	w, err := createSegment(path, 1, 10)
+	w, err := segment.Create(path, 1, 300)
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer func() {
-		if err := w.abort(nil); err != nil {
+		if err := w.Abort(nil); err != nil {
 			t.Error(err)
 		}
 	}()
-	for _, e := range entries(10, 0, 1, 40_000) {
-		if err := w.add(&e); err != nil {
+	for _, e := range entries(300, 0, 1, 40_000) {
+		if err := w.Add(&e); err != nil {
 			t.Fatal(err)
 		}
 	}
-	if err := w.commit(); err != nil {
-		t.Fatal(err)
+	if stat, err := os.Stat(path); err != nil || stat.Size() < 8<<20 {
+		t.Fatalf("%+v was written (error %v)", stat, err)
 	}
 	requireReopens(t, crash(t, dir, t.TempDir()), m, 0)
 }
@@ -83,7 +86,7 @@ func TestCrash_mergedButOldSegmentsNotUnlinked(t *testing.T) {
 	}
 	mergeAll(t, s)
 	requireReopens(t, crash(t, dir, t.TempDir()), m, 1)
-	releaseAll(pinned.segments)
+	segment.ReleaseAll(pinned.segments)
 	requireReopens(t, crash(t, dir, t.TempDir()), m, 1)
 }
 

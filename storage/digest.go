@@ -6,6 +6,7 @@ import (
 	"fmt"
 
 	"github.com/carillonmq/carillon/storage/codec"
+	"github.com/carillonmq/carillon/storage/segment"
 )
 
 // Digest hashes the logical content: the replicated values and every message
@@ -15,12 +16,12 @@ import (
 // is for tests.
 func (s *Store) Digest() ([32]byte, error) {
 	m := s.copyMemory()
-	defer releaseAll(m.segments)
+	defer segment.ReleaseAll(m.segments)
 	sum := sha256.New()
 	sum.Write(encodeValues(&m.values).Payload)
 	var buf []byte
 	err := m.each(func(e *Entry) error {
-		buf = appendKey(buf[:0], e.Ref())
+		buf = segment.AppendKey(buf[:0], e.Ref())
 		buf = codec.AppendString(buf, e.Target)
 		length := uint64(0)
 		if e.Body != nil {

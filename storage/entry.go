@@ -1,46 +1,14 @@
 package storage
 
-import (
-	"cmp"
-	"encoding/binary"
+import "github.com/carillonmq/carillon/storage/segment"
 
-	"github.com/carillonmq/carillon/storage/codec"
+type (
+	// Ref names one message and its place in the order of delivery.
+	Ref = segment.Ref
+
+	// Entry is one message of the schedule.
+	Entry = segment.Entry
 )
-
-// Ref names one message and its place in the order of delivery.
-type Ref struct {
-	Due int64  // epoch milliseconds
-	Seq uint64 // 1 and up; 0 sorts before every message due at Due
-}
-
-// Compare orders by due time, ties by order of acceptance.
-func (r Ref) Compare(other Ref) int {
-	if c := cmp.Compare(r.Due, other.Due); c != 0 {
-		return c
-	}
-	return cmp.Compare(r.Seq, other.Seq)
-}
-
-// Less reports whether r is delivered before other.
-func (r Ref) Less(other Ref) bool { return r.Compare(other) < 0 }
-
-// appendRef writes | due varint | seq uvarint |.
-func appendRef(b []byte, r Ref) []byte {
-	return binary.AppendUvarint(binary.AppendVarint(b, r.Due), r.Seq)
-}
-
-func readRef(d *codec.Decoder) Ref { return Ref{Due: d.Varint(), Seq: d.Uvarint()} }
-
-// Entry is one message of the schedule.
-type Entry struct {
-	Due    int64  // epoch milliseconds
-	Seq    uint64 // given by Accept
-	Target string // target topic, kept outside Body so that a scan can filter by it
-	Body   []byte // opaque; nil and empty stay apart; never modified once handed in
-}
-
-// Ref returns the entry's name.
-func (e *Entry) Ref() Ref { return Ref{Due: e.Due, Seq: e.Seq} }
 
 // Item is what a scan tells of an entry: all but its body.
 type Item struct {

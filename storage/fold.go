@@ -38,7 +38,7 @@ func (m *manifest) storeAlive(next *contents) error {
 	}
 	for _, g := range next.segments { // a flush names one more
 		if !slices.Contains(m.current.segments, g) {
-			next.stored.Flushed += g.size
+			next.stored.Flushed += g.Size
 		}
 	}
 	next.stored.Size += int64(len(piece))

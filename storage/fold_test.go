@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"github.com/carillonmq/carillon/storage/alive"
+	"github.com/carillonmq/carillon/storage/segment"
 )
 
 // changed is a store above LevelOne with changes behind the base.
@@ -23,7 +24,7 @@ func changed(t *testing.T, dir string) (*Store, *model) {
 func foldNow(t *testing.T, s *Store) {
 	t.Helper()
 	from := s.pinToMerge()
-	defer releaseAll(from.segments)
+	defer segment.ReleaseAll(from.segments)
 	if err := s.fold(t.Context(), &from); err != nil {
 		t.Fatal(err)
 	}
@@ -79,7 +80,7 @@ func TestFold_goesOnBesideFlushes(t *testing.T) {
 		t.Fatal(err)
 	}
 	requireReopens(t, crash(t, dir, t.TempDir()), m, s.Stats().Segments) // written, not named
-	releaseAll(from.segments)
+	segment.ReleaseAll(from.segments)
 	script(s, m, operation{Kill: []SeqRun{{1, 20}}, Accept: entries(30, 0, 1, 10)})
 	flush(t, s, m.state.AppliedIndex)
 	if err := s.manifest.nameBase(&from, base); err != nil {
@@ -107,7 +108,7 @@ func TestFold_givesWayToAReceivedSnapshot(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	releaseAll(from.segments)
+	segment.ReleaseAll(from.segments)
 	if err := transfer(sent, s); err != nil {
 		t.Fatal(err)
 	}
@@ -129,7 +130,7 @@ func TestFold_waitsForItsPace(t *testing.T) {
 	}
 	s.cfg.Pace = func(context.Context, int) error { return stopped }
 	from := s.pinToMerge()
-	defer releaseAll(from.segments)
+	defer segment.ReleaseAll(from.segments)
 	from.alive = big
 	if err := s.fold(t.Context(), &from); !errors.Is(err, stopped) {
 		t.Errorf("fold: %v", err)

@@ -6,6 +6,7 @@ import (
 
 	"github.com/carillonmq/carillon/storage/alive"
 	"github.com/carillonmq/carillon/storage/disk"
+	"github.com/carillonmq/carillon/storage/segment"
 )
 
 // Frozen is the schedule as it was at one log index, to be written to disk. It
@@ -54,7 +55,7 @@ func (f *Frozen) Flush(meta SnapshotMeta) error {
 		return fmt.Errorf("flush: %w", err)
 	}
 	before, err := f.name(written, meta)
-	releaseAll(before)
+	segment.ReleaseAll(before)
 	if err != nil {
 		return fmt.Errorf("flush: %w", err)
 	}
@@ -64,7 +65,7 @@ func (f *Frozen) Flush(meta SnapshotMeta) error {
 // writeSegment returns nil when there is nothing to write. The table does not
 // change while it is frozen, so it is read without a lock; what has died since is
 // written, for it is alive at the index that the manifest will record.
-func (f *Frozen) writeSegment() (*segment, error) {
+func (f *Frozen) writeSegment() (*segment.Segment, error) {
 	if f.table.len() == 0 {
 		return nil, nil
 	}
@@ -82,7 +83,7 @@ func (f *Frozen) writeSegment() (*segment, error) {
 
 // name commits the segment and shows it in the place of the table. The caller
 // releases what was seen before.
-func (f *Frozen) name(written *segment, meta SnapshotMeta) (before []*segment, err error) {
+func (f *Frozen) name(written *segment.Segment, meta SnapshotMeta) (before []*segment.Segment, err error) {
 	s := f.store
 	s.manifest.mu.Lock()
 	defer s.manifest.mu.Unlock()
@@ -100,15 +101,15 @@ func (f *Frozen) name(written *segment, meta SnapshotMeta) (before []*segment, e
 // commit makes the manifest name the segment, and no longer those that are fully
 // dead at the index that it records with them: their space comes back with the
 // flush, however long a merge may take. The caller holds manifest.mu.
-func (f *Frozen) commit(written *segment, meta SnapshotMeta) error {
+func (f *Frozen) commit(written *segment.Segment, meta SnapshotMeta) error {
 	s := f.store
 	if !f.current() || f.generation != s.manifest.current.generation {
 		return ErrGeneration
 	}
 	next := s.manifest.current
 	next.meta, next.state, next.alive = meta, encodeValues(&f.values), f.alive
-	next.segments = slices.DeleteFunc(slices.Clone(next.segments), func(g *segment) bool {
-		return f.alive.CountRange(g.info.first, g.info.last) == 0
+	next.segments = slices.DeleteFunc(slices.Clone(next.segments), func(g *segment.Segment) bool {
+		return f.alive.CountRange(g.Info.First, g.Info.Last) == 0
 	})
 	if written != nil {
 		next.segments = append(next.segments, written)
@@ -140,26 +141,26 @@ func (f *Frozen) Release() {
 
 // writeSegment writes a file with what fill adds and makes it and its name in
 // the directory durable. It returns nil when fill added nothing.
-func (s *Store) writeSegment(first, last uint64, fill func(add func(*Entry) error) error) (*segment, error) {
+func (s *Store) writeSegment(first, last uint64, fill func(add func(*Entry) error) error) (*segment.Segment, error) {
 	id, path := s.manifest.newSegment()
-	w, err := createSegment(path, first, last)
+	w, err := segment.Create(path, first, last)
 	if err != nil {
 		return nil, err
 	}
-	if err := fill(w.add); err != nil || w.info.count == 0 {
-		return nil, w.abort(err)
+	if err := fill(w.Add); err != nil || w.Count() == 0 {
+		return nil, w.Abort(err)
 	}
-	record, err := w.finish()
+	record, err := w.Finish()
 	if err != nil {
-		return nil, w.abort(err)
+		return nil, w.Abort(err)
 	}
-	written, err := openSegment(path, id, record, s.log)
+	written, err := segment.Open(path, id, record, s.log)
 	if err != nil {
-		return nil, w.abort(err)
+		return nil, w.Abort(err)
 	}
 	if err := disk.SyncDir(s.manifest.segmentsDir()); err != nil {
-		written.doomed.Store(true)
-		written.release()
+		written.Doom()
+		written.Release()
 		return nil, err
 	}
 	return written, nil
@@ -168,10 +169,12 @@ func (s *Store) writeSegment(first, last uint64, fill func(add func(*Entry) erro
 // discard removes a segment whose commit failed. When the manifest failed nobody
 // knows whether it is named: the file stays, and the next start decides. The
 // caller holds manifest.mu.
-func (s *Store) discard(written *segment) {
+func (s *Store) discard(written *segment.Segment) {
 	if written == nil {
 		return
 	}
-	written.doomed.Store(s.manifest.err == nil)
-	written.release()
+	if s.manifest.err == nil {
+		written.Doom()
+	}
+	written.Release()
 }

@@ -1,69 +1,12 @@
 package storage
 
 import (
-	"encoding/binary"
 	"errors"
 	"reflect"
 	"testing"
 
 	"github.com/carillonmq/carillon/storage/codec"
 )
-
-// The chunk decoder must take any bytes: what it accepts is in order and, read
-// and written again, stays the same.
-func FuzzChunk(f *testing.F) {
-	f.Fuzz(func(t *testing.T, key, value []byte, fixChecksum bool) {
-		if fixChecksum { // or no mutation gets past it
-			fixChunk(value)
-		}
-		entries, err := decodeChunk(key, value)
-		if err != nil {
-			if !errors.Is(err, ErrCorrupt) {
-				t.Fatalf("error is %v", err)
-			}
-			return
-		}
-		var again chunkBuilder
-		for i := range entries {
-			if i > 0 && !entries[i-1].Ref().Less(entries[i].Ref()) {
-				t.Fatalf("entry %v after %v", entries[i].Ref(), entries[i-1].Ref())
-			}
-			again.add(&entries[i].Entry)
-		}
-		reread, err := decodeChunk(again.finish(0, nil))
-		if err != nil || len(reread) != len(entries) {
-			t.Fatalf("read %d, %d after writing again (%v)", len(entries), len(reread), err)
-		}
-		for i := range entries {
-			if !sameEntry(entries[i].Entry, reread[i].Entry) {
-				t.Fatalf("entry %d: %+v, %+v after writing again", i, entries[i], reread[i])
-			}
-		}
-	})
-}
-
-func fixChunk(value []byte) {
-	if len(value) < chunkHeader {
-		return
-	}
-	if end := chunkHeader + uint64(binary.BigEndian.Uint32(value[4:])); end <= uint64(len(value)) {
-		binary.BigEndian.PutUint32(value, codec.Checksum(value[4:end]))
-	}
-}
-
-func decodeChunk(key, value []byte) (entries []chunkEntry, err error) {
-	c, err := openChunk(key, value)
-	if err != nil {
-		return nil, err
-	}
-	for {
-		e, ok, err := c.next()
-		if err != nil || !ok {
-			return entries, err
-		}
-		entries = append(entries, e)
-	}
-}
 
 // Records of any content must decode to what encodes to the same bytes, or fail.
 func FuzzRecords(f *testing.F) {
@@ -75,13 +18,6 @@ func FuzzRecords(f *testing.F) {
 			}
 			if again, err := decodeValues(encodeValues(&v)); err != nil || !reflect.DeepEqual(encodeValues(&again), encodeValues(&v)) {
 				t.Fatalf("values %+v do not survive", v)
-			}
-		}
-		d := codec.NewDecoder(payload)
-		if r := readSegmentRecord(&d); d.Finish("segment record") == nil {
-			d := codec.NewDecoder(r.append(nil))
-			if again := readSegmentRecord(&d); d.Finish("again") != nil || !reflect.DeepEqual(again, r) {
-				t.Fatalf("record %+v does not survive", r)
 			}
 		}
 		for version := byte(1); version <= newestStreamHeader; version++ {

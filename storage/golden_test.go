@@ -7,47 +7,15 @@ import (
 	"github.com/carillonmq/carillon/storage/alive"
 	"github.com/carillonmq/carillon/storage/codec"
 	"github.com/carillonmq/carillon/storage/internal/golden"
+	"github.com/carillonmq/carillon/storage/segment"
 )
-
-func goldenEntries() []Entry {
-	return []Entry{
-		{Due: -5, Seq: 9, Target: "orders", Body: nil},
-		{Due: 1_700_000_000_000, Seq: 2, Target: "", Body: []byte{}},
-		{Due: 1_700_000_000_000, Seq: 3, Target: "orders", Body: []byte("hello")},
-		{Due: 1<<63 - 1, Seq: 1 << 40, Target: "payments", Body: []byte{0, 255}},
-	}
-}
-
-func TestGolden_chunk(t *testing.T) {
-	var b chunkBuilder
-	for _, e := range goldenEntries() {
-		b.add(&e)
-	}
-	key, value := b.finish(7, nil)
-	c, err := openChunk(golden.Compare(t, "chunk_key", key), golden.Compare(t, "chunk", value))
-	if err != nil {
-		t.Fatal(err)
-	}
-	if c.ordinal != 7 {
-		t.Errorf("ordinal %d", c.ordinal)
-	}
-	for _, want := range goldenEntries() {
-		e, ok, err := c.next()
-		if err != nil || !ok || !sameEntry(e.Entry, want) || e.verify() != nil {
-			t.Errorf("entry %+v, %v, %v, want %+v", e, ok, err, want)
-		}
-	}
-	if _, ok, err := c.next(); ok || err != nil {
-		t.Errorf("after the last entry: %v, %v", ok, err)
-	}
-}
 
 func goldenContents() contents {
 	v := newValues()
 	v.clusterID = [16]byte{1, 2, 3}
 	v.mode, v.time, v.nextSeq, v.surveyed = "at-least-once", 1_700_000_000_000, 300, true
-	v.claim = Claim{Through: 99, Mark: Ref{98, 7}, Fresh: Ref{100, 8}}
-	v.holds.set(Hold{Target: "orders", Through: -3, Mark: Ref{-4, 5}})
+	v.claim = Claim{Through: 99, Mark: Ref{Due: 98, Seq: 7}, Fresh: Ref{Due: 100, Seq: 8}}
+	v.holds.set(Hold{Target: "orders", Through: -3, Mark: Ref{Due: -4, Seq: 5}})
 	v.positions[partitionKey{[16]byte{9}, 2}] = Position{Topic: "orders.delay", TopicID: [16]byte{9}, Partition: 2, Next: -1, Epoch: -1}
 	set := alive.NewSet()
 	set.AddRange(5, 199)
@@ -78,27 +46,16 @@ func TestGolden_manifest(t *testing.T) {
 	}
 }
 
-func goldenRecord() segmentRecord {
-	return segmentRecord{
-		info: segmentInfo{first: 1, last: 300, count: 250, chunks: 4, bodies: 70_000, min: Ref{-1, 4}, max: Ref{1 << 50, 3}},
-		size: 200_000, branches: []uint64{3, 77}, crc: 0xdeadbeef,
-	}
-}
-
-func TestGolden_segmentRecord(t *testing.T) {
-	want := goldenRecord()
-	sealed, err := codec.Open("segment record", newestSegmentRecord, golden.Compare(t, "segment_record", codec.Seal(want.encode())))
-	if err != nil {
-		t.Fatal(err)
-	}
-	if got, err := decodeSegmentRecord(sealed); err != nil || !reflect.DeepEqual(got, want) {
-		t.Errorf("got %+v, want %+v (error %v)", got, want, err)
+func goldenRecord() segment.Record {
+	return segment.Record{
+		Info: segment.Info{First: 1, Last: 300, Count: 250, Chunks: 4, Bodies: 70_000, Min: Ref{Due: -1, Seq: 4}, Max: Ref{Due: 1 << 50, Seq: 3}},
+		Size: 200_000, Branches: []uint64{3, 77}, CRC: 0xdeadbeef,
 	}
 }
 
 func TestGolden_streamHeader(t *testing.T) {
 	c := goldenContents()
-	h := streamHeader{meta: c.meta, state: c.state, alive: codec.Record{Version: 1, Payload: []byte{1}}, records: []segmentRecord{goldenRecord()}}
+	h := streamHeader{meta: c.meta, state: c.state, alive: codec.Record{Version: 1, Payload: []byte{1}}, records: []segment.Record{goldenRecord()}}
 	got, err := decodeStreamHeader(golden.Compare(t, "stream_header", h.encode(c.level()))[streamPrefix:])
 	if err != nil || !reflect.DeepEqual(got, h) {
 		t.Errorf("got %+v, want %+v (error %v)", got, h, err)
@@ -133,7 +90,7 @@ func TestGolden_levelTwo(t *testing.T) {
 	if err := named.decodeHead(head); err != nil || named.stored != c.stored || !reflect.DeepEqual(named.meta, c.meta) {
 		t.Errorf("head %+v, error %v", named, err)
 	}
-	h := streamHeader{meta: c.meta, state: c.state, alive: codec.Record{Version: 2, Payload: []byte{100, 5}}, records: []segmentRecord{goldenRecord(), goldenRecord()}}
+	h := streamHeader{meta: c.meta, state: c.state, alive: codec.Record{Version: 2, Payload: []byte{100, 5}}, records: []segment.Record{goldenRecord(), goldenRecord()}}
 	got, err := decodeStreamHeader(golden.Compare(t, "stream_header_v2", h.encode(c.level()))[streamPrefix:])
 	if err != nil || !reflect.DeepEqual(got, h) {
 		t.Errorf("got %+v, want %+v (error %v)", got, h, err)

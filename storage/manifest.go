@@ -14,6 +14,7 @@ import (
 
 	"github.com/carillonmq/carillon/storage/alive"
 	"github.com/carillonmq/carillon/storage/disk"
+	"github.com/carillonmq/carillon/storage/segment"
 	"go.etcd.io/bbolt"
 )
 
@@ -134,9 +135,9 @@ func (m *manifest) load() error {
 		return err
 	}
 	for i, id := range records.ids {
-		s, err := openSegment(m.segmentPath(id), id, records.records[i], m.log)
+		s, err := segment.Open(m.segmentPath(id), id, records.records[i], m.log)
 		if err != nil {
-			releaseAll(named.segments)
+			segment.ReleaseAll(named.segments)
 			return err
 		}
 		named.segments = append(named.segments, s)
@@ -149,7 +150,7 @@ func (m *manifest) load() error {
 		err = named.check()
 	}
 	if err != nil {
-		releaseAll(named.segments)
+		segment.ReleaseAll(named.segments)
 		return err
 	}
 	m.setCurrent(named)
@@ -161,8 +162,8 @@ func (m *manifest) load() error {
 func (m *manifest) removeUnnamed() error {
 	named := make(map[string]bool)
 	for _, s := range m.current.segments {
-		named[s.path] = true
-		m.lastID.Store(max(m.lastID.Load(), s.id))
+		named[s.Path] = true
+		m.lastID.Store(max(m.lastID.Load(), s.ID))
 	}
 	if id := m.current.stored.ID; id != 0 {
 		named[m.sets.PathOf(id)] = true
@@ -215,7 +216,7 @@ func (m *manifest) close() error {
 		return nil
 	}
 	m.err = ErrClosed
-	releaseAll(m.current.segments)
+	segment.ReleaseAll(m.current.segments)
 	m.current.segments = nil
 	if m.db == nil { // it failed and could not be opened again
 		return nil

@@ -10,6 +10,7 @@ import (
 	"github.com/carillonmq/carillon/storage/alive"
 	"github.com/carillonmq/carillon/storage/codec"
 	"github.com/carillonmq/carillon/storage/disk"
+	"github.com/carillonmq/carillon/storage/segment"
 	"go.etcd.io/bbolt"
 )
 
@@ -60,8 +61,8 @@ func (m *manifest) replace(next contents) {
 	}
 	for _, s := range before {
 		if !slices.Contains(next.segments, s) {
-			s.doomed.Store(true)
-			s.release()
+			s.Doom()
+			s.Release()
 		}
 	}
 }
@@ -184,7 +185,7 @@ func writeSegments(tx *bbolt.Tx, next, before *contents) error {
 	if before != nil {
 		for _, s := range before.segments {
 			if !slices.Contains(next.segments, s) {
-				if err := bucket.Delete(segmentKey(s.id)); err != nil {
+				if err := bucket.Delete(segmentKey(s.ID)); err != nil {
 					return err
 				}
 			}
@@ -192,7 +193,7 @@ func writeSegments(tx *bbolt.Tx, next, before *contents) error {
 	}
 	for _, s := range next.segments {
 		if before == nil || !slices.Contains(before.segments, s) {
-			if err := bucket.Put(segmentKey(s.id), codec.Seal(s.segmentRecord.encode())); err != nil {
+			if err := bucket.Put(segmentKey(s.ID), codec.Seal(s.Record.Encode())); err != nil {
 				return err
 			}
 		}
@@ -203,7 +204,7 @@ func writeSegments(tx *bbolt.Tx, next, before *contents) error {
 // segmentRecords is what the manifest says of segments not opened yet.
 type segmentRecords struct {
 	ids     []uint64
-	records []segmentRecord
+	records []segment.Record
 }
 
 // read returns the file's contents without segments, and their records.
@@ -266,11 +267,11 @@ func (s *segmentRecords) readFrom(tx *bbolt.Tx) error {
 		if len(key) != 8 {
 			return fmt.Errorf("%w: segment id of %d bytes", ErrCorrupt, len(key))
 		}
-		sealed, err := codec.Open("segment record", newestSegmentRecord, value)
+		sealed, err := codec.Open("segment record", segment.NewestRecord, value)
 		if err != nil {
 			return err
 		}
-		named, err := decodeSegmentRecord(sealed)
+		named, err := segment.DecodeRecord(sealed)
 		if err != nil {
 			return err
 		}
@@ -282,6 +283,6 @@ func (s *segmentRecords) readFrom(tx *bbolt.Tx) error {
 
 func segmentKey(id uint64) []byte { return binary.BigEndian.AppendUint64(nil, id) }
 
-func sortBySeq(segments []*segment) {
-	slices.SortFunc(segments, func(a, b *segment) int { return cmp.Compare(a.info.first, b.info.first) })
+func sortBySeq(segments []*segment.Segment) {
+	slices.SortFunc(segments, func(a, b *segment.Segment) int { return cmp.Compare(a.Info.First, b.Info.First) })
 }

@@ -6,6 +6,7 @@ import (
 
 	"github.com/carillonmq/carillon/storage/alive"
 	"github.com/carillonmq/carillon/storage/disk"
+	"github.com/carillonmq/carillon/storage/segment"
 )
 
 // memory is a copy of what readers see at one moment, for those that look at all
@@ -15,7 +16,7 @@ type memory struct {
 	alive    *alive.Set
 	tables   []sliceSource
 	spans    []SeqRun // the seqs of each table
-	segments []*segment
+	segments []*segment.Segment
 }
 
 // copyMemory pins the segments. Writers wait while it copies.
@@ -23,7 +24,7 @@ func (s *Store) copyMemory() memory {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	m := memory{values: s.values.clone(), alive: s.alive.Freeze(), segments: s.segments}
-	acquireAll(m.segments)
+	segment.AcquireAll(m.segments)
 	for _, t := range s.tables() {
 		var all sliceSource
 		t.ascend(t.min(), func(e Entry) bool {
@@ -42,23 +43,23 @@ func (m *memory) each(visit func(*Entry) error) error {
 	return disk.Guard(func() error {
 		var merged merger
 		for _, t := range slices.Clone(m.tables) {
-			if e, ok, _ := t.next(); ok {
+			if e, ok, _ := t.Next(); ok {
 				merged.add(e, &t)
 			}
 		}
 		for _, g := range m.segments {
-			tx, err := g.db.Begin(false)
+			c, err := g.Cursor(true)
 			if err != nil {
-				return fmt.Errorf("read segment: %w", err)
+				return err
 			}
-			defer tx.Rollback() // only read
-			if err := merged.addSegment(g, tx, g.info.min, true); err != nil {
+			defer c.Close()
+			if err := merged.start(c, g.Info.Min); err != nil {
 				return err
 			}
 		}
 		for !merged.empty() {
 			if e := merged.peek(); m.alive.Contains(e.Seq) {
-				if err := visit(&e.Entry); err != nil {
+				if err := visit(e); err != nil {
 					return err
 				}
 			}
@@ -102,10 +103,10 @@ func (m *memory) check() error {
 func (m *memory) checkSpans() error {
 	var last uint64
 	for _, g := range m.segments {
-		if g.info.first <= last {
-			return fmt.Errorf("%w: segment %s begins at seq %d, the one before ends at %d", ErrCorrupt, g.path, g.info.first, last)
+		if g.Info.First <= last {
+			return fmt.Errorf("%w: segment %s begins at seq %d, the one before ends at %d", ErrCorrupt, g.Path, g.Info.First, last)
 		}
-		last = g.info.last
+		last = g.Info.Last
 	}
 	next := m.spans[0].First
 	for _, span := range m.spans {

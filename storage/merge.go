@@ -8,7 +8,7 @@ import (
 
 	"github.com/carillonmq/carillon/storage/alive"
 	"github.com/carillonmq/carillon/storage/disk"
-	"go.etcd.io/bbolt"
+	"github.com/carillonmq/carillon/storage/segment"
 )
 
 // Merge takes one step towards fewer and fuller files: it writes a run of
@@ -28,7 +28,7 @@ func (s *Store) Merge(ctx context.Context) (did bool, err error) {
 	s.merging.Lock()
 	defer s.merging.Unlock()
 	from := s.pinToMerge()
-	defer releaseAll(from.segments)
+	defer segment.ReleaseAll(from.segments)
 	var short error
 	if from.shouldFold() {
 		if short = s.fold(ctx, &from); short == nil {
@@ -53,7 +53,7 @@ func (s *Store) Merge(ctx context.Context) (did bool, err error) {
 		return false, fmt.Errorf("merge: %w", err)
 	}
 	before, err := s.nameMerged(from.generation, step, merged)
-	releaseAll(before)
+	segment.ReleaseAll(before)
 	if err != nil {
 		return false, fmt.Errorf("merge: %w", err)
 	}
@@ -71,13 +71,13 @@ func (s *Store) pinToMerge() contents {
 	if from.generation != s.generation || s.manifest.err != nil {
 		return contents{}
 	}
-	acquireAll(from.segments)
+	segment.AcquireAll(from.segments)
 	return from
 }
 
 // plan picks the segments to replace, none when all is well. It holds no lock but
 // merging: what it counts in does not change.
-func (s *Store) plan(ctx context.Context, from *contents) (step []*segment, err error) {
+func (s *Store) plan(ctx context.Context, from *contents) (step []*segment.Segment, err error) {
 	free, err := s.FreeSpace()
 	if err != nil {
 		return nil, err
@@ -97,46 +97,46 @@ func (s *Store) plan(ctx context.Context, from *contents) (step []*segment, err 
 
 // liveBytes estimates how much of the file is alive: by a sample, or by the number of
 // entries where none can be taken.
-func (s *Store) liveBytes(ctx context.Context, set *alive.Set, g *segment) int64 {
-	n := set.CountRange(g.info.first, g.info.last)
+func (s *Store) liveBytes(ctx context.Context, set *alive.Set, g *segment.Segment) int64 {
+	n := set.CountRange(g.Info.First, g.Info.Last)
 	switch n {
 	case 0:
 		return 0
-	case g.info.count:
-		return g.size
+	case g.Info.Count:
+		return g.Size
 	}
-	if g.sample == nil && !g.damaged {
-		taken, err := g.takeSample(ctx)
+	if g.Sample == nil && !g.Damaged {
+		taken, err := g.TakeSample(ctx)
 		if err != nil && ctx.Err() == nil {
 			s.setAside(g, err)
 		}
-		g.sample = taken
+		g.Sample = taken
 	}
-	if g.sample == nil {
-		return max(1, int64(float64(g.size)*float64(n)/float64(g.info.count)))
+	if g.Sample == nil {
+		return max(1, int64(float64(g.Size)*float64(n)/float64(g.Info.Count)))
 	}
-	return max(1, g.sample.liveBytes(g.size, set.Contains))
+	return max(1, g.Sample.LiveBytes(g.Size, set.Contains))
 }
 
 // setAside leaves a damaged segment as it is, to those who read what is whole in it.
 // Tried again and again it would keep all others from being merged.
-func (s *Store) setAside(g *segment, cause error) {
-	g.damaged = true
-	s.log.Error("a damaged segment is not merged: restore the node from the others", "path", g.path, "error", cause)
+func (s *Store) setAside(g *segment.Segment, cause error) {
+	g.Damaged = true
+	s.log.Error("a damaged segment is not merged: restore the node from the others", "path", g.Path, "error", cause)
 }
 
 // findDamage sets those of the segments aside that cannot be read.
-func (s *Store) findDamage(set *alive.Set, step []*segment) {
+func (s *Store) findDamage(set *alive.Set, step []*segment.Segment) {
 	for _, g := range step {
-		if _, err := g.verify(set); err != nil {
+		if _, err := g.Verify(set); err != nil {
 			s.setAside(g, err)
 		}
 	}
 }
 
 // rewrite writes what is alive in the segments into one, nil when nothing is.
-func (s *Store) rewrite(ctx context.Context, set *alive.Set, step []*segment) (*segment, error) {
-	first, last := step[0].info.first, step[len(step)-1].info.last
+func (s *Store) rewrite(ctx context.Context, set *alive.Set, step []*segment.Segment) (*segment.Segment, error) {
+	first, last := step[0].Info.First, step[len(step)-1].Info.Last
 	if set.CountRange(first, last) == 0 {
 		return nil, nil
 	}
@@ -172,16 +172,16 @@ func (s *Store) pace(ctx context.Context, n int) error {
 
 // mergeAlive calls add for the entries of the segments that are in the set, in
 // order, after checking their bodies.
-func mergeAlive(ctx context.Context, set *alive.Set, step []*segment, add func(*Entry) error) error {
+func mergeAlive(ctx context.Context, set *alive.Set, step []*segment.Segment, add func(*Entry) error) error {
 	return disk.Guard(func() error {
 		var m merger
 		for _, g := range step {
-			tx, err := g.db.Begin(false)
+			c, err := g.Cursor(true)
 			if err != nil {
-				return fmt.Errorf("read segment: %w", err)
+				return err
 			}
-			defer tx.Rollback() // only read
-			if err := m.addSegment(g, tx, g.info.min, true); err != nil {
+			defer c.Close()
+			if err := m.start(c, g.Info.Min); err != nil {
 				return err
 			}
 		}
@@ -190,7 +190,7 @@ func mergeAlive(ctx context.Context, set *alive.Set, step []*segment, add func(*
 				return err
 			}
 			if e := m.peek(); set.Contains(e.Seq) {
-				if err := add(&e.Entry); err != nil {
+				if err := add(e); err != nil {
 					return err
 				}
 			}
@@ -202,21 +202,9 @@ func mergeAlive(ctx context.Context, set *alive.Set, step []*segment, add func(*
 	})
 }
 
-// addSegment adds what g holds at and after from.
-func (m *merger) addSegment(g *segment, tx *bbolt.Tx, from Ref, bodies bool) error {
-	c := g.cursor(tx)
-	c.bodies = bodies
-	e, ok, err := c.start(from)
-	if err != nil || !ok {
-		return err
-	}
-	m.add(e, c)
-	return nil
-}
-
 // nameMerged commits merged, nil for none, and shows it in the place of step. The
 // caller releases what was seen before.
-func (s *Store) nameMerged(generation uint64, step []*segment, merged *segment) (before []*segment, err error) {
+func (s *Store) nameMerged(generation uint64, step []*segment.Segment, merged *segment.Segment) (before []*segment.Segment, err error) {
 	s.manifest.mu.Lock()
 	defer s.manifest.mu.Unlock()
 	if err := s.commitMerged(generation, step, merged); err != nil {
@@ -232,12 +220,12 @@ func (s *Store) nameMerged(generation uint64, step []*segment, merged *segment) 
 // commitMerged makes the manifest name merged in the place of step. The caller
 // holds manifest.mu. Since step was picked flushes may have appended segments, and
 // dropped some of step as fully dead: merged then holds dead entries, as any file may.
-func (s *Store) commitMerged(generation uint64, step []*segment, merged *segment) error {
+func (s *Store) commitMerged(generation uint64, step []*segment.Segment, merged *segment.Segment) error {
 	next := s.manifest.current
 	if next.generation != generation {
 		return ErrGeneration
 	}
-	next.segments = slices.DeleteFunc(slices.Clone(next.segments), func(g *segment) bool { return slices.Contains(step, g) })
+	next.segments = slices.DeleteFunc(slices.Clone(next.segments), func(g *segment.Segment) bool { return slices.Contains(step, g) })
 	if merged != nil {
 		next.segments = append(next.segments, merged)
 		sortBySeq(next.segments)

@@ -11,6 +11,7 @@ import (
 	"testing"
 
 	"github.com/carillonmq/carillon/storage/alive"
+	"github.com/carillonmq/carillon/storage/segment"
 )
 
 func TestMerge_boundsTheNumberOfSegments(t *testing.T) {
@@ -65,7 +66,7 @@ func TestMerge_writesMoreThanOneTransactionHolds(t *testing.T) {
 		requireEqual(t, s, m)
 	}
 	mergeAll(t, s)
-	if st := s.Stats(); st.Segments != 1 || st.SegmentBytes < 3*transactionSize {
+	if st := s.Stats(); st.Segments != 1 || st.SegmentBytes < 24<<20 {
 		t.Fatalf("%+v after merging", st)
 	}
 	requireEqual(t, s, m)
@@ -124,71 +125,13 @@ func TestMerge_countsBytesNotMessages(t *testing.T) {
 	requireEqual(t, s, m)
 }
 
-// Sizes over five decades, dead ones at random: the sample must not be far off,
-// whatever lives.
-func TestSample_estimatesLiveBytes(t *testing.T) {
-	s := openStore(t, t.TempDir())
-	random := rand.New(rand.NewPCG(5, 6))
-	var es []Entry
-	for range 20_000 {
-		size := int(10 * math.Pow(10, 4*math.Pow(random.Float64(), 3)))
-		es = append(es, Entry{Due: random.Int64N(day), Target: "orders", Body: make([]byte, size)})
-	}
-	s.Accept(es)
-	s.Applied(1)
-	flush(t, s, 1)
-	g := s.segments[0]
-	taken, err := g.takeSample(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
-	var bodies int64
-	for _, e := range es {
-		bodies += int64(len(e.Body)) + 16
-	}
-	for name, alive := range map[string]func(e *Entry) bool{
-		"large":    func(e *Entry) bool { return len(e.Body) > 10_000 },
-		"small":    func(e *Entry) bool { return len(e.Body) < 1000 },
-		"late":     func(e *Entry) bool { return e.Due > day/3 },
-		"one in 4": func(e *Entry) bool { return e.Seq%4 == 0 },
-		"all":      func(*Entry) bool { return true },
-		"none":     func(*Entry) bool { return false },
-	} {
-		var want int64
-		for i := range es {
-			if alive(&es[i]) {
-				want += int64(len(es[i].Body)) + 16
-			}
-		}
-		got := taken.liveBytes(g.size, func(seq uint64) bool { return alive(&es[seq-1]) })
-		if off := float64(got)/float64(g.size) - float64(want)/float64(bodies); math.Abs(off) > 0.06 {
-			t.Errorf("%s: %d of %d bytes estimated, %d of %d are alive", name, got, g.size, want, bodies)
-		}
-	}
-}
-
-// Of a few small messages, too, one is sampled, also where pages of 64 KB make the
-// file large.
-func TestSample_ofAFewBytes(t *testing.T) {
-	s := openStore(t, t.TempDir())
-	s.Accept(entries(2, 0, 1, 0))
-	s.Applied(1)
-	flush(t, s, 1)
-	g := s.segments[0]
-	for _, g.size = range []int64{g.size, 5 << 16} {
-		if taken, err := g.takeSample(t.Context()); err != nil || len(taken) == 0 {
-			t.Errorf("%v of %d bytes: %v", taken, g.size, err)
-		}
-	}
-}
-
 // A hundred million messages of a kilobyte may end up in one file.
 func TestLiveBytes_ofAHugeSegment(t *testing.T) {
 	s, all := openStore(t, t.TempDir()), alive.NewSet()
-	g := &segment{segmentRecord: segmentRecord{info: segmentInfo{first: 1, last: 1 << 27, count: 1 << 27}, size: 1 << 37}}
+	g := &segment.Segment{Record: segment.Record{Info: segment.Info{First: 1, Last: 1 << 27, Count: 1 << 27}, Size: 1 << 37}}
 	all.AddRange(1, 1<<27)
-	if got := s.liveBytes(t.Context(), all, g); got != g.size {
-		t.Errorf("%d bytes are alive of %d", got, g.size)
+	if got := s.liveBytes(t.Context(), all, g); got != g.Size {
+		t.Errorf("%d bytes are alive of %d", got, g.Size)
 	}
 }
 
@@ -201,7 +144,7 @@ func TestMerge_goesOnBesideADamagedSegment(t *testing.T) {
 	s.Accept(append(entries(9, 0, 1, 100), Entry{Due: 5, Target: "orders", Body: body}))
 	s.Applied(1)
 	flush(t, s, 1)
-	path := s.segments[0].path
+	path := s.segments[0].Path
 	content, err := os.ReadFile(path)
 	if err != nil {
 		t.Fatal(err)
@@ -220,8 +163,8 @@ func TestMerge_goesOnBesideADamagedSegment(t *testing.T) {
 			}
 		}
 	}
-	if n := s.Stats().Segments; n > 4 || s.segments[0].path != path {
-		t.Errorf("%d segments, of which the first is %s", n, s.segments[0].path)
+	if n := s.Stats().Segments; n > 4 || s.segments[0].Path != path {
+		t.Errorf("%d segments, of which the first is %s", n, s.segments[0].Path)
 	}
 }
 
@@ -233,7 +176,7 @@ func TestPlanner_boundsTheDead(t *testing.T) {
 		p := planner{width: 8, limit: 64, room: math.MaxInt64}
 		for range 1 + random.IntN(100) {
 			size := int64(1+random.IntN(64)) << 20
-			p.add(&segment{segmentRecord: segmentRecord{size: size}}, int64(float64(size)*math.Pow(random.Float64(), float64(round%4))))
+			p.add(&segment.Segment{Record: segment.Record{Size: size}}, int64(float64(size)*math.Pow(random.Float64(), float64(round%4))))
 		}
 		for steps := 0; ; steps++ {
 			step := p.pick()
@@ -247,7 +190,7 @@ func TestPlanner_boundsTheDead(t *testing.T) {
 		}
 		var size, live int64
 		for i, g := range p.segments {
-			size, live = size+g.size, live+p.live[i]
+			size, live = size+g.Size, live+p.live[i]
 		}
 		if size > 3*live+256<<20 || len(p.segments) > p.limit {
 			t.Fatalf("round %d ends with %d segments, %d bytes of which %d are alive", round, len(p.segments), size, live)
@@ -256,13 +199,13 @@ func TestPlanner_boundsTheDead(t *testing.T) {
 }
 
 // merge does in numbers what a merge of step does.
-func (p *planner) merge(step []*segment) {
+func (p *planner) merge(step []*segment.Segment) {
 	at := slices.Index(p.segments, step[0])
 	var live int64
 	for _, l := range p.live[at : at+len(step)] {
 		live += l
 	}
-	merged := &segment{segmentRecord: segmentRecord{size: live}}
+	merged := &segment.Segment{Record: segment.Record{Size: live}}
 	p.segments = slices.Replace(slices.Clone(p.segments), at, at+len(step), merged)
 	p.live = slices.Replace(slices.Clone(p.live), at, at+len(step), live)
 }
@@ -340,9 +283,39 @@ func TestMerge_stopsSamplingWithItsContext(t *testing.T) {
 	if did, err := s.Merge(ctx); did || !errors.Is(err, context.Canceled) {
 		t.Fatalf("merge: %v, %v", did, err)
 	}
-	if s.segments[0].sample != nil {
+	if s.segments[0].Sample != nil {
 		t.Error("the sample was taken all the same")
 	}
 	mergeAll(t, s)
 	requireEqual(t, s, m)
+}
+
+// Segments that a merge has replaced are closed and unlinked, though indexes of theirs are kept, and
+// what is read afterwards comes out of the merged one.
+func TestRead_afterAMergeOfWhatItHasIndexed(t *testing.T) {
+	s, m := openStore(t, t.TempDir()), newModel()
+	for index := uint64(1); index <= 8; index++ {
+		script(s, m, operation{Accept: entries(300, int64(index), 1, 500)})
+		flush(t, s, index)
+		requireEqual(t, s, m)
+	}
+	before := s.segments
+	kept := s.indexes.Len()
+	script(s, m, operation{Kill: []SeqRun{{2, 299}, {700, 1500}}})
+	flush(t, s, 9)
+	mergeAll(t, s)
+	if kept < len(before) || len(s.segments) >= len(before) {
+		t.Fatalf("%d indexes of %d segments, %d after merging", kept, len(before), len(s.segments))
+	}
+	for _, g := range before {
+		if slices.Contains(s.segments, g) {
+			continue
+		}
+		if c, err := g.Cursor(false); err == nil {
+			t.Errorf("segment %d is still open", g.ID)
+			c.Close()
+		}
+	}
+	requireEqual(t, s, m)
+	requireNoStray(t, s)
 }

@@ -1,8 +1,10 @@
 package storage
 
+import "github.com/carillonmq/carillon/storage/segment"
+
 // source yields entries in (due, seq) order.
 type source interface {
-	next() (chunkEntry, bool, error)
+	Next() (Entry, bool, error)
 }
 
 // merger yields the entries of several sources in (due, seq) order. It is a
@@ -10,12 +12,12 @@ type source interface {
 type merger struct{ heads []head }
 
 type head struct {
-	chunkEntry
+	Entry
 	from source
 }
 
 // add takes a source whose first entry was read already.
-func (m *merger) add(first chunkEntry, from source) {
+func (m *merger) add(first Entry, from source) {
 	m.heads = append(m.heads, head{first, from})
 	for i := len(m.heads) - 1; i > 0; {
 		parent := (i - 1) / 2
@@ -27,19 +29,28 @@ func (m *merger) add(first chunkEntry, from source) {
 	}
 }
 
+// start adds what the cursor's segment holds at and after from.
+func (m *merger) start(c *segment.Cursor, from Ref) error {
+	e, ok, err := c.Start(from)
+	if err == nil && ok {
+		m.add(e, c)
+	}
+	return err
+}
+
 func (m *merger) empty() bool { return len(m.heads) == 0 }
 
 // peek returns the entry that next will return; the merger must not be empty.
-func (m *merger) peek() *chunkEntry { return &m.heads[0].chunkEntry }
+func (m *merger) peek() *Entry { return &m.heads[0].Entry }
 
 // skip moves past the entry that peek shows.
 func (m *merger) skip() error {
-	e, ok, err := m.heads[0].from.next()
+	e, ok, err := m.heads[0].from.Next()
 	if err != nil {
 		return err
 	}
 	if ok {
-		m.heads[0].chunkEntry = e
+		m.heads[0].Entry = e
 	} else {
 		last := len(m.heads) - 1
 		m.heads[0] = m.heads[last]
@@ -71,11 +82,11 @@ func (m *merger) less(i, j int) bool { return m.heads[i].Ref().Less(m.heads[j].R
 // sliceSource yields entries gathered before.
 type sliceSource []Entry
 
-func (s *sliceSource) next() (chunkEntry, bool, error) {
+func (s *sliceSource) Next() (Entry, bool, error) {
 	if len(*s) == 0 {
-		return chunkEntry{}, false, nil
+		return Entry{}, false, nil
 	}
 	e := (*s)[0]
 	*s = (*s)[1:]
-	return chunkEntry{Entry: e}, true, nil
+	return e, true, nil
 }

@@ -1,13 +1,17 @@
 package storage
 
-import "math"
+import (
+	"math"
+
+	"github.com/carillonmq/carillon/storage/segment"
+)
 
 // planner decides which segments a merge replaces. They are given in order of
 // seq, and only neighbours are merged: a segment answers for a range of seqs.
 type planner struct {
 	width, limit int
 	room         int64 // bytes that a merge may write
-	segments     []*segment
+	segments     []*segment.Segment
 	live         []int64 // estimated bytes of the alive
 	lacking      int64   // of the step that was wanted first and has no room
 }
@@ -30,7 +34,7 @@ const (
 	wasteShare = 5
 )
 
-func (p *planner) add(g *segment, live int64) {
+func (p *planner) add(g *segment.Segment, live int64) {
 	p.segments = append(p.segments, g)
 	p.live = append(p.live, live)
 }
@@ -47,7 +51,7 @@ func (p *planner) add(g *segment, live int64) {
 //     byte is written again once for each doubling, at most.
 //  4. Above limit files, such a window whatever its size, else the two neighbours
 //     that are cheapest: the bound holds whatever the sizes.
-func (p *planner) pick() []*segment {
+func (p *planner) pick() []*segment.Segment {
 	if run := p.mostlyDead(); run != nil {
 		return run
 	}
@@ -70,11 +74,11 @@ func (p *planner) pick() []*segment {
 func (p *planner) fits(first, last int) bool {
 	var need int64
 	for i := first; i <= last; i++ {
-		if p.segments[i].damaged {
+		if p.segments[i].Damaged {
 			return false
 		}
 		if p.live[i] > 0 {
-			need += p.live[i] + p.live[i]/8 + p.segments[i].size/sampleSize
+			need += p.live[i] + p.live[i]/8 + p.segments[i].Size/segment.SampleSize
 		}
 	}
 	if need > p.room && p.lacking == 0 {
@@ -85,7 +89,7 @@ func (p *planner) fits(first, last int) bool {
 
 // mostlyDead returns the first run of mostly dead segments, of width at most,
 // that fits.
-func (p *planner) mostlyDead() []*segment {
+func (p *planner) mostlyDead() []*segment.Segment {
 	for start := 0; start < len(p.segments); start++ {
 		end := start
 		for end < len(p.segments) && end-start < p.width && p.isMostlyDead(end) && p.fits(start, end) {
@@ -98,14 +102,14 @@ func (p *planner) mostlyDead() []*segment {
 	return nil
 }
 
-func (p *planner) isMostlyDead(i int) bool { return p.live[i] < p.segments[i].size/mostlyDead }
+func (p *planner) isMostlyDead(i int) bool { return p.live[i] < p.segments[i].Size/mostlyDead }
 
 // wasteful returns the segment that is least alive of those that fit, while the
 // dead take too much room.
-func (p *planner) wasteful() []*segment {
+func (p *planner) wasteful() []*segment.Segment {
 	var size, live int64
 	for i, g := range p.segments {
-		size += g.size
+		size += g.Size
 		live += p.live[i]
 	}
 	if size <= live*wasteShare/2+wasteSlack {
@@ -113,7 +117,7 @@ func (p *planner) wasteful() []*segment {
 	}
 	worst, share := -1, 1.0
 	for i, g := range p.segments {
-		if s := float64(p.live[i]) / float64(g.size); s < share && p.fits(i, i) {
+		if s := float64(p.live[i]) / float64(g.Size); s < share && p.fits(i, i) {
 			worst, share = i, s
 		}
 	}
@@ -126,7 +130,7 @@ func (p *planner) wasteful() []*segment {
 // cheapest returns the window of n neighbours with the fewest live bytes, most at
 // most, of those that fit; if balanced, only one in which no segment has more than
 // half of them.
-func (p *planner) cheapest(n int, balanced bool, most int64) (window []*segment) {
+func (p *planner) cheapest(n int, balanced bool, most int64) (window []*segment.Segment) {
 	for i := 0; i+n <= len(p.segments); i++ {
 		var sum, largest int64
 		for _, live := range p.live[i : i+n] {

@@ -85,7 +85,7 @@ func (s *Store) Stats() Stats {
 	defer s.mu.RUnlock()
 	st := Stats{Segments: len(s.segments), Flushes: s.flushes, Merges: s.merges}
 	for _, g := range s.segments {
-		st.SegmentBytes += g.size
+		st.SegmentBytes += g.Size
 	}
 	for _, t := range s.tables() {
 		st.MemtableEntries += t.len()

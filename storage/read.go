@@ -4,7 +4,7 @@ import (
 	"fmt"
 	"slices"
 
-	"go.etcd.io/bbolt"
+	"github.com/carillonmq/carillon/storage/segment"
 )
 
 // Read appends to out the messages that refs name, in their order, with bodies.
@@ -18,12 +18,12 @@ func (s *Store) Read(refs []Ref, out []Entry) ([]Entry, error) {
 	}
 	found := make([]Entry, len(refs)) // Seq 0: not found
 	onDisk, segments := s.readMemory(refs, found)
-	defer releaseAll(segments)
+	defer segment.ReleaseAll(segments)
 	for i, g := range segments {
 		if len(onDisk[i]) == 0 {
 			continue
 		}
-		if err := g.read(refs, onDisk[i], found, &s.indexes); err != nil {
+		if err := g.Read(refs, onDisk[i], found, &s.indexes); err != nil {
 			return out, fmt.Errorf("read: %w", err)
 		}
 	}
@@ -37,7 +37,7 @@ func (s *Store) Read(refs []Ref, out []Entry) ([]Entry, error) {
 
 // readMemory fills in what lies in memtables, and lists for each segment, pinned,
 // which refs are alive in it.
-func (s *Store) readMemory(refs []Ref, found []Entry) (onDisk [][]int, segments []*segment) {
+func (s *Store) readMemory(refs []Ref, found []Entry) (onDisk [][]int, segments []*segment.Segment) {
 	s.mu.RLock()
 	defer s.mu.RUnlock()
 	onDisk = make([][]int, len(s.segments))
@@ -55,41 +55,17 @@ func (s *Store) readMemory(refs []Ref, found []Entry) (onDisk [][]int, segments 
 			}
 		}
 	}
-	acquireAll(s.segments)
+	segment.AcquireAll(s.segments)
 	return onDisk, s.segments
 }
 
 // find returns the place of the segment that answers for seq.
-func find(segments []*segment, seq uint64) (int, bool) {
-	at, _ := slices.BinarySearchFunc(segments, seq, func(g *segment, seq uint64) int {
-		if g.info.last < seq {
+func find(segments []*segment.Segment, seq uint64) (int, bool) {
+	at, _ := slices.BinarySearchFunc(segments, seq, func(g *segment.Segment, seq uint64) int {
+		if g.Info.Last < seq {
 			return -1
 		}
 		return 1
 	})
-	return at, at < len(segments) && segments[at].holds(seq)
-}
-
-// read fills in the refs at places, which are in order.
-func (s *segment) read(refs []Ref, places []int, found []Entry, indexes *indexCache) error {
-	return s.view(func(tx *bbolt.Tx) error {
-		c := s.cursor(tx)
-		for _, i := range places {
-			e, ok, err := c.find(refs[i], indexes)
-			if err != nil {
-				return err
-			}
-			if !ok {
-				continue
-			}
-			if err := e.verify(); err != nil {
-				return fmt.Errorf("segment %s: %w", s.path, err)
-			}
-			found[i] = e.Entry
-			if e.Body != nil {
-				found[i].Body = append([]byte{}, e.Body...)
-			}
-		}
-		return nil
-	})
+	return at, at < len(segments) && segments[at].Holds(seq)
 }

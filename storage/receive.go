@@ -11,6 +11,7 @@ import (
 	"github.com/carillonmq/carillon/storage/alive"
 	"github.com/carillonmq/carillon/storage/codec"
 	"github.com/carillonmq/carillon/storage/disk"
+	"github.com/carillonmq/carillon/storage/segment"
 )
 
 // Receiver takes a stream from another store's OpenStream: Write it, then Commit
@@ -131,7 +132,7 @@ func (r *Receiver) headerDone(record []byte) (err error) {
 		}
 	}
 	for _, record := range r.header.records {
-		r.sizes = append(r.sizes, record.size)
+		r.sizes = append(r.sizes, record.Size)
 	}
 	var need int64
 	for _, size := range r.sizes {
@@ -219,7 +220,7 @@ func (r *Receiver) Commit() error {
 		err = disk.SyncDir(r.store.manifest.sets.Path)
 	}
 	if err != nil {
-		releaseAll(next.segments)
+		segment.ReleaseAll(next.segments)
 		r.Abort()
 		return fmt.Errorf("receive: %w", err)
 	}
@@ -258,7 +259,7 @@ func (r *Receiver) open() (contents, error) {
 	}
 	files := r.files[len(r.files)-len(r.header.records):]
 	for i, record := range r.header.records {
-		g, err := openSegment(files[i].path, files[i].id, record, r.store.log)
+		g, err := segment.Open(files[i].path, files[i].id, record, r.store.log)
 		if err != nil {
 			return next, err
 		}

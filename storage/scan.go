@@ -4,6 +4,7 @@ import (
 	"fmt"
 
 	"github.com/carillonmq/carillon/storage/disk"
+	"github.com/carillonmq/carillon/storage/segment"
 )
 
 const (
@@ -29,7 +30,7 @@ func (s *Store) Scan(from Ref, limit int, keep func(target string) bool, out []I
 	}
 	sc := scan{store: s, limit: limit, keep: keep, out: out, checked: len(out), next: from}
 	sc.lookAtMemory(from)
-	defer releaseAll(sc.segments)
+	defer segment.ReleaseAll(sc.segments)
 	if err := disk.Guard(func() error { return sc.run(from) }); err != nil {
 		return sc.out[:sc.checked], from, false, fmt.Errorf("scan: %w", err)
 	}
@@ -40,7 +41,7 @@ type scan struct {
 	store    *Store
 	limit    int
 	keep     func(target string) bool
-	segments []*segment
+	segments []*segment.Segment
 	memory   []sliceSource // of each memtable
 	horizon  *Ref          // memory was looked at up to here, exclusive; nil: all of it
 
@@ -57,7 +58,7 @@ func (sc *scan) lookAtMemory(from Ref) {
 	s.mu.RLock()
 	defer s.mu.RUnlock()
 	sc.segments = s.segments
-	acquireAll(sc.segments)
+	segment.AcquireAll(sc.segments)
 	for _, t := range s.tables() {
 		var found sliceSource
 		visits := 0
@@ -84,28 +85,23 @@ func (sc *scan) lowerHorizon(r Ref) {
 func (sc *scan) run(from Ref) error {
 	var m merger
 	for i := range sc.memory {
-		if e, ok, _ := sc.memory[i].next(); ok {
+		if e, ok, _ := sc.memory[i].Next(); ok {
 			m.add(e, &sc.memory[i])
 		}
 	}
-	cursors := make([]*cursor, 0, len(sc.segments))
+	cursors := make([]*segment.Cursor, 0, len(sc.segments))
 	for _, g := range sc.segments {
-		if g.info.max.Less(from) {
+		if g.Info.Max.Less(from) {
 			continue
 		}
-		tx, err := g.db.Begin(false)
-		if err != nil {
-			return fmt.Errorf("read segment: %w", err)
-		}
-		defer tx.Rollback() // only read
-		c := g.cursor(tx)
-		cursors = append(cursors, c)
-		e, ok, err := c.start(from)
+		c, err := g.Cursor(false)
 		if err != nil {
 			return err
 		}
-		if ok {
-			m.add(e, c)
+		defer c.Close()
+		cursors = append(cursors, c)
+		if err := m.start(c, from); err != nil {
+			return err
 		}
 	}
 	budget := scanChunks + len(cursors)
@@ -117,7 +113,7 @@ func (sc *scan) run(from Ref) error {
 		}
 		loads := 0
 		for _, c := range cursors {
-			loads += c.loads
+			loads += c.ChunksRead()
 		}
 		if len(sc.out) >= sc.limit || loads > budget {
 			return nil

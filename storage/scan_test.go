@@ -73,7 +73,7 @@ func TestRead_leavesOutWhatIsDeadOrUnknown(t *testing.T) {
 	script(s, m, operation{Accept: entries(10, 0, 10, 10)})
 	flush(t, s, 1)
 	script(s, m, operation{Accept: entries(10, 5, 10, 10), Kill: []SeqRun{{2, 2}, {12, 12}}})
-	refs := []Ref{{0, 1}, {1, 1}, {5, 11}, {10, 2}, {15, 12}, {20, 3}, {21, 3}, {30, 99}}
+	refs := []Ref{{Seq: 1}, {Due: 1, Seq: 1}, {Due: 5, Seq: 11}, {Due: 10, Seq: 2}, {Due: 15, Seq: 12}, {Due: 20, Seq: 3}, {Due: 21, Seq: 3}, {Due: 30, Seq: 99}}
 	got, err := s.Read(refs, nil)
 	if err != nil {
 		t.Fatal(err)
@@ -85,7 +85,7 @@ func TestRead_leavesOutWhatIsDeadOrUnknown(t *testing.T) {
 	if len(seqs) != 3 || seqs[0] != 1 || seqs[1] != 11 || seqs[2] != 3 {
 		t.Fatalf("read %v", seqs)
 	}
-	if _, err := s.Read([]Ref{{20, 3}, {0, 1}}, nil); err == nil {
+	if _, err := s.Read([]Ref{{Due: 20, Seq: 3}, {Seq: 1}}, nil); err == nil {
 		t.Fatal("unsorted refs were accepted")
 	}
 }

@@ -10,6 +10,7 @@ import (
 	"slices"
 
 	"github.com/carillonmq/carillon/storage/codec"
+	"github.com/carillonmq/carillon/storage/segment"
 )
 
 // Position says how far one source partition has been ingested.
@@ -146,13 +147,13 @@ func (v *values) append(b []byte) []byte {
 	b = binary.AppendUvarint(b, v.nextSeq)
 	b = codec.AppendBool(b, v.surveyed)
 	b = binary.AppendVarint(b, v.claim.Through)
-	b = appendRef(b, v.claim.Mark)
-	b = appendRef(b, v.claim.Fresh)
+	b = segment.AppendRef(b, v.claim.Mark)
+	b = segment.AppendRef(b, v.claim.Fresh)
 	b = binary.AppendUvarint(b, uint64(v.holds.len()))
 	for h := range v.holds.each {
 		b = codec.AppendString(b, h.Target)
 		b = binary.AppendVarint(b, h.Through)
-		b = appendRef(b, h.Mark)
+		b = segment.AppendRef(b, h.Mark)
 	}
 	b = binary.AppendUvarint(b, uint64(len(v.positions)))
 	for _, p := range v.sortedPositions() {
@@ -179,10 +180,10 @@ func decodeValues(r codec.Record) (values, error) {
 	v.nextSeq = d.Uvarint()
 	v.surveyed = d.Bool()
 	v.claim.Through = d.Varint()
-	v.claim.Mark = readRef(&d)
-	v.claim.Fresh = readRef(&d)
+	v.claim.Mark = segment.ReadRef(&d)
+	v.claim.Fresh = segment.ReadRef(&d)
 	for range d.Count() {
-		v.holds.set(Hold{Target: d.Text(), Through: d.Varint(), Mark: readRef(&d)})
+		v.holds.set(Hold{Target: d.Text(), Through: d.Varint(), Mark: segment.ReadRef(&d)})
 	}
 	for range d.Count() {
 		p := Position{Topic: d.Text(), TopicID: d.ID(), Partition: int32(d.Varint()), Next: d.Varint(), Epoch: int32(d.Varint())}

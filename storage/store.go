@@ -9,6 +9,7 @@ import (
 	"sync/atomic"
 
 	"github.com/carillonmq/carillon/storage/alive"
+	"github.com/carillonmq/carillon/storage/segment"
 )
 
 // Config says where a store lives.
@@ -69,13 +70,13 @@ type Store struct {
 	// mu guards what is in memory. It is never held over I/O.
 	mu         sync.RWMutex
 	values     values
-	alive      *alive.Set // the truth about what is pending
-	table      *memtable  // takes what is accepted
-	flushing   *memtable  // of the Frozen that is outstanding, nil when none; not changed while it is
-	segments   []*segment // sorted by seq, one reference each; replaced, never changed
-	generation uint64     // of the contents that memory was loaded from
+	alive      *alive.Set         // the truth about what is pending
+	table      *memtable          // takes what is accepted
+	flushing   *memtable          // of the Frozen that is outstanding, nil when none; not changed while it is
+	segments   []*segment.Segment // sorted by seq, one reference each; replaced, never changed
+	generation uint64             // of the contents that memory was loaded from
 
-	indexes indexCache // of segments, for Read
+	indexes segment.IndexCache // of segments, for Read
 
 	level atomic.Uint32 // values.level, for those who must not wait for mu
 
@@ -110,7 +111,7 @@ func Open(cfg Config) (*Store, error) {
 // by the writer.
 func (s *Store) Reload() error {
 	before, err := s.load()
-	releaseAll(before)
+	segment.ReleaseAll(before)
 	if err != nil {
 		return fmt.Errorf("reload: %w", err)
 	}
@@ -119,7 +120,7 @@ func (s *Store) Reload() error {
 
 // load puts what the manifest holds into memory. The caller releases what was
 // seen before.
-func (s *Store) load() (before []*segment, err error) {
+func (s *Store) load() (before []*segment.Segment, err error) {
 	s.manifest.mu.Lock()
 	defer s.manifest.mu.Unlock()
 	if s.manifest.err != nil {
@@ -143,8 +144,8 @@ func (s *Store) load() (before []*segment, err error) {
 
 // show lets readers see these segments. The caller holds mu, and releases what
 // was seen before once it holds no lock any more: that may close and unlink files.
-func (s *Store) show(segments []*segment) (before []*segment) {
-	acquireAll(segments)
+func (s *Store) show(segments []*segment.Segment) (before []*segment.Segment) {
+	segment.AcquireAll(segments)
 	before, s.segments = s.segments, segments
 	return before
 }
@@ -155,7 +156,7 @@ func (s *Store) Close() error {
 	s.mu.Lock()
 	before := s.show(nil)
 	s.mu.Unlock()
-	releaseAll(before)
+	segment.ReleaseAll(before)
 	if err := s.manifest.close(); err != nil {
 		return fmt.Errorf("close store: %w", err)
 	}

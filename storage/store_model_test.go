@@ -8,6 +8,7 @@ import (
 	"path/filepath"
 	"testing"
 
+	"github.com/carillonmq/carillon/storage/segment"
 	"pgregory.net/rapid"
 )
 
@@ -167,7 +168,7 @@ func (h *history) cut() {
 // fold writes a new base although none is due.
 func (h *history) fold() {
 	from := h.store.pinToMerge()
-	defer releaseAll(from.segments)
+	defer segment.ReleaseAll(from.segments)
 	if from.stored.ID == 0 {
 		return
 	}

@@ -12,6 +12,7 @@ import (
 
 	"github.com/carillonmq/carillon/storage/alive"
 	"github.com/carillonmq/carillon/storage/codec"
+	"github.com/carillonmq/carillon/storage/segment"
 )
 
 // A stream carries what one manifest commit names to another store:
@@ -43,7 +44,7 @@ type streamHeader struct {
 	meta    SnapshotMeta
 	state   codec.Record
 	alive   codec.Record
-	records []segmentRecord
+	records []segment.Record
 }
 
 // encode returns what goes before the files, in the form of the level that the
@@ -66,7 +67,7 @@ func (h *streamHeader) appendPayloads(b []byte) []byte {
 	b = codec.AppendBytes(b, h.alive.Payload)
 	b = binary.AppendUvarint(b, uint64(len(h.records)))
 	for i := range h.records {
-		b = h.records[i].append(b)
+		b = h.records[i].Append(b)
 	}
 	return b
 }
@@ -76,7 +77,7 @@ func (h *streamHeader) appendParts(b []byte) []byte {
 	b = codec.AppendRecord(b, h.alive)
 	b = binary.AppendUvarint(b, uint64(len(h.records)))
 	for i := range h.records {
-		b = codec.AppendRecord(b, h.records[i].encode())
+		b = codec.AppendRecord(b, h.records[i].Encode())
 	}
 	return b
 }
@@ -100,13 +101,13 @@ func (h *streamHeader) readPayloads(d *codec.Decoder) error {
 	h.state = codec.Record{Version: 1, Payload: d.Bytes()}
 	h.alive = codec.Record{Version: 1, Payload: d.Bytes()}
 	for range d.Count() {
-		h.records = append(h.records, readSegmentRecord(d))
+		h.records = append(h.records, segment.ReadRecord(d))
 	}
 	if err := d.Finish("stream header"); err != nil {
 		return err
 	}
 	for i := range h.records {
-		if err := h.records[i].validate(); err != nil {
+		if err := h.records[i].Validate(); err != nil {
 			return err
 		}
 	}
@@ -126,10 +127,10 @@ func (h *streamHeader) readParts(d *codec.Decoder) error {
 		return err
 	}
 	for _, r := range segments {
-		if err := r.Check("segment record", newestSegmentRecord); err != nil {
+		if err := r.Check("segment record", segment.NewestRecord); err != nil {
 			return err
 		}
-		named, err := decodeSegmentRecord(r)
+		named, err := segment.DecodeRecord(r)
 		if err != nil {
 			return err
 		}
@@ -160,14 +161,14 @@ func (s *Store) pinNamed() (contents, error) {
 	if s.manifest.err != nil {
 		return contents{}, s.manifest.err
 	}
-	acquireAll(s.manifest.current.segments)
+	segment.AcquireAll(s.manifest.current.segments)
 	return s.manifest.current, nil
 }
 
 // stream reads the header, then file by file.
 type stream struct {
 	io.Reader
-	segments []*segment // pinned
+	segments []*segment.Segment // pinned
 	files    []*os.File
 	base     *alive.Reader // nil at LevelOne
 }
@@ -195,7 +196,7 @@ func (st *stream) open(named *contents) (size int64, err error) {
 	}
 	h := streamHeader{meta: named.meta, state: named.state, alive: said}
 	for _, g := range named.segments {
-		h.records = append(h.records, g.segmentRecord)
+		h.records = append(h.records, g.Record)
 	}
 	header := h.encode(named.level())
 	parts := []io.Reader{bytes.NewReader(header)}
@@ -205,13 +206,13 @@ func (st *stream) open(named *contents) (size int64, err error) {
 	}
 	size += int64(len(header))
 	for _, g := range named.segments {
-		file, err := os.Open(g.path)
+		file, err := os.Open(g.Path)
 		if err != nil {
 			return 0, fmt.Errorf("open segment: %w", err)
 		}
 		st.files = append(st.files, file)
-		parts = append(parts, summed(&wholeFile{from: file, left: g.size, path: g.path})...)
-		size += g.size + 4
+		parts = append(parts, summed(&wholeFile{from: file, left: g.Size, path: g.Path})...)
+		size += g.Size + 4
 	}
 	st.Reader = io.MultiReader(parts...)
 	return size, nil
@@ -223,7 +224,7 @@ func (st *stream) Close() error {
 	for _, f := range st.files {
 		err = errors.Join(err, f.Close())
 	}
-	releaseAll(st.segments)
+	segment.ReleaseAll(st.segments)
 	if st.base != nil {
 		st.base.Close()
 	}

@@ -1,4 +1,4 @@
-package storage
+package segment
 
 import (
 	"slices"
@@ -6,7 +6,7 @@ import (
 )
 
 const (
-	// mostIndexed bounds what an indexCache keeps, in bytes of memory: some 150,000 entries.
+	// mostIndexed bounds what an IndexCache keeps, in bytes of memory: some 150,000 entries.
 	mostIndexed = 8 << 20
 	// An index takes indexSize bytes besides its entries, of indexedSize each, and the names of their targets.
 	indexSize   = 256
@@ -77,28 +77,28 @@ func (x *chunkIndex) entry(r Ref, value []byte) (chunkEntry, bool) {
 	return e, true
 }
 
-// An indexCache keeps the chunk indexes that were decoded last. What is due at a time lies
+// An IndexCache keeps the chunk indexes that were decoded last. What is due at a time lies
 // together, whatever its target, and each target's is read on its own: without it a chunk would be
 // decoded for every target that has something in it. The zero value is empty.
 //
 // It keeps no segment from being closed and unlinked: what it has of one that is gone is never asked
 // for again, and makes room for others in its turn.
-type indexCache struct {
+type IndexCache struct {
 	mu      sync.Mutex
 	indexes map[chunkPlace]*chunkIndex
 	oldest  []chunkPlace // in the order in which they came
 	bytes   int          // of all of them
 }
 
-// A chunkPlace names a chunk. Its segment's id was no other's since the store was opened (manifest.newSegment).
+// A chunkPlace names a chunk. Its segment's id was no other's since the store was opened.
 type chunkPlace struct {
 	segment uint64
 	first   Ref
 }
 
 // index returns the index of the chunk that lies in the segment under key.
-func (c *indexCache) index(s *segment, key, value []byte) (*chunkIndex, error) {
-	place := chunkPlace{s.id, parseKey(key)}
+func (c *IndexCache) index(s *Segment, key, value []byte) (*chunkIndex, error) {
+	place := chunkPlace{s.ID, parseKey(key)}
 	c.mu.Lock()
 	x := c.indexes[place]
 	c.mu.Unlock()
@@ -115,8 +115,15 @@ func (c *indexCache) index(s *segment, key, value []byte) (*chunkIndex, error) {
 	return x, nil
 }
 
+// Len returns how many chunks the cache has the index of.
+func (c *IndexCache) Len() int {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return len(c.indexes)
+}
+
 // keep adds an index, which another may have added meanwhile. The caller holds mu.
-func (c *indexCache) keep(place chunkPlace, x *chunkIndex) {
+func (c *IndexCache) keep(place chunkPlace, x *chunkIndex) {
 	if c.indexes[place] != nil {
 		return
 	}

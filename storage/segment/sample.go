@@ -1,25 +1,26 @@
-package storage
+package segment
 
 import (
 	"context"
 	"fmt"
 
+	"github.com/carillonmq/carillon/storage/codec"
 	"go.etcd.io/bbolt"
 )
 
-// sampleSize is how many bytes of a segment stand for all of it. Live bytes are
+// SampleSize is how many bytes of a segment stand for all of it. Live bytes are
 // estimated within a few hundredths of the file's size.
-const sampleSize = 256
+const SampleSize = 256
 
-// A sample tells how many bytes of a segment are alive without a size for each
-// seq: every (size / sampleSize)-th byte, in order of delivery, belongs to some
+// A Sample tells how many bytes of a segment are alive without a size for each
+// seq: every (size / SampleSize)-th byte, in order of delivery, belongs to some
 // entry, and the share of those entries that is alive is the share of the bytes.
 // A large entry is there several times, small ones that all of them together make
 // less than a part of the file may not be there at all.
-type sample []uint64
+type Sample []uint64
 
-// liveBytes estimates how many of size bytes belong to what is alive.
-func (p sample) liveBytes(size int64, alive func(seq uint64) bool) int64 {
+// LiveBytes estimates how many of size bytes belong to what is alive.
+func (p Sample) LiveBytes(size int64, alive func(seq uint64) bool) int64 {
 	hits := int64(0)
 	for _, seq := range p {
 		if alive(seq) {
@@ -29,11 +30,11 @@ func (p sample) liveBytes(size int64, alive func(seq uint64) bool) int64 {
 	return size * hits / int64(len(p))
 }
 
-// takeSample reads the length of each chunk, which touches a page in 128 KB, and
+// TakeSample reads the length of each chunk, which touches a page in 128 KB, and
 // the index of those that a sampled byte lies in. Of a large file that is not in
 // memory it takes seconds: ctx ends it.
-func (s *segment) takeSample(ctx context.Context) (taken sample, err error) {
-	stride := max(1, s.size/sampleSize)
+func (s *Segment) TakeSample(ctx context.Context) (taken Sample, err error) {
+	stride := max(1, s.Size/SampleSize)
 	err = s.view(func(tx *bbolt.Tx) error {
 		at, hit := int64(0), min(stride/2, chunkHeader) // of the file, chunks alone counted
 		chunks := tx.Bucket(chunksBucket).Cursor()
@@ -44,14 +45,14 @@ func (s *segment) takeSample(ctx context.Context) (taken sample, err error) {
 			end := at + int64(len(value))
 			if hit < end {
 				if taken, err = taken.add(key, value, hit-at, stride); err != nil {
-					return fmt.Errorf("segment %s: %w", s.path, err)
+					return fmt.Errorf("segment %s: %w", s.Path, err)
 				}
 				hit += (end - hit + stride - 1) / stride * stride
 			}
 			at = end
 		}
 		if len(taken) == 0 {
-			return fmt.Errorf("%w: segment %s has no bytes of chunks", ErrCorrupt, s.path)
+			return fmt.Errorf("%w: segment %s has no bytes of chunks", codec.ErrCorrupt, s.Path)
 		}
 		return nil
 	})
@@ -60,7 +61,7 @@ func (s *segment) takeSample(ctx context.Context) (taken sample, err error) {
 
 // add appends the seqs that the chunk's bytes from hit on, a stride apart, belong
 // to. Header and index are shared out among the entries.
-func (p sample) add(key, value []byte, hit, stride int64) (sample, error) {
+func (p Sample) add(key, value []byte, hit, stride int64) (Sample, error) {
 	c, err := openChunk(key, value)
 	if err != nil {
 		return p, err

@@ -1,4 +1,4 @@
-package storage
+package segment
 
 import (
 	"encoding/binary"
@@ -6,6 +6,7 @@ import (
 	"hash/crc32"
 	"os"
 
+	"github.com/carillonmq/carillon/storage/codec"
 	"go.etcd.io/bbolt"
 )
 
@@ -51,7 +52,7 @@ func (p *pages) branches(root uint64) ([]uint64, error) {
 			return nil
 		}
 		if depth == maxDepth {
-			return fmt.Errorf("%w: branch pages %d deep", ErrCorrupt, depth)
+			return fmt.Errorf("%w: branch pages %d deep", codec.ErrCorrupt, depth)
 		}
 		found = append(found, id)
 		page, err := p.read(id)
@@ -92,7 +93,7 @@ func (p *pages) read(id uint64) ([]byte, error) {
 		return page, nil
 	}
 	if overflow > 1<<10 { // a branch page holds less than two pages of keys of 16 bytes
-		return nil, fmt.Errorf("%w: branch page %d with %d pages of overflow", ErrCorrupt, id, overflow)
+		return nil, fmt.Errorf("%w: branch page %d with %d pages of overflow", codec.ErrCorrupt, id, overflow)
 	}
 	page = make([]byte, p.size*uint64(overflow+1))
 	if _, err := p.file.ReadAt(page, int64(id*p.size)); err != nil {

@@ -1,4 +1,4 @@
-package storage
+package segment
 
 import (
 	"encoding/binary"
@@ -38,9 +38,9 @@ const (
 	keySize     = 16
 )
 
-// appendKey writes r so that byte order is the order of delivery: due with its
+// AppendKey writes r so that byte order is the order of delivery: due with its
 // sign bit turned, then seq, both big endian.
-func appendKey(b []byte, r Ref) []byte {
+func AppendKey(b []byte, r Ref) []byte {
 	b = binary.BigEndian.AppendUint64(b, uint64(r.Due)^1<<63)
 	return binary.BigEndian.AppendUint64(b, r.Seq)
 }
@@ -101,7 +101,7 @@ func (c *chunkBuilder) finish(ordinal uint32, buf []byte) (key, value []byte) {
 	binary.BigEndian.PutUint32(value[4:], uint32(index))
 	binary.BigEndian.PutUint32(value[8:], c.count)
 	binary.BigEndian.PutUint32(value[12:], ordinal)
-	value = appendKey(value, c.first)
+	value = AppendKey(value, c.first)
 	value = append(value, names...)
 	value = append(value, c.entries...)
 	binary.BigEndian.PutUint32(value, codec.Checksum(value[4:]))
@@ -133,18 +133,18 @@ type chunkEntry struct {
 // openChunk checks the header, the index's checksum and the key.
 func openChunk(key, value []byte) (chunk, error) {
 	if len(key) != keySize || len(value) < chunkHeader+keySize {
-		return chunk{}, fmt.Errorf("%w: chunk of %d bytes under a key of %d", ErrCorrupt, len(value), len(key))
+		return chunk{}, fmt.Errorf("%w: chunk of %d bytes under a key of %d", codec.ErrCorrupt, len(value), len(key))
 	}
 	index := uint64(binary.BigEndian.Uint32(value[4:]))
 	if index < keySize || index > uint64(len(value)-chunkHeader) {
-		return chunk{}, fmt.Errorf("%w: chunk of %d bytes says its index has %d", ErrCorrupt, len(value), index)
+		return chunk{}, fmt.Errorf("%w: chunk of %d bytes says its index has %d", codec.ErrCorrupt, len(value), index)
 	}
 	end := chunkHeader + index
 	if want, got := binary.BigEndian.Uint32(value), codec.Checksum(value[4:end]); want != got {
-		return chunk{}, fmt.Errorf("%w: chunk has checksum %08x, its index %08x", ErrCorrupt, want, got)
+		return chunk{}, fmt.Errorf("%w: chunk has checksum %08x, its index %08x", codec.ErrCorrupt, want, got)
 	}
 	if string(value[chunkHeader:chunkHeader+keySize]) != string(key) {
-		return chunk{}, fmt.Errorf("%w: chunk %v lies under key %v", ErrCorrupt, parseKey(value[chunkHeader:]), parseKey(key))
+		return chunk{}, fmt.Errorf("%w: chunk %v lies under key %v", codec.ErrCorrupt, parseKey(value[chunkHeader:]), parseKey(key))
 	}
 	c := chunk{
 		ordinal: binary.BigEndian.Uint32(value[12:]),
@@ -158,7 +158,7 @@ func openChunk(key, value []byte) (chunk, error) {
 		c.targets[i] = c.index.Text()
 	}
 	if c.index.Failed() || c.left == 0 {
-		return chunk{}, fmt.Errorf("%w: chunk with %d entries and %d targets does not decode", ErrCorrupt, c.left, len(c.targets))
+		return chunk{}, fmt.Errorf("%w: chunk with %d entries and %d targets does not decode", codec.ErrCorrupt, c.left, len(c.targets))
 	}
 	return c, nil
 }
@@ -167,7 +167,7 @@ func openChunk(key, value []byte) (chunk, error) {
 func (c *chunk) next() (chunkEntry, bool, error) {
 	if c.left == 0 {
 		if c.index.Left() > 0 || len(c.bodies) > 0 {
-			return chunkEntry{}, false, fmt.Errorf("%w: chunk has %d and %d bytes after its last entry", ErrCorrupt, c.index.Left(), len(c.bodies))
+			return chunkEntry{}, false, fmt.Errorf("%w: chunk has %d and %d bytes after its last entry", codec.ErrCorrupt, c.index.Left(), len(c.bodies))
 		}
 		return chunkEntry{}, false, nil
 	}
@@ -176,10 +176,10 @@ func (c *chunk) next() (chunkEntry, bool, error) {
 	e := chunkEntry{crc: c.index.Uint32()}
 	r := Ref{Due: int64(uint64(c.prev.Due) + due), Seq: c.prev.Seq + uint64(seq)}
 	if c.index.Failed() || target >= uint64(len(c.targets)) || length > math.MaxInt32 || length > uint64(len(c.bodies))+1 {
-		return chunkEntry{}, false, fmt.Errorf("%w: entry after %v does not decode", ErrCorrupt, c.prev)
+		return chunkEntry{}, false, fmt.Errorf("%w: entry after %v does not decode", codec.ErrCorrupt, c.prev)
 	}
 	if c.started && !c.prev.Less(r) || !c.started && r != c.prev {
-		return chunkEntry{}, false, fmt.Errorf("%w: entry %v after %v", ErrCorrupt, r, c.prev)
+		return chunkEntry{}, false, fmt.Errorf("%w: entry %v after %v", codec.ErrCorrupt, r, c.prev)
 	}
 	e.Due, e.Seq, e.Target = r.Due, r.Seq, c.targets[target]
 	if length > 0 {
@@ -193,7 +193,7 @@ func (c *chunk) next() (chunkEntry, bool, error) {
 // verify checks the body against its checksum.
 func (e *chunkEntry) verify() error {
 	if got := codec.Checksum(e.Body); got != e.crc {
-		return fmt.Errorf("%w: body of entry %v has checksum %08x, written with %08x", ErrCorrupt, e.Ref(), got, e.crc)
+		return fmt.Errorf("%w: body of entry %v has checksum %08x, written with %08x", codec.ErrCorrupt, e.Ref(), got, e.crc)
 	}
 	return nil
 }

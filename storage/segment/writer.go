@@ -1,4 +1,4 @@
-package storage
+package segment
 
 import (
 	"errors"
@@ -25,14 +25,14 @@ const transactionSize = 8 << 20
 // copies every pending page.
 const writerMap = 1 << 36
 
-// segmentWriter writes a new segment file. Nothing is synced before finish; a
-// file that is not named in the manifest is removed at the next start.
-type segmentWriter struct {
+// Writer writes a new segment file. It belongs to one goroutine. Nothing is synced before
+// Finish; a file that is not named in the manifest is removed at the next start.
+type Writer struct {
 	path  string
 	db    *bbolt.DB
 	file  *os.File // bbolt's
 	tx    *bbolt.Tx
-	info  segmentInfo
+	info  Info
 	chunk chunkBuilder
 	dirty int // bytes put into tx
 	// values are buffers for chunks. The first put of them may be in tx: bbolt
@@ -41,8 +41,10 @@ type segmentWriter struct {
 	put    int
 }
 
-func createSegment(path string, first, last uint64) (*segmentWriter, error) {
-	w := &segmentWriter{path: path, info: segmentInfo{first: first, last: last}}
+// Create begins a file for entries whose seqs lie within first and last. It must be
+// finished or aborted.
+func Create(path string, first, last uint64) (*Writer, error) {
+	w := &Writer{path: path, info: Info{First: first, Last: last}}
 	var err error
 	w.db, err = bbolt.Open(path, 0o600, &bbolt.Options{
 		OpenFile: w.open, NoSync: true, NoGrowSync: true, NoFreelistSync: true, InitialMmapSize: writerMap, NoStatistics: true,
@@ -55,19 +57,20 @@ func createSegment(path string, first, last uint64) (*segmentWriter, error) {
 	return w, nil
 }
 
-func (w *segmentWriter) open(name string, flag int, mode os.FileMode) (file *os.File, err error) {
+func (w *Writer) open(name string, flag int, mode os.FileMode) (file *os.File, err error) {
 	w.file, err = os.OpenFile(name, flag, mode)
 	return w.file, err
 }
 
-// add takes the next entry in (due, seq) order. Its body must stay until finish.
-func (w *segmentWriter) add(e *Entry) error {
-	if w.info.count == 0 {
-		w.info.min = e.Ref()
+// Add takes the next entry in (due, seq) order. Its body must stay until
+// Finish. The error wraps disk.ErrFull when room would cure it.
+func (w *Writer) Add(e *Entry) error {
+	if w.info.Count == 0 {
+		w.info.Min = e.Ref()
 	}
-	w.info.max = e.Ref()
-	w.info.count++
-	w.info.bodies += int64(len(e.Body))
+	w.info.Max = e.Ref()
+	w.info.Count++
+	w.info.Bodies += int64(len(e.Body))
 	w.chunk.add(e)
 	if w.chunk.full() {
 		return w.putChunk()
@@ -75,7 +78,10 @@ func (w *segmentWriter) add(e *Entry) error {
 	return nil
 }
 
-func (w *segmentWriter) putChunk() error {
+// Count returns how many entries were added.
+func (w *Writer) Count() uint64 { return w.info.Count }
+
+func (w *Writer) putChunk() error {
 	bucket, err := w.bucket(chunksBucket)
 	if err != nil {
 		return err
@@ -83,12 +89,12 @@ func (w *segmentWriter) putChunk() error {
 	if w.put == len(w.values) {
 		w.values = append(w.values, nil)
 	}
-	key, value := w.chunk.finish(w.info.chunks, w.values[w.put])
+	key, value := w.chunk.finish(w.info.Chunks, w.values[w.put])
 	if cap(value) <= 2*chunkSize { // of large bodies not too many are kept
 		w.values[w.put] = value
 	}
 	w.put++
-	w.info.chunks++
+	w.info.Chunks++
 	if err := bucket.Put(key, value); err != nil {
 		return fmt.Errorf("write chunk: %w", err)
 	}
@@ -98,7 +104,7 @@ func (w *segmentWriter) putChunk() error {
 	return w.commit()
 }
 
-func (w *segmentWriter) bucket(name []byte) (*bbolt.Bucket, error) {
+func (w *Writer) bucket(name []byte) (*bbolt.Bucket, error) {
 	if w.tx == nil {
 		tx, err := w.db.Begin(true)
 		if err != nil {
@@ -114,7 +120,7 @@ func (w *segmentWriter) bucket(name []byte) (*bbolt.Bucket, error) {
 	return bucket, nil
 }
 
-func (w *segmentWriter) commit() error {
+func (w *Writer) commit() error {
 	tx := w.tx
 	w.tx, w.dirty, w.put = nil, 0, 0
 	if err := tx.Commit(); err != nil {
@@ -124,40 +130,41 @@ func (w *segmentWriter) commit() error {
 	return nil
 }
 
-// finish makes the file durable, its name not yet, and returns its record. At
-// least one entry must have been added.
-func (w *segmentWriter) finish() (segmentRecord, error) {
+// Finish makes the file durable, its name not yet, and returns its record. It blocks for
+// the sync. At least one entry must have been added.
+func (w *Writer) Finish() (Record, error) {
 	if w.chunk.count > 0 {
 		// A merge's bodies lie in the mapped files of segments, which stay pinned.
 		if err := disk.Guard(w.putChunk); err != nil {
-			return segmentRecord{}, err
+			return Record{}, err
 		}
 	}
 	info, err := w.bucket(infoBucket)
 	if err != nil {
-		return segmentRecord{}, err
+		return Record{}, err
 	}
 	if err := info.Put(infoKey, codec.Seal(w.info.encode())); err != nil {
-		return segmentRecord{}, fmt.Errorf("write segment info: %w", err)
+		return Record{}, fmt.Errorf("write segment info: %w", err)
 	}
 	if err := w.commit(); err != nil {
-		return segmentRecord{}, err
+		return Record{}, err
 	}
-	record := segmentRecord{info: w.info}
+	record := Record{Info: w.info}
 	if err := record.measure(w.db); err != nil {
-		return segmentRecord{}, err
+		return Record{}, err
 	}
 	if err := w.db.Sync(); err != nil {
-		return segmentRecord{}, fmt.Errorf("sync segment: %w", disk.MarkFull(err))
+		return Record{}, fmt.Errorf("sync segment: %w", disk.MarkFull(err))
 	}
 	if err := w.db.Close(); err != nil {
-		return segmentRecord{}, fmt.Errorf("close segment: %w", err)
+		return Record{}, fmt.Errorf("close segment: %w", err)
 	}
 	return record, nil
 }
 
-// abort gives the file up for cause, and returns it. Safe after a failed finish.
-func (w *segmentWriter) abort(cause error) error {
+// Abort gives the file up for cause, removes it, and returns cause. It may follow a
+// Finish that failed.
+func (w *Writer) Abort(cause error) error {
 	if w.tx != nil {
 		cause = errors.Join(cause, w.tx.Rollback())
 		w.tx = nil
@@ -166,22 +173,22 @@ func (w *segmentWriter) abort(cause error) error {
 }
 
 // measure reads back the file's size and the pages between root and chunks.
-func (r *segmentRecord) measure(db *bbolt.DB) error {
+func (r *Record) measure(db *bbolt.DB) error {
 	stat, err := os.Stat(db.Path())
 	if err != nil {
 		return fmt.Errorf("measure segment: %w", err)
 	}
-	r.size = stat.Size()
+	r.Size = stat.Size()
 	pages, err := openPages(db)
 	if err != nil {
 		return err
 	}
 	defer pages.close()
 	return db.View(func(tx *bbolt.Tx) error {
-		if r.branches, err = pages.branches(uint64(tx.Bucket(chunksBucket).Root())); err != nil {
+		if r.Branches, err = pages.branches(uint64(tx.Bucket(chunksBucket).Root())); err != nil {
 			return err
 		}
-		r.crc, err = pages.checksum(r.branches)
+		r.CRC, err = pages.checksum(r.Branches)
 		return err
 	})
 }

@@ -1,0 +1,201 @@
+package segment
+
+import (
+	"fmt"
+
+	"github.com/carillonmq/carillon/storage/codec"
+	"github.com/carillonmq/carillon/storage/disk"
+	"go.etcd.io/bbolt"
+)
+
+// A Cursor walks one segment in (due, seq) order. It notices a chunk that is missing
+// between two, or at an end, by their ordinals. It belongs to one goroutine, which
+// calls it within disk.Guard and closes it; the segment must not be released before.
+type Cursor struct {
+	segment *Segment
+	tx      *bbolt.Tx
+	bolt    *bbolt.Cursor
+	chunk   chunk
+	bodies  bool // check each entry's body
+	loads   int  // chunks read so far
+
+	index *chunkIndex // of the chunk in which find looked last, nil: nowhere
+	value []byte      // that chunk
+}
+
+// Cursor returns one that checks each entry's body if bodies is set. It must be closed.
+func (s *Segment) Cursor(bodies bool) (*Cursor, error) {
+	tx, err := s.db.Begin(false)
+	if err != nil {
+		return nil, fmt.Errorf("read segment: %w", err)
+	}
+	return &Cursor{segment: s, tx: tx, bolt: tx.Bucket(chunksBucket).Cursor(), bodies: bodies}, nil
+}
+
+// Close ends what the cursor has returned: bodies are views into the file.
+func (c *Cursor) Close() { _ = c.tx.Rollback() } // only read
+
+// Start goes to the first entry at or after from and returns it, false when there is
+// none. Its body is a view that ends with the cursor.
+func (c *Cursor) Start(from Ref) (Entry, bool, error) {
+	e, ok, err := c.startEntry(from)
+	return e.Entry, ok, err
+}
+
+// Next returns the entry after the one before, false at the end. Its body is a view
+// that ends with the cursor.
+func (c *Cursor) Next() (Entry, bool, error) {
+	e, ok, err := c.nextEntry()
+	return e.Entry, ok, err
+}
+
+// ChunksRead returns how many chunks were read so far.
+func (c *Cursor) ChunksRead() int { return c.loads }
+
+// locate returns the chunk that r lies in, or would; the key is nil when there is none.
+func (c *Cursor) locate(r Ref) (key, value []byte) {
+	var want [keySize]byte
+	target := AppendKey(want[:0], r)
+	key, value = c.bolt.Seek(target)
+	switch {
+	case key == nil:
+		key, value = c.bolt.Last()
+	case string(key) != string(target):
+		if key, value = c.bolt.Prev(); key == nil {
+			key, value = c.bolt.First()
+		}
+	}
+	return key, value
+}
+
+// seek places the cursor on the chunk that r lies in, or would.
+func (c *Cursor) seek(r Ref) error {
+	key, value := c.locate(r)
+	if key == nil {
+		return fmt.Errorf("%w: segment %s has no chunk", codec.ErrCorrupt, c.segment.Path)
+	}
+	if err := c.load(key, value); err != nil {
+		return err
+	}
+	if r.Less(c.chunk.prev) && c.chunk.ordinal != 0 {
+		return fmt.Errorf("%w: segment %s: no chunk before number %d leads to %v", codec.ErrCorrupt, c.segment.Path, c.chunk.ordinal, r)
+	}
+	return nil
+}
+
+// startEntry places the cursor on the first entry at or after from.
+func (c *Cursor) startEntry(from Ref) (chunkEntry, bool, error) {
+	if c.segment.Info.Max.Less(from) {
+		return chunkEntry{}, false, nil
+	}
+	if err := c.seek(from); err != nil {
+		return chunkEntry{}, false, err
+	}
+	for {
+		e, ok, err := c.nextEntry()
+		if err != nil || !ok || !e.Ref().Less(from) {
+			return e, ok, err
+		}
+	}
+}
+
+// find returns the entry named r, its body a view that ends with the cursor. Refs had better come in
+// order: it stays on a chunk for as long as they lie in it.
+func (c *Cursor) find(r Ref, cache *IndexCache) (chunkEntry, bool, error) {
+	if c.index == nil || !c.index.spans(r) {
+		key, value := c.locate(r)
+		if key == nil {
+			return chunkEntry{}, false, fmt.Errorf("%w: segment %s has no chunk", codec.ErrCorrupt, c.segment.Path)
+		}
+		index, err := cache.index(c.segment, key, value)
+		if err != nil {
+			return chunkEntry{}, false, fmt.Errorf("segment %s: %w", c.segment.Path, err)
+		}
+		c.index, c.value = index, value
+	}
+	if e, ok := c.index.entry(r, c.value); ok {
+		return e, true, nil
+	}
+	// It may be that the chunk it lies in is hidden by damage: the walk notices that.
+	e, _, err := c.startEntry(r)
+	if err != nil || e.Ref() != r {
+		return chunkEntry{}, false, err
+	}
+	return e, true, nil
+}
+
+func (c *Cursor) nextEntry() (chunkEntry, bool, error) {
+	for {
+		e, ok, err := c.chunk.next()
+		if ok && c.bodies {
+			err = e.verify()
+		}
+		if err != nil {
+			return chunkEntry{}, false, fmt.Errorf("segment %s: %w", c.segment.Path, err)
+		}
+		if ok {
+			return e, true, nil
+		}
+		if more, err := c.nextChunk(); err != nil || !more {
+			return chunkEntry{}, false, err
+		}
+	}
+}
+
+func (c *Cursor) nextChunk() (bool, error) {
+	expected := c.chunk.ordinal + 1
+	key, value := c.bolt.Next()
+	if key == nil {
+		if expected != c.segment.Info.Chunks {
+			return false, fmt.Errorf("%w: segment %s ends after %d of %d chunks", codec.ErrCorrupt, c.segment.Path, expected, c.segment.Info.Chunks)
+		}
+		return false, nil
+	}
+	before := c.chunk.prev
+	if err := c.load(key, value); err != nil {
+		return false, err
+	}
+	if c.chunk.ordinal != expected || !before.Less(c.chunk.prev) {
+		return false, fmt.Errorf("%w: segment %s: chunk %d at %v after %v, expected chunk %d", codec.ErrCorrupt, c.segment.Path, c.chunk.ordinal, c.chunk.prev, before, expected)
+	}
+	return true, nil
+}
+
+func (c *Cursor) load(key, value []byte) error {
+	loaded, err := openChunk(key, value)
+	if err != nil {
+		return fmt.Errorf("segment %s: %w", c.segment.Path, err)
+	}
+	c.chunk = loaded
+	c.loads++
+	return nil
+}
+
+// Read fills in what refs at these places name, with bodies of their own, into found
+// at the same places. They must be in order. Those not there are left as they were.
+func (s *Segment) Read(refs []Ref, places []int, found []Entry, indexes *IndexCache) error {
+	return disk.Guard(func() error {
+		c, err := s.Cursor(false)
+		if err != nil {
+			return err
+		}
+		defer c.Close()
+		for _, i := range places {
+			e, ok, err := c.find(refs[i], indexes)
+			if err != nil {
+				return err
+			}
+			if !ok {
+				continue
+			}
+			if err := e.verify(); err != nil {
+				return fmt.Errorf("segment %s: %w", s.Path, err)
+			}
+			found[i] = e.Entry
+			if e.Body != nil {
+				found[i].Body = append([]byte{}, e.Body...)
+			}
+		}
+		return nil
+	})
+}

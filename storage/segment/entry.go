@@ -1,0 +1,44 @@
+package segment
+
+import (
+	"cmp"
+	"encoding/binary"
+
+	"github.com/carillonmq/carillon/storage/codec"
+)
+
+// Ref names one message and its place in the order of delivery.
+type Ref struct {
+	Due int64  // epoch milliseconds
+	Seq uint64 // 1 and up; 0 sorts before every message due at Due
+}
+
+// Compare orders by due time, ties by order of acceptance.
+func (r Ref) Compare(other Ref) int {
+	if c := cmp.Compare(r.Due, other.Due); c != 0 {
+		return c
+	}
+	return cmp.Compare(r.Seq, other.Seq)
+}
+
+// Less reports whether r is delivered before other.
+func (r Ref) Less(other Ref) bool { return r.Compare(other) < 0 }
+
+// AppendRef writes | due varint | seq uvarint |.
+func AppendRef(b []byte, r Ref) []byte {
+	return binary.AppendUvarint(binary.AppendVarint(b, r.Due), r.Seq)
+}
+
+// ReadRef reads what AppendRef wrote.
+func ReadRef(d *codec.Decoder) Ref { return Ref{Due: d.Varint(), Seq: d.Uvarint()} }
+
+// Entry is one message of the schedule.
+type Entry struct {
+	Due    int64  // epoch milliseconds
+	Seq    uint64 // given when it is accepted
+	Target string // target topic, kept outside Body so that a scan can filter by it
+	Body   []byte // opaque; nil and empty stay apart; never modified once handed in
+}
+
+// Ref returns the entry's name.
+func (e *Entry) Ref() Ref { return Ref{Due: e.Due, Seq: e.Seq} }

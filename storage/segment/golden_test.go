@@ -1,0 +1,60 @@
+package segment
+
+import (
+	"reflect"
+	"testing"
+
+	"github.com/carillonmq/carillon/storage/codec"
+	"github.com/carillonmq/carillon/storage/internal/golden"
+)
+
+func goldenEntries() []Entry {
+	return []Entry{
+		{Due: -5, Seq: 9, Target: "orders", Body: nil},
+		{Due: 1_700_000_000_000, Seq: 2, Target: "", Body: []byte{}},
+		{Due: 1_700_000_000_000, Seq: 3, Target: "orders", Body: []byte("hello")},
+		{Due: 1<<63 - 1, Seq: 1 << 40, Target: "payments", Body: []byte{0, 255}},
+	}
+}
+
+func TestGolden_chunk(t *testing.T) {
+	var b chunkBuilder
+	for _, e := range goldenEntries() {
+		b.add(&e)
+	}
+	key, value := b.finish(7, nil)
+	c, err := openChunk(golden.Compare(t, "chunk_key", key), golden.Compare(t, "chunk", value))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if c.ordinal != 7 {
+		t.Errorf("ordinal %d", c.ordinal)
+	}
+	for _, want := range goldenEntries() {
+		e, ok, err := c.next()
+		if err != nil || !ok || !reflect.DeepEqual(e.Entry, want) || e.verify() != nil {
+			t.Errorf("entry %+v, %v, %v, want %+v", e, ok, err, want)
+		}
+	}
+	if _, ok, err := c.next(); ok || err != nil {
+		t.Errorf("after the last entry: %v, %v", ok, err)
+	}
+}
+
+func TestGolden_segmentRecord(t *testing.T) {
+	want := writtenRecord()
+	sealed, err := codec.Open("segment record", NewestRecord, golden.Compare(t, "segment_record", codec.Seal(want.Encode())))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got, err := DecodeRecord(sealed); err != nil || !reflect.DeepEqual(got, want) {
+		t.Errorf("got %+v, want %+v (error %v)", got, want, err)
+	}
+}
+
+func writtenRecord() Record {
+	return Record{
+		Info: Info{First: 1, Last: 300, Count: 250, Chunks: 4, Bodies: 70_000, Min: Ref{-1, 4}, Max: Ref{1 << 50, 3}},
+		Size: 200_000, Branches: []uint64{3, 77}, CRC: 0xdeadbeef,
+	}
+}

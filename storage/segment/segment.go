@@ -1,0 +1,173 @@
+// Package segment has the files that messages lie in: each written once, in order of
+// delivery, and never changed. Which of their entries are alive, and which files count,
+// is not known here. DESIGN.md has formats and invariants.
+package segment
+
+import (
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+	"sync/atomic"
+	"time"
+
+	"github.com/carillonmq/carillon/storage/alive"
+	"github.com/carillonmq/carillon/storage/codec"
+	"github.com/carillonmq/carillon/storage/disk"
+	"go.etcd.io/bbolt"
+)
+
+// Segment is an immutable file of entries, safe for any goroutine that has a reference.
+// It is closed, and unlinked if it is doomed, when the last one lets go.
+type Segment struct {
+	Record
+	ID   uint64
+	Path string
+	db   *bbolt.DB
+	refs atomic.Int32
+	// doomed is set before the manifest lets go: nothing names the file.
+	doomed atomic.Bool
+	log    *slog.Logger
+
+	// What merges know of it, guarded by their lock.
+	Sample  Sample // nil until a merge needs it
+	Damaged bool   // a merge found it so
+}
+
+// Open opens the file that record describes, with one reference. All but its chunks is
+// checked. The error wraps codec.ErrCorrupt when it is not the file that was written.
+func Open(path string, id uint64, record Record, log *slog.Logger) (*Segment, error) {
+	stat, err := os.Stat(path)
+	if errors.Is(err, os.ErrNotExist) {
+		return nil, fmt.Errorf("%w: segment %s is missing; restore the node from the others", codec.ErrCorrupt, path)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("open segment: %w", err)
+	}
+	if stat.Size() != record.Size {
+		return nil, fmt.Errorf("%w: segment %s has %d bytes, was written with %d", codec.ErrCorrupt, path, stat.Size(), record.Size)
+	}
+	s := &Segment{Record: record, ID: id, Path: path, log: log}
+	s.refs.Store(1)
+	if s.db, err = disk.OpenBolt(path, &bbolt.Options{ReadOnly: true, Timeout: time.Second, NoStatistics: true}); err != nil {
+		return nil, fmt.Errorf("open segment %s: %w", path, err)
+	}
+	if err := s.checkFrame(); err != nil {
+		return nil, fmt.Errorf("open segment %s: %w", path, errors.Join(err, s.db.Close()))
+	}
+	return s, nil
+}
+
+// checkFrame compares all but the chunks with the record. It reads a page per
+// 16 MB of segment.
+func (s *Segment) checkFrame() error {
+	pages, err := openPages(s.db)
+	if err != nil {
+		return err
+	}
+	defer pages.close()
+	sum, err := pages.checksum(s.Branches)
+	if err != nil {
+		return err
+	}
+	if sum != s.CRC {
+		return fmt.Errorf("%w: branch pages have checksum %08x, written with %08x", codec.ErrCorrupt, sum, s.CRC)
+	}
+	return s.view(func(tx *bbolt.Tx) error {
+		bucket := tx.Bucket(infoBucket)
+		if bucket == nil || tx.Bucket(chunksBucket) == nil {
+			return fmt.Errorf("%w: no bucket %q or %q", codec.ErrCorrupt, infoBucket, chunksBucket)
+		}
+		sealed, err := codec.Open("segment info", newestInfo, bucket.Get(infoKey))
+		if err != nil {
+			return err
+		}
+		info, err := decodeInfo(sealed)
+		if err != nil {
+			return err
+		}
+		if info != s.Info {
+			return fmt.Errorf("%w: file holds %+v, the manifest names %+v", codec.ErrCorrupt, info, s.Info)
+		}
+		return nil
+	})
+}
+
+// view runs read in a transaction of the file. The transaction may be long: the
+// file never changes.
+func (s *Segment) view(read func(tx *bbolt.Tx) error) error {
+	return disk.Guard(func() error { return s.db.View(read) })
+}
+
+// acquire adds a reference.
+func (s *Segment) acquire() { s.refs.Add(1) }
+
+// Release gives one back. The last one closes the file.
+func (s *Segment) Release() {
+	if s.refs.Add(-1) > 0 {
+		return
+	}
+	if err := s.db.Close(); err != nil {
+		s.log.Error("close segment", "path", s.Path, "error", err)
+	}
+	if !s.doomed.Load() {
+		return
+	}
+	// Should the name outlive a crash, the next start finds it unnamed.
+	if err := os.Remove(s.Path); err != nil {
+		s.log.Error("remove segment", "path", s.Path, "error", err)
+	}
+}
+
+// Doom has the file unlinked at the last release: nothing names it any more.
+func (s *Segment) Doom() { s.doomed.Store(true) }
+
+// Holds reports whether the segment answers for seq.
+func (s *Segment) Holds(seq uint64) bool { return s.Info.First <= seq && seq <= s.Info.Last }
+
+// AcquireAll adds a reference to each.
+func AcquireAll(segments []*Segment) {
+	for _, s := range segments {
+		s.acquire()
+	}
+}
+
+// ReleaseAll gives one of each back.
+func ReleaseAll(segments []*Segment) {
+	for _, s := range segments {
+		s.Release()
+	}
+}
+
+// Verify reads the segment from end to end, compares it with its record, and returns
+// how many of its entries are in the set.
+func (s *Segment) Verify(set *alive.Set) (found uint64, err error) {
+	seen := alive.NewSet()
+	err = disk.Guard(func() error {
+		c, err := s.Cursor(true)
+		if err != nil {
+			return err
+		}
+		defer c.Close()
+		got := Info{First: s.Info.First, Last: s.Info.Last, Chunks: s.Info.Chunks}
+		e, ok, err := c.Start(s.Info.Min)
+		got.Min = e.Ref()
+		for ; ok && err == nil; e, ok, err = c.Next() {
+			if !s.Holds(e.Seq) || !seen.Add(e.Seq) {
+				return fmt.Errorf("%w: segment %s: entry %v is there twice, or out of its seqs %d to %d", codec.ErrCorrupt, s.Path, e.Ref(), s.Info.First, s.Info.Last)
+			}
+			got.Count, got.Bodies, got.Max = got.Count+1, got.Bodies+int64(len(e.Body)), e.Ref()
+			if set.Contains(e.Seq) {
+				found++
+			}
+		}
+		if err != nil {
+			return err
+		}
+		if got != s.Info || c.loads != int(s.Info.Chunks) {
+			return fmt.Errorf("%w: segment %s holds %+v, was written with %+v", codec.ErrCorrupt, s.Path, got, s.Info)
+		}
+		return nil
+	})
+	return found, err
+}
