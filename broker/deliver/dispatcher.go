@@ -38,7 +38,7 @@ func (d *dispatcher) run(ctx context.Context) error {
 	defer alarm.Stop()
 	for {
 		if len(d.wakes) > 0 {
-			alarm.Reset(time.Until(d.wakes[0].wake))
+			alarm.Reset(time.Until(d.p.time(d.wakes[0].wake)))
 		}
 		select {
 		case <-ctx.Done():
@@ -50,7 +50,7 @@ func (d *dispatcher) run(ctx context.Context) error {
 		case <-d.p.prober.answers.Ready():
 			d.takeAnswers()
 		case <-alarm.C:
-			for now := time.Now(); len(d.wakes) > 0 && !d.wakes[0].wake.After(now); {
+			for now := d.p.moment(time.Now()); len(d.wakes) > 0 && d.wakes[0].wake <= now; {
 				d.wake(heap.Pop(&d.wakes).(*parkedTarget))
 			}
 		}
@@ -84,7 +84,7 @@ func (d *dispatcher) order(name string, orders []order) {
 	}
 	t := d.others[name]
 	if t == nil {
-		t = &parkedTarget{name: name, standing: &unseen{since: time.Now()}, index: -1, letters: d.p.lettersFor(name)}
+		t = &parkedTarget{name: name, standing: &unseen{since: time.Now()}, index: -1, letters: d.p.lettersFor(name).kept()}
 		d.others[name] = t
 		t.asked = true
 		d.p.prober.ask(name)
@@ -100,9 +100,10 @@ func (d *dispatcher) take(t *parkedTarget, orders []order) {
 
 // hear passes on what Kafka has said of a target without a lane.
 func (d *dispatcher) hear(t *parkedTarget, heard PartitionCount) {
-	t.absent.hear(heard.Err, time.Now())
+	absent := t.absence(d.p)
+	absent.hear(heard.Err, time.Now())
+	t.setAbsence(d.p, absent)
 	t.standing.hear(d, t, heard)
-	t.absent.err = nil // of a hundred thousand it would be some megabytes
 }
 
 // wake does what it is time for.
@@ -166,7 +167,10 @@ func (d *dispatcher) takeAnswers() {
 func (d *dispatcher) begin(t *parkedTarget, heard PartitionCount, orders []order) {
 	d.forget(t)
 	l := newLane(d.p, t.name)
-	l.letters, l.health.absent = t.letters, t.absent
+	l.health.absent = t.absence(d.p)
+	if t.letters != nil {
+		l.letters = *t.letters
+	}
 	switch s := t.standing.(type) {
 	case *onTrial: // one failure parks it again, and for longer
 		l.health.onTrial, l.health.probeAfter, l.health.window = true, s.probeAfter, 1
@@ -185,15 +189,15 @@ func (d *dispatcher) begin(t *parkedTarget, heard PartitionCount, orders []order
 func (d *dispatcher) forget(t *parkedTarget) {
 	delete(d.others, t.name)
 	if t.index >= 0 {
-		heap.Remove(&d.wakes, t.index)
+		heap.Remove(&d.wakes, int(t.index))
 	}
 }
 
 // wakeAfter has a target without a lane looked at after a while.
 func (d *dispatcher) wakeAfter(t *parkedTarget, wait time.Duration) {
-	t.wake = time.Now().Add(wait)
+	t.wake = d.p.moment(time.Now().Add(wait))
 	if t.index >= 0 {
-		heap.Fix(&d.wakes, t.index)
+		heap.Fix(&d.wakes, int(t.index))
 	} else {
 		heap.Push(&d.wakes, t)
 	}
@@ -203,14 +207,14 @@ func (d *dispatcher) wakeAfter(t *parkedTarget, wait time.Duration) {
 type wakeQueue []*parkedTarget
 
 func (q wakeQueue) Len() int           { return len(q) }
-func (q wakeQueue) Less(i, j int) bool { return q[i].wake.Before(q[j].wake) }
+func (q wakeQueue) Less(i, j int) bool { return q[i].wake < q[j].wake }
 func (q wakeQueue) Swap(i, j int) {
 	q[i], q[j] = q[j], q[i]
-	q[i].index, q[j].index = i, j
+	q[i].index, q[j].index = int32(i), int32(j)
 }
 func (q *wakeQueue) Push(x any) {
 	t := x.(*parkedTarget)
-	t.index = len(*q)
+	t.index = int32(len(*q))
 	*q = append(*q, t)
 }
 func (q *wakeQueue) Pop() any {

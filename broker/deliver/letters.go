@@ -122,11 +122,19 @@ func (p *Publisher) lettersFor(target string) letters {
 	return letters{report: p.cfg.Report, target: target, takes: slices.Contains(p.cfg.DeadLetterTopics, target)}
 }
 
+// kept returns what is kept of it without a lane: nothing if the topic takes no dead letters.
+func (l letters) kept() *letters {
+	if !l.takes {
+		return nil
+	}
+	return &l
+}
+
 // alarm names a dead-letter topic that cannot be written to, and rings when it was not
 // named yet. It stays among the problems while the target is on trial, until a record
 // gets through: Kafka may let us look at a topic that it does not let us write to.
 func (p *Publisher) alarm(l *letters, cause error) {
-	if !l.takes {
+	if l == nil || !l.takes {
 		return
 	}
 	if !l.reported {
@@ -146,7 +154,7 @@ func (l *letters) say(text string) {
 
 // relieve ends the alarm.
 func (l *letters) relieve() {
-	if l.reported {
+	if l != nil && l.reported {
 		l.reported = false
 		l.report.SetProblem(l.part(), "")
 	}

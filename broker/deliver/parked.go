@@ -44,14 +44,42 @@ const (
 //	          nothing comes for 30 s; absent: 15 min       forgotten
 //	its lane  it fails for 2 s; on trial: once             stuck
 //	          it has nothing to do for 30 s                forgotten
+//
+// There may be a hundred thousand of them: times are moments, and what few have is a pointer.
 type parkedTarget struct {
 	name     string
 	standing standing
-	asked    bool // there will be an answer; otherwise it is in wakes
-	absent   absence
-	letters  letters
-	wake     time.Time
-	index    int // in wakes; -1: not there
+	absent   struct{ since, heard moment } // an absence without its last error
+	letters  *letters                      // nil: it takes no dead letters
+	wake     moment
+	index    int32 // in wakes; -1: not there
+	asked    bool  // there will be an answer; otherwise it is in wakes
+}
+
+// A moment is a time.Time in a third of its memory: nanoseconds of the monotonic clock since
+// Publisher.began. 0 is the zero time.
+type moment int64
+
+func (p *Publisher) moment(t time.Time) moment {
+	if t.IsZero() {
+		return 0
+	}
+	return moment(t.Sub(p.began))
+}
+
+func (p *Publisher) time(m moment) time.Time {
+	if m == 0 {
+		return time.Time{}
+	}
+	return p.began.Add(time.Duration(m))
+}
+
+func (t *parkedTarget) absence(p *Publisher) absence {
+	return absence{since: p.time(t.absent.since), heard: p.time(t.absent.heard)}
+}
+
+func (t *parkedTarget) setAbsence(p *Publisher, a absence) {
+	t.absent.since, t.absent.heard = p.moment(a.since), p.moment(a.heard)
 }
 
 // A standing is how a target without a lane stands. Its value holds what is known then only.
@@ -108,7 +136,7 @@ func (s *unseen) park(d *dispatcher, t *parkedTarget, cause error) {
 		d.p.log.Warn("target fails: parking it", "target", t.name, "error", cause)
 		d.warned = time.Now()
 	}
-	d.p.alarm(&t.letters, cause)
+	d.p.alarm(t.letters, cause)
 	parked := &stuck{probeAfter: leastProbe, first: firstWaiting{due: s.waiting[0].Due, timeout: d.p.cfg.LeastMissingTimeout}}
 	t.standing = parked
 	d.p.cfg.Count.Parked(1)
@@ -132,8 +160,8 @@ type stuck struct {
 
 // newParked returns what is kept of the target of a lane that ends.
 func newParked(l *lane, standing stuck) *parkedTarget {
-	t := &parkedTarget{name: l.target, standing: &standing, index: -1, absent: l.health.absent, letters: l.letters}
-	t.absent.err, t.absent.condemning = nil, false
+	t := &parkedTarget{name: l.target, standing: &standing, index: -1, letters: l.letters.kept()}
+	t.setAbsence(l.p, l.health.absent)
 	return t
 }
 
@@ -177,7 +205,7 @@ func (s *stuck) hear(d *dispatcher, t *parkedTarget, heard PartitionCount) {
 		return
 	}
 	if heard.Err != nil {
-		d.p.alarm(&t.letters, heard.Err)
+		d.p.alarm(t.letters, heard.Err)
 	}
 	d.wakeAfter(t, s.nextProbe(d, t))
 }
@@ -186,12 +214,13 @@ func (s *stuck) hear(d *dispatcher, t *parkedTarget, heard PartitionCount) {
 // waited long enough to be dead-lettered, or it may be one missing target too many. Then its
 // first message is read, and its delay topic is known.
 func (s *stuck) mayTry(d *dispatcher, t *parkedTarget, cause error) bool {
-	if isAbsent(cause) && s.first.isOverdue(&t.absent, d.p.now()) {
+	absent := t.absence(d.p)
+	if isAbsent(cause) && s.first.isOverdue(&absent, d.p.now()) {
 		return true
 	}
 	most := d.p.cfg.LeastMostMissing
-	return most > 0 && len(d.others) > most && s.origin == "" && !s.first.forever && !t.letters.takes &&
-		errors.Is(cause, ErrTargetMissing) && t.absent.lasted(parkAfter)
+	return most > 0 && len(d.others) > most && s.origin == "" && !s.first.forever && t.letters == nil &&
+		errors.Is(cause, ErrTargetMissing) && absent.lasted(parkAfter)
 }
 
 // planTrial has an absent target tried in its turn, and reports whether that is soon.
@@ -227,10 +256,10 @@ func (s *stuck) wake(d *dispatcher, t *parkedTarget) {
 // time for the end of what the first message may wait.
 func (s *stuck) nextProbe(d *dispatcher, t *parkedTarget) time.Duration {
 	s.probeAfter = min(max(2*s.probeAfter, leastProbe), mostProbe)
-	if t.absent.since.IsZero() || t.letters.takes { // there are few of these, and somebody repairs them
+	if t.absent.since == 0 || t.letters != nil { // there are few of these, and somebody repairs them
 		return s.probeAfter
 	}
-	lasted := time.Since(t.absent.since)
+	lasted := time.Since(d.p.time(t.absent.since))
 	wait := max(s.probeAfter, min(lasted/absentShare, mostAbsentProbe))
 	overdue := time.Duration(s.first.due-d.p.now())*time.Millisecond + s.first.timeout
 	if left := max(overdue, s.first.timeout-lasted); left > 0 && !s.first.forever {
@@ -268,7 +297,7 @@ func (s *onTrial) take(d *dispatcher, t *parkedTarget, orders []order) []order {
 func (s *onTrial) hear(d *dispatcher, t *parkedTarget, _ PartitionCount) { d.wakeAfter(t, idleAfter) }
 
 func (s *onTrial) wake(d *dispatcher, t *parkedTarget) {
-	if !t.absent.since.IsZero() && time.Since(s.since) < trialPatience {
+	if t.absent.since != 0 && time.Since(s.since) < trialPatience {
 		d.probe(t) // or it would have to be absent as long again
 		return
 	}

@@ -2,6 +2,7 @@ package deliver
 
 import (
 	"fmt"
+	"reflect"
 	"runtime"
 	"slices"
 	"strings"
@@ -280,4 +281,11 @@ func TestMissing_deadLettersForMoreTargetsThanMayBeMissing(t *testing.T) {
 		}
 		b.stop()
 	})
+}
+
+// Names are free text: a hundred thousand may be missing, and each is one of these.
+func TestParkedTarget_isSmall(t *testing.T) {
+	if size := reflect.TypeFor[parkedTarget]().Size() + reflect.TypeFor[stuck]().Size(); size > 144 {
+		t.Errorf("a parked target takes %d bytes, want 144 at most", size)
+	}
 }

@@ -40,6 +40,7 @@ import (
 type Publisher struct {
 	cfg     Options
 	log     *slog.Logger
+	began   time.Time // before anything happened: no moment is 0
 	orders  *mailbox.Mailbox[order]
 	ended   *mailbox.Mailbox[ended]
 	prober  *prober
@@ -134,6 +135,7 @@ func New(cfg Options) *Publisher {
 	p := &Publisher{
 		cfg:     cfg,
 		log:     cfg.Logger.With("component", "publisher"),
+		began:   time.Now().Add(-time.Second),
 		orders:  mailbox.New[order](),
 		ended:   mailbox.New[ended](),
 		prober:  newProber(cfg.Sink.Partitions),

@@ -21,17 +21,33 @@ func classify(topic string, err error) error {
 	case err == nil:
 		return nil
 	case errors.Is(err, kerr.UnknownTopicOrPartition), errors.Is(err, kerr.InvalidTopicException):
-		return fmt.Errorf("topic %q: %w: %w", topic, deliver.ErrTargetMissing, err)
+		return &topicError{topic, deliver.ErrTargetMissing, err}
 	case errors.Is(err, kerr.TopicAuthorizationFailed):
-		return fmt.Errorf("topic %q: %w: %w", topic, deliver.ErrTargetForbidden, err)
+		return &topicError{topic, deliver.ErrTargetForbidden, err}
 	case errors.Is(err, kerr.MessageTooLarge), errors.Is(err, kerr.RecordListTooLarge):
-		return fmt.Errorf("topic %q: %w: %w", topic, deliver.ErrRecordTooLarge, err)
+		return &topicError{topic, deliver.ErrRecordTooLarge, err}
 	case errors.Is(err, kerr.InvalidRecord), errors.Is(err, kerr.InvalidTimestamp), errors.Is(err, kerr.PolicyViolation),
 		errors.Is(err, kerr.UnsupportedForMessageFormat):
-		return fmt.Errorf("topic %q: %w: %w", topic, deliver.ErrRecordRefused, err)
+		return &topicError{topic, deliver.ErrRecordRefused, err}
 	}
-	return fmt.Errorf("topic %q: %w: %w", topic, deliver.ErrTargetUnavailable, err)
+	return &topicError{topic, deliver.ErrTargetUnavailable, err}
 }
+
+// A topicError writes its text only when somebody reads it: of missing topics there may be a hundred
+// thousand, each asked for now and then.
+type topicError struct {
+	topic    string
+	sentinel error // of package deliver
+	cause    error // Kafka's, or the client's
+}
+
+func (e *topicError) Error() string {
+	return fmt.Sprintf("topic %q: %v: %v", e.topic, e.sentinel, e.cause)
+}
+
+func (e *topicError) Is(target error) bool { return target == e.sentinel }
+
+func (e *topicError) Unwrap() error { return e.cause }
 
 // isNoPartition tells whether the client does not know the partition, for which franz-go has no sentinel.
 func isNoPartition(err error) bool {

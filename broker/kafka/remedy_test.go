@@ -1,6 +1,8 @@
 package kafka
 
 import (
+	"errors"
+	"fmt"
 	"strings"
 	"testing"
 
@@ -9,6 +11,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kmsg"
 
 	"github.com/carillonmq/carillon/broker/config"
+	"github.com/carillonmq/carillon/broker/deliver"
 )
 
 func discoverError(t *testing.T, c Config) error {
@@ -70,5 +73,20 @@ func TestConnectionThatFailsNamesItsKeys(t *testing.T) {
 		if err := discoverError(t, c); err == nil || !strings.HasSuffix(err.Error(), test.want) {
 			t.Errorf("%s: got %v, want ...%s", name, err, test.want)
 		}
+	}
+}
+
+// An answer for each of a hundred thousand missing topics is kept small: its text is written when it is read.
+func TestClassify_saysWhatItStandsFor(t *testing.T) {
+	cause := fmt.Errorf("produce: %w", kerr.UnknownTopicOrPartition)
+	err := classify("orders", cause)
+	if want := fmt.Sprintf("topic %q: %v: %v", "orders", deliver.ErrTargetMissing, cause); err.Error() != want {
+		t.Errorf("%q, want %q", err, want)
+	}
+	if !errors.Is(err, deliver.ErrTargetMissing) || !errors.Is(err, kerr.UnknownTopicOrPartition) || errors.Is(err, deliver.ErrTargetForbidden) {
+		t.Errorf("%v is not what it stands for", err)
+	}
+	if n := testing.AllocsPerRun(100, func() { err = classify("orders", cause) }); n > 1 {
+		t.Errorf("%v allocations", n)
 	}
 }

@@ -155,6 +155,9 @@ func (s *Scheduler) park(v Verdict) {
 			s.leaveInStorage(t, ref)
 		}
 	}
+	if t.handed == 0 {
+		t.out = nil // of a hundred thousand it would be some megabytes
+	}
 	// The publisher feeds it again only when it knows that we have taken it back.
 	s.cfg.Publisher.Probe(t.name)
 }

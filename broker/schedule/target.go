@@ -54,11 +54,20 @@ var endOfSchedule = storage.Ref{Due: math.MaxInt64, Seq: math.MaxUint64}
 // messages in the window, or does not flow. Any other is forgotten, since names are
 // free text and there may be any number of them.
 type target struct {
-	name  string
-	state state
+	name string
 	// mark is where reading goes on for a target that has one of its own (hasOwnMark).
 	mark storage.Ref
 
+	// What the window has of the target.
+	kept   int           // messages, handed over or not
+	handed int           // of these, what the publisher has, or whose Ack is not applied
+	out    []storage.Ref // what was handed over, and some that is gone
+
+	round uint64        // queued: of the sweep that takes it along
+	place [places]int32 // in the lists that it is in, counted from 1
+	index uint32        // in targets.byIndex; used again when the target is forgotten
+
+	state state
 	// What the claim says of the target. Only a parked or a healed one is in a claim.
 	held    bool // by the committed claim
 	pending bool // a claim is on its way that sets or lifts its hold
@@ -66,15 +75,6 @@ type target struct {
 	// through is how far the target was claimed when it was parked; its messages due
 	// later can still be cancelled.
 	through int64
-
-	// What the window has of the target.
-	kept   int           // messages, handed over or not
-	handed int           // of these, what the publisher has, or whose Ack is not applied
-	out    []storage.Ref // what was handed over, and some that is gone
-
-	index uint32        // in targets.byIndex; used again when the target is forgotten
-	round uint64        // queued: of the sweep that takes it along
-	place [places]int32 // in the lists that it is in, counted from 1
 }
 
 // hasOwnMark reports whether the target's reach is its mark. Any target that is not
@@ -431,6 +431,9 @@ func (l *list) Pop() any {
 	t := l.targets[last]
 	l.targets[last] = nil
 	l.targets = l.targets[:last]
+	if c := cap(l.targets); c > 1024 && last < c/4 { // a burst of names is over
+		l.targets = append(make([]*target, 0, c/2), l.targets...)
+	}
 	t.place[l.place] = 0
 	return t
 }

@@ -3,6 +3,7 @@ package schedule
 import (
 	"context"
 	"errors"
+	"reflect"
 	"testing"
 
 	"github.com/carillonmq/carillon/storage"
@@ -88,4 +89,31 @@ func TestScheduler_endsTheTermRatherThanClaimByABrokenRule(t *testing.T) {
 			t.Errorf("ended by %v, with %d claims, want %v and none", err, log.claims.Load(), broken)
 		}
 	})
+}
+
+// Names are free text: a hundred thousand may be parked, and each is one of these.
+func TestTarget_isSmall(t *testing.T) {
+	if size := reflect.TypeFor[target]().Size(); size > 112 {
+		t.Errorf("a target takes %d bytes, want 112 at most", size)
+	}
+}
+
+// What a burst of names took is let go of when it is over.
+func TestList_shrinks(t *testing.T) {
+	ts := newTargets(at(0))
+	var all []*target
+	for i := range 10_000 {
+		all = append(all, ts.get(nameOf(i)))
+	}
+	for _, t := range all[10:] {
+		ts.forget(t)
+	}
+	if c := cap(ts.in[flowing].targets); c > 1024 {
+		t.Errorf("a list of %d has room for %d", len(ts.in[flowing].targets), c)
+	}
+	for _, target := range all[:10] {
+		if !ts.in[flowing].has(target) || ts.in[flowing].targets[target.place[placeState]-1] != target {
+			t.Errorf("%s is not where it says", target.name)
+		}
+	}
 }
