@@ -4,8 +4,6 @@ import (
 	"bytes"
 	"slices"
 	"strconv"
-
-	"github.com/carillonmq/carillon/storage"
 )
 
 // What a dead letter carries besides its own headers, all UTF-8 text. Topic,
@@ -59,12 +57,6 @@ func (m *Message) TooNew() *Problem {
 		return &Problem{CodeUnsupported, headerKeyBase64 + " is known from feature level 2 on, and the cluster is at level 1: upgrade all nodes and raise the level, or give the record itself the key"}
 	}
 	return nil
-}
-
-// Entry returns the message as it enters the schedule at the feature level: due then, in
-// epoch milliseconds, for that topic.
-func (m *Message) Entry(due int64, target string, level storage.Level) storage.Entry {
-	return storage.Entry{Due: due, Target: target, Body: m.AppendBody(nil, level)}
 }
 
 // errorHeaders are the last ones of a dead letter.

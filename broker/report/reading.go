@@ -21,7 +21,7 @@ func ReadingStates() []string {
 }
 
 const (
-	// mostUnread bounds what the status lists of what is not read, mostUnreadNamed what its problem does.
+	// mostUnread bounds what the status lists of what is not read, MostNamed what a problem names.
 	mostUnread = 100
 	MostNamed  = 10
 )

@@ -22,7 +22,7 @@ type Report struct {
 	// When Kafka began to answer, or not to; by the monotonic clock.
 	kafkaAnswers bool
 	kafkaSince   time.Time     // zero: it was not asked yet
-	kafkaHeard   chan struct{} // holds a token after hearKafka
+	kafkaHeard   chan struct{} // holds a token after HearKafka
 }
 
 // New returns a report of which nothing is known.

@@ -28,7 +28,7 @@ type Config struct {
 	Members     []member.Member // identical on all nodes
 	Bootstrap   bool            // these members may found a new cluster
 
-	Heartbeat  time.Duration // heartbeat and election timeout, 300 ms by default; the lease is half of it
+	Heartbeat  time.Duration // heartbeat and election timeout, 300 ms by default; the lease is nine tenths of it
 	Log        string        // raftlog.WAL (default) or raftlog.BoltDB
 	ListenAddr string        // where Raft listens; this node's Member.Raft by default
 
