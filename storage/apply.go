@@ -1,5 +1,18 @@
 package storage
 
+import "github.com/carillonmq/carillon/storage/segment"
+
+type (
+	// Ref names one message and its place in the order of delivery.
+	Ref = segment.Ref
+
+	// Entry is one message of the schedule.
+	Entry = segment.Entry
+)
+
+// SeqRun is the seqs First to Last, both included.
+type SeqRun struct{ First, Last uint64 }
+
 // Accept adds entries, gives each its Seq (dense, in order), and lowers the mark
 // that covers an entry's target when the entry lies below it. It returns the
 // first seq given. Bodies are kept, not copied. Called by the writer.

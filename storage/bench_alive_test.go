@@ -139,7 +139,7 @@ func (l *scatterLoad) merge(b *testing.B) {
 	from := s.pinToMerge()
 	defer segment.ReleaseAll(from.segments)
 	for _, g := range from.segments {
-		s.liveBytes(b.Context(), from.alive, g)
+		s.planner.LiveBytes(b.Context(), g, from.alive)
 	}
 	l.planned = max(l.planned, time.Since(counted))
 	if !from.shouldFold() {

@@ -1,10 +1,16 @@
 package storage
 
 import (
+	"crypto/sha256"
+	"encoding/binary"
 	"fmt"
 	"iter"
+	"slices"
 
 	"github.com/carillonmq/carillon/storage/alive"
+	"github.com/carillonmq/carillon/storage/codec"
+	"github.com/carillonmq/carillon/storage/disk"
+	"github.com/carillonmq/carillon/storage/merge"
 	"github.com/carillonmq/carillon/storage/segment"
 )
 
@@ -64,4 +70,145 @@ func (c *contents) verify() error {
 		}
 	}
 	return nil
+}
+
+// memory is a copy of what readers see at one moment, for those that look at all
+// of it. Bodies are shared.
+type memory struct {
+	values   values
+	alive    *alive.Set
+	tables   []merge.Slice
+	spans    []SeqRun // the seqs of each table
+	segments []*segment.Segment
+}
+
+// copyMemory pins the segments. Writers wait while it copies.
+func (s *Store) copyMemory() memory {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	m := memory{values: s.values.clone(), alive: s.alive.Freeze(), segments: s.segments}
+	segment.AcquireAll(m.segments)
+	for _, t := range s.tables() {
+		var all merge.Slice
+		t.ascend(t.min(), func(e Entry) bool {
+			all = append(all, e)
+			return true
+		})
+		m.tables = append(m.tables, all)
+		m.spans = append(m.spans, SeqRun{t.base, t.next - 1})
+	}
+	return m
+}
+
+// each calls visit for every entry that is alive, in order of delivery; the body
+// is only good during the call.
+func (m *memory) each(visit func(*Entry) error) error {
+	return disk.Guard(func() error {
+		var merged merge.Heap
+		for _, t := range slices.Clone(m.tables) {
+			if e, ok, _ := t.Next(); ok {
+				merged.Add(e, &t)
+			}
+		}
+		for _, g := range m.segments {
+			c, err := g.Cursor(true)
+			if err != nil {
+				return err
+			}
+			defer c.Close()
+			if err := merged.Start(c, g.Info.Min); err != nil {
+				return err
+			}
+		}
+		for !merged.Empty() {
+			if e := merged.Peek(); m.alive.Contains(e.Seq) {
+				if err := visit(e); err != nil {
+					return err
+				}
+			}
+			if err := merged.Skip(); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+}
+
+// check finds every alive message once, and no other where only those may be.
+func (m *memory) check() error {
+	seen := alive.NewSet()
+	var last *Ref
+	err := m.each(func(e *Entry) error {
+		r := e.Ref()
+		if last != nil && !last.Less(r) || !seen.Add(e.Seq) {
+			return fmt.Errorf("%w: entry %v comes after %v", ErrCorrupt, r, *last)
+		}
+		last = &r
+		return nil
+	})
+	if err != nil {
+		return err
+	}
+	if seen.Count() != m.alive.Count() { // each only shows what is alive
+		return fmt.Errorf("%w: %d entries found, %d alive", ErrCorrupt, seen.Count(), m.alive.Count())
+	}
+	newest := m.tables[len(m.tables)-1]
+	for _, e := range newest {
+		if !m.alive.Contains(e.Seq) {
+			return fmt.Errorf("%w: entry %v is dead and still in the memtable", ErrCorrupt, e.Ref())
+		}
+	}
+	return m.checkSpans()
+}
+
+// checkSpans compares which seqs each part answers for: segments, then tables,
+// without a gap between the tables, up to the next seq.
+func (m *memory) checkSpans() error {
+	var last uint64
+	for _, g := range m.segments {
+		if g.Info.First <= last {
+			return fmt.Errorf("%w: segment %s begins at seq %d, the one before ends at %d", ErrCorrupt, g.Path, g.Info.First, last)
+		}
+		last = g.Info.Last
+	}
+	next := m.spans[0].First
+	for _, span := range m.spans {
+		if span.First != next || span.First <= last {
+			return fmt.Errorf("%w: memtable begins at seq %d after %d", ErrCorrupt, span.First, last)
+		}
+		next = span.Last + 1
+	}
+	if next != m.values.nextSeq {
+		return fmt.Errorf("%w: memtable ends before seq %d, the next is %d", ErrCorrupt, next, m.values.nextSeq)
+	}
+	return nil
+}
+
+// Digest hashes the logical content: the replicated values and every message
+// alive, in order, body included. It is equal on all nodes that have applied the
+// same log, whatever each has flushed or merged; the applied index itself is not
+// part of it. It reads everything; Apply waits while the memtables are copied. It
+// is for tests.
+func (s *Store) Digest() ([32]byte, error) {
+	m := s.copyMemory()
+	defer segment.ReleaseAll(m.segments)
+	sum := sha256.New()
+	sum.Write(encodeValues(&m.values).Payload)
+	var buf []byte
+	err := m.each(func(e *Entry) error {
+		buf = segment.AppendKey(buf[:0], e.Ref())
+		buf = codec.AppendString(buf, e.Target)
+		length := uint64(0)
+		if e.Body != nil {
+			length = uint64(len(e.Body)) + 1
+		}
+		buf = binary.AppendUvarint(buf, length)
+		sum.Write(buf)
+		sum.Write(e.Body)
+		return nil
+	})
+	if err != nil {
+		return [32]byte{}, fmt.Errorf("digest: %w", err)
+	}
+	return [32]byte(sum.Sum(nil)), nil
 }

@@ -2,11 +2,15 @@ package storage
 
 import (
 	"encoding/binary"
+	"errors"
+	"fmt"
 	"slices"
 
 	"github.com/carillonmq/carillon/storage/alive"
 	"github.com/carillonmq/carillon/storage/codec"
+	"github.com/carillonmq/carillon/storage/disk"
 	"github.com/carillonmq/carillon/storage/segment"
+	"go.etcd.io/bbolt"
 )
 
 // The newest versions of what the manifest holds that this program reads. Which one
@@ -102,3 +106,157 @@ func (c *contents) infos() []segment.Info {
 	}
 	return infos
 }
+
+var (
+	manifestBucket = []byte("manifest")
+	segmentsBucket = []byte("segments")
+	stateBucket    = []byte("state")
+	headKey        = []byte("head")
+	stateKey       = []byte("state")
+	aliveKey       = []byte("alive")
+)
+
+func (c *contents) putHead(tx *bbolt.Tx) error {
+	head, err := tx.CreateBucketIfNotExists(manifestBucket)
+	if err != nil {
+		return err
+	}
+	return head.Put(headKey, codec.Seal(c.encodeHead()))
+}
+
+func (c *contents) put(tx *bbolt.Tx, before *contents) error {
+	if err := c.putHead(tx); err != nil {
+		return err
+	}
+	if before == nil || before.alive != c.alive {
+		if err := c.putState(tx); err != nil {
+			return err
+		}
+	}
+	return writeSegments(tx, c, before)
+}
+
+// putState writes the state, and the alive-set where that is a part of the
+// manifest. Where it is not, the state has a bucket, and by that a page, of its
+// own: what lies beside the head is written by every transaction.
+func (c *contents) putState(tx *bbolt.Tx) error {
+	bucket := tx.Bucket(manifestBucket)
+	if c.stored.ID == 0 {
+		set, err := alive.EncodePortable(c.alive)
+		if err != nil {
+			return err
+		}
+		return errors.Join(bucket.Put(aliveKey, codec.Seal(set)), bucket.Put(stateKey, codec.Seal(c.state)))
+	}
+	own, err := tx.CreateBucketIfNotExists(stateBucket)
+	if err != nil {
+		return err
+	}
+	return errors.Join(bucket.Delete(aliveKey), bucket.Delete(stateKey), own.Put(stateKey, codec.Seal(c.state)))
+}
+
+func writeSegments(tx *bbolt.Tx, next, before *contents) error {
+	bucket, err := tx.CreateBucketIfNotExists(segmentsBucket)
+	if err != nil {
+		return err
+	}
+	if before != nil {
+		for _, s := range before.segments {
+			if !slices.Contains(next.segments, s) {
+				if err := bucket.Delete(segmentKey(s.ID)); err != nil {
+					return err
+				}
+			}
+		}
+	}
+	for _, s := range next.segments {
+		if before == nil || !slices.Contains(before.segments, s) {
+			if err := bucket.Put(segmentKey(s.ID), codec.Seal(s.Record.Encode())); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// segmentRecords is what the manifest says of segments not opened yet.
+type segmentRecords struct {
+	ids     []uint64
+	records []segment.Record
+}
+
+// read returns the file's contents without segments, and their records.
+func (m *manifest) read() (c contents, s segmentRecords, err error) {
+	err = disk.Guard(func() error {
+		return m.db.View(func(tx *bbolt.Tx) error {
+			if err := c.readFrom(tx); err != nil {
+				return err
+			}
+			return s.readFrom(tx)
+		})
+	})
+	return c, s, err
+}
+
+func (c *contents) readFrom(tx *bbolt.Tx) error {
+	bucket := tx.Bucket(manifestBucket)
+	if bucket == nil {
+		return fmt.Errorf("%w: no bucket %q", ErrCorrupt, manifestBucket)
+	}
+	head, err := codec.Open("manifest head", newestHead, bucket.Get(headKey))
+	if err != nil {
+		return err
+	}
+	if err := c.decodeHead(head); err != nil {
+		return err
+	}
+	if c.stored.ID != 0 { // the set is read from its file
+		return c.readState(tx.Bucket(stateBucket))
+	}
+	if err := c.readState(bucket); err != nil {
+		return err
+	}
+	sealed, err := codec.Open("alive-set", 1, bucket.Get(aliveKey))
+	if err != nil {
+		return err
+	}
+	c.alive, err = alive.DecodePortable(sealed)
+	return err
+}
+
+func (c *contents) readState(bucket *bbolt.Bucket) error {
+	if bucket == nil {
+		return fmt.Errorf("%w: no bucket %q", ErrCorrupt, stateBucket)
+	}
+	state, err := codec.Open("state", newestState, bucket.Get(stateKey))
+	if err != nil {
+		return err
+	}
+	c.state = codec.Record{Version: state.Version, Payload: slices.Clone(state.Payload)}
+	return nil
+}
+
+func (s *segmentRecords) readFrom(tx *bbolt.Tx) error {
+	bucket := tx.Bucket(segmentsBucket)
+	if bucket == nil {
+		return fmt.Errorf("%w: no bucket %q", ErrCorrupt, segmentsBucket)
+	}
+	return bucket.ForEach(func(key, value []byte) error {
+		if len(key) != 8 {
+			return fmt.Errorf("%w: segment id of %d bytes", ErrCorrupt, len(key))
+		}
+		sealed, err := codec.Open("segment record", segment.NewestRecord, value)
+		if err != nil {
+			return err
+		}
+		named, err := segment.DecodeRecord(sealed)
+		if err != nil {
+			return err
+		}
+		s.ids = append(s.ids, binary.BigEndian.Uint64(key))
+		s.records = append(s.records, named)
+		return nil
+	})
+}
+
+func segmentKey(id uint64) []byte { return binary.BigEndian.AppendUint64(nil, id) }

@@ -1,11 +1,13 @@
 package storage
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"log/slog"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -222,4 +224,123 @@ func (m *manifest) close() error {
 		return nil
 	}
 	return m.db.Close()
+}
+
+// commit makes next what the manifest names, or changes nothing. Its segments
+// must be durable, their names too, and so must a file of the alive-set that next
+// brings in, which is removed if the commit fails. The caller holds mu.
+//
+// Segments that next names no longer lose the manifest's reference. They are
+// unlinked after this commit, never before: a crash in between leaves a file
+// that the next start removes, the other order would leave a name without a file.
+func (m *manifest) commit(next contents) error {
+	if m.err != nil {
+		return m.err
+	}
+	next.number = m.current.number + 1
+	if err := m.storeAlive(&next); err != nil {
+		return err
+	}
+	err := write(m.db, &next, &m.current)
+	if err == nil {
+		m.replace(next)
+		return nil
+	}
+	err = m.recover(&next, err)
+	if err != nil && m.err == nil && next.stored.ID != m.current.stored.ID {
+		m.removeAlive(next.stored.ID)
+	}
+	return err
+}
+
+// replace lets go of the segments that next leaves out, and of the file of the
+// alive-set if it has another one.
+func (m *manifest) replace(next contents) {
+	before, stored := m.current.segments, m.current.stored.ID
+	m.setCurrent(next)
+	if stored != next.stored.ID {
+		m.removeAlive(stored)
+		m.suspect = false
+	}
+	for _, s := range before {
+		if !slices.Contains(next.segments, s) {
+			s.Doom()
+			s.Release()
+		}
+	}
+}
+
+func (m *manifest) setCurrent(c contents) {
+	m.current = c
+	m.meta.Store(&c.meta)
+}
+
+// recover decides about a commit that returned an error. The file is opened anew
+// to see whether bbolt wrote the meta page that leads to the commit.
+//
+// If it did not, nothing has changed: the commit before is whole and was synced.
+// If it did, the sync after it failed, and the kernel may count pages as written
+// that never reached the disk: another sync of them proves nothing, and a further
+// commit would write over pages that the commit before still needs after a power
+// cut. So all is written into a new file. If that fails nothing is known and
+// nothing more is written: neither may the commit's segments be removed nor the
+// old ones be relied on.
+func (m *manifest) recover(next *contents, cause error) error {
+	m.log.Error("manifest commit failed", "commit", next.number, "error", cause)
+	_ = m.db.Close() // where that leaves it locked, it cannot be opened again
+	number, err := m.reopen()
+	if err == nil && number == m.current.number {
+		return cause
+	}
+	if err == nil {
+		err = m.startAnew(next)
+	}
+	if err != nil {
+		m.err = fmt.Errorf("%w: %w, then: %w", ErrFailed, cause, err)
+		return m.err
+	}
+	m.replace(*next)
+	return nil
+}
+
+// reopen returns the number of the commit that the file leads to.
+func (m *manifest) reopen() (uint64, error) {
+	if err := m.openFile(); err != nil {
+		return 0, err
+	}
+	named, _, err := m.read()
+	return named.number, err
+}
+
+// startAnew goes on with a new file that names c. The old one stays locked until
+// the new one has its name.
+func (m *manifest) startAnew(c *contents) error {
+	old := m.db
+	err := m.replaceFile(c)
+	_ = old.Close() // nothing of it counts any more
+	if err != nil {
+		return fmt.Errorf("write the manifest anew: %w", err)
+	}
+	return m.openFile()
+}
+
+// write puts what differs from before (nil: everything) into one transaction,
+// and the head into another. bbolt keeps two meta pages and falls back to the
+// older one when the newer is damaged, without a word: a flipped bit would bring
+// back the commit before, whose log is truncated already. With a second
+// transaction that changes nothing both lead to the same contents. A power cut
+// between the two is harmless: the first is whole by then.
+func write(db *bbolt.DB, next, before *contents) error {
+	err := db.Update(func(tx *bbolt.Tx) error { return next.put(tx, before) })
+	if err == nil {
+		err = db.Update(next.putHead)
+	}
+	if err != nil {
+		return fmt.Errorf("write manifest: %w", disk.MarkFull(err))
+	}
+	return nil
+}
+
+func sortBySeq(segments []*segment.Segment) {
+	slices.SortFunc(segments, func(a, b *segment.Segment) int { return cmp.Compare(a.Info.First, b.Info.First) })
 }

@@ -7,16 +7,16 @@ import (
 	"slices"
 
 	"github.com/carillonmq/carillon/storage/alive"
-	"github.com/carillonmq/carillon/storage/disk"
+	"github.com/carillonmq/carillon/storage/merge"
 	"github.com/carillonmq/carillon/storage/segment"
 )
 
-// Merge takes one step towards fewer and fuller files: it writes a run of
-// neighbouring segments anew, or the alive-set with the changes since its base. It reports whether it did anything; call it again until it did
-// not, after a Flush. It blocks for the writing, and for Config.Pace, while Apply,
-// flushes and readers go on. ErrDiskFull means that there is no room for what is
-// alive in the segments that should be merged, and nothing smaller to do;
-// ErrGeneration that a snapshot was received.
+// Merge takes one step towards fewer and fuller files: it writes a run of neighbouring
+// segments anew, or the alive-set with the changes since its base. It reports whether it
+// did anything; call it again until it did not, after a Flush. It blocks for the writing,
+// and for Config.Pace, while Apply, flushes and readers go on. ErrDiskFull means that
+// there is no room for what is alive in the segments that should be merged, and nothing
+// smaller to do; ErrGeneration that a snapshot was received.
 //
 // A file omits only what was dead at the index that the manifest records, never
 // what has died since, and a file is dropped by the same rule. After a crash the
@@ -48,7 +48,7 @@ func (s *Store) Merge(ctx context.Context) (did bool, err error) {
 	merged, err := s.rewrite(ctx, from.alive, step)
 	if err != nil {
 		if errors.Is(err, ErrCorrupt) {
-			s.findDamage(from.alive, step)
+			s.planner.SetAsideDamaged(step, from.alive)
 		}
 		return false, fmt.Errorf("merge: %w", err)
 	}
@@ -82,56 +82,12 @@ func (s *Store) plan(ctx context.Context, from *contents) (step []*segment.Segme
 	if err != nil {
 		return nil, err
 	}
-	p := planner{width: s.cfg.MergeWidth, limit: s.cfg.MaxSegments, room: int64(free) - spareRoom}
-	for _, g := range from.segments {
-		p.add(g, s.liveBytes(ctx, from.alive, g))
+	limits := merge.Limits{Width: s.cfg.MergeWidth, Files: s.cfg.MaxSegments, Room: int64(free) - spareRoom}
+	step, lacking, err := s.planner.Plan(ctx, from.segments, from.alive, limits)
+	if err == nil && step == nil && lacking > 0 {
+		err = fmt.Errorf("%w: %s has %d bytes free, %d are needed and %d kept; make room or enlarge it", ErrDiskFull, s.cfg.Dir, free, lacking, spareRoom)
 	}
-	if err := ctx.Err(); err != nil {
-		return nil, err
-	}
-	if step = p.pick(); step == nil && p.lacking > 0 {
-		return nil, fmt.Errorf("%w: %s has %d bytes free, %d are needed and %d kept; make room or enlarge it", ErrDiskFull, s.cfg.Dir, free, p.lacking, spareRoom)
-	}
-	return step, nil
-}
-
-// liveBytes estimates how much of the file is alive: by a sample, or by the number of
-// entries where none can be taken.
-func (s *Store) liveBytes(ctx context.Context, set *alive.Set, g *segment.Segment) int64 {
-	n := set.CountRange(g.Info.First, g.Info.Last)
-	switch n {
-	case 0:
-		return 0
-	case g.Info.Count:
-		return g.Size
-	}
-	if g.Sample == nil && !g.Damaged {
-		taken, err := g.TakeSample(ctx)
-		if err != nil && ctx.Err() == nil {
-			s.setAside(g, err)
-		}
-		g.Sample = taken
-	}
-	if g.Sample == nil {
-		return max(1, int64(float64(g.Size)*float64(n)/float64(g.Info.Count)))
-	}
-	return max(1, g.Sample.LiveBytes(g.Size, set.Contains))
-}
-
-// setAside leaves a damaged segment as it is, to those who read what is whole in it.
-// Tried again and again it would keep all others from being merged.
-func (s *Store) setAside(g *segment.Segment, cause error) {
-	g.Damaged = true
-	s.log.Error("a damaged segment is not merged: restore the node from the others", "path", g.Path, "error", cause)
-}
-
-// findDamage sets those of the segments aside that cannot be read.
-func (s *Store) findDamage(set *alive.Set, step []*segment.Segment) {
-	for _, g := range step {
-		if _, err := g.Verify(set); err != nil {
-			s.setAside(g, err)
-		}
-	}
+	return step, err
 }
 
 // rewrite writes what is alive in the segments into one, nil when nothing is.
@@ -142,7 +98,7 @@ func (s *Store) rewrite(ctx context.Context, set *alive.Set, step []*segment.Seg
 	}
 	return s.writeSegment(first, last, func(add func(*Entry) error) error {
 		gathered := 0
-		return mergeAlive(ctx, set, step, func(e *Entry) error {
+		return merge.Entries(ctx, step, set, func(e *Entry) error {
 			if gathered += len(e.Body); gathered >= paceBytes {
 				if err := s.pace(ctx, gathered); err != nil {
 					return err
@@ -168,38 +124,6 @@ func (s *Store) pace(ctx context.Context, n int) error {
 		return nil
 	}
 	return s.cfg.Pace(ctx, n)
-}
-
-// mergeAlive calls add for the entries of the segments that are in the set, in
-// order, after checking their bodies.
-func mergeAlive(ctx context.Context, set *alive.Set, step []*segment.Segment, add func(*Entry) error) error {
-	return disk.Guard(func() error {
-		var m merger
-		for _, g := range step {
-			c, err := g.Cursor(true)
-			if err != nil {
-				return err
-			}
-			defer c.Close()
-			if err := m.start(c, g.Info.Min); err != nil {
-				return err
-			}
-		}
-		for !m.empty() {
-			if err := ctx.Err(); err != nil {
-				return err
-			}
-			if e := m.peek(); set.Contains(e.Seq) {
-				if err := add(e); err != nil {
-					return err
-				}
-			}
-			if err := m.skip(); err != nil {
-				return err
-			}
-		}
-		return nil
-	})
 }
 
 // nameMerged commits merged, nil for none, and shows it in the place of step. The

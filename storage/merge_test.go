@@ -4,14 +4,9 @@ import (
 	"bytes"
 	"context"
 	"errors"
-	"math"
-	"math/rand/v2"
 	"os"
 	"slices"
 	"testing"
-
-	"github.com/carillonmq/carillon/storage/alive"
-	"github.com/carillonmq/carillon/storage/segment"
 )
 
 func TestMerge_boundsTheNumberOfSegments(t *testing.T) {
@@ -125,16 +120,6 @@ func TestMerge_countsBytesNotMessages(t *testing.T) {
 	requireEqual(t, s, m)
 }
 
-// A hundred million messages of a kilobyte may end up in one file.
-func TestLiveBytes_ofAHugeSegment(t *testing.T) {
-	s, all := openStore(t, t.TempDir()), alive.NewSet()
-	g := &segment.Segment{Record: segment.Record{Info: segment.Info{First: 1, Last: 1 << 27, Count: 1 << 27}, Size: 1 << 37}}
-	all.AddRange(1, 1<<27)
-	if got := s.liveBytes(t.Context(), all, g); got != g.Size {
-		t.Errorf("%d bytes are alive of %d", got, g.Size)
-	}
-}
-
 // One body was damaged by the disk. It stays where it is, and all others are merged.
 func TestMerge_goesOnBesideADamagedSegment(t *testing.T) {
 	dir := t.TempDir()
@@ -166,48 +151,6 @@ func TestMerge_goesOnBesideADamagedSegment(t *testing.T) {
 	if n := s.Stats().Segments; n > 4 || s.segments[0].Path != path {
 		t.Errorf("%d segments, of which the first is %s", n, s.segments[0].Path)
 	}
-}
-
-// Each step is chosen by the promise, whatever lives how long: space is at most
-// three times what is alive and 256 MB.
-func TestPlanner_boundsTheDead(t *testing.T) {
-	random := rand.New(rand.NewPCG(7, 8))
-	for round := range 200 {
-		p := planner{width: 8, limit: 64, room: math.MaxInt64}
-		for range 1 + random.IntN(100) {
-			size := int64(1+random.IntN(64)) << 20
-			p.add(&segment.Segment{Record: segment.Record{Size: size}}, int64(float64(size)*math.Pow(random.Float64(), float64(round%4))))
-		}
-		for steps := 0; ; steps++ {
-			step := p.pick()
-			if step == nil {
-				break
-			}
-			if steps > 1000 {
-				t.Fatal("a thousand steps and no end")
-			}
-			p.merge(step)
-		}
-		var size, live int64
-		for i, g := range p.segments {
-			size, live = size+g.Size, live+p.live[i]
-		}
-		if size > 3*live+256<<20 || len(p.segments) > p.limit {
-			t.Fatalf("round %d ends with %d segments, %d bytes of which %d are alive", round, len(p.segments), size, live)
-		}
-	}
-}
-
-// merge does in numbers what a merge of step does.
-func (p *planner) merge(step []*segment.Segment) {
-	at := slices.Index(p.segments, step[0])
-	var live int64
-	for _, l := range p.live[at : at+len(step)] {
-		live += l
-	}
-	merged := &segment.Segment{Record: segment.Record{Size: live}}
-	p.segments = slices.Replace(slices.Clone(p.segments), at, at+len(step), merged)
-	p.live = slices.Replace(slices.Clone(p.live), at, at+len(step), live)
 }
 
 // A merge waits for its pace, and what has died meanwhile goes with the flush.
@@ -282,9 +225,6 @@ func TestMerge_stopsSamplingWithItsContext(t *testing.T) {
 	cancel()
 	if did, err := s.Merge(ctx); did || !errors.Is(err, context.Canceled) {
 		t.Fatalf("merge: %v, %v", did, err)
-	}
-	if s.segments[0].Sample != nil {
-		t.Error("the sample was taken all the same")
 	}
 	mergeAll(t, s)
 	requireEqual(t, s, m)

@@ -11,6 +11,7 @@ import (
 
 	"github.com/carillonmq/carillon/storage/codec"
 	"github.com/carillonmq/carillon/storage/segment"
+	"github.com/tidwall/btree"
 )
 
 // Position says how far one source partition has been ingested.
@@ -200,4 +201,79 @@ func readLevel(d *codec.Decoder) Level {
 		return LevelOne
 	}
 	return Level(l)
+}
+
+// holds are those of the claim, sorted by target. Names of targets are free text,
+// so there may be a hundred thousand: a copy shares the tree until either is written
+// to, and then what is written to is copied, node by node.
+type holds struct{ tree *btree.Map[string, hold] }
+
+type hold struct {
+	through int64
+	mark    Ref
+}
+
+func newHolds() holds { return holds{new(btree.Map[string, hold])} }
+
+// clone marks both as shared, so it counts as writing to h.
+func (h holds) clone() holds { return holds{h.tree.Copy()} }
+
+func (h holds) set(s Hold) { h.tree.Set(s.Target, hold{s.Through, s.Mark}) }
+
+func (h holds) lift(target string) { h.tree.Delete(target) }
+
+// lower moves the target's mark down to r if it lies above, and reports whether the
+// target is held.
+func (h holds) lower(target string, r Ref) (held bool) {
+	if h.tree.Len() == 0 {
+		return false
+	}
+	at, held := h.tree.Get(target)
+	if held && r.Less(at.mark) {
+		at.mark = r
+		h.tree.Set(target, at)
+	}
+	return held
+}
+
+// each yields the holds in order.
+func (h holds) each(yield func(Hold) bool) {
+	h.tree.Scan(func(target string, at hold) bool { return yield(Hold{target, at.through, at.mark}) })
+}
+
+func (h holds) len() int { return h.tree.Len() }
+
+// A Level says in which forms a cluster writes: log commands, message bodies,
+// snapshot streams, and each node's own files. It is replicated and only ever
+// raised, by a log command, once every member runs a program that understands
+// it. Below a level nothing is written that programs of the level before cannot
+// read; so a node can be taken back to such a program until the raise, and not
+// after it.
+//
+// Whoever writes a form that a level brought asks Store.Level each time: the
+// raise comes in the middle of a term.
+type Level uint32
+
+const (
+	// LevelOne is that of clusters whose state names none: all that ran before
+	// there were levels.
+	LevelOne Level = 1
+	// LevelTwo has records and streams whose parts tell their own versions.
+	LevelTwo Level = 2
+
+	// NewestLevel is what this program understands, with all below it.
+	NewestLevel = LevelTwo
+)
+
+// Level returns the feature level in force. It never waits for Apply or the disk,
+// and may be called from any goroutine.
+func (s *Store) Level() Level { return Level(s.level.Load()) }
+
+// RaiseLevel raises the feature level; a lower one is passed over. Called by the
+// writer, with no more than NewestLevel.
+func (s *Store) RaiseLevel(l Level) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.values.level = max(s.values.level, l)
+	s.level.Store(uint32(s.values.level))
 }

@@ -28,10 +28,6 @@ type Segment struct {
 	// doomed is set before the manifest lets go: nothing names the file.
 	doomed atomic.Bool
 	log    *slog.Logger
-
-	// What merges know of it, guarded by their lock.
-	Sample  Sample // nil until a merge needs it
-	Damaged bool   // a merge found it so
 }
 
 // Open opens the file that record describes, with one reference. All but its chunks is
