@@ -12,8 +12,8 @@ import (
 )
 
 const (
-	// An answer is overdue after three times what is usual in the quick pool, within these bounds: more than
-	// the hiccups of a Kafka in health, less than anybody notices.
+	// An answer is overdue after three times what is usual among the quick, within these bounds: more than
+	// the hiccups of a Kafka in health, less than anybody notices. It is late after leastPatience more.
 	leastPatience = 25 * time.Millisecond
 	mostPatience  = 250 * time.Millisecond
 	usualAtFirst  = 5 * time.Millisecond
@@ -30,6 +30,7 @@ type flight struct {
 	since    time.Time // when Kafka began with it, as far as we know
 	boarding bool
 	overdue  bool
+	judged   bool // its targets are among the slow
 	timer    *time.Timer
 }
 
@@ -110,16 +111,34 @@ func (s *Sink) watch(f *flight, now time.Time) {
 	f.timer = time.AfterFunc(s.patience(), func() { s.overtake(f) })
 }
 
-// overtake is called when the flight's answer is overdue. Its targets are among the slow from now on, and
-// others take another line.
+// overtake is called when the flight's answer is overdue. What waits takes another line.
 func (s *Sink) overtake(f *flight) {
 	s.mu.Lock()
 	if f.left == 0 || s.closed {
 		s.mu.Unlock()
 		return
 	}
-	now := time.Now()
 	f.overdue = true
+	f.timer = time.AfterFunc(leastPatience, func() { s.judge(f) })
+	f.pipe.prompt = false
+	if f.line.pool.coalesce {
+		doubt(f.broker, s.quick[:]...) // it may be frozen: what is sent to it now would be written twice
+	}
+	out := s.dispatchAll(f.broker, time.Now())
+	s.mu.Unlock()
+	s.produce(out)
+}
+
+// judge is called when the answer is so late that others must not wait for one like it: the flight's targets are among the
+// slow from now on.
+func (s *Sink) judge(f *flight) {
+	s.mu.Lock()
+	if f.left == 0 || s.closed {
+		s.mu.Unlock()
+		return
+	}
+	now := time.Now()
+	f.judged = true
 	for _, m := range f.members {
 		if m.left > 0 && !m.first {
 			m.target.strike(now)
@@ -127,10 +146,6 @@ func (s *Sink) overtake(f *flight) {
 				s.enqueue(b, now)
 			}
 		}
-	}
-	f.pipe.prompt = false
-	if f.line.pool == s.quick {
-		f.line.pool.doubt(f.broker) // it may be frozen: what is sent to it now would be written twice
 	}
 	out := s.dispatchAll(f.broker, now)
 	s.mu.Unlock()
@@ -182,7 +197,14 @@ func (s *Sink) clear(f *flight, now time.Time) {
 	}
 	f.timer.Stop()
 	p.prompt = !f.overdue
-	if f.line.pool == s.quick {
+	if f.judged {
+		for _, m := range f.members {
+			if !m.first {
+				m.target.slowness = max(now.Sub(f.since), m.target.slowness*3/4)
+			}
+		}
+	}
+	if f.line.pool.coalesce {
 		s.measure(now.Sub(f.since))
 	}
 	if i == 0 && len(p.flights) > 0 && !p.flights[0].boarding {
@@ -271,7 +293,7 @@ func (s *Sink) giveUp(b *backlog) {
 	f := b.flight
 	s.forget(f.line, b.target.topic)
 	if f.pipe != nil {
-		f.line.pool.doubt(f.broker)
+		doubt(f.broker, f.line.pool)
 		f.pipe.givenUp = true
 	}
 }

@@ -157,7 +157,11 @@ func TestClientsBesideAFrozenBroker(t *testing.T) {
 					network.freeze(frozen)
 					if made == "beside" {
 						sink.mu.Lock()
-						sink.retire(sink.quick.lines[0])
+						for _, p := range sink.quick {
+							if len(p.lines) > 0 {
+								sink.retire(p.lines[0])
+							}
+						}
 						sink.mu.Unlock()
 					}
 					took, err := sendAndWait(sink, deliver.Delivery{Topic: name})
@@ -295,7 +299,7 @@ func TestNextLineNeedsNoProducerID(t *testing.T) {
 		synctest.Wait()
 		refused := kafka.Fault(kfake.Fault{Keys: []kmsg.Key{kmsg.InitProducerID}, Err: kerr.CoordinatorLoadInProgress, Count: -1})
 		sink.mu.Lock()
-		sink.retire(sink.quick.lines[0])
+		sink.retire(sink.target("orders").quick.lines[0])
 		sink.mu.Unlock()
 		if took, err := sendAndWait(sink, deliver.Delivery{Topic: "orders"}); err != nil || took > 0 {
 			t.Errorf("%v after %v", err, took)

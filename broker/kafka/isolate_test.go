@@ -93,7 +93,7 @@ func TestHealedTargetReturnsToTheQuick(t *testing.T) {
 					t.Fatal(err)
 				}
 			}
-			if poolOf() != sink.quick {
+			if poolOf() != sink.target("orders").quick {
 				t.Error("orders did not return when it answered")
 			}
 		}

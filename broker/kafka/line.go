@@ -65,6 +65,11 @@ func (p *pipe) takes() bool {
 	return len(p.flights) == 1 && p.prompt && !p.flights[0].overdue
 }
 
+// takesBeside reports whether one more slow or stuck target may join those that go out now.
+func (p *pipe) takesBeside(t *target) bool {
+	return p.isBoarding() && p.proven && p.flights[len(p.flights)-1].members[0].target.isLike(t)
+}
+
 // newLine adds a line to the pool: its spare if there is one.
 func (s *Sink) newLine(p *pool) (*line, error) {
 	l := p.spare

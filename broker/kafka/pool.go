@@ -4,12 +4,14 @@ import "time"
 
 // A pool is the lines of one class of targets, and what waits for them.
 //
-//	quick   answers come in time. All fly with the first line while that is in time: one request takes them all
-//	slow    an answer was overdue not long ago. Each takes whatever line is free
+//	quick   answers come in time. All fly with the first line while that is in time: one request takes them all.
+//	        There are several such pools, each with its share of the quick
+//	slow    an answer was late not long ago. Each takes a line that is free, and when there is none shares a flight with
+//	        targets that are as slow
 //	stuck   given up by Isolate, nothing has got through since
 type pool struct {
 	most     int  // lines; more only while retired ones have flights
-	coalesce bool // wait for a line that is in time, though another is free
+	coalesce bool // of the quick: wait for a line that is in time, though another is free
 	gathers  bool // a client gathers a flight before it sends, so that it is one request
 	lines    []*line
 	queues   map[int32][]*backlog // by Kafka broker, in the order of arrival
@@ -30,7 +32,19 @@ func (s *Sink) poolOf(t *target, now time.Time) *pool {
 	case now.Before(t.slowUntil):
 		return s.slow
 	}
-	return s.quick
+	return t.quick
+}
+
+// quickPool returns the quick pool that knows the topic from before it was forgotten, or else the next in turn. The caller
+// holds mu.
+func (s *Sink) quickPool(topic string) *pool {
+	for _, p := range s.quick {
+		if len(p.lines) > 0 && p.lines[0].topics[topic] {
+			return p
+		}
+	}
+	s.dealt++
+	return s.quick[s.dealt%quickPools]
 }
 
 // enqueue has the backlog wait in its target's pool. The caller holds mu.
@@ -105,6 +119,7 @@ func (s *Sink) lineFor(p *pool, b *backlog, now time.Time) *line {
 		return nil
 	}
 	usable := false
+	var idle, shared *line
 	for _, l := range p.lines {
 		if l.left[b.target.topic] {
 			continue
@@ -113,16 +128,28 @@ func (s *Sink) lineFor(p *pool, b *backlog, now time.Time) *line {
 		pipe := l.pipe(b.broker)
 		switch {
 		case pipe.rests():
-		case pipe.takes(), p.fliesAlone(l, b) && !pipe.isOverdue():
-			return l
-		case p.coalesce && !pipe.isOverdue():
-			return nil
+		case p.coalesce:
+			if pipe.takes() || p.fliesAlone(l, b) && !pipe.isOverdue() {
+				return l
+			}
+			if !pipe.isOverdue() {
+				return nil
+			}
+		case len(pipe.flights) == 0:
+			if idle == nil || l.topics[b.target.topic] && !idle.topics[b.target.topic] {
+				idle = l
+			}
+		case pipe.takesBeside(b.target):
+			shared = l
 		}
 	}
-	if len(p.lines) >= p.most {
-		if usable {
-			return nil
-		}
+	switch {
+	case idle != nil:
+		return idle
+	case len(p.lines) < p.most:
+	case usable:
+		return shared // nil: it waits
+	default:
 		s.retire(p.lines[len(p.lines)-1]) // the first of the quick has what all others use
 	}
 	l, err := s.newLine(p)
@@ -139,9 +166,11 @@ func (p *pool) fliesAlone(l *line, b *backlog) bool {
 	return b.broker == noBroker || p.coalesce && l == p.lines[0] && !l.topics[b.target.topic]
 }
 
-// doubt has one backlog try first on each line, before all that wait for the Kafka broker follow.
-func (p *pool) doubt(broker int32) {
-	for _, l := range p.lines {
-		l.pipe(broker).proven = false
+// doubt has one backlog try first on each line of the pools, before all that wait for the Kafka broker follow.
+func doubt(broker int32, pools ...*pool) {
+	for _, p := range pools {
+		for _, l := range p.lines {
+			l.pipe(broker).proven = false
+		}
 	}
 }

@@ -24,8 +24,10 @@ const (
 	// sinkMetadataMaxAge: leaders that moved are learned from errors, added partitions by asking.
 	sinkMetadataMaxAge = 5 * time.Minute
 
-	// How many clients of franz-go there are at most for targets of a class. One of the quick pool does
-	// until an answer is overdue.
+	// quickPools is among how many connections to a Kafka broker the quick are dealt out, one each while there are no more of
+	// them: who shares a connection with a target that turns slow waits for its first slow answer.
+	quickPools = 4
+	// How many clients of franz-go a pool has at most. One of a quick pool does until an answer is overdue.
 	quickLines = 3
 	slowLines  = 4
 	stuckLines = 2
@@ -43,9 +45,9 @@ var _ deliver.Sink = (*Sink)(nil)
 // all that share the connection. So a connection gets one flight at a time, and what waits can still take
 // another one. Which targets share one depends on how long their answers took:
 //
-//	Send --> backlog --> quick pool --> line, line, ..    a line is a client of franz-go
-//	         of target   slow pool  --> line, line, ..
-//	         and broker  stuck pool --> line, line, ..
+//	Send --> backlog --> a quick pool --> line, line, ..    a line is a client of franz-go
+//	         of target   slow pool    --> line, line, ..
+//	         and broker  stuck pool   --> line, line, ..
 //
 // franz-go does not give up a record that was sent and not answered, and holds back what follows it in
 // that partition. So a topic that is given up leaves its lines, and goes on with others.
@@ -66,8 +68,10 @@ type Sink struct {
 	open    map[*line]struct{} // lines that are not closed, retired ones too
 	usual   time.Duration      // how long an answer in the quick pool usually takes
 
-	quick, slow, stuck *pool
-	pools              []*pool // all of them
+	quick       [quickPools]*pool
+	slow, stuck *pool
+	pools       []*pool // all of them
+	dealt       int     // targets that have been given a quick pool
 }
 
 // NewSink returns a Sink. It does not connect yet.
@@ -101,12 +105,14 @@ func NewSink(c Config) (*Sink, error) {
 		targets:   make(map[string]*target),
 		open:      make(map[*line]struct{}),
 		usual:     usualAtFirst,
-		quick:     newPool(quickLines, true, false),
 		slow:      newPool(slowLines, false, true),
 		stuck:     newPool(stuckLines, false, true),
 	}
 	s.ctx, s.end = context.WithCancel(context.Background())
-	s.pools = []*pool{s.quick, s.slow, s.stuck}
+	for i := range s.quick {
+		s.quick[i] = newPool(quickLines, true, false)
+	}
+	s.pools = append(s.quick[:], s.slow, s.stuck)
 	s.background.Go(s.tend)
 	return s, nil
 }

@@ -122,6 +122,103 @@ func TestTargetThatIsSlowNowAndThenDelaysNoOther(t *testing.T) {
 	}
 }
 
+// A follower of one target is frozen for 1.2 s of every 3 s, and what is written to that target waits until it thaws.
+// Who is on one connection with the first such answer waits as well, and counts as slow for a while; that must not bring
+// them together again. Nor must hiccups of Kafka, after which all count as slow.
+func TestTargetThatFreezesNowAndThenDelaysNoOther(t *testing.T) {
+	const frozen, of, usual, lasting = 1200 * time.Millisecond, 3 * time.Second, 4 * time.Millisecond, 5 * time.Minute
+	const hiccup, hiccupEvery = 90 * time.Millisecond, 8 * time.Second
+	for _, tt := range []struct {
+		others    int
+		hiccups   bool
+		p99, most time.Duration
+	}{
+		{others: quickPools - 1, p99: 2 * usual, most: 2 * usual}, // none shares a connection with it
+		{others: 20, p99: 50 * time.Millisecond, most: of},
+		{others: 20, hiccups: true, p99: hiccup + leastPatience, most: of},
+	} {
+		t.Run(fmt.Sprintf("%d/hiccups=%v", tt.others, tt.hiccups), func(t *testing.T) {
+			names := []string{"slow"}
+			for i := range tt.others {
+				names = append(names, fmt.Sprintf("target-%d", i))
+			}
+			inBubble(t, func(t *testing.T, kafka bubble) {
+				sink := newSink(t, kafka)
+				start := time.Now()
+				kafka.delay(func(topic string) time.Duration {
+					since := time.Since(start)
+					switch {
+					case topic == "slow" && since%of < frozen:
+						return frozen - since%of
+					case tt.hiccups && since%hiccupEvery < hiccup:
+						return hiccup - since%hiccupEvery
+					}
+					return usual
+				})
+				pass(frozen)
+				sink.Partitions(t.Context(), names)
+				loads := make([]load, len(names))
+				var senders sync.WaitGroup
+				for i := range loads {
+					senders.Go(func() { loads[i].run(sink, names[i:i+1], 25*time.Millisecond, start.Add(lasting)) })
+				}
+				senders.Wait()
+				pass(time.Minute)
+				synctest.Wait()
+				var all load
+				var worst time.Duration
+				for i := range loads {
+					if n := loads[i].left.Load(); n != 0 {
+						t.Errorf("%d records to %s have no outcome", n, names[i])
+					}
+					if i > 0 {
+						worst = max(worst, loads[i].quantile(0.99))
+						all.took = append(all.took, loads[i].took...)
+					}
+				}
+				p99, most := all.quantile(0.99), all.quantile(1)
+				t.Logf("others: p99 %v, of the latest %v, max %v; slow: p99 %v", p99, worst, most, loads[0].quantile(0.99))
+				if p99 > tt.p99 || most > tt.most {
+					t.Errorf("others: p99 %v max %v, want %v and %v at most", p99, most, tt.p99, tt.most)
+				}
+			}, kfake.SeedTopics(1, names...))
+		})
+	}
+}
+
+// An answer that is overdue has what waits take another connection. That it takes a little longer than usual makes no
+// target slow.
+func TestShortHiccupMakesNoTargetSlow(t *testing.T) {
+	for _, tt := range []struct {
+		took time.Duration
+		slow bool
+	}{{leastPatience + 5*time.Millisecond, false}, {3 * leastPatience, true}} {
+		t.Run(tt.took.String(), func(t *testing.T) {
+			inBubble(t, func(t *testing.T, kafka bubble) {
+				sink := newSink(t, kafka)
+				sink.Partitions(t.Context(), []string{"orders"})
+				var requests atomic.Int64
+				kafka.delay(func(string) time.Duration {
+					if requests.Add(1) == 2 {
+						return tt.took
+					}
+					return time.Millisecond
+				})
+				for range 2 { // the first connects
+					if _, err := sendAndWait(sink, deliver.Delivery{Topic: "orders"}); err != nil {
+						t.Fatal(err)
+					}
+				}
+				sink.mu.Lock()
+				defer sink.mu.Unlock()
+				if slow := sink.poolOf(sink.target("orders"), time.Now()) == sink.slow; slow != tt.slow {
+					t.Errorf("after an answer of %v it is among the slow: %v", tt.took, slow)
+				}
+			}, kfake.SeedTopics(1, "orders"))
+		})
+	}
+}
+
 // Nothing is known yet of how fast a target is, as of all at the begin of a term. Its first record may wait for
 // metadata, so nobody judges it by that; but new ones that come after it must not wait with it.
 func TestNewTargetThatIsSlowDelaysNoNewOnes(t *testing.T) {
@@ -250,7 +347,7 @@ func TestStuckTargetsShareAFewClients(t *testing.T) {
 				sink.Isolate(name)
 			}
 			sink.mu.Lock()
-			if n := len(sink.open); n > quickLines+slowLines+2*stuckLines {
+			if n := len(sink.open); n > quickPools*quickLines+slowLines+2*stuckLines {
 				t.Errorf("%d clients for %d stuck targets", n, stuck)
 			}
 			sink.mu.Unlock()
@@ -318,7 +415,7 @@ func TestStuckTargetsGoOutOnceKafkaAnswers(t *testing.T) {
 // One late answer, as any Kafka has them, makes a target slow for seconds. That keeps others from waiting for it
 // and must not make its own records later. What flies together is one request nevertheless.
 func TestTargetThatCountsAsSlowIsNotMadeLate(t *testing.T) {
-	const usual, hiccup = 20 * time.Millisecond, 2 * leastPatience
+	const usual, hiccup = 20 * time.Millisecond, 3 * leastPatience
 	inBubble(t, func(t *testing.T, kafka bubble) {
 		sink := newSink(t, kafka)
 		sink.Partitions(t.Context(), []string{"orders"})

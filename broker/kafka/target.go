@@ -2,6 +2,7 @@ package kafka
 
 import (
 	"errors"
+	"math/bits"
 	"slices"
 	"time"
 
@@ -10,7 +11,7 @@ import (
 )
 
 const (
-	// leastSentence is how long a target counts as slow after one overdue answer: long enough for a few
+	// leastSentence is how long a target counts as slow after one late answer: long enough for a few
 	// answers of its own, short enough for those that only flew with a slow one. It doubles with each
 	// further one, so that a target that is slow now and then stays among the slow for minutes.
 	leastSentence = 10 * time.Second
@@ -28,6 +29,7 @@ type send struct {
 // A target is what the Sink knows of one target topic.
 type target struct {
 	topic       string
+	quick       *pool              // its own among the quick pools
 	outstanding map[*send]struct{} // whoever takes a send out of it calls its done
 	backlogs    map[int32]*backlog // by Kafka broker
 	leaders     []int32            // Kafka broker by partition; fixed while something is outstanding
@@ -36,7 +38,8 @@ type target struct {
 	used      time.Time     // when it was sent to, or its partitions were asked for
 	stuck     bool          // given up, and nothing has got through since
 	slowUntil time.Time     // it counts as slow until then
-	sentence  time.Duration // what the last overdue answer cost
+	sentence  time.Duration // what the last late answer cost
+	slowness  time.Duration // how long its late answers took, the longest; one in the past counts ever less
 
 	stale bool // the clients have a wrong idea of the topic: they forget it when nothing is outstanding
 
@@ -59,7 +62,7 @@ type backlog struct {
 func (s *Sink) target(topic string) *target {
 	t := s.targets[topic]
 	if t == nil {
-		t = &target{topic: topic, outstanding: make(map[*send]struct{}), backlogs: make(map[int32]*backlog)}
+		t = &target{topic: topic, quick: s.quickPool(topic), outstanding: make(map[*send]struct{}), backlogs: make(map[int32]*backlog)}
 		s.targets[topic] = t
 	}
 	t.used = time.Now()
@@ -108,13 +111,21 @@ func (t *target) isForgettable(now time.Time) bool {
 	return len(t.outstanding) == 0 && !t.stuck && !t.stale && !t.refusedSize && now.Sub(t.used) > spareIdle && now.Sub(t.slowUntil) > t.sentence
 }
 
-// strike notes an answer of the target that was overdue.
+// strike notes an answer of the target that is late.
 func (t *target) strike(now time.Time) {
 	if now.Sub(t.slowUntil) > t.sentence {
 		t.sentence = 0
 	}
 	t.sentence = min(max(2*t.sentence, leastSentence), mostSentence)
 	t.slowUntil = now.Add(t.sentence)
+}
+
+// isLike reports whether answers of two slow targets were late as often and as long, within a factor of two: then neither
+// makes the other much slower. Those that only flew with a slow one are soon no more like it, since it goes on to be late
+// when they are not along; and where all are late now and then, it takes longer than they. The stuck are all alike.
+func (t *target) isLike(other *target) bool {
+	return t.stuck || t.sentence == other.sentence &&
+		bits.Len64(uint64(t.slowness.Milliseconds())) == bits.Len64(uint64(other.slowness.Milliseconds()))
 }
 
 // learn draws conclusions from the outcome of a send.

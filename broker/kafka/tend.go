@@ -35,45 +35,46 @@ func (s *Sink) tend() {
 }
 
 // letGo retires lines that are not used, and forgets targets that the Sink knows nothing of that matters. It
-// returns the Kafka brokers to which the quick have a connection, and the client that it belongs to.
-func (s *Sink) letGo(now time.Time) (*kgo.Client, []int32) {
+// returns the Kafka brokers to which the quick have connections.
+func (s *Sink) letGo(now time.Time) (open []*kgo.Broker) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.closed {
-		return nil, nil
+		return nil
 	}
 	for _, p := range s.pools {
 		for _, l := range slices.Clone(p.lines) {
-			if (p != s.quick || l != p.lines[0]) && l.flights == 0 && now.Sub(l.used) > spareIdle {
+			if (!p.coalesce || l != p.lines[0]) && l.flights == 0 && now.Sub(l.used) > spareIdle {
 				s.retire(l)
 			}
 		}
 	}
 	maps.DeleteFunc(s.targets, func(_ string, t *target) bool { return t.isForgettable(now) })
-	if len(s.quick.lines) == 0 {
-		return nil, nil
-	}
-	first := s.quick.lines[0]
-	var brokers []int32
-	for broker, p := range first.pipes {
-		if p.proven && len(p.flights) == 0 {
-			brokers = append(brokers, broker)
+	for _, p := range s.quick {
+		if len(p.lines) == 0 {
+			continue
+		}
+		first := p.lines[0]
+		for broker, pipe := range first.pipes {
+			if pipe.proven && len(pipe.flights) == 0 {
+				open = append(open, first.client.Broker(int(broker)))
+			}
 		}
 	}
-	return first.client, brokers
+	return open
 }
 
 // keepOpen uses the connections to Kafka brokers once, for nothing.
-func (s *Sink) keepOpen(producing *kgo.Client, brokers []int32) {
+func (s *Sink) keepOpen(producing []*kgo.Broker) {
 	ctx, cancel := context.WithTimeout(context.Background(), tendTimeout)
 	defer cancel()
 	var waiting sync.WaitGroup
-	for _, id := range brokers {
+	for _, to := range producing {
 		waiting.Go(func() {
 			request := kmsg.NewPtrProduceRequest() // without records; another kind would take another connection
 			request.Acks = -1
 			request.TimeoutMillis = int32(produceTimeout.Milliseconds())
-			_, _ = producing.Broker(int(id)).Request(ctx, request)
+			_, _ = to.Request(ctx, request)
 		})
 	}
 	for _, to := range s.questions.inTurn() {

@@ -158,7 +158,9 @@ func besideSlowFollower(t testing.TB, lasting time.Duration) (k *kafkaCluster, s
 	k = startKafka(t, freeAddrs(t, 3)...)
 	k.place("slow", 1, 3)
 	k.place("other", 1, 2)
+	k.place("first", 1, 2, 3)
 	sink := k.sink()
+	new(flow).run(sink, "first", 500, flowEvery) // Kafka's first answers take long
 	slow, other = new(flow), new(flow)
 	stop := make(chan struct{})
 	var all sync.WaitGroup
