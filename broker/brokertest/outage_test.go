@@ -7,6 +7,7 @@ import (
 	"net"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/carillonmq/carillon/client"
@@ -70,6 +71,62 @@ func outage(b *testing.B) {
 	b.ReportMetric(bare, "bare/s")
 	b.ReportMetric(bare/carillon, "bare/carillon")
 	b.ReportMetric(0, "ns/op")
+}
+
+// All targets are tried soon after Kafka answers again, however long it did not: no message waits for a
+// connection that is free, or for the turn of its target.
+func TestOutage_endsForAllTargetsWhenKafkaAnswers(t *testing.T) {
+	for _, c := range []struct {
+		outage string
+		away   time.Duration
+		most   time.Duration // from Kafka's first answer to the last Ack
+	}{
+		{"records", 12300 * time.Millisecond, 500 * time.Millisecond},
+		{"records", 125 * time.Second, 500 * time.Millisecond},
+		{"all", 33 * time.Second, 2500 * time.Millisecond},
+	} {
+		t.Run(fmt.Sprintf("%s/%v", c.outage, c.away), func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				links := newNetwork()
+				k := newCountedKafka(t, existing, links.listen(kafkaHost), links.dial("node"))
+				defer k.Close()
+				k.now = time.Now // virtual
+				due := time.Now().Add(30 * time.Second)
+				const targets = 200
+				k.produceAll(5*targets, func(i int) *kgo.Record {
+					at := due
+					if i < targets {
+						at = at.Add(-20 * time.Second) // one each of what Kafka takes
+					}
+					return &kgo.Record{Topic: delayOfNames, Partition: int32(i % 12), Headers: []kgo.RecordHeader{
+						{Key: client.HeaderTo, Value: []byte(nameOf(i % targets))},
+						{Key: client.HeaderAt, Value: fmt.Append(nil, at.UnixMilli())},
+					}}
+				})
+				node, stop := k.serve(new(lateness))
+				defer stop()
+				time.Sleep(time.Until(due.Add(-100 * time.Millisecond)))
+				thaw := func() { links.set(open, "node", kafkaHost) }
+				if c.outage == "all" {
+					links.set(silent, "node", kafkaHost)
+				} else {
+					thaw = k.freeze(kmsg.Produce)
+				}
+				time.Sleep(time.Until(due.Add(c.away)))
+				if pending := node.Store().State().Pending; pending != 4*targets {
+					t.Errorf("%d messages wait, want %d", pending, 4*targets)
+				}
+				thaw()
+				from := time.Now()
+				for node.Store().State().Pending > 0 && time.Since(from) < time.Minute {
+					time.Sleep(10 * time.Millisecond)
+				}
+				if took := time.Since(from); took > c.most {
+					t.Errorf("the last went out %v after Kafka answered, want %v at most", took, c.most)
+				}
+			})
+		})
+	}
 }
 
 // freeze has Kafka not answer requests of that kind until thaw is called.

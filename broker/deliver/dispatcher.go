@@ -136,7 +136,7 @@ func (d *dispatcher) takeEnded() {
 			d.leave(l)
 			d.others[t.name] = t
 			d.p.cfg.Count.Parked(1)
-			d.wakeAfter(t, t.standing.(*stuck).probeAfter)
+			d.wakeAfter(t, t.standing.(*stuck).pause(time.Since(l.begun)))
 			d.take(t, late)
 		case len(late) > 0:
 			l.orders.Put(late...)
@@ -167,6 +167,7 @@ func (d *dispatcher) takeAnswers() {
 func (d *dispatcher) begin(t *parkedTarget, heard PartitionCount, orders []order) {
 	d.forget(t)
 	l := newLane(d.p, t.name)
+	l.begun = time.Now()
 	l.health.absent = t.absence(d.p)
 	if t.letters != nil {
 		l.letters = *t.letters

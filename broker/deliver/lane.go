@@ -66,6 +66,7 @@ type lane struct {
 	health  health
 	layout  layout
 	letters letters
+	begun   time.Time // when its first orders came
 
 	takenOrders   []order   // reused
 	takenOutcomes []outcome // reused

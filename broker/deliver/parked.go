@@ -14,6 +14,9 @@ const (
 	// the target, fed again, fails at once.
 	leastProbe = 100 * time.Millisecond
 	mostProbe  = 5 * time.Second
+	// mostSilence is the longest wait while Kafka does not say how many partitions there are. When it
+	// answers again all targets wait for this, and asking for a thousand of them is one request.
+	mostSilence = time.Second
 	// A target that is absent for long is asked for less often: after a twelfth of that
 	// time, and each minute at least. mostAbsenceGap must be longer.
 	absentShare     = 12
@@ -252,11 +255,21 @@ func (s *stuck) wake(d *dispatcher, t *parkedTarget) {
 	}
 }
 
+// pause returns how long to wait for the first look after a lane has parked the target. What its trial
+// took is a part of the wait. Where Kafka does not answer that is seconds, and while all targets
+// pause, as they do when all were parked at once, nobody would notice that it answers again.
+func (s *stuck) pause(trial time.Duration) time.Duration {
+	return max(s.probeAfter-trial, min(s.probeAfter, leastProbe))
+}
+
 // nextProbe returns how long to wait for the next look at the target. It comes in
 // time for the end of what the first message may wait.
 func (s *stuck) nextProbe(d *dispatcher, t *parkedTarget) time.Duration {
 	s.probeAfter = min(max(2*s.probeAfter, leastProbe), mostProbe)
-	if t.absent.since == 0 || t.letters != nil { // there are few of these, and somebody repairs them
+	switch {
+	case t.absent.since == 0:
+		return min(s.probeAfter, mostSilence)
+	case t.letters != nil: // there are few of these, and somebody repairs them
 		return s.probeAfter
 	}
 	lasted := time.Since(d.p.time(t.absent.since))

@@ -182,6 +182,52 @@ func TestLane_doesNotFlapWhenOnlyProbesSucceed(t *testing.T) {
 	})
 }
 
+// A trial of a target that does not answer takes stallAfter, and needs no pause of the same length.
+func TestLane_isOnTrialNearlyAlwaysWhileNothingAnswers(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newBench(t)
+		orders := b.sink.topic("orders", 1)
+		orders.silent = true
+		due := b.accept("orders", 50, nil)
+		b.Hand(due)
+		const minutes = 5
+		for range minutes * 600 {
+			for _, v := range b.verdicts() {
+				if isHealed(v) {
+					b.Hand(due)
+				}
+			}
+			b.after(100 * time.Millisecond)
+		}
+		if n := orders.isolated; n < minutes*10 || n > minutes*12 {
+			t.Errorf("given up %d times in %d minutes, want one each %v and a little more", n, minutes, stallAfter)
+		}
+		b.stop()
+	})
+}
+
+// While Kafka says nothing of a target it is asked each second.
+func TestDispatcher_hearsSoonThatKafkaAnswersAgain(t *testing.T) {
+	for wait := range 5 {
+		synctest.Test(t, func(t *testing.T) {
+			b := newBench(t)
+			orders := b.sink.topic("orders", 1)
+			orders.err = ErrTargetUnavailable
+			b.deliver("orders", 10, nil)
+			for range 60 + wait {
+				b.after(time.Second)
+				b.verdicts()
+			}
+			b.sink.change(func() { orders.err = nil })
+			b.after(mostSilence + probeGap)
+			if got := b.verdicts(); len(got) != 1 || !isHealed(got[0]) {
+				t.Errorf("verdicts %v, want one that the target works", got)
+			}
+			b.stop()
+		})
+	}
+}
+
 // Names are free text: what is missing costs an entry each, no goroutine, and few requests.
 func TestDispatcher_missingTargetsCostNoLane(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
