@@ -1,11 +1,11 @@
 package raftfsm
 
 import (
-	"encoding/binary"
 	"fmt"
 	"math"
 
 	"github.com/carillonmq/carillon/storage"
+	"github.com/carillonmq/carillon/storage/codec"
 )
 
 // decodeCommand reads what append wrote. Bodies are slices of b. It returns
@@ -21,174 +21,95 @@ func decodeCommand(b []byte) (Command, error) {
 		return nil, fmt.Errorf("%w: version %d of kind %d, of a feature level above %d, which is what this binary understands",
 			ErrUnknownCommand, version, kind, storage.NewestLevel)
 	}
-	d := decoder{rest: b[2:]}
-	time := d.varint()
+	d := decoder{Decoder: codec.NewDecoder(b[2:])}
+	time := d.Varint()
 	var c Command
 	switch kind {
 	case kindFound:
-		c = Found{Time: time, ClusterID: d.id(), Mode: d.text()}
+		c = Found{Time: time, ClusterID: d.ID(), Mode: d.text()}
 	case kindIngest:
-		c = Ingest{Time: time, ClaimThrough: d.varint(), Parts: d.parts()}
+		c = Ingest{Time: time, ClaimThrough: d.Varint(), Parts: d.parts()}
 	case kindSetPositions:
-		c = SetPositions{Time: time, Surveyed: d.flag(), Sets: d.positionSets()}
+		c = SetPositions{Time: time, Surveyed: d.Bool(), Sets: d.positionSets()}
 	case kindClaim:
 		if version == 1 {
-			c = ClaimCommand{Time: time, Claim: storage.Claim{Through: d.varint(), Mark: d.mark(), Holds: d.holds()}}
+			c = ClaimCommand{Time: time, Claim: storage.Claim{Through: d.Varint(), Mark: d.mark(), Holds: d.holds()}}
 		} else {
-			c = ChangeClaim{Time: time, ClaimChange: storage.ClaimChange{Through: d.varint(), Mark: d.mark(), Set: d.holds(), Lift: d.texts()}}
+			c = ChangeClaim{Time: time, ClaimChange: storage.ClaimChange{Through: d.Varint(), Mark: d.mark(), Set: d.holds(), Lift: d.texts()}}
 		}
 	case kindAck:
 		c = Ack{Time: time, Runs: d.runs()}
 	case kindReplace:
 		c = Replace{Time: time, Kills: d.seqs(), Entries: d.entries()}
 		if r := c.(Replace); len(r.Kills) != len(r.Entries) {
-			d.fail("kills and entries differ in number")
+			d.Fail("kills and entries differ in number")
 		}
 	case kindRaiseLevel:
 		c = RaiseLevel{Time: time, Level: d.level()}
 	}
-	if len(d.rest) > 0 {
-		d.fail("bytes after its end")
+	if d.Left() > 0 {
+		d.Fail("bytes after its end")
 	}
-	if d.problem != "" {
-		return nil, fmt.Errorf("%w: kind %d: %s", ErrCommand, kind, d.problem)
+	if d.Failed() {
+		return nil, fmt.Errorf("%w: kind %d: %s", ErrCommand, kind, d.Problem())
 	}
 	return c, nil
 }
 
-// A decoder reads from rest until something does not fit; from then on it
-// returns zero values and keeps the first problem.
+// A decoder reads what several commands are made of.
 type decoder struct {
-	rest    []byte
-	problem string
-	target  string // the last text read: neighbours often have the same
-}
-
-func (d *decoder) fail(problem string) {
-	if d.problem == "" {
-		d.problem = problem
-	}
-	d.rest = nil
-}
-
-func (d *decoder) uvarint() uint64 {
-	v, n := binary.Uvarint(d.rest)
-	if n <= 0 {
-		d.fail("number cut short or too long")
-		return 0
-	}
-	d.rest = d.rest[n:]
-	return v
-}
-
-func (d *decoder) varint() int64 {
-	v, n := binary.Varint(d.rest)
-	if n <= 0 {
-		d.fail("number cut short or too long")
-		return 0
-	}
-	d.rest = d.rest[n:]
-	return v
-}
-
-func (d *decoder) int32() int32 {
-	v := d.varint()
-	if v < math.MinInt32 || v > math.MaxInt32 {
-		d.fail("number exceeds 32 bits")
-		return 0
-	}
-	return int32(v)
-}
-
-func (d *decoder) take(n uint64) []byte {
-	if n > uint64(len(d.rest)) {
-		d.fail("length exceeds what is there")
-		return nil
-	}
-	b := d.rest[:n:n]
-	d.rest = d.rest[n:]
-	return b
-}
-
-func (d *decoder) id() (id [16]byte) {
-	copy(id[:], d.take(uint64(len(id))))
-	return id
-}
-
-func (d *decoder) flag() bool {
-	b := d.take(1)
-	if len(b) == 1 && b[0] > 1 {
-		d.fail("flag is neither 0 nor 1")
-	}
-	return len(b) == 1 && b[0] == 1
+	codec.Decoder
+	target string // the last text read: neighbours often have the same
 }
 
 func (d *decoder) text() string {
-	b := d.take(d.uvarint())
+	b := d.View(d.Uvarint())
 	if string(b) != d.target {
 		d.target = string(b)
 	}
 	return d.target
 }
 
-func (d *decoder) body() []byte {
-	n := d.uvarint()
-	if n == 0 {
-		return nil
-	}
-	return d.take(n - 1)
-}
-
-// count reads the number of elements that follow, each of least bytes or more.
-func (d *decoder) count(least int) int {
-	n := d.uvarint()
-	if n > uint64(len(d.rest)/least) {
-		d.fail("count exceeds what is there")
-		return 0
-	}
-	return int(n)
-}
-
 func (d *decoder) mark() storage.Ref {
-	return storage.Ref{Due: d.varint(), Seq: d.uvarint()}
+	return storage.Ref{Due: d.Varint(), Seq: d.Uvarint()}
 }
 
 func (d *decoder) parts() []Part {
-	parts := make([]Part, d.count(16+6))
+	parts := make([]Part, d.CountOf(16+6))
 	for i := range parts {
-		parts[i] = Part{TopicID: d.id(), Topic: d.text(), Partition: d.int32(), From: d.varint(),
-			Next: d.varint(), Epoch: d.int32(), Entries: d.entries()}
+		parts[i] = Part{TopicID: d.ID(), Topic: d.text(), Partition: d.Int32(), From: d.Varint(),
+			Next: d.Varint(), Epoch: d.Int32(), Entries: d.entries()}
 	}
 	return parts
 }
 
 func (d *decoder) entries() []storage.Entry {
-	es := make([]storage.Entry, d.count(3))
+	es := make([]storage.Entry, d.CountOf(3))
 	for i := range es {
-		es[i] = storage.Entry{Due: d.varint(), Target: d.text(), Body: d.body()}
+		es[i] = storage.Entry{Due: d.Varint(), Target: d.text(), Body: d.BytesView()}
 	}
 	return es
 }
 
 func (d *decoder) positionSets() []PositionSet {
-	sets := make([]PositionSet, d.count(16+5))
+	sets := make([]PositionSet, d.CountOf(16+5))
 	for i := range sets {
-		sets[i] = PositionSet{Position: storage.Position{TopicID: d.id(), Topic: d.text(), Partition: d.int32(),
-			Next: d.varint(), Epoch: d.int32()}, From: d.varint()}
+		sets[i] = PositionSet{Position: storage.Position{TopicID: d.ID(), Topic: d.text(), Partition: d.Int32(),
+			Next: d.Varint(), Epoch: d.Int32()}, From: d.Varint()}
 	}
 	return sets
 }
 
 func (d *decoder) holds() []storage.Hold {
-	holds := make([]storage.Hold, d.count(4))
+	holds := make([]storage.Hold, d.CountOf(4))
 	for i := range holds {
-		holds[i] = storage.Hold{Target: d.text(), Through: d.varint(), Mark: d.mark()}
+		holds[i] = storage.Hold{Target: d.text(), Through: d.Varint(), Mark: d.mark()}
 	}
 	return holds
 }
 
 func (d *decoder) texts() []string {
-	texts := make([]string, d.count(1))
+	texts := make([]string, d.Count())
 	for i := range texts {
 		texts[i] = d.text()
 	}
@@ -196,13 +117,13 @@ func (d *decoder) texts() []string {
 }
 
 func (d *decoder) runs() []storage.SeqRun {
-	runs := make([]storage.SeqRun, d.count(2))
+	runs := make([]storage.SeqRun, d.CountOf(2))
 	end := uint64(0)
 	for i := range runs {
-		first := end + d.uvarint()
-		end = first + d.uvarint()
+		first := end + d.Uvarint()
+		end = first + d.Uvarint()
 		if end < first {
-			d.fail("run ends before it begins")
+			d.Fail("run ends before it begins")
 			return nil
 		}
 		runs[i] = storage.SeqRun{First: first, Last: end}
@@ -211,17 +132,17 @@ func (d *decoder) runs() []storage.SeqRun {
 }
 
 func (d *decoder) level() storage.Level {
-	l := d.uvarint()
+	l := d.Uvarint()
 	if l > math.MaxUint32 {
-		d.fail("number exceeds 32 bits")
+		d.Fail("number exceeds 32 bits")
 	}
 	return storage.Level(l)
 }
 
 func (d *decoder) seqs() []uint64 {
-	seqs := make([]uint64, d.count(1))
+	seqs := make([]uint64, d.Count())
 	for i := range seqs {
-		seqs[i] = d.uvarint()
+		seqs[i] = d.Uvarint()
 	}
 	return seqs
 }

@@ -3,9 +3,9 @@ package raftfsm
 import (
 	"encoding/binary"
 	"fmt"
-	"math/bits"
 
 	"github.com/carillonmq/carillon/storage"
+	"github.com/carillonmq/carillon/storage/codec"
 )
 
 // The form of a command. All integers are varints, those that may be negative
@@ -187,12 +187,7 @@ func appendEntries(dst []byte, es []storage.Entry) []byte {
 		e := &es[i]
 		dst = binary.AppendVarint(dst, e.Due)
 		dst = appendText(dst, e.Target)
-		if e.Body == nil {
-			dst = append(dst, 0)
-			continue
-		}
-		dst = binary.AppendUvarint(dst, uint64(len(e.Body))+1)
-		dst = append(dst, e.Body...)
+		dst = codec.AppendBytes(dst, e.Body)
 	}
 	return dst
 }
@@ -207,7 +202,7 @@ func appendMark(dst []byte, r storage.Ref) []byte {
 
 // Size returns the exact number of bytes of the encoded command.
 func (c Ingest) Size() int {
-	n := 2 + zigzagLen(c.Time) + zigzagLen(c.ClaimThrough) + varintLen(uint64(len(c.Parts)))
+	n := 2 + codec.VarintSize(c.Time) + codec.VarintSize(c.ClaimThrough) + codec.UvarintSize(uint64(len(c.Parts)))
 	for i := range c.Parts {
 		n += c.Parts[i].Size()
 	}
@@ -216,25 +211,21 @@ func (c Ingest) Size() int {
 
 // Size returns the exact number of bytes that the part adds to its Ingest.
 func (p *Part) Size() int {
-	return len(p.TopicID) + textLen(p.Topic) + zigzagLen(int64(p.Partition)) + zigzagLen(p.From) +
-		zigzagLen(p.Next) + zigzagLen(int64(p.Epoch)) + entriesLen(p.Entries)
+	return len(p.TopicID) + textLen(p.Topic) + codec.VarintSize(int64(p.Partition)) + codec.VarintSize(p.From) +
+		codec.VarintSize(p.Next) + codec.VarintSize(int64(p.Epoch)) + entriesLen(p.Entries)
 }
 
 // EntrySize returns the number of bytes that e adds to its command, for
 // builders that stop at ProposalBytes. It does not depend on Seq.
 func EntrySize(e *storage.Entry) int {
-	body := 1
-	if e.Body != nil {
-		body = varintLen(uint64(len(e.Body))+1) + len(e.Body)
-	}
-	return zigzagLen(e.Due) + textLen(e.Target) + body
+	return codec.VarintSize(e.Due) + textLen(e.Target) + codec.BytesSize(e.Body)
 }
 
 // Size returns the exact number of bytes of the encoded command.
 func (c Replace) Size() int {
-	n := 2 + zigzagLen(c.Time) + varintLen(uint64(len(c.Kills)))
+	n := 2 + codec.VarintSize(c.Time) + codec.UvarintSize(uint64(len(c.Kills)))
 	for _, seq := range c.Kills {
-		n += varintLen(seq)
+		n += codec.UvarintSize(seq)
 	}
 	return n + entriesLen(c.Entries)
 }
@@ -260,15 +251,11 @@ func (c ChangeClaim) Size() int { return len(c.append(nil)) }
 func (c Ack) Size() int { return len(c.append(nil)) }
 
 func entriesLen(es []storage.Entry) int {
-	n := varintLen(uint64(len(es)))
+	n := codec.UvarintSize(uint64(len(es)))
 	for i := range es {
 		n += EntrySize(&es[i])
 	}
 	return n
 }
 
-func textLen(s string) int { return varintLen(uint64(len(s))) + len(s) }
-
-func varintLen(v uint64) int { return (bits.Len64(v|1) + 6) / 7 }
-
-func zigzagLen(v int64) int { return varintLen(uint64(v)<<1 ^ uint64(v>>63)) }
+func textLen(s string) int { return codec.UvarintSize(uint64(len(s))) + len(s) }

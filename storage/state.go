@@ -197,7 +197,7 @@ func decodeValues(r codec.Record) (values, error) {
 func readLevel(d *codec.Decoder) Level {
 	l := d.Uvarint()
 	if l <= uint64(LevelOne) || l > math.MaxUint32 {
-		d.Fail()
+		d.Fail("level out of its bounds")
 		return LevelOne
 	}
 	return Level(l)

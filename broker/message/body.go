@@ -4,10 +4,10 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
-	"math/bits"
 	"strings"
 
 	"github.com/carillonmq/carillon/storage"
+	"github.com/carillonmq/carillon/storage/codec"
 )
 
 // The first byte of every stored body.
@@ -62,16 +62,16 @@ func (m *Message) AppendBody(b []byte, level storage.Level) []byte {
 	if version >= bodyVersionOverdue {
 		b = binary.AppendVarint(b, m.Overdue)
 	}
-	b = appendBytes(b, m.ID)
-	b = appendBytes(b, m.Origin.Topic)
+	b = appendText(b, m.ID)
+	b = appendText(b, m.Origin.Topic)
 	b = binary.AppendVarint(b, int64(m.Origin.Partition))
 	b = binary.AppendVarint(b, m.Origin.Offset)
-	b = appendNullable(b, m.Key)
-	b = appendNullable(b, m.Value)
+	b = codec.AppendBytes(b, m.Key)
+	b = codec.AppendBytes(b, m.Value)
 	b = binary.AppendUvarint(b, uint64(len(m.Headers)))
 	for _, h := range m.Headers {
-		b = appendBytes(b, h.Key)
-		b = appendNullable(b, h.Value)
+		b = appendText(b, h.Key)
+		b = codec.AppendBytes(b, h.Value)
 	}
 	return b
 }
@@ -88,31 +88,22 @@ func (m *Message) bodyVersion(level storage.Level) byte {
 
 // bodySize is what AppendBody appends, in bytes.
 func (m *Message) bodySize(version byte) int {
-	size := 2 + varintSize(m.PlannedFor) + varintSize(int64(m.Partition))
+	size := 2 + codec.VarintSize(m.PlannedFor) + codec.VarintSize(int64(m.Partition))
 	if version >= bodyVersionMarked {
 		size++
 	}
 	if version >= bodyVersionOverdue {
-		size += varintSize(m.Overdue)
+		size += codec.VarintSize(m.Overdue)
 	}
-	size += bytesSize(len(m.ID)) + bytesSize(len(m.Origin.Topic)) + varintSize(int64(m.Origin.Partition)) + varintSize(m.Origin.Offset)
-	size += nullableSize(m.Key) + nullableSize(m.Value) + uvarintSize(uint64(len(m.Headers)))
+	size += textSize(m.ID) + textSize(m.Origin.Topic) + codec.VarintSize(int64(m.Origin.Partition)) + codec.VarintSize(m.Origin.Offset)
+	size += codec.BytesSize(m.Key) + codec.BytesSize(m.Value) + codec.UvarintSize(uint64(len(m.Headers)))
 	for _, h := range m.Headers {
-		size += bytesSize(len(h.Key)) + nullableSize(h.Value)
+		size += textSize(h.Key) + codec.BytesSize(h.Value)
 	}
 	return size
 }
 
-func uvarintSize(v uint64) int { return (bits.Len64(v|1) + 6) / 7 }
-func varintSize(v int64) int   { return uvarintSize(uint64(v)<<1 ^ uint64(v>>63)) } // zigzag
-func bytesSize(n int) int      { return uvarintSize(uint64(n)) + n }
-
-func nullableSize(v []byte) int {
-	if v == nil {
-		return 1
-	}
-	return uvarintSize(uint64(len(v))+1) + len(v)
-}
+func textSize(s string) int { return codec.UvarintSize(uint64(len(s))) + len(s) }
 
 func (m *Message) marks() (marks byte) {
 	if m.DeadLetter {
@@ -132,40 +123,36 @@ func DecodeBody(b []byte) (Message, error) {
 	if b[0] > bodyVersionMarked {
 		return Message{}, fmt.Errorf("decode message of version %d, %d is the newest known: %w", b[0], bodyVersionMarked, errBodyNewer)
 	}
-	d := bodyDecoder{rest: b[2:]}
+	d := codec.NewDecoder(b[2:])
 	m := Message{Partitioner: Partitioner(b[1])}
 	if b[0] >= bodyVersionMarked {
-		marks := d.byte()
+		marks := d.Byte()
 		m.DeadLetter, m.ValueDropped = marks&markDeadLetter != 0, marks&markValueDropped != 0
-		d.damaged = d.damaged || marks > markDeadLetter|markValueDropped
+		if marks > markDeadLetter|markValueDropped {
+			d.Fail("unknown marks")
+		}
 	}
-	m.PlannedFor = d.varint()
-	m.Partition = d.int32()
+	m.PlannedFor = d.Varint()
+	m.Partition = d.Int32()
 	if b[0] >= bodyVersionOverdue {
-		m.Overdue = d.varint()
+		m.Overdue = d.Varint()
 	}
-	id, topic := d.bytes(), d.bytes()
-	m.Origin.Partition = d.int32()
-	m.Origin.Offset = d.varint()
-	m.Key = d.nullable()
-	m.Value = d.nullable()
-	count := d.uvarint()
-	if count > uint64(len(d.rest)) { // a header takes two bytes at least
-		d.damaged = true
-	}
-	if d.damaged {
-		count = 0
-	}
+	id, topic := d.View(d.Uvarint()), d.View(d.Uvarint())
+	m.Origin.Partition = d.Int32()
+	m.Origin.Offset = d.Varint()
+	m.Key = d.BytesView()
+	m.Value = d.BytesView()
+	count := d.Count()
 	var text strings.Builder // one allocation for all strings, unless the headers' names are long
-	text.Grow(len(id) + len(topic) + min(usualName*int(count), len(d.rest)))
+	text.Grow(len(id) + len(topic) + min(usualName*count, d.Left()))
 	m.ID, m.Origin.Topic = part(&text, id), part(&text, topic)
 	if count > 0 {
 		m.Headers = make([]Header, count)
 		for i := range m.Headers {
-			m.Headers[i] = Header{Key: part(&text, d.bytes()), Value: d.nullable()}
+			m.Headers[i] = Header{Key: part(&text, d.View(d.Uvarint())), Value: d.BytesView()}
 		}
 	}
-	if d.damaged || len(d.rest) != 0 {
+	if d.Failed() || d.Left() != 0 {
 		return Message{}, fmt.Errorf("decode message of %d bytes: %w", len(b), errBody)
 	}
 	if b[0] < bodyVersionMarked {
@@ -174,62 +161,8 @@ func DecodeBody(b []byte) (Message, error) {
 	return m, nil
 }
 
-func appendBytes(b []byte, s string) []byte {
+func appendText(b []byte, s string) []byte {
 	return append(binary.AppendUvarint(b, uint64(len(s))), s...)
-}
-
-func appendNullable(b, v []byte) []byte {
-	if v == nil {
-		return append(b, 0)
-	}
-	return append(binary.AppendUvarint(b, uint64(len(v))+1), v...)
-}
-
-// A bodyDecoder reads one field after the other; after the first damage it
-// returns zeros, so that only the end has to ask.
-type bodyDecoder struct {
-	rest    []byte
-	damaged bool
-}
-
-func (d *bodyDecoder) uvarint() uint64 {
-	if len(d.rest) > 0 && d.rest[0] < 0x80 && !d.damaged { // most lengths: one byte
-		v := d.rest[0]
-		d.rest = d.rest[1:]
-		return uint64(v)
-	}
-	v, n := binary.Uvarint(d.rest)
-	return v * d.advance(n)
-}
-
-func (d *bodyDecoder) varint() int64 {
-	v, n := binary.Varint(d.rest)
-	return v * int64(d.advance(n))
-}
-
-func (d *bodyDecoder) byte() byte {
-	if v := d.take(1); v != nil {
-		return v[0]
-	}
-	return 0
-}
-
-func (d *bodyDecoder) int32() int32 {
-	v := d.varint()
-	if v != int64(int32(v)) {
-		d.damaged = true
-	}
-	return int32(v)
-}
-
-// advance skips n bytes and returns 1, or notes the damage and returns 0.
-func (d *bodyDecoder) advance(n int) uint64 {
-	if n <= 0 || d.damaged {
-		d.damaged = true
-		return 0
-	}
-	d.rest = d.rest[n:]
-	return 1
 }
 
 // usualName is the length of a header's name, in bytes, that few exceed.
@@ -240,25 +173,4 @@ func part(b *strings.Builder, text []byte) string {
 	start := b.Len()
 	b.Write(text)
 	return b.String()[start:]
-}
-
-func (d *bodyDecoder) bytes() []byte { return d.take(d.uvarint()) }
-
-func (d *bodyDecoder) nullable() []byte {
-	n := d.uvarint()
-	if n == 0 || d.damaged {
-		return nil
-	}
-	return d.take(n - 1)
-}
-
-// take returns the next n bytes, never nil unless there is damage.
-func (d *bodyDecoder) take(n uint64) []byte {
-	if d.damaged || n > uint64(len(d.rest)) {
-		d.damaged = true
-		return nil
-	}
-	v := d.rest[:n:n]
-	d.rest = d.rest[n:]
-	return v
 }

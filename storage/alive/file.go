@@ -70,7 +70,7 @@ func (f *File) Append(b []byte) []byte {
 func ReadFile(d *codec.Decoder) File {
 	f := File{ID: d.Uvarint(), Base: int64(d.Uvarint()), Size: int64(d.Uvarint()), Flushed: int64(d.Uvarint()), Count: d.Uvarint(), Next: d.Uvarint()}
 	if f.ID == 0 || f.Base < 0 || f.Size < f.Base || f.Next > maxSeq {
-		d.Fail()
+		d.Fail("file out of its bounds")
 	}
 	return f
 }

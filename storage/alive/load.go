@@ -157,7 +157,7 @@ func readBlock(d *codec.Decoder) *block {
 	n := d.Uvarint() + 1
 	switch b := (&block{count: uint32(n)}); {
 	case n == 0 || n > blockSeqs:
-		d.Fail()
+		d.Fail("block out of its bounds")
 		return nil
 	case n == blockSeqs:
 		return b
@@ -180,7 +180,7 @@ func readBits(d *codec.Decoder, n int) *bitmap {
 		set[w] = binary.LittleEndian.Uint64(words[8*w:])
 	}
 	if set.count() != n {
-		d.Fail()
+		d.Fail("bits differ in number")
 	}
 	return set
 }
@@ -206,7 +206,7 @@ func readLow(d *codec.Decoder, n int) []uint16 {
 		last = int(a)
 	}
 	if !sorted {
-		d.Fail()
+		d.Fail("members out of order")
 		return nil
 	}
 	return low

@@ -1,12 +1,14 @@
-// Package codec has what all bytes on disk and in streams are made of: records, each
-// with a version and a checksum, and a decoder that survives any input. What a format
-// holds is known where it is drawn.
+// Package codec has what all bytes on disk, in streams and in the log are made of:
+// records, each with a version and a checksum, and a decoder that survives any input.
+// What a format holds is known where it is drawn.
 package codec
 
 import (
 	"encoding/binary"
 	"fmt"
 	"hash/crc32"
+	"math"
+	"math/bits"
 )
 
 // A Record is what the manifest, a segment's info and a stream's header are
@@ -79,11 +81,25 @@ func AppendBool(b []byte, v bool) []byte {
 	return append(b, 0)
 }
 
+// UvarintSize returns how many bytes v takes as an unsigned varint.
+func UvarintSize(v uint64) int { return (bits.Len64(v|1) + 6) / 7 }
+
+// VarintSize returns how many bytes v takes as a signed varint.
+func VarintSize(v int64) int { return UvarintSize(uint64(v)<<1 ^ uint64(v>>63)) } // zigzag
+
+// BytesSize returns how many bytes AppendBytes writes.
+func BytesSize(p []byte) int {
+	if p == nil {
+		return 1
+	}
+	return UvarintSize(uint64(len(p))+1) + len(p)
+}
+
 // Decoder reads a payload front to back. The first malformed value sticks: all
 // later ones are zero, and Finish reports it. It belongs to one goroutine.
 type Decoder struct {
-	b   []byte
-	bad bool
+	b       []byte
+	problem string // of the first malformed value, "" if there is none
 }
 
 // NewDecoder returns one that reads b, which must not change meanwhile.
@@ -93,33 +109,47 @@ func NewDecoder(b []byte) Decoder { return Decoder{b: b} }
 func (d *Decoder) Left() int { return len(d.b) }
 
 // Failed reports whether a value was malformed.
-func (d *Decoder) Failed() bool { return d.bad }
+func (d *Decoder) Failed() bool { return d.problem != "" }
+
+// Problem says what was wrong with the first malformed value, "" if there was none.
+func (d *Decoder) Problem() string { return d.problem }
 
 // Uvarint reads an unsigned varint.
 func (d *Decoder) Uvarint() uint64 {
+	if len(d.b) > 0 && d.b[0] < 0x80 { // most lengths
+		v := d.b[0]
+		d.b = d.b[1:]
+		return uint64(v)
+	}
 	v, n := binary.Uvarint(d.b)
-	return take(d, v, n)
-}
-
-// Varint reads a signed varint.
-func (d *Decoder) Varint() int64 {
-	v, n := binary.Varint(d.b)
-	return take(d, v, n)
-}
-
-func take[T uint64 | int64](d *Decoder, v T, n int) T {
 	if n <= 0 {
-		d.Fail()
+		d.Fail("number cut short or too long")
 		return 0
 	}
 	d.b = d.b[n:]
 	return v
 }
 
-// View returns the next n bytes without copying.
+// Varint reads a signed varint.
+func (d *Decoder) Varint() int64 {
+	v := d.Uvarint()
+	return int64(v>>1) ^ -int64(v&1) // zigzag
+}
+
+// Int32 reads a signed varint of 32 bits.
+func (d *Decoder) Int32() int32 {
+	v := d.Varint()
+	if v < math.MinInt32 || v > math.MaxInt32 {
+		d.Fail("number exceeds 32 bits")
+		return 0
+	}
+	return int32(v)
+}
+
+// View returns the next n bytes without copying, nil only when they are not there.
 func (d *Decoder) View(n uint64) []byte {
 	if n > uint64(len(d.b)) {
-		d.Fail()
+		d.Fail("length exceeds what is there")
 		return nil
 	}
 	p := d.b[:n:n]
@@ -135,6 +165,15 @@ func (d *Decoder) Uint32() uint32 {
 	return 0
 }
 
+// BytesView reads what AppendBytes wrote, without copying.
+func (d *Decoder) BytesView() []byte {
+	n := d.Uvarint()
+	if n == 0 {
+		return nil
+	}
+	return d.View(n - 1)
+}
+
 // Bytes reads and copies what AppendBytes wrote.
 func (d *Decoder) Bytes() []byte {
 	n := d.Uvarint()
@@ -148,7 +187,7 @@ func (d *Decoder) Bytes() []byte {
 func (d *Decoder) Text() string {
 	n := d.Uvarint()
 	if n == 0 {
-		d.Fail()
+		d.Fail("text is null")
 		return ""
 	}
 	return string(d.View(n - 1))
@@ -156,12 +195,19 @@ func (d *Decoder) Text() string {
 
 // Bool reads what AppendBool wrote.
 func (d *Decoder) Bool() bool {
-	p := d.View(1)
-	if p == nil || p[0] > 1 {
-		d.Fail()
-		return false
+	v := d.Byte()
+	if v > 1 {
+		d.Fail("flag is neither 0 nor 1")
 	}
-	return p[0] == 1
+	return v == 1
+}
+
+// Byte reads one byte.
+func (d *Decoder) Byte() byte {
+	if p := d.View(1); p != nil {
+		return p[0]
+	}
+	return 0
 }
 
 // ID reads the 16 bytes of an id.
@@ -172,30 +218,36 @@ func (d *Decoder) ID() (id [16]byte) {
 
 // Record reads what AppendRecord wrote.
 func (d *Decoder) Record() (r Record) {
-	if v := d.View(1); v != nil {
-		r.Version = v[0]
-	}
+	r.Version = d.Byte()
 	r.Payload = d.Bytes()
 	return r
 }
 
 // Count reads the length of a list whose elements take at least one byte each,
 // so that a damaged length cannot ask for memory.
-func (d *Decoder) Count() int {
+func (d *Decoder) Count() int { return d.CountOf(1) }
+
+// CountOf is Count for elements of least bytes or more.
+func (d *Decoder) CountOf(least int) int {
 	n := d.Uvarint()
-	if n > uint64(len(d.b)) {
-		d.Fail()
+	if n > uint64(len(d.b)/least) {
+		d.Fail("count exceeds what is there")
 		return 0
 	}
 	return int(n)
 }
 
 // Fail makes what was read last malformed, on the word of who knows what it means.
-func (d *Decoder) Fail() { d.bad, d.b = true, nil }
+func (d *Decoder) Fail(problem string) {
+	if d.problem == "" {
+		d.problem = problem
+	}
+	d.b = nil
+}
 
 // Finish reports whether all of the payload, and no more, was read.
 func (d *Decoder) Finish(name string) error {
-	if d.bad || len(d.b) > 0 {
+	if d.Failed() || len(d.b) > 0 {
 		return fmt.Errorf("%w: %s does not decode (%d bytes left)", ErrCorrupt, name, len(d.b))
 	}
 	return nil
