@@ -35,7 +35,9 @@ type topicLog struct {
 	heals      bool                 // fresh connections are answered
 	latency    time.Duration
 	isolated   int
+	recalls    bool // what is sent at the moment at which its partition fails, fails as well
 
+	failed   map[int32]time.Time // when each partition did last
 	buffered map[int32][]*attempt
 	flying   []*attempt
 	attempts map[string]*attempt // the last one, by value
@@ -58,6 +60,7 @@ func (s *topicLogs) topic(name string, partitions int32) *topicLog {
 		s.topics[name] = &topicLog{
 			partitions: partitions,
 			latency:    2 * time.Millisecond,
+			failed:     make(map[int32]time.Time),
 			buffered:   make(map[int32][]*attempt),
 			attempts:   make(map[string]*attempt),
 			written:    make(map[int32][]Delivery),
@@ -105,6 +108,10 @@ func (s *topicLogs) Send(d Delivery, done func(error)) {
 	}
 	t.flying = append(t.flying, a)
 	t.attempts[string(d.Value)] = a
+	if t.recalls && t.failed[d.Partition].Equal(time.Now()) {
+		t.resolve(a, ErrTargetUnavailable)
+		return
+	}
 	t.buffered[d.Partition] = append(t.buffered[d.Partition], a)
 	if len(t.buffered[d.Partition]) == 1 && !t.silent {
 		time.AfterFunc(t.latency, func() { s.answer(t, d.Partition) })
@@ -127,6 +134,9 @@ func (s *topicLogs) answer(t *topicLog, partition int32) {
 		if e := t.refuse(a.Delivery); e != nil && (err == nil || isPermanent(e)) {
 			err = e
 		}
+	}
+	if err != nil {
+		t.failed[partition] = time.Now()
 	}
 	for _, a := range batch {
 		if err == nil {
