@@ -40,17 +40,10 @@ func nextChange(now storage.Claim, proposed storage.ClaimChange) storage.ClaimCh
 	if now.Fresh == (storage.Ref{}) {
 		return next
 	}
-	next.Mark = lower(next.Mark, now.Fresh)
+	next.Mark = next.Mark.Min(now.Fresh)
 	next.Set = slices.Clone(next.Set)
 	for i := range next.Set {
-		next.Set[i].Mark = lower(next.Set[i].Mark, now.Fresh)
+		next.Set[i].Mark = next.Set[i].Mark.Min(now.Fresh)
 	}
 	return next
-}
-
-func lower(a, b storage.Ref) storage.Ref {
-	if b.Less(a) {
-		return b
-	}
-	return a
 }

@@ -42,7 +42,7 @@ func (n *naiveSchedule) lowest(of func(target string) bool) storage.Ref {
 	low := storage.Ref{Due: math.MaxInt64}
 	for ref, target := range n.alive {
 		if of(target) {
-			low = lower(low, ref)
+			low = low.Min(ref)
 		}
 	}
 	return low

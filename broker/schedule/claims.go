@@ -114,7 +114,7 @@ func (s *Scheduler) claim(ctx context.Context) {
 		return
 	}
 	now := s.now()
-	next := storage.Claim{Through: c.committed.Through, Mark: least(s.window.lowest(s.targets.frontier), s.targets.lowest())}
+	next := storage.Claim{Through: c.committed.Through, Mark: s.window.lowest(s.targets.frontier).Min(s.targets.lowest())}
 	if c.wants(now, s.nextDue()) {
 		next.Through = max(next.Through, now+ClaimLead)
 	}

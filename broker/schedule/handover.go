@@ -143,9 +143,9 @@ func (s *Scheduler) park(v Verdict) {
 		// Some may still be on their way to the lane, and come back with a later
 		// verdict; others are delivered and their Ack is not applied. A term that
 		// reads from here finds them all.
-		low := least(s.targets.reach(t), s.window.lowestAhead(s.targets.frontier))
+		low := s.targets.reach(t).Min(s.window.lowestAhead(s.targets.frontier))
 		for _, ref := range s.stillOut(t) {
-			low = least(low, ref)
+			low = low.Min(ref)
 		}
 		s.targets.park(t, low, s.claims.committed.Through)
 	}

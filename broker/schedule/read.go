@@ -71,7 +71,7 @@ func (s *Scheduler) sweep(limit int64) (read bool, err error) {
 	if done {
 		next = endOfSchedule
 	}
-	end := least(next, ts.frontier)
+	end := next.Min(ts.frontier)
 	for s.joinsBefore(end) {
 		ts.join(ts.in[queued].targets[0])
 	}

@@ -291,7 +291,7 @@ func (s *Scheduler) retreat(ref storage.Ref) {
 		if t.hasOwnMark() {
 			s.targets.lower(t, dropped)
 		} else {
-			ref = least(ref, dropped)
+			ref = ref.Min(dropped)
 			s.targets.forget(t)
 		}
 	})

@@ -191,8 +191,8 @@ func (ts *targets) sweepTo(next storage.Ref) {
 // retreat moves the frontier back to ref, and the sweep: what lies after it is not kept
 // any more. Neither ever goes on, since what lies between was not read yet.
 func (ts *targets) retreat(ref storage.Ref) {
-	ts.frontier = least(ts.frontier, ref)
-	ts.swept = least(ts.swept, ref)
+	ts.frontier = ts.frontier.Min(ref)
+	ts.swept = ts.swept.Min(ref)
 }
 
 // beginSweep starts a sweep at the first of the queued targets. Nobody is left of the last one.
@@ -355,7 +355,7 @@ func (ts *targets) lowest() storage.Ref {
 		low = ts.uncovered.targets[0].mark
 	}
 	if len(ts.in[catchingUp].targets) > 0 {
-		low = least(low, ts.swept)
+		low = low.Min(ts.swept)
 	}
 	return low
 }

@@ -44,7 +44,7 @@ func TestTargets_tellHowFarATargetWasRead(t *testing.T) {
 		if a.state != step.state || ts.reach(a) != step.reach {
 			t.Fatalf("%s: in state %d, read to %v, want %d and %v", step.what, a.state, ts.reach(a), step.state, step.reach)
 		}
-		if covered := !ts.reach(a).Less(least(ts.lowest(), ts.frontier)); covered == step.held {
+		if covered := !ts.reach(a).Less(ts.lowest().Min(ts.frontier)); covered == step.held {
 			t.Errorf("%s: read to %v, the main mark would be %v", step.what, ts.reach(a), ts.lowest())
 		}
 		if ts.broken != nil {

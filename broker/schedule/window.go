@@ -143,7 +143,7 @@ func (w *window) lowest(frontier storage.Ref) storage.Ref {
 	low := w.lowestAhead(frontier)
 	for len(w.oldest) > 0 {
 		if w.kept[w.oldest[0].Seq].handed {
-			return least(low, w.oldest[0])
+			return low.Min(w.oldest[0])
 		}
 		heap.Pop(&w.oldest)
 	}
@@ -157,13 +157,6 @@ func (w *window) lowestAhead(frontier storage.Ref) storage.Ref {
 		return storage.Ref{Due: due}
 	}
 	return frontier
-}
-
-func least(a, b storage.Ref) storage.Ref {
-	if b.Compare(a) < 0 {
-		return b
-	}
-	return a
 }
 
 func (w *window) len() int { return w.queue.Len() + len(w.ripe) }

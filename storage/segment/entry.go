@@ -24,6 +24,14 @@ func (r Ref) Compare(other Ref) int {
 // Less reports whether r is delivered before other.
 func (r Ref) Less(other Ref) bool { return r.Compare(other) < 0 }
 
+// Min returns which of the two is delivered first.
+func (r Ref) Min(other Ref) Ref {
+	if other.Less(r) {
+		return other
+	}
+	return r
+}
+
 // AppendRef writes | due varint | seq uvarint |.
 func AppendRef(b []byte, r Ref) []byte {
 	return binary.AppendUvarint(binary.AppendVarint(b, r.Due), r.Seq)
