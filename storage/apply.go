@@ -78,6 +78,7 @@ func (s *Store) ChangeClaim(c ClaimChange) {
 		s.values.holds.lift(target)
 	}
 	for _, h := range c.Set {
+		h.Target = s.table.name(h.Target) // most targets that are parked have just been accepted for
 		s.values.holds.set(h)
 	}
 	s.setClaim(Claim{Through: c.Through, Mark: c.Mark})

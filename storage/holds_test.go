@@ -3,8 +3,10 @@ package storage
 import (
 	"fmt"
 	"slices"
+	"strings"
 	"testing"
 	"time"
+	"unsafe"
 )
 
 // A copy of the holds stays what it was, whichever of the two is written to.
@@ -27,6 +29,25 @@ func TestHolds_copyIsItsOwn(t *testing.T) {
 	c.lower("t002", Ref{Due: 1})
 	if !slices.Equal(of(h), after) {
 		t.Error("writing to the copy changed the original")
+	}
+}
+
+// Names are free text and may be many: that of a target with messages in memory is kept once.
+func TestHolds_keepANameOnce(t *testing.T) {
+	s, err := Open(Config{Dir: t.TempDir()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer s.Close()
+	kept := strings.Clone("orders")
+	s.table.add(&Entry{Seq: s.table.next, Due: 1, Target: kept})
+	s.ChangeClaim(ClaimChange{Set: []Hold{{Target: strings.Clone(kept)}, {Target: "others"}}})
+	holds := s.Holds()
+	if len(holds) != 2 || holds[0].Target != kept || holds[1].Target != "others" {
+		t.Fatalf("holds %v", holds)
+	}
+	if unsafe.StringData(holds[0].Target) != unsafe.StringData(kept) {
+		t.Error("the name is kept twice")
 	}
 }
 

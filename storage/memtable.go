@@ -82,6 +82,14 @@ func (m *memtable) intern(target string) uint32 {
 	return id
 }
 
+// name returns the target's name as it is kept here, or as it is given.
+func (m *memtable) name(target string) string {
+	if id, ok := m.targetID[target]; ok {
+		return m.targets[id]
+	}
+	return target
+}
+
 // get returns the entry of seq; the body is shared.
 func (m *memtable) get(seq uint64) (Entry, bool) {
 	if seq < m.base || seq >= m.next {

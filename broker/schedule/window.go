@@ -95,6 +95,7 @@ func (w *window) hand(ref storage.Ref, target uint32) (added bool) {
 	if len(w.oldest) > 2*w.handed+PageSize {
 		// The first of them is slow and keeps those behind it from being dropped.
 		w.oldest = slices.DeleteFunc(w.oldest, func(r storage.Ref) bool { return !w.kept[r.Seq].handed })
+		w.oldest = slices.Clone(w.oldest) // there were many once
 		heap.Init(&w.oldest)
 	}
 	heap.Push(&w.oldest, ref)
