@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"log/slog"
 	"slices"
-	"strings"
 	"time"
 
 	"github.com/carillonmq/carillon/broker/config"
@@ -50,7 +49,7 @@ func newDiscovery(cfg Options, places *places, log *slog.Logger) *discovery {
 
 func (d *discovery) run(ctx context.Context) error {
 	for {
-		if err := d.round(ctx); err != nil {
+		if err := d.pass(ctx); err != nil {
 			return err
 		}
 		select {
@@ -61,12 +60,12 @@ func (d *discovery) run(ctx context.Context) error {
 	}
 }
 
-// round looks once. That Kafka does not answer is not an error of the term: what
+// pass looks once at Kafka, moves what has to move and assigns. That Kafka does not answer is not an error of the term: what
 // is assigned stays so.
 //
 // The stored positions are read before Kafka is asked: a position beyond the end
 // that Kafka then tells is no race with ingest.
-func (d *discovery) round(ctx context.Context) error {
+func (d *discovery) pass(ctx context.Context) error {
 	state := d.Store.State()
 	asked := time.Now()
 	found, complete, err := d.look(ctx, state)
@@ -193,14 +192,14 @@ func (d *discovery) judge(found []foundPartition, state storage.State, now time.
 		case f.answer.Epoch < max(position.Epoch, f.partition.Epoch):
 			continue // told by one that is behind: proves nothing
 		default:
-			found := find(position, f.answer, f.ReadEpoch >= 0)
-			if found.kind == intact && f.ReadEpoch >= 0 {
+			finding := find(position, f.answer, f.ReadEpoch >= 0)
+			if finding.kind == intact && f.ReadEpoch >= 0 {
 				f.partition.intactAt = f.answer.Epoch
 			}
-			if !f.partition.doubt.hear(found, now) {
+			if !f.partition.doubt.hear(finding, now) {
 				continue
 			}
-			m.kind, m.Next = found.kind, f.partition.doubt.next
+			m.kind, m.Next = finding.kind, f.partition.doubt.next
 			f.partition.doubt = doubt{}
 		}
 		if m.Next == awaitsStart {
@@ -230,9 +229,26 @@ func (d *discovery) start(f foundPartition) int64 {
 	return awaitsStart
 }
 
-// assign tells the source what to read and reports the lag. A reading that has lost its
-// place begins anew before the stored positions are read (see places).
+// assign tells the source what to read, and reports that and the lag.
 func (d *discovery) assign() {
+	d.beginReadings()
+	stored := byPartition(d.Store.State().Positions)
+	positions, lag := d.positions(stored)
+	d.Report.SetLag(&lag)
+	d.tellAwaitingStart(stored)
+	d.tellReading(stored, nil)
+	same := slices.EqualFunc(positions, d.assigned, func(a, b SourcePosition) bool {
+		return a.TopicID == b.TopicID && a.Partition == b.Partition && a.Round == b.Round
+	})
+	if !same {
+		d.assigned = positions
+		d.Source.Assign(positions)
+	}
+}
+
+// beginReadings begins those that have lost their place, before the stored positions are read
+// (see places), and those of what is not assigned.
+func (d *discovery) beginReadings() {
 	assigned := make(map[partitionID]bool, len(d.assigned))
 	for _, a := range d.assigned {
 		assigned[partitionID{a.TopicID, a.Partition}] = true
@@ -245,19 +261,17 @@ func (d *discovery) assign() {
 			}
 		}
 	}
-	stored := byPartition(d.Store.State().Positions)
-	var positions []SourcePosition
-	var waiting []string
-	var lag int64
+}
+
+// positions returns where the partitions are to be read that have a position, and how many
+// records they hold that are not read.
+func (d *discovery) positions(stored map[partitionID]storage.Position) (positions []SourcePosition, lag int64) {
 	for _, name := range d.topics.names() {
 		t := d.topics[name]
 		for _, number := range t.numbers() {
 			id := partitionID{t.id, number}
 			position, ok := stored[id]
 			if !ok || position.Next == awaitsStart {
-				if ok {
-					waiting = append(waiting, fmt.Sprintf("%s/%d", name, number))
-				}
 				continue
 			}
 			lag += max(t.partitions[number].latest-position.Next, 0)
@@ -266,19 +280,5 @@ func (d *discovery) assign() {
 				Next: position.Next, Epoch: position.Epoch, Round: round})
 		}
 	}
-	d.Report.SetLag(&lag)
-	problem := ""
-	if len(waiting) > 0 {
-		problem = "not read, since they held records when the cluster was born: " + strings.Join(waiting, ", ") +
-			": set routes[].start to earliest or latest for them"
-	}
-	d.Report.SetProblem("start", problem)
-	d.tellReading(stored, nil)
-	same := slices.EqualFunc(positions, d.assigned, func(a, b SourcePosition) bool {
-		return a.TopicID == b.TopicID && a.Partition == b.Partition && a.Round == b.Round
-	})
-	if !same {
-		d.assigned = positions
-		d.Source.Assign(positions)
-	}
+	return positions, lag
 }

@@ -86,7 +86,7 @@ func withDiscovery(t *testing.T, start string, test func(d *discovery, source *s
 		d := newDiscovery(Options{
 			Config: config, Source: source, Log: node, Store: node.Store(), Now: time.Now, Report: report.New(),
 		}, newPlaces(), slog.New(slog.DiscardHandler))
-		test(d, source, func() error { return d.round(ctx) })
+		test(d, source, func() error { return d.pass(ctx) })
 		cancel()
 		synctest.Wait()
 		if err := node.Close(); err != nil {

@@ -32,9 +32,10 @@ func pauseFor(things int, usual time.Duration) time.Duration {
 	return max(usual, min(time.Duration(things)*pausePerThing, mostPause))
 }
 
-// look asks Kafka for the delay topics and the offsets of their partitions; complete
-// is false if it cannot tell of some for now and they are left out. What is found are the
-// partitions that were to be asked: in a survey all of them, else those with something to tell.
+// look asks Kafka for the delay topics and the offsets of their partitions. It returns what was
+// found of the partitions that were asked about: until the first survey is over all of them, later
+// those of which there may be something new. complete is false if Kafka cannot tell of some now;
+// they are left out.
 func (d *discovery) look(ctx context.Context, state storage.State) (found []foundPartition, complete bool, err error) {
 	now := time.Now()
 	if err := d.lookForTopics(ctx, now); err != nil {
@@ -137,7 +138,9 @@ func (d *discovery) ask(ctx context.Context, found []foundPartition, state stora
 	stored := byPartition(state.Positions)
 	again := make(map[string]TopicID)
 	for i, f := range found {
-		if at, ok := stored[f.id]; answers[i].Err == nil && (!ok || !state.Surveyed || at.Next == awaitsStart || find(at, answers[i], f.ReadEpoch >= 0).kind != intact) {
+		at, known := stored[f.id]
+		decides := !known || !state.Surveyed || at.Next == awaitsStart || find(at, answers[i], f.ReadEpoch >= 0).kind != intact
+		if answers[i].Err == nil && decides {
 			again[f.Topic] = TopicID{}
 		}
 	}

@@ -3,7 +3,7 @@ package ingest
 import "sync"
 
 // places knows which reading of each partition counts. The discovery begins readings;
-// take and settle, beside it, find that one has lost its place in the log.
+// take and settle run concurrently and find that one has lost its place in the log.
 //
 // A reading is wrong when the stored position is not where its next part begins: the
 // position was moved, since Kafka has lost records, or another leader has ingested. That

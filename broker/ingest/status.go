@@ -58,6 +58,25 @@ func (d *discovery) tellReading(stored map[partitionID]storage.Position, silent 
 	d.Report.SetProblem("lost", d.loss.problem())
 }
 
+// tellAwaitingStart puts into the problems which partitions wait for routes[].start.
+func (d *discovery) tellAwaitingStart(stored map[partitionID]storage.Position) {
+	var waiting []string
+	for _, name := range d.topics.names() {
+		t := d.topics[name]
+		for _, number := range t.numbers() {
+			if position, ok := stored[partitionID{t.id, number}]; ok && position.Next == awaitsStart {
+				waiting = append(waiting, fmt.Sprintf("%s/%d", name, number))
+			}
+		}
+	}
+	problem := ""
+	if len(waiting) > 0 {
+		problem = "not read, since they held records when the cluster was born: " + strings.Join(waiting, ", ") +
+			": set routes[].start to earliest or latest for them"
+	}
+	d.Report.SetProblem("start", problem)
+}
+
 // state returns whether the partition is read, and else why not.
 func (t *delayTopic) state(number int32, position storage.Position, known bool, failure error) (string, error) {
 	p := t.partitions[number]
