@@ -31,6 +31,7 @@ import (
 	"github.com/carillonmq/carillon/broker/deliver"
 	"github.com/carillonmq/carillon/broker/ingest"
 	"github.com/carillonmq/carillon/broker/kafka"
+	"github.com/carillonmq/carillon/broker/kafka/reach"
 	"github.com/carillonmq/carillon/client"
 	"github.com/carillonmq/carillon/raftfsm/member"
 	raftnode "github.com/carillonmq/carillon/raftfsm/node"
@@ -230,7 +231,7 @@ func (k *countedKafka) serve(late *lateness) (node *raftnode.Node, stop func()) 
 	if err != nil {
 		k.t.Fatal(err)
 	}
-	connection := kafka.Config{Kafka: cfg.Kafka, ClientID: cfg.Node.ID, Logger: log, Dial: k.dial}
+	connection := reach.Config{Kafka: cfg.Kafka, ClientID: cfg.Node.ID, Logger: log, Dial: k.dial}
 	running := broker.New(broker.Options{
 		Config: cfg, Node: node, Now: k.now, Metrics: broker.NewMetrics(prometheus.NewRegistry()), Logger: log,
 		Source: func() (ingest.Source, error) { return kafka.NewSource(connection, cfg.IsDelayTopic) },

@@ -14,6 +14,7 @@ import (
 	"github.com/carillonmq/carillon/broker/deliver"
 	"github.com/carillonmq/carillon/broker/ingest"
 	"github.com/carillonmq/carillon/broker/kafka"
+	"github.com/carillonmq/carillon/broker/kafka/reach"
 	raftnode "github.com/carillonmq/carillon/raftfsm/node"
 	"github.com/carillonmq/carillon/storage"
 )
@@ -91,8 +92,8 @@ func (n *node) start() {
 	}()
 }
 
-func (n *node) kafka(log *slog.Logger) kafka.Config {
-	return kafka.Config{
+func (n *node) kafka(log *slog.Logger) reach.Config {
+	return reach.Config{
 		Kafka:        n.cluster.config.Kafka,
 		ClientID:     n.member.ID,
 		Logger:       log,

@@ -14,6 +14,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kmsg"
 
 	"github.com/carillonmq/carillon/broker/ingest"
+	"github.com/carillonmq/carillon/broker/kafka/reach"
 )
 
 // discoverTimeout bounds one question to Kafka.
@@ -24,7 +25,7 @@ const discoverTimeout = 5 * time.Second
 func (s *Source) Topics(ctx context.Context, names []string) (topics []ingest.SourceTopic, looked int, err error) {
 	ctx, cancel := context.WithTimeout(ctx, discoverTimeout)
 	defer cancel()
-	answer, err := s.asking.ask(ctx, func() kmsg.Request {
+	answer, err := s.asking.Ask(ctx, func() kmsg.Request {
 		request := kmsg.NewPtrMetadataRequest() // no topics: all of them
 		if names != nil {
 			request.Topics = []kmsg.MetadataRequestTopic{}
@@ -35,7 +36,7 @@ func (s *Source) Topics(ctx context.Context, names []string) (topics []ingest.So
 		return request
 	})
 	if err != nil {
-		return nil, 0, cannotAsk("list topics", err)
+		return nil, 0, reach.WithRemedy("list topics", err)
 	}
 	response := answer.(*kmsg.MetadataResponse)
 	for i := range response.Topics {
@@ -131,7 +132,7 @@ func (s *Source) Offsets(ctx context.Context, questions []ingest.OffsetsQuestion
 	}
 	wg.Wait()
 	if len(failures) > 0 && len(failures) == len(byLeader) {
-		return nil, cannotAsk("list offsets", failures[0])
+		return nil, reach.WithRemedy("list offsets", failures[0])
 	}
 	return answers, nil
 }

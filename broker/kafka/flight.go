@@ -299,8 +299,8 @@ func (s *Sink) giveUp(b *backlog) {
 }
 
 // debts hears from franz-go what Kafka owes a line: what was written and not answered keeps the connection, also
-// when its records were given up. franz-go cuts the connection after requestTimeout and produceTimeout, and tells that as
-// an answer to each request.
+// when its records were given up. franz-go cuts the connection after produceTimeout and the 5 s that reach gives an
+// answer, and tells that as an answer to each request.
 type debts struct {
 	sink *Sink
 	line *line

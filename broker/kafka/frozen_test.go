@@ -2,7 +2,6 @@ package kafka
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"log/slog"
 	"net"
@@ -16,92 +15,23 @@ import (
 
 	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kfake"
-	"github.com/twmb/franz-go/pkg/kgo"
 	"github.com/twmb/franz-go/pkg/kmsg"
 
 	"github.com/carillonmq/carillon/broker/deliver"
+	"github.com/carillonmq/carillon/broker/internal/kafkatest"
+	"github.com/carillonmq/carillon/broker/kafka/reach"
 )
 
-// A freezer is a network on which Kafka brokers can be frozen: they still take connections, and what is written
-// to them lies in their sockets until they thaw.
-type freezer struct {
-	network *kfake.VirtualNetwork
-
-	mu     sync.Mutex
-	frozen []string // addresses
-	dials  map[string]int
-	conns  map[*frozenConn]struct{}
-}
-
-type frozenConn struct {
-	net.Conn
-	freezer *freezer
-	address string
-
-	mu   sync.Mutex // held by whoever writes to Conn
-	held []byte
-}
+// askAnother is how long an answer that any Kafka broker can give takes longer when the first that is asked is frozen.
+const askAnother = 100 * time.Millisecond
 
 // freezable returns a Kafka's network and the configuration of who uses it.
-func (b bubble) freezable() (*freezer, Config) {
-	f := &freezer{network: b.network, conns: make(map[*frozenConn]struct{}), dials: make(map[string]int)}
+func (b bubble) freezable() (*kafkatest.Freezer, reach.Config) {
+	f := kafkatest.NewFreezer(b.Network.DialContext)
 	config := b.config()
 	config.Logger = slog.New(slog.DiscardHandler)
-	config.Dial = f.dial
+	config.Dial = f.Dial
 	return f, config
-}
-
-func (f *freezer) dial(ctx context.Context, network, address string) (net.Conn, error) {
-	conn, err := f.network.DialContext(ctx, network, address)
-	if err != nil {
-		return nil, err
-	}
-	c := &frozenConn{Conn: conn, freezer: f, address: address}
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	f.conns[c] = struct{}{}
-	f.dials[address]++
-	return c, nil
-}
-
-func (c *frozenConn) Write(b []byte) (int, error) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.freezer.mu.Lock()
-	frozen := slices.Contains(c.freezer.frozen, c.address)
-	c.freezer.mu.Unlock()
-	if frozen {
-		c.held = append(c.held, b...)
-		return len(b), nil
-	}
-	return c.Conn.Write(b)
-}
-
-// freeze stops these Kafka brokers, and thaws all others.
-func (f *freezer) freeze(addresses ...string) {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	f.frozen = addresses
-	for c := range f.conns {
-		if !slices.Contains(addresses, c.address) {
-			go c.flush()
-		}
-	}
-}
-
-func (f *freezer) dialed(address string) int {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	return f.dials[address]
-}
-
-func (c *frozenConn) flush() {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if len(c.held) > 0 {
-		_, _ = c.Conn.Write(c.held)
-		c.held = nil
-	}
 }
 
 // notLeading returns the address of a Kafka broker that leads none of the topics.
@@ -125,6 +55,9 @@ func (b bubble) notLeading(topics ...string) string {
 	b.t.Fatalf("each Kafka broker leads one of %v", topics)
 	return ""
 }
+
+// pass lets virtual time go by.
+func pass(d time.Duration) { time.Sleep(d) }
 
 // A client that is made while a Kafka broker is frozen, and one that meets a topic for the first time, ask a broker of
 // franz-go's choice for a producer id and metadata.
@@ -154,7 +87,7 @@ func TestClientsBesideAFrozenBroker(t *testing.T) {
 				}
 				failed, late, longest := 0, 0, time.Duration(0)
 				for _, name := range names {
-					network.freeze(frozen)
+					network.Freeze(frozen)
 					if made == "beside" {
 						sink.mu.Lock()
 						for _, p := range sink.quick {
@@ -172,7 +105,7 @@ func TestClientsBesideAFrozenBroker(t *testing.T) {
 						late++
 					}
 					longest = max(longest, took)
-					network.freeze()
+					network.Freeze()
 					pass(time.Second)
 				}
 				t.Logf("longest %v", longest)
@@ -182,47 +115,6 @@ func TestClientsBesideAFrozenBroker(t *testing.T) {
 			}, kfake.NumBrokers(3), kfake.Ports(9092, 9093, 9094), kfake.SeedTopics(1, names...))
 		})
 	}
-}
-
-// Once a broker is known to be silent nobody waits for it, until it answers again.
-func TestSilentBrokerIsLeftAlone(t *testing.T) {
-	inBubble(t, func(t *testing.T, kafka bubble) {
-		network, config := kafka.freezable()
-		address := kafka.ListenAddrs()[0]
-		hearing := newHearing(config.Dial, config.Logger)
-		defer hearing.close()
-		ask := func() (time.Duration, error) {
-			start := time.Now()
-			client, err := kgo.NewClient(kgo.SeedBrokers(address), kgo.Dialer(hearing.dial))
-			if err != nil {
-				t.Fatal(err)
-			}
-			defer client.Close()
-			_, err = client.SeedBrokers()[0].Request(t.Context(), kmsg.NewPtrMetadataRequest())
-			return time.Since(start), err
-		}
-		for range 3 {
-			if took, err := ask(); err != nil || took > 0 {
-				t.Fatalf("%v after %v", err, took)
-			}
-			network.freeze(address)
-			if took, err := ask(); err == nil || took > doubtAfter+leastSilence {
-				t.Errorf("frozen: %v after %v", err, took)
-			}
-			before := network.dialed(address)
-			for range 600 {
-				if took, err := ask(); !errors.Is(err, errSilent) || took > 0 {
-					t.Fatalf("silent: %v after %v", err, took)
-				}
-				pass(100 * time.Millisecond)
-			}
-			if n := network.dialed(address) - before; n > 12 { // for a sign of life, one each signTimeout
-				t.Errorf("%d connections were opened to a silent broker in a minute", n)
-			}
-			network.freeze()
-			synctest.Wait()
-		}
-	})
 }
 
 // A lag is how long it takes until what is written to a connection arrives.
@@ -255,7 +147,7 @@ func TestSlowBrokerIsNotSilent(t *testing.T) {
 		config := kafka.config()
 		config.Dial = func(ctx context.Context, network, address string) (net.Conn, error) {
 			dials.Add(1)
-			conn, err := kafka.network.DialContext(ctx, network, address)
+			conn, err := kafka.Network.DialContext(ctx, network, address)
 			if err != nil {
 				return nil, err
 			}
@@ -366,10 +258,10 @@ func TestLooksBesideAFrozenBroker(t *testing.T) {
 		}
 		round(3)
 		for range 3 {
-			network.freeze(frozen)
+			network.Freeze(frozen)
 			round(2)
-			network.freeze()
-			pass(signTimeout)
+			network.Freeze()
+			pass(5 * time.Second) // until it is asked for a sign anew
 			round(3)
 		}
 	}, kfake.NumBrokers(3), kfake.Ports(9092, 9093, 9094), kfake.SeedTopics(1, "orders.delay"))
@@ -383,7 +275,7 @@ func TestReadingBeginsBesideAFrozenBroker(t *testing.T) {
 		}
 		kafka.produce(delayed("one"))
 		network, config := kafka.freezable()
-		network.freeze(kafka.notLeading("orders.delay"))
+		network.Freeze(kafka.notLeading("orders.delay"))
 		late := 0
 		for range 20 {
 			start := time.Now()
@@ -399,4 +291,42 @@ func TestReadingBeginsBesideAFrozenBroker(t *testing.T) {
 			t.Errorf("%d of 20 began after more than two seconds", late)
 		}
 	}, kfake.NumBrokers(3), kfake.Ports(9092, 9093, 9094), kfake.SeedTopics(1, "orders.delay"))
+}
+
+// One of three Kafka brokers is frozen, and leads nothing of the target.
+func TestFrozenBrokerDelaysNoTargetThatItDoesNotLead(t *testing.T) {
+	inBubble(t, func(t *testing.T, kafka bubble) {
+		network, config := kafka.freezable()
+		sink, err := NewSink(config)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer sink.Close()
+		round := func() (longestAnswer, longestSend time.Duration) {
+			for range 1200 {
+				start := time.Now()
+				if _, err := countOf(t.Context(), sink, "orders"); err != nil {
+					t.Fatal(err)
+				}
+				longestAnswer = max(longestAnswer, time.Since(start))
+				took, err := sendAndWait(sink, deliver.Delivery{Topic: "orders"})
+				if err != nil {
+					t.Fatal(err)
+				}
+				longestSend = max(longestSend, took)
+				pass(100 * time.Millisecond)
+			}
+			return longestAnswer, longestSend
+		}
+		round()
+		network.Freeze(kafka.notLeading("orders"))
+		answer, send := round()
+		t.Logf("longest answer %v, longest send %v", answer, send)
+		if answer > 2*askAnother+50*time.Millisecond { // the count of partitions, and the limit
+			t.Errorf("an answer took %v", answer)
+		}
+		if send > 50*time.Millisecond {
+			t.Errorf("a send took %v", send)
+		}
+	}, kfake.NumBrokers(3), kfake.Ports(9092, 9093, 9094), kfake.SeedTopics(1, "orders"))
 }

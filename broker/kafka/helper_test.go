@@ -4,7 +4,6 @@ import (
 	"context"
 	"log/slog"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/twmb/franz-go/pkg/kadm"
@@ -13,40 +12,34 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/carillonmq/carillon/broker/config"
+	"github.com/carillonmq/carillon/broker/internal/kafkatest"
+	"github.com/carillonmq/carillon/broker/kafka/reach"
 )
 
-// A bubble is a Kafka in virtual time, on a network in memory.
+// A bubble is a Kafka in virtual time.
 type bubble struct {
-	*kfake.Cluster
-	t       *testing.T
-	network *kfake.VirtualNetwork
+	kafkatest.Bubble
+	t *testing.T
 }
 
 // inBubble runs test with a Kafka of one broker, unless options say otherwise. A goroutine that is left behind fails it.
 func inBubble(t *testing.T, test func(t *testing.T, kafka bubble), options ...kfake.Opt) {
-	synctest.Test(t, func(t *testing.T) {
-		network := new(kfake.VirtualNetwork)
-		cluster, err := kfake.NewCluster(append([]kfake.Opt{kfake.NumBrokers(1), kfake.Ports(9092), kfake.ListenFn(network.Listen)}, options...)...)
-		if err != nil {
-			t.Fatal(err)
-		}
-		defer cluster.Close()
-		test(t, bubble{Cluster: cluster, t: t, network: network})
-	})
+	t.Helper()
+	kafkatest.InBubble(t, func(t *testing.T, kafka kafkatest.Bubble) { test(t, bubble{kafka, t}) }, options...)
 }
 
-func (b bubble) config() Config {
-	return Config{
+func (b bubble) config() reach.Config {
+	return reach.Config{
 		Kafka:  config.Kafka{Brokers: b.ListenAddrs()},
 		Logger: slog.New(slog.NewTextHandler(b.t.Output(), nil)),
-		Dial:   b.network.DialContext,
+		Dial:   b.Network.DialContext,
 	}
 }
 
 // client returns a Kafka client of the test's own.
 func (b bubble) client(options ...kgo.Opt) *kgo.Client {
 	b.t.Helper()
-	client, err := kgo.NewClient(append(options, kgo.SeedBrokers(b.ListenAddrs()...), kgo.Dialer(b.network.DialContext),
+	client, err := kgo.NewClient(append(options, kgo.SeedBrokers(b.ListenAddrs()...), kgo.Dialer(b.Network.DialContext),
 		kgo.MetadataMinAge(10*time.Millisecond), kgo.RecordPartitioner(kgo.ManualPartitioner()))...)
 	if err != nil {
 		b.t.Fatal(err)
@@ -54,9 +47,6 @@ func (b bubble) client(options ...kgo.Opt) *kgo.Client {
 	b.t.Cleanup(client.Close)
 	return client
 }
-
-// pass lets virtual time go by.
-func pass(d time.Duration) { time.Sleep(d) }
 
 func (b bubble) admin() *kadm.Client { return kadm.NewClient(b.client()) }
 

@@ -13,6 +13,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kmsg"
 
 	"github.com/carillonmq/carillon/broker/deliver"
+	"github.com/carillonmq/carillon/broker/kafka/reach"
 )
 
 // questionTimeout bounds the wait for what Kafka says of targets.
@@ -64,7 +65,7 @@ func (s *Sink) ofUnknownLimit(topics []string, counts []deliver.PartitionCount) 
 func (s *Sink) countPartitions(ctx context.Context, topics []string, counts []deliver.PartitionCount) error {
 	ctx, cancel := context.WithTimeout(ctx, questionTimeout)
 	defer cancel()
-	answer, err := s.questions.ask(ctx, func() kmsg.Request {
+	answer, err := s.questions.Ask(ctx, func() kmsg.Request {
 		request := kmsg.NewPtrMetadataRequest()
 		for _, topic := range topics {
 			request.Topics = append(request.Topics, kmsg.MetadataRequestTopic{Topic: &topic})
@@ -115,7 +116,7 @@ func (s *Sink) hear(topic string, partitions []kmsg.MetadataResponseTopicPartiti
 // CreateTopic creates the topic, with Kafka's defaults for partitions and replication, unless it exists; see
 // [deliver.Sink]. It blocks for a round trip or two, or until ctx ends.
 func (s *Sink) CreateTopic(ctx context.Context, topic string, batchBytes int) error {
-	admin, limit := kadm.NewClient(s.questions.client), strconv.Itoa(batchBytes)
+	admin, limit := kadm.NewClient(s.asking), strconv.Itoa(batchBytes)
 	_, err := admin.CreateTopic(ctx, -1, -1, map[string]*string{batchLimit: &limit}, topic)
 	if errors.Is(err, kerr.InvalidConfig) || errors.Is(err, kerr.PolicyViolation) {
 		refusal := err
@@ -170,13 +171,13 @@ func (l *limits) knows(topic string) bool {
 
 // ask reads max.message.bytes of the topics and returns those for which it is another than the one in use.
 // A Kafka that does not let us read it has the default.
-func (l *limits) ask(ctx context.Context, q *questions, topics []string) (changed []string) {
+func (l *limits) ask(ctx context.Context, q *reach.Questions, topics []string) (changed []string) {
 	if len(topics) == 0 {
 		return nil
 	}
 	ctx, cancel := context.WithTimeout(ctx, questionTimeout)
 	defer cancel()
-	response, err := q.ask(ctx, func() kmsg.Request {
+	response, err := q.Ask(ctx, func() kmsg.Request {
 		request := kmsg.NewPtrDescribeConfigsRequest()
 		for _, topic := range topics {
 			request.Resources = append(request.Resources, kmsg.DescribeConfigsRequestResource{

@@ -11,6 +11,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kgo"
 
 	"github.com/carillonmq/carillon/broker/ingest"
+	"github.com/carillonmq/carillon/broker/kafka/reach"
 )
 
 // A reader polls a Source as ingest does and checks that its batches join without gaps.
@@ -27,7 +28,7 @@ func newReader(t *testing.T, kafka bubble) *reader {
 	return newReaderOf(t, kafka.config())
 }
 
-func newReaderOf(t *testing.T, c Config) *reader {
+func newReaderOf(t *testing.T, c reach.Config) *reader {
 	t.Helper()
 	source, err := NewSource(c, func(topic string) bool { return strings.HasSuffix(topic, ".delay") })
 	if err != nil {

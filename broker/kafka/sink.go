@@ -10,12 +10,15 @@ import (
 	"github.com/twmb/franz-go/pkg/kgo"
 
 	"github.com/carillonmq/carillon/broker/deliver"
+	"github.com/carillonmq/carillon/broker/kafka/reach"
 	"github.com/carillonmq/carillon/broker/message"
 )
 
 const (
 	// recordTimeout is when a record that Kafka has not taken fails, if it is certain that Kafka has not.
 	recordTimeout = 2 * time.Second
+	// produceTimeout is what Kafka may spend on replicating one request, which all targets on the connection wait for.
+	produceTimeout = 2 * time.Second
 	// unknownTopicRetries: a topic that was just created may be unknown to some brokers.
 	unknownTopicRetries = 4
 	// maxBufferedRecords is no bound of ours: the publisher has its own, which is lower.
@@ -56,9 +59,10 @@ type Sink struct {
 	limits  *limits
 	log     *slog.Logger
 
-	hearing    *hearing        // of all clients
-	questions  *questions      // for all that is not a record
-	ctx        context.Context // ends with Close
+	hearing    *reach.Hearing   // of all clients
+	asking     *kgo.Client      // for all that is not a record
+	questions  *reach.Questions // put with asking
+	ctx        context.Context  // ends with Close
 	end        context.CancelFunc
 	background sync.WaitGroup // calls of done, spares, and closing, which may block for a while
 
@@ -75,9 +79,9 @@ type Sink struct {
 }
 
 // NewSink returns a Sink. It does not connect yet.
-func NewSink(c Config) (*Sink, error) {
+func NewSink(c reach.Config) (*Sink, error) {
 	log := c.Logger.With("component", "sink")
-	options, hearing, err := c.heard(log)
+	options, hearing, err := c.Heard(log)
 	if err != nil {
 		return nil, err
 	}
@@ -101,7 +105,8 @@ func NewSink(c Config) (*Sink, error) {
 		limits:    limits,
 		log:       log,
 		hearing:   hearing,
-		questions: newQuestions(asking),
+		asking:    asking,
+		questions: reach.NewQuestions(asking),
 		targets:   make(map[string]*target),
 		open:      make(map[*line]struct{}),
 		usual:     usualAtFirst,
@@ -240,12 +245,12 @@ func (s *Sink) Close() {
 				s.background.Go(p.spare.client.Close)
 			}
 		}
-		s.background.Go(s.questions.client.Close)
+		s.background.Go(s.asking.Close)
 		s.end()
 	}
 	s.mu.Unlock()
 	s.background.Wait()
-	s.hearing.close()
+	s.hearing.Close()
 }
 
 func kafkaHeaders(headers []message.Header) []kgo.RecordHeader {

@@ -182,7 +182,7 @@ func TestCreateTopicUsesTheConnectionThereIs(t *testing.T) {
 		config := kafka.config()
 		config.Dial = func(ctx context.Context, network, address string) (net.Conn, error) {
 			dials.Add(1)
-			return kafka.network.DialContext(ctx, network, address)
+			return kafka.Network.DialContext(ctx, network, address)
 		}
 		sink, err := NewSink(config)
 		if err != nil {

@@ -308,7 +308,7 @@ func TestStuckTargetsShareAFewClients(t *testing.T) {
 		config.Logger = slog.New(slog.DiscardHandler)
 		config.Dial = func(ctx context.Context, network, address string) (net.Conn, error) {
 			dials.Add(1)
-			return kafka.network.DialContext(ctx, network, address)
+			return kafka.Network.DialContext(ctx, network, address)
 		}
 		sink, err := NewSink(config)
 		if err != nil {

@@ -10,6 +10,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kgo"
 
 	"github.com/carillonmq/carillon/broker/ingest"
+	"github.com/carillonmq/carillon/broker/kafka/reach"
 )
 
 const (
@@ -18,6 +19,8 @@ const (
 	fetchMaxBytes          = 1 << 20
 	fetchMaxPartitionBytes = 256 << 10
 	maxDecompressedBytes   = 64 << 20
+
+	defaultFetchMaxWait = 2 * time.Second
 
 	// maxPollRecords bounds what one Poll returns.
 	maxPollRecords = 8192
@@ -31,8 +34,8 @@ var _ ingest.Source = (*Source)(nil)
 // What is fetched belongs to the goroutine of Poll alone. Assign leaves the wanted set for it and wakes it.
 type Source struct {
 	client  *kgo.Client
-	hearing *hearing
-	asking  *questions
+	hearing *reach.Hearing
+	asking  *reach.Questions
 	brokers []string // as configured, for errors
 	matches func(topic string) bool
 	log     *slog.Logger
@@ -49,9 +52,9 @@ type Source struct {
 }
 
 // NewSource returns a Source of the topics that match. It does not connect yet.
-func NewSource(c Config, matches func(topic string) bool) (*Source, error) {
+func NewSource(c reach.Config, matches func(topic string) bool) (*Source, error) {
 	log := c.Logger.With("component", "source")
-	options, hearing, err := c.heard(log)
+	options, hearing, err := c.Heard(log)
 	if err != nil {
 		return nil, err
 	}
@@ -75,7 +78,7 @@ func NewSource(c Config, matches func(topic string) bool) (*Source, error) {
 	return &Source{
 		client:   client,
 		hearing:  hearing,
-		asking:   newQuestions(client),
+		asking:   reach.NewQuestions(client),
 		brokers:  c.Kafka.Brokers,
 		matches:  matches,
 		log:      log,
@@ -146,5 +149,5 @@ func (s *Source) poll(ctx context.Context) kgo.Fetches {
 // Close ends all reading; a Poll that waits returns. It may block for a second to end the fetch sessions.
 func (s *Source) Close() {
 	s.client.Close()
-	s.hearing.close()
+	s.hearing.Close()
 }

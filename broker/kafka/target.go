@@ -137,7 +137,7 @@ func (t *target) learn(err error) {
 	t.failed = true
 	t.refusedSize = t.refusedSize || errors.Is(err, kerr.MessageTooLarge) || errors.Is(err, kerr.RecordListTooLarge)
 	// franz-go never adopts the new id of a topic that was deleted and created again, looks seldom for
-	// partitions that were added, and asks for what it cannot load every metadataMinAge, for ever.
+	// partitions that were added, and asks for what it cannot load every 50 ms, for ever.
 	t.stale = t.stale || errors.Is(err, kerr.UnknownTopicID) || errors.Is(err, kerr.UnknownTopicOrPartition) ||
 		errors.Is(err, kerr.TopicAuthorizationFailed) || errors.Is(err, kerr.InvalidTopicException) || isNoPartition(err)
 }

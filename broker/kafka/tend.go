@@ -12,7 +12,7 @@ import (
 )
 
 const (
-	// tendEvery is below half of connIdleTimeout, so that a connection is used in time.
+	// tendEvery is below half of the 9 minutes after which franz-go closes a connection, so that it is used in time.
 	tendEvery = 4 * time.Minute
 	// spareIdle is how long a line that is not the first of the quick is kept without a flight.
 	spareIdle = 10 * time.Minute
@@ -77,10 +77,6 @@ func (s *Sink) keepOpen(producing []*kgo.Broker) {
 			_, _ = to.Request(ctx, request)
 		})
 	}
-	for _, to := range s.questions.inTurn() {
-		waiting.Go(func() {
-			_, _ = to.Request(ctx, forNothing())
-		})
-	}
+	waiting.Go(func() { s.questions.KeepOpen(ctx) })
 	waiting.Wait()
 }

@@ -18,7 +18,7 @@ import (
 
 	"github.com/carillonmq/carillon/broker/api"
 	"github.com/carillonmq/carillon/broker/config"
-	"github.com/carillonmq/carillon/broker/kafka"
+	"github.com/carillonmq/carillon/broker/kafka/reach"
 	"github.com/carillonmq/carillon/client"
 )
 
@@ -58,7 +58,7 @@ func scheduleCommand() *cobra.Command {
 			if err := settings.Config.Validate(); err != nil { // of kafka.*, all else is at its default
 				return err
 			}
-			options, err := kafka.Config{Kafka: settings.Config.Kafka, ClientID: "carillon-schedule", Logger: slog.New(slog.DiscardHandler)}.Options()
+			options, err := reach.Config{Kafka: settings.Config.Kafka, ClientID: "carillon-schedule", Logger: slog.New(slog.DiscardHandler)}.Options()
 			if err != nil {
 				return err
 			}

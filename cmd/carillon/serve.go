@@ -22,6 +22,7 @@ import (
 	"github.com/carillonmq/carillon/broker/deliver"
 	"github.com/carillonmq/carillon/broker/ingest"
 	"github.com/carillonmq/carillon/broker/kafka"
+	"github.com/carillonmq/carillon/broker/kafka/reach"
 	"github.com/carillonmq/carillon/raftfsm/member"
 	"github.com/carillonmq/carillon/raftfsm/node"
 )
@@ -73,8 +74,8 @@ func serve(ctx context.Context, c config.Config, stderr io.Writer) (err error) {
 	registry := prometheus.NewRegistry()
 	registry.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 
-	source := kafka.Config{Kafka: c.Kafka, ClientID: clientID(c), Logger: log, Hooks: []kgo.Hook{newClientMetrics(registry, "source")}}
-	sink := kafka.Config{Kafka: c.Kafka, ClientID: clientID(c), Logger: log, Hooks: []kgo.Hook{newClientMetrics(registry, "sink")}}
+	source := reach.Config{Kafka: c.Kafka, ClientID: clientID(c), Logger: log, Hooks: []kgo.Hook{newClientMetrics(registry, "source")}}
+	sink := reach.Config{Kafka: c.Kafka, ClientID: clientID(c), Logger: log, Hooks: []kgo.Hook{newClientMetrics(registry, "sink")}}
 	if _, err := sink.Options(); err != nil { // now, rather than when a term begins
 		return err
 	}

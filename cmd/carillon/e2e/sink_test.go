@@ -18,6 +18,7 @@ import (
 	"github.com/carillonmq/carillon/broker/config"
 	"github.com/carillonmq/carillon/broker/deliver"
 	"github.com/carillonmq/carillon/broker/kafka"
+	"github.com/carillonmq/carillon/broker/kafka/reach"
 )
 
 // place creates a topic of one partition, led by the first of the brokers and followed by the others.
@@ -51,7 +52,7 @@ func (k *kafkaCluster) place(topic string, brokers ...int32) {
 
 func (k *kafkaCluster) sink() *kafka.Sink {
 	k.t.Helper()
-	sink, err := kafka.NewSink(kafka.Config{Kafka: config.Kafka{Brokers: k.addrs()}, Logger: slog.New(slog.DiscardHandler)})
+	sink, err := kafka.NewSink(reach.Config{Kafka: config.Kafka{Brokers: k.addrs()}, Logger: slog.New(slog.DiscardHandler)})
 	if err != nil {
 		k.t.Fatal(err)
 	}

@@ -1,46 +1,35 @@
 package kafka
 
 import (
-	"bytes"
-	"crypto/ecdsa"
-	"crypto/elliptic"
-	"crypto/rand"
-	"crypto/tls"
-	"crypto/x509"
-	"crypto/x509/pkix"
-	"encoding/pem"
 	"errors"
 	"log/slog"
-	"math/big"
-	"net"
-	"os"
-	"path/filepath"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/twmb/franz-go/pkg/kfake"
 	"github.com/twmb/franz-go/pkg/kgo"
 
 	"github.com/carillonmq/carillon/broker/config"
 	"github.com/carillonmq/carillon/broker/deliver"
+	"github.com/carillonmq/carillon/broker/internal/kafkatest"
+	"github.com/carillonmq/carillon/broker/kafka/reach"
 	"github.com/carillonmq/carillon/broker/message"
 	"github.com/carillonmq/carillon/client"
 )
 
 // onLoopback runs a Kafka on loopback and returns what a node would be configured with to reach it.
-func onLoopback(t *testing.T, options ...kfake.Opt) Config {
+func onLoopback(t *testing.T, options ...kfake.Opt) reach.Config {
 	t.Helper()
 	cluster, err := kfake.NewCluster(append(options, kfake.NumBrokers(1), kfake.SeedTopics(1, "orders.delay", "orders"))...)
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(cluster.Close)
-	return Config{Kafka: config.Kafka{Brokers: cluster.ListenAddrs()}, Logger: slog.New(slog.DiscardHandler), ClientID: "carillon-n1"}
+	return reach.Config{Kafka: config.Kafka{Brokers: cluster.ListenAddrs()}, Logger: slog.New(slog.DiscardHandler), ClientID: "carillon-n1"}
 }
 
 // passThrough writes a record with a Sink and reads it with a Source.
-func passThrough(t *testing.T, c Config) error {
+func passThrough(t *testing.T, c reach.Config) error {
 	t.Helper()
 	sink, err := NewSink(c)
 	if err != nil {
@@ -135,12 +124,12 @@ func TestSinkCompressesOnlyAsConfigured(t *testing.T) {
 }
 
 func TestTLSWithClientCertificate(t *testing.T) {
-	files := newCertificates(t)
-	c := onLoopback(t, kfake.TLS(files.server))
+	files := kafkatest.NewCertificates(t)
+	c := onLoopback(t, kfake.TLS(files.Server))
 	if err := passThrough(t, c); err == nil {
 		t.Error("a plain connection to a TLS listener worked")
 	}
-	c.Kafka.TLS = config.TLS{Enabled: true, CA: files.ca, Cert: files.cert, Key: files.key}
+	c.Kafka.TLS = config.TLS{Enabled: true, CA: files.CA, Cert: files.Cert, Key: files.Key}
 	if err := passThrough(t, c); err != nil {
 		t.Error(err)
 	}
@@ -150,36 +139,13 @@ func TestTLSWithClientCertificate(t *testing.T) {
 	}
 }
 
-func TestUnusableSettingsNameFieldValueAndRemedy(t *testing.T) {
-	files := newCertificates(t)
-	for name, tt := range map[string]struct {
-		kafka config.Kafka
-		want  []string
-	}{
-		"missing authority": {config.Kafka{TLS: config.TLS{Enabled: true, CA: "nowhere.pem"}},
-			[]string{"kafka.tls.ca", "nowhere.pem", "name a PEM file"}},
-		"authority without certificate": {config.Kafka{TLS: config.TLS{Enabled: true, CA: files.key}},
-			[]string{"kafka.tls.ca", files.key, "no certificate", "name a PEM file"}},
-		"missing key": {config.Kafka{TLS: config.TLS{Enabled: true, Cert: files.cert, Key: "nowhere.pem"}},
-			[]string{"kafka.tls.cert", "kafka.tls.key", "nowhere.pem", "belong together"}},
-		"unknown mechanism": {config.Kafka{SASL: config.SASL{Mechanism: "kerberos"}},
-			[]string{"kafka.sasl.mechanism", "kerberos", "scram-512"}},
-		"unknown compression": {config.Kafka{Compression: "brotli"},
-			[]string{"kafka.compression", "brotli", "none, gzip, snappy, lz4 or zstd"}},
-	} {
-		c := Config{Kafka: tt.kafka, Logger: slog.New(slog.DiscardHandler)}
-		_, sinkErr := NewSink(c)
-		_, sourceErr := NewSource(c, nil)
-		for _, err := range []error{sinkErr, sourceErr} {
-			if err == nil {
-				t.Errorf("%s was accepted", name)
-				continue
-			}
-			for _, part := range tt.want {
-				if !strings.Contains(err.Error(), part) {
-					t.Errorf("%s: message %q does not say %q", name, err, part)
-				}
-			}
+func TestUnusableSettingsAreRefusedBeforeAnyConnection(t *testing.T) {
+	c := reach.Config{Kafka: config.Kafka{Compression: "brotli"}, Logger: slog.New(slog.DiscardHandler)}
+	_, sinkErr := NewSink(c)
+	_, sourceErr := NewSource(c, nil)
+	for _, err := range []error{sinkErr, sourceErr} {
+		if wrong, ok := errors.AsType[*config.FieldError](err); !ok || wrong.Field != "kafka.compression" {
+			t.Errorf("got %v, want an error of kafka.compression", err)
 		}
 	}
 }
@@ -193,68 +159,4 @@ func TestBrokerAndClientAgreeOnTheContract(t *testing.T) {
 			t.Errorf("broker says %q, client %q", ours, theirs)
 		}
 	}
-}
-
-func TestKafkaClientLogsOneLevelLower(t *testing.T) {
-	var out bytes.Buffer
-	c := onLoopback(t)
-	c.Kafka.Brokers = []string{"127.0.0.1:1"}
-	c.Logger = slog.New(slog.NewTextHandler(&out, &slog.HandlerOptions{Level: slog.LevelInfo}))
-	sink, err := NewSink(c)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if _, err := countOf(t.Context(), sink, "orders"); err == nil {
-		t.Error("a port that nobody listens on answered")
-	}
-	sink.Close()
-	if got := out.String(); !strings.Contains(got, "unable to open connection") || strings.Contains(got, "level=WARN") {
-		t.Errorf("logged %q", got)
-	}
-}
-
-type certificates struct {
-	ca, cert, key string // PEM files
-	server        *tls.Config
-}
-
-// newCertificates makes one self-signed certificate for 127.0.0.1 that is authority, server and client.
-func newCertificates(t *testing.T) certificates {
-	t.Helper()
-	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
-	if err != nil {
-		t.Fatal(err)
-	}
-	template := &x509.Certificate{
-		SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: "test"},
-		NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(time.Hour),
-		IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)}, IsCA: true, BasicConstraintsValid: true,
-		KeyUsage:    x509.KeyUsageCertSign | x509.KeyUsageDigitalSignature,
-		ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth, x509.ExtKeyUsageClientAuth},
-	}
-	cert, err := x509.CreateCertificate(rand.Reader, template, template, key.Public(), key)
-	if err != nil {
-		t.Fatal(err)
-	}
-	pkcs8, err := x509.MarshalPKCS8PrivateKey(key)
-	if err != nil {
-		t.Fatal(err)
-	}
-	certPEM := pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: cert})
-	keyPEM := pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: pkcs8})
-	pair, err := tls.X509KeyPair(certPEM, keyPEM)
-	if err != nil {
-		t.Fatal(err)
-	}
-	pool := x509.NewCertPool()
-	pool.AppendCertsFromPEM(certPEM)
-	dir := t.TempDir()
-	files := certificates{ca: filepath.Join(dir, "ca.pem"), cert: filepath.Join(dir, "cert.pem"), key: filepath.Join(dir, "key.pem"),
-		server: &tls.Config{Certificates: []tls.Certificate{pair}, ClientCAs: pool, ClientAuth: tls.RequireAndVerifyClientCert}}
-	for file, content := range map[string][]byte{files.ca: certPEM, files.cert: certPEM, files.key: keyPEM} {
-		if err := os.WriteFile(file, content, 0o600); err != nil {
-			t.Fatal(err)
-		}
-	}
-	return files
 }

@@ -1,4 +1,4 @@
-package kafka
+package reach
 
 import (
 	"context"
@@ -11,7 +11,7 @@ import (
 	"github.com/carillonmq/carillon/broker/config"
 )
 
-// A Config says how to reach Kafka. It holds for the Source and the Sink alike.
+// A Config says how to reach Kafka. It holds for whoever reads and whoever writes alike.
 type Config struct {
 	Kafka    config.Kafka
 	ClientID string // what Kafka's logs and quotas know us by
@@ -22,22 +22,18 @@ type Config struct {
 	Dial func(ctx context.Context, network, address string) (net.Conn, error)
 
 	// FetchMaxWait is how long Kafka holds a fetch that has nothing to return: 0 for 2 s. It bounds how late a
-	// partition that is added is read when Kafka is slow to tell of it.
+	// partition that is added is read when Kafka is slow to tell of it. A client that reads asks for it itself.
 	FetchMaxWait time.Duration
 }
 
 const (
-	defaultFetchMaxWait = 2 * time.Second
-
 	// metadataMinAge is how long a partition with a retriable error waits for new metadata at most;
 	// franz-go's 5 s would stall it that long.
 	metadataMinAge = 50 * time.Millisecond
 	metadataMaxAge = 30 * time.Second
 
-	// requestTimeout bounds the wait for one answer. produceTimeout is what Kafka may spend on replicating
-	// one request, which all targets on the connection wait for.
+	// requestTimeout bounds the wait for one answer.
 	requestTimeout = 5 * time.Second
-	produceTimeout = 2 * time.Second
 
 	dialTimeout = 5 * time.Second
 
@@ -100,8 +96,8 @@ func (c Config) dialer() (dialFunc, error) {
 	return dial, nil
 }
 
-// heard returns the options with which several clients dial through one hearing, which the caller closes after them.
-func (c Config) heard(log *slog.Logger) ([]kgo.Opt, *hearing, error) {
+// Heard returns Options with which several clients dial through one Hearing, which the caller closes after them.
+func (c Config) Heard(log *slog.Logger) ([]kgo.Opt, *Hearing, error) {
 	options, err := c.Options()
 	if err != nil {
 		return nil, nil, err

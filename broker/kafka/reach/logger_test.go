@@ -1,4 +1,4 @@
-package kafka
+package reach
 
 import (
 	"errors"
@@ -10,6 +10,8 @@ import (
 	"time"
 
 	"github.com/twmb/franz-go/pkg/kgo"
+
+	"github.com/carillonmq/carillon/broker/internal/kafkatest"
 )
 
 // A lineBuffer counts the lines that hold a text.
@@ -32,19 +34,16 @@ func (b *lineBuffer) count(part string) int {
 
 // A night without Kafka must not bury everything else.
 func TestLogSaysOnceAMinuteThatKafkaIsAway(t *testing.T) {
-	inBubble(t, func(t *testing.T, kafka bubble) {
-		config := kafka.config()
+	kafkatest.InBubble(t, func(t *testing.T, kafka kafkatest.Bubble) {
+		config := configOf(t, kafka)
 		var info, debug lineBuffer
 		config.Logger = slog.New(slog.NewMultiHandler(
 			slog.NewTextHandler(&info, nil), slog.NewTextHandler(&debug, &slog.HandlerOptions{Level: slog.LevelDebug})))
-		source, err := NewSource(config, func(string) bool { return true })
-		if err != nil {
-			t.Fatal(err)
-		}
-		defer source.Close()
+		questions, end := ask(t, config)
+		defer end()
 		kafka.Close()
 		for range 150 {
-			if _, _, err := source.Topics(t.Context(), nil); err == nil {
+			if _, err := askInTime(t, questions, forNothing); err == nil {
 				t.Fatal("a Kafka that is away was found")
 			}
 			pass(time.Second)

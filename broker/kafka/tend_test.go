@@ -14,44 +14,6 @@ import (
 	"github.com/carillonmq/carillon/broker/deliver"
 )
 
-// One of three Kafka brokers is frozen, and leads nothing of the target.
-func TestFrozenBrokerDelaysNoTargetThatItDoesNotLead(t *testing.T) {
-	inBubble(t, func(t *testing.T, kafka bubble) {
-		network, config := kafka.freezable()
-		sink, err := NewSink(config)
-		if err != nil {
-			t.Fatal(err)
-		}
-		defer sink.Close()
-		round := func() (longestAnswer, longestSend time.Duration) {
-			for range 1200 {
-				start := time.Now()
-				if _, err := countOf(t.Context(), sink, "orders"); err != nil {
-					t.Fatal(err)
-				}
-				longestAnswer = max(longestAnswer, time.Since(start))
-				took, err := sendAndWait(sink, deliver.Delivery{Topic: "orders"})
-				if err != nil {
-					t.Fatal(err)
-				}
-				longestSend = max(longestSend, took)
-				pass(100 * time.Millisecond)
-			}
-			return longestAnswer, longestSend
-		}
-		round()
-		network.freeze(kafka.notLeading("orders"))
-		answer, send := round()
-		t.Logf("longest answer %v, longest send %v", answer, send)
-		if answer > 2*askAnother+50*time.Millisecond { // the count of partitions, and the limit
-			t.Errorf("an answer took %v", answer)
-		}
-		if send > 50*time.Millisecond {
-			t.Errorf("a send took %v", send)
-		}
-	}, kfake.NumBrokers(3), kfake.Ports(9092, 9093, 9094), kfake.SeedTopics(1, "orders"))
-}
-
 // What is delivered after a quiet time waits for no connection to be opened.
 func TestConnectionsAreOpenAfterAQuietTime(t *testing.T) {
 	inBubble(t, func(t *testing.T, kafka bubble) {
@@ -59,7 +21,7 @@ func TestConnectionsAreOpenAfterAQuietTime(t *testing.T) {
 		config := kafka.config()
 		config.Dial = func(ctx context.Context, network, address string) (net.Conn, error) {
 			dials.Add(1)
-			return kafka.network.DialContext(ctx, network, address)
+			return kafka.Network.DialContext(ctx, network, address)
 		}
 		sink, err := NewSink(config)
 		if err != nil {

@@ -1,4 +1,4 @@
-package kafka
+package reach
 
 import (
 	"context"
@@ -16,14 +16,16 @@ const (
 	askAnother = 100 * time.Millisecond
 	// askAgain is how often a broker that did not answer in time is asked again, beside one that did.
 	askAgain = time.Second
+	// askSilentTimeout bounds the wait for an answer that nobody needs.
+	askSilentTimeout = 10 * time.Second
 )
 
-// questions asks what any Kafka broker can answer, for the Sink and the Source alike. franz-go chooses one and waits for
+// Questions asks what any Kafka broker can answer, and is safe for concurrent use. franz-go chooses one and waits for
 // it, though it may be frozen, and does not hear the context while it connects.
 //
 // The brokers take turns. One that is cut off from the others answers from the past, and whoever asks several times,
 // because one answer proves nothing, must hear others as well.
-type questions struct {
+type Questions struct {
 	client *kgo.Client
 
 	mu     sync.Mutex
@@ -31,8 +33,9 @@ type questions struct {
 	silent map[kgo.Broker]time.Time // when those were asked that have not answered in time what they were asked last
 }
 
-func newQuestions(client *kgo.Client) *questions {
-	return &questions{client: client, silent: make(map[kgo.Broker]time.Time)}
+// NewQuestions returns what asks with the client, which stays the caller's to close.
+func NewQuestions(client *kgo.Client) *Questions {
+	return &Questions{client: client, silent: make(map[kgo.Broker]time.Time)}
 }
 
 // An answer is one Kafka broker's.
@@ -41,9 +44,9 @@ type answer struct {
 	err      error
 }
 
-// ask returns the first answer of a Kafka broker. request makes the request anew for each. It blocks until then, or until
+// Ask returns the first answer of a Kafka broker. request makes the request anew for each. It blocks until then, or until
 // all have failed or ctx ends.
-func (q *questions) ask(ctx context.Context, request func() kmsg.Request) (kmsg.Response, error) {
+func (q *Questions) Ask(ctx context.Context, request func() kmsg.Request) (kmsg.Response, error) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	brokers := q.inTurn()
@@ -87,19 +90,29 @@ func (q *questions) ask(ctx context.Context, request func() kmsg.Request) (kmsg.
 
 // lookAround has the client learn the Kafka brokers anew, from the configured ones if need be: those that it knows
 // do not answer, and may have other addresses now. It does not wait for that.
-func (q *questions) lookAround() { q.client.ForceMetadataRefresh() }
+func (q *Questions) lookAround() { q.client.ForceMetadataRefresh() }
 
 // askSilent asks a broker for nothing if it is silent, from time to time, to hear whether it still is.
-func (q *questions) askSilent(to *kgo.Broker) {
+func (q *Questions) askSilent(to *kgo.Broker) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	if asked, silent := q.silent[*to]; silent && time.Since(asked) >= askAgain {
 		go func() {
-			ctx, cancel := context.WithTimeout(context.Background(), tendTimeout)
+			ctx, cancel := context.WithTimeout(context.Background(), askSilentTimeout)
 			defer cancel()
 			q.put(ctx, to, forNothing(), make(chan answer, 1))
 		}()
 	}
+}
+
+// KeepOpen asks each Kafka broker once for nothing, so that no connection is closed for want of use. It blocks until all
+// have answered or failed, or ctx ends.
+func (q *Questions) KeepOpen(ctx context.Context) {
+	var waiting sync.WaitGroup
+	for _, to := range q.inTurn() {
+		waiting.Go(func() { _, _ = to.Request(ctx, forNothing()) })
+	}
+	waiting.Wait()
 }
 
 // forNothing returns a question that each Kafka broker answers at once.
@@ -110,7 +123,7 @@ func forNothing() kmsg.Request {
 }
 
 // put puts the question to one broker.
-func (q *questions) put(ctx context.Context, to *kgo.Broker, request kmsg.Request, answers chan<- answer) {
+func (q *Questions) put(ctx context.Context, to *kgo.Broker, request kmsg.Request, answers chan<- answer) {
 	asked := time.Now()
 	q.mu.Lock()
 	q.silent[*to] = asked
@@ -126,7 +139,7 @@ func (q *questions) put(ctx context.Context, to *kgo.Broker, request kmsg.Reques
 
 // inTurn returns the brokers to ask. Those that are silent come last, and the one of them that was asked longest ago
 // at the very end.
-func (q *questions) inTurn() []*kgo.Broker {
+func (q *Questions) inTurn() []*kgo.Broker {
 	brokers := q.client.DiscoveredBrokers()
 	if len(brokers) == 0 {
 		q.lookAround() // beside us: it may wait for a frozen one

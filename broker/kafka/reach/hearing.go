@@ -1,4 +1,4 @@
-package kafka
+package reach
 
 import (
 	"context"
@@ -24,7 +24,7 @@ const (
 	signTimeout = 5 * time.Second
 )
 
-// A hearing knows which Kafka brokers are silent: frozen, cut off or hanging. All clients of franz-go that share one
+// A Hearing knows which Kafka brokers are silent: frozen, cut off or hanging. All clients of franz-go that share one
 // dial through it.
 //
 // franz-go asks whichever broker it likes for metadata and for a producer id, and waits for it for requestTimeout though
@@ -37,10 +37,10 @@ const (
 //
 // A slow answer is none of this: whoever gives signs of life is waited for. It takes no request to end a silence, since the
 // sign is asked for until it comes.
-type hearing struct {
+type Hearing struct {
 	open  dialFunc
 	log   *slog.Logger
-	ctx   context.Context // ends with close
+	ctx   context.Context // ends with Close
 	end   context.CancelFunc
 	signs sync.WaitGroup // those that are asked for
 
@@ -63,14 +63,14 @@ type wait struct {
 	timer  *time.Timer
 }
 
-func newHearing(open dialFunc, log *slog.Logger) *hearing {
-	h := &hearing{open: open, log: log, brokers: make(map[string]*heardBroker)}
+func newHearing(open dialFunc, log *slog.Logger) *Hearing {
+	h := &Hearing{open: open, log: log, brokers: make(map[string]*heardBroker)}
 	h.ctx, h.end = context.WithCancel(context.Background())
 	return h
 }
 
-// close ends all questions for signs, and waits for that.
-func (h *hearing) close() {
+// Close ends all questions for signs, and waits for that.
+func (h *Hearing) Close() {
 	h.mu.Lock() // no sign is asked for after this
 	h.end()
 	h.mu.Unlock()
@@ -78,7 +78,7 @@ func (h *hearing) close() {
 }
 
 // dial opens a connection, unless the Kafka broker is silent.
-func (h *hearing) dial(ctx context.Context, network, address string) (net.Conn, error) {
+func (h *Hearing) dial(ctx context.Context, network, address string) (net.Conn, error) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	var cut atomic.Bool
@@ -109,7 +109,7 @@ func (a namedAddress) String() string { return string(a) }
 
 // await begins to wait for an answer. cut is called, perhaps too late, when the broker falls silent. It returns nil when
 // it is silent already.
-func (h *hearing) await(address string, cut func(*wait)) *wait {
+func (h *Hearing) await(address string, cut func(*wait)) *wait {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	b := h.brokers[address]
@@ -136,7 +136,7 @@ func (h *hearing) await(address string, cut func(*wait)) *wait {
 }
 
 // answered ends a wait.
-func (h *hearing) answered(w *wait) {
+func (h *Hearing) answered(w *wait) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	delete(w.broker.waits, w)
@@ -144,7 +144,7 @@ func (h *hearing) answered(w *wait) {
 }
 
 // doubt has the broker asked for a sign of life. The caller holds mu.
-func (h *hearing) doubt(b *heardBroker) {
+func (h *Hearing) doubt(b *heardBroker) {
 	if !b.doubted {
 		b.doubted = true
 		h.signs.Go(func() { h.listen(b) })
@@ -153,7 +153,7 @@ func (h *hearing) doubt(b *heardBroker) {
 
 // listen asks a broker for signs of life until one comes in time. The first one that ends a silence tells
 // nothing of how fast the broker is now, so one more is asked for.
-func (h *hearing) listen(b *heardBroker) {
+func (h *Hearing) listen(b *heardBroker) {
 	for h.ctx.Err() == nil {
 		var came bool // guarded by mu
 		start := time.Now()
@@ -181,7 +181,7 @@ func (h *hearing) listen(b *heardBroker) {
 }
 
 // silence cuts off what a broker owes, unless its sign came.
-func (h *hearing) silence(b *heardBroker, came *bool) {
+func (h *Hearing) silence(b *heardBroker, came *bool) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if *came || b.silent {
@@ -197,7 +197,7 @@ func (h *hearing) silence(b *heardBroker, came *bool) {
 }
 
 // sign asks for what each Kafka broker tells anybody, on a connection of its own.
-func (h *hearing) sign(address string) error {
+func (h *Hearing) sign(address string) error {
 	ctx, cancel := context.WithTimeout(h.ctx, signTimeout)
 	defer cancel()
 	conn, err := h.open(ctx, "tcp", address)
@@ -223,7 +223,7 @@ func (h *hearing) sign(address string) error {
 // an answer, and takes it back when it has it.
 type heardConn struct {
 	net.Conn
-	hearing *hearing
+	hearing *Hearing
 	address string
 	patient atomic.Bool // Kafka takes its time for what was asked last
 

@@ -1,4 +1,4 @@
-package kafka
+package reach
 
 import (
 	"context"
@@ -7,32 +7,44 @@ import (
 	"time"
 
 	"github.com/twmb/franz-go/pkg/kfake"
+	"github.com/twmb/franz-go/pkg/kmsg"
+
+	"github.com/carillonmq/carillon/broker/internal/kafkatest"
 )
 
 // When all Kafka brokers have new addresses, only the configured ones lead to them.
 func TestQuestionsFindAKafkaThatHasMoved(t *testing.T) {
-	inBubble(t, func(t *testing.T, kafka bubble) {
-		moved, err := kfake.NewCluster(kfake.NumBrokers(1), kfake.Ports(9093), kfake.ListenFn(kafka.network.Listen), kfake.SeedTopics(3, "orders"))
+	kafkatest.InBubble(t, func(t *testing.T, kafka kafkatest.Bubble) {
+		moved, err := kfake.NewCluster(kfake.NumBrokers(1), kfake.Ports(9093), kfake.ListenFn(kafka.Network.Listen), kfake.SeedTopics(3, "orders"))
 		if err != nil {
 			t.Fatal(err)
 		}
 		defer moved.Close()
 		now := kafka.ListenAddrs()[0]
-		config := kafka.config()
+		config := configOf(t, kafka)
 		config.Kafka.Brokers = []string{"kafka:9092"}
 		config.Dial = func(ctx context.Context, network, address string) (net.Conn, error) {
 			if address == "kafka:9092" {
 				address = now
 			}
-			return kafka.network.DialContext(ctx, network, address)
+			return kafka.Network.DialContext(ctx, network, address)
 		}
-		sink, err := NewSink(config)
-		if err != nil {
-			t.Fatal(err)
+		questions, end := ask(t, config)
+		defer end()
+		orders := "orders"
+		count := func() (int, error) {
+			answer, err := askInTime(t, questions, func() kmsg.Request {
+				request := kmsg.NewPtrMetadataRequest()
+				request.Topics = []kmsg.MetadataRequestTopic{{Topic: &orders}}
+				return request
+			})
+			if err != nil {
+				return 0, err
+			}
+			return len(answer.(*kmsg.MetadataResponse).Topics[0].Partitions), nil
 		}
-		defer sink.Close()
 		for range 3 {
-			if _, err := countOf(t.Context(), sink, "orders"); err != nil {
+			if _, err := count(); err != nil {
 				t.Fatal(err)
 			}
 			pass(time.Second)
@@ -41,7 +53,7 @@ func TestQuestionsFindAKafkaThatHasMoved(t *testing.T) {
 		kafka.Close()
 		start := time.Now()
 		for {
-			n, err := countOf(t.Context(), sink, "orders")
+			n, err := count()
 			if err == nil && n == 3 {
 				break
 			}

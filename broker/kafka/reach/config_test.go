@@ -1,0 +1,59 @@
+package reach
+
+import (
+	"bytes"
+	"log/slog"
+	"strings"
+	"testing"
+
+	"github.com/carillonmq/carillon/broker/config"
+	"github.com/carillonmq/carillon/broker/internal/kafkatest"
+)
+
+func TestUnusableSettingsNameFieldValueAndRemedy(t *testing.T) {
+	files := kafkatest.NewCertificates(t)
+	for name, tt := range map[string]struct {
+		kafka config.Kafka
+		want  []string
+	}{
+		"missing authority": {config.Kafka{TLS: config.TLS{Enabled: true, CA: "nowhere.pem"}},
+			[]string{"kafka.tls.ca", "nowhere.pem", "name a PEM file"}},
+		"authority without certificate": {config.Kafka{TLS: config.TLS{Enabled: true, CA: files.Key}},
+			[]string{"kafka.tls.ca", files.Key, "no certificate", "name a PEM file"}},
+		"missing key": {config.Kafka{TLS: config.TLS{Enabled: true, Cert: files.Cert, Key: "nowhere.pem"}},
+			[]string{"kafka.tls.cert", "kafka.tls.key", "nowhere.pem", "belong together"}},
+		"unknown mechanism": {config.Kafka{SASL: config.SASL{Mechanism: "kerberos"}},
+			[]string{"kafka.sasl.mechanism", "kerberos", "scram-512"}},
+		"unknown compression": {config.Kafka{Compression: "brotli"},
+			[]string{"kafka.compression", "brotli", "none, gzip, snappy, lz4 or zstd"}},
+	} {
+		c := Config{Kafka: tt.kafka, Logger: slog.New(slog.DiscardHandler)}
+		_, optionsErr := c.Options()
+		_, _, heardErr := c.Heard(c.Logger)
+		for _, err := range []error{optionsErr, heardErr} {
+			if err == nil {
+				t.Errorf("%s was accepted", name)
+				continue
+			}
+			for _, part := range tt.want {
+				if !strings.Contains(err.Error(), part) {
+					t.Errorf("%s: message %q does not say %q", name, err, part)
+				}
+			}
+		}
+	}
+}
+
+func TestClientLogsOneLevelLower(t *testing.T) {
+	var out bytes.Buffer
+	c := Config{Kafka: config.Kafka{Brokers: []string{"127.0.0.1:1"}}}
+	c.Logger = slog.New(slog.NewTextHandler(&out, &slog.HandlerOptions{Level: slog.LevelInfo}))
+	questions, end := ask(t, c)
+	if _, err := askInTime(t, questions, forNothing); err == nil {
+		t.Error("a port that nobody listens on answered")
+	}
+	end()
+	if got := out.String(); !strings.Contains(got, "unable to open connection") || strings.Contains(got, "level=WARN") {
+		t.Errorf("logged %q", got)
+	}
+}
