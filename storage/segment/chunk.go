@@ -119,7 +119,8 @@ type chunk struct {
 	left    uint32 // entries not read yet
 	prev    Ref
 	started bool
-	targets []string
+	targets int      // how many names there are
+	names   []string // of the targets
 	index   codec.Decoder
 	bodies  []byte
 }
@@ -153,41 +154,51 @@ func openChunk(key, value []byte) (chunk, error) {
 		index:   codec.NewDecoder(value[chunkHeader+keySize : end]),
 		bodies:  value[end:],
 	}
-	c.targets = make([]string, c.index.Count())
-	for i := range c.targets {
-		c.targets[i] = c.index.Text()
+	c.targets = c.index.Count()
+	c.names = make([]string, c.targets)
+	for i := range c.names {
+		c.names[i] = c.index.Text()
 	}
 	if c.index.Failed() || c.left == 0 {
-		return chunk{}, fmt.Errorf("%w: chunk with %d entries and %d targets does not decode", codec.ErrCorrupt, c.left, len(c.targets))
+		return chunk{}, fmt.Errorf("%w: chunk with %d entries and %d targets does not decode", codec.ErrCorrupt, c.left, c.targets)
 	}
 	return c, nil
 }
 
 // next returns the next entry, false at the end. The body is not checked.
 func (c *chunk) next() (chunkEntry, bool, error) {
+	e, target, ok, err := c.step()
+	if ok {
+		e.Target = c.names[target]
+	}
+	return e, ok, err
+}
+
+// step is next, with the place of the target's name instead of the name.
+func (c *chunk) step() (e chunkEntry, target uint64, ok bool, err error) {
 	if c.left == 0 {
 		if c.index.Left() > 0 || len(c.bodies) > 0 {
-			return chunkEntry{}, false, fmt.Errorf("%w: chunk has %d and %d bytes after its last entry", codec.ErrCorrupt, c.index.Left(), len(c.bodies))
+			return chunkEntry{}, 0, false, fmt.Errorf("%w: chunk has %d and %d bytes after its last entry", codec.ErrCorrupt, c.index.Left(), len(c.bodies))
 		}
-		return chunkEntry{}, false, nil
+		return chunkEntry{}, 0, false, nil
 	}
 	due, seq := c.index.Uvarint(), c.index.Varint()
 	target, length := c.index.Uvarint(), c.index.Uvarint()
-	e := chunkEntry{crc: c.index.Uint32()}
+	e.crc = c.index.Uint32()
 	r := Ref{Due: int64(uint64(c.prev.Due) + due), Seq: c.prev.Seq + uint64(seq)}
-	if c.index.Failed() || target >= uint64(len(c.targets)) || length > math.MaxInt32 || length > uint64(len(c.bodies))+1 {
-		return chunkEntry{}, false, fmt.Errorf("%w: entry after %v does not decode", codec.ErrCorrupt, c.prev)
+	if c.index.Failed() || target >= uint64(c.targets) || length > math.MaxInt32 || length > uint64(len(c.bodies))+1 {
+		return chunkEntry{}, 0, false, fmt.Errorf("%w: entry after %v does not decode", codec.ErrCorrupt, c.prev)
 	}
 	if c.started && !c.prev.Less(r) || !c.started && r != c.prev {
-		return chunkEntry{}, false, fmt.Errorf("%w: entry %v after %v", codec.ErrCorrupt, r, c.prev)
+		return chunkEntry{}, 0, false, fmt.Errorf("%w: entry %v after %v", codec.ErrCorrupt, r, c.prev)
 	}
-	e.Due, e.Seq, e.Target = r.Due, r.Seq, c.targets[target]
+	e.Due, e.Seq = r.Due, r.Seq
 	if length > 0 {
 		e.Body = c.bodies[: length-1 : length-1]
 		c.bodies = c.bodies[length-1:]
 	}
 	c.left, c.prev, c.started = c.left-1, r, true
-	return e, true, nil
+	return e, target, true, nil
 }
 
 // verify checks the body against its checksum.

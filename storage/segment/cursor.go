@@ -113,11 +113,15 @@ func (c *Cursor) find(r Ref, cache *IndexCache) (chunkEntry, bool, error) {
 		}
 		c.index, c.value = index, value
 	}
-	if e, ok := c.index.entry(r, c.value); ok {
+	e, ok, err := c.index.entry(r, c.value)
+	if err != nil {
+		return chunkEntry{}, false, fmt.Errorf("segment %s: %w", c.segment.Path, err)
+	}
+	if ok {
 		return e, true, nil
 	}
 	// It may be that the chunk it lies in is hidden by damage: the walk notices that.
-	e, _, err := c.startEntry(r)
+	e, _, err = c.startEntry(r)
 	if err != nil || e.Ref() != r {
 		return chunkEntry{}, false, err
 	}

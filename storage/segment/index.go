@@ -1,80 +1,115 @@
 package segment
 
 import (
+	"encoding/binary"
 	"slices"
 	"sync"
+
+	"github.com/carillonmq/carillon/storage/codec"
 )
 
 const (
-	// mostIndexed bounds what an IndexCache keeps, in bytes of memory: some 150,000 entries.
+	// mostIndexed bounds what an IndexCache keeps, in bytes of memory: some two million entries of 100 B.
 	mostIndexed = 8 << 20
-	// An index takes indexSize bytes besides its entries, of indexedSize each, and the names of their targets.
-	indexSize   = 256
-	indexedSize = 48
+	// An index takes indexSize bytes besides its marks, of markSize each, and the places of the names, of 4 bytes.
+	indexSize = 256
+	markSize  = 40
+	// markEvery is how many entries are decoded at most to find one.
+	markEvery = 16
 )
 
-// A chunkIndex is a chunk's index decoded: an entry is found in it without a walk over those
-// before. It is never changed, and holds nothing of the file.
+// A chunkIndex says where in a chunk one may begin to decode, so that an entry is found without a walk
+// over all before. It is never changed, and holds nothing of the file.
 type chunkIndex struct {
-	entries []indexedEntry
-	bytes   int // of memory
+	count int // of entries
+	last  Ref
+	names []uint32 // where in the chunk's value the name of each target lies
+	marks []mark   // of every markEvery-th entry, the first one included
+	crc   uint32   // of the value's index, which ends at end
+	end   int
 }
 
-// An indexedEntry is an entry without its body, and where that lies.
-type indexedEntry struct {
-	Ref
-	target string
-	start  uint32 // in the chunk's value
-	length uint32 // plus one; 0 is nil
-	crc    uint32
+// A mark is an entry at which one may begin to decode.
+type mark struct {
+	ref           Ref
+	before        Ref // of the entry before, for the first one its own
+	entry, bodies uint32
 }
 
-// indexChunk checks what openChunk does, and decodes all of the index.
+// indexChunk checks what openChunk does and that all entries decode.
 func indexChunk(key, value []byte) (*chunkIndex, error) {
 	c, err := openChunk(key, value)
 	if err != nil {
 		return nil, err
 	}
-	x := &chunkIndex{entries: make([]indexedEntry, 0, min(int(c.left), len(value)))}
-	x.bytes = indexSize + cap(x.entries)*indexedSize
-	for _, target := range c.targets {
-		x.bytes += len(target)
+	x := &chunkIndex{count: int(c.left), crc: binary.BigEndian.Uint32(value), end: len(value) - len(c.bodies), names: make([]uint32, c.targets)}
+	names := codec.NewDecoder(value[chunkHeader+keySize : x.end])
+	names.Count()
+	for i := range x.names {
+		x.names[i] = uint32(x.end - names.Left())
+		names.BytesView()
 	}
-	for {
-		start := len(value) - len(c.bodies)
-		e, ok, err := c.next()
+	x.marks = make([]mark, 0, min(x.count, len(value))/markEvery+1)
+	for at := 0; ; at++ {
+		m := mark{before: c.prev, entry: uint32(x.end - c.index.Left()), bodies: uint32(len(value) - len(c.bodies))}
+		e, _, ok, err := c.step()
 		if err != nil {
 			return nil, err
 		}
 		if !ok {
 			return x, nil
 		}
-		indexed := indexedEntry{Ref: e.Ref(), target: e.Target, start: uint32(start), crc: e.crc}
-		if e.Body != nil {
-			indexed.length = uint32(len(e.Body)) + 1
+		x.last = e.Ref()
+		if at%markEvery == 0 {
+			m.ref = e.Ref()
+			x.marks = append(x.marks, m)
 		}
-		x.entries = append(x.entries, indexed)
 	}
+}
+
+// bytes returns what the index takes of memory.
+func (x *chunkIndex) bytes() int {
+	return indexSize + markSize*cap(x.marks) + 4*cap(x.names)
+}
+
+// describes reports whether this is the value that was indexed, undamaged: what is decoded from it
+// lies in the file.
+func (x *chunkIndex) describes(value []byte) bool {
+	return len(value) >= x.end && binary.BigEndian.Uint32(value) == x.crc && codec.Checksum(value[4:x.end]) == x.crc
 }
 
 // spans reports whether r lies in the chunk if it is in the segment.
-func (x *chunkIndex) spans(r Ref) bool {
-	return !r.Less(x.entries[0].Ref) && !x.entries[len(x.entries)-1].Less(r)
-}
+func (x *chunkIndex) spans(r Ref) bool { return !r.Less(x.marks[0].ref) && !x.last.Less(r) }
 
 // entry returns the entry named r out of the chunk's value, its body a view, and false when it is not there.
-func (x *chunkIndex) entry(r Ref, value []byte) (chunkEntry, bool) {
-	at, ok := slices.BinarySearchFunc(x.entries, r, func(e indexedEntry, r Ref) int { return e.Compare(r) })
-	if !ok {
-		return chunkEntry{}, false
+func (x *chunkIndex) entry(r Ref, value []byte) (chunkEntry, bool, error) {
+	at, exact := slices.BinarySearchFunc(x.marks, r, func(m mark, r Ref) int { return m.ref.Compare(r) })
+	if !exact {
+		at--
 	}
-	indexed := &x.entries[at]
-	e := chunkEntry{Entry: Entry{Due: r.Due, Seq: r.Seq, Target: indexed.target}, crc: indexed.crc}
-	if indexed.length > 0 {
-		end := indexed.start + indexed.length - 1
-		e.Body = value[indexed.start:end:end]
+	if at < 0 {
+		return chunkEntry{}, false, nil
 	}
-	return e, true
+	m := &x.marks[at]
+	c := chunk{
+		left:    uint32(x.count - at*markEvery),
+		prev:    m.before,
+		started: at > 0,
+		targets: len(x.names),
+		index:   codec.NewDecoder(value[m.entry:x.end]),
+		bodies:  value[m.bodies:],
+	}
+	for {
+		e, target, ok, err := c.step()
+		if err != nil || !ok || r.Less(e.Ref()) {
+			return chunkEntry{}, false, err
+		}
+		if e.Ref() == r {
+			name := codec.NewDecoder(value[x.names[target]:x.end])
+			e.Target = name.Text()
+			return e, true, nil
+		}
+	}
 }
 
 // An IndexCache keeps the chunk indexes that were decoded last. What is due at a time lies
@@ -102,7 +137,7 @@ func (c *IndexCache) index(s *Segment, key, value []byte) (*chunkIndex, error) {
 	c.mu.Lock()
 	x := c.indexes[place]
 	c.mu.Unlock()
-	if x != nil {
+	if x != nil && x.describes(value) {
 		return x, nil
 	}
 	x, err := indexChunk(key, value)
@@ -132,9 +167,9 @@ func (c *IndexCache) keep(place chunkPlace, x *chunkIndex) {
 	}
 	c.indexes[place] = x
 	c.oldest = append(c.oldest, place)
-	c.bytes += x.bytes
+	c.bytes += x.bytes()
 	for c.bytes > mostIndexed && len(c.oldest) > 1 {
-		c.bytes -= c.indexes[c.oldest[0]].bytes
+		c.bytes -= c.indexes[c.oldest[0]].bytes()
 		delete(c.indexes, c.oldest[0])
 		c.oldest = c.oldest[1:]
 	}

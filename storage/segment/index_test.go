@@ -94,15 +94,13 @@ func TestRead_decodesAChunkOnceForAllTargets(t *testing.T) {
 
 // Whatever is read, what is kept of it is bounded, and the bound counts what is kept.
 func TestIndexCache_isBounded(t *testing.T) {
-	const messages = 3 * mostIndexed / indexedSize / 2
-	s, refs := forManyTargets(t, 1, messages, 1)
 	var cache IndexCache
-	for _, wanted := range refs {
-		readRefs(t, s, wanted, &cache)
+	for i := range 3 * mostIndexed / indexSize {
+		cache.keep(chunkPlace{1, Ref{Seq: uint64(i)}}, &chunkIndex{marks: make([]mark, i%10), names: make([]uint32, i%7)})
 	}
 	bytes := 0
 	for _, index := range cache.indexes {
-		bytes += index.bytes
+		bytes += index.bytes()
 	}
 	if bytes != cache.bytes || bytes > mostIndexed || len(cache.oldest) != cache.Len() {
 		t.Errorf("%d bytes of %d chunks, counted as %d of %d", bytes, cache.Len(), cache.bytes, len(cache.oldest))
@@ -112,24 +110,70 @@ func TestIndexCache_isBounded(t *testing.T) {
 	}
 }
 
-// An index takes memory for its chunk, its entries and the names in it, however few or long they are.
-func TestChunkIndex_countsItsMemory(t *testing.T) {
-	if size := unsafe.Sizeof(indexedEntry{}); size != indexedSize {
-		t.Errorf("an entry takes %d bytes, %d are counted", size, indexedSize)
+// The backlog of 400,000 messages for a thousand targets fits, in whatever order they are read.
+func TestIndexCache_holdsALargeBacklog(t *testing.T) {
+	const targets, chunks = 1000, 700
+	var b chunkBuilder
+	for i := 0; !b.full(); i++ {
+		b.add(&Entry{Due: int64(i), Seq: uint64(i + 1), Target: fmt.Sprintf("customer-%08d.replies", i%targets), Body: make([]byte, 100)})
 	}
-	for _, c := range []struct{ targets, each, name int }{{1, 1, 1}, {1, 100, 249}, {100, 1, 249}} {
+	index, err := indexChunk(b.finish(0, nil))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if all := chunks * index.bytes(); index.count*chunks < 400_000 || all > mostIndexed {
+		t.Errorf("%d entries in %d chunks take %d bytes", index.count*chunks, chunks, all)
+	}
+}
+
+// An index takes memory for its chunk, its marks and where names lie, however few or long they are.
+func TestChunkIndex_countsItsMemory(t *testing.T) {
+	if size := unsafe.Sizeof(mark{}); size != markSize {
+		t.Errorf("a mark takes %d bytes, %d are counted", size, markSize)
+	}
+	for _, c := range []struct{ targets, each, most int }{{1, 1, 300}, {1, 100, 600}, {100, 1, 1000}} {
 		var b chunkBuilder
 		for i := range c.targets * c.each {
-			b.add(&Entry{Due: int64(i), Seq: uint64(i + 1), Target: fmt.Sprintf("%0*d", c.name, i%c.targets)})
+			b.add(&Entry{Due: int64(i), Seq: uint64(i + 1), Target: fmt.Sprintf("%0*d", 249, i%c.targets)})
 		}
 		key, value := b.finish(0, nil)
 		index, err := indexChunk(key, value)
 		if err != nil {
 			t.Fatal(err)
 		}
-		least := c.targets*c.name + c.targets*c.each*indexedSize
-		if over := index.bytes - least; over != indexSize {
-			t.Errorf("%+v: %d bytes, %d above its entries and names", c, index.bytes, over)
+		if n := index.bytes(); n > c.most || n != indexSize+markSize*cap(index.marks)+4*cap(index.names) {
+			t.Errorf("%+v: %d bytes", c, n)
 		}
+	}
+}
+
+// A chunk that is damaged after it was indexed is noticed as one that was not.
+func TestChunkIndex_noticesDamage(t *testing.T) {
+	var b chunkBuilder
+	for i := range 100 {
+		b.add(&Entry{Due: int64(i), Seq: uint64(i + 1), Target: fmt.Sprint("target-", i%3), Body: []byte{1}})
+	}
+	key, value := b.finish(0, nil)
+	index, err := indexChunk(key, value)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i := range 100 {
+		e, ok, err := index.entry(Ref{Due: int64(i), Seq: uint64(i + 1)}, value)
+		if err != nil || !ok || e.Target != fmt.Sprint("target-", i%3) || len(e.Body) != 1 {
+			t.Fatalf("entry %d: %+v, %v, %v", i, e, ok, err)
+		}
+		if _, ok, err := index.entry(Ref{Due: int64(i), Seq: uint64(i)}, value); ok || err != nil {
+			t.Fatalf("an entry that is not there: %v, %v", ok, err)
+		}
+	}
+	for i := range index.end {
+		if value[i]++; index.describes(value) {
+			t.Errorf("byte %d is damaged, and nothing is noticed", i)
+		}
+		value[i]--
+	}
+	if !index.describes(value) {
+		t.Error("the chunk is whole")
 	}
 }
