@@ -4,8 +4,8 @@
 //	ingest.Source <- Source: one client; partitions assigned directly, no consumer group
 //	deliver.Sink  <- Sink:   a few clients, shared by targets that answer equally fast
 //
-// How a client reaches Kafka is package reach. Positions, retries, the choice of a partition and dead
-// letters are the broker's. What is decided here is which way a record takes: whether its target is quick,
-// slow or stuck, and which client it shares with whom. And it is decided when a partition that fails is read
-// again, and what of it is skipped because it does not fit in memory.
+// How a client reaches Kafka is package reach. Where reading goes on, when a record is sent again, to which
+// partition, and what becomes a dead letter for its instruction is the broker's to decide. Decided here is
+// which way a record takes: whether its target is quick, slow or stuck, and with whom it shares a client;
+// when a partition that fails is fetched again; and that a batch which does not fit in memory is skipped.
 package kafka
