@@ -58,7 +58,7 @@ func (n *Node) askAll(ctx context.Context) map[string]member.Standing {
 			if err != nil {
 				level := slog.LevelInfo
 				// By member alone: the errors of resets differ in our port.
-				if n.ctx.Err() != nil || n.silent.again(m.ID) {
+				if n.ctx.Err() != nil || n.silent.Again(m.ID) {
 					level = slog.LevelDebug
 				}
 				n.log.Log(ctx, level, "member does not answer", "member", m.ID, "api", m.API, "error", err)

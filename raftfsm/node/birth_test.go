@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/carillonmq/carillon/raftfsm/member"
+	"github.com/carillonmq/carillon/raftfsm/repeats"
 )
 
 func TestBirth_saysOnceAMinuteWhoDoesNotAnswer(t *testing.T) {
@@ -23,7 +24,7 @@ func TestBirth_saysOnceAMinuteWhoDoesNotAnswer(t *testing.T) {
 			}
 		})
 		c.open("n1")
-		time.Sleep(5*repeatEvery - askEvery)
+		time.Sleep(5*repeats.Every - askEvery)
 		for _, member := range []string{"n2", "n3"} {
 			if got := strings.Count(log.String(), "member="+member+" "); got != 5 {
 				t.Errorf("%d lines about %s in five minutes, want 5", got, member)

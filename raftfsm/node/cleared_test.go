@@ -9,10 +9,11 @@ import (
 	"testing/synctest"
 	"time"
 
+	raftboltdb "github.com/hashicorp/raft-boltdb/v2"
+
 	"github.com/carillonmq/carillon/raftfsm"
 	"github.com/carillonmq/carillon/raftfsm/raftlog"
 	"github.com/carillonmq/carillon/storage"
-	raftboltdb "github.com/hashicorp/raft-boltdb/v2"
 )
 
 // A follower has received a snapshot, its log is empty since, and its schedule is

@@ -7,9 +7,10 @@ import (
 	"slices"
 	"time"
 
+	"github.com/hashicorp/raft"
+
 	"github.com/carillonmq/carillon/raftfsm"
 	"github.com/carillonmq/carillon/raftfsm/member"
-	"github.com/hashicorp/raft"
 )
 
 // Leadership is one stretch of leading. It says nothing about what is committed:

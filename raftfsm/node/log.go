@@ -6,11 +6,11 @@ import (
 	"io"
 	"log"
 	"log/slog"
-	"sync"
-	"time"
 
 	"github.com/hashicorp/go-hclog"
 	"github.com/hashicorp/raft"
+
+	"github.com/carillonmq/carillon/raftfsm/repeats"
 )
 
 // hclogger gives hashicorp's four loggers (raft, transport, wal, stores) our
@@ -22,14 +22,14 @@ type hclogger struct {
 	slog    *slog.Logger
 	name    string
 	implied []any
-	said    *repeats
+	said    *repeats.Subjects
 	closed  <-chan struct{} // by the node; nil: never
 }
 
 var _ hclog.Logger = hclogger{}
 
 func newHCLogger(l *slog.Logger, name string) hclogger {
-	return hclogger{slog: l.With("component", name), name: name, said: newRepeats()}
+	return hclogger{slog: l.With("component", name), name: name, said: repeats.New()}
 }
 
 // until returns a logger that warns of nothing once closed is.
@@ -56,7 +56,7 @@ func (l hclogger) log(level slog.Level, msg string, args []any) {
 	if !l.slog.Enabled(context.Background(), level) {
 		return
 	}
-	if peer := peerOf(args); level >= slog.LevelWarn && peer != "" && l.said.again(msg+"\n"+peer) {
+	if peer := peerOf(args); level >= slog.LevelWarn && peer != "" && l.said.Again(msg+"\n"+peer) {
 		level = slog.LevelDebug
 	}
 	plain := make([]any, len(args))
@@ -131,34 +131,4 @@ func slogLevel(level hclog.Level) slog.Level {
 	default:
 		return slog.LevelInfo
 	}
-}
-
-const (
-	// repeatEvery paces a line about a peer that is down or refused: it is tried several times a second.
-	repeatEvery = time.Minute
-	// mostSaid bounds what is remembered: a few lines for each peer.
-	mostSaid = 100
-)
-
-// repeats tells the lines about peers apart that come again and again, here and in raft's log.
-type repeats struct {
-	mu   sync.Mutex
-	said map[string]time.Time // by subject
-}
-
-func newRepeats() *repeats { return &repeats{said: map[string]time.Time{}} }
-
-// again reports whether the subject was new less than repeatEvery ago, and notes it as new now if not.
-func (r *repeats) again(subject string) bool {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	now := time.Now()
-	if at, ok := r.said[subject]; ok && now.Sub(at) < repeatEvery {
-		return true
-	}
-	if len(r.said) >= mostSaid {
-		clear(r.said)
-	}
-	r.said[subject] = now
-	return false
 }

@@ -5,9 +5,10 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/hashicorp/raft"
+
 	"github.com/carillonmq/carillon/raftfsm"
 	"github.com/carillonmq/carillon/raftfsm/member"
-	"github.com/hashicorp/raft"
 )
 
 // configChangeTimeout bounds the queueing of a membership change.

@@ -12,13 +12,15 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/carillonmq/carillon/raftfsm"
-	"github.com/carillonmq/carillon/raftfsm/member"
-	"github.com/carillonmq/carillon/raftfsm/raftlog"
-	"github.com/carillonmq/carillon/storage"
 	"github.com/hashicorp/raft"
 	raftboltdb "github.com/hashicorp/raft-boltdb/v2"
 	"golang.org/x/sync/semaphore"
+
+	"github.com/carillonmq/carillon/raftfsm"
+	"github.com/carillonmq/carillon/raftfsm/member"
+	"github.com/carillonmq/carillon/raftfsm/raftlog"
+	"github.com/carillonmq/carillon/raftfsm/repeats"
+	"github.com/carillonmq/carillon/storage"
 )
 
 // What a data directory holds beside node.json.
@@ -42,9 +44,9 @@ type Node struct {
 	streams   *streams
 	stable    *raftboltdb.BoltStore
 	logs      *raftlog.Store
-	lean      *raftlog.Lean // logs as raft sees it
-	transport *transport    // set before raft is
-	silent    *repeats      // of members that are asked and do not answer
+	lean      *raftlog.Lean     // logs as raft sees it
+	transport *transport        // set before raft is
+	silent    *repeats.Subjects // of members that are asked and do not answer
 
 	successors chan raft.ServerID // that have our place, as replacedLoop is told
 
@@ -86,7 +88,7 @@ func Open(ctx context.Context, cfg Config) (*Node, error) {
 	n := &Node{
 		cfg: cfg, self: cfg.member(), log: cfg.Logger.With("component", "raftfsm", "node", cfg.NodeID),
 		inFlight: semaphore.NewWeighted(bytesInFlight), proposals: newGate(),
-		terms: make(chan *Leadership, 1), failed: make(chan error, 1), closed: make(chan struct{}), flushed: make(chan struct{}, 1), silent: newRepeats(),
+		terms: make(chan *Leadership, 1), failed: make(chan error, 1), closed: make(chan struct{}), flushed: make(chan struct{}, 1), silent: repeats.New(),
 		successors: make(chan raft.ServerID, 1), merges: pacer{rate: mergeRate},
 	}
 	n.ctx, n.cancel = context.WithCancel(context.Background())

@@ -7,8 +7,9 @@ import (
 	"sync"
 	"time"
 
-	"github.com/carillonmq/carillon/raftfsm"
 	"github.com/hashicorp/raft"
+
+	"github.com/carillonmq/carillon/raftfsm"
 )
 
 // enqueueTimeout bounds how long Propose waits for Raft to take a command; it is

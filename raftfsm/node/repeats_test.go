@@ -6,7 +6,6 @@ import (
 	"io"
 	"net"
 	"os"
-	"strconv"
 	"strings"
 	"syscall"
 	"testing"
@@ -14,6 +13,8 @@ import (
 	"time"
 
 	"github.com/hashicorp/raft"
+
+	"github.com/carillonmq/carillon/raftfsm/repeats"
 )
 
 func TestLog_saysOnceAMinuteThatAPeerFails(t *testing.T) {
@@ -35,7 +36,7 @@ func TestLog_saysOnceAMinuteThatAPeerFails(t *testing.T) {
 				t.Errorf("%s: %d lines, want %d", text, got, want)
 			}
 		}
-		time.Sleep(repeatEvery)
+		time.Sleep(repeats.Every)
 		fail()
 		if got := strings.Count(log.String(), "peer=b:1"); got != 2 {
 			t.Errorf("%d lines after a minute, want 2", got)
@@ -58,22 +59,12 @@ func TestReplaced_refusalsDoNotFloodTheLog(t *testing.T) {
 		if got := strings.Count(text, "raft connection refused"); got != 2 || strings.Contains(text, "failed to decode") {
 			t.Errorf("%d refusals logged, want one for each id:\n%s", got, text)
 		}
-		time.Sleep(repeatEvery)
+		time.Sleep(repeats.Every)
 		c.greetAs("stranger", node)
 		if got := strings.Count(log.String(), "raft connection refused"); got != 3 {
 			t.Errorf("%d refusals logged after a minute, want 3", got)
 		}
 	})
-}
-
-func TestRepeats_forgetRatherThanGrow(t *testing.T) {
-	r := newRepeats()
-	for i := range 10 * mostSaid {
-		r.again(strconv.Itoa(i))
-	}
-	if len(r.said) > mostSaid {
-		t.Errorf("%d remembered, want at most %d", len(r.said), mostSaid)
-	}
 }
 
 // A host that resets, hangs up or sends something else does it from another port

@@ -8,8 +8,9 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/carillonmq/carillon/storage"
 	"github.com/hashicorp/raft"
+
+	"github.com/carillonmq/carillon/storage"
 )
 
 // A node is replaced with many messages pending while load goes on. In virtual time no

@@ -8,8 +8,9 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/carillonmq/carillon/raftfsm/member"
 	"github.com/hashicorp/raft"
+
+	"github.com/carillonmq/carillon/raftfsm/member"
 )
 
 // greetAs sends the node a greeting for the Raft id, and waits until it hangs up.

@@ -5,9 +5,10 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/hashicorp/raft"
+
 	"github.com/carillonmq/carillon/raftfsm"
 	"github.com/carillonmq/carillon/storage"
-	"github.com/hashicorp/raft"
 )
 
 // Room returns nil, or why no message may be accepted now, wrapping raftfsm.ErrNoRoom:

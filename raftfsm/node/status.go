@@ -4,9 +4,10 @@ import (
 	"strings"
 	"time"
 
+	"github.com/hashicorp/raft"
+
 	"github.com/carillonmq/carillon/raftfsm/member"
 	"github.com/carillonmq/carillon/storage"
-	"github.com/hashicorp/raft"
 )
 
 // Status is what a node knows of itself and its cluster.

@@ -14,8 +14,10 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/carillonmq/carillon/raftfsm/member"
 	"github.com/hashicorp/raft"
+
+	"github.com/carillonmq/carillon/raftfsm/member"
+	"github.com/carillonmq/carillon/raftfsm/repeats"
 )
 
 // Every connection begins with whom it is for. A member keeps its address when it
@@ -36,7 +38,7 @@ const (
 type streams struct {
 	net.Listener
 	cfg     streamConfig
-	refused *repeats
+	refused *repeats.Subjects
 	conns   map[net.Conn]struct{}
 	closed  bool
 	mu      sync.Mutex // guards conns and closed
@@ -58,7 +60,7 @@ type streamConfig struct {
 var _ raft.StreamLayer = (*streams)(nil)
 
 func newStreams(l net.Listener, cfg streamConfig) *streams {
-	return &streams{Listener: l, cfg: cfg, refused: newRepeats(), conns: map[net.Conn]struct{}{}}
+	return &streams{Listener: l, cfg: cfg, refused: repeats.New(), conns: map[net.Conn]struct{}{}}
 }
 
 // peerAt joins a Raft id and an address to what Dial takes.
@@ -244,7 +246,7 @@ func (s *streams) logRefused(from net.Addr, err error) {
 		cause = errNoGreeting.Error() // whatever was sent instead
 	}
 	level := slog.LevelWarn
-	if s.refused.again(host + "\n" + cause) {
+	if s.refused.Again(host + "\n" + cause) {
 		level = slog.LevelDebug
 	}
 	s.cfg.log.Log(context.Background(), level, "raft connection refused", "from", from, "error", err)

@@ -5,8 +5,9 @@ import (
 	"sync"
 	"time"
 
-	"github.com/carillonmq/carillon/raftfsm"
 	"github.com/hashicorp/raft"
+
+	"github.com/carillonmq/carillon/raftfsm"
 )
 
 // requestBytes bounds the entries that a request carries, but for a single one that

@@ -6,18 +6,11 @@ import (
 	"log/slog"
 	"slices"
 	"strings"
-	"sync"
-	"time"
 	"unicode"
 
 	"github.com/twmb/franz-go/pkg/kgo"
-)
 
-const (
-	// repeatEvery paces a line of franz-go above debug: while Kafka is away it has one for each attempt to connect.
-	repeatEvery = time.Minute
-	// mostSaid bounds what is remembered: a few lines for each broker.
-	mostSaid = 100
+	"github.com/carillonmq/carillon/raftfsm/repeats"
 )
 
 // logger passes franz-go's lines on, one level lower than franz-go has them: what a failing connection
@@ -25,11 +18,10 @@ const (
 // same broker and with the same error, is for debugging only.
 type logger struct {
 	log  *slog.Logger
-	mu   sync.Mutex
-	said map[string]time.Time // by subject
+	said *repeats.Subjects
 }
 
-func newLogger(log *slog.Logger) *logger { return &logger{log: log, said: make(map[string]time.Time)} }
+func newLogger(log *slog.Logger) *logger { return &logger{log: log, said: repeats.New()} }
 
 func (l *logger) Level() kgo.LogLevel {
 	switch {
@@ -49,7 +41,7 @@ func (l *logger) Log(level kgo.LogLevel, msg string, pairs ...any) {
 	case kgo.LogLevelWarn:
 		to = slog.LevelInfo
 	}
-	if to > slog.LevelDebug && l.repeats(subject(msg, pairs)) {
+	if to > slog.LevelDebug && l.said.Again(subject(msg, pairs)) {
 		to = slog.LevelDebug
 	}
 	l.log.Log(context.Background(), to, "kafka client: "+msg, named(pairs)...)
@@ -83,19 +75,4 @@ func subject(msg string, pairs []any) string {
 		}
 	}
 	return msg
-}
-
-// repeats reports whether a line about it was passed on less than repeatEvery ago, and notes that one is now if not.
-func (l *logger) repeats(subject string) bool {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	now := time.Now()
-	if at, ok := l.said[subject]; ok && now.Sub(at) < repeatEvery {
-		return true
-	}
-	if len(l.said) >= mostSaid {
-		clear(l.said)
-	}
-	l.said[subject] = now
-	return false
 }
