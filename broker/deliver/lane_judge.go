@@ -84,11 +84,15 @@ func (h *health) fail(since time.Time) {
 	}
 }
 
-// succeed notes that a record got through.
+// succeed notes that a record got through. What passed its trial works, and may have a long
+// backlog: it need not feel its way as behind a record that was refused.
 func (h *health) succeed(ref storage.Ref) {
+	if h.onTrial {
+		h.window = mostFlying
+	}
+	h.window = min(2*h.window, mostFlying)
 	h.answer(ref)
 	h.absent = absence{}
-	h.window = min(2*h.window, mostFlying)
 }
 
 // answer notes that the target took the record, or refused it for what is in it.

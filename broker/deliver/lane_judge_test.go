@@ -3,6 +3,8 @@ package deliver
 import (
 	"testing"
 	"time"
+
+	"github.com/carillonmq/carillon/storage"
 )
 
 // What follows a failure, by what is known of the target before it.
@@ -44,5 +46,19 @@ func TestJudge_sendsWaitsRefusesCondemnsOrGivesUp(t *testing.T) {
 		if got := h.judge(test.cause, test.first, now, clock); got != test.want || test.after != nil && !test.after(h) {
 			t.Errorf("%s: remedy %d, want %d; then %+v", name, got, test.want, h)
 		}
+	}
+}
+
+// A backlog behind a target that works again is thousands of messages; doubling from one would cost
+// it ten answers.
+func TestHealth_oneSuccessOnTrialIsEnough(t *testing.T) {
+	trial := health{window: 1, onTrial: true}
+	trial.succeed(storage.Ref{})
+	if trial.window != mostFlying || trial.onTrial {
+		t.Errorf("%d may fly, on trial: %t", trial.window, trial.onTrial)
+	}
+	hunt := health{window: 1}
+	if hunt.succeed(storage.Ref{}); hunt.window != 2 {
+		t.Errorf("%d may fly beside one that may be refused, want 2", hunt.window)
 	}
 }
