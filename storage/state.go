@@ -30,7 +30,7 @@ type Hold struct {
 	Mark    Ref   // where reading the topic starts again
 }
 
-// Claim is the leader's word on what may be published.
+// Claim says what the leader may publish.
 type Claim struct {
 	Through int64  // nothing due later is published
 	Mark    Ref    // where a new term starts reading

@@ -15,8 +15,9 @@ import (
 	"github.com/carillonmq/carillon/storage"
 )
 
-// mostProposed is how many ingest commands may be in flight: with ProposalBytes
-// each it bounds the bytes that Raft holds for us.
+// mostProposed is how many ingest commands wait to be settled, besides the one that settle waits for
+// and the one that take has just proposed: with ProposalBytes each it bounds the bytes that Raft
+// holds for us.
 const mostProposed = 8
 
 // While fewer than fewArrivals come with a poll, and nothing that is due soon has come

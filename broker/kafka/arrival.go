@@ -13,8 +13,8 @@ import (
 
 // accept turns fetches into batches. Partitions with an error stall.
 //
-// A poll may bring the news that records were replaced and records from behind the place where, in either order.
-// So all such news is heard before any record is taken.
+// One poll may bring both the news that records were replaced, and records from behind that place, in
+// either order. So all such news is heard before any record is taken.
 func (s *Source) accept(fetches kgo.Fetches) []ingest.Batch {
 	fetches.EachError(func(topic string, partition int32, err error) {
 		p := s.find(topic, ingest.TopicID{}, partition)

@@ -62,7 +62,7 @@ func (s *Sink) board(l *line, b *backlog) *flight {
 	}
 	l.used = time.Now()
 	warm := l.topics[b.target.topic]
-	l.topics[b.target.topic] = warm
+	l.topics[b.target.topic] = warm // it has flown now, warm or not
 	m := &member{backlog: b, flight: f, left: len(b.waiting), first: !warm}
 	f.members = append(f.members, m)
 	f.left += m.left
@@ -156,7 +156,7 @@ func (s *Sink) judge(f *flight) {
 func (s *Sink) land(issued *send, err error, now time.Time) (out []*line) {
 	m := issued.member
 	b, f := m.backlog, m.flight
-	if err == nil && !f.line.left[b.target.topic] {
+	if err == nil && !f.line.forgot[b.target.topic] {
 		f.line.topics[b.target.topic] = true
 	}
 	if _, answered := errors.AsType[*kerr.Error](err); f.pipe != nil && (err == nil || answered) {

@@ -21,7 +21,7 @@ type line struct {
 	pool    *pool
 	pipes   map[int32]*pipe // by Kafka broker
 	topics  map[string]bool // topics that flew; true: something of it got through
-	left    map[string]bool // topics that the client was made to forget
+	forgot  map[string]bool // topics that the client was made to forget
 	flights int             // without outcome
 	used    time.Time       // when it was boarded last
 	retired bool            // takes no more flights, and is closed when there are none
@@ -101,7 +101,7 @@ func (s *Sink) makeLine(p *pool) (*line, error) {
 		pool:   p,
 		pipes:  make(map[int32]*pipe),
 		topics: make(map[string]bool),
-		left:   make(map[string]bool),
+		forgot: make(map[string]bool),
 	}
 	var linger time.Duration
 	if p.gathers {
@@ -171,7 +171,7 @@ func (l *line) pipe(broker int32) *pipe {
 // written is not written again. The caller holds mu.
 func (s *Sink) forget(l *line, topic string) {
 	delete(l.topics, topic)
-	l.left[topic] = true
+	l.forgot[topic] = true
 	s.background.Go(func() { l.client.PurgeTopicsFromProducing(topic) })
 }
 

@@ -121,7 +121,7 @@ func (s *Sink) lineFor(p *pool, b *backlog, now time.Time) *line {
 	usable := false
 	var idle, shared *line
 	for _, l := range p.lines {
-		if l.left[b.target.topic] {
+		if l.forgot[b.target.topic] {
 			continue
 		}
 		usable = true

@@ -27,10 +27,11 @@ const (
 	// sinkMetadataMaxAge: leaders that moved are learned from errors, added partitions by asking.
 	sinkMetadataMaxAge = 5 * time.Minute
 
-	// quickPools is among how many connections to a Kafka broker the quick are dealt out, one each while there are no more of
-	// them: who shares a connection with a target that turns slow waits for its first slow answer.
+	// quickPools is the number of connections to a Kafka broker that quick targets are dealt out to. Up to
+	// that many targets share none: whatever shares one with a target that turns slow waits for its first
+	// slow answer.
 	quickPools = 4
-	// How many clients of franz-go a pool has at most. One of a quick pool does until an answer is overdue.
+	// How many clients of franz-go a pool has at most. A quick pool uses one until an answer is overdue.
 	quickLines = 3
 	slowLines  = 4
 	stuckLines = 2
