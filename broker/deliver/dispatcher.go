@@ -8,27 +8,27 @@ import (
 
 // A dispatcher knows where each target of the publisher stands. One goroutine owns it:
 //
-//	orders --> unseen --exists--> lane --fails for 2 s--> stuck <-.
-//	             `---- missing, or no answer, for 2 s --->  |     | probe fails
-//	           forgotten <--idle-- on trial <--probe works--'-----'
+//	orders --> unseen --exists--> lane --fails for 2 s--> parked <-.
+//	             `---- missing, or no answer, for 2 s --->  |      | probe fails
+//	           forgotten <--idle-- on trial <--probe works--'------'
 //	             lane <--an order--'
 //
 // Only a target that Kafka has said to exist has a lane, with its goroutine and a place
 // in a Kafka client. All others are an entry here, and a name that the prober asks for
 // with a thousand others. A target for which nothing waits is forgotten.
 type dispatcher struct {
-	p      *Publisher
-	start  func(*lane)
-	lanes  map[string]*lane
-	others map[string]*parkedTarget // those without a lane
-	wakes  wakeQueue                // the others that wait for a time, and not for an answer
-	trials time.Time                // when the last of the trials begins that are planned
-	warned time.Time                // when it was last logged that one is parked
-	orders []order                  // reused
+	p        *Publisher
+	start    func(*lane)
+	lanes    map[string]*lane
+	laneless map[string]*laneless // all targets without a lane
+	wakes    wakeQueue            // of these, those that wait for a time, and not for an answer
+	trials   time.Time            // when the last of the trials begins that are planned
+	warned   time.Time            // when it was last logged that one is parked
+	orders   []order              // reused
 }
 
 func newDispatcher(p *Publisher, start func(*lane)) *dispatcher {
-	return &dispatcher{p: p, start: start, lanes: make(map[string]*lane), others: make(map[string]*parkedTarget)}
+	return &dispatcher{p: p, start: start, lanes: make(map[string]*lane), laneless: make(map[string]*laneless)}
 }
 
 // run passes orders on until ctx ends.
@@ -51,7 +51,7 @@ func (d *dispatcher) run(ctx context.Context) error {
 			d.takeAnswers()
 		case <-alarm.C:
 			for now := d.p.moment(time.Now()); len(d.wakes) > 0 && d.wakes[0].wake <= now; {
-				d.wake(heap.Pop(&d.wakes).(*parkedTarget))
+				d.wake(heap.Pop(&d.wakes).(*laneless))
 			}
 		}
 	}
@@ -59,8 +59,8 @@ func (d *dispatcher) run(ctx context.Context) error {
 
 // end counts nothing as parked any more: the term is over.
 func (d *dispatcher) end() {
-	for _, t := range d.others {
-		if _, ok := t.standing.(*stuck); ok {
+	for _, t := range d.laneless {
+		if _, ok := t.standing.(*parked); ok {
 			d.p.cfg.Count.Parked(-1)
 		}
 	}
@@ -82,24 +82,24 @@ func (d *dispatcher) order(name string, orders []order) {
 		l.orders.Put(orders...)
 		return
 	}
-	t := d.others[name]
+	t := d.laneless[name]
 	if t == nil {
-		t = &parkedTarget{name: name, standing: &unseen{since: time.Now()}, index: -1, letters: d.p.lettersFor(name).kept()}
-		d.others[name] = t
+		t = &laneless{name: name, standing: &unseen{since: time.Now()}, index: -1, letters: d.p.lettersFor(name).kept()}
+		d.laneless[name] = t
 		t.asked = true
 		d.p.prober.ask(name)
 	}
 	d.take(t, orders)
 }
 
-func (d *dispatcher) take(t *parkedTarget, orders []order) {
+func (d *dispatcher) take(t *laneless, orders []order) {
 	for len(orders) > 0 {
 		orders = t.standing.take(d, t, orders)
 	}
 }
 
-// hear passes on what Kafka has said of a target without a lane.
-func (d *dispatcher) hear(t *parkedTarget, heard PartitionCount) {
+// hear passes on what Kafka has answered about a target without a lane.
+func (d *dispatcher) hear(t *laneless, heard PartitionCount) {
 	absent := t.absence(d.p)
 	absent.hear(heard.Err, time.Now())
 	t.setAbsence(d.p, absent)
@@ -107,11 +107,11 @@ func (d *dispatcher) hear(t *parkedTarget, heard PartitionCount) {
 }
 
 // wake does what it is time for.
-func (d *dispatcher) wake(t *parkedTarget) { t.standing.wake(d, t) }
+func (d *dispatcher) wake(t *laneless) { t.standing.wake(d, t) }
 
 // probe asks for a target once more, in no hurry: of a hundred thousand names that are
 // missing, some are given back in each second, and no claim has them all.
-func (d *dispatcher) probe(t *parkedTarget) {
+func (d *dispatcher) probe(t *laneless) {
 	t.asked = true
 	d.p.prober.probe(t.name)
 }
@@ -134,9 +134,9 @@ func (d *dispatcher) takeEnded() {
 		switch t := e.parked; {
 		case t != nil:
 			d.leave(l)
-			d.others[t.name] = t
+			d.laneless[t.name] = t
 			d.p.cfg.Count.Parked(1)
-			d.wakeAfter(t, t.standing.(*stuck).pause(time.Since(l.begun)))
+			d.wakeAfter(t, t.standing.(*parked).pause(time.Since(l.begun)))
 			d.take(t, late)
 		case len(late) > 0:
 			l.orders.Put(late...)
@@ -156,7 +156,7 @@ func (d *dispatcher) takeAnswers() {
 	for _, a := range d.p.prober.answers.Take(nil) {
 		if l := d.lanes[a.Target]; l != nil {
 			l.answers.Put(a.PartitionCount)
-		} else if t := d.others[a.Target]; t != nil && t.asked {
+		} else if t := d.laneless[a.Target]; t != nil && t.asked {
 			t.asked = false
 			d.hear(t, a.PartitionCount)
 		}
@@ -164,7 +164,7 @@ func (d *dispatcher) takeAnswers() {
 }
 
 // begin gives a target its lane, which begins with the orders.
-func (d *dispatcher) begin(t *parkedTarget, heard PartitionCount, orders []order) {
+func (d *dispatcher) begin(t *laneless, heard PartitionCount, orders []order) {
 	d.forget(t)
 	l := newLane(d.p, t.name)
 	l.begun = time.Now()
@@ -187,15 +187,15 @@ func (d *dispatcher) begin(t *parkedTarget, heard PartitionCount, orders []order
 	d.start(l)
 }
 
-func (d *dispatcher) forget(t *parkedTarget) {
-	delete(d.others, t.name)
+func (d *dispatcher) forget(t *laneless) {
+	delete(d.laneless, t.name)
 	if t.index >= 0 {
 		heap.Remove(&d.wakes, int(t.index))
 	}
 }
 
 // wakeAfter has a target without a lane looked at after a while.
-func (d *dispatcher) wakeAfter(t *parkedTarget, wait time.Duration) {
+func (d *dispatcher) wakeAfter(t *laneless, wait time.Duration) {
 	t.wake = d.p.moment(time.Now().Add(wait))
 	if t.index >= 0 {
 		heap.Fix(&d.wakes, int(t.index))
@@ -205,7 +205,7 @@ func (d *dispatcher) wakeAfter(t *parkedTarget, wait time.Duration) {
 }
 
 // A wakeQueue is a heap of targets by the time at which to look at them.
-type wakeQueue []*parkedTarget
+type wakeQueue []*laneless
 
 func (q wakeQueue) Len() int           { return len(q) }
 func (q wakeQueue) Less(i, j int) bool { return q[i].wake < q[j].wake }
@@ -214,7 +214,7 @@ func (q wakeQueue) Swap(i, j int) {
 	q[i].index, q[j].index = int32(i), int32(j)
 }
 func (q *wakeQueue) Push(x any) {
-	t := x.(*parkedTarget)
+	t := x.(*laneless)
 	t.index = int32(len(*q))
 	*q = append(*q, t)
 }

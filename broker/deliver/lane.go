@@ -27,14 +27,14 @@ import (
 //	             is flying was placed by
 //	             no answer to a record for 5 s: Isolate             settling
 //	             a partition has not been there for 3 s             condemning
-//	             told that the target is parked; nothing is here    ended, parked
+//	             Confirm comes, and nothing is here                 ended, parked
 //	             nothing to do for 30 s                             ended
 //	settling     3 s have passed: Isolate                           settling
 //	             nothing is flying any more, and health.judge says
 //	               goOn                                             sending
 //	               refuse, and it is a dead letter: set aside       sending
 //	               refuse                                           condemning
-//	               condemn                                          condemning
+//	               absentTooLong                                    condemning
 //	               backOff                                          backing off
 //	               giveUp, and one too many is missing              condemning
 //	               giveUp                                           ended, parked
@@ -165,13 +165,13 @@ func (l *lane) isIdle() bool {
 	return l.flights.flying == 0 && len(l.ready) == 0 && len(l.waiting) == 0 && len(l.unplaced) == 0 && l.aside.isEmpty()
 }
 
-// takeOrders takes in what the scheduler wants, and reports whether it says that the
+// takeOrders takes in what the scheduler wants, and reports whether it has confirmed that the
 // target is parked.
-func (l *lane) takeOrders() (told bool) {
+func (l *lane) takeOrders() (confirmed bool) {
 	l.takenOrders = l.orders.Take(l.takenOrders)
 	for _, o := range l.takenOrders {
-		if o.probe {
-			told = true
+		if o.confirm {
+			confirmed = true
 		} else {
 			l.waiting = append(l.waiting, o.Ref)
 		}
@@ -179,7 +179,7 @@ func (l *lane) takeOrders() (told bool) {
 	if cap(l.takenOrders) > mailbox.MostReused {
 		l.takenOrders = nil
 	}
-	return told
+	return confirmed
 }
 
 // giveBack empties the lane and returns all that it held and has not sent.

@@ -288,7 +288,7 @@ func TestDeadLetter_isNeverDropped(t *testing.T) {
 		"refused":                     func(b *bench) { b.sink.topic("dead", 1).refuse = func(Delivery) error { return ErrRecordRefused } },
 		"too large":                   func(b *bench) { b.sink.topic("dead", 1).refuse = func(Delivery) error { return ErrRecordTooLarge } },
 		"missing":                     func(b *bench) {},
-		"missing when the term began": func(b *bench) { b.Probe("dead") },
+		"missing when the term began": func(b *bench) { b.Confirm("dead") },
 		"forbidden":                   func(b *bench) { b.sink.topic("dead", 1).err = ErrTargetForbidden },
 		"unavailable":                 func(b *bench) { b.sink.topic("dead", 1).err = ErrTargetUnavailable },
 	} {

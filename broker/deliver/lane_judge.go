@@ -40,11 +40,11 @@ type health struct {
 type remedy uint8
 
 const (
-	goOn    remedy = iota // send again, alone if the window is one now
-	refuse                // the first ready message, which was sent alone, is refused
-	condemn               // the first ready messages have waited for the absent target long enough
-	backOff               // wait for health.backoff
-	giveUp                // the target is stuck: park it
+	goOn          remedy = iota // send again, alone if the window is one now
+	refuse                      // the first ready message, which was sent alone, is refused
+	absentTooLong               // the first ready messages have waited for the absent target long enough
+	backOff                     // wait for health.backoff
+	giveUp                      // the target has failed for too long: park it
 )
 
 // judge decides what follows a failure, now that nothing is flying any more and what failed
@@ -70,7 +70,7 @@ func (h *health) judge(cause error, first firstWaiting, now time.Time, clock int
 	h.absent.condemning = isAbsent(cause) && first.isOverdue(&h.absent, clock)
 	switch {
 	case h.absent.condemning:
-		return condemn
+		return absentTooLong
 	case h.onTrial || now.Sub(h.failingSince) >= parkAfter:
 		return giveUp // one failure on trial is enough
 	}
@@ -134,7 +134,7 @@ func worstOf(failed []*outgoing) error {
 // delivery only after the missing timeout.
 type absence struct {
 	since      time.Time // zero: the target is not absent, as far as we know
-	heard      time.Time // when Kafka said so last; one answer alone proves nothing
+	heard      time.Time // when Kafka last answered so; one answer alone proves nothing
 	err        error
 	condemning bool // the last try cost messages their delivery
 }
@@ -143,7 +143,7 @@ func isAbsent(err error) bool {
 	return errors.Is(err, ErrTargetMissing) || errors.Is(err, ErrTargetForbidden)
 }
 
-// hear takes note of what Kafka said about the target.
+// hear takes note of what Kafka answered about the target.
 func (a *absence) hear(err error, now time.Time) {
 	if !isAbsent(err) {
 		return
@@ -154,7 +154,7 @@ func (a *absence) hear(err error, now time.Time) {
 	a.heard, a.err = now, err
 }
 
-// lasted reports whether Kafka has said it over all that time, twice at least.
+// lasted reports whether Kafka has answered so over all that time, in two answers at least.
 func (a *absence) lasted(timeout time.Duration) bool {
 	return a.heard.Sub(a.since) >= max(timeout, leastProbe)
 }

@@ -43,8 +43,8 @@ type outgoing struct {
 	sent       time.Time
 	answered   bool      // the last try has its outcome
 	unplaced   time.Time // when its partition was not there
-	missed     time.Time // when Kafka first said so, asked after that
-	nowhere    bool      // Kafka has said so for long enough
+	missed     time.Time // when Kafka first answered so to a question put after that
+	nowhere    bool      // Kafka has answered so for long enough
 }
 
 // An outcome is Kafka's answer for one record.

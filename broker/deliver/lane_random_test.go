@@ -32,7 +32,7 @@ func (f *feeder) step() {
 			f.waiting = append(f.waiting, schedule.DueMessage{Ref: ref, Target: v.Target})
 		}
 		if v.Parked {
-			f.Probe(v.Target)
+			f.Confirm(v.Target)
 		}
 	}
 }

@@ -45,11 +45,12 @@ type sending struct {
 func (s *sending) step(ctx context.Context, l *lane, e event) (state, error) {
 	switch e {
 	case ordered:
-		if told := l.takeOrders(); told {
+		if confirmed := l.takeOrders(); confirmed {
 			if l.isIdle() {
-				return l.end(newParked(l, stuck{first: firstWaiting{timeout: l.p.cfg.LeastMissingTimeout}}))
+				return l.end(newParked(l, parked{first: firstWaiting{timeout: l.p.cfg.LeastMissingTimeout}}))
 			}
-			l.p.cfg.Verdicts.Put(schedule.Verdict{Target: l.target}) // who has work knows better
+			// A target with messages to send is not parked, and the scheduler must hear that.
+			l.p.cfg.Verdicts.Put(schedule.Verdict{Target: l.target})
 		}
 	case answered:
 		l.takeAnswers()
@@ -170,7 +171,7 @@ func (s *sending) stalled(l *lane) state {
 // state follows a failure, so the order of first copies holds, whatever fails.
 type settling struct {
 	failed []*outgoing
-	cause  error     // what Kafka said of the target; nil: it is about records
+	cause  error     // what Kafka answered about the target; nil: the failures are of records
 	until  time.Time // then what is flying is given up; zero: it has been
 }
 
@@ -220,7 +221,7 @@ func (l *lane) follow(ctx context.Context, cause error) (state, error) {
 			return &condemning{rest: 1, problem: refusedProblem(l.target, o, cause)}, nil
 		}
 		l.setAside(ctx, l.takeReady(), cause)
-	case condemn:
+	case absentTooLong:
 		return &condemning{rest: l.overdue(), problem: absentProblem(l.target, first.timeout, cause)}, nil
 	case backOff:
 		return &backingOff{until: time.Now().Add(l.health.backoff)}, nil
@@ -257,12 +258,12 @@ func (l *lane) park(ctx context.Context, cause error, first firstWaiting) (state
 	}
 	level := slog.LevelWarn
 	if l.health.onTrial {
-		level = slog.LevelDebug // it was said when it was parked first
+		level = slog.LevelDebug // it was logged when it was parked first
 	}
 	l.log.Log(ctx, level, "target fails: parking it", "error", cause)
-	l.letters.reported = false // once more
+	l.letters.reported = false // so that the alarm rings each time
 	l.p.alarm(&l.letters, cause)
-	t := newParked(l, stuck{unanswered: 1, probeAfter: l.health.park(), first: first, origin: origin})
+	t := newParked(l, parked{unanswered: 1, probeAfter: l.health.park(), first: first, origin: origin})
 	l.p.cfg.Verdicts.Put(schedule.Verdict{Target: l.target, Parked: true, Returned: l.giveBack()})
 	return l.end(t)
 }
@@ -396,7 +397,7 @@ func (s *draining) hears(l *lane) hearing {
 }
 
 // end ends the lane and tells the dispatcher what is left of it: of a target that is parked, t.
-func (l *lane) end(t *parkedTarget) (state, error) {
+func (l *lane) end(t *laneless) (state, error) {
 	l.p.ended.Put(ended{l, t})
 	return nil, nil
 }

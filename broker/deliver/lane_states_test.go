@@ -149,7 +149,7 @@ func TestLane_backsOffWhileSendsFail(t *testing.T) {
 	})
 }
 
-func TestLane_condemnsOnlyWhatFailsAlone(t *testing.T) {
+func TestLane_refusesOnlyWhatFailsAlone(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := newBench(t)
 		orders := b.sink.topic("orders", 1)

@@ -269,7 +269,7 @@ func TestDeadLetter_thatWaitsIsAProblemUntilItIsWritten(t *testing.T) {
 					b.sink.change(func() { broken(dead) })
 					due := b.accept("dead", 10, asDeadLetter)
 					if held {
-						b.Probe("dead")
+						b.Confirm("dead")
 					} else {
 						b.Hand(due)
 					}
@@ -298,7 +298,7 @@ func TestDeadLetter_problemGoesWhenNothingWaits(t *testing.T) {
 		b := newBench(t)
 		dead := b.sink.topic("dead", 1)
 		dead.err = ErrTargetUnavailable
-		b.Probe("dead")
+		b.Confirm("dead")
 		b.after(time.Minute)
 		if problems := b.cfg.Report.Read().Problems; len(problems) != 1 {
 			t.Errorf("problems %q of a topic that is held and cannot be written to, want one", problems)
@@ -358,7 +358,7 @@ func TestDeadLetter_staysOneWhenTheConfigurationChanges(t *testing.T) {
 }
 
 // From LevelTwo on a message is no dead letter for headers that its producer wrote, and a
-// dead letter stays one without a look at them; what was stored before is told by them.
+// dead letter stays one without a look at them; what was stored before is known by them.
 func TestDeadLetter_isToldByItsMarkAlone(t *testing.T) {
 	const marked = 3 // version of the stored form
 	for name, test := range map[string]struct {

@@ -1,12 +1,12 @@
 // Package deliver writes due messages to their target topics.
 //
 // The publisher (publisher.go) gives each target that has work a lane, so that no target
-// waits for another. What it knows of the others, those that are stuck and those that
-// are not known yet, is in the dispatcher (dispatcher.go, parked.go), and the prober asks
+// waits for another. What it knows of the others, those that are not known yet, parked or on
+// trial, is in the dispatcher (dispatcher.go, laneless.go), and the prober asks
 // Kafka for all of them together. A lane is a state machine (lane.go has the table,
 // lane_states.go the states): it reads what it is handed and sends it in order
 // (lane_messages.go), and what follows a failure is decided in lane_judge.go. Dead letters
-// that wait are in letters.go. What Kafka has acknowledged ends in the log (acks.go). Which
+// that wait are in letters.go. What Kafka has acknowledged is put into the log (acks.go). Which
 // partition a message goes to is decided by the message alone (partition.go). DESIGN.md has
 // the invariants; Sink is what Kafka has to do.
 package deliver
@@ -27,9 +27,9 @@ import (
 	"github.com/carillonmq/carillon/storage"
 )
 
-// A Publisher writes due messages to their target topics, and ends in the log what Kafka
-// has acknowledged. It owns the lanes, one for each target topic that
-// has work, so that no target waits for another:
+// A Publisher writes due messages to their target topics, and puts an Ack into the log for what
+// Kafka has acknowledged. It owns the lanes, one for each target topic that has work, so that no
+// target waits for another:
 //
 //	scheduler --> orders --> dispatcher --> lane of a target --> Sink
 //	    ^                     |    ^            |       `--> acks --> log (Ack)
@@ -117,17 +117,17 @@ type LetterCount interface {
 	ValueDropped()
 }
 
-// An ended lane says why: its target is parked, or (nil) there was nothing to do.
+// An ended says why a lane has ended: its target is parked, or (nil) there was nothing to do.
 type ended struct {
 	lane   *lane
-	parked *parkedTarget
+	parked *laneless
 }
 
-// An order is what the scheduler wants of a lane: deliver the message, or tell
-// when the target works (probe, of which only Target counts).
+// An order is what the scheduler wants for a target: deliver the message, or take note that the
+// scheduler knows the target to be parked (confirm, of which only Target counts).
 type order struct {
 	schedule.DueMessage
-	probe bool
+	confirm bool
 }
 
 // New returns a publisher that does nothing until Run.
@@ -159,17 +159,17 @@ func (p *Publisher) Hand(due []schedule.DueMessage) {
 	p.orders.Put(orders...)
 }
 
-// Probe orders a verdict for when the target works, without anything to send. It is
-// the scheduler's word that it knows the target to be parked: because a claim of an
-// earlier term holds it, or as the answer to each verdict that it is. Orders keep
-// their order, so what was handed over before the scheduler knew comes back before
-// the target is fed again, and cannot overtake what was returned earlier.
-func (p *Publisher) Probe(target string) {
-	p.orders.Put(order{DueMessage: schedule.DueMessage{Target: target}, probe: true})
+// Confirm tells the publisher that the scheduler knows the target to be parked: because a claim
+// of an earlier term holds it, or as the answer to each verdict that it is. The publisher then
+// watches the target, and a verdict says when it may be fed again. Orders keep their order, so
+// what was handed over before the scheduler knew comes back before the target is fed again, and
+// cannot overtake what was returned earlier.
+func (p *Publisher) Confirm(target string) {
+	p.orders.Put(order{DueMessage: schedule.DueMessage{Target: target}, confirm: true})
 }
 
 // Run publishes until ctx ends or something must end the term: storage that cannot
-// be read, or a log that does not take our word. When ctx ends it sends nothing
+// be read, or a log that does not take a command. When ctx ends it sends nothing
 // more, waits for what is on its way and acknowledges it, about a second at most,
 // and returns nil.
 func (p *Publisher) Run(ctx context.Context) error {

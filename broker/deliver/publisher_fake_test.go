@@ -357,12 +357,12 @@ func (b *bench) after(d time.Duration) {
 	synctest.Wait()
 }
 
-// verdicts returns what the scheduler is told, answering each parking as it must.
+// verdicts returns the verdicts, and confirms each of being parked as the scheduler must.
 func (b *bench) verdicts() []schedule.Verdict {
 	got := b.cfg.Verdicts.Take(nil)
 	for _, v := range got {
 		if v.Parked {
-			b.Probe(v.Target)
+			b.Confirm(v.Target)
 		}
 	}
 	return got

@@ -23,7 +23,7 @@ type Sink interface {
 	Send(d Delivery, done func(error))
 	// Isolate gives the topic's outstanding records up: their done is called with
 	// ErrAbandoned, though Kafka may still write them. Until something of the topic
-	// gets through it shares connections only with others that are stuck.
+	// gets through it shares connections only with other topics that were isolated.
 	Isolate(topic string)
 	// CreateTopic creates a topic unless it exists, so that it takes batches of that
 	// many bytes, or of Kafka's default if Kafka refuses as many. It blocks for a
@@ -43,7 +43,7 @@ type PartitionCount struct {
 // A Delivery is a record as it goes out to a target topic.
 type Delivery struct {
 	Topic     string
-	Partition int32 // chosen by the caller; Kafka is told
+	Partition int32 // chosen by the caller, and not by the Kafka client
 	Key       []byte
 	Value     []byte
 	Headers   []message.Header

@@ -3,7 +3,7 @@ package schedule
 import "github.com/carillonmq/carillon/storage"
 
 // What passes between scheduler and publisher: messages that are due, and verdicts on
-// targets that are stuck or work again.
+// targets that are parked or may be fed again.
 
 const (
 	// MostHanded is how many messages of one target the publisher may have, as
@@ -27,21 +27,26 @@ type DueMessage struct {
 // A Verdict is what the publisher tells the scheduler of a target topic.
 type Verdict struct {
 	Target string
-	// Parked: the target is stuck. Everything of it that was handed over and not
-	// acknowledged is the scheduler's again, listed in Returned; the publisher
-	// keeps nothing but the timer of its next probe.
+	// Parked says that the target cannot be written to. Everything of it that was handed
+	// over and not acknowledged is the scheduler's again, listed in Returned; the publisher
+	// keeps only what it needs to ask Kafka for the target.
+	//
+	// A verdict without Parked says that the target may be fed: Kafka says that it exists,
+	// it goes on trial though it is absent, or the publisher had messages to send to it when
+	// Confirm came.
 	Parked   bool
 	Returned []storage.Ref
-	// Otherwise a probe of the parked target succeeded: it may be fed again.
 }
 
 // A Publisher is handed what is due. Neither call blocks.
 type Publisher interface {
 	// Hand passes messages on, in order of delivery.
 	Hand(due []DueMessage)
-	// Probe answers each verdict of a target being parked: nothing that was handed over before
-	// it is on its way any more. It also has a target watched that the claim holds already.
-	Probe(target string)
+	// Confirm says that the scheduler knows the target to be parked. It answers each verdict
+	// with Parked: when it comes, the publisher has all that was handed over before the verdict
+	// was known. A new term calls it for each target that the claim holds, which the publisher
+	// then watches.
+	Confirm(target string)
 }
 
 // fire hands over what is due by limit, one batch of the wheel, and reports
@@ -123,7 +128,7 @@ func (s *Scheduler) hasRoomAgain(t *target) bool {
 	return t.handed <= allowance-allowance/4
 }
 
-// takeVerdicts hears from the publisher which targets are stuck and which work again.
+// takeVerdicts hears from the publisher which targets are parked and which may be fed again.
 func (s *Scheduler) takeVerdicts() {
 	for _, v := range s.cfg.Verdicts.Take(nil) {
 		if v.Parked {
@@ -135,7 +140,7 @@ func (s *Scheduler) takeVerdicts() {
 	}
 }
 
-// park takes back what the publisher returns of a target that is stuck.
+// park takes back what the publisher returns of a target that it has parked.
 func (s *Scheduler) park(v Verdict) {
 	t := s.targets.get(v.Target)
 	if t.state != parked {
@@ -159,5 +164,5 @@ func (s *Scheduler) park(v Verdict) {
 		t.out = nil // of a hundred thousand it would be some megabytes
 	}
 	// The publisher feeds it again only when it knows that we have taken it back.
-	s.cfg.Publisher.Probe(t.name)
+	s.cfg.Publisher.Confirm(t.name)
 }

@@ -8,7 +8,7 @@ import "github.com/carillonmq/carillon/storage"
 
 // load reads one page into the window if there is room, and reports whether it did.
 // Targets that do not flow are passed over: the reach of each is before the frontier,
-// or what is accepted before it lowers it (accept).
+// or what is accepted with a ref below the reach lowers it (accept).
 func (s *Scheduler) load() (loaded bool, err error) {
 	frontier := s.targets.frontier
 	if !s.window.wantsMore(frontier == endOfSchedule) {
@@ -174,11 +174,11 @@ func (s *Scheduler) lookAtFull() {
 // took 1.2 s of a core, 11 ms a page. If the term ends before a claim covers what was
 // found, the next begins anew.
 type search struct {
-	next  storage.Ref // everything before was searched
-	end   storage.Ref // the highest mark that the term started from
-	known uint64      // what has this seq or a later one was accepted by this program
-	found int
-	told  bool // a claim was proposed that covers what was found
+	next    storage.Ref // everything before was searched
+	end     storage.Ref // the highest mark that the term started from
+	known   uint64      // messages with this seq or a later one were accepted by this program
+	found   int
+	claimed bool // a claim was proposed that covers what was found
 }
 
 func newSearch(state storage.State, holds []storage.Hold) search {
@@ -225,9 +225,9 @@ func (s *Scheduler) searchNeedsClaim() bool {
 	if !s.search.isOver() || s.cfg.Searched.Load() {
 		return false
 	}
-	if s.search.found > 0 && !s.search.told {
+	if s.search.found > 0 && !s.search.claimed {
 		s.log.Warn("messages lay behind the marks of the claim, where an earlier version left them: delivering them now", "messages", s.search.found)
-		s.search.told = true
+		s.search.claimed = true
 		return true
 	}
 	s.cfg.Searched.Store(true)

@@ -83,7 +83,7 @@ func New(cfg Options) *Scheduler {
 	for _, hold := range holds {
 		t := s.targets.inherit(hold)
 		cfg.Report.SetParked(t.name, true)
-		cfg.Publisher.Probe(t.name)
+		cfg.Publisher.Confirm(t.name)
 	}
 	if !cfg.Searched.Load() {
 		s.search = newSearch(state, holds)
@@ -181,7 +181,7 @@ func (s *Scheduler) setAlarm() {
 	}
 }
 
-// takeEvents follows the log: what was accepted before its target's reach enters the
+// takeEvents follows the log: what was accepted with a ref below its target's reach enters the
 // window, what was killed leaves it.
 func (s *Scheduler) takeEvents() error {
 	events, lost, didLose := s.cfg.Feed.Take(s.events[:0])
@@ -211,10 +211,10 @@ func (s *Scheduler) takeEvents() error {
 	return nil
 }
 
-// accept takes in what the feed shows, if it lies before the target's reach: what lies
+// accept takes in what the feed shows, if its ref is below the target's reach: what lies
 // beyond is in storage and will be read. Only the target's own reach decides. The mark
 // of a parked target may be above the frontier, when the claim of an earlier term says
-// so, and what is accepted between the two must lower it: reading on passes it over.
+// so, and what is accepted with a ref between the two must lower it: reading on passes it over.
 func (s *Scheduler) accept(item storage.Item) error {
 	t := s.targets.byName[item.Target]
 	switch {

@@ -16,7 +16,7 @@ import (
 
 // crowd is a publisher whose lanes park, heal and acknowledge when the test says so,
 // by the rules of package broker's lanes: what is handed to a parked one comes back,
-// and it heals only when the scheduler has answered each verdict with a probe.
+// and it heals only when the scheduler has confirmed each verdict.
 type crowd struct {
 	node interface {
 		Propose(context.Context, raftfsm.Command) *raftfsm.Proposal
@@ -58,7 +58,7 @@ func (c *crowd) Hand(due []DueMessage) {
 	}
 }
 
-func (c *crowd) Probe(target string) {
+func (c *crowd) Confirm(target string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	l := c.lane(target)

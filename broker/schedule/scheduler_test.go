@@ -36,11 +36,11 @@ type stage struct {
 	capacity  int // of the feed
 	next      int64
 
-	mu     sync.Mutex
-	handed map[string][]storage.Ref // by target, in order
-	at     map[uint64]int64         // by seq
-	probed []string
-	silent map[string]bool // targets that are not acknowledged
+	mu        sync.Mutex
+	handed    map[string][]storage.Ref // by target, in order
+	at        map[uint64]int64         // by seq
+	confirmed []string
+	silent    map[string]bool // targets that are not acknowledged
 }
 
 func newStage(t testing.TB, ctx context.Context) *stage {
@@ -146,10 +146,10 @@ func (s *stage) silence(target string, silent bool) {
 	s.silent[target] = silent
 }
 
-func (s *stage) Probe(target string) {
+func (s *stage) Confirm(target string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.probed = append(s.probed, target)
+	s.confirmed = append(s.confirmed, target)
 }
 
 func (s *stage) got(target string) []storage.Ref {
@@ -296,12 +296,12 @@ func TestScheduler_newTermTakesOverWhatWasParkedAndWhatWaits(t *testing.T) {
 		end()
 		synctest.Wait()
 
-		s.probed = nil
+		s.confirmed = nil
 		s.lead(ctx)
 		time.Sleep(10 * time.Second)
 		s.check("out", 1000)
-		if fmt.Sprint(s.probed) != "[stuck]" {
-			t.Fatalf("probed %v, want the stuck target", s.probed)
+		if fmt.Sprint(s.confirmed) != "[stuck]" {
+			t.Fatalf("confirmed %v, want the stuck target", s.confirmed)
 		}
 		s.mu.Lock()
 		s.handed["stuck"], s.silent["stuck"] = nil, false

@@ -61,7 +61,7 @@ func (s *stage) holdMany(ctx context.Context, n int, mark time.Duration) {
 	s.propose(ctx, raftfsm.ClaimCommand{Time: claim.Through, Claim: claim})
 }
 
-// However many targets catch up, and however much waits beside them for those that are
+// However many targets catch up, and however much waits at the same time for those that are
 // still parked, the backlog is read once for all that heal together, and once more for all
 // that heal while it is read.
 func TestSweep_readsABacklogOnceForAllThatHeal(t *testing.T) {
@@ -112,7 +112,7 @@ func TestSweep_servesTargetsThatHealOneAfterTheOther(t *testing.T) {
 }
 
 // Many targets that take nothing share what the publisher holds for all; one more
-// that works has its backlog delivered beside them.
+// that works has its backlog delivered at the same time.
 func TestSweep_boundsWhatThePublisherHoldsOfAllTargets(t *testing.T) {
 	const n, each = 60, 5000
 	onStage(t, func(ctx context.Context, s *stage) {

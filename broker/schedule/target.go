@@ -18,9 +18,9 @@ import (
 //	                        flow:    its mark is not before the frontier     -> flowing
 //	catchingUp    swept     stop:    the publisher has enough of it          -> full
 //	                        flow:    the sweep has come to the frontier      -> flowing
-//	parked        mark      heal:    its lane says that it works             -> healed
+//	parked        mark      heal:    the publisher says that it may be fed   -> healed
 //	healed        mark      release: no claim holds it, nor one on its way   -> queued
-//	any of them             park:    its lane says that it is stuck          -> parked
+//	any of them             park:    the publisher says that it is parked    -> parked
 //
 //	flowing --stop--> full --queue--> queued --join--> catchingUp
 //	   ^               ^               |  ^             |     |
@@ -39,9 +39,10 @@ const (
 	full
 	// queued: it has room, and a sweep takes it along from its mark on.
 	queued
-	// parked: it is stuck. Its messages wait in storage from the mark on.
+	// parked: the publisher says that it cannot be written to. Its messages wait in storage
+	// from the mark on.
 	parked
-	// healed: it was parked and works again.
+	// healed: it was parked and may be fed, as soon as no claim holds it.
 	healed
 
 	states = iota // how many there are
@@ -91,8 +92,9 @@ func (t *target) hasOwnMark() bool { return t != nil && t.state >= full }
 //
 //  1. Only reading moves a reach on: the frontier and the sweep, past what was
 //     taken in (loaded, sweepTo). No change of state does (change).
-//  2. What is accepted or let go of before a reach, and not kept, is covered again: its
-//     target's mark goes back to it (lower, cover), or frontier and sweep do (retreat).
+//  2. What is accepted or let go of with a ref below the reach, and not kept, is covered
+//     again: its target's mark goes back to it (lower, cover), or frontier and sweep do
+//     (retreat).
 //  3. What a claim holds, or may hold, is not fed: it is parked or healed (change).
 //
 // Nothing that happens in each pass costs more the more targets are parked: each is in
@@ -174,7 +176,8 @@ func (ts *targets) forget(t *target) {
 	ts.free = append(ts.free, t.index)
 }
 
-// Reading. These three are all that moves frontier and sweep.
+// Reading. Only loaded and retreat move the frontier, and only sweepTo, retreat and beginSweep
+// the sweep.
 
 // loaded moves the frontier on: all up to next that flows was taken into the window.
 func (ts *targets) loaded(next storage.Ref) {
@@ -195,7 +198,8 @@ func (ts *targets) retreat(ref storage.Ref) {
 	ts.swept = ts.swept.Min(ref)
 }
 
-// beginSweep starts a sweep at the first of the queued targets. Nobody is left of the last one.
+// beginSweep starts a sweep at the first of the queued targets. No target may be catching up: the
+// sweep is the reach of those that are.
 func (ts *targets) beginSweep(first *target) {
 	ts.expect(len(ts.in[catchingUp].targets) == 0, "a sweep is abandoned for", first, first.mark)
 	ts.round, ts.swept = first.round, first.mark
@@ -204,7 +208,7 @@ func (ts *targets) beginSweep(first *target) {
 // Marks. lower and stray move a mark back, stop and park set one; nothing moves it on.
 
 // lower has a target with a mark of its own read again from a message that is not kept.
-// A hold needs no word of it. What was accepted lately lowers the hold's mark in Apply as
+// Its hold need not be set again. What was accepted lately lowers the hold's mark in Apply as
 // well (storage.Claim.Fresh), and what the target had when it was parked is covered (park).
 func (ts *targets) lower(t *target, ref storage.Ref) {
 	if ref.Less(t.mark) {

@@ -13,7 +13,8 @@ import (
 
 const (
 	// mostLoaded bounds the messages in the wheel, and with it the leader's memory:
-	// about 100 bytes each. Beyond it the window shrinks to half.
+	// about 100 bytes each. Beyond it retreat empties the window of all that was not handed
+	// over, and load fills it again to half.
 	mostLoaded = 1 << 16
 	// leastLoaded is where loading begins again, up to half of mostLoaded.
 	leastLoaded = mostLoaded / 4
@@ -162,8 +163,8 @@ func (w *window) lowestAhead(frontier storage.Ref) storage.Ref {
 
 func (w *window) len() int { return w.queue.Len() + len(w.ripe) }
 
-// wantsMore reports whether the next page should be read, with hysteresis so that
-// a window that has just shrunk is not filled again at once.
+// wantsMore reports whether the next page should be read. Once the window is filled to half of
+// mostLoaded, loading begins again only below leastLoaded.
 func (w *window) wantsMore(allLoaded bool) bool {
 	switch n := w.len(); {
 	case allLoaded || n >= mostLoaded/2:

@@ -30,26 +30,27 @@ const (
 	trialPatience = 15 * time.Minute
 )
 
-// A parkedTarget is a target without a lane; its standing says what it waits for:
+// A laneless is the entry of a target without a lane. Its standing says what it waits for.
+// Confirm is the scheduler's call (schedule.Publisher):
 //
 //	standing  event                                        next
 //	--------  -------------------------------------------  ---------------------------
 //	unseen    Kafka says that it exists                    its lane
-//	          anything else, or nothing, for 2 s           stuck: all is given back
-//	          told that it is parked, and nothing waits    stuck
-//	stuck     a message comes                              stuck: it is given back
+//	          anything else, or nothing, for 2 s           parked: all is given back
+//	          Confirm comes, and nothing waits             parked
+//	parked    a message comes                              parked: it is given back
 //	          all verdicts are answered, and Kafka says
 //	            that it exists                             on trial
 //	            that it is missing, for too long or as     on trial, in its turn
 //	            one too many
 //	on trial  a message comes                              its lane, which is on trial
-//	          told that it is parked                       stuck
+//	          Confirm comes                                parked
 //	          nothing comes for 30 s; absent: 15 min       forgotten
-//	its lane  it fails for 2 s; on trial: once             stuck
+//	its lane  it fails for 2 s; on trial: once             parked
 //	          it has nothing to do for 30 s                forgotten
 //
 // There may be a hundred thousand of them: times are moments, and what few have is a pointer.
-type parkedTarget struct {
+type laneless struct {
 	name     string
 	standing standing
 	absent   struct{ since, heard moment } // an absence without its last error
@@ -77,22 +78,22 @@ func (p *Publisher) time(m moment) time.Time {
 	return p.began.Add(time.Duration(m))
 }
 
-func (t *parkedTarget) absence(p *Publisher) absence {
+func (t *laneless) absence(p *Publisher) absence {
 	return absence{since: p.time(t.absent.since), heard: p.time(t.absent.heard)}
 }
 
-func (t *parkedTarget) setAbsence(p *Publisher, a absence) {
+func (t *laneless) setAbsence(p *Publisher, a absence) {
 	t.absent.since, t.absent.heard = p.moment(a.since), p.moment(a.heard)
 }
 
 // A standing is how a target without a lane stands. Its value holds what is known then only.
 type standing interface {
 	// take takes orders in from the front, and returns those that are left for the next standing.
-	take(d *dispatcher, t *parkedTarget, orders []order) []order
-	// hear decides by what Kafka has said of the target.
-	hear(d *dispatcher, t *parkedTarget, heard PartitionCount)
+	take(d *dispatcher, t *laneless, orders []order) []order
+	// hear decides by what Kafka has answered about the target.
+	hear(d *dispatcher, t *laneless, heard PartitionCount)
 	// wake does what it is time for.
-	wake(d *dispatcher, t *parkedTarget)
+	wake(d *dispatcher, t *laneless)
 }
 
 // unseen is a target that Kafka is asked about for the first time. What was handed over waits.
@@ -102,22 +103,22 @@ type unseen struct {
 	backoff time.Duration // wait before it is asked again
 }
 
-func (s *unseen) take(d *dispatcher, t *parkedTarget, orders []order) []order {
+func (s *unseen) take(d *dispatcher, t *laneless, orders []order) []order {
 	for i, o := range orders {
 		switch {
-		case !o.probe:
+		case !o.confirm:
 			s.waiting = append(s.waiting, o.Ref)
-		case len(s.waiting) > 0: // who has something to send knows better
+		case len(s.waiting) > 0: // a target with messages to send is not parked, and the scheduler must hear that
 			d.p.cfg.Verdicts.Put(schedule.Verdict{Target: t.name})
 		default:
-			d.parkAsTold(t, 0)
+			d.parkAsConfirmed(t, 0)
 			return orders[i+1:]
 		}
 	}
 	return nil
 }
 
-func (s *unseen) hear(d *dispatcher, t *parkedTarget, heard PartitionCount) {
+func (s *unseen) hear(d *dispatcher, t *laneless, heard PartitionCount) {
 	switch {
 	case heard.Err == nil:
 		d.begin(t, heard, nil)
@@ -129,29 +130,29 @@ func (s *unseen) hear(d *dispatcher, t *parkedTarget, heard PartitionCount) {
 	}
 }
 
-func (s *unseen) wake(d *dispatcher, t *parkedTarget) {
+func (s *unseen) wake(d *dispatcher, t *laneless) {
 	d.probe(t)
 }
 
 // park gives everything back of a target that Kafka does not say to exist: invariant 3.
-func (s *unseen) park(d *dispatcher, t *parkedTarget, cause error) {
+func (s *unseen) park(d *dispatcher, t *laneless, cause error) {
 	if time.Since(d.warned) >= time.Second { // a line for each of a million names would help nobody
 		d.p.log.Warn("target fails: parking it", "target", t.name, "error", cause)
 		d.warned = time.Now()
 	}
 	d.p.alarm(t.letters, cause)
-	parked := &stuck{probeAfter: leastProbe, first: firstWaiting{due: s.waiting[0].Due, timeout: d.p.cfg.LeastMissingTimeout}}
-	t.standing = parked
+	next := &parked{probeAfter: leastProbe, first: firstWaiting{due: s.waiting[0].Due, timeout: d.p.cfg.LeastMissingTimeout}}
+	t.standing = next
 	d.p.cfg.Count.Parked(1)
-	parked.giveBack(d, t, s.waiting)
-	d.wakeAfter(t, parked.probeAfter)
+	next.giveBack(d, t, s.waiting)
+	d.wakeAfter(t, next.probeAfter)
 }
 
-// stuck is a parked target: everything was given back to the scheduler, which feeds it again when
-// a probe says so.
-type stuck struct {
+// parked is a target that cannot be written to: everything was given back to the scheduler, which
+// feeds it again when a verdict says so (resume).
+type parked struct {
 	// unanswered counts the verdicts of being parked to which the scheduler has not answered
-	// with a probe order. The target is fed again only when all are answered. What was handed
+	// with Confirm. The target is fed again only when all are answered. What was handed
 	// over before the scheduler knew has come back by then, and nobody overtakes it:
 	// invariant 5.
 	unanswered int
@@ -162,28 +163,28 @@ type stuck struct {
 }
 
 // newParked returns what is kept of the target of a lane that ends.
-func newParked(l *lane, standing stuck) *parkedTarget {
-	t := &parkedTarget{name: l.target, standing: &standing, index: -1, letters: l.letters.kept()}
+func newParked(l *lane, standing parked) *laneless {
+	t := &laneless{name: l.target, standing: &standing, index: -1, letters: l.letters.kept()}
 	t.setAbsence(l.p, l.health.absent)
 	return t
 }
 
-// parkAsTold begins with a target that the scheduler says is parked, as the claim of an
-// earlier term has it.
-func (d *dispatcher) parkAsTold(t *parkedTarget, probeAfter time.Duration) {
-	t.standing = &stuck{probeAfter: probeAfter, first: firstWaiting{timeout: d.p.cfg.LeastMissingTimeout}}
+// parkAsConfirmed parks a target that nothing waits for here, and that the scheduler knows to be
+// parked from the claim of an earlier term.
+func (d *dispatcher) parkAsConfirmed(t *laneless, probeAfter time.Duration) {
+	t.standing = &parked{probeAfter: probeAfter, first: firstWaiting{timeout: d.p.cfg.LeastMissingTimeout}}
 	d.p.cfg.Count.Parked(1)
 	if !t.asked {
 		d.wakeAfter(t, 0)
 	}
 }
 
-func (s *stuck) take(d *dispatcher, t *parkedTarget, orders []order) []order {
+func (s *parked) take(d *dispatcher, t *laneless, orders []order) []order {
 	var back []storage.Ref
 	for _, o := range orders {
 		switch {
-		case !o.probe:
-			back = append(back, o.Ref) // the scheduler does not know better
+		case !o.confirm:
+			back = append(back, o.Ref) // handed over before the scheduler knew that the target is parked
 		case s.unanswered > 0:
 			s.unanswered--
 		}
@@ -194,12 +195,12 @@ func (s *stuck) take(d *dispatcher, t *parkedTarget, orders []order) []order {
 	return nil
 }
 
-func (s *stuck) giveBack(d *dispatcher, t *parkedTarget, refs []storage.Ref) {
+func (s *parked) giveBack(d *dispatcher, t *laneless, refs []storage.Ref) {
 	s.unanswered++
 	d.p.cfg.Verdicts.Put(schedule.Verdict{Target: t.name, Parked: true, Returned: refs})
 }
 
-func (s *stuck) hear(d *dispatcher, t *parkedTarget, heard PartitionCount) {
+func (s *parked) hear(d *dispatcher, t *laneless, heard PartitionCount) {
 	if s.unanswered == 0 && heard.Err == nil {
 		s.resume(d, t)
 		return
@@ -216,18 +217,18 @@ func (s *stuck) hear(d *dispatcher, t *parkedTarget, heard PartitionCount) {
 // mayTry reports whether the target goes on trial though it is absent: its first message has
 // waited long enough to be dead-lettered, or it may be one missing target too many. Then its
 // first message is read, and its delay topic is known.
-func (s *stuck) mayTry(d *dispatcher, t *parkedTarget, cause error) bool {
+func (s *parked) mayTry(d *dispatcher, t *laneless, cause error) bool {
 	absent := t.absence(d.p)
 	if isAbsent(cause) && s.first.isOverdue(&absent, d.p.now()) {
 		return true
 	}
 	most := d.p.cfg.LeastMostMissing
-	return most > 0 && len(d.others) > most && s.origin == "" && !s.first.forever && t.letters == nil &&
+	return most > 0 && len(d.laneless) > most && s.origin == "" && !s.first.forever && t.letters == nil &&
 		errors.Is(cause, ErrTargetMissing) && absent.lasted(parkAfter)
 }
 
 // planTrial has an absent target tried in its turn, and reports whether that is soon.
-func (s *stuck) planTrial(d *dispatcher, t *parkedTarget) bool {
+func (s *parked) planTrial(d *dispatcher, t *laneless) bool {
 	now := time.Now()
 	if d.trials.Before(now) {
 		d.trials = now
@@ -242,7 +243,7 @@ func (s *stuck) planTrial(d *dispatcher, t *parkedTarget) bool {
 	return true
 }
 
-func (s *stuck) wake(d *dispatcher, t *parkedTarget) {
+func (s *parked) wake(d *dispatcher, t *laneless) {
 	trial := s.trial
 	s.trial = false
 	switch {
@@ -258,13 +259,13 @@ func (s *stuck) wake(d *dispatcher, t *parkedTarget) {
 // pause returns how long to wait for the first look after a lane has parked the target. What its trial
 // took is a part of the wait. Where Kafka does not answer that is seconds, and while all targets
 // pause, as they do when all were parked at once, nobody would notice that it answers again.
-func (s *stuck) pause(trial time.Duration) time.Duration {
+func (s *parked) pause(trial time.Duration) time.Duration {
 	return max(s.probeAfter-trial, min(s.probeAfter, leastProbe))
 }
 
 // nextProbe returns how long to wait for the next look at the target. It comes in
 // time for the end of what the first message may wait.
-func (s *stuck) nextProbe(d *dispatcher, t *parkedTarget) time.Duration {
+func (s *parked) nextProbe(d *dispatcher, t *laneless) time.Duration {
 	s.probeAfter = min(max(2*s.probeAfter, leastProbe), mostProbe)
 	switch {
 	case t.absent.since == 0:
@@ -282,7 +283,7 @@ func (s *stuck) nextProbe(d *dispatcher, t *parkedTarget) time.Duration {
 }
 
 // resume has the target fed again, on trial.
-func (s *stuck) resume(d *dispatcher, t *parkedTarget) {
+func (s *parked) resume(d *dispatcher, t *laneless) {
 	t.standing = &onTrial{since: time.Now(), probeAfter: s.probeAfter}
 	if s.origin != "" {
 		d.p.missing.release(s.origin)
@@ -298,18 +299,18 @@ type onTrial struct {
 	probeAfter time.Duration // wait before the last probe
 }
 
-func (s *onTrial) take(d *dispatcher, t *parkedTarget, orders []order) []order {
-	if orders[0].probe {
-		d.parkAsTold(t, s.probeAfter)
+func (s *onTrial) take(d *dispatcher, t *laneless, orders []order) []order {
+	if orders[0].confirm {
+		d.parkAsConfirmed(t, s.probeAfter)
 		return orders[1:]
 	}
 	d.begin(t, PartitionCount{}, orders)
 	return nil
 }
 
-func (s *onTrial) hear(d *dispatcher, t *parkedTarget, _ PartitionCount) { d.wakeAfter(t, idleAfter) }
+func (s *onTrial) hear(d *dispatcher, t *laneless, _ PartitionCount) { d.wakeAfter(t, idleAfter) }
 
-func (s *onTrial) wake(d *dispatcher, t *parkedTarget) {
+func (s *onTrial) wake(d *dispatcher, t *laneless) {
 	if t.absent.since != 0 && time.Since(s.since) < trialPatience {
 		d.probe(t) // or it would have to be absent as long again
 		return

@@ -104,12 +104,12 @@ func TestLane_isNotFedAgainBeforeTheSchedulerKnowsThatItWasParked(t *testing.T) 
 		if diff := cmp.Diff(append(first, late...), returned(got)); diff != "" {
 			t.Errorf("returned (-want +got):\n%s", diff)
 		}
-		b.Probe("orders") // the answer to the first verdict, not to the second
+		b.Confirm("orders") // the answer to the first verdict, not to the second
 		b.after(time.Minute)
 		if got := b.cfg.Verdicts.Take(nil); len(got) != 0 {
 			t.Errorf("verdicts %v after half an answer", got)
 		}
-		b.Probe("orders")
+		b.Confirm("orders")
 		b.after(time.Minute)
 		if got := b.verdicts(); len(got) != 1 || !isHealed(got[0]) {
 			t.Errorf("verdicts %v, want one that the target works", got)
@@ -121,13 +121,13 @@ func TestLane_isNotFedAgainBeforeTheSchedulerKnowsThatItWasParked(t *testing.T) 
 	})
 }
 
-func TestLane_startsParkedWhenTold(t *testing.T) {
+func TestLane_startsParkedWhenConfirmed(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := newBench(t)
 		b.sink.topic("works", 1)
 		b.sink.topic("down", 1).err = ErrTargetUnavailable
-		b.Probe("works")
-		b.Probe("down")
+		b.Confirm("works")
+		b.Confirm("down")
 		b.after(time.Millisecond)
 		if diff := cmp.Diff([]schedule.Verdict{{Target: "works"}}, b.verdicts()); diff != "" {
 			t.Errorf("verdicts (-want +got):\n%s", diff)
@@ -271,13 +271,13 @@ func TestDispatcher_forgetsTargets(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := newBench(t)
 		d := newDispatcher(b.Publisher, func(*lane) {})
-		d.order("gone", []order{{probe: true}})
-		d.others["gone"].asked = false
-		d.hear(d.others["gone"], PartitionCount{Count: 1})
+		d.order("gone", []order{{confirm: true}})
+		d.laneless["gone"].asked = false
+		d.hear(d.laneless["gone"], PartitionCount{Count: 1})
 		time.Sleep(idleAfter)
-		d.wake(d.others["gone"])
-		if len(d.others)+len(d.wakes)+len(d.lanes) != 0 {
-			t.Errorf("%d others, %d to be woken, %d lanes are left", len(d.others), len(d.wakes), len(d.lanes))
+		d.wake(d.laneless["gone"])
+		if len(d.laneless)+len(d.wakes)+len(d.lanes) != 0 {
+			t.Errorf("%d entries without a lane, %d to be woken, %d lanes are left", len(d.laneless), len(d.wakes), len(d.lanes))
 		}
 		b.stop()
 	})
@@ -330,8 +330,8 @@ func TestMissing_deadLettersForMoreTargetsThanMayBeMissing(t *testing.T) {
 }
 
 // Names are free text: a hundred thousand may be missing, and each is one of these.
-func TestParkedTarget_isSmall(t *testing.T) {
-	if size := reflect.TypeFor[parkedTarget]().Size() + reflect.TypeFor[stuck]().Size(); size > 144 {
+func TestLaneless_isSmall(t *testing.T) {
+	if size := reflect.TypeFor[laneless]().Size() + reflect.TypeFor[parked]().Size(); size > 144 {
 		t.Errorf("a parked target takes %d bytes, want 144 at most", size)
 	}
 }
