@@ -20,7 +20,7 @@ type Position struct {
 	TopicID   [16]byte
 	Partition int32
 	Next      int64 // next offset to ingest; -1: awaits an explicit start
-	Epoch     int32 // leader epoch of Next, -1 when unknown
+	Epoch     int32 // leader epoch of the record before Next or of a later one, -1 when unknown
 }
 
 // Hold excepts one target topic from the claim.

@@ -10,7 +10,7 @@ import (
 	"github.com/carillonmq/carillon/broker/deliver"
 )
 
-// classify wraps Kafka's error in the sentinel of the broker that it stands for. Only what is certain to
+// classify wraps Kafka's error in the sentinel of package deliver that it stands for. Only what is certain to
 // be the fault of topic or record is called permanent: what is denied to us as a whole may be granted
 // again, and is the fault of no message.
 func classify(topic string, err error) error {

@@ -212,9 +212,10 @@ func (s *Scheduler) takeEvents() error {
 }
 
 // accept takes in what the feed shows, if its ref is below the target's reach: what lies
-// beyond is in storage and will be read. Only the target's own reach decides. The mark
-// of a parked target may be above the frontier, when the claim of an earlier term says
-// so, and what is accepted with a ref between the two must lower it: reading on passes it over.
+// beyond is in storage and will be read. For a target that flows the reach is the frontier.
+// A parked target has a mark, which the claim of an earlier term may have left above the
+// frontier. What is accepted between the two must lower the mark, since reading on from the
+// frontier passes over a parked target.
 func (s *Scheduler) accept(item storage.Item) error {
 	t := s.targets.byName[item.Target]
 	switch {

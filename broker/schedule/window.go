@@ -43,7 +43,7 @@ type window struct {
 	queue   *timer.DelayQueue[ripeMessage]
 	ripe    []wheel.Expired[ripeMessage] // out of the wheel, not yet claimed; in order of delivery
 	kept    map[uint64]keptMessage       // by seq
-	handed  int                          // how many of them the publisher has
+	handed  int                          // how many of them are handed over (keptMessage.handed)
 	oldest  refHeap                      // of what was handed over, and some that is gone
 	loading bool                         // between leastLoaded and half of mostLoaded, on the way up
 }
