@@ -4,6 +4,6 @@
 // are read, and from where (discovery.go, look.go); what an answer proves is decided
 // without a clock of its own in delaytopic.go and doubt.go. Ingest itself takes what
 // the source reads, turns each record that arrives into an entry of the schedule
-// (arrival.go), packs these into commands (packer.go), and hears what came of them.
+// (arrival.go), packs these into commands (ingest.go), and hears what came of them.
 // DESIGN.md has the invariants.
 package ingest

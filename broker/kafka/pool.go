@@ -1,6 +1,12 @@
 package kafka
 
-import "time"
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/twmb/franz-go/pkg/kgo"
+)
 
 // A pool is the lines of one class of targets, and what waits for them.
 //
@@ -172,5 +178,209 @@ func doubt(broker int32, pools ...*pool) {
 		for _, l := range p.lines {
 			l.pipe(broker).proven = false
 		}
+	}
+}
+
+// noBroker stands for the leader of a partition that is not known.
+const noBroker int32 = -1
+
+// A line is a Kafka client that flights go out with, one connection for each Kafka broker.
+//
+// A topic that franz-go has forgotten must not come back. It would begin the topic's sequence numbers anew,
+// at times under the same producer epoch; Kafka would then take new records for repeats of old ones, and
+// acknowledge without writing them. Another client has another producer id.
+type line struct {
+	client  *kgo.Client
+	pool    *pool
+	pipes   map[int32]*pipe // by Kafka broker
+	topics  map[string]bool // topics that flew; true: something of it got through
+	forgot  map[string]bool // topics that the client was made to forget
+	flights int             // without outcome
+	used    time.Time       // when it was boarded last
+	retired bool            // takes no more flights, and is closed when there are none
+
+	departed  []*send // the client has not got them yet, in order
+	producing bool    // a goroutine hands them to the client
+}
+
+// A pipe is a line's connection to one Kafka broker, which answers one request at a time. Behind the flight that
+// it works on another may follow, so that it need not wait for us, if answers come in time.
+type pipe struct {
+	flights []*flight // in the order of departure
+	prompt  bool      // the last answer came in time
+	proven  bool      // has answered, and none was overdue since. If not, one backlog tries first
+	kept    int       // flights alone without an answer for so long that nothing should follow them
+	owed    int       // requests with records that were written and not answered
+	givenUp bool      // of these, some whose records are given up: they keep the connection all the same
+}
+
+// rests reports whether what was given up keeps the connection.
+func (p *pipe) rests() bool { return p.givenUp && p.owed > 0 }
+
+func (p *pipe) isBoarding() bool {
+	return len(p.flights) > 0 && p.flights[len(p.flights)-1].boarding
+}
+
+func (p *pipe) isOverdue() bool {
+	return p.kept > 0 || len(p.flights) > 0 && p.flights[0].overdue
+}
+
+// takes reports whether one more backlog may go out now.
+func (p *pipe) takes() bool {
+	switch {
+	case p.kept > 0:
+		return false
+	case len(p.flights) == 0:
+		return true
+	case p.isBoarding():
+		return p.proven
+	}
+	return len(p.flights) == 1 && p.prompt && !p.flights[0].overdue
+}
+
+// takesBeside reports whether one more slow or stuck target may join those that go out now.
+func (p *pipe) takesBeside(t *target) bool {
+	return p.isBoarding() && p.proven && p.flights[len(p.flights)-1].members[0].target.isLike(t)
+}
+
+// newLine adds a line to the pool: its spare if there is one.
+func (s *Sink) newLine(p *pool) (*line, error) {
+	l := p.spare
+	p.spare = nil
+	if l == nil {
+		var err error
+		if l, err = s.makeLine(p); err != nil {
+			return nil, err
+		}
+	}
+	p.lines = append(p.lines, l)
+	s.open[l] = struct{}{}
+	for _, p := range s.pools {
+		s.prepare(p)
+	}
+	return l, nil
+}
+
+// letGo has the client send what it gathers, and does not wait for the answers.
+func (l *line) letGo() {
+	ctx, over := context.WithCancel(context.Background())
+	over()
+	_ = l.client.Flush(ctx) // it says that there are no answers yet
+}
+
+// makeLine makes a line for the pool. The caller holds mu: franz-go edits the options' list of codecs in place.
+func (s *Sink) makeLine(p *pool) (*line, error) {
+	l := &line{
+		pool:   p,
+		pipes:  make(map[int32]*pipe),
+		topics: make(map[string]bool),
+		forgot: make(map[string]bool),
+	}
+	var linger time.Duration
+	if p.gathers {
+		linger = gatherFor
+	}
+	var err error
+	l.client, err = kgo.NewClient(append(s.options[:len(s.options):len(s.options)], kgo.ProducerLinger(linger), kgo.WithHooks(debts{s, l}))...)
+	if err != nil {
+		return nil, fmt.Errorf("create Kafka client: %w", err)
+	}
+	return l, nil
+}
+
+// prepare makes the pool's next line, its client with a producer id. A line is wanted when a Kafka broker does
+// not answer in time; if that is the controller, none of the others may have an id to give before Kafka has a new one.
+// The caller holds mu.
+func (s *Sink) prepare(p *pool) {
+	if p.spare != nil || p.preparing || s.closed {
+		return
+	}
+	p.preparing = true
+	s.background.Go(func() {
+		l := s.lineWithID(p)
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		p.preparing = false
+		if l != nil && s.closed {
+			s.background.Go(l.client.Close)
+			return
+		}
+		p.spare = l
+	})
+}
+
+// lineWithID returns a line whose client has its producer id, nil when the sink is closed before. Without an id a client may
+// be of no use for good, if Kafka denied it one.
+func (s *Sink) lineWithID(p *pool) *line {
+	for pause := time.Second; s.ctx.Err() == nil; pause = min(2*pause, tendEvery) {
+		s.mu.Lock()
+		l, err := s.makeLine(p)
+		s.mu.Unlock()
+		if err == nil {
+			if _, _, err = l.client.ProducerID(s.ctx); err == nil {
+				return l
+			}
+			l.client.Close()
+		}
+		s.log.Debug("cannot prepare a spare Kafka client, trying on", "error", err)
+		select {
+		case <-s.ctx.Done():
+		case <-time.After(pause):
+		}
+	}
+	return nil
+}
+
+func (l *line) pipe(broker int32) *pipe {
+	p := l.pipes[broker]
+	if p == nil {
+		p = new(pipe)
+		l.pipes[broker] = p
+	}
+	return p
+}
+
+// forget makes the line's client forget the topic: records of it that are buffered there fail, and what was
+// written is not written again. The caller holds mu.
+func (s *Sink) forget(l *line, topic string) {
+	delete(l.topics, topic)
+	l.forgot[topic] = true
+	s.background.Go(func() { l.client.PurgeTopicsFromProducing(topic) })
+}
+
+// forgetStale has all clients forget a topic of which they have a wrong idea, as soon as nothing of it is
+// outstanding. The caller holds mu.
+func (s *Sink) forgetStale(t *target) {
+	if !t.stale || len(t.outstanding) > 0 {
+		return
+	}
+	t.stale = false
+	for _, p := range s.pools {
+		for _, l := range p.lines {
+			if _, ok := l.topics[t.topic]; ok {
+				s.forget(l, t.topic)
+			}
+		}
+	}
+}
+
+// retire takes the line out of its pool. The caller holds mu.
+func (s *Sink) retire(l *line) {
+	p := l.pool
+	for i := range p.lines {
+		if p.lines[i] == l {
+			p.lines = append(p.lines[:i:i], p.lines[i+1:]...)
+			break
+		}
+	}
+	l.retired = true
+	s.closeRetired(l)
+}
+
+// closeRetired closes a retired line's client when nothing flies with it. The caller holds mu.
+func (s *Sink) closeRetired(l *line) {
+	if _, open := s.open[l]; open && l.retired && l.flights == 0 {
+		delete(s.open, l)
+		s.background.Go(l.client.Close)
 	}
 }

@@ -54,7 +54,7 @@ func TestSinkKeepsRecordsByteForByte(t *testing.T) {
 			}
 		}
 		for i, r := range kafka.records("orders", len(sent)) {
-			got := deliver.Delivery{Topic: r.Topic, Key: r.Key, Value: r.Value, Headers: brokerHeaders(r.Headers)}
+			got := deliver.Delivery{Topic: r.Topic, Key: r.Key, Value: r.Value, Headers: messageHeaders(r.Headers)}
 			want := sent[i]
 			if len(want.Headers) == 0 {
 				want.Headers = nil
