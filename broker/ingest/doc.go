@@ -3,7 +3,7 @@
 // Two things run beside each other. The discovery looks at Kafka and says which partitions
 // are read, and from where (discovery.go, look.go); what an answer proves is decided
 // without a clock of its own in delaytopic.go and doubt.go. Ingest itself takes what
-// the source reads, turns each record that arrives into an entry of the schedule
-// (arrival.go), packs these into commands (ingest.go), and hears what came of them.
+// the source reads, turns each record that arrives into an entry of the schedule, packs
+// these into commands, and hears what came of them (ingest.go).
 // DESIGN.md has the invariants.
 package ingest

@@ -31,6 +31,16 @@ const (
 	calmAfter   = time.Second
 )
 
+const (
+	// MostRecord bounds key, value and headers of a record that is scheduled. A command
+	// that holds the message, or the dead letter in its place, stays far below
+	// raftfsm.MaxCommandBytes: one that is refused would end every term. Only records
+	// that the producer has compressed come near it.
+	MostRecord = 16 << 20
+	// mostKept bounds key and headers that the dead letter of a larger one keeps.
+	mostKept = raftfsm.ProposalBytes
+)
+
 // An Ingest takes records from the source into the log. Every command is a
 // compare-and-set on the positions of the partitions in it, so a record enters the
 // schedule exactly once, whoever proposes and however often.
@@ -177,72 +187,68 @@ func (g *Ingest) pack(pack *packer, batch Batch) error {
 	return nil
 }
 
-// settle waits for the proposals in order. A part that was not applied met another position
-// than expected: its partition loses its place and is read from the stored position anew,
-// the other parts of the command are in the log. If another leader has ingested meanwhile,
-// the term is over anyway.
-func (g *Ingest) settle(ctx context.Context, proposed <-chan proposedIngest) error {
-	for {
-		select {
-		case <-ctx.Done():
-			return ctx.Err()
-		case p := <-proposed:
-			result, err := p.Wait(ctx)
-			if err != nil {
-				return fmt.Errorf("commit records: %w", err)
-			}
-			for i, applied := range result.PartsApplied {
-				part := p.parts[i]
-				switch {
-				case applied:
-					g.cfg.Count.Accepted(part.messages)
-					g.tellRefused(part)
-				case g.places.lose(part.id, part.round):
-					g.log.Warn("a source position is not the expected one, the partition is read anew from there",
-						"topic", part.topic, "partition", part.id.partition)
-				}
-			}
-		}
-	}
+// A destination is where messages with the same deliver-to go, all of one delay topic, and what
+// speaks against it. It is judged once for a run of them: patterns cost more than the rest of an
+// entry.
+type destination struct {
+	deliverTo string
+	target    string
+	problem   *message.Problem
 }
 
-// tellRefused counts and logs what was refused of a part that is in the log.
-func (g *Ingest) tellRefused(part packedPart) {
-	for code, records := range part.refused {
-		g.cfg.Count.Rejected(code, records)
-	}
-	if last := part.lastRefused; last.problem != nil {
-		records := 0
-		for _, n := range part.refused {
-			records += n
-		}
-		g.refused.Add(part.topic, records, "partition", part.id.partition, "offset", last.offset, "code", last.problem.Code, "reason", last.problem.Message)
-	}
+func (g *Ingest) destination(route config.Route, topic, deliverTo string) destination {
+	target, problem := g.cfg.Config.Destination(route, topic, deliverTo)
+	return destination{deliverTo, target, problem}
 }
 
-// awaitRoom returns when the disk has room for more, saying so while it has not.
-func (g *Ingest) awaitRoom(ctx context.Context) error {
-	err := g.cfg.Log.Room()
-	if err == nil {
-		return nil
+// entry returns what one record becomes in the schedule: a message for its target,
+// or, when it cannot be one, a dead letter, and why. Both go the same way from here on.
+func (g *Ingest) entry(route config.Route, to destination, batch Batch, a *Arrival, now int64) (storage.Entry, *message.Problem) {
+	level := g.cfg.Store.Level()
+	due := max(a.Instruction.DueAt, 0) // the wheel counts from 1970
+	m := message.Message{
+		ID:          a.Instruction.ID,
+		Origin:      message.Origin{Topic: batch.Topic, Partition: batch.Partition, Offset: a.Offset},
+		PlannedFor:  a.Instruction.DueAt,
+		Overdue:     max(now-due, 0),
+		Partition:   a.Instruction.Partition,
+		Partitioner: route.Partitioner,
+		Key:         a.Key,
+		Value:       a.Value,
+		Headers:     a.Headers,
 	}
-	g.log.Error("not accepting messages: they wait in Kafka until there is room", "error", err)
-	defer g.cfg.Report.SetProblem("ingest", "")
-	tick := time.NewTicker(time.Second)
-	defer tick.Stop()
-	for ; err != nil; err = g.cfg.Log.Room() {
-		g.cfg.Report.SetProblem("ingest", err.Error())
-		select {
-		case <-ctx.Done():
-			return ctx.Err()
-		case <-tick.C:
-		}
+	problem := a.Problem
+	if size := a.size(); size > MostRecord {
+		problem = shorten(&m, size)
 	}
-	g.log.Info("accepting messages again")
-	return nil
+	if problem == nil {
+		problem = to.problem
+	}
+	if problem == nil {
+		problem = route.RefuseDue(a.Instruction.DueAt, now)
+	}
+	if problem == nil && level < storage.LevelTwo {
+		problem = m.TooNew()
+	}
+	if problem != nil {
+		letter := m.AsDeadLetter(*problem, now)
+		return letter.Entry(now, g.cfg.Config.DeadLetterTopic(route), level), problem
+	}
+	return m.Entry(due, to.target, level), nil
 }
 
-func (g *Ingest) now() int64 { return g.cfg.Now().UnixMilli() }
+// shorten leaves out the value of a record of that many bytes, and key and headers if they
+// are large by themselves, and returns the problem.
+func shorten(m *message.Message, size int) *message.Problem {
+	problem := &message.Problem{Code: message.CodeTooLarge, Message: fmt.Sprintf("record of %d bytes, uncompressed: send %d at most", size, MostRecord)}
+	dropped := len(m.Value)
+	if size-dropped > mostKept {
+		m.Key, m.Headers = nil, nil
+		problem.Message += "; key and headers are left out here"
+	}
+	m.DropValue()
+	return problem
+}
 
 // A packer gathers entries into ingest commands of at most ProposalBytes, or of one
 // entry that is larger by itself.
@@ -332,3 +338,70 @@ func (p *packer) flush(now int64) error {
 	*p = packer{lead: p.lead, propose: p.propose}
 	return err
 }
+
+// settle waits for the proposals in order. A part that was not applied met another position
+// than expected: its partition loses its place and is read from the stored position anew,
+// the other parts of the command are in the log. If another leader has ingested meanwhile,
+// the term is over anyway.
+func (g *Ingest) settle(ctx context.Context, proposed <-chan proposedIngest) error {
+	for {
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case p := <-proposed:
+			result, err := p.Wait(ctx)
+			if err != nil {
+				return fmt.Errorf("commit records: %w", err)
+			}
+			for i, applied := range result.PartsApplied {
+				part := p.parts[i]
+				switch {
+				case applied:
+					g.cfg.Count.Accepted(part.messages)
+					g.tellRefused(part)
+				case g.places.lose(part.id, part.round):
+					g.log.Warn("a source position is not the expected one, the partition is read anew from there",
+						"topic", part.topic, "partition", part.id.partition)
+				}
+			}
+		}
+	}
+}
+
+// tellRefused counts and logs what was refused of a part that is in the log.
+func (g *Ingest) tellRefused(part packedPart) {
+	for code, records := range part.refused {
+		g.cfg.Count.Rejected(code, records)
+	}
+	if last := part.lastRefused; last.problem != nil {
+		records := 0
+		for _, n := range part.refused {
+			records += n
+		}
+		g.refused.Add(part.topic, records, "partition", part.id.partition, "offset", last.offset, "code", last.problem.Code, "reason", last.problem.Message)
+	}
+}
+
+// awaitRoom returns when the disk has room for more, saying so while it has not.
+func (g *Ingest) awaitRoom(ctx context.Context) error {
+	err := g.cfg.Log.Room()
+	if err == nil {
+		return nil
+	}
+	g.log.Error("not accepting messages: they wait in Kafka until there is room", "error", err)
+	defer g.cfg.Report.SetProblem("ingest", "")
+	tick := time.NewTicker(time.Second)
+	defer tick.Stop()
+	for ; err != nil; err = g.cfg.Log.Room() {
+		g.cfg.Report.SetProblem("ingest", err.Error())
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-tick.C:
+		}
+	}
+	g.log.Info("accepting messages again")
+	return nil
+}
+
+func (g *Ingest) now() int64 { return g.cfg.Now().UnixMilli() }

@@ -1,6 +1,10 @@
 package ingest
 
-import "context"
+import (
+	"context"
+
+	"github.com/carillonmq/carillon/broker/message"
+)
 
 // A Source reads delay topics. It is the adapter's side of ingest: broker/kafka
 // implements it. One goroutine of the running term calls Poll, another one the rest.
@@ -104,3 +108,30 @@ type Batch struct {
 }
 
 func (b *Batch) id() partitionID { return partitionID{b.TopicID, b.Partition} }
+
+// An Arrival is one record of a delay topic, its headers already read as the
+// contract demands (client.Parse).
+type Arrival struct {
+	Offset      int64
+	Key, Value  []byte
+	Headers     []message.Header // all of them, as they came
+	Instruction Instruction
+	Problem     *message.Problem // not nil: the record cannot be scheduled, and why
+}
+
+// size returns the bytes of key, value and headers.
+func (a *Arrival) size() int {
+	size := len(a.Key) + len(a.Value)
+	for _, h := range a.Headers {
+		size += h.Size()
+	}
+	return size
+}
+
+// An Instruction is what the deliver-* headers of a record ask for.
+type Instruction struct {
+	DueAt     int64  // epoch milliseconds, rounded up
+	To        string // target topic; empty: the route decides
+	Partition int32  // -1: by partitioner
+	ID        string // the caller's id; empty: the record's origin
+}

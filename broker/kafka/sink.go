@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
+	"slices"
 	"sync"
 	"time"
 
@@ -147,6 +148,43 @@ func (s *Sink) Send(d deliver.Delivery, done func(error)) {
 	out := s.offer(b, time.Now())
 	s.mu.Unlock()
 	s.produce(out)
+}
+
+// produce hands to the lines' clients what has departed, and what departs meanwhile. dispatch names each line to
+// one goroutine at a time: with two of them, what departed later could be the first that the client gets.
+//
+// A record is taken off its line as it is handed over and not before, so that whoever learns that one before it
+// has failed can still recall it. The lines take turns.
+func (s *Sink) produce(out []*line) {
+	for turn := 0; len(out) > 0; turn++ {
+		at := turn % len(out)
+		l := out[at]
+		issued, last := s.nextDeparted(l)
+		if issued == nil {
+			out = slices.Delete(out, at, at+1)
+			continue
+		}
+		l.client.TryProduce(context.Background(), &issued.record, func(_ *kgo.Record, err error) {
+			s.settle(issued, err)
+		})
+		if last && l.pool.gathers {
+			l.letGo()
+		}
+	}
+}
+
+// nextDeparted takes the next record off the line, and says whether it is the last for now. It returns nil when there is
+// none: then nobody produces for the line any more.
+func (s *Sink) nextDeparted(l *line) (issued *send, last bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if len(l.departed) == 0 {
+		l.departed, l.producing = nil, false
+		return nil, true
+	}
+	issued, l.departed[0] = l.departed[0], nil
+	l.departed = l.departed[1:]
+	return issued, len(l.departed) == 0
 }
 
 // settle resolves the send with Kafka's outcome, unless it was abandoned before.
