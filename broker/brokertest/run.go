@@ -35,25 +35,41 @@ func readScript(t *testing.T, path string) script {
 
 // play carries the script out, in a bubble of its own, and checks the invariants.
 func (s script) play(t *testing.T) {
+	t.Helper()
+	s.playFor(t, NewReport())
+}
+
+// playFor plays, and notes in the report what was done and what is wrong.
+func (s script) playFor(t *testing.T, report *Report) {
+	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
-		c := newCluster(t, s.settings)
+		c := newCluster(reporting{t, report}, s.settings)
 		defer c.stop()
-		p := &player{Cluster: c, start: time.Now(), forbidden: make(map[string]*kfake.FaultHandle)}
+		p := &player{Cluster: c, report: report, start: time.Now(), forbidden: make(map[string]*kfake.FaultHandle)}
+		defer func() { report.VirtualSeconds = time.Since(p.start).Seconds() }()
+		for _, step := range s.armed {
+			c.t.Fatalf("script: line %d: events are not waited for yet", step.line)
+		}
 		for _, step := range s.steps {
 			time.Sleep(time.Until(p.start.Add(step.at)))
 			t.Logf("at %v line %d: %s %v %v", time.Since(p.start), step.line, step.verb, step.args.words, step.args.values)
 			if err := p.play(step); err != nil {
-				t.Fatalf("line %d: %v", step.line, err)
+				c.t.Fatalf("script: line %d: %v", step.line, err)
 			}
+			report.Faults[step.verb]++
 		}
 		p.settle(s.settings)
 		p.check(s.settings)
+		if len(p.produced) == 0 {
+			c.t.Errorf("script: %v: no record was produced", errChecksNothing)
+		}
 	})
 }
 
 // A player carries a script out and remembers what has to come true.
 type player struct {
 	*Cluster
+	report   *Report
 	start    time.Time
 	produced []produced
 	steps    []clockStep
@@ -140,7 +156,7 @@ func (p *player) play(s step) error {
 	case "expect":
 		return p.expect(s.args)
 	default:
-		return fmt.Errorf("there is no verb %q", s.verb)
+		return fmt.Errorf("%q cannot be carried out", s.verb)
 	}
 	return nil
 }

@@ -2,35 +2,49 @@ package brokertest
 
 import (
 	"bufio"
+	"cmp"
+	"errors"
 	"fmt"
 	"io"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 )
 
-// A script is what happens to a cluster, line by line in order of time:
+// A script is what happens to a cluster: at a time, or when something has happened in it.
 //
 //	# a comment
 //	cluster nodes=3 heartbeat=10s
 //	at 0s   produce orders.delay key=a value=hello deliver-after=24h
 //	at 3h   kill leader
 //	at 4h   start n1
+//	on claim nth=3 after=1m freeze leader
 //	at 25h  expect delivered orders count=1
 //
-// The word "long" on the line "cluster" keeps a script of some seconds out of -short.
-// Durations are Go's, with d for days and y for years in front: 1y30d12h.
+// The lines may stand in any order; those of one time are carried out as they stand. What a
+// verb takes is in grammar.go. The word "long" on the line "cluster" keeps a script of some
+// seconds out of -short. Durations are Go's, with d for days and y for years in front: 1y30d12h.
 type script struct {
 	settings arguments // of the line "cluster"
-	steps    []step
+	steps    []step    // of lines "at", by time
+	armed    []step    // of lines "on"
 }
 
 // A step is one line of a script.
 type step struct {
 	line int
-	at   time.Duration
+	at   time.Duration // of a line "at"
+	on   trigger       // of a line "on"
 	verb string
 	args arguments
+}
+
+// A trigger is when a line "on" is carried out.
+type trigger struct {
+	event string
+	nth   int           // 1: the first time
+	after time.Duration // counting begins
 }
 
 // arguments are the words after a verb: plain ones in order, and name=value.
@@ -54,35 +68,119 @@ func (a arguments) value(name, otherwise string) string {
 	return otherwise
 }
 
-// long reports whether -short leaves the script out.
-func (s script) long() bool { return slices.Contains(s.settings.words, "long") }
+func (a arguments) has(word string) bool { return slices.Contains(a.words, word) }
 
+// long reports whether -short leaves the script out.
+func (s script) long() bool { return s.settings.has("long") }
+
+// errChecksNothing is what a script gets that would pass whatever the product does.
+var errChecksNothing = errors.New("the script checks nothing")
+
+// parseScript reads a script, and refuses one that could not be carried out.
 func parseScript(r io.Reader) (script, error) {
-	var s script
+	s := script{settings: parseArguments(nil)}
+	grammar := newGrammar()
 	lines := bufio.NewScanner(r)
+	produces := false
 	for number := 1; lines.Scan(); number++ {
 		text, _, _ := strings.Cut(lines.Text(), "#")
 		words := strings.Fields(text)
 		if len(words) == 0 {
 			continue
 		}
-		if words[0] == "cluster" {
-			s.settings = parseArguments(words[1:])
-			continue
+		step, err := parseLine(grammar, words)
+		if err != nil {
+			return s, fmt.Errorf("line %d: %q: %w", number, strings.Join(words, " "), err)
 		}
-		if words[0] != "at" || len(words) < 3 {
-			return s, fmt.Errorf("line %d: %q: want \"at DURATION VERB ...\"", number, text)
+		step.line = number
+		switch words[0] {
+		case "cluster":
+			s.settings = step.args
+		case "at":
+			s.steps = append(s.steps, step)
+		case "on":
+			s.armed = append(s.armed, step)
+		}
+		produces = produces || step.verb == "produce"
+	}
+	if err := lines.Err(); err != nil {
+		return s, err
+	}
+	slices.SortStableFunc(s.steps, func(a, b step) int { return cmp.Compare(a.at, b.at) })
+	if len(s.steps) == 0 {
+		return s, fmt.Errorf("%w: it has no line \"at DURATION VERB ...\"", errChecksNothing)
+	}
+	if !produces {
+		return s, fmt.Errorf("%w: it has no line \"at DURATION produce TOPIC ...\"", errChecksNothing)
+	}
+	return s, s.checkNodes()
+}
+
+func parseLine(g grammar, words []string) (step, error) {
+	var s step
+	switch words[0] {
+	case "cluster":
+		s.verb, words = "cluster", words[1:]
+	case "at":
+		if len(words) < 3 {
+			return s, errors.New(`want "at DURATION VERB ..."`)
 		}
 		at, err := parseSpan(words[1])
 		if err != nil {
-			return s, fmt.Errorf("line %d: %w", number, err)
+			return s, err
 		}
-		if n := len(s.steps); n > 0 && at < s.steps[n-1].at {
-			return s, fmt.Errorf("line %d: %s is before the line above it", number, words[1])
+		s.at, s.verb, words = at, words[2], words[3:]
+	case "on":
+		var err error
+		if s.on, words, err = parseTrigger(words[1:]); err != nil {
+			return s, err
 		}
-		s.steps = append(s.steps, step{line: number, at: at, verb: words[2], args: parseArguments(words[3:])})
+		s.verb, words = words[0], words[1:]
+	default:
+		return s, errors.New(`want a line "cluster SETTING...", "at DURATION VERB ..." or "on EVENT [nth=COUNT] [after=DURATION] VERB ..."`)
 	}
-	return s, lines.Err()
+	s.args = parseArguments(words)
+	return s, g.check(s.verb, s.args)
+}
+
+// parseTrigger returns what a line "on" waits for, and the words after that, one at least.
+func parseTrigger(words []string) (trigger, []string, error) {
+	t := trigger{nth: 1}
+	if len(words) == 0 || !slices.Contains(events(), words[0]) {
+		return t, nil, fmt.Errorf("no such event: want one of %s", strings.Join(events(), ", "))
+	}
+	t.event, words = words[0], words[1:]
+	for len(words) > 0 {
+		name, value, _ := strings.Cut(words[0], "=")
+		var err error
+		switch name {
+		case "nth":
+			if t.nth, err = strconv.Atoi(value); err != nil || t.nth < 1 {
+				return t, nil, fmt.Errorf("nth: %q is no number above 0", value)
+			}
+		case "after":
+			if t.after, err = parseSpan(value); err != nil {
+				return t, nil, fmt.Errorf("after: %w", err)
+			}
+		default:
+			return t, words, nil
+		}
+		words = words[1:]
+	}
+	return t, nil, errors.New(`want "on EVENT [nth=COUNT] [after=DURATION] VERB ..."`)
+}
+
+// checkNodes refuses names of nodes that the cluster does not have.
+func (s script) checkNodes() error {
+	count, _ := strconv.Atoi(s.settings.value("nodes", "3"))
+	for _, step := range slices.Concat(s.steps, s.armed) {
+		for _, name := range []string{step.args.word(0), step.args.value("from", "")} {
+			if n, ok := nodeNumber(name); ok && n > count && namesNodes(step.verb) {
+				return fmt.Errorf("line %d: there is no node %s: the cluster has %d", step.line, name, count)
+			}
+		}
+	}
+	return nil
 }
 
 func parseArguments(words []string) arguments {

@@ -1,0 +1,29 @@
+package brokertest
+
+import (
+	"flag"
+	"testing"
+)
+
+var (
+	scriptFile = flag.String("script", "", "TestPlay plays the script of this file")
+	reportFile = flag.String("report", "", "TestPlay writes its report to this file, as JSON")
+)
+
+// TestPlay plays one script, for the simulator's command:
+//
+//	go test -run '^TestPlay$' ./broker/brokertest -script FILE -report FILE.json
+func TestPlay(t *testing.T) {
+	if *scriptFile == "" {
+		t.Skip("give -script FILE")
+	}
+	script, report := readScript(t, *scriptFile), NewReport()
+	if *reportFile != "" {
+		defer func() {
+			if err := report.write(*reportFile); err != nil {
+				t.Error(err)
+			}
+		}()
+	}
+	script.playFor(t, report)
+}
