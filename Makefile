@@ -1,6 +1,7 @@
 # make check   seconds: format, vet, staticcheck, unit and virtual-time tests; before every commit
 # make test    minutes: installs what it needs, then everything, with real Kafka and compose
 # make bench   the figures of docs/performance.md that need processes and real Kafka
+# make mutants hours: puts each planted bug into a copy of the source and plays SEEDS seeds at most until one finds it
 
 SHELL       := /bin/bash
 # Debian keeps dockerd, debootstrap and mkfs.ext4 where users other than root do not look.
@@ -15,7 +16,7 @@ UNIT         = $$(go list ./... | grep -v '/cmd/carillon/e2e$$')
 PROGRAMS := gcc:build-essential git:git kcat:kcat javac:default-jdk-headless mvn:maven python3:python3 mkfs.ext4:e2fsprogs \
             dockerd:docker.io docker-compose:docker-compose iptables:iptables debootstrap:debootstrap
 
-.PHONY: build check lint needs test bench
+.PHONY: build check lint needs test bench mutants
 
 build:
 	CGO_ENABLED=0 go build -trimpath -o carillon ./cmd/carillon
@@ -57,3 +58,8 @@ test: needs
 
 bench: needs
 	go test -run '^$$' -bench . -benchtime 1x -timeout 20m -v $(E2E)
+
+# What is known is kept: a second run goes on where the first one ended.
+SEEDS ?= 1000
+mutants:
+	go run ./broker/brokertest/sim mutants -seeds $(SEEDS)

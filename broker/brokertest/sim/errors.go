@@ -11,4 +11,8 @@ var (
 	errNothing = errors.New("nothing was checked")
 	// errFound says that a run has found problems.
 	errFound = errors.New("problems were found")
+	// errMissed says that mutants were played and no check noticed.
+	errMissed = errors.New("mutants were not found")
+	// errNotTried says that nothing is known of mutants, since they do not apply or build.
+	errNotTried = errors.New("mutants were not tried")
 )

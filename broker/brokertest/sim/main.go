@@ -26,6 +26,8 @@ type verb struct {
 func verbs() []verb {
 	return []verb{
 		{"run", "play seeds, shrink what fails, sum up", runSeeds},
+		{"mutants", "put each planted bug into a copy of the source, and play seeds until one finds it", runMutants},
+		{"drawn", "draw bugs from the syntax of the source, and see whether unit tests or seeds find them", runDrawn},
 	}
 }
 

@@ -1,0 +1,144 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"path/filepath"
+	"slices"
+	"sync"
+
+	"github.com/carillonmq/carillon/broker/brokertest/draw"
+	"github.com/carillonmq/carillon/broker/brokertest/mutants"
+)
+
+// A hunt plays the seeds one after the other against mutants of one source, until a check finds
+// something that it does not find in the source itself.
+type hunt struct {
+	tree    *mutants.Tree
+	log     *logbook
+	workers int
+	bounds  func(binary) binary
+	script  func(seed uint64) string
+
+	mu   sync.Mutex
+	pure *binary // of the source without a mutant, built when it is first needed
+}
+
+// A find is what a hunt came to.
+type find struct {
+	Seeds  uint64   `json:"seeds"`            // played, up to the one that found it
+	Checks []string `json:"checks,omitempty"` // that found it; none: not found
+	Text   string   `json:"text,omitempty"`   // what the first of them says
+}
+
+func (f find) found() bool { return len(f.Checks) > 0 }
+
+// newHunt copies the module at the present directory below dir.
+func newHunt(ctx context.Context, dir string, workers int) (*hunt, error) {
+	tree, err := mutants.Copy(ctx, ".", filepath.Join(dir, "tree"))
+	if err != nil {
+		return nil, err
+	}
+	log, err := openLogbook(filepath.Join(dir, "state.json"), tree.Hash)
+	if err != nil {
+		return nil, err
+	}
+	return &hunt{
+		tree: tree, log: log, workers: max(workers, 1),
+		script: func(seed uint64) string { return draw.Script(seed, draw.Any) },
+	}, nil
+}
+
+// build compiles what the tree holds now.
+func (h *hunt) build(ctx context.Context, name string) (binary, error) {
+	b, err := build(ctx, h.tree.Dir, filepath.Join(filepath.Dir(h.tree.Dir), name), false)
+	if err == nil && h.bounds != nil {
+		b = h.bounds(b)
+	}
+	return b, err
+}
+
+// search plays the seeds after the first so many, up to most, several at a time. What it returns does not depend
+// on how many: the lowest seed that finds something counts.
+func (h *hunt) search(ctx context.Context, b binary, after, most uint64) (find, error) {
+	ctx, end := context.WithCancel(ctx)
+	defer end()
+	var mu sync.Mutex // guards all below
+	next, best := after, find{Seeds: most}
+	var failed error
+	take := func() (uint64, bool) {
+		mu.Lock()
+		defer mu.Unlock()
+		if next++; next > most || failed != nil || best.found() {
+			return 0, false
+		}
+		return next, true
+	}
+	var all sync.WaitGroup
+	for range h.workers {
+		all.Go(func() {
+			for seed, ok := take(); ok; seed, ok = take() {
+				found, err := h.try(ctx, b, seed)
+				mu.Lock()
+				switch {
+				case err != nil && failed == nil:
+					failed = err
+				case found.found() && (!best.found() || seed < best.Seeds):
+					best = found
+				}
+				mu.Unlock()
+			}
+		})
+	}
+	all.Wait()
+	return best, failed
+}
+
+// try plays one seed. What the source without the mutant fails with as well is no find.
+func (h *hunt) try(ctx context.Context, b binary, seed uint64) (find, error) {
+	o, err := b.play(ctx, h.script(seed))
+	if err != nil {
+		return find{}, fmt.Errorf("seed %d: %w", seed, err)
+	}
+	checks := o.checks()
+	if len(checks) == 0 {
+		return find{}, nil
+	}
+	usual, err := h.usual(ctx, seed)
+	if err != nil {
+		return find{}, fmt.Errorf("seed %d without the mutant: %w", seed, err)
+	}
+	checks = slices.DeleteFunc(checks, func(name string) bool { return slices.Contains(usual, name) })
+	if len(checks) == 0 {
+		return find{}, nil
+	}
+	first := slices.IndexFunc(o.Report.Problems, func(p problem) bool { return p.Check == checks[0] })
+	return find{Seeds: seed, Checks: checks, Text: head(o.Report.Problems[first].Text, 3)}, nil
+}
+
+// usual returns the checks that fail for the seed in the source without a mutant.
+func (h *hunt) usual(ctx context.Context, seed uint64) ([]string, error) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if checks, ok := h.log.usual(seed); ok {
+		return checks, nil
+	}
+	if h.pure == nil {
+		return nil, fmt.Errorf("the source without a mutant was not built")
+	}
+	o, err := h.pure.play(ctx, h.script(seed))
+	if err != nil {
+		return nil, err
+	}
+	return o.checks(), h.log.noteUsual(seed, o.checks())
+}
+
+// prepare builds the source without a mutant.
+func (h *hunt) prepare(ctx context.Context) error {
+	if err := h.tree.Restore(); err != nil {
+		return err
+	}
+	b, err := h.build(ctx, "pure.test")
+	h.pure = &b
+	return err
+}

@@ -1,0 +1,178 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/carillonmq/carillon/broker/brokertest/mutants"
+)
+
+// A module whose simulator finds a lost message from seed 3 on when limit is not 1, and whose
+// seed 2 is noisy whatever the code does.
+var toy = map[string]string{
+	"go.mod":                   "module toy\n\ngo 1.26\n",
+	"limit/limit.go":           "package limit\n\nconst Limit = 1\n",
+	"broker/brokertest/a.go":   "package brokertest\n",
+	plantedDir + "/lost.patch": planted("limit/limit.go", "const Limit = 1", "const Limit = 2"),
+	plantedDir + "/odd.patch":  planted("limit/limit.go", "const Limit = 1", "const Limit = \"x\" + 1"),
+	plantedDir + "/old.patch":  planted("limit/limit.go", "const Limit = 5", "const Limit = 2"),
+	plantedDir + "/tame.patch": planted("limit/limit.go", "const Limit = 1", "const Limit = 1 // one"),
+	"broker/brokertest/a_test.go": `package brokertest
+
+import (
+	"flag"
+	"os"
+	"strings"
+	"testing"
+	"toy/limit"
+)
+
+var script, report = flag.String("script", "", ""), flag.String("report", "", "")
+
+func TestPlay(t *testing.T) {
+	text, _ := os.ReadFile(*script)
+	seed := strings.TrimSpace(string(text))
+	said := ""
+	if limit.Limit != 1 && seed >= "3" {
+		said = "{\"check\":\"lost\",\"text\":\"orders/0/1\"}"
+	}
+	if seed == "2" {
+		said = "{\"check\":\"bounds\",\"text\":\"always\"}"
+	}
+	os.WriteFile(*report, []byte("{\"problems\":["+said+"],\"produced\":1}"), 0o600)
+	if said != "" {
+		t.Fail()
+	}
+}
+`,
+}
+
+func planted(path, from, to string) string {
+	return "Breaks: nothing. It is a test.\n\ndiff --git a/" + path + " b/" + path + "\n--- a/" + path + "\n+++ b/" + path +
+		"\n@@ -1,3 +1,3 @@\n package limit\n \n-" + from + "\n+" + to + "\n"
+}
+
+// hunting returns a hunt in the toy module.
+func toyHunt(t *testing.T, root, dir string) *hunt {
+	t.Helper()
+	t.Chdir(root)
+	h, err := newHunt(t.Context(), dir, 2)
+	if err != nil {
+		t.Fatal(err)
+	}
+	h.script = func(seed uint64) string { return string(rune('0' + seed)) }
+	h.bounds = func(b binary) binary {
+		b.timeout = time.Minute
+		return b
+	}
+	if err := h.prepare(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	return h
+}
+
+func toyModule(t *testing.T) string {
+	t.Helper()
+	root := t.TempDir()
+	for path, text := range toy {
+		to := filepath.Join(root, filepath.FromSlash(path))
+		if err := errors.Join(os.MkdirAll(filepath.Dir(to), 0o755), os.WriteFile(to, []byte(text), 0o644)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if said, err := exec.Command("git", "init", "-q", root).CombinedOutput(); err != nil {
+		t.Fatalf("git init: %v: %s", err, said)
+	}
+	return root
+}
+
+func TestMutants_tellsAFindFromWhatWasNotTried(t *testing.T) {
+	root, dir := toyModule(t), t.TempDir()
+	h := toyHunt(t, root, dir)
+	all, err := mutants.Read(plantedDir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var results []result
+	for _, p := range all {
+		f, err := h.tryPlanted(t.Context(), p, 5)
+		results = append(results, result{p.Name, f, err})
+	}
+	var table bytes.Buffer
+	err = summarize(results, &table)
+	if !errors.Is(err, errMissed) || !errors.Is(err, errNotTried) || !strings.Contains(err.Error(), "odd, old") {
+		t.Errorf("error %v, want errMissed, and errNotTried for odd and old", err)
+	}
+	for _, line := range []string{"lost 3 lost", "odd - does not build", "old - does not apply", "tame 5 not found", "1 of 4 found; seeds needed: median 3, worst 3"} {
+		if !strings.Contains(strings.Join(strings.Fields(table.String()), " "), line) {
+			t.Errorf("the table has no line %q:\n%s", line, table.String())
+		}
+	}
+	if !errors.Is(results[1].err, errBuild) || !errors.Is(results[2].err, mutants.ErrDoesNotApply) {
+		t.Errorf("errors %v and %v, want errBuild and ErrDoesNotApply", results[1].err, results[2].err)
+	}
+}
+
+func TestMutants_goOnWhereTheyEnded(t *testing.T) {
+	root, dir := toyModule(t), t.TempDir()
+	all, err := mutants.Read(filepath.Join(root, plantedDir))
+	if err != nil {
+		t.Fatal(err)
+	}
+	lost, tame := all[0], all[3]
+	h := toyHunt(t, root, dir)
+	for _, p := range []mutants.Planted{lost, tame} {
+		if _, err := h.tryPlanted(t.Context(), p, 4); err != nil {
+			t.Fatal(err)
+		}
+	}
+
+	h = toyHunt(t, root, dir)
+	played := make(chan uint64, 10)
+	script := h.script
+	h.script = func(seed uint64) string {
+		played <- seed
+		return script(seed)
+	}
+	if f, err := h.tryPlanted(t.Context(), lost, 6); err != nil || f.Seeds != 3 || len(played) > 0 {
+		t.Errorf("found again as %+v, error %v, with %d seeds: want what was known", f, err, len(played))
+	}
+	if f, err := h.tryPlanted(t.Context(), tame, 6); err != nil || f.found() || len(played) != 2 {
+		t.Errorf("%+v, error %v, with %d seeds: want two more", f, err, len(played))
+	}
+
+	tame.Patch = append(tame.Patch, '\n')
+	if _, err := h.tryPlanted(t.Context(), tame, 6); err != nil || len(played) != 8 {
+		t.Errorf("error %v, with %d seeds: want six for a patch that has changed", err, len(played)-2)
+	}
+}
+
+func TestMutants_wantWhatThereIs(t *testing.T) {
+	t.Chdir(toyModule(t))
+	for args, want := range map[string]string{"-only nothing": "none of the 4 names", "-seeds 0": "want at least 1"} {
+		err := runMutants(context.Background(), append(strings.Fields(args), "-dir", t.TempDir()), new(bytes.Buffer))
+		if err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%s: error %v, want %q", args, err, want)
+		}
+	}
+}
+
+func TestFailedTest_namesIt(t *testing.T) {
+	for said, want := range map[string]string{
+		"ok\n--- FAIL: TestA (0.1s)\n    --- FAIL: TestA/b (0.1s)\n": "TestA",
+		"panic: test timed out after 3m0s\nrunning":                  "its tests (panic: test timed out after 3m0s)",
+		"panic: nil map\n\ngoroutine 7":                              "its tests (panic: nil map)",
+		"FAIL":                                                       "its tests",
+	} {
+		if got := failedTest(said); got != want {
+			t.Errorf("%q: %q, want %q", said, got, want)
+		}
+	}
+}
