@@ -1,39 +1,18 @@
 package brokertest
 
 import (
-	"bytes"
-	"context"
 	"fmt"
 	"slices"
 	"strconv"
 	"strings"
 	"time"
 
-	"github.com/carillonmq/carillon/client"
-	"github.com/twmb/franz-go/pkg/kadm"
-	"github.com/twmb/franz-go/pkg/kgo"
+	"github.com/carillonmq/carillon/broker/brokertest/ledger"
+	"github.com/carillonmq/carillon/storage"
 )
 
-// A delivered record, as a consumer of its topic sees it.
-type delivered struct {
-	topic     string
-	partition int32
-	offset    int64
-	value     string
-	at        int64 // the record's timestamp
-	origin    string
-	due       int64
-	seq       uint64
-}
-
-// An identity tells records apart. The origin alone does not: a topic that is
-// created anew has the same offsets again.
-type identity struct{ origin, value string }
-
-func (d delivered) identity() identity { return identity{d.origin, d.value} }
-
-// settle makes everything run again and waits until nothing is pending but what the
-// script's setting "left" says.
+// settle ends all faults, so that everything has to be delivered soon, by the terms that run: it
+// restarts nothing that runs, and moves no leadership.
 func (p *player) settle(settings arguments) {
 	p.t.Helper()
 	for _, n := range p.nodes {
@@ -43,223 +22,121 @@ func (p *player) settle(settings arguments) {
 			n.start()
 		}
 	}
-	left, err := strconv.ParseUint(settings.value("left", "0"), 10, 64)
+	for topic, fault := range p.forbidden {
+		fault.Remove()
+		p.observer.ended("forbid " + topic)
+	}
+	p.observer.look("link", time.Now())
+	p.observer.ledger.Quiet = time.Now()
+	deadline := time.Now().Add(p.enough(settings))
+	left, err := strconv.Atoi(settings.value("left", "0"))
 	p.must(err)
-	p.await(p.span(settings.value("patience", "1h")), "quiet: all delivered, all nodes equal", func() bool {
-		if p.positions(p.leader()) != "" {
+	for !p.isSettled(left) && time.Now().Before(deadline) {
+		p.watch(time.Now().Add(time.Second))
+	}
+}
+
+// horizon is how far ahead something may be due that a run waits for.
+const horizon = 10 * time.Minute
+
+// enough is how long it may take until all is delivered that is due within the horizon: a little
+// more than what the checks allow for (ledger.Ledger.patience and what is recovered from).
+func (p *player) enough(settings arguments) time.Duration {
+	wait := 2*time.Minute + 40*p.config.Raft.Heartbeat
+	last := time.Now()
+	for _, r := range p.produced {
+		if due := time.UnixMilli(r.due); due.After(last) && due.Before(time.Now().Add(horizon)) {
+			last = due
+		}
+		if !p.observer.created[r.target] && r.target != p.config.DeadLetter.Topic {
+			wait = max(wait, 3*time.Minute+40*p.config.Raft.Heartbeat+p.config.Routes[0].MissingTargetTimeout)
+		}
+	}
+	return max(time.Until(last)+wait, p.span(settings.value("patience", "0s")))
+}
+
+// isSettled reports whether all nodes have the same, and no more than left that is due soon.
+func (p *player) isSettled(left int) bool {
+	var state storage.State
+	for i, n := range p.nodes {
+		if !n.running() {
 			return false
 		}
-		for _, n := range p.nodes {
-			if !n.running() || n.raft().Store().Pending() != left {
-				return false
-			}
+		other := n.raft().Store().State()
+		if i > 0 && (other.AppliedIndex != state.AppliedIndex || other.Pending != state.Pending) {
+			return false
 		}
-		return true
-	})
+		state = other
+	}
+	soon := time.Now().Add(horizon).UnixMilli()
+	items, _, done, err := p.nodes[0].raft().Store().Scan(storage.Ref{}, left+1, nil, nil)
+	p.must(err)
+	if len(items) <= left && !done || len(items) > left && items[left].Due < soon {
+		return false
+	}
+	return p.positions(p.leader()) == ""
 }
 
 // check holds what happened against the promises.
 func (p *player) check(settings arguments) {
 	p.t.Helper()
-	left, _ := strconv.Atoi(settings.value("left", "0"))
-	all := p.consume()
-	first := make(map[identity]delivered)
-	duplicates := 0
-	for _, d := range all {
-		if at := d.at + p.offset(d.at); d.due > 0 && at < d.due {
-			p.t.Errorf("early: %s, due %d, was delivered at %d by the leader's clock", d.origin, d.due, at)
+	l := p.gather()
+	_, saysDead := settings.values["dead"]
+	for _, problem := range l.Judge() {
+		if problem.Check == "dead-letter" && saysDead {
+			continue // the script knows of each
 		}
-		if _, again := first[d.identity()]; again {
-			duplicates++
-			continue
-		}
-		first[d.identity()] = d
+		p.t.Errorf("%s: %s", problem.Check, problem.Text)
 	}
-	lost, dead := 0, 0
-	for _, want := range p.produced {
-		got, ok := first[identity{want.origin, want.value}]
-		switch {
-		case !ok:
-			lost++
-			if lost > left {
-				p.t.Errorf("lost: %s (%s) for %s", want.origin, want.value, want.target)
-			}
-		case got.topic == want.target:
-		case got.topic == p.config.DeadLetter.Topic:
-			dead++
-		default:
-			p.t.Errorf("%s (%s): delivered to %s, want %s", want.origin, want.value, got.topic, want.target)
-		}
-	}
-	if text := settings.value("dead", "0"); text != strconv.Itoa(dead) {
-		p.t.Errorf("%d good messages ended in the dead-letter topic, want %s", dead, text)
-	}
-	p.checkOrder(all, p.span(settings.value("slack", "200ms")))
-	if text, ok := settings.values["duplicates"]; ok && text != strconv.Itoa(duplicates) {
-		p.t.Errorf("%d duplicates, want %s", duplicates, text)
-	}
+	p.checkSettings(settings, l)
 	if problem := p.positions(p.leader()); problem != "" {
-		p.t.Error(problem)
+		p.t.Errorf("positions: %s", problem)
 	}
 	p.checkStores()
-	p.t.Logf("%d produced, %d delivered, %d duplicates", len(p.produced), len(first), duplicates)
+	p.tell(l)
 }
 
-// checkOrder looks at first copies: those of one target partition come in order of
-// (due, seq), unless the later one was accepted when the other was due already.
-// When it was accepted is not known, only when it was produced; slack is what may lie
-// between, a claim's lead included.
-func (p *player) checkOrder(all []delivered, slack time.Duration) {
+// checkSettings holds what came out against what the script itself says of it.
+func (p *player) checkSettings(settings arguments, l *ledger.Ledger) {
 	p.t.Helper()
-	producedAt := make(map[identity]time.Time)
-	for _, r := range p.produced {
-		producedAt[identity{r.origin, r.value}] = r.at
+	letters := make(map[ledger.Identity]bool)
+	for _, d := range l.Deliveries {
+		letters[d.Identity] = letters[d.Identity] || d.Topic == l.DeadLetters
 	}
-	seen := make(map[identity]bool)
-	highest := make(map[string]delivered) // by target partition
-	for _, d := range all {
-		if d.seq == 0 || seen[d.identity()] {
-			continue
+	dead := 0
+	for _, r := range l.Records {
+		if r.Target != l.DeadLetters && letters[r.Identity] {
+			dead++
 		}
-		seen[d.identity()] = true
-		where := fmt.Sprintf("%s/%d", d.topic, d.partition)
-		last, ok := highest[where]
-		if !ok || last.due < d.due || last.due == d.due && last.seq < d.seq {
-			highest[where] = d
-			continue
-		}
-		if accepted := producedAt[d.identity()].UnixMilli(); accepted < last.due-slack.Milliseconds() {
-			p.t.Errorf("order: in %s, %s (due %d, seq %d) came after %s (due %d, seq %d)",
-				where, d.origin, d.due, d.seq, last.origin, last.due, last.seq)
+	}
+	duplicates := 0
+	for _, n := range l.Duplicates() {
+		duplicates += n
+	}
+	for _, said := range []struct {
+		setting, check string
+		got            int
+	}{{"dead", "dead-letter", dead}, {"duplicates", "duplicates", duplicates}, {"left", "stuck", len(l.Pending)}} {
+		if want, ok := settings.values[said.setting]; ok && want != strconv.Itoa(said.got) {
+			p.t.Errorf("%s: the script says %s=%s, and it is %d", said.check, said.setting, want, said.got)
 		}
 	}
 }
 
-// offset returns by how much the clock of the only node was wrong at that time, in
-// milliseconds; the larger if it was set at that very moment. The clocks of larger
-// clusters are not set.
-func (p *player) offset(at int64) int64 {
-	var offset int64
-	for _, step := range p.steps {
-		if step.at < at {
-			offset = step.offset
-		} else if step.at == at {
-			offset = max(offset, step.offset)
-		}
-	}
-	return offset
-}
-
-// checkStores holds the nodes' schedules against each other.
+// checkStores looks at each node's schedule as a whole.
 func (p *player) checkStores() {
 	p.t.Helper()
-	var want [32]byte
-	p.await(time.Hour, "equal applied index on all nodes", func() bool {
-		index := p.nodes[0].raft().Store().State().AppliedIndex
-		for _, n := range p.nodes {
-			if n.raft().Store().State().AppliedIndex != index {
-				return false
-			}
-		}
-		return true
-	})
-	for i, n := range p.nodes {
+	for _, n := range p.nodes {
 		if err := n.raft().Store().Check(); err != nil {
-			p.t.Errorf("storage of %s: %v", n.member.ID, err)
-		}
-		got, err := n.raft().Store().Digest()
-		p.must(err)
-		if i > 0 && !bytes.Equal(got[:], want[:]) {
-			p.t.Errorf("storage of %s differs from that of %s", n.member.ID, p.nodes[0].member.ID)
-		}
-		want = got
-	}
-}
-
-// positions returns what is wrong with the stored source positions, or nothing.
-func (p *player) positions(n *node) string {
-	user, admin := p.user()
-	defer user.Close()
-	ends, err := admin.ListEndOffsets(context.Background())
-	p.must(err)
-	stored := make(map[string]int64)
-	topics, err := admin.ListTopics(context.Background())
-	p.must(err)
-	for _, position := range n.raft().Store().State().Positions {
-		if position.TopicID == [16]byte(topics[position.Topic].ID) {
-			stored[fmt.Sprintf("%s/%d", position.Topic, position.Partition)] = position.Next
+			p.t.Errorf("storage: of %s: %v", n.member.ID, err)
 		}
 	}
-	problem := ""
-	ends.Each(func(o kadm.ListedOffset) {
-		if !strings.HasSuffix(o.Topic, ".delay") {
+	for deadline := time.Now().Add(time.Minute); p.observer.digest(p.nodes) < len(p.nodes); p.watch(time.Now().Add(time.Second)) {
+		if time.Now().After(deadline) {
+			p.t.Errorf("digest: nodes that have nothing to do have not applied the same")
 			return
 		}
-		if got, ok := stored[fmt.Sprintf("%s/%d", o.Topic, o.Partition)]; !ok || got != o.Offset {
-			problem = fmt.Sprintf("position of %s/%d is %d, want %d", o.Topic, o.Partition, got, o.Offset)
-		}
-	})
-	return problem
-}
-
-// consume reads every topic that is not a delay topic, whole.
-func (p *player) consume() []delivered {
-	p.t.Helper()
-	user, admin := p.user()
-	defer user.Close()
-	ends, err := admin.ListEndOffsets(context.Background())
-	p.must(err)
-	from := make(map[string]map[int32]kgo.Offset)
-	remaining := 0
-	ends.Each(func(o kadm.ListedOffset) {
-		if strings.HasSuffix(o.Topic, ".delay") || o.Offset == 0 {
-			return
-		}
-		if from[o.Topic] == nil {
-			from[o.Topic] = make(map[int32]kgo.Offset)
-		}
-		from[o.Topic][o.Partition] = kgo.NewOffset().AtStart()
-		remaining += int(o.Offset)
-	})
-	if remaining == 0 {
-		return nil
 	}
-	reader, _ := p.user(kgo.ConsumePartitions(from))
-	defer reader.Close()
-	var all []delivered
-	for remaining > 0 {
-		fetches := reader.PollFetches(context.Background())
-		p.must(fetches.Err())
-		fetches.EachRecord(func(r *kgo.Record) {
-			all = append(all, read(r))
-			remaining--
-		})
-	}
-	return all
-}
-
-func read(r *kgo.Record) delivered {
-	d := delivered{topic: r.Topic, partition: r.Partition, offset: r.Offset, value: string(r.Value), at: r.Timestamp.UnixMilli()}
-	deadLetter := map[string]string{}
-	for _, h := range r.Headers {
-		switch h.Key {
-		case client.HeaderDeliveredFrom:
-			d.origin = string(h.Value)
-		case client.HeaderDeliveredFor:
-			d.due, _ = strconv.ParseInt(string(h.Value), 10, 64)
-		case client.HeaderDeliveredSeq:
-			_, seq, _ := strings.Cut(string(h.Value), "/")
-			d.seq, _ = strconv.ParseUint(seq, 10, 64)
-		default:
-			if field, ok := strings.CutPrefix(h.Key, "__carillon.errors."); ok {
-				deadLetter[field] = string(h.Value)
-			}
-		}
-	}
-	if d.origin == "" {
-		d.origin = deadLetter["topic"] + "/" + deadLetter["partition"] + "/" + deadLetter["offset"]
-	}
-	return d
 }
 
 // expect checks something in the middle of a script.
@@ -270,10 +147,10 @@ func (p *player) expect(a arguments) error {
 		if err != nil {
 			return err
 		}
-		got := map[identity]bool{}
+		got := map[ledger.Identity]bool{}
 		for _, d := range p.consume() {
-			if d.topic == a.word(1) {
-				got[d.identity()] = true
+			if d.Topic == a.word(1) {
+				got[d.Identity] = true
 			}
 		}
 		if len(got) != want {

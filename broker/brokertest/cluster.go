@@ -33,7 +33,9 @@ type Cluster struct {
 	nodes   []*node
 	config  config.Config
 	log     *slog.Logger
-	dir     string
+	// observer sees what the nodes log.
+	observer *observer
+	dir      string
 	// flushBytes is small, so that flushes and merges happen in every longer script.
 	flushBytes int64
 	// fetchWait is stretched with the heartbeat: waiting fetches cost real time.
@@ -44,10 +46,13 @@ type Cluster struct {
 // starts is stopped by stop, which must be called before the bubble ends.
 func newCluster(t testing.TB, settings arguments) *Cluster {
 	t.Helper()
-	c := &Cluster{t: t, network: newNetwork(), dir: t.TempDir(), log: slog.New(slog.DiscardHandler)}
+	c := &Cluster{t: t, network: newNetwork(), dir: t.TempDir(), observer: newObserver()}
+	var lines slog.Handler = slog.DiscardHandler
 	if testing.Verbose() {
-		c.log = slog.New(slog.NewTextHandler(t.Output(), &slog.HandlerOptions{Level: slog.LevelInfo}))
+		lines = slog.NewTextHandler(t.Output(), &slog.HandlerOptions{Level: slog.LevelInfo})
 	}
+	c.log = slog.New(c.observer.handler(lines))
+	c.observer.cluster = c
 	var err error
 	c.kafka, err = kfake.NewCluster(kfake.NumBrokers(1), kfake.Ports(kafkaPort), kfake.ListenFn(c.network.listen(kafkaHost)))
 	c.must(err)

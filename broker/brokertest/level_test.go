@@ -31,7 +31,7 @@ func TestLevel_isRaisedWholeOrNotAtAll(t *testing.T) {
 				settings := parseArguments([]string{"nodes=3", "program=1", "flush=16384", "slack=1s"})
 				c := newCluster(t, settings)
 				defer c.stop()
-				p := &player{Cluster: c, start: time.Now()}
+				p := newPlayer(c, NewReport())
 				c.must(p.createTopic("orders.delay", arguments{}))
 				c.must(p.createTopic("orders", arguments{}))
 				c.must(p.each("all", (*node).start, func(n *node) bool { return !n.running() }))

@@ -68,6 +68,18 @@ func (n *network) state(l link) (linkState, <-chan struct{}) {
 	return n.links[l], n.changed
 }
 
+// whole reports whether all links are open.
+func (n *network) whole() bool {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	for _, state := range n.links {
+		if state != open {
+			return false
+		}
+	}
+	return true
+}
+
 // listen returns a listen function for the host; who dials the port reaches it.
 func (n *network) listen(host string) func(network, addr string) (net.Listener, error) {
 	return func(nw, addr string) (net.Listener, error) {

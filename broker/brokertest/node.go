@@ -48,6 +48,7 @@ func (n *node) start() {
 	if n.running() {
 		c.t.Fatalf("node %s runs already", n.member.ID)
 	}
+	c.observer.started(n.member.ID)
 	own := c.config
 	own.Node = config.Node{ID: n.member.ID, DataDir: c.dataDir(n.member.ID, n.disk)}
 	own = own.Resolved()
@@ -105,6 +106,7 @@ func (n *node) kafka(log *slog.Logger) reach.Config {
 // kill takes the node away in the middle of whatever it does: nothing that it still
 // tries reaches anybody. Its disk keeps what was written.
 func (n *node) kill() {
+	n.cluster.observer.felled("kill", n.member.ID)
 	n.cluster.network.set(cut, n.member.ID, n.cluster.hosts()...)
 	n.stop()
 	n.cluster.network.set(open, n.member.ID, n.cluster.hosts()...)
@@ -115,6 +117,7 @@ func (n *node) stop() {
 	if !n.running() {
 		return
 	}
+	n.cluster.observer.felled("stop", n.member.ID)
 	n.cancel()
 	<-n.done
 	if err := n.raft().Close(); err != nil {
@@ -135,6 +138,7 @@ func (n *node) install(program storage.Level) {
 // everything that waited happen at once.
 func (n *node) freeze() {
 	n.frozen.Store(true)
+	n.cluster.observer.froze(n.member.ID)
 	n.clock.freeze()
 	n.cluster.network.set(silent, n.member.ID, n.cluster.hosts()...)
 }
@@ -143,6 +147,7 @@ func (n *node) thaw() {
 	if n.frozen.CompareAndSwap(true, false) {
 		n.cluster.network.set(open, n.member.ID, n.cluster.hosts()...)
 		n.clock.thaw()
+		n.cluster.observer.ended("frozen " + n.member.ID)
 	}
 }
 

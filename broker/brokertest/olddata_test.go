@@ -165,10 +165,10 @@ func (p *player) checkOldData() {
 	p.t.Helper()
 	came := map[string][]string{}
 	for _, d := range p.consume() {
-		if at := d.at + p.offset(d.at); at < d.due {
-			p.t.Errorf("%q came %d ms early", d.value, d.due-at)
+		if at := d.At.UnixMilli() + p.steps[0].offset; at < d.Due {
+			p.t.Errorf("%q came %d ms early", d.Value, d.Due-at)
 		}
-		came[d.topic] = append(came[d.topic], d.value)
+		came[d.Topic] = append(came[d.Topic], d.Value)
 	}
 	var orders, held []string
 	for i := range 350 {

@@ -28,7 +28,9 @@ func (p *player) createTopic(name string, a arguments) error {
 	}
 	user, admin := p.user()
 	defer user.Close()
-	_, err = admin.CreateTopic(context.Background(), int32(partitions), 1, nil, name)
+	if _, err = admin.CreateTopic(context.Background(), int32(partitions), 1, nil, name); err == nil {
+		p.observer.exists(name)
+	}
 	return err
 }
 

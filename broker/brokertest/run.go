@@ -45,13 +45,13 @@ func (s script) playFor(t *testing.T, report *Report) {
 	synctest.Test(t, func(t *testing.T) {
 		c := newCluster(reporting{t, report}, s.settings)
 		defer c.stop()
-		p := &player{Cluster: c, report: report, start: time.Now(), forbidden: make(map[string]*kfake.FaultHandle)}
+		p := newPlayer(c, report)
 		defer func() { report.VirtualSeconds = time.Since(p.start).Seconds() }()
 		for _, step := range s.armed {
 			c.t.Fatalf("script: line %d: events are not waited for yet", step.line)
 		}
 		for _, step := range s.steps {
-			time.Sleep(time.Until(p.start.Add(step.at)))
+			p.watch(p.start.Add(step.at))
 			t.Logf("at %v line %d: %s %v %v", time.Since(p.start), step.line, step.verb, step.args.words, step.args.values)
 			if err := p.play(step); err != nil {
 				c.t.Fatalf("script: line %d: %v", step.line, err)
@@ -77,11 +77,31 @@ type player struct {
 	forbidden map[string]*kfake.FaultHandle
 }
 
+func newPlayer(c *Cluster, report *Report) *player {
+	return &player{Cluster: c, report: report, start: time.Now(), forbidden: make(map[string]*kfake.FaultHandle)}
+}
+
 // A clockStep says how wrong the only node's clock is from a moment on. Both in
 // milliseconds.
 type clockStep struct{ at, offset int64 }
 
+// play carries out a step, and has it noted.
 func (p *player) play(s step) error {
+	began := time.Now()
+	err := p.carryOut(s)
+	p.observer.step(s, began)
+	return err
+}
+
+// watch lets time pass, and looks at the nodes meanwhile.
+func (p *player) watch(until time.Time) {
+	for left := time.Until(until); left > 0; left = time.Until(until) {
+		time.Sleep(min(left, max(time.Second, p.config.Raft.Heartbeat)))
+		p.observer.sample()
+	}
+}
+
+func (p *player) carryOut(s step) error {
 	name := s.args.word(0)
 	switch s.verb {
 	case "create":

@@ -52,6 +52,7 @@ var rules = map[string]rule{
 	"broker/kafka/reach":        {ours: []string{"broker/config", "raftfsm/repeats"}, big: []string{"github.com/twmb/franz-go"}},
 	"broker/api":                {ours: []string{"broker", "broker/config", "client"}, big: []string{"net/http", "github.com/prometheus/"}},
 	"broker/brokertest":         {ours: []string{"*"}, big: big},
+	"broker/brokertest/ledger":  {},
 	"broker/brokertest/draw":    {},
 	"broker/brokertest/mutants": {},
 	"broker/brokertest/sim":     {ours: []string{"broker/brokertest/draw", "broker/brokertest/mutants"}},

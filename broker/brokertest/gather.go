@@ -1,0 +1,186 @@
+package brokertest
+
+import (
+	"context"
+	"fmt"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/carillonmq/carillon/broker/brokertest/ledger"
+	"github.com/carillonmq/carillon/broker/message"
+	"github.com/carillonmq/carillon/client"
+	"github.com/carillonmq/carillon/storage"
+	"github.com/twmb/franz-go/pkg/kadm"
+	"github.com/twmb/franz-go/pkg/kgo"
+)
+
+// gather completes the ledger when the script is over.
+func (p *player) gather() *ledger.Ledger {
+	p.t.Helper()
+	o := p.observer
+	l := &o.ledger
+	l.Begin, l.End = p.start, time.Now()
+	l.Heartbeat, l.Discovery = p.config.Raft.Heartbeat, min(3*p.config.Raft.Heartbeat, time.Minute)
+	l.MissingTimeout, l.DeadLetters = p.config.Routes[0].MissingTargetTimeout, p.config.DeadLetter.Topic
+	for _, r := range p.produced {
+		topic, _, _ := strings.Cut(r.origin, "/")
+		l.Records = append(l.Records, ledger.Record{
+			Identity: ledger.Identity{Origin: r.origin, Value: r.value},
+			Topic:    topic, At: r.at, Target: r.target, Due: r.due,
+		})
+		if !o.created[r.target] && r.target != l.DeadLetters {
+			o.began("missing "+r.target, ledger.Fault{Kind: "missing", Topic: r.target, From: p.start})
+		}
+	}
+	for _, s := range p.steps {
+		l.Clocks = append(l.Clocks, ledger.Clock{Node: p.nodes[0].member.ID, At: time.UnixMilli(s.at), Offset: time.Duration(s.offset) * time.Millisecond})
+	}
+	l.Deliveries = p.consume()
+	store := p.leader().raft().Store()
+	l.Pending = p.pending(store)
+	claim := store.Claim()
+	l.Marks = ledger.Marks{Main: ledger.Mark(claim.Mark), Holds: make(map[string]ledger.Mark)}
+	for _, hold := range store.Holds() {
+		l.Marks.Holds[hold.Target] = ledger.Mark(hold.Mark)
+	}
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	l.Terms = append(l.Terms, o.terms...)
+	return l
+}
+
+// pending reads all that waits in a store.
+func (p *player) pending(store *storage.Store) []ledger.Message {
+	p.t.Helper()
+	var items []storage.Item
+	for from, done := (storage.Ref{}), false; !done; {
+		var err error
+		items, from, done, err = store.Scan(from, len(items)+1024, nil, items)
+		p.must(err)
+	}
+	refs := make([]storage.Ref, len(items))
+	for i, item := range items {
+		refs[i] = item.Ref
+	}
+	entries, err := store.Read(refs, nil)
+	p.must(err)
+	var all []ledger.Message
+	for _, e := range entries {
+		m, err := message.DecodeBody(e.Body)
+		all = append(all, ledger.Message{
+			Identity: ledger.Identity{Origin: m.Origin.String(), Value: string(m.Value)},
+			Target:   e.Target, Due: e.Due, Seq: e.Seq, Unreadable: err != nil,
+		})
+	}
+	return all
+}
+
+// tell sums the run up in the report.
+func (p *player) tell(l *ledger.Ledger) {
+	r := p.report
+	seen := make(map[ledger.Identity]bool)
+	for _, d := range l.Deliveries {
+		seen[d.Identity] = true
+	}
+	r.Produced, r.Delivered = len(l.Records), len(seen)
+	for kind, n := range l.Duplicates() {
+		r.Duplicates += n
+		r.Counters["duplicates of "+kind] += int64(n)
+	}
+	for pair, n := range l.Pairs() {
+		r.Pairs[pair] += n
+	}
+	r.Counters["terms"] = int64(len(l.Terms))
+	for line, n := range p.observer.lines {
+		r.Counters["logged: "+line] += int64(n)
+	}
+	p.t.Logf("%d produced, %d delivered, %d duplicates", r.Produced, r.Delivered, r.Duplicates)
+}
+
+// positions returns what is wrong with the stored source positions, or nothing.
+func (p *player) positions(n *node) string {
+	user, admin := p.user()
+	defer user.Close()
+	ends, err := admin.ListEndOffsets(context.Background())
+	p.must(err)
+	stored := make(map[string]int64)
+	topics, err := admin.ListTopics(context.Background())
+	p.must(err)
+	for _, position := range n.raft().Store().State().Positions {
+		if position.TopicID == [16]byte(topics[position.Topic].ID) {
+			stored[fmt.Sprintf("%s/%d", position.Topic, position.Partition)] = position.Next
+		}
+	}
+	problem := ""
+	ends.Each(func(o kadm.ListedOffset) {
+		if !isDelayTopic(o.Topic) {
+			return
+		}
+		if got, ok := stored[fmt.Sprintf("%s/%d", o.Topic, o.Partition)]; !ok || got != o.Offset {
+			problem = fmt.Sprintf("position of %s/%d is %d, want %d", o.Topic, o.Partition, got, o.Offset)
+		}
+	})
+	return problem
+}
+
+// consume reads every topic that is not a delay topic, whole.
+func (p *player) consume() []ledger.Delivery {
+	p.t.Helper()
+	user, admin := p.user()
+	defer user.Close()
+	ends, err := admin.ListEndOffsets(context.Background())
+	p.must(err)
+	from := make(map[string]map[int32]kgo.Offset)
+	remaining := 0
+	ends.Each(func(o kadm.ListedOffset) {
+		if isDelayTopic(o.Topic) || o.Offset == 0 {
+			return
+		}
+		if from[o.Topic] == nil {
+			from[o.Topic] = make(map[int32]kgo.Offset)
+		}
+		from[o.Topic][o.Partition] = kgo.NewOffset().AtStart()
+		remaining += int(o.Offset)
+	})
+	if remaining == 0 {
+		return nil
+	}
+	reader, _ := p.user(kgo.ConsumePartitions(from))
+	defer reader.Close()
+	var all []ledger.Delivery
+	for remaining > 0 {
+		fetches := reader.PollFetches(context.Background())
+		p.must(fetches.Err())
+		fetches.EachRecord(func(r *kgo.Record) {
+			all = append(all, read(r))
+			remaining--
+		})
+	}
+	return all
+}
+
+func read(r *kgo.Record) ledger.Delivery {
+	d := ledger.Delivery{Topic: r.Topic, Partition: r.Partition, Offset: r.Offset, At: r.Timestamp}
+	d.Value = string(r.Value)
+	deadLetter := map[string]string{}
+	for _, h := range r.Headers {
+		switch h.Key {
+		case client.HeaderDeliveredFrom:
+			d.Origin = string(h.Value)
+		case client.HeaderDeliveredFor:
+			d.Due, _ = strconv.ParseInt(string(h.Value), 10, 64)
+		case client.HeaderDeliveredSeq:
+			_, seq, _ := strings.Cut(string(h.Value), "/")
+			d.Seq, _ = strconv.ParseUint(seq, 10, 64)
+		default:
+			if field, ok := strings.CutPrefix(h.Key, "__carillon.errors."); ok {
+				deadLetter[field] = string(h.Value)
+			}
+		}
+	}
+	if d.Origin == "" {
+		d.Origin = deadLetter["topic"] + "/" + deadLetter["partition"] + "/" + deadLetter["offset"]
+	}
+	return d
+}

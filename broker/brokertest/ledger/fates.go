@@ -1,0 +1,142 @@
+package ledger
+
+import (
+	"fmt"
+	"time"
+)
+
+// checkFates: each record has one fate. It was delivered, became a dead letter or waits for a time
+// that has not come; what was aborted has none.
+func (j *judge) checkFates() {
+	for i := range j.Records {
+		r := &j.Records[i]
+		copies, waits := j.copies[r.Identity], j.pending[r.Identity]
+		if r.Aborted {
+			if len(copies)+len(waits) > 0 && len(j.records[r.Identity]) == 1 {
+				j.problem("aborted", "%s was written in a transaction that was aborted, and taken in", r)
+			}
+			continue
+		}
+		switch {
+		case len(copies) > 0:
+			if at := copies[0].Topic; at != r.Target && at != j.DeadLetters {
+				j.problem("astray", "%s came out in %s", r, at)
+			}
+		case len(waits) == 0 && !r.Gone:
+			j.problem("lost", "%s: neither delivered, nor a dead letter, nor in storage", r)
+		}
+	}
+	for identity, copies := range j.copies {
+		if len(j.records[identity]) == 0 {
+			j.problem("astray", "%s: nobody wrote what came out in %s: %.60q", identity.Origin, copies[0].Topic, identity.Value)
+		}
+	}
+}
+
+// String tells a record apart from others, and where in a script it comes from.
+func (r *Record) String() string {
+	due := "at once"
+	if r.Due > 0 {
+		due = time.UnixMilli(r.Due).UTC().Format(time.StampMilli)
+	}
+	return fmt.Sprintf("%s (%.40q of %s) for %s due %s", r.Origin, r.Value, r.At.UTC().Format(time.StampMilli), r.Target, due)
+}
+
+// checkTakenOnce: a record is one message, with one seq, unless as many were written that cannot be
+// told apart.
+func (j *judge) checkTakenOnce() {
+	for i := range j.Records {
+		r := &j.Records[i]
+		if same := j.records[r.Identity]; same[0] != r {
+			continue // looked at with the first of them
+		}
+		seqs := make(map[uint64]bool)
+		for _, d := range j.copies[r.Identity] {
+			if d.Seq != 0 {
+				seqs[d.Seq] = true
+			}
+		}
+		for _, m := range j.pending[r.Identity] {
+			seqs[m.Seq] = true
+		}
+		if len(seqs) > len(j.records[r.Identity]) {
+			j.problem("twice-taken", "%s was taken in as %d messages", r, len(seqs))
+		}
+	}
+}
+
+// checkDeadLetters: a good message becomes a dead letter only when its target was missing or
+// forbidden for missing_target_timeout, or cannot take it; and is not delivered, too.
+func (j *judge) checkDeadLetters() {
+	for i := range j.Records {
+		r := &j.Records[i]
+		if r.Target == j.DeadLetters || len(j.records[r.Identity]) > 1 {
+			continue
+		}
+		var letter, good *Delivery
+		for _, d := range j.copies[r.Identity] {
+			if d.Topic == j.DeadLetters {
+				letter = d
+			} else {
+				good = d
+			}
+		}
+		if letter == nil {
+			continue
+		}
+		if good != nil {
+			// Kafka may have written what it did not answer.
+			if _, excused := j.near(trait.mayDuplicate, r.Target, good.At, letter.At, 10*time.Second); !excused {
+				j.problem("dead-letter", "%s was delivered and is a dead letter as well", r)
+			}
+		}
+		if !r.Large && j.absent(r.Target, letter.At) < j.MissingTimeout {
+			j.problem("dead-letter", "%s is one, though its target could not be written to for %v only, and %v are allowed",
+				r, j.absent(r.Target, letter.At).Round(time.Second), j.MissingTimeout)
+		}
+	}
+}
+
+// absent returns for how long the target was missing or forbidden without a pause, at that time or
+// shortly before.
+func (l *Ledger) absent(target string, at time.Time) time.Duration {
+	var spans []span
+	for _, f := range l.Faults {
+		if f.Topic != target || f.Kind != "missing" && f.Kind != "forbid" {
+			continue
+		}
+		until := f.Until
+		if until.IsZero() || until.After(at) {
+			until = at
+		}
+		if until.After(f.From) {
+			spans = append(spans, span{f.From, until})
+		}
+	}
+	var longest time.Duration
+	for _, s := range merged(spans) {
+		if s.to.Add(absence.recovery).After(at) {
+			longest = max(longest, s.to.Sub(s.from))
+		}
+	}
+	return longest
+}
+
+func (t trait) mayDuplicate() bool { return t.duplicates }
+func (t trait) mayEnd() bool       { return t.ends }
+
+// checkMarks: whatever waits will be read by the next term, too.
+func (j *judge) checkMarks() {
+	for _, m := range j.Pending {
+		at, mark := (Mark{m.Due, m.Seq}), j.Marks.Main
+		if own, held := j.Marks.Holds[m.Target]; held {
+			mark = own
+		}
+		if at.less(mark) {
+			j.problem("stuck", "%s for %s, due %d, seq %d, lies before the mark %v of the claim: no term will read it", m.Origin, m.Target, m.Due, m.Seq, mark)
+		}
+		if len(j.records[m.Identity]) == 0 && !m.Unreadable {
+			j.problem("astray", "%s: nobody wrote what waits for %s: %.60q", m.Origin, m.Target, m.Value)
+		}
+	}
+}

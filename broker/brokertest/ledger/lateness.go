@@ -1,0 +1,81 @@
+package ledger
+
+import (
+	"slices"
+	"time"
+)
+
+// patience is how late a message may be while nothing that may delay it is on: records of one
+// request wait for an answer for 5 s at most.
+func (l *Ledger) patience() time.Duration {
+	return 6*time.Second + 10*l.Heartbeat + 2*l.Discovery
+}
+
+// mostBeside is how late half of the messages may be beside targets that are bad, while nothing
+// else is.
+const mostBeside = time.Second
+
+// checkLateness: what is due is delivered, without help. What a fault delays is not counted while
+// that lasts and is recovered from; one of a target delays no other.
+func (j *judge) checkLateness() {
+	var beside []time.Duration
+	for i := range j.Records {
+		r := &j.Records[i]
+		if r.Aborted || r.Gone || len(j.records[r.Identity]) > 1 {
+			continue
+		}
+		due, known := j.trulyDue(r)
+		if !known {
+			continue
+		}
+		copies := j.copies[r.Identity]
+		until := j.End
+		if len(copies) > 0 {
+			until = copies[0].At
+		}
+		late := calm(j.disturbed(r.Topic, r.Target), due, until)
+		other := j.besideBad(r.Target, due, until)
+		if other && late == until.Sub(due) {
+			beside = append(beside, late)
+		}
+		switch {
+		case late <= j.patience():
+		case len(copies) == 0 && len(j.pending[r.Identity]) > 0:
+			j.problem("stuck", "%s still waits after %v in which nothing was wrong", r, late)
+		case len(copies) == 0: // lost
+		case other:
+			j.problem("isolation", "%s came %v late beside a target that was bad", r, late)
+		default:
+			j.problem("progress", "%s came %v late, %v of them with nothing wrong", r, until.Sub(due), late)
+		}
+	}
+	slices.Sort(beside)
+	if n := len(beside); n >= 20 && beside[n/2] > mostBeside {
+		j.problem("isolation", "half of %d messages came %v late or more beside targets that were bad", n, beside[n/2])
+	}
+}
+
+// trulyDue returns when the record was to be delivered, and whether that time has come. Clocks that
+// are behind delay it.
+func (j *judge) trulyDue(r *Record) (time.Time, bool) {
+	due := later(time.UnixMilli(r.Due), r.At)
+	if len(j.Clocks) > 0 && r.Due > 0 {
+		behind, _ := j.wrong(due, j.End)
+		due = due.Add(-min(behind, 0))
+	}
+	if r.Target == j.DeadLetters || !j.hasLetter(r) {
+		return due, !due.After(j.End)
+	}
+	return time.Time{}, false // checkDeadLetters has looked at it
+}
+
+func (j *judge) hasLetter(r *Record) bool {
+	return slices.ContainsFunc(j.copies[r.Identity], func(d *Delivery) bool { return d.Topic == j.DeadLetters })
+}
+
+// besideBad reports whether a target other than this one was bad between from and to.
+func (l *Ledger) besideBad(target string, from, to time.Time) bool {
+	return slices.ContainsFunc(l.Faults, func(f Fault) bool {
+		return f.Topic != "" && f.Topic != target && !f.From.After(to) && (f.Until.IsZero() || !f.Until.Before(from))
+	})
+}

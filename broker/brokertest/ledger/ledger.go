@@ -1,0 +1,182 @@
+package ledger
+
+import (
+	"fmt"
+	"slices"
+	"time"
+)
+
+// A Ledger is what is known of one run. All times are true ones, whatever clocks the nodes had,
+// but for those that are said to be a node's.
+type Ledger struct {
+	Begin time.Time // when the first node started
+	Quiet time.Time // when the last fault had been mended
+	End   time.Time // when the last fact was gathered
+
+	Heartbeat      time.Duration // of Raft
+	Discovery      time.Duration // how often the delay topics are looked for
+	MissingTimeout time.Duration // after which what is due for a missing target is a dead letter
+	DeadLetters    string        // the dead-letter topic
+
+	Records    []Record
+	Deliveries []Delivery // each partition's in order of offset
+	Pending    []Message  // at the end, as storage has them
+	Marks      Marks      // of the claim, at that time
+	Faults     []Fault
+	Clocks     []Clock
+	Terms      []Term
+	Found      []Problem // what was judged when it was gathered: nodes that differ, say
+}
+
+// An Identity tells records apart. The origin alone does not: a topic that is created anew has the
+// same offsets again.
+type Identity struct{ Origin, Value string }
+
+// A Record is what a producer wrote to a delay topic and what has to come of it.
+type Record struct {
+	Identity
+	Topic   string    // the delay topic
+	At      time.Time // when it was written
+	Target  string    // where it has to come out: its target, or the dead-letter topic
+	Due     int64     // epoch milliseconds; 0 for one that is a dead letter from the beginning
+	Aborted bool      // in a transaction that was
+	Large   bool      // perhaps more than its target takes
+	Gone    bool      // deleted from the delay topic, perhaps before it was read
+}
+
+// A Delivery is a record of a target or a dead-letter topic as a consumer sees it.
+type Delivery struct {
+	Identity
+	Topic     string
+	Partition int32
+	Offset    int64
+	At        time.Time // when it was sent
+	Due       int64     // 0 for a dead letter
+	Seq       uint64    // 0 for a dead letter
+}
+
+// A Message waits in storage.
+type Message struct {
+	Identity
+	Target string
+	Due    int64
+	Seq    uint64
+	// Unreadable says that its body does not tell what it is; then nothing is known but the mark.
+	Unreadable bool
+}
+
+// A Mark is a place in the order of delivery.
+type Mark struct {
+	Due int64
+	Seq uint64
+}
+
+func (m Mark) less(other Mark) bool {
+	return m.Due < other.Due || m.Due == other.Due && m.Seq < other.Seq
+}
+
+// Marks are where a new term begins to read.
+type Marks struct {
+	Main  Mark
+	Holds map[string]Mark // of targets that have their own
+}
+
+// A Clock says how wrong a node's clock is from a moment on until the next one says otherwise.
+type Clock struct {
+	Node   string
+	At     time.Time
+	Offset time.Duration // positive: the clock is ahead
+	Drift  time.Duration // gained in each second since
+}
+
+// A Term is the time for which a node led.
+type Term struct {
+	Node        string
+	Begin, Over time.Time // Over is zero while it lasts
+	Reason      string    // why it ended; empty: its node went down
+}
+
+// A Problem is a promise that was not kept.
+type Problem struct {
+	Check string `json:"check"`
+	Text  string `json:"text"`
+}
+
+// mostEach bounds the problems that one check reports: a thousand lost messages are one find.
+const mostEach = 5
+
+// Judge returns what the ledger holds against the promises, the checks in order of their gravity.
+func (l *Ledger) Judge() []Problem {
+	if len(l.Records) == 0 {
+		return []Problem{{"script", "nothing was produced: a run that checks nothing proves nothing"}}
+	}
+	j := judge{Ledger: l, index: newIndex(l)}
+	for _, check := range []func(){
+		j.checkFates, j.checkTakenOnce, j.checkDeadLetters, j.checkMarks, j.checkEarly, j.checkOrder,
+		j.checkDuplicates, j.checkLateness, j.checkTerms,
+	} {
+		check()
+	}
+	for _, p := range l.Found {
+		j.problem(p.Check, "%s", p.Text)
+	}
+	return j.summed()
+}
+
+// A judge gathers problems.
+type judge struct {
+	*Ledger
+	index
+	problems []Problem
+	calms    map[[2]string][]span
+}
+
+func (j *judge) problem(check, format string, args ...any) {
+	j.problems = append(j.problems, Problem{check, fmt.Sprintf(format, args...)})
+}
+
+// summed returns the first few problems of each check, and how many more there are.
+func (j *judge) summed() []Problem {
+	count := make(map[string]int)
+	var kept []Problem
+	for _, p := range j.problems {
+		if count[p.Check]++; count[p.Check] <= mostEach {
+			kept = append(kept, p)
+		}
+	}
+	for i := len(kept) - 1; i >= 0; i-- { // behind the last one of each check
+		check := kept[i].Check
+		if more := count[check] - mostEach; more > 0 {
+			kept = slices.Insert(kept, i+1, Problem{check, fmt.Sprintf("and %d more", more)})
+			delete(count, check)
+		}
+	}
+	return kept
+}
+
+// An index finds facts by the record that they are about.
+type index struct {
+	records map[Identity][]*Record // several only if a topic was made anew and values come again
+	copies  map[Identity][]*Delivery
+	pending map[Identity][]*Message
+}
+
+func newIndex(l *Ledger) index {
+	x := index{make(map[Identity][]*Record), make(map[Identity][]*Delivery), make(map[Identity][]*Message)}
+	for i := range l.Records {
+		r := &l.Records[i]
+		x.records[r.Identity] = append(x.records[r.Identity], r)
+	}
+	for i := range l.Deliveries {
+		d := &l.Deliveries[i]
+		x.copies[d.Identity] = append(x.copies[d.Identity], d)
+	}
+	for _, copies := range x.copies {
+		slices.SortStableFunc(copies, func(a, b *Delivery) int { return a.At.Compare(b.At) })
+	}
+	for i := range l.Pending {
+		m := &l.Pending[i]
+		x.pending[m.Identity] = append(x.pending[m.Identity], m)
+	}
+	return x
+}

@@ -1,0 +1,292 @@
+package ledger
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+)
+
+var begin = time.Date(2030, 1, 1, 0, 0, 0, 0, time.UTC)
+
+func after(seconds float64) time.Time {
+	return begin.Add(time.Duration(seconds * float64(time.Second)))
+}
+
+// wellKept is a run of ten minutes in which n led and all went well: each second a record for
+// orders, due two seconds later, and one for bills.
+func wellKept() *Ledger {
+	l := &Ledger{
+		Begin: begin, Quiet: after(600), End: after(700),
+		Heartbeat: 300 * time.Millisecond, Discovery: 900 * time.Millisecond,
+		MissingTimeout: 5 * time.Minute, DeadLetters: "dead",
+		Terms: []Term{{Node: "n", Begin: after(1)}},
+		Marks: Marks{Main: Mark{Due: after(601).UnixMilli()}, Holds: map[string]Mark{}},
+	}
+	for i := range 600 {
+		for j, target := range []string{"orders", "bills"} {
+			seq := uint64(2*i + j + 1)
+			id := Identity{fmt.Sprintf("in.delay/0/%d", seq), fmt.Sprint("v", seq)}
+			due := after(float64(i) + 2)
+			l.Records = append(l.Records, Record{Identity: id, Topic: "in.delay", At: after(float64(i)), Target: target, Due: due.UnixMilli()})
+			l.Deliveries = append(l.Deliveries, Delivery{Identity: id, Topic: target, Offset: int64(i), At: due, Due: due.UnixMilli(), Seq: seq})
+		}
+	}
+	return l
+}
+
+// at returns the record of that second for orders and its delivery.
+func (l *Ledger) at(second int) (*Record, *Delivery) {
+	return &l.Records[2*second], &l.Deliveries[2*second]
+}
+
+func (l *Ledger) drop(second int) { l.Deliveries = slices.Delete(l.Deliveries, 2*second, 2*second+1) }
+
+func (l *Ledger) fault(kind, topic string, from, until float64) {
+	l.Faults = append(l.Faults, Fault{Kind: kind, Topic: topic, From: after(from), Until: after(until)})
+}
+
+// late has what is due in orders between two seconds delivered that much later.
+func (l *Ledger) late(target string, from, to int, by time.Duration) {
+	for i := range l.Deliveries {
+		if d := &l.Deliveries[i]; d.Topic == target && i >= 2*from && i < 2*to {
+			d.At = d.At.Add(by)
+		}
+	}
+}
+
+// held has what is due in the target between two seconds delivered all at once.
+func (l *Ledger) held(target string, from, to int, at float64) {
+	for i := range l.Deliveries {
+		if d := &l.Deliveries[i]; d.Topic == target && i >= 2*from && i < 2*to && d.At.Before(after(at)) {
+			d.At = after(at)
+		}
+	}
+}
+
+func (l *Ledger) again(second int, at float64) *Delivery {
+	_, d := l.at(second)
+	copied := *d
+	copied.At, copied.Offset = after(at), 10_000
+	l.Deliveries = append(l.Deliveries, copied)
+	return &l.Deliveries[len(l.Deliveries)-1]
+}
+
+func TestJudge_findsNothingWhereAllPromisesAreKept(t *testing.T) {
+	for name, change := range map[string]func(l *Ledger){
+		"nothing happened": func(*Ledger) {},
+		"a kill delays and repeats": func(l *Ledger) {
+			l.fault("kill", "", 100, 104)
+			l.late("orders", 99, 104, 6*time.Second)
+			l.again(97, 106)
+			l.Terms[0].Over = after(100)
+			l.Terms = append(l.Terms, Term{Node: "m", Begin: after(103)})
+		},
+		"a target was missing for long": func(l *Ledger) {
+			l.fault("missing", "orders", 100, 500)
+			_, d := l.at(100)
+			d.Topic, d.Seq, d.Due, d.At = "dead", 0, 0, after(460)
+			l.held("orders", 101, 499, 560)
+		},
+		"a target was slow": func(l *Ledger) {
+			l.fault("slow", "orders", 100, 200)
+			l.held("orders", 100, 200, 220)
+			l.late("bills", 100, 103, 5*time.Second)
+		},
+		"what was aborted came not": func(l *Ledger) {
+			r, _ := l.at(50)
+			r.Aborted = true
+			l.drop(50)
+		},
+		"what is due in a year waits": func(l *Ledger) {
+			r, _ := l.at(50)
+			r.Due = after(3e7).UnixMilli()
+			l.Pending = append(l.Pending, Message{Identity: r.Identity, Target: "orders", Due: r.Due, Seq: 101})
+			l.drop(50)
+		},
+		"a clock is ahead": func(l *Ledger) {
+			l.Clocks = append(l.Clocks, Clock{Node: "n", At: after(100), Offset: time.Second})
+			l.late("orders", 100, 600, -time.Second)
+		},
+		"a clock gains": func(l *Ledger) {
+			l.Clocks = append(l.Clocks, Clock{Node: "n", At: after(100), Drift: 10 * time.Millisecond})
+			l.late("orders", 200, 600, -time.Second)
+		},
+		"a clock is behind": func(l *Ledger) {
+			l.Clocks = append(l.Clocks, Clock{Node: "n", At: after(100), Offset: -time.Minute})
+			l.fault("clock", "", 100, 100)
+			l.late("orders", 100, 600, time.Minute)
+			l.late("bills", 100, 600, time.Minute)
+		},
+		"one was written when the other was due": func(l *Ledger) {
+			r, d := l.at(100)
+			r.At = after(103).Add(-50 * time.Millisecond)
+			l.late("orders", 100, 101, 1100*time.Millisecond)
+			moved := *d
+			l.Deliveries = slices.Insert(slices.Delete(l.Deliveries, 200, 201), 202, moved)
+		},
+		"a topic was made anew, with the same values": func(l *Ledger) {
+			r, d := l.at(100)
+			r2, d2 := l.at(200)
+			r2.Identity, d2.Identity = r.Identity, d.Identity
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			l := wellKept()
+			change(l)
+			for _, p := range l.Judge() {
+				t.Errorf("%s: %s", p.Check, p.Text)
+			}
+		})
+	}
+}
+
+func TestJudge_finds(t *testing.T) {
+	for _, c := range []struct {
+		name, check, says string
+		change            func(l *Ledger)
+	}{
+		{"nothing", "script", "nothing was produced", func(l *Ledger) { l.Records = nil }},
+		{"a message that is nowhere", "lost", "in.delay/0/201", func(l *Ledger) { l.drop(100) }},
+		{"one that is nowhere since a kill", "lost", "in.delay/0/201", func(l *Ledger) {
+			l.fault("kill", "", 100, 104)
+			l.Terms[0].Over = after(100)
+			l.drop(100)
+		}},
+		{"one that waits though it is due", "stuck", "still waits", func(l *Ledger) {
+			r, _ := l.at(100)
+			l.fault("forbid", "orders", 100, 110)
+			l.drop(100)
+			l.Pending = append(l.Pending, Message{Identity: r.Identity, Target: "orders", Due: l.Marks.Main.Due, Seq: 201})
+		}},
+		{"one that only the next term found", "progress", "with nothing wrong", func(l *Ledger) {
+			l.fault("forbid", "orders", 90, 110)
+			l.late("orders", 100, 101, 400*time.Second)
+			l.fault("kill", "", 500, 501)
+			l.Terms[0].Over = after(500)
+		}},
+		{"one that no term will find", "stuck", "before the mark", func(l *Ledger) {
+			r, _ := l.at(50)
+			r.Due = after(900).UnixMilli()
+			l.drop(50)
+			l.Pending = append(l.Pending, Message{Identity: r.Identity, Target: "orders", Due: r.Due, Seq: 101})
+			l.Marks.Holds["orders"] = Mark{Due: after(901).UnixMilli()}
+		}},
+		{"a backlog that does not shrink", "progress", "with nothing wrong", func(l *Ledger) {
+			l.fault("stop", "", 100, 101)
+			l.late("orders", 150, 600, 30*time.Second)
+		}},
+		{"a message of another", "astray", "came out in", func(l *Ledger) { _, d := l.at(9); d.Topic = "bills" }},
+		{"a value that nobody wrote", "astray", "nobody wrote", func(l *Ledger) { l.again(9, 11).Value = "w" }},
+		{"what was aborted", "aborted", "in.delay/0/101", func(l *Ledger) { r, _ := l.at(50); r.Aborted = true }},
+		{"a millisecond", "early", "1ms too early", func(l *Ledger) { l.late("orders", 100, 101, -time.Millisecond) }},
+		{"a millisecond by a clock that is behind", "early", "too early", func(l *Ledger) {
+			l.Clocks = append(l.Clocks, Clock{Node: "n", At: after(50), Offset: -time.Second})
+			l.late("orders", 70, 600, time.Second)
+			l.late("bills", 70, 600, time.Second)
+			l.late("orders", 100, 101, -time.Millisecond)
+		}},
+		{"that a clock was ahead long ago", "early", "too early", func(l *Ledger) {
+			l.Clocks = append(l.Clocks, Clock{Node: "n", At: after(50), Offset: time.Second}, Clock{Node: "n", At: after(80)})
+			l.late("orders", 100, 101, -time.Second)
+		}},
+		{"that the clock of another was ahead", "early", "too early", func(l *Ledger) {
+			l.Clocks = append(l.Clocks, Clock{Node: "m", At: after(50), Offset: time.Second})
+			l.late("orders", 100, 101, -time.Second)
+		}},
+		{"a record under two seqs", "twice-taken", "as 2 messages", func(l *Ledger) { l.fault("kill", "", 100, 101); d := l.again(100, 102); d.Seq, d.Partition = 7000, 1 }},
+		{"a record that waits under another seq", "twice-taken", "as 2 messages", func(l *Ledger) {
+			r, _ := l.at(50)
+			l.Pending = append(l.Pending, Message{Identity: r.Identity, Target: "orders", Due: l.Marks.Main.Due, Seq: 7000})
+		}},
+		{"a copy without a fault", "duplicates", "no fault was near", func(l *Ledger) { l.again(100, 130) }},
+		{"a copy long before a fault", "duplicates", "no fault was near", func(l *Ledger) { l.fault("kill", "", 300, 310); l.again(100, 130) }},
+		{"a copy beside an orderly stop", "duplicates", "no fault was near", func(l *Ledger) { l.fault("stop", "", 100, 110); l.again(99, 106) }},
+		{"a copy of one beside another that is slow", "duplicates", "no fault was near", func(l *Ledger) { l.fault("slow", "bills", 100, 110); l.again(99, 106) }},
+		{"a dead letter twice", "duplicates", "no fault was near", func(l *Ledger) {
+			r, d := l.at(100)
+			r.Target, d.Topic, d.Seq, d.Due = "dead", "dead", 0, 0
+			l.again(100, 130)
+		}},
+		{"two in the wrong order", "order", "came after", func(l *Ledger) {
+			l.late("orders", 100, 101, 1100*time.Millisecond)
+			l.Deliveries[200], l.Deliveries[202] = l.Deliveries[202], l.Deliveries[200]
+		}},
+		{"a good message that is a dead letter", "dead-letter", "could not be written to for 0s only", func(l *Ledger) {
+			_, d := l.at(100)
+			d.Topic, d.Seq, d.Due = "dead", 0, 0
+		}},
+		{"one whose target was missing for too short a time", "dead-letter", "for 1m40s only", func(l *Ledger) {
+			l.fault("missing", "orders", 100, 200)
+			_, d := l.at(100)
+			d.Topic, d.Seq, d.Due, d.At = "dead", 0, 0, after(200)
+			l.held("orders", 101, 200, 220)
+		}},
+		{"one that was delivered, too", "dead-letter", "as well", func(l *Ledger) {
+			l.fault("missing", "orders", 90, 99)
+			d := l.again(100, 420)
+			d.Topic, d.Seq, d.Due = "dead", 0, 0
+		}},
+		{"that one bad target harms another", "isolation", "beside a target that was bad", func(l *Ledger) {
+			l.fault("slow", "orders", 100, 200)
+			l.late("bills", 150, 160, 20*time.Second)
+		}},
+		{"that half of those beside it are late", "isolation", "half of", func(l *Ledger) {
+			l.fault("hush", "orders", 100, 200)
+			l.late("bills", 110, 200, 2500*time.Millisecond)
+		}},
+		{"a term that ended by itself", "term", "no fault was near", func(l *Ledger) {
+			l.fault("kill", "", 100, 101)
+			l.Terms[0].Over, l.Terms[0].Reason = after(400), "leadership was lost"
+		}},
+		{"a term that ended of a slow target", "term", "no fault was near", func(l *Ledger) {
+			l.fault("slow", "orders", 380, 420)
+			l.Terms[0].Over, l.Terms[0].Reason = after(400), "leadership was lost"
+		}},
+		{"a term that a check of its own ended", "term", "no fault may end it so", func(l *Ledger) {
+			l.fault("kill", "", 399, 420)
+			l.Terms[0].Over, l.Terms[0].Reason = after(400), "schedule: target orders has two marks"
+		}},
+		{"what was found on the way", "digest", "differ", func(l *Ledger) { l.Found = []Problem{{"digest", "n and m differ"}} }},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			l := wellKept()
+			c.change(l)
+			problems := l.Judge()
+			if !slices.ContainsFunc(problems, func(p Problem) bool { return p.Check == c.check && strings.Contains(p.Text, c.says) }) {
+				t.Errorf("want %s that says %q, got %v", c.check, c.says, problems)
+			}
+			for _, p := range problems {
+				if p.Check != c.check {
+					t.Errorf("found besides: %s: %s", p.Check, p.Text)
+				}
+			}
+		})
+	}
+}
+
+func TestJudge_tellsAFewOfEachCheckAndHowMany(t *testing.T) {
+	l := wellKept()
+	l.Deliveries = nil
+	problems := l.Judge()
+	if len(problems) != mostEach+1 || problems[mostEach].Text != fmt.Sprintf("and %d more", 1200-mostEach) {
+		t.Errorf("got %v", problems)
+	}
+}
+
+func TestDuplicates_areCountedByFault(t *testing.T) {
+	l := wellKept()
+	l.fault("kill", "", 100, 104)
+	l.fault("slow", "orders", 300, 304)
+	for _, second := range []int{97, 98, 300, 500} {
+		l.again(second, float64(second)+7)
+	}
+	if got := fmt.Sprint(l.Duplicates()); got != "map[:1 kill:2 slow:1]" {
+		t.Error(got)
+	}
+	l.fault("freeze", "", 103, 110)
+	if got := fmt.Sprint(l.Pairs()); got != "map[freeze+kill:1]" {
+		t.Error(got)
+	}
+}

@@ -1,0 +1,59 @@
+package ledger
+
+import (
+	"fmt"
+	"time"
+)
+
+// acceptance is how long after it was written a record may be accepted while all is well, with the
+// lead that a claim has.
+const acceptance = 250 * time.Millisecond
+
+// checkOrder looks at first copies: those of one target partition come in order of (due, seq),
+// unless the later one was accepted when the other was claimed already. When it was accepted is not
+// known, only when it was written: while a fault delays what is read, nothing is said.
+func (j *judge) checkOrder() {
+	highest := make(map[string]*Delivery) // by target partition
+	seen := make(map[uint64]bool)
+	for i := range j.Deliveries {
+		d := &j.Deliveries[i]
+		if d.Seq == 0 || seen[d.Seq] {
+			continue
+		}
+		seen[d.Seq] = true
+		where := fmt.Sprintf("%s/%d", d.Topic, d.Partition)
+		last := highest[where]
+		if last == nil || (Mark{last.Due, last.Seq}).less(Mark{d.Due, d.Seq}) {
+			highest[where] = d
+			continue
+		}
+		if r := j.records[d.Identity]; len(r) == 1 && !j.mayBeLate(r[0], last) && !j.regrouped(d.Topic, last.At, d.At) {
+			j.problem("order", "in %s, %s (due %d, seq %d) came after %s (due %d, seq %d)",
+				where, d.Origin, d.Due, d.Seq, last.Origin, last.Due, last.Seq)
+		}
+	}
+}
+
+// mayBeLate reports whether the record may have been accepted only when the other was claimed.
+func (j *judge) mayBeLate(r *Record, other *Delivery) bool {
+	claimed := time.UnixMilli(other.Due)
+	if len(j.Clocks) > 0 {
+		_, ahead := j.wrong(j.Begin, j.End)
+		claimed = claimed.Add(-ahead)
+	}
+	claimed = claimed.Add(-acceptance)
+	if r.At.After(claimed) {
+		return true
+	}
+	return calm(j.disturbed(r.Topic, ""), r.At, claimed) < acceptance
+}
+
+// regrouped reports whether the topic got more partitions at that time.
+func (l *Ledger) regrouped(topic string, from, to time.Time) bool {
+	for _, f := range l.Faults {
+		if f.Kind == "partitions" && f.Topic == topic && !f.From.After(to.Add(time.Minute)) && !l.recovered(f).Before(from) {
+			return true
+		}
+	}
+	return false
+}

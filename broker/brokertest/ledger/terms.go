@@ -1,0 +1,37 @@
+package ledger
+
+import (
+	"strings"
+	"time"
+)
+
+// ordinary are what a term says that ended by a fault. Any other reason is a part of the program
+// that gave up: a check of its own that failed, say.
+var ordinary = []string{"leadership was lost", "not the leader", "outcome unknown", "node is closed", "context canceled"}
+
+// checkTerms: leadership moves only when something was done to the cluster.
+func (j *judge) checkTerms() {
+	slack := 20*time.Second + 20*j.Heartbeat
+	for _, t := range j.Terms {
+		if t.Over.IsZero() {
+			continue
+		}
+		// A fault may be felt late, but not before it came.
+		fault, excused := j.near(trait.mayEnd, "", t.Over.Add(-slack), t.Over, 0)
+		switch {
+		case !excused:
+			j.problem("term", "that of %s ended at %v, and no fault was near: %s", t.Node, t.Over.Sub(j.Begin), t.Reason)
+		case fault.Kind != "disk" && t.Reason != "" && !isOrdinary(t.Reason):
+			j.problem("term", "that of %s ended at %v, and no fault may end it so: %s", t.Node, t.Over.Sub(j.Begin), t.Reason)
+		}
+	}
+}
+
+func isOrdinary(reason string) bool {
+	for _, text := range ordinary {
+		if strings.Contains(reason, text) {
+			return true
+		}
+	}
+	return false
+}

@@ -1,0 +1,316 @@
+package brokertest
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"log/slog"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/carillonmq/carillon/broker/brokertest/ledger"
+	"github.com/carillonmq/carillon/storage"
+)
+
+// An observer writes down what happens while a script is played. It changes nothing: what it knows
+// it takes from the script's own steps, from the log lines of the nodes, and from what their stores
+// show. The goroutine of the player calls it, but for what is logged.
+type observer struct {
+	cluster *Cluster
+	begin   time.Time
+	ledger  ledger.Ledger
+	open    map[string]int // faults that last, by what they are about: index in the ledger
+	created map[string]bool
+
+	furthest map[place]position // of the source positions that were seen
+	digested time.Time          // when all that the nodes have was compared last
+
+	mu    sync.Mutex // of what log lines write
+	terms []ledger.Term
+	lines map[string]int // warnings and errors, by text
+}
+
+// A place is a partition of a topic that has an id.
+type place struct {
+	topicID   [16]byte
+	partition int32
+}
+
+// A position was seen in a store that had applied so much.
+type position struct {
+	applied uint64
+	next    int64
+}
+
+func newObserver() *observer {
+	return &observer{
+		begin: time.Now(), open: make(map[string]int), created: make(map[string]bool), lines: make(map[string]int),
+		furthest: make(map[place]position),
+	}
+}
+
+// began notes a fault, which lasts until ended is called with what it is about.
+func (o *observer) began(about string, f ledger.Fault) {
+	if _, lasts := o.open[about]; lasts {
+		return
+	}
+	o.open[about] = len(o.ledger.Faults)
+	o.ledger.Faults = append(o.ledger.Faults, f)
+}
+
+func (o *observer) ended(about string) {
+	if i, lasts := o.open[about]; lasts {
+		o.ledger.Faults[i].Until = time.Now()
+		delete(o.open, about)
+	}
+}
+
+// struck notes a fault that is over when it has come.
+func (o *observer) struck(f ledger.Fault) {
+	f.Until = time.Now()
+	o.ledger.Faults = append(o.ledger.Faults, f)
+}
+
+// step notes what a step of the script has done, which began at that time.
+func (o *observer) step(s step, began time.Time) {
+	name := s.args.word(0)
+	fault := ledger.Fault{Kind: s.verb, From: began}
+	ofTopic := fault
+	ofTopic.Topic = name
+	switch s.verb {
+	case "delete":
+		o.created[name] = false
+		ofTopic.Kind = "missing"
+		o.began("missing "+name, ofTopic)
+	case "forbid", "slow", "hush":
+		o.began(s.verb+" "+name, ofTopic)
+	case "allow":
+		o.ended("forbid " + name)
+	case "well":
+		o.ended("slow " + name)
+		o.ended("hush " + name)
+	case "recreate", "partitions", "trim":
+		o.struck(ofTopic)
+	case "step":
+		fault.Kind, fault.Node = "clock", name
+		o.struck(fault)
+	}
+	o.look(s.verb, began)
+}
+
+// started notes that a node starts, which may move leadership.
+func (o *observer) started(node string) {
+	o.ended("down " + node)
+	o.struck(ledger.Fault{Kind: "start", Node: node, From: time.Now()})
+}
+
+// felled notes that a node goes down.
+func (o *observer) felled(how, node string) {
+	o.began("down "+node, ledger.Fault{Kind: how, Node: node, From: time.Now()})
+	o.termOver(node)
+}
+
+func (o *observer) froze(node string) {
+	o.began("frozen "+node, ledger.Fault{Kind: "freeze", Node: node, From: time.Now()})
+}
+
+// exists notes that a topic does.
+func (o *observer) exists(topic string) {
+	if _, known := o.created[topic]; !known {
+		o.began("missing "+topic, ledger.Fault{Kind: "missing", Topic: topic, From: o.begin})
+	}
+	o.created[topic] = true
+	o.ended("missing " + topic)
+}
+
+// look notes whether links are cut, since that time.
+func (o *observer) look(verb string, since time.Time) {
+	if o.cluster.network.whole() {
+		o.ended("links")
+	} else {
+		o.began("links", ledger.Fault{Kind: verb, From: since})
+	}
+}
+
+// sample compares what the nodes have and looks whether positions go back.
+func (o *observer) sample() {
+	o.look("link", time.Now())
+	var states []storage.State
+	var nodes []*node
+	for _, n := range o.cluster.nodes {
+		if !n.reachable() {
+			continue
+		}
+		s := n.raft().Store().State()
+		for i := range states {
+			if states[i].AppliedIndex == s.AppliedIndex {
+				o.compare(nodes[i], states[i], n, s)
+			}
+		}
+		states, nodes = append(states, s), append(nodes, n)
+		o.advance(n, s)
+	}
+	if time.Since(o.digested) >= digestEvery && len(states) > 0 && states[0].Pending < mostDigested {
+		o.digested = time.Now()
+		o.digest(nodes)
+	}
+}
+
+// digestEvery is how often nodes are compared message by message; what is small, always.
+const digestEvery = 20 * time.Second
+
+// mostDigested bounds what such a comparison costs.
+const mostDigested = 20_000
+
+func (o *observer) found(check, format string, args ...any) {
+	o.ledger.Found = append(o.ledger.Found, ledger.Problem{Check: check, Text: fmt.Sprintf(format, args...)})
+}
+
+// compare holds two nodes against each other that have applied the same log.
+func (o *observer) compare(a *node, s storage.State, b *node, other storage.State) {
+	if what := difference(s, other); what != "" {
+		o.found("digest", "%s and %s differ in %s after log entry %d", a.member.ID, b.member.ID, what, s.AppliedIndex)
+	}
+}
+
+func difference(a, b storage.State) string {
+	switch {
+	case a.ClusterID != b.ClusterID:
+		return "the cluster's id"
+	case a.Level != b.Level:
+		return fmt.Sprintf("the feature level (%d, %d)", a.Level, b.Level)
+	case a.Time != b.Time:
+		return fmt.Sprintf("the time (%d, %d)", a.Time, b.Time)
+	case a.NextSeq != b.NextSeq:
+		return fmt.Sprintf("the next seq (%d, %d)", a.NextSeq, b.NextSeq)
+	case a.Pending != b.Pending:
+		return fmt.Sprintf("what is pending (%d, %d)", a.Pending, b.Pending)
+	case a.Claim.Through != b.Claim.Through || a.Claim.Mark != b.Claim.Mark || a.Claim.Fresh != b.Claim.Fresh:
+		return fmt.Sprintf("the claim (%+v, %+v)", a.Claim, b.Claim)
+	case !slices.Equal(a.Positions, b.Positions):
+		return fmt.Sprintf("the source positions (%+v, %+v)", a.Positions, b.Positions)
+	}
+	return ""
+}
+
+// advance looks whether a source position went back, which takes records in twice.
+func (o *observer) advance(n *node, s storage.State) {
+	for _, p := range s.Positions {
+		at := place{p.TopicID, p.Partition}
+		before := o.furthest[at]
+		if s.AppliedIndex <= before.applied {
+			continue
+		}
+		if p.Next < before.next {
+			o.found("positions", "that of %s/%d went back from %d to %d between log entries %d and %d on %s",
+				p.Topic, p.Partition, before.next, p.Next, before.applied, s.AppliedIndex, n.member.ID)
+		}
+		o.furthest[at] = position{s.AppliedIndex, p.Next}
+	}
+}
+
+// digest compares all that nodes have which have applied the same. It returns how many are the
+// most that have.
+func (o *observer) digest(nodes []*node) (most int) {
+	type sum struct {
+		node *node
+		sum  [32]byte
+		same int
+	}
+	sums := make(map[uint64]sum)
+	for _, n := range nodes {
+		store := n.raft().Store()
+		index := store.State().AppliedIndex
+		got, err := store.Digest()
+		if err != nil {
+			o.found("storage", "of %s: %v", n.member.ID, err)
+			continue
+		}
+		if store.State().AppliedIndex != index {
+			continue
+		}
+		other := sums[index]
+		if other.node != nil && !bytes.Equal(other.sum[:], got[:]) {
+			o.found("digest", "the schedules of %s and %s differ after log entry %d", other.node.member.ID, n.member.ID, index)
+		}
+		sums[index] = sum{n, got, other.same + 1}
+		most = max(most, other.same+1)
+	}
+	return most
+}
+
+// logged notes a line of a node's log.
+func (o *observer) logged(node string, r slog.Record) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if r.Level >= slog.LevelWarn {
+		o.lines[r.Message]++
+	}
+	switch r.Message {
+	case "leading":
+		o.over(node, "another one began")
+		o.terms = append(o.terms, ledger.Term{Node: node, Begin: time.Now()})
+	case "term ended":
+		reason := "?"
+		r.Attrs(func(a slog.Attr) bool {
+			if a.Key == "reason" {
+				reason = a.Value.String()
+			}
+			return true
+		})
+		o.over(node, reason)
+	}
+}
+
+// termOver notes that a node leads no more since it runs no more.
+func (o *observer) termOver(node string) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	o.over(node, "")
+}
+
+func (o *observer) over(node, reason string) {
+	for i := range o.terms {
+		if t := &o.terms[i]; t.Node == node && t.Over.IsZero() {
+			t.Over, t.Reason = time.Now(), reason
+		}
+	}
+}
+
+// handler returns what shows the observer all lines of the nodes' logs, and passes them on.
+func (o *observer) handler(to slog.Handler) slog.Handler { return &listener{to, o, ""} }
+
+type listener struct {
+	slog.Handler
+	observer *observer
+	node     string
+}
+
+func (l *listener) Enabled(_ context.Context, level slog.Level) bool { return level >= slog.LevelInfo }
+
+func (l *listener) Handle(ctx context.Context, r slog.Record) error {
+	l.observer.logged(l.node, r)
+	if !l.Handler.Enabled(ctx, r.Level) {
+		return nil
+	}
+	return l.Handler.Handle(ctx, r)
+}
+
+func (l *listener) WithAttrs(attrs []slog.Attr) slog.Handler {
+	with := &listener{l.Handler.WithAttrs(attrs), l.observer, l.node}
+	for _, a := range attrs {
+		if a.Key == "node" {
+			with.node = a.Value.String()
+		}
+	}
+	return with
+}
+
+func (l *listener) WithGroup(name string) slog.Handler {
+	return &listener{l.Handler.WithGroup(name), l.observer, l.node}
+}
+
+// isDelayTopic tells a source from a target.
+func isDelayTopic(topic string) bool { return strings.HasSuffix(topic, ".delay") }
