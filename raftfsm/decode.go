@@ -56,6 +56,12 @@ func decodeCommand(b []byte) (Command, error) {
 	return c, nil
 }
 
+// CheckCommand returns the error that would stop a node which applies b.
+func CheckCommand(b []byte) error {
+	_, err := decodeCommand(b)
+	return err
+}
+
 // A decoder reads what several commands are made of.
 type decoder struct {
 	codec.Decoder

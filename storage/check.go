@@ -1,17 +1,25 @@
 package storage
 
 import (
+	"cmp"
 	"crypto/sha256"
 	"encoding/binary"
+	"errors"
 	"fmt"
+	"io/fs"
 	"iter"
+	"log/slog"
+	"os"
+	"path/filepath"
 	"slices"
+	"time"
 
 	"github.com/carillonmq/carillon/storage/alive"
 	"github.com/carillonmq/carillon/storage/codec"
 	"github.com/carillonmq/carillon/storage/disk"
 	"github.com/carillonmq/carillon/storage/merge"
 	"github.com/carillonmq/carillon/storage/segment"
+	"go.etcd.io/bbolt"
 )
 
 // Check reads everything and compares it: checksums of every entry, order, what
@@ -61,13 +69,21 @@ func checkRanges(set *alive.Set, nextSeq uint64, infos iter.Seq[segment.Info]) e
 // verify reads every entry of every segment, and finds every alive one.
 func (c *contents) verify() error {
 	for _, g := range c.segments {
-		found, err := g.Verify(c.alive)
-		if err != nil {
+		if err := c.verifySegment(g, nil); err != nil {
 			return err
 		}
-		if n := c.alive.CountRange(g.Info.First, g.Info.Last); found != n {
-			return fmt.Errorf("%w: %d of the seqs %d to %d are alive, segment %s has %d of them", ErrCorrupt, n, g.Info.First, g.Info.Last, g.Path, found)
-		}
+	}
+	return nil
+}
+
+// verifySegment shows visit the alive ones.
+func (c *contents) verifySegment(g *segment.Segment, visit func(*Entry)) error {
+	found, err := g.Verify(c.alive, visit)
+	if err != nil {
+		return err
+	}
+	if n := c.alive.CountRange(g.Info.First, g.Info.Last); found != n {
+		return codec.DamageAt(g.Path, -1, "%d of the seqs %d to %d are alive, the segment has %d of them", n, g.Info.First, g.Info.Last, found)
 	}
 	return nil
 }
@@ -211,4 +227,195 @@ func (s *Store) Digest() ([32]byte, error) {
 		return [32]byte{}, fmt.Errorf("digest: %w", err)
 	}
 	return [32]byte(sum.Sum(nil)), nil
+}
+
+// Damage is one thing in a file that is not as it was written.
+type Damage = codec.Damage
+
+// An Inspection is what Inspect has found.
+type Inspection struct {
+	Empty bool // there is no manifest, and nothing that one had named
+
+	Meta     SnapshotMeta // the log entry that all below is as of
+	State    State        // without the claim's holds
+	Holds    int
+	NextDue  int64 // of the first message that is pending, epoch milliseconds; 0 when none is
+	Segments []InspectedSegment
+	Alive    string // file of the alive-set, "" where the manifest holds it
+
+	LeftOver []string // files that the manifest does not name; the next start removes those of ours
+	Damages  []Damage
+}
+
+// An InspectedSegment is a segment that the manifest names.
+type InspectedSegment struct {
+	File           string
+	Bytes          int64
+	First, Last    uint64 // the seqs that it answers for
+	Entries, Alive uint64
+}
+
+// Inspect checks the schedule in a directory that no store has open, as Open and
+// Store.Check do, and goes on where those would end. It writes nothing. The error says
+// why it could not be checked: ErrInUse, ErrVersion, or the system's.
+func Inspect(dir string) (*Inspection, error) {
+	i := inspector{
+		manifest: manifest{dir: dir, sets: alive.Dir{Path: filepath.Join(dir, aliveName)}, log: slog.New(slog.DiscardHandler)},
+		found:    new(Inspection),
+	}
+	if err := i.inspect(); err != nil {
+		return nil, fmt.Errorf("inspect schedule: %w", err)
+	}
+	return i.found, nil
+}
+
+type inspector struct {
+	manifest manifest // nothing is written through it
+	found    *Inspection
+}
+
+func (i *inspector) inspect() error {
+	named, records, err := i.readManifest()
+	if err == nil {
+		err = i.checkNamed(&named, records)
+	}
+	if err := i.note(err); err != nil {
+		return err
+	}
+	return i.findLeftOver()
+}
+
+// note takes the place of a damage down, and gives back any other error.
+func (i *inspector) note(err error) error {
+	var damage *codec.Damage
+	switch {
+	case errors.As(err, &damage):
+		i.found.Damages = append(i.found.Damages, *damage)
+	case errors.Is(err, ErrCorrupt):
+		i.found.Damages = append(i.found.Damages, Damage{File: i.manifest.path(), Offset: -1, Err: err})
+	default:
+		return err
+	}
+	return nil
+}
+
+// readManifest reads what the manifest names. What is not there has no manifest either.
+func (i *inspector) readManifest() (c contents, records segmentRecords, err error) {
+	m := &i.manifest
+	stat, err := os.Stat(m.path())
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		i.found.Empty = true
+		return emptyContents(), records, m.refuseOrphans()
+	case err != nil:
+		return c, records, err
+	case stat.Size() == 0: // bbolt would begin it anew
+		return c, records, codec.DamageAt(m.path(), -1, "the file is empty")
+	}
+	if m.db, err = disk.OpenCheckedBolt(m.path(), 1, &bbolt.Options{ReadOnly: true, Timeout: time.Second, NoStatistics: true}); err != nil {
+		return c, records, err
+	}
+	c, records, err = m.read()
+	return c, records, errors.Join(err, m.db.Close())
+}
+
+// checkNamed reads all that the manifest names, and compares it.
+func (i *inspector) checkNamed(named *contents, records segmentRecords) error {
+	v, err := named.values()
+	if err != nil {
+		return err
+	}
+	if named.stored.ID != 0 {
+		i.found.Alive = i.manifest.sets.PathOf(named.stored.ID)
+		if named.alive, err = i.manifest.sets.Load(named.stored); err != nil {
+			if err := i.note(err); err != nil {
+				return err
+			}
+			named.alive = nil
+		}
+	}
+	i.describe(named, &v, records)
+	for n, id := range records.ids {
+		if err := i.note(i.checkSegment(named, &v, id, records.records[n])); err != nil {
+			return err
+		}
+	}
+	if named.alive == nil { // it is unknown which are to be there
+		return nil
+	}
+	var infos []segment.Info
+	for _, r := range records.records {
+		infos = append(infos, r.Info)
+	}
+	slices.SortFunc(infos, func(a, b segment.Info) int { return cmp.Compare(a.First, b.First) })
+	return checkRanges(named.alive, v.nextSeq, slices.Values(infos))
+}
+
+func (i *inspector) describe(named *contents, v *values, records segmentRecords) {
+	i.found.Meta, i.found.Holds = named.meta, v.holds.len()
+	pending := uint64(0)
+	if named.alive != nil {
+		pending = named.alive.Count()
+	}
+	i.found.State = v.state(pending)
+	for n, id := range records.ids {
+		r := &records.records[n]
+		s := InspectedSegment{File: i.manifest.segmentPath(id), Bytes: r.Size, First: r.Info.First, Last: r.Info.Last, Entries: r.Info.Count}
+		if named.alive != nil {
+			s.Alive = named.alive.CountRange(s.First, s.Last)
+		}
+		i.found.Segments = append(i.found.Segments, s)
+	}
+}
+
+// checkSegment reads a segment from end to end.
+func (i *inspector) checkSegment(named *contents, v *values, id uint64, record segment.Record) error {
+	path := i.manifest.segmentPath(id)
+	g, err := segment.Open(path, id, record, i.manifest.log)
+	if err == nil {
+		defer g.Release()
+		check := contents{alive: named.alive}
+		if named.alive == nil {
+			check.alive = alive.NewSet()
+		}
+		var passed *Entry
+		err = check.verifySegment(g, func(e *Entry) {
+			if i.found.NextDue == 0 || e.Due < i.found.NextDue {
+				i.found.NextDue = e.Due
+			}
+			if passed == nil && e.Ref().Less(v.markOf(e.Target)) {
+				passed = &Entry{Due: e.Due, Seq: e.Seq, Target: e.Target}
+			}
+		})
+		if err == nil && passed != nil {
+			err = codec.DamageAt(i.manifest.path(), -1, "message %v of %s waits before the mark %v, where reading begins", passed.Ref(), passed.Target, v.markOf(passed.Target))
+		}
+	}
+	var damage *codec.Damage
+	if errors.Is(err, ErrCorrupt) && !errors.As(err, &damage) { // bbolt's own, which names no file
+		return &codec.Damage{File: path, Offset: -1, Err: err}
+	}
+	return err
+}
+
+// findLeftOver lists what the manifest does not name.
+func (i *inspector) findLeftOver() error {
+	m := &i.manifest
+	named := []string{i.found.Alive}
+	for _, s := range i.found.Segments {
+		named = append(named, s.File)
+	}
+	for _, dir := range []string{m.dir, m.segmentsDir(), m.sets.Path} {
+		files, err := os.ReadDir(dir)
+		if err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return err
+		}
+		for _, f := range files {
+			path := filepath.Join(dir, f.Name())
+			if !f.IsDir() && path != m.path() && !slices.Contains(named, path) {
+				i.found.LeftOver = append(i.found.LeftOver, path)
+			}
+		}
+	}
+	return nil
 }

@@ -203,7 +203,7 @@ func (c *contents) readFrom(tx *bbolt.Tx) error {
 	if bucket == nil {
 		return fmt.Errorf("%w: no bucket %q", ErrCorrupt, manifestBucket)
 	}
-	head, err := codec.Open("manifest head", newestHead, bucket.Get(headKey))
+	head, err := openRecord(tx, "manifest head", newestHead, bucket.Get(headKey))
 	if err != nil {
 		return err
 	}
@@ -211,12 +211,12 @@ func (c *contents) readFrom(tx *bbolt.Tx) error {
 		return err
 	}
 	if c.stored.ID != 0 { // the set is read from its file
-		return c.readState(tx.Bucket(stateBucket))
+		return c.readState(tx, tx.Bucket(stateBucket))
 	}
-	if err := c.readState(bucket); err != nil {
+	if err := c.readState(tx, bucket); err != nil {
 		return err
 	}
-	sealed, err := codec.Open("alive-set", 1, bucket.Get(aliveKey))
+	sealed, err := openRecord(tx, "alive-set", 1, bucket.Get(aliveKey))
 	if err != nil {
 		return err
 	}
@@ -224,11 +224,20 @@ func (c *contents) readFrom(tx *bbolt.Tx) error {
 	return err
 }
 
-func (c *contents) readState(bucket *bbolt.Bucket) error {
+// openRecord is codec.Open of a value of the manifest; the error says where it lies.
+func openRecord(tx *bbolt.Tx, name string, newest byte, value []byte) (codec.Record, error) {
+	r, err := codec.Open(name, newest, value)
+	if errors.Is(err, ErrCorrupt) {
+		err = &codec.Damage{File: tx.DB().Path(), Offset: disk.Offset(tx.DB(), value), Err: err}
+	}
+	return r, err
+}
+
+func (c *contents) readState(tx *bbolt.Tx, bucket *bbolt.Bucket) error {
 	if bucket == nil {
 		return fmt.Errorf("%w: no bucket %q", ErrCorrupt, stateBucket)
 	}
-	state, err := codec.Open("state", newestState, bucket.Get(stateKey))
+	state, err := openRecord(tx, "state", newestState, bucket.Get(stateKey))
 	if err != nil {
 		return err
 	}
@@ -245,7 +254,7 @@ func (s *segmentRecords) readFrom(tx *bbolt.Tx) error {
 		if len(key) != 8 {
 			return fmt.Errorf("%w: segment id of %d bytes", ErrCorrupt, len(key))
 		}
-		sealed, err := codec.Open("segment record", segment.NewestRecord, value)
+		sealed, err := openRecord(tx, "segment record", segment.NewestRecord, value)
 		if err != nil {
 			return err
 		}

@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/carillonmq/carillon/storage/alive"
+	"github.com/carillonmq/carillon/storage/codec"
 	"github.com/carillonmq/carillon/storage/disk"
 	"github.com/carillonmq/carillon/storage/segment"
 	"go.etcd.io/bbolt"
@@ -92,17 +93,25 @@ func (m *manifest) create() error {
 	if _, err := os.Stat(m.path()); err == nil || !errors.Is(err, os.ErrNotExist) {
 		return err
 	}
+	if err := m.refuseOrphans(); err != nil {
+		return err
+	}
+	empty := emptyContents()
+	return m.replaceFile(&empty)
+}
+
+// refuseOrphans returns ErrCorrupt if there are files that a manifest must have named.
+func (m *manifest) refuseOrphans() error {
 	for _, dir := range []string{m.segmentsDir(), m.sets.Path} {
 		files, err := os.ReadDir(dir)
 		if err != nil && !errors.Is(err, os.ErrNotExist) {
 			return err
 		}
 		if len(files) > 0 {
-			return fmt.Errorf("%w: %s is missing beside %d files of %s; restore the node from the others", ErrCorrupt, m.path(), len(files), dir)
+			return codec.DamageAt(m.path(), -1, "the manifest is missing beside %d files of %s; restore the node from the others", len(files), dir)
 		}
 	}
-	empty := emptyContents()
-	return m.replaceFile(&empty)
+	return nil
 }
 
 // replaceFile makes a new file that names c the manifest. It has another name
@@ -126,7 +135,8 @@ func (m *manifest) replaceFile(c *contents) error {
 }
 
 func (m *manifest) openFile() (err error) {
-	m.db, err = disk.OpenBolt(m.path(), &bbolt.Options{Timeout: time.Second, NoStatistics: true, FreelistType: bbolt.FreelistMapType})
+	// One meta page is enough: both lead to the same (see write).
+	m.db, err = disk.OpenCheckedBolt(m.path(), 1, &bbolt.Options{Timeout: time.Second, NoStatistics: true, FreelistType: bbolt.FreelistMapType})
 	return err
 }
 

@@ -109,6 +109,30 @@ func (v *values) sortedPositions() []Position {
 	})
 }
 
+// state copies out all but the holds.
+func (v *values) state(pending uint64) State {
+	return State{
+		ClusterID:    v.clusterID,
+		Mode:         v.mode,
+		Level:        v.level,
+		Time:         v.time,
+		NextSeq:      v.nextSeq,
+		Surveyed:     v.surveyed,
+		Claim:        v.claim,
+		Positions:    v.sortedPositions(),
+		Pending:      pending,
+		AppliedIndex: v.appliedIndex,
+	}
+}
+
+// markOf returns the mark that covers target: what is alive lies at or after it.
+func (v *values) markOf(target string) Ref {
+	if at, held := v.holds.tree.Get(target); held {
+		return at.mark
+	}
+	return v.claim.Mark
+}
+
 // lower moves the mark that covers target down to r if r lies below it, and notes
 // that r is fresh. It reports whether the claim's own mark moved.
 func (v *values) lower(target string, r Ref) (moved bool) {

@@ -176,19 +176,7 @@ func (s *Store) ManifestMeta() SnapshotMeta { return *s.manifest.meta.Load() }
 func (s *Store) State() State {
 	s.mu.RLock()
 	defer s.mu.RUnlock()
-	v := &s.values
-	return State{
-		ClusterID:    v.clusterID,
-		Mode:         v.mode,
-		Level:        v.level,
-		Time:         v.time,
-		NextSeq:      v.nextSeq,
-		Surveyed:     v.surveyed,
-		Claim:        v.claim,
-		Positions:    v.sortedPositions(),
-		Pending:      s.alive.Count(),
-		AppliedIndex: v.appliedIndex,
-	}
+	return s.values.state(s.alive.Count())
 }
 
 // Holds copies out the holds of the claim, sorted by target. Apply does not wait while it does.

@@ -8,7 +8,21 @@ import (
 	"github.com/carillonmq/carillon/raftfsm"
 	"github.com/carillonmq/carillon/raftfsm/member"
 	"github.com/carillonmq/carillon/raftfsm/node"
+	"github.com/carillonmq/carillon/storage"
 )
+
+// restore says what to do about a data directory that is damaged, of a node of a cluster
+// of so many members. Where it has others, they have what it has lost. An id that is not
+// known is empty.
+func restore(id string, members int) string {
+	switch {
+	case id == "":
+		return "restore it; or, if the cluster has other members, empty the directory and run `carillon cluster replace` with the id of this one"
+	case members == 1:
+		return "restore it"
+	}
+	return "restore it, or empty the directory and run `carillon cluster replace " + id + "`"
+}
 
 // advise returns what adds to a node's error what the user is to do about it. Where
 // other members have what the node has lost, that is one of our commands.
@@ -24,8 +38,8 @@ func advise(c config.Config) func(error) error {
 			return fmt.Errorf("%w: %s against one of the others; if a majority of the members has lost its disks, nothing replaces them: restore the disks", err, replace)
 		case errors.Is(err, member.ErrReplaced):
 			return fmt.Errorf("%w: stop this node, empty the directory and start it again, it joins and copies the schedule", err)
-		case errors.Is(err, raftfsm.ErrDamaged):
-			return fmt.Errorf("%w: restore it%s", err, orReplace)
+		case errors.Is(err, raftfsm.ErrDamaged), errors.Is(err, storage.ErrCorrupt):
+			return fmt.Errorf("%w: %s", err, restore(c.Node.ID, len(c.Cluster.Members)))
 		case errors.Is(err, member.ErrOtherLog), errors.Is(err, node.ErrNoRoomToReceive):
 			return fmt.Errorf("%w%s", err, orReplace)
 		}

@@ -9,6 +9,7 @@ import (
 	"github.com/carillonmq/carillon/raftfsm"
 	"github.com/carillonmq/carillon/raftfsm/member"
 	"github.com/carillonmq/carillon/raftfsm/node"
+	"github.com/carillonmq/carillon/storage"
 )
 
 func TestAdvise_namesTheCommandWhereOthersHaveWhatIsLost(t *testing.T) {
@@ -21,6 +22,7 @@ func TestAdvise_namesTheCommandWhereOthersHaveWhatIsLost(t *testing.T) {
 		alone, others string // what is added in a cluster of one, of three
 	}{
 		{raftfsm.ErrDamaged, ": restore it", ": restore it, or empty the directory and run `carillon cluster replace n3`"},
+		{storage.ErrCorrupt, ": restore it", ": restore it, or empty the directory and run `carillon cluster replace n3`"},
 		{member.ErrOtherLog, "", ", or empty the directory and run `carillon cluster replace n3`"},
 		{node.ErrNoRoomToReceive, "", ", or empty the directory and run `carillon cluster replace n3`"},
 		{member.ErrConfig, "", ""},

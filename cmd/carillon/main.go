@@ -32,6 +32,8 @@ const (
 	exitDone   = 0
 	exitFailed = 1
 	exitUsage  = 2
+
+	exitUnchecked = 2 // of what tells damage by exitFailed
 )
 
 // run executes one verb and returns the exit code. The verb ends early when ctx does.
@@ -53,6 +55,9 @@ func run(ctx context.Context, args []string, stdin io.Reader, stdout, stderr io.
 	}
 	if usage := (*usageError)(nil); errors.As(err, &usage) {
 		return exitUsage
+	}
+	if unchecked := (*uncheckedError)(nil); errors.As(err, &unchecked) {
+		return exitUnchecked
 	}
 	return exitFailed
 }
@@ -107,7 +112,7 @@ func rootCommand() *cobra.Command {
 		}
 		return &usageError{err}
 	})
-	root.AddCommand(devCommand(), serveCommand(), scheduleCommand(), statusCommand(), configCommand(), clusterCommand(),
+	root.AddCommand(devCommand(), serveCommand(), scheduleCommand(), statusCommand(), configCommand(), clusterCommand(), inspectCommand(),
 		versionCommand(), devKafkaCommand(), devNodeCommand())
 	root.InitDefaultHelpCmd()
 	if help, _, err := root.Find([]string{"help"}); err == nil {

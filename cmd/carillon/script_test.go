@@ -6,7 +6,9 @@ import (
 	"math/rand/v2"
 	"net"
 	"net/http"
+	"os"
 	"os/exec"
+	"path/filepath"
 	"regexp"
 	"strconv"
 	"strings"
@@ -27,6 +29,7 @@ func TestMain(m *testing.M) {
 //	await PROGRAM [ARGUMENT...]        run it until it succeeds
 //	await grep PATTERN PROGRAM ...     run it until its output matches
 //	answers CODE HOST ADDRESS          ask the API at the address for its status, as HOST
+//	flip FILE OFFSET                   flip a bit of this byte; the file's name may be a pattern
 //	consume BROKER TOPIC VALUE         read the topic until the value comes, space around it aside
 //
 // $KAFKA, $API and $RAFT are ports, of which the two that follow are free as well;
@@ -44,7 +47,7 @@ func TestScripts(t *testing.T) {
 			return nil
 		},
 		Cmds: map[string]func(*testscript.TestScript, bool, []string){
-			"exits": exits, "await": await, "answers": answers, "consume": consume,
+			"exits": exits, "await": await, "answers": answers, "consume": consume, "flip": flip,
 		},
 	})
 }
@@ -107,6 +110,23 @@ func answers(ts *testscript.TestScript, neg bool, args []string) {
 	if code := strconv.Itoa(answer.StatusCode); code != args[0] {
 		ts.Fatalf("answered %s with %s, want %s", args[1], code, args[0])
 	}
+}
+
+func flip(ts *testscript.TestScript, neg bool, args []string) {
+	if neg || len(args) != 2 {
+		ts.Fatalf("usage: flip FILE OFFSET")
+	}
+	paths, err := filepath.Glob(ts.MkAbs(args[0]))
+	ts.Check(err)
+	at, err := strconv.Atoi(args[1])
+	ts.Check(err)
+	if len(paths) != 1 {
+		ts.Fatalf("%s names %q, name one file", args[0], paths)
+	}
+	content, err := os.ReadFile(paths[0])
+	ts.Check(err)
+	content[at] ^= 4
+	ts.Check(os.WriteFile(paths[0], content, 0o600))
 }
 
 func consume(ts *testscript.TestScript, neg bool, args []string) {

@@ -1,6 +1,7 @@
 package member
 
 import (
+	"bytes"
 	"crypto/rand"
 	"encoding/json"
 	"errors"
@@ -12,6 +13,7 @@ import (
 	"slices"
 
 	"github.com/carillonmq/carillon/raftfsm"
+	"github.com/carillonmq/carillon/storage/codec"
 )
 
 const identityFile = "node.json"
@@ -35,32 +37,71 @@ func (id Identity) Born() bool { return id.RaftID != "" }
 
 // Load reads node.json, or makes one for an empty directory.
 func Load(cfg Config) (Identity, error) {
-	path := filepath.Join(cfg.DataDir, identityFile)
+	id, err := Read(cfg.DataDir, cfg.Parts)
+	if errors.Is(err, fs.ErrNotExist) {
+		return begin(cfg)
+	}
+	if err != nil {
+		return Identity{}, err
+	}
+	return id, id.check(cfg)
+}
+
+// Read reads node.json and compares what it says with itself. The error is fs.ErrNotExist
+// in a directory that is nobody's yet: none of the parts of a data directory is there
+// either. It is raftfsm.ErrDamaged otherwise, or the system's.
+func Read(dir string, parts []string) (Identity, error) {
+	path := filepath.Join(dir, identityFile)
 	b, err := os.ReadFile(path)
 	if errors.Is(err, fs.ErrNotExist) {
-		return newIdentity(cfg)
+		return Identity{}, refuseParts(dir, parts)
 	}
 	if err != nil {
 		return Identity{}, fmt.Errorf("read %s: %w", path, err)
 	}
 	var id Identity
-	if err := json.Unmarshal(b, &id); err != nil {
-		return Identity{}, fmt.Errorf("%w: read %s: %w", raftfsm.ErrDamaged, path, err)
+	decoder := json.NewDecoder(bytes.NewReader(b))
+	decoder.DisallowUnknownFields() // a damaged name would leave its field empty
+	if err = decoder.Decode(&id); err == nil {
+		err = id.compare()
 	}
-	return id, id.check(cfg)
+	if err != nil {
+		return Identity{}, fmt.Errorf("%w: %w", raftfsm.ErrDamaged, &codec.Damage{File: path, Offset: -1, Err: err})
+	}
+	return id, nil
 }
 
-func newIdentity(cfg Config) (Identity, error) {
-	entries, err := os.ReadDir(cfg.DataDir)
+// refuseParts returns fs.ErrNotExist unless a directory without node.json has some.
+func refuseParts(dir string, parts []string) error {
+	entries, err := os.ReadDir(dir)
 	if err != nil {
-		return Identity{}, fmt.Errorf("read node.data_dir: %w", err)
+		return fmt.Errorf("read node.data_dir: %w", err)
 	}
 	for _, e := range entries {
-		if slices.Contains(cfg.Parts, e.Name()) {
-			return Identity{}, fmt.Errorf("%w: node.data_dir %s holds %s but no %s", raftfsm.ErrDamaged, cfg.DataDir, e.Name(), identityFile)
+		if slices.Contains(parts, e.Name()) {
+			return fmt.Errorf("%w: %w", raftfsm.ErrDamaged, &codec.Damage{
+				File: filepath.Join(dir, identityFile), Offset: -1,
+				Err: fmt.Errorf("node.data_dir %s holds %s but no %s", dir, e.Name(), identityFile),
+			})
 		}
 	}
-	return begin(cfg)
+	return fmt.Errorf("%s: %w", filepath.Join(dir, identityFile), fs.ErrNotExist)
+}
+
+// compare returns what no node has written.
+func (id Identity) compare() error {
+	born := id.Born()
+	switch {
+	case id.NodeID == "" || id.ClusterName == "" || len(id.Incarnation) != len(rand.Text()):
+		return fmt.Errorf("node %q of cluster %q, incarnation %q", id.NodeID, id.ClusterName, id.Incarnation)
+	case born != (len(id.Members) > 0) || id.Started && !born:
+		return fmt.Errorf("Raft id %q, started %v and %d members do not go together", id.RaftID, id.Started, len(id.Members))
+	case born && Of(id.RaftID) != id.NodeID:
+		return fmt.Errorf("Raft id %q is none of node %q", id.RaftID, id.NodeID)
+	case born && !slices.ContainsFunc(id.Members, func(m Member) bool { return m.ID == id.NodeID }):
+		return fmt.Errorf("node %q is not one of the members %s", id.NodeID, Describe(id.Members))
+	}
+	return nil
 }
 
 // begin writes the identity of a node that begins in this directory.
@@ -118,7 +159,8 @@ func (id Identity) check(cfg Config) error {
 	// Without its vote, or without entries that it has acknowledged, it could help
 	// to elect a leader that lacks what is committed.
 	for _, name := range cfg.Needed {
-		if _, err := os.Stat(filepath.Join(cfg.DataDir, name)); errors.Is(err, fs.ErrNotExist) {
+		stat, err := os.Stat(filepath.Join(cfg.DataDir, name))
+		if errors.Is(err, fs.ErrNotExist) || err == nil && stat.Size() == 0 { // bbolt begins an empty file anew
 			return fmt.Errorf("%w: node.data_dir %s has lost %s", raftfsm.ErrDamaged, cfg.DataDir, name)
 		}
 	}

@@ -3,6 +3,7 @@ package raftlog
 import (
 	"errors"
 	"fmt"
+	"path/filepath"
 	"sync"
 
 	"github.com/hashicorp/go-hclog"
@@ -34,6 +35,9 @@ type segmentLog struct {
 }
 
 func openSegmentLog(dir string, size int, logger hclog.Logger, vfs types.VFS) (*segmentLog, error) {
+	if err := checkBolt(filepath.Join(dir, File(WAL))); err != nil {
+		return nil, err
+	}
 	files := &walFiles{VFS: vfs, dir: dir, reserve: reserveOf(size), logger: logger}
 	l := &segmentLog{dir: dir, size: size, logger: logger, files: files, meta: &walMeta{files: files, logger: logger}}
 	w, err := l.open()

@@ -312,7 +312,7 @@ func TestSegmentLog_takesBackASealThatWasCutShort(t *testing.T) {
 	}
 }
 
-// A seal whose last bytes did not reach the disk before a power loss.
+// A seal of which a sector did not reach the disk before a power loss.
 func TestSegmentLog_takesBackASealWithAWrongSum(t *testing.T) {
 	l := openTestSegmentLog(t, t.TempDir(), fs.New())
 	if err := l.StoreLog(entry(1, 100)); err != nil {
@@ -335,7 +335,7 @@ func TestSegmentLog_takesBackASealWithAWrongSum(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := f.WriteAt(make([]byte, 16), 4096); err != nil {
+	if _, err := f.WriteAt(make([]byte, 512), 4096); err != nil {
 		t.Fatal(err)
 	}
 	if err := f.Close(); err != nil {

@@ -3,10 +3,13 @@ package raftlog
 import (
 	"errors"
 	"fmt"
+	"io/fs"
+	"os"
 	"path/filepath"
 
 	"github.com/carillonmq/carillon/raftfsm"
 	"github.com/carillonmq/carillon/storage"
+	"github.com/carillonmq/carillon/storage/disk"
 	"github.com/hashicorp/raft"
 	raftboltdb "github.com/hashicorp/raft-boltdb/v2"
 	"go.etcd.io/bbolt"
@@ -25,14 +28,37 @@ var clearedKey = []byte("LogClearedAt")
 // OpenStable opens the file in which Raft keeps its term and vote.
 func OpenStable(dir string) (*raftboltdb.BoltStore, error) {
 	path := filepath.Join(dir, StableFile)
-	s, err := raftboltdb.New(raftboltdb.Options{Path: path, BoltOptions: &bbolt.Options{Timeout: lockTimeout}})
-	if errors.Is(err, berrors.ErrTimeout) {
+	var s *raftboltdb.BoltStore
+	err := checkBolt(path)
+	if err == nil {
+		s, err = raftboltdb.New(raftboltdb.Options{Path: path, BoltOptions: &bbolt.Options{Timeout: lockTimeout}})
+	}
+	if errors.Is(err, berrors.ErrTimeout) || errors.Is(err, storage.ErrInUse) {
 		return nil, fmt.Errorf("node.data_dir: %s is in use by another process: stop it, or give each node a directory of its own", path)
 	}
 	if err != nil {
 		return nil, fmt.Errorf("open %s: %w", path, err)
 	}
 	return s, nil
+}
+
+// checkBolt checks the frame of a bbolt file, which is closed. bbolt would go back to the
+// commit before where the last meta page is damaged: to another vote, or another list of
+// segments. What is not there, or empty, was about to be made; where it must be there is
+// known to package member.
+func checkBolt(path string) error {
+	stat, err := os.Stat(path)
+	if errors.Is(err, fs.ErrNotExist) || err == nil && stat.Size() == 0 {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	db, err := disk.OpenCheckedBolt(path, 2, readOnly())
+	if err != nil {
+		return damaged(err)
+	}
+	return db.Close()
 }
 
 // A Schedule is the schedule beside a log, which stands for all that the log has
@@ -64,6 +90,18 @@ func (s *Store) Reconcile(schedule Schedule, stable raft.StableStore) error {
 	return s.reconcile(schedule.ManifestMeta(), cleared)
 }
 
+// Fits returns raftfsm.ErrDamaged when a schedule does not stand for what a log lacks at its
+// beginning. cleared is how far the schedule went when the log was cleared last.
+func Fits(m storage.SnapshotMeta, first, last, cleared uint64) error {
+	if max(m.Index, last) < cleared {
+		return fmt.Errorf("%w: the schedule ends at entry %d and the log at %d, and the schedule that it had stood for all up to %d", raftfsm.ErrDamaged, m.Index, last, cleared)
+	}
+	if last > 0 && first > m.Index+1 {
+		return fmt.Errorf("%w: the log begins at entry %d and the schedule ends at %d", raftfsm.ErrDamaged, first, m.Index)
+	}
+	return nil
+}
+
 // reconcile makes the log fit the manifest. A crash after a received snapshot
 // was named in the manifest, and before raft deleted the log that it replaces,
 // leaves a log that ends below it, or has another history at its index: neither
@@ -82,14 +120,8 @@ func (s *Store) reconcile(m storage.SnapshotMeta, cleared uint64) error {
 	if err != nil {
 		return fmt.Errorf("read log: %w", err)
 	}
-	if max(m.Index, last) < cleared {
-		return fmt.Errorf("%w: the schedule ends at entry %d and the log at %d, and the schedule that it had stood for all up to %d", raftfsm.ErrDamaged, m.Index, last, cleared)
-	}
-	if last == 0 {
-		return nil
-	}
-	if first > m.Index+1 {
-		return fmt.Errorf("%w: the log begins at entry %d and the schedule ends at %d", raftfsm.ErrDamaged, first, m.Index)
+	if err := Fits(m, first, last, cleared); err != nil || last == 0 {
+		return err
 	}
 	if last >= m.Index {
 		if m.Index < first {

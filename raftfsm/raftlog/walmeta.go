@@ -10,11 +10,20 @@ import (
 	"time"
 
 	"github.com/carillonmq/carillon/raftfsm"
+	"github.com/carillonmq/carillon/storage/codec"
 	"github.com/hashicorp/go-hclog"
 	"github.com/hashicorp/raft-wal/metadb"
 	"github.com/hashicorp/raft-wal/segment"
 	"github.com/hashicorp/raft-wal/types"
 )
+
+// damaged makes damage of a file that of the data directory.
+func damaged(err error) error {
+	if errors.Is(err, codec.ErrCorrupt) {
+		return fmt.Errorf("%w: %w", raftfsm.ErrDamaged, err)
+	}
+	return err
+}
 
 // walMeta cures the lock-out of raft-wal v0.4.2. The append that fills a segment
 // seals the file; a goroutine records that in wal-meta.db later. After a crash or
@@ -30,8 +39,14 @@ type walMeta struct {
 
 func (m *walMeta) Load(dir string) (types.PersistentState, error) {
 	state, err := m.BoltMetaDB.Load(dir)
-	if err != nil || len(state.Segments) == 0 {
+	if err != nil {
 		return state, err
+	}
+	if _, err := checkSegments(dir, state, nil, nil); err != nil {
+		return state, damaged(err)
+	}
+	if len(state.Segments) == 0 {
+		return state, nil
 	}
 	tail := &state.Segments[len(state.Segments)-1]
 	if !tail.SealTime.IsZero() {
@@ -112,6 +127,7 @@ func readable(filer *segment.Filer, info types.SegmentInfo) (err error) {
 const (
 	walHeaderLen   = 32
 	walFrameLen    = 8
+	walEntryFrame  = 1
 	walIndexFrame  = 2
 	walCommitFrame = 3
 )

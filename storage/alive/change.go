@@ -156,19 +156,20 @@ type changes struct {
 	dead deaths
 }
 
-// openChanges begins to read change pieces, the whole of b, and returns the next seq
-// after them, 0 when there are none.
-func openChanges(b []byte) (c *changes, next uint64, err error) {
+// openChanges begins to read change pieces, the whole of b, which lies at an offset in
+// the file, and returns the next seq after them, 0 when there are none.
+func openChanges(b []byte, at int64) (c *changes, next uint64, err error) {
 	c = &changes{born: run{1, 0}}
 	for len(b) > 0 {
 		payload, rest, err := nextPiece("change of the alive-set", newestChangePiece, b)
 		if err != nil {
-			return nil, 0, err
+			return nil, 0, &codec.Damage{Offset: at, Err: err}
 		}
 		opened, err := openChange(payload, next)
 		if err != nil {
-			return nil, 0, err
+			return nil, 0, &codec.Damage{Offset: at, Err: err}
 		}
+		at += int64(len(b) - len(rest))
 		c.list = append(c.list, opened)
 		next, b = opened.after, rest
 	}

@@ -114,7 +114,13 @@ func (d Dir) Remove(id uint64) error { return os.Remove(d.PathOf(id)) }
 // codec.ErrCorrupt when the file is not as it was written.
 func (d Dir) Load(f File) (*Set, error) {
 	set, err := d.read(f)
-	if err != nil {
+	var damage *codec.Damage
+	switch {
+	case errors.As(err, &damage):
+		return nil, &codec.Damage{File: d.PathOf(f.ID), Offset: damage.Offset, Err: damage.Err}
+	case errors.Is(err, codec.ErrCorrupt):
+		return nil, &codec.Damage{File: d.PathOf(f.ID), Offset: -1, Err: err}
+	case err != nil:
 		return nil, fmt.Errorf("load %s: %w", d.PathOf(f.ID), err)
 	}
 	return set, nil

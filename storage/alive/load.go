@@ -26,6 +26,7 @@ type loader struct {
 
 // A basePiece is read, then decoded.
 type basePiece struct {
+	at     int64 // where it begins in the file
 	bytes  []byte
 	blocks []numberedBlock
 	err    error         // of what was done last; the last piece has the one that ended reading
@@ -44,7 +45,7 @@ const piecesAround = 16
 // the seq after the last that a change was told of, 0 when there is none. Memory does
 // not hold the base beside the set, a few pieces at a time.
 func decodeFile(base io.Reader, size int64, after []byte) (set *Set, next uint64, err error) {
-	c, next, err := openChanges(after)
+	c, next, err := openChanges(after, size)
 	if err != nil {
 		return nil, 0, err
 	}
@@ -69,19 +70,20 @@ func (l *loader) read(from io.Reader, size int64) {
 	defer close(l.todo)
 	// Of this size it serves the lengths; what is larger is read to its place.
 	r := bufio.NewReaderSize(io.LimitReader(from, size), 1<<10)
-	for {
+	for at := int64(0); ; {
 		length, err := r.Peek(4)
 		if err == io.EOF && len(length) == 0 {
 			return
 		}
 		p := <-l.idle
-		p.blocks = p.blocks[:0]
+		p.at, p.blocks = at, p.blocks[:0]
 		if p.err = err; err == nil {
 			p.err = p.read(r, length)
 		}
 		if p.err != nil {
-			p.err = fmt.Errorf("%w: base of the alive-set: %w", codec.ErrCorrupt, p.err)
+			p.err = codec.DamageAt("", at, "base of the alive-set: %w", p.err)
 		}
+		at += int64(len(p.bytes))
 		failed := p.err != nil
 		l.todo <- p
 		l.inOrder <- p
@@ -115,13 +117,13 @@ func (l *loader) decode() {
 func (p *basePiece) decode() error {
 	payload, _, err := nextPiece("base of the alive-set", newestBasePiece, p.bytes)
 	if err != nil {
-		return err
+		return &codec.Damage{Offset: p.at, Err: err}
 	}
 	d := codec.NewDecoder(payload)
 	for d.Left() > 0 {
 		b := numberedBlock{d.Uvarint(), readBlock(&d)}
 		if d.Failed() {
-			return fmt.Errorf("%w: alive-set: block %d does not decode", codec.ErrCorrupt, b.number)
+			return codec.DamageAt("", p.at, "alive-set: block %d does not decode", b.number)
 		}
 		p.blocks = append(p.blocks, b)
 	}
@@ -138,7 +140,7 @@ func (l *loader) settle(set *Set, c *changes) (err error) {
 		}
 		for _, b := range p.blocks { // of a damaged piece, those before the damage
 			if err == nil && (b.number > maxSeq>>blockBits || int64(b.number) <= last) {
-				err = fmt.Errorf("%w: alive-set: block %d after %d", codec.ErrCorrupt, b.number, last)
+				err = codec.DamageAt("", p.at, "alive-set: block %d after %d", b.number, last)
 			}
 			if err == nil {
 				err = c.settle(b.number, b.block)

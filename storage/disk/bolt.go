@@ -47,6 +47,25 @@ func OpenBolt(path string, options *bbolt.Options) (db *bbolt.DB, err error) {
 	}
 }
 
+// OpenCheckedBolt is OpenBolt of a file whose frame is checked, see CheckBolt, once it is
+// locked. The error names the place of what is wrong, where that is known.
+func OpenCheckedBolt(path string, metas int, options *bbolt.Options) (*bbolt.DB, error) {
+	db, err := OpenBolt(path, options)
+	if err != nil && !errors.Is(err, codec.ErrCorrupt) {
+		return nil, err
+	}
+	if damage := CheckBolt(path, metas); damage != nil {
+		err = damage
+	}
+	if err == nil {
+		return db, nil
+	}
+	if db != nil {
+		err = errors.Join(err, db.Close())
+	}
+	return nil, err
+}
+
 // Guard turns what bbolt does on damaged pages (it panics, or touches memory
 // beyond the file) into codec.ErrCorrupt. The stack in it tells damage from a mistake
 // in this program.

@@ -87,7 +87,7 @@ func (p *Planner) LiveBytes(ctx context.Context, g *segment.Segment, set *alive.
 // those that cannot be read.
 func (p *Planner) SetAsideDamaged(step []*segment.Segment, set *alive.Set) {
 	for _, g := range step {
-		if _, err := g.Verify(set); err != nil {
+		if _, err := g.Verify(set, nil); err != nil {
 			p.setAside(g, err)
 		}
 	}

@@ -19,8 +19,10 @@ type Cursor struct {
 	bodies  bool // check each entry's body
 	loads   int  // chunks read so far
 
-	index *chunkIndex // of the chunk in which find looked last, nil: nowhere
-	value []byte      // that chunk
+	value []byte // the chunk
+
+	index   *chunkIndex // of the chunk in which find looked last, nil: nowhere
+	indexed []byte      // that chunk
 }
 
 // Cursor returns one that checks each entry's body if bodies is set. It must be closed.
@@ -72,13 +74,13 @@ func (c *Cursor) locate(r Ref) (key, value []byte) {
 func (c *Cursor) seek(r Ref) error {
 	key, value := c.locate(r)
 	if key == nil {
-		return fmt.Errorf("%w: segment %s has no chunk", codec.ErrCorrupt, c.segment.Path)
+		return codec.DamageAt(c.segment.Path, -1, "the segment has no chunk")
 	}
 	if err := c.load(key, value); err != nil {
 		return err
 	}
 	if r.Less(c.chunk.prev) && c.chunk.ordinal != 0 {
-		return fmt.Errorf("%w: segment %s: no chunk before number %d leads to %v", codec.ErrCorrupt, c.segment.Path, c.chunk.ordinal, r)
+		return c.damaged(c.value, fmt.Errorf("%w: no chunk before number %d leads to %v", codec.ErrCorrupt, c.chunk.ordinal, r))
 	}
 	return nil
 }
@@ -105,17 +107,17 @@ func (c *Cursor) find(r Ref, cache *IndexCache) (chunkEntry, bool, error) {
 	if c.index == nil || !c.index.spans(r) {
 		key, value := c.locate(r)
 		if key == nil {
-			return chunkEntry{}, false, fmt.Errorf("%w: segment %s has no chunk", codec.ErrCorrupt, c.segment.Path)
+			return chunkEntry{}, false, codec.DamageAt(c.segment.Path, -1, "the segment has no chunk")
 		}
 		index, err := cache.index(c.segment, key, value)
 		if err != nil {
-			return chunkEntry{}, false, fmt.Errorf("segment %s: %w", c.segment.Path, err)
+			return chunkEntry{}, false, c.damaged(value, err)
 		}
-		c.index, c.value = index, value
+		c.index, c.indexed = index, value
 	}
-	e, ok, err := c.index.entry(r, c.value)
+	e, ok, err := c.index.entry(r, c.indexed)
 	if err != nil {
-		return chunkEntry{}, false, fmt.Errorf("segment %s: %w", c.segment.Path, err)
+		return chunkEntry{}, false, c.damaged(c.indexed, err)
 	}
 	if ok {
 		return e, true, nil
@@ -131,11 +133,13 @@ func (c *Cursor) find(r Ref, cache *IndexCache) (chunkEntry, bool, error) {
 func (c *Cursor) nextEntry() (chunkEntry, bool, error) {
 	for {
 		e, ok, err := c.chunk.next()
+		place := c.value
 		if ok && c.bodies {
 			err = e.verify()
+			place = e.Body
 		}
 		if err != nil {
-			return chunkEntry{}, false, fmt.Errorf("segment %s: %w", c.segment.Path, err)
+			return chunkEntry{}, false, c.damaged(place, err)
 		}
 		if ok {
 			return e, true, nil
@@ -151,7 +155,7 @@ func (c *Cursor) nextChunk() (bool, error) {
 	key, value := c.bolt.Next()
 	if key == nil {
 		if expected != c.segment.Info.Chunks {
-			return false, fmt.Errorf("%w: segment %s ends after %d of %d chunks", codec.ErrCorrupt, c.segment.Path, expected, c.segment.Info.Chunks)
+			return false, codec.DamageAt(c.segment.Path, -1, "the segment ends after %d of %d chunks", expected, c.segment.Info.Chunks)
 		}
 		return false, nil
 	}
@@ -160,7 +164,7 @@ func (c *Cursor) nextChunk() (bool, error) {
 		return false, err
 	}
 	if c.chunk.ordinal != expected || !before.Less(c.chunk.prev) {
-		return false, fmt.Errorf("%w: segment %s: chunk %d at %v after %v, expected chunk %d", codec.ErrCorrupt, c.segment.Path, c.chunk.ordinal, c.chunk.prev, before, expected)
+		return false, c.damaged(c.value, fmt.Errorf("%w: chunk %d at %v after %v, expected chunk %d", codec.ErrCorrupt, c.chunk.ordinal, c.chunk.prev, before, expected))
 	}
 	return true, nil
 }
@@ -168,11 +172,16 @@ func (c *Cursor) nextChunk() (bool, error) {
 func (c *Cursor) load(key, value []byte) error {
 	loaded, err := openChunk(key, value)
 	if err != nil {
-		return fmt.Errorf("segment %s: %w", c.segment.Path, err)
+		return c.damaged(value, err)
 	}
-	c.chunk = loaded
+	c.chunk, c.value = loaded, value
 	c.loads++
 	return nil
+}
+
+// damaged says where in the file the view lies that err is about.
+func (c *Cursor) damaged(view []byte, err error) error {
+	return &codec.Damage{File: c.segment.Path, Offset: disk.Offset(c.segment.db, view), Err: err}
 }
 
 // Read fills in what refs at these places name, with bodies of their own, into found
@@ -193,7 +202,7 @@ func (s *Segment) Read(refs []Ref, places []int, found []Entry, indexes *IndexCa
 				continue
 			}
 			if err := e.verify(); err != nil {
-				return fmt.Errorf("segment %s: %w", s.Path, err)
+				return c.damaged(e.Body, err)
 			}
 			found[i] = e.Entry
 			if e.Body != nil {

@@ -35,13 +35,13 @@ type Segment struct {
 func Open(path string, id uint64, record Record, log *slog.Logger) (*Segment, error) {
 	stat, err := os.Stat(path)
 	if errors.Is(err, os.ErrNotExist) {
-		return nil, fmt.Errorf("%w: segment %s is missing; restore the node from the others", codec.ErrCorrupt, path)
+		return nil, codec.DamageAt(path, -1, "the segment is missing; restore the node from the others")
 	}
 	if err != nil {
 		return nil, fmt.Errorf("open segment: %w", err)
 	}
 	if stat.Size() != record.Size {
-		return nil, fmt.Errorf("%w: segment %s has %d bytes, was written with %d", codec.ErrCorrupt, path, stat.Size(), record.Size)
+		return nil, codec.DamageAt(path, -1, "the segment has %d bytes, was written with %d", stat.Size(), record.Size)
 	}
 	s := &Segment{Record: record, ID: id, Path: path, log: log}
 	s.refs.Store(1)
@@ -67,7 +67,11 @@ func (s *Segment) checkFrame() error {
 		return err
 	}
 	if sum != s.CRC {
-		return fmt.Errorf("%w: branch pages have checksum %08x, written with %08x", codec.ErrCorrupt, sum, s.CRC)
+		at := int64(-1)
+		if len(s.Branches) > 0 {
+			at = int64(s.Branches[0] * pages.size)
+		}
+		return codec.DamageAt(s.Path, at, "branch pages %d have checksum %08x, written with %08x", s.Branches, sum, s.CRC)
 	}
 	return s.view(func(tx *bbolt.Tx) error {
 		bucket := tx.Bucket(infoBucket)
@@ -135,9 +139,10 @@ func ReleaseAll(segments []*Segment) {
 	}
 }
 
-// Verify reads the segment from end to end, compares it with its record, and returns
-// how many of its entries are in the set.
-func (s *Segment) Verify(set *alive.Set) (found uint64, err error) {
+// Verify reads the segment from end to end, compares it with its record, shows each of
+// its entries that is in the set to visit (nil: to nobody), and returns how many there
+// are. What visit is shown is good until it returns.
+func (s *Segment) Verify(set *alive.Set, visit func(*Entry)) (found uint64, err error) {
 	seen := alive.NewSet()
 	err = disk.Guard(func() error {
 		c, err := s.Cursor(true)
@@ -150,18 +155,21 @@ func (s *Segment) Verify(set *alive.Set) (found uint64, err error) {
 		got.Min = e.Ref()
 		for ; ok && err == nil; e, ok, err = c.Next() {
 			if !s.Holds(e.Seq) || !seen.Add(e.Seq) {
-				return fmt.Errorf("%w: segment %s: entry %v is there twice, or out of its seqs %d to %d", codec.ErrCorrupt, s.Path, e.Ref(), s.Info.First, s.Info.Last)
+				return c.damaged(c.value, fmt.Errorf("%w: entry %v is there twice, or out of the segment's seqs %d to %d", codec.ErrCorrupt, e.Ref(), s.Info.First, s.Info.Last))
 			}
 			got.Count, got.Bodies, got.Max = got.Count+1, got.Bodies+int64(len(e.Body)), e.Ref()
 			if set.Contains(e.Seq) {
 				found++
+				if visit != nil {
+					visit(&e)
+				}
 			}
 		}
 		if err != nil {
 			return err
 		}
 		if got != s.Info || c.loads != int(s.Info.Chunks) {
-			return fmt.Errorf("%w: segment %s holds %+v, was written with %+v", codec.ErrCorrupt, s.Path, got, s.Info)
+			return codec.DamageAt(s.Path, -1, "the segment holds %+v, was written with %+v", got, s.Info)
 		}
 		return nil
 	})
