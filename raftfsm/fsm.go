@@ -36,7 +36,10 @@ type FSMConfig struct {
 	Whole       func(*raft.Log) (*raft.Log, error)
 	Understands storage.Level // the newest feature level that this node can go on with
 	FlushBytes  int64         // of log, after which a flush is due
-	Logger      *slog.Logger
+	// Applied is told of each command that was applied, before its proposer and the feed
+	// are, on the goroutine that applies: it must not block for long. nil: nobody is told.
+	Applied func(Command)
+	Logger  *slog.Logger
 }
 
 // NewFSM returns the FSM that goes on where the store's manifest ends.
@@ -92,6 +95,9 @@ func (f *FSM) Apply(l *raft.Log) any {
 	res.Index, event.Index = l.Index, l.Index
 	f.applied = l.Index
 	f.store.Applied(l.Index)
+	if f.cfg.Applied != nil {
+		f.cfg.Applied(cmd)
+	}
 	if feed != nil {
 		if f.store.ClaimVersion() != version {
 			claim := f.store.Claim()

@@ -54,11 +54,15 @@ func (f *Frozen) Flush(meta SnapshotMeta) error {
 	if err != nil {
 		return fmt.Errorf("flush: %w", err)
 	}
+	if written != nil {
+		f.store.log.Debug("flushed", "path", written.Path, "messages", f.table.len())
+	}
 	before, err := f.name(written, meta)
 	segment.ReleaseAll(before)
 	if err != nil {
 		return fmt.Errorf("flush: %w", err)
 	}
+	f.store.log.Debug("manifest names what was flushed", "index", meta.Index)
 	return nil
 }
 

@@ -57,6 +57,7 @@ func (s *Store) Merge(ctx context.Context) (did bool, err error) {
 	if err != nil {
 		return false, fmt.Errorf("merge: %w", err)
 	}
+	s.log.Debug("merged", "segments", len(step))
 	return true, nil
 }
 

@@ -40,13 +40,22 @@ type Cluster struct {
 	flushBytes int64
 	// fetchWait is stretched with the heartbeat: waiting fetches cost real time.
 	fetchWait time.Duration
+
+	// raise is told what happens at a node, and returns when it may go on; nil: nobody waits
+	// for events. pause and waitFor are how the player waits: it acts on events meanwhile.
+	raise   func(n *node, event string)
+	pause   func(time.Duration)
+	waitFor func(done <-chan struct{})
 }
 
 // newCluster starts kfake and the nodes. It must be called inside a bubble; what it
 // starts is stopped by stop, which must be called before the bubble ends.
 func newCluster(t testing.TB, settings arguments) *Cluster {
 	t.Helper()
-	c := &Cluster{t: t, network: newNetwork(), dir: t.TempDir(), observer: newObserver()}
+	c := &Cluster{
+		t: t, network: newNetwork(), dir: t.TempDir(), observer: newObserver(),
+		pause: time.Sleep, waitFor: func(done <-chan struct{}) { <-done },
+	}
 	var lines slog.Handler = slog.DiscardHandler
 	if testing.Verbose() {
 		lines = slog.NewTextHandler(t.Output(), &slog.HandlerOptions{Level: slog.LevelInfo})
@@ -165,7 +174,7 @@ func (c *Cluster) await(most time.Duration, what string, holds func() bool) {
 		if time.Now().After(deadline) {
 			c.t.Fatalf("no %s within %v", what, most)
 		}
-		time.Sleep(max(c.config.Raft.Heartbeat/10, 10*time.Millisecond))
+		c.pause(max(c.config.Raft.Heartbeat/10, 10*time.Millisecond))
 	}
 }
 

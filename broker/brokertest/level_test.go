@@ -52,6 +52,7 @@ func TestLevel_isRaisedWholeOrNotAtAll(t *testing.T) {
 					c.must(err)
 				}
 				leader.kill()
+				c.network.set(open, leader.member.ID, c.hosts()...)
 				if got := c.leader().raft().Store().Level(); !slices.Contains(test.want, got) {
 					t.Errorf("level %d after the leader was killed, want one of %v", got, test.want)
 				}

@@ -15,28 +15,26 @@ import (
 // errCut is what a host gets that dials another it is cut off from.
 var errCut = errors.New("connection refused: the link is cut")
 
-// A network joins hosts in memory. Each pair of hosts has a link that can be cut
-// (connections break, dialing is refused) or silenced (nothing arrives, nothing
-// breaks: what a black hole or a frozen process looks like from outside).
+// A network joins hosts in memory. What goes from one host to another can be cut (connections
+// that were dialed that way break, dialing is refused) or silenced (nothing arrives, nothing
+// breaks: what a black hole or a frozen process looks like from outside). A host that is down
+// or frozen has all its links cut or silenced, whatever else is done to them.
 type network struct {
 	stack kfake.VirtualNetwork
 
 	mu      sync.Mutex
 	owners  map[string]string // port to host
 	links   map[link]linkState
+	hosts   map[string]linkState
 	changed chan struct{} // closed and replaced whenever a link changes
 }
 
-// A link is a pair of hosts, in order of their names.
-type link struct{ a, b string }
+// A link is one direction between two hosts.
+type link struct{ from, to string }
 
-func between(a, b string) link {
-	if b < a {
-		a, b = b, a
-	}
-	return link{a, b}
-}
+func (l link) back() link { return link{l.to, l.from} }
 
+// A linkState is how bad a link is: the worst of several counts.
 type linkState uint8
 
 const (
@@ -46,18 +44,40 @@ const (
 )
 
 func newNetwork() *network {
-	return &network{owners: make(map[string]string), links: make(map[link]linkState), changed: make(chan struct{})}
+	return &network{owners: make(map[string]string), links: make(map[link]linkState), hosts: make(map[string]linkState), changed: make(chan struct{})}
 }
 
-// set changes the links between a host and the others.
+// set changes the links between a host and the others, both ways.
 func (n *network) set(state linkState, host string, others ...string) {
+	n.change(func() {
+		for _, other := range others {
+			if other != host {
+				n.links[link{host, other}], n.links[link{other, host}] = state, state
+			}
+		}
+	})
+}
+
+// setOneway changes what goes from the others to a host.
+func (n *network) setOneway(state linkState, host string, others ...string) {
+	n.change(func() {
+		for _, other := range others {
+			if other != host {
+				n.links[link{other, host}] = state
+			}
+		}
+	})
+}
+
+// setHost changes all links of a host, until it is open again.
+func (n *network) setHost(state linkState, host string) {
+	n.change(func() { n.hosts[host] = state })
+}
+
+func (n *network) change(do func()) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	for _, other := range others {
-		if other != host {
-			n.links[between(host, other)] = state
-		}
-	}
+	do()
 	close(n.changed)
 	n.changed = make(chan struct{})
 }
@@ -65,7 +85,32 @@ func (n *network) set(state linkState, host string, others ...string) {
 func (n *network) state(l link) (linkState, <-chan struct{}) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	return n.links[l], n.changed
+	return n.stateOf(l), n.changed
+}
+
+func (n *network) stateOf(l link) linkState { return max(n.links[l], n.hosts[l.from], n.hosts[l.to]) }
+
+// dialing returns the state for one who dials: an answer must come back, too.
+func (n *network) dialing(l link) (linkState, <-chan struct{}) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	state := n.stateOf(l)
+	if state == open && n.stateOf(l.back()) == silent {
+		state = silent
+	}
+	return state, n.changed
+}
+
+// reading returns the state for the one who dialed and now reads: what comes back can be
+// silenced, and a connection breaks with the way on which it was dialed.
+func (n *network) reading(l link) (linkState, <-chan struct{}) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	state := n.stateOf(l)
+	if state != cut {
+		state = min(n.stateOf(l.back()), silent)
+	}
+	return state, n.changed
 }
 
 // whole reports whether all links are open.
@@ -73,6 +118,11 @@ func (n *network) whole() bool {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	for _, state := range n.links {
+		if state != open {
+			return false
+		}
+	}
+	for _, state := range n.hosts {
 		if state != open {
 			return false
 		}
@@ -102,10 +152,10 @@ func (n *network) dial(host string) func(ctx context.Context, network, addr stri
 			return nil, fmt.Errorf("dial %s: %w", addr, err)
 		}
 		n.mu.Lock()
-		l := between(host, n.owners[port])
+		l := link{host, n.owners[port]}
 		n.mu.Unlock()
 		for {
-			state, changed := n.state(l)
+			state, changed := n.dialing(l)
 			switch state {
 			case cut:
 				return nil, &net.OpError{Op: "dial", Net: nw, Err: errCut}
@@ -129,7 +179,7 @@ func (n *network) dial(host string) func(ctx context.Context, network, addr stri
 type conn struct {
 	net.Conn
 	network *network
-	link    link
+	link    link // from the one who dialed
 	once    sync.Once
 	closed  chan struct{}
 
@@ -145,23 +195,23 @@ func (c *conn) Read(b []byte) (int, error) {
 	c.mu.Lock()
 	until := c.readUntil
 	c.mu.Unlock()
-	return n, c.pass(until) // what was on the wire when the link fell silent arrives later
+	return n, c.pass(c.network.reading, until) // what was on the wire when the link fell silent arrives later
 }
 
 func (c *conn) Write(b []byte) (int, error) {
 	c.mu.Lock()
 	until := c.writeEnd
 	c.mu.Unlock()
-	if err := c.pass(until); err != nil {
+	if err := c.pass(c.network.state, until); err != nil {
 		return 0, err
 	}
 	return c.Conn.Write(b)
 }
 
-// pass waits while the link is silent.
-func (c *conn) pass(until time.Time) error {
+// pass waits while the way is silent.
+func (c *conn) pass(state func(link) (linkState, <-chan struct{}), until time.Time) error {
 	for {
-		state, changed := c.network.state(c.link)
+		state, changed := state(c.link)
 		if state == open {
 			return nil
 		}

@@ -3,8 +3,10 @@ package brokertest
 import (
 	"context"
 	"log/slog"
+	"os"
 	"sync"
 	"sync/atomic"
+	"testing/synctest"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -28,6 +30,9 @@ type node struct {
 	disk    int           // counts up when the disk is replaced
 	program storage.Level // what it understands from its next start on; 0: all
 	frozen  atomic.Bool
+	leads   atomic.Bool                     // its term runs, as far as its log says
+	life    atomic.Pointer[context.Context] // ends when the node is being ended
+	held    map[string]bool                 // targets that were parked when it last applied a claim as the leader
 
 	metrics *prometheus.Registry // of the broker that runs, or ran last
 
@@ -53,7 +58,13 @@ func (n *node) start() {
 	own.Node = config.Node{ID: n.member.ID, DataDir: c.dataDir(n.member.ID, n.disk)}
 	own = own.Resolved()
 	log := c.log.With("node", n.member.ID)
+	kafkaLog := log // whose own debugging costs
+	if c.raise != nil {
+		log = slog.New(observedLog{Handler: log.Handler(), node: n})
+	}
 	ctx, cancel := context.WithCancel(context.Background())
+	n.life.Store(&ctx)
+	n.leads.Store(false)
 	opened, err := raftnode.Open(ctx, raftnode.Config{
 		NodeID:      n.member.ID,
 		DataDir:     own.Node.DataDir,
@@ -67,6 +78,7 @@ func (n *node) start() {
 		FlushBytes:  c.flushBytes,
 		SegmentSize: 4 << 20,
 		Understands: n.program,
+		Applied:     n.applied,
 		Logger:      log,
 	})
 	c.must(err)
@@ -76,8 +88,8 @@ func (n *node) start() {
 	n.broker = broker.New(broker.Options{
 		Config:  own,
 		Node:    opened,
-		Source:  func() (ingest.Source, error) { return kafka.NewSource(n.kafka(log), own.IsDelayTopic) },
-		Sink:    func() (deliver.Sink, error) { return kafka.NewSink(n.kafka(log)) },
+		Source:  func() (ingest.Source, error) { return kafka.NewSource(n.kafka(kafkaLog), own.IsDelayTopic) },
+		Sink:    func() (deliver.Sink, error) { return n.sink(kafkaLog) },
 		Metrics: broker.NewMetrics(n.metrics),
 		Now:     n.clock.now,
 		Logger:  log,
@@ -93,6 +105,14 @@ func (n *node) start() {
 	}()
 }
 
+func (n *node) sink(log *slog.Logger) (deliver.Sink, error) {
+	sink, err := kafka.NewSink(n.kafka(log))
+	if err != nil || n.cluster.raise == nil {
+		return sink, err
+	}
+	return observedSink{sink, n}, nil
+}
+
 func (n *node) kafka(log *slog.Logger) reach.Config {
 	return reach.Config{
 		Kafka:        n.cluster.config.Kafka,
@@ -103,29 +123,50 @@ func (n *node) kafka(log *slog.Logger) reach.Config {
 	}
 }
 
-// kill takes the node away in the middle of whatever it does: nothing that it still
-// tries reaches anybody. Its disk keeps what was written.
+// kill takes the node away in the middle of whatever it does: nothing that it still tries
+// reaches anybody, its disk included, which is put back to what it was. A goroutine that waits
+// for an event to be dealt with was then where it waits.
 func (n *node) kill() {
+	if !n.running() {
+		return
+	}
 	n.cluster.observer.felled("kill", n.member.ID)
-	n.cluster.network.set(cut, n.member.ID, n.cluster.hosts()...)
+	n.cluster.network.setHost(cut, n.member.ID)
+	synctest.Wait() // nobody writes now
+	dir := n.cluster.dataDir(n.member.ID, n.disk)
+	image := dir + ".killed"
+	n.cluster.must(copySparse(image, dir))
+	if n.frozen.CompareAndSwap(true, false) {
+		n.clock.thaw() // so that it can end
+		n.cluster.observer.ended("frozen " + n.member.ID)
+	}
 	n.stop()
-	n.cluster.network.set(open, n.member.ID, n.cluster.hosts()...)
+	n.cluster.must(os.RemoveAll(dir))
+	n.cluster.must(os.Rename(image, dir))
+	n.cluster.network.setHost(open, n.member.ID)
 }
 
-// stop ends the node in an orderly way.
+// stop ends the node in an orderly way. One that is frozen hears of it when it thaws: now.
 func (n *node) stop() {
 	if !n.running() {
 		return
 	}
 	n.cluster.observer.felled("stop", n.member.ID)
+	n.thaw()
 	n.cancel()
-	<-n.done
-	if err := n.raft().Close(); err != nil {
+	n.cluster.waitFor(n.done)
+	raft := n.alive.Swap(nil)
+	if raft == nil {
+		return // what was due while we waited has ended it
+	}
+	if err := raft.Close(); err != nil {
 		n.cluster.t.Errorf("close node %s: %v", n.member.ID, err)
 	}
-	n.alive.Store(nil)
-	n.cancel, n.broker = nil, nil
+	n.cancel = nil
 }
+
+// ending returns a channel that is closed when the node is not running, or is being ended.
+func (n *node) ending() <-chan struct{} { return (*n.life.Load()).Done() }
 
 // install restarts the node with a program that understands up to the level.
 func (n *node) install(program storage.Level) {
@@ -136,16 +177,19 @@ func (n *node) install(program storage.Level) {
 
 // freeze stops the node's clock and silences its links, as SIGSTOP would; thaw lets
 // everything that waited happen at once.
-func (n *node) freeze() {
-	n.frozen.Store(true)
+func (n *node) freeze() (did bool) {
+	if !n.running() || !n.frozen.CompareAndSwap(false, true) {
+		return false
+	}
 	n.cluster.observer.froze(n.member.ID)
 	n.clock.freeze()
-	n.cluster.network.set(silent, n.member.ID, n.cluster.hosts()...)
+	n.cluster.network.setHost(silent, n.member.ID)
+	return true
 }
 
 func (n *node) thaw() {
 	if n.frozen.CompareAndSwap(true, false) {
-		n.cluster.network.set(open, n.member.ID, n.cluster.hosts()...)
+		n.cluster.network.setHost(open, n.member.ID)
 		n.clock.thaw()
 		n.cluster.observer.ended("frozen " + n.member.ID)
 	}

@@ -77,7 +77,7 @@ func (p *player) produce(topic string, a arguments) error {
 				return err
 			}
 			records = records[:0]
-			time.Sleep(every)
+			p.pause(every)
 		}
 	}
 	return p.send(user, records)

@@ -49,6 +49,20 @@ func (r *Report) add(text string) {
 	r.Problems = append(r.Problems, Problem{check, rest})
 }
 
+// fault counts a verb that was carried out.
+func (r *Report) fault(verb string) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.Faults[verb]++
+}
+
+// event counts that it has happened.
+func (r *Report) event(name string) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.Events[name]++
+}
+
 func (r *Report) write(path string) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()

@@ -42,21 +42,30 @@ func (s script) play(t *testing.T) {
 // playFor plays, and notes in the report what was done and what is wrong.
 func (s script) playFor(t *testing.T, report *Report) {
 	t.Helper()
+	s.playAndLook(t, report, nil)
+}
+
+// playAndLook is playFor, and has a look before the faults are mended.
+func (s script) playAndLook(t *testing.T, report *Report, look func(*player)) {
+	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
 		c := newCluster(reporting{t, report}, s.settings)
 		defer c.stop()
 		p := newPlayer(c, report)
+		p.scene = newScene(s.armed, report, p.start)
+		c.raise, c.pause, c.waitFor = p.scene.raise, p.wait, p.waitFor
+		defer p.scene.end()
 		defer func() { report.VirtualSeconds = time.Since(p.start).Seconds() }()
-		for _, step := range s.armed {
-			c.t.Fatalf("script: line %d: events are not waited for yet", step.line)
-		}
 		for _, step := range s.steps {
 			p.watch(p.start.Add(step.at))
-			t.Logf("at %v line %d: %s %v %v", time.Since(p.start), step.line, step.verb, step.args.words, step.args.values)
-			if err := p.play(step); err != nil {
-				c.t.Fatalf("script: line %d: %v", step.line, err)
-			}
-			report.Faults[step.verb]++
+			p.do(step)
+		}
+		if look != nil {
+			look(p)
+		}
+		p.scene.end()
+		for _, step := range p.scene.never() {
+			c.t.Logf("line %d: its event did not happen", step.line)
 		}
 		p.settle(s.settings)
 		p.check(s.settings)
@@ -66,10 +75,25 @@ func (s script) playFor(t *testing.T, report *Report) {
 	})
 }
 
+// do does what the step says and notes it in the report.
+func (p *player) do(s step) {
+	p.t.Helper()
+	p.t.Logf("at %v line %d: %s %v %v", time.Since(p.start), s.line, s.verb, s.args.words, s.args.values)
+	switch err := p.play(s); {
+	case errors.Is(err, errNoEffect):
+		p.t.Logf("line %d: %v", s.line, err)
+	case err != nil:
+		p.t.Fatalf("script: line %d: %v", s.line, err)
+	default:
+		p.report.fault(s.verb)
+	}
+}
+
 // A player carries a script out and remembers what has to come true.
 type player struct {
 	*Cluster
 	report   *Report
+	scene    *scene // nil where nobody waits for events
 	start    time.Time
 	produced []produced
 	steps    []clockStep
@@ -89,14 +113,16 @@ type clockStep struct{ at, offset int64 }
 func (p *player) play(s step) error {
 	began := time.Now()
 	err := p.carryOut(s)
-	p.observer.step(s, began)
+	if err == nil {
+		p.observer.step(s, began)
+	}
 	return err
 }
 
 // watch lets time pass, and looks at the nodes meanwhile.
 func (p *player) watch(until time.Time) {
 	for left := time.Until(until); left > 0; left = time.Until(until) {
-		time.Sleep(min(left, max(time.Second, p.config.Raft.Heartbeat)))
+		p.pause(min(left, max(time.Second, p.config.Raft.Heartbeat)))
 		p.observer.sample()
 	}
 }
@@ -133,22 +159,26 @@ func (p *player) carryOut(s step) error {
 	case "kill":
 		return p.each(name, (*node).kill, (*node).running)
 	case "freeze":
-		p.node(name).freeze()
+		if !p.node(name).freeze() {
+			return errNoEffect
+		}
 	case "thaw":
 		return p.each(name, (*node).thaw, func(n *node) bool { return n.frozen.Load() })
 	case "cut":
-		n := p.node(name)
-		p.network.set(cut, n.member.ID, p.others(s.args)...)
+		p.disturb(cut, p.node(name), s.args)
 	case "silence":
-		n := p.node(name)
-		p.network.set(silent, n.member.ID, p.others(s.args)...)
+		p.disturb(silent, p.node(name), s.args)
 	case "isolate":
 		n := p.node(name)
 		for _, other := range p.nodes {
 			p.network.set(silent, n.member.ID, other.member.ID)
 		}
 	case "heal":
-		for _, n := range p.nodes {
+		healed := p.nodes
+		if name != "" {
+			healed = []*node{p.node(name)}
+		}
+		for _, n := range healed {
 			p.network.set(open, n.member.ID, p.hosts()...)
 		}
 	case "replace":
@@ -158,7 +188,8 @@ func (p *player) carryOut(s step) error {
 		if err != nil {
 			return err
 		}
-		return p.each(name, func(n *node) { n.install(storage.Level(level)) }, (*node).running)
+		install := func(n *node) { n.install(storage.Level(level)) }
+		return p.each(name, install, func(n *node) bool { return name != "all" || n.running() })
 	case "raise":
 		return p.raise(strings.ReplaceAll(s.args.value("refused", ""), ":", " "))
 	case "route": // the only one for nodes that are started from now on
@@ -193,6 +224,15 @@ func (p *player) raise(refused string) error {
 	return nil
 }
 
+// disturb cuts or silences links of the node.
+func (p *player) disturb(state linkState, n *node, a arguments) {
+	if a.has("oneway") {
+		p.network.setOneway(state, n.member.ID, p.others(a)...)
+		return
+	}
+	p.network.set(state, n.member.ID, p.others(a)...)
+}
+
 // others are the hosts that cut and silence mean: those named with from=, or all.
 func (p *player) others(a arguments) []string {
 	if host := a.value("from", ""); host != "" {
@@ -205,18 +245,24 @@ func (p *player) others(a arguments) []string {
 	return append(others, kafkaHost)
 }
 
-// each does it to the node of that name, or to all that fit if the name is "all".
+// errNoEffect is what a step gives that finds nothing to do: an event may have done it before,
+// or a line was left out of the script.
+var errNoEffect = errors.New("nothing to do")
+
+// each does it to the node of that name, or to all if the name is "all" or "down", if it fits.
 func (p *player) each(name string, do func(*node), fits func(*node) bool) error {
+	meant := p.nodes
 	if name != "all" && name != "down" {
-		do(p.node(name))
-		return nil
+		meant = []*node{p.node(name)}
 	}
-	for _, n := range p.nodes {
+	result := errNoEffect
+	for _, n := range meant {
 		if fits(n) {
 			do(n)
+			result = nil
 		}
 	}
-	return nil
+	return result
 }
 
 // replace gives the node an empty disk and has the leader take it in again.
@@ -243,7 +289,7 @@ func (p *player) replace(name string) error {
 // askReach is how a node asks another whether Kafka answers it.
 func (c *Cluster) askReach(from *node) func(context.Context, member.Member) error {
 	return func(ctx context.Context, m member.Member) error {
-		state, _ := c.network.state(between(from.member.ID, m.ID))
+		state, _ := c.network.dialing(link{from.member.ID, m.ID})
 		other := c.node(m.ID)
 		if state != open || !other.reachable() {
 			return fmt.Errorf("ask %s: %w", m.ID, errCut)
@@ -255,7 +301,7 @@ func (c *Cluster) askReach(from *node) func(context.Context, member.Member) erro
 // ask is how a node of a new cluster asks the others, in place of their HTTP API.
 func (c *Cluster) ask(from *node) func(context.Context, member.Member) (member.Standing, error) {
 	return func(_ context.Context, m member.Member) (member.Standing, error) {
-		state, _ := c.network.state(between(from.member.ID, m.ID))
+		state, _ := c.network.dialing(link{from.member.ID, m.ID})
 		other := c.node(m.ID)
 		if state != open || !other.reachable() {
 			return member.Standing{}, fmt.Errorf("ask %s: %w", m.ID, errCut)

@@ -8,6 +8,7 @@ import (
 	"path/filepath"
 	"time"
 
+	"github.com/carillonmq/carillon/raftfsm"
 	"github.com/carillonmq/carillon/raftfsm/member"
 	"github.com/carillonmq/carillon/raftfsm/raftlog"
 	"github.com/carillonmq/carillon/storage"
@@ -53,6 +54,10 @@ type Config struct {
 	// Understands is the newest feature level that this node goes by; by default
 	// all that the program understands. Lower: as a program of that level would.
 	Understands storage.Level
+
+	// Applied is told of each command that was applied here, before anybody else is, and
+	// what follows waits until it returns. nil: nobody is told.
+	Applied func(raftfsm.Command)
 
 	Logger *slog.Logger // required
 }
