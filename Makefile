@@ -1,5 +1,6 @@
 # make check   seconds: format, vet, staticcheck, unit and virtual-time tests; before every commit
 # make test    minutes: installs what it needs, then everything, with real Kafka and compose
+# make torture FAULTS=200   real processes and real Kafka under faults drawn from a seed; as root
 # make bench   the figures of docs/performance.md that need processes and real Kafka
 # make mutants hours: puts each planted bug into a copy of the source and plays SEEDS seeds at most until one finds it
 
@@ -14,9 +15,9 @@ UNIT         = $$(go list ./... | grep -v '/cmd/carillon/e2e$$')
 
 # Programs that the tests start, each with the Debian package that brings it.
 PROGRAMS := gcc:build-essential git:git kcat:kcat javac:default-jdk-headless mvn:maven python3:python3 mkfs.ext4:e2fsprogs \
-            dockerd:docker.io docker-compose:docker-compose iptables:iptables debootstrap:debootstrap
+            dockerd:docker.io docker-compose:docker-compose iptables:iptables ip:iproute2 nsenter:util-linux debootstrap:debootstrap
 
-.PHONY: build check lint needs test bench mutants
+.PHONY: build check lint needs test torture bench mutants
 
 build:
 	CGO_ENABLED=0 go build -trimpath -o carillon ./cmd/carillon
@@ -55,6 +56,13 @@ test: needs
 	[ "$$CI" != true ] || [ $$skipped = 0 ] || status=1; \
 	echo "$$passed passed, $$failed failed, $$skipped skipped"; \
 	exit $$status
+
+# Half of the faults with one Kafka broker, half with three. SEED=0: another one each time.
+FAULTS  ?= 200
+SEED    ?= 0
+BROKERS ?= 1,3
+torture: needs
+	go test -run '^TestTorture$$' -count=1 -timeout 12h -v $(E2E) -faults $(FAULTS) -seed $(SEED) -brokers $(BROKERS)
 
 bench: needs
 	go test -run '^$$' -bench . -benchtime 1x -timeout 20m -v $(E2E)

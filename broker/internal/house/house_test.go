@@ -62,6 +62,7 @@ var rules = map[string]rule{
 	"broker/internal/nodetest":  {ours: []string{"raftfsm/member", "raftfsm/node"}, big: []string{"github.com/twmb/franz-go"}},
 	"cmd/carillon":              {ours: []string{"*"}, big: []string{"github.com/twmb/franz-go", "net/http", "github.com/spf13/", "github.com/prometheus/"}},
 	"cmd/carillon/e2e":          {ours: []string{"*"}, big: big},
+	"cmd/carillon/e2e/torture":  {},
 }
 
 func TestImports_followTheTable(t *testing.T) {

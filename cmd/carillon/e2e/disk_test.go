@@ -2,6 +2,7 @@ package e2e
 
 import (
 	"os"
+	"os/exec"
 	"path/filepath"
 	"testing"
 
@@ -89,4 +90,17 @@ func (d *disk) subdirs(names ...string) []string {
 		dirs = append(dirs, dir)
 	}
 	return dirs
+}
+
+// lacksDisks returns why no disk can be made here, or nothing.
+func lacksDisks() string {
+	if os.Geteuid() != 0 {
+		return "not run as root"
+	}
+	for _, program := range []string{"mkfs.ext4", "mount", "umount"} {
+		if _, err := exec.LookPath(program); err != nil {
+			return program + " is not installed"
+		}
+	}
+	return ""
 }

@@ -5,10 +5,12 @@ import (
 	"encoding/base64"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
 	"text/template"
+	"time"
 
 	"github.com/twmb/franz-go/pkg/kadm"
 	"github.com/twmb/franz-go/pkg/kgo"
@@ -37,6 +39,7 @@ type kafkaBroker struct {
 	Voters, Data     string
 	Ways             []*way
 
+	inside     []string // what runs it elsewhere, in a network namespace say
 	properties string
 	process    *process
 }
@@ -65,55 +68,72 @@ func startKafka(t testing.TB, addrs ...string) *kafkaCluster {
 // startKafkaBehind is startKafka with further ways to reach the first broker.
 func startKafkaBehind(t testing.TB, ways []*way, addrs ...string) *kafkaCluster {
 	t.Helper()
+	var brokers []*kafkaBroker
+	for i, controller := range freeAddrs(t, len(addrs)) {
+		brokers = append(brokers, &kafkaBroker{Addr: addrs[i], Controller: controller})
+	}
+	brokers[0].Ways = ways
+	k := newKafka(t, brokers...)
+	k.start()
+	return k
+}
+
+// newKafka configures and formats a cluster of brokers that have addresses, and starts nothing.
+func newKafka(t testing.TB, brokers ...*kafkaBroker) *kafkaCluster {
+	t.Helper()
 	needs(t, "java", "mvn")
 	dir := t.TempDir()
 	logging := filepath.Join(dir, "log4j2.properties")
 	write(t, logging, kafkaLogging)
-	k := &kafkaCluster{t: t, java: []string{
+	k := &kafkaCluster{t: t, brokers: brokers, java: []string{
 		"java", "-Xms256m", "-Xmx512m", "-XX:+UseG1GC", "-XX:MaxGCPauseMillis=20", "-Djava.awt.headless=true",
 		"-Dlog4j2.configurationFile=file:" + logging, "-cp", kafkaJars(t) + "/*",
 	}}
-	controllers := freeAddrs(t, len(addrs))
 	var voters []string
-	for i, controller := range controllers {
-		voters = append(voters, strconv.Itoa(i+1)+"@"+controller)
+	for i, b := range brokers {
+		b.ID, b.Data = i+1, filepath.Join(dir, "data"+strconv.Itoa(i+1))
+		b.Replicas = min(3, len(brokers))
+		b.MinISR = max(1, b.Replicas-1)
+		voters = append(voters, strconv.Itoa(b.ID)+"@"+b.Controller)
 	}
-	replicas := min(3, len(addrs))
-	for i, addr := range addrs {
-		k.brokers = append(k.brokers, &kafkaBroker{
-			ID: i + 1, Addr: addr, Controller: controllers[i], Voters: strings.Join(voters, ","),
-			Replicas: replicas, MinISR: max(1, replicas-1), Data: filepath.Join(dir, "data"+strconv.Itoa(i+1)),
-		})
-	}
-	k.brokers[0].Ways = ways
 	id := base64.RawURLEncoding.EncodeToString([]byte("carillon-e2e-1.0"))
 	properties := template.Must(template.New("properties").Parse(kafkaProperties))
-	for _, b := range k.brokers {
+	for _, b := range brokers {
+		b.Voters = strings.Join(voters, ",")
 		var text strings.Builder
 		if err := properties.Execute(&text, b); err != nil {
 			t.Fatal(err)
 		}
 		b.properties = filepath.Join(dir, strconv.Itoa(b.ID)+".properties")
 		write(t, b.properties, []byte(text.String()))
-		run(t, dir, nil, append(k.java, "kafka.tools.StorageTool", "format", "-t", id, "-c", b.properties)...)
+		run(t, dir, nil, append(slices.Clip(k.java), "kafka.tools.StorageTool", "format", "-t", id, "-c", b.properties)...)
 	}
-	k.start()
 	return k
 }
 
 // start starts the brokers that do not run, with the data they have, and waits until they serve.
 func (k *kafkaCluster) start() {
 	k.t.Helper()
+	k.startWithin(patience)
+}
+
+func (k *kafkaCluster) startWithin(limit time.Duration) {
+	k.t.Helper()
 	for _, b := range k.brokers {
 		if b.process == nil || !b.process.running() {
-			b.process = start(k.t, "kafka "+strconv.Itoa(b.ID), nil, append(k.java, "kafka.Kafka", b.properties)...)
+			k.launch(b)
 		}
 	}
 	admin := kadm.NewClient(k.client())
-	await(k.t, patience, "all brokers of Kafka serve", func() bool {
+	await(k.t, limit, "all brokers of Kafka serve", func() bool {
 		brokers, err := admin.ListBrokers(k.t.Context())
 		return err == nil && len(brokers) == len(k.brokers)
 	})
+}
+
+func (k *kafkaCluster) launch(b *kafkaBroker) {
+	k.t.Helper()
+	b.process = start(k.t, "kafka "+strconv.Itoa(b.ID), nil, slices.Concat(b.inside, k.java, []string{"kafka.Kafka", b.properties})...)
 }
 
 // kill ends all brokers at once, as a power cut would, but for the page cache.

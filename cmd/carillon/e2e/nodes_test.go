@@ -8,6 +8,7 @@ import (
 	"io"
 	"net/http"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -30,8 +31,10 @@ type carillonNode struct {
 	ID, Raft, API, Data string
 	Members             []*carillonNode
 	Brokers             []string
+	OffLoopback         bool // where it listens
 
-	binary  string // what it is started with
+	inside  []string // what runs it elsewhere, in a network namespace say
+	binary  string   // what it is started with
 	config  string
 	process *process
 }
@@ -108,9 +111,14 @@ func (c *carillonCluster) launch() {
 	c.t.Helper()
 	for _, n := range c.nodes {
 		if n.process == nil || !n.process.running() {
-			n.process = start(c.t, "carillon "+n.ID, nil, n.binary, "serve", "--config", n.config)
+			n.launch(c.t)
 		}
 	}
+}
+
+func (n *carillonNode) launch(t testing.TB) {
+	t.Helper()
+	n.process = start(t, "carillon "+n.ID, nil, append(slices.Clone(n.inside), n.binary, "serve", "--config", n.config)...)
 }
 
 // kill ends all nodes at once.

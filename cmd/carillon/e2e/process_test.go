@@ -5,6 +5,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strings"
 	"syscall"
 	"testing"
 	"time"
@@ -27,7 +28,7 @@ func start(t testing.TB, name string, env []string, argv ...string) *process {
 	t.Helper()
 	p := &process{
 		name: name,
-		log:  filepath.Join(t.TempDir(), "log"),
+		log:  filepath.Join(t.TempDir(), strings.ReplaceAll(name, " ", "-")+".log"),
 		cmd:  exec.Command(argv[0], argv[1:]...),
 		done: make(chan struct{}),
 	}

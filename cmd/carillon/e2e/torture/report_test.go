@@ -1,0 +1,63 @@
+package torture_test
+
+import (
+	"testing"
+
+	"github.com/carillonmq/carillon/cmd/carillon/e2e/torture"
+)
+
+// One fault alone, two that overlap, and a copy too many during each, and once during none.
+func TestReport_givesEachFaultItsPart(t *testing.T) {
+	h := newHistory()
+	number := 0
+	deliver := func(due, at int64, again ...int64) {
+		number++
+		h.ask(number, due)
+		h.Enter(h.copyOf(number, due, at))
+		for i, copied := range again {
+			c := h.copyOf(number, due, copied)
+			c.Offset = int64(1000*(i+1) + number)
+			h.Enter(c)
+		}
+	}
+	for due := int64(0); due < 60_000; due += 100 {
+		switch {
+		case due == 5000:
+			deliver(due, due, 5200) // a second copy while nothing happens
+		case due >= 10_000 && due < 13_000: // killed at 10 s for 2 s; back at 13 s
+			deliver(due, 13_000)
+		case due == 13_000:
+			deliver(due, due)
+		case due == 9900:
+			deliver(due, due, 12_900)
+		case due == 31_000:
+			deliver(due, due, 31_100)
+		default:
+			deliver(due, due)
+		}
+	}
+	strike := func(kind torture.Kind, begin, end int64) torture.Strike {
+		return torture.Strike{Fault: torture.Fault{Kind: kind}, Begin: h.at(begin), End: h.at(end)}
+	}
+	got := h.Report(h.Close(h.at(60_000)), torture.Run{
+		Kinds:     []torture.Kind{torture.KillNode, torture.StopNode},
+		Strikes:   []torture.Strike{strike(torture.KillNode, 10_000, 12_000), strike(torture.KillNode, 30_000, 32_000), strike(torture.StopNode, 31_000, 33_000)},
+		From:      h.at(1000),
+		Elections: 3,
+	})
+	want := `600 records produced: 600 delivered, 0 dead-lettered, 0 due later
+0 lost, 0 early, 0 taken in twice, 0 with a wrong or second fate, 0 out of order, 3 duplicates, 3 elections
+fault                    faults duplicates   on time again after (p50, max; of)
+kill -9 node                  2          1    1.00 s  1.00 s; 1
+freeze node                   1          0
+of these, overlapping         2          1    0.00 s  0.00 s; 2
+no fault                      0          1
+lateness of records due   records      p50      p99      max
+during faults                  52   0.00 s   2.90 s   3.00 s
+until on time again            10   0.40 s   0.80 s   0.90 s
+otherwise                     528   0.00 s   0.00 s   0.00 s
+`
+	if got != want {
+		t.Errorf("got\n%s\nwant\n%s", got, want)
+	}
+}
