@@ -174,10 +174,14 @@ func (o *ordeal) carryOut(f torture.Fault) {
 	case torture.FillDisk:
 		v.space.Lock()
 		defer v.space.Unlock()
-		// Every other time down to the reserve at which a node stops accepting, else to the last byte.
-		rest := int64(f.Number%2) * 16 << 20
+		// Every other time down to the reserve at which a node stops accepting, else nearly to the last
+		// byte; the file that fills the disk needs some blocks for itself.
+		rest := int64(16 << 20)
+		if f.Number%2 == 0 {
+			rest = 256 << 10
+		}
 		var free func()
-		o.strike(f, fmt.Sprintf("%s, %d bytes left", named, rest), func() error { free = v.disk.fill(rest); return nil }, func() error { free(); return nil })
+		o.strike(f, fmt.Sprintf("%s, %d KiB left", named, rest>>10), func() error { free = v.disk.fill(rest); return nil }, func() error { free(); return nil })
 	case torture.CutNode, torture.CutBroker:
 		v.plug.Lock()
 		defer v.plug.Unlock()
