@@ -105,10 +105,11 @@ func (h *health) answer(ref storage.Ref) {
 }
 
 // park returns how long to wait for the first probe of the target, which is parked: the more
-// often it failed on trial, the longer.
+// often it failed on trial, the longer. One that an earlier term has parked is probed at once, so
+// there was no wait before its first trial.
 func (h *health) park() time.Duration {
 	if h.onTrial {
-		return min(2*h.probeAfter, mostProbe)
+		return min(max(2*h.probeAfter, leastProbe), mostProbe)
 	}
 	return leastProbe
 }

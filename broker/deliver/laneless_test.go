@@ -335,3 +335,32 @@ func TestLaneless_isSmall(t *testing.T) {
 		t.Errorf("a parked target takes %d bytes, want 144 at most", size)
 	}
 }
+
+// A target that an earlier term has parked is tried more and more rarely as well, when Kafka lets it be
+// looked at and not written to.
+func TestParked_byAnEarlierTermIsTriedMoreAndMoreRarely(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newBench(t)
+		b.sink.topic("orders", 2).refuse = func(Delivery) error { return ErrTargetForbidden }
+		due := b.accept("orders", 1, nil)
+		b.Confirm("orders")
+		trials := 0
+		for end := time.After(time.Minute); ; {
+			select {
+			case <-b.cfg.Verdicts.Ready(): // the scheduler takes no time to answer
+				if slices.ContainsFunc(b.verdicts(), isHealed) {
+					trials++
+					b.Hand(due)
+				}
+				continue
+			case <-end:
+			}
+			break
+		}
+		// 0.1, 0.2, 0.4, 0.8, 1.6 and 3.2 s, and then every 5 s.
+		if trials < 10 || trials > 20 {
+			t.Errorf("%d trials in a minute", trials)
+		}
+		b.stop()
+	})
+}
