@@ -44,6 +44,7 @@ func (p *player) gather() *ledger.Ledger {
 	for _, hold := range store.Holds() {
 		l.Marks.Holds[hold.Target] = ledger.Mark(hold.Mark)
 	}
+	l.Costs = o.costs()
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	l.Terms = append(l.Terms, o.terms...)
@@ -92,10 +93,16 @@ func (p *player) tell(l *ledger.Ledger) {
 		r.Pairs[pair] += n
 	}
 	r.Counters["terms"] = int64(len(l.Terms))
+	for name, n := range map[string]int64{
+		"dials": l.Costs.Dials, "lookups": l.Costs.Lookups, "produces": l.Costs.Produces, "scanned": l.Costs.Scanned,
+		"claims": l.Costs.Claims, "claim bytes": l.Costs.ClaimBytes, "goroutines": l.Costs.Goroutines, "files": l.Costs.Files,
+	} {
+		r.Counters[name] = n
+	}
 	for line, n := range p.observer.lines {
 		r.Counters["logged: "+line] += int64(n)
 	}
-	p.t.Logf("%d produced, %d delivered, %d duplicates", r.Produced, r.Delivered, r.Duplicates)
+	p.t.Logf("%d produced, %d delivered, %d duplicates; %v", r.Produced, r.Delivered, r.Duplicates, r.Counters)
 }
 
 // positions returns what is wrong with the stored source positions, or nothing.

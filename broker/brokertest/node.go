@@ -118,7 +118,7 @@ func (n *node) kafka(log *slog.Logger) reach.Config {
 		Kafka:        n.cluster.config.Kafka,
 		ClientID:     n.member.ID,
 		Logger:       log,
-		Dial:         n.cluster.network.dial(n.member.ID),
+		Dial:         n.cluster.observer.traffic.metered(n.cluster.network.dial(n.member.ID)),
 		FetchMaxWait: n.cluster.fetchWait,
 	}
 }

@@ -24,6 +24,8 @@ type observer struct {
 	open    map[string]int // faults that last, by what they are about: index in the ledger
 	created map[string]bool
 
+	traffic traffic // between the nodes and Kafka
+
 	furthest map[place]position // of the source positions that were seen
 	digested time.Time          // when all that the nodes have was compared last
 

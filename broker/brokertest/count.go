@@ -1,0 +1,90 @@
+package brokertest
+
+import (
+	"bytes"
+	"context"
+	"encoding/binary"
+	"net"
+	"os"
+	"path/filepath"
+	"regexp"
+	"runtime"
+	"strings"
+	"sync/atomic"
+
+	"github.com/carillonmq/carillon/broker/brokertest/ledger"
+	"github.com/twmb/franz-go/pkg/kmsg"
+)
+
+// A traffic counts what the nodes ask of Kafka: faults of cost, which virtual time does not show.
+type traffic struct {
+	dials, lookups, produces atomic.Int64
+}
+
+type dialer func(ctx context.Context, network, addr string) (net.Conn, error)
+
+// metered returns a dialer whose connections are counted, and what is sent over them.
+func (t *traffic) metered(dial dialer) dialer {
+	return func(ctx context.Context, network, addr string) (net.Conn, error) {
+		t.dials.Add(1)
+		c, err := dial(ctx, network, addr)
+		if err != nil {
+			return nil, err
+		}
+		return &meteredConn{c, t}, nil
+	}
+}
+
+type meteredConn struct {
+	net.Conn
+	traffic *traffic
+}
+
+// Write counts a request. The client writes each at once:
+//
+//	length 4 | key 2 | ...
+func (c *meteredConn) Write(b []byte) (int, error) {
+	if len(b) >= 6 && int(binary.BigEndian.Uint32(b)) == len(b)-4 {
+		switch kmsg.Key(binary.BigEndian.Uint16(b[4:])) {
+		case kmsg.Metadata, kmsg.DescribeTopicPartitions, kmsg.ListOffsets, kmsg.OffsetForLeaderEpoch:
+			c.traffic.lookups.Add(1)
+		case kmsg.Produce:
+			c.traffic.produces.Add(1)
+		}
+	}
+	return c.Conn.Write(b)
+}
+
+// costs returns what was spent until now.
+func (o *observer) costs() ledger.Costs {
+	c := ledger.Costs{
+		Dials: o.traffic.dials.Load(), Lookups: o.traffic.lookups.Load(), Produces: o.traffic.produces.Load(),
+		Nodes: int64(len(o.cluster.nodes)), Goroutines: goroutines(), Files: files(o.cluster.dir),
+	}
+	return c
+}
+
+// goroutines counts those of this bubble. The dump names it with each goroutine, its own first.
+func goroutines() int64 {
+	dump := make([]byte, 1<<20)
+	for n := runtime.Stack(dump, true); n == len(dump); n = runtime.Stack(dump, true) {
+		dump = make([]byte, 2*len(dump))
+	}
+	own := regexp.MustCompile(`synctest bubble \d+\]`).Find(dump)
+	return int64(bytes.Count(dump, own))
+}
+
+// files counts the open files below the directory.
+func files(dir string) (count int64) {
+	const open = "/proc/self/fd"
+	entries, err := os.ReadDir(open)
+	if err != nil {
+		return 0 // not Linux
+	}
+	for _, e := range entries {
+		if path, err := os.Readlink(filepath.Join(open, e.Name())); err == nil && strings.HasPrefix(path, dir) {
+			count++
+		}
+	}
+	return count
+}
