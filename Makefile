@@ -2,6 +2,7 @@
 # make test    minutes: installs what it needs, then everything, with real Kafka and compose
 # make torture FAULTS=200   real processes and real Kafka under faults drawn from a seed; as root
 # make bench   the figures of docs/performance.md that need processes and real Kafka
+# make sim     an hour: plays SEEDS random scripts against a cluster in virtual time
 # make mutants hours: puts each planted bug into a copy of the source and plays SEEDS seeds at most until one finds it
 
 SHELL       := /bin/bash
@@ -17,7 +18,7 @@ UNIT         = $$(go list ./... | grep -v '/cmd/carillon/e2e$$')
 PROGRAMS := gcc:build-essential git:git kcat:kcat javac:default-jdk-headless mvn:maven python3:python3 mkfs.ext4:e2fsprogs \
             dockerd:docker.io docker-compose:docker-compose iptables:iptables ip:iproute2 nsenter:util-linux debootstrap:debootstrap
 
-.PHONY: build check lint needs test torture bench mutants
+.PHONY: build check lint needs test torture bench sim mutants
 
 build:
 	CGO_ENABLED=0 go build -trimpath -o carillon ./cmd/carillon
@@ -69,5 +70,8 @@ bench: needs
 
 # What is known is kept: a second run goes on where the first one ended.
 SEEDS ?= 1000
+sim:
+	go run ./broker/brokertest/sim run -seeds $(SEEDS)
+
 mutants:
 	go run ./broker/brokertest/sim mutants -seeds $(SEEDS)

@@ -43,7 +43,7 @@ freeze NODE
 thaw NODES
 replace NODE
 program NODES NUMBER
-raise [refused=TEXT]
+raise [maybe] [refused=TEXT]
 route TOPIC
 config NODE KEY=VALUE
 

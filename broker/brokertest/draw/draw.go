@@ -1,87 +1,227 @@
 // Package draw makes scripts for broker/brokertest out of seeds. It is pure: the same seed gives
 // the same script, and it knows the language of the scripts and nothing of what plays them.
+//
+// Each script is drawn in two steps. First it gets a palette: a scale of time, limits, a few
+// shapes of traffic, a few kinds of trouble and a few plots, out of many. Then it uses these, and
+// nothing else, again and again. A script that has a little of everything seldom gets deep into
+// anything; a bug is mostly where two or three things meet often.
 package draw
 
 import (
 	"fmt"
 	"math/rand/v2"
-	"strings"
+	"time"
 )
 
 // A Profile says on which scale of time a script plays.
-type Profile uint8
+type Profile string
 
 const (
 	// Any leaves the scale to the seed.
-	Any Profile = iota
-	// TrueScale has the heartbeats of the product, and takes minutes of virtual time.
-	TrueScale
-	// Stretched has heartbeats of 10 to 60 s, and takes hours to years.
-	Stretched
+	Any Profile = "any"
+	// TrueScale has the heartbeat of the product, and takes minutes of virtual time.
+	TrueScale Profile = "true"
+	// Stretched has heartbeats of 10 to 60 s, and takes days to years.
+	Stretched Profile = "stretched"
 )
 
+// ParseProfile returns the profile of that name.
+func ParseProfile(name string) (Profile, error) {
+	switch p := Profile(name); p {
+	case Any, TrueScale, Stretched:
+		return p, nil
+	}
+	return "", fmt.Errorf("profile %q: want %s, %s or %s", name, Any, TrueScale, Stretched)
+}
+
 // Script returns the script of the seed.
-func Script(seed uint64, _ Profile) string {
-	return randomScript(rand.New(rand.NewPCG(seed, 0)))
+func Script(seed uint64, profile Profile) string {
+	r := newRun(seed, profile)
+	r.leaveOutUnplayable()
+	return r.text()
 }
 
-// randomScript has traffic all the time and a fault every few seconds, each of which
-// ends before the next one begins, so that a majority always comes back.
-func randomScript(r *rand.Rand) string {
-	var b strings.Builder
-	line := func(at int, format string, args ...any) {
-		fmt.Fprintf(&b, "at %ds "+format+"\n", append([]any{at}, args...)...)
+func newRun(seed uint64, profile Profile) *run {
+	r := &run{Rand: rand.New(rand.NewPCG(seed, 0))}
+	r.drawScale(profile)
+	r.drawCluster()
+	r.drawPalette()
+	r.begin()
+	at := 5 * r.unit
+	for at < r.length {
+		at = r.scene(at) + r.pause()
 	}
-	old := r.IntN(2) == 0 // half of them begin at the oldest feature level, and are raised at the end
-	b.WriteString("cluster nodes=3 flush=32768 missing_target_timeout=10m slack=1s" + map[bool]string{true: " program=1"}[old] + "\n")
-	line(0, "create orders.delay partitions=%d", 1+r.IntN(3))
-	line(0, "create orders partitions=%d", 1+r.IntN(3))
-	line(0, "create bills partitions=1")
-	line(0, "start all")
-	late := false
-	at := 5
-	for at < 90 {
-		line(at, "produce orders.delay count=%d spread=%ds deliver-after=%dms key=k%%", 20+r.IntN(150), 1+r.IntN(30), r.IntN(5000))
-		if r.IntN(2) == 0 {
-			line(at, "produce orders.delay count=%d deliver-to=bills deliver-after=%ds value=b%%", 1+r.IntN(50), 1+r.IntN(20))
-		}
-		if !late && r.IntN(4) == 0 {
-			late = true
-			line(at, "produce orders.delay count=%d spread=20s deliver-to=late deliver-after=1s value=l%%", 1+r.IntN(300))
-		}
-		at += 1 + r.IntN(4)
-		lasts := 1 + r.IntN(6)
-		fault, mend := randomFault(r)
-		line(at, "%s", fault)
-		at += lasts
-		line(at, "%s", mend)
-		at += 3 + r.IntN(5)
-	}
-	if old {
-		for _, node := range []string{"n1", "n2", "n3"} {
-			line(at, "program %s 0", node)
-			at += 4
-		}
-		line(at, "raise")
-	}
-	line(max(at, 100), "create late partitions=2")
-	return b.String()
+	r.end(max(at, r.last()+r.unit))
+	return r
 }
 
-func randomFault(r *rand.Rand) (fault, mend string) {
-	who := []string{"leader", "leader", "follower"}[r.IntN(3)]
-	switch r.IntN(6) {
-	case 0:
-		return "freeze " + who, "thaw all"
-	case 1:
-		return "isolate " + who, "heal"
-	case 2:
-		return "cut " + who, "heal"
-	case 3:
-		return "cut leader from=kafka", "heal"
-	case 4:
-		return "stop " + who, "start down"
-	default:
-		return "kill " + who, "start down"
+// A run is one script in the making.
+type run struct {
+	*rand.Rand
+	script
+
+	// unit is what a second is at true scale: faults and what lies between them are drawn in it.
+	unit      time.Duration
+	heartbeat time.Duration
+	length    time.Duration // no scene begins later
+	horizon   time.Duration // the longest delay, except for what is far
+	far       time.Duration // how long all nodes are stopped at the end, 0 if they are not
+
+	nodes    int
+	old      bool // founded by programs of the first feature level
+	sources  []string
+	targets  []string        // topics that exist; the first is the one of trouble
+	missing  []string        // topics that are created later
+	many     int             // how many topics t0, t1, ... there are
+	instants []time.Duration // at which much is due
+	records  int             // how many a line produces, about
+	owed     []string        // what would end the trouble that may be there
+
+	shapes   []shape
+	delays   []delay
+	troubles []trouble
+	plots    []plot
+	events   []string
+}
+
+// drawScale draws how long a heartbeat is, and everything that is measured in it.
+func (r *run) drawScale(profile Profile) {
+	if profile == Any {
+		profile = Stretched
+		if r.chance(0.4) {
+			profile = TrueScale
+		}
 	}
+	if profile == TrueScale {
+		r.heartbeat = 300 * time.Millisecond
+		r.length = r.span(40*time.Second, 4*time.Minute)
+		r.horizon = 2 * time.Minute
+	} else {
+		r.heartbeat = r.span(10*time.Second, time.Minute).Round(time.Second)
+		r.length = r.span(12*time.Hour, 5*24*time.Hour)
+		r.horizon = 36 * time.Hour
+	}
+	r.unit = r.heartbeat * 10 / 3
+	if r.chance(0.15) {
+		r.far = r.span(24*time.Hour, 365*24*time.Hour)
+	}
+}
+
+// drawCluster draws the nodes, the topics, and limits that are small enough to be met often.
+func (r *run) drawCluster() {
+	r.nodes = pick(r, 1, 3, 3, 3, 3, 3, 3, 5)
+	r.setting("nodes=%d", r.nodes)
+	r.setting("heartbeat=%s", r.heartbeat)
+	for _, limit := range limits() {
+		if r.chance(0.5) {
+			r.setting("%s=%d", limit.name, int(r.size(limit.least, limit.most)))
+		}
+	}
+	if r.chance(0.3) {
+		r.setting("brokers=%d", pick(r, 2, 3))
+	}
+	if r.old = r.chance(0.15); r.old {
+		r.setting("program=1")
+	}
+	r.setting("missing_target_timeout=%s", span(r.span(r.unit, max(10*time.Minute, 60*r.unit))))
+	r.records = int(r.size(5, 300))
+	r.sources = []string{"orders.delay", "bills.delay"}[:1+r.IntN(2)]
+	r.targets = []string{"orders", "bills", "mails"}
+	r.missing = []string{"late", "never"}
+}
+
+// A limit is a setting of the line "cluster" that makes a bound of the product small.
+type limit struct {
+	name        string
+	least, most float64
+}
+
+func limits() []limit {
+	return []limit{
+		{"flush", 4 << 10, 1 << 20},
+		{"segment", 64 << 10, 4 << 20},
+		{"loaded", 8, 4096},
+		{"handed", 4, 2048},
+		{"flying", 1, 256},
+		{"page", 2, 1024},
+	}
+}
+
+// drawPalette draws what this script is made of.
+func (r *run) drawPalette() {
+	r.shapes = some(r, shapes(), 1, 4)
+	r.delays = some(r, delays(), 1, 4)
+	r.troubles = some(r, troubles(), 0, 5)
+	r.plots = some(r, plots(), 1, 3)
+	r.events = some(r, Events(), 1, 4)
+	for range 1 + r.IntN(3) {
+		r.instants = append(r.instants, r.span(r.unit, r.length))
+	}
+}
+
+// begin makes the topics and starts the nodes.
+func (r *run) begin() {
+	for _, topic := range r.sources {
+		r.at(0, "create %s partitions=%d", topic, 1+r.IntN(3))
+	}
+	for _, topic := range r.targets {
+		r.at(0, "create %s partitions=%d", topic, 1+r.IntN(3))
+	}
+	r.at(0, "start all")
+}
+
+// end mends everything and, in some scripts, lets a long time pass.
+func (r *run) end(at time.Duration) {
+	r.mend(at)
+	if r.old {
+		for n := range r.nodes {
+			r.at(at+time.Duration(n)*4*r.unit, "program n%d 0", n+1)
+		}
+		at += time.Duration(r.nodes)*4*r.unit + 20*r.unit
+		r.at(at, "raise maybe")
+	}
+	for _, topic := range r.missing[:1] {
+		r.at(at, "create %s partitions=2", topic)
+	}
+	if r.far > 0 {
+		r.produceFar(at)
+		at += 10 * r.unit
+		r.at(at, "stop all")
+		at += r.far
+		r.at(at, "start all")
+	}
+	if r.unit > time.Second { // what is due much later is not waited for
+		r.at(at+r.span(r.unit, r.horizon), "heal")
+	}
+}
+
+// pause draws how long nothing happens between two scenes.
+func (r *run) pause() time.Duration {
+	if r.unit == time.Second {
+		return r.span(r.unit, 20*r.unit)
+	}
+	return r.span(10*r.unit, r.length/4)
+}
+
+// scene has one of the script's plots happen, with traffic and trouble around it, and
+// returns when it is over.
+func (r *run) scene(at time.Duration) time.Duration {
+	length := r.span(10*r.unit, 60*r.unit)
+	within := func() time.Duration { return at + time.Duration(r.Int64N(int64(length))) }
+	for range 1 + r.IntN(6) {
+		pick(r, r.shapes...)(r, within())
+	}
+	for range r.IntN(1 + 2*len(r.troubles)) {
+		pick(r, r.troubles...).happen(r, within(), length/3)
+	}
+	if r.chance(0.8) {
+		pick(r, r.plots...)(r, at, length)
+	}
+	for range r.IntN(3) {
+		r.ambush(within())
+	}
+	if r.chance(0.8) {
+		r.mend(at + length)
+	}
+	return at + length
 }

@@ -10,6 +10,8 @@ import (
 	"path/filepath"
 	"syscall"
 	"time"
+
+	"github.com/carillonmq/carillon/broker/brokertest"
 )
 
 // The packages whose branches a run counts.
@@ -59,7 +61,7 @@ func (b binary) play(ctx context.Context, script string) (outcome, error) {
 	var text bytes.Buffer
 	begin := time.Now()
 	err = b.command(bounded, dir, &text).Run()
-	o := outcome{Took: time.Since(begin), Output: text.String()}
+	o := outcome{Report: brokertest.NewReport(), Took: time.Since(begin), Output: text.String()}
 	if ctx.Err() != nil {
 		return o, ctx.Err()
 	}

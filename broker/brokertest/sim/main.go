@@ -26,6 +26,7 @@ type verb struct {
 func verbs() []verb {
 	return []verb{
 		{"run", "play seeds, shrink what fails, sum up", runSeeds},
+		{"shrink", "shrink the script of a file or a seed that fails", runShrink},
 		{"mutants", "put each planted bug into a copy of the source, and play seeds until one finds it", runMutants},
 		{"drawn", "draw bugs from the syntax of the source, and see whether unit tests or seeds find them", runDrawn},
 	}
@@ -68,4 +69,15 @@ func newFlags(verb, arguments string, out io.Writer) *flag.FlagSet {
 		flags.PrintDefaults()
 	}
 	return flags
+}
+
+// parse reads the arguments, of which so many must be left behind the flags.
+func parse(flags *flag.FlagSet, args []string, left int) error {
+	if err := flags.Parse(args); err != nil {
+		return err
+	}
+	if flags.NArg() != left {
+		return fmt.Errorf("%s: %q: want %d arguments behind the flags, see -h", flags.Name(), flags.Args(), left)
+	}
+	return nil
 }

@@ -7,6 +7,8 @@ import (
 	"slices"
 	"strings"
 	"time"
+
+	"github.com/carillonmq/carillon/broker/brokertest"
 )
 
 // checkScript is the name of the check that a script passes which can be played at all.
@@ -14,29 +16,17 @@ const checkScript = "script"
 
 // An outcome is what became of one script.
 type outcome struct {
-	Report report
+	Report *report
 	Output string        // of the child
 	Took   time.Duration // of real time
 	Cover  []byte        // the branches reached, as go test writes them
 }
 
-// A report is what the child writes (brokertest.Report).
-type report struct {
-	Problems       []problem      `json:"problems"`
-	Produced       int            `json:"produced"`
-	Delivered      int            `json:"delivered"`
-	Duplicates     int            `json:"duplicates"`
-	VirtualSeconds float64        `json:"virtual_seconds"`
-	Faults         map[string]int `json:"faults"`
-	Pairs          map[string]int `json:"pairs"`
-	Events         map[string]int `json:"events"`
-	Counters       map[string]int `json:"counters"`
-}
-
-type problem struct {
-	Check string `json:"check"`
-	Text  string `json:"text"`
-}
+// A report is what the child writes.
+type (
+	report  = brokertest.Report
+	problem = brokertest.Problem
+)
 
 func (o *outcome) add(check, text string) {
 	o.Report.Problems = append(o.Report.Problems, problem{Check: check, Text: text})
@@ -47,7 +37,7 @@ func (o *outcome) read(path string, failed bool) error {
 	data, err := os.ReadFile(path)
 	switch {
 	case err == nil:
-		if err := json.Unmarshal(data, &o.Report); err != nil {
+		if err := json.Unmarshal(data, o.Report); err != nil {
 			return fmt.Errorf("read the report: %w", err)
 		}
 	case !failed:

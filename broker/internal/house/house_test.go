@@ -55,7 +55,7 @@ var rules = map[string]rule{
 	"broker/brokertest/ledger":  {},
 	"broker/brokertest/draw":    {},
 	"broker/brokertest/mutants": {},
-	"broker/brokertest/sim":     {ours: []string{"broker/brokertest/draw", "broker/brokertest/mutants"}},
+	"broker/brokertest/sim":     {ours: []string{"broker/brokertest", "broker/brokertest/draw", "broker/brokertest/mutants"}},
 	"broker/internal/house":     {},
 	"broker/internal/kafkatest": {big: []string{"github.com/twmb/franz-go"}},
 	"broker/internal/logtest":   {},

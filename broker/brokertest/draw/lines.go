@@ -1,0 +1,142 @@
+package draw
+
+import (
+	"cmp"
+	"fmt"
+	"math"
+	"slices"
+	"strings"
+	"time"
+)
+
+// A script is the lines that have been drawn.
+type script struct {
+	settings []string
+	timed    []line
+	armed    []string
+}
+
+type line struct {
+	at   time.Duration
+	text string
+}
+
+func (s *script) setting(format string, args ...any) {
+	s.settings = append(s.settings, fmt.Sprintf(format, args...))
+}
+
+// at has something happen at a time.
+func (s *script) at(at time.Duration, format string, args ...any) {
+	s.timed = append(s.timed, line{at.Round(time.Millisecond), fmt.Sprintf(format, args...)})
+}
+
+// on has something happen when the event has happened for the nth time after a time.
+func (s *script) on(event string, nth int, after time.Duration, text string) {
+	s.armed = append(s.armed, fmt.Sprintf("on %s nth=%d after=%s %s", event, nth, span(after.Round(time.Millisecond)), text))
+}
+
+// leaveOutUnplayable leaves out what broker/brokertest parses and does not carry out yet.
+func (s *script) leaveOutUnplayable() {
+	s.timed = slices.DeleteFunc(s.timed, func(l line) bool { return isUnplayable(l.text) })
+	s.armed = slices.DeleteFunc(s.armed, isUnplayable)
+}
+
+func isUnplayable(text string) bool {
+	unplayable := strings.Fields("slow hush well error stale recreate trim disk clock config forbid allow partitions abort transactional")
+	for _, word := range strings.Fields(text) {
+		if slices.Contains(unplayable, word) || strings.HasPrefix(word, "bytes=") || strings.HasPrefix(word, "targets=") {
+			return true
+		}
+	}
+	return strings.Contains(text, "%") && strings.Contains(text, "create")
+}
+
+// last returns when the last thing happens.
+func (s *script) last() time.Duration {
+	latest := func(a, b line) int { return cmp.Compare(a.at, b.at) }
+	return slices.MaxFunc(s.timed, latest).at
+}
+
+func (s *script) text() string {
+	slices.SortStableFunc(s.timed, func(a, b line) int { return cmp.Compare(a.at, b.at) })
+	s.timed = slices.Compact(s.timed)
+	s.createOnce()
+	var b strings.Builder
+	fmt.Fprintf(&b, "cluster %s\n", strings.Join(s.settings, " "))
+	for _, line := range s.armed {
+		b.WriteString(line + "\n")
+	}
+	for _, line := range s.timed {
+		fmt.Fprintf(&b, "at %s %s\n", span(line.at), line.text)
+	}
+	return b.String()
+}
+
+// createOnce leaves out what creates a topic that is there: nothing deletes one for good.
+func (s *script) createOnce() {
+	there := make(map[string]bool)
+	s.timed = slices.DeleteFunc(s.timed, func(l line) bool {
+		words := strings.Fields(l.text)
+		if words[0] != "create" {
+			return false
+		}
+		again := there[words[1]]
+		there[words[1]] = true
+		return again
+	})
+}
+
+// span writes a duration as scripts have it, with days in front.
+func span(d time.Duration) string {
+	const day = 24 * time.Hour
+	text := ""
+	if d >= day {
+		text = fmt.Sprintf("%dd", d/day)
+		d %= day
+	}
+	if d == 0 && text != "" {
+		return text
+	}
+	rest := d.String()
+	if strings.HasSuffix(rest, "m0s") {
+		rest = strings.TrimSuffix(rest, "0s")
+	}
+	if strings.HasSuffix(rest, "h0m") {
+		rest = strings.TrimSuffix(rest, "0m")
+	}
+	return text + rest
+}
+
+// birth is when the bubble of a script begins.
+func birth() time.Time { return time.Date(2000, 1, 1, 0, 0, 0, 0, time.UTC) }
+
+func (r *run) chance(p float64) bool { return r.Float64() < p }
+
+// size draws a number between two, each order of magnitude as likely as the others.
+func (r *run) size(least, most float64) float64 {
+	return least * math.Exp(r.Float64()*math.Log(most/least))
+}
+
+// span draws a duration between two, in the same way.
+func (r *run) span(least, most time.Duration) time.Duration {
+	return time.Duration(r.size(float64(least), float64(max(least, most)))).Round(time.Millisecond)
+}
+
+// pick draws one; it is as likely as it stands there often.
+func pick[T any](r *run, of ...T) T { return of[r.IntN(len(of))] }
+
+// some draws between least and most of them, each at most once.
+func some[T any](r *run, of []T, least, most int) []T {
+	most = min(most, len(of))
+	r.Shuffle(len(of), func(i, j int) { of[i], of[j] = of[j], of[i] })
+	return of[:least+r.IntN(most-least+1)]
+}
+
+// ScaleOf returns whether a drawn script is at true scale or stretched.
+func ScaleOf(script string) Profile {
+	settings, _, _ := strings.Cut(script, "\n")
+	if strings.Contains(settings, "heartbeat=300ms") {
+		return TrueScale
+	}
+	return Stretched
+}

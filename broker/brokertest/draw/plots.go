@@ -1,0 +1,311 @@
+package draw
+
+import (
+	"fmt"
+	"time"
+)
+
+// A plot is a story in which things happen in an order that has been the trouble with software
+// of this kind. It begins at a time and is over when its length is.
+type plot func(r *run, at, length time.Duration)
+
+func plots() []plot {
+	return []plot{
+		badTarget, badTarget, badTarget, lateTarget, lateTarget, fullWindow, fullWindow,
+		stillFlying, newPartitions, changesOfTerm, changesOfTerm, manyFlushes, outageOfKafka,
+		lyingKafka, replaced, upgraded, rollingRestart, flapping,
+		heavyLoad, heavyLoad, manyBadTargets, placedAnew, leaderWithoutKafka, slowBesideQuick,
+	}
+}
+
+// bad is what can be wrong with a target so that it is parked, and what ends it.
+func (r *run) bad() (fault, mend string) {
+	topic := r.targets[0]
+	switch r.IntN(5) {
+	case 0:
+		return "hush " + topic, "well " + topic
+	case 1:
+		return "slow " + topic + " answer=" + span(r.span(100*time.Millisecond, 10*time.Second)), "well " + topic
+	default:
+		return "forbid " + topic, "allow " + topic
+	}
+}
+
+// mixed is traffic for the bad target and the others: due soon, and due already by more and less.
+func (r *run) mixed(at, length time.Duration) {
+	for range 3 + r.IntN(5) {
+		when := at + time.Duration(r.Int64N(int64(length)))
+		due := pick(r, pastDue, pastDue, instant, delays()[0], delays()[1])(r, when)
+		r.produce(when, 1+r.count()/4, "key=k%% deliver-to=%s %s", r.to(), due)
+	}
+}
+
+// badTarget is parked for a while; past-due records come for it, and leadership changes.
+func badTarget(r *run, at, length time.Duration) {
+	fault, mend := r.bad()
+	part := length / 4
+	r.produce(at, r.count(), "deliver-to=%s %s spread=%s", r.targets[0], after(part), span(part))
+	r.fault(at+r.span(part/100, part), fault, mend)
+	r.mixed(at, length)
+	for range r.IntN(3) {
+		r.changeTerm(at + part + time.Duration(r.Int64N(int64(2*part))))
+	}
+	if r.chance(0.3) {
+		r.surprise(pick(r, "parked", "probed"), at, r.sudden())
+	}
+	r.at(at+3*part, "%s", mend)
+	if r.chance(0.5) { // and again at once
+		r.fault(at+3*part+r.span(r.heartbeat/10, part/2), fault, mend)
+		r.at(at+length, "%s", mend)
+	}
+}
+
+// lateTarget does not exist when its messages are due; it comes, or they give up waiting.
+func lateTarget(r *run, at, length time.Duration) {
+	name := pick(r, r.missing...)
+	for range 2 + r.IntN(4) {
+		when := at + time.Duration(r.Int64N(int64(length)))
+		r.produce(when, 1+r.count()/2, "deliver-to=%s %s", name, pick(r, pastDue, instant, delays()[0], delays()[1])(r, when))
+	}
+	r.mixed(at, length)
+	if r.chance(0.5) {
+		r.changeTerm(at + r.span(length/10, length))
+	}
+	switch {
+	case name == "never":
+	case r.chance(0.3): // just then
+		r.on(pick(r, "parked", "probed"), r.nth("parked"), at, "create "+name)
+		r.fault(at+r.span(r.unit, length/2), "freeze leader", "thaw all")
+		r.at(at+r.span(length/2, length), "thaw all")
+	case r.chance(0.6):
+		r.at(at+r.span(length/4, length), "create %s partitions=%d", name, 1+r.IntN(3))
+	}
+}
+
+// fullWindow is more due at once than there is room for, with trouble while it goes out.
+func fullWindow(r *run, at, length time.Duration) {
+	moment := at + r.span(r.unit, length/2)
+	for range 2 + r.IntN(4) {
+		r.produce(at+time.Duration(r.Int64N(int64(moment-at))), 4*r.count(), "key=k%% deliver-to=%s %s", r.to(), r.until(moment))
+	}
+	for range 1 + r.IntN(3) {
+		r.sudden().happen(r, moment+r.span(time.Millisecond, 3*r.unit), length/4)
+	}
+	r.produce(moment+r.span(time.Millisecond, r.unit), r.count(), "deliver-to=%s %s", r.to(), pastDue(r, moment))
+}
+
+// stillFlying has the partitions of a target grow while its records are on their way.
+func stillFlying(r *run, at, length time.Duration) {
+	topic := r.targets[0]
+	r.fault(at, "slow "+topic+" answer="+span(r.span(100*time.Millisecond, 5*time.Second)), "well "+topic)
+	r.produce(at, 2*r.count(), "key=k%% deliver-to=%s %s spread=%s", topic, after(r.unit), span(length/3))
+	r.at(at+r.span(r.unit, length/3), "partitions %s %d", topic, 3+r.IntN(6))
+	if r.chance(0.5) {
+		r.on(pick(r, "handed", "answered"), 1+r.IntN(20), at, "partitions "+topic+" "+pick(r, "9", "10", "12"))
+	}
+	r.mixed(at, length)
+	r.at(at+length*2/3, "well %s", topic)
+}
+
+// newPartitions has delay topics and their partitions appear while records come in.
+func newPartitions(r *run, at, length time.Duration) {
+	source := pick(r, r.sources...)
+	r.produce(at, r.count(), "deliver-to=%s %s", r.to(), r.due(at))
+	r.at(at+r.span(time.Millisecond, length/2), "partitions %s %d", source, 3+r.IntN(6))
+	if len(r.sources) < 4 {
+		name := pick(r, "mails.delay", "calls.delay")
+		r.at(at+r.span(r.unit, length/2), "create %s partitions=%d", name, 1+r.IntN(2))
+		r.at(at+length*2/3, "produce %s count=%d deliver-to=%s %s", name, r.count(), r.to(), r.due(at+length*2/3))
+	}
+	r.mixed(at, length)
+}
+
+func (r *run) changeTerm(at time.Duration) {
+	fault, mend := "kill leader", "start down"
+	switch r.IntN(6) {
+	case 0:
+		fault = "stop leader"
+	case 1:
+		fault, mend = "freeze leader", "thaw all"
+	case 2:
+		fault, mend = "isolate leader", "heal"
+	case 3:
+		fault, mend = "cut leader from=kafka", "heal"
+	}
+	r.fault(at, fault, mend)
+	r.at(at+r.span(r.heartbeat, 10*r.unit), "%s", mend)
+}
+
+// heavyLoad comes in while commits or Kafka are slow for a moment; the backlog must go out after it.
+func heavyLoad(r *run, at, length time.Duration) {
+	count := int(r.size(500, 4000))
+	r.produce(at, count, "key=k%% deliver-to=%s %s spread=%s", r.to(), after(r.unit), span(r.span(length/10, length)))
+	when := at + r.span(r.unit, length/2)
+	switch r.IntN(4) {
+	case 0:
+		for n := range r.nodes {
+			node := fmt.Sprintf("n%d", n+1)
+			r.fault(when, "disk "+node+" slow="+span(r.span(20*time.Millisecond, 300*time.Millisecond)), "disk "+node+" well")
+		}
+	case 1:
+		r.fault(when, "silence leader from=kafka", "heal")
+		r.at(when+r.span(r.unit, 3*r.unit), "heal")
+	case 2:
+		r.fault(when, "slow "+r.targets[0]+" answer="+span(r.span(100*time.Millisecond, 2*time.Second)), "well "+r.targets[0])
+		r.at(when+r.span(r.unit, 5*r.unit), "well %s", r.targets[0])
+	default:
+		r.changeTerm(when)
+	}
+	r.at(at+length, "well %s", r.targets[0])
+}
+
+// manyBadTargets do not exist when their messages are due, and appear all at once.
+func manyBadTargets(r *run, at, length time.Duration) {
+	count := int(r.size(10, 200))
+	r.produce(at, 2*count, "deliver-to=m%% targets=%d %s spread=%s", count, after(r.unit), span(r.span(r.unit, length/3)))
+	r.mixed(at, length)
+	if r.chance(0.5) {
+		r.changeTerm(at + r.span(length/10, length))
+	}
+	r.produce(at+length/2, count, "deliver-to=m%% targets=%d %s", count, pastDue(r, at+length/2))
+	if r.chance(0.8) {
+		r.at(at+r.span(length/2, length), "create m%% count=%d", count)
+	}
+}
+
+// placedAnew has records name a partition that was just added.
+func placedAnew(r *run, at, length time.Duration) {
+	topic := r.to()
+	r.mixed(at, length)
+	r.produce(at, r.count(), "key=k%% deliver-to=%s %s", topic, delays()[0](r, at))
+	count := 4 + r.IntN(5)
+	when := at + r.span(r.unit, length/2)
+	r.at(when, "partitions %s %d", topic, count)
+	for range 3 {
+		r.produce(when, 1+r.IntN(5), "deliver-partition=%d deliver-to=%s %s", count-1, topic, delays()[0](r, when))
+		when += r.span(time.Millisecond, 5*r.unit)
+	}
+}
+
+// leaderWithoutKafka has only one node not reach Kafka, for long.
+func leaderWithoutKafka(r *run, at, length time.Duration) {
+	r.mend(at)
+	r.mixed(at, length)
+	r.fault(at+r.span(r.heartbeat, 5*r.unit), pick(r, "cut", "silence")+" leader from=kafka", "heal")
+	r.produce(at, 2*r.count(), "deliver-to=%s %s spread=%s", r.to(), after(r.unit), span(length))
+}
+
+// slowBesideQuick has one target answer slowly, and others that are not to feel it.
+func slowBesideQuick(r *run, at, length time.Duration) {
+	slow := r.targets[0]
+	r.fault(at, "slow "+slow+" answer="+span(r.span(300*time.Millisecond, 3*time.Second)), "well "+slow)
+	for _, topic := range r.targets {
+		r.produce(at, 20+r.count(), "key=k%% deliver-to=%s %s spread=%s", topic, after(r.unit), span(length))
+	}
+	if r.chance(0.5) {
+		r.at(at+length/2, "well %s", slow)
+		r.fault(at+length*2/3, "hush "+slow, "well "+slow)
+	}
+}
+
+// changesOfTerm follow each other under load, some in the first moments of a term.
+func changesOfTerm(r *run, at, length time.Duration) {
+	r.mixed(at, length)
+	for range 2 + r.IntN(4) {
+		r.changeTerm(at + time.Duration(r.Int64N(int64(length))))
+	}
+	if r.chance(0.5) {
+		r.surprise(pick(r, "term", "term", "term-end", "claim", "taken"), at, r.sudden())
+	}
+}
+
+// manyFlushes go on while messages come and go, and nodes die in them.
+func manyFlushes(r *run, at, length time.Duration) {
+	for range 3 + r.IntN(4) {
+		when := at + time.Duration(r.Int64N(int64(length)))
+		r.produce(when, 2*r.count(), "bytes=%d deliver-to=%s %s", int(r.size(100, 20<<10)), r.to(), r.due(when))
+	}
+	for range 1 + r.IntN(3) {
+		r.surprise(pick(r, "flushed", "named", "merged"), at, pick(r, duringFlush()...))
+	}
+	r.fault(at+length, "kill "+r.who(), "start down")
+}
+
+func duringFlush() []trouble {
+	return []trouble{
+		{always("kill <node>"), "start down"},
+		{always("disk <node> torn"), ""},
+		{always("disk <node> full"), "disk <node> well"},
+		{always("freeze <node>"), "thaw all"},
+	}
+}
+
+// outageOfKafka leaves a backlog for many targets.
+func outageOfKafka(r *run, at, length time.Duration) {
+	manyTargets(r, at)
+	r.mixed(at, length)
+	begin := at + r.span(r.heartbeat, length/3)
+	for n := range r.nodes {
+		r.fault(begin, fmt.Sprintf("%s n%d from=kafka", pick(r, "cut", "silence"), n+1), "heal")
+	}
+	r.at(begin+r.span(r.unit, length/2), "heal")
+}
+
+// lyingKafka answers from before while records come in and leadership changes.
+func lyingKafka(r *run, at, length time.Duration) {
+	r.mixed(at, length)
+	for range 1 + r.IntN(3) {
+		when := at + time.Duration(r.Int64N(int64(length)))
+		r.at(when, "stale %s lasts=%s", pick(r, "metadata", "offsets"), span(r.span(r.unit/2, 10*r.unit)))
+		if r.chance(0.5) {
+			r.changeTerm(when + r.span(time.Millisecond, 2*r.unit))
+		}
+	}
+}
+
+// replaced has a node lose its disk under load.
+func replaced(r *run, at, length time.Duration) {
+	if r.nodes == 1 {
+		changesOfTerm(r, at, length)
+		return
+	}
+	r.mend(at)
+	r.produce(at, 2*r.count(), "deliver-to=%s %s", r.to(), r.due(at))
+	r.at(at+10*r.unit, "replace %s", pick(r, "follower", "follower", r.host()))
+	r.mixed(at, length)
+}
+
+// upgraded has nodes get the new program one after the other, and some the old one back.
+func upgraded(r *run, at, length time.Duration) {
+	if !r.old {
+		rollingRestart(r, at, length)
+		return
+	}
+	r.mixed(at, length)
+	for range 1 + r.IntN(4) {
+		r.at(at+time.Duration(r.Int64N(int64(length))), "program %s %s", r.who(), pick(r, "0", "0", "1"))
+	}
+}
+
+// rollingRestart stops and starts one node after the other.
+func rollingRestart(r *run, at, length time.Duration) {
+	r.mixed(at, length)
+	pause := r.span(r.heartbeat, length/10)
+	for n := range r.nodes {
+		r.fault(at, fmt.Sprintf("%s n%d", pick(r, "stop", "stop", "kill"), n+1), "start down")
+		at += pause
+		r.at(at, "start down")
+		at += pause
+	}
+}
+
+// flapping is bad and well again, faster than anybody can learn it.
+func flapping(r *run, at, length time.Duration) {
+	fault, mend := r.bad()
+	period := r.span(r.heartbeat, length/3)
+	r.mixed(at, length)
+	for when := at; when < at+length && when < at+12*period; when += period {
+		r.fault(when, fault, mend)
+		r.at(when+period/2, "%s", mend)
+	}
+}
