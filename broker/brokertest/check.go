@@ -22,10 +22,7 @@ func (p *player) settle(settings arguments) {
 			n.start()
 		}
 	}
-	for topic, fault := range p.forbidden {
-		fault.Remove()
-		p.observer.ended("forbid " + topic)
-	}
+	p.mend()
 	p.observer.look("link", time.Now())
 	p.observer.ledger.Quiet = time.Now()
 	deadline := time.Now().Add(p.enough(settings))

@@ -19,17 +19,19 @@ import (
 
 // The hosts of the network that are not nodes.
 const (
-	kafkaHost = "kafka"
+	kafkaHost = "kafka" // the first broker; others are kafka2, kafka3, ...
 	userHost  = "user"
 )
 
-const kafkaPort = 9092
+const kafkaPort = 9092 // of the first broker; others follow
 
 // A Cluster is a number of nodes and a Kafka in one bubble.
 type Cluster struct {
 	t       testing.TB
 	network *network
 	kafka   *kfake.Cluster
+	brokers int // of Kafka
+	faults  *kafkaFaults
 	nodes   []*node
 	config  config.Config
 	log     *slog.Logger
@@ -62,8 +64,16 @@ func newCluster(t testing.TB, settings arguments) *Cluster {
 	}
 	c.log = slog.New(c.observer.handler(lines))
 	c.observer.cluster = c
-	var err error
-	c.kafka, err = kfake.NewCluster(kfake.NumBrokers(1), kfake.Ports(kafkaPort), kfake.ListenFn(c.network.listen(kafkaHost)))
+	brokers, err := strconv.Atoi(settings.value("brokers", "1"))
+	c.must(err)
+	ports := make([]int, brokers)
+	for i := range ports {
+		ports[i] = kafkaPort + i
+	}
+	c.kafka, err = kfake.NewCluster(kfake.NumBrokers(brokers), kfake.Ports(ports...), kfake.ListenFn(c.network.listenKafka))
+	c.must(err)
+	c.brokers = brokers
+	c.faults, err = newKafkaFaults(c.kafka, kgo.Dialer(c.network.dial(userHost)))
 	c.must(err)
 	var count int
 	_, err = fmt.Sscan(settings.value("nodes", "3"), &count)
@@ -105,6 +115,7 @@ func (c *Cluster) stop() {
 	for _, n := range c.nodes {
 		n.stop()
 	}
+	c.faults.close()
 	c.kafka.Close()
 }
 
@@ -115,6 +126,7 @@ func (c *Cluster) user(options ...kgo.Opt) (*kgo.Client, *kadm.Client) {
 	user, err := kgo.NewClient(append(options,
 		kgo.SeedBrokers(fmt.Sprintf("127.0.0.1:%d", kafkaPort)),
 		kgo.Dialer(c.network.dial(userHost)),
+		kgo.MaxVersions(c.faults.older),
 		kgo.RecordPartitioner(kgo.ManualPartitioner()),
 		kgo.ProducerLinger(0),
 	)...)
@@ -122,8 +134,21 @@ func (c *Cluster) user(options ...kgo.Opt) (*kgo.Client, *kadm.Client) {
 	return user, kadm.NewClient(user)
 }
 
+// kafkaHosts are those of all Kafka brokers.
+func (c *Cluster) kafkaHosts() []string {
+	hosts := []string{kafkaHost}
+	for i := 1; i < c.brokers; i++ {
+		hosts = append(hosts, kafkaHost+strconv.Itoa(i+1))
+	}
+	return hosts
+}
+
 func (c *Cluster) hosts() []string {
-	hosts := []string{kafkaHost, userHost}
+	return append(append(c.kafkaHosts(), userHost), c.nodeHosts()...)
+}
+
+func (c *Cluster) nodeHosts() []string {
+	var hosts []string
 	for _, n := range c.nodes {
 		hosts = append(hosts, n.member.ID)
 	}

@@ -28,13 +28,16 @@ func (p *player) gather() *ledger.Ledger {
 		l.Records = append(l.Records, ledger.Record{
 			Identity: ledger.Identity{Origin: r.origin, Value: r.value},
 			Topic:    topic, At: r.at, Target: r.target, Due: r.due,
+			Aborted: r.aborted, Large: r.large, Gone: r.gone,
 		})
 		if !o.created[r.target] && r.target != l.DeadLetters {
 			o.began("missing "+r.target, ledger.Fault{Kind: "missing", Topic: r.target, From: p.start})
 		}
 	}
-	for _, s := range p.steps {
-		l.Clocks = append(l.Clocks, ledger.Clock{Node: p.nodes[0].member.ID, At: time.UnixMilli(s.at), Offset: time.Duration(s.offset) * time.Millisecond})
+	for _, n := range p.nodes {
+		for _, s := range n.clock.settings() {
+			l.Clocks = append(l.Clocks, ledger.Clock{Node: n.member.ID, At: s.at, Offset: s.offset, Drift: s.drift})
+		}
 	}
 	l.Deliveries = p.consume()
 	store := p.leader().raft().Store()

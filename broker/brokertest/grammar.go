@@ -21,7 +21,7 @@ cluster [long] [nodes=COUNT] [heartbeat=DURATION] [program=NUMBER] [start=earlie
 	[flush=COUNT] [segment=COUNT] [brokers=COUNT] [loaded=COUNT] [handed=COUNT] [flying=COUNT] [page=COUNT]
 	[missing_target_timeout=DURATION] [patience=DURATION] [slack=DURATION] [left=NUMBER] [dead=NUMBER] [duplicates=NUMBER]
 
-create TOPIC [partitions=COUNT]
+create TOPIC [partitions=COUNT] [count=COUNT]
 delete TOPIC
 recreate TOPIC [partitions=COUNT]
 partitions TOPIC COUNT
@@ -34,7 +34,7 @@ well TOPIC
 error REQUEST err=ERROR [count=COUNT] [topic=TOPIC]
 stale metadata [lasts=DURATION]
 stale offsets [lasts=DURATION]
-produce TOPIC [abort] [transactional] [count=COUNT] [every=DURATION] [spread=DURATION] [bytes=COUNT] [key=TEXT] [value=TEXT] [HEADERS]
+produce TOPIC [abort] [transactional] [count=COUNT] [every=DURATION] [spread=DURATION] [bytes=COUNT] [targets=COUNT] [key=TEXT] [value=TEXT] [HEADERS]
 
 start NODES
 stop NODES
@@ -232,7 +232,9 @@ func checkKind(kind, text string) error {
 		ok, want = ok || slices.Contains([]string{"leader", "follower", "here", "all", "down"}, text), "node: n1, n2, ..., leader, follower, here, all or down"
 	case "HOST":
 		_, ok = nodeNumber(text)
-		ok, want = ok || text == kafkaHost, "host: n1, n2, ..., or kafka"
+		broker, isBroker := strings.CutPrefix(text, kafkaHost)
+		_, numbered := nodeNumber("n" + broker)
+		ok, want = ok || isBroker && (broker == "" || numbered), "host: n1, n2, ..., kafka, or kafka1, kafka2, ... for one broker"
 	case "REQUEST":
 		_, ok = requestKey(text)
 		want = "request of Kafka's protocol, such as Produce or ListOffsets"

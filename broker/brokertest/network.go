@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net"
 	"os"
+	"strconv"
 	"sync"
 	"time"
 
@@ -142,6 +143,19 @@ func (n *network) listen(host string) func(network, addr string) (net.Listener, 
 		n.mu.Unlock()
 		return n.stack.Listen(nw, addr)
 	}
+}
+
+// listenKafka listens for the broker that has the port.
+func (n *network) listenKafka(nw, addr string) (net.Listener, error) {
+	_, port, err := net.SplitHostPort(addr)
+	if err != nil {
+		return nil, fmt.Errorf("listen on %s: %w", addr, err)
+	}
+	host := kafkaHost
+	if number, err := strconv.Atoi(port); err == nil && number > kafkaPort {
+		host += strconv.Itoa(number - kafkaPort + 1)
+	}
+	return n.listen(host)(nw, addr)
 }
 
 // dial returns a dial function for the host.

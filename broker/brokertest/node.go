@@ -4,7 +4,6 @@ import (
 	"context"
 	"log/slog"
 	"os"
-	"sync"
 	"sync/atomic"
 	"testing/synctest"
 	"time"
@@ -200,45 +199,3 @@ func (n *node) raft() *raftnode.Node { return n.alive.Load() }
 
 func (n *node) running() bool   { return n.raft() != nil }
 func (n *node) reachable() bool { return n.running() && !n.frozen.Load() }
-
-// A clock is one node's wall clock: it can be set, and it can stand still.
-type clock struct {
-	mu     sync.Mutex
-	offset time.Duration
-	gate   chan struct{} // not nil while frozen: closed by thaw
-}
-
-func newClock() *clock { return &clock{} }
-
-func (c *clock) now() time.Time {
-	for {
-		c.mu.Lock()
-		offset, gate := c.offset, c.gate
-		c.mu.Unlock()
-		if gate == nil {
-			return time.Now().Add(offset)
-		}
-		<-gate
-	}
-}
-
-// step sets the clock and returns how wrong it is now.
-func (c *clock) step(by time.Duration) time.Duration {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.offset += by
-	return c.offset
-}
-
-func (c *clock) freeze() {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.gate = make(chan struct{})
-}
-
-func (c *clock) thaw() {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	close(c.gate)
-	c.gate = nil
-}

@@ -93,6 +93,7 @@ func (o *observer) step(s step, began time.Time) {
 	case "well":
 		o.ended("slow " + name)
 		o.ended("hush " + name)
+		o.ended("forbid " + name)
 	case "recreate", "partitions", "trim":
 		o.struck(ofTopic)
 	case "step":
@@ -100,6 +101,16 @@ func (o *observer) step(s step, began time.Time) {
 		o.struck(fault)
 	}
 	o.look(s.verb, began)
+}
+
+// wellAll notes that nothing lasts any more that a step "well" ends.
+func (o *observer) wellAll() {
+	for about := range o.open {
+		switch kind, _, _ := strings.Cut(about, " "); kind {
+		case "forbid", "slow", "hush", "disk", "clock":
+			o.ended(about)
+		}
+	}
 }
 
 // started notes that a node starts, which may move leadership.

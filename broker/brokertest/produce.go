@@ -1,6 +1,7 @@
 package brokertest
 
 import (
+	"bytes"
 	"context"
 	"fmt"
 	"strconv"
@@ -8,7 +9,6 @@ import (
 	"time"
 
 	"github.com/carillonmq/carillon/client"
-	"github.com/twmb/franz-go/pkg/kadm"
 	"github.com/twmb/franz-go/pkg/kgo"
 )
 
@@ -19,68 +19,100 @@ type produced struct {
 	at     time.Time // when it was produced
 	target string    // where it has to come out: its target, or the dead-letter topic
 	due    int64     // 0 for a dead letter
+
+	topicID   [16]byte // the origin once more
+	partition int32
+	offset    int64
+
+	aborted bool // in a transaction that was
+	large   bool // perhaps more than its target takes
+	gone    bool // deleted from the delay topic, perhaps before it was taken in
 }
 
-func (p *player) createTopic(name string, a arguments) error {
-	partitions, err := strconv.Atoi(a.value("partitions", "1"))
-	if err != nil {
-		return err
-	}
-	user, admin := p.user()
-	defer user.Close()
-	if _, err = admin.CreateTopic(context.Background(), int32(partitions), 1, nil, name); err == nil {
-		p.observer.exists(name)
-	}
-	return err
-}
-
-// produce writes count records, every so often, to the partitions in turn. The
-// argument spread moves their due times apart; value and key get the number of the
-// record appended where they hold a %.
+// produce writes count records, every so often, to the partitions in turn. The argument spread
+// moves their due times apart; value, key and deliver-to get the number of the record where they
+// hold a %, the last one modulo targets. With transactional or abort all are in one transaction.
 func (p *player) produce(topic string, a arguments) error {
+	every, spread := p.span(a.value("every", "0s")), p.span(a.value("spread", "0s"))
 	count, err := strconv.Atoi(a.value("count", "1"))
 	if err != nil {
 		return err
 	}
-	every, spread := p.span(a.value("every", "0s")), p.span(a.value("spread", "0s"))
-	user, admin := p.user()
+	id := p.kafka.TopicInfo(topic)
+	if id == nil {
+		return errNoEffect
+	}
+	b := batch{topicID: id.TopicID, aborted: a.has("abort")}
+	var options []kgo.Opt
+	if b.aborted || a.has("transactional") {
+		options = append(options, kgo.TransactionalID(fmt.Sprintf("user-%d", len(p.produced))), kgo.TransactionTimeout(10*time.Minute))
+	}
+	user, admin := p.user(options...)
 	defer user.Close()
 	partitions, err := partitions(admin, topic)
 	if err != nil {
 		return err
 	}
+	if len(options) > 0 {
+		if err := user.BeginTransaction(); err != nil {
+			return err
+		}
+	}
+	first := len(p.produced)
 	var records []*kgo.Record
 	for i := range count {
-		number := strconv.Itoa(len(p.produced) + i)
-		record := &kgo.Record{
-			Topic:     topic,
-			Partition: int32((len(p.produced) + i) % partitions),
-			Value:     []byte(strings.ReplaceAll(a.value("value", "v%"), "%", number)),
-		}
-		if key, ok := a.values["key"]; ok {
-			record.Key = []byte(strings.ReplaceAll(key, "%", number))
-		}
-		for _, name := range a.order {
-			value := a.values[name]
-			if name == client.HeaderAfter && spread > 0 {
-				value = (p.span(value) + spread*time.Duration(i)/time.Duration(count)).String()
-			} else if name == client.HeaderAfter {
-				value = p.afterText(value)
-			}
-			if strings.HasPrefix(name, client.InstructionPrefix) || strings.HasPrefix(name, "h-") || strings.HasPrefix(name, "__carillon.") {
-				record.Headers = append(record.Headers, kgo.RecordHeader{Key: name, Value: []byte(value)})
-			}
-		}
-		records = append(records, record)
+		records = append(records, p.record(topic, int32((first+i)%partitions), a, numbers{first + i, spread * time.Duration(i) / time.Duration(count)}))
 		if every > 0 {
-			if err := p.send(user, records); err != nil {
+			if err := p.send(user, b, records); err != nil {
 				return err
 			}
 			records = records[:0]
 			p.pause(every)
 		}
 	}
-	return p.send(user, records)
+	if err := p.send(user, b, records); err != nil || len(options) == 0 {
+		return err
+	}
+	return user.EndTransaction(context.Background(), kgo.TransactionEndTry(!b.aborted))
+}
+
+// numbers are what differs between the records of one step.
+type numbers struct {
+	record int
+	later  time.Duration
+}
+
+// record makes the next record of a step.
+func (p *player) record(topic string, partition int32, a arguments, n numbers) *kgo.Record {
+	number := strconv.Itoa(n.record)
+	record := &kgo.Record{
+		Topic:     topic,
+		Partition: partition,
+		Value:     []byte(strings.ReplaceAll(a.value("value", "v%"), "%", number)),
+	}
+	if size, _ := strconv.Atoi(a.value("bytes", "0")); size > len(record.Value) {
+		record.Value = append(record.Value, bytes.Repeat([]byte{'.'}, size-len(record.Value))...)
+	}
+	if key, ok := a.values["key"]; ok {
+		record.Key = []byte(strings.ReplaceAll(key, "%", number))
+	}
+	for _, name := range a.order {
+		if !isHeader(name) {
+			continue
+		}
+		value := a.values[name]
+		switch {
+		case name == client.HeaderAfter && n.later > 0:
+			value = (p.span(value) + n.later).String()
+		case name == client.HeaderAfter:
+			value = p.afterText(value)
+		case name == client.HeaderTo:
+			targets, _ := strconv.Atoi(a.value("targets", "1"))
+			value = strings.ReplaceAll(value, "%", strconv.Itoa(n.record%targets))
+		}
+		record.Headers = append(record.Headers, kgo.RecordHeader{Key: name, Value: []byte(value)})
+	}
+	return record
 }
 
 // afterText turns a script's days and years into what the header takes; anything
@@ -93,7 +125,13 @@ func (p *player) afterText(value string) string {
 	return d.String()
 }
 
-func (p *player) send(user *kgo.Client, records []*kgo.Record) error {
+// A batch is what the records of one step have in common.
+type batch struct {
+	topicID [16]byte
+	aborted bool
+}
+
+func (p *player) send(user *kgo.Client, b batch, records []*kgo.Record) error {
 	if len(records) == 0 {
 		return nil
 	}
@@ -101,10 +139,17 @@ func (p *player) send(user *kgo.Client, records []*kgo.Record) error {
 		if result.Err != nil {
 			return result.Err
 		}
-		p.produced = append(p.produced, p.expected(result.Record))
+		r := p.expected(result.Record)
+		r.topicID, r.partition, r.offset = b.topicID, result.Record.Partition, result.Record.Offset
+		r.aborted, r.large = b.aborted, len(result.Record.Value) > mostSurelyTaken
+		p.produced = append(p.produced, r)
 	}
 	return nil
 }
+
+// mostSurelyTaken is how large a value may be that any target takes: kfake's default is a batch
+// of 1 MiB, and delivered headers come on top.
+const mostSurelyTaken = 900 << 10
 
 // expected says what has to come of the record, by the contract.
 func (p *player) expected(r *kgo.Record) produced {
@@ -126,15 +171,4 @@ func (p *player) expected(r *kgo.Record) produced {
 		out.target, out.due = p.config.DeadLetter.Topic, 0
 	}
 	return out
-}
-
-func partitions(admin *kadm.Client, topic string) (int, error) {
-	details, err := admin.ListTopics(context.Background(), topic)
-	if err != nil {
-		return 0, err
-	}
-	if err := details.Error(); err != nil {
-		return 0, err
-	}
-	return len(details[topic].Partitions), nil
 }

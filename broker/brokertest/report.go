@@ -56,6 +56,13 @@ func (r *Report) fault(verb string) {
 	r.Faults[verb]++
 }
 
+// skipped counts a step that found nothing to do.
+func (r *Report) skipped() {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.Counters["skipped"]++
+}
+
 // event counts that it has happened.
 func (r *Report) event(name string) {
 	r.mu.Lock()

@@ -1,6 +1,7 @@
 package brokertest
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -15,9 +16,6 @@ import (
 	"github.com/carillonmq/carillon/broker/config"
 	"github.com/carillonmq/carillon/raftfsm/member"
 	"github.com/carillonmq/carillon/storage"
-	"github.com/twmb/franz-go/pkg/kerr"
-	"github.com/twmb/franz-go/pkg/kfake"
-	"github.com/twmb/franz-go/pkg/kmsg"
 )
 
 func readScript(t *testing.T, path string) script {
@@ -87,6 +85,7 @@ func (p *player) do(s step) {
 	switch {
 	case errors.Is(err, errNoEffect):
 		p.t.Logf("line %d: %v", s.line, err)
+		p.report.skipped()
 	case err != nil:
 		p.t.Fatalf("script: line %d: %v", s.line, err)
 	default:
@@ -119,18 +118,12 @@ type player struct {
 	scene    *scene // nil where nobody waits for events
 	start    time.Time
 	produced []produced
-	steps    []clockStep
-	// forbidden are the topics that the nodes may look at and not write to.
-	forbidden map[string]*kfake.FaultHandle
+	clocks   map[*node]bool // that the script has set
 }
 
 func newPlayer(c *Cluster, report *Report) *player {
-	return &player{Cluster: c, report: report, start: time.Now(), forbidden: make(map[string]*kfake.FaultHandle)}
+	return &player{Cluster: c, report: report, start: time.Now(), clocks: make(map[*node]bool)}
 }
-
-// A clockStep says how wrong the only node's clock is from a moment on. Both in
-// milliseconds.
-type clockStep struct{ at, offset int64 }
 
 // play carries out a step, and has it noted.
 func (p *player) play(s step) error {
@@ -152,27 +145,38 @@ func (p *player) watch(until time.Time) {
 
 func (p *player) carryOut(s step) error {
 	name := s.args.word(0)
+	any := func(*node) bool { return true }
 	switch s.verb {
 	case "create":
 		return p.createTopic(name, s.args)
 	case "delete":
-		p.kafka.DeleteTopic(name)
-		return nil
-	case "forbid":
-		p.forbidden[name] = p.kafka.Fault(kfake.Fault{Keys: []kmsg.Key{kmsg.Produce}, Topic: name, Err: kerr.TopicAuthorizationFailed, Count: -1})
-		return nil
-	case "allow":
-		p.forbidden[name].Remove()
-		return nil
+		return p.deleteTopic(name)
+	case "recreate":
+		return p.recreateTopic(name, s.args)
 	case "partitions":
-		n, err := strconv.Atoi(s.args.word(1))
-		if err != nil {
-			return err
+		return p.addPartitions(name, s.args)
+	case "trim":
+		return p.trimTopic(name)
+	case "forbid":
+		return p.faults.forbid(name)
+	case "allow":
+		return p.faults.allow(name)
+	case "slow":
+		p.faults.answer(name, p.span(s.args.value("answer", "")))
+	case "hush":
+		p.faults.answer(name, never)
+	case "well":
+		if name == "all" {
+			p.mend()
+			return nil
 		}
-		user, admin := p.user()
+		return p.faults.well(name)
+	case "error":
+		return p.faults.fail(name, s.args)
+	case "stale":
+		user, _ := p.user()
 		defer user.Close()
-		_, err = admin.UpdatePartitions(context.Background(), n, name)
-		return err
+		return p.faults.stale(name, p.span(s.args.value("lasts", "5s")), user)
 	case "produce":
 		return p.produce(name, s.args)
 	case "start":
@@ -182,28 +186,20 @@ func (p *player) carryOut(s step) error {
 	case "kill":
 		return p.each(name, (*node).kill, (*node).running)
 	case "freeze":
-		if !p.node(name).freeze() {
-			return errNoEffect
-		}
+		return p.each(name, func(n *node) { n.freeze() }, func(n *node) bool { return n.reachable() })
 	case "thaw":
 		return p.each(name, (*node).thaw, func(n *node) bool { return n.frozen.Load() })
 	case "cut":
-		p.disturb(cut, p.node(name), s.args)
+		return p.each(name, func(n *node) { p.disturb(cut, n, s.args) }, any)
 	case "silence":
-		p.disturb(silent, p.node(name), s.args)
+		return p.each(name, func(n *node) { p.disturb(silent, n, s.args) }, any)
 	case "isolate":
-		n := p.node(name)
-		for _, other := range p.nodes {
-			p.network.set(silent, n.member.ID, other.member.ID)
-		}
+		return p.each(name, func(n *node) { p.network.set(silent, n.member.ID, p.nodeHosts()...) }, any)
 	case "heal":
-		healed := p.nodes
-		if name != "" {
-			healed = []*node{p.node(name)}
+		if p.network.whole() {
+			return errNoEffect
 		}
-		for _, n := range healed {
-			p.network.set(open, n.member.ID, p.hosts()...)
-		}
+		return p.each(cmp.Or(name, "all"), func(n *node) { p.network.set(open, n.member.ID, p.hosts()...) }, any)
 	case "replace":
 		return p.replace(name)
 	case "program": // of the feature level named runs there from now on; 0: the newest
@@ -222,15 +218,12 @@ func (p *player) carryOut(s step) error {
 	case "route": // the only one for nodes that are started from now on
 		p.config.Routes = []config.Route{config.NewRoute(name)}
 	case "step":
-		by, err := time.ParseDuration(s.args.word(1))
-		if err != nil {
-			return err
+		return p.setClock(name, "step", s.args.word(1))
+	case "clock":
+		if s.args.has("well") {
+			return p.each(name, func(n *node) { n.clock.well() }, func(n *node) bool { return !n.clock.isRight() })
 		}
-		if len(p.nodes) > 1 {
-			return errors.New("only the clock of a single node can be set")
-		}
-		offset := p.node(name).clock.step(by)
-		p.steps = append(p.steps, clockStep{time.Now().UnixMilli(), offset.Milliseconds()})
+		return p.setClock(name, s.args.order[0], s.args.values[s.args.order[0]])
 	case "expect":
 		return p.expect(s.args)
 	default:
@@ -251,6 +244,23 @@ func (p *player) raise(refused string) error {
 	return nil
 }
 
+// setClock sets a node's clock by so much, or lets it drift.
+func (p *player) setClock(name, how, text string) error {
+	set := func(n *node, by time.Duration) { n.clock.step(by) }
+	by, err := time.ParseDuration(text)
+	if how == "drift" {
+		set = func(n *node, by time.Duration) { n.clock.drifts(by) }
+		by, err = parseDrift(text)
+	}
+	if err != nil {
+		return err
+	}
+	return p.each(name, func(n *node) {
+		p.clocks[n] = true
+		set(n, by)
+	}, func(*node) bool { return true })
+}
+
 // disturb cuts or silences links of the node.
 func (p *player) disturb(state linkState, n *node, a arguments) {
 	if a.has("oneway") {
@@ -260,16 +270,30 @@ func (p *player) disturb(state linkState, n *node, a arguments) {
 	p.network.set(state, n.member.ID, p.others(a)...)
 }
 
-// others are the hosts that cut and silence mean: those named with from=, or all.
+// others are the hosts that cut and silence mean: those named with from=, or all. The name
+// "kafka" means all its brokers, kafka1, kafka2, ... one of them.
 func (p *player) others(a arguments) []string {
-	if host := a.value("from", ""); host != "" {
+	switch host := a.value("from", ""); host {
+	case "":
+	case kafkaHost:
+		return p.kafkaHosts()
+	case kafkaHost + "1":
+		return []string{kafkaHost}
+	default:
 		return []string{host}
 	}
-	var others []string
+	return append(p.nodeHosts(), p.kafkaHosts()...)
+}
+
+// mend ends what lasts, but for links and nodes.
+func (p *player) mend() {
+	p.faults.mend()
 	for _, n := range p.nodes {
-		others = append(others, n.member.ID)
+		if p.clocks[n] && !n.clock.isRight() {
+			n.clock.well()
+		}
 	}
-	return append(others, kafkaHost)
+	p.observer.wellAll()
 }
 
 // errNoEffect is what a step gives that finds nothing to do: an event may have done it before,
@@ -280,7 +304,11 @@ var errNoEffect = errors.New("nothing to do")
 func (p *player) each(name string, do func(*node), fits func(*node) bool) error {
 	meant := p.nodes
 	if name != "all" && name != "down" {
-		meant = []*node{p.node(name)}
+		n, err := p.meant(name)
+		if err != nil {
+			return err
+		}
+		meant = []*node{n}
 	}
 	result := errNoEffect
 	for _, n := range meant {
@@ -290,6 +318,27 @@ func (p *player) each(name string, do func(*node), fits func(*node) bool) error 
 		}
 	}
 	return result
+}
+
+// meant returns the node that a step names. There may be no leader, and no follower, for a while.
+func (p *player) meant(name string) (*node, error) {
+	if name != "leader" && name != "follower" {
+		return p.node(name), nil
+	}
+	leads := func(n *node) bool { return n.reachable() && n.broker.Leading() }
+	deadline := time.Now().Add(20 * p.config.Raft.Heartbeat)
+	for !slices.ContainsFunc(p.nodes, leads) && time.Now().Before(deadline) {
+		p.pause(p.config.Raft.Heartbeat / 10)
+	}
+	isMeant := leads
+	if name == "follower" {
+		leader := slices.IndexFunc(p.nodes, leads)
+		isMeant = func(n *node) bool { return leader >= 0 && n != p.nodes[leader] && n.reachable() }
+	}
+	if i := slices.IndexFunc(p.nodes, isMeant); i >= 0 {
+		return p.nodes[i], nil
+	}
+	return nil, errNoEffect
 }
 
 // replace gives the node an empty disk and has the leader take it in again.
@@ -333,6 +382,10 @@ func (c *Cluster) ask(from *node) func(context.Context, member.Member) (member.S
 		if state != open || !other.reachable() {
 			return member.Standing{}, fmt.Errorf("ask %s: %w", m.ID, errCut)
 		}
-		return other.raft().Standing(), nil
+		raft := other.raft()
+		if raft == nil {
+			return member.Standing{}, fmt.Errorf("ask %s: %w", m.ID, errCut)
+		}
+		return raft.Standing(), nil
 	}
 }

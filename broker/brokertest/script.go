@@ -170,10 +170,26 @@ func parseTrigger(words []string) (trigger, []string, error) {
 	return t, nil, errors.New(`want "on EVENT [nth=COUNT] [after=DURATION] VERB ..."`)
 }
 
-// checkNodes refuses names of nodes that the cluster does not have.
+// stopsTime reports whether the step may leave a request to Kafka without an answer.
+func stopsTime(s step) bool {
+	from := s.args.value("from", kafkaHost)
+	return s.verb == "freeze" || (s.verb == "silence" || s.verb == "cut") && strings.HasPrefix(from, kafkaHost) ||
+		s.verb == "error" && s.args.value("err", "") == noAnswer && s.args.word(0) == "InitProducerID"
+}
+
+// checkNodes refuses names of nodes and brokers that there are not, and what cannot be played.
 func (s script) checkNodes() error {
 	count, _ := strconv.Atoi(s.settings.value("nodes", "3"))
+	brokers, _ := strconv.Atoi(s.settings.value("brokers", "1"))
 	for _, step := range slices.Concat(s.steps, s.armed) {
+		if brokers > 1 && stopsTime(step) {
+			return fmt.Errorf("line %d: %s needs brokers=1: a Kafka client asks for its producer id under a lock, for which the senders to other brokers wait while one does not answer, and that stops virtual time", step.line, step.verb)
+		}
+		if digits, ok := strings.CutPrefix(step.args.value("from", ""), kafkaHost); ok {
+			if n, _ := strconv.Atoi(digits); n > brokers {
+				return fmt.Errorf("line %d: there is no broker %s: Kafka has %d", step.line, digits, brokers)
+			}
+		}
 		for _, name := range []string{step.args.word(0), step.args.value("from", "")} {
 			if n, ok := nodeNumber(name); ok && n > count && namesNodes(step.verb) {
 				return fmt.Errorf("line %d: there is no node %s: the cluster has %d", step.line, name, count)

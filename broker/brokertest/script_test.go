@@ -34,6 +34,7 @@ func TestParse_refusesWhatCannotBeCarriedOut(t *testing.T) {
 		"on claim nth=0 kill n1":                   `nth: "0" is no number above 0`,
 		"on claim after=later kill n1":             `after: duration "later"`,
 		"on claim nth=2 after=1m explode":          `there is no verb "explode"`,
+		"at 1s cut n1 from=kafka2":                 "there is no broker 2: Kafka has 1",
 		"whenever kill n1":                         `want a line "cluster SETTING..."`,
 		"cluster colour=red":                       `want "cluster [long]`,
 		"cluster nodes=many":                       `nodes: "many" is no number above 0`,
@@ -79,5 +80,14 @@ cluster nodes=1
 	}
 	if want := (trigger{event: "flushed", nth: 3, after: time.Minute}); len(s.armed) != 1 || s.armed[0].on != want || s.armed[0].verb != "kill" {
 		t.Errorf("armed %+v, want %+v", s.armed, want)
+	}
+}
+
+func TestParse_refusesWhatStopsTime(t *testing.T) {
+	for _, line := range []string{"silence n1", "silence n1 from=kafka2", "freeze leader", "cut leader from=kafka", "error InitProducerID err=NO_ANSWER"} {
+		_, err := parseScript(strings.NewReader("cluster brokers=2\nat 0s produce orders.delay\nat 1s " + line + "\n"))
+		if err == nil || !strings.Contains(err.Error(), "line 3: "+strings.Fields(line)[0]+" needs brokers=1") {
+			t.Errorf("%q: error %v, want that it needs brokers=1", line, err)
+		}
 	}
 }

@@ -1,0 +1,274 @@
+package brokertest
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strconv"
+	"sync"
+	"time"
+
+	"github.com/twmb/franz-go/pkg/kerr"
+	"github.com/twmb/franz-go/pkg/kfake"
+	"github.com/twmb/franz-go/pkg/kgo"
+	"github.com/twmb/franz-go/pkg/kmsg"
+	"github.com/twmb/franz-go/pkg/kversion"
+)
+
+// kafkaFaults are what Kafka does wrong. They befall the nodes alone: the users of the script, and
+// who looks at what came out, speak versions of the protocol that are one older, by which their
+// requests are told apart.
+type kafkaFaults struct {
+	kafka  *kfake.Cluster
+	newest map[int16]int16 // version that a node speaks, by request
+	older  *kversion.Versions
+
+	mu        sync.Mutex
+	answers   map[string]time.Duration // what it takes until records of a topic are answered; never: until it is well
+	changed   chan struct{}            // closed and replaced when answers changes
+	forbidden map[string]*kfake.FaultHandle
+	errors    []*kfake.FaultHandle
+	mute      []*muteRequest
+	metadata  *staleMetadata
+	offsets   *staleOffsets
+	closed    chan struct{}
+}
+
+// never is how long an answer takes that does not come.
+const never = time.Duration(1<<63 - 1)
+
+// A muteRequest is not answered, so many times.
+type muteRequest struct {
+	key   kmsg.Key
+	topic string // "": any
+	left  int
+}
+
+func newKafkaFaults(kafka *kfake.Cluster, dial kgo.Opt) (*kafkaFaults, error) {
+	f := &kafkaFaults{
+		kafka: kafka, newest: make(map[int16]int16), older: kversion.Stable(),
+		answers: make(map[string]time.Duration), changed: make(chan struct{}), closed: make(chan struct{}),
+		forbidden: make(map[string]*kfake.FaultHandle),
+	}
+	asking, err := kgo.NewClient(kgo.SeedBrokers(fmt.Sprintf("127.0.0.1:%d", kafkaPort)), dial)
+	if err != nil {
+		return nil, err
+	}
+	defer asking.Close()
+	versions, err := kmsg.NewPtrApiVersionsRequest().RequestWith(context.Background(), asking)
+	if err != nil {
+		return nil, fmt.Errorf("ask Kafka for its versions: %w", err)
+	}
+	for _, v := range versions.ApiKeys {
+		if spoken, ok := kversion.Stable().LookupMaxKeyVersion(v.ApiKey); ok {
+			newest := min(spoken, v.MaxVersion)
+			f.newest[v.ApiKey] = newest
+			f.older.SetMaxKeyVersion(v.ApiKey, max(newest-1, v.MinVersion))
+		}
+	}
+	kafka.ControlKey(int16(kmsg.Produce), f.delay)
+	kafka.ControlKey(int16(kmsg.Metadata), f.oldMetadata)
+	kafka.ControlKey(int16(kmsg.ListOffsets), f.oldOffsets)
+	kafka.ControlKey(int16(kmsg.OffsetForLeaderEpoch), f.oldEpochEnds)
+	kafka.ControlKey(-1, f.silence)
+	return f, nil
+}
+
+// ofNode reports whether a node sent the request.
+func (f *kafkaFaults) ofNode(request kmsg.Request) bool {
+	return request.GetVersion() == f.newest[request.Key()]
+}
+
+// close lets go of everything that waits, which must end before the bubble does.
+func (f *kafkaFaults) close() { close(f.closed) }
+
+// mend ends all faults.
+func (f *kafkaFaults) mend() {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	clear(f.answers)
+	close(f.changed)
+	f.changed = make(chan struct{})
+	for _, handle := range f.forbidden {
+		handle.Remove()
+	}
+	clear(f.forbidden)
+	for _, handle := range f.errors {
+		handle.Remove()
+	}
+	f.errors, f.mute, f.metadata, f.offsets = nil, nil, nil, nil
+}
+
+// answer has Kafka take so long for each request with a record of the topic. When it is well
+// again, records that wait are written, as those are that a slow broker had taken.
+func (f *kafkaFaults) answer(topic string, takes time.Duration) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.answers[topic] = takes
+}
+
+// well has Kafka answer for the topic again, and let nodes write to it.
+func (f *kafkaFaults) well(topic string) error {
+	f.mu.Lock()
+	_, ill := f.answers[topic]
+	delete(f.answers, topic)
+	close(f.changed)
+	f.changed = make(chan struct{})
+	f.mu.Unlock()
+	if err := f.allow(topic); err == nil || ill {
+		return nil
+	}
+	return errNoEffect
+}
+
+func (f *kafkaFaults) forbid(topic string) error {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.forbidden[topic] != nil {
+		return errNoEffect
+	}
+	f.forbidden[topic] = f.kafka.Fault(kfake.Fault{Keys: []kmsg.Key{kmsg.Produce}, Topic: topic, Err: kerr.TopicAuthorizationFailed, Count: -1, When: f.ofNode})
+	return nil
+}
+
+func (f *kafkaFaults) allow(topic string) error {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.forbidden[topic] == nil {
+		return errNoEffect
+	}
+	f.forbidden[topic].Remove()
+	delete(f.forbidden, topic)
+	return nil
+}
+
+// fail answers requests of the nodes with an error, or not at all.
+func (f *kafkaFaults) fail(request string, a arguments) error {
+	key, _ := requestKey(request)
+	count, err := strconv.Atoi(a.value("count", "1"))
+	if err != nil {
+		return err
+	}
+	topic := a.value("topic", "")
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if a.value("err", "") == noAnswer {
+		f.mute = append(f.mute, &muteRequest{key, topic, count})
+		return nil
+	}
+	answer, _ := kafkaError(a.value("err", ""))
+	// Some requests have their error at the top, some at each topic, and kfake goes by that.
+	fault := kfake.Fault{Keys: []kmsg.Key{key}, Topic: topic, Err: answer, Count: count, When: f.ofNode}
+	f.errors = append(f.errors, f.kafka.Fault(fault))
+	return nil
+}
+
+// silence is the control function of requests that are not answered.
+func (f *kafkaFaults) silence(request kmsg.Request) (kmsg.Response, error, bool) {
+	f.kafka.KeepControl()
+	f.mu.Lock()
+	waiting := len(f.mute) > 0
+	f.mu.Unlock()
+	if !waiting || !f.ofNode(request) {
+		return nil, nil, false
+	}
+	topics := f.topicsOf(request)
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	for _, m := range f.mute {
+		if m.left > 0 && m.key.Int16() == request.Key() && (m.topic == "" || slices.Contains(topics, m.topic)) {
+			m.left--
+			return nil, nil, true
+		}
+	}
+	return nil, nil, false
+}
+
+// delay is the control function of records that are answered late.
+func (f *kafkaFaults) delay(request kmsg.Request) (kmsg.Response, error, bool) {
+	f.mu.Lock()
+	ill := len(f.answers) > 0
+	f.mu.Unlock()
+	if !ill || !f.ofNode(request) {
+		return nil, nil, false
+	}
+	topics := f.topicsOf(request)
+	if f.longest(topics, 0) > 0 {
+		came := time.Now()
+		f.kafka.SleepControl(func() { f.hold(topics, came) })
+	}
+	return nil, nil, false
+}
+
+// longest returns what is left of what the slowest of the topics takes.
+func (f *kafkaFaults) longest(topics []string, waited time.Duration) time.Duration {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	var longest time.Duration
+	for _, topic := range topics {
+		longest = max(longest, f.answers[topic])
+	}
+	return longest - min(longest, waited)
+}
+
+// hold returns when the topics have waited for as long as they take.
+func (f *kafkaFaults) hold(topics []string, came time.Time) {
+	for {
+		f.mu.Lock()
+		changed := f.changed
+		f.mu.Unlock()
+		left := f.longest(topics, time.Since(came))
+		if left == 0 {
+			return
+		}
+		timer := time.NewTimer(left)
+		select {
+		case <-timer.C:
+		case <-changed:
+		case <-f.closed:
+			timer.Stop()
+			return
+		}
+		timer.Stop()
+	}
+}
+
+// topicsOf returns the topics that a request is about, of those requests that are about topics.
+func (f *kafkaFaults) topicsOf(request kmsg.Request) []string {
+	var topics []string
+	add := func(name string, id [16]byte) {
+		if name == "" {
+			if info := f.kafka.TopicIDInfo(id); info != nil {
+				name = info.Topic
+			}
+		}
+		topics = append(topics, name)
+	}
+	switch q := request.(type) {
+	case *kmsg.ProduceRequest:
+		for _, t := range q.Topics {
+			add(t.Topic, t.TopicID)
+		}
+	case *kmsg.FetchRequest:
+		for _, t := range q.Topics {
+			add(t.Topic, t.TopicID)
+		}
+	case *kmsg.MetadataRequest:
+		for _, t := range q.Topics {
+			var name string
+			if t.Topic != nil {
+				name = *t.Topic
+			}
+			add(name, t.TopicID)
+		}
+	case *kmsg.ListOffsetsRequest:
+		for _, t := range q.Topics {
+			topics = append(topics, t.Topic)
+		}
+	case *kmsg.OffsetForLeaderEpochRequest:
+		for _, t := range q.Topics {
+			topics = append(topics, t.Topic)
+		}
+	}
+	return topics
+}

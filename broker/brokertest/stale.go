@@ -1,0 +1,177 @@
+package brokertest
+
+import (
+	"context"
+	"time"
+
+	"github.com/twmb/franz-go/pkg/kerr"
+	"github.com/twmb/franz-go/pkg/kgo"
+	"github.com/twmb/franz-go/pkg/kmsg"
+)
+
+// Answers of before are those of a broker that was frozen, or has lost its controller: what was
+// true when the step was carried out is told for a while, whatever has happened since.
+
+// staleMetadata is what all brokers tell of topics until then.
+type staleMetadata struct {
+	until time.Time
+	told  *kmsg.MetadataResponse
+}
+
+// staleOffsets is what all brokers tell of partitions until then.
+type staleOffsets struct {
+	until time.Time
+	told  map[string]map[int32]staleOffset
+}
+
+type staleOffset struct {
+	earliest, stable, end int64
+	epoch                 int32
+}
+
+// stale has the nodes told what is true now.
+func (f *kafkaFaults) stale(what string, lasts time.Duration, user *kgo.Client) error {
+	all := kmsg.NewPtrMetadataRequest() // no topics: all of them
+	told, err := all.RequestWith(context.Background(), user)
+	if err != nil {
+		return err
+	}
+	until := time.Now().Add(lasts)
+	if what == "metadata" {
+		f.mu.Lock()
+		defer f.mu.Unlock()
+		f.metadata = &staleMetadata{until, told}
+		return nil
+	}
+	offsets := &staleOffsets{until, make(map[string]map[int32]staleOffset)}
+	for _, topic := range told.Topics {
+		partitions := make(map[int32]staleOffset)
+		for _, p := range f.kafka.PartitionInfos(*topic.Topic) {
+			partitions[p.Partition] = staleOffset{p.LogStartOffset, p.LastStableOffset, p.HighWatermark, p.Epoch}
+		}
+		offsets.told[*topic.Topic] = partitions
+	}
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.offsets = offsets
+	return nil
+}
+
+// oldMetadata is a control function.
+func (f *kafkaFaults) oldMetadata(request kmsg.Request) (kmsg.Response, error, bool) {
+	f.kafka.KeepControl()
+	f.mu.Lock()
+	old := f.metadata
+	f.mu.Unlock()
+	if old == nil || !time.Now().Before(old.until) || !f.ofNode(request) {
+		return nil, nil, false
+	}
+	q := request.(*kmsg.MetadataRequest)
+	answer := q.ResponseKind().(*kmsg.MetadataResponse)
+	answer.Brokers, answer.ClusterID, answer.ControllerID = old.told.Brokers, old.told.ClusterID, old.told.ControllerID
+	if q.Topics == nil {
+		answer.Topics = old.told.Topics
+		return answer, nil, true
+	}
+	for _, asked := range q.Topics {
+		answer.Topics = append(answer.Topics, old.topic(asked))
+	}
+	return answer, nil, true
+}
+
+func (s *staleMetadata) topic(asked kmsg.MetadataRequestTopic) kmsg.MetadataResponseTopic {
+	for _, t := range s.told.Topics {
+		if asked.Topic != nil && *t.Topic == *asked.Topic || asked.Topic == nil && t.TopicID == asked.TopicID {
+			return t
+		}
+	}
+	unknown := kmsg.NewMetadataResponseTopic()
+	unknown.Topic, unknown.TopicID, unknown.ErrorCode = asked.Topic, asked.TopicID, kerr.UnknownTopicOrPartition.Code
+	if asked.Topic == nil {
+		unknown.ErrorCode = kerr.UnknownTopicID.Code
+	}
+	return unknown
+}
+
+func (f *kafkaFaults) staleOffsetsFor(request kmsg.Request) *staleOffsets {
+	f.kafka.KeepControl()
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.offsets == nil || !time.Now().Before(f.offsets.until) || !f.ofNode(request) {
+		return nil
+	}
+	return f.offsets
+}
+
+// of returns what is told of a partition to one who knows of that leader epoch.
+func (s *staleOffsets) of(topic string, partition, epoch int32) (staleOffset, *kerr.Error) {
+	p, known := s.told[topic][partition]
+	switch {
+	case !known:
+		return p, kerr.UnknownTopicOrPartition
+	case epoch > p.epoch:
+		return p, kerr.UnknownLeaderEpoch
+	case epoch >= 0 && epoch < p.epoch:
+		return p, kerr.FencedLeaderEpoch
+	}
+	return p, nil
+}
+
+// oldOffsets is a control function.
+func (f *kafkaFaults) oldOffsets(request kmsg.Request) (kmsg.Response, error, bool) {
+	old := f.staleOffsetsFor(request)
+	if old == nil {
+		return nil, nil, false
+	}
+	q := request.(*kmsg.ListOffsetsRequest)
+	answer := q.ResponseKind().(*kmsg.ListOffsetsResponse)
+	for _, topic := range q.Topics {
+		told := kmsg.NewListOffsetsResponseTopic()
+		told.Topic = topic.Topic
+		for _, asked := range topic.Partitions {
+			p := kmsg.NewListOffsetsResponseTopicPartition()
+			p.Partition = asked.Partition
+			known, failure := old.of(topic.Topic, asked.Partition, asked.CurrentLeaderEpoch)
+			switch {
+			case failure != nil:
+				p.ErrorCode = failure.Code
+			case asked.Timestamp == -2:
+				p.Offset, p.LeaderEpoch = known.earliest, known.epoch
+			case q.IsolationLevel == 1:
+				p.Offset, p.LeaderEpoch = known.stable, known.epoch
+			default:
+				p.Offset, p.LeaderEpoch = known.end, known.epoch
+			}
+			told.Partitions = append(told.Partitions, p)
+		}
+		answer.Topics = append(answer.Topics, told)
+	}
+	return answer, nil, true
+}
+
+// oldEpochEnds is a control function.
+func (f *kafkaFaults) oldEpochEnds(request kmsg.Request) (kmsg.Response, error, bool) {
+	old := f.staleOffsetsFor(request)
+	if old == nil {
+		return nil, nil, false
+	}
+	q := request.(*kmsg.OffsetForLeaderEpochRequest)
+	answer := q.ResponseKind().(*kmsg.OffsetForLeaderEpochResponse)
+	for _, topic := range q.Topics {
+		told := kmsg.NewOffsetForLeaderEpochResponseTopic()
+		told.Topic = topic.Topic
+		for _, asked := range topic.Partitions {
+			p := kmsg.NewOffsetForLeaderEpochResponseTopicPartition()
+			p.Partition = asked.Partition
+			known, failure := old.of(topic.Topic, asked.Partition, asked.CurrentLeaderEpoch)
+			if failure != nil {
+				p.ErrorCode = failure.Code
+			} else {
+				p.LeaderEpoch, p.EndOffset = min(asked.LeaderEpoch, known.epoch), known.end
+			}
+			told.Partitions = append(told.Partitions, p)
+		}
+		answer.Topics = append(answer.Topics, told)
+	}
+	return answer, nil, true
+}

@@ -1,0 +1,137 @@
+package brokertest
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strconv"
+	"strings"
+
+	"github.com/twmb/franz-go/pkg/kadm"
+	"github.com/twmb/franz-go/pkg/kerr"
+)
+
+// createTopic creates a topic, or count of them with a number in place of the %.
+func (p *player) createTopic(name string, a arguments) error {
+	partitions, err := strconv.Atoi(a.value("partitions", "1"))
+	if err != nil {
+		return err
+	}
+	count, err := strconv.Atoi(a.value("count", "1"))
+	if err != nil {
+		return err
+	}
+	names := make([]string, count)
+	for i := range names {
+		names[i] = strings.ReplaceAll(name, "%", strconv.Itoa(i))
+	}
+	user, admin := p.user()
+	defer user.Close()
+	answers, err := admin.CreateTopics(context.Background(), int32(partitions), 1, nil, names...)
+	if err != nil {
+		return err
+	}
+	did := errNoEffect
+	for topic, answer := range answers {
+		if errors.Is(answer.Err, kerr.TopicAlreadyExists) {
+			continue
+		}
+		if answer.Err != nil {
+			return fmt.Errorf("create %s: %w", topic, answer.Err)
+		}
+		p.observer.exists(topic)
+		did = nil
+	}
+	return did
+}
+
+// deleteTopic deletes a topic. What was not taken in yet is gone.
+func (p *player) deleteTopic(name string) error {
+	p.goneFrom(name)
+	if err := p.kafka.DeleteTopic(name); err != nil {
+		return errNoEffect
+	}
+	return nil
+}
+
+// recreateTopic deletes a topic and creates it again, with as many partitions if not told otherwise.
+func (p *player) recreateTopic(name string, a arguments) error {
+	had := len(p.kafka.PartitionInfos(name))
+	if err := p.deleteTopic(name); err != nil {
+		return err
+	}
+	a.values["partitions"] = a.value("partitions", strconv.Itoa(had))
+	return p.createTopic(name, a)
+}
+
+// addPartitions gives a topic so many partitions.
+func (p *player) addPartitions(name string, a arguments) error {
+	n, err := strconv.Atoi(a.word(1))
+	if err != nil {
+		return err
+	}
+	if had := len(p.kafka.PartitionInfos(name)); had == 0 || n <= had {
+		return errNoEffect
+	}
+	user, admin := p.user()
+	defer user.Close()
+	answers, err := admin.UpdatePartitions(context.Background(), n, name)
+	if err == nil {
+		err = answers.Error()
+	}
+	return err
+}
+
+// trimTopic deletes all records of a topic, as retention would.
+func (p *player) trimTopic(name string) error {
+	p.goneFrom(name)
+	trimmed := errNoEffect
+	for _, partition := range p.kafka.PartitionInfos(name) {
+		if partition.LogStartOffset == partition.HighWatermark {
+			continue
+		}
+		if err := p.kafka.DeleteRecords(name, partition.Partition, -1); err != nil {
+			return err
+		}
+		trimmed = nil
+	}
+	return trimmed
+}
+
+// goneFrom notes the records of a topic that are about to be deleted and that no node has taken
+// in, as far as is known: they may be lost.
+func (p *player) goneFrom(topic string) {
+	info := p.kafka.TopicInfo(topic)
+	if info == nil {
+		return
+	}
+	next := make(map[int32]int64)
+	for _, n := range p.nodes {
+		raft := n.raft()
+		if raft == nil {
+			continue
+		}
+		for _, position := range raft.Store().State().Positions {
+			if position.TopicID == info.TopicID {
+				next[position.Partition] = max(next[position.Partition], position.Next)
+			}
+		}
+	}
+	for i := range p.produced {
+		r := &p.produced[i]
+		if r.topicID == info.TopicID && r.offset >= next[r.partition] {
+			r.gone = true
+		}
+	}
+}
+
+func partitions(admin *kadm.Client, topic string) (int, error) {
+	details, err := admin.ListTopics(context.Background(), topic)
+	if err != nil {
+		return 0, err
+	}
+	if err := details.Error(); err != nil {
+		return 0, err
+	}
+	return len(details[topic].Partitions), nil
+}
