@@ -80,7 +80,7 @@ func (o *ordeal) isCalm(when string) bool {
 		if time.Since(began) > patience/4 {
 			late = 5 * time.Second
 		}
-		return o.ledger.Calm(time.Now(), late)
+		return o.ledger.Calm(began, time.Now(), late)
 	})
 }
 

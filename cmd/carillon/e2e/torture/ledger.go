@@ -144,11 +144,12 @@ func (l *Ledger) Enter(c Copy) {
 	}
 }
 
-// Calm reports whether for a second nothing was later than that, and something came.
-func (l *Ledger) Calm(now time.Time, late time.Duration) bool {
+// Calm reports whether for a second nothing was later than that, and something came, since the last
+// fault was over. What that fault has held up shows only when it is late.
+func (l *Ledger) Calm(over, now time.Time, late time.Duration) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if now.Sub(l.lastCame) > calm {
+	if now.Sub(over) < calm+late || now.Sub(l.lastCame) > calm {
 		return false
 	}
 	for _, e := range l.open {

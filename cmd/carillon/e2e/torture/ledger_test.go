@@ -131,13 +131,16 @@ func TestLedger_countsOrderOnlyAmongWhatWasAcceptedBefore(t *testing.T) {
 
 func TestLedger_isCalmWhenAllCameOnTime(t *testing.T) {
 	h := newHistory()
-	calm := func(ms int64) bool { return h.Calm(h.at(ms), torture.OnTime) }
+	calm := func(ms int64) bool { return h.Calm(h.at(-200), h.at(ms), torture.OnTime) }
 	if calm(0) {
 		t.Error("calm before anything came")
 	}
 	h.ask(1, 1000)
 	h.ask(2, 1000)
 	h.Enter(h.copyOf(1, 1000, 1100))
+	if calm(1200) {
+		t.Error("calm before what a fault has held up can be late")
+	}
 	if !calm(1400) || calm(1600) {
 		t.Error("a message is late from half a second on")
 	}
