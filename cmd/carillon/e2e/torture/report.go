@@ -43,7 +43,7 @@ type Run struct {
 // Report returns the account of a run, for people: fates, duplicates and recovery by kind of fault,
 // lateness during faults and after. A duplicate is counted for the fault during which, or on the way
 // back from which, its copy was written. The time to recover is counted from the end of the fault
-// until all had come on time for a second, for faults that were alone in that.
+// until all had come on time for a second; of faults that overlap, from the end of the last one.
 func (l *Ledger) Report(s Sums, run Run) string {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -63,7 +63,9 @@ func (l *Ledger) Report(s Sums, run Run) string {
 			r = rows[together]
 			r.faults++
 		}
-		r.recovered = append(r.recovered, covered[i].to.Sub(strike.End))
+		if isLast(strikes, covered, i) {
+			r.recovered = append(r.recovered, covered[i].to.Sub(strike.End))
+		}
 	}
 	for _, e := range l.entries {
 		for _, again := range e.copies[min(1, len(e.copies)):] {
@@ -94,7 +96,7 @@ func (r *row) write(b *strings.Builder) {
 	b.WriteByte('\n')
 }
 
-// writeLateness parts the messages by when they were to come.
+// writeLateness parts the messages by what happened while they were to come, or on their way.
 func (l *Ledger) writeLateness(b *strings.Builder, run Run, covered []span) {
 	parts := []struct {
 		name string
@@ -108,15 +110,16 @@ func (l *Ledger) writeLateness(b *strings.Builder, run Run, covered []span) {
 		if to.Before(run.From) {
 			continue
 		}
+		came := e.copies[0].Came
 		for i := range run.Strikes {
-			if to.Before(covered[i].from) || to.After(covered[i].to) {
+			if came.Before(covered[i].from) || to.After(covered[i].to) {
 				continue
 			}
 			if part = min(part, 1); !to.After(run.Strikes[i].End) {
 				part = 0
 			}
 		}
-		parts[part].late = append(parts[part].late, max(0, e.copies[0].Came.Sub(to)))
+		parts[part].late = append(parts[part].late, max(0, came.Sub(to)))
 	}
 	fmt.Fprintf(b, "%-24s %8s %8s %8s %8s\n", "lateness of records due", "records", "p50", "p99", "max")
 	for _, part := range parts {
@@ -156,6 +159,16 @@ func recovery(bad []span, end time.Time) time.Time {
 		}
 	}
 	return back
+}
+
+// isLast reports whether no fault ends later that lasts while this one is not recovered from.
+func isLast(strikes []Strike, covered []span, i int) bool {
+	for j, other := range strikes {
+		if j != i && !other.Begin.After(covered[i].to) && other.End.After(strikes[i].End) {
+			return false
+		}
+	}
+	return true
 }
 
 func isAlone(covered []span, i int) bool {

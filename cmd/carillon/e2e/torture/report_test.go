@@ -24,7 +24,7 @@ func TestReport_givesEachFaultItsPart(t *testing.T) {
 		switch {
 		case due == 5000:
 			deliver(due, due, 5200) // a second copy while nothing happens
-		case due >= 10_000 && due < 13_000: // killed at 10 s for 2 s; back at 13 s
+		case due >= 9800 && due < 9900 || due >= 10_000 && due < 13_000: // killed at 10 s for 2 s; back at 13 s
 			deliver(due, 13_000)
 		case due == 13_000:
 			deliver(due, due)
@@ -50,12 +50,12 @@ func TestReport_givesEachFaultItsPart(t *testing.T) {
 fault                    faults duplicates   on time again after (p50, max; of)
 kill -9 node                  2          1    1.00 s  1.00 s; 1
 freeze node                   1          0
-of these, overlapping         2          1    0.00 s  0.00 s; 2
+of these, overlapping         2          1    0.00 s  0.00 s; 1
 no fault                      0          1
 lateness of records due   records      p50      p99      max
-during faults                  52   0.00 s   2.90 s   3.00 s
+during faults                  53   0.00 s   3.00 s   3.20 s
 until on time again            10   0.40 s   0.80 s   0.90 s
-otherwise                     528   0.00 s   0.00 s   0.00 s
+otherwise                     527   0.00 s   0.00 s   0.00 s
 `
 	if got != want {
 		t.Errorf("got\n%s\nwant\n%s", got, want)
