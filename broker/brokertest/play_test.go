@@ -2,6 +2,7 @@ package brokertest
 
 import (
 	"flag"
+	"os"
 	"testing"
 )
 
@@ -17,13 +18,22 @@ func TestPlay(t *testing.T) {
 	if *scriptFile == "" {
 		t.Skip("give -script FILE")
 	}
-	script, report := readScript(t, *scriptFile), NewReport()
+	report := NewReport()
 	if *reportFile != "" {
 		defer func() {
 			if err := report.write(*reportFile); err != nil {
 				t.Error(err)
 			}
 		}()
+	}
+	file, err := os.Open(*scriptFile)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer file.Close()
+	script, err := parseScript(file)
+	if err != nil {
+		reporting{t, report}.Fatalf("script: %v", err)
 	}
 	script.playFor(t, report)
 }

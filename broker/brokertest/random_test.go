@@ -15,8 +15,8 @@ var (
 	seed  = flag.Uint64("seed", 0, "play this one only")
 )
 
-// fixedSeeds are played by everybody: at true scale, and small.
-func fixedSeeds() []uint64 { return []uint64{2, 3, 4, 5} }
+// fixedSeeds are played by everybody: small ones, at true scale.
+func fixedSeeds() []uint64 { return []uint64{5, 18, 29, 37, 44, 49} }
 
 // Random scripts meet what nobody thought of. A seed gives the same script again,
 // not the same schedule of goroutines nor the same elections: repeat it with

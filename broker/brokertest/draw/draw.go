@@ -19,7 +19,7 @@ type Profile string
 const (
 	// Any leaves the scale to the seed.
 	Any Profile = "any"
-	// TrueScale has the heartbeat of the product, and takes minutes of virtual time.
+	// TrueScale has the heartbeat of the product, and takes minutes to hours of virtual time.
 	TrueScale Profile = "true"
 	// Stretched has heartbeats of 10 to 60 s, and takes days to years.
 	Stretched Profile = "stretched"
@@ -37,7 +37,10 @@ func ParseProfile(name string) (Profile, error) {
 // Script returns the script of the seed.
 func Script(seed uint64, profile Profile) string {
 	r := newRun(seed, profile)
-	r.leaveOutUnplayable()
+	if r.brokers > 1 {
+		r.leaveOut(stopsTime)
+	}
+	r.leaveOut(isUnplayable)
 	return r.text()
 }
 
@@ -48,8 +51,10 @@ func newRun(seed uint64, profile Profile) *run {
 	r.drawPalette()
 	r.begin()
 	at := 5 * r.unit
-	for at < r.length {
-		at = r.scene(at) + r.pause()
+	scenes := 1 + r.IntN(5)
+	for range scenes {
+		at = r.scene(at)
+		at += time.Duration(r.Int64N(int64(2*r.length) / int64(scenes)))
 	}
 	r.end(max(at, r.last()+r.unit))
 	return r
@@ -63,11 +68,12 @@ type run struct {
 	// unit is what a second is at true scale: faults and what lies between them are drawn in it.
 	unit      time.Duration
 	heartbeat time.Duration
-	length    time.Duration // no scene begins later
+	length    time.Duration // about
 	horizon   time.Duration // the longest delay, except for what is far
 	far       time.Duration // how long all nodes are stopped at the end, 0 if they are not
 
 	nodes    int
+	brokers  int  // of Kafka; 0: one
 	old      bool // founded by programs of the first feature level
 	sources  []string
 	targets  []string        // topics that exist; the first is the one of trouble
@@ -94,7 +100,7 @@ func (r *run) drawScale(profile Profile) {
 	}
 	if profile == TrueScale {
 		r.heartbeat = 300 * time.Millisecond
-		r.length = r.span(40*time.Second, 4*time.Minute)
+		r.length = r.span(time.Minute, 6*time.Hour)
 		r.horizon = 2 * time.Minute
 	} else {
 		r.heartbeat = r.span(10*time.Second, time.Minute).Round(time.Second)
@@ -117,8 +123,9 @@ func (r *run) drawCluster() {
 			r.setting("%s=%d", limit.name, int(r.size(limit.least, limit.most)))
 		}
 	}
-	if r.chance(0.3) {
-		r.setting("brokers=%d", pick(r, 2, 3))
+	if r.chance(0.25) {
+		r.brokers = pick(r, 2, 3)
+		r.setting("brokers=%d", r.brokers)
 	}
 	if r.old = r.chance(0.15); r.old {
 		r.setting("program=1")
@@ -193,14 +200,6 @@ func (r *run) end(at time.Duration) {
 	if r.unit > time.Second { // what is due much later is not waited for
 		r.at(at+r.span(r.unit, r.horizon), "heal")
 	}
-}
-
-// pause draws how long nothing happens between two scenes.
-func (r *run) pause() time.Duration {
-	if r.unit == time.Second {
-		return r.span(r.unit, 20*r.unit)
-	}
-	return r.span(10*r.unit, r.length/4)
 }
 
 // scene has one of the script's plots happen, with traffic and trouble around it, and

@@ -35,12 +35,21 @@ func (s *script) on(event string, nth int, after time.Duration, text string) {
 	s.armed = append(s.armed, fmt.Sprintf("on %s nth=%d after=%s %s", event, nth, span(after.Round(time.Millisecond)), text))
 }
 
-// leaveOutUnplayable leaves out what broker/brokertest parses and does not carry out yet.
-func (s *script) leaveOutUnplayable() {
-	s.timed = slices.DeleteFunc(s.timed, func(l line) bool { return isUnplayable(l.text) })
-	s.armed = slices.DeleteFunc(s.armed, isUnplayable)
+// leaveOut leaves out lines.
+func (s *script) leaveOut(which func(text string) bool) {
+	s.timed = slices.DeleteFunc(s.timed, func(l line) bool { return which(l.text) })
+	s.armed = slices.DeleteFunc(s.armed, which)
 }
 
+// stopsTime reports whether what a line does needs a Kafka of one broker, since a client of several
+// that do not answer can wait under a lock, which is no waiting in a bubble.
+func stopsTime(text string) bool {
+	mute := strings.Contains(text, "silence ") || strings.Contains(text, "cut ")
+	toKafka := strings.Contains(text, "from=kafka") || !strings.Contains(text, "from=")
+	return strings.Contains(text, "freeze ") || mute && toKafka || strings.Contains(text, "InitProducerID err=NO_ANSWER")
+}
+
+// isUnplayable reports whether broker/brokertest parses the line and does not carry it out yet.
 func isUnplayable(text string) bool {
 	unplayable := strings.Fields("slow hush well error stale recreate trim disk clock config forbid allow partitions abort transactional")
 	for _, word := range strings.Fields(text) {
