@@ -11,6 +11,7 @@ import (
 
 	"golang.org/x/sync/errgroup"
 
+	"github.com/carillonmq/carillon/broker/clock"
 	"github.com/carillonmq/carillon/broker/config"
 	"github.com/carillonmq/carillon/broker/deliver"
 	"github.com/carillonmq/carillon/broker/ingest"
@@ -21,7 +22,8 @@ import (
 	"github.com/carillonmq/carillon/raftfsm/node"
 )
 
-// Options are the parts that a Broker is made of. All are required but Now, DiscoverEvery and AskReach.
+// Options are the parts that a Broker is made of. All are required but Now,
+// DiscoverEvery, CompareEvery, AskReach and AskClock.
 type Options struct {
 	Config  config.Config // resolved and validated
 	Node    *node.Node    // open; the caller closes it after Run
@@ -41,6 +43,12 @@ type Options struct {
 	// AskReach asks another member whether Kafka answers it (ReachKafka); an error says
 	// why not. It blocks for some seconds at most. A cluster of one goes without.
 	AskReach func(ctx context.Context, m member.Member) error
+	// AskClock asks another member for its clock (Clock). It blocks until ctx ends at most.
+	// A cluster of one goes without.
+	AskClock func(ctx context.Context, m member.Member) (ClockReading, error)
+	// CompareEvery is how often that is asked of all when all is well; 0: every ten
+	// seconds. Virtual years need it longer.
+	CompareEvery time.Duration
 }
 
 // A Broker leads whenever its node does: it runs one term after the other.
@@ -50,15 +58,20 @@ type Broker struct {
 	newSource func() (ingest.Source, error)
 	newSink   func() (deliver.Sink, error)
 	metrics   *Metrics
-	now       func() time.Time
+	clock     *clock.Clock
+	now       func() time.Time                   // of the clock
 	newAlarm  func(*slog.Logger) *schedule.Alarm // may return nil
 	logger    *slog.Logger                       // for the parts of a term
 	log       *slog.Logger                       // its own
 	discover  time.Duration
-	askReach  func(context.Context, member.Member) error
-	reach     *reach
-	report    atomic.Pointer[report.Report] // of the running term, nil when there is none
-	searched  atomic.Bool                   // storage, for strays
+	// compareEvery is the time between two comparisons of clocks.
+	compareEvery time.Duration
+	askReach     func(context.Context, member.Member) error
+	askClock     func(context.Context, member.Member) (ClockReading, error)
+	reach        *reach
+	skew         *skew
+	report       atomic.Pointer[report.Report] // of the running term, nil when there is none
+	searched     atomic.Bool                   // storage, for strays
 }
 
 // New returns a Broker that does nothing until Run.
@@ -74,14 +87,18 @@ func New(o Options) *Broker {
 		newSource: source,
 		newSink:   sink,
 		metrics:   o.Metrics,
-		now:       o.Now,
 		newAlarm:  alarms,
 		logger:    o.Logger,
 		log:       o.Logger.With("component", "broker"),
 		discover:  cmp.Or(o.DiscoverEvery, time.Second),
 		askReach:  o.AskReach,
+		askClock:  o.AskClock,
+
+		compareEvery: cmp.Or(o.CompareEvery, compareEvery),
 	}
-	b.reach = newReach(b)
+	b.clock = clock.New(clock.Config{Wall: o.Now, MaxSkew: o.Config.Clock.MaxSkew, OnStep: b.clockStepped})
+	b.now = b.clock.Now
+	b.reach, b.skew = newReach(b), newSkew(b)
 	return b
 }
 
@@ -100,6 +117,10 @@ func (b *Broker) Run(ctx context.Context) error {
 	})
 	group.Go(func() error {
 		b.reach.recheck(ctx)
+		return nil
+	})
+	group.Go(func() error {
+		b.skew.run(ctx)
 		return nil
 	})
 	group.Go(func() error {
@@ -172,6 +193,9 @@ func (b *Broker) clockStepped(step time.Duration) {
 	b.metrics.ClockStepped(step)
 	b.log.Warn("the clock was set", "by", step)
 }
+
+// leads reports whether there is a term here, be it that it only begins.
+func (b *Broker) leads() bool { return b.report.Load() != nil }
 
 // Leading reports whether a term runs here.
 func (b *Broker) Leading() bool {

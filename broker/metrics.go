@@ -27,6 +27,8 @@ type Metrics struct {
 	lateness        prometheus.Histogram
 	clockSteps      *prometheus.CounterVec
 	clockStepped    prometheus.Counter
+	firingStopped   prometheus.Counter
+	refused         prometheus.Counter // leadership
 }
 
 // NewMetrics registers the counters of a node.
@@ -48,11 +50,14 @@ func NewMetrics(registry prometheus.Registerer) *Metrics {
 			// Milliseconds matter most; the tail is fail-overs and targets that were away.
 			Buckets: []float64{.001, .002, .003, .005, .0075, .01, .015, .02, .03, .05, .075, .1, .2, .5, 1, 2, 5, 10, 30, 60, 300, 3600},
 		}),
-		clockSteps:   newVector("carillon_clock_steps_total", "How often the wall clock was set while this node led, by direction.", "direction"),
-		clockStepped: newCounter("carillon_clock_stepped_seconds_total", "By how much, both directions added up."),
+		clockSteps:    newVector("carillon_clock_steps_total", "How often this node's wall clock was set, by direction.", "direction"),
+		clockStepped:  newCounter("carillon_clock_stepped_seconds_total", "By how much, both directions added up."),
+		firingStopped: newCounter("carillon_clock_stops_total", "How often this node, as the leader, stopped firing since its clock left the time that was held right."),
+		refused:       newCounter("carillon_clock_refusals_total", "How often this node refused to lead since its clock differed from the median by more than clock.max_skew."),
 	}
 	registry.MustRegister(m.accepted, m.rejected, m.sourceLost, m.delivered, m.retried, m.deadLettered, m.deadLetterStuck, m.valuesDropped,
-		m.unreadable, m.parkedTargets, m.lateness, m.clockSteps, m.clockStepped)
+		m.unreadable, m.parkedTargets, m.lateness, m.clockSteps, m.clockStepped,
+		m.firingStopped, m.refused)
 	// An alarm on an increase needs the zero before it.
 	for _, code := range message.IntakeCodes() {
 		m.rejected.WithLabelValues(code)
@@ -125,6 +130,12 @@ func (m *Metrics) ClockStepped(step time.Duration) {
 	m.clockStepped.Add(step.Seconds())
 }
 
+// FiringStopped counts that nothing became due since the clock was not believed.
+func (m *Metrics) FiringStopped(times int) { m.firingStopped.Add(float64(times)) }
+
+// LeadershipRefused counts that this node was not to lead for its clock.
+func (m *Metrics) LeadershipRefused() { m.refused.Inc() }
+
 // A gauge is one metric that is read off the status when it is scraped.
 type gauge struct {
 	desc  *prometheus.Desc
@@ -137,12 +148,15 @@ type Collector struct {
 	status func() Status
 	gauges []gauge
 	source *prometheus.Desc // partitions of delay topics by state
+	skew   *prometheus.Desc // of clocks, by member
 }
 
 // NewCollector returns a Collector of what status returns at each scrape.
 func NewCollector(status func() Status) *Collector {
 	c := &Collector{status: status, source: prometheus.NewDesc("carillon_source_partitions",
-		"Partitions of delay topics by what keeps them from being read; 0 on followers. /v1/status names them.", []string{"state"}, nil)}
+		"Partitions of delay topics by what keeps them from being read; 0 on followers. /v1/status names them.", []string{"state"}, nil),
+		skew: prometheus.NewDesc("carillon_clock_skew_seconds",
+			"Clock of each member that reports against their median, as this node has measured it.", []string{"member"}, nil)}
 	add := func(kind prometheus.ValueType, name, help string, value func(Status) float64) {
 		c.gauges = append(c.gauges, gauge{prometheus.NewDesc(name, help, nil, nil), kind, value})
 	}
@@ -159,6 +173,7 @@ func NewCollector(status func() Status) *Collector {
 	})
 	add(now, "carillon_feature_level", "Feature level in force: the forms that the cluster writes; 0 until this node has applied something of the log.", func(s Status) float64 { return float64(s.Level.InForce) })
 	add(now, "carillon_feature_level_understood", "Newest feature level that the program of this node understands.", func(s Status) float64 { return float64(s.Level.Understood) })
+	add(now, "carillon_clock_stopped", "1 while nothing becomes due, should this node lead, since its clock is not believed.", func(s Status) float64 { return one(s.Clock.Stopped) })
 	add(now, "carillon_raft_is_leader", "1 on the leader.", func(s Status) float64 { return one(s.State == "leader") })
 	add(now, "carillon_raft_has_leader", "1 when the node knows who leads.", func(s Status) float64 { return one(s.Leader != "") })
 	add(now, "carillon_raft_term", "Term of the Raft group.", func(s Status) float64 { return float64(s.Term) })
@@ -182,6 +197,7 @@ func (c *Collector) Describe(descs chan<- *prometheus.Desc) {
 		descs <- g.desc
 	}
 	descs <- c.source
+	descs <- c.skew
 }
 
 // Collect implements prometheus.Collector.
@@ -196,6 +212,9 @@ func (c *Collector) Collect(metrics chan<- prometheus.Metric) {
 			partitions = s.Reading.Partitions[state]
 		}
 		metrics <- prometheus.MustNewConstMetric(c.source, prometheus.GaugeValue, float64(partitions), state)
+	}
+	for member, millis := range s.Clock.Skew {
+		metrics <- prometheus.MustNewConstMetric(c.skew, prometheus.GaugeValue, float64(millis)/1000, member)
 	}
 }
 

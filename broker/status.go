@@ -39,6 +39,7 @@ type Status struct {
 	DeadLetterTopics []string `json:"dead_letter_topics,omitempty"`
 
 	Level   LevelStatus    `json:"feature_level"`
+	Clock   ClockStatus    `json:"clock"` // no standing: not told, by an older node
 	Members []MemberStatus `json:"members"`
 	Raft    RaftStatus     `json:"raft"`
 	Storage StorageStatus  `json:"storage"`
@@ -109,6 +110,10 @@ func (b *Broker) Status() Status {
 	}
 	if problem := b.reach.problem(); problem != "" {
 		s.Problems = append(s.Problems, "leadership: "+problem)
+	}
+	clock, problem := b.skew.read()
+	if s.Clock = clock; problem != "" {
+		s.Problems = append(s.Problems, "clock: "+problem)
 	}
 	if err := b.ready(node); err != nil {
 		s.NotReady = err.Error()
@@ -204,6 +209,9 @@ func (b *Broker) ready(n node.Status) error {
 	}
 	if silent, _ := report.Kafka(); silent >= reachPatience {
 		return fmt.Errorf("leader: Kafka has not answered for %v", silent.Round(time.Second))
+	}
+	if b.clock.State().Stopped {
+		return errors.New("leader: firing is stopped, the clock is not believed")
 	}
 	return nil
 }

@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/carillonmq/carillon/broker/clock"
 	"github.com/carillonmq/carillon/broker/config"
 	"github.com/carillonmq/carillon/broker/report"
 	"github.com/carillonmq/carillon/raftfsm/member"
@@ -45,7 +46,7 @@ func TestReady_saysWhyNot(t *testing.T) {
 		{"a leader whose term starts", leads, starting, "leader: the term is not running yet"},
 		{"a leader between terms", leads, nil, "leader: the term is not running yet"},
 	} {
-		var b Broker
+		b := Broker{clock: clock.New(clock.Config{Wall: time.Now, MaxSkew: time.Second})}
 		b.report.Store(test.report)
 		status := follower()
 		test.change(&status)

@@ -49,6 +49,9 @@ func (b *Broker) runTerm(running context.Context, leadership *node.Leadership, r
 	if err := b.found(ctx); err != nil {
 		return err
 	}
+	if err := b.skew.begin(ctx); err != nil {
+		return err
+	}
 	state := b.node.Store().State()
 	log.Info("leading", "pending", state.Pending, "claimed_through", time.UnixMilli(state.Claim.Through).UTC())
 
@@ -76,9 +79,8 @@ func (b *Broker) runTerm(running context.Context, leadership *node.Leadership, r
 		Publisher: publisher,
 		Verdicts:  verdicts,
 		Searched:  &b.searched,
-		Now:       b.now,
+		Now:       b.clock.Due,
 		Alarm:     alarm,
-		OnStep:    b.clockStepped,
 		Report:    report,
 		Logger:    logger,
 	})

@@ -56,6 +56,12 @@ func (c *Client) Standing(ctx context.Context) (broker.Standing, error) {
 // why not.
 func (c *Client) ReachKafka(ctx context.Context) error { return c.get(ctx, "/v1/kafka", nil) }
 
+// Clock returns what the clock of the node says.
+func (c *Client) Clock(ctx context.Context) (broker.ClockReading, error) {
+	var r broker.ClockReading
+	return r, c.get(ctx, "/v1/clock", &r)
+}
+
 // Replace asks the leader, through the node, to give the member that has lost its
 // disk a new place in the group.
 func (c *Client) Replace(ctx context.Context, member string) error {

@@ -26,6 +26,8 @@ type Node interface {
 	Standing() broker.Standing
 	// ReachKafka returns nil when Kafka answers the node, which it looks at now.
 	ReachKafka(ctx context.Context) error
+	// Clock returns what the node's clock says.
+	Clock() broker.ClockReading
 	// Replace gives a member that lost its disk a new place; only the leader can.
 	Replace(ctx context.Context, member string) error
 	// RaiseLevel raises the feature level once all members understand it; only the
@@ -41,6 +43,7 @@ type Node interface {
 //	GET  /v1/status           broker.Status
 //	GET  /v1/standing         broker.Standing, for the other nodes
 //	GET  /v1/kafka            200 when Kafka answers the node, asked now, else 503 and why not
+//	GET  /v1/clock            broker.ClockReading, for the other nodes
 //	POST /v1/cluster/replace  {"member": "n3"}; any node passes it on to the leader
 //	POST /v1/cluster/raise    {}; likewise; answers broker.LevelRaise
 //
@@ -56,6 +59,7 @@ func NewHandler(node Node, metrics prometheus.Gatherer, log *slog.Logger) http.H
 	mux.HandleFunc("GET /v1/status", func(w http.ResponseWriter, _ *http.Request) { h.answer(w, http.StatusOK, node.Status()) })
 	mux.HandleFunc("GET /v1/standing", func(w http.ResponseWriter, _ *http.Request) { h.answer(w, http.StatusOK, node.Standing()) })
 	mux.HandleFunc("GET /v1/kafka", h.kafka)
+	mux.HandleFunc("GET /v1/clock", func(w http.ResponseWriter, _ *http.Request) { h.answer(w, http.StatusOK, node.Clock()) })
 	mux.HandleFunc("POST "+replacePath, h.replace)
 	mux.HandleFunc("POST "+raisePath, h.raise)
 	mux.HandleFunc("/", func(w http.ResponseWriter, r *http.Request) {

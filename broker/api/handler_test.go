@@ -31,11 +31,13 @@ type fakeNode struct {
 	replaced []string
 	raised   int
 	silent   error // what Kafka's silence is called
+	clock    broker.ClockReading
 }
 
 func (n *fakeNode) Status() broker.Status            { return n.status }
 func (n *fakeNode) Ready() error                     { return n.notReady }
 func (n *fakeNode) Standing() broker.Standing        { return n.standing }
+func (n *fakeNode) Clock() broker.ClockReading       { return n.clock }
 func (n *fakeNode) ReachKafka(context.Context) error { return n.silent }
 
 func (n *fakeNode) Replace(_ context.Context, member string) error {
@@ -81,6 +83,14 @@ func TestStatus_comesThroughWhole(t *testing.T) {
 	got, err := serveNode(t, &fakeNode{status: want}).Status(t.Context())
 	if diff := cmp.Diff(want, got); diff != "" || err != nil {
 		t.Errorf("%v (-want +got):\n%s", err, diff)
+	}
+}
+
+func TestClock_comesThroughWhole(t *testing.T) {
+	want := broker.ClockReading{Node: "n2", Cluster: "c", Micros: 1763832000123456}
+	got, err := serveNode(t, &fakeNode{clock: want}).Clock(t.Context())
+	if err != nil || got != want {
+		t.Errorf("%+v and error %v, want %+v", got, err, want)
 	}
 }
 

@@ -94,6 +94,8 @@ func (n *node) start() {
 		Logger:  log,
 
 		AskReach:      c.askReach(n),
+		AskClock:      c.askClock(n),
+		CompareEvery:  max(10*time.Second, 10*own.Raft.Heartbeat),
 		DiscoverEvery: min(3*own.Raft.Heartbeat, time.Minute),
 	})
 	go func() {

@@ -13,6 +13,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/carillonmq/carillon/broker"
 	"github.com/carillonmq/carillon/broker/config"
 	"github.com/carillonmq/carillon/raftfsm/member"
 	"github.com/carillonmq/carillon/storage"
@@ -387,5 +388,17 @@ func (c *Cluster) ask(from *node) func(context.Context, member.Member) (member.S
 			return member.Standing{}, fmt.Errorf("ask %s: %w", m.ID, errCut)
 		}
 		return raft.Standing(), nil
+	}
+}
+
+// askClock is how a node asks another for its clock. Programs of level one have no answer.
+func (c *Cluster) askClock(from *node) func(context.Context, member.Member) (broker.ClockReading, error) {
+	return func(_ context.Context, m member.Member) (broker.ClockReading, error) {
+		state, _ := c.network.dialing(link{from.member.ID, m.ID})
+		other := c.node(m.ID)
+		if state != open || !other.reachable() || other.program == storage.LevelOne {
+			return broker.ClockReading{}, fmt.Errorf("ask %s: %w", m.ID, errCut)
+		}
+		return broker.ClockReading{Node: m.ID, Cluster: c.config.Cluster.Name, Micros: other.clock.now().UnixMicro()}, nil
 	}
 }

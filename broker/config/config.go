@@ -12,6 +12,7 @@ type Config struct {
 	Node       Node       `yaml:"node"`
 	Cluster    Cluster    `yaml:"cluster"`
 	Raft       Raft       `yaml:"raft"`
+	Clock      Clock      `yaml:"clock"`
 	API        API        `yaml:"api"`
 	Kafka      Kafka      `yaml:"kafka"`
 	Routes     []Route    `yaml:"routes" help:"which topics are delay topics, and how their messages are delivered; first match wins"`
@@ -49,6 +50,11 @@ type Raft struct {
 	Heartbeat            time.Duration `yaml:"heartbeat" help:"a leader that is silent for this long is replaced"`
 	Log                  string        `yaml:"log" help:"wal or boltdb"`
 	AllowUnauthenticated bool          `yaml:"allow_unauthenticated" help:"listen for Raft off loopback although nothing authenticates the peers"`
+}
+
+// A Clock says how far the clocks of the nodes may differ.
+type Clock struct {
+	MaxSkew time.Duration `yaml:"max_skew" help:"a node whose clock is further than this from the median of the members does not lead"`
 }
 
 // An API sets the HTTP listener: health, metrics, status.
@@ -121,6 +127,7 @@ func Default() Config {
 			Members: []Member{{ID: "n1", Raft: "127.0.0.1:7301", API: "127.0.0.1:7401"}},
 		},
 		Raft:       Raft{Heartbeat: 300 * time.Millisecond, Log: "wal"},
+		Clock:      Clock{MaxSkew: 500 * time.Millisecond},
 		Kafka:      Kafka{Brokers: []string{"127.0.0.1:9092"}, Compression: "none"},
 		Routes:     []Route{NewRoute("*" + delaySuffix)},
 		Delivery:   AtLeastOnce,

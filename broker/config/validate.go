@@ -72,6 +72,9 @@ const (
 	maxHeartbeat = 10 * time.Minute
 	// minRaiseAfter outlasts the restarts of a rolling upgrade.
 	minRaiseAfter = 10 * time.Minute
+	// minSkew is a few times what a comparison of clocks over a network is wrong by.
+	minSkew = 10 * time.Millisecond
+	maxSkew = time.Hour
 )
 
 func (p *problems) checkNode(c Config) {
@@ -93,6 +96,9 @@ func (p *problems) checkNode(c Config) {
 	}
 	if c.Raft.Heartbeat < minHeartbeat || c.Raft.Heartbeat > maxHeartbeat {
 		p.add("raft.heartbeat", FormatDuration(c.Raft.Heartbeat), "use %v to %v", minHeartbeat, FormatDuration(maxHeartbeat))
+	}
+	if c.Clock.MaxSkew < minSkew || c.Clock.MaxSkew > maxSkew {
+		p.add("clock.max_skew", FormatDuration(c.Clock.MaxSkew), "use %v to %v", minSkew, FormatDuration(maxSkew))
 	}
 	p.oneOf("raft.log", c.Raft.Log, "wal", "boltdb")
 }

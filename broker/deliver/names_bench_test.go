@@ -95,7 +95,6 @@ func manyNames(b *testing.B, names int) {
 	searched.Store(true)
 	scheduler := schedule.New(schedule.Options{
 		Store: node.Store(), Feed: feed, Log: node, Publisher: p, Verdicts: verdicts, Searched: searched,
-		Now: time.Now, OnStep: func(time.Duration) {}, Report: report.New(), Logger: slog.New(slog.DiscardHandler),
 	})
 	ended := make(chan error, 2)
 	go func() { ended <- p.Run(ctx) }()

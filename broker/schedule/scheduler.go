@@ -49,11 +49,12 @@ type Options struct {
 	Publisher Publisher
 	Verdicts  *mailbox.Mailbox[Verdict]
 	Searched  *atomic.Bool // storage has been searched for strays since the process began
-	Now       func() time.Time
-	Alarm     *Alarm              // may be nil
-	OnStep    func(time.Duration) // the clock was set; counted by the caller
-	Report    *report.Report
-	Logger    *slog.Logger
+	// Now is the time by which messages are due. While the clock is in doubt it stands
+	// still: then nothing becomes due, and no claim goes further.
+	Now    func() time.Time
+	Alarm  *Alarm // may be nil
+	Report *report.Report
+	Logger *slog.Logger
 }
 
 // A Log puts commands into the replicated log; *node.Node implements it.
@@ -76,7 +77,7 @@ func New(cfg Options) *Scheduler {
 	s := &Scheduler{
 		cfg:     cfg,
 		log:     cfg.Logger.With("component", "scheduler"),
-		window:  newWindow(timer.QueueConfig{Start: state.Claim.Mark.Due, Now: cfg.Now, OnStep: cfg.OnStep}),
+		window:  newWindow(timer.QueueConfig{Start: state.Claim.Mark.Due, Now: cfg.Now}),
 		targets: newTargets(state.Claim.Mark),
 		claims:  newClaims(state.Claim, state.AppliedIndex),
 	}

@@ -70,7 +70,6 @@ func (s *stage) begin(ctx context.Context) *raftfsm.Feed {
 	s.scheduler = New(Options{
 		Store: s.store, Feed: feed, Log: s.log, Publisher: s.publisher, Verdicts: s.verdicts, Searched: &s.searched,
 		Now: time.Now, Report: report.New(), Logger: slog.New(slog.DiscardHandler),
-		OnStep: func(time.Duration) {},
 	})
 	return feed
 }

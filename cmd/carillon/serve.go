@@ -99,6 +99,9 @@ func serve(ctx context.Context, c config.Config, stderr io.Writer) (err error) {
 		Logger:  log,
 
 		AskReach: func(ctx context.Context, m member.Member) error { return api.NewClient(m.API).ReachKafka(ctx) },
+		AskClock: func(ctx context.Context, m member.Member) (broker.ClockReading, error) {
+			return api.NewClient(m.API).Clock(ctx)
+		},
 	})
 	registry.MustRegister(broker.NewCollector(b.Status))
 	log.Info("node started", "node", c.Node.ID, "version", programVersion(), "raft", c.Raft.Listen, "api", c.API.Listen, "data_dir", c.Node.DataDir)

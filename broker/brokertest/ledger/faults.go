@@ -39,8 +39,10 @@ func traitOf(kind string) trait {
 		return trait{delays: true, ends: true, recovery: 10 * time.Second}
 	case "stop", "program": // a hand-over finishes what is on its way
 		return trait{delays: true, ends: true, recovery: 20 * time.Second}
-	case "clock": // what is due by a clock waits for it: see Ledger.behind
-		return trait{delays: true, recovery: 5 * time.Second}
+	// What is due by a clock waits for it: see trulyDue. One that was set is not believed until
+	// others have confirmed it, or for ten seconds; one that is wrong gives leadership away.
+	case "clock":
+		return trait{delays: true, ends: true, recovery: 15 * time.Second}
 	case "partitions": // of a target: what is flying is waited for
 		return trait{delays: true, recovery: 10 * time.Second}
 	default:

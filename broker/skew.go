@@ -1,0 +1,322 @@
+package broker
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/carillonmq/carillon/broker/clock"
+	"github.com/carillonmq/carillon/raftfsm"
+	"github.com/carillonmq/carillon/raftfsm/member"
+)
+
+const (
+	// compareEvery is how often a node asks the others for their clocks when all is well.
+	compareEvery = 10 * time.Second
+	// compareAgain is the time between two comparisons of a leader whose clock is not
+	// believed, and between the first ones of a process, whose peers may be starting too.
+	compareAgain = time.Second
+	// comparePatience bounds one comparison.
+	comparePatience = time.Second
+	// beginPatience is how long a term that begins waits for one at most.
+	beginPatience = 300 * time.Millisecond
+	// skewedLooks is how often in a row a node must be found skewed before it gives
+	// leadership away.
+	skewedLooks = 2
+)
+
+// A ClockReading is what a node answers to another that compares clocks. Nodes of other
+// versions read it: a field keeps its meaning.
+type ClockReading struct {
+	Node    string `json:"node"`
+	Cluster string `json:"cluster"`
+	Micros  int64  `json:"unix_micros"` // of its wall clock, whatever it thinks of that itself
+}
+
+// A ClockStatus is what a node knows of the clocks of its cluster.
+type ClockStatus struct {
+	Standing string           `json:"standing"`          // alone, agreed, skewed or divided, by the last comparison
+	Skew     map[string]int64 `json:"skew_ms,omitempty"` // by member: its clock against the median of those that reported
+	Stopped  bool             `json:"stopped"`           // nothing becomes due while this node leads, since its clock is not believed
+}
+
+// A skew compares this node's clock with those of the other members, and moves
+// leadership away from a clock that is wrong. It belongs to the Broker and outlives terms:
+// a new leader knows its standing. broker/clock says what is decided.
+type skew struct {
+	broker *Broker
+	wanted chan chan<- struct{} // of terms that begin: closed when their comparison has come to something
+
+	mu      sync.Mutex
+	problem string
+	status  ClockStatus
+	judged  bool // by clocks of others, when clocks were last compared
+
+	// Of the goroutine that runs.
+	looks    int  // that found this node skewed, in a row
+	refusing bool // since then
+	stops    int  // of the clock, as counted
+	said     string
+}
+
+func newSkew(b *Broker) *skew {
+	return &skew{broker: b, wanted: make(chan chan<- struct{})}
+}
+
+// run compares until ctx ends.
+func (k *skew) run(ctx context.Context) {
+	b := k.broker
+	timer := time.NewTimer(0)
+	defer timer.Stop()
+	pause := compareAgain
+	for {
+		var begun chan<- struct{}
+		select {
+		case <-ctx.Done():
+			return
+		case <-timer.C:
+		case <-b.clock.Left():
+		case begun = <-k.wanted:
+		}
+		verdict := k.compare(ctx, begun)
+		if ctx.Err() != nil {
+			return
+		}
+		k.tell(verdict)
+		k.act(ctx, verdict)
+		switch {
+		case b.leads() && (b.clock.State().Stopped || verdict.Standing == clock.Skewed):
+			timer.Reset(compareAgain)
+		case len(k.others()) == 0:
+			timer.Stop() // until the clock is set
+		default:
+			timer.Reset(pause)
+			if pause = min(2*pause, b.compareEvery); verdict.Standing != clock.Alone {
+				pause = b.compareEvery
+			}
+		}
+	}
+}
+
+// begin returns when a term may begin as far as its clock is concerned: at once if others have
+// judged it lately, else when they have now, or do not within a moment.
+func (k *skew) begin(ctx context.Context) error {
+	k.mu.Lock()
+	judged := k.judged
+	k.mu.Unlock()
+	if judged || len(k.others()) == 0 {
+		return nil
+	}
+	timer := time.NewTimer(beginPatience)
+	defer timer.Stop()
+	wanted, begun := k.wanted, make(chan struct{})
+	for {
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case wanted <- begun:
+			wanted = nil
+		case <-begun:
+			return nil
+		case <-timer.C:
+			return nil
+		}
+	}
+}
+
+func (k *skew) others() []member.Member {
+	var others []member.Member
+	for _, m := range k.broker.config.Cluster.Members {
+		if m.ID != k.broker.config.Node.ID {
+			others = append(others, member.Member(m))
+		}
+	}
+	return others
+}
+
+// compare asks the other members and settles what is right. As soon as a majority of all
+// members agrees with this node that is settled, and begun is closed: those that do not answer
+// hold nobody up.
+func (k *skew) compare(ctx context.Context, begun chan<- struct{}) clock.Verdict {
+	b := k.broker
+	ctx, cancel := context.WithTimeout(ctx, comparePatience)
+	defer cancel()
+	settle := func(v clock.Verdict) {
+		b.clock.Settle(v)
+		if begun != nil {
+			close(begun)
+			begun = nil
+		}
+	}
+	others := k.others()
+	type answer struct {
+		reading clock.Reading
+		usable  bool
+	}
+	answers := make(chan answer, len(others)) // of those who come late, too
+	for _, m := range others {
+		go func() {
+			reading, usable := k.ask(ctx, m)
+			answers <- answer{reading, usable}
+		}()
+	}
+	var readings []clock.Reading
+	for range others {
+		select {
+		case a := <-answers:
+			if !a.usable {
+				continue
+			}
+			readings = append(readings, a.reading)
+			if v := b.clock.Judge(readings); v.Standing == clock.Agreed && v.Agreeing*2 > len(others)+1 {
+				settle(v)
+			}
+			continue
+		case <-ctx.Done():
+		}
+		break
+	}
+	v := b.clock.Judge(readings)
+	settle(v)
+	k.note(v, readings)
+	return v
+}
+
+// ask returns what the member's clock says, false if it says nothing that is of use.
+func (k *skew) ask(ctx context.Context, m member.Member) (clock.Reading, bool) {
+	b := k.broker
+	asked := b.clock.Elapsed()
+	said, err := b.askClock(ctx, m)
+	came := b.clock.Elapsed()
+	if err != nil || said.Node != m.ID || said.Cluster != b.config.Cluster.Name {
+		return clock.Reading{}, false // members before this version do not report
+	}
+	return b.clock.Measure(m.ID, time.UnixMicro(said.Micros), asked, came)
+}
+
+// note keeps what was measured for the status.
+func (k *skew) note(v clock.Verdict, readings []clock.Reading) {
+	status := ClockStatus{Standing: string(v.Standing)}
+	if len(readings) > 0 {
+		status.Skew = map[string]int64{k.broker.config.Node.ID: v.Skew.Milliseconds()}
+	}
+	for _, r := range readings {
+		status.Skew[r.Member] = (r.Shift - v.Median).Milliseconds()
+	}
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	k.status, k.judged = status, v.Standing != clock.Alone
+}
+
+// tell counts and logs what has changed, and says in the status what is wrong.
+func (k *skew) tell(v clock.Verdict) {
+	b := k.broker
+	state := b.clock.State()
+	problem := ""
+	switch {
+	case v.Standing == clock.Skewed:
+		problem = fmt.Sprintf("the clock of this node is %s the median of those that reported (%s), more than clock.max_skew %v: it does not lead; see to NTP here",
+			aheadOf(v.Skew), k.skews(), b.config.Clock.MaxSkew)
+	case state.Stopped && v.Standing == clock.Alone:
+		problem = fmt.Sprintf("firing is stopped: the clock of this node was set and is %s what it was, and no other member reports its clock: it goes on when the clock was steady for ten seconds", aheadOf(state.Off))
+	case state.Stopped:
+		problem = fmt.Sprintf("firing is stopped: the clock of this node was set and is %s what it was, and no majority agrees (%s): see to NTP on all nodes", aheadOf(state.Off), k.skews())
+	case v.Standing == clock.Divided:
+		problem = fmt.Sprintf("no majority of the clocks agrees within clock.max_skew %v (%s): the present leader stays; see to NTP on all nodes", b.config.Clock.MaxSkew, k.skews())
+	}
+	k.mu.Lock()
+	k.problem = problem
+	k.mu.Unlock()
+	if stopped := state.Stops - k.stops; stopped > 0 && b.leads() {
+		b.metrics.FiringStopped(stopped)
+		b.log.Warn("firing stopped: the clock left the time that was held right", "by", state.Off, "times", stopped)
+	}
+	k.stops = state.Stops
+	// What is wrong with clocks is logged once, not with each second of skew.
+	said := string(v.Standing)
+	if state.Stopped {
+		said += " and stopped"
+	}
+	if said == k.said {
+		return
+	}
+	before := k.said
+	k.said = said
+	switch {
+	case problem != "":
+		b.log.Warn("clocks: " + problem)
+	case v.Believed:
+		b.log.Warn("firing goes on by the new time: no other member reports its clock, and it has been steady")
+	case before != "":
+		b.log.Info("clocks agree", "standing", said, "before", before)
+	}
+}
+
+// skews lists the members' clocks against the median.
+func (k *skew) skews() string {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	var all []string
+	for _, id := range slices.Sorted(maps.Keys(k.status.Skew)) {
+		all = append(all, fmt.Sprintf("%s %+v", id, time.Duration(k.status.Skew[id])*time.Millisecond))
+	}
+	return strings.Join(all, ", ")
+}
+
+func aheadOf(d time.Duration) string {
+	if d < 0 {
+		return d.Abs().Round(time.Millisecond).String() + " behind"
+	}
+	return d.Round(time.Millisecond).String() + " ahead of"
+}
+
+// act gives leadership to a voter whose clock is right, if this node has it and was found
+// skewed twice in a row.
+func (k *skew) act(ctx context.Context, v clock.Verdict) {
+	b := k.broker
+	if v.Standing != clock.Skewed {
+		k.looks, k.refusing = 0, false
+		return
+	}
+	if k.looks++; k.looks < skewedLooks {
+		return
+	}
+	to, err := b.node.TransferLeadershipTo(ctx, v.Able)
+	if errors.Is(err, raftfsm.ErrNotLeader) {
+		k.refusing = false
+		return
+	}
+	if !k.refusing {
+		k.refusing = true
+		b.metrics.LeadershipRefused()
+		b.log.Warn("refusing to lead: this node's clock is wrong", "by", v.Skew, "right_members", v.Able)
+	}
+	if err != nil {
+		k.mu.Lock()
+		k.problem += fmt.Sprintf("; leadership cannot be handed to one of %s: %v", strings.Join(v.Able, ", "), err)
+		k.mu.Unlock()
+		return
+	}
+	k.refusing = false
+	b.log.Warn("leadership handed over", "to", to, "reason", "the clock of this node is "+aheadOf(v.Skew)+" the median")
+}
+
+// read returns what is known, and what is wrong or "".
+func (k *skew) read() (status ClockStatus, problem string) {
+	stopped := k.broker.clock.State().Stopped
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	status = k.status
+	status.Stopped = stopped
+	return status, k.problem
+}
+
+// Clock returns what this node answers to one that compares clocks.
+func (b *Broker) Clock() ClockReading {
+	return ClockReading{Node: b.config.Node.ID, Cluster: b.config.Cluster.Name, Micros: b.clock.Wall().UnixMicro()}
+}
