@@ -79,7 +79,9 @@ func (l *Ledger) Report(s Sums, run Run) string {
 		s.Lost, s.Early, s.Twice, s.TwoFates, s.Disordered, s.Duplicates, run.Elections)
 	fmt.Fprintf(&b, "%-24s %6s %10s   %s\n", "fault", "faults", "duplicates", "on time again after (p50, max; of)")
 	for _, kind := range kinds {
-		rows[string(kind)].write(&b)
+		if r := rows[string(kind)]; r.faults > 0 {
+			r.write(&b)
+		}
 	}
 	rows[together].write(&b)
 	rows[nothing].write(&b)

@@ -40,7 +40,7 @@ func TestReport_givesEachFaultItsPart(t *testing.T) {
 		return torture.Strike{Fault: torture.Fault{Kind: kind}, Begin: h.at(begin), End: h.at(end)}
 	}
 	got := h.Report(h.Close(h.at(60_000)), torture.Run{
-		Kinds:     []torture.Kind{torture.KillNode, torture.StopNode},
+		Kinds:     []torture.Kind{torture.KillNode, torture.FillDisk, torture.StopNode},
 		Strikes:   []torture.Strike{strike(torture.KillNode, 10_000, 12_000), strike(torture.KillNode, 30_000, 32_000), strike(torture.StopNode, 31_000, 33_000)},
 		From:      h.at(1000),
 		Elections: 3,
