@@ -1,6 +1,8 @@
 # make check   seconds: format, vet, staticcheck, unit and virtual-time tests; before every commit
 # make test    minutes: installs what it needs, then everything, with real Kafka and compose
 # make torture FAULTS=200   real processes and real Kafka under faults drawn from a seed; as root
+
+# make power   the power of a node's disk cut off ROUNDS times, 200 by default; as root, a second each
 # make bench   the figures of docs/performance.md that need processes and real Kafka
 # make sim     an hour: plays SEEDS random scripts against a cluster in virtual time
 # make mutants hours: puts each planted bug into a copy of the source and plays SEEDS seeds at most until one finds it
@@ -18,7 +20,7 @@ UNIT         = $$(go list ./... | grep -v '/cmd/carillon/e2e$$')
 PROGRAMS := gcc:build-essential git:git kcat:kcat javac:default-jdk-headless mvn:maven python3:python3 mkfs.ext4:e2fsprogs \
             dockerd:docker.io docker-compose:docker-compose iptables:iptables ip:iproute2 nsenter:util-linux debootstrap:debootstrap
 
-.PHONY: build check lint needs test torture bench sim mutants
+.PHONY: build check lint needs test torture power bench sim mutants
 
 build:
 	CGO_ENABLED=0 go build -trimpath -o carillon ./cmd/carillon
@@ -64,6 +66,10 @@ SEED    ?= 0
 BROKERS ?= 1,3
 torture: needs
 	go test -run '^TestTorture$$' -count=1 -timeout 12h -v $(E2E) -faults $(FAULTS) -seed $(SEED) -brokers $(BROKERS)
+
+ROUNDS ?= 200
+power: needs
+	CARILLON_POWER_ROUNDS=$(ROUNDS) go test -count=1 -timeout 60m -run TestPowerLoss_leavesAConsistentPrefix -v $(E2E)
 
 bench: needs
 	go test -run '^$$' -bench . -benchtime 1x -timeout 20m -v $(E2E)

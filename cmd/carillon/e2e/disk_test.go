@@ -1,6 +1,7 @@
 package e2e
 
 import (
+	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -38,15 +39,23 @@ func (d *disk) mount() {
 // cutPower makes every further access fail and forgets what was not synced.
 func (d *disk) cutPower() {
 	d.t.Helper()
-	const shutdown, withoutLogFlush = 0x8004587d, 2 // EXT4_IOC_SHUTDOWN
-	root, err := os.Open(d.dir)
-	if err != nil {
+	if err := cutOff(d.dir); err != nil {
 		d.t.Fatal(err)
+	}
+}
+
+// cutOff does that to the disk that is mounted there.
+func cutOff(mount string) error {
+	const shutdown, withoutLogFlush = 0x8004587d, 2 // EXT4_IOC_SHUTDOWN
+	root, err := os.Open(mount)
+	if err != nil {
+		return err
 	}
 	defer root.Close()
 	if err := unix.IoctlSetPointerInt(int(root.Fd()), shutdown, withoutLogFlush); err != nil {
-		d.t.Fatalf("cut the power of %s: %v", d.dir, err)
+		return fmt.Errorf("cut the power of %s: %w", mount, err)
 	}
+	return nil
 }
 
 // remount shows what the power cut left. Nothing may use the disk.
