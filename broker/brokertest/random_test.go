@@ -16,7 +16,7 @@ var (
 )
 
 // fixedSeeds are played by everybody: small ones, at true scale.
-func fixedSeeds() []uint64 { return []uint64{5, 18, 29, 37, 44, 49} }
+func fixedSeeds() []uint64 { return []uint64{5, 29, 37, 49} }
 
 // Random scripts meet what nobody thought of. A seed gives the same script again,
 // not the same schedule of goroutines nor the same elections: repeat it with

@@ -10,6 +10,7 @@ package draw
 import (
 	"fmt"
 	"math/rand/v2"
+	"strings"
 	"time"
 )
 
@@ -39,6 +40,9 @@ func Script(seed uint64, profile Profile) string {
 	r := newRun(seed, profile)
 	if r.brokers > 1 {
 		r.leaveOut(stopsTime)
+	}
+	if strings.Contains(r.text(), " replace ") { // which waits until the node is back
+		r.armed = nil
 	}
 	r.leaveOut(isUnplayable)
 	return r.text()
@@ -123,6 +127,11 @@ func (r *run) drawCluster() {
 			r.setting("%s=%d", limit.name, int(r.size(limit.least, limit.most)))
 		}
 	}
+	if r.chance(0.5) { // a page is a quarter of what is loaded at most
+		loaded := r.size(8, 4096)
+		r.setting("loaded=%d", int(loaded))
+		r.setting("page=%d", int(r.size(1, loaded/4)))
+	}
 	if r.chance(0.25) {
 		r.brokers = pick(r, 2, 3)
 		r.setting("brokers=%d", r.brokers)
@@ -147,10 +156,8 @@ func limits() []limit {
 	return []limit{
 		{"flush", 4 << 10, 1 << 20},
 		{"segment", 64 << 10, 4 << 20},
-		{"loaded", 8, 4096},
 		{"handed", 4, 2048},
 		{"flying", 1, 256},
-		{"page", 2, 1024},
 	}
 }
 
