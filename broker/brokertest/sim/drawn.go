@@ -5,11 +5,8 @@ import (
 	"context"
 	"fmt"
 	"io"
-	"os"
 	"os/exec"
-	"path/filepath"
 	"regexp"
-	"runtime"
 	"strings"
 	"time"
 
@@ -29,17 +26,14 @@ func runDrawn(ctx context.Context, args []string, out io.Writer) error {
 	flags := newFlags("drawn", "", out)
 	count := flags.Int("count", 100, "how many bugs to draw; those that do not compile are not counted")
 	seed := flags.Uint64("seed", 1, "what they are drawn by")
-	flags.Uint64Var(&c.seeds, "seeds", 20, "how many seeds each may take")
-	flags.IntVar(&c.workers, "workers", runtime.NumCPU(), "how many seeds are played at once")
-	flags.DurationVar(&c.timeout, "timeout", 3*time.Minute, "real time that a seed may take")
-	flags.StringVar(&c.dir, "dir", filepath.Join(os.TempDir(), "carillon-mutants"), "where the copy of the source and the results are: a second run goes on there")
+	c.addTo(flags, 20)
 	if err := flags.Parse(args); err != nil {
 		return err
 	}
 	if *count < 1 {
 		return fmt.Errorf("-count %d: %w: want at least 1", *count, errNothing)
 	}
-	h, err := c.open(ctx)
+	h, err := newHunt(ctx, c)
 	if err != nil {
 		return err
 	}

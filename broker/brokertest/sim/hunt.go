@@ -2,14 +2,33 @@ package main
 
 import (
 	"context"
+	"flag"
 	"fmt"
+	"os"
 	"path/filepath"
+	"runtime"
 	"slices"
 	"sync"
+	"time"
 
 	"github.com/carillonmq/carillon/broker/brokertest/draw"
 	"github.com/carillonmq/carillon/broker/brokertest/mutants"
 )
+
+// hunting is what the verbs that try mutants are told.
+type hunting struct {
+	dir     string
+	seeds   uint64
+	workers int
+	timeout time.Duration
+}
+
+func (c *hunting) addTo(flags *flag.FlagSet, seeds uint64) {
+	flags.Uint64Var(&c.seeds, "seeds", seeds, "how many seeds each may take")
+	flags.IntVar(&c.workers, "workers", runtime.NumCPU(), "how many seeds are played at once")
+	flags.DurationVar(&c.timeout, "timeout", 3*time.Minute, "real time that a seed may take")
+	flags.StringVar(&c.dir, "dir", filepath.Join(os.TempDir(), "carillon-mutants"), "where the copy of the source and the results are: a second run goes on there")
+}
 
 // A hunt plays the seeds one after the other against mutants of one source, until a check finds
 // something that it does not find in the source itself.
@@ -17,11 +36,11 @@ type hunt struct {
 	tree    *mutants.Tree
 	log     *logbook
 	workers int
-	bounds  func(binary) binary
+	timeout time.Duration // of real time, that a seed may take
 	script  func(seed uint64) string
 
-	mu   sync.Mutex
-	pure *binary // of the source without a mutant, built when it is first needed
+	pure    binary     // of the source without a mutant
+	playing sync.Mutex // held while pure plays, and over what the log has of it
 }
 
 // A find is what a hunt came to.
@@ -33,28 +52,31 @@ type find struct {
 
 func (f find) found() bool { return len(f.Checks) > 0 }
 
-// newHunt copies the module at the present directory below dir.
-func newHunt(ctx context.Context, dir string, workers int) (*hunt, error) {
-	tree, err := mutants.Copy(ctx, ".", filepath.Join(dir, "tree"))
+// newHunt copies the module at the present directory and builds it without a mutant.
+func newHunt(ctx context.Context, c hunting) (*hunt, error) {
+	if c.seeds == 0 {
+		return nil, fmt.Errorf("-seeds 0: %w: want at least 1", errNothing)
+	}
+	tree, err := mutants.Copy(ctx, ".", filepath.Join(c.dir, "tree"))
 	if err != nil {
 		return nil, err
 	}
-	log, err := openLogbook(filepath.Join(dir, "state.json"), tree.Hash)
+	log, err := openLogbook(filepath.Join(c.dir, "state.json"), tree.Hash)
 	if err != nil {
 		return nil, err
 	}
-	return &hunt{
-		tree: tree, log: log, workers: max(workers, 1),
+	h := &hunt{
+		tree: tree, log: log, workers: max(c.workers, 1), timeout: c.timeout,
 		script: func(seed uint64) string { return draw.Script(seed, draw.Any) },
-	}, nil
+	}
+	h.pure, err = h.build(ctx, "pure.test")
+	return h, err
 }
 
 // build compiles what the tree holds now.
 func (h *hunt) build(ctx context.Context, name string) (binary, error) {
 	b, err := build(ctx, h.tree.Dir, filepath.Join(filepath.Dir(h.tree.Dir), name), false)
-	if err == nil && h.bounds != nil {
-		b = h.bounds(b)
-	}
+	b.timeout = h.timeout
 	return b, err
 }
 
@@ -118,27 +140,14 @@ func (h *hunt) try(ctx context.Context, b binary, seed uint64) (find, error) {
 
 // usual returns the checks that fail for the seed in the source without a mutant.
 func (h *hunt) usual(ctx context.Context, seed uint64) ([]string, error) {
-	h.mu.Lock()
-	defer h.mu.Unlock()
+	h.playing.Lock()
+	defer h.playing.Unlock()
 	if checks, ok := h.log.usual(seed); ok {
 		return checks, nil
-	}
-	if h.pure == nil {
-		return nil, fmt.Errorf("the source without a mutant was not built")
 	}
 	o, err := h.pure.play(ctx, h.script(seed))
 	if err != nil {
 		return nil, err
 	}
 	return o.checks(), h.log.noteUsual(seed, o.checks())
-}
-
-// prepare builds the source without a mutant.
-func (h *hunt) prepare(ctx context.Context) error {
-	if err := h.tree.Restore(); err != nil {
-		return err
-	}
-	b, err := h.build(ctx, "pure.test")
-	h.pure = &b
-	return err
 }

@@ -7,13 +7,9 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"os"
-	"path/filepath"
-	"runtime"
 	"slices"
 	"strings"
 	"text/tabwriter"
-	"time"
 
 	"github.com/carillonmq/carillon/broker/brokertest/mutants"
 )
@@ -21,38 +17,12 @@ import (
 // plantedDir has the patches, seen from the root of the module.
 const plantedDir = "broker/brokertest/mutants"
 
-// hunting is what the verbs that try mutants are told.
-type hunting struct {
-	dir     string
-	seeds   uint64
-	workers int
-	timeout time.Duration
-}
-
-func (c *hunting) open(ctx context.Context) (*hunt, error) {
-	if c.seeds == 0 {
-		return nil, fmt.Errorf("-seeds 0: %w: want at least 1", errNothing)
-	}
-	h, err := newHunt(ctx, c.dir, c.workers)
-	if err != nil {
-		return nil, err
-	}
-	h.bounds = func(b binary) binary {
-		b.timeout = c.timeout
-		return b
-	}
-	return h, h.prepare(ctx)
-}
-
 // runMutants tries each planted bug until a seed finds it.
 func runMutants(ctx context.Context, args []string, out io.Writer) error {
 	var c hunting
 	flags := newFlags("mutants", "", out)
 	only := flags.String("only", "", "try only this one, or those whose names begin so")
-	flags.Uint64Var(&c.seeds, "seeds", 1000, "how many seeds each may take")
-	flags.IntVar(&c.workers, "workers", runtime.NumCPU(), "how many seeds are played at once")
-	flags.DurationVar(&c.timeout, "timeout", 3*time.Minute, "real time that a seed may take")
-	flags.StringVar(&c.dir, "dir", filepath.Join(os.TempDir(), "carillon-mutants"), "where the copy of the source and the results are: a second run goes on there")
+	c.addTo(flags, 1000)
 	if err := flags.Parse(args); err != nil {
 		return err
 	}
@@ -65,7 +35,7 @@ func runMutants(ctx context.Context, args []string, out io.Writer) error {
 	if len(planted) == 0 {
 		return fmt.Errorf("-only %s: %w: none of the %d names in %s begins so", *only, errNothing, all, plantedDir)
 	}
-	h, err := c.open(ctx)
+	h, err := newHunt(ctx, c)
 	if err != nil {
 		return err
 	}

@@ -59,22 +59,15 @@ func planted(path, from, to string) string {
 		"\n@@ -1,3 +1,3 @@\n package limit\n \n-" + from + "\n+" + to + "\n"
 }
 
-// hunting returns a hunt in the toy module.
+// toyHunt returns a hunt in the module at root.
 func toyHunt(t *testing.T, root, dir string) *hunt {
 	t.Helper()
 	t.Chdir(root)
-	h, err := newHunt(t.Context(), dir, 2)
+	h, err := newHunt(t.Context(), hunting{dir: dir, seeds: 1, workers: 2, timeout: time.Minute})
 	if err != nil {
 		t.Fatal(err)
 	}
 	h.script = func(seed uint64) string { return string(rune('0' + seed)) }
-	h.bounds = func(b binary) binary {
-		b.timeout = time.Minute
-		return b
-	}
-	if err := h.prepare(t.Context()); err != nil {
-		t.Fatal(err)
-	}
 	return h
 }
 
@@ -93,7 +86,7 @@ func toyModule(t *testing.T) string {
 	return root
 }
 
-func TestMutants_tellsAFindFromWhatWasNotTried(t *testing.T) {
+func TestMutants_tellAFindFromWhatWasNotTried(t *testing.T) {
 	root, dir := toyModule(t), t.TempDir()
 	h := toyHunt(t, root, dir)
 	all, err := mutants.Read(plantedDir)
@@ -118,22 +111,8 @@ func TestMutants_tellsAFindFromWhatWasNotTried(t *testing.T) {
 	if !errors.Is(results[1].err, errBuild) || !errors.Is(results[2].err, mutants.ErrDoesNotApply) {
 		t.Errorf("errors %v and %v, want errBuild and ErrDoesNotApply", results[1].err, results[2].err)
 	}
-}
 
-func TestMutants_goOnWhereTheyEnded(t *testing.T) {
-	root, dir := toyModule(t), t.TempDir()
-	all, err := mutants.Read(filepath.Join(root, plantedDir))
-	if err != nil {
-		t.Fatal(err)
-	}
-	lost, tame := all[0], all[3]
-	h := toyHunt(t, root, dir)
-	for _, p := range []mutants.Planted{lost, tame} {
-		if _, err := h.tryPlanted(t.Context(), p, 4); err != nil {
-			t.Fatal(err)
-		}
-	}
-
+	// Another run goes on where this one has ended.
 	h = toyHunt(t, root, dir)
 	played := make(chan uint64, 10)
 	script := h.script
@@ -141,16 +120,16 @@ func TestMutants_goOnWhereTheyEnded(t *testing.T) {
 		played <- seed
 		return script(seed)
 	}
+	lost, tame := all[0], all[3]
 	if f, err := h.tryPlanted(t.Context(), lost, 6); err != nil || f.Seeds != 3 || len(played) > 0 {
 		t.Errorf("found again as %+v, error %v, with %d seeds: want what was known", f, err, len(played))
 	}
-	if f, err := h.tryPlanted(t.Context(), tame, 6); err != nil || f.found() || len(played) != 2 {
-		t.Errorf("%+v, error %v, with %d seeds: want two more", f, err, len(played))
-	}
-
 	tame.Patch = append(tame.Patch, '\n')
-	if _, err := h.tryPlanted(t.Context(), tame, 6); err != nil || len(played) != 8 {
-		t.Errorf("error %v, with %d seeds: want six for a patch that has changed", err, len(played)-2)
+	if f, err := h.tryPlanted(t.Context(), tame, 1); err != nil || f.found() || len(played) != 1 {
+		t.Errorf("%+v, error %v, with %d seeds: want one, since the patch has changed", f, err, len(played))
+	}
+	if f, err := h.tryPlanted(t.Context(), tame, 3); err != nil || f.found() || len(played) != 3 {
+		t.Errorf("%+v, error %v, with %d seeds: want two more", f, err, len(played))
 	}
 }
 
