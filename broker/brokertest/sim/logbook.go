@@ -34,8 +34,7 @@ type trial struct {
 
 // openLogbook reads the file, if it is about that source.
 func openLogbook(path, source string) (*logbook, error) {
-	empty := kept{Source: source, Usual: map[uint64][]string{}, Planted: map[string]trial{}, Drawn: map[string]trial{}}
-	l := &logbook{path: path, kept: empty}
+	l := &logbook{path: path, kept: nothingKept(source)}
 	data, err := os.ReadFile(path)
 	if errors.Is(err, fs.ErrNotExist) {
 		return l, nil
@@ -47,9 +46,13 @@ func openLogbook(path, source string) (*logbook, error) {
 		return nil, fmt.Errorf("read %s: %w: remove it to begin anew", path, err)
 	}
 	if l.Source != source {
-		l.kept = empty
+		l.kept = nothingKept(source)
 	}
 	return l, nil
+}
+
+func nothingKept(source string) kept {
+	return kept{Source: source, Usual: map[uint64][]string{}, Planted: map[string]trial{}, Drawn: map[string]trial{}}
 }
 
 func (l *logbook) usual(seed uint64) ([]string, bool) {

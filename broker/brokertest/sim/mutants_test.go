@@ -133,6 +133,34 @@ func TestMutants_tellAFindFromWhatWasNotTried(t *testing.T) {
 	}
 }
 
+func TestLogbook_isAboutOneSource(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "state.json")
+	open := func(source string) *logbook {
+		l, err := openLogbook(path, source)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return l
+	}
+	l := open("one")
+	l.Planted["lost"] = trial{Find: find{Seeds: 3}}
+	if err := l.noteUsual(7, []string{"bounds"}); err != nil {
+		t.Fatal(err)
+	}
+	if l = open("one"); l.Planted["lost"].Find.Seeds != 3 || len(l.Usual[7]) != 1 {
+		t.Errorf("kept %+v, want what was saved", l.kept)
+	}
+	if l = open("two"); len(l.Planted) > 0 || len(l.Usual) > 0 || l.Source != "two" {
+		t.Errorf("kept %+v for another source", l.kept)
+	}
+	if err := os.WriteFile(path, []byte("{"), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := openLogbook(path, "two"); err == nil || !strings.Contains(err.Error(), "remove it") {
+		t.Errorf("error %v for a damaged file", err)
+	}
+}
+
 func TestMutants_wantWhatThereIs(t *testing.T) {
 	t.Chdir(toyModule(t))
 	for args, want := range map[string]string{"-only nothing": "none of the 4 names", "-seeds 0": "want at least 1"} {
