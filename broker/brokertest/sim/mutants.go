@@ -21,7 +21,7 @@ const plantedDir = "broker/brokertest/mutants"
 func runMutants(ctx context.Context, args []string, out io.Writer) error {
 	var c hunting
 	flags := newFlags("mutants", "", out)
-	only := flags.String("only", "", "try only this one, or those whose names begin so")
+	only := flags.String("only", "", "try only this one, or those whose names begin so; several with commas between them")
 	c.addTo(flags, 1000)
 	if err := flags.Parse(args); err != nil {
 		return err
@@ -31,7 +31,9 @@ func runMutants(ctx context.Context, args []string, out io.Writer) error {
 		return err
 	}
 	all := len(planted)
-	planted = slices.DeleteFunc(planted, func(p mutants.Planted) bool { return !strings.HasPrefix(p.Name, *only) })
+	planted = slices.DeleteFunc(planted, func(p mutants.Planted) bool {
+		return !slices.ContainsFunc(strings.Split(*only, ","), func(name string) bool { return strings.HasPrefix(p.Name, name) })
+	})
 	if len(planted) == 0 {
 		return fmt.Errorf("-only %s: %w: none of the %d names in %s begins so", *only, errNothing, all, plantedDir)
 	}
