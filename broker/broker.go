@@ -23,7 +23,7 @@ import (
 )
 
 // Options are the parts that a Broker is made of. All are required but Now,
-// DiscoverEvery, CompareEvery, AskReach and AskClock.
+// DiscoverEvery, CompareEvery, AskReach, AskClock and Limits.
 type Options struct {
 	Config  config.Config // resolved and validated
 	Node    *node.Node    // open; the caller closes it after Run
@@ -49,6 +49,20 @@ type Options struct {
 	// CompareEvery is how often that is asked of all when all is well; 0: every ten
 	// seconds. Virtual years need it longer.
 	CompareEvery time.Duration
+	// Limits bound what a term has in memory; zero: DefaultLimits.
+	Limits Limits
+}
+
+// Limits are those of a term's parts. Each is what a node needs for its speed; tests have smaller
+// ones, so that what is rare becomes common.
+type Limits struct {
+	Schedule schedule.Limits
+	Deliver  deliver.Limits
+}
+
+// DefaultLimits returns those that a node runs with.
+func DefaultLimits() Limits {
+	return Limits{Schedule: schedule.DefaultLimits(), Deliver: deliver.DefaultLimits()}
 }
 
 // A Broker leads whenever its node does: it runs one term after the other.
@@ -68,6 +82,7 @@ type Broker struct {
 	compareEvery time.Duration
 	askReach     func(context.Context, member.Member) error
 	askClock     func(context.Context, member.Member) (ClockReading, error)
+	limits       Limits
 	reach        *reach
 	skew         *skew
 	report       atomic.Pointer[report.Report] // of the running term, nil when there is none
@@ -93,6 +108,7 @@ func New(o Options) *Broker {
 		discover:  cmp.Or(o.DiscoverEvery, time.Second),
 		askReach:  o.AskReach,
 		askClock:  o.AskClock,
+		limits:    cmp.Or(o.Limits, DefaultLimits()),
 
 		compareEvery: cmp.Or(o.CompareEvery, compareEvery),
 	}

@@ -41,7 +41,7 @@ func (b *Broker) runTerm(running context.Context, leadership *node.Leadership, r
 
 	// The feed comes before the barrier, and the state after it: what is applied
 	// in between is in both, and the window knows what it holds.
-	feed := b.node.Subscribe(schedule.FeedCapacity)
+	feed := b.node.Subscribe(b.limits.Schedule.Feed)
 	defer feed.Close()
 	if err := b.node.Barrier(ctx); err != nil {
 		return fmt.Errorf("commit barrier: %w", err)
@@ -81,6 +81,7 @@ func (b *Broker) runTerm(running context.Context, leadership *node.Leadership, r
 		Searched:  &b.searched,
 		Now:       b.clock.Due,
 		Alarm:     alarm,
+		Limits:    b.limits.Schedule,
 		Report:    report,
 		Logger:    logger,
 	})
@@ -155,6 +156,7 @@ func (b *Broker) publisherOptions(clusterID [16]byte, sink deliver.Sink, logger 
 		},
 		DeadLetterTopics: b.config.DeadLetterTopics(),
 		Count:            b.metrics,
+		Limits:           b.limits.Deliver,
 		Now:              b.now,
 		Logger:           logger,
 	}

@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/carillonmq/carillon/broker"
 	"github.com/carillonmq/carillon/broker/config"
 	"github.com/carillonmq/carillon/raftfsm/member"
 	"github.com/carillonmq/carillon/storage"
@@ -40,6 +41,10 @@ type Cluster struct {
 	dir      string
 	// flushBytes is small, so that flushes and merges happen in every longer script.
 	flushBytes int64
+	// segment is the size of the log's files, in bytes.
+	segment int
+	// limits are small where the script says so.
+	limits broker.Limits
 	// fetchWait is stretched with the heartbeat: waiting fetches cost real time.
 	fetchWait time.Duration
 
@@ -90,6 +95,9 @@ func newCluster(t testing.TB, settings arguments) *Cluster {
 	}
 	c.flushBytes, err = strconv.ParseInt(settings.value("flush", "1048576"), 10, 64)
 	c.must(err)
+	c.segment, err = strconv.Atoi(settings.value("segment", "4194304"))
+	c.must(err)
+	c.limits = limitsOf(settings)
 	c.config.Raft.Heartbeat = c.span(settings.value("heartbeat", "300ms"))
 	c.fetchWait = c.config.Raft.Heartbeat
 	route := config.NewRoute("*.delay")
@@ -104,6 +112,26 @@ func newCluster(t testing.TB, settings arguments) *Cluster {
 		c.nodes = append(c.nodes, n)
 	}
 	return c
+}
+
+// limitsOf returns the product's limits, smaller where the settings say so.
+func limitsOf(settings arguments) broker.Limits {
+	limits := broker.DefaultLimits()
+	set := func(limit *int, name string) {
+		if n, err := strconv.Atoi(settings.value(name, "")); err == nil {
+			*limit = n
+		}
+	}
+	s := &limits.Schedule
+	set(&s.Loaded, "loaded")
+	set(&s.Handed, "handed")
+	set(&s.Feed, "feed")
+	s.HandedAll = 16 * s.Handed
+	s.Page = min(s.Page, s.Loaded/4)
+	set(&s.Page, "page")
+	limits.Deliver.Aside = max(s.Handed-s.Page, 0)
+	set(&limits.Deliver.Flying, "flying")
+	return limits
 }
 
 // stop ends everything that the bubble has to see end.

@@ -18,7 +18,7 @@ import (
 // stands in brackets may be left out. The line "cluster" has the settings.
 const usages = `
 cluster [long] [nodes=COUNT] [heartbeat=DURATION] [program=NUMBER] [start=earliest|latest]
-	[flush=COUNT] [segment=COUNT] [brokers=COUNT] [loaded=COUNT] [handed=COUNT] [flying=COUNT] [page=COUNT]
+	[flush=COUNT] [segment=COUNT] [brokers=COUNT] [loaded=COUNT] [handed=COUNT] [flying=COUNT] [page=COUNT] [feed=COUNT]
 	[missing_target_timeout=DURATION] [patience=DURATION] [slack=DURATION] [left=NUMBER] [dead=NUMBER] [duplicates=NUMBER]
 
 create TOPIC [partitions=COUNT] [count=COUNT]

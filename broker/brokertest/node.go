@@ -75,7 +75,7 @@ func (n *node) start() {
 		Dial:        c.network.dial(n.member.ID),
 		AskMember:   c.ask(n),
 		FlushBytes:  c.flushBytes,
-		SegmentSize: 4 << 20,
+		SegmentSize: c.segment,
 		Understands: n.program,
 		Applied:     n.applied,
 		Logger:      log,
@@ -92,6 +92,7 @@ func (n *node) start() {
 		Metrics: broker.NewMetrics(n.metrics),
 		Now:     n.clock.now,
 		Logger:  log,
+		Limits:  c.limits,
 
 		AskReach:      c.askReach(n),
 		AskClock:      c.askClock(n),

@@ -81,7 +81,7 @@ func newLane(p *Publisher, target string) *lane {
 		answers:  mailbox.New[PartitionCount](),
 		outcomes: mailbox.New[outcome](),
 		chunk:    leastChunk,
-		health:   health{window: mostFlying},
+		health:   health{window: p.limits.Flying, widest: p.limits.Flying},
 		letters:  p.lettersFor(target),
 	}
 }

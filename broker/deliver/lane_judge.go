@@ -28,6 +28,7 @@ const (
 // health is how a lane's target has been doing.
 type health struct {
 	window       int           // most records flying at a time; one: sent alone
+	widest       int           // that it may be: Limits.Flying
 	failingSince time.Time     // first failure since the last success; zero: none
 	backoff      time.Duration // last wait; until the oldest of the failed gets through
 	oldest       storage.Ref
@@ -88,9 +89,9 @@ func (h *health) fail(since time.Time) {
 // backlog: it need not feel its way as behind a record that was refused.
 func (h *health) succeed(ref storage.Ref) {
 	if h.onTrial {
-		h.window = mostFlying
+		h.window = h.widest
 	}
-	h.window = min(2*h.window, mostFlying)
+	h.window = min(2*h.window, h.widest)
 	h.answer(ref)
 	h.absent = absence{}
 }

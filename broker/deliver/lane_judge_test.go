@@ -52,12 +52,12 @@ func TestJudge_sendsWaitsRefusesCondemnsOrGivesUp(t *testing.T) {
 // A backlog behind a target that works again is thousands of messages; doubling from one would cost
 // it ten answers.
 func TestHealth_oneSuccessOnTrialIsEnough(t *testing.T) {
-	trial := health{window: 1, onTrial: true}
+	trial := health{window: 1, widest: mostFlying, onTrial: true}
 	trial.succeed(storage.Ref{})
 	if trial.window != mostFlying || trial.onTrial {
 		t.Errorf("%d may fly, on trial: %t", trial.window, trial.onTrial)
 	}
-	hunt := health{window: 1}
+	hunt := health{window: 1, widest: mostFlying}
 	if hunt.succeed(storage.Ref{}); hunt.window != 2 {
 		t.Errorf("%d may fly beside one that may be refused, want 2", hunt.window)
 	}

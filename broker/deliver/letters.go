@@ -9,7 +9,6 @@ import (
 	"time"
 
 	"github.com/carillonmq/carillon/broker/report"
-	"github.com/carillonmq/carillon/broker/schedule"
 	"github.com/carillonmq/carillon/storage"
 )
 
@@ -165,7 +164,7 @@ func (l *letters) part() string { return "dead-letter topic " + l.target }
 // reportRefused names a dead-letter topic that does not take some dead letters.
 func (l *lane) reportRefused(cause error) {
 	others := ""
-	if len(l.aside.refused) > schedule.MostHanded-schedule.PageSize {
+	if len(l.aside.refused) > l.p.limits.Aside {
 		others = " and all that come after them"
 	}
 	remedy := refusedRemedy

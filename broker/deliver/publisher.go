@@ -11,6 +11,7 @@
 package deliver
 
 import (
+	"cmp"
 	"container/heap"
 	"context"
 	"log/slog"
@@ -39,6 +40,7 @@ import (
 // the scheduler keeps at most schedule.MostHanded messages of a target here.
 type Publisher struct {
 	cfg     Options
+	limits  Limits
 	log     *slog.Logger
 	began   time.Time // before anything happened: no moment is 0
 	orders  *mailbox.Mailbox[order]
@@ -76,6 +78,7 @@ type Options struct {
 	Verdicts         *mailbox.Mailbox[schedule.Verdict]
 	Count            Count
 	Now              func() time.Time
+	Limits           Limits // zero: DefaultLimits
 	Logger           *slog.Logger
 }
 
@@ -134,6 +137,7 @@ type order struct {
 func New(cfg Options) *Publisher {
 	p := &Publisher{
 		cfg:     cfg,
+		limits:  cmp.Or(cfg.Limits, DefaultLimits()),
 		log:     cfg.Logger.With("component", "publisher"),
 		began:   time.Now().Add(-time.Second),
 		orders:  mailbox.New[order](),

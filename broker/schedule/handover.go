@@ -118,8 +118,8 @@ func (s *Scheduler) publish(due []DueMessage) {
 
 // allowance is how many messages of one target the publisher may have now.
 func (s *Scheduler) allowance() int {
-	left := mostHandedAll - s.window.handed
-	return min(MostHanded, max(leastHanded, left/4))
+	left := s.limits.HandedAll - s.window.handed
+	return min(s.limits.Handed, max(leastHanded, left/4))
 }
 
 // hasRoomAgain reports whether a target that was full may have a good deal more.

@@ -18,7 +18,7 @@ func (s *Scheduler) load() (loaded bool, err error) {
 		t, known := s.targets.byName[name]
 		return !known || t.state == flowing
 	}
-	items, next, done, err := s.cfg.Store.Scan(frontier, PageSize, flows, s.items[:0])
+	items, next, done, err := s.cfg.Store.Scan(frontier, s.limits.Page, flows, s.items[:0])
 	if err != nil {
 		return false, err
 	}
@@ -63,7 +63,7 @@ func (s *Scheduler) sweep(limit int64) (read bool, err error) {
 		t, known := ts.byName[name]
 		return known && (t.state == catchingUp || t.state == queued && t.round == ts.round)
 	}
-	items, next, done, err := s.cfg.Store.Scan(ts.swept, PageSize, wanted, s.items[:0])
+	items, next, done, err := s.cfg.Store.Scan(ts.swept, s.limits.Page, wanted, s.items[:0])
 	if err != nil {
 		return false, err
 	}
@@ -196,7 +196,7 @@ func (s *search) isOver() bool { return s.next.Compare(s.end) >= 0 }
 // searchOn searches one page. A stray's target is read again from where the stray lies,
 // as any target that catches up, and the next claim covers it.
 func (s *Scheduler) searchOn() error {
-	items, next, done, err := s.cfg.Store.Scan(s.search.next, PageSize, nil, s.items[:0])
+	items, next, done, err := s.cfg.Store.Scan(s.search.next, s.limits.Page, nil, s.items[:0])
 	if err != nil {
 		return err
 	}

@@ -1,6 +1,7 @@
 package schedule
 
 import (
+	"cmp"
 	"context"
 	"log/slog"
 	"sync/atomic"
@@ -30,6 +31,7 @@ const FeedCapacity = 1 << 16
 //	                     `---- verdicts: parked, healed <-----'
 type Scheduler struct {
 	cfg     Options
+	limits  Limits
 	log     *slog.Logger
 	window  *window
 	targets targets
@@ -54,6 +56,7 @@ type Options struct {
 	Now    func() time.Time
 	Alarm  *Alarm // may be nil
 	Report *report.Report
+	Limits Limits // zero: DefaultLimits
 	Logger *slog.Logger
 }
 
@@ -74,10 +77,12 @@ type Store interface {
 // attached before the barrier after which the state is read here.
 func New(cfg Options) *Scheduler {
 	state, holds := cfg.Store.State(), cfg.Store.Holds()
+	limits := cmp.Or(cfg.Limits, DefaultLimits())
 	s := &Scheduler{
 		cfg:     cfg,
+		limits:  limits,
 		log:     cfg.Logger.With("component", "scheduler"),
-		window:  newWindow(timer.QueueConfig{Start: state.Claim.Mark.Due, Now: cfg.Now}),
+		window:  newWindow(timer.QueueConfig{Start: state.Claim.Mark.Due, Now: cfg.Now}, limits),
 		targets: newTargets(state.Claim.Mark),
 		claims:  newClaims(state.Claim, state.AppliedIndex),
 	}
@@ -206,7 +211,7 @@ func (s *Scheduler) takeEvents() error {
 		s.retreat(lost)
 		s.targets.lowerAll(lost)
 	}
-	if s.window.len() > mostLoaded {
+	if s.window.len() > s.limits.Loaded {
 		s.retreat(s.targets.frontier)
 	}
 	return nil

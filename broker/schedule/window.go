@@ -11,14 +11,10 @@ import (
 	"github.com/carillonmq/carillon/wheel/timer"
 )
 
-const (
-	// mostLoaded bounds the messages in the wheel, and with it the leader's memory:
-	// about 100 bytes each. Beyond it retreat empties the window of all that was not handed
-	// over, and load fills it again to half.
-	mostLoaded = 1 << 16
-	// leastLoaded is where loading begins again, up to half of mostLoaded.
-	leastLoaded = mostLoaded / 4
-)
+// mostLoaded bounds the messages in the wheel, and with it the leader's memory:
+// about 100 bytes each. Beyond it retreat empties the window of all that was not handed
+// over, and load fills it again to half. Loading begins again below a quarter.
+const mostLoaded = 1 << 16
 
 // A ripeMessage is what the wheel carries: no pointers, so that the garbage
 // collector has nothing to look at. The wheel may have a message that is gone, or one
@@ -45,14 +41,16 @@ type window struct {
 	kept    map[uint64]keptMessage       // by seq
 	handed  int                          // how many of them are handed over (keptMessage.handed)
 	oldest  refHeap                      // of what was handed over, and some that is gone
-	loading bool                         // between leastLoaded and half of mostLoaded, on the way up
+	limits  Limits
+	loading bool // between a quarter and half of what may be loaded, on the way up
 }
 
-func newWindow(cfg timer.QueueConfig) *window {
+func newWindow(cfg timer.QueueConfig, limits Limits) *window {
 	return &window{
-		queue: timer.NewDelayQueue[ripeMessage](cfg),
-		ripe:  make([]wheel.Expired[ripeMessage], 0, PageSize),
-		kept:  make(map[uint64]keptMessage),
+		queue:  timer.NewDelayQueue[ripeMessage](cfg),
+		ripe:   make([]wheel.Expired[ripeMessage], 0, limits.Page),
+		kept:   make(map[uint64]keptMessage),
+		limits: limits,
 	}
 }
 
@@ -93,7 +91,7 @@ func (w *window) hand(ref storage.Ref, target uint32) (added bool) {
 	before := len(w.kept)
 	w.kept[ref.Seq] = keptMessage{target: target, handed: true}
 	w.handed++
-	if len(w.oldest) > 2*w.handed+PageSize {
+	if len(w.oldest) > 2*w.handed+w.limits.Page {
 		// The first of them is slow and keeps those behind it from being dropped.
 		w.oldest = slices.DeleteFunc(w.oldest, func(r storage.Ref) bool { return !w.kept[r.Seq].handed })
 		w.oldest = slices.Clone(w.oldest) // there were many once
@@ -164,12 +162,12 @@ func (w *window) lowestAhead(frontier storage.Ref) storage.Ref {
 func (w *window) len() int { return w.queue.Len() + len(w.ripe) }
 
 // wantsMore reports whether the next page should be read. Once the window is filled to half of
-// mostLoaded, loading begins again only below leastLoaded.
+// what may be loaded, loading begins again only below a quarter.
 func (w *window) wantsMore(allLoaded bool) bool {
 	switch n := w.len(); {
-	case allLoaded || n >= mostLoaded/2:
+	case allLoaded || n >= w.limits.Loaded/2:
 		w.loading = false
-	case n < leastLoaded:
+	case n < w.limits.Loaded/4:
 		w.loading = true
 	}
 	return w.loading
