@@ -30,11 +30,17 @@ type Config struct {
 	// from the log. nil: it does. It is not called while the files are twice
 	// MaxSegments.
 	Pace func(ctx context.Context, n int) error
+	// Free returns the bytes that may still be written to the disk of a directory; nil: what
+	// the file system says.
+	Free func(dir string) (uint64, error)
 }
 
 func (c Config) withDefaults() Config {
 	if c.Logger == nil {
 		c.Logger = slog.New(slog.DiscardHandler)
+	}
+	if c.Free == nil {
+		c.Free = disk.Free
 	}
 	if c.MergeWidth == 0 {
 		c.MergeWidth = 8
@@ -264,7 +270,7 @@ func (s *Store) tables() []*memtable {
 // FreeSpace returns the bytes that this process may still write to the store's
 // file system.
 func (s *Store) FreeSpace() (uint64, error) {
-	return disk.Free(s.manifest.dir)
+	return s.cfg.Free(s.manifest.dir)
 }
 
 // spareRoom stays free whatever is merged or received: the manifest must be able

@@ -15,6 +15,7 @@ import (
 // restarts nothing that runs, and moves no leadership.
 func (p *player) settle(settings arguments) {
 	p.t.Helper()
+	p.mend()
 	for _, n := range p.nodes {
 		n.thaw()
 		p.network.set(open, n.member.ID, p.hosts()...)
@@ -22,7 +23,6 @@ func (p *player) settle(settings arguments) {
 			n.start()
 		}
 	}
-	p.mend()
 	p.observer.look("link", time.Now())
 	p.observer.ledger.Quiet = time.Now()
 	deadline := time.Now().Add(p.enough(settings))

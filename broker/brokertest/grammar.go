@@ -11,6 +11,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kmsg"
 
+	"github.com/carillonmq/carillon/broker/config"
 	"github.com/carillonmq/carillon/client"
 )
 
@@ -196,6 +197,9 @@ func (u usage) checkKinds(a arguments) error {
 	for i, name := range a.order {
 		if slices.Contains(a.order[:i], name) {
 			return fmt.Errorf("%s stands there twice", name)
+		}
+		if u.open == "KEY=VALUE" && !slices.ContainsFunc(config.Keys(), func(k config.Key) bool { return k.Name == name }) {
+			return fmt.Errorf("%q is no key of the configuration", name)
 		}
 		if err := checkKind(u.values[name], a.values[name]); err != nil {
 			return fmt.Errorf("%s: %w", name, err)

@@ -26,8 +26,11 @@ type node struct {
 	cluster *Cluster
 	member  config.Member
 	clock   *clock
-	disk    int           // counts up when the disk is replaced
-	program storage.Level // what it understands from its next start on; 0: all
+	files   *logDisk
+	own     config.Config     // that it runs with, or ran with last
+	config  map[string]string // by key, where this node's differs from its next start on
+	disk    int               // counts up when the disk is replaced
+	program storage.Level     // what it understands from its next start on; 0: all
 	frozen  atomic.Bool
 	leads   atomic.Bool                     // its term runs, as far as its log says
 	life    atomic.Pointer[context.Context] // ends when the node is being ended
@@ -42,7 +45,7 @@ type node struct {
 }
 
 func newNode(c *Cluster, m config.Member) *node {
-	return &node{cluster: c, member: m, clock: newClock()}
+	return &node{cluster: c, member: m, clock: newClock(), files: newLogDisk(), config: make(map[string]string)}
 }
 
 // start opens the node and lets it run.
@@ -56,6 +59,11 @@ func (n *node) start() {
 	own := c.config
 	own.Node = config.Node{ID: n.member.ID, DataDir: c.dataDir(n.member.ID, n.disk)}
 	own = own.Resolved()
+	if len(n.config) > 0 {
+		own = n.configured(own)
+	}
+	n.files.restart()
+	n.own = own
 	log := c.log.With("node", n.member.ID)
 	kafkaLog := log // whose own debugging costs
 	if c.raise != nil {
@@ -78,6 +86,8 @@ func (n *node) start() {
 		SegmentSize: c.segment,
 		Understands: n.program,
 		Applied:     n.applied,
+		LogFiles:    n.files,
+		FreeSpace:   n.files.free,
 		Logger:      log,
 	})
 	c.must(err)
@@ -105,6 +115,20 @@ func (n *node) start() {
 			c.t.Errorf("node %s: %v", n.member.ID, err)
 		}
 	}()
+}
+
+// configured returns the configuration with what is different at this node.
+func (n *node) configured(c config.Config) config.Config {
+	layers := config.Layers{Flags: make(map[string]string)}
+	for _, key := range config.Keys() {
+		layers.Flags[key.Name] = key.Text(c)
+		if text, ok := n.config[key.Name]; ok {
+			layers.Flags[key.Name] = text
+		}
+	}
+	settings, err := config.Load(config.Keys(), layers)
+	n.cluster.must(err)
+	return settings.Config
 }
 
 func (n *node) sink(log *slog.Logger) (deliver.Sink, error) {
@@ -138,6 +162,7 @@ func (n *node) kill() {
 	dir := n.cluster.dataDir(n.member.ID, n.disk)
 	image := dir + ".killed"
 	n.cluster.must(copySparse(image, dir))
+	n.cluster.must(n.files.tear(image, dir))
 	if n.frozen.CompareAndSwap(true, false) {
 		n.clock.thaw() // so that it can end
 		n.cluster.observer.ended("frozen " + n.member.ID)

@@ -225,6 +225,10 @@ func (p *player) carryOut(s step) error {
 			return p.each(name, func(n *node) { n.clock.well() }, func(n *node) bool { return !n.clock.isRight() })
 		}
 		return p.setClock(name, s.args.order[0], s.args.values[s.args.order[0]])
+	case "disk":
+		return p.setDisk(name, s.args)
+	case "config":
+		return p.each(name, func(n *node) { n.config[s.args.order[0]] = s.args.values[s.args.order[0]] }, any)
 	case "expect":
 		return p.expect(s.args)
 	default:
@@ -262,6 +266,25 @@ func (p *player) setClock(name, how, text string) error {
 	}, func(*node) bool { return true })
 }
 
+// setDisk makes a node's disk slow, full or one that tears, or ends all of that.
+func (p *player) setDisk(name string, a arguments) error {
+	return p.each(name, func(n *node) {
+		d := n.files
+		n.files.change(func() {
+			switch {
+			case a.has("full"):
+				d.full = true
+			case a.has("torn"):
+				d.torn = true
+			case a.has("well"):
+				d.slow, d.full, d.torn = 0, false, false
+			default:
+				d.slow = p.span(a.value("slow", ""))
+			}
+		})
+	}, func(n *node) bool { return !a.has("well") || !n.files.isWell() })
+}
+
 // disturb cuts or silences links of the node.
 func (p *player) disturb(state linkState, n *node, a arguments) {
 	if a.has("oneway") {
@@ -293,6 +316,7 @@ func (p *player) mend() {
 		if p.clocks[n] && !n.clock.isRight() {
 			n.clock.well()
 		}
+		n.files.change(func() { n.files.slow, n.files.full, n.files.torn = 0, false, false })
 	}
 	p.observer.wellAll()
 }

@@ -40,6 +40,7 @@ func TestParse_refusesWhatCannotBeCarriedOut(t *testing.T) {
 		"cluster nodes=many":                       `nodes: "many" is no number above 0`,
 		"cluster start=later":                      `start: "later" is no choice, want one of earliest, latest`,
 		"at 1s config n1 a=b c=d":                  `want "config NODE KEY=VALUE"`,
+		"at 1s config n1 colour=red":               `"colour" is no key of the configuration`,
 		"at 1s partitions orders.delay three":      `"three" is no number above 0`,
 		"at 1s expect delivered orders count=-3":   `count: "-3" is no number`,
 		"at 1s expect weather":                     `want "expect delivered TOPIC [count=NUMBER]" or`,

@@ -8,6 +8,8 @@ import (
 	"path/filepath"
 	"time"
 
+	"github.com/hashicorp/raft-wal/types"
+
 	"github.com/carillonmq/carillon/raftfsm"
 	"github.com/carillonmq/carillon/raftfsm/member"
 	"github.com/carillonmq/carillon/raftfsm/raftlog"
@@ -50,6 +52,11 @@ type Config struct {
 	FlushBytes    int64         // bytes of log after which the memtable is flushed; 32 MiB by default
 	FlushInterval time.Duration // flushed after this long even if little was written; 5 min by default
 	SegmentSize   int           // bytes of one log file of raftlog.WAL; 64 MiB by default
+
+	// LogFiles are those of the log's segments, and FreeSpace tells how much room there is on the
+	// disk of a directory. nil: the file system's.
+	LogFiles  types.VFS
+	FreeSpace func(dir string) (uint64, error)
 
 	// Understands is the newest feature level that this node goes by; by default
 	// all that the program understands. Lower: as a program of that level would.

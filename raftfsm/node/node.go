@@ -118,13 +118,13 @@ func (n *Node) open(ctx context.Context) error {
 		return err
 	}
 	n.logs, err = raftlog.Open(raftlog.Config{
-		Dir: dir, Kind: n.cfg.Log, SegmentSize: n.cfg.SegmentSize,
+		Dir: dir, Kind: n.cfg.Log, SegmentSize: n.cfg.SegmentSize, Files: n.cfg.LogFiles,
 		Logger: newHCLogger(n.cfg.Logger, "raft-wal"), Fail: n.failWith,
 	})
 	if err != nil {
 		return err
 	}
-	if n.store, err = storage.Open(storage.Config{Dir: filepath.Join(n.cfg.DataDir, scheduleDir), Logger: n.cfg.Logger, Pace: n.paceMerge}); err != nil {
+	if n.store, err = storage.Open(storage.Config{Dir: filepath.Join(n.cfg.DataDir, scheduleDir), Logger: n.cfg.Logger, Pace: n.paceMerge, Free: n.cfg.FreeSpace}); err != nil {
 		return fmt.Errorf("open schedule: %w", err)
 	}
 	n.lean = raftlog.NewLean(n.logs)

@@ -14,6 +14,7 @@ import (
 	"github.com/hashicorp/raft"
 	raftboltdb "github.com/hashicorp/raft-boltdb/v2"
 	"github.com/hashicorp/raft-wal/fs"
+	"github.com/hashicorp/raft-wal/types"
 	"go.etcd.io/bbolt"
 )
 
@@ -57,8 +58,10 @@ type Config struct {
 	Dir         string // of all that Raft keeps; the log has a folder of its kind in it
 	Kind        string // WAL or BoltDB
 	SegmentSize int    // bytes of one file of WAL
-	Logger      hclog.Logger
-	Fail        func(error) // told why this node cannot go on
+	// Files are those of WAL's segments; nil: the file system's.
+	Files  types.VFS
+	Logger hclog.Logger
+	Fail   func(error) // told why this node cannot go on
 }
 
 // Open opens the log, or makes an empty one.
@@ -79,7 +82,11 @@ func Open(cfg Config) (*Store, error) {
 		}
 		return newStore(s, s, cfg.Fail), nil
 	}
-	s, err := openSegmentLog(dir, cfg.SegmentSize, cfg.Logger, fs.New())
+	files := cfg.Files
+	if files == nil {
+		files = fs.New()
+	}
+	s, err := openSegmentLog(dir, cfg.SegmentSize, cfg.Logger, files)
 	if err != nil {
 		return nil, fmt.Errorf("open log: %w", err)
 	}
