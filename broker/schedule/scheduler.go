@@ -291,6 +291,11 @@ func (s *Scheduler) drop(seq uint64) *target {
 // to ref if that is earlier, and the sweep with it. What is due first is then loaded
 // again, and the rest waits in storage. It is the one remedy for a window that is too
 // full and for a feed that has lost something.
+//
+// Whoever catches up and was read up to there flows from now on, before anything is loaded.
+// Loading passes over those that catch up: the frontier would go on without them, to the end
+// perhaps, and a target of which more waits than the window holds would be read up to the
+// frontier, and overflow it, again and again.
 func (s *Scheduler) retreat(ref storage.Ref) {
 	s.window.empty(func(dropped storage.Ref, m keptMessage) {
 		t := s.targets.byIndex[m.target]
@@ -303,4 +308,7 @@ func (s *Scheduler) retreat(ref storage.Ref) {
 		}
 	})
 	s.targets.retreat(ref)
+	if !s.targets.swept.Less(s.targets.frontier) {
+		s.endSweep()
+	}
 }
