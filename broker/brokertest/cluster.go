@@ -127,8 +127,8 @@ func limitsOf(settings arguments) broker.Limits {
 	set(&s.Handed, "handed")
 	set(&s.Feed, "feed")
 	s.HandedAll = 16 * s.Handed
-	s.Page = min(s.Page, s.Loaded/4)
 	set(&s.Page, "page")
+	s.Page = min(s.Page, s.Loaded/4) // a larger one would empty the window as soon as it is filled
 	limits.Deliver.Aside = max(s.Handed-s.Page, 0)
 	set(&limits.Deliver.Flying, "flying")
 	return limits

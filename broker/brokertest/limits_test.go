@@ -36,10 +36,12 @@ at 15s expect delivered bills count=100
 }
 
 func TestLimits_ofThePageFitTheWindow(t *testing.T) {
-	for _, settings := range []string{"loaded=100 page=26", "loaded=3"} {
-		_, err := parseScript(strings.NewReader("cluster " + settings + "\nat 0s produce orders.delay\n"))
-		if err == nil || !strings.Contains(err.Error(), "a quarter of loaded at most") {
-			t.Errorf("%s: error %v", settings, err)
-		}
+	_, err := parseScript(strings.NewReader("cluster loaded=3\nat 0s produce orders.delay\n"))
+	if err == nil || !strings.Contains(err.Error(), "use 4 or more") {
+		t.Errorf("error %v, want that 3 are too few", err)
+	}
+	s := limitsOf(parseArguments([]string{"loaded=21", "page=33"})).Schedule
+	if s.Page != 5 {
+		t.Errorf("pages of %d messages for a window of 21", s.Page)
 	}
 }

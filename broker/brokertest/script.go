@@ -113,8 +113,8 @@ func parseScript(r io.Reader) (script, error) {
 	if !produces {
 		return s, fmt.Errorf("%w: it has no line \"at DURATION produce TOPIC ...\"", errChecksNothing)
 	}
-	if limits := limitsOf(s.settings).Schedule; limits.Page < 1 || limits.Page > limits.Loaded/4 {
-		return s, fmt.Errorf("line \"cluster\": page=%d, loaded=%d: a page is 1 at least and a quarter of loaded at most, or the window would be emptied as soon as it is filled", limits.Page, limits.Loaded)
+	if limits := limitsOf(s.settings).Schedule; limits.Page < 1 {
+		return s, fmt.Errorf("line \"cluster\": loaded=%d: a page is a quarter of that at most, and one message at least: use 4 or more", limits.Loaded)
 	}
 	return s, s.checkNodes()
 }
