@@ -46,15 +46,15 @@ at 11s start n1`, func(t *testing.T, p *player) {
 			}
 		}},
 		"clock": {`
-at 10s clock n1 step=+10s
-at 10s produce orders.delay deliver-after=20s
-at 19s expect delivered orders count=0
-at 21s expect delivered orders count=1
+at 10s clock n1 step=+400ms
+at 10s produce orders.delay deliver-after=2s
+at 11.5s expect delivered orders count=0
+at 11.8s expect delivered orders count=1
 at 30s clock n1 well
-at 40s clock n1 drift=100ms/s
-at 40s produce orders.delay deliver-after=20s
-at 58s expect delivered orders count=1
-at 59s expect delivered orders count=2`, nil},
+at 40s clock n1 drift=20ms/s
+at 40s produce orders.delay deliver-after=10s
+at 49.7s expect delivered orders count=1
+at 49.9s expect delivered orders count=2`, nil},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
