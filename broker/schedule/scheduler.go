@@ -149,7 +149,7 @@ func (s *Scheduler) pass(ctx context.Context) (more bool, err error) {
 // wait sleeps until there may be something to do.
 func (s *Scheduler) wait(ctx context.Context, wake *time.Timer) error {
 	s.setAlarm()
-	wake.Reset(s.claims.wait(s.now(), s.nextDue()))
+	wake.Reset(s.patience())
 	select {
 	case <-ctx.Done():
 	case <-s.cfg.Feed.Ready():
@@ -163,6 +163,19 @@ func (s *Scheduler) wait(ctx context.Context, wake *time.Timer) error {
 	case <-wake.C:
 	}
 	return nil
+}
+
+// patience returns how long to sleep if nothing wakes the scheduler before.
+//
+// The wheel reads the clock after limit has, and may yield what was due only in between;
+// or the clock is set back after both. If a claim covers it, nothing else wakes us: the
+// wheel has it no more, and no claim is to come.
+func (s *Scheduler) patience() time.Duration {
+	wait := s.claims.wait(s.now(), s.nextDue())
+	if ripe := s.window.ripe; len(ripe) > 0 && int64(ripe[0].When) <= s.claims.committed.Through {
+		wait = min(wait, time.UnixMilli(int64(ripe[0].When)).Sub(s.cfg.Now()))
+	}
+	return wait
 }
 
 // now is the clock rounded down: a message is never handed over early.

@@ -33,7 +33,8 @@ type stage struct {
 	searched  atomic.Bool
 	strays    bool // some were left behind on purpose: the check waits until they are found
 	passes    uint64
-	capacity  int // of the feed
+	now       func() time.Time // time.Now, unless a test has another clock
+	capacity  int              // of the feed
 	next      int64
 
 	mu        sync.Mutex
@@ -44,7 +45,7 @@ type stage struct {
 }
 
 func newStage(t testing.TB, ctx context.Context) *stage {
-	s := &stage{t: t, node: nodetest.Open(t, ctx), handed: map[string][]storage.Ref{}, at: map[uint64]int64{}, silent: map[string]bool{}, capacity: FeedCapacity}
+	s := &stage{t: t, node: nodetest.Open(t, ctx), handed: map[string][]storage.Ref{}, at: map[uint64]int64{}, silent: map[string]bool{}, capacity: FeedCapacity, now: time.Now}
 	s.publisher, s.store, s.log = s, s.node.Store(), s.node
 	s.searched.Store(true)
 	s.propose(ctx, raftfsm.SetPositions{Surveyed: true, Sets: []raftfsm.PositionSet{{
@@ -69,7 +70,7 @@ func (s *stage) begin(ctx context.Context) *raftfsm.Feed {
 	s.verdicts = mailbox.New[Verdict]()
 	s.scheduler = New(Options{
 		Store: s.store, Feed: feed, Log: s.log, Publisher: s.publisher, Verdicts: s.verdicts, Searched: &s.searched,
-		Now: time.Now, Report: report.New(), Logger: slog.New(slog.DiscardHandler),
+		Now: s.now, Report: report.New(), Logger: slog.New(slog.DiscardHandler),
 	})
 	return feed
 }
@@ -230,6 +231,33 @@ func TestScheduler_handsOverMoreThanItHoldsAtOneInstant(t *testing.T) {
 		s.check("other", 10)
 		if pending := s.node.Store().Pending(); pending != 0 {
 			t.Errorf("%d messages pending, want 0", pending)
+		}
+	})
+}
+
+// The wheel may yield what was not due yet when the same pass looked at the clock.
+func TestScheduler_isNotLateForWhatBecameDueWhileItLooked(t *testing.T) {
+	onStage(t, func(ctx context.Context, s *stage) {
+		var ahead atomic.Bool // from its second reading on, the clock is a microsecond ahead
+		var armed atomic.Int64
+		s.now = func() time.Time {
+			if armed.Load() > 0 && armed.Add(1) > 2 {
+				ahead.Store(true)
+			}
+			if ahead.Load() {
+				return time.Now().Add(time.Microsecond)
+			}
+			return time.Now()
+		}
+		s.lead(ctx)
+		due := time.Now().Truncate(time.Second).Add(5 * time.Second)
+		s.accept(ctx, "out", 1, func(int) time.Duration { return time.Until(due) })
+		time.Sleep(time.Until(due.Add(-time.Microsecond)))
+		armed.Store(1)
+		s.accept(ctx, "out", 1, func(int) time.Duration { return time.Hour }) // a pass for another reason
+		time.Sleep(3 * time.Second)
+		if got := s.got("out"); len(got) != 1 || s.at[got[0].Seq] > due.UnixMilli()+2 {
+			t.Errorf("handed over %v at %v, due %d", got, s.at, due.UnixMilli())
 		}
 	})
 }

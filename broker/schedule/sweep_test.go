@@ -16,10 +16,14 @@ import (
 type countingStore struct {
 	Store
 	looks atomic.Int64
+	most  int64  // looks that a test grants; 0: any number
 	then  func() // called once, at the end of the first scan after it was set
 }
 
 func (c *countingStore) Scan(from storage.Ref, limit int, keep func(string) bool, out []storage.Item) ([]storage.Item, storage.Ref, bool, error) {
+	if c.most > 0 && c.looks.Load() > c.most {
+		return nil, from, false, fmt.Errorf("looked at %d entries, %d would do", c.looks.Load(), c.most)
+	}
 	items, next, done, err := c.Store.Scan(from, limit, func(target string) bool {
 		c.looks.Add(1)
 		return keep == nil || keep(target)
@@ -89,6 +93,34 @@ func TestSweep_readsABacklogOnceForAllThatHeal(t *testing.T) {
 		s.check(nameOf(n), 0)
 		if looks := store.looks.Load() - before; looks > 3*(n*each+beside) {
 			t.Errorf("looked at %d entries for a backlog of %d beside %d of a parked target", looks, n*each, beside)
+		}
+	})
+}
+
+// A target that heals may have more ahead of it than the window takes. What does not fit
+// is left in storage, and what was read is not read again and again.
+func TestSweep_endsWhereTheWindowIsFull(t *testing.T) {
+	const each, pages = 5000, 14
+	onStage(t, func(ctx context.Context, s *stage) {
+		store := &countingStore{Store: s.node.Store()}
+		s.store = store
+		s.unchecked = true // a check goes through all that is pending
+		s.silence("out", true)
+		s.lead(ctx)
+		s.accept(ctx, "out", 1, func(int) time.Duration { return 0 })
+		time.Sleep(time.Second)
+		s.verdicts.Put(Verdict{Target: "out", Parked: true, Returned: s.got("out")})
+		time.Sleep(time.Second)
+		for range pages {
+			s.accept(ctx, "out", each, func(i int) time.Duration { return time.Hour + time.Duration(i)*time.Millisecond })
+			time.Sleep(time.Second)
+		}
+		store.most = store.looks.Load() + 5*pages*each
+		s.silence("out", false)
+		s.verdicts.Put(Verdict{Target: "out"})
+		time.Sleep(10 * time.Second)
+		if n := s.scheduler.window.len(); n > mostLoaded {
+			t.Errorf("%d messages in the window", n)
 		}
 	})
 }
