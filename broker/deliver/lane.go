@@ -41,9 +41,10 @@ import (
 //	backing off  the time is over                                   sending
 //	condemning   the log has a part of the command                  condemning
 //	             the log has all of it                              sending
+//	             the log refuses it, and the term ends              draining
 //	draining     nothing is flying any more                         ended
 //	             0.5 s have passed: Isolate                         ended
-//	any other    the term ends                                      draining
+//	all others   the term ends                                      draining
 //
 // An error of storage or of the log ends the lane, and with it the term.
 type lane struct {
@@ -66,7 +67,7 @@ type lane struct {
 	health  health
 	layout  layout
 	letters letters
-	begun   time.Time // when its first orders came
+	begun   time.Time // when it began
 
 	takenOrders   []order   // reused
 	takenOutcomes []outcome // reused

@@ -75,8 +75,8 @@ func (s *Sink) board(l *line, b *backlog) *flight {
 	return f
 }
 
-// depart closes the flight to others. The caller holds mu.
-func (s *Sink) depart(f *flight, now time.Time) {
+// closeBoarding closes the flight to others. The caller holds mu.
+func (s *Sink) closeBoarding(f *flight, now time.Time) {
 	if !f.boarding {
 		return
 	}

@@ -62,26 +62,6 @@ func (s *Sink) enqueue(b *backlog, now time.Time) {
 	}
 }
 
-// offer lets the backlog, which has got a record, depart if it may, or has it wait. What waits already is not tried again,
-// nor are the others: whatever lets them depart calls dispatch. The caller, who holds mu, calls produce as for dispatch.
-func (s *Sink) offer(b *backlog, now time.Time) []*line {
-	p := s.poolOf(b.target, now)
-	if b.pool == p {
-		return nil
-	}
-	l := s.lineFor(p, b, now)
-	if l == nil {
-		s.enqueue(b, now)
-		return nil
-	}
-	s.depart(s.board(l, b), now)
-	if l.producing {
-		return nil
-	}
-	l.producing = true
-	return []*line{l}
-}
-
 // dispatch lets depart to one Kafka broker what may. The caller, who holds mu, calls produce with the lines
 // that are returned after it has let go of mu.
 func (s *Sink) dispatch(p *pool, broker int32, now time.Time) (out []*line) {
@@ -111,7 +91,7 @@ func (s *Sink) dispatch(p *pool, broker int32, now time.Time) (out []*line) {
 		delete(p.queues, broker)
 	}
 	for _, f := range boarding {
-		s.depart(f, now)
+		s.closeBoarding(f, now)
 	}
 	return out
 }

@@ -150,7 +150,28 @@ func (s *Sink) Send(d deliver.Delivery, done func(error)) {
 	s.produce(out)
 }
 
-// produce hands to the lines' clients what has departed, and what departs meanwhile. dispatch names each line to
+// offer lets the backlog, which has got a record, depart if a line takes it (lineFor): board puts what waits into the line's
+// departed. Else it has it wait, until an answer or a timer calls dispatch. What waits already is not tried again,
+// nor are the others. The caller, who holds mu, calls produce with the lines that are returned after it has let go of mu.
+func (s *Sink) offer(b *backlog, now time.Time) []*line {
+	p := s.poolOf(b.target, now)
+	if b.pool == p {
+		return nil
+	}
+	l := s.lineFor(p, b, now)
+	if l == nil {
+		s.enqueue(b, now)
+		return nil
+	}
+	s.closeBoarding(s.board(l, b), now)
+	if l.producing {
+		return nil
+	}
+	l.producing = true
+	return []*line{l}
+}
+
+// produce hands to the lines' clients what has departed, and what departs meanwhile. offer and dispatch name each line to
 // one goroutine at a time: with two of them, what departed later could be the first that the client gets.
 //
 // A record is taken off its line as it is handed over and not before, so that whoever learns that one before it

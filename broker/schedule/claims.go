@@ -13,7 +13,7 @@ import (
 
 // ClaimLead is how far ahead of its due time a message is claimed, in milliseconds:
 // many times a commit, so that a claim is there when it is needed, and little
-// enough that cancelling is refused only at the last moment.
+// enough that little is claimed and not delivered when a leader is lost.
 const ClaimLead = 100
 
 // mostChanges is how many holds one claim changes: some hundred kilobytes. The others
@@ -21,7 +21,8 @@ const ClaimLead = 100
 const mostChanges = 4096
 
 // claims keeps the log ahead of the clock: nothing is published that a committed
-// claim does not cover, so that what is fired is ordered with what is cancelled.
+// claim does not cover. So the log says how far anything may have been sent, and with the
+// marks from where a new leader must read.
 //
 // One proposal at a time. The next one is computed only when the feed has shown
 // everything up to the last one; Apply itself keeps a claim's marks below whatever

@@ -73,8 +73,8 @@ type target struct {
 	held    bool // by the committed claim
 	pending bool // a claim is on its way that sets or lifts its hold
 	behind  bool // something waits before the mark of its hold, which must be set again
-	// through is how far the target was claimed when it was parked; its messages due
-	// later can still be cancelled.
+	// through is how far the target was claimed when it was parked: nothing of it that is due
+	// later was sent.
 	through int64
 }
 
