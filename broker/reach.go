@@ -79,18 +79,23 @@ func (r *reach) watch(ctx context.Context, report *report.Report) error {
 			}
 		case silent >= next:
 			next = silent + r.patience
-			if err := r.move(ctx, silent); err != nil && ctx.Err() == nil {
+			if err := r.move(ctx, report, silent); err != nil && ctx.Err() == nil {
 				report.SetProblem("leadership", fmt.Sprintf("stays here though Kafka has not answered for %v: %v", silent.Round(time.Second), err))
 			}
 		}
 	}
 }
 
-// move hands leadership to a voter that Kafka answers, or returns why it stays.
-func (r *reach) move(ctx context.Context, silent time.Duration) error {
+// move hands leadership to a voter that Kafka answers, or returns why it stays. It also stays,
+// without an error, when Kafka has answered this node while others were asked: after an outage it
+// answers all of them, and a new term would only repeat what is on its way.
+func (r *reach) move(ctx context.Context, report *report.Report, silent time.Duration) error {
 	able, err := r.ask(ctx)
 	if len(able) == 0 {
 		return err
+	}
+	if _, answering := report.Kafka(); answering > 0 {
+		return nil // which wakes watch
 	}
 	b := r.broker
 	// Success ends the term, and ctx with it: it must not be taken for a failure.

@@ -133,3 +133,38 @@ func TestReach_waitsLongerEachTime(t *testing.T) {
 		}
 	})
 }
+
+// Kafka is away for all. It answers the others when the leader asks them first, and the leader before
+// they are asked again: then it answers everybody, and a new term would only repeat what is on its way.
+func TestReach_staysWhenKafkaAnswersTheLeaderMeanwhile(t *testing.T) {
+	onThree(t, func(c *Cluster, p *player) {
+		others := func(first *node, state linkState) {
+			for _, n := range c.nodes {
+				if n != first {
+					c.network.set(state, n.member.ID, kafkaHost)
+				}
+			}
+		}
+		// The leader asks when a look fails ten seconds after the first one that did: some 15 s after the cut.
+		for asked := 14500 * time.Millisecond; asked < 16*time.Second; asked += 250 * time.Millisecond {
+			first := c.leader()
+			term := first.broker.Status().Term
+			others(first, cut)
+			c.network.set(cut, first.member.ID, kafkaHost)
+			time.Sleep(9 * time.Second)
+			others(first, open)
+			time.Sleep(asked - 9*time.Second)
+			others(first, silent)
+			c.network.set(open, first.member.ID, kafkaHost)
+			time.Sleep(3 * time.Second) // in which the leader looks, and the others are asked again
+			if err := first.broker.Ready(); err != nil && c.leader() == first {
+				t.Fatalf("the leader is not ready though Kafka answers it: %v", err)
+			}
+			others(first, open)
+			time.Sleep(20 * time.Second)
+			if c.leader() != first || first.broker.Status().Term != term {
+				t.Errorf("leadership moved after %v though Kafka answered the leader", asked)
+			}
+		}
+	})
+}
