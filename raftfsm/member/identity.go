@@ -30,6 +30,10 @@ type Identity struct {
 	Members     []Member          `json:"members,omitempty"` // as configured at birth
 	Log         string            `json:"log,omitempty"`     // raft.log at birth
 	Started     bool              `json:"started"`           // Raft has run on this disk
+
+	// Sum is CRC-32C over all else as it is written without one, in hex. It is there
+	// from storage.LevelTwo on; older programs do not look at it.
+	Sum string `json:"sum,omitempty"`
 }
 
 // Born reports whether the node has been part of its cluster.
@@ -71,6 +75,29 @@ func Read(dir string, parts []string) (Identity, error) {
 	return id, nil
 }
 
+func (id Identity) sum() string {
+	id.Sum = ""
+	return fmt.Sprintf("%08x", codec.Checksum(id.encode()))
+}
+
+// encode returns the bytes of node.json.
+func (id Identity) encode() []byte {
+	b, err := json.MarshalIndent(id, "", "  ")
+	if err != nil {
+		panic(err) // strings and flags, which JSON can say
+	}
+	return append(b, '\n')
+}
+
+// Seal adds the checksum. The feature level must allow it.
+func (id Identity) Seal(dir string) (Identity, error) {
+	if id.Sum == id.sum() {
+		return id, nil
+	}
+	id.Sum = id.sum()
+	return id, id.Save(dir)
+}
+
 // refuseParts returns fs.ErrNotExist unless a directory without node.json has some.
 func refuseParts(dir string, parts []string) error {
 	entries, err := os.ReadDir(dir)
@@ -92,12 +119,14 @@ func refuseParts(dir string, parts []string) error {
 func (id Identity) compare() error {
 	born := id.Born()
 	switch {
+	case id.Sum != "" && id.Sum != id.sum():
+		return fmt.Errorf("it has checksum %s, written with %s", id.sum(), id.Sum)
 	case id.NodeID == "" || id.ClusterName == "" || len(id.Incarnation) != len(rand.Text()):
 		return fmt.Errorf("node %q of cluster %q, incarnation %q", id.NodeID, id.ClusterName, id.Incarnation)
 	case born != (len(id.Members) > 0) || id.Started && !born:
-		return fmt.Errorf("Raft id %q, started %v and %d members do not go together", id.RaftID, id.Started, len(id.Members))
+		return fmt.Errorf("raft_id %q, started %v and %d members do not go together", id.RaftID, id.Started, len(id.Members))
 	case born && Of(id.RaftID) != id.NodeID:
-		return fmt.Errorf("Raft id %q is none of node %q", id.RaftID, id.NodeID)
+		return fmt.Errorf("raft_id %q is none of node %q", id.RaftID, id.NodeID)
 	case born && !slices.ContainsFunc(id.Members, func(m Member) bool { return m.ID == id.NodeID }):
 		return fmt.Errorf("node %q is not one of the members %s", id.NodeID, Describe(id.Members))
 	}
@@ -180,12 +209,11 @@ func (id Identity) Start(cfg Config) (Identity, error) {
 
 // Save replaces node.json by rename, synced.
 func (id Identity) Save(dir string) error {
-	b, err := json.MarshalIndent(id, "", "  ")
-	if err != nil {
-		return fmt.Errorf("encode %s: %w", identityFile, err)
+	if id.Sum != "" {
+		id.Sum = id.sum()
 	}
 	path := filepath.Join(dir, identityFile)
-	if err := writeSynced(path+".tmp", append(b, '\n')); err != nil {
+	if err := writeSynced(path+".tmp", id.encode()); err != nil {
 		return fmt.Errorf("write %s: %w", path, err)
 	}
 	if err := os.Rename(path+".tmp", path); err != nil {

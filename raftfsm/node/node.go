@@ -13,7 +13,6 @@ import (
 	"time"
 
 	"github.com/hashicorp/raft"
-	raftboltdb "github.com/hashicorp/raft-boltdb/v2"
 	"golang.org/x/sync/semaphore"
 
 	"github.com/carillonmq/carillon/raftfsm"
@@ -42,7 +41,7 @@ type Node struct {
 	store     *storage.Store
 	fsm       *raftfsm.FSM
 	streams   *streams
-	stable    *raftboltdb.BoltStore
+	stable    *raftlog.Stable
 	logs      *raftlog.Store
 	lean      *raftlog.Lean     // logs as raft sees it
 	transport *transport        // set before raft is
@@ -212,12 +211,16 @@ func (n *Node) reconcile() error {
 	return err
 }
 
-// started writes down that from now on the log and the vote must be there.
+// started writes down that from now on the log and the vote must be there, and seals the
+// identity where the level allows it.
 func (n *Node) started(id member.Identity) error {
-	if id.Started {
-		return nil
+	err := error(nil)
+	if !id.Started {
+		id, err = id.Start(n.self)
 	}
-	id, err := id.Start(n.self)
+	if err == nil && n.store.Level() >= storage.LevelTwo {
+		id, err = id.Seal(n.cfg.DataDir)
+	}
 	if err != nil {
 		return err
 	}

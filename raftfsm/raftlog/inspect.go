@@ -108,20 +108,9 @@ func (i *inspector) stable(path string) error {
 			return err
 		}
 		defer s.Close() // only read
-		for key, into := range map[string]*uint64{"CurrentTerm": &i.found.Term, "LastVoteTerm": &i.found.VoteTerm, string(clearedKey): &i.found.ClearedAt} {
-			if *into, err = s.GetUint64([]byte(key)); err != nil && !errors.Is(err, raftboltdb.ErrKeyNotFound) {
-				return err
-			}
-		}
-		vote, err := s.Get([]byte("LastVoteCand"))
-		if err != nil && !errors.Is(err, raftboltdb.ErrKeyNotFound) {
-			return err
-		}
-		i.found.Vote = string(vote)
-		if i.found.VoteTerm > i.found.Term {
-			return codec.DamageAt(path, -1, "it has voted in term %d, and is in term %d", i.found.VoteTerm, i.found.Term)
-		}
-		return nil
+		p, err := readPromises(path, s)
+		i.found.Term, i.found.VoteTerm, i.found.Vote, i.found.ClearedAt = p.term, p.voteTerm, string(p.vote), p.cleared
+		return err
 	})
 }
 
@@ -273,6 +262,9 @@ func (i *inspector) entry(index uint64, e *raft.Log) error {
 		f.First, f.FirstTerm = index, e.Term
 	}
 	f.Last, f.LastTerm = index, e.Term
+	if err := checkSum(e); err != nil {
+		return err
+	}
 	if e.Index != index || before != 0 && index != before+1 || e.Term < beforeTerm {
 		return fmt.Errorf("%w: it is entry %d of term %d, after entry %d of term %d", codec.ErrCorrupt, e.Index, e.Term, before, beforeTerm)
 	}

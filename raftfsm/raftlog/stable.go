@@ -1,6 +1,8 @@
 package raftlog
 
 import (
+	"bytes"
+	"encoding/binary"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -9,6 +11,7 @@ import (
 
 	"github.com/carillonmq/carillon/raftfsm"
 	"github.com/carillonmq/carillon/storage"
+	"github.com/carillonmq/carillon/storage/codec"
 	"github.com/carillonmq/carillon/storage/disk"
 	"github.com/hashicorp/raft"
 	raftboltdb "github.com/hashicorp/raft-boltdb/v2"
@@ -25,13 +28,30 @@ const StableFile = "stable.db"
 // It may be written from storage.LevelTwo on; older programs do not look at it.
 var clearedKey = []byte("LogClearedAt")
 
-// OpenStable opens the file in which Raft keeps its term and vote.
-func OpenStable(dir string) (*raftboltdb.BoltStore, error) {
+// sealKey is beside them from storage.LevelTwo on: what they were when they were written
+// last, under a checksum, for bbolt has none. Older programs do not look at it.
+var sealKey = []byte("Sealed")
+
+// What raft names the others.
+var (
+	termKey     = []byte("CurrentTerm")
+	voteTermKey = []byte("LastVoteTerm")
+	voteKey     = []byte("LastVoteCand")
+)
+
+// A Stable is where Raft keeps its term and vote: promises to the other members.
+type Stable struct {
+	*raftboltdb.BoltStore
+	level func() storage.Level
+}
+
+// OpenStable opens the file, and checks it.
+func OpenStable(dir string) (*Stable, error) {
 	path := filepath.Join(dir, StableFile)
-	var s *raftboltdb.BoltStore
+	s := &Stable{level: func() storage.Level { return storage.LevelOne }}
 	err := checkBolt(path)
 	if err == nil {
-		s, err = raftboltdb.New(raftboltdb.Options{Path: path, BoltOptions: &bbolt.Options{Timeout: lockTimeout}})
+		s.BoltStore, err = raftboltdb.New(raftboltdb.Options{Path: path, BoltOptions: &bbolt.Options{Timeout: lockTimeout}})
 	}
 	if errors.Is(err, berrors.ErrTimeout) || errors.Is(err, storage.ErrInUse) {
 		return nil, fmt.Errorf("node.data_dir: %s is in use by another process: stop it, or give each node a directory of its own", path)
@@ -39,7 +59,100 @@ func OpenStable(dir string) (*raftboltdb.BoltStore, error) {
 	if err != nil {
 		return nil, fmt.Errorf("open %s: %w", path, err)
 	}
+	if _, err := readPromises(path, s.BoltStore); err != nil {
+		return nil, fmt.Errorf("open %s: %w", path, errors.Join(damaged(err), s.Close()))
+	}
 	return s, nil
+}
+
+// Set seals what is there then.
+func (s *Stable) Set(key, value []byte) error {
+	if err := s.BoltStore.Set(key, value); err != nil {
+		return err
+	}
+	return s.seal()
+}
+
+// SetUint64 seals what is there then, but for the first half of a vote.
+func (s *Stable) SetUint64(key []byte, value uint64) error {
+	err := s.BoltStore.SetUint64(key, value)
+	if err != nil || bytes.Equal(key, voteTermKey) {
+		return err
+	}
+	return s.seal()
+}
+
+// seal writes down what may from now on not be less.
+func (s *Stable) seal() error {
+	if s.level() < storage.LevelTwo {
+		return nil
+	}
+	p, err := readPromises(StableFile, s.BoltStore)
+	if err != nil || p.sealed {
+		return err
+	}
+	return s.BoltStore.Set(sealKey, codec.Seal(p.encode()))
+}
+
+// promises are what a node must not forget. Each only grows, but for the vote of a term.
+// So a crash between a value and its seal, or a program that knows no seals, leaves
+// values above the seal, and damage that passes for such costs votes and no promise.
+type promises struct {
+	term, voteTerm uint64
+	vote           []byte
+	cleared        uint64
+	sealed         bool // just so
+}
+
+// encode writes | term uvarint | vote's term uvarint | vote bytes | cleared uvarint |.
+func (p *promises) encode() codec.Record {
+	b := binary.AppendUvarint(nil, p.term)
+	b = binary.AppendUvarint(b, p.voteTerm)
+	b = codec.AppendBytes(b, p.vote)
+	return codec.Record{Version: 1, Payload: binary.AppendUvarint(b, p.cleared)}
+}
+
+// readPromises reads them, and compares them with their seal, if there is one.
+func readPromises(path string, s *raftboltdb.BoltStore) (p promises, err error) {
+	var sealed []byte
+	err = disk.Guard(func() error {
+		var errs [5]error
+		p.term, errs[0] = s.GetUint64(termKey)
+		p.voteTerm, errs[1] = s.GetUint64(voteTermKey)
+		p.vote, errs[2] = s.Get(voteKey)
+		p.cleared, errs[3] = s.GetUint64(clearedKey)
+		sealed, errs[4] = s.Get(sealKey)
+		for _, err := range errs {
+			if err != nil && !errors.Is(err, raftboltdb.ErrKeyNotFound) {
+				return err
+			}
+		}
+		return nil
+	})
+	if err != nil {
+		return p, err
+	}
+	if p.voteTerm > p.term {
+		return p, codec.DamageAt(path, -1, "it has voted in term %d, and is in term %d", p.voteTerm, p.term)
+	}
+	if sealed == nil {
+		return p, nil
+	}
+	record, err := codec.Open("seal of term and vote", 1, sealed)
+	if err != nil {
+		return p, &codec.Damage{File: path, Offset: -1, Err: err}
+	}
+	d := codec.NewDecoder(record.Payload)
+	was := promises{term: d.Uvarint(), voteTerm: d.Uvarint(), vote: d.Bytes(), cleared: d.Uvarint()}
+	if err := d.Finish("seal of term and vote"); err != nil {
+		return p, &codec.Damage{File: path, Offset: -1, Err: err}
+	}
+	sameVote := p.voteTerm == was.voteTerm && bytes.Equal(p.vote, was.vote)
+	if p.term < was.term || p.cleared < was.cleared || p.voteTerm < was.voteTerm || p.voteTerm == was.voteTerm && !sameVote {
+		return p, codec.DamageAt(path, -1, "it is in term %d with a vote in %d for %q, and was in %d with a vote in %d for %q", p.term, p.voteTerm, p.vote, was.term, was.voteTerm, was.vote)
+	}
+	p.sealed = p.term == was.term && sameVote && p.cleared == was.cleared
+	return p, nil
 }
 
 // checkBolt checks the frame of a bbolt file, which is closed. bbolt would go back to the
@@ -72,8 +185,12 @@ type Schedule interface {
 // it, or says in raftfsm.ErrDamaged what is lost. When the log is cleared, that is
 // noted in stable. A received snapshot is loaded by then, so the level is that of what
 // it brought.
-func (s *Store) Reconcile(schedule Schedule, stable raft.StableStore) error {
+func (s *Store) Reconcile(schedule Schedule, stable *Stable) error {
 	s.saved = func() uint64 { return schedule.ManifestMeta().Index }
+	s.level, stable.level = schedule.Level, schedule.Level
+	if err := stable.seal(); err != nil {
+		return fmt.Errorf("seal %s: %w", StableFile, err)
+	}
 	s.clearing = func(saved uint64) error {
 		if schedule.Level() < storage.LevelTwo {
 			return nil

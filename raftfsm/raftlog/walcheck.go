@@ -9,6 +9,7 @@ import (
 	"hash"
 	"hash/crc32"
 	"io"
+	"math/bits"
 	"os"
 	"path/filepath"
 	"slices"
@@ -143,6 +144,11 @@ func checkSegment(path string, info types.SegmentInfo, visit func(index uint64, 
 	if err != nil {
 		return x, err
 	}
+	// A file is made as large as it may get. A crash may leave it as it was a moment
+	// before, of whole blocks, when nothing was synced to it yet.
+	if isNew := x.entries == 0 && x.size%4096 == 0; x.size < int64(info.SizeLimit) && !isNew {
+		return x, codec.DamageAt(x.path, x.size, "the file ends here, and was made with %d bytes", info.SizeLimit)
+	}
 	if isTail := info.SealTime.IsZero(); isTail && x.indexStart == 0 {
 		return x, x.checkEnd(file, cause)
 	}
@@ -211,7 +217,7 @@ func (x *walExtent) checkEnd(file io.ReaderAt, cause error) error {
 	if at := wholeAppend(rest, x.end == 0); at >= 0 {
 		return codec.DamageAt(x.path, x.end, "the append that begins here is not as it was written, and one at byte %d, which came later, is: %w", x.end+int64(at), cause)
 	}
-	if endsAsAppend(rest) && !hasZeroSector(rest, x.end) {
+	if endsAsAppend(rest, x.end) && !hasZeroSector(rest, x.end) {
 		return codec.DamageAt(x.path, x.end, "the append that begins here was written to its end, and is not as it was written: %w", cause)
 	}
 	return nil
@@ -255,19 +261,29 @@ func wholeAppend(b []byte, first bool) int {
 	return -1
 }
 
-func isCommit(b []byte) bool { return b[0] == walCommitFrame && b[1] == 0 && b[2] == 0 && b[3] == 0 }
+func isCommit(b []byte) bool { return wrongBits(b) == 0 }
 
-// endsAsAppend reports whether b, of which zeros at its end are cut off, ends with a
-// commit frame.
-func endsAsAppend(b []byte) bool {
+// wrongBits counts those in which b differs from the head of a commit frame.
+func wrongBits(b []byte) int { return bits.OnesCount32(binary.LittleEndian.Uint32(b) ^ walCommitFrame) }
+
+// endsAsAppend reports whether b, which lies at an offset in the file and of which zeros
+// at its end are cut off, ends with a commit frame, or one of which a bit is wrong: but
+// what was cut off ends with a sector, and may look like the latter.
+func endsAsAppend(b []byte, at int64) bool {
 	last := (len(b) - 1) / walFrameLen * walFrameLen
-	return len(b)-last > 4 && isCommit(b[last:])
+	if len(b)-last <= 4 {
+		return false
+	}
+	wrong := wrongBits(b[last:])
+	return wrong == 0 || wrong == 1 && (at+int64(last)+walFrameLen)%sector != 0
 }
+
+// sector is what a disk writes whole or not at all.
+const sector = 512
 
 // hasZeroSector reports whether nothing was written of a sector, or of the part of one,
 // that b takes, which begins at an offset in the file.
 func hasZeroSector(b []byte, at int64) bool {
-	const sector = 512
 	for len(b) > 0 {
 		n := min(int(sector-at%sector), len(b))
 		if bytes.Count(b[:n], []byte{0}) == n {

@@ -7,6 +7,7 @@ import (
 	"hash/crc32"
 	"io"
 	"os"
+	"path/filepath"
 	"time"
 
 	"github.com/carillonmq/carillon/raftfsm"
@@ -39,6 +40,9 @@ type walMeta struct {
 
 func (m *walMeta) Load(dir string) (types.PersistentState, error) {
 	state, err := m.BoltMetaDB.Load(dir)
+	if errors.Is(err, types.ErrCorrupt) {
+		err = damaged(codec.DamageAt(filepath.Join(dir, File(WAL)), -1, "%w", err))
+	}
 	if err != nil {
 		return state, err
 	}
