@@ -38,7 +38,11 @@ func storeFiles(t *testing.T, dir string) []string {
 	if err != nil || len(segments) != 2 {
 		t.Fatalf("segments %v, error %v", segments, err)
 	}
-	return append(segments, filepath.Join(dir, manifestName))
+	sets, err := filepath.Glob(filepath.Join(dir, aliveName, "*"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return append(segments, append(sets, filepath.Join(dir, manifestName))...)
 }
 
 // readEverything fails only if what can be read differs from the model: damage
@@ -97,16 +101,26 @@ func reportsFlippedBits(t *testing.T, level Level) {
 		}
 		var places []int // in the heads of pages, and anywhere
 		for range 200 {
-			page := random.IntN(len(content)/os.Getpagesize()) * os.Getpagesize()
-			places = append(places, page+random.IntN(96), random.IntN(len(content)))
+			page := random.IntN(max(1, len(content)/os.Getpagesize())) * os.Getpagesize()
+			places = append(places, page+random.IntN(min(96, len(content))), random.IntN(len(content)))
 		}
 		noticed := 0
-		for _, at := range places {
+		for i, at := range places {
 			bit := byte(1) << random.IntN(8)
 			flip(t, path, at, bit)
-			if err := readEverything(t, dir, m); err != nil {
+			found := new(Inspection)
+			if i%16 == 0 {
+				if found, err = Inspect(dir); err != nil {
+					t.Fatalf("inspect with bit %d of byte %d of %s flipped: %v", bit, at, path, err)
+				}
+			}
+			err := readEverything(t, dir, m)
+			if err != nil {
 				requireTyped(t, err)
 				noticed++
+			}
+			if i%16 == 0 && (err != nil) != (len(found.Damages) > 0) || len(found.Damages) > 0 && found.Damages[0].File != path {
+				t.Errorf("bit %d of byte %d of %s flipped: inspected %+v, read with %v", bit, at, path, found.Damages, err)
 			}
 			if err := os.WriteFile(path, content, 0o600); err != nil {
 				t.Fatal(err)

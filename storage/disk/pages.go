@@ -200,11 +200,13 @@ func (f *frame) walk(id uint64, depth int) error {
 	if len(elements) == 0 {
 		return f.damage(at, "branch page %d without elements", id)
 	}
+	next := uint64(len(elements)) // where the next key lies: they follow each other
 	for e := 0; e < len(elements); e += elementSize {
 		pos, key := uint64(binary.NativeEndian.Uint32(elements[e:])), uint64(binary.NativeEndian.Uint32(elements[e+4:]))
-		if pos < uint64(len(elements)-e) || uint64(e)+pos+key > room {
-			return f.damage(at+uint64(e), "element lies outside of its page")
+		if uint64(e)+pos != next || next+key > room {
+			return f.damage(at+uint64(e), "element that names byte %d of its page, not %d", uint64(e)+pos, next)
 		}
+		next += key
 		if err := f.walk(binary.NativeEndian.Uint64(elements[e+8:]), depth+1); err != nil {
 			return err
 		}
@@ -214,19 +216,20 @@ func (f *frame) walk(id uint64, depth int) error {
 
 // leaf checks the elements of a leaf page whose first lies at offset at.
 func (f *frame) leaf(at uint64, elements []byte, room uint64, depth int) error {
+	next := uint64(len(elements)) // where the next key lies: they and their values follow each other
 	for e := 0; e < len(elements); e += elementSize {
 		flags := binary.NativeEndian.Uint32(elements[e:])
 		pos := uint64(binary.NativeEndian.Uint32(elements[e+4:]))
 		key, value := uint64(binary.NativeEndian.Uint32(elements[e+8:])), uint64(binary.NativeEndian.Uint32(elements[e+12:]))
-		if flags&^bucketFlag != 0 || pos < uint64(len(elements)-e) || uint64(e)+pos+key+value > room {
-			return f.damage(at+uint64(e), "element with flags %d lies outside of its page", flags)
+		if flags&^bucketFlag != 0 || uint64(e)+pos != next || next+key+value > room {
+			return f.damage(at+uint64(e), "element with flags %d that names byte %d of its page, not %d", flags, uint64(e)+pos, next)
 		}
-		if flags == 0 {
-			continue
+		if flags == bucketFlag {
+			if err := f.bucket(at+next+key, value, depth); err != nil {
+				return err
+			}
 		}
-		if err := f.bucket(at+uint64(e)+pos+key, value, depth); err != nil {
-			return err
-		}
+		next += key + value
 	}
 	return nil
 }
