@@ -38,7 +38,7 @@ type FSMConfig struct {
 	FlushBytes  int64         // of log, after which a flush is due
 	// Applied is told of each command that was applied, before its proposer and the feed
 	// are, on the goroutine that applies: it must not block for long. nil: nobody is told.
-	Applied func(Command)
+	Applied func(Command, Result)
 	Logger  *slog.Logger
 }
 
@@ -96,7 +96,7 @@ func (f *FSM) Apply(l *raft.Log) any {
 	f.applied = l.Index
 	f.store.Applied(l.Index)
 	if f.cfg.Applied != nil {
-		f.cfg.Applied(cmd)
+		f.cfg.Applied(cmd, res)
 	}
 	if feed != nil {
 		if f.store.ClaimVersion() != version {

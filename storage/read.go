@@ -101,6 +101,7 @@ func (s *Store) Scan(from Ref, limit int, keep func(target string) bool, out []I
 		keep = func(string) bool { return true }
 	}
 	sc := scan{store: s, limit: limit, keep: keep, out: out, checked: len(out), next: from}
+	defer func() { s.scanned.Add(sc.looked) }()
 	sc.lookAtMemory(from)
 	defer segment.ReleaseAll(sc.segments)
 	if err := disk.Guard(func() error { return sc.run(from) }); err != nil {
@@ -108,6 +109,10 @@ func (s *Store) Scan(from Ref, limit int, keep func(target string) bool, out []I
 	}
 	return sc.out, sc.next, sc.done, nil
 }
+
+// Scanned returns how many entries all scans together have looked at: what finding the messages
+// that are due has cost.
+func (s *Store) Scanned() uint64 { return s.scanned.Load() }
 
 type scan struct {
 	store    *Store
@@ -119,6 +124,7 @@ type scan struct {
 
 	out     []Item
 	checked int // items of out known to be alive
+	looked  uint64
 	next    Ref // everything before was looked at
 	done    bool
 }
@@ -140,7 +146,9 @@ func (sc *scan) lookAtMemory(from Ref) {
 				return false
 			}
 			if s.alive.Contains(e.Seq) && sc.keep(e.Target) {
-				found = append(found, e)
+				found = append(found, e) // counted in batch
+			} else {
+				sc.looked++
 			}
 			return true
 		})
@@ -205,6 +213,7 @@ func (sc *scan) batch(m *merge.Heap) (more bool, err error) {
 			return true, nil
 		}
 		e := m.Peek()
+		sc.looked++
 		if sc.keep(e.Target) {
 			sc.out = append(sc.out, Item{Ref: e.Ref(), Target: e.Target, Size: len(e.Body)})
 		}

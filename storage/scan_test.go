@@ -29,6 +29,22 @@ func TestScan_filtersByTargetInMemoryAndOnDisk(t *testing.T) {
 	}
 }
 
+func TestScan_countsWhatItLooksAt(t *testing.T) {
+	s, m := openStore(t, t.TempDir()), newModel()
+	script(s, m, operation{Accept: entries(100, 0, 1, 10)})
+	flush(t, s, 1)
+	script(s, m, operation{Accept: entries(50, 0, 1, 10)})
+	for _, keep := range []func(string) bool{nil, func(string) bool { return false }} {
+		before := s.Scanned()
+		if _, _, _, err := s.Scan(Ref{}, 1000, keep, nil); err != nil {
+			t.Fatal(err)
+		}
+		if got := s.Scanned() - before; got != 150 {
+			t.Errorf("%d entries were looked at, want 150", got)
+		}
+	}
+}
+
 // A filter that accepts nothing must neither block the writer for long nor read
 // the whole disk in one call: each call goes on from the one before.
 func TestScan_doesABoundedAmountOfWorkPerCall(t *testing.T) {

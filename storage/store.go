@@ -92,6 +92,8 @@ type Store struct {
 	claimVersion uint64 // raised when the claim changes, but for Fresh and holds; not on disk
 
 	flushes, merges uint64
+
+	scanned atomic.Uint64
 }
 
 // Open opens or creates the schedule in cfg.Dir and removes files that a crash

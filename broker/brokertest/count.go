@@ -13,6 +13,7 @@ import (
 	"sync/atomic"
 
 	"github.com/carillonmq/carillon/broker/brokertest/ledger"
+	"github.com/carillonmq/carillon/storage"
 	"github.com/twmb/franz-go/pkg/kmsg"
 )
 
@@ -57,12 +58,24 @@ func (c *meteredConn) Write(b []byte) (int, error) {
 
 // costs returns what was spent until now.
 func (o *observer) costs() ledger.Costs {
+	o.mu.Lock()
+	defer o.mu.Unlock()
 	c := ledger.Costs{
+		Claims: o.ledger.Costs.Claims, ClaimBytes: o.ledger.Costs.ClaimBytes,
 		Dials: o.traffic.dials.Load(), Lookups: o.traffic.lookups.Load(), Produces: o.traffic.produces.Load(),
 		Nodes: int64(len(o.cluster.nodes)), Goroutines: goroutines(), Files: files(o.cluster.dir),
 	}
+	c.Scanned = o.scanned
+	for _, n := range o.cluster.nodes {
+		if n.running() {
+			c.Scanned += int64(n.raft().Store().Scanned())
+		}
+	}
 	return c
 }
+
+// closed notes what the store of a node that ends has cost.
+func (o *observer) closed(store *storage.Store) { o.scanned += int64(store.Scanned()) }
 
 // goroutines counts those of this bubble. The dump names it with each goroutine, its own first.
 func goroutines() int64 {

@@ -178,7 +178,8 @@ func (a arguments) at(node string) arguments {
 }
 
 // applied raises what the node has applied as the leader.
-func (n *node) applied(command raftfsm.Command) {
+func (n *node) applied(command raftfsm.Command, result raftfsm.Result) {
+	n.cluster.observer.applied(command, result)
 	if !n.leads.Load() {
 		return
 	}

@@ -8,7 +8,6 @@ import (
 	"time"
 
 	"github.com/carillonmq/carillon/broker/brokertest/ledger"
-	"github.com/carillonmq/carillon/broker/message"
 	"github.com/carillonmq/carillon/client"
 	"github.com/carillonmq/carillon/storage"
 	"github.com/twmb/franz-go/pkg/kadm"
@@ -20,6 +19,7 @@ func (p *player) gather() *ledger.Ledger {
 	p.t.Helper()
 	o := p.observer
 	l := &o.ledger
+	l.Costs = o.costs() // before what is gathered costs something
 	l.Begin, l.End = p.start, time.Now()
 	l.Heartbeat, l.Discovery = p.config.Raft.Heartbeat, min(3*p.config.Raft.Heartbeat, time.Minute)
 	l.MissingTimeout, l.DeadLetters = p.config.Routes[0].MissingTargetTimeout, p.config.DeadLetter.Topic
@@ -47,7 +47,6 @@ func (p *player) gather() *ledger.Ledger {
 	for _, hold := range store.Holds() {
 		l.Marks.Holds[hold.Target] = ledger.Mark(hold.Mark)
 	}
-	l.Costs = o.costs()
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	l.Terms = append(l.Terms, o.terms...)
@@ -71,11 +70,7 @@ func (p *player) pending(store *storage.Store) []ledger.Message {
 	p.must(err)
 	var all []ledger.Message
 	for _, e := range entries {
-		m, err := message.DecodeBody(e.Body)
-		all = append(all, ledger.Message{
-			Identity: ledger.Identity{Origin: m.Origin.String(), Value: string(m.Value)},
-			Target:   e.Target, Due: e.Due, Seq: e.Seq, Unreadable: err != nil,
-		})
+		all = append(all, messageOf(e))
 	}
 	return all
 }

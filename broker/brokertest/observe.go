@@ -25,11 +25,13 @@ type observer struct {
 	created map[string]bool
 
 	traffic traffic // between the nodes and Kafka
+	scanned int64   // entries, by stores that are closed
 
 	furthest map[place]position // of the source positions that were seen
 	digested time.Time          // when all that the nodes have was compared last
 
-	mu    sync.Mutex // of what log lines write
+	mu    sync.Mutex // of what follows, and of the ledger's Log and Costs
+	seen  uint64     // log entries that were written down
 	terms []ledger.Term
 	lines map[string]int // warnings and errors, by text
 }

@@ -64,7 +64,7 @@ type Config struct {
 
 	// Applied is told of each command that was applied here, before anybody else is, and
 	// what follows waits until it returns. nil: nobody is told.
-	Applied func(raftfsm.Command)
+	Applied func(raftfsm.Command, raftfsm.Result)
 
 	Logger *slog.Logger // required
 }

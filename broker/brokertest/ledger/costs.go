@@ -26,7 +26,9 @@ func (j *judge) checkCosts() {
 		targets[r.Target] = true
 	}
 	messages, copies, names := int64(len(j.Records)), int64(len(j.Deliveries)), int64(len(targets))
-	unwell := int64(j.unwell() / time.Second) // a target that is bad is tried each few seconds
+	// A target that is bad is tried each few seconds; what waits for all of them is read together.
+	each, together := j.unwell()
+	unwell, rounds := int64(each/time.Second), int64(together/time.Second)/10
 	for _, c := range []struct {
 		what          string
 		spent, budget int64
@@ -34,9 +36,9 @@ func (j *judge) checkCosts() {
 		{"connections to Kafka", j.Costs.Dials, 100 + 20*upheavals + unwell/2},
 		{"requests for topics and offsets", j.Costs.Lookups, 200 + 60*upheavals + 4*seconds + 2*unwell},
 		{"requests that write", j.Costs.Produces, 100 + copies + 20*upheavals + unwell/2},
-		{"messages looked at in storage", j.Costs.Scanned, 10_000 + 20*messages + 4*messages*upheavals/10 + 100*upheavals},
-		{"claims", j.Costs.Claims, 200 + 2*copies + 20*upheavals + 2*unwell},
-		{"bytes of claims", j.Costs.ClaimBytes, 200*j.Costs.Claims + 500*names*(1+upheavals)},
+		{"messages looked at in storage", j.Costs.Scanned, 2000 + 6*messages + messages*upheavals/4 + 50*upheavals + messages*rounds},
+		{"claims", j.Costs.Claims, 200 + 2*copies + 20*upheavals + unwell},
+		{"bytes of claims", j.Costs.ClaimBytes, 60*j.Costs.Claims + 500*names*(1+upheavals) + 100*unwell},
 		{"goroutines", j.Costs.Goroutines, 100 + 80*j.Costs.Nodes + 2*names},
 		{"open files", j.Costs.Files, 150 * j.Costs.Nodes},
 	} {
@@ -47,8 +49,9 @@ func (j *judge) checkCosts() {
 	}
 }
 
-// unwell returns for how long targets were bad, each counted by itself.
-func (j *judge) unwell() (total time.Duration) {
+// unwell returns for how long targets were bad: each counted by itself, and any of them.
+func (j *judge) unwell() (each, together time.Duration) {
+	var spans []span
 	for _, f := range j.Faults {
 		if f.Topic == "" {
 			continue
@@ -57,7 +60,13 @@ func (j *judge) unwell() (total time.Duration) {
 		if to.IsZero() || to.After(j.End) {
 			to = j.End
 		}
-		total += max(to.Sub(f.From), 0)
+		if to.After(f.From) {
+			each += to.Sub(f.From)
+			spans = append(spans, span{f.From, to})
+		}
 	}
-	return total
+	for _, s := range merged(spans) {
+		together += s.to.Sub(s.from)
+	}
+	return each, together
 }

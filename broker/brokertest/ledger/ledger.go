@@ -26,6 +26,7 @@ type Ledger struct {
 	Clocks     []Clock
 	Terms      []Term
 	Costs      Costs
+	Log        Log
 	Found      []Problem // what was judged when it was gathered: nodes that differ, say
 }
 
@@ -113,7 +114,7 @@ func (l *Ledger) Judge() []Problem {
 	}
 	j := judge{Ledger: l, index: newIndex(l)}
 	for _, check := range []func(){
-		j.checkFates, j.checkTakenOnce, j.checkDeadLetters, j.checkMarks, j.checkEarly, j.checkOrder,
+		j.checkFates, j.checkTakenOnce, j.checkLog, j.checkDeadLetters, j.checkMarks, j.checkEarly, j.checkOrder,
 		j.checkDuplicates, j.checkLateness, j.checkTerms, j.checkCosts,
 	} {
 		check()

@@ -33,7 +33,20 @@ func wellKept() *Ledger {
 			l.Deliveries = append(l.Deliveries, Delivery{Identity: id, Topic: target, Offset: int64(i), At: due, Due: due.UnixMilli(), Seq: seq})
 		}
 	}
+	l.tellLog()
 	return l
+}
+
+// tellLog has the log say that each record was accepted at once and claimed 100 ms before it was due.
+func (l *Ledger) tellLog() {
+	for i := range l.Records {
+		r := &l.Records[i]
+		m := Message{Identity: r.Identity, Target: r.Target, Due: r.Due, Seq: uint64(i + 1)}
+		l.Log.Accept(Acceptance{Message: m, Index: uint64(10 * (i/2 + 1))})
+	}
+	for i := range 700 {
+		l.Log.Claim(Claim{Index: uint64(10*i + 5), At: after(float64(i) - 0.1), Through: after(float64(i)).UnixMilli()})
+	}
 }
 
 // at returns the record of that second for orders and its delivery.
@@ -106,10 +119,12 @@ func TestJudge_findsNothingWhereAllPromisesAreKept(t *testing.T) {
 			l.drop(50)
 		},
 		"a clock is ahead": func(l *Ledger) {
+			l.Log = Log{}
 			l.Clocks = append(l.Clocks, Clock{Node: "n", At: after(100), Offset: time.Second})
 			l.late("orders", 100, 600, -time.Second)
 		},
 		"a clock gains": func(l *Ledger) {
+			l.Log = Log{}
 			l.Clocks = append(l.Clocks, Clock{Node: "n", At: after(100), Drift: 10 * time.Millisecond})
 			l.late("orders", 200, 600, -time.Second)
 		},
@@ -119,7 +134,17 @@ func TestJudge_findsNothingWhereAllPromisesAreKept(t *testing.T) {
 			l.late("orders", 100, 600, time.Minute)
 			l.late("bills", 100, 600, time.Minute)
 		},
+		"one was accepted when the other was claimed": func(l *Ledger) {
+			_, d := l.at(100)
+			a := l.Log.Accepted[201]
+			a.Index = 1030
+			l.Log.Accept(a)
+			l.late("orders", 100, 101, 1100*time.Millisecond)
+			moved := *d
+			l.Deliveries = slices.Insert(slices.Delete(l.Deliveries, 200, 201), 202, moved)
+		},
 		"one was written when the other was due": func(l *Ledger) {
+			l.Log = Log{}
 			r, d := l.at(100)
 			r.At = after(103).Add(-50 * time.Millisecond)
 			l.late("orders", 100, 101, 1100*time.Millisecond)
@@ -188,10 +213,12 @@ func TestJudge_finds(t *testing.T) {
 			l.late("orders", 100, 101, -time.Millisecond)
 		}},
 		{"that a clock was ahead long ago", "early", "too early", func(l *Ledger) {
+			l.Log = Log{}
 			l.Clocks = append(l.Clocks, Clock{Node: "n", At: after(50), Offset: time.Second}, Clock{Node: "n", At: after(80)})
 			l.late("orders", 100, 101, -time.Second)
 		}},
 		{"that the clock of another was ahead", "early", "too early", func(l *Ledger) {
+			l.Log = Log{}
 			l.Clocks = append(l.Clocks, Clock{Node: "m", At: after(50), Offset: time.Second})
 			l.late("orders", 100, 101, -time.Second)
 		}},
@@ -212,6 +239,32 @@ func TestJudge_finds(t *testing.T) {
 		{"two in the wrong order", "order", "came after", func(l *Ledger) {
 			l.late("orders", 100, 101, 1100*time.Millisecond)
 			l.Deliveries[200], l.Deliveries[202] = l.Deliveries[202], l.Deliveries[200]
+		}},
+		{"two in the wrong order of which nothing but the times is known", "order", "came after", func(l *Ledger) {
+			l.Log = Log{}
+			l.late("orders", 100, 101, 1100*time.Millisecond)
+			l.Deliveries[200], l.Deliveries[202] = l.Deliveries[202], l.Deliveries[200]
+		}},
+		{"two in the wrong order beside a kill", "order", "came after", func(l *Ledger) {
+			l.fault("kill", "", 100, 110)
+			l.late("orders", 100, 101, 1100*time.Millisecond)
+			l.Deliveries[200], l.Deliveries[202] = l.Deliveries[202], l.Deliveries[200]
+		}},
+		{"one that went out before its claim", "unclaimed", "was committed at", func(l *Ledger) {
+			for i := range l.Log.Claims {
+				if c := &l.Log.Claims[i]; c.Through == after(102).UnixMilli() {
+					c.At = after(102.001)
+				}
+			}
+		}},
+		{"one that went out without a claim", "unclaimed", "was committed at", func(l *Ledger) {
+			l.Log.Claims = l.Log.Claims[:600]
+			l.Log.Claims[599].Through = after(601).UnixMilli() - 1
+		}},
+		{"a record that was accepted twice and delivered once", "twice-taken", "accepted as 2 messages", func(l *Ledger) {
+			a := l.Log.Accepted[7]
+			a.Seq, a.Index = 9000, 9000
+			l.Log.Accept(a)
 		}},
 		{"a good message that is a dead letter", "dead-letter", "could not be written to for 0s only", func(l *Ledger) {
 			_, d := l.at(100)

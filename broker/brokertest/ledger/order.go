@@ -10,8 +10,8 @@ import (
 const acceptance = 250 * time.Millisecond
 
 // checkOrder looks at first copies: those of one target partition come in order of (due, seq),
-// unless the later one was accepted when the other was claimed already. When it was accepted is not
-// known, only when it was written: while a fault delays what is read, nothing is said.
+// if both were accepted before either was claimed. Where the log does not tell that, the time tells at
+// which the later one was written, unless a fault delays what is read.
 func (j *judge) checkOrder() {
 	highest := make(map[string]*Delivery) // by target partition
 	seen := make(map[uint64]bool)
@@ -27,7 +27,11 @@ func (j *judge) checkOrder() {
 			highest[where] = d
 			continue
 		}
-		if r := j.records[d.Identity]; len(r) == 1 && !j.mayBeLate(r[0], last) && !j.regrouped(d.Topic, last.At, d.At) {
+		waited, known := j.bothWaited(last, d)
+		if r := j.records[d.Identity]; !known {
+			waited = len(r) == 1 && !j.mayBeLate(r[0], last)
+		}
+		if waited && !j.regrouped(d.Topic, last.At, d.At) {
 			j.problem("order", "in %s, %s (due %d, seq %d) came after %s (due %d, seq %d)",
 				where, d.Origin, d.Due, d.Seq, last.Origin, last.Due, last.Seq)
 		}

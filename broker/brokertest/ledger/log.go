@@ -1,0 +1,93 @@
+package ledger
+
+import (
+	"sort"
+	"time"
+)
+
+// A Log is what the replicated log has said, as far as the nodes have applied it.
+type Log struct {
+	Accepted map[uint64]Acceptance // by seq
+	Claims   []Claim               // each reaches further than the one before
+}
+
+// An Acceptance is the moment at which a message became one.
+type Acceptance struct {
+	Message
+	Index  uint64 // of the log entry
+	Letter bool   // it took the place of a message that became a dead letter
+}
+
+// A Claim is a log entry from which on messages due until Through may be delivered.
+type Claim struct {
+	Index   uint64
+	At      time.Time // when the first node had applied it
+	Through int64
+}
+
+// Claim notes a claim. Those that reach no further than an earlier one say nothing new.
+func (l *Log) Claim(c Claim) {
+	if n := len(l.Claims); n == 0 || l.Claims[n-1].Through < c.Through {
+		l.Claims = append(l.Claims, c)
+	}
+}
+
+// Accept notes that a message was accepted.
+func (l *Log) Accept(a Acceptance) {
+	if l.Accepted == nil {
+		l.Accepted = make(map[uint64]Acceptance)
+	}
+	l.Accepted[a.Seq] = a
+}
+
+// claimed returns the first claim that covers what is due then.
+func (l *Log) claimed(due int64) (Claim, bool) {
+	i := sort.Search(len(l.Claims), func(i int) bool { return l.Claims[i].Through >= due })
+	if i == len(l.Claims) {
+		return Claim{}, false
+	}
+	return l.Claims[i], true
+}
+
+// checkLog: nothing goes out that no committed claim covers, and no record is two messages, be they
+// delivered or not.
+func (j *judge) checkLog() {
+	taken := make(map[Identity]int)
+	for _, a := range j.Log.Accepted {
+		if !a.Letter && !a.Unreadable {
+			taken[a.Identity]++
+		}
+	}
+	for id, n := range taken {
+		if wrote := len(j.records[id]); n > wrote && wrote > 0 {
+			j.problem("twice-taken", "%s was accepted as %d messages", j.records[id][0], n)
+		}
+	}
+	if len(j.Log.Claims) == 0 {
+		return
+	}
+	for _, d := range j.Deliveries {
+		if d.Seq == 0 {
+			continue
+		}
+		if c, ok := j.Log.claimed(d.Due); !ok || c.At.Truncate(time.Millisecond).After(d.At) {
+			j.problem("unclaimed", "%s for %s, due %d, was sent at %v, and a claim that covers it was committed at %v",
+				d.Origin, d.Topic, d.Due, d.At.Sub(j.Begin), c.At.Sub(j.Begin))
+		}
+	}
+}
+
+// bothWaited reports whether two messages were accepted before either was claimed, by the log; known is
+// false if it does not tell.
+func (j *judge) bothWaited(a, b *Delivery) (waited, known bool) {
+	first, ok := j.Log.Accepted[a.Seq]
+	second, ok2 := j.Log.Accepted[b.Seq]
+	if !ok || !ok2 {
+		return false, false
+	}
+	claim, ok := j.Log.claimed(min(a.Due, b.Due))
+	if !ok {
+		return false, false
+	}
+	return max(first.Index, second.Index) < claim.Index, true
+}

@@ -1,0 +1,66 @@
+package brokertest
+
+import (
+	"time"
+
+	"github.com/carillonmq/carillon/broker/brokertest/ledger"
+	"github.com/carillonmq/carillon/broker/message"
+	"github.com/carillonmq/carillon/raftfsm"
+	"github.com/carillonmq/carillon/storage"
+)
+
+// applied writes down what a command of the log has done, when the first node applies it.
+func (o *observer) applied(command raftfsm.Command, result raftfsm.Result) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if result.Index <= o.seen {
+		return // by another node, or at a restart
+	}
+	o.seen = result.Index
+	log, costs := &o.ledger.Log, &o.ledger.Costs
+	claim := func(through int64) {
+		log.Claim(ledger.Claim{Index: result.Index, At: time.Now(), Through: through})
+	}
+	next := result.FirstSeq
+	accept := func(e storage.Entry, letter bool) {
+		m := messageOf(e)
+		m.Seq = next
+		log.Accept(ledger.Acceptance{Message: m, Index: result.Index, Letter: letter})
+		next++
+	}
+	switch c := command.(type) {
+	case raftfsm.Ingest:
+		claim(c.ClaimThrough)
+		for i, part := range c.Parts {
+			if !result.PartsApplied[i] {
+				continue
+			}
+			for _, e := range part.Entries {
+				accept(e, false)
+			}
+		}
+	case raftfsm.Replace:
+		for i, e := range c.Entries {
+			if result.PartsApplied[i] {
+				accept(e, true)
+			}
+		}
+	case raftfsm.ClaimCommand:
+		costs.Claims++
+		costs.ClaimBytes += int64(c.Size())
+		claim(c.Claim.Through)
+	case raftfsm.ChangeClaim:
+		costs.Claims++
+		costs.ClaimBytes += int64(c.Size())
+		claim(c.Through)
+	}
+}
+
+// messageOf tells what an entry is.
+func messageOf(e storage.Entry) ledger.Message {
+	m, err := message.DecodeBody(e.Body)
+	return ledger.Message{
+		Identity: ledger.Identity{Origin: m.Origin.String(), Value: string(m.Value)},
+		Target:   e.Target, Due: e.Due, Seq: e.Seq, Unreadable: err != nil,
+	}
+}
