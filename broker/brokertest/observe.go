@@ -98,11 +98,35 @@ func (o *observer) step(s step, began time.Time) {
 		o.ended("forbid " + name)
 	case "recreate", "partitions", "trim":
 		o.struck(ofTopic)
-	case "step":
+	case "step", "clock":
 		fault.Kind, fault.Node = "clock", name
+		o.struck(fault)
+	case "error":
+		fault.Topic = s.args.value("topic", "")
+		o.lasts(fault, errorsLast)
+	case "stale":
+		lasts, _ := parseSpan(s.args.value("lasts", "5s"))
+		o.lasts(fault, lasts)
+	case "disk":
+		fault.Node = name
+		if s.args.has("well") {
+			o.ended("disk " + name)
+		} else {
+			o.began("disk "+name, fault)
+		}
+	case "config", "raise", "route":
 		o.struck(fault)
 	}
 	o.look(s.verb, began)
+}
+
+// errorsLast is how long errors of Kafka may wait for a request that gets them, as a rule.
+const errorsLast = 10 * time.Second
+
+// lasts notes a fault that is over after that time.
+func (o *observer) lasts(f ledger.Fault, d time.Duration) {
+	f.Until = time.Now().Add(d)
+	o.ledger.Faults = append(o.ledger.Faults, f)
 }
 
 // wellAll notes that nothing lasts any more that a step "well" ends.

@@ -43,6 +43,10 @@ func traitOf(kind string) trait {
 	// others have confirmed it, or for ten seconds; one that is wrong gives leadership away.
 	case "clock":
 		return trait{delays: true, ends: true, recovery: 15 * time.Second}
+	case "stale": // of metadata or offsets; what is written is answered in time
+		return trait{delays: true, recovery: 20 * time.Second}
+	case "raise", "route":
+		return trait{}
 	case "partitions": // of a target: what is flying is waited for
 		return trait{delays: true, recovery: 10 * time.Second}
 	default:
