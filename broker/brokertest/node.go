@@ -186,6 +186,7 @@ func (n *node) stop() {
 	if raft == nil {
 		return // what was due while we waited has ended it
 	}
+	n.cluster.observer.closed(raft.Store())
 	if err := raft.Close(); err != nil {
 		n.cluster.t.Errorf("close node %s: %v", n.member.ID, err)
 	}
