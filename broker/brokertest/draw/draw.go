@@ -44,7 +44,6 @@ func Script(seed uint64, profile Profile) string {
 	if strings.Contains(r.text(), " replace ") { // which waits until the node is back
 		r.armed = nil
 	}
-	r.leaveOut(isUnplayable)
 	return r.text()
 }
 

@@ -49,17 +49,6 @@ func stopsTime(text string) bool {
 	return strings.Contains(text, "freeze ") || mute && toKafka || strings.Contains(text, "InitProducerID err=NO_ANSWER")
 }
 
-// isUnplayable reports whether broker/brokertest parses the line and does not carry it out yet.
-func isUnplayable(text string) bool {
-	unplayable := strings.Fields("slow hush well error stale recreate trim disk clock config forbid allow partitions abort transactional")
-	for _, word := range strings.Fields(text) {
-		if slices.Contains(unplayable, word) || strings.HasPrefix(word, "bytes=") || strings.HasPrefix(word, "targets=") {
-			return true
-		}
-	}
-	return strings.Contains(text, "%") && strings.Contains(text, "create")
-}
-
 // last returns when the last thing happens.
 func (s *script) last() time.Duration {
 	latest := func(a, b line) int { return cmp.Compare(a.at, b.at) }
@@ -69,7 +58,6 @@ func (s *script) last() time.Duration {
 func (s *script) text() string {
 	slices.SortStableFunc(s.timed, func(a, b line) int { return cmp.Compare(a.at, b.at) })
 	s.timed = slices.Compact(s.timed)
-	s.createOnce()
 	var b strings.Builder
 	fmt.Fprintf(&b, "cluster %s\n", strings.Join(s.settings, " "))
 	for _, line := range s.armed {
@@ -79,20 +67,6 @@ func (s *script) text() string {
 		fmt.Fprintf(&b, "at %s %s\n", span(line.at), line.text)
 	}
 	return b.String()
-}
-
-// createOnce leaves out what creates a topic that is there: nothing deletes one for good.
-func (s *script) createOnce() {
-	there := make(map[string]bool)
-	s.timed = slices.DeleteFunc(s.timed, func(l line) bool {
-		words := strings.Fields(l.text)
-		if words[0] != "create" {
-			return false
-		}
-		again := there[words[1]]
-		there[words[1]] = true
-		return again
-	})
 }
 
 // span writes a duration as scripts have it, with days in front.
