@@ -10,8 +10,6 @@ import (
 	"github.com/carillonmq/carillon/broker/brokertest/ledger"
 )
 
-const maxSkew = 500 * time.Millisecond
-
 // A clockTest runs nodes with messages on their way; nothing may be more than max_skew early,
 // by a clock that nobody sets.
 type clockTest struct {
