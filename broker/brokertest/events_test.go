@@ -26,14 +26,14 @@ func played(t *testing.T, text string, look func(p *player)) *Report {
 // second, a kill before Kafka has it, before the Ack and after it leave other traces.
 func TestEvents_areTheMomentsBetween(t *testing.T) {
 	for _, test := range []struct {
-		event  string
-		copies int
+		event       string
+		least, most int // copies
 	}{
-		{"taken", 1},
-		{"claim", 1},
-		{"handed", 1},
-		{"answered", 2},
-		{"acked", 1},
+		{"taken", 1, 1},
+		{"claim", 1, 1},
+		{"handed", 1, 2}, // the client has the record, and may have written it
+		{"answered", 2, 2},
+		{"acked", 1, 1},
 	} {
 		t.Run(test.event, func(t *testing.T) {
 			t.Parallel()
@@ -53,8 +53,8 @@ at 30s expect leader
 						got++
 					}
 				}
-				if got != test.copies {
-					t.Errorf("%d copies in the target, want %d", got, test.copies)
+				if got < test.least || got > test.most {
+					t.Errorf("%d copies in the target, want %d to %d", got, test.least, test.most)
 				}
 			})
 			if report.Faults["kill"] != 1 || report.Events[test.event] == 0 {
