@@ -90,6 +90,8 @@ func (f *FSM) Apply(l *raft.Log) any {
 		return f.stop(fmt.Errorf("apply log entry %d: %w: this node must not go on; run the version of the other nodes", l.Index, err))
 	}
 
+	// The feed may come or go while the command is carried out. Who subscribes then waits for a
+	// barrier, and reads what came before that from storage.
 	feed, version := f.feed.Load(), f.store.ClaimVersion()
 	res, event := f.execute(cmd)
 	res.Index, event.Index = l.Index, l.Index

@@ -28,7 +28,8 @@ import (
 //	             no answer to a record for 5 s: Isolate             settling
 //	             a partition has not been there for 3 s             condemning
 //	             Confirm comes, and nothing is here                 ended, parked
-//	             nothing to do for 30 s                             ended
+//	             nothing to do for 30 s, or until an absent target
+//	             is to be asked for again                           ended
 //	settling     3 s have passed: Isolate                           settling
 //	             nothing is flying any more, and health.judge says
 //	               goOn                                             sending

@@ -351,7 +351,7 @@ func (d *dispatcher) takeAnswers() {
 	}
 }
 
-// begin gives a target its lane, which begins with the orders.
+// begin gives a target its lane, which begins with the orders. A standing calls it (laneless.go).
 func (d *dispatcher) begin(t *laneless, heard PartitionCount, orders []order) {
 	d.forget(t)
 	l := newLane(d.p, t.name)

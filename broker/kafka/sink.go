@@ -156,7 +156,7 @@ func (s *Sink) Send(d deliver.Delivery, done func(error)) {
 func (s *Sink) offer(b *backlog, now time.Time) []*line {
 	p := s.poolOf(b.target, now)
 	if b.pool == p {
-		return nil
+		return nil // it waits there already
 	}
 	l := s.lineFor(p, b, now)
 	if l == nil {

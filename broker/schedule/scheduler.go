@@ -234,7 +234,7 @@ func (s *Scheduler) takeEvents() error {
 // beyond is in storage and will be read. For a target that flows the reach is the frontier.
 // A parked target has a mark, which the claim of an earlier term may have left above the
 // frontier. What is accepted between the two must lower the mark, since reading on from the
-// frontier passes over a parked target.
+// frontier passes over a parked target. One that is not known (nil) flows.
 func (s *Scheduler) accept(item storage.Item) error {
 	t := s.targets.byName[item.Target]
 	switch {
@@ -248,6 +248,62 @@ func (s *Scheduler) accept(item storage.Item) error {
 		return nil
 	}
 	return s.add(s.targets.get(item.Target), item.Ref)
+}
+
+// fire hands over what is due by limit, one batch of the wheel, and reports
+// whether there is more to hand over now.
+func (s *Scheduler) fire(limit int64) (more bool) {
+	ripe, more := s.window.ripen()
+	var due []DueMessage
+	n := 0
+	for ; n < len(ripe) && int64(ripe[n].When) <= limit; n++ {
+		ref := storage.Ref{Due: int64(ripe[n].When), Seq: ripe[n].Value.seq}
+		m, kept := s.window.kept[ref.Seq]
+		if !kept || m.handed {
+			continue // killed meanwhile, or handed over while catching up
+		}
+		t := s.targets.byIndex[m.target]
+		switch {
+		case t.hasOwnMark() || !ref.Less(s.targets.reach(t)):
+			s.leaveInStorage(t, ref)
+		case t.handed >= s.allowance():
+			s.drop(ref.Seq)
+			s.targets.stop(t, ref)
+		default:
+			due = append(due, s.hand(t, ref))
+		}
+	}
+	unclaimed := n < len(ripe)
+	s.window.take(n)
+	s.publish(due)
+	return more && !unclaimed
+}
+
+// leaveInStorage lets go of a message that is to be read again: its target does not
+// flow, or the sweep that reads for it has not come to the message.
+func (s *Scheduler) leaveInStorage(t *target, ref storage.Ref) {
+	s.drop(ref.Seq)
+	s.targets.cover(t, ref)
+}
+
+// hand notes that the publisher gets the message.
+func (s *Scheduler) hand(t *target, ref storage.Ref) DueMessage {
+	if s.window.hand(ref, t.index) {
+		t.kept++
+	}
+	t.handed++
+	if len(t.out) > 2*t.handed {
+		t.out = s.stillOut(t)
+	}
+	t.out = append(t.out, ref)
+	return DueMessage{Ref: ref, Target: t.name}
+}
+
+func (s *Scheduler) publish(due []DueMessage) {
+	if len(due) > 0 {
+		s.claims.lastFired = s.now()
+		s.cfg.Publisher.Hand(due)
+	}
 }
 
 // forget drops what was killed. A run may be long, the window is bounded.

@@ -280,7 +280,7 @@ func (ts *targets) release(t *target) {
 	}
 }
 
-// change is the one place where state and mark are set.
+// change is the one place where state and mark change; inherit sets them when a term begins.
 func (ts *targets) change(t *target, to state, mark storage.Ref) {
 	before := ts.reach(t)
 	ts.in[t.state].remove(t)
