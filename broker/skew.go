@@ -18,7 +18,7 @@ import (
 const (
 	// compareEvery is how often a node asks the others for their clocks when all is well.
 	compareEvery = 10 * time.Second
-	// compareAgain is the time between two comparisons of a leader whose clock is not
+	// compareAgain is the time between two comparisons of a node whose clock is not
 	// believed, and between the first ones of a process, whose peers may be starting too.
 	compareAgain = time.Second
 	// comparePatience bounds one comparison.
@@ -90,7 +90,7 @@ func (k *skew) run(ctx context.Context) {
 		k.tell(verdict)
 		k.act(ctx, verdict)
 		switch {
-		case b.leads() && (b.clock.State().Stopped || verdict.Standing == clock.Skewed):
+		case b.clock.State().Stopped: // whoever leads: a term may begin here at any moment
 			timer.Reset(compareAgain)
 		case len(k.others()) == 0:
 			timer.Stop() // until the clock is set

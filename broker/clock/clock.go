@@ -135,10 +135,13 @@ type sample struct {
 }
 
 // read reads both clocks and says whether the wall clock is to be believed. The clocks are read
-// before the lock is taken, since a wall clock of a test may stand still for long. A
-// reading that was overtaken meanwhile decides nothing.
-func (c *Clock) read() sample {
-	wall, at := c.sample()
+// before the lock is taken, since a wall clock of a test may stand still for long.
+func (c *Clock) read() sample { return c.take(c.sample()) }
+
+// take says what a reading of both clocks means. One that was overtaken on the way here decides
+// nothing, and nothing goes by its wall clock, which may have been set and put right since: the
+// later reading says what the time was then.
+func (c *Clock) take(wall time.Time, at time.Duration) sample {
 	own := c.shift(wall, at)
 	c.mu.Lock()
 	var step time.Duration
@@ -148,6 +151,8 @@ func (c *Clock) read() sample {
 		}
 		c.at, c.own = at, own
 		c.believe(wall)
+	} else {
+		wall = c.beganWall.Add(c.own + at)
 	}
 	s := sample{wall: wall, right: c.beganWall.Add(c.right + at), stop: c.stop, stopped: c.stopped}
 	c.mu.Unlock()

@@ -65,6 +65,30 @@ func TestClock_standsStillFromTheFirstReadingAfterAStep(t *testing.T) {
 	}
 }
 
+// The clock is a year ahead for a moment. A goroutine that reads it then loses its processor before
+// it says so, and another reads the clock that came back.
+func TestClock_goesByNoReadingThatWasOvertaken(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var w wrongClock
+		var steps []time.Duration
+		c := newTestClock(&w, &steps)
+		time.Sleep(time.Minute)
+		c.Due()
+		w.offset = year
+		read := time.Now()
+		wall, at := c.sample()
+		w.offset = 0
+		time.Sleep(time.Millisecond)
+		c.Due()
+		if s := c.take(wall, at); s.stopped || !s.wall.Equal(read) {
+			t.Errorf("stopped %v, messages are due by %v after the reading", s.stopped, s.wall.Sub(read))
+		}
+		if len(steps) != 0 || c.State().Stops != 0 {
+			t.Errorf("steps %v and %d stops told", steps, c.State().Stops)
+		}
+	})
+}
+
 func TestClock_followsWhatIsNoStep(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var w wrongClock
