@@ -7,7 +7,7 @@ import (
 )
 
 var (
-	scriptFile = flag.String("script", "", "TestPlay plays the script of this file")
+	scriptFile = flag.String("script", "../testdata/soon.txt", "TestPlay plays the script of this file")
 	reportFile = flag.String("report", "", "TestPlay writes its report to this file, as JSON")
 )
 
@@ -15,9 +15,6 @@ var (
 //
 //	go test -run '^TestPlay$' ./broker/brokertest -script FILE -report FILE.json
 func TestPlay(t *testing.T) {
-	if *scriptFile == "" {
-		t.Skip("give -script FILE")
-	}
 	report := NewReport()
 	if *reportFile != "" {
 		defer func() {

@@ -420,8 +420,12 @@ func (c *Cluster) askClock(from *node) func(context.Context, member.Member) (bro
 	return func(_ context.Context, m member.Member) (broker.ClockReading, error) {
 		state, _ := c.network.dialing(link{from.member.ID, m.ID})
 		other := c.node(m.ID)
-		if state != open || !other.reachable() || other.program == storage.LevelOne {
+		raft := other.raft()
+		if state != open || raft == nil || !other.reachable() {
 			return broker.ClockReading{}, fmt.Errorf("ask %s: %w", m.ID, errCut)
+		}
+		if standing := raft.Standing(); standing.Level() == storage.LevelOne {
+			return broker.ClockReading{}, fmt.Errorf("ask %s: its program does not tell", m.ID)
 		}
 		return broker.ClockReading{Node: m.ID, Cluster: c.config.Cluster.Name, Micros: other.clock.now().UnixMicro()}, nil
 	}

@@ -17,7 +17,7 @@ const (
 	// mostAcked bounds one Ack command, in runs: each takes 20 bytes at most.
 	mostAcked = raftfsm.ProposalBytes / 20
 	// ackDelay is how long a delivery waits for others to share its Ack: each Ack costs
-	// the disk a sync, and nobody waits for it.
+	// the disk a sync, and nobody waits for a single one.
 	ackDelay = 10 * time.Millisecond
 	// leastUnacked is how long deliveries may always go without their Ack before the
 	// lanes wait for it. It is the lead of claims, which come through the same log: when

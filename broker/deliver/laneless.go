@@ -96,7 +96,7 @@ type standing interface {
 	wake(d *dispatcher, t *laneless)
 }
 
-// unseen is a target that Kafka is asked about for the first time. What was handed over waits.
+// unseen is a target that Kafka is asked about: it is new, or nothing was due for it for a while. What was handed over waits.
 type unseen struct {
 	waiting []storage.Ref // empty only before the first order
 	since   time.Time     // when the first order came

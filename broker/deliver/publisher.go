@@ -153,7 +153,7 @@ func New(cfg Options) *Publisher {
 	return p
 }
 
-// Hand gives messages to their lanes, in this order for each target. It does not
+// Hand gives messages to the dispatcher, and by it to their lanes, in this order for each target. It does not
 // block and does not keep the slice.
 func (p *Publisher) Hand(due []schedule.DueMessage) {
 	orders := make([]order, len(due))
@@ -201,7 +201,7 @@ func (p *Publisher) now() int64 { return p.cfg.Now().UnixMilli() }
 //	           forgotten <--idle-- on trial <--probe works--'------'
 //	             lane <--an order--'
 //
-// Only a target that Kafka has said to exist has a lane, with its goroutine and a place
+// Only a target that Kafka has said to exist, or that is on trial, has a lane, with its goroutine and a place
 // in a Kafka client. All others are an entry here, and a name that the prober asks for
 // with a thousand others. A target for which nothing waits is forgotten.
 type dispatcher struct {
@@ -263,7 +263,7 @@ func (d *dispatcher) takeOrders() {
 	}
 }
 
-// order passes on what the scheduler wants of one target. A name that is new costs an entry and
+// order passes on what the scheduler wants of one target. A name without a lane costs an entry and
 // a question: invariant 11.
 func (d *dispatcher) order(name string, orders []order) {
 	if l := d.lanes[name]; l != nil {

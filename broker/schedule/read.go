@@ -8,7 +8,8 @@ import "github.com/carillonmq/carillon/storage"
 
 // load reads one page into the window if there is room, and reports whether it did.
 // Targets that do not flow are passed over. That loses nothing: such a target is read from
-// its own reach on, and what is accepted with a ref below that reach lowers it (accept).
+// its own reach on, and what is accepted with a ref below that reach lowers it, or enters the
+// window if the target catches up (accept).
 func (s *Scheduler) load() (loaded bool, err error) {
 	frontier := s.targets.frontier
 	if !s.window.wantsMore(frontier == endOfSchedule) {

@@ -201,7 +201,7 @@ func (s *Scheduler) setAlarm() {
 }
 
 // takeEvents follows the log: what was accepted with a ref below its target's reach enters the
-// window, what was killed leaves it.
+// window, or lowers the mark if the target has one of its own; what was killed leaves it.
 func (s *Scheduler) takeEvents() error {
 	events, lost, didLose := s.cfg.Feed.Take(s.events[:0])
 	for _, event := range events {

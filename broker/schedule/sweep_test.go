@@ -115,10 +115,12 @@ func TestSweep_endsWhereTheWindowIsFull(t *testing.T) {
 			s.accept(ctx, "out", each, func(i int) time.Duration { return time.Hour + time.Duration(i)*time.Millisecond })
 			time.Sleep(time.Second)
 		}
+		synctest.Wait() // the scheduler sleeps: what it owns can be looked at
 		store.most = store.looks.Load() + 5*pages*each
 		s.silence("out", false)
 		s.verdicts.Put(Verdict{Target: "out"})
 		time.Sleep(10 * time.Second)
+		synctest.Wait()
 		if n := s.scheduler.window.len(); n > mostLoaded {
 			t.Errorf("%d messages in the window", n)
 		}

@@ -205,7 +205,7 @@ func (ts *targets) beginSweep(first *target) {
 	ts.round, ts.swept = first.round, first.mark
 }
 
-// Marks. lower and stray move a mark back, stop and park set one; nothing moves it on.
+// Marks. lower and stray move a mark back, stop and park set one; no change of state moves a reach on.
 
 // lower has a target with a mark of its own read again from a message that is not kept.
 // Its hold need not be set again. What was accepted lately lowers the hold's mark in Apply as

@@ -28,8 +28,9 @@ type keptMessage struct {
 }
 
 // A window is the part of the schedule that a term has in memory: every message
-// before the frontier (targets.frontier) whose target flows, what is with the publisher,
-// and what it came to have of others, which is dropped when it is ripe. It knows each by its seq, so that reading storage again never fires a
+// before the frontier (targets.frontier) whose target flows, what is due later of those
+// that catch up and was read, and what is with the publisher. What it still has of others
+// is dropped when it is ripe. It knows each by its seq, so that reading storage again never fires a
 // message twice.
 //
 // What is due beyond the frontier is in storage only. The frontier moves on as the
