@@ -62,7 +62,8 @@ func parse(name string, text []byte) (Planted, error) {
 
 // Apply puts the bug into the tree. It returns ErrDoesNotApply when the source has moved on.
 func (p Planted) Apply(ctx context.Context, tree *Tree) error {
-	cmd := exec.CommandContext(ctx, "git", "apply", "-")
+	// One line of context is enough: comments around a bug may change.
+	cmd := exec.CommandContext(ctx, "git", "apply", "-C1", "-")
 	cmd.Dir = tree.Dir
 	// Inside a repository git would pass over what is not below the present directory.
 	cmd.Env = append(os.Environ(), "GIT_CEILING_DIRECTORIES="+filepath.Dir(tree.Dir), "GIT_DIR=")

@@ -122,7 +122,7 @@ func TestPlanted_applyToTheSource(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, p := range planted {
-		cmd := exec.CommandContext(context.Background(), "git", "apply", "--check", "-")
+		cmd := exec.CommandContext(context.Background(), "git", "apply", "--check", "-C1", "-")
 		cmd.Dir, cmd.Stdin = filepath.Join("..", "..", ".."), bytes.NewReader(p.Patch)
 		if said, err := cmd.CombinedOutput(); err != nil {
 			t.Errorf("%s.patch does not apply: %s", p.Name, said)
