@@ -77,19 +77,15 @@ func (p *player) isSettled(left int) bool {
 // check holds what happened against the promises.
 func (p *player) check(settings arguments) {
 	p.t.Helper()
-	l := p.gather()
-	_, saysDead := settings.values["dead"]
+	p.checkStores()
+	l := p.gather() // with what the stores have shown
 	for _, problem := range l.Judge() {
-		if problem.Check == "dead-letter" && saysDead {
-			continue // the script knows of each
-		}
 		p.t.Errorf("%s: %s", problem.Check, problem.Text)
 	}
 	p.checkSettings(settings, l)
 	if problem := p.positions(p.leader()); problem != "" {
 		p.t.Errorf("positions: %s", problem)
 	}
-	p.checkStores()
 	p.tell(l)
 }
 

@@ -165,6 +165,9 @@ func (p *player) consume() []ledger.Delivery {
 	return all
 }
 
+// deadLetterPrefix begins the names of the headers that tell why a record is a dead letter.
+const deadLetterPrefix = "__carillon.errors."
+
 func read(r *kgo.Record) ledger.Delivery {
 	d := ledger.Delivery{Topic: r.Topic, Partition: r.Partition, Offset: r.Offset, At: r.Timestamp}
 	d.Value = string(r.Value)
@@ -179,7 +182,7 @@ func read(r *kgo.Record) ledger.Delivery {
 			_, seq, _ := strings.Cut(string(h.Value), "/")
 			d.Seq, _ = strconv.ParseUint(seq, 10, 64)
 		default:
-			if field, ok := strings.CutPrefix(h.Key, "__carillon.errors."); ok {
+			if field, ok := strings.CutPrefix(h.Key, deadLetterPrefix); ok {
 				deadLetter[field] = string(h.Value)
 			}
 		}

@@ -91,7 +91,6 @@ func (n *node) start() {
 		Logger:      log,
 	})
 	c.must(err)
-	n.alive.Store(opened)
 	n.cancel, n.done = cancel, make(chan struct{})
 	n.metrics = prometheus.NewRegistry()
 	n.broker = broker.New(broker.Options{
@@ -109,6 +108,7 @@ func (n *node) start() {
 		CompareEvery:  max(10*time.Second, 10*own.Raft.Heartbeat),
 		DiscoverEvery: min(3*own.Raft.Heartbeat, time.Minute),
 	})
+	n.alive.Store(opened) // last: others that see it ask its broker
 	go func() {
 		defer close(n.done)
 		if err := n.broker.Run(ctx); err != nil {

@@ -1,7 +1,6 @@
 package brokertest
 
 import (
-	"bytes"
 	"context"
 	"fmt"
 	"log/slog"
@@ -250,8 +249,8 @@ func (o *observer) advance(n *node, s storage.State) {
 	}
 }
 
-// digest compares all that nodes have which have applied the same. It returns how many are the
-// most that have.
+// digest compares all that nodes have which have applied the same. It returns how many nodes, at
+// most, have applied the same and have the same.
 func (o *observer) digest(nodes []*node) (most int) {
 	type sum struct {
 		node *node
@@ -270,12 +269,17 @@ func (o *observer) digest(nodes []*node) (most int) {
 		if store.State().AppliedIndex != index {
 			continue
 		}
-		other := sums[index]
-		if other.node != nil && !bytes.Equal(other.sum[:], got[:]) {
-			o.found("digest", "the schedules of %s and %s differ after log entry %d", other.node.member.ID, n.member.ID, index)
+		first, known := sums[index]
+		if !known {
+			first = sum{node: n, sum: got}
 		}
-		sums[index] = sum{n, got, other.same + 1}
-		most = max(most, other.same+1)
+		if first.sum != got {
+			o.found("digest", "the schedules of %s and %s differ after log entry %d", first.node.member.ID, n.member.ID, index)
+			continue
+		}
+		first.same++
+		sums[index] = first
+		most = max(most, first.same)
 	}
 	return most
 }

@@ -4,11 +4,13 @@ import (
 	"bytes"
 	"context"
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
 
 	"github.com/carillonmq/carillon/client"
+	"github.com/carillonmq/carillon/storage"
 	"github.com/twmb/franz-go/pkg/kgo"
 )
 
@@ -167,8 +169,18 @@ func (p *player) expected(r *kgo.Record) produced {
 	if out.target == "" {
 		out.target = strings.TrimSuffix(r.Topic, ".delay")
 	}
-	if !p.config.Targets.Allows(out.target) {
+	if !p.config.Targets.Allows(out.target) || p.refusesForged() && isForged(r) {
 		out.target, out.due = p.config.DeadLetter.Topic, 0
 	}
 	return out
+}
+
+// refusesForged reports whether the cluster refuses what has the headers of a dead letter: it cannot
+// tell it from one below feature level two.
+func (p *player) refusesForged() bool {
+	return !slices.ContainsFunc(p.nodes, func(n *node) bool { return n.running() && n.raft().Store().Level() >= storage.LevelTwo })
+}
+
+func isForged(r *kgo.Record) bool {
+	return slices.ContainsFunc(r.Headers, func(h kgo.RecordHeader) bool { return strings.HasPrefix(h.Key, deadLetterPrefix) })
 }

@@ -2,6 +2,7 @@ package ledger
 
 import (
 	"fmt"
+	"slices"
 	"time"
 )
 
@@ -25,10 +26,33 @@ func (j *judge) checkFates() {
 		case len(waits) == 0 && !r.Gone:
 			j.problem("lost", "%s: neither delivered, nor a dead letter, nor in storage", r)
 		}
+		j.checkDues(r)
 	}
 	for identity, copies := range j.copies {
 		if len(j.records[identity]) == 0 {
 			j.problem("astray", "%s: nobody wrote what came out in %s: %.60q", identity.Origin, copies[0].Topic, identity.Value)
+		}
+	}
+}
+
+// checkDues: the product goes by the time that the producer asked for, and says so. The checks of
+// what is early, claimed and in order rest on what a copy says of itself.
+func (j *judge) checkDues(r *Record) {
+	same := j.records[r.Identity]
+	if r.Target == j.DeadLetters || same[0] != r {
+		return
+	}
+	isAsked := func(due int64) bool {
+		return slices.ContainsFunc(same, func(r *Record) bool { return r.Due == due })
+	}
+	for _, d := range j.copies[r.Identity] {
+		if d.Topic != j.DeadLetters && (d.Seq == 0 || !isAsked(d.Due)) {
+			j.problem("due", "%s came out in %s as due %d, seq %d, and was to be due %d", r, d.Topic, d.Due, d.Seq, r.Due)
+		}
+	}
+	for _, m := range j.pending[r.Identity] {
+		if m.Target != j.DeadLetters && !isAsked(m.Due) {
+			j.problem("due", "%s waits for %s as due %d, seq %d, and was to be due %d", r, m.Target, m.Due, m.Seq, r.Due)
 		}
 	}
 }

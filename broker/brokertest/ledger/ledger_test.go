@@ -49,6 +49,11 @@ func (l *Ledger) tellLog() {
 	}
 }
 
+// knowLess has the log tell only that all was claimed early, and nothing of what was accepted.
+func (l *Ledger) knowLess() {
+	l.Log = Log{Claims: []Claim{{Index: 1, At: begin, Through: after(700).UnixMilli()}}}
+}
+
 // at returns the record of that second for orders and its delivery.
 func (l *Ledger) at(second int) (*Record, *Delivery) {
 	return &l.Records[2*second], &l.Deliveries[2*second]
@@ -119,12 +124,12 @@ func TestJudge_findsNothingWhereAllPromisesAreKept(t *testing.T) {
 			l.drop(50)
 		},
 		"a clock is ahead": func(l *Ledger) {
-			l.Log = Log{}
+			l.knowLess()
 			l.Clocks = append(l.Clocks, Clock{Node: "n", At: after(100), Offset: time.Second})
 			l.late("orders", 100, 600, -time.Second)
 		},
 		"a clock gains": func(l *Ledger) {
-			l.Log = Log{}
+			l.knowLess()
 			l.Clocks = append(l.Clocks, Clock{Node: "n", At: after(100), Drift: 10 * time.Millisecond})
 			l.late("orders", 200, 600, -time.Second)
 		},
@@ -144,7 +149,7 @@ func TestJudge_findsNothingWhereAllPromisesAreKept(t *testing.T) {
 			l.Deliveries = slices.Insert(slices.Delete(l.Deliveries, 200, 201), 202, moved)
 		},
 		"one was written when the other was due": func(l *Ledger) {
-			l.Log = Log{}
+			l.knowLess()
 			r, d := l.at(100)
 			r.At = after(103).Add(-50 * time.Millisecond)
 			l.late("orders", 100, 101, 1100*time.Millisecond)
@@ -183,7 +188,8 @@ func TestJudge_finds(t *testing.T) {
 			r, _ := l.at(100)
 			l.fault("forbid", "orders", 100, 110)
 			l.drop(100)
-			l.Pending = append(l.Pending, Message{Identity: r.Identity, Target: "orders", Due: l.Marks.Main.Due, Seq: 201})
+			l.Pending = append(l.Pending, Message{Identity: r.Identity, Target: "orders", Due: r.Due, Seq: 201})
+			l.Marks.Holds["orders"] = Mark{Due: r.Due}
 		}},
 		{"one that only the next term found", "progress", "with nothing wrong", func(l *Ledger) {
 			l.fault("forbid", "orders", 90, 110)
@@ -213,19 +219,20 @@ func TestJudge_finds(t *testing.T) {
 			l.late("orders", 100, 101, -time.Millisecond)
 		}},
 		{"that a clock was ahead long ago", "early", "too early", func(l *Ledger) {
-			l.Log = Log{}
+			l.knowLess()
 			l.Clocks = append(l.Clocks, Clock{Node: "n", At: after(50), Offset: time.Second}, Clock{Node: "n", At: after(80)})
 			l.late("orders", 100, 101, -time.Second)
 		}},
 		{"that the clock of another was ahead", "early", "too early", func(l *Ledger) {
-			l.Log = Log{}
+			l.knowLess()
 			l.Clocks = append(l.Clocks, Clock{Node: "m", At: after(50), Offset: time.Second})
 			l.late("orders", 100, 101, -time.Second)
 		}},
 		{"a record under two seqs", "twice-taken", "as 2 messages", func(l *Ledger) { l.fault("kill", "", 100, 101); d := l.again(100, 102); d.Seq, d.Partition = 7000, 1 }},
 		{"a record that waits under another seq", "twice-taken", "as 2 messages", func(l *Ledger) {
 			r, _ := l.at(50)
-			l.Pending = append(l.Pending, Message{Identity: r.Identity, Target: "orders", Due: l.Marks.Main.Due, Seq: 7000})
+			l.Pending = append(l.Pending, Message{Identity: r.Identity, Target: "orders", Due: r.Due, Seq: 7000})
+			l.Marks.Holds["orders"] = Mark{Due: r.Due}
 		}},
 		{"a copy without a fault", "duplicates", "no fault was near", func(l *Ledger) { l.again(100, 130) }},
 		{"a copy long before a fault", "duplicates", "no fault was near", func(l *Ledger) { l.fault("kill", "", 300, 310); l.again(100, 130) }},
@@ -241,7 +248,7 @@ func TestJudge_finds(t *testing.T) {
 			l.Deliveries[200], l.Deliveries[202] = l.Deliveries[202], l.Deliveries[200]
 		}},
 		{"two in the wrong order of which nothing but the times is known", "order", "came after", func(l *Ledger) {
-			l.Log = Log{}
+			l.knowLess()
 			l.late("orders", 100, 101, 1100*time.Millisecond)
 			l.Deliveries[200], l.Deliveries[202] = l.Deliveries[202], l.Deliveries[200]
 		}},
@@ -257,9 +264,23 @@ func TestJudge_finds(t *testing.T) {
 				}
 			}
 		}},
-		{"one that went out without a claim", "unclaimed", "was committed at", func(l *Ledger) {
+		{"one that went out without a claim", "unclaimed", "no claim covers it", func(l *Ledger) {
 			l.Log.Claims = l.Log.Claims[:600]
 			l.Log.Claims[599].Through = after(601).UnixMilli() - 1
+		}},
+		{"that nothing was ever claimed", "unclaimed", "no claim covers it", func(l *Ledger) { l.Log.Claims = nil }},
+		{"one that says it is due earlier than it was to be", "due", "was to be due", func(l *Ledger) {
+			_, d := l.at(100)
+			d.At, d.Due = d.At.Add(-500*time.Millisecond), d.Due-500
+			l.knowLess()
+		}},
+		{"one that does not say when it is due", "due", "as due 0, seq 1,", func(l *Ledger) { _, d := l.at(0); d.Due = 0 }},
+		{"a copy in a target that has no seq", "due", "seq 0", func(l *Ledger) { _, d := l.at(100); d.Seq = 0 }},
+		{"one that waits for another time", "due", "waits for orders", func(l *Ledger) {
+			r, _ := l.at(50)
+			r.Due = after(3e7).UnixMilli()
+			l.Pending = append(l.Pending, Message{Identity: r.Identity, Target: "orders", Due: r.Due + 1, Seq: 101})
+			l.drop(50)
 		}},
 		{"a record that was accepted twice and delivered once", "twice-taken", "accepted as 2 messages", func(l *Ledger) {
 			a := l.Log.Accepted[7]

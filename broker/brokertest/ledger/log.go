@@ -63,14 +63,14 @@ func (j *judge) checkLog() {
 			j.problem("twice-taken", "%s was accepted as %d messages", j.records[id][0], n)
 		}
 	}
-	if len(j.Log.Claims) == 0 {
-		return
-	}
 	for _, d := range j.Deliveries {
 		if d.Seq == 0 {
 			continue
 		}
-		if c, ok := j.Log.claimed(d.Due); !ok || c.At.Truncate(time.Millisecond).After(d.At) {
+		switch c, ok := j.Log.claimed(d.Due); {
+		case !ok:
+			j.problem("unclaimed", "%s for %s, due %d, was sent at %v, and no claim covers it", d.Origin, d.Topic, d.Due, d.At.Sub(j.Begin))
+		case c.At.Truncate(time.Millisecond).After(d.At):
 			j.problem("unclaimed", "%s for %s, due %d, was sent at %v, and a claim that covers it was committed at %v",
 				d.Origin, d.Topic, d.Due, d.At.Sub(j.Begin), c.At.Sub(j.Begin))
 		}
