@@ -55,7 +55,7 @@ type skew struct {
 	mu      sync.Mutex
 	problem string
 	status  ClockStatus
-	judged  bool // by clocks of others, when clocks were last compared
+	judged  bool // by a majority of all members, when clocks were last compared
 
 	// Of the goroutine that runs.
 	looks    int  // that found this node skewed, in a row
@@ -103,8 +103,8 @@ func (k *skew) run(ctx context.Context) {
 	}
 }
 
-// begin returns when a term may begin as far as its clock is concerned: at once if others have
-// judged it lately, else when they have now, or do not within a moment.
+// begin returns when a term may begin as far as its clock is concerned: at once if a majority
+// of all members has judged it lately, else when it has now, or does not within a moment.
 func (k *skew) begin(ctx context.Context) error {
 	k.mu.Lock()
 	judged := k.judged
@@ -173,7 +173,7 @@ func (k *skew) compare(ctx context.Context, begun chan<- struct{}) clock.Verdict
 				continue
 			}
 			readings = append(readings, a.reading)
-			if v := b.clock.Judge(readings); v.Standing == clock.Agreed && v.Agreeing*2 > len(others)+1 {
+			if v := b.clock.Judge(readings); v.Standing == clock.Agreed && v.Proven(len(others)+1) {
 				settle(v)
 			}
 			continue
@@ -210,7 +210,7 @@ func (k *skew) note(v clock.Verdict, readings []clock.Reading) {
 	}
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	k.status, k.judged = status, v.Standing != clock.Alone
+	k.status, k.judged = status, v.Proven(len(k.others())+1)
 }
 
 // tell counts and logs what has changed, and says in the status what is wrong.

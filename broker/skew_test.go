@@ -2,6 +2,7 @@ package broker
 
 import (
 	"context"
+	"errors"
 	"log/slog"
 	"testing"
 	"testing/synctest"
@@ -9,6 +10,7 @@ import (
 
 	"github.com/carillonmq/carillon/broker/clock"
 	"github.com/carillonmq/carillon/broker/config"
+	"github.com/carillonmq/carillon/raftfsm/member"
 )
 
 // newTestSkew returns the comparing part of n1, which has no term, in a cluster of the members.
@@ -42,4 +44,66 @@ func TestSkew_aloneLooksAgainWithoutATerm(t *testing.T) {
 		cancel()
 		synctest.Wait()
 	})
+}
+
+// An answer is what another member does when it is asked for its clock: it answers after a time, or
+// refuses at once. One that takes longer than is waited for does not answer.
+type answer struct {
+	takes   time.Duration
+	refuses bool
+}
+
+// askedOf returns a function that asks members whose clocks are right.
+func askedOf(answers map[string]answer) func(context.Context, member.Member) (ClockReading, error) {
+	return func(ctx context.Context, m member.Member) (ClockReading, error) {
+		does := answers[m.ID]
+		if does.refuses {
+			return ClockReading{}, errors.New("connection refused")
+		}
+		now := time.Now().UnixMicro()
+		select {
+		case <-time.After(does.takes):
+			return ClockReading{Node: m.ID, Cluster: config.Default().Cluster.Name, Micros: now}, nil
+		case <-ctx.Done():
+			return ClockReading{}, ctx.Err()
+		}
+	}
+}
+
+// The clock of n1 is an hour ahead, and n1 is elected. Whatever the comparison before came to,
+// nothing of that hour is due where a majority of all members can tell.
+func TestSkew_judgesTheClockBeforeTheTermBegins(t *testing.T) {
+	three, five := []string{"n1", "n2", "n3"}, []string{"n1", "n2", "n3", "n4", "n5"}
+	refuses := answer{refuses: true}
+	for _, test := range []struct {
+		what    string
+		members []string
+		before  map[string]answer
+	}{
+		{"one of two was down", three, map[string]answer{"n3": refuses}},
+		{"three of four were down", five, map[string]answer{"n3": refuses, "n4": refuses, "n5": refuses}},
+		{"all were down", three, map[string]answer{"n2": refuses, "n3": refuses}},
+	} {
+		t.Run(test.what, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				k := newTestSkew(func() time.Time { return time.Now().Add(time.Hour) }, test.members...)
+				k.broker.askClock = askedOf(test.before)
+				k.compare(t.Context(), nil)
+				k.broker.askClock = askedOf(nil)
+				go func() {
+					select {
+					case begun := <-k.wanted:
+						k.compare(t.Context(), begun)
+					case <-t.Context().Done():
+					}
+				}()
+				if err := k.begin(t.Context()); err != nil {
+					t.Fatal(err)
+				}
+				if due := k.broker.clock.Due(); time.Until(due) > time.Second {
+					t.Errorf("the term begins %v ahead", time.Until(due))
+				}
+			})
+		})
+	}
 }

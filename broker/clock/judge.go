@@ -51,6 +51,18 @@ type Verdict struct {
 	Able     []string      // of a node that is skewed: the members whose clocks agree with the median
 }
 
+// Proven reports whether more than half of all the members, and not only of those that reported,
+// stand for the verdict: they agree with this node, or with the median that it is too far from.
+func (v Verdict) Proven(members int) bool {
+	switch v.Standing {
+	case Agreed:
+		return v.Agreeing*2 > members
+	case Skewed:
+		return len(v.Able)*2 > members
+	}
+	return false
+}
+
 // Judge decides which time is right.
 func (e Evidence) Judge() Verdict {
 	own := Reading{Shift: e.Own}

@@ -74,6 +74,33 @@ func TestJudge(t *testing.T) {
 	}
 }
 
+func TestVerdict_isProvenByAMajorityOfAllMembers(t *testing.T) {
+	for _, test := range []struct {
+		what     string
+		evidence Evidence
+		members  int
+		want     bool
+	}{
+		{"nobody answers", Evidence{}, 3, false},
+		{"one of two agrees", Evidence{Others: others(0)}, 3, true},
+		{"one of two answers and differs", Evidence{Others: others(year)}, 3, false},
+		{"one of two answers and was not set", Evidence{Stopped: true, Right: year, Others: others(year)}, 3, false},
+		{"both differ", Evidence{Others: others(year, year)}, 3, true},
+		{"all differ", Evidence{Others: others(year, -year)}, 3, false},
+		{"one of four agrees", Evidence{Others: others(0)}, 5, false},
+		{"two of four agree", Evidence{Others: others(0, 0)}, 5, true},
+		{"two of four agree, two differ", Evidence{Others: others(0, 0, year, year)}, 5, true},
+		{"two of four differ", Evidence{Others: others(year, year)}, 5, false},
+		{"three of four differ", Evidence{Others: others(year, year, year)}, 5, true},
+		{"three of four differ, one agrees", Evidence{Others: others(0, year, year, year)}, 5, true},
+	} {
+		test.evidence.MaxSkew = time.Second
+		if v := test.evidence.Judge(); v.Proven(test.members) != test.want {
+			t.Errorf("%s: %s, proven %v", test.what, v.Standing, !test.want)
+		}
+	}
+}
+
 // Whatever the clocks are, what is condemned is far from the median, a single member condemns
 // nobody whose clock was not set, and of two that condemn each other at most one is right.
 func TestJudge_neverLetsTwoMembersCondemnEachOther(t *testing.T) {
