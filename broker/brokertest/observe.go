@@ -107,16 +107,28 @@ func (o *observer) step(s step, began time.Time) {
 		lasts, _ := parseSpan(s.args.value("lasts", "5s"))
 		o.lasts(fault, lasts)
 	case "disk":
-		fault.Node = name
-		if s.args.has("well") {
-			o.ended("disk " + name)
-		} else {
-			o.began("disk "+name, fault)
-		}
+		o.disk(s.args, fault)
 	case "config", "raise", "route":
 		o.struck(fault)
 	}
 	o.look(s.verb, began)
+}
+
+// disk notes what was done to one. That it tears is no fault until its node is killed, which is one.
+func (o *observer) disk(a arguments, fault ledger.Fault) {
+	fault.Node = a.word(0)
+	switch {
+	case a.has("well"):
+		o.ended("slow-disk " + fault.Node)
+		o.ended("full-disk " + fault.Node)
+	case a.has("full"):
+		fault.Kind = "full-disk"
+		o.began("full-disk "+fault.Node, fault)
+	case a.has("torn"):
+	default:
+		fault.Kind = "slow-disk"
+		o.began("slow-disk "+fault.Node, fault)
+	}
 }
 
 // errorsLast is how long errors of Kafka may wait for a request that gets them, as a rule.
@@ -132,7 +144,7 @@ func (o *observer) lasts(f ledger.Fault, d time.Duration) {
 func (o *observer) wellAll() {
 	for about := range o.open {
 		switch kind, _, _ := strings.Cut(about, " "); kind {
-		case "forbid", "slow", "hush", "disk", "clock":
+		case "forbid", "slow", "hush", "slow-disk", "full-disk":
 			o.ended(about)
 		}
 	}
@@ -168,7 +180,11 @@ func (o *observer) look(verb string, since time.Time) {
 	if o.cluster.network.whole() {
 		o.ended("links")
 	} else {
-		o.began("links", ledger.Fault{Kind: verb, From: since})
+		kind := "cut" // whatever is on when that is seen
+		if slices.Contains([]string{"silence", "isolate", "freeze"}, verb) {
+			kind = verb
+		}
+		o.began("links", ledger.Fault{Kind: kind, From: since})
 	}
 }
 

@@ -18,13 +18,13 @@ func (j *judge) checkFates() {
 			}
 			continue
 		}
-		switch {
-		case len(copies) > 0:
-			if at := copies[0].Topic; at != r.Target && at != j.DeadLetters {
-				j.problem("astray", "%s came out in %s", r, at)
-			}
-		case len(waits) == 0 && !r.Gone:
+		if len(copies)+len(waits) == 0 && !r.Gone {
 			j.problem("lost", "%s: neither delivered, nor a dead letter, nor in storage", r)
+		}
+		for _, d := range copies {
+			if d.Topic != j.DeadLetters && !j.isMeantFor(r.Identity, d.Topic) {
+				j.problem("astray", "%s came out in %s", r, d.Topic)
+			}
 		}
 		j.checkDues(r)
 	}
@@ -33,6 +33,11 @@ func (j *judge) checkFates() {
 			j.problem("astray", "%s: nobody wrote what came out in %s: %.60q", identity.Origin, copies[0].Topic, identity.Value)
 		}
 	}
+}
+
+// isMeantFor reports whether a record of that identity has the target.
+func (j *judge) isMeantFor(id Identity, target string) bool {
+	return slices.ContainsFunc(j.records[id], func(r *Record) bool { return r.Target == target })
 }
 
 // checkDues: the product goes by the time that the producer asked for, and says so. The checks of
@@ -90,7 +95,8 @@ func (j *judge) checkTakenOnce() {
 }
 
 // checkDeadLetters: a good message becomes a dead letter only when its target was missing or
-// forbidden for missing_target_timeout, or cannot take it; and is not delivered, too.
+// forbidden for missing_target_timeout and it was due for as long, by the clock of the node that led,
+// or when the target cannot take it; and is not delivered, too.
 func (j *judge) checkDeadLetters() {
 	for i := range j.Records {
 		r := &j.Records[i]
@@ -114,7 +120,15 @@ func (j *judge) checkDeadLetters() {
 				j.problem("dead-letter", "%s was delivered and is a dead letter as well", r)
 			}
 		}
-		if !r.Large && j.absent(r.Target, letter.At) < j.MissingTimeout {
+		if r.Large {
+			continue
+		}
+		_, ahead := j.wrong(r.At, letter.At)
+		const cut = time.Millisecond // times of records and of clocks are cut to these
+		if waited := letter.At.Add(ahead).Sub(time.UnixMilli(r.Due)); waited < j.MissingTimeout-cut {
+			j.problem("dead-letter", "%s is one, though it was due for %v only, and %v are allowed", r, waited, j.MissingTimeout)
+		}
+		if j.absent(r.Target, letter.At) < j.MissingTimeout {
 			j.problem("dead-letter", "%s is one, though its target could not be written to for %v only, and %v are allowed",
 				r, j.absent(r.Target, letter.At).Round(time.Second), j.MissingTimeout)
 		}
@@ -139,15 +153,12 @@ func (l *Ledger) absent(target string, at time.Time) time.Duration {
 	}
 	var longest time.Duration
 	for _, s := range merged(spans) {
-		if s.to.Add(absence.recovery).After(at) {
+		if s.to.Add(traits["missing"].recovery).After(at) {
 			longest = max(longest, s.to.Sub(s.from))
 		}
 	}
 	return longest
 }
-
-func (t trait) mayDuplicate() bool { return t.duplicates }
-func (t trait) mayEnd() bool       { return t.ends }
 
 // checkMarks: whatever waits will be read by the next term, too.
 func (j *judge) checkMarks() {

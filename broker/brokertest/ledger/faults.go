@@ -19,38 +19,60 @@ type trait struct {
 	delays     bool // messages are late while it lasts, and until it is recovered from
 	duplicates bool // they may come twice
 	ends       bool // a term may end
+	fails      bool // it may end with an error of the node's own
 	// recovery is how long after its end a fault may still be felt.
 	recovery time.Duration
 }
 
-// anything is what a fault may cause of which nothing special is said.
-var anything = trait{delays: true, duplicates: true, ends: true, recovery: 20 * time.Second}
+// traits are all kinds of faults. What has no trait is felt by nobody: what comes of it later, a node
+// that starts with another configuration say, is a fault of its own.
+var traits = map[string]trait{
+	// Of a target. It is looked for each minute at least, more often when it is new.
+	"missing": {delays: true, recovery: 75 * time.Second},
+	"forbid":  {delays: true, recovery: 75 * time.Second},
+	// What is not answered for long is sent again.
+	"slow":     {delays: true, duplicates: true, recovery: 20 * time.Second},
+	"hush":     {delays: true, duplicates: true, recovery: 20 * time.Second},
+	"recreate": {delays: true, duplicates: true, recovery: 20 * time.Second},
+	// What is flying is waited for.
+	"partitions": {delays: true, recovery: 10 * time.Second},
 
-// absence is that of a target: it is looked for each minute at least, more often when it is new.
-var absence = trait{delays: true, recovery: 75 * time.Second}
+	// Of a delay topic.
+	"trim": {delays: true, recovery: 20 * time.Second},
 
-func traitOf(kind string) trait {
-	switch kind {
-	case "missing", "forbid":
-		return absence
-	case "slow", "hush": // of a target; what is not answered for long is sent again
-		return trait{delays: true, duplicates: true, recovery: 20 * time.Second}
-	case "start": // of a node: an election, perhaps
-		return trait{delays: true, ends: true, recovery: 10 * time.Second}
-	case "stop", "program": // a hand-over finishes what is on its way
-		return trait{delays: true, ends: true, recovery: 20 * time.Second}
+	// Of Kafka.
+	"error": {delays: true, duplicates: true, ends: true, recovery: 20 * time.Second},
+	// Of metadata or offsets; what is written is answered in time.
+	"stale": {delays: true, recovery: 20 * time.Second},
+
+	// Of nodes. A start may bring an election; a stop hands over, and finishes what is on its way.
+	"start":  {delays: true, ends: true, recovery: 10 * time.Second},
+	"stop":   {delays: true, ends: true, recovery: 20 * time.Second},
+	"kill":   {delays: true, duplicates: true, ends: true, recovery: 20 * time.Second},
+	"freeze": {delays: true, duplicates: true, ends: true, recovery: 20 * time.Second},
 	// What is due by a clock waits for it: see trulyDue. One that was set is not believed until
 	// others have confirmed it, or for ten seconds; one that is wrong gives leadership away.
-	case "clock":
-		return trait{delays: true, ends: true, recovery: 15 * time.Second}
-	case "stale": // of metadata or offsets; what is written is answered in time
-		return trait{delays: true, recovery: 20 * time.Second}
-	case "raise", "route":
-		return trait{}
-	case "partitions": // of a target: what is flying is waited for
-		return trait{delays: true, recovery: 10 * time.Second}
-	default:
-		return anything
+	"clock":  {delays: true, ends: true, recovery: 15 * time.Second},
+	"config": {},
+	"raise":  {},
+	"route":  {},
+
+	// Of a node's disk. What it does not sync in time is not acknowledged by a term that has ended.
+	"slow-disk": {delays: true, duplicates: true, ends: true, recovery: 20 * time.Second},
+	"full-disk": {delays: true, duplicates: true, ends: true, fails: true, recovery: 20 * time.Second},
+
+	// Of links.
+	"cut":     {delays: true, duplicates: true, ends: true, recovery: 20 * time.Second},
+	"silence": {delays: true, duplicates: true, ends: true, recovery: 20 * time.Second},
+	"isolate": {delays: true, duplicates: true, ends: true, recovery: 20 * time.Second},
+}
+
+// checkFaults: of a fault that nobody has described nothing is known, so that it excuses nothing.
+func (j *judge) checkFaults() {
+	for _, f := range j.Faults {
+		if _, known := traits[f.Kind]; !known {
+			j.problem("script", "a fault of the kind %q: the ledger does not know what it may cause", f.Kind)
+		}
 	}
 }
 
@@ -59,7 +81,7 @@ func (l *Ledger) recovered(f Fault) time.Time {
 	if f.Until.IsZero() {
 		return time.Time{}
 	}
-	recovery := traitOf(f.Kind).recovery
+	recovery := traits[f.Kind].recovery
 	if f.Kind == "missing" || f.Kind == "forbid" {
 		recovery = min(recovery, 10*time.Second+f.Until.Sub(f.From)/6)
 	}
@@ -94,7 +116,7 @@ func (j *judge) disturbed(topic, target string) []span {
 	}
 	var spans []span
 	for _, f := range j.Faults {
-		if !traitOf(f.Kind).delays || f.Topic != "" && f.Topic != target && f.Topic != topic {
+		if !traits[f.Kind].delays || f.Topic != "" && f.Topic != target && f.Topic != topic {
 			continue
 		}
 		to := j.recovered(f)
@@ -128,7 +150,7 @@ func calm(spans []span, from, to time.Time) time.Duration {
 // take the slack.
 func (l *Ledger) near(what func(trait) bool, target string, from, to time.Time, slack time.Duration) (Fault, bool) {
 	for _, f := range l.Faults {
-		if !what(traitOf(f.Kind)) || f.Topic != "" && f.Topic != target {
+		if !what(traits[f.Kind]) || f.Topic != "" && f.Topic != target {
 			continue
 		}
 		if f.From.Add(-slack).After(to) || !f.Until.IsZero() && f.Until.Add(slack).Before(from) {
@@ -138,6 +160,10 @@ func (l *Ledger) near(what func(trait) bool, target string, from, to time.Time, 
 	}
 	return Fault{}, false
 }
+
+func (t trait) mayDuplicate() bool { return t.duplicates }
+func (t trait) mayEnd() bool       { return t.ends }
+func (t trait) mayFail() bool      { return t.fails }
 
 func later(a, b time.Time) time.Time {
 	if a.After(b) {

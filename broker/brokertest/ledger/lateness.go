@@ -24,14 +24,14 @@ func (j *judge) checkLateness() {
 		if r.Aborted || r.Gone || len(j.records[r.Identity]) > 1 {
 			continue
 		}
-		due, known := j.trulyDue(r)
-		if !known {
-			continue
-		}
 		copies := j.copies[r.Identity]
 		until := j.End
 		if len(copies) > 0 {
 			until = copies[0].At
+		}
+		due, known := j.trulyDue(r, until)
+		if !known {
+			continue
 		}
 		late := calm(j.disturbed(r.Topic, r.Target), due, until)
 		other := j.besideBad(r.Target, due, until)
@@ -56,11 +56,11 @@ func (j *judge) checkLateness() {
 }
 
 // trulyDue returns when the record was to be delivered, and whether that time has come. Clocks that
-// are behind delay it.
-func (j *judge) trulyDue(r *Record) (time.Time, bool) {
+// are behind delay it, if they are before it came, or until now.
+func (j *judge) trulyDue(r *Record, until time.Time) (time.Time, bool) {
 	due := later(time.UnixMilli(r.Due), r.At)
 	if len(j.Clocks) > 0 && r.Due > 0 {
-		behind, _ := j.wrong(due, j.End)
+		behind, _ := j.wrong(earlier(due, until), until)
 		due = due.Add(-min(behind, 0))
 	}
 	if r.Target == j.DeadLetters || !j.hasLetter(r) {

@@ -114,7 +114,7 @@ func (l *Ledger) Judge() []Problem {
 	}
 	j := judge{Ledger: l, index: newIndex(l)}
 	for _, check := range []func(){
-		j.checkFates, j.checkTakenOnce, j.checkLog, j.checkDeadLetters, j.checkMarks, j.checkEarly, j.checkOrder,
+		j.checkFaults, j.checkFates, j.checkTakenOnce, j.checkLog, j.checkDeadLetters, j.checkMarks, j.checkEarly, j.checkOrder,
 		j.checkDuplicates, j.checkLateness, j.checkTerms, j.checkCosts,
 	} {
 		check()

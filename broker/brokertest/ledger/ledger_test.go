@@ -209,6 +209,10 @@ func TestJudge_finds(t *testing.T) {
 			l.late("orders", 150, 600, 30*time.Second)
 		}},
 		{"a message of another", "astray", "came out in", func(l *Ledger) { _, d := l.at(9); d.Topic = "bills" }},
+		{"a second copy in the target of another", "astray", "came out in", func(l *Ledger) {
+			l.fault("kill", "", 9, 12)
+			l.again(9, 12).Topic = "bills"
+		}},
 		{"a value that nobody wrote", "astray", "nobody wrote", func(l *Ledger) { l.again(9, 11).Value = "w" }},
 		{"what was aborted", "aborted", "in.delay/0/101", func(l *Ledger) { r, _ := l.at(50); r.Aborted = true }},
 		{"a millisecond", "early", "1ms too early", func(l *Ledger) { l.late("orders", 100, 101, -time.Millisecond) }},
@@ -297,6 +301,12 @@ func TestJudge_finds(t *testing.T) {
 			d.Topic, d.Seq, d.Due, d.At = "dead", 0, 0, after(200)
 			l.held("orders", 101, 200, 220)
 		}},
+		{"one that was not due for long enough", "dead-letter", "due for 1m58s only", func(l *Ledger) {
+			l.fault("missing", "orders", 100, 500)
+			_, d := l.at(300)
+			d.Topic, d.Seq, d.Due, d.At = "dead", 0, 0, after(420)
+			l.held("orders", 100, 499, 560)
+		}},
 		{"one that was delivered, too", "dead-letter", "as well", func(l *Ledger) {
 			l.fault("missing", "orders", 90, 99)
 			d := l.again(100, 420)
@@ -309,6 +319,22 @@ func TestJudge_finds(t *testing.T) {
 		{"that half of those beside it are late", "isolation", "half of", func(l *Ledger) {
 			l.fault("hush", "orders", 100, 200)
 			l.late("bills", 110, 200, 2500*time.Millisecond)
+		}},
+		{"that is late though clocks were behind long after it came", "progress", "with nothing wrong", func(l *Ledger) {
+			l.late("orders", 100, 101, 30*time.Second)
+			l.Clocks = append(l.Clocks, Clock{Node: "n", At: after(650), Offset: -time.Minute})
+		}},
+		{"two in the wrong order long before a clock was ahead", "order", "came after", func(l *Ledger) {
+			l.knowLess()
+			l.late("orders", 100, 101, 1100*time.Millisecond)
+			l.Deliveries[200], l.Deliveries[202] = l.Deliveries[202], l.Deliveries[200]
+			l.Clocks = append(l.Clocks, Clock{Node: "n", At: after(650), Offset: time.Minute})
+		}},
+		{"a fault of which nothing is known", "script", `the kind "flood"`, func(l *Ledger) { l.fault("flood", "", 100, 101) }},
+		{"a copy beside a change of configuration", "duplicates", "no fault was near", func(l *Ledger) { l.fault("config", "", 100, 100); l.again(99, 106) }},
+		{"a term that a check of its own ended while a disk was slow", "term", "no fault may end it so", func(l *Ledger) {
+			l.fault("slow-disk", "", 399, 420)
+			l.Terms[0].Over, l.Terms[0].Reason = after(400), "schedule: target orders has two marks"
 		}},
 		{"a term that ended by itself", "term", "no fault was near", func(l *Ledger) {
 			l.fault("kill", "", 100, 101)

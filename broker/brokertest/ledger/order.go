@@ -42,7 +42,7 @@ func (j *judge) checkOrder() {
 func (j *judge) mayBeLate(r *Record, other *Delivery) bool {
 	claimed := time.UnixMilli(other.Due)
 	if len(j.Clocks) > 0 {
-		_, ahead := j.wrong(j.Begin, j.End)
+		_, ahead := j.wrong(j.Begin, other.At)
 		claimed = claimed.Add(-ahead)
 	}
 	claimed = claimed.Add(-acceptance)

@@ -17,11 +17,13 @@ func (j *judge) checkTerms() {
 			continue
 		}
 		// A fault may be felt late, but not before it came.
-		fault, excused := j.near(trait.mayEnd, "", t.Over.Add(-slack), t.Over, 0)
+		from := t.Over.Add(-slack)
+		_, excused := j.near(trait.mayEnd, "", from, t.Over, 0)
+		_, mayFail := j.near(trait.mayFail, "", from, t.Over, 0)
 		switch {
 		case !excused:
 			j.problem("term", "that of %s ended at %v, and no fault was near: %s", t.Node, t.Over.Sub(j.Begin), t.Reason)
-		case fault.Kind != "disk" && t.Reason != "" && !isOrdinary(t.Reason):
+		case !mayFail && t.Reason != "" && !isOrdinary(t.Reason):
 			j.problem("term", "that of %s ended at %v, and no fault may end it so: %s", t.Node, t.Over.Sub(j.Begin), t.Reason)
 		}
 	}
