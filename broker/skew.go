@@ -23,8 +23,6 @@ const (
 	compareAgain = time.Second
 	// comparePatience bounds one comparison.
 	comparePatience = time.Second
-	// beginPatience is how long a term that begins waits for one at most.
-	beginPatience = 300 * time.Millisecond
 	// skewedLooks is how often in a row a node must be found skewed before it gives
 	// leadership away.
 	skewedLooks = 2
@@ -103,8 +101,9 @@ func (k *skew) run(ctx context.Context) {
 	}
 }
 
-// begin returns when a term may begin as far as its clock is concerned: at once if a majority
-// of all members has judged it lately, else when it has now, or does not within a moment.
+// begin returns when a term may begin as far as its clock is concerned: at once if a majority of all
+// members has judged it lately, else when clocks were compared once more. Messages that are fired
+// before that cannot be taken back, so only the time that a comparison takes bounds the wait.
 func (k *skew) begin(ctx context.Context) error {
 	k.mu.Lock()
 	judged := k.judged
@@ -112,20 +111,17 @@ func (k *skew) begin(ctx context.Context) error {
 	if judged || len(k.others()) == 0 {
 		return nil
 	}
-	timer := time.NewTimer(beginPatience)
-	defer timer.Stop()
-	wanted, begun := k.wanted, make(chan struct{})
-	for {
-		select {
-		case <-ctx.Done():
-			return ctx.Err()
-		case wanted <- begun:
-			wanted = nil
-		case <-begun:
-			return nil
-		case <-timer.C:
-			return nil
-		}
+	begun := make(chan struct{})
+	select {
+	case <-ctx.Done():
+		return ctx.Err()
+	case k.wanted <- begun:
+	}
+	select {
+	case <-ctx.Done():
+		return ctx.Err()
+	case <-begun:
+		return nil
 	}
 }
 
@@ -140,8 +136,8 @@ func (k *skew) others() []member.Member {
 }
 
 // compare asks the other members and settles what is right. As soon as a majority of all
-// members agrees with this node that is settled, and begun is closed: those that do not answer
-// hold nobody up.
+// members stands for or against this node's clock that is settled, and begun is closed: those that
+// do not answer hold nobody up.
 func (k *skew) compare(ctx context.Context, begun chan<- struct{}) clock.Verdict {
 	b := k.broker
 	ctx, cancel := context.WithTimeout(ctx, comparePatience)
@@ -173,7 +169,7 @@ func (k *skew) compare(ctx context.Context, begun chan<- struct{}) clock.Verdict
 				continue
 			}
 			readings = append(readings, a.reading)
-			if v := b.clock.Judge(readings); v.Standing == clock.Agreed && v.Proven(len(others)+1) {
+			if v := b.clock.Judge(readings); v.Proven(len(others) + 1) {
 				settle(v)
 			}
 			continue

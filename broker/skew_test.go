@@ -53,6 +53,8 @@ type answer struct {
 	refuses bool
 }
 
+const silent = time.Hour
+
 // askedOf returns a function that asks members whose clocks are right.
 func askedOf(answers map[string]answer) func(context.Context, member.Member) (ClockReading, error) {
 	return func(ctx context.Context, m member.Member) (ClockReading, error) {
@@ -76,20 +78,24 @@ func TestSkew_judgesTheClockBeforeTheTermBegins(t *testing.T) {
 	three, five := []string{"n1", "n2", "n3"}, []string{"n1", "n2", "n3", "n4", "n5"}
 	refuses := answer{refuses: true}
 	for _, test := range []struct {
-		what    string
-		members []string
-		before  map[string]answer
+		what         string
+		members      []string
+		before, then map[string]answer
 	}{
-		{"one of two was down", three, map[string]answer{"n3": refuses}},
-		{"three of four were down", five, map[string]answer{"n3": refuses, "n4": refuses, "n5": refuses}},
-		{"all were down", three, map[string]answer{"n2": refuses, "n3": refuses}},
+		{"one of two was down", three, map[string]answer{"n3": refuses}, nil},
+		{"three of four were down", five, map[string]answer{"n3": refuses, "n4": refuses, "n5": refuses}, nil},
+		{"all were down", three, map[string]answer{"n2": refuses, "n3": refuses}, nil},
+		{"one of four says nothing", five, nil, map[string]answer{"n5": {takes: silent}}},
+		{"one of two answers slowly", three, nil, map[string]answer{"n3": {takes: 400 * time.Millisecond}}},
 	} {
 		t.Run(test.what, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				k := newTestSkew(func() time.Time { return time.Now().Add(time.Hour) }, test.members...)
-				k.broker.askClock = askedOf(test.before)
-				k.compare(t.Context(), nil)
-				k.broker.askClock = askedOf(nil)
+				if test.before != nil {
+					k.broker.askClock = askedOf(test.before)
+					k.compare(t.Context(), nil)
+				}
+				k.broker.askClock = askedOf(test.then)
 				go func() {
 					select {
 					case begun := <-k.wanted:
@@ -104,6 +110,30 @@ func TestSkew_judgesTheClockBeforeTheTermBegins(t *testing.T) {
 					t.Errorf("the term begins %v ahead", time.Until(due))
 				}
 			})
+		})
+	}
+}
+
+// A majority that stands against the clock is enough, as is one that stands for it: a term waits for
+// nobody else, and not at all where such a majority answered the comparison before.
+func TestSkew_termsWaitForAMajorityOnly(t *testing.T) {
+	for _, wrong := range []time.Duration{0, time.Hour} {
+		synctest.Test(t, func(t *testing.T) {
+			k := newTestSkew(func() time.Time { return time.Now().Add(wrong) }, "n1", "n2", "n3", "n4", "n5")
+			k.broker.askClock = askedOf(map[string]answer{"n2": {takes: 10 * time.Millisecond}, "n5": {takes: silent}})
+			began := time.Now()
+			go func() { k.compare(t.Context(), <-k.wanted) }()
+			if err := k.begin(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+			if took := time.Since(began); took > 10*time.Millisecond {
+				t.Errorf("%v ahead: the term begins after %v, a majority answered within 10 ms", wrong, took)
+			}
+			time.Sleep(comparePatience)
+			synctest.Wait()
+			if began = time.Now(); k.begin(t.Context()) != nil || !began.Equal(time.Now()) {
+				t.Errorf("%v ahead: the next term does not begin at once", wrong)
+			}
 		})
 	}
 }
