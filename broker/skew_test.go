@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"log/slog"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -30,12 +31,12 @@ func newTestSkew(wall func() time.Time, members ...string) *skew {
 // next term must not wait until the old time comes back.
 func TestSkew_aloneLooksAgainWithoutATerm(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		var offset time.Duration
-		k := newTestSkew(func() time.Time { return time.Now().Add(offset) }, "n1")
+		var offset atomic.Int64
+		k := newTestSkew(func() time.Time { return time.Now().Add(time.Duration(offset.Load())) }, "n1")
 		ctx, cancel := context.WithCancel(t.Context())
 		go k.run(ctx)
 		time.Sleep(time.Minute)
-		offset = time.Hour
+		offset.Store(int64(time.Hour))
 		k.broker.clock.Due()
 		time.Sleep(12 * time.Second)
 		if due := k.broker.clock.Due(); !due.Equal(time.Now().Add(time.Hour)) {
