@@ -46,3 +46,15 @@ func TestCheck_findsNodesThatDifferAtTheEnd(t *testing.T) {
 		}
 	})
 }
+
+// A year in which nothing runs is no year of a test.
+func TestReport_countsTheTimeInWhichANodeRuns(t *testing.T) {
+	report := played(t, "cluster nodes=1\n"+begin+`
+at 10s produce orders.delay deliver-after=1s
+at 20s stop all
+at 100d start all
+`, nil)
+	if got := report.VirtualSeconds; got < 20 || got > 20+3600 {
+		t.Errorf("%v seconds, want those in which the node ran", got)
+	}
+}

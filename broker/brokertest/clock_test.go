@@ -104,7 +104,7 @@ func (c clockTest) count(n *node, name string) float64 {
 func TestClock_ofALeaderThatJumpsDeliversNothing(t *testing.T) {
 	for name, step := range map[string]time.Duration{"a year ahead": 365 * 24 * time.Hour, "a year back": -365 * 24 * time.Hour, "a second ahead": time.Second} {
 		t.Run(name, func(t *testing.T) {
-			onClocks(t, "nodes=3 slack=2s left=20", func(c clockTest) {
+			onClocks(t, "nodes=3 left=20", func(c clockTest) {
 				c.startAll()
 				c.produceSome("count=60", "spread=30s", "deliver-after=2s")
 				c.produceSome("count=20", "deliver-after=300d")
@@ -152,7 +152,7 @@ func TestClock_thatComesBackDeliversNothingMeanwhile(t *testing.T) {
 
 // What a machine sees that wakes, or a whole host with all its nodes: the new time is right.
 func TestClock_ofAllThatJumpsTogetherIsRight(t *testing.T) {
-	onClocks(t, "nodes=3 slack=2s left=20", func(c clockTest) {
+	onClocks(t, "nodes=3 left=20", func(c clockTest) {
 		c.startAll()
 		c.produceSome("count=20", "deliver-after=1h")
 		leader := c.leader()
@@ -213,7 +213,7 @@ func TestClock_aloneGoesOnAfterTenSteadySeconds(t *testing.T) {
 }
 
 func TestClock_smallStepsAndSlewingStopNothing(t *testing.T) {
-	onClocks(t, "nodes=3 slack=2s duplicates=0", func(c clockTest) {
+	onClocks(t, "nodes=3 duplicates=0", func(c clockTest) {
 		c.startAll()
 		c.produceSome("count=100", "spread=100s", "deliver-after=2s")
 		leader := c.leader()
@@ -243,7 +243,7 @@ func TestClock_smallStepsAndSlewingStopNothing(t *testing.T) {
 // A clock that is wrong from the start is known before it delivers anything.
 func TestClock_wrongFromTheStartDoesNotLead(t *testing.T) {
 	for _, wrong := range []time.Duration{time.Hour, -time.Hour} {
-		onClocks(t, "nodes=3 slack=2s left=20 start=earliest", func(c clockTest) {
+		onClocks(t, "nodes=3 left=20 start=earliest", func(c clockTest) {
 			for _, n := range c.nodes[:2] {
 				n.start()
 			}
@@ -276,7 +276,7 @@ func TestClock_wrongFromTheStartDoesNotLead(t *testing.T) {
 // All start at once, the first leader's clock is wrong.
 func TestClock_wrongAtTheBirthOfAClusterDeliversNothing(t *testing.T) {
 	for i := range 3 {
-		onClocks(t, "nodes=3 slack=2s left=20 start=earliest", func(c clockTest) {
+		onClocks(t, "nodes=3 left=20 start=earliest", func(c clockTest) {
 			c.produceSome("count=20", "deliver-after=50m")
 			c.set(c.nodes[i], time.Hour)
 			for _, n := range c.nodes {
@@ -294,7 +294,7 @@ func TestClock_wrongAtTheBirthOfAClusterDeliversNothing(t *testing.T) {
 func TestClock_isJudgedByTheOneMemberThatAnswers(t *testing.T) {
 	for name, both := range map[string]bool{"the leader jumps": false, "both jump": true} {
 		t.Run(name, func(t *testing.T) {
-			onClocks(t, "nodes=3 slack=2s left=20", func(c clockTest) {
+			onClocks(t, "nodes=3 left=20", func(c clockTest) {
 				c.startAll()
 				c.produceSome("count=20", "deliver-after=300d")
 				leader := c.leader()
@@ -330,7 +330,7 @@ func (c clockTest) wantNoRunningProblem() {
 
 // No two agree: the leader stays, delivers by its own clock, and says so.
 func TestClock_staysWhereNobodyAgrees(t *testing.T) {
-	onClocks(t, "nodes=3 slack=2s", func(c clockTest) {
+	onClocks(t, "nodes=3", func(c clockTest) {
 		for i, n := range c.nodes {
 			c.set(n, time.Duration(i)*time.Minute)
 			n.start()
@@ -361,7 +361,7 @@ func TestClock_staysWhereNobodyAgrees(t *testing.T) {
 
 // A clock that drifts is found by the comparison that follows.
 func TestClock_thatDriftsGivesLeadershipAway(t *testing.T) {
-	onClocks(t, "nodes=3 slack=2s", func(c clockTest) {
+	onClocks(t, "nodes=3", func(c clockTest) {
 		c.startAll()
 		c.produceSome("count=60", "spread=120s", "deliver-after=20s")
 		leader := c.leader()
@@ -377,7 +377,7 @@ func TestClock_thatDriftsGivesLeadershipAway(t *testing.T) {
 
 // A frozen process keeps both its clocks, and one that does not answer is not judged by.
 func TestClock_freezingIsNoSkew(t *testing.T) {
-	onClocks(t, "nodes=3 slack=2s", func(c clockTest) {
+	onClocks(t, "nodes=3", func(c clockTest) {
 		c.startAll()
 		c.produceSome("count=60", "spread=60s", "deliver-after=2s")
 		for range 3 {
@@ -401,7 +401,7 @@ func TestClock_freezingIsNoSkew(t *testing.T) {
 
 // Members of the version before do not report, and are no judges of each other either.
 func TestClock_ofOldMembersIsNotJudged(t *testing.T) {
-	onClocks(t, "nodes=3 program=1 slack=2s", func(c clockTest) {
+	onClocks(t, "nodes=3 program=1", func(c clockTest) {
 		c.set(c.nodes[0], 400*time.Millisecond)
 		c.startAll()
 		c.produceSome("count=20", "deliver-after=5s")
@@ -416,7 +416,7 @@ func TestClock_ofOldMembersIsNotJudged(t *testing.T) {
 // Deliveries of a leader in good order wait for no comparison: those that do not answer cost
 // nothing, and the first message of a term is on time.
 func TestClock_unreachableMembersDelayNoTerm(t *testing.T) {
-	onClocks(t, "nodes=3 slack=2s", func(c clockTest) {
+	onClocks(t, "nodes=3", func(c clockTest) {
 		c.startAll()
 		c.produceSome("count=20", "spread=20s", "deliver-after=1s")
 		dead := c.leader()

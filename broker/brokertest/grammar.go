@@ -20,7 +20,7 @@ import (
 const usages = `
 cluster [long] [nodes=COUNT] [heartbeat=DURATION] [program=NUMBER] [start=earliest|latest]
 	[flush=COUNT] [segment=COUNT] [brokers=COUNT] [loaded=COUNT] [handed=COUNT] [flying=COUNT] [page=COUNT] [feed=COUNT]
-	[missing_target_timeout=DURATION] [patience=DURATION] [slack=DURATION] [left=NUMBER] [dead=NUMBER] [duplicates=NUMBER]
+	[missing_target_timeout=DURATION] [patience=DURATION] [left=NUMBER] [dead=NUMBER] [duplicates=NUMBER]
 
 create TOPIC [partitions=COUNT] [count=COUNT]
 delete TOPIC

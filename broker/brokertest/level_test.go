@@ -28,7 +28,7 @@ func TestLevel_isRaisedWholeOrNotAtAll(t *testing.T) {
 		t.Run(test.name, func(t *testing.T) {
 			t.Parallel()
 			synctest.Test(t, func(t *testing.T) {
-				settings := parseArguments([]string{"nodes=3", "program=1", "flush=16384", "slack=1s"})
+				settings := parseArguments([]string{"nodes=3", "program=1", "flush=16384"})
 				c := newCluster(t, settings)
 				defer c.stop()
 				p := newPlayer(c, NewReport())

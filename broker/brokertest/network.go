@@ -2,7 +2,6 @@ package brokertest
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"net"
 	"os"
@@ -12,9 +11,6 @@ import (
 
 	"github.com/twmb/franz-go/pkg/kfake"
 )
-
-// errCut is what a host gets that dials another it is cut off from.
-var errCut = errors.New("connection refused: the link is cut")
 
 // A network joins hosts in memory. What goes from one host to another can be cut (connections
 // that were dialed that way break, dialing is refused) or silenced (nothing arrives, nothing

@@ -55,7 +55,7 @@ func (s script) playAndLook(t *testing.T, report *Report, look func(*player)) {
 		p.scene = newScene(s.armed, report, p.start)
 		c.raise, c.pause, c.waitFor = p.scene.raise, p.wait, p.waitFor
 		defer p.scene.end()
-		defer func() { report.VirtualSeconds = time.Since(p.start).Seconds() }()
+		defer func() { report.VirtualSeconds = (time.Since(p.start) - p.idle).Seconds() }()
 		for _, step := range s.steps {
 			p.watch(p.start.Add(step.at))
 			p.do(step)
@@ -118,6 +118,7 @@ type player struct {
 	report   *Report
 	scene    *scene // nil where nobody waits for events
 	start    time.Time
+	idle     time.Duration // for which no node ran
 	produced []produced
 	clocks   map[*node]bool // that the script has set
 }
@@ -139,7 +140,11 @@ func (p *player) play(s step) error {
 // watch lets time pass, and looks at the nodes meanwhile.
 func (p *player) watch(until time.Time) {
 	for left := time.Until(until); left > 0; left = time.Until(until) {
+		began, idle := time.Now(), !slices.ContainsFunc(p.nodes, (*node).running)
 		p.pause(min(left, max(time.Second, p.config.Raft.Heartbeat)))
+		if idle { // an event comes from a node: none was started meanwhile
+			p.idle += time.Since(began)
+		}
 		p.observer.sample()
 	}
 }
@@ -320,10 +325,6 @@ func (p *player) mend() {
 	}
 	p.observer.wellAll()
 }
-
-// errNoEffect is what a step gives that finds nothing to do: an event may have done it before,
-// or a line was left out of the script.
-var errNoEffect = errors.New("nothing to do")
 
 // each does it to the node of that name, or to all if the name is "all" or "down", if it fits.
 func (p *player) each(name string, do func(*node), fits func(*node) bool) error {

@@ -73,9 +73,6 @@ func (a arguments) has(word string) bool { return slices.Contains(a.words, word)
 // long reports whether -short leaves the script out.
 func (s script) long() bool { return s.settings.has("long") }
 
-// errChecksNothing is what a script gets that would pass whatever the product does.
-var errChecksNothing = errors.New("the script checks nothing")
-
 // parseScript reads a script, and refuses one that could not be carried out.
 func parseScript(r io.Reader) (script, error) {
 	s := script{settings: parseArguments(nil)}
