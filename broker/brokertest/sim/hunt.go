@@ -4,6 +4,7 @@ import (
 	"context"
 	"flag"
 	"fmt"
+	"maps"
 	"os"
 	"path/filepath"
 	"runtime"
@@ -116,38 +117,60 @@ func (h *hunt) search(ctx context.Context, b binary, after, most uint64) (find, 
 	return best, failed
 }
 
-// try plays one seed. What the source without the mutant fails with as well is no find.
+// rounds is how often a seed is played before what it shows counts: a seed gives the same script, not
+// the same run.
+const rounds = 3
+
+// try plays one seed. A find is a check that fails in two of three runs, and in no run of the source
+// without the mutant.
 func (h *hunt) try(ctx context.Context, b binary, seed uint64) (find, error) {
-	o, err := b.play(ctx, h.script(seed))
-	if err != nil {
-		return find{}, fmt.Errorf("seed %d: %w", seed, err)
+	var found find
+	failed := make(map[string]int)
+	for round := range rounds {
+		o, err := b.play(ctx, h.script(seed))
+		if err != nil {
+			return find{}, fmt.Errorf("seed %d: %w", seed, err)
+		}
+		checks := o.checks()
+		if len(checks) > 0 && round == 0 {
+			usual, err := h.usual(ctx, seed)
+			if err != nil {
+				return find{}, fmt.Errorf("seed %d without the mutant: %w", seed, err)
+			}
+			for _, name := range usual {
+				failed[name] = -rounds
+			}
+		}
+		for _, name := range checks {
+			if failed[name]++; failed[name] == 2 {
+				found.Seeds, found.Checks = seed, append(found.Checks, name)
+				first := slices.IndexFunc(o.Report.Problems, func(p problem) bool { return p.Check == found.Checks[0] })
+				found.Text = head(o.Report.Problems[first].Text, 3)
+			}
+		}
+		if found.found() || !slices.ContainsFunc(slices.Collect(maps.Values(failed)), func(n int) bool { return n > 0 }) {
+			return found, nil
+		}
 	}
-	checks := o.checks()
-	if len(checks) == 0 {
-		return find{}, nil
-	}
-	usual, err := h.usual(ctx, seed)
-	if err != nil {
-		return find{}, fmt.Errorf("seed %d without the mutant: %w", seed, err)
-	}
-	checks = slices.DeleteFunc(checks, func(name string) bool { return slices.Contains(usual, name) })
-	if len(checks) == 0 {
-		return find{}, nil
-	}
-	first := slices.IndexFunc(o.Report.Problems, func(p problem) bool { return p.Check == checks[0] })
-	return find{Seeds: seed, Checks: checks, Text: head(o.Report.Problems[first].Text, 3)}, nil
+	return find{}, nil
 }
 
-// usual returns the checks that fail for the seed in the source without a mutant.
+// usual returns the checks that fail for the seed in some run of the source without a mutant.
 func (h *hunt) usual(ctx context.Context, seed uint64) ([]string, error) {
 	h.playing.Lock()
 	defer h.playing.Unlock()
 	if checks, ok := h.log.usual(seed); ok {
 		return checks, nil
 	}
-	o, err := h.pure.play(ctx, h.script(seed))
-	if err != nil {
-		return nil, err
+	var all []string
+	for range rounds {
+		o, err := h.pure.play(ctx, h.script(seed))
+		if err != nil {
+			return nil, err
+		}
+		all = append(all, o.checks()...)
 	}
-	return o.checks(), h.log.noteUsual(seed, o.checks())
+	slices.Sort(all)
+	all = slices.Compact(all)
+	return all, h.log.noteUsual(seed, all)
 }
