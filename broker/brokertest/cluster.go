@@ -26,6 +26,10 @@ const (
 
 const kafkaPort = 9092 // of the first broker; others follow
 
+// checkGroups is how often Kafka looks for groups of consumers whose offsets have expired: a year,
+// in milliseconds. There are no groups, and each look costs real time.
+const checkGroups = "31536000000"
+
 // A Cluster is a number of nodes and a Kafka in one bubble.
 type Cluster struct {
 	t       testing.TB
@@ -75,7 +79,8 @@ func newCluster(t testing.TB, settings arguments) *Cluster {
 	for i := range ports {
 		ports[i] = kafkaPort + i
 	}
-	c.kafka, err = kfake.NewCluster(kfake.NumBrokers(brokers), kfake.Ports(ports...), kfake.ListenFn(c.network.listenKafka))
+	c.kafka, err = kfake.NewCluster(kfake.NumBrokers(brokers), kfake.Ports(ports...), kfake.ListenFn(c.network.listenKafka),
+		kfake.BrokerConfigs(map[string]string{"offsets.retention.check.interval.ms": checkGroups}))
 	c.must(err)
 	c.brokers = brokers
 	c.faults, err = newKafkaFaults(c.kafka, kgo.Dialer(c.network.dial(userHost)))

@@ -137,14 +137,16 @@ func (p *player) play(s step) error {
 	return err
 }
 
-// watch lets time pass, and looks at the nodes meanwhile.
+// watch lets time pass, and looks at the nodes meanwhile. While none runs there is nothing to look at,
+// and nothing happens: events come from nodes.
 func (p *player) watch(until time.Time) {
 	for left := time.Until(until); left > 0; left = time.Until(until) {
-		began, idle := time.Now(), !slices.ContainsFunc(p.nodes, (*node).running)
-		p.pause(min(left, max(time.Second, p.config.Raft.Heartbeat)))
-		if idle { // an event comes from a node: none was started meanwhile
-			p.idle += time.Since(began)
+		if !slices.ContainsFunc(p.nodes, (*node).running) {
+			p.pause(left)
+			p.idle += left
+			continue
 		}
+		p.pause(min(left, max(time.Second, p.config.Raft.Heartbeat)))
 		p.observer.sample()
 	}
 }

@@ -96,14 +96,11 @@ func (b binary) command(ctx context.Context, dir string, text *bytes.Buffer) *ex
 	return cmd
 }
 
-// scratch is where the children have their disks: in memory if the system offers that, which
-// makes a sync cheap.
+// scratch is where the children have their disks, unless TMPDIR says so: in memory if the system offers
+// that.
 func scratch() string {
-	const inMemory = "/dev/shm"
-	if os.Getenv("TMPDIR") == "" {
-		if info, err := os.Stat(inMemory); err == nil && info.IsDir() {
-			return inMemory
-		}
+	if os.Getenv("TMPDIR") != "" {
+		return os.TempDir()
 	}
-	return os.TempDir()
+	return brokertest.Scratch()
 }
