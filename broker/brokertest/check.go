@@ -23,6 +23,7 @@ func (p *player) settle(settings arguments) {
 			n.start()
 		}
 	}
+	p.reroute()
 	p.observer.look("link", time.Now())
 	p.observer.ledger.Quiet = time.Now()
 	deadline := time.Now().Add(p.enough(settings))
@@ -54,6 +55,9 @@ func (p *player) enough(settings arguments) time.Duration {
 
 // isSettled reports whether all nodes have the same, and no more than left that is due soon.
 func (p *player) isSettled(left int) bool {
+	if !slices.ContainsFunc(p.nodes, func(n *node) bool { return n.running() && n.broker.Leading() }) {
+		return false // nodes that have just started know nothing yet
+	}
 	var state storage.State
 	for i, n := range p.nodes {
 		if !n.running() {

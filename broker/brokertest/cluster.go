@@ -105,7 +105,7 @@ func newCluster(t testing.TB, settings arguments) *Cluster {
 	c.limits = limitsOf(settings)
 	c.config.Raft.Heartbeat = c.span(settings.value("heartbeat", "300ms"))
 	c.fetchWait = c.config.Raft.Heartbeat
-	route := config.NewRoute("*.delay")
+	route := config.NewRoute(allDelayTopics)
 	route.Start = settings.value("start", "")
 	route.MissingTargetTimeout = c.span(settings.value("missing_target_timeout", "5m"))
 	c.config.Routes = []config.Route{route}
@@ -118,6 +118,9 @@ func newCluster(t testing.TB, settings arguments) *Cluster {
 	}
 	return c
 }
+
+// allDelayTopics is what a route is from unless a script says otherwise.
+const allDelayTopics = "*.delay"
 
 // limitsOf returns the product's limits, smaller where the settings say so.
 func limitsOf(settings arguments) broker.Limits {
@@ -133,7 +136,8 @@ func limitsOf(settings arguments) broker.Limits {
 	set(&s.Feed, "feed")
 	s.HandedAll = 16 * s.Handed
 	set(&s.Page, "page")
-	s.Page = min(s.Page, s.Loaded/4) // a larger one would empty the window as soon as it is filled
+	// A larger one would empty the window as soon as it is filled, or be read again and again for a target that is full.
+	s.Page = min(s.Page, s.Loaded/4, max(s.Handed/2, 1))
 	limits.Deliver.Aside = max(s.Handed-s.Page, 0)
 	set(&limits.Deliver.Flying, "flying")
 	return limits

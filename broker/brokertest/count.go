@@ -60,12 +60,10 @@ func (c *meteredConn) Write(b []byte) (int, error) {
 func (o *observer) costs() ledger.Costs {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	c := ledger.Costs{
-		Claims: o.ledger.Costs.Claims, ClaimBytes: o.ledger.Costs.ClaimBytes,
-		Dials: o.traffic.dials.Load(), Lookups: o.traffic.lookups.Load(), Produces: o.traffic.produces.Load(),
-		Nodes: int64(len(o.cluster.nodes)), Goroutines: goroutines(), Files: files(o.cluster.dir),
-	}
-	c.Scanned = o.scanned
+	c := o.ledger.Costs // with what the log has cost
+	c.Dials, c.Lookups, c.Produces = o.traffic.dials.Load(), o.traffic.lookups.Load(), o.traffic.produces.Load()
+	c.Nodes, c.Brokers = int64(len(o.cluster.nodes)), int64(o.cluster.brokers)
+	c.Goroutines, c.Files, c.Scanned = goroutines(), files(o.cluster.dir), o.scanned
 	for _, n := range o.cluster.nodes {
 		if n.running() {
 			c.Scanned += int64(n.raft().Store().Scanned())

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/carillonmq/carillon/broker/brokertest/ledger"
+	"github.com/carillonmq/carillon/broker/config"
 	"github.com/carillonmq/carillon/client"
 	"github.com/carillonmq/carillon/storage"
 	"github.com/twmb/franz-go/pkg/kadm"
@@ -23,6 +24,9 @@ func (p *player) gather() *ledger.Ledger {
 	l.Begin, l.End = p.start, time.Now()
 	l.Heartbeat, l.Discovery = p.config.Raft.Heartbeat, min(3*p.config.Raft.Heartbeat, time.Minute)
 	l.MissingTimeout, l.DeadLetters = p.config.Routes[0].MissingTargetTimeout, p.config.DeadLetter.Topic
+	if o.routed { // what waits then has the default
+		l.MissingTimeout = min(l.MissingTimeout, config.NewRoute("").MissingTargetTimeout)
+	}
 	for _, r := range p.produced {
 		topic, _, _ := strings.Cut(r.origin, "/")
 		l.Records = append(l.Records, ledger.Record{
@@ -91,11 +95,8 @@ func (p *player) tell(l *ledger.Ledger) {
 		r.Pairs[pair] += n
 	}
 	r.Counters["terms"] = int64(len(l.Terms))
-	for name, n := range map[string]int64{
-		"dials": l.Costs.Dials, "lookups": l.Costs.Lookups, "produces": l.Costs.Produces, "scanned": l.Costs.Scanned,
-		"claims": l.Costs.Claims, "claim bytes": l.Costs.ClaimBytes, "goroutines": l.Costs.Goroutines, "files": l.Costs.Files,
-	} {
-		r.Counters[name] = n
+	for _, b := range l.Bounds() {
+		r.Counters[b.What], r.Counters["budget for "+b.What] = b.Spent, b.Budget
 	}
 	for line, n := range p.observer.lines {
 		r.Counters["logged: "+line] += int64(n)

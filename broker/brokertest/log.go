@@ -1,6 +1,8 @@
 package brokertest
 
 import (
+	"maps"
+	"slices"
 	"time"
 
 	"github.com/carillonmq/carillon/broker/brokertest/ledger"
@@ -45,14 +47,38 @@ func (o *observer) applied(command raftfsm.Command, result raftfsm.Result) {
 				accept(e, true)
 			}
 		}
+	case raftfsm.RaiseLevel:
+		o.level = max(o.level, c.Level)
 	case raftfsm.ClaimCommand:
 		costs.Claims++
-		costs.ClaimBytes += int64(c.Size())
+		if o.level >= storage.LevelTwo { // before, it names all holds each time
+			costs.ClaimBytes += int64(c.Size())
+		}
+		o.hold(c.Claim.Holds, slices.DeleteFunc(slices.Collect(maps.Keys(o.held)), func(target string) bool {
+			return slices.ContainsFunc(c.Claim.Holds, func(h storage.Hold) bool { return h.Target == target })
+		}))
 		claim(c.Claim.Through)
 	case raftfsm.ChangeClaim:
 		costs.Claims++
 		costs.ClaimBytes += int64(c.Size())
+		o.hold(c.Set, c.Lift)
 		claim(c.Through)
+	}
+}
+
+// hold notes that a claim has set some holds and lifted others, of which what waits will be read.
+func (o *observer) hold(set []storage.Hold, lifted []string) {
+	for _, h := range set {
+		if !o.held[h.Target] {
+			o.held[h.Target] = true
+			o.ledger.Costs.Parked++
+		}
+	}
+	for _, target := range lifted {
+		delete(o.held, target)
+	}
+	if len(lifted) > 0 {
+		o.ledger.Costs.CatchUps += int64(len(o.ledger.Log.Accepted))
 	}
 }
 

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"net"
 	"os"
+	"slices"
 	"strconv"
 	"sync"
 	"time"
@@ -125,6 +126,30 @@ func (n *network) whole() bool {
 		}
 	}
 	return true
+}
+
+// isApart reports whether the host gets no answer from any of the others, while all other links are
+// open.
+func (n *network) isApart(host string, others []string) bool {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	between := func(l link) bool {
+		return l.from == host && slices.Contains(others, l.to) || l.to == host && slices.Contains(others, l.from)
+	}
+	for l, state := range n.links {
+		if state != open && !between(l) {
+			return false
+		}
+	}
+	for _, state := range n.hosts {
+		if state != open {
+			return false
+		}
+	}
+	return !slices.ContainsFunc(others, func(other string) bool {
+		l := link{host, other}
+		return n.stateOf(l) == open && n.stateOf(l.back()) == open
+	})
 }
 
 // listen returns a listen function for the host; who dials the port reaches it.

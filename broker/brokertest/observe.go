@@ -11,6 +11,7 @@ import (
 
 	"github.com/carillonmq/carillon/broker/brokertest/ledger"
 	"github.com/carillonmq/carillon/storage"
+	"github.com/twmb/franz-go/pkg/kerr"
 )
 
 // An observer writes down what happens while a script is played. It changes nothing: what it knows
@@ -26,11 +27,15 @@ type observer struct {
 	traffic traffic // between the nodes and Kafka
 	scanned int64   // entries, by stores that are closed
 
-	furthest map[place]position // of the source positions that were seen
-	digested time.Time          // when all that the nodes have was compared last
+	furthest map[place]position   // of the source positions that were seen
+	digested time.Time            // when all that the nodes have was compared last
+	apart    map[string]time.Time // since when nodes lead that do not reach Kafka
+	routed   bool                 // some delay topic had no route for a while
 
 	mu    sync.Mutex // of what follows, and of the ledger's Log and Costs
 	seen  uint64     // log entries that were written down
+	level storage.Level
+	held  map[string]bool // targets with a hold
 	terms []ledger.Term
 	lines map[string]int // warnings and errors, by text
 }
@@ -50,7 +55,7 @@ type position struct {
 func newObserver() *observer {
 	return &observer{
 		begin: time.Now(), open: make(map[string]int), created: make(map[string]bool), lines: make(map[string]int),
-		furthest: make(map[place]position),
+		furthest: make(map[place]position), held: make(map[string]bool), apart: make(map[string]time.Time),
 	}
 }
 
@@ -103,12 +108,23 @@ func (o *observer) step(s step, began time.Time) {
 	case "error":
 		fault.Topic = s.args.value("topic", "")
 		o.lasts(fault, errorsLast)
+		if s.args.value("err", "") == kerr.MessageTooLarge.Message {
+			fault.Kind = "refuse"
+			o.began("refuse "+fault.Topic, fault)
+		}
 	case "stale":
 		lasts, _ := parseSpan(s.args.value("lasts", "5s"))
 		o.lasts(fault, lasts)
 	case "disk":
 		o.disk(s.args, fault)
-	case "config", "raise", "route":
+	case "route":
+		if name == allDelayTopics {
+			o.ended("route")
+			break
+		}
+		o.routed = true
+		o.began("route", fault)
+	case "config", "raise":
 		o.struck(fault)
 	}
 	o.look(s.verb, began)
@@ -144,7 +160,7 @@ func (o *observer) lasts(f ledger.Fault, d time.Duration) {
 func (o *observer) wellAll() {
 	for about := range o.open {
 		switch kind, _, _ := strings.Cut(about, " "); kind {
-		case "forbid", "slow", "hush", "slow-disk", "full-disk":
+		case "forbid", "slow", "hush", "refuse", "slow-disk", "full-disk":
 			o.ended(about)
 		}
 	}
@@ -158,6 +174,15 @@ func (o *observer) started(node string) {
 
 // felled notes that a node goes down.
 func (o *observer) felled(how, node string) {
+	running := 0
+	for _, n := range o.cluster.nodes {
+		if n.running() {
+			running++
+		}
+	}
+	if how == "stop" && 2*running <= len(o.cluster.nodes) {
+		how = "stop-alone"
+	}
 	o.began("down "+node, ledger.Fault{Kind: how, Node: node, From: time.Now()})
 	o.termOver(node)
 }
@@ -191,6 +216,7 @@ func (o *observer) look(verb string, since time.Time) {
 // sample compares what the nodes have and looks whether positions go back.
 func (o *observer) sample() {
 	o.look("link", time.Now())
+	o.sampleReach()
 	var states []storage.State
 	var nodes []*node
 	for _, n := range o.cluster.nodes {

@@ -224,7 +224,7 @@ func (p *player) carryOut(s step) error {
 		}
 		return err
 	case "route": // the only one for nodes that are started from now on
-		p.config.Routes = []config.Route{config.NewRoute(name)}
+		p.config.Routes = []config.Route{p.routeFrom(name)}
 	case "step":
 		return p.setClock(name, "step", s.args.word(1))
 	case "clock":
@@ -242,6 +242,25 @@ func (p *player) carryOut(s step) error {
 		return fmt.Errorf("%q cannot be carried out", s.verb)
 	}
 	return nil
+}
+
+// routeFrom returns the script's route, from other topics.
+func (p *player) routeFrom(topics string) config.Route {
+	route := p.config.Routes[0]
+	route.From = topics
+	return route
+}
+
+// reroute has all nodes run with a route from all delay topics, as at the beginning.
+func (p *player) reroute() {
+	p.config.Routes = []config.Route{p.routeFrom(allDelayTopics)}
+	for _, n := range p.nodes {
+		if n.running() && n.own.Routes[0].From != allDelayTopics {
+			n.stop()
+			n.start()
+		}
+	}
+	p.observer.ended("route")
 }
 
 // raise raises the feature level, or expects an error that says refused.

@@ -157,6 +157,7 @@ func limits() []limit {
 		{"segment", 64 << 10, 4 << 20},
 		{"handed", 4, 2048},
 		{"flying", 1, 256},
+		{"feed", 4, 1024},
 	}
 }
 

@@ -14,7 +14,7 @@ func plots() []plot {
 		badTarget, badTarget, badTarget, lateTarget, lateTarget, fullWindow, fullWindow,
 		stillFlying, newPartitions, changesOfTerm, changesOfTerm, manyFlushes, outageOfKafka,
 		lyingKafka, replaced, upgraded, rollingRestart, flapping,
-		heavyLoad, heavyLoad, manyBadTargets, placedAnew, leaderWithoutKafka, slowBesideQuick,
+		heavyLoad, heavyLoad, manyBadTargets, placedAnew, leaderWithoutKafka, leaderWithoutKafka, slowBesideQuick, slowBesideQuick, unrouted,
 	}
 }
 
@@ -169,7 +169,11 @@ func manyBadTargets(r *run, at, length time.Duration) {
 	}
 	r.produce(at+length/2, count, "deliver-to=m%% targets=%d %s", count, pastDue(r, at+length/2))
 	if r.chance(0.8) {
-		r.at(at+r.span(length/2, length), "create m%% count=%d", count)
+		when := at + r.span(length/2, length)
+		r.at(when, "create m%% count=%d", count)
+		if r.chance(0.5) { // a new leader finds them all at once
+			r.changeTerm(when - r.span(time.Millisecond, 2*r.unit))
+		}
 	}
 }
 
@@ -187,12 +191,35 @@ func placedAnew(r *run, at, length time.Duration) {
 	}
 }
 
+// unrouted takes a delay topic out of the configuration for a while, though messages of it wait, for
+// targets that are missing as well.
+func unrouted(r *run, at, length time.Duration) {
+	for _, topic := range []string{pick(r, r.missing...), r.targets[0]} {
+		r.at(at, "produce %s count=%d deliver-to=%s %s spread=%s", r.sources[0], 1+r.count(), topic, after(r.unit), span(length))
+	}
+	r.route(at+r.span(r.unit, length/4), "bills.delay")
+	r.fault(at+r.span(length/4, length*3/4), "forbid "+r.targets[0], "allow "+r.targets[0])
+	r.route(at+length, "*.delay")
+}
+
+// route restarts all nodes with another configuration, one after the other.
+func (r *run) route(at time.Duration, from string) {
+	r.at(at, "route %s", from)
+	for n := range r.nodes {
+		r.at(at, "stop n%d", n+1)
+		r.at(at, "start n%d", n+1)
+		at += r.span(r.heartbeat, 10*r.heartbeat)
+	}
+}
+
 // leaderWithoutKafka has only one node not reach Kafka, for long.
 func leaderWithoutKafka(r *run, at, length time.Duration) {
 	r.mend(at)
 	r.mixed(at, length)
-	r.fault(at+r.span(r.heartbeat, 5*r.unit), pick(r, "cut", "silence")+" leader from=kafka", "heal")
-	r.produce(at, 2*r.count(), "deliver-to=%s %s spread=%s", r.to(), after(r.unit), span(length))
+	when, lasts := at+r.span(r.heartbeat, 5*r.unit), r.span(time.Minute, max(5*time.Minute, length))
+	r.at(when, "%s leader from=kafka", pick(r, "cut", "silence"))
+	r.at(when+lasts, "heal")
+	r.produce(at, 2*r.count(), "deliver-to=%s %s spread=%s", r.to(), after(r.unit), span(lasts))
 }
 
 // slowBesideQuick has one target answer slowly, and others that are not to feel it.

@@ -1,6 +1,9 @@
 package ledger
 
-import "time"
+import (
+	"slices"
+	"time"
+)
 
 // Costs are what the cluster has spent in all. Time that is virtual shows none of it.
 type Costs struct {
@@ -9,64 +12,104 @@ type Costs struct {
 	Produces   int64 // requests that write
 	Scanned    int64 // messages that were looked at in storage to find what is due
 	Claims     int64 // commands that claim
-	ClaimBytes int64 // what they take in the log
+	ClaimBytes int64 // what they take in the log, from feature level two on
+	Parked     int64 // holds that they have set
+	CatchUps   int64 // messages there had been when they lifted holds, summed over these claims
 	Goroutines int64 // at the end, when all is quiet
 	Files      int64 // of the nodes, open at that time
 	Nodes      int64
+	Brokers    int64 // of Kafka
 }
 
-// checkCosts holds what was spent against what it was for. The budgets are some times what runs
-// need, and grow with the messages, the faults, the targets and the time: what they find is work that
-// repeats itself without end, or grows with a product of these.
+// A Bound is what something may cost by what it was for.
+type Bound struct {
+	What          string
+	Spent, Budget int64
+}
+
+// Bounds returns what was spent, and two to three times what is needed for it. So what they find is
+// work that repeats itself without end, or grows with a product: of messages and targets, say.
+func (l *Ledger) Bounds() []Bound {
+	c := l.Costs
+	messages, copies, terms := int64(len(l.Records)), int64(len(l.Deliveries)), int64(len(l.Terms))
+	upheavals := terms + int64(len(l.Faults))
+	led := l.seconds(l.terms())
+	// A target that is bad is tried each few seconds. One that does not exist is asked for ever less often,
+	// with all others that do not.
+	tried, asked := l.seconds(l.faultsOf("slow", "hush", "forbid", "error")), l.seconds(l.faultsOf("missing"))
+	// Without an answer clients try again some twenty times a second.
+	apart := l.seconds(l.faultsOf("cut", "silence", "isolate", "freeze"))
+	looks := led*int64(time.Second)*4/int64(max(l.Discovery, time.Second)) + led/2
+	dials := 60 + 50*terms + 5*upheavals + 6*c.Parked + tried + 50*apart + led/600
+	if c.Brokers > 1 {
+		// An idle client asks any broker for metadata each five minutes, and mostly another one than
+		// before, whose connection has been idle for too long.
+		dials += led / 25
+	}
+	names := int64(len(l.targets()))
+	return []Bound{
+		{"connections to Kafka", c.Dials, dials},
+		{"requests for topics and offsets", c.Lookups, 200 + looks*c.Brokers + 40*upheavals + 20*names + 6*c.Parked + 2*tried + asked/5 + 20*apart},
+		{"requests that write", c.Produces, 100 + copies + copies/2 + led*c.Brokers/25 + 4*c.Parked + 20*upheavals},
+		{"messages looked at in storage", c.Scanned, 1000 + 6*messages + messages*terms + c.CatchUps},
+		{"claims", c.Claims, 100 + 2*messages + copies + 4*c.Parked + 10*upheavals},
+		{"bytes of claims", c.ClaimBytes, 1000 + 50*c.Claims + 120*c.Parked},
+		{"goroutines", c.Goroutines, 100 + 60*c.Nodes + 2*names + 50*c.Brokers},
+		{"open files", c.Files, 20 + 40*c.Nodes},
+	}
+}
+
+// checkCosts holds what was spent against what it was for.
 func (j *judge) checkCosts() {
-	seconds := int64(j.End.Sub(j.Begin) / time.Second)
-	upheavals := int64(len(j.Terms) + len(j.Faults))
-	targets := make(map[string]bool)
-	for _, r := range j.Records {
-		targets[r.Target] = true
-	}
-	messages, copies, names := int64(len(j.Records)), int64(len(j.Deliveries)), int64(len(targets))
-	// A target that is bad is tried each few seconds; what waits for all of them is read together.
-	each, together := j.unwell()
-	unwell, rounds := int64(each/time.Second), int64(together/time.Second)/10
-	for _, c := range []struct {
-		what          string
-		spent, budget int64
-	}{
-		{"connections to Kafka", j.Costs.Dials, 100 + 20*upheavals + unwell/2},
-		{"requests for topics and offsets", j.Costs.Lookups, 200 + 60*upheavals + 4*seconds + 2*unwell},
-		{"requests that write", j.Costs.Produces, 100 + copies + 20*upheavals + unwell/2},
-		{"messages looked at in storage", j.Costs.Scanned, 2000 + 6*messages + messages*upheavals/4 + 50*upheavals + messages*rounds},
-		{"claims", j.Costs.Claims, 200 + 2*copies + 20*upheavals + unwell},
-		{"bytes of claims", j.Costs.ClaimBytes, 60*j.Costs.Claims + 500*names*(1+upheavals) + 100*unwell},
-		{"goroutines", j.Costs.Goroutines, 100 + 80*j.Costs.Nodes + 2*names},
-		{"open files", j.Costs.Files, 150 * j.Costs.Nodes},
-	} {
-		if c.spent > c.budget {
-			j.problem("bounds", "%d %s for %d messages, %d copies, %d targets, %d faults and terms in %d s: %d at most",
-				c.spent, c.what, messages, copies, names, upheavals, seconds, c.budget)
+	for _, b := range j.Bounds() {
+		if b.Spent > b.Budget {
+			j.problem("bounds", "%d %s, and %d at most for %d messages, %d copies, %d targets, %d faults and %d terms in %v",
+				b.Spent, b.What, b.Budget, len(j.Records), len(j.Deliveries), len(j.targets()), len(j.Faults), len(j.Terms), j.End.Sub(j.Begin))
 		}
 	}
 }
 
-// unwell returns for how long targets were bad: each counted by itself, and any of them.
-func (j *judge) unwell() (each, together time.Duration) {
+func (l *Ledger) targets() map[string]bool {
+	names := make(map[string]bool)
+	for _, r := range l.Records {
+		names[r.Target] = true
+	}
+	return names
+}
+
+// terms returns when somebody led.
+func (l *Ledger) terms() []span {
 	var spans []span
-	for _, f := range j.Faults {
-		if f.Topic == "" {
-			continue
+	for _, t := range l.Terms {
+		over := t.Over
+		if over.IsZero() {
+			over = l.End
 		}
-		to := j.recovered(f)
-		if to.IsZero() || to.After(j.End) {
-			to = j.End
+		spans = append(spans, span{t.Begin, over})
+	}
+	return spans
+}
+
+// faultsOf returns when there were faults of these kinds.
+func (l *Ledger) faultsOf(kinds ...string) []span {
+	var spans []span
+	for _, f := range l.Faults {
+		to := f.Until
+		if to.IsZero() || to.After(l.End) {
+			to = l.End
 		}
-		if to.After(f.From) {
-			each += to.Sub(f.From)
+		if slices.Contains(kinds, f.Kind) && to.After(f.From) {
 			spans = append(spans, span{f.From, to})
 		}
 	}
+	return spans
+}
+
+// seconds returns how long the spans are, together.
+func (l *Ledger) seconds(spans []span) int64 {
+	var sum time.Duration
 	for _, s := range merged(spans) {
-		together += s.to.Sub(s.from)
+		sum += s.to.Sub(s.from)
 	}
-	return each, together
+	return int64(sum / time.Second)
 }

@@ -120,7 +120,7 @@ func (j *judge) checkDeadLetters() {
 				j.problem("dead-letter", "%s was delivered and is a dead letter as well", r)
 			}
 		}
-		if r.Large {
+		if _, refused := j.near(trait.mayCondemn, r.Target, letter.At, letter.At, 10*time.Second); r.Large || refused {
 			continue
 		}
 		_, ahead := j.wrong(r.At, letter.At)

@@ -20,6 +20,7 @@ type trait struct {
 	duplicates bool // they may come twice
 	ends       bool // a term may end
 	fails      bool // it may end with an error of the node's own
+	condemns   bool // records may become dead letters that could be delivered
 	// recovery is how long after its end a fault may still be felt.
 	recovery time.Duration
 }
@@ -42,6 +43,8 @@ var traits = map[string]trait{
 
 	// Of Kafka.
 	"error": {delays: true, duplicates: true, ends: true, recovery: 20 * time.Second},
+	// Records are refused as too large, until somebody meets that.
+	"refuse": {condemns: true, recovery: 20 * time.Second},
 	// Of metadata or offsets; what is written is answered in time.
 	"stale": {delays: true, recovery: 20 * time.Second},
 
@@ -50,12 +53,15 @@ var traits = map[string]trait{
 	"stop":   {delays: true, ends: true, recovery: 20 * time.Second},
 	"kill":   {delays: true, duplicates: true, ends: true, recovery: 20 * time.Second},
 	"freeze": {delays: true, duplicates: true, ends: true, recovery: 20 * time.Second},
+	// A stop without a majority: what Kafka has answered cannot be put into the log any more.
+	"stop-alone": {delays: true, duplicates: true, ends: true, recovery: 20 * time.Second},
 	// What is due by a clock waits for it: see trulyDue. One that was set is not believed until
 	// others have confirmed it, or for ten seconds; one that is wrong gives leadership away.
 	"clock":  {delays: true, ends: true, recovery: 15 * time.Second},
 	"config": {},
 	"raise":  {},
-	"route":  {},
+	// Of topics without a route nothing is read.
+	"route": {delays: true, recovery: 20 * time.Second},
 
 	// Of a node's disk. What it does not sync in time is not acknowledged by a term that has ended.
 	"slow-disk": {delays: true, duplicates: true, ends: true, recovery: 20 * time.Second},
@@ -164,6 +170,7 @@ func (l *Ledger) near(what func(trait) bool, target string, from, to time.Time, 
 func (t trait) mayDuplicate() bool { return t.duplicates }
 func (t trait) mayEnd() bool       { return t.ends }
 func (t trait) mayFail() bool      { return t.fails }
+func (t trait) mayCondemn() bool   { return t.condemns }
 
 func later(a, b time.Time) time.Time {
 	if a.After(b) {

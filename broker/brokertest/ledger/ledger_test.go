@@ -112,6 +112,15 @@ func TestJudge_findsNothingWhereAllPromisesAreKept(t *testing.T) {
 			l.held("orders", 100, 200, 220)
 			l.late("bills", 100, 103, 5*time.Second)
 		},
+		"Kafka refused a record that was small": func(l *Ledger) {
+			l.fault("refuse", "orders", 90, 100)
+			_, d := l.at(97)
+			d.Topic, d.Seq, d.Due = "dead", 0, 0
+		},
+		"idle connections to several brokers are opened anew": func(l *Ledger) {
+			l.Costs.Brokers, l.End = 2, after(100_000)
+			l.Costs.Dials = 2000
+		},
 		"what was aborted came not": func(l *Ledger) {
 			r, _ := l.at(50)
 			r.Aborted = true
@@ -348,14 +357,14 @@ func TestJudge_finds(t *testing.T) {
 			l.fault("kill", "", 399, 420)
 			l.Terms[0].Over, l.Terms[0].Reason = after(400), "schedule: target orders has two marks"
 		}},
-		{"a target that is tried all the time", "bounds", "connections", func(l *Ledger) { l.Costs.Dials = 5000 }},
-		{"a question for each message", "bounds", "for topics and offsets", func(l *Ledger) { l.Costs.Lookups = 10_000 }},
-		{"records sent again and again", "bounds", "that write", func(l *Ledger) { l.Costs.Produces = 5000 }},
-		{"all of storage read for each message", "bounds", "looked at in storage", func(l *Ledger) { l.Costs.Scanned = 1200 * 1200 / 2 }},
-		{"claims without end", "bounds", "claims", func(l *Ledger) { l.Costs.Claims = 10_000 }},
-		{"all holds in each claim", "bounds", "bytes of claims", func(l *Ledger) { l.Costs.Claims, l.Costs.ClaimBytes = 100, 100*1000 }},
-		{"goroutines that stay", "bounds", "goroutines", func(l *Ledger) { l.Costs.Goroutines, l.Costs.Nodes = 3000, 3 }},
-		{"files that stay open", "bounds", "open files", func(l *Ledger) { l.Costs.Files, l.Costs.Nodes = 1000, 3 }},
+		{"a target that is tried all the time", "bounds", "connections", func(l *Ledger) { l.Costs.Dials = 200 }},
+		{"a question for each message", "bounds", "for topics and offsets", func(l *Ledger) { l.Costs.Lookups = 5000 }},
+		{"records sent again and again", "bounds", "that write", func(l *Ledger) { l.Costs.Produces = 2500 }},
+		{"all of storage read for each message", "bounds", "looked at in storage", func(l *Ledger) { l.Costs.Scanned = 10 * 1200 }},
+		{"claims without end", "bounds", "claims", func(l *Ledger) { l.Costs.Claims = 5000 }},
+		{"all holds in each claim", "bounds", "bytes of claims", func(l *Ledger) { l.Costs.Claims, l.Costs.ClaimBytes, l.Costs.Parked = 100, 20_000, 50 }},
+		{"goroutines that stay", "bounds", "goroutines", func(l *Ledger) { l.Costs.Goroutines, l.Costs.Nodes = 400, 3 }},
+		{"files that stay open", "bounds", "open files", func(l *Ledger) { l.Costs.Files, l.Costs.Nodes = 200, 3 }},
 		{"what was found on the way", "digest", "differ", func(l *Ledger) { l.Found = []Problem{{"digest", "n and m differ"}} }},
 	} {
 		t.Run(c.name, func(t *testing.T) {
