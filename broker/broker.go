@@ -51,6 +51,9 @@ type Options struct {
 	CompareEvery time.Duration
 	// Limits bound what a term has in memory; zero: DefaultLimits.
 	Limits Limits
+	// Ahead returns what the scheduler reads ahead from; nil: the node's store itself. Tests have one
+	// that takes its time, as disks do.
+	Ahead func(schedule.Store) schedule.Store
 }
 
 // Limits are those of a term's parts. Each is what a node needs for its speed; tests have smaller
@@ -83,6 +86,7 @@ type Broker struct {
 	askReach     func(context.Context, member.Member) error
 	askClock     func(context.Context, member.Member) (ClockReading, error)
 	limits       Limits
+	ahead        func(schedule.Store) schedule.Store
 	reach        *reach
 	skew         *skew
 	report       atomic.Pointer[report.Report] // of the running term, nil when there is none
@@ -94,6 +98,9 @@ func New(o Options) *Broker {
 	alarms := func(*slog.Logger) *schedule.Alarm { return nil } // with a clock of its own, which may be a virtual one
 	if o.Now == nil {
 		o.Now, alarms = time.Now, schedule.NewAlarm
+	}
+	if o.Ahead == nil {
+		o.Ahead = func(s schedule.Store) schedule.Store { return s }
 	}
 	source, sink := prompt(o.Source, o.Sink)
 	b := &Broker{
@@ -109,6 +116,7 @@ func New(o Options) *Broker {
 		askReach:  o.AskReach,
 		askClock:  o.AskClock,
 		limits:    cmp.Or(o.Limits, DefaultLimits()),
+		ahead:     o.Ahead,
 
 		compareEvery: cmp.Or(o.CompareEvery, compareEvery),
 	}

@@ -73,7 +73,7 @@ func (b *Broker) runTerm(running context.Context, leadership *node.Leadership, r
 	publishing.Verdicts, publishing.Report = verdicts, report
 	publisher := deliver.New(publishing)
 	scheduler := schedule.New(schedule.Options{
-		Store:     b.node.Store(),
+		Store:     b.ahead(b.node.Store()),
 		Feed:      feed,
 		Log:       b.node,
 		Publisher: publisher,

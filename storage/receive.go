@@ -228,6 +228,7 @@ func (r *Receiver) Commit() error {
 	if err := r.name(next); err != nil {
 		return fmt.Errorf("receive: %w", err)
 	}
+	r.store.log.Debug("received", "index", r.meta.Index)
 	return nil
 }
 

@@ -12,6 +12,8 @@ import (
 	"github.com/hashicorp/raft-wal/fs"
 	"github.com/hashicorp/raft-wal/types"
 
+	"github.com/carillonmq/carillon/broker/schedule"
+	"github.com/carillonmq/carillon/storage"
 	"github.com/carillonmq/carillon/storage/disk"
 )
 
@@ -51,6 +53,13 @@ func (d *logDisk) isWell() bool {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	return d.slow == 0 && !d.full && !d.torn
+}
+
+// isSlow reports whether syncs take longer than what is ordinary.
+func (d *logDisk) isSlow() bool {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return d.slow > ordinarySync
 }
 
 // change sets one of the faults, or ends all.
@@ -181,4 +190,42 @@ func (f *logFile) Sync() error {
 		f.disk.unsynced = slices.Concat(synced, later)
 	}
 	return err
+}
+
+// What bbolt reads and writes is in real files. What that takes on the node's disk is taken around it.
+
+// pause takes as long as so many syncs do, but not longer than the disk is slow or the node runs.
+func (n *node) pause(syncs time.Duration) {
+	for began := time.Now(); ; {
+		n.files.mu.Lock()
+		left := time.Until(began.Add(syncs * n.files.slow))
+		n.files.mu.Unlock()
+		if left <= 0 {
+			return
+		}
+		timer := time.NewTimer(min(left, time.Second))
+		select {
+		case <-timer.C:
+		case <-n.ending():
+			timer.Stop()
+			return
+		}
+	}
+}
+
+// syncsOfFile is how often a file of the schedule is synced until the manifest names it, with its
+// directory and the manifest.
+const syncsOfFile = 4
+
+// A slowStore reads pages ahead as slowly as the disk is. What an ordinary one has is in memory already.
+type slowStore struct {
+	schedule.Store
+	node *node
+}
+
+func (s slowStore) Scan(from storage.Ref, most int, keep func(string) bool, out []storage.Item) ([]storage.Item, storage.Ref, bool, error) {
+	if s.node.files.isSlow() {
+		s.node.pause(1)
+	}
+	return s.Store.Scan(from, most, keep, out)
 }

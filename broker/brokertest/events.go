@@ -179,6 +179,9 @@ func (a arguments) at(node string) arguments {
 
 // applied raises what the node has applied as the leader.
 func (n *node) applied(command raftfsm.Command, result raftfsm.Result) {
+	if n.killed.Load() {
+		return // one that is alone can still commit
+	}
 	n.cluster.observer.applied(command, result)
 	if !n.leads.Load() {
 		return
@@ -221,6 +224,7 @@ type observedSink struct {
 }
 
 func (s observedSink) Send(d deliver.Delivery, done func(error)) {
+	s.node.cluster.observer.sent(s.node.member.ID, d)
 	s.Sink.Send(d, func(err error) {
 		s.node.cluster.raise(s.node, "answered")
 		done(err)
@@ -276,7 +280,11 @@ func (h observedLog) Handle(ctx context.Context, r slog.Record) error {
 		h.node.leads.Store(false)
 		h.node.cluster.raise(h.node, "term-end")
 	case "flushed":
+		h.node.pause(syncsOfFile)
 		h.node.cluster.raise(h.node, "flushed")
+	case "received":
+		h.node.pause(syncsOfFile)
+		h.node.cluster.raise(h.node, "received")
 	case "manifest names what was flushed":
 		h.node.cluster.raise(h.node, "named")
 	case "merged":

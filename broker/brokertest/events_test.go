@@ -67,7 +67,7 @@ at 30s expect leader
 // Every event happens in a script that has cause for it, and the step is carried out there.
 func TestEvents_happen(t *testing.T) {
 	report := played(t, `
-cluster nodes=3 flush=8192 patience=2m
+cluster nodes=3 flush=8192 segment=65536 patience=2m
 at 0s create orders.delay
 at 0s create orders
 at 0s start all
@@ -76,13 +76,18 @@ at 5s produce orders.delay deliver-to=late deliver-after=1s
 at 30s create late
 at 31s isolate leader
 at 36s heal
+at 50s stop n3
+at 50s produce orders.delay count=100 bytes=400 every=20ms deliver-after=10s
+at 80s produce orders.delay count=200 bytes=400 every=20ms deliver-after=10s
+at 110s start n3
+at 120s expect leader
 `+onEach(), nil)
 	for _, event := range events() {
 		if report.Events[event] == 0 {
 			t.Errorf("%q did not happen", event)
 		}
 	}
-	if got, want := report.Faults["produce"], 2+len(events()); got != want {
+	if got, want := report.Faults["produce"], 4+len(events()); got != want {
 		t.Errorf("%d steps that produce were carried out, want %d", got, want)
 	}
 }

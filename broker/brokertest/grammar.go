@@ -28,6 +28,8 @@ recreate TOPIC [partitions=COUNT]
 partitions TOPIC COUNT
 trim TOPIC
 forbid TOPIC
+limit TOPIC bytes=COUNT
+elect TOPIC [behind=COUNT] [lasts=DURATION]
 allow TOPIC
 slow TOPIC answer=DURATION
 hush TOPIC
@@ -82,9 +84,10 @@ func events() []string {
 		"flushed",  // the memtable is in a segment, and no manifest names it
 		"named",    // the manifest names it
 		"merged",
-		"parked", // a target
-		"probed", // a target that is parked
-		"term",   // begins
+		"received", // a snapshot: the manifest names it, and Raft has not restored it
+		"parked",   // a target
+		"probed",   // a target that is parked
+		"term",     // begins
 		"term-end",
 	}
 }

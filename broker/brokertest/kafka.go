@@ -31,6 +31,7 @@ type kafkaFaults struct {
 	mute      []*muteRequest
 	metadata  *staleMetadata
 	offsets   *staleOffsets
+	lagging   map[string]*lagging // by topic
 	closed    chan struct{}
 }
 
@@ -48,7 +49,7 @@ func newKafkaFaults(kafka *kfake.Cluster, dial kgo.Opt) (*kafkaFaults, error) {
 	f := &kafkaFaults{
 		kafka: kafka, newest: make(map[int16]int16), older: kversion.Stable(),
 		answers: make(map[string]time.Duration), changed: make(chan struct{}), closed: make(chan struct{}),
-		forbidden: make(map[string]*kfake.FaultHandle),
+		forbidden: make(map[string]*kfake.FaultHandle), lagging: make(map[string]*lagging),
 	}
 	asking, err := kgo.NewClient(kgo.SeedBrokers(fmt.Sprintf("127.0.0.1:%d", kafkaPort)), dial)
 	if err != nil {

@@ -54,6 +54,22 @@ at 12s trim orders.delay
 at 13s heal
 at 30s produce orders.delay count=10 deliver-after=1s value=b%
 at 40s expect delivered orders count=10`,
+		"limit": `
+at 10s limit orders bytes=1000
+at 11s produce orders.delay count=2 bytes=2000 deliver-after=1s
+at 11s produce orders.delay count=3 deliver-after=1s
+at 20s expect delivered orders count=3
+at 20s expect delivered carillon.dead-letter count=2
+at 21s well orders
+at 22s produce orders.delay count=2 bytes=2000 deliver-after=1s
+at 30s expect delivered orders count=5`,
+		"limit of dead letters": `
+at 10s limit carillon.dead-letter bytes=400
+at 11s produce orders.delay count=3 bytes=2000
+at 11s produce orders.delay count=3 value=small-%
+at 20s expect delivered carillon.dead-letter count=3
+at 21s well carillon.dead-letter
+at 30s expect delivered carillon.dead-letter count=6`,
 		"delete target": `
 at 10s delete bills
 at 11s produce orders.delay deliver-to=bills deliver-after=1s
@@ -183,6 +199,42 @@ at 13s produce orders.delay count=10 deliver-after=1s
 		defer user.Close()
 		if list, err := admin.ListTopics(context.Background()); err != nil || !list.Has("late") {
 			t.Errorf("a user is told of %v, error %v", list.Names(), err)
+		}
+	})
+}
+
+// A leader that lacks the newest records tells its own end for a while, each time the same, and does
+// not lead again before nodes were told the truth.
+func TestElect_oneThatIsBehind(t *testing.T) {
+	played(t, "cluster nodes=1\n"+begin+`
+at 10s produce orders.delay count=10 deliver-after=1s
+at 12s elect orders.delay behind=2 lasts=2s
+`, func(p *player) {
+		ends := func() (sum int64) {
+			admin := p.asNode()
+			defer admin.Close()
+			ends, err := admin.ListEndOffsets(context.Background(), "orders.delay")
+			p.must(err)
+			ends.Each(func(o kadm.ListedOffset) { sum += o.Offset })
+			return sum
+		}
+		elect := func() {
+			p.must(p.elect("orders.delay", arguments{values: map[string]string{"behind": "2", "lasts": "2s"}}))
+		}
+		told := []int64{ends()}
+		p.pause(5 * time.Second)
+		told = append(told, ends())
+		p.must(p.produce("orders.delay", parseArguments([]string{"count=10", "deliver-after=1s"})))
+		elect()
+		told = append(told, ends())
+		elect() // before nodes know better
+		p.pause(2100 * time.Millisecond)
+		told = append(told, ends())
+		if want := []int64{6, 10, 6, 20}; !slices.Equal(told, want) {
+			t.Errorf("ends that are told: %v, want %v", told, want)
+		}
+		if epoch := p.kafka.PartitionInfos("orders.delay")[0].Epoch; epoch != 3 {
+			t.Errorf("epoch %d after three elections", epoch)
 		}
 	})
 }

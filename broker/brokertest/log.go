@@ -3,10 +3,14 @@ package brokertest
 import (
 	"maps"
 	"slices"
+	"strconv"
+	"strings"
 	"time"
 
 	"github.com/carillonmq/carillon/broker/brokertest/ledger"
+	"github.com/carillonmq/carillon/broker/deliver"
 	"github.com/carillonmq/carillon/broker/message"
+	"github.com/carillonmq/carillon/client"
 	"github.com/carillonmq/carillon/raftfsm"
 	"github.com/carillonmq/carillon/storage"
 )
@@ -39,6 +43,12 @@ func (o *observer) applied(command raftfsm.Command, result raftfsm.Result) {
 			}
 			for _, e := range part.Entries {
 				accept(e, false)
+			}
+		}
+	case raftfsm.Ack:
+		for _, run := range c.Runs {
+			for seq := run.First; seq <= run.Last; seq++ {
+				log.Ack(seq, time.Now())
 			}
 		}
 	case raftfsm.Replace:
@@ -79,6 +89,21 @@ func (o *observer) hold(set []storage.Hold, lifted []string) {
 	}
 	if len(lifted) > 0 {
 		o.ledger.Costs.CatchUps += int64(len(o.ledger.Log.Accepted))
+	}
+}
+
+// sent writes down that a node hands a message to Kafka; dead letters do not say which they are.
+func (o *observer) sent(node string, d deliver.Delivery) {
+	for _, h := range d.Headers {
+		if h.Key != client.HeaderDeliveredSeq {
+			continue
+		}
+		_, text, _ := strings.Cut(string(h.Value), "/")
+		if seq, err := strconv.ParseUint(text, 10, 64); err == nil {
+			o.mu.Lock()
+			o.ledger.Log.Send(ledger.Sending{Seq: seq, Node: node, At: time.Now()})
+			o.mu.Unlock()
+		}
 	}
 }
 

@@ -16,6 +16,7 @@ import (
 	"github.com/carillonmq/carillon/broker/ingest"
 	"github.com/carillonmq/carillon/broker/kafka"
 	"github.com/carillonmq/carillon/broker/kafka/reach"
+	"github.com/carillonmq/carillon/broker/schedule"
 	raftnode "github.com/carillonmq/carillon/raftfsm/node"
 	"github.com/carillonmq/carillon/storage"
 )
@@ -32,6 +33,7 @@ type node struct {
 	disk    int               // counts up when the disk is replaced
 	program storage.Level     // what it understands from its next start on; 0: all
 	frozen  atomic.Bool
+	killed  atomic.Bool                     // what it still does never was
 	leads   atomic.Bool                     // its term runs, as far as its log says
 	life    atomic.Pointer[context.Context] // ends when the node is being ended
 	held    map[string]bool                 // targets that were parked when it last applied a claim as the leader
@@ -63,6 +65,7 @@ func (n *node) start() {
 		own = n.configured(own)
 	}
 	n.files.restart()
+	n.killed.Store(false)
 	n.own = own
 	log := c.log.With("node", n.member.ID)
 	kafkaLog := log // whose own debugging costs
@@ -107,6 +110,7 @@ func (n *node) start() {
 		AskClock:      c.askClock(n),
 		CompareEvery:  max(10*time.Second, 10*own.Raft.Heartbeat),
 		DiscoverEvery: min(3*own.Raft.Heartbeat, time.Minute),
+		Ahead:         func(s schedule.Store) schedule.Store { return slowStore{s, n} },
 	})
 	n.alive.Store(opened) // last: others that see it ask its broker
 	go func() {
@@ -160,6 +164,7 @@ func (n *node) kill() {
 	n.cluster.network.setHost(cut, n.member.ID)
 	synctest.Wait() // nobody writes now
 	dir := n.cluster.dataDir(n.member.ID, n.disk)
+	n.killed.Store(true)
 	image := dir + ".killed"
 	n.cluster.must(copySparse(image, dir))
 	n.cluster.must(n.files.tear(image, dir))

@@ -92,7 +92,7 @@ func (o *observer) step(s step, began time.Time) {
 		o.created[name] = false
 		ofTopic.Kind = "missing"
 		o.began("missing "+name, ofTopic)
-	case "forbid", "slow", "hush":
+	case "forbid", "slow", "hush", "limit":
 		o.began(s.verb+" "+name, ofTopic)
 	case "allow":
 		o.ended("forbid " + name)
@@ -100,7 +100,8 @@ func (o *observer) step(s step, began time.Time) {
 		o.ended("slow " + name)
 		o.ended("hush " + name)
 		o.ended("forbid " + name)
-	case "recreate", "partitions", "trim":
+		o.ended("limit " + name)
+	case "recreate", "partitions", "trim", "elect":
 		o.struck(ofTopic)
 	case "step", "clock":
 		fault.Kind, fault.Node = "clock", name
@@ -141,11 +142,15 @@ func (o *observer) disk(a arguments, fault ledger.Fault) {
 		fault.Kind = "full-disk"
 		o.began("full-disk "+fault.Node, fault)
 	case a.has("torn"):
+	case o.cluster.span(a.value("slow", "")) <= ordinarySync:
 	default:
 		fault.Kind = "slow-disk"
 		o.began("slow-disk "+fault.Node, fault)
 	}
 }
+
+// ordinarySync is how long a disk may take for a sync that is not called slow.
+const ordinarySync = 20 * time.Millisecond
 
 // errorsLast is how long errors of Kafka may wait for a request that gets them, as a rule.
 const errorsLast = 10 * time.Second
@@ -160,7 +165,7 @@ func (o *observer) lasts(f ledger.Fault, d time.Duration) {
 func (o *observer) wellAll() {
 	for about := range o.open {
 		switch kind, _, _ := strings.Cut(about, " "); kind {
-		case "forbid", "slow", "hush", "refuse", "slow-disk", "full-disk":
+		case "forbid", "slow", "hush", "refuse", "limit", "slow-disk", "full-disk":
 			o.ended(about)
 		}
 	}

@@ -120,11 +120,12 @@ type player struct {
 	start    time.Time
 	idle     time.Duration // for which no node ran
 	produced []produced
-	clocks   map[*node]bool // that the script has set
+	clocks   map[*node]bool  // that the script has set
+	limited  map[string]bool // topics that take small records only
 }
 
 func newPlayer(c *Cluster, report *Report) *player {
-	return &player{Cluster: c, report: report, start: time.Now(), clocks: make(map[*node]bool)}
+	return &player{Cluster: c, report: report, start: time.Now(), clocks: make(map[*node]bool), limited: make(map[string]bool)}
 }
 
 // play carries out a step, and has it noted.
@@ -167,6 +168,10 @@ func (p *player) carryOut(s step) error {
 		return p.trimTopic(name)
 	case "forbid":
 		return p.faults.forbid(name)
+	case "limit":
+		return p.limitTopic(name, s.args.value("bytes", ""))
+	case "elect":
+		return p.elect(name, s.args)
 	case "allow":
 		return p.faults.allow(name)
 	case "slow":
@@ -178,7 +183,7 @@ func (p *player) carryOut(s step) error {
 			p.mend()
 			return nil
 		}
-		return p.faults.well(name)
+		return p.wellTopic(name)
 	case "error":
 		return p.faults.fail(name, s.args)
 	case "stale":
@@ -338,6 +343,9 @@ func (p *player) others(a arguments) []string {
 // mend ends what lasts, but for links and nodes.
 func (p *player) mend() {
 	p.faults.mend()
+	for topic := range p.limited {
+		p.must(p.unlimitTopic(topic))
+	}
 	for _, n := range p.nodes {
 		if p.clocks[n] && !n.clock.isRight() {
 			n.clock.well()

@@ -135,3 +135,64 @@ func partitions(admin *kadm.Client, topic string) (int, error) {
 	}
 	return len(details[topic].Partitions), nil
 }
+
+// limitTopic has a topic take no batch of records that is larger.
+func (p *player) limitTopic(name, bytes string) error {
+	if p.kafka.TopicInfo(name) == nil {
+		return errNoEffect
+	}
+	p.limited[name] = true
+	return p.alterTopic(name, kadm.AlterConfig{Op: kadm.SetConfig, Name: maxMessageBytes, Value: &bytes})
+}
+
+func (p *player) unlimitTopic(name string) error {
+	delete(p.limited, name)
+	if p.kafka.TopicInfo(name) == nil {
+		return nil
+	}
+	return p.alterTopic(name, kadm.AlterConfig{Op: kadm.DeleteConfig, Name: maxMessageBytes})
+}
+
+const maxMessageBytes = "max.message.bytes"
+
+func (p *player) alterTopic(name string, change kadm.AlterConfig) error {
+	user, admin := p.user()
+	defer user.Close()
+	answers, err := admin.AlterTopicConfigs(context.Background(), []kadm.AlterConfig{change}, name)
+	if err != nil {
+		return err
+	}
+	_, err = answers.On(name, func(r *kadm.AlterConfigsResponse) error { return r.Err })
+	return err
+}
+
+// wellTopic ends what is wrong with a topic.
+func (p *player) wellTopic(name string) error {
+	err := p.faults.well(name)
+	if p.limited[name] {
+		return p.unlimitTopic(name)
+	}
+	return err
+}
+
+// elect gives the partitions of a topic another leader. One that is behind answers questions about
+// offsets for a while as it would without the newest records, until one that has them leads again.
+func (p *player) elect(name string, a arguments) error {
+	if p.kafka.TopicInfo(name) == nil {
+		return errNoEffect
+	}
+	user, admin := p.user()
+	defer user.Close()
+	set := make(kadm.TopicsSet)
+	for _, partition := range p.kafka.PartitionInfos(name) {
+		set.Add(name, partition.Partition)
+	}
+	if _, err := admin.ElectLeaders(context.Background(), kadm.ElectPreferredReplica, set); err != nil {
+		return err
+	}
+	behind, err := strconv.ParseInt(a.value("behind", "0"), 10, 64)
+	if err != nil || behind == 0 {
+		return err
+	}
+	return p.faults.lag(name, behind, p.span(a.value("lasts", "1s")), user)
+}

@@ -63,7 +63,7 @@ type shape func(r *run, at time.Duration)
 func shapes() []shape {
 	return []shape{
 		steady, steady, rush, ladder, timeouts, hotTenant, manyTargets, absent, poison,
-		large, inTransactions, placed, trickle, seldom,
+		large, inTransactions, placed, trickle, seldom, plateau, plateau,
 	}
 }
 

@@ -1,6 +1,7 @@
 package draw
 
 import (
+	"fmt"
 	"slices"
 	"strings"
 	"time"
@@ -32,7 +33,9 @@ func nodeTroubles() []trouble {
 		{always("cut <node> from=kafka"), "heal"},
 		{always("silence <node> from=kafka"), "heal"},
 		{func(r *run) string { return pick(r, "cut", "silence") + " <node> from=" + r.host() + " oneway" }, "heal"},
-		{func(r *run) string { return "disk <node> slow=" + span(r.span(time.Millisecond, r.unit)) }, "disk <node> well"},
+		{func(r *run) string {
+			return "disk <node> slow=" + span(r.span(time.Millisecond, max(10*time.Second, r.unit)))
+		}, "disk <node> well"},
 		{always("disk <node> full"), "disk <node> well"},
 		{always("disk <node> torn"), ""},
 		{func(r *run) string {
@@ -62,6 +65,9 @@ func kafkaTroubles() []trouble {
 		{requestFails, ""},
 		{requestFails, ""},
 		{always("trim <source>"), ""},
+		{always("elect <source>"), ""},
+		{always("elect <topic>"), ""},
+		{func(r *run) string { return fmt.Sprintf("limit <topic> bytes=%d", int(r.size(300, 100<<10))) }, "well <topic>"},
 		{always("recreate <source>"), ""},
 	}
 }
@@ -157,7 +163,7 @@ func (r *run) mend(at time.Duration) {
 // Events are the moments at which trouble can be had to the point.
 func Events() []string {
 	return []string{
-		"claim", "handed", "answered", "acked", "taken", "flushed", "named", "merged",
+		"claim", "handed", "answered", "acked", "taken", "flushed", "named", "merged", "received",
 		"parked", "probed", "term", "term-end",
 	}
 }

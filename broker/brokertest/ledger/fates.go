@@ -120,7 +120,7 @@ func (j *judge) checkDeadLetters() {
 				j.problem("dead-letter", "%s was delivered and is a dead letter as well", r)
 			}
 		}
-		if _, refused := j.near(trait.mayCondemn, r.Target, letter.At, letter.At, 10*time.Second); r.Large || refused {
+		if _, refused := j.near(trait.mayCondemn, r.Target, letter.At, letter.At, 10*time.Second); r.Large || refused || j.wasLimited(r.Target, letter.At) {
 			continue
 		}
 		_, ahead := j.wrong(r.At, letter.At)
@@ -133,6 +133,13 @@ func (j *judge) checkDeadLetters() {
 				r, j.absent(r.Target, letter.At).Round(time.Second), j.MissingTimeout)
 		}
 	}
+}
+
+// wasLimited reports whether the target took small records only at some time before.
+func (l *Ledger) wasLimited(target string, at time.Time) bool {
+	return slices.ContainsFunc(l.Faults, func(f Fault) bool {
+		return f.Kind == "limit" && f.Topic == target && f.From.Before(at)
+	})
 }
 
 // absent returns for how long the target was missing or forbidden without a pause, at that time or

@@ -35,11 +35,14 @@ var traits = map[string]trait{
 	"slow":     {delays: true, duplicates: true, recovery: 20 * time.Second},
 	"hush":     {delays: true, duplicates: true, recovery: 20 * time.Second},
 	"recreate": {delays: true, duplicates: true, recovery: 20 * time.Second},
+	// What is refused as too large is a dead letter; and one that is refused is tried each few seconds.
+	"limit": {delays: true, recovery: 30 * time.Second},
 	// What is flying is waited for.
 	"partitions": {delays: true, recovery: 10 * time.Second},
 
 	// Of a delay topic.
-	"trim": {delays: true, recovery: 20 * time.Second},
+	"trim":  {delays: true, recovery: 20 * time.Second},
+	"elect": {delays: true, recovery: 20 * time.Second},
 
 	// Of Kafka.
 	"error": {delays: true, duplicates: true, ends: true, recovery: 20 * time.Second},

@@ -115,7 +115,7 @@ func (l *Ledger) Judge() []Problem {
 	j := judge{Ledger: l, index: newIndex(l)}
 	for _, check := range []func(){
 		j.checkFaults, j.checkFates, j.checkTakenOnce, j.checkLog, j.checkDeadLetters, j.checkMarks, j.checkEarly, j.checkOrder,
-		j.checkDuplicates, j.checkLateness, j.checkTerms, j.checkCosts,
+		j.checkDuplicates, j.checkRepeats, j.checkLateness, j.checkTerms, j.checkCosts,
 	} {
 		check()
 	}

@@ -107,6 +107,18 @@ func TestJudge_findsNothingWhereAllPromisesAreKept(t *testing.T) {
 			d.Topic, d.Seq, d.Due, d.At = "dead", 0, 0, after(460)
 			l.held("orders", 101, 499, 560)
 		},
+		"a target took small records only": func(l *Ledger) {
+			l.fault("limit", "orders", 100, 110)
+			_, d := l.at(100)
+			d.Topic, d.Seq, d.Due = "dead", 0, 0
+		},
+		"a term sent again what it had sent itself, and one that a frozen node began before": func(l *Ledger) {
+			_, d := l.at(100)
+			l.Log.Ack(d.Seq, after(102.1))
+			l.Log.Send(Sending{Seq: d.Seq, Node: "n", At: after(102.2)})
+			l.Terms = append(l.Terms, Term{Node: "m", Begin: after(50)})
+			l.Log.Send(Sending{Seq: d.Seq, Node: "m", At: after(110)})
+		},
 		"a target was slow": func(l *Ledger) {
 			l.fault("slow", "orders", 100, 200)
 			l.held("orders", 100, 200, 220)
@@ -251,6 +263,18 @@ func TestJudge_finds(t *testing.T) {
 		{"a copy long before a fault", "duplicates", "no fault was near", func(l *Ledger) { l.fault("kill", "", 300, 310); l.again(100, 130) }},
 		{"a copy beside an orderly stop", "duplicates", "no fault was near", func(l *Ledger) { l.fault("stop", "", 100, 110); l.again(99, 106) }},
 		{"a copy of one beside another that is slow", "duplicates", "no fault was near", func(l *Ledger) { l.fault("slow", "bills", 100, 110); l.again(99, 106) }},
+		{"one that was acknowledged, sent by a later term", "duplicates", "acknowledged in the log", func(l *Ledger) {
+			l.fault("kill", "", 103, 104)
+			l.Terms[0].Over = after(103)
+			l.Terms = append(l.Terms, Term{Node: "m", Begin: after(105)})
+			l.Log.Ack(201, after(102.1))
+			l.Log.Send(Sending{Seq: 201, Node: "m", At: after(106)})
+		}},
+		{"a dead letter since its target took small records only, and before it did", "dead-letter", "are allowed", func(l *Ledger) {
+			l.fault("limit", "orders", 110, 120)
+			_, d := l.at(100)
+			d.Topic, d.Seq, d.Due = "dead", 0, 0
+		}},
 		{"a dead letter twice", "duplicates", "no fault was near", func(l *Ledger) {
 			r, d := l.at(100)
 			r.Target, d.Topic, d.Seq, d.Due = "dead", "dead", 0, 0

@@ -9,6 +9,15 @@ import (
 type Log struct {
 	Accepted map[uint64]Acceptance // by seq
 	Claims   []Claim               // each reaches further than the one before
+	Acked    map[uint64]time.Time  // by seq: when the first node had applied that it was delivered
+	Repeats  []Sending             // of what was acknowledged
+}
+
+// A Sending is a message that was handed to Kafka by a node.
+type Sending struct {
+	Seq  uint64
+	Node string
+	At   time.Time
 }
 
 // An Acceptance is the moment at which a message became one.
@@ -38,6 +47,41 @@ func (l *Log) Accept(a Acceptance) {
 		l.Accepted = make(map[uint64]Acceptance)
 	}
 	l.Accepted[a.Seq] = a
+}
+
+// Ack notes that a message was acknowledged.
+func (l *Log) Ack(seq uint64, at time.Time) {
+	if l.Acked == nil {
+		l.Acked = make(map[uint64]time.Time)
+	}
+	if _, known := l.Acked[seq]; !known {
+		l.Acked[seq] = at
+	}
+}
+
+// Send notes that a message was handed to Kafka. The log has nothing against one that it does not know to
+// be acknowledged.
+func (l *Log) Send(s Sending) {
+	if _, known := l.Acked[s.Seq]; known {
+		l.Repeats = append(l.Repeats, s)
+	}
+}
+
+// checkRepeats: a term begins with all that is in the log. Whatever was lost, killed or frozen, no term
+// sends what was acknowledged there before it began.
+func (j *judge) checkRepeats() {
+	for _, s := range j.Log.Repeats {
+		var own *Term
+		for i := range j.Terms {
+			if t := &j.Terms[i]; t.Node == s.Node && !t.Begin.After(s.At) && (own == nil || own.Begin.Before(t.Begin)) {
+				own = t
+			}
+		}
+		if acked := j.Log.Acked[s.Seq]; own != nil && acked.Before(own.Begin) {
+			j.problem("duplicates", "seq %d was sent by %s at %v in a term that began at %v, and was acknowledged in the log at %v",
+				s.Seq, s.Node, s.At.Sub(j.Begin), own.Begin.Sub(j.Begin), acked.Sub(j.Begin))
+		}
+	}
 }
 
 // claimed returns the first claim that covers what is due then.

@@ -1,0 +1,180 @@
+package draw
+
+import (
+	"fmt"
+	"time"
+)
+
+// What follows on one another: the moments in which nobody has got over the last trouble yet, or
+// has just got well, are those that nobody has thought of. They last for milliseconds to seconds,
+// whatever the heartbeat is, so that they are drawn by magnitude.
+
+// secondBlow strikes while the product is still busy with the first: something does not answer while
+// records are on their way, and then leadership changes.
+func secondBlow(r *run, at, length time.Duration) {
+	r.mixed(at, length)
+	for range 1 + r.IntN(3) {
+		when := at + r.span(r.unit, length)
+		r.underWay(when)
+		first := r.unanswered()
+		if r.chance(0.5) {
+			event, nth := pick(r, "handed", "handed", "answered", "claim", "acked", "taken"), 1+r.IntN(10)
+			text, mend := r.fill(first.fault(r), first.mend, "here")
+			r.on(event, nth, when, text)
+			r.owe(mend)
+			r.on(event, nth+r.IntN(3), when, r.blow("here"))
+		} else {
+			text, mend := r.fill(first.fault(r), first.mend, "leader")
+			r.fault(when+r.span(time.Millisecond, time.Second), text, mend)
+			r.at(when+r.span(time.Millisecond, 10*time.Second), "%s", r.blow("leader"))
+		}
+		r.mend(when + 10*time.Second + r.span(r.heartbeat, length/2))
+	}
+}
+
+// underWay has records be due about then, each a little after the other.
+func (r *run) underWay(at time.Duration) {
+	before := min(at, r.span(time.Second, 10*r.unit))
+	r.produce(at-before, 2+r.count(), "key=k%% deliver-to=%s %s spread=%s", r.to(), after(before), span(r.span(time.Millisecond, 10*time.Second)))
+}
+
+// unanswered draws what leaves records without an answer, or has them fail.
+func (r *run) unanswered() trouble {
+	if len(r.troubles) > 0 && r.chance(0.3) {
+		return pick(r, r.troubles...)
+	}
+	return pick(r,
+		trouble{always("cut <node> from=kafka"), "heal"},
+		trouble{always("silence <node> from=kafka"), "heal"},
+		trouble{always("error Produce err=NO_ANSWER"), ""},
+		trouble{always("error Produce err=NO_ANSWER count=3"), ""},
+		trouble{always("hush <topic>"), "well <topic>"},
+		trouble{always("forbid <topic>"), "allow <topic>"},
+		trouble{slow, "well <topic>"},
+	)
+}
+
+// blow draws what ends a term at the node, and owes what ends that.
+func (r *run) blow(node string) string {
+	fault := pick(r, trouble{always("kill"), "start down"}, trouble{always("kill"), "start down"}, trouble{always("stop"), "start down"},
+		trouble{always("freeze"), "thaw all"}, trouble{always("isolate"), "heal"})
+	r.owe(fault.mend)
+	return fault.fault(r) + " " + node
+}
+
+// relapse follows on a mend: what was parked is fed again, and just then leadership changes, or it
+// is bad once more.
+func relapse(r *run, at, length time.Duration) {
+	fault, mend := r.bad()
+	topic := r.targets[0]
+	for when := at; when < at+length; when += length / 3 {
+		r.produce(when, r.count(), "key=k%% deliver-to=%s %s spread=%s", topic, after(r.unit), span(length/4))
+		r.mixed(when, length/3)
+		r.fault(when+r.span(r.unit, length/12), fault, mend)
+		well := when + length/12 + max(10*time.Second, length/6)
+		r.at(well, "%s", mend)
+		switch r.IntN(4) {
+		case 0:
+			r.at(well+r.span(time.Millisecond, 10*time.Second), "%s", r.blow("leader"))
+		case 1:
+			r.fault(well+r.span(time.Millisecond, 10*time.Second), fault, mend)
+		default:
+			r.on(pick(r, "claim", "claim", "handed", "answered", "probed", "acked"), 1+r.IntN(5), well, r.blow("here"))
+		}
+		r.mend(well + 10*time.Second + r.span(r.heartbeat, length/12))
+	}
+}
+
+// slowDisks has all nodes take long to write, as they do where many share a disk, while leadership
+// changes and nodes come back: what is on its way to the disk takes its time.
+func slowDisks(r *run, at, length time.Duration) {
+	for n := range r.nodes {
+		node := fmt.Sprintf("n%d", n+1)
+		r.fault(at, "disk "+node+" slow="+span(r.span(10*time.Millisecond, time.Second)), "disk "+node+" well")
+	}
+	r.mixed(at, length)
+	r.plateau(at, length)
+	for range 1 + r.IntN(3) {
+		when := at + time.Duration(r.Int64N(int64(length)))
+		if r.chance(0.5) {
+			r.on(pick(r, "acked", "claim", "taken", "term", "flushed", "named", "received"), 1+r.IntN(10), when, r.blow("here"))
+		} else {
+			r.at(when, "%s", r.blow(r.who()))
+		}
+		r.at(when+r.span(10*r.heartbeat, length/3), "start down")
+		r.at(when+r.span(10*r.heartbeat, length/3), "thaw all")
+	}
+}
+
+// stalledDisk has one node's disk hang for some seconds, as volumes of clouds do, while records
+// come in all the time.
+func stalledDisk(r *run, at, length time.Duration) {
+	r.mixed(at, length)
+	for range 1 + r.IntN(3) {
+		when := at + r.span(r.unit, length)
+		r.produce(when, 50, "every=%s key=k%% deliver-to=%s %s", span(r.span(20*time.Millisecond, 400*time.Millisecond)), r.to(), r.due(when))
+		r.on("taken", 1+r.IntN(20), when, "disk here slow="+span(r.span(3*time.Second, 10*time.Second)))
+		for n := range r.nodes {
+			r.owe(fmt.Sprintf("disk n%d well", n+1))
+		}
+		r.mend(when + r.span(10*time.Second, 30*time.Second))
+	}
+}
+
+// plateau is what reminders look like: each waits equally long, so that as many go as come.
+func plateau(r *run, at time.Duration) { r.plateau(at, r.span(20*r.unit, 60*r.unit)) }
+
+func (r *run) plateau(at, length time.Duration) {
+	steps := 8 + r.IntN(12)
+	gap := length / time.Duration(steps)
+	wait := time.Duration(1+r.IntN(steps/2)) * gap
+	source, target, count := pick(r, r.sources...), r.to(), 1+r.count()/4
+	for i := range steps {
+		r.at(at+time.Duration(i)*gap, "produce %s count=%d key=reminder%% deliver-to=%s %s", source, count, target, after(wait))
+	}
+}
+
+// refusedLetters has the dead-letter topic, or a target, take small records only for a while.
+func refusedLetters(r *run, at, length time.Duration) {
+	letters := "carillon.dead-letter"
+	small := fmt.Sprintf("limit %s bytes=%d", letters, int(r.size(200, 2000)))
+	r.fault(at, small, "well "+letters)
+	for range 2 + r.IntN(4) {
+		when := at + time.Duration(r.Int64N(int64(length*2/3)))
+		poison(r, when)
+		r.produce(when, 1+r.IntN(5), "value=large-%% bytes=%d", int(r.size(100, 10<<10))) // no time
+	}
+	r.mixed(at, length)
+	if r.chance(0.7) {
+		fault, mend := pick(r, "forbid ", "hush ")+letters, "well "+letters
+		when := at + r.span(r.unit, length/2)
+		r.fault(when, fault, mend)
+		r.at(when+r.span(time.Second, length/4), "allow %s", letters)
+		if r.chance(0.5) {
+			r.at(when+length/4, "well %s", letters)
+		}
+	}
+	if r.chance(0.3) {
+		topic := r.targets[0]
+		r.fault(at, fmt.Sprintf("limit %s bytes=%d", topic, int(r.size(500, 5000))), "well "+topic)
+		r.produce(at+r.unit, 1+r.IntN(20), "bytes=%d deliver-to=%s %s", int(r.size(100, 20<<10)), topic, r.due(at))
+	}
+}
+
+// elections give partitions of a delay topic another leader in Kafka, which at times lacks the newest
+// records for a moment, until the one that has them is back.
+func elections(r *run, at, length time.Duration) {
+	source := pick(r, r.sources...)
+	r.mixed(at, length)
+	for range 2 + r.IntN(4) {
+		when := at + time.Duration(r.Int64N(int64(length)))
+		r.produce(when-min(when, r.span(time.Millisecond, 10*r.unit)), r.count(), "deliver-to=%s %s", r.to(), r.due(when))
+		if r.chance(0.3) {
+			r.at(when, "elect %s", source)
+			continue
+		}
+		lasts := r.span(200*time.Millisecond, 2500*time.Millisecond)
+		r.at(when, "elect %s behind=%d lasts=%s", source, 1+r.IntN(10), span(lasts))
+		r.at(when+lasts+r.span(time.Second, 20*r.unit), "elect %s behind=%d lasts=%s", source, 1+r.IntN(10), span(lasts))
+	}
+}
