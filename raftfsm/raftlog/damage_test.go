@@ -142,6 +142,34 @@ func TestStable_refusesLessThanWasPromised(t *testing.T) {
 	}
 }
 
+// Raft writes a vote in two steps. The log may be cleared between them, by another goroutine.
+func TestStable_sealsNoHalfOfAVote(t *testing.T) {
+	dir := t.TempDir()
+	s, err := OpenStable(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.level = func() storage.Level { return storage.LevelTwo }
+	if err := errors.Join(
+		s.SetUint64(termKey, 17), s.SetUint64(voteTermKey, 17), s.Set(voteKey, []byte("a:1")),
+		s.SetUint64(termKey, 18), s.SetUint64(voteTermKey, 18), s.SetUint64(clearedKey, 383), s.Set(voteKey, []byte("b:1")),
+	); err != nil {
+		t.Fatalf("a vote beside a log that is cleared: %v", err)
+	}
+	if p, err := readPromises(StableFile, s.BoltStore); err != nil || !p.sealed || p.cleared != 383 {
+		t.Errorf("promises %+v, %v", p, err)
+	}
+	if err := s.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if s, err = OpenStable(dir); err != nil {
+		t.Fatal(err)
+	}
+	if err := s.Close(); err != nil {
+		t.Error(err)
+	}
+}
+
 // Below level two nothing is written that was not before.
 func TestLevelOne_writesNoChecksums(t *testing.T) {
 	dir := t.TempDir()

@@ -8,6 +8,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"sync"
 
 	"github.com/carillonmq/carillon/raftfsm"
 	"github.com/carillonmq/carillon/storage"
@@ -43,6 +44,10 @@ var (
 type Stable struct {
 	*raftboltdb.BoltStore
 	level func() storage.Level
+
+	// Raft writes term and vote, and whoever takes snapshots notes that the log was cleared.
+	mu   sync.Mutex
+	half bool // the vote's term is written, and not yet whom it is for
 }
 
 // OpenStable opens the file, and checks it.
@@ -67,24 +72,34 @@ func OpenStable(dir string) (*Stable, error) {
 
 // Set seals what is there then.
 func (s *Stable) Set(key, value []byte) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
 	if err := s.BoltStore.Set(key, value); err != nil {
 		return err
+	}
+	if bytes.Equal(key, voteKey) {
+		s.half = false
 	}
 	return s.seal()
 }
 
 // SetUint64 seals what is there then, but for the first half of a vote.
 func (s *Stable) SetUint64(key []byte, value uint64) error {
-	err := s.BoltStore.SetUint64(key, value)
-	if err != nil || bytes.Equal(key, voteTermKey) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if err := s.BoltStore.SetUint64(key, value); err != nil {
 		return err
+	}
+	if bytes.Equal(key, voteTermKey) {
+		s.half = true
 	}
 	return s.seal()
 }
 
-// seal writes down what may from now on not be less.
+// seal writes down what may from now on not be less. Half a vote would be one for whoever had the one
+// before: the seal of the whole has all that was written meanwhile.
 func (s *Stable) seal() error {
-	if s.level() < storage.LevelTwo {
+	if s.half || s.level() < storage.LevelTwo {
 		return nil
 	}
 	p, err := readPromises(StableFile, s.BoltStore)
@@ -188,7 +203,10 @@ type Schedule interface {
 func (s *Store) Reconcile(schedule Schedule, stable *Stable) error {
 	s.saved = func() uint64 { return schedule.ManifestMeta().Index }
 	s.level, stable.level = schedule.Level, schedule.Level
-	if err := stable.seal(); err != nil {
+	stable.mu.Lock()
+	err := stable.seal()
+	stable.mu.Unlock()
+	if err != nil {
 		return fmt.Errorf("seal %s: %w", StableFile, err)
 	}
 	s.clearing = func(saved uint64) error {
