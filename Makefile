@@ -52,7 +52,7 @@ test: needs
 	$(GOTESTSUM) --format pkgname --jsonfile $$results/unit -- -race -count=1 -timeout 20m $(UNIT) || status=1; \
 	$(GOTESTSUM) --format pkgname --jsonfile $$results/large -- -count=1 -timeout 10m -run TenMillion ./storage || status=1; \
 	$(GOTESTSUM) --format pkgname --jsonfile $$results/slow -- -count=1 -timeout 15m ./broker/kafka || status=1; \
-	$(GOTESTSUM) --format standard-verbose --jsonfile $$results/e2e -- -count=1 -timeout 30m $(E2E) || status=1; \
+	$(GOTESTSUM) --format standard-verbose --jsonfile $$results/e2e -- -count=1 -parallel 2 -timeout 30m $(E2E) || status=1; \
 	count() { cat $$results/* | grep -cE "\"Action\":\"$$1\",\"Package\":\"[^\"]*\",\"Test\":"; }; \
 	passed=$$(count pass); failed=$$(count fail); skipped=$$(count skip); \
 	[ $$failed -gt 0 ] || failed=$$status; \

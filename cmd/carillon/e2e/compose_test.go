@@ -9,6 +9,7 @@ import (
 
 // The compose file is run as users get it, with every container's health check.
 func TestCompose_deliversThoughTheLeaderIsKilled(t *testing.T) {
+	t.Parallel()
 	needs(t, "kcat")
 	for _, printed := range []string{"127.0.0.1:9092", "127.0.0.1:7401", "127.0.0.1:7402", "127.0.0.1:7403"} {
 		needsAddr(t, printed)

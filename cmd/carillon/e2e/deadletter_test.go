@@ -17,6 +17,7 @@ import (
 const largestValue = 1_048_400
 
 func TestDeadLetters_keepValuesAtTheLimit(t *testing.T) {
+	t.Parallel()
 	k := startKafka(t, freeAddrs(t, 1)...)
 	k.create(1, delayTopic, targetTopic)
 	startCarillon(t, k.addrs(), t.TempDir())
@@ -36,6 +37,7 @@ func TestDeadLetters_keepValuesAtTheLimit(t *testing.T) {
 // A dead-letter topic that was there before is smaller than the delay topics. What it does not take
 // waits, whoever leads, and what it takes goes there meanwhile.
 func TestDeadLetters_waitForATopicThatTakesThem(t *testing.T) {
+	t.Parallel()
 	k := startKafka(t, freeAddrs(t, 1)...)
 	k.create(1, delayTopic, deadLetterTopic)
 	k.limit(deadLetterTopic, "10000")

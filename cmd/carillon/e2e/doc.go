@@ -2,4 +2,7 @@
 // Kafka, under compose, on a disk that loses power, and through the snippets of the README. It has
 // no code of its own, and needs root, a JDK, Maven, Docker and kcat: `make test` installs them.
 // Without them its tests are skipped with the name of what is missing; under CI=true they fail.
+//
+// Tests that count duplicates run alone: processors that others use delay heartbeats, and make some.
+// The rest run beside each other.
 package e2e

@@ -111,9 +111,9 @@ func TestAllNodesKilled_deliverFromTheirDisksInOrder(t *testing.T) {
 	const messages = 20_000
 	k, c, l := newStage(t, 1, dirs(t, 3)...)
 	producer := k.client()
-	soon := time.Now().Add(20 * time.Second)
+	soon := time.Now().Add(15 * time.Second)
 	for number := range messages {
-		l.schedule(producer, delayTopic, number, soon.Add(rand.N(20*time.Second)))
+		l.schedule(producer, delayTopic, number, soon.Add(rand.N(10*time.Second)))
 	}
 	c.awaitPending(patience, messages)
 	k.empty(delayTopic)
@@ -132,7 +132,7 @@ func TestAllNodesKilled_deliverFromTheirDisksInOrder(t *testing.T) {
 func TestKafkaStopped_deliversWhenItIsBack(t *testing.T) {
 	const messages, outage = 20_000, 20 * time.Second
 	k, c, l := newStage(t, 1, dirs(t, 3)...)
-	l.load(k, 0, messages, 500, 10*time.Second)
+	l.load(k, 0, messages, 1000, 10*time.Second)
 	await(t, patience, "a quarter is delivered", func() bool { return l.delivered() >= messages/4 })
 	k.kill()
 	<-time.After(outage) // the length of the outage is what is tested

@@ -47,6 +47,8 @@ type kafkaBroker struct {
 // kafkaJars returns the folder with the jars of pom.xml, fetched by Maven at the first use.
 func kafkaJars(t testing.TB) string {
 	t.Helper()
+	shared.Lock()
+	defer shared.Unlock()
 	dir := cache(t, "kafka-4.3.1")
 	complete := filepath.Join(dir, "complete")
 	if _, err := os.Stat(complete); err == nil {

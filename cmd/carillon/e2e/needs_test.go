@@ -6,9 +6,23 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"sync"
 	"sync/atomic"
 	"testing"
 )
+
+// shared is what tests that run at the same time use in common, and get one at a time.
+var shared struct {
+	sync.Mutex
+	programDir string // where buildCarillon has put it; empty: nowhere yet
+}
+
+func TestMain(m *testing.M) {
+	m.Run()
+	if shared.programDir != "" {
+		_ = os.RemoveAll(shared.programDir) // it lies in the folder for what is temporary
+	}
+}
 
 // needs skips the test when one of the programs is missing or the run is to be short, and fails
 // it instead under CI, where nothing may be skipped.

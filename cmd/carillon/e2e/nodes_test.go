@@ -7,6 +7,7 @@ import (
 	"errors"
 	"io"
 	"net/http"
+	"os"
 	"path/filepath"
 	"slices"
 	"strconv"
@@ -50,12 +51,20 @@ type status struct {
 	Problems []string `json:"problems"`
 }
 
-// buildCarillon builds the program and returns its path.
+// buildCarillon returns the path of the program, which the first test that needs it builds for all.
 func buildCarillon(t testing.TB) string {
 	t.Helper()
-	binary := filepath.Join(t.TempDir(), "carillon")
-	run(t, ".", []string{"CGO_ENABLED=0"}, "go", "build", "-o", binary, "github.com/carillonmq/carillon/cmd/carillon")
-	return binary
+	shared.Lock()
+	defer shared.Unlock()
+	if shared.programDir == "" {
+		dir, err := os.MkdirTemp("", "carillon-e2e-")
+		if err != nil {
+			t.Fatal(err)
+		}
+		run(t, ".", []string{"CGO_ENABLED=0"}, "go", "build", "-o", dir, "github.com/carillonmq/carillon/cmd/carillon")
+		shared.programDir = dir
+	}
+	return filepath.Join(shared.programDir, "carillon")
 }
 
 // startCarillon starts a new cluster with one node per data folder and waits until it serves.

@@ -17,7 +17,7 @@ func TestPowerLoss_whatWasAcceptedIsDelivered(t *testing.T) {
 	d := newDisk(t, 2<<30)
 	k, c, l := newStage(t, 1, d.subdirs("n1", "n2", "n3")...)
 	producer := k.client()
-	soon := time.Now().Add(30 * time.Second)
+	soon := time.Now().Add(20 * time.Second)
 	for number := range accepted {
 		l.schedule(producer, delayTopic, number, soon.Add(rand.N(10*time.Second)))
 	}

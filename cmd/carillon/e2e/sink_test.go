@@ -124,6 +124,7 @@ func (k *kafkaCluster) checkOrder(topic string, records int) {
 }
 
 func TestFrozenKafkaBroker_keepsNoTargetThatItDoesNotServe(t *testing.T) {
+	t.Parallel()
 	k := startKafka(t, freeAddrs(t, 3)...)
 	k.place("served", 1, 2)
 	sink := k.sink()
@@ -139,6 +140,7 @@ func TestFrozenKafkaBroker_keepsNoTargetThatItDoesNotServe(t *testing.T) {
 
 // A follower of one target is frozen for 1.2 s of every 3 s, so that writing to it takes as long.
 func TestFollowerFrozenNowAndThen_delaysOnlyItsTarget(t *testing.T) {
+	t.Parallel()
 	const lasting = 9 * time.Second
 	k, _, other := besideSlowFollower(t, lasting) // of the slow one some may fail, as its lane would send again
 	if n := int(lasting / flowEvery); other.failed != nil || len(other.took) != n {

@@ -53,7 +53,7 @@ type upgrade struct {
 // install restarts the node with another program while messages come and go.
 func (u *upgrade) install(n *carillonNode, binary string) {
 	u.t.Helper()
-	const messages, rate = 1500, 500
+	const messages, rate = 1500, 1000
 	loaded := u.ledger.load(u.kafka, u.sent, messages, rate, 3*time.Second)
 	u.sent += messages
 	u.restarts++
@@ -139,6 +139,7 @@ func (u *upgrade) refuses(n *carillonNode, binary, words string) {
 // The program before feature levels and this one run in one cluster, either leading; each is put in
 // the place of the other under load, until the level is raised.
 func TestUpgrade_canBeTakenBackUntilTheRaise(t *testing.T) {
+	t.Parallel()
 	needs(t, "java", "mvn")
 	old := buildLastOfLevelOne(t)
 	k := startKafka(t, freeAddrs(t, 1)...)
