@@ -34,9 +34,13 @@ func secondBlow(r *run, at, length time.Duration) {
 
 // underWay has records be due about then, each a little after the other.
 func (r *run) underWay(at time.Duration) {
-	before := min(at, r.span(time.Second, 10*r.unit))
-	r.produce(at-before, 2+r.count(), "key=k%% deliver-to=%s %s spread=%s", r.to(), after(before), span(r.span(time.Millisecond, 10*time.Second)))
+	begun := r.before(at, r.span(time.Second, 10*r.unit))
+	r.produce(begun, 2+r.count(), "key=k%% deliver-to=%s %s spread=%s", r.to(), after(at-begun), span(r.span(time.Millisecond, 10*time.Second)))
 }
+
+// before returns a time that is so much earlier, but not before the cluster is there: of topics that are not
+// empty when it is born, it does not know where to start.
+func (r *run) before(at, by time.Duration) time.Duration { return max(at-by, min(at, r.ready())) }
 
 // unanswered draws what leaves records without an answer, or has them fail.
 func (r *run) unanswered() trouble {
@@ -168,7 +172,7 @@ func elections(r *run, at, length time.Duration) {
 	r.mixed(at, length)
 	for range 2 + r.IntN(4) {
 		when := at + time.Duration(r.Int64N(int64(length)))
-		r.produce(when-min(when, r.span(time.Millisecond, 10*r.unit)), r.count(), "deliver-to=%s %s", r.to(), r.due(when))
+		r.produce(r.before(when, r.span(time.Millisecond, 10*r.unit)), r.count(), "deliver-to=%s %s", r.to(), r.due(when))
 		if r.chance(0.3) {
 			r.at(when, "elect %s", source)
 			continue

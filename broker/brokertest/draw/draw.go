@@ -53,7 +53,7 @@ func newRun(seed uint64, profile Profile) *run {
 	r.drawCluster()
 	r.drawPalette()
 	r.begin()
-	at := 5 * r.unit
+	at := r.ready()
 	scenes := 1 + r.IntN(5)
 	for range scenes {
 		at = r.scene(at)
@@ -62,6 +62,9 @@ func newRun(seed uint64, profile Profile) *run {
 	r.end(max(at, r.last()+r.unit))
 	return r
 }
+
+// ready is when the nodes have found each other, and what there is.
+func (r *run) ready() time.Duration { return 5 * r.unit }
 
 // A run is one script in the making.
 type run struct {
