@@ -27,8 +27,10 @@ type segmentLog struct {
 	files  *walFiles
 	meta   *walMeta // one for all that are opened: its file is locked
 
-	changes sync.Mutex // held by who appends, cuts, or opens anew
-	stale   bool       // wal differs from what is on disk
+	// changes holds the token of who appends, cuts, or opens anew. It is a channel since that takes as long
+	// as the disk does: a mutex that is waited for stops the virtual time of tests.
+	changes chan struct{}
+	stale   bool // wal differs from what is on disk
 
 	mu  sync.RWMutex // held by who uses wal, for writing to exchange it
 	wal *wal.WAL
@@ -39,7 +41,7 @@ func openSegmentLog(dir string, size int, logger hclog.Logger, vfs types.VFS) (*
 		return nil, err
 	}
 	files := &walFiles{VFS: vfs, dir: dir, reserve: reserveOf(size), logger: logger}
-	l := &segmentLog{dir: dir, size: size, logger: logger, files: files, meta: &walMeta{files: files, logger: logger}}
+	l := &segmentLog{dir: dir, size: size, logger: logger, changes: make(chan struct{}, 1), files: files, meta: &walMeta{files: files, logger: logger}}
 	w, err := l.open()
 	if err != nil {
 		return nil, errors.Join(err, l.meta.Close())
@@ -81,8 +83,8 @@ func (l *segmentLog) reopen() error {
 func (l *segmentLog) StoreLog(e *raft.Log) error { return l.StoreLogs([]*raft.Log{e}) }
 
 func (l *segmentLog) StoreLogs(logs []*raft.Log) error {
-	l.changes.Lock()
-	defer l.changes.Unlock()
+	l.changes <- struct{}{}
+	defer func() { <-l.changes }()
 	if !l.stale {
 		// No other error: after a failed write raft-wal remembers where to write
 		// again, and the file may hold what was answered with an error.
@@ -101,8 +103,8 @@ func (l *segmentLog) StoreLogs(logs []*raft.Log) error {
 // DeleteRange cuts the log's beginning without opening it anew: that needs room,
 // which the cut may give, and the files that it leaves are not touched.
 func (l *segmentLog) DeleteRange(from, to uint64) error {
-	l.changes.Lock()
-	defer l.changes.Unlock()
+	l.changes <- struct{}{}
+	defer func() { <-l.changes }()
 	last, err := l.LastIndex()
 	if err != nil {
 		return err
