@@ -93,7 +93,9 @@ func (n *node) start() {
 		FreeSpace:   n.files.free,
 		Logger:      log,
 	})
-	c.must(err)
+	if err != nil {
+		c.t.Fatalf("storage: %s does not start again from what it has: %v", n.member.ID, err)
+	}
 	n.cancel, n.done = cancel, make(chan struct{})
 	n.metrics = prometheus.NewRegistry()
 	n.broker = broker.New(broker.Options{

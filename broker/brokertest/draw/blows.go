@@ -170,15 +170,19 @@ func refusedLetters(r *run, at, length time.Duration) {
 func elections(r *run, at, length time.Duration) {
 	source := pick(r, r.sources...)
 	r.mixed(at, length)
-	for range 2 + r.IntN(4) {
+	for range 3 + r.IntN(4) {
 		when := at + time.Duration(r.Int64N(int64(length)))
 		r.produce(r.before(when, r.span(time.Millisecond, 10*r.unit)), r.count(), "deliver-to=%s %s", r.to(), r.due(when))
-		if r.chance(0.3) {
-			r.at(when, "elect %s", source)
-			continue
-		}
-		lasts := r.span(200*time.Millisecond, 2500*time.Millisecond)
-		r.at(when, "elect %s behind=%d lasts=%s", source, 1+r.IntN(10), span(lasts))
-		r.at(when+lasts+r.span(time.Second, 20*r.unit), "elect %s behind=%d lasts=%s", source, 1+r.IntN(10), span(lasts))
+		r.at(when, "%s", r.election(source))
 	}
+}
+
+// election draws one of a delay topic. The nodes ask for offsets every few heartbeats, and an answer must
+// be confirmed after three seconds: a leader that is behind is not there for two answers, nor for as long.
+func (r *run) election(source string) string {
+	if r.chance(0.2) {
+		return "elect " + source
+	}
+	longest := max(2500*time.Millisecond, min(5*r.heartbeat/2, 50*time.Second))
+	return fmt.Sprintf("elect %s behind=%d lasts=%s", source, 1+r.IntN(10), span(r.span(longest/8, longest)))
 }

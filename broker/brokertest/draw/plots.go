@@ -14,7 +14,8 @@ func plots() []plot {
 		badTarget, badTarget, badTarget, lateTarget, lateTarget, fullWindow, fullWindow,
 		stillFlying, newPartitions, changesOfTerm, changesOfTerm, manyFlushes, outageOfKafka,
 		lyingKafka, replaced, upgraded, rollingRestart, flapping,
-		secondBlow, secondBlow, relapse, relapse, slowDisks, slowDisks, stalledDisk, refusedLetters, elections,
+		secondBlow, secondBlow, secondBlow, relapse, relapse, slowDisks, slowDisks, stalledDisk,
+		refusedLetters, refusedLetters, elections, elections,
 		heavyLoad, heavyLoad, manyBadTargets, placedAnew, leaderWithoutKafka, leaderWithoutKafka, slowBesideQuick, slowBesideQuick, unrouted,
 	}
 }

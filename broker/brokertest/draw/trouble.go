@@ -65,7 +65,7 @@ func kafkaTroubles() []trouble {
 		{requestFails, ""},
 		{requestFails, ""},
 		{always("trim <source>"), ""},
-		{always("elect <source>"), ""},
+		{func(r *run) string { return r.election("<source>") }, ""},
 		{always("elect <topic>"), ""},
 		{func(r *run) string { return fmt.Sprintf("limit <topic> bytes=%d", int(r.size(300, 100<<10))) }, "well <topic>"},
 		{always("recreate <source>"), ""},
