@@ -171,7 +171,7 @@ const deadLetterPrefix = "__carillon.errors."
 
 func read(r *kgo.Record) ledger.Delivery {
 	d := ledger.Delivery{Topic: r.Topic, Partition: r.Partition, Offset: r.Offset, At: r.Timestamp}
-	d.Value = string(r.Value)
+	d.Key, d.Value = string(r.Key), string(r.Value)
 	deadLetter := map[string]string{}
 	for _, h := range r.Headers {
 		switch h.Key {

@@ -160,7 +160,7 @@ func limits() []limit {
 		{"segment", 64 << 10, 4 << 20},
 		{"handed", 4, 2048},
 		{"flying", 1, 256},
-		{"feed", 4, 1024},
+		{"feed", 1, 256},
 	}
 }
 
@@ -169,7 +169,7 @@ func (r *run) drawPalette() {
 	r.shapes = some(r, shapes(), 1, 4)
 	r.delays = some(r, delays(), 1, 4)
 	r.troubles = some(r, troubles(), 0, 5)
-	r.plots = some(r, plots(), 1, 3)
+	r.plots = some(r, plots(), 2, 4)
 	r.events = some(r, Events(), 1, 4)
 	for range 1 + r.IntN(3) {
 		r.instants = append(r.instants, r.span(r.unit, r.length))
@@ -228,9 +228,7 @@ func (r *run) scene(at time.Duration) time.Duration {
 	for range r.IntN(1 + 2*len(r.troubles)) {
 		pick(r, r.troubles...).happen(r, within(), length/3)
 	}
-	if r.chance(0.8) {
-		pick(r, r.plots...)(r, at, length)
-	}
+	pick(r, r.plots...)(r, at, length)
 	for range r.IntN(3) {
 		r.ambush(within())
 	}

@@ -16,7 +16,8 @@ func plots() []plot {
 		lyingKafka, replaced, upgraded, rollingRestart, flapping,
 		secondBlow, secondBlow, secondBlow, relapse, relapse, slowDisks, slowDisks, stalledDisk,
 		refusedLetters, refusedLetters, elections, elections,
-		heavyLoad, heavyLoad, manyBadTargets, placedAnew, leaderWithoutKafka, leaderWithoutKafka, slowBesideQuick, slowBesideQuick, unrouted,
+		heavyLoad, heavyLoad, manyBadTargets, manyBadTargets, manyBadTargets, placedAnew, placedAnew,
+		leaderWithoutKafka, leaderWithoutKafka, slowBesideQuick, slowBesideQuick, unrouted,
 	}
 }
 
@@ -100,10 +101,17 @@ func fullWindow(r *run, at, length time.Duration) {
 func stillFlying(r *run, at, length time.Duration) {
 	topic := r.targets[0]
 	r.fault(at, "slow "+topic+" answer="+span(r.span(100*time.Millisecond, 5*time.Second)), "well "+topic)
-	r.produce(at, 2*r.count(), "key=k%% deliver-to=%s %s spread=%s", topic, after(r.unit), span(length/3))
-	r.at(at+r.span(r.unit, length/3), "partitions %s %d", topic, 3+r.IntN(6))
+	r.produce(at, 2*r.count(), "key=%s deliver-to=%s %s spread=%s", pick(r, "hot", "k%"), topic, after(r.unit), span(length/3))
+	when := at + r.span(r.unit, length/3)
+	r.at(when, "partitions %s %d", topic, 3+r.IntN(6))
 	if r.chance(0.5) {
 		r.on(pick(r, "handed", "answered"), 1+r.IntN(20), at, "partitions "+topic+" "+pick(r, "9", "10", "12"))
+	}
+	if r.chance(0.7) { // and some of them fail
+		failure := "error Produce err=" + pick(r, "NOT_LEADER_FOR_PARTITION", "MESSAGE_TOO_LARGE", "MESSAGE_TOO_LARGE") + " topic=" + topic
+		for range 1 + r.IntN(5) {
+			r.at(when+r.span(time.Millisecond, 10*time.Second), "%s", failure)
+		}
 	}
 	r.mixed(at, length)
 	r.at(at+length*2/3, "well %s", topic)
@@ -174,7 +182,7 @@ func manyBadTargets(r *run, at, length time.Duration) {
 		when := at + r.span(length/2, length)
 		r.at(when, "create m%% count=%d", count)
 		if r.chance(0.5) { // a new leader finds them all at once
-			r.changeTerm(when - r.span(time.Millisecond, 2*r.unit))
+			r.changeTerm(when + r.span(time.Millisecond, 2*r.unit))
 		}
 	}
 }

@@ -173,7 +173,12 @@ func trickle(r *run, at time.Duration) {
 
 // seldom is one record in a while, about when what served the last one is given up.
 func seldom(r *run, at time.Duration) {
-	target, gap := r.to(), pick(r, 29900*time.Millisecond, 30*time.Second, 30100*time.Millisecond, r.span(time.Minute, 5*time.Minute))
+	target, gap := r.to(), pick(r, 29900*time.Millisecond, 30*time.Second, 30*time.Second, 30100*time.Millisecond, r.span(time.Minute, 5*time.Minute))
+	if r.chance(0.5) { // to the millisecond, as what is planned by the clock
+		count := 5 + r.IntN(10)
+		r.produce(at, count, "deliver-to=%s %s spread=%s", target, after(r.unit), span(time.Duration(count)*gap))
+		return
+	}
 	for range 3 + r.IntN(3) {
 		r.produce(at, 1, "deliver-to=%s %s", target, delays()[0](r, at))
 		at += gap

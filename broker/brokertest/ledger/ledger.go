@@ -52,6 +52,7 @@ type Delivery struct {
 	Topic     string
 	Partition int32
 	Offset    int64
+	Key       string
 	At        time.Time // when it was sent
 	Due       int64     // 0 for a dead letter
 	Seq       uint64    // 0 for a dead letter
@@ -114,7 +115,7 @@ func (l *Ledger) Judge() []Problem {
 	}
 	j := judge{Ledger: l, index: newIndex(l)}
 	for _, check := range []func(){
-		j.checkFaults, j.checkFates, j.checkTakenOnce, j.checkLog, j.checkDeadLetters, j.checkMarks, j.checkEarly, j.checkOrder,
+		j.checkFaults, j.checkFates, j.checkTakenOnce, j.checkLog, j.checkDeadLetters, j.checkMarks, j.checkEarly, j.checkOrder, j.checkKeys,
 		j.checkDuplicates, j.checkRepeats, j.checkLateness, j.checkTerms, j.checkCosts,
 	} {
 		check()

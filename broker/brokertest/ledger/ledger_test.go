@@ -381,6 +381,13 @@ func TestJudge_finds(t *testing.T) {
 			l.fault("kill", "", 399, 420)
 			l.Terms[0].Over, l.Terms[0].Reason = after(400), "schedule: target orders has two marks"
 		}},
+		{"one of a key that was passed while partitions were added", "order", "of the key", func(l *Ledger) {
+			l.fault("partitions", "orders", 101, 101)
+			_, first := l.at(100)
+			_, second := l.at(101)
+			first.Key, second.Key = "hot", "hot"
+			first.Partition, first.At = 7, after(104)
+		}},
 		{"a target that is tried all the time", "bounds", "connections", func(l *Ledger) { l.Costs.Dials = 200 }},
 		{"a question for each message", "bounds", "for topics and offsets", func(l *Ledger) { l.Costs.Lookups = 5000 }},
 		{"records sent again and again", "bounds", "that write", func(l *Ledger) { l.Costs.Produces = 2500 }},

@@ -1,7 +1,10 @@
 package ledger
 
 import (
+	"cmp"
 	"fmt"
+	"maps"
+	"slices"
 	"time"
 )
 
@@ -34,6 +37,35 @@ func (j *judge) checkOrder() {
 		if waited && !j.regrouped(d.Topic, last.At, d.At) {
 			j.problem("order", "in %s, %s (due %d, seq %d) came after %s (due %d, seq %d)",
 				where, d.Origin, d.Due, d.Seq, last.Origin, last.Due, last.Seq)
+		}
+	}
+}
+
+// checkKeys looks at first copies of one key: they are sent in order also when the target has another number of
+// partitions meanwhile.
+func (j *judge) checkKeys() {
+	first := make(map[uint64]*Delivery)
+	for i := range j.Deliveries {
+		d := &j.Deliveries[i]
+		if before := first[d.Seq]; d.Seq > 0 && d.Key != "" && (before == nil || d.At.Before(before.At)) {
+			first[d.Seq] = d
+		}
+	}
+	seqs := slices.SortedFunc(maps.Keys(first), func(a, b uint64) int {
+		return cmp.Or(first[a].At.Compare(first[b].At), cmp.Compare(first[a].Due, first[b].Due), cmp.Compare(a, b))
+	})
+	highest := make(map[[2]string]*Delivery)
+	for _, seq := range seqs {
+		d := first[seq]
+		key := [2]string{d.Topic, d.Key}
+		last := highest[key]
+		if last == nil || (Mark{last.Due, last.Seq}).less(Mark{d.Due, d.Seq}) {
+			highest[key] = d
+			continue
+		}
+		if waited, _ := j.bothWaited(last, d); waited && d.At.After(last.At) {
+			j.problem("order", "of the key %q in %s, %s (due %d, seq %d) came after %s (due %d, seq %d)",
+				d.Key, d.Topic, d.Origin, d.Due, d.Seq, last.Origin, last.Due, last.Seq)
 		}
 	}
 }
