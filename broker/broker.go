@@ -59,13 +59,14 @@ type Options struct {
 // Limits are those of a term's parts. Each is what a node needs for its speed; tests have smaller
 // ones, so that what is rare becomes common.
 type Limits struct {
+	Ingest   ingest.Limits
 	Schedule schedule.Limits
 	Deliver  deliver.Limits
 }
 
 // DefaultLimits returns those that a node runs with.
 func DefaultLimits() Limits {
-	return Limits{Schedule: schedule.DefaultLimits(), Deliver: deliver.DefaultLimits()}
+	return Limits{Ingest: ingest.DefaultLimits(), Schedule: schedule.DefaultLimits(), Deliver: deliver.DefaultLimits()}
 }
 
 // A Broker leads whenever its node does: it runs one term after the other.

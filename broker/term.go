@@ -97,6 +97,7 @@ func (b *Broker) runTerm(running context.Context, leadership *node.Leadership, r
 
 		ClaimLead:     schedule.ClaimLead,
 		DiscoverEvery: b.discover,
+		Limits:        b.limits.Ingest,
 	})
 	group, working := errgroup.WithContext(ctx)
 	group.Go(func() error { return scheduler.Run(working) })

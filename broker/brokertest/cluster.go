@@ -47,6 +47,8 @@ type Cluster struct {
 	flushBytes int64
 	// segment is the size of the log's files, in bytes.
 	segment int
+	// mergeWidth is that of the schedule's segments; 0: the product's.
+	mergeWidth int
 	// limits are small where the script says so.
 	limits broker.Limits
 	// fetchWait is stretched with the heartbeat: waiting fetches cost real time.
@@ -102,7 +104,10 @@ func newCluster(t testing.TB, settings arguments) *Cluster {
 	c.must(err)
 	c.segment, err = strconv.Atoi(settings.value("segment", "4194304"))
 	c.must(err)
+	c.mergeWidth, err = strconv.Atoi(settings.value("merge", "0"))
+	c.must(err)
 	c.limits = limitsOf(settings)
+	c.faults.ordinary = c.span(settings.value("answer", "0s"))
 	c.config.Raft.Heartbeat = c.span(settings.value("heartbeat", "300ms"))
 	c.fetchWait = c.config.Raft.Heartbeat
 	route := config.NewRoute(allDelayTopics)
@@ -114,6 +119,7 @@ func newCluster(t testing.TB, settings arguments) *Cluster {
 	for _, m := range c.config.Cluster.Members {
 		n := newNode(c, m)
 		n.program = storage.Level(program)
+		n.files.ordinary = c.span(settings.value("sync", "0s"))
 		c.nodes = append(c.nodes, n)
 	}
 	return c
@@ -140,6 +146,7 @@ func limitsOf(settings arguments) broker.Limits {
 	s.Page = min(s.Page, s.Loaded/4, max(s.Handed/2, 1))
 	limits.Deliver.Aside = max(s.Handed-s.Page, 0)
 	set(&limits.Deliver.Flying, "flying")
+	set(&limits.Ingest.Proposal, "proposal")
 	return limits
 }
 

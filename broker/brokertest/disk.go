@@ -19,12 +19,13 @@ import (
 
 // A logDisk is the disk under the segments of a node's Raft log, which are real files. It can be
 // slow, full, and lose what was not synced when its node is killed. What bbolt writes cannot be
-// put on anything but a real file: of a full disk the schedule sees only that there is no room,
-// and it is never slow.
+// put on anything but a real file: of a full disk the schedule sees only that there is no room, and
+// what is slow there is waited for around it (pause).
 type logDisk struct {
 	types.VFS
 	mu       sync.Mutex
-	slow     time.Duration // of each sync
+	ordinary time.Duration // that a sync takes while all is well; set before the node starts
+	slow     time.Duration // that it takes now, if that is longer
 	full     bool
 	room     int64 // bytes that were given back since it is full
 	reserved bool  // the log's reserve was there when it was last looked at
@@ -80,6 +81,9 @@ func (d *logDisk) free(dir string) (uint64, error) {
 	}
 	return disk.Free(dir)
 }
+
+// takes returns how long a sync takes now. The caller holds mu.
+func (d *logDisk) takes() time.Duration { return max(d.slow, d.ordinary) }
 
 // Create fails when the disk is full, unless as much was deleted since: the log gives up its
 // reserve for that.
@@ -174,11 +178,11 @@ func (f *logFile) WriteAt(b []byte, at int64) (int, error) {
 
 func (f *logFile) Sync() error {
 	f.disk.mu.Lock()
-	slow := f.disk.slow
+	takes := f.disk.takes()
 	begun := len(f.disk.unsynced)
 	f.disk.mu.Unlock()
-	if slow > 0 {
-		time.Sleep(slow)
+	if takes > 0 {
+		time.Sleep(takes)
 	}
 	err := f.WritableFile.Sync()
 	f.disk.mu.Lock()
@@ -198,7 +202,7 @@ func (f *logFile) Sync() error {
 func (n *node) pause(syncs time.Duration) {
 	for began := time.Now(); ; {
 		n.files.mu.Lock()
-		left := time.Until(began.Add(syncs * n.files.slow))
+		left := time.Until(began.Add(syncs * n.files.takes()))
 		n.files.mu.Unlock()
 		if left <= 0 {
 			return

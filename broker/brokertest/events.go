@@ -182,7 +182,11 @@ func (n *node) applied(command raftfsm.Command, result raftfsm.Result) {
 	if n.killed.Load() {
 		return // one that is alone can still commit
 	}
-	n.cluster.observer.applied(command, result)
+	var store *storage.Store
+	if raft := n.raft(); raft != nil {
+		store = raft.Store()
+	}
+	n.cluster.observer.applied(store, command, result)
 	if !n.leads.Load() {
 		return
 	}

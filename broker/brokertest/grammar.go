@@ -20,6 +20,7 @@ import (
 const usages = `
 cluster [long] [nodes=COUNT] [heartbeat=DURATION] [program=NUMBER] [start=earliest|latest]
 	[flush=COUNT] [segment=COUNT] [brokers=COUNT] [loaded=COUNT] [handed=COUNT] [flying=COUNT] [page=COUNT] [feed=COUNT]
+	[merge=COUNT] [proposal=COUNT] [sync=DURATION] [answer=DURATION]
 	[missing_target_timeout=DURATION] [patience=DURATION] [left=NUMBER] [dead=NUMBER] [duplicates=NUMBER]
 
 create TOPIC [partitions=COUNT] [count=COUNT]
@@ -37,7 +38,7 @@ well TOPIC
 error REQUEST err=ERROR [count=COUNT] [topic=TOPIC]
 stale metadata [lasts=DURATION]
 stale offsets [lasts=DURATION]
-produce TOPIC [abort] [transactional] [count=COUNT] [every=DURATION] [spread=DURATION] [bytes=COUNT] [targets=COUNT] [key=TEXT] [value=TEXT] [HEADERS]
+produce TOPIC [abort] [transactional] [count=COUNT] [every=DURATION] [about=DURATION] [spread=DURATION] [scatter=DURATION] [bytes=COUNT] [targets=COUNT] [key=TEXT] [value=TEXT] [HEADERS]
 
 start NODES
 stop NODES

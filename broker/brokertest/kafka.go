@@ -19,9 +19,10 @@ import (
 // who looks at what came out, speak versions of the protocol that are one older, by which their
 // requests are told apart.
 type kafkaFaults struct {
-	kafka  *kfake.Cluster
-	newest map[int16]int16 // version that a node speaks, by request
-	older  *kversion.Versions
+	kafka    *kfake.Cluster
+	newest   map[int16]int16 // version that a node speaks, by request
+	ordinary time.Duration   // that an answer to a Produce takes while all is well; set before the nodes start
+	older    *kversion.Versions
 
 	mu        sync.Mutex
 	answers   map[string]time.Duration // what it takes until records of a topic are answered; never: until it is well
@@ -188,7 +189,7 @@ func (f *kafkaFaults) silence(request kmsg.Request) (kmsg.Response, error, bool)
 // delay is the control function of records that are answered late.
 func (f *kafkaFaults) delay(request kmsg.Request) (kmsg.Response, error, bool) {
 	f.mu.Lock()
-	ill := len(f.answers) > 0
+	ill := len(f.answers) > 0 || f.ordinary > 0
 	f.mu.Unlock()
 	if !ill || !f.ofNode(request) {
 		return nil, nil, false
@@ -205,7 +206,7 @@ func (f *kafkaFaults) delay(request kmsg.Request) (kmsg.Response, error, bool) {
 func (f *kafkaFaults) longest(topics []string, waited time.Duration) time.Duration {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	var longest time.Duration
+	longest := f.ordinary
 	for _, topic := range topics {
 		longest = max(longest, f.answers[topic])
 	}

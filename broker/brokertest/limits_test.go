@@ -3,6 +3,7 @@ package brokertest
 import (
 	"strings"
 	"testing"
+	"time"
 )
 
 // With small limits what is rare happens in a short script: the window is full, and so is a
@@ -44,4 +45,36 @@ func TestLimits_ofThePageFitTheWindow(t *testing.T) {
 	if s.Page != 5 {
 		t.Errorf("pages of %d messages for a window of 21", s.Page)
 	}
+}
+
+// A message takes as long as the syncs of its entry.
+func TestLatencies_areWhatCommitsAndAnswersTake(t *testing.T) {
+	played(t, `
+cluster nodes=3 sync=20ms answer=300ms merge=2 proposal=600 flush=8192
+at 0s create orders.delay
+at 0s create orders
+at 0s start all
+at 10s produce orders.delay count=40 about=100ms scatter=5s deliver-at=2000-01-01T00:00:00Z
+at 30s expect leader
+`, func(p *player) {
+		if p.limits.Ingest.Proposal != 600 || p.mergeWidth != 2 {
+			t.Errorf("limits %+v, segments merged by %d", p.limits, p.mergeWidth)
+		}
+		quickest := time.Hour
+		came := map[string]time.Time{}
+		for _, d := range p.consume() {
+			came[d.Origin] = d.At
+		}
+		dues := map[int64]bool{}
+		for _, r := range p.produced {
+			quickest = min(quickest, came[r.origin].Sub(r.at))
+			dues[r.due] = true
+		}
+		if quickest < 40*time.Millisecond {
+			t.Errorf("a message came %v after its record, and two disks have to sync it, 20 ms each", quickest)
+		}
+		if len(p.produced) != 40 || len(dues) < 35 {
+			t.Errorf("%d records with %d due times, want 40 with as many", len(p.produced), len(dues))
+		}
+	})
 }

@@ -15,8 +15,9 @@ import (
 	"github.com/carillonmq/carillon/storage"
 )
 
-// applied writes down what a command of the log has done, when the first node applies it.
-func (o *observer) applied(command raftfsm.Command, result raftfsm.Result) {
+// applied writes down what a command of the log has done, when the first node applies it. The store
+// is nil while the node is being opened, or ended.
+func (o *observer) applied(store *storage.Store, command raftfsm.Command, result raftfsm.Result) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	if result.Index <= o.seen {
@@ -50,10 +51,13 @@ func (o *observer) applied(command raftfsm.Command, result raftfsm.Result) {
 			for seq := run.First; seq <= run.Last; seq++ {
 				log.Ack(seq, time.Now())
 			}
+			log.Kill(run.First, run.Last)
 		}
+		return // which moves no mark
 	case raftfsm.Replace:
 		for i, e := range c.Entries {
 			if result.PartsApplied[i] {
+				log.Kill(c.Kills[i], c.Kills[i])
 				accept(e, true)
 			}
 		}
@@ -73,7 +77,22 @@ func (o *observer) applied(command raftfsm.Command, result raftfsm.Result) {
 		costs.ClaimBytes += int64(c.Size())
 		o.hold(c.Set, c.Lift)
 		claim(c.Through)
+	default:
+		return
 	}
+	if store != nil {
+		o.marked(result.Index, store)
+	}
+}
+
+// marked writes down the marks after a log entry. The writer of the store is here: it is what the
+// entry has made of it.
+func (o *observer) marked(index uint64, store *storage.Store) {
+	var holds []ledger.Hold
+	for _, h := range store.Holds() {
+		holds = append(holds, ledger.Hold{Target: h.Target, Through: h.Through, Mark: ledger.Mark(h.Mark)})
+	}
+	o.ledger.Log.Marked(index, time.Now(), ledger.Mark(store.Claim().Mark), holds)
 }
 
 // hold notes that a claim has set some holds and lifted others, of which what waits will be read.

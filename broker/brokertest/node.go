@@ -87,6 +87,7 @@ func (n *node) start() {
 		AskMember:   c.ask(n),
 		FlushBytes:  c.flushBytes,
 		SegmentSize: c.segment,
+		MergeWidth:  c.mergeWidth,
 		Understands: n.program,
 		Applied:     n.applied,
 		LogFiles:    n.files,

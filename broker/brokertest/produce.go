@@ -4,6 +4,8 @@ import (
 	"bytes"
 	"context"
 	"fmt"
+	"maps"
+	"math/rand/v2"
 	"slices"
 	"strconv"
 	"strings"
@@ -31,9 +33,33 @@ type produced struct {
 	gone    bool // deleted from the delay topic, perhaps before it was taken in
 }
 
+// apart returns the step, or, of one that produces records about so far apart, one step for each of
+// them: what else the script wants happens in between. They come as those of many users do: the
+// pauses are now long and now short.
+func (s step) apart() []step {
+	text, apart := s.args.values["about"]
+	if !apart || s.verb != "produce" {
+		return []step{s}
+	}
+	about, _ := parseSpan(text)
+	count, _ := strconv.Atoi(s.args.value("count", "1"))
+	steps := make([]step, count)
+	pauses := chances(s.line)
+	for i := range steps {
+		one := s
+		one.args.values = maps.Clone(s.args.values)
+		delete(one.args.values, "about")
+		one.args.values["count"] = "1"
+		one.args.order = slices.DeleteFunc(slices.Clone(s.args.order), func(name string) bool { return name == "about" })
+		steps[i] = one
+		s.at += time.Duration(pauses.ExpFloat64() * float64(about))
+	}
+	return steps
+}
+
 // produce writes count records, every so often, to the partitions in turn. The argument spread
-// moves their due times apart; value, key and deliver-to get the number of the record where they
-// hold a %, the last one modulo targets. With transactional or abort all are in one transaction.
+// moves their due times apart, the argument scatter as well, but in no order; value, key and
+// deliver-to get the number of the record where they hold a %, the last one modulo targets. With transactional or abort all are in one transaction.
 func (p *player) produce(topic string, a arguments) error {
 	every, spread := p.span(a.value("every", "0s")), p.span(a.value("spread", "0s"))
 	count, err := strconv.Atoi(a.value("count", "1"))
@@ -62,8 +88,12 @@ func (p *player) produce(topic string, a arguments) error {
 	}
 	first := len(p.produced)
 	var records []*kgo.Record
+	scatter := p.span(a.value("scatter", "0s"))
+	later := func(i int) time.Duration {
+		return spread*time.Duration(i)/time.Duration(count) + scattered(first+i, scatter)
+	}
 	for i := range count {
-		records = append(records, p.record(topic, int32((first+i)%partitions), a, numbers{first + i, spread * time.Duration(i) / time.Duration(count)}))
+		records = append(records, p.record(topic, int32((first+i)%partitions), a, numbers{first + i, later(i)}))
 		if every > 0 {
 			if err := p.send(user, b, records); err != nil {
 				return err
@@ -76,6 +106,14 @@ func (p *player) produce(topic string, a arguments) error {
 		return err
 	}
 	return user.EndTransaction(context.Background(), kgo.TransactionEndTry(!b.aborted))
+}
+
+// chances are those of a record, or of a line, the same each time that a script is played.
+func chances(number int) *rand.Rand { return rand.New(rand.NewPCG(uint64(number), 0)) }
+
+// scattered returns a part of the span, for each number another one.
+func scattered(number int, span time.Duration) time.Duration {
+	return time.Duration(chances(number).Float64() * float64(span)).Truncate(time.Millisecond)
 }
 
 // numbers are what differs between the records of one step.
@@ -106,6 +144,8 @@ func (p *player) record(topic string, partition int32, a arguments, n numbers) *
 		switch {
 		case name == client.HeaderAfter && n.later > 0:
 			value = (p.span(value) + n.later).String()
+		case name == client.HeaderAt && n.later > 0:
+			value = laterText(value, n.later)
 		case name == client.HeaderAfter:
 			value = p.afterText(value)
 		case name == client.HeaderTo:
@@ -125,6 +165,17 @@ func (p *player) afterText(value string) string {
 		return value
 	}
 	return d.String()
+}
+
+// laterText moves a moment, in the way in which it is written; what is none stays as it is.
+func laterText(value string, by time.Duration) string {
+	if ms, err := strconv.ParseInt(value, 10, 64); err == nil {
+		return strconv.FormatInt(ms+by.Milliseconds(), 10)
+	}
+	if moment, err := time.Parse(time.RFC3339Nano, value); err == nil {
+		return moment.Add(by).Format(time.RFC3339Nano)
+	}
+	return value
 }
 
 // A batch is what the records of one step have in common.

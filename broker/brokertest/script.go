@@ -94,8 +94,11 @@ func parseScript(r io.Reader) (script, error) {
 		case "cluster":
 			s.settings = step.args
 		case "at":
-			s.steps = append(s.steps, step)
+			s.steps = append(s.steps, step.apart()...)
 		case "on":
+			if _, apart := step.args.values["about"]; apart && step.verb == "produce" {
+				return s, fmt.Errorf("line %d: about= is for lines \"at\": here all come at once", number)
+			}
 			s.armed = append(s.armed, step)
 		}
 		produces = produces || step.verb == "produce"
@@ -112,6 +115,9 @@ func parseScript(r io.Reader) (script, error) {
 	}
 	if limits := limitsOf(s.settings).Schedule; limits.Page < 1 {
 		return s, fmt.Errorf("line \"cluster\": loaded=%d: a page is a quarter of that at most, and one message at least: use 4 or more", limits.Loaded)
+	}
+	if width, err := strconv.Atoi(s.settings.value("merge", "2")); err != nil || width < 2 {
+		return s, fmt.Errorf("line \"cluster\": merge=%s: one segment is none less: use 2 or more", s.settings.value("merge", ""))
 	}
 	return s, s.checkNodes()
 }

@@ -61,6 +61,17 @@ func TestParse_refusesWhatChecksNothing(t *testing.T) {
 	}
 }
 
+func TestParse_refusesWhatCannotBe(t *testing.T) {
+	for text, want := range map[string]string{
+		"cluster merge=1\nat 1s produce a.delay":                      "merge=1: ",
+		"at 1s produce a.delay\non claim produce a.delay about=100ms": "line 2: about= is for lines",
+	} {
+		if _, err := parseScript(strings.NewReader(text)); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%q: error %v, want one that says %q", text, err, want)
+		}
+	}
+}
+
 func TestParse_linesStandInAnyOrder(t *testing.T) {
 	s, err := parseScript(strings.NewReader(`
 at 2s produce orders.delay deliver-after=1s h-name=x bytes=100 abort

@@ -54,7 +54,7 @@ func header(m message.Message, key string) string {
 // testCommand returns the size of the command that proposes the entry.
 func testCommand(t *testing.T, entry storage.Entry) (size int) {
 	t.Helper()
-	pack := packer{lead: lead, propose: func(command raftfsm.Ingest, _ []packedPart) error {
+	pack := packer{most: raftfsm.ProposalBytes, lead: lead, propose: func(command raftfsm.Ingest, _ []packedPart) error {
 		size = command.Size()
 		return nil
 	}}

@@ -1,6 +1,7 @@
 package ingest
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"log/slog"
@@ -17,7 +18,7 @@ import (
 )
 
 // mostProposed is how many ingest commands wait to be settled, besides the one that settle waits for
-// and the one that take has just proposed: with ProposalBytes each it bounds the bytes that Raft
+// and the one that take has just proposed: with Limits.Proposal each it bounds the bytes that Raft
 // holds for us.
 const mostProposed = 8
 
@@ -69,6 +70,7 @@ type Options struct {
 	ClaimLead int64
 	// DiscoverEvery bounds how long a new topic or partition goes unseen.
 	DiscoverEvery time.Duration
+	Limits        Limits // zero: DefaultLimits
 }
 
 // A Store is the part of *storage.Store that ingest needs.
@@ -97,6 +99,7 @@ type Count interface {
 // New returns an Ingest that does nothing until Run.
 func New(cfg Options) *Ingest {
 	log := cfg.Logger.With("component", "ingest")
+	cfg.Limits = cmp.Or(cfg.Limits, DefaultLimits())
 	return &Ingest{cfg: cfg, log: log, places: newPlaces(), refused: digest.New(log, "records refused, they go to the dead-letter topic")}
 }
 
@@ -126,7 +129,7 @@ func (g *Ingest) take(ctx context.Context, proposed chan<- proposedIngest) error
 		if err != nil {
 			return fmt.Errorf("poll delay topics: %w", err)
 		}
-		pack := packer{lead: g.cfg.ClaimLead, propose: func(command raftfsm.Ingest, parts []packedPart) error {
+		pack := packer{most: g.cfg.Limits.Proposal, lead: g.cfg.ClaimLead, propose: func(command raftfsm.Ingest, parts []packedPart) error {
 			if command.ClaimThrough > 0 {
 				hurried = time.Now()
 			}
@@ -250,9 +253,10 @@ func shorten(m *message.Message, size int) *message.Problem {
 	return problem
 }
 
-// A packer gathers entries into ingest commands of at most ProposalBytes, or of one
+// A packer gathers entries into ingest commands of at most so many bytes, or of one
 // entry that is larger by itself.
 type packer struct {
+	most     int   // bytes of a command
 	lead     int64 // milliseconds: what is due sooner brings its claim along
 	propose  func(command raftfsm.Ingest, parts []packedPart) error
 	parts    []raftfsm.Part
@@ -292,7 +296,7 @@ func (p *packer) open(batch Batch, from int64) {
 // entry does not fit beside it.
 func (p *packer) add(batch Batch, offset int64, entry storage.Entry, problem *message.Problem, now int64) error {
 	size := raftfsm.EntrySize(&entry)
-	if p.messages > 0 && p.bytes+size > raftfsm.ProposalBytes {
+	if p.messages > 0 && p.bytes+size > p.most {
 		// The gap before the record belongs to this command, so that the next one
 		// begins at the record.
 		p.parts[len(p.parts)-1].Next = offset
@@ -335,7 +339,7 @@ func (p *packer) flush(now int64) error {
 		command.ClaimThrough = now + p.lead
 	}
 	err := p.propose(command, p.packed)
-	*p = packer{lead: p.lead, propose: p.propose}
+	*p = packer{most: p.most, lead: p.lead, propose: p.propose}
 	return err
 }
 

@@ -158,7 +158,7 @@ func TestIngest_logsAndCountsWhatItRefuses(t *testing.T) {
 	counts := make(refusedCount)
 	g := New(Options{ClaimLead: lead, Config: config.Default(), Count: counts, Store: atLevel(storage.LevelTwo), Now: time.Now, Logger: lines.Logger()})
 	var parts []packedPart
-	pack := packer{lead: lead, propose: func(_ raftfsm.Ingest, packed []packedPart) error {
+	pack := packer{most: raftfsm.ProposalBytes, lead: lead, propose: func(_ raftfsm.Ingest, packed []packedPart) error {
 		parts = packed
 		return nil
 	}}

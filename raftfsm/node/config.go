@@ -52,6 +52,7 @@ type Config struct {
 	FlushBytes    int64         // bytes of log after which the memtable is flushed; 32 MiB by default
 	FlushInterval time.Duration // flushed after this long even if little was written; 5 min by default
 	SegmentSize   int           // bytes of one log file of raftlog.WAL; 64 MiB by default
+	MergeWidth    int           // of the schedule's segments: storage.Config; 0: its default
 
 	// LogFiles are those of the log's segments, and FreeSpace tells how much room there is on the
 	// disk of a directory. nil: the file system's.

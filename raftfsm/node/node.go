@@ -123,7 +123,9 @@ func (n *Node) open(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	if n.store, err = storage.Open(storage.Config{Dir: filepath.Join(n.cfg.DataDir, scheduleDir), Logger: n.cfg.Logger, Pace: n.paceMerge, Free: n.cfg.FreeSpace}); err != nil {
+	if n.store, err = storage.Open(storage.Config{
+		Dir: filepath.Join(n.cfg.DataDir, scheduleDir), Logger: n.cfg.Logger, MergeWidth: n.cfg.MergeWidth, Pace: n.paceMerge, Free: n.cfg.FreeSpace,
+	}); err != nil {
 		return fmt.Errorf("open schedule: %w", err)
 	}
 	n.lean = raftlog.NewLean(n.logs)

@@ -79,8 +79,9 @@ type run struct {
 	far       time.Duration // how long all nodes are stopped at the end, 0 if they are not
 
 	nodes    int
-	brokers  int  // of Kafka; 0: one
-	old      bool // founded by programs of the first feature level
+	answer   time.Duration // of Kafka to what is written
+	brokers  int           // of Kafka; 0: one
+	old      bool          // founded by programs of the first feature level
 	sources  []string
 	targets  []string        // topics that exist; the first is the one of trouble
 	missing  []string        // topics that are created later
@@ -124,17 +125,20 @@ func (r *run) drawCluster() {
 	r.nodes = pick(r, 1, 3, 3, 3, 3, 3, 3, 5)
 	r.setting("nodes=%d", r.nodes)
 	r.setting("heartbeat=%s", r.heartbeat)
+	drawn := map[string]int{"handed": 2048, "flying": 256}
 	for _, limit := range limits() {
 		if r.chance(0.5) {
-			r.setting("%s=%d", limit.name, int(r.size(limit.least, limit.most)))
+			drawn[limit.name] = int(r.size(limit.least, limit.most))
+			r.setting("%s=%d", limit.name, drawn[limit.name])
 		}
 	}
+	r.drawLatencies(drawn["handed"], drawn["flying"])
 	if r.chance(0.5) { // a page is a quarter of what is loaded at most
 		loaded := r.size(8, 4096)
 		r.setting("loaded=%d", int(loaded))
 		r.setting("page=%d", int(r.size(1, loaded/4)))
 	}
-	if r.chance(0.25) {
+	if r.chance(0.35) {
 		r.brokers = pick(r, 2, 3)
 		r.setting("brokers=%d", r.brokers)
 	}
@@ -146,6 +150,20 @@ func (r *run) drawCluster() {
 	r.sources = []string{"orders.delay", "bills.delay"}[:1+r.IntN(2)]
 	r.targets = []string{"orders", "bills", "mails"}
 	r.missing = []string{"late", "never"}
+}
+
+// drawLatencies draws how long disks and Kafka take while all is well, since what takes no time is never
+// on its way. A target still gets some thousand messages in a second: as many as it may have go out
+// with each answer, and as many as may be handed over with each answer and its Ack.
+func (r *run) drawLatencies(handed, flying int) {
+	least, most := time.Millisecond, 50*time.Millisecond
+	if most := min(most, time.Duration(handed)*time.Millisecond/10); most >= least && r.chance(0.75) {
+		r.setting("sync=%s", span(r.span(least, most)))
+	}
+	if most := min(most, time.Duration(min(handed, flying))*time.Millisecond/4); most >= least && r.chance(0.75) {
+		r.answer = r.span(least, most)
+		r.setting("answer=%s", span(r.answer))
+	}
 }
 
 // A limit is a setting of the line "cluster" that makes a bound of the product small.
@@ -161,6 +179,8 @@ func limits() []limit {
 		{"handed", 4, 2048},
 		{"flying", 1, 256},
 		{"feed", 1, 256},
+		{"merge", 2, 5},
+		{"proposal", 256, 64 << 10},
 	}
 }
 

@@ -24,9 +24,9 @@ func TestScript_isTheSameForTheSameSeed(t *testing.T) {
 func TestScript_drawsEverythingWithinAThousandSeeds(t *testing.T) {
 	missing := map[string]bool{}
 	for _, word := range slices.Concat(strings.Fields(`
-		nodes heartbeat flush segment brokers loaded handed flying page feed missing_target_timeout program
+		nodes heartbeat flush segment brokers loaded handed flying page feed merge proposal sync answer missing_target_timeout program
 		create partitions recreate trim forbid allow slow hush well error stale metadata offsets
-		produce abort transactional count every spread bytes key value targets
+		produce abort transactional count about spread scatter bytes key value targets
 		deliver-at deliver-after deliver-to deliver-partition deliver-key
 		start stop kill freeze thaw replace raise config route cut silence oneway isolate heal
 		disk torn full clock step drift all leader follower here n1 n2 n3 n4 n5`), Events()) {

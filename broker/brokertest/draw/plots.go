@@ -18,6 +18,8 @@ func plots() []plot {
 		refusedLetters, refusedLetters, elections, elections,
 		heavyLoad, heavyLoad, manyBadTargets, manyBadTargets, manyBadTargets, placedAnew, placedAnew,
 		leaderWithoutKafka, leaderWithoutKafka, slowBesideQuick, slowBesideQuick, unrouted,
+		slowCommits, slowCommits, slowCommits, shortOutages, shortOutages, tenantForbidden, tenantForbidden,
+		strayAnswers, movedLeaders, movedLeaders,
 	}
 }
 
@@ -169,6 +171,84 @@ func heavyLoad(r *run, at, length time.Duration) {
 	r.at(at+length, "well %s", r.targets[0])
 }
 
+// slowCommits are those of disks that stall, while a target is bad and well again and past-due records
+// come: what was claimed, accepted or acknowledged is not yet in the log when the next thing happens.
+func slowCommits(r *run, at, length time.Duration) {
+	slow := span(r.span(50*time.Millisecond, max(time.Second, r.heartbeat/10)))
+	for n := range r.nodes {
+		node := fmt.Sprintf("n%d", n+1)
+		r.fault(at, "disk "+node+" slow="+slow, "disk "+node+" well")
+	}
+	r.mixed(at, length)
+	for range 1 + r.IntN(3) {
+		replay(r, at+time.Duration(r.Int64N(int64(length))))
+	}
+	pick(r, shortOutages, shortOutages, flapping, manyBadTargets, tenantForbidden, badTarget)(r, at, length)
+}
+
+// shortOutages of a target are over when it has just been given up, or just not, and messages for it
+// go on coming.
+func shortOutages(r *run, at, length time.Duration) {
+	fault, mend := r.bad()
+	for range 2 + r.IntN(5) {
+		r.stream(at, "key=k%% deliver-to=%s %s", r.targets[0], pick(r, delays()[0], delays()[1])(r, at))
+		if r.chance(0.5) {
+			replay(r, at)
+		}
+		at += r.span(100*time.Millisecond, 2*time.Second)
+		r.fault(at, fault, mend)
+		at += r.span(1500*time.Millisecond, 6*time.Second)
+		r.at(at, "%s", mend)
+		at += r.span(100*time.Millisecond, max(30*time.Second, length/4))
+	}
+}
+
+// tenantForbidden has all targets of somebody refuse what is written for some seconds, while events are
+// replayed to them.
+func tenantForbidden(r *run, at, length time.Duration) {
+	manyTargets(r, at)
+	count := min(r.many, 30)
+	for range 1 + r.IntN(3) {
+		ago := r.span(time.Second, 60*r.unit)
+		r.stream(at, "scatter=%s deliver-to=t%% targets=%d %s", span(ago), count, r.until(at-ago))
+		at += r.span(100*time.Millisecond, time.Second)
+		over := at + r.span(2*time.Second, 10*time.Second)
+		for n := range count {
+			r.fault(at, fmt.Sprintf("forbid t%d", n), fmt.Sprintf("allow t%d", n))
+			r.at(over, "allow t%d", n)
+		}
+		at = over + r.span(time.Second, max(30*time.Second, length/4))
+	}
+}
+
+// strayAnswers of Kafka say now and then that a topic is missing that is there, and does not answer.
+func strayAnswers(r *run, at, length time.Duration) {
+	topic := r.targets[0]
+	r.produce(at, r.count(), "deliver-to=%s %s", topic, pastDue(r, at))
+	r.fault(at, pick(r, "hush "+topic, "slow "+topic+" answer=10s"), "well "+topic)
+	for end := at + max(length, 5*time.Minute); at < end; at += r.span(2*time.Second, 100*time.Second) {
+		r.at(at, "error Metadata err=UNKNOWN_TOPIC_OR_PARTITION count=%d topic=%s", 1+r.IntN(3), topic)
+	}
+	r.at(at, "well %s", topic)
+}
+
+// movedLeaders has the partitions of a slow target change their brokers while its records are on
+// their way.
+func movedLeaders(r *run, at, length time.Duration) {
+	topic := r.targets[0]
+	r.fault(at, "slow "+topic+" answer="+span(r.span(100*time.Millisecond, 3*time.Second)), "well "+topic)
+	for range 2 + r.IntN(4) {
+		r.stream(at, "key=k%% deliver-to=%s %s", topic, delays()[0](r, at))
+		at += r.span(100*time.Millisecond, 10*time.Second)
+		r.at(at, "elect %s", topic)
+		if r.chance(0.3) {
+			r.at(at, "elect %s", pick(r, r.sources...))
+		}
+		at += r.span(time.Second, 10*time.Second)
+	}
+	r.at(at+length/10, "well %s", topic)
+}
+
 // manyBadTargets do not exist when their messages are due, and appear all at once.
 func manyBadTargets(r *run, at, length time.Duration) {
 	count := int(r.size(10, 200))
@@ -177,7 +257,8 @@ func manyBadTargets(r *run, at, length time.Duration) {
 	if r.chance(0.5) {
 		r.changeTerm(at + r.span(length/10, length))
 	}
-	r.produce(at+length/2, count, "deliver-to=m%% targets=%d %s", count, pastDue(r, at+length/2))
+	ago := r.span(time.Second, 60*r.unit)
+	r.stream(at+r.span(time.Second, length/2), "scatter=%s deliver-to=m%% targets=%d %s", span(ago), count, r.until(at-ago))
 	if r.chance(0.8) {
 		when := at + r.span(length/2, length)
 		r.at(when, "create m%% count=%d", count)

@@ -63,7 +63,7 @@ type shape func(r *run, at time.Duration)
 func shapes() []shape {
 	return []shape{
 		steady, steady, rush, ladder, timeouts, hotTenant, manyTargets, absent, poison,
-		large, inTransactions, placed, trickle, seldom, plateau, plateau,
+		large, inTransactions, placed, trickle, seldom, plateau, plateau, replay, replay,
 	}
 }
 
@@ -168,20 +168,30 @@ func placed(r *run, at time.Duration) {
 
 // trickle is one record after the other.
 func trickle(r *run, at time.Duration) {
-	r.produce(at, min(r.count(), 100), "every=%s key=k%% deliver-to=%s %s", span(r.span(time.Millisecond, r.unit/10)), r.to(), r.due(at))
+	r.produce(at, min(r.count(), 100), "about=%s key=k%% deliver-to=%s %s", span(r.span(time.Millisecond, r.unit/10)), r.to(), r.due(at))
 }
 
-// seldom is one record in a while, about when what served the last one is given up.
+// replay has the events of some time come once more, in no order, with the times that they had then.
+func replay(r *run, at time.Duration) {
+	ago := r.span(10*time.Millisecond, 60*r.unit)
+	r.stream(at, "scatter=%s key=k%% deliver-to=%s %s", span(ago), r.to(), r.until(at-ago))
+}
+
+// stream is produced one after the other, within some seconds: while it comes other things happen.
+func (r *run) stream(at time.Duration, format string, args ...any) {
+	count := 10 + r.count()
+	about := r.span(time.Millisecond, 20*time.Second/time.Duration(count))
+	r.produce(at, count, "about=%s %s", span(about), fmt.Sprintf(format, args...))
+}
+
+// seldom is one message in a while, about when what served the last one is given up: half a minute
+// after Kafka has answered.
 func seldom(r *run, at time.Duration) {
-	target, gap := r.to(), pick(r, 29900*time.Millisecond, 30*time.Second, 30*time.Second, 30100*time.Millisecond, r.span(time.Minute, 5*time.Minute))
-	if r.chance(0.5) { // to the millisecond, as what is planned by the clock
-		count := 5 + r.IntN(10)
-		r.produce(at, count, "deliver-to=%s %s spread=%s", target, after(r.unit), span(time.Duration(count)*gap))
-		return
-	}
-	for range 3 + r.IntN(3) {
-		r.produce(at, 1, "deliver-to=%s %s", target, delays()[0](r, at))
-		at += gap
+	gap := pick(r, 29900*time.Millisecond, 30*time.Second, 30*time.Second+r.answer, 30*time.Second+r.answer, 30100*time.Millisecond, r.span(time.Minute, 5*time.Minute))
+	target := pick(r, "seldom", r.to()) // one that nobody else writes to, or any
+	r.at(at, "create seldom")
+	for n := range 6 + r.IntN(6) {
+		r.produce(at, 1, "deliver-to=%s %s", target, r.until(at+r.unit+time.Duration(n)*gap))
 	}
 }
 

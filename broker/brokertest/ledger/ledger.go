@@ -115,8 +115,8 @@ func (l *Ledger) Judge() []Problem {
 	}
 	j := judge{Ledger: l, index: newIndex(l)}
 	for _, check := range []func(){
-		j.checkFaults, j.checkFates, j.checkTakenOnce, j.checkLog, j.checkDeadLetters, j.checkMarks, j.checkEarly, j.checkOrder, j.checkKeys,
-		j.checkDuplicates, j.checkRepeats, j.checkLateness, j.checkTerms, j.checkCosts,
+		j.checkFaults, j.checkFates, j.checkTakenOnce, j.checkLog, j.checkHeld, j.checkDeadLetters, j.checkMarks, j.checkPassed, j.checkEarly,
+		j.checkOrder, j.checkKeys, j.checkDuplicates, j.checkRepeats, j.checkLateness, j.checkTerms, j.checkCosts,
 	} {
 		check()
 	}

@@ -177,6 +177,11 @@ func TestJudge_findsNothingWhereAllPromisesAreKept(t *testing.T) {
 			moved := *d
 			l.Deliveries = slices.Insert(slices.Delete(l.Deliveries, 200, 201), 202, moved)
 		},
+		"a target was held for a while": func(l *Ledger) {
+			l.Log.Kill(1, 1200)
+			l.Log.Marked(7001, after(101.9), Mark{Due: after(102).UnixMilli()}, []Hold{{Target: "orders", Through: after(102).UnixMilli()}})
+			l.Log.Marked(7002, after(102.9), Mark{Due: after(103).UnixMilli()}, nil)
+		},
 		"a topic was made anew, with the same values": func(l *Ledger) {
 			r, d := l.at(100)
 			r2, d2 := l.at(200)
@@ -306,6 +311,25 @@ func TestJudge_finds(t *testing.T) {
 			l.Log.Claims[599].Through = after(601).UnixMilli() - 1
 		}},
 		{"that nothing was ever claimed", "unclaimed", "no claim covers it", func(l *Ledger) { l.Log.Claims = nil }},
+		{"one that a mark has passed on the way", "stuck", "lay before the mark", func(l *Ledger) {
+			m := Message{Identity: l.Records[0].Identity, Target: "orders", Due: after(50).UnixMilli(), Seq: 5000}
+			l.Log.Accept(Acceptance{Message: m, Index: 7000})
+			l.Log.Kill(1, 1200)
+			l.Log.Marked(7001, after(50), Mark{Due: m.Due, Seq: 5001}, nil)
+			l.Log.Kill(5000, 5000)
+			l.Log.Marked(7002, after(50), Mark{Due: m.Due, Seq: 5001}, nil)
+			delete(l.Log.Accepted, 5000)
+		}},
+		{"one that the mark of a hold has passed", "stuck", "of the hold on", func(l *Ledger) {
+			l.Log.Kill(1, 200)
+			l.Log.Kill(203, 1200)
+			l.Log.Marked(7001, after(50), Mark{}, []Hold{{Target: "orders", Through: after(900).UnixMilli(), Mark: Mark{Due: after(900).UnixMilli()}}})
+		}},
+		{"one that went out though its target was held", "unclaimed", "held its target", func(l *Ledger) {
+			l.Log.Kill(1, 1200)
+			l.Log.Marked(7001, after(101), Mark{}, []Hold{{Target: "orders", Through: after(101).UnixMilli()}})
+			l.Log.Marked(7002, after(104), Mark{}, nil)
+		}},
 		{"one that says it is due earlier than it was to be", "due", "was to be due", func(l *Ledger) {
 			_, d := l.at(100)
 			d.At, d.Due = d.At.Add(-500*time.Millisecond), d.Due-500

@@ -11,6 +11,10 @@ type Log struct {
 	Claims   []Claim               // each reaches further than the one before
 	Acked    map[uint64]time.Time  // by seq: when the first node had applied that it was delivered
 	Repeats  []Sending             // of what was acknowledged
+	Held     []Held                // by time
+	Passed   []Passed
+
+	waiting waiting
 }
 
 // A Sending is a message that was handed to Kafka by a node.
@@ -47,6 +51,7 @@ func (l *Log) Accept(a Acceptance) {
 		l.Accepted = make(map[uint64]Acceptance)
 	}
 	l.Accepted[a.Seq] = a
+	l.waiting.accept(a.Target, Mark{a.Due, a.Seq})
 }
 
 // Ack notes that a message was acknowledged.
