@@ -3,6 +3,7 @@ package brokertest
 import (
 	"context"
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -26,6 +27,9 @@ func (p *player) gather() *ledger.Ledger {
 	l.MissingTimeout, l.DeadLetters = p.config.Routes[0].MissingTargetTimeout, p.config.DeadLetter.Topic
 	if o.routed { // what waits then has the default
 		l.MissingTimeout = min(l.MissingTimeout, config.NewRoute("").MissingTargetTimeout)
+	}
+	if !slices.ContainsFunc(p.nodes, func(n *node) bool { return n.everOld }) {
+		l.MaxSkew = p.config.Clock.MaxSkew
 	}
 	for _, r := range p.produced {
 		topic, _, _ := strings.Cut(r.origin, "/")

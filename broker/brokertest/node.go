@@ -32,6 +32,7 @@ type node struct {
 	config  map[string]string // by key, where this node's differs from its next start on
 	disk    int               // counts up when the disk is replaced
 	program storage.Level     // what it understands from its next start on; 0: all
+	everOld bool              // a program has run here that tells nobody its clock
 	frozen  atomic.Bool
 	killed  atomic.Bool                     // what it still does never was
 	leads   atomic.Bool                     // its term runs, as far as its log says
@@ -67,6 +68,7 @@ func (n *node) start() {
 	n.files.restart()
 	n.killed.Store(false)
 	n.own = own
+	n.everOld = n.everOld || n.program == storage.LevelOne
 	log := c.log.With("node", n.member.ID)
 	kafkaLog := log // whose own debugging costs
 	if c.raise != nil {

@@ -8,6 +8,18 @@ import (
 // wrong returns between which bounds the clocks of those were wrong that led at some time between
 // from and to.
 func (l *Ledger) wrong(from, to time.Time) (least, most time.Duration) {
+	for i, node := range l.leaders(from, to) {
+		low, high := l.wrongOf(node, from, to)
+		if i == 0 {
+			least, most = low, high
+		}
+		least, most = min(least, low), max(most, high)
+	}
+	return least, most
+}
+
+// wrongOf is wrong, of one node whether it led or not.
+func (l *Ledger) wrongOf(node string, from, to time.Time) (least, most time.Duration) {
 	first := true
 	take := func(offset time.Duration) {
 		if first {
@@ -15,22 +27,20 @@ func (l *Ledger) wrong(from, to time.Time) (least, most time.Duration) {
 		}
 		least, most = min(least, offset), max(most, offset)
 	}
-	for _, node := range l.leaders(from, to) {
-		last := Clock{Node: node, At: from} // right, until somebody touches it
-		for _, c := range l.Clocks {
-			switch {
-			case c.Node != node || c.At.After(to):
-			case c.At.Before(from):
-				last = c
-			default:
-				take(last.at(later(last.At, from)))
-				take(last.at(c.At))
-				last = c
-			}
+	last := Clock{Node: node, At: from} // right, until somebody touches it
+	for _, c := range l.Clocks {
+		switch {
+		case c.Node != node || c.At.After(to):
+		case c.At.Before(from):
+			last = c
+		default:
+			take(last.at(later(last.At, from)))
+			take(last.at(c.At))
+			last = c
 		}
-		take(last.at(later(last.At, from)))
-		take(last.at(to))
 	}
+	take(last.at(later(last.At, from)))
+	take(last.at(to))
 	return least, most
 }
 
@@ -54,18 +64,53 @@ func (l *Ledger) leaders(from, to time.Time) []string {
 		}
 	}
 	if len(nodes) == 0 {
-		for _, c := range l.Clocks {
-			add(c.Node)
+		return l.members()
+	}
+	return nodes
+}
+
+// members returns the nodes whose clocks are known.
+func (l *Ledger) members() []string {
+	var nodes []string
+	for _, c := range l.Clocks {
+		if !slices.Contains(nodes, c.Node) {
+			nodes = append(nodes, c.Node)
 		}
 	}
 	return nodes
+}
+
+// compared is how long it takes at most until members that reach each other have compared clocks.
+func (l *Ledger) compared() time.Duration { return 3*time.Second + max(10*time.Second, 10*l.Heartbeat) }
+
+// believed returns how far ahead the clock may be that what was sent then was due by, however wrong
+// that of the leader was, and whether anything is known of that: since members last compared clocks
+// nothing has parted them, and more than half of them agreed about the time.
+func (j *judge) believed(sent time.Time) (most time.Duration, known bool) {
+	from := sent.Add(-handed - j.compared())
+	parted := slices.ContainsFunc(j.Faults, func(f Fault) bool {
+		return traits[f.Kind].ends && f.Kind != "clock" && !f.From.After(sent) && (f.Until.IsZero() || !f.Until.Before(from))
+	})
+	if j.MaxSkew == 0 || parted {
+		return 0, false
+	}
+	members, agree := j.members(), 0
+	for _, node := range members {
+		// Any two that are so near to the right time agree.
+		if least, ahead := j.wrongOf(node, from, sent); max(-least, ahead) <= j.MaxSkew/2 {
+			agree++
+			most = max(most, ahead)
+		}
+	}
+	return most + j.MaxSkew, 2*agree > len(members)
 }
 
 // handed is how long a record may have been with a lane, or with Kafka's client, that was due by
 // the clock as it was then.
 const handed = 10 * time.Second
 
-// checkEarly: never early, by the clock of the node that led.
+// checkEarly: never early, by the clock of the node that led, and by max_skew at most where that clock
+// is wrong and most of the others are not.
 func (j *judge) checkEarly() {
 	for _, d := range j.Deliveries {
 		if d.Due == 0 {
@@ -75,8 +120,17 @@ func (j *judge) checkEarly() {
 		if early <= 0 && len(j.Clocks) == 0 {
 			continue
 		}
-		if _, most := j.wrong(d.At.Add(-handed), d.At); early > most.Truncate(time.Millisecond) {
+		_, most := j.wrong(d.At.Add(-handed), d.At)
+		if early > most.Truncate(time.Millisecond) {
 			j.problem("early", "%s for %s, due %d, was sent at %d: %v too early, clocks of leaders being ahead by %v at most",
+				d.Origin, d.Topic, d.Due, d.At.UnixMilli(), early, most)
+			continue
+		}
+		if early <= j.MaxSkew {
+			continue
+		}
+		if most, known := j.believed(d.At); known && early > most {
+			j.problem("early", "%s for %s, due %d, was sent at %d: %v too early, by a clock that is not believed beyond %v, since others agree",
 				d.Origin, d.Topic, d.Due, d.At.UnixMilli(), early, most)
 		}
 	}

@@ -11,15 +11,21 @@ func (l *Ledger) Duplicates() map[string]int {
 	return counts
 }
 
-// checkDuplicates: a copy comes again only when a fault that the guarantees name lay between.
+// checkDuplicates: a copy comes again only when a fault that the guarantees name came while the one
+// before it was on its way.
 func (j *judge) checkDuplicates() {
 	j.eachDuplicate(func(kind string, first, again *Delivery) {
 		if kind == "" {
-			j.problem("duplicates", "%s for %s, seq %d, was sent at %v and again at %v, and no fault was near",
+			j.problem("duplicates", "%s for %s, seq %d, was sent at %v and again at %v, and no fault was near the first time",
 				first.Origin, first.Topic, first.Seq, first.At.Sub(j.Begin), again.At.Sub(j.Begin))
 		}
 	})
 }
+
+// onItsWay is how long a message is, while nothing is wrong: from when it is sent until the log has its
+// Ack, which waits for a tenth of a second or two commits. So this bounds what a fault may repeat. With
+// a fault before, members may have to find each other again first.
+func (l *Ledger) onItsWay() time.Duration { return time.Second + 2*l.Heartbeat }
 
 // eachDuplicate yields each copy that is not the first of its seq with the one before it.
 func (j *judge) eachDuplicate(yield func(kind string, before, again *Delivery)) {
@@ -38,7 +44,8 @@ func (j *judge) eachDuplicate(yield func(kind string, before, again *Delivery)) 
 			if !again {
 				continue
 			}
-			fault, _ := j.near(trait.mayDuplicate, d.Topic, before.At, d.At, 5*time.Second)
+			from, to := before.At.Add(-10*time.Second-10*j.Heartbeat), before.At.Add(j.onItsWay())
+			fault, _ := j.near(trait.mayDuplicate, d.Topic, from, to, 0)
 			yield(fault.Kind, before, d)
 		}
 	}

@@ -11,14 +11,13 @@ func (l *Ledger) patience() time.Duration {
 	return 6*time.Second + 10*l.Heartbeat + 2*l.Discovery
 }
 
-// mostBeside is how late half of the messages may be beside targets that are bad, while nothing
-// else is.
-const mostBeside = time.Second
+// mostUsual is how late half of the messages may be while nothing that may delay them is on.
+const mostUsual = time.Second
 
 // checkLateness: what is due is delivered, without help. What a fault delays is not counted while
 // that lasts and is recovered from; one of a target delays no other.
 func (j *judge) checkLateness() {
-	var beside []time.Duration
+	var usual, beside []time.Duration // of what nothing delayed: without, and beside targets that are bad
 	for i := range j.Records {
 		r := &j.Records[i]
 		if r.Aborted || r.Gone || len(j.records[r.Identity]) > 1 {
@@ -35,8 +34,12 @@ func (j *judge) checkLateness() {
 		}
 		late := calm(j.disturbed(r.Topic, r.Target), due, until)
 		other := j.besideBad(r.Target, due, until)
-		if other && late == until.Sub(due) {
+		switch {
+		case len(copies) == 0 || late != until.Sub(due):
+		case other:
 			beside = append(beside, late)
+		default:
+			usual = append(usual, late)
 		}
 		switch {
 		case late <= j.patience():
@@ -49,9 +52,15 @@ func (j *judge) checkLateness() {
 			j.problem("progress", "%s came %v late, %v of them with nothing wrong", r, until.Sub(due), late)
 		}
 	}
-	slices.Sort(beside)
-	if n := len(beside); n >= 20 && beside[n/2] > mostBeside {
-		j.problem("isolation", "half of %d messages came %v late or more beside targets that were bad", n, beside[n/2])
+	j.checkMedian("isolation", beside, "beside targets that were bad")
+	j.checkMedian("progress", usual, "with nothing wrong")
+}
+
+// checkMedian: half of what nothing delayed came at once, if there was enough of it to tell.
+func (j *judge) checkMedian(check string, late []time.Duration, when string) {
+	slices.Sort(late)
+	if n := len(late); n >= 20 && late[n/2] > mostUsual {
+		j.problem(check, "half of %d messages came %v late or more %s", n, late[n/2], when)
 	}
 }
 

@@ -17,6 +17,7 @@ type Ledger struct {
 	Discovery      time.Duration // how often the delay topics are looked for
 	MissingTimeout time.Duration // after which what is due for a missing target is a dead letter
 	DeadLetters    string        // the dead-letter topic
+	MaxSkew        time.Duration // that a clock may differ by from those of the others; 0: they are not compared
 
 	Records    []Record
 	Deliveries []Delivery // each partition's in order of offset
