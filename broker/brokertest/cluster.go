@@ -204,11 +204,8 @@ func (c *Cluster) leader() *node {
 	c.t.Helper()
 	var found *node
 	c.await(10*time.Minute, "a leader", func() bool {
-		i := slices.IndexFunc(c.nodes, func(n *node) bool { return n.reachable() && n.broker.Leading() })
-		if i >= 0 {
-			found = c.nodes[i]
-		}
-		return i >= 0
+		found = c.find("leader")
+		return found != nil
 	})
 	return found
 }
@@ -216,22 +213,33 @@ func (c *Cluster) leader() *node {
 // node returns the node of that name; "leader" and "follower" are found now.
 func (c *Cluster) node(name string) *node {
 	c.t.Helper()
+	if isRole(name) {
+		c.leader()
+	}
+	n := c.find(name)
+	if n == nil {
+		c.t.Fatalf("there is no node %q", name)
+	}
+	return n
+}
+
+// isRole reports whether the name is that of whichever node leads, or follows.
+func isRole(name string) bool { return name == "leader" || name == "follower" }
+
+// find returns the node that has the name, or the role at this moment, and nil if none has.
+func (c *Cluster) find(name string) *node {
+	leads := func(n *node) bool { return n.reachable() && n.broker.Leading() }
+	isMeant := func(n *node) bool { return n.member.ID == name }
 	switch name {
 	case "leader":
-		return c.leader()
+		isMeant = leads
 	case "follower":
-		leader := c.leader()
-		i := slices.IndexFunc(c.nodes, func(n *node) bool { return n != leader && n.reachable() })
-		if i >= 0 {
-			return c.nodes[i]
-		}
-	default:
-		i := slices.IndexFunc(c.nodes, func(n *node) bool { return n.member.ID == name })
-		if i >= 0 {
-			return c.nodes[i]
-		}
+		leader := slices.IndexFunc(c.nodes, leads)
+		isMeant = func(n *node) bool { return leader >= 0 && n != c.nodes[leader] && n.reachable() }
 	}
-	c.t.Fatalf("there is no node %q", name)
+	if i := slices.IndexFunc(c.nodes, isMeant); i >= 0 {
+		return c.nodes[i]
+	}
 	return nil
 }
 

@@ -16,6 +16,7 @@ import (
 	"github.com/carillonmq/carillon/broker"
 	"github.com/carillonmq/carillon/broker/config"
 	"github.com/carillonmq/carillon/raftfsm/member"
+	raftnode "github.com/carillonmq/carillon/raftfsm/node"
 	"github.com/carillonmq/carillon/storage"
 )
 
@@ -97,19 +98,11 @@ func (p *player) do(s step) {
 // hasNode waits a little for a leader or a follower, if that is the name, and reports whether
 // there is one: faults may have left none.
 func (p *player) hasNode(name string) bool {
-	if name != "leader" && name != "follower" {
+	if !isRole(name) {
 		return true
 	}
-	for deadline := time.Now().Add(20 * p.config.Raft.Heartbeat); ; p.pause(p.config.Raft.Heartbeat) {
-		leads := slices.IndexFunc(p.nodes, func(n *node) bool { return n.reachable() && n.broker.Leading() })
-		other := slices.IndexFunc(p.nodes, (*node).reachable)
-		if leads >= 0 && (name == "leader" || other >= 0 && other != leads || slices.ContainsFunc(p.nodes[leads+1:], (*node).reachable)) {
-			return true
-		}
-		if time.Now().After(deadline) {
-			return false
-		}
-	}
+	_, err := p.meant(name)
+	return err == nil
 }
 
 // A player carries a script out and remembers what has to come true.
@@ -377,23 +370,17 @@ func (p *player) each(name string, do func(*node), fits func(*node) bool) error 
 
 // meant returns the node that a step names. There may be no leader, and no follower, for a while.
 func (p *player) meant(name string) (*node, error) {
-	if name != "leader" && name != "follower" {
+	if !isRole(name) {
 		return p.node(name), nil
 	}
-	leads := func(n *node) bool { return n.reachable() && n.broker.Leading() }
-	deadline := time.Now().Add(20 * p.config.Raft.Heartbeat)
-	for !slices.ContainsFunc(p.nodes, leads) && time.Now().Before(deadline) {
-		p.pause(p.config.Raft.Heartbeat / 10)
+	for deadline := time.Now().Add(20 * p.config.Raft.Heartbeat); ; p.pause(p.config.Raft.Heartbeat / 10) {
+		if n := p.find(name); n != nil {
+			return n, nil
+		}
+		if time.Now().After(deadline) {
+			return nil, errNoEffect
+		}
 	}
-	isMeant := leads
-	if name == "follower" {
-		leader := slices.IndexFunc(p.nodes, leads)
-		isMeant = func(n *node) bool { return leader >= 0 && n != p.nodes[leader] && n.reachable() }
-	}
-	if i := slices.IndexFunc(p.nodes, isMeant); i >= 0 {
-		return p.nodes[i], nil
-	}
-	return nil, errNoEffect
 }
 
 // replace gives the node an empty disk and has the leader take it in again.
@@ -417,29 +404,34 @@ func (p *player) replace(name string) error {
 	return nil
 }
 
+// reached returns the node that another one asks, by its HTTP API, unless that does not answer.
+func (c *Cluster) reached(from *node, m member.Member) (*node, *raftnode.Node, error) {
+	state, _ := c.network.dialing(link{from.member.ID, m.ID})
+	other := c.node(m.ID)
+	raft := other.raft()
+	if state != open || raft == nil || !other.reachable() {
+		return nil, nil, fmt.Errorf("ask %s: %w", m.ID, errCut)
+	}
+	return other, raft, nil
+}
+
 // askReach is how a node asks another whether Kafka answers it.
 func (c *Cluster) askReach(from *node) func(context.Context, member.Member) error {
 	return func(ctx context.Context, m member.Member) error {
-		state, _ := c.network.dialing(link{from.member.ID, m.ID})
-		other := c.node(m.ID)
-		if state != open || !other.reachable() {
-			return fmt.Errorf("ask %s: %w", m.ID, errCut)
+		other, _, err := c.reached(from, m)
+		if err != nil {
+			return err
 		}
 		return other.broker.ReachKafka(ctx)
 	}
 }
 
-// ask is how a node of a new cluster asks the others, in place of their HTTP API.
+// ask is how a node of a new cluster asks the others.
 func (c *Cluster) ask(from *node) func(context.Context, member.Member) (member.Standing, error) {
 	return func(_ context.Context, m member.Member) (member.Standing, error) {
-		state, _ := c.network.dialing(link{from.member.ID, m.ID})
-		other := c.node(m.ID)
-		if state != open || !other.reachable() {
-			return member.Standing{}, fmt.Errorf("ask %s: %w", m.ID, errCut)
-		}
-		raft := other.raft()
-		if raft == nil {
-			return member.Standing{}, fmt.Errorf("ask %s: %w", m.ID, errCut)
+		_, raft, err := c.reached(from, m)
+		if err != nil {
+			return member.Standing{}, err
 		}
 		return raft.Standing(), nil
 	}
@@ -448,15 +440,13 @@ func (c *Cluster) ask(from *node) func(context.Context, member.Member) (member.S
 // askClock is how a node asks another for its clock. Programs of level one have no answer.
 func (c *Cluster) askClock(from *node) func(context.Context, member.Member) (broker.ClockReading, error) {
 	return func(_ context.Context, m member.Member) (broker.ClockReading, error) {
-		state, _ := c.network.dialing(link{from.member.ID, m.ID})
-		other := c.node(m.ID)
-		raft := other.raft()
-		if state != open || raft == nil || !other.reachable() {
-			return broker.ClockReading{}, fmt.Errorf("ask %s: %w", m.ID, errCut)
+		other, raft, err := c.reached(from, m)
+		if err != nil {
+			return broker.ClockReading{}, err
 		}
 		if standing := raft.Standing(); standing.Level() == storage.LevelOne {
 			return broker.ClockReading{}, fmt.Errorf("ask %s: its program does not tell", m.ID)
 		}
-		return broker.ClockReading{Node: m.ID, Cluster: c.config.Cluster.Name, Micros: other.clock.now().UnixMicro()}, nil
+		return other.broker.Clock(), nil
 	}
 }
