@@ -72,6 +72,13 @@ func (c *clock) isRight() bool {
 	return last.offset == 0 && last.drift == 0
 }
 
+// isDrifting reports whether the clock gains or loses.
+func (c *clock) isDrifting() bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.history[len(c.history)-1].drift != 0
+}
+
 // settings returns how wrong the clock was when, from its beginning on.
 func (c *clock) settings() []setting {
 	c.mu.Lock()

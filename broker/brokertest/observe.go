@@ -106,6 +106,7 @@ func (o *observer) step(s step, began time.Time) {
 	case "step", "clock":
 		fault.Kind, fault.Node = "clock", name
 		o.struck(fault)
+		o.lookAtClocks()
 	case "error":
 		fault.Topic = s.args.value("topic", "")
 		o.lasts(fault, errorsLast)
@@ -129,6 +130,18 @@ func (o *observer) step(s step, began time.Time) {
 		o.struck(fault)
 	}
 	o.look(s.verb, began)
+}
+
+// lookAtClocks notes which of them go wrong by more and more: that lasts.
+func (o *observer) lookAtClocks() {
+	for _, n := range o.cluster.nodes {
+		about := "drift " + n.member.ID
+		if n.clock.isDrifting() {
+			o.began(about, ledger.Fault{Kind: "clock", Node: n.member.ID, From: time.Now()})
+		} else {
+			o.ended(about)
+		}
+	}
 }
 
 // disk notes what was done to one. That it tears is no fault until its node is killed, which is one.
@@ -163,6 +176,7 @@ func (o *observer) lasts(f ledger.Fault, d time.Duration) {
 
 // wellAll notes that nothing lasts any more that a step "well" ends.
 func (o *observer) wellAll() {
+	o.lookAtClocks()
 	for about := range o.open {
 		switch kind, _, _ := strings.Cut(about, " "); kind {
 		case "forbid", "slow", "hush", "refuse", "limit", "slow-disk", "full-disk":
