@@ -80,6 +80,7 @@ type run struct {
 
 	nodes    int
 	answer   time.Duration // of Kafka to what is written
+	timeout  time.Duration // after which what is due for a missing target is a dead letter
 	brokers  int           // of Kafka; 0: one
 	old      bool          // founded by programs of the first feature level
 	sources  []string
@@ -145,7 +146,8 @@ func (r *run) drawCluster() {
 	if r.old = r.chance(0.15); r.old {
 		r.setting("program=1")
 	}
-	r.setting("missing_target_timeout=%s", span(r.span(r.unit, max(10*time.Minute, 60*r.unit))))
+	r.timeout = r.span(r.unit, max(10*time.Minute, 60*r.unit))
+	r.setting("missing_target_timeout=%s", span(r.timeout))
 	r.records = int(r.size(5, 300))
 	r.sources = []string{"orders.delay", "bills.delay"}[:1+r.IntN(2)]
 	r.targets = []string{"orders", "bills", "mails"}

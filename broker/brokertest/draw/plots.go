@@ -19,7 +19,7 @@ func plots() []plot {
 		heavyLoad, heavyLoad, manyBadTargets, manyBadTargets, manyBadTargets, placedAnew, placedAnew,
 		leaderWithoutKafka, leaderWithoutKafka, slowBesideQuick, slowBesideQuick, unrouted,
 		slowCommits, slowCommits, slowCommits, shortOutages, shortOutages, tenantForbidden, tenantForbidden,
-		strayAnswers, movedLeaders, movedLeaders,
+		strayAnswers, strayAnswers, movedLeaders, movedLeaders,
 	}
 }
 
@@ -221,13 +221,14 @@ func tenantForbidden(r *run, at, length time.Duration) {
 	}
 }
 
-// strayAnswers of Kafka say now and then that a topic is missing that is there, and does not answer.
-func strayAnswers(r *run, at, length time.Duration) {
+// strayAnswers of Kafka say now and then that a topic is missing that is there, and does not answer,
+// for longer than anything may wait for a missing one.
+func strayAnswers(r *run, at, _ time.Duration) {
 	topic := r.targets[0]
 	r.produce(at, r.count(), "deliver-to=%s %s", topic, pastDue(r, at))
 	r.fault(at, pick(r, "hush "+topic, "slow "+topic+" answer=10s"), "well "+topic)
-	for end := at + max(length, 5*time.Minute); at < end; at += r.span(2*time.Second, 100*time.Second) {
-		r.at(at, "error Metadata err=UNKNOWN_TOPIC_OR_PARTITION count=%d topic=%s", 1+r.IntN(3), topic)
+	for end := at + min(r.timeout, 30*time.Minute) + time.Minute; at < end; at += r.span(2*time.Second, 100*time.Second) {
+		r.at(at, "error Metadata err=UNKNOWN_TOPIC_OR_PARTITION count=%d topic=%s", 1+r.IntN(6), topic)
 	}
 	r.at(at, "well %s", topic)
 }

@@ -188,7 +188,7 @@ func (r *run) stream(at time.Duration, format string, args ...any) {
 // after Kafka has answered.
 func seldom(r *run, at time.Duration) {
 	gap := pick(r, 29900*time.Millisecond, 30*time.Second, 30*time.Second+r.answer, 30*time.Second+r.answer, 30100*time.Millisecond, r.span(time.Minute, 5*time.Minute))
-	target := pick(r, "seldom", r.to()) // one that nobody else writes to, or any
+	target := pick(r, "seldom", "seldom", r.to()) // one that nobody else writes to, or any
 	r.at(at, "create seldom")
 	for n := range 6 + r.IntN(6) {
 		r.produce(at, 1, "deliver-to=%s %s", target, r.until(at+r.unit+time.Duration(n)*gap))
