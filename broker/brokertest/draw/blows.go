@@ -94,7 +94,7 @@ func relapse(r *run, at, length time.Duration) {
 func slowDisks(r *run, at, length time.Duration) {
 	for n := range r.nodes {
 		node := fmt.Sprintf("n%d", n+1)
-		r.fault(at, "disk "+node+" slow="+span(r.span(10*time.Millisecond, time.Second)), "disk "+node+" well")
+		r.fault(at, "disk "+node+" slow="+span(r.fine(10*time.Millisecond, time.Second)), "disk "+node+" well")
 	}
 	r.mixed(at, length)
 	r.plateau(at, length)

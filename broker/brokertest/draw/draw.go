@@ -206,9 +206,9 @@ func (r *run) begin() {
 	for _, topic := range r.targets {
 		r.at(0, "create %s partitions=%d", topic, 1+r.IntN(3))
 	}
-	if r.chance(0.25) { // what a sync takes on ordinary disks is no fault
+	if r.chance(0.4) { // what a sync takes on ordinary disks is no fault
 		for n := range r.nodes {
-			r.at(0, "disk n%d slow=%s", n+1, span(r.span(time.Millisecond, 20*time.Millisecond)))
+			r.at(0, "disk n%d slow=%s", n+1, span(r.fine(time.Millisecond, 20*time.Millisecond)))
 		}
 	}
 	r.at(0, "start all")

@@ -105,6 +105,11 @@ func (r *run) span(least, most time.Duration) time.Duration {
 	return time.Duration(r.size(float64(least), float64(max(least, most)))).Round(time.Millisecond)
 }
 
+// fine draws a duration to the microsecond: what takes that long ends between two ticks.
+func (r *run) fine(least, most time.Duration) time.Duration {
+	return time.Duration(r.size(float64(least), float64(most))).Round(time.Microsecond)
+}
+
 // pick draws one; it is as likely as it stands there often.
 func pick[T any](r *run, of ...T) T { return of[r.IntN(len(of))] }
 

@@ -73,7 +73,7 @@ func kafkaTroubles() []trouble {
 }
 
 func slow(r *run) string {
-	return "slow <topic> answer=" + span(r.span(100*time.Millisecond, 10*time.Second))
+	return "slow <topic> answer=" + span(r.fine(100*time.Millisecond, 10*time.Second))
 }
 
 func requestFails(r *run) string {

@@ -7,7 +7,8 @@ import (
 
 // ordinary are what a term says that ended by a fault. Any other reason is a part of the program
 // that gave up: a check of its own that failed, say.
-var ordinary = []string{"leadership was lost", "not the leader", "outcome unknown", "node is closed", "context canceled"}
+var ordinary = []string{"leadership was lost", "not the leader", "outcome unknown", "node is closed", "context canceled",
+	"timed out enqueuing operation"}
 
 // checkTerms: leadership moves only when something was done to the cluster.
 func (j *judge) checkTerms() {
