@@ -160,10 +160,10 @@ func (r *run) drawCluster() {
 func (r *run) drawLatencies(handed, flying int) {
 	least, most := time.Millisecond, 50*time.Millisecond
 	if most := min(most, time.Duration(handed)*time.Millisecond/10); most >= least && r.chance(0.75) {
-		r.setting("sync=%s", span(r.span(least, most)))
+		r.setting("sync=%s", span(r.fine(least, most)))
 	}
 	if most := min(most, time.Duration(min(handed, flying))*time.Millisecond/4); most >= least && r.chance(0.75) {
-		r.answer = r.span(least, most)
+		r.answer = r.fine(least, most)
 		r.setting("answer=%s", span(r.answer))
 	}
 }
@@ -205,11 +205,6 @@ func (r *run) begin() {
 	}
 	for _, topic := range r.targets {
 		r.at(0, "create %s partitions=%d", topic, 1+r.IntN(3))
-	}
-	if r.chance(0.4) { // what a sync takes on ordinary disks is no fault
-		for n := range r.nodes {
-			r.at(0, "disk n%d slow=%s", n+1, span(r.fine(time.Millisecond, 20*time.Millisecond)))
-		}
 	}
 	r.at(0, "start all")
 }
