@@ -14,10 +14,14 @@ func (l *Ledger) patience() time.Duration {
 // mostUsual is how late half of the messages may be while nothing that may delay them is on.
 const mostUsual = time.Second
 
+// mostBesideSlow is the same of messages that come one by one, beside targets that answer slowly or not at all.
+const mostBesideSlow = 300 * time.Millisecond
+
 // checkLateness: what is due is delivered, without help. What a fault delays is not counted while
 // that lasts and is recovered from; one of a target delays no other.
 func (j *judge) checkLateness() {
-	var usual, beside []time.Duration // of what nothing delayed: without, and beside targets that are bad
+	var usual, beside, besideSlow []time.Duration // of what nothing delayed: without, and beside targets that are bad, or slow
+	alone := j.alone()
 	for i := range j.Records {
 		r := &j.Records[i]
 		if r.Aborted || r.Gone || len(j.records[r.Identity]) > 1 {
@@ -38,6 +42,9 @@ func (j *judge) checkLateness() {
 		case len(copies) == 0 || late != until.Sub(due):
 		case other:
 			beside = append(beside, late)
+			if alone[r.Identity] && j.besideBad(r.Target, due, until, "slow", "hush") {
+				besideSlow = append(besideSlow, late)
+			}
 		default:
 			usual = append(usual, late)
 		}
@@ -52,17 +59,39 @@ func (j *judge) checkLateness() {
 			j.problem("progress", "%s came %v late, %v of them with nothing wrong", r, until.Sub(due), late)
 		}
 	}
-	j.checkMedian("isolation", beside, "beside targets that were bad")
-	j.checkMedian("progress", usual, "with nothing wrong")
+	j.checkMedian("isolation", beside, mostUsual, "beside targets that were bad")
+	j.checkMedian("isolation", besideSlow, mostBesideSlow, "beside targets that were slow")
+	j.checkMedian("progress", usual, mostUsual, "with nothing wrong")
 }
 
 // checkMedian: half of what nothing delayed came at once, if there was enough of it to tell.
-func (j *judge) checkMedian(check string, late []time.Duration, when string) {
+func (j *judge) checkMedian(check string, late []time.Duration, most time.Duration, when string) {
 	slices.Sort(late)
-	if n := len(late); n >= 20 && late[n/2] > mostUsual {
+	if n := len(late); n >= 20 && late[n/2] > most {
 		j.problem(check, "half of %d messages came %v late or more %s", n, late[n/2], when)
 	}
 }
+
+// alone returns the records that wait for no other of their target: none is due shortly before.
+func (j *judge) alone() map[Identity]bool {
+	records := make([]*Record, 0, len(j.Records))
+	for i := range j.Records {
+		records = append(records, &j.Records[i])
+	}
+	at := func(r *Record) time.Time { return later(time.UnixMilli(r.Due), r.At) }
+	slices.SortFunc(records, func(a, b *Record) int { return at(a).Compare(at(b)) })
+	alone := make(map[Identity]bool)
+	last := make(map[string]time.Time)
+	for _, r := range records {
+		before, known := last[r.Target]
+		alone[r.Identity] = !known || at(r).Sub(before) >= mostCrowded
+		last[r.Target] = at(r)
+	}
+	return alone
+}
+
+// mostCrowded is how far messages of one target are apart that come one by one.
+const mostCrowded = 200 * time.Millisecond
 
 // trulyDue returns when the record was to be delivered, and whether that time has come. Clocks that
 // are behind delay it, if they are before it came, or until now.
@@ -82,9 +111,10 @@ func (j *judge) hasLetter(r *Record) bool {
 	return slices.ContainsFunc(j.copies[r.Identity], func(d *Delivery) bool { return d.Topic == j.DeadLetters })
 }
 
-// besideBad reports whether a target other than this one was bad between from and to.
-func (l *Ledger) besideBad(target string, from, to time.Time) bool {
+// besideBad reports whether a target other than this one was bad between from and to, in one of these ways;
+// none: in any.
+func (l *Ledger) besideBad(target string, from, to time.Time, kinds ...string) bool {
 	return slices.ContainsFunc(l.Faults, func(f Fault) bool {
-		return f.Topic != "" && f.Topic != target && !f.From.After(to) && (f.Until.IsZero() || !f.Until.Before(from))
+		return (len(kinds) == 0 || slices.Contains(kinds, f.Kind)) && f.Topic != "" && f.Topic != target && !f.From.After(to) && (f.Until.IsZero() || !f.Until.Before(from))
 	})
 }

@@ -453,6 +453,10 @@ func TestJudge_finds(t *testing.T) {
 			first.Key, second.Key = "hot", "hot"
 			first.Partition, first.At = 7, after(104)
 		}},
+		{"half of what comes beside a slow target", "isolation", "targets that were slow", func(l *Ledger) {
+			l.fault("slow", "orders", 100, 200)
+			l.late("bills", 120, 190, 700*time.Millisecond)
+		}},
 		{"a target that is tried all the time", "bounds", "connections", func(l *Ledger) { l.Costs.Dials = 200 }},
 		{"a question for each message", "bounds", "for topics and offsets", func(l *Ledger) { l.Costs.Lookups = 5000 }},
 		{"records sent again and again", "bounds", "that write", func(l *Ledger) { l.Costs.Produces = 2500 }},
