@@ -19,7 +19,7 @@ func plots() []plot {
 		heavyLoad, heavyLoad, manyBadTargets, manyBadTargets, manyBadTargets, placedAnew, placedAnew,
 		leaderWithoutKafka, leaderWithoutKafka, slowBesideQuick, slowBesideQuick, unrouted,
 		slowCommits, slowCommits, slowCommits, shortOutages, shortOutages, tenantForbidden, tenantForbidden,
-		strayAnswers, strayAnswers, movedLeaders, movedLeaders,
+		strayAnswers, strayAnswers, catchesUp, catchesUp, movedLeaders, movedLeaders,
 	}
 }
 
@@ -231,6 +231,24 @@ func strayAnswers(r *run, at, _ time.Duration) {
 		r.at(at, "error Metadata err=UNKNOWN_TOPIC_OR_PARTITION count=%d topic=%s", 1+r.IntN(6), topic)
 	}
 	r.at(at, "well %s", topic)
+}
+
+// catchesUp is a target that is slow for some seconds now and then, while more of it is due than it may
+// have, and more falls due while its backlog is read from disks that take their time.
+func catchesUp(r *run, at, length time.Duration) {
+	topic := r.targets[0]
+	for n := range r.nodes {
+		node := fmt.Sprintf("n%d", n+1)
+		r.fault(at, "disk "+node+" slow="+span(r.span(10*time.Millisecond, 100*time.Millisecond)), "disk "+node+" well")
+	}
+	for range 3 + r.IntN(4) {
+		count, wait := 100+r.count(), r.span(500*time.Millisecond, 10*time.Second)
+		r.produce(at, count, "deliver-to=%s %s", topic, after(wait))
+		r.produce(at, count, "deliver-to=%s %s spread=%s", topic, after(wait/2), span(r.span(time.Second, 10*time.Second)))
+		r.fault(at+wait, "slow "+topic+" answer="+span(r.span(100*time.Millisecond, time.Second)), "well "+topic)
+		r.at(at+wait+r.span(500*time.Millisecond, 4*time.Second), "well %s", topic)
+		at += r.span(time.Second, max(5*time.Second, length/20))
+	}
 }
 
 // movedLeaders has the partitions of a slow target change their brokers while its records are on
