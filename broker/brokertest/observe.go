@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"testing/synctest"
 	"time"
 
 	"github.com/carillonmq/carillon/broker/brokertest/ledger"
@@ -234,6 +235,7 @@ func (o *observer) look(verb string, since time.Time) {
 
 // sample compares what the nodes have and looks whether positions go back.
 func (o *observer) sample() {
+	synctest.Wait() // nobody applies now: a command changes several things, one after the other
 	o.look("link", time.Now())
 	o.sampleReach()
 	var states []storage.State
@@ -313,6 +315,7 @@ func (o *observer) advance(n *node, s storage.State) {
 // digest compares all that nodes have which have applied the same. It returns how many nodes, at
 // most, have applied the same and have the same.
 func (o *observer) digest(nodes []*node) (most int) {
+	synctest.Wait() // as in sample
 	type sum struct {
 		node *node
 		sum  [32]byte
