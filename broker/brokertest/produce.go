@@ -44,15 +44,16 @@ func (s step) apart() []step {
 	about, _ := parseSpan(text)
 	count, _ := strconv.Atoi(s.args.value("count", "1"))
 	steps := make([]step, count)
-	pauses := chances(s.line)
+	pauses, at := chances(s.line), s.at
 	for i := range steps {
 		one := s
+		one.at = at
 		one.args.values = maps.Clone(s.args.values)
 		delete(one.args.values, "about")
 		one.args.values["count"] = "1"
 		one.args.order = slices.DeleteFunc(slices.Clone(s.args.order), func(name string) bool { return name == "about" })
 		steps[i] = one
-		s.at += time.Duration(pauses.ExpFloat64() * float64(about))
+		at += time.Duration(pauses.ExpFloat64() * float64(about))
 	}
 	return steps
 }
