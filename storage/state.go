@@ -195,8 +195,8 @@ func decodeValues(r codec.Record) (values, error) {
 	v := newValues()
 	d := codec.NewDecoder(r.Payload)
 	if r.Version >= 2 {
-		if v.level = readLevel(&d); v.level > NewestLevel {
-			return v, fmt.Errorf("%w: the cluster is at feature level %d, this program understands %d: run the program of the other nodes", ErrVersion, v.level, NewestLevel)
+		if v.level = readLevel(&d); v.level > readableLevel {
+			return v, fmt.Errorf("%w: the cluster is at feature level %d, this program understands %d: run the program of the other nodes", ErrVersion, v.level, readableLevel)
 		}
 	}
 	v.clusterID = d.ID()
@@ -284,9 +284,13 @@ const (
 	LevelOne Level = 1
 	// LevelTwo has records and streams whose parts tell their own versions.
 	LevelTwo Level = 2
+	// LevelThree has ids: entries that carry one, their index, and what became of those that ended.
+	LevelThree Level = 3
 
 	// NewestLevel is what this program understands, with all below it.
 	NewestLevel = LevelTwo
+	// readableLevel is what it can read besides: a cluster comes to LevelThree when NewestLevel does.
+	readableLevel = LevelThree
 )
 
 // Level returns the feature level in force. It never waits for Apply or the disk,

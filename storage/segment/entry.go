@@ -45,7 +45,11 @@ type Entry struct {
 	Due    int64  // epoch milliseconds
 	Seq    uint64 // given when it is accepted
 	Target string // target topic, kept outside Body so that a scan can filter by it
-	Body   []byte // opaque; nil and empty stay apart; never modified once handed in
+	// Topic, ID and Expires are those of LevelThree; below it they are zero.
+	Topic   string // the delay topic that the message belongs to, which scopes its id
+	ID      string // chosen by the user; "" for none
+	Expires int64  // epoch milliseconds from which it is not delivered any more; 0: never
+	Body    []byte // opaque; nil and empty stay apart; never modified once handed in
 }
 
 // Ref returns the entry's name.

@@ -26,14 +26,16 @@ var big = []string{
 var rules = map[string]rule{
 	"wheel":                     {},
 	"wheel/timer":               {ours: []string{"wheel"}},
-	"storage":                   {ours: []string{"storage/alive", "storage/codec", "storage/disk", "storage/merge", "storage/segment"}, big: []string{"go.etcd.io/bbolt"}},
+	"storage":                   {ours: []string{"storage/alive", "storage/codec", "storage/disk", "storage/merge", "storage/name", "storage/outcomes", "storage/segment"}, big: []string{"go.etcd.io/bbolt"}},
 	"storage/alive":             {ours: []string{"storage/codec", "storage/disk"}},
 	"storage/codec":             {},
 	"storage/disk":              {ours: []string{"storage/codec"}, big: []string{"go.etcd.io/bbolt"}},
 	"storage/internal/golden":   {},
-	"storage/merge":             {ours: []string{"storage/alive", "storage/disk", "storage/segment"}},
-	"storage/segment":           {ours: []string{"storage/alive", "storage/codec", "storage/disk"}, big: []string{"go.etcd.io/bbolt"}},
-	"raftfsm":                   {ours: []string{"storage", "storage/codec"}, big: []string{"github.com/hashicorp/raft"}},
+	"storage/merge":             {ours: []string{"storage/alive", "storage/disk", "storage/name", "storage/segment"}},
+	"storage/name":              {ours: []string{"storage/codec"}},
+	"storage/outcomes":          {ours: []string{"storage/codec", "storage/disk", "storage/name"}},
+	"storage/segment":           {ours: []string{"storage/alive", "storage/codec", "storage/disk", "storage/name"}, big: []string{"go.etcd.io/bbolt"}},
+	"raftfsm":                   {ours: []string{"storage", "storage/codec", "storage/name", "storage/outcomes"}, big: []string{"github.com/hashicorp/raft"}},
 	"raftfsm/raftlog":           {ours: []string{"raftfsm", "storage", "storage/codec", "storage/disk"}, big: []string{"github.com/hashicorp/raft", "go.etcd.io/bbolt"}},
 	"raftfsm/member":            {ours: []string{"raftfsm", "storage", "storage/codec"}},
 	"raftfsm/repeats":           {},
@@ -156,7 +158,7 @@ func TestPackages_sayWhatTheyAre(t *testing.T) {
 }
 
 // Where time is data: a clock or a random number there would make nodes differ.
-var clockless = []string{"wheel", "storage", "storage/alive", "storage/codec", "storage/disk", "storage/merge", "storage/segment", "raftfsm", "raftfsm/member"}
+var clockless = []string{"wheel", "storage", "storage/alive", "storage/codec", "storage/disk", "storage/merge", "storage/name", "storage/outcomes", "storage/segment", "raftfsm", "raftfsm/member"}
 
 // What neither Apply nor judgement reaches: a new disk gets a random incarnation.
 var clocked = []string{"raftfsm/member/identity.go"}

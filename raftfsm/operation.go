@@ -1,0 +1,64 @@
+package raftfsm
+
+import (
+	"github.com/carillonmq/carillon/storage"
+	"github.com/carillonmq/carillon/storage/outcomes"
+)
+
+// A Verb says what an Operation does.
+type Verb uint8
+
+// The verbs. They are written into the log.
+const (
+	Schedule Verb = 1 + iota // accepts Entry; a pending message of the same id gives way to it
+	Cancel                   // ends the pending message of Entry's Topic and ID
+	Change                   // puts Entry into the place of the pending message of that id; needs one
+)
+
+// A Condition is what must hold for an Operation to take effect.
+type Condition uint8
+
+// The conditions. They are written into the log.
+const (
+	Always  Condition = iota
+	Absent            // no message of the id is pending that could still be cancelled
+	Present           // one is
+	Exactly           // one is, and its seq is Operation.Seq
+)
+
+// An Operation is what one record, or one call, asks of the schedule. One with an id is
+// proposed only when the ids are open (storage.Store IDsOpen).
+type Operation struct {
+	Verb  Verb
+	If    Condition
+	Seq   uint64        // with Exactly
+	Entry storage.Entry // of a Cancel only Topic and ID
+}
+
+// A Code says what came of an Operation.
+type Code uint8
+
+// The codes of an Answer.
+const (
+	Scheduled        Code = 1 + iota // Seq is the new message; Before, if any, is one of the same id that is on its way
+	Superseded                       // as Scheduled, and Before is the pending message that gave way to it
+	WasCancelled                     // Seq is the message that was pending and will never be delivered
+	AlreadyCancelled                 // Seq is the message that was cancelled before; Outcome tells when
+	Conflict                         // the condition does not hold; Seq is the pending message, 0: none
+	TooLate                          // nothing can be done about it any more: Outcome tells, or Seq is on its way
+	NotFound                         // no message of this id is known; see Answer.Since
+)
+
+// An Answer is what came of an Operation, on every node alike.
+type Answer struct {
+	Code    Code
+	Seq     uint64
+	Before  uint64
+	Outcome outcomes.Outcome // the zero value: none is known
+	// Since goes with NotFound: what ended at or after this time would be known, epoch
+	// milliseconds; 0: nothing was ever forgotten, so there never was such a message.
+	Since int64
+}
+
+// Ended is a message that an Ack or a Replace ends and whose outcome is kept: one with an id.
+type Ended = outcomes.Outcome
