@@ -61,6 +61,16 @@ type State struct {
 	AppliedIndex uint64 // of the log entry applied last
 }
 
+// Named is a message with an id of its user's choice that was accepted before ids were indexed
+// (LevelThree).
+type Named struct {
+	Ref
+	Target  string
+	Topic   string // the delay topic that scopes ID
+	ID      string
+	Expires int64 // as of Entry
+}
+
 // SnapshotMeta says which log entry a flush stands for. Configuration is opaque.
 type SnapshotMeta struct {
 	Index, Term        uint64

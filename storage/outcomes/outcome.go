@@ -30,3 +30,10 @@ type Outcome struct {
 	Partition int32
 	Offset    int64 // -1: not known
 }
+
+// Keep says how much is kept: what ended longer ago than For milliseconds before the state's time
+// is forgotten, and the oldest of more than Count.
+type Keep struct {
+	For   int64
+	Count uint64
+}
