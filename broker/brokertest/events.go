@@ -227,11 +227,11 @@ type observedSink struct {
 	node *node
 }
 
-func (s observedSink) Send(d deliver.Delivery, done func(error)) {
+func (s observedSink) Send(d deliver.Delivery, done func(deliver.Receipt, error)) {
 	s.node.cluster.observer.sent(s.node.member.ID, d)
-	s.Sink.Send(d, func(err error) {
+	s.Sink.Send(d, func(receipt deliver.Receipt, err error) {
 		s.node.cluster.raise(s.node, "answered")
-		done(err)
+		done(receipt, err)
 	})
 	s.node.cluster.raise(s.node, "handed")
 }

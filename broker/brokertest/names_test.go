@@ -278,7 +278,7 @@ type timedSink struct {
 	late *lateness
 }
 
-func (s timedSink) Send(d deliver.Delivery, done func(error)) {
+func (s timedSink) Send(d deliver.Delivery, done func(deliver.Receipt, error)) {
 	if !strings.HasSuffix(d.Topic, endOfExisting) {
 		s.Sink.Send(d, done)
 		return
@@ -289,13 +289,13 @@ func (s timedSink) Send(d deliver.Delivery, done func(error)) {
 			due, _ = strconv.ParseInt(string(h.Value), 10, 64) // a wrong one shows as years
 		}
 	}
-	s.Sink.Send(d, func(err error) {
+	s.Sink.Send(d, func(receipt deliver.Receipt, err error) {
 		if err == nil {
 			s.late.mu.Lock()
 			s.late.late = append(s.late.late, time.Now().UnixMilli()-due)
 			s.late.mu.Unlock()
 		}
-		done(err)
+		done(receipt, err)
 	})
 }
 

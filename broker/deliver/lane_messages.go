@@ -50,8 +50,9 @@ type outgoing struct {
 
 // An outcome is Kafka's answer for one record.
 type outcome struct {
-	o   *outgoing
-	err error
+	o       *outgoing
+	receipt Receipt
+	err     error
 }
 
 // mayRead reports whether there is something to read and room for it.
@@ -175,8 +176,8 @@ func (l *lane) launch(o *outgoing, partition int32) {
 	o.sent, o.answered = time.Now(), false
 	l.flights.launch(o)
 	outcomes := l.outcomes
-	l.p.cfg.Sink.Send(l.p.delivery(o, l.target, partition), func(err error) {
-		outcomes.Put(outcome{o, err})
+	l.p.cfg.Sink.Send(l.p.delivery(o, l.target, partition), func(receipt Receipt, err error) {
+		outcomes.Put(outcome{o, receipt, err})
 	})
 }
 

@@ -23,7 +23,7 @@ func (instant) Partitions(_ context.Context, topics []string) []PartitionCount {
 	}
 	return counts
 }
-func (instant) Send(_ Delivery, done func(error))              { done(nil) }
+func (instant) Send(_ Delivery, done func(Receipt, error))     { done(Receipt{}, nil) }
 func (instant) Isolate(string)                                 {}
 func (instant) CreateTopic(context.Context, string, int) error { return nil }
 func (instant) Close()                                         {}

@@ -46,8 +46,9 @@ type topicLog struct {
 
 type attempt struct {
 	Delivery
-	done  func(error)
-	alone bool // nothing else of the topic was flying at any time meanwhile
+	done   func(Receipt, error)
+	offset int64 // once it is written
+	alone  bool  // nothing else of the topic was flying at any time meanwhile
 }
 
 func newTopicLogs() *topicLogs { return &topicLogs{topics: make(map[string]*topicLog)} }
@@ -94,12 +95,12 @@ func (s *topicLogs) Partitions(_ context.Context, names []string) []PartitionCou
 	return counts
 }
 
-func (s *topicLogs) Send(d Delivery, done func(error)) {
+func (s *topicLogs) Send(d Delivery, done func(Receipt, error)) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	t := s.topics[d.Topic]
 	if t == nil {
-		go done(ErrTargetMissing)
+		go done(Receipt{}, ErrTargetMissing)
 		return
 	}
 	a := &attempt{Delivery: d, done: done, alone: len(t.flying) == 0}
@@ -140,6 +141,7 @@ func (s *topicLogs) answer(t *topicLog, partition int32) {
 	}
 	for _, a := range batch {
 		if err == nil {
+			a.offset = int64(len(t.written[partition]))
 			t.written[partition] = append(t.written[partition], a.Delivery)
 		}
 		t.resolve(a, err)
@@ -148,7 +150,7 @@ func (s *topicLogs) answer(t *topicLog, partition int32) {
 
 func (t *topicLog) resolve(a *attempt, err error) {
 	t.flying = slices.DeleteFunc(t.flying, func(b *attempt) bool { return a == b })
-	a.done(err)
+	a.done(Receipt{a.Partition, a.offset}, err)
 }
 
 func (s *topicLogs) Isolate(name string) {

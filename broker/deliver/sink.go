@@ -18,9 +18,10 @@ type Sink interface {
 	Partitions(ctx context.Context, topics []string) []PartitionCount
 	// Send hands one record to Kafka and returns at once. Records of one
 	// (topic, partition) keep the order of the calls. done is called exactly once,
-	// from a goroutine of the sink, and must not block; its error is nil when all
-	// in-sync replicas have the record, else it wraps a sentinel of this file.
-	Send(d Delivery, done func(error))
+	// from a goroutine of the sink, and must not block. Its error is nil when all
+	// in-sync replicas have the record, and the receipt says where; else it wraps a
+	// sentinel of this file, and the receipt says nothing.
+	Send(d Delivery, done func(Receipt, error))
 	// Isolate gives the topic's outstanding records up: their done is called with
 	// ErrAbandoned, though Kafka may still write them. Until something of the topic
 	// gets through it shares connections only with other topics that were isolated.
@@ -47,6 +48,12 @@ type Delivery struct {
 	Key       []byte
 	Value     []byte
 	Headers   []message.Header
+}
+
+// A Receipt says where in its topic a record is.
+type Receipt struct {
+	Partition int32
+	Offset    int64 // -1: Kafka has the record and did not say at which offset
 }
 
 // What a Sink's errors wrap.

@@ -37,7 +37,7 @@ func TestIsolatedTargetIsServedWhileItsOldRequestHangs(t *testing.T) {
 		release := kafka.hang(kmsg.Produce)
 		var abandoned, others atomic.Int64
 		for range 3 {
-			sink.Send(deliver.Delivery{Topic: "orders"}, func(err error) {
+			sink.Send(deliver.Delivery{Topic: "orders"}, func(_ deliver.Receipt, err error) {
 				if errors.Is(err, deliver.ErrAbandoned) {
 					abandoned.Add(1)
 				} else {
@@ -132,10 +132,10 @@ func TestCloseAbandonsWhatIsOutstanding(t *testing.T) {
 		release := kafka.hang(kmsg.Produce)
 		defer release()
 		outcome := make(chan error, 2)
-		sink.Send(deliver.Delivery{Topic: "orders"}, func(err error) { outcome <- err })
+		sink.Send(deliver.Delivery{Topic: "orders"}, func(_ deliver.Receipt, err error) { outcome <- err })
 		synctest.Wait()
 		sink.Close()
-		sink.Send(deliver.Delivery{Topic: "orders"}, func(err error) { outcome <- err })
+		sink.Send(deliver.Delivery{Topic: "orders"}, func(_ deliver.Receipt, err error) { outcome <- err })
 		for range 2 {
 			if err := <-outcome; !errors.Is(err, deliver.ErrAbandoned) {
 				t.Errorf("outcome %v, want ErrAbandoned", err)

@@ -54,7 +54,7 @@ func TestRecordsOfAPartitionKeepTheirOrder(t *testing.T) {
 			senders.Go(func() {
 				for i := range sends {
 					outcomes.Add(1)
-					sink.Send(deliver.Delivery{Topic: topic, Value: binary.BigEndian.AppendUint32(nil, uint32(i))}, func(err error) {
+					sink.Send(deliver.Delivery{Topic: topic, Value: binary.BigEndian.AppendUint32(nil, uint32(i))}, func(_ deliver.Receipt, err error) {
 						if err != nil {
 							t.Errorf("record %d of %s: %v", i, topic, err)
 						}
@@ -99,7 +99,7 @@ func TestNothingOvertakesWhatFailed(t *testing.T) {
 				break // nothing more is sent, as a lane does
 			}
 			outcomes.Add(1)
-			sink.Send(deliver.Delivery{Topic: "orders"}, func(err error) {
+			sink.Send(deliver.Delivery{Topic: "orders"}, func(_ deliver.Receipt, err error) {
 				mu.Lock()
 				defer mu.Unlock()
 				if err != nil {
@@ -156,7 +156,7 @@ func TestWhatHasDepartedIsRecalled(t *testing.T) {
 			// Two records fly, one behind the other. The others wait, and depart together when the first is written.
 			for i, value := range []string{"first", "second", "slow", "behind"} {
 				d := deliver.Delivery{Topic: "orders", Partition: int32(1 - i%2), Value: []byte(value)}
-				sink.Send(d, func(err error) {
+				sink.Send(d, func(_ deliver.Receipt, err error) {
 					mu.Lock()
 					defer mu.Unlock()
 					outcomes[value] = err

@@ -125,7 +125,7 @@ func NewSink(c reach.Config) (*Sink, error) {
 }
 
 // Send hands one record to Kafka and returns at once; see [deliver.Sink].
-func (s *Sink) Send(d deliver.Delivery, done func(error)) {
+func (s *Sink) Send(d deliver.Delivery, done func(deliver.Receipt, error)) {
 	issued := &send{done: done}
 	issued.record = kgo.Record{
 		Topic:     d.Topic,
@@ -137,7 +137,7 @@ func (s *Sink) Send(d deliver.Delivery, done func(error)) {
 	s.mu.Lock()
 	if s.closed {
 		s.mu.Unlock()
-		go done(abandoned(d.Topic))
+		go done(deliver.Receipt{}, abandoned(d.Topic))
 		return
 	}
 	t := s.target(d.Topic)
@@ -229,11 +229,20 @@ func (s *Sink) settle(issued *send, err error) {
 	}
 	s.mu.Unlock()
 	if ours {
-		issued.done(classify(t.topic, err))
+		issued.done(receipt(&issued.record, err), classify(t.topic, err))
 	}
 	for _, other := range behind {
-		other.done(classify(t.topic, err))
+		other.done(deliver.Receipt{}, classify(t.topic, err))
 	}
+}
+
+// receipt says where Kafka has put the record. The client knows no offset, and says -1, when it has sent the record twice
+// and Kafka has forgotten where the first one went.
+func receipt(record *kgo.Record, err error) deliver.Receipt {
+	if err != nil {
+		return deliver.Receipt{}
+	}
+	return deliver.Receipt{Partition: record.Partition, Offset: record.Offset}
 }
 
 // failBehind takes what is behind a send that failed in its partition and has not reached the client: it would be written
@@ -279,7 +288,7 @@ func (s *Sink) abandon(t *target) {
 	t.outstanding = make(map[*send]struct{})
 	s.background.Go(func() {
 		for issued := range given {
-			issued.done(abandoned(t.topic))
+			issued.done(deliver.Receipt{}, abandoned(t.topic))
 		}
 	})
 }

@@ -34,7 +34,7 @@ func newSink(t *testing.T, kafka bubble) *Sink {
 func sendAndWait(sink *Sink, d deliver.Delivery) (time.Duration, error) {
 	start := time.Now()
 	outcome := make(chan error, 1)
-	sink.Send(d, func(err error) { outcome <- err })
+	sink.Send(d, func(_ deliver.Receipt, err error) { outcome <- err })
 	err := <-outcome
 	return time.Since(start), err
 }
@@ -76,7 +76,7 @@ func TestSinkWritesTheChosenPartitionInOrder(t *testing.T) {
 		var failed atomic.Int64
 		for i := range n {
 			sink.Send(deliver.Delivery{Topic: "orders", Partition: int32(i % 3), Key: []byte("same"), Value: fmt.Append(nil, i)},
-				func(err error) {
+				func(_ deliver.Receipt, err error) {
 					if err != nil {
 						failed.Add(1)
 					}
@@ -92,6 +92,66 @@ func TestSinkWritesTheChosenPartitionInOrder(t *testing.T) {
 		synctest.Wait()
 		if failed.Load() != 0 {
 			t.Errorf("%d sends failed", failed.Load())
+		}
+	}, kfake.SeedTopics(3, "orders"))
+}
+
+// The outcome of a message tells its consumer where to look.
+func TestSinkSaysWhereEachRecordIs(t *testing.T) {
+	inBubble(t, func(t *testing.T, kafka bubble) {
+		sink := newSink(t, kafka)
+		const n = 300
+		type told struct {
+			value string
+			deliver.Receipt
+		}
+		said := make(chan told, n)
+		for i := range n {
+			d := deliver.Delivery{Topic: "orders", Partition: int32(i % 3), Value: fmt.Append(nil, i)}
+			sink.Send(d, func(receipt deliver.Receipt, err error) {
+				if err != nil {
+					t.Errorf("send: %v", err)
+				}
+				said <- told{string(d.Value), receipt}
+			})
+			if i%7 == 0 { // batches of several sizes
+				synctest.Wait()
+			}
+		}
+		values := make(map[deliver.Receipt]string)
+		for _, r := range kafka.records("orders", n) {
+			values[deliver.Receipt{Partition: r.Partition, Offset: r.Offset}] = string(r.Value)
+		}
+		for range n {
+			if r := <-said; values[r.Receipt] != r.value {
+				t.Errorf("%s is said to be at %+v, where %q is", r.value, r.Receipt, values[r.Receipt])
+			}
+		}
+	}, kfake.SeedTopics(3, "orders"))
+}
+
+// A record that was sent twice may be there without Kafka knowing where.
+func TestSinkSaysWhenTheOffsetIsNotKnown(t *testing.T) {
+	inBubble(t, func(t *testing.T, kafka bubble) {
+		sink := newSink(t, kafka)
+		kafka.ControlKey(int16(kmsg.Produce), func(request kmsg.Request) (kmsg.Response, error, bool) {
+			asked := request.(*kmsg.ProduceRequest)
+			answer := asked.ResponseKind().(*kmsg.ProduceResponse)
+			for _, topic := range asked.Topics {
+				partition := kmsg.NewProduceResponseTopicPartition()
+				partition.Partition, partition.ErrorCode, partition.BaseOffset = topic.Partitions[0].Partition, kerr.DuplicateSequenceNumber.Code, -1
+				answer.Topics = append(answer.Topics, kmsg.ProduceResponseTopic{Topic: topic.Topic, TopicID: topic.TopicID, Partitions: []kmsg.ProduceResponseTopicPartition{partition}})
+			}
+			return answer, nil, true
+		})
+		var got deliver.Receipt
+		said := make(chan error, 1)
+		sink.Send(deliver.Delivery{Topic: "orders", Partition: 1}, func(receipt deliver.Receipt, err error) {
+			got = receipt
+			said <- err
+		})
+		if err := <-said; err != nil || got != (deliver.Receipt{Partition: 1, Offset: -1}) {
+			t.Errorf("%+v, %v", got, err)
 		}
 	}, kfake.SeedTopics(3, "orders"))
 }

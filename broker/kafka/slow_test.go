@@ -60,7 +60,7 @@ func (l *load) run(sink *Sink, topics []string, every time.Duration, until time.
 	for i := 0; time.Now().Before(until); i++ {
 		start := time.Now()
 		l.left.Add(1)
-		sink.Send(deliver.Delivery{Topic: topics[i%len(topics)]}, func(error) {
+		sink.Send(deliver.Delivery{Topic: topics[i%len(topics)]}, func(deliver.Receipt, error) {
 			l.mu.Lock()
 			l.took = append(l.took, time.Since(start))
 			l.mu.Unlock()
@@ -239,7 +239,7 @@ func TestNewTargetThatIsSlowDelaysNoNewOnes(t *testing.T) {
 		sink.Partitions(t.Context(), names)
 		var beside load
 		for _, name := range names[:slow] {
-			sink.Send(deliver.Delivery{Topic: name}, func(error) {})
+			sink.Send(deliver.Delivery{Topic: name}, func(deliver.Receipt, error) {})
 		}
 		beside.run(sink, names[slow:], time.Millisecond, time.Now().Add(others*time.Millisecond))
 		pass(10 * time.Second)
@@ -320,7 +320,7 @@ func TestStuckTargetsShareAFewClients(t *testing.T) {
 			t.Helper()
 			outcomes := make(chan error, len(names))
 			for _, name := range names {
-				sink.Send(deliver.Delivery{Topic: name}, func(err error) { outcomes <- err })
+				sink.Send(deliver.Delivery{Topic: name}, func(_ deliver.Receipt, err error) { outcomes <- err })
 			}
 			for range names {
 				if err := <-outcomes; err != nil {
@@ -340,7 +340,7 @@ func TestStuckTargetsShareAFewClients(t *testing.T) {
 		const rounds = 5
 		for range rounds {
 			for _, name := range names[1:] {
-				sink.Send(deliver.Delivery{Topic: name}, func(error) {})
+				sink.Send(deliver.Delivery{Topic: name}, func(deliver.Receipt, error) {})
 			}
 			pass(5 * time.Second)
 			for _, name := range names[1:] {
@@ -389,7 +389,7 @@ func TestStuckTargetsGoOutOnceKafkaAnswers(t *testing.T) {
 					lanes.Go(func() {
 						for failed := true; failed; {
 							outcome := make(chan error, 1)
-							sink.Send(deliver.Delivery{Topic: name}, func(err error) { outcome <- err })
+							sink.Send(deliver.Delivery{Topic: name}, func(_ deliver.Receipt, err error) { outcome <- err })
 							select {
 							case err := <-outcome:
 								failed = err != nil
@@ -435,7 +435,7 @@ func TestTargetThatCountsAsSlowIsNotMadeLate(t *testing.T) {
 		var sent load
 		for i := range 100 {
 			start := time.Now()
-			sink.Send(deliver.Delivery{Topic: "orders", Partition: int32(i % 4)}, func(error) {
+			sink.Send(deliver.Delivery{Topic: "orders", Partition: int32(i % 4)}, func(deliver.Receipt, error) {
 				sent.mu.Lock()
 				sent.took = append(sent.took, time.Since(start))
 				sent.mu.Unlock()

@@ -35,7 +35,7 @@ func TestEverySendHasOneOutcome(t *testing.T) {
 		for i, topic := range names {
 			senders.Go(func() {
 				for j := range sends {
-					sink.Send(deliver.Delivery{Topic: topic}, func(err error) {
+					sink.Send(deliver.Delivery{Topic: topic}, func(_ deliver.Receipt, err error) {
 						outcomes[i][j].Add(1)
 						if err == nil {
 							delivered[i].Add(1)

@@ -8,6 +8,8 @@ import (
 
 	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kgo"
+
+	"github.com/carillonmq/carillon/broker/deliver"
 )
 
 const (
@@ -21,7 +23,7 @@ const (
 // A send is one record on its way.
 type send struct {
 	record  kgo.Record
-	done    func(error)
+	done    func(deliver.Receipt, error)
 	backlog *backlog
 	member  *member // nil: it waits
 }

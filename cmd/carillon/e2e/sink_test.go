@@ -82,7 +82,7 @@ func (f *flow) run(sink *kafka.Sink, topic string, records int, every time.Durat
 		}
 		start := time.Now()
 		f.out.Add(1)
-		sink.Send(deliver.Delivery{Topic: topic, Value: fmt.Append(nil, i)}, func(err error) {
+		sink.Send(deliver.Delivery{Topic: topic, Value: fmt.Append(nil, i)}, func(_ deliver.Receipt, err error) {
 			defer f.out.Done()
 			if err != nil {
 				f.fail(err)
