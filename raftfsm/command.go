@@ -1,6 +1,9 @@
 package raftfsm
 
-import "github.com/carillonmq/carillon/storage"
+import (
+	"github.com/carillonmq/carillon/storage"
+	"github.com/carillonmq/carillon/storage/outcomes"
+)
 
 const (
 	// ProposalBytes is what the proposer of a batch aims to stay under.
@@ -10,7 +13,7 @@ const (
 )
 
 // A Command is one of Found, Ingest, SetPositions, ClaimCommand, ChangeClaim, Ack,
-// Replace and RaiseLevel. It carries every decision that Apply needs: no node looks at
+// Replace, RaiseLevel, Operate, OpenIDs and KeepOutcomes. It carries every decision that Apply needs: no node looks at
 // its own clock or configuration while it applies. Time is always the leader's, in epoch
 // milliseconds; the state keeps the greatest it has seen.
 type Command interface {
@@ -46,7 +49,10 @@ type Part struct {
 	From      int64
 	Next      int64
 	Epoch     int32           // leader epoch of the source partition, -1 unknown
-	Entries   []storage.Entry // Seq is given by Apply
+	Entries   []storage.Entry // Seq is given by Apply; of each its Due, Target and Body are carried, no more
+	// Operations takes the place of Entries from storage.LevelThree on. An entry without a
+	// topic belongs to that of the part.
+	Operations []Operation
 }
 
 // FromAbsent is the PositionSet.From that expects no position to be stored yet.
@@ -83,10 +89,13 @@ type ChangeClaim struct {
 	storage.ClaimChange
 }
 
-// Ack ends the life of delivered messages.
+// Ack ends the life of messages that were delivered, or that expired before they were.
 type Ack struct {
 	Time int64
 	Runs []storage.SeqRun
+	// Ended tells of those of Runs that have an id what became of them; only
+	// from storage.LevelThree on.
+	Ended []Ended
 }
 
 // Replace ends the life of Kills[i] and accepts Entries[i] in its place, for
@@ -94,7 +103,33 @@ type Ack struct {
 type Replace struct {
 	Time    int64
 	Kills   []uint64
-	Entries []storage.Entry
+	Entries []storage.Entry // without an id: it has ended with the message that had it
+	// Ended tells of those of Kills that have an id what became of them; only
+	// from storage.LevelThree on, as is an entry with a topic.
+	Ended []Ended
+}
+
+// Operate carries out what was asked without a record. It may be proposed from
+// storage.LevelThree on.
+type Operate struct {
+	Time       int64
+	Operations []Operation
+}
+
+// OpenIDs indexes messages that were accepted before ids were. When all up to UpTo were
+// named, and nothing came after them, ids are open for good. It may be proposed from
+// storage.LevelThree on.
+type OpenIDs struct {
+	Time  int64
+	Named []storage.Named
+	UpTo  uint64 // all messages with an id up to this seq were named, here or before
+}
+
+// KeepOutcomes sets how much is kept of what has ended. It may be proposed from
+// storage.LevelThree on.
+type KeepOutcomes struct {
+	Time int64
+	Keep outcomes.Keep
 }
 
 // RaiseLevel raises the feature level to Level; a lower one changes nothing. It is
@@ -112,4 +147,7 @@ type Result struct {
 	FirstSeq     uint64 // of the entries that were accepted, which are dense from here
 	Accepted     int
 	Killed       uint64
+	// Answers has for each Part of an Ingest, and once for an Operate, an answer to each of its
+	// operations; nil where none of them has an id or a condition, or the part was not applied.
+	Answers [][]Answer
 }

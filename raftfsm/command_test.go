@@ -5,12 +5,16 @@ import (
 	"encoding/hex"
 	"errors"
 	"flag"
+	"fmt"
+	"math"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
 
 	"github.com/carillonmq/carillon/storage"
+	"github.com/carillonmq/carillon/storage/name"
+	"github.com/carillonmq/carillon/storage/outcomes"
 	"github.com/google/go-cmp/cmp"
 )
 
@@ -41,7 +45,35 @@ var samples = map[string]Command{
 		Set: []storage.Hold{{Target: "slow", Through: 50, Mark: storage.Ref{Due: 40, Seq: 4}}}, Lift: []string{"well", ""}}},
 	"ack":         Ack{Time: 3, Runs: []storage.SeqRun{{First: 1, Last: 1}, {First: 5, Last: 900}, {First: 2, Last: 3}}},
 	"raise-level": RaiseLevel{Time: 1_700_000_000_000, Level: storage.LevelTwo},
-	"replace":     Replace{Time: 4, Kills: []uint64{7, 1}, Entries: []storage.Entry{{Due: 1, Target: "dead", Body: []byte("x")}, {Due: 2, Target: "dead"}}},
+	"ingest-operations": Ingest{Time: 1_700_000_000_000, Parts: []Part{
+		{TopicID: topicID, Topic: "orders.delay", Partition: 7, From: 10, Next: 20, Epoch: 1, Entries: []storage.Entry{}, Operations: []Operation{
+			{Verb: Schedule, Entry: storage.Entry{Due: 1_800_000_000_000, Target: "orders", Topic: "orders.delay", Body: []byte("payload")}},
+			{Verb: Schedule, Entry: storage.Entry{Due: -1, Target: "", Topic: "orders.delay", ID: "one", Expires: math.MinInt64, Body: []byte{}}},
+			{Verb: Schedule, If: Exactly, Seq: math.MaxUint64, Entry: storage.Entry{Target: "orders", Topic: "orders.delay", ID: "one", Expires: 1_900_000_000_000}},
+			{Verb: Cancel, If: Present, Entry: storage.Entry{Topic: "other.delay", ID: "two"}},
+			{Verb: Change, If: Absent, Entry: storage.Entry{Due: 5, Target: "bills", Topic: "orders.delay", ID: strings.Repeat("i", 256), Body: []byte("x")}},
+		}},
+		{TopicID: topicID, Topic: "orders.delay", Partition: 8, Next: 1, Entries: []storage.Entry{{Due: 1, Target: "orders", Body: []byte("plain")}}},
+		{TopicID: topicID, Topic: "orders.delay", Partition: 9, Next: 1, Entries: []storage.Entry{}},
+	}},
+	"operate": Operate{Time: 7, Operations: []Operation{
+		{Verb: Cancel, If: Exactly, Seq: 3, Entry: storage.Entry{Topic: "orders.delay", ID: "one"}},
+		{Verb: Schedule, Entry: storage.Entry{Due: 3, Target: "a", Body: []byte("no topic, no id")}},
+	}},
+	"ack-ended": Ack{Time: 1_700_000_000_000, Runs: []storage.SeqRun{{First: 5, Last: 9}}, Ended: []Ended{
+		{Name: name.Of("orders.delay", "one"), Kind: outcomes.Delivered, Seq: 8, Due: 1_699_999_999_990, At: 1_700_000_000_000, Target: "orders", Partition: 3, Offset: 1 << 40},
+		{Name: name.Of("orders.delay", "two"), Kind: outcomes.Delivered, Seq: 5, Due: math.MaxInt64, At: math.MinInt64, Target: "orders", Partition: -1, Offset: -1},
+		{Name: name.Of("orders.delay", "three"), Kind: outcomes.Expired, Seq: math.MaxUint64, At: 1},
+	}},
+	"replace-ended": Replace{Time: 4, Kills: []uint64{7, 1}, Entries: []storage.Entry{
+		{Due: 1, Target: "dead", Topic: "orders.delay", Body: []byte("x")}, {Due: 2, Target: "dead", Topic: "orders.delay", ID: "one", Expires: 9}},
+		Ended: []Ended{{Name: name.Of("orders.delay", "one"), Kind: outcomes.DeadLettered, Seq: 7, Due: 1, At: 4, Target: "dead", Offset: -1}}},
+	"open-ids": OpenIDs{Time: 5, UpTo: 99, Named: []storage.Named{
+		{Ref: storage.Ref{Due: 1_800_000_000_000, Seq: 7}, Target: "orders", Topic: "orders.delay", ID: "one", Expires: -1},
+		{Ref: storage.Ref{Due: -1, Seq: 3}, Target: "orders", Topic: "", ID: ""},
+	}},
+	"keep-outcomes": KeepOutcomes{Time: 6, Keep: outcomes.Keep{For: -1, Count: math.MaxUint64}},
+	"replace":       Replace{Time: 4, Kills: []uint64{7, 1}, Entries: []storage.Entry{{Due: 1, Target: "dead", Body: []byte("x")}, {Due: 2, Target: "dead"}}},
 }
 
 func TestCommands_keepTheirForm(t *testing.T) {
@@ -100,11 +132,18 @@ func TestDecode_tellsUnknownFromMalformed(t *testing.T) {
 		want  error
 		say   string
 	}{
-		{"a newer version", []byte{2, kindAck, 0, 0}, ErrUnknownCommand, "version 2"},
+		{"a newer version", []byte{3, kindAck, 0, 0}, ErrUnknownCommand, "version 3"},
 		{"a newer kind", []byte{1, 200, 0}, ErrUnknownCommand, "kind 200"},
 		{"nothing", nil, ErrCommand, "0 bytes"},
 		{"a count beyond the end", []byte{1, kindAck, 0, 0xff, 0xff, 0xff, 0xff, 0x0f}, ErrCommand, "count exceeds"},
 		{"kills without entries", []byte{1, kindReplace, 0, 1, 9, 0}, ErrCommand, "differ in number"},
+		{"no verb", []byte{1, kindOperate, 0, 1, 0}, ErrCommand, "no such operation"},
+		{"more than an operation has", []byte{1, kindOperate, 0, 1, 128 | byte(Cancel)}, ErrCommand, "no such operation"},
+		{"a cancel that expires", []byte{1, kindOperate, 0, 1, hasExpiry | byte(Cancel)}, ErrCommand, "no such operation"},
+		{"a topic without a name", []byte{1, kindOperate, 0, 1, hasTopic | byte(Cancel), 0}, ErrCommand, "without a name"},
+		{"more operations than bytes", []byte{1, kindOperate, 0, 0xff, 0xff, 0xff, 0x0f}, ErrCommand, "count exceeds"},
+		{"more that ended than bytes", []byte{2, kindAck, 0, 0, 9}, ErrCommand, "count exceeds"},
+		{"no kind of end", append([]byte{2, kindAck, 0, 0, 1}, make([]byte, 23)...), ErrCommand, "no such end"},
 		{"a run that wraps", []byte{1, kindAck, 0, 1, 5, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 1}, ErrCommand, "before it begins"},
 	} {
 		_, err := decodeCommand(tt.bytes)
@@ -141,17 +180,55 @@ func FuzzDecodeCommand(f *testing.F) {
 	})
 }
 
-func BenchmarkDecode(b *testing.B) {
-	part := Part{TopicID: topicID, Topic: "a.delay", Next: 400, Epoch: -1}
-	for i := range 400 {
-		part.Entries = append(part.Entries, storage.Entry{Due: 1_000_000 + int64(i)*7919%86_400_000, Target: "a", Body: make([]byte, 1000)})
-	}
-	encoded := Ingest{Time: 400, Parts: []Part{part}}.append(nil)
-	b.SetBytes(int64(len(encoded)))
-	b.ReportAllocs()
-	for b.Loop() {
-		if _, err := decodeCommand(encoded); err != nil {
-			b.Fatal(err)
+// What a builder adds up is what the command takes, but for the count, whose bytes grow with it.
+func TestOperationSize_isWhatAnOperationAdds(t *testing.T) {
+	for _, sample := range []string{"ingest-operations", "operate"} {
+		var topic string
+		var os []Operation
+		switch c := samples[sample].(type) {
+		case Ingest:
+			topic, os = c.Parts[0].Topic, c.Parts[0].Operations
+		case Operate:
+			os = c.Operations
+		}
+		for i := range os {
+			with := Ingest{Parts: []Part{{Topic: topic, Operations: os[:i+1]}}}.Size()
+			if without := (Ingest{Parts: []Part{{Topic: topic, Operations: os[:i]}}}).Size(); i > 0 && with-without != OperationSize(&os[i], topic) {
+				t.Errorf("%s: operation %d adds %d bytes, its size is %d", sample, i, with-without, OperationSize(&os[i], topic))
+			}
 		}
 	}
+}
+
+func BenchmarkDecode(b *testing.B) {
+	for _, form := range []string{"entries", "operations", "operations with ids"} {
+		b.Run(form, func(b *testing.B) {
+			encoded := benchIngest(form, 0, 400).append(nil)
+			b.SetBytes(int64(len(encoded)))
+			b.ReportAllocs()
+			for b.Loop() {
+				if _, err := decodeCommand(encoded); err != nil {
+					b.Fatal(err)
+				}
+			}
+		})
+	}
+}
+
+// benchIngest is an ingest of count messages from offset from on, in one of the forms.
+func benchIngest(form string, from int64, count int) Ingest {
+	part := Part{TopicID: topicID, Topic: "a.delay", From: from, Next: from + int64(count), Epoch: -1}
+	for at := from; at < part.Next; at++ {
+		entry := storage.Entry{Due: 1_000_000 + at*7919%86_400_000, Target: "a", Body: make([]byte, 1000)}
+		switch form {
+		case "entries":
+			part.Entries = append(part.Entries, entry)
+			continue
+		case "operations with ids":
+			entry.ID = fmt.Sprintf("order-%d", at)
+		}
+		entry.Topic = part.Topic
+		part.Operations = append(part.Operations, Operation{Verb: Schedule, Entry: entry})
+	}
+	return Ingest{Time: 400, Parts: []Part{part}}
 }

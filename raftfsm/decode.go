@@ -6,6 +6,7 @@ import (
 
 	"github.com/carillonmq/carillon/storage"
 	"github.com/carillonmq/carillon/storage/codec"
+	"github.com/carillonmq/carillon/storage/outcomes"
 )
 
 // decodeCommand reads what append wrote. Bodies are slices of b. It returns
@@ -28,7 +29,7 @@ func decodeCommand(b []byte) (Command, error) {
 	case kindFound:
 		c = Found{Time: time, ClusterID: d.ID(), Mode: d.text()}
 	case kindIngest:
-		c = Ingest{Time: time, ClaimThrough: d.Varint(), Parts: d.parts()}
+		c = Ingest{Time: time, ClaimThrough: d.Varint(), Parts: d.parts(version)}
 	case kindSetPositions:
 		c = SetPositions{Time: time, Surveyed: d.Bool(), Sets: d.positionSets()}
 	case kindClaim:
@@ -38,14 +39,21 @@ func decodeCommand(b []byte) (Command, error) {
 			c = ChangeClaim{Time: time, ClaimChange: storage.ClaimChange{Through: d.Varint(), Mark: d.mark(), Set: d.holds(), Lift: d.texts()}}
 		}
 	case kindAck:
-		c = Ack{Time: time, Runs: d.runs()}
-	case kindReplace:
-		c = Replace{Time: time, Kills: d.seqs(), Entries: d.entries()}
-		if r := c.(Replace); len(r.Kills) != len(r.Entries) {
-			d.Fail("kills and entries differ in number")
+		ack := Ack{Time: time, Runs: d.runs()}
+		if version > 1 {
+			ack.Ended = d.ended(time)
 		}
+		c = ack
+	case kindReplace:
+		c = d.replace(time, version)
 	case kindRaiseLevel:
 		c = RaiseLevel{Time: time, Level: d.level()}
+	case kindOperate:
+		c = Operate{Time: time, Operations: d.operations("")}
+	case kindOpenIDs:
+		c = OpenIDs{Time: time, UpTo: d.Uvarint(), Named: d.named()}
+	case kindKeepOutcomes:
+		c = KeepOutcomes{Time: time, Keep: outcomes.Keep{For: d.Varint(), Count: d.Uvarint()}}
 	}
 	if d.Left() > 0 {
 		d.Fail("bytes after its end")
@@ -80,21 +88,146 @@ func (d *decoder) mark() storage.Ref {
 	return storage.Ref{Due: d.Varint(), Seq: d.Uvarint()}
 }
 
-func (d *decoder) parts() []Part {
+// ownText reads a text that the next one is not expected to equal.
+func (d *decoder) ownText() string { return string(d.View(d.Uvarint())) }
+
+// same reads what appendSame wrote after last.
+func (d *decoder) same(last string) string {
+	n := d.Uvarint()
+	if n == 0 {
+		return last
+	}
+	return string(d.View(n - 1))
+}
+
+func (d *decoder) parts(version byte) []Part {
 	parts := make([]Part, d.CountOf(16+6))
 	for i := range parts {
-		parts[i] = Part{TopicID: d.ID(), Topic: d.text(), Partition: d.Int32(), From: d.Varint(),
+		p := &parts[i]
+		*p = Part{TopicID: d.ID(), Topic: d.text(), Partition: d.Int32(), From: d.Varint(),
 			Next: d.Varint(), Epoch: d.Int32(), Entries: d.entries()}
+		if version > 1 {
+			p.Operations = d.operations(p.Topic)
+		}
 	}
 	return parts
+}
+
+// operations reads those of a part of that topic, nil for none.
+func (d *decoder) operations(topic string) []Operation {
+	n := d.CountOf(1)
+	if n == 0 {
+		return nil
+	}
+	os := make([]Operation, n)
+	for i := range os {
+		if d.operation(&os[i], topic); d.Failed() {
+			return nil
+		}
+	}
+	return os
+}
+
+func (d *decoder) operation(o *Operation, topic string) {
+	what := d.Byte()
+	o.Verb, o.If = Verb(what&3), Condition(what>>conditionShift&3)
+	if o.Verb == 0 || what > hasExpiry|hasID|hasTopic|15 || o.Verb == Cancel && what&hasExpiry != 0 {
+		d.Fail("no such operation")
+		return
+	}
+	e := &o.Entry
+	e.Topic = topic
+	if what&hasTopic != 0 {
+		if e.Topic = d.ownText(); e.Topic == "" {
+			d.Fail("operation of a topic without a name")
+		}
+	}
+	if what&hasID != 0 {
+		e.ID = d.ownText()
+	}
+	if o.If == Exactly {
+		o.Seq = d.Uvarint()
+	}
+	if o.Verb == Cancel {
+		return
+	}
+	e.Due = d.Varint()
+	if what&hasExpiry != 0 {
+		e.Expires = d.Varint()
+	}
+	e.Target, e.Body = d.text(), d.BytesView()
+}
+
+func (d *decoder) replace(time int64, version byte) Replace {
+	c := Replace{Time: time, Kills: d.seqs()}
+	if version == 1 {
+		c.Entries = d.entries()
+	} else {
+		c.Entries = make([]storage.Entry, d.CountOf(6))
+		topic := ""
+		for i := range c.Entries {
+			e := d.entry()
+			e.Topic, e.ID, e.Expires = d.same(topic), d.ownText(), d.Varint()
+			c.Entries[i], topic = e, e.Topic
+		}
+		c.Ended = d.ended(time)
+	}
+	if len(c.Kills) != len(c.Entries) {
+		d.Fail("kills and entries differ in number")
+	}
+	return c
+}
+
+// ended reads what a command of that time has ended, nil for nothing.
+func (d *decoder) ended(time int64) []Ended {
+	n := d.CountOf(16 + 7)
+	if n == 0 {
+		return nil
+	}
+	es := make([]Ended, n)
+	var last Ended
+	for i := range es {
+		e := &es[i]
+		e.Name, e.Kind = d.ID(), outcomes.Kind(d.Byte())
+		e.Seq, e.At = last.Seq+d.Uvarint(), time+d.Varint()
+		e.Due, e.Target = e.At+d.Varint(), d.same(last.Target)
+		e.Partition, e.Offset = d.Int32(), d.Varint()
+		if e.Kind == 0 || e.Kind > outcomes.Refused {
+			d.Fail("no such end")
+		}
+		last = *e
+	}
+	return es
+}
+
+// named reads what ids are opened with, nil for nothing.
+func (d *decoder) named() []storage.Named {
+	n := d.CountOf(6)
+	if n == 0 {
+		return nil
+	}
+	named := make([]storage.Named, n)
+	var last storage.Named
+	for i := range named {
+		m := &named[i]
+		m.Due, m.Seq = d.Varint(), last.Seq+d.Uvarint()
+		m.Target, m.Topic = d.same(last.Target), d.same(last.Topic)
+		m.ID, m.Expires = d.ownText(), d.Varint()
+		last = *m
+	}
+	return named
 }
 
 func (d *decoder) entries() []storage.Entry {
 	es := make([]storage.Entry, d.CountOf(3))
 	for i := range es {
-		es[i] = storage.Entry{Due: d.Varint(), Target: d.text(), Body: d.BytesView()}
+		es[i] = d.entry()
 	}
 	return es
+}
+
+func (d *decoder) entry() storage.Entry {
+	return storage.Entry{Due: d.Varint(), Target: d.text(), Body: d.BytesView()}
 }
 
 func (d *decoder) positionSets() []PositionSet {

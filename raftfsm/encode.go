@@ -14,18 +14,31 @@ import (
 //	command   version (1 byte, 1 where none is named) | kind (1 byte) | time z | fields of the kind
 //	1 Found         cluster id (16 bytes) | mode text
 //	2 Ingest        claim through z | n | n parts
+//	  version 2     claim through z | n | n x (part | n | n operations)
 //	3 SetPositions  surveyed (1 byte) | n | n x (position | from z)
 //	4 Claim         through z | mark | n | n x (target text | through z | mark)
 //	  version 2     through z | mark | n | n x (target text | through z | mark) | n | n x target text
 //	5 Ack           n | n runs
+//	  version 2     n | n runs | n | n ended
 //	6 Replace       n | n x seq | n | n entries
+//	  version 2     n | n x seq | n | n x (entry | topic same | id text | expires z) | n | n ended
 //	7 RaiseLevel    level
+//	8 Operate       n | n operations
+//	9 OpenIDs       up to | n | n named
+//	10 KeepOutcomes milliseconds z | count
 //
 //	part      topic id (16 bytes) | topic text | partition z | from z | next z | epoch z | n | n entries
 //	position  topic id (16 bytes) | topic text | partition z | next z | epoch z
 //	entry     due z | target text | body
 //	mark      due z | seq
 //	run       gap since the last run's end (first: its first seq) | length - 1
+//	operation what (1 byte) | topic text if 16 | id text if 32 | seq if Exactly, and unless it is a Cancel:
+//	          due z | expires z if 64 | target text | body
+//	what      verb | condition << 2 | 16: has a topic other than its part's | 32: has an id | 64: expires
+//	ended     name (16 bytes) | kind (1 byte) | seq less the last one's | at z less the command's time |
+//	          due z less at | target same | partition z | offset z
+//	named     due z | seq less the last one's | target same | topic same | id text | expires z
+//	same      0: as the last one has it (the first: empty), else length + 1 | bytes
 //	text      length | bytes
 //	body      0: null, else length + 1 | bytes
 //
@@ -40,6 +53,17 @@ const (
 	kindAck
 	kindReplace
 	kindRaiseLevel
+	kindOperate
+	kindOpenIDs
+	kindKeepOutcomes
+)
+
+// What an operation has beside its verb (bits 0 and 1) and its condition (bits 2 and 3).
+const (
+	conditionShift = 2
+	hasTopic       = 1 << 4
+	hasID          = 1 << 5
+	hasExpiry      = 1 << 6
 )
 
 // forms holds by kind the feature level from which its versions may be written,
@@ -47,12 +71,15 @@ const (
 // itself of LevelOne: its proposer has asked everybody.
 var forms = [...][]storage.Level{
 	kindFound:        {storage.LevelOne},
-	kindIngest:       {storage.LevelOne},
+	kindIngest:       {storage.LevelOne, storage.LevelThree},
 	kindSetPositions: {storage.LevelOne},
 	kindClaim:        {storage.LevelOne, storage.LevelTwo},
-	kindAck:          {storage.LevelOne},
-	kindReplace:      {storage.LevelOne},
+	kindAck:          {storage.LevelOne, storage.LevelThree},
+	kindReplace:      {storage.LevelOne, storage.LevelThree},
 	kindRaiseLevel:   {storage.LevelOne},
+	kindOperate:      {storage.LevelThree},
+	kindOpenIDs:      {storage.LevelThree},
+	kindKeepOutcomes: {storage.LevelThree},
 }
 
 // levelOf returns the feature level that brought a version of a kind, 0 for one
@@ -87,13 +114,27 @@ func (c Found) append(dst []byte) []byte {
 }
 
 func (c Ingest) append(dst []byte) []byte {
-	dst = header(dst, 1, kindIngest, c.Time)
+	version := c.version()
+	dst = header(dst, version, kindIngest, c.Time)
 	dst = binary.AppendVarint(dst, c.ClaimThrough)
 	dst = binary.AppendUvarint(dst, uint64(len(c.Parts)))
 	for i := range c.Parts {
-		dst = c.Parts[i].append(dst)
+		p := &c.Parts[i]
+		dst = p.append(dst)
+		if version > 1 {
+			dst = appendOperations(dst, p.Operations, p.Topic)
+		}
 	}
 	return dst
+}
+
+func (c Ingest) version() byte {
+	for i := range c.Parts {
+		if len(c.Parts[i].Operations) > 0 {
+			return 2
+		}
+	}
+	return 1
 }
 
 func (p *Part) append(dst []byte) []byte {
@@ -156,7 +197,11 @@ func appendHolds(dst []byte, holds []storage.Hold) []byte {
 }
 
 func (c Ack) append(dst []byte) []byte {
-	dst = header(dst, 1, kindAck, c.Time)
+	version := byte(1)
+	if len(c.Ended) > 0 {
+		version = 2
+	}
+	dst = header(dst, version, kindAck, c.Time)
 	dst = binary.AppendUvarint(dst, uint64(len(c.Runs)))
 	end := uint64(0)
 	for _, r := range c.Runs {
@@ -165,16 +210,45 @@ func (c Ack) append(dst []byte) []byte {
 		dst = binary.AppendUvarint(dst, r.Last-r.First)
 		end = r.Last
 	}
+	if version > 1 {
+		dst = appendEnded(dst, c.Ended, c.Time)
+	}
 	return dst
 }
 
 func (c Replace) append(dst []byte) []byte {
-	dst = header(dst, 1, kindReplace, c.Time)
+	version := c.version()
+	dst = header(dst, version, kindReplace, c.Time)
 	dst = binary.AppendUvarint(dst, uint64(len(c.Kills)))
 	for _, seq := range c.Kills {
 		dst = binary.AppendUvarint(dst, seq)
 	}
-	return appendEntries(dst, c.Entries)
+	if version == 1 {
+		return appendEntries(dst, c.Entries)
+	}
+	dst = binary.AppendUvarint(dst, uint64(len(c.Entries)))
+	topic := ""
+	for i := range c.Entries {
+		e := &c.Entries[i]
+		dst = appendEntry(dst, e)
+		dst = appendSame(dst, e.Topic, topic)
+		dst = appendText(dst, e.ID)
+		dst = binary.AppendVarint(dst, e.Expires)
+		topic = e.Topic
+	}
+	return appendEnded(dst, c.Ended, c.Time)
+}
+
+func (c Replace) version() byte {
+	if len(c.Ended) > 0 {
+		return 2
+	}
+	for i := range c.Entries {
+		if e := &c.Entries[i]; e.Topic != "" || e.ID != "" || e.Expires != 0 {
+			return 2
+		}
+	}
+	return 1
 }
 
 func (c RaiseLevel) append(dst []byte) []byte {
@@ -184,78 +258,118 @@ func (c RaiseLevel) append(dst []byte) []byte {
 func appendEntries(dst []byte, es []storage.Entry) []byte {
 	dst = binary.AppendUvarint(dst, uint64(len(es)))
 	for i := range es {
-		e := &es[i]
-		dst = binary.AppendVarint(dst, e.Due)
-		dst = appendText(dst, e.Target)
-		dst = codec.AppendBytes(dst, e.Body)
+		dst = appendEntry(dst, &es[i])
 	}
 	return dst
+}
+
+func appendEntry(dst []byte, e *storage.Entry) []byte {
+	dst = binary.AppendVarint(dst, e.Due)
+	dst = appendText(dst, e.Target)
+	return codec.AppendBytes(dst, e.Body)
+}
+
+func (c Operate) append(dst []byte) []byte {
+	return appendOperations(header(dst, 1, kindOperate, c.Time), c.Operations, "")
+}
+
+func appendOperations(dst []byte, os []Operation, topic string) []byte {
+	dst = binary.AppendUvarint(dst, uint64(len(os)))
+	for i := range os {
+		dst = os[i].append(dst, topic)
+	}
+	return dst
+}
+
+// append encodes the operation as one of a part of that topic.
+func (o *Operation) append(dst []byte, topic string) []byte {
+	e := &o.Entry
+	what := byte(o.Verb) | byte(o.If)<<conditionShift
+	if e.Topic != "" && e.Topic != topic {
+		what |= hasTopic
+	}
+	if e.ID != "" {
+		what |= hasID
+	}
+	if e.Expires != 0 && o.Verb != Cancel {
+		what |= hasExpiry
+	}
+	dst = append(dst, what)
+	if what&hasTopic != 0 {
+		dst = appendText(dst, e.Topic)
+	}
+	if what&hasID != 0 {
+		dst = appendText(dst, e.ID)
+	}
+	if o.If == Exactly {
+		dst = binary.AppendUvarint(dst, o.Seq)
+	}
+	if o.Verb == Cancel {
+		return dst
+	}
+	dst = binary.AppendVarint(dst, e.Due)
+	if what&hasExpiry != 0 {
+		dst = binary.AppendVarint(dst, e.Expires)
+	}
+	dst = appendText(dst, e.Target)
+	return codec.AppendBytes(dst, e.Body)
+}
+
+// appendEnded encodes what ended by a command of that time. Differences wrap around, as those
+// of runs do.
+func appendEnded(dst []byte, es []Ended, time int64) []byte {
+	dst = binary.AppendUvarint(dst, uint64(len(es)))
+	var last Ended
+	for i := range es {
+		e := &es[i]
+		dst = append(append(dst, e.Name[:]...), byte(e.Kind))
+		dst = binary.AppendUvarint(dst, e.Seq-last.Seq)
+		dst = binary.AppendVarint(dst, e.At-time)
+		dst = binary.AppendVarint(dst, e.Due-e.At)
+		dst = appendSame(dst, e.Target, last.Target)
+		dst = binary.AppendVarint(dst, int64(e.Partition))
+		dst = binary.AppendVarint(dst, e.Offset)
+		last = *e
+	}
+	return dst
+}
+
+func (c OpenIDs) append(dst []byte) []byte {
+	dst = header(dst, 1, kindOpenIDs, c.Time)
+	dst = binary.AppendUvarint(dst, c.UpTo)
+	dst = binary.AppendUvarint(dst, uint64(len(c.Named)))
+	var last storage.Named
+	for i := range c.Named {
+		n := &c.Named[i]
+		dst = binary.AppendVarint(dst, n.Due)
+		dst = binary.AppendUvarint(dst, n.Seq-last.Seq)
+		dst = appendSame(dst, n.Target, last.Target)
+		dst = appendSame(dst, n.Topic, last.Topic)
+		dst = appendText(dst, n.ID)
+		dst = binary.AppendVarint(dst, n.Expires)
+		last = *n
+	}
+	return dst
+}
+
+func (c KeepOutcomes) append(dst []byte) []byte {
+	dst = header(dst, 1, kindKeepOutcomes, c.Time)
+	dst = binary.AppendVarint(dst, c.Keep.For)
+	return binary.AppendUvarint(dst, c.Keep.Count)
 }
 
 func appendText(dst []byte, s string) []byte {
 	return append(binary.AppendUvarint(dst, uint64(len(s))), s...)
 }
 
+// appendSame encodes s where the last one was last.
+func appendSame(dst []byte, s, last string) []byte {
+	if s == last {
+		return append(dst, 0)
+	}
+	return append(binary.AppendUvarint(dst, uint64(len(s))+1), s...)
+}
+
 func appendMark(dst []byte, r storage.Ref) []byte {
 	return binary.AppendUvarint(binary.AppendVarint(dst, r.Due), r.Seq)
 }
-
-// Size returns the exact number of bytes of the encoded command.
-func (c Ingest) Size() int {
-	n := 2 + codec.VarintSize(c.Time) + codec.VarintSize(c.ClaimThrough) + codec.UvarintSize(uint64(len(c.Parts)))
-	for i := range c.Parts {
-		n += c.Parts[i].Size()
-	}
-	return n
-}
-
-// Size returns the exact number of bytes that the part adds to its Ingest.
-func (p *Part) Size() int {
-	return len(p.TopicID) + textLen(p.Topic) + codec.VarintSize(int64(p.Partition)) + codec.VarintSize(p.From) +
-		codec.VarintSize(p.Next) + codec.VarintSize(int64(p.Epoch)) + entriesLen(p.Entries)
-}
-
-// EntrySize returns the number of bytes that e adds to its command, for
-// builders that stop at ProposalBytes. It does not depend on Seq.
-func EntrySize(e *storage.Entry) int {
-	return codec.VarintSize(e.Due) + textLen(e.Target) + codec.BytesSize(e.Body)
-}
-
-// Size returns the exact number of bytes of the encoded command.
-func (c Replace) Size() int {
-	n := 2 + codec.VarintSize(c.Time) + codec.UvarintSize(uint64(len(c.Kills)))
-	for _, seq := range c.Kills {
-		n += codec.UvarintSize(seq)
-	}
-	return n + entriesLen(c.Entries)
-}
-
-// The other commands are small, and rarely asked: they are measured by encoding them.
-
-// Size returns the exact number of bytes of the encoded command.
-func (c Found) Size() int { return len(c.append(nil)) }
-
-// Size returns the exact number of bytes of the encoded command.
-func (c SetPositions) Size() int { return len(c.append(nil)) }
-
-// Size returns the exact number of bytes of the encoded command.
-func (c ClaimCommand) Size() int { return len(c.append(nil)) }
-
-// Size returns the exact number of bytes of the encoded command.
-func (c RaiseLevel) Size() int { return len(c.append(nil)) }
-
-// Size returns the exact number of bytes of the encoded command.
-func (c ChangeClaim) Size() int { return len(c.append(nil)) }
-
-// Size returns the exact number of bytes of the encoded command.
-func (c Ack) Size() int { return len(c.append(nil)) }
-
-func entriesLen(es []storage.Entry) int {
-	n := codec.UvarintSize(uint64(len(es)))
-	for i := range es {
-		n += EntrySize(&es[i])
-	}
-	return n
-}
-
-func textLen(s string) int { return codec.UvarintSize(uint64(len(s))) + len(s) }

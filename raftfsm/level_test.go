@@ -54,9 +54,33 @@ func TestLevelOf_knowsWhatThisBinaryReads(t *testing.T) {
 			t.Errorf("%T is written in a form that is not read", c)
 		}
 	}
-	for _, form := range [][2]byte{{0, kindAck}, {1, 0}, {1, byte(len(forms))}, {255, 255}} {
+	for _, form := range [][2]byte{{0, kindAck}, {3, kindAck}, {1, 0}, {1, byte(len(forms))}, {255, 255}} {
 		if got := levelOf(form[0], form[1]); got != 0 {
 			t.Errorf("version %d of kind %d: level %d", form[0], form[1], got)
+		}
+	}
+}
+
+func TestAppendCommand_refusesFormsAboveTheLevel(t *testing.T) {
+	for _, of := range []struct {
+		level storage.Level
+		names []string
+	}{
+		{storage.LevelTwo, []string{"change-claim"}},
+		{storage.LevelThree, []string{"ingest-operations", "operate", "ack-ended", "replace-ended", "open-ids", "keep-outcomes"}},
+	} {
+		for _, name := range of.names {
+			if _, err := AppendCommand(nil, samples[name], of.level-1); !errors.Is(err, ErrLevel) {
+				t.Errorf("%s at level %d: %v, want ErrLevel", name, of.level-1, err)
+			}
+			if _, err := AppendCommand(nil, samples[name], of.level); err != nil {
+				t.Errorf("%s at level %d: %v", name, of.level, err)
+			}
+		}
+	}
+	for _, name := range []string{"ingest", "ack", "replace"} {
+		if _, err := AppendCommand(nil, samples[name], storage.LevelOne); err != nil {
+			t.Errorf("%s, which older programs read: %v", name, err)
 		}
 	}
 }

@@ -61,4 +61,5 @@ type Answer struct {
 }
 
 // Ended is a message that an Ack or a Replace ends and whose outcome is kept: one with an id.
+// Its By is not carried, since nothing takes the place of such a message.
 type Ended = outcomes.Outcome
