@@ -1,6 +1,9 @@
 package storage
 
-import "github.com/carillonmq/carillon/storage/segment"
+import (
+	"github.com/carillonmq/carillon/storage/outcomes"
+	"github.com/carillonmq/carillon/storage/segment"
+)
 
 type (
 	// Ref names one message and its place in the order of delivery.
@@ -104,12 +107,38 @@ func (s *Store) RaiseClaim(ms int64) {
 	}
 }
 
-// SetTime raises the schedule's time to ms; an earlier time is passed over.
-// Called by the writer.
+// SetTime raises the schedule's time to ms; an earlier time is passed over. It forgets
+// outcomes that are too old by then. Called by the writer.
 func (s *Store) SetTime(ms int64) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.values.time = max(s.values.time, ms)
+	s.outcomes.Forget(s.values.time, forgetPerTime)
+}
+
+// How many outcomes are forgotten in one step at most. A step takes no time that others
+// notice, and all nodes take the same: when a day's worth is too old at once, it goes in the
+// steps to come, and is known until then. One that ends makes way for itself and one more.
+const (
+	forgetPerTime = 1000
+	forgetPerEnd  = 2
+)
+
+// End keeps what became of a message that was given an id, from LevelThree on. Kill ends the
+// message itself. Called by the writer.
+func (s *Store) End(o outcomes.Outcome) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.outcomes.Add(o)
+	s.outcomes.Forget(s.values.time, forgetPerEnd)
+}
+
+// KeepOutcomes says how many outcomes are known, and how long, from LevelThree on: SetTime and
+// End go by it. Called by the writer.
+func (s *Store) KeepOutcomes(k outcomes.Keep) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.outcomes.SetKeep(k)
 }
 
 // Found records the cluster's identity and delivery mode. Called by the writer.

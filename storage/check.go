@@ -18,6 +18,7 @@ import (
 	"github.com/carillonmq/carillon/storage/codec"
 	"github.com/carillonmq/carillon/storage/disk"
 	"github.com/carillonmq/carillon/storage/merge"
+	"github.com/carillonmq/carillon/storage/outcomes"
 	"github.com/carillonmq/carillon/storage/segment"
 	"go.etcd.io/bbolt"
 )
@@ -93,6 +94,7 @@ func (c *contents) verifySegment(g *segment.Segment, visit func(*Entry)) error {
 type memory struct {
 	values   values
 	alive    *alive.Set
+	outcomes *outcomes.Frozen
 	tables   []merge.Slice
 	spans    []SeqRun // the seqs of each table
 	segments []*segment.Segment
@@ -102,7 +104,7 @@ type memory struct {
 func (s *Store) copyMemory() memory {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	m := memory{values: s.values.clone(), alive: s.alive.Freeze(), segments: s.segments}
+	m := memory{values: s.values.clone(), alive: s.alive.Freeze(), outcomes: s.outcomes.Freeze(), segments: s.segments}
 	segment.AcquireAll(m.segments)
 	for _, t := range s.tables() {
 		var all merge.Slice
@@ -200,8 +202,8 @@ func (m *memory) checkSpans() error {
 	return nil
 }
 
-// Digest hashes the logical content: the replicated values and every message
-// alive, in order, body included. It is equal on all nodes that have applied the
+// Digest hashes the logical content: the replicated values, the outcomes that are known, and
+// every message alive, in order, body included. It is equal on all nodes that have applied the
 // same log, whatever each has flushed or merged; the applied index itself is not
 // part of it. It reads everything; Apply waits while the memtables are copied. It
 // is for tests.
@@ -210,6 +212,9 @@ func (s *Store) Digest() ([32]byte, error) {
 	defer segment.ReleaseAll(m.segments)
 	sum := sha256.New()
 	sum.Write(encodeValues(&m.values).Payload)
+	if m.values.level >= LevelThree {
+		m.outcomes.Sum(sum)
+	}
 	var buf []byte
 	err := m.each(func(e *Entry) error {
 		buf = segment.AppendKey(buf[:0], e.Ref())

@@ -9,6 +9,7 @@ import (
 	"github.com/carillonmq/carillon/storage/alive"
 	"github.com/carillonmq/carillon/storage/codec"
 	"github.com/carillonmq/carillon/storage/disk"
+	"github.com/carillonmq/carillon/storage/outcomes"
 	"github.com/carillonmq/carillon/storage/segment"
 	"go.etcd.io/bbolt"
 )
@@ -30,12 +31,13 @@ type contents struct {
 	state      codec.Record       // encodeValues
 	stored     alive.File         // where alive is on disk; LevelOne has it in the manifest
 	alive      *alive.Set         // at meta.Index
+	outcomes   *outcomes.Frozen   // at meta.Index
 	segments   []*segment.Segment // sorted by seq
 }
 
 func emptyContents() contents {
 	v := newValues()
-	return contents{state: encodeValues(&v), alive: alive.NewSet()}
+	return contents{state: encodeValues(&v), alive: alive.NewSet(), outcomes: outcomes.NewSet().Freeze()}
 }
 
 // values decodes the state and puts the applied index to it.

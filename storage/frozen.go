@@ -6,6 +6,7 @@ import (
 
 	"github.com/carillonmq/carillon/storage/alive"
 	"github.com/carillonmq/carillon/storage/disk"
+	"github.com/carillonmq/carillon/storage/outcomes"
 	"github.com/carillonmq/carillon/storage/segment"
 )
 
@@ -16,13 +17,14 @@ type Frozen struct {
 	table      *memtable // nil when another Frozen was outstanding
 	values     values
 	alive      *alive.Set
+	outcomes   *outcomes.Frozen
 	applied    uint64
 	generation uint64
 }
 
-// Freeze takes the schedule as it is now. It costs a copy of the source positions
-// and 8 bytes for each 16 million seqs given so far, nothing per message. Until the Frozen is flushed or
-// released, another one cannot be flushed. Called by the writer.
+// Freeze takes the schedule as it is now. It costs a copy of the source positions, 8 bytes for
+// each 16 million seqs given so far and 32 for each thousand outcomes, nothing per message. Until
+// the Frozen is flushed or released, another one cannot be flushed. Called by the writer.
 func (s *Store) Freeze() *Frozen {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -30,7 +32,7 @@ func (s *Store) Freeze() *Frozen {
 	if s.flushing != nil {
 		return f
 	}
-	f.table, f.values, f.alive = s.table, s.values.clone(), s.alive.Freeze()
+	f.table, f.values, f.alive, f.outcomes = s.table, s.values.clone(), s.alive.Freeze(), s.outcomes.Freeze()
 	s.flushing, s.table = s.table, newMemtable(s.values.nextSeq)
 	return f
 }
@@ -111,7 +113,7 @@ func (f *Frozen) commit(written *segment.Segment, meta SnapshotMeta) error {
 		return ErrGeneration
 	}
 	next := s.manifest.current
-	next.meta, next.state, next.alive = meta, encodeValues(&f.values), f.alive
+	next.meta, next.state, next.alive, next.outcomes = meta, encodeValues(&f.values), f.alive, f.outcomes
 	next.segments = slices.DeleteFunc(slices.Clone(next.segments), func(g *segment.Segment) bool {
 		return f.alive.CountRange(g.Info.First, g.Info.Last) == 0
 	})

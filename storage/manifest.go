@@ -17,6 +17,7 @@ import (
 	"github.com/carillonmq/carillon/storage/alive"
 	"github.com/carillonmq/carillon/storage/codec"
 	"github.com/carillonmq/carillon/storage/disk"
+	"github.com/carillonmq/carillon/storage/outcomes"
 	"github.com/carillonmq/carillon/storage/segment"
 	"go.etcd.io/bbolt"
 )
@@ -155,6 +156,7 @@ func (m *manifest) load() error {
 		named.segments = append(named.segments, s)
 	}
 	sortBySeq(named.segments)
+	named.outcomes = outcomes.NewSet().Freeze()
 	if named.stored.ID != 0 {
 		named.alive, err = m.sets.Load(named.stored)
 	}

@@ -11,6 +11,7 @@ import (
 	"github.com/carillonmq/carillon/storage/alive"
 	"github.com/carillonmq/carillon/storage/codec"
 	"github.com/carillonmq/carillon/storage/disk"
+	"github.com/carillonmq/carillon/storage/outcomes"
 	"github.com/carillonmq/carillon/storage/segment"
 )
 
@@ -254,7 +255,7 @@ func (r *Receiver) name(next contents) (err error) {
 
 // open returns what was received, its segments open.
 func (r *Receiver) open() (contents, error) {
-	next := contents{meta: r.meta, state: r.header.state}
+	next := contents{meta: r.meta, state: r.header.state, outcomes: outcomes.NewSet().Freeze()}
 	if err := r.openAlive(&next); err != nil {
 		return next, err
 	}

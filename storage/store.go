@@ -11,6 +11,8 @@ import (
 	"github.com/carillonmq/carillon/storage/alive"
 	"github.com/carillonmq/carillon/storage/disk"
 	"github.com/carillonmq/carillon/storage/merge"
+	"github.com/carillonmq/carillon/storage/name"
+	"github.com/carillonmq/carillon/storage/outcomes"
 	"github.com/carillonmq/carillon/storage/segment"
 )
 
@@ -66,7 +68,7 @@ func (c *Config) validate() error {
 
 // Store is the durable schedule of one node. No goroutine of it outlives a call.
 //
-// Who may call what: the setters, Accept, Kill, Applied, Freeze and Reload
+// Who may call what: the setters, Accept, Kill, End, Applied, Freeze and Reload
 // belong to one goroutine, the writer; everything else is safe from any
 // goroutine at any time. Close comes last.
 type Store struct {
@@ -80,6 +82,7 @@ type Store struct {
 	mu         sync.RWMutex
 	values     values
 	alive      *alive.Set         // the truth about what is pending
+	outcomes   *outcomes.Set      // what became of what had an id
 	table      *memtable          // takes what is accepted
 	flushing   *memtable          // of the Frozen that is outstanding, nil when none; not changed while it is
 	segments   []*segment.Segment // sorted by seq, one reference each; replaced, never changed
@@ -142,11 +145,11 @@ func (s *Store) load() (before []*segment.Segment, err error) {
 	if err != nil {
 		return nil, err
 	}
-	set := named.alive.Thaw()
+	set, ended := named.alive.Thaw(), named.outcomes.Thaw()
 
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.values, s.alive = v, set
+	s.values, s.alive, s.outcomes = v, set, ended
 	s.table, s.flushing = newMemtable(v.nextSeq), nil
 	s.generation = named.generation
 	s.level.Store(uint32(v.level))
@@ -235,6 +238,37 @@ func (s *Store) Alive(seq uint64) bool {
 	s.mu.RLock()
 	defer s.mu.RUnlock()
 	return s.alive.Contains(seq)
+}
+
+// Outcome returns what became of the newest message with this id among those that have ended
+// and are known, false when there is none.
+func (s *Store) Outcome(topic, id string) (outcomes.Outcome, bool) {
+	s.mu.RLock()
+	defer s.mu.RUnlock()
+	return s.outcomes.Newest(name.Of(topic, id))
+}
+
+// Life returns what is known to have happened with this id, oldest first, operations that were
+// refused with it: of more than a thousand outcomes the last thousand.
+func (s *Store) Life(topic, id string) []outcomes.Outcome {
+	s.mu.RLock()
+	defer s.mu.RUnlock()
+	return s.outcomes.Life(name.Of(topic, id))
+}
+
+// OutcomesSince returns the time from which on all that has ended with an id is known, epoch
+// milliseconds; 0 when nothing was ever forgotten.
+func (s *Store) OutcomesSince() int64 {
+	s.mu.RLock()
+	defer s.mu.RUnlock()
+	return s.outcomes.Since()
+}
+
+// OutcomesKept returns what KeepOutcomes has said last.
+func (s *Store) OutcomesKept() outcomes.Keep {
+	s.mu.RLock()
+	defer s.mu.RUnlock()
+	return s.outcomes.Keep()
 }
 
 // Stats is what a node shows of its store.

@@ -1,5 +1,6 @@
 // Package outcomes has what became of messages with an id of their user's choice: the last of
-// each for a while, in memory and in files of its own.
+// each for a while, in memory, and in the chunks that they are kept and sent as. Where chunks
+// lie, and when they are written, is not known here. DESIGN.md has formats and invariants.
 package outcomes
 
 import "github.com/carillonmq/carillon/storage/name"
@@ -17,23 +18,34 @@ const (
 	Refused  // the condition of an operation did not hold: no message ended, Seq is 0
 )
 
+// wentSomewhere reports whether there is a partition and an offset.
+func (k Kind) wentSomewhere() bool { return k == Delivered || k == DeadLettered }
+
 // An Outcome is the end of one message.
 type Outcome struct {
 	Name name.Hash
 	Kind Kind
 	Seq  uint64 // of the message that ended
-	By   uint64 // Replaced: the seq of its successor
+	By   uint64 // Replaced: the seq of its successor; 0 of all others
 	Due  int64  // what it was due at, epoch milliseconds
 	At   int64  // when it ended, epoch milliseconds of the leader
-	// Where it went, of those that went somewhere.
-	Target    string
+	// Where it went, or would have gone.
+	Target string
+	// Of Delivered and DeadLettered; 0 of all others.
 	Partition int32
 	Offset    int64 // -1: not known
 }
 
 // Keep says how much is kept: what ended longer ago than For milliseconds before the state's time
-// is forgotten, and the oldest of more than Count.
+// is forgotten, and the oldest of more than Count. More than MaxCount counts as MaxCount.
 type Keep struct {
 	For   int64
 	Count uint64
 }
+
+// DefaultKeep is what a schedule keeps that was told nothing.
+var DefaultKeep = Keep{For: 24 * 60 * 60 * 1000, Count: 1_000_000}
+
+// MaxCount is how many outcomes may be kept: links between them have 32 bits, and it would be
+// 70 GB of memory.
+const MaxCount = 1 << 30

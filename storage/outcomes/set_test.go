@@ -1,0 +1,284 @@
+package outcomes
+
+import (
+	"encoding/binary"
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"testing"
+	"time"
+	"unsafe"
+
+	gocmp "github.com/google/go-cmp/cmp"
+	"pgregory.net/rapid"
+
+	"github.com/carillonmq/carillon/storage/name"
+)
+
+// model is the outcomes as a list, oldest first.
+type model struct {
+	keep  Keep
+	since int64
+	all   []Outcome
+}
+
+func (m *model) forget(now int64, most int) {
+	for ; most > 0 && len(m.all) > 0 && (uint64(len(m.all)) > m.keep.Count || m.all[0].At < now-m.keep.For); most-- {
+		m.since = max(m.since, m.all[0].At+1)
+		m.all = m.all[1:]
+	}
+}
+
+func (m *model) newest(id name.Hash) (best Outcome, ok bool) {
+	for _, o := range m.all {
+		if o.Name == id && o.Seq > 0 && o.Seq >= best.Seq {
+			best, ok = o, true
+		}
+	}
+	return best, ok
+}
+
+func (m *model) life(id name.Hash) (life []Outcome) {
+	for _, o := range m.all {
+		if o.Name == id {
+			life = append(life, o)
+		}
+	}
+	return life[max(0, len(life)-lifeMost):]
+}
+
+// ids are few, so that they come again and collide, and many.
+func id(number uint64) name.Hash { return name.Of("orders.delay", fmt.Sprint(number)) }
+
+func draw(random *rand.Rand, ids uint64, at int64) Outcome {
+	o := Outcome{
+		Name: id(random.Uint64N(ids)), Kind: Kind(1 + random.IntN(6)), Seq: 1 + random.Uint64N(1<<20),
+		Due: random.Int64N(1<<40) - 1<<39, At: at + random.Int64N(3), Target: fmt.Sprint("orders", random.Uint64N(ids)%700),
+	}
+	switch o.Kind {
+	case Delivered, DeadLettered:
+		o.Partition, o.Offset = random.Int32N(1000)-1, random.Int64N(1<<40)-1
+	case Replaced:
+		o.By = o.Seq + 1
+	case Refused:
+		o.Seq = 0
+	}
+	return o
+}
+
+func requireSame(t *rapid.T, what string, got run, want *model) {
+	t.Helper()
+	all := slices.Collect((&Frozen{got}).All())
+	if !slices.Equal(want.all, all) {
+		t.Fatalf("%s (-want +got):\n%s", what, gocmp.Diff(want.all, all))
+	}
+	if got.Since() != want.since || got.Keep() != want.keep || got.Count() != uint64(len(want.all)) {
+		t.Fatalf("%s: %d since %d, keeps %v; want %d since %d, %v", what, got.Count(), got.since, got.keep, len(want.all), want.since, want.keep)
+	}
+}
+
+func requireAnswers(t *rapid.T, s *Set, m *model, ids uint64) {
+	t.Helper()
+	for number := range min(ids, 12) {
+		got, ok := s.Newest(id(number))
+		want, there := m.newest(id(number))
+		if ok != there || ok && got != want {
+			t.Fatalf("newest of %d is %+v (%t), want %+v (%t)", number, got, ok, want, there)
+		}
+		if want, got := m.life(id(number)), s.Life(id(number)); !slices.Equal(want, got) {
+			t.Fatalf("life of %d (-want +got):\n%s", number, gocmp.Diff(want, got))
+		}
+	}
+}
+
+// TestSet_equalsModel adds and forgets, freezes and goes on, from row 0 and from where the numbers
+// of slots begin again.
+func TestSet_equalsModel(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		random := rand.New(rand.NewPCG(rapid.Uint64().Draw(t, "seed"), 1))
+		ids := rapid.SampledFrom([]uint64{1, 5, 3000}).Draw(t, "ids")
+		s, m, now := NewSet(), &model{keep: DefaultKeep}, int64(0)
+		s.first = rapid.SampledFrom([]uint64{0, slotRows - 700}).Draw(t, "first")
+		s.next = s.first
+		frozen, then := s.Freeze(), *m
+		add := func(n int) {
+			for range n {
+				now += random.Int64N(2)
+				o := draw(random, ids, now)
+				s.Add(o)
+				m.all = append(m.all, o)
+				s.Forget(now, 2)
+				m.forget(now, 2)
+			}
+		}
+		t.Repeat(map[string]func(*rapid.T){
+			"add":  func(t *rapid.T) { add(rapid.IntRange(1, 20).Draw(t, "n")) },
+			"many": func(t *rapid.T) { add(rapid.IntRange(300, 1200).Draw(t, "n")) },
+			"pass": func(t *rapid.T) {
+				now += rapid.Int64Range(0, 500).Draw(t, "ms")
+				most := rapid.SampledFrom([]int{1, 100, 3000}).Draw(t, "most")
+				s.Forget(now, most)
+				m.forget(now, most)
+			},
+			"keep": func(t *rapid.T) {
+				m.keep = Keep{
+					For:   rapid.SampledFrom([]int64{0, 300, 2000, DefaultKeep.For}).Draw(t, "for"),
+					Count: rapid.SampledFrom([]uint64{0, 7, 1500, DefaultKeep.Count}).Draw(t, "count"),
+				}
+				s.SetKeep(m.keep)
+			},
+			"freeze": func(*rapid.T) {
+				frozen, then = s.Freeze(), *m
+				then.all = slices.Clone(m.all)
+			},
+			"thaw": func(*rapid.T) { // the one that goes on is given up, as for a reload
+				s = s.Freeze().Thaw()
+			},
+			"back": func(*rapid.T) {
+				gone := s
+				s, *m = frozen.Thaw(), then
+				m.all = slices.Clone(then.all)
+				gone.Add(draw(random, ids, now)) // does no harm to what goes on in its place
+			},
+			"": func(t *rapid.T) {
+				requireSame(t, "set", s.run, m)
+				requireSame(t, "frozen", frozen.run, &then)
+				requireAnswers(t, s, m, ids)
+			},
+		})
+	})
+}
+
+// A message that was on its way when its id was given to another may end after that.
+func TestNewest_isTheHighestSeqOfWhatIsKnown(t *testing.T) {
+	s := NewSet()
+	s.SetKeep(Keep{For: 1000, Count: 3})
+	for at, seq := range []uint64{7, 9, 5, 0, 0} {
+		s.Add(Outcome{Name: id(1), Kind: Cancelled, Seq: seq, At: int64(at)})
+	}
+	want := func(seq uint64, ok bool) {
+		t.Helper()
+		if got, there := s.Newest(id(1)); got.Seq != seq || there != ok {
+			t.Errorf("newest is %d (%t), want %d (%t)", got.Seq, there, seq, ok)
+		}
+	}
+	want(9, true)
+	s.Forget(0, 1)
+	want(9, true)
+	s.Forget(0, 1)
+	want(5, true)
+	s.Forget(2000, 1)
+	want(0, false)
+	if got := s.Since(); got != 3 {
+		t.Errorf("all is known since %d", got)
+	}
+	if n := len(s.Life(id(1))); n != 2 {
+		t.Errorf("%d refusals are known", n)
+	}
+}
+
+// What was refused a hundred thousand times is passed over in one step, for Apply waits.
+func TestNewest_passesOverRefusalsAtOnce(t *testing.T) {
+	s := NewSet()
+	s.Add(Outcome{Name: id(1), Kind: Replaced, Seq: 3, By: 4})
+	for range 5000 {
+		s.Add(Outcome{Name: id(1), Kind: Refused})
+	}
+	if w := s.row(s.next - 1); uint64(w.higher) != s.next-1 || w.older != 1 {
+		t.Errorf("the last refusal leads %d back, and %d to a message", w.older, w.higher)
+	}
+	if o, ok := s.Newest(id(1)); !ok || o.Seq != 3 || o.By != 4 {
+		t.Errorf("newest is %+v (%t)", o, ok)
+	}
+	if n := len(s.Life(id(1))); n != lifeMost {
+		t.Errorf("%d outcomes", n)
+	}
+}
+
+// Names of targets are free text: one that is not written to any more is forgotten.
+func TestSet_givesPagesAndNamesBack(t *testing.T) {
+	s := NewSet()
+	s.SetKeep(Keep{For: 1000, Count: 10})
+	for i := range uint64(10 * pageRows) {
+		s.Add(Outcome{Name: id(i), Kind: Cancelled, Seq: i + 1, Target: fmt.Sprint("target", i)})
+		s.Forget(0, 2)
+	}
+	names, used := 0, 0
+	for _, p := range s.pages {
+		names += len(p.targets)
+	}
+	for _, table := range s.newest {
+		used += table.used
+	}
+	if len(s.pages) > 2 || names > 2*pageRows || len(s.targets) > pageRows || used != 10 {
+		t.Errorf("%d pages, %d and %d names, %d ids for 10 outcomes", len(s.pages), names, len(s.targets), used)
+	}
+}
+
+func TestRow_hasSixtyFourBytes(t *testing.T) {
+	if size := unsafe.Sizeof(row{}); size != 64 {
+		t.Errorf("a row has %d bytes", size)
+	}
+}
+
+// million has a million outcomes of as many ids.
+func million() *Set {
+	s := NewSet()
+	s.SetKeep(Keep{For: DefaultKeep.For, Count: 1 << 20})
+	for i := range uint64(1_000_000) {
+		s.Add(outcomeOf(i))
+	}
+	return s
+}
+
+func outcomeOf(i uint64) Outcome {
+	var h name.Hash
+	binary.BigEndian.PutUint64(h[:], i*0x9e3779b97f4a7c15)
+	binary.BigEndian.PutUint64(h[8:], i*0xbf58476d1ce4e5b9)
+	return Outcome{
+		Name: h, Kind: Delivered, Seq: i + 1, Due: 1_700_000_000_000 + int64(i/10), At: 1_700_000_000_003 + int64(i/10),
+		Target: [...]string{"orders", "payments", "refunds"}[i%3], Partition: int32(i % 12), Offset: int64(i / 36),
+	}
+}
+
+// What Apply waits for with a million outcomes.
+func BenchmarkMillion(b *testing.B) {
+	s := million()
+	var frozen *Frozen
+	b.Run("Freeze", func(b *testing.B) {
+		b.ReportAllocs()
+		for b.Loop() {
+			frozen = s.Freeze()
+		}
+	})
+	b.Run("Add", func(b *testing.B) {
+		b.ReportAllocs()
+		var longest time.Duration
+		for i := uint64(s.next); b.Loop(); i++ {
+			begin := time.Now()
+			s.Add(outcomeOf(i))
+			s.Forget(0, 2)
+			longest = max(longest, time.Since(begin))
+		}
+		b.ReportMetric(float64(longest.Microseconds()), "us/longest")
+	})
+	b.Run("Newest", func(b *testing.B) {
+		for i := uint64(0); b.Loop(); i++ {
+			s.Newest(outcomeOf(s.first + i*7919%s.Count()).Name)
+		}
+	})
+	b.Run("Thaw", func(b *testing.B) {
+		for b.Loop() {
+			frozen.Thaw()
+		}
+	})
+	b.Run("Forget1000", func(b *testing.B) {
+		for b.Loop() {
+			if s.Forget(1<<62, 1000); s.Count() == 0 {
+				b.StopTimer()
+				s = million()
+				b.StartTimer()
+			}
+		}
+	})
+}
