@@ -8,7 +8,14 @@
 //	deliver-key        key of the delivered record, text; default: the record's own key
 //	deliver-key-base64 the same for any bytes, in base64, also the empty key; from feature level 2 on
 //	deliver-partition  partition of the target; default: by the key, as Kafka's Java client does
-//	deliver-id         the caller's name for the message, 1 to 256 bytes
+//	deliver-id         the caller's name for the message, 1 to 256 bytes, not topic/number/number
+//
+// From feature level 3 on, which no release reaches yet, there are as well:
+//
+//	deliver-cancel        true: cancel the message that waits under deliver-id; no time beside it
+//	deliver-if            absent, present or a seq: take effect only if that waits under deliver-id
+//	deliver-expires-at    from then on it is not delivered any more; written as deliver-at
+//	deliver-expires-after the same as a delay from the due time; written as deliver-after
 //
 // Milliseconds below 100000000000, before March 1973, are refused: they are seconds by mistake. A
 // plus sign before a number or a delay changes nothing: deliver-after +1 is one millisecond. Every

@@ -17,28 +17,59 @@ const (
 	latestDue = 253_402_300_799_999
 )
 
-// dueAt returns epoch milliseconds. deliver-at wins, but deliver-after is read as well, so that a
-// wrong value never goes unnoticed. One of the two must not be "".
-func dueAt(at, after string, timestamp int64) (due int64, err error) {
-	if after != "" {
-		if due, err = parseAfter(after, timestamp); err != nil {
-			return 0, err
+// readTimes reads when the message is due and when it expires. deliver-at wins over deliver-after,
+// but both are read, so that a wrong value never goes unnoticed.
+func (t *instructionText) readTimes(in *Instruction, timestamp int64) (err error) {
+	if t.at == nil && t.after == nil {
+		return malformed(HeaderAt, "", "is missing", "say when to deliver with "+HeaderAt+
+			", RFC 3339 or epoch milliseconds, or with "+HeaderAfter+", such as 90s")
+	}
+	if t.after != nil {
+		if in.DueAt, err = delayed(HeaderAfter, string(t.after), timestamp, "the record's timestamp"); err != nil {
+			return err
 		}
 	}
-	if at != "" {
-		return parseAt(at)
+	if t.at != nil {
+		if in.DueAt, err = parseAt(HeaderAt, string(t.at)); err != nil {
+			return err
+		}
 	}
-	return due, nil
+	if t.expiresAt != nil || t.expiresAfter != nil {
+		in.Expires, err = t.expires(in.DueAt)
+	}
+	return err
 }
 
-func parseAt(value string) (int64, error) {
-	if err := checkBlanks(HeaderAt, value); err != nil {
+// expires returns the time in epoch milliseconds from which a message that is due then is not
+// delivered any more. One of the two headers is there.
+func (t *instructionText) expires(due int64) (expires int64, err error) {
+	at, after := string(t.expiresAt), string(t.expiresAfter)
+	field, value := HeaderExpiresAt, at
+	switch {
+	case t.expiresAt == nil:
+		field, value = HeaderExpiresAfter, after
+		expires, err = delayed(field, value, due, "the due time")
+	case t.expiresAfter == nil:
+		expires, err = parseAt(field, value)
+	default:
+		err = malformed(HeaderExpiresAfter, after, "is given beside "+HeaderExpiresAt, "write one of the two")
+	}
+	if err == nil && expires <= due {
+		err = malformed(field, value, fmt.Sprintf("is not after the due time, which is %d", due),
+			"let it expire at a later time than it is due at, so that it can be delivered between the two")
+	}
+	return expires, err
+}
+
+// parseAt reads a time, the value of the header field, in epoch milliseconds, rounded up.
+func parseAt(field, value string) (int64, error) {
+	if err := checkBlanks(field, value); err != nil {
 		return 0, err
 	}
 	if unsigned := strings.TrimLeft(value, "+-"); digits(unsigned) == len(unsigned) {
-		return parseEpoch(value)
+		return parseEpoch(field, value)
 	}
-	return parseRFC3339(value)
+	return parseRFC3339(field, value)
 }
 
 // checkBlanks refuses white space around a value: its producer may have cut it from the wrong
@@ -50,18 +81,18 @@ func checkBlanks(field, value string) error {
 	return malformed(field, value, "has blanks around it", "remove them")
 }
 
-func parseEpoch(value string) (int64, error) {
+func parseEpoch(field, value string) (int64, error) {
 	const remedy = "use epoch milliseconds, 13 digits for today"
 	ms, err := strconv.ParseInt(value, 10, 64)
 	switch {
 	case ms < 0: // also when it does not fit
-		return 0, malformed(HeaderAt, value, "is negative", remedy)
+		return 0, malformed(field, value, "is negative", remedy)
 	case err == nil && ms == 0:
-		return 0, malformed(HeaderAt, value, "is zero", remedy)
+		return 0, malformed(field, value, "is zero", remedy)
 	case err == nil && ms < secondsBelow:
-		return 0, malformed(HeaderAt, value, "looks like seconds", remedy)
+		return 0, malformed(field, value, "looks like seconds", remedy)
 	case err != nil || ms > latestDue:
-		return 0, malformed(HeaderAt, value, "is not between 1973 and 9999", remedy)
+		return 0, malformed(field, value, "is not between 1973 and 9999", remedy)
 	}
 	return ms, nil
 }
@@ -85,26 +116,33 @@ func digits(s string) int {
 	return len(s) - len(strings.TrimLeft(s, "0123456789"))
 }
 
-func parseAfter(value string, timestamp int64) (int64, error) {
-	delay, err := parseDelay(value)
+// delayed returns the time that lies the delay, the value of the header field, behind the time from,
+// both in epoch milliseconds; what names that time. A negative one is none.
+func delayed(field, value string, from int64, what string) (int64, error) {
+	delay, err := parseDelay(field, value)
 	switch {
 	case err != nil:
 		return 0, err
-	case delay < 0:
-		return 0, malformed(HeaderAfter, value, "is negative", "use a delay of 0 or more")
-	case timestamp < 0:
-		return 0, malformed(HeaderAfter, value, "counts from the record's timestamp, but the record has none",
-			"use "+HeaderAt)
-	case timestamp > latestDue || delay > latestDue-timestamp:
-		return 0, malformed(HeaderAfter, value,
-			fmt.Sprintf("after the record's timestamp %d is beyond the year 9999", timestamp), "use a shorter delay")
+	case from < 0:
+		return 0, malformed(field, value, "counts from "+what+", but the record has none", "use "+timeOf(field))
+	case from > latestDue || delay > latestDue-from:
+		return 0, malformed(field, value, fmt.Sprintf("after %s %d is beyond the year 9999", what, from), "use a shorter delay")
 	}
-	return timestamp + delay, nil
+	return from + delay, nil
 }
 
-// parseDelay returns milliseconds, rounded up; any negative number for a negative delay.
-func parseDelay(value string) (int64, error) {
-	if err := checkBlanks(HeaderAfter, value); err != nil {
+// parseDelay returns milliseconds, 0 or more, rounded up.
+func parseDelay(field, value string) (int64, error) {
+	delay, err := signedDelay(field, value)
+	if err == nil && delay < 0 {
+		err = malformed(field, value, "is negative", "use a delay of 0 or more")
+	}
+	return delay, err
+}
+
+// signedDelay returns milliseconds, rounded up; any negative number for a negative delay.
+func signedDelay(field, value string) (int64, error) {
+	if err := checkBlanks(field, value); err != nil {
 		return 0, err
 	}
 	if ms, err := strconv.ParseInt(value, 10, 64); err == nil || errors.Is(err, strconv.ErrRange) {
@@ -124,18 +162,17 @@ func parseDelay(value string) (int64, error) {
 	if !negative {
 		unsigned = strings.TrimPrefix(value, "+")
 	}
-	rest, ok := strings.CutPrefix(unsigned, "P")
-	if !ok {
-		return 0, notADelay(value)
+	if rest, ok := strings.CutPrefix(unsigned, "P"); ok {
+		ms, err := parseISODuration(field, value, rest)
+		if negative {
+			return -ms, err
+		}
+		return ms, err
 	}
-	ms, err := parseISODuration(value, rest)
-	if negative {
-		return -ms, err
-	}
-	return ms, err
+	return 0, notADelay(field, value)
 }
 
-func notADelay(value string) error {
-	return malformed(HeaderAfter, value, "is not a delay",
+func notADelay(field, value string) error {
+	return malformed(field, value, "is not a delay",
 		"use milliseconds, a duration such as 1h30m, or ISO 8601 such as PT90S or P1D; days are written P7D, not 7d")
 }

@@ -120,7 +120,7 @@ func TestDueTimeIsRefused(t *testing.T) {
 		{HeaderAt, "+-1900000000000", stamped, "is not between 1973 and 9999", "milliseconds"},
 		{HeaderAfter, " 5s", stamped, "has blanks around it", "remove"},
 		{HeaderAt, "1.9e12", stamped, "is not a time", "RFC 3339"},
-		{HeaderAt, "0001-01-01T00:00:00Z", stamped, "is before 1970", "time of delivery"},
+		{HeaderAt, "0001-01-01T00:00:00Z", stamped, "is before 1970", "time to come"},
 		{HeaderAt, "9999-12-31T23:59:59.9999Z", stamped, "is beyond the year 9999 in UTC", "earlier"},
 		{HeaderAt, "9999-12-31T23:59:59-01:00", stamped, "is beyond the year 9999 in UTC", "earlier"},
 		{HeaderAfter, "-1", stamped, "is negative", "0 or more"},

@@ -24,18 +24,24 @@ const (
 	HeaderKey       = "deliver-key"        // key of the delivered record, text
 	HeaderKeyBase64 = "deliver-key-base64" // in place of HeaderKey: bytes, in base64 (RFC 4648)
 	HeaderPartition = "deliver-partition"  // partition of the target topic, from 0
-	HeaderID        = "deliver-id"         // the caller's id, 1 to MaxIDBytes bytes
+	HeaderID        = "deliver-id"         // the caller's id, 1 to MaxIDBytes bytes, not topic/number/number
+)
+
+// Headers that a cluster serves from feature level 3 on, and refuses below it with
+// [CodeUnsupported].
+const (
+	HeaderCancel       = "deliver-cancel"        // true: cancel the message of HeaderID; the record is none itself
+	HeaderIf           = "deliver-if"            // absent, present, or a seq: what must wait under HeaderID
+	HeaderExpiresAt    = "deliver-expires-at"    // from then on it is not delivered any more; as HeaderAt
+	HeaderExpiresAfter = "deliver-expires-after" // the same as a delay from the due time; as HeaderAfter
 )
 
 // Headers with a reserved meaning that Carillon refuses for now, with [CodeUnsupported].
 const (
-	HeaderCancel       = "deliver-cancel"
-	HeaderExpiresAt    = "deliver-expires-at"
-	HeaderExpiresAfter = "deliver-expires-after"
-	HeaderCron         = "deliver-cron"
-	HeaderEvery        = "deliver-every"
-	HeaderUntil        = "deliver-until"
-	HeaderCount        = "deliver-count"
+	HeaderCron  = "deliver-cron"
+	HeaderEvery = "deliver-every"
+	HeaderUntil = "deliver-until"
+	HeaderCount = "deliver-count"
 )
 
 // Headers that Carillon adds to a delivered record.
@@ -62,7 +68,8 @@ const MaxIDBytes = 256
 
 // supportedHeaders is what the error about an unknown header offers instead.
 const supportedHeaders = HeaderAt + ", " + HeaderAfter + ", " + HeaderTo + ", " + HeaderKey + ", " +
-	HeaderKeyBase64 + ", " + HeaderPartition + ", " + HeaderID
+	HeaderKeyBase64 + ", " + HeaderPartition + ", " + HeaderID + ", " + HeaderCancel + ", " + HeaderIf + ", " +
+	HeaderExpiresAt + ", " + HeaderExpiresAfter
 
 // reservedHeaders are refused with [CodeUnsupported].
-var reservedHeaders = []string{HeaderCancel, HeaderExpiresAt, HeaderExpiresAfter, HeaderCron, HeaderEvery, HeaderUntil, HeaderCount}
+var reservedHeaders = []string{HeaderCron, HeaderEvery, HeaderUntil, HeaderCount}

@@ -11,12 +11,17 @@ import (
 
 // An Instruction is what the deliver-* headers of one record say.
 type Instruction struct {
+	Verb      Verb
 	DueAt     int64  // epoch milliseconds: deliver-at, or the record's timestamp plus deliver-after
+	Expires   int64  // epoch milliseconds from which it is not delivered any more; 0: it never expires
 	To        string // target topic; "" when the header is absent
 	HasKey    bool   // one of two headers gives the key of the delivered record
 	Key       string // that key, any bytes; an empty one is a key, too
 	Partition int32  // partition of the target; -1 when the header is absent
 	ID        string // the caller's id; "" when the header is absent
+	If        Condition
+	Seq       uint64 // with Exactly
+	Cluster   string // with Exactly: the cluster's id in hexadecimal, if deliver-if names it; else ""
 }
 
 // Parse reads a record's instruction from its headers and its timestamp in epoch milliseconds,
@@ -28,40 +33,62 @@ func Parse(headers []Header, timestamp int64) (Instruction, error) {
 	if err != nil {
 		return Instruction{}, err
 	}
-	if text.at == nil && text.after == nil {
-		return Instruction{}, malformed(HeaderAt, "", "is missing", "say when to deliver with "+HeaderAt+
-			", RFC 3339 or epoch milliseconds, or with "+HeaderAfter+", such as 90s")
-	}
 	in := Instruction{To: string(text.to), HasKey: text.key != nil || text.keyBase64 != nil, Key: string(text.key), Partition: -1, ID: string(text.id)}
-	if in.DueAt, err = dueAt(string(text.at), string(text.after), timestamp); err != nil {
+	if text.cancel != nil {
+		in.Verb = VerbCancel
+		err = text.readCancel()
+	} else {
+		err = text.readTimes(&in, timestamp)
+	}
+	if err == nil {
+		err = text.readPlace(&in)
+	}
+	if err == nil {
+		err = checkID(in.ID)
+	}
+	if err == nil && text.condition != nil {
+		err = text.readCondition(&in)
+	}
+	if err != nil {
 		return Instruction{}, err
 	}
+	return in, nil
+}
+
+// readPlace reads where the message goes: topic, key and partition.
+func (t *instructionText) readPlace(in *Instruction) (err error) {
 	if in.To != "" {
 		if err = checkTopic(in.To); err != nil {
-			return Instruction{}, err
+			return err
 		}
 	}
-	if text.keyBase64 != nil {
-		if in.Key, err = parseKey(string(text.keyBase64), text.key != nil); err != nil {
-			return Instruction{}, err
+	if t.keyBase64 != nil {
+		if in.Key, err = parseKey(string(t.keyBase64), t.key != nil); err != nil {
+			return err
 		}
 	}
-	if text.partition != nil {
-		if in.Partition, err = parsePartition(string(text.partition)); err != nil {
-			return Instruction{}, err
-		}
+	if t.partition != nil {
+		in.Partition, err = parsePartition(string(t.partition))
 	}
-	if len(in.ID) > MaxIDBytes {
-		return Instruction{}, malformed(HeaderID, in.ID, fmt.Sprintf("has %d bytes", len(in.ID)),
-			fmt.Sprintf("use at most %d", MaxIDBytes))
+	return err
+}
+
+// checkID refuses ids that are too long, or that could be taken for that of a message without one.
+func checkID(id string) error {
+	if len(id) > MaxIDBytes {
+		return malformed(HeaderID, id, fmt.Sprintf("has %d bytes", len(id)), fmt.Sprintf("use at most %d", MaxIDBytes))
 	}
-	return in, nil
+	if isOrigin(id) {
+		return malformed(HeaderID, id, "has the form topic/number/number, by which messages without an id are named",
+			"choose another id, such as one with a word in front of it")
+	}
+	return nil
 }
 
 // instructionText holds the values of the deliver-* headers; nil is an absent one. Only keyBase64
 // may be empty.
 type instructionText struct {
-	at, after, to, key, keyBase64, partition, id []byte
+	at, after, to, key, keyBase64, partition, id, cancel, condition, expiresAt, expiresAfter []byte
 }
 
 // slot returns the place of a header's value, or nil for a name that is not in use.
@@ -81,6 +108,14 @@ func (t *instructionText) slot(name string) *[]byte {
 		return &t.partition
 	case HeaderID:
 		return &t.id
+	case HeaderCancel:
+		return &t.cancel
+	case HeaderIf:
+		return &t.condition
+	case HeaderExpiresAt:
+		return &t.expiresAt
+	case HeaderExpiresAfter:
+		return &t.expiresAfter
 	}
 	return nil
 }

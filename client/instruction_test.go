@@ -67,6 +67,56 @@ func TestParseLeavesHeadersOfTheApplicationAlone(t *testing.T) {
 	}
 }
 
+func TestParseReadsACancel(t *testing.T) {
+	for name, tt := range map[string]struct {
+		headers []Header
+		want    Instruction
+	}{
+		"bare":                {headers("deliver-id", "a", "deliver-cancel", "true"), Instruction{Verb: VerbCancel, Partition: -1, ID: "a"}},
+		"that names a target": {headers("deliver-cancel", "true", "deliver-id", "a", "deliver-to", "t"), Instruction{Verb: VerbCancel, Partition: -1, ID: "a", To: "t"}},
+		"of one message":      {headers("deliver-cancel", "true", "deliver-id", "a", "deliver-if", "7"), Instruction{Verb: VerbCancel, Partition: -1, ID: "a", If: Exactly, Seq: 7}},
+		"of what is there":    {headers("deliver-cancel", "true", "deliver-id", "a", "deliver-if", "present"), Instruction{Verb: VerbCancel, Partition: -1, ID: "a", If: Present}},
+	} {
+		got, err := Parse(tt.headers, -1)
+		if err != nil || got != tt.want {
+			t.Errorf("%s: %+v, %v, want %+v", name, got, err, tt.want)
+		}
+	}
+}
+
+func TestParseReadsAConditionAndAnExpiry(t *testing.T) {
+	due := headers("deliver-id", "a", "deliver-after", "1s")
+	want := Instruction{DueAt: stamped + 1000, Partition: -1, ID: "a"}
+	const cluster = "000102030405060708090a0b0c0d0e0f"
+	for name, tt := range map[string]struct {
+		headers []Header
+		change  func(in *Instruction)
+	}{
+		"absent":        {headers("deliver-if", "absent"), func(in *Instruction) { in.If = Absent }},
+		"present":       {headers("deliver-if", "present"), func(in *Instruction) { in.If = Present }},
+		"a number":      {headers("deliver-if", "18446744073709551615"), func(in *Instruction) { in.If, in.Seq = Exactly, 1<<64-1 }},
+		"a signed one":  {headers("deliver-if", "+7"), func(in *Instruction) { in.If, in.Seq = Exactly, 7 }},
+		"all of it":     {headers("deliver-if", cluster+"/7"), func(in *Instruction) { in.If, in.Seq, in.Cluster = Exactly, 7, cluster }},
+		"all, capital":  {headers("deliver-if", strings.ToUpper(cluster)+"/7"), func(in *Instruction) { in.If, in.Seq, in.Cluster = Exactly, 7, cluster }},
+		"expiry":        {headers("deliver-expires-at", "2030-03-17T17:46:41.000001Z"), func(in *Instruction) { in.Expires = stamped + 1001 }},
+		"expiry, delay": {headers("deliver-expires-after", "PT1M"), func(in *Instruction) { in.Expires = stamped + 61_000 }},
+	} {
+		want := want
+		tt.change(&want)
+		if got, err := Parse(append(tt.headers, due...), stamped); err != nil || got != want {
+			t.Errorf("%s: %+v, %v, want %+v", name, got, err, want)
+		}
+	}
+}
+
+func TestParseTakesIDsThatAreNoOrigin(t *testing.T) {
+	for _, id := range []string{"orders.delay/0/", "orders.delay//1", "/0/1", "orders.delay/0", "a/0/1/2", "a b/0/1", "order/0x1/2", "a/-1/2", "7"} {
+		if in, err := Parse(headers("deliver-id", id, "deliver-after", "0"), stamped); err != nil || in.ID != id {
+			t.Errorf("%q: %q, %v", id, in.ID, err)
+		}
+	}
+}
+
 func TestParseLeavesAbsentHeadersUnset(t *testing.T) {
 	got, err := Parse(headers("deliver-after", "0"), stamped)
 	if err != nil {
@@ -134,17 +184,69 @@ func TestParseRefuses(t *testing.T) {
 		{"header with a slip of the finger", append(headers("deliver-partiton", "1"), at),
 			HeaderError{CodeMalformed, "deliver-partiton", "1", "is not a header Carillon knows", "did you mean deliver-partition? The known ones are deliver-at,", 0}},
 		{"header cut short", append(headers("deliver-expire", "1"), at),
-			HeaderError{CodeMalformed, "deliver-expire", "1", "is not a header Carillon knows", "did you mean deliver-expires-at, which this version does not serve yet? The known ones are deliver-at,", 0}},
+			HeaderError{CodeMalformed, "deliver-expire", "1", "is not a header Carillon knows", "did you mean deliver-expires-at? The known ones are deliver-at,", 0}},
 		{"header unlike all others", append(headers("deliver-when", "1"), at),
 			HeaderError{CodeMalformed, "deliver-when", "1", "is not a header Carillon knows", "the known ones are", 0}},
 		{"header with a name of 2000 bytes", append(headers("deliver-"+strings.Repeat("x", 1992), "1"), at),
 			HeaderError{CodeMalformed, "deliver-" + strings.Repeat("x", 56) + "...", "1", "is not a header Carillon knows", "the known ones are", 0}},
 		{"only the prefix", append(headers("deliver-", "t"), at),
 			HeaderError{CodeMalformed, "deliver-", "t", "is not a header Carillon knows", "deliver-at", 0}},
-		{"cancel", headers("deliver-cancel", "true", "deliver-id", "a"),
-			HeaderError{CodeUnsupported, "deliver-cancel", "true", "is not supported by this version", "without", 0}},
-		{"expiry", append(headers("deliver-expires-at", "9"), at),
-			HeaderError{CodeUnsupported, "deliver-expires-at", "9", "is not supported by this version", "without", 0}},
+		{"header that is to come, cut short", append(headers("deliver-coun", "1"), at),
+			HeaderError{CodeMalformed, "deliver-coun", "1", "is not a header Carillon knows", "did you mean deliver-count, which this version does not serve yet? The known ones are deliver-at,", 0}},
+		{"cancel with a slip of the finger", append(headers("deliver-cancle", "true"), at),
+			HeaderError{CodeMalformed, "deliver-cancle", "true", "is not a header Carillon knows", "did you mean deliver-cancel?", 0}},
+		{"cancel without id", headers("deliver-cancel", "true"),
+			HeaderError{CodeMalformed, "deliver-cancel", "true", "needs deliver-id", "deliver-id", 0}},
+		{"cancel that says no", headers("deliver-cancel", "false", "deliver-id", "a"),
+			HeaderError{CodeMalformed, "deliver-cancel", "false", "is not true", "write true, or leave the header out", 0}},
+		{"cancel and a time", append(headers("deliver-cancel", "true", "deliver-id", "a"), at),
+			HeaderError{CodeMalformed, "deliver-cancel", "true", "is given beside deliver-at", "leave out deliver-at to cancel", 0}},
+		{"cancel and a delay", headers("deliver-after", "soon", "deliver-cancel", "true", "deliver-id", "a"),
+			HeaderError{CodeMalformed, "deliver-cancel", "true", "is given beside deliver-after", "leave out deliver-after", 0}},
+		{"cancel and an expiry", headers("deliver-expires-at", "1900000000123", "deliver-cancel", "true", "deliver-id", "a"),
+			HeaderError{CodeMalformed, "deliver-cancel", "true", "is given beside deliver-expires-at", "leave out deliver-expires-at", 0}},
+		{"cancel and a wrong target", headers("deliver-to", "a/b", "deliver-cancel", "true", "deliver-id", "a"),
+			HeaderError{CodeMalformed, "deliver-to", "a/b", "is not a topic name", "a-z", 0}},
+		{"cancel of what is absent", headers("deliver-if", "absent", "deliver-cancel", "true", "deliver-id", "a"),
+			HeaderError{CodeMalformed, "deliver-if", "absent", "is given beside deliver-cancel, so nothing would ever be cancelled", "leave one", 0}},
+		{"null cancel", []Header{at, {Key: "deliver-cancel"}},
+			HeaderError{CodeMalformed, "deliver-cancel", "", "is null", "leave the header out", 0}},
+		{"condition without id", append(headers("deliver-if", "absent"), at),
+			HeaderError{CodeMalformed, "deliver-if", "absent", "needs deliver-id", "deliver-id", 0}},
+		{"unknown condition", append(headers("deliver-if", "Absent", "deliver-id", "a"), at),
+			HeaderError{CodeMalformed, "deliver-if", "Absent", "is not a condition", "use absent, present, or the seq", 0}},
+		{"seq 0", append(headers("deliver-if", "0", "deliver-id", "a"), at),
+			HeaderError{CodeMalformed, "deliver-if", "0", "is not a condition", "a number from 1 on", 0}},
+		{"seq beyond uint64", append(headers("deliver-if", "18446744073709551616", "deliver-id", "a"), at),
+			HeaderError{CodeMalformed, "deliver-if", "18446744073709551616", "is not a condition", "a number", 0}},
+		{"seq of a cluster's id cut short", append(headers("deliver-if", "0123456789abcdef/7", "deliver-id", "a"), at),
+			HeaderError{CodeMalformed, "deliver-if", "0123456789abcdef/7", "is not a condition", "all of its delivered-seq", 0}},
+		{"two seqs", append(headers("deliver-if", "000102030405060708090a0b0c0d0e0f/7/8", "deliver-id", "a"), at),
+			HeaderError{CodeMalformed, "deliver-if", "000102030405060708090a0b0c0d0e0f/7/8", "is not a condition", "delivered-seq", 0}},
+		{"cluster without a seq", append(headers("deliver-if", "000102030405060708090a0b0c0d0e0f/", "deliver-id", "a"), at),
+			HeaderError{CodeMalformed, "deliver-if", "000102030405060708090a0b0c0d0e0f/", "is not a condition", "delivered-seq", 0}},
+		{"expiry in seconds", append(headers("deliver-expires-at", "1900000000"), at),
+			HeaderError{CodeMalformed, "deliver-expires-at", "1900000000", "looks like seconds", "milliseconds", 0}},
+		{"expiry without zone", append(headers("deliver-expires-at", "2030-03-17T17:46:40"), at),
+			HeaderError{CodeMalformed, "deliver-expires-at", "2030-03-17T17:46:40", "has no time zone", "append Z", 0}},
+		{"expiry at the due time", append(headers("deliver-expires-at", "2030-01-31T08:00:00Z"), at),
+			HeaderError{CodeMalformed, "deliver-expires-at", "2030-01-31T08:00:00Z", "is not after the due time, which is 1896076800000", "a later time", 0}},
+		{"expiry before the due time", append(headers("deliver-expires-at", "2030-01-31T07:59:59.999Z"), at),
+			HeaderError{CodeMalformed, "deliver-expires-at", "2030-01-31T07:59:59.999Z", "is not after the due time, which is 1896076800000", "a later time", 0}},
+		{"expiry after nothing", append(headers("deliver-expires-after", "0s"), at),
+			HeaderError{CodeMalformed, "deliver-expires-after", "0s", "is not after the due time, which is 1896076800000", "a later time", 0}},
+		{"negative expiry", append(headers("deliver-expires-after", "-1s"), at),
+			HeaderError{CodeMalformed, "deliver-expires-after", "-1s", "is negative", "0 or more", 0}},
+		{"expiry after years", append(headers("deliver-expires-after", "P1Y"), at),
+			HeaderError{CodeMalformed, "deliver-expires-after", "P1Y", "has years or months, whose length is not fixed", "use deliver-expires-at", 0}},
+		{"expiry beyond all times", append(headers("deliver-expires-after", "P4000000D"), at),
+			HeaderError{CodeMalformed, "deliver-expires-after", "P4000000D", "after the due time 1896076800000 is beyond the year 9999", "a shorter delay", 0}},
+		{"two expiries", append(headers("deliver-expires-after", "1s", "deliver-expires-at", "2031-01-31T08:00:00Z"), at),
+			HeaderError{CodeMalformed, "deliver-expires-after", "1s", "is given beside deliver-expires-at", "one of the two", 0}},
+		{"a wrong expiry beside nothing", headers("deliver-expires-after", "1s"),
+			HeaderError{CodeMalformed, "deliver-at", "", "is missing", "deliver-after", 0}},
+		{"id like that of a message without one", append(headers("deliver-id", "orders.delay/0/42"), at),
+			HeaderError{CodeMalformed, "deliver-id", "orders.delay/0/42", "has the form topic/number/number, by which messages without an id are named", "choose another id", 0}},
 		{"recurrence", headers("deliver-cron", "@daily"),
 			HeaderError{CodeUnsupported, "deliver-cron", "@daily", "is not supported by this version", "without", 0}},
 		{"id of 257 bytes", append(headers("deliver-id", strings.Repeat("é", 128)+"x"), at),

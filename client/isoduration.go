@@ -10,39 +10,48 @@ import (
 //
 //	P [n W] [n D] [T [n H] [n M] [n[.fraction] S]]
 //
-// A day has 24 hours and a week seven days. rest is value without its sign and its P.
-func parseISODuration(value, rest string) (total int64, err error) {
+// A day has 24 hours and a week seven days. rest is value, that of the header field, without
+// its sign and its P.
+func parseISODuration(field, value, rest string) (total int64, err error) {
 	date, clock, hasClock := strings.Cut(rest, "T")
 	if date == "" && clock == "" || hasClock && clock == "" {
-		return 0, notADelay(value)
+		return 0, notADelay(field, value)
 	}
-	if total, err = addISOFields(value, date, dateUnit, 0); err != nil {
+	if total, err = addISOFields(field, value, date, dateUnit, 0); err != nil {
 		return 0, err
 	}
-	return addISOFields(value, clock, clockUnit, total)
+	return addISOFields(field, value, clock, clockUnit, total)
 }
 
 // addISOFields adds the fields of one half of a duration to total. unit returns the milliseconds of
 // a designator, 0 when it is not one of this half; each must be shorter than the one before.
-func addISOFields(value, fields string, unit func(designator byte) int64, total int64) (int64, error) {
+func addISOFields(field, value, fields string, unit func(designator byte) int64, total int64) (int64, error) {
 	for longer := int64(math.MaxInt64); fields != ""; {
 		count, fraction, designator, rest := cutISOField(fields)
 		size := unit(designator)
 		if size == notFixed {
-			return 0, malformed(HeaderAfter, value, "has years or months, whose length is not fixed",
-				"use days, such as P30D, or compute the time and use "+HeaderAt)
+			return 0, malformed(field, value, "has years or months, whose length is not fixed",
+				"use days, such as P30D, or compute the time and use "+timeOf(field))
 		}
 		if count == "" || size == 0 || size >= longer || fraction != "" && designator != 'S' {
-			return 0, notADelay(value)
+			return 0, notADelay(field, value)
 		}
 		n, err := strconv.ParseInt(count, 10, 64)
 		if err != nil || n > (math.MaxInt64-total-1000)/size {
-			return 0, malformed(HeaderAfter, value, "is too long", "use a shorter delay")
+			return 0, malformed(field, value, "is too long", "use a shorter delay")
 		}
 		total += n*size + ceilFraction(fraction)
 		fields, longer = rest, size
 	}
 	return total, nil
+}
+
+// timeOf returns the header that says as a time what the field says as a delay.
+func timeOf(field string) string {
+	if field == HeaderExpiresAfter {
+		return HeaderExpiresAt
+	}
+	return HeaderAt
 }
 
 // cutISOField splits "1.5S..." into "1", "5", 'S' and the rest. The designator is 0 when there is

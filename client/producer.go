@@ -82,6 +82,16 @@ func (p *Producer) ScheduleAsync(ctx context.Context, r *Record, promise func(*R
 	})
 }
 
+// Cancel asks for the message that waits under the id of the delay topic never to be delivered. It
+// produces a record that says so, waits for Kafka's answer, or for ctx, and returns that record. That
+// it was sent does not mean that the message was cancelled: it may be on its way already. What came
+// of it `carillon explain` tells. key is that of the record that scheduled the message, so that both
+// are in one partition and this one comes after it. Errors are those of [Producer.Schedule]; [IfSeq]
+// is the one option that has a meaning here. The cluster must be at feature level 3.
+func (p *Producer) Cancel(ctx context.Context, topic string, key []byte, id string, options ...Option) (*Record, error) {
+	return p.Schedule(ctx, &Record{Topic: topic, Key: key}, append([]Option{Cancel(id)}, options...)...)
+}
+
 // Flush waits until every record given to ScheduleAsync has its outcome, or until ctx ends.
 func (p *Producer) Flush(ctx context.Context) error {
 	if err := p.kafka.Flush(ctx); err != nil {

@@ -6,18 +6,19 @@ import (
 	"time"
 )
 
-// parseRFC3339 returns the epoch milliseconds, rounded up, of a date-time of RFC 3339, section 5.6:
+// parseRFC3339 returns the epoch milliseconds, rounded up, of a date-time of RFC 3339, section 5.6,
+// the value of the header field:
 //
 //	2030-01-31T08:00:00[.digits](Z | +hh:mm | -hh:mm)
 //
 // T and Z may be lower case. The error names the part that is wrong. time.Parse would not, and it
 // takes what does not exist, such as the offset +24:00.
-func parseRFC3339(value string) (int64, error) {
+func parseRFC3339(field, value string) (int64, error) {
 	const dateAndTime = "dddd-dd-ddTdd:dd:dd"
 	if !hasShape(value, dateAndTime) {
-		return 0, notATime(value)
+		return 0, notATime(field, value)
 	}
-	second, err := civilSecond(value)
+	second, err := civilSecond(field, value)
 	if err != nil {
 		return 0, err
 	}
@@ -26,10 +27,10 @@ func parseRFC3339(value string) (int64, error) {
 		fraction = rest[1 : 1+digits(rest[1:])]
 		rest = rest[1+len(fraction):]
 		if fraction == "" {
-			return 0, malformed(HeaderAt, value, "has no digit behind its point", "write the fraction of the second, or leave the point out")
+			return 0, malformed(field, value, "has no digit behind its point", "write the fraction of the second, or leave the point out")
 		}
 	}
-	offset, err := zoneOffset(value, rest)
+	offset, err := zoneOffset(field, value, rest)
 	if err != nil {
 		return 0, err
 	}
@@ -37,17 +38,17 @@ func parseRFC3339(value string) (int64, error) {
 	ms := second*1000 + ceilFraction(fraction)
 	switch {
 	case second < 0:
-		return 0, malformed(HeaderAt, value, "is before 1970", "set the time of delivery")
+		return 0, malformed(field, value, "is before 1970", "set a time to come")
 	case ms > latestDue:
-		return 0, malformed(HeaderAt, value, "is beyond the year 9999 in UTC", "set an earlier time of delivery")
+		return 0, malformed(field, value, "is beyond the year 9999 in UTC", "set an earlier time")
 	}
 	return ms, nil
 }
 
 // civilSecond returns the second since 1970 of the date and time at the front of value, which has
 // their shape, as if they were UTC.
-func civilSecond(value string) (int64, error) {
-	wrong := func(problem, remedy string) (int64, error) { return 0, malformed(HeaderAt, value, problem, remedy) }
+func civilSecond(field, value string) (int64, error) {
+	wrong := func(problem, remedy string) (int64, error) { return 0, malformed(field, value, problem, remedy) }
 	year, month, day := number(value[:4]), time.Month(number(value[5:7])), number(value[8:10])
 	hour, minute, second := number(value[11:13]), number(value[14:16]), number(value[17:19])
 	if month < time.January || month > time.December {
@@ -72,29 +73,29 @@ func civilSecond(value string) (int64, error) {
 }
 
 // zoneOffset returns the seconds by which the zone, the last part of value, is ahead of UTC.
-func zoneOffset(value, zone string) (int64, error) {
+func zoneOffset(field, value, zone string) (int64, error) {
 	const example = "append Z or an offset such as +01:00"
 	if i := strings.IndexByte(zone, '['); i > 0 { // of Java's ZonedDateTime
 		id := cut(zone[i:])
-		return 0, malformed(HeaderAt, value, fmt.Sprintf("has %q behind its zone offset", id), "remove "+id)
+		return 0, malformed(field, value, fmt.Sprintf("has %q behind its zone offset", id), "remove "+id)
 	}
 	switch {
 	case zone == "Z" || zone == "z":
 		return 0, nil
 	case zone == "":
-		return 0, malformed(HeaderAt, value, "has no time zone", example)
+		return 0, malformed(field, value, "has no time zone", example)
 	case zone[0] == ',':
-		return 0, malformed(HeaderAt, value, "has a comma in its time", "write a point before the fraction of the second")
+		return 0, malformed(field, value, "has a comma in its time", "write a point before the fraction of the second")
 	case zone[0] != '+' && zone[0] != '-':
-		return 0, malformed(HeaderAt, value, fmt.Sprintf("has %q in place of a time zone", cut(zone)), example)
+		return 0, malformed(field, value, fmt.Sprintf("has %q in place of a time zone", cut(zone)), example)
 	case strings.Contains(zone, ":") && (len(zone) != len("+hh:mm") || !hasShape(zone[1:], "dd:dd")):
-		return 0, malformed(HeaderAt, value, fmt.Sprintf("has the zone offset %q", cut(zone)), "write two digits of hours and two of minutes, such as +05:30")
+		return 0, malformed(field, value, fmt.Sprintf("has the zone offset %q", cut(zone)), "write two digits of hours and two of minutes, such as +05:30")
 	case len(zone) != len("+hh:mm") || !hasShape(zone[1:], "dd:dd"):
-		return 0, malformed(HeaderAt, value, fmt.Sprintf("has the zone offset %q", cut(zone)), "write it with a colon, such as +01:00")
+		return 0, malformed(field, value, fmt.Sprintf("has the zone offset %q", cut(zone)), "write it with a colon, such as +01:00")
 	}
 	hours, minutes := number(zone[1:3]), number(zone[4:])
 	if hours > 23 || minutes > 59 {
-		return 0, malformed(HeaderAt, value, "has the zone offset "+zone+", which does not exist", "use -23:59 to +23:59, minutes 00 to 59")
+		return 0, malformed(field, value, "has the zone offset "+zone+", which does not exist", "use -23:59 to +23:59, minutes 00 to 59")
 	}
 	seconds := int64(hours*3600 + minutes*60)
 	if zone[0] == '-' {
@@ -104,20 +105,20 @@ func zoneOffset(value, zone string) (int64, error) {
 }
 
 // notATime says what is wrong with a value that does not have the shape of a date and a time.
-func notATime(value string) error {
+func notATime(field, value string) error {
 	const remedy = "use RFC 3339 with zone, such as 2030-01-31T08:00:00Z, or epoch milliseconds"
 	year := digits(value)
 	switch {
 	case year > 4 && hasShape(value[year:], "-dd-dd"):
-		return malformed(HeaderAt, value, fmt.Sprintf("has a year of %d digits", year), "use four, 9999 at most")
+		return malformed(field, value, fmt.Sprintf("has a year of %d digits", year), "use four, 9999 at most")
 	case len(value) == len("yyyy-mm-dd") && hasShape(value, "dddd-dd-dd"):
-		return malformed(HeaderAt, value, "has no time of day", remedy)
+		return malformed(field, value, "has no time of day", remedy)
 	case hasShape(value, "dddd-dd-dd dd:dd"):
-		return malformed(HeaderAt, value, "has a blank between date and time", "write T in its place")
+		return malformed(field, value, "has a blank between date and time", "write T in its place")
 	case hasShape(value, "dddd-dd-ddTdd:dd") && !strings.HasPrefix(value[len("yyyy-mm-ddThh:mm"):], ":"):
-		return malformed(HeaderAt, value, "has no seconds", remedy)
+		return malformed(field, value, "has no seconds", remedy)
 	}
-	return malformed(HeaderAt, value, "is not a time", remedy)
+	return malformed(field, value, "is not a time", remedy)
 }
 
 // hasShape reports whether s begins as the layout says: d is a digit, T may be lower case, all else

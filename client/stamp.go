@@ -49,9 +49,50 @@ func Partition(partition int32) Option {
 	return text(HeaderPartition, strconv.Itoa(int(partition)))
 }
 
-// ID names the message, 1 to [MaxIDBytes] bytes of UTF-8. It comes out as delivered-id.
+// ID names the message, 1 to [MaxIDBytes] bytes of UTF-8, not of the form topic/number/number. It
+// comes out as delivered-id. From feature level 3 on the message takes the place of the one that
+// waits under this id of the delay topic, if there is one.
 func ID(id string) Option {
 	return text(HeaderID, id)
+}
+
+// Cancel makes the record one that cancels the message that waits under this id of the delay topic,
+// in place of one that schedules: no option says when beside it. Give it the key of the record that
+// scheduled the message, so that it comes after that one. The cluster must be at feature level 3.
+func Cancel(id string) Option {
+	return func(headers []Header) []Header {
+		return append(headers, Header{Key: HeaderCancel, Value: []byte(cancelTrue)}, Header{Key: HeaderID, Value: []byte(id)})
+	}
+}
+
+// IfAbsent lets the record take effect only while no message waits under its [ID]. One that is on
+// its way to its target does not wait any more. The cluster must be at feature level 3.
+func IfAbsent() Option {
+	return text(HeaderIf, ifAbsent)
+}
+
+// IfPresent lets the record take effect only while a message waits under its [ID]: it replaces, or
+// does nothing. The cluster must be at feature level 3.
+func IfPresent() Option {
+	return text(HeaderIf, ifPresent)
+}
+
+// IfSeq lets the record take effect only while this very message waits under its [ID]: seq is its
+// number, or what its delivered-seq is going to be, with the cluster in front. The cluster must be at
+// feature level 3.
+func IfSeq(seq string) Option {
+	return text(HeaderIf, seq)
+}
+
+// ExpiresAt has the message end, and not delivered any more, from t on, which is after its due time.
+// It is rounded up to the next millisecond. The cluster must be at feature level 3.
+func ExpiresAt(t time.Time) Option {
+	return text(HeaderExpiresAt, t.UTC().Format(time.RFC3339Nano))
+}
+
+// ExpiresAfter is [ExpiresAt] once d, which is more than nothing, has passed since the due time.
+func ExpiresAfter(d time.Duration) Option {
+	return text(HeaderExpiresAfter, d.String())
 }
 
 func text(name, value string) Option {

@@ -3,6 +3,7 @@ package client
 import (
 	"errors"
 	"math"
+	"strconv"
 	"testing"
 	"time"
 	"unicode/utf8"
@@ -41,6 +42,15 @@ func TestStampRefusesWhatTheBrokerWouldRefuse(t *testing.T) {
 		"negative partition":   {After(0), Partition(-1)},
 		"empty id":             {After(0), ID("")},
 		"binary id":            {After(0), ID("\xff")},
+		"id of a record":       {After(0), ID("orders.delay/0/1")},
+		"cancel and a time":    {After(0), Cancel("i")},
+		"cancel of no id":      {Cancel("")},
+		"two ids":              {Cancel("i"), ID("i")},
+		"condition, no id":     {After(0), IfAbsent()},
+		"two conditions":       {After(0), ID("i"), IfAbsent(), IfPresent()},
+		"no seq":               {After(0), ID("i"), IfSeq("first")},
+		"expires when due":     {After(0), ExpiresAfter(0)},
+		"expires never":        {After(0), ExpiresAt(time.Time{})},
 	} {
 		backing := make([]Header, 1, 8)
 		r := &Record{Headers: backing}
@@ -101,6 +111,16 @@ func TestStampedIsParsedBack(t *testing.T) {
 			early := time.Duration(rapid.Int64Range(0, 999_999).Draw(t, "early"))
 			when = At(time.UnixMilli(want.DueAt).Add(-min(early, time.Duration(min(want.DueAt, 1))*time.Millisecond)))
 		}
+		if want.ID != "" {
+			want.If = Condition(rapid.Uint8Range(0, uint8(Exactly)).Draw(t, "condition"))
+		}
+		if want.If == Exactly {
+			want.Seq = rapid.Uint64Min(1).Draw(t, "seq")
+			want.Cluster = rapid.StringMatching(`([0-9a-f]{32})?`).Draw(t, "cluster")
+		}
+		if rapid.Bool().Draw(t, "expires") && want.DueAt < latestDue {
+			want.Expires = rapid.Int64Range(max(want.DueAt+1, secondsBelow), latestDue).Draw(t, "expiry")
+		}
 		if err := Stamp(r, restamp(want, when)...); err != nil {
 			t.Fatal(err)
 		}
@@ -116,7 +136,13 @@ func TestStampedIsParsedBack(t *testing.T) {
 
 // restamp returns the options that say what the instruction says, with its time given apart.
 func restamp(in Instruction, when Option) []Option {
-	options := []Option{when}
+	var options []Option
+	if in.Verb == VerbCancel {
+		options = append(options, Cancel(in.ID))
+		in.ID = ""
+	} else {
+		options = append(options, when)
+	}
 	if in.To != "" {
 		options = append(options, To(in.To))
 	}
@@ -132,6 +158,21 @@ func restamp(in Instruction, when Option) []Option {
 	}
 	if in.ID != "" {
 		options = append(options, ID(in.ID))
+	}
+	switch in.If {
+	case Absent:
+		options = append(options, IfAbsent())
+	case Present:
+		options = append(options, IfPresent())
+	case Exactly:
+		seq := strconv.FormatUint(in.Seq, 10)
+		if in.Cluster != "" {
+			seq = in.Cluster + "/" + seq
+		}
+		options = append(options, IfSeq(seq))
+	}
+	if in.Expires != 0 {
+		options = append(options, ExpiresAt(time.UnixMilli(in.Expires)))
 	}
 	return options
 }

@@ -223,13 +223,24 @@ func TestEntry_isNoDeadLetterForWhatItsProducerWrote(t *testing.T) {
 	}
 }
 
-// Below LevelTwo a node may come to lead that does not know the header.
-func TestEntry_takesAKeyOfBytesOnlyWhereAllNodesKnowIt(t *testing.T) {
-	for level, want := range map[storage.Level]string{storage.LevelOne: message.CodeUnsupported, storage.LevelTwo: ""} {
-		a := Arrival{Value: []byte("v"), Instruction: Instruction{DueAt: testNow, Partition: -1}, Headers: []message.Header{{Key: client.HeaderKeyBase64, Value: []byte("AAD/")}}}
-		_, m, _ := testEntryAt(t, level, a)
-		if code := header(m, client.HeaderErrorCode); code != want || m.DeadLetter != (want != "") {
-			t.Errorf("level %d: code %q, want %q", level, code, want)
+// Below the level that brought it a node may come to lead that does not know the header.
+func TestEntry_takesAHeaderOnlyWhereAllNodesKnowIt(t *testing.T) {
+	for name, levels := range map[string]map[storage.Level]string{
+		client.HeaderKeyBase64:    {storage.LevelOne: message.CodeUnsupported, storage.LevelTwo: ""},
+		client.HeaderExpiresAt:    {storage.LevelOne: message.CodeUnsupported, storage.LevelTwo: message.CodeUnsupported},
+		client.HeaderExpiresAfter: {storage.LevelTwo: message.CodeUnsupported},
+		client.HeaderIf:           {storage.LevelTwo: message.CodeUnsupported},
+		client.HeaderCancel:       {storage.LevelTwo: message.CodeUnsupported},
+	} {
+		for level, want := range levels {
+			a := Arrival{Value: []byte("v"), Instruction: Instruction{DueAt: testNow, Partition: -1}, Headers: []message.Header{{Key: name, Value: []byte("AAD/")}}}
+			_, m, _ := testEntryAt(t, level, a)
+			if code := header(m, client.HeaderErrorCode); code != want || m.DeadLetter != (want != "") {
+				t.Errorf("%s at level %d: code %q, want %q", name, level, code, want)
+			}
+			if why := header(m, client.HeaderErrorMessage); want != "" && (!strings.HasPrefix(why, name+" is known from feature level") || !strings.Contains(why, "upgrade all nodes and raise the level")) {
+				t.Errorf("%s at level %d: %s", name, level, why)
+			}
 		}
 	}
 }

@@ -230,8 +230,8 @@ func (g *Ingest) entry(route config.Route, to destination, batch Batch, a *Arriv
 	if problem == nil {
 		problem = route.RefuseDue(a.Instruction.DueAt, now)
 	}
-	if problem == nil && level < storage.LevelTwo {
-		problem = m.TooNew()
+	if problem == nil {
+		problem = m.TooNew(level)
 	}
 	if problem != nil {
 		letter := m.AsDeadLetter(*problem, now)

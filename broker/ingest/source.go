@@ -4,6 +4,7 @@ import (
 	"context"
 
 	"github.com/carillonmq/carillon/broker/message"
+	"github.com/carillonmq/carillon/raftfsm"
 )
 
 // A Source reads delay topics. It is the adapter's side of ingest: broker/kafka
@@ -130,8 +131,17 @@ func (a *Arrival) size() int {
 
 // An Instruction is what the deliver-* headers of a record ask for.
 type Instruction struct {
+	Cancel    bool   // the message of ID is to be cancelled; nothing is scheduled
 	DueAt     int64  // epoch milliseconds, rounded up
+	Expires   int64  // epoch milliseconds from which it is not delivered any more; 0: never
 	To        string // target topic; empty: the route decides
 	Partition int32  // -1: by partitioner
 	ID        string // the caller's id; empty: the record's origin
+	If        Condition
+	Seq       uint64 // with raftfsm.Exactly
+	Cluster   string // with raftfsm.Exactly: the id, in hexadecimal, of the cluster that Seq is of; empty: not named
 }
+
+// A Condition is what must be so for a record to take effect. Its numbers are those of package
+// client, which a test holds equal.
+type Condition = raftfsm.Condition

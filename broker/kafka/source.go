@@ -235,7 +235,10 @@ func arrival(r *kgo.Record) ingest.Arrival {
 		a.Problem = problem(err)
 		return a
 	}
-	a.Instruction = ingest.Instruction{DueAt: in.DueAt, To: in.To, Partition: in.Partition, ID: in.ID}
+	a.Instruction = ingest.Instruction{
+		Cancel: in.Verb == client.VerbCancel, DueAt: in.DueAt, Expires: in.Expires, To: in.To, Partition: in.Partition, ID: in.ID,
+		If: ingest.Condition(in.If), Seq: in.Seq, Cluster: in.Cluster,
+	}
 	return a
 }
 

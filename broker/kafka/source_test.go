@@ -15,6 +15,8 @@ import (
 
 	"github.com/carillonmq/carillon/broker/ingest"
 	"github.com/carillonmq/carillon/broker/message"
+	"github.com/carillonmq/carillon/client"
+	"github.com/carillonmq/carillon/raftfsm"
 )
 
 func TestArrivalsAreParsedAndOtherwiseUnchanged(t *testing.T) {
@@ -24,7 +26,7 @@ func TestArrivalsAreParsedAndOtherwiseUnchanged(t *testing.T) {
 			&kgo.Record{Topic: "orders.delay", Timestamp: sent, Headers: []kgo.RecordHeader{
 				{Key: "a"}, {Key: "deliver-after", Value: []byte("90s")}, {Key: "a", Value: []byte{}}, {Key: "deliver-to", Value: []byte("t")},
 				{Key: "deliver-key", Value: []byte("k")}, {Key: "a", Value: []byte("\xff")}, {Key: "deliver-id", Value: []byte("i")}, {Key: "deliver-partition", Value: []byte("3")}}},
-			&kgo.Record{Topic: "orders.delay", Timestamp: sent, Key: []byte{}, Value: []byte{}, Headers: []kgo.RecordHeader{{Key: "deliver-cancel", Value: []byte("true")}}},
+			&kgo.Record{Topic: "orders.delay", Timestamp: sent, Key: []byte{}, Value: []byte{}, Headers: []kgo.RecordHeader{{Key: "deliver-cron", Value: []byte("@daily")}}},
 			&kgo.Record{Topic: "orders.delay", Timestamp: sent, Key: []byte("k"), Value: []byte("v")},
 		)
 		r := newReader(t, kafka)
@@ -37,9 +39,9 @@ func TestArrivalsAreParsedAndOtherwiseUnchanged(t *testing.T) {
 				Headers: []message.Header{{Key: "a"}, h("deliver-after", "90s"), h("a", ""), h("deliver-to", "t"), h("deliver-key", "k"),
 					h("a", "\xff"), h("deliver-id", "i"), h("deliver-partition", "3")},
 				Instruction: ingest.Instruction{DueAt: 1_900_000_090_000, To: "t", Partition: 3, ID: "i"}},
-			{Offset: 1, Key: []byte{}, Value: []byte{}, Headers: []message.Header{h("deliver-cancel", "true")},
+			{Offset: 1, Key: []byte{}, Value: []byte{}, Headers: []message.Header{h("deliver-cron", "@daily")},
 				Problem: &message.Problem{Code: message.CodeUnsupported,
-					Message: `deliver-cancel "true" is not supported by this version: send the record without this header`}},
+					Message: `deliver-cron "@daily" is not supported by this version: send the record without this header`}},
 			{Offset: 2, Key: []byte("k"), Value: []byte("v"),
 				Problem: &message.Problem{Code: message.CodeMalformed,
 					Message: "deliver-at is missing: say when to deliver with deliver-at, RFC 3339 or epoch milliseconds, or with deliver-after, such as 90s"}},
@@ -48,6 +50,30 @@ func TestArrivalsAreParsedAndOtherwiseUnchanged(t *testing.T) {
 			t.Error(diff)
 		}
 	}, kfake.SeedTopics(1, "orders.delay"))
+}
+
+func TestArrivalSaysWhatTheHeadersAskFor(t *testing.T) {
+	at := client.At(time.UnixMilli(1_900_000_000_000))
+	const cluster = "000102030405060708090a0b0c0d0e0f"
+	for name, tt := range map[string]struct {
+		options []client.Option
+		want    ingest.Instruction
+	}{
+		"cancel":  {[]client.Option{client.Cancel("i")}, ingest.Instruction{Cancel: true, Partition: -1, ID: "i"}},
+		"absent":  {[]client.Option{at, client.ID("i"), client.IfAbsent()}, ingest.Instruction{DueAt: 1_900_000_000_000, Partition: -1, ID: "i", If: raftfsm.Absent}},
+		"present": {[]client.Option{at, client.ID("i"), client.IfPresent()}, ingest.Instruction{DueAt: 1_900_000_000_000, Partition: -1, ID: "i", If: raftfsm.Present}},
+		"exactly": {[]client.Option{client.Cancel("i"), client.IfSeq(cluster + "/7")}, ingest.Instruction{Cancel: true, Partition: -1, ID: "i", If: raftfsm.Exactly, Seq: 7, Cluster: cluster}},
+		"expires": {[]client.Option{at, client.ExpiresAfter(time.Second)}, ingest.Instruction{DueAt: 1_900_000_000_000, Expires: 1_900_000_001_000, Partition: -1}},
+	} {
+		r := &kgo.Record{Topic: "orders.delay"}
+		if err := client.Stamp(r, tt.options...); err != nil {
+			t.Fatal(err)
+		}
+		got := arrival(r)
+		if diff := cmp.Diff(tt.want, got.Instruction); diff != "" || got.Problem != nil {
+			t.Errorf("%s: %v\n%s", name, got.Problem, diff)
+		}
+	}
 }
 
 func TestOnlyCommittedRecordsAreReadAndMarkersMoveThePosition(t *testing.T) {

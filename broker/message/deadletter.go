@@ -2,8 +2,11 @@ package message
 
 import (
 	"bytes"
+	"fmt"
 	"slices"
 	"strconv"
+
+	"github.com/carillonmq/carillon/storage"
 )
 
 // What a dead letter carries besides its own headers, all UTF-8 text. Topic,
@@ -47,16 +50,38 @@ func (m *Message) DropValue() {
 	m.Headers = append(slices.Clip(m.Headers), Header{headerValueDropped, dropped})
 }
 
-// TooNew returns why a message cannot be scheduled below LevelTwo, or nil: older nodes
-// might come to deliver it, who would take it for a dead letter, or give it its own key.
-func (m *Message) TooNew() *Problem {
-	if looksLikeDeadLetter(m.Origin, m.Headers) {
+// TooNew returns why a message cannot be scheduled at the feature level, or nil: older nodes might
+// come to deliver it, who would take it for a dead letter, or not know its headers.
+func (m *Message) TooNew(level storage.Level) *Problem {
+	if level < storage.LevelTwo && looksLikeDeadLetter(m.Origin, m.Headers) {
 		return &Problem{CodeMalformed, headerErrorOffset + " and the headers before it name this very record, which would be taken for a dead letter: send it without its headers __carillon.errors.*"}
 	}
-	if slices.ContainsFunc(m.Headers, func(h Header) bool { return h.Key == headerKeyBase64 }) {
-		return &Problem{CodeUnsupported, headerKeyBase64 + " is known from feature level 2 on, and the cluster is at level 1: upgrade all nodes and raise the level, or give the record itself the key"}
+	if level >= storage.LevelThree {
+		return nil
+	}
+	for _, h := range m.Headers {
+		need := levelOf(h.Key)
+		if need <= level {
+			continue
+		}
+		remedy := "upgrade all nodes and raise the level"
+		if h.Key == headerKeyBase64 {
+			remedy += ", or give the record itself the key"
+		}
+		return &Problem{CodeUnsupported, fmt.Sprintf("%s is known from feature level %d on, and the cluster is at level %d: %s", h.Key, need, level, remedy)}
 	}
 	return nil
+}
+
+// levelOf returns the feature level that brought an instruction of that name.
+func levelOf(header string) storage.Level {
+	switch header {
+	case headerCancel, headerIf, headerExpiresAt, headerExpiresAfter:
+		return storage.LevelThree
+	case headerKeyBase64:
+		return storage.LevelTwo
+	}
+	return storage.LevelOne
 }
 
 // errorHeaders are the last ones of a dead letter.

@@ -7,12 +7,16 @@ import (
 	"strings"
 )
 
-// What is taken off a record on delivery and what is added. The names are those of
+// What instructs us on a record, is taken off it on delivery, and is added. The names are those of
 // package client, which the broker does not import; a test holds them equal.
 const (
 	instructionPrefix   = "deliver-"
 	headerKey           = "deliver-key"
 	headerKeyBase64     = "deliver-key-base64"
+	headerCancel        = "deliver-cancel"
+	headerIf            = "deliver-if"
+	headerExpiresAt     = "deliver-expires-at"
+	headerExpiresAfter  = "deliver-expires-after"
 	headerDeliveredID   = "delivered-id"
 	headerDeliveredFor  = "delivered-for"
 	headerDeliveredFrom = "delivered-from"
@@ -21,11 +25,12 @@ const (
 
 // DeliveredHeaders returns the headers of the delivered record: those of the message
 // without its instructions, in order, and what is added. The seq is the message's own,
-// in the cluster of that id.
+// in the cluster of that id. What is added stands there once: of a record that was made
+// from a delivered one, or forged, those that it came with are left out.
 func (m *Message) DeliveredHeaders(clusterID [16]byte, seq uint64) []Header {
 	headers := make([]Header, 0, len(m.Headers)+4)
 	for _, h := range m.Headers {
-		if !strings.HasPrefix(h.Key, instructionPrefix) {
+		if !strings.HasPrefix(h.Key, instructionPrefix) && !isDelivered(h.Key) {
 			headers = append(headers, h)
 		}
 	}
@@ -41,6 +46,15 @@ func (m *Message) DeliveredHeaders(clusterID [16]byte, seq uint64) []Header {
 	add(headerDeliveredFrom, m.Origin.append)
 	add(headerDeliveredSeq, func(b []byte) []byte { return appendSeq(b, clusterID, seq) })
 	return headers
+}
+
+// isDelivered reports whether a header of that name is added on delivery.
+func isDelivered(name string) bool {
+	switch name {
+	case headerDeliveredID, headerDeliveredFor, headerDeliveredFrom, headerDeliveredSeq:
+		return true
+	}
+	return false
 }
 
 // DeliveredKey returns the key of the delivered record: that of deliver-key or

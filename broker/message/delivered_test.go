@@ -3,6 +3,8 @@ package message
 import (
 	"testing"
 
+	"github.com/google/go-cmp/cmp"
+
 	"github.com/carillonmq/carillon/client"
 )
 
@@ -11,6 +13,10 @@ func TestHeaders_areThoseOfTheContract(t *testing.T) {
 		instructionPrefix:    client.InstructionPrefix,
 		headerKey:            client.HeaderKey,
 		headerKeyBase64:      client.HeaderKeyBase64,
+		headerCancel:         client.HeaderCancel,
+		headerIf:             client.HeaderIf,
+		headerExpiresAt:      client.HeaderExpiresAt,
+		headerExpiresAfter:   client.HeaderExpiresAfter,
 		headerDeliveredID:    client.HeaderDeliveredID,
 		headerDeliveredFor:   client.HeaderDeliveredFor,
 		headerDeliveredFrom:  client.HeaderDeliveredFrom,
@@ -25,6 +31,24 @@ func TestHeaders_areThoseOfTheContract(t *testing.T) {
 		if ours != theirs {
 			t.Errorf("the broker says %q, the contract %q", ours, theirs)
 		}
+	}
+}
+
+// A consumer can send back what it got, and nobody can forge what Carillon says.
+func TestDeliveredHeaders_areCarillonsOwn(t *testing.T) {
+	m := Message{ID: "i", Origin: Origin{"in.delay", 2, 40}, PlannedFor: 7, Headers: []Header{
+		{"delivered-seq", []byte("forged/1")}, {"a", nil}, {"deliver-id", []byte("i")}, {"delivered-by", []byte("mail")}, {"delivered-id", nil},
+		{"delivered-for", []byte("1")}, {"Delivered-Id", []byte("x")}, {"delivered-from", []byte{}}, {"a", []byte{}}, {"delivered-id", []byte("j")},
+	}}
+	want := []Header{{"a", nil}, {"delivered-by", []byte("mail")}, {"Delivered-Id", []byte("x")}, {"a", []byte{}},
+		{"delivered-id", []byte("i")}, {"delivered-for", []byte("7")}, {"delivered-from", []byte("in.delay/2/40")},
+		{"delivered-seq", []byte("01000000000000000000000000000000/9")}}
+	if diff := cmp.Diff(want, m.DeliveredHeaders([16]byte{1}, 9)); diff != "" {
+		t.Error(diff)
+	}
+	letter := m.AsDeadLetter(Problem{CodeMalformed, "why"}, 0)
+	if diff := cmp.Diff(m.Headers, letter.Headers[:len(m.Headers)]); diff != "" {
+		t.Errorf("the dead letter does not keep all: %s", diff)
 	}
 }
 

@@ -27,8 +27,9 @@ const scheduleTimeout = 15 * time.Second
 
 // A schedule is one message as the command line describes it.
 type schedule struct {
-	to, topic, in, at, key, keyBase64, id string
-	headers                               []string
+	to, topic, in, at, key, keyBase64, id, expiresIn string
+	replace, ifAbsent                                bool
+	headers                                          []string
 }
 
 func scheduleCommand() *cobra.Command {
@@ -85,7 +86,15 @@ func scheduleCommand() *cobra.Command {
 			return nil
 		},
 	}
-	flags := cmd.Flags()
+	cmd.Flags().AddFlagSet(s.flags())
+	addAPIFlag(cmd, &address)
+	addConfigFlags(cmd.Flags(), keys)
+	return cmd
+}
+
+// flags returns those that describe the message; reading them fills s.
+func (s *schedule) flags() *pflag.FlagSet {
+	flags := pflag.NewFlagSet("schedule", pflag.ContinueOnError)
 	flags.StringVar(&s.to, "to", "", "target `topic` (required)")
 	flags.StringVar(&s.topic, "topic", "", "delay `topic` to produce to (default: the target's name with .delay behind it)")
 	flags.StringVar(&s.in, "in", "", "delay from now as a `duration`, such as 5s, 1h30m or 7d")
@@ -93,10 +102,11 @@ func scheduleCommand() *cobra.Command {
 	flags.StringVar(&s.key, "key", "", "key of the message (default: none)")
 	flags.StringVar(&s.keyBase64, "key-base64", "", "key of the message as `base64`, when it is no text")
 	flags.StringVar(&s.id, "id", "", "id of the message, 1 to 256 bytes; comes back as the header delivered-id")
+	flags.BoolVar(&s.replace, "replace", false, "only take the place of the message that waits under --id (feature level 3)")
+	flags.BoolVar(&s.ifAbsent, "if-absent", false, "only if no message waits under --id (feature level 3)")
+	flags.StringVar(&s.expiresIn, "expires-in", "", "`duration` after the time of delivery from which it is not delivered any more (feature level 3)")
 	flags.StringArrayVar(&s.headers, "header", nil, "header `NAME=VALUE` of the message; can be repeated")
-	addAPIFlag(cmd, &address)
-	addConfigFlags(flags, keys)
-	return cmd
+	return flags
 }
 
 // belongs reports whether the node at --api can be taken to read from these brokers:
@@ -120,6 +130,10 @@ func objection(ctx context.Context, address string, r *kgo.Record) string {
 		route := config.NewRoute(from)
 		route.MaxDelay = time.Duration(status.MaxDelay[from]) * time.Millisecond
 		c.Routes = append(c.Routes, route)
+	}
+	if name := aboveLevel(r, status.Level.InForce); name != "" {
+		return fmt.Sprintf("the cluster of node %s at %s is at feature level %d and would dead-letter the message: %s is known from level %d on",
+			status.Node, address, status.Level.InForce, name, idsLevel)
 	}
 	route, ok := c.Route(r.Topic)
 	if !ok {
@@ -145,6 +159,23 @@ func objection(ctx context.Context, address string, r *kgo.Record) string {
 	if problem != nil {
 		return fmt.Sprintf("node %s at %s would dead-letter the message: %s", status.Node, address,
 			strings.Replace(problem.Message, client.HeaderTo+":", "--to:", 1))
+	}
+	return ""
+}
+
+// idsLevel is the feature level from which ids can be cancelled, replaced and expire.
+const idsLevel = 3
+
+// aboveLevel returns a header of the record that a cluster at the level does not know, or nothing. A
+// node that tells no level says nothing.
+func aboveLevel(r *kgo.Record, level uint32) string {
+	for _, h := range r.Headers {
+		switch h.Key {
+		case client.HeaderCancel, client.HeaderIf, client.HeaderExpiresAt, client.HeaderExpiresAfter:
+			if 0 < level && level < idsLevel {
+				return h.Key
+			}
+		}
 	}
 	return ""
 }
@@ -188,21 +219,9 @@ func (s *schedule) record(flags *pflag.FlagSet, args []string, stdin io.Reader) 
 		}
 		r.Headers = append(r.Headers, kgo.RecordHeader{Key: name, Value: []byte(value)})
 	}
-	options := []client.Option{client.To(s.to)}
-	if flags.Changed("at") {
-		options = append(options, atText(s.at))
-	} else {
-		delay, err := config.ParseDuration(s.in)
-		if strings.HasPrefix(s.in, "-") {
-			return nil, &usageError{&config.FieldError{Field: "--in", Value: s.in, Remedy: "remove the minus, a delay is 0 or more"}}
-		}
-		if err != nil {
-			return nil, &usageError{&config.FieldError{Field: "--in", Value: s.in, Remedy: config.DurationRemedy}}
-		}
-		options = append(options, client.After(delay))
-	}
-	if flags.Changed("id") {
-		options = append(options, client.ID(s.id))
+	options, err := s.options(flags)
+	if err != nil {
+		return nil, err
 	}
 	if err := client.Stamp(r, options...); err != nil {
 		return nil, &usageError{err}
@@ -219,6 +238,53 @@ func (s *schedule) record(flags *pflag.FlagSet, args []string, stdin io.Reader) 
 		r.Value = []byte(args[0])
 	}
 	return r, nil
+}
+
+// options returns what the headers are to say.
+func (s *schedule) options(flags *pflag.FlagSet) ([]client.Option, error) {
+	options := []client.Option{client.To(s.to)}
+	if flags.Changed("at") {
+		options = append(options, atText(s.at))
+	} else {
+		delay, err := parseDelay("--in", s.in)
+		if err != nil {
+			return nil, err
+		}
+		options = append(options, client.After(delay))
+	}
+	if flags.Changed("id") {
+		options = append(options, client.ID(s.id))
+	} else if s.replace || s.ifAbsent {
+		return nil, &usageError{errors.New("--id is missing: name the message that --replace and --if-absent are about")}
+	}
+	switch {
+	case s.replace && s.ifAbsent:
+		return nil, &usageError{errors.New("give one of --replace and --if-absent")}
+	case s.replace:
+		options = append(options, client.IfPresent())
+	case s.ifAbsent:
+		options = append(options, client.IfAbsent())
+	}
+	if flags.Changed("expires-in") {
+		delay, err := parseDelay("--expires-in", s.expiresIn)
+		if err != nil {
+			return nil, err
+		}
+		options = append(options, client.ExpiresAfter(delay))
+	}
+	return options, nil
+}
+
+// parseDelay reads the value of a flag that takes a delay.
+func parseDelay(flag, value string) (time.Duration, error) {
+	delay, err := config.ParseDuration(value)
+	if strings.HasPrefix(value, "-") {
+		return 0, &usageError{&config.FieldError{Field: flag, Value: value, Remedy: "remove the minus, a delay is 0 or more"}}
+	}
+	if err != nil {
+		return 0, &usageError{&config.FieldError{Field: flag, Value: value, Remedy: config.DurationRemedy}}
+	}
+	return delay, nil
 }
 
 // setKey gives the record the key of one of two flags, if there is one.

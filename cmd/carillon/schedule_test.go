@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"net/http"
 	"net/http/httptest"
+	"slices"
 	"strings"
 	"testing"
 
@@ -14,11 +15,11 @@ import (
 // header in the units that the broker reads there.
 func TestSchedule_takesDaysAndYears(t *testing.T) {
 	for in, want := range map[string]string{"1d": "24h0m0s", "2y": "17520h0m0s", "1h30m": "1h30m0s", "0": "0s"} {
-		flags := scheduleCommand().Flags()
-		if err := flags.Parse([]string{"--in", in}); err != nil {
+		var s schedule
+		flags := s.flags()
+		if err := flags.Parse([]string{"--to", "orders", "--in", in}); err != nil {
 			t.Fatal(err)
 		}
-		s := schedule{to: "orders", in: in}
 		record, err := s.record(flags, nil, strings.NewReader(""))
 		if err != nil {
 			t.Errorf("%s: %v", in, err)
@@ -38,9 +39,9 @@ func TestSchedule_takesDaysAndYears(t *testing.T) {
 
 func TestSchedule_takesKeysOfBytes(t *testing.T) {
 	for arguments, want := range map[string]string{"--key AAD/": "AAD/", "--key-base64 AAD/": "\x00\x00\xff", "": ""} {
-		s := schedule{to: "orders", in: "1s", key: "AAD/", keyBase64: "AAD/"}
-		flags := scheduleCommand().Flags()
-		if err := flags.Parse(append(strings.Fields(arguments), "--in", "1s")); err != nil {
+		var s schedule
+		flags := s.flags()
+		if err := flags.Parse(append(strings.Fields(arguments), "--to", "orders", "--in", "1s")); err != nil {
 			t.Fatal(err)
 		}
 		record, err := s.record(flags, nil, strings.NewReader(""))
@@ -57,6 +58,9 @@ func TestSchedule_warnsOfWhatTheNodeWouldNotDeliver(t *testing.T) {
 		name, status, to, in string
 		warning              string // a part of it; "": none
 	}{
+		{"is at an older level", strings.Replace(reads, "{", `{"feature_level": {"in_force": 2, "understood": 3}, `, 1), "orders", "1m --id i --if-absent",
+			"the cluster of node n1 at HOST is at feature level 2 and would dead-letter the message: deliver-if is known from level 3 on"},
+		{"is at that level", strings.Replace(reads, "{", `{"feature_level": {"in_force": 3, "understood": 3}, `, 1), "orders", "1m --id i --if-absent", ""},
 		{"reads it", reads, "orders", "1m", ""},
 		{"reads others", `{"node": "n1", "routes": ["payments"], "max_delay": {"payments": 3600000}, ` + targets + `}`, "orders", "1s",
 			`no route of node n1 at HOST reads topic "orders.delay", the message stays there until one does (routes[].from: payments)`},
@@ -78,11 +82,11 @@ func TestSchedule_warnsOfWhatTheNodeWouldNotDeliver(t *testing.T) {
 	} {
 		node := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { fmt.Fprint(w, tt.status) }))
 		address := strings.TrimPrefix(node.URL, "http://")
-		flags := scheduleCommand().Flags()
-		if err := flags.Parse([]string{"--in", tt.in}); err != nil {
+		var s schedule
+		flags := s.flags()
+		if err := flags.Parse(strings.Fields("--to " + tt.to + " --in " + tt.in)); err != nil {
 			t.Fatal(err)
 		}
-		s := schedule{to: tt.to, in: tt.in}
 		record, err := s.record(flags, nil, strings.NewReader(""))
 		if err != nil {
 			t.Fatal(err)
@@ -92,6 +96,34 @@ func TestSchedule_warnsOfWhatTheNodeWouldNotDeliver(t *testing.T) {
 			t.Errorf("%s: warning %q, want %q", tt.name, got, want)
 		}
 		node.Close()
+	}
+}
+
+func TestSchedule_stampsIDsConditionsAndExpiry(t *testing.T) {
+	for arguments, want := range map[string][]string{
+		"--id i":                             {"deliver-id=i"},
+		"--id i --replace":                   {"deliver-id=i", "deliver-if=present"},
+		"--id i --if-absent":                 {"deliver-id=i", "deliver-if=absent"},
+		"--expires-in 1d":                    {"deliver-expires-after=24h0m0s"},
+		"--id i --if-absent --expires-in 5s": {"deliver-id=i", "deliver-if=absent", "deliver-expires-after=5s"},
+	} {
+		var s schedule
+		flags := s.flags()
+		if err := flags.Parse(strings.Fields("--to orders --in 1s " + arguments)); err != nil {
+			t.Fatal(err)
+		}
+		record, err := s.record(flags, nil, strings.NewReader(""))
+		if err != nil {
+			t.Errorf("%s: %v", arguments, err)
+			continue
+		}
+		var got []string
+		for _, h := range record.Headers[2:] { // behind deliver-to and deliver-after
+			got = append(got, h.Key+"="+string(h.Value))
+		}
+		if !slices.Equal(got, want) {
+			t.Errorf("%s: %v, want %v", arguments, got, want)
+		}
 	}
 }
 
