@@ -8,6 +8,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kgo"
 
 	"github.com/carillonmq/carillon/broker/ingest"
@@ -166,8 +167,14 @@ func (s *Source) accept(fetches kgo.Fetches) []ingest.Batch {
 			topic := &fetch.Topics[i]
 			for j := range topic.Partitions {
 				fetched := &topic.Partitions[j]
-				p := s.find(topic.Topic, topic.TopicID, fetched.Partition)
+				p := s.find(topic.Topic, ingest.TopicID{}, fetched.Partition)
 				if p == nil || p.stalled() {
+					continue
+				}
+				if s.find(topic.Topic, topic.TopicID, fetched.Partition) == nil {
+					// The topic was created anew, and the client has found out before the discovery did.
+					// It would ask for the old offset again and again.
+					s.fail(topic.Topic, fetched.Partition, p, kerr.UnknownTopicID)
 					continue
 				}
 				batch, err := p.take(fetched.Records)

@@ -56,6 +56,36 @@ func TestStaleTopicIDIsForgotten(t *testing.T) {
 	}, kfake.SeedTopics(1, "orders.delay"))
 }
 
+// Until the discovery is certain that a topic was created anew, nothing is read of the new one under
+// the old id: neither records nor, again and again, that the old offset is not there.
+func TestRecreatedTopicIsLeftAloneUntilItIsKnown(t *testing.T) {
+	inBubble(t, func(t *testing.T, kafka bubble) {
+		kafka.produce(delayed("old 1"), delayed("old 2"), delayed("old 3"))
+		r := newReader(t, kafka)
+		r.next[0] = 3
+		r.discover()
+		r.pollNothing()
+		admin := kafka.admin()
+		if _, err := admin.DeleteTopic(t.Context(), "orders.delay"); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := admin.CreateTopic(t.Context(), 1, 1, nil, "orders.delay"); err != nil {
+			t.Fatal(err)
+		}
+		kafka.produce(delayed("new"))
+		requests := kafka.Fault(kfake.Fault{Keys: []kmsg.Key{kmsg.Fetch}, Count: -1, Observe: true})
+		r.pollNothing()
+		if n := requests.Hits(); n > 50 {
+			t.Errorf("%d requests in five seconds", n)
+		}
+		clear(r.next)
+		r.discover()
+		if got := r.read(1); string(got[0].Value) != "new" {
+			t.Errorf("read %q", got[0].Value)
+		}
+	}, kfake.SeedTopics(1, "orders.delay"))
+}
+
 func TestTransientOutOfRangeGoesOnWhereItWas(t *testing.T) {
 	inBubble(t, func(t *testing.T, kafka bubble) {
 		kafka.produce(delayed("0"))
