@@ -2,6 +2,7 @@ package storage
 
 import (
 	"github.com/carillonmq/carillon/storage/outcomes"
+	"github.com/carillonmq/carillon/storage/pause"
 	"github.com/carillonmq/carillon/storage/segment"
 )
 
@@ -16,8 +17,8 @@ type (
 // SeqRun is the seqs First to Last, both included.
 type SeqRun struct{ First, Last uint64 }
 
-// Accept adds entries, gives each its Seq (dense, in order), and lowers the mark
-// that covers an entry's target when the entry lies below it. It returns the
+// Accept adds entries, gives each its Seq (dense, in order), and lowers the marks
+// that cover an entry when it lies below them. It returns the
 // first seq given. Bodies are kept, not copied. Called by the writer.
 func (s *Store) Accept(es []Entry) (first uint64) {
 	s.mu.Lock()
@@ -26,7 +27,7 @@ func (s *Store) Accept(es []Entry) (first uint64) {
 	for i := range es {
 		e := &es[i]
 		e.Seq = first + uint64(i)
-		if s.values.lower(e.Target, e.Ref()) {
+		if s.values.lower(e) {
 			s.claimVersion++
 		}
 		s.table.add(e)
@@ -84,6 +85,12 @@ func (s *Store) ChangeClaim(c ClaimChange) {
 		h.Target = s.table.name(h.Target) // most targets that are parked have just been accepted for
 		s.values.holds.set(h)
 	}
+	for _, topic := range c.LiftTopics {
+		s.values.topics.lift(topic)
+	}
+	for _, h := range c.Topics {
+		s.values.topics.set(Hold{Target: h.Topic, Through: h.Through, Mark: h.Mark})
+	}
 	s.setClaim(Claim{Through: c.Through, Mark: c.Mark})
 }
 
@@ -105,6 +112,30 @@ func (s *Store) RaiseClaim(ms int64) {
 		s.values.claim.Through = ms
 		s.claimVersion++
 	}
+}
+
+// Pause holds from now on what p names: nothing of it that is due later than what is claimed at this
+// moment will be claimed before a claim releases it. It reports whether that was not paused
+// already, in which case nothing changes. Called by the writer, from LevelThree on.
+func (s *Store) Pause(p pause.Pause) (changed bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.values.pauses.Has(p.Kind, p.Name) {
+		return false
+	}
+	s.values.pauses = s.values.pauses.With(p)
+	s.values.holdPaused(p.Kind, p.Name)
+	return true
+}
+
+// Resume ends a pause and reports whether there was one. Its hold stays until a claim lifts it.
+// Called by the writer.
+func (s *Store) Resume(kind pause.Kind, name string) (changed bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	changed = s.values.pauses.Has(kind, name)
+	s.values.pauses = s.values.pauses.Without(kind, name)
+	return changed
 }
 
 // SetTime raises the schedule's time to ms; an earlier time is passed over. It forgets

@@ -388,12 +388,12 @@ func (i *inspector) checkSegment(named *contents, v *values, id uint64, record s
 			if i.found.NextDue == 0 || e.Due < i.found.NextDue {
 				i.found.NextDue = e.Due
 			}
-			if passed == nil && e.Ref().Less(v.markOf(e.Target)) {
-				passed = &Entry{Due: e.Due, Seq: e.Seq, Target: e.Target}
+			if passed == nil && e.Ref().Less(v.markOf(e)) {
+				passed = &Entry{Due: e.Due, Seq: e.Seq, Target: e.Target, Topic: e.Topic}
 			}
 		})
 		if err == nil && passed != nil {
-			err = codec.DamageAt(i.manifest.path(), -1, "message %v of %s waits before the mark %v, where reading begins", passed.Ref(), passed.Target, v.markOf(passed.Target))
+			err = codec.DamageAt(i.manifest.path(), -1, "message %v of %s waits before the mark %v, where reading begins", passed.Ref(), passed.Target, v.markOf(passed))
 		}
 	}
 	var damage *codec.Damage

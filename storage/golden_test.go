@@ -7,6 +7,7 @@ import (
 	"github.com/carillonmq/carillon/storage/alive"
 	"github.com/carillonmq/carillon/storage/codec"
 	"github.com/carillonmq/carillon/storage/internal/golden"
+	"github.com/carillonmq/carillon/storage/pause"
 	"github.com/carillonmq/carillon/storage/segment"
 )
 
@@ -94,5 +95,30 @@ func TestGolden_levelTwo(t *testing.T) {
 	got, err := decodeStreamHeader(golden.Compare(t, "stream_header_v2", h.encode(c.level()))[streamPrefix:])
 	if err != nil || !reflect.DeepEqual(got, h) {
 		t.Errorf("got %+v, want %+v (error %v)", got, h, err)
+	}
+}
+
+// What LevelThree writes otherwise than LevelTwo.
+func TestGolden_levelThree(t *testing.T) {
+	c := goldenContents()
+	v, err := decodeValues(c.state)
+	if err != nil {
+		t.Fatal(err)
+	}
+	v.level = LevelThree
+	v.topics.set(Hold{Target: "orders.delay", Through: -3, Mark: Ref{Due: -4, Seq: 5}})
+	v.pauses = v.pauses.With(pause.Pause{Kind: pause.Topic, Name: "orders.delay", Who: "ann", Why: "stock taking", Since: 1_700_000_000_000}).
+		With(pause.Pause{Kind: pause.Target, Name: "orders", Since: -1})
+	c.state = encodeValues(&v)
+	if c.level() != LevelThree {
+		t.Fatalf("contents of level %d", c.level())
+	}
+	state, err := codec.Open("state", newestState, golden.Compare(t, "manifest_state_v2_three", codec.Seal(c.state)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	again, err := decodeValues(state)
+	if err != nil || !reflect.DeepEqual(encodeValues(&again), c.state) || !again.pauses.Has(pause.Target, "orders") || again.topics.len() != 1 {
+		t.Errorf("values %+v, want %+v (error %v)", again, v, err)
 	}
 }

@@ -10,6 +10,7 @@ import (
 	"slices"
 
 	"github.com/carillonmq/carillon/storage/codec"
+	"github.com/carillonmq/carillon/storage/pause"
 	"github.com/carillonmq/carillon/storage/segment"
 	"github.com/tidwall/btree"
 )
@@ -30,6 +31,14 @@ type Hold struct {
 	Mark    Ref   // where reading the topic starts again
 }
 
+// TopicHold excepts from the claim what came by one delay topic: a pause sets it, and the leader
+// releases it step by step once that is over.
+type TopicHold struct {
+	Topic   string
+	Through int64 // nothing of it that is due later is claimed
+	Mark    Ref   // all of it that is alive lies at or after
+}
+
 // Claim says what the leader may publish.
 type Claim struct {
 	Through int64  // nothing due later is published
@@ -44,6 +53,10 @@ type ClaimChange struct {
 	Mark    Ref
 	Set     []Hold   // added, or put in the place of the one for the same target
 	Lift    []string // targets that are not held any more
+
+	// Of delay topics likewise, from LevelThree on.
+	Topics     []TopicHold
+	LiftTopics []string
 }
 
 // State is the small replicated values, copied out.
@@ -92,20 +105,22 @@ type values struct {
 	nextSeq   uint64
 	surveyed  bool
 	claim     Claim // without holds
-	holds     holds
+	holds     holds // by target
+	topics    holds // by delay topic
+	pauses    pause.Set
 	positions map[partitionKey]Position
 
 	appliedIndex uint64
 }
 
 func newValues() values {
-	return values{level: LevelOne, nextSeq: 1, holds: newHolds(), positions: make(map[partitionKey]Position)}
+	return values{level: LevelOne, nextSeq: 1, holds: newHolds(), topics: newHolds(), positions: make(map[partitionKey]Position)}
 }
 
 // clone costs a copy of the positions. Nobody else may use v meanwhile, not even to read.
 func (v *values) clone() values {
 	c := *v
-	c.holds = v.holds.clone()
+	c.holds, c.topics = v.holds.clone(), v.topics.clone()
 	c.positions = maps.Clone(v.positions)
 	return c
 }
@@ -135,25 +150,80 @@ func (v *values) state(pending uint64) State {
 	}
 }
 
-// markOf returns the mark that covers target: what is alive lies at or after it.
-func (v *values) markOf(target string) Ref {
-	if at, held := v.holds.tree.Get(target); held {
+// markOf returns the mark that covers an entry: if it is alive it lies at or after it. The hold of
+// its topic stands for all others, which a leader moves on past what is held.
+func (v *values) markOf(e *Entry) Ref {
+	if at, held := v.topics.get(e.Topic); held {
+		return at.mark
+	}
+	if at, held := v.holds.get(e.Target); held {
 		return at.mark
 	}
 	return v.claim.Mark
 }
 
-// lower moves the mark that covers target down to r if r lies below it, and notes
-// that r is fresh. It reports whether the claim's own mark moved.
-func (v *values) lower(target string, r Ref) (moved bool) {
-	if v.claim.Fresh == (Ref{}) || r.Less(v.claim.Fresh) {
-		v.claim.Fresh = r
-	}
-	if v.holds.lower(target, r) || !r.Less(v.claim.Mark) {
+// lower moves the marks that cover the entry down to it if it lies below them, and notes
+// that it is fresh. It reports whether the claim's own mark moved. That of its target moves
+// though its topic may be held: it is covered by that one alone once the topic is not.
+func (v *values) lower(e *Entry) (moved bool) {
+	r := e.Ref()
+	v.freshen(r)
+	v.topics.lower(e.Topic, r)
+	if v.holds.lower(e.Target, r) || !r.Less(v.claim.Mark) {
 		return false
 	}
 	v.claim.Mark = r
 	return true
+}
+
+// freshen has the next claim set no mark beyond r.
+func (v *values) freshen(r Ref) {
+	if v.claim.Fresh == (Ref{}) || r.Less(v.claim.Fresh) {
+		v.claim.Fresh = r
+	}
+}
+
+// through is the claim that covers a message.
+func (v *values) through(topic, target string) int64 {
+	through := v.claim.Through
+	if at, held := v.holds.get(target); held {
+		through = min(through, at.through)
+	}
+	if at, held := v.topics.get(topic); held {
+		through = min(through, at.through)
+	}
+	return through
+}
+
+// holdPaused holds what a pause names from now on, unless it is held already. It costs as much as
+// there are holds of the other kind.
+//
+// The mark of a new hold covers what is alive of it, wherever that was covered until now. Messages of
+// a topic go to any target, and those of a target come by any topic:
+//
+//	          target held                 not held
+//	topic T   the holds of all targets    claim
+//	target X  (keeps its hold)            claim; of what is held by its topic: the holds of all topics
+//
+// A topic that is held still is about to be released, and a claim that lifts its hold may be on its
+// way. Its proposer has read the topic up to somewhere, and now drops what it has in memory of it. So
+// no mark of that claim may go beyond the hold's.
+func (v *values) holdPaused(kind pause.Kind, name string) {
+	held, others := v.topics, v.holds
+	if kind == pause.Target {
+		held, others = v.holds, v.topics
+	}
+	if at, isHeld := held.get(name); isHeld {
+		if kind == pause.Topic {
+			v.freshen(at.mark)
+		}
+		return
+	}
+	mark := v.claim.Mark
+	for h := range others.each {
+		mark = mark.Min(h.Mark)
+	}
+	held.set(Hold{Target: name, Through: v.claim.Through, Mark: mark})
 }
 
 // encodeValues writes the replicated values without the applied index, which
@@ -165,7 +235,10 @@ func (v *values) lower(target string, r Ref) (moved bool) {
 //
 // where a mark is | due varint | seq uvarint | and n a uvarint.
 //
-// Above LevelOne this is version 2, which begins with | level uvarint |.
+// Above LevelOne this is version 2, which begins with | level uvarint |, and from LevelThree on it
+// ends with
+//
+//	| n | n x (topic held, through varint, mark) | pause.Set |
 func encodeValues(v *values) codec.Record {
 	r := codec.Record{Version: 1}
 	if v.level > LevelOne {
@@ -184,12 +257,7 @@ func (v *values) append(b []byte) []byte {
 	b = binary.AppendVarint(b, v.claim.Through)
 	b = segment.AppendRef(b, v.claim.Mark)
 	b = segment.AppendRef(b, v.claim.Fresh)
-	b = binary.AppendUvarint(b, uint64(v.holds.len()))
-	for h := range v.holds.each {
-		b = codec.AppendString(b, h.Target)
-		b = binary.AppendVarint(b, h.Through)
-		b = segment.AppendRef(b, h.Mark)
-	}
+	b = v.holds.append(b)
 	b = binary.AppendUvarint(b, uint64(len(v.positions)))
 	for _, p := range v.sortedPositions() {
 		b = codec.AppendString(b, p.Topic)
@@ -198,7 +266,11 @@ func (v *values) append(b []byte) []byte {
 		b = binary.AppendVarint(b, p.Next)
 		b = binary.AppendVarint(b, int64(p.Epoch))
 	}
-	return b
+	if v.level < LevelThree {
+		return b
+	}
+	b = v.topics.append(b)
+	return v.pauses.Append(b)
 }
 
 func decodeValues(r codec.Record) (values, error) {
@@ -217,12 +289,14 @@ func decodeValues(r codec.Record) (values, error) {
 	v.claim.Through = d.Varint()
 	v.claim.Mark = segment.ReadRef(&d)
 	v.claim.Fresh = segment.ReadRef(&d)
-	for range d.Count() {
-		v.holds.set(Hold{Target: d.Text(), Through: d.Varint(), Mark: segment.ReadRef(&d)})
-	}
+	v.holds.read(&d)
 	for range d.Count() {
 		p := Position{Topic: d.Text(), TopicID: d.ID(), Partition: int32(d.Varint()), Next: d.Varint(), Epoch: int32(d.Varint())}
 		v.positions[partitionKey{p.TopicID, p.Partition}] = p
+	}
+	if v.level >= LevelThree {
+		v.topics.read(&d)
+		v.pauses = pause.Read(&d)
 	}
 	return v, d.Finish("state")
 }
@@ -237,7 +311,7 @@ func readLevel(d *codec.Decoder) Level {
 	return Level(l)
 }
 
-// holds are those of the claim, sorted by target. Names of targets are free text,
+// holds are those of the claim, sorted by target, or by delay topic. Names of targets are free text,
 // so there may be a hundred thousand: a copy shares the tree until either is written
 // to, and then what is written to is copied, node by node.
 type holds struct{ tree *btree.Map[string, hold] }
@@ -259,10 +333,7 @@ func (h holds) lift(target string) { h.tree.Delete(target) }
 // lower moves the target's mark down to r if it lies above, and reports whether the
 // target is held.
 func (h holds) lower(target string, r Ref) (held bool) {
-	if h.tree.Len() == 0 {
-		return false
-	}
-	at, held := h.tree.Get(target)
+	at, held := h.get(target)
 	if held && r.Less(at.mark) {
 		at.mark = r
 		h.tree.Set(target, at)
@@ -276,6 +347,30 @@ func (h holds) each(yield func(Hold) bool) {
 }
 
 func (h holds) len() int { return h.tree.Len() }
+
+// get returns what the name is held with, false if it is not held.
+func (h holds) get(name string) (hold, bool) {
+	if h.tree.Len() == 0 {
+		return hold{}, false
+	}
+	return h.tree.Get(name)
+}
+
+func (h holds) append(b []byte) []byte {
+	b = binary.AppendUvarint(b, uint64(h.len()))
+	for at := range h.each {
+		b = codec.AppendString(b, at.Target)
+		b = binary.AppendVarint(b, at.Through)
+		b = segment.AppendRef(b, at.Mark)
+	}
+	return b
+}
+
+func (h holds) read(d *codec.Decoder) {
+	for range d.Count() {
+		h.set(Hold{Target: d.Text(), Through: d.Varint(), Mark: segment.ReadRef(d)})
+	}
+}
 
 // A Level says in which forms a cluster writes: log commands, message bodies,
 // snapshot streams, and each node's own files. It is replicated and only ever

@@ -13,6 +13,7 @@ import (
 	"github.com/carillonmq/carillon/storage/merge"
 	"github.com/carillonmq/carillon/storage/name"
 	"github.com/carillonmq/carillon/storage/outcomes"
+	"github.com/carillonmq/carillon/storage/pause"
 	"github.com/carillonmq/carillon/storage/segment"
 )
 
@@ -200,6 +201,48 @@ func (s *Store) Holds() []Hold {
 		out = append(out, h)
 	}
 	return out
+}
+
+// TopicHolds copies out the holds of delay topics, sorted by topic.
+func (s *Store) TopicHolds() []TopicHold {
+	s.mu.RLock()
+	defer s.mu.RUnlock()
+	out := make([]TopicHold, 0, s.values.topics.len())
+	for h := range s.values.topics.each {
+		out = append(out, TopicHold{Topic: h.Target, Through: h.Through, Mark: h.Mark})
+	}
+	return out
+}
+
+// TopicHold returns the hold of a delay topic, false when it has none.
+func (s *Store) TopicHold(topic string) (TopicHold, bool) {
+	s.mu.RLock()
+	defer s.mu.RUnlock()
+	at, held := s.values.topics.get(topic)
+	return TopicHold{Topic: topic, Through: at.through, Mark: at.mark}, held
+}
+
+// Pauses returns what is paused, sorted by kind and name.
+func (s *Store) Pauses() []pause.Pause {
+	s.mu.RLock()
+	defer s.mu.RUnlock()
+	return s.values.pauses.All()
+}
+
+// Paused reports whether the delay topic, or target, of that name is paused.
+func (s *Store) Paused(kind pause.Kind, name string) bool {
+	s.mu.RLock()
+	defer s.mu.RUnlock()
+	return s.values.pauses.Has(kind, name)
+}
+
+// Through returns how far messages that came by the delay topic for the target are claimed: the
+// earliest of the claim and of the holds of the two. A message that is due then or before may be
+// on its way; one that is due later is not. For a message it never falls.
+func (s *Store) Through(topic, target string) int64 {
+	s.mu.RLock()
+	defer s.mu.RUnlock()
+	return s.values.through(topic, target)
 }
 
 // Claim returns the claim without its holds.

@@ -1,0 +1,149 @@
+package storage
+
+import (
+	"slices"
+	"testing"
+
+	"github.com/carillonmq/carillon/storage/pause"
+)
+
+func levelThree(t *testing.T) *Store {
+	s := openStore(t, t.TempDir())
+	s.RaiseLevel(LevelThree)
+	return s
+}
+
+// accept adds a message that came by the topic for the target.
+func (s *Store) acceptFor(topic, target string, due int64) Ref {
+	return Ref{Due: due, Seq: s.Accept([]Entry{{Due: due, Topic: topic, Target: target, Body: []byte("x")}})}
+}
+
+func topicPause(name string) pause.Pause {
+	return pause.Pause{Kind: pause.Topic, Name: name, Who: "ann"}
+}
+
+func targetPause(name string) pause.Pause {
+	return pause.Pause{Kind: pause.Target, Name: name, Who: "ann"}
+}
+
+// From the pause on nothing more of it is claimed; what was claimed stays so.
+func TestPause_keepsWhatItNamesFromBeingClaimed(t *testing.T) {
+	s := levelThree(t)
+	s.ChangeClaim(ClaimChange{Through: 100, Mark: Ref{Due: 90}})
+	if !s.Pause(topicPause("a.delay")) || !s.Pause(targetPause("bills")) || s.Pause(topicPause("a.delay")) {
+		t.Error("a pause says wrongly whether it changed anything")
+	}
+	s.RaiseClaim(200)
+	for _, of := range []struct {
+		topic, target string
+		want          int64
+	}{
+		{"a.delay", "orders", 100}, {"b.delay", "bills", 100}, {"a.delay", "bills", 100}, {"b.delay", "orders", 200}, {"", "", 200},
+		{"bills", "a.delay", 200}, // a topic and a target may have one name
+	} {
+		if got := s.Through(of.topic, of.target); got != of.want {
+			t.Errorf("what came by %q for %q is claimed through %d, want %d", of.topic, of.target, got, of.want)
+		}
+	}
+	if !s.Resume(pause.Topic, "a.delay") || s.Resume(pause.Topic, "a.delay") || s.Resume(pause.Target, "nobody") {
+		t.Error("a resume says wrongly whether it changed anything")
+	}
+	if got := s.Through("a.delay", "orders"); got != 100 {
+		t.Errorf("a resume alone has claimed through %d", got)
+	}
+	s.ChangeClaim(ClaimChange{Through: 200, Topics: []TopicHold{{Topic: "a.delay", Through: 150}}})
+	if got := s.Through("a.delay", "orders"); got != 150 {
+		t.Errorf("after a step claimed through %d", got)
+	}
+	s.ChangeClaim(ClaimChange{Through: 200, LiftTopics: []string{"a.delay"}})
+	if got := s.Through("a.delay", "orders"); got != 200 || len(s.TopicHolds()) != 0 {
+		t.Errorf("lifted it is claimed through %d, holds %v", got, s.TopicHolds())
+	}
+}
+
+// A hold that a pause sets covers what is alive, wherever that was covered before.
+func TestPause_marksCoverWhatIsAlive(t *testing.T) {
+	s := levelThree(t)
+	old := s.acceptFor("a.delay", "stuck", 10)
+	s.ChangeClaim(ClaimChange{Through: 100, Mark: Ref{Due: 90}, Set: []Hold{{Target: "stuck", Through: 50, Mark: old}}})
+	s.acceptFor("a.delay", "orders", 95)
+	s.Pause(topicPause("a.delay"))
+	topic := func() Ref { return s.TopicHolds()[0].Mark }
+	if topic() != old {
+		t.Errorf("the topic's mark is %v, a message of it waits for a held target at %v", topic(), old)
+	}
+	late := s.acceptFor("a.delay", "orders", 5)
+	if topic() != late || s.Claim().Mark != late {
+		t.Errorf("the topic's mark is %v and the claim's %v after %v was accepted", topic(), s.Claim().Mark, late)
+	}
+	stuck := s.acceptFor("a.delay", "stuck", 4)
+	if topic() != stuck || s.Holds()[0].Mark != stuck {
+		t.Errorf("marks %v and %v after %v was accepted for both", topic(), s.Holds()[0].Mark, stuck)
+	}
+	// The leader moves on past what is held, which the target's hold covers all the same.
+	s.ChangeClaim(ClaimChange{Through: 100, Mark: Ref{Due: 99}})
+	s.Pause(targetPause("orders"))
+	at := slices.IndexFunc(s.Holds(), func(h Hold) bool { return h.Target == "orders" })
+	if got := s.Holds()[at].Mark; got != stuck {
+		t.Errorf("the target's mark is %v, messages for it came by a topic held from %v on", got, stuck)
+	}
+	s.acceptFor("b.delay", "orders", 97)
+	if s.Claim().Mark.Due != 99 {
+		t.Error("a message of a held target moves the claim's mark")
+	}
+}
+
+// A claim made up before may be on its way when a topic is paused again.
+func TestPause_againKeepsTheNextClaimFromPassingIt(t *testing.T) {
+	s := levelThree(t)
+	first := s.acceptFor("a.delay", "orders", 10)
+	s.ChangeClaim(ClaimChange{Through: 5, Mark: first})
+	s.Pause(topicPause("a.delay"))
+	s.ChangeClaim(ClaimChange{Through: 20, Mark: Ref{Due: 30}})
+	s.Resume(pause.Topic, "a.delay")
+	if fresh := s.Claim().Fresh; fresh != (Ref{}) {
+		t.Fatalf("%v is fresh", fresh)
+	}
+	s.Pause(topicPause("a.delay"))
+	if fresh := s.Claim().Fresh; fresh != first {
+		t.Errorf("fresh from %v on, want %v, where the topic's messages begin", fresh, first)
+	}
+}
+
+func TestPause_isReplicatedState(t *testing.T) {
+	s := levelThree(t)
+	before := digest(t, s)
+	s.Pause(pause.Pause{Kind: pause.Topic, Name: "a.delay", Who: "ann", Why: "why", Since: 7})
+	s.Pause(targetPause("orders"))
+	if digest(t, s) == before {
+		t.Error("the digest does not tell what is paused")
+	}
+	pauses, holds, topics := s.Pauses(), s.Holds(), s.TopicHolds()
+	s.Applied(1)
+	flush(t, s, 1)
+	if err := s.Reload(); err != nil {
+		t.Fatal(err)
+	}
+	to := openStore(t, t.TempDir())
+	if err := transfer(s, to); err != nil {
+		t.Fatal(err)
+	}
+	for name, store := range map[string]*Store{"reloaded": s, "received": to} {
+		if !slices.Equal(store.Pauses(), pauses) || !slices.Equal(store.Holds(), holds) || !slices.Equal(store.TopicHolds(), topics) || len(topics) != 1 {
+			t.Errorf("%s: paused %+v, holds %+v and %+v", name, store.Pauses(), store.Holds(), store.TopicHolds())
+		}
+	}
+	frozen := s.Freeze()
+	s.Resume(pause.Topic, "a.delay")
+	s.ChangeClaim(ClaimChange{LiftTopics: []string{"a.delay"}})
+	s.Applied(2)
+	if err := frozen.Flush(SnapshotMeta{Index: 2, Term: 1}); err != nil {
+		t.Fatal(err)
+	}
+	if err := s.Reload(); err != nil {
+		t.Fatal(err)
+	}
+	if !s.Paused(pause.Topic, "a.delay") || len(s.TopicHolds()) != 1 {
+		t.Error("what was frozen has changed")
+	}
+}
