@@ -1,6 +1,7 @@
 package deliver
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"slices"
@@ -14,8 +15,10 @@ import (
 )
 
 const (
-	// mostAcked bounds one Ack command, in runs: each takes 20 bytes at most.
-	mostAcked = raftfsm.ProposalBytes / 20
+	// What one Ack command takes at most, in bytes, for each run and for each message with an id,
+	// besides the name of its target.
+	runBytes   = 20
+	endedBytes = 64
 	// ackDelay is how long a delivery waits for others to share its Ack: each Ack costs
 	// the disk a sync, and nobody waits for a single one.
 	ackDelay = 10 * time.Millisecond
@@ -49,12 +52,12 @@ type acks struct {
 	ready  chan struct{}                 // holds a token when something is gathered, or lately was
 	behind atomic.Int64                  // nanoseconds after begun from which on no lane may send; 0: never
 	room   atomic.Pointer[chan struct{}] // closed and replaced when an Ack is in the log
-	seqs   []uint64                      // taken out of gathered, not known to be in the log
+	taken  ends                          // out of gathered, not known to be in the log
 
 	mu       sync.Mutex // guards all below
-	gathered []uint64
+	gathered ends
 	oldest   time.Time     // when the first of gathered came
-	proposed time.Time     // the same of seqs, while they are not in the log; zero: nothing is on its way
+	proposed time.Time     // the same of taken, while they are not in the log; zero: nothing is on its way
 	commits  time.Duration // what a commit takes, smoothed
 }
 
@@ -68,17 +71,34 @@ func newAcks(commit commitFunc, now func() int64) *acks {
 	return a
 }
 
-// put hands over what Kafka has acknowledged. It does not block; any lane may call it.
-func (a *acks) put(seqs []uint64) {
+// ends are messages whose lives are over: delivered, or expired before they were.
+type ends struct {
+	seqs []uint64
+	told []raftfsm.Ended // of those among them that have an id, what became of them
+}
+
+func (e *ends) add(seqs []uint64, told []raftfsm.Ended) {
+	e.seqs = append(e.seqs, seqs...)
+	e.told = append(e.told, told...)
+}
+
+func (e *ends) clear() {
+	clear(e.told) // names of targets
+	e.seqs, e.told = e.seqs[:0], e.told[:0]
+}
+
+// put hands over what Kafka has acknowledged or nobody may send any more, and for those of
+// these that have an id what became of them. It does not block; any lane may call it.
+func (a *acks) put(seqs []uint64, told ...raftfsm.Ended) {
 	if len(seqs) == 0 {
 		return
 	}
 	a.mu.Lock()
-	if len(a.gathered) == 0 {
+	if len(a.gathered.seqs) == 0 {
 		a.oldest = time.Now()
 		a.setLimit()
 	}
-	a.gathered = append(a.gathered, seqs...)
+	a.gathered.add(seqs, told)
 	a.mu.Unlock()
 	select {
 	case a.ready <- struct{}{}:
@@ -144,21 +164,23 @@ func (a *acks) finish(ctx context.Context) {
 
 func (a *acks) flush(ctx context.Context) error {
 	a.mu.Lock()
-	a.seqs = append(a.seqs, a.gathered...)
-	a.gathered = a.gathered[:0]
+	a.taken.add(a.gathered.seqs, a.gathered.told)
+	a.gathered.clear()
 	a.proposed, a.oldest = a.oldest, time.Time{}
 	a.mu.Unlock()
-	slices.Sort(a.seqs)
-	for runs := seqRuns(a.seqs); len(runs) > 0; {
-		n := min(len(runs), mostAcked)
+	slices.Sort(a.taken.seqs)
+	slices.SortFunc(a.taken.told, func(a, b raftfsm.Ended) int { return cmp.Compare(a.Seq, b.Seq) })
+	for rest := a.taken; len(rest.seqs) > 0; {
 		begun := time.Now()
-		if _, err := a.commit(ctx, raftfsm.Ack{Time: a.now(), Runs: runs[:n]}); err != nil {
-			return fmt.Errorf("acknowledge %d deliveries: %w", len(a.seqs), err)
+		var ack raftfsm.Ack
+		ack, rest = rest.next()
+		ack.Time = a.now()
+		if _, err := a.commit(ctx, ack); err != nil {
+			return fmt.Errorf("acknowledge %d deliveries: %w", len(a.taken.seqs), err)
 		}
-		runs = runs[n:]
-		a.committed(time.Since(begun), len(runs) == 0)
+		a.committed(time.Since(begun), len(rest.seqs) == 0)
 	}
-	a.seqs = a.seqs[:0]
+	a.taken.clear()
 	return nil
 }
 
@@ -175,15 +197,25 @@ func (a *acks) committed(took time.Duration, all bool) {
 	close(*a.room.Swap(&room))
 }
 
-// seqRuns returns the sorted seqs as runs without gaps.
-func seqRuns(seqs []uint64) []storage.SeqRun {
-	var runs []storage.SeqRun
-	for _, seq := range seqs {
-		if last := len(runs) - 1; last >= 0 && seq <= runs[last].Last+1 {
-			runs[last].Last = seq
+// next returns an Ack for the first of the ends, which are sorted by seq, and the rest. It has about
+// raftfsm.ProposalBytes at most. What is told of a message goes with the Ack that ends its life:
+// Apply believes nobody who comes later.
+func (e ends) next() (ack raftfsm.Ack, rest ends) {
+	n, told, bytes := 0, 0, 0
+	for n < len(e.seqs) && bytes < raftfsm.ProposalBytes {
+		seq := e.seqs[n]
+		n++
+		if last := len(ack.Runs) - 1; last >= 0 && seq <= ack.Runs[last].Last+1 {
+			ack.Runs[last].Last = seq
 		} else {
-			runs = append(runs, storage.SeqRun{First: seq, Last: seq})
+			ack.Runs = append(ack.Runs, storage.SeqRun{First: seq, Last: seq})
+			bytes += runBytes
+		}
+		for told < len(e.told) && e.told[told].Seq == seq {
+			bytes += endedBytes + len(e.told[told].Target)
+			told++
 		}
 	}
-	return runs
+	ack.Ended = e.told[:told:told]
+	return ack, ends{e.seqs[n:], e.told[told:]}
 }

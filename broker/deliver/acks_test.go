@@ -2,12 +2,18 @@ package deliver
 
 import (
 	"context"
+	"math"
+	"math/rand/v2"
+	"slices"
+	"strings"
 	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
 
 	"github.com/carillonmq/carillon/raftfsm"
+	"github.com/carillonmq/carillon/storage"
+	"github.com/carillonmq/carillon/storage/outcomes"
 )
 
 // Some ten deliveries a millisecond, as a busy leader has them, cost a sync each ackDelay, or each
@@ -26,8 +32,8 @@ func TestAcks_gatherBeforeTheyCostTheDiskASync(t *testing.T) {
 			time.Sleep(2 * (ackDelay + commit))
 			synctest.Wait()
 			most := 1 + int(time.Since(start)/max(ackDelay, commit))
-			if len(acks.seqs) > 0 || *commits > most {
-				t.Errorf("commits of %v: %d, want %d at most; %d not acknowledged", commit, *commits, most, len(acks.seqs))
+			if len(acks.taken.seqs) > 0 || *commits > most {
+				t.Errorf("commits of %v: %d, want %d at most; %d not acknowledged", commit, *commits, most, len(acks.taken.seqs))
 			}
 		})
 	}
@@ -135,6 +141,57 @@ func TestAcks_wakeWhoeverFoundThatItMustWait(t *testing.T) {
 			}
 			cancel()
 		})
+	}
+}
+
+// Each message dies with one Ack, which is as large as commands should be, and what is told of it
+// goes along.
+func TestAcks_splitWhatIsTooLargeForOneCommand(t *testing.T) {
+	random := rand.New(rand.NewPCG(1, 2))
+	for range 20 {
+		all := ends{}
+		seq := uint64(0)
+		most, gap, tell := random.IntN(60_000), 1+random.Uint64N(4), random.IntN(101)
+		for range most {
+			if random.IntN(50) > 0 { // or the same once more
+				seq += 1 + random.Uint64N(gap)
+			}
+			all.seqs = append(all.seqs, seq)
+			if random.IntN(100) < tell {
+				all.told = append(all.told, raftfsm.Ended{Name: [16]byte{byte(seq)}, Kind: outcomes.Delivered, Seq: seq,
+					Due: math.MinInt64, At: 1 << 45, Target: strings.Repeat("t", random.IntN(250)), Partition: math.MinInt32, Offset: math.MaxInt64})
+			}
+		}
+		var seqs []uint64
+		var told []raftfsm.Ended
+		for rest := all; len(rest.seqs) > 0; {
+			var ack raftfsm.Ack
+			ack, rest = rest.next()
+			ack.Time = 1 << 45
+			if size := ack.Size(); size > raftfsm.ProposalBytes+4<<10 || size < raftfsm.ProposalBytes/8 && len(rest.seqs) > 0 {
+				t.Errorf("an Ack of %d bytes, and %d more to tell", size, len(rest.seqs))
+			}
+			for _, run := range ack.Runs {
+				for seq := run.First; seq <= run.Last; seq++ {
+					seqs = append(seqs, seq)
+				}
+			}
+			for _, e := range ack.Ended {
+				if !slices.ContainsFunc(ack.Runs, func(r storage.SeqRun) bool { return r.First <= e.Seq && e.Seq <= r.Last }) {
+					t.Fatalf("what became of %d is told by an Ack that does not end it", e.Seq)
+				}
+			}
+			told = append(told, ack.Ended...)
+		}
+		if want := slices.Compact(slices.Clone(all.seqs)); !slices.Equal(want, slices.Compact(seqs)) {
+			t.Errorf("%d seqs come out of %d", len(seqs), len(want))
+		}
+		if !slices.Equal(told, all.told) {
+			t.Errorf("%d of %d are told", len(told), len(all.told))
+		}
+	}
+	if ack, _ := (ends{seqs: []uint64{1, 2, 3, 5}}).next(); len(ack.Runs) != 2 {
+		t.Errorf("1 2 3 5 takes %d runs, want 2", len(ack.Runs))
 	}
 }
 

@@ -7,7 +7,9 @@ import (
 	"time"
 
 	"github.com/carillonmq/carillon/broker/message"
+	"github.com/carillonmq/carillon/raftfsm"
 	"github.com/carillonmq/carillon/storage"
+	"github.com/carillonmq/carillon/storage/outcomes"
 )
 
 const (
@@ -195,6 +197,7 @@ func (p *Publisher) delivery(o *outgoing, target string, partition int32) Delive
 func (l *lane) takeOutcomes() (failed []*outgoing) {
 	l.takenOutcomes = l.outcomes.Take(l.takenOutcomes)
 	var written []uint64
+	var told []raftfsm.Ended
 	now := l.p.now()
 	for _, answer := range l.takenOutcomes {
 		o := answer.o
@@ -206,6 +209,9 @@ func (l *lane) takeOutcomes() (failed []*outgoing) {
 			continue
 		}
 		written = append(written, o.ref.Seq)
+		if l.p.isTold(o) {
+			told = append(told, o.end(outcomes.Outcome{Kind: outcomes.Delivered, At: now, Target: l.target, Partition: answer.receipt.Partition, Offset: answer.receipt.Offset}))
+		}
 		l.unload(o)
 		switch {
 		case !o.deadLetter:
@@ -220,7 +226,7 @@ func (l *lane) takeOutcomes() (failed []*outgoing) {
 	}
 	l.flights.land(len(l.takenOutcomes))
 	clear(l.takenOutcomes) // payloads
-	l.p.acks.put(written)
+	l.p.acks.put(written, told...)
 	return failed
 }
 

@@ -11,6 +11,7 @@ import (
 	"github.com/carillonmq/carillon/broker/message"
 	"github.com/carillonmq/carillon/broker/schedule"
 	"github.com/carillonmq/carillon/raftfsm"
+	"github.com/carillonmq/carillon/storage/outcomes"
 )
 
 const (
@@ -363,8 +364,15 @@ func (l *lane) replacement(condemned []*outgoing, problem message.Problem) raftf
 		letter := m.AsDeadLetter(problem, replace.Time)
 		entry := letter.Entry(replace.Time, l.p.cfg.DeadLetterFor(m.Origin.Topic), l.p.cfg.Store.Level())
 		bytes += raftfsm.EntrySize(&entry)
+		told := l.p.isTold(o)
+		if told {
+			bytes += endedBytes + len(entry.Target)
+		}
 		if len(replace.Kills) > 0 && bytes > raftfsm.ProposalBytes {
 			break
+		}
+		if told {
+			replace.Ended = append(replace.Ended, o.end(outcomes.Outcome{Kind: outcomes.DeadLettered, At: replace.Time, Target: entry.Target, Partition: -1, Offset: -1}))
 		}
 		replace.Kills = append(replace.Kills, o.ref.Seq)
 		replace.Entries = append(replace.Entries, entry)

@@ -38,15 +38,25 @@ func (s sameBody) Read(refs []storage.Ref, out []storage.Entry) ([]storage.Entry
 	return out, nil
 }
 
-func (s sameBody) Level() storage.Level { return storage.LevelTwo }
+func (s sameBody) Level() storage.Level { return storage.LevelThree }
 
 // BenchmarkPublisher delivers messages of 1 KB to one target: what the publisher
 // itself costs, without storage, Kafka and log.
 func BenchmarkPublisher(b *testing.B) {
-	m := message.Message{Origin: message.Origin{Topic: "in.delay", Partition: 0, Offset: 1}, Partition: -1, Key: []byte("key"), Value: make([]byte, 1<<10), Headers: []message.Header{{Key: "a", Value: []byte("b")}}}
+	for _, id := range []string{"", "order-1"} {
+		name := "without id"
+		if id != "" {
+			name = "with id"
+		}
+		b.Run(name, func(b *testing.B) { benchPublisher(b, id) })
+	}
+}
+
+func benchPublisher(b *testing.B, id string) {
+	m := message.Message{ID: id, Origin: message.Origin{Topic: "in.delay", Partition: 0, Offset: 1}, Partition: -1, Key: []byte("key"), Value: make([]byte, 1<<10), Headers: []message.Header{{Key: "a", Value: []byte("b")}}}
 	p := New(Options{
 		Sink:           instant{},
-		Store:          sameBody{m.AppendBody(nil, storage.LevelTwo)},
+		Store:          sameBody{m.AppendBody(nil, storage.LevelThree)},
 		MissingTimeout: func(string) time.Duration { return time.Minute },
 		MostMissing:    func(string) int { return 0 },
 		DeadLetterFor:  func(string) string { return "dead" },

@@ -179,8 +179,9 @@ type fakeLog struct {
 	next  uint64
 	acked []uint64
 	dead  []storage.Entry // dead letters, in order
-	err   error           // of every commit
-	level storage.Level   // LevelOne if it is not set
+	told  []raftfsm.Ended
+	err   error         // of every commit
+	level storage.Level // LevelOne if it is not set
 	// broken is the error of every read.
 	broken error
 }
@@ -214,6 +215,9 @@ func (f *fakeLog) commit(ctx context.Context, command raftfsm.Command) (raftfsm.
 	}
 	switch c := command.(type) {
 	case raftfsm.Ack:
+		f.hear(c.Ended, func(seq uint64) bool {
+			return slices.ContainsFunc(c.Runs, func(r storage.SeqRun) bool { return r.First <= seq && seq <= r.Last })
+		})
 		for _, run := range c.Runs {
 			for seq := run.First; seq <= run.Last; seq++ {
 				delete(f.alive, seq)
@@ -221,6 +225,7 @@ func (f *fakeLog) commit(ctx context.Context, command raftfsm.Command) (raftfsm.
 			}
 		}
 	case raftfsm.Replace:
+		f.hear(c.Ended, func(seq uint64) bool { return slices.Contains(c.Kills, seq) })
 		for i, seq := range c.Kills {
 			if _, ok := f.alive[seq]; !ok {
 				f.t.Errorf("message %d, which is dead, was dead-lettered", seq)
@@ -232,6 +237,18 @@ func (f *fakeLog) commit(ctx context.Context, command raftfsm.Command) (raftfsm.
 		f.t.Errorf("unexpected command %T", command)
 	}
 	return raftfsm.Result{}, ctx.Err()
+}
+
+// hear takes in what a command tells of the messages that it ends.
+func (f *fakeLog) hear(told []raftfsm.Ended, ends func(seq uint64) bool) {
+	for i, e := range told {
+		if f.level < storage.LevelThree || !ends(e.Seq) || i > 0 && e.Seq <= told[i-1].Seq {
+			f.t.Errorf("at level %d a command tells %+v", f.level, e)
+		}
+		if _, alive := f.alive[e.Seq]; alive { // what comes later nobody believes
+			f.told = append(f.told, e)
+		}
+	}
 }
 
 // counted is a Count.
@@ -327,7 +344,8 @@ func (b *bench) accept(target string, n int, prepare func(i int, m *message.Mess
 		if prepare != nil {
 			prepare(i, &m)
 		}
-		entry := storage.Entry{Due: time.Now().UnixMilli(), Seq: seq, Target: target, Body: m.AppendBody(nil, b.log.level)}
+		entry := m.Entry(time.Now().UnixMilli(), target, b.log.level)
+		entry.Seq = seq
 		b.log.alive[seq] = entry
 		due[i] = schedule.DueMessage{Ref: entry.Ref(), Target: target}
 	}

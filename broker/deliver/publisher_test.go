@@ -240,20 +240,3 @@ func TestPublisher_boundsWhatAllSlowTargetsHold(t *testing.T) {
 		b.stop()
 	})
 }
-
-func TestSeqRuns(t *testing.T) {
-	for _, seqs := range [][]uint64{{}, {5}, {1, 2, 3}, {1, 3, 4, 9}, {7, 7, 8}} {
-		var back []uint64
-		for _, run := range seqRuns(seqs) {
-			for seq := run.First; seq <= run.Last; seq++ {
-				back = append(back, seq)
-			}
-		}
-		if want := slices.Compact(slices.Clone(seqs)); !slices.Equal(want, back) {
-			t.Errorf("runs of %v hold %v", seqs, back)
-		}
-	}
-	if runs := seqRuns([]uint64{1, 2, 3, 5}); len(runs) != 2 {
-		t.Errorf("1 2 3 5 takes %d runs, want 2", len(runs))
-	}
-}

@@ -48,7 +48,7 @@ var rules = map[string]rule{
 	"broker/digest":             {},
 	"broker/report":             {},
 	"broker/schedule":           {ours: []string{"broker/mailbox", "broker/report", "raftfsm", "storage", "wheel", "wheel/timer"}},
-	"broker/deliver":            {ours: []string{"broker/digest", "broker/mailbox", "broker/message", "broker/report", "broker/schedule", "raftfsm", "storage"}},
+	"broker/deliver":            {ours: []string{"broker/digest", "broker/mailbox", "broker/message", "broker/report", "broker/schedule", "raftfsm", "storage", "storage/name", "storage/outcomes"}},
 	"broker/ingest":             {ours: []string{"broker/config", "broker/digest", "broker/message", "broker/report", "raftfsm", "storage"}},
 	"broker/message":            {ours: []string{"storage", "storage/codec"}},
 	"broker/config":             {ours: []string{"broker/message"}, big: []string{"github.com/spf13/"}},
