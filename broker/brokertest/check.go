@@ -70,8 +70,11 @@ func (p *player) isSettled(left int) bool {
 		state = other
 	}
 	soon := time.Now().Add(horizon).UnixMilli()
-	items, _, done, err := p.nodes[0].raft().Store().Scan(storage.Ref{}, left+1, nil, nil)
+	store := p.nodes[0].raft().Store()
+	before := store.Scanned()
+	items, _, done, err := store.Scan(storage.Ref{}, left+1, nil, nil)
 	p.must(err)
+	p.observer.own += int64(store.Scanned() - before)
 	if len(items) <= left && !done || len(items) > left && items[left].Due < soon {
 		return false
 	}

@@ -63,7 +63,8 @@ func (o *observer) costs() ledger.Costs {
 	c := o.ledger.Costs // with what the log has cost
 	c.Dials, c.Lookups, c.Produces = o.traffic.dials.Load(), o.traffic.lookups.Load(), o.traffic.produces.Load()
 	c.Nodes, c.Brokers = int64(len(o.cluster.nodes)), int64(o.cluster.brokers)
-	c.Goroutines, c.Files, c.Scanned = goroutines(), files(o.cluster.dir), o.scanned
+	c.Goroutines, c.Files, c.Scanned = goroutines(), files(o.cluster.dir), o.scanned-o.own
+	c.Feed, c.Loaded = int64(o.cluster.limits.Schedule.Feed), int64(o.cluster.limits.Schedule.Loaded)
 	for _, n := range o.cluster.nodes {
 		if n.running() {
 			c.Scanned += int64(n.raft().Store().Scanned())

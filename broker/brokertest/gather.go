@@ -20,6 +20,7 @@ import (
 func (p *player) gather() *ledger.Ledger {
 	p.t.Helper()
 	o := p.observer
+	o.sampleErrors()
 	l := &o.ledger
 	l.Costs = o.costs() // before what is gathered costs something
 	l.Begin, l.End = p.start, time.Now()

@@ -3,8 +3,6 @@ package brokertest
 import (
 	"context"
 	"fmt"
-	"slices"
-	"strconv"
 	"sync"
 	"time"
 
@@ -28,29 +26,21 @@ type kafkaFaults struct {
 	answers   map[string]time.Duration // what it takes until records of a topic are answered; never: until it is well
 	changed   chan struct{}            // closed and replaced when answers changes
 	forbidden map[string]*kfake.FaultHandle
-	errors    []*kfake.FaultHandle
-	mute      []*muteRequest
+	injected  []*injected
 	metadata  *staleMetadata
 	offsets   *staleOffsets
-	lagging   map[string]*lagging // by topic
+	lagging   map[string]lagging // by topic
 	closed    chan struct{}
 }
 
 // never is how long an answer takes that does not come.
 const never = time.Duration(1<<63 - 1)
 
-// A muteRequest is not answered, so many times.
-type muteRequest struct {
-	key   kmsg.Key
-	topic string // "": any
-	left  int
-}
-
 func newKafkaFaults(kafka *kfake.Cluster, dial kgo.Opt) (*kafkaFaults, error) {
 	f := &kafkaFaults{
 		kafka: kafka, newest: make(map[int16]int16), older: kversion.Stable(),
 		answers: make(map[string]time.Duration), changed: make(chan struct{}), closed: make(chan struct{}),
-		forbidden: make(map[string]*kfake.FaultHandle), lagging: make(map[string]*lagging),
+		forbidden: make(map[string]*kfake.FaultHandle), lagging: make(map[string]lagging),
 	}
 	asking, err := kgo.NewClient(kgo.SeedBrokers(fmt.Sprintf("127.0.0.1:%d", kafkaPort)), dial)
 	if err != nil {
@@ -95,10 +85,10 @@ func (f *kafkaFaults) mend() {
 		handle.Remove()
 	}
 	clear(f.forbidden)
-	for _, handle := range f.errors {
-		handle.Remove()
+	for _, e := range f.injected {
+		e.remove()
 	}
-	f.errors, f.mute, f.metadata, f.offsets = nil, nil, nil, nil
+	f.injected, f.metadata, f.offsets = nil, nil, nil
 }
 
 // answer has Kafka take so long for each request with a record of the topic. When it is well
@@ -142,48 +132,6 @@ func (f *kafkaFaults) allow(topic string) error {
 	f.forbidden[topic].Remove()
 	delete(f.forbidden, topic)
 	return nil
-}
-
-// fail answers requests of the nodes with an error, or not at all.
-func (f *kafkaFaults) fail(request string, a arguments) error {
-	key, _ := requestKey(request)
-	count, err := strconv.Atoi(a.value("count", "1"))
-	if err != nil {
-		return err
-	}
-	topic := a.value("topic", "")
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	if a.value("err", "") == noAnswer {
-		f.mute = append(f.mute, &muteRequest{key, topic, count})
-		return nil
-	}
-	answer, _ := kafkaError(a.value("err", ""))
-	// Some requests have their error at the top, some at each topic, and kfake goes by that.
-	fault := kfake.Fault{Keys: []kmsg.Key{key}, Topic: topic, Err: answer, Count: count, When: f.ofNode}
-	f.errors = append(f.errors, f.kafka.Fault(fault))
-	return nil
-}
-
-// silence is the control function of requests that are not answered.
-func (f *kafkaFaults) silence(request kmsg.Request) (kmsg.Response, error, bool) {
-	f.kafka.KeepControl()
-	f.mu.Lock()
-	waiting := len(f.mute) > 0
-	f.mu.Unlock()
-	if !waiting || !f.ofNode(request) {
-		return nil, nil, false
-	}
-	topics := f.topicsOf(request)
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	for _, m := range f.mute {
-		if m.left > 0 && m.key.Int16() == request.Key() && (m.topic == "" || slices.Contains(topics, m.topic)) {
-			m.left--
-			return nil, nil, true
-		}
-	}
-	return nil, nil, false
 }
 
 // delay is the control function of records that are answered late.

@@ -2,9 +2,11 @@ package brokertest
 
 import (
 	"context"
+	"errors"
 	"log/slog"
 	"os"
 	"sync/atomic"
+	"syscall"
 	"testing/synctest"
 	"time"
 
@@ -96,6 +98,12 @@ func (n *node) start() {
 		FreeSpace:   n.files.free,
 		Logger:      log,
 	})
+	if errors.Is(err, syscall.ENOSPC) && !n.files.isWell() {
+		c.t.Logf("%s does not start while its disk is full: %v", n.member.ID, err)
+		cancel()
+		c.observer.felled("kill", n.member.ID)
+		return
+	}
 	if err != nil {
 		c.t.Fatalf("storage: %s does not start again from what it has: %v", n.member.ID, err)
 	}
@@ -160,9 +168,9 @@ func (n *node) kafka(log *slog.Logger) reach.Config {
 
 // kill takes the node away in the middle of whatever it does: nothing that it still tries
 // reaches anybody, its disk included, which is put back to what it was. A goroutine that waits
-// for an event to be dealt with was then where it waits.
+// for an event to be dealt with was then where it waits. One that is being stopped can be killed.
 func (n *node) kill() {
-	if !n.running() {
+	if !n.running() || n.killed.Load() {
 		return
 	}
 	n.cluster.observer.felled("kill", n.member.ID)
@@ -177,7 +185,7 @@ func (n *node) kill() {
 		n.clock.thaw() // so that it can end
 		n.cluster.observer.ended("frozen " + n.member.ID)
 	}
-	n.stop()
+	n.end()
 	n.cluster.must(os.RemoveAll(dir))
 	n.cluster.must(os.Rename(image, dir))
 	n.cluster.network.setHost(open, n.member.ID)
@@ -185,22 +193,26 @@ func (n *node) kill() {
 
 // stop ends the node in an orderly way. One that is frozen hears of it when it thaws: now.
 func (n *node) stop() {
-	if !n.running() {
+	if !n.running() || n.killed.Load() {
 		return
 	}
 	n.cluster.observer.felled("stop", n.member.ID)
 	n.thaw()
+	n.end()
+}
+
+// end has the node end. What becomes due while it does may end it as well, and start it again.
+func (n *node) end() {
+	raft := n.raft()
 	n.cancel()
 	n.cluster.waitFor(n.done)
-	raft := n.alive.Swap(nil)
-	if raft == nil {
-		return // what was due while we waited has ended it
+	if !n.alive.CompareAndSwap(raft, nil) {
+		return
 	}
 	n.cluster.observer.closed(raft.Store())
 	if err := raft.Close(); err != nil {
 		n.cluster.t.Errorf("close node %s: %v", n.member.ID, err)
 	}
-	n.cancel = nil
 }
 
 // ending returns a channel that is closed when the node is not running, or is being ended.

@@ -12,7 +12,6 @@ import (
 
 	"github.com/carillonmq/carillon/broker/brokertest/ledger"
 	"github.com/carillonmq/carillon/storage"
-	"github.com/twmb/franz-go/pkg/kerr"
 )
 
 // An observer writes down what happens while a script is played. It changes nothing: what it knows
@@ -27,8 +26,10 @@ type observer struct {
 
 	traffic traffic // between the nodes and Kafka
 	scanned int64   // entries, by stores that are closed
+	own     int64   // of what stores have scanned, for the player itself
 
 	furthest map[place]position   // of the source positions that were seen
+	sampled  time.Time            // when errors of Kafka were last noted
 	digested time.Time            // when all that the nodes have was compared last
 	apart    map[string]time.Time // since when nodes lead that do not reach Kafka
 	routed   bool                 // some delay topic had no route for a while
@@ -55,7 +56,7 @@ type position struct {
 
 func newObserver() *observer {
 	return &observer{
-		begin: time.Now(), open: make(map[string]int), created: make(map[string]bool), lines: make(map[string]int),
+		begin: time.Now(), sampled: time.Now(), open: make(map[string]int), created: make(map[string]bool), lines: make(map[string]int),
 		furthest: make(map[place]position), held: make(map[string]bool), apart: make(map[string]time.Time),
 	}
 }
@@ -108,16 +109,10 @@ func (o *observer) step(s step, began time.Time) {
 		fault.Kind, fault.Node = "clock", name
 		o.struck(fault)
 		o.lookAtClocks()
-	case "error":
-		fault.Topic = s.args.value("topic", "")
-		o.lasts(fault, errorsLast)
-		if s.args.value("err", "") == kerr.MessageTooLarge.Message {
-			fault.Kind = "refuse"
-			o.began("refuse "+fault.Topic, fault)
-		}
 	case "stale":
 		lasts, _ := parseSpan(s.args.value("lasts", "5s"))
-		o.lasts(fault, lasts)
+		fault.Until = time.Now().Add(lasts)
+		o.ledger.Faults = append(o.ledger.Faults, fault)
 	case "disk":
 		o.disk(s.args, fault)
 	case "route":
@@ -166,21 +161,12 @@ func (o *observer) disk(a arguments, fault ledger.Fault) {
 // ordinarySync is how long a disk may take for a sync that is not called slow.
 const ordinarySync = 20 * time.Millisecond
 
-// errorsLast is how long errors of Kafka may wait for a request that gets them, as a rule.
-const errorsLast = 10 * time.Second
-
-// lasts notes a fault that is over after that time.
-func (o *observer) lasts(f ledger.Fault, d time.Duration) {
-	f.Until = time.Now().Add(d)
-	o.ledger.Faults = append(o.ledger.Faults, f)
-}
-
 // wellAll notes that nothing lasts any more that a step "well" ends.
 func (o *observer) wellAll() {
 	o.lookAtClocks()
 	for about := range o.open {
 		switch kind, _, _ := strings.Cut(about, " "); kind {
-		case "forbid", "slow", "hush", "refuse", "limit", "slow-disk", "full-disk":
+		case "forbid", "slow", "hush", "limit", "slow-disk", "full-disk":
 			o.ended(about)
 		}
 	}
@@ -237,6 +223,7 @@ func (o *observer) look(verb string, since time.Time) {
 func (o *observer) sample() {
 	synctest.Wait() // nobody applies now: a command changes several things, one after the other
 	o.look("link", time.Now())
+	o.sampleErrors()
 	o.sampleReach()
 	var states []storage.State
 	var nodes []*node
@@ -257,6 +244,22 @@ func (o *observer) sample() {
 		o.digested = time.Now()
 		o.digest(nodes)
 	}
+}
+
+// sampleErrors notes which errors Kafka has given the nodes since the last look, as faults. Those that go on
+// from look to look are one.
+func (o *observer) sampleErrors() {
+	for _, fault := range o.cluster.faults.given(o.sampled) {
+		isOne := func(f ledger.Fault) bool {
+			return f.Kind == fault.Kind && f.Topic == fault.Topic && !f.Until.IsZero() && !f.Until.Before(fault.From)
+		}
+		if i := slices.IndexFunc(o.ledger.Faults, isOne); i >= 0 {
+			o.ledger.Faults[i].Until = fault.Until
+		} else {
+			o.ledger.Faults = append(o.ledger.Faults, fault)
+		}
+	}
+	o.sampled = time.Now()
 }
 
 // digestEvery is how often nodes are compared message by message; what is small, always.

@@ -140,7 +140,11 @@ func (p *player) watch(until time.Time) {
 			p.idle += left
 			continue
 		}
-		p.pause(min(left, max(time.Second, p.config.Raft.Heartbeat)))
+		step := max(time.Second, p.config.Raft.Heartbeat)
+		if p.faults.isAstray() {
+			step = time.Second // how long it is tells what may become of messages
+		}
+		p.pause(min(left, step))
 		p.observer.sample()
 	}
 }

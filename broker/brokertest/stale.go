@@ -14,11 +14,8 @@ import (
 
 // A lagging broker lacks the newest records of a topic, and stays as it is. When it leads, it tells so
 // by its offsets, in the newest epoch. What is to be believed must have been found for some time by every
-// answer, so it leads again only when a node was told the truth since.
-type lagging struct {
-	ends    map[int32]int64 // of its log
-	trusted bool            // a node was told otherwise since it led
-}
+// answer, so it leads again only when no node believes it half already (player.elect).
+type lagging map[int32]int64 // ends of its log
 
 // staleMetadata is what all brokers tell of topics until then.
 type staleMetadata struct {
@@ -67,44 +64,27 @@ func (f *kafkaFaults) stale(what string, lasts time.Duration, user *kgo.Client) 
 
 // lag has the nodes told for a while what a leader of the topic tells that is so many records behind.
 func (f *kafkaFaults) lag(topic string, behind int64, lasts time.Duration, user *kgo.Client) error {
-	f.mu.Lock()
-	broker := f.lagging[topic]
-	f.mu.Unlock()
-	if broker != nil && !broker.trusted {
-		return nil // another one was elected
-	}
 	if err := f.stale("offsets", lasts, user); err != nil {
 		return err
 	}
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	if broker == nil {
-		broker = &lagging{ends: make(map[int32]int64)}
-		f.lagging[topic] = broker
+	ends := f.lagging[topic]
+	if ends == nil {
+		ends = make(lagging)
+		f.lagging[topic] = ends
 	}
-	broker.trusted = false
 	for number, told := range f.offsets.told[topic] {
-		end, known := broker.ends[number]
+		end, known := ends[number]
 		if !known {
 			end = told.stable - behind
-			broker.ends[number] = end
+			ends[number] = end
 		}
 		end = max(end, told.earliest, 0)
 		told.stable, told.end = min(told.stable, end), min(told.end, end)
 		f.offsets.told[topic][number] = told
 	}
 	return nil
-}
-
-// trust notes that nodes are told the truth about those topics.
-func (f *kafkaFaults) trust(topics []string) {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	for _, topic := range topics {
-		if broker := f.lagging[topic]; broker != nil {
-			broker.trusted = true
-		}
-	}
 }
 
 // oldMetadata is a control function.
@@ -203,9 +183,6 @@ func (f *kafkaFaults) oldOffsets(request kmsg.Request) (kmsg.Response, error, bo
 func (f *kafkaFaults) oldEpochEnds(request kmsg.Request) (kmsg.Response, error, bool) {
 	old := f.staleOffsetsFor(request)
 	if old == nil {
-		if f.ofNode(request) {
-			f.trust(f.topicsOf(request))
-		}
 		return nil, nil, false
 	}
 	q := request.(*kmsg.OffsetForLeaderEpochRequest)

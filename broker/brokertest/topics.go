@@ -4,11 +4,14 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 
 	"github.com/twmb/franz-go/pkg/kadm"
 	"github.com/twmb/franz-go/pkg/kerr"
+
+	"github.com/carillonmq/carillon/broker/report"
 )
 
 // createTopic creates a topic, or count of them with a number in place of the %.
@@ -194,5 +197,21 @@ func (p *player) elect(name string, a arguments) error {
 	if err != nil || behind == 0 {
 		return err
 	}
+	if slices.ContainsFunc(p.nodes, (*node).doubts) {
+		return nil // another one was elected: a second lie would confirm the first
+	}
 	return p.faults.lag(name, behind, p.span(a.value("lasts", "1s")), user)
+}
+
+// doubts reports whether the node, while it leads, has not heard that all it has read is there: Kafka did not
+// answer since it said otherwise, or says otherwise.
+func (n *node) doubts() bool {
+	if !n.running() || !n.leads.Load() {
+		return false
+	}
+	if n.frozen.Load() {
+		return true // nobody knows
+	}
+	reading := n.broker.Status().Reading
+	return reading != nil && reading.Partitions[report.StateDoubtful]+reading.Partitions[report.StateUnavailable] > 0
 }

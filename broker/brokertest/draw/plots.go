@@ -228,7 +228,7 @@ func strayAnswers(r *run, at, _ time.Duration) {
 	r.produce(at, r.count(), "deliver-to=%s %s", topic, pastDue(r, at))
 	r.fault(at, pick(r, "hush "+topic, "slow "+topic+" answer=10s"), "well "+topic)
 	for end := at + min(r.timeout, 30*time.Minute) + time.Minute; at < end; at += r.span(2*time.Second, 100*time.Second) {
-		r.at(at, "error Metadata err=UNKNOWN_TOPIC_OR_PARTITION count=%d topic=%s", 1+r.IntN(6), topic)
+		r.at(at, "error Metadata err=UNKNOWN_TOPIC_OR_PARTITION count=%d topic=%s", 1+r.IntN(2), topic)
 	}
 	r.at(at, "well %s", topic)
 }

@@ -142,12 +142,13 @@ func (l *Ledger) wasLimited(target string, at time.Time) bool {
 	})
 }
 
-// absent returns for how long the target was missing or forbidden without a pause, at that time or
-// shortly before.
+// absent returns for how long the target was missing or forbidden, as far as Kafka told, without a pause, at
+// that time or shortly before. A pause is one in which somebody had time to ask, and to write.
 func (l *Ledger) absent(target string, at time.Time) time.Duration {
 	var spans []span
 	for _, f := range l.Faults {
-		if f.Topic != target || f.Kind != "missing" && f.Kind != "forbid" {
+		isStray := f.Kind == "stray" && (f.Topic == target || f.Topic == "")
+		if !isStray && (f.Topic != target || f.Kind != "missing" && f.Kind != "forbid") {
 			continue
 		}
 		until := f.Until
@@ -158,8 +159,18 @@ func (l *Ledger) absent(target string, at time.Time) time.Duration {
 			spans = append(spans, span{f.From, until})
 		}
 	}
+	spans = merged(spans)
+	for i := 1; i < len(spans); i++ {
+		before := &spans[i-1]
+		unasked := min(before.to.Sub(before.from)/12, time.Minute)
+		if spans[i].from.Sub(before.to) < unasked+10*time.Second {
+			before.to = spans[i].to
+			spans = slices.Delete(spans, i, i+1)
+			i--
+		}
+	}
 	var longest time.Duration
-	for _, s := range merged(spans) {
+	for _, s := range spans {
 		if s.to.Add(traits["missing"].recovery).After(at) {
 			longest = max(longest, s.to.Sub(s.from))
 		}

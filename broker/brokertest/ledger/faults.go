@@ -31,6 +31,8 @@ var traits = map[string]trait{
 	// Of a target. It is looked for each minute at least, more often when it is new.
 	"missing": {delays: true, recovery: 75 * time.Second},
 	"forbid":  {delays: true, recovery: 75 * time.Second},
+	// Kafka says that it is missing, whether it is there or not.
+	"stray": {delays: true, recovery: 75 * time.Second},
 	// What is not answered for long is sent again.
 	"slow":     {delays: true, duplicates: true, recovery: 20 * time.Second},
 	"hush":     {delays: true, duplicates: true, recovery: 20 * time.Second},
@@ -46,7 +48,7 @@ var traits = map[string]trait{
 
 	// Of Kafka.
 	"error": {delays: true, duplicates: true, ends: true, recovery: 20 * time.Second},
-	// Records are refused as too large, until somebody meets that.
+	// A record was refused as too large that is not.
 	"refuse": {condemns: true, recovery: 20 * time.Second},
 	// Of metadata or offsets; what is written is answered in time.
 	"stale": {delays: true, recovery: 20 * time.Second},
@@ -91,7 +93,7 @@ func (l *Ledger) recovered(f Fault) time.Time {
 		return time.Time{}
 	}
 	recovery := traits[f.Kind].recovery
-	if f.Kind == "missing" || f.Kind == "forbid" {
+	if f.Kind == "missing" || f.Kind == "forbid" || f.Kind == "stray" {
 		recovery = min(recovery, 10*time.Second+f.Until.Sub(f.From)/6)
 	}
 	// Elections and looks at Kafka are stretched with the heartbeat.
