@@ -19,7 +19,7 @@ func TestDeadLetter_fitsTheTopicThatWeCreate(t *testing.T) {
 	}
 	problem := message.Problem{Code: message.CodeMalformed, Message: strings.Repeat("why", 1000)}
 	letter := refused.AsDeadLetter(problem, 1)
-	m, err := message.DecodeBody(letter.AppendBody(nil, storage.LevelTwo))
+	m, err := message.FromEntry(&storage.Entry{Body: letter.AppendBody(nil, storage.LevelTwo)})
 	if err != nil {
 		t.Fatal(err)
 	}

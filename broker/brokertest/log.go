@@ -128,7 +128,7 @@ func (o *observer) sent(node string, d deliver.Delivery) {
 
 // messageOf tells what an entry is.
 func messageOf(e storage.Entry) ledger.Message {
-	m, err := message.DecodeBody(e.Body)
+	m, err := message.FromEntry(&e)
 	return ledger.Message{
 		Identity: ledger.Identity{Origin: m.Origin.String(), Value: string(m.Value)},
 		Target:   e.Target, Due: e.Due, Seq: e.Seq, Unreadable: err != nil,

@@ -19,6 +19,7 @@ type Config struct {
 	Delivery   string     `yaml:"delivery" help:"at-least-once"`
 	Targets    Targets    `yaml:"targets"`
 	DeadLetter DeadLetter `yaml:"dead_letter"`
+	Outcomes   Outcomes   `yaml:"outcomes"`
 	Log        Log        `yaml:"log"`
 }
 
@@ -97,6 +98,13 @@ type DeadLetter struct {
 	Topic string `yaml:"topic" help:"topic of messages that cannot be delivered; created when missing"`
 }
 
+// Outcomes bounds what is remembered of messages with an id that have ended. The leader's
+// values count.
+type Outcomes struct {
+	Keep time.Duration `yaml:"keep" help:"how long it is known what became of a message with an id, after it ended"`
+	Max  int           `yaml:"max" help:"of how many messages at most; beyond them the oldest are forgotten earlier"`
+}
+
 // A Log sets what the node writes to standard error.
 type Log struct {
 	Level  string `yaml:"level" help:"debug, info, warn or error"`
@@ -133,6 +141,7 @@ func Default() Config {
 		Delivery:   AtLeastOnce,
 		Targets:    Targets{Allow: []string{"*"}, Deny: []string{"__*"}},
 		DeadLetter: DeadLetter{Topic: "carillon.dead-letter"},
+		Outcomes:   Outcomes{Keep: 24 * time.Hour, Max: 1_000_000},
 		Log:        Log{Level: "info", Format: "text"},
 	}
 }

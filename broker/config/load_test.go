@@ -82,6 +82,8 @@ func example(k Key) (text, line string) {
 		return "x:1, y:2", `["x:1", "y:2"]`
 	case k.typ.Kind() == reflect.Bool:
 		text = "true"
+	case k.typ.Kind() == reflect.Int:
+		text = "7"
 	case k.typ.Name() == "Duration":
 		text = "1h30m"
 	default:

@@ -40,6 +40,7 @@ func (c Config) Validate() error {
 	p.checkPatterns("targets.allow", c.Targets.Allow)
 	p.checkPatterns("targets.deny", c.Targets.Deny)
 	p.checkTopic("dead_letter.topic", c.DeadLetter.Topic, c)
+	p.checkOutcomes(c.Outcomes)
 	p.oneOf("log.level", c.Log.Level, "debug", "info", "warn", "error")
 	p.oneOf("log.format", c.Log.Format, "text", "json")
 	if c.Delivery == "exactly-once" {
@@ -75,6 +76,11 @@ const (
 	// minSkew is a few times what a comparison of clocks over a network is wrong by.
 	minSkew = 10 * time.Millisecond
 	maxSkew = time.Hour
+	// minKeep outlasts what follows at once on a delivery; maxKeep is as long as a delay may be.
+	minKeep = time.Second
+	maxKeep = defaultMaxDelay
+	// mostOutcomes take 7 GB of memory on each node.
+	mostOutcomes = 100_000_000
 )
 
 func (p *problems) checkNode(c Config) {
@@ -101,6 +107,15 @@ func (p *problems) checkNode(c Config) {
 		p.add("clock.max_skew", FormatDuration(c.Clock.MaxSkew), "use %v to %v", minSkew, FormatDuration(maxSkew))
 	}
 	p.oneOf("raft.log", c.Raft.Log, "wal", "boltdb")
+}
+
+func (p *problems) checkOutcomes(c Outcomes) {
+	if c.Keep < minKeep || c.Keep > maxKeep {
+		p.add("outcomes.keep", FormatDuration(c.Keep), "use %v to %v", minKeep, FormatDuration(maxKeep))
+	}
+	if c.Max < 1 || c.Max > mostOutcomes {
+		p.add("outcomes.max", strconv.Itoa(c.Max), "use 1 to %d; each takes some 70 bytes of memory on every node", mostOutcomes)
+	}
 }
 
 func (p *problems) checkMembers(c Cluster) {

@@ -66,7 +66,7 @@ func TestLane_deadLettersForAMissingTargetWhenItIsTime(t *testing.T) {
 			t.Errorf("%d messages dead-lettered, want all 2100", n)
 		}
 		for i, entry := range b.log.dead {
-			m, err := message.DecodeBody(entry.Body)
+			m, err := message.FromEntry(&entry)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -110,7 +110,7 @@ func TestLane_waitsForAMissingTargetAsLongAsTheRouteSays(t *testing.T) {
 			t.Errorf("%d messages dead-lettered, want all 30", n)
 		}
 		for _, entry := range b.log.dead {
-			m, err := message.DecodeBody(entry.Body)
+			m, err := message.FromEntry(&entry)
 			if err != nil {
 				t.Fatal(err)
 			}

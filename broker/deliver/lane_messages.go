@@ -82,7 +82,7 @@ func (l *lane) read() error {
 	for i := range entries {
 		entry := &entries[i]
 		size += len(entry.Body)
-		message, err := message.DecodeBody(entry.Body)
+		message, err := message.FromEntry(entry)
 		if err != nil {
 			l.p.leaveUnreadable(entry, err)
 			continue

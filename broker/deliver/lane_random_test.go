@@ -104,7 +104,7 @@ func TestLane_keepsItsPromisesWhateverFails(t *testing.T) {
 			}
 			for _, entry := range b.log.dead {
 				var seq uint64
-				if m, err := message.DecodeBody(entry.Body); err != nil {
+				if m, err := message.FromEntry(&entry); err != nil {
 					t.Fatal(err)
 				} else if fmt.Sscan(string(m.Value), &seq); seq%guilty != 0 {
 					t.Errorf("seed %d: message %d was dead-lettered", seed, seq)

@@ -170,7 +170,7 @@ func TestLane_refusesOnlyWhatFailsAlone(t *testing.T) {
 		}
 		var condemned []string
 		for _, entry := range b.log.dead {
-			m, err := message.DecodeBody(entry.Body)
+			m, err := message.FromEntry(&entry)
 			if err != nil {
 				t.Fatal(err)
 			}

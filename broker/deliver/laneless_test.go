@@ -312,7 +312,7 @@ func TestMissing_deadLettersForMoreTargetsThanMayBeMissing(t *testing.T) {
 		if n := len(b.stillAlive(free)); n != len(free) {
 			t.Errorf("%d messages of %d wait where there is no bound", n, len(free))
 		}
-		m, err := message.DecodeBody(b.log.dead[0].Body)
+		m, err := message.FromEntry(&b.log.dead[0])
 		if err != nil {
 			t.Fatal(err)
 		}

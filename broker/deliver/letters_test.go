@@ -390,7 +390,7 @@ func TestDeadLetter_isToldByItsMarkAlone(t *testing.T) {
 					t.Errorf("%d of %d condemned for a target that was missing too long", len(b.log.dead), len(due))
 				}
 				for _, entry := range b.log.dead {
-					if m, err := message.DecodeBody(entry.Body); err != nil || !m.DeadLetter || entry.Body[0] != marked {
+					if m, err := message.FromEntry(&entry); err != nil || !m.DeadLetter || entry.Body[0] != marked {
 						t.Errorf("condemned to %+v, %v", m, err)
 					}
 				}

@@ -30,7 +30,7 @@ func testEntryAt(t *testing.T, level storage.Level, a Arrival) (entry storage.En
 	g := New(Options{Config: config.Default(), Store: atLevel(level), Logger: slog.New(slog.DiscardHandler)})
 	route := config.Default().Routes[0]
 	entry, problem := g.entry(route, g.destination(route, "orders.delay", a.Instruction.To), Batch{Topic: "orders.delay", Partition: 1}, &a, testNow)
-	m, err := message.DecodeBody(entry.Body)
+	m, err := message.FromEntry(&entry)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -59,7 +59,7 @@ func (l *waitLog) Room() error { return nil }
 func (l *waitLog) Propose(_ context.Context, command raftfsm.Command) *raftfsm.Proposal {
 	l.commands++
 	for _, entry := range command.(raftfsm.Ingest).Parts[0].Entries {
-		message, err := message.DecodeBody(entry.Body)
+		message, err := message.FromEntry(&entry)
 		if err != nil {
 			panic(err)
 		}

@@ -14,7 +14,8 @@ import (
 const (
 	bodyVersion        = 1
 	bodyVersionOverdue = 2
-	bodyVersionMarked  = 3 // at storage.LevelTwo and above
+	bodyVersionMarked  = 3 // at storage.LevelTwo
+	bodyVersionNamed   = 4 // at storage.LevelThree and above: the entry tells id and topic
 )
 
 // What the marks of a body tell, by bit.
@@ -31,21 +32,22 @@ var (
 // AppendBody appends the message's stored form at the feature level, which Apply and
 // storage carry without looking into it:
 //
-//	version      1 byte: 3, below LevelTwo 1 or 2
+//	version      1 byte: 4, at LevelTwo 3, below it 1 or 2
 //	partitioner  1 byte
 //	marks        1 byte, from version 3 on: 1 a dead letter, 2 its value was left out
 //	planned for  varint
 //	partition    varint, -1: by partitioner
 //	overdue      varint, from version 2 on
-//	id           bytes
-//	origin       bytes topic | varint partition | varint offset
+//	id           bytes, up to version 3
+//	origin       bytes topic, up to version 3 | varint partition | varint offset
 //	key, value   nullable
 //	headers      uvarint count | (bytes key | nullable value) ...
 //
 //	bytes    = uvarint length | that many bytes
 //	nullable = uvarint 0 for null, else length + 1 | that many bytes
 //
-// Versions 1 and 2 have no marks: a dead letter is told by its headers there.
+// Versions 1 and 2 have no marks: a dead letter is told by its headers there. From version 4 on
+// the entry has the id and the origin's topic, which the schedule looks into: see FromEntry.
 //
 // A nil b costs one allocation, of the very size: bodies stay in memory for a while.
 func (m *Message) AppendBody(b []byte, level storage.Level) []byte {
@@ -62,8 +64,10 @@ func (m *Message) AppendBody(b []byte, level storage.Level) []byte {
 	if version >= bodyVersionOverdue {
 		b = binary.AppendVarint(b, m.Overdue)
 	}
-	b = appendText(b, m.ID)
-	b = appendText(b, m.Origin.Topic)
+	if version < bodyVersionNamed {
+		b = appendText(b, m.ID)
+		b = appendText(b, m.Origin.Topic)
+	}
 	b = binary.AppendVarint(b, int64(m.Origin.Partition))
 	b = binary.AppendVarint(b, m.Origin.Offset)
 	b = codec.AppendBytes(b, m.Key)
@@ -78,7 +82,9 @@ func (m *Message) AppendBody(b []byte, level storage.Level) []byte {
 
 func (m *Message) bodyVersion(level storage.Level) byte {
 	switch {
-	case level >= storage.LevelTwo:
+	case level >= storage.LevelThree:
+		return bodyVersionNamed
+	case level == storage.LevelTwo:
 		return bodyVersionMarked
 	case m.Overdue != 0:
 		return bodyVersionOverdue
@@ -95,7 +101,10 @@ func (m *Message) bodySize(version byte) int {
 	if version >= bodyVersionOverdue {
 		size += codec.VarintSize(m.Overdue)
 	}
-	size += textSize(m.ID) + textSize(m.Origin.Topic) + codec.VarintSize(int64(m.Origin.Partition)) + codec.VarintSize(m.Origin.Offset)
+	if version < bodyVersionNamed {
+		size += textSize(m.ID) + textSize(m.Origin.Topic)
+	}
+	size += codec.VarintSize(int64(m.Origin.Partition)) + codec.VarintSize(m.Origin.Offset)
 	size += codec.BytesSize(m.Key) + codec.BytesSize(m.Value) + codec.UvarintSize(uint64(len(m.Headers)))
 	for _, h := range m.Headers {
 		size += textSize(h.Key) + codec.BytesSize(h.Value)
@@ -115,16 +124,18 @@ func (m *Message) marks() (marks byte) {
 	return marks
 }
 
-// DecodeBody reads what AppendBody wrote. The message's slices point into b.
-func DecodeBody(b []byte) (Message, error) {
+// FromEntry returns the message that an entry of the schedule holds. Its slices and strings
+// are parts of the entry's.
+func FromEntry(e *storage.Entry) (Message, error) {
+	b := e.Body
 	if len(b) < 2 || b[0] < bodyVersion {
 		return Message{}, fmt.Errorf("decode message of %d bytes: %w", len(b), errBody)
 	}
-	if b[0] > bodyVersionMarked {
-		return Message{}, fmt.Errorf("decode message of version %d, %d is the newest known: %w", b[0], bodyVersionMarked, errBodyNewer)
+	if b[0] > bodyVersionNamed {
+		return Message{}, fmt.Errorf("decode message of version %d, %d is the newest known: %w", b[0], bodyVersionNamed, errBodyNewer)
 	}
 	d := codec.NewDecoder(b[2:])
-	m := Message{Partitioner: Partitioner(b[1])}
+	m := Message{Partitioner: Partitioner(b[1]), Expires: e.Expires}
 	if b[0] >= bodyVersionMarked {
 		marks := d.Byte()
 		m.DeadLetter, m.ValueDropped = marks&markDeadLetter != 0, marks&markValueDropped != 0
@@ -137,7 +148,10 @@ func DecodeBody(b []byte) (Message, error) {
 	if b[0] >= bodyVersionOverdue {
 		m.Overdue = d.Varint()
 	}
-	id, topic := d.View(d.Uvarint()), d.View(d.Uvarint())
+	var id, topic []byte
+	if b[0] < bodyVersionNamed {
+		id, topic = d.View(d.Uvarint()), d.View(d.Uvarint())
+	}
 	m.Origin.Partition = d.Int32()
 	m.Origin.Offset = d.Varint()
 	m.Key = d.BytesView()
@@ -155,8 +169,11 @@ func DecodeBody(b []byte) (Message, error) {
 	if d.Failed() || d.Left() != 0 {
 		return Message{}, fmt.Errorf("decode message of %d bytes: %w", len(b), errBody)
 	}
-	if b[0] < bodyVersionMarked {
+	switch {
+	case b[0] < bodyVersionMarked:
 		m.readMarks()
+	case b[0] >= bodyVersionNamed:
+		m.ID, m.Origin.Topic = e.ID, e.Topic
 	}
 	return m, nil
 }

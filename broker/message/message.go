@@ -42,6 +42,7 @@ type Message struct {
 	ID          string // the caller's id; empty: Origin names the message
 	Origin      Origin
 	PlannedFor  int64 // asked-for delivery time, epoch milliseconds
+	Expires     int64 // epoch milliseconds from which it is not delivered any more; 0: never
 	Overdue     int64 // by how many milliseconds it was due already when it was accepted
 	Partition   int32 // of the target; -1: the partitioner decides
 	Partitioner Partitioner
@@ -67,7 +68,11 @@ func (m *Message) appendName(b []byte) []byte {
 }
 
 // Entry returns the message as it enters the schedule at the feature level: due then, in
-// epoch milliseconds, for that topic.
+// epoch milliseconds, for that topic. Below LevelThree nothing expires.
 func (m *Message) Entry(due int64, target string, level storage.Level) storage.Entry {
-	return storage.Entry{Due: due, Target: target, Body: m.AppendBody(nil, level)}
+	e := storage.Entry{Due: due, Target: target, Body: m.AppendBody(nil, level)}
+	if level >= storage.LevelThree {
+		e.Topic, e.ID, e.Expires = m.Origin.Topic, m.ID, m.Expires
+	}
+	return e
 }

@@ -71,6 +71,7 @@ func TestBody_isWhatTheGoldenFilesHold(t *testing.T) {
 		"testdata/v1-message.golden": {storage.LevelOne, someMessages[:3]},
 		"testdata/v2-message.golden": {storage.LevelOne, someMessages[3:4]},
 		"testdata/v3-message.golden": {storage.LevelTwo, someMessages[4:]},
+		"testdata/v4-message.golden": {storage.LevelThree, someMessages},
 	} {
 		messages := written.messages
 		golden, err := os.ReadFile(path)
@@ -82,14 +83,14 @@ func TestBody_isWhatTheGoldenFilesHold(t *testing.T) {
 			t.Fatalf("%s has %d lines, want %d", path, len(lines), len(messages))
 		}
 		for i, m := range messages {
-			if got := hex.EncodeToString(m.AppendBody(nil, written.level)); got != lines[i] {
+			entry := m.Entry(m.PlannedFor, "target", written.level)
+			if got := hex.EncodeToString(entry.Body); got != lines[i] {
 				t.Errorf("%s, line %d: message is stored as\n%s, want\n%s", path, i+1, got, lines[i])
 			}
-			body, err := hex.DecodeString(lines[i])
-			if err != nil {
+			if entry.Body, err = hex.DecodeString(lines[i]); err != nil {
 				t.Fatal(err)
 			}
-			back, err := DecodeBody(body)
+			back, err := FromEntry(&entry)
 			if err != nil {
 				t.Fatalf("%s, line %d: %v", path, i+1, err)
 			}
@@ -116,12 +117,18 @@ func TestBody_comesBackAsItWas(t *testing.T) {
 		for range rapid.IntRange(0, 4).Draw(t, "headers") {
 			m.Headers = append(m.Headers, Header{rapid.String().Draw(t, "header"), nullable.Draw(t, "header value")})
 		}
-		level := storage.LevelOne
-		if rapid.Bool().Draw(t, "marked") {
-			level = storage.LevelTwo
+		level := storage.Level(rapid.Uint32Range(1, 3).Draw(t, "level"))
+		if level >= storage.LevelThree {
+			m.Expires = rapid.Int64().Draw(t, "expires")
+		}
+		if level >= storage.LevelTwo {
 			m.DeadLetter, m.ValueDropped = rapid.Bool().Draw(t, "dead letter"), rapid.Bool().Draw(t, "value dropped")
 		}
-		back, err := DecodeBody(m.AppendBody([]byte("before"), level)[len("before"):])
+		entry := m.Entry(0, "target", level)
+		if got := m.AppendBody([]byte("before"), level)[len("before"):]; !bytes.Equal(got, entry.Body) {
+			t.Fatalf("behind other bytes it is %x, alone %x", got, entry.Body)
+		}
+		back, err := FromEntry(&entry)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -131,26 +138,26 @@ func TestBody_comesBackAsItWas(t *testing.T) {
 	})
 }
 
-func TestDecodeBody_refusesWhatIsCutOrLonger(t *testing.T) {
+func TestFromEntry_refusesWhatIsCutOrLonger(t *testing.T) {
 	for i, m := range someMessages {
-		body := m.AppendBody(nil, storage.LevelTwo)
+		body := m.AppendBody(nil, storage.Level(2+i%2))
 		for n := range body {
-			if _, err := DecodeBody(body[:n]); !errors.Is(err, errBody) {
+			if _, err := FromEntry(&storage.Entry{Body: body[:n]}); !errors.Is(err, errBody) {
 				t.Errorf("message %d cut to %d of %d bytes: error %v, want errBody", i, n, len(body), err)
 			}
 		}
-		if _, err := DecodeBody(append(body, 0)); !errors.Is(err, errBody) {
+		if _, err := FromEntry(&storage.Entry{Body: append(body, 0)}); !errors.Is(err, errBody) {
 			t.Errorf("message %d and a byte more: error %v, want errBody", i, err)
 		}
 	}
 }
 
 // A newer leader may have written it: that is not damage, and another remedy.
-func TestDecodeBody_tellsANewerVersionFromADamagedBody(t *testing.T) {
+func TestFromEntry_tellsANewerVersionFromADamagedBody(t *testing.T) {
 	body := someMessages[1].AppendBody(nil, storage.LevelTwo)
-	for version, want := range map[byte]error{0: errBody, bodyVersionMarked + 1: errBodyNewer, 255: errBodyNewer} {
+	for version, want := range map[byte]error{0: errBody, bodyVersionNamed + 1: errBodyNewer, 255: errBodyNewer} {
 		body[0] = version
-		if _, err := DecodeBody(body); !errors.Is(err, want) {
+		if _, err := FromEntry(&storage.Entry{Body: body}); !errors.Is(err, want) {
 			t.Errorf("version %d: error %v, want %v", version, err, want)
 		}
 	}
@@ -167,24 +174,25 @@ func TestMessage_isNamedByItsOriginUnlessTheCallerChose(t *testing.T) {
 	}
 }
 
-// FuzzDecodeBody: whatever the bytes, no panic, and what can be read can be
+// FuzzFromEntry: whatever the bytes, no panic, and what can be read can be
 // written and read again.
-func FuzzDecodeBody(f *testing.F) {
+func FuzzFromEntry(f *testing.F) {
 	for _, m := range someMessages {
 		f.Add(m.AppendBody(nil, storage.LevelOne))
 		f.Add(m.AppendBody(nil, storage.LevelTwo))
+		f.Add(m.AppendBody(nil, storage.LevelThree))
 	}
 	f.Fuzz(func(t *testing.T, body []byte) {
-		m, err := DecodeBody(body)
+		m, err := FromEntry(&storage.Entry{Topic: "in.delay", ID: "i", Body: body})
 		if err != nil {
 			return
 		}
-		once := m.AppendBody(nil, storage.LevelTwo)
-		back, err := DecodeBody(once)
+		once := m.Entry(0, "target", storage.LevelThree)
+		back, err := FromEntry(&once)
 		if err != nil {
 			t.Fatalf("message %+v cannot be read back: %v", m, err)
 		}
-		if twice := back.AppendBody(nil, storage.LevelTwo); !bytes.Equal(once, twice) {
+		if twice := back.AppendBody(nil, storage.LevelThree); !bytes.Equal(once.Body, twice) {
 			t.Errorf("message %+v changed to %+v", m, back)
 		}
 	})
