@@ -1,6 +1,7 @@
 package storage
 
 import (
+	"bytes"
 	"cmp"
 	"crypto/sha256"
 	"encoding/binary"
@@ -39,10 +40,33 @@ func (s *Store) Check() error {
 	if err := named.verify(); err != nil {
 		return fmt.Errorf("check manifest: %w", err)
 	}
+	if err := s.manifest.checkOutcomes(); err != nil {
+		return fmt.Errorf("check outcomes: %w", err)
+	}
 	m := s.copyMemory()
 	defer segment.ReleaseAll(m.segments)
 	if err := m.check(); err != nil {
 		return fmt.Errorf("check memory: %w", err)
+	}
+	return nil
+}
+
+// checkOutcomes compares those on disk with what is said to be there.
+func (m *manifest) checkOutcomes() error {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.err != nil {
+		return m.err
+	}
+	read, err := m.readOutcomes(m.current.level())
+	if err != nil {
+		return err
+	}
+	got, want := sha256.New(), sha256.New()
+	read.Sum(got)
+	m.current.outcomes.Sum(want)
+	if !bytes.Equal(got.Sum(nil), want.Sum(nil)) {
+		return fmt.Errorf("%w: %d of the outcomes are on disk, %d were written, or others", ErrCorrupt, read.Count(), m.current.outcomes.Count())
 	}
 	return nil
 }
@@ -248,6 +272,9 @@ type Inspection struct {
 	Segments []InspectedSegment
 	Alive    string // file of the alive-set, "" where the manifest holds it
 
+	Outcomes      uint64
+	OutcomesSince int64 // all that has ended from then on is known, epoch milliseconds; 0: nothing was forgotten
+
 	LeftOver []string // files that the manifest does not name; the next start removes those of ours
 	Damages  []Damage
 }
@@ -320,7 +347,10 @@ func (i *inspector) readManifest() (c contents, records segmentRecords, err erro
 	if m.db, err = disk.OpenCheckedBolt(m.path(), 1, &bbolt.Options{ReadOnly: true, Timeout: time.Second, NoStatistics: true}); err != nil {
 		return c, records, err
 	}
-	c, records, err = m.read()
+	if c, records, err = m.read(); err == nil {
+		c.outcomes, err = m.readOutcomes(c.level())
+		err = i.note(err)
+	}
 	return c, records, errors.Join(err, m.db.Close())
 }
 
@@ -358,6 +388,9 @@ func (i *inspector) checkNamed(named *contents, records segmentRecords) error {
 
 func (i *inspector) describe(named *contents, v *values, records segmentRecords) {
 	i.found.Meta, i.found.Holds = named.meta, v.holds.len()
+	if named.outcomes != nil {
+		i.found.Outcomes, i.found.OutcomesSince = named.outcomes.Count(), named.outcomes.Since()
+	}
 	pending := uint64(0)
 	if named.alive != nil {
 		pending = named.alive.Count()

@@ -1,6 +1,7 @@
 package storage
 
 import (
+	"bytes"
 	"encoding/binary"
 	"errors"
 	"fmt"
@@ -115,6 +116,7 @@ var (
 	stateBucket    = []byte("state")
 	headKey        = []byte("head")
 	stateKey       = []byte("state")
+	outcomesBucket = []byte("outcomes")
 	aliveKey       = []byte("alive")
 )
 
@@ -134,6 +136,9 @@ func (c *contents) put(tx *bbolt.Tx, before *contents) error {
 		if err := c.putState(tx); err != nil {
 			return err
 		}
+	}
+	if err := c.putOutcomes(tx, before); err != nil {
+		return err
 	}
 	return writeSegments(tx, c, before)
 }
@@ -156,6 +161,89 @@ func (c *contents) putState(tx *bbolt.Tx) error {
 	}
 	return errors.Join(bucket.Delete(aliveKey), bucket.Delete(stateKey), own.Put(stateKey, codec.Seal(c.state)))
 }
+
+// putOutcomes writes those that are not there yet. A received snapshot has others.
+func (c *contents) putOutcomes(tx *bbolt.Tx, before *contents) error {
+	if c.level() < LevelThree {
+		return nil
+	}
+	then := outcomes.NewSet().Freeze()
+	switch bucket := tx.Bucket(outcomesBucket); {
+	case bucket == nil:
+	case before != nil && before.generation == c.generation:
+		then = before.outcomes
+	default:
+		if err := tx.DeleteBucket(outcomesBucket); err != nil {
+			return err
+		}
+	}
+	bucket, err := tx.CreateBucketIfNotExists(outcomesBucket)
+	if err != nil {
+		return err
+	}
+	for number := range c.outcomes.Gone(then) {
+		if err := bucket.Delete(chunkKey(number)); err != nil {
+			return err
+		}
+	}
+	for number, chunk := range c.outcomes.Chunks(then) {
+		if err := bucket.Put(chunkKey(number), codec.Seal(chunk)); err != nil {
+			return err
+		}
+	}
+	if head := codec.Seal(c.outcomes.Head()); !bytes.Equal(head, bucket.Get(headKey)) {
+		return bucket.Put(headKey, head)
+	}
+	return nil
+}
+
+// readOutcomes returns those that the file holds; below LevelThree there are none.
+func (m *manifest) readOutcomes(level Level) (read *outcomes.Frozen, err error) {
+	if level < LevelThree {
+		return outcomes.NewSet().Freeze(), nil
+	}
+	err = disk.Guard(func() error {
+		return m.db.View(func(tx *bbolt.Tx) error {
+			read, err = outcomesFrom(tx)
+			return err
+		})
+	})
+	return read, err
+}
+
+func outcomesFrom(tx *bbolt.Tx) (*outcomes.Frozen, error) {
+	bucket := tx.Bucket(outcomesBucket)
+	if bucket == nil {
+		return nil, fmt.Errorf("%w: no bucket %q", ErrCorrupt, outcomesBucket)
+	}
+	head, err := openRecord(tx, "head of the outcomes", outcomes.NewestHead, bucket.Get(headKey))
+	if err != nil {
+		return nil, err
+	}
+	loader, err := outcomes.NewLoader(head)
+	if err != nil {
+		return nil, err
+	}
+	err = bucket.ForEach(func(key, value []byte) error {
+		if bytes.Equal(key, headKey) {
+			return nil
+		}
+		if number, ok := loader.Wants(); !ok || !bytes.Equal(key, chunkKey(number)) {
+			return fmt.Errorf("%w: outcomes have a chunk %x where %d should be (wanted: %t)", ErrCorrupt, key, number, ok)
+		}
+		chunk, err := openRecord(tx, "chunk of the outcomes", outcomes.NewestChunk, value)
+		if err != nil {
+			return err
+		}
+		return loader.Take(chunk)
+	})
+	if err != nil {
+		return nil, err
+	}
+	return loader.Finish()
+}
+
+func chunkKey(number uint64) []byte { return binary.BigEndian.AppendUint64(nil, number) }
 
 func writeSegments(tx *bbolt.Tx, next, before *contents) error {
 	bucket, err := tx.CreateBucketIfNotExists(segmentsBucket)

@@ -22,6 +22,9 @@ func damaged(t *testing.T, level Level) (dir string, m *model) {
 	m = newModel()
 	for index := uint64(1); index <= 2; index++ {
 		op := operation{Level: level, Accept: entries(700, 1000, 7, 900), Kill: []SeqRun{{5, 9}}}
+		if level >= LevelThree {
+			op.End = ends(1500, 1, 1000)
+		}
 		m.apply(index, op)
 		applyTo(s, index, op)
 		flush(t, s, index)
@@ -82,11 +85,12 @@ func readEverything(t *testing.T, dir string, m *model) error {
 	if s.ManifestMeta().Index != m.state.AppliedIndex {
 		t.Fatalf("manifest is back at index %d without an error", s.ManifestMeta().Index)
 	}
+	requireOutcomes(t, s, m)
 	return s.Check()
 }
 
 func TestOpen_reportsFlippedBits(t *testing.T) {
-	for name, level := range map[string]Level{"level one": LevelOne, "level two": LevelTwo} {
+	for name, level := range map[string]Level{"level one": LevelOne, "level two": LevelTwo, "level three": LevelThree} {
 		t.Run(name, func(t *testing.T) { reportsFlippedBits(t, level) })
 	}
 }

@@ -12,6 +12,7 @@ import (
 	"testing"
 	"unsafe"
 
+	"github.com/carillonmq/carillon/storage/outcomes"
 	"golang.org/x/sys/unix"
 )
 
@@ -117,6 +118,10 @@ func writeUntilPowerLoss(t *testing.T, data string, models *[]*model, ops *[]ope
 		op := operation{Accept: entries(400, int64(index), 3, 1500), Kill: []SeqRun{{index * 100, index*100 + 250}}}
 		if round > 3 {
 			op.Level = LevelTwo
+		}
+		if round > 7 {
+			op.Level, op.Time, op.End = LevelThree, int64(index), ends(900, index, int64(index))
+			op.Keep = &outcomes.Keep{For: outcomes.DefaultKeep.For, Count: 5000}
 		}
 		next := (*models)[len(*models)-1].clone()
 		next.apply(index, op)

@@ -7,6 +7,7 @@ import (
 	"github.com/carillonmq/carillon/storage/alive"
 	"github.com/carillonmq/carillon/storage/codec"
 	"github.com/carillonmq/carillon/storage/internal/golden"
+	"github.com/carillonmq/carillon/storage/outcomes"
 	"github.com/carillonmq/carillon/storage/pause"
 	"github.com/carillonmq/carillon/storage/segment"
 )
@@ -120,5 +121,18 @@ func TestGolden_levelThree(t *testing.T) {
 	again, err := decodeValues(state)
 	if err != nil || !reflect.DeepEqual(encodeValues(&again), c.state) || !again.pauses.Has(pause.Target, "orders") || again.topics.len() != 1 {
 		t.Errorf("values %+v, want %+v (error %v)", again, v, err)
+	}
+}
+
+// What LevelThree sends otherwise than LevelTwo.
+func TestGolden_streamHeaderOfLevelThree(t *testing.T) {
+	c := goldenContents()
+	h := streamHeader{
+		meta: c.meta, state: c.state, alive: codec.Record{Version: 2, Payload: []byte{100, 5}},
+		outcomes: outcomes.NewSet().Freeze().Head(), ended: 4321, records: []segment.Record{goldenRecord()},
+	}
+	got, err := decodeStreamHeader(golden.Compare(t, "stream_header_v3", h.encode(LevelThree))[streamPrefix:])
+	if err != nil || !reflect.DeepEqual(got, h) {
+		t.Errorf("got %+v, want %+v (error %v)", got, h, err)
 	}
 }

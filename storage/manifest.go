@@ -17,7 +17,6 @@ import (
 	"github.com/carillonmq/carillon/storage/alive"
 	"github.com/carillonmq/carillon/storage/codec"
 	"github.com/carillonmq/carillon/storage/disk"
-	"github.com/carillonmq/carillon/storage/outcomes"
 	"github.com/carillonmq/carillon/storage/segment"
 	"go.etcd.io/bbolt"
 )
@@ -156,9 +155,11 @@ func (m *manifest) load() error {
 		named.segments = append(named.segments, s)
 	}
 	sortBySeq(named.segments)
-	named.outcomes = outcomes.NewSet().Freeze()
 	if named.stored.ID != 0 {
 		named.alive, err = m.sets.Load(named.stored)
+	}
+	if err == nil {
+		named.outcomes, err = m.readOutcomes(named.level())
 	}
 	if err == nil {
 		err = named.check()

@@ -118,7 +118,7 @@ func flushWith(t *testing.T, s *Store, commit func(next *contents) error) {
 	defer s.manifest.mu.Unlock()
 	next := s.manifest.current
 	next.number++
-	next.meta, next.state, next.alive = SnapshotMeta{Index: f.applied, Term: 1}, encodeValues(&f.values), f.alive
+	next.meta, next.state, next.alive, next.outcomes = SnapshotMeta{Index: f.applied, Term: 1}, encodeValues(&f.values), f.alive, f.outcomes
 	if err := commit(&next); err != nil {
 		t.Fatal(err)
 	}

@@ -11,6 +11,8 @@ import (
 	"slices"
 	"testing"
 
+	"github.com/carillonmq/carillon/storage/name"
+	"github.com/carillonmq/carillon/storage/outcomes"
 	gocmp "github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"
 )
@@ -19,10 +21,14 @@ import (
 type model struct {
 	entries map[uint64]Entry // alive
 	state   State
+
+	ended      []outcomes.Outcome // oldest first
+	keep       outcomes.Keep
+	endedSince int64
 }
 
 func newModel() *model {
-	return &model{entries: make(map[uint64]Entry), state: State{Level: LevelOne, NextSeq: 1}}
+	return &model{entries: make(map[uint64]Entry), state: State{Level: LevelOne, NextSeq: 1}, keep: outcomes.DefaultKeep}
 }
 
 // operation is one log entry: the same value is applied to models and stores.
@@ -34,6 +40,8 @@ type operation struct {
 	Change   *ClaimChange
 	Time     int64
 	Level    Level
+	Keep     *outcomes.Keep
+	End      []outcomes.Outcome
 }
 
 func (m *model) apply(index uint64, op operation) (killed uint64) {
@@ -74,9 +82,24 @@ func (m *model) apply(index uint64, op operation) (killed uint64) {
 	}
 	m.state.Level = max(m.state.Level, op.Level)
 	m.state.Time = max(m.state.Time, op.Time)
+	m.forget(1000)
+	if op.Keep != nil {
+		m.keep = *op.Keep
+	}
+	for _, o := range op.End {
+		m.ended = append(m.ended, o)
+		m.forget(2)
+	}
 	m.state.Pending = uint64(len(m.entries))
 	m.state.AppliedIndex = index
 	return killed
+}
+
+func (m *model) forget(most int) {
+	for ; most > 0 && len(m.ended) > 0 && (uint64(len(m.ended)) > m.keep.Count || m.ended[0].At < m.state.Time-m.keep.For); most-- {
+		m.endedSince = max(m.endedSince, m.ended[0].At+1)
+		m.ended = m.ended[1:]
+	}
 }
 
 func (m *model) lower(e Entry) {
@@ -100,6 +123,7 @@ func (m *model) clone() *model {
 	c := *m
 	c.entries = maps.Clone(m.entries)
 	c.state.Claim.Holds = slices.Clone(m.state.Claim.Holds)
+	c.ended = slices.Clone(m.ended)
 	return &c
 }
 
@@ -121,6 +145,12 @@ func applyTo(s *Store, index uint64, op operation) (killed uint64) {
 	}
 	s.SetTime(op.Time)
 	s.RaiseLevel(op.Level)
+	if op.Keep != nil {
+		s.KeepOutcomes(*op.Keep)
+	}
+	for _, o := range op.End {
+		s.End(o)
+	}
 	s.Applied(index)
 	return killed
 }
@@ -142,6 +172,7 @@ func requireEqual(t testingT, s *Store, m *model) {
 	if diff := gocmp.Diff(m.state, state, cmpopts.EquateEmpty()); diff != "" {
 		t.Fatalf("State (-want +got):\n%s", diff)
 	}
+	requireOutcomes(t, s, m)
 	want := m.sorted()
 	var items []Item
 	var refs []Ref
@@ -158,6 +189,36 @@ func requireEqual(t testingT, s *Store, m *model) {
 	}
 	if !slices.EqualFunc(want, got, sameEntry) {
 		t.Fatalf("Read (-want +got):\n%s", gocmp.Diff(want, got))
+	}
+}
+
+// requireOutcomes compares what is known of messages that have ended.
+func requireOutcomes(t testingT, s *Store, m *model) {
+	t.Helper()
+	if since, keep := s.OutcomesSince(), s.OutcomesKept(); since != m.endedSince || keep != m.keep {
+		t.Fatalf("outcomes are known since %d and kept %+v, want %d and %+v", since, keep, m.endedSince, m.keep)
+	}
+	if got := slices.Collect(s.outcomes.Freeze().All()); !slices.Equal(got, m.ended) {
+		t.Fatalf("outcomes (-want +got):\n%s", gocmp.Diff(m.ended, got))
+	}
+	for _, id := range []string{"a", "b"} {
+		var life []outcomes.Outcome
+		var newest outcomes.Outcome
+		for _, o := range m.ended {
+			if o.Name != name.Of("orders.delay", id) {
+				continue
+			}
+			life = append(life, o)
+			if o.Seq > 0 && o.Seq >= newest.Seq {
+				newest = o
+			}
+		}
+		if got, ok := s.Outcome("orders.delay", id); ok && got != newest || ok != (newest.Seq > 0) {
+			t.Fatalf("outcome of %s is %+v (%t), want %+v", id, got, ok, newest)
+		}
+		if got := s.Life("orders.delay", id); !slices.Equal(got, life[max(0, len(life)-1000):]) {
+			t.Fatalf("life of %s (-want +got):\n%s", id, gocmp.Diff(life, got))
+		}
 	}
 }
 
@@ -257,6 +318,27 @@ func entries(n int, due, step int64, size int) []Entry {
 	es := make([]Entry, n)
 	for i := range es {
 		es[i] = Entry{Due: due + int64(i)*step, Target: "orders", Body: bytes.Repeat([]byte{byte(i)}, size)}
+	}
+	return es
+}
+
+// ends makes n outcomes of each kind in turn, of ids a to z, from seq and time on.
+func ends(n int, seq uint64, at int64) []outcomes.Outcome {
+	es := make([]outcomes.Outcome, n)
+	for i := range es {
+		o := outcomes.Outcome{
+			Name: name.Of("orders.delay", string(rune('a'+i%26))), Kind: outcomes.Kind(1 + i%6), Seq: seq + uint64(i*7919%(n+1)),
+			Due: at - int64(i), At: at + int64(i/10), Target: fmt.Sprint("orders", i%5),
+		}
+		switch o.Kind {
+		case outcomes.Delivered, outcomes.DeadLettered:
+			o.Partition, o.Offset = int32(i%12), int64(i)-1
+		case outcomes.Replaced:
+			o.By = o.Seq + 1
+		case outcomes.Refused:
+			o.Seq = 0
+		}
+		es[i] = o
 	}
 	return es
 }

@@ -18,22 +18,38 @@ import (
 // Receiver takes a stream from another store's OpenStream: Write it, then Commit
 // or Abort. It belongs to one goroutine.
 //
-//	prefix -> header -> (file -> sum) ... -> end
+//	prefix -> header -> (part -> sum) ... -> end
+//
+// A part is a file, or the chunks of the outcomes, which go into memory.
 type Receiver struct {
 	store *Store
 	meta  SnapshotMeta
 	stage receiveStage
 	want  int64  // bytes that the stage still needs
-	buf   []byte // of a stage other than file
+	buf   []byte // of a stage other than part
 
 	header  streamHeader
-	base    alive.File     // of the alive-set; no id when the header holds it
-	sizes   []int64        // of the files to come: the base, if any, and the segments
-	files   []receivedFile // the last one may be open
+	base    alive.File       // of the alive-set; no id when the header holds it
+	ended   *outcomes.Loader // nil when there are none
+	parts   []part           // to come, the one that is taken in first
+	files   []receivedFile   // the last one may be open
 	file    *os.File
 	sum     hash.Hash32
 	failure error
 }
+
+type part struct {
+	kind partKind
+	size int64
+}
+
+type partKind int
+
+const (
+	basePart partKind = iota
+	outcomesPart
+	segmentPart
+)
 
 type receivedFile struct {
 	id   uint64
@@ -45,7 +61,7 @@ type receiveStage int
 const (
 	stagePrefix receiveStage = iota
 	stageHeader
-	stageFile
+	stagePart
 	stageSum
 	stageEnd
 )
@@ -83,10 +99,9 @@ func (r *Receiver) Write(p []byte) (int, error) {
 }
 
 func (r *Receiver) take(p []byte) error {
-	if r.stage == stageFile {
-		r.sum.Write(p)
-		if _, err := r.file.Write(p); err != nil {
-			return disk.MarkFull(err)
+	if r.stage == stagePart {
+		if err := r.takePart(p); err != nil {
+			return err
 		}
 	} else {
 		r.buf = append(r.buf, p...)
@@ -101,12 +116,22 @@ func (r *Receiver) take(p []byte) error {
 		return r.prefixDone(buf)
 	case stageHeader:
 		return r.headerDone(buf)
-	case stageFile:
+	case stagePart:
 		r.stage, r.want = stageSum, 4
 		return nil
 	default:
-		return r.fileDone(buf)
+		return r.partDone(buf)
 	}
+}
+
+func (r *Receiver) takePart(p []byte) error {
+	r.sum.Write(p)
+	if r.parts[0].kind == outcomesPart {
+		_, err := r.ended.Write(p)
+		return err
+	}
+	_, err := r.file.Write(p)
+	return disk.MarkFull(err)
 }
 
 func (r *Receiver) prefixDone(prefix []byte) error {
@@ -132,17 +157,22 @@ func (r *Receiver) headerDone(record []byte) (err error) {
 			return err
 		}
 	}
+	if r.header.outcomes.Version > 0 {
+		if err := r.expectOutcomes(); err != nil {
+			return err
+		}
+	}
 	for _, record := range r.header.records {
-		r.sizes = append(r.sizes, record.Size)
+		r.parts = append(r.parts, part{segmentPart, record.Size})
 	}
 	var need int64
-	for _, size := range r.sizes {
-		need += size
+	for _, p := range r.parts {
+		need += p.size
 	}
 	if err := r.store.checkRoom(need + spareRoom); err != nil {
 		return err
 	}
-	return r.nextFile()
+	return r.nextPart()
 }
 
 // expectBase takes from the header what comes next.
@@ -156,36 +186,59 @@ func (r *Receiver) expectBase() error {
 	if size < 0 {
 		return fmt.Errorf("%w: alive-set of %d bytes", ErrCorrupt, size)
 	}
-	r.sizes = append(r.sizes, size)
+	r.parts = append(r.parts, part{basePart, size})
 	return r.store.manifest.sets.Make()
 }
 
-func (r *Receiver) nextFile() (err error) {
-	if len(r.files) == len(r.sizes) {
+func (r *Receiver) expectOutcomes() (err error) {
+	if r.header.ended < 0 {
+		return fmt.Errorf("%w: outcomes of %d bytes", ErrCorrupt, r.header.ended)
+	}
+	r.parts = append(r.parts, part{outcomesPart, r.header.ended})
+	r.ended, err = outcomes.NewLoader(r.header.outcomes)
+	return err
+}
+
+// nextPart begins with the first of the parts to come.
+func (r *Receiver) nextPart() error {
+	if len(r.parts) == 0 {
 		r.stage = stageEnd
 		return nil
 	}
-	id, path := r.base.ID, r.store.manifest.sets.PathOf(r.base.ID)
-	if r.base.ID == 0 || len(r.files) > 0 {
-		id, path = r.store.manifest.newSegment()
-	}
-	if r.file, err = os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600); err != nil {
+	next := r.parts[0]
+	if err := r.openPart(next.kind); err != nil {
 		return disk.MarkFull(err)
 	}
-	r.stage, r.want = stageFile, r.sizes[len(r.files)]
-	r.files = append(r.files, receivedFile{id, path})
+	r.stage, r.want = stagePart, next.size
 	r.sum = crc32.New(crc32.MakeTable(crc32.Castagnoli))
 	return nil
 }
 
-func (r *Receiver) fileDone(sum []byte) error {
+func (r *Receiver) openPart(kind partKind) (err error) {
+	var f receivedFile
+	switch kind {
+	case outcomesPart:
+		return nil
+	case basePart:
+		f.id, f.path = r.base.ID, r.store.manifest.sets.PathOf(r.base.ID)
+	default:
+		f.id, f.path = r.store.manifest.newSegment()
+	}
+	if r.file, err = os.OpenFile(f.path, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600); err == nil {
+		r.files = append(r.files, f)
+	}
+	return err
+}
+
+func (r *Receiver) partDone(sum []byte) error {
 	if want, got := binary.BigEndian.Uint32(sum), r.sum.Sum32(); want != got {
-		return fmt.Errorf("%w: file %d of the stream has checksum %08x, sent with %08x", ErrCorrupt, len(r.files), got, want)
+		return fmt.Errorf("%w: a part of the stream, with %d to come, has checksum %08x, sent with %08x", ErrCorrupt, len(r.parts)-1, got, want)
 	}
 	if err := r.closeFile(true); err != nil {
 		return disk.MarkFull(err)
 	}
-	return r.nextFile()
+	r.parts = r.parts[1:]
+	return r.nextPart()
 }
 
 func (r *Receiver) closeFile(sync bool) (err error) {
@@ -255,8 +308,8 @@ func (r *Receiver) name(next contents) (err error) {
 
 // open returns what was received, its segments open.
 func (r *Receiver) open() (contents, error) {
-	next := contents{meta: r.meta, state: r.header.state, outcomes: outcomes.NewSet().Freeze()}
-	if err := r.openAlive(&next); err != nil {
+	next := contents{meta: r.meta, state: r.header.state}
+	if err := errors.Join(r.openAlive(&next), r.openOutcomes(&next)); err != nil {
 		return next, err
 	}
 	files := r.files[len(r.files)-len(r.header.records):]
@@ -283,6 +336,15 @@ func (r *Receiver) openAlive(next *contents) (err error) {
 	r.base.Next = v.nextSeq
 	next.stored = r.base
 	next.alive, err = r.store.manifest.sets.Load(r.base)
+	return err
+}
+
+func (r *Receiver) openOutcomes(next *contents) (err error) {
+	if r.ended == nil {
+		next.outcomes = outcomes.NewSet().Freeze()
+		return nil
+	}
+	next.outcomes, err = r.ended.Finish()
 	return err
 }
 

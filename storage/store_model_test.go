@@ -8,6 +8,7 @@ import (
 	"path/filepath"
 	"testing"
 
+	"github.com/carillonmq/carillon/storage/outcomes"
 	"github.com/carillonmq/carillon/storage/segment"
 	"pgregory.net/rapid"
 )
@@ -24,7 +25,8 @@ func TestStore_equalsModel(t *testing.T) {
 			"accept":   func(t *rapid.T) { h.log(operation{Accept: drawEntries(t)}) },
 			"kill":     func(t *rapid.T) { h.log(operation{Kill: drawRuns(t, h.model().state.NextSeq)}) },
 			"values":   func(t *rapid.T) { h.log(drawValues(t)) },
-			"raise":    func(*rapid.T) { h.log(operation{Level: LevelTwo}) },
+			"raise":    func(t *rapid.T) { h.log(operation{Level: drawLevel(t)}) },
+			"end":      func(t *rapid.T) { h.log(drawEnd(t, h.model())) },
 			"freeze":   func(*rapid.T) { h.freeze() },
 			"flush":    func(*rapid.T) { h.flush() },
 			"release":  func(*rapid.T) { h.release() },
@@ -259,6 +261,26 @@ func drawRuns(t *rapid.T, nextSeq uint64) []SeqRun {
 		first := rapid.Uint64Range(0, nextSeq+2).Draw(t, "first")
 		return SeqRun{first, first + rapid.SampledFrom([]uint64{0, 1, 5, 40}).Draw(t, "length")}
 	}), 0, 4).Draw(t, "runs")
+}
+
+func drawLevel(t *rapid.T) Level {
+	return rapid.SampledFrom([]Level{LevelTwo, LevelThree}).Draw(t, "level")
+}
+
+// drawEnd ends messages, from LevelThree on.
+func drawEnd(t *rapid.T, m *model) (op operation) {
+	if m.state.Level < LevelThree {
+		return op
+	}
+	op.Time = m.state.Time + rapid.Int64Range(0, 100).Draw(t, "later")
+	op.End = ends(rapid.SampledFrom([]int{0, 1, 3, 700, 2500}).Draw(t, "ended"), rapid.Uint64Range(1, 50).Draw(t, "seq"), op.Time)
+	if rapid.Bool().Draw(t, "keep") {
+		op.Keep = &outcomes.Keep{
+			For:   rapid.SampledFrom([]int64{0, 100, 1000, outcomes.DefaultKeep.For}).Draw(t, "for"),
+			Count: rapid.SampledFrom([]uint64{0, 10, 1500, outcomes.DefaultKeep.Count}).Draw(t, "count"),
+		}
+	}
+	return op
 }
 
 func drawValues(t *rapid.T) operation {

@@ -12,48 +12,53 @@ import (
 
 	"github.com/carillonmq/carillon/storage/alive"
 	"github.com/carillonmq/carillon/storage/codec"
+	"github.com/carillonmq/carillon/storage/outcomes"
 	"github.com/carillonmq/carillon/storage/segment"
 )
 
 // A stream carries what one manifest commit names to another store:
 //
 //	| "carillon" 8 | length u32 | header record of that length |
-//	in version 2:                     | base of the alive-set | crc u32 |
+//	from version 2 on:                | base of the alive-set | crc u32 |
+//	in version 3:                     | chunks of the outcomes | crc u32 |
 //	then for each segment, in order:  | the file, of the size in its record | crc u32 |
 //
 // The header record holds
 //
 //	version 1, at LevelOne   | meta | state bytes | alive-set bytes | n uvarint | n x segment record |
-//	version 2, above         | meta | state | alive-set | n uvarint | n x segment record |
+//	version 2, at LevelTwo   | meta | state | alive-set | n uvarint | n x segment record |
+//	version 3, above         | meta | state | alive-set | outcomes | size uvarint | n uvarint | n x segment record |
 //
-// In version 1 the parts are payloads of version 1; in version 2 each tells its
+// In version 1 the parts are payloads of version 1; from version 2 on each tells its
 // version, | version u8 | payload bytes |, and the alive-set says only what its base
-// (see alive.pieceSize) is like: | size uvarint | count uvarint |. The crc is CRC-32C over
-// the base or the file.
+// (see alive.pieceSize) is like: | size uvarint | count uvarint |. The outcomes are their head,
+// and the size of their chunks (see outcomes.Reader). The crc is CRC-32C over the base, the
+// chunks or the file.
 const streamMagic = "carillon"
 
 // The newest versions of the header, and of what it says of the alive-set.
 const (
-	newestStreamHeader = 2
+	newestStreamHeader = 3
 	newestAlive        = 2
 )
 
 const streamPrefix = len(streamMagic) + 4
 
 type streamHeader struct {
-	meta    SnapshotMeta
-	state   codec.Record
-	alive   codec.Record
-	records []segment.Record
+	meta     SnapshotMeta
+	state    codec.Record
+	alive    codec.Record
+	outcomes codec.Record // no version below LevelThree
+	ended    int64        // bytes of their chunks
+	records  []segment.Record
 }
 
 // encode returns what goes before the files, in the form of the level that the
 // state has.
 func (h *streamHeader) encode(level Level) []byte {
-	r := codec.Record{Version: 1, Payload: h.meta.append(nil)}
+	r := codec.Record{Version: byte(min(level, newestStreamHeader)), Payload: h.meta.append(nil)}
 	if level > LevelOne {
-		r.Version = 2
-		r.Payload = h.appendParts(r.Payload)
+		r.Payload = h.appendParts(r.Payload, r.Version)
 	} else {
 		r.Payload = h.appendPayloads(r.Payload)
 	}
@@ -72,9 +77,13 @@ func (h *streamHeader) appendPayloads(b []byte) []byte {
 	return b
 }
 
-func (h *streamHeader) appendParts(b []byte) []byte {
+func (h *streamHeader) appendParts(b []byte, version byte) []byte {
 	b = codec.AppendRecord(b, h.state)
 	b = codec.AppendRecord(b, h.alive)
+	if version >= 3 {
+		b = codec.AppendRecord(b, h.outcomes)
+		b = binary.AppendUvarint(b, uint64(h.ended))
+	}
 	b = binary.AppendUvarint(b, uint64(len(h.records)))
 	for i := range h.records {
 		b = codec.AppendRecord(b, h.records[i].Encode())
@@ -92,7 +101,7 @@ func decodeStreamHeader(sealed []byte) (streamHeader, error) {
 	if r.Version == 1 {
 		err = h.readPayloads(&d)
 	} else {
-		err = h.readParts(&d)
+		err = h.readParts(&d, r.Version)
 	}
 	return h, err
 }
@@ -114,8 +123,11 @@ func (h *streamHeader) readPayloads(d *codec.Decoder) error {
 	return nil
 }
 
-func (h *streamHeader) readParts(d *codec.Decoder) error {
+func (h *streamHeader) readParts(d *codec.Decoder, version byte) error {
 	h.state, h.alive = d.Record(), d.Record()
+	if version >= 3 {
+		h.outcomes, h.ended = d.Record(), int64(d.Uvarint())
+	}
 	segments := make([]codec.Record, d.Count())
 	for i := range segments {
 		segments[i] = d.Record()
@@ -125,6 +137,11 @@ func (h *streamHeader) readParts(d *codec.Decoder) error {
 	}
 	if err := errors.Join(h.state.Check("state", newestState), h.alive.Check("alive-set", newestAlive)); err != nil {
 		return err
+	}
+	if version >= 3 {
+		if err := h.outcomes.Check("head of the outcomes", outcomes.NewestHead); err != nil {
+			return err
+		}
 	}
 	for _, r := range segments {
 		if err := r.Check("segment record", segment.NewestRecord); err != nil {
@@ -198,11 +215,20 @@ func (st *stream) open(named *contents) (size int64, err error) {
 	for _, g := range named.segments {
 		h.records = append(h.records, g.Record)
 	}
+	var ended *outcomes.Reader
+	if named.level() >= LevelThree {
+		ended = named.outcomes.NewReader()
+		h.outcomes, h.ended = named.outcomes.Head(), ended.Size
+	}
 	header := h.encode(named.level())
 	parts := []io.Reader{bytes.NewReader(header)}
 	if st.base != nil {
 		parts = append(parts, summed(st.base)...)
 		size = st.base.Size + 4
+	}
+	if ended != nil {
+		parts = append(parts, summed(ended)...)
+		size += ended.Size + 4
 	}
 	size += int64(len(header))
 	for _, g := range named.segments {

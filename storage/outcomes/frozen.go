@@ -63,14 +63,3 @@ func (f *Frozen) Sum(h hash.Hash) {
 	}
 	h.Write(b)
 }
-
-// appendHead writes what there is beside rows:
-//
-//	| keep for uvarint | keep count uvarint | since varint | first uvarint | next uvarint |
-func (f *Frozen) appendHead(b []byte) []byte {
-	b = binary.AppendUvarint(b, uint64(f.keep.For))
-	b = binary.AppendUvarint(b, f.keep.Count)
-	b = binary.AppendVarint(b, f.since)
-	b = binary.AppendUvarint(b, f.first)
-	return binary.AppendUvarint(b, f.next)
-}
