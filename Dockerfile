@@ -11,13 +11,14 @@ ARG GOINSECURE
 WORKDIR /src
 COPY . .
 # timetzdata: the image has no time zone files.
-RUN CGO_ENABLED=0 go build -trimpath -tags timetzdata -ldflags="-s -w" -o /out/carillon ./cmd/carillon && mkdir /out/data
+RUN CGO_ENABLED=0 go build -trimpath -tags timetzdata -ldflags="-s -w" -o /out/carillon ./cmd/carillon && mkdir -m 0700 /out/data /out/tokens
 
 FROM scratch
 COPY --from=build /etc/ssl/certs/ca-certificates.crt /etc/ssl/certs/
 COPY --from=build /out/carillon /carillon
-# A named volume mounted here takes over the owner.
+# A named volume mounted on one of these takes over the owner.
 COPY --from=build --chown=65532:65532 /out/data /data
+COPY --from=build --chown=65532:65532 /out/tokens /tokens
 USER 65532:65532
 VOLUME /data
 # Asks the default address; a node with another one needs its own check, as in docker-compose.yml.

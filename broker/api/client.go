@@ -13,22 +13,38 @@ import (
 	"github.com/carillonmq/carillon/broker"
 )
 
+// A Caller is who asks nodes. The zero value shows no token.
+type Caller struct {
+	Token string // "": none
+}
+
 // A Client talks to the API of one node.
 type Client struct {
+	caller  Caller
 	address string
 	http    *http.Client
 }
 
-// NewClient returns a client of the node whose API is at the address, host:port.
-// It keeps no connection, so it need not be closed.
-func NewClient(address string) *Client {
+// NewClient returns a client, without a token, of the node whose API is at the address,
+// host:port. It keeps no connection, so it need not be closed.
+func NewClient(address string) *Client { return Caller{}.Client(address) }
+
+// Client returns a client of the node whose API is at the address, as NewClient.
+func (c Caller) Client(address string) *Client {
 	transport := &http.Transport{DisableKeepAlives: true} // without a proxy: nodes are near
-	return &Client{address: address, http: &http.Client{Transport: transport, Timeout: answerTimeout + 5*time.Second}}
+	return &Client{caller: c, address: address, http: &http.Client{
+		Transport: transport, Timeout: answerTimeout + 5*time.Second,
+		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }, // no node sends one: the token stays here
+	}}
 }
+
+// Address returns where the node is asked, host:port.
+func (c *Client) Address() string { return c.address }
 
 // An Error is an answer of a node that is not a success.
 type Error struct {
-	Code    int // of HTTP
+	Code    int    // of HTTP
+	Problem string // such as CodeTokenMissing; "" of answers that have no code
 	Message string
 }
 
@@ -108,6 +124,9 @@ const mostAnswered = 4 << 20
 
 // do decodes a success into the given value, unless that is nil.
 func (c *Client) do(request *http.Request, into any) error {
+	if c.caller.Token != "" {
+		request.Header.Set("Authorization", "Bearer "+c.caller.Token)
+	}
 	answer, err := c.http.Do(request)
 	if err != nil {
 		return fmt.Errorf("ask %s: %w", c.address, err)
@@ -122,7 +141,7 @@ func (c *Client) do(request *http.Request, into any) error {
 		if json.Unmarshal(body, &f) != nil || f.Error == "" {
 			f.Error = fmt.Sprintf("ask %s: answered %s, is this the api address of a node?", c.address, answer.Status)
 		}
-		return &Error{Code: answer.StatusCode, Message: f.Error}
+		return &Error{Code: answer.StatusCode, Problem: f.Code, Message: f.Error}
 	}
 	if into == nil {
 		return nil

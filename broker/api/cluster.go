@@ -46,6 +46,7 @@ func (h *handler) replace(w http.ResponseWriter, r *http.Request) {
 		h.refuse(w, http.StatusBadRequest, `the body is not {"member": "ID"} with the id of one of cluster.members`)
 		return
 	}
+	note(r, "member", request.Member, "forwarded", request.Forwarded)
 	done := h.onLeader(w, r, order{
 		forwarded: request.Forwarded,
 		carryOut:  func(ctx context.Context) error { return h.node.Replace(ctx, request.Member) },
@@ -64,6 +65,7 @@ func (h *handler) raise(w http.ResponseWriter, r *http.Request) {
 		h.refuse(w, http.StatusBadRequest, "the body is not {}")
 		return
 	}
+	note(r, "forwarded", request.Forwarded)
 	var level broker.LevelRaise
 	done := h.onLeader(w, r, order{
 		forwarded: request.Forwarded,
@@ -107,7 +109,8 @@ func (h *handler) onLeader(w http.ResponseWriter, r *http.Request, o order) bool
 		return false
 	default:
 		address := status.Members[leader].API
-		if err := o.passOn(r.Context(), NewClient(address)); err != nil {
+		// It shows the leader the caller's token, which is checked there again.
+		if err := o.passOn(r.Context(), Caller{Token: bearer(r)}.Client(address)); err != nil {
 			text := fmt.Sprintf("leader %s: %v", status.Leader, err)
 			if answer := (*Error)(nil); !errors.As(err, &answer) {
 				text = fmt.Sprintf("leader %s does not answer at %q: correct its api address in cluster.members of %s, or ask the leader itself: %v",

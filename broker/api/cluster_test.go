@@ -53,7 +53,7 @@ func TestRaise_refusesABodyThatIsNone(t *testing.T) {
 	} {
 		n := &fakeNode{status: broker.Status{Node: "n1", Leader: "n1"}}
 		answer := httptest.NewRecorder()
-		NewHandler(n, prometheus.NewRegistry(), quiet()).ServeHTTP(answer, httptest.NewRequest(http.MethodPost, raisePath, strings.NewReader(body)))
+		NewHandler(n, prometheus.NewRegistry(), Anyone(), quiet()).ServeHTTP(answer, httptest.NewRequest(http.MethodPost, raisePath, strings.NewReader(body)))
 		if answer.Code != want || n.raised != map[int]int{http.StatusOK: 1}[want] {
 			t.Errorf("%q is answered with %d %s, raised %d times", body, answer.Code, answer.Body, n.raised)
 		}

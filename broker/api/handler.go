@@ -11,9 +11,9 @@ import (
 	"strings"
 
 	"github.com/prometheus/client_golang/prometheus"
-	"github.com/prometheus/client_golang/prometheus/promhttp"
 
 	"github.com/carillonmq/carillon/broker"
+	"github.com/carillonmq/carillon/raftfsm/repeats"
 )
 
 // A Node is the broker as its API sees it.
@@ -35,7 +35,7 @@ type Node interface {
 	RaiseLevel(ctx context.Context) (broker.LevelRaise, error)
 }
 
-// NewHandler returns the API of the node:
+// NewHandler returns the API of the node to those callers:
 //
 //	GET  /livez               200 while the process serves
 //	GET  /readyz              200 when the node does its part, else 503 and why not
@@ -47,21 +47,14 @@ type Node interface {
 //	POST /v1/cluster/replace  {"member": "n3"}; any node passes it on to the leader
 //	POST /v1/cluster/raise    {}; likewise; answers broker.LevelRaise
 //
-// Answers are JSON, an error is {"error": "..."}.
-func NewHandler(node Node, metrics prometheus.Gatherer, log *slog.Logger) http.Handler {
-	h := &handler{node: node, answers: answers{log.With("component", "api")}}
+// Answers are JSON, an error is {"error": "..."}; who may not do something is answered
+// with 401 or 403 and a problem.
+func NewHandler(node Node, metrics prometheus.Gatherer, callers Callers, log *slog.Logger) http.Handler {
+	h := &handler{node: node, callers: callers, turnedAway: repeats.New(), answers: answers{log.With("component", "api")}}
 	mux := http.NewServeMux()
-	mux.HandleFunc("GET /livez", func(w http.ResponseWriter, _ *http.Request) {
-		h.answer(w, http.StatusOK, map[string]bool{"live": true})
-	})
-	mux.HandleFunc("GET /readyz", h.ready)
-	mux.Handle("GET /metrics", promhttp.HandlerFor(metrics, promhttp.HandlerOpts{}))
-	mux.HandleFunc("GET /v1/status", func(w http.ResponseWriter, _ *http.Request) { h.answer(w, http.StatusOK, node.Status()) })
-	mux.HandleFunc("GET /v1/standing", func(w http.ResponseWriter, _ *http.Request) { h.answer(w, http.StatusOK, node.Standing()) })
-	mux.HandleFunc("GET /v1/kafka", h.kafka)
-	mux.HandleFunc("GET /v1/clock", func(w http.ResponseWriter, _ *http.Request) { h.answer(w, http.StatusOK, node.Clock()) })
-	mux.HandleFunc("POST "+replacePath, h.replace)
-	mux.HandleFunc("POST "+raisePath, h.raise)
+	for _, route := range h.routes(metrics) {
+		mux.HandleFunc(route.pattern, h.guard(route))
+	}
 	mux.HandleFunc("/", func(w http.ResponseWriter, r *http.Request) {
 		if allowed := methods(mux, r); len(allowed) > 0 {
 			w.Header().Set("Allow", strings.Join(allowed, ", "))
@@ -88,7 +81,9 @@ func methods(mux *http.ServeMux, r *http.Request) (allowed []string) {
 }
 
 type handler struct {
-	node Node
+	node       Node
+	callers    Callers
+	turnedAway *repeats.Subjects // hosts and codes
 	answers
 }
 
@@ -99,6 +94,22 @@ func (h *handler) refuseOrigin(w http.ResponseWriter, r *http.Request) {
 	}
 	h.refuse(w, http.StatusForbidden, fmt.Sprintf("%s is %q: a browser sent this for a web page of another origin, which may change nothing here;"+
 		" send it without a browser", name, r.Header.Get(name)))
+}
+
+func (h *handler) live(w http.ResponseWriter, _ *http.Request) {
+	h.answer(w, http.StatusOK, map[string]bool{"live": true})
+}
+
+func (h *handler) status(w http.ResponseWriter, _ *http.Request) {
+	h.answer(w, http.StatusOK, h.node.Status())
+}
+
+func (h *handler) standing(w http.ResponseWriter, _ *http.Request) {
+	h.answer(w, http.StatusOK, h.node.Standing())
+}
+
+func (h *handler) clock(w http.ResponseWriter, _ *http.Request) {
+	h.answer(w, http.StatusOK, h.node.Clock())
 }
 
 func (h *handler) ready(w http.ResponseWriter, _ *http.Request) {
@@ -118,20 +129,25 @@ func (h *handler) kafka(w http.ResponseWriter, r *http.Request) {
 	h.answer(w, http.StatusOK, map[string]bool{"reached": true})
 }
 
-// failure is the body of every answer that is not a success.
+// failure is the body of an answer that is not a success; a problem has a Code, too.
 type failure struct {
 	Error string `json:"error"`
+	Code  string `json:"code,omitempty"`
 }
 
 // answers writes them.
 type answers struct{ log *slog.Logger }
 
 func (a answers) refuse(w http.ResponseWriter, code int, text string) {
-	a.answer(w, code, failure{text})
+	a.answer(w, code, failure{Error: text})
 }
 
 func (a answers) answer(w http.ResponseWriter, code int, body any) {
-	w.Header().Set("Content-Type", "application/json")
+	a.write(w, code, "application/json", body)
+}
+
+func (a answers) write(w http.ResponseWriter, code int, kind string, body any) {
+	w.Header().Set("Content-Type", kind)
 	w.WriteHeader(code)
 	if err := json.NewEncoder(w).Encode(body); err != nil {
 		a.log.Debug("answer not sent", "error", err)

@@ -62,7 +62,7 @@ func serveNode(t *testing.T, n *fakeNode) *Client {
 	metrics.Accepted(7)
 	metrics.Rejected(message.CodeMalformed, 2)
 	registry.MustRegister(broker.NewCollector(n.Status))
-	server := httptest.NewServer(NewHandler(n, registry, quiet()))
+	server := httptest.NewServer(NewHandler(n, registry, Anyone(), quiet()))
 	t.Cleanup(server.Close)
 	return NewClient(server.Listener.Addr().String())
 }
@@ -200,7 +200,7 @@ func TestReplace_saysWhereTheLeaderWasAsked(t *testing.T) {
 
 func TestReplace_refusesABodyThatIsNone(t *testing.T) {
 	n := &fakeNode{status: broker.Status{Node: "n1", Leader: "n1"}}
-	handler := NewHandler(n, prometheus.NewRegistry(), quiet())
+	handler := NewHandler(n, prometheus.NewRegistry(), Anyone(), quiet())
 	for _, body := range []string{"", "{}", `{"member":""}`, `{"member":"n3","force":true}`, `{"member":"` + strings.Repeat("n", mostRequested) + `"}`} {
 		answer := httptest.NewRecorder()
 		handler.ServeHTTP(answer, httptest.NewRequest(http.MethodPost, "/v1/cluster/replace", strings.NewReader(body)))
@@ -219,7 +219,7 @@ func TestHandler_refusesWebPagesOfOthers(t *testing.T) {
 		request := httptest.NewRequest(http.MethodPost, "/v1/cluster/replace", strings.NewReader(`{"member":"n3"}`))
 		request.Header.Set(header, value)
 		answer := httptest.NewRecorder()
-		NewHandler(n, prometheus.NewRegistry(), quiet()).ServeHTTP(answer, request)
+		NewHandler(n, prometheus.NewRegistry(), Anyone(), quiet()).ServeHTTP(answer, request)
 		if answer.Code != http.StatusForbidden || n.replaced != nil {
 			t.Errorf("%s: answered with %d, replaced %v", header, answer.Code, n.replaced)
 		}
@@ -243,7 +243,7 @@ func TestHandler_namesWhatThereIsNot(t *testing.T) {
 	} {
 		method, path, _ := strings.Cut(request, " ")
 		answer := httptest.NewRecorder()
-		NewHandler(&fakeNode{}, prometheus.NewRegistry(), quiet()).ServeHTTP(answer, httptest.NewRequest(method, path, nil))
+		NewHandler(&fakeNode{}, prometheus.NewRegistry(), Anyone(), quiet()).ServeHTTP(answer, httptest.NewRequest(method, path, nil))
 		if answer.Code != want.code || answer.Header().Get("Allow") != want.allow || !strings.Contains(answer.Body.String(), want.text) {
 			t.Errorf("%s is answered with %d, allow %q, %s", request, answer.Code, answer.Header().Get("Allow"), answer.Body)
 		}
@@ -258,7 +258,7 @@ func TestServe_endsWithItsContext(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	done := make(chan error, 1)
 	go func() {
-		done <- Serve(ctx, listener, NewHandler(&fakeNode{}, prometheus.NewRegistry(), quiet()), quiet())
+		done <- Serve(ctx, listener, NewHandler(&fakeNode{}, prometheus.NewRegistry(), Anyone(), quiet()), quiet())
 	}()
 	if err := NewClient(listener.Addr().String()).Ready(t.Context()); err != nil {
 		t.Error(err)

@@ -12,7 +12,7 @@ import (
 // askAs sends one request with the Host header to the node on loopback whose own
 // address is given.
 func askAs(host, address string) *httptest.ResponseRecorder {
-	handler := OnLoopback(NewHandler(&fakeNode{}, prometheus.NewRegistry(), quiet()), address, quiet())
+	handler := OnLoopback(NewHandler(&fakeNode{}, prometheus.NewRegistry(), Anyone(), quiet()), address, quiet())
 	request := httptest.NewRequest(http.MethodGet, "/livez", nil)
 	request.Host = host
 	answer := httptest.NewRecorder()

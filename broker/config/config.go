@@ -61,7 +61,8 @@ type Clock struct {
 // An API sets the HTTP listener: health, metrics, status.
 type API struct {
 	Listen               string `yaml:"listen" help:"address to listen on for HTTP; empty: the member entry of this node"`
-	AllowUnauthenticated bool   `yaml:"allow_unauthenticated" help:"listen for HTTP off loopback although nothing authenticates the callers"`
+	Tokens               string `yaml:"tokens" help:"file of those who may use the API, kept by carillon token; empty: anybody may who reaches it"`
+	AllowUnauthenticated bool   `yaml:"allow_unauthenticated" help:"let anybody in who reaches the HTTP listener and shows no token, also off loopback"`
 }
 
 // A Kafka says how to reach Kafka and how to write to it.

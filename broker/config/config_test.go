@@ -45,7 +45,7 @@ func TestConfig_listensWhereItsMemberEntrySays(t *testing.T) {
 
 func TestConfig_namesFieldValueAndRemedy(t *testing.T) {
 	const openRaft = "it can be reached from other machines and nothing authenticates them; listen on 127.0.0.1, or say raft.allow_unauthenticated: true where the network is trusted"
-	const openAPI = "it can be reached from other machines and nothing authenticates them; listen on 127.0.0.1, or say api.allow_unauthenticated: true where the network is trusted"
+	const openAPI = "it can be reached from other machines and nothing authenticates them; name a file for api.tokens, listen on 127.0.0.1, or say api.allow_unauthenticated: true where the network is trusted"
 	const name = "use 1 to 63 letters, digits, dots, hyphens and underscores, a letter or digit first"
 	for _, test := range []struct {
 		what   string

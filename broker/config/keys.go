@@ -46,6 +46,8 @@ const (
 	// FileFlag and FileVariable name the configuration file; they are no keys of it.
 	FileFlag     = "config"
 	FileVariable = VariablePrefix + "CONFIG"
+	// TokenVariable has the token that verbs show to a node; no key either.
+	TokenVariable = VariablePrefix + "TOKEN"
 )
 
 // Keys lists every key of the configuration in the order of its declaration.

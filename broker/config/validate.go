@@ -157,19 +157,23 @@ func (p *problems) checkListeners(c Config) {
 	if _, ok := c.Self(); !ok {
 		return
 	}
-	p.checkListener("raft", "127.0.0.1:7301", c.Raft.Listen, c.Raft.AllowUnauthenticated)
-	p.checkListener("api", "127.0.0.1:7401", c.API.Listen, c.API.AllowUnauthenticated)
+	p.checkListener(listener{"raft", "127.0.0.1:7301", "listen on 127.0.0.1"}, c.Raft.Listen, c.Raft.AllowUnauthenticated)
+	p.checkListener(listener{"api", "127.0.0.1:7401", "name a file for api.tokens, listen on 127.0.0.1"}, c.API.Listen, c.API.Tokens != "" || c.API.AllowUnauthenticated)
 }
 
-func (p *problems) checkListener(section, example, address string, allowed bool) {
+// A listener is one of a node: the section of its keys, an address as it may have, and
+// what to do about one that lets everybody in.
+type listener struct{ section, example, remedy string }
+
+func (p *problems) checkListener(l listener, address string, allowed bool) {
 	host, port, err := net.SplitHostPort(address)
 	if _, portErr := strconv.ParseUint(port, 10, 16); err != nil || portErr != nil {
-		p.add(section+".listen", address, "write host:port, such as %s; an empty host listens on all addresses", example)
+		p.add(l.section+".listen", address, "write host:port, such as %s; an empty host listens on all addresses", l.example)
 		return
 	}
 	if !IsLoopback(host) && !allowed {
-		p.add(section+".listen", address, "it can be reached from other machines and nothing authenticates them;"+
-			" listen on 127.0.0.1, or say %s.allow_unauthenticated: true where the network is trusted", section)
+		p.add(l.section+".listen", address, "it can be reached from other machines and nothing authenticates them;"+
+			" %s, or say %s.allow_unauthenticated: true where the network is trusted", l.remedy, l.section)
 	}
 }
 

@@ -9,6 +9,7 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
+	"github.com/carillonmq/carillon/broker/api"
 	"github.com/carillonmq/carillon/broker/config"
 )
 
@@ -38,11 +39,30 @@ func (a apiAddress) Set(text string) error {
 	return a.Value.Set(u.Host)
 }
 
-// addAPIFlag declares --api.
-func addAPIFlag(cmd *cobra.Command, address *string) {
-	cmd.Flags().StringVar(address, apiFlag, defaultAPI, "API `address` of a node, host:port or http://host:port")
+// A nodeFlags is how a verb reaches a node.
+type nodeFlags struct {
+	address   string
+	tokenFile string
+}
+
+// add declares --api and what goes with it.
+func (n *nodeFlags) add(cmd *cobra.Command) {
+	cmd.Flags().StringVar(&n.address, apiFlag, defaultAPI, "API `address` of a node, host:port or http://host:port")
 	flag := cmd.Flags().Lookup(apiFlag)
 	flag.Value = apiAddress{flag.Value}
+	cmd.Flags().StringVar(&n.tokenFile, "token-file", "", "`file` with the token to show to nodes (default: the variable "+config.TokenVariable+")")
+}
+
+// caller returns who the verb is to the nodes.
+func (n *nodeFlags) caller() (api.Caller, error) {
+	token, err := shownToken(n.tokenFile)
+	return api.Caller{Token: token}, err
+}
+
+// client returns one of the node at the address.
+func (n *nodeFlags) client() (*api.Client, error) {
+	caller, err := n.caller()
+	return caller.Client(n.address), err
 }
 
 // portInUse names the key that the API's address to listen on comes from.

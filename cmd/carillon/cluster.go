@@ -6,8 +6,6 @@ import (
 	"strings"
 
 	"github.com/spf13/cobra"
-
-	"github.com/carillonmq/carillon/broker/api"
 )
 
 func clusterCommand() *cobra.Command {
@@ -22,7 +20,7 @@ func clusterCommand() *cobra.Command {
 }
 
 func replaceCommand() *cobra.Command {
-	var address string
+	var node nodeFlags
 	cmd := &cobra.Command{
 		Use:   "replace MEMBER",
 		Short: "Take a member that has lost its disk back in",
@@ -31,22 +29,26 @@ func replaceCommand() *cobra.Command {
 			"meanwhile.",
 		Args: arguments(cobra.ExactArgs(1)),
 		RunE: func(cmd *cobra.Command, args []string) error {
+			client, err := node.client()
+			if err != nil {
+				return err
+			}
 			// Several log entries, each of which waits for a majority.
 			ctx, cancel := context.WithTimeout(cmd.Context(), 6*askTimeout)
 			defer cancel()
-			if err := api.NewClient(address).Replace(ctx, args[0]); err != nil {
-				return explainAPI(address, err)
+			if err := client.Replace(ctx, args[0]); err != nil {
+				return explainAPI(node.address, err)
 			}
 			fmt.Fprintf(cmd.OutOrStdout(), "%s has a new place: start it with an empty node.data_dir, it votes when it has caught up\n", args[0])
 			return nil
 		},
 	}
-	addAPIFlag(cmd, &address)
+	node.add(cmd)
 	return cmd
 }
 
 func raiseCommand() *cobra.Command {
-	var address string
+	var node nodeFlags
 	cmd := &cobra.Command{
 		Use:   "raise",
 		Short: "Let an upgraded cluster write what older programs cannot read",
@@ -56,11 +58,15 @@ func raiseCommand() *cobra.Command {
 			"that those who answer understand is in force already, it says so.",
 		Args: arguments(cobra.NoArgs),
 		RunE: func(cmd *cobra.Command, _ []string) error {
+			client, err := node.client()
+			if err != nil {
+				return err
+			}
 			ctx, cancel := context.WithTimeout(cmd.Context(), 6*askTimeout)
 			defer cancel()
-			level, err := api.NewClient(address).RaiseLevel(ctx)
+			level, err := client.RaiseLevel(ctx)
 			if err != nil {
-				return explainAPI(address, err)
+				return explainAPI(node.address, err)
 			}
 			if len(level.Silent) > 0 {
 				fmt.Fprintf(cmd.OutOrStdout(), "feature level %d is in force; %s did not answer: raise again if a newer program runs there\n",
@@ -71,6 +77,6 @@ func raiseCommand() *cobra.Command {
 			return nil
 		},
 	}
-	addAPIFlag(cmd, &address)
+	node.add(cmd)
 	return cmd
 }

@@ -112,7 +112,7 @@ func rootCommand() *cobra.Command {
 		}
 		return &usageError{err}
 	})
-	root.AddCommand(devCommand(), serveCommand(), scheduleCommand(), statusCommand(), configCommand(), clusterCommand(), inspectCommand(),
+	root.AddCommand(devCommand(), serveCommand(), scheduleCommand(), statusCommand(), configCommand(), clusterCommand(), tokenCommand(), inspectCommand(),
 		versionCommand(), devKafkaCommand(), devNodeCommand())
 	root.InitDefaultHelpCmd()
 	if help, _, err := root.Find([]string{"help"}); err == nil {

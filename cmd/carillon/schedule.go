@@ -33,9 +33,9 @@ type schedule struct {
 }
 
 func scheduleCommand() *cobra.Command {
-	keys := kafkaKeys()
+	keys := keysOf("kafka.")
 	var s schedule
-	var address string
+	var node nodeFlags
 	cmd := &cobra.Command{
 		Use:   "schedule --to TOPIC (--in DURATION | --at TIME) [VALUE | -]",
 		Short: "Produce one message to a delay topic",
@@ -63,10 +63,14 @@ func scheduleCommand() *cobra.Command {
 			if err != nil {
 				return err
 			}
+			asked, err := node.client()
+			if err != nil {
+				return err
+			}
 			ctx, cancel := context.WithTimeout(cmd.Context(), scheduleTimeout)
 			defer cancel()
 			if belongs(cmd.Flags(), settings.Config.Kafka.Brokers) {
-				if warning := objection(ctx, address, record); warning != "" {
+				if warning := objection(ctx, asked, record); warning != "" {
 					fmt.Fprintln(cmd.ErrOrStderr(), "carillon: warning:", warning)
 				}
 			}
@@ -87,7 +91,7 @@ func scheduleCommand() *cobra.Command {
 		},
 	}
 	cmd.Flags().AddFlagSet(s.flags())
-	addAPIFlag(cmd, &address)
+	node.add(cmd)
 	addConfigFlags(cmd.Flags(), keys)
 	return cmd
 }
@@ -115,13 +119,13 @@ func belongs(flags *pflag.FlagSet, brokers []string) bool {
 	return flags.Changed(apiFlag) || slices.Equal(brokers, config.Default().Kafka.Brokers)
 }
 
-// objection returns why the node at the address would leave the message where it is or
+// objection returns why the node would leave the message where it is or
 // dead-letter it, or nothing, also when no node answers, since to produce takes Kafka
 // alone. An older node tells no routes, or only their patterns.
-func objection(ctx context.Context, address string, r *kgo.Record) string {
+func objection(ctx context.Context, node *api.Client, r *kgo.Record) string {
 	ctx, cancel := context.WithTimeout(ctx, time.Second)
 	defer cancel()
-	status, err := api.NewClient(address).Status(ctx)
+	status, err := node.Status(ctx)
 	if err != nil || len(status.Routes) == 0 {
 		return ""
 	}
@@ -133,12 +137,12 @@ func objection(ctx context.Context, address string, r *kgo.Record) string {
 	}
 	if name := aboveLevel(r, status.Level.InForce); name != "" {
 		return fmt.Sprintf("the cluster of node %s at %s is at feature level %d and would dead-letter the message: %s is known from level %d on",
-			status.Node, address, status.Level.InForce, name, idsLevel)
+			status.Node, node.Address(), status.Level.InForce, name, idsLevel)
 	}
 	route, ok := c.Route(r.Topic)
 	if !ok {
 		return fmt.Sprintf("no route of node %s at %s reads topic %q, the message stays there until one does (routes[].from: %s): name another with --topic, or the right node with --api",
-			status.Node, address, r.Topic, strings.Join(status.Routes, ", "))
+			status.Node, node.Address(), r.Topic, strings.Join(status.Routes, ", "))
 	}
 	if status.MaxDelay == nil || status.Targets == nil {
 		return ""
@@ -157,7 +161,7 @@ func objection(ctx context.Context, address string, r *kgo.Record) string {
 		problem = route.RefuseDue(instruction.DueAt, now)
 	}
 	if problem != nil {
-		return fmt.Sprintf("node %s at %s would dead-letter the message: %s", status.Node, address,
+		return fmt.Sprintf("node %s at %s would dead-letter the message: %s", status.Node, node.Address(),
 			strings.Replace(problem.Message, client.HeaderTo+":", "--to:", 1))
 	}
 	return ""
@@ -178,17 +182,6 @@ func aboveLevel(r *kgo.Record, level uint32) string {
 		}
 	}
 	return ""
-}
-
-// kafkaKeys are the keys that say how to reach Kafka.
-func kafkaKeys() []config.Key {
-	var keys []config.Key
-	for _, k := range config.Keys() {
-		if strings.HasPrefix(k.Name, "kafka.") {
-			keys = append(keys, k)
-		}
-	}
-	return keys
 }
 
 // record returns what is to be produced; every error is a mistake in the command line.

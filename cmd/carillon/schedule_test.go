@@ -8,6 +8,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/carillonmq/carillon/broker/api"
 	"github.com/carillonmq/carillon/client"
 )
 
@@ -91,7 +92,7 @@ func TestSchedule_warnsOfWhatTheNodeWouldNotDeliver(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		got := objection(t.Context(), address, record)
+		got := objection(t.Context(), api.NewClient(address), record)
 		if want := strings.ReplaceAll(tt.warning, "HOST", address); !strings.Contains(got, want) || (got != "") != (want != "") {
 			t.Errorf("%s: warning %q, want %q", tt.name, got, want)
 		}
@@ -139,7 +140,7 @@ func TestSchedule_asksOnlyANodeOfTheSameKafka(t *testing.T) {
 		if err := cmd.Flags().Parse(strings.Fields(args)); err != nil {
 			t.Fatal(err)
 		}
-		s, err := load(cmd.Flags(), kafkaKeys())
+		s, err := load(cmd.Flags(), keysOf("kafka."))
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"errors"
+	"io"
 	"math/rand/v2"
 	"net"
 	"net/http"
@@ -29,6 +30,7 @@ func TestMain(m *testing.M) {
 //	await PROGRAM [ARGUMENT...]        run it until it succeeds
 //	await grep PATTERN PROGRAM ...     run it until its output matches
 //	answers CODE HOST ADDRESS          ask the API at the address for its status, as HOST
+//	shows PATTERN PATH FILE ADDRESS    ask the API for the path, with the token in the file, until the answer matches
 //	flip FILE OFFSET                   flip a bit of this byte; the file's name may be a pattern
 //	consume BROKER TOPIC VALUE         read the topic until the value comes, space around it aside
 //
@@ -47,7 +49,7 @@ func TestScripts(t *testing.T) {
 			return nil
 		},
 		Cmds: map[string]func(*testscript.TestScript, bool, []string){
-			"exits": exits, "await": await, "answers": answers, "consume": consume, "flip": flip,
+			"exits": exits, "await": await, "answers": answers, "shows": shows, "consume": consume, "flip": flip,
 		},
 	})
 }
@@ -109,6 +111,34 @@ func answers(ts *testscript.TestScript, neg bool, args []string) {
 	answer.Body.Close()
 	if code := strconv.Itoa(answer.StatusCode); code != args[0] {
 		ts.Fatalf("answered %s with %s, want %s", args[1], code, args[0])
+	}
+}
+
+func shows(ts *testscript.TestScript, neg bool, args []string) {
+	if neg || len(args) != 4 {
+		ts.Fatalf("usage: shows PATTERN PATH FILE ADDRESS")
+	}
+	wanted, err := regexp.Compile(args[0])
+	ts.Check(err)
+	tick := time.NewTicker(50 * time.Millisecond)
+	defer tick.Stop()
+	for give := time.After(patience); ; {
+		request, err := http.NewRequest(http.MethodGet, "http://"+args[3]+args[1], nil)
+		ts.Check(err)
+		request.Header.Set("Authorization", "Bearer "+strings.TrimSpace(ts.ReadFile(args[2])))
+		answer, err := http.DefaultTransport.RoundTrip(request)
+		ts.Check(err)
+		body, err := io.ReadAll(answer.Body)
+		answer.Body.Close()
+		ts.Check(err)
+		if wanted.Match(body) {
+			return
+		}
+		select {
+		case <-give:
+			ts.Fatalf("the last answer within %v was %s", patience, body)
+		case <-tick.C:
+		}
 	}
 }
 

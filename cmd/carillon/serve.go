@@ -58,6 +58,7 @@ func serveCommand() *cobra.Command {
 // serve runs a node until ctx ends or the node fails.
 //
 //	config --> logger, metrics
+//	           watched                 files of which changes are taken: tokens
 //	           api listener            first, so that a second process fails early
 //	           node.Node               log and schedule; asks the others through api.Client
 //	           broker.Broker           leads whenever the node does
@@ -77,6 +78,11 @@ func serve(ctx context.Context, c config.Config, stderr io.Writer) (err error) {
 	source := reach.Config{Kafka: c.Kafka, ClientID: clientID(c), Logger: log, Hooks: []kgo.Hook{newClientMetrics(registry, "source")}}
 	sink := reach.Config{Kafka: c.Kafka, ClientID: clientID(c), Logger: log, Hooks: []kgo.Hook{newClientMetrics(registry, "sink")}}
 	if _, err := sink.Options(); err != nil { // now, rather than when a term begins
+		return err
+	}
+	files := &watched{log: log, metrics: registry}
+	callers, err := callers(files, c.API)
+	if err != nil {
 		return err
 	}
 	listener, err := net.Listen("tcp", c.API.Listen)
@@ -112,8 +118,9 @@ func serve(ctx context.Context, c config.Config, stderr io.Writer) (err error) {
 		defer stopAnswering()
 		return b.Run(ctx)
 	})
-	handler := api.NewHandler(b, registry, log)
-	if !c.API.AllowUnauthenticated { // so the listener is on loopback
+	group.Go(func() error { return files.run(answering) })
+	handler := api.NewHandler(b, registry, callers, log)
+	if c.API.Tokens == "" && !c.API.AllowUnauthenticated { // so the listener is on loopback
 		self, _ := c.Self()
 		handler = api.OnLoopback(handler, self.API, log)
 	}

@@ -3,6 +3,7 @@ package main
 import (
 	"errors"
 	"os"
+	"strings"
 
 	"github.com/spf13/pflag"
 
@@ -48,6 +49,17 @@ func load(flags *pflag.FlagSet, keys []config.Key) (config.Settings, error) {
 		err = &usageError{err}
 	}
 	return s, err
+}
+
+// keysOf returns the keys whose names begin so.
+func keysOf(prefix string) []config.Key {
+	var keys []config.Key
+	for _, k := range config.Keys() {
+		if strings.HasPrefix(k.Name, prefix) {
+			keys = append(keys, k)
+		}
+	}
+	return keys
 }
 
 func names(keys []config.Key) []string {

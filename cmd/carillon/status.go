@@ -22,7 +22,7 @@ import (
 const askTimeout = 5 * time.Second
 
 func statusCommand() *cobra.Command {
-	var address string
+	var flags nodeFlags
 	var asJSON, onlyReady bool
 	cmd := &cobra.Command{
 		Use:   "status",
@@ -33,15 +33,19 @@ func statusCommand() *cobra.Command {
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			ctx, cancel := context.WithTimeout(cmd.Context(), askTimeout)
 			defer cancel()
-			node := api.NewClient(address)
+			caller, err := flags.caller()
+			if err != nil {
+				return err
+			}
+			node := caller.Client(flags.address)
 			if onlyReady {
-				return explainAPI(address, node.Ready(ctx))
+				return explainAPI(flags.address, node.Ready(ctx))
 			}
 			status, err := node.Status(ctx)
 			if err != nil {
-				return explainAPI(address, err)
+				return explainAPI(flags.address, err)
 			}
-			leader := askLeader(ctx, status)
+			leader := askLeader(ctx, caller, status)
 			if asJSON {
 				status = withLeader(status, leader)
 				out := json.NewEncoder(cmd.OutOrStdout())
@@ -51,7 +55,7 @@ func statusCommand() *cobra.Command {
 			return printStatus(cmd.OutOrStdout(), status, leader, time.Now())
 		},
 	}
-	addAPIFlag(cmd, &address)
+	flags.add(cmd)
 	cmd.Flags().BoolVar(&asJSON, "json", false, "print JSON, for programs")
 	cmd.Flags().BoolVar(&onlyReady, "ready", false, "print nothing but why the node is not ready; exit code 0 when it is, else 1")
 	return cmd
@@ -73,14 +77,14 @@ func explainAPI(address string, err error) error {
 
 // askLeader returns the leader's own status, or that of the node when it leads or
 // the leader cannot be reached.
-func askLeader(ctx context.Context, status broker.Status) broker.Status {
+func askLeader(ctx context.Context, caller api.Caller, status broker.Status) broker.Status {
 	leader := slices.IndexFunc(status.Members, func(m broker.MemberStatus) bool { return m.ID == status.Leader })
 	if leader < 0 || status.Leader == status.Node {
 		return status
 	}
 	ctx, cancel := context.WithTimeout(ctx, time.Second)
 	defer cancel()
-	if s, err := api.NewClient(status.Members[leader].API).Status(ctx); err == nil {
+	if s, err := caller.Client(status.Members[leader].API).Status(ctx); err == nil {
 		return s
 	}
 	return status

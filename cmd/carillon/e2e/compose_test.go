@@ -19,9 +19,13 @@ func TestCompose_deliversThoughTheLeaderIsKilled(t *testing.T) {
 	d.compose("up", "--detach")
 	start(t, "the containers", d.env, append(d.composeCommand(), "logs", "--follow", "--no-color")...)
 	d.awaitHealthy("kafka", "n1", "n2", "n3")
+	token := d.token("e2e", "viewer")
 	c := &carillonCluster{t: t, nodes: []*carillonNode{
-		{ID: "n1", API: "127.0.0.1:7401"}, {ID: "n2", API: "127.0.0.1:7402"}, {ID: "n3", API: "127.0.0.1:7403"},
+		{ID: "n1", API: "127.0.0.1:7401", token: token}, {ID: "n2", API: "127.0.0.1:7402", token: token}, {ID: "n3", API: "127.0.0.1:7403", token: token},
 	}}
+	if _, err := (&carillonNode{API: "127.0.0.1:7401"}).status(); err == nil || !strings.Contains(err.Error(), "401") {
+		t.Errorf("without a token: %v", err)
+	}
 
 	const messages = 200
 	kcat := func(stdin string, args ...string) string {
@@ -55,6 +59,18 @@ func TestCompose_deliversThoughTheLeaderIsKilled(t *testing.T) {
 	d.docker("start", d.container(leader))
 	d.awaitHealthy(leader)
 	d.compose("down", "--volumes")
+}
+
+// token makes one as the compose file says.
+func (d *dockerDaemon) token(name, role string) string {
+	d.t.Helper()
+	for word := range strings.FieldsSeq(d.compose("run", "--rm", "-T", "token", "create", name, "--role", role)) {
+		if strings.HasPrefix(word, "carillon_") {
+			return word
+		}
+	}
+	d.t.Fatal("no token was printed")
+	return ""
 }
 
 // container returns the name that compose gives the only container of a service.

@@ -34,6 +34,8 @@ type carillonNode struct {
 	Brokers             []string
 	OffLoopback         bool // where it listens
 
+	token string // that the tests show to its API, if any
+
 	inside  []string // what runs it elsewhere, in a network namespace say
 	binary  string   // what it is started with
 	config  string
@@ -207,6 +209,9 @@ func (n *carillonNode) get(path string) ([]byte, error) {
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+n.API+path, nil)
 	if err != nil {
 		return nil, err
+	}
+	if n.token != "" {
+		req.Header.Set("Authorization", "Bearer "+n.token)
 	}
 	resp, err := http.DefaultClient.Do(req)
 	if err != nil {

@@ -1,0 +1,146 @@
+package api
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"net/http"
+	"strings"
+
+	"github.com/carillonmq/carillon/broker/access"
+)
+
+// Callers says who may use an API.
+type Callers struct {
+	// Tokens returns those that are known at the moment. nil: none, and none are looked at.
+	Tokens func() access.Book
+	// Anonymous lets those in who show no token, and may do everything then.
+	Anonymous bool
+}
+
+// Anyone may do everything, without a token.
+func Anyone() Callers { return Callers{Anonymous: true} }
+
+// anonymous is what logs call somebody without a token.
+const anonymous = "anonymous"
+
+// Codes of answers that refuse a caller. They do not change.
+const (
+	CodeTokenMissing   = "token-missing"
+	CodeTokenMalformed = "token-malformed"
+	CodeTokenUnknown   = "token-unknown"
+	CodeForbidden      = "forbidden"
+)
+
+const tokenRemedy = "; `carillon token create` makes one, programs send it as Authorization: Bearer TOKEN, carillon takes it from --token-file or CARILLON_TOKEN"
+
+// identify returns who sent the request, or the code and the words of why it is refused.
+func (c Callers) identify(r *http.Request) (g access.Grant, code, why string) {
+	shown := r.Header.Get("Authorization")
+	if c.Tokens == nil || shown == "" && c.Anonymous {
+		return access.Everything(anonymous), "", ""
+	}
+	if shown == "" {
+		return g, CodeTokenMissing, "this needs a token" + tokenRemedy
+	}
+	g, err := c.Tokens().Check(bearer(r))
+	switch {
+	case errors.Is(err, access.ErrUnknown):
+		return g, CodeTokenUnknown, "the token is not known to this node, or not any more" + tokenRemedy
+	case err != nil:
+		return g, CodeTokenMalformed, err.Error() + tokenRemedy
+	}
+	return g, "", ""
+}
+
+// bearer returns the token that the request shows, "" if it shows none.
+func bearer(r *http.Request) string {
+	scheme, token, _ := strings.Cut(r.Header.Get("Authorization"), " ")
+	if !strings.EqualFold(scheme, "Bearer") {
+		return ""
+	}
+	return strings.TrimSpace(token)
+}
+
+// A visit is what is noted of a request while it is carried out.
+type visit struct {
+	who     access.Grant
+	details []any // for the log, as slog takes them
+}
+
+type visitKey struct{}
+
+// note adds to what the log says of the request: keys and values in turns, no secrets.
+func note(r *http.Request, details ...any) {
+	if v, ok := r.Context().Value(visitKey{}).(*visit); ok {
+		v.details = append(v.details, details...)
+	}
+}
+
+// guard lets those through to the route who may use it, and logs every write that was let
+// through: who, from where, what, and what became of it.
+func (h *handler) guard(to route) http.HandlerFunc {
+	if to.need == (need{}) {
+		return to.serve
+	}
+	return func(w http.ResponseWriter, r *http.Request) {
+		who, code, why := h.callers.identify(r)
+		if code != "" {
+			w.Header().Set("WWW-Authenticate", `Bearer realm="carillon"`)
+			h.turnAway(w, r, problem{Status: http.StatusUnauthorized, Code: code, Detail: why})
+			return
+		}
+		if !to.need.met(who, r) {
+			h.turnAway(w, r, problem{Status: http.StatusForbidden, Code: CodeForbidden, Detail: lacking(who, to.need)})
+			return
+		}
+		if r.Method == http.MethodGet || r.Method == http.MethodHead {
+			to.serve(w, r)
+			return
+		}
+		v := &visit{who: who}
+		answered := &answerCode{ResponseWriter: w, code: http.StatusOK}
+		to.serve(answered, r.WithContext(context.WithValue(r.Context(), visitKey{}, v)))
+		details := append([]any{"who", who.Name, "token", who.ID, "from", r.RemoteAddr, "request", r.Method + " " + r.URL.Path, "status", answered.code}, v.details...)
+		h.log.Info("write requested", details...)
+	}
+}
+
+func lacking(who access.Grant, n need) string {
+	switch {
+	case !who.Holds(n.permission):
+		return fmt.Sprintf("this needs the permission %s, which the token %s of %s with the role %s does not have", n.permission, who.ID, who.Name, who.Role)
+	default:
+		return fmt.Sprintf("the token %s of %s does not reach so far: it is for delay topics %q and targets %q (none named: all)", who.ID, who.Name, who.Topics, who.Targets)
+	}
+}
+
+// turnAway answers, and logs once a minute for each host and code.
+func (h *handler) turnAway(w http.ResponseWriter, r *http.Request, p problem) {
+	host, _, err := net.SplitHostPort(r.RemoteAddr)
+	if err != nil {
+		host = r.RemoteAddr
+	}
+	level := slog.LevelWarn
+	if h.turnedAway.Again(host + "\n" + p.Code) {
+		level = slog.LevelDebug
+	}
+	h.log.Log(r.Context(), level, "request refused", "code", p.Code, "from", r.RemoteAddr, "request", r.Method+" "+r.URL.Path)
+	h.complain(w, p)
+}
+
+// An answerCode remembers the status of the answer.
+type answerCode struct {
+	http.ResponseWriter
+	code int
+}
+
+func (a *answerCode) WriteHeader(code int) {
+	a.code = code
+	a.ResponseWriter.WriteHeader(code)
+}
+
+// Unwrap is for http.ResponseController.
+func (a *answerCode) Unwrap() http.ResponseWriter { return a.ResponseWriter }

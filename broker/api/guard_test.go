@@ -1,0 +1,254 @@
+package api
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"log/slog"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/carillonmq/carillon/broker"
+	"github.com/carillonmq/carillon/broker/access"
+)
+
+// A door is an API with tokens.
+type door struct {
+	t    *testing.T
+	node *fakeNode
+	path string
+	log  bytes.Buffer
+	anon bool
+}
+
+func newDoor(t *testing.T) *door {
+	return &door{
+		t: t, path: filepath.Join(t.TempDir(), "tokens.yaml"),
+		node: &fakeNode{status: broker.Status{Node: "n1", State: "leader", Leader: "n1"}},
+	}
+}
+
+func (d *door) create(g access.Grant) string {
+	d.t.Helper()
+	token, err := access.Create(d.path, g, time.Unix(1, 0))
+	if err != nil {
+		d.t.Fatal(err)
+	}
+	return token
+}
+
+func (d *door) tokens() access.Book {
+	text, err := os.ReadFile(d.path)
+	if err != nil {
+		d.t.Fatal(err)
+	}
+	b, err := access.ReadBook(d.path, text)
+	if err != nil {
+		d.t.Fatal(err)
+	}
+	return b
+}
+
+func (d *door) handler() http.Handler {
+	return NewHandler(d.node, prometheus.NewRegistry(), Callers{Tokens: d.tokens, Anonymous: d.anon}, slog.New(slog.NewTextHandler(&d.log, nil)))
+}
+
+// ask sends what a route takes, with the Authorization header.
+func (d *door) ask(pattern, authorization string) *httptest.ResponseRecorder {
+	method, path, _ := strings.Cut(pattern, " ")
+	request := httptest.NewRequest(method, path, strings.NewReader(bodies[pattern]))
+	if authorization != "" {
+		request.Header.Set("Authorization", authorization)
+	}
+	answer := httptest.NewRecorder()
+	d.handler().ServeHTTP(answer, request)
+	return answer
+}
+
+// bodies are those of the routes that take one.
+var bodies = map[string]string{"POST " + replacePath: `{"member":"n3"}`}
+
+// needs says of every route who may use it: nobody in particular, or the roles.
+var needs = map[string][]access.Role{
+	"GET /livez":          nil,
+	"GET /readyz":         nil,
+	"GET /v1/standing":    nil,
+	"GET /v1/kafka":       nil,
+	"GET /v1/clock":       nil,
+	"GET /metrics":        {access.Viewer, access.Operator, access.Admin},
+	"GET /v1/status":      {access.Viewer, access.Operator, access.Admin},
+	"POST " + replacePath: {access.Admin},
+	"POST " + raisePath:   {access.Admin},
+}
+
+// wide are the routes for which a token that is narrowed to some topics is enough.
+var wide = []string{"GET /metrics", "GET /v1/status"}
+
+// Every route x role x scope, and who shows nothing. A route that is not in the table above fails.
+func TestGuard_letsThroughWhoMay(t *testing.T) {
+	d := newDoor(t)
+	routes := (&handler{node: d.node}).routes(prometheus.NewRegistry())
+	if len(routes) != len(needs) {
+		t.Errorf("%d routes, %d needs: say of each who may use it", len(routes), len(needs))
+	}
+	d.create(access.Grant{Name: "somebody", Role: access.Viewer})
+	for _, r := range routes {
+		roles, known := needs[r.pattern]
+		if !known {
+			t.Errorf("%s: who may use it?", r.pattern)
+		}
+		want := http.StatusUnauthorized
+		if roles == nil {
+			want = http.StatusOK
+		}
+		if got := d.ask(r.pattern, ""); got.Code != want {
+			t.Errorf("%s without a token: %d %s", r.pattern, got.Code, got.Body)
+		}
+		for _, role := range []access.Role{access.Viewer, access.Operator, access.Admin} {
+			for _, topics := range [][]string{nil, {"orders.*"}} {
+				want := http.StatusForbidden
+				if roles == nil || slices.Contains(roles, role) && (topics == nil || slices.Contains(wide, r.pattern)) {
+					want = http.StatusOK
+				}
+				token := d.create(access.Grant{Name: "anna", Role: role, ReadPayload: true, Topics: topics})
+				if got := d.ask(r.pattern, "Bearer "+token); got.Code != want {
+					t.Errorf("%s as %s of %q: %d %s", r.pattern, role, topics, got.Code, got.Body)
+				}
+			}
+		}
+	}
+}
+
+func TestGuard_refusesWithAStableCode(t *testing.T) {
+	d := newDoor(t)
+	viewer, gone := d.create(access.Grant{Name: "anna", Role: access.Viewer}), d.create(access.Grant{Name: "bert", Role: access.Admin})
+	narrow := d.create(access.Grant{Name: "cora", Role: access.Admin, Topics: []string{"orders.*"}})
+	if _, err := access.Revoke(d.path, strings.Split(gone, "_")[1]); err != nil {
+		t.Fatal(err)
+	}
+	for _, test := range []struct {
+		what, shown string
+		status      int
+		code, says  string
+	}{
+		{"nothing", "", http.StatusUnauthorized, CodeTokenMissing, "this needs a token; `carillon token create` makes one"},
+		{"a revoked token", "Bearer " + gone, http.StatusUnauthorized, CodeTokenUnknown, "not known to this node, or not any more"},
+		{"half a token", "Bearer " + viewer[:30], http.StatusUnauthorized, CodeTokenMalformed, "it has 30 characters"},
+		{"a password", "Basic YW5uYTpodW50ZXIy", http.StatusUnauthorized, CodeTokenMalformed, "this is no token of the form"},
+		{"a token without scheme", viewer, http.StatusUnauthorized, CodeTokenMalformed, "send it as Authorization: Bearer TOKEN"},
+		{"a viewer's", "bearer  " + viewer, http.StatusForbidden, CodeForbidden, "this needs the permission administer, which the token " + strings.Split(viewer, "_")[1] + " of anna with the role viewer does not have"},
+		{"one of some topics", "Bearer " + narrow, http.StatusForbidden, CodeForbidden, `it is for delay topics ["orders.*"] and targets [] (none named: all)`},
+	} {
+		answer := d.ask("POST "+raisePath, test.shown)
+		var p problem
+		if err := json.Unmarshal(answer.Body.Bytes(), &p); err != nil {
+			t.Fatal(err)
+		}
+		want := problem{Title: http.StatusText(test.status), Status: test.status, Code: test.code, Detail: p.Detail, Error: p.Detail}
+		if diff := cmp.Diff(want, p); diff != "" || answer.Code != test.status || !strings.Contains(p.Detail, test.says) {
+			t.Errorf("%s: %d %q, -want +got:\n%s", test.what, answer.Code, p.Detail, diff)
+		}
+		if kind := answer.Header().Get("Content-Type"); kind != "application/problem+json" {
+			t.Errorf("%s: content type %s", test.what, kind)
+		}
+		if challenge := answer.Header().Get("WWW-Authenticate"); (test.status == http.StatusUnauthorized) != (challenge == `Bearer realm="carillon"`) {
+			t.Errorf("%s: challenge %q", test.what, challenge)
+		}
+	}
+	if d.node.raised != 0 {
+		t.Errorf("raised %d times", d.node.raised)
+	}
+	for _, token := range []string{viewer, gone, narrow} {
+		if secret := strings.Split(token, "_")[2]; strings.Contains(d.log.String(), secret[:20]) {
+			t.Errorf("a secret is in the log:\n%s", &d.log)
+		}
+	}
+}
+
+// The words that a client of before there were problems reads are there, too.
+func TestClient_saysWhyItIsRefused(t *testing.T) {
+	d := newDoor(t)
+	viewer := d.create(access.Grant{Name: "anna", Role: access.Viewer})
+	server := httptest.NewServer(d.handler())
+	defer server.Close()
+	address := server.Listener.Addr().String()
+	if _, err := (Caller{Token: viewer}).Client(address).Status(t.Context()); err != nil {
+		t.Error(err)
+	}
+	_, err := NewClient(address).Status(t.Context())
+	if answer, ok := errors.AsType[*Error](err); !ok || answer.Code != http.StatusUnauthorized || answer.Problem != CodeTokenMissing || !strings.HasPrefix(answer.Message, "this needs a token") {
+		t.Errorf("got %#v", err)
+	}
+}
+
+func TestGuard_letsAnybodyInWhereTheConfigurationSaysSo(t *testing.T) {
+	d := newDoor(t)
+	d.anon = true
+	viewer := d.create(access.Grant{Name: "anna", Role: access.Viewer})
+	for shown, want := range map[string]int{
+		"": http.StatusOK, "Bearer " + viewer: http.StatusForbidden, "Bearer nonsense": http.StatusUnauthorized,
+	} {
+		if got := d.ask("POST "+raisePath, shown); got.Code != want {
+			t.Errorf("%q: %d %s", shown, got.Code, got.Body)
+		}
+	}
+}
+
+func TestGuard_logsWhoWroteWhat(t *testing.T) {
+	d := newDoor(t)
+	token := d.create(access.Grant{Name: "anna", Role: access.Admin})
+	d.ask("POST "+replacePath, "Bearer "+token)
+	d.node.refusal = errors.New("cannot replace member: n3: it answers")
+	d.ask("POST "+replacePath, "Bearer "+token)
+	d.ask("GET /v1/status", "Bearer "+token)
+	lines := strings.Split(strings.TrimSpace(d.log.String()), "\n")
+	for i, status := range []string{"200", "409"} {
+		want := `level=INFO msg="write requested" component=api who=anna token=` + strings.Split(token, "_")[1] +
+			` from=192.0.2.1:1234 request="POST /v1/cluster/replace" status=` + status + ` member=n3 forwarded=false`
+		if len(lines) != 2 || !strings.HasSuffix(lines[i], want) {
+			t.Errorf("got\n%s\nwant %s", &d.log, want)
+		}
+	}
+}
+
+// The leader checks the caller's own token again: the node that was asked vouches for nobody.
+func TestGuard_passesTheTokenOnToTheLeader(t *testing.T) {
+	d := newDoor(t)
+	admin, viewer := d.create(access.Grant{Name: "anna", Role: access.Admin}), d.create(access.Grant{Name: "bert", Role: access.Viewer})
+	leader := httptest.NewServer(d.handler())
+	defer leader.Close()
+	follower := &fakeNode{status: broker.Status{Node: "n2", State: "follower", Leader: "n1", Members: []broker.MemberStatus{{ID: "n1", API: leader.Listener.Addr().String()}, {ID: "n2"}}}}
+	open := httptest.NewServer(NewHandler(follower, prometheus.NewRegistry(), Anyone(), quiet())) // one that was not told of tokens yet
+	defer open.Close()
+	address := open.Listener.Addr().String()
+	if _, err := (Caller{Token: admin}).Client(address).RaiseLevel(t.Context()); err != nil || d.node.raised != 1 {
+		t.Errorf("error %v, raised %d times", err, d.node.raised)
+	}
+	for _, token := range []string{viewer, ""} {
+		if _, err := (Caller{Token: token}).Client(address).RaiseLevel(t.Context()); err == nil || !strings.HasPrefix(err.Error(), "leader n1: this needs ") || d.node.raised != 1 {
+			t.Errorf("error %v, raised %d times", err, d.node.raised)
+		}
+	}
+}
+
+func TestClient_showsItsTokenToNobodyElse(t *testing.T) {
+	var shown []string
+	other := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+		shown = append(shown, r.Header.Get("Authorization"))
+	}))
+	defer other.Close()
+	asked := httptest.NewServer(http.RedirectHandler(other.URL, http.StatusTemporaryRedirect))
+	defer asked.Close()
+	if err := (Caller{Token: "carillon_x"}).Client(asked.Listener.Addr().String()).Ready(t.Context()); err == nil || shown != nil {
+		t.Errorf("error %v; another host was shown %q", err, shown)
+	}
+}
