@@ -19,7 +19,8 @@ type SeqRun struct{ First, Last uint64 }
 
 // Accept adds entries, gives each its Seq (dense, in order), and lowers the marks
 // that cover an entry when it lies below them. It returns the
-// first seq given. Bodies are kept, not copied. Called by the writer.
+// first seq given. Bodies and ids are kept, not copied. An entry with an ID can be looked up
+// from then on; below LevelThree none has a Topic, an ID or an Expires. Called by the writer.
 func (s *Store) Accept(es []Entry) (first uint64) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -82,7 +83,7 @@ func (s *Store) ChangeClaim(c ClaimChange) {
 		s.values.holds.lift(target)
 	}
 	for _, h := range c.Set {
-		h.Target = s.table.name(h.Target) // most targets that are parked have just been accepted for
+		h.Target = s.table.targets.kept(h.Target) // most targets that are parked have just been accepted for
 		s.values.holds.set(h)
 	}
 	for _, topic := range c.LiftTopics {

@@ -2,7 +2,6 @@ package storage
 
 import (
 	"bytes"
-	"cmp"
 	"crypto/sha256"
 	"encoding/binary"
 	"errors"
@@ -243,6 +242,11 @@ func (s *Store) Digest() ([32]byte, error) {
 	err := m.each(func(e *Entry) error {
 		buf = segment.AppendKey(buf[:0], e.Ref())
 		buf = codec.AppendString(buf, e.Target)
+		if m.values.level >= LevelThree {
+			buf = codec.AppendString(buf, e.Topic)
+			buf = codec.AppendString(buf, e.ID)
+			buf = binary.AppendVarint(buf, e.Expires)
+		}
 		length := uint64(0)
 		if e.Body != nil {
 			length = uint64(len(e.Body)) + 1
@@ -382,7 +386,7 @@ func (i *inspector) checkNamed(named *contents, records segmentRecords) error {
 	for _, r := range records.records {
 		infos = append(infos, r.Info)
 	}
-	slices.SortFunc(infos, func(a, b segment.Info) int { return cmp.Compare(a.First, b.First) })
+	slices.SortFunc(infos, func(a, b segment.Info) int { return a.Compare(&b) })
 	return checkRanges(named.alive, v.nextSeq, slices.Values(infos))
 }
 

@@ -72,19 +72,38 @@ func (f *Frozen) Flush(meta SnapshotMeta) error {
 // change while it is frozen, so it is read without a lock; what has died since is
 // written, for it is alive at the index that the manifest will record.
 func (f *Frozen) writeSegment() (*segment.Segment, error) {
-	if f.table.len() == 0 {
+	rows := f.table.rows(f.alive)
+	if f.table.len()+len(rows) == 0 {
 		return nil, nil
 	}
-	if err := f.store.checkRoom(f.table.bytes); err != nil {
+	if err := f.store.checkRoom(f.table.bytes + int64(len(rows))*rowRoom); err != nil {
 		return nil, err
 	}
-	return f.store.writeSegment(f.table.base, f.table.next-1, func(add func(*Entry) error) (err error) {
+	span := SeqRun{f.table.base, f.table.next - 1}
+	return f.store.writeSegment(formOf(f.values.level), span, func(w *segment.Writer) (err error) {
 		f.table.ascend(f.table.min(), func(e Entry) bool {
-			err = add(&e)
+			err = w.Add(&e)
 			return err == nil
 		})
+		for i := range rows {
+			if err == nil {
+				err = w.AddRow(&rows[i])
+			}
+		}
 		return err
 	})
+}
+
+// rowRoom is what an id takes on disk with its row, the id of its entry and its part of a
+// filter, at a guess.
+const rowRoom = 100
+
+// formOf returns how segments are written that a state of this level names.
+func formOf(l Level) segment.Form {
+	if l < LevelThree {
+		return segment.Plain
+	}
+	return segment.WithIDs
 }
 
 // name commits the segment and shows it in the place of the table. The caller
@@ -106,7 +125,8 @@ func (f *Frozen) name(written *segment.Segment, meta SnapshotMeta) (before []*se
 
 // commit makes the manifest name the segment, and no longer those that are fully
 // dead at the index that it records with them: their space comes back with the
-// flush, however long a merge may take. The caller holds manifest.mu.
+// flush, however long a merge may take. Of one with rows of messages elsewhere a merge
+// finds out. The caller holds manifest.mu.
 func (f *Frozen) commit(written *segment.Segment, meta SnapshotMeta) error {
 	s := f.store
 	if !f.current() || f.generation != s.manifest.current.generation {
@@ -115,7 +135,7 @@ func (f *Frozen) commit(written *segment.Segment, meta SnapshotMeta) error {
 	next := s.manifest.current
 	next.meta, next.state, next.alive, next.outcomes = meta, encodeValues(&f.values), f.alive, f.outcomes
 	next.segments = slices.DeleteFunc(slices.Clone(next.segments), func(g *segment.Segment) bool {
-		return f.alive.CountRange(g.Info.First, g.Info.Last) == 0
+		return f.alive.CountRange(g.Info.First, g.Info.Last) == 0 && g.Info.Foreign == 0
 	})
 	if written != nil {
 		next.segments = append(next.segments, written)
@@ -145,15 +165,15 @@ func (f *Frozen) Release() {
 	s.table = f.table
 }
 
-// writeSegment writes a file with what fill adds and makes it and its name in
-// the directory durable. It returns nil when fill added nothing.
-func (s *Store) writeSegment(first, last uint64, fill func(add func(*Entry) error) error) (*segment.Segment, error) {
+// writeSegment writes a file with what fill adds, of seqs within span, and makes it and its name
+// in the directory durable. It returns nil when fill added nothing.
+func (s *Store) writeSegment(form segment.Form, span SeqRun, fill func(w *segment.Writer) error) (*segment.Segment, error) {
 	id, path := s.manifest.newSegment()
-	w, err := segment.Create(path, first, last)
+	w, err := segment.Create(path, form, span.First, span.Last)
 	if err != nil {
 		return nil, err
 	}
-	if err := fill(w.Add); err != nil || w.Count() == 0 {
+	if err := fill(w); err != nil || w.Empty() {
 		return nil, w.Abort(err)
 	}
 	record, err := w.Finish()

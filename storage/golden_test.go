@@ -106,7 +106,7 @@ func TestGolden_levelThree(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	v.level = LevelThree
+	v.level, v.idsOpen = LevelThree, true
 	v.topics.set(Hold{Target: "orders.delay", Through: -3, Mark: Ref{Due: -4, Seq: 5}})
 	v.pauses = v.pauses.With(pause.Pause{Kind: pause.Topic, Name: "orders.delay", Who: "ann", Why: "stock taking", Since: 1_700_000_000_000}).
 		With(pause.Pause{Kind: pause.Target, Name: "orders", Since: -1})
@@ -114,7 +114,7 @@ func TestGolden_levelThree(t *testing.T) {
 	if c.level() != LevelThree {
 		t.Fatalf("contents of level %d", c.level())
 	}
-	state, err := codec.Open("state", newestState, golden.Compare(t, "manifest_state_v2_three", codec.Seal(c.state)))
+	state, err := codec.Open("state", newestState, golden.Compare(t, "manifest_state_v3", codec.Seal(c.state)))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -1,7 +1,6 @@
 package storage
 
 import (
-	"cmp"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -355,5 +354,5 @@ func write(db *bbolt.DB, next, before *contents) error {
 }
 
 func sortBySeq(segments []*segment.Segment) {
-	slices.SortFunc(segments, func(a, b *segment.Segment) int { return cmp.Compare(a.Info.First, b.Info.First) })
+	slices.SortStableFunc(segments, func(a, b *segment.Segment) int { return a.Info.Compare(&b.Info) })
 }

@@ -2,6 +2,7 @@ package storage
 
 import (
 	"github.com/carillonmq/carillon/storage/alive"
+	"github.com/carillonmq/carillon/storage/name"
 	"github.com/tidwall/btree"
 )
 
@@ -19,10 +20,10 @@ type memtable struct {
 	pages []*page
 	order *btree.BTreeG[Ref]
 	bytes int64 // bodies
+	names names
 
-	// Target names are few and repeat: each is kept once.
-	targets  []string
-	targetID map[string]uint32
+	// Names of topics are few and repeat: each is kept once.
+	targets, topics texts
 }
 
 const pageSlots = 512
@@ -30,21 +31,58 @@ const pageSlots = 512
 type page struct {
 	count int
 	slots [pageSlots]slot
+	tails *[pageSlots]tail // nil while no entry of the page has one
 }
 
 type slot struct {
 	due    int64
 	body   []byte
-	target uint32
-	used   bool
+	target uint32 // its place, and one more; 0: the slot is free
+	topic  uint32 // its place, and one more; 0: none
+}
+
+// A tail is what only some entries have.
+type tail struct {
+	id      string
+	expires int64
+}
+
+// texts keeps each text once. The zero value is empty.
+type texts struct {
+	all    []string
+	places map[string]uint32
+}
+
+// place returns the text's place, and one more.
+func (t *texts) place(text string) uint32 {
+	if n := len(t.all); n > 0 && t.all[n-1] == text {
+		return uint32(n)
+	}
+	place, ok := t.places[text]
+	if !ok {
+		if t.places == nil {
+			t.places = make(map[string]uint32)
+		}
+		t.all = append(t.all, text)
+		place = uint32(len(t.all))
+		t.places[text] = place
+	}
+	return place
+}
+
+// kept returns the text as it is kept here, or as it is given.
+func (t *texts) kept(text string) string {
+	if place, ok := t.places[text]; ok {
+		return t.all[place-1]
+	}
+	return text
 }
 
 func newMemtable(base uint64) *memtable {
 	return &memtable{
-		base:     base,
-		next:     base,
-		order:    btree.NewBTreeGOptions(Ref.Less, btree.Options{NoLocks: true}),
-		targetID: make(map[string]uint32),
+		base:  base,
+		next:  base,
+		order: btree.NewBTreeGOptions(Ref.Less, btree.Options{NoLocks: true}),
 	}
 }
 
@@ -56,6 +94,9 @@ func (m *memtable) add(e *Entry) {
 		m.pages = append(m.pages, nil)
 	}
 	m.put(e)
+	if e.ID != "" {
+		m.names.add(m, name.Of(e.Topic, e.ID), e.Seq)
+	}
 }
 
 // put places an entry anywhere within [base, next).
@@ -67,27 +108,19 @@ func (m *memtable) put(e *Entry) {
 		m.pages[i/pageSlots] = p
 	}
 	p.count++
-	p.slots[i%pageSlots] = slot{due: e.Due, body: e.Body, target: m.intern(e.Target), used: true}
+	s := slot{due: e.Due, body: e.Body, target: m.targets.place(e.Target)}
+	if e.Topic != "" {
+		s.topic = m.topics.place(e.Topic)
+	}
+	p.slots[i%pageSlots] = s
+	if e.ID != "" || e.Expires != 0 {
+		if p.tails == nil {
+			p.tails = new([pageSlots]tail)
+		}
+		p.tails[i%pageSlots] = tail{id: e.ID, expires: e.Expires}
+	}
 	m.order.Set(e.Ref())
 	m.bytes += int64(len(e.Body))
-}
-
-func (m *memtable) intern(target string) uint32 {
-	id, ok := m.targetID[target]
-	if !ok {
-		id = uint32(len(m.targets))
-		m.targets = append(m.targets, target)
-		m.targetID[target] = id
-	}
-	return id
-}
-
-// name returns the target's name as it is kept here, or as it is given.
-func (m *memtable) name(target string) string {
-	if id, ok := m.targetID[target]; ok {
-		return m.targets[id]
-	}
-	return target
 }
 
 // get returns the entry of seq; the body is shared.
@@ -97,11 +130,28 @@ func (m *memtable) get(seq uint64) (Entry, bool) {
 	}
 	i := seq - m.base
 	p := m.pages[i/pageSlots]
-	if p == nil || !p.slots[i%pageSlots].used {
+	if p == nil || p.slots[i%pageSlots].target == 0 {
 		return Entry{}, false
 	}
 	s := &p.slots[i%pageSlots]
-	return Entry{Due: s.due, Seq: seq, Target: m.targets[s.target], Body: s.body}, true
+	e := Entry{Due: s.due, Seq: seq, Target: m.targets.all[s.target-1], Body: s.body}
+	if s.topic != 0 {
+		e.Topic = m.topics.all[s.topic-1]
+	}
+	if p.tails != nil {
+		e.ID, e.Expires = p.tails[i%pageSlots].id, p.tails[i%pageSlots].expires
+	}
+	return e, true
+}
+
+// holds reports whether the table has an entry of seq.
+func (m *memtable) holds(seq uint64) bool {
+	if seq < m.base || seq >= m.next {
+		return false
+	}
+	i := seq - m.base
+	p := m.pages[i/pageSlots]
+	return p != nil && p.slots[i%pageSlots].target != 0
 }
 
 // remove drops what the table holds of the run.
@@ -119,12 +169,15 @@ func (m *memtable) remove(run SeqRun) {
 			continue
 		}
 		s := &p.slots[i%pageSlots]
-		if !s.used {
+		if s.target == 0 {
 			continue
 		}
 		m.order.Delete(Ref{Due: s.due, Seq: seq})
 		m.bytes -= int64(len(s.body))
 		*s = slot{}
+		if p.tails != nil {
+			p.tails[i%pageSlots] = tail{}
+		}
 		if p.count--; p.count == 0 {
 			m.pages[i/pageSlots] = nil
 		}
@@ -135,6 +188,7 @@ func (m *memtable) clear() {
 	clear(m.pages)
 	m.order.Clear()
 	m.bytes = 0
+	m.names.forgetOwn()
 }
 
 func (m *memtable) len() int { return m.order.Len() }
@@ -172,4 +226,5 @@ func (m *memtable) absorb(later *memtable) {
 		m.put(&e)
 		return true
 	})
+	m.names.absorb(m, &later.names)
 }

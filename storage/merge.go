@@ -6,8 +6,8 @@ import (
 	"fmt"
 	"slices"
 
-	"github.com/carillonmq/carillon/storage/alive"
 	"github.com/carillonmq/carillon/storage/merge"
+	"github.com/carillonmq/carillon/storage/name"
 	"github.com/carillonmq/carillon/storage/segment"
 )
 
@@ -45,7 +45,7 @@ func (s *Store) Merge(ctx context.Context) (did bool, err error) {
 		}
 		return false, err
 	}
-	merged, err := s.rewrite(ctx, from.alive, step)
+	merged, err := s.rewrite(ctx, &from, step)
 	if err != nil {
 		if errors.Is(err, ErrCorrupt) {
 			s.planner.SetAsideDamaged(step, from.alive)
@@ -92,21 +92,35 @@ func (s *Store) plan(ctx context.Context, from *contents) (step []*segment.Segme
 }
 
 // rewrite writes what is alive in the segments into one, nil when nothing is.
-func (s *Store) rewrite(ctx context.Context, set *alive.Set, step []*segment.Segment) (*segment.Segment, error) {
-	first, last := step[0].Info.First, step[len(step)-1].Info.Last
-	if set.CountRange(first, last) == 0 {
+func (s *Store) rewrite(ctx context.Context, from *contents, step []*segment.Segment) (*segment.Segment, error) {
+	span := SeqRun{step[0].Info.First, step[len(step)-1].Info.Last}
+	foreign := slices.ContainsFunc(step, func(g *segment.Segment) bool { return g.Info.Foreign > 0 })
+	if from.alive.CountRange(span.First, span.Last) == 0 && !foreign {
 		return nil, nil
 	}
-	return s.writeSegment(first, last, func(add func(*Entry) error) error {
+	return s.writeSegment(formOf(from.level()), span, func(w *segment.Writer) error {
 		gathered := 0
-		return merge.Entries(ctx, step, set, func(e *Entry) error {
-			if gathered += len(e.Body); gathered >= paceBytes {
-				if err := s.pace(ctx, gathered); err != nil {
-					return err
-				}
-				gathered = 0
+		wrote := func(n int) error {
+			if gathered += n; gathered < paceBytes {
+				return nil
 			}
-			return add(e)
+			n, gathered = gathered, 0
+			return s.pace(ctx, n)
+		}
+		err := merge.Entries(ctx, step, from.alive, func(e *Entry) error {
+			if err := wrote(len(e.Body)); err != nil {
+				return err
+			}
+			return w.Add(e)
+		})
+		if err != nil {
+			return err
+		}
+		return merge.Rows(ctx, step, from.alive, func(r *name.Row) error {
+			if err := wrote(rowRoom); err != nil {
+				return err
+			}
+			return w.AddRow(r)
 		})
 	})
 }

@@ -3,6 +3,7 @@ package storage
 import (
 	"fmt"
 	"slices"
+	"strings"
 
 	"github.com/carillonmq/carillon/storage/disk"
 	"github.com/carillonmq/carillon/storage/merge"
@@ -75,8 +76,16 @@ func find(segments []*segment.Segment, seq uint64) (int, bool) {
 // Item is what a scan tells of an entry: all but its body.
 type Item struct {
 	Ref
-	Target string
-	Size   int // bytes of the body
+	Target  string
+	Topic   string
+	ID      string
+	Expires int64
+	Size    int // bytes of the body
+}
+
+// itemOf copies the id, which may be a view into a file.
+func itemOf(e *Entry) Item {
+	return Item{Ref: e.Ref(), Target: e.Target, Topic: e.Topic, ID: strings.Clone(e.ID), Expires: e.Expires, Size: len(e.Body)}
 }
 
 const (
@@ -215,7 +224,7 @@ func (sc *scan) batch(m *merge.Heap) (more bool, err error) {
 		e := m.Peek()
 		sc.looked++
 		if sc.keep(e.Target) {
-			sc.out = append(sc.out, Item{Ref: e.Ref(), Target: e.Target, Size: len(e.Body)})
+			sc.out = append(sc.out, itemOf(e))
 		}
 		sc.next = Ref{Due: e.Due, Seq: e.Seq + 1}
 		if err := m.Skip(); err != nil {

@@ -104,6 +104,7 @@ type values struct {
 	time      int64
 	nextSeq   uint64
 	surveyed  bool
+	idsOpen   bool  // see Store.OpenIDs
 	claim     Claim // without holds
 	holds     holds // by target
 	topics    holds // by delay topic
@@ -235,14 +236,17 @@ func (v *values) holdPaused(kind pause.Kind, name string) {
 //
 // where a mark is | due varint | seq uvarint | and n a uvarint.
 //
-// Above LevelOne this is version 2, which begins with | level uvarint |, and from LevelThree on it
-// ends with
+// Above LevelOne this is version 2, which begins with | level uvarint |. From LevelThree on it is
+// version 3, which ends with
 //
-//	| n | n x (topic held, through varint, mark) | pause.Set |
+//	| n | n x (topic held, through varint, mark) | pause.Set | ids open u8 |
 func encodeValues(v *values) codec.Record {
 	r := codec.Record{Version: 1}
 	if v.level > LevelOne {
 		r = codec.Record{Version: 2, Payload: binary.AppendUvarint(nil, uint64(v.level))}
+	}
+	if v.level >= LevelThree {
+		r.Version = 3
 	}
 	r.Payload = v.append(r.Payload)
 	return r
@@ -270,7 +274,8 @@ func (v *values) append(b []byte) []byte {
 		return b
 	}
 	b = v.topics.append(b)
-	return v.pauses.Append(b)
+	b = v.pauses.Append(b)
+	return codec.AppendBool(b, v.idsOpen)
 }
 
 func decodeValues(r codec.Record) (values, error) {
@@ -294,9 +299,10 @@ func decodeValues(r codec.Record) (values, error) {
 		p := Position{Topic: d.Text(), TopicID: d.ID(), Partition: int32(d.Varint()), Next: d.Varint(), Epoch: int32(d.Varint())}
 		v.positions[partitionKey{p.TopicID, p.Partition}] = p
 	}
-	if v.level >= LevelThree {
+	if r.Version >= 3 {
 		v.topics.read(&d)
 		v.pauses = pause.Read(&d)
+		v.idsOpen = d.Bool()
 	}
 	return v, d.Finish("state")
 }

@@ -110,7 +110,7 @@ func (h *streamHeader) readPayloads(d *codec.Decoder) error {
 	h.state = codec.Record{Version: 1, Payload: d.Bytes()}
 	h.alive = codec.Record{Version: 1, Payload: d.Bytes()}
 	for range d.Count() {
-		h.records = append(h.records, segment.ReadRecord(d))
+		h.records = append(h.records, segment.ReadRecord(d, segment.Plain))
 	}
 	if err := d.Finish("stream header"); err != nil {
 		return err

@@ -63,10 +63,12 @@ func (p *Planner) of(g *segment.Segment) *knowledge {
 // entries where none can be taken.
 func (p *Planner) LiveBytes(ctx context.Context, g *segment.Segment, set *alive.Set) int64 {
 	n := set.CountRange(g.Info.First, g.Info.Last)
-	switch n {
-	case 0:
+	switch {
+	case g.Info.Foreign > 0: // their messages lie elsewhere
+		n += g.Info.Foreign
+	case n == 0:
 		return 0
-	case g.Info.Count:
+	case n == g.Info.Count:
 		return g.Size
 	}
 	k := p.of(g)
@@ -78,7 +80,7 @@ func (p *Planner) LiveBytes(ctx context.Context, g *segment.Segment, set *alive.
 		k.sample = taken
 	}
 	if k.sample == nil {
-		return max(1, int64(float64(g.Size)*float64(n)/float64(g.Info.Count)))
+		return max(1, int64(float64(g.Size)*float64(n)/float64(g.Info.Count+g.Info.Foreign)))
 	}
 	return max(1, k.sample.LiveBytes(g.Size, set.Contains))
 }

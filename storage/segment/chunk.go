@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"math"
 	"slices"
+	"unsafe"
 
 	"github.com/carillonmq/carillon/storage/codec"
 )
@@ -32,11 +33,77 @@ import (
 //	| due uvarint | seq varint | target uvarint | length uvarint | crc u32 |
 //
 // Bodies lie back to back in the same order and end with the value.
+//
+// In a segment WithIDs an entry is told by its label instead of its target: what it shares with
+// many others. Only an entry that has an id, or expires, takes more bytes than another one:
+//
+//	| first entry's key 16 | n uvarint | n x label | count x entry |
+//
+//	label   | target | topic | has u8, 1: an id, 2: an expiry |
+//	entry   | due uvarint | seq varint | label uvarint | length uvarint | crc u32 | id | expires - due varint |
 const (
 	chunkSize   = 64 << 10
 	chunkHeader = 16
 	keySize     = 16
+
+	hasID      = 1
+	hasExpires = 2
+
+	// placeShift makes room for what an entry has below where in the value its label lies.
+	placeShift = 2
 )
+
+// A Form says what entries have, and by that how a segment is written.
+type Form uint8
+
+const (
+	// Plain entries have neither topic, id nor expiry: LevelOne and LevelTwo write them.
+	Plain Form = iota
+	// WithIDs they may have them, and rows say where each id is.
+	WithIDs
+)
+
+// A label is what many entries of a chunk share. Of a Plain one only the target is written.
+type label struct {
+	target, topic string
+	has           byte
+}
+
+func (e *Entry) label() label {
+	l := label{target: e.Target, topic: e.Topic}
+	if e.ID != "" {
+		l.has |= hasID
+	}
+	if e.Expires != 0 {
+		l.has |= hasExpires
+	}
+	return l
+}
+
+func (l *label) append(b []byte, form Form) []byte {
+	b = codec.AppendString(b, l.target)
+	if form == Plain {
+		return b
+	}
+	return append(codec.AppendString(b, l.topic), l.has)
+}
+
+// readLabel reads one without its texts, which are views.
+func readLabel(d *codec.Decoder, form Form) (target, topic []byte, has byte) {
+	if target = d.BytesView(); target == nil {
+		d.Fail("text is null")
+	}
+	if form == Plain {
+		return target, nil, 0
+	}
+	if topic = d.BytesView(); topic == nil {
+		d.Fail("text is null")
+	}
+	if has = d.Byte(); has > hasID|hasExpires {
+		d.Fail("unknown field of an entry")
+	}
+	return target, topic, has
+}
 
 // AppendKey writes r so that byte order is the order of delivery: due with its
 // sign bit turned, then seq, both big endian.
@@ -52,10 +119,11 @@ func parseKey(b []byte) Ref {
 // chunkBuilder gathers entries, which must come in order. Bodies are not copied
 // before finish.
 type chunkBuilder struct {
+	form        Form
 	first, last Ref
 	count       uint32
-	targets     []string
-	targetID    map[string]uint64
+	labels      []label
+	places      map[label]uint64
 	entries     []byte
 	bodies      [][]byte
 	bodyBytes   int
@@ -64,23 +132,33 @@ type chunkBuilder struct {
 func (c *chunkBuilder) add(e *Entry) {
 	if c.count == 0 {
 		c.first, c.last = e.Ref(), e.Ref()
-		c.targetID = make(map[string]uint64)
+		c.places = make(map[label]uint64)
 	}
-	target, ok := c.targetID[e.Target]
+	l := label{target: e.Target}
+	if c.form == WithIDs {
+		l = e.label()
+	}
+	place, ok := c.places[l]
 	if !ok {
-		target = uint64(len(c.targets))
-		c.targets = append(c.targets, e.Target)
-		c.targetID[e.Target] = target
+		place = uint64(len(c.labels))
+		c.labels = append(c.labels, l)
+		c.places[l] = place
 	}
 	c.entries = binary.AppendUvarint(c.entries, uint64(e.Due)-uint64(c.last.Due))
 	c.entries = binary.AppendVarint(c.entries, int64(e.Seq-c.last.Seq))
-	c.entries = binary.AppendUvarint(c.entries, target)
+	c.entries = binary.AppendUvarint(c.entries, place)
 	length := uint64(0)
 	if e.Body != nil {
 		length = uint64(len(e.Body)) + 1
 	}
 	c.entries = binary.AppendUvarint(c.entries, length)
 	c.entries = binary.BigEndian.AppendUint32(c.entries, codec.Checksum(e.Body))
+	if l.has&hasID != 0 {
+		c.entries = codec.AppendString(c.entries, e.ID)
+	}
+	if l.has&hasExpires != 0 {
+		c.entries = binary.AppendVarint(c.entries, int64(uint64(e.Expires)-uint64(e.Due)))
+	}
 	c.bodies = append(c.bodies, e.Body)
 	c.bodyBytes += len(e.Body)
 	c.last = e.Ref()
@@ -92,35 +170,35 @@ func (c *chunkBuilder) full() bool { return len(c.entries)+c.bodyBytes >= chunkS
 // finish writes the chunk over buf and empties the builder. The key is a part of
 // the value.
 func (c *chunkBuilder) finish(ordinal uint32, buf []byte) (key, value []byte) {
-	names := binary.AppendUvarint(nil, uint64(len(c.targets)))
-	for _, t := range c.targets {
-		names = codec.AppendString(names, t)
+	labels := binary.AppendUvarint(nil, uint64(len(c.labels)))
+	for i := range c.labels {
+		labels = c.labels[i].append(labels, c.form)
 	}
-	index := keySize + len(names) + len(c.entries)
+	index := keySize + len(labels) + len(c.entries)
 	value = slices.Grow(buf[:0], chunkHeader+index+c.bodyBytes)[:chunkHeader]
 	binary.BigEndian.PutUint32(value[4:], uint32(index))
 	binary.BigEndian.PutUint32(value[8:], c.count)
 	binary.BigEndian.PutUint32(value[12:], ordinal)
 	value = AppendKey(value, c.first)
-	value = append(value, names...)
+	value = append(value, labels...)
 	value = append(value, c.entries...)
 	binary.BigEndian.PutUint32(value, codec.Checksum(value[4:]))
 	for _, body := range c.bodies {
 		value = append(value, body...)
 	}
 	clear(c.bodies)
-	*c = chunkBuilder{targets: c.targets[:0], entries: c.entries[:0], bodies: c.bodies[:0]}
+	*c = chunkBuilder{form: c.form, labels: c.labels[:0], entries: c.entries[:0], bodies: c.bodies[:0]}
 	return value[chunkHeader : chunkHeader+keySize], value
 }
 
-// chunk reads one, front to back. Entries' bodies are views into the value.
+// chunk reads one, front to back. Entries' ids and bodies are views into the value.
 type chunk struct {
 	ordinal uint32
 	left    uint32 // entries not read yet
 	prev    Ref
 	started bool
-	targets int      // how many names there are
-	names   []string // of the targets
+	labels  []label  // not told to an index's chunk
+	places  []uint32 // of each label, where it lies and what it has
 	index   codec.Decoder
 	bodies  []byte
 }
@@ -132,12 +210,12 @@ type chunkEntry struct {
 }
 
 // openChunk checks the header, the index's checksum and the key.
-func openChunk(key, value []byte) (chunk, error) {
+func openChunk(form Form, key, value []byte) (chunk, error) {
 	if len(key) != keySize || len(value) < chunkHeader+keySize {
 		return chunk{}, fmt.Errorf("%w: chunk of %d bytes under a key of %d", codec.ErrCorrupt, len(value), len(key))
 	}
 	index := uint64(binary.BigEndian.Uint32(value[4:]))
-	if index < keySize || index > uint64(len(value)-chunkHeader) {
+	if index < keySize || index > uint64(len(value)-chunkHeader) || index >= math.MaxUint32>>placeShift-chunkHeader {
 		return chunk{}, fmt.Errorf("%w: chunk of %d bytes says its index has %d", codec.ErrCorrupt, len(value), index)
 	}
 	end := chunkHeader + index
@@ -154,28 +232,30 @@ func openChunk(key, value []byte) (chunk, error) {
 		index:   codec.NewDecoder(value[chunkHeader+keySize : end]),
 		bodies:  value[end:],
 	}
-	c.targets = c.index.Count()
-	c.names = make([]string, c.targets)
-	for i := range c.names {
-		c.names[i] = c.index.Text()
+	c.labels = make([]label, c.index.Count())
+	c.places = make([]uint32, len(c.labels))
+	for i := range c.labels {
+		at := end - uint64(c.index.Left())
+		target, topic, has := readLabel(&c.index, form)
+		c.labels[i], c.places[i] = label{string(target), string(topic), has}, uint32(at)<<placeShift|uint32(has)
 	}
 	if c.index.Failed() || c.left == 0 {
-		return chunk{}, fmt.Errorf("%w: chunk with %d entries and %d targets does not decode", codec.ErrCorrupt, c.left, c.targets)
+		return chunk{}, fmt.Errorf("%w: chunk with %d entries and %d targets does not decode", codec.ErrCorrupt, c.left, len(c.labels))
 	}
 	return c, nil
 }
 
 // next returns the next entry, false at the end. The body is not checked.
 func (c *chunk) next() (chunkEntry, bool, error) {
-	e, target, ok, err := c.step()
+	e, place, ok, err := c.step()
 	if ok {
-		e.Target = c.names[target]
+		e.Target, e.Topic = c.labels[place].target, c.labels[place].topic
 	}
 	return e, ok, err
 }
 
-// step is next, with the place of the target's name instead of the name.
-func (c *chunk) step() (e chunkEntry, target uint64, ok bool, err error) {
+// step is next, with the place of the label instead of its texts.
+func (c *chunk) step() (e chunkEntry, place uint64, ok bool, err error) {
 	if c.left == 0 {
 		if c.index.Left() > 0 || len(c.bodies) > 0 {
 			return chunkEntry{}, 0, false, fmt.Errorf("%w: chunk has %d and %d bytes after its last entry", codec.ErrCorrupt, c.index.Left(), len(c.bodies))
@@ -183,11 +263,17 @@ func (c *chunk) step() (e chunkEntry, target uint64, ok bool, err error) {
 		return chunkEntry{}, 0, false, nil
 	}
 	due, seq := c.index.Uvarint(), c.index.Varint()
-	target, length := c.index.Uvarint(), c.index.Uvarint()
+	place, length := c.index.Uvarint(), c.index.Uvarint()
 	e.crc = c.index.Uint32()
 	r := Ref{Due: int64(uint64(c.prev.Due) + due), Seq: c.prev.Seq + uint64(seq)}
-	if c.index.Failed() || target >= uint64(c.targets) || length > math.MaxInt32 || length > uint64(len(c.bodies))+1 {
+	if c.index.Failed() || place >= uint64(len(c.places)) || length > math.MaxInt32 || length > uint64(len(c.bodies))+1 {
 		return chunkEntry{}, 0, false, fmt.Errorf("%w: entry after %v does not decode", codec.ErrCorrupt, c.prev)
+	}
+	if has := byte(c.places[place]) & (hasID | hasExpires); has != 0 {
+		e.readMore(&c.index, has, r.Due)
+		if c.index.Failed() {
+			return chunkEntry{}, 0, false, fmt.Errorf("%w: id or expiry of the entry after %v does not decode", codec.ErrCorrupt, c.prev)
+		}
 	}
 	if c.started && !c.prev.Less(r) || !c.started && r != c.prev {
 		return chunkEntry{}, 0, false, fmt.Errorf("%w: entry %v after %v", codec.ErrCorrupt, r, c.prev)
@@ -198,7 +284,24 @@ func (c *chunk) step() (e chunkEntry, target uint64, ok bool, err error) {
 		c.bodies = c.bodies[length-1:]
 	}
 	c.left, c.prev, c.started = c.left-1, r, true
-	return e, target, true, nil
+	return e, place, true, nil
+}
+
+// readMore reads what only some entries have. One that is there is not empty.
+func (e *chunkEntry) readMore(d *codec.Decoder, has byte, due int64) {
+	if has&hasID != 0 {
+		id := d.BytesView()
+		if len(id) == 0 {
+			d.Fail("id is empty")
+			return
+		}
+		e.ID = unsafe.String(unsafe.SliceData(id), len(id))
+	}
+	if has&hasExpires != 0 {
+		if e.Expires = int64(uint64(due) + uint64(d.Varint())); e.Expires == 0 {
+			d.Fail("expiry is 0")
+		}
+	}
 }
 
 // verify checks the body against its checksum.

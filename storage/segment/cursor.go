@@ -2,6 +2,7 @@ package segment
 
 import (
 	"fmt"
+	"strings"
 
 	"github.com/carillonmq/carillon/storage/codec"
 	"github.com/carillonmq/carillon/storage/disk"
@@ -34,18 +35,18 @@ func (s *Segment) Cursor(bodies bool) (*Cursor, error) {
 	return &Cursor{segment: s, tx: tx, bolt: tx.Bucket(chunksBucket).Cursor(), bodies: bodies}, nil
 }
 
-// Close ends what the cursor has returned: bodies are views into the file.
+// Close ends what the cursor has returned: ids and bodies are views into the file.
 func (c *Cursor) Close() { _ = c.tx.Rollback() } // only read
 
 // Start goes to the first entry at or after from and returns it, false when there is
-// none. Its body is a view that ends with the cursor.
+// none. Its id and body are views that end with the cursor.
 func (c *Cursor) Start(from Ref) (Entry, bool, error) {
 	e, ok, err := c.startEntry(from)
 	return e.Entry, ok, err
 }
 
-// Next returns the entry after the one before, false at the end. Its body is a view
-// that ends with the cursor.
+// Next returns the entry after the one before, false at the end. Its id and body
+// are views that end with the cursor.
 func (c *Cursor) Next() (Entry, bool, error) {
 	e, ok, err := c.nextEntry()
 	return e.Entry, ok, err
@@ -87,7 +88,7 @@ func (c *Cursor) seek(r Ref) error {
 
 // startEntry places the cursor on the first entry at or after from.
 func (c *Cursor) startEntry(from Ref) (chunkEntry, bool, error) {
-	if c.segment.Info.Max.Less(from) {
+	if c.segment.Info.Count == 0 || c.segment.Info.Max.Less(from) {
 		return chunkEntry{}, false, nil
 	}
 	if err := c.seek(from); err != nil {
@@ -170,7 +171,7 @@ func (c *Cursor) nextChunk() (bool, error) {
 }
 
 func (c *Cursor) load(key, value []byte) error {
-	loaded, err := openChunk(key, value)
+	loaded, err := openChunk(c.segment.Info.Form, key, value)
 	if err != nil {
 		return c.damaged(value, err)
 	}
@@ -205,6 +206,7 @@ func (s *Segment) Read(refs []Ref, places []int, found []Entry, indexes *IndexCa
 				return c.damaged(e.Body, err)
 			}
 			found[i] = e.Entry
+			found[i].ID = strings.Clone(e.ID)
 			if e.Body != nil {
 				found[i].Body = append([]byte{}, e.Body...)
 			}

@@ -11,26 +11,39 @@ import (
 
 // The chunk decoder must take any bytes: what it accepts is in order and, read
 // and written again, stays the same.
-func FuzzChunk(f *testing.F) {
+func FuzzChunk(f *testing.F) { fuzzChunk(f, Plain) }
+
+func FuzzChunkWithIDs(f *testing.F) {
+	var b = chunkBuilder{form: WithIDs}
+	for _, e := range goldenNamed() {
+		b.add(&e)
+	}
+	key, value := b.finish(0, nil)
+	f.Add(key, value, true)
+	fuzzChunk(f, WithIDs)
+}
+
+func fuzzChunk(f *testing.F, form Form) {
 	f.Fuzz(func(t *testing.T, key, value []byte, fixChecksum bool) {
 		if fixChecksum { // or no mutation gets past it
 			fixChunk(value)
 		}
-		entries, err := decodeChunk(key, value)
+		entries, err := decodeChunk(form, key, value)
 		if err != nil {
 			if !errors.Is(err, codec.ErrCorrupt) {
 				t.Fatalf("error is %v", err)
 			}
 			return
 		}
-		var again chunkBuilder
+		again := chunkBuilder{form: form}
 		for i := range entries {
 			if i > 0 && !entries[i-1].Ref().Less(entries[i].Ref()) {
 				t.Fatalf("entry %v after %v", entries[i].Ref(), entries[i-1].Ref())
 			}
 			again.add(&entries[i].Entry)
 		}
-		reread, err := decodeChunk(again.finish(0, nil))
+		key, value = again.finish(0, nil)
+		reread, err := decodeChunk(form, key, value)
 		if err != nil || len(reread) != len(entries) {
 			t.Fatalf("read %d, %d after writing again (%v)", len(entries), len(reread), err)
 		}
@@ -51,8 +64,8 @@ func fixChunk(value []byte) {
 	}
 }
 
-func decodeChunk(key, value []byte) (entries []chunkEntry, err error) {
-	c, err := openChunk(key, value)
+func decodeChunk(form Form, key, value []byte) (entries []chunkEntry, err error) {
+	c, err := openChunk(form, key, value)
 	if err != nil {
 		return nil, err
 	}
@@ -68,11 +81,13 @@ func decodeChunk(key, value []byte) (entries []chunkEntry, err error) {
 // Records of any content must decode to what encodes to the same bytes, or fail.
 func FuzzRecord(f *testing.F) {
 	f.Fuzz(func(t *testing.T, payload []byte) {
-		d := codec.NewDecoder(payload)
-		if r := ReadRecord(&d); d.Finish("segment record") == nil {
-			d := codec.NewDecoder(r.Append(nil))
-			if again := ReadRecord(&d); d.Finish("again") != nil || !reflect.DeepEqual(again, r) {
-				t.Fatalf("record %+v does not survive", r)
+		for _, form := range []Form{Plain, WithIDs} {
+			d := codec.NewDecoder(payload)
+			if r := ReadRecord(&d, form); d.Finish("segment record") == nil {
+				d := codec.NewDecoder(r.Append(nil))
+				if again := ReadRecord(&d, form); d.Finish("again") != nil || !reflect.DeepEqual(again, r) {
+					t.Fatalf("record %+v does not survive", r)
+				}
 			}
 		}
 	})

@@ -11,9 +11,10 @@ import (
 const (
 	// mostIndexed bounds what an IndexCache keeps, in bytes of memory: some two million entries of 100 B.
 	mostIndexed = 8 << 20
-	// An index takes indexSize bytes besides its marks, of markSize each, and the places of the names, of 4 bytes.
+	// An index takes indexSize bytes besides its marks, of markSize each, and what it knows of the labels, of labelSize.
 	indexSize = 256
 	markSize  = 40
+	labelSize = 4
 	// markEvery is how many entries are decoded at most to find one.
 	markEvery = 16
 )
@@ -21,12 +22,13 @@ const (
 // A chunkIndex says where in a chunk one may begin to decode, so that an entry is found without a walk
 // over all before. It is never changed, and holds nothing of the file.
 type chunkIndex struct {
-	count int // of entries
-	last  Ref
-	names []uint32 // where in the chunk's value the name of each target lies
-	marks []mark   // of every markEvery-th entry, the first one included
-	crc   uint32   // of the value's index, which ends at end
-	end   int
+	count  int // of entries
+	last   Ref
+	places []uint32 // of the labels, see chunk
+	form   Form
+	marks  []mark // of every markEvery-th entry, the first one included
+	crc    uint32 // of the value's index, which ends at end
+	end    int
 }
 
 // A mark is an entry at which one may begin to decode.
@@ -37,17 +39,14 @@ type mark struct {
 }
 
 // indexChunk checks what openChunk does and that all entries decode.
-func indexChunk(key, value []byte) (*chunkIndex, error) {
-	c, err := openChunk(key, value)
+func indexChunk(form Form, key, value []byte) (*chunkIndex, error) {
+	c, err := openChunk(form, key, value)
 	if err != nil {
 		return nil, err
 	}
-	x := &chunkIndex{count: int(c.left), crc: binary.BigEndian.Uint32(value), end: len(value) - len(c.bodies), names: make([]uint32, c.targets)}
-	names := codec.NewDecoder(value[chunkHeader+keySize : x.end])
-	names.Count()
-	for i := range x.names {
-		x.names[i] = uint32(x.end - names.Left())
-		names.BytesView()
+	x := &chunkIndex{
+		count: int(c.left), crc: binary.BigEndian.Uint32(value), end: len(value) - len(c.bodies),
+		places: c.places, form: form,
 	}
 	x.marks = make([]mark, 0, min(x.count, len(value))/markEvery+1)
 	for at := 0; ; at++ {
@@ -69,7 +68,7 @@ func indexChunk(key, value []byte) (*chunkIndex, error) {
 
 // bytes returns what the index takes of memory.
 func (x *chunkIndex) bytes() int {
-	return indexSize + markSize*cap(x.marks) + 4*cap(x.names)
+	return indexSize + markSize*cap(x.marks) + labelSize*cap(x.places)
 }
 
 // describes reports whether this is the value that was indexed, undamaged: what is decoded from it
@@ -81,7 +80,7 @@ func (x *chunkIndex) describes(value []byte) bool {
 // spans reports whether r lies in the chunk if it is in the segment.
 func (x *chunkIndex) spans(r Ref) bool { return !r.Less(x.marks[0].ref) && !x.last.Less(r) }
 
-// entry returns the entry named r out of the chunk's value, its body a view, and false when it is not there.
+// entry returns the entry named r out of the chunk's value, its id and body views, and false when it is not there.
 func (x *chunkIndex) entry(r Ref, value []byte) (chunkEntry, bool, error) {
 	at, exact := slices.BinarySearchFunc(x.marks, r, func(m mark, r Ref) int { return m.ref.Compare(r) })
 	if !exact {
@@ -95,18 +94,19 @@ func (x *chunkIndex) entry(r Ref, value []byte) (chunkEntry, bool, error) {
 		left:    uint32(x.count - at*markEvery),
 		prev:    m.before,
 		started: at > 0,
-		targets: len(x.names),
+		places:  x.places,
 		index:   codec.NewDecoder(value[m.entry:x.end]),
 		bodies:  value[m.bodies:],
 	}
 	for {
-		e, target, ok, err := c.step()
+		e, place, ok, err := c.step()
 		if err != nil || !ok || r.Less(e.Ref()) {
 			return chunkEntry{}, false, err
 		}
 		if e.Ref() == r {
-			name := codec.NewDecoder(value[x.names[target]:x.end])
-			e.Target = name.Text()
+			text := codec.NewDecoder(value[x.places[place]>>placeShift : x.end])
+			target, topic, _ := readLabel(&text, x.form)
+			e.Target, e.Topic = string(target), string(topic)
 			return e, true, nil
 		}
 	}
@@ -140,7 +140,7 @@ func (c *IndexCache) index(s *Segment, key, value []byte) (*chunkIndex, error) {
 	if x != nil && x.describes(value) {
 		return x, nil
 	}
-	x, err := indexChunk(key, value)
+	x, err := indexChunk(s.Info.Form, key, value)
 	if err != nil {
 		return nil, err
 	}

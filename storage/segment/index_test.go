@@ -14,7 +14,7 @@ import (
 func written(t *testing.T, entries []Entry) *Segment {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "1.seg")
-	w, err := Create(path, 1, uint64(len(entries)))
+	w, err := Create(path, Plain, 1, uint64(len(entries)))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -96,7 +96,7 @@ func TestRead_decodesAChunkOnceForAllTargets(t *testing.T) {
 func TestIndexCache_isBounded(t *testing.T) {
 	var cache IndexCache
 	for i := range 3 * mostIndexed / indexSize {
-		cache.keep(chunkPlace{1, Ref{Seq: uint64(i)}}, &chunkIndex{marks: make([]mark, i%10), names: make([]uint32, i%7)})
+		cache.keep(chunkPlace{1, Ref{Seq: uint64(i)}}, &chunkIndex{marks: make([]mark, i%10), places: make([]uint32, i%7)})
 	}
 	bytes := 0
 	for _, index := range cache.indexes {
@@ -117,7 +117,8 @@ func TestIndexCache_holdsALargeBacklog(t *testing.T) {
 	for i := 0; !b.full(); i++ {
 		b.add(&Entry{Due: int64(i), Seq: uint64(i + 1), Target: fmt.Sprintf("customer-%08d.replies", i%targets), Body: make([]byte, 100)})
 	}
-	index, err := indexChunk(b.finish(0, nil))
+	key, value := b.finish(0, nil)
+	index, err := indexChunk(Plain, key, value)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -137,11 +138,11 @@ func TestChunkIndex_countsItsMemory(t *testing.T) {
 			b.add(&Entry{Due: int64(i), Seq: uint64(i + 1), Target: fmt.Sprintf("%0*d", 249, i%c.targets)})
 		}
 		key, value := b.finish(0, nil)
-		index, err := indexChunk(key, value)
+		index, err := indexChunk(Plain, key, value)
 		if err != nil {
 			t.Fatal(err)
 		}
-		if n := index.bytes(); n > c.most || n != indexSize+markSize*cap(index.marks)+4*cap(index.names) {
+		if n := index.bytes(); n > c.most || n != indexSize+markSize*cap(index.marks)+labelSize*cap(index.places) {
 			t.Errorf("%+v: %d bytes", c, n)
 		}
 	}
@@ -154,7 +155,7 @@ func TestChunkIndex_noticesDamage(t *testing.T) {
 		b.add(&Entry{Due: int64(i), Seq: uint64(i + 1), Target: fmt.Sprint("target-", i%3), Body: []byte{1}})
 	}
 	key, value := b.finish(0, nil)
-	index, err := indexChunk(key, value)
+	index, err := indexChunk(Plain, key, value)
 	if err != nil {
 		t.Fatal(err)
 	}

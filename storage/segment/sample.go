@@ -44,12 +44,17 @@ func (s *Segment) TakeSample(ctx context.Context) (taken Sample, err error) {
 			}
 			end := at + int64(len(value))
 			if hit < end {
-				if taken, err = taken.add(key, value, hit-at, stride); err != nil {
+				if taken, err = taken.add(s.Info.Form, key, value, hit-at, stride); err != nil {
 					return fmt.Errorf("segment %s: %w", s.Path, err)
 				}
 				hit += (end - hit + stride - 1) / stride * stride
 			}
 			at = end
+		}
+		if s.Info.Foreign > 0 {
+			if taken, err = s.sampleRows(tx, taken, hit-at, stride); err != nil {
+				return err
+			}
 		}
 		if len(taken) == 0 {
 			return fmt.Errorf("%w: segment %s has no bytes of chunks", codec.ErrCorrupt, s.Path)
@@ -59,10 +64,25 @@ func (s *Segment) TakeSample(ctx context.Context) (taken Sample, err error) {
 	return taken, err
 }
 
+// sampleRows appends the seqs that the rows' bytes from hit on, a stride apart, belong to. Only
+// where some are of messages elsewhere they are looked at: others live and die with the entries.
+func (s *Segment) sampleRows(tx *bbolt.Tx, taken Sample, hit, stride int64) (Sample, error) {
+	c, at := RowCursor{segment: s, tx: tx}, int64(0)
+	for {
+		r, ok, err := c.Next()
+		if err != nil || !ok {
+			return taken, err
+		}
+		for at += c.chunk.RowSize(); hit < at; hit += stride {
+			taken = append(taken, r.Seq)
+		}
+	}
+}
+
 // add appends the seqs that the chunk's bytes from hit on, a stride apart, belong
 // to. Header and index are shared out among the entries.
-func (p Sample) add(key, value []byte, hit, stride int64) (Sample, error) {
-	c, err := openChunk(key, value)
+func (p Sample) add(form Form, key, value []byte, hit, stride int64) (Sample, error) {
+	c, err := openChunk(form, key, value)
 	if err != nil {
 		return p, err
 	}

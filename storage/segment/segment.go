@@ -14,6 +14,7 @@ import (
 	"github.com/carillonmq/carillon/storage/alive"
 	"github.com/carillonmq/carillon/storage/codec"
 	"github.com/carillonmq/carillon/storage/disk"
+	"github.com/carillonmq/carillon/storage/name"
 	"go.etcd.io/bbolt"
 )
 
@@ -26,8 +27,9 @@ type Segment struct {
 	db   *bbolt.DB
 	refs atomic.Int32
 	// doomed is set before the manifest lets go: nothing names the file.
-	doomed atomic.Bool
-	log    *slog.Logger
+	doomed  atomic.Bool
+	log     *slog.Logger
+	filters name.Filters // of the ids that have a row
 }
 
 // Open opens the file that record describes, with one reference. All but its chunks is
@@ -75,8 +77,10 @@ func (s *Segment) checkFrame() error {
 	}
 	return s.view(func(tx *bbolt.Tx) error {
 		bucket := tx.Bucket(infoBucket)
-		if bucket == nil || tx.Bucket(chunksBucket) == nil {
-			return fmt.Errorf("%w: no bucket %q or %q", codec.ErrCorrupt, infoBucket, chunksBucket)
+		for _, wanted := range append(s.Info.Form.buckets(), infoBucket) {
+			if tx.Bucket(wanted) == nil {
+				return fmt.Errorf("%w: no bucket %q", codec.ErrCorrupt, wanted)
+			}
 		}
 		sealed, err := codec.Open("segment info", newestInfo, bucket.Get(infoKey))
 		if err != nil {
@@ -89,7 +93,7 @@ func (s *Segment) checkFrame() error {
 		if info != s.Info {
 			return fmt.Errorf("%w: file holds %+v, the manifest names %+v", codec.ErrCorrupt, info, s.Info)
 		}
-		return nil
+		return s.readFilters(tx)
 	})
 }
 
@@ -150,7 +154,8 @@ func (s *Segment) Verify(set *alive.Set, visit func(*Entry)) (found uint64, err 
 			return err
 		}
 		defer c.Close()
-		got := Info{First: s.Info.First, Last: s.Info.Last, Chunks: s.Info.Chunks}
+		got := s.Info
+		got.Count, got.Bodies, got.Max = 0, 0, Ref{}
 		e, ok, err := c.Start(s.Info.Min)
 		got.Min = e.Ref()
 		for ; ok && err == nil; e, ok, err = c.Next() {

@@ -12,6 +12,8 @@ import (
 
 var (
 	chunksBucket = []byte("chunks")
+	rowsBucket   = []byte("rows")    // of a segment WithIDs
+	filterBucket = []byte("filters") // of a segment WithIDs
 	infoBucket   = []byte("info")
 	infoKey      = []byte("segment")
 )
@@ -34,6 +36,7 @@ type Writer struct {
 	tx    *bbolt.Tx
 	info  Info
 	chunk chunkBuilder
+	rows  rowWriter
 	dirty int // bytes put into tx
 	// values are buffers for chunks. The first put of them may be in tx: bbolt
 	// needs their memory until it commits.
@@ -43,8 +46,8 @@ type Writer struct {
 
 // Create begins a file for entries whose seqs lie within first and last. It must be
 // finished or aborted.
-func Create(path string, first, last uint64) (*Writer, error) {
-	w := &Writer{path: path, info: Info{First: first, Last: last}}
+func Create(path string, form Form, first, last uint64) (*Writer, error) {
+	w := &Writer{path: path, info: Info{Form: form, First: first, Last: last}, chunk: chunkBuilder{form: form}}
 	var err error
 	w.db, err = bbolt.Open(path, 0o600, &bbolt.Options{
 		OpenFile: w.open, NoSync: true, NoGrowSync: true, NoFreelistSync: true, InitialMmapSize: writerMap, NoStatistics: true,
@@ -78,25 +81,40 @@ func (w *Writer) Add(e *Entry) error {
 	return nil
 }
 
-// Count returns how many entries were added.
-func (w *Writer) Count() uint64 { return w.info.Count }
+// Empty reports whether nothing was added.
+func (w *Writer) Empty() bool { return w.info.Count+w.info.Rows == 0 }
 
 func (w *Writer) putChunk() error {
-	bucket, err := w.bucket(chunksBucket)
-	if err != nil {
-		return err
-	}
+	key, value := w.chunk.finish(w.info.Chunks, w.buffer())
+	w.info.Chunks++
+	return w.putOver(chunksBucket, key, value)
+}
+
+// buffer returns one to write the next value over.
+func (w *Writer) buffer() []byte {
 	if w.put == len(w.values) {
 		w.values = append(w.values, nil)
 	}
-	key, value := w.chunk.finish(w.info.Chunks, w.values[w.put])
+	return w.values[w.put]
+}
+
+// putOver puts what was written over buffer.
+func (w *Writer) putOver(name, key, value []byte) error {
 	if cap(value) <= 2*chunkSize { // of large bodies not too many are kept
 		w.values[w.put] = value
 	}
 	w.put++
-	w.info.Chunks++
+	return w.putValue(name, key, value)
+}
+
+// putValue puts what stays as it is until the transaction ends.
+func (w *Writer) putValue(name, key, value []byte) error {
+	bucket, err := w.bucket(name)
+	if err != nil {
+		return err
+	}
 	if err := bucket.Put(key, value); err != nil {
-		return fmt.Errorf("write chunk: %w", err)
+		return fmt.Errorf("write %s: %w", name, err)
 	}
 	if w.dirty += len(value); w.dirty < transactionSize {
 		return nil
@@ -130,14 +148,40 @@ func (w *Writer) commit() error {
 	return nil
 }
 
-// Finish makes the file durable, its name not yet, and returns its record. It blocks for
-// the sync. At least one entry must have been added.
-func (w *Writer) Finish() (Record, error) {
+// finishParts writes what is still gathered, and makes the buckets that a segment of its form has.
+func (w *Writer) finishParts() error {
 	if w.chunk.count > 0 {
-		// A merge's bodies lie in the mapped files of segments, which stay pinned.
-		if err := disk.Guard(w.putChunk); err != nil {
-			return Record{}, err
+		if err := w.putChunk(); err != nil {
+			return err
 		}
+	}
+	if w.info.Form == WithIDs {
+		if err := w.finishRows(); err != nil {
+			return err
+		}
+	}
+	for _, name := range w.info.Form.buckets() {
+		if _, err := w.bucket(name); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// buckets are those that chunks lie in.
+func (f Form) buckets() [][]byte {
+	if f == Plain {
+		return [][]byte{chunksBucket}
+	}
+	return [][]byte{chunksBucket, rowsBucket, filterBucket}
+}
+
+// Finish makes the file durable, its name not yet, and returns its record. It blocks for
+// the sync. At least one entry or row must have been added.
+func (w *Writer) Finish() (Record, error) {
+	// A merge's bodies lie in the mapped files of segments, which stay pinned.
+	if err := disk.Guard(w.finishParts); err != nil {
+		return Record{}, err
 	}
 	info, err := w.bucket(infoBucket)
 	if err != nil {
@@ -185,8 +229,12 @@ func (r *Record) measure(db *bbolt.DB) error {
 	}
 	defer pages.close()
 	return db.View(func(tx *bbolt.Tx) error {
-		if r.Branches, err = pages.branches(uint64(tx.Bucket(chunksBucket).Root())); err != nil {
-			return err
+		for _, name := range r.Info.Form.buckets() {
+			branches, err := pages.branches(uint64(tx.Bucket(name).Root()))
+			if err != nil {
+				return err
+			}
+			r.Branches = append(r.Branches, branches...)
 		}
 		r.CRC, err = pages.checksum(r.Branches)
 		return err

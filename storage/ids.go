@@ -1,0 +1,151 @@
+package storage
+
+import (
+	"fmt"
+	"slices"
+
+	"github.com/carillonmq/carillon/storage/name"
+	"github.com/carillonmq/carillon/storage/segment"
+)
+
+// Found is a message that an id stands for.
+type Found struct {
+	Ref
+	Target  string
+	Expires int64 // epoch milliseconds; 0: never
+}
+
+// IDsOpen reports whether every message that is pending can be looked up by its id.
+func (s *Store) IDsOpen() bool {
+	s.mu.RLock()
+	defer s.mu.RUnlock()
+	return s.values.idsOpen
+}
+
+// OpenIDs makes messages that were accepted before LevelThree known by their ids; those that are
+// dead are passed over. upTo says that all with a seq of upTo or below were told, now or before:
+// once that is every message there is, the ids are open, and stay so. Called by the writer, at
+// LevelThree.
+func (s *Store) OpenIDs(messages []Named, upTo uint64) (open bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for i := range messages {
+		n := &messages[i]
+		if s.alive.Contains(n.Seq) {
+			s.table.names.addForeign(name.Row{
+				Hash: name.Of(n.Topic, n.ID), Seq: n.Seq, Due: n.Due, Expires: n.Expires, Target: s.table.targets.kept(n.Target), Foreign: true,
+			})
+		}
+	}
+	if upTo >= s.values.nextSeq-1 {
+		s.values.idsOpen = true
+	}
+	return s.values.idsOpen
+}
+
+// Time returns the schedule's time: the highest of a leader's that SetTime was given, epoch
+// milliseconds.
+func (s *Store) Time() int64 {
+	s.mu.RLock()
+	defer s.mu.RUnlock()
+	return s.values.time
+}
+
+// NextSeq returns the seq that the next message will have.
+func (s *Store) NextSeq() uint64 {
+	s.mu.RLock()
+	defer s.mu.RUnlock()
+	return s.values.nextSeq
+}
+
+// Lookup returns the newest message alive that has the id in its delay topic, false when there
+// is none. It is the same on every node that has applied the same commands, whatever each has
+// flushed, merged or received. The writer sees what it has accepted and killed so far. It may
+// wait for the disk, whose error is returned: then it is not known whether there is one.
+func (s *Store) Lookup(topic, id string) (Found, bool, error) {
+	h := name.Of(topic, id)
+	for {
+		l := s.lookInMemory(h)
+		if len(l.segments) == 0 { // all was looked at in one moment
+			return l.result(), l.found, nil
+		}
+		err := l.searchSegments()
+		segment.ReleaseAll(l.segments)
+		if err != nil {
+			return Found{}, false, fmt.Errorf("look up %q in %s: %w", id, topic, err)
+		}
+		if s.stillTrue(&l) {
+			return l.result(), l.found, nil
+		}
+	}
+}
+
+// A lookup is what is known so far of the newest message with a name.
+type lookup struct {
+	store    *Store
+	hash     name.Hash
+	best     name.Row
+	found    bool
+	inMemory uint64             // the seq that memory had for the name, 0: none
+	seen     []*segment.Segment // the store's
+	segments []*segment.Segment // pinned: those that may have a newer one, the newest first
+}
+
+func (l *lookup) result() Found {
+	return Found{Ref: Ref{Due: l.best.Due, Seq: l.best.Seq}, Target: l.best.Target, Expires: l.best.Expires}
+}
+
+// lookInMemory looks at the tables and at the filters of segments.
+func (s *Store) lookInMemory(h name.Hash) lookup {
+	s.mu.RLock()
+	defer s.mu.RUnlock()
+	l := lookup{store: s, hash: h, seen: s.segments}
+	l.best, l.found = s.findInTables(h)
+	l.inMemory = l.best.Seq
+	for _, g := range slices.Backward(s.segments) {
+		if g.Info.Last <= l.best.Seq {
+			break
+		}
+		if g.MayName(h) {
+			l.segments = append(l.segments, g)
+		}
+	}
+	segment.AcquireAll(l.segments)
+	return l
+}
+
+// findInTables returns the newest message alive that memory has for the name. The caller holds mu.
+func (s *Store) findInTables(h name.Hash) (best name.Row, found bool) {
+	for _, t := range s.tables() {
+		if r, ok := t.find(h, s.alive); ok && r.Seq > best.Seq {
+			best, found = r, true
+		}
+	}
+	return best, found
+}
+
+// searchSegments reads the rows of the name. A segment has none of a seq above its last.
+func (l *lookup) searchSegments() error {
+	for _, g := range l.segments {
+		if g.Info.Last <= l.best.Seq {
+			return nil
+		}
+		r, ok, err := g.FindName(l.hash, l.store.Alive)
+		if err != nil {
+			return err
+		}
+		if ok && r.Seq > l.best.Seq {
+			l.best, l.found = r, true
+		}
+	}
+	return nil
+}
+
+// stillTrue reports whether what was found is so at this moment. To the writer it always is; to
+// others a message may have come, gone, or moved from memory to disk since they looked at memory.
+func (s *Store) stillTrue(l *lookup) bool {
+	s.mu.RLock()
+	defer s.mu.RUnlock()
+	now, _ := s.findInTables(l.hash)
+	return now.Seq == l.inMemory && slices.Equal(s.segments, l.seen) && (!l.found || s.alive.Contains(l.best.Seq))
+}

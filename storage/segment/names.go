@@ -1,0 +1,160 @@
+package segment
+
+import (
+	"fmt"
+
+	"github.com/carillonmq/carillon/storage/codec"
+	"github.com/carillonmq/carillon/storage/disk"
+	"github.com/carillonmq/carillon/storage/name"
+	"go.etcd.io/bbolt"
+)
+
+// readFilters reads the filters into memory: a byte and a seventh for each row. They must not
+// come from the file at each look-up, for a bit that is flipped there would hide a message.
+func (s *Segment) readFilters(tx *bbolt.Tx) error {
+	if s.Info.Form == Plain {
+		return nil
+	}
+	err := tx.Bucket(filterBucket).ForEach(func(_, value []byte) (err error) {
+		if s.filters, err = s.filters.Add(value); err != nil {
+			return &codec.Damage{File: s.Path, Offset: disk.Offset(s.db, value), Err: err}
+		}
+		return nil
+	})
+	if err != nil {
+		return err
+	}
+	if len(s.filters) != int(s.Info.Filters) || s.Info.Filters > 0 && !s.filters.Whole() {
+		return codec.DamageAt(s.Path, -1, "the segment has %d of %d filters", len(s.filters), s.Info.Filters)
+	}
+	return nil
+}
+
+// MayName reports whether the segment may have rows of the name; false is certain. It reads
+// nothing from the disk.
+func (s *Segment) MayName(h name.Hash) bool { return s.filters.May(h) }
+
+// FindName returns the first row of the name that accept accepts, the newest first. It may wait
+// for the disk.
+func (s *Segment) FindName(h name.Hash, accept func(seq uint64) bool) (found name.Row, ok bool, err error) {
+	err = s.view(func(tx *bbolt.Tx) error {
+		c := RowCursor{segment: s, tx: tx, bolt: tx.Bucket(rowsBucket).Cursor()}
+		r, more, err := c.seek(h)
+		for ; more && err == nil && r.Hash == h; r, more, err = c.Next() {
+			if accept(r.Seq) {
+				found, ok = r, true
+				return nil
+			}
+		}
+		return err
+	})
+	if err != nil {
+		return name.Row{}, false, fmt.Errorf("look up id: %w", err)
+	}
+	return found, ok, nil
+}
+
+// A RowCursor walks the rows of one segment in order of their keys. It belongs to one goroutine,
+// which calls it within disk.Guard and closes it; the segment must not be released before.
+type RowCursor struct {
+	segment *Segment
+	tx      *bbolt.Tx
+	bolt    *bbolt.Cursor
+	chunk   name.Chunk
+	at      int // in chunk
+}
+
+// Rows returns a cursor at the first row. It must be closed.
+func (s *Segment) Rows() (*RowCursor, error) {
+	tx, err := s.db.Begin(false)
+	if err != nil {
+		return nil, fmt.Errorf("read segment: %w", err)
+	}
+	return &RowCursor{segment: s, tx: tx}, nil
+}
+
+// Close ends the cursor.
+func (c *RowCursor) Close() { _ = c.tx.Rollback() } // only read
+
+// Next returns the row after the one before, false at the end.
+func (c *RowCursor) Next() (name.Row, bool, error) {
+	if c.segment.Info.Rows == 0 {
+		return name.Row{}, false, nil
+	}
+	for c.at == c.chunk.Len() {
+		if c.chunk.Until == name.End {
+			return name.Row{}, false, nil
+		}
+		if err := c.nextChunk(); err != nil {
+			return name.Row{}, false, err
+		}
+	}
+	r, err := c.chunk.Row(c.at)
+	if err != nil {
+		return name.Row{}, false, c.damaged(err)
+	}
+	c.at++
+	return r, true, nil
+}
+
+func (c *RowCursor) nextChunk() error {
+	begins, ordinal := c.chunk.Until, c.chunk.Ordinal+1
+	var key, value []byte
+	if c.bolt == nil {
+		c.bolt = c.tx.Bucket(rowsBucket).Cursor()
+		key, value = c.bolt.First()
+		ordinal = 0
+	} else {
+		key, value = c.bolt.Next()
+	}
+	if err := c.load(key, value); err != nil {
+		return err
+	}
+	if c.chunk.Ordinal != ordinal || ordinal > 0 && c.chunk.From != begins {
+		return c.damaged(fmt.Errorf("%w: chunk %d of rows begins at %x, expected chunk %d from %x", codec.ErrCorrupt, c.chunk.Ordinal, c.chunk.From, ordinal, begins))
+	}
+	if (c.chunk.Until == name.End) != (ordinal+1 == c.segment.Info.RowChunks) {
+		return c.damaged(fmt.Errorf("%w: the rows end at chunk %d of %d", codec.ErrCorrupt, ordinal, c.segment.Info.RowChunks))
+	}
+	return nil
+}
+
+func (c *RowCursor) load(key, value []byte) (err error) {
+	if key == nil {
+		return c.damaged(fmt.Errorf("%w: no chunk of rows comes after number %d", codec.ErrCorrupt, c.chunk.Ordinal))
+	}
+	if c.chunk, err = name.OpenChunk(key, value); err != nil {
+		return &codec.Damage{File: c.segment.Path, Offset: disk.Offset(c.segment.db, value), Err: err}
+	}
+	c.at = 0
+	return nil
+}
+
+// seek returns the first row whose hash is not below h.
+func (c *RowCursor) seek(h name.Hash) (name.Row, bool, error) {
+	if c.segment.Info.Rows == 0 {
+		return name.Row{}, false, nil
+	}
+	want := h.First()
+	key, value := c.bolt.Seek(want[:])
+	if key == nil {
+		key, value = c.bolt.Last()
+	} else if string(key) != string(want[:]) {
+		if key, value = c.bolt.Prev(); key == nil {
+			key, value = c.bolt.First()
+		}
+	}
+	if err := c.load(key, value); err != nil {
+		return name.Row{}, false, err
+	}
+	// What the chunk answers for tells that no other one was hidden.
+	if want.Compare(c.chunk.From) < 0 && c.chunk.Ordinal != 0 || want.Compare(c.chunk.Until) >= 0 {
+		return name.Row{}, false, c.damaged(fmt.Errorf("%w: chunk of rows from %x to %x in the place of that for %x", codec.ErrCorrupt, c.chunk.From, c.chunk.Until, want))
+	}
+	c.at = c.chunk.Search(h)
+	return c.Next()
+}
+
+func (c *RowCursor) damaged(err error) error {
+	return &codec.Damage{File: c.segment.Path, Offset: -1, Err: err}
+}
