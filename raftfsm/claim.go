@@ -7,8 +7,8 @@ import (
 )
 
 // What a claim promises, after every command and whatever leads: each message that is
-// alive lies at or after the mark of its target's hold, or of the claim where there is
-// none. A term that reads from the marks finds it.
+// alive lies at or after the mark of its topic's hold, or else of its target's hold, or of the
+// claim where there is none. A term that reads from the marks finds it.
 //
 // Accepting keeps the promise: the store lowers the mark that covers the message (storage
 // Accept). So does killing. That leaves the marks that a command sets. Its proposer has made
@@ -41,9 +41,12 @@ func nextChange(now storage.Claim, proposed storage.ClaimChange) storage.ClaimCh
 		return next
 	}
 	next.Mark = next.Mark.Min(now.Fresh)
-	next.Set = slices.Clone(next.Set)
+	next.Set, next.Topics = slices.Clone(next.Set), slices.Clone(next.Topics)
 	for i := range next.Set {
 		next.Set[i].Mark = next.Set[i].Mark.Min(now.Fresh)
+	}
+	for i := range next.Topics {
+		next.Topics[i].Mark = next.Topics[i].Mark.Min(now.Fresh)
 	}
 	return next
 }

@@ -3,6 +3,7 @@ package raftfsm
 import (
 	"github.com/carillonmq/carillon/storage"
 	"github.com/carillonmq/carillon/storage/outcomes"
+	"github.com/carillonmq/carillon/storage/pause"
 )
 
 const (
@@ -13,8 +14,8 @@ const (
 )
 
 // A Command is one of Found, Ingest, SetPositions, ClaimCommand, ChangeClaim, Ack,
-// Replace, RaiseLevel, Operate, OpenIDs and KeepOutcomes. It carries every decision that Apply needs: no node looks at
-// its own clock or configuration while it applies. Time is always the leader's, in epoch
+// Replace, RaiseLevel, Operate, OpenIDs, KeepOutcomes, Pause and Resume. It carries every decision
+// that Apply needs: no node looks at its own clock or configuration while it applies. Time is always the leader's, in epoch
 // milliseconds; the state keeps the greatest it has seen.
 type Command interface {
 	// Size returns the exact number of bytes that the encoded command takes.
@@ -83,7 +84,7 @@ type ClaimCommand struct {
 // ChangeClaim raises Through, replaces the mark, and changes the holds that it names.
 // The others stay as they are, so a claim costs as much as there are changes, however
 // many targets are held. Marks are lowered as those of a ClaimCommand. It may be
-// proposed from storage.LevelTwo on.
+// proposed from storage.LevelTwo on, and change holds of delay topics from storage.LevelThree on.
 type ChangeClaim struct {
 	Time int64
 	storage.ClaimChange
@@ -132,6 +133,23 @@ type KeepOutcomes struct {
 	Keep outcomes.Keep
 }
 
+// Pause holds what came by a delay topic, or goes to a target, from now on; the time is that of its
+// beginning. What is paused already stays as it is. It may be proposed from storage.LevelThree on.
+type Pause struct {
+	Time int64
+	Kind pause.Kind
+	Name string // not empty
+	Who  string // in words of the user's
+	Why  string
+}
+
+// Resume ends a pause. It may be proposed from storage.LevelThree on.
+type Resume struct {
+	Time int64
+	Kind pause.Kind
+	Name string
+}
+
 // RaiseLevel raises the feature level to Level; a lower one changes nothing. It is
 // proposed only when every member says that it understands that level: one that
 // does not must stop when it applies this.
@@ -147,6 +165,7 @@ type Result struct {
 	FirstSeq     uint64 // of the entries that were accepted, which are dense from here
 	Accepted     int
 	Killed       uint64
+	Changed      bool // a Pause or Resume has changed something
 	// Answers has for each Part of an Ingest, and once for an Operate, an answer to each of its
 	// operations; nil where none of them has an id or a condition, or the part was not applied.
 	Answers [][]Answer

@@ -15,6 +15,7 @@ import (
 	"github.com/carillonmq/carillon/storage"
 	"github.com/carillonmq/carillon/storage/name"
 	"github.com/carillonmq/carillon/storage/outcomes"
+	"github.com/carillonmq/carillon/storage/pause"
 	"github.com/google/go-cmp/cmp"
 )
 
@@ -72,6 +73,10 @@ var samples = map[string]Command{
 		{Ref: storage.Ref{Due: 1_800_000_000_000, Seq: 7}, Target: "orders", Topic: "orders.delay", ID: "one", Expires: -1},
 		{Ref: storage.Ref{Due: -1, Seq: 3}, Target: "orders", Topic: "", ID: ""},
 	}},
+	"change-claim-topics": ChangeClaim{Time: 2, ClaimChange: storage.ClaimChange{Through: 99, Mark: storage.Ref{Due: 98, Seq: 1}, Set: []storage.Hold{}, Lift: []string{},
+		Topics: []storage.TopicHold{{Topic: "a.delay", Through: -1, Mark: storage.Ref{Due: 40, Seq: 4}}}, LiftTopics: []string{"b.delay"}}},
+	"pause":         Pause{Time: 8, Kind: pause.Topic, Name: "orders.delay", Who: "ann", Why: ""},
+	"resume":        Resume{Time: 9, Kind: pause.Target, Name: "orders"},
 	"keep-outcomes": KeepOutcomes{Time: 6, Keep: outcomes.Keep{For: -1, Count: math.MaxUint64}},
 	"replace":       Replace{Time: 4, Kills: []uint64{7, 1}, Entries: []storage.Entry{{Due: 1, Target: "dead", Body: []byte("x")}, {Due: 2, Target: "dead"}}},
 }
@@ -143,6 +148,7 @@ func TestDecode_tellsUnknownFromMalformed(t *testing.T) {
 		{"a topic without a name", []byte{1, kindOperate, 0, 1, hasTopic | byte(Cancel), 0}, ErrCommand, "without a name"},
 		{"more operations than bytes", []byte{1, kindOperate, 0, 0xff, 0xff, 0xff, 0x0f}, ErrCommand, "count exceeds"},
 		{"more that ended than bytes", []byte{2, kindAck, 0, 0, 9}, ErrCommand, "count exceeds"},
+		{"no kind of pause", []byte{1, kindPause, 0, 3, 1, 'a', 0, 0}, ErrCommand, "no such kind"},
 		{"no kind of end", append([]byte{2, kindAck, 0, 0, 1}, make([]byte, 23)...), ErrCommand, "no such end"},
 		{"a run that wraps", []byte{1, kindAck, 0, 1, 5, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 1}, ErrCommand, "before it begins"},
 	} {

@@ -7,6 +7,7 @@ import (
 	"github.com/carillonmq/carillon/storage"
 	"github.com/carillonmq/carillon/storage/codec"
 	"github.com/carillonmq/carillon/storage/outcomes"
+	"github.com/carillonmq/carillon/storage/pause"
 )
 
 // decodeCommand reads what append wrote. Bodies are slices of b. It returns
@@ -36,7 +37,11 @@ func decodeCommand(b []byte) (Command, error) {
 		if version == 1 {
 			c = ClaimCommand{Time: time, Claim: storage.Claim{Through: d.Varint(), Mark: d.mark(), Holds: d.holds()}}
 		} else {
-			c = ChangeClaim{Time: time, ClaimChange: storage.ClaimChange{Through: d.Varint(), Mark: d.mark(), Set: d.holds(), Lift: d.texts()}}
+			change := storage.ClaimChange{Through: d.Varint(), Mark: d.mark(), Set: d.holds(), Lift: d.texts()}
+			if version > 2 {
+				change.Topics, change.LiftTopics = d.topicHolds(), d.texts()
+			}
+			c = ChangeClaim{Time: time, ClaimChange: change}
 		}
 	case kindAck:
 		ack := Ack{Time: time, Runs: d.runs()}
@@ -52,6 +57,10 @@ func decodeCommand(b []byte) (Command, error) {
 		c = Operate{Time: time, Operations: d.operations("")}
 	case kindOpenIDs:
 		c = OpenIDs{Time: time, UpTo: d.Uvarint(), Named: d.named()}
+	case kindPause:
+		c = Pause{Time: time, Kind: d.pauseKind(), Name: d.text(), Who: d.ownText(), Why: d.ownText()}
+	case kindResume:
+		c = Resume{Time: time, Kind: d.pauseKind(), Name: d.text()}
 	case kindKeepOutcomes:
 		c = KeepOutcomes{Time: time, Keep: outcomes.Keep{For: d.Varint(), Count: d.Uvarint()}}
 	}
@@ -245,6 +254,22 @@ func (d *decoder) holds() []storage.Hold {
 		holds[i] = storage.Hold{Target: d.text(), Through: d.Varint(), Mark: d.mark()}
 	}
 	return holds
+}
+
+func (d *decoder) topicHolds() []storage.TopicHold {
+	holds := make([]storage.TopicHold, d.CountOf(4))
+	for i := range holds {
+		holds[i] = storage.TopicHold{Topic: d.text(), Through: d.Varint(), Mark: d.mark()}
+	}
+	return holds
+}
+
+func (d *decoder) pauseKind() pause.Kind {
+	kind := pause.Kind(d.Byte())
+	if !kind.Known() {
+		d.Fail("no such kind of pause")
+	}
+	return kind
 }
 
 func (d *decoder) texts() []string {

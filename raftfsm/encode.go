@@ -18,6 +18,7 @@ import (
 //	3 SetPositions  surveyed (1 byte) | n | n x (position | from z)
 //	4 Claim         through z | mark | n | n x (target text | through z | mark)
 //	  version 2     through z | mark | n | n x (target text | through z | mark) | n | n x target text
+//	  version 3     as version 2, then n | n x (topic text | through z | mark) | n | n x topic text
 //	5 Ack           n | n runs
 //	  version 2     n | n runs | n | n ended
 //	6 Replace       n | n x seq | n | n entries
@@ -26,6 +27,8 @@ import (
 //	8 Operate       n | n operations
 //	9 OpenIDs       up to | n | n named
 //	10 KeepOutcomes milliseconds z | count
+//	11 Pause        kind of pause (1 byte) | name text | who text | why text
+//	12 Resume       kind of pause (1 byte) | name text
 //
 //	part      topic id (16 bytes) | topic text | partition z | from z | next z | epoch z | n | n entries
 //	position  topic id (16 bytes) | topic text | partition z | next z | epoch z
@@ -56,6 +59,8 @@ const (
 	kindOperate
 	kindOpenIDs
 	kindKeepOutcomes
+	kindPause
+	kindResume
 )
 
 // What an operation has beside its verb (bits 0 and 1) and its condition (bits 2 and 3).
@@ -73,13 +78,15 @@ var forms = [...][]storage.Level{
 	kindFound:        {storage.LevelOne},
 	kindIngest:       {storage.LevelOne, storage.LevelThree},
 	kindSetPositions: {storage.LevelOne},
-	kindClaim:        {storage.LevelOne, storage.LevelTwo},
+	kindClaim:        {storage.LevelOne, storage.LevelTwo, storage.LevelThree},
 	kindAck:          {storage.LevelOne, storage.LevelThree},
 	kindReplace:      {storage.LevelOne, storage.LevelThree},
 	kindRaiseLevel:   {storage.LevelOne},
 	kindOperate:      {storage.LevelThree},
 	kindOpenIDs:      {storage.LevelThree},
 	kindKeepOutcomes: {storage.LevelThree},
+	kindPause:        {storage.LevelThree},
+	kindResume:       {storage.LevelThree},
 }
 
 // levelOf returns the feature level that brought a version of a kind, 0 for one
@@ -175,23 +182,43 @@ func (c ClaimCommand) append(dst []byte) []byte {
 }
 
 func (c ChangeClaim) append(dst []byte) []byte {
-	dst = header(dst, 2, kindClaim, c.Time)
+	version := byte(2)
+	if len(c.Topics) > 0 || len(c.LiftTopics) > 0 {
+		version = 3
+	}
+	dst = header(dst, version, kindClaim, c.Time)
 	dst = binary.AppendVarint(dst, c.Through)
 	dst = appendMark(dst, c.Mark)
 	dst = appendHolds(dst, c.Set)
-	dst = binary.AppendUvarint(dst, uint64(len(c.Lift)))
-	for _, target := range c.Lift {
-		dst = appendText(dst, target)
+	dst = appendTexts(dst, c.Lift)
+	if version == 2 {
+		return dst
 	}
-	return dst
+	dst = binary.AppendUvarint(dst, uint64(len(c.Topics)))
+	for _, h := range c.Topics {
+		dst = appendHold(dst, h.Topic, h.Through, h.Mark)
+	}
+	return appendTexts(dst, c.LiftTopics)
 }
 
 func appendHolds(dst []byte, holds []storage.Hold) []byte {
 	dst = binary.AppendUvarint(dst, uint64(len(holds)))
 	for _, h := range holds {
-		dst = appendText(dst, h.Target)
-		dst = binary.AppendVarint(dst, h.Through)
-		dst = appendMark(dst, h.Mark)
+		dst = appendHold(dst, h.Target, h.Through, h.Mark)
+	}
+	return dst
+}
+
+func appendHold(dst []byte, name string, through int64, mark storage.Ref) []byte {
+	dst = appendText(dst, name)
+	dst = binary.AppendVarint(dst, through)
+	return appendMark(dst, mark)
+}
+
+func appendTexts(dst []byte, texts []string) []byte {
+	dst = binary.AppendUvarint(dst, uint64(len(texts)))
+	for _, text := range texts {
+		dst = appendText(dst, text)
 	}
 	return dst
 }
@@ -249,6 +276,15 @@ func (c Replace) version() byte {
 		}
 	}
 	return 1
+}
+
+func (c Pause) append(dst []byte) []byte {
+	dst = append(header(dst, 1, kindPause, c.Time), byte(c.Kind))
+	return appendText(appendText(appendText(dst, c.Name), c.Who), c.Why)
+}
+
+func (c Resume) append(dst []byte) []byte {
+	return appendText(append(header(dst, 1, kindResume, c.Time), byte(c.Kind)), c.Name)
 }
 
 func (c RaiseLevel) append(dst []byte) []byte {

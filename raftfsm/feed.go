@@ -4,6 +4,7 @@ import (
 	"sync"
 
 	"github.com/carillonmq/carillon/storage"
+	"github.com/carillonmq/carillon/storage/pause"
 )
 
 // An Event tells a leader's scheduler what one command of the log has done.
@@ -12,6 +13,17 @@ type Event struct {
 	Accepted []storage.Item   // ascending by Seq
 	Claim    *storage.Claim   // as it stands after the command, without holds; nil if unchanged
 	Killed   []storage.SeqRun // as proposed: may hold seqs that were dead before
+	Held     []Held           // what was paused or resumed, and topics whose holds a claim changed
+}
+
+// A Held says how it stands after a command with a delay topic or target that can be paused.
+type Held struct {
+	Kind    pause.Kind
+	Name    string
+	Paused  bool
+	Held    bool  // and then
+	Through int64 // how far it is claimed
+	Mark    storage.Ref
 }
 
 // A Feed is the one ordered queue from Apply to the scheduler of a term. Apply
@@ -85,6 +97,7 @@ func (f *Feed) put(e Event) {
 // merge adds to e what later did without accepting anything.
 func (e *Event) merge(later Event) {
 	e.Index = later.Index
+	e.Held = append(e.Held, later.Held...)
 	if later.Claim != nil {
 		e.Claim = later.Claim
 	}

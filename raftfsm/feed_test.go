@@ -1,6 +1,7 @@
 package raftfsm
 
 import (
+	"slices"
 	"testing"
 
 	"github.com/carillonmq/carillon/storage"
@@ -60,6 +61,25 @@ func TestFeed_remembersTheLowestItemItDrops(t *testing.T) {
 	f.put(Event{Index: 5, Accepted: []storage.Item{item(1, 5)}})
 	if events, _, lost := f.Take(nil); lost || len(events) != 1 {
 		t.Errorf("after it was emptied: %v, lost %v", events, lost)
+	}
+}
+
+// What is paused and resumed is never lost, and comes in its order.
+func TestFeed_keepsPausesWhenItIsFull(t *testing.T) {
+	f := newFeed(1, nil)
+	var want []Held
+	for i := range uint64(10) {
+		held := Held{Name: "orders", Paused: i%2 == 0, Through: int64(i)}
+		want = append(want, held)
+		f.put(Event{Index: i + 1, Accepted: []storage.Item{item(1, i+1)}, Held: []Held{held}})
+	}
+	var got []Held
+	events, _, _ := f.Take(nil)
+	for _, e := range events {
+		got = append(got, e.Held...)
+	}
+	if len(events) > 2 || !slices.Equal(got, want) {
+		t.Errorf("%d events show %+v, want %+v", len(events), got, want)
 	}
 }
 

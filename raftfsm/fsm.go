@@ -136,6 +136,10 @@ func (f *FSM) execute(cmd Command) (Result, Event) {
 		return f.replace(c)
 	case RaiseLevel:
 		return f.raiseLevel(c)
+	case Pause:
+		return f.pause(c)
+	case Resume:
+		return f.resume(c)
 	default:
 		panic(fmt.Sprintf("raftfsm: decoded a %T that nothing applies", cmd))
 	}
@@ -161,6 +165,11 @@ func (f *FSM) ingest(c Ingest) (Result, Event) {
 			continue
 		}
 		res.PartsApplied[i] = true
+		if f.store.Level() >= storage.LevelThree {
+			for j := range p.Entries {
+				p.Entries[j].Topic = p.Topic
+			}
+		}
 		f.store.SetPosition(storage.Position{Topic: p.Topic, TopicID: p.TopicID, Partition: p.Partition, Next: p.Next, Epoch: p.Epoch})
 		if entries == nil {
 			entries = p.Entries
@@ -188,6 +197,13 @@ func (f *FSM) setPositions(c SetPositions) (Result, Event) {
 }
 
 func (f *FSM) claim(c ClaimCommand) (Result, Event) {
+	if f.store.Level() >= storage.LevelThree { // it was on its way when the level was raised
+		change := storage.ClaimChange{Through: c.Claim.Through, Mark: c.Claim.Mark, Set: c.Claim.Holds}
+		for _, hold := range f.store.Holds() {
+			change.Lift = append(change.Lift, hold.Target) // and set again, if it is named
+		}
+		return f.changeClaim(ChangeClaim{Time: c.Time, ClaimChange: change})
+	}
 	f.store.SetTime(c.Time)
 	f.store.SetClaim(nextClaim(f.store.Claim(), c.Claim))
 	return Result{}, Event{}
@@ -195,8 +211,8 @@ func (f *FSM) claim(c ClaimCommand) (Result, Event) {
 
 func (f *FSM) changeClaim(c ChangeClaim) (Result, Event) {
 	f.store.SetTime(c.Time)
-	f.store.ChangeClaim(nextChange(f.store.Claim(), c.ClaimChange))
-	return Result{}, Event{}
+	f.store.ChangeClaim(f.keepPaused(nextChange(f.store.Claim(), c.ClaimChange)))
+	return Result{}, Event{Held: f.topicsOf(c.ClaimChange)}
 }
 
 func (f *FSM) ack(c Ack) (Result, Event) {
@@ -250,7 +266,7 @@ func (f *FSM) accept(res Result, event Event, es []storage.Entry) (Result, Event
 	event.Accepted = make([]storage.Item, len(es))
 	for i := range es {
 		ref := storage.Ref{Due: es[i].Due, Seq: res.FirstSeq + uint64(i)}
-		event.Accepted[i] = storage.Item{Ref: ref, Target: es[i].Target, Size: len(es[i].Body)}
+		event.Accepted[i] = storage.Item{Ref: ref, Target: es[i].Target, Topic: es[i].Topic, Size: len(es[i].Body)}
 	}
 	return res, event
 }

@@ -67,7 +67,7 @@ func TestAppendCommand_refusesFormsAboveTheLevel(t *testing.T) {
 		names []string
 	}{
 		{storage.LevelTwo, []string{"change-claim"}},
-		{storage.LevelThree, []string{"ingest-operations", "operate", "ack-ended", "replace-ended", "open-ids", "keep-outcomes"}},
+		{storage.LevelThree, []string{"ingest-operations", "operate", "ack-ended", "replace-ended", "open-ids", "keep-outcomes", "change-claim-topics", "pause", "resume"}},
 	} {
 		for _, name := range of.names {
 			if _, err := AppendCommand(nil, samples[name], of.level-1); !errors.Is(err, ErrLevel) {

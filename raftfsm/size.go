@@ -124,6 +124,12 @@ func (c SetPositions) Size() int { return len(c.append(nil)) }
 func (c ClaimCommand) Size() int { return len(c.append(nil)) }
 
 // Size returns the exact number of bytes of the encoded command.
+func (c Pause) Size() int { return len(c.append(nil)) }
+
+// Size returns the exact number of bytes of the encoded command.
+func (c Resume) Size() int { return len(c.append(nil)) }
+
+// Size returns the exact number of bytes of the encoded command.
 func (c RaiseLevel) Size() int { return len(c.append(nil)) }
 
 // Size returns the exact number of bytes of the encoded command.

@@ -177,8 +177,9 @@ func (v *values) lower(e *Entry) (moved bool) {
 	return true
 }
 
-// freshen has the next claim set no mark beyond r.
+// freshen has the next claim set no mark beyond r. Seqs begin at 1, and the zero Ref is none.
 func (v *values) freshen(r Ref) {
+	r.Seq = max(r.Seq, 1)
 	if v.claim.Fresh == (Ref{}) || r.Less(v.claim.Fresh) {
 		v.claim.Fresh = r
 	}

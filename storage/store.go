@@ -214,12 +214,16 @@ func (s *Store) TopicHolds() []TopicHold {
 	return out
 }
 
-// TopicHold returns the hold of a delay topic, false when it has none.
-func (s *Store) TopicHold(topic string) (TopicHold, bool) {
+// Hold returns the hold of a delay topic or a target, whose name Target has, false when it has none.
+func (s *Store) Hold(kind pause.Kind, name string) (Hold, bool) {
 	s.mu.RLock()
 	defer s.mu.RUnlock()
-	at, held := s.values.topics.get(topic)
-	return TopicHold{Topic: topic, Through: at.through, Mark: at.mark}, held
+	of := s.values.holds
+	if kind == pause.Topic {
+		of = s.values.topics
+	}
+	at, held := of.get(name)
+	return Hold{Target: name, Through: at.through, Mark: at.mark}, held
 }
 
 // Pauses returns what is paused, sorted by kind and name.

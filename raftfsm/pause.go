@@ -1,0 +1,92 @@
+package raftfsm
+
+import (
+	"slices"
+
+	"github.com/carillonmq/carillon/storage"
+	"github.com/carillonmq/carillon/storage/pause"
+)
+
+// What a pause promises: from its place in the log on, and until a Resume, the Through of its hold
+// does not rise, and nothing that it names and that is due later becomes claimed. Pause sets the hold
+// itself, at the claim of that moment (storage Pause), so there is no claim to wait for.
+//
+// What is due before may become claimed meanwhile, if it was not because another hold covers it as
+// well, and that is lifted. It is not handed over all the same.
+//
+// A Resume leaves the hold. The leader, which has not read what was held, releases it by claims: it
+// raises Through of a topic's hold step by step, or lifts a hold. Such a claim may be on its way when
+// the same is paused again:
+//
+//	Resume ... claim made up ... Pause ... the claim: neither raises nor lifts that hold
+//
+// The other way round, what was released before the Pause stays claimed.
+
+func (f *FSM) pause(c Pause) (Result, Event) {
+	f.store.SetTime(c.Time)
+	changed := f.store.Pause(pause.Pause{Kind: c.Kind, Name: c.Name, Who: c.Who, Why: c.Why, Since: c.Time})
+	return Result{Changed: changed}, Event{Held: []Held{f.held(c.Kind, c.Name)}}
+}
+
+func (f *FSM) resume(c Resume) (Result, Event) {
+	f.store.SetTime(c.Time)
+	changed := f.store.Resume(c.Kind, c.Name)
+	return Result{Changed: changed}, Event{Held: []Held{f.held(c.Kind, c.Name)}}
+}
+
+// held says how it stands with what a user may pause.
+func (f *FSM) held(kind pause.Kind, name string) Held {
+	hold, held := f.store.Hold(kind, name)
+	return Held{Kind: kind, Name: name, Paused: f.store.Paused(kind, name), Held: held, Through: hold.Through, Mark: hold.Mark}
+}
+
+// keepPaused takes out of a claim what it must not do to holds. None takes back what was claimed. That
+// of a delay topic begins with a pause. What is paused stays held, as far as it is.
+func (f *FSM) keepPaused(change storage.ClaimChange) storage.ClaimChange {
+	if f.store.Level() < storage.LevelThree {
+		return change
+	}
+	change.Set, change.Topics = slices.Clone(change.Set), slices.Clone(change.Topics)
+	for i := range change.Set {
+		set := &change.Set[i]
+		now := f.store.Through("", set.Target)
+		if set.Through = max(set.Through, now); f.store.Paused(pause.Target, set.Target) {
+			set.Through = now
+		}
+	}
+	for i := range change.Topics {
+		set := &change.Topics[i]
+		hold, _ := f.store.Hold(pause.Topic, set.Topic)
+		if set.Through = max(set.Through, hold.Through); f.store.Paused(pause.Topic, set.Topic) {
+			set.Through = hold.Through
+		}
+	}
+	change.Topics = slices.DeleteFunc(change.Topics, func(set storage.TopicHold) bool {
+		_, held := f.store.Hold(pause.Topic, set.Topic)
+		return !held
+	})
+	change.LiftTopics = slices.DeleteFunc(slices.Clone(change.LiftTopics), func(topic string) bool { return f.store.Paused(pause.Topic, topic) })
+	change.Lift = slices.DeleteFunc(slices.Clone(change.Lift), func(target string) bool {
+		if !f.store.Paused(pause.Target, target) {
+			return false
+		}
+		// The proposer has left all of the target to the mark of the claim, and with it what this very
+		// claim no longer holds by its topic.
+		hold, _ := f.store.Hold(pause.Target, target)
+		hold.Mark = hold.Mark.Min(change.Mark)
+		change.Set = append(change.Set, hold)
+		return true
+	})
+	return change
+}
+
+// topicsOf says how it stands after a claim with the topics that it names.
+func (f *FSM) topicsOf(change storage.ClaimChange) (all []Held) {
+	for _, set := range change.Topics {
+		all = append(all, f.held(pause.Topic, set.Topic))
+	}
+	for _, topic := range change.LiftTopics {
+		all = append(all, f.held(pause.Topic, topic))
+	}
+	return all
+}
