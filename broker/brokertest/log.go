@@ -13,6 +13,7 @@ import (
 	"github.com/carillonmq/carillon/client"
 	"github.com/carillonmq/carillon/raftfsm"
 	"github.com/carillonmq/carillon/storage"
+	"github.com/carillonmq/carillon/storage/outcomes"
 )
 
 // applied writes down what a command of the log has done, when the first node applies it. The store
@@ -28,25 +29,32 @@ func (o *observer) applied(store *storage.Store, command raftfsm.Command, result
 	claim := func(through int64) {
 		log.Claim(ledger.Claim{Index: result.Index, At: time.Now(), Through: through})
 	}
-	next := result.FirstSeq
-	accept := func(e storage.Entry, letter bool) {
-		m := messageOf(e)
-		m.Seq = next
-		log.Accept(ledger.Acceptance{Message: m, Index: result.Index, Letter: letter})
-		next++
-	}
+	entry := logEntry{log: log, index: result.Index, next: result.FirstSeq}
 	switch c := command.(type) {
 	case raftfsm.Ingest:
+		log.Time(c.Time)
 		claim(c.ClaimThrough)
 		for i, part := range c.Parts {
 			if !result.PartsApplied[i] {
 				continue
 			}
 			for _, e := range part.Entries {
-				accept(e, false)
+				entry.accept(e, false)
+			}
+			if len(part.Operations) > 0 {
+				entry.operate(part.Operations, answersOf(result, i))
 			}
 		}
+	case raftfsm.Operate:
+		log.Time(c.Time)
+		entry.operate(c.Operations, answersOf(result, 0))
 	case raftfsm.Ack:
+		log.Time(c.Time)
+		for _, end := range c.Ended {
+			if end.Kind == outcomes.Expired {
+				log.Expire(end.Seq, result.Index)
+			}
+		}
 		for _, run := range c.Runs {
 			for seq := run.First; seq <= run.Last; seq++ {
 				log.Ack(seq, time.Now())
@@ -55,15 +63,17 @@ func (o *observer) applied(store *storage.Store, command raftfsm.Command, result
 		}
 		return // which moves no mark
 	case raftfsm.Replace:
+		log.Time(c.Time)
 		for i, e := range c.Entries {
 			if result.PartsApplied[i] {
 				log.Kill(c.Kills[i], c.Kills[i])
-				accept(e, true)
+				entry.accept(e, true)
 			}
 		}
 	case raftfsm.RaiseLevel:
 		o.level = max(o.level, c.Level)
 	case raftfsm.ClaimCommand:
+		log.Time(c.Time)
 		costs.Claims++
 		if o.level >= storage.LevelTwo { // before, it names all holds each time
 			costs.ClaimBytes += int64(c.Size())
@@ -73,6 +83,7 @@ func (o *observer) applied(store *storage.Store, command raftfsm.Command, result
 		}))
 		claim(c.Claim.Through)
 	case raftfsm.ChangeClaim:
+		log.Time(c.Time)
 		costs.Claims++
 		costs.ClaimBytes += int64(c.Size())
 		o.hold(c.Set, c.Lift)
@@ -83,6 +94,53 @@ func (o *observer) applied(store *storage.Store, command raftfsm.Command, result
 	if store != nil {
 		o.marked(result.Index, store)
 	}
+}
+
+// A logEntry writes down what one command has done with messages.
+type logEntry struct {
+	log   *ledger.Log
+	index uint64
+	next  uint64 // seq of what is accepted next
+}
+
+func (l *logEntry) accept(e storage.Entry, letter bool) {
+	m := messageOf(e)
+	m.Seq = l.next
+	l.log.Accept(ledger.Acceptance{
+		Message: m, Index: l.index, Letter: letter, ID: ledger.ID{Topic: e.Topic, Text: e.ID}, Expires: e.Expires,
+	})
+	l.next++
+}
+
+// operate takes no answers where no operation names an id: then all are accepted.
+func (l *logEntry) operate(operations []raftfsm.Operation, answers []raftfsm.Answer) {
+	for i, op := range operations {
+		answer := raftfsm.Answer{Code: raftfsm.Scheduled}
+		if i < len(answers) {
+			answer = answers[i]
+		}
+		switch answer.Code {
+		case raftfsm.WasCancelled:
+			l.log.End(answer.Seq, l.index)
+		case raftfsm.Superseded:
+			l.log.End(answer.Before, l.index)
+			l.accept(op.Entry, false)
+		case raftfsm.Scheduled:
+			l.accept(op.Entry, false)
+		default:
+			if op.Verb != raftfsm.Cancel {
+				l.log.Refuse(messageOf(op.Entry).Identity)
+			}
+		}
+	}
+}
+
+// answersOf returns what came of the operations of a part; nothing where none named an id.
+func answersOf(result raftfsm.Result, part int) []raftfsm.Answer {
+	if part < len(result.Answers) {
+		return result.Answers[part]
+	}
+	return nil
 }
 
 // marked writes down the marks after a log entry. The writer of the store is here: it is what the

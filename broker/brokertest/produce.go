@@ -59,8 +59,9 @@ func (s step) apart() []step {
 }
 
 // produce writes count records, every so often, to the partitions in turn. The argument spread
-// moves their due times apart, the argument scatter as well, but in no order; value, key and
-// deliver-to get the number of the record where they hold a %, the last one modulo targets. With transactional or abort all are in one transaction.
+// moves their due times apart, the argument scatter as well, but in no order; value, key, deliver-to
+// and deliver-id get the number of the record where they hold a %, the last two modulo targets and
+// ids. With transactional or abort all are in one transaction.
 func (p *player) produce(topic string, a arguments) error {
 	every, spread := p.span(a.value("every", "0s")), p.span(a.value("spread", "0s"))
 	count, err := strconv.Atoi(a.value("count", "1"))
@@ -152,6 +153,11 @@ func (p *player) record(topic string, partition int32, a arguments, n numbers) *
 		case name == client.HeaderTo:
 			targets, _ := strconv.Atoi(a.value("targets", "1"))
 			value = strings.ReplaceAll(value, "%", strconv.Itoa(n.record%targets))
+		case name == client.HeaderID:
+			ids, _ := strconv.Atoi(a.value("ids", number))
+			value = strings.ReplaceAll(value, "%", strconv.Itoa(n.record%max(1, ids)))
+		case name == client.HeaderExpiresAfter:
+			value = p.afterText(value)
 		}
 		record.Headers = append(record.Headers, kgo.RecordHeader{Key: name, Value: []byte(value)})
 	}
@@ -214,7 +220,11 @@ func (p *player) expected(r *kgo.Record) produced {
 		target: p.config.DeadLetter.Topic,
 	}
 	in, err := client.Parse(r.Headers, r.Timestamp.UnixMilli())
-	if err != nil {
+	if err != nil || asksOfIDs(in) && !p.knowsIDs() {
+		return out
+	}
+	if in.Verb == client.VerbCancel {
+		out.target = ""
 		return out
 	}
 	out.target, out.due = in.To, in.DueAt
@@ -225,6 +235,17 @@ func (p *player) expected(r *kgo.Record) produced {
 		out.target, out.due = p.config.DeadLetter.Topic, 0
 	}
 	return out
+}
+
+// asksOfIDs reports whether the instruction needs more than level two.
+func asksOfIDs(in client.Instruction) bool {
+	return in.Verb == client.VerbCancel || in.If != client.Always || in.Expires > 0
+}
+
+// knowsIDs reports whether the cluster takes what is asked of ids. Scripts that raise the level ask
+// only when that is done.
+func (p *player) knowsIDs() bool {
+	return !slices.ContainsFunc(p.nodes, func(n *node) bool { return n.program < storage.LevelThree })
 }
 
 // refusesForged reports whether the cluster refuses what has the headers of a dead letter: it cannot

@@ -6,8 +6,8 @@ import (
 	"time"
 )
 
-// checkFates: each record has one fate. It was delivered, became a dead letter or waits for a time
-// that has not come; what was aborted has none.
+// checkFates: each record has one fate. It was delivered, became a dead letter, waits for a time
+// that has not come, or was ended by the log; what was aborted has none.
 func (j *judge) checkFates() {
 	for i := range j.Records {
 		r := &j.Records[i]
@@ -18,8 +18,8 @@ func (j *judge) checkFates() {
 			}
 			continue
 		}
-		if len(copies)+len(waits) == 0 && !r.Gone {
-			j.problem("lost", "%s: neither delivered, nor a dead letter, nor in storage", r)
+		if len(copies)+len(waits)+j.endedOf(r.Identity) == 0 && !r.Gone && r.Target != "" {
+			j.problem("lost", "%s: neither delivered, nor a dead letter, nor in storage, nor ended by the log", r)
 		}
 		for _, d := range copies {
 			if d.Topic != j.DeadLetters && !j.isMeantFor(r.Identity, d.Topic) {

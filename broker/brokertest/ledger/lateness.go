@@ -28,6 +28,9 @@ func (j *judge) checkLateness() {
 			continue
 		}
 		copies := j.copies[r.Identity]
+		if r.Target == "" || len(copies) == 0 && j.endedOf(r.Identity) > 0 {
+			continue
+		}
 		until := j.End
 		if len(copies) > 0 {
 			until = copies[0].At

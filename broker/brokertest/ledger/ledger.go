@@ -40,7 +40,7 @@ type Record struct {
 	Identity
 	Topic   string    // the delay topic
 	At      time.Time // when it was written
-	Target  string    // where it has to come out: its target, or the dead-letter topic
+	Target  string    // where it has to come out: its target, or the dead-letter topic; "": nowhere, it cancels
 	Due     int64     // epoch milliseconds; 0 for one that is a dead letter from the beginning
 	Aborted bool      // in a transaction that was
 	Large   bool      // perhaps more than its target takes
@@ -116,7 +116,7 @@ func (l *Ledger) Judge() []Problem {
 	}
 	j := judge{Ledger: l, index: newIndex(l)}
 	for _, check := range []func(){
-		j.checkFaults, j.checkFates, j.checkTakenOnce, j.checkLog, j.checkHeld, j.checkDeadLetters, j.checkMarks, j.checkPassed, j.checkEarly,
+		j.checkFaults, j.checkFates, j.checkTakenOnce, j.checkLog, j.checkEnded, j.checkHeld, j.checkDeadLetters, j.checkMarks, j.checkPassed, j.checkEarly,
 		j.checkOrder, j.checkKeys, j.checkDuplicates, j.checkRepeats, j.checkLateness, j.checkTerms, j.checkCosts,
 	} {
 		check()
@@ -163,10 +163,11 @@ type index struct {
 	records map[Identity][]*Record // several only if a topic was made anew and values come again
 	copies  map[Identity][]*Delivery
 	pending map[Identity][]*Message
+	ended   map[Identity]int // messages that the log has ended
 }
 
 func newIndex(l *Ledger) index {
-	x := index{make(map[Identity][]*Record), make(map[Identity][]*Delivery), make(map[Identity][]*Message)}
+	x := index{make(map[Identity][]*Record), make(map[Identity][]*Delivery), make(map[Identity][]*Message), l.Log.countEnded()}
 	for i := range l.Records {
 		r := &l.Records[i]
 		x.records[r.Identity] = append(x.records[r.Identity], r)

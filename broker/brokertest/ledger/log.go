@@ -15,6 +15,7 @@ type Log struct {
 	Passed   []Passed
 
 	waiting waiting
+	ids     ids
 }
 
 // A Sending is a message that was handed to Kafka by a node.
@@ -27,8 +28,10 @@ type Sending struct {
 // An Acceptance is the moment at which a message became one.
 type Acceptance struct {
 	Message
-	Index  uint64 // of the log entry
-	Letter bool   // it took the place of a message that became a dead letter
+	Index   uint64 // of the log entry
+	Letter  bool   // it took the place of a message that became a dead letter
+	ID      ID     // of the user's choice; the zero one: none
+	Expires int64  // epoch milliseconds; 0: never
 }
 
 // A Claim is a log entry from which on messages due until Through may be delivered.
@@ -50,6 +53,7 @@ func (l *Log) Accept(a Acceptance) {
 	if l.Accepted == nil {
 		l.Accepted = make(map[uint64]Acceptance)
 	}
+	l.acceptID(a)
 	l.Accepted[a.Seq] = a
 	l.waiting.accept(a.Target, Mark{a.Due, a.Seq})
 }
@@ -67,6 +71,7 @@ func (l *Log) Ack(seq uint64, at time.Time) {
 // Send notes that a message was handed to Kafka. The log has nothing against one that it does not know to
 // be acknowledged.
 func (l *Log) Send(s Sending) {
+	l.sendID(s)
 	if _, known := l.Acked[s.Seq]; known {
 		l.Repeats = append(l.Repeats, s)
 	}
