@@ -8,6 +8,7 @@ import (
 
 	"github.com/carillonmq/carillon/broker/message"
 	"github.com/carillonmq/carillon/broker/report"
+	"github.com/carillonmq/carillon/raftfsm"
 )
 
 // Metrics counts what this node does. It is the only place where the names of
@@ -16,6 +17,7 @@ import (
 type Metrics struct {
 	accepted        prometheus.Counter
 	rejected        *prometheus.CounterVec
+	answered        *prometheus.CounterVec
 	sourceLost      prometheus.Counter
 	delivered       prometheus.Counter
 	retried         prometheus.Counter
@@ -36,6 +38,7 @@ func NewMetrics(registry prometheus.Registerer) *Metrics {
 	m := &Metrics{
 		accepted:        newCounter("carillon_accepted_total", "Records that this node, as the leader, took from delay topics into the replicated schedule."),
 		rejected:        newVector("carillon_rejected_total", "Those of them that could not be scheduled as asked and go to the dead-letter topic, by the code of the reason.", "code"),
+		answered:        newVector("carillon_operations_total", "Records with a deliver-id that this node, as the leader, took from delay topics, by what came of them.", "answer"),
 		sourceLost:      newCounter("carillon_source_lost_records_total", "Records of delay topics that Kafka deleted before this node, as the leader, could read them."),
 		delivered:       newCounter("carillon_delivered_total", "Messages that this node wrote to their targets, dead letters not included."),
 		retried:         newCounter("carillon_retried_total", "Records that were sent once more after a failure."),
@@ -55,12 +58,15 @@ func NewMetrics(registry prometheus.Registerer) *Metrics {
 		firingStopped: newCounter("carillon_clock_stops_total", "How often this node, as the leader, stopped firing since its clock left the time that was held right."),
 		refused:       newCounter("carillon_clock_refusals_total", "How often this node refused to lead since its clock differed from the median by more than clock.max_skew."),
 	}
-	registry.MustRegister(m.accepted, m.rejected, m.sourceLost, m.delivered, m.retried, m.deadLettered, m.deadLetterStuck, m.valuesDropped,
+	registry.MustRegister(m.accepted, m.rejected, m.answered, m.sourceLost, m.delivered, m.retried, m.deadLettered, m.deadLetterStuck, m.valuesDropped,
 		m.unreadable, m.parkedTargets, m.lateness, m.clockSteps, m.clockStepped,
 		m.firingStopped, m.refused)
 	// An alarm on an increase needs the zero before it.
 	for _, code := range message.IntakeCodes() {
 		m.rejected.WithLabelValues(code)
+	}
+	for _, code := range raftfsm.Codes() {
+		m.answered.WithLabelValues(code.String())
 	}
 	for _, code := range message.DeliveryCodes() {
 		m.deadLettered.WithLabelValues(code)
@@ -88,6 +94,11 @@ func (m *Metrics) Accepted(messages int) { m.accepted.Add(float64(messages)) }
 // Rejected counts those of them that are dead letters from the beginning, by a Problem's code.
 func (m *Metrics) Rejected(code string, messages int) {
 	m.rejected.WithLabelValues(code).Add(float64(messages))
+}
+
+// Answered counts records with an id, by what came of them.
+func (m *Metrics) Answered(answer string, records int) {
+	m.answered.WithLabelValues(answer).Add(float64(records))
 }
 
 // SourceLost counts records of delay topics that were deleted before they were read.

@@ -1,6 +1,8 @@
 package raftfsm
 
 import (
+	"fmt"
+
 	"github.com/carillonmq/carillon/storage"
 	"github.com/carillonmq/carillon/storage/outcomes"
 )
@@ -48,6 +50,25 @@ const (
 	TooLate                          // nothing can be done about it any more: Outcome tells, or Seq is on its way
 	NotFound                         // no message of this id is known; see Answer.Since
 )
+
+// codeNames are the names of codes for people and metrics, by number.
+var codeNames = [...]string{
+	Scheduled: "scheduled", Superseded: "replaced", WasCancelled: "cancelled", AlreadyCancelled: "already-cancelled",
+	Conflict: "conflict", TooLate: "too-late", NotFound: "not-found",
+}
+
+// String returns the code in a word, as users know it.
+func (c Code) String() string {
+	if c == 0 || int(c) >= len(codeNames) {
+		return fmt.Sprintf("code(%d)", uint8(c))
+	}
+	return codeNames[c]
+}
+
+// Codes returns all codes.
+func Codes() []Code {
+	return []Code{Scheduled, Superseded, WasCancelled, AlreadyCancelled, Conflict, TooLate, NotFound}
+}
 
 // An Answer is what came of an Operation, on every node alike.
 type Answer struct {

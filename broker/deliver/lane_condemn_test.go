@@ -2,6 +2,7 @@ package deliver
 
 import (
 	"fmt"
+	"log/slog"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -352,7 +353,7 @@ func TestCondemn_logsALineASecondForAllTargets(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := newBench(t)
 		var lines logtest.Lines
-		b.condemned = digest.New(lines.Logger(), "dead-lettering messages")
+		b.condemned = digest.New(lines.Logger(), slog.LevelWarn, "dead-lettering messages")
 		var due []schedule.DueMessage
 		for i := range 300 {
 			due = append(due, b.accept(fmt.Sprint("customer-", i), 2, nil)...)

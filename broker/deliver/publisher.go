@@ -149,7 +149,7 @@ func New(cfg Options) *Publisher {
 		return cfg.Log.Propose(ctx, command).Wait(ctx)
 	}
 	p.acks = newAcks(p.commit, p.now)
-	p.condemned = digest.New(p.log, "dead-lettering messages")
+	p.condemned = digest.New(p.log, slog.LevelWarn, "dead-lettering messages")
 	return p
 }
 

@@ -2,6 +2,7 @@
 package digest
 
 import (
+	"context"
 	"log/slog"
 	"sync"
 	"time"
@@ -16,8 +17,9 @@ const digestEvery = time.Second
 //	add --> a line
 //	add, add, add --a second after that line--> one line for the three
 type Digest struct {
-	log  *slog.Logger
-	text string
+	log   *slog.Logger
+	level slog.Level
+	text  string
 
 	mu      sync.Mutex
 	records int
@@ -26,9 +28,9 @@ type Digest struct {
 	timer   *time.Timer // runs for digestEvery after each line; nil: none was needed yet
 }
 
-// New returns a digest that logs the text as warnings. Close it.
-func New(log *slog.Logger, text string) *Digest {
-	return &Digest{log: log, text: text, topics: make(map[string]struct{})}
+// New returns a digest that logs the text at the level. Close it.
+func New(log *slog.Logger, level slog.Level, text string) *Digest {
+	return &Digest{log: log, level: level, text: text, topics: make(map[string]struct{})}
 }
 
 // Add counts records of a topic. The attributes are told of the last ones only.
@@ -73,7 +75,7 @@ func (d *Digest) Close() {
 }
 
 func (d *Digest) tell() {
-	d.log.Warn(d.text, append([]any{"records", d.records, "topics", len(d.topics)}, d.last...)...)
+	d.log.Log(context.Background(), d.level, d.text, append([]any{"records", d.records, "topics", len(d.topics)}, d.last...)...)
 	d.records = 0
 	clear(d.topics)
 }

@@ -2,6 +2,7 @@ package digest
 
 import (
 	"fmt"
+	"log/slog"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -14,7 +15,7 @@ import (
 func TestDigest_tellsAllInALineASecond(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var lines logtest.Lines
-		d := New(lines.Logger(), "refused")
+		d := New(lines.Logger(), slog.LevelWarn, "refused")
 		d.Add("t0", 2, "offset", 0)
 		time.Sleep(time.Millisecond / 2) // so that the others come between the lines
 		for i := 1; i < 3000; i++ {

@@ -27,14 +27,19 @@ func testEntry(t *testing.T, a Arrival) (entry storage.Entry, m message.Message,
 
 func testEntryAt(t *testing.T, level storage.Level, a Arrival) (entry storage.Entry, m message.Message, poison bool) {
 	t.Helper()
-	g := New(Options{Config: config.Default(), Store: atLevel(level), Logger: slog.New(slog.DiscardHandler)})
-	route := config.Default().Routes[0]
-	entry, problem := g.entry(route, g.destination(route, "orders.delay", a.Instruction.To), Batch{Topic: "orders.delay", Partition: 1}, &a, testNow)
-	m, err := message.FromEntry(&entry)
+	r := testReading(atLevel(level), a)
+	m, err := message.FromEntry(&r.operation.Entry)
 	if err != nil {
 		t.Fatal(err)
 	}
-	return entry, m, problem != nil
+	return r.operation.Entry, m, r.problem != nil
+}
+
+// testReading is what a record of orders.delay becomes beside that store.
+func testReading(store Store, a Arrival) reading {
+	g := New(Options{Config: config.Default(), Store: store, Logger: slog.New(slog.DiscardHandler)})
+	route := config.Default().Routes[0]
+	return g.read(g.destination(route, "orders.delay", a.Instruction.To), Batch{Topic: "orders.delay", Partition: 1}, &a, g.form(), testNow)
 }
 
 // atLevel is an empty store of a cluster at that level.
@@ -42,6 +47,13 @@ type atLevel storage.Level
 
 func (l atLevel) State() storage.State { return storage.State{} }
 func (l atLevel) Level() storage.Level { return storage.Level(l) }
+func (l atLevel) IDsOpen() bool        { return false }
+
+// openIDs is an empty store whose ids are open, of the cluster 01000000000000000000000000000000.
+type openIDs struct{ atLevel }
+
+func (openIDs) State() storage.State { return storage.State{ClusterID: [16]byte{1}} }
+func (openIDs) IDsOpen() bool        { return true }
 
 func header(m message.Message, key string) string {
 	i := slices.IndexFunc(m.Headers, func(h message.Header) bool { return h.Key == key })
@@ -60,7 +72,7 @@ func testCommand(t *testing.T, entry storage.Entry) (size int) {
 	}}
 	batch := Batch{Topic: "orders.delay", Next: 1}
 	pack.begin(batch)
-	if err := pack.add(batch, 0, entry, nil, testNow); err != nil {
+	if err := pack.add(batch, reading{operation: raftfsm.Operation{Verb: raftfsm.Schedule, Entry: entry}}, testNow); err != nil {
 		t.Fatal(err)
 	}
 	pack.end(batch)

@@ -11,7 +11,6 @@ import (
 
 	"github.com/carillonmq/carillon/broker/config"
 	"github.com/carillonmq/carillon/broker/digest"
-	"github.com/carillonmq/carillon/broker/message"
 	"github.com/carillonmq/carillon/broker/report"
 	"github.com/carillonmq/carillon/raftfsm"
 	"github.com/carillonmq/carillon/storage"
@@ -47,12 +46,15 @@ const (
 // schedule exactly once, whoever proposes and however often.
 //
 //	discover: topics of Kafka --> positions in the log --> Source.Assign
-//	take:     Source.Poll --> entries --> proposals, in order --> settle
+//	take:     Source.Poll --> operations --> proposals, in order --> settle
 type Ingest struct {
 	cfg     Options
 	log     *slog.Logger
 	places  *places
 	refused *digest.Digest
+	// conflicts are records whose condition did not hold.
+	conflicts *digest.Digest
+	cluster   string // the cluster's id as delivered-seq has it
 }
 
 // Options are the parts that an Ingest is made of.
@@ -77,6 +79,7 @@ type Options struct {
 type Store interface {
 	State() storage.State
 	Level() storage.Level
+	IDsOpen() bool
 }
 
 // A Log takes commands into the replicated log; *node.Node implements it.
@@ -88,8 +91,10 @@ type Log interface {
 
 // A Count counts what ingest does; broker.Metrics implements it.
 type Count interface {
-	// Accepted counts messages that are in the log, refused ones included.
+	// Accepted counts messages that are in the log, dead letters included.
 	Accepted(messages int)
+	// Answered counts operations with an id, by what came of them.
+	Answered(answer string, operations int)
 	// Rejected counts those of them that are refused, by the code of the Problem.
 	Rejected(code string, messages int)
 	// SourceLost counts records that Kafka deleted before they were read.
@@ -100,13 +105,18 @@ type Count interface {
 func New(cfg Options) *Ingest {
 	log := cfg.Logger.With("component", "ingest")
 	cfg.Limits = cmp.Or(cfg.Limits, DefaultLimits())
-	return &Ingest{cfg: cfg, log: log, places: newPlaces(), refused: digest.New(log, "records refused, they go to the dead-letter topic")}
+	return &Ingest{
+		cfg: cfg, log: log, places: newPlaces(), cluster: clusterText(cfg.Store.State().ClusterID),
+		refused:   digest.New(log, slog.LevelWarn, "records refused, they go to the dead-letter topic"),
+		conflicts: digest.New(log, slog.LevelInfo, "records without effect, since their condition does not hold"),
+	}
 }
 
 // Run ingests until ctx ends or something must end the term. Kafka being away
 // does not: the backlog waits there.
 func (g *Ingest) Run(ctx context.Context) error {
 	defer g.refused.Close()
+	defer g.conflicts.Close()
 	proposed := make(chan proposedIngest, mostProposed)
 	group, ctx := errgroup.WithContext(ctx)
 	group.Go(func() error { return newDiscovery(g.cfg, g.places, g.log).run(ctx) })
@@ -167,182 +177,6 @@ func (g *Ingest) take(ctx context.Context, proposed chan<- proposedIngest) error
 	return ctx.Err()
 }
 
-// pack turns the batch into entries.
-func (g *Ingest) pack(pack *packer, batch Batch) error {
-	route, ok := g.cfg.Config.Route(batch.Topic)
-	if !ok {
-		return fmt.Errorf("pack records of %s: no route matches the topic", batch.Topic)
-	}
-	now := g.now()
-	pack.begin(batch)
-	to := g.destination(route, batch.Topic, "")
-	for i := range batch.Arrivals {
-		arrival := &batch.Arrivals[i]
-		if arrival.Instruction.To != to.deliverTo {
-			to = g.destination(route, batch.Topic, arrival.Instruction.To)
-		}
-		entry, problem := g.entry(route, to, batch, arrival, now)
-		if err := pack.add(batch, arrival.Offset, entry, problem, now); err != nil {
-			return err
-		}
-	}
-	pack.end(batch)
-	return nil
-}
-
-// A destination is where messages with the same deliver-to go, all of one delay topic, and what
-// speaks against it. It is judged once for a run of them: patterns cost more than the rest of an
-// entry.
-type destination struct {
-	deliverTo string
-	target    string
-	problem   *message.Problem
-}
-
-func (g *Ingest) destination(route config.Route, topic, deliverTo string) destination {
-	target, problem := g.cfg.Config.Destination(route, topic, deliverTo)
-	return destination{deliverTo, target, problem}
-}
-
-// entry returns what one record becomes in the schedule: a message for its target,
-// or, when it cannot be one, a dead letter, and why. Both go the same way from here on.
-func (g *Ingest) entry(route config.Route, to destination, batch Batch, a *Arrival, now int64) (storage.Entry, *message.Problem) {
-	level := g.cfg.Store.Level()
-	due := max(a.Instruction.DueAt, 0) // the wheel counts from 1970
-	m := message.Message{
-		ID:          a.Instruction.ID,
-		Origin:      message.Origin{Topic: batch.Topic, Partition: batch.Partition, Offset: a.Offset},
-		PlannedFor:  a.Instruction.DueAt,
-		Overdue:     max(now-due, 0),
-		Partition:   a.Instruction.Partition,
-		Partitioner: route.Partitioner,
-		Key:         a.Key,
-		Value:       a.Value,
-		Headers:     a.Headers,
-	}
-	problem := a.Problem
-	if size := a.size(); size > MostRecord {
-		problem = shorten(&m, size)
-	}
-	if problem == nil {
-		problem = to.problem
-	}
-	if problem == nil {
-		problem = route.RefuseDue(a.Instruction.DueAt, now)
-	}
-	if problem == nil {
-		problem = m.TooNew(level)
-	}
-	if problem != nil {
-		letter := m.AsDeadLetter(*problem, now)
-		return letter.Entry(now, g.cfg.Config.DeadLetterTopic(route), level), problem
-	}
-	return m.Entry(due, to.target, level), nil
-}
-
-// shorten leaves out the value of a record of that many bytes, and key and headers if they
-// are large by themselves, and returns the problem.
-func shorten(m *message.Message, size int) *message.Problem {
-	problem := &message.Problem{Code: message.CodeTooLarge, Message: fmt.Sprintf("record of %d bytes, uncompressed: send %d at most", size, MostRecord)}
-	dropped := len(m.Value)
-	if size-dropped > mostKept {
-		m.Key, m.Headers = nil, nil
-		problem.Message += "; key and headers are left out here"
-	}
-	m.DropValue()
-	return problem
-}
-
-// A packer gathers entries into ingest commands of at most so many bytes, or of one
-// entry that is larger by itself.
-type packer struct {
-	most     int   // bytes of a command
-	lead     int64 // milliseconds: what is due sooner brings its claim along
-	propose  func(command raftfsm.Ingest, parts []packedPart) error
-	parts    []raftfsm.Part
-	packed   []packedPart // in the order of parts
-	bytes    int
-	messages int
-	soon     bool // something is due before a claim of its own could be committed in time
-}
-
-// A packedPart says where a part of a command comes from and what it holds.
-type packedPart struct {
-	topic       string
-	id          partitionID
-	round       uint64
-	messages    int
-	refused     map[string]int // of them, by code; nil: none
-	lastRefused refusal
-}
-
-// A refusal is why the record at the offset cannot be scheduled.
-type refusal struct {
-	offset  int64
-	problem *message.Problem
-}
-
-// begin starts a part at the batch's first offset.
-func (p *packer) begin(batch Batch) { p.open(batch, batch.From) }
-
-func (p *packer) open(batch Batch, from int64) {
-	part := raftfsm.Part{TopicID: batch.TopicID, Topic: batch.Topic, Partition: batch.Partition, From: from, Next: from, Epoch: batch.Epoch}
-	p.parts = append(p.parts, part)
-	p.packed = append(p.packed, packedPart{topic: batch.Topic, id: batch.id(), round: batch.Round})
-	p.bytes += part.Size()
-}
-
-// add appends the entry of the record at offset, proposing what is there if the
-// entry does not fit beside it.
-func (p *packer) add(batch Batch, offset int64, entry storage.Entry, problem *message.Problem, now int64) error {
-	size := raftfsm.EntrySize(&entry)
-	if p.messages > 0 && p.bytes+size > p.most {
-		// The gap before the record belongs to this command, so that the next one
-		// begins at the record.
-		p.parts[len(p.parts)-1].Next = offset
-		if err := p.flush(now); err != nil {
-			return err
-		}
-		p.open(batch, offset)
-	}
-	part := &p.parts[len(p.parts)-1]
-	part.Entries = append(part.Entries, entry)
-	part.Next = offset + 1
-	p.bytes += size
-	p.messages++
-	packed := &p.packed[len(p.packed)-1]
-	packed.messages++
-	if problem != nil {
-		if packed.refused == nil {
-			packed.refused = make(map[string]int)
-		}
-		packed.refused[problem.Code]++
-		packed.lastRefused = refusal{offset, problem}
-	}
-	p.soon = p.soon || entry.Due <= now+p.lead
-	return nil
-}
-
-// end takes what follows the last record of the batch, markers and gaps.
-func (p *packer) end(batch Batch) {
-	p.parts[len(p.parts)-1].Next = batch.Next
-}
-
-// flush proposes what was gathered. A command with something that is due soon
-// brings its claim, so that a short delay costs no further commit.
-func (p *packer) flush(now int64) error {
-	if len(p.parts) == 0 {
-		return nil
-	}
-	command := raftfsm.Ingest{Time: now, Parts: p.parts}
-	if p.soon {
-		command.ClaimThrough = now + p.lead
-	}
-	err := p.propose(command, p.packed)
-	*p = packer{most: p.most, lead: p.lead, propose: p.propose}
-	return err
-}
-
 // settle waits for the proposals in order. A part that was not applied met another position
 // than expected: its partition loses its place and is read from the stored position anew,
 // the other parts of the command are in the log. If another leader has ingested meanwhile,
@@ -361,7 +195,7 @@ func (g *Ingest) settle(ctx context.Context, proposed <-chan proposedIngest) err
 				part := p.parts[i]
 				switch {
 				case applied:
-					g.cfg.Count.Accepted(part.messages)
+					g.cfg.Count.Accepted(part.records - g.tellAnswers(part, answersOf(result, i)))
 					g.tellRefused(part)
 				case g.places.lose(part.id, part.round):
 					g.log.Warn("a source position is not the expected one, the partition is read anew from there",

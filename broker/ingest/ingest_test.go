@@ -180,8 +180,8 @@ func TestIngest_logsAndCountsWhatItRefuses(t *testing.T) {
 	if diff := cmp.Diff(want, lines.With("refused")); diff != "" {
 		t.Errorf("-want +got:\n%s", diff)
 	}
-	if diff := cmp.Diff(refusedCount{message.CodeMalformed: 2, message.CodeUnsupported: 1}, counts); diff != "" || parts[0].messages != 4 {
-		t.Errorf("of %d records, refused -want +got:\n%s", parts[0].messages, diff)
+	if diff := cmp.Diff(refusedCount{message.CodeMalformed: 2, message.CodeUnsupported: 1}, counts); diff != "" || parts[0].records != 4 {
+		t.Errorf("of %d records, refused -want +got:\n%s", parts[0].records, diff)
 	}
 }
 
@@ -189,5 +189,6 @@ func TestIngest_logsAndCountsWhatItRefuses(t *testing.T) {
 type refusedCount map[string]int
 
 func (c refusedCount) Accepted(int)                       {}
+func (c refusedCount) Answered(string, int)               {}
 func (c refusedCount) SourceLost(int64)                   {}
 func (c refusedCount) Rejected(code string, messages int) { c[code] += messages }

@@ -51,16 +51,20 @@ func (m *Message) DropValue() {
 }
 
 // TooNew returns why a message cannot be scheduled at the feature level, or nil: older nodes might
-// come to deliver it, who would take it for a dead letter, or not know its headers.
-func (m *Message) TooNew(level storage.Level) *Problem {
+// come to deliver it, who would take it for a dead letter, or not know its headers; or ids are not
+// open yet.
+func (m *Message) TooNew(level storage.Level, idsOpen bool) *Problem {
 	if level < storage.LevelTwo && looksLikeDeadLetter(m.Origin, m.Headers) {
 		return &Problem{CodeMalformed, headerErrorOffset + " and the headers before it name this very record, which would be taken for a dead letter: send it without its headers __carillon.errors.*"}
 	}
-	if level >= storage.LevelThree {
+	if level >= storage.LevelThree && idsOpen {
 		return nil
 	}
 	for _, h := range m.Headers {
 		need := levelOf(h.Key)
+		if need == storage.LevelThree && level == need {
+			return &Problem{CodeUnsupported, h.Key + " is not served yet: the cluster has come to feature level 3 a moment ago, and still reads the ids of messages that wait: send the record again in some minutes"}
+		}
 		if need <= level {
 			continue
 		}

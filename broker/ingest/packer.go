@@ -1,0 +1,112 @@
+package ingest
+
+import (
+	"github.com/carillonmq/carillon/broker/message"
+	"github.com/carillonmq/carillon/raftfsm"
+)
+
+// A packer gathers operations into ingest commands of at most so many bytes, or of one
+// operation that is larger by itself.
+type packer struct {
+	most    int   // bytes of a command
+	lead    int64 // milliseconds: what is due sooner brings its claim along
+	propose func(command raftfsm.Ingest, parts []packedPart) error
+	parts   []raftfsm.Part
+	packed  []packedPart // in the order of parts
+	bytes   int
+	records int
+	soon    bool // something is due before a claim of its own could be committed in time
+}
+
+// A packedPart says where a part of a command comes from and what it holds.
+type packedPart struct {
+	topic       string
+	id          partitionID
+	round       uint64
+	records     int
+	refused     map[string]int // of them, by code; nil: none
+	lastRefused refusal
+	asked       []asked // those that are answered, in order
+}
+
+// An asked is an operation with an id: the log answers what came of it.
+type asked struct {
+	place   int   // among the operations of its part
+	offset  int64 // of its record
+	id      string
+	foreign string // the other cluster whose message it names; empty: none
+}
+
+// A refusal is why the record at the offset cannot be scheduled.
+type refusal struct {
+	offset  int64
+	problem *message.Problem
+}
+
+// begin starts a part at the batch's first offset.
+func (p *packer) begin(batch Batch) { p.open(batch, batch.From) }
+
+func (p *packer) open(batch Batch, from int64) {
+	part := raftfsm.Part{TopicID: batch.TopicID, Topic: batch.Topic, Partition: batch.Partition, From: from, Next: from, Epoch: batch.Epoch}
+	p.parts = append(p.parts, part)
+	p.packed = append(p.packed, packedPart{topic: batch.Topic, id: batch.id(), round: batch.Round})
+	p.bytes += part.Size()
+}
+
+// add appends what a record asks for, proposing what is there if it does not fit beside it.
+func (p *packer) add(batch Batch, r reading, now int64) error {
+	size := r.size(batch.Topic)
+	if p.records > 0 && p.bytes+size > p.most {
+		// The gap before the record belongs to this command, so that the next one
+		// begins at the record.
+		p.parts[len(p.parts)-1].Next = r.offset
+		if err := p.flush(now); err != nil {
+			return err
+		}
+		p.open(batch, r.offset)
+	}
+	part := &p.parts[len(p.parts)-1]
+	packed := &p.packed[len(p.packed)-1]
+	switch {
+	case !r.open:
+		part.Entries = append(part.Entries, r.operation.Entry)
+	case r.operation.Entry.ID != "":
+		packed.asked = append(packed.asked, asked{len(part.Operations), r.offset, r.operation.Entry.ID, r.foreign})
+		fallthrough
+	default:
+		part.Operations = append(part.Operations, r.operation)
+	}
+	part.Next = r.offset + 1
+	p.bytes += size
+	p.records++
+	packed.records++
+	if r.problem != nil {
+		if packed.refused == nil {
+			packed.refused = make(map[string]int)
+		}
+		packed.refused[r.problem.Code]++
+		packed.lastRefused = refusal{r.offset, r.problem}
+	}
+	p.soon = p.soon || r.operation.Verb == raftfsm.Schedule && r.operation.Entry.Due <= now+p.lead
+	return nil
+}
+
+// end takes what follows the last record of the batch, markers and gaps.
+func (p *packer) end(batch Batch) {
+	p.parts[len(p.parts)-1].Next = batch.Next
+}
+
+// flush proposes what was gathered. A command with something that is due soon
+// brings its claim, so that a short delay costs no further commit.
+func (p *packer) flush(now int64) error {
+	if len(p.parts) == 0 {
+		return nil
+	}
+	command := raftfsm.Ingest{Time: now, Parts: p.parts}
+	if p.soon {
+		command.ClaimThrough = now + p.lead
+	}
+	err := p.propose(command, p.packed)
+	*p = packer{most: p.most, lead: p.lead, propose: p.propose}
+	return err
+}

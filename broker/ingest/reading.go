@@ -1,0 +1,160 @@
+package ingest
+
+import (
+	"encoding/hex"
+	"fmt"
+
+	"github.com/carillonmq/carillon/broker/config"
+	"github.com/carillonmq/carillon/broker/message"
+	"github.com/carillonmq/carillon/raftfsm"
+	"github.com/carillonmq/carillon/storage"
+)
+
+// A form says what may be written now.
+type form struct {
+	level storage.Level
+	// open: ids are. Below, an entry has none, and the message in it tells its own.
+	open bool
+}
+
+func (g *Ingest) form() form { return form{g.cfg.Store.Level(), g.cfg.Store.IDsOpen()} }
+
+// written is the level at which messages are stored: before ids are open, as below LevelThree,
+// since what is accepted then is among what the opening has yet to find.
+func (f form) written() storage.Level {
+	if f.open {
+		return f.level
+	}
+	return min(f.level, storage.LevelTwo)
+}
+
+// A reading is what one record becomes.
+type reading struct {
+	offset    int64
+	operation raftfsm.Operation
+	open      bool             // it is carried out as an operation; else its entry is accepted
+	foreign   string           // its condition names a message of this other cluster; empty: it does not
+	problem   *message.Problem // it is a dead letter, and why
+}
+
+// size returns the bytes that it adds to its command.
+func (r *reading) size(topic string) int {
+	if r.open {
+		return raftfsm.OperationSize(&r.operation, topic)
+	}
+	return raftfsm.EntrySize(&r.operation.Entry)
+}
+
+// pack turns the batch into operations, or below LevelThree into entries.
+func (g *Ingest) pack(pack *packer, batch Batch) error {
+	route, ok := g.cfg.Config.Route(batch.Topic)
+	if !ok {
+		return fmt.Errorf("pack records of %s: no route matches the topic", batch.Topic)
+	}
+	now := g.now()
+	form := g.form()
+	pack.begin(batch)
+	to := g.destination(route, batch.Topic, "")
+	for i := range batch.Arrivals {
+		arrival := &batch.Arrivals[i]
+		if arrival.Instruction.To != to.deliverTo {
+			to = g.destination(route, batch.Topic, arrival.Instruction.To)
+		}
+		if err := pack.add(batch, g.read(to, batch, arrival, form, now), now); err != nil {
+			return err
+		}
+	}
+	pack.end(batch)
+	return nil
+}
+
+// A destination is where messages with the same deliver-to go, all of one delay topic, and what
+// speaks against it. It is judged once for a run of them: patterns cost more than the rest of an
+// entry.
+type destination struct {
+	route     config.Route
+	deliverTo string
+	target    string
+	problem   *message.Problem
+}
+
+func (g *Ingest) destination(route config.Route, topic, deliverTo string) destination {
+	target, problem := g.cfg.Config.Destination(route, topic, deliverTo)
+	return destination{route, deliverTo, target, problem}
+}
+
+// read returns what one record becomes: what it asks for, or, when that cannot be, a dead letter
+// and why. Both go the same way from here on.
+func (g *Ingest) read(to destination, batch Batch, a *Arrival, form form, now int64) reading {
+	in := &a.Instruction
+	due := max(in.DueAt, 0) // the wheel counts from 1970
+	m := message.Message{
+		ID:          in.ID,
+		Origin:      message.Origin{Topic: batch.Topic, Partition: batch.Partition, Offset: a.Offset},
+		PlannedFor:  in.DueAt,
+		Expires:     in.Expires,
+		Overdue:     max(now-due, 0),
+		Partition:   in.Partition,
+		Partitioner: to.route.Partitioner,
+		Key:         a.Key,
+		Value:       a.Value,
+		Headers:     a.Headers,
+	}
+	r := reading{offset: a.Offset, open: form.open, operation: raftfsm.Operation{Verb: raftfsm.Schedule}}
+	if r.problem = objection(&m, to, a, form, now); r.problem != nil {
+		letter := m.AsDeadLetter(*r.problem, now)
+		r.operation.Entry = letter.Entry(now, g.cfg.Config.DeadLetterTopic(to.route), form.written())
+		return r
+	}
+	if in.Cancel {
+		r.operation.Verb = raftfsm.Cancel
+		r.operation.Entry = storage.Entry{Topic: batch.Topic, ID: in.ID}
+	} else {
+		r.operation.Entry = m.Entry(due, to.target, form.written())
+	}
+	r.operation.If, r.operation.Seq = in.If, in.Seq
+	if in.Cluster != "" && in.Cluster != g.cluster {
+		r.foreign, r.operation.Seq = in.Cluster, noSeq
+	}
+	return r
+}
+
+// noSeq is the seq of no message: they are counted from 1.
+const noSeq = 0
+
+// objection returns why what the record asks for cannot be, or nil. A cancel goes nowhere and at
+// no time, and nothing of it is stored.
+func objection(m *message.Message, to destination, a *Arrival, form form, now int64) *message.Problem {
+	tooNew := m.TooNew(form.level, form.open)
+	size := a.size()
+	switch {
+	case a.Instruction.Cancel && tooNew == nil:
+		return nil
+	case size > MostRecord:
+		return shorten(m, size)
+	case a.Problem != nil:
+		return a.Problem
+	case to.problem != nil:
+		return to.problem
+	}
+	if problem := to.route.RefuseDue(a.Instruction.DueAt, now); problem != nil {
+		return problem
+	}
+	return tooNew
+}
+
+// shorten leaves out the value of a record of that many bytes, and key and headers if they
+// are large by themselves, and returns the problem.
+func shorten(m *message.Message, size int) *message.Problem {
+	problem := &message.Problem{Code: message.CodeTooLarge, Message: fmt.Sprintf("record of %d bytes, uncompressed: send %d at most", size, MostRecord)}
+	dropped := len(m.Value)
+	if size-dropped > mostKept {
+		m.Key, m.Headers = nil, nil
+		problem.Message += "; key and headers are left out here"
+	}
+	m.DropValue()
+	return problem
+}
+
+// clusterText is the cluster's id as delivered-seq has it.
+func clusterText(id [16]byte) string { return hex.EncodeToString(id[:]) }
