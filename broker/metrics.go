@@ -21,6 +21,7 @@ type Metrics struct {
 	sourceLost      prometheus.Counter
 	delivered       prometheus.Counter
 	retried         prometheus.Counter
+	expired         prometheus.Counter
 	deadLettered    *prometheus.CounterVec
 	deadLetterStuck prometheus.Counter
 	valuesDropped   prometheus.Counter
@@ -42,6 +43,7 @@ func NewMetrics(registry prometheus.Registerer) *Metrics {
 		sourceLost:      newCounter("carillon_source_lost_records_total", "Records of delay topics that Kafka deleted before this node, as the leader, could read them."),
 		delivered:       newCounter("carillon_delivered_total", "Messages that this node wrote to their targets, dead letters not included."),
 		retried:         newCounter("carillon_retried_total", "Records that were sent once more after a failure."),
+		expired:         newCounter("carillon_expired_total", "Messages that this node did not send, or not once more, since they had expired."),
 		deadLettered:    newVector("carillon_dead_lettered_total", "Messages that their target cannot take and that go to the dead-letter topic, by the code of the reason.", "code"),
 		deadLetterStuck: newCounter("carillon_dead_letter_stuck_total", "How often a dead-letter topic could not be written to or refused a dead letter: nothing is lost, but look after it."),
 		valuesDropped:   newCounter("carillon_dead_letter_values_dropped_total", "Dead letters that this node wrote without the record's value, of more than 16 MiB: it is lost once Kafka deletes the record."),
@@ -58,7 +60,7 @@ func NewMetrics(registry prometheus.Registerer) *Metrics {
 		firingStopped: newCounter("carillon_clock_stops_total", "How often this node, as the leader, stopped firing since its clock left the time that was held right."),
 		refused:       newCounter("carillon_clock_refusals_total", "How often this node refused to lead since its clock differed from the median by more than clock.max_skew."),
 	}
-	registry.MustRegister(m.accepted, m.rejected, m.answered, m.sourceLost, m.delivered, m.retried, m.deadLettered, m.deadLetterStuck, m.valuesDropped,
+	registry.MustRegister(m.accepted, m.rejected, m.answered, m.sourceLost, m.delivered, m.retried, m.expired, m.deadLettered, m.deadLetterStuck, m.valuesDropped,
 		m.unreadable, m.parkedTargets, m.lateness, m.clockSteps, m.clockStepped,
 		m.firingStopped, m.refused)
 	// An alarm on an increase needs the zero before it.
@@ -113,6 +115,9 @@ func (m *Metrics) Delivered(lateMillis int64) {
 
 // Retried counts records that are sent once more.
 func (m *Metrics) Retried(records int) { m.retried.Add(float64(records)) }
+
+// Expired counts messages that were not sent, or not once more, since they had expired.
+func (m *Metrics) Expired(messages int) { m.expired.Add(float64(messages)) }
 
 // DeadLettered counts messages that became dead letters, by a Problem's code.
 func (m *Metrics) DeadLettered(code string, messages int) {

@@ -23,6 +23,7 @@ func TestMetrics_countWhatHappens(t *testing.T) {
 	m.Delivered(3)
 	m.Delivered(4000)
 	m.Retried(5)
+	m.Expired(7)
 	m.DeadLettered(message.CodeTooLarge, 2)
 	m.DeadLetterStuck()
 	m.ValueDropped()
@@ -43,7 +44,7 @@ func TestMetrics_countWhatHappens(t *testing.T) {
 		"carillon_accepted_total 10", `carillon_rejected_total{code="malformed"} 2`, `carillon_rejected_total{code="too-large"} 0`, "carillon_ingest_lag 7",
 		"carillon_source_lost_records_total 12", `carillon_source_partitions{state="read"} 3`,
 		`carillon_source_partitions{state="forbidden"} 2`, `carillon_source_partitions{state="failing"} 0`,
-		"carillon_delivered_total 2", "carillon_retried_total 5", `carillon_dead_lettered_total{code="too-large"} 2`,
+		"carillon_delivered_total 2", "carillon_retried_total 5", "carillon_expired_total 7", `carillon_dead_lettered_total{code="too-large"} 2`,
 		"carillon_dead_letter_stuck_total 1", "carillon_dead_letter_values_dropped_total 1", "carillon_parked_targets 1", "carillon_unreadable_total 1",
 		`carillon_lateness_seconds_bucket{le="0.003"} 1`, `carillon_lateness_seconds_bucket{le="5"} 2`,
 		`carillon_clock_steps_total{direction="backward"} 1`, "carillon_clock_stepped_seconds_total 2.5",

@@ -149,3 +149,140 @@ func TestEnds_areToldAtTheEndOfATerm(t *testing.T) {
 		b.end()
 	})
 }
+
+// expiring has message i expire that many milliseconds after now, 0: never.
+func expiring(after func(i int) int64) func(int, *message.Message) {
+	return func(i int, m *message.Message) {
+		m.ID = fmt.Sprint("id-", i)
+		if ms := after(i); ms != 0 {
+			m.Expires = time.Now().UnixMilli() + ms
+		}
+	}
+}
+
+// kinds counts what is told, by kind.
+func (b *bench) kinds() map[outcomes.Kind]int {
+	b.log.mu.Lock()
+	defer b.log.mu.Unlock()
+	n := make(map[outcomes.Kind]int)
+	for _, e := range b.log.told {
+		n[e.Kind]++
+	}
+	return n
+}
+
+// The instant itself is too late.
+func TestExpiry_isLookedAtBeforeTheFirstTry(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newBench(t)
+		b.raise(storage.LevelThree)
+		b.sink.topic("orders", 1)
+		due := b.accept("orders", 300, expiring(func(i int) int64 { return int64(500 + i%3 - 1) }))
+		b.after(500 * time.Millisecond)
+		b.Hand(due)
+		b.after(time.Second)
+		want := map[outcomes.Kind]int{outcomes.Expired: 200, outcomes.Delivered: 100}
+		if diff := cmp.Diff(want, b.kinds()); diff != "" || b.count.expired != 200 {
+			t.Errorf("%d counted, %s", b.count.expired, diff)
+		}
+		if len(b.log.alive) > 0 || b.loaded.Load() != 0 || b.count.delivered != 100 {
+			t.Errorf("%d are alive, %d bytes in memory, %d delivered", len(b.log.alive), b.loaded.Load(), b.count.delivered)
+		}
+		for _, e := range b.log.told {
+			if e.Kind == outcomes.Expired && e != (outcomes.Outcome{Name: name.Of("in.delay", fmt.Sprint("id-", e.Seq-1)), Kind: outcomes.Expired, Seq: e.Seq, Due: due[0].Due, At: due[0].Due + 500}) {
+				t.Errorf("told: %+v", e)
+			}
+		}
+		b.stop()
+	})
+}
+
+// Who asks is answered by the time of the log, which another leader may have set.
+func TestExpiry_goesByTheLogWhereThatIsAhead(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newBench(t)
+		b.raise(storage.LevelThree)
+		b.sink.topic("orders", 1)
+		b.log.mu.Lock()
+		b.log.time = time.Now().UnixMilli() + 100
+		b.log.mu.Unlock()
+		b.deliver("orders", 2, expiring(func(i int) int64 { return int64(100 + i) }))
+		b.after(50 * time.Millisecond)
+		want := map[outcomes.Kind]int{outcomes.Expired: 1, outcomes.Delivered: 1}
+		if diff := cmp.Diff(want, b.kinds()); diff != "" {
+			t.Error(diff)
+		}
+		b.stop()
+	})
+}
+
+func TestExpiry_isLookedAtBeforeEachFurtherTry(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newBench(t)
+		b.raise(storage.LevelThree)
+		orders := b.sink.topic("orders", 1)
+		orders.refuse = func(Delivery) error { return ErrTargetUnavailable }
+		b.deliver("orders", 100, expiring(func(i int) int64 { return int64(i%2) * 400 }))
+		b.after(300 * time.Millisecond)
+		if b.count.retried == 0 || len(b.log.told) > 0 {
+			t.Fatalf("%d retried, and %v told too early", b.count.retried, b.log.told)
+		}
+		b.after(200 * time.Millisecond)
+		b.sink.change(func() { orders.refuse = nil })
+		b.after(2 * time.Second)
+		want := map[outcomes.Kind]int{outcomes.Expired: 50, outcomes.Delivered: 50}
+		if diff := cmp.Diff(want, b.kinds()); diff != "" {
+			t.Error(diff)
+		}
+		b.stop()
+	})
+}
+
+// A target is probed with its first message. One that has expired would prove nothing.
+func TestExpiry_ofTheFirstOnesLeavesTheProbeToTheNext(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newBench(t)
+		b.raise(storage.LevelThree)
+		orders := b.sink.topic("orders", 1)
+		orders.refuse = func(Delivery) error { return ErrTargetUnavailable }
+		due := b.accept("orders", 1000, expiring(func(i int) int64 {
+			if i < 900 {
+				return 20_000
+			}
+			return 0
+		}))
+		b.Hand(due)
+		b.feed(due, 30*time.Second)
+		if b.count.parked != 1 {
+			t.Fatal("a target that fails is not parked")
+		}
+		if n := b.kinds()[outcomes.Expired]; n != 900 {
+			t.Errorf("%d expired by the trials, want the 900 before the first that may be sent", n)
+		}
+		b.sink.change(func() { orders.refuse = nil })
+		b.feed(due, mostProbe+time.Second)
+		if n := b.kinds()[outcomes.Delivered]; n != 100 || len(b.log.alive) != 0 {
+			t.Errorf("%d delivered of 100, %d alive", n, len(b.log.alive))
+		}
+		b.stop()
+	})
+}
+
+// Who asks about a message that has expired hears so, and goes on hearing it: it is no dead letter.
+func TestExpiry_comesBeforeTheDeadLetterTopic(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newBench(t)
+		b.raise(storage.LevelThree)
+		due := b.accept("missing", 900, expiring(func(i int) int64 { return int64(i%3) * int64(testTimeout/time.Millisecond-60_000) }))
+		b.Hand(due)
+		b.feed(due, testTimeout+mostProbe+2*time.Second)
+		want := map[outcomes.Kind]int{outcomes.Expired: 300, outcomes.DeadLettered: 600}
+		if diff := cmp.Diff(want, b.kinds()); diff != "" || len(b.log.alive) != 0 {
+			t.Errorf("%d alive, %s", len(b.log.alive), diff)
+		}
+		if n := b.count.deadLettered[message.CodeTargetMissing]; n != 600 {
+			t.Errorf("%d counted as dead letters, want 600", n)
+		}
+		b.stop()
+	})
+}

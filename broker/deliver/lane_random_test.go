@@ -10,6 +10,8 @@ import (
 
 	"github.com/carillonmq/carillon/broker/message"
 	"github.com/carillonmq/carillon/broker/schedule"
+	"github.com/carillonmq/carillon/storage"
+	"github.com/carillonmq/carillon/storage/outcomes"
 )
 
 // A feeder stands for the scheduler: it hands over in order, learns only then that a target is
@@ -38,7 +40,8 @@ func (f *feeder) step() {
 }
 
 // Whatever fails and heals, and in whichever order: first copies go out in order, only what is guilty
-// loses its delivery, and nothing is lost or kept.
+// or has expired loses its delivery, and nothing is lost or kept. The fakes look that nothing is sent or
+// dead-lettered that has expired, and nothing ends as expired that has not.
 func TestLane_keepsItsPromisesWhateverFails(t *testing.T) {
 	const guilty = 37 // each of so many is refused
 	for seed := range uint64(8) {
@@ -46,6 +49,9 @@ func TestLane_keepsItsPromisesWhateverFails(t *testing.T) {
 			b := newBench(t)
 			f := &feeder{bench: b}
 			random := rand.New(rand.NewPCG(seed, 0))
+			if seed%2 == 1 {
+				b.raise(storage.LevelThree)
+			}
 			orders := b.sink.topic("orders", 3)
 			orders.heals, orders.recalls = true, true
 			failing := int32(-1) // partition
@@ -80,6 +86,9 @@ func TestLane_keepsItsPromisesWhateverFails(t *testing.T) {
 				if random.IntN(3) == 0 {
 					due := b.accept("orders", 1+random.IntN(30), func(i int, m *message.Message) {
 						m.Key = []byte{byte(random.IntN(20))}
+						if seed%2 == 1 && random.IntN(3) == 0 {
+							m.ID, m.Expires = "id", m.PlannedFor+random.Int64N(5000)
+						}
 					})
 					all = append(all, seqsOf(due)...)
 					f.waiting = append(f.waiting, due...)
@@ -95,8 +104,12 @@ func TestLane_keepsItsPromisesWhateverFails(t *testing.T) {
 				b.after(100 * time.Millisecond)
 			}
 			delivered := 0
+			ended := make(map[uint64]bool)
 			for partition := range int32(3) {
 				written := b.written("orders", partition)
+				for _, seq := range written {
+					ended[seq] = true
+				}
 				delivered += len(written)
 				if !slices.IsSorted(written) {
 					t.Errorf("seed %d: partition %d out of order: %v", seed, partition, written)
@@ -108,10 +121,22 @@ func TestLane_keepsItsPromisesWhateverFails(t *testing.T) {
 					t.Fatal(err)
 				} else if fmt.Sscan(string(m.Value), &seq); seq%guilty != 0 {
 					t.Errorf("seed %d: message %d was dead-lettered", seed, seq)
+				} else {
+					ended[seq] = true
 				}
 			}
-			if delivered+len(b.log.dead) != len(all) || len(b.log.alive) != 0 {
-				t.Errorf("seed %d: %d delivered and %d dead-lettered of %d, %d alive", seed, delivered, len(b.log.dead), len(all), len(b.log.alive))
+			expired := 0
+			for _, e := range b.log.told {
+				if e.Kind == outcomes.Expired { // it may have arrived, and the answer did not
+					ended[e.Seq] = true
+					expired++
+				}
+			}
+			if len(ended) != len(all) || len(b.log.alive) != 0 || expired != b.count.expired || expired == 0 == (seed%2 == 1) {
+				t.Errorf("seed %d: %d delivered, %d expired, %d counted, and %d dead-lettered of %d, %d alive", seed, delivered, expired, b.count.expired, len(b.log.dead), len(all), len(b.log.alive))
+			}
+			if seed%2 == 0 && delivered+len(b.log.dead) != len(all) {
+				t.Errorf("seed %d: %d delivered and %d dead-lettered of %d", seed, delivered, len(b.log.dead), len(all))
 			}
 			if loaded := b.loaded.Load(); loaded != 0 || b.count.parked != 0 {
 				t.Errorf("seed %d: %d bytes of payload in memory, %d parked", seed, loaded, b.count.parked)

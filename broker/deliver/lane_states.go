@@ -140,11 +140,15 @@ func (s *sending) send(ctx context.Context, l *lane) (state, error) {
 	return s, nil
 }
 
-// launchReady sends what is ready. What has no place in the target is set aside; when that
+// launchReady sends what is ready, unless it has expired. What has no place in the target is set aside; when that
 // was so for long, it stays the first that is ready, and its problem is returned.
 func (s *sending) launchReady(ctx context.Context, l *lane) *message.Problem {
 	for l.mayLaunch() && len(l.ready) > 0 && ctx.Err() == nil {
 		o := l.ready[0]
+		if o.mayExpire() && o.hasExpired(l.p.expiry()) {
+			l.expire(len(l.ready))
+			continue
+		}
 		partition, problem := choosePartition(&o.message, o.ref.Seq, l.layout.placed)
 		switch {
 		case problem != nil && o.nowhere:
@@ -317,7 +321,9 @@ type condemning struct {
 func (s *condemning) step(ctx context.Context, l *lane, e event) (state, error) {
 	switch e {
 	case entered:
-		l.p.condemned.Add(l.target, s.rest, "code", s.problem.Code, "reason", s.problem.Message)
+		if s.rest -= l.expire(s.rest); s.rest > 0 {
+			l.p.condemned.Add(l.target, s.rest, "code", s.problem.Code, "reason", s.problem.Message)
+		}
 	case committed:
 		if s.err != nil && ctx.Err() != nil {
 			return &draining{}, nil
@@ -330,6 +336,7 @@ func (s *condemning) step(ctx context.Context, l *lane, e event) (state, error) 
 			l.unload(l.takeReady())
 		}
 		s.rest -= s.proposed
+		s.rest -= l.expire(s.rest)
 	}
 	if s.rest == 0 {
 		return &sending{}, nil

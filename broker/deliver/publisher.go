@@ -88,6 +88,8 @@ type Store interface {
 	Read(refs []storage.Ref, out []storage.Entry) ([]storage.Entry, error)
 	// Level is asked whenever something is written: it may rise at any time.
 	Level() storage.Level
+	// Time is the greatest of the leaders' times that the log has seen, epoch milliseconds.
+	Time() int64
 }
 
 // A Log puts commands into the replicated log; *node.Node implements it.
@@ -103,6 +105,8 @@ type Count interface {
 	Delivered(lateMillis int64)
 	// Retried counts records that are sent once more.
 	Retried(records int)
+	// Expired counts messages that were not sent, or not once more, since they expired.
+	Expired(messages int)
 	// Parked changes the number of targets that are parked.
 	Parked(change int)
 	// Unreadable counts a message whose stored body cannot be decoded: alarm.

@@ -39,6 +39,7 @@ func (s sameBody) Read(refs []storage.Ref, out []storage.Entry) ([]storage.Entry
 }
 
 func (s sameBody) Level() storage.Level { return storage.LevelThree }
+func (s sameBody) Time() int64          { return 0 }
 
 // BenchmarkPublisher delivers messages of 1 KB to one target: what the publisher
 // itself costs, without storage, Kafka and log.

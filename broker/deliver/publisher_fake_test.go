@@ -16,6 +16,7 @@ import (
 	"github.com/carillonmq/carillon/broker/schedule"
 	"github.com/carillonmq/carillon/raftfsm"
 	"github.com/carillonmq/carillon/storage"
+	"github.com/carillonmq/carillon/storage/outcomes"
 )
 
 // A topicLogs is a Sink that keeps topics in memory and behaves as kgo does where
@@ -24,7 +25,8 @@ import (
 type topicLogs struct {
 	mu     sync.Mutex
 	topics map[string]*topicLog
-	asked  int // calls of Partitions
+	asked  int            // calls of Partitions
+	sent   func(Delivery) // looks at each
 }
 
 type topicLog struct {
@@ -96,6 +98,7 @@ func (s *topicLogs) Partitions(_ context.Context, names []string) []PartitionCou
 }
 
 func (s *topicLogs) Send(d Delivery, done func(Receipt, error)) {
+	s.sent(d)
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	t := s.topics[d.Topic]
@@ -182,6 +185,7 @@ type fakeLog struct {
 	told  []raftfsm.Ended
 	err   error         // of every commit
 	level storage.Level // LevelOne if it is not set
+	time  int64         // that it has seen besides the clock
 	// broken is the error of every read.
 	broken error
 }
@@ -206,6 +210,24 @@ func (f *fakeLog) Level() storage.Level {
 	return f.level
 }
 
+// sent looks at what goes to Kafka: nothing that has expired does.
+func (f *fakeLog) sent(d Delivery) {
+	var seq uint64
+	fmt.Sscan(string(d.Value), &seq)
+	now := max(time.Now().UnixMilli(), f.Time())
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if e := f.alive[seq]; e.Expires != 0 && e.Expires <= now {
+		f.t.Errorf("message %d is sent at %d, though it expired at %d", seq, now, e.Expires)
+	}
+}
+
+func (f *fakeLog) Time() int64 {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.time
+}
+
 func (f *fakeLog) commit(ctx context.Context, command raftfsm.Command) (raftfsm.Result, error) {
 	time.Sleep(3 * time.Millisecond) // in a bubble
 	f.mu.Lock()
@@ -227,8 +249,8 @@ func (f *fakeLog) commit(ctx context.Context, command raftfsm.Command) (raftfsm.
 	case raftfsm.Replace:
 		f.hear(c.Ended, func(seq uint64) bool { return slices.Contains(c.Kills, seq) })
 		for i, seq := range c.Kills {
-			if _, ok := f.alive[seq]; !ok {
-				f.t.Errorf("message %d, which is dead, was dead-lettered", seq)
+			if e, ok := f.alive[seq]; !ok || e.Expires != 0 && e.Expires <= c.Time {
+				f.t.Errorf("message %d, which is dead or has expired, was dead-lettered", seq)
 			}
 			delete(f.alive, seq)
 			f.dead = append(f.dead, c.Entries[i])
@@ -245,8 +267,12 @@ func (f *fakeLog) hear(told []raftfsm.Ended, ends func(seq uint64) bool) {
 		if f.level < storage.LevelThree || !ends(e.Seq) || i > 0 && e.Seq <= told[i-1].Seq {
 			f.t.Errorf("at level %d a command tells %+v", f.level, e)
 		}
-		if _, alive := f.alive[e.Seq]; alive { // what comes later nobody believes
+		entry, alive := f.alive[e.Seq]
+		if alive { // what comes later nobody believes
 			f.told = append(f.told, e)
+		}
+		if alive && e.Kind == outcomes.Expired && (entry.Expires == 0 || e.At < entry.Expires) {
+			f.t.Errorf("message %d, which expires at %d, is said to have expired at %d", e.Seq, entry.Expires, e.At)
 		}
 	}
 }
@@ -255,6 +281,7 @@ func (f *fakeLog) hear(told []raftfsm.Ended, ends func(seq uint64) bool) {
 type counted struct {
 	mu           sync.Mutex
 	delivered    int
+	expired      int
 	late         []int64 // of each
 	retried      int
 	deadLettered map[string]int
@@ -274,6 +301,7 @@ func (c *counted) Delivered(late int64) {
 	c.add(func() { c.delivered, c.late = c.delivered+1, append(c.late, late) })
 }
 func (c *counted) Retried(n int) { c.add(func() { c.retried += n }) }
+func (c *counted) Expired(n int) { c.add(func() { c.expired += n }) }
 func (c *counted) Parked(n int)  { c.add(func() { c.parked += n }) }
 func (c *counted) Unreadable()   { c.add(func() { c.unreadable++ }) }
 func (c *counted) DeadLetterStuck() {
@@ -300,6 +328,7 @@ const testTimeout = 5 * time.Minute // missing_target_timeout
 func newBench(t *testing.T) *bench {
 	b := &bench{t: t, sink: newTopicLogs(), count: &counted{deadLettered: make(map[string]int)}, ended: make(chan error, 1)}
 	b.log = &fakeLog{t: t, sink: b.sink, alive: make(map[uint64]storage.Entry), next: 1}
+	b.sink.sent = b.log.sent
 	b.Publisher = New(Options{
 		Sink:           b.sink,
 		Store:          b.log,
