@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"slices"
 	"sync/atomic"
 
 	"github.com/carillonmq/carillon/storage"
@@ -19,10 +20,11 @@ type FSM struct {
 	store *storage.Store
 	log   *slog.Logger
 
-	applied uint64 // entries up to here are in the manifest already, or were applied since
-	broken  error
-	feed    atomic.Pointer[Feed]
-	backlog *Backlog
+	applied  uint64 // entries up to here are in the manifest already, or were applied since
+	broken   error
+	feed     atomic.Pointer[Feed]
+	backlog  *Backlog
+	gathered []storage.Entry // of a work, reused
 }
 
 var _ raft.ConfigurationStore = (*FSM)(nil)
@@ -93,7 +95,14 @@ func (f *FSM) Apply(l *raft.Log) any {
 	// The feed may come or go while the command is carried out. Who subscribes then waits for a
 	// barrier, and reads what came before that from storage.
 	feed, version := f.feed.Load(), f.store.ClaimVersion()
-	res, event := f.execute(cmd)
+	w := &work{store: f.store, isFed: feed != nil, gathered: f.gathered[:0], next: f.store.NextSeq()}
+	if err := f.execute(w, cmd); err != nil {
+		// Half of the command may be in memory, where nothing follows it and nothing writes it.
+		return f.stop(fmt.Errorf("apply log entry %d: %w: this node must not go on; start it again", l.Index, err))
+	}
+	w.accept()
+	f.gathered = w.gathered
+	res, event := w.result, w.event
 	res.Index, event.Index = l.Index, l.Index
 	f.applied = l.Index
 	f.store.Applied(l.Index)
@@ -118,124 +127,153 @@ func (f *FSM) stop(err error) error {
 	return err
 }
 
-func (f *FSM) execute(cmd Command) (Result, Event) {
+// execute carries out the command. An error is one of reading the disk: the node must stop.
+func (f *FSM) execute(w *work, cmd Command) error {
 	switch c := cmd.(type) {
 	case Found:
-		return f.found(c)
+		f.found(c)
 	case Ingest:
-		return f.ingest(c)
+		return f.ingest(w, c)
 	case SetPositions:
-		return f.setPositions(c)
+		f.setPositions(w, c)
 	case ClaimCommand:
-		return f.claim(c)
+		f.claim(w, c)
 	case ChangeClaim:
-		return f.changeClaim(c)
+		f.changeClaim(w, c)
 	case Ack:
-		return f.ack(c)
+		f.ack(w, c)
 	case Replace:
-		return f.replace(c)
+		f.replace(w, c)
 	case RaiseLevel:
-		return f.raiseLevel(c)
+		f.raiseLevel(c)
+	case Operate:
+		return f.operate(w, c)
+	case OpenIDs:
+		f.store.SetTime(c.Time)
+		f.store.OpenIDs(c.Named, c.UpTo)
+	case KeepOutcomes:
+		f.store.SetTime(c.Time)
+		f.store.KeepOutcomes(c.Keep)
 	case Pause:
-		return f.pause(c)
+		f.pause(w, c)
 	case Resume:
-		return f.resume(c)
+		f.resume(w, c)
 	default:
 		panic(fmt.Sprintf("raftfsm: decoded a %T that nothing applies", cmd))
 	}
+	return nil
 }
 
-func (f *FSM) found(c Found) (Result, Event) {
+func (f *FSM) found(c Found) {
 	f.store.SetTime(c.Time)
 	if f.store.State().ClusterID == [16]byte{} {
 		f.store.Found(c.ClusterID, c.Mode)
 	}
-	return Result{}, Event{}
 }
 
-func (f *FSM) ingest(c Ingest) (Result, Event) {
+func (f *FSM) ingest(w *work, c Ingest) error {
 	f.store.SetTime(c.Time)
 	f.store.RaiseClaim(c.ClaimThrough)
-	res := Result{PartsApplied: make([]bool, len(c.Parts))}
-	var entries []storage.Entry
+	w.result.PartsApplied = make([]bool, len(c.Parts))
 	for i := range c.Parts {
 		p := &c.Parts[i]
 		at, known := f.store.Position(p.TopicID, p.Partition)
 		if !known || at.Next != p.From {
 			continue
 		}
-		res.PartsApplied[i] = true
+		w.result.PartsApplied[i] = true
+		f.store.SetPosition(storage.Position{Topic: p.Topic, TopicID: p.TopicID, Partition: p.Partition, Next: p.Next, Epoch: p.Epoch})
 		if f.store.Level() >= storage.LevelThree {
 			for j := range p.Entries {
 				p.Entries[j].Topic = p.Topic
 			}
 		}
-		f.store.SetPosition(storage.Position{Topic: p.Topic, TopicID: p.TopicID, Partition: p.Partition, Next: p.Next, Epoch: p.Epoch})
-		if entries == nil {
-			entries = p.Entries
-		} else {
-			entries = append(entries, p.Entries...)
+		w.accept()
+		w.acceptAll(p.Entries)
+		answers, err := f.carryOut(w, p.Operations)
+		if err != nil {
+			return fmt.Errorf("partition %d of %s: %w", p.Partition, p.Topic, err)
 		}
+		if answers == nil {
+			continue
+		}
+		if w.result.Answers == nil {
+			w.result.Answers = make([][]Answer, len(c.Parts))
+		}
+		w.result.Answers[i] = answers
 	}
-	return f.accept(res, Event{}, entries)
+	return nil
 }
 
-func (f *FSM) setPositions(c SetPositions) (Result, Event) {
+func (f *FSM) operate(w *work, c Operate) error {
 	f.store.SetTime(c.Time)
-	res := Result{PartsApplied: make([]bool, len(c.Sets))}
+	answers, err := f.carryOut(w, c.Operations)
+	w.result.Answers = [][]Answer{answers}
+	return err
+}
+
+func (f *FSM) setPositions(w *work, c SetPositions) {
+	f.store.SetTime(c.Time)
+	w.result.PartsApplied = make([]bool, len(c.Sets))
 	for i, set := range c.Sets {
 		at, known := f.store.Position(set.TopicID, set.Partition)
 		if known && at.Next == set.From || !known && set.From == FromAbsent {
 			f.store.SetPosition(set.Position)
-			res.PartsApplied[i] = true
+			w.result.PartsApplied[i] = true
 		}
 	}
 	if c.Surveyed {
 		f.store.SetSurveyed()
 	}
-	return res, Event{}
 }
 
-func (f *FSM) claim(c ClaimCommand) (Result, Event) {
+func (f *FSM) claim(w *work, c ClaimCommand) {
 	if f.store.Level() >= storage.LevelThree { // it was on its way when the level was raised
 		change := storage.ClaimChange{Through: c.Claim.Through, Mark: c.Claim.Mark, Set: c.Claim.Holds}
 		for _, hold := range f.store.Holds() {
 			change.Lift = append(change.Lift, hold.Target) // and set again, if it is named
 		}
-		return f.changeClaim(ChangeClaim{Time: c.Time, ClaimChange: change})
+		f.changeClaim(w, ChangeClaim{Time: c.Time, ClaimChange: change})
+		return
 	}
 	f.store.SetTime(c.Time)
 	f.store.SetClaim(nextClaim(f.store.Claim(), c.Claim))
-	return Result{}, Event{}
 }
 
-func (f *FSM) changeClaim(c ChangeClaim) (Result, Event) {
+func (f *FSM) changeClaim(w *work, c ChangeClaim) {
 	f.store.SetTime(c.Time)
 	f.store.ChangeClaim(f.keepPaused(nextChange(f.store.Claim(), c.ClaimChange)))
-	return Result{}, Event{Held: f.topicsOf(c.ClaimChange)}
+	w.event.Held = f.topicsOf(c.ClaimChange)
 }
 
-func (f *FSM) ack(c Ack) (Result, Event) {
+func (f *FSM) ack(w *work, c Ack) {
 	f.store.SetTime(c.Time)
-	return Result{Killed: f.store.Kill(c.Runs)}, Event{Killed: c.Runs}
+	f.end(c.Ended)
+	w.kill(c.Runs...)
 }
 
-func (f *FSM) replace(c Replace) (Result, Event) {
+func (f *FSM) replace(w *work, c Replace) {
 	f.store.SetTime(c.Time)
-	res := Result{PartsApplied: make([]bool, len(c.Kills))}
-	var event Event
-	var entries []storage.Entry
+	f.end(c.Ended)
+	w.result.PartsApplied = make([]bool, len(c.Kills))
 	for i, seq := range c.Kills {
 		if !f.store.Alive(seq) {
 			continue
 		}
-		run := storage.SeqRun{First: seq, Last: seq}
-		res.Killed += f.store.Kill([]storage.SeqRun{run})
-		res.PartsApplied[i] = true
-		event.Killed = append(event.Killed, run)
-		entries = append(entries, c.Entries[i])
+		w.kill(storage.SeqRun{First: seq, Last: seq})
+		w.result.PartsApplied[i] = true
+		w.add(c.Entries[i])
 	}
-	return f.accept(res, event, entries)
+}
+
+// end keeps the outcomes of messages that the command is about to kill. One that was dead
+// before ended otherwise: an Ack may come twice.
+func (f *FSM) end(ended []Ended) {
+	for _, e := range ended {
+		if f.store.Alive(e.Seq) {
+			f.store.End(e)
+		}
+	}
 }
 
 // checkLevel refuses a raise to a feature level that this node does not understand.
@@ -246,29 +284,12 @@ func (f *FSM) checkLevel(cmd Command) error {
 	return nil
 }
 
-func (f *FSM) raiseLevel(c RaiseLevel) (Result, Event) {
+func (f *FSM) raiseLevel(c RaiseLevel) {
 	f.store.SetTime(c.Time)
 	if before := f.store.Level(); c.Level > before {
 		f.store.RaiseLevel(c.Level)
 		f.log.Info("feature level raised: binaries that do not understand it cannot run this node any more", "from", before, "to", c.Level)
 	}
-	return Result{}, Event{}
-}
-
-func (f *FSM) accept(res Result, event Event, es []storage.Entry) (Result, Event) {
-	if len(es) == 0 {
-		return res, event
-	}
-	res.FirstSeq, res.Accepted = f.store.Accept(es), len(es)
-	if f.feed.Load() == nil {
-		return res, event
-	}
-	event.Accepted = make([]storage.Item, len(es))
-	for i := range es {
-		ref := storage.Ref{Due: es[i].Due, Seq: res.FirstSeq + uint64(i)}
-		event.Accepted[i] = storage.Item{Ref: ref, Target: es[i].Target, Topic: es[i].Topic, Size: len(es[i].Body)}
-	}
-	return res, event
 }
 
 // StoreConfiguration keeps nothing: the snapshot's configuration comes from
@@ -310,4 +331,57 @@ func (f *FSM) checkLog() error {
 		return fmt.Errorf("it ends at entry %d and the log at %d: start the node again", at, last)
 	}
 	return err
+}
+
+// A work is what one command accepts and kills, on its way to the store, the result and the feed.
+type work struct {
+	store    *storage.Store
+	isFed    bool
+	gathered []storage.Entry // their seqs are certain, but the store has them only after accept
+	next     uint64          // seq of the next entry
+
+	result Result
+	event  Event
+}
+
+// add gathers an entry and returns its seq.
+func (w *work) add(e storage.Entry) (seq uint64) {
+	w.gathered = append(w.gathered, e)
+	w.next++
+	return w.next - 1
+}
+
+// accept hands the store what was gathered.
+func (w *work) accept() {
+	w.next -= uint64(len(w.gathered))
+	w.acceptAll(w.gathered)
+	clear(w.gathered) // of bodies
+	w.gathered = w.gathered[:0]
+}
+
+// acceptAll hands the store entries, when nothing is gathered.
+func (w *work) acceptAll(es []storage.Entry) {
+	if len(es) == 0 {
+		return
+	}
+	first := w.store.Accept(es)
+	if w.result.Accepted == 0 {
+		w.result.FirstSeq = first
+	}
+	w.result.Accepted += len(es)
+	w.next += uint64(len(es))
+	if !w.isFed {
+		return
+	}
+	w.event.Accepted = slices.Grow(w.event.Accepted, len(es))
+	for i := range es {
+		ref := storage.Ref{Due: es[i].Due, Seq: first + uint64(i)}
+		w.event.Accepted = append(w.event.Accepted, storage.Item{Ref: ref, Target: es[i].Target, Topic: es[i].Topic, Size: len(es[i].Body)})
+	}
+}
+
+// kill ends the life of runs that the store has.
+func (w *work) kill(runs ...storage.SeqRun) {
+	w.result.Killed += w.store.Kill(runs)
+	w.event.Killed = append(w.event.Killed, runs...)
 }

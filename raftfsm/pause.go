@@ -22,16 +22,16 @@ import (
 //
 // The other way round, what was released before the Pause stays claimed.
 
-func (f *FSM) pause(c Pause) (Result, Event) {
+func (f *FSM) pause(w *work, c Pause) {
 	f.store.SetTime(c.Time)
-	changed := f.store.Pause(pause.Pause{Kind: c.Kind, Name: c.Name, Who: c.Who, Why: c.Why, Since: c.Time})
-	return Result{Changed: changed}, Event{Held: []Held{f.held(c.Kind, c.Name)}}
+	w.result.Changed = f.store.Pause(pause.Pause{Kind: c.Kind, Name: c.Name, Who: c.Who, Why: c.Why, Since: c.Time})
+	w.event.Held = []Held{f.held(c.Kind, c.Name)}
 }
 
-func (f *FSM) resume(c Resume) (Result, Event) {
+func (f *FSM) resume(w *work, c Resume) {
 	f.store.SetTime(c.Time)
-	changed := f.store.Resume(c.Kind, c.Name)
-	return Result{Changed: changed}, Event{Held: []Held{f.held(c.Kind, c.Name)}}
+	w.result.Changed = f.store.Resume(c.Kind, c.Name)
+	w.event.Held = []Held{f.held(c.Kind, c.Name)}
 }
 
 // held says how it stands with what a user may pause.

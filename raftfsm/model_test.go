@@ -1,0 +1,244 @@
+package raftfsm
+
+import (
+	"cmp"
+	"maps"
+	"slices"
+
+	"github.com/carillonmq/carillon/storage"
+	"github.com/carillonmq/carillon/storage/name"
+	"github.com/carillonmq/carillon/storage/outcomes"
+)
+
+// A model is what a schedule with ids has to be, in plain maps and lists, all of them searched
+// from end to end. It has no files, no index and no filters.
+type model struct {
+	time     int64
+	through  int64            // of the claim
+	held     map[string]int64 // through of the targets that are held
+	position int64
+	next     uint64
+	alive    map[uint64]storage.Named
+	ended    []outcomes.Outcome // those that are known, oldest end first
+	since    int64
+	keep     outcomes.Keep
+}
+
+func newModel() *model {
+	return &model{held: make(map[string]int64), next: 1, alive: make(map[uint64]storage.Named), keep: outcomes.DefaultKeep}
+}
+
+// apply returns what the command answers.
+func (m *model) apply(c Command) [][]Answer {
+	switch c := c.(type) {
+	case Ingest:
+		m.setTime(c.Time)
+		m.through = max(m.through, c.ClaimThrough)
+		answers, answered := make([][]Answer, len(c.Parts)), false
+		for i, p := range c.Parts {
+			if p.From != m.position {
+				continue
+			}
+			m.position = p.Next
+			for _, e := range p.Entries {
+				m.accept(e)
+			}
+			answers[i] = m.operate(p.Operations)
+			answered = answered || answers[i] != nil
+		}
+		if answered {
+			return answers
+		}
+	case Operate:
+		m.setTime(c.Time)
+		return [][]Answer{m.operate(c.Operations)}
+	case Ack:
+		m.setTime(c.Time)
+		m.end(c.Ended)
+		for _, run := range c.Runs {
+			for seq := run.First; seq <= run.Last; seq++ {
+				delete(m.alive, seq)
+			}
+		}
+	case Replace:
+		m.setTime(c.Time)
+		m.end(c.Ended)
+		var entries []storage.Entry
+		for i, seq := range c.Kills {
+			if _, alive := m.alive[seq]; alive {
+				delete(m.alive, seq)
+				entries = append(entries, c.Entries[i])
+			}
+		}
+		for _, e := range entries {
+			m.accept(e)
+		}
+	case ChangeClaim:
+		m.setTime(c.Time)
+		m.change(c.ClaimChange)
+	case OpenIDs:
+		m.setTime(c.Time)
+		for _, n := range c.Named {
+			if _, alive := m.alive[n.Seq]; alive {
+				m.alive[n.Seq] = n
+			}
+		}
+	case KeepOutcomes:
+		m.setTime(c.Time)
+		m.keep = c.Keep
+	}
+	return nil
+}
+
+func (m *model) setTime(ms int64) {
+	m.time = max(m.time, ms)
+	m.forget(1000)
+}
+
+// forget gives up what is too old or too much, from the oldest on, so many at a time.
+func (m *model) forget(most int) {
+	for ; most > 0 && len(m.ended) > 0; most-- {
+		oldest := m.ended[0]
+		if uint64(len(m.ended)) <= m.keep.Count && oldest.At >= m.time-m.keep.For {
+			return
+		}
+		m.ended = m.ended[1:]
+		m.since = max(m.since, oldest.At+1)
+	}
+}
+
+func (m *model) note(o outcomes.Outcome) {
+	m.ended = append(m.ended, o)
+	m.forget(2)
+}
+
+func (m *model) end(ended []Ended) {
+	for _, e := range ended {
+		if _, alive := m.alive[e.Seq]; alive {
+			m.note(e)
+		}
+	}
+}
+
+func (m *model) accept(e storage.Entry) (seq uint64) {
+	seq = m.next
+	m.next++
+	m.alive[seq] = storage.Named{Ref: storage.Ref{Due: e.Due, Seq: seq}, Target: e.Target, Topic: e.Topic, ID: e.ID, Expires: e.Expires}
+	return seq
+}
+
+func (m *model) covered(target string) int64 {
+	if through, held := m.held[target]; held {
+		return through
+	}
+	return m.through
+}
+
+func (m *model) change(c storage.ClaimChange) {
+	through, set := max(m.through, c.Through), make(map[string]int64)
+	for _, hold := range c.Set {
+		set[hold.Target] = max(hold.Through, m.covered(hold.Target))
+	}
+	for _, target := range c.Lift {
+		through = max(through, m.covered(target))
+		delete(m.held, target)
+	}
+	maps.Copy(m.held, set)
+	m.through = through
+}
+
+func (m *model) operate(operations []Operation) (answers []Answer) {
+	plain := true
+	for _, o := range operations {
+		plain = plain && o.Verb == Schedule && o.If == Always && o.Entry.ID == ""
+		answers = append(answers, m.operateOne(o))
+	}
+	if plain {
+		return nil
+	}
+	return answers
+}
+
+// A happening is all that is known of one message of an id.
+type happening struct {
+	seq     uint64
+	alive   bool
+	claimed bool
+	end     outcomes.Outcome // also of what has expired, be it alive or not
+}
+
+// life lists what is known of the messages of an id, by seq. What a node has forgotten, and a
+// message that others of its id have outlived, is not in it twice.
+func (m *model) life(topic, id string) (life []happening) {
+	for _, o := range m.ended {
+		if o.Name == name.Of(topic, id) && o.Kind != outcomes.Refused {
+			life = append(life, happening{seq: o.Seq, end: o})
+		}
+	}
+	for _, n := range m.alive {
+		if n.Topic != topic || n.ID != id {
+			continue
+		}
+		h := happening{seq: n.Seq, alive: true, claimed: n.Due <= m.covered(n.Target)}
+		if n.Expires != 0 && n.Expires <= m.time {
+			h.end = outcomes.Outcome{Name: name.Of(topic, id), Kind: outcomes.Expired, Seq: n.Seq, Due: n.Due, At: n.Expires, Target: n.Target}
+		}
+		life = append(life, h)
+	}
+	slices.SortFunc(life, func(a, b happening) int { return cmp.Compare(a.seq, b.seq) })
+	return life
+}
+
+func (m *model) operateOne(o Operation) Answer {
+	e := o.Entry
+	var last happening
+	var onWay uint64
+	if e.ID != "" {
+		for _, h := range m.life(e.Topic, e.ID) {
+			last = h
+			if h.alive {
+				onWay = 0
+				if h.claimed {
+					onWay = h.seq
+				}
+			}
+		}
+	}
+	pending := uint64(0)
+	if last.alive && !last.claimed && last.end.Kind == 0 {
+		pending = last.seq
+	}
+	holds := o.If == Always || o.If == Absent && pending == 0 || o.If == Present && pending != 0 ||
+		o.If == Exactly && pending != 0 && pending == o.Seq
+	finish := func(kind outcomes.Kind, by uint64) {
+		n := m.alive[pending]
+		delete(m.alive, pending)
+		m.note(outcomes.Outcome{Name: name.Of(e.Topic, e.ID), Kind: kind, Seq: pending, By: by, Due: n.Due, At: m.time, Target: n.Target})
+	}
+
+	if !holds && (o.Verb == Schedule || pending != 0) {
+		if e.ID != "" {
+			m.note(outcomes.Outcome{Name: name.Of(e.Topic, e.ID), Kind: outcomes.Refused, Due: e.Due, At: m.time, Target: e.Target})
+		}
+		return Answer{Code: Conflict, Seq: pending}
+	}
+	if pending != 0 {
+		if o.Verb == Cancel {
+			finish(outcomes.Cancelled, 0)
+			return Answer{Code: WasCancelled, Seq: pending}
+		}
+		seq := m.accept(e)
+		finish(outcomes.Replaced, seq)
+		return Answer{Code: Superseded, Seq: seq, Before: pending}
+	}
+	if o.Verb == Schedule {
+		return Answer{Code: Scheduled, Seq: m.accept(e), Before: onWay}
+	}
+	switch {
+	case last.seq == 0:
+		return Answer{Code: NotFound, Since: m.since}
+	case last.end.Kind == outcomes.Cancelled && o.Verb == Cancel:
+		return Answer{Code: AlreadyCancelled, Seq: last.seq, Outcome: last.end}
+	}
+	return Answer{Code: TooLate, Seq: last.seq, Outcome: last.end}
+}

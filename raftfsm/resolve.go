@@ -1,0 +1,171 @@
+package raftfsm
+
+import (
+	"fmt"
+	"slices"
+
+	"github.com/carillonmq/carillon/storage"
+	"github.com/carillonmq/carillon/storage/name"
+	"github.com/carillonmq/carillon/storage/outcomes"
+)
+
+// What an operation comes to is decided here, from what the id stands for when it comes:
+//
+//	pending X    alive, newest of its id, not claimed, not expired: X can still be ended
+//	on its way W the same, but claimed: W will be delivered, and has given up its id
+//	ended E      the newest of its id has ended, or has expired though it is alive
+//	unknown      nothing is known of the id, or the operation has none
+//
+// The newest is the one with the highest seq among those that are alive and the outcomes
+// that are kept. A condition holds of X alone: Absent if there is none, Present if there is one,
+// Exactly if its seq is the one named.
+//
+//	verb      condition  pending X                 on its way W       ended E               unknown
+//	Schedule  holds      Superseded: X replaced    Scheduled, after W Scheduled             Scheduled
+//	Schedule  does not   Conflict X                Conflict 0         Conflict 0            Conflict 0
+//	Cancel    holds      WasCancelled: X cancelled TooLate W          AlreadyCancelled E *  NotFound
+//	Cancel    does not   Conflict X                TooLate W          AlreadyCancelled E *  NotFound
+//	Change    holds      Superseded: X replaced    TooLate W          TooLate E             NotFound
+//	Change    does not   Conflict X                TooLate W          TooLate E             NotFound
+//	                                               * if E was cancelled, else TooLate E
+//
+// So Cancel and Change need X, and say why there is none whatever their condition. What an
+// answer names is what was done: Scheduled and Superseded have accepted the entry (with Before,
+// the W that goes out besides, or the X that was killed), WasCancelled has killed X, Conflict
+// has kept that the operation was refused, the others have done nothing.
+
+// A standing is what an id stands for. It is the same on every node: the alive-set, the
+// outcomes, the claim and the time are replicated.
+type standing struct {
+	pending storage.Found    // X; Seq 0: none
+	onWay   uint64           // the newest alive one if it is claimed, 0: none
+	ended   outcomes.Outcome // E; Seq 0: none
+}
+
+// standing returns what the id stands for. The error is the disk's: nobody may guess then.
+func (f *FSM) standing(topic, id string) (standing, error) {
+	if id == "" {
+		return standing{}, nil
+	}
+	found, _, err := f.store.Lookup(topic, id)
+	if err != nil {
+		return standing{}, err
+	}
+	var s standing
+	s.ended, _ = f.store.Outcome(topic, id)
+	if found.Seq == 0 {
+		return s, nil
+	}
+	if found.Due <= f.store.Through(topic, found.Target) {
+		s.onWay = found.Seq
+	}
+	switch {
+	case found.Seq < s.ended.Seq:
+		// A newer one has ended. This one is claimed, or expired, or has lost its id when ids
+		// were opened.
+	case found.Expires != 0 && found.Expires <= f.store.Time():
+		s.ended = outcomes.Outcome{Name: name.Of(topic, id), Kind: outcomes.Expired, Seq: found.Seq,
+			Due: found.Due, At: found.Expires, Target: found.Target}
+	case s.onWay != 0:
+		s.ended = outcomes.Outcome{}
+	default:
+		s.pending, s.ended = found, outcomes.Outcome{}
+	}
+	return s, nil
+}
+
+// resolve answers the operation; the seq of what a Schedule or a Change accepts is still to be
+// filled in, and Since of what is not found.
+func (o *Operation) resolve(s standing) Answer {
+	x := s.pending.Seq
+	switch holds := o.If.holds(x, o.Seq); {
+	case !holds && (x != 0 || o.Verb == Schedule):
+		return Answer{Code: Conflict, Seq: x}
+	case x != 0 && o.Verb == Cancel:
+		return Answer{Code: WasCancelled, Seq: x}
+	case x != 0:
+		return Answer{Code: Superseded, Before: x}
+	case o.Verb == Schedule:
+		return Answer{Code: Scheduled, Before: s.onWay}
+	case s.ended.Kind == outcomes.Cancelled && o.Verb == Cancel:
+		return Answer{Code: AlreadyCancelled, Seq: s.ended.Seq, Outcome: s.ended}
+	case s.ended.Seq != 0:
+		return Answer{Code: TooLate, Seq: s.ended.Seq, Outcome: s.ended}
+	case s.onWay != 0:
+		return Answer{Code: TooLate, Seq: s.onWay}
+	}
+	return Answer{Code: NotFound}
+}
+
+// holds reports whether the condition holds when the pending message is the one of that seq, 0:
+// none.
+func (c Condition) holds(pending, expected uint64) bool {
+	switch c {
+	case Absent:
+		return pending == 0
+	case Present:
+		return pending != 0
+	case Exactly:
+		return pending != 0 && pending == expected
+	}
+	return true
+}
+
+// isPlain reports whether the operation accepts its entry whatever is known, and nobody waits to
+// hear of it.
+func (o *Operation) isPlain() bool {
+	return o.Verb == Schedule && o.If == Always && o.Entry.ID == ""
+}
+
+// carryOut does what operations ask, in their order: each sees what those before it did, and what
+// the command accepted before. The answers are nil if all are plain.
+func (f *FSM) carryOut(w *work, operations []Operation) (answers []Answer, err error) {
+	if slices.ContainsFunc(operations, func(o Operation) bool { return !o.isPlain() }) {
+		answers = make([]Answer, len(operations))
+	}
+	for i := range operations {
+		o := &operations[i]
+		switch {
+		case answers == nil:
+			w.add(o.Entry)
+		case o.isPlain():
+			answers[i] = Answer{Code: Scheduled, Seq: w.add(o.Entry)}
+		default:
+			w.accept() // for the look-up to find
+			if answers[i], err = f.carryOutOne(w, o); err != nil {
+				return nil, fmt.Errorf("operation %d: %w", i, err)
+			}
+		}
+	}
+	return answers, nil
+}
+
+func (f *FSM) carryOutOne(w *work, o *Operation) (Answer, error) {
+	e := &o.Entry
+	s, err := f.standing(e.Topic, e.ID)
+	if err != nil {
+		return Answer{}, err
+	}
+	a, x := o.resolve(s), s.pending
+	if a.Code == WasCancelled || a.Code == Superseded {
+		w.kill(storage.SeqRun{First: x.Seq, Last: x.Seq})
+	}
+	if a.Code == Scheduled || a.Code == Superseded {
+		a.Seq = w.add(*e)
+	}
+	ended := outcomes.Outcome{Name: name.Of(e.Topic, e.ID), Seq: x.Seq, Due: x.Due, At: f.store.Time(), Target: x.Target}
+	switch a.Code {
+	case WasCancelled:
+		ended.Kind = outcomes.Cancelled
+	case Superseded:
+		ended.Kind, ended.By = outcomes.Replaced, a.Seq
+	case Conflict:
+		ended = outcomes.Outcome{Name: ended.Name, Kind: outcomes.Refused, Due: e.Due, At: ended.At, Target: e.Target}
+	case NotFound:
+		a.Since = f.store.OutcomesSince()
+	}
+	if ended.Kind != 0 && e.ID != "" {
+		f.store.End(ended)
+	}
+	return a, nil
+}

@@ -1,0 +1,244 @@
+package raftfsm
+
+import (
+	"fmt"
+	"testing"
+
+	"github.com/carillonmq/carillon/storage"
+	"github.com/carillonmq/carillon/storage/name"
+	"github.com/carillonmq/carillon/storage/outcomes"
+	"github.com/carillonmq/carillon/storage/pause"
+	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
+)
+
+// The table of resolve.go, row by row. Message 7 is the newest.
+func TestResolve_answersAsTheTableSays(t *testing.T) {
+	pending := standing{pending: storage.Found{Ref: storage.Ref{Due: 50, Seq: 7}, Target: "orders"}}
+	onWay := standing{onWay: 7}
+	cancelled := standing{onWay: 3, ended: outcomes.Outcome{Kind: outcomes.Cancelled, Seq: 7, At: 40}}
+	delivered := standing{ended: outcomes.Outcome{Kind: outcomes.Delivered, Seq: 7, At: 40, Offset: 12}}
+	unknown := standing{}
+	conflict, none := Answer{Code: Conflict, Seq: 7}, Answer{Code: Conflict}
+	superseded := Answer{Code: Superseded, Before: 7}
+	late := Answer{Code: TooLate, Seq: 7}
+	lateCancelled, lateDelivered := Answer{Code: TooLate, Seq: 7, Outcome: cancelled.ended}, Answer{Code: TooLate, Seq: 7, Outcome: delivered.ended}
+	already, notFound := Answer{Code: AlreadyCancelled, Seq: 7, Outcome: cancelled.ended}, Answer{Code: NotFound}
+	scheduled := func(before uint64) Answer { return Answer{Code: Scheduled, Before: before} }
+	for _, row := range []struct {
+		verb Verb
+		when Condition
+		seq  uint64
+		want [5]Answer // pending, on its way, cancelled, delivered, unknown
+	}{
+		{Schedule, Always, 0, [5]Answer{superseded, scheduled(7), scheduled(3), scheduled(0), scheduled(0)}},
+		{Schedule, Absent, 0, [5]Answer{conflict, scheduled(7), scheduled(3), scheduled(0), scheduled(0)}},
+		{Schedule, Present, 0, [5]Answer{superseded, none, none, none, none}},
+		{Schedule, Exactly, 7, [5]Answer{superseded, none, none, none, none}},
+		{Schedule, Exactly, 6, [5]Answer{conflict, none, none, none, none}},
+		{Schedule, Exactly, 0, [5]Answer{conflict, none, none, none, none}},
+		{Cancel, Always, 0, [5]Answer{{Code: WasCancelled, Seq: 7}, late, already, lateDelivered, notFound}},
+		{Cancel, Absent, 0, [5]Answer{conflict, late, already, lateDelivered, notFound}},
+		{Cancel, Present, 0, [5]Answer{{Code: WasCancelled, Seq: 7}, late, already, lateDelivered, notFound}},
+		{Cancel, Exactly, 7, [5]Answer{{Code: WasCancelled, Seq: 7}, late, already, lateDelivered, notFound}},
+		{Cancel, Exactly, 6, [5]Answer{conflict, late, already, lateDelivered, notFound}},
+		{Change, Always, 0, [5]Answer{superseded, late, lateCancelled, lateDelivered, notFound}},
+		{Change, Absent, 0, [5]Answer{conflict, late, lateCancelled, lateDelivered, notFound}},
+		{Change, Present, 0, [5]Answer{superseded, late, lateCancelled, lateDelivered, notFound}},
+		{Change, Exactly, 7, [5]Answer{superseded, late, lateCancelled, lateDelivered, notFound}},
+		{Change, Exactly, 8, [5]Answer{conflict, late, lateCancelled, lateDelivered, notFound}},
+	} {
+		for i, s := range []standing{pending, onWay, cancelled, delivered, unknown} {
+			o := Operation{Verb: row.verb, If: row.when, Seq: row.seq}
+			if got := o.resolve(s); got != row.want[i] {
+				t.Errorf("verb %d, condition %d of %d, standing %+v:\ngot  %+v\nwant %+v", row.verb, row.when, row.seq, s, got, row.want[i])
+			}
+		}
+	}
+}
+
+// newTestIDs returns an FSM of LevelThree whose ids are open, with the claim through 100.
+func newTestIDs(t testing.TB) *FSM {
+	t.Helper()
+	f := newTestFSM(t)
+	f.cfg.Understands = storage.LevelThree
+	apply(t, f, RaiseLevel{Level: storage.LevelThree})
+	apply(t, f, OpenIDs{})
+	knownPosition(t, f, 0)
+	apply(t, f, ChangeClaim{ClaimChange: storage.ClaimChange{Through: 100}})
+	return f
+}
+
+func scheduleOf(id string, due int64) Operation {
+	return Operation{Verb: Schedule, Entry: storage.Entry{Due: due, Target: "a", Topic: "a.delay", ID: id, Body: []byte("x")}}
+}
+
+func cancelOf(id string) Operation {
+	return Operation{Verb: Cancel, Entry: storage.Entry{Topic: "a.delay", ID: id}}
+}
+
+// operate gives the FSM operations at a time, and returns the answers.
+func operate(t testing.TB, f *FSM, time int64, operations ...Operation) []Answer {
+	t.Helper()
+	res := apply(t, f, Operate{Time: time, Operations: operations})
+	if len(res.Answers) != 1 {
+		t.Fatalf("%d slices of answers, want one", len(res.Answers))
+	}
+	return res.Answers[0]
+}
+
+func checkAnswers(t testing.TB, got []Answer, want ...Answer) {
+	t.Helper()
+	if diff := cmp.Diff(want, got, cmpopts.IgnoreFields(Answer{}, "Outcome")); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+}
+
+func TestOperate_seesWhatCameBeforeInTheSameCommand(t *testing.T) {
+	f := newTestIDs(t)
+	feed := f.Subscribe(100)
+	got := operate(t, f, 10, scheduleOf("x", 500), Operation{Verb: Schedule, Entry: storage.Entry{Due: 9, Target: "a"}},
+		scheduleOf("x", 600), cancelOf("x"), cancelOf("x"), scheduleOf("x", 700))
+	checkAnswers(t, got, Answer{Code: Scheduled, Seq: 1}, Answer{Code: Scheduled, Seq: 2}, Answer{Code: Superseded, Seq: 3, Before: 1},
+		Answer{Code: WasCancelled, Seq: 3}, Answer{Code: AlreadyCancelled, Seq: 3}, Answer{Code: Scheduled, Seq: 4})
+	if f.store.Pending() != 2 || !f.store.Alive(2) || !f.store.Alive(4) {
+		t.Errorf("%d are pending, want messages 2 and 4", f.store.Pending())
+	}
+	events, _, _ := feed.Take(nil)
+	item := func(seq uint64, due int64, topic string, size int) storage.Item {
+		return storage.Item{Ref: storage.Ref{Due: due, Seq: seq}, Target: "a", Topic: topic, Size: size}
+	}
+	want := []Event{{Index: f.applied, Killed: []storage.SeqRun{{First: 1, Last: 1}, {First: 3, Last: 3}},
+		Accepted: []storage.Item{item(1, 500, "a.delay", 1), item(2, 9, "", 0), item(3, 600, "a.delay", 1), item(4, 700, "a.delay", 1)},
+		Claim:    &storage.Claim{Through: 100, Fresh: storage.Ref{Due: 9, Seq: 2}}}}
+	if diff := cmp.Diff(want, events, cmpopts.IgnoreFields(Event{}, "Claim")); diff != "" {
+		t.Errorf("event (-want +got):\n%s", diff)
+	}
+	wantLife := []outcomes.Outcome{
+		{Name: name.Of("a.delay", "x"), Kind: outcomes.Replaced, Seq: 1, By: 3, Due: 500, At: 10, Target: "a"},
+		{Name: name.Of("a.delay", "x"), Kind: outcomes.Cancelled, Seq: 3, Due: 600, At: 10, Target: "a"},
+	}
+	if diff := cmp.Diff(wantLife, f.store.Life("a.delay", "x")); diff != "" {
+		t.Errorf("life (-want +got):\n%s", diff)
+	}
+}
+
+func TestIngest_answersPartsWithIDsOnly(t *testing.T) {
+	f := newTestIDs(t)
+	plain := Operation{Verb: Schedule, Entry: storage.Entry{Due: 200, Target: "a"}}
+	part := func(from int64, operations ...Operation) Part {
+		return Part{TopicID: topicID, Topic: "a.delay", From: from, Next: from + 1, Operations: operations}
+	}
+	res := apply(t, f, Ingest{Time: 1, Parts: []Part{part(0, plain, plain), part(9, scheduleOf("late", 200)), part(1, plain, scheduleOf("x", 300))}})
+	want := [][]Answer{nil, nil, {{Code: Scheduled, Seq: 3}, {Code: Scheduled, Seq: 4}}}
+	if diff := cmp.Diff(want, res.Answers); diff != "" || res.FirstSeq != 1 || res.Accepted != 4 {
+		t.Errorf("%d from seq %d, answers (-want +got):\n%s", res.Accepted, res.FirstSeq, diff)
+	}
+	if res := apply(t, f, Ingest{Time: 1, Parts: []Part{part(2, plain)}}); res.Answers != nil {
+		t.Errorf("answers %v to nobody", res.Answers)
+	}
+	e, err := f.store.Read([]storage.Ref{{Due: 200, Seq: 1}}, nil)
+	if err != nil || len(e) != 1 || e[0].Topic != "a.delay" {
+		t.Errorf("a message without an id has the topic %+v, %v", e, err)
+	}
+}
+
+// What is claimed goes out: its id is free, and nothing can be done about it any more.
+func TestOperate_claimedMessageHasGivenUpItsID(t *testing.T) {
+	f := newTestIDs(t)
+	absent := scheduleOf("x", 300)
+	absent.If = Absent
+	checkAnswers(t, operate(t, f, 10, scheduleOf("x", 200), absent), Answer{Code: Scheduled, Seq: 1}, Answer{Code: Conflict, Seq: 1})
+	apply(t, f, ChangeClaim{ClaimChange: storage.ClaimChange{Through: 200}})
+	change := scheduleOf("x", 900)
+	change.Verb = Change
+	checkAnswers(t, operate(t, f, 11, cancelOf("x"), change, absent, cancelOf("x")),
+		Answer{Code: TooLate, Seq: 1}, Answer{Code: TooLate, Seq: 1}, Answer{Code: Scheduled, Seq: 2, Before: 1}, Answer{Code: WasCancelled, Seq: 2})
+	checkAnswers(t, operate(t, f, 12, cancelOf("x"), scheduleOf("x", 400)), Answer{Code: AlreadyCancelled, Seq: 2}, Answer{Code: Scheduled, Seq: 3, Before: 1})
+	if !f.store.Alive(1) {
+		t.Error("what was claimed is dead")
+	}
+	// What is accepted due by now is claimed from its birth.
+	checkAnswers(t, operate(t, f, 13, scheduleOf("y", 200), cancelOf("y")), Answer{Code: Scheduled, Seq: 4}, Answer{Code: TooLate, Seq: 4})
+}
+
+// A held target has a claim of its own, which neither holding nor lifting takes back; so has a
+// delay topic.
+func TestOperate_heldTargetHasItsOwnClaim(t *testing.T) {
+	f := newTestIDs(t)
+	hold := func(through int64) storage.ClaimChange {
+		return storage.ClaimChange{Set: []storage.Hold{{Target: "a", Through: through}}}
+	}
+	operate(t, f, 10, scheduleOf("before", 90), scheduleOf("after", 150), scheduleOf("later", 190))
+	apply(t, f, ChangeClaim{ClaimChange: hold(50)}) // was claimed through 100 before its proposer saw it
+	apply(t, f, ChangeClaim{ClaimChange: storage.ClaimChange{Through: 200}})
+	checkAnswers(t, operate(t, f, 11, cancelOf("before"), cancelOf("after")), Answer{Code: TooLate, Seq: 1}, Answer{Code: WasCancelled, Seq: 2})
+	for _, change := range []Command{ChangeClaim{ClaimChange: hold(190)}, ChangeClaim{ClaimChange: hold(0)}, ChangeClaim{ClaimChange: storage.ClaimChange{Lift: []string{"a"}}},
+		ChangeClaim{ClaimChange: hold(0)}, ClaimCommand{}, Pause{Kind: pause.Target, Name: "a"}, Pause{Kind: pause.Topic, Name: "a.delay"}} {
+		apply(t, f, change)
+		checkAnswers(t, operate(t, f, 12, cancelOf("later")), Answer{Code: TooLate, Seq: 3})
+	}
+	apply(t, f, ChangeClaim{ClaimChange: storage.ClaimChange{Through: 400}})
+	checkAnswers(t, operate(t, f, 13, scheduleOf("paused", 300), cancelOf("paused")), Answer{Code: Scheduled, Seq: 4}, Answer{Code: WasCancelled, Seq: 4})
+}
+
+func TestOperate_expiredMessageHasEndedThoughItIsAlive(t *testing.T) {
+	f := newTestIDs(t)
+	o := scheduleOf("x", 500)
+	o.Entry.Expires = 600
+	operate(t, f, 599, o)
+	present := scheduleOf("x", 700)
+	present.If = Present
+	got := operate(t, f, 600, present, cancelOf("x"))
+	checkAnswers(t, got, Answer{Code: Conflict}, Answer{Code: TooLate, Seq: 1})
+	want := outcomes.Outcome{Name: name.Of("a.delay", "x"), Kind: outcomes.Expired, Seq: 1, Due: 500, At: 600, Target: "a"}
+	if got[1].Outcome != want {
+		t.Errorf("outcome %+v, want %+v", got[1].Outcome, want)
+	}
+	checkAnswers(t, operate(t, f, 1, scheduleOf("x", 700)), Answer{Code: Scheduled, Seq: 2}) // time does not go back
+	apply(t, f, Ack{Time: 601, Runs: killed(1, 1), Ended: []Ended{want}})
+	checkAnswers(t, operate(t, f, 601, cancelOf("x")), Answer{Code: WasCancelled, Seq: 2})
+}
+
+func TestAck_keepsTheFirstEndOnly(t *testing.T) {
+	f := newTestIDs(t)
+	operate(t, f, 10, scheduleOf("x", 50), scheduleOf("y", 500))
+	delivered := outcomes.Outcome{Name: name.Of("a.delay", "x"), Kind: outcomes.Delivered, Seq: 1, Due: 50, At: 60, Target: "a", Partition: 2, Offset: 7}
+	apply(t, f, Ack{Time: 61, Runs: killed(1, 1), Ended: []Ended{delivered}})
+	again := delivered
+	again.Offset = 8
+	apply(t, f, Ack{Time: 62, Runs: killed(1, 1), Ended: []Ended{again}})
+	apply(t, f, Replace{Time: 62, Kills: []uint64{1}, Entries: []storage.Entry{{Target: "dead"}}, Ended: []Ended{again}})
+	if got := operate(t, f, 63, cancelOf("x")); got[0].Code != TooLate || got[0].Outcome != delivered {
+		t.Errorf("got %+v, want too late: %+v", got[0], delivered)
+	}
+	dead := outcomes.Outcome{Name: name.Of("a.delay", "y"), Kind: outcomes.DeadLettered, Seq: 2, Due: 500, At: 64, Target: "dead", Offset: -1}
+	apply(t, f, Replace{Time: 64, Kills: []uint64{2}, Entries: []storage.Entry{{Target: "dead"}}, Ended: []Ended{dead}})
+	if got := operate(t, f, 65, cancelOf("y")); got[0].Code != TooLate || got[0].Outcome != dead {
+		t.Errorf("got %+v, want too late: %+v", got[0], dead)
+	}
+}
+
+func TestOperate_notFoundTellsSinceWhenItWouldBeKnown(t *testing.T) {
+	f := newTestIDs(t)
+	checkAnswers(t, operate(t, f, 10, cancelOf("x")), Answer{Code: NotFound})
+	apply(t, f, KeepOutcomes{Time: 10, Keep: outcomes.Keep{For: 1000, Count: 1}})
+	for i := range 3 {
+		operate(t, f, 20+int64(i), scheduleOf(fmt.Sprint(i), 500), cancelOf(fmt.Sprint(i)))
+	}
+	checkAnswers(t, operate(t, f, 30, cancelOf("0"), cancelOf("2")), Answer{Code: NotFound, Since: 22}, Answer{Code: AlreadyCancelled, Seq: 3})
+}
+
+// Nothing is known of an operation without an id, and nothing is kept of it.
+func TestOperate_withoutAnIDMeetsNothing(t *testing.T) {
+	f := newTestIDs(t)
+	present := scheduleOf("", 500)
+	present.If = Present
+	absent := scheduleOf("", 500)
+	absent.If = Absent
+	checkAnswers(t, operate(t, f, 10, scheduleOf("", 500), present, absent, cancelOf("")),
+		Answer{Code: Scheduled, Seq: 1}, Answer{Code: Conflict}, Answer{Code: Scheduled, Seq: 2}, Answer{Code: NotFound})
+	if life := f.store.Life("a.delay", ""); len(life) != 0 {
+		t.Errorf("kept %+v", life)
+	}
+}
