@@ -51,12 +51,12 @@ func scatter(b *testing.B, pending int) {
 
 	for l.folds < 2 { // the first cycle finds its pace
 		if l.folds == 1 && l.flushed == 0 {
-			l.startedAt = l.written(b)
+			l.startedAt = writtenBytes(b)
 		}
 		l.step(b)
 	}
 	b.ReportMetric(float64(l.flushes), "flushes_in_a_fold")
-	b.ReportMetric(100*float64(l.written(b)-l.startedAt-l.flushed)/float64(l.flushed), "%_beside_flushed")
+	b.ReportMetric(100*float64(writtenBytes(b)-l.startedAt-l.flushed)/float64(l.flushed), "%_beside_flushed")
 	b.ReportMetric(float64(l.stopped.Microseconds())/1000, "ms_longest_freeze")
 	b.ReportMetric(float64(l.stoppedCPU.Nanoseconds())/1e6, "cpu_ms_longest_freeze")
 	slices.Sort(l.killed)
@@ -172,8 +172,8 @@ func (l *scatterLoad) anyAlive() uint64 {
 	}
 }
 
-// written is what the process has written so far.
-func (l *scatterLoad) written(b *testing.B) (bytes int64) {
+// writtenBytes is what the process has written so far.
+func writtenBytes(b *testing.B) (bytes int64) {
 	b.Helper()
 	text, err := os.ReadFile("/proc/self/io")
 	if err != nil {

@@ -8,6 +8,9 @@ import (
 	"path/filepath"
 	"testing"
 
+	"go.etcd.io/bbolt"
+
+	"github.com/carillonmq/carillon/storage/outcomes"
 	"github.com/carillonmq/carillon/storage/segment"
 )
 
@@ -87,6 +90,30 @@ func TestCrash_mergedButOldSegmentsNotUnlinked(t *testing.T) {
 	mergeAll(t, s)
 	requireReopens(t, crash(t, dir, t.TempDir()), m, 1)
 	segment.ReleaseAll(pinned.segments)
+	requireReopens(t, crash(t, dir, t.TempDir()), m, 1)
+}
+
+// A commit is two transactions. The outcomes are in the first, with what names them.
+func TestCrash_outcomesWrittenButTheCommitNotRepeated(t *testing.T) {
+	dir := t.TempDir()
+	s, m := ended(t, dir)
+	named := m.clone()
+	script(s, m, operation{Time: 6000, Keep: &outcomes.Keep{For: 5000, Count: 1200}, End: ends(1500, 1, 6000)})
+	requireReopens(t, crash(t, dir, t.TempDir()), named, 1)
+	flushWith(t, s, func(next *contents) error {
+		err := s.manifest.db.Update(func(tx *bbolt.Tx) error {
+			if err := next.put(tx, &s.manifest.current); err != nil {
+				return err
+			}
+			requireReopens(t, crash(t, dir, t.TempDir()), named, 1)
+			return nil
+		})
+		requireReopens(t, crash(t, dir, t.TempDir()), m, 1)
+		s.manifest.replace(*next)
+		return err
+	})
+	script(s, m, operation{End: ends(40, 1, 7000)})
+	flush(t, s, 3)
 	requireReopens(t, crash(t, dir, t.TempDir()), m, 1)
 }
 

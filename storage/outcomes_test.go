@@ -9,6 +9,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"sync"
 	"testing"
 
 	"go.etcd.io/bbolt"
@@ -165,7 +166,7 @@ func TestReceive_refusesDamageToTheOutcomesOfAStream(t *testing.T) {
 	chunks := from.manifest.current.outcomes.NewReader().Size
 	begin := streamPrefix + int(binary.BigEndian.Uint32(stream[len(streamMagic):])) + int(from.manifest.current.alive.BaseSize()) + 4
 	to := openStore(t, t.TempDir())
-	for at := begin; at < begin+int(chunks)+4; at += 97 {
+	for at := begin; at < begin+int(chunks)+4; at += 397 {
 		damage := bytes.Clone(stream)
 		damage[at] ^= 4
 		if err := receive(to, meta, bytes.NewReader(damage)); !errors.Is(err, ErrCorrupt) && !errors.Is(err, ErrVersion) {
@@ -279,6 +280,43 @@ func TestOpen_missesAChunkOfTheOutcomes(t *testing.T) {
 	if err := readEverything(t, dir, m); err != nil {
 		t.Errorf("with all back: %v", err)
 	}
+}
+
+// A flush reads pages that Apply goes on in, and anyone may ask meanwhile.
+func TestOutcomes_areReadWhileTheyComeAndAreFlushed(t *testing.T) {
+	s, m := ended(t, t.TempDir())
+	stop := make(chan struct{})
+	var readers sync.WaitGroup
+	readers.Go(func() {
+		for asked := 0; ; asked++ {
+			select {
+			case <-stop:
+				return
+			default:
+			}
+			id := string(rune('a' + asked%26))
+			if _, ok := s.Outcome("orders.delay", id); !ok || len(s.Life("orders.delay", id)) == 0 {
+				t.Errorf("nothing is known of %s", id)
+				return
+			}
+		}
+	})
+	for range 12 {
+		next := m.state.AppliedIndex + 1
+		script(s, m, operation{Time: int64(5000 + next), Keep: &outcomes.Keep{For: 1000, Count: 3000}, End: ends(700, next, int64(5000+next))})
+		f := s.Freeze()
+		var flushed sync.WaitGroup
+		flushed.Go(func() {
+			if err := f.Flush(SnapshotMeta{Index: next, Term: 1}); err != nil {
+				t.Error(err)
+			}
+		})
+		script(s, m, operation{End: ends(900, next, int64(5000+next))})
+		flushed.Wait()
+	}
+	close(stop)
+	readers.Wait()
+	requireEqual(t, s, m)
 }
 
 // replica is a node's store, with a life of its own.

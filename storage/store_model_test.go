@@ -272,7 +272,7 @@ func drawEnd(t *rapid.T, m *model) (op operation) {
 	if m.state.Level < LevelThree {
 		return op
 	}
-	op.Time = m.state.Time + rapid.Int64Range(0, 100).Draw(t, "later")
+	op.Time = m.state.Time + rapid.Int64Range(-100, 200).Draw(t, "later")
 	op.End = ends(rapid.SampledFrom([]int{0, 1, 3, 700, 2500}).Draw(t, "ended"), rapid.Uint64Range(1, 50).Draw(t, "seq"), op.Time)
 	if rapid.Bool().Draw(t, "keep") {
 		op.Keep = &outcomes.Keep{

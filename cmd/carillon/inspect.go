@@ -136,6 +136,8 @@ type dataSchedule struct {
 	Mark      storage.Ref    `json:"mark"`
 	Holds     int            `json:"holds"`
 	AliveSet  string         `json:"alive_set,omitempty"`
+	Outcomes  uint64         `json:"outcomes,omitempty"`       // of messages with an id that have ended
+	Since     int64          `json:"outcomes_since,omitempty"` // epoch milliseconds: what ended before may be forgotten
 	Segments  []dataSegment  `json:"segments"`
 	Positions []dataPosition `json:"positions"`
 }
@@ -198,7 +200,7 @@ func (r *dataReport) addSchedule(s *storage.Inspection) {
 	r.Schedule = dataSchedule{
 		Index: s.Meta.Index, Term: s.Meta.Term, ClusterID: hex.EncodeToString(s.State.ClusterID[:]), Level: uint32(s.State.Level),
 		Time: s.State.Time, Pending: s.State.Pending, NextDue: s.NextDue, NextSeq: s.State.NextSeq, Claimed: s.State.Claim.Through,
-		Mark: s.State.Claim.Mark, Holds: s.Holds, AliveSet: s.Alive, Segments: []dataSegment{}, Positions: []dataPosition{},
+		Mark: s.State.Claim.Mark, Holds: s.Holds, AliveSet: s.Alive, Outcomes: s.Outcomes, Since: s.OutcomesSince, Segments: []dataSegment{}, Positions: []dataPosition{},
 	}
 	for _, g := range s.Segments {
 		r.Schedule.Segments = append(r.Schedule.Segments, dataSegment{File: g.File, Bytes: g.Bytes, First: g.First, Last: g.Last, Entries: g.Entries, Alive: g.Alive})
@@ -233,6 +235,9 @@ func (r *dataReport) print(w io.Writer) error {
 	row("pending", "%d", s.Pending)
 	if s.NextDue != 0 {
 		row("next due", "%s", time.UnixMilli(s.NextDue).UTC().Format("2006-01-02T15:04:05.000Z"))
+	}
+	if s.Level >= uint32(storage.LevelThree) {
+		row("outcomes", "%d of messages with an id that have ended", s.Outcomes)
 	}
 	row("segments", "%s", filesOf(s.Segments))
 	row("claimed", "through %d, read again from due %d seq %d, %d targets held", s.Claimed, s.Mark.Due, s.Mark.Seq, s.Holds)

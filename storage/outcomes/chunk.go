@@ -56,7 +56,7 @@ func (f *Frozen) Chunks(then *Frozen) iter.Seq2[uint64, codec.Record] {
 			at = max(at, then.next)
 		}
 		for number := at / pageRows; number*pageRows < f.next && at < f.next; number++ {
-			if !yield(number, codec.Record{Version: 1, Payload: f.appendChunk(nil, number)}) {
+			if !yield(number, f.chunk(number)) {
 				return
 			}
 		}
@@ -78,9 +78,12 @@ func (f *Frozen) Gone(then *Frozen) iter.Seq[uint64] {
 	}
 }
 
-func (f *Frozen) appendChunk(b []byte, number uint64) []byte {
+// usualRow is how many bytes most rows take: what a chunk is begun with.
+const usualRow = 32
+
+func (f *Frozen) chunk(number uint64) codec.Record {
 	from, to := max(f.first, number*pageRows), min(f.next, (number+1)*pageRows)
-	b = binary.AppendUvarint(b, from)
+	b := binary.AppendUvarint(make([]byte, 0, usualRow*(to-from)), from)
 	p := f.page(from)
 	b = binary.AppendUvarint(b, uint64(len(p.targets)))
 	for _, target := range p.targets {
@@ -93,7 +96,7 @@ func (f *Frozen) appendChunk(b []byte, number uint64) []byte {
 		b = w.append(b, before.seq, before.at)
 		before = *w
 	}
-	return b
+	return codec.Record{Version: 1, Payload: b}
 }
 
 func (w *row) append(b []byte, seq uint64, at int64) []byte {

@@ -32,6 +32,7 @@ func (f *Frozen) Thaw() *Set {
 			s.targets[target] = uint16(at)
 		}
 	}
+	s.newest.expect(s.Count())
 	for at := s.first; at < s.next; at++ {
 		s.put(s.row(at).name, at)
 	}

@@ -2,6 +2,7 @@ package outcomes
 
 import (
 	"encoding/binary"
+	"math/bits"
 
 	"github.com/carillonmq/carillon/storage/name"
 )
@@ -22,6 +23,17 @@ const (
 	// slotRows is how many rows slots can tell apart: more than there ever are.
 	slotRows = 1<<32 - 1
 )
+
+// expect makes room for as many ids, in an index that has none.
+func (x *index) expect(ids uint64) {
+	each := ids >> tableBits * 3 / 2 // some tables have more than others
+	if each < leastSize {
+		return
+	}
+	for i := range x {
+		x[i].slots = make([]uint32, 1<<bits.Len64(each))
+	}
+}
 
 // slotOf returns what stands for a row. It is never 0, however many rows there ever were.
 func slotOf(at uint64) uint32 { return uint32(at%slotRows) + 1 }

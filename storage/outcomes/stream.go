@@ -37,7 +37,7 @@ func (r *Reader) Read(p []byte) (int, error) {
 			return 0, io.EOF
 		}
 		number := r.next / pageRows
-		sealed := codec.Seal(codec.Record{Version: 1, Payload: r.from.appendChunk(nil, number)})
+		sealed := codec.Seal(r.from.chunk(number))
 		r.left = append(binary.BigEndian.AppendUint32(nil, uint32(len(sealed))), sealed...)
 		r.next = min(r.from.next, (number+1)*pageRows)
 	}
