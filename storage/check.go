@@ -2,25 +2,22 @@ package storage
 
 import (
 	"bytes"
+	"context"
 	"crypto/sha256"
 	"encoding/binary"
-	"errors"
 	"fmt"
-	"io/fs"
 	"iter"
-	"log/slog"
-	"os"
-	"path/filepath"
+	"maps"
+	"math"
 	"slices"
-	"time"
 
 	"github.com/carillonmq/carillon/storage/alive"
 	"github.com/carillonmq/carillon/storage/codec"
 	"github.com/carillonmq/carillon/storage/disk"
 	"github.com/carillonmq/carillon/storage/merge"
+	"github.com/carillonmq/carillon/storage/name"
 	"github.com/carillonmq/carillon/storage/outcomes"
 	"github.com/carillonmq/carillon/storage/segment"
-	"go.etcd.io/bbolt"
 )
 
 // Check reads everything and compares it: checksums of every entry, order, what
@@ -46,6 +43,40 @@ func (s *Store) Check() error {
 	defer segment.ReleaseAll(m.segments)
 	if err := m.check(); err != nil {
 		return fmt.Errorf("check memory: %w", err)
+	}
+	if err := s.checkNames(); err != nil {
+		return fmt.Errorf("check names in memory: %w", err)
+	}
+	return nil
+}
+
+// checkNames finds every entry of the memtables by its id, where what comes first is newer.
+func (s *Store) checkNames() error {
+	s.mu.RLock()
+	defer s.mu.RUnlock()
+	for _, t := range s.tables() {
+		named, found := 0, 0
+		for e := range t.all {
+			if e.ID != "" {
+				named++
+			}
+		}
+		for h, at := range t.names.newest {
+			last := uint64(math.MaxUint64)
+			for ; at != 0; at = t.names.rows[at-1].older {
+				r := &t.names.rows[at-1]
+				if r.hash != h || r.seq >= last {
+					return fmt.Errorf("%w: seq %d after %d in the names of %x", ErrCorrupt, r.seq, last, h)
+				}
+				if e, ok := t.get(r.seq); ok && e.ID != "" && name.Of(e.Topic, e.ID) == h {
+					found++
+				}
+				last = r.seq
+			}
+		}
+		if named != found {
+			return fmt.Errorf("%w: %d of the %d entries with an id are found by it", ErrCorrupt, found, named)
+		}
 	}
 	return nil
 }
@@ -121,13 +152,14 @@ type memory struct {
 	tables   []merge.Slice
 	spans    []SeqRun // the seqs of each table
 	segments []*segment.Segment
+	foreign  map[uint64]name.Row // what the tables know of messages elsewhere, by seq
 }
 
 // copyMemory pins the segments. Writers wait while it copies.
 func (s *Store) copyMemory() memory {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	m := memory{values: s.values.clone(), alive: s.alive.Freeze(), outcomes: s.outcomes.Freeze(), segments: s.segments}
+	m := memory{values: s.values.clone(), alive: s.alive.Freeze(), outcomes: s.outcomes.Freeze(), segments: s.segments, foreign: make(map[uint64]name.Row)}
 	segment.AcquireAll(m.segments)
 	for _, t := range s.tables() {
 		var all merge.Slice
@@ -136,6 +168,9 @@ func (s *Store) copyMemory() memory {
 			return true
 		})
 		m.tables = append(m.tables, all)
+		for _, r := range t.names.foreign {
+			m.foreign[r.Seq] = r
+		}
 		m.spans = append(m.spans, SeqRun{t.base, t.next - 1})
 	}
 	return m
@@ -256,207 +291,41 @@ func (s *Store) Digest() ([32]byte, error) {
 		sum.Write(e.Body)
 		return nil
 	})
+	if err == nil {
+		err = m.eachForeign(func(r *name.Row) {
+			key := r.Key()
+			buf = segment.AppendRef(append(buf[:0], key[:]...), Ref{Due: r.Due})
+			buf = binary.AppendVarint(buf, r.Expires)
+			sum.Write(codec.AppendString(buf, r.Target))
+		})
+	}
 	if err != nil {
 		return [32]byte{}, fmt.Errorf("digest: %w", err)
 	}
 	return [32]byte(sum.Sum(nil)), nil
 }
 
-// Damage is one thing in a file that is not as it was written.
-type Damage = codec.Damage
-
-// An Inspection is what Inspect has found.
-type Inspection struct {
-	Empty bool // there is no manifest, and nothing that one had named
-
-	Meta     SnapshotMeta // the log entry that all below is as of
-	State    State        // without the claim's holds
-	Holds    int
-	NextDue  int64 // of the first message that is pending, epoch milliseconds; 0 when none is
-	Segments []InspectedSegment
-	Alive    string // file of the alive-set, "" where the manifest holds it
-
-	Outcomes      uint64
-	OutcomesSince int64 // all that has ended from then on is known, epoch milliseconds; 0: nothing was forgotten
-
-	LeftOver []string // files that the manifest does not name; the next start removes those of ours
-	Damages  []Damage
-}
-
-// An InspectedSegment is a segment that the manifest names.
-type InspectedSegment struct {
-	File           string
-	Bytes          int64
-	First, Last    uint64 // the seqs that it answers for
-	Entries, Alive uint64
-}
-
-// Inspect checks the schedule in a directory that no store has open, as Open and
-// Store.Check do, and goes on where those would end. It writes nothing. The error says
-// why it could not be checked: ErrInUse, ErrVersion, or the system's.
-func Inspect(dir string) (*Inspection, error) {
-	i := inspector{
-		manifest: manifest{dir: dir, sets: alive.Dir{Path: filepath.Join(dir, aliveName)}, log: slog.New(slog.DiscardHandler)},
-		found:    new(Inspection),
-	}
-	if err := i.inspect(); err != nil {
-		return nil, fmt.Errorf("inspect schedule: %w", err)
-	}
-	return i.found, nil
-}
-
-type inspector struct {
-	manifest manifest // nothing is written through it
-	found    *Inspection
-}
-
-func (i *inspector) inspect() error {
-	named, records, err := i.readManifest()
-	if err == nil {
-		err = i.checkNamed(&named, records)
-	}
-	if err := i.note(err); err != nil {
-		return err
-	}
-	return i.findLeftOver()
-}
-
-// note takes the place of a damage down, and gives back any other error.
-func (i *inspector) note(err error) error {
-	var damage *codec.Damage
-	switch {
-	case errors.As(err, &damage):
-		i.found.Damages = append(i.found.Damages, *damage)
-	case errors.Is(err, ErrCorrupt):
-		i.found.Damages = append(i.found.Damages, Damage{File: i.manifest.path(), Offset: -1, Err: err})
-	default:
-		return err
-	}
-	return nil
-}
-
-// readManifest reads what the manifest names. What is not there has no manifest either.
-func (i *inspector) readManifest() (c contents, records segmentRecords, err error) {
-	m := &i.manifest
-	stat, err := os.Stat(m.path())
-	switch {
-	case errors.Is(err, fs.ErrNotExist):
-		i.found.Empty = true
-		return emptyContents(), records, m.refuseOrphans()
-	case err != nil:
-		return c, records, err
-	case stat.Size() == 0: // bbolt would begin it anew
-		return c, records, codec.DamageAt(m.path(), -1, "the file is empty")
-	}
-	if m.db, err = disk.OpenCheckedBolt(m.path(), 1, &bbolt.Options{ReadOnly: true, Timeout: time.Second, NoStatistics: true}); err != nil {
-		return c, records, err
-	}
-	if c, records, err = m.read(); err == nil {
-		c.outcomes, err = m.readOutcomes(c.level())
-		err = i.note(err)
-	}
-	return c, records, errors.Join(err, m.db.Close())
-}
-
-// checkNamed reads all that the manifest names, and compares it.
-func (i *inspector) checkNamed(named *contents, records segmentRecords) error {
-	v, err := named.values()
-	if err != nil {
-		return err
-	}
-	if named.stored.ID != 0 {
-		i.found.Alive = i.manifest.sets.PathOf(named.stored.ID)
-		if named.alive, err = i.manifest.sets.Load(named.stored); err != nil {
-			if err := i.note(err); err != nil {
-				return err
+// eachForeign calls visit for what is known by its id though its entry does not tell it, in order
+// of seq. Which file or table knows it, and how many do, is each node's own business.
+func (m *memory) eachForeign(visit func(*name.Row)) error {
+	all := maps.Clone(m.foreign)
+	for _, g := range m.segments {
+		if g.Info.Foreign == 0 {
+			continue
+		}
+		err := merge.Rows(context.Background(), []*segment.Segment{g}, m.alive, func(r *name.Row) error {
+			if r.Foreign {
+				all[r.Seq] = *r
 			}
-			named.alive = nil
-		}
-	}
-	i.describe(named, &v, records)
-	for n, id := range records.ids {
-		if err := i.note(i.checkSegment(named, &v, id, records.records[n])); err != nil {
-			return err
-		}
-	}
-	if named.alive == nil { // it is unknown which are to be there
-		return nil
-	}
-	var infos []segment.Info
-	for _, r := range records.records {
-		infos = append(infos, r.Info)
-	}
-	slices.SortFunc(infos, func(a, b segment.Info) int { return a.Compare(&b) })
-	return checkRanges(named.alive, v.nextSeq, slices.Values(infos))
-}
-
-func (i *inspector) describe(named *contents, v *values, records segmentRecords) {
-	i.found.Meta, i.found.Holds = named.meta, v.holds.len()
-	if named.outcomes != nil {
-		i.found.Outcomes, i.found.OutcomesSince = named.outcomes.Count(), named.outcomes.Since()
-	}
-	pending := uint64(0)
-	if named.alive != nil {
-		pending = named.alive.Count()
-	}
-	i.found.State = v.state(pending)
-	for n, id := range records.ids {
-		r := &records.records[n]
-		s := InspectedSegment{File: i.manifest.segmentPath(id), Bytes: r.Size, First: r.Info.First, Last: r.Info.Last, Entries: r.Info.Count}
-		if named.alive != nil {
-			s.Alive = named.alive.CountRange(s.First, s.Last)
-		}
-		i.found.Segments = append(i.found.Segments, s)
-	}
-}
-
-// checkSegment reads a segment from end to end.
-func (i *inspector) checkSegment(named *contents, v *values, id uint64, record segment.Record) error {
-	path := i.manifest.segmentPath(id)
-	g, err := segment.Open(path, id, record, i.manifest.log)
-	if err == nil {
-		defer g.Release()
-		check := contents{alive: named.alive}
-		if named.alive == nil {
-			check.alive = alive.NewSet()
-		}
-		var passed *Entry
-		err = check.verifySegment(g, func(e *Entry) {
-			if i.found.NextDue == 0 || e.Due < i.found.NextDue {
-				i.found.NextDue = e.Due
-			}
-			if passed == nil && e.Ref().Less(v.markOf(e)) {
-				passed = &Entry{Due: e.Due, Seq: e.Seq, Target: e.Target, Topic: e.Topic}
-			}
+			return nil
 		})
-		if err == nil && passed != nil {
-			err = codec.DamageAt(i.manifest.path(), -1, "message %v of %s waits before the mark %v, where reading begins", passed.Ref(), passed.Target, v.markOf(passed))
-		}
-	}
-	var damage *codec.Damage
-	if errors.Is(err, ErrCorrupt) && !errors.As(err, &damage) { // bbolt's own, which names no file
-		return &codec.Damage{File: path, Offset: -1, Err: err}
-	}
-	return err
-}
-
-// findLeftOver lists what the manifest does not name.
-func (i *inspector) findLeftOver() error {
-	m := &i.manifest
-	named := []string{i.found.Alive}
-	for _, s := range i.found.Segments {
-		named = append(named, s.File)
-	}
-	for _, dir := range []string{m.dir, m.segmentsDir(), m.sets.Path} {
-		files, err := os.ReadDir(dir)
-		if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		if err != nil {
 			return err
 		}
-		for _, f := range files {
-			path := filepath.Join(dir, f.Name())
-			if !f.IsDir() && path != m.path() && !slices.Contains(named, path) {
-				i.found.LeftOver = append(i.found.LeftOver, path)
-			}
+	}
+	for _, seq := range slices.Sorted(maps.Keys(all)) {
+		if r := all[seq]; m.alive.Contains(seq) {
+			visit(&r)
 		}
 	}
 	return nil

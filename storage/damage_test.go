@@ -3,6 +3,7 @@ package storage
 import (
 	"encoding/binary"
 	"errors"
+	"fmt"
 	"math/rand/v2"
 	"os"
 	"path/filepath"
@@ -24,6 +25,12 @@ func damaged(t *testing.T, level Level) (dir string, m *model) {
 		op := operation{Level: level, Accept: entries(700, 1000, 7, 900), Kill: []SeqRun{{5, 9}}}
 		if level >= LevelThree {
 			op.End = ends(1500, 1, 1000)
+			for i := range op.Accept {
+				if i%2 == 0 {
+					op.Accept[i].Topic, op.Accept[i].ID, op.Accept[i].Expires = "orders.delay", fmt.Sprint(index, "-", i), int64(i%3)
+				}
+			}
+			op.Open = tellOdd(index)
 		}
 		m.apply(index, op)
 		applyTo(s, index, op)
@@ -33,6 +40,42 @@ func damaged(t *testing.T, level Level) (dir string, m *model) {
 		t.Fatal(err)
 	}
 	return dir, m
+}
+
+// tellOdd tells of the messages of the batch that came before without an id.
+func tellOdd(index uint64) *opening {
+	o := new(opening)
+	for i := uint64(1); i < 700 && index == 2; i += 2 {
+		o.Named = append(o.Named, Named{Ref: Ref{Due: 1000 + 7*int64(i), Seq: i + 1}, Target: "orders", Topic: "orders.delay", ID: fmt.Sprint("1-", i)})
+	}
+	return o
+}
+
+// lookUpAll fails only if what is found by an id differs from the model.
+func lookUpAll(t *testing.T, s *Store, m *model) error {
+	t.Helper()
+	if m.state.Level < LevelThree {
+		return nil
+	}
+	byID := make(map[string]Found) // each is that of one message
+	for seq, e := range m.entries {
+		if told, isTold := m.told[seq]; isTold {
+			e.ID, e.Expires = told.ID, told.Expires
+		}
+		byID[e.ID] = Found{Ref: e.Ref(), Target: e.Target, Expires: e.Expires}
+	}
+	for i := range 1402 {
+		id := fmt.Sprint(1+i/701, "-", i%701)
+		want, wantOK := byID[id]
+		got, ok, err := s.Lookup("orders.delay", id)
+		if err != nil {
+			return err
+		}
+		if ok != wantOK || got != want {
+			t.Fatalf("%s is %+v, %v, found was %+v, %v without an error", id, want, wantOK, got, ok)
+		}
+	}
+	return nil
 }
 
 func storeFiles(t *testing.T, dir string) []string {
@@ -81,6 +124,9 @@ func readEverything(t *testing.T, dir string, m *model) error {
 		if items[i].Ref != e.Ref() || i >= len(got) || !sameEntry(got[i], e) {
 			t.Fatalf("entry %v was read wrongly without an error", e.Ref())
 		}
+	}
+	if err := lookUpAll(t, s, m); err != nil {
+		return err
 	}
 	if s.ManifestMeta().Index != m.state.AppliedIndex {
 		t.Fatalf("manifest is back at index %d without an error", s.ManifestMeta().Index)
@@ -215,8 +261,13 @@ func TestOpen_refusesADirectoryInUse(t *testing.T) {
 }
 
 // A leaf page whose count was lowered hides chunks that are themselves sound.
-func TestScan_reportsHiddenChunks(t *testing.T) {
-	dir, m := damaged(t, LevelOne)
+func TestScan_reportsHiddenChunks(t *testing.T) { reportsHiddenChunks(t, LevelOne) }
+
+// A chunk of rows, or a filter, that is hidden must not make an id unknown.
+func TestLookup_reportsHiddenRows(t *testing.T) { reportsHiddenChunks(t, LevelThree) }
+
+func reportsHiddenChunks(t *testing.T, level Level) {
+	dir, m := damaged(t, level)
 	hidden := 0
 	for _, path := range storeFiles(t, dir)[:2] {
 		content, err := os.ReadFile(path)

@@ -201,6 +201,9 @@ func (m *memtable) ascend(from Ref, visit func(Entry) bool) {
 	})
 }
 
+// all yields the entries in order.
+func (m *memtable) all(yield func(Entry) bool) { m.ascend(m.min(), yield) }
+
 // min returns the first ref in order, the zero Ref when there is none.
 func (m *memtable) min() Ref {
 	r, _ := m.order.Min()

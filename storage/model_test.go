@@ -22,13 +22,16 @@ type model struct {
 	entries map[uint64]Entry // alive
 	state   State
 
+	told map[uint64]Named // messages from before LevelThree, by seq
+	open bool
+
 	ended      []outcomes.Outcome // oldest first
 	keep       outcomes.Keep
 	endedSince int64
 }
 
 func newModel() *model {
-	return &model{entries: make(map[uint64]Entry), state: State{Level: LevelOne, NextSeq: 1}, keep: outcomes.DefaultKeep}
+	return &model{entries: make(map[uint64]Entry), told: make(map[uint64]Named), state: State{Level: LevelOne, NextSeq: 1}, keep: outcomes.DefaultKeep}
 }
 
 // operation is one log entry: the same value is applied to models and stores.
@@ -40,8 +43,15 @@ type operation struct {
 	Change   *ClaimChange
 	Time     int64
 	Level    Level
+	Open     *opening
 	Keep     *outcomes.Keep
 	End      []outcomes.Outcome
+}
+
+// opening is what OpenIDs is given.
+type opening struct {
+	Named []Named
+	UpTo  uint64
 }
 
 func (m *model) apply(index uint64, op operation) (killed uint64) {
@@ -80,6 +90,14 @@ func (m *model) apply(index uint64, op operation) (killed uint64) {
 		slices.SortFunc(holds, func(a, b Hold) int { return cmp.Compare(a.Target, b.Target) })
 		m.state.Claim = Claim{Through: c.Through, Mark: c.Mark, Holds: holds}
 	}
+	if o := op.Open; o != nil {
+		for _, n := range o.Named {
+			if _, ok := m.entries[n.Seq]; ok {
+				m.told[n.Seq] = n
+			}
+		}
+		m.open = m.open || o.UpTo >= m.state.NextSeq-1
+	}
 	m.state.Level = max(m.state.Level, op.Level)
 	m.state.Time = max(m.state.Time, op.Time)
 	m.forget(1000)
@@ -100,6 +118,19 @@ func (m *model) forget(most int) {
 		m.endedSince = max(m.endedSince, m.ended[0].At+1)
 		m.ended = m.ended[1:]
 	}
+}
+
+// lookup is Store.Lookup: the newest alive of those with the id.
+func (m *model) lookup(topic, id string) (found Found, ok bool) {
+	for seq, e := range m.entries {
+		if told, isTold := m.told[seq]; isTold {
+			e.Topic, e.ID, e.Expires = told.Topic, told.ID, told.Expires
+		}
+		if e.Topic == topic && e.ID == id && seq > found.Seq {
+			found, ok = Found{Ref: e.Ref(), Target: e.Target, Expires: e.Expires}, true
+		}
+	}
+	return found, ok
 }
 
 func (m *model) lower(e Entry) {
@@ -123,6 +154,7 @@ func (m *model) clone() *model {
 	c := *m
 	c.entries = maps.Clone(m.entries)
 	c.state.Claim.Holds = slices.Clone(m.state.Claim.Holds)
+	c.told = maps.Clone(m.told)
 	c.ended = slices.Clone(m.ended)
 	return &c
 }
@@ -142,6 +174,9 @@ func applyTo(s *Store, index uint64, op operation) (killed uint64) {
 	}
 	if op.Change != nil {
 		s.ChangeClaim(*op.Change)
+	}
+	if op.Open != nil {
+		s.OpenIDs(op.Open.Named, op.Open.UpTo)
 	}
 	s.SetTime(op.Time)
 	s.RaiseLevel(op.Level)
@@ -173,11 +208,12 @@ func requireEqual(t testingT, s *Store, m *model) {
 		t.Fatalf("State (-want +got):\n%s", diff)
 	}
 	requireOutcomes(t, s, m)
+	requireLookups(t, s, m)
 	want := m.sorted()
 	var items []Item
 	var refs []Ref
 	for _, e := range want {
-		items = append(items, Item{Ref: e.Ref(), Target: e.Target, Size: len(e.Body)})
+		items = append(items, itemOf(&e))
 		refs = append(refs, e.Ref())
 	}
 	if got := scanAll(t, s, max(7, len(items)/5)); !slices.Equal(items, got) {
@@ -222,9 +258,32 @@ func requireOutcomes(t testingT, s *Store, m *model) {
 	}
 }
 
+// requireLookups compares all that can be looked up.
+func requireLookups(t testingT, s *Store, m *model) {
+	t.Helper()
+	if s.IDsOpen() != m.open {
+		t.Fatalf("ids open: %v, want %v", s.IDsOpen(), m.open)
+	}
+	for _, topic := range modelTopics {
+		for _, id := range modelIDs {
+			want, wantOK := m.lookup(topic, id)
+			got, ok, err := s.Lookup(topic, id)
+			if err != nil || ok != wantOK || got != want {
+				t.Fatalf("Lookup of %s in %s: %+v, %v, %v, want %+v", id, topic, got, ok, err, want)
+			}
+		}
+	}
+}
+
+// modelTopics and modelIDs are those that tests draw from.
+var (
+	modelTopics = []string{"orders.delay", "payments.delay"}
+	modelIDs    = []string{"invoice-7", "x", "a much longer id of the kind that is made of two hashes and a date"}
+)
+
 // sameEntry tells nil and empty bodies apart.
 func sameEntry(a, b Entry) bool {
-	return a.Ref() == b.Ref() && a.Target == b.Target && bytes.Equal(a.Body, b.Body) && (a.Body == nil) == (b.Body == nil)
+	return a.Ref() == b.Ref() && a.Target == b.Target && a.Topic == b.Topic && a.ID == b.ID && a.Expires == b.Expires && bytes.Equal(a.Body, b.Body) && (a.Body == nil) == (b.Body == nil)
 }
 
 func scanAll(t testingT, s *Store, limit int) (all []Item) {

@@ -118,3 +118,97 @@ func TestOpenIDs_makesOldMessagesKnown(t *testing.T) {
 		t.Errorf("%d segments are left of what is dead", n)
 	}
 }
+
+// openedStore has 10 messages from before LevelThree on disk, and what is told of them in memory.
+func openedStore(t *testing.T) *Store {
+	t.Helper()
+	s := openStore(t, t.TempDir())
+	s.Accept(entries(10, 1000, 1, 20))
+	s.Applied(1)
+	flush(t, s, 1)
+	s.RaiseLevel(LevelThree)
+	var told []Named
+	for seq := uint64(1); seq <= 10; seq++ {
+		told = append(told, Named{Ref: Ref{Due: 999 + int64(seq), Seq: seq}, Target: "orders", Topic: "orders.delay", ID: fmt.Sprint("old-", seq)})
+	}
+	s.OpenIDs(told, 10)
+	s.Applied(2)
+	return s
+}
+
+// A segment whose own messages are dead stays while it knows others.
+func TestFlush_keepsNamesOfMessagesElsewhere(t *testing.T) {
+	s := openedStore(t)
+	s.Accept(withIDs(5, 2000, "new"))
+	flush(t, s, 2)
+	s.Kill([]SeqRun{{11, 15}, {1, 8}})
+	s.Applied(3)
+	for range 2 {
+		flush(t, s, 3)
+		if err := s.Reload(); err != nil {
+			t.Fatal(err)
+		}
+		requireFound(t, s, "old-9", 9)
+		requireFound(t, s, "old-8", 0)
+		requireFound(t, s, "new-0", 0)
+		mergeAll(t, s)
+	}
+	s.Kill([]SeqRun{{9, 10}})
+	s.Applied(4)
+	flush(t, s, 4)
+	mergeAll(t, s)
+	if n := s.Stats().Segments; n != 0 {
+		t.Errorf("%d segments are left of what is dead", n)
+	}
+}
+
+// When all messages of a memtable die at once, it still knows others.
+func TestKill_keepsNamesOfMessagesElsewhere(t *testing.T) {
+	s := openedStore(t)
+	s.Accept(withIDs(5, 2000, "new"))
+	s.Kill([]SeqRun{{11, 15}})
+	requireFound(t, s, "old-9", 9)
+	requireFound(t, s, "new-0", 0)
+	s.Accept(withIDs(1, 2000, "new"))
+	requireFound(t, s, "new-0", 16)
+}
+
+// What was accepted while a flush failed keeps its names, and so does what the flush was to write.
+func TestRelease_keepsNames(t *testing.T) {
+	s := openedStore(t)
+	s.Accept(withIDs(5, 2000, "new"))
+	frozen := s.Freeze()
+	s.Accept(withIDs(2, 3000, "new"))
+	s.OpenIDs([]Named{{Ref: Ref{Due: 999 + 3, Seq: 3}, Target: "orders", Topic: "orders.delay", ID: "again"}}, 0)
+	s.Kill([]SeqRun{{17, 17}, {14, 14}})
+	frozen.Release()
+	for seq, id := range map[uint64]string{9: "old-9", 16: "new-0", 12: "new-1", 13: "new-2", 0: "new-3", 3: "again"} {
+		requireFound(t, s, id, seq)
+	}
+	if err := s.Check(); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// An id that is used again and again, each time after the message has ended or not, leaves no
+// trail of dead ones to walk.
+func TestAccept_forgetsTheDeadOfAName(t *testing.T) {
+	s := openStore(t, t.TempDir())
+	s.RaiseLevel(LevelThree)
+	for i := range 1000 {
+		first := s.Accept(withIDs(1, 1000, "same"))
+		if i%10 != 0 {
+			s.Kill([]SeqRun{{first, first}})
+		}
+	}
+	requireFound(t, s, "same-0", 991)
+	steps := 0
+	for h := range s.table.names.newest {
+		for at := s.table.names.newest[h]; at != 0; at = s.table.names.rows[at-1].older {
+			steps++
+		}
+	}
+	if steps > 100+10 {
+		t.Errorf("%d rows in the chain of 100 alive", steps)
+	}
+}

@@ -21,11 +21,15 @@ func TestStore_equalsModel(t *testing.T) {
 		h := &history{t: t, root: dir, models: []*model{newModel()}}
 		defer h.close()
 		h.open(filepath.Join(dir, "0"))
+		if rapid.Bool().Draw(t, "ids from the start") {
+			h.log(operation{Accept: drawEntries(t), Level: LevelThree})
+		}
 		t.Repeat(map[string]func(*rapid.T){
-			"accept":   func(t *rapid.T) { h.log(operation{Accept: drawEntries(t)}) },
+			"accept":   func(t *rapid.T) { h.log(operation{Accept: drawEntriesAt(t, h.model().state.Level)}) },
 			"kill":     func(t *rapid.T) { h.log(operation{Kill: drawRuns(t, h.model().state.NextSeq)}) },
 			"values":   func(t *rapid.T) { h.log(drawValues(t)) },
 			"raise":    func(t *rapid.T) { h.log(operation{Level: drawLevel(t)}) },
+			"open":     func(t *rapid.T) { h.log(drawOpening(t, h.model())) },
 			"end":      func(t *rapid.T) { h.log(drawEnd(t, h.model())) },
 			"freeze":   func(*rapid.T) { h.freeze() },
 			"flush":    func(*rapid.T) { h.flush() },
@@ -41,36 +45,91 @@ func TestStore_equalsModel(t *testing.T) {
 	})
 }
 
-// TestDigest_ignoresFlushesAndMerges applies one log to two stores, of which one
-// flushes and merges at random moments.
-func TestDigest_ignoresFlushesAndMerges(t *testing.T) {
+// TestReplicas_agree applies one log to two stores, of which each flushes, merges, restarts and
+// receives the other's snapshot at moments of its own. At every index both find the same by ids,
+// and have the same digest.
+func TestReplicas_agree(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		dir := memoryDir(t)
 		defer os.RemoveAll(dir)
 		var stores [2]*Store
 		for i := range stores {
 			var err error
-			if stores[i], err = Open(Config{Dir: filepath.Join(dir, fmt.Sprint(i)), MergeWidth: 2}); err != nil {
+			if stores[i], err = Open(Config{Dir: filepath.Join(dir, fmt.Sprint(i)), MergeWidth: 2, MaxSegments: 3}); err != nil {
 				t.Fatal(err)
 			}
-			defer stores[i].Close()
+			defer func() { stores[i].Close() }()
 		}
-		for index := range uint64(rapid.IntRange(1, 30).Draw(t, "operations")) {
-			op := operation{Accept: drawEntries(t), Kill: drawRuns(t, stores[0].State().NextSeq+3)}
-			if a, b := applyTo(stores[0], index+1, op), applyTo(stores[1], index+1, op); a != b {
-				t.Fatalf("killed %d without flushes, %d with", a, b)
+		m := newModel()
+		var log []operation
+		for index := uint64(1); index <= uint64(rapid.IntRange(1, 40).Draw(t, "operations")); index++ {
+			op := drawOperation(t, m)
+			killed := m.apply(index, op)
+			log = append(log, op)
+			for i, s := range stores {
+				if got := applyTo(s, index, op); got != killed {
+					t.Fatalf("store %d killed %d, want %d", i, got, killed)
+				}
+				stores[i] = disturb(t, s, stores[1-i], log)
 			}
-			if rapid.Bool().Draw(t, "flush") {
-				flush(t, stores[1], index+1)
+			for _, s := range stores {
+				requireLookups(t, s, m)
 			}
-			if rapid.Bool().Draw(t, "merge") {
-				mergeAll(t, stores[1])
+			if digest(t, stores[0]) != digest(t, stores[1]) {
+				t.Fatalf("digests differ at index %d", index)
 			}
 		}
-		if digest(t, stores[0]) != digest(t, stores[1]) {
-			t.Fatal("digests differ")
+		for _, s := range stores {
+			requireEqual(t, s, m)
 		}
 	})
+}
+
+func drawOperation(t *rapid.T, m *model) operation {
+	switch rapid.SampledFrom([]string{"entries", "entries", "entries", "open", "raise"}).Draw(t, "operation") {
+	case "open":
+		return drawOpening(t, m)
+	case "raise":
+		return operation{Level: drawLevel(t)}
+	default:
+		return operation{Accept: drawEntriesAt(t, m.state.Level), Kill: drawRuns(t, m.state.NextSeq+3)}
+	}
+}
+
+// disturb does to a store what is a node's own business, and returns the one to go on with.
+func disturb(t *rapid.T, s, other *Store, log []operation) *Store {
+	replay := func(s *Store) {
+		for at := s.ManifestMeta().Index; at < uint64(len(log)); at++ {
+			applyTo(s, at+1, log[at])
+		}
+	}
+	switch rapid.SampledFrom([]string{"", "flush", "flush", "release", "merge", "restart", "receive"}).Draw(t, "disturb") {
+	case "flush":
+		flush(t, s, uint64(len(log)))
+	case "release":
+		s.Freeze().Release()
+	case "merge":
+		mergeAll(t, s)
+	case "restart":
+		if err := s.Close(); err != nil {
+			t.Fatal(err)
+		}
+		again, err := Open(s.cfg)
+		if err != nil {
+			t.Fatal(err)
+		}
+		replay(again)
+		return again
+	case "receive":
+		if other.ManifestMeta().Index < s.ManifestMeta().Index {
+			return s
+		}
+		if err := transfer(other, s); err != nil {
+			t.Fatal(err)
+		}
+		replay(s)
+	}
+	return s
 }
 
 // history is a store, the log it was fed, and the model after each log index.
@@ -242,6 +301,39 @@ func drawEntries(t *rapid.T) []Entry {
 			Body:   drawBody(t),
 		}
 	}), 0, 12).Draw(t, "entries")
+}
+
+// drawEntriesAt draws what entries may have besides at LevelThree.
+func drawEntriesAt(t *rapid.T, level Level) []Entry {
+	es := drawEntries(t)
+	if level < LevelThree {
+		return es
+	}
+	for i := range es {
+		es[i].Topic = rapid.SampledFrom(modelTopics).Draw(t, "topic")
+		es[i].ID = rapid.SampledFrom(append([]string{""}, modelIDs...)).Draw(t, "id")
+		es[i].Expires = rapid.SampledFrom([]int64{0, 0, -7, 5000, 2_500_000_000_000}).Draw(t, "expires")
+	}
+	return es
+}
+
+// drawOpening tells the ids of some messages from before LevelThree, dead ones among them.
+func drawOpening(t *rapid.T, m *model) operation {
+	if m.state.Level < LevelThree {
+		return operation{}
+	}
+	o := &opening{UpTo: m.state.NextSeq - rapid.SampledFrom([]uint64{1, 2}).Draw(t, "left")}
+	first := rapid.Uint64Range(1, m.state.NextSeq).Draw(t, "first")
+	for seq := first; seq < min(first+10, m.state.NextSeq); seq++ {
+		e := m.entries[seq]
+		if e.Topic == "" { // it does not tell; a name is one of the seq alone
+			o.Named = append(o.Named, Named{
+				Ref: Ref{Due: e.Due, Seq: seq}, Target: e.Target,
+				Topic: modelTopics[seq%2], ID: modelIDs[seq%3], Expires: int64(seq%4) * 1000,
+			})
+		}
+	}
+	return operation{Open: o}
 }
 
 func drawBody(t *rapid.T) []byte {

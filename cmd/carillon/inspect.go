@@ -120,6 +120,7 @@ type dataSegment struct {
 	First   uint64 `json:"first"`
 	Last    uint64 `json:"last"`
 	Entries uint64 `json:"entries,omitempty"`
+	IDs     uint64 `json:"ids,omitempty"`
 	Alive   uint64 `json:"alive,omitempty"`
 }
 
@@ -203,7 +204,7 @@ func (r *dataReport) addSchedule(s *storage.Inspection) {
 		Mark: s.State.Claim.Mark, Holds: s.Holds, AliveSet: s.Alive, Outcomes: s.Outcomes, Since: s.OutcomesSince, Segments: []dataSegment{}, Positions: []dataPosition{},
 	}
 	for _, g := range s.Segments {
-		r.Schedule.Segments = append(r.Schedule.Segments, dataSegment{File: g.File, Bytes: g.Bytes, First: g.First, Last: g.Last, Entries: g.Entries, Alive: g.Alive})
+		r.Schedule.Segments = append(r.Schedule.Segments, dataSegment{File: g.File, Bytes: g.Bytes, First: g.First, Last: g.Last, Entries: g.Entries, Alive: g.Alive, IDs: g.IDs})
 	}
 	for _, p := range s.State.Positions {
 		r.Schedule.Positions = append(r.Schedule.Positions, dataPosition{Topic: p.Topic, Partition: p.Partition, Next: p.Next})
@@ -261,13 +262,16 @@ func (r *dataReport) print(w io.Writer) error {
 
 func filesOf(segments []dataSegment) string {
 	var bytes int64
-	var entries, alive uint64
+	var entries, alive, ids uint64
 	for _, s := range segments {
-		bytes, entries, alive = bytes+s.Bytes, entries+s.Entries, alive+s.Alive
+		bytes, entries, alive, ids = bytes+s.Bytes, entries+s.Entries, alive+s.Alive, ids+s.IDs
 	}
 	text := fmt.Sprintf("%d files of %d bytes", len(segments), bytes)
 	if entries > 0 {
 		text += fmt.Sprintf(", %d of %d entries alive", alive, entries)
+	}
+	if ids > 0 {
+		text += fmt.Sprintf(", %d rows of ids", ids)
 	}
 	return text
 }

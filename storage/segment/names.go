@@ -1,6 +1,8 @@
 package segment
 
 import (
+	"crypto/sha256"
+	"encoding/binary"
 	"fmt"
 
 	"github.com/carillonmq/carillon/storage/codec"
@@ -157,4 +159,57 @@ func (c *RowCursor) seek(h name.Hash) (name.Row, bool, error) {
 
 func (c *RowCursor) damaged(err error) error {
 	return &codec.Damage{File: c.segment.Path, Offset: -1, Err: err}
+}
+
+// An idSum adds up what rows say, or entries with an id, in whatever order they come.
+type idSum struct {
+	count, sum uint64
+	buf        []byte
+}
+
+func (s *idSum) add(r *name.Row) {
+	key := r.Key()
+	s.buf = AppendRef(append(s.buf[:0], key[:]...), Ref{Due: r.Due})
+	s.buf = binary.AppendVarint(s.buf, r.Expires)
+	sum := sha256.Sum256(append(s.buf, r.Target...))
+	s.count, s.sum = s.count+1, s.sum+binary.BigEndian.Uint64(sum[:])
+}
+
+// verifyRows reads all rows. Those that are not foreign are what the entries say, no more and no
+// less; and no filter denies any.
+func (s *Segment) verifyRows(ids idSum) error {
+	var own idSum
+	var rows, foreign uint64
+	c, err := s.Rows()
+	if err != nil {
+		return err
+	}
+	defer c.Close()
+	var last name.Key
+	r, ok, err := c.Next()
+	for ; ok && err == nil; r, ok, err = c.Next() {
+		key := r.Key()
+		if rows++; rows > 1 && last.Compare(key) >= 0 {
+			return c.damaged(fmt.Errorf("%w: row %x after %x", codec.ErrCorrupt, key, last))
+		}
+		last = key
+		if !s.filters.May(r.Hash) {
+			return c.damaged(fmt.Errorf("%w: the filters deny row %x", codec.ErrCorrupt, key))
+		}
+		if r.Foreign {
+			foreign++
+		} else {
+			own.add(&r)
+		}
+	}
+	if err != nil {
+		return err
+	}
+	if rows != s.Info.Rows || foreign != s.Info.Foreign {
+		return c.damaged(fmt.Errorf("%w: the segment has %d rows of ids, %d of them foreign, was written with %d and %d", codec.ErrCorrupt, rows, foreign, s.Info.Rows, s.Info.Foreign))
+	}
+	if own.count != ids.count || own.sum != ids.sum {
+		return c.damaged(fmt.Errorf("%w: the segment has %d rows of ids that do not say what its %d entries with an id do", codec.ErrCorrupt, own.count, ids.count))
+	}
+	return nil
 }
