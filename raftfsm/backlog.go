@@ -1,6 +1,11 @@
 package raftfsm
 
-import "sync"
+import (
+	"errors"
+	"sync"
+
+	"github.com/carillonmq/carillon/storage"
+)
 
 // unsavedFlushes is how many flushes' worth of log may wait for the disk before
 // nothing more is accepted: what waits is in memory.
@@ -66,7 +71,9 @@ func (b *Backlog) freeze() {
 	b.frozen = b.bytes
 }
 
-// begin says that what is frozen is being written, end that it was or was not.
+// begin says that what is frozen is being written, end that it was or was not. That a received snapshot was
+// quicker is no failure of the disk: what is in memory is forgotten when raft restores it, and until then an entry
+// may be applied that is part of it.
 func (b *Backlog) begin() {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -78,6 +85,9 @@ func (b *Backlog) end(err error) {
 	defer b.mu.Unlock()
 	close(b.writing)
 	b.writing, b.err = nil, err
+	if errors.Is(err, storage.ErrGeneration) {
+		b.err = nil
+	}
 	if err == nil {
 		b.bytes -= b.frozen
 	}

@@ -2,10 +2,13 @@ package raftfsm
 
 import (
 	"errors"
+	"fmt"
 	"testing"
 	"testing/synctest"
 
 	"github.com/hashicorp/raft"
+
+	"github.com/carillonmq/carillon/storage"
 )
 
 func isDue(b *Backlog) bool {
@@ -98,5 +101,23 @@ func TestFSM_stopsWhenMemoryIsFullAndNoFlushGetsThrough(t *testing.T) {
 	}
 	if s.Pending() != before {
 		t.Error("applied it all the same")
+	}
+}
+
+// A follower applies what it has while a snapshot is received, whose commit overtakes the flush that is being
+// written. The node goes on, however full its memory is: the snapshot empties it.
+func TestBacklog_aReceivedSnapshotIsNoFailedFlush(t *testing.T) {
+	b := newBacklog(100)
+	b.add(heldFlushes * 100)
+	b.freeze()
+	b.begin()
+	b.end(fmt.Errorf("flush: %w", storage.ErrGeneration))
+	if err := errors.Join(b.admit(), b.Failure()); err != nil {
+		t.Errorf("memory that is about to be emptied: %v", err)
+	}
+	b.begin()
+	b.end(storage.ErrDiskFull)
+	if err := b.admit(); !errors.Is(err, storage.ErrDiskFull) {
+		t.Errorf("memory is full, and so is the disk: %v", err)
 	}
 }
