@@ -56,6 +56,12 @@ func (d *logDisk) isWell() bool {
 	return d.slow == 0 && !d.full && !d.torn
 }
 
+func (d *logDisk) isFull() bool {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return d.full
+}
+
 // isSlow reports whether syncs take longer than what is ordinary.
 func (d *logDisk) isSlow() bool {
 	d.mu.Lock()

@@ -284,14 +284,16 @@ func (h observedLog) Handle(ctx context.Context, r slog.Record) error {
 		h.node.leads.Store(false)
 		h.node.cluster.raise(h.node, "term-end")
 	case "flushed":
-		h.node.pause(syncsOfFile)
+		h.node.pause(syncsOfFile / 2)
 		h.node.cluster.raise(h.node, "flushed")
+		h.node.pause(syncsOfFile / 2)
 	case "received":
 		h.node.pause(syncsOfFile)
 		h.node.cluster.raise(h.node, "received")
 	case "manifest names what was flushed":
 		h.node.cluster.raise(h.node, "named")
 	case "merged":
+		h.node.pause(syncsOfFile)
 		h.node.cluster.raise(h.node, "merged")
 	}
 	return nil

@@ -226,9 +226,9 @@ func (n *node) install(program storage.Level) {
 }
 
 // freeze stops the node's clock and silences its links, as SIGSTOP would; thaw lets
-// everything that waited happen at once.
+// everything that waited happen at once. One that is being ended is not frozen: who ends it waits.
 func (n *node) freeze() (did bool) {
-	if !n.running() || !n.frozen.CompareAndSwap(false, true) {
+	if !n.running() || (*n.life.Load()).Err() != nil || n.killed.Load() || !n.frozen.CompareAndSwap(false, true) {
 		return false
 	}
 	n.cluster.observer.froze(n.member.ID)

@@ -103,18 +103,16 @@ func (o *observer) step(s step, began time.Time) {
 		o.ended("hush " + name)
 		o.ended("forbid " + name)
 		o.ended("limit " + name)
-	case "recreate", "partitions", "trim", "elect":
+	case "recreate", "trim", "elect":
 		o.struck(ofTopic)
 	case "step", "clock":
-		fault.Kind, fault.Node = "clock", name
-		o.struck(fault)
 		o.lookAtClocks()
 	case "stale":
 		lasts, _ := parseSpan(s.args.value("lasts", "5s"))
 		fault.Until = time.Now().Add(lasts)
 		o.ledger.Faults = append(o.ledger.Faults, fault)
 	case "disk":
-		o.disk(s.args, fault)
+		o.lookAtDisks()
 	case "route":
 		if name == allDelayTopics {
 			o.ended("route")
@@ -140,21 +138,18 @@ func (o *observer) lookAtClocks() {
 	}
 }
 
-// disk notes what was done to one. That it tears is no fault until its node is killed, which is one.
-func (o *observer) disk(a arguments, fault ledger.Fault) {
-	fault.Node = a.word(0)
-	switch {
-	case a.has("well"):
-		o.ended("slow-disk " + fault.Node)
-		o.ended("full-disk " + fault.Node)
-	case a.has("full"):
-		fault.Kind = "full-disk"
-		o.began("full-disk "+fault.Node, fault)
-	case a.has("torn"):
-	case o.cluster.span(a.value("slow", "")) <= ordinarySync:
-	default:
-		fault.Kind = "slow-disk"
-		o.began("slow-disk "+fault.Node, fault)
+// lookAtDisks notes which of them are ill. That one tears is no fault until its node is killed, which is one.
+func (o *observer) lookAtDisks() {
+	for _, n := range o.cluster.nodes {
+		is := map[string]bool{"slow-disk": n.files.isSlow(), "full-disk": n.files.isFull()}
+		for _, kind := range []string{"slow-disk", "full-disk"} {
+			about := kind + " " + n.member.ID
+			if is[kind] {
+				o.began(about, ledger.Fault{Kind: kind, Node: n.member.ID, From: time.Now()})
+			} else {
+				o.ended(about)
+			}
+		}
 	}
 }
 
@@ -164,9 +159,10 @@ const ordinarySync = 20 * time.Millisecond
 // wellAll notes that nothing lasts any more that a step "well" ends.
 func (o *observer) wellAll() {
 	o.lookAtClocks()
+	o.lookAtDisks()
 	for about := range o.open {
 		switch kind, _, _ := strings.Cut(about, " "); kind {
-		case "forbid", "slow", "hush", "limit", "slow-disk", "full-disk":
+		case "forbid", "slow", "hush", "limit":
 			o.ended(about)
 		}
 	}

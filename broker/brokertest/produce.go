@@ -60,8 +60,8 @@ func (s step) apart() []step {
 
 // produce writes count records, every so often, to the partitions in turn. The argument spread
 // moves their due times apart, the argument scatter as well, but in no order; value, key, deliver-to
-// and deliver-id get the number of the record where they hold a %, the last two modulo targets and
-// ids. With transactional or abort all are in one transaction.
+// and deliver-id get the number of the record where they hold a %, the last three modulo keys,
+// targets and ids. With transactional or abort all are in one transaction.
 func (p *player) produce(topic string, a arguments) error {
 	every, spread := p.span(a.value("every", "0s")), p.span(a.value("spread", "0s"))
 	count, err := strconv.Atoi(a.value("count", "1"))
@@ -136,6 +136,9 @@ func (p *player) record(topic string, partition int32, a arguments, n numbers) *
 		record.Value = append(record.Value, bytes.Repeat([]byte{'.'}, size-len(record.Value))...)
 	}
 	if key, ok := a.values["key"]; ok {
+		if keys, _ := strconv.Atoi(a.value("keys", "0")); keys > 0 {
+			number = strconv.Itoa(n.record % keys)
+		}
 		record.Key = []byte(strings.ReplaceAll(key, "%", number))
 	}
 	for _, name := range a.order {

@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/carillonmq/carillon/broker"
+	"github.com/carillonmq/carillon/broker/brokertest/ledger"
 	"github.com/carillonmq/carillon/broker/config"
 	"github.com/carillonmq/carillon/raftfsm/member"
 	raftnode "github.com/carillonmq/carillon/raftfsm/node"
@@ -231,7 +232,7 @@ func (p *player) carryOut(s step) error {
 		return p.setClock(name, "step", s.args.word(1))
 	case "clock":
 		if s.args.has("well") {
-			return p.each(name, func(n *node) { n.clock.well() }, func(n *node) bool { return !n.clock.isRight() })
+			return p.each(name, p.setRight, func(n *node) bool { return !n.clock.isRight() })
 		}
 		return p.setClock(name, s.args.order[0], s.args.values[s.args.order[0]])
 	case "disk":
@@ -291,7 +292,14 @@ func (p *player) setClock(name, how, text string) error {
 	return p.each(name, func(n *node) {
 		p.clocks[n] = true
 		set(n, by)
+		p.observer.struck(ledger.Fault{Kind: "clock", Node: n.member.ID, From: time.Now()})
 	}, func(*node) bool { return true })
+}
+
+// setRight sets a node's clock to the time, which is a step as well.
+func (p *player) setRight(n *node) {
+	n.clock.well()
+	p.observer.struck(ledger.Fault{Kind: "clock", Node: n.member.ID, From: time.Now()})
 }
 
 // setDisk makes a node's disk slow, full or one that tears, or ends all of that.
@@ -345,7 +353,7 @@ func (p *player) mend() {
 	}
 	for _, n := range p.nodes {
 		if p.clocks[n] && !n.clock.isRight() {
-			n.clock.well()
+			p.setRight(n)
 		}
 		n.files.change(func() { n.files.slow, n.files.full, n.files.torn = 0, false, false })
 	}

@@ -7,10 +7,12 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/twmb/franz-go/pkg/kadm"
 	"github.com/twmb/franz-go/pkg/kerr"
 
+	"github.com/carillonmq/carillon/broker/brokertest/ledger"
 	"github.com/carillonmq/carillon/broker/report"
 )
 
@@ -73,9 +75,11 @@ func (p *player) addPartitions(name string, a arguments) error {
 	if err != nil {
 		return err
 	}
-	if had := len(p.kafka.PartitionInfos(name)); had == 0 || n <= had {
+	had := len(p.kafka.PartitionInfos(name))
+	if had == 0 || n <= had {
 		return errNoEffect
 	}
+	p.observer.struck(ledger.Fault{Kind: "partitions", Topic: name, From: time.Now(), Partitions: int32(had)})
 	user, admin := p.user()
 	defer user.Close()
 	answers, err := admin.UpdatePartitions(context.Background(), n, name)

@@ -101,7 +101,7 @@ func slowDisks(r *run, at, length time.Duration) {
 	for range 1 + r.IntN(3) {
 		when := at + time.Duration(r.Int64N(int64(length)))
 		if r.chance(0.5) {
-			r.on(pick(r, "acked", "claim", "taken", "term", "flushed", "named", "received"), 1+r.IntN(10), when, r.blow("here"))
+			r.on(pick(r, "acked", "claim", "taken", "term", "flushed", "named", "named", "merged", "received"), 1+r.IntN(10), when, r.blow("here"))
 		} else {
 			r.at(when, "%s", r.blow(r.who()))
 		}
@@ -153,7 +153,11 @@ func refusedLetters(r *run, at, length time.Duration) {
 		fault, mend := pick(r, "forbid ", "hush ")+letters, "well "+letters
 		when := at + r.span(r.unit, length/2)
 		r.fault(when, fault, mend)
-		r.at(when+r.span(time.Second, length/4), "allow %s", letters)
+		over := when + r.span(time.Second, length/4)
+		for at := when; at < over && at < when+10*time.Second; at += r.span(500*time.Millisecond, 5*time.Second) {
+			poison(r, at)
+		}
+		r.at(over, "allow %s", letters)
 		if r.chance(0.5) {
 			r.at(when+length/4, "well %s", letters)
 		}
@@ -185,4 +189,88 @@ func (r *run) election(source string) string {
 	}
 	longest := max(2500*time.Millisecond, min(5*r.heartbeat/2, 50*time.Second))
 	return fmt.Sprintf("elect %s behind=%d lasts=%s", source, 1+r.IntN(10), span(r.span(longest/8, longest)))
+}
+
+// handsOver has leadership go in an orderly way while records are on their way to a target that refuses
+// them, or to a Kafka that never gets them: what failed, or was given up, is the next leader's.
+func handsOver(r *run, at, length time.Duration) {
+	topic := r.targets[0]
+	r.mixed(at, length)
+	for range 2 + r.IntN(3) {
+		when := at + r.span(r.unit, length)
+		r.stream(r.before(when, r.span(time.Second, 10*time.Second)), "key=k%% deliver-to=%s %s", topic, delays()[0](r, when))
+		r.fault(when, "slow "+topic+" answer="+span(r.fine(20*time.Millisecond, time.Second)), "well "+topic)
+		switch r.IntN(4) {
+		case 0, 1:
+			r.fault(when, "forbid "+topic, "allow "+topic)
+		case 2:
+			r.at(when, "error Produce err=NO_ANSWER count=%d topic=%s", 1+r.IntN(5), topic)
+		default:
+			r.fault(when, "silence leader from=kafka", "heal")
+		}
+		r.on("handed", 1+r.IntN(20), when, "stop here")
+		r.owe("start down")
+		r.mend(when + 10*time.Second + r.span(r.heartbeat, length/4))
+	}
+}
+
+// leftBehind is a node with a slow disk that is apart from the others while it writes a file, again and again,
+// and so far behind when it comes back that it receives the schedule.
+func leftBehind(r *run, at, length time.Duration) {
+	node := r.host()
+	slow := r.span(200*time.Millisecond, 5*time.Second)
+	r.fault(at, "disk "+node+" slow="+span(slow), "disk "+node+" well")
+	r.plateau(at, length)
+	size := int(r.size(500, 20<<10))
+	for range 2 + r.IntN(4) {
+		when := at + r.span(r.unit, length)
+		apart := r.span(slow, max(8*slow, 20*r.heartbeat))
+		r.produce(when, 10+r.count()/4, "about=%s bytes=%d deliver-to=%s %s", span(slow/10), size, r.to(), r.due(when))
+		r.at(when, "%s %s", pick(r, "isolate", "silence", "cut"), node)
+		r.produce(when+apart/2, 10+r.count()/4, "bytes=%d deliver-to=%s %s", size, r.to(), r.due(when))
+		r.at(when+apart, "heal")
+	}
+	r.owe("heal")
+}
+
+// slowBeginning is a term that begins on slow disks with much to read, while events are replayed for a target
+// that is bad.
+func slowBeginning(r *run, at, length time.Duration) {
+	fault, mend := r.bad()
+	for n := range r.nodes {
+		node := fmt.Sprintf("n%d", n+1)
+		r.fault(at, "disk "+node+" slow="+span(r.span(50*time.Millisecond, time.Second)), "disk "+node+" well")
+	}
+	r.produce(at, 5*r.count(), "deliver-to=%s %s spread=%s", pick(r, r.targets[1:]...), after(r.unit), span(length))
+	r.fault(at, fault, mend)
+	for range 1 + r.IntN(3) {
+		when := at + r.span(10*time.Second, max(time.Minute, length))
+		r.stream(r.before(when, r.span(5*time.Second, 20*time.Second)), "key=k%% deliver-to=%s %s", r.targets[0], delays()[0](r, when))
+		r.at(when, "%s", r.blow("leader"))
+		for range 3 {
+			ago := r.span(time.Second, 60*r.unit)
+			begun := when + r.span(r.heartbeat, 10*r.heartbeat)
+			r.produce(begun, r.count(), "scatter=%s key=k%% deliver-to=%s %s", span(ago), r.targets[0], r.until(begun-ago))
+		}
+		r.at(when+20*r.heartbeat, "start down")
+	}
+	r.at(at+length, "%s", mend)
+}
+
+// oneByOne come messages for a target that nobody else writes to, and that does not answer for some seconds
+// now and then.
+func oneByOne(r *run, at, _ time.Duration) {
+	const topic = "single"
+	r.at(at, "create %s", topic)
+	for range 3 + r.IntN(4) {
+		for range 1 + r.IntN(4) {
+			r.produce(at, 1, "deliver-to=%s deliver-after=1ms", topic)
+			at += r.span(200*time.Millisecond, 5*time.Second)
+		}
+		r.fault(at, "hush "+topic, "well "+topic)
+		r.produce(at, 1+r.IntN(2), "deliver-to=%s deliver-after=1ms", topic)
+		at += r.span(5*time.Second, 20*time.Second)
+		r.at(at, "well %s", topic)
+		at += r.span(100*time.Millisecond, 10*time.Second)
+	}
 }

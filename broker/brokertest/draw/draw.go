@@ -89,6 +89,7 @@ type run struct {
 	many     int             // how many topics t0, t1, ... there are
 	instants []time.Duration // at which much is due
 	records  int             // how many a line produces, about
+	keys     int             // how many there are
 	owed     []string        // what would end the trouble that may be there
 
 	shapes   []shape
@@ -127,14 +128,15 @@ func (r *run) drawCluster() {
 	r.setting("nodes=%d", r.nodes)
 	r.setting("heartbeat=%s", r.heartbeat)
 	drawn := map[string]int{"handed": 2048, "flying": 256}
+	small := pick(r, 0.5, 0.5, 0.5, 0.9)
 	for _, limit := range limits() {
-		if r.chance(0.5) {
+		if r.chance(small) {
 			drawn[limit.name] = int(r.size(limit.least, limit.most))
 			r.setting("%s=%d", limit.name, drawn[limit.name])
 		}
 	}
 	r.drawLatencies(drawn["handed"], drawn["flying"])
-	if r.chance(0.5) { // a page is a quarter of what is loaded at most
+	if r.chance(small) { // a page is a quarter of what is loaded at most
 		loaded := r.size(8, 4096)
 		r.setting("loaded=%d", int(loaded))
 		r.setting("page=%d", int(r.size(1, loaded/4)))
@@ -149,6 +151,7 @@ func (r *run) drawCluster() {
 	r.timeout = r.span(r.unit, max(10*time.Minute, 60*r.unit))
 	r.setting("missing_target_timeout=%s", span(r.timeout))
 	r.records = int(r.size(5, 300))
+	r.keys = int(r.size(1, 100))
 	r.sources = []string{"orders.delay", "bills.delay"}[:1+r.IntN(2)]
 	r.targets = []string{"orders", "bills", "mails"}
 	r.missing = []string{"late", "never"}
@@ -160,12 +163,21 @@ func (r *run) drawCluster() {
 func (r *run) drawLatencies(handed, flying int) {
 	least, most := time.Millisecond, 50*time.Millisecond
 	if most := min(most, time.Duration(handed)*time.Millisecond/10); most >= least && r.chance(0.75) {
-		r.setting("sync=%s", span(r.fine(least, most)))
+		r.setting("sync=%s", span(r.latency(least, most)))
 	}
 	if most := min(most, time.Duration(min(handed, flying))*time.Millisecond/4); most >= least && r.chance(0.75) {
-		r.answer = r.fine(least, most)
+		r.answer = r.latency(least, most)
 		r.setting("answer=%s", span(r.answer))
 	}
+}
+
+// latency draws how long something takes while all is well. What takes whole milliseconds ends together
+// with what is due then, and what does not ends between two ticks.
+func (r *run) latency(least, most time.Duration) time.Duration {
+	if r.chance(0.5) {
+		return r.span(least, most)
+	}
+	return r.fine(least, most)
 }
 
 // A limit is a setting of the line "cluster" that makes a bound of the product small.

@@ -20,6 +20,7 @@ func plots() []plot {
 		leaderWithoutKafka, leaderWithoutKafka, slowBesideQuick, slowBesideQuick, unrouted,
 		slowCommits, slowCommits, slowCommits, shortOutages, shortOutages, tenantForbidden, tenantForbidden,
 		strayAnswers, strayAnswers, catchesUp, catchesUp, movedLeaders, movedLeaders,
+		handsOver, handsOver, leftBehind, leftBehind, slowBeginning, slowBeginning, oneByOne, oneByOne,
 	}
 }
 
@@ -111,8 +112,8 @@ func stillFlying(r *run, at, length time.Duration) {
 	}
 	if r.chance(0.7) { // and some of them fail
 		failure := "error Produce err=" + pick(r, "NOT_LEADER_FOR_PARTITION", "MESSAGE_TOO_LARGE", "MESSAGE_TOO_LARGE") + " topic=" + topic
-		for range 1 + r.IntN(5) {
-			r.at(when+r.span(time.Millisecond, 10*time.Second), "%s", failure)
+		for range 3 + r.IntN(6) {
+			r.at(when+r.span(time.Millisecond, 20*time.Second), "%s", failure)
 		}
 	}
 	r.mixed(at, length)
@@ -197,7 +198,11 @@ func shortOutages(r *run, at, length time.Duration) {
 		}
 		at += r.span(100*time.Millisecond, 2*time.Second)
 		r.fault(at, fault, mend)
-		at += r.span(1500*time.Millisecond, 6*time.Second)
+		if r.chance(0.5) { // just when it is given up
+			at += 2*time.Second + r.span(time.Millisecond, 500*time.Millisecond)
+		} else {
+			at += r.span(1500*time.Millisecond, 6*time.Second)
+		}
 		r.at(at, "%s", mend)
 		at += r.span(100*time.Millisecond, max(30*time.Second, length/4))
 	}
@@ -244,7 +249,7 @@ func catchesUp(r *run, at, length time.Duration) {
 	for range 3 + r.IntN(4) {
 		count, wait := 100+r.count(), r.span(500*time.Millisecond, 10*time.Second)
 		r.produce(at, count, "deliver-to=%s %s", topic, after(wait))
-		r.produce(at, count, "deliver-to=%s %s spread=%s", topic, after(wait/2), span(r.span(time.Second, 10*time.Second)))
+		r.produce(at, count, "deliver-to=%s %s spread=%s", topic, after(wait/2), span(r.span(100*time.Millisecond, 10*time.Second)))
 		r.fault(at+wait, "slow "+topic+" answer="+span(r.span(100*time.Millisecond, time.Second)), "well "+topic)
 		r.at(at+wait+r.span(500*time.Millisecond, 4*time.Second), "well %s", topic)
 		at += r.span(time.Second, max(5*time.Second, length/20))

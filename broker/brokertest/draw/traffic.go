@@ -2,6 +2,7 @@ package draw
 
 import (
 	"fmt"
+	"strings"
 	"time"
 )
 
@@ -68,7 +69,11 @@ func shapes() []shape {
 }
 
 func (r *run) produce(at time.Duration, count int, format string, args ...any) {
-	r.at(at, "produce %s count=%d %s", pick(r, r.sources...), count, fmt.Sprintf(format, args...))
+	text := fmt.Sprintf(format, args...)
+	if strings.Contains(text, "key=k%") { // several of each, so that their order is looked at
+		text = fmt.Sprintf("keys=%d ", r.keys) + text
+	}
+	r.at(at, "produce %s count=%d %s", pick(r, r.sources...), count, text)
 }
 
 // to draws a target that exists; the one of trouble is one of two.

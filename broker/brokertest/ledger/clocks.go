@@ -105,6 +105,16 @@ func (j *judge) believed(sent time.Time) (most time.Duration, known bool) {
 	return most + j.MaxSkew, 2*agree > len(members)
 }
 
+// inMillis rounds up: times of records are cut to milliseconds, so that one that was sent by a clock which is ahead
+// by half of one is early by a whole one.
+func inMillis(d time.Duration) time.Duration {
+	whole := d.Truncate(time.Millisecond)
+	if whole < d {
+		whole += time.Millisecond
+	}
+	return whole
+}
+
 // handed is how long a record may have been with a lane, or with Kafka's client, that was due by
 // the clock as it was then.
 const handed = 10 * time.Second
@@ -121,7 +131,7 @@ func (j *judge) checkEarly() {
 			continue
 		}
 		_, most := j.wrong(d.At.Add(-handed), d.At)
-		if early > most.Truncate(time.Millisecond) {
+		if early > inMillis(most) {
 			j.problem("early", "%s for %s, due %d, was sent at %d: %v too early, clocks of leaders being ahead by %v at most",
 				d.Origin, d.Topic, d.Due, d.At.UnixMilli(), early, most)
 			continue
@@ -129,7 +139,7 @@ func (j *judge) checkEarly() {
 		if early <= j.MaxSkew {
 			continue
 		}
-		if most, known := j.believed(d.At); known && early > most {
+		if most, known := j.believed(d.At); known && early > inMillis(most) {
 			j.problem("early", "%s for %s, due %d, was sent at %d: %v too early, by a clock that is not believed beyond %v, since others agree",
 				d.Origin, d.Topic, d.Due, d.At.UnixMilli(), early, most)
 		}

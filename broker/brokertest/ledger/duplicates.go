@@ -44,8 +44,8 @@ func (j *judge) eachDuplicate(yield func(kind string, before, again *Delivery)) 
 			if !again {
 				continue
 			}
-			from, to := before.At.Add(-10*time.Second-10*j.Heartbeat), before.At.Add(j.onItsWay())
-			fault, _ := j.near(trait.mayDuplicate, d.Topic, from, to, 0)
+			near := span{before.At.Add(-10*time.Second - 10*j.Heartbeat), before.At.Add(j.onItsWay())}
+			fault, _ := j.befell(trait.mayDuplicate, d.Topic, j.leaders(near.from, near.to), near)
 			yield(fault.Kind, before, d)
 		}
 	}

@@ -116,11 +116,13 @@ func (j *judge) checkDeadLetters() {
 		}
 		if good != nil {
 			// Kafka may have written what it did not answer.
-			if _, excused := j.near(trait.mayDuplicate, r.Target, good.At, letter.At, 10*time.Second); !excused {
+			near := span{earlier(good.At, letter.At).Add(-10 * time.Second), later(good.At, letter.At).Add(10 * time.Second)}
+			if _, excused := j.befell(trait.mayDuplicate, r.Target, j.leaders(near.from, near.to), near); !excused {
 				j.problem("dead-letter", "%s was delivered and is a dead letter as well", r)
 			}
 		}
-		if _, refused := j.near(trait.mayCondemn, r.Target, letter.At, letter.At, 10*time.Second); r.Large || refused || j.wasLimited(r.Target, letter.At) {
+		near := span{letter.At.Add(-10 * time.Second), letter.At.Add(10 * time.Second)}
+		if _, refused := j.befell(trait.mayCondemn, r.Target, nil, near); r.Large || refused || j.wasLimited(r.Target, letter.At) {
 			continue
 		}
 		_, ahead := j.wrong(r.At, letter.At)

@@ -11,6 +11,7 @@ type Fault struct {
 	Node        string    // that it befell; empty: not a node
 	Topic       string    // that it befell, and no other; empty: it may touch all
 	From, Until time.Time // Until is zero while it lasts
+	Partitions  int32     // of the kind "partitions": how many the topic had before
 }
 
 // A trait says what a kind of fault may cause, by the guarantees. Whatever it does not say is a
@@ -157,17 +158,23 @@ func calm(spans []span, from, to time.Time) time.Duration {
 	return max(left, 0)
 }
 
-// near returns a fault that may cause what, and was on at some time between from and to, give or
-// take the slack.
-func (l *Ledger) near(what func(trait) bool, target string, from, to time.Time, slack time.Duration) (Fault, bool) {
+// befell returns a fault that may cause what, was on at some time of the span, and befell one of the nodes, or none in
+// particular. Those of other nodes count when they leave no majority, and of clocks, which are compared.
+func (l *Ledger) befell(what func(trait) bool, target string, nodes []string, near span) (Fault, bool) {
+	others := make(map[string]bool)
 	for _, f := range l.Faults {
 		if !what(traits[f.Kind]) || f.Topic != "" && f.Topic != target {
 			continue
 		}
-		if f.From.Add(-slack).After(to) || !f.Until.IsZero() && f.Until.Add(slack).Before(from) {
+		if f.From.After(near.to) || !f.Until.IsZero() && f.Until.Before(near.from) {
 			continue
 		}
-		return f, true
+		if f.Node == "" || f.Kind == "clock" || slices.Contains(nodes, f.Node) {
+			return f, true
+		}
+		if others[f.Node] = true; int64(2*len(others)) >= l.Costs.Nodes {
+			return f, true
+		}
 	}
 	return Fault{}, false
 }

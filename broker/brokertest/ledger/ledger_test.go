@@ -235,6 +235,12 @@ func TestJudge_finds(t *testing.T) {
 			_, d := l.at(100)
 			d.Topic, d.Seq, d.Due = "dead", 0, 0
 		}},
+		{"a term that ended when another node was killed", "term", "no fault was near", func(l *Ledger) {
+			l.Costs.Nodes = 3
+			l.Faults = append(l.Faults, Fault{Kind: "kill", Node: "m", From: after(100), Until: after(104)})
+			l.Terms[0].Over = after(101)
+			l.Terms = append(l.Terms, Term{Node: "o", Begin: after(102)})
+		}},
 		{"a dead letter twice", "duplicates", "no fault was near", func(l *Ledger) {
 			r, d := l.at(100)
 			r.Target, d.Topic, d.Seq, d.Due = "dead", "dead", 0, 0

@@ -34,7 +34,7 @@ func (j *judge) checkOrder() {
 		if r := j.records[d.Identity]; !known {
 			waited = len(r) == 1 && !j.mayBeLate(r[0], last)
 		}
-		if waited && !j.regrouped(d.Topic, last.At, d.At) {
+		if waited && !j.regrouped(d, last.At) {
 			j.problem("order", "in %s, %s (due %d, seq %d) came after %s (due %d, seq %d)",
 				where, d.Origin, d.Due, d.Seq, last.Origin, last.Due, last.Seq)
 		}
@@ -84,10 +84,12 @@ func (j *judge) mayBeLate(r *Record, other *Delivery) bool {
 	return calm(j.disturbed(r.Topic, ""), r.At, claimed) < acceptance
 }
 
-// regrouped reports whether the topic got more partitions at that time.
-func (l *Ledger) regrouped(topic string, from, to time.Time) bool {
+// regrouped reports whether the topic got more partitions between then and the delivery, so that the
+// other one in its partition may have been placed by the number before. In one that is new by then none was.
+func (l *Ledger) regrouped(d *Delivery, from time.Time) bool {
 	for _, f := range l.Faults {
-		if f.Kind == "partitions" && f.Topic == topic && !f.From.After(to.Add(time.Minute)) && !l.recovered(f).Before(from) {
+		isNew := d.Partition >= f.Partitions
+		if f.Kind == "partitions" && f.Topic == d.Topic && !isNew && !f.From.After(d.At.Add(time.Minute)) && !l.recovered(f).Before(from) {
 			return true
 		}
 	}

@@ -19,8 +19,8 @@ func (j *judge) checkTerms() {
 		}
 		// A fault may be felt late, but not before it came.
 		from := t.Over.Add(-slack)
-		_, excused := j.near(trait.mayEnd, "", from, t.Over, 0)
-		_, mayFail := j.near(trait.mayFail, "", from, t.Over, 0)
+		_, excused := j.befell(trait.mayEnd, "", []string{t.Node}, span{from, t.Over})
+		_, mayFail := j.befell(trait.mayFail, "", []string{t.Node}, span{from, t.Over})
 		switch {
 		case !excused:
 			j.problem("term", "that of %s ended at %v, and no fault was near: %s", t.Node, t.Over.Sub(j.Begin), t.Reason)
