@@ -166,8 +166,11 @@ func oldestDue(store *storage.Store) int64 {
 			from = hold.Mark
 		}
 	}
+	for _, hold := range store.TopicHolds() {
+		from = from.Min(hold.Mark)
+	}
 	for range pages {
-		items, next, done, err := store.Scan(from, 1, func(string) bool { return true }, nil)
+		items, next, done, err := store.Scan(from, 1, nil, nil)
 		switch {
 		case len(items) > 0:
 			return items[0].Due

@@ -97,17 +97,21 @@ const (
 	scanBatch = 256
 )
 
+// A Filter says by place, delay topic and target which messages a scan is to find; nil: all. It must be
+// quick and must not call the store.
+type Filter func(at Ref, topic, target string) bool
+
 // Scan appends to out, in order of delivery, messages that are alive, lie at or
-// after from, and go to a target that keep accepts (nil: all), until out holds
+// after from, and are such that keep accepts them, until out holds
 // limit. It does a bounded amount of work, so it may return fewer, even none: go
 // on at next until done, which says that nothing lies at or after next. It may
-// wait for the disk. keep must be quick and must not call the store.
+// wait for the disk.
 //
 // What is returned was alive when it was read; it may be dead by now. A message
 // accepted during the scan may be missed.
-func (s *Store) Scan(from Ref, limit int, keep func(target string) bool, out []Item) (items []Item, next Ref, done bool, err error) {
+func (s *Store) Scan(from Ref, limit int, keep Filter, out []Item) (items []Item, next Ref, done bool, err error) {
 	if keep == nil {
-		keep = func(string) bool { return true }
+		keep = func(Ref, string, string) bool { return true }
 	}
 	sc := scan{store: s, limit: limit, keep: keep, out: out, checked: len(out), next: from}
 	defer func() { s.scanned.Add(sc.looked) }()
@@ -126,7 +130,7 @@ func (s *Store) Scanned() uint64 { return s.scanned.Load() }
 type scan struct {
 	store    *Store
 	limit    int
-	keep     func(target string) bool
+	keep     Filter
 	segments []*segment.Segment
 	memory   []merge.Slice // of each memtable
 	horizon  *Ref          // memory was looked at up to here, exclusive; nil: all of it
@@ -154,7 +158,7 @@ func (sc *scan) lookAtMemory(from Ref) {
 				sc.lowerHorizon(e.Ref())
 				return false
 			}
-			if s.alive.Contains(e.Seq) && sc.keep(e.Target) {
+			if s.alive.Contains(e.Seq) && sc.keep(e.Ref(), e.Topic, e.Target) {
 				found = append(found, e) // counted in batch
 			} else {
 				sc.looked++
@@ -223,7 +227,7 @@ func (sc *scan) batch(m *merge.Heap) (more bool, err error) {
 		}
 		e := m.Peek()
 		sc.looked++
-		if sc.keep(e.Target) {
+		if sc.keep(e.Ref(), e.Topic, e.Target) {
 			sc.out = append(sc.out, itemOf(e))
 		}
 		sc.next = Ref{Due: e.Due, Seq: e.Seq + 1}

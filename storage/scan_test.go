@@ -18,7 +18,7 @@ func TestScan_filtersByTargetInMemoryAndOnDisk(t *testing.T) {
 			flush(t, s, index)
 		}
 	}
-	items, _, done, err := s.Scan(Ref{}, 1000, func(target string) bool { return target != "held" }, nil)
+	items, _, done, err := s.Scan(Ref{}, 1000, func(_ Ref, _, target string) bool { return target != "held" }, nil)
 	if err != nil || !done || len(items) != 132 {
 		t.Fatalf("%d items, done %v, error %v", len(items), done, err)
 	}
@@ -34,7 +34,7 @@ func TestScan_countsWhatItLooksAt(t *testing.T) {
 	script(s, m, operation{Accept: entries(100, 0, 1, 10)})
 	flush(t, s, 1)
 	script(s, m, operation{Accept: entries(50, 0, 1, 10)})
-	for _, keep := range []func(string) bool{nil, func(string) bool { return false }} {
+	for _, keep := range []Filter{nil, func(Ref, string, string) bool { return false }} {
 		before := s.Scanned()
 		if _, _, _, err := s.Scan(Ref{}, 1000, keep, nil); err != nil {
 			t.Fatal(err)
@@ -57,7 +57,7 @@ func TestScan_doesABoundedAmountOfWorkPerCall(t *testing.T) {
 		var from Ref
 		calls := 0
 		for done := false; !done; calls++ {
-			items, next, ended, err := s.Scan(from, 10, func(string) bool { return false }, nil)
+			items, next, ended, err := s.Scan(from, 10, func(Ref, string, string) bool { return false }, nil)
 			if err != nil || len(items) != 0 || !ended && !from.Less(next) {
 				t.Fatalf("on disk %v: from %v to %v, %d items, error %v", onDisk, from, next, len(items), err)
 			}

@@ -283,8 +283,8 @@ func decodeValues(r codec.Record) (values, error) {
 	v := newValues()
 	d := codec.NewDecoder(r.Payload)
 	if r.Version >= 2 {
-		if v.level = readLevel(&d); v.level > readableLevel {
-			return v, fmt.Errorf("%w: the cluster is at feature level %d, this program understands %d: run the program of the other nodes", ErrVersion, v.level, readableLevel)
+		if v.level = readLevel(&d); v.level > ReadableLevel {
+			return v, fmt.Errorf("%w: the cluster is at feature level %d, this program understands %d: run the program of the other nodes", ErrVersion, v.level, ReadableLevel)
 		}
 	}
 	v.clusterID = d.ID()
@@ -401,8 +401,8 @@ const (
 
 	// NewestLevel is what this program understands, with all below it.
 	NewestLevel = LevelTwo
-	// readableLevel is what it can read besides: a cluster comes to LevelThree when NewestLevel does.
-	readableLevel = LevelThree
+	// ReadableLevel is what it can read besides: a cluster comes to LevelThree when NewestLevel does.
+	ReadableLevel = LevelThree
 )
 
 // Level returns the feature level in force. It never waits for Apply or the disk,

@@ -233,7 +233,7 @@ type slowStore struct {
 	node *node
 }
 
-func (s slowStore) Scan(from storage.Ref, most int, keep func(string) bool, out []storage.Item) ([]storage.Item, storage.Ref, bool, error) {
+func (s slowStore) Scan(from storage.Ref, most int, keep storage.Filter, out []storage.Item) ([]storage.Item, storage.Ref, bool, error) {
 	if s.node.files.isSlow() {
 		s.node.pause(1)
 	}

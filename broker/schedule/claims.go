@@ -115,11 +115,16 @@ func (s *Scheduler) claim(ctx context.Context) {
 		return
 	}
 	now := s.now()
-	next := storage.Claim{Through: c.committed.Through, Mark: s.window.lowest(s.targets.frontier).Min(s.targets.lowest())}
+	through, released := s.topics.ahead()
+	if released != endOfSchedule {
+		s.targets.strayAll(released)
+	}
+	low := s.window.lowest(s.targets.frontier).Min(s.targets.lowest())
+	next := storage.Claim{Through: max(c.committed.Through, through), Mark: low.Min(released)}
 	if c.wants(now, s.nextDue()) {
 		next.Through = max(next.Through, now+ClaimLead)
 	}
-	if next.Through == c.committed.Through && len(s.targets.changed.targets) == 0 && !s.searchNeedsClaim() {
+	if next.Through == c.committed.Through && len(s.targets.changed.targets) == 0 && !s.topics.wantClaim() && !s.searchNeedsClaim() {
 		return
 	}
 	command := s.claimCommand(now, next)
@@ -151,6 +156,7 @@ func (s *Scheduler) claimCommand(now int64, next storage.Claim) raftfsm.Command 
 		}
 	}
 	if changes {
+		s.topics.change(&change, len(s.targets.changed.targets) <= mostChanges)
 		return raftfsm.ChangeClaim{Time: now, ClaimChange: change}
 	}
 	for _, t := range s.targets.in[parked].targets {

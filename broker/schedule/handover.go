@@ -77,27 +77,44 @@ func (s *Scheduler) takeVerdicts() {
 	for _, v := range s.cfg.Verdicts.Take(nil) {
 		if v.Parked {
 			s.park(v)
-		} else if t, known := s.targets.byName[v.Target]; known && t.state == parked {
+		} else if t, known := s.targets.byName[v.Target]; known && t.ill {
 			s.cfg.Report.SetParked(t.name, false)
-			s.targets.heal(t)
+			t.ill = false
+			s.healUnlessHeld(t)
 		}
+	}
+}
+
+// feedNoMore has all that was not handed over wait in storage, unless it does already.
+func (s *Scheduler) feedNoMore(t *target, through int64) {
+	if t.state == parked {
+		return
+	}
+	// Some may still be on their way to the lane, and come back with a later
+	// verdict; others are delivered and their Ack is not applied. A term that
+	// reads from here finds them all.
+	low := s.targets.reach(t).Min(s.window.lowestAhead(s.targets.frontier))
+	for _, ref := range s.stillOut(t) {
+		low = low.Min(ref)
+	}
+	s.targets.park(t, low, through)
+}
+
+// healUnlessHeld has a parked target fed again, unless there is still a reason not to.
+func (s *Scheduler) healUnlessHeld(t *target) {
+	if t.state == parked && !t.ill && !t.paused {
+		s.targets.heal(t)
 	}
 }
 
 // park takes back what the publisher returns of a target that it has parked.
 func (s *Scheduler) park(v Verdict) {
 	t := s.targets.get(v.Target)
-	if t.state != parked {
+	if !t.ill {
 		s.cfg.Report.SetParked(t.name, true)
-		// Some may still be on their way to the lane, and come back with a later
-		// verdict; others are delivered and their Ack is not applied. A term that
-		// reads from here finds them all.
-		low := s.targets.reach(t).Min(s.window.lowestAhead(s.targets.frontier))
-		for _, ref := range s.stillOut(t) {
-			low = low.Min(ref)
-		}
-		s.targets.park(t, low, s.claims.committed.Through)
+		t.ill = true
 	}
+	s.feedNoMore(t, s.claims.committed.Through)
 	for _, ref := range v.Returned {
 		// What was acknowledged meanwhile is not kept any more.
 		if s.window.kept[ref.Seq].handed {

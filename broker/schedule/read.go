@@ -2,9 +2,10 @@ package schedule
 
 import "github.com/carillonmq/carillon/storage"
 
-// Storage is read in three ways, a page at a time: ahead of the clock for all that flow
-// (load), from the marks on for those that catch up (sweep), and once in the life of a
-// process for what an earlier program left behind (search).
+// Storage is read in four ways, a page at a time: ahead of the clock for all that flow
+// (load), from the marks on for those that catch up (sweep), for delay topics that are not paused any
+// more (bringBack, topics.go), and once in the life of a process for what an earlier program left
+// behind (search).
 
 // load reads one page into the window if there is room, and reports whether it did.
 // Targets that do not flow are passed over. That loses nothing: such a target is read from
@@ -15,9 +16,9 @@ func (s *Scheduler) load() (loaded bool, err error) {
 	if !s.window.wantsMore(frontier == endOfSchedule) {
 		return false, nil
 	}
-	flows := func(name string) bool {
-		t, known := s.targets.byName[name]
-		return !known || t.state == flowing
+	flows := func(at storage.Ref, topic, target string) bool {
+		t, known := s.targets.byName[target]
+		return (!known || t.state == flowing) && !s.topics.withholds(topic, at)
 	}
 	items, next, done, err := s.cfg.Store.Scan(frontier, s.limits.Page, flows, s.items[:0])
 	if err != nil {
@@ -28,7 +29,7 @@ func (s *Scheduler) load() (loaded bool, err error) {
 		if _, kept := s.window.kept[item.Seq]; kept {
 			continue
 		}
-		if err := s.add(s.targets.get(item.Target), item.Ref); err != nil {
+		if err := s.add(s.targets.get(item.Target), item); err != nil {
 			return false, err
 		}
 	}
@@ -60,9 +61,9 @@ func (s *Scheduler) sweep(limit int64) (read bool, err error) {
 	if len(ts.in[catchingUp].targets) == 0 && !s.joinsBefore(ts.frontier) {
 		return false, nil
 	}
-	wanted := func(name string) bool {
-		t, known := ts.byName[name]
-		return known && (t.state == catchingUp || t.state == queued && t.round == ts.round)
+	wanted := func(at storage.Ref, topic, target string) bool {
+		t, known := ts.byName[target]
+		return known && (t.state == catchingUp || t.state == queued && t.round == ts.round) && !s.topics.withholds(topic, at)
 	}
 	items, next, done, err := s.cfg.Store.Scan(ts.swept, s.limits.Page, wanted, s.items[:0])
 	if err != nil {
@@ -134,11 +135,11 @@ func (s *Scheduler) takeSwept(items []storage.Item, end storage.Ref, limit int64
 		case kept && m.handed:
 		case item.Due > limit && kept:
 		case item.Due > limit:
-			if err := s.add(t, item.Ref); err != nil {
+			if err := s.add(t, item); err != nil {
 				return err
 			}
 		case t.handed < allowance:
-			due = append(due, s.hand(t, item.Ref))
+			due = append(due, s.hand(t, item.Ref, s.topics.index(item.Topic)))
 		default:
 			if kept {
 				s.drop(item.Seq)
@@ -197,7 +198,8 @@ func (s *search) isOver() bool { return s.next.Compare(s.end) >= 0 }
 // searchOn searches one page. A stray's target is read again from where the stray lies,
 // as any target that catches up, and the next claim covers it.
 func (s *Scheduler) searchOn() error {
-	items, next, done, err := s.cfg.Store.Scan(s.search.next, s.limits.Page, nil, s.items[:0])
+	waits := func(at storage.Ref, topic, _ string) bool { return !s.topics.withholds(topic, at) }
+	items, next, done, err := s.cfg.Store.Scan(s.search.next, s.limits.Page, waits, s.items[:0])
 	if err != nil {
 		return err
 	}

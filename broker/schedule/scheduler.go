@@ -11,6 +11,7 @@ import (
 	"github.com/carillonmq/carillon/broker/report"
 	"github.com/carillonmq/carillon/raftfsm"
 	"github.com/carillonmq/carillon/storage"
+	"github.com/carillonmq/carillon/storage/pause"
 	"github.com/carillonmq/carillon/wheel/timer"
 )
 
@@ -35,6 +36,7 @@ type Scheduler struct {
 	log     *slog.Logger
 	window  *window
 	targets targets
+	topics  topics
 	claims  claims
 	search  search
 
@@ -69,8 +71,10 @@ type Log interface {
 type Store interface {
 	State() storage.State
 	Holds() []storage.Hold
+	TopicHolds() []storage.TopicHold
+	Paused(kind pause.Kind, name string) bool
 	Level() storage.Level
-	Scan(from storage.Ref, max int, keep func(target string) bool, out []storage.Item) (items []storage.Item, next storage.Ref, done bool, err error)
+	Scan(from storage.Ref, max int, keep storage.Filter, out []storage.Item) (items []storage.Item, next storage.Ref, done bool, err error)
 }
 
 // New starts where the committed claim says. The feed must have been
@@ -84,12 +88,20 @@ func New(cfg Options) *Scheduler {
 		log:     cfg.Logger.With("component", "scheduler"),
 		window:  newWindow(timer.QueueConfig{Start: state.Claim.Mark.Due, Now: cfg.Now}, limits),
 		targets: newTargets(state.Claim.Mark),
+		topics:  newTopics(),
 		claims:  newClaims(state.Claim, state.AppliedIndex),
 	}
 	for _, hold := range holds {
 		t := s.targets.inherit(hold)
-		cfg.Report.SetParked(t.name, true)
-		cfg.Publisher.Confirm(t.name)
+		if t.paused = cfg.Store.Paused(pause.Target, t.name); !t.paused {
+			t.ill = true // it may be: the publisher finds out
+			cfg.Report.SetParked(t.name, true)
+			cfg.Publisher.Confirm(t.name)
+		}
+	}
+	for _, hold := range cfg.Store.TopicHolds() {
+		s.holdTopic(raftfsm.Held{Kind: pause.Topic, Name: hold.Topic, Paused: cfg.Store.Paused(pause.Topic, hold.Topic),
+			Held: true, Through: hold.Through, Mark: hold.Mark})
 	}
 	if !cfg.Searched.Load() {
 		s.search = newSearch(state, holds)
@@ -130,7 +142,7 @@ func (s *Scheduler) pass(ctx context.Context) (more bool, err error) {
 	limit := s.limit()
 	more = s.fire(limit)
 	if !more {
-		more, err = s.sweep(limit)
+		more, err = s.readOn(limit)
 	}
 	more = more || loaded
 	if err == nil && !more && !s.search.isOver() {
@@ -144,6 +156,17 @@ func (s *Scheduler) pass(ctx context.Context) (more bool, err error) {
 	}
 	s.claim(ctx)
 	return more, nil
+}
+
+// readOn reads a page for those that catch up, and one for a topic that comes back. It reports whether
+// it did either.
+func (s *Scheduler) readOn(limit int64) (read bool, err error) {
+	swept, err := s.sweep(limit)
+	if err != nil {
+		return false, err
+	}
+	brought, err := s.bringBack(limit)
+	return swept || brought, err
 }
 
 // wait sleeps until there may be something to do.
@@ -216,6 +239,9 @@ func (s *Scheduler) takeEvents() error {
 		if event.Claim != nil {
 			s.claims.committed = *event.Claim
 		}
+		if event.Index > s.claims.seen { // else the term has begun with what it tells
+			s.takeHeld(event.Held)
+		}
 		s.claims.seen = max(s.claims.seen, event.Index)
 	}
 	clear(events)
@@ -223,6 +249,7 @@ func (s *Scheduler) takeEvents() error {
 	if didLose {
 		s.retreat(lost)
 		s.targets.lowerAll(lost)
+		s.topics.lowerAll(lost)
 	}
 	if s.window.len() > s.limits.Loaded {
 		s.retreat(s.targets.frontier)
@@ -236,8 +263,11 @@ func (s *Scheduler) takeEvents() error {
 // frontier. What is accepted between the two must lower the mark, since reading on from the
 // frontier passes over a parked target. One that is not known (nil) flows.
 func (s *Scheduler) accept(item storage.Item) error {
+	s.topics.lower(item.Topic, item.Ref)
 	t := s.targets.byName[item.Target]
 	switch {
+	case s.topics.withholds(item.Topic, item.Ref):
+		return nil
 	case t.hasOwnMark():
 		s.targets.lower(t, item.Ref)
 		return nil
@@ -247,7 +277,7 @@ func (s *Scheduler) accept(item storage.Item) error {
 	if _, kept := s.window.kept[item.Seq]; kept {
 		return nil
 	}
-	return s.add(s.targets.get(item.Target), item.Ref)
+	return s.add(s.targets.get(item.Target), item)
 }
 
 // fire hands over what is due by limit, one batch of the wheel, and reports
@@ -264,13 +294,16 @@ func (s *Scheduler) fire(limit int64) (more bool) {
 		}
 		t := s.targets.byIndex[m.target]
 		switch {
+		case s.topics.withholds(s.topics.names[m.topic], ref):
+			s.drop(ref.Seq)
+			s.targets.forget(t)
 		case t.hasOwnMark() || !ref.Less(s.targets.reach(t)):
 			s.leaveInStorage(t, ref)
 		case t.handed >= s.allowance():
 			s.drop(ref.Seq)
 			s.targets.stop(t, ref)
 		default:
-			due = append(due, s.hand(t, ref))
+			due = append(due, s.hand(t, ref, m.topic))
 		}
 	}
 	unclaimed := n < len(ripe)
@@ -287,8 +320,9 @@ func (s *Scheduler) leaveInStorage(t *target, ref storage.Ref) {
 }
 
 // hand notes that the publisher gets the message.
-func (s *Scheduler) hand(t *target, ref storage.Ref) DueMessage {
-	if s.window.hand(ref, t.index) {
+func (s *Scheduler) hand(t *target, ref storage.Ref, topic uint32) DueMessage {
+	s.targets.expect(!s.topics.withholds(s.topics.names[topic], ref), "what is withheld is handed over at", t, ref)
+	if s.window.hand(ref, keptMessage{target: t.index, topic: topic}) {
 		t.kept++
 	}
 	t.handed++
@@ -333,8 +367,8 @@ func (s *Scheduler) forgetOne(seq uint64) {
 }
 
 // add puts a message that waits into the window.
-func (s *Scheduler) add(t *target, ref storage.Ref) error {
-	if err := s.window.add(ref, t.index); err != nil {
+func (s *Scheduler) add(t *target, item storage.Item) error {
+	if err := s.window.add(item.Ref, keptMessage{target: t.index, topic: s.topics.index(item.Topic)}); err != nil {
 		return err
 	}
 	t.kept++
@@ -369,9 +403,12 @@ func (s *Scheduler) retreat(ref storage.Ref) {
 	s.window.empty(func(dropped storage.Ref, m keptMessage) {
 		t := s.targets.byIndex[m.target]
 		t.kept--
-		if t.hasOwnMark() {
+		switch {
+		case s.topics.withholds(s.topics.names[m.topic], dropped):
+			s.targets.forget(t)
+		case t.hasOwnMark():
 			s.targets.lower(t, dropped)
-		} else {
+		default:
 			ref = ref.Min(dropped)
 			s.targets.forget(t)
 		}

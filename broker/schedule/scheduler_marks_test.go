@@ -42,9 +42,12 @@ func (s *stage) checkMarks(scheduler *Scheduler) {
 func (s *stage) lookForLost(scheduler *Scheduler) (problem string, at uint64) {
 	store := s.node.Store()
 	state := store.State()
-	marks := make(map[string]storage.Ref)
+	marks, topics := make(map[string]storage.Ref), make(map[string]storage.Ref)
 	for _, hold := range store.Holds() {
 		marks[hold.Target] = hold.Mark
+	}
+	for _, hold := range store.TopicHolds() {
+		topics[hold.Topic] = hold.Mark
 	}
 	var items []storage.Item
 	for from, done := (storage.Ref{}), false; !done; {
@@ -61,10 +64,13 @@ func (s *stage) lookForLost(scheduler *Scheduler) (problem string, at uint64) {
 		if !held {
 			mark = state.Claim.Mark
 		}
+		if own, paused := topics[item.Topic]; paused {
+			mark, held = own, true
+		}
 		if item.Ref.Less(mark) {
 			return fmt.Sprintf("message %v of %q lies before the claim's mark %v (held: %v)", item.Ref, item.Target, mark, held), at
 		}
-		if _, kept := scheduler.window.kept[item.Seq]; kept {
+		if _, kept := scheduler.window.kept[item.Seq]; kept || scheduler.topics.withholds(item.Topic, item.Ref) {
 			continue
 		}
 		t := scheduler.targets.byName[item.Target]
@@ -97,12 +103,21 @@ func (s *Scheduler) misplaced() string {
 			"feeds": t.state < parked && (t.held || t.pending),
 			"marks": ts.uncovered.has(t) != (t.hasOwnMark() && (t.state != parked || !t.held)),
 			"known": t.state == flowing && t.kept == 0,
+			"cause": (t.state == parked) != (t.ill || t.paused),
 		}
 		for what, is := range wrong {
 			if is {
 				return fmt.Sprintf("%s of %+v is wrong", what, t)
 			}
 		}
+	}
+	for _, h := range s.topics.held {
+		if s.topics.byName[h.name] != h || h.end().Less(h.read) || h.paused && (h.read != startOfSchedule || h.wantsClaim()) {
+			return fmt.Sprintf("topic %+v", h)
+		}
+	}
+	if len(s.topics.held) != len(s.topics.byName) {
+		return fmt.Sprintf("%d topics are held, %d by name", len(s.topics.held), len(s.topics.byName))
 	}
 	listed := 0
 	for _, in := range ts.in {

@@ -12,6 +12,7 @@ import (
 	"github.com/carillonmq/carillon/broker/mailbox"
 	"github.com/carillonmq/carillon/raftfsm"
 	"github.com/carillonmq/carillon/storage"
+	"github.com/carillonmq/carillon/storage/pause"
 )
 
 // crowd is a publisher whose lanes park, heal and acknowledge when the test says so,
@@ -147,6 +148,10 @@ func playAtRandom(ctx context.Context, s *stage, random *rand.Rand) {
 		targets[i] = fmt.Sprint("target", i)
 	}
 	s.capacity = []int{FeedCapacity, 20}[random.IntN(2)]
+	pauses := random.IntN(2) == 0
+	if pauses {
+		s.propose(ctx, raftfsm.RaiseLevel{Level: storage.LevelThree})
+	}
 	var lanes *crowd
 	term, end := context.WithCancel(ctx)
 	lead := func() {
@@ -180,9 +185,15 @@ func playAtRandom(ctx context.Context, s *stage, random *rand.Rand) {
 		default:
 			lanes.act(targets[random.IntN(len(targets))], random)
 		}
+		if pauses && random.IntN(4) == 0 {
+			s.pauseAtRandom(ctx, targets, random)
+		}
 		if s.t.Failed() {
 			return
 		}
+	}
+	for _, p := range s.node.Store().Pauses() {
+		s.propose(ctx, raftfsm.Resume{Kind: p.Kind, Name: p.Name})
 	}
 	for patience := 30; s.node.Store().Pending() > 0; patience-- {
 		if patience == 0 {
@@ -193,12 +204,28 @@ func playAtRandom(ctx context.Context, s *stage, random *rand.Rand) {
 	}
 }
 
+var delayTopics = []string{"a.delay", "b.delay", "c.delay"}
+
+// pauseAtRandom pauses or resumes something, at times what is so already.
+func (s *stage) pauseAtRandom(ctx context.Context, targets []string, random *rand.Rand) {
+	kind, name := pause.Topic, delayTopics[random.IntN(len(delayTopics))]
+	if random.IntN(2) == 0 {
+		kind, name = pause.Target, targets[random.IntN(len(targets))]
+	}
+	if random.IntN(2) == 0 {
+		s.propose(ctx, raftfsm.Pause{Kind: kind, Name: name})
+	} else {
+		s.propose(ctx, raftfsm.Resume{Kind: kind, Name: name})
+	}
+}
+
 // acceptAtRandom schedules some messages around now, for one target or several.
 func (s *stage) acceptAtRandom(ctx context.Context, targets []string, random *rand.Rand) {
 	spread := []time.Duration{time.Millisecond, time.Second, 10 * time.Minute}[random.IntN(3)]
 	shift := time.Duration(random.Int64N(int64(2*spread))) - spread
 	for range 1 + random.IntN(3) {
-		s.accept(ctx, targets[random.IntN(len(targets))], 1+random.IntN(20), func(int) time.Duration {
+		topic := delayTopics[random.IntN(len(delayTopics))]
+		s.acceptBy(ctx, topic, targets[random.IntN(len(targets))], 1+random.IntN(20), func(int) time.Duration {
 			return shift + time.Duration(random.Int64N(int64(spread)))
 		})
 	}

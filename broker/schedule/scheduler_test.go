@@ -69,7 +69,7 @@ func (s *stage) begin(ctx context.Context) *raftfsm.Feed {
 	}
 	s.verdicts = mailbox.New[Verdict]()
 	s.scheduler = New(Options{
-		Store: s.store, Feed: feed, Log: s.log, Publisher: s.publisher, Verdicts: s.verdicts, Searched: &s.searched,
+		Store: s.store, Feed: feed, Log: s.log, Publisher: onlyClaimed{s.publisher, s}, Verdicts: s.verdicts, Searched: &s.searched,
 		Now: s.now, Report: report.New(), Logger: slog.New(slog.DiscardHandler),
 	})
 	return feed
@@ -109,8 +109,14 @@ func (s *stage) propose(ctx context.Context, c raftfsm.Command) raftfsm.Result {
 // accept schedules n messages for the target, the i-th due at due(i).
 func (s *stage) accept(ctx context.Context, target string, n int, due func(i int) time.Duration) {
 	s.t.Helper()
+	s.acceptBy(ctx, "in.delay", target, n, due)
+}
+
+// acceptBy does so for messages that came by the topic.
+func (s *stage) acceptBy(ctx context.Context, topic, target string, n int, due func(i int) time.Duration) {
+	s.t.Helper()
 	now := time.Now()
-	part := raftfsm.Part{Topic: "in.delay", From: s.next, Next: s.next + int64(n), Epoch: -1}
+	part := raftfsm.Part{Topic: topic, From: s.next, Next: s.next + int64(n), Epoch: -1}
 	for i := range n {
 		part.Entries = append(part.Entries, storage.Entry{
 			Due: now.Add(due(i)).UnixMilli(), Target: target, Body: []byte("body"),

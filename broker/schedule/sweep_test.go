@@ -20,13 +20,13 @@ type countingStore struct {
 	then  func() // called once, at the end of the first scan after it was set
 }
 
-func (c *countingStore) Scan(from storage.Ref, limit int, keep func(string) bool, out []storage.Item) ([]storage.Item, storage.Ref, bool, error) {
+func (c *countingStore) Scan(from storage.Ref, limit int, keep storage.Filter, out []storage.Item) ([]storage.Item, storage.Ref, bool, error) {
 	if c.most > 0 && c.looks.Load() > c.most {
 		return nil, from, false, fmt.Errorf("looked at %d entries, %d would do", c.looks.Load(), c.most)
 	}
-	items, next, done, err := c.Store.Scan(from, limit, func(target string) bool {
+	items, next, done, err := c.Store.Scan(from, limit, func(at storage.Ref, topic, target string) bool {
 		c.looks.Add(1)
-		return keep == nil || keep(target)
+		return keep == nil || keep(at, topic, target)
 	}, out)
 	if c.then != nil {
 		c.then()

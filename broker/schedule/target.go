@@ -18,9 +18,11 @@ import (
 //	                        flow:    its mark is not before the frontier     -> flowing
 //	catchingUp    swept     stop:    the publisher has enough of it          -> full
 //	                        flow:    the sweep has come to the frontier      -> flowing
-//	parked        mark      heal:    the publisher says that it may be fed   -> healed
+//	parked        mark      heal:    the publisher says that it may be fed,
+//	                                 and it is not paused                    -> healed
 //	healed        mark      release: no claim holds it, nor one on its way   -> queued
-//	any of them             park:    the publisher says that it is parked    -> parked
+//	any of them             park:    the publisher says that it is parked,
+//	                                 or it is paused                         -> parked
 //
 //	flowing --stop--> full --queue--> queued --join--> catchingUp
 //	   ^               ^               |  ^             |     |
@@ -39,8 +41,8 @@ const (
 	full
 	// queued: it has room, and a sweep takes it along from its mark on.
 	queued
-	// parked: the publisher says that it cannot be written to. Its messages wait in storage
-	// from the mark on.
+	// parked: the publisher says that it cannot be written to (target.ill), or a user has paused it
+	// (target.paused). Its messages wait in storage from the mark on.
 	parked
 	// healed: it was parked and may be fed, as soon as no claim holds it.
 	healed
@@ -68,7 +70,9 @@ type target struct {
 	place [places]int32 // in the lists that it is in, counted from 1
 	index uint32        // in targets.byIndex; used again when the target is forgotten
 
-	state state
+	state  state
+	ill    bool // parked, since the publisher says so
+	paused bool // parked, since a user says so
 	// What the claim says of the target. Only a parked or a healed one is in a claim.
 	held    bool // by the committed claim
 	pending bool // a claim is on its way that sets or lifts its hold
@@ -84,9 +88,10 @@ func (t *target) hasOwnMark() bool { return t != nil && t.state >= full }
 
 // targets is all that the scheduler knows of targets. It obeys one rule:
 //
-//	what is alive and not kept lies at or after the reach of its target
+//	what is alive, not kept and not withheld lies at or after the reach of its target
 //
-// A message is kept while it is in the window, handed over or not. The rule has three
+// A message is kept while it is in the window, handed over or not, and withheld while its delay
+// topic is (topics). The rule has three
 // parts, each checked where it could be broken. A check that fails ends the term
 // (Scheduler.pass), and the next one builds all of this from storage, where nothing is lost.
 //
@@ -94,7 +99,7 @@ func (t *target) hasOwnMark() bool { return t != nil && t.state >= full }
 //     taken in (loaded, sweepTo). No change of state does (change).
 //  2. What is accepted or let go of with a ref below the reach, and not kept, is covered
 //     again: its target's mark goes back to it (lower, cover), or frontier and sweep do
-//     (retreat).
+//     (retreat). So is what is not withheld any more (stray, strayAll).
 //  3. What a claim holds, or may hold, is not fed: it is parked or healed (change).
 //
 // Nothing that happens in each pass costs more the more targets are parked: each is in
@@ -241,6 +246,15 @@ func (ts *targets) stray(t *target, ref storage.Ref) {
 		ts.lower(t, ref)
 	} else {
 		ts.stop(t, ref)
+	}
+}
+
+// strayAll does so for all targets with a mark of their own.
+func (ts *targets) strayAll(ref storage.Ref) {
+	for _, t := range ts.byIndex {
+		if t.hasOwnMark() && ref.Less(t.mark) {
+			ts.stray(t, ref)
+		}
 	}
 }
 

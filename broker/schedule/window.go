@@ -23,12 +23,13 @@ type ripeMessage struct{ seq uint64 }
 
 // A keptMessage says why a message is in a window.
 type keptMessage struct {
-	target uint32
-	handed bool // the publisher has it, or has published it and the Ack is not applied
+	target uint32 // in targets.byIndex
+	topic  uint32 // in topics.names
+	handed bool   // the publisher has it, or has published it and the Ack is not applied
 }
 
 // A window is the part of the schedule that a term has in memory: every message
-// before the frontier (targets.frontier) whose target flows, what is due later of those
+// before the frontier (targets.frontier) whose target flows and that is not withheld, what is due later of those
 // that catch up and was read, and what is with the publisher. What it still has of others
 // is dropped when it is ripe. It knows each by its seq, so that reading storage again never fires a
 // message twice.
@@ -56,8 +57,8 @@ func newWindow(cfg timer.QueueConfig, limits Limits) *window {
 }
 
 // add puts a message that waits into the window.
-func (w *window) add(ref storage.Ref, target uint32) error {
-	w.kept[ref.Seq] = keptMessage{target: target}
+func (w *window) add(ref storage.Ref, m keptMessage) error {
+	w.kept[ref.Seq] = m
 	timed := wheel.Expired[ripeMessage]{When: uint64(ref.Due), Value: ripeMessage{seq: ref.Seq}}
 	if n := len(w.ripe); n > 0 && compareRipe(timed, w.ripe[n-1]) < 0 {
 		at, _ := slices.BinarySearchFunc(w.ripe, timed, compareRipe)
@@ -88,9 +89,10 @@ func (w *window) take(n int) {
 
 // hand notes that the publisher gets the message, and reports whether the window did
 // not have it before.
-func (w *window) hand(ref storage.Ref, target uint32) (added bool) {
+func (w *window) hand(ref storage.Ref, m keptMessage) (added bool) {
 	before := len(w.kept)
-	w.kept[ref.Seq] = keptMessage{target: target, handed: true}
+	m.handed = true
+	w.kept[ref.Seq] = m
 	w.handed++
 	if len(w.oldest) > 2*w.handed+w.limits.Page {
 		// The first of them is slow and keeps those behind it from being dropped.

@@ -10,6 +10,7 @@ import (
 
 	"github.com/carillonmq/carillon/raftfsm/member"
 	"github.com/carillonmq/carillon/raftfsm/node"
+	"github.com/carillonmq/carillon/storage"
 )
 
 // Open opens a group of one in the test's bubble, which leads when it returns.
@@ -19,7 +20,7 @@ func Open(t testing.TB, ctx context.Context) *node.Node {
 		NodeID: "n1", DataDir: t.TempDir(), ClusterName: "test", Bootstrap: true,
 		Members: []member.Member{{ID: "n1", Raft: "127.0.0.1:7301", API: "127.0.0.1:7401"}},
 		Listen:  stack.Listen, Dial: stack.DialContext, Logger: slog.New(slog.DiscardHandler),
-		SegmentSize: 4 << 20,
+		SegmentSize: 4 << 20, Understands: storage.ReadableLevel,
 	})
 	if err != nil {
 		t.Fatal(err)

@@ -1,0 +1,368 @@
+package schedule
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/carillonmq/carillon/raftfsm"
+	"github.com/carillonmq/carillon/storage"
+	"github.com/carillonmq/carillon/storage/pause"
+)
+
+// onlyClaimed is a publisher that is to get nothing but what the log has claimed. What is handed
+// over for what is paused was claimed before that.
+type onlyClaimed struct {
+	Publisher
+	stage *stage
+}
+
+func (p onlyClaimed) Hand(due []DueMessage) {
+	store := p.stage.node.Store()
+	if store.Level() >= storage.LevelThree {
+		var refs []storage.Ref
+		for _, d := range due {
+			refs = append(refs, d.Ref)
+		}
+		slices.SortFunc(refs, storage.Ref.Compare)
+		entries, err := store.Read(refs, nil)
+		if err != nil {
+			p.stage.t.Error(err)
+		}
+		for _, e := range entries {
+			if through := store.Through(e.Topic, e.Target); e.Due > through {
+				p.stage.t.Errorf("message %v, which came by %s for %s, is handed over and claimed through %d", e.Ref(), e.Topic, e.Target, through)
+			}
+		}
+	}
+	p.Publisher.Hand(due)
+}
+
+// onPauses plays with a cluster that can be paused.
+func onPauses(t *testing.T, play func(ctx context.Context, s *stage)) {
+	onStage(t, func(ctx context.Context, s *stage) {
+		s.propose(ctx, raftfsm.RaiseLevel{Level: storage.LevelThree})
+		play(ctx, s)
+	})
+}
+
+func (s *stage) pause(ctx context.Context, kind pause.Kind, name string) {
+	s.t.Helper()
+	s.propose(ctx, raftfsm.Pause{Time: time.Now().UnixMilli(), Kind: kind, Name: name, Who: "ann"})
+}
+
+func (s *stage) resume(ctx context.Context, kind pause.Kind, name string) {
+	s.t.Helper()
+	if !s.propose(ctx, raftfsm.Resume{Time: time.Now().UnixMilli(), Kind: kind, Name: name}).Changed {
+		s.t.Errorf("%s %s was not paused", kind, name)
+	}
+}
+
+// restart ends the term that end ends, and begins another. What the publisher had and did not
+// acknowledge is handed over anew.
+func (s *stage) restart(ctx context.Context, end func()) (again func()) {
+	end()
+	synctest.Wait()
+	term, end := context.WithCancel(ctx)
+	s.lead(term)
+	return end
+}
+
+func every(step time.Duration) func(int) time.Duration {
+	return func(i int) time.Duration { return time.Duration(i+1) * step }
+}
+
+// A pause holds what it names and nothing else, over any number of terms, and takes new messages in. A
+// resume delivers all of it, in order.
+func TestPause_holdsWhatItNamesUntilItIsResumed(t *testing.T) {
+	for _, kind := range []pause.Kind{pause.Topic, pause.Target} {
+		for _, terms := range []int{0, 2} {
+			t.Run(fmt.Sprint(kind, " ", terms), func(t *testing.T) {
+				onPauses(t, func(ctx context.Context, s *stage) {
+					name := map[pause.Kind]string{pause.Topic: "a.delay", pause.Target: "held"}[kind]
+					s.pause(ctx, kind, name) // before there is anything of that name
+					term, end := context.WithCancel(ctx)
+					s.lead(term)
+					s.acceptBy(ctx, "a.delay", "held", 500, every(10*time.Millisecond))
+					s.acceptBy(ctx, "b.delay", "fine", 500, every(10*time.Millisecond))
+					time.Sleep(3 * time.Second)
+					for range terms {
+						end = s.restart(ctx, end)
+					}
+					time.Sleep(time.Hour)
+					s.check("held", 0)
+					s.check("fine", 500)
+					s.acceptBy(ctx, "a.delay", "held", 100, func(i int) time.Duration { return time.Duration(i-50) * time.Minute })
+					s.propose(ctx, raftfsm.Ack{Runs: []storage.SeqRun{{First: 1, Last: 7}}}) // cancelled
+					time.Sleep(time.Second)
+					s.check("held", 0)
+					s.resume(ctx, kind, name)
+					s.acceptBy(ctx, "b.delay", "fine", 100, every(10*time.Millisecond))
+					time.Sleep(2 * time.Hour)
+					s.check("held", 593)
+					s.check("fine", 600)
+					if len(s.confirmed) > 0 {
+						t.Errorf("the publisher is to watch %v, which are paused only", s.confirmed)
+					}
+					end()
+					if holds, topics := s.node.Store().Holds(), s.node.Store().TopicHolds(); len(holds)+len(topics) > 0 {
+						t.Errorf("still held: %v, %v", holds, topics)
+					}
+				})
+			})
+		}
+	}
+}
+
+// What is due at the moment of the pause and what is with the publisher is not taken back; what is due
+// later is held, though it is in memory already.
+func TestPause_leavesWhatWasClaimed(t *testing.T) {
+	for _, kind := range []pause.Kind{pause.Topic, pause.Target} {
+		t.Run(kind.String(), func(t *testing.T) {
+			onPauses(t, func(ctx context.Context, s *stage) {
+				s.silence("held", true)
+				s.lead(ctx)
+				s.acceptBy(ctx, "held", "held", 2000, every(time.Millisecond)) // a topic and a target may have one name
+				time.Sleep(time.Second)
+				s.pause(ctx, kind, "held")
+				through := s.node.Store().Through("held", "held")
+				time.Sleep(time.Minute)
+				handed := s.got("held")
+				if len(handed) < 900 || len(handed) > 1200 || handed[len(handed)-1].Due > through {
+					t.Fatalf("%d messages handed over, the last %v, claimed through %d", len(handed), handed[len(handed)-1], through)
+				}
+				s.silence("held", false)
+				s.Hand(nil)
+				s.propose(ctx, raftfsm.Ack{Runs: []storage.SeqRun{{First: 1, Last: uint64(len(handed))}}})
+				s.resume(ctx, kind, "held")
+				time.Sleep(time.Minute)
+				s.check("held", 2000)
+			})
+		})
+	}
+}
+
+// Both a topic and its target are paused; each is resumed first once, in one term or in several.
+func TestPause_ofBothHoldsUntilBothAreResumed(t *testing.T) {
+	type of struct {
+		kind pause.Kind
+		name string
+	}
+	topic, target := of{pause.Topic, "a.delay"}, of{pause.Target, "held"}
+	for i, order := range [][2]of{{topic, target}, {target, topic}} {
+		for _, restarts := range []bool{false, true} {
+			t.Run(fmt.Sprint(i, restarts), func(t *testing.T) {
+				onPauses(t, func(ctx context.Context, s *stage) {
+					term, end := context.WithCancel(ctx)
+					s.lead(term)
+					s.acceptBy(ctx, "a.delay", "held", 300, every(10*time.Millisecond))
+					s.acceptBy(ctx, "a.delay", "other", 300, every(10*time.Millisecond))
+					s.acceptBy(ctx, "b.delay", "held", 300, every(10*time.Millisecond))
+					s.pause(ctx, order[1].kind, order[1].name)
+					s.pause(ctx, order[0].kind, order[0].name)
+					time.Sleep(time.Minute)
+					step := func() {
+						time.Sleep(time.Minute)
+						if restarts {
+							end = s.restart(ctx, end)
+							time.Sleep(time.Minute)
+						}
+					}
+					step()
+					s.resume(ctx, order[0].kind, order[0].name)
+					step()
+					if got := len(s.got("held")); order[0] == topic && got != 0 || order[0] == target && got != 300 {
+						t.Errorf("%d messages for the target after %s was resumed", got, order[0].name)
+					}
+					s.resume(ctx, order[1].kind, order[1].name)
+					step()
+					s.check("other", 300)
+					if got := len(s.got("held")); got != 600 {
+						t.Errorf("%d messages for the target, want 600", got)
+					}
+					end()
+				})
+			})
+		}
+	}
+}
+
+// A paused target that Kafka does not take is fed again when it is neither.
+func TestPause_ofAParkedTargetOutlastsThatItHeals(t *testing.T) {
+	onPauses(t, func(ctx context.Context, s *stage) {
+		s.silence("held", true)
+		s.lead(ctx)
+		s.accept(ctx, "held", 10, every(time.Millisecond))
+		time.Sleep(time.Second)
+		s.verdicts.Put(Verdict{Target: "held", Parked: true, Returned: s.got("held")})
+		time.Sleep(time.Second)
+		s.mu.Lock()
+		clear(s.handed)
+		s.silent["held"] = false
+		s.mu.Unlock()
+		s.pause(ctx, pause.Target, "held")
+		time.Sleep(time.Second)
+		s.verdicts.Put(Verdict{Target: "held"})
+		time.Sleep(time.Minute)
+		s.check("held", 0)
+		s.resume(ctx, pause.Target, "held")
+		time.Sleep(time.Second)
+		s.check("held", 10)
+
+		s.pause(ctx, pause.Target, "held")
+		s.accept(ctx, "held", 10, every(time.Millisecond))
+		s.verdicts.Put(Verdict{Target: "held", Parked: true})
+		time.Sleep(time.Second)
+		s.resume(ctx, pause.Target, "held")
+		time.Sleep(time.Minute)
+		s.check("held", 10)
+		s.verdicts.Put(Verdict{Target: "held"})
+		time.Sleep(time.Second)
+		s.check("held", 20)
+	})
+}
+
+// A topic that comes back is claimed step by step, as fast as its target takes it. Pausing it again
+// keeps the step, and what was not claimed can still be cancelled.
+func TestPause_releasesATopicStepByStep(t *testing.T) {
+	onPauses(t, func(ctx context.Context, s *stage) {
+		s.unchecked = true // a check goes through all that is pending
+		s.silence("slow", true)
+		s.pause(ctx, pause.Topic, "a.delay")
+		term, end := context.WithCancel(ctx)
+		s.lead(term)
+		const batch, batches = 10_000, 6
+		for b := range batches {
+			s.acceptBy(ctx, "a.delay", "slow", batch, func(i int) time.Duration { return time.Duration(b*batch+i) * time.Millisecond })
+		}
+		first := s.node.Store().State().NextSeq - batch*batches
+		time.Sleep(time.Hour)
+		s.resume(ctx, pause.Topic, "a.delay")
+		claimed := func() (n int) {
+			through := s.node.Store().Through("a.delay", "slow")
+			items, _, _, err := s.node.Store().Scan(storage.Ref{}, batch*batches+1, nil, nil)
+			if err != nil {
+				t.Fatal(err)
+			}
+			for _, item := range items {
+				if item.Due <= through {
+					n++
+				}
+			}
+			return n
+		}
+		time.Sleep(time.Minute)
+		if n, handed := claimed(), len(s.got("slow")); handed < MostHanded || n > handed+2*PageSize {
+			t.Errorf("%d messages claimed, %d handed over", n, handed)
+		}
+		s.pause(ctx, pause.Topic, "a.delay")
+		n := claimed()
+		s.silence("slow", false)
+		s.propose(ctx, raftfsm.Ack{Runs: []storage.SeqRun{{First: first, Last: first + uint64(len(s.got("slow"))) - 1}}})
+		end = s.restart(ctx, end)
+		time.Sleep(time.Minute)
+		if got := len(s.got("slow")); got > n {
+			t.Errorf("%d messages handed over, %d were claimed when the topic was paused again", got, n)
+		}
+		s.resume(ctx, pause.Topic, "a.delay")
+		time.Sleep(time.Hour)
+		s.check("slow", batch*batches)
+		end()
+	})
+}
+
+// Of a topic with several targets a slow one, and one that is parked, do not keep the others waiting.
+func TestPause_comesBackForEachTargetByItself(t *testing.T) {
+	onPauses(t, func(ctx context.Context, s *stage) {
+		s.unchecked = true
+		s.silence("slow", true)
+		s.silence("stuck", true)
+		s.lead(ctx)
+		s.accept(ctx, "stuck", 1, every(time.Millisecond))
+		time.Sleep(time.Second)
+		s.verdicts.Put(Verdict{Target: "stuck", Parked: true, Returned: s.got("stuck")})
+		s.pause(ctx, pause.Topic, "a.delay")
+		const n = MostHanded + 3*PageSize
+		for _, target := range []string{"slow", "stuck"} {
+			s.acceptBy(ctx, "a.delay", target, n, every(time.Millisecond))
+		}
+		s.acceptBy(ctx, "a.delay", "fine", n/10, every(10*time.Millisecond))
+		time.Sleep(time.Minute)
+		s.resume(ctx, pause.Topic, "a.delay")
+		s.accept(ctx, "fine", 10, every(time.Hour))
+		time.Sleep(time.Minute)
+		s.check("fine", n/10)
+		if got := len(s.got("slow")); got != MostHanded {
+			t.Errorf("%d messages handed over for the slow target, want %d", got, MostHanded)
+		}
+		s.silence("slow", false)
+		s.propose(ctx, raftfsm.Ack{Runs: runsOf(s.got("slow"))})
+		time.Sleep(time.Minute)
+		s.check("slow", n)
+		s.silence("stuck", false)
+		s.mu.Lock()
+		delete(s.handed, "stuck")
+		s.mu.Unlock()
+		s.verdicts.Put(Verdict{Target: "stuck"})
+		time.Sleep(time.Minute)
+		s.check("stuck", n+1)
+	})
+}
+
+func runsOf(refs []storage.Ref) (runs []storage.SeqRun) {
+	for _, ref := range refs {
+		runs = append(runs, storage.SeqRun{First: ref.Seq, Last: ref.Seq})
+	}
+	return runs
+}
+
+// A resume moves reading back by as long as the pause was. What is due meanwhile is on time.
+func TestPause_thatEndsDelaysNobodyElse(t *testing.T) {
+	onPauses(t, func(ctx context.Context, s *stage) {
+		s.unchecked = true
+		s.lead(ctx)
+		s.pause(ctx, pause.Topic, "a.delay")
+		s.acceptBy(ctx, "a.delay", "held", 30_000, every(time.Millisecond))
+		time.Sleep(time.Hour)
+		s.accept(ctx, "fine", 200, every(20*time.Millisecond))
+		time.Sleep(time.Second)
+		s.resume(ctx, pause.Topic, "a.delay")
+		time.Sleep(time.Minute)
+		s.checkOnTime("fine", 200)
+		s.check("held", 30_000)
+	})
+}
+
+// Many targets are paused and resumed, one after the other: the backlog is read for many of them
+// at a time.
+func TestPause_ofManyTargetsReadsABacklogForManyAtATime(t *testing.T) {
+	const n, each = 2000, 3
+	onPauses(t, func(ctx context.Context, s *stage) {
+		s.unchecked = true
+		store := &countingStore{Store: s.node.Store()}
+		s.store = store
+		s.lead(ctx)
+		for i := range n {
+			s.pause(ctx, pause.Target, nameOf(i))
+		}
+		s.acceptForMany(ctx, n, each, time.Second)
+		time.Sleep(time.Minute)
+		if got := s.count(); got != 0 {
+			t.Fatalf("%d messages handed over", got)
+		}
+		before := store.looks.Load()
+		for i := range n {
+			s.node.Propose(ctx, raftfsm.Resume{Kind: pause.Target, Name: nameOf(i)})
+		}
+		time.Sleep(time.Minute)
+		if got := s.count(); got != n*each {
+			t.Errorf("%d messages handed over, want %d", got, n*each)
+		}
+		if looks := store.looks.Load() - before; looks > n*each*n/4 {
+			t.Errorf("looked at %d entries for a backlog of %d and %d targets", looks, n*each, n)
+		}
+	})
+}

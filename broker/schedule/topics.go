@@ -1,0 +1,304 @@
+package schedule
+
+import (
+	"math"
+	"slices"
+
+	"github.com/carillonmq/carillon/raftfsm"
+	"github.com/carillonmq/carillon/storage"
+	"github.com/carillonmq/carillon/storage/pause"
+)
+
+// startOfSchedule is before every message.
+var startOfSchedule = storage.Ref{Due: math.MinInt64}
+
+// A heldTopic is a delay topic that the log holds: it is paused, or comes back.
+//
+// What came by it is withheld from read on: nobody reads it, nothing of it enters the window, and
+// what the window has of it is dropped when it is ripe. That loses nothing, since the hold's mark
+// covers all of it that is alive, whatever its targets are and whoever leads (storage). While the topic
+// is paused, read is the start.
+//
+// When it comes back, read moves on in steps. For each the log is asked first: a claim raises the
+// hold's Through to the end of a page, and what is due by then is read and handed over, or left to
+// its target, which reads it again from there.
+//
+//	         mark                read        through      asked
+//	----------|------------------|------------|------------|-----------------> now
+//	          read like any other   claimed      on its way    paused
+//
+// What is due now and left is little at some time. Then a claim lifts the hold, frontier and marks
+// go back to read, and the topic is held no more.
+//
+// Whoever of its targets has enough stops, and goes on by itself when there is room, as ever. If a page
+// is for that target alone nothing is gained by reading on, which would only claim more: the topic
+// waits for it. So of a topic with one target little is claimed that is not handed over, and of
+// one with many a slow one does not delay the others.
+type heldTopic struct {
+	name    string
+	paused  bool
+	through int64       // of its hold, as committed
+	mark    storage.Ref // of its hold: it is read again from here
+	read    storage.Ref // the messages from here on are withheld
+	asked   int64       // what the next claim is to raise through to
+	done    bool        // the next claim is to lift the hold
+	full    string      // the target that it waits for, "" if none
+}
+
+// topics are those that the log holds. It says how it stands with them (takeHeld): the scheduler only
+// asks for steps. One rule, besides that of targets: read does not pass through.
+type topics struct {
+	held   []*heldTopic // in the order in which they were first held
+	byName map[string]*heldTopic
+	next   int // of held, the one to bring back next
+
+	names   []string // each topic of a message in the window, and "", once
+	indexes map[string]uint32
+}
+
+func newTopics() topics {
+	return topics{byName: make(map[string]*heldTopic), names: []string{""}, indexes: map[string]uint32{"": 0}}
+}
+
+// index returns the place of the topic in names. Delay topics are few, so none is forgotten.
+func (ts *topics) index(topic string) uint32 {
+	at, ok := ts.indexes[topic]
+	if !ok {
+		at = uint32(len(ts.names))
+		ts.names = append(ts.names, topic)
+		ts.indexes[topic] = at
+	}
+	return at
+}
+
+// get returns the topic, which is held from now on.
+func (ts *topics) get(topic string) *heldTopic {
+	h := &heldTopic{name: topic, paused: true}
+	ts.byName[topic], ts.held = h, append(ts.held, h)
+	return h
+}
+
+func (ts *topics) forget(h *heldTopic) {
+	delete(ts.byName, h.name)
+	ts.held = slices.DeleteFunc(ts.held, func(other *heldTopic) bool { return other == h })
+}
+
+// withholds reports whether a message that came by the topic waits because of that.
+func (ts *topics) withholds(topic string, ref storage.Ref) bool {
+	if len(ts.held) == 0 {
+		return false
+	}
+	h, held := ts.byName[topic]
+	return held && !ref.Less(h.read)
+}
+
+// lower notes that a message of the topic was accepted.
+func (ts *topics) lower(topic string, ref storage.Ref) {
+	if h, held := ts.byName[topic]; held {
+		h.mark = h.mark.Min(ref)
+	}
+}
+
+// lowerAll notes that the feed lost something.
+func (ts *topics) lowerAll(ref storage.Ref) {
+	for _, h := range ts.held {
+		h.mark = h.mark.Min(ref)
+	}
+}
+
+// wantClaim reports whether a claim is to go out for any of them.
+func (ts *topics) wantClaim() bool { return slices.ContainsFunc(ts.held, (*heldTopic).wantsClaim) }
+
+func (h *heldTopic) wantsClaim() bool { return !h.paused && (h.done || h.asked > h.through) }
+
+// ahead returns what the next claim is to cover for them: how far it must go at least, and
+// the mark that must not pass what was withheld by the holds that it lifts.
+func (ts *topics) ahead() (through int64, mark storage.Ref) {
+	through, mark = math.MinInt64, endOfSchedule
+	for _, h := range ts.held {
+		switch {
+		case !h.wantsClaim():
+		case h.done:
+			mark = mark.Min(h.read)
+		default:
+			through = max(through, h.asked)
+		}
+	}
+	return through, mark
+}
+
+// change puts into a claim what it is to do to holds of topics.
+func (ts *topics) change(claim *storage.ClaimChange, mayLift bool) {
+	for _, h := range ts.held {
+		switch {
+		case !h.wantsClaim() || h.done && !mayLift:
+		case h.done:
+			claim.LiftTopics = append(claim.LiftTopics, h.name)
+		default:
+			claim.Topics = append(claim.Topics, storage.TopicHold{Topic: h.name, Through: h.asked, Mark: h.mark})
+		}
+	}
+}
+
+// takeHeld follows the log in what users pause and resume, and in the holds of topics.
+func (s *Scheduler) takeHeld(all []raftfsm.Held) {
+	for _, h := range all {
+		if h.Kind == pause.Topic {
+			s.holdTopic(h)
+		} else {
+			s.pauseTarget(h)
+		}
+	}
+}
+
+// pauseTarget parks a target that a user has paused, or no longer has it parked for that. The pause has
+// set its hold already, unless it had one.
+func (s *Scheduler) pauseTarget(h raftfsm.Held) {
+	t, known := s.targets.byName[h.Name]
+	switch {
+	case h.Paused:
+		t = s.targets.get(h.Name)
+		t.paused, t.held = true, true
+		s.feedNoMore(t, h.Through)
+		s.targets.compareHold(t)
+	case known && t.paused:
+		t.paused = false
+		s.healUnlessHeld(t)
+	}
+}
+
+// holdTopic takes over how it stands with a delay topic.
+func (s *Scheduler) holdTopic(now raftfsm.Held) {
+	h, held := s.topics.byName[now.Name]
+	switch {
+	case !now.Held && !held:
+		return
+	case !now.Held:
+		s.topics.forget(h)
+		s.letGo(h.read)
+		return
+	case !held:
+		h = s.topics.get(now.Name)
+	}
+	wasPaused := h.paused
+	h.paused, h.through, h.mark = now.Paused, now.Through, now.Mark
+	switch {
+	case h.paused:
+		h.read, h.asked, h.done, h.full = startOfSchedule, h.through, false, ""
+	case wasPaused:
+		h.read, h.asked = h.mark.Min(h.end()), h.through
+	}
+}
+
+// letGo has what is not withheld any more read again: all from ref on.
+func (s *Scheduler) letGo(ref storage.Ref) {
+	s.retreat(ref)
+	s.targets.strayAll(ref)
+}
+
+// end is after all that is claimed of the topic.
+func (h *heldTopic) end() storage.Ref {
+	if h.through == math.MaxInt64 {
+		return endOfSchedule
+	}
+	return storage.Ref{Due: h.through + 1}
+}
+
+// canGoOn reports whether there is something to read of the topic: it comes back, no claim for it is to
+// come, and the target that it waits for has room, or does not flow any more.
+func (s *Scheduler) canGoOn(h *heldTopic) bool {
+	if h.paused || h.wantsClaim() {
+		return false
+	}
+	t, known := s.targets.byName[h.full]
+	return !known || t.hasOwnMark() || s.hasRoomAgain(t)
+}
+
+// bringBack reads one page of a topic that comes back, and reports whether it did. Like the sweep
+// it runs when fire has nothing more to hand over by limit.
+func (s *Scheduler) bringBack(limit int64) (read bool, err error) {
+	for range s.topics.held {
+		s.topics.next++
+		if h := s.topics.held[s.topics.next%len(s.topics.held)]; s.canGoOn(h) {
+			return true, s.bringBackTopic(h, limit)
+		}
+	}
+	return false, nil
+}
+
+func (s *Scheduler) bringBackTopic(h *heldTopic, limit int64) error {
+	ofTopic := func(_ storage.Ref, topic, _ string) bool { return topic == h.name }
+	items, next, done, err := s.cfg.Store.Scan(h.read, s.limits.Page, ofTopic, s.items[:0])
+	if err != nil {
+		return err
+	}
+	s.items = items
+	if done {
+		next = endOfSchedule
+	}
+	claimed, _ := slices.BinarySearchFunc(items, h.end(), func(item storage.Item, end storage.Ref) int { return item.Compare(end) })
+	taken, err := s.takeBack(h, items[:claimed], limit)
+	if err != nil {
+		return err
+	}
+	if taken < claimed {
+		h.read = items[taken].Ref
+		return nil
+	}
+	h.read = next.Min(h.end())
+	if h.read == h.end() {
+		s.askFor(h, items[claimed:], next)
+	}
+	return nil
+}
+
+// leastStep is how much is due at most, in milliseconds, of what a claim releases with the hold itself.
+const leastStep = 1000
+
+// askFor has the next claim release a page more of the topic, up to now, or lift its hold: when all
+// is read up to now, or nearly so. beyond are the next messages, and all that is there of the topic
+// before next.
+func (s *Scheduler) askFor(h *heldTopic, beyond []storage.Item, next storage.Ref) {
+	step, now := next.Due, s.now()
+	if len(beyond) > 0 {
+		step = beyond[len(beyond)-1].Due
+	}
+	if step >= now && now-h.through <= leastStep {
+		h.done = true
+		return
+	}
+	h.asked = max(h.through+1, min(step, now))
+}
+
+// takeBack takes in what is claimed of a topic that comes back, in order, and returns how many: fewer
+// than there are when all are for one target, which has enough for now.
+func (s *Scheduler) takeBack(h *heldTopic, items []storage.Item, limit int64) (taken int, err error) {
+	h.full = ""
+	var due []DueMessage
+	defer func() { s.publish(due) }()
+	allowance := s.allowance()
+	for i, item := range items {
+		t := s.targets.get(item.Target)
+		_, kept := s.window.kept[item.Seq]
+		switch {
+		case kept || !item.Ref.Less(s.targets.reach(t)):
+			// It is in the wheel or out already, or its target is still to read it.
+		case t.hasOwnMark():
+			s.targets.stray(t, item.Ref)
+		case item.Due > limit:
+			if err := s.add(t, item); err != nil {
+				return i, err
+			}
+		case t.handed < allowance:
+			h.read = storage.Ref{Due: item.Due, Seq: item.Seq + 1}
+			due = append(due, s.hand(t, item.Ref, s.topics.index(item.Topic)))
+		case !slices.ContainsFunc(items, func(other storage.Item) bool { return other.Target != item.Target }):
+			h.full = item.Target
+			return i, nil
+		default:
+			s.targets.stop(t, item.Ref)
+		}
+		s.targets.forget(t)
+	}
+	return len(items), nil
+}
