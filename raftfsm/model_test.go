@@ -8,24 +8,38 @@ import (
 	"github.com/carillonmq/carillon/storage"
 	"github.com/carillonmq/carillon/storage/name"
 	"github.com/carillonmq/carillon/storage/outcomes"
+	"github.com/carillonmq/carillon/storage/pause"
 )
 
 // A model is what a schedule with ids has to be, in plain maps and lists, all of them searched
 // from end to end. It has no files, no index and no filters.
 type model struct {
 	time     int64
-	through  int64            // of the claim
-	held     map[string]int64 // through of the targets that are held
+	through  int64             // of the claim
+	held     map[covered]int64 // through of the holds
+	paused   map[covered]bool
 	position int64
 	next     uint64
-	alive    map[uint64]storage.Named
+	alive    map[uint64]message
+	all      map[uint64]message // that ever were
 	ended    []outcomes.Outcome // those that are known, oldest end first
 	since    int64
 	keep     outcomes.Keep
 }
 
+// covered names what can be held and paused.
+type covered struct {
+	kind pause.Kind
+	name string
+}
+
+type message struct {
+	storage.Named
+	held string // the topic by which it is held
+}
+
 func newModel() *model {
-	return &model{held: make(map[string]int64), next: 1, alive: make(map[uint64]storage.Named), keep: outcomes.DefaultKeep}
+	return &model{held: make(map[covered]int64), paused: make(map[covered]bool), next: 1, alive: make(map[uint64]message), all: make(map[uint64]message), keep: outcomes.DefaultKeep}
 }
 
 // apply returns what the command answers.
@@ -80,12 +94,22 @@ func (m *model) apply(c Command) [][]Answer {
 		m.setTime(c.Time)
 		for _, n := range c.Named {
 			if _, alive := m.alive[n.Seq]; alive {
-				m.alive[n.Seq] = n
+				m.alive[n.Seq] = message{Named: n}
 			}
 		}
 	case KeepOutcomes:
 		m.setTime(c.Time)
 		m.keep = c.Keep
+	case Pause:
+		m.setTime(c.Time)
+		what := covered{c.Kind, c.Name}
+		if _, held := m.held[what]; !held && !m.paused[what] {
+			m.held[what] = m.through
+		}
+		m.paused[what] = true
+	case Resume:
+		m.setTime(c.Time)
+		delete(m.paused, covered{c.Kind, c.Name})
 	}
 	return nil
 }
@@ -123,28 +147,51 @@ func (m *model) end(ended []Ended) {
 func (m *model) accept(e storage.Entry) (seq uint64) {
 	seq = m.next
 	m.next++
-	m.alive[seq] = storage.Named{Ref: storage.Ref{Due: e.Due, Seq: seq}, Target: e.Target, Topic: e.Topic, ID: e.ID, Expires: e.Expires}
+	named := storage.Named{Ref: storage.Ref{Due: e.Due, Seq: seq}, Target: e.Target, Topic: e.Topic, ID: e.ID, Expires: e.Expires}
+	m.alive[seq] = message{Named: named, held: e.Topic}
+	m.all[seq] = m.alive[seq]
 	return seq
 }
 
-func (m *model) covered(target string) int64 {
-	if through, held := m.held[target]; held {
-		return through
+// throughOf is how far what is held by this topic and target is claimed.
+func (m *model) throughOf(topic, target string) int64 {
+	through := m.through
+	for _, what := range []covered{{pause.Topic, topic}, {pause.Target, target}} {
+		if of, held := m.held[what]; held {
+			through = min(through, of)
+		}
 	}
-	return m.through
+	return through
 }
 
+// change follows a claim, which takes nothing back that was claimed and changes nothing of what
+// is paused.
 func (m *model) change(c storage.ClaimChange) {
-	through, set := max(m.through, c.Through), make(map[string]int64)
-	for _, hold := range c.Set {
-		set[hold.Target] = max(hold.Through, m.covered(hold.Target))
-	}
+	held := maps.Clone(m.held)
 	for _, target := range c.Lift {
-		through = max(through, m.covered(target))
-		delete(m.held, target)
+		if what := (covered{pause.Target, target}); !m.paused[what] {
+			delete(held, what)
+		}
 	}
-	maps.Copy(m.held, set)
-	m.through = through
+	for _, topic := range c.LiftTopics {
+		if what := (covered{pause.Topic, topic}); !m.paused[what] {
+			delete(held, what)
+		}
+	}
+	for _, hold := range c.Set {
+		what, now := covered{pause.Target, hold.Target}, m.throughOf("", hold.Target)
+		held[what] = now
+		if !m.paused[what] {
+			held[what] = max(hold.Through, now)
+		}
+	}
+	for _, hold := range c.Topics {
+		what := covered{pause.Topic, hold.Topic}
+		if now, isHeld := m.held[what]; isHeld && !m.paused[what] {
+			held[what] = max(hold.Through, now)
+		}
+	}
+	m.held, m.through = held, max(m.through, c.Through)
 }
 
 func (m *model) operate(operations []Operation) (answers []Answer) {
@@ -179,7 +226,7 @@ func (m *model) life(topic, id string) (life []happening) {
 		if n.Topic != topic || n.ID != id {
 			continue
 		}
-		h := happening{seq: n.Seq, alive: true, claimed: n.Due <= m.covered(n.Target)}
+		h := happening{seq: n.Seq, alive: true, claimed: n.Due <= m.throughOf(n.held, n.Target)}
 		if n.Expires != 0 && n.Expires <= m.time {
 			h.end = outcomes.Outcome{Name: name.Of(topic, id), Kind: outcomes.Expired, Seq: n.Seq, Due: n.Due, At: n.Expires, Target: n.Target}
 		}

@@ -12,6 +12,7 @@ import (
 	"github.com/carillonmq/carillon/storage"
 	"github.com/carillonmq/carillon/storage/name"
 	"github.com/carillonmq/carillon/storage/outcomes"
+	"github.com/carillonmq/carillon/storage/pause"
 	"github.com/google/go-cmp/cmp"
 	"github.com/hashicorp/raft"
 )
@@ -264,7 +265,7 @@ func (p *play) compareID(store *storage.Store, topic, id string) {
 	for _, h := range p.model.life(topic, id) {
 		if h.alive {
 			n := p.model.alive[h.seq]
-			want = storage.Found{Ref: n.Ref, Target: n.Target, Expires: n.Expires}
+			want = storage.Found{Ref: n.Ref, Target: n.Target, Topic: n.held, Expires: n.Expires}
 		}
 	}
 	got, ok, err := store.Lookup(topic, id)
@@ -303,7 +304,16 @@ func (p *play) draw() Command {
 	case !p.idsOpen:
 		return p.drawAck(now)
 	}
-	switch p.random.IntN(12) {
+	switch p.random.IntN(13) {
+	case 12:
+		what := covered{pause.Topic, one(p.random, playTopics)}
+		if p.random.IntN(2) == 0 {
+			what = covered{pause.Target, one(p.random, playTargets)}
+		}
+		if p.random.IntN(3) > 0 {
+			return Resume{Time: now, Kind: what.kind, Name: what.name}
+		}
+		return Pause{Time: now, Kind: what.kind, Name: what.name, Who: "ann"}
 	case 0:
 		return p.drawAck(now)
 	case 1, 2:
@@ -406,7 +416,7 @@ func (p *play) drawAck(now int64) Command {
 			continue
 		}
 		c.Runs = append(c.Runs, storage.SeqRun{First: seq, Last: seq})
-		if n := p.model.alive[seq]; n.ID != "" {
+		if n := p.model.all[seq]; n.ID != "" { // of some it is the second end
 			e := outcomes.Outcome{Name: name.Of(n.Topic, n.ID), Kind: outcomes.Expired, Seq: seq, Due: n.Due, At: now - p.random.Int64N(5), Target: n.Target}
 			if p.random.IntN(4) > 0 {
 				e.Kind, e.Partition, e.Offset = outcomes.Delivered, p.random.Int32N(9), p.random.Int64N(1000)-1
@@ -422,14 +432,14 @@ func (p *play) drawSeq() uint64 {
 	if len(p.model.alive) == 0 || p.random.IntN(8) == 0 {
 		return 1 + p.random.Uint64N(p.model.next)
 	}
-	named := slices.SortedFunc(maps.Values(p.model.alive), func(a, b storage.Named) int { return a.Ref.Compare(b.Ref) })
+	named := slices.SortedFunc(maps.Values(p.model.alive), func(a, b message) int { return a.Ref.Compare(b.Ref) })
 	return named[p.random.IntN(min(len(named), 10))].Seq
 }
 
 func (p *play) drawReplace(now int64) Command {
 	seq := p.drawSeq()
 	c := Replace{Time: now, Kills: []uint64{seq}, Entries: []storage.Entry{{Due: now, Target: "dead", Topic: "a.delay", Body: []byte("letter")}}}
-	if n := p.model.alive[seq]; n.ID != "" {
+	if n := p.model.all[seq]; n.ID != "" {
 		c.Ended = []Ended{{Name: name.Of(n.Topic, n.ID), Kind: outcomes.DeadLettered, Seq: seq, Due: n.Due, At: now, Target: "dead", Offset: -1}}
 	}
 	return c
@@ -443,6 +453,17 @@ func (p *play) drawClaim(now int64) Command {
 			c.Set = append(c.Set, storage.Hold{Target: target, Through: now + p.random.Int64N(100) - 80})
 		case 1, 2:
 			c.Lift = append(c.Lift, target)
+		}
+	}
+	if p.level < storage.LevelThree {
+		return c
+	}
+	for _, topic := range playTopics {
+		switch p.random.IntN(4) {
+		case 0:
+			c.Topics = append(c.Topics, storage.TopicHold{Topic: topic, Through: now + p.random.Int64N(100) - 80})
+		case 1:
+			c.LiftTopics = append(c.LiftTopics, topic)
 		}
 	}
 	return c

@@ -56,7 +56,7 @@ func (f *FSM) standing(topic, id string) (standing, error) {
 	if found.Seq == 0 {
 		return s, nil
 	}
-	if found.Due <= f.store.Through(topic, found.Target) {
+	if found.Due <= f.store.Through(found.Topic, found.Target) {
 		s.onWay = found.Seq
 	}
 	switch {

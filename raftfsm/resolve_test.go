@@ -1,7 +1,12 @@
 package raftfsm
 
 import (
+	"errors"
 	"fmt"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
 	"testing"
 
 	"github.com/carillonmq/carillon/storage"
@@ -10,6 +15,7 @@ import (
 	"github.com/carillonmq/carillon/storage/pause"
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"
+	"github.com/hashicorp/raft"
 )
 
 // The table of resolve.go, row by row. Message 7 is the newest.
@@ -182,6 +188,21 @@ func TestOperate_heldTargetHasItsOwnClaim(t *testing.T) {
 	checkAnswers(t, operate(t, f, 13, scheduleOf("paused", 300), cancelOf("paused")), Answer{Code: Scheduled, Seq: 4}, Answer{Code: WasCancelled, Seq: 4})
 }
 
+// The entry of a message from before ids does not tell its topic, so whoever hands it over passes
+// over the hold of its topic.
+func TestOperate_pausedTopicDoesNotHoldWhatIDsWereOpenedWith(t *testing.T) {
+	f := newTestFSM(t)
+	f.cfg.Understands = storage.LevelThree
+	knownPosition(t, f, 0)
+	apply(t, f, ingestOf(0, 150))
+	apply(t, f, RaiseLevel{Level: storage.LevelThree})
+	apply(t, f, OpenIDs{UpTo: 1, Named: []storage.Named{{Ref: storage.Ref{Due: 150, Seq: 1}, Target: "a", Topic: "a.delay", ID: "old"}}})
+	operate(t, f, 10, scheduleOf("new", 150))
+	apply(t, f, Pause{Kind: pause.Topic, Name: "a.delay"})
+	apply(t, f, ChangeClaim{ClaimChange: storage.ClaimChange{Through: 200}})
+	checkAnswers(t, operate(t, f, 11, cancelOf("old"), cancelOf("new")), Answer{Code: TooLate, Seq: 1}, Answer{Code: WasCancelled, Seq: 2})
+}
+
 func TestOperate_expiredMessageHasEndedThoughItIsAlive(t *testing.T) {
 	f := newTestIDs(t)
 	o := scheduleOf("x", 500)
@@ -240,5 +261,77 @@ func TestOperate_withoutAnIDMeetsNothing(t *testing.T) {
 		Answer{Code: Scheduled, Seq: 1}, Answer{Code: Conflict}, Answer{Code: Scheduled, Seq: 2}, Answer{Code: NotFound})
 	if life := f.store.Life("a.delay", ""); len(life) != 0 {
 		t.Errorf("kept %+v", life)
+	}
+}
+
+// Whatever bit of a segment is flipped: a node answers as it did, or stops. It never guesses.
+func TestOperate_stopsWhenTheDiskCannotTell(t *testing.T) {
+	dir := t.TempDir()
+	var failure error
+	cfg := fsmConfig(1<<20, func(err error) { failure = err })
+	cfg.Understands = storage.LevelThree
+	f := NewFSM(openStore(t, dir), cfg)
+	defer f.store.Close()
+	apply(t, f, RaiseLevel{Level: storage.LevelThree})
+	apply(t, f, OpenIDs{})
+	for i := range 200 {
+		operate(t, f, 10, scheduleOf(fmt.Sprint(i), 500))
+	}
+	flushNow(t, f)
+	files, err := filepath.Glob(filepath.Join(dir, "segments", "*.seg"))
+	if err != nil || len(files) != 1 {
+		t.Fatalf("segments %v, %v", files, err)
+	}
+	file, err := os.OpenFile(files[0], os.O_RDWR, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer file.Close()
+	stat, err := file.Stat()
+	if err != nil {
+		t.Fatal(err)
+	}
+	flip := func(at int64) {
+		var b [1]byte
+		if _, err := file.ReadAt(b[:], at); err != nil {
+			t.Fatal(err)
+		}
+		b[0] ^= 1 << (at % 8)
+		if _, err := file.WriteAt(b[:], at); err != nil {
+			t.Fatal(err)
+		}
+	}
+	found := int64(-1)
+	for at := int64(0); at < stat.Size(); at += 41 {
+		flip(at)
+		for _, id := range []string{"0", "77", "199", "unknown"} {
+			s, err := f.standing("a.delay", id)
+			switch n, _ := strconv.Atoi(id); {
+			case err != nil:
+				found = at
+			case id == "unknown" && s != standing{}, id != "unknown" && s.pending.Seq != uint64(n+1):
+				t.Errorf("with byte %d flipped %q is %+v", at, id, s)
+			}
+		}
+		flip(at)
+	}
+	if found < 0 {
+		t.Fatal("no flipped bit was noticed")
+	}
+	flip(found)
+	for i := range 200 { // one of them lies there
+		data := Operate{Operations: []Operation{scheduleOf("before", 500), cancelOf(fmt.Sprint(i))}}.append(nil)
+		if f.Apply(&raft.Log{Index: f.applied + 1, Term: 1, Data: data}); f.broken != nil {
+			break
+		}
+	}
+	if failure == nil || !strings.Contains(failure.Error(), "operation 1: look up") || !errors.Is(failure, storage.ErrCorrupt) {
+		t.Errorf("stopped with %v", failure)
+	}
+	if _, err := f.Snapshot(); err == nil {
+		t.Error("what was half applied is written")
+	}
+	if _, applied := f.Apply(&raft.Log{Index: f.applied + 1, Term: 1, Data: samples["found"].append(nil)}).(Result); applied {
+		t.Error("went on after an entry that it has half applied")
 	}
 }

@@ -12,7 +12,8 @@ import (
 type Found struct {
 	Ref
 	Target  string
-	Expires int64 // epoch milliseconds; 0: never
+	Topic   string // the delay topic that its entry tells; "" if OpenIDs has named it: no hold of a topic covers it
+	Expires int64  // epoch milliseconds; 0: never
 }
 
 // IDsOpen reports whether every message that is pending can be looked up by its id.
@@ -67,7 +68,7 @@ func (s *Store) Lookup(topic, id string) (Found, bool, error) {
 	for {
 		l := s.lookInMemory(h)
 		if len(l.segments) == 0 { // all was looked at in one moment
-			return l.result(), l.found, nil
+			return l.result(topic), l.found, nil
 		}
 		err := l.searchSegments()
 		segment.ReleaseAll(l.segments)
@@ -75,7 +76,7 @@ func (s *Store) Lookup(topic, id string) (Found, bool, error) {
 			return Found{}, false, fmt.Errorf("look up %q in %s: %w", id, topic, err)
 		}
 		if s.stillTrue(&l) {
-			return l.result(), l.found, nil
+			return l.result(topic), l.found, nil
 		}
 	}
 }
@@ -91,8 +92,11 @@ type lookup struct {
 	segments []*segment.Segment // pinned: those that may have a newer one, the newest first
 }
 
-func (l *lookup) result() Found {
-	return Found{Ref: Ref{Due: l.best.Due, Seq: l.best.Seq}, Target: l.best.Target, Expires: l.best.Expires}
+func (l *lookup) result(topic string) Found {
+	if !l.found || l.best.Foreign {
+		topic = ""
+	}
+	return Found{Ref: Ref{Due: l.best.Due, Seq: l.best.Seq}, Target: l.best.Target, Topic: topic, Expires: l.best.Expires}
 }
 
 // lookInMemory looks at the tables and at the filters of segments.
