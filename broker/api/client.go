@@ -7,15 +7,18 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"net"
 	"net/http"
 	"time"
 
 	"github.com/carillonmq/carillon/broker"
 )
 
-// A Caller is who asks nodes. The zero value shows no token.
+// A Caller is who asks nodes, and how. The zero value shows no token, and speaks no TLS.
 type Caller struct {
 	Token string // "": none
+	// Dial connects and shakes hands. nil: TCP without TLS.
+	Dial func(ctx context.Context, network, addr string) (net.Conn, error)
 }
 
 // A Client talks to the API of one node.
@@ -31,7 +34,7 @@ func NewClient(address string) *Client { return Caller{}.Client(address) }
 
 // Client returns a client of the node whose API is at the address, as NewClient.
 func (c Caller) Client(address string) *Client {
-	transport := &http.Transport{DisableKeepAlives: true} // without a proxy: nodes are near
+	transport := &http.Transport{DisableKeepAlives: true, DialTLSContext: c.Dial} // without a proxy: nodes are near
 	return &Client{caller: c, address: address, http: &http.Client{
 		Transport: transport, Timeout: answerTimeout + 5*time.Second,
 		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }, // no node sends one: the token stays here
@@ -98,8 +101,16 @@ func (c *Client) raiseLevel(ctx context.Context, request raiseRequest) (level br
 	return level, err
 }
 
+// url is where the path is at the node.
+func (c *Client) url(path string) string {
+	if c.caller.Dial != nil {
+		return "https://" + c.address + path
+	}
+	return "http://" + c.address + path
+}
+
 func (c *Client) get(ctx context.Context, path string, into any) error {
-	request, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+c.address+path, nil)
+	request, err := http.NewRequestWithContext(ctx, http.MethodGet, c.url(path), nil)
 	if err != nil {
 		return fmt.Errorf("ask %s: %w", c.address, err)
 	}
@@ -111,7 +122,7 @@ func (c *Client) post(ctx context.Context, path string, body, into any) error {
 	if err != nil {
 		return fmt.Errorf("ask %s: %w", c.address, err)
 	}
-	request, err := http.NewRequestWithContext(ctx, http.MethodPost, "http://"+c.address+path, bytes.NewReader(text))
+	request, err := http.NewRequestWithContext(ctx, http.MethodPost, c.url(path), bytes.NewReader(text))
 	if err != nil {
 		return fmt.Errorf("ask %s: %w", c.address, err)
 	}
@@ -140,6 +151,9 @@ func (c *Client) do(request *http.Request, into any) error {
 		var f failure
 		if json.Unmarshal(body, &f) != nil || f.Error == "" {
 			f.Error = fmt.Sprintf("ask %s: answered %s, is this the api address of a node?", c.address, answer.Status)
+			if bytes.Contains(body, []byte("HTTP request to an HTTPS server")) { // words of net/http
+				f.Error = fmt.Sprintf("the node at %s speaks TLS: ask https://%[1]s", c.address)
+			}
 		}
 		return &Error{Code: answer.StatusCode, Problem: f.Code, Message: f.Error}
 	}

@@ -110,7 +110,9 @@ func (h *handler) onLeader(w http.ResponseWriter, r *http.Request, o order) bool
 	default:
 		address := status.Members[leader].API
 		// It shows the leader the caller's token, which is checked there again.
-		if err := o.passOn(r.Context(), Caller{Token: bearer(r)}.Client(address)); err != nil {
+		caller := h.callers.Leader
+		caller.Token = bearer(r)
+		if err := o.passOn(r.Context(), caller.Client(address)); err != nil {
 			text := fmt.Sprintf("leader %s: %v", status.Leader, err)
 			if answer := (*Error)(nil); !errors.As(err, &answer) {
 				text = fmt.Sprintf("leader %s does not answer at %q: correct its api address in cluster.members of %s, or ask the leader itself: %v",

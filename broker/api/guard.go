@@ -18,6 +18,9 @@ type Callers struct {
 	Tokens func() access.Book
 	// Anonymous lets those in who show no token, and may do everything then.
 	Anonymous bool
+	// Leader is how the leader is asked that a request is passed on to, with the token of
+	// who sent it in place of its own.
+	Leader Caller
 }
 
 // Anyone may do everything, without a token.

@@ -62,7 +62,17 @@ type Clock struct {
 type API struct {
 	Listen               string `yaml:"listen" help:"address to listen on for HTTP; empty: the member entry of this node"`
 	Tokens               string `yaml:"tokens" help:"file of those who may use the API, kept by carillon token; empty: anybody may who reaches it"`
+	TLS                  APITLS `yaml:"tls"`
 	AllowUnauthenticated bool   `yaml:"allow_unauthenticated" help:"let anybody in who reaches the HTTP listener and shows no token, also off loopback"`
+}
+
+// An APITLS holds names of PEM files, of which a running node takes changes.
+type APITLS struct {
+	Cert     string `yaml:"cert" help:"PEM file of the certificate that the API shows, and what signed it; empty: no TLS"`
+	Key      string `yaml:"key" help:"PEM file of the certificate's key"`
+	CA       string `yaml:"ca" help:"PEM file of the authorities that sign the certificates of the other nodes' APIs; empty: the system's"`
+	ClientCA string `yaml:"client_ca" help:"PEM file of the authorities that sign the certificates of callers; empty: they need none"`
+	Optional bool   `yaml:"optional" help:"take requests without TLS as well, and ask nodes without it that have none: while it is brought in"`
 }
 
 // A Kafka says how to reach Kafka and how to write to it.

@@ -81,6 +81,8 @@ func TestConfig_namesFieldValueAndRemedy(t *testing.T) {
 		{"certificates without TLS", func(c *Config) { c.Kafka.TLS.CA = "ca.pem" }, `kafka.tls.enabled is "false": ca.pem is named, which only TLS reads; say true`},
 		{"a certificate without key", func(c *Config) { c.Kafka.TLS = TLS{Enabled: true, Cert: "c.pem"} }, `kafka.tls.key is "": kafka.tls.cert is set; name its key too`},
 		{"a key without certificate", func(c *Config) { c.Kafka.TLS = TLS{Enabled: true, Key: "k.pem"} }, `kafka.tls.cert is "": kafka.tls.key is set; name its certificate too`},
+		{"an api key without certificate", func(c *Config) { c.API.TLS.Key = "k.pem" }, `api.tls.cert is "": api.tls.key is set; name its certificate too`},
+		{"an api CA without TLS", func(c *Config) { c.API.TLS.ClientCA = "ca.pem" }, `api.tls.cert is "": other keys of api.tls are set, which only TLS reads; name the certificate of this node, and its key`},
 		{"a password without mechanism", func(c *Config) { c.Kafka.SASL.Password = "x" }, `kafka.sasl.mechanism is "": a user name or password is set; use plain, scram-256 or scram-512`},
 		{"an unknown mechanism", func(c *Config) { c.Kafka.SASL = SASL{"gssapi", "u", "p"} }, `kafka.sasl.mechanism is "gssapi": use plain, scram-256 or scram-512`},
 		{"a mechanism without user", func(c *Config) { c.Kafka.SASL = SASL{"plain", "", "p"} }, `kafka.sasl.username is "": kafka.sasl.mechanism is plain; give the user name too`},
@@ -145,6 +147,10 @@ func TestConfig_listensOffLoopbackWhenToldSo(t *testing.T) {
 	c := three()
 	c.Raft.Listen, c.Raft.AllowUnauthenticated = "0.0.0.0:7301", true
 	c.API.Listen, c.API.AllowUnauthenticated = "[::]:7401", true
+	if err := c.Resolved().Validate(); err != nil {
+		t.Error(err)
+	}
+	c.API.Tokens, c.API.AllowUnauthenticated = "tokens.yaml", false
 	if err := c.Resolved().Validate(); err != nil {
 		t.Error(err)
 	}

@@ -32,6 +32,8 @@ func (c Config) Validate() error {
 	p.checkNode(c)
 	p.checkMembers(c.Cluster)
 	p.checkListeners(c)
+	api := c.API.TLS
+	p.checkServes("api.tls", api.Cert, api.Key, api.CA != "" || api.ClientCA != "" || api.Optional)
 	p.checkKafka(c.Kafka)
 	p.checkRoutes(c)
 	if len(c.Targets.Allow) == 0 {
@@ -161,6 +163,24 @@ func (p *problems) checkListeners(c Config) {
 	p.checkListener(listener{"api", "127.0.0.1:7401", "name a file for api.tokens, listen on 127.0.0.1"}, c.API.Listen, c.API.Tokens != "" || c.API.AllowUnauthenticated)
 }
 
+// checkPair wants a certificate with its key.
+func (p *problems) checkPair(section, cert, key string) {
+	if cert != "" && key == "" {
+		p.add(section+".key", "", "%s.cert is set; name its key too", section)
+	}
+	if key != "" && cert == "" {
+		p.add(section+".cert", "", "%s.key is set; name its certificate too", section)
+	}
+}
+
+// checkServes wants a certificate of a listener where other keys of its section are set.
+func (p *problems) checkServes(section, cert, key string, others bool) {
+	p.checkPair(section, cert, key)
+	if others && cert == "" && key == "" {
+		p.add(section+".cert", "", "other keys of %s are set, which only TLS reads; name the certificate of this node, and its key", section)
+	}
+}
+
 // A listener is one of a node: the section of its keys, an address as it may have, and
 // what to do about one that lets everybody in.
 type listener struct{ section, example, remedy string }
@@ -195,12 +215,7 @@ func (p *problems) checkKafka(c Kafka) {
 	if file := cmp.Or(c.TLS.CA, c.TLS.Cert, c.TLS.Key); file != "" && !c.TLS.Enabled {
 		p.add("kafka.tls.enabled", "false", "%s is named, which only TLS reads; say true", file)
 	}
-	if c.TLS.Cert != "" && c.TLS.Key == "" {
-		p.add("kafka.tls.key", "", "kafka.tls.cert is set; name its key too")
-	}
-	if c.TLS.Key != "" && c.TLS.Cert == "" {
-		p.add("kafka.tls.cert", "", "kafka.tls.key is set; name its certificate too")
-	}
+	p.checkPair("kafka.tls", c.TLS.Cert, c.TLS.Key)
 	p.checkSASL(c.SASL)
 }
 

@@ -68,12 +68,18 @@ type Keeper[T any] struct {
 	files   []File
 	parse   func(texts [][]byte) (T, error)
 	log     *slog.Logger
-	inForce atomic.Pointer[T]
+	inForce atomic.Pointer[said[T]]
 	failing atomic.Bool
 
 	// Of Open first, then of the goroutine in Run.
 	found   []bool // files that were there once: that one is gone is no wish to be without it
 	settled sight  // what was judged last
+}
+
+// said is what files said, until it is replaced.
+type said[T any] struct {
+	value    T
+	replaced chan struct{} // closed then
 }
 
 // Open reads the files and returns what keeps them, or why they cannot be used. The key is
@@ -93,7 +99,10 @@ func Open[T any](key string, files []File, parse func(texts [][]byte) (T, error)
 }
 
 // InForce returns what the files said when they could last be used.
-func (k *Keeper[T]) InForce() T { return *k.inForce.Load() }
+func (k *Keeper[T]) InForce() T { return k.inForce.Load().value }
+
+// Replaced returns what is closed when that which is in force now is so no longer.
+func (k *Keeper[T]) Replaced() <-chan struct{} { return k.inForce.Load().replaced }
 
 // Failing reports whether the files, as they are now, cannot be used.
 func (k *Keeper[T]) Failing() bool { return k.failing.Load() }
@@ -154,10 +163,13 @@ func (k *Keeper[T]) take(texts [][]byte) error {
 		k.found[i] = k.found[i] || text != nil
 	}
 	value, err := k.parse(texts)
-	if err == nil {
-		k.inForce.Store(&value)
+	if err != nil {
+		return err
 	}
-	return err
+	if before := k.inForce.Swap(&said[T]{value: value, replaced: make(chan struct{})}); before != nil {
+		close(before.replaced)
+	}
+	return nil
 }
 
 func (k *Keeper[T]) judge(texts [][]byte, problem string) {

@@ -3,12 +3,14 @@ package main
 import (
 	"context"
 	"log/slog"
+	"net"
 
 	"github.com/prometheus/client_golang/prometheus"
 	"golang.org/x/sync/errgroup"
 
 	"github.com/carillonmq/carillon/broker/access"
 	"github.com/carillonmq/carillon/broker/api"
+	"github.com/carillonmq/carillon/broker/certs"
 	"github.com/carillonmq/carillon/broker/config"
 	"github.com/carillonmq/carillon/broker/reload"
 )
@@ -49,9 +51,72 @@ func (w *watched) run(ctx context.Context) error {
 	return group.Wait()
 }
 
+// An apiEntry is who may use the API of this node, and how: its listener is over's.
+type apiEntry struct {
+	api.Callers
+	peers *certs.Peers // nil: without TLS
+}
+
+// apiAccess reads the files that the configuration names for the API.
+func apiAccess(w *watched, c config.Config) (apiEntry, error) {
+	callers, err := callers(w, c.API)
+	if err != nil {
+		return apiEntry{}, err
+	}
+	t := c.API.TLS
+	if t.Cert == "" {
+		return apiEntry{Callers: callers}, nil
+	}
+	keeper, err := watchCerts(w, "api.tls", certs.Paths{Cert: t.Cert, Key: t.Key, CA: t.CA, ClientCA: t.ClientCA})
+	if err != nil {
+		return apiEntry{}, err
+	}
+	if t.Optional {
+		w.log.Warn("the API is used without TLS as well, and tokens can be read on the way: take api.tls.optional out when all nodes and programs use TLS")
+	}
+	names := map[string][]string{}
+	for _, m := range c.Cluster.Members {
+		names[m.API] = []string{m.ID, hostOf(m.API)}
+	}
+	peers := certs.NewPeers(certs.Options{Bundle: keeper, Names: names, Optional: t.Optional, Logger: w.log.With("component", "api")})
+	callers.Leader.Dial = peers.Dial
+	return apiEntry{Callers: callers, peers: peers}, nil
+}
+
+// over returns the listener, with TLS if there is to be.
+func (e apiEntry) over(l net.Listener) net.Listener {
+	if e.peers == nil {
+		return l
+	}
+	return e.peers.Over(l)
+}
+
+// hostOf returns the host of an address that config.Validate has let through.
+func hostOf(address string) string {
+	host, _, _ := net.SplitHostPort(address)
+	return host
+}
+
+// watchCerts watches certificates, and shows when they end.
+func watchCerts(w *watched, key string, paths certs.Paths) (*reload.Keeper[certs.Bundle], error) {
+	keeper, err := watch(w, key, paths.Files(), paths.Read)
+	if err != nil {
+		return nil, err
+	}
+	w.metrics.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{
+		Name:        "carillon_certificate_expiry_timestamp_seconds",
+		Help:        "When the first of the certificates ends that this node shows, in seconds since 1970; the key names their file.",
+		ConstLabels: prometheus.Labels{"key": key},
+	}, func() float64 { return float64(keeper.InForce().Expiry.Unix()) }))
+	return keeper, nil
+}
+
 // callers returns who may use the API of the node. Without a token file it is anybody who
 // reaches it, which config.Validate lets be on loopback, or where the configuration says so.
 func callers(w *watched, c config.API) (api.Callers, error) {
+	if c.TLS.Cert == "" && c.Tokens != "" && !config.IsLoopback(hostOf(c.Listen)) {
+		w.log.Warn("tokens can be read on the way: name a certificate for api.tls.cert, unless something else encrypts the network", "api.listen", c.Listen)
+	}
 	if c.Tokens == "" {
 		return api.Anyone(), nil
 	}

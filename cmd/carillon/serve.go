@@ -58,7 +58,7 @@ func serveCommand() *cobra.Command {
 // serve runs a node until ctx ends or the node fails.
 //
 //	config --> logger, metrics
-//	           watched                 files of which changes are taken: tokens
+//	           watched                 files of which changes are taken: tokens, certificates
 //	           api listener            first, so that a second process fails early
 //	           node.Node               log and schedule; asks the others through api.Client
 //	           broker.Broker           leads whenever the node does
@@ -81,16 +81,17 @@ func serve(ctx context.Context, c config.Config, stderr io.Writer) (err error) {
 		return err
 	}
 	files := &watched{log: log, metrics: registry}
-	callers, err := callers(files, c.API)
+	access, err := apiAccess(files, c)
 	if err != nil {
 		return err
 	}
+	nodes := access.Leader
 	listener, err := net.Listen("tcp", c.API.Listen)
 	if err != nil {
 		return fmt.Errorf("%w: %w", portInUse(c), err)
 	}
 	defer listener.Close() // for a return before Serve has it
-	node, err := node.Open(ctx, nodeConfig(c, log))
+	node, err := node.Open(ctx, nodeConfig(c, nodes, log))
 	if err != nil {
 		return fmt.Errorf("start node %s: %w", c.Node.ID, err)
 	}
@@ -104,9 +105,9 @@ func serve(ctx context.Context, c config.Config, stderr io.Writer) (err error) {
 		Metrics: broker.NewMetrics(registry),
 		Logger:  log,
 
-		AskReach: func(ctx context.Context, m member.Member) error { return api.NewClient(m.API).ReachKafka(ctx) },
+		AskReach: func(ctx context.Context, m member.Member) error { return nodes.Client(m.API).ReachKafka(ctx) },
 		AskClock: func(ctx context.Context, m member.Member) (broker.ClockReading, error) {
-			return api.NewClient(m.API).Clock(ctx)
+			return nodes.Client(m.API).Clock(ctx)
 		},
 	})
 	registry.MustRegister(broker.NewCollector(b.Status))
@@ -119,19 +120,19 @@ func serve(ctx context.Context, c config.Config, stderr io.Writer) (err error) {
 		return b.Run(ctx)
 	})
 	group.Go(func() error { return files.run(answering) })
-	handler := api.NewHandler(b, registry, callers, log)
+	handler := api.NewHandler(b, registry, access.Callers, log)
 	if c.API.Tokens == "" && !c.API.AllowUnauthenticated { // so the listener is on loopback
 		self, _ := c.Self()
 		handler = api.OnLoopback(handler, self.API, log)
 	}
-	group.Go(func() error { return api.Serve(answering, listener, handler, log) })
+	group.Go(func() error { return api.Serve(answering, access.over(listener), handler, log) })
 	err = group.Wait()
 	log.Info("node stopped", "node", c.Node.ID)
 	return err
 }
 
 // nodeConfig is the part of the configuration that the replicated side needs.
-func nodeConfig(c config.Config, log *slog.Logger) node.Config {
+func nodeConfig(c config.Config, nodes api.Caller, log *slog.Logger) node.Config {
 	members := make([]member.Member, len(c.Cluster.Members))
 	for i, m := range c.Cluster.Members {
 		members[i] = member.Member{ID: m.ID, Raft: m.Raft, API: m.API}
@@ -146,7 +147,7 @@ func nodeConfig(c config.Config, log *slog.Logger) node.Config {
 		Log:         c.Raft.Log,
 		ListenAddr:  c.Raft.Listen,
 		AskMember: func(ctx context.Context, m member.Member) (member.Standing, error) {
-			return api.NewClient(m.API).Standing(ctx)
+			return nodes.Client(m.API).Standing(ctx)
 		},
 		Advise: advise(c),
 		Logger: log,

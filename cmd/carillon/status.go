@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"crypto/tls"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -66,11 +67,17 @@ func statusCommand() *cobra.Command {
 func explainAPI(address string, err error) error {
 	var answer *api.Error
 	var foreign *json.UnmarshalTypeError
+	var untrusted *tls.CertificateVerificationError
+	var plain tls.RecordHeaderError
 	switch {
 	case err == nil || errors.As(err, &answer):
 		return err
 	case errors.As(err, &foreign):
 		return fmt.Errorf("what answers at %s is no node, or one of another version of carillon, use that: %w", address, err)
+	case errors.As(err, &untrusted):
+		return fmt.Errorf("the certificate of what answers at %s is not trusted, name who signed it with --ca-file, and the node by a host that the certificate is issued to: %w", address, err)
+	case errors.As(err, &plain):
+		return fmt.Errorf("what answers at %s speaks no TLS, ask it without --ca-file and https: %w", address, err)
 	}
 	return fmt.Errorf("no node answers at %s, start one or name its address with --api: %w", address, err)
 }

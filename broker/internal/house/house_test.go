@@ -55,6 +55,7 @@ var rules = map[string]rule{
 	"broker/kafka":              {ours: []string{"broker/deliver", "broker/ingest", "broker/kafka/reach", "broker/message", "client"}, big: []string{"github.com/twmb/franz-go"}},
 	"broker/kafka/reach":        {ours: []string{"broker/config", "raftfsm/repeats"}, big: []string{"github.com/twmb/franz-go"}},
 	"broker/access":             {},
+	"broker/certs":              {ours: []string{"broker/reload", "raftfsm/repeats"}},
 	"broker/reload":             {},
 	"broker/api":                {ours: []string{"broker", "broker/access", "broker/config", "client", "raftfsm/repeats"}, big: []string{"net/http", "github.com/prometheus/"}},
 	"broker/brokertest":         {ours: []string{"*"}, big: big},

@@ -1,0 +1,145 @@
+// Package certs is TLS of listeners and among nodes: certificates read from files and read
+// again while the program runs, the check of who a peer is, and a small authority that
+// makes certificates.
+package certs
+
+import (
+	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"encoding/pem"
+	"fmt"
+	"net"
+	"time"
+
+	"github.com/carillonmq/carillon/broker/reload"
+)
+
+// Paths name PEM files. All but Cert and Key, which come together, can be empty.
+type Paths struct {
+	Cert, Key string // what this side shows, the certificate first and then what signed it
+	CA        string // who signs the certificates of those that are dialled; "": the system's
+	ClientCA  string // who signs those of the ones that dial; "": they need none
+}
+
+// A Bundle is what such files say. It does not change.
+type Bundle struct {
+	Certificate *tls.Certificate // nil: none
+	CA          *x509.CertPool   // nil: the system's
+	ClientCA    *x509.CertPool   // nil: who dials needs no certificate
+	// Expiry is when the first of the certificates that this side shows ends; zero: none is shown.
+	Expiry time.Time
+}
+
+// Files are those that a Bundle is read from, in the order that Read takes their texts.
+func (p Paths) Files() []reload.File {
+	var files []reload.File
+	for _, f := range []reload.File{{Path: p.Cert}, {Path: p.Key, Secret: true}, {Path: p.CA}, {Path: p.ClientCA}} {
+		if f.Path != "" {
+			files = append(files, f)
+		}
+	}
+	return files
+}
+
+// ReadFiles reads the Files once.
+func (p Paths) ReadFiles() (Bundle, error) {
+	var texts [][]byte
+	for _, file := range p.Files() {
+		text, err := file.Read()
+		if err != nil {
+			return Bundle{}, err
+		}
+		texts = append(texts, text)
+	}
+	return p.Read(texts)
+}
+
+// Read returns what the texts of the Files say. It refuses a pair that does not fit, and
+// certificates that are not valid at the moment. An error names the file and what to do.
+func (p Paths) Read(texts [][]byte) (b Bundle, err error) {
+	if p.Cert != "" {
+		pair, err := tls.X509KeyPair(texts[0], texts[1])
+		if err != nil {
+			return Bundle{}, fmt.Errorf("%s and %s: %w: name a certificate and its key, PEM and not encrypted", p.Cert, p.Key, err)
+		}
+		if b.Expiry, err = p.validity(texts[0]); err != nil {
+			return Bundle{}, err
+		}
+		b.Certificate, texts = &pair, texts[2:]
+	}
+	if p.CA != "" {
+		if b.CA, err = readPool(p.CA, texts[0]); err != nil {
+			return Bundle{}, err
+		}
+		texts = texts[1:]
+	}
+	if p.ClientCA != "" {
+		b.ClientCA, err = readPool(p.ClientCA, texts[0])
+	}
+	return b, err
+}
+
+// Dial connects by TLS to the host of the address, whose certificate must be issued to it.
+func (b Bundle) Dial(ctx context.Context, network, addr string) (net.Conn, error) {
+	config := &tls.Config{RootCAs: b.CA}
+	if b.Certificate != nil {
+		config.Certificates = []tls.Certificate{*b.Certificate}
+	}
+	return (&tls.Dialer{Config: config}).DialContext(ctx, network, addr)
+}
+
+// validity returns when the first certificate of the chain ends.
+func (p Paths) validity(text []byte) (expiry time.Time, err error) {
+	chain, err := readChain(p.Cert, text)
+	if err != nil {
+		return time.Time{}, err
+	}
+	for _, c := range chain {
+		now := time.Now()
+		if now.Before(c.NotBefore) {
+			return time.Time{}, fmt.Errorf("%s: the certificate of %q is valid from %s on only: correct this machine's clock, or name another", p.Cert, c.Subject, c.NotBefore.UTC().Format(time.RFC3339))
+		}
+		if now.After(c.NotAfter) {
+			return time.Time{}, fmt.Errorf("%s: the certificate of %q ended at %s: put a new one in its place", p.Cert, c.Subject, c.NotAfter.UTC().Format(time.RFC3339))
+		}
+		if expiry.IsZero() || c.NotAfter.Before(expiry) {
+			expiry = c.NotAfter
+		}
+	}
+	return expiry, nil
+}
+
+func readPool(path string, text []byte) (*x509.CertPool, error) {
+	chain, err := readChain(path, text)
+	if err != nil {
+		return nil, err
+	}
+	pool := x509.NewCertPool()
+	for _, c := range chain {
+		pool.AddCert(c)
+	}
+	return pool, nil
+}
+
+// readChain returns the certificates in a PEM text, one at least.
+func readChain(path string, text []byte) (chain []*x509.Certificate, err error) {
+	for {
+		var block *pem.Block
+		if block, text = pem.Decode(text); block == nil {
+			break
+		}
+		if block.Type != "CERTIFICATE" {
+			continue
+		}
+		c, err := x509.ParseCertificate(block.Bytes)
+		if err != nil {
+			return nil, fmt.Errorf("%s: certificate %d: %w: put a sound one in its place", path, len(chain)+1, err)
+		}
+		chain = append(chain, c)
+	}
+	if len(chain) == 0 {
+		return nil, fmt.Errorf("%s holds no certificate: name a PEM file that begins with -----BEGIN CERTIFICATE-----", path)
+	}
+	return chain, nil
+}

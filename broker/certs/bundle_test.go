@@ -1,0 +1,55 @@
+package certs
+
+import (
+	"errors"
+	"os"
+	"strings"
+	"testing"
+	"time"
+)
+
+func TestBundle_refusesWhatCannotBeUsed(t *testing.T) {
+	inSite(t, func(s *site) {
+		ca := s.authority("ours")
+		sound, other := s.issue(ca, time.Hour, "n1"), s.issue(ca, time.Hour, "n1")
+		ended := s.issue(ca, time.Minute, "n1")
+		early, err := ca.Issue([]string{"n1"}, time.Now().Add(24*time.Hour), time.Hour)
+		if err != nil {
+			t.Fatal(err)
+		}
+		s.pass(2 * time.Minute)
+		for _, test := range []struct {
+			what      string
+			ca, shown Pair
+			want      string
+		}{
+			{"a sound one", ca, sound, ""},
+			{"another's key", ca, Pair{sound.Cert, other.Key}, "private key does not match public key: name a certificate and its key"},
+			{"one that has ended", ca, ended, "n1.pem: the certificate of \"CN=n1\" ended at 2000-01-01T00:01:00Z: put a new one in its place"},
+			{"one of tomorrow", ca, early, "is valid from 2000-01-01T23:00:00Z on only: correct this machine's clock"},
+			{"no CA", Pair{Cert: []byte("hello")}, sound, "n1.ca holds no certificate: name a PEM file that begins with"},
+			{"a broken CA", Pair{Cert: []byte("-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n")}, sound, "n1.ca: certificate 1: x509: "},
+			{"no certificate", ca, Pair{}, "failed to find any PEM data"},
+		} {
+			b, err := s.write("n1", test.ca, test.shown).ReadFiles()
+			if test.want == "" {
+				if err != nil || !b.Expiry.Equal(time.Date(2000, 1, 1, 1, 0, 0, 0, time.UTC)) {
+					t.Errorf("%s: %v, ends %v", test.what, err, b.Expiry)
+				}
+				continue
+			}
+			if err == nil || !strings.Contains(err.Error(), test.want) {
+				t.Errorf("%s: %v, want %s", test.what, err, test.want)
+			}
+		}
+		paths := s.write("n1", ca, sound)
+		os.Chmod(paths.Key, 0o644)
+		if _, err := paths.ReadFiles(); err == nil || !strings.Contains(err.Error(), "run chmod o-rwx,g-w") {
+			t.Errorf("a key that others may read: %v", err)
+		}
+		os.Remove(paths.Key)
+		if _, err := paths.ReadFiles(); !errors.Is(err, os.ErrNotExist) {
+			t.Errorf("no key: %v", err)
+		}
+	})
+}

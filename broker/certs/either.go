@@ -1,0 +1,85 @@
+package certs
+
+import (
+	"crypto/tls"
+	"net"
+	"sync"
+	"sync/atomic"
+)
+
+// recordHandshake is the first byte of every TLS connection: the type of a record that
+// shakes hands. What nodes say to each other without TLS begins otherwise, and so does HTTP.
+const recordHandshake = 0x16
+
+// An eitherConn is one with TLS or without: the first byte that comes tells.
+type eitherConn struct {
+	net.Conn
+	peers *Peers
+
+	choosing sync.Mutex
+	chosen   atomic.Pointer[net.Conn] // set once
+}
+
+// choose waits for the first byte, unless it was there. An error can be of a deadline, and
+// is tried again by the next call.
+func (c *eitherConn) choose() (net.Conn, error) {
+	if chosen := c.chosen.Load(); chosen != nil {
+		return *chosen, nil
+	}
+	c.choosing.Lock()
+	defer c.choosing.Unlock()
+	if chosen := c.chosen.Load(); chosen != nil {
+		return *chosen, nil
+	}
+	var first [1]byte
+	if _, err := c.Conn.Read(first[:]); err != nil {
+		return nil, err
+	}
+	var chosen net.Conn = &begunConn{Conn: c.Conn, first: first[:]}
+	if first[0] == recordHandshake {
+		chosen = tls.Server(chosen, c.peers.server())
+	} else {
+		c.peers.warn("accepted a connection without TLS: let the other side use it, then take tls.optional out", c.RemoteAddr().String())
+	}
+	c.chosen.Store(&chosen)
+	return chosen, nil
+}
+
+func (c *eitherConn) Read(b []byte) (int, error) {
+	chosen, err := c.choose()
+	if err != nil {
+		return 0, err
+	}
+	return chosen.Read(b)
+}
+
+func (c *eitherConn) Write(b []byte) (int, error) {
+	chosen, err := c.choose()
+	if err != nil {
+		return 0, err
+	}
+	return chosen.Write(b)
+}
+
+// Close says good-bye where TLS does.
+func (c *eitherConn) Close() error {
+	if chosen := c.chosen.Load(); chosen != nil {
+		return (*chosen).Close()
+	}
+	return c.Conn.Close()
+}
+
+// A begunConn is one of which the first bytes were read already.
+type begunConn struct {
+	net.Conn
+	first []byte
+}
+
+func (c *begunConn) Read(b []byte) (int, error) {
+	if len(c.first) > 0 {
+		n := copy(b, c.first)
+		c.first = c.first[n:]
+		return n, nil
+	}
+	return c.Conn.Read(b)
+}

@@ -1,0 +1,180 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/carillonmq/carillon/broker/certs"
+	"github.com/carillonmq/carillon/broker/config"
+	"github.com/carillonmq/carillon/broker/reload"
+)
+
+const (
+	authorityFile = "ca" // with .pem and .key behind it
+	membersKey    = "cluster.members"
+
+	authorityLasts = "10y"
+	nodeLasts      = "1y"
+)
+
+func certCommand() *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "cert",
+		Short: "Make certificates for the nodes of a small cluster",
+		Long: "Make certificates for the nodes of a small cluster, where no authority does. `carillon cert init` makes\n" +
+			"one, `carillon cert node` has it sign a certificate for each node, for raft.tls and api.tls. Keep the\n" +
+			"key of the authority, ca.key, off the nodes: who has it can be any of them.",
+		Args: cobra.ArbitraryArgs, // an unknown verb is an argument
+		RunE: helpWithoutVerb,
+	}
+	cmd.AddCommand(certInitCommand(), certNodeCommand())
+	return cmd
+}
+
+func certInitCommand() *cobra.Command {
+	var dir, lasts string
+	cmd := &cobra.Command{
+		Use:   "init",
+		Short: "Make an authority: ca.pem and ca.key",
+		Long: "Make an authority that signs the certificates of the nodes: ca.pem, which all of them read, and ca.key,\n" +
+			"which signs. What is there already is left as it is.",
+		Args: arguments(cobra.NoArgs),
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			valid, err := config.ParseDuration(lasts)
+			if err != nil {
+				return &usageError{fmt.Errorf("--valid-for: %w", err)}
+			}
+			if err := os.MkdirAll(dir, 0o700); err != nil {
+				return err
+			}
+			for _, suffix := range []string{".pem", ".key"} {
+				if path := filepath.Join(dir, authorityFile+suffix); !errors.Is(lstat(path), fs.ErrNotExist) {
+					return fmt.Errorf("%s is there already: nodes trust it, name another folder with --dir for another authority", path)
+				}
+			}
+			pair, err := certs.NewAuthority("Carillon authority", time.Now(), valid)
+			if err != nil {
+				return err
+			}
+			return writePair(cmd, dir, authorityFile, pair)
+		},
+	}
+	addCertDir(cmd, &dir)
+	cmd.Flags().StringVar(&lasts, "valid-for", authorityLasts, "`duration` for which it signs")
+	return cmd
+}
+
+func lstat(path string) error {
+	_, err := os.Lstat(path)
+	return err
+}
+
+func certNodeCommand() *cobra.Command {
+	var dir, lasts string
+	var hosts []string
+	cmd := &cobra.Command{
+		Use:   "node ID",
+		Short: "Make a certificate for a node: ID.pem and ID.key",
+		Long: "Make a certificate and its key for the member of cluster.members with this id, signed by the authority\n" +
+			"of `carillon cert init`: ID.pem and ID.key. It is issued to the id, the hosts of its Raft and API\n" +
+			"addresses, localhost and 127.0.0.1. Run it again to renew: a node that reads the files takes them while\n" +
+			"it runs.",
+		Example: "  carillon cert init --dir certs\n" +
+			"  carillon cert node n1 --dir certs --config carillon.yaml",
+		Args: arguments(cobra.ExactArgs(1)),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			valid, err := config.ParseDuration(lasts)
+			if err != nil {
+				return &usageError{fmt.Errorf("--valid-for: %w", err)}
+			}
+			names, err := namesOf(cmd, args[0])
+			if err != nil {
+				return err
+			}
+			ca, err := readAuthority(dir)
+			if err != nil {
+				return err
+			}
+			pair, err := ca.Issue(unique(append(names, hosts...)), time.Now(), valid)
+			if err != nil {
+				return err
+			}
+			return writePair(cmd, dir, args[0], pair)
+		},
+	}
+	addCertDir(cmd, &dir)
+	cmd.Flags().StringVar(&lasts, "valid-for", nodeLasts, "`duration` for which it is valid")
+	cmd.Flags().StringSliceVar(&hosts, "hosts", nil, "further `names` and addresses by which programs reach its API")
+	addConfigFlags(cmd.Flags(), keysOf(membersKey))
+	return cmd
+}
+
+func addCertDir(cmd *cobra.Command, dir *string) {
+	cmd.Flags().StringVar(dir, "dir", ".", "`folder` of the files")
+}
+
+// namesOf returns what the certificate of the member is issued to, its id first.
+func namesOf(cmd *cobra.Command, id string) ([]string, error) {
+	s, err := load(cmd.Flags(), keysOf(membersKey))
+	if err != nil {
+		return nil, err
+	}
+	members := s.Config.Cluster.Members
+	i := slices.IndexFunc(members, func(m config.Member) bool { return m.ID == id })
+	if i < 0 {
+		ids := make([]string, len(members))
+		for i, m := range members {
+			ids[i] = m.ID
+		}
+		return nil, fmt.Errorf("%s has no member %q: use one of %s, or name the configuration with --config", membersKey, id, strings.Join(ids, ", "))
+	}
+	return []string{id, hostOf(members[i].Raft), hostOf(members[i].API), "localhost", "127.0.0.1"}, nil
+}
+
+// unique leaves out what stands there before, and what is empty.
+func unique(names []string) []string {
+	var once []string
+	for _, name := range names {
+		if name != "" && !slices.Contains(once, name) {
+			once = append(once, name)
+		}
+	}
+	return once
+}
+
+func readAuthority(dir string) (ca certs.Pair, err error) {
+	if ca.Cert, err = (reload.File{Path: filepath.Join(dir, authorityFile+".pem")}).Read(); err != nil {
+		return ca, fmt.Errorf("%w: make an authority with `carillon cert init`, or name its folder with --dir", err)
+	}
+	ca.Key, err = reload.File{Path: filepath.Join(dir, authorityFile+".key"), Secret: true}.Read()
+	return ca, err
+}
+
+// writePair writes both files, the key for its owner alone. Each is whole at any moment.
+func writePair(cmd *cobra.Command, dir, name string, pair certs.Pair) error {
+	key, cert := filepath.Join(dir, name+".key"), filepath.Join(dir, name+".pem")
+	if err := writeWhole(key, pair.Key, 0o600); err != nil {
+		return err
+	}
+	if err := writeWhole(cert, pair.Cert, 0o644); err != nil {
+		return err
+	}
+	fmt.Fprintf(cmd.OutOrStdout(), "%s\n%s\n", cert, key)
+	return nil
+}
+
+func writeWhole(path string, text []byte, mode fs.FileMode) error {
+	next := path + ".next"
+	if err := os.WriteFile(next, text, mode); err != nil {
+		return err
+	}
+	return os.Rename(next, path)
+}
