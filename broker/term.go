@@ -108,6 +108,7 @@ func (b *Broker) runTerm(running context.Context, leadership *node.Leadership, r
 	})
 	group.Go(func() error { return b.reach.watch(working, report) })
 	group.Go(func() error { return b.raiseInTime(working) })
+	group.Go(func() error { return b.keepOutcomes(working) })
 	report.SetRunning()
 	err = group.Wait()
 	if running.Err() != nil {

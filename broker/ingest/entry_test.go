@@ -42,18 +42,22 @@ func testReading(store Store, a Arrival) reading {
 	return g.read(g.destination(route, "orders.delay", a.Instruction.To), Batch{Topic: "orders.delay", Partition: 1}, &a, g.form(), testNow)
 }
 
-// atLevel is an empty store of a cluster at that level.
-type atLevel storage.Level
+// A levelStore is an empty store of a cluster at that level, of the id
+// 01000000000000000000000000000000.
+type levelStore struct {
+	Store
+	level storage.Level
+	open  bool
+}
 
-func (l atLevel) State() storage.State { return storage.State{} }
-func (l atLevel) Level() storage.Level { return storage.Level(l) }
-func (l atLevel) IDsOpen() bool        { return false }
+func (s levelStore) State() storage.State { return storage.State{ClusterID: [16]byte{1}} }
+func (s levelStore) Level() storage.Level { return s.level }
+func (s levelStore) IDsOpen() bool        { return s.open }
 
-// openIDs is an empty store whose ids are open, of the cluster 01000000000000000000000000000000.
-type openIDs struct{ atLevel }
+func atLevel(level storage.Level) levelStore { return levelStore{level: level} }
 
-func (openIDs) State() storage.State { return storage.State{ClusterID: [16]byte{1}} }
-func (openIDs) IDsOpen() bool        { return true }
+// openIDs is one where ids are open.
+func openIDs() levelStore { return levelStore{level: storage.LevelThree, open: true} }
 
 func header(m message.Message, key string) string {
 	i := slices.IndexFunc(m.Headers, func(h message.Header) bool { return h.Key == key })

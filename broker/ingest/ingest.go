@@ -51,6 +51,7 @@ type Ingest struct {
 	cfg     Options
 	log     *slog.Logger
 	places  *places
+	opening *opening
 	refused *digest.Digest
 	// conflicts are records whose condition did not hold.
 	conflicts *digest.Digest
@@ -80,6 +81,13 @@ type Store interface {
 	State() storage.State
 	Level() storage.Level
 	IDsOpen() bool
+
+	// What the opening of ids reads.
+	NextSeq() uint64
+	Pending() uint64
+	Scan(from storage.Ref, limit int, keep storage.Filter, out []storage.Item) (items []storage.Item, next storage.Ref, done bool, err error)
+	Read(refs []storage.Ref, out []storage.Entry) ([]storage.Entry, error)
+	Lookup(topic, id string) (storage.Found, bool, error)
 }
 
 // A Log takes commands into the replicated log; *node.Node implements it.
@@ -106,7 +114,7 @@ func New(cfg Options) *Ingest {
 	log := cfg.Logger.With("component", "ingest")
 	cfg.Limits = cmp.Or(cfg.Limits, DefaultLimits())
 	return &Ingest{
-		cfg: cfg, log: log, places: newPlaces(), cluster: clusterText(cfg.Store.State().ClusterID),
+		cfg: cfg, log: log, places: newPlaces(), opening: newOpening(cfg, log), cluster: clusterText(cfg.Store.State().ClusterID),
 		refused:   digest.New(log, slog.LevelWarn, "records refused, they go to the dead-letter topic"),
 		conflicts: digest.New(log, slog.LevelInfo, "records without effect, since their condition does not hold"),
 	}
@@ -122,12 +130,15 @@ func (g *Ingest) Run(ctx context.Context) error {
 	group.Go(func() error { return newDiscovery(g.cfg, g.places, g.log).run(ctx) })
 	group.Go(func() error { return g.take(ctx, proposed) })
 	group.Go(func() error { return g.settle(ctx, proposed) })
+	group.Go(func() error { return g.opening.run(ctx, proposed) })
 	return group.Wait()
 }
 
+// A proposedIngest is on its way through the log, or, with settled, stands behind those that are.
 type proposedIngest struct {
 	*raftfsm.Proposal
-	parts []packedPart
+	parts   []packedPart
+	settled chan<- struct{} // closed when all before it are settled
 }
 
 // take polls the source and proposes what it gives, in order. When too much is in
@@ -146,7 +157,7 @@ func (g *Ingest) take(ctx context.Context, proposed chan<- proposedIngest) error
 			if err := g.awaitRoom(ctx); err != nil {
 				return err
 			}
-			p := proposedIngest{g.cfg.Log.Propose(ctx, command), parts}
+			p := proposedIngest{Proposal: g.cfg.Log.Propose(ctx, command), parts: parts}
 			select {
 			case proposed <- p:
 				return nil
@@ -154,17 +165,8 @@ func (g *Ingest) take(ctx context.Context, proposed chan<- proposedIngest) error
 				return ctx.Err()
 			}
 		}}
-		arrivals := 0
-		for _, batch := range batches {
-			if !g.places.counts(batch.id(), batch.Round) {
-				continue
-			}
-			if err := g.pack(&pack, batch); err != nil {
-				return err
-			}
-			arrivals += len(batch.Arrivals)
-		}
-		if err := pack.flush(g.now()); err != nil {
+		arrivals, err := g.packAll(ctx, &pack, batches)
+		if err != nil {
 			return err
 		}
 		if arrivals < fewArrivals && time.Since(hurried) >= calmAfter {
@@ -177,6 +179,24 @@ func (g *Ingest) take(ctx context.Context, proposed chan<- proposedIngest) error
 	return ctx.Err()
 }
 
+// packAll reads and proposes the records of one poll, and returns how many there are.
+func (g *Ingest) packAll(ctx context.Context, pack *packer, batches []Batch) (arrivals int, err error) {
+	if err := g.opening.enter(ctx); err != nil {
+		return 0, err
+	}
+	defer g.opening.leave()
+	for _, batch := range batches {
+		if !g.places.counts(batch.id(), batch.Round) {
+			continue
+		}
+		if err := g.pack(pack, batch); err != nil {
+			return 0, err
+		}
+		arrivals += len(batch.Arrivals)
+	}
+	return arrivals, pack.flush(g.now())
+}
+
 // settle waits for the proposals in order. A part that was not applied met another position
 // than expected: its partition loses its place and is read from the stored position anew,
 // the other parts of the command are in the log. If another leader has ingested meanwhile,
@@ -187,14 +207,21 @@ func (g *Ingest) settle(ctx context.Context, proposed <-chan proposedIngest) err
 		case <-ctx.Done():
 			return ctx.Err()
 		case p := <-proposed:
+			if p.settled != nil {
+				close(p.settled)
+				continue
+			}
 			result, err := p.Wait(ctx)
 			if err != nil {
 				return fmt.Errorf("commit records: %w", err)
 			}
+			first := result.FirstSeq
 			for i, applied := range result.PartsApplied {
 				part := p.parts[i]
 				switch {
 				case applied:
+					g.opening.note(part.named, first)
+					first += uint64(part.records)
 					g.cfg.Count.Accepted(part.records - g.tellAnswers(part, answersOf(result, i)))
 					g.tellRefused(part)
 				case g.places.lose(part.id, part.round):

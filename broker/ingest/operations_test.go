@@ -39,7 +39,7 @@ func TestOperation_isWhatARecordAsksFor(t *testing.T) {
 	} {
 		test.want.Entry.Topic = "orders.delay"
 		headers := []message.Header{{Key: client.HeaderIf, Value: []byte("x")}, {Key: client.HeaderExpiresAt}}
-		r := testReading(openIDs{atLevel(storage.LevelThree)}, Arrival{Value: make([]byte, MostRecord/2), Headers: headers, Instruction: test.asks})
+		r := testReading(openIDs(), Arrival{Value: make([]byte, MostRecord/2), Headers: headers, Instruction: test.asks})
 		if diff := cmp.Diff(test.want, r.operation, cmpopts.IgnoreFields(storage.Entry{}, "Body")); diff != "" || r.problem != nil || r.foreign != test.foreign {
 			t.Errorf("%s: problem %v, names cluster %q\n%s", name, r.problem, r.foreign, diff)
 		}
@@ -59,7 +59,7 @@ func TestOperation_isWhatARecordAsksFor(t *testing.T) {
 // A cancel is a few bytes in the log, whatever the record carries.
 func TestOperation_ofACancelStoresNothingOfTheRecord(t *testing.T) {
 	a := Arrival{Value: make([]byte, 2*MostRecord), Instruction: Instruction{Cancel: true, Partition: -1, ID: "i"}}
-	if r := testReading(openIDs{atLevel(storage.LevelThree)}, a); r.problem != nil || r.operation.Verb != raftfsm.Cancel || r.operation.Entry.Body != nil {
+	if r := testReading(openIDs(), a); r.problem != nil || r.operation.Verb != raftfsm.Cancel || r.operation.Entry.Body != nil {
 		t.Errorf("%+v", r)
 	}
 	a.Headers = []message.Header{{Key: client.HeaderCancel, Value: []byte("true")}}
@@ -97,7 +97,7 @@ func (c answeredCount) Answered(answer string, records int) { c.answers[answer] 
 func TestIngest_logsAndCountsWhatIsAnswered(t *testing.T) {
 	var lines logtest.Lines
 	counts := answeredCount{refusedCount{}, map[string]int{}}
-	g := New(Options{ClaimLead: lead, Config: config.Default(), Count: counts, Store: openIDs{atLevel(storage.LevelThree)}, Now: time.Now, Logger: lines.Logger()})
+	g := New(Options{ClaimLead: lead, Config: config.Default(), Count: counts, Store: openIDs(), Now: time.Now, Logger: lines.Logger()})
 	var command raftfsm.Ingest
 	var parts []packedPart
 	pack := packer{most: raftfsm.ProposalBytes, lead: lead, propose: func(c raftfsm.Ingest, packed []packedPart) error {

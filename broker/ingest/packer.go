@@ -3,6 +3,7 @@ package ingest
 import (
 	"github.com/carillonmq/carillon/broker/message"
 	"github.com/carillonmq/carillon/raftfsm"
+	"github.com/carillonmq/carillon/storage"
 )
 
 // A packer gathers operations into ingest commands of at most so many bytes, or of one
@@ -26,7 +27,8 @@ type packedPart struct {
 	records     int
 	refused     map[string]int // of them, by code; nil: none
 	lastRefused refusal
-	asked       []asked // those that are answered, in order
+	asked       []asked         // those that are answered, in order
+	named       []storage.Named // those that the opening of ids must know; Seq is the place in the part
 }
 
 // An asked is an operation with an id: the log answers what came of it.
@@ -69,6 +71,10 @@ func (p *packer) add(batch Batch, r reading, now int64) error {
 	packed := &p.packed[len(p.packed)-1]
 	switch {
 	case !r.open:
+		if e := &r.operation.Entry; r.named != "" {
+			at := storage.Ref{Due: e.Due, Seq: uint64(len(part.Entries))}
+			packed.named = append(packed.named, storage.Named{Ref: at, Target: e.Target, Topic: batch.Topic, ID: r.named})
+		}
 		part.Entries = append(part.Entries, r.operation.Entry)
 	case r.operation.Entry.ID != "":
 		packed.asked = append(packed.asked, asked{len(part.Operations), r.offset, r.operation.Entry.ID, r.foreign})

@@ -33,6 +33,7 @@ type reading struct {
 	offset    int64
 	operation raftfsm.Operation
 	open      bool             // it is carried out as an operation; else its entry is accepted
+	named     string           // the id that its entry does not tell, while ids are opened; empty: none
 	foreign   string           // its condition names a message of this other cluster; empty: it does not
 	problem   *message.Problem // it is a dead letter, and why
 }
@@ -111,6 +112,9 @@ func (g *Ingest) read(to destination, batch Batch, a *Arrival, form form, now in
 		r.operation.Entry = storage.Entry{Topic: batch.Topic, ID: in.ID}
 	} else {
 		r.operation.Entry = m.Entry(due, to.target, form.written())
+		if !form.open && form.level >= storage.LevelThree {
+			r.named = in.ID
+		}
 	}
 	r.operation.If, r.operation.Seq = in.If, in.Seq
 	if in.Cluster != "" && in.Cluster != g.cluster {
