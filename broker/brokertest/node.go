@@ -5,6 +5,7 @@ import (
 	"errors"
 	"log/slog"
 	"os"
+	"strings"
 	"sync/atomic"
 	"syscall"
 	"testing/synctest"
@@ -37,6 +38,7 @@ type node struct {
 	everOld bool              // a program has run here that tells nobody its clock
 	frozen  atomic.Bool
 	killed  atomic.Bool                     // what it still does never was
+	again   atomic.Bool                     // it has ended, and said that it is to be started again
 	leads   atomic.Bool                     // its term runs, as far as its log says
 	life    atomic.Pointer[context.Context] // ends when the node is being ended
 	held    map[string]bool                 // targets that were parked when it last applied a claim as the leader
@@ -69,6 +71,7 @@ func (n *node) start() {
 	}
 	n.files.restart()
 	n.killed.Store(false)
+	n.again.Store(false)
 	n.own = own
 	n.everOld = n.everOld || n.program == storage.LevelOne
 	log := c.log.With("node", n.member.ID)
@@ -128,7 +131,11 @@ func (n *node) start() {
 	n.alive.Store(opened) // last: others that see it ask its broker
 	go func() {
 		defer close(n.done)
-		if err := n.broker.Run(ctx); err != nil {
+		switch err := n.broker.Run(ctx); {
+		case err == nil:
+		case strings.HasSuffix(err.Error(), "start the node again"):
+			n.again.Store(true)
+		default:
 			c.t.Errorf("node %s: %v", n.member.ID, err)
 		}
 	}()
@@ -189,6 +196,15 @@ func (n *node) kill() {
 	n.cluster.must(os.RemoveAll(dir))
 	n.cluster.must(os.Rename(image, dir))
 	n.cluster.network.setHost(open, n.member.ID)
+}
+
+// supervise starts the node again if it has ended and said so, as whoever runs it would.
+func (n *node) supervise() {
+	if n.again.Swap(false) && n.running() {
+		n.cluster.t.Logf("%s is started again", n.member.ID)
+		n.stop()
+		n.start()
+	}
 }
 
 // stop ends the node in an orderly way. One that is frozen hears of it when it thaws: now.

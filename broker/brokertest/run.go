@@ -146,6 +146,9 @@ func (p *player) watch(until time.Time) {
 			step = time.Second // how long it is tells what may become of messages
 		}
 		p.pause(min(left, step))
+		for _, n := range p.nodes {
+			n.supervise()
+		}
 		p.observer.sample()
 	}
 }
