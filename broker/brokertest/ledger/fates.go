@@ -121,11 +121,11 @@ func (j *judge) checkDeadLetters() {
 				j.problem("dead-letter", "%s was delivered and is a dead letter as well", r)
 			}
 		}
-		near := span{letter.At.Add(-10 * time.Second), letter.At.Add(10 * time.Second)}
-		if _, refused := j.befell(trait.mayCondemn, r.Target, nil, near); r.Large || refused || j.wasLimited(r.Target, letter.At) {
+		_, ahead := j.wrong(r.At, letter.At)
+		sent := span{later(time.UnixMilli(r.Due).Add(-ahead), r.At).Add(-10 * time.Second), letter.At.Add(10 * time.Second)}
+		if _, refused := j.befell(trait.mayCondemn, r.Target, nil, sent); r.Large || refused || j.wasLimited(r.Target, letter.At) {
 			continue
 		}
-		_, ahead := j.wrong(r.At, letter.At)
 		const cut = time.Millisecond // times of records and of clocks are cut to these
 		if waited := letter.At.Add(ahead).Sub(time.UnixMilli(r.Due)); waited < j.MissingTimeout-cut {
 			j.problem("dead-letter", "%s is one, though it was due for %v only, and %v are allowed", r, waited, j.MissingTimeout)
