@@ -165,6 +165,7 @@ type Collector struct {
 	gauges []gauge
 	source *prometheus.Desc // partitions of delay topics by state
 	skew   *prometheus.Desc // of clocks, by member
+	paused *prometheus.Desc // delay topics and targets
 }
 
 // NewCollector returns a Collector of what status returns at each scrape.
@@ -172,7 +173,9 @@ func NewCollector(status func() Status) *Collector {
 	c := &Collector{status: status, source: prometheus.NewDesc("carillon_source_partitions",
 		"Partitions of delay topics by what keeps them from being read; 0 on followers. /v1/status names them.", []string{"state"}, nil),
 		skew: prometheus.NewDesc("carillon_clock_skew_seconds",
-			"Clock of each member that reports against their median, as this node has measured it.", []string{"member"}, nil)}
+			"Clock of each member that reports against their median, as this node has measured it.", []string{"member"}, nil),
+		paused: prometheus.NewDesc("carillon_paused",
+			"1 for each delay topic and target that a user has paused. /v1/status tells who, why and since when.", []string{"kind", "name"}, nil)}
 	add := func(kind prometheus.ValueType, name, help string, value func(Status) float64) {
 		c.gauges = append(c.gauges, gauge{prometheus.NewDesc(name, help, nil, nil), kind, value})
 	}
@@ -214,6 +217,7 @@ func (c *Collector) Describe(descs chan<- *prometheus.Desc) {
 	}
 	descs <- c.source
 	descs <- c.skew
+	descs <- c.paused
 }
 
 // Collect implements prometheus.Collector.
@@ -228,6 +232,9 @@ func (c *Collector) Collect(metrics chan<- prometheus.Metric) {
 			partitions = s.Reading.Partitions[state]
 		}
 		metrics <- prometheus.MustNewConstMetric(c.source, prometheus.GaugeValue, float64(partitions), state)
+	}
+	for _, p := range s.Paused {
+		metrics <- prometheus.MustNewConstMetric(c.paused, prometheus.GaugeValue, 1, p.Kind, p.Name)
 	}
 	for member, millis := range s.Clock.Skew {
 		metrics <- prometheus.MustNewConstMetric(c.skew, prometheus.GaugeValue, float64(millis)/1000, member)

@@ -88,6 +88,11 @@ var needs = map[string][]access.Role{
 	"GET /v1/status":      {access.Viewer, access.Operator, access.Admin},
 	"POST " + replacePath: {access.Admin},
 	"POST " + raisePath:   {access.Admin},
+
+	"POST /v1/topics/{topic}/pause":    {access.Operator, access.Admin},
+	"POST /v1/topics/{topic}/resume":   {access.Operator, access.Admin},
+	"POST /v1/targets/{target}/pause":  {access.Operator, access.Admin},
+	"POST /v1/targets/{target}/resume": {access.Operator, access.Admin},
 }
 
 // wide are the routes for which a token that is narrowed to some topics is enough.

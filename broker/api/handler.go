@@ -33,6 +33,10 @@ type Node interface {
 	// RaiseLevel raises the feature level once all members understand it; only the
 	// leader can.
 	RaiseLevel(ctx context.Context) (broker.LevelRaise, error)
+	// Pause has the messages of a delay topic or target wait, Resume ends that; only the
+	// leader can.
+	Pause(ctx context.Context, p broker.Pause) (broker.PauseChange, error)
+	Resume(ctx context.Context, p broker.Pause) (broker.PauseChange, error)
 }
 
 // NewHandler returns the API of the node to those callers:
@@ -46,6 +50,9 @@ type Node interface {
 //	GET  /v1/clock            broker.ClockReading, for the other nodes
 //	POST /v1/cluster/replace  {"member": "n3"}; any node passes it on to the leader
 //	POST /v1/cluster/raise    {}; likewise; answers broker.LevelRaise
+//	POST /v1/topics/{topic}/pause    {"who": "...", "why": "..."}; likewise; answers broker.PauseChange
+//	POST /v1/topics/{topic}/resume   {}; likewise
+//	POST /v1/targets/{target}/pause  and resume, as of a topic
 //
 // Answers are JSON, an error is {"error": "..."}; who may not do something is answered
 // with 401 or 403 and a problem.

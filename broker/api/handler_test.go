@@ -30,6 +30,8 @@ type fakeNode struct {
 	refusal  error
 	replaced []string
 	raised   int
+	paused   []broker.Pause
+	resumed  []broker.Pause
 	silent   error // what Kafka's silence is called
 	clock    broker.ClockReading
 }
@@ -48,6 +50,16 @@ func (n *fakeNode) Replace(_ context.Context, member string) error {
 func (n *fakeNode) RaiseLevel(context.Context) (broker.LevelRaise, error) {
 	n.raised++
 	return broker.LevelRaise{LevelStatus: broker.LevelStatus{InForce: 2, Understood: 2}, Silent: []string{"n3"}}, n.refusal
+}
+
+func (n *fakeNode) Pause(_ context.Context, p broker.Pause) (broker.PauseChange, error) {
+	n.paused = append(n.paused, p)
+	return broker.PauseChange{Changed: len(n.paused) == 1}, n.refusal
+}
+
+func (n *fakeNode) Resume(_ context.Context, p broker.Pause) (broker.PauseChange, error) {
+	n.resumed = append(n.resumed, p)
+	return broker.PauseChange{Changed: true}, n.refusal
 }
 
 var _ Node = (*broker.Broker)(nil)

@@ -6,6 +6,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 
+	"github.com/carillonmq/carillon/broker"
 	"github.com/carillonmq/carillon/broker/access"
 )
 
@@ -31,6 +32,7 @@ func (h *handler) routes(metrics prometheus.Gatherer) []route {
 	var (
 		nothing     need
 		sees        = need{permission: access.View, somewhere: true}
+		operates    = need{permission: access.Operate}
 		administers = need{permission: access.Administer}
 	)
 	return []route{
@@ -41,6 +43,10 @@ func (h *handler) routes(metrics prometheus.Gatherer) []route {
 		{"GET /v1/clock", nothing, h.clock},
 		{"GET /metrics", sees, promhttp.HandlerFor(metrics, promhttp.HandlerOpts{}).ServeHTTP},
 		{"GET /v1/status", sees, h.status},
+		{"POST " + pausePath(broker.PauseTopic, "{topic}", "pause"), operates, h.pause},
+		{"POST " + pausePath(broker.PauseTopic, "{topic}", "resume"), operates, h.resume},
+		{"POST " + pausePath(broker.PauseTarget, "{target}", "pause"), operates, h.pause},
+		{"POST " + pausePath(broker.PauseTarget, "{target}", "resume"), operates, h.resume},
 		{"POST " + replacePath, administers, h.replace},
 		{"POST " + raisePath, administers, h.raise},
 	}

@@ -151,6 +151,13 @@ func printStatus(w io.Writer, node, leader broker.Status, now time.Time) error {
 	} else {
 		row("parked", "%s", unknown)
 	}
+	for i, p := range leader.Paused {
+		if i == mostShown {
+			row("paused", "%d more, /v1/status has them all", len(leader.Paused)-i)
+			break
+		}
+		row("paused", "%s %s by %s, %s: %s", p.Kind, p.Name, p.Who, distance(time.UnixMilli(p.Since).Sub(now)), p.Why)
+	}
 	for _, problem := range withLeader(node, leader).Problems {
 		row("problem", "%s", problem)
 	}

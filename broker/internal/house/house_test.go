@@ -42,7 +42,7 @@ var rules = map[string]rule{
 	"raftfsm/repeats":           {},
 	"raftfsm/node":              {ours: []string{"raftfsm/repeats", "raftfsm", "raftfsm/member", "raftfsm/raftlog", "storage"}, big: []string{"github.com/hashicorp/raft"}},
 	"client":                    {big: []string{"github.com/twmb/franz-go", "net/http"}},
-	"broker":                    {ours: []string{"broker/clock", "broker/config", "broker/deliver", "broker/ingest", "broker/mailbox", "broker/message", "broker/report", "broker/schedule", "raftfsm", "raftfsm/member", "raftfsm/node", "storage", "storage/outcomes"}, big: []string{"github.com/prometheus/"}},
+	"broker":                    {ours: []string{"broker/clock", "broker/config", "broker/deliver", "broker/ingest", "broker/mailbox", "broker/message", "broker/report", "broker/schedule", "raftfsm", "raftfsm/member", "raftfsm/node", "storage", "storage/outcomes", "storage/pause"}, big: []string{"github.com/prometheus/"}},
 	"broker/clock":              {},
 	"broker/mailbox":            {},
 	"broker/digest":             {},

@@ -1,0 +1,137 @@
+package broker
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"unicode/utf8"
+
+	"github.com/carillonmq/carillon/broker/config"
+	"github.com/carillonmq/carillon/raftfsm"
+	"github.com/carillonmq/carillon/storage"
+	"github.com/carillonmq/carillon/storage/pause"
+)
+
+// A Pause is a delay topic or target whose messages are not delivered until it is resumed.
+type Pause struct {
+	Kind  string `json:"kind"` // PauseTopic or PauseTarget
+	Name  string `json:"name"`
+	Who   string `json:"who,omitempty"`   // has paused it
+	Why   string `json:"why,omitempty"`   // in words of theirs
+	Since int64  `json:"since,omitempty"` // epoch milliseconds
+}
+
+// The kinds of a Pause.
+const (
+	PauseTopic  = "topic"  // a delay topic: what came by it, whatever its targets; records are still taken in
+	PauseTarget = "target" // what goes to it, whatever it came by
+)
+
+// A PauseChange says what came of a pause or a resume.
+type PauseChange struct {
+	Changed bool `json:"changed"` // false: it was so before
+}
+
+const (
+	// mostPauses bounds what is written whole with each flush of the schedule.
+	mostPauses = 10_000
+	// mostWords bounds who and why, in bytes.
+	mostWords = 1000
+)
+
+// Pause has the messages of a delay topic, or those for a target, wait until Resume. What was claimed
+// by then is still delivered where it was handed over already, within moments. What is paused already stays
+// as it is. Only the leader can. The error is errPause with field, value and remedy if the pause is
+// refused, and raftfsm's otherwise. It blocks for one log entry.
+func (b *Broker) Pause(ctx context.Context, p Pause) (PauseChange, error) {
+	kind, err := b.checkPause(p)
+	if err != nil {
+		return PauseChange{}, err
+	}
+	return b.commitPause(ctx, "pause", p, raftfsm.Pause{Time: b.now().UnixMilli(), Kind: kind, Name: p.Name, Who: p.Who, Why: p.Why})
+}
+
+// Resume ends a pause: what waits is delivered, in order. Only the kind and the name of p count. As
+// Pause in all else.
+func (b *Broker) Resume(ctx context.Context, p Pause) (PauseChange, error) {
+	kind, err := b.checkKind(p)
+	if err != nil {
+		return PauseChange{}, err
+	}
+	return b.commitPause(ctx, "resume", p, raftfsm.Resume{Time: b.now().UnixMilli(), Kind: kind, Name: p.Name})
+}
+
+func (b *Broker) commitPause(ctx context.Context, verb string, p Pause, command raftfsm.Command) (PauseChange, error) {
+	if status := b.node.Status(); status.Leader != status.Node {
+		return PauseChange{}, fmt.Errorf("%s %s %q: %w", verb, p.Kind, p.Name, raftfsm.ErrNotLeader)
+	}
+	if level := b.node.Store().Level(); level < storage.LevelThree {
+		return PauseChange{}, fmt.Errorf("%w: the feature level is %d, it takes %d: run `carillon cluster raise` when all nodes run a program that understands it", errPause, level, storage.LevelThree)
+	}
+	result, err := b.node.Propose(ctx, command).Wait(ctx)
+	if errors.Is(err, raftfsm.ErrInDoubt) {
+		err = fmt.Errorf("%w: `carillon status` tells what is paused", err)
+	}
+	if err != nil {
+		return PauseChange{}, fmt.Errorf("%s %s %q: %w", verb, p.Kind, p.Name, err)
+	}
+	b.log.Info(verb+"d", "kind", p.Kind, "name", p.Name, "who", p.Who, "why", p.Why, "changed", result.Changed)
+	return PauseChange{Changed: result.Changed}, nil
+}
+
+// checkPause returns the kind of a pause that may be made, or why not.
+func (b *Broker) checkPause(p Pause) (pause.Kind, error) {
+	kind, err := b.checkKind(p)
+	if err != nil {
+		return 0, err
+	}
+	route, isDelayTopic := b.config.Route(p.Name)
+	switch {
+	case kind == pause.Topic && !isDelayTopic:
+		return 0, fmt.Errorf("%w: topic %q: no route has it, so no message comes by it: name one that routes[].from matches, which are %s; or, if it is a target, pause it as one",
+			errPause, p.Name, patterns(b.config.Routes))
+	case kind == pause.Target && isDelayTopic:
+		return 0, fmt.Errorf("%w: target %q: routes[].from %q makes it a delay topic, and no message goes there: pause it as a topic", errPause, p.Name, route.From)
+	case strings.TrimSpace(p.Why) == "":
+		return 0, fmt.Errorf("%w: why is empty: say it to those who find the %s paused", errPause, kind)
+	}
+	for _, words := range [][2]string{{"who", p.Who}, {"why", p.Why}} {
+		if field, text := words[0], words[1]; len(text) > mostWords || !utf8.ValidString(text) {
+			return 0, fmt.Errorf("%w: %s is %.20q...: write %d bytes of UTF-8 text at most", errPause, field, text, mostWords)
+		}
+	}
+	if n := len(b.node.Store().Pauses()); n >= mostPauses && !b.node.Store().Paused(kind, p.Name) {
+		return 0, fmt.Errorf("%w: %d topics and targets are paused, %d at most: resume some", errPause, n, mostPauses)
+	}
+	return kind, nil
+}
+
+// checkKind refuses what cannot be paused nor be resumed.
+func (b *Broker) checkKind(p Pause) (pause.Kind, error) {
+	kinds := map[string]pause.Kind{PauseTopic: pause.Topic, PauseTarget: pause.Target}
+	kind, known := kinds[p.Kind]
+	if !known {
+		return 0, fmt.Errorf("%w: kind %q: write %s or %s", errPause, p.Kind, PauseTopic, PauseTarget)
+	}
+	if err := config.CheckTopicName(p.Name); err != nil {
+		return 0, fmt.Errorf("%w: %s: %w", errPause, p.Kind, err)
+	}
+	return kind, nil
+}
+
+func patterns(routes []config.Route) string {
+	all := make([]string, len(routes))
+	for i, route := range routes {
+		all[i] = fmt.Sprintf("%q", route.From)
+	}
+	return strings.Join(all, ", ")
+}
+
+// pausesOf tells what is paused as far as this node has applied the log.
+func pausesOf(store *storage.Store) (all []Pause) {
+	for _, p := range store.Pauses() {
+		all = append(all, Pause{Kind: p.Kind.String(), Name: p.Name, Who: p.Who, Why: p.Why, Since: p.Since})
+	}
+	return all
+}

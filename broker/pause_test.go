@@ -1,0 +1,82 @@
+package broker
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/carillonmq/carillon/broker/config"
+	"github.com/carillonmq/carillon/broker/internal/nodetest"
+	"github.com/carillonmq/carillon/raftfsm"
+	"github.com/carillonmq/carillon/storage"
+)
+
+// What cannot be paused is refused with field, value and remedy before anything is proposed.
+func TestPause_refusesWhatMakesNoSense(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		ctx, cancel := context.WithCancel(context.Background())
+		defer cancel()
+		node := nodetest.Open(t, ctx)
+		defer node.Close()
+		b := &Broker{config: config.Default(), node: node, now: time.Now, log: slog.New(slog.DiscardHandler)}
+		b.config.Routes = []config.Route{config.NewRoute("*.delay"), config.NewRoute("later")}
+		refused := func(p Pause, want string) {
+			t.Helper()
+			if _, err := b.Pause(ctx, p); !errors.Is(err, errPause) || !strings.Contains(err.Error(), want) {
+				t.Errorf("%+v: %v, want %s", p, err, want)
+			}
+		}
+		refused(Pause{Kind: PauseTopic, Name: "orders.delay", Why: "why"}, "the feature level is 1, it takes 3: run `carillon cluster raise`")
+		if _, err := node.Propose(ctx, raftfsm.RaiseLevel{Level: storage.LevelThree}).Wait(ctx); err != nil {
+			t.Fatal(err)
+		}
+		refused(Pause{Kind: PauseTopic, Name: "orders", Why: "why"}, `topic "orders": no route has it, so no message comes by it: name one that routes[].from matches, which are "*.delay", "later"; or`)
+		refused(Pause{Kind: PauseTarget, Name: "later", Why: "why"}, `target "later": routes[].from "later" makes it a delay topic, and no message goes there: pause it as a topic`)
+		refused(Pause{Kind: "partition", Name: "later", Why: "why"}, `kind "partition": write topic or target`)
+		refused(Pause{Kind: PauseTarget, Name: "a/b", Why: "why"}, `target: topic name "a/b" holds '/'`)
+		refused(Pause{Kind: PauseTarget, Why: "why"}, "topic name is empty")
+		refused(Pause{Kind: PauseTopic, Name: "later", Why: " "}, "why is empty: say it")
+		refused(Pause{Kind: PauseTopic, Name: "later", Why: strings.Repeat("x", 1001)}, `why is "xxxxxxxxxxxxxxxxxxxx"...: write 1000 bytes`)
+		refused(Pause{Kind: PauseTopic, Name: "later", Who: "\xff", Why: "why"}, `who is "\xff"`)
+		if pauses := node.Store().Pauses(); len(pauses) > 0 {
+			t.Errorf("paused nevertheless: %v", pauses)
+		}
+
+		for _, want := range []bool{true, false} {
+			got, err := b.Pause(ctx, Pause{Kind: PauseTopic, Name: "orders.delay", Who: "ann", Why: "why"})
+			if err != nil || got.Changed != want {
+				t.Errorf("paused: %+v, error %v, want %v", got, err, want)
+			}
+		}
+		all := pausesOf(node.Store())
+		if want := (Pause{Kind: "topic", Name: "orders.delay", Who: "ann", Why: "why", Since: time.Now().UnixMilli()}); len(all) != 1 || all[0] != want {
+			t.Errorf("paused are %+v, want %+v", all, want)
+		}
+		b.config.Routes = nil // what no route has any more can be resumed
+		for _, want := range []bool{true, false} {
+			got, err := b.Resume(ctx, Pause{Kind: PauseTopic, Name: "orders.delay"})
+			if err != nil || got.Changed != want {
+				t.Errorf("resumed: %+v, error %v, want %v", got, err, want)
+			}
+		}
+	})
+}
+
+func TestCollector_namesWhatIsPaused(t *testing.T) {
+	registry := prometheus.NewPedanticRegistry()
+	registry.MustRegister(NewCollector(func() Status {
+		return Status{Paused: []Pause{{Kind: PauseTopic, Name: "a.delay"}, {Kind: PauseTarget, Name: "a"}}}
+	}))
+	text := exposition(t, registry)
+	for _, want := range []string{`carillon_paused{kind="topic",name="a.delay"} 1`, `carillon_paused{kind="target",name="a"} 1`} {
+		if !strings.Contains(text, want+"\n") {
+			t.Errorf("no %s", want)
+		}
+	}
+}
