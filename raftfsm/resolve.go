@@ -153,18 +153,19 @@ func (f *FSM) carryOutOne(w *work, o *Operation) (Answer, error) {
 	if a.Code == Scheduled || a.Code == Superseded {
 		a.Seq = w.add(*e)
 	}
-	ended := outcomes.Outcome{Name: name.Of(e.Topic, e.ID), Seq: x.Seq, Due: x.Due, At: f.store.Time(), Target: x.Target}
+	ended := outcomes.Outcome{Seq: x.Seq, Due: x.Due, At: f.store.Time(), Target: x.Target}
 	switch a.Code {
 	case WasCancelled:
 		ended.Kind = outcomes.Cancelled
 	case Superseded:
 		ended.Kind, ended.By = outcomes.Replaced, a.Seq
 	case Conflict:
-		ended = outcomes.Outcome{Name: ended.Name, Kind: outcomes.Refused, Due: e.Due, At: ended.At, Target: e.Target}
+		ended = outcomes.Outcome{Kind: outcomes.Refused, Due: e.Due, At: ended.At, Target: e.Target}
 	case NotFound:
 		a.Since = f.store.OutcomesSince()
 	}
 	if ended.Kind != 0 && e.ID != "" {
+		ended.Name = name.Of(e.Topic, e.ID)
 		f.store.End(ended)
 	}
 	return a, nil

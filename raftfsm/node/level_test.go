@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"maps"
+	"slices"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -55,5 +56,29 @@ func TestPropose_refusesAFormAboveTheLevelInForce(t *testing.T) {
 		}
 		must(t, n, raftfsm.RaiseLevel{Level: storage.LevelTwo})
 		must(t, n, raftfsm.ChangeClaim{})
+	})
+}
+
+func TestPropose_returnsWhatCameOfOperations(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := newCluster(t, 3, func(cfg *Config) { cfg.Understands = storage.LevelThree })
+		c.open("n1", "n2", "n3")
+		n := c.leader()
+		must(t, n, raftfsm.RaiseLevel{Level: storage.LevelThree})
+		must(t, n, raftfsm.OpenIDs{})
+		entry := storage.Entry{Due: 1 << 50, Target: "a", Topic: "a.delay", ID: "x", Body: []byte("x")}
+		res := must(t, n, raftfsm.Operate{Time: 5, Operations: []raftfsm.Operation{
+			{Verb: raftfsm.Schedule, Entry: entry}, {Verb: raftfsm.Cancel, If: raftfsm.Exactly, Seq: 1, Entry: entry}, {Verb: raftfsm.Cancel, Entry: entry},
+		}})
+		var codes []raftfsm.Code
+		for _, a := range res.Answers[0] {
+			codes = append(codes, a.Code)
+		}
+		if !slices.Equal(codes, []raftfsm.Code{raftfsm.Scheduled, raftfsm.WasCancelled, raftfsm.AlreadyCancelled}) {
+			t.Errorf("answers %+v", res.Answers)
+		}
+		if life := n.Store().Life("a.delay", "x"); len(life) != 1 || life[0] != res.Answers[0][2].Outcome {
+			t.Errorf("its life is %+v, the answer was %+v", life, res.Answers[0][2])
+		}
 	})
 }
