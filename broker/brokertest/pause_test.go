@@ -1,0 +1,95 @@
+package brokertest
+
+import (
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/carillonmq/carillon/broker"
+	"github.com/carillonmq/carillon/client"
+	"github.com/carillonmq/carillon/storage"
+)
+
+var (
+	pausedTopic  = broker.Pause{Kind: broker.PauseTopic, Name: "orders.delay", Who: "ann", Why: "stock taking"}
+	pausedTarget = broker.Pause{Kind: broker.PauseTarget, Name: "orders", Who: "ann", Why: "the shop is full"}
+)
+
+func (x *idTest) pauseAll(p broker.Pause) {
+	x.t.Helper()
+	if change, err := x.leader().broker.Pause(x.t.Context(), p); err != nil || !change.Changed {
+		x.t.Fatalf("pause %s: %+v, %v", p.Name, change, err)
+	}
+}
+
+func (x *idTest) resume(p broker.Pause) {
+	x.t.Helper()
+	if change, err := x.leader().broker.Resume(x.t.Context(), p); err != nil || !change.Changed {
+		x.t.Fatalf("resume %s: %+v, %v", p.Name, change, err)
+	}
+}
+
+// inOrder holds that the topic has got these values, in this order.
+func (x *idTest) inOrder(want ...string) {
+	x.t.Helper()
+	var got []string
+	for _, d := range x.consume() {
+		if d.Topic == "orders" {
+			got = append(got, d.Value)
+		}
+	}
+	if fmt.Sprint(got) != fmt.Sprint(want) {
+		x.t.Errorf("orders has got %q, want %q", got, want)
+	}
+}
+
+// A delay topic, or a target, is paused and leaders are killed meanwhile. Records are still taken in, and
+// what they cancel will not come. Nothing is delivered before the resume; all is after it, once, in order.
+func TestPause_outlivesLeadersAndLetsCancelsIn(t *testing.T) {
+	for _, p := range []broker.Pause{pausedTopic, pausedTarget} {
+		t.Run(p.Kind, func(t *testing.T) {
+			testIDs(t, storage.LevelThree, func(x *idTest) {
+				var want []string
+				for i := range 40 {
+					value := fmt.Sprintf("%02d", i)
+					x.send(options(client.After(time.Duration(20+i)*time.Second), client.ID("id"+value)), value)
+					if i%4 != 1 {
+						want = append(want, value)
+					}
+				}
+				x.pauseAll(p)
+				x.pause(40 * time.Second)
+				for i := 1; i < 40; i += 4 {
+					if i == 21 {
+						x.leader().kill()
+						x.pause(5 * time.Second)
+						x.must(x.each("all", (*node).start, func(n *node) bool { return !n.running() }))
+					}
+					x.send(options(client.Cancel(fmt.Sprintf("id%02d", i)))) // the first are due by now
+				}
+				x.pause(time.Hour)
+				x.send(options(client.After(time.Millisecond)), "new")
+				x.pause(time.Minute)
+				x.inOrder()
+				if pending := x.leader().raft().Store().Pending(); pending != uint64(len(want)+1) {
+					t.Errorf("%d messages pending, want %d", pending, len(want)+1)
+				}
+				for _, n := range x.nodes {
+					if all := n.broker.Status().Paused; len(all) != 1 || all[0].Who != "ann" || all[0].Why != p.Why || all[0].Name != p.Name {
+						t.Errorf("%s says that %+v are paused", n.member.ID, all)
+					}
+				}
+				x.resume(p)
+				x.leader().stop() // with the resume in the log and perhaps some of it delivered
+				x.pause(5 * time.Second)
+				x.must(x.each("all", (*node).start, func(n *node) bool { return !n.running() }))
+				x.pause(time.Minute)
+				x.inOrder(append(want, "new")...)
+				store := x.leader().raft().Store()
+				if holds, topics := store.Holds(), store.TopicHolds(); store.Pending() > 0 || len(holds)+len(topics) > 0 {
+					t.Errorf("%d messages pending, holds %v and %v", store.Pending(), holds, topics)
+				}
+			})
+		})
+	}
+}
