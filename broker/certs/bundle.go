@@ -89,6 +89,15 @@ func (b Bundle) Dial(ctx context.Context, network, addr string) (net.Conn, error
 	return (&tls.Dialer{Config: config}).DialContext(ctx, network, addr)
 }
 
+// CheckShown returns an error unless what this side shows is issued to one of the names, as
+// those who dial it want.
+func (b Bundle) CheckShown(names []string) error {
+	if isOne(b.Certificate.Leaf, names) {
+		return nil
+	}
+	return fmt.Errorf("the certificate is issued to %s, and the others want one of %q: name that of this node", issuedTo(b.Certificate.Leaf), names)
+}
+
 // validity returns when the first certificate of the chain ends.
 func (p Paths) validity(text []byte) (expiry time.Time, err error) {
 	chain, err := readChain(p.Cert, text)

@@ -37,7 +37,7 @@ func (c *eitherConn) choose() (net.Conn, error) {
 	}
 	var chosen net.Conn = &begunConn{Conn: c.Conn, first: first[:]}
 	if first[0] == recordHandshake {
-		chosen = tls.Server(chosen, c.peers.server())
+		chosen = c.peers.ending(tls.Server(chosen, c.peers.server()), c.Conn)
 	} else {
 		c.peers.warn("accepted a connection without TLS: let the other side use it, then take tls.optional out", c.RemoteAddr().String())
 	}
@@ -61,7 +61,7 @@ func (c *eitherConn) Write(b []byte) (int, error) {
 	return chosen.Write(b)
 }
 
-// Close says good-bye where TLS does.
+// Close closes what was chosen, if the first byte has come.
 func (c *eitherConn) Close() error {
 	if chosen := c.chosen.Load(); chosen != nil {
 		return (*chosen).Close()

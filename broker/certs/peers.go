@@ -86,7 +86,7 @@ type listener struct {
 	peers *Peers
 }
 
-// Accept returns a *tls.Conn unless TLS is optional.
+// Accept returns a *tls.Conn, which net/http knows, where anybody may dial by TLS alone.
 func (l *listener) Accept() (net.Conn, error) {
 	c, err := l.Listener.Accept()
 	if err != nil {
@@ -97,8 +97,25 @@ func (l *listener) Accept() (net.Conn, error) {
 	if p.o.Optional {
 		return &eitherConn{Conn: c, peers: p}, nil
 	}
-	return tls.Server(c, p.server()), nil
+	return p.ending(tls.Server(c, p.server()), c), nil
 }
+
+// ending returns t, over c, as it is to be closed.
+func (p *Peers) ending(t *tls.Conn, c net.Conn) net.Conn {
+	if p.o.OnlyMembers {
+		return abruptConn{t, c}
+	}
+	return t
+}
+
+// An abruptConn is closed without a good-bye. TLS would wait seconds for a peer that reads
+// nothing, while a node closes one after the other; nodes frame what they say and need none.
+type abruptConn struct {
+	*tls.Conn
+	under net.Conn
+}
+
+func (c abruptConn) Close() error { return c.under.Close() }
 
 func (p *Peers) server() *tls.Config {
 	return &tls.Config{GetConfigForClient: func(*tls.ClientHelloInfo) (*tls.Config, error) { return p.serverNow(), nil }}
@@ -143,7 +160,7 @@ func (p *Peers) Dial(ctx context.Context, network, addr string) (net.Conn, error
 	t := tls.Client(c, p.client(addr))
 	err = t.HandshakeContext(ctx)
 	if err == nil {
-		return t, nil
+		return p.ending(t, c), nil
 	}
 	_ = c.Close() // t has nothing to say to it any more
 	if !p.o.Optional || !speaksNoTLS(err) {

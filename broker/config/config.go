@@ -50,7 +50,16 @@ type Raft struct {
 	Listen               string        `yaml:"listen" help:"address to listen on for Raft; empty: the member entry of this node"`
 	Heartbeat            time.Duration `yaml:"heartbeat" help:"a leader that is silent for this long is replaced"`
 	Log                  string        `yaml:"log" help:"wal or boltdb"`
+	TLS                  RaftTLS       `yaml:"tls"`
 	AllowUnauthenticated bool          `yaml:"allow_unauthenticated" help:"listen for Raft off loopback although nothing authenticates the peers"`
+}
+
+// A RaftTLS holds names of PEM files, of which a running node takes changes.
+type RaftTLS struct {
+	Cert     string `yaml:"cert" help:"PEM file of the certificate that this node shows to the others, and what signed it; empty: no TLS"`
+	Key      string `yaml:"key" help:"PEM file of the certificate's key"`
+	CA       string `yaml:"ca" help:"PEM file of the authorities that sign the certificates of the nodes"`
+	Optional bool   `yaml:"optional" help:"take peers without TLS as well, and reach those without it that have none: while it is brought in"`
 }
 
 // A Clock says how far the clocks of the nodes may differ.

@@ -44,7 +44,7 @@ func TestConfig_listensWhereItsMemberEntrySays(t *testing.T) {
 }
 
 func TestConfig_namesFieldValueAndRemedy(t *testing.T) {
-	const openRaft = "it can be reached from other machines and nothing authenticates them; listen on 127.0.0.1, or say raft.allow_unauthenticated: true where the network is trusted"
+	const openRaft = "it can be reached from other machines and nothing authenticates them; name a certificate for raft.tls and no raft.tls.optional, listen on 127.0.0.1, or say raft.allow_unauthenticated: true where the network is trusted"
 	const openAPI = "it can be reached from other machines and nothing authenticates them; name a file for api.tokens, listen on 127.0.0.1, or say api.allow_unauthenticated: true where the network is trusted"
 	const name = "use 1 to 63 letters, digits, dots, hyphens and underscores, a letter or digit first"
 	for _, test := range []struct {
@@ -81,6 +81,11 @@ func TestConfig_namesFieldValueAndRemedy(t *testing.T) {
 		{"certificates without TLS", func(c *Config) { c.Kafka.TLS.CA = "ca.pem" }, `kafka.tls.enabled is "false": ca.pem is named, which only TLS reads; say true`},
 		{"a certificate without key", func(c *Config) { c.Kafka.TLS = TLS{Enabled: true, Cert: "c.pem"} }, `kafka.tls.key is "": kafka.tls.cert is set; name its key too`},
 		{"a key without certificate", func(c *Config) { c.Kafka.TLS = TLS{Enabled: true, Key: "k.pem"} }, `kafka.tls.cert is "": kafka.tls.key is set; name its certificate too`},
+		{"raft with optional TLS on a network", func(c *Config) {
+			c.Raft.Listen, c.Raft.TLS = ":7301", RaftTLS{Cert: "c.pem", Key: "k.pem", CA: "ca.pem", Optional: true}
+		}, `raft.listen is ":7301": ` + openRaft},
+		{"a raft certificate without CA", func(c *Config) { c.Raft.TLS = RaftTLS{Cert: "c.pem", Key: "k.pem"} }, `raft.tls.ca is "": raft.tls.cert is set; name who signs the certificates of the nodes, an authority of their own rather than one that signs for others too`},
+		{"optional raft TLS without certificate", func(c *Config) { c.Raft.TLS.Optional = true }, `raft.tls.cert is "": other keys of raft.tls are set, which only TLS reads; name the certificate of this node, and its key`},
 		{"an api key without certificate", func(c *Config) { c.API.TLS.Key = "k.pem" }, `api.tls.cert is "": api.tls.key is set; name its certificate too`},
 		{"an api CA without TLS", func(c *Config) { c.API.TLS.ClientCA = "ca.pem" }, `api.tls.cert is "": other keys of api.tls are set, which only TLS reads; name the certificate of this node, and its key`},
 		{"a password without mechanism", func(c *Config) { c.Kafka.SASL.Password = "x" }, `kafka.sasl.mechanism is "": a user name or password is set; use plain, scram-256 or scram-512`},
@@ -151,6 +156,7 @@ func TestConfig_listensOffLoopbackWhenToldSo(t *testing.T) {
 		t.Error(err)
 	}
 	c.API.Tokens, c.API.AllowUnauthenticated = "tokens.yaml", false
+	c.Raft.TLS, c.Raft.AllowUnauthenticated = RaftTLS{Cert: "c.pem", Key: "k.pem", CA: "ca.pem"}, false
 	if err := c.Resolved().Validate(); err != nil {
 		t.Error(err)
 	}

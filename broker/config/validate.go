@@ -32,6 +32,11 @@ func (c Config) Validate() error {
 	p.checkNode(c)
 	p.checkMembers(c.Cluster)
 	p.checkListeners(c)
+	raft := c.Raft.TLS
+	p.checkServes("raft.tls", raft.Cert, raft.Key, raft.CA != "" || raft.Optional)
+	if raft.Cert != "" && raft.CA == "" {
+		p.add("raft.tls.ca", "", "raft.tls.cert is set; name who signs the certificates of the nodes, an authority of their own rather than one that signs for others too")
+	}
 	api := c.API.TLS
 	p.checkServes("api.tls", api.Cert, api.Key, api.CA != "" || api.ClientCA != "" || api.Optional)
 	p.checkKafka(c.Kafka)
@@ -159,7 +164,8 @@ func (p *problems) checkListeners(c Config) {
 	if _, ok := c.Self(); !ok {
 		return
 	}
-	p.checkListener(listener{"raft", "127.0.0.1:7301", "listen on 127.0.0.1"}, c.Raft.Listen, c.Raft.AllowUnauthenticated)
+	p.checkListener(listener{"raft", "127.0.0.1:7301", "name a certificate for raft.tls and no raft.tls.optional, listen on 127.0.0.1"}, c.Raft.Listen,
+		c.Raft.TLS.Cert != "" && !c.Raft.TLS.Optional || c.Raft.AllowUnauthenticated)
 	p.checkListener(listener{"api", "127.0.0.1:7401", "name a file for api.tokens, listen on 127.0.0.1"}, c.API.Listen, c.API.Tokens != "" || c.API.AllowUnauthenticated)
 }
 

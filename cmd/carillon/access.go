@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"fmt"
 	"log/slog"
 	"net"
 
@@ -67,16 +68,14 @@ func apiAccess(w *watched, c config.Config) (apiEntry, error) {
 	if t.Cert == "" {
 		return apiEntry{Callers: callers}, nil
 	}
-	keeper, err := watchCerts(w, "api.tls", certs.Paths{Cert: t.Cert, Key: t.Key, CA: t.CA, ClientCA: t.ClientCA})
+	self, _ := c.Self()
+	names := namesAt(c, func(m config.Member) string { return m.API })
+	keeper, err := watchCerts(w, "api.tls", certs.Paths{Cert: t.Cert, Key: t.Key, CA: t.CA, ClientCA: t.ClientCA}, names[self.API])
 	if err != nil {
 		return apiEntry{}, err
 	}
 	if t.Optional {
 		w.log.Warn("the API is used without TLS as well, and tokens can be read on the way: take api.tls.optional out when all nodes and programs use TLS")
-	}
-	names := map[string][]string{}
-	for _, m := range c.Cluster.Members {
-		names[m.API] = []string{m.ID, hostOf(m.API)}
 	}
 	peers := certs.NewPeers(certs.Options{Bundle: keeper, Names: names, Optional: t.Optional, Logger: w.log.With("component", "api")})
 	callers.Leader.Dial = peers.Dial
@@ -91,15 +90,56 @@ func (e apiEntry) over(l net.Listener) net.Listener {
 	return e.peers.Over(l)
 }
 
+// raftPeers returns how the nodes reach each other for Raft by TLS, nil where the
+// configuration names no certificate.
+func raftPeers(w *watched, c config.Config) (*certs.Peers, error) {
+	t := c.Raft.TLS
+	if t.Cert == "" {
+		return nil, nil
+	}
+	self, _ := c.Self()
+	names := namesAt(c, func(m config.Member) string { return m.Raft })
+	keeper, err := watchCerts(w, "raft.tls", certs.Paths{Cert: t.Cert, Key: t.Key, CA: t.CA, ClientCA: t.CA}, names[self.Raft])
+	if err != nil {
+		return nil, err
+	}
+	if t.Optional {
+		w.log.Warn("peers are taken without TLS as well, and nothing authenticates them: take raft.tls.optional out when all nodes have TLS")
+	}
+	peers := certs.NewPeers(certs.Options{Bundle: keeper, Names: names, OnlyMembers: true, Optional: t.Optional, Logger: w.log.With("component", "raft")})
+	w.runs = append(w.runs, peers.Run)
+	return peers, nil
+}
+
+// namesAt returns what the certificate of each member may be issued to, by one of its
+// addresses: its id, or the host there.
+func namesAt(c config.Config, address func(config.Member) string) map[string][]string {
+	names := map[string][]string{}
+	for _, m := range c.Cluster.Members {
+		names[address(m)] = []string{m.ID, hostOf(address(m))}
+	}
+	return names
+}
+
 // hostOf returns the host of an address that config.Validate has let through.
 func hostOf(address string) string {
 	host, _, _ := net.SplitHostPort(address)
 	return host
 }
 
-// watchCerts watches certificates, and shows when they end.
-func watchCerts(w *watched, key string, paths certs.Paths) (*reload.Keeper[certs.Bundle], error) {
-	keeper, err := watch(w, key, paths.Files(), paths.Read)
+// watchCerts watches certificates, of which this node shows one that is issued to one of
+// the names, and shows when they end.
+func watchCerts(w *watched, key string, paths certs.Paths, names []string) (*reload.Keeper[certs.Bundle], error) {
+	keeper, err := watch(w, key, paths.Files(), func(texts [][]byte) (certs.Bundle, error) {
+		bundle, err := paths.Read(texts)
+		if err != nil {
+			return bundle, err
+		}
+		if err := bundle.CheckShown(names); err != nil {
+			return bundle, fmt.Errorf("%s: %w", paths.Cert, err)
+		}
+		return bundle, nil
+	})
 	if err != nil {
 		return nil, err
 	}

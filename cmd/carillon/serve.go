@@ -86,12 +86,18 @@ func serve(ctx context.Context, c config.Config, stderr io.Writer) (err error) {
 		return err
 	}
 	nodes := access.Leader
+	replication := nodeConfig(c, nodes, log)
+	if peers, err := raftPeers(files, c); err != nil {
+		return err
+	} else if peers != nil {
+		replication.Listen, replication.Dial = peers.Listen, peers.Dial
+	}
 	listener, err := net.Listen("tcp", c.API.Listen)
 	if err != nil {
 		return fmt.Errorf("%w: %w", portInUse(c), err)
 	}
 	defer listener.Close() // for a return before Serve has it
-	node, err := node.Open(ctx, nodeConfig(c, nodes, log))
+	node, err := node.Open(ctx, replication)
 	if err != nil {
 		return fmt.Errorf("start node %s: %w", c.Node.ID, err)
 	}
