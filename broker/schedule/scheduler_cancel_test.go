@@ -63,6 +63,7 @@ func TestScheduler_dropsWhatIsCancelledBeforeItsClaim(t *testing.T) {
 		}
 		later := s.operate(ctx, raftfsm.Schedule, "later", "out", soon.Add(time.Hour))
 		time.Sleep(2 * time.Second)
+		synctest.Wait() // the scheduler sleeps: what it owns can be looked at
 		if ripe := len(s.scheduler.window.ripe); ripe != 4 || s.count() > 0 {
 			t.Fatalf("%d messages wait for a claim, %d were handed over", ripe, s.count())
 		}
