@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -39,6 +40,27 @@ func (p onlyClaimed) Hand(due []DueMessage) {
 		}
 	}
 	p.Publisher.Hand(due)
+}
+
+// A cutLog takes commands until one after which nothing more comes through: the term ends there.
+type cutLog struct {
+	Log
+	last func(raftfsm.Command) bool
+	end  func() // of the term
+
+	mu  sync.Mutex
+	cut bool
+}
+
+func (l *cutLog) Propose(ctx context.Context, c raftfsm.Command) *raftfsm.Proposal {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.cut {
+		l.end()
+		return raftfsm.Refused(raftfsm.ErrNotLeader)
+	}
+	l.cut = l.last(c)
+	return l.Log.Propose(ctx, c)
 }
 
 // onPauses plays with a cluster that can be paused.
@@ -333,6 +355,45 @@ func TestPause_thatEndsDelaysNobodyElse(t *testing.T) {
 		time.Sleep(time.Minute)
 		s.checkOnTime("fine", 200)
 		s.check("held", 30_000)
+	})
+}
+
+// A target is parked when all was read, but for what is withheld: its own mark is beyond that, as is the
+// claim's. Both must cover it when the topic's hold is gone, by the same claim: a term may end there.
+func TestPause_thatEndsLeavesWhatIsLaterToAParkedTarget(t *testing.T) {
+	onPauses(t, func(ctx context.Context, s *stage) {
+		term, end := context.WithCancel(ctx)
+		s.lead(term)
+		s.pause(ctx, pause.Topic, "a.delay")
+		s.acceptBy(ctx, "a.delay", "stuck", 1, every(2*time.Hour))
+		s.acceptBy(ctx, "a.delay", "later", 1, every(2*time.Hour))
+		s.accept(ctx, "fine", 10, every(10*time.Millisecond)) // claims are committed meanwhile
+		time.Sleep(time.Second)
+		s.verdicts.Put(Verdict{Target: "stuck", Parked: true})
+		time.Sleep(time.Second)
+		end()
+		synctest.Wait()
+		term, end = context.WithCancel(ctx)
+		s.log = &cutLog{Log: s.node, end: end, last: func(c raftfsm.Command) bool {
+			claim, isClaim := c.(raftfsm.ChangeClaim)
+			return isClaim && len(claim.LiftTopics) > 0
+		}}
+		s.lead(term)
+		time.Sleep(time.Second)
+		s.resume(ctx, pause.Topic, "a.delay")
+		time.Sleep(time.Second)
+		if len(s.node.Store().TopicHolds()) > 0 {
+			t.Error("the topic is held still")
+		}
+		s.log = s.node
+		end = s.restart(ctx, end)
+		time.Sleep(3 * time.Hour)
+		s.check("stuck", 0)
+		s.check("later", 1)
+		s.verdicts.Put(Verdict{Target: "stuck"})
+		time.Sleep(time.Second)
+		s.check("stuck", 1)
+		end()
 	})
 }
 

@@ -160,6 +160,13 @@ func playAtRandom(ctx context.Context, s *stage, random *rand.Rand) {
 		lanes = &crowd{node: s.node, lanes: make(map[string]*crowdLane)}
 		s.publisher = lanes
 		term, end = context.WithCancel(ctx)
+		s.log = s.node
+		if claims := random.IntN(12); pauses && claims > 0 { // it ends after so many, if not before
+			s.log = &cutLog{Log: s.node, end: end, last: func(raftfsm.Command) bool {
+				claims--
+				return claims == 0
+			}}
+		}
 		feed := s.begin(term)
 		lanes.verdicts = s.verdicts
 		if random.IntN(2) == 0 { // something comes before it runs
@@ -192,6 +199,8 @@ func playAtRandom(ctx context.Context, s *stage, random *rand.Rand) {
 			return
 		}
 	}
+	pauses = false
+	lead()
 	for _, p := range s.node.Store().Pauses() {
 		s.propose(ctx, raftfsm.Resume{Kind: p.Kind, Name: p.Name})
 	}
