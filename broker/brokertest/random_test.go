@@ -16,8 +16,9 @@ var (
 	profile = flag.String("profile", string(draw.Any), "the scale of time of -seed and -seeds: any, true or stretched")
 )
 
-// fixedSeeds are played by everybody: small ones, at true scale.
-func fixedSeeds() []uint64 { return []uint64{5, 29, 37, 49} }
+// fixedSeeds are played by everybody: small ones, at true scale, that have most of what scripts can say
+// between them. Whoever changes what is drawn looks whether they still do.
+func fixedSeeds() []uint64 { return []uint64{68, 130, 106, 99} }
 
 // Random scripts meet what nobody thought of. A seed gives the same script again,
 // not the same schedule of goroutines nor the same elections: repeat it with

@@ -239,9 +239,9 @@ func slowBeginning(r *run, at, length time.Duration) {
 	fault, mend := r.bad()
 	for n := range r.nodes {
 		node := fmt.Sprintf("n%d", n+1)
-		r.fault(at, "disk "+node+" slow="+span(r.span(50*time.Millisecond, time.Second)), "disk "+node+" well")
+		r.fault(at, "disk "+node+" slow="+span(r.fine(50*time.Millisecond, time.Second)), "disk "+node+" well")
 	}
-	r.produce(at, 5*r.count(), "deliver-to=%s %s spread=%s", pick(r, r.targets[1:]...), after(r.unit), span(length))
+	r.stock(at, length)
 	r.fault(at, fault, mend)
 	for range 1 + r.IntN(3) {
 		when := at + r.span(10*time.Second, max(time.Minute, length))

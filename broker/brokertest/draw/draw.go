@@ -79,6 +79,8 @@ type run struct {
 	far       time.Duration // how long all nodes are stopped at the end, 0 if they are not
 
 	nodes    int
+	handed   int           // messages of one target with the publisher at most
+	loaded   int           // messages in the window at most
 	answer   time.Duration // of Kafka to what is written
 	timeout  time.Duration // after which what is due for a missing target is a dead letter
 	brokers  int           // of Kafka; 0: one
@@ -135,10 +137,12 @@ func (r *run) drawCluster() {
 			r.setting("%s=%d", limit.name, drawn[limit.name])
 		}
 	}
+	r.handed, r.loaded = drawn["handed"], 65536
 	r.drawLatencies(drawn["handed"], drawn["flying"])
 	if r.chance(small) { // a page is a quarter of what is loaded at most
 		loaded := r.size(8, 4096)
-		r.setting("loaded=%d", int(loaded))
+		r.loaded = int(loaded)
+		r.setting("loaded=%d", r.loaded)
 		r.setting("page=%d", int(r.size(1, loaded/4)))
 	}
 	if r.chance(0.35) {

@@ -37,6 +37,13 @@ func (r *run) bad() (fault, mend string) {
 	}
 }
 
+// stock is more than the window holds, so that what comes next is read all the time.
+func (r *run) stock(at, length time.Duration) {
+	for range 2 {
+		r.produce(at, min(r.loaded, 1000), "deliver-to=%s %s spread=%s", r.to(), after(r.unit), span(length))
+	}
+}
+
 // mixed is traffic for the bad target and the others: due soon, and due already by more and less.
 func (r *run) mixed(at, length time.Duration) {
 	for range 3 + r.IntN(5) {
@@ -104,16 +111,19 @@ func fullWindow(r *run, at, length time.Duration) {
 func stillFlying(r *run, at, length time.Duration) {
 	topic := r.targets[0]
 	r.fault(at, "slow "+topic+" answer="+span(r.span(100*time.Millisecond, 5*time.Second)), "well "+topic)
-	r.produce(at, 2*r.count(), "key=%s deliver-to=%s %s spread=%s", pick(r, "hot", "k%"), topic, after(r.unit), span(length/3))
+	key := pick(r, "hot", "k%")
+	r.produce(at, 2*r.count(), "key=%s deliver-to=%s %s spread=%s", key, topic, after(r.unit), span(length/3))
 	when := at + r.span(r.unit, length/3)
 	r.at(when, "partitions %s %d", topic, 3+r.IntN(6))
+	// The nodes learn of it within ten seconds.
+	r.produce(when, 20+2*r.count(), "key=%s deliver-to=%s %s spread=15s", key, topic, after(r.span(time.Millisecond, time.Second)))
 	if r.chance(0.5) {
 		r.on(pick(r, "handed", "answered"), 1+r.IntN(20), at, "partitions "+topic+" "+pick(r, "9", "10", "12"))
 	}
 	if r.chance(0.7) { // and some of them fail
 		failure := "error Produce err=" + pick(r, "NOT_LEADER_FOR_PARTITION", "MESSAGE_TOO_LARGE", "MESSAGE_TOO_LARGE") + " topic=" + topic
-		for range 3 + r.IntN(6) {
-			r.at(when+r.span(time.Millisecond, 20*time.Second), "%s", failure)
+		for range 3 + r.IntN(10) {
+			r.at(when+time.Duration(r.Int64N(int64(15*time.Second))), "%s", failure)
 		}
 	}
 	r.mixed(at, length)
@@ -175,11 +185,12 @@ func heavyLoad(r *run, at, length time.Duration) {
 // slowCommits are those of disks that stall, while a target is bad and well again and past-due records
 // come: what was claimed, accepted or acknowledged is not yet in the log when the next thing happens.
 func slowCommits(r *run, at, length time.Duration) {
-	slow := span(r.span(50*time.Millisecond, max(time.Second, r.heartbeat/10)))
+	slow := span(r.fine(50*time.Millisecond, max(time.Second, r.heartbeat/10)))
 	for n := range r.nodes {
 		node := fmt.Sprintf("n%d", n+1)
 		r.fault(at, "disk "+node+" slow="+slow, "disk "+node+" well")
 	}
+	r.stock(at, length)
 	r.mixed(at, length)
 	for range 1 + r.IntN(3) {
 		replay(r, at+time.Duration(r.Int64N(int64(length))))
@@ -244,13 +255,14 @@ func catchesUp(r *run, at, length time.Duration) {
 	topic := r.targets[0]
 	for n := range r.nodes {
 		node := fmt.Sprintf("n%d", n+1)
-		r.fault(at, "disk "+node+" slow="+span(r.span(10*time.Millisecond, 100*time.Millisecond)), "disk "+node+" well")
+		r.fault(at, "disk "+node+" slow="+span(r.fine(25*time.Millisecond, 200*time.Millisecond)), "disk "+node+" well")
 	}
+	r.stock(at, length)
 	for range 3 + r.IntN(4) {
-		count, wait := 100+r.count(), r.span(500*time.Millisecond, 10*time.Second)
+		count, wait := 100+r.count()+min(2*r.handed, 1000), r.span(500*time.Millisecond, 10*time.Second)
 		r.produce(at, count, "deliver-to=%s %s", topic, after(wait))
 		r.produce(at, count, "deliver-to=%s %s spread=%s", topic, after(wait/2), span(r.span(100*time.Millisecond, 10*time.Second)))
-		r.fault(at+wait, "slow "+topic+" answer="+span(r.span(100*time.Millisecond, time.Second)), "well "+topic)
+		r.fault(at+wait, "slow "+topic+" answer="+span(r.fine(100*time.Millisecond, time.Second)), "well "+topic)
 		r.at(at+wait+r.span(500*time.Millisecond, 4*time.Second), "well %s", topic)
 		at += r.span(time.Second, max(5*time.Second, length/20))
 	}

@@ -164,8 +164,11 @@ func (l *Ledger) absent(target string, at time.Time) time.Duration {
 	spans = merged(spans)
 	for i := 1; i < len(spans); i++ {
 		before := &spans[i-1]
-		unasked := min(before.to.Sub(before.from)/12, time.Minute)
-		if spans[i].from.Sub(before.to) < unasked+10*time.Second {
+		unasked := min(before.to.Sub(before.from)/12, time.Minute) + 10*time.Second
+		if l.hampered(before.to, spans[i].from) { // two answers prove an absence together
+			unasked = 2 * time.Minute
+		}
+		if spans[i].from.Sub(before.to) < unasked {
 			before.to = spans[i].to
 			spans = slices.Delete(spans, i, i+1)
 			i--
@@ -178,6 +181,14 @@ func (l *Ledger) absent(target string, at time.Time) time.Duration {
 		}
 	}
 	return longest
+}
+
+// hampered reports whether the cluster had trouble of its own between, so that it may not have tried to write.
+func (l *Ledger) hampered(from, to time.Time) bool {
+	return slices.ContainsFunc(l.Faults, func(f Fault) bool {
+		until := l.recovered(f)
+		return traits[f.Kind].delays && f.Topic == "" && !f.From.After(to) && (until.IsZero() || !until.Before(from))
+	})
 }
 
 // checkMarks: whatever waits will be read by the next term, too.
