@@ -65,6 +65,7 @@ func shapes() []shape {
 	return []shape{
 		steady, steady, rush, ladder, timeouts, hotTenant, manyTargets, absent, poison,
 		large, inTransactions, placed, trickle, seldom, plateau, plateau, replay, replay,
+		chosen, chosen, chosen, expiring,
 	}
 }
 
