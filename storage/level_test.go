@@ -77,7 +77,7 @@ func streamVersion(t *testing.T, s *Store) byte {
 // A program of today must not go on with what a later one has raised or written.
 func TestLevel_refusesWhatIsNewer(t *testing.T) {
 	v := newValues()
-	v.level = ReadableLevel + 1
+	v.level = NewestLevel + 1
 	if _, err := decodeValues(encodeValues(&v)); !errors.Is(err, ErrVersion) || !strings.Contains(err.Error(), "run the program of the other nodes") {
 		t.Errorf("state of a later level: %v", err)
 	}

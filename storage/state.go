@@ -283,8 +283,8 @@ func decodeValues(r codec.Record) (values, error) {
 	v := newValues()
 	d := codec.NewDecoder(r.Payload)
 	if r.Version >= 2 {
-		if v.level = readLevel(&d); v.level > ReadableLevel {
-			return v, fmt.Errorf("%w: the cluster is at feature level %d, this program understands %d: run the program of the other nodes", ErrVersion, v.level, ReadableLevel)
+		if v.level = readLevel(&d); v.level > NewestLevel {
+			return v, fmt.Errorf("%w: the cluster is at feature level %d, this program understands %d: run the program of the other nodes", ErrVersion, v.level, NewestLevel)
 		}
 	}
 	v.clusterID = d.ID()
@@ -400,9 +400,7 @@ const (
 	LevelThree Level = 3
 
 	// NewestLevel is what this program understands, with all below it.
-	NewestLevel = LevelTwo
-	// ReadableLevel is what it can read besides: a cluster comes to LevelThree when NewestLevel does.
-	ReadableLevel = LevelThree
+	NewestLevel = LevelThree
 )
 
 // Level returns the feature level in force. It never waits for Apply or the disk,

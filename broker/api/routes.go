@@ -23,9 +23,6 @@ type need struct {
 	// somewhere: it is enough to have the permission for some topics and targets; else it
 	// is wanted for the {topic} and {target} of the path, and for all where the path has none.
 	somewhere bool
-	// queried: the topic is that of ?topic=, in place of the path's. Only what answers of that topic
-	// alone may have it.
-	queried bool
 }
 
 // routes is the whole API. What needs nothing is asked by what watches over the process,
@@ -36,7 +33,6 @@ func (h *handler) routes(metrics prometheus.Gatherer) []route {
 		nothing     need
 		sees        = need{permission: access.View, somewhere: true}
 		operates    = need{permission: access.Operate}
-		seesTopic   = need{permission: access.View, queried: true}
 		administers = need{permission: access.Administer}
 	)
 	return []route{
@@ -51,7 +47,6 @@ func (h *handler) routes(metrics prometheus.Gatherer) []route {
 		{"POST " + pausePath(broker.PauseTopic, "{topic}", "resume"), operates, h.resume},
 		{"POST " + pausePath(broker.PauseTarget, "{target}", "pause"), operates, h.pause},
 		{"POST " + pausePath(broker.PauseTarget, "{target}", "resume"), operates, h.resume},
-		{"GET /v1/explain", seesTopic, h.explain},
 		{"POST " + replacePath, administers, h.replace},
 		{"POST " + raisePath, administers, h.raise},
 	}
@@ -62,9 +57,5 @@ func (n need) met(g access.Grant, r *http.Request) bool {
 	if n.somewhere {
 		return g.Holds(n.permission)
 	}
-	topic := r.PathValue("topic")
-	if n.queried {
-		topic = r.URL.Query().Get("topic")
-	}
-	return g.Allows(n.permission, access.Object{Topic: topic, Target: r.PathValue("target")})
+	return g.Allows(n.permission, access.Object{Topic: r.PathValue("topic"), Target: r.PathValue("target")})
 }

@@ -22,8 +22,8 @@ func TestLevel_isRaisedWholeOrNotAtAll(t *testing.T) {
 		want    []storage.Level
 	}{
 		{"in no other log", 2, []storage.Level{storage.LevelOne}},
-		{"in one other log", 1, []storage.Level{storage.LevelTwo}},
-		{"on its way", 0, []storage.Level{storage.LevelOne, storage.LevelTwo}},
+		{"in one other log", 1, []storage.Level{storage.NewestLevel}},
+		{"on its way", 0, []storage.Level{storage.LevelOne, storage.NewestLevel}},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			t.Parallel()
@@ -46,7 +46,7 @@ func TestLevel_isRaisedWholeOrNotAtAll(t *testing.T) {
 				for _, n := range others[:test.cutFrom] {
 					c.network.set(cut, leader.member.ID, n.member.ID)
 				}
-				raise := leader.raft().Propose(t.Context(), raftfsm.RaiseLevel{Level: storage.LevelTwo})
+				raise := leader.raft().Propose(t.Context(), raftfsm.RaiseLevel{Level: storage.NewestLevel})
 				if test.cutFrom == 1 {
 					_, err := raise.Wait(t.Context())
 					c.must(err)
@@ -63,7 +63,7 @@ func TestLevel_isRaisedWholeOrNotAtAll(t *testing.T) {
 				}
 				p.settle(settings)
 				for _, n := range c.nodes {
-					if got := n.raft().Store().Level(); got != storage.LevelTwo {
+					if got := n.raft().Store().Level(); got != storage.NewestLevel {
 						t.Errorf("%s is at level %d", n.member.ID, got)
 					}
 				}
@@ -121,7 +121,7 @@ func TestLevel_isRaisedByItselfWhenAllHaveRunTheNewProgramForLongEnough(t *testi
 			t.Errorf("level %d, 15 minutes after a node was down", got)
 		}
 		time.Sleep(10 * time.Minute)
-		if got := level(); got != storage.LevelTwo {
+		if got := level(); got != storage.NewestLevel {
 			t.Errorf("level %d, 25 minutes after all run the new program", got)
 		}
 	})

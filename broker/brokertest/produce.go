@@ -2,6 +2,7 @@ package brokertest
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"fmt"
 	"maps"
@@ -248,7 +249,7 @@ func asksOfIDs(in client.Instruction) bool {
 // knowsIDs reports whether the cluster takes what is asked of ids. Scripts that raise the level ask
 // only when that is done.
 func (p *player) knowsIDs() bool {
-	return !slices.ContainsFunc(p.nodes, func(n *node) bool { return n.program < storage.LevelThree })
+	return !slices.ContainsFunc(p.nodes, func(n *node) bool { return cmp.Or(n.program, storage.NewestLevel) < storage.LevelThree })
 }
 
 // refusesForged reports whether the cluster refuses what has the headers of a dead letter: it cannot

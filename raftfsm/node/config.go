@@ -60,7 +60,7 @@ type Config struct {
 	FreeSpace func(dir string) (uint64, error)
 
 	// Understands is the newest feature level that this node goes by; by default
-	// storage.NewestLevel. Lower: as a program of that level would. Only tests go beyond.
+	// storage.NewestLevel. Lower: as a program of that level would.
 	Understands storage.Level
 
 	// Applied is told of each command that was applied here, before anybody else is, and
@@ -112,8 +112,8 @@ func (c Config) withDefaults() (Config, error) {
 		return bad("raft.log", fmt.Sprintf("%q", c.Log), "use wal or boltdb")
 	case c.Heartbeat < 20*time.Millisecond:
 		return bad("raft.heartbeat", c.Heartbeat, "use at least 20ms")
-	case c.Understands > storage.ReadableLevel:
-		return bad("Understands", c.Understands, fmt.Sprintf("this program understands %d", storage.ReadableLevel))
+	case c.Understands > storage.NewestLevel:
+		return bad("Understands", c.Understands, fmt.Sprintf("this program understands %d", storage.NewestLevel))
 	case c.FlushInterval < 0:
 		return bad("FlushInterval", c.FlushInterval, "give a duration above 0")
 	case c.FlushBytes < 0:

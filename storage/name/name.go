@@ -1,10 +1,7 @@
 // Package name finds messages by the ids that users chose, in memory and in segments.
 package name
 
-import (
-	"crypto/sha256"
-	"encoding/binary"
-)
+import "crypto/sha256"
 
 // A Hash stands for an id within its delay topic: nobody finds two ids with one hash.
 type Hash [16]byte
@@ -17,6 +14,3 @@ func Of(topic, id string) (h Hash) {
 	copy(h[:], sum[:])
 	return h
 }
-
-// Head returns the first eight bytes, by which names are sorted but for very few.
-func (h *Hash) Head() uint64 { return binary.BigEndian.Uint64(h[:]) }

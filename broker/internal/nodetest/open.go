@@ -20,7 +20,7 @@ func Open(t testing.TB, ctx context.Context) *node.Node {
 		NodeID: "n1", DataDir: t.TempDir(), ClusterName: "test", Bootstrap: true,
 		Members: []member.Member{{ID: "n1", Raft: "127.0.0.1:7301", API: "127.0.0.1:7401"}},
 		Listen:  stack.Listen, Dial: stack.DialContext, Logger: slog.New(slog.DiscardHandler),
-		SegmentSize: 4 << 20, Understands: storage.ReadableLevel,
+		SegmentSize: 4 << 20, Understands: storage.NewestLevel,
 	})
 	if err != nil {
 		t.Fatal(err)
