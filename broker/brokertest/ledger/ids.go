@@ -59,8 +59,11 @@ func (l *Log) acceptID(a Acceptance) {
 // isFree reports whether a message waits and could be cancelled.
 func (l *Log) isFree(seq uint64) bool {
 	a := l.Accepted[seq]
-	return l.waiting.alive[seq] && (a.Expires == 0 || a.Expires > l.ids.time) && !l.isClaimed(a.Message)
+	return l.waiting.alive[seq] && !l.hasExpired(a) && !l.isClaimed(a.Message)
 }
+
+// hasExpired reports whether a message is of no use any more, by the state's time.
+func (l *Log) hasExpired(a Acceptance) bool { return a.Expires > 0 && a.Expires <= l.ids.time }
 
 // isClaimed reports whether a claim has let a message go.
 func (l *Log) isClaimed(m Message) bool {
@@ -82,7 +85,7 @@ func (l *Log) End(seq, index uint64) {
 
 // Expire notes that a message was given up because its time was over.
 func (l *Log) Expire(seq, index uint64) {
-	if a := l.Accepted[seq]; a.Expires == 0 || a.Expires > l.ids.time {
+	if !l.hasExpired(l.Accepted[seq]) {
 		l.ids.broken = append(l.ids.broken, Broken{seq, index, "was given up before it expired"})
 	}
 	l.end(seq, Ending{Expired: true, Index: index})

@@ -58,8 +58,12 @@ func (l *Log) Accept(a Acceptance) {
 	l.waiting.accept(a.Target, Mark{a.Due, a.Seq})
 }
 
-// Ack notes that a message was acknowledged.
+// Ack notes that a message was acknowledged. Of one without an id the log does not say whether it was
+// delivered or had expired.
 func (l *Log) Ack(seq uint64, at time.Time) {
+	if l.hasExpired(l.Accepted[seq]) {
+		l.end(seq, Ending{Expired: true})
+	}
 	if l.Acked == nil {
 		l.Acked = make(map[uint64]time.Time)
 	}
