@@ -93,23 +93,6 @@ func TestPause_marksCoverWhatIsAlive(t *testing.T) {
 	}
 }
 
-// A claim made up before may be on its way when a topic is paused again.
-func TestPause_againKeepsTheNextClaimFromPassingIt(t *testing.T) {
-	s := levelThree(t)
-	first := s.acceptFor("a.delay", "orders", 10)
-	s.ChangeClaim(ClaimChange{Through: 5, Mark: first})
-	s.Pause(topicPause("a.delay"))
-	s.ChangeClaim(ClaimChange{Through: 20, Mark: Ref{Due: 30}})
-	s.Resume(pause.Topic, "a.delay")
-	if fresh := s.Claim().Fresh; fresh != (Ref{}) {
-		t.Fatalf("%v is fresh", fresh)
-	}
-	s.Pause(topicPause("a.delay"))
-	if fresh := s.Claim().Fresh; fresh != first {
-		t.Errorf("fresh from %v on, want %v, where the topic's messages begin", fresh, first)
-	}
-}
-
 func TestPause_isReplicatedState(t *testing.T) {
 	s := levelThree(t)
 	before := digest(t, s)

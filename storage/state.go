@@ -168,21 +168,15 @@ func (v *values) markOf(e *Entry) Ref {
 // though its topic may be held: it is covered by that one alone once the topic is not.
 func (v *values) lower(e *Entry) (moved bool) {
 	r := e.Ref()
-	v.freshen(r)
+	if v.claim.Fresh == (Ref{}) || r.Less(v.claim.Fresh) {
+		v.claim.Fresh = r
+	}
 	v.topics.lower(e.Topic, r)
 	if v.holds.lower(e.Target, r) || !r.Less(v.claim.Mark) {
 		return false
 	}
 	v.claim.Mark = r
 	return true
-}
-
-// freshen has the next claim set no mark beyond r. Seqs begin at 1, and the zero Ref is none.
-func (v *values) freshen(r Ref) {
-	r.Seq = max(r.Seq, 1)
-	if v.claim.Fresh == (Ref{}) || r.Less(v.claim.Fresh) {
-		v.claim.Fresh = r
-	}
 }
 
 // through is the claim that covers a message.
@@ -206,19 +200,12 @@ func (v *values) through(topic, target string) int64 {
 //	          target held                 not held
 //	topic T   the holds of all targets    claim
 //	target X  (keeps its hold)            claim; of what is held by its topic: the holds of all topics
-//
-// A topic that is held still is about to be released, and a claim that lifts its hold may be on its
-// way. Its proposer has read the topic up to somewhere, and now drops what it has in memory of it. So
-// no mark of that claim may go beyond the hold's.
 func (v *values) holdPaused(kind pause.Kind, name string) {
 	held, others := v.topics, v.holds
 	if kind == pause.Target {
 		held, others = v.holds, v.topics
 	}
-	if at, isHeld := held.get(name); isHeld {
-		if kind == pause.Topic {
-			v.freshen(at.mark)
-		}
+	if _, isHeld := held.get(name); isHeld {
 		return
 	}
 	mark := v.claim.Mark
