@@ -100,9 +100,11 @@ func (s *Scheduler) takeHolds() {
 	if !c.isSettled() {
 		return
 	}
+	var due []DueMessage
 	for _, hold := range c.holds {
-		s.targets.committed(hold)
+		due = s.handReleased(due, hold.target, s.targets.committed(hold))
 	}
+	s.publish(due)
 	clear(c.holds)
 	c.holds = c.holds[:0]
 }
@@ -144,13 +146,17 @@ func (s *Scheduler) claim(ctx context.Context) {
 func (s *Scheduler) claimCommand(now int64, next storage.Claim) raftfsm.Command {
 	changes := s.cfg.Store.Level() >= storage.LevelTwo
 	change := storage.ClaimChange{Through: next.Through, Mark: next.Mark}
-	for _, t := range s.targets.changed.targets {
-		if changes && len(s.claims.holds) == mostChanges {
+	changed := s.targets.changed.targets
+	for i := range changed {
+		if changes && i == mostChanges {
+			s.nextChanged += mostChanges // those that are released want a change with each claim
 			break
 		}
-		s.claims.holds = append(s.claims.holds, s.targets.sent(t))
-		if t.state == parked {
-			change.Set = append(change.Set, t.hold())
+		t := changed[(s.nextChanged+i)%len(changed)]
+		sent := s.targets.sent(t)
+		s.claims.holds = append(s.claims.holds, sent)
+		if sent.held {
+			change.Set = append(change.Set, s.targets.hold(t, next.Mark))
 		} else {
 			change.Lift = append(change.Lift, t.name)
 		}
@@ -160,7 +166,7 @@ func (s *Scheduler) claimCommand(now int64, next storage.Claim) raftfsm.Command 
 		return raftfsm.ChangeClaim{Time: now, ClaimChange: change}
 	}
 	for _, t := range s.targets.in[parked].targets {
-		next.Holds = append(next.Holds, t.hold())
+		next.Holds = append(next.Holds, s.targets.hold(t, next.Mark))
 	}
 	slices.SortFunc(next.Holds, func(a, b storage.Hold) int { return cmp.Compare(a.Target, b.Target) })
 	return raftfsm.ClaimCommand{Time: now, Claim: next}

@@ -69,7 +69,7 @@ func (s *Scheduler) allowance() int {
 // hasRoomAgain reports whether a target that was full may have a good deal more.
 func (s *Scheduler) hasRoomAgain(t *target) bool {
 	allowance := s.allowance()
-	return t.handed <= allowance-allowance/4
+	return int(t.handed) <= allowance-allowance/4
 }
 
 // takeVerdicts hears from the publisher which targets are parked and which may be fed again.
@@ -85,7 +85,8 @@ func (s *Scheduler) takeVerdicts() {
 	}
 }
 
-// feedNoMore has all that was not handed over wait in storage, unless it does already.
+// feedNoMore has all that was not handed over wait in storage, unless it does already. The target is
+// claimed that far.
 func (s *Scheduler) feedNoMore(t *target, through int64) {
 	if t.state == parked {
 		return
@@ -97,7 +98,16 @@ func (s *Scheduler) feedNoMore(t *target, through int64) {
 	for _, ref := range s.stillOut(t) {
 		low = low.Min(ref)
 	}
+	var ahead []storage.Ref
+	if t.release != nil {
+		ahead = t.release.ahead
+	}
 	s.targets.park(t, low, through)
+	for _, ref := range ahead {
+		if s.window.kept[ref.Seq].handed {
+			s.leaveInStorage(t, ref)
+		}
+	}
 }
 
 // healUnlessHeld has a parked target fed again, unless there is still a reason not to.
@@ -114,7 +124,11 @@ func (s *Scheduler) park(v Verdict) {
 		s.cfg.Report.SetParked(t.name, true)
 		t.ill = true
 	}
-	s.feedNoMore(t, s.claims.committed.Through)
+	through := s.claims.committed.Through
+	if t.held || t.pending {
+		through = t.through // it keeps the step that it has reached
+	}
+	s.feedNoMore(t, through)
 	for _, ref := range v.Returned {
 		// What was acknowledged meanwhile is not kept any more.
 		if s.window.kept[ref.Seq].handed {

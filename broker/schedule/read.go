@@ -138,8 +138,8 @@ func (s *Scheduler) takeSwept(items []storage.Item, end storage.Ref, limit int64
 			if err := s.add(t, item); err != nil {
 				return err
 			}
-		case t.handed < allowance:
-			due = append(due, s.hand(t, item.Ref, s.topics.index(item.Topic)))
+		case int(t.handed) < allowance:
+			due = s.hand(due, t, item.Ref, s.topics.index(item.Topic))
 		default:
 			if kept {
 				s.drop(item.Seq)

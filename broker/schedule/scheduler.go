@@ -40,9 +40,10 @@ type Scheduler struct {
 	claims  claims
 	search  search
 
-	nextFull int             // of the full targets, the next to look at
-	events   []raftfsm.Event // reused
-	items    []storage.Item  // reused
+	nextFull    int             // of the full targets, the next to look at
+	nextChanged int             // of the targets whose holds change, the next to be in a claim
+	events      []raftfsm.Event // reused
+	items       []storage.Item  // reused
 }
 
 // Options are the parts that a scheduler is made of.
@@ -133,6 +134,7 @@ func (s *Scheduler) pass(ctx context.Context) (more bool, err error) {
 	if err := s.takeEvents(); err != nil {
 		return false, err
 	}
+	s.targets.stepwise = s.cfg.Store.Level() >= storage.LevelThree
 	s.takeHolds()
 	s.takeVerdicts()
 	loaded, err := s.load()
@@ -248,7 +250,7 @@ func (s *Scheduler) takeEvents() error {
 	s.events = events
 	if didLose {
 		s.retreat(lost)
-		s.targets.lowerAll(lost)
+		s.targets.lowerAll(lost, len(s.topics.held) > 0)
 		s.topics.lowerAll(lost)
 	}
 	if s.window.len() > s.limits.Loaded {
@@ -299,11 +301,11 @@ func (s *Scheduler) fire(limit int64) (more bool) {
 			s.targets.forget(t)
 		case t.hasOwnMark() || !ref.Less(s.targets.reach(t)):
 			s.leaveInStorage(t, ref)
-		case t.handed >= s.allowance():
+		case int(t.handed) >= s.allowance():
 			s.drop(ref.Seq)
 			s.targets.stop(t, ref)
 		default:
-			due = append(due, s.hand(t, ref, m.topic))
+			due = s.hand(due, t, ref, m.topic)
 		}
 	}
 	unclaimed := n < len(ripe)
@@ -319,18 +321,40 @@ func (s *Scheduler) leaveInStorage(t *target, ref storage.Ref) {
 	s.targets.cover(t, ref)
 }
 
-// hand notes that the publisher gets the message.
-func (s *Scheduler) hand(t *target, ref storage.Ref, topic uint32) DueMessage {
+// hand notes that the publisher gets the message, and appends it to what is due, unless a claim must
+// release it first.
+func (s *Scheduler) hand(due []DueMessage, t *target, ref storage.Ref, topic uint32) []DueMessage {
 	s.targets.expect(!s.topics.withholds(s.topics.names[topic], ref), "what is withheld is handed over at", t, ref)
 	if s.window.hand(ref, keptMessage{target: t.index, topic: topic}) {
 		t.kept++
 	}
 	t.handed++
-	if len(t.out) > 2*t.handed {
+	if len(t.out) > 2*int(t.handed) {
 		t.out = s.stillOut(t)
 	}
 	t.out = append(t.out, ref)
-	return DueMessage{Ref: ref, Target: t.name}
+	if t.release != nil && ref.Due > t.release.through {
+		t.release.wait(ref)
+		s.targets.compareHold(t)
+		return due
+	}
+	return append(due, DueMessage{Ref: ref, Target: t.name})
+}
+
+// handReleased appends to what is due what has waited for a claim, unless it is gone or its topic was
+// paused meanwhile.
+func (s *Scheduler) handReleased(due []DueMessage, t *target, released []storage.Ref) []DueMessage {
+	for _, ref := range released {
+		switch m := s.window.kept[ref.Seq]; {
+		case !m.handed:
+		case s.topics.withholds(s.topics.names[m.topic], ref):
+			s.drop(ref.Seq) // all of the topic is read again from its hold on
+		default:
+			due = append(due, DueMessage{Ref: ref, Target: t.name})
+		}
+	}
+	s.targets.forget(t)
+	return due
 }
 
 func (s *Scheduler) publish(due []DueMessage) {

@@ -3,6 +3,7 @@ package schedule
 import (
 	"context"
 	"fmt"
+	"slices"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -49,6 +50,9 @@ func (s *stage) lookForLost(scheduler *Scheduler) (problem string, at uint64) {
 	for _, hold := range store.TopicHolds() {
 		topics[hold.Topic] = hold.Mark
 	}
+	if problem := s.lookForFallen(); problem != "" {
+		return problem, state.AppliedIndex
+	}
 	var items []storage.Item
 	for from, done := (storage.Ref{}), false; !done; {
 		var err error
@@ -82,6 +86,23 @@ func (s *stage) lookForLost(scheduler *Scheduler) (problem string, at uint64) {
 	return "", at
 }
 
+// lookForFallen names a target that is claimed less far than it was: then what was too late to
+// cancel would not be any more. Below storage.LevelThree nothing can be cancelled.
+func (s *stage) lookForFallen() (problem string) {
+	store := s.node.Store()
+	if store.Level() < storage.LevelThree {
+		return ""
+	}
+	for target := range s.scheduler.targets.byName {
+		through := store.Through("", target)
+		if through < s.through[target] {
+			problem = fmt.Sprintf("%q was claimed up to %d, and is up to %d", target, s.through[target], through)
+		}
+		s.through[target] = max(through, s.through[target])
+	}
+	return problem
+}
+
 // misplaced names a target that is not where those are looked for that are in its
 // state, or of which nothing need be known.
 func (s *Scheduler) misplaced() string {
@@ -96,13 +117,16 @@ func (s *Scheduler) misplaced() string {
 	for name, t := range ts.byName {
 		wrong := map[string]bool{
 			"index": ts.byIndex[t.index] != t || t.name != name,
-			"count": t.kept != kept[t.index] || t.handed != handed[t.index] || t.handed > len(t.out),
+			"count": int(t.kept) != kept[t.index] || int(t.handed) != handed[t.index] || int(t.handed) > len(t.out),
 			"place": !ts.in[t.state].has(t) || ts.in[t.state].targets[t.place[placeState]-1] != t,
 			"round": t.state == queued && t.round <= ts.round && t.mark.Less(ts.swept) && len(ts.in[catchingUp].targets) > 0,
-			"holds": !ts.changed.has(t) && (t.state == parked) != t.held,
-			"feeds": t.state < parked && (t.held || t.pending),
-			"marks": ts.uncovered.has(t) != (t.hasOwnMark() && (t.state != parked || !t.held)),
-			"known": t.state == flowing && t.kept == 0,
+			"holds": !ts.changed.has(t) && t.isToBeHeld() != t.held,
+			"feeds": t.state < parked && (t.held || t.pending) && t.release == nil,
+			"steps": t.release != nil && (!t.held || t.state >= parked),
+			"asked": !ts.changed.has(t) && !t.pending && t.wanted() > t.through,
+			"ahead": t.release != nil && !t.release.isInOrder(),
+			"marks": ts.uncovered.has(t) != (t.hasOwnMark() && !(t.isToBeHeld() && t.held)),
+			"known": t.state == flowing && t.kept == 0 && !t.held && !t.pending,
 			"cause": (t.state == parked) != (t.ill || t.paused),
 		}
 		for what, is := range wrong {
@@ -127,6 +151,11 @@ func (s *Scheduler) misplaced() string {
 		return fmt.Sprintf("%d targets and %d free places of %d", len(ts.byName), len(ts.free), len(ts.byIndex))
 	}
 	return ""
+}
+
+// isInOrder reports whether nothing waits that the hold covers, and the rest in order of delivery.
+func (r *release) isInOrder() bool {
+	return slices.IsSortedFunc(r.ahead, storage.Ref.Compare) && (len(r.ahead) == 0 || r.ahead[0].Due > r.through)
 }
 
 // A parked target's mark may be later than where a new term begins to read, because

@@ -148,6 +148,11 @@ func playAtRandom(ctx context.Context, s *stage, random *rand.Rand) {
 		targets[i] = fmt.Sprint("target", i)
 	}
 	s.capacity = []int{FeedCapacity, 20}[random.IntN(2)]
+	if random.IntN(2) == 0 {
+		s.limits = Limits{Loaded: 128, Handed: 12, HandedAll: 48, Page: 16}
+	}
+	levels := []storage.Level{storage.LevelTwo, storage.LevelThree}
+	level := levels[random.IntN(len(levels))] // that it comes to
 	pauses := random.IntN(2) == 0
 	if pauses {
 		s.propose(ctx, raftfsm.RaiseLevel{Level: storage.LevelThree})
@@ -181,7 +186,7 @@ func playAtRandom(ctx context.Context, s *stage, random *rand.Rand) {
 		case 0:
 			lead()
 			if random.IntN(4) == 0 { // it may come at any moment of a term
-				s.propose(ctx, raftfsm.RaiseLevel{Level: storage.LevelTwo})
+				s.raise(ctx, level)
 			}
 		case 1, 2, 3, 4:
 			s.acceptAtRandom(ctx, targets, random)

@@ -35,6 +35,8 @@ type stage struct {
 	passes    uint64
 	now       func() time.Time // time.Now, unless a test has another clock
 	capacity  int              // of the feed
+	limits    Limits
+	through   map[string]int64 // how far each target was claimed when it was looked at
 	next      int64
 
 	mu        sync.Mutex
@@ -45,7 +47,7 @@ type stage struct {
 }
 
 func newStage(t testing.TB, ctx context.Context) *stage {
-	s := &stage{t: t, node: nodetest.Open(t, ctx), handed: map[string][]storage.Ref{}, at: map[uint64]int64{}, silent: map[string]bool{}, capacity: FeedCapacity, now: time.Now}
+	s := &stage{t: t, node: nodetest.Open(t, ctx), handed: map[string][]storage.Ref{}, at: map[uint64]int64{}, silent: map[string]bool{}, through: map[string]int64{}, capacity: FeedCapacity, now: time.Now}
 	s.publisher, s.store, s.log = s, s.node.Store(), s.node
 	s.searched.Store(true)
 	s.propose(ctx, raftfsm.SetPositions{Surveyed: true, Sets: []raftfsm.PositionSet{{
@@ -70,7 +72,7 @@ func (s *stage) begin(ctx context.Context) *raftfsm.Feed {
 	s.verdicts = mailbox.New[Verdict]()
 	s.scheduler = New(Options{
 		Store: s.store, Feed: feed, Log: s.log, Publisher: onlyClaimed{s.publisher, s}, Verdicts: s.verdicts, Searched: &s.searched,
-		Now: s.now, Report: report.New(), Logger: slog.New(slog.DiscardHandler),
+		Now: s.now, Report: report.New(), Limits: s.limits, Logger: slog.New(slog.DiscardHandler),
 	})
 	return feed
 }
@@ -104,6 +106,12 @@ func (s *stage) propose(ctx context.Context, c raftfsm.Command) raftfsm.Result {
 		s.t.Fatal(err)
 	}
 	return result
+}
+
+// raise raises the feature level.
+func (s *stage) raise(ctx context.Context, level storage.Level) {
+	s.t.Helper()
+	s.propose(ctx, raftfsm.RaiseLevel{Level: level})
 }
 
 // accept schedules n messages for the target, the i-th due at due(i).

@@ -37,13 +37,13 @@ func (c *countingStore) Scan(from storage.Ref, limit int, keep storage.Filter, o
 
 func nameOf(i int) string { return fmt.Sprintf("customer-%08d.replies", i) }
 
-// acceptForMany schedules each messages for each of n targets, in turn, all due then.
-func (s *stage) acceptForMany(ctx context.Context, n, each int, due time.Duration) {
+// acceptForMany schedules each messages for each of n targets, in turn, the i-th due at due(i).
+func (s *stage) acceptForMany(ctx context.Context, n, each int, due func(i int) time.Duration) {
 	s.t.Helper()
 	now := time.Now()
 	entries := make([]storage.Entry, 0, n*each)
 	for i := range n * each {
-		entries = append(entries, storage.Entry{Due: now.Add(due).UnixMilli(), Target: nameOf(i % n), Body: make([]byte, 100)})
+		entries = append(entries, storage.Entry{Due: now.Add(due(i)).UnixMilli(), Target: nameOf(i % n), Body: make([]byte, 100)})
 	}
 	for len(entries) > 0 {
 		take := min(len(entries), 2000)
@@ -53,6 +53,9 @@ func (s *stage) acceptForMany(ctx context.Context, n, each int, due time.Duratio
 		s.propose(ctx, raftfsm.Ingest{Time: now.UnixMilli(), Parts: []raftfsm.Part{part}})
 	}
 }
+
+// after has all messages due then.
+func after(d time.Duration) func(int) time.Duration { return func(int) time.Duration { return d } }
 
 // holdMany makes a new term find n targets parked.
 func (s *stage) holdMany(ctx context.Context, n int, mark time.Duration) {
@@ -72,7 +75,7 @@ func TestSweep_readsABacklogOnceForAllThatHeal(t *testing.T) {
 	const n, each, beside = 200, 50, 20_000
 	onStage(t, func(ctx context.Context, s *stage) {
 		s.holdMany(ctx, n+1, -time.Second)
-		s.acceptForMany(ctx, n, each, 0)
+		s.acceptForMany(ctx, n, each, after(0))
 		s.accept(ctx, nameOf(n), beside, func(int) time.Duration { return -time.Millisecond })
 		store := &countingStore{Store: s.node.Store()}
 		s.store = store
@@ -132,7 +135,7 @@ func TestSweep_servesTargetsThatHealOneAfterTheOther(t *testing.T) {
 	const n, each = 100, 50
 	onStage(t, func(ctx context.Context, s *stage) {
 		s.holdMany(ctx, n, -time.Second)
-		s.acceptForMany(ctx, n, each, 0)
+		s.acceptForMany(ctx, n, each, after(0))
 		s.lead(ctx)
 		for i := range n {
 			s.verdicts.Put(Verdict{Target: nameOf(i)})
@@ -153,7 +156,7 @@ func TestSweep_boundsWhatThePublisherHoldsOfAllTargets(t *testing.T) {
 		for i := range n {
 			s.silent[nameOf(i)] = true
 		}
-		s.acceptForMany(ctx, n, each, 0)
+		s.acceptForMany(ctx, n, each, after(0))
 		s.accept(ctx, "fine", 3*PageSize, func(int) time.Duration { return 0 })
 		s.lead(ctx)
 		time.Sleep(30 * time.Second)
@@ -176,12 +179,12 @@ func TestScheduler_forgetsTargetsThatHaveNothing(t *testing.T) {
 		s.lead(ctx)
 		const n = 3000
 		for range 3 {
-			s.acceptForMany(ctx, n, 1, time.Second)
-			s.acceptForMany(ctx, 10, 20, time.Second)
+			s.acceptForMany(ctx, n, 1, after(time.Second))
+			s.acceptForMany(ctx, 10, 20, after(time.Second))
 			time.Sleep(3 * time.Second)
 		}
 		s.silence(nameOf(1), true)
-		s.acceptForMany(ctx, 2, 1, 0)
+		s.acceptForMany(ctx, 2, 1, after(0))
 		time.Sleep(time.Second)
 		synctest.Wait()
 		ts := &s.scheduler.targets
@@ -201,34 +204,45 @@ func TestScheduler_forgetsTargetsThatHaveNothing(t *testing.T) {
 }
 
 // Kafka was away, and every target was parked with its share of a backlog. The rate
-// is that of the scheduler, with a publisher that acknowledges at once.
+// is that of the scheduler, with a publisher that acknowledges at once. From level three on none of
+// the backlog is claimed before, and targets are released step by step.
 func BenchmarkCatchUp(b *testing.B) {
-	const total = 400_000
 	for _, n := range []int{1, 10, 100, 1000} {
-		b.Run(fmt.Sprint("targets=", n), func(b *testing.B) {
-			for range b.N {
-				b.StopTimer()
-				ctx, cancel := context.WithCancel(context.Background())
-				s := newStage(b, ctx)
-				s.unchecked = true
-				s.holdMany(ctx, n, -time.Second)
-				s.acceptForMany(ctx, n, total/n, 0)
-				s.lead(ctx)
-				b.StartTimer()
-				for i := range n {
-					s.verdicts.Put(Verdict{Target: nameOf(i)})
-				}
-				for s.count() < total {
-					time.Sleep(time.Millisecond)
-				}
-				b.StopTimer()
-				cancel()
-				<-s.ended
-				if err := s.node.Close(); err != nil {
-					b.Error(err)
-				}
-			}
-			b.ReportMetric(float64(total)*float64(b.N)/b.Elapsed().Seconds(), "msg/s")
-		})
+		for level := storage.LevelTwo; level <= storage.LevelThree; level++ {
+			b.Run(fmt.Sprintf("targets=%d/level=%d", n, level), func(b *testing.B) { benchCatchUp(b, n, level) })
+		}
 	}
+}
+
+func benchCatchUp(b *testing.B, n int, level storage.Level) {
+	const total = 400_000
+	for range b.N {
+		b.StopTimer()
+		ctx, cancel := context.WithCancel(context.Background())
+		s := newStage(b, ctx)
+		s.unchecked = true
+		s.raise(ctx, level)
+		s.holdMany(ctx, n, -time.Second)
+		due := time.Duration(0)
+		s.acceptForMany(ctx, n, total/n, func(i int) time.Duration {
+			due = time.Duration(i/100+1) * time.Millisecond // 4 s
+			return due
+		})
+		time.Sleep(due + time.Second)
+		s.lead(ctx)
+		b.StartTimer()
+		for i := range n {
+			s.verdicts.Put(Verdict{Target: nameOf(i)})
+		}
+		for s.count() < total {
+			time.Sleep(time.Millisecond)
+		}
+		b.StopTimer()
+		cancel()
+		<-s.ended
+		if err := s.node.Close(); err != nil {
+			b.Error(err)
+		}
+	}
+	b.ReportMetric(float64(total)*float64(b.N)/b.Elapsed().Seconds(), "msg/s")
 }

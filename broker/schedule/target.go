@@ -20,7 +20,8 @@ import (
 //	                        flow:    the sweep has come to the frontier      -> flowing
 //	parked        mark      heal:    the publisher says that it may be fed,
 //	                                 and it is not paused                    -> healed
-//	healed        mark      release: no claim holds it, nor one on its way   -> queued
+//	healed        mark      feed:    no claim on its way may hold it, and none
+//	                                 does, or it is released step by step    -> queued
 //	any of them             park:    the publisher says that it is parked,
 //	                                 or it is paused                         -> parked
 //
@@ -44,7 +45,7 @@ const (
 	// parked: the publisher says that it cannot be written to (target.ill), or a user has paused it
 	// (target.paused). Its messages wait in storage from the mark on.
 	parked
-	// healed: it was parked and may be fed, as soon as no claim holds it.
+	// healed: it was parked and may be fed, as soon as it is known what the claim says of it.
 	healed
 
 	states = iota // how many there are
@@ -62,8 +63,8 @@ type target struct {
 	mark storage.Ref
 
 	// What the window has of the target.
-	kept   int           // messages, handed over or not
-	handed int           // of these, what the publisher has, or whose Ack is not applied
+	kept   int32         // messages, handed over or not
+	handed int32         // of these, what the publisher has or gets, or whose Ack is not applied
 	out    []storage.Ref // what was handed over, and some that is gone
 
 	round uint64        // queued: of the sweep that takes it along
@@ -73,13 +74,14 @@ type target struct {
 	state  state
 	ill    bool // parked, since the publisher says so
 	paused bool // parked, since a user says so
-	// What the claim says of the target. Only a parked or a healed one is in a claim.
+	// What the claim says of the target. Only one that is parked, healed or released is in a claim.
 	held    bool // by the committed claim
 	pending bool // a claim is on its way that sets or lifts its hold
 	behind  bool // something waits before the mark of its hold, which must be set again
-	// through is how far the target was claimed when it was parked: nothing of it that is due
-	// later was sent.
+	// through is how far the target is claimed while it is held, or will be by the claim that is on its
+	// way: nothing of it that is due later was sent. It never falls while the target is held.
 	through int64
+	release *release // nil: it is not released step by step
 }
 
 // hasOwnMark reports whether the target's reach is its mark. Any target that is not
@@ -100,7 +102,7 @@ func (t *target) hasOwnMark() bool { return t != nil && t.state >= full }
 //  2. What is accepted or let go of with a ref below the reach, and not kept, is covered
 //     again: its target's mark goes back to it (lower, cover), or frontier and sweep do
 //     (retreat). So is what is not withheld any more (stray, strayAll).
-//  3. What a claim holds, or may hold, is not fed: it is parked or healed (change).
+//  3. What a claim holds, or may hold, is not fed: it is parked, healed or released (change).
 //
 // Nothing that happens in each pass costs more the more targets are parked: each is in
 // the list of those in its state, and in two more if something is to be done about it.
@@ -109,6 +111,7 @@ type targets struct {
 	swept    storage.Ref // all that catch up were read up to here
 	round    uint64      // of the sweep
 	broken   error       // the first check that failed
+	stepwise bool        // held targets are released step by step
 
 	byName  map[string]*target
 	byIndex []*target // nil: free
@@ -172,7 +175,7 @@ func (ts *targets) get(name string) *target {
 // forget lets go of a target of which there is nothing to know. What the wheel still
 // has of it are seqs that the window does not keep, so its index can be used again.
 func (ts *targets) forget(t *target) {
-	if t.state != flowing || t.kept > 0 {
+	if t.state != flowing || t.kept > 0 || t.held || t.pending {
 		return
 	}
 	ts.in[flowing].remove(t)
@@ -223,9 +226,13 @@ func (ts *targets) lower(t *target, ref storage.Ref) {
 
 // lowerAll does so for all targets with a mark of their own. They are many at times, and
 // the feed seldom loses anything.
-func (ts *targets) lowerAll(ref storage.Ref) {
+//
+// While something is withheld, holds are set again from there. Their marks may have passed what is
+// withheld, and whoever brings that back would take the lowered marks for the holds'.
+func (ts *targets) lowerAll(ref storage.Ref, withheld bool) {
 	for _, t := range ts.byName {
-		if t.hasOwnMark() {
+		if t.hasOwnMark() && ref.Less(t.mark) {
+			t.behind = t.behind || withheld
 			ts.lower(t, ref)
 		}
 	}
@@ -241,8 +248,8 @@ func (ts *targets) cover(t *target, ref storage.Ref) {
 
 // stray has a target read again from a message that the claim does not know of.
 func (ts *targets) stray(t *target, ref storage.Ref) {
+	t.behind = t.behind || t.held || t.hasOwnMark()
 	if t.hasOwnMark() {
-		t.behind = true
 		ts.lower(t, ref)
 	} else {
 		ts.stop(t, ref)
@@ -252,8 +259,12 @@ func (ts *targets) stray(t *target, ref storage.Ref) {
 // strayAll does so for all targets with a mark of their own.
 func (ts *targets) strayAll(ref storage.Ref) {
 	for _, t := range ts.byIndex {
-		if t.hasOwnMark() && ref.Less(t.mark) {
+		switch {
+		case t.hasOwnMark() && ref.Less(t.mark):
 			ts.stray(t, ref)
+		case t != nil && t.release != nil: // it is read again by the sweep, but a new term goes by its hold
+			t.behind = true
+			ts.compareHold(t)
 		}
 	}
 }
@@ -275,23 +286,27 @@ func (ts *targets) flow(t *target) { ts.change(t, flowing, storage.Ref{}) }
 // target as well: it may come back, and a new term begins to read at the mark that the
 // claim has.
 func (ts *targets) park(t *target, low storage.Ref, through int64) {
-	t.through = through
+	t.through, t.release = through, nil
 	t.behind = t.behind || low.Less(ts.reach(t))
 	ts.change(t, parked, low)
 }
 
-// heal has a parked target wait until the claim does not hold it.
+// heal has a parked target fed again, as soon as that may be.
 func (ts *targets) heal(t *target) {
 	ts.change(t, healed, t.mark)
-	ts.release(t)
+	ts.feed(t)
 }
 
-// release has a healed target fed again, unless the committed claim holds it, or one
-// that is on its way may.
-func (ts *targets) release(t *target) {
-	if t.state == healed && !t.held && !t.pending {
-		ts.queue(t)
+// feed has a healed target fed again, unless a claim is on its way that may hold it. One that the
+// committed claim holds is fed as far as the hold goes, or must wait until that is lifted.
+func (ts *targets) feed(t *target) {
+	if t.state != healed || t.pending || t.held && !ts.stepwise {
+		return
 	}
+	if t.held {
+		t.release = &release{through: t.through}
+	}
+	ts.queue(t)
 }
 
 // change is the one place where state and mark change; inherit sets them when a term begins.
@@ -309,60 +324,8 @@ func (ts *targets) change(t *target, to state, mark storage.Ref) {
 	ts.in[to].put(t)
 	ts.compareHold(t)
 	ts.expect(!before.Less(ts.reach(t)), "a change of state moves a reach on from", t, before)
-	ts.expect(to >= parked || !t.held && !t.pending, "a claim may hold what is fed from", t, mark)
+	ts.expect(to >= parked || !t.held && !t.pending || t.release != nil, "a claim may hold what is fed from", t, mark)
 	ts.forget(t)
-}
-
-// Holds: what the claim says of targets.
-//
-//	             claim sets it               heal             claim lifts it
-//	parked  --------------------> parked, held --> healed, held ------------> queued
-//	uncovered                     covered          uncovered
-//
-// Uncovered, the main mark of the claim does not pass its mark.
-
-// inherit takes over a target that the claim of an earlier term holds: all of it that
-// is alive lies at or after the hold's mark.
-func (ts *targets) inherit(hold storage.Hold) *target {
-	t := ts.get(hold.Target)
-	ts.in[t.state].remove(t)
-	t.state, t.mark, t.through, t.held = parked, hold.Mark, hold.Through, true
-	ts.in[t.state].put(t)
-	return t
-}
-
-// compareHold compares what the committed claim says of a target with what it should
-// say: it holds those that are parked, from their mark on or from before.
-func (ts *targets) compareHold(t *target) {
-	isParked := t.state == parked
-	ts.uncovered.set(t, t.hasOwnMark() && !(isParked && t.held))
-	ts.changed.set(t, isParked != t.held || t.held && t.behind)
-}
-
-// A sentHold is what a proposed claim makes of a target's hold.
-type sentHold struct {
-	target *target
-	held   bool
-}
-
-// hold is what the claim is to say of a parked target.
-func (t *target) hold() storage.Hold {
-	return storage.Hold{Target: t.name, Through: t.through, Mark: t.mark}
-}
-
-// sent notes that a claim is on its way with what it should say of the target.
-func (ts *targets) sent(t *target) sentHold {
-	t.pending, t.behind = true, false
-	return sentHold{t, t.state == parked}
-}
-
-// committed notes that the claim that was on its way is in the log. No one else changes
-// holds during a term.
-func (ts *targets) committed(hold sentHold) {
-	t := hold.target
-	t.held, t.pending = hold.held, false
-	ts.compareHold(t)
-	ts.release(t)
 }
 
 // lowest returns a ref that is at or before everything that no hold covers and that

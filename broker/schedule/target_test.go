@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"reflect"
+	"slices"
 	"testing"
 
 	"github.com/carillonmq/carillon/storage"
@@ -34,11 +35,11 @@ func TestTargets_tellHowFarATargetWasRead(t *testing.T) {
 		{"the window is emptied", func() { ts.retreat(at(90)) }, flowing, at(90), false},
 		{"it is stuck", func() { ts.park(a, at(80), 0) }, parked, at(80), false},
 		{"a claim is on its way", func() { ts.sent(a) }, parked, at(80), false},
-		{"the claim holds it", func() { ts.committed(sentHold{a, true}) }, parked, at(80), true},
+		{"the claim holds it", func() { ts.committed(sentHold{a, true, 0}) }, parked, at(80), true},
 		{"something earlier is accepted", func() { ts.lower(a, at(30)) }, parked, at(30), true},
 		{"it works again, but the claim holds it", func() { ts.heal(a) }, healed, at(30), false},
 		{"a claim is on its way", func() { ts.sent(a) }, healed, at(30), false},
-		{"no claim holds it", func() { ts.committed(sentHold{a, false}) }, queued, at(30), false},
+		{"no claim holds it", func() { ts.committed(sentHold{a, false, 0}) }, queued, at(30), false},
 	} {
 		step.do()
 		if a.state != step.state || ts.reach(a) != step.reach {
@@ -50,6 +51,67 @@ func TestTargets_tellHowFarATargetWasRead(t *testing.T) {
 		if ts.broken != nil {
 			t.Fatalf("%s: %v", step.what, ts.broken)
 		}
+	}
+}
+
+// A held target that is released asks for steps, and gets what they cover. A claim's mark leaves out what
+// was delivered, and nothing else.
+func TestTargets_releaseStepByStep(t *testing.T) {
+	ts := newTargets(at(1000))
+	ts.stepwise = true
+	b := ts.inherit(storage.Hold{Target: "b", Through: 20, Mark: at(10)})
+	ts.heal(b)
+	if b.state != queued || b.release == nil || b.release.through != 20 || len(ts.changed.targets) > 0 || len(ts.uncovered.targets) > 0 {
+		t.Fatalf("healed: %+v, %+v", b, b.release)
+	}
+	ts.beginSweep(b)
+	ts.join(b)
+	for _, due := range []int64{30, 50, 40, 25} {
+		b.release.wait(at(due))
+	}
+	ts.compareHold(b)
+	ts.sweepTo(at(60))
+	if !ts.changed.has(b) {
+		t.Error("no step is asked for")
+	}
+	ts.sent(b)
+	ts.committed(sentHold{b, true, 20})
+	ts.strayAll(at(5)) // by which a topic is held no more
+	if hold := ts.hold(b, at(5)); !ts.changed.has(b) || hold.Mark != at(5) {
+		t.Errorf("the claim has %+v, which does not cover what a topic's hold did", hold)
+	}
+	sent := ts.sent(b)
+	if hold := ts.hold(b, at(25)); sent != (sentHold{b, true, 50}) || hold != (storage.Hold{Target: "b", Through: 50, Mark: at(25)}) {
+		t.Errorf("the claim has %+v, sent as %+v", hold, sent)
+	}
+	b.release.wait(at(70))
+	ts.sweepTo(at(80))
+	ts.stop(b, at(80))
+	if released := ts.committed(sent); !slices.Equal(released, []storage.Ref{at(25), at(30), at(40), at(50)}) || b.through != 50 || !ts.changed.has(b) {
+		t.Errorf("released: %v of %+v", released, b)
+	}
+	ts.lower(b, at(15)) // accepted late
+	ts.sent(b)
+	if hold := ts.hold(b, at(70)); hold != (storage.Hold{Target: "b", Through: 70, Mark: at(15)}) {
+		t.Errorf("the claim has %+v", hold)
+	}
+
+	// Read to the frontier it is held no more, and what waits is released.
+	ts.committed(sentHold{b, true, 70})
+	ts.queue(b)
+	b.release.wait(at(90))
+	b.kept = 1
+	ts.beginSweep(b)
+	ts.join(b)
+	ts.sweepTo(ts.frontier)
+	ts.flow(b)
+	sent = ts.sent(b)
+	released := ts.committed(sent)
+	if sent.held || !slices.Equal(released, []storage.Ref{at(90)}) || b.held || b.release != nil || ts.changed.has(b) {
+		t.Errorf("lifted by %+v: released %v of %+v", sent, released, b)
+	}
+	if ts.broken != nil {
+		t.Error(ts.broken)
 	}
 }
 

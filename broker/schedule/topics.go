@@ -160,6 +160,7 @@ func (s *Scheduler) pauseTarget(h raftfsm.Held) {
 		t = s.targets.get(h.Name)
 		t.paused, t.held = true, true
 		s.feedNoMore(t, h.Through)
+		t.through = h.Through // less than a claim on its way says, which raises nothing that is paused
 		s.targets.compareHold(t)
 	case known && t.paused:
 		t.paused = false
@@ -289,9 +290,9 @@ func (s *Scheduler) takeBack(h *heldTopic, items []storage.Item, limit int64) (t
 			if err := s.add(t, item); err != nil {
 				return i, err
 			}
-		case t.handed < allowance:
+		case int(t.handed) < allowance:
 			h.read = storage.Ref{Due: item.Due, Seq: item.Seq + 1}
-			due = append(due, s.hand(t, item.Ref, s.topics.index(item.Topic)))
+			due = s.hand(due, t, item.Ref, s.topics.index(item.Topic))
 		case !slices.ContainsFunc(items, func(other storage.Item) bool { return other.Target != item.Target }):
 			h.full = item.Target
 			return i, nil
