@@ -250,8 +250,8 @@ func TestPeers_bringTLSInNodeByNode(t *testing.T) {
 			}
 		}
 		for _, says := range []string{"accepted a connection without TLS", "dialled without TLS"} {
-			if !strings.Contains(s.log.String(), "level=WARN msg=\""+says) {
-				t.Errorf("the log does not say %q:\n%s", says, &s.log)
+			if !strings.Contains(s.logged(), "level=WARN msg=\""+says) {
+				t.Errorf("the log does not say %q:\n%s", says, s.logged())
 			}
 		}
 		if err := talk(n2, "localhost:3"); err == nil {

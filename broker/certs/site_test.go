@@ -24,6 +24,7 @@ type site struct {
 	t       *testing.T
 	network kfake.VirtualNetwork
 	log     bytes.Buffer
+	logger  *slog.Logger
 	stop    []func()
 }
 
@@ -32,12 +33,19 @@ func inSite(t *testing.T, then func(s *site)) {
 	t.Setenv("SITE", dir)
 	synctest.Test(t, func(t *testing.T) {
 		s := &site{t: t}
+		s.logger = slog.New(slog.NewTextHandler(&s.log, nil))
 		then(s)
 		for _, stop := range s.stop {
 			stop()
 		}
 		time.Sleep(time.Minute) // what is still to be written has no reader any more
 	})
+}
+
+// logged returns the log, once nobody writes to it.
+func (s *site) logged() string {
+	synctest.Wait()
+	return s.log.String()
 }
 
 // pass lets time pass.
@@ -78,12 +86,11 @@ var names = map[string][]string{"localhost:1": {"n1", "one.example"}, "localhost
 // node opens the peers of one with these files, which are watched until the site ends.
 func (s *site) node(paths Paths, change func(*Options)) *Peers {
 	s.t.Helper()
-	log := slog.New(slog.NewTextHandler(&s.log, nil))
-	keeper, err := reload.Open("raft.tls", paths.Files(), paths.Read, log)
+	keeper, err := reload.Open("raft.tls", paths.Files(), paths.Read, s.logger)
 	if err != nil {
 		s.t.Fatal(err)
 	}
-	o := Options{Bundle: keeper, Names: names, OnlyMembers: true, Listen: s.listen, Dial: s.dial, Logger: log}
+	o := Options{Bundle: keeper, Names: names, OnlyMembers: true, Listen: s.listen, Dial: s.dial, Logger: s.logger}
 	if change != nil {
 		change(&o)
 	}

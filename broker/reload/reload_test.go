@@ -63,8 +63,15 @@ func watched(t *testing.T, then func(k *kept)) {
 	})
 }
 
+// logged returns the log, once nobody writes to it.
+func (k *kept) logged() string {
+	synctest.Wait()
+	return k.log.String()
+}
+
 func (k *kept) expect(inForce string, failing bool) {
 	k.t.Helper()
+	synctest.Wait()
 	if k.keep.InForce() != inForce || k.keep.Failing() != failing {
 		k.t.Errorf("%q is in force, failing: %t; want %q, %t; log:\n%s", k.keep.InForce(), k.keep.Failing(), inForce, failing, &k.log)
 	}
@@ -88,7 +95,7 @@ func TestKeeper_waitsUntilAChangeHasSettled(t *testing.T) {
 		k.write("key", "b-key")
 		time.Sleep(2 * lookEvery)
 		k.expect("b", false)
-		if strings.Contains(k.log.String(), "level=ERROR") {
+		if strings.Contains(k.logged(), "level=ERROR") {
 			t.Errorf("log:\n%s", &k.log)
 		}
 	})
@@ -114,7 +121,7 @@ func TestKeeper_keepsTheOldWhenTheNewCannotBeUsed(t *testing.T) {
 				test.spoil(k)
 				time.Sleep(10 * lookEvery)
 				k.expect("a", true)
-				if log := k.log.String(); strings.Count(log, "\n") != 1 || !strings.Contains(log, "level=ERROR") || !strings.Contains(log, "key=api.tls") || !strings.Contains(log, test.says) {
+				if log := k.logged(); strings.Count(log, "\n") != 1 || !strings.Contains(log, "level=ERROR") || !strings.Contains(log, "key=api.tls") || !strings.Contains(log, test.says) {
 					t.Errorf("want one line that says %q, got:\n%s", test.says, log)
 				}
 				os.Remove(filepath.Join(k.dir, "cert"))
@@ -152,6 +159,7 @@ func TestKeeper_takesAnOptionalFileThatComesLater(t *testing.T) {
 		defer cancel()
 		go k.Run(ctx)
 		time.Sleep(5 * lookEvery)
+		synctest.Wait()
 		if k.InForce() != "" || k.Failing() || log.Len() > 0 {
 			t.Errorf("%q before there is a file, failing: %t, log:\n%s", k.InForce(), k.Failing(), &log)
 		}
