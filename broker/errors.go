@@ -3,6 +3,8 @@ package broker
 import "errors"
 
 var (
+	// ErrNoIDs is why nothing can be said of an id.
+	ErrNoIDs = errors.New("ids are not served")
 	// errLeadershipLost ends a term.
 	errLeadershipLost = errors.New("leadership was lost")
 	// errRaise says that not every member understands the feature level, or that it

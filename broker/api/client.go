@@ -76,6 +76,12 @@ func (c *Client) Standing(ctx context.Context) (broker.Standing, error) {
 // why not.
 func (c *Client) ReachKafka(ctx context.Context) error { return c.get(ctx, "/v1/kafka", nil) }
 
+// Explain returns what the node knows of an id within its delay topic.
+func (c *Client) Explain(ctx context.Context, topic, id string) (broker.Explanation, error) {
+	var e broker.Explanation
+	return e, c.get(ctx, "/v1/explain?"+url.Values{"topic": {topic}, "id": {id}}.Encode(), &e)
+}
+
 // Clock returns what the clock of the node says.
 func (c *Client) Clock(ctx context.Context) (broker.ClockReading, error) {
 	var r broker.ClockReading

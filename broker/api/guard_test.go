@@ -65,7 +65,7 @@ func (d *door) handler() http.Handler {
 // ask sends what a route takes, with the Authorization header.
 func (d *door) ask(pattern, authorization string) *httptest.ResponseRecorder {
 	method, path, _ := strings.Cut(pattern, " ")
-	request := httptest.NewRequest(method, path, strings.NewReader(bodies[pattern]))
+	request := httptest.NewRequest(method, path+queries[pattern], strings.NewReader(bodies[pattern]))
 	if authorization != "" {
 		request.Header.Set("Authorization", authorization)
 	}
@@ -77,6 +77,9 @@ func (d *door) ask(pattern, authorization string) *httptest.ResponseRecorder {
 // bodies are those of the routes that take one.
 var bodies = map[string]string{"POST " + replacePath: `{"member":"n3"}`}
 
+// queries are those of the routes that want one.
+var queries = map[string]string{"GET /v1/explain": "?topic=orders.delay&id=i"}
+
 // needs says of every route who may use it: nobody in particular, or the roles.
 var needs = map[string][]access.Role{
 	"GET /livez":          nil,
@@ -86,6 +89,7 @@ var needs = map[string][]access.Role{
 	"GET /v1/clock":       nil,
 	"GET /metrics":        {access.Viewer, access.Operator, access.Admin},
 	"GET /v1/status":      {access.Viewer, access.Operator, access.Admin},
+	"GET /v1/explain":     {access.Viewer, access.Operator, access.Admin},
 	"POST " + replacePath: {access.Admin},
 	"POST " + raisePath:   {access.Admin},
 
@@ -95,8 +99,9 @@ var needs = map[string][]access.Role{
 	"POST /v1/targets/{target}/resume": {access.Operator, access.Admin},
 }
 
-// wide are the routes for which a token that is narrowed to some topics is enough.
-var wide = []string{"GET /metrics", "GET /v1/status"}
+// wide are the routes for which a token that is narrowed to some topics is enough; one asks for such
+// a topic.
+var wide = []string{"GET /metrics", "GET /v1/status", "GET /v1/explain"}
 
 // Every route x role x scope, and who shows nothing. A route that is not in the table above fails.
 func TestGuard_letsThroughWhoMay(t *testing.T) {
@@ -129,6 +134,25 @@ func TestGuard_letsThroughWhoMay(t *testing.T) {
 					t.Errorf("%s as %s of %q: %d %s", r.pattern, role, topics, got.Code, got.Body)
 				}
 			}
+		}
+	}
+}
+
+func TestGuard_explainsIDsOfTheTopicsThatATokenIsFor(t *testing.T) {
+	d := newDoor(t)
+	token := d.create(access.Grant{Name: "anna", Role: access.Viewer, Topics: []string{"orders.*"}})
+	for query, want := range map[string]int{
+		"?topic=orders.delay&id=i":                   http.StatusOK,
+		"?topic=bills.delay&id=i":                    http.StatusForbidden,
+		"?topic=orders.delay&topic=bills.delay&id=i": http.StatusOK, // the first one is what is answered
+		"?id=i": http.StatusForbidden,
+	} {
+		request := httptest.NewRequest("GET", "/v1/explain"+query, nil)
+		request.Header.Set("Authorization", "Bearer "+token)
+		answer := httptest.NewRecorder()
+		d.handler().ServeHTTP(answer, request)
+		if answer.Code != want || strings.Contains(answer.Body.String(), "\"topic\":\"bills.delay\"") {
+			t.Errorf("%s: %d %s", query, answer.Code, answer.Body)
 		}
 	}
 }

@@ -5,6 +5,7 @@ package api
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"log/slog"
 	"net/http"
@@ -37,6 +38,8 @@ type Node interface {
 	// leader can.
 	Pause(ctx context.Context, p broker.Pause) (broker.PauseChange, error)
 	Resume(ctx context.Context, p broker.Pause) (broker.PauseChange, error)
+	// Explain returns what the node knows of an id within its delay topic.
+	Explain(topic, id string) (broker.Explanation, error)
 }
 
 // NewHandler returns the API of the node to those callers:
@@ -45,6 +48,7 @@ type Node interface {
 //	GET  /readyz              200 when the node does its part, else 503 and why not
 //	GET  /metrics             for Prometheus
 //	GET  /v1/status           broker.Status
+//	GET  /v1/explain          ?topic=&id=: broker.Explanation, else 409 while ids are not served
 //	GET  /v1/standing         broker.Standing, for the other nodes
 //	GET  /v1/kafka            200 when Kafka answers the node, asked now, else 503 and why not
 //	GET  /v1/clock            broker.ClockReading, for the other nodes
@@ -109,6 +113,25 @@ func (h *handler) live(w http.ResponseWriter, _ *http.Request) {
 
 func (h *handler) status(w http.ResponseWriter, _ *http.Request) {
 	h.answer(w, http.StatusOK, h.node.Status())
+}
+
+func (h *handler) explain(w http.ResponseWriter, r *http.Request) {
+	asked := r.URL.Query()
+	for _, name := range []string{"topic", "id"} {
+		if asked.Get(name) == "" {
+			h.refuse(w, http.StatusBadRequest, name+" is missing: ask for /v1/explain?topic=TOPIC&id=ID, with the delay topic and the deliver-id")
+			return
+		}
+	}
+	explanation, err := h.node.Explain(asked.Get("topic"), asked.Get("id"))
+	switch {
+	case errors.Is(err, broker.ErrNoIDs):
+		h.refuse(w, http.StatusConflict, err.Error())
+	case err != nil:
+		h.refuse(w, http.StatusInternalServerError, err.Error())
+	default:
+		h.answer(w, http.StatusOK, explanation)
+	}
 }
 
 func (h *handler) standing(w http.ResponseWriter, _ *http.Request) {

@@ -47,6 +47,10 @@ func (n *fakeNode) Replace(_ context.Context, member string) error {
 	return n.refusal
 }
 
+func (n *fakeNode) Explain(topic, id string) (broker.Explanation, error) {
+	return broker.Explanation{Topic: topic, ID: id, Node: "n1", Events: []broker.LifeEvent{}, Words: []string{"no message ever had this id"}}, n.refusal
+}
+
 func (n *fakeNode) RaiseLevel(context.Context) (broker.LevelRaise, error) {
 	n.raised++
 	return broker.LevelRaise{LevelStatus: broker.LevelStatus{InForce: 2, Understood: 2}, Silent: []string{"n3"}}, n.refusal
@@ -111,6 +115,34 @@ func TestStanding_comesThroughWhole(t *testing.T) {
 	got, err := serveNode(t, &fakeNode{standing: want}).Standing(t.Context())
 	if diff := cmp.Diff(want, got); diff != "" || err != nil {
 		t.Errorf("%v (-want +got):\n%s", err, diff)
+	}
+}
+
+func TestExplain_comesThroughWhole(t *testing.T) {
+	want := broker.Explanation{Topic: "a&b.delay", ID: "ä ?", Node: "n1", Events: []broker.LifeEvent{}, Words: []string{"no message ever had this id"}}
+	got, err := serveNode(t, &fakeNode{}).Explain(t.Context(), "a&b.delay", "ä ?")
+	if diff := cmp.Diff(want, got); diff != "" || err != nil {
+		t.Errorf("%v (-want +got):\n%s", err, diff)
+	}
+}
+
+func TestExplain_saysWhatIsMissing(t *testing.T) {
+	for _, test := range []struct {
+		node      *fakeNode
+		topic, id string
+		code      int
+		says      string
+	}{
+		{&fakeNode{}, "", "i", http.StatusBadRequest, "topic is missing: ask for /v1/explain?topic=TOPIC&id=ID"},
+		{&fakeNode{}, "orders.delay", "", http.StatusBadRequest, "id is missing"},
+		{&fakeNode{refusal: fmt.Errorf("%w: raise the level", broker.ErrNoIDs)}, "orders.delay", "i", http.StatusConflict, "ids are not served: raise the level"},
+		{&fakeNode{refusal: errors.New("disk")}, "orders.delay", "i", http.StatusInternalServerError, "disk"},
+	} {
+		_, err := serveNode(t, test.node).Explain(t.Context(), test.topic, test.id)
+		answer, ok := errors.AsType[*Error](err)
+		if !ok || answer.Code != test.code || !strings.HasPrefix(answer.Message, test.says) {
+			t.Errorf("%q of %q: %v, want %d %s", test.id, test.topic, err, test.code, test.says)
+		}
 	}
 }
 

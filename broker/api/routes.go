@@ -23,6 +23,9 @@ type need struct {
 	// somewhere: it is enough to have the permission for some topics and targets; else it
 	// is wanted for the {topic} and {target} of the path, and for all where the path has none.
 	somewhere bool
+	// queried: the topic is that of ?topic=, in place of the path's. Only what answers of that topic
+	// alone may have it.
+	queried bool
 }
 
 // routes is the whole API. What needs nothing is asked by what watches over the process,
@@ -33,6 +36,7 @@ func (h *handler) routes(metrics prometheus.Gatherer) []route {
 		nothing     need
 		sees        = need{permission: access.View, somewhere: true}
 		operates    = need{permission: access.Operate}
+		seesTopic   = need{permission: access.View, queried: true}
 		administers = need{permission: access.Administer}
 	)
 	return []route{
@@ -47,6 +51,7 @@ func (h *handler) routes(metrics prometheus.Gatherer) []route {
 		{"POST " + pausePath(broker.PauseTopic, "{topic}", "resume"), operates, h.resume},
 		{"POST " + pausePath(broker.PauseTarget, "{target}", "pause"), operates, h.pause},
 		{"POST " + pausePath(broker.PauseTarget, "{target}", "resume"), operates, h.resume},
+		{"GET /v1/explain", seesTopic, h.explain},
 		{"POST " + replacePath, administers, h.replace},
 		{"POST " + raisePath, administers, h.raise},
 	}
@@ -57,5 +62,9 @@ func (n need) met(g access.Grant, r *http.Request) bool {
 	if n.somewhere {
 		return g.Holds(n.permission)
 	}
-	return g.Allows(n.permission, access.Object{Topic: r.PathValue("topic"), Target: r.PathValue("target")})
+	topic := r.PathValue("topic")
+	if n.queried {
+		topic = r.URL.Query().Get("topic")
+	}
+	return g.Allows(n.permission, access.Object{Topic: topic, Target: r.PathValue("target")})
 }

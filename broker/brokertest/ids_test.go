@@ -1,6 +1,7 @@
 package brokertest
 
 import (
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -8,6 +9,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/carillonmq/carillon/broker"
 	"github.com/carillonmq/carillon/client"
 	"github.com/carillonmq/carillon/storage"
 	"github.com/google/go-cmp/cmp"
@@ -76,6 +78,22 @@ func (x *idTest) expectDelivered(topic string, want ...string) {
 	}
 }
 
+// expectLife checks what every node tells of an id under which nothing waits.
+func (x *idTest) expectLife(id string, want ...string) {
+	x.t.Helper()
+	for _, n := range x.nodes {
+		e, err := n.broker.Explain("orders.delay", id)
+		x.must(err)
+		var got []string
+		for _, event := range e.Events {
+			got = append(got, event.What)
+		}
+		if !slices.Equal(got, want) || e.Waiting != nil {
+			x.t.Errorf("%s tells of %q: %q", n.member.ID, id, e.Words)
+		}
+	}
+}
+
 // seqOf returns the seq that the id stands for on every node alike; 0: none.
 func (x *idTest) seqOf(id string) uint64 {
 	x.t.Helper()
@@ -124,6 +142,16 @@ func TestIDs_areCancelledReplacedAndExpireByHeaders(t *testing.T) {
 		x.leader()
 		x.send(options(client.Cancel("a"))) // once more
 		x.pause(3 * minute)
+		x.expectLife("a", "cancelled")
+		x.expectLife("b", "replaced", "delivered")
+		x.expectLife("c", "refused", "delivered")
+		x.expectLife("d", "refused", "delivered")
+		x.expectLife("e", "replaced", "delivered")
+		x.expectLife("f", "replaced", "refused", "delivered")
+		x.expectLife("g", "delivered")
+		x.expectLife("h", "refused")
+		x.expectLife("i", "delivered")
+		x.expectLife("never seen")
 		x.expectDelivered("orders", "b: new", "c: kept", "d: kept", "e: new", "f: new", "g: in time", "i: new", "without an id")
 		x.expectDelivered(x.config.DeadLetter.Topic)
 	})
@@ -145,6 +173,9 @@ func TestIDs_ofBeforeTheRaiseCanBeCancelledAfterIt(t *testing.T) {
 		want = append(want, "shared, 1", "shared, 2") // the newest is cancelled
 		x.send([]client.Option{client.Cancel("old1")}, "refused below the level")
 
+		if _, err := x.leader().broker.Explain("orders.delay", "old0"); !errors.Is(err, broker.ErrNoIDs) {
+			x.t.Errorf("explained below the level: %v", err)
+		}
 		for _, n := range x.nodes {
 			n.install(storage.LevelThree)
 			x.pause(2 * time.Second)
@@ -173,6 +204,11 @@ func TestIDs_ofBeforeTheRaiseCanBeCancelledAfterIt(t *testing.T) {
 		if got := x.seqOf("old1"); got != 2 {
 			x.t.Errorf("old1 stands for %d, want 2", got)
 		}
+		e, err := x.leader().broker.Explain("orders.delay", "old1")
+		x.must(err)
+		if w := e.Waiting; w == nil || w.Seq != 2 || w.Target != "orders" || w.State != broker.StateWaiting || len(e.Events) != 0 {
+			x.t.Errorf("old1: %q", e.Words)
+		}
 		x.pause(15 * time.Minute)
 		x.expectDelivered("orders", want...)
 		x.expectDelivered(x.config.DeadLetter.Topic, "refused below the level")
@@ -187,6 +223,8 @@ func TestIDs_expireWhileTheirTargetIsParked(t *testing.T) {
 		x.pause(30 * time.Second)
 		x.must(x.createTopic("later", arguments{}))
 		x.pause(2 * time.Minute)
+		x.expectLife("a", "expired")
+		x.expectLife("b", "delivered")
 		x.expectDelivered("later", "in time")
 		x.expectDelivered(x.config.DeadLetter.Topic)
 	})

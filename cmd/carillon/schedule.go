@@ -52,32 +52,7 @@ func scheduleCommand() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			settings, err := load(cmd.Flags(), keys)
-			if err != nil {
-				return err
-			}
-			if err := settings.Config.Validate(); err != nil { // of kafka.*, all else is at its default
-				return err
-			}
-			options, err := reach.Config{Kafka: settings.Config.Kafka, ClientID: "carillon-schedule", Logger: slog.New(slog.DiscardHandler)}.Options()
-			if err != nil {
-				return err
-			}
-			asked, err := node.client()
-			if err != nil {
-				return err
-			}
-			ctx, cancel := context.WithTimeout(cmd.Context(), scheduleTimeout)
-			defer cancel()
-			if belongs(cmd.Flags(), settings.Config.Kafka.Brokers) {
-				if warning := objection(ctx, asked, record); warning != "" {
-					fmt.Fprintln(cmd.ErrOrStderr(), "carillon: warning:", warning)
-				}
-			}
-			sent, err := produce(ctx, record, options)
-			if errors.Is(err, context.DeadlineExceeded) {
-				return fmt.Errorf("no broker of %s answers, start one or name it with --kafka.brokers: %w", strings.Join(settings.Config.Kafka.Brokers, ", "), err)
-			}
+			sent, err := send(cmd, record, node, keys)
 			if err != nil {
 				return err
 			}
@@ -111,6 +86,38 @@ func (s *schedule) flags() *pflag.FlagSet {
 	flags.StringVar(&s.expiresIn, "expires-in", "", "`duration` after the time of delivery from which it is not delivered any more (feature level 3)")
 	flags.StringArrayVar(&s.headers, "header", nil, "header `NAME=VALUE` of the message; can be repeated")
 	return flags
+}
+
+// send produces the record as the flags say, and first warns of what the node at --api would not do
+// with it.
+func send(cmd *cobra.Command, record *kgo.Record, node nodeFlags, keys []config.Key) (*kgo.Record, error) {
+	settings, err := load(cmd.Flags(), keys)
+	if err != nil {
+		return nil, err
+	}
+	if err := settings.Config.Validate(); err != nil { // of kafka.*, all else is at its default
+		return nil, err
+	}
+	options, err := reach.Config{Kafka: settings.Config.Kafka, ClientID: "carillon-" + cmd.Name(), Logger: slog.New(slog.DiscardHandler)}.Options()
+	if err != nil {
+		return nil, err
+	}
+	asked, err := node.client()
+	if err != nil {
+		return nil, err
+	}
+	ctx, cancel := context.WithTimeout(cmd.Context(), scheduleTimeout)
+	defer cancel()
+	if belongs(cmd.Flags(), settings.Config.Kafka.Brokers) {
+		if warning := objection(ctx, asked, record); warning != "" {
+			fmt.Fprintln(cmd.ErrOrStderr(), "carillon: warning:", warning)
+		}
+	}
+	sent, err := produce(ctx, record, options)
+	if errors.Is(err, context.DeadlineExceeded) {
+		return nil, fmt.Errorf("no broker of %s answers, start one or name it with --kafka.brokers: %w", strings.Join(settings.Config.Kafka.Brokers, ", "), err)
+	}
+	return sent, err
 }
 
 // belongs reports whether the node at --api can be taken to read from these brokers:
@@ -155,6 +162,9 @@ func objection(ctx context.Context, node *api.Client, r *kgo.Record) string {
 	instruction, err := client.Parse(r.Headers, now)
 	if err != nil {
 		return "" // producing it says so
+	}
+	if instruction.Verb == client.VerbCancel {
+		return "" // it goes nowhere
 	}
 	_, problem := c.Destination(route, r.Topic, instruction.To)
 	if problem == nil {
@@ -202,7 +212,8 @@ func (s *schedule) record(flags *pflag.FlagSet, args []string, stdin io.Reader) 
 	if err := checkTopic("--topic", r.Topic); err != nil {
 		return nil, err
 	}
-	if err := s.setKey(flags, r); err != nil {
+	var err error
+	if r.Key, err = keyOf(flags, s.key, s.keyBase64); err != nil {
 		return nil, err
 	}
 	for _, header := range s.headers {
@@ -280,19 +291,21 @@ func parseDelay(flag, value string) (time.Duration, error) {
 	return delay, nil
 }
 
-// setKey gives the record the key of one of two flags, if there is one.
-func (s *schedule) setKey(flags *pflag.FlagSet, r *kgo.Record) (err error) {
+// keyOf returns the key that one of two flags gives, nil if none does.
+func keyOf(flags *pflag.FlagSet, text, base64Text string) ([]byte, error) {
 	switch {
 	case flags.Changed("key") && flags.Changed("key-base64"):
-		return &usageError{errors.New("give one of --key and --key-base64")}
+		return nil, &usageError{errors.New("give one of --key and --key-base64")}
 	case flags.Changed("key"):
-		r.Key = []byte(s.key)
+		return []byte(text), nil
 	case flags.Changed("key-base64"):
-		if r.Key, err = base64.StdEncoding.DecodeString(s.keyBase64); err != nil {
-			return &usageError{&config.FieldError{Field: "--key-base64", Value: s.keyBase64, Remedy: "write base64 with padding, such as AAAAKg=="}}
+		key, err := base64.StdEncoding.DecodeString(base64Text)
+		if err != nil {
+			return nil, &usageError{&config.FieldError{Field: "--key-base64", Value: base64Text, Remedy: "write base64 with padding, such as AAAAKg=="}}
 		}
+		return key, nil
 	}
-	return nil
+	return nil, nil
 }
 
 // checkTopic refuses a name that Kafka would not take, in terms of the flag.

@@ -1,0 +1,214 @@
+package broker
+
+import (
+	"encoding/hex"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/carillonmq/carillon/storage"
+	"github.com/carillonmq/carillon/storage/outcomes"
+	"github.com/carillonmq/carillon/storage/pause"
+)
+
+// An Explanation is what a node knows of an id within its delay topic, in numbers for programs and in
+// words for people. Times are epoch milliseconds.
+type Explanation struct {
+	Topic        string `json:"topic"`
+	ID           string `json:"id"`
+	Node         string `json:"node"`          // who says so
+	AppliedIndex uint64 `json:"applied_index"` // as of this entry of the log
+	Cluster      string `json:"cluster"`       // in hexadecimal; a slash and a seq behind it make delivered-seq
+
+	Waiting    *Waiting    `json:"waiting,omitempty"` // the newest message with the id that has not ended; nil: none
+	Events     []LifeEvent `json:"events"`            // oldest first
+	KnownSince int64       `json:"known_since"`       // what ended before may be forgotten; 0: nothing was ever forgotten
+	Words      []string    `json:"words"`             // all of it, a line each
+}
+
+// A Waiting is a message that has not ended.
+type Waiting struct {
+	Seq     uint64 `json:"seq"`
+	Due     int64  `json:"due"`
+	Target  string `json:"target"`
+	Expires int64  `json:"expires,omitempty"` // 0: never
+	State   string `json:"state"`             // one of the States
+}
+
+// The states of a message that has not ended.
+const (
+	StateWaiting = "waiting"    // for its time
+	StatePaused  = "paused"     // its delay topic or its target is
+	StateHeld    = "held"       // its target could not be written to, or catches up since
+	StateOnWay   = "on-its-way" // it can be neither cancelled nor replaced any more
+	StateExpired = "expired"    // it will not be delivered, and ends when its turn comes
+)
+
+// A LifeEvent is the end of one message, or a record that took no effect.
+type LifeEvent struct {
+	What      string `json:"what"`          // delivered, dead-lettered, expired, cancelled, replaced or refused
+	Seq       uint64 `json:"seq,omitempty"` // of the message; 0 of what was refused
+	By        uint64 `json:"by,omitempty"`  // of replaced: the message in its place
+	Due       int64  `json:"due"`
+	At        int64  `json:"at"`     // when it happened, by the leader's clock
+	Target    string `json:"target"` // where it went, or would have gone
+	Partition *int32 `json:"partition,omitempty"`
+	Offset    *int64 `json:"offset,omitempty"`  // nil as well where Kafka did not tell
+	Late      *int64 `json:"late_ms,omitempty"` // of delivered: milliseconds between Due and At
+}
+
+// explainTries bounds how often an explanation begins anew since the schedule has changed meanwhile.
+const explainTries = 10
+
+// Explain returns what this node knows of an id: what it has applied, which on a follower can be a
+// moment behind. It may wait for the disk. Below feature level three nothing is known (ErrNoIDs).
+func (b *Broker) Explain(topic, id string) (Explanation, error) {
+	store := b.node.Store()
+	if !store.IDsOpen() {
+		return Explanation{}, noIDs(store.Level())
+	}
+	var e Explanation
+	for range explainTries {
+		e = Explanation{Topic: topic, ID: id, Node: b.node.Status().Node, AppliedIndex: b.node.Status().AppliedIndex, Events: []LifeEvent{}}
+		found, ok, err := store.Lookup(topic, id)
+		if err != nil {
+			return Explanation{}, fmt.Errorf("explain: %w", err)
+		}
+		if ok {
+			e.Waiting = waiting(store, topic, found)
+		}
+		for _, o := range store.Life(topic, id) {
+			e.Events = append(e.Events, lifeEvent(o))
+		}
+		e.KnownSince = store.OutcomesSince()
+		if b.node.Status().AppliedIndex == e.AppliedIndex {
+			break
+		}
+	}
+	if w := e.Waiting; w != nil && slices.ContainsFunc(e.Events, func(l LifeEvent) bool { return l.Seq == w.Seq }) {
+		e.Waiting = nil // it has ended since it was looked up
+	}
+	clusterID := store.State().ClusterID
+	e.Cluster = hex.EncodeToString(clusterID[:])
+	e.Words = e.words(store.Pauses())
+	return e, nil
+}
+
+// noIDs says what to do before ids can be asked for.
+func noIDs(level storage.Level) error {
+	if level < storage.LevelThree {
+		return fmt.Errorf("%w: they are from feature level 3 on, and the cluster is at level %d: upgrade all nodes and raise the level", ErrNoIDs, level)
+	}
+	return fmt.Errorf("%w yet: the cluster has come to feature level 3 a moment ago, and still reads the ids of messages that wait: ask again in some minutes", ErrNoIDs)
+}
+
+func waiting(store *storage.Store, topic string, f storage.Found) *Waiting {
+	w := &Waiting{Seq: f.Seq, Due: f.Due, Target: f.Target, Expires: f.Expires, State: StateWaiting}
+	_, isHeld := store.Hold(pause.Target, f.Target)
+	switch {
+	case f.Expires != 0 && f.Expires <= store.Time():
+		w.State = StateExpired
+	case f.Due <= store.Through(topic, f.Target):
+		w.State = StateOnWay
+	case store.Paused(pause.Topic, topic), store.Paused(pause.Target, f.Target):
+		w.State = StatePaused
+	case isHeld:
+		w.State = StateHeld
+	}
+	return w
+}
+
+// eventNames are the names of what can happen, by kind.
+var eventNames = [...]string{
+	outcomes.Delivered: "delivered", outcomes.DeadLettered: "dead-lettered", outcomes.Expired: "expired",
+	outcomes.Cancelled: "cancelled", outcomes.Replaced: "replaced", outcomes.Refused: "refused",
+}
+
+func lifeEvent(o outcomes.Outcome) LifeEvent {
+	l := LifeEvent{What: fmt.Sprintf("kind %d", o.Kind), Seq: o.Seq, By: o.By, Due: o.Due, At: o.At, Target: o.Target}
+	if int(o.Kind) < len(eventNames) {
+		l.What = eventNames[o.Kind]
+	}
+	if o.Kind == outcomes.Delivered || o.Kind == outcomes.DeadLettered {
+		l.Partition = &o.Partition
+		if o.Offset >= 0 {
+			l.Offset = &o.Offset
+		}
+	}
+	if o.Kind == outcomes.Delivered {
+		l.Late = new(max(o.At-o.Due, 0))
+	}
+	return l
+}
+
+// words tells the explanation in sentences.
+func (e *Explanation) words(pauses []pause.Pause) (lines []string) {
+	for _, l := range e.Events {
+		lines = append(lines, l.words())
+	}
+	if e.Waiting != nil {
+		return append(lines, e.Waiting.words(e.Topic, pauses))
+	}
+	if len(lines) > 0 {
+		return append(lines, "no message waits under this id")
+	}
+	if e.KnownSince == 0 {
+		return []string{"no message ever had this id"}
+	}
+	return []string{"no message waits under this id, and none has ended since " + moment(e.KnownSince) + "; what ended before may be forgotten"}
+}
+
+func (l *LifeEvent) words() string {
+	message := fmt.Sprintf("message %d, due %s for %s, ", l.Seq, moment(l.Due), l.Target)
+	switch l.What {
+	case eventNames[outcomes.Delivered]:
+		return fmt.Sprintf("message %d, due %s, was delivered to %s at %s, %v late", l.Seq, moment(l.Due), l.place(), moment(l.At), time.Duration(*l.Late)*time.Millisecond)
+	case eventNames[outcomes.DeadLettered]:
+		return fmt.Sprintf("message %d, due %s, could not be delivered: it became a dead letter in %s at %s", l.Seq, moment(l.Due), l.place(), moment(l.At))
+	case eventNames[outcomes.Expired]:
+		return message + "expired: it was dropped at " + moment(l.At)
+	case eventNames[outcomes.Cancelled]:
+		return message + "was cancelled at " + moment(l.At)
+	case eventNames[outcomes.Replaced]:
+		return fmt.Sprintf("%swas replaced by message %d at %s", message, l.By, moment(l.At))
+	case eventNames[outcomes.Refused]:
+		return "a record had no effect at " + moment(l.At) + ", since its condition did not hold"
+	}
+	return message + l.What + " at " + moment(l.At)
+}
+
+// place is as much as is known of where the message went.
+func (l *LifeEvent) place() string {
+	if l.Offset == nil {
+		return fmt.Sprintf("%s/%d", l.Target, *l.Partition)
+	}
+	return fmt.Sprintf("%s/%d/%d", l.Target, *l.Partition, *l.Offset)
+}
+
+func (w *Waiting) words(topic string, pauses []pause.Pause) string {
+	text := fmt.Sprintf("message %d, due %s for %s, ", w.Seq, moment(w.Due), w.Target)
+	switch w.State {
+	case StateExpired:
+		return text + "expired at " + moment(w.Expires) + ": it will not be delivered"
+	case StateOnWay:
+		return text + "is on its way: it can be neither cancelled nor replaced any more"
+	case StateHeld:
+		text += "waits, since its target could not be written to, or catches up"
+	default:
+		text += "waits"
+	}
+	for _, p := range pauses {
+		if p.Kind == pause.Topic && p.Name == topic || p.Kind == pause.Target && p.Name == w.Target {
+			text += fmt.Sprintf(", while the %s %s is paused, by %s since %s: %s", p.Kind, p.Name, p.Who, moment(p.Since), p.Why)
+		}
+	}
+	if w.Expires != 0 {
+		text += ", and expires at " + moment(w.Expires)
+	}
+	return text
+}
+
+// moment is a time as RFC 3339 has it.
+func moment(millis int64) string {
+	return time.UnixMilli(millis).UTC().Format("2006-01-02T15:04:05.000Z")
+}

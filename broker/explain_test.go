@@ -1,0 +1,56 @@
+package broker
+
+import (
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/carillonmq/carillon/storage/outcomes"
+	"github.com/carillonmq/carillon/storage/pause"
+)
+
+func TestExplanation_tellsALifeInWords(t *testing.T) {
+	const due = 1_900_000_000_000
+	e := Explanation{Topic: "orders.delay", Waiting: &Waiting{Seq: 48, Due: due, Target: "orders", State: StatePaused, Expires: due + 1000}}
+	for _, o := range []outcomes.Outcome{
+		{Kind: outcomes.Delivered, Seq: 41, Due: due, At: due + 12, Target: "orders", Partition: 3, Offset: 17},
+		{Kind: outcomes.Delivered, Seq: 42, Due: due, At: due, Target: "orders", Partition: 3, Offset: -1},
+		{Kind: outcomes.DeadLettered, Seq: 43, Due: due, At: due + 1, Target: "dead", Partition: 0, Offset: 5},
+		{Kind: outcomes.Expired, Seq: 44, Due: due, At: due + 2, Target: "orders"},
+		{Kind: outcomes.Cancelled, Seq: 45, Due: due, At: due - 1, Target: "orders"},
+		{Kind: outcomes.Replaced, Seq: 46, By: 47, Due: due, At: due - 1, Target: "orders"},
+		{Kind: outcomes.Refused, Due: due, At: due - 1, Target: "orders"},
+	} {
+		e.Events = append(e.Events, lifeEvent(o))
+	}
+	const at = "2030-03-17T17:46:40.000Z"
+	want := []string{
+		"message 41, due " + at + ", was delivered to orders/3/17 at 2030-03-17T17:46:40.012Z, 12ms late",
+		"message 42, due " + at + ", was delivered to orders/3 at " + at + ", 0s late",
+		"message 43, due " + at + ", could not be delivered: it became a dead letter in dead/0/5 at 2030-03-17T17:46:40.001Z",
+		"message 44, due " + at + " for orders, expired: it was dropped at 2030-03-17T17:46:40.002Z",
+		"message 45, due " + at + " for orders, was cancelled at 2030-03-17T17:46:39.999Z",
+		"message 46, due " + at + " for orders, was replaced by message 47 at 2030-03-17T17:46:39.999Z",
+		"a record had no effect at 2030-03-17T17:46:39.999Z, since its condition did not hold",
+		"message 48, due " + at + " for orders, waits, while the target orders is paused, by anna since " + at + ": repairs, and expires at 2030-03-17T17:46:41.000Z",
+	}
+	pauses := []pause.Pause{{Kind: pause.Topic, Name: "bills.delay"}, {Kind: pause.Target, Name: "orders", Who: "anna", Why: "repairs", Since: due}}
+	if diff := cmp.Diff(want, e.words(pauses)); diff != "" {
+		t.Error(diff)
+	}
+}
+
+func TestExplanation_saysWhatIsNotKnown(t *testing.T) {
+	for want, e := range map[string]Explanation{
+		"no message ever had this id": {},
+		"no message waits under this id, and none has ended since 2030-03-17T17:46:40.000Z; what ended before may be forgotten": {KnownSince: 1_900_000_000_000},
+	} {
+		if diff := cmp.Diff([]string{want}, e.words(nil)); diff != "" {
+			t.Error(diff)
+		}
+	}
+	ended := Explanation{Events: []LifeEvent{{What: "refused"}}}
+	if lines := ended.words(nil); lines[len(lines)-1] != "no message waits under this id" {
+		t.Errorf("%q", lines)
+	}
+}
