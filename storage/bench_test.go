@@ -24,9 +24,9 @@ const (
 	flushBytes = 64 << 20
 )
 
-// load accepts n messages due at random within span ms in batches, as Apply does, number i for target(i),
+// load accepts n messages due at random within span ms in batches, as Apply does, number i dressed by dress,
 // and flushes in the background each time flushBytes were accepted.
-func load(b *testing.B, s *Store, n, size int, span int64, target func(i int) string) {
+func load(b *testing.B, s *Store, n, size int, span int64, dress func(i int, e *Entry)) {
 	b.Helper()
 	random := rand.New(rand.NewPCG(1, 2))
 	flushed := make(chan error, 1)
@@ -44,7 +44,8 @@ func load(b *testing.B, s *Store, n, size int, span int64, target func(i int) st
 		batch := make([]Entry, min(perBatch, n-done))
 		log := make([]byte, len(batch)*size) // one log entry holds the batch's bodies
 		for i := range batch {
-			batch[i] = Entry{Due: random.Int64N(span), Target: target(done + i), Body: log[i*size : (i+1)*size : (i+1)*size]}
+			batch[i] = Entry{Due: random.Int64N(span), Body: log[i*size : (i+1)*size : (i+1)*size]}
+			dress(done+i, &batch[i])
 		}
 		s.Accept(batch)
 		index++
@@ -59,7 +60,7 @@ func load(b *testing.B, s *Store, n, size int, span int64, target func(i int) st
 	}
 }
 
-func oneTarget(int) string { return "orders" }
+func oneTarget(_ int, e *Entry) { e.Target = "orders" }
 
 func benchStore(b *testing.B, dir string) *Store {
 	b.Helper()
@@ -186,7 +187,7 @@ func BenchmarkRead_in_order(b *testing.B) {
 func BenchmarkRead_for_1000_targets(b *testing.B) {
 	s := benchStore(b, b.TempDir())
 	b.Cleanup(func() { s.Close() })
-	load(b, s, 400_000, 100, 1000, func(i int) string { return fmt.Sprintf("customer-%08d.replies", i%1000) })
+	load(b, s, 400_000, 100, 1000, func(i int, e *Entry) { e.Target = fmt.Sprintf("customer-%08d.replies", i%1000) })
 	for range b.N {
 		readAll(b, s, 64)
 	}

@@ -61,7 +61,12 @@ func (s *Store) checkNames() error {
 				named++
 			}
 		}
-		for h, at := range t.names.newest {
+		for _, newest := range t.names.newest {
+			at := uint32(newest)
+			if at == 0 {
+				continue
+			}
+			h := t.names.rows[at-1].hash
 			last := uint64(math.MaxUint64)
 			for ; at != 0; at = t.names.rows[at-1].older {
 				r := &t.names.rows[at-1]

@@ -72,7 +72,7 @@ func (f *Frozen) Flush(meta SnapshotMeta) error {
 // change while it is frozen, so it is read without a lock; what has died since is
 // written, for it is alive at the index that the manifest will record.
 func (f *Frozen) writeSegment() (*segment.Segment, error) {
-	rows := f.table.rows(f.alive)
+	rows := f.table.sortedRows(f.alive)
 	if f.table.len()+len(rows) == 0 {
 		return nil, nil
 	}
@@ -85,10 +85,8 @@ func (f *Frozen) writeSegment() (*segment.Segment, error) {
 			err = w.Add(&e)
 			return err == nil
 		})
-		for i := range rows {
-			if err == nil {
-				err = w.AddRow(&rows[i])
-			}
+		for i := 0; i < len(rows) && err == nil; i++ {
+			err = w.AddRow(&rows[i])
 		}
 		return err
 	})

@@ -1,6 +1,7 @@
 package storage
 
 import (
+	"cmp"
 	"slices"
 
 	"github.com/carillonmq/carillon/storage/alive"
@@ -15,9 +16,16 @@ import (
 // A message that dies stays in its chain until another one takes the name: then the dead at its
 // head go. So a look-up that finds the head alive is one step, and killing costs nothing.
 type names struct {
-	newest  map[name.Hash]uint32 // place in rows, and one more
 	rows    []named
 	foreign []name.Row
+
+	// newest is a hash table of half as many names as places, at most, a power of two: hashes are
+	// as good as random, and no name ever leaves it. A name belongs where the first bits of its
+	// hash say, or at the next place that is free. There is the upper half of its head, so that
+	// most others are told from it without a look at its row, and the place of its newest row, and
+	// one more; 0: free.
+	newest []uint64
+	count  int // of names
 }
 
 type named struct {
@@ -27,26 +35,73 @@ type named struct {
 	foreign uint32 // place in foreign, and one more; 0: one of the table's own entries
 }
 
+// leastNames is how many places newest has at first.
+const leastNames = 64
+
+// find returns the place in rows of the name's newest message, and one more; 0: none.
+func (n *names) find(h *name.Hash) uint32 {
+	if len(n.newest) == 0 {
+		return 0
+	}
+	return uint32(n.newest[n.at(h)])
+}
+
+// at returns where the name is in newest, or belongs.
+func (n *names) at(h *name.Hash) int {
+	upper := h.Head() >> 32
+	for at := n.home(upper); ; at = (at + 1) & (len(n.newest) - 1) {
+		there := n.newest[at]
+		if there == 0 || there>>32 == upper && n.rows[uint32(there)-1].hash == *h {
+			return at
+		}
+	}
+}
+
+// home returns where a name with this upper half of its head belongs.
+func (n *names) home(upper uint64) int { return int(upper * uint64(len(n.newest)) >> 32) }
+
+// setNewest makes the row at a place, given with one more, the newest of its name.
+func (n *names) setNewest(row uint32) {
+	if 2*n.count >= len(n.newest) {
+		n.grow()
+	}
+	h := &n.rows[row-1].hash
+	at := n.at(h)
+	if n.newest[at] == 0 {
+		n.count++
+	}
+	n.newest[at] = h.Head()>>32<<32 | uint64(row)
+}
+
+func (n *names) grow() {
+	before := n.newest
+	n.newest = make([]uint64, max(leastNames, 2*len(before)))
+	for _, there := range before {
+		if there == 0 {
+			continue
+		}
+		at := n.home(there >> 32)
+		for n.newest[at] != 0 {
+			at = (at + 1) & (len(n.newest) - 1)
+		}
+		n.newest[at] = there
+	}
+}
+
 // add takes the name of an entry that the table has been given last.
 func (n *names) add(m *memtable, h name.Hash, seq uint64) {
-	if n.newest == nil {
-		n.newest = make(map[name.Hash]uint32)
+	older := n.find(&h)
+	for older != 0 && n.rows[older-1].foreign == 0 && !m.holds(n.rows[older-1].seq) {
+		older = n.rows[older-1].older
 	}
-	head := n.newest[h]
-	for head != 0 && n.rows[head-1].foreign == 0 && !m.holds(n.rows[head-1].seq) {
-		head = n.rows[head-1].older
-	}
-	n.rows = append(n.rows, named{hash: h, seq: seq, older: head})
-	n.newest[h] = uint32(len(n.rows))
+	n.rows = append(n.rows, named{hash: h, seq: seq, older: older})
+	n.setNewest(uint32(len(n.rows)))
 }
 
 // addForeign takes the name of a message that lies in a segment, where its seq belongs.
 func (n *names) addForeign(r name.Row) {
-	if n.newest == nil {
-		n.newest = make(map[name.Hash]uint32)
-	}
 	var newer uint32
-	older := n.newest[r.Hash]
+	older := n.find(&r.Hash)
 	for ; older != 0 && n.rows[older-1].seq > r.Seq; older = n.rows[older-1].older {
 		newer = older
 	}
@@ -56,7 +111,7 @@ func (n *names) addForeign(r name.Row) {
 	n.foreign = append(n.foreign, r)
 	n.rows = append(n.rows, named{hash: r.Hash, seq: r.Seq, older: older, foreign: uint32(len(n.foreign))})
 	if newer == 0 {
-		n.newest[r.Hash] = uint32(len(n.rows))
+		n.setNewest(uint32(len(n.rows)))
 	} else {
 		n.rows[newer-1].older = uint32(len(n.rows))
 	}
@@ -85,7 +140,7 @@ func (n *names) absorb(m *memtable, later *names) {
 // find returns the newest message of the name that is alive.
 func (m *memtable) find(h name.Hash, set *alive.Set) (name.Row, bool) {
 	n := &m.names
-	for at := n.newest[h]; at != 0; at = n.rows[at-1].older {
+	for at := n.find(&h); at != 0; at = n.rows[at-1].older {
 		if r := &n.rows[at-1]; set.Contains(r.seq) {
 			return m.row(r)
 		}
@@ -102,19 +157,45 @@ func (m *memtable) row(r *named) (name.Row, bool) {
 	return name.Row{Hash: r.hash, Seq: r.seq, Due: e.Due, Expires: e.Expires, Target: e.Target}, ok
 }
 
-// rows returns what a segment has for the table's names, in order: all of its entries with an
-// id, though they may have died since, and the foreign ones that are alive.
-func (m *memtable) rows(set *alive.Set) []name.Row {
-	rows := make([]name.Row, 0, len(m.names.rows))
+// sortedRows returns the rows of a segment in the order of their keys: those of all of the table's
+// entries with an id, though they may have died since, and of the foreign messages that are alive.
+//
+// They are dealt out by the first byte of their hashes, and each share is sorted by itself. So the
+// table is read from front to back, and what is sorted fits into the processor's cache.
+func (m *memtable) sortedRows(set *alive.Set) []name.Row {
+	var ends [256]int // of the shares
 	for i := range m.names.rows {
-		r := &m.names.rows[i]
-		if r.foreign != 0 && !set.Contains(r.seq) {
-			continue
-		}
-		if row, ok := m.row(r); ok {
-			rows = append(rows, row)
+		if r := &m.names.rows[i]; m.hasRow(r, set) {
+			ends[r.hash[0]]++
 		}
 	}
-	slices.SortFunc(rows, func(a, b name.Row) int { return a.Key().Compare(b.Key()) })
+	total := 0
+	for i, n := range ends {
+		ends[i], total = total, total+n
+	}
+	rows := make([]name.Row, total)
+	for i := range m.names.rows {
+		if r := &m.names.rows[i]; m.hasRow(r, set) {
+			rows[ends[r.hash[0]]], _ = m.row(r)
+			ends[r.hash[0]]++
+		}
+	}
+	begin := 0
+	for _, end := range ends {
+		slices.SortFunc(rows[begin:end], func(a, b name.Row) int {
+			if x, y := a.Hash.Head(), b.Hash.Head(); x != y {
+				return cmp.Compare(x, y)
+			}
+			return a.Key().Compare(b.Key())
+		})
+		begin = end
+	}
 	return rows
+}
+
+func (m *memtable) hasRow(r *named, set *alive.Set) bool {
+	if r.foreign != 0 {
+		return set.Contains(r.seq)
+	}
+	return m.holds(r.seq)
 }

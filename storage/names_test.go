@@ -203,8 +203,8 @@ func TestAccept_forgetsTheDeadOfAName(t *testing.T) {
 	}
 	requireFound(t, s, "same-0", 991)
 	steps := 0
-	for h := range s.table.names.newest {
-		for at := s.table.names.newest[h]; at != 0; at = s.table.names.rows[at-1].older {
+	for _, newest := range s.table.names.newest {
+		for at := uint32(newest); at != 0; at = s.table.names.rows[at-1].older {
 			steps++
 		}
 	}

@@ -34,8 +34,6 @@ type Filter struct {
 	fuse        xorfilter.BinaryFuse8
 }
 
-func head(h *Hash) uint64 { return binary.BigEndian.Uint64(h[:]) }
-
 // A FilterBuilder gathers names, which come in order. The zero value is empty.
 type FilterBuilder struct {
 	builder xorfilter.BinaryFuseBuilder
@@ -45,13 +43,13 @@ type FilterBuilder struct {
 
 // Full reports whether the filter must be finished before h is added.
 func (b *FilterBuilder) Full(h *Hash) bool {
-	return len(b.names) >= filterNames && b.names[len(b.names)-1] != head(h)
+	return len(b.names) >= filterNames && b.names[len(b.names)-1] != h.Head()
 }
 
 // Add takes a name; that of the row before may come again.
 func (b *FilterBuilder) Add(h *Hash) {
-	if n := len(b.names); n == 0 || b.names[n-1] != head(h) {
-		b.names = append(b.names, head(h))
+	if n := len(b.names); n == 0 || b.names[n-1] != h.Head() {
+		b.names = append(b.names, h.Head())
 	}
 }
 
@@ -60,7 +58,7 @@ func (b *FilterBuilder) Add(h *Hash) {
 func (b *FilterBuilder) Finish(ordinal uint32, next *Hash) ([]byte, error) {
 	last := uint64(math.MaxUint64)
 	if next != nil {
-		last = head(next) - 1
+		last = next.Head() - 1
 	}
 	fuse, err := xorfilter.BuildBinaryFuse[uint8](&b.builder, b.names)
 	if err != nil {
@@ -131,7 +129,7 @@ func (f Filters) Whole() bool { return len(f) > 0 && f[len(f)-1].last == math.Ma
 
 // May reports whether the segment may have a row of the name; false is certain.
 func (f Filters) May(h Hash) bool {
-	key := head(&h)
+	key := h.Head()
 	at, _ := slices.BinarySearchFunc(f, key, func(f Filter, key uint64) int {
 		if f.last < key {
 			return -1

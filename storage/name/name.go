@@ -1,7 +1,10 @@
 // Package name finds messages by the ids that users chose, in memory and in segments.
 package name
 
-import "crypto/sha256"
+import (
+	"crypto/sha256"
+	"encoding/binary"
+)
 
 // A Hash stands for an id within its delay topic: nobody finds two ids with one hash.
 type Hash [16]byte
@@ -14,3 +17,6 @@ func Of(topic, id string) (h Hash) {
 	copy(h[:], sum[:])
 	return h
 }
+
+// Head returns the first eight bytes, by which names are sorted but for very few.
+func (h *Hash) Head() uint64 { return binary.BigEndian.Uint64(h[:]) }

@@ -124,6 +124,7 @@ type chunkBuilder struct {
 	count       uint32
 	labels      []label
 	places      map[label]uint64
+	lastPlace   uint64 // of the label that came last
 	entries     []byte
 	bodies      [][]byte
 	bodyBytes   int
@@ -138,12 +139,7 @@ func (c *chunkBuilder) add(e *Entry) {
 	if c.form == WithIDs {
 		l = e.label()
 	}
-	place, ok := c.places[l]
-	if !ok {
-		place = uint64(len(c.labels))
-		c.labels = append(c.labels, l)
-		c.places[l] = place
-	}
+	place := c.place(&l)
 	c.entries = binary.AppendUvarint(c.entries, uint64(e.Due)-uint64(c.last.Due))
 	c.entries = binary.AppendVarint(c.entries, int64(e.Seq-c.last.Seq))
 	c.entries = binary.AppendUvarint(c.entries, place)
@@ -163,6 +159,21 @@ func (c *chunkBuilder) add(e *Entry) {
 	c.bodyBytes += len(e.Body)
 	c.last = e.Ref()
 	c.count++
+}
+
+// place returns where the label is in the list.
+func (c *chunkBuilder) place(l *label) uint64 {
+	if len(c.labels) > 0 && c.labels[c.lastPlace] == *l { // of most chunks there is one
+		return c.lastPlace
+	}
+	place, ok := c.places[*l]
+	if !ok {
+		place = uint64(len(c.labels))
+		c.labels = append(c.labels, *l)
+		c.places[*l] = place
+	}
+	c.lastPlace = place
+	return place
 }
 
 func (c *chunkBuilder) full() bool { return len(c.entries)+c.bodyBytes >= chunkSize }
