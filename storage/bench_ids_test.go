@@ -160,7 +160,8 @@ func forget(b *testing.B, dir string) {
 	}
 }
 
-// Memory and room of many ids: 20 million, or as many millions as CARILLON_IDS says.
+// Memory and room of many ids, beside as many messages without: 20 million, or as many millions as
+// CARILLON_IDS says. All is merged as it comes.
 func BenchmarkIDs_pending(b *testing.B) {
 	n := 20 * million
 	if text := os.Getenv("CARILLON_IDS"); text != "" {
@@ -170,31 +171,49 @@ func BenchmarkIDs_pending(b *testing.B) {
 		}
 		n = millions * million
 	}
-	for range b.N {
-		debug.FreeOSMemory()
-		before := anonymousRSS(b)
-		s := benchStore(b, b.TempDir())
-		s.RaiseLevel(LevelThree)
-		most := int64(0)
-		started := time.Now()
-		for done := 0; done < n; done += million {
-			load(b, s, min(million, n-done), 32, day, func(i int, e *Entry) {
-				e.Target, e.Topic, e.ID = "orders", "orders.delay", orderID(done+i)
-			})
-			for did, err := true, error(nil); did; {
-				if did, err = s.Merge(context.Background()); err != nil {
-					b.Fatal(err)
+	var disk [2]int64
+	for with, name := range []string{"without", "with"} {
+		b.Run(name, func(b *testing.B) {
+			for range b.N {
+				disk[with] = pendingIDs(b, n, with == 1)
+				if with == 1 {
+					b.ReportMetric(float64(disk[1]-disk[0])/float64(n)-float64(len(orderID(0))), "disk_bytes/id")
 				}
-				most = max(most, anonymousRSS(b)-before)
+			}
+		})
+	}
+}
+
+func pendingIDs(b *testing.B, n int, with bool) (disk int64) {
+	dir, err := os.MkdirTemp("", "pending")
+	if err != nil {
+		b.Fatal(err)
+	}
+	defer os.RemoveAll(dir)
+	debug.FreeOSMemory()
+	before := anonymousRSS(b)
+	s := benchStore(b, dir)
+	defer s.Close()
+	s.RaiseLevel(LevelThree)
+	most := int64(0)
+	for done := 0; done < n; done += million {
+		load(b, s, min(million, n-done), 32, day, func(i int, e *Entry) {
+			e.Target, e.Topic = "orders", "orders.delay"
+			if with {
+				e.ID = orderID(done + i)
+			}
+		})
+		for did, err := true, error(nil); did; most = max(most, anonymousRSS(b)-before) {
+			if did, err = s.Merge(context.Background()); err != nil {
+				b.Fatal(err)
 			}
 		}
-		b.ReportMetric(float64(n)/time.Since(started).Seconds(), "msg/s_merged")
-		debug.FreeOSMemory()
-		st := s.Stats()
-		b.ReportMetric(float64(most)/1e6, "MB_anon_most")
-		b.ReportMetric(float64(anonymousRSS(b)-before)/1e6, "MB_anon_after_gc")
-		b.ReportMetric(float64(st.SegmentBytes)/float64(n), "disk_bytes/msg")
-		b.ReportMetric(float64(st.Segments), "segments")
-		s.Close()
 	}
+	debug.FreeOSMemory()
+	st := s.Stats()
+	b.ReportMetric(float64(most)/1e6, "MB_anon_most")
+	b.ReportMetric(float64(anonymousRSS(b)-before)/1e6, "MB_anon_after_gc")
+	b.ReportMetric(float64(st.SegmentBytes)/float64(n), "disk_bytes/msg")
+	b.ReportMetric(float64(st.Segments), "segments")
+	return st.SegmentBytes
 }
