@@ -62,7 +62,7 @@ func lookUpAll(t *testing.T, s *Store, m *model) error {
 		if told, isTold := m.told[seq]; isTold {
 			e.ID, e.Expires = told.ID, told.Expires
 		}
-		byID[e.ID] = Found{Ref: e.Ref(), Target: e.Target, Expires: e.Expires}
+		byID[e.ID] = Found{Ref: e.Ref(), Target: e.Target, Topic: e.Topic, Expires: e.Expires}
 	}
 	for i := range 1402 {
 		id := fmt.Sprint(1+i/701, "-", i%701)

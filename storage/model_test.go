@@ -123,11 +123,12 @@ func (m *model) forget(most int) {
 // lookup is Store.Lookup: the newest alive of those with the id.
 func (m *model) lookup(topic, id string) (found Found, ok bool) {
 	for seq, e := range m.entries {
+		covered := e.Topic
 		if told, isTold := m.told[seq]; isTold {
 			e.Topic, e.ID, e.Expires = told.Topic, told.ID, told.Expires
 		}
 		if e.Topic == topic && e.ID == id && seq > found.Seq {
-			found, ok = Found{Ref: e.Ref(), Target: e.Target, Expires: e.Expires}, true
+			found, ok = Found{Ref: e.Ref(), Target: e.Target, Topic: covered, Expires: e.Expires}, true
 		}
 	}
 	return found, ok
