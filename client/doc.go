@@ -10,7 +10,7 @@
 //	deliver-partition  partition of the target; default: by the key, as Kafka's Java client does
 //	deliver-id         the caller's name for the message, 1 to 256 bytes, not topic/number/number
 //
-// From feature level 3 on, which no release reaches yet, there are as well:
+// From feature level 3 on there are as well:
 //
 //	deliver-cancel        true: cancel the message that waits under deliver-id; no time beside it
 //	deliver-if            absent, present or a seq: take effect only if that waits under deliver-id

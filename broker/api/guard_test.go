@@ -157,6 +157,20 @@ func TestGuard_explainsIDsOfTheTopicsThatATokenIsFor(t *testing.T) {
 	}
 }
 
+// What is done to a target is done to all topics: a query narrows nothing.
+func TestGuard_takesTheTopicOfAQueryOnlyWhereTheAnswerIsOfThatTopic(t *testing.T) {
+	d := newDoor(t)
+	token := d.create(access.Grant{Name: "anna", Role: access.Operator, Topics: []string{"orders.*"}})
+	path := pausePath(broker.PauseTarget, "orders", "pause")
+	request := httptest.NewRequest("POST", path+"?topic=orders.delay", strings.NewReader("{}"))
+	request.Header.Set("Authorization", "Bearer "+token)
+	answer := httptest.NewRecorder()
+	d.handler().ServeHTTP(answer, request)
+	if answer.Code != http.StatusForbidden {
+		t.Errorf("%s: %d %s", path, answer.Code, answer.Body)
+	}
+}
+
 func TestGuard_refusesWithAStableCode(t *testing.T) {
 	d := newDoor(t)
 	viewer, gone := d.create(access.Grant{Name: "anna", Role: access.Viewer}), d.create(access.Grant{Name: "bert", Role: access.Admin})

@@ -11,6 +11,7 @@ import (
 
 	"github.com/carillonmq/carillon/broker"
 	"github.com/carillonmq/carillon/client"
+	"github.com/carillonmq/carillon/raftfsm"
 	"github.com/carillonmq/carillon/storage"
 	"github.com/google/go-cmp/cmp"
 	"github.com/twmb/franz-go/pkg/kgo"
@@ -212,6 +213,35 @@ func TestIDs_ofBeforeTheRaiseCanBeCancelledAfterIt(t *testing.T) {
 		x.pause(15 * time.Minute)
 		x.expectDelivered("orders", want...)
 		x.expectDelivered(x.config.DeadLetter.Topic, "refused below the level")
+	})
+}
+
+// A leader that is killed while it reads ids leaves it to the next one to begin anew.
+func TestIDs_areOpenedByTheNextLeader(t *testing.T) {
+	testIDs(t, storage.LevelTwo, func(x *idTest) {
+		at := client.At(time.Now().Add(time.Hour))
+		for i := range 50 {
+			x.send(options(at, client.ID(fmt.Sprint("old", i))), "old")
+		}
+		for _, n := range x.nodes {
+			n.install(storage.LevelThree)
+			x.pause(2 * time.Second)
+		}
+		first := x.leader()
+		_, err := first.raft().Propose(x.t.Context(), raftfsm.RaiseLevel{Level: storage.LevelThree}).Wait(x.t.Context())
+		x.must(err)
+		if first.raft().Store().IDsOpen() {
+			x.t.Fatal("ids are open already")
+		}
+		first.kill()
+		x.pause(5 * time.Second)
+		for i := range 50 {
+			x.send(options(client.Cancel(fmt.Sprint("old", i))))
+		}
+		first.start()
+		x.pause(2 * time.Hour)
+		x.expectDelivered("orders")
+		x.expectLife("old49", "cancelled")
 	})
 }
 

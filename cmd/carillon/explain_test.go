@@ -1,0 +1,39 @@
+package main
+
+import (
+	"encoding/json"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+
+	"github.com/carillonmq/carillon/broker"
+)
+
+func TestExplain_printsWhatANodeTells(t *testing.T) {
+	node := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.URL.Query().Get("topic") != "orders.delay" || r.URL.Query().Get("id") != "a b" {
+			w.WriteHeader(http.StatusConflict)
+			_, _ = w.Write([]byte(`{"error": "ids are not served: raise the level"}`))
+			return
+		}
+		_ = json.NewEncoder(w).Encode(broker.Explanation{Topic: "orders.delay", ID: "a b", Words: []string{"message 1 waits", "message 2 as well"}})
+	}))
+	defer node.Close()
+	ask := func(arguments ...string) (code int, out, problem string) {
+		var stdout, stderr strings.Builder
+		code = run(t.Context(), append([]string{"explain", "--api", strings.TrimPrefix(node.URL, "http://"), "--topic", "orders.delay"}, arguments...), nil, &stdout, &stderr)
+		return code, stdout.String(), stderr.String()
+	}
+	if code, out, problem := ask("a b"); code != exitDone || out != "message 1 waits\nmessage 2 as well\n" {
+		t.Errorf("exit %d: %q %q", code, out, problem)
+	}
+	code, out, _ := ask("--json", "a b")
+	var e broker.Explanation
+	if err := json.Unmarshal([]byte(out), &e); err != nil || code != exitDone || e.ID != "a b" {
+		t.Errorf("exit %d, %v: %s", code, err, out)
+	}
+	if code, _, problem := ask("other"); code != exitFailed || problem != "carillon: ids are not served: raise the level\n" {
+		t.Errorf("exit %d: %q", code, problem)
+	}
+}
