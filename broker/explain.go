@@ -153,7 +153,7 @@ func (e *Explanation) words(pauses []pause.Pause) (lines []string) {
 		return append(lines, "no message waits under this id")
 	}
 	if e.KnownSince == 0 {
-		return []string{"no message ever had this id"}
+		return []string{"no message had this id since ids are served, as far back as feature level 3"}
 	}
 	return []string{"no message waits under this id, and none has ended since " + moment(e.KnownSince) + "; what ended before may be forgotten"}
 }

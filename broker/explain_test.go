@@ -42,7 +42,7 @@ func TestExplanation_tellsALifeInWords(t *testing.T) {
 
 func TestExplanation_saysWhatIsNotKnown(t *testing.T) {
 	for want, e := range map[string]Explanation{
-		"no message ever had this id": {},
+		"no message had this id since ids are served, as far back as feature level 3":                                           {},
 		"no message waits under this id, and none has ended since 2030-03-17T17:46:40.000Z; what ended before may be forgotten": {KnownSince: 1_900_000_000_000},
 	} {
 		if diff := cmp.Diff([]string{want}, e.words(nil)); diff != "" {
