@@ -22,7 +22,7 @@ type SeqRun struct{ First, Last uint64 }
 // first seq given. Bodies and ids are kept, not copied. An entry with an ID can be looked up
 // from then on; below LevelThree none has a Topic, an ID or an Expires. Called by the writer.
 func (s *Store) Accept(es []Entry) (first uint64) {
-	s.mu.Lock()
+	s.change()
 	defer s.mu.Unlock()
 	first = s.values.nextSeq
 	for i := range es {
@@ -42,7 +42,7 @@ func (s *Store) Accept(es []Entry) (first uint64) {
 // were alive it ended: a dead seq, or one not given yet, is passed over. Called
 // by the writer.
 func (s *Store) Kill(runs []SeqRun) (killed uint64) {
-	s.mu.Lock()
+	s.change()
 	defer s.mu.Unlock()
 	for _, run := range runs {
 		run.First, run.Last = max(run.First, 1), min(run.Last, s.values.nextSeq-1)
@@ -58,14 +58,14 @@ func (s *Store) Kill(runs []SeqRun) (killed uint64) {
 // SetPosition records how far a source partition has been ingested. Called by
 // the writer.
 func (s *Store) SetPosition(p Position) {
-	s.mu.Lock()
+	s.change()
 	defer s.mu.Unlock()
 	s.values.positions[partitionKey{p.TopicID, p.Partition}] = p
 }
 
 // SetClaim replaces the claim with its marks and all holds. Called by the writer.
 func (s *Store) SetClaim(c Claim) {
-	s.mu.Lock()
+	s.change()
 	defer s.mu.Unlock()
 	s.values.holds = newHolds()
 	for _, h := range c.Holds {
@@ -77,7 +77,7 @@ func (s *Store) SetClaim(c Claim) {
 // ChangeClaim replaces the claim with its mark, and the holds that c names; what was
 // fresh is not any more. It costs as much as there are of these. Called by the writer.
 func (s *Store) ChangeClaim(c ClaimChange) {
-	s.mu.Lock()
+	s.change()
 	defer s.mu.Unlock()
 	for _, target := range c.Lift {
 		s.values.holds.lift(target)
@@ -107,7 +107,7 @@ func (s *Store) setClaim(c Claim) {
 // RaiseClaim raises the claim's Through to ms; an earlier time is passed over.
 // Called by the writer.
 func (s *Store) RaiseClaim(ms int64) {
-	s.mu.Lock()
+	s.change()
 	defer s.mu.Unlock()
 	if ms > s.values.claim.Through {
 		s.values.claim.Through = ms
@@ -119,7 +119,7 @@ func (s *Store) RaiseClaim(ms int64) {
 // moment will be claimed before a claim releases it. It reports whether that was not paused
 // already, in which case nothing changes. Called by the writer, from LevelThree on.
 func (s *Store) Pause(p pause.Pause) (changed bool) {
-	s.mu.Lock()
+	s.change()
 	defer s.mu.Unlock()
 	if s.values.pauses.Has(p.Kind, p.Name) {
 		return false
@@ -132,7 +132,7 @@ func (s *Store) Pause(p pause.Pause) (changed bool) {
 // Resume ends a pause and reports whether there was one. Its hold stays until a claim lifts it.
 // Called by the writer.
 func (s *Store) Resume(kind pause.Kind, name string) (changed bool) {
-	s.mu.Lock()
+	s.change()
 	defer s.mu.Unlock()
 	changed = s.values.pauses.Has(kind, name)
 	s.values.pauses = s.values.pauses.Without(kind, name)
@@ -142,7 +142,7 @@ func (s *Store) Resume(kind pause.Kind, name string) (changed bool) {
 // SetTime raises the schedule's time to ms; an earlier time is passed over. It forgets
 // outcomes that are too old by then. Called by the writer.
 func (s *Store) SetTime(ms int64) {
-	s.mu.Lock()
+	s.change()
 	defer s.mu.Unlock()
 	s.values.time = max(s.values.time, ms)
 	s.outcomes.Forget(s.values.time, forgetPerTime)
@@ -159,7 +159,7 @@ const (
 // End keeps what became of a message that was given an id, from LevelThree on. Kill ends the
 // message itself. Called by the writer.
 func (s *Store) End(o outcomes.Outcome) {
-	s.mu.Lock()
+	s.change()
 	defer s.mu.Unlock()
 	s.outcomes.Add(o)
 	s.outcomes.Forget(s.values.time, forgetPerEnd)
@@ -168,14 +168,14 @@ func (s *Store) End(o outcomes.Outcome) {
 // KeepOutcomes says how many outcomes are known, and how long, from LevelThree on: SetTime and
 // End go by it. Called by the writer.
 func (s *Store) KeepOutcomes(k outcomes.Keep) {
-	s.mu.Lock()
+	s.change()
 	defer s.mu.Unlock()
 	s.outcomes.SetKeep(k)
 }
 
 // Found records the cluster's identity and delivery mode. Called by the writer.
 func (s *Store) Found(clusterID [16]byte, mode string) {
-	s.mu.Lock()
+	s.change()
 	defer s.mu.Unlock()
 	s.values.clusterID, s.values.mode = clusterID, mode
 }
@@ -183,7 +183,7 @@ func (s *Store) Found(clusterID [16]byte, mode string) {
 // SetSurveyed records that the first discovery of source topics is done. Called
 // by the writer.
 func (s *Store) SetSurveyed() {
-	s.mu.Lock()
+	s.change()
 	defer s.mu.Unlock()
 	s.values.surveyed = true
 }
@@ -194,4 +194,15 @@ func (s *Store) Applied(index uint64) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.values.appliedIndex = index
+	s.midway = false
+	if s.whole != nil {
+		close(s.whole)
+		s.whole = nil
+	}
+}
+
+// change locks mu for a change by the writer, which leaves a command half carried out until Applied.
+func (s *Store) change() {
+	s.mu.Lock()
+	s.midway = true
 }

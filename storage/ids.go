@@ -28,7 +28,7 @@ func (s *Store) IDsOpen() bool {
 // once that is every message there is, the ids are open, and stay so. Called by the writer, at
 // LevelThree.
 func (s *Store) OpenIDs(messages []Named, upTo uint64) (open bool) {
-	s.mu.Lock()
+	s.change()
 	defer s.mu.Unlock()
 	for i := range messages {
 		n := &messages[i]

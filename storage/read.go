@@ -6,7 +6,6 @@ import (
 	"strings"
 
 	"github.com/carillonmq/carillon/storage/disk"
-	"github.com/carillonmq/carillon/storage/merge"
 	"github.com/carillonmq/carillon/storage/segment"
 )
 
@@ -116,7 +115,7 @@ func (s *Store) Scan(from Ref, limit int, keep Filter, out []Item) (items []Item
 	sc := scan{store: s, limit: limit, keep: keep, out: out, checked: len(out), next: from}
 	defer func() { s.scanned.Add(sc.looked) }()
 	sc.lookAtMemory(from)
-	defer segment.ReleaseAll(sc.segments)
+	defer segment.ReleaseAll(sc.walk.segments)
 	if err := disk.Guard(func() error { return sc.run(from) }); err != nil {
 		return sc.out[:sc.checked], from, false, fmt.Errorf("scan: %w", err)
 	}
@@ -128,12 +127,10 @@ func (s *Store) Scan(from Ref, limit int, keep Filter, out []Item) (items []Item
 func (s *Store) Scanned() uint64 { return s.scanned.Load() }
 
 type scan struct {
-	store    *Store
-	limit    int
-	keep     Filter
-	segments []*segment.Segment
-	memory   []merge.Slice // of each memtable
-	horizon  *Ref          // memory was looked at up to here, exclusive; nil: all of it
+	store *Store
+	limit int
+	keep  Filter
+	walk  walk
 
 	out     []Item
 	checked int // items of out known to be alive
@@ -142,109 +139,55 @@ type scan struct {
 	done    bool
 }
 
-// lookAtMemory takes everything that may move from memory to disk at one moment:
-// what is not in the tables is in the segments.
 func (sc *scan) lookAtMemory(from Ref) {
 	s := sc.store
 	s.mu.RLock()
 	defer s.mu.RUnlock()
-	sc.segments = s.segments
-	segment.AcquireAll(sc.segments)
-	for _, t := range s.tables() {
-		var found merge.Slice
-		visits := 0
-		t.ascend(from, func(e Entry) bool {
-			if visits++; visits > scanVisits || len(found) > sc.limit {
-				sc.lowerHorizon(e.Ref())
-				return false
-			}
-			if s.alive.Contains(e.Seq) && sc.keep(e.Ref(), e.Topic, e.Target) {
-				found = append(found, e) // counted in batch
-			} else {
-				sc.looked++
-			}
-			return true
-		})
-		sc.memory = append(sc.memory, found)
-	}
-}
-
-func (sc *scan) lowerHorizon(r Ref) {
-	if sc.horizon == nil || r.Less(*sc.horizon) {
-		sc.horizon = &r
-	}
+	sc.walk.lookAtMemory(s, from, scanVisits, sc.limit, func(e *Entry) bool {
+		if s.alive.Contains(e.Seq) && sc.keep(e.Ref(), e.Topic, e.Target) {
+			return true // counted in batch
+		}
+		sc.looked++
+		return false
+	})
 }
 
 func (sc *scan) run(from Ref) error {
-	var m merge.Heap
-	for i := range sc.memory {
-		if e, ok, _ := sc.memory[i].Next(); ok {
-			m.Add(e, &sc.memory[i])
-		}
+	defer sc.walk.close()
+	if err := sc.walk.start(from); err != nil {
+		return err
 	}
-	cursors := make([]*segment.Cursor, 0, len(sc.segments))
-	for _, g := range sc.segments {
-		if g.Info.Max.Less(from) {
-			continue
-		}
-		c, err := g.Cursor(false)
-		if err != nil {
-			return err
-		}
-		defer c.Close()
-		cursors = append(cursors, c)
-		if err := m.Start(c, from); err != nil {
-			return err
-		}
-	}
-	budget := scanChunks + len(cursors)
 	for {
-		more, err := sc.batch(&m)
+		more, err := sc.batch()
 		sc.dropDead()
-		if err != nil || !more {
+		if err != nil || !more || len(sc.out) >= sc.limit || sc.walk.spent(scanChunks) {
 			return err
-		}
-		loads := 0
-		for _, c := range cursors {
-			loads += c.ChunksRead()
-		}
-		if len(sc.out) >= sc.limit || loads > budget {
-			return nil
 		}
 	}
 }
 
 // batch appends what passes keep, scanBatch entries at most. It returns false at
 // the end of what can be seen.
-func (sc *scan) batch(m *merge.Heap) (more bool, err error) {
+func (sc *scan) batch() (more bool, err error) {
 	for range scanBatch {
-		if m.Empty() || sc.horizon != nil && !m.Peek().Ref().Less(*sc.horizon) {
-			sc.finish()
+		e := sc.walk.peek()
+		if e == nil {
+			sc.next, sc.done = sc.walk.end(sc.next)
 			return false, nil
 		}
 		if len(sc.out) >= sc.limit {
 			return true, nil
 		}
-		e := m.Peek()
 		sc.looked++
 		if sc.keep(e.Ref(), e.Topic, e.Target) {
 			sc.out = append(sc.out, itemOf(e))
 		}
 		sc.next = Ref{Due: e.Due, Seq: e.Seq + 1}
-		if err := m.Skip(); err != nil {
+		if err := sc.walk.skip(); err != nil {
 			return false, err
 		}
 	}
 	return true, nil
-}
-
-// finish says where to go on when the horizon, or the end, was reached.
-func (sc *scan) finish() {
-	if sc.horizon == nil {
-		sc.done = true
-		return
-	}
-	sc.next = *sc.horizon
 }
 
 // dropDead removes what is dead from the items appended last.

@@ -397,7 +397,7 @@ func (s *Store) Level() Level { return Level(s.level.Load()) }
 // RaiseLevel raises the feature level; a lower one is passed over. Called by the
 // writer, with no more than NewestLevel.
 func (s *Store) RaiseLevel(l Level) {
-	s.mu.Lock()
+	s.change()
 	defer s.mu.Unlock()
 	s.values.level = max(s.values.level, l)
 	s.level.Store(uint32(s.values.level))

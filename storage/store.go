@@ -88,6 +88,8 @@ type Store struct {
 	flushing   *memtable          // of the Frozen that is outstanding, nil when none; not changed while it is
 	segments   []*segment.Segment // sorted by seq, one reference each; replaced, never changed
 	generation uint64             // of the contents that memory was loaded from
+	midway     bool               // a command is carried out: memory is between two log indexes
+	whole      chan struct{}      // closed when memory is at one again; nil: nobody waits for it
 
 	indexes segment.IndexCache // of segments, for Read
 
@@ -152,7 +154,7 @@ func (s *Store) load() (before []*segment.Segment, err error) {
 	defer s.mu.Unlock()
 	s.values, s.alive, s.outcomes = v, set, ended
 	s.table, s.flushing = newMemtable(v.nextSeq), nil
-	s.generation = named.generation
+	s.generation, s.midway = named.generation, false
 	s.level.Store(uint32(v.level))
 	return s.show(named.segments), nil
 }

@@ -1,0 +1,103 @@
+package storage
+
+import (
+	"github.com/carillonmq/carillon/storage/merge"
+	"github.com/carillonmq/carillon/storage/segment"
+)
+
+// A walk goes over memtables and segments in order of delivery, over what they held at the moment
+// in which it looked at memory.
+type walk struct {
+	memory   []merge.Slice      // of each memtable
+	horizon  *Ref               // memory was looked at up to here, exclusive; nil: all of it
+	segments []*segment.Segment // pinned
+	cursors  []*segment.Cursor
+	heads    merge.Heap
+}
+
+// lookAtMemory takes everything that may move from memory to disk at one moment: what is not in
+// the tables is in the segments. It looks at visits entries of each table, and takes limit and one more of
+// those that keep accepts. The caller holds mu.
+func (w *walk) lookAtMemory(s *Store, from Ref, visits, limit int, keep func(e *Entry) bool) {
+	w.segments = s.segments
+	segment.AcquireAll(w.segments)
+	var looked Entry // shown to keep, which may not hold on to it
+	for _, t := range s.tables() {
+		var found merge.Slice
+		left := visits
+		t.ascend(from, func(e Entry) bool {
+			if left--; left < 0 || len(found) > limit {
+				w.lowerHorizon(e.Ref())
+				return false
+			}
+			if looked = e; keep(&looked) {
+				found = append(found, e)
+			}
+			return true
+		})
+		w.memory = append(w.memory, found)
+	}
+}
+
+func (w *walk) lowerHorizon(r Ref) {
+	if w.horizon == nil || r.Less(*w.horizon) {
+		w.horizon = &r
+	}
+}
+
+// start opens what there is at or after from. It is called within disk.Guard, and close follows it.
+func (w *walk) start(from Ref) error {
+	for i := range w.memory {
+		if e, ok, _ := w.memory[i].Next(); ok {
+			w.heads.Add(e, &w.memory[i])
+		}
+	}
+	for _, g := range w.segments {
+		if g.Info.Max.Less(from) {
+			continue
+		}
+		c, err := g.Cursor(false)
+		if err != nil {
+			return err
+		}
+		w.cursors = append(w.cursors, c)
+		if err := w.heads.Start(c, from); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// close ends the cursors; segments stay pinned.
+func (w *walk) close() {
+	for _, c := range w.cursors {
+		c.Close()
+	}
+}
+
+// peek returns the next entry, good until skip; nil at the end of what can be seen.
+func (w *walk) peek() *Entry {
+	if w.heads.Empty() || w.horizon != nil && !w.heads.Peek().Ref().Less(*w.horizon) {
+		return nil
+	}
+	return w.heads.Peek()
+}
+
+// skip moves past the entry that peek shows.
+func (w *walk) skip() error { return w.heads.Skip() }
+
+// spent reports whether more chunks were read than one call may, beside one for each segment.
+func (w *walk) spent(chunks int) bool {
+	for _, c := range w.cursors {
+		chunks -= c.ChunksRead() - 1
+	}
+	return chunks < 0
+}
+
+// end says where to go on when peek has shown nothing: done when nothing lies at or after next.
+func (w *walk) end(next Ref) (Ref, bool) {
+	if w.horizon == nil {
+		return next, true
+	}
+	return *w.horizon, false
+}
