@@ -15,6 +15,7 @@ import (
 	"github.com/carillonmq/carillon/broker/config"
 	"github.com/carillonmq/carillon/broker/deliver"
 	"github.com/carillonmq/carillon/broker/ingest"
+	"github.com/carillonmq/carillon/broker/query"
 	"github.com/carillonmq/carillon/broker/report"
 	"github.com/carillonmq/carillon/broker/schedule"
 	"github.com/carillonmq/carillon/raftfsm"
@@ -90,6 +91,7 @@ type Broker struct {
 	ahead        func(schedule.Store) schedule.Store
 	reach        *reach
 	skew         *skew
+	queries      *query.Desk
 	report       atomic.Pointer[report.Report] // of the running term, nil when there is none
 	searched     atomic.Bool                   // storage, for strays
 }
@@ -124,6 +126,7 @@ func New(o Options) *Broker {
 	b.clock = clock.New(clock.Config{Wall: o.Now, MaxSkew: o.Config.Clock.MaxSkew, OnStep: b.clockStepped})
 	b.now = b.clock.Now
 	b.reach, b.skew = newReach(b), newSkew(b)
+	b.queries = query.New(o.Node.Store(), queryLog{o.Node})
 	return b
 }
 

@@ -1,0 +1,209 @@
+package query
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strconv"
+	"strings"
+
+	"github.com/carillonmq/carillon/broker/message"
+	"github.com/carillonmq/carillon/raftfsm"
+	"github.com/carillonmq/carillon/storage"
+	"golang.org/x/sync/semaphore"
+)
+
+// A Store is the schedule of this node.
+type Store interface {
+	List(ctx context.Context, q storage.ListQuery) (storage.Page, error)
+	Get(ctx context.Context, topic, id string) (storage.Known, error)
+}
+
+// A Log is this node's part in Raft.
+type Log interface {
+	// Barrier returns once an entry of this leader's own term, proposed after the call, is committed and applied here.
+	Barrier(ctx context.Context) error
+	// Leader returns the id of the member that leads, "" when it is not known.
+	Leader() string
+}
+
+const (
+	// atOnce bounds how many answers are worked on at a time, so that deliveries find a processor free.
+	atOnce = 2
+	// MostListed is how many messages a page may have.
+	MostListed = 1000
+	// mostRead is how many messages a page may read of which few are meant.
+	mostRead = 1024
+	// mostPages is how many pages one search reads.
+	mostPages = 16
+)
+
+// A Desk answers questions, at the leader alone. Its methods may be called from any goroutine. They block for a
+// log entry, for others' answers, and for the disk; ctx bounds all of that. Their errors are a NotLeaderError, what
+// raftfsm says of an entry in doubt, ErrCursor, ErrFilter, and the disk's.
+type Desk struct {
+	store    Store
+	log      Log
+	barriers barriers
+	turns    *semaphore.Weighted
+}
+
+// New returns a Desk. It starts nothing before it is asked.
+func New(store Store, log Log) *Desk {
+	return &Desk{store: store, log: log, barriers: barriers{commit: log.Barrier}, turns: semaphore.NewWeighted(atOnce)}
+}
+
+// enter returns once the store has all that was acknowledged before the call, and it is the caller's turn; leave must follow.
+// It may be deposed by then: what it has is of an index that was committed after the call began.
+func (d *Desk) enter(ctx context.Context) error {
+	if err := d.barriers.wait(ctx); err != nil {
+		if errors.Is(err, raftfsm.ErrNotLeader) {
+			return &NotLeaderError{Leader: d.log.Leader()}
+		}
+		return fmt.Errorf("wait for the log: %w", err)
+	}
+	if err := d.turns.Acquire(ctx, 1); err != nil {
+		return fmt.Errorf("wait for others' answers: %w", context.Cause(ctx))
+	}
+	return nil
+}
+
+func (d *Desk) leave() { d.turns.Release(1) }
+
+// A ListRequest asks for a page.
+type ListRequest struct {
+	Filter  Filter
+	Cursor  string // "": the first page
+	Limit   int    // messages, 1 to MostListed
+	Payload bool   // with keys, values and headers
+}
+
+// List returns a page of what is pending. It may be short, or empty, and have others after it.
+func (d *Desk) List(ctx context.Context, r ListRequest) (Page, error) {
+	m, err := newMatcher(r.Filter)
+	if err != nil {
+		return Page{}, err
+	}
+	if r.Limit < 1 || r.Limit > MostListed {
+		return Page{}, fmt.Errorf("%w: limit %d: it is from 1 to %d", ErrFilter, r.Limit, MostListed)
+	}
+	from, err := m.resume(r.Cursor)
+	if err != nil {
+		return Page{}, err
+	}
+	if err := d.enter(ctx); err != nil {
+		return Page{}, err
+	}
+	defer d.leave()
+	q := storage.ListQuery{From: from, Last: m.last(), Limit: r.Limit, Keep: m.may, Bodies: true}
+	if m.byBody() {
+		q.Limit = mostRead
+	}
+	listed, err := d.store.List(ctx, q)
+	if err != nil {
+		return Page{}, err
+	}
+	page := Page{Index: listed.Moment.Index, Pending: listed.Moment.Pending, Messages: []Message{}}
+	for i := range listed.Items {
+		if len(page.Messages) == r.Limit {
+			listed.Next, listed.Done = listed.Items[i].Ref, false
+			break
+		}
+		told, decoded, err := messageOf(&listed.Items[i])
+		if err == nil && !m.is(&decoded) || err != nil && told.Topic == "" && m.Topic != "" {
+			continue
+		}
+		if r.Payload && err == nil {
+			told.Payload = payloadOf(&decoded)
+		}
+		page.Messages = append(page.Messages, told)
+	}
+	if !listed.Done {
+		page.Next = m.cursor(listed.Next)
+	}
+	return page, nil
+}
+
+// Get returns what is known of an id that a producer chose, the message with its payload.
+func (d *Desk) Get(ctx context.Context, topic, id string) (Life, error) {
+	if err := d.enter(ctx); err != nil {
+		return Life{}, err
+	}
+	defer d.leave()
+	known, err := d.store.Get(ctx, topic, id)
+	if err != nil {
+		return Life{}, err
+	}
+	if !known.Moment.IDsOpen {
+		return Life{}, ErrIDsClosed
+	}
+	life := Life{Index: known.Moment.Index, Outcomes: []Outcome{}, Since: known.Since}
+	if known.Message != nil {
+		told, decoded, err := messageOf(known.Message)
+		if err == nil {
+			told.Payload = payloadOf(&decoded)
+		}
+		life.Message = &told
+	}
+	for _, o := range known.Life {
+		life.Outcomes = append(life.Outcomes, outcomeOf(o))
+	}
+	return life, nil
+}
+
+// A Finding is what came of a search.
+type Finding struct {
+	Index   uint64   `json:"index,string"` // of the page that was read last
+	Message *Message `json:"message,omitempty"`
+	Next    string   `json:"next,omitempty"` // nothing was found so far: where to search on; "": there is nothing
+}
+
+// ParseOrigin returns the record that an id names which nobody chose: topic/partition/offset.
+func ParseOrigin(id string) (o message.Origin, ok bool) {
+	parts := strings.Split(id, "/")
+	if len(parts) != 3 {
+		return o, false
+	}
+	partition, err := strconv.ParseInt(parts[1], 10, 32)
+	offset, err2 := strconv.ParseInt(parts[2], 10, 64)
+	o = message.Origin{Topic: parts[0], Partition: int32(partition), Offset: offset}
+	return o, err == nil && err2 == nil && o.String() == id
+}
+
+// Find searches for the message of a record whose producer gave it no id, which has no index. It reads some pages of
+// what is pending, each at an index of its own, and says where to go on. What it does not find at all was not pending
+// throughout: such a message never changes its place.
+func (d *Desk) Find(ctx context.Context, origin message.Origin, cursor string) (Finding, error) {
+	m := matcher{Filter: Filter{Topic: origin.Topic, Prefix: origin.String()}}
+	from, err := m.resume(cursor)
+	if err != nil {
+		return Finding{}, err
+	}
+	if err := d.enter(ctx); err != nil {
+		return Finding{}, err
+	}
+	defer d.leave()
+	var found Finding
+	for range mostPages {
+		listed, err := d.store.List(ctx, storage.ListQuery{From: from, Last: m.last(), Limit: mostRead, Bodies: true, Keep: func(at *storage.Moment, e *storage.Entry) bool {
+			return e.ID == "" && m.may(at, e)
+		}})
+		if err != nil {
+			return Finding{}, err
+		}
+		found.Index, from = listed.Moment.Index, listed.Next
+		for i := range listed.Items {
+			told, decoded, err := messageOf(&listed.Items[i])
+			if err == nil && decoded.ID == "" && decoded.Origin == origin {
+				told.Payload = payloadOf(&decoded)
+				found.Message = &told
+				return found, nil
+			}
+		}
+		if listed.Done {
+			return found, nil
+		}
+	}
+	found.Next = m.cursor(from)
+	return found, nil
+}

@@ -1,0 +1,138 @@
+package query
+
+import (
+	"crypto/sha256"
+	"encoding/base64"
+	"encoding/binary"
+	"encoding/json"
+	"fmt"
+	"math"
+	"slices"
+	"strings"
+
+	"github.com/carillonmq/carillon/broker/message"
+	"github.com/carillonmq/carillon/storage"
+)
+
+// A Filter says which messages are meant. The zero value: all.
+type Filter struct {
+	Topic  string // their delay topic; "": any
+	Prefix string // what their ids begin with, chosen ones or topic/partition/offset
+	Target string // their target topic; "": any
+	From   int64  // they are due then or later, epoch milliseconds
+	To     int64  // and before then; 0: at any time
+	// States they are in, by name: waiting, parked, paused, claimed or expired; none: any.
+	States []string
+}
+
+// standings are the states that there are. What is aside is not told: terms do not report it.
+func standings() []storage.Standing {
+	return []storage.Standing{storage.Waiting, storage.Parked, storage.Paused, storage.Claimed, storage.Expired}
+}
+
+// A matcher is a filter that is ready to judge.
+type matcher struct {
+	Filter
+	states []storage.Standing
+}
+
+func newMatcher(f Filter) (matcher, error) {
+	m := matcher{Filter: f}
+	for _, name := range f.States {
+		at := slices.IndexFunc(standings(), func(g storage.Standing) bool { return g.String() == name })
+		if at < 0 {
+			return m, fmt.Errorf("%w: state %q: it is one of %v; which dead letters are aside is in the problems of the status alone", ErrFilter, name, standings())
+		}
+		m.states = append(m.states, standings()[at])
+	}
+	if f.To != 0 && f.To <= f.From {
+		return m, fmt.Errorf("%w: due from %d to %d: the end must be after the beginning", ErrFilter, f.From, f.To)
+	}
+	return m, nil
+}
+
+// first is where what is meant begins in the order of delivery, last its latest due time.
+func (m *matcher) first() storage.Ref {
+	if m.From == 0 {
+		return storage.Ref{Due: math.MinInt64}
+	}
+	return storage.Ref{Due: m.From}
+}
+
+func (m *matcher) last() int64 {
+	if m.To == 0 {
+		return math.MaxInt64
+	}
+	return m.To - 1
+}
+
+// may reports whether an entry is meant, as far as it tells without its body. What was accepted before
+// feature level 3 has topic and id in the body alone, and what nobody chose an id for its origin.
+func (m *matcher) may(at *storage.Moment, e *storage.Entry) bool {
+	if e.Due < m.From && m.From != 0 || e.Due > m.last() || m.Target != "" && e.Target != m.Target {
+		return false
+	}
+	if e.Topic != "" && !m.mayName(e.Topic, e.ID) {
+		return false
+	}
+	return len(m.states) == 0 || slices.Contains(m.states, at.Standing(e))
+}
+
+func (m *matcher) mayName(topic, id string) bool {
+	if m.Topic != "" && topic != m.Topic {
+		return false
+	}
+	if id != "" {
+		return strings.HasPrefix(id, m.Prefix)
+	}
+	origins := topic + "/"
+	return strings.HasPrefix(origins, m.Prefix) || strings.HasPrefix(m.Prefix, origins)
+}
+
+// is reports whether a message that may be meant is, by its body.
+func (m *matcher) is(found *message.Message) bool {
+	return (m.Topic == "" || found.Origin.Topic == m.Topic) && strings.HasPrefix(found.Name(), m.Prefix)
+}
+
+// byBody reports whether many messages may have to be read of which few are meant.
+func (m *matcher) byBody() bool { return strings.Contains(m.Prefix, "/") }
+
+// A cursor is where a walk goes on, and what it is a walk of:
+//
+//	| version u8, 1 | due u64 | seq u64 | filter 8 |     big endian, in base64
+//
+// filter is a digest of the question: a place alone would let a walk go on with another one, and see
+// of neither everything.
+const cursorVersion = 1
+
+const cursorSize = 1 + 8 + 8 + 8
+
+func (m *matcher) digest() []byte {
+	text, err := json.Marshal(m.Filter)
+	if err != nil { // texts and numbers
+		panic(err)
+	}
+	sum := sha256.Sum256(text)
+	return sum[:8]
+}
+
+func (m *matcher) cursor(at storage.Ref) string {
+	b := binary.BigEndian.AppendUint64([]byte{cursorVersion}, uint64(at.Due))
+	b = append(binary.BigEndian.AppendUint64(b, at.Seq), m.digest()...)
+	return base64.RawURLEncoding.EncodeToString(b)
+}
+
+// resume returns where the cursor says that the walk goes on; "": at its beginning.
+func (m *matcher) resume(cursor string) (storage.Ref, error) {
+	if cursor == "" {
+		return m.first(), nil
+	}
+	b, err := base64.RawURLEncoding.DecodeString(cursor)
+	switch {
+	case err != nil || len(b) != cursorSize || b[0] != cursorVersion:
+		return storage.Ref{}, fmt.Errorf("%w: %q is none that this version of carillon gives out: begin without one", ErrCursor, cursor)
+	case string(b[17:]) != string(m.digest()):
+		return storage.Ref{}, fmt.Errorf("%w: %q is of another question: give the filter that it came with, or begin without one", ErrCursor, cursor)
+	}
+	return storage.Ref{Due: int64(binary.BigEndian.Uint64(b[1:])), Seq: binary.BigEndian.Uint64(b[9:])}, nil
+}
