@@ -1,0 +1,210 @@
+package query
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/carillonmq/carillon/broker/message"
+	"github.com/carillonmq/carillon/raftfsm"
+	"github.com/carillonmq/carillon/storage"
+)
+
+// fakeLog commits after a second, unless there is a refusal.
+type fakeLog struct {
+	entries int
+	refusal error
+}
+
+func (l *fakeLog) Barrier(context.Context) error {
+	time.Sleep(time.Second)
+	l.entries++
+	return l.refusal
+}
+
+func (l *fakeLog) Leader() string { return "n2" }
+
+// A question that comes while an entry is on its way waits for the one after it, with all others.
+func TestBarriers_areSharedByThoseWhoCameBefore(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		log := &fakeLog{}
+		b := barriers{commit: log.Barrier}
+		begun := time.Now()
+		ended := make(chan time.Duration, 20)
+		ask := func() {
+			if err := b.wait(t.Context()); err != nil {
+				t.Error(err)
+			}
+			ended <- time.Since(begun)
+		}
+		go ask()
+		time.Sleep(100 * time.Millisecond) // the first entry is on its way
+		for range 10 {
+			go ask()
+		}
+		time.Sleep(1500 * time.Millisecond) // the second one is
+		go ask()
+		time.Sleep(10 * time.Second)
+		var got []string
+		for range 12 {
+			got = append(got, (<-ended).String())
+		}
+		if want := "1s" + strings.Repeat(" 2s", 10) + " 3s"; strings.Join(got, " ") != want || log.entries != 3 {
+			t.Errorf("answers after %v with %d entries, want %s", got, log.entries, want)
+		}
+		log.refusal = fmt.Errorf("propose: %w", raftfsm.ErrNotLeader)
+		_, err := New(nil, log).Get(t.Context(), "orders.delay", "x")
+		if other, ok := errors.AsType[*NotLeaderError](err); !ok || other.Leader != "n2" || !errors.Is(err, raftfsm.ErrNotLeader) {
+			t.Errorf("got %v", err)
+		}
+	})
+}
+
+// deskOf has count messages due a second apart: in turn with an id, and without one.
+func deskOf(t *testing.T, count int) (*Desk, *storage.Store) {
+	t.Helper()
+	s, err := storage.Open(storage.Config{Dir: t.TempDir()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { s.Close() })
+	level := storage.LevelTwo // the first half
+	var es []storage.Entry
+	for i := range count {
+		if i == count/2 {
+			level = storage.LevelThree
+		}
+		m := message.Message{Origin: message.Origin{Topic: "orders.delay", Partition: 3, Offset: int64(i)}, Partition: -1, Value: []byte("a parcel")}
+		if i%2 == 0 {
+			m.ID = fmt.Sprint("order-", i)
+		}
+		es = append(es, m.Entry(int64(1000*(i+1)), "orders", level))
+	}
+	s.Accept(es)
+	s.RaiseLevel(storage.LevelThree)
+	s.Applied(1)
+	return New(s, doneLog{}), s
+}
+
+type doneLog struct{}
+
+func (doneLog) Barrier(context.Context) error { return nil }
+func (doneLog) Leader() string                { return "" }
+
+func idsOf(t *testing.T, d *Desk, f Filter) string {
+	t.Helper()
+	var ids []string
+	r := ListRequest{Filter: f, Limit: 3}
+	for {
+		page, err := d.List(t.Context(), r)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, m := range page.Messages {
+			ids = append(ids, m.ID)
+		}
+		if r.Cursor = page.Next; r.Cursor == "" {
+			return strings.Join(ids, " ")
+		}
+	}
+}
+
+func TestList_filters(t *testing.T) {
+	d, s := deskOf(t, 8)
+	s.RaiseClaim(2000)
+	s.Applied(2)
+	for _, test := range []struct {
+		filter Filter
+		want   string
+	}{
+		{Filter{}, "order-0 orders.delay/3/1 order-2 orders.delay/3/3 order-4 orders.delay/3/5 order-6 orders.delay/3/7"},
+		{Filter{Topic: "orders.delay", Prefix: "order-"}, "order-0 order-2 order-4 order-6"},
+		{Filter{Prefix: "orders.delay/3/"}, "orders.delay/3/1 orders.delay/3/3 orders.delay/3/5 orders.delay/3/7"},
+		{Filter{Topic: "payments.delay"}, ""},
+		{Filter{Target: "payments"}, ""},
+		{Filter{From: 2000, To: 4000}, "orders.delay/3/1 order-2"},
+		{Filter{States: []string{"claimed"}}, "order-0 orders.delay/3/1"},
+		{Filter{States: []string{"waiting", "parked"}, Prefix: "order-"}, "order-2 order-4 order-6"},
+	} {
+		if got := idsOf(t, d, test.filter); got != test.want {
+			t.Errorf("%+v: %s, want %s", test.filter, got, test.want)
+		}
+	}
+}
+
+func TestList_refusesWhatMeansNothing(t *testing.T) {
+	d, _ := deskOf(t, 8)
+	page, err := d.List(t.Context(), ListRequest{Limit: 3})
+	if err != nil || page.Next == "" {
+		t.Fatalf("%+v, %v", page, err)
+	}
+	for _, test := range []struct {
+		request ListRequest
+		want    error
+	}{
+		{ListRequest{Limit: 3, Cursor: page.Next, Filter: Filter{Topic: "orders.delay"}}, ErrCursor},
+		{ListRequest{Limit: 3, Cursor: "x"}, ErrCursor},
+		{ListRequest{Limit: 0}, ErrFilter},
+		{ListRequest{Limit: 5000}, ErrFilter},
+		{ListRequest{Limit: 1, Filter: Filter{States: []string{"aside"}}}, ErrFilter},
+		{ListRequest{Limit: 1, Filter: Filter{From: 10, To: 5}}, ErrFilter},
+	} {
+		if _, err := d.List(t.Context(), test.request); !errors.Is(err, test.want) {
+			t.Errorf("%+v: %v, want %v", test.request, err, test.want)
+		}
+	}
+}
+
+func TestFind_searchesForWhatNobodyNamed(t *testing.T) {
+	d, _ := deskOf(t, 20)
+	for offset := range int64(22) {
+		found, err := d.Find(t.Context(), message.Origin{Topic: "orders.delay", Partition: 3, Offset: offset}, "")
+		if err != nil || found.Next != "" || (found.Message != nil) != (offset%2 == 1 && offset < 20) {
+			t.Fatalf("offset %d: %+v, %v", offset, found, err)
+		}
+		if found.Message != nil && (found.Message.Due != 1000*(offset+1) || string(found.Message.Payload.Value) != "a parcel") {
+			t.Errorf("offset %d: %+v", offset, found.Message)
+		}
+	}
+	for id, want := range map[string]bool{"orders.delay/3/17": true, "orders.delay/3": false, "orders.delay/3/x": false, "orders.delay/03/1": false, "a/b/1/2": false} {
+		if _, ok := ParseOrigin(id); ok != want {
+			t.Errorf("%s: %v", id, ok)
+		}
+	}
+}
+
+// A search goes on where it stopped.
+func TestFind_isResumedByItsCursor(t *testing.T) {
+	d, _ := deskOf(t, 40_000)
+	origin, calls := message.Origin{Topic: "orders.delay", Partition: 3, Offset: 39_999}, 0
+	var found Finding
+	for found.Message == nil {
+		var err error
+		if found, err = d.Find(t.Context(), origin, found.Next); err != nil {
+			t.Fatal(err)
+		}
+		if calls++; found.Message == nil && found.Next == "" {
+			t.Fatal("not found")
+		}
+	}
+	if calls < 2 || found.Message.ID != origin.String() {
+		t.Errorf("%d calls, found %+v", calls, found.Message)
+	}
+}
+
+func TestGet_needsOpenIDs(t *testing.T) {
+	d, s := deskOf(t, 4)
+	if _, err := d.Get(t.Context(), "orders.delay", "order-2"); !errors.Is(err, ErrIDsClosed) {
+		t.Errorf("got %v", err)
+	}
+	s.OpenIDs(nil, 4)
+	s.Applied(2)
+	life, err := d.Get(t.Context(), "orders.delay", "order-2")
+	if err != nil || life.Message == nil || life.Message.Seq != 3 || life.Message.State != "waiting" || life.Message.From != "orders.delay/3/2" || string(life.Message.Payload.Value) != "a parcel" {
+		t.Errorf("got %+v, %v", life, err)
+	}
+}
