@@ -99,13 +99,14 @@ func (h *handler) guard(to route) http.HandlerFunc {
 			h.turnAway(w, r, problem{Status: http.StatusForbidden, Code: CodeForbidden, Detail: lacking(who, to.need)})
 			return
 		}
+		v := &visit{who: who}
+		r = r.WithContext(context.WithValue(r.Context(), visitKey{}, v))
 		if r.Method == http.MethodGet || r.Method == http.MethodHead {
 			to.serve(w, r)
 			return
 		}
-		v := &visit{who: who}
 		answered := &answerCode{ResponseWriter: w, code: http.StatusOK}
-		to.serve(answered, r.WithContext(context.WithValue(r.Context(), visitKey{}, v)))
+		to.serve(answered, r)
 		details := append([]any{"who", who.Name, "token", who.ID, "from", r.RemoteAddr, "request", r.Method + " " + r.URL.Path, "status", answered.code}, v.details...)
 		h.log.Info("write requested", details...)
 	}

@@ -65,7 +65,7 @@ func (d *door) handler() http.Handler {
 // ask sends what a route takes, with the Authorization header.
 func (d *door) ask(pattern, authorization string) *httptest.ResponseRecorder {
 	method, path, _ := strings.Cut(pattern, " ")
-	request := httptest.NewRequest(method, path+queries[pattern], strings.NewReader(bodies[pattern]))
+	request := httptest.NewRequest(method, strings.Replace(path, "{id...}", "order-7", 1)+queries[pattern], strings.NewReader(bodies[pattern]))
 	if authorization != "" {
 		request.Header.Set("Authorization", authorization)
 	}
@@ -78,7 +78,7 @@ func (d *door) ask(pattern, authorization string) *httptest.ResponseRecorder {
 var bodies = map[string]string{"POST " + replacePath: `{"member":"n3"}`}
 
 // queries are those of the routes that want one.
-var queries = map[string]string{"GET /v1/explain": "?topic=orders.delay&id=i"}
+var queries = map[string]string{"GET /v1/explain": "?topic=orders.delay&id=i", "GET /v1/messages": "?topic=orders.delay"}
 
 // needs says of every route who may use it: nobody in particular, or the roles.
 var needs = map[string][]access.Role{
@@ -90,8 +90,11 @@ var needs = map[string][]access.Role{
 	"GET /metrics":        {access.Viewer, access.Operator, access.Admin},
 	"GET /v1/status":      {access.Viewer, access.Operator, access.Admin},
 	"GET /v1/explain":     {access.Viewer, access.Operator, access.Admin},
+	"GET /v1/messages":    {access.Viewer, access.Operator, access.Admin},
 	"POST " + replacePath: {access.Admin},
 	"POST " + raisePath:   {access.Admin},
+
+	"GET /v1/messages/{topic}/{id...}": {access.Viewer, access.Operator, access.Admin},
 
 	"POST /v1/topics/{topic}/pause":    {access.Operator, access.Admin},
 	"POST /v1/topics/{topic}/resume":   {access.Operator, access.Admin},
@@ -101,7 +104,7 @@ var needs = map[string][]access.Role{
 
 // wide are the routes for which a token that is narrowed to some topics is enough; one asks for such
 // a topic.
-var wide = []string{"GET /metrics", "GET /v1/status", "GET /v1/explain"}
+var wide = []string{"GET /metrics", "GET /v1/status", "GET /v1/explain", "GET /v1/messages"}
 
 // Every route x role x scope, and who shows nothing. A route that is not in the table above fails.
 func TestGuard_letsThroughWhoMay(t *testing.T) {

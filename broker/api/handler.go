@@ -14,6 +14,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/carillonmq/carillon/broker"
+	"github.com/carillonmq/carillon/broker/query"
 	"github.com/carillonmq/carillon/raftfsm/repeats"
 )
 
@@ -23,6 +24,8 @@ type Node interface {
 	Status() broker.Status
 	// Ready returns why the node does not do its part, or nil.
 	Ready() error
+	// Queries returns who answers questions about what is pending, while the node leads.
+	Queries() *query.Desk
 	// Standing returns what a node is told that asks whether it may be born.
 	Standing() broker.Standing
 	// ReachKafka returns nil when Kafka answers the node, which it looks at now.
@@ -49,6 +52,8 @@ type Node interface {
 //	GET  /metrics             for Prometheus
 //	GET  /v1/status           broker.Status
 //	GET  /v1/explain          ?topic=&id=: broker.Explanation, else 409 while ids are not served
+//	GET  /v1/messages         ?topic=&prefix=&target=&from=&to=&state=&limit=&cursor=: query.Page, of the leader
+//	GET  /v1/messages/{topic}/{id...}  query.Life; query.Finding of an id topic/partition/offset; of the leader
 //	GET  /v1/standing         broker.Standing, for the other nodes
 //	GET  /v1/kafka            200 when Kafka answers the node, asked now, else 503 and why not
 //	GET  /v1/clock            broker.ClockReading, for the other nodes

@@ -18,6 +18,7 @@ import (
 
 	"github.com/carillonmq/carillon/broker"
 	"github.com/carillonmq/carillon/broker/message"
+	"github.com/carillonmq/carillon/broker/query"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -34,6 +35,14 @@ type fakeNode struct {
 	resumed  []broker.Pause
 	silent   error // what Kafka's silence is called
 	clock    broker.ClockReading
+	desk     *query.Desk // nil: one of a leader whose schedule has one message
+}
+
+func (n *fakeNode) Queries() *query.Desk {
+	if n.desk == nil {
+		return query.New(oneMessage{}, leads{})
+	}
+	return n.desk
 }
 
 func (n *fakeNode) Status() broker.Status            { return n.status }

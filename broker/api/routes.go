@@ -36,6 +36,7 @@ func (h *handler) routes(metrics prometheus.Gatherer) []route {
 		nothing     need
 		sees        = need{permission: access.View, somewhere: true}
 		operates    = need{permission: access.Operate}
+		seesPath    = need{permission: access.View}
 		seesTopic   = need{permission: access.View, queried: true}
 		administers = need{permission: access.Administer}
 	)
@@ -52,6 +53,8 @@ func (h *handler) routes(metrics prometheus.Gatherer) []route {
 		{"POST " + pausePath(broker.PauseTarget, "{target}", "pause"), operates, h.pause},
 		{"POST " + pausePath(broker.PauseTarget, "{target}", "resume"), operates, h.resume},
 		{"GET /v1/explain", seesTopic, h.explain},
+		{"GET " + messagesPath, seesTopic, h.list},
+		{"GET " + messagesPath + "/{topic}/{id...}", seesPath, h.message},
 		{"POST " + replacePath, administers, h.replace},
 		{"POST " + raisePath, administers, h.raise},
 	}

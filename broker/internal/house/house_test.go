@@ -58,7 +58,7 @@ var rules = map[string]rule{
 	"broker/access":             {},
 	"broker/certs":              {ours: []string{"broker/reload", "raftfsm/repeats"}},
 	"broker/reload":             {},
-	"broker/api":                {ours: []string{"broker", "broker/access", "broker/config", "broker/query", "client", "raftfsm/repeats"}, big: []string{"net/http", "github.com/prometheus/"}},
+	"broker/api":                {ours: []string{"broker", "broker/access", "broker/config", "broker/query", "client", "raftfsm", "raftfsm/repeats"}, big: []string{"net/http", "github.com/prometheus/"}},
 	"broker/brokertest":         {ours: []string{"*"}, big: big},
 	"broker/brokertest/ledger":  {},
 	"broker/brokertest/draw":    {},

@@ -1,0 +1,138 @@
+package api
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"net/url"
+	"strconv"
+	"strings"
+
+	"github.com/carillonmq/carillon/broker/access"
+	"github.com/carillonmq/carillon/broker/query"
+	"github.com/carillonmq/carillon/raftfsm"
+)
+
+// Codes of answers that refuse a question. They do not change.
+const (
+	CodeNotLeader   = "not-leader"   // ask the node that the detail names
+	CodeUnavailable = "unavailable"  // ask again
+	CodeBadRequest  = "bad-request"  // a filter, a limit or a cursor that means nothing
+	CodeNotFound    = "not-found"    // nothing is known of such a message
+	CodeIDsClosed   = "ids-not-open" // below feature level 3, or shortly after
+)
+
+const messagesPath = "/v1/messages"
+
+// usualLimit is how many messages a page has if nobody says otherwise.
+const usualLimit = 100
+
+// list answers GET /v1/messages with a query.Page.
+func (h *handler) list(w http.ResponseWriter, r *http.Request) {
+	request, err := listRequest(r.URL.Query())
+	if err != nil {
+		h.complain(w, problem{Status: http.StatusBadRequest, Code: CodeBadRequest, Detail: err.Error()})
+		return
+	}
+	request.Payload = readsPayload(r, request.Filter.Topic)
+	page, err := h.node.Queries().List(r.Context(), request)
+	if err != nil {
+		h.complain(w, problemOf(err))
+		return
+	}
+	h.answer(w, http.StatusOK, page)
+}
+
+// listParameters are those of GET /v1/messages.
+const listParameters = "topic, prefix, target, from, to, state, limit and cursor"
+
+func listRequest(asked url.Values) (query.ListRequest, error) {
+	request := query.ListRequest{
+		Filter: query.Filter{Topic: asked.Get("topic"), Prefix: asked.Get("prefix"), Target: asked.Get("target"), States: asked["state"]},
+		Cursor: asked.Get("cursor"), Limit: usualLimit,
+	}
+	limit := int64(usualLimit)
+	numbers := map[string]*int64{"from": &request.Filter.From, "to": &request.Filter.To, "limit": &limit}
+	for name, values := range asked {
+		into, isNumber := numbers[name]
+		switch {
+		case len(values) > 1 && name != "state":
+			return request, fmt.Errorf("%s is there %d times: give it once", name, len(values))
+		case !isNumber && !strings.Contains(" topic prefix target state cursor ", " "+name+" "):
+			return request, fmt.Errorf("%q is no parameter: there are %s", name, listParameters)
+		case !isNumber:
+			continue
+		}
+		n, err := strconv.ParseInt(values[0], 10, 64)
+		if err != nil {
+			return request, fmt.Errorf("%s is %q: it is a number; times are epoch milliseconds", name, values[0])
+		}
+		*into = n
+	}
+	request.Limit = int(min(max(limit, 0), query.MostListed+1)) // the Desk says what is allowed
+	return request, nil
+}
+
+// message answers GET /v1/messages/{topic}/{id...}: with a query.Life, and of a message that nobody chose an
+// id for with a query.Finding.
+func (h *handler) message(w http.ResponseWriter, r *http.Request) {
+	topic, id := r.PathValue("topic"), r.PathValue("id")
+	if origin, ok := query.ParseOrigin(id); ok && origin.Topic == topic {
+		found, err := h.node.Queries().Find(r.Context(), origin, r.URL.Query().Get("cursor"))
+		switch {
+		case err != nil:
+			h.complain(w, problemOf(err))
+		case found.Message == nil && found.Next == "":
+			h.complain(w, problem{Status: http.StatusNotFound, Code: CodeNotFound, Detail: fmt.Sprintf("no message %s is pending: what became of those without an id of their own is not kept", id)})
+		default:
+			if !readsPayload(r, topic) {
+				withoutPayload(found.Message)
+			}
+			h.answer(w, http.StatusOK, found)
+		}
+		return
+	}
+	life, err := h.node.Queries().Get(r.Context(), topic, id)
+	switch {
+	case err != nil:
+		h.complain(w, problemOf(err))
+	case life.Message == nil && len(life.Outcomes) == 0:
+		h.complain(w, problem{Status: http.StatusNotFound, Code: CodeNotFound,
+			Detail: fmt.Sprintf("no message of %s with the id %q is known: there never was one, or it ended longer ago than outcomes are kept", topic, id)})
+	default:
+		if !readsPayload(r, topic) {
+			withoutPayload(life.Message)
+		}
+		h.answer(w, http.StatusOK, life)
+	}
+}
+
+func withoutPayload(m *query.Message) {
+	if m != nil {
+		m.Payload = nil
+	}
+}
+
+// readsPayload reports whether the caller may see what messages of the topic hold.
+func readsPayload(r *http.Request, topic string) bool {
+	v, ok := r.Context().Value(visitKey{}).(*visit)
+	return ok && v.who.Allows(access.ReadPayload, access.Object{Topic: topic})
+}
+
+// problemOf says what the error of a question means to who asked it.
+func problemOf(err error) problem {
+	p := problem{Status: http.StatusInternalServerError, Code: "internal", Detail: err.Error()}
+	switch {
+	case errors.Is(err, raftfsm.ErrNotLeader):
+		p.Status, p.Code = http.StatusServiceUnavailable, CodeNotLeader
+	case errors.Is(err, query.ErrCursor), errors.Is(err, query.ErrFilter):
+		p.Status, p.Code = http.StatusBadRequest, CodeBadRequest
+	case errors.Is(err, query.ErrIDsClosed):
+		p.Status, p.Code = http.StatusConflict, CodeIDsClosed
+	case errors.Is(err, raftfsm.ErrInDoubt), errors.Is(err, raftfsm.ErrBusy), errors.Is(err, raftfsm.ErrClosed),
+		errors.Is(err, context.Canceled), errors.Is(err, context.DeadlineExceeded):
+		p.Status, p.Code = http.StatusServiceUnavailable, CodeUnavailable
+	}
+	return p
+}

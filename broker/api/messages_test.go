@@ -1,0 +1,112 @@
+package api
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+
+	"github.com/carillonmq/carillon/broker/access"
+	"github.com/carillonmq/carillon/broker/message"
+	"github.com/carillonmq/carillon/broker/query"
+	"github.com/carillonmq/carillon/raftfsm"
+	"github.com/carillonmq/carillon/storage"
+)
+
+// oneMessage is a schedule with the message order-7 of orders.delay.
+type oneMessage struct{}
+
+func (oneMessage) listed() storage.Listed {
+	m := message.Message{ID: "order-7", Origin: message.Origin{Topic: "orders.delay", Partition: 1, Offset: 9007199254740993}, Value: []byte("a parcel")}
+	e := m.Entry(1_900_000_000_000, "orders", storage.LevelThree)
+	return storage.Listed{Item: storage.Item{Ref: storage.Ref{Due: e.Due, Seq: 9007199254740995}, Target: e.Target, Topic: e.Topic, ID: e.ID, Size: len(e.Body)}, Standing: storage.Waiting, Body: e.Body}
+}
+
+func (s oneMessage) List(_ context.Context, q storage.ListQuery) (storage.Page, error) {
+	listed := s.listed()
+	page := storage.Page{Moment: storage.Moment{Index: 12, Pending: 1}, Done: true}
+	if q.Keep(&page.Moment, &storage.Entry{Due: listed.Due, Target: listed.Target, Topic: listed.Topic, ID: listed.ID}) {
+		page.Items = append(page.Items, listed)
+	}
+	return page, nil
+}
+
+func (s oneMessage) Get(_ context.Context, topic, id string) (storage.Known, error) {
+	known := storage.Known{Moment: storage.Moment{Index: 12, IDsOpen: true}}
+	if topic == "orders.delay" && id == "order-7" || topic == "{topic}" { // as the test of all routes asks
+		listed := s.listed()
+		known.Message = &listed
+	}
+	return known, nil
+}
+
+// leads is the log of a leader, follows that of a node which n2 leads.
+type leads struct{}
+
+func (leads) Barrier(context.Context) error { return nil }
+func (leads) Leader() string                { return "" }
+
+type follows struct{}
+
+func (follows) Barrier(context.Context) error {
+	return fmt.Errorf("barrier: %w", raftfsm.ErrNotLeader)
+}
+func (follows) Leader() string { return "n2" }
+
+func askMessages(d *door, token, path string) *httptest.ResponseRecorder {
+	request := httptest.NewRequest("GET", path, nil)
+	request.Header.Set("Authorization", "Bearer "+token)
+	answer := httptest.NewRecorder()
+	d.handler().ServeHTTP(answer, request)
+	return answer
+}
+
+func TestMessages_areTold(t *testing.T) {
+	d := newDoor(t)
+	viewer := d.create(access.Grant{Name: "anna", Role: access.Viewer})
+	reader := d.create(access.Grant{Name: "bert", Role: access.Viewer, ReadPayload: true})
+	const told = `{"topic":"orders.delay","id":"order-7","chosen":true,"seq":"9007199254740995","due":"1900000000000","target":"orders","state":"waiting","from":"orders.delay/1/9007199254740993","size":`
+	const payload = `"payload":{"key":null,"value":"YSBwYXJjZWw=","headers":[]}`
+	for _, path := range []string{"/v1/messages", "/v1/messages?topic=orders.delay&prefix=order-&target=orders&from=5&limit=1", "/v1/messages/orders.delay/order-7"} {
+		for token, reads := range map[string]bool{viewer: false, reader: true} {
+			answer := askMessages(d, token, path)
+			if text := answer.Body.String(); answer.Code != http.StatusOK || !strings.Contains(text, told) || strings.Contains(text, payload) != reads || strings.Contains(text, `"payload"`) != reads {
+				t.Errorf("%s, payload %v: %d %s", path, reads, answer.Code, text)
+			}
+		}
+	}
+	if answer := askMessages(d, viewer, "/v1/messages?prefix=bill-"); answer.Code != http.StatusOK || strings.TrimSpace(answer.Body.String()) != `{"index":"12","pending":"1","messages":[]}` {
+		t.Errorf("%d %s", answer.Code, answer.Body)
+	}
+}
+
+func TestMessages_areRefusedWithACode(t *testing.T) {
+	d := newDoor(t)
+	viewer := d.create(access.Grant{Name: "anna", Role: access.Viewer})
+	narrow := d.create(access.Grant{Name: "cora", Role: access.Viewer, Topics: []string{"orders.*"}})
+	check := func(token, path string, status int, code, says string) {
+		t.Helper()
+		answer := askMessages(d, token, path)
+		var p problem
+		if err := json.Unmarshal(answer.Body.Bytes(), &p); err != nil || answer.Code != status || p.Code != code || !strings.Contains(p.Detail, says) {
+			t.Errorf("%s: %d %s", path, answer.Code, answer.Body)
+		}
+	}
+	check(viewer, "/v1/messages?limit=0", http.StatusBadRequest, CodeBadRequest, "limit 0: it is from 1 to 1000")
+	check(viewer, "/v1/messages?limit=many", http.StatusBadRequest, CodeBadRequest, `limit is "many": it is a number`)
+	check(viewer, "/v1/messages?due=5", http.StatusBadRequest, CodeBadRequest, `"due" is no parameter`)
+	check(viewer, "/v1/messages?topic=a&topic=b", http.StatusBadRequest, CodeBadRequest, "topic is there 2 times")
+	check(viewer, "/v1/messages?state=aside", http.StatusBadRequest, CodeBadRequest, `state "aside"`)
+	check(viewer, "/v1/messages?cursor=x", http.StatusBadRequest, CodeBadRequest, "begin without one")
+	check(viewer, "/v1/messages/orders.delay/order-8", http.StatusNotFound, CodeNotFound, `"order-8"`)
+	check(viewer, "/v1/messages/orders.delay/orders.delay/1/5", http.StatusNotFound, CodeNotFound, "no message orders.delay/1/5 is pending")
+	check(narrow, "/v1/messages", http.StatusForbidden, CodeForbidden, "does not reach so far")
+	check(narrow, "/v1/messages?topic=bills.delay", http.StatusForbidden, CodeForbidden, "does not reach so far")
+	check(narrow, "/v1/messages/bills.delay/order-7", http.StatusForbidden, CodeForbidden, "does not reach so far")
+	d.node.desk = query.New(oneMessage{}, follows{})
+	check(viewer, "/v1/messages", http.StatusServiceUnavailable, CodeNotLeader, "ask n2")
+	check(viewer, "/v1/messages/orders.delay/order-7", http.StatusServiceUnavailable, CodeNotLeader, "ask n2")
+}
