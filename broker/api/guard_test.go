@@ -78,7 +78,7 @@ func (d *door) ask(pattern, authorization string) *httptest.ResponseRecorder {
 var bodies = map[string]string{"POST " + replacePath: `{"member":"n3"}`}
 
 // queries are those of the routes that want one.
-var queries = map[string]string{"GET /v1/explain": "?topic=orders.delay&id=i", "GET /v1/messages": "?topic=orders.delay"}
+var queries = map[string]string{"GET /v1/explain": "?topic=orders.delay&id=i", "GET /v1/messages": "?topic=orders.delay", "GET /v1/histogram": "?topic=orders.delay&bounds=5"}
 
 // needs says of every route who may use it: nobody in particular, or the roles.
 var needs = map[string][]access.Role{
@@ -90,6 +90,7 @@ var needs = map[string][]access.Role{
 	"GET /metrics":        {access.Viewer, access.Operator, access.Admin},
 	"GET /v1/status":      {access.Viewer, access.Operator, access.Admin},
 	"GET /v1/explain":     {access.Viewer, access.Operator, access.Admin},
+	"GET /v1/histogram":   {access.Viewer, access.Operator, access.Admin},
 	"GET /v1/messages":    {access.Viewer, access.Operator, access.Admin},
 	"POST " + replacePath: {access.Admin},
 	"POST " + raisePath:   {access.Admin},
@@ -104,7 +105,7 @@ var needs = map[string][]access.Role{
 
 // wide are the routes for which a token that is narrowed to some topics is enough; one asks for such
 // a topic.
-var wide = []string{"GET /metrics", "GET /v1/status", "GET /v1/explain", "GET /v1/messages"}
+var wide = []string{"GET /metrics", "GET /v1/status", "GET /v1/explain", "GET /v1/messages", "GET /v1/histogram"}
 
 // Every route x role x scope, and who shows nothing. A route that is not in the table above fails.
 func TestGuard_letsThroughWhoMay(t *testing.T) {

@@ -1,11 +1,13 @@
 package api
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"net/http"
 	"net/url"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -23,7 +25,10 @@ const (
 	CodeIDsClosed   = "ids-not-open" // below feature level 3, or shortly after
 )
 
-const messagesPath = "/v1/messages"
+const (
+	messagesPath  = "/v1/messages"
+	histogramPath = "/v1/histogram"
+)
 
 // usualLimit is how many messages a page has if nobody says otherwise.
 const usualLimit = 100
@@ -44,34 +49,91 @@ func (h *handler) list(w http.ResponseWriter, r *http.Request) {
 	h.answer(w, http.StatusOK, page)
 }
 
-// listParameters are those of GET /v1/messages.
-const listParameters = "topic, prefix, target, from, to, state, limit and cursor"
+// A question is the parameters of a request.
+type question struct{ asked url.Values }
+
+// check refuses parameters that there are not, and those that come twice; a state may.
+func (q question) check(names ...string) error {
+	for name, values := range q.asked {
+		switch {
+		case !slices.Contains(names, name):
+			return fmt.Errorf("%q is no parameter: there are %s", name, strings.Join(names, ", "))
+		case len(values) > 1 && name != "state":
+			return fmt.Errorf("%s is there %d times: give it once", name, len(values))
+		}
+	}
+	return nil
+}
+
+// number returns the parameter's, or usual if it is not there.
+func (q question) number(name string, usual int64) (int64, error) {
+	if !q.asked.Has(name) {
+		return usual, nil
+	}
+	n, err := strconv.ParseInt(q.asked.Get(name), 10, 64)
+	if err != nil {
+		return 0, fmt.Errorf("%s is %q: it is a number; times are epoch milliseconds", name, q.asked.Get(name))
+	}
+	return n, nil
+}
+
+func (q question) filter() (f query.Filter, err error) {
+	f = query.Filter{Topic: q.asked.Get("topic"), Prefix: q.asked.Get("prefix"), Target: q.asked.Get("target"), States: q.asked["state"]}
+	var err2 error
+	f.From, err = q.number("from", 0)
+	f.To, err2 = q.number("to", 0)
+	return f, cmp.Or(err, err2)
+}
 
 func listRequest(asked url.Values) (query.ListRequest, error) {
-	request := query.ListRequest{
-		Filter: query.Filter{Topic: asked.Get("topic"), Prefix: asked.Get("prefix"), Target: asked.Get("target"), States: asked["state"]},
-		Cursor: asked.Get("cursor"), Limit: usualLimit,
+	q := question{asked}
+	if err := q.check("topic", "prefix", "target", "from", "to", "state", "limit", "cursor"); err != nil {
+		return query.ListRequest{}, err
 	}
-	limit := int64(usualLimit)
-	numbers := map[string]*int64{"from": &request.Filter.From, "to": &request.Filter.To, "limit": &limit}
-	for name, values := range asked {
-		into, isNumber := numbers[name]
-		switch {
-		case len(values) > 1 && name != "state":
-			return request, fmt.Errorf("%s is there %d times: give it once", name, len(values))
-		case !isNumber && !strings.Contains(" topic prefix target state cursor ", " "+name+" "):
-			return request, fmt.Errorf("%q is no parameter: there are %s", name, listParameters)
-		case !isNumber:
-			continue
-		}
-		n, err := strconv.ParseInt(values[0], 10, 64)
-		if err != nil {
-			return request, fmt.Errorf("%s is %q: it is a number; times are epoch milliseconds", name, values[0])
-		}
-		*into = n
+	filter, err := q.filter()
+	if err != nil {
+		return query.ListRequest{}, err
 	}
-	request.Limit = int(min(max(limit, 0), query.MostListed+1)) // the Desk says what is allowed
-	return request, nil
+	limit, err := q.number("limit", usualLimit)
+	limit = min(max(limit, 0), query.MostListed+1) // the Desk says what is allowed
+	return query.ListRequest{Filter: filter, Cursor: asked.Get("cursor"), Limit: int(limit)}, err
+}
+
+// histogram answers GET /v1/histogram with a query.Histogram.
+func (h *handler) histogram(w http.ResponseWriter, r *http.Request) {
+	request, err := histogramRequest(r.URL.Query())
+	if err != nil {
+		h.complain(w, problem{Status: http.StatusBadRequest, Code: CodeBadRequest, Detail: err.Error()})
+		return
+	}
+	counted, err := h.node.Queries().Histogram(r.Context(), request)
+	if err != nil {
+		h.complain(w, problemOf(err))
+		return
+	}
+	h.answer(w, http.StatusOK, counted)
+}
+
+func histogramRequest(asked url.Values) (request query.HistogramRequest, err error) {
+	q := question{asked}
+	if err := q.check("topic", "prefix", "target", "from", "to", "state", "bounds", "by"); err != nil {
+		return request, err
+	}
+	if by := asked.Get("by"); by != "" && by != "target" {
+		return request, fmt.Errorf("by is %q: it is target, or not there", by)
+	}
+	request.ByTarget = asked.Get("by") == "target"
+	if text := asked.Get("bounds"); text != "" {
+		for bound := range strings.SplitSeq(text, ",") {
+			ms, err := strconv.ParseInt(bound, 10, 64)
+			if err != nil {
+				return request, fmt.Errorf("bounds has %q: they are epoch milliseconds, with commas in between", bound)
+			}
+			request.Bounds = append(request.Bounds, ms)
+		}
+	}
+	request.Filter, err = q.filter()
+	return request, err
 }
 
 // message answers GET /v1/messages/{topic}/{id...}: with a query.Life, and of a message that nobody chose an

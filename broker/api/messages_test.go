@@ -43,6 +43,10 @@ func (s oneMessage) Get(_ context.Context, topic, id string) (storage.Known, err
 	return known, nil
 }
 
+func (oneMessage) Tally(context.Context, storage.TallyQuery) (storage.Tally, error) {
+	return storage.Tally{Moment: storage.Moment{Index: 12, Pending: 10}, Groups: map[storage.Group]storage.Figure{{Bucket: 1, Target: "orders"}: {Count: 9, Within: 2}}, Unseen: 3}, nil
+}
+
 // leads is the log of a leader, follows that of a node which n2 leads.
 type leads struct{}
 
@@ -80,6 +84,21 @@ func TestMessages_areTold(t *testing.T) {
 	}
 	if answer := askMessages(d, viewer, "/v1/messages?prefix=bill-"); answer.Code != http.StatusOK || strings.TrimSpace(answer.Body.String()) != `{"index":"12","pending":"1","messages":[]}` {
 		t.Errorf("%d %s", answer.Code, answer.Body)
+	}
+}
+
+func TestHistogram_isTold(t *testing.T) {
+	d := newDoor(t)
+	viewer := d.create(access.Grant{Name: "anna", Role: access.Viewer})
+	answer := askMessages(d, viewer, "/v1/histogram?topic=orders.delay&bounds=5,70&by=target")
+	want := `{"index":"12","pending":"10","exact":false,"buckets":[{"from":"5","to":"70","target":"orders","count":"9","within":"2"}],"unseen":"3"}`
+	if answer.Code != http.StatusOK || strings.TrimSpace(answer.Body.String()) != want {
+		t.Errorf("%d %s", answer.Code, answer.Body)
+	}
+	for query, says := range map[string]string{"bounds=x": "epoch milliseconds, with commas", "by=topic": `by is "topic"`, "limit=5": `"limit" is no parameter`} {
+		if answer := askMessages(d, viewer, "/v1/histogram?"+query); answer.Code != http.StatusBadRequest || !strings.Contains(answer.Body.String(), CodeBadRequest) || !strings.Contains(answer.Body.String(), strings.ReplaceAll(says, `"`, `\"`)) {
+			t.Errorf("%s: %d %s", query, answer.Code, answer.Body)
+		}
 	}
 }
 

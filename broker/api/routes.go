@@ -54,6 +54,7 @@ func (h *handler) routes(metrics prometheus.Gatherer) []route {
 		{"POST " + pausePath(broker.PauseTarget, "{target}", "resume"), operates, h.resume},
 		{"GET /v1/explain", seesTopic, h.explain},
 		{"GET " + messagesPath, seesTopic, h.list},
+		{"GET " + histogramPath, seesTopic, h.histogram},
 		{"GET " + messagesPath + "/{topic}/{id...}", seesPath, h.message},
 		{"POST " + replacePath, administers, h.replace},
 		{"POST " + raisePath, administers, h.raise},

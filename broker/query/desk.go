@@ -17,6 +17,7 @@ import (
 type Store interface {
 	List(ctx context.Context, q storage.ListQuery) (storage.Page, error)
 	Get(ctx context.Context, topic, id string) (storage.Known, error)
+	Tally(ctx context.Context, q storage.TallyQuery) (storage.Tally, error)
 }
 
 // A Log is this node's part in Raft.

@@ -2,6 +2,7 @@ package query
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"strings"
@@ -206,5 +207,45 @@ func TestGet_needsOpenIDs(t *testing.T) {
 	life, err := d.Get(t.Context(), "orders.delay", "order-2")
 	if err != nil || life.Message == nil || life.Message.Seq != 3 || life.Message.State != "waiting" || life.Message.From != "orders.delay/3/2" || string(life.Message.Payload.Value) != "a parcel" {
 		t.Errorf("got %+v, %v", life, err)
+	}
+}
+
+func TestHistogram_countsByTimeAndTarget(t *testing.T) {
+	d, _ := deskOf(t, 8)
+	show := func(r HistogramRequest) string {
+		t.Helper()
+		h, err := d.Histogram(t.Context(), r)
+		if err != nil || !h.Exact || h.Pending != 8 || h.Index != 1 {
+			t.Fatalf("%+v, %v", h, err)
+		}
+		text, err := json.Marshal(h.Buckets)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if h.Untold != nil {
+			text = fmt.Appendf(text, " untold %d", h.Untold.Count)
+		}
+		return string(text)
+	}
+	for _, test := range []struct {
+		request HistogramRequest
+		want    string
+	}{
+		{HistogramRequest{}, `[{"count":"8","within":"0"}]`},
+		{HistogramRequest{Filter: Filter{From: 2000, To: 4000}}, `[{"count":"2","within":"0"}]`},
+		{HistogramRequest{Bounds: []int64{2000, 5000}, ByTarget: true},
+			`[{"to":"2000","target":"orders","count":"1","within":"0"},{"from":"2000","to":"5000","target":"orders","count":"3","within":"0"},{"from":"5000","target":"orders","count":"4","within":"0"}]`},
+		{HistogramRequest{Filter: Filter{Topic: "orders.delay"}}, `[{"count":"4","within":"0"}] untold 4`},
+		{HistogramRequest{Filter: Filter{Prefix: "order-4"}}, `[{"count":"1","within":"0"}] untold 4`},
+		{HistogramRequest{Filter: Filter{Target: "payments"}}, `[]`},
+	} {
+		if got := show(test.request); got != test.want {
+			t.Errorf("%+v: %s", test.request, got)
+		}
+	}
+	for _, r := range []HistogramRequest{{Bounds: []int64{5, 2}}, {Bounds: make([]int64, 1001)}, {Filter: Filter{Prefix: "orders.delay/"}}} {
+		if _, err := d.Histogram(t.Context(), r); !errors.Is(err, ErrFilter) {
+			t.Errorf("%v", err)
+		}
 	}
 }

@@ -30,6 +30,7 @@ type Segment struct {
 	doomed  atomic.Bool
 	log     *slog.Logger
 	filters name.Filters // of the ids that have a row
+	survey  survey
 }
 
 // Open opens the file that record describes, with one reference. All but its chunks is

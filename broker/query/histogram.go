@@ -1,0 +1,126 @@
+package query
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"slices"
+	"sort"
+	"strings"
+
+	"github.com/carillonmq/carillon/storage"
+)
+
+const (
+	// MostBounds is how many bounds a histogram may have.
+	MostBounds = 1000
+	// mostGroups is how many groups are told, those of the most messages.
+	mostGroups = 1000
+)
+
+// A HistogramRequest asks how many messages are due when, and for whom.
+type HistogramRequest struct {
+	Filter Filter
+	// Bounds part the time, epoch milliseconds, rising. What is due before the first or from the
+	// last on has a bucket of its own; none: there is one bucket.
+	Bounds   []int64
+	ByTarget bool // each target apart
+}
+
+// A Histogram says how many messages are pending, at one log index.
+type Histogram struct {
+	Index   uint64   `json:"index,string"`   // of the log
+	Pending uint64   `json:"pending,string"` // whatever the filter
+	Exact   bool     `json:"exact"`          // otherwise counts are estimates, each of which tells its bound
+	Buckets []Bucket `json:"buckets"`        // in order of time and target; empty ones are left out
+	// Unseen is how many messages a bucket may have that is left out because none was seen, with a probability of 95 %.
+	Unseen uint64 `json:"unseen,string"`
+	// LeftOut is how many buckets with messages are left out because there are too many: those of the fewest.
+	LeftOut int `json:"left_out,omitempty"`
+	// Untold are messages from before feature level 3, of which only their bodies tell whether the
+	// filter means them. They are in no bucket.
+	Untold *Bucket `json:"untold,omitempty"`
+}
+
+// A Bucket is how many messages are due from one time on, and before another.
+type Bucket struct {
+	From   *int64 `json:"from,omitempty,string"` // epoch milliseconds; none: no beginning
+	To     *int64 `json:"to,omitempty,string"`   // likewise; none: no end
+	Target string `json:"target,omitempty"`      // if they are told apart
+	Count  uint64 `json:"count,string"`
+	Within uint64 `json:"within,string"` // by how much Count may be off, with a probability of 95 %; 0: exact
+}
+
+// untold is the bucket of messages of which only the bodies tell whether they are meant.
+const untold = -1
+
+// Histogram counts what is pending without reading all of it, however much that is.
+func (d *Desk) Histogram(ctx context.Context, r HistogramRequest) (Histogram, error) {
+	m, err := newMatcher(r.Filter)
+	if err != nil {
+		return Histogram{}, err
+	}
+	switch {
+	case m.byBody():
+		return Histogram{}, fmt.Errorf("%w: prefix %q: ids that nobody chose are not counted by what they begin with: list them", ErrFilter, r.Filter.Prefix)
+	case len(r.Bounds) > MostBounds:
+		return Histogram{}, fmt.Errorf("%w: %d bounds: %d at most", ErrFilter, len(r.Bounds), MostBounds)
+	case !slices.IsSorted(r.Bounds):
+		return Histogram{}, fmt.Errorf("%w: bounds %v: they must rise", ErrFilter, r.Bounds)
+	}
+	if err := d.enter(ctx); err != nil {
+		return Histogram{}, err
+	}
+	defer d.leave()
+	t, err := d.store.Tally(ctx, storage.TallyQuery{From: m.first(), Last: m.last(), Sort: func(at *storage.Moment, e *storage.Entry) (g storage.Group, counted bool) {
+		if !m.may(at, e) || e.Topic != "" && e.ID == "" && m.Prefix != "" {
+			return g, false
+		}
+		if e.Topic == "" && (m.Topic != "" || m.Prefix != "") {
+			return storage.Group{Bucket: untold}, true
+		}
+		g.Bucket = sort.Search(len(r.Bounds), func(i int) bool { return r.Bounds[i] > e.Due })
+		if r.ByTarget {
+			g.Target = e.Target
+		}
+		return g, true
+	}})
+	if err != nil {
+		return Histogram{}, err
+	}
+	return histogramOf(t, r.Bounds), nil
+}
+
+func histogramOf(t storage.Tally, bounds []int64) Histogram {
+	h := Histogram{Index: t.Moment.Index, Pending: t.Moment.Pending, Exact: t.Exact, Buckets: []Bucket{}, Unseen: t.Unseen}
+	var groups []storage.Group
+	for g, f := range t.Groups {
+		if g.Bucket == untold {
+			h.Untold = &Bucket{Count: f.Count, Within: f.Within}
+		} else {
+			groups = append(groups, g)
+		}
+	}
+	if len(groups) > mostGroups {
+		slices.SortFunc(groups, func(a, b storage.Group) int {
+			return cmp.Or(cmp.Compare(t.Groups[b].Count, t.Groups[a].Count), inOrder(a, b))
+		})
+		h.LeftOut, groups = len(groups)-mostGroups, groups[:mostGroups]
+	}
+	slices.SortFunc(groups, inOrder)
+	for _, g := range groups {
+		b := Bucket{Target: g.Target, Count: t.Groups[g].Count, Within: t.Groups[g].Within}
+		if g.Bucket > 0 {
+			b.From = &bounds[g.Bucket-1]
+		}
+		if g.Bucket < len(bounds) {
+			b.To = &bounds[g.Bucket]
+		}
+		h.Buckets = append(h.Buckets, b)
+	}
+	return h
+}
+
+func inOrder(a, b storage.Group) int {
+	return cmp.Or(cmp.Compare(a.Bucket, b.Bucket), strings.Compare(a.Target, b.Target))
+}
