@@ -427,3 +427,37 @@ func TestPause_ofManyTargetsReadsABacklogForManyAtATime(t *testing.T) {
 		}
 	})
 }
+
+// A loss lowers the mark of a parked target in memory. The hold's, which has passed what is withheld, must
+// not be taken for as low when that comes back: a new term would begin behind it.
+func TestPause_lossDoesNotStandForTheMarkOfAHold(t *testing.T) {
+	onPauses(t, func(ctx context.Context, s *stage) {
+		s.capacity = 10
+		s.pause(ctx, pause.Topic, "b.delay")
+		ago := func(d time.Duration) func(int) time.Duration { return func(int) time.Duration { return -d } }
+		s.acceptBy(ctx, "b.delay", "slow", 1, ago(10*time.Minute))
+		first, end := context.WithCancel(ctx)
+		s.lead(first)
+		s.acceptBy(ctx, "a.delay", "fine", 5, func(i int) time.Duration { return time.Duration(i) * 200 * time.Millisecond })
+		time.Sleep(5 * time.Second) // claims are committed meanwhile
+		s.verdicts.Put(Verdict{Target: "slow", Parked: true})
+		time.Sleep(time.Second)
+		s.acceptBy(ctx, "a.delay", "fine", 20, ago(20*time.Minute)) // more than the feed takes
+		time.Sleep(time.Second)
+		s.resume(ctx, pause.Topic, "b.delay")
+		time.Sleep(10 * time.Second)
+		if holds := s.node.Store().TopicHolds(); len(holds) > 0 {
+			t.Fatalf("topics are held: %v", holds)
+		}
+		end()
+		synctest.Wait()
+		s.lead(ctx)
+		time.Sleep(time.Second)
+		s.verdicts.Put(Verdict{Target: "slow"})
+		time.Sleep(10 * time.Second)
+		s.check("slow", 1)
+		if got := len(s.got("fine")); got != 25 {
+			t.Errorf("%d messages handed over for fine, want 25", got)
+		}
+	})
+}
