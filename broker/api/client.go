@@ -10,9 +10,11 @@ import (
 	"net"
 	"net/http"
 	"net/url"
+	"strings"
 	"time"
 
 	"github.com/carillonmq/carillon/broker"
+	"github.com/carillonmq/carillon/broker/query"
 )
 
 // A Caller is who asks nodes, and how. The zero value shows no token, and speaks no TLS.
@@ -80,6 +82,25 @@ func (c *Client) ReachKafka(ctx context.Context) error { return c.get(ctx, "/v1/
 func (c *Client) Explain(ctx context.Context, topic, id string) (broker.Explanation, error) {
 	var e broker.Explanation
 	return e, c.get(ctx, "/v1/explain?"+url.Values{"topic": {topic}, "id": {id}}.Encode(), &e)
+}
+
+// List returns a page of what is pending, as GET /v1/messages takes its parameters. Only the leader
+// can: others answer CodeNotLeader.
+func (c *Client) List(ctx context.Context, parameters url.Values) (query.Page, error) {
+	var page query.Page
+	return page, c.get(ctx, messagesPath+"?"+parameters.Encode(), &page)
+}
+
+// Message returns what is known of an id, as the leader answers GET /v1/messages/{topic}/{id}. cursor goes on
+// with a search; "": none.
+func (c *Client) Message(ctx context.Context, topic, id, cursor string) (json.RawMessage, error) {
+	segment := func(text string) string { return strings.ReplaceAll(url.PathEscape(text), ".", "%2E") } // ".." is none
+	path := messagesPath + "/" + segment(topic) + "/" + segment(id)
+	if cursor != "" {
+		path += "?cursor=" + url.QueryEscape(cursor)
+	}
+	var known json.RawMessage
+	return known, c.get(ctx, path, &known)
 }
 
 // Clock returns what the clock of the node says.

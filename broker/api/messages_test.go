@@ -3,9 +3,11 @@ package api
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"net/http"
 	"net/http/httptest"
+	"net/url"
 	"strings"
 	"testing"
 
@@ -128,4 +130,25 @@ func TestMessages_areRefusedWithACode(t *testing.T) {
 	d.node.desk = query.New(oneMessage{}, follows{})
 	check(viewer, "/v1/messages", http.StatusServiceUnavailable, CodeNotLeader, "ask n2")
 	check(viewer, "/v1/messages/orders.delay/order-7", http.StatusServiceUnavailable, CodeNotLeader, "ask n2")
+}
+
+// A client asks for ids with slashes and blanks in them.
+func TestClient_asksForMessages(t *testing.T) {
+	d := newDoor(t)
+	server := httptest.NewServer(d.handler())
+	defer server.Close()
+	client := Caller{Token: d.create(access.Grant{Name: "anna", Role: access.Viewer})}.Client(server.Listener.Addr().String())
+	page, err := client.List(t.Context(), url.Values{"topic": {"orders.delay"}})
+	if err != nil || len(page.Messages) != 1 || page.Messages[0].Seq != 9007199254740995 {
+		t.Errorf("%+v, %v", page, err)
+	}
+	if known, err := client.Message(t.Context(), "orders.delay", "order-7", ""); err != nil || !strings.Contains(string(known), `"id":"order-7"`) {
+		t.Errorf("%s, %v", known, err)
+	}
+	for _, id := range []string{"order 8", "a/b", "a//b", "..", "a/../b", "%2F", "?x"} {
+		_, err := client.Message(t.Context(), "orders.delay", id, "")
+		if answer, ok := errors.AsType[*Error](err); !ok || answer.Problem != CodeNotFound || !strings.Contains(answer.Message, fmt.Sprintf("%q", id)) {
+			t.Errorf("%s: %v", id, err)
+		}
+	}
 }

@@ -112,7 +112,7 @@ func rootCommand() *cobra.Command {
 		}
 		return &usageError{err}
 	})
-	root.AddCommand(devCommand(), serveCommand(), scheduleCommand(), cancelCommand(), explainCommand(), statusCommand(), configCommand(), clusterCommand(), pauseCommand(), resumeCommand(), tokenCommand(), certCommand(), inspectCommand(),
+	root.AddCommand(devCommand(), serveCommand(), scheduleCommand(), cancelCommand(), explainCommand(), listCommand(), getCommand(), statusCommand(), configCommand(), clusterCommand(), pauseCommand(), resumeCommand(), tokenCommand(), certCommand(), inspectCommand(),
 		versionCommand(), devKafkaCommand(), devNodeCommand())
 	root.InitDefaultHelpCmd()
 	if help, _, err := root.Find([]string{"help"}); err == nil {
