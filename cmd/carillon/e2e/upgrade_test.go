@@ -11,6 +11,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kgo"
 
 	"github.com/carillonmq/carillon/client"
+	"github.com/carillonmq/carillon/storage"
 )
 
 // lastOfLevelOne is the commit of the last program that knows nothing of feature levels.
@@ -187,7 +188,7 @@ func TestUpgrade_canBeTakenBackUntilTheRaise(t *testing.T) {
 		t.Fatalf("raise: %s", said)
 	}
 	for _, n := range c.nodes {
-		await(t, patience, n.ID+" knows that the level was raised", func() bool { return u.level(n) == 2 })
+		await(t, patience, n.ID+" knows that the level was raised", func() bool { return u.level(n) == uint32(storage.NewestLevel) })
 	}
 
 	// The log, its own schedule, the snapshot of another: the old program refuses each.
@@ -195,7 +196,7 @@ func TestUpgrade_canBeTakenBackUntilTheRaise(t *testing.T) {
 	u.refuses(refused, old, "kind 7 of version 1: this node must not go on; run the version of the other nodes")
 	c.start()
 	u.flush()
-	u.refuses(refused, old, "has version 2, this program knows 1; run the program that wrote it")
+	u.refuses(refused, old, "this program knows 1; run the program that wrote it")
 	c.start()
 	u.flush() // the log is kept back to the flush before
 	u.replaceWith(refused, old)
@@ -215,7 +216,7 @@ func (u *upgrade) replaceWith(n *carillonNode, old string) {
 	run(u.t, ".", nil, u.binary, "cluster", "replace", n.ID, "--api", u.leader().API)
 	n.process = start(u.t, "old carillon "+n.ID, nil, old, "serve", "--config", n.config)
 	await(u.t, patience, "the old program says that it cannot read the snapshot", func() bool {
-		return strings.Contains(string(tail(n.process.log, 64<<10)), "stream header has version 2, this program knows 1; run the program that wrote it")
+		return strings.Contains(string(tail(n.process.log, 64<<10)), "stream header has version 3, this program knows 1; run the program that wrote it")
 	})
 	if n.ready() {
 		u.t.Error("a node is ready that cannot read the snapshot")
