@@ -166,7 +166,7 @@ func (l *LifeEvent) words() string {
 	case eventNames[outcomes.DeadLettered]:
 		return fmt.Sprintf("message %d, due %s, could not be delivered: it became a dead letter in %s at %s", l.Seq, moment(l.Due), l.place(), moment(l.At))
 	case eventNames[outcomes.Expired]:
-		return message + "expired: it was dropped at " + moment(l.At)
+		return fmt.Sprintf("message %d, due %s, expired: it was dropped at %s", l.Seq, moment(l.Due), moment(l.At))
 	case eventNames[outcomes.Cancelled]:
 		return message + "was cancelled at " + moment(l.At)
 	case eventNames[outcomes.Replaced]:
@@ -191,7 +191,7 @@ func (w *Waiting) words(topic string, pauses []pause.Pause) string {
 	case StateExpired:
 		return text + "expired at " + moment(w.Expires) + ": it will not be delivered"
 	case StateOnWay:
-		return text + "is on its way: it can be neither cancelled nor replaced any more"
+		text += "is on its way: it can be neither cancelled nor replaced any more"
 	case StateHeld:
 		text += "waits, since its target could not be written to, or catches up"
 	default:
