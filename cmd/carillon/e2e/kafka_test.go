@@ -30,6 +30,7 @@ type kafkaCluster struct {
 	t       testing.TB
 	java    []string // the JVM with class path and options, without the main class
 	brokers []*kafkaBroker
+	admin   *kadm.Client
 }
 
 type kafkaBroker struct {
@@ -91,6 +92,7 @@ func newKafka(t testing.TB, brokers ...*kafkaBroker) *kafkaCluster {
 		"java", "-Xms256m", "-Xmx512m", "-XX:+UseG1GC", "-XX:MaxGCPauseMillis=20", "-Djava.awt.headless=true",
 		"-Dlog4j2.configurationFile=file:" + logging, "-cp", kafkaJars(t) + "/*",
 	}}
+	k.admin = kadm.NewClient(k.client())
 	var voters []string
 	for i, b := range brokers {
 		b.ID, b.Data = i+1, filepath.Join(dir, "data"+strconv.Itoa(i+1))
@@ -175,6 +177,13 @@ func (k *kafkaCluster) create(partitions int32, topics ...string) {
 	if err != nil {
 		k.t.Fatalf("create %v: %v", topics, err)
 	}
+}
+
+// written returns how many records the topic has got, markers of transactions included, if Kafka tells.
+func (k *kafkaCluster) written(topic string) (total int64, known bool) {
+	ends, err := k.admin.ListEndOffsets(k.t.Context(), topic)
+	ends.Each(func(end kadm.ListedOffset) { total += end.Offset })
+	return total, err == nil
 }
 
 // write writes a whole file that only this user needs.

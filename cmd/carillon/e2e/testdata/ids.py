@@ -4,7 +4,8 @@ usage: ids.py schedule|change BOOTSTRAP TOPIC COUNT DUE-MS
 
 Message i has the value i, the id "id-i" and the key "key i"; it is due within eight seconds after
 DUE-MS. Changing cancels every third message and replaces the one after it with the value COUNT+i, due
-two seconds later, some 300 in a second.
+two seconds later. It does so 1.5 s before the first are due, and less and less for later ones: the
+last are due already.
 """
 
 import sys
@@ -25,13 +26,13 @@ def send(i, value, headers):
 
 for i in range(count):
     at = due + i * 8000 // count
+    while what == "change" and (early := at - 1500 + 1620 * i // count - time.time() * 1000) > 0:
+        producer.poll(early / 1000)
     if what == "schedule":
         send(i, str(i), {"deliver-at": str(at)})
     elif i % 3 == 0:
         send(i, None, {"deliver-cancel": "true"})
     elif i % 3 == 1:
         send(i, str(count + i), {"deliver-at": str(at + 2000)})
-    if what == "change" and i % 30 == 29:
-        time.sleep(0.1)
 if producer.flush(60) or failed:
     sys.exit(f"not produced: {failed[:3]}")
