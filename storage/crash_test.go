@@ -56,7 +56,7 @@ func TestCrash_segmentHalfWritten(t *testing.T) {
 	dir := t.TempDir()
 	s, m := openStore(t, dir), newModel()
 	_, path := s.manifest.newSegment()
-	w, err := segment.Create(path, segment.Plain, 1, 300)
+	w, err := segment.Create(path, segment.Plain, 1, 300, 300)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -80,7 +80,7 @@ func (f *Frozen) writeSegment() (*segment.Segment, error) {
 		return nil, err
 	}
 	span := SeqRun{f.table.base, f.table.next - 1}
-	return f.store.writeSegment(formOf(f.values.level), span, func(w *segment.Writer) (err error) {
+	return f.store.writeSegment(formOf(f.values.level), span, uint64(f.table.len()), func(w *segment.Writer) (err error) {
 		f.table.ascend(f.table.min(), func(e Entry) bool {
 			err = w.Add(&e)
 			return err == nil
@@ -163,11 +163,11 @@ func (f *Frozen) Release() {
 	s.table = f.table
 }
 
-// writeSegment writes a file with what fill adds, of seqs within span, and makes it and its name
+// writeSegment writes a file with what fill adds, count entries of seqs within span and rows, and makes it and its name
 // in the directory durable. It returns nil when fill added nothing.
-func (s *Store) writeSegment(form segment.Form, span SeqRun, fill func(w *segment.Writer) error) (*segment.Segment, error) {
+func (s *Store) writeSegment(form segment.Form, span SeqRun, count uint64, fill func(w *segment.Writer) error) (*segment.Segment, error) {
 	id, path := s.manifest.newSegment()
-	w, err := segment.Create(path, form, span.First, span.Last)
+	w, err := segment.Create(path, form, span.First, span.Last, count)
 	if err != nil {
 		return nil, err
 	}

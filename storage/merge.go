@@ -95,10 +95,11 @@ func (s *Store) plan(ctx context.Context, from *contents) (step []*segment.Segme
 func (s *Store) rewrite(ctx context.Context, from *contents, step []*segment.Segment) (*segment.Segment, error) {
 	span := SeqRun{step[0].Info.First, step[len(step)-1].Info.Last}
 	foreign := slices.ContainsFunc(step, func(g *segment.Segment) bool { return g.Info.Foreign > 0 })
-	if from.alive.CountRange(span.First, span.Last) == 0 && !foreign {
+	count := from.alive.CountRange(span.First, span.Last)
+	if count == 0 && !foreign {
 		return nil, nil
 	}
-	return s.writeSegment(formOf(from.level()), span, func(w *segment.Writer) error {
+	return s.writeSegment(formOf(from.level()), span, count, func(w *segment.Writer) error {
 		gathered := 0
 		wrote := func(n int) error {
 			if gathered += n; gathered < paceBytes {

@@ -60,7 +60,7 @@ func TestPlan_forgetsWhatIsGone(t *testing.T) {
 func written(t *testing.T, n int) *segment.Segment {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "1.seg")
-	w, err := segment.Create(path, segment.Plain, 1, uint64(n))
+	w, err := segment.Create(path, segment.Plain, 1, uint64(n), uint64(n))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -10,11 +10,16 @@ import (
 	"unsafe"
 )
 
-// written returns a segment with the entries, whose seqs count up from 1.
+// written returns a Plain segment with the entries, whose seqs count up from 1.
 func written(t *testing.T, entries []Entry) *Segment {
 	t.Helper()
+	return writtenAs(t, Plain, entries)
+}
+
+func writtenAs(t *testing.T, form Form, entries []Entry) *Segment {
+	t.Helper()
 	path := filepath.Join(t.TempDir(), "1.seg")
-	w, err := Create(path, Plain, 1, uint64(len(entries)))
+	w, err := Create(path, form, 1, uint64(len(entries)), uint64(len(entries)))
 	if err != nil {
 		t.Fatal(err)
 	}

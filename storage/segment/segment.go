@@ -145,11 +145,11 @@ func ReleaseAll(segments []*Segment) {
 }
 
 // Verify reads the segment from end to end, compares it with its record and its entries with
-// the rows of ids, shows each of
-// its entries that is in the set to visit (nil: to nobody), and returns how many there
-// are. What visit is shown is good until it returns.
+// the rows of ids and the survey, shows each of its entries that is in the set to visit (nil: to
+// nobody), and returns how many there are. What visit is shown is good until it returns.
 func (s *Segment) Verify(set *alive.Set, visit func(*Entry)) (found uint64, err error) {
 	seen := alive.NewSet()
+	picks := newSurveyor(s.Info.Form, s.Info.Count)
 	var ids idSum
 	err = disk.Guard(func() error {
 		c, err := s.Cursor(true)
@@ -166,6 +166,7 @@ func (s *Segment) Verify(set *alive.Set, visit func(*Entry)) (found uint64, err 
 				return c.damaged(c.value, fmt.Errorf("%w: entry %v is there twice, or out of the segment's seqs %d to %d", codec.ErrCorrupt, e.Ref(), s.Info.First, s.Info.Last))
 			}
 			got.Count, got.Bodies, got.Max = got.Count+1, got.Bodies+int64(len(e.Body)), e.Ref()
+			picks.add(&e)
 			if e.ID != "" {
 				ids.add(&name.Row{Hash: name.Of(e.Topic, e.ID), Seq: e.Seq, Due: e.Due, Expires: e.Expires, Target: e.Target})
 			}
@@ -182,7 +183,7 @@ func (s *Segment) Verify(set *alive.Set, visit func(*Entry)) (found uint64, err 
 		if got != s.Info || c.loads != int(s.Info.Chunks) {
 			return codec.DamageAt(s.Path, -1, "the segment holds %+v, was written with %+v", got, s.Info)
 		}
-		return s.verifyRows(ids)
+		return errors.Join(s.verifyRows(ids), picks.verify(s))
 	})
 	return found, err
 }

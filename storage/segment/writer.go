@@ -14,6 +14,7 @@ var (
 	chunksBucket = []byte("chunks")
 	rowsBucket   = []byte("rows")    // of a segment WithIDs
 	filterBucket = []byte("filters") // of a segment WithIDs
+	surveyBucket = []byte("survey")  // of a segment WithIDs, but not of the first ones
 	infoBucket   = []byte("info")
 	infoKey      = []byte("segment")
 )
@@ -37,6 +38,7 @@ type Writer struct {
 	info  Info
 	chunk chunkBuilder
 	rows  rowWriter
+	picks surveyor
 	dirty int // bytes put into tx
 	// values are buffers for chunks. The first put of them may be in tx: bbolt
 	// needs their memory until it commits.
@@ -44,10 +46,13 @@ type Writer struct {
 	put    int
 }
 
-// Create begins a file for entries whose seqs lie within first and last. It must be
+// Create begins a file for count entries whose seqs lie within first and last. It must be
 // finished or aborted.
-func Create(path string, form Form, first, last uint64) (*Writer, error) {
-	w := &Writer{path: path, info: Info{Form: form, First: first, Last: last}, chunk: chunkBuilder{form: form}}
+func Create(path string, form Form, first, last, count uint64) (*Writer, error) {
+	w := &Writer{
+		path: path, info: Info{Form: form, First: first, Last: last},
+		chunk: chunkBuilder{form: form}, picks: newSurveyor(form, count),
+	}
 	var err error
 	w.db, err = bbolt.Open(path, 0o600, &bbolt.Options{
 		OpenFile: w.open, NoSync: true, NoGrowSync: true, NoFreelistSync: true, InitialMmapSize: writerMap, NoStatistics: true,
@@ -74,6 +79,7 @@ func (w *Writer) Add(e *Entry) error {
 	w.info.Max = e.Ref()
 	w.info.Count++
 	w.info.Bodies += int64(len(e.Body))
+	w.picks.add(e)
 	w.chunk.add(e)
 	if w.chunk.full() {
 		return w.putChunk()
@@ -155,8 +161,14 @@ func (w *Writer) finishParts() error {
 			return err
 		}
 	}
+	if w.info.Count != w.picks.count {
+		return fmt.Errorf("write segment: %d entries came where %d should", w.info.Count, w.picks.count)
+	}
 	if w.info.Form == WithIDs {
 		if err := w.finishRows(); err != nil {
+			return err
+		}
+		if err := w.putSurvey(); err != nil {
 			return err
 		}
 	}
@@ -168,7 +180,15 @@ func (w *Writer) finishParts() error {
 	return nil
 }
 
-// buckets are those that chunks lie in.
+func (w *Writer) putSurvey() error {
+	if w.info.Count == 0 {
+		return nil
+	}
+	key, value := w.picks.chunk.finish(0, nil)
+	return w.putValue(surveyBucket, key, value)
+}
+
+// buckets are those that every segment of the form has; they have pages that lead to others.
 func (f Form) buckets() [][]byte {
 	if f == Plain {
 		return [][]byte{chunksBucket}
@@ -177,7 +197,7 @@ func (f Form) buckets() [][]byte {
 }
 
 // Finish makes the file durable, its name not yet, and returns its record. It blocks for
-// the sync. At least one entry or row must have been added.
+// the sync. As many entries as were announced must have been added, and at least one or a row.
 func (w *Writer) Finish() (Record, error) {
 	// A merge's bodies lie in the mapped files of segments, which stay pinned.
 	if err := disk.Guard(w.finishParts); err != nil {
