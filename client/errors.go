@@ -15,12 +15,36 @@ var (
 	ErrUnsupported = errors.New("unsupported instruction")
 	// ErrTopicMissing: the delay topic does not exist and Kafka did not create it.
 	ErrTopicMissing = errors.New("delay topic does not exist")
-	// ErrForbidden: Kafka does not let this client write to the delay topic.
-	ErrForbidden = errors.New("not authorized to write to the delay topic")
-	// ErrTooLarge: the record exceeds what Kafka or the client allows.
+	// ErrForbidden: Kafka does not let this client write to the delay topic, or the token does not let
+	// it do what it asks of the API.
+	ErrForbidden = errors.New("not authorized")
+	// ErrTooLarge: the record exceeds what Kafka, the client or the API allows.
 	ErrTooLarge = errors.New("record too large")
-	// ErrClosed: the producer or its client is closed.
-	ErrClosed = errors.New("producer is closed")
+	// ErrClosed: the producer, or the client that it has, is closed.
+	ErrClosed = errors.New("client is closed")
+)
+
+// What the API answers when it refuses. The error is a *[Problem] that says more.
+var (
+	// ErrTooLate: the message is on its way to its target, or has ended. Nothing was changed.
+	ErrTooLate = errors.New("too late")
+	// ErrNotFound: no such message, operation or dead letter is known. Nothing was changed.
+	ErrNotFound = errors.New("not found")
+	// ErrConflict: the condition of the request does not hold. Nothing was changed.
+	ErrConflict = errors.New("condition does not hold")
+	// ErrKeyReused: the idempotency key came before, with other content. Nothing was changed.
+	ErrKeyReused = errors.New("idempotency key was used for something else")
+	// ErrReplayed: the dead letter was replayed before, and the request does not say to do it again.
+	ErrReplayed = errors.New("was replayed before")
+	// ErrBadRequest: the request means nothing or is not allowed. Nothing was changed.
+	ErrBadRequest = errors.New("bad request")
+	// ErrUnauthenticated: the token is missing, malformed or not known.
+	ErrUnauthenticated = errors.New("not authenticated")
+	// ErrUnavailable: no node could do it at the moment. Nothing was changed.
+	ErrUnavailable = errors.New("unavailable")
+	// ErrInDoubt: the request was sent and what came of it is not known. It may have taken effect, also
+	// later: ask for the message, or send the same again with its idempotency key.
+	ErrInDoubt = errors.New("in doubt")
 )
 
 // Code says in one word why a record is refused. It is the value of the header [HeaderErrorCode].

@@ -14,7 +14,7 @@ import (
 	"time"
 
 	"github.com/carillonmq/carillon/broker"
-	"github.com/carillonmq/carillon/broker/query"
+	"github.com/carillonmq/carillon/client"
 )
 
 // A Caller is who asks nodes, and how. The zero value shows no token, and speaks no TLS.
@@ -86,8 +86,8 @@ func (c *Client) Explain(ctx context.Context, topic, id string) (broker.Explanat
 
 // List returns a page of what is pending, as GET /v1/messages takes its parameters. Only the leader
 // can: others answer CodeNotLeader.
-func (c *Client) List(ctx context.Context, parameters url.Values) (query.Page, error) {
-	var page query.Page
+func (c *Client) List(ctx context.Context, parameters url.Values) (client.Page, error) {
+	var page client.Page
 	return page, c.get(ctx, messagesPath+"?"+parameters.Encode(), &page)
 }
 

@@ -52,9 +52,9 @@ type Node interface {
 //	GET  /metrics             for Prometheus
 //	GET  /v1/status           broker.Status
 //	GET  /v1/explain          ?topic=&id=: broker.Explanation, else 409 while ids are not served
-//	GET  /v1/messages         ?topic=&prefix=&target=&from=&to=&state=&limit=&cursor=: query.Page, of the leader
-//	GET  /v1/histogram        ?topic=&prefix=&target=&from=&to=&state=&bounds=&by=target: query.Histogram, of the leader
-//	GET  /v1/messages/{topic}/{id...}  query.Life; query.Finding of an id topic/partition/offset; of the leader
+//	GET  /v1/messages         ?topic=&prefix=&target=&from=&to=&state=&limit=&cursor=: client.Page, of the leader
+//	GET  /v1/histogram        ?topic=&prefix=&target=&from=&to=&state=&bounds=&by=target: client.Histogram, of the leader
+//	GET  /v1/messages/{topic}/{id...}  client.Life; client.Finding of an id topic/partition/offset; of the leader
 //	GET  /v1/standing         broker.Standing, for the other nodes
 //	GET  /v1/kafka            200 when Kafka answers the node, asked now, else 503 and why not
 //	GET  /v1/clock            broker.ClockReading, for the other nodes

@@ -13,6 +13,7 @@ import (
 
 	"github.com/carillonmq/carillon/broker/access"
 	"github.com/carillonmq/carillon/broker/query"
+	"github.com/carillonmq/carillon/client"
 	"github.com/carillonmq/carillon/raftfsm"
 )
 
@@ -33,7 +34,7 @@ const (
 // usualLimit is how many messages a page has if nobody says otherwise.
 const usualLimit = 100
 
-// list answers GET /v1/messages with a query.Page.
+// list answers GET /v1/messages with a client.Page.
 func (h *handler) list(w http.ResponseWriter, r *http.Request) {
 	request, err := listRequest(r.URL.Query())
 	if err != nil {
@@ -77,8 +78,8 @@ func (q question) number(name string, usual int64) (int64, error) {
 	return n, nil
 }
 
-func (q question) filter() (f query.Filter, err error) {
-	f = query.Filter{Topic: q.asked.Get("topic"), Prefix: q.asked.Get("prefix"), Target: q.asked.Get("target"), States: q.asked["state"]}
+func (q question) filter() (f client.Filter, err error) {
+	f = client.Filter{Topic: q.asked.Get("topic"), Prefix: q.asked.Get("prefix"), Target: q.asked.Get("target"), States: q.asked["state"]}
 	var err2 error
 	f.From, err = q.number("from", 0)
 	f.To, err2 = q.number("to", 0)
@@ -99,7 +100,7 @@ func listRequest(asked url.Values) (query.ListRequest, error) {
 	return query.ListRequest{Filter: filter, Cursor: asked.Get("cursor"), Limit: int(limit)}, err
 }
 
-// histogram answers GET /v1/histogram with a query.Histogram.
+// histogram answers GET /v1/histogram with a client.Histogram.
 func (h *handler) histogram(w http.ResponseWriter, r *http.Request) {
 	request, err := histogramRequest(r.URL.Query())
 	if err != nil {
@@ -136,8 +137,8 @@ func histogramRequest(asked url.Values) (request query.HistogramRequest, err err
 	return request, err
 }
 
-// message answers GET /v1/messages/{topic}/{id...}: with a query.Life, and of a message that nobody chose an
-// id for with a query.Finding.
+// message answers GET /v1/messages/{topic}/{id...}: with a client.Life, and of a message that nobody chose an
+// id for with a client.Finding.
 func (h *handler) message(w http.ResponseWriter, r *http.Request) {
 	topic, id := r.PathValue("topic"), r.PathValue("id")
 	if origin, ok := query.ParseOrigin(id); ok && origin.Topic == topic {
@@ -170,7 +171,7 @@ func (h *handler) message(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-func withoutPayload(m *query.Message) {
+func withoutPayload(m *client.Message) {
 	if m != nil {
 		m.Payload = nil
 	}

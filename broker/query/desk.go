@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"github.com/carillonmq/carillon/broker/message"
+	"github.com/carillonmq/carillon/client"
 	"github.com/carillonmq/carillon/raftfsm"
 	"github.com/carillonmq/carillon/storage"
 	"golang.org/x/sync/semaphore"
@@ -73,27 +74,27 @@ func (d *Desk) leave() { d.turns.Release(1) }
 
 // A ListRequest asks for a page.
 type ListRequest struct {
-	Filter  Filter
+	Filter  client.Filter
 	Cursor  string // "": the first page
 	Limit   int    // messages, 1 to MostListed
 	Payload bool   // with keys, values and headers
 }
 
 // List returns a page of what is pending. It may be short, or empty, and have others after it.
-func (d *Desk) List(ctx context.Context, r ListRequest) (Page, error) {
+func (d *Desk) List(ctx context.Context, r ListRequest) (client.Page, error) {
 	m, err := newMatcher(r.Filter)
 	if err != nil {
-		return Page{}, err
+		return client.Page{}, err
 	}
 	if r.Limit < 1 || r.Limit > MostListed {
-		return Page{}, fmt.Errorf("%w: limit %d: it is from 1 to %d", ErrFilter, r.Limit, MostListed)
+		return client.Page{}, fmt.Errorf("%w: limit %d: it is from 1 to %d", ErrFilter, r.Limit, MostListed)
 	}
 	from, err := m.resume(r.Cursor)
 	if err != nil {
-		return Page{}, err
+		return client.Page{}, err
 	}
 	if err := d.enter(ctx); err != nil {
-		return Page{}, err
+		return client.Page{}, err
 	}
 	defer d.leave()
 	q := storage.ListQuery{From: from, Last: m.last(), Limit: r.Limit, Keep: m.may, Bodies: true}
@@ -102,9 +103,9 @@ func (d *Desk) List(ctx context.Context, r ListRequest) (Page, error) {
 	}
 	listed, err := d.store.List(ctx, q)
 	if err != nil {
-		return Page{}, err
+		return client.Page{}, err
 	}
-	page := Page{Index: listed.Moment.Index, Pending: listed.Moment.Pending, Messages: []Message{}}
+	page := client.Page{Index: listed.Moment.Index, Pending: listed.Moment.Pending, Messages: []client.Message{}}
 	for i := range listed.Items {
 		if len(page.Messages) == r.Limit {
 			listed.Next, listed.Done = listed.Items[i].Ref, false
@@ -126,19 +127,19 @@ func (d *Desk) List(ctx context.Context, r ListRequest) (Page, error) {
 }
 
 // Get returns what is known of an id that a producer chose, the message with its payload.
-func (d *Desk) Get(ctx context.Context, topic, id string) (Life, error) {
+func (d *Desk) Get(ctx context.Context, topic, id string) (client.Life, error) {
 	if err := d.enter(ctx); err != nil {
-		return Life{}, err
+		return client.Life{}, err
 	}
 	defer d.leave()
 	known, err := d.store.Get(ctx, topic, id)
 	if err != nil {
-		return Life{}, err
+		return client.Life{}, err
 	}
 	if !known.Moment.IDsOpen {
-		return Life{}, ErrIDsClosed
+		return client.Life{}, ErrIDsClosed
 	}
-	life := Life{Index: known.Moment.Index, Outcomes: []Outcome{}, Since: known.Since}
+	life := client.Life{Index: known.Moment.Index, Outcomes: []client.Outcome{}, Since: known.Since}
 	if known.Message != nil {
 		told, decoded, err := messageOf(known.Message)
 		if err == nil {
@@ -150,13 +151,6 @@ func (d *Desk) Get(ctx context.Context, topic, id string) (Life, error) {
 		life.Outcomes = append(life.Outcomes, outcomeOf(o))
 	}
 	return life, nil
-}
-
-// A Finding is what came of a search.
-type Finding struct {
-	Index   uint64   `json:"index,string"` // of the page that was read last
-	Message *Message `json:"message,omitempty"`
-	Next    string   `json:"next,omitempty"` // nothing was found so far: where to search on; "": there is nothing
 }
 
 // ParseOrigin returns the record that an id names which nobody chose: topic/partition/offset.
@@ -174,23 +168,23 @@ func ParseOrigin(id string) (o message.Origin, ok bool) {
 // Find searches for the message of a record whose producer gave it no id, which has no index. It reads some pages of
 // what is pending, each at an index of its own, and says where to go on. What it does not find at all was not pending
 // throughout: such a message never changes its place.
-func (d *Desk) Find(ctx context.Context, origin message.Origin, cursor string) (Finding, error) {
-	m := matcher{Filter: Filter{Topic: origin.Topic, Prefix: origin.String()}}
+func (d *Desk) Find(ctx context.Context, origin message.Origin, cursor string) (client.Finding, error) {
+	m := matcher{Filter: client.Filter{Topic: origin.Topic, Prefix: origin.String()}}
 	from, err := m.resume(cursor)
 	if err != nil {
-		return Finding{}, err
+		return client.Finding{}, err
 	}
 	if err := d.enter(ctx); err != nil {
-		return Finding{}, err
+		return client.Finding{}, err
 	}
 	defer d.leave()
-	var found Finding
+	var found client.Finding
 	for range mostPages {
 		listed, err := d.store.List(ctx, storage.ListQuery{From: from, Last: m.last(), Limit: mostRead, Bodies: true, Keep: func(at *storage.Moment, e *storage.Entry) bool {
 			return e.ID == "" && m.may(at, e)
 		}})
 		if err != nil {
-			return Finding{}, err
+			return client.Finding{}, err
 		}
 		found.Index, from = listed.Moment.Index, listed.Next
 		for i := range listed.Items {

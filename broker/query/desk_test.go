@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/carillonmq/carillon/broker/message"
+	"github.com/carillonmq/carillon/client"
 	"github.com/carillonmq/carillon/raftfsm"
 	"github.com/carillonmq/carillon/storage"
 )
@@ -96,7 +97,7 @@ type doneLog struct{}
 func (doneLog) Barrier(context.Context) error { return nil }
 func (doneLog) Leader() string                { return "" }
 
-func idsOf(t *testing.T, d *Desk, f Filter) string {
+func idsOf(t *testing.T, d *Desk, f client.Filter) string {
 	t.Helper()
 	var ids []string
 	r := ListRequest{Filter: f, Limit: 3}
@@ -119,17 +120,17 @@ func TestList_filters(t *testing.T) {
 	s.RaiseClaim(2000)
 	s.Applied(2)
 	for _, test := range []struct {
-		filter Filter
+		filter client.Filter
 		want   string
 	}{
-		{Filter{}, "order-0 orders.delay/3/1 order-2 orders.delay/3/3 order-4 orders.delay/3/5 order-6 orders.delay/3/7"},
-		{Filter{Topic: "orders.delay", Prefix: "order-"}, "order-0 order-2 order-4 order-6"},
-		{Filter{Prefix: "orders.delay/3/"}, "orders.delay/3/1 orders.delay/3/3 orders.delay/3/5 orders.delay/3/7"},
-		{Filter{Topic: "payments.delay"}, ""},
-		{Filter{Target: "payments"}, ""},
-		{Filter{From: 2000, To: 4000}, "orders.delay/3/1 order-2"},
-		{Filter{States: []string{"claimed"}}, "order-0 orders.delay/3/1"},
-		{Filter{States: []string{"waiting", "parked"}, Prefix: "order-"}, "order-2 order-4 order-6"},
+		{client.Filter{}, "order-0 orders.delay/3/1 order-2 orders.delay/3/3 order-4 orders.delay/3/5 order-6 orders.delay/3/7"},
+		{client.Filter{Topic: "orders.delay", Prefix: "order-"}, "order-0 order-2 order-4 order-6"},
+		{client.Filter{Prefix: "orders.delay/3/"}, "orders.delay/3/1 orders.delay/3/3 orders.delay/3/5 orders.delay/3/7"},
+		{client.Filter{Topic: "payments.delay"}, ""},
+		{client.Filter{Target: "payments"}, ""},
+		{client.Filter{From: 2000, To: 4000}, "orders.delay/3/1 order-2"},
+		{client.Filter{States: []string{"claimed"}}, "order-0 orders.delay/3/1"},
+		{client.Filter{States: []string{"waiting", "parked"}, Prefix: "order-"}, "order-2 order-4 order-6"},
 	} {
 		if got := idsOf(t, d, test.filter); got != test.want {
 			t.Errorf("%+v: %s, want %s", test.filter, got, test.want)
@@ -147,12 +148,12 @@ func TestList_refusesWhatMeansNothing(t *testing.T) {
 		request ListRequest
 		want    error
 	}{
-		{ListRequest{Limit: 3, Cursor: page.Next, Filter: Filter{Topic: "orders.delay"}}, ErrCursor},
+		{ListRequest{Limit: 3, Cursor: page.Next, Filter: client.Filter{Topic: "orders.delay"}}, ErrCursor},
 		{ListRequest{Limit: 3, Cursor: "x"}, ErrCursor},
 		{ListRequest{Limit: 0}, ErrFilter},
 		{ListRequest{Limit: 5000}, ErrFilter},
-		{ListRequest{Limit: 1, Filter: Filter{States: []string{"aside"}}}, ErrFilter},
-		{ListRequest{Limit: 1, Filter: Filter{From: 10, To: 5}}, ErrFilter},
+		{ListRequest{Limit: 1, Filter: client.Filter{States: []string{"aside"}}}, ErrFilter},
+		{ListRequest{Limit: 1, Filter: client.Filter{From: 10, To: 5}}, ErrFilter},
 	} {
 		if _, err := d.List(t.Context(), test.request); !errors.Is(err, test.want) {
 			t.Errorf("%+v: %v, want %v", test.request, err, test.want)
@@ -182,7 +183,7 @@ func TestFind_searchesForWhatNobodyNamed(t *testing.T) {
 func TestFind_isResumedByItsCursor(t *testing.T) {
 	d, _ := deskOf(t, 40_000)
 	origin, calls := message.Origin{Topic: "orders.delay", Partition: 3, Offset: 39_999}, 0
-	var found Finding
+	var found client.Finding
 	for found.Message == nil {
 		var err error
 		if found, err = d.Find(t.Context(), origin, found.Next); err != nil {
@@ -232,18 +233,18 @@ func TestHistogram_countsByTimeAndTarget(t *testing.T) {
 		want    string
 	}{
 		{HistogramRequest{}, `[{"count":"8","within":"0"}]`},
-		{HistogramRequest{Filter: Filter{From: 2000, To: 4000}}, `[{"count":"2","within":"0"}]`},
+		{HistogramRequest{Filter: client.Filter{From: 2000, To: 4000}}, `[{"count":"2","within":"0"}]`},
 		{HistogramRequest{Bounds: []int64{2000, 5000}, ByTarget: true},
 			`[{"to":"2000","target":"orders","count":"1","within":"0"},{"from":"2000","to":"5000","target":"orders","count":"3","within":"0"},{"from":"5000","target":"orders","count":"4","within":"0"}]`},
-		{HistogramRequest{Filter: Filter{Topic: "orders.delay"}}, `[{"count":"4","within":"0"}] untold 4`},
-		{HistogramRequest{Filter: Filter{Prefix: "order-4"}}, `[{"count":"1","within":"0"}] untold 4`},
-		{HistogramRequest{Filter: Filter{Target: "payments"}}, `[]`},
+		{HistogramRequest{Filter: client.Filter{Topic: "orders.delay"}}, `[{"count":"4","within":"0"}] untold 4`},
+		{HistogramRequest{Filter: client.Filter{Prefix: "order-4"}}, `[{"count":"1","within":"0"}] untold 4`},
+		{HistogramRequest{Filter: client.Filter{Target: "payments"}}, `[]`},
 	} {
 		if got := show(test.request); got != test.want {
 			t.Errorf("%+v: %s", test.request, got)
 		}
 	}
-	for _, r := range []HistogramRequest{{Bounds: []int64{5, 2}}, {Bounds: make([]int64, 1001)}, {Filter: Filter{Prefix: "orders.delay/"}}} {
+	for _, r := range []HistogramRequest{{Bounds: []int64{5, 2}}, {Bounds: make([]int64, 1001)}, {Filter: client.Filter{Prefix: "orders.delay/"}}} {
 		if _, err := d.Histogram(t.Context(), r); !errors.Is(err, ErrFilter) {
 			t.Errorf("%v", err)
 		}

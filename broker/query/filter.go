@@ -11,19 +11,9 @@ import (
 	"strings"
 
 	"github.com/carillonmq/carillon/broker/message"
+	"github.com/carillonmq/carillon/client"
 	"github.com/carillonmq/carillon/storage"
 )
-
-// A Filter says which messages are meant. The zero value: all.
-type Filter struct {
-	Topic  string // their delay topic; "": any
-	Prefix string // what their ids begin with, chosen ones or topic/partition/offset
-	Target string // their target topic; "": any
-	From   int64  // they are due then or later, epoch milliseconds
-	To     int64  // and before then; 0: at any time
-	// States they are in, by name: waiting, parked, paused, claimed or expired; none: any.
-	States []string
-}
 
 // standings are the states that there are. What is aside is not told: terms do not report it.
 func standings() []storage.Standing {
@@ -32,11 +22,11 @@ func standings() []storage.Standing {
 
 // A matcher is a filter that is ready to judge.
 type matcher struct {
-	Filter
+	client.Filter
 	states []storage.Standing
 }
 
-func newMatcher(f Filter) (matcher, error) {
+func newMatcher(f client.Filter) (matcher, error) {
 	m := matcher{Filter: f}
 	for _, name := range f.States {
 		at := slices.IndexFunc(standings(), func(g storage.Standing) bool { return g.String() == name })
@@ -44,6 +34,9 @@ func newMatcher(f Filter) (matcher, error) {
 			return m, fmt.Errorf("%w: state %q: it is one of %v; which dead letters are aside is in the problems of the status alone", ErrFilter, name, standings())
 		}
 		m.states = append(m.states, standings()[at])
+	}
+	if f.Code != "" {
+		return m, fmt.Errorf("%w: code %q: messages that wait have none, dead letters do", ErrFilter, f.Code)
 	}
 	if f.To != 0 && f.To <= f.From {
 		return m, fmt.Errorf("%w: due from %d to %d: the end must be after the beginning", ErrFilter, f.From, f.To)

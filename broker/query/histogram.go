@@ -8,6 +8,7 @@ import (
 	"sort"
 	"strings"
 
+	"github.com/carillonmq/carillon/client"
 	"github.com/carillonmq/carillon/storage"
 )
 
@@ -20,56 +21,32 @@ const (
 
 // A HistogramRequest asks how many messages are due when, and for whom.
 type HistogramRequest struct {
-	Filter Filter
+	Filter client.Filter
 	// Bounds part the time, epoch milliseconds, rising. What is due before the first or from the
 	// last on has a bucket of its own; none: there is one bucket.
 	Bounds   []int64
 	ByTarget bool // each target apart
 }
 
-// A Histogram says how many messages are pending, at one log index.
-type Histogram struct {
-	Index   uint64   `json:"index,string"`   // of the log
-	Pending uint64   `json:"pending,string"` // whatever the filter
-	Exact   bool     `json:"exact"`          // otherwise counts are estimates, each of which tells its bound
-	Buckets []Bucket `json:"buckets"`        // in order of time and target; empty ones are left out
-	// Unseen is how many messages a bucket may have that is left out because none was seen, with a probability of 95 %.
-	Unseen uint64 `json:"unseen,string"`
-	// LeftOut is how many buckets with messages are left out because there are too many: those of the fewest.
-	LeftOut int `json:"left_out,omitempty"`
-	// Untold are messages from before feature level 3, of which only their bodies tell whether the
-	// filter means them. They are in no bucket.
-	Untold *Bucket `json:"untold,omitempty"`
-}
-
-// A Bucket is how many messages are due from one time on, and before another.
-type Bucket struct {
-	From   *int64 `json:"from,omitempty,string"` // epoch milliseconds; none: no beginning
-	To     *int64 `json:"to,omitempty,string"`   // likewise; none: no end
-	Target string `json:"target,omitempty"`      // if they are told apart
-	Count  uint64 `json:"count,string"`
-	Within uint64 `json:"within,string"` // by how much Count may be off, with a probability of 95 %; 0: exact
-}
-
 // untold is the bucket of messages of which only the bodies tell whether they are meant.
 const untold = -1
 
 // Histogram counts what is pending without reading all of it, however much that is.
-func (d *Desk) Histogram(ctx context.Context, r HistogramRequest) (Histogram, error) {
+func (d *Desk) Histogram(ctx context.Context, r HistogramRequest) (client.Histogram, error) {
 	m, err := newMatcher(r.Filter)
 	if err != nil {
-		return Histogram{}, err
+		return client.Histogram{}, err
 	}
 	switch {
 	case m.byBody():
-		return Histogram{}, fmt.Errorf("%w: prefix %q: ids that nobody chose are not counted by what they begin with: list them", ErrFilter, r.Filter.Prefix)
+		return client.Histogram{}, fmt.Errorf("%w: prefix %q: ids that nobody chose are not counted by what they begin with: list them", ErrFilter, r.Filter.Prefix)
 	case len(r.Bounds) > MostBounds:
-		return Histogram{}, fmt.Errorf("%w: %d bounds: %d at most", ErrFilter, len(r.Bounds), MostBounds)
+		return client.Histogram{}, fmt.Errorf("%w: %d bounds: %d at most", ErrFilter, len(r.Bounds), MostBounds)
 	case !slices.IsSorted(r.Bounds):
-		return Histogram{}, fmt.Errorf("%w: bounds %v: they must rise", ErrFilter, r.Bounds)
+		return client.Histogram{}, fmt.Errorf("%w: bounds %v: they must rise", ErrFilter, r.Bounds)
 	}
 	if err := d.enter(ctx); err != nil {
-		return Histogram{}, err
+		return client.Histogram{}, err
 	}
 	defer d.leave()
 	t, err := d.store.Tally(ctx, storage.TallyQuery{From: m.first(), Last: m.last(), Sort: func(at *storage.Moment, e *storage.Entry) (g storage.Group, counted bool) {
@@ -86,17 +63,17 @@ func (d *Desk) Histogram(ctx context.Context, r HistogramRequest) (Histogram, er
 		return g, true
 	}})
 	if err != nil {
-		return Histogram{}, err
+		return client.Histogram{}, err
 	}
 	return histogramOf(t, r.Bounds), nil
 }
 
-func histogramOf(t storage.Tally, bounds []int64) Histogram {
-	h := Histogram{Index: t.Moment.Index, Pending: t.Moment.Pending, Exact: t.Exact, Buckets: []Bucket{}, Unseen: t.Unseen}
+func histogramOf(t storage.Tally, bounds []int64) client.Histogram {
+	h := client.Histogram{Index: t.Moment.Index, Pending: t.Moment.Pending, Exact: t.Exact, Buckets: []client.Bucket{}, Unseen: t.Unseen}
 	var groups []storage.Group
 	for g, f := range t.Groups {
 		if g.Bucket == untold {
-			h.Untold = &Bucket{Count: f.Count, Within: f.Within}
+			h.Untold = &client.Bucket{Count: f.Count, Within: f.Within}
 		} else {
 			groups = append(groups, g)
 		}
@@ -109,7 +86,7 @@ func histogramOf(t storage.Tally, bounds []int64) Histogram {
 	}
 	slices.SortFunc(groups, inOrder)
 	for _, g := range groups {
-		b := Bucket{Target: g.Target, Count: t.Groups[g].Count, Within: t.Groups[g].Within}
+		b := client.Bucket{Target: g.Target, Count: t.Groups[g].Count, Within: t.Groups[g].Within}
 		if g.Bucket > 0 {
 			b.From = &bounds[g.Bucket-1]
 		}

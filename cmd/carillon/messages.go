@@ -16,7 +16,7 @@ import (
 
 	"github.com/carillonmq/carillon/broker"
 	"github.com/carillonmq/carillon/broker/api"
-	"github.com/carillonmq/carillon/broker/query"
+	"github.com/carillonmq/carillon/client"
 )
 
 func listCommand() *cobra.Command {
@@ -48,7 +48,7 @@ func listCommand() *cobra.Command {
 			if len(states) > 0 {
 				asked["state"] = states
 			}
-			var page query.Page
+			var page client.Page
 			err := node.askLeader(cmd.Context(), func(ctx context.Context, leader *api.Client) (err error) {
 				page, err = leader.List(ctx, asked)
 				return err
@@ -140,7 +140,7 @@ func printJSON(w io.Writer, v any) error {
 	return out.Encode(v)
 }
 
-func printPage(w io.Writer, page query.Page) error {
+func printPage(w io.Writer, page client.Page) error {
 	out := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
 	fmt.Fprintln(out, "due\ttopic\tid\tseq\ttarget\tstate")
 	for _, m := range page.Messages {

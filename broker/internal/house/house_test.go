@@ -46,7 +46,7 @@ var rules = map[string]rule{
 	"broker/clock":              {},
 	"broker/mailbox":            {},
 	"broker/digest":             {},
-	"broker/query":              {ours: []string{"broker/message", "raftfsm", "storage", "storage/outcomes"}},
+	"broker/query":              {ours: []string{"broker/message", "client", "raftfsm", "storage", "storage/outcomes"}},
 	"broker/report":             {},
 	"broker/schedule":           {ours: []string{"broker/mailbox", "broker/report", "raftfsm", "storage", "storage/pause", "wheel", "wheel/timer"}},
 	"broker/deliver":            {ours: []string{"broker/digest", "broker/mailbox", "broker/message", "broker/report", "broker/schedule", "raftfsm", "storage", "storage/name", "storage/outcomes"}},

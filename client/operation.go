@@ -1,0 +1,103 @@
+package client
+
+// An OperationRequest asks for one thing to be done to all that a filter means. What is produced after the
+// start is never touched, and times are fixed then.
+type OperationRequest struct {
+	Verb   string `json:"verb"`            // OperationCancel and so on
+	Filter Filter `json:"filter,omitzero"` // which messages; of a replay: which dead letters
+	// All says in words that a filter without any condition means everything.
+	All    bool   `json:"all,omitempty"`
+	DryRun bool   `json:"dry_run,omitempty"` // nothing is done: the answer tells how many would be meant
+	Reason string `json:"reason,omitempty"`  // why, for whoever reads the list of operations
+	Rate   int    `json:"rate,omitempty"`    // messages a second at most; 0: as fast as deliveries allow
+	// Change is what is to be different: of a change, and of a replay, which has no Shift.
+	Change *BulkChange `json:"change,omitempty"`
+	// Again has a replay take dead letters that were replayed before, too.
+	Again bool `json:"again,omitempty"`
+}
+
+// The verbs of an [OperationRequest].
+const (
+	OperationCancel = "cancel" // they are never delivered
+	OperationChange = "change" // they are due at another time, or go elsewhere
+	OperationNow    = "now"    // they are due at once
+	OperationReplay = "replay" // dead letters are scheduled anew
+)
+
+// A BulkChange is what an operation makes different. At most one of DeliverAt, DeliverAfter and Shift is there.
+type BulkChange struct {
+	DeliverAt    string `json:"deliver_at,omitempty"`    // all at one time, as HeaderAt
+	DeliverAfter string `json:"deliver_after,omitempty"` // likewise, counted from the start of the operation, as HeaderAfter
+	Shift        string `json:"shift,omitempty"`         // each so much later than it was due, as HeaderAfter; -1h: earlier
+	DeliverTo    string `json:"deliver_to,omitempty"`    // all to one target
+}
+
+// An Operation is one that was asked for. It is replicated, survives a fail-over and is known for a day
+// after its end. Each message it means has one fate.
+type Operation struct {
+	ID       string      `json:"id"` // "": of a dry run
+	Verb     string      `json:"verb"`
+	State    string      `json:"state"` // OperationRunning and so on
+	Filter   Filter      `json:"filter"`
+	All      bool        `json:"all,omitempty"`
+	DryRun   bool        `json:"dry_run,omitempty"`
+	Reason   string      `json:"reason,omitempty"`
+	Who      string      `json:"who,omitempty"` // started it
+	Rate     int         `json:"rate,omitempty"`
+	Change   *BulkChange `json:"change,omitempty"`
+	Again    bool        `json:"again,omitempty"`
+	UpperSeq uint64      `json:"upper_seq,string"`       // messages after this one are not meant
+	Started  int64       `json:"started,string"`         // epoch milliseconds
+	Ended    int64       `json:"ended,omitempty,string"` // likewise; 0: it runs
+	// Matched is how many were meant at the start, and Within by how much that may be off; 0: exact.
+	Matched  uint64 `json:"matched,string"`
+	Within   uint64 `json:"within,string"`
+	Done     uint64 `json:"done,string"`
+	TooLate  uint64 `json:"too_late,string"`   // on their way, or ended, when their turn came
+	NotFound uint64 `json:"not_found,string"`  // nothing is known of them any more
+	Failed   uint64 `json:"failed,string"`     // refused: a change that no limit or target allows
+	Problem  string `json:"problem,omitempty"` // of the last one that failed, or what holds the operation up
+}
+
+// The states of an [Operation].
+const (
+	OperationRunning  = "running"
+	OperationStopped  = "stopped"  // by somebody; what was done stays done
+	OperationFinished = "finished" // all that is meant has been dealt with
+)
+
+// Operations is the answer to a list of them, the newest first.
+type Operations struct {
+	Operations []Operation `json:"operations"`
+}
+
+// A DeadLetterPage is a part of the dead letters, in order of topic, partition and offset.
+type DeadLetterPage struct {
+	DeadLetters []DeadLetter `json:"dead_letters"`
+	Next        string       `json:"next,omitempty"` // cursor of the page after it; "": this is the last
+}
+
+// A DeadLetter is a record that could not be scheduled or delivered, as it lies in a dead-letter topic.
+type DeadLetter struct {
+	Topic     string   `json:"topic"` // the dead-letter topic
+	Partition int32    `json:"partition"`
+	Offset    int64    `json:"offset,string"`
+	Code      string   `json:"code"`             // why, in one word that does not change
+	Detail    string   `json:"detail"`           // why, for people
+	Target    string   `json:"target,omitempty"` // where it was to go, if that is known
+	Origin    string   `json:"origin"`           // topic/partition/offset on the delay topic
+	ID        string   `json:"id,omitempty"`     // that its producer chose
+	Time      int64    `json:"time,string"`      // when it was written there, epoch milliseconds
+	Size      int      `json:"size"`             // key, value and headers, bytes
+	Replayed  bool     `json:"replayed,omitempty"`
+	Payload   *Payload `json:"payload,omitempty"` // of one that was asked for alone, if it may be read
+}
+
+// A ReplayRequest schedules a dead letter anew. The zero value: at once, to its target.
+type ReplayRequest struct {
+	DeliverAt    string `json:"deliver_at,omitempty"`
+	DeliverAfter string `json:"deliver_after,omitempty"` // from when the cluster takes the request
+	DeliverTo    string `json:"deliver_to,omitempty"`
+	Again        bool   `json:"again,omitempty"` // also if it was replayed before
+	Reason       string `json:"reason,omitempty"`
+}
