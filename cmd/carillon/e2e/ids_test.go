@@ -76,7 +76,7 @@ func changeAmongKills(t *testing.T, program func(*kafkaCluster) []string) {
 	leader := c.leader()
 	var cancelled, replaced int
 	for i := range messages {
-		ended := c.endings(leader, i)
+		ended := c.endings(leader, fmt.Sprint("id-", i))
 		cancelled += ended["cancelled"]
 		replaced += ended["replaced"]
 		if came := l.has(i); came == (ended["cancelled"]+ended["replaced"] > 0) {
@@ -92,16 +92,16 @@ func changeAmongKills(t *testing.T, program func(*kafkaCluster) []string) {
 	}
 }
 
-// endings returns how often each thing is told to have become of a message's id.
-func (c *carillonCluster) endings(node *carillonNode, number int) map[string]int {
+// endings returns how often each thing is told to have become of messages with the id.
+func (c *carillonCluster) endings(node *carillonNode, id string) map[string]int {
 	c.t.Helper()
-	body, err := node.get(fmt.Sprintf("/v1/explain?topic=%s&id=id-%d", delayTopic, number))
+	body, err := node.get("/v1/explain?topic=" + delayTopic + "&id=" + id)
 	var told broker.Explanation
 	if err == nil {
 		err = json.Unmarshal(body, &told)
 	}
 	if err != nil {
-		c.t.Fatalf("explain message %d: %v", number, err)
+		c.t.Fatalf("explain %s: %v", id, err)
 	}
 	endings := make(map[string]int)
 	for _, e := range told.Events {

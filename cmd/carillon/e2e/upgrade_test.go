@@ -14,14 +14,17 @@ import (
 	"github.com/carillonmq/carillon/storage"
 )
 
-// lastOfLevelOne is the commit of the last program that knows nothing of feature levels.
-const lastOfLevelOne = "309c7bc"
+// Commits of programs that are upgraded here.
+const (
+	lastOfLevelOne = "309c7bc" // the last that knows nothing of feature levels
+	lastBeforeIDs  = "9f6fe99" // the last that has no code for level three
+)
 
-// buildLastOfLevelOne builds that program from the repository's history and returns its path.
-func buildLastOfLevelOne(t testing.TB) string {
+// buildOld builds the program of a commit from the repository's history and returns its path.
+func buildOld(t testing.TB, commit string) string {
 	t.Helper()
 	needs(t, "git", "tar")
-	dir := cache(t, "carillon-"+lastOfLevelOne)
+	dir := cache(t, "carillon-"+commit)
 	binary := filepath.Join(dir, "carillon")
 	if _, err := os.Stat(binary); err == nil {
 		return binary
@@ -29,11 +32,11 @@ func buildLastOfLevelOne(t testing.TB) string {
 	root := strings.TrimSpace(run(t, ".", nil, "go", "list", "-m", "-f", "{{.Dir}}"))
 	// Under sudo the repository belongs to somebody else.
 	git := []string{"git", "-c", "safe.directory=" + root, "-C", root}
-	if err := command(t, ".", nil, append(git, "cat-file", "-e", lastOfLevelOne+"^{commit}")...).Run(); err != nil {
-		missing(t, "the history does not go back to "+lastOfLevelOne+", whose program is upgraded here: `git fetch --unshallow`")
+	if err := command(t, ".", nil, append(git, "cat-file", "-e", commit+"^{commit}")...).Run(); err != nil {
+		missing(t, "the history does not go back to "+commit+", whose program is upgraded here: `git fetch --unshallow`")
 	}
 	source, archive := t.TempDir(), filepath.Join(t.TempDir(), "source.tar")
-	run(t, ".", nil, append(git, "archive", "-o", archive, lastOfLevelOne)...)
+	run(t, ".", nil, append(git, "archive", "-o", archive, commit)...)
 	run(t, ".", nil, "tar", "-xf", archive, "-C", source)
 	run(t, source, []string{"CGO_ENABLED=0"}, "go", "build", "-trimpath", "-o", binary+".new", "./cmd/carillon")
 	if err := os.Rename(binary+".new", binary); err != nil {
@@ -47,8 +50,25 @@ type upgrade struct {
 	*carillonCluster
 	kafka    *kafkaCluster
 	ledger   *ledger
+	producer *kgo.Client // of records besides the load
 	sent     int
 	restarts int
+}
+
+// newUpgrade starts real Kafka and three nodes of the old program.
+func newUpgrade(t *testing.T, old string) *upgrade {
+	t.Helper()
+	k := startKafka(t, freeAddrs(t, 1)...)
+	k.create(6, delayTopic, targetTopic)
+	c := newCarillon(t, k.addrs(), dirs(t, 3)...)
+	for _, n := range c.nodes {
+		n.binary = old
+	}
+	c.start()
+	c.born = c.term()
+	u := &upgrade{carillonCluster: c, kafka: k, ledger: newLedger()}
+	u.ledger.consume(k, targetTopic)
+	return u
 }
 
 // install restarts the node with another program while messages come and go.
@@ -142,18 +162,10 @@ func (u *upgrade) refuses(n *carillonNode, binary, words string) {
 func TestUpgrade_canBeTakenBackUntilTheRaise(t *testing.T) {
 	t.Parallel()
 	needs(t, "java", "mvn")
-	old := buildLastOfLevelOne(t)
-	k := startKafka(t, freeAddrs(t, 1)...)
-	k.create(6, delayTopic, targetTopic)
+	old := buildOld(t, lastOfLevelOne)
+	u := newUpgrade(t, old)
+	k, c := u.kafka, u.carillonCluster
 	k.create(1, "large.delay", "large")
-	c := newCarillon(t, k.addrs(), dirs(t, 3)...)
-	for _, n := range c.nodes {
-		n.binary = old
-	}
-	c.start()
-	c.born = c.term()
-	u := &upgrade{carillonCluster: c, kafka: k, ledger: newLedger()}
-	u.ledger.consume(k, targetTopic)
 
 	u.install(c.nodes[0], c.binary)
 	u.leadBy(old)
