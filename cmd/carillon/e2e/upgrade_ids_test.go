@@ -11,7 +11,6 @@ import (
 
 	"github.com/twmb/franz-go/pkg/kgo"
 
-	"github.com/carillonmq/carillon/broker/query"
 	"github.com/carillonmq/carillon/client"
 	"github.com/carillonmq/carillon/storage"
 )
@@ -128,7 +127,7 @@ func (u *upgrade) expect(number int, came bool) {
 // pending, and in the log of a leader.
 func (u *upgrade) checkShared() {
 	u.t.Helper()
-	var page query.Page
+	var page client.Page
 	body, err := u.leader().get("/v1/messages?limit=1000&prefix=shared-&topic=" + delayTopic)
 	if err == nil {
 		err = json.Unmarshal(body, &page)
