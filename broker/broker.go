@@ -24,7 +24,7 @@ import (
 )
 
 // Options are the parts that a Broker is made of. All are required but Now,
-// DiscoverEvery, CompareEvery, AskReach, AskClock and Limits.
+// DiscoverEvery, CompareEvery, AskReach, AskClock, Trouble and Limits.
 type Options struct {
 	Config  config.Config // resolved and validated
 	Node    *node.Node    // open; the caller closes it after Run
@@ -47,6 +47,9 @@ type Options struct {
 	// AskClock asks another member for its clock (Clock). It blocks until ctx ends at most.
 	// A cluster of one goes without.
 	AskClock func(ctx context.Context, m member.Member) (ClockReading, error)
+	// Trouble returns what is wrong with the parts of the node that run beside the Broker, for its
+	// Status; nil: there are none.
+	Trouble func() []string
 	// CompareEvery is how often that is asked of all when all is well; 0: every ten
 	// seconds. Virtual years need it longer.
 	CompareEvery time.Duration
@@ -87,6 +90,7 @@ type Broker struct {
 	compareEvery time.Duration
 	askReach     func(context.Context, member.Member) error
 	askClock     func(context.Context, member.Member) (ClockReading, error)
+	trouble      func() []string
 	limits       Limits
 	ahead        func(schedule.Store) schedule.Store
 	reach        *reach
@@ -101,6 +105,9 @@ func New(o Options) *Broker {
 	alarms := func(*slog.Logger) *schedule.Alarm { return nil } // with a clock of its own, which may be a virtual one
 	if o.Now == nil {
 		o.Now, alarms = time.Now, schedule.NewAlarm
+	}
+	if o.Trouble == nil {
+		o.Trouble = func() []string { return nil }
 	}
 	if o.Ahead == nil {
 		o.Ahead = func(s schedule.Store) schedule.Store { return s }
@@ -118,6 +125,7 @@ func New(o Options) *Broker {
 		discover:  cmp.Or(o.DiscoverEvery, time.Second),
 		askReach:  o.AskReach,
 		askClock:  o.AskClock,
+		trouble:   o.Trouble,
 		limits:    cmp.Or(o.Limits, DefaultLimits()),
 		ahead:     o.Ahead,
 

@@ -117,6 +117,7 @@ func (b *Broker) Status() Status {
 	if s.Clock = clock; problem != "" {
 		s.Problems = append(s.Problems, "clock: "+problem)
 	}
+	s.Problems = append(s.Problems, b.trouble()...)
 	if err := b.ready(node); err != nil {
 		s.NotReady = err.Error()
 	}

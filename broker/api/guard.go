@@ -16,6 +16,9 @@ import (
 type Callers struct {
 	// Tokens returns those that are known at the moment. nil: none, and none are looked at.
 	Tokens func() access.Book
+	// Issued checks the tokens of an issuer, which are JWTs: access.ErrExpired and its like say why one
+	// allows nothing. nil: there is no issuer.
+	Issued func(token string) (access.Grant, error)
 	// Anonymous lets those in who show no token, and may do everything then.
 	Anonymous bool
 	// Leader is how the leader is asked that a request is passed on to, with the token of
@@ -35,27 +38,75 @@ const (
 	CodeTokenMalformed = "token-malformed"
 	CodeTokenUnknown   = "token-unknown"
 	CodeForbidden      = "forbidden"
+
+	// Those of tokens that an issuer has signed.
+	CodeTokenAlgorithm  = "token-algorithm"
+	CodeTokenSignature  = "token-signature"
+	CodeTokenKeyUnknown = "token-key-unknown"
+	CodeTokenExpired    = "token-expired"
+	CodeTokenNotYet     = "token-not-yet-valid"
+	CodeTokenIssuer     = "token-issuer"
+	CodeTokenAudience   = "token-audience"
+	CodeTokenNameless   = "token-nameless"
 )
+
+// A refusal is how a caller is turned away.
+type refusal struct {
+	status       int
+	code, remedy string
+}
+
+// refusals has what answers each error of a token.
+var refusals = map[error]refusal{
+	access.ErrMalformed:  {http.StatusUnauthorized, CodeTokenMalformed, tokenRemedy},
+	access.ErrUnknown:    {http.StatusUnauthorized, CodeTokenUnknown, tokenRemedy},
+	access.ErrUnreadable: {http.StatusUnauthorized, CodeTokenMalformed, ": copy it whole, or get another of the issuer"},
+	access.ErrAlgorithm:  {http.StatusUnauthorized, CodeTokenAlgorithm, ": have the issuer sign with one of these"},
+	access.ErrSignature:  {http.StatusUnauthorized, CodeTokenSignature, ": copy it whole, or get another of the issuer"},
+	access.ErrKeyUnknown: {http.StatusUnauthorized, CodeTokenKeyUnknown, "; it is being asked again: if the issuer signed it, try again in some seconds"},
+	access.ErrExpired:    {http.StatusUnauthorized, CodeTokenExpired, ": get another of the issuer"},
+	access.ErrNotYet:     {http.StatusUnauthorized, CodeTokenNotYet, ": wait, or set the clocks of issuer and nodes right"},
+	access.ErrIssuer:     {http.StatusUnauthorized, CodeTokenIssuer, ": get one of that issuer"},
+	access.ErrAudience:   {http.StatusUnauthorized, CodeTokenAudience, " (api.oidc.audience): ask the issuer for a token for it"},
+	access.ErrNameless:   {http.StatusUnauthorized, CodeTokenNameless, ": have the issuer put it in, or name another claim"},
+	access.ErrNoRole:     {http.StatusForbidden, CodeForbidden, ": give the role at the issuer, or add a value to the list"},
+	access.ErrIssuerAway: {http.StatusServiceUnavailable, CodeUnavailable, " to this node, whose status says why: try again; tokens of `carillon token create` count meanwhile"},
+}
 
 const tokenRemedy = "; `carillon token create` makes one, programs send it as Authorization: Bearer TOKEN, carillon takes it from --token-file or CARILLON_TOKEN"
 
-// identify returns who sent the request, or the code and the words of why it is refused.
-func (c Callers) identify(r *http.Request) (g access.Grant, code, why string) {
+// identify returns who sent the request, or the problem that refuses it.
+func (c Callers) identify(r *http.Request) (access.Grant, *problem) {
 	shown := r.Header.Get("Authorization")
-	if c.Tokens == nil || shown == "" && c.Anonymous {
-		return access.Everything(anonymous), "", ""
+	if c.Tokens == nil && c.Issued == nil || shown == "" && c.Anonymous {
+		return access.Everything(anonymous), nil
 	}
 	if shown == "" {
-		return g, CodeTokenMissing, "this needs a token" + tokenRemedy
+		return access.Grant{}, &problem{Status: http.StatusUnauthorized, Code: CodeTokenMissing, Detail: "this needs a token" + tokenRemedy}
 	}
-	g, err := c.Tokens().Check(bearer(r))
+	g, err := c.check(bearer(r))
+	if err == nil {
+		return g, nil
+	}
+	for sentinel, refusal := range refusals {
+		if errors.Is(err, sentinel) {
+			return access.Grant{}, &problem{Status: refusal.status, Code: refusal.code, Detail: err.Error() + refusal.remedy}
+		}
+	}
+	return access.Grant{}, &problem{Status: http.StatusUnauthorized, Code: CodeTokenMalformed, Detail: err.Error() + tokenRemedy}
+}
+
+// check returns what the token allows. One of an issuer is told by its form: three parts between
+// dots, where a token of the file has none.
+func (c Callers) check(token string) (access.Grant, error) {
 	switch {
-	case errors.Is(err, access.ErrUnknown):
-		return g, CodeTokenUnknown, "the token is not known to this node, or not any more" + tokenRemedy
-	case err != nil:
-		return g, CodeTokenMalformed, err.Error() + tokenRemedy
+	case c.Issued != nil && strings.Count(token, ".") == 2:
+		return c.Issued(token)
+	case c.Tokens == nil:
+		return access.Grant{}, access.ErrUnreadable
+	default:
+		return c.Tokens().Check(token)
 	}
-	return g, "", ""
 }
 
 // bearer returns the token that the request shows, "" if it shows none.
@@ -89,10 +140,15 @@ func (h *handler) guard(to route) http.HandlerFunc {
 		return to.serve
 	}
 	return func(w http.ResponseWriter, r *http.Request) {
-		who, code, why := h.callers.identify(r)
-		if code != "" {
-			w.Header().Set("WWW-Authenticate", `Bearer realm="carillon"`)
-			h.turnAway(w, r, problem{Status: http.StatusUnauthorized, Code: code, Detail: why})
+		who, refused := h.callers.identify(r)
+		if refused != nil {
+			switch refused.Status {
+			case http.StatusUnauthorized:
+				w.Header().Set("WWW-Authenticate", `Bearer realm="carillon"`)
+			case http.StatusServiceUnavailable:
+				w.Header().Set("Retry-After", "5")
+			}
+			h.turnAway(w, r, *refused)
 			return
 		}
 		if !to.need.met(who, r) {

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"log/slog"
 	"net/http"
 	"net/http/httptest"
@@ -217,6 +218,75 @@ func TestGuard_refusesWithAStableCode(t *testing.T) {
 	for _, token := range []string{viewer, gone, narrow} {
 		if secret := strings.Split(token, "_")[2]; strings.Contains(d.log.String(), secret[:20]) {
 			t.Errorf("a secret is in the log:\n%s", &d.log)
+		}
+	}
+}
+
+// An issuer's token is told by its form, and each thing that is wrong with it has a code.
+func TestGuard_takesTokensOfAnIssuerBesideThoseOfTheFile(t *testing.T) {
+	d := newDoor(t)
+	admin := d.create(access.Grant{Name: "anna", Role: access.Admin})
+	issued := map[string]error{"a.b.bert": nil}
+	for _, err := range []error{
+		access.ErrUnreadable, access.ErrAlgorithm, access.ErrSignature, access.ErrKeyUnknown, access.ErrExpired, access.ErrNotYet,
+		access.ErrIssuer, access.ErrAudience, access.ErrNameless, access.ErrNoRole, access.ErrIssuerAway,
+	} {
+		issued["a.b."+err.Error()] = fmt.Errorf("%w: in detail", err)
+	}
+	handler := func(tokens func() access.Book) http.Handler {
+		return NewHandler(d.node, prometheus.NewRegistry(), Callers{Tokens: tokens, Issued: func(token string) (access.Grant, error) {
+			return access.Grant{ID: "oidc", Name: "bert", Role: access.Admin}, issued[token]
+		}}, slog.New(slog.NewTextHandler(&d.log, nil)))
+	}
+	for _, test := range []struct {
+		token  string
+		status int
+		code   string
+	}{
+		{admin, http.StatusOK, ""},
+		{"a.b.bert", http.StatusOK, ""},
+		{"", http.StatusUnauthorized, CodeTokenMissing},
+		{"a.b", http.StatusUnauthorized, CodeTokenMalformed},
+		{"a.b." + access.ErrUnreadable.Error(), http.StatusUnauthorized, CodeTokenMalformed},
+		{"a.b." + access.ErrAlgorithm.Error(), http.StatusUnauthorized, CodeTokenAlgorithm},
+		{"a.b." + access.ErrSignature.Error(), http.StatusUnauthorized, CodeTokenSignature},
+		{"a.b." + access.ErrKeyUnknown.Error(), http.StatusUnauthorized, CodeTokenKeyUnknown},
+		{"a.b." + access.ErrExpired.Error(), http.StatusUnauthorized, CodeTokenExpired},
+		{"a.b." + access.ErrNotYet.Error(), http.StatusUnauthorized, CodeTokenNotYet},
+		{"a.b." + access.ErrIssuer.Error(), http.StatusUnauthorized, CodeTokenIssuer},
+		{"a.b." + access.ErrAudience.Error(), http.StatusUnauthorized, CodeTokenAudience},
+		{"a.b." + access.ErrNameless.Error(), http.StatusUnauthorized, CodeTokenNameless},
+		{"a.b." + access.ErrNoRole.Error(), http.StatusForbidden, CodeForbidden},
+		{"a.b." + access.ErrIssuerAway.Error(), http.StatusServiceUnavailable, CodeUnavailable},
+	} {
+		for what, tokens := range map[string]func() access.Book{"with a file": d.tokens, "without": nil} {
+			if test.token == admin && tokens == nil {
+				continue
+			}
+			request := httptest.NewRequest("POST", raisePath, nil)
+			if test.token != "" {
+				request.Header.Set("Authorization", "Bearer "+test.token)
+			}
+			answer := httptest.NewRecorder()
+			handler(tokens).ServeHTTP(answer, request)
+			var p problem
+			if err := json.Unmarshal(answer.Body.Bytes(), &p); err != nil {
+				t.Fatal(err)
+			}
+			if answer.Code != test.status || p.Code != test.code || (answer.Header().Get("Retry-After") != "") != (test.status == http.StatusServiceUnavailable) {
+				t.Errorf("%q, %s: %d %s", test.token, what, answer.Code, answer.Body)
+			}
+			if issued[test.token] != nil && (!strings.HasPrefix(p.Detail, issued[test.token].Error()) || p.Detail == issued[test.token].Error()) {
+				t.Errorf("%q: the detail is %q, with no remedy", test.token, p.Detail)
+			}
+		}
+	}
+	if !strings.Contains(d.log.String(), `msg="write requested" component=api who=bert token=oidc`) {
+		t.Errorf("the log does not say who wrote:\n%s", &d.log)
+	}
+	for token := range issued {
+		if strings.Contains(d.log.String(), token) {
+			t.Errorf("a token is in the log:\n%s", &d.log)
 		}
 	}
 }

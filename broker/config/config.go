@@ -71,8 +71,28 @@ type Clock struct {
 type API struct {
 	Listen               string `yaml:"listen" help:"address to listen on for HTTP; empty: the member entry of this node"`
 	Tokens               string `yaml:"tokens" help:"file of those who may use the API, kept by carillon token; empty: anybody may who reaches it"`
+	OIDC                 OIDC   `yaml:"oidc"`
 	TLS                  APITLS `yaml:"tls"`
 	AllowUnauthenticated bool   `yaml:"allow_unauthenticated" help:"let anybody in who reaches the HTTP listener and shows no token, also off loopback"`
+}
+
+// OIDC says which tokens of another system count as well, and what they allow.
+type OIDC struct {
+	Issuer    string     `yaml:"issuer" help:"URL of the issuer whose tokens (JWTs) count for the API as well, as they name it; empty: none"`
+	Audience  string     `yaml:"audience" help:"what its tokens must be for, by their claim aud"`
+	CA        string     `yaml:"ca" help:"PEM file of the authorities that sign the issuer's certificate; empty: the system's"`
+	NameClaim string     `yaml:"name_claim" help:"claim that says who has a token, for the log"`
+	RoleClaim string     `yaml:"role_claim" help:"claim that the roles go by, a text or a list of texts; by dots within others, as realm_access.roles"`
+	Roles     []OIDCRole `yaml:"roles" help:"what each value of that claim allows; the first that the claim has counts"`
+}
+
+// An OIDCRole is what a value of the claim allows; patterns as of a token.
+type OIDCRole struct {
+	Value       string   `yaml:"value"`
+	Role        string   `yaml:"role"`
+	ReadPayload bool     `yaml:"read_payload"`
+	Topics      []string `yaml:"topics"`
+	Targets     []string `yaml:"targets"`
 }
 
 // An APITLS holds names of PEM files, of which a running node takes changes.
@@ -156,6 +176,7 @@ func Default() Config {
 		},
 		Raft:       Raft{Heartbeat: 300 * time.Millisecond, Log: "wal"},
 		Clock:      Clock{MaxSkew: 500 * time.Millisecond},
+		API:        API{OIDC: OIDC{NameClaim: "sub", RoleClaim: "groups", Roles: []OIDCRole{}}},
 		Kafka:      Kafka{Brokers: []string{"127.0.0.1:9092"}, Compression: "none"},
 		Routes:     []Route{NewRoute("*" + delaySuffix)},
 		Delivery:   AtLeastOnce,
@@ -231,6 +252,9 @@ func (c Config) LeastMostMissing() (least int) {
 	}
 	return least
 }
+
+// Authenticates reports whether callers are known by tokens.
+func (a API) Authenticates() bool { return a.Tokens != "" || a.OIDC.Issuer != "" }
 
 // IsDelayTopic reports whether a route matches the topic.
 func (c Config) IsDelayTopic(topic string) bool {

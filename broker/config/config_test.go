@@ -21,6 +21,19 @@ func three() Config {
 	return c
 }
 
+// oidc is a sound section but for what is given.
+func oidc(issuer, role string) OIDC {
+	return OIDC{Issuer: issuer, Audience: "carillon", NameClaim: "sub", RoleClaim: "groups", Roles: []OIDCRole{{Value: "ops", Role: role}}}
+}
+
+func TestConfig_listensOffLoopbackForWhoAnIssuerKnows(t *testing.T) {
+	c := three()
+	c.API.Listen, c.API.OIDC = ":7401", oidc("https://id.example.com", "admin")
+	if err := c.Resolved().Validate(); err != nil {
+		t.Error(err)
+	}
+}
+
 func TestConfig_defaultsAreSound(t *testing.T) {
 	c := Default().Resolved()
 	if err := c.Validate(); err != nil {
@@ -88,6 +101,14 @@ func TestConfig_namesFieldValueAndRemedy(t *testing.T) {
 		{"optional raft TLS without certificate", func(c *Config) { c.Raft.TLS.Optional = true }, `raft.tls.cert is "": other keys of raft.tls are set, which only TLS reads; name the certificate of this node, and its key`},
 		{"an api key without certificate", func(c *Config) { c.API.TLS.Key = "k.pem" }, `api.tls.cert is "": api.tls.key is set; name its certificate too`},
 		{"an api CA without TLS", func(c *Config) { c.API.TLS.ClientCA = "ca.pem" }, `api.tls.cert is "": other keys of api.tls are set, which only TLS reads; name the certificate of this node, and its key`},
+		{"an issuer in the clear", func(c *Config) { c.API.OIDC = oidc("http://id.example.com", "viewer") }, `api.oidc.issuer is "http://id.example.com": whoever is on the way could give keys of their own; use https, or http on loopback`},
+		{"an issuer that is no URL", func(c *Config) { c.API.OIDC = oidc("id.example.com", "viewer") }, `api.oidc.issuer is "id.example.com": write the URL that the claim iss of its tokens has, such as https://id.example.com/realms/main`},
+		{"roles without an issuer", func(c *Config) { c.API.OIDC = oidc("", "viewer") }, `api.oidc.issuer is "": other keys of api.oidc are set, which count for tokens of an issuer alone; name it, or take them out`},
+		{"an issuer for anybody", func(c *Config) { c.API.OIDC = oidc("https://a", "viewer"); c.API.OIDC.Audience = "" }, `api.oidc.audience is "": tokens of the issuer for other programs would count here; name what those for this cluster have in their claim aud`},
+		{"an issuer without roles", func(c *Config) { c.API.OIDC = oidc("https://a", "viewer"); c.API.OIDC.Roles = nil }, `api.oidc.roles is "[]": nobody whom the issuer knows may do anything; give at least one, such as {value: carillon-admins, role: admin}`},
+		{"an unknown role of an issuer", func(c *Config) { c.API.OIDC = oidc("https://a", "root") }, `api.oidc.roles[0].role is "root": use viewer, operator or admin`},
+		{"a role of an issuer for a broken pattern", func(c *Config) { c.API.OIDC = oidc("https://a", "viewer"); c.API.OIDC.Roles[0].Topics = []string{"["} }, `api.oidc.roles[0].topics is "[": write a pattern over topic names, such as "*.delay"; * ? and [abc] have a meaning`},
+		{"a role of nobody", func(c *Config) { c.API.OIDC = oidc("https://a", "viewer"); c.API.OIDC.Roles[0].Value = "" }, `api.oidc.roles[0].value is "": write what the claim groups of those has who have the role`},
 		{"a password without mechanism", func(c *Config) { c.Kafka.SASL.Password = "x" }, `kafka.sasl.mechanism is "": a user name or password is set; use plain, scram-256 or scram-512`},
 		{"an unknown mechanism", func(c *Config) { c.Kafka.SASL = SASL{"gssapi", "u", "p"} }, `kafka.sasl.mechanism is "gssapi": use plain, scram-256 or scram-512`},
 		{"a mechanism without user", func(c *Config) { c.Kafka.SASL = SASL{"plain", "", "p"} }, `kafka.sasl.username is "": kafka.sasl.mechanism is plain; give the user name too`},

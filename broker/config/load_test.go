@@ -78,6 +78,8 @@ func example(k Key) (text, line string) {
 		text = `[{id: n9, raft: "a:1", api: "a:2"}]`
 	case k.Name == "routes":
 		text = `[{from: "x*", to: y, partitioner: crc32, max_delay: 7d, start: latest, missing_target_timeout: 0s, max_missing_targets: 7, dead_letter: z}]`
+	case k.Name == "api.oidc.roles":
+		text = `[{value: ops, role: operator, read_payload: true, topics: ["a*", b], targets: [c]}]`
 	case k.typ.Kind() == reflect.Slice:
 		return "x:1, y:2", `["x:1", "y:2"]`
 	case k.typ.Kind() == reflect.Bool:

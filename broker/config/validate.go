@@ -39,6 +39,7 @@ func (c Config) Validate() error {
 	}
 	api := c.API.TLS
 	p.checkServes("api.tls", api.Cert, api.Key, api.CA != "" || api.ClientCA != "" || api.Optional)
+	p.checkOIDC(c.API.OIDC)
 	p.checkKafka(c.Kafka)
 	p.checkRoutes(c)
 	if len(c.Targets.Allow) == 0 {
@@ -166,7 +167,7 @@ func (p *problems) checkListeners(c Config) {
 	}
 	p.checkListener(listener{"raft", "127.0.0.1:7301", "name a certificate for raft.tls and no raft.tls.optional, listen on 127.0.0.1"}, c.Raft.Listen,
 		c.Raft.TLS.Cert != "" && !c.Raft.TLS.Optional || c.Raft.AllowUnauthenticated)
-	p.checkListener(listener{"api", "127.0.0.1:7401", "name a file for api.tokens, listen on 127.0.0.1"}, c.API.Listen, c.API.Tokens != "" || c.API.AllowUnauthenticated)
+	p.checkListener(listener{"api", "127.0.0.1:7401", "name a file for api.tokens, listen on 127.0.0.1"}, c.API.Listen, c.API.Authenticates() || c.API.AllowUnauthenticated)
 }
 
 // checkPair wants a certificate with its key.

@@ -13,14 +13,26 @@ import (
 	"github.com/carillonmq/carillon/broker/api"
 	"github.com/carillonmq/carillon/broker/certs"
 	"github.com/carillonmq/carillon/broker/config"
+	"github.com/carillonmq/carillon/broker/issuer"
 	"github.com/carillonmq/carillon/broker/reload"
 )
 
-// watched are the files that a node takes changes of while it runs.
+// watched is what a node takes changes of while it runs: files, and the keys of an issuer.
 type watched struct {
-	log     *slog.Logger
-	metrics prometheus.Registerer
-	runs    []func(context.Context) error
+	log      *slog.Logger
+	metrics  prometheus.Registerer
+	runs     []func(context.Context) error
+	problems []func() string // for the status; "": none
+}
+
+// trouble returns the problems that there are.
+func (w *watched) trouble() (all []string) {
+	for _, problem := range w.problems {
+		if text := problem(); text != "" {
+			all = append(all, text)
+		}
+	}
+	return all
 }
 
 // watch reads the files and has their changes taken once w runs.
@@ -151,14 +163,25 @@ func watchCerts(w *watched, key string, paths certs.Paths, names []string) (*rel
 	return keeper, nil
 }
 
-// callers returns who may use the API of the node. Without a token file it is anybody who
-// reaches it, which config.Validate lets be on loopback, or where the configuration says so.
+// callers returns who may use the API of the node. Without tokens it is anybody who reaches
+// it, which config.Validate lets be on loopback, or where the configuration says so.
 func callers(w *watched, c config.API) (api.Callers, error) {
-	if c.TLS.Cert == "" && c.Tokens != "" && !config.IsLoopback(hostOf(c.Listen)) {
+	if !c.Authenticates() {
+		return api.Anyone(), nil
+	}
+	if c.TLS.Cert == "" && !config.IsLoopback(hostOf(c.Listen)) {
 		w.log.Warn("tokens can be read on the way: name a certificate for api.tls.cert, unless something else encrypts the network", "api.listen", c.Listen)
 	}
+	if c.AllowUnauthenticated {
+		w.log.Warn("who shows no token may do everything: take api.allow_unauthenticated out when all programs show one", tokensKey, c.Tokens)
+	}
+	callers := api.Callers{Anonymous: c.AllowUnauthenticated}
+	if c.OIDC.Issuer != "" {
+		issuer := watchIssuer(w, c.OIDC)
+		callers.Issued = issuer.Check
+	}
 	if c.Tokens == "" {
-		return api.Anyone(), nil
+		return callers, nil
 	}
 	file := reload.File{Path: c.Tokens, Secret: true, Optional: true}
 	keeper, err := watch(w, tokensKey, []reload.File{file}, func(texts [][]byte) (access.Book, error) {
@@ -170,8 +193,29 @@ func callers(w *watched, c config.API) (api.Callers, error) {
 	if len(keeper.InForce().Entries()) == 0 {
 		w.log.Warn("nobody has a token: make one with `carillon token create`, it counts within seconds", tokensKey, c.Tokens)
 	}
-	if c.AllowUnauthenticated {
-		w.log.Warn("who shows no token may do everything: take api.allow_unauthenticated out when all programs show one", tokensKey, c.Tokens)
+	callers.Tokens = keeper.InForce
+	return callers, nil
+}
+
+// watchIssuer returns the issuer whose tokens count, whose keys are fetched once w runs.
+func watchIssuer(w *watched, c config.OIDC) *issuer.Issuer {
+	roles := make([]issuer.Role, len(c.Roles))
+	for i, r := range c.Roles {
+		roles[i] = issuer.Role{Value: r.Value, Grant: access.Grant{Role: access.Role(r.Role), ReadPayload: r.ReadPayload, Topics: r.Topics, Targets: r.Targets}}
 	}
-	return api.Callers{Tokens: keeper.InForce, Anonymous: c.AllowUnauthenticated}, nil
+	known := issuer.New(issuer.Config{
+		URL: c.Issuer, Audience: c.Audience, CA: c.CA, NameClaim: c.NameClaim, RoleClaim: c.RoleClaim, Roles: roles,
+	}, w.log)
+	w.runs = append(w.runs, known.Run)
+	w.problems = append(w.problems, known.Problem)
+	w.metrics.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{
+		Name: "carillon_oidc_failing",
+		Help: "1 while the keys of api.oidc.issuer cannot be fetched, and those from before count.",
+	}, func() float64 {
+		if known.Problem() != "" {
+			return 1
+		}
+		return 0
+	}))
+	return known
 }

@@ -31,6 +31,7 @@ func TestMain(m *testing.M) {
 //	await grep PATTERN PROGRAM ...     run it until its output matches
 //	answers CODE HOST ADDRESS          ask the API at the address for its status, as HOST
 //	shows PATTERN PATH FILE ADDRESS    ask the API for the path, with the token in the file, until the answer matches
+//	issuer FILE...                     start an issuer at $ISSUER, and write a token of its into each file
 //	flip FILE OFFSET                   flip a bit of this byte; the file's name may be a pattern
 //	consume BROKER TOPIC VALUE         read the topic until the value comes, space around it aside
 //
@@ -49,7 +50,7 @@ func TestScripts(t *testing.T) {
 			return nil
 		},
 		Cmds: map[string]func(*testscript.TestScript, bool, []string){
-			"exits": exits, "await": await, "answers": answers, "shows": shows, "consume": consume, "flip": flip,
+			"exits": exits, "await": await, "answers": answers, "shows": shows, "consume": consume, "flip": flip, "issuer": startIssuer,
 		},
 	})
 }

@@ -110,6 +110,7 @@ func serve(ctx context.Context, c config.Config, stderr io.Writer) (err error) {
 		Sink:    func() (deliver.Sink, error) { return kafka.NewSink(sink) },
 		Metrics: broker.NewMetrics(registry),
 		Logger:  log,
+		Trouble: files.trouble,
 
 		AskReach: func(ctx context.Context, m member.Member) error { return nodes.Client(m.API).ReachKafka(ctx) },
 		AskClock: func(ctx context.Context, m member.Member) (broker.ClockReading, error) {
@@ -127,7 +128,7 @@ func serve(ctx context.Context, c config.Config, stderr io.Writer) (err error) {
 	})
 	group.Go(func() error { return files.run(answering) })
 	handler := api.NewHandler(b, registry, access.Callers, log)
-	if c.API.Tokens == "" && !c.API.AllowUnauthenticated { // so the listener is on loopback
+	if !c.API.Authenticates() && !c.API.AllowUnauthenticated { // so the listener is on loopback
 		self, _ := c.Self()
 		handler = api.OnLoopback(handler, self.API, log)
 	}

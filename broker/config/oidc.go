@@ -1,0 +1,45 @@
+package config
+
+import (
+	"cmp"
+	"fmt"
+	"net/url"
+)
+
+// checkOIDC wants all of the section or nothing of it.
+func (p *problems) checkOIDC(c OIDC) {
+	if c.Issuer == "" {
+		if given := cmp.Or(c.Audience, c.CA); given != "" || len(c.Roles) > 0 {
+			p.add("api.oidc.issuer", "", "other keys of api.oidc are set, which count for tokens of an issuer alone; name it, or take them out")
+		}
+		return
+	}
+	issuer, err := url.Parse(c.Issuer)
+	switch {
+	case err != nil || issuer.Host == "" || issuer.RawQuery != "" || issuer.Fragment != "" || issuer.User != nil:
+		p.add("api.oidc.issuer", c.Issuer, "write the URL that the claim iss of its tokens has, such as https://id.example.com/realms/main")
+	case issuer.Scheme != "https" && (issuer.Scheme != "http" || !IsLoopback(issuer.Hostname())):
+		p.add("api.oidc.issuer", c.Issuer, "whoever is on the way could give keys of their own; use https, or http on loopback")
+	}
+	if c.Audience == "" {
+		p.add("api.oidc.audience", "", "tokens of the issuer for other programs would count here; name what those for this cluster have in their claim aud")
+	}
+	if c.NameClaim == "" {
+		p.add("api.oidc.name_claim", "", "name the claim that says who has a token, such as sub, email or preferred_username")
+	}
+	if c.RoleClaim == "" {
+		p.add("api.oidc.role_claim", "", "name the claim that the roles go by, such as groups or realm_access.roles")
+	}
+	if len(c.Roles) == 0 {
+		p.add("api.oidc.roles", "[]", "nobody whom the issuer knows may do anything; give at least one, such as {value: carillon-admins, role: admin}")
+	}
+	for i, r := range c.Roles {
+		field := fmt.Sprintf("api.oidc.roles[%d]", i)
+		if r.Value == "" {
+			p.add(field+".value", "", "write what the claim %s of those has who have the role", c.RoleClaim)
+		}
+		p.oneOf(field+".role", r.Role, "viewer", "operator", "admin")
+		p.checkPatterns(field+".topics", r.Topics)
+		p.checkPatterns(field+".targets", r.Targets)
+	}
+}
