@@ -15,6 +15,7 @@ import (
 	"github.com/carillonmq/carillon/broker/config"
 	"github.com/carillonmq/carillon/broker/deliver"
 	"github.com/carillonmq/carillon/broker/ingest"
+	"github.com/carillonmq/carillon/broker/order"
 	"github.com/carillonmq/carillon/broker/query"
 	"github.com/carillonmq/carillon/broker/report"
 	"github.com/carillonmq/carillon/broker/schedule"
@@ -96,6 +97,7 @@ type Broker struct {
 	reach        *reach
 	skew         *skew
 	queries      *query.Desk
+	orders       *order.Desk
 	report       atomic.Pointer[report.Report] // of the running term, nil when there is none
 	searched     atomic.Bool                   // storage, for strays
 }
@@ -135,6 +137,7 @@ func New(o Options) *Broker {
 	b.now = b.clock.Now
 	b.reach, b.skew = newReach(b), newSkew(b)
 	b.queries = query.New(o.Node.Store(), queryLog{o.Node})
+	b.orders = order.New(order.Options{Config: o.Config, Store: o.Node.Store(), Log: o.Node, Count: o.Metrics, Now: b.now})
 	return b
 }
 

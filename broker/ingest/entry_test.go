@@ -39,7 +39,7 @@ func testEntryAt(t *testing.T, level storage.Level, a Arrival) (entry storage.En
 func testReading(store Store, a Arrival) reading {
 	g := New(Options{Config: config.Default(), Store: store, Logger: slog.New(slog.DiscardHandler)})
 	route := config.Default().Routes[0]
-	return g.read(g.destination(route, "orders.delay", a.Instruction.To), Batch{Topic: "orders.delay", Partition: 1}, &a, g.form(), testNow)
+	return g.judge.read(g.judge.destination(route, "orders.delay", a.Instruction.To), message.Origin{Topic: "orders.delay", Partition: 1, Offset: a.Offset}, &a, g.form(), testNow)
 }
 
 // A levelStore is an empty store of a cluster at that level, of the id

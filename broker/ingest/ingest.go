@@ -55,7 +55,7 @@ type Ingest struct {
 	refused *digest.Digest
 	// conflicts are records whose condition did not hold.
 	conflicts *digest.Digest
-	cluster   string // the cluster's id as delivered-seq has it
+	judge     Judge
 }
 
 // Options are the parts that an Ingest is made of.
@@ -114,7 +114,7 @@ func New(cfg Options) *Ingest {
 	log := cfg.Logger.With("component", "ingest")
 	cfg.Limits = cmp.Or(cfg.Limits, DefaultLimits())
 	return &Ingest{
-		cfg: cfg, log: log, places: newPlaces(), opening: newOpening(cfg, log), cluster: clusterText(cfg.Store.State().ClusterID),
+		cfg: cfg, log: log, places: newPlaces(), opening: newOpening(cfg, log), judge: NewJudge(cfg.Config, cfg.Store.State().ClusterID),
 		refused:   digest.New(log, slog.LevelWarn, "records refused, they go to the dead-letter topic"),
 		conflicts: digest.New(log, slog.LevelInfo, "records without effect, since their condition does not hold"),
 	}

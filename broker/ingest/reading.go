@@ -55,13 +55,14 @@ func (g *Ingest) pack(pack *packer, batch Batch) error {
 	now := g.now()
 	form := g.form()
 	pack.begin(batch)
-	to := g.destination(route, batch.Topic, "")
+	to := g.judge.destination(route, batch.Topic, "")
 	for i := range batch.Arrivals {
 		arrival := &batch.Arrivals[i]
 		if arrival.Instruction.To != to.deliverTo {
-			to = g.destination(route, batch.Topic, arrival.Instruction.To)
+			to = g.judge.destination(route, batch.Topic, arrival.Instruction.To)
 		}
-		if err := pack.add(batch, g.read(to, batch, arrival, form, now), now); err != nil {
+		from := message.Origin{Topic: batch.Topic, Partition: batch.Partition, Offset: arrival.Offset}
+		if err := pack.add(batch, g.judge.read(to, from, arrival, form, now), now); err != nil {
 			return err
 		}
 	}
@@ -79,19 +80,41 @@ type destination struct {
 	problem   *message.Problem
 }
 
-func (g *Ingest) destination(route config.Route, topic, deliverTo string) destination {
-	target, problem := g.cfg.Config.Destination(route, topic, deliverTo)
+func (j Judge) destination(route config.Route, topic, deliverTo string) destination {
+	target, problem := j.config.Destination(route, topic, deliverTo)
 	return destination{route, deliverTo, target, problem}
+}
+
+// A Judge decides what a record comes to, whichever way it came. Any goroutine may use it.
+type Judge struct {
+	config  config.Config
+	cluster string // as delivered-seq has it
+}
+
+// NewJudge returns the judge of the cluster with that id.
+func NewJudge(c config.Config, cluster [16]byte) Judge { return Judge{c, clusterText(cluster)} }
+
+// Operation returns what a record asks of a schedule whose ids are open, at the feature level, in
+// epoch milliseconds now: with the origin given, which is not the record's if it did not come from
+// Kafka. The problem is the one for which a producer's record becomes a dead letter; then there is no
+// operation. A route must have the origin's topic.
+func (j Judge) Operation(route config.Route, origin message.Origin, a *Arrival, level storage.Level, now int64) (raftfsm.Operation, *message.Problem) {
+	to := j.destination(route, origin.Topic, a.Instruction.To)
+	r := j.read(to, origin, a, form{level, true}, now)
+	if r.problem != nil {
+		return raftfsm.Operation{}, r.problem
+	}
+	return r.operation, nil
 }
 
 // read returns what one record becomes: what it asks for, or, when that cannot be, a dead letter
 // and why. Both go the same way from here on.
-func (g *Ingest) read(to destination, batch Batch, a *Arrival, form form, now int64) reading {
+func (j Judge) read(to destination, origin message.Origin, a *Arrival, form form, now int64) reading {
 	in := &a.Instruction
 	due := max(in.DueAt, 0) // the wheel counts from 1970
 	m := message.Message{
 		ID:          in.ID,
-		Origin:      message.Origin{Topic: batch.Topic, Partition: batch.Partition, Offset: a.Offset},
+		Origin:      origin,
 		PlannedFor:  in.DueAt,
 		Expires:     in.Expires,
 		Overdue:     max(now-due, 0),
@@ -104,12 +127,12 @@ func (g *Ingest) read(to destination, batch Batch, a *Arrival, form form, now in
 	r := reading{offset: a.Offset, open: form.open, operation: raftfsm.Operation{Verb: raftfsm.Schedule}}
 	if r.problem = objection(&m, to, a, form, now); r.problem != nil {
 		letter := m.AsDeadLetter(*r.problem, now)
-		r.operation.Entry = letter.Entry(now, g.cfg.Config.DeadLetterTopic(to.route), form.written())
+		r.operation.Entry = letter.Entry(now, j.config.DeadLetterTopic(to.route), form.written())
 		return r
 	}
 	if in.Cancel {
 		r.operation.Verb = raftfsm.Cancel
-		r.operation.Entry = storage.Entry{Topic: batch.Topic, ID: in.ID}
+		r.operation.Entry = storage.Entry{Topic: origin.Topic, ID: in.ID}
 	} else {
 		r.operation.Entry = m.Entry(due, to.target, form.written())
 		if !form.open && form.level >= storage.LevelThree {
@@ -117,7 +140,7 @@ func (g *Ingest) read(to destination, batch Batch, a *Arrival, form form, now in
 		}
 	}
 	r.operation.If, r.operation.Seq = in.If, in.Seq
-	if in.Cluster != "" && in.Cluster != g.cluster {
+	if in.Cluster != "" && in.Cluster != j.cluster {
 		r.foreign, r.operation.Seq = in.Cluster, noSeq
 	}
 	return r

@@ -30,7 +30,8 @@ func payloadOf(m *message.Message) *client.Payload {
 	return p
 }
 
-func outcomeOf(o outcomes.Outcome) client.Outcome {
+// OutcomeOf returns an outcome as it is told.
+func OutcomeOf(o outcomes.Outcome) client.Outcome {
 	told := client.Outcome{Kind: kindOf(o.Kind), Seq: o.Seq, By: o.By, Due: o.Due, At: o.At, Target: o.Target}
 	if o.Kind == outcomes.Delivered || o.Kind == outcomes.DeadLettered {
 		told.Partition = &o.Partition

@@ -148,7 +148,7 @@ func (d *Desk) Get(ctx context.Context, topic, id string) (client.Life, error) {
 		life.Message = &told
 	}
 	for _, o := range known.Life {
-		life.Outcomes = append(life.Outcomes, outcomeOf(o))
+		life.Outcomes = append(life.Outcomes, OutcomeOf(o))
 	}
 	return life, nil
 }

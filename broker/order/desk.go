@@ -1,0 +1,208 @@
+package order
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/carillonmq/carillon/broker/config"
+	"github.com/carillonmq/carillon/broker/ingest"
+	"github.com/carillonmq/carillon/client"
+	"github.com/carillonmq/carillon/raftfsm"
+	"github.com/carillonmq/carillon/storage"
+)
+
+// A Store is the schedule of this node.
+type Store interface {
+	Level() storage.Level
+	IDsOpen() bool
+	State() storage.State
+	Get(ctx context.Context, topic, id string) (storage.Known, error)
+}
+
+// A Log takes commands into the replicated log; *node.Node implements it.
+type Log interface {
+	Propose(ctx context.Context, command raftfsm.Command) *raftfsm.Proposal
+	// Room returns why nothing is to be accepted for now, or nil.
+	Room() error
+}
+
+// A Count counts what is carried out, as of records.
+type Count interface {
+	// Accepted counts messages that are in the log.
+	Accepted(messages int)
+	// Answered counts operations with an id, by what came of them.
+	Answered(answer string, operations int)
+}
+
+// Options are the parts that a Desk is made of. All are required.
+type Options struct {
+	Config config.Config
+	Store  Store
+	Log    Log
+	Count  Count
+	Now    func() time.Time
+}
+
+// A Desk carries out what callers ask for. Its methods may be called from any goroutine. They block until
+// what they ask is in the log of a majority, and applied here; ctx bounds that.
+//
+// An error is a *client.Problem without a Status. With CodeInDoubt it may have taken effect, or may yet;
+// with any other nothing was done.
+type Desk struct {
+	config config.Config
+	store  Store
+	log    Log
+	counts Count
+	clock  func() time.Time
+	line   line
+}
+
+// New returns a Desk. It starts nothing before it is asked.
+func New(o Options) *Desk {
+	d := &Desk{config: o.Config, store: o.Store, log: o.Log, counts: o.Count, clock: o.Now}
+	d.line.commit = d.commit
+	return d
+}
+
+// A Scope reports whether who asks may schedule messages by the delay topic for the target. nil: any.
+type Scope func(topic, target string) bool
+
+// A Condition is what must hold of the message that waits under an id. The zero value: nothing.
+type Condition struct {
+	If  raftfsm.Condition
+	Seq uint64 // with Exactly
+}
+
+// Schedule schedules messages, each for itself: the items are in the order of the requests. If the
+// context ends, or the leader does, some may be in the log and others not; each item tells.
+func (d *Desk) Schedule(ctx context.Context, may Scope, requests []client.ScheduleRequest) []client.BatchItem {
+	items := make([]client.BatchItem, len(requests))
+	if problem := d.mayAccept(); problem != nil {
+		for i := range items {
+			items[i].Problem = problem
+		}
+		return items
+	}
+	var call call
+	now := d.now()
+	for i := range requests {
+		op, problem := d.scheduled(&requests[i], may, now)
+		if problem != nil {
+			items[i].Problem = problem
+			continue
+		}
+		call.add(op, &items[i])
+	}
+	d.carryOut(ctx, call)
+	return items
+}
+
+// Cancel ends the message that waits under the id, which is never delivered then.
+func (d *Desk) Cancel(ctx context.Context, topic, id string, c Condition) (client.Answer, error) {
+	if problem := d.levelOf(storage.LevelThree); problem != nil {
+		return client.Answer{}, problem
+	}
+	return d.one(ctx, raftfsm.Operation{Verb: raftfsm.Cancel, If: c.If, Seq: c.Seq, Entry: storage.Entry{Topic: topic, ID: id}})
+}
+
+// mayAccept returns why no message is taken in for now, or nil.
+func (d *Desk) mayAccept() *client.Problem {
+	if problem := d.levelOf(storage.LevelThree); problem != nil {
+		return problem
+	}
+	if err := d.log.Room(); err != nil {
+		return &client.Problem{Code: client.CodeUnavailable, Detail: fmt.Sprintf("the leader takes no message in for now: %v", err)}
+	}
+	return nil
+}
+
+// A call is operations with the places of what comes of them.
+type call struct {
+	operations []raftfsm.Operation
+	items      []*client.BatchItem
+}
+
+func (c *call) add(op raftfsm.Operation, item *client.BatchItem) {
+	c.operations, c.items = append(c.operations, op), append(c.items, item)
+}
+
+// carryOut has the call in the log, in as many commands as it takes.
+func (d *Desk) carryOut(ctx context.Context, c call) {
+	var parts []call
+	size := 0
+	for i, op := range c.operations {
+		bytes := raftfsm.OperationSize(&c.operations[i], "")
+		if len(parts) == 0 || size+bytes > raftfsm.ProposalBytes {
+			parts, size = append(parts, call{}), 0
+		}
+		size += bytes
+		parts[len(parts)-1].add(op, c.items[i])
+	}
+	answered := make(chan struct{}, len(parts))
+	for _, part := range parts {
+		go func() {
+			d.carryOutPart(ctx, part)
+			answered <- struct{}{}
+		}()
+	}
+	for range parts {
+		<-answered
+	}
+}
+
+func (d *Desk) carryOutPart(ctx context.Context, c call) {
+	answers, err := d.line.do(ctx, c.operations)
+	for i, item := range c.items {
+		if err != nil {
+			item.Problem = problemOf(err)
+			continue
+		}
+		e := &c.operations[i].Entry
+		d.count(answers[i])
+		item.Answer, item.Problem = tell(e.Topic, e.ID, answers[i])
+	}
+}
+
+// one carries out a single operation.
+func (d *Desk) one(ctx context.Context, op raftfsm.Operation) (client.Answer, error) {
+	var item client.BatchItem
+	d.carryOutPart(ctx, call{[]raftfsm.Operation{op}, []*client.BatchItem{&item}})
+	if item.Problem != nil {
+		return client.Answer{}, item.Problem
+	}
+	return *item.Answer, nil
+}
+
+// commit takes operations into the log, at the time when they are proposed.
+func (d *Desk) commit(ctx context.Context, operations []raftfsm.Operation) (raftfsm.Result, error) {
+	return d.log.Propose(ctx, raftfsm.Operate{Time: d.now(), Operations: operations}).Wait(ctx)
+}
+
+func (d *Desk) count(a raftfsm.Answer) {
+	d.counts.Answered(a.Code.String(), 1)
+	if a.Code == raftfsm.Scheduled || a.Code == raftfsm.Superseded {
+		d.counts.Accepted(1)
+	}
+}
+
+func (d *Desk) now() int64 { return d.clock().UnixMilli() }
+
+func (d *Desk) judge() ingest.Judge { return ingest.NewJudge(d.config, d.store.State().ClusterID) }
+
+// problemOf says what an error of the log means to who asked.
+func problemOf(err error) *client.Problem {
+	p := &client.Problem{Code: client.CodeInDoubt, Detail: "sent, and what came of it is not known: it may have taken effect, or may yet; ask for the id: " + err.Error()}
+	switch {
+	case errors.Is(err, raftfsm.ErrNotLeader):
+		p.Code, p.Detail = client.CodeNotLeader, "this node does not lead, nothing was done: ask again"
+	case errors.Is(err, raftfsm.ErrBusy), errors.Is(err, raftfsm.ErrClosed):
+		p.Code, p.Detail = client.CodeUnavailable, "nothing was done: ask again: "+err.Error()
+	case errors.Is(err, raftfsm.ErrLevel):
+		p.Code, p.Detail = client.CodeLevelTooLow, "nothing was done: "+err.Error()
+	case errors.Is(err, raftfsm.ErrTooLarge):
+		p.Code, p.Detail = client.CodeTooLarge, "nothing was done: "+err.Error()
+	}
+	return p
+}

@@ -1,0 +1,198 @@
+package order
+
+import (
+	"crypto/rand"
+	"encoding/base32"
+	"errors"
+	"fmt"
+	"strconv"
+	"strings"
+
+	"github.com/carillonmq/carillon/broker/config"
+	"github.com/carillonmq/carillon/broker/ingest"
+	"github.com/carillonmq/carillon/broker/message"
+	"github.com/carillonmq/carillon/client"
+	"github.com/carillonmq/carillon/raftfsm"
+	"github.com/carillonmq/carillon/storage"
+)
+
+// What is asked for is made into the record that a producer would have sent, and goes through the very
+// decision that such a record meets: so both ways have the same limits, and the same words.
+
+// noPartition is where a message came from that no record brought.
+const noPartition = -1
+
+// ServerID begins the ids that the cluster makes; nobody may choose one.
+const ServerID = "api/"
+
+// crockford is base32 without letters that are taken for others.
+var crockford = base32.NewEncoding("0123456789abcdefghjkmnpqrstvwxyz").WithPadding(base32.NoPadding)
+
+// newID returns an id that no other message has.
+func newID() string {
+	var random [16]byte
+	rand.Read(random[:]) // never fails
+	return ServerID + crockford.EncodeToString(random[:])
+}
+
+// scheduled returns the operation that a request comes to, or the problem with it.
+func (d *Desk) scheduled(r *client.ScheduleRequest, may Scope, now int64) (op raftfsm.Operation, problem *client.Problem) {
+	route, problem := d.routeOf(r.Topic)
+	if problem != nil {
+		return op, problem
+	}
+	if route.Partitioner == message.SamePartition && r.Partition == nil {
+		return op, bad("partition", "", fmt.Sprintf("is missing, and no record tells it: routes[].partitioner of %q is source: name a partition of the target", route.From))
+	}
+	own, problem := headersOf(r.Headers)
+	if problem != nil {
+		return op, problem
+	}
+	a, problem := arrival(append(instructions(r), own...), r.Key, r.Value, now)
+	if problem != nil {
+		return op, problem
+	}
+	if a.Instruction.ID == "" {
+		a.Instruction.ID = newID()
+	}
+	op, problem = d.judged(route, message.Origin{Topic: r.Topic, Partition: noPartition}, a, now)
+	if problem == nil && may != nil && !may(r.Topic, op.Entry.Target) {
+		problem = &client.Problem{Code: client.CodeForbidden, Field: "deliver_to", Value: op.Entry.Target,
+			Detail: fmt.Sprintf("the token does not reach so far: it may not schedule by topic %q for target %q", r.Topic, op.Entry.Target)}
+	}
+	return op, problem
+}
+
+func (d *Desk) routeOf(topic string) (config.Route, *client.Problem) {
+	if err := config.CheckTopicName(topic); err != nil {
+		return config.Route{}, bad("topic", topic, err.Error())
+	}
+	route, ok := d.config.Route(topic)
+	if !ok {
+		return route, bad("topic", topic, "is no delay topic: name one that routes[].from of the configuration matches")
+	}
+	return route, nil
+}
+
+// instructions returns the headers that say what the request's own fields do.
+func instructions(r *client.ScheduleRequest) (headers []client.Header) {
+	add := func(name, value string) {
+		if value != "" {
+			headers = append(headers, client.Header{Key: name, Value: []byte(value)})
+		}
+	}
+	add(client.HeaderAt, r.DeliverAt)
+	add(client.HeaderAfter, r.DeliverAfter)
+	add(client.HeaderTo, r.DeliverTo)
+	if r.Partition != nil {
+		add(client.HeaderPartition, strconv.Itoa(int(*r.Partition)))
+	}
+	add(client.HeaderID, r.ID)
+	add(client.HeaderIf, r.If)
+	add(client.HeaderExpiresAt, r.ExpiresAt)
+	add(client.HeaderExpiresAfter, r.ExpiresAfter)
+	return headers
+}
+
+// headersOf returns those that the delivered record has.
+func headersOf(given []client.DataHeader) (headers []client.Header, problem *client.Problem) {
+	for _, h := range given {
+		value, err := h.Value.Bytes()
+		switch {
+		case err != nil:
+			return nil, bad("headers", h.Key, dataError(err))
+		case strings.HasPrefix(strings.ToLower(h.Key), client.InstructionPrefix):
+			return nil, bad("headers", h.Key, "is an instruction: leave it out, and write what it says as a field of the request")
+		}
+		headers = append(headers, client.Header{Key: h.Key, Value: value})
+	}
+	return headers, nil
+}
+
+// arrival returns the record as if it had been read from Kafka, with the time as its timestamp.
+func arrival(headers []client.Header, key, value client.Data, now int64) (*ingest.Arrival, *client.Problem) {
+	in, err := client.Parse(headers, now)
+	if err != nil {
+		return nil, badHeader(err)
+	}
+	a := &ingest.Arrival{Instruction: ingest.Instruction{
+		DueAt: in.DueAt, Expires: in.Expires, To: in.To, Partition: in.Partition, ID: in.ID,
+		If: ingest.Condition(in.If), Seq: in.Seq, Cluster: in.Cluster,
+	}}
+	if a.Key, err = key.Bytes(); err != nil {
+		return nil, bad("key", "", dataError(err))
+	}
+	if a.Value, err = value.Bytes(); err != nil {
+		return nil, bad("value", "", dataError(err))
+	}
+	for _, h := range headers {
+		a.Headers = append(a.Headers, message.Header(h))
+	}
+	return a, nil
+}
+
+// judged returns what the decision of intake makes of it.
+func (d *Desk) judged(route config.Route, origin message.Origin, a *ingest.Arrival, now int64) (raftfsm.Operation, *client.Problem) {
+	op, problem := d.judge().Operation(route, origin, a, d.store.Level(), now)
+	if problem == nil {
+		return op, nil
+	}
+	told := &client.Problem{Code: client.CodeBadRequest, Detail: problem.Message}
+	switch problem.Code {
+	case message.CodeTargetDenied:
+		told.Code, told.Field, told.Value = client.CodeTargetNotAllowed, "deliver_to", a.Instruction.To
+	case message.CodeTargetInvalid:
+		told.Field, told.Value = "deliver_to", a.Instruction.To
+	case message.CodeBeyondMaxDelay:
+		told.Field, told.Value = "deliver_at", strconv.FormatInt(a.Instruction.DueAt, 10)
+	case message.CodeTooLarge:
+		told.Code = client.CodeTooLarge
+	}
+	return raftfsm.Operation{}, told
+}
+
+// bad says that a field of a request cannot be as it is; the words tell the remedy.
+func bad(field, value, words string) *client.Problem {
+	const most = 64 // bytes of the value
+	if len(value) > most {
+		value = strings.ToValidUTF8(value[:most], "") + "..."
+	}
+	detail := field + " " + words
+	if value != "" {
+		detail = fmt.Sprintf("%s %q %s", field, value, words)
+	}
+	return &client.Problem{Code: client.CodeBadRequest, Field: field, Value: value, Detail: detail}
+}
+
+// dataError is what is wrong with data, behind the name of its field.
+func dataError(err error) string {
+	return "is wrong: " + strings.TrimPrefix(err.Error(), client.ErrBadRequest.Error()+": ")
+}
+
+// badHeader says the same of a header, in the name of the field that it was made of.
+func badHeader(err error) *client.Problem {
+	wrong, ok := errors.AsType[*client.HeaderError](err)
+	if !ok {
+		return &client.Problem{Code: client.CodeBadRequest, Detail: err.Error()}
+	}
+	named := *wrong
+	switch named.Field {
+	case client.HeaderAt, client.HeaderAfter, client.HeaderTo:
+	default:
+		named.Field = strings.TrimPrefix(named.Field, client.InstructionPrefix)
+	}
+	named.Field = strings.ReplaceAll(named.Field, "-", "_")
+	return &client.Problem{Code: client.CodeBadRequest, Field: named.Field, Value: named.Value, Detail: named.Error()}
+}
+
+// levelOf returns the problem that keeps ids from being asked for, or nil.
+func (d *Desk) levelOf(needs storage.Level) *client.Problem {
+	level := d.store.Level()
+	switch {
+	case level < needs:
+		return &client.Problem{Code: client.CodeLevelTooLow, Detail: fmt.Sprintf("the feature level is %d, this takes %d: run `carillon cluster raise` when all nodes run a program that understands it", level, needs)}
+	case !d.store.IDsOpen():
+		return &client.Problem{Code: client.CodeIDsClosed, Detail: "the cluster has come to feature level 3 a moment ago, and still reads the ids of messages that wait: ask again in some minutes"}
+	}
+	return nil
+}
