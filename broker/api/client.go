@@ -91,6 +91,12 @@ func (c *Client) List(ctx context.Context, parameters url.Values) (client.Page, 
 	return page, c.get(ctx, messagesPath+"?"+parameters.Encode(), &page)
 }
 
+// Histogram counts what is pending, as GET /v1/histogram takes its parameters. Only the leader can.
+func (c *Client) Histogram(ctx context.Context, parameters url.Values) (client.Histogram, error) {
+	var counted client.Histogram
+	return counted, c.get(ctx, histogramPath+"?"+parameters.Encode(), &counted)
+}
+
 // Message returns what is known of an id, as the leader answers GET /v1/messages/{topic}/{id}. cursor goes on
 // with a search; "": none.
 func (c *Client) Message(ctx context.Context, topic, id, cursor string) (json.RawMessage, error) {

@@ -48,6 +48,9 @@ const (
 	FileVariable = VariablePrefix + "CONFIG"
 	// TokenVariable has the token that verbs show to a node; no key either.
 	TokenVariable = VariablePrefix + "TOKEN"
+	// APIVariable has the addresses that verbs ask, ContextVariable the name of a context; no keys either.
+	APIVariable     = VariablePrefix + "API"
+	ContextVariable = VariablePrefix + "CONTEXT"
 )
 
 // Keys lists every key of the configuration in the order of its declaration.

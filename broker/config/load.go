@@ -121,7 +121,7 @@ var setByKubernetes = regexp.MustCompile(`^[A-Z0-9_]+_(SERVICE_HOST=|SERVICE_POR
 // unknownVariables refuses variables with the program's prefix that are no key: a typing
 // mistake must not leave a default in force.
 func unknownVariables(environ []string) error {
-	known := map[string]bool{FileVariable: true, TokenVariable: true}
+	known := map[string]bool{FileVariable: true, TokenVariable: true, APIVariable: true, ContextVariable: true}
 	var words []string // without the prefix, which would make any two names look alike
 	for _, k := range Keys() {
 		known[k.Variable()] = true

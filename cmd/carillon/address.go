@@ -1,93 +1,277 @@
 package main
 
 import (
+	"cmp"
+	"context"
+	"crypto/tls"
+	"encoding/json"
 	"errors"
+	"fmt"
 	"net"
 	"net/url"
+	"os"
+	"slices"
 	"strings"
+	"time"
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
+	"github.com/carillonmq/carillon/broker"
 	"github.com/carillonmq/carillon/broker/api"
 	"github.com/carillonmq/carillon/broker/certs"
 	"github.com/carillonmq/carillon/broker/config"
+	"github.com/carillonmq/carillon/cmd/carillon/internal/contexts"
 )
 
 // defaultAPI is where `carillon dev` answers.
 const defaultAPI = "127.0.0.1:7401"
 
-// apiFlag names the flag that says where a node answers.
+// apiFlag names the flag that says where nodes answer.
 const apiFlag = "api"
 
-// An apiAddress is a flag for host:port that also takes a URL of the API, as dev
-// prints it, for the address in it, and for whether TLS is spoken there.
-type apiAddress struct {
-	pflag.Value
-	tls *bool
+// addresses is a flag for some of host:port that also takes URLs of the API, as dev prints them.
+type addresses []string
+
+// Set refuses what is no address. Each use of the flag adds to those before.
+func (a *addresses) Set(text string) error {
+	for one := range strings.SplitSeq(text, ",") {
+		if _, _, err := parseAddress(one); err != nil {
+			return err
+		}
+		*a = append(*a, one)
+	}
+	return nil
 }
 
-// Set refuses URLs of another scheme.
-func (a apiAddress) Set(text string) error {
+// String returns what Set takes.
+func (a *addresses) String() string { return strings.Join(*a, ",") }
+
+// Type is what the help shows behind the flag's name.
+func (a *addresses) Type() string { return "addresses" }
+
+// parseAddress returns host:port of an address or URL, and whether TLS is spoken there.
+func parseAddress(text string) (address string, encrypted bool, err error) {
 	wrong := errors.New("write host:port, http://host:port or https://host:port")
 	if !strings.Contains(text, "://") {
 		if _, port, err := net.SplitHostPort(text); err != nil || port == "" {
-			return wrong
+			return "", false, wrong
 		}
-		return a.Value.Set(text)
+		return text, false, nil
 	}
 	u, err := url.Parse(text)
 	if err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Host == "" {
-		return wrong
+		return "", false, wrong
 	}
-	*a.tls = u.Scheme == "https"
-	if *a.tls && u.Port() == "" {
-		return a.Value.Set(net.JoinHostPort(u.Hostname(), "443"))
+	encrypted = u.Scheme == "https"
+	if encrypted && u.Port() == "" {
+		return net.JoinHostPort(u.Hostname(), "443"), true, nil
 	}
-	return a.Value.Set(u.Host)
+	return u.Host, encrypted, nil
 }
 
-// A nodeFlags is how a verb reaches a node.
+// A nodeFlags is how the command line says which nodes a verb asks, and who it is to them.
 type nodeFlags struct {
-	address   string
-	tls       bool // said by the scheme of a URL
+	addresses addresses
+	context   string
 	files     certs.Paths
 	tokenFile string
 }
 
 // add declares --api and what goes with it.
 func (n *nodeFlags) add(cmd *cobra.Command) {
-	flags := cmd.Flags()
-	flags.StringVar(&n.address, apiFlag, defaultAPI, "API `address` of a node, host:port, http://host:port or https://host:port")
-	flag := flags.Lookup(apiFlag)
-	flag.Value = apiAddress{flag.Value, &n.tls}
+	n.addReach(cmd.Flags())
+	cmd.Flags().StringVar(&n.context, "context", "", "`name` of the context to use (default: the variable "+config.ContextVariable+", else the one in use)")
+	complete(cmd, "context", completeContexts)
+}
+
+// addReach declares what a context keeps.
+func (n *nodeFlags) addReach(flags *pflag.FlagSet) {
+	flags.Var(&n.addresses, apiFlag, "API `addresses` of nodes, host:port, http://host:port or https://host:port, several with commas\n"+
+		"(default: the variable "+config.APIVariable+", else the context in use, else "+defaultAPI+")")
 	flags.StringVar(&n.tokenFile, "token-file", "", "`file` with the token to show to nodes (default: the variable "+config.TokenVariable+")")
 	flags.StringVar(&n.files.CA, "ca-file", "", "PEM `file` of the authorities that sign the nodes' certificates; TLS is spoken then (default with https: the system's)")
 	flags.StringVar(&n.files.Cert, "cert-file", "", "PEM `file` of the certificate to show to nodes that ask for one")
 	flags.StringVar(&n.files.Key, "key-file", "", "PEM `file` of the key of --cert-file")
 }
 
-// caller returns who the verb is to the nodes.
-func (n *nodeFlags) caller() (api.Caller, error) {
-	token, err := shownToken(n.tokenFile)
-	if err != nil || !n.tls && n.files == (certs.Paths{}) {
+// kept returns the context whose nodes are asked, one without a name if it is none. Where addresses are
+// given, that is only what --context names: the token of a context in use must not go to other nodes.
+func (n *nodeFlags) kept(given bool) (contexts.Context, error) {
+	name := n.context
+	if name == "" && given {
+		return contexts.Context{}, nil
+	}
+	name = cmp.Or(name, os.Getenv(config.ContextVariable))
+	path, err := contexts.Path()
+	if err != nil && name == "" {
+		return contexts.Context{}, nil // who has no folder has no contexts
+	}
+	if err != nil {
+		return contexts.Context{}, err
+	}
+	book, err := contexts.Read(path)
+	if err != nil {
+		return contexts.Context{}, err
+	}
+	if name = cmp.Or(name, book.Current); name == "" {
+		return contexts.Context{}, nil
+	}
+	return book.Get(name)
+}
+
+// reach returns the nodes that are asked: flags win over variables, variables over the context.
+func (n *nodeFlags) reach() (nodes, error) {
+	given := n.addresses
+	if text := os.Getenv(config.APIVariable); len(given) == 0 && text != "" {
+		if err := given.Set(text); err != nil {
+			return nodes{}, fmt.Errorf("%s is %q: %w", config.APIVariable, text, err)
+		}
+	}
+	kept, err := n.kept(len(given) > 0)
+	if err != nil {
+		return nodes{}, err
+	}
+	if len(given) == 0 {
+		given = kept.API
+	}
+	to := nodes{context: kept.Name, named: len(given) > 0}
+	if len(given) == 0 {
+		given = addresses{defaultAPI}
+	}
+	var speaksTLS bool
+	for i, text := range given {
+		address, encrypted, err := parseAddress(text)
+		switch {
+		case err != nil: // written into the file by hand
+			return nodes{}, fmt.Errorf("context %s: api has %q: %w", kept.Name, text, err)
+		case i > 0 && encrypted != speaksTLS:
+			return nodes{}, &usageError{fmt.Errorf("the API addresses are %s: write https:// before all of them or none", given.String())}
+		}
+		speaksTLS = encrypted
+		to.addresses = append(to.addresses, address)
+	}
+	files := n.files
+	files.CA = cmp.Or(files.CA, kept.CAFile)
+	if files.Cert == "" && files.Key == "" {
+		files.Cert, files.Key = kept.CertFile, kept.KeyFile
+	}
+	to.caller, err = callerOf(speaksTLS, files, cmp.Or(n.tokenFile, tokenFileOf(kept)))
+	return to, err
+}
+
+// tokenFileOf returns the token file of the context, unless the variable has a token, which wins.
+func tokenFileOf(c contexts.Context) string {
+	if os.Getenv(config.TokenVariable) != "" {
+		return ""
+	}
+	return c.TokenFile
+}
+
+// callerOf returns who a verb is to nodes that speak TLS or not.
+func callerOf(encrypted bool, files certs.Paths, tokenFile string) (api.Caller, error) {
+	token, err := shownToken(tokenFile)
+	if err != nil || !encrypted && files == (certs.Paths{}) {
 		return api.Caller{Token: token}, err
 	}
-	if (n.files.Cert == "") != (n.files.Key == "") {
+	if (files.Cert == "") != (files.Key == "") {
 		return api.Caller{}, &usageError{errors.New("--cert-file and --key-file go together: give both")}
 	}
-	bundle, err := n.files.ReadFiles()
+	bundle, err := files.ReadFiles()
 	if err != nil {
 		return api.Caller{}, err
 	}
 	return api.Caller{Token: token, Dial: bundle.Dial}, nil
 }
 
-// client returns one of the node at the address.
-func (n *nodeFlags) client() (*api.Client, error) {
-	caller, err := n.caller()
-	return caller.Client(n.address), err
+// nodes are those that a verb asks, and who it is to them.
+type nodes struct {
+	addresses []string // host:port; at least one
+	caller    api.Caller
+	context   string // name of the context that they are of; "": of none
+	named     bool   // the user has said where they are, in whatever way
 }
+
+// ask asks the nodes that the flags name, within that time.
+func (n *nodeFlags) ask(ctx context.Context, within time.Duration, question func(context.Context, *api.Client) error) error {
+	to, err := n.reach()
+	if err != nil {
+		return err
+	}
+	ctx, cancel := context.WithTimeout(ctx, within)
+	defer cancel()
+	return to.ask(ctx, question)
+}
+
+// ask asks the first of the nodes to which a connection can be made. One that was asked may have done what
+// it was asked for, so no other is asked after it. The error says what to do.
+func (n nodes) ask(ctx context.Context, question func(context.Context, *api.Client) error) error {
+	for i, address := range n.addresses {
+		err := n.askOne(ctx, i, question)
+		if unreached := (*net.OpError)(nil); errors.As(err, &unreached) && unreached.Op == "dial" && i < len(n.addresses)-1 {
+			continue
+		}
+		return n.explain(address, err)
+	}
+	return nil
+}
+
+// askOne leaves the nodes after this one their share of the time: a machine that is off does not refuse.
+func (n nodes) askOne(ctx context.Context, i int, question func(context.Context, *api.Client) error) error {
+	if deadline, ok := ctx.Deadline(); ok {
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithTimeout(ctx, time.Until(deadline)/time.Duration(len(n.addresses)-i))
+		defer cancel()
+	}
+	return question(ctx, n.caller.Client(n.addresses[i]))
+}
+
+// askLeader asks one of the nodes, and the leader if that is another one.
+func (n nodes) askLeader(ctx context.Context, question func(context.Context, *api.Client) error) error {
+	return n.ask(ctx, func(ctx context.Context, node *api.Client) error {
+		err := question(ctx, node)
+		if refused := (*api.Error)(nil); !errors.As(err, &refused) || refused.Problem != api.CodeNotLeader {
+			return err
+		}
+		status, statusErr := node.Status(ctx)
+		leader := slices.IndexFunc(status.Members, func(m broker.MemberStatus) bool { return m.ID == status.Leader && m.ID != status.Node })
+		if statusErr != nil || leader < 0 {
+			return err
+		}
+		address := status.Members[leader].API
+		return n.explain(address, question(ctx, n.caller.Client(address)))
+	})
+}
+
+// explain adds a remedy to the error of a node that gave no answer, or one that this program does not
+// understand.
+func (n nodes) explain(address string, err error) error {
+	var answer *api.Error
+	var foreign *json.UnmarshalTypeError
+	var untrusted *tls.CertificateVerificationError
+	var plain tls.RecordHeaderError
+	var explained *remedyError
+	switch {
+	case err == nil || errors.As(err, &answer) || errors.As(err, &explained):
+		return err
+	case errors.As(err, &foreign):
+		err = fmt.Errorf("what answers at %s is no node, or one of another version of carillon, use that: %w", address, err)
+	case errors.As(err, &untrusted):
+		err = fmt.Errorf("the certificate of what answers at %s is not trusted, name who signed it with --ca-file, and the node by a host that the certificate is issued to: %w", address, err)
+	case errors.As(err, &plain):
+		err = fmt.Errorf("what answers at %s speaks no TLS, ask it without --ca-file and https: %w", address, err)
+	case n.context != "":
+		err = fmt.Errorf("no node answers at %s, which is what the context %s says: start one, or name its address with --api, `carillon context use` has another: %w", address, n.context, err)
+	default:
+		err = fmt.Errorf("no node answers at %s, start one or name its address with --api: %w", address, err)
+	}
+	return &remedyError{err}
+}
+
+// A remedyError says what to do already.
+type remedyError struct{ error }
+
+func (e *remedyError) Unwrap() error { return e.error }
 
 // portInUse names the key that the API's address to listen on comes from.
 func portInUse(c config.Config) error {

@@ -6,6 +6,9 @@ import (
 	"strings"
 
 	"github.com/spf13/cobra"
+
+	"github.com/carillonmq/carillon/broker"
+	"github.com/carillonmq/carillon/broker/api"
 )
 
 func clusterCommand() *cobra.Command {
@@ -29,15 +32,10 @@ func replaceCommand() *cobra.Command {
 			"meanwhile.",
 		Args: arguments(cobra.ExactArgs(1)),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			client, err := node.client()
+			// Several log entries, each of which waits for a majority.
+			err := node.ask(cmd.Context(), 6*askTimeout, func(ctx context.Context, asked *api.Client) error { return asked.Replace(ctx, args[0]) })
 			if err != nil {
 				return err
-			}
-			// Several log entries, each of which waits for a majority.
-			ctx, cancel := context.WithTimeout(cmd.Context(), 6*askTimeout)
-			defer cancel()
-			if err := client.Replace(ctx, args[0]); err != nil {
-				return explainAPI(node.address, err)
 			}
 			fmt.Fprintf(cmd.OutOrStdout(), "%s has a new place: start it with an empty node.data_dir, it votes when it has caught up\n", args[0])
 			return nil
@@ -58,15 +56,13 @@ func raiseCommand() *cobra.Command {
 			"that those who answer understand is in force already, it says so.",
 		Args: arguments(cobra.NoArgs),
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			client, err := node.client()
+			var level broker.LevelRaise
+			err := node.ask(cmd.Context(), 6*askTimeout, func(ctx context.Context, asked *api.Client) (err error) {
+				level, err = asked.RaiseLevel(ctx)
+				return err
+			})
 			if err != nil {
 				return err
-			}
-			ctx, cancel := context.WithTimeout(cmd.Context(), 6*askTimeout)
-			defer cancel()
-			level, err := client.RaiseLevel(ctx)
-			if err != nil {
-				return explainAPI(node.address, err)
 			}
 			if len(level.Silent) > 0 {
 				fmt.Fprintf(cmd.OutOrStdout(), "feature level %d is in force; %s did not answer: raise again if a newer program runs there\n",

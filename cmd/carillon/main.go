@@ -16,7 +16,10 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
+	"github.com/carillonmq/carillon/broker/api"
 	"github.com/carillonmq/carillon/broker/config"
+	"github.com/carillonmq/carillon/client"
+	"github.com/carillonmq/carillon/cmd/carillon/internal/contexts"
 )
 
 func main() {
@@ -32,6 +35,7 @@ const (
 	exitDone   = 0
 	exitFailed = 1
 	exitUsage  = 2
+	exitAbsent = 3 // what was asked for is not there, or it is too late
 
 	exitUnchecked = 2 // of what tells damage by exitFailed
 )
@@ -59,7 +63,25 @@ func run(ctx context.Context, args []string, stdin io.Reader, stdout, stderr io.
 	if unchecked := (*uncheckedError)(nil); errors.As(err, &unchecked) {
 		return exitUnchecked
 	}
+	if isAbsence(err) {
+		return exitAbsent
+	}
 	return exitFailed
+}
+
+// An absentError says that what was asked for is not there.
+type absentError struct{ error }
+
+func (e *absentError) Unwrap() error { return e.error }
+
+// isAbsence reports whether the error says that what was asked for is not there, or that it is too late:
+// nothing failed, and to try again changes nothing.
+func isAbsence(err error) bool {
+	if absent := (*absentError)(nil); errors.As(err, &absent) || errors.Is(err, contexts.ErrUnknown) {
+		return true
+	}
+	answer := (*api.Error)(nil)
+	return errors.As(err, &answer) && (answer.Problem == api.CodeNotFound || answer.Problem == string(client.CodeTooLate))
 }
 
 // checkBooleans refuses true or false as the next argument after a flag that needs no
@@ -93,8 +115,9 @@ func rootCommand() *cobra.Command {
 		Short: "Carillon delivers Kafka messages later: at their time, never before it",
 		Long: "Carillon delivers Kafka messages later: at their time, never before it.\n\n" +
 			"To see it work, run carillon dev and, in another terminal, what it tells you to try. The exit code is\n" +
-			"0 when all went well, 1 after a failure, 2 for a mistake in the command line. A configuration that no\n" +
-			"node starts with is a failure, also when flags say it.",
+			"0 when all went well, 1 after a failure, 2 for a mistake in the command line, 3 when what was asked for\n" +
+			"is not there, or it is too late. A configuration that no node starts with is a failure, also when flags\n" +
+			"say it.",
 		Version:       versionLine(),
 		SilenceUsage:  true,
 		SilenceErrors: true,
@@ -112,8 +135,7 @@ func rootCommand() *cobra.Command {
 		}
 		return &usageError{err}
 	})
-	root.AddCommand(devCommand(), serveCommand(), scheduleCommand(), cancelCommand(), explainCommand(), listCommand(), getCommand(), statusCommand(), configCommand(), clusterCommand(), pauseCommand(), resumeCommand(), tokenCommand(), certCommand(), inspectCommand(),
-		versionCommand(), devKafkaCommand(), devNodeCommand())
+	addVerbs(root)
 	root.InitDefaultHelpCmd()
 	if help, _, err := root.Find([]string{"help"}); err == nil {
 		help.Args = func(_ *cobra.Command, args []string) error { // cobra shows the help of the part that it knows
@@ -124,6 +146,26 @@ func rootCommand() *cobra.Command {
 		}
 	}
 	return root
+}
+
+// addVerbs adds the verbs in groups, as the help shows them.
+func addVerbs(root *cobra.Command) {
+	for _, group := range []struct {
+		title string
+		verbs []*cobra.Command
+	}{
+		{"Begin:", []*cobra.Command{devCommand(), contextCommand()}},
+		{"Messages:", []*cobra.Command{scheduleCommand(), cancelCommand(), getCommand(), explainCommand(), listCommand(), countCommand()}},
+		{"A cluster at work:", []*cobra.Command{statusCommand(), pauseCommand(), resumeCommand(), clusterCommand()}},
+		{"Nodes:", []*cobra.Command{serveCommand(), configCommand(), tokenCommand(), certCommand(), inspectCommand()}},
+	} {
+		root.AddGroup(&cobra.Group{ID: group.title, Title: group.title})
+		for _, verb := range group.verbs {
+			verb.GroupID = group.title
+			root.AddCommand(verb)
+		}
+	}
+	root.AddCommand(versionCommand(), devKafkaCommand(), devNodeCommand())
 }
 
 // helpWithoutVerb is what a command does that only has verbs below it.

@@ -10,6 +10,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/carillonmq/carillon/broker"
+	"github.com/carillonmq/carillon/broker/api"
 )
 
 func pauseCommand() *cobra.Command {
@@ -31,15 +32,13 @@ func pauseCommand() *cobra.Command {
 				return &usageError{errors.New("say with --why what it is paused for, for those who find it paused")}
 			}
 			p.Why, p.Who = why, whoami()
-			client, err := of.node.client()
+			var change broker.PauseChange
+			err = of.node.ask(cmd.Context(), 2*askTimeout, func(ctx context.Context, node *api.Client) (err error) {
+				change, err = node.Pause(ctx, p)
+				return err
+			})
 			if err != nil {
 				return err
-			}
-			ctx, cancel := context.WithTimeout(cmd.Context(), 2*askTimeout)
-			defer cancel()
-			change, err := client.Pause(ctx, p)
-			if err != nil {
-				return explainAPI(of.node.address, err)
 			}
 			return tellChange(cmd, p, change, "paused")
 		},
@@ -60,15 +59,13 @@ func resumeCommand() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			client, err := of.node.client()
+			var change broker.PauseChange
+			err = of.node.ask(cmd.Context(), 2*askTimeout, func(ctx context.Context, node *api.Client) (err error) {
+				change, err = node.Resume(ctx, p)
+				return err
+			})
 			if err != nil {
 				return err
-			}
-			ctx, cancel := context.WithTimeout(cmd.Context(), 2*askTimeout)
-			defer cancel()
-			change, err := client.Resume(ctx, p)
-			if err != nil {
-				return explainAPI(of.node.address, err)
 			}
 			return tellChange(cmd, p, change, "resumed")
 		},
@@ -87,6 +84,8 @@ func (f *pausedFlags) add(cmd *cobra.Command) {
 	f.node.add(cmd)
 	cmd.Flags().StringVar(&f.topic, "topic", "", "delay `topic`: what came by it")
 	cmd.Flags().StringVar(&f.target, "target", "", "target `topic`: what goes there")
+	complete(cmd, "topic", f.node.completeTopics)
+	complete(cmd, "target", f.node.completeTargets)
 }
 
 func (f *pausedFlags) pause() (broker.Pause, error) {

@@ -16,6 +16,7 @@ import (
 	"github.com/spf13/pflag"
 	"github.com/twmb/franz-go/pkg/kgo"
 
+	"github.com/carillonmq/carillon/broker"
 	"github.com/carillonmq/carillon/broker/api"
 	"github.com/carillonmq/carillon/broker/config"
 	"github.com/carillonmq/carillon/broker/kafka/reach"
@@ -102,14 +103,14 @@ func send(cmd *cobra.Command, record *kgo.Record, node nodeFlags, keys []config.
 	if err != nil {
 		return nil, err
 	}
-	asked, err := node.client()
+	to, err := node.reach()
 	if err != nil {
 		return nil, err
 	}
 	ctx, cancel := context.WithTimeout(cmd.Context(), scheduleTimeout)
 	defer cancel()
-	if belongs(cmd.Flags(), settings.Config.Kafka.Brokers) {
-		if warning := objection(ctx, asked, record); warning != "" {
+	if to.belongTo(settings.Config.Kafka.Brokers) {
+		if warning := objection(ctx, to, record); warning != "" {
 			fmt.Fprintln(cmd.ErrOrStderr(), "carillon: warning:", warning)
 		}
 	}
@@ -120,19 +121,25 @@ func send(cmd *cobra.Command, record *kgo.Record, node nodeFlags, keys []config.
 	return sent, err
 }
 
-// belongs reports whether the node at --api can be taken to read from these brokers:
-// the default address is that of `carillon dev`, which says nothing of another Kafka.
-func belongs(flags *pflag.FlagSet, brokers []string) bool {
-	return flags.Changed(apiFlag) || slices.Equal(brokers, config.Default().Kafka.Brokers)
+// belongTo reports whether the nodes can be taken to read from these brokers: the default
+// address is that of `carillon dev`, which says nothing of another Kafka.
+func (n nodes) belongTo(brokers []string) bool {
+	return n.named || slices.Equal(brokers, config.Default().Kafka.Brokers)
 }
 
 // objection returns why the node would leave the message where it is or
 // dead-letter it, or nothing, also when no node answers, since to produce takes Kafka
 // alone. An older node tells no routes, or only their patterns.
-func objection(ctx context.Context, node *api.Client, r *kgo.Record) string {
+func objection(ctx context.Context, to nodes, r *kgo.Record) string {
 	ctx, cancel := context.WithTimeout(ctx, time.Second)
 	defer cancel()
-	status, err := node.Status(ctx)
+	var status broker.Status
+	var address string
+	err := to.ask(ctx, func(ctx context.Context, node *api.Client) (err error) {
+		status, err = node.Status(ctx)
+		address = node.Address()
+		return err
+	})
 	if err != nil || len(status.Routes) == 0 {
 		return ""
 	}
@@ -144,12 +151,12 @@ func objection(ctx context.Context, node *api.Client, r *kgo.Record) string {
 	}
 	if name := aboveLevel(r, status.Level.InForce); name != "" {
 		return fmt.Sprintf("the cluster of node %s at %s is at feature level %d and would dead-letter the message: %s is known from level %d on",
-			status.Node, node.Address(), status.Level.InForce, name, idsLevel)
+			status.Node, address, status.Level.InForce, name, idsLevel)
 	}
 	route, ok := c.Route(r.Topic)
 	if !ok {
 		return fmt.Sprintf("no route of node %s at %s reads topic %q, the message stays there until one does (routes[].from: %s): name another with --topic, or the right node with --api",
-			status.Node, node.Address(), r.Topic, strings.Join(status.Routes, ", "))
+			status.Node, address, r.Topic, strings.Join(status.Routes, ", "))
 	}
 	if status.MaxDelay == nil || status.Targets == nil {
 		return ""
@@ -171,7 +178,7 @@ func objection(ctx context.Context, node *api.Client, r *kgo.Record) string {
 		problem = route.RefuseDue(instruction.DueAt, now)
 	}
 	if problem != nil {
-		return fmt.Sprintf("node %s at %s would dead-letter the message: %s", status.Node, node.Address(),
+		return fmt.Sprintf("node %s at %s would dead-letter the message: %s", status.Node, address,
 			strings.Replace(problem.Message, client.HeaderTo+":", "--to:", 1))
 	}
 	return ""

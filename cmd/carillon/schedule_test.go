@@ -8,7 +8,8 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/carillonmq/carillon/broker/api"
+	"github.com/spf13/cobra"
+
 	"github.com/carillonmq/carillon/client"
 )
 
@@ -92,7 +93,7 @@ func TestSchedule_warnsOfWhatTheNodeWouldNotDeliver(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		got := objection(t.Context(), api.NewClient(address), record)
+		got := objection(t.Context(), nodes{addresses: []string{address}}, record)
 		if want := strings.ReplaceAll(tt.warning, "HOST", address); !strings.Contains(got, want) || (got != "") != (want != "") {
 			t.Errorf("%s: warning %q, want %q", tt.name, got, want)
 		}
@@ -136,7 +137,10 @@ func TestSchedule_asksOnlyANodeOfTheSameKafka(t *testing.T) {
 		"--kafka.brokers=prod:9092":      false,
 		"--kafka.brokers=prod:9092 --api=n1:7401": true,
 	} {
-		cmd := scheduleCommand()
+		cmd := &cobra.Command{}
+		var node nodeFlags
+		node.add(cmd)
+		addConfigFlags(cmd.Flags(), keysOf("kafka."))
 		if err := cmd.Flags().Parse(strings.Fields(args)); err != nil {
 			t.Fatal(err)
 		}
@@ -144,7 +148,11 @@ func TestSchedule_asksOnlyANodeOfTheSameKafka(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if got := belongs(cmd.Flags(), s.Config.Kafka.Brokers); got != want {
+		to, err := node.reach()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := to.belongTo(s.Config.Kafka.Brokers); got != want {
 			t.Errorf("with %q the node is asked: %v, want %v", args, got, want)
 		}
 	}

@@ -2,21 +2,17 @@ package main
 
 import (
 	"context"
-	"crypto/tls"
-	"encoding/json"
-	"errors"
 	"fmt"
 	"io"
 	"slices"
 	"strconv"
-	"strings"
-	"text/tabwriter"
 	"time"
 
 	"github.com/spf13/cobra"
 
 	"github.com/carillonmq/carillon/broker"
 	"github.com/carillonmq/carillon/broker/api"
+	"github.com/carillonmq/carillon/cmd/carillon/internal/table"
 )
 
 // askTimeout bounds one question to a node.
@@ -34,24 +30,19 @@ func statusCommand() *cobra.Command {
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			ctx, cancel := context.WithTimeout(cmd.Context(), askTimeout)
 			defer cancel()
-			caller, err := flags.caller()
+			to, err := flags.reach()
 			if err != nil {
 				return err
 			}
-			node := caller.Client(flags.address)
 			if onlyReady {
-				return explainAPI(flags.address, node.Ready(ctx))
+				return to.ask(ctx, func(ctx context.Context, node *api.Client) error { return node.Ready(ctx) })
 			}
-			status, err := node.Status(ctx)
+			status, leader, err := to.status(ctx)
 			if err != nil {
-				return explainAPI(flags.address, err)
+				return err
 			}
-			leader := askLeader(ctx, caller, status)
 			if asJSON {
-				status = withLeader(status, leader)
-				out := json.NewEncoder(cmd.OutOrStdout())
-				out.SetIndent("", "  ")
-				return out.Encode(status)
+				return printJSON(cmd.OutOrStdout(), withLeader(status, leader))
 			}
 			return printStatus(cmd.OutOrStdout(), status, leader, time.Now())
 		},
@@ -62,39 +53,23 @@ func statusCommand() *cobra.Command {
 	return cmd
 }
 
-// explainAPI adds a remedy to the error of a node that gave no answer, or one that this
-// program does not understand.
-func explainAPI(address string, err error) error {
-	var answer *api.Error
-	var foreign *json.UnmarshalTypeError
-	var untrusted *tls.CertificateVerificationError
-	var plain tls.RecordHeaderError
-	switch {
-	case err == nil || errors.As(err, &answer):
+// status returns what one of the nodes knows, and what the leader does: the same when the node leads or the
+// leader cannot be reached.
+func (n nodes) status(ctx context.Context) (node, leader broker.Status, err error) {
+	err = n.ask(ctx, func(ctx context.Context, asked *api.Client) (err error) {
+		node, err = asked.Status(ctx)
 		return err
-	case errors.As(err, &foreign):
-		return fmt.Errorf("what answers at %s is no node, or one of another version of carillon, use that: %w", address, err)
-	case errors.As(err, &untrusted):
-		return fmt.Errorf("the certificate of what answers at %s is not trusted, name who signed it with --ca-file, and the node by a host that the certificate is issued to: %w", address, err)
-	case errors.As(err, &plain):
-		return fmt.Errorf("what answers at %s speaks no TLS, ask it without --ca-file and https: %w", address, err)
-	}
-	return fmt.Errorf("no node answers at %s, start one or name its address with --api: %w", address, err)
-}
-
-// askLeader returns the leader's own status, or that of the node when it leads or
-// the leader cannot be reached.
-func askLeader(ctx context.Context, caller api.Caller, status broker.Status) broker.Status {
-	leader := slices.IndexFunc(status.Members, func(m broker.MemberStatus) bool { return m.ID == status.Leader })
-	if leader < 0 || status.Leader == status.Node {
-		return status
+	})
+	at := slices.IndexFunc(node.Members, func(m broker.MemberStatus) bool { return m.ID == node.Leader })
+	if err != nil || at < 0 || node.Leader == node.Node {
+		return node, node, err
 	}
 	ctx, cancel := context.WithTimeout(ctx, time.Second)
 	defer cancel()
-	if s, err := caller.Client(status.Members[leader].API).Status(ctx); err == nil {
-		return s
+	if leader, err := n.caller.Client(node.Members[at].API).Status(ctx); err == nil {
+		return node, leader, nil
 	}
-	return status
+	return node, node, nil
 }
 
 // withLeader adds to a node's status what only the leader knows.
@@ -113,10 +88,8 @@ func withLeader(node, leader broker.Status) broker.Status {
 // printStatus writes for people: what the node says of itself, what the leader says
 // of the cluster.
 func printStatus(w io.Writer, node, leader broker.Status, now time.Time) error {
-	out := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
-	row := func(name, format string, args ...any) {
-		fmt.Fprintf(out, "%s\t%s\n", name, fmt.Sprintf(format, args...))
-	}
+	out := table.New(w)
+	row := func(name, format string, args ...any) { out.Row(name, fmt.Sprintf(format, args...)) }
 	row("node", "%s, %s", node.Node, node.State)
 	row("leader", "%s, term %d", orNone(node.Leader), node.Term)
 	if node.NotReady != "" {
@@ -131,8 +104,7 @@ func printStatus(w io.Writer, node, leader broker.Status, now time.Time) error {
 	}
 	row("pending", "%d", leader.Pending)
 	if leader.OldestDue != 0 {
-		due := time.UnixMilli(leader.OldestDue)
-		row("oldest due", "%s, %s", due.UTC().Format("2006-01-02T15:04:05.000Z"), distance(due.Sub(now)))
+		row("oldest due", "%s", momentAndDistance(leader.OldestDue, now))
 	}
 	unknown := "known to the leader only, whose status cannot be had here"
 	switch leader.Leader {
@@ -161,7 +133,8 @@ func printStatus(w io.Writer, node, leader broker.Status, now time.Time) error {
 	for _, problem := range withLeader(node, leader).Problems {
 		row("problem", "%s", problem)
 	}
-	fmt.Fprintf(out, "\nmember\tapi\tvotes\tlast heard by the leader\n")
+	out.Gap()
+	out.Row("member", "api", "votes", "last heard by the leader")
 	for _, m := range leader.Members {
 		votes, heard := "unknown", "never"
 		if m.Voter != nil {
@@ -175,40 +148,7 @@ func printStatus(w io.Writer, node, leader broker.Status, now time.Time) error {
 		case leader.Node != leader.Leader:
 			heard = "unknown"
 		}
-		fmt.Fprintf(out, "%s\t%s\t%s\t%s\n", m.ID, m.API, votes, heard)
+		out.Row(m.ID, m.API, votes, heard)
 	}
-	if err := out.Flush(); err != nil {
-		return fmt.Errorf("print status: %w", err)
-	}
-	return nil
-}
-
-// mostShown is how many names of a list are printed for people.
-const mostShown = 10
-
-// someOf names the first ones of a long list, and says how many there are.
-func someOf(names []string) string {
-	if len(names) <= mostShown {
-		return strings.Join(names, ", ")
-	}
-	return fmt.Sprintf("%d: %s and %d more", len(names), strings.Join(names[:mostShown], ", "), len(names)-mostShown)
-}
-
-func orNone(text string) string {
-	if text == "" {
-		return "none"
-	}
-	return text
-}
-
-// distance says how far away a moment is, in a precision that people read.
-func distance(d time.Duration) string {
-	precision := time.Millisecond
-	if d.Abs() >= time.Minute {
-		precision = time.Second
-	}
-	if d < 0 {
-		return (-d).Round(precision).String() + " ago"
-	}
-	return "in " + d.Round(precision).String()
+	return out.Flush()
 }

@@ -160,7 +160,7 @@ func TestStatus_ofAnotherVersionIsNotCalledSilence(t *testing.T) {
 	address := node.Listener.Addr().String()
 	_, err := api.NewClient(address).Status(t.Context())
 	want := "what answers at " + address + " is no node, or one of another version of carillon, use that: "
-	if err = explainAPI(address, err); err == nil || !strings.HasPrefix(err.Error(), want) {
+	if err = (nodes{}).explain(address, err); err == nil || !strings.HasPrefix(err.Error(), want) {
 		t.Errorf("got %v, want %s", err, want)
 	}
 }

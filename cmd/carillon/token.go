@@ -1,13 +1,11 @@
 package main
 
 import (
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
 	"os"
 	"strings"
-	"text/tabwriter"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -15,6 +13,7 @@ import (
 	"github.com/carillonmq/carillon/broker/access"
 	"github.com/carillonmq/carillon/broker/config"
 	"github.com/carillonmq/carillon/broker/reload"
+	"github.com/carillonmq/carillon/cmd/carillon/internal/table"
 )
 
 func tokenCommand() *cobra.Command {
@@ -122,8 +121,7 @@ func tokenListCommand() *cobra.Command {
 }
 
 func printTokens(w io.Writer, b access.Book) error {
-	out := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
-	fmt.Fprintf(out, "id\tname\trole\tpayload\ttopics\ttargets\tcreated\n")
+	out := table.New(w, "id", "name", "role", "payload", "topics", "targets", "created")
 	for _, e := range b.Entries() {
 		created, payload := "unknown", "hidden"
 		if !e.Created.IsZero() {
@@ -132,7 +130,7 @@ func printTokens(w io.Writer, b access.Book) error {
 		if e.ReadPayload {
 			payload = "shown"
 		}
-		fmt.Fprintf(out, "%s\t%s\t%s\t%s\t%s\t%s\t%s\n", e.ID, e.Name, e.Role, payload, allOr(e.Topics), allOr(e.Targets), created)
+		out.Row(e.ID, e.Name, e.Role, payload, allOr(e.Topics), allOr(e.Targets), created)
 	}
 	return out.Flush()
 }
@@ -168,9 +166,7 @@ func printTokensJSON(w io.Writer, b access.Book) error {
 		}
 		tokens = append(tokens, t)
 	}
-	out := json.NewEncoder(w)
-	out.SetIndent("", "  ")
-	return out.Encode(tokens)
+	return printJSON(w, tokens)
 }
 
 func tokenRevokeCommand() *cobra.Command {

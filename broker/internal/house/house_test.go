@@ -75,6 +75,9 @@ var rules = map[string]rule{
 	"cmd/carillon":              {ours: []string{"*"}, big: []string{"github.com/twmb/franz-go", "net/http", "github.com/spf13/", "github.com/prometheus/"}},
 	"cmd/carillon/e2e":          {ours: []string{"*"}, big: big},
 	"cmd/carillon/e2e/torture":  {},
+
+	"cmd/carillon/internal/contexts": {ours: []string{"broker/reload"}},
+	"cmd/carillon/internal/table":    {},
 }
 
 func TestImports_followTheTable(t *testing.T) {

@@ -17,7 +17,7 @@ func TestExplain_printsWhatANodeTells(t *testing.T) {
 			_, _ = w.Write([]byte(`{"error": "ids are not served: raise the level"}`))
 			return
 		}
-		_ = json.NewEncoder(w).Encode(broker.Explanation{Topic: "orders.delay", ID: "a b", Words: []string{"message 1 waits", "message 2 as well"}})
+		_ = json.NewEncoder(w).Encode(broker.Explanation{Topic: "orders.delay", ID: "a b", Waiting: &broker.Waiting{Seq: 1}, Words: []string{"message 1 waits", "message 2 as well"}})
 	}))
 	defer node.Close()
 	ask := func(arguments ...string) (code int, out, problem string) {
