@@ -61,7 +61,7 @@ func FuzzParse(f *testing.F) {
 		if in.Expires != 0 && (in.Expires <= in.DueAt || in.Expires > latestDue) {
 			t.Fatalf("due at %d, expires at %d", in.DueAt, in.Expires)
 		}
-		if in.ID == "" && (in.Verb == VerbCancel || in.If != Always) || isOrigin(in.ID) {
+		if in.ID == "" && (in.Verb == VerbCancel || in.If != Always) || isOrigin(in.ID) || in.Verb != VerbCancel && strings.HasPrefix(in.ID, OwnPrefix) {
 			t.Fatalf("%+v of id %q", in, in.ID)
 		}
 		r := &Record{}

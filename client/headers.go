@@ -24,7 +24,7 @@ const (
 	HeaderKey       = "deliver-key"        // key of the delivered record, text
 	HeaderKeyBase64 = "deliver-key-base64" // in place of HeaderKey: bytes, in base64 (RFC 4648)
 	HeaderPartition = "deliver-partition"  // partition of the target topic, from 0
-	HeaderID        = "deliver-id"         // the caller's id, 1 to MaxIDBytes bytes, not topic/number/number
+	HeaderID        = "deliver-id"         // the caller's id, 1 to MaxIDBytes bytes, neither topic/number/number nor api/...
 )
 
 // Headers that a cluster serves from feature level 3 on, and refuses below it with
@@ -62,6 +62,10 @@ const (
 	// HeaderErrorValueDropped gives the size of a value left out, of a record above 16 MiB.
 	HeaderErrorValueDropped = "__carillon.errors.value-dropped"
 )
+
+// OwnPrefix begins ids that Carillon itself makes: no deliver-id of a message may begin so. One that
+// cancels may.
+const OwnPrefix = "api/"
 
 // MaxIDBytes is the length of the longest deliver-id.
 const MaxIDBytes = 256

@@ -44,7 +44,7 @@ func Parse(headers []Header, timestamp int64) (Instruction, error) {
 		err = text.readPlace(&in)
 	}
 	if err == nil {
-		err = checkID(in.ID)
+		err = checkID(in.ID, in.Verb)
 	}
 	if err == nil && text.condition != nil {
 		err = text.readCondition(&in)
@@ -74,13 +74,16 @@ func (t *instructionText) readPlace(in *Instruction) (err error) {
 }
 
 // checkID refuses ids that are too long, or that could be taken for that of a message without one.
-func checkID(id string) error {
+func checkID(id string, verb Verb) error {
 	if len(id) > MaxIDBytes {
 		return malformed(HeaderID, id, fmt.Sprintf("has %d bytes", len(id)), fmt.Sprintf("use at most %d", MaxIDBytes))
 	}
 	if isOrigin(id) {
 		return malformed(HeaderID, id, "has the form topic/number/number, by which messages without an id are named",
 			"choose another id, such as one with a word in front of it")
+	}
+	if strings.HasPrefix(id, OwnPrefix) && verb != VerbCancel {
+		return malformed(HeaderID, id, "begins with "+OwnPrefix+", as the ids do that Carillon makes", "choose another id")
 	}
 	return nil
 }

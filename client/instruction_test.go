@@ -247,6 +247,8 @@ func TestParseRefuses(t *testing.T) {
 			HeaderError{CodeMalformed, "deliver-at", "", "is missing", "deliver-after", 0}},
 		{"id like that of a message without one", append(headers("deliver-id", "orders.delay/0/42"), at),
 			HeaderError{CodeMalformed, "deliver-id", "orders.delay/0/42", "has the form topic/number/number, by which messages without an id are named", "choose another id", 0}},
+		{"id like those that Carillon makes", append(headers("deliver-id", "api/42"), at),
+			HeaderError{CodeMalformed, "deliver-id", "api/42", "begins with api/, as the ids do that Carillon makes", "choose another id", 0}},
 		{"recurrence", headers("deliver-cron", "@daily"),
 			HeaderError{CodeUnsupported, "deliver-cron", "@daily", "is not supported by this version", "without", 0}},
 		{"id of 257 bytes", append(headers("deliver-id", strings.Repeat("é", 128)+"x"), at),

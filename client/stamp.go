@@ -49,7 +49,8 @@ func Partition(partition int32) Option {
 	return text(HeaderPartition, strconv.Itoa(int(partition)))
 }
 
-// ID names the message, 1 to [MaxIDBytes] bytes of UTF-8, not of the form topic/number/number. It
+// ID names the message, 1 to [MaxIDBytes] bytes of UTF-8, neither of the form topic/number/number nor beginning with
+// [OwnPrefix]. It
 // comes out as delivered-id. From feature level 3 on the message takes the place of the one that
 // waits under this id of the delay topic, if there is one.
 func ID(id string) Option {

@@ -54,7 +54,7 @@ func decodeCommand(b []byte) (Command, error) {
 	case kindRaiseLevel:
 		c = RaiseLevel{Time: time, Level: d.level()}
 	case kindOperate:
-		c = Operate{Time: time, Operations: d.operations("")}
+		c = Operate{Time: time, Operations: d.operate(version)}
 	case kindOpenIDs:
 		c = OpenIDs{Time: time, UpTo: d.Uvarint(), Named: d.named()}
 	case kindPause:
@@ -165,6 +165,42 @@ func (d *decoder) operation(o *Operation, topic string) {
 		e.Expires = d.Varint()
 	}
 	e.Target, e.Body = d.text(), d.BytesView()
+}
+
+// operate reads the operations of an Operate.
+func (d *decoder) operate(version byte) []Operation {
+	if version == 1 {
+		return d.operations("")
+	}
+	n := d.CountOf(2)
+	if n == 0 {
+		return nil
+	}
+	os := make([]Operation, n)
+	var last storage.Found
+	for i := range os {
+		d.operation(&os[i], "")
+		if d.more(&os[i], &last); d.Failed() {
+			return nil
+		}
+	}
+	return os
+}
+
+func (d *decoder) more(o *Operation, last *storage.Found) {
+	more := d.Byte()
+	if more&hasOf != 0 {
+		o.Of = storage.Found{Ref: d.mark(), Target: d.same(last.Target), Topic: d.same(last.Topic), Expires: d.Varint()}
+		if *last = o.Of; o.Of.Seq == 0 || o.Entry.ID != "" || o.Verb == Schedule {
+			d.Fail("operation on a message that it cannot be on")
+		}
+	}
+	if more&hasOnce != 0 {
+		o.Once = Once{Key: d.ID(), Content: d.Uvarint()}
+	}
+	if more > hasOf|hasOnce || more&hasOnce != 0 && o.Once == (Once{}) {
+		d.Fail("no such operation")
+	}
 }
 
 func (d *decoder) replace(time int64, version byte) Replace {

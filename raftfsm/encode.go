@@ -25,6 +25,7 @@ import (
 //	  version 2     n | n x seq | n | n x (entry | topic same | id text | expires z) | n | n ended
 //	7 RaiseLevel    level
 //	8 Operate       n | n operations
+//	  version 2     n | n x (operation | more)
 //	9 OpenIDs       up to | n | n named
 //	10 KeepOutcomes milliseconds z | count
 //	11 Pause        kind of pause (1 byte) | name text | who text | why text
@@ -37,6 +38,8 @@ import (
 //	run       gap since the last run's end (first: its first seq) | length - 1
 //	operation what (1 byte) | topic text if 16 | id text if 32 | seq if Exactly, and unless it is a Cancel:
 //	          due z | expires z if 64 | target text | body
+//	more      1: has of | 2: has once (1 byte) | of if 1 | key (16 bytes), content if 2
+//	of        due z | seq | target same | topic same | expires z
 //	what      verb | condition << 2 | 16: has a topic other than its part's | 32: has an id | 64: expires
 //	ended     name (16 bytes) | kind (1 byte) | seq less the last one's | at z less the command's time |
 //	          due z less at | target same | partition z | offset z
@@ -71,6 +74,12 @@ const (
 	hasExpiry      = 1 << 6
 )
 
+// What it has in an Operate of version 2 besides.
+const (
+	hasOf   = 1 << 0
+	hasOnce = 1 << 1
+)
+
 // forms holds by kind the feature level from which its versions may be written,
 // version 1 first. What is not there was written by a newer binary. RaiseLevel is
 // itself of LevelOne: its proposer has asked everybody.
@@ -82,7 +91,7 @@ var forms = [...][]storage.Level{
 	kindAck:          {storage.LevelOne, storage.LevelThree},
 	kindReplace:      {storage.LevelOne, storage.LevelThree},
 	kindRaiseLevel:   {storage.LevelOne},
-	kindOperate:      {storage.LevelThree},
+	kindOperate:      {storage.LevelThree, storage.LevelFour},
 	kindOpenIDs:      {storage.LevelThree},
 	kindKeepOutcomes: {storage.LevelThree},
 	kindPause:        {storage.LevelThree},
@@ -306,7 +315,54 @@ func appendEntry(dst []byte, e *storage.Entry) []byte {
 }
 
 func (c Operate) append(dst []byte) []byte {
-	return appendOperations(header(dst, 1, kindOperate, c.Time), c.Operations, "")
+	if c.version() == 1 {
+		return appendOperations(header(dst, 1, kindOperate, c.Time), c.Operations, "")
+	}
+	dst = header(dst, 2, kindOperate, c.Time)
+	dst = binary.AppendUvarint(dst, uint64(len(c.Operations)))
+	var last storage.Found
+	for i := range c.Operations {
+		o := &c.Operations[i]
+		dst = o.appendMore(o.append(dst, ""), &last)
+	}
+	return dst
+}
+
+func (c Operate) version() byte {
+	for i := range c.Operations {
+		if c.Operations[i].more() != 0 {
+			return 2
+		}
+	}
+	return 1
+}
+
+// more says what the operation has that only an Operate of version 2 carries.
+func (o *Operation) more() (more byte) {
+	if o.Of.Seq != 0 {
+		more |= hasOf
+	}
+	if o.Once != (Once{}) {
+		more |= hasOnce
+	}
+	return more
+}
+
+// appendMore encodes that behind an operation; last is the Of before.
+func (o *Operation) appendMore(dst []byte, last *storage.Found) []byte {
+	more := o.more()
+	dst = append(dst, more)
+	if of := &o.Of; more&hasOf != 0 {
+		dst = appendMark(dst, of.Ref)
+		dst = appendSame(dst, of.Target, last.Target)
+		dst = appendSame(dst, of.Topic, last.Topic)
+		dst = binary.AppendVarint(dst, of.Expires)
+		*last = *of
+	}
+	if more&hasOnce != 0 {
+		dst = binary.AppendUvarint(append(dst, o.Once.Key[:]...), o.Once.Content)
+	}
+	return dst
 }
 
 func appendOperations(dst []byte, os []Operation, topic string) []byte {

@@ -197,13 +197,31 @@ func (m *model) change(c storage.ClaimChange) {
 func (m *model) operate(operations []Operation) (answers []Answer) {
 	plain := true
 	for _, o := range operations {
-		plain = plain && o.Verb == Schedule && o.If == Always && o.Entry.ID == ""
-		answers = append(answers, m.operateOne(o))
+		plain = plain && o.Verb == Schedule && o.If == Always && o.Entry.ID == "" && o.Once == Once{}
+		answers = append(answers, m.operateOnce(o))
 	}
 	if plain {
 		return nil
 	}
 	return answers
+}
+
+func (m *model) operateOnce(o Operation) Answer {
+	if o.Once == (Once{}) {
+		return m.operateOne(o)
+	}
+	for _, e := range m.ended {
+		switch {
+		case e.Kind != outcomes.Answered || e.Name != o.Once.Key:
+		case e.By == o.Once.Content:
+			return Answer{Code: Code(e.Partition), Seq: e.Seq, Again: true}
+		default:
+			return Answer{Code: KeyReused}
+		}
+	}
+	a := m.operateOne(o)
+	m.note(outcomes.Outcome{Name: o.Once.Key, Kind: outcomes.Answered, Seq: a.Seq, By: o.Once.Content, At: m.time, Partition: int32(a.Code)})
+	return a
 }
 
 // A happening is all that is known of one message of an id.
@@ -226,14 +244,22 @@ func (m *model) life(topic, id string) (life []happening) {
 		if n.Topic != topic || n.ID != id {
 			continue
 		}
-		h := happening{seq: n.Seq, alive: true, claimed: n.Due <= m.throughOf(n.held, n.Target)}
-		if n.Expires != 0 && n.Expires <= m.time {
-			h.end = outcomes.Outcome{Name: name.Of(topic, id), Kind: outcomes.Expired, Seq: n.Seq, Due: n.Due, At: n.Expires, Target: n.Target}
-		}
-		life = append(life, h)
+		life = append(life, m.happening(n))
 	}
 	slices.SortFunc(life, func(a, b happening) int { return cmp.Compare(a.seq, b.seq) })
 	return life
+}
+
+// happening is what a message does that is alive.
+func (m *model) happening(n message) happening {
+	h := happening{seq: n.Seq, alive: true, claimed: n.Due <= m.throughOf(n.held, n.Target)}
+	if n.Expires != 0 && n.Expires <= m.time {
+		h.end = outcomes.Outcome{Kind: outcomes.Expired, Seq: n.Seq, Due: n.Due, At: n.Expires, Target: n.Target}
+		if n.ID != "" {
+			h.end.Name = name.Of(n.Topic, n.ID)
+		}
+	}
+	return h
 }
 
 func (m *model) operateOne(o Operation) Answer {
@@ -251,6 +277,9 @@ func (m *model) operateOne(o Operation) Answer {
 			}
 		}
 	}
+	if n, alive := m.alive[o.Of.Seq]; alive {
+		last = m.happening(n)
+	}
 	pending := uint64(0)
 	if last.alive && !last.claimed && last.end.Kind == 0 {
 		pending = last.seq
@@ -260,6 +289,9 @@ func (m *model) operateOne(o Operation) Answer {
 	finish := func(kind outcomes.Kind, by uint64) {
 		n := m.alive[pending]
 		delete(m.alive, pending)
+		if e.ID == "" {
+			return
+		}
 		m.note(outcomes.Outcome{Name: name.Of(e.Topic, e.ID), Kind: kind, Seq: pending, By: by, Due: n.Due, At: m.time, Target: n.Target})
 	}
 
@@ -282,6 +314,8 @@ func (m *model) operateOne(o Operation) Answer {
 		return Answer{Code: Scheduled, Seq: m.accept(e), Before: onWay}
 	}
 	switch {
+	case last.seq == 0 && o.Of.Seq != 0:
+		return Answer{Code: NotFound, Since: m.time}
 	case last.seq == 0:
 		return Answer{Code: NotFound, Since: m.since}
 	case last.end.Kind == outcomes.Cancelled && o.Verb == Cancel:

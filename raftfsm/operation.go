@@ -4,6 +4,7 @@ import (
 	"fmt"
 
 	"github.com/carillonmq/carillon/storage"
+	"github.com/carillonmq/carillon/storage/name"
 	"github.com/carillonmq/carillon/storage/outcomes"
 )
 
@@ -35,6 +36,20 @@ type Operation struct {
 	If    Condition
 	Seq   uint64        // with Exactly
 	Entry storage.Entry // of a Cancel only Topic and ID
+
+	// Of and Once are carried by an Operate alone, and may be proposed from storage.LevelFour on.
+
+	// Of is the message that a Cancel or a Change without an id is about, as it was read; Seq 0: none.
+	// A message never changes, so all nodes take it for the same.
+	Of   storage.Found
+	Once Once
+}
+
+// Once has an operation carried out a single time: what was answered is kept, as long as outcomes are,
+// and is the answer to the next one of that key. The zero value asks for nothing.
+type Once struct {
+	Key     name.Hash
+	Content uint64 // a digest of what is asked: another of the same key is refused
 }
 
 // A Code says what came of an Operation.
@@ -49,12 +64,13 @@ const (
 	Conflict                         // the condition does not hold; Seq is the pending message, 0: none
 	TooLate                          // nothing can be done about it any more: Outcome tells, or Seq is on its way
 	NotFound                         // no message of this id is known; see Answer.Since
+	KeyReused                        // something else was asked with this key before: nothing was done
 )
 
 // codeNames are the names of codes for people and metrics, by number.
 var codeNames = [...]string{
 	Scheduled: "scheduled", Superseded: "replaced", WasCancelled: "cancelled", AlreadyCancelled: "already-cancelled",
-	Conflict: "conflict", TooLate: "too-late", NotFound: "not-found",
+	Conflict: "conflict", TooLate: "too-late", NotFound: "not-found", KeyReused: "key-reused",
 }
 
 // String returns the code in a word, as users know it.
@@ -67,7 +83,7 @@ func (c Code) String() string {
 
 // Codes returns all codes.
 func Codes() []Code {
-	return []Code{Scheduled, Superseded, WasCancelled, AlreadyCancelled, Conflict, TooLate, NotFound}
+	return []Code{Scheduled, Superseded, WasCancelled, AlreadyCancelled, Conflict, TooLate, NotFound, KeyReused}
 }
 
 // An Answer is what came of an Operation, on every node alike.
@@ -77,8 +93,11 @@ type Answer struct {
 	Before  uint64
 	Outcome outcomes.Outcome // the zero value: none is known
 	// Since goes with NotFound: what ended at or after this time would be known, epoch
-	// milliseconds; 0: nothing was ever forgotten, so there never was such a message.
+	// milliseconds; 0: nothing was ever forgotten, so there never was such a message. Of what has no
+	// id nothing is kept, so it is the present then.
 	Since int64
+	// Again: it was asked before with the same Once, and answered so. Only Code and Seq are known still.
+	Again bool
 }
 
 // Ended is a message that an Ack or a Replace ends and whose outcome is kept: one with an id.

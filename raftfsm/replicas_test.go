@@ -89,7 +89,7 @@ func (p *play) open(r *replica) {
 		p.t.Fatal(err)
 	}
 	cfg := fsmConfig(1<<20, func(err error) { p.t.Errorf("stopped: %v", err) })
-	cfg.Understands = storage.LevelThree
+	cfg.Understands = storage.LevelFour
 	r.fsm, r.frozen = NewFSM(store, cfg), nil
 }
 
@@ -303,6 +303,9 @@ func (p *play) draw() Command {
 		return p.drawOpening(now)
 	case !p.idsOpen:
 		return p.drawAck(now)
+	case at > 200 && p.level < storage.LevelFour:
+		p.level = storage.LevelFour
+		return RaiseLevel{Time: now, Level: p.level}
 	}
 	switch p.random.IntN(13) {
 	case 12:
@@ -325,7 +328,11 @@ func (p *play) draw() Command {
 	case 5, 6, 7:
 		c := Operate{Time: now}
 		for range 1 + p.random.IntN(4) {
-			c.Operations = append(c.Operations, p.drawOperation(now))
+			o := p.drawOperation(now)
+			if p.level >= storage.LevelFour && p.random.IntN(2) == 0 {
+				o = p.drawMore(o)
+			}
+			c.Operations = append(c.Operations, o)
 		}
 		return c
 	}
@@ -372,6 +379,22 @@ func (p *play) drawOperation(now int64) Operation {
 	}
 	if o.Verb == Cancel {
 		o.Entry = storage.Entry{Topic: o.Entry.Topic, ID: o.Entry.ID}
+	}
+	return o
+}
+
+// drawMore makes of an operation one on a message without an id, or one with a key, or both. There are
+// fewer keys than are forgotten meanwhile.
+func (p *play) drawMore(o Operation) Operation {
+	if n := p.model.all[p.drawSeq()]; o.Verb != Schedule && n.ID == "" && n.Topic != "" && p.random.IntN(3) > 0 {
+		o.Entry.Topic, o.Entry.ID = n.Topic, ""
+		o.Of = storage.Found{Ref: n.Ref, Target: n.Target, Topic: n.held, Expires: n.Expires}
+		if o.Seq = 0; o.If == Exactly {
+			o.Seq = n.Seq - p.random.Uint64N(2)
+		}
+	}
+	if p.random.IntN(2) == 0 {
+		o.Once = Once{Key: name.Of("", fmt.Sprint(p.random.IntN(30))), Content: p.random.Uint64N(2)}
 	}
 	return o
 }

@@ -16,6 +16,9 @@ import (
 //	ended E      the newest of its id has ended, or has expired though it is alive
 //	unknown      nothing is known of the id, or the operation has none
 //
+// An operation without an id may name a message by its seq instead (Of). Nothing is kept of how such
+// a message ended, so it is pending, on its way, expired (ended E), or unknown because it is dead.
+//
 // The newest is the one with the highest seq among those that are alive and the outcomes
 // that are kept. A condition holds of X alone: Absent if there is none, Present if there is one,
 // Exactly if its seq is the one named.
@@ -33,6 +36,12 @@ import (
 // answer names is what was done: Scheduled and Superseded have accepted the entry (with Before,
 // the W that goes out besides, or the X that was killed), WasCancelled has killed X, Conflict
 // has kept that the operation was refused, the others have done nothing.
+//
+// With a key (Once) the answer is looked up before all that, and kept after it:
+//
+//	nothing is kept of the key   carried out; its code and its seq are kept, whatever they are
+//	the same was asked           that code and that seq, Again; nothing is done
+//	something else was asked     KeyReused; nothing is done
 
 // A standing is what an id stands for. It is the same on every node: the alive-set, the
 // outcomes, the claim and the time are replicated.
@@ -40,6 +49,20 @@ type standing struct {
 	pending storage.Found    // X; Seq 0: none
 	onWay   uint64           // the newest alive one if it is claimed, 0: none
 	ended   outcomes.Outcome // E; Seq 0: none
+}
+
+// standingOf returns what becomes of a message without an id.
+func (f *FSM) standingOf(m storage.Found) (s standing) {
+	switch {
+	case !f.store.Alive(m.Seq):
+	case m.Expires != 0 && m.Expires <= f.store.Time():
+		s.ended = outcomes.Outcome{Kind: outcomes.Expired, Seq: m.Seq, Due: m.Due, At: m.Expires, Target: m.Target}
+	case m.Due <= f.store.Through(m.Topic, m.Target):
+		s.onWay = m.Seq
+	default:
+		s.pending = m
+	}
+	return s
 }
 
 // standing returns what the id stands for. The error is the disk's: nobody may guess then.
@@ -114,7 +137,7 @@ func (c Condition) holds(pending, expected uint64) bool {
 // isPlain reports whether the operation accepts its entry whatever is known, and nobody waits to
 // hear of it.
 func (o *Operation) isPlain() bool {
-	return o.Verb == Schedule && o.If == Always && o.Entry.ID == ""
+	return o.Verb == Schedule && o.If == Always && o.Entry.ID == "" && o.Once == Once{}
 }
 
 // carryOut does what operations ask, in their order: each sees what those before it did, and what
@@ -132,7 +155,7 @@ func (f *FSM) carryOut(w *work, operations []Operation) (answers []Answer, err e
 			answers[i] = Answer{Code: Scheduled, Seq: w.add(o.Entry)}
 		default:
 			w.accept() // for the look-up to find
-			if answers[i], err = f.carryOutOne(w, o); err != nil {
+			if answers[i], err = f.carryOutOnce(w, o); err != nil {
 				return nil, fmt.Errorf("operation %d: %w", i, err)
 			}
 		}
@@ -140,11 +163,32 @@ func (f *FSM) carryOut(w *work, operations []Operation) (answers []Answer, err e
 	return answers, nil
 }
 
+// carryOutOnce gives the answer that is kept of the operation's key, or else carries it out.
+func (f *FSM) carryOutOnce(w *work, o *Operation) (Answer, error) {
+	if o.Once == (Once{}) {
+		return f.carryOutOne(w, o)
+	}
+	if kept, ok := f.store.Answered(o.Once.Key); ok {
+		if kept.By != o.Once.Content {
+			return Answer{Code: KeyReused}, nil
+		}
+		return Answer{Code: Code(kept.Partition), Seq: kept.Seq, Again: true}, nil
+	}
+	a, err := f.carryOutOne(w, o)
+	if err == nil {
+		f.store.End(outcomes.Outcome{Name: o.Once.Key, Kind: outcomes.Answered, Seq: a.Seq, By: o.Once.Content, At: f.store.Time(), Partition: int32(a.Code)})
+	}
+	return a, err
+}
+
 func (f *FSM) carryOutOne(w *work, o *Operation) (Answer, error) {
 	e := &o.Entry
 	s, err := f.standing(e.Topic, e.ID)
 	if err != nil {
 		return Answer{}, err
+	}
+	if o.Of.Seq != 0 {
+		s = f.standingOf(o.Of)
 	}
 	a, x := o.resolve(s), s.pending
 	if a.Code == WasCancelled || a.Code == Superseded {
@@ -162,7 +206,9 @@ func (f *FSM) carryOutOne(w *work, o *Operation) (Answer, error) {
 	case Conflict:
 		ended = outcomes.Outcome{Kind: outcomes.Refused, Due: e.Due, At: ended.At, Target: e.Target}
 	case NotFound:
-		a.Since = f.store.OutcomesSince()
+		if a.Since = f.store.OutcomesSince(); o.Of.Seq != 0 {
+			a.Since = f.store.Time()
+		}
 	}
 	if ended.Kind != 0 && e.ID != "" {
 		ended.Name = name.Of(e.Topic, e.ID)

@@ -264,6 +264,78 @@ func TestOperate_withoutAnIDMeetsNothing(t *testing.T) {
 	}
 }
 
+// newTestSeqs returns newTestIDs, raised to LevelFour.
+func newTestSeqs(t testing.TB) *FSM {
+	t.Helper()
+	f := newTestIDs(t)
+	f.cfg.Understands = storage.LevelFour
+	apply(t, f, RaiseLevel{Level: storage.LevelFour})
+	return f
+}
+
+// by returns the operation on the message that is named.
+func by(verb Verb, due int64, seq uint64) Operation {
+	o := Operation{Verb: verb, Entry: storage.Entry{Topic: "a.delay"}, Of: storage.Found{Ref: storage.Ref{Due: due, Seq: seq}, Target: "a", Topic: "a.delay"}}
+	if verb == Change {
+		o.Entry.Due, o.Entry.Target = due+1, "a"
+	}
+	return o
+}
+
+// A message that nobody gave an id is meant by its seq: the rows of the table, but nothing is kept.
+func TestOperate_meansAMessageWithoutAnIDByItsSeq(t *testing.T) {
+	f := newTestSeqs(t)
+	expires := scheduleOf("", 200)
+	expires.Entry.Expires = 20
+	operate(t, f, 10, scheduleOf("", 200), scheduleOf("", 200), expires, scheduleOf("", 90))
+	exactly, other := by(Cancel, 200, 2), by(Cancel, 200, 2)
+	exactly.If, exactly.Seq, other.If, other.Seq = Exactly, 2, Exactly, 1
+	checkAnswers(t, operate(t, f, 11, by(Cancel, 200, 1), by(Cancel, 200, 1), by(Change, 200, 1), other, exactly, by(Change, 90, 4), by(Cancel, 90, 4)),
+		Answer{Code: WasCancelled, Seq: 1}, Answer{Code: NotFound, Since: 11}, Answer{Code: NotFound, Since: 11},
+		Answer{Code: Conflict, Seq: 2}, Answer{Code: WasCancelled, Seq: 2}, Answer{Code: TooLate, Seq: 4}, Answer{Code: TooLate, Seq: 4})
+	of := by(Change, 200, 3)
+	of.Of.Expires = 20
+	checkAnswers(t, operate(t, f, 19, of), Answer{Code: Superseded, Seq: 5, Before: 3})
+	of = by(Cancel, 201, 5)
+	of.Of.Expires = 20
+	got := operate(t, f, 20, of)
+	checkAnswers(t, got, Answer{Code: TooLate, Seq: 5})
+	if got[0].Outcome.Kind != outcomes.Expired || got[0].Outcome.At != 20 {
+		t.Errorf("outcome %+v", got[0].Outcome)
+	}
+	apply(t, f, Pause{Kind: pause.Topic, Name: "a.delay"})
+	apply(t, f, ChangeClaim{ClaimChange: storage.ClaimChange{Through: 300}})
+	checkAnswers(t, operate(t, f, 21, by(Cancel, 201, 5), by(Cancel, 300, 99)), Answer{Code: WasCancelled, Seq: 5}, Answer{Code: NotFound, Since: 21})
+	if f.store.Pending() != 1 || !f.store.Alive(4) || len(f.store.Life("a.delay", "")) != 0 {
+		t.Errorf("%d are pending, %+v is kept", f.store.Pending(), f.store.Life("a.delay", ""))
+	}
+}
+
+func once(key string, content uint64, o Operation) Operation {
+	o.Once = Once{Key: name.Of("", key), Content: content}
+	return o
+}
+
+func TestOperate_answersAKeyOnce(t *testing.T) {
+	f := newTestSeqs(t)
+	conflict := scheduleOf("x", 900)
+	conflict.If = Absent
+	got := operate(t, f, 10, once("a", 1, scheduleOf("", 500)), once("a", 1, scheduleOf("", 500)), once("a", 2, scheduleOf("", 501)),
+		once("b", 1, scheduleOf("x", 500)), once("c", 3, conflict), once("d", 4, cancelOf("nobody")))
+	checkAnswers(t, got, Answer{Code: Scheduled, Seq: 1}, Answer{Code: Scheduled, Seq: 1, Again: true}, Answer{Code: KeyReused},
+		Answer{Code: Scheduled, Seq: 2}, Answer{Code: Conflict, Seq: 2}, Answer{Code: NotFound})
+	// What was answered stays the answer, whatever has come of it since.
+	checkAnswers(t, operate(t, f, 11, cancelOf("x"), once("b", 1, scheduleOf("x", 500)), once("c", 3, conflict), once("d", 4, cancelOf("nobody"))),
+		Answer{Code: WasCancelled, Seq: 2}, Answer{Code: Scheduled, Seq: 2, Again: true}, Answer{Code: Conflict, Seq: 2, Again: true}, Answer{Code: NotFound, Again: true})
+	if f.store.Pending() != 1 {
+		t.Errorf("%d are pending, want one", f.store.Pending())
+	}
+	// It is forgotten as outcomes are.
+	apply(t, f, KeepOutcomes{Time: 12, Keep: outcomes.Keep{For: 100, Count: 1000}})
+	checkAnswers(t, operate(t, f, 110, once("a", 1, scheduleOf("", 500))), Answer{Code: Scheduled, Seq: 1, Again: true})
+	checkAnswers(t, operate(t, f, 111, once("a", 2, scheduleOf("", 500))), Answer{Code: Scheduled, Seq: 3})
+}
+
 // Whatever bit of a segment is flipped: a node answers as it did, or stops. It never guesses.
 func TestOperate_stopsWhenTheDiskCannotTell(t *testing.T) {
 	dir := t.TempDir()

@@ -39,8 +39,17 @@ func EntrySize(e *storage.Entry) int {
 }
 
 // OperationSize returns the number of bytes that o adds to its Part of that topic, or with ""
-// to its Operate, for builders that stop at ProposalBytes.
+// to its Operate, for builders that stop at ProposalBytes. With Of or Once it is what o adds at most, and
+// each other operation beside it adds one byte more.
 func OperationSize(o *Operation, topic string) int {
+	n := operationLen(o, topic)
+	if o.more() != 0 {
+		n += o.moreLen(new(storage.Found))
+	}
+	return n
+}
+
+func operationLen(o *Operation, topic string) int {
 	e := &o.Entry
 	n := 1
 	if e.Topic != "" && e.Topic != topic {
@@ -63,7 +72,28 @@ func OperationSize(o *Operation, topic string) int {
 
 // Size returns the exact number of bytes of the encoded command.
 func (c Operate) Size() int {
-	return 2 + codec.VarintSize(c.Time) + operationsLen(c.Operations, "")
+	n := 2 + codec.VarintSize(c.Time) + operationsLen(c.Operations, "")
+	if c.version() == 1 {
+		return n
+	}
+	var last storage.Found
+	for i := range c.Operations {
+		n += c.Operations[i].moreLen(&last)
+	}
+	return n
+}
+
+// moreLen is what appendMore appends, in bytes.
+func (o *Operation) moreLen(last *storage.Found) int {
+	more, n := o.more(), 1
+	if of := &o.Of; more&hasOf != 0 {
+		n += codec.VarintSize(of.Due) + codec.UvarintSize(of.Seq) + sameLen(of.Target, last.Target) + sameLen(of.Topic, last.Topic) + codec.VarintSize(of.Expires)
+		*last = *of
+	}
+	if more&hasOnce != 0 {
+		n += len(o.Once.Key) + codec.UvarintSize(o.Once.Content)
+	}
+	return n
 }
 
 // Size returns the exact number of bytes of the encoded command.
@@ -149,7 +179,7 @@ func entriesLen(es []storage.Entry) int {
 func operationsLen(os []Operation, topic string) int {
 	n := codec.UvarintSize(uint64(len(os)))
 	for i := range os {
-		n += OperationSize(&os[i], topic)
+		n += operationLen(&os[i], topic)
 	}
 	return n
 }

@@ -385,9 +385,11 @@ const (
 	LevelTwo Level = 2
 	// LevelThree has ids: entries that carry one, their index, and what became of those that ended.
 	LevelThree Level = 3
+	// LevelFour has answers that are kept for who asks twice, and messages that came by no record.
+	LevelFour Level = 4
 
 	// NewestLevel is what this program understands, with all below it.
-	NewestLevel = LevelThree
+	NewestLevel = LevelFour
 )
 
 // Level returns the feature level in force. It never waits for Apply or the disk,

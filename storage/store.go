@@ -297,6 +297,14 @@ func (s *Store) Outcome(topic, id string) (outcomes.Outcome, bool) {
 	return s.outcomes.Newest(name.Of(topic, id))
 }
 
+// Answered returns what was answered to an operation of that key, from LevelFour on; false when that
+// is not known any more, or was never asked. May be called from any goroutine.
+func (s *Store) Answered(key name.Hash) (outcomes.Outcome, bool) {
+	s.mu.RLock()
+	defer s.mu.RUnlock()
+	return s.outcomes.Last(key)
+}
+
 // Life returns what is known to have happened with this id, oldest first, operations that were
 // refused with it: of more than a thousand outcomes the last thousand.
 func (s *Store) Life(topic, id string) []outcomes.Outcome {

@@ -26,7 +26,7 @@ func choosePartition(m *message.Message, seq uint64, count int32) (int32, *messa
 		return m.Partition, nil
 	case m.Partitioner == message.SamePartition && m.Origin.Partition >= count:
 		return 0, &message.Problem{Code: message.CodeTargetInvalid, Message: fmt.Sprintf("partitioner source: the record came from partition %d, the target has partitions 0 to %d: add partitions or choose another partitioner", m.Origin.Partition, count-1)}
-	case m.Partitioner == message.SamePartition:
+	case m.Partitioner == message.SamePartition && !m.Origin.NoRecord(): // else as the Java client does
 		return m.Origin.Partition, nil
 	}
 	key := m.DeliveredKey()

@@ -78,6 +78,8 @@ func TestChoosePartition(t *testing.T) {
 		{"an empty key is a key", message.Message{Partition: -1, Key: []byte{}, Partitioner: message.CRC32}, 15, 0, false},
 		{"the partition that it came from", message.Message{Partition: -1, Key: []byte("k"), Partitioner: message.SamePartition, Origin: message.Origin{Partition: 4}}, 1, 4, false},
 		{"a partition that it came from and that is not there", message.Message{Partition: -1, Partitioner: message.SamePartition, Origin: message.Origin{Partition: 6}}, 1, 0, true},
+		{"without a record it came from none", message.Message{Partition: -1, Key: []byte("foobar"), Partitioner: message.SamePartition, Origin: message.Origin{Partition: -1}}, 1, foobar, false},
+		{"neither record nor key", message.Message{Partition: -1, Partitioner: message.SamePartition, Origin: message.Origin{Partition: -1}}, 9 * keylessRun, 3, false},
 	} {
 		got, problem := choosePartition(&test.message, test.seq, count)
 		if invalid := problem != nil; invalid != test.invalid || got != test.want {

@@ -79,9 +79,11 @@ func TestOperation_waitsForIDsToBeOpen(t *testing.T) {
 	}
 	for _, name := range []string{client.HeaderCancel, client.HeaderIf, client.HeaderExpiresAt, client.HeaderExpiresAfter} {
 		a.Headers = []message.Header{{Key: name, Value: []byte("x")}}
-		r := testReading(atLevel(storage.LevelThree), a)
-		if r.problem == nil || r.problem.Code != message.CodeUnsupported || !strings.HasPrefix(r.problem.Message, name+" is not served yet") {
-			t.Errorf("%s: %+v", name, r.problem)
+		for _, level := range []storage.Level{storage.LevelThree, storage.LevelFour} {
+			r := testReading(atLevel(level), a)
+			if r.problem == nil || r.problem.Code != message.CodeUnsupported || !strings.HasPrefix(r.problem.Message, name+" is not served yet") {
+				t.Errorf("%s at level %d: %+v", name, level, r.problem)
+			}
 		}
 	}
 }

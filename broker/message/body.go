@@ -47,7 +47,8 @@ var (
 //	nullable = uvarint 0 for null, else length + 1 | that many bytes
 //
 // Versions 1 and 2 have no marks: a dead letter is told by its headers there. From version 4 on
-// the entry has the id and the origin's topic, which the schedule looks into: see FromEntry.
+// the entry has the id and the origin's topic, which the schedule looks into: see FromEntry. From
+// LevelFour on partition and offset may be -1 and a seq, see Origin.
 //
 // A nil b costs one allocation, of the very size: bodies stay in memory for a while.
 func (m *Message) AppendBody(b []byte, level storage.Level) []byte {
@@ -174,6 +175,9 @@ func FromEntry(e *storage.Entry) (Message, error) {
 		m.readMarks()
 	case b[0] >= bodyVersionNamed:
 		m.ID, m.Origin.Topic = e.ID, e.Topic
+		if m.Origin.NoRecord() && m.Origin.Offset == 0 {
+			m.Origin.Offset = int64(e.Seq)
+		}
 	}
 	return m, nil
 }

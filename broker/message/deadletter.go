@@ -62,8 +62,8 @@ func (m *Message) TooNew(level storage.Level, idsOpen bool) *Problem {
 	}
 	for _, h := range m.Headers {
 		need := levelOf(h.Key)
-		if need == storage.LevelThree && level == need {
-			return &Problem{CodeUnsupported, h.Key + " is not served yet: the cluster has come to feature level 3 a moment ago, and still reads the ids of messages that wait: send the record again in some minutes"}
+		if need == storage.LevelThree && level >= need {
+			return &Problem{CodeUnsupported, h.Key + " is not served yet: the cluster has come to feature level 3 or above a moment ago, and still reads the ids of messages that wait: send the record again in some minutes"}
 		}
 		if need <= level {
 			continue

@@ -23,6 +23,7 @@ func TestHeaders_areThoseOfTheContract(t *testing.T) {
 		headerDeliveredSeq:   client.HeaderDeliveredSeq,
 		headerErrorCode:      client.HeaderErrorCode,
 		headerErrorMessage:   client.HeaderErrorMessage,
+		OwnPrefix:            client.OwnPrefix,
 		headerErrorTopic:     client.HeaderErrorTopic,
 		headerErrorPartition: client.HeaderErrorPartition,
 		headerErrorOffset:    client.HeaderErrorOffset,

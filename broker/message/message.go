@@ -16,18 +16,34 @@ type Header struct {
 // Size returns about what the header takes in a record, in bytes: also an empty one.
 func (h Header) Size() int { return 2 + len(h.Key) + len(h.Value) }
 
-// An Origin is the record of a delay topic from which a message came.
+// An Origin is the record of a delay topic from which a message came. A message without a record, from
+// storage.LevelFour on, has NoPartition and the seq of the first message that it was; where it is that
+// one itself, 0 stands in its stored form.
 type Origin struct {
 	Topic     string
 	Partition int32
 	Offset    int64
 }
 
+const (
+	// NoPartition is the Partition of an Origin without a record.
+	NoPartition = -1
+	// OwnPrefix begins the name of an Origin without a record, and ids that a server makes. Nobody can
+	// choose an id that begins so; client.OwnPrefix is the same.
+	OwnPrefix = "api/"
+)
+
+// NoRecord reports whether there is no record.
+func (o Origin) NoRecord() bool { return o.Partition == NoPartition }
+
 // String returns topic/partition/offset, the id of a message whose producer chose
-// none and the value of the header delivered-from.
+// none and the value of the header delivered-from; without a record api/seq.
 func (o Origin) String() string { return string(o.append(nil)) }
 
 func (o Origin) append(b []byte) []byte {
+	if o.NoRecord() {
+		return strconv.AppendInt(append(b, OwnPrefix...), o.Offset, 10)
+	}
 	b = append(append(b, o.Topic...), '/')
 	b = append(strconv.AppendInt(b, int64(o.Partition), 10), '/')
 	return strconv.AppendInt(b, o.Offset, 10)

@@ -174,6 +174,27 @@ func TestMessage_isNamedByItsOriginUnlessTheCallerChose(t *testing.T) {
 	}
 }
 
+// What nobody wrote as a record is named by the seq that it has, or had before it was changed.
+func TestOrigin_withoutARecordIsTheFirstSeq(t *testing.T) {
+	m := Message{ID: "api/0000000000000000000000000J", Origin: Origin{"orders.delay", NoPartition, 0}, Partition: -1}
+	for range 2 { // changed, it keeps the first
+		entry := m.Entry(7, "orders", storage.LevelFour)
+		entry.Seq = uint64(41 + m.Origin.Offset)
+		var err error
+		if m, err = FromEntry(&entry); err != nil {
+			t.Fatal(err)
+		}
+		headers := m.DeliveredHeaders([16]byte{}, entry.Seq)
+		if from := string(headers[2].Value); m.Origin.String() != "api/41" || from != "api/41" || m.Origin.Topic != "orders.delay" {
+			t.Errorf("seq %d comes from %+v, delivered-from %s, want api/41", entry.Seq, m.Origin, from)
+		}
+	}
+	letter := m.AsDeadLetter(Problem{CodeMalformed, "why"}, 9)
+	if letter.Origin != m.Origin || letter.Name() != "api/41" {
+		t.Errorf("its dead letter is %s from %+v", letter.Name(), letter.Origin)
+	}
+}
+
 // FuzzFromEntry: whatever the bytes, no panic, and what can be read can be
 // written and read again.
 func FuzzFromEntry(f *testing.F) {

@@ -18,16 +18,19 @@ import (
 //	row    | kind u8 | name 16 | seq varint | at varint | due varint | older uvarint | higher uvarint | target uvarint | more |
 //	more   | partition varint | offset varint |  of what went somewhere
 //	       | by varint |                         of Replaced
+//	       | partition varint | by uvarint |     of Answered
 //	       nothing                               of all others
 //
 // A chunk has n rows of its page from row first on: those before were forgotten when it was
 // written. seq and at are counted from those of the row before, due and by from the
-// row's own at and seq. The number of a chunk is that of its page.
+// row's own at and seq. The number of a chunk is that of its page. A chunk
+// with an Answered, of which there are none below storage.LevelFour, is of version 2; the others are of
+// version 1.
 //
 // NewestHead and NewestChunk are the newest versions that this program reads.
 const (
 	NewestHead  = 1
-	NewestChunk = 1
+	NewestChunk = 2
 )
 
 // leastRow is how many bytes a row takes at least, and leastTarget a target.
@@ -91,12 +94,15 @@ func (f *Frozen) chunk(number uint64) codec.Record {
 	}
 	b = binary.AppendUvarint(b, to-from)
 	var before row
+	version := byte(1)
 	for at := from; at < to; at++ {
 		w := f.row(at)
 		b = w.append(b, before.seq, before.at)
-		before = *w
+		if before = *w; w.kind == Answered {
+			version = 2
+		}
 	}
-	return codec.Record{Version: 1, Payload: b}
+	return codec.Record{Version: version, Payload: b}
 }
 
 func (w *row) append(b []byte, seq uint64, at int64) []byte {
@@ -113,17 +119,21 @@ func (w *row) append(b []byte, seq uint64, at int64) []byte {
 		b = binary.AppendVarint(b, int64(w.more))
 	case w.kind == Replaced:
 		b = binary.AppendVarint(b, int64(w.more-w.seq))
+	case w.kind == Answered:
+		b = binary.AppendVarint(b, int64(w.partition))
+		b = binary.AppendUvarint(b, w.more)
 	}
 	return b
 }
 
-func readRow(d *codec.Decoder, seq uint64, at int64, targets int) (w row) {
+// readRow reads the row behind another, of a chunk with so many targets and no kind above last.
+func readRow(d *codec.Decoder, before *row, targets int, last Kind) (w row) {
 	w.kind, w.name = Kind(d.Byte()), name.Hash(d.ID())
-	w.seq = seq + uint64(d.Varint())
-	w.at = at + d.Varint()
+	w.seq = before.seq + uint64(d.Varint())
+	w.at = before.at + d.Varint()
 	w.due = w.at + d.Varint()
 	older, higher, target := d.Uvarint(), d.Uvarint(), d.Uvarint()
-	if w.kind < Delivered || w.kind > Refused || older > math.MaxUint32 || higher > math.MaxUint32 || target >= uint64(targets) {
+	if w.kind < Delivered || w.kind > last || older > math.MaxUint32 || higher > math.MaxUint32 || target >= uint64(targets) {
 		d.Fail("outcome out of its bounds")
 		return row{}
 	}
@@ -133,6 +143,8 @@ func readRow(d *codec.Decoder, seq uint64, at int64, targets int) (w row) {
 		w.partition, w.more = d.Int32(), uint64(d.Varint())
 	case w.kind == Replaced:
 		w.more = w.seq + uint64(d.Varint())
+	case w.kind == Answered:
+		w.partition, w.more = d.Int32(), d.Uvarint()
 	}
 	return w
 }
@@ -176,9 +188,13 @@ func (l *Loader) Take(chunk codec.Record) error {
 		d.Fail("other outcomes than the head tells of")
 		to = from
 	}
+	last := Refused
+	if chunk.Version > 1 {
+		last = Answered
+	}
 	var before row
 	for at := from; at < to; at++ {
-		before = readRow(&d, before.seq, before.at, len(p.targets))
+		before = readRow(&d, &before, len(p.targets), last)
 		p.rows[at%pageRows] = before
 	}
 	l.pages = append(l.pages, p)

@@ -210,6 +210,33 @@ func TestGolden_chunk(t *testing.T) {
 	}
 }
 
+// What storage.LevelFour writes otherwise: a chunk with an answer. A program of the level before knows
+// by the version that it must not go on.
+func TestGolden_chunkOfLevelFour(t *testing.T) {
+	s := NewSet()
+	s.Add(Outcome{Name: id(1), Kind: Cancelled, Seq: 302, Due: 9, At: 4, Target: "orders"})
+	s.Add(Outcome{Name: id(2), Kind: Answered, Seq: 302, By: math.MaxUint64, At: 4, Partition: 3})
+	s.Add(Outcome{Name: id(3), Kind: Answered, At: 5, Partition: 7})
+	want := s.Freeze()
+	chunks := make(map[uint64]codec.Record)
+	for number, chunk := range want.Chunks(nil) {
+		var err error
+		if chunks[number], err = codec.Open("chunk", NewestChunk, golden.Compare(t, "chunk_v2", codec.Seal(chunk))); err != nil || chunk.Version != 2 {
+			t.Fatalf("version %d, %v", chunk.Version, err)
+		}
+	}
+	got, err := load(want.Head(), chunks)
+	if err != nil {
+		t.Fatal(err)
+	}
+	requireLoaded(t, got, want)
+	older := chunks[0]
+	older.Version = 1
+	if _, err := load(want.Head(), map[uint64]codec.Record{0: older}); !errors.Is(err, codec.ErrCorrupt) {
+		t.Errorf("an answer in a chunk of version 1: %v", err)
+	}
+}
+
 // No bytes make it fail otherwise than with ErrCorrupt, or make what answers worse than wrong.
 func FuzzLoader(f *testing.F) {
 	golden := goldenSet()
@@ -217,7 +244,8 @@ func FuzzLoader(f *testing.F) {
 		f.Add(golden.Head().Payload, chunk.Payload)
 	}
 	f.Fuzz(func(t *testing.T, head, chunk []byte) {
-		got, err := load(codec.Record{Version: 1, Payload: head}, map[uint64]codec.Record{0: {Version: 1, Payload: chunk}, 1: {Version: 1, Payload: chunk}})
+		chunks := map[uint64]codec.Record{0: {Version: 1, Payload: chunk}, 1: {Version: 2, Payload: chunk}}
+		got, err := load(codec.Record{Version: 1, Payload: head}, chunks)
 		if err != nil {
 			if !errors.Is(err, codec.ErrCorrupt) {
 				t.Error(err)
@@ -229,7 +257,7 @@ func FuzzLoader(f *testing.F) {
 			s.Newest(o.Name)
 			s.Life(o.Name)
 		}
-		again, err := load(got.Head(), map[uint64]codec.Record{0: {Version: 1, Payload: chunk}, 1: {Version: 1, Payload: chunk}})
+		again, err := load(got.Head(), chunks)
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -16,6 +16,10 @@ const (
 	Cancelled
 	Replaced // By is the seq that took its place
 	Refused  // the condition of an operation did not hold: no message ended, Seq is 0
+	// Answered is what an operation with a key was told, for when it is asked again; from
+	// storage.LevelFour on. Name is that of the key, Seq the answer's, Partition its code, and By a
+	// digest of what was asked.
+	Answered
 )
 
 // wentSomewhere reports whether there is a partition and an offset.
@@ -26,12 +30,12 @@ type Outcome struct {
 	Name name.Hash
 	Kind Kind
 	Seq  uint64 // of the message that ended
-	By   uint64 // Replaced: the seq of its successor; 0 of all others
+	By   uint64 // Replaced: the seq of its successor; Answered: see there; 0 of all others
 	Due  int64  // what it was due at, epoch milliseconds
 	At   int64  // when it ended, epoch milliseconds of the leader
 	// Where it went, or would have gone.
 	Target string
-	// Of Delivered and DeadLettered; 0 of all others.
+	// Of Delivered and DeadLettered; 0 of all others but Answered.
 	Partition int32
 	Offset    int64 // -1: not known
 }

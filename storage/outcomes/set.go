@@ -44,7 +44,7 @@ type page struct {
 type row struct {
 	name      name.Hash
 	seq       uint64
-	more      uint64 // Replaced: By; of what went somewhere: Offset
+	more      uint64 // Replaced and Answered: By; of what went somewhere: Offset
 	due, at   int64
 	older     uint32 // how many rows back the one before of this id is, 0: none
 	higher    uint32 // how many rows back the nearest of this id with a higher seq is, 0: none
@@ -101,6 +101,8 @@ func (s *Set) Add(o Outcome) {
 		w.partition, w.more = o.Partition, uint64(o.Offset)
 	case o.Kind == Replaced:
 		w.more = o.By
+	case o.Kind == Answered:
+		w.partition, w.more = o.Partition, o.By
 	}
 	if before, ok := s.find(o.Name); ok {
 		w.older = uint32(s.next - before)
@@ -161,6 +163,15 @@ func (s *Set) Newest(id name.Hash) (Outcome, bool) {
 		at = higher
 	}
 	return s.outcome(at), s.row(at).seq > 0
+}
+
+// Last returns what was added of a name last, whatever its seq.
+func (s *Set) Last(id name.Hash) (Outcome, bool) {
+	at, ok := s.find(id)
+	if !ok {
+		return Outcome{}, false
+	}
+	return s.outcome(at), true
 }
 
 // lifeMost bounds the answer of Life, and by that how long others wait for it.
