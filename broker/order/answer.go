@@ -12,7 +12,7 @@ import (
 
 // tell says what the log has answered about the id: what took effect is an Answer, the rest a Problem.
 func tell(topic, id string, a raftfsm.Answer) (*client.Answer, *client.Problem) {
-	answer := &client.Answer{Code: a.Code.String(), Topic: topic, ID: id, Seq: a.Seq, Before: a.Before, Outcome: outcomeOf(a.Outcome)}
+	answer := &client.Answer{Code: a.Code.String(), Topic: topic, ID: id, Seq: a.Seq, Before: a.Before, Outcome: outcomeOf(a.Outcome), Again: a.Again}
 	problem := &client.Problem{Seq: a.Seq, Outcome: answer.Outcome, Since: a.Since}
 	switch a.Code {
 	case raftfsm.Scheduled, raftfsm.Superseded, raftfsm.WasCancelled, raftfsm.AlreadyCancelled:
@@ -30,6 +30,9 @@ func tell(topic, id string, a raftfsm.Answer) (*client.Answer, *client.Problem) 
 		if a.Since != 0 {
 			problem.Detail = fmt.Sprintf("no message of %s with the id %q is known: there is none now, and none has ended since %s", topic, id, moment(a.Since))
 		}
+	case raftfsm.KeyReused:
+		problem.Code, problem.Field = client.CodeKeyReused, "idempotency_key"
+		problem.Detail = "the idempotency key came before with another request: choose a new key for what is new, nothing was done"
 	default:
 		problem.Code, problem.Detail = client.CodeInternal, fmt.Sprintf("the log answered %v", a.Code)
 	}

@@ -37,7 +37,7 @@ func (d *Desk) Now(ctx context.Context, topic, id string, c Condition) (client.A
 // wait by then, it is read again; should none be known here, the log is asked in vain for a message of no
 // seq, and says in its answer what became of it.
 func (d *Desk) change(ctx context.Context, topic, id string, c Condition, request func(waits storage.Ref, now int64) client.ChangeRequest) (client.Answer, error) {
-	if problem := d.mayAccept(); problem != nil {
+	if problem := d.mayAccept(storage.LevelThree); problem != nil {
 		return client.Answer{}, problem
 	}
 	for try := 1; ; try++ {
@@ -88,7 +88,7 @@ func (d *Desk) changed(l *storage.Listed, r client.ChangeRequest, now int64) (op
 	if r.Partition == nil && old.Partition >= 0 {
 		full.Partition = &old.Partition
 	}
-	serverMade := strings.HasPrefix(old.ID, ServerID)
+	serverMade := strings.HasPrefix(old.ID, message.OwnPrefix)
 	if serverMade {
 		full.ID = ""
 	}

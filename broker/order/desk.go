@@ -79,7 +79,7 @@ type Condition struct {
 // context ends, or the leader does, some may be in the log and others not; each item tells.
 func (d *Desk) Schedule(ctx context.Context, may Scope, requests []client.ScheduleRequest) []client.BatchItem {
 	items := make([]client.BatchItem, len(requests))
-	if problem := d.mayAccept(); problem != nil {
+	if problem := d.mayAccept(storage.LevelFour); problem != nil {
 		for i := range items {
 			items[i].Problem = problem
 		}
@@ -108,8 +108,8 @@ func (d *Desk) Cancel(ctx context.Context, topic, id string, c Condition) (clien
 }
 
 // mayAccept returns why no message is taken in for now, or nil.
-func (d *Desk) mayAccept() *client.Problem {
-	if problem := d.levelOf(storage.LevelThree); problem != nil {
+func (d *Desk) mayAccept(needs storage.Level) *client.Problem {
+	if problem := d.levelOf(needs); problem != nil {
 		return problem
 	}
 	if err := d.log.Room(); err != nil {

@@ -62,7 +62,7 @@ func atDesk(t *testing.T, test func(t *testing.T, f *fixture)) {
 		f := &fixture{t: t, node: n, counts: &counter{answered: map[string]int{}}, config: config.Default()}
 		f.config.Targets.Deny = append(f.config.Targets.Deny, "secret*")
 		f.config.Routes[0].MaxDelay = 365 * 24 * time.Hour
-		f.propose(raftfsm.RaiseLevel{Level: storage.LevelThree})
+		f.propose(raftfsm.RaiseLevel{Level: storage.LevelFour})
 		f.propose(raftfsm.Found{ClusterID: [16]byte{7}})
 		f.propose(raftfsm.OpenIDs{UpTo: n.Store().NextSeq() - 1})
 		f.Desk = f.over(n)
@@ -144,7 +144,7 @@ func TestSchedule_isAsIfARecordHadCome(t *testing.T) {
 		if got := text(m.Headers); got != "deliver-after=1h deliver-to=parcels deliver-partition=3 deliver-id=order-7 deliver-expires-after=PT10S lang=de none=" || m.Headers[6].Value != nil {
 			t.Error(got)
 		}
-		if m.Origin != (message.Origin{Topic: "orders.delay", Partition: -1}) {
+		if m.Origin != (message.Origin{Topic: "orders.delay", Partition: -1, Offset: 1}) || m.Origin.String() != "api/1" {
 			t.Errorf("%+v", m.Origin)
 		}
 		again := f.schedule(request("order-7", "2h"))
@@ -152,7 +152,7 @@ func TestSchedule_isAsIfARecordHadCome(t *testing.T) {
 			t.Errorf("%+v", again)
 		}
 		own := f.schedule(request("", "2h"))
-		if !strings.HasPrefix(own.ID, ServerID) || len(own.ID) != len(ServerID)+26 {
+		if !strings.HasPrefix(own.ID, message.OwnPrefix) || len(own.ID) != len(message.OwnPrefix)+26 {
 			t.Errorf("id %q", own.ID)
 		}
 		if _, m := f.waiting(own.ID); m.Key != nil || string(m.Value) != "a parcel" {
@@ -242,6 +242,8 @@ func TestSchedule_waitsForOpenIDsAndRoom(t *testing.T) {
 		}
 		check(d, client.CodeLevelTooLow, "carillon cluster raise")
 		f.propose(raftfsm.RaiseLevel{Level: storage.LevelThree})
+		check(d, client.CodeLevelTooLow, "this takes 4")
+		f.propose(raftfsm.RaiseLevel{Level: storage.LevelFour})
 		check(d, client.CodeIDsClosed, "ask again in some minutes")
 		f.propose(raftfsm.OpenIDs{UpTo: n.Store().NextSeq() - 1})
 		check(f.over(fullLog{n}), client.CodeUnavailable, "3 MiB free")
@@ -308,5 +310,31 @@ func TestCancel_answers(t *testing.T) {
 		check("b", Condition{}, client.ErrNotFound, `no message of orders.delay has or had the id "b"`)
 		f.propose(raftfsm.ClaimCommand{Claim: storage.Claim{Through: time.Now().UnixMilli() + 10}})
 		check("late", Condition{}, client.ErrTooLate, "is on its way")
+	})
+}
+
+func TestSchedule_takesEffectOnceForAKey(t *testing.T) {
+	atDesk(t, func(t *testing.T, f *fixture) {
+		for _, id := range []string{"", "order-7"} {
+			r := request(id, "1h")
+			r.IdempotencyKey = "key of " + id
+			first := f.schedule(r)
+			again := f.schedule(r)
+			if again.Code != client.AnswerScheduled || !again.Again || first.Again || again.Seq != first.Seq || again.ID != first.ID {
+				t.Errorf("first %+v, again %+v", first, again)
+			}
+			r.Value = client.Text("another parcel")
+			if p := f.Schedule(t.Context(), nil, []client.ScheduleRequest{r})[0].Problem; !errors.Is(p, client.ErrKeyReused) {
+				t.Errorf("%+v", p)
+			}
+		}
+		r := request("x", "1h")
+		r.IdempotencyKey = strings.Repeat("k", 257)
+		if p := f.Schedule(t.Context(), nil, []client.ScheduleRequest{r})[0].Problem; p == nil || p.Field != "idempotency_key" {
+			t.Errorf("%+v", p)
+		}
+		if pending := f.node.Store().State().Pending; pending != 2 {
+			t.Errorf("%d pending", pending)
+		}
 	})
 }

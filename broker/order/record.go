@@ -2,7 +2,10 @@ package order
 
 import (
 	"crypto/rand"
+	"crypto/sha256"
 	"encoding/base32"
+	"encoding/binary"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"strconv"
@@ -14,25 +17,50 @@ import (
 	"github.com/carillonmq/carillon/client"
 	"github.com/carillonmq/carillon/raftfsm"
 	"github.com/carillonmq/carillon/storage"
+	"github.com/carillonmq/carillon/storage/name"
 )
 
 // What is asked for is made into the record that a producer would have sent, and goes through the very
 // decision that such a record meets: so both ways have the same limits, and the same words.
 
-// noPartition is where a message came from that no record brought.
-const noPartition = -1
-
-// ServerID begins the ids that the cluster makes; nobody may choose one.
-const ServerID = "api/"
-
 // crockford is base32 without letters that are taken for others.
-var crockford = base32.NewEncoding("0123456789abcdefghjkmnpqrstvwxyz").WithPadding(base32.NoPadding)
+var crockford = base32.NewEncoding("0123456789ABCDEFGHJKMNPQRSTVWXYZ").WithPadding(base32.NoPadding)
 
-// newID returns an id that no other message has.
-func newID() string {
+// newID returns an id that no other message has. With an idempotency key it is always the same one: a
+// repetition tells it, and replaces the message that waits, should the key be forgotten by then.
+func newID(topic, key string) string {
 	var random [16]byte
-	rand.Read(random[:]) // never fails
-	return ServerID + crockford.EncodeToString(random[:])
+	if key != "" {
+		sum := sha256.Sum256([]byte(topic + "/" + key))
+		copy(random[:], sum[:])
+	} else {
+		rand.Read(random[:]) // never fails
+	}
+	return message.OwnPrefix + crockford.EncodeToString(random[:])
+}
+
+// mostKey is the length of the longest idempotency key, in bytes.
+const mostKey = 256
+
+// keyScope stands for the topic in the names of idempotency keys: no topic is called so.
+const keyScope = "idempotency key"
+
+// once returns what has the request carried out a single time, if it has a key.
+func once(r *client.ScheduleRequest) (raftfsm.Once, *client.Problem) {
+	switch {
+	case r.IdempotencyKey == "":
+		return raftfsm.Once{}, nil
+	case len(r.IdempotencyKey) > mostKey:
+		return raftfsm.Once{}, bad("idempotency_key", r.IdempotencyKey, fmt.Sprintf("has %d bytes: use %d at most", len(r.IdempotencyKey), mostKey))
+	}
+	content := *r
+	content.IdempotencyKey = ""
+	text, err := json.Marshal(content)
+	if err != nil {
+		return raftfsm.Once{}, bad("value", "", dataError(err))
+	}
+	sum := sha256.Sum256(text)
+	return raftfsm.Once{Key: name.Of(keyScope, r.Topic+"/"+r.IdempotencyKey), Content: binary.BigEndian.Uint64(sum[:])}, nil
 }
 
 // scheduled returns the operation that a request comes to, or the problem with it.
@@ -53,9 +81,12 @@ func (d *Desk) scheduled(r *client.ScheduleRequest, may Scope, now int64) (op ra
 		return op, problem
 	}
 	if a.Instruction.ID == "" {
-		a.Instruction.ID = newID()
+		a.Instruction.ID = newID(r.Topic, r.IdempotencyKey)
 	}
-	op, problem = d.judged(route, message.Origin{Topic: r.Topic, Partition: noPartition}, a, now)
+	op, problem = d.judged(route, message.Origin{Topic: r.Topic, Partition: message.NoPartition}, a, now)
+	if problem == nil {
+		op.Once, problem = once(r)
+	}
 	if problem == nil && may != nil && !may(r.Topic, op.Entry.Target) {
 		problem = &client.Problem{Code: client.CodeForbidden, Field: "deliver_to", Value: op.Entry.Target,
 			Detail: fmt.Sprintf("the token does not reach so far: it may not schedule by topic %q for target %q", r.Topic, op.Entry.Target)}

@@ -48,7 +48,7 @@ var rules = map[string]rule{
 	"broker/mailbox":            {},
 	"broker/digest":             {},
 	"broker/query":              {ours: []string{"broker/message", "client", "raftfsm", "storage", "storage/outcomes"}},
-	"broker/order":              {ours: []string{"broker/config", "broker/ingest", "broker/message", "broker/query", "client", "raftfsm", "storage", "storage/outcomes"}},
+	"broker/order":              {ours: []string{"broker/config", "broker/ingest", "broker/message", "broker/query", "client", "raftfsm", "storage", "storage/name", "storage/outcomes"}},
 	"broker/report":             {},
 	"broker/schedule":           {ours: []string{"broker/mailbox", "broker/report", "raftfsm", "storage", "storage/pause", "wheel", "wheel/timer"}},
 	"broker/deliver":            {ours: []string{"broker/digest", "broker/mailbox", "broker/message", "broker/report", "broker/schedule", "raftfsm", "storage", "storage/name", "storage/outcomes"}},
