@@ -32,6 +32,14 @@
 // A [Producer] can share the application's own *kgo.Client: see [NewProducerFrom]. To use that
 // client alone, [Stamp] the record and produce it as usual.
 //
+// An [Admin] asks the cluster itself, over its HTTP API: it schedules without Kafka, cancels and changes
+// what waits with an answer, lists it, and does what operators do.
+//
+//	admin, err := client.NewAdmin([]string{"carillon-1:7401", "carillon-2:7401"}, client.AdminOptions{Token: client.TokenFile("token")})
+//	...
+//	_, err = admin.Cancel(ctx, client.Name{Topic: "orders.delay", ID: "reminder"}, "paid")
+//	if errors.Is(err, client.ErrTooLate) { ... }
+//
 // Delivered records carry delivered-id, delivered-for, delivered-from and delivered-seq. A consumer
 // that must not act twice remembers delivered-seq. It names one message for ever; an id can come
 // again.

@@ -168,3 +168,65 @@ type Places struct {
 	Index  uint64  `json:"index,string"` // of the log
 	Places []Place `json:"places"`
 }
+
+// An Explanation is all that a node knows of an id, as far as it has applied the log: a follower can be a
+// moment behind. Its numbers are numbers in JSON, as they always were.
+type Explanation struct {
+	Topic        string `json:"topic"`
+	ID           string `json:"id"`
+	Node         string `json:"node"`          // who says so
+	AppliedIndex uint64 `json:"applied_index"` // as of this entry of the log
+	Cluster      string `json:"cluster"`       // in hexadecimal; a slash and a seq behind it make delivered-seq
+
+	Waiting    *ExplainedMessage `json:"waiting,omitempty"` // the newest with the id that has not ended; nil: none
+	Events     []ExplainedEvent  `json:"events"`            // oldest first
+	KnownSince int64             `json:"known_since"`       // what ended before may be forgotten; 0: nothing was ever forgotten
+	Words      []string          `json:"words"`             // all of it, a line each
+}
+
+// An ExplainedMessage is one that has not ended.
+type ExplainedMessage struct {
+	Seq     uint64 `json:"seq"`
+	Due     int64  `json:"due"` // epoch milliseconds
+	Target  string `json:"target"`
+	Expires int64  `json:"expires,omitempty"` // epoch milliseconds; 0: never
+	State   string `json:"state"`             // waiting, paused, held, on-its-way or expired
+}
+
+// An ExplainedEvent is the end of one message, or an operation that took no effect.
+type ExplainedEvent struct {
+	What      string `json:"what"`          // OutcomeDelivered and so on
+	Seq       uint64 `json:"seq,omitempty"` // of the message; 0 of what was refused
+	By        uint64 `json:"by,omitempty"`  // of replaced: the message in its place
+	Due       int64  `json:"due"`           // epoch milliseconds
+	At        int64  `json:"at"`            // when it happened, likewise
+	Target    string `json:"target"`        // where it went, or would have gone
+	Partition *int32 `json:"partition,omitempty"`
+	Offset    *int64 `json:"offset,omitempty"`  // nil as well where Kafka did not tell
+	Late      *int64 `json:"late_ms,omitempty"` // of delivered: milliseconds between Due and At
+}
+
+// A Status is what a node tells of itself and of its cluster as it knows it. Nodes tell more than this,
+// for those who run them.
+type Status struct {
+	Node      string   `json:"node"`
+	State     string   `json:"state"`  // leader, follower or candidate; unborn, replaced or failed
+	Leader    string   `json:"leader"` // "": unknown
+	Term      uint64   `json:"term"`
+	NotReady  string   `json:"not_ready,omitempty"`  // why the node does not serve yet; "": it does
+	Pending   uint64   `json:"pending"`              // messages that wait
+	OldestDue int64    `json:"oldest_due,omitempty"` // of them, epoch milliseconds; 0: none waits
+	Lag       *int64   `json:"lag,omitempty"`        // records of delay topics not read yet; nil: not known
+	Parked    []string `json:"parked,omitzero"`      // targets that cannot be written to; nil: not known
+	Paused    []Pause  `json:"paused,omitempty"`
+	Problems  []string `json:"problems"` // what keeps the node from its work
+	Routes    []string `json:"routes"`   // patterns of the delay topics
+	Level     struct {
+		InForce    uint32 `json:"in_force"`   // in the cluster; 0: not known yet
+		Understood uint32 `json:"understood"` // by the program of this node, at most
+	} `json:"feature_level"`
+	Members []struct {
+		ID  string `json:"id"`
+		API string `json:"api"` // host:port
+	} `json:"members"`
+}

@@ -1,0 +1,329 @@
+package client
+
+import (
+	"bytes"
+	"context"
+	"crypto/tls"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"net/http"
+	"net/http/httptrace"
+	"net/url"
+	"strconv"
+	"strings"
+	"sync/atomic"
+	"time"
+)
+
+const (
+	// usualTimeout is how long a call may take with all its tries.
+	usualTimeout = 15 * time.Second
+	// mostAnswered bounds an answer, and a line of a long one, in bytes: a record has 16 MiB at most, and a
+	// third more in base64.
+	mostAnswered = 32 << 20
+	// The wait between two rounds over all endpoints begins at one and doubles to the other.
+	leastPause, mostPause = 50 * time.Millisecond, time.Second
+	// idleConnection is less than nodes keep one that is idle, so that it is not closed under a request.
+	idleConnection = time.Minute
+)
+
+// Endpoints are the nodes that an Admin may ask. Each of them can answer; the one that answered last is
+// asked first.
+type endpoints struct {
+	bases  []string      // such as https://carillon-1:7401/prefix, without a slash at the end
+	best   atomic.Uint32 // index of the one to ask first
+	closed atomic.Bool
+	http   *http.Client
+	token  func(context.Context) (string, error) // nil: none is shown
+	// timeout bounds a call with all its tries.
+	timeout time.Duration
+}
+
+func newEndpoints(addresses []string, o AdminOptions) (*endpoints, error) {
+	e := &endpoints{token: o.Token, timeout: o.Timeout}
+	if e.timeout <= 0 {
+		e.timeout = usualTimeout
+	}
+	for _, address := range addresses {
+		base, err := baseOf(address, o.TLS != nil)
+		if err != nil {
+			return nil, err
+		}
+		e.bases = append(e.bases, base)
+	}
+	if len(e.bases) == 0 {
+		return nil, fmt.Errorf("%w: no endpoint: give the API address of a node, host:port", ErrBadRequest)
+	}
+	transport := o.Transport
+	if transport == nil {
+		transport = &http.Transport{TLSClientConfig: o.TLS.Clone(), IdleConnTimeout: idleConnection, MaxIdleConnsPerHost: 64, Proxy: http.ProxyFromEnvironment}
+	}
+	e.http = &http.Client{Transport: transport, CheckRedirect: func(*http.Request, []*http.Request) error {
+		return http.ErrUseLastResponse // no node sends one: the token stays here
+	}}
+	return e, nil
+}
+
+// baseOf returns the URL that paths are put behind.
+func baseOf(address string, secure bool) (string, error) {
+	text := address
+	if !strings.Contains(text, "://") {
+		scheme := "http://"
+		if secure {
+			scheme = "https://"
+		}
+		text = scheme + text
+	}
+	u, err := url.Parse(text)
+	switch {
+	case err != nil:
+		return "", fmt.Errorf("%w: endpoint %q: %w", ErrBadRequest, address, err)
+	case u.Scheme != "http" && u.Scheme != "https" || u.Host == "" || u.User != nil || u.RawQuery != "" || u.Fragment != "":
+		return "", fmt.Errorf("%w: endpoint %q: write host:port, or http:// or https:// with host, port and a path", ErrBadRequest, address)
+	}
+	return strings.TrimRight(u.String(), "/"), nil
+}
+
+// A call is one request, to whichever endpoint answers.
+type call struct {
+	what   string // the verb and its object, for errors
+	method string
+	path   string // percent-encoded
+	query  url.Values
+	header map[string]string
+	body   any // nil: none
+	// again: a second request has no other effect than the first, and the answer tells the truth or a
+	// refusal that is then in doubt. Reads are such.
+	again bool
+	// settled: even the refusal of a second request is the answer to the first.
+	settled bool
+	into    any // what the answer is decoded into; nil: nothing
+}
+
+// A try is what came of sending a call to one endpoint.
+type try struct {
+	err error
+	// undone: nothing was done, ask another endpoint. Otherwise the error is the answer, or, if unknown,
+	// it may have been done.
+	undone, unknown bool
+	hopeless        bool          // it will not be otherwise in a moment
+	wait            time.Duration // that the node asks for
+}
+
+// do sends the call until it has an answer, as long as that is safe. It blocks for the timeout at most,
+// or until ctx ends.
+func (e *endpoints) do(ctx context.Context, c call) error {
+	body, err := encode(c.body)
+	if err != nil {
+		return fmt.Errorf("%s: %w", c.what, err)
+	}
+	ctx, cancel := context.WithTimeout(ctx, e.timeout)
+	defer cancel()
+	var doubt error // of a try that may have been carried out
+	for round := e.round(); ; {
+		each := e.timeout
+		if c.again && len(e.bases) > 1 {
+			each /= 3 // so that there is time for another endpoint
+		}
+		tried := e.send(ctx, round.base(), c, body, each)
+		switch {
+		case tried.err == nil:
+			round.answered()
+			return nil
+		case tried.unknown && c.method != http.MethodGet:
+			doubt = tried.err
+		}
+		definite := !tried.undone && !tried.unknown
+		switch {
+		case definite && doubt != nil && !c.settled:
+			return fmt.Errorf("%s: %w: it was sent again and answered %w, which may be the effect of the first time, of which is known only: %v", c.what, ErrInDoubt, tried.err, doubt)
+		case definite:
+			round.answered()
+			return fmt.Errorf("%s: %w", c.what, tried.err)
+		case (tried.undone || c.again) && round.next(ctx, tried):
+			continue
+		case doubt != nil && !errors.Is(doubt, ErrInDoubt):
+			return fmt.Errorf("%s: %w: it was sent, and may have been carried out: %w", c.what, ErrInDoubt, doubt)
+		case doubt != nil:
+			return fmt.Errorf("%s: %w", c.what, doubt)
+		case errors.Is(tried.err, ErrUnavailable), errors.Is(tried.err, ErrClosed):
+			return fmt.Errorf("%s: %w", c.what, tried.err)
+		}
+		return fmt.Errorf("%s: %w: %w", c.what, ErrUnavailable, tried.err)
+	}
+}
+
+// send sends the call once, and decodes the answer.
+func (e *endpoints) send(ctx context.Context, base string, c call, body []byte, most time.Duration) try {
+	ctx, cancel := context.WithTimeout(ctx, most)
+	defer cancel()
+	answer, tried := e.open(ctx, base, c, body)
+	if tried.err != nil {
+		return tried
+	}
+	defer answer.Body.Close()
+	text, err := readAll(answer.Body)
+	if err == nil && c.into != nil {
+		err = json.Unmarshal(text, c.into)
+	}
+	if err != nil {
+		return try{unknown: true, err: fmt.Errorf("read the answer of %s: %w", base, err)}
+	}
+	return try{}
+}
+
+// open sends the call once and returns a success, whose body is to be read and closed, or the try.
+func (e *endpoints) open(ctx context.Context, base string, c call, body []byte) (*http.Response, try) {
+	if e.closed.Load() {
+		return nil, try{err: ErrClosed}
+	}
+	var sent atomic.Bool // something of it may have reached the node
+	trace := &httptrace.ClientTrace{WroteHeaders: func() { sent.Store(true) }}
+	request, err := e.request(httptrace.WithClientTrace(ctx, trace), base, c, body)
+	if err != nil {
+		return nil, try{err: err}
+	}
+	answer, err := e.http.Do(request)
+	if err != nil {
+		hopeless := errors.As(err, new(*tls.CertificateVerificationError)) || errors.Is(err, http.ErrSchemeMismatch)
+		return nil, try{undone: !sent.Load(), unknown: sent.Load(), hopeless: hopeless, err: fmt.Errorf("ask %s: %w", base, err)}
+	}
+	if answer.StatusCode/100 == 2 {
+		return answer, try{}
+	}
+	defer answer.Body.Close()
+	text, err := readAll(answer.Body)
+	return nil, refused(base, answer, text, err)
+}
+
+func (e *endpoints) request(ctx context.Context, base string, c call, body []byte) (*http.Request, error) {
+	where := base + c.path
+	if len(c.query) > 0 {
+		where += "?" + c.query.Encode()
+	}
+	request, err := http.NewRequestWithContext(ctx, c.method, where, bytes.NewReader(body))
+	if err != nil {
+		return nil, err
+	}
+	if body != nil {
+		request.Header.Set("Content-Type", "application/json")
+	}
+	for name, value := range c.header {
+		request.Header.Set(name, value)
+	}
+	if e.token != nil {
+		token, err := e.token(ctx)
+		if err != nil {
+			return nil, fmt.Errorf("get a token: %w", err)
+		}
+		request.Header.Set("Authorization", "Bearer "+token)
+	}
+	return request, nil
+}
+
+// refused says what an answer means that is no success.
+func refused(base string, answer *http.Response, text []byte, err error) try {
+	if err != nil {
+		return try{unknown: true, err: fmt.Errorf("read the answer of %s: %w", base, err)}
+	}
+	var told struct {
+		Problem
+		Old string `json:"error"` // of nodes and answers that have no detail
+	}
+	if json.Unmarshal(text, &told) != nil || told.Code == "" && told.Old == "" {
+		words := fmt.Errorf("%s answered %s, is this the api address of a node?", base, answer.Status)
+		if bytes.Contains(text, []byte("HTTP request to an HTTPS server")) { // words of net/http
+			words = fmt.Errorf("%s speaks TLS: write https://", base)
+		}
+		return try{unknown: answer.StatusCode >= http.StatusInternalServerError, err: words}
+	}
+	problem := told.Problem
+	if problem.Detail == "" {
+		problem.Detail = told.Old
+	}
+	problem.Status = answer.StatusCode
+	tried := try{err: &problem}
+	switch problem.Unwrap() {
+	case ErrUnavailable:
+		tried.undone = true
+		if seconds, err := strconv.Atoi(answer.Header.Get("Retry-After")); err == nil {
+			tried.wait = time.Duration(seconds) * time.Second
+		}
+	case ErrInDoubt:
+		tried.unknown = true
+	}
+	return tried
+}
+
+func encode(body any) ([]byte, error) {
+	if body == nil {
+		return nil, nil
+	}
+	var text bytes.Buffer
+	out := json.NewEncoder(&text)
+	out.SetEscapeHTML(false)
+	if err := out.Encode(body); err != nil {
+		return nil, fmt.Errorf("%w: %w", ErrBadRequest, err)
+	}
+	return text.Bytes(), nil
+}
+
+func readAll(from io.Reader) ([]byte, error) {
+	text, err := io.ReadAll(io.LimitReader(from, mostAnswered+1))
+	if err == nil && len(text) > mostAnswered {
+		err = fmt.Errorf("it has more than %d bytes", mostAnswered)
+	}
+	return text, err
+}
+
+// A round goes from one endpoint to the next, and waits when all have been asked.
+type round struct {
+	e           *endpoints
+	first, done int
+	hopeless    int // of the tries since all were asked last
+	pause       time.Duration
+}
+
+func (e *endpoints) round() round {
+	return round{e: e, first: int(e.best.Load()), pause: leastPause}
+}
+
+func (r *round) at() int { return (r.first + r.done) % len(r.e.bases) }
+
+// base returns where to ask now.
+func (r *round) base() string { return r.e.bases[r.at()] }
+
+// answered has the next call begin here.
+func (r *round) answered() { r.e.best.Store(uint32(r.at())) }
+
+// next turns to the next endpoint after a try. It waits when all have been asked, or as long as the node
+// wants. It reports false when ctx ends before that, or when no endpoint is going to answer.
+func (r *round) next(ctx context.Context, tried try) bool {
+	r.done++
+	if tried.hopeless {
+		r.hopeless++
+	}
+	var wait time.Duration // another node may answer at once
+	if r.done%len(r.e.bases) == 0 {
+		if r.hopeless == len(r.e.bases) {
+			return false
+		}
+		r.hopeless = 0
+		wait = max(tried.wait, r.pause/2+rand.N(r.pause/2)) // not all clients at once
+		r.pause = min(2*r.pause, mostPause)
+	}
+	if deadline, ok := ctx.Deadline(); ok && time.Until(deadline) <= wait {
+		return false
+	}
+	timer := time.NewTimer(wait)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		return ctx.Err() == nil
+	case <-ctx.Done():
+		return false
+	}
+}
