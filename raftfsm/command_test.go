@@ -16,6 +16,7 @@ import (
 	"github.com/carillonmq/carillon/storage/name"
 	"github.com/carillonmq/carillon/storage/outcomes"
 	"github.com/carillonmq/carillon/storage/pause"
+	"github.com/carillonmq/carillon/storage/replayed"
 	"github.com/google/go-cmp/cmp"
 )
 
@@ -67,6 +68,12 @@ var samples = map[string]Command{
 			Of: storage.Found{Ref: storage.Ref{Due: 5, Seq: 4}, Target: "a"}, Once: Once{Key: name.Of("", "key"), Content: math.MaxUint64}},
 		{Verb: Schedule, Entry: storage.Entry{Due: 3, Target: "a", Topic: "orders.delay", ID: "one"}, Once: Once{Key: name.Of("", "other")}},
 		{Verb: Schedule, Entry: storage.Entry{Due: 3, Target: "a", Body: []byte("neither")}},
+	}},
+	"operate-replay": Operate{Time: 7, Operations: []Operation{
+		{Verb: Schedule, Entry: storage.Entry{Due: 3, Target: "a", Topic: "orders.delay", ID: "one", Body: []byte("x")},
+			Replay: Replay{At: replayed.Partition{TopicID: topicID, Number: -1}, Offset: math.MaxInt64, First: 1 << 40}},
+		{Verb: Schedule, If: Absent, Entry: storage.Entry{Due: 3, Target: "a", Topic: "orders.delay"}, Once: Once{Key: name.Of("", "other")},
+			Replay: Replay{At: replayed.Partition{TopicID: topicID}, Again: true}},
 	}},
 	"ack-ended": Ack{Time: 1_700_000_000_000, Runs: []storage.SeqRun{{First: 5, Last: 9}}, Ended: []Ended{
 		{Name: name.Of("orders.delay", "one"), Kind: outcomes.Delivered, Seq: 8, Due: 1_699_999_999_990, At: 1_700_000_000_000, Target: "orders", Partition: 3, Offset: 1 << 40},
@@ -158,7 +165,11 @@ func TestDecode_tellsUnknownFromMalformed(t *testing.T) {
 		{"a schedule of a message that is there", []byte{2, kindOperate, 0, 1, byte(Schedule), 0, 0, 0, hasOf, 0, 1, 0, 0, 0}, ErrCommand, "that it cannot be on"},
 		{"a message without a seq", []byte{2, kindOperate, 0, 1, byte(Cancel), hasOf, 0, 0, 0, 0, 0}, ErrCommand, "that it cannot be on"},
 		{"an id and a message", []byte{2, kindOperate, 0, 1, byte(Cancel) | hasID, 1, 'i', hasOf, 0, 1, 0, 0, 0}, ErrCommand, "that it cannot be on"},
-		{"more than more", []byte{2, kindOperate, 0, 1, byte(Cancel), 4}, ErrCommand, "no such operation"},
+		{"a cancel of a dead letter", append(append([]byte{2, kindOperate, 0, 1, byte(Cancel), replays}, topicID[:]...), 0, 0, 0), ErrCommand, "replay of no dead letter"},
+		{"a dead letter of no topic", append(append([]byte{2, kindOperate, 0, 1, byte(Schedule), 0, 0, 0, replays}, make([]byte, 16)...), 0, 0, 0), ErrCommand, "replay of no dead letter"},
+		{"a dead letter below 0", append(append([]byte{2, kindOperate, 0, 1, byte(Schedule), 0, 0, 0, replays}, topicID[:]...), 0, 255, 255, 255, 255, 255, 255, 255, 255, 255, 1, 0), ErrCommand, "replay of no dead letter"},
+		{"again without a replay", []byte{2, kindOperate, 0, 1, byte(Cancel), again}, ErrCommand, "no such operation"},
+		{"more than more", []byte{2, kindOperate, 0, 1, byte(Cancel), 16}, ErrCommand, "no such operation"},
 		{"no kind of pause", []byte{1, kindPause, 0, 3, 1, 'a', 0, 0}, ErrCommand, "no such kind"},
 		{"no kind of end", append([]byte{2, kindAck, 0, 0, 1}, make([]byte, 23)...), ErrCommand, "no such end"},
 		{"a run that wraps", []byte{1, kindAck, 0, 1, 5, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 1}, ErrCommand, "before it begins"},

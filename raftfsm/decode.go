@@ -8,6 +8,7 @@ import (
 	"github.com/carillonmq/carillon/storage/codec"
 	"github.com/carillonmq/carillon/storage/outcomes"
 	"github.com/carillonmq/carillon/storage/pause"
+	"github.com/carillonmq/carillon/storage/replayed"
 )
 
 // decodeCommand reads what append wrote. Bodies are slices of b. It returns
@@ -198,7 +199,14 @@ func (d *decoder) more(o *Operation, last *storage.Found) {
 	if more&hasOnce != 0 {
 		o.Once = Once{Key: d.ID(), Content: d.Uvarint()}
 	}
-	if more > hasOf|hasOnce || more&hasOnce != 0 && o.Once == (Once{}) {
+	if more&replays != 0 {
+		at := replayed.Partition{TopicID: d.ID(), Number: int32(d.Varint())}
+		o.Replay = Replay{At: at, Offset: int64(d.Uvarint()), First: int64(d.Uvarint()), Again: more&again != 0}
+		if o.Verb != Schedule || o.Replay.Offset < 0 || o.Replay.First < 0 || at.TopicID == [16]byte{} {
+			d.Fail("replay of no dead letter")
+		}
+	}
+	if more > hasOf|hasOnce|replays|again || more&(replays|again) == again || more&hasOnce != 0 && o.Once == (Once{}) {
 		d.Fail("no such operation")
 	}
 }

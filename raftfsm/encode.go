@@ -38,7 +38,8 @@ import (
 //	run       gap since the last run's end (first: its first seq) | length - 1
 //	operation what (1 byte) | topic text if 16 | id text if 32 | seq if Exactly, and unless it is a Cancel:
 //	          due z | expires z if 64 | target text | body
-//	more      1: has of | 2: has once (1 byte) | of if 1 | key (16 bytes), content if 2
+//	more      1: has of | 2: has once | 4: replays | 8: also again (1 byte) | of if 1 | key (16 bytes), content if 2 |
+//	          topic id (16 bytes), partition z, offset, first offset if 4
 //	of        due z | seq | target same | topic same | expires z
 //	what      verb | condition << 2 | 16: has a topic other than its part's | 32: has an id | 64: expires
 //	ended     name (16 bytes) | kind (1 byte) | seq less the last one's | at z less the command's time |
@@ -78,6 +79,8 @@ const (
 const (
 	hasOf   = 1 << 0
 	hasOnce = 1 << 1
+	replays = 1 << 2
+	again   = 1 << 3 // with replays
 )
 
 // forms holds by kind the feature level from which its versions may be written,
@@ -345,6 +348,12 @@ func (o *Operation) more() (more byte) {
 	if o.Once != (Once{}) {
 		more |= hasOnce
 	}
+	if o.Replay != (Replay{}) {
+		more |= replays
+	}
+	if o.Replay.Again {
+		more |= again
+	}
 	return more
 }
 
@@ -361,6 +370,10 @@ func (o *Operation) appendMore(dst []byte, last *storage.Found) []byte {
 	}
 	if more&hasOnce != 0 {
 		dst = binary.AppendUvarint(append(dst, o.Once.Key[:]...), o.Once.Content)
+	}
+	if r := &o.Replay; more&replays != 0 {
+		dst = binary.AppendVarint(append(dst, r.At.TopicID[:]...), int64(r.At.Number))
+		dst = binary.AppendUvarint(binary.AppendUvarint(dst, uint64(r.Offset)), uint64(r.First))
 	}
 	return dst
 }

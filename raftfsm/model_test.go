@@ -9,6 +9,7 @@ import (
 	"github.com/carillonmq/carillon/storage/name"
 	"github.com/carillonmq/carillon/storage/outcomes"
 	"github.com/carillonmq/carillon/storage/pause"
+	"github.com/carillonmq/carillon/storage/replayed"
 )
 
 // A model is what a schedule with ids has to be, in plain maps and lists, all of them searched
@@ -25,6 +26,7 @@ type model struct {
 	ended    []outcomes.Outcome // those that are known, oldest end first
 	since    int64
 	keep     outcomes.Keep
+	replayed map[letter]bool
 }
 
 // covered names what can be held and paused.
@@ -39,7 +41,7 @@ type message struct {
 }
 
 func newModel() *model {
-	return &model{held: make(map[covered]int64), paused: make(map[covered]bool), next: 1, alive: make(map[uint64]message), all: make(map[uint64]message), keep: outcomes.DefaultKeep}
+	return &model{held: make(map[covered]int64), paused: make(map[covered]bool), next: 1, alive: make(map[uint64]message), all: make(map[uint64]message), keep: outcomes.DefaultKeep, replayed: make(map[letter]bool)}
 }
 
 // apply returns what the command answers.
@@ -197,7 +199,7 @@ func (m *model) change(c storage.ClaimChange) {
 func (m *model) operate(operations []Operation) (answers []Answer) {
 	plain := true
 	for _, o := range operations {
-		plain = plain && o.Verb == Schedule && o.If == Always && o.Entry.ID == "" && o.Once == Once{}
+		plain = plain && o.Verb == Schedule && o.If == Always && o.Entry.ID == "" && o.Once == Once{} && o.Replay == Replay{}
 		answers = append(answers, m.operateOnce(o))
 	}
 	if plain {
@@ -208,7 +210,7 @@ func (m *model) operate(operations []Operation) (answers []Answer) {
 
 func (m *model) operateOnce(o Operation) Answer {
 	if o.Once == (Once{}) {
-		return m.operateOne(o)
+		return m.operateReplay(o)
 	}
 	for _, e := range m.ended {
 		switch {
@@ -219,9 +221,31 @@ func (m *model) operateOnce(o Operation) Answer {
 			return Answer{Code: KeyReused}
 		}
 	}
-	a := m.operateOne(o)
+	a := m.operateReplay(o)
 	m.note(outcomes.Outcome{Name: o.Once.Key, Kind: outcomes.Answered, Seq: a.Seq, By: o.Once.Content, At: m.time, Partition: int32(a.Code)})
 	return a
+}
+
+func (m *model) operateReplay(o Operation) Answer {
+	if o.Replay == (Replay{}) {
+		return m.operateOne(o)
+	}
+	at := letter{o.Replay.At, o.Replay.Offset}
+	if m.replayed[at] && !o.Replay.Again {
+		return Answer{Code: Replayed}
+	}
+	a := m.operateOne(o)
+	if a.Code == Scheduled || a.Code == Superseded {
+		maps.DeleteFunc(m.replayed, func(other letter, _ bool) bool { return other.at == at.at && other.offset < o.Replay.First })
+		m.replayed[at] = true
+	}
+	return a
+}
+
+// A letter is a dead letter by its place.
+type letter struct {
+	at     replayed.Partition
+	offset int64
 }
 
 // A happening is all that is known of one message of an id.

@@ -6,6 +6,7 @@ import (
 	"github.com/carillonmq/carillon/storage"
 	"github.com/carillonmq/carillon/storage/name"
 	"github.com/carillonmq/carillon/storage/outcomes"
+	"github.com/carillonmq/carillon/storage/replayed"
 )
 
 // A Verb says what an Operation does.
@@ -37,12 +38,22 @@ type Operation struct {
 	Seq   uint64        // with Exactly
 	Entry storage.Entry // of a Cancel only Topic and ID
 
-	// Of and Once are carried by an Operate alone, and may be proposed from storage.LevelFour on.
+	// Of, Once and Replay are carried by an Operate alone, and may be proposed from storage.LevelFour on.
 
 	// Of is the message that a Cancel or a Change without an id is about, as it was read; Seq 0: none.
 	// A message never changes, so all nodes take it for the same.
-	Of   storage.Found
-	Once Once
+	Of     storage.Found
+	Once   Once
+	Replay Replay
+}
+
+// Replay has a Schedule of a dead letter marked as carried out, and not carried out again. The zero
+// value is no replay.
+type Replay struct {
+	At     replayed.Partition // of the dead-letter topic; its topic has an id
+	Offset int64
+	First  int64 // the first offset of the partition that Kafka still has: marks below it are forgotten
+	Again  bool  // also if it is marked
 }
 
 // Once has an operation carried out a single time: what was answered is kept, as long as outcomes are,
@@ -65,12 +76,13 @@ const (
 	TooLate                          // nothing can be done about it any more: Outcome tells, or Seq is on its way
 	NotFound                         // no message of this id is known; see Answer.Since
 	KeyReused                        // something else was asked with this key before: nothing was done
+	Replayed                         // the dead letter was replayed before: nothing was done
 )
 
 // codeNames are the names of codes for people and metrics, by number.
 var codeNames = [...]string{
 	Scheduled: "scheduled", Superseded: "replaced", WasCancelled: "cancelled", AlreadyCancelled: "already-cancelled",
-	Conflict: "conflict", TooLate: "too-late", NotFound: "not-found", KeyReused: "key-reused",
+	Conflict: "conflict", TooLate: "too-late", NotFound: "not-found", KeyReused: "key-reused", Replayed: "replayed",
 }
 
 // String returns the code in a word, as users know it.
@@ -83,7 +95,7 @@ func (c Code) String() string {
 
 // Codes returns all codes.
 func Codes() []Code {
-	return []Code{Scheduled, Superseded, WasCancelled, AlreadyCancelled, Conflict, TooLate, NotFound, KeyReused}
+	return []Code{Scheduled, Superseded, WasCancelled, AlreadyCancelled, Conflict, TooLate, NotFound, KeyReused, Replayed}
 }
 
 // An Answer is what came of an Operation, on every node alike.

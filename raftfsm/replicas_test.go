@@ -13,6 +13,7 @@ import (
 	"github.com/carillonmq/carillon/storage/name"
 	"github.com/carillonmq/carillon/storage/outcomes"
 	"github.com/carillonmq/carillon/storage/pause"
+	"github.com/carillonmq/carillon/storage/replayed"
 	"github.com/google/go-cmp/cmp"
 	"github.com/hashicorp/raft"
 )
@@ -383,7 +384,7 @@ func (p *play) drawOperation(now int64) Operation {
 	return o
 }
 
-// drawMore makes of an operation one on a message without an id, or one with a key, or both. There are
+// drawMore makes of an operation one on a message without an id, or one with a key, or a replay. There are
 // fewer keys than are forgotten meanwhile.
 func (p *play) drawMore(o Operation) Operation {
 	if n := p.model.all[p.drawSeq()]; o.Verb != Schedule && n.ID == "" && n.Topic != "" && p.random.IntN(3) > 0 {
@@ -395,6 +396,10 @@ func (p *play) drawMore(o Operation) Operation {
 	}
 	if p.random.IntN(2) == 0 {
 		o.Once = Once{Key: name.Of("", fmt.Sprint(p.random.IntN(30))), Content: p.random.Uint64N(2)}
+	}
+	if o.Verb == Schedule && p.random.IntN(2) == 0 {
+		offset := p.random.Int64N(60)
+		o.Replay = Replay{At: replayed.Partition{TopicID: topicID, Number: p.random.Int32N(2)}, Offset: offset, First: max(0, offset-50), Again: p.random.IntN(4) == 0}
 	}
 	return o
 }

@@ -42,6 +42,10 @@ import (
 //	nothing is kept of the key   carried out; its code and its seq are kept, whatever they are
 //	the same was asked           that code and that seq, Again; nothing is done
 //	something else was asked     KeyReused; nothing is done
+//
+// Behind that, a dead letter that is marked is not replayed (Replayed; nothing is done), unless Again is
+// said; one that is not is marked when its entry is accepted, in the same step. So of two replays one
+// takes effect, whoever led when they were asked.
 
 // A standing is what an id stands for. It is the same on every node: the alive-set, the
 // outcomes, the claim and the time are replicated.
@@ -137,7 +141,7 @@ func (c Condition) holds(pending, expected uint64) bool {
 // isPlain reports whether the operation accepts its entry whatever is known, and nobody waits to
 // hear of it.
 func (o *Operation) isPlain() bool {
-	return o.Verb == Schedule && o.If == Always && o.Entry.ID == "" && o.Once == Once{}
+	return o.Verb == Schedule && o.If == Always && o.Entry.ID == "" && o.Once == Once{} && o.Replay == Replay{}
 }
 
 // carryOut does what operations ask, in their order: each sees what those before it did, and what
@@ -166,7 +170,7 @@ func (f *FSM) carryOut(w *work, operations []Operation) (answers []Answer, err e
 // carryOutOnce gives the answer that is kept of the operation's key, or else carries it out.
 func (f *FSM) carryOutOnce(w *work, o *Operation) (Answer, error) {
 	if o.Once == (Once{}) {
-		return f.carryOutOne(w, o)
+		return f.carryOutReplay(w, o)
 	}
 	if kept, ok := f.store.Answered(o.Once.Key); ok {
 		if kept.By != o.Once.Content {
@@ -174,9 +178,25 @@ func (f *FSM) carryOutOnce(w *work, o *Operation) (Answer, error) {
 		}
 		return Answer{Code: Code(kept.Partition), Seq: kept.Seq, Again: true}, nil
 	}
-	a, err := f.carryOutOne(w, o)
+	a, err := f.carryOutReplay(w, o)
 	if err == nil {
 		f.store.End(outcomes.Outcome{Name: o.Once.Key, Kind: outcomes.Answered, Seq: a.Seq, By: o.Once.Content, At: f.store.Time(), Partition: int32(a.Code)})
+	}
+	return a, err
+}
+
+// carryOutReplay carries the operation out, unless it replays what was replayed, and marks what it replays.
+func (f *FSM) carryOutReplay(w *work, o *Operation) (Answer, error) {
+	r := &o.Replay
+	if *r == (Replay{}) {
+		return f.carryOutOne(w, o)
+	}
+	if !r.Again && f.store.Replayed(r.At, r.Offset) {
+		return Answer{Code: Replayed}, nil
+	}
+	a, err := f.carryOutOne(w, o)
+	if err == nil && (a.Code == Scheduled || a.Code == Superseded) {
+		f.store.MarkReplayed(r.At, r.Offset, r.First)
 	}
 	return a, err
 }

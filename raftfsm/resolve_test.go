@@ -13,6 +13,7 @@ import (
 	"github.com/carillonmq/carillon/storage/name"
 	"github.com/carillonmq/carillon/storage/outcomes"
 	"github.com/carillonmq/carillon/storage/pause"
+	"github.com/carillonmq/carillon/storage/replayed"
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"
 	"github.com/hashicorp/raft"
@@ -334,6 +335,37 @@ func TestOperate_answersAKeyOnce(t *testing.T) {
 	apply(t, f, KeepOutcomes{Time: 12, Keep: outcomes.Keep{For: 100, Count: 1000}})
 	checkAnswers(t, operate(t, f, 110, once("a", 1, scheduleOf("", 500))), Answer{Code: Scheduled, Seq: 1, Again: true})
 	checkAnswers(t, operate(t, f, 111, once("a", 2, scheduleOf("", 500))), Answer{Code: Scheduled, Seq: 3})
+}
+
+func replayOf(offset int64, o Operation) Operation {
+	o.Replay = Replay{At: replayed.Partition{TopicID: topicID, Number: 1}, Offset: offset}
+	return o
+}
+
+func TestOperate_replaysADeadLetterOnce(t *testing.T) {
+	f := newTestSeqs(t)
+	absent := scheduleOf("x", 900)
+	absent.If = Absent
+	again := replayOf(7, scheduleOf("", 500))
+	again.Replay.Again = true
+	checkAnswers(t, operate(t, f, 10, replayOf(7, scheduleOf("", 500)), replayOf(7, scheduleOf("", 500)), replayOf(8, scheduleOf("x", 500)), again),
+		Answer{Code: Scheduled, Seq: 1}, Answer{Code: Replayed}, Answer{Code: Scheduled, Seq: 2}, Answer{Code: Scheduled, Seq: 3})
+	// What did not come to be scheduled is not marked.
+	checkAnswers(t, operate(t, f, 11, replayOf(9, absent), replayOf(9, scheduleOf("y", 500)), replayOf(9, scheduleOf("y", 500))),
+		Answer{Code: Conflict, Seq: 2}, Answer{Code: Scheduled, Seq: 4}, Answer{Code: Replayed})
+	// Who asks twice with one key hears twice that it was scheduled.
+	keyed := once("a", 1, replayOf(10, scheduleOf("", 500)))
+	checkAnswers(t, operate(t, f, 12, keyed, keyed, replayOf(10, scheduleOf("", 500))),
+		Answer{Code: Scheduled, Seq: 5}, Answer{Code: Scheduled, Seq: 5, Again: true}, Answer{Code: Replayed})
+	// Marks below what Kafka has are forgotten.
+	last := replayOf(20, scheduleOf("", 500))
+	last.Replay.First = 9
+	checkAnswers(t, operate(t, f, 13, last, replayOf(9, scheduleOf("", 500)), replayOf(7, scheduleOf("", 500))),
+		Answer{Code: Scheduled, Seq: 6}, Answer{Code: Replayed}, Answer{Code: Scheduled, Seq: 7})
+	// The same offset of another partition is another dead letter.
+	other := replayOf(20, scheduleOf("", 500))
+	other.Replay.At.Number = 2
+	checkAnswers(t, operate(t, f, 14, other), Answer{Code: Scheduled, Seq: 8})
 }
 
 // Whatever bit of a segment is flipped: a node answers as it did, or stops. It never guesses.

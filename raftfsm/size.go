@@ -39,7 +39,7 @@ func EntrySize(e *storage.Entry) int {
 }
 
 // OperationSize returns the number of bytes that o adds to its Part of that topic, or with ""
-// to its Operate, for builders that stop at ProposalBytes. With Of or Once it is what o adds at most, and
+// to its Operate, for builders that stop at ProposalBytes. With Of, Once or Replay it is what o adds at most, and
 // each other operation beside it adds one byte more.
 func OperationSize(o *Operation, topic string) int {
 	n := operationLen(o, topic)
@@ -92,6 +92,9 @@ func (o *Operation) moreLen(last *storage.Found) int {
 	}
 	if more&hasOnce != 0 {
 		n += len(o.Once.Key) + codec.UvarintSize(o.Once.Content)
+	}
+	if r := &o.Replay; more&replays != 0 {
+		n += len(r.At.TopicID) + codec.VarintSize(int64(r.At.Number)) + codec.UvarintSize(uint64(r.Offset)) + codec.UvarintSize(uint64(r.First))
 	}
 	return n
 }

@@ -3,6 +3,7 @@ package storage
 import (
 	"github.com/carillonmq/carillon/storage/outcomes"
 	"github.com/carillonmq/carillon/storage/pause"
+	"github.com/carillonmq/carillon/storage/replayed"
 	"github.com/carillonmq/carillon/storage/segment"
 )
 
@@ -137,6 +138,14 @@ func (s *Store) Resume(kind pause.Kind, name string) (changed bool) {
 	changed = s.values.pauses.Has(kind, name)
 	s.values.pauses = s.values.pauses.Without(kind, name)
 	return changed
+}
+
+// MarkReplayed marks the dead letter at the offset as replayed, and forgets the marks of its partition
+// below first. Called by the writer, from LevelFour on.
+func (s *Store) MarkReplayed(at replayed.Partition, offset, first int64) {
+	s.change()
+	defer s.mu.Unlock()
+	s.values.replayed.Add(at, offset, first)
 }
 
 // SetTime raises the schedule's time to ms; an earlier time is passed over. It forgets

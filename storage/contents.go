@@ -20,7 +20,7 @@ import (
 // of all is what LevelOne has.
 const (
 	newestHead  = 2
-	newestState = 3
+	newestState = 4
 )
 
 // contents is what one manifest commit names. It is never changed once it is

@@ -9,6 +9,7 @@ import (
 	"github.com/carillonmq/carillon/storage/internal/golden"
 	"github.com/carillonmq/carillon/storage/outcomes"
 	"github.com/carillonmq/carillon/storage/pause"
+	"github.com/carillonmq/carillon/storage/replayed"
 	"github.com/carillonmq/carillon/storage/segment"
 )
 
@@ -80,7 +81,7 @@ func TestGolden_levelTwo(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if again, err := decodeValues(state); err != nil || !reflect.DeepEqual(again, v) {
+	if again, err := decodeValues(state); err != nil || !reflect.DeepEqual(encodeValues(&again), c.state) {
 		t.Errorf("values %+v, want %+v (error %v)", again, v, err)
 	}
 	c.stored = alive.File{ID: 9, Base: 1000, Size: 1234, Flushed: 5 << 20, Count: 196, Next: 300}
@@ -120,6 +121,29 @@ func TestGolden_levelThree(t *testing.T) {
 	}
 	again, err := decodeValues(state)
 	if err != nil || !reflect.DeepEqual(encodeValues(&again), c.state) || !again.pauses.Has(pause.Target, "orders") || again.topics.len() != 1 {
+		t.Errorf("values %+v, want %+v (error %v)", again, v, err)
+	}
+}
+
+// What LevelFour writes otherwise than LevelThree.
+func TestGolden_levelFour(t *testing.T) {
+	c := goldenContents()
+	v, err := decodeValues(c.state)
+	if err != nil {
+		t.Fatal(err)
+	}
+	v.level, v.idsOpen = LevelFour, true
+	letters := replayed.Partition{TopicID: [16]byte{7}, Number: 2}
+	for _, offset := range []int64{3, 4, 1 << 40} {
+		v.replayed.Add(letters, offset, 0)
+	}
+	c.state = encodeValues(&v)
+	state, err := codec.Open("state", newestState, golden.Compare(t, "manifest_state_v4", codec.Seal(c.state)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	again, err := decodeValues(state)
+	if err != nil || !reflect.DeepEqual(encodeValues(&again), c.state) || !again.replayed.Has(letters, 4) || again.replayed.Has(letters, 5) {
 		t.Errorf("values %+v, want %+v (error %v)", again, v, err)
 	}
 }

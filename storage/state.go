@@ -11,6 +11,7 @@ import (
 
 	"github.com/carillonmq/carillon/storage/codec"
 	"github.com/carillonmq/carillon/storage/pause"
+	"github.com/carillonmq/carillon/storage/replayed"
 	"github.com/carillonmq/carillon/storage/segment"
 	"github.com/tidwall/btree"
 )
@@ -109,19 +110,20 @@ type values struct {
 	holds     holds // by target
 	topics    holds // by delay topic
 	pauses    pause.Set
+	replayed  replayed.Set
 	positions map[partitionKey]Position
 
 	appliedIndex uint64
 }
 
 func newValues() values {
-	return values{level: LevelOne, nextSeq: 1, holds: newHolds(), topics: newHolds(), positions: make(map[partitionKey]Position)}
+	return values{level: LevelOne, nextSeq: 1, holds: newHolds(), topics: newHolds(), replayed: replayed.New(), positions: make(map[partitionKey]Position)}
 }
 
 // clone costs a copy of the positions. Nobody else may use v meanwhile, not even to read.
 func (v *values) clone() values {
 	c := *v
-	c.holds, c.topics = v.holds.clone(), v.topics.clone()
+	c.holds, c.topics, c.replayed = v.holds.clone(), v.topics.clone(), v.replayed.Clone()
 	c.positions = maps.Clone(v.positions)
 	return c
 }
@@ -228,6 +230,8 @@ func (v *values) holdPaused(kind pause.Kind, name string) {
 // version 3, which ends with
 //
 //	| n | n x (topic held, through varint, mark) | pause.Set | ids open u8 |
+//
+// From LevelFour on it is version 4, which ends with | replayed.Set |.
 func encodeValues(v *values) codec.Record {
 	r := codec.Record{Version: 1}
 	if v.level > LevelOne {
@@ -235,6 +239,9 @@ func encodeValues(v *values) codec.Record {
 	}
 	if v.level >= LevelThree {
 		r.Version = 3
+	}
+	if v.level >= LevelFour {
+		r.Version = 4
 	}
 	r.Payload = v.append(r.Payload)
 	return r
@@ -263,7 +270,11 @@ func (v *values) append(b []byte) []byte {
 	}
 	b = v.topics.append(b)
 	b = v.pauses.Append(b)
-	return codec.AppendBool(b, v.idsOpen)
+	b = codec.AppendBool(b, v.idsOpen)
+	if v.level < LevelFour {
+		return b
+	}
+	return v.replayed.Append(b)
 }
 
 func decodeValues(r codec.Record) (values, error) {
@@ -291,6 +302,9 @@ func decodeValues(r codec.Record) (values, error) {
 		v.topics.read(&d)
 		v.pauses = pause.Read(&d)
 		v.idsOpen = d.Bool()
+	}
+	if r.Version >= 4 {
+		v.replayed = replayed.Read(&d)
 	}
 	return v, d.Finish("state")
 }
@@ -385,7 +399,8 @@ const (
 	LevelTwo Level = 2
 	// LevelThree has ids: entries that carry one, their index, and what became of those that ended.
 	LevelThree Level = 3
-	// LevelFour has answers that are kept for who asks twice, and messages that came by no record.
+	// LevelFour has answers that are kept for who asks twice, messages that came by no record, and
+	// marks of dead letters that were replayed.
 	LevelFour Level = 4
 
 	// NewestLevel is what this program understands, with all below it.

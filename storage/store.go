@@ -14,6 +14,7 @@ import (
 	"github.com/carillonmq/carillon/storage/name"
 	"github.com/carillonmq/carillon/storage/outcomes"
 	"github.com/carillonmq/carillon/storage/pause"
+	"github.com/carillonmq/carillon/storage/replayed"
 	"github.com/carillonmq/carillon/storage/segment"
 )
 
@@ -233,6 +234,13 @@ func (s *Store) Pauses() []pause.Pause {
 	s.mu.RLock()
 	defer s.mu.RUnlock()
 	return s.values.pauses.All()
+}
+
+// Replayed reports whether the dead letter at the offset is marked as replayed.
+func (s *Store) Replayed(at replayed.Partition, offset int64) bool {
+	s.mu.RLock()
+	defer s.mu.RUnlock()
+	return s.values.replayed.Has(at, offset)
 }
 
 // Paused reports whether the delay topic, or target, of that name is paused.

@@ -27,7 +27,7 @@ var big = []string{
 var rules = map[string]rule{
 	"wheel":                     {},
 	"wheel/timer":               {ours: []string{"wheel"}},
-	"storage":                   {ours: []string{"storage/alive", "storage/codec", "storage/disk", "storage/merge", "storage/name", "storage/outcomes", "storage/pause", "storage/segment"}, big: []string{"go.etcd.io/bbolt"}},
+	"storage":                   {ours: []string{"storage/alive", "storage/codec", "storage/disk", "storage/merge", "storage/name", "storage/outcomes", "storage/pause", "storage/replayed", "storage/segment"}, big: []string{"go.etcd.io/bbolt"}},
 	"storage/alive":             {ours: []string{"storage/codec", "storage/disk"}},
 	"storage/codec":             {},
 	"storage/disk":              {ours: []string{"storage/codec"}, big: []string{"go.etcd.io/bbolt"}},
@@ -36,8 +36,9 @@ var rules = map[string]rule{
 	"storage/name":              {ours: []string{"storage/codec"}},
 	"storage/outcomes":          {ours: []string{"storage/codec", "storage/disk", "storage/name"}},
 	"storage/pause":             {ours: []string{"storage/codec"}},
+	"storage/replayed":          {ours: []string{"storage/codec"}},
 	"storage/segment":           {ours: []string{"storage/alive", "storage/codec", "storage/disk", "storage/name"}, big: []string{"go.etcd.io/bbolt"}},
-	"raftfsm":                   {ours: []string{"storage", "storage/codec", "storage/name", "storage/outcomes", "storage/pause"}, big: []string{"github.com/hashicorp/raft"}},
+	"raftfsm":                   {ours: []string{"storage", "storage/codec", "storage/name", "storage/outcomes", "storage/pause", "storage/replayed"}, big: []string{"github.com/hashicorp/raft"}},
 	"raftfsm/raftlog":           {ours: []string{"raftfsm", "storage", "storage/codec", "storage/disk"}, big: []string{"github.com/hashicorp/raft", "go.etcd.io/bbolt"}},
 	"raftfsm/member":            {ours: []string{"raftfsm", "storage", "storage/codec"}},
 	"raftfsm/repeats":           {},
@@ -171,7 +172,7 @@ func TestPackages_sayWhatTheyAre(t *testing.T) {
 }
 
 // Where time is data: a clock or a random number there would make nodes differ.
-var clockless = []string{"wheel", "storage", "storage/alive", "storage/codec", "storage/disk", "storage/merge", "storage/name", "storage/outcomes", "storage/segment", "raftfsm", "raftfsm/member"}
+var clockless = []string{"wheel", "storage", "storage/alive", "storage/codec", "storage/disk", "storage/merge", "storage/name", "storage/outcomes", "storage/replayed", "storage/segment", "raftfsm", "raftfsm/member"}
 
 // What neither Apply nor judgement reaches: a new disk gets a random incarnation.
 var clocked = []string{"raftfsm/member/identity.go"}
