@@ -82,4 +82,5 @@ sim:
 	go run ./broker/brokertest/sim run -seeds $(SEEDS)
 
 mutants:
+	go run ./broker/brokertest/sim histories
 	go run ./broker/brokertest/sim mutants -seeds $(SEEDS)

@@ -2,23 +2,21 @@ package brokertest
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"math"
 	"math/rand/v2"
+	"strings"
 	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
 
 	"github.com/carillonmq/carillon/broker/brokertest/history"
-	"github.com/carillonmq/carillon/broker/message"
 	"github.com/carillonmq/carillon/raftfsm"
-	"github.com/carillonmq/carillon/storage"
 )
 
-// Clients schedule, replace and cancel a few ids at once, at whichever node, while leaders are killed,
-// frozen and cut off. There is an order in which all that they were told, and all that came out, is right.
+// Clients schedule, replace, cancel, change, get and list a few ids at once, at whichever node, while leaders
+// are killed, frozen and cut off. There is an order in which all that they were told, and all that came out, is right.
 func TestIDs_areLinearizable(t *testing.T) {
 	seeds := uint64(8)
 	if testing.Short() {
@@ -29,13 +27,15 @@ func TestIDs_areLinearizable(t *testing.T) {
 			t.Parallel()
 			var calls []history.Call
 			synctest.Test(t, func(t *testing.T) { calls = callAtRandom(t, seed) })
-			told := make(map[raftfsm.Code]int)
+			told := make(map[string]int)
 			for _, c := range calls {
-				told[c.Code]++
+				told[strings.TrimSuffix(fmt.Sprintf("%v %v", c.Verb, c.Code), " code(0)")]++
 			}
-			t.Logf("%d calls and deliveries, by code: %v", len(calls), told)
-			if len(calls) < 100 || told[raftfsm.WasCancelled] == 0 || told[raftfsm.TooLate] == 0 || told[raftfsm.Superseded] == 0 {
-				t.Error("too little came of the calls to prove anything")
+			t.Logf("%d calls and deliveries: %v", len(calls), told)
+			for _, needed := range []string{"schedule replaced", "cancel cancelled", "cancel too-late", "change replaced", "get", "list", "deliver"} {
+				if told[needed] == 0 {
+					t.Errorf("no %s: the calls prove too little", needed)
+				}
 			}
 			if err := history.Check(calls, time.Minute); err != nil {
 				t.Error(err)
@@ -43,6 +43,9 @@ func TestIDs_areLinearizable(t *testing.T) {
 		})
 	}
 }
+
+// callIDs is how many ids all calls are about: few, so that they meet.
+const callIDs = 4
 
 // A caller makes calls of several clients and keeps what came of them.
 type caller struct {
@@ -72,7 +75,7 @@ func callAtRandom(t *testing.T, seed uint64) []history.Call {
 		all.clients.Go(func() { all.client(client) })
 	}
 	chance := rand.New(rand.NewPCG(seed, math.MaxUint64))
-	for range 6 {
+	for range 10 {
 		time.Sleep(time.Duration(1+chance.IntN(5000)) * time.Millisecond)
 		leader, lasts := c.leader(), time.Duration(200+chance.IntN(4000))*time.Millisecond
 		switch chance.IntN(3) {
@@ -96,83 +99,11 @@ func callAtRandom(t *testing.T, seed uint64) []history.Call {
 	return all.history(p)
 }
 
-// client makes one call after the other.
-func (a *caller) client(number int) {
-	chance := rand.New(rand.NewPCG(a.seed, uint64(number)))
-	for i := 0; ; i++ {
-		select {
-		case <-a.stopped.Done():
-			return
-		case <-time.After(time.Duration(chance.IntN(600)) * time.Millisecond):
-		}
-		call := history.Call{ID: fmt.Sprint("id-", chance.IntN(4)), Client: number, Verb: history.Schedule, To: math.MaxInt64}
-		op := raftfsm.Operation{Verb: raftfsm.Schedule, Entry: storage.Entry{Topic: "orders.delay", ID: call.ID}}
-		value := fmt.Sprintf("%d of %d", i, number)
-		if chance.IntN(2) == 0 {
-			call.Verb, op.Verb = history.Cancel, raftfsm.Cancel
-		} else {
-			due := time.Now().Add(time.Duration(chance.IntN(3000)) * time.Millisecond).UnixMilli()
-			m := message.Message{ID: call.ID, Origin: message.Origin{Topic: "orders.delay", Partition: int32(number), Offset: int64(i)}, PlannedFor: due, Partition: -1, Value: []byte(value)}
-			op.Entry = m.Entry(due, "orders", storage.LevelThree)
-		}
-		if chance.IntN(4) == 0 {
-			op.If = raftfsm.Condition(1 + chance.IntN(3))
-			op.Seq = a.anySeq(chance, call.ID)
-			call.If, call.Exact = op.If, op.Seq
-		}
-		a.call(chance, call, op, value)
-		if call.Verb == history.Schedule && chance.IntN(2) == 0 {
-			at := time.UnixMilli(op.Entry.Due).Add(time.Duration(chance.IntN(60)-40) * time.Millisecond)
-			a.clients.Go(func() { a.cancelAt(at, call.ID, number+10*i) })
-		}
-	}
-}
-
 // cancelAt cancels about when the message is handed over, and its Ack is not in the log yet.
 func (a *caller) cancelAt(at time.Time, id string, number int) {
 	time.Sleep(time.Until(at))
-	call := history.Call{ID: id, Client: number, Verb: history.Cancel, To: math.MaxInt64}
-	op := raftfsm.Operation{Verb: raftfsm.Cancel, Entry: storage.Entry{Topic: "orders.delay", ID: id}}
+	call, op := cancel(number, id)
 	a.call(rand.New(rand.NewPCG(a.seed, uint64(number))), call, op, "")
-}
-
-// anySeq returns one that was told of the id, mostly the last.
-func (a *caller) anySeq(chance *rand.Rand, id string) (seq uint64) {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	for _, c := range a.calls {
-		if c.ID == id && c.Seq > 0 && (seq == 0 || chance.IntN(4) > 0) {
-			seq = c.Seq
-		}
-	}
-	return max(seq, 1)
-}
-
-// call asks any node that runs. One that certainly proposed nothing leaves no trace.
-func (a *caller) call(chance *rand.Rand, call history.Call, op raftfsm.Operation, value string) {
-	node := a.cluster.nodes[chance.IntN(len(a.cluster.nodes))].raft()
-	if node == nil {
-		return
-	}
-	call.From = int64(time.Since(a.begin))
-	ctx, cancel := context.WithTimeout(context.Background(), 3*time.Second)
-	defer cancel()
-	command := raftfsm.Operate{Time: time.Now().UnixMilli(), Operations: []raftfsm.Operation{op}}
-	result, err := node.Propose(ctx, command).Wait(ctx)
-	if err != nil && !errors.Is(err, raftfsm.ErrInDoubt) {
-		return
-	}
-	if err == nil {
-		answer := result.Answers[0][0]
-		call.To, call.Code, call.Before = int64(time.Since(a.begin)), answer.Code, answer.Before
-		call.Seq = max(answer.Seq, answer.Outcome.Seq)
-	}
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	if call.Verb == history.Schedule {
-		a.at[value] = len(a.calls)
-	}
-	a.calls = append(a.calls, call)
 }
 
 // history adds what came out, and what became of schedules that nobody was told of.
@@ -189,10 +120,11 @@ func (a *caller) history(p *player) []history.Call {
 		}
 	}
 	for _, c := range a.calls {
-		if c.Verb == history.Schedule && c.Code == 0 && c.Seq == 0 {
+		isWrite := c.Verb == history.Schedule || c.Verb == history.Change
+		if isWrite && c.Code == 0 && c.Seq == 0 {
 			continue // it never came to be
 		}
-		if c.Verb == history.Schedule && c.Code != raftfsm.Conflict {
+		if isWrite && (c.Code == 0 || c.Code == raftfsm.Scheduled || c.Code == raftfsm.Superseded) {
 			scheduled[c.Seq] = c
 		}
 		kept = append(kept, c)

@@ -20,8 +20,26 @@ type Verb uint8
 const (
 	Schedule Verb = iota
 	Cancel
-	Get
+	Change
+	Get     // what is known of the id
+	List    // what waits under the id
 	Deliver // the first copy of a message is in its target; nobody asked
+)
+
+// String returns the verb as a word.
+func (v Verb) String() string {
+	return [...]string{"schedule", "cancel", "change", "get", "list", "deliver"}[v]
+}
+
+// What the newest message of an id is.
+type What uint8
+
+// What it can be.
+const (
+	Nothing   What = iota // there never was one
+	Waiting               // it can be cancelled
+	Claimed               // or delivered: nobody can do anything about it
+	Cancelled             // and will never come
 )
 
 // A Call is one operation on an id, with what was answered.
@@ -34,8 +52,9 @@ type Call struct {
 
 	From, To int64 // nanoseconds; To is math.MaxInt64 when there was no answer
 
-	Code   raftfsm.Code // 0: no answer
-	Seq    uint64       // of the answer; of a Schedule without an answer that of the log; of a Get 0 for nothing; of a Deliver its own
+	Code   raftfsm.Code // of what changes something; 0: no answer
+	Told   What         // of a Get
+	Seq    uint64       // of the answer; of a Schedule or Change without one that of the log; of a read 0 for nothing; of a Deliver its own
 	Before uint64
 }
 
@@ -73,28 +92,18 @@ func list(operations []porcupine.Operation) string {
 
 // String tells a call and its answer on one line.
 func (c Call) String() string {
-	verb := [...]string{"schedule", "cancel", "get", "deliver"}[c.Verb]
-	return fmt.Sprintf("%14v to %14v client %d: %s if %d %d: code %d, seq %d, before %d",
-		time.Duration(c.From), time.Duration(c.To), c.Client, verb, c.If, c.Exact, c.Code, c.Seq, c.Before)
+	what := [...]string{"nothing", "waiting", "claimed", "cancelled"}[c.Told]
+	return fmt.Sprintf("%14v to %14v client %d: %s if %d %d: %v, %s, seq %d, before %d",
+		time.Duration(c.From), time.Duration(c.To), c.Client, c.Verb, c.If, c.Exact, c.Code, what, c.Seq, c.Before)
 }
 
 // A state is what is true of one id.
 type state struct {
 	newest uint64
-	what   what
+	what   What
 	killed string // seqs that will never come, each with a comma behind it
 	let    string // seqs that a claim has let go
 }
-
-// What the newest message of an id is.
-type what uint8
-
-const (
-	nothing what = iota // there never was one
-	waiting
-	claimed // or delivered: nobody can do anything about it
-	cancelled
-)
 
 func has(seqs string, seq uint64) bool { return strings.Contains(","+seqs, fmt.Sprintf(",%d,", seq)) }
 
@@ -103,8 +112,8 @@ func with(seqs string, seq uint64) string { return seqs + fmt.Sprintf("%d,", seq
 // step returns what may be true after the call. A claim may have come just before it.
 func step(s state, c Call) (next []any) {
 	next = s.take(c, next)
-	if s.what == waiting {
-		s.what, s.let = claimed, with(s.let, s.newest)
+	if s.what == Waiting {
+		s.what, s.let = Claimed, with(s.let, s.newest)
 		next = s.take(c, next)
 	}
 	return next
@@ -116,8 +125,14 @@ func (s state) take(c Call, next []any) []any {
 		return s.schedule(c, next)
 	case Cancel:
 		return s.cancel(c, next)
+	case Change:
+		return s.change(c, next)
 	case Get:
-		if found := s.what == waiting || s.what == claimed && c.Seq != 0; found == (c.Seq != 0) && (!found || c.Seq == s.newest) {
+		if s.what == c.Told && s.newest == c.Seq {
+			return append(next, s)
+		}
+	case List:
+		if s.pending() == c.Seq {
 			return append(next, s)
 		}
 	case Deliver:
@@ -128,34 +143,44 @@ func (s state) take(c Call, next []any) []any {
 	return next
 }
 
+// pending returns the seq of the message that waits, 0 for none.
+func (s state) pending() uint64 {
+	if s.what != Waiting {
+		return 0
+	}
+	return s.newest
+}
+
 // holds reports whether the call's condition does.
 func (s state) holds(c Call) bool {
 	switch c.If {
 	case raftfsm.Absent:
-		return s.what != waiting
+		return s.what != Waiting
 	case raftfsm.Present:
-		return s.what == waiting
+		return s.what == Waiting
 	case raftfsm.Exactly:
-		return s.what == waiting && s.newest == c.Exact
+		return s.what == Waiting && s.newest == c.Exact
 	}
 	return true
 }
 
 func (s state) schedule(c Call, next []any) []any {
 	before := s
-	if s.what == waiting {
+	if s.what == Waiting {
 		s.killed = with(s.killed, s.newest)
 	}
-	s.newest, s.what = c.Seq, waiting
+	s.newest, s.what = c.Seq, Waiting
 	switch c.Code {
 	case 0: // it is in the log
-		return append(next, s)
+		if before.holds(c) {
+			return append(next, s)
+		}
 	case raftfsm.Scheduled:
-		if before.what != waiting && before.holds(c) {
+		if before.what != Waiting && before.holds(c) {
 			return append(next, s)
 		}
 	case raftfsm.Superseded:
-		if before.what == waiting && before.newest == c.Before && before.holds(c) {
+		if before.what == Waiting && before.newest == c.Before && before.holds(c) {
 			return append(next, s)
 		}
 	case raftfsm.Conflict:
@@ -164,30 +189,49 @@ func (s state) schedule(c Call, next []any) []any {
 	return next
 }
 
+// change takes effect where something waits, as a schedule that replaces it does.
+func (s state) change(c Call, next []any) []any {
+	switch c.Code {
+	case 0, raftfsm.Superseded, raftfsm.Conflict:
+		if s.what == Waiting {
+			return s.schedule(c, next)
+		}
+	case raftfsm.TooLate:
+		if (s.what == Claimed || s.what == Cancelled) && s.newest == c.Seq {
+			return append(next, s)
+		}
+	case raftfsm.NotFound:
+		if s.what == Nothing {
+			return append(next, s)
+		}
+	}
+	return next
+}
+
 func (s state) cancel(c Call, next []any) []any {
 	after := s
-	after.what, after.killed = cancelled, with(s.killed, s.newest)
+	after.what, after.killed = Cancelled, with(s.killed, s.newest)
 	switch c.Code {
 	case 0: // nobody knows
 		next = append(next, s)
-		if s.what == waiting && s.holds(c) {
+		if s.what == Waiting && s.holds(c) {
 			next = append(next, after)
 		}
 		return next
 	case raftfsm.WasCancelled:
-		if s.what == waiting && s.newest == c.Seq && s.holds(c) {
+		if s.what == Waiting && s.newest == c.Seq && s.holds(c) {
 			return append(next, after)
 		}
 	case raftfsm.AlreadyCancelled:
-		if s.what == cancelled && s.newest == c.Seq {
+		if s.what == Cancelled && s.newest == c.Seq {
 			return append(next, s)
 		}
 	case raftfsm.TooLate:
-		if s.what == claimed && s.newest == c.Seq {
+		if s.what == Claimed && s.newest == c.Seq {
 			return append(next, s)
 		}
 	case raftfsm.NotFound:
-		if s.what == nothing {
+		if s.what == Nothing {
 			return append(next, s)
 		}
 	case raftfsm.Conflict:
@@ -198,11 +242,7 @@ func (s state) cancel(c Call, next []any) []any {
 
 // conflict is right where the condition does not hold, and names what waits.
 func (s state) conflict(c Call, next []any) []any {
-	pending := uint64(0)
-	if s.what == waiting {
-		pending = s.newest
-	}
-	if s.holds(c) || c.Seq != pending {
+	if s.holds(c) || c.Seq != s.pending() {
 		return next
 	}
 	return append(next, s)

@@ -121,7 +121,11 @@ func TestPlanted_applyToTheSource(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, p := range planted {
+	ofHistories, err := Read("histories")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, p := range append(planted, ofHistories...) {
 		cmd := exec.CommandContext(context.Background(), "git", "apply", "--check", "-C1", "-")
 		cmd.Dir, cmd.Stdin = filepath.Join("..", "..", ".."), bytes.NewReader(p.Patch)
 		if said, err := cmd.CombinedOutput(); err != nil {

@@ -28,6 +28,7 @@ func verbs() []verb {
 		{"run", "play seeds, shrink what fails, sum up", runSeeds},
 		{"shrink", "shrink the script of a file or a seed that fails", runShrink},
 		{"mutants", "put each planted bug into a copy of the source, and play seeds until one finds it", runMutants},
+		{"histories", "put each bug into a copy that breaks what clients are told, and count the seeds that notice it", runHistories},
 		{"drawn", "draw bugs from the syntax of the source, and see whether unit tests or seeds find them", runDrawn},
 	}
 }
@@ -53,7 +54,7 @@ func dispatch(ctx context.Context, args []string, out io.Writer) error {
 	if i < 0 {
 		var lines []string
 		for _, v := range verbs() {
-			lines = append(lines, fmt.Sprintf("  sim %-8s %s (-h tells its flags)", v.name, v.about))
+			lines = append(lines, fmt.Sprintf("  sim %-9s %s (-h tells its flags)", v.name, v.about))
 		}
 		return fmt.Errorf("there is no verb %q; there are\n%s", name, strings.Join(lines, "\n"))
 	}
