@@ -14,9 +14,9 @@ const (
 )
 
 // A Command is one of Found, Ingest, SetPositions, ClaimCommand, ChangeClaim, Ack,
-// Replace, RaiseLevel, Operate, OpenIDs, KeepOutcomes, Pause and Resume. It carries every decision
-// that Apply needs: no node looks at its own clock or configuration while it applies. Time is always the leader's, in epoch
-// milliseconds; the state keeps the greatest it has seen.
+// Replace, RaiseLevel, Operate, OpenIDs, KeepOutcomes, Pause, Resume, StartBulk, StepBulk and StopBulk. It
+// carries every decision that Apply needs: no node looks at its own clock or configuration while it applies.
+// Time is always the leader's, in epoch milliseconds; the state keeps the greatest it has seen.
 type Command interface {
 	// Size returns the exact number of bytes that the encoded command takes.
 	Size() int
@@ -150,6 +150,35 @@ type Resume struct {
 	Name string
 }
 
+// StartBulk begins an operation on many messages: those that are known by the time when it is applied. It
+// may be proposed from storage.LevelFour on. The answer is Scheduled, with the id of the operation as its Seq,
+// or Conflict where as many run as may (then nothing is kept of Once), or KeyReused.
+type StartBulk struct {
+	Time int64
+	What string // for the leader, at most bulk.MostWhat bytes
+	Who  string // in words of the user's, at most bulk.MostWho bytes
+	Once Once   // zero: each is a new one
+}
+
+// StepBulk carries an operation on, if it runs and is at From: so whoever led before, each message that it
+// comes to has one fate. It may be proposed from storage.LevelFour on.
+type StepBulk struct {
+	Time       int64
+	ID         uint64
+	From, Next string // where it goes on, at most bulk.MostCursor bytes; "": at its beginning
+	Finished   bool   // there is nothing behind Next
+	Operations []Operation
+	Failed     uint64 // messages that the leader has passed over, since what is asked cannot be done to them
+	Problem    string // of the last of these, "": there are none; at most bulk.MostProblem bytes
+}
+
+// StopBulk ends an operation that runs. It may be proposed from storage.LevelFour on.
+type StopBulk struct {
+	Time    int64
+	ID      uint64
+	Problem string // why, at most bulk.MostProblem bytes
+}
+
 // RaiseLevel raises the feature level to Level; a lower one changes nothing. It is
 // proposed only when every member says that it understands that level: one that
 // does not must stop when it applies this.
@@ -165,8 +194,8 @@ type Result struct {
 	FirstSeq     uint64 // of the entries that were accepted, which are dense from here
 	Accepted     int
 	Killed       uint64
-	Changed      bool // a Pause or Resume has changed something
-	// Answers has for each Part of an Ingest, and once for an Operate, an answer to each of its
+	Changed      bool // a Pause, Resume, StepBulk or StopBulk has changed something
+	// Answers has for each Part of an Ingest, and once for an Operate, a StartBulk and a StepBulk, an answer to each of its
 	// operations; nil where none of them has an id or a condition, or the part was not applied.
 	Answers [][]Answer
 }

@@ -5,6 +5,7 @@ import (
 	"math"
 
 	"github.com/carillonmq/carillon/storage"
+	"github.com/carillonmq/carillon/storage/bulk"
 	"github.com/carillonmq/carillon/storage/codec"
 	"github.com/carillonmq/carillon/storage/outcomes"
 	"github.com/carillonmq/carillon/storage/pause"
@@ -55,13 +56,25 @@ func decodeCommand(b []byte) (Command, error) {
 	case kindRaiseLevel:
 		c = RaiseLevel{Time: time, Level: d.level()}
 	case kindOperate:
-		c = Operate{Time: time, Operations: d.operate(version)}
+		if version == 1 {
+			c = Operate{Time: time, Operations: d.operations("")}
+		} else {
+			c = Operate{Time: time, Operations: d.withMore()}
+		}
 	case kindOpenIDs:
 		c = OpenIDs{Time: time, UpTo: d.Uvarint(), Named: d.named()}
 	case kindPause:
 		c = Pause{Time: time, Kind: d.pauseKind(), Name: d.text(), Who: d.ownText(), Why: d.ownText()}
 	case kindResume:
 		c = Resume{Time: time, Kind: d.pauseKind(), Name: d.text()}
+	case kindStartBulk:
+		c = d.startBulk(time)
+	case kindStepBulk:
+		c = d.stepBulk(time)
+	case kindStopBulk:
+		stop := StopBulk{Time: time, ID: d.Uvarint(), Problem: d.ownText()}
+		d.checkTexts("", "", "", stop.Problem)
+		c = stop
 	case kindKeepOutcomes:
 		c = KeepOutcomes{Time: time, Keep: outcomes.Keep{For: d.Varint(), Count: d.Uvarint()}}
 	}
@@ -168,11 +181,8 @@ func (d *decoder) operation(o *Operation, topic string) {
 	e.Target, e.Body = d.text(), d.BytesView()
 }
 
-// operate reads the operations of an Operate.
-func (d *decoder) operate(version byte) []Operation {
-	if version == 1 {
-		return d.operations("")
-	}
+// withMore reads operations that are followed by more, nil for none.
+func (d *decoder) withMore() []Operation {
 	n := d.CountOf(2)
 	if n == 0 {
 		return nil
@@ -186,6 +196,27 @@ func (d *decoder) operate(version byte) []Operation {
 		}
 	}
 	return os
+}
+
+func (d *decoder) startBulk(time int64) StartBulk {
+	c := StartBulk{Time: time, What: d.ownText(), Who: d.ownText(), Once: Once{Key: d.ID(), Content: d.Uvarint()}}
+	d.checkTexts(c.What, c.Who, "", "")
+	return c
+}
+
+func (d *decoder) stepBulk(time int64) StepBulk {
+	c := StepBulk{Time: time, ID: d.Uvarint(), From: d.ownText(), Next: d.ownText(), Finished: d.Bool(), Failed: d.Uvarint(),
+		Problem: d.ownText(), Operations: d.withMore()}
+	d.checkTexts("", "", c.From, c.Problem)
+	d.checkTexts("", "", c.Next, "")
+	return c
+}
+
+// checkTexts fails at one that is longer than the state may have.
+func (d *decoder) checkTexts(what, who, cursor, problem string) {
+	if err := bulk.CheckTexts(what, who, cursor, problem); err != nil {
+		d.Fail(err.Error())
+	}
 }
 
 func (d *decoder) more(o *Operation, last *storage.Found) {

@@ -30,6 +30,9 @@ import (
 //	10 KeepOutcomes milliseconds z | count
 //	11 Pause        kind of pause (1 byte) | name text | who text | why text
 //	12 Resume       kind of pause (1 byte) | name text
+//	13 StartBulk    what text | who text | key (16 bytes) | content
+//	14 StepBulk     id | from text | next text | finished (1 byte) | failed | problem text | n | n x (operation | more)
+//	15 StopBulk     id | problem text
 //
 //	part      topic id (16 bytes) | topic text | partition z | from z | next z | epoch z | n | n entries
 //	position  topic id (16 bytes) | topic text | partition z | next z | epoch z
@@ -65,6 +68,9 @@ const (
 	kindKeepOutcomes
 	kindPause
 	kindResume
+	kindStartBulk
+	kindStepBulk
+	kindStopBulk
 )
 
 // What an operation has beside its verb (bits 0 and 1) and its condition (bits 2 and 3).
@@ -99,6 +105,9 @@ var forms = [...][]storage.Level{
 	kindKeepOutcomes: {storage.LevelThree},
 	kindPause:        {storage.LevelThree},
 	kindResume:       {storage.LevelThree},
+	kindStartBulk:    {storage.LevelFour},
+	kindStepBulk:     {storage.LevelFour},
+	kindStopBulk:     {storage.LevelFour},
 }
 
 // levelOf returns the feature level that brought a version of a kind, 0 for one
@@ -321,12 +330,14 @@ func (c Operate) append(dst []byte) []byte {
 	if c.version() == 1 {
 		return appendOperations(header(dst, 1, kindOperate, c.Time), c.Operations, "")
 	}
-	dst = header(dst, 2, kindOperate, c.Time)
-	dst = binary.AppendUvarint(dst, uint64(len(c.Operations)))
+	return appendWithMore(header(dst, 2, kindOperate, c.Time), c.Operations)
+}
+
+func appendWithMore(dst []byte, os []Operation) []byte {
+	dst = binary.AppendUvarint(dst, uint64(len(os)))
 	var last storage.Found
-	for i := range c.Operations {
-		o := &c.Operations[i]
-		dst = o.appendMore(o.append(dst, ""), &last)
+	for i := range os {
+		dst = os[i].appendMore(os[i].append(dst, ""), &last)
 	}
 	return dst
 }

@@ -158,6 +158,12 @@ func (f *FSM) execute(w *work, cmd Command) error {
 		f.pause(w, c)
 	case Resume:
 		f.resume(w, c)
+	case StartBulk:
+		f.startBulk(w, c)
+	case StepBulk:
+		return f.stepBulk(w, c)
+	case StopBulk:
+		f.stopBulk(w, c)
 	default:
 		panic(fmt.Sprintf("raftfsm: decoded a %T that nothing applies", cmd))
 	}

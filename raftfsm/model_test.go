@@ -3,9 +3,11 @@ package raftfsm
 import (
 	"cmp"
 	"maps"
+	"math"
 	"slices"
 
 	"github.com/carillonmq/carillon/storage"
+	"github.com/carillonmq/carillon/storage/bulk"
 	"github.com/carillonmq/carillon/storage/name"
 	"github.com/carillonmq/carillon/storage/outcomes"
 	"github.com/carillonmq/carillon/storage/pause"
@@ -27,6 +29,8 @@ type model struct {
 	since    int64
 	keep     outcomes.Keep
 	replayed map[letter]bool
+	started  uint64
+	bulks    []bulk.Operation // that are known: first those that have ended, in that order, then those that run
 }
 
 // covered names what can be held and paused.
@@ -68,6 +72,24 @@ func (m *model) apply(c Command) [][]Answer {
 	case Operate:
 		m.setTime(c.Time)
 		return [][]Answer{m.operate(c.Operations)}
+	case StartBulk:
+		m.setTime(c.Time)
+		return [][]Answer{{m.startBulk(c)}}
+	case StepBulk:
+		m.setTime(c.Time)
+		for _, o := range m.bulks {
+			if o.ID == c.ID && o.State == bulk.Running && o.Cursor == c.From {
+				return [][]Answer{m.stepBulk(o, c)}
+			}
+		}
+	case StopBulk:
+		m.setTime(c.Time)
+		for _, o := range m.bulks {
+			if o.ID == c.ID && o.State == bulk.Running {
+				o.State, o.Ended, o.Problem = bulk.Stopped, m.time, c.Problem
+				m.setBulk(o)
+			}
+		}
 	case Ack:
 		m.setTime(c.Time)
 		m.end(c.Ended)
@@ -99,6 +121,8 @@ func (m *model) apply(c Command) [][]Answer {
 				m.alive[n.Seq] = message{Named: n}
 			}
 		}
+	case RaiseLevel:
+		m.setTime(c.Time)
 	case KeepOutcomes:
 		m.setTime(c.Time)
 		m.keep = c.Keep
@@ -119,6 +143,7 @@ func (m *model) apply(c Command) [][]Answer {
 func (m *model) setTime(ms int64) {
 	m.time = max(m.time, ms)
 	m.forget(1000)
+	m.bulks = slices.DeleteFunc(m.bulks, func(o bulk.Operation) bool { return o.State != bulk.Running && o.Ended < m.time-bulk.KeptFor })
 }
 
 // forget gives up what is too old or too much, from the oldest on, so many at a time.
@@ -209,21 +234,89 @@ func (m *model) operate(operations []Operation) (answers []Answer) {
 }
 
 func (m *model) operateOnce(o Operation) Answer {
-	if o.Once == (Once{}) {
-		return m.operateReplay(o)
+	return m.once(o.Once, func() Answer { return m.operateReplay(o) })
+}
+
+func (m *model) once(o Once, do func() Answer) Answer {
+	if o == (Once{}) {
+		return do()
 	}
 	for _, e := range m.ended {
 		switch {
-		case e.Kind != outcomes.Answered || e.Name != o.Once.Key:
-		case e.By == o.Once.Content:
+		case e.Kind != outcomes.Answered || e.Name != o.Key:
+		case e.By == o.Content:
 			return Answer{Code: Code(e.Partition), Seq: e.Seq, Again: true}
 		default:
 			return Answer{Code: KeyReused}
 		}
 	}
-	a := m.operateReplay(o)
-	m.note(outcomes.Outcome{Name: o.Once.Key, Kind: outcomes.Answered, Seq: a.Seq, By: o.Once.Content, At: m.time, Partition: int32(a.Code)})
+	a := do()
+	if a.Seq != manyRun {
+		m.note(outcomes.Outcome{Name: o.Key, Kind: outcomes.Answered, Seq: a.Seq, By: o.Content, At: m.time, Partition: int32(a.Code)})
+	}
 	return a
+}
+
+// manyRun is the Seq of an answer that is not kept.
+const manyRun = math.MaxUint64
+
+func (m *model) startBulk(c StartBulk) Answer {
+	a := m.once(c.Once, func() Answer {
+		running := 0
+		for _, o := range m.bulks {
+			if o.State == bulk.Running {
+				running++
+			}
+		}
+		if running == bulk.MostRunning {
+			return Answer{Code: Conflict, Seq: manyRun}
+		}
+		m.started++
+		m.bulks = append(m.bulks, bulk.Operation{ID: m.started, What: c.What, Who: c.Who, UpperSeq: m.next - 1, Started: c.Time, State: bulk.Running})
+		return Answer{Code: Scheduled, Seq: m.started}
+	})
+	if a.Seq == manyRun {
+		a.Seq = 0
+	}
+	return a
+}
+
+func (m *model) stepBulk(o bulk.Operation, c StepBulk) []Answer {
+	answers := m.operate(c.Operations)
+	for i := range c.Operations {
+		switch {
+		case answers == nil, answers[i].Code == Scheduled, answers[i].Code == WasCancelled, answers[i].Code == Superseded:
+			o.Done++
+		case answers[i].Code == NotFound:
+			o.NotFound++
+		default:
+			o.TooLate++
+		}
+	}
+	o.Cursor, o.Failed = c.Next, o.Failed+c.Failed
+	if c.Problem != "" {
+		o.Problem = c.Problem
+	}
+	if c.Finished {
+		o.State, o.Ended = bulk.Finished, m.time
+	}
+	m.setBulk(o)
+	return answers
+}
+
+// setBulk puts it into the place of what it was; of one that has ended that is the last of these.
+func (m *model) setBulk(o bulk.Operation) {
+	at := slices.IndexFunc(m.bulks, func(b bulk.Operation) bool { return b.ID == o.ID })
+	if o.State == bulk.Running {
+		m.bulks[at] = o
+		return
+	}
+	m.bulks = slices.Delete(m.bulks, at, at+1)
+	running := slices.IndexFunc(m.bulks, func(b bulk.Operation) bool { return b.State == bulk.Running })
+	if running < 0 {
+		running = len(m.bulks)
+	}
+	m.bulks = slices.Insert(m.bulks, running, o)
 }
 
 func (m *model) operateReplay(o Operation) Answer {

@@ -169,18 +169,12 @@ func (f *FSM) carryOut(w *work, operations []Operation) (answers []Answer, err e
 
 // carryOutOnce gives the answer that is kept of the operation's key, or else carries it out.
 func (f *FSM) carryOutOnce(w *work, o *Operation) (Answer, error) {
-	if o.Once == (Once{}) {
-		return f.carryOutReplay(w, o)
-	}
-	if kept, ok := f.store.Answered(o.Once.Key); ok {
-		if kept.By != o.Once.Content {
-			return Answer{Code: KeyReused}, nil
-		}
-		return Answer{Code: Code(kept.Partition), Seq: kept.Seq, Again: true}, nil
+	if a, known := f.answered(o.Once); known {
+		return a, nil
 	}
 	a, err := f.carryOutReplay(w, o)
 	if err == nil {
-		f.store.End(outcomes.Outcome{Name: o.Once.Key, Kind: outcomes.Answered, Seq: a.Seq, By: o.Once.Content, At: f.store.Time(), Partition: int32(a.Code)})
+		f.keep(o.Once, a)
 	}
 	return a, err
 }
@@ -199,6 +193,28 @@ func (f *FSM) carryOutReplay(w *work, o *Operation) (Answer, error) {
 		f.store.MarkReplayed(r.At, r.Offset, r.First)
 	}
 	return a, err
+}
+
+// answered returns the answer to something that was asked before with this key.
+func (f *FSM) answered(o Once) (a Answer, known bool) {
+	if o == (Once{}) {
+		return a, false
+	}
+	kept, known := f.store.Answered(o.Key)
+	switch {
+	case !known:
+		return a, false
+	case kept.By != o.Content:
+		return Answer{Code: KeyReused}, true
+	}
+	return Answer{Code: Code(kept.Partition), Seq: kept.Seq, Again: true}, true
+}
+
+// keep keeps the answer to the next one with this key.
+func (f *FSM) keep(o Once, a Answer) {
+	if o != (Once{}) {
+		f.store.End(outcomes.Outcome{Name: o.Key, Kind: outcomes.Answered, Seq: a.Seq, By: o.Content, At: f.store.Time(), Partition: int32(a.Code)})
+	}
 }
 
 func (f *FSM) carryOutOne(w *work, o *Operation) (Answer, error) {

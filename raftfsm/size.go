@@ -72,15 +72,26 @@ func operationLen(o *Operation, topic string) int {
 
 // Size returns the exact number of bytes of the encoded command.
 func (c Operate) Size() int {
-	n := 2 + codec.VarintSize(c.Time) + operationsLen(c.Operations, "")
+	n := 2 + codec.VarintSize(c.Time)
 	if c.version() == 1 {
-		return n
+		return n + operationsLen(c.Operations, "")
 	}
+	return n + withMoreLen(c.Operations)
+}
+
+func withMoreLen(os []Operation) int {
+	n := operationsLen(os, "")
 	var last storage.Found
-	for i := range c.Operations {
-		n += c.Operations[i].moreLen(&last)
+	for i := range os {
+		n += os[i].moreLen(&last)
 	}
 	return n
+}
+
+// Size returns the exact number of bytes of the encoded command.
+func (c StepBulk) Size() int {
+	return 2 + codec.VarintSize(c.Time) + codec.UvarintSize(c.ID) + textLen(c.From) + textLen(c.Next) + 1 +
+		codec.UvarintSize(c.Failed) + textLen(c.Problem) + withMoreLen(c.Operations)
 }
 
 // moreLen is what appendMore appends, in bytes.
@@ -161,6 +172,12 @@ func (c Pause) Size() int { return len(c.append(nil)) }
 
 // Size returns the exact number of bytes of the encoded command.
 func (c Resume) Size() int { return len(c.append(nil)) }
+
+// Size returns the exact number of bytes of the encoded command.
+func (c StartBulk) Size() int { return len(c.append(nil)) }
+
+// Size returns the exact number of bytes of the encoded command.
+func (c StopBulk) Size() int { return len(c.append(nil)) }
 
 // Size returns the exact number of bytes of the encoded command.
 func (c RaiseLevel) Size() int { return len(c.append(nil)) }

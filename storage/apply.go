@@ -1,6 +1,7 @@
 package storage
 
 import (
+	"github.com/carillonmq/carillon/storage/bulk"
 	"github.com/carillonmq/carillon/storage/outcomes"
 	"github.com/carillonmq/carillon/storage/pause"
 	"github.com/carillonmq/carillon/storage/replayed"
@@ -148,13 +149,31 @@ func (s *Store) MarkReplayed(at replayed.Partition, offset, first int64) {
 	s.values.replayed.Add(at, offset, first)
 }
 
+// StartBulk begins an operation on messages that have a seq by now, and returns its id; false if as many
+// run as may. Of o What, Who and Started count. Called by the writer, from LevelFour on.
+func (s *Store) StartBulk(o bulk.Operation) (id uint64, ok bool) {
+	s.change()
+	defer s.mu.Unlock()
+	o.UpperSeq = s.values.nextSeq - 1
+	s.values.bulks, ok = s.values.bulks.Start(o)
+	return s.values.bulks.Started(), ok
+}
+
+// SetBulk puts the operation, which runs, into the place of the one with its ID. Called by the writer.
+func (s *Store) SetBulk(o bulk.Operation) {
+	s.change()
+	defer s.mu.Unlock()
+	s.values.bulks = s.values.bulks.With(o)
+}
+
 // SetTime raises the schedule's time to ms; an earlier time is passed over. It forgets
-// outcomes that are too old by then. Called by the writer.
+// outcomes, and operations that have ended, that are too old by then. Called by the writer.
 func (s *Store) SetTime(ms int64) {
 	s.change()
 	defer s.mu.Unlock()
 	s.values.time = max(s.values.time, ms)
 	s.outcomes.Forget(s.values.time, forgetPerTime)
+	s.values.bulks = s.values.bulks.Forget(s.values.time)
 }
 
 // How many outcomes are forgotten in one step at most. A step takes no time that others

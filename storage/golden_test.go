@@ -5,6 +5,7 @@ import (
 	"testing"
 
 	"github.com/carillonmq/carillon/storage/alive"
+	"github.com/carillonmq/carillon/storage/bulk"
 	"github.com/carillonmq/carillon/storage/codec"
 	"github.com/carillonmq/carillon/storage/internal/golden"
 	"github.com/carillonmq/carillon/storage/outcomes"
@@ -137,13 +138,21 @@ func TestGolden_levelFour(t *testing.T) {
 	for _, offset := range []int64{3, 4, 1 << 40} {
 		v.replayed.Add(letters, offset, 0)
 	}
+	v.bulks, _ = v.bulks.Start(bulk.Operation{What: `{"verb":"cancel"}`, Who: "ann", UpperSeq: 299, Started: 1_700_000_000_000})
+	v.bulks, _ = v.bulks.Start(bulk.Operation{What: "other", UpperSeq: 1 << 40, Started: -1})
+	v.bulks = v.bulks.With(bulk.Operation{ID: 1, What: `{"verb":"cancel"}`, Who: "ann", UpperSeq: 299, Started: 1_700_000_000_000, Ended: 1_700_000_000_009,
+		State: bulk.Finished, Cursor: "here", Counts: bulk.Counts{Done: 200, TooLate: 3, NotFound: 2, Failed: 1}, Problem: "no such target"})
 	c.state = encodeValues(&v)
+	if c.level() != LevelFour {
+		t.Fatalf("contents of level %d", c.level())
+	}
 	state, err := codec.Open("state", newestState, golden.Compare(t, "manifest_state_v4", codec.Seal(c.state)))
 	if err != nil {
 		t.Fatal(err)
 	}
 	again, err := decodeValues(state)
-	if err != nil || !reflect.DeepEqual(encodeValues(&again), c.state) || !again.replayed.Has(letters, 4) || again.replayed.Has(letters, 5) {
+	if err != nil || !reflect.DeepEqual(encodeValues(&again), c.state) || !again.replayed.Has(letters, 4) || again.replayed.Has(letters, 5) ||
+		!reflect.DeepEqual(again.bulks.All(), v.bulks.All()) {
 		t.Errorf("values %+v, want %+v (error %v)", again, v, err)
 	}
 }

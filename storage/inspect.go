@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/carillonmq/carillon/storage/alive"
+	"github.com/carillonmq/carillon/storage/bulk"
 	"github.com/carillonmq/carillon/storage/codec"
 	"github.com/carillonmq/carillon/storage/disk"
 	"github.com/carillonmq/carillon/storage/segment"
@@ -33,6 +34,8 @@ type Inspection struct {
 
 	Outcomes      uint64
 	OutcomesSince int64 // all that has ended from then on is known, epoch milliseconds; 0: nothing was forgotten
+
+	Bulks []bulk.Operation // on many messages, the newest first
 
 	LeftOver []string // files that the manifest does not name; the next start removes those of ours
 	Damages  []Damage
@@ -155,7 +158,7 @@ func (i *inspector) describe(named *contents, v *values, records segmentRecords)
 	if named.alive != nil {
 		pending = named.alive.Count()
 	}
-	i.found.State = v.state(pending)
+	i.found.State, i.found.Bulks = v.state(pending), v.bulks.All()
 	for n, id := range records.ids {
 		r := &records.records[n]
 		s := InspectedSegment{File: i.manifest.segmentPath(id), Bytes: r.Size, First: r.Info.First, Last: r.Info.Last, Entries: r.Info.Count, IDs: r.Info.Rows}

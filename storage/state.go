@@ -9,6 +9,7 @@ import (
 	"math"
 	"slices"
 
+	"github.com/carillonmq/carillon/storage/bulk"
 	"github.com/carillonmq/carillon/storage/codec"
 	"github.com/carillonmq/carillon/storage/pause"
 	"github.com/carillonmq/carillon/storage/replayed"
@@ -111,6 +112,7 @@ type values struct {
 	topics    holds // by delay topic
 	pauses    pause.Set
 	replayed  replayed.Set
+	bulks     bulk.Set
 	positions map[partitionKey]Position
 
 	appliedIndex uint64
@@ -231,7 +233,7 @@ func (v *values) holdPaused(kind pause.Kind, name string) {
 //
 //	| n | n x (topic held, through varint, mark) | pause.Set | ids open u8 |
 //
-// From LevelFour on it is version 4, which ends with | replayed.Set |.
+// From LevelFour on it is version 4, which ends with | replayed.Set | bulk.Set |.
 func encodeValues(v *values) codec.Record {
 	r := codec.Record{Version: 1}
 	if v.level > LevelOne {
@@ -274,7 +276,7 @@ func (v *values) append(b []byte) []byte {
 	if v.level < LevelFour {
 		return b
 	}
-	return v.replayed.Append(b)
+	return v.bulks.Append(v.replayed.Append(b))
 }
 
 func decodeValues(r codec.Record) (values, error) {
@@ -305,6 +307,7 @@ func decodeValues(r codec.Record) (values, error) {
 	}
 	if r.Version >= 4 {
 		v.replayed = replayed.Read(&d)
+		v.bulks = bulk.Read(&d)
 	}
 	return v, d.Finish("state")
 }
@@ -399,8 +402,8 @@ const (
 	LevelTwo Level = 2
 	// LevelThree has ids: entries that carry one, their index, and what became of those that ended.
 	LevelThree Level = 3
-	// LevelFour has answers that are kept for who asks twice, messages that came by no record, and
-	// marks of dead letters that were replayed.
+	// LevelFour has answers that are kept for who asks twice, messages that came by no record, marks of
+	// dead letters that were replayed, and operations on many messages.
 	LevelFour Level = 4
 
 	// NewestLevel is what this program understands, with all below it.

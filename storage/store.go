@@ -9,6 +9,7 @@ import (
 	"sync/atomic"
 
 	"github.com/carillonmq/carillon/storage/alive"
+	"github.com/carillonmq/carillon/storage/bulk"
 	"github.com/carillonmq/carillon/storage/disk"
 	"github.com/carillonmq/carillon/storage/merge"
 	"github.com/carillonmq/carillon/storage/name"
@@ -227,6 +228,20 @@ func (s *Store) Hold(kind pause.Kind, name string) (Hold, bool) {
 	}
 	at, held := of.get(name)
 	return Hold{Target: name, Through: at.through, Mark: at.mark}, held
+}
+
+// Bulks returns the operations on many messages that run, or have ended and are known, the newest first.
+func (s *Store) Bulks() []bulk.Operation {
+	s.mu.RLock()
+	defer s.mu.RUnlock()
+	return s.values.bulks.All()
+}
+
+// RunningBulk returns the operation of that id if it runs.
+func (s *Store) RunningBulk(id uint64) (bulk.Operation, bool) {
+	s.mu.RLock()
+	defer s.mu.RUnlock()
+	return s.values.bulks.Running(id)
 }
 
 // Pauses returns what is paused, sorted by kind and name.

@@ -139,8 +139,22 @@ type dataSchedule struct {
 	AliveSet  string         `json:"alive_set,omitempty"`
 	Outcomes  uint64         `json:"outcomes,omitempty"`       // of messages with an id that have ended
 	Since     int64          `json:"outcomes_since,omitempty"` // epoch milliseconds: what ended before may be forgotten
+	Bulks     []dataBulk     `json:"operations,omitempty"`     // on many messages, the newest first
 	Segments  []dataSegment  `json:"segments"`
 	Positions []dataPosition `json:"positions"`
+}
+
+type dataBulk struct {
+	ID       uint64 `json:"id"`
+	State    string `json:"state"`
+	What     string `json:"what"`
+	Who      string `json:"who,omitempty"`
+	Started  int64  `json:"started"`         // epoch milliseconds
+	Ended    int64  `json:"ended,omitempty"` // likewise
+	Done     uint64 `json:"done"`
+	TooLate  uint64 `json:"too_late"`
+	NotFound uint64 `json:"not_found"`
+	Failed   uint64 `json:"failed"`
 }
 
 type dataPosition struct {
@@ -206,6 +220,10 @@ func (r *dataReport) addSchedule(s *storage.Inspection) {
 	for _, g := range s.Segments {
 		r.Schedule.Segments = append(r.Schedule.Segments, dataSegment{File: g.File, Bytes: g.Bytes, First: g.First, Last: g.Last, Entries: g.Entries, Alive: g.Alive, IDs: g.IDs})
 	}
+	for _, o := range s.Bulks {
+		r.Schedule.Bulks = append(r.Schedule.Bulks, dataBulk{ID: o.ID, State: o.State.String(), What: o.What, Who: o.Who, Started: o.Started, Ended: o.Ended,
+			Done: o.Done, TooLate: o.TooLate, NotFound: o.NotFound, Failed: o.Failed})
+	}
 	for _, p := range s.State.Positions {
 		r.Schedule.Positions = append(r.Schedule.Positions, dataPosition{Topic: p.Topic, Partition: p.Partition, Next: p.Next})
 	}
@@ -239,6 +257,9 @@ func (r *dataReport) print(w io.Writer) error {
 	}
 	if s.Level >= uint32(storage.LevelThree) {
 		row("outcomes", "%d of messages with an id that have ended", s.Outcomes)
+	}
+	for _, o := range s.Bulks {
+		row("operation", "%d, %s: %d done, %d too late, %d not found, %d failed: %s", o.ID, o.State, o.Done, o.TooLate, o.NotFound, o.Failed, o.What)
 	}
 	row("segments", "%s", filesOf(s.Segments))
 	row("claimed", "through %d, read again from due %d seq %d, %d targets held", s.Claimed, s.Mark.Due, s.Mark.Seq, s.Holds)
