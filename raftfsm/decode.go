@@ -12,7 +12,8 @@ import (
 	"github.com/carillonmq/carillon/storage/replayed"
 )
 
-// decodeCommand reads what append wrote. Bodies are slices of b. It returns
+// decodeCommand reads what append wrote. Bodies, and ids of operations, are
+// slices of b, which is never changed. It returns
 // ErrUnknownCommand for a version or kind of another binary, ErrCommand for
 // anything else that append cannot have written; it never panics, and never
 // allocates more than a small multiple of len(b).
@@ -166,7 +167,7 @@ func (d *decoder) operation(o *Operation, topic string) {
 		}
 	}
 	if what&hasID != 0 {
-		e.ID = d.ownText()
+		e.ID = d.TextView(d.Uvarint())
 	}
 	if o.If == Exactly {
 		o.Seq = d.Uvarint()

@@ -9,6 +9,7 @@ import (
 	"sync/atomic"
 
 	"github.com/carillonmq/carillon/storage"
+	"github.com/carillonmq/carillon/storage/name"
 	"github.com/hashicorp/raft"
 )
 
@@ -25,6 +26,7 @@ type FSM struct {
 	feed     atomic.Pointer[Feed]
 	backlog  *Backlog
 	gathered []storage.Entry // of a work, reused
+	names    []name.Hash     // of a command's operations, reused
 }
 
 var _ raft.ConfigurationStore = (*FSM)(nil)

@@ -2,7 +2,6 @@ package raftfsm
 
 import (
 	"fmt"
-	"slices"
 
 	"github.com/carillonmq/carillon/storage"
 	"github.com/carillonmq/carillon/storage/name"
@@ -69,19 +68,14 @@ func (f *FSM) standingOf(m storage.Found) (s standing) {
 	return s
 }
 
-// standing returns what the id stands for. The error is the disk's: nobody may guess then.
-func (f *FSM) standing(topic, id string) (standing, error) {
-	if id == "" {
+// standing returns what the entry's id stands for. The error is the disk's: nobody may guess then.
+func (f *FSM) standing(e *storage.Entry) (s standing, err error) {
+	if e.ID == "" {
 		return standing{}, nil
 	}
-	found, _, err := f.store.Lookup(topic, id)
-	if err != nil {
-		return standing{}, err
-	}
-	var s standing
-	s.ended, _ = f.store.Outcome(topic, id)
-	if found.Seq == 0 {
-		return s, nil
+	var found storage.Found
+	if found, s.ended, err = f.store.Newest(e); err != nil || found.Seq == 0 {
+		return s, err
 	}
 	if found.Due <= f.store.Through(found.Topic, found.Target) {
 		s.onWay = found.Seq
@@ -91,7 +85,7 @@ func (f *FSM) standing(topic, id string) (standing, error) {
 		// A newer one has ended. This one is claimed, or expired, or has lost its id when ids
 		// were opened.
 	case found.Expires != 0 && found.Expires <= f.store.Time():
-		s.ended = outcomes.Outcome{Name: name.Of(topic, id), Kind: outcomes.Expired, Seq: found.Seq,
+		s.ended = outcomes.Outcome{Name: e.Name, Kind: outcomes.Expired, Seq: found.Seq,
 			Due: found.Due, At: found.Expires, Target: found.Target}
 	case s.onWay != 0:
 		s.ended = outcomes.Outcome{}
@@ -147,9 +141,19 @@ func (o *Operation) isPlain() bool {
 // carryOut does what operations ask, in their order: each sees what those before it did, and what
 // the command accepted before. The answers are nil if all are plain.
 func (f *FSM) carryOut(w *work, operations []Operation) (answers []Answer, err error) {
-	if slices.ContainsFunc(operations, func(o Operation) bool { return !o.isPlain() }) {
+	plain := true
+	f.names = f.names[:0]
+	for i := range operations {
+		plain = plain && operations[i].isPlain()
+		if e := &operations[i].Entry; e.ID != "" {
+			e.Name = name.Of(e.Topic, e.ID)
+			f.names = append(f.names, e.Name)
+		}
+	}
+	if !plain {
 		answers = make([]Answer, len(operations))
 	}
+	f.store.Expect(f.names)
 	for i := range operations {
 		o := &operations[i]
 		switch {
@@ -219,7 +223,7 @@ func (f *FSM) keep(o Once, a Answer) {
 
 func (f *FSM) carryOutOne(w *work, o *Operation) (Answer, error) {
 	e := &o.Entry
-	s, err := f.standing(e.Topic, e.ID)
+	s, err := f.standing(e)
 	if err != nil {
 		return Answer{}, err
 	}
@@ -247,7 +251,7 @@ func (f *FSM) carryOutOne(w *work, o *Operation) (Answer, error) {
 		}
 	}
 	if ended.Kind != 0 && e.ID != "" {
-		ended.Name = name.Of(e.Topic, e.ID)
+		ended.Name = e.Name
 		f.store.End(ended)
 	}
 	return a, nil

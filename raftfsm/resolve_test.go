@@ -409,7 +409,7 @@ func TestOperate_stopsWhenTheDiskCannotTell(t *testing.T) {
 	for at := int64(0); at < stat.Size(); at += 41 {
 		flip(at)
 		for _, id := range []string{"0", "77", "199", "unknown"} {
-			s, err := f.standing("a.delay", id)
+			s, err := f.standing(&storage.Entry{Topic: "a.delay", ID: id})
 			switch n, _ := strconv.Atoi(id); {
 			case err != nil:
 				found = at

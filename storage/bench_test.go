@@ -25,8 +25,8 @@ const (
 )
 
 // load accepts n messages due at random within span ms in batches, as Apply does, number i dressed by dress,
-// and flushes in the background each time flushBytes were accepted.
-func load(b *testing.B, s *Store, n, size int, span int64, dress func(i int, e *Entry)) {
+// and flushes in the background each time flushBytes were accepted. Each of before sees a batch first.
+func load(b *testing.B, s *Store, n, size int, span int64, dress func(i int, e *Entry), before ...func(batch []Entry)) {
 	b.Helper()
 	random := rand.New(rand.NewPCG(1, 2))
 	flushed := make(chan error, 1)
@@ -46,6 +46,9 @@ func load(b *testing.B, s *Store, n, size int, span int64, dress func(i int, e *
 		for i := range batch {
 			batch[i] = Entry{Due: random.Int64N(span), Body: log[i*size : (i+1)*size : (i+1)*size]}
 			dress(done+i, &batch[i])
+		}
+		for _, see := range before {
+			see(batch)
 		}
 		s.Accept(batch)
 		index++

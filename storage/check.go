@@ -66,10 +66,10 @@ func (s *Store) checkNames() error {
 			if at == 0 {
 				continue
 			}
-			h := t.names.rows[at-1].hash
+			h := t.names.rows.at(at).hash
 			last := uint64(math.MaxUint64)
-			for ; at != 0; at = t.names.rows[at-1].older {
-				r := &t.names.rows[at-1]
+			for ; at != 0; at = t.names.rows.at(at).older {
+				r := t.names.rows.at(at)
 				if r.hash != h || r.seq >= last {
 					return fmt.Errorf("%w: seq %d after %d in the names of %x", ErrCorrupt, r.seq, last, h)
 				}

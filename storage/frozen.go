@@ -81,10 +81,8 @@ func (f *Frozen) writeSegment() (*segment.Segment, error) {
 	}
 	span := SeqRun{f.table.base, f.table.next - 1}
 	return f.store.writeSegment(formOf(f.values.level), span, uint64(f.table.len()), func(w *segment.Writer) (err error) {
-		f.table.ascend(f.table.min(), func(e Entry) bool {
-			err = w.Add(&e)
-			return err == nil
-		})
+		r := reader{table: f.table}
+		err = r.each(w.Add)
 		for i := 0; i < len(rows) && err == nil; i++ {
 			err = w.AddRow(&rows[i])
 		}

@@ -5,6 +5,7 @@ import (
 	"slices"
 
 	"github.com/carillonmq/carillon/storage/name"
+	"github.com/carillonmq/carillon/storage/outcomes"
 	"github.com/carillonmq/carillon/storage/segment"
 )
 
@@ -64,7 +65,44 @@ func (s *Store) NextSeq() uint64 {
 // flushed, merged or received. The writer sees what it has accepted and killed so far. It may
 // wait for the disk, whose error is returned: then it is not known whether there is one.
 func (s *Store) Lookup(topic, id string) (Found, bool, error) {
-	h := name.Of(topic, id)
+	return s.lookUp(name.Of(topic, id), topic, id)
+}
+
+// Newest returns what Lookup does of the entry's topic and id, Seq 0 when there is none, and the newest with
+// this id that has ended and is known, likewise. Called by the writer, at best after Expect.
+func (s *Store) Newest(e *Entry) (Found, outcomes.Outcome, error) {
+	h := nameOf(e)
+	found, _, err := s.lookUp(h, e.Topic, e.ID)
+	if err != nil {
+		return Found{}, outcomes.Outcome{}, err
+	}
+	s.mu.RLock()
+	defer s.mu.RUnlock()
+	ended, _ := s.outcomes.Newest(h)
+	return found, ended, nil
+}
+
+// Expect has the processor fetch what looking these names up will read first of memory. One name after the other
+// each look-up would wait for it; here all wait together. Called by the writer.
+func (s *Store) Expect(names []name.Hash) {
+	s.mu.RLock()
+	defer s.mu.RUnlock()
+	for _, t := range s.tables() {
+		for i := range names {
+			s.expected ^= t.names.first(&names[i])
+		}
+	}
+}
+
+// nameOf returns the entry's name.
+func nameOf(e *Entry) name.Hash {
+	if e.Name != (name.Hash{}) {
+		return e.Name
+	}
+	return name.Of(e.Topic, e.ID)
+}
+
+func (s *Store) lookUp(h name.Hash, topic, id string) (Found, bool, error) {
 	for {
 		l := s.lookInMemory(h)
 		if len(l.segments) == 0 { // all was looked at in one moment

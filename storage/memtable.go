@@ -2,7 +2,6 @@ package storage
 
 import (
 	"github.com/carillonmq/carillon/storage/alive"
-	"github.com/carillonmq/carillon/storage/name"
 	"github.com/tidwall/btree"
 )
 
@@ -29,20 +28,16 @@ type memtable struct {
 const pageSlots = 512
 
 type page struct {
+	slots [pageSlots]slot // first, so that each is a line of the processor's cache
 	count int
-	slots [pageSlots]slot
-	tails *[pageSlots]tail // nil while no entry of the page has one
 }
 
+// A slot takes 64 bytes.
 type slot struct {
-	due    int64
-	body   []byte
-	target uint32 // its place, and one more; 0: the slot is free
-	topic  uint32 // its place, and one more; 0: none
-}
-
-// A tail is what only some entries have.
-type tail struct {
+	due     int64
+	body    []byte
+	target  uint32 // its place, and one more; 0: the slot is free
+	topic   uint32 // its place, and one more; 0: none
 	id      string
 	expires int64
 }
@@ -95,7 +90,7 @@ func (m *memtable) add(e *Entry) {
 	}
 	m.put(e)
 	if e.ID != "" {
-		m.names.add(m, name.Of(e.Topic, e.ID), e.Seq)
+		m.names.add(m, nameOf(e), e.Seq)
 	}
 }
 
@@ -108,17 +103,11 @@ func (m *memtable) put(e *Entry) {
 		m.pages[i/pageSlots] = p
 	}
 	p.count++
-	s := slot{due: e.Due, body: e.Body, target: m.targets.place(e.Target)}
+	s := slot{due: e.Due, body: e.Body, target: m.targets.place(e.Target), id: e.ID, expires: e.Expires}
 	if e.Topic != "" {
 		s.topic = m.topics.place(e.Topic)
 	}
 	p.slots[i%pageSlots] = s
-	if e.ID != "" || e.Expires != 0 {
-		if p.tails == nil {
-			p.tails = new([pageSlots]tail)
-		}
-		p.tails[i%pageSlots] = tail{id: e.ID, expires: e.Expires}
-	}
 	m.order.Set(e.Ref())
 	m.bytes += int64(len(e.Body))
 }
@@ -134,12 +123,9 @@ func (m *memtable) get(seq uint64) (Entry, bool) {
 		return Entry{}, false
 	}
 	s := &p.slots[i%pageSlots]
-	e := Entry{Due: s.due, Seq: seq, Target: m.targets.all[s.target-1], Body: s.body}
+	e := Entry{Due: s.due, Seq: seq, Target: m.targets.all[s.target-1], ID: s.id, Expires: s.expires, Body: s.body}
 	if s.topic != 0 {
 		e.Topic = m.topics.all[s.topic-1]
-	}
-	if p.tails != nil {
-		e.ID, e.Expires = p.tails[i%pageSlots].id, p.tails[i%pageSlots].expires
 	}
 	return e, true
 }
@@ -175,9 +161,6 @@ func (m *memtable) remove(run SeqRun) {
 		m.order.Delete(Ref{Due: s.due, Seq: seq})
 		m.bytes -= int64(len(s.body))
 		*s = slot{}
-		if p.tails != nil {
-			p.tails[i%pageSlots] = tail{}
-		}
 		if p.count--; p.count == 0 {
 			m.pages[i/pageSlots] = nil
 		}
@@ -199,6 +182,55 @@ func (m *memtable) ascend(from Ref, visit func(Entry) bool) {
 		e, _ := m.get(r.Seq)
 		return visit(e)
 	})
+}
+
+// readAhead is how many entries are fetched together.
+const readAhead = 64
+
+// A reader goes over a memtable in order, and fetches some entries at a time. They lie scattered: one after the other
+// each would have to be waited for.
+type reader struct {
+	table   *memtable
+	refs    [readAhead]Ref
+	entries [readAhead]Entry
+	fetched byte // says nothing, but has the fetching done
+}
+
+// each calls visit for each entry until it returns an error, which is returned. The entry is good until visit returns.
+func (r *reader) each(visit func(*Entry) error) (err error) {
+	n := 0
+	r.table.order.Ascend(r.table.min(), func(ref Ref) bool {
+		r.refs[n] = ref
+		if n++; n == readAhead {
+			err, n = r.visit(n, visit), 0
+		}
+		return err == nil
+	})
+	if err != nil {
+		return err
+	}
+	return r.visit(n, visit)
+}
+
+func (r *reader) visit(n int, visit func(*Entry) error) error {
+	for i := range n {
+		r.entries[i], _ = r.table.get(r.refs[i].Seq)
+	}
+	for i := range n {
+		e := &r.entries[i]
+		if len(e.Body) > 0 {
+			r.fetched ^= e.Body[0]
+		}
+		if len(e.ID) > 0 {
+			r.fetched ^= e.ID[0]
+		}
+	}
+	for i := range n {
+		if err := visit(&r.entries[i]); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // all yields the entries in order.

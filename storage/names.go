@@ -16,7 +16,7 @@ import (
 // A message that dies stays in its chain until another one takes the name: then the dead at its
 // head go. So a look-up that finds the head alive is one step, and killing costs nothing.
 type names struct {
-	rows    []named
+	rows    rowPages
 	foreign []name.Row
 
 	// newest is a hash table of half as many names as places, at most, a power of two: hashes are
@@ -35,6 +35,36 @@ type named struct {
 	foreign uint32 // place in foreign, and one more; 0: one of the table's own entries
 }
 
+// rowPages are rows in pages, so that none moves when there are more: a place, given with one more,
+// is as good as a pointer.
+type rowPages struct {
+	pages []*[rowsOfPage]named
+	count int
+}
+
+const rowsOfPage = 512
+
+func (p *rowPages) at(row uint32) *named { return &p.pages[(row-1)/rowsOfPage][(row-1)%rowsOfPage] }
+
+// add returns the place of the row, and one more.
+func (p *rowPages) add(r named) uint32 {
+	if p.count == len(p.pages)*rowsOfPage {
+		p.pages = append(p.pages, new([rowsOfPage]named))
+	}
+	p.count++
+	*p.at(uint32(p.count)) = r
+	return uint32(p.count)
+}
+
+// all yields the rows in the order in which they came.
+func (p *rowPages) all(yield func(*named) bool) {
+	for i := range p.count {
+		if !yield(p.at(uint32(i + 1))) {
+			return
+		}
+	}
+}
+
 // leastNames is how many places newest has at first.
 const leastNames = 64
 
@@ -46,12 +76,20 @@ func (n *names) find(h *name.Hash) uint32 {
 	return uint32(n.newest[n.at(h)])
 }
 
+// first returns what a search for the name reads first.
+func (n *names) first(h *name.Hash) uint64 {
+	if len(n.newest) == 0 {
+		return 0
+	}
+	return n.newest[n.home(h.Head()>>32)]
+}
+
 // at returns where the name is in newest, or belongs.
 func (n *names) at(h *name.Hash) int {
 	upper := h.Head() >> 32
 	for at := n.home(upper); ; at = (at + 1) & (len(n.newest) - 1) {
 		there := n.newest[at]
-		if there == 0 || there>>32 == upper && n.rows[uint32(there)-1].hash == *h {
+		if there == 0 || there>>32 == upper && n.rows.at(uint32(there)).hash == *h {
 			return at
 		}
 	}
@@ -65,7 +103,7 @@ func (n *names) setNewest(row uint32) {
 	if 2*n.count >= len(n.newest) {
 		n.grow()
 	}
-	h := &n.rows[row-1].hash
+	h := &n.rows.at(row).hash
 	at := n.at(h)
 	if n.newest[at] == 0 {
 		n.count++
@@ -91,29 +129,28 @@ func (n *names) grow() {
 // add takes the name of an entry that the table has been given last.
 func (n *names) add(m *memtable, h name.Hash, seq uint64) {
 	older := n.find(&h)
-	for older != 0 && n.rows[older-1].foreign == 0 && !m.holds(n.rows[older-1].seq) {
-		older = n.rows[older-1].older
+	for older != 0 && n.rows.at(older).foreign == 0 && !m.holds(n.rows.at(older).seq) {
+		older = n.rows.at(older).older
 	}
-	n.rows = append(n.rows, named{hash: h, seq: seq, older: older})
-	n.setNewest(uint32(len(n.rows)))
+	n.setNewest(n.rows.add(named{hash: h, seq: seq, older: older}))
 }
 
 // addForeign takes the name of a message that lies in a segment, where its seq belongs.
 func (n *names) addForeign(r name.Row) {
 	var newer uint32
 	older := n.find(&r.Hash)
-	for ; older != 0 && n.rows[older-1].seq > r.Seq; older = n.rows[older-1].older {
+	for ; older != 0 && n.rows.at(older).seq > r.Seq; older = n.rows.at(older).older {
 		newer = older
 	}
-	if older != 0 && n.rows[older-1].seq == r.Seq {
+	if older != 0 && n.rows.at(older).seq == r.Seq {
 		return
 	}
 	n.foreign = append(n.foreign, r)
-	n.rows = append(n.rows, named{hash: r.Hash, seq: r.Seq, older: older, foreign: uint32(len(n.foreign))})
+	row := n.rows.add(named{hash: r.Hash, seq: r.Seq, older: older, foreign: uint32(len(n.foreign))})
 	if newer == 0 {
-		n.setNewest(uint32(len(n.rows)))
+		n.setNewest(row)
 	} else {
-		n.rows[newer-1].older = uint32(len(n.rows))
+		n.rows.at(newer).older = row
 	}
 }
 
@@ -128,7 +165,7 @@ func (n *names) forgetOwn() {
 
 // absorb takes over the names of the table that follows this one.
 func (n *names) absorb(m *memtable, later *names) {
-	for _, r := range later.rows {
+	for r := range later.rows.all {
 		if r.foreign == 0 {
 			n.add(m, r.hash, r.seq)
 		} else {
@@ -140,8 +177,8 @@ func (n *names) absorb(m *memtable, later *names) {
 // find returns the newest message of the name that is alive.
 func (m *memtable) find(h name.Hash, set *alive.Set) (name.Row, bool) {
 	n := &m.names
-	for at := n.find(&h); at != 0; at = n.rows[at-1].older {
-		if r := &n.rows[at-1]; set.Contains(r.seq) {
+	for at := n.find(&h); at != 0; at = n.rows.at(at).older {
+		if r := n.rows.at(at); set.Contains(r.seq) {
 			return m.row(r)
 		}
 	}
@@ -160,25 +197,43 @@ func (m *memtable) row(r *named) (name.Row, bool) {
 // sortedRows returns the rows of a segment in the order of their keys: those of all of the table's
 // entries with an id, though they may have died since, and of the foreign messages that are alive.
 //
-// They are dealt out by the first byte of their hashes, and each share is sorted by itself. So the
-// table is read from front to back, and what is sorted fits into the processor's cache.
+// They are dealt out by the first byte of their hashes, and each share by the second one: so the table
+// is read from front to back, all else happens in the processor's cache, and what is left to compare is few.
 func (m *memtable) sortedRows(set *alive.Set) []name.Row {
 	var ends [256]int // of the shares
-	for i := range m.names.rows {
-		if r := &m.names.rows[i]; m.hasRow(r, set) {
+	for r := range m.names.rows.all {
+		if m.hasRow(r, set) {
 			ends[r.hash[0]]++
 		}
 	}
-	total := 0
-	for i, n := range ends {
-		ends[i], total = total, total+n
-	}
-	rows := make([]name.Row, total)
-	for i := range m.names.rows {
-		if r := &m.names.rows[i]; m.hasRow(r, set) {
+	rows := make([]name.Row, begins(&ends))
+	for r := range m.names.rows.all {
+		if m.hasRow(r, set) {
 			rows[ends[r.hash[0]]], _ = m.row(r)
 			ends[r.hash[0]]++
 		}
+	}
+	var share []name.Row // a copy of one
+	begin := 0
+	for _, end := range ends {
+		share = append(share[:0], rows[begin:end]...)
+		sortShare(rows[begin:end], share)
+		begin = end
+	}
+	return rows
+}
+
+// sortShare sorts rows whose hashes begin with one byte; from is a copy of them.
+func sortShare(rows, from []name.Row) {
+	var ends [256]int
+	for i := range from {
+		ends[from[i].Hash[1]]++
+	}
+	begins(&ends)
+	for i := range from {
+		at := &ends[from[i].Hash[1]]
+		rows[*at] = from[i]
+		*at++
 	}
 	begin := 0
 	for _, end := range ends {
@@ -190,7 +245,14 @@ func (m *memtable) sortedRows(set *alive.Set) []name.Row {
 		})
 		begin = end
 	}
-	return rows
+}
+
+// begins makes of the sizes of shares where each begins, and returns where the last one ends.
+func begins(sizes *[256]int) (end int) {
+	for i, n := range sizes {
+		sizes[i], end = end, end+n
+	}
+	return end
 }
 
 func (m *memtable) hasRow(r *named, set *alive.Set) bool {

@@ -204,7 +204,7 @@ func TestAccept_forgetsTheDeadOfAName(t *testing.T) {
 	requireFound(t, s, "same-0", 991)
 	steps := 0
 	for _, newest := range s.table.names.newest {
-		for at := uint32(newest); at != 0; at = s.table.names.rows[at-1].older {
+		for at := uint32(newest); at != 0; at = s.table.names.rows.at(at).older {
 			steps++
 		}
 	}

@@ -9,6 +9,7 @@ import (
 	"hash/crc32"
 	"math"
 	"math/bits"
+	"unsafe"
 )
 
 // A Record is what the manifest, a segment's info and a stream's header are
@@ -155,6 +156,12 @@ func (d *Decoder) View(n uint64) []byte {
 	p := d.b[:n:n]
 	d.b = d.b[n:]
 	return p
+}
+
+// TextView is View, as text: what is read must never change.
+func (d *Decoder) TextView(n uint64) string {
+	p := d.View(n)
+	return unsafe.String(unsafe.SliceData(p), len(p))
 }
 
 // Uint32 reads four bytes, big endian.

@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"math"
 	"slices"
-	"unsafe"
 
 	"github.com/carillonmq/carillon/storage/codec"
 )
@@ -301,12 +300,12 @@ func (c *chunk) step() (e chunkEntry, place uint64, ok bool, err error) {
 // readMore reads what only some entries have. One that is there is not empty.
 func (e *chunkEntry) readMore(d *codec.Decoder, has byte, due int64) {
 	if has&hasID != 0 {
-		id := d.BytesView()
-		if len(id) == 0 {
+		n := d.Uvarint() // and one more, since none is null
+		if n < 2 {
 			d.Fail("id is empty")
 			return
 		}
-		e.ID = unsafe.String(unsafe.SliceData(id), len(id))
+		e.ID = d.TextView(n - 1)
 	}
 	if has&hasExpires != 0 {
 		if e.Expires = int64(uint64(due) + uint64(d.Varint())); e.Expires == 0 {

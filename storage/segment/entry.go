@@ -5,6 +5,7 @@ import (
 	"encoding/binary"
 
 	"github.com/carillonmq/carillon/storage/codec"
+	"github.com/carillonmq/carillon/storage/name"
 )
 
 // Ref names one message and its place in the order of delivery.
@@ -46,10 +47,11 @@ type Entry struct {
 	Seq    uint64 // given when it is accepted
 	Target string // target topic, kept outside Body so that a scan can filter by it
 	// Topic, ID and Expires are those of LevelThree; below it they are zero.
-	Topic   string // the delay topic that the message belongs to, which scopes its id
-	ID      string // chosen by the user; "" for none
-	Expires int64  // epoch milliseconds from which it is not delivered any more; 0: never
-	Body    []byte // opaque; nil and empty stay apart; never modified once handed in
+	Topic   string    // the delay topic that the message belongs to, which scopes its id
+	ID      string    // chosen by the user; "" for none
+	Name    name.Hash // of Topic and ID, once somebody has worked it out; else zero. It lies in no file
+	Expires int64     // epoch milliseconds from which it is not delivered any more; 0: never
+	Body    []byte    // opaque; nil and empty stay apart; never modified once handed in
 }
 
 // Ref returns the entry's name.
