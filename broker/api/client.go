@@ -109,6 +109,15 @@ func (c *Client) Message(ctx context.Context, topic, id, cursor string) (json.Ra
 	return known, c.get(ctx, path, &known)
 }
 
+// Metrics returns what GET /metrics answers, in the text format of Prometheus.
+func (c *Client) Metrics(ctx context.Context) ([]byte, error) {
+	var text plainText
+	return text, c.get(ctx, "/metrics", &text)
+}
+
+// plainText is an answer that is no JSON.
+type plainText []byte
+
 // Clock returns what the clock of the node says.
 func (c *Client) Clock(ctx context.Context) (broker.ClockReading, error) {
 	var r broker.ClockReading
@@ -205,7 +214,11 @@ func (c *Client) do(request *http.Request, into any) error {
 		}
 		return &Error{Code: answer.StatusCode, Problem: f.Code, Message: f.Error}
 	}
-	if into == nil {
+	switch into := into.(type) {
+	case nil:
+		return nil
+	case *plainText:
+		*into = body
 		return nil
 	}
 	if err := json.Unmarshal(body, into); err != nil {

@@ -156,7 +156,7 @@ func addVerbs(root *cobra.Command) {
 	}{
 		{"Begin:", []*cobra.Command{devCommand(), contextCommand()}},
 		{"Messages:", []*cobra.Command{scheduleCommand(), cancelCommand(), getCommand(), explainCommand(), listCommand(), countCommand()}},
-		{"A cluster at work:", []*cobra.Command{statusCommand(), pauseCommand(), resumeCommand(), clusterCommand()}},
+		{"A cluster at work:", []*cobra.Command{statusCommand(), topCommand(), pauseCommand(), resumeCommand(), clusterCommand()}},
 		{"Nodes:", []*cobra.Command{serveCommand(), configCommand(), tokenCommand(), certCommand(), inspectCommand()}},
 	} {
 		root.AddGroup(&cobra.Group{ID: group.title, Title: group.title})

@@ -83,7 +83,7 @@ func await(ts *testscript.TestScript, neg bool, args []string) {
 	if neg || len(args) < 1 {
 		ts.Fatalf("usage: await [grep PATTERN] PROGRAM [ARGUMENT...]")
 	}
-	wanted, err := regexp.Compile(pattern)
+	wanted, err := regexp.Compile("(?m)" + pattern) // as stdout takes it
 	ts.Check(err)
 	tick := time.NewTicker(50 * time.Millisecond)
 	defer tick.Stop()

@@ -80,6 +80,8 @@ var rules = map[string]rule{
 
 	"cmd/carillon/internal/contexts": {ours: []string{"broker/reload"}},
 	"cmd/carillon/internal/table":    {},
+	"cmd/carillon/internal/terminal": {},
+	"cmd/carillon/internal/top":      {ours: []string{"broker", "client", "cmd/carillon/internal/table"}, big: []string{"github.com/prometheus/"}},
 }
 
 func TestImports_followTheTable(t *testing.T) {
