@@ -5,6 +5,7 @@ import (
 	"encoding/base64"
 	"encoding/json"
 	"fmt"
+	"strconv"
 	"strings"
 )
 
@@ -32,6 +33,27 @@ type ScheduleRequest struct {
 	// effect once, other content is refused. It is known as long as outcomes are. Over HTTP a request for
 	// one message may give it as the header Idempotency-Key instead. It needs feature level 4.
 	IdempotencyKey string `json:"idempotency_key,omitempty"`
+}
+
+// Instructions returns the headers that have a record say what the fields of the request do, but for its key,
+// value and own headers.
+func (r *ScheduleRequest) Instructions() (headers []Header) {
+	add := func(name, value string) {
+		if value != "" {
+			headers = append(headers, Header{Key: name, Value: []byte(value)})
+		}
+	}
+	add(HeaderAt, r.DeliverAt)
+	add(HeaderAfter, r.DeliverAfter)
+	add(HeaderTo, r.DeliverTo)
+	if r.Partition != nil {
+		add(HeaderPartition, strconv.Itoa(int(*r.Partition)))
+	}
+	add(HeaderID, r.ID)
+	add(HeaderIf, r.If)
+	add(HeaderExpiresAt, r.ExpiresAt)
+	add(HeaderExpiresAfter, r.ExpiresAfter)
+	return headers
 }
 
 // Values of the field If of requests, beside a seq.

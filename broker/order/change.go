@@ -92,7 +92,7 @@ func (d *Desk) changed(l *storage.Listed, r client.ChangeRequest, now int64) (op
 	if serverMade {
 		full.ID = ""
 	}
-	headers := instructions(&full)
+	headers := full.Instructions()
 	own, problem := ownHeaders(&old, r)
 	if problem != nil {
 		return op, problem

@@ -76,7 +76,7 @@ func (d *Desk) scheduled(r *client.ScheduleRequest, may Scope, now int64) (op ra
 	if problem != nil {
 		return op, problem
 	}
-	a, problem := arrival(append(instructions(r), own...), r.Key, r.Value, now)
+	a, problem := arrival(append(r.Instructions(), own...), r.Key, r.Value, now)
 	if problem != nil {
 		return op, problem
 	}
@@ -103,26 +103,6 @@ func (d *Desk) routeOf(topic string) (config.Route, *client.Problem) {
 		return route, bad("topic", topic, "is no delay topic: name one that routes[].from of the configuration matches")
 	}
 	return route, nil
-}
-
-// instructions returns the headers that say what the request's own fields do.
-func instructions(r *client.ScheduleRequest) (headers []client.Header) {
-	add := func(name, value string) {
-		if value != "" {
-			headers = append(headers, client.Header{Key: name, Value: []byte(value)})
-		}
-	}
-	add(client.HeaderAt, r.DeliverAt)
-	add(client.HeaderAfter, r.DeliverAfter)
-	add(client.HeaderTo, r.DeliverTo)
-	if r.Partition != nil {
-		add(client.HeaderPartition, strconv.Itoa(int(*r.Partition)))
-	}
-	add(client.HeaderID, r.ID)
-	add(client.HeaderIf, r.If)
-	add(client.HeaderExpiresAt, r.ExpiresAt)
-	add(client.HeaderExpiresAfter, r.ExpiresAfter)
-	return headers
 }
 
 // headersOf returns those that the delivered record has.

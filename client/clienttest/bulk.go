@@ -1,0 +1,195 @@
+package clienttest
+
+import (
+	"net/http"
+	"reflect"
+	"slices"
+	"strconv"
+	"time"
+
+	"github.com/carillonmq/carillon/client"
+)
+
+// postOperation does at once what a cluster does in a while: an operation has ended when it is answered.
+func (s *Server) postOperation(r *http.Request) (any, *client.Problem) {
+	var request client.OperationRequest
+	if p := read(r, &request, false); p != nil {
+		return nil, p
+	}
+	f := request.Filter
+	switch {
+	case !slices.Contains([]string{client.OperationCancel, client.OperationChange, client.OperationNow, client.OperationReplay}, request.Verb):
+		return nil, bad("verb", request.Verb, "is none of cancel, change, now and replay")
+	case reflect.DeepEqual(f, client.Filter{}) && !request.All:
+		return nil, bad("filter", "", "is missing: say what is meant, or all: true")
+	case request.Verb != client.OperationReplay && f.Code != "":
+		return nil, bad("code", f.Code, "is of dead letters: messages that wait have none")
+	case request.Verb == client.OperationReplay && (f.Prefix != "" || len(f.States) > 0):
+		return nil, bad("filter", "", "has a prefix or a state: dead letters have none")
+	}
+	if p := checkFilter(f); p != nil {
+		return nil, p
+	}
+	o := client.Operation{
+		Verb: request.Verb, State: client.OperationFinished, Filter: f, All: request.All, DryRun: request.DryRun, Reason: request.Reason, Rate: request.Rate,
+		Change: request.Change, Again: request.Again, UpperSeq: s.seq, Started: s.now, Ended: s.now,
+	}
+	if p := s.runOperation(&o); p != nil {
+		return nil, p
+	}
+	if !o.DryRun {
+		o.ID = strconv.Itoa(len(s.operations) + 1)
+		s.operations = append(s.operations, o)
+	}
+	return o, nil
+}
+
+func (s *Server) runOperation(o *client.Operation) *client.Problem {
+	var one func(*message) (client.Answer, *client.Problem)
+	wanted := client.BulkChange{}
+	if o.Change != nil {
+		wanted = *o.Change
+	}
+	change := client.ChangeRequest{DeliverAt: wanted.DeliverAt, DeliverAfter: wanted.DeliverAfter, DeliverTo: wanted.DeliverTo}
+	var shift time.Duration
+	if wanted.Shift != "" {
+		var err error
+		if shift, err = time.ParseDuration(wanted.Shift); err != nil {
+			return bad("shift", wanted.Shift, "is no delay")
+		}
+	}
+	switch o.Verb {
+	case client.OperationReplay:
+		return s.runReplay(o, wanted)
+	case client.OperationCancel:
+		one = func(m *message) (client.Answer, *client.Problem) {
+			return s.carryOut(operation{verb: cancel, condition: client.Exactly, seq: m.seq, message: *m})
+		}
+	case client.OperationNow:
+		one = func(m *message) (client.Answer, *client.Problem) {
+			return s.deliverNow(m.name(), client.Exactly, m.seq)
+		}
+	case client.OperationChange:
+		if (wanted == client.BulkChange{}) {
+			return bad("change", "", "is missing: say what is to be different")
+		}
+		one = func(m *message) (client.Answer, *client.Problem) {
+			each := change
+			if wanted.Shift != "" {
+				each.DeliverAt = rfc3339(m.planned + shift.Milliseconds())
+			}
+			return s.change(m.name(), client.Exactly, m.seq, each)
+		}
+	}
+	for _, m := range s.meant(o.Filter) {
+		o.Matched++
+		if o.DryRun {
+			continue
+		}
+		_, p := one(m)
+		countFate(o, p)
+	}
+	return nil
+}
+
+func (s *Server) runReplay(o *client.Operation, wanted client.BulkChange) *client.Problem {
+	if wanted.Shift != "" {
+		return bad("shift", wanted.Shift, "is not for dead letters: write deliver_at or deliver_after")
+	}
+	for _, l := range s.meantLetters(o.Filter) {
+		if l.Replayed && !o.Again {
+			continue
+		}
+		o.Matched++
+		if o.DryRun {
+			continue
+		}
+		_, p := s.replay(l, client.ReplayRequest{DeliverAt: wanted.DeliverAt, DeliverAfter: wanted.DeliverAfter, DeliverTo: wanted.DeliverTo, Again: o.Again})
+		countFate(o, p)
+	}
+	return nil
+}
+
+// countFate notes what became of one that is meant.
+func countFate(o *client.Operation, p *client.Problem) {
+	switch {
+	case p == nil:
+		o.Done++
+	case p.Code == client.CodeTooLate:
+		o.TooLate++
+	case p.Code == client.CodeNotFound:
+		o.NotFound++
+	default:
+		o.Failed++
+		o.Problem = p.Detail
+	}
+}
+
+func (s *Server) getOperations(*http.Request) (any, *client.Problem) {
+	all := append([]client.Operation{}, s.operations...)
+	slices.Reverse(all)
+	return client.Operations{Operations: all}, nil
+}
+
+func (s *Server) getOperation(r *http.Request) (any, *client.Problem) {
+	id := r.PathValue("id")
+	for _, o := range s.operations {
+		if o.ID == id {
+			return o, nil
+		}
+	}
+	return nil, unknown("no operation %q is known", id)
+}
+
+func (s *Server) meantLetters(f client.Filter) (found []*letter) {
+	for _, l := range s.letters {
+		isMeant := (f.Topic == "" || l.Topic == f.Topic) && (f.Code == "" || l.Code == f.Code) && (f.Target == "" || l.Target == f.Target) && l.Time >= f.From && (f.To == 0 || l.Time < f.To)
+		if isMeant {
+			found = append(found, l)
+		}
+	}
+	return found
+}
+
+func (s *Server) getLetters(r *http.Request) (any, *client.Problem) {
+	q := asked(r, "topic", "code", "target", "from", "to", "limit", "cursor")
+	f := q.filter()
+	page := client.DeadLetterPage{DeadLetters: []client.DeadLetter{}}
+	for _, l := range s.meantLetters(f) {
+		told := l.DeadLetter
+		told.Payload = nil
+		page.DeadLetters = append(page.DeadLetters, told)
+	}
+	return page, q.problem
+}
+
+// theLetter is the dead letter of a path.
+func (s *Server) theLetter(r *http.Request) (*letter, *client.Problem) {
+	partition, _ := strconv.ParseInt(r.PathValue("partition"), 10, 32)
+	offset, err := strconv.ParseInt(r.PathValue("offset"), 10, 64)
+	p := client.Position{Topic: r.PathValue("topic"), Partition: int32(partition), Offset: offset}
+	if l := s.letterAt(p); l != nil && err == nil {
+		return l, nil
+	}
+	return nil, unknown("no dead letter lies at %v", p)
+}
+
+func (s *Server) getLetter(r *http.Request) (any, *client.Problem) {
+	l, p := s.theLetter(r)
+	if p != nil {
+		return nil, p
+	}
+	return l.DeadLetter, nil
+}
+
+func (s *Server) postReplay(r *http.Request) (any, *client.Problem) {
+	l, p := s.theLetter(r)
+	if p != nil {
+		return nil, p
+	}
+	var request client.ReplayRequest
+	if p := read(r, &request, true); p != nil {
+		return nil, p
+	}
+	return answered(s.replay(l, request))
+}

@@ -1,0 +1,258 @@
+package clienttest
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/http"
+	"strconv"
+	"strings"
+
+	"github.com/carillonmq/carillon/client"
+)
+
+// kept is the answer that an idempotency key has.
+type kept struct {
+	content string
+	answer  client.Answer
+	problem *client.Problem
+}
+
+// mostKey is the length of the longest idempotency key, in bytes.
+const mostKey = 256
+
+// schedule does what a request asks for, once for each idempotency key.
+func (s *Server) schedule(r client.ScheduleRequest) (client.Answer, *client.Problem) {
+	key := name{r.Topic, r.IdempotencyKey}
+	if len(key.id) > mostKey {
+		return client.Answer{}, bad("idempotency_key", key.id, fmt.Sprintf("has %d bytes: use %d at most", len(key.id), mostKey))
+	}
+	r.IdempotencyKey = ""
+	op, p := s.asked(r)
+	if p != nil {
+		return client.Answer{}, p
+	}
+	content, err := json.Marshal(r)
+	if err != nil {
+		return client.Answer{}, bad("value", "", err.Error())
+	}
+	before, isKnown := s.answers[key]
+	switch {
+	case key.id == "":
+		return s.carryOut(op)
+	case isKnown && before.content != string(content):
+		return client.Answer{}, &client.Problem{Code: client.CodeKeyReused, Field: "idempotency_key", Detail: "the idempotency key came before with another request: choose a new key for what is new, nothing was done"}
+	case isKnown:
+		before.answer.Again = true
+		return before.answer, before.problem
+	}
+	answer, p := s.carryOut(op)
+	s.answers[key] = kept{string(content), answer, p}
+	return answer, p
+}
+
+// asked returns the operation that a request comes to.
+func (s *Server) asked(r client.ScheduleRequest) (op operation, p *client.Problem) {
+	if !isDelayTopic(r.Topic) {
+		return op, bad("topic", r.Topic, "is no delay topic: those of clienttest end in "+delaySuffix)
+	}
+	own, p := headersOf(r.Headers)
+	if p != nil {
+		return op, p
+	}
+	headers := r.Instructions()
+	in, p := parse(headers, s.now)
+	if p != nil {
+		return op, p
+	}
+	op = operation{verb: schedule, condition: in.If, seq: in.Seq, message: message{
+		topic: r.Topic, id: in.ID, chosen: true, due: in.DueAt, planned: in.DueAt, expires: in.Expires, target: routed(r.Topic), partition: in.Partition,
+		record: client.Record{Topic: r.Topic, Partition: -1, Headers: append(headers, own...)},
+	}}
+	if in.Cluster != "" && in.Cluster != Cluster {
+		op.seq = 0 // of no message: it never holds
+	}
+	if in.To != "" {
+		op.target = in.To
+	}
+	if op.id == "" {
+		op.id = fmt.Sprintf("%s%026d", client.OwnPrefix, s.seq+1)
+	}
+	if p := setData(&op.message, r.Key, r.Value); p != nil {
+		return op, p
+	}
+	if p := s.check(&op.message); p != nil {
+		return op, p.asked()
+	}
+	return op, nil
+}
+
+// setData gives the message what is there of the two.
+func setData(m *message, key, value client.Data) *client.Problem {
+	for _, d := range []struct {
+		field string
+		from  client.Data
+		to    *[]byte
+	}{{"key", key, &m.record.Key}, {"value", value, &m.record.Value}} {
+		if d.from.IsZero() {
+			continue
+		}
+		b, err := d.from.Bytes()
+		if err != nil {
+			return bad(d.field, "", "is wrong: "+err.Error())
+		}
+		*d.to = b
+	}
+	if !key.IsZero() {
+		m.key = nil
+	}
+	return nil
+}
+
+func headersOf(given []client.DataHeader) (headers []client.Header, p *client.Problem) {
+	for _, h := range given {
+		value, err := h.Value.Bytes()
+		switch {
+		case err != nil:
+			return nil, bad("headers", h.Key, "is wrong: "+err.Error())
+		case strings.HasPrefix(strings.ToLower(h.Key), client.InstructionPrefix):
+			return nil, bad("headers", h.Key, "is an instruction: leave it out, and write what it says as a field of the request")
+		}
+		headers = append(headers, client.Header{Key: h.Key, Value: value})
+	}
+	return headers, nil
+}
+
+// change puts a message into the place of the one that waits, which may be asked for by its seq.
+func (s *Server) change(n name, condition client.Condition, seq uint64, r client.ChangeRequest) (client.Answer, *client.Problem) {
+	op := operation{verb: change, condition: condition, seq: seq, message: message{topic: n.topic, id: n.id, chosen: !isOrigin(n)}}
+	if was := s.standing(n); was.waits != nil && was.holds(op) {
+		changed, p := s.changed(was.waits, r)
+		if p != nil {
+			return client.Answer{}, p
+		}
+		op.message = changed
+	}
+	return s.carryOut(op)
+}
+
+// changed returns the message as the request wants it.
+func (s *Server) changed(m *message, r client.ChangeRequest) (message, *client.Problem) {
+	full := client.ScheduleRequest{DeliverAt: r.DeliverAt, DeliverAfter: r.DeliverAfter, DeliverTo: r.DeliverTo, Partition: r.Partition, ExpiresAt: r.ExpiresAt, ExpiresAfter: r.ExpiresAfter}
+	if r.DeliverAt == "" && r.DeliverAfter == "" {
+		full.DeliverAt = rfc3339(m.planned)
+	}
+	if r.ExpiresAt == "" && r.ExpiresAfter == "" && m.expires != 0 {
+		full.ExpiresAt = rfc3339(m.expires)
+	}
+	in, p := parse(full.Instructions(), s.now)
+	if p != nil {
+		return message{}, p
+	}
+	own, p := headersOf(r.Headers)
+	if p != nil {
+		return message{}, p
+	}
+	changed := *m
+	changed.due, changed.planned, changed.expires = in.DueAt, in.DueAt, in.Expires
+	if in.To != "" {
+		changed.target = in.To
+	}
+	if r.Partition != nil {
+		changed.partition = in.Partition
+	}
+	if r.Headers != nil {
+		changed.record.Headers = own
+	}
+	if p := setData(&changed, r.Key, r.Value); p != nil {
+		return message{}, p
+	}
+	if p := s.check(&changed); p != nil {
+		return message{}, p.asked()
+	}
+	return changed, nil
+}
+
+// deliverNow has the one that waits be due at once.
+func (s *Server) deliverNow(n name, condition client.Condition, seq uint64) (client.Answer, *client.Problem) {
+	due := s.now
+	if was := s.standing(n); was.waits != nil {
+		due = min(due, was.waits.due)
+	}
+	return s.change(n, condition, seq, client.ChangeRequest{DeliverAt: rfc3339(due)})
+}
+
+// parse reads instructions; what is wrong is told in the names of the fields that they were made of.
+func parse(headers []client.Header, now int64) (client.Instruction, *client.Problem) {
+	in, err := client.Parse(headers, now)
+	if err == nil {
+		return in, nil
+	}
+	wrong := *err.(*client.HeaderError)
+	switch wrong.Field {
+	case client.HeaderAt, client.HeaderAfter, client.HeaderTo:
+	default:
+		wrong.Field = strings.TrimPrefix(wrong.Field, client.InstructionPrefix)
+	}
+	wrong.Field = strings.ReplaceAll(wrong.Field, "-", "_")
+	return in, &client.Problem{Code: client.CodeBadRequest, Field: wrong.Field, Value: wrong.Value, Detail: wrong.Error()}
+}
+
+// asked is the problem of a record as one of a request.
+func (p *problem) asked() *client.Problem {
+	field := "deliver_to"
+	if p.code == codeBeyondMaxDelay {
+		field = "deliver_at"
+	}
+	return &client.Problem{Code: client.CodeBadRequest, Field: field, Detail: p.detail}
+}
+
+func bad(field, value, words string) *client.Problem {
+	return &client.Problem{Code: client.CodeBadRequest, Field: field, Value: value, Detail: strings.TrimSpace(fmt.Sprintf("%s %q %s", field, value, words))}
+}
+
+// mostRequested bounds the body of a request, in bytes.
+const mostRequested = 64 << 20
+
+// read decodes the body of a request, which may be left out where that is allowed.
+func read(r *http.Request, into any, optional bool) *client.Problem {
+	in := json.NewDecoder(http.MaxBytesReader(nil, r.Body, mostRequested))
+	in.DisallowUnknownFields()
+	var text json.RawMessage
+	err := in.Decode(&text)
+	if err == nil {
+		strict := json.NewDecoder(bytes.NewReader(text))
+		strict.DisallowUnknownFields()
+		err = strict.Decode(into)
+	} else if optional {
+		return nil
+	}
+	if tooLarge := (*http.MaxBytesError)(nil); errors.As(err, &tooLarge) {
+		return &client.Problem{Code: client.CodeTooLarge, Detail: fmt.Sprintf("the body has more than %d bytes", mostRequested)}
+	}
+	if err != nil {
+		return &client.Problem{Code: client.CodeBadRequest, Detail: "the body cannot be read: " + err.Error()}
+	}
+	return nil
+}
+
+// condition reads If-Match and If-None-Match.
+func condition(r *http.Request) (client.Condition, uint64, *client.Problem) {
+	match, none := r.Header.Get("If-Match"), r.Header.Get("If-None-Match")
+	switch {
+	case match == "" && none == "":
+		return client.Always, 0, nil
+	case match == "" && none == "*":
+		return client.Absent, 0, nil
+	case none != "":
+		return 0, 0, bad("If-None-Match", none, "is not *, or stands beside If-Match")
+	case match == "*":
+		return client.Present, 0, nil
+	}
+	seq, err := strconv.ParseUint(strings.Trim(match, `"`), 10, 64)
+	if err != nil {
+		return 0, 0, bad("If-Match", match, `is not * and no seq: write "41"`)
+	}
+	return client.Exactly, seq, nil
+}
