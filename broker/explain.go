@@ -108,7 +108,7 @@ func waiting(store *storage.Store, topic string, f storage.Found) *Waiting {
 	switch {
 	case f.Expires != 0 && f.Expires <= store.Time():
 		w.State = StateExpired
-	case f.Due <= store.Through(topic, f.Target):
+	case store.Claimed(f.Ref, topic, f.Target):
 		w.State = StateOnWay
 	case store.Paused(pause.Topic, topic), store.Paused(pause.Target, f.Target):
 		w.State = StatePaused

@@ -54,7 +54,7 @@ func (p *play) draw() Command {
 		if p.random.IntN(2) == 0 {
 			what = covered{pause.Target, one(p.random, playTargets)}
 		}
-		if p.random.IntN(3) > 0 {
+		if p.random.IntN(2) > 0 {
 			return Resume{Time: now, Kind: what.kind, Name: what.name}
 		}
 		return Pause{Time: now, Kind: what.kind, Name: what.name, Who: "ann"}

@@ -17,6 +17,7 @@ import (
 // A model is what a schedule with ids has to be, in plain maps and lists, all of them searched
 // from end to end. It has no files, no index and no filters.
 type model struct {
+	level    storage.Level
 	time     int64
 	through  int64             // of the claim
 	held     map[covered]int64 // through of the holds
@@ -24,6 +25,7 @@ type model struct {
 	position int64
 	next     uint64
 	alive    map[uint64]message
+	claimed  map[uint64]bool    // of those alive, as they were after the last command
 	all      map[uint64]message // that ever were
 	ended    []outcomes.Outcome // those that are known, oldest end first
 	since    int64
@@ -45,11 +47,12 @@ type message struct {
 }
 
 func newModel() *model {
-	return &model{held: make(map[covered]int64), paused: make(map[covered]bool), next: 1, alive: make(map[uint64]message), all: make(map[uint64]message), keep: outcomes.DefaultKeep, replayed: make(map[letter]bool)}
+	return &model{held: make(map[covered]int64), paused: make(map[covered]bool), next: 1, alive: make(map[uint64]message), claimed: make(map[uint64]bool), all: make(map[uint64]message), keep: outcomes.DefaultKeep, replayed: make(map[letter]bool)}
 }
 
 // apply returns what the command answers.
 func (m *model) apply(c Command) [][]Answer {
+	defer m.claimAll()
 	switch c := c.(type) {
 	case Ingest:
 		m.setTime(c.Time)
@@ -123,14 +126,18 @@ func (m *model) apply(c Command) [][]Answer {
 		}
 	case RaiseLevel:
 		m.setTime(c.Time)
+		m.level = c.Level
 	case KeepOutcomes:
 		m.setTime(c.Time)
 		m.keep = c.Keep
 	case Pause:
 		m.setTime(c.Time)
 		what := covered{c.Kind, c.Name}
-		if _, held := m.held[what]; !held && !m.paused[what] {
+		if now, held := m.held[what]; !m.paused[what] {
 			m.held[what] = m.through
+			if held {
+				m.held[what] = min(now, m.through)
+			}
 		}
 		m.paused[what] = true
 	case Resume:
@@ -138,6 +145,24 @@ func (m *model) apply(c Command) [][]Answer {
 		delete(m.paused, covered{c.Kind, c.Name})
 	}
 	return nil
+}
+
+// claimAll notes what is claimed now. It stays so from LevelThree on.
+func (m *model) claimAll() {
+	if m.level < storage.LevelThree {
+		return
+	}
+	for seq := range m.alive {
+		m.claimed[seq] = m.isClaimed(seq)
+	}
+}
+
+// isClaimed reports whether the message is claimed: it was, or all that holds it lets it go now and
+// nothing of that is paused.
+func (m *model) isClaimed(seq uint64) bool {
+	n := m.alive[seq]
+	isPaused := m.paused[covered{pause.Topic, n.held}] || m.paused[covered{pause.Target, n.Target}]
+	return m.claimed[seq] || !isPaused && n.Due <= m.throughOf(n.held, n.Target)
 }
 
 func (m *model) setTime(ms int64) {
@@ -207,6 +232,9 @@ func (m *model) change(c storage.ClaimChange) {
 	}
 	for _, hold := range c.Set {
 		what, now := covered{pause.Target, hold.Target}, m.throughOf("", hold.Target)
+		if m.level < storage.LevelThree {
+			now = hold.Through // it may fall
+		}
 		held[what] = now
 		if !m.paused[what] {
 			held[what] = max(hold.Through, now)
@@ -369,7 +397,7 @@ func (m *model) life(topic, id string) (life []happening) {
 
 // happening is what a message does that is alive.
 func (m *model) happening(n message) happening {
-	h := happening{seq: n.Seq, alive: true, claimed: n.Due <= m.throughOf(n.held, n.Target)}
+	h := happening{seq: n.Seq, alive: true, claimed: m.isClaimed(n.Seq)}
 	if n.Expires != 0 && n.Expires <= m.time {
 		h.end = outcomes.Outcome{Kind: outcomes.Expired, Seq: n.Seq, Due: n.Due, At: n.Expires, Target: n.Target}
 		if n.ID != "" {

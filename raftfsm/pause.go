@@ -7,14 +7,12 @@ import (
 	"github.com/carillonmq/carillon/storage/pause"
 )
 
-// What a pause promises: from its place in the log on, and until a Resume, the Through of its hold
-// does not rise, and nothing that it names and that is due later becomes claimed. Pause sets the hold
-// itself, at the claim of that moment (storage Pause), so there is no claim to wait for.
+// What a pause promises: from its place in the log on, and until a Resume, nothing that it names
+// becomes claimed. Pause sets the hold itself, at the claim of that moment, so there is no claim to wait
+// for, and a bound for what that hold would let through: what is taken in later, and what another hold
+// covered as well (storage/claimed.go).
 //
-// What is due before may become claimed meanwhile, if it was not because another hold covers it as
-// well, and that is lifted. It is not handed over all the same.
-//
-// A Resume leaves the hold. The leader, which has not read what was held, releases it by claims: it
+// A Resume leaves the hold and takes the bound away. The leader, which has not read what was held, releases it by claims: it
 // raises Through of a topic's hold step by step, or lifts a hold. Such a claim may be on its way when
 // the same is paused again:
 //

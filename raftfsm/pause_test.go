@@ -96,6 +96,60 @@ func TestPause_standsAgainstAClaimOfTheOldestForm(t *testing.T) {
 	}
 }
 
+// What a delay topic and its target hold becomes claimed when both let it go, whichever of them is resumed
+// first, and whatever else is claimed in between. What was claimed before stays so.
+func TestPause_ofBothClaimsNothingUntilBothAreResumed(t *testing.T) {
+	topic, target := pause.Pause{Kind: pause.Topic, Name: "a.delay"}, pause.Pause{Kind: pause.Target, Name: "orders"}
+	for _, order := range [][2]pause.Pause{{target, topic}, {topic, target}} {
+		for _, first := range order {
+			t.Run(fmt.Sprintf("%s paused, %s resumed first", order[0].Kind, first.Kind), func(t *testing.T) {
+				f := pauseFSM(t)
+				apply(t, f, OpenIDs{})
+				at := int64(0)
+				take := func(through int64, o ...Operation) []Answer {
+					t.Helper()
+					for i := range o {
+						o[i].Entry.Topic, o[i].Entry.Target = "a.delay", "orders"
+					}
+					at += int64(len(o))
+					return apply(t, f, Ingest{ClaimThrough: through, Parts: []Part{{TopicID: topicID, Topic: "a.delay", From: at - int64(len(o)), Next: at, Operations: o}}}).Answers[0]
+				}
+				cancel := func(id string) Code {
+					t.Helper()
+					return take(0, Operation{Verb: Cancel, Entry: storage.Entry{ID: id}})[0].Code
+				}
+				take(0, scheduleOf("claimed", 90), scheduleOf("between", 190), scheduleOf("later", 300), scheduleOf("stays", 195))
+				apply(t, f, ChangeClaim{ClaimChange: storage.ClaimChange{Through: 100}})
+				apply(t, f, Pause{Kind: order[0].Kind, Name: order[0].Name})
+				apply(t, f, ChangeClaim{ClaimChange: storage.ClaimChange{Through: 200}}) // others are delivered
+				apply(t, f, Pause{Kind: order[1].Kind, Name: order[1].Name})
+				take(250, scheduleOf("new", 90))
+				apply(t, f, Resume{Kind: first.Kind, Name: first.Name})
+				release := storage.ClaimChange{Through: 250, Lift: []string{"orders"}}
+				if first.Kind == pause.Topic {
+					release = storage.ClaimChange{Through: 250, LiftTopics: []string{"a.delay"}}
+				}
+				apply(t, f, ChangeClaim{ClaimChange: release})
+				for id, want := range map[string]Code{"claimed": TooLate, "between": WasCancelled, "new": WasCancelled, "later": WasCancelled} {
+					if got := cancel(id); got != want {
+						t.Errorf("cancelling %q is answered %v, want %v", id, got, want)
+					}
+				}
+				last := order[0]
+				if last == first {
+					last = order[1]
+				}
+				apply(t, f, Resume{Kind: last.Kind, Name: last.Name})
+				release = storage.ClaimChange{Through: 250, Lift: []string{"orders"}, LiftTopics: []string{"a.delay"}}
+				apply(t, f, ChangeClaim{ClaimChange: release})
+				if got := cancel("stays"); got != TooLate {
+					t.Errorf("after both were resumed cancelling is answered %v", got)
+				}
+			})
+		}
+	}
+}
+
 // A naivePauses knows what is alive, what is held and what is paused, by looking at every command.
 type naivePauses struct {
 	alive   map[storage.Ref][2]string // topic and target
@@ -164,6 +218,18 @@ func (n *naivePauses) look(store *storage.Store) {
 	}
 }
 
+// releases reports whether all that holds the message lets it go, and nothing of that is paused.
+func (n *naivePauses) releases(store *storage.Store, ref storage.Ref, of [2]string) bool {
+	through := store.Claim().Through
+	if hold, held := store.Hold(pause.Topic, of[0]); held {
+		through = min(through, hold.Through)
+	}
+	if hold, held := store.Hold(pause.Target, of[1]); held {
+		through = min(through, hold.Through)
+	}
+	return ref.Due <= through && !n.paused[[2]any{pause.Topic, of[0]}] && !n.paused[[2]any{pause.Target, of[1]}]
+}
+
 // check holds that a term which reads from the marks finds all that is alive.
 func (n *naivePauses) check(t *testing.T, store *storage.Store, after Command) {
 	t.Helper()
@@ -188,7 +254,7 @@ func (n *naivePauses) check(t *testing.T, store *storage.Store, after Command) {
 
 // Whatever is accepted, paused and resumed between the making up of a claim and its applying, and
 // whatever holds it names: nothing alive lies before the mark that covers it, what is claimed stays
-// claimed, and what is paused is not claimed any further.
+// claimed, and a message becomes so when all that holds it lets it go and nothing of that is paused.
 func TestPauses_passNothingAndClaimNothing(t *testing.T) {
 	names, topics := []string{"a", "b", "c"}, []string{"a.delay", "b.delay", "c.delay"}
 	for seed := range uint64(30) {
@@ -209,9 +275,9 @@ func TestPauses_passNothingAndClaimNothing(t *testing.T) {
 					hold, _ := f.store.Hold(paused[0].(pause.Kind), paused[1].(string))
 					reached[paused] = hold.Through
 				}
-				through := make(map[[2]string]int64)
-				for _, of := range now.alive {
-					through[of] = f.store.Through(of[0], of[1])
+				claimed := make(map[storage.Ref]bool)
+				for ref, of := range now.alive {
+					claimed[ref] = f.store.Claimed(ref, of[0], of[1])
 				}
 				var command Command
 				switch random.IntN(8) {
@@ -252,9 +318,9 @@ func TestPauses_passNothingAndClaimNothing(t *testing.T) {
 					seen = now.clone()
 				}
 				now.check(t, f.store, command)
-				for of, was := range through {
-					if got := f.store.Through(of[0], of[1]); got < was {
-						t.Fatalf("what came by %s for %s was claimed through %d, and now %d, by %T %+v", of[0], of[1], was, got, command, command)
+				for ref, of := range now.alive {
+					if got, want := f.store.Claimed(ref, of[0], of[1]), claimed[ref] || now.releases(f.store, ref, of); got != want {
+						t.Fatalf("that %v, which came by %s for %s, is claimed is %v, before %v, by %T %+v; paused %v", ref, of[0], of[1], got, claimed[ref], command, command, now.paused)
 					}
 				}
 				for paused, was := range reached {
@@ -264,5 +330,15 @@ func TestPauses_passNothingAndClaimNothing(t *testing.T) {
 				}
 			}
 		})
+	}
+}
+
+// compareClaimed compares what is claimed with the model, message by message.
+func (p *play) compareClaimed(store *storage.Store) {
+	p.t.Helper()
+	for seq, n := range p.model.alive {
+		if got, want := store.Claimed(n.Ref, n.held, n.Target), p.model.isClaimed(seq); got != want {
+			p.t.Fatalf("that %+v is claimed is %v, want %v; paused %+v", n, got, want, store.Pauses())
+		}
 	}
 }

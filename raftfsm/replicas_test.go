@@ -249,6 +249,7 @@ func (p *play) compare() {
 		if got := store.OutcomesSince(); got != p.model.since {
 			p.t.Fatalf("outcomes are known since %d, want %d", got, p.model.since)
 		}
+		p.compareClaimed(store)
 		for _, topic := range playTopics {
 			for _, id := range playIDs {
 				p.compareID(store, topic, id)

@@ -60,7 +60,7 @@ func (f *FSM) standingOf(m storage.Found) (s standing) {
 	case !f.store.Alive(m.Seq):
 	case m.Expires != 0 && m.Expires <= f.store.Time():
 		s.ended = outcomes.Outcome{Kind: outcomes.Expired, Seq: m.Seq, Due: m.Due, At: m.Expires, Target: m.Target}
-	case m.Due <= f.store.Through(m.Topic, m.Target):
+	case f.store.Claimed(m.Ref, m.Topic, m.Target):
 		s.onWay = m.Seq
 	default:
 		s.pending = m
@@ -77,7 +77,7 @@ func (f *FSM) standing(e *storage.Entry) (s standing, err error) {
 	if found, s.ended, err = f.store.Newest(e); err != nil || found.Seq == 0 {
 		return s, err
 	}
-	if found.Due <= f.store.Through(found.Topic, found.Target) {
+	if f.store.Claimed(found.Ref, found.Topic, found.Target) {
 		s.onWay = found.Seq
 	}
 	switch {

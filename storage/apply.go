@@ -81,6 +81,7 @@ func (s *Store) SetClaim(c Claim) {
 func (s *Store) ChangeClaim(c ClaimChange) {
 	s.change()
 	defer s.mu.Unlock()
+	paused := s.values.reachedPaused(&c)
 	for _, target := range c.Lift {
 		s.values.holds.lift(target)
 	}
@@ -95,6 +96,7 @@ func (s *Store) ChangeClaim(c ClaimChange) {
 		s.values.topics.set(Hold{Target: h.Topic, Through: h.Through, Mark: h.Mark})
 	}
 	s.setClaim(Claim{Through: c.Through, Mark: c.Mark})
+	s.values.keepBackAll(paused)
 }
 
 // setClaim is called with mu held, and leaves the holds as they are.
@@ -117,8 +119,8 @@ func (s *Store) RaiseClaim(ms int64) {
 	}
 }
 
-// Pause holds from now on what p names: nothing of it that is due later than what is claimed at this
-// moment will be claimed before a claim releases it. It reports whether that was not paused
+// Pause holds from now on what p names: nothing of it that is not claimed at this moment will be before it
+// is resumed, be it due already, taken in later, or released by another hold (see Claimed). It reports whether that was not paused
 // already, in which case nothing changes. Called by the writer, from LevelThree on.
 func (s *Store) Pause(p pause.Pause) (changed bool) {
 	s.change()
@@ -126,18 +128,19 @@ func (s *Store) Pause(p pause.Pause) (changed bool) {
 	if s.values.pauses.Has(p.Kind, p.Name) {
 		return false
 	}
-	s.values.pauses = s.values.pauses.With(p)
-	s.values.holdPaused(p.Kind, p.Name)
+	s.values.pause(p)
 	return true
 }
 
-// Resume ends a pause and reports whether there was one. Its hold stays until a claim lifts it.
+// Resume ends a pause and reports whether there was one. Its hold stays until a claim lifts it; what
+// is due by that hold, and was kept back by the pause alone, is claimed.
 // Called by the writer.
 func (s *Store) Resume(kind pause.Kind, name string) (changed bool) {
 	s.change()
 	defer s.mu.Unlock()
-	changed = s.values.pauses.Has(kind, name)
-	s.values.pauses = s.values.pauses.Without(kind, name)
+	if changed = s.values.pauses.Has(kind, name); changed {
+		s.values.resume(kind, name)
+	}
 	return changed
 }
 

@@ -60,7 +60,7 @@ func (m *Moment) Standing(e *Entry) Standing {
 	switch {
 	case e.Expires != 0 && e.Expires <= m.Time:
 		return Expired
-	case e.Due <= m.values.through(e.Topic, e.Target):
+	case m.values.claimed(e.Ref(), e.Topic, e.Target):
 		return Claimed
 	case m.values.pauses.Has(pause.Topic, e.Topic) || m.values.pauses.Has(pause.Target, e.Target):
 		return Paused
@@ -73,7 +73,7 @@ func (m *Moment) Standing(e *Entry) Standing {
 // moment returns that of now. The caller has locked mu by lockAtIndex.
 func (s *Store) moment() Moment {
 	v := s.values
-	v.holds, v.topics, v.positions = v.holds.clone(), v.topics.clone(), nil
+	v.holds, v.topics, v.bounds, v.positions = v.holds.clone(), v.topics.clone(), v.bounds.Clone(), nil
 	return Moment{
 		Index: v.appliedIndex, Time: v.time, Pending: s.alive.Count(), IDsOpen: v.idsOpen,
 		values: v, alive: s.alive.Freeze(),

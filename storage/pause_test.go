@@ -101,6 +101,8 @@ func TestPause_isReplicatedState(t *testing.T) {
 	if digest(t, s) == before {
 		t.Error("the digest does not tell what is paused")
 	}
+	s.ChangeClaim(ClaimChange{Through: 100})
+	late := s.acceptFor("a.delay", "bills", -1) // due by what the topic's hold has come to
 	pauses, holds, topics := s.Pauses(), s.Holds(), s.TopicHolds()
 	s.Applied(1)
 	flush(t, s, 1)
@@ -112,6 +114,9 @@ func TestPause_isReplicatedState(t *testing.T) {
 		t.Fatal(err)
 	}
 	for name, store := range map[string]*Store{"reloaded": s, "received": to} {
+		if store.Claimed(late, "a.delay", "bills") || !store.Claimed(Ref{Due: -1, Seq: late.Seq - 1}, "a.delay", "bills") {
+			t.Errorf("%s: what was taken in since the pause is claimed, or what was before is not", name)
+		}
 		if !slices.Equal(store.Pauses(), pauses) || !slices.Equal(store.Holds(), holds) || !slices.Equal(store.TopicHolds(), topics) || len(topics) != 1 {
 			t.Errorf("%s: paused %+v, holds %+v and %+v", name, store.Pauses(), store.Holds(), store.TopicHolds())
 		}

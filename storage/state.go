@@ -111,6 +111,7 @@ type values struct {
 	holds     holds // by target
 	topics    holds // by delay topic
 	pauses    pause.Set
+	bounds    pause.Bounds // see claimed.go
 	replayed  replayed.Set
 	bulks     bulk.Set
 	positions map[partitionKey]Position
@@ -125,7 +126,8 @@ func newValues() values {
 // clone costs a copy of the positions. Nobody else may use v meanwhile, not even to read.
 func (v *values) clone() values {
 	c := *v
-	c.holds, c.topics, c.replayed = v.holds.clone(), v.topics.clone(), v.replayed.Clone()
+	c.holds, c.topics = v.holds.clone(), v.topics.clone()
+	c.bounds, c.replayed = v.bounds.Clone(), v.replayed.Clone()
 	c.positions = maps.Clone(v.positions)
 	return c
 }
@@ -183,19 +185,8 @@ func (v *values) lower(e *Entry) (moved bool) {
 	return true
 }
 
-// through is the claim that covers a message.
-func (v *values) through(topic, target string) int64 {
-	through := v.claim.Through
-	if at, held := v.holds.get(target); held {
-		through = min(through, at.through)
-	}
-	if at, held := v.topics.get(topic); held {
-		through = min(through, at.through)
-	}
-	return through
-}
-
-// holdPaused holds what a pause names from now on, unless it is held already. It costs as much as
+// holdPaused holds what a pause names from now on, unless it is held already; then it is held as far as
+// it is. It costs as much as
 // there are holds of the other kind.
 //
 // The mark of a new hold covers what is alive of it, wherever that was covered until now. Messages of
@@ -209,7 +200,8 @@ func (v *values) holdPaused(kind pause.Kind, name string) {
 	if kind == pause.Target {
 		held, others = v.holds, v.topics
 	}
-	if _, isHeld := held.get(name); isHeld {
+	if at, isHeld := held.get(name); isHeld {
+		held.set(Hold{Target: name, Through: min(at.through, v.claim.Through), Mark: at.mark})
 		return
 	}
 	mark := v.claim.Mark
@@ -233,7 +225,8 @@ func (v *values) holdPaused(kind pause.Kind, name string) {
 //
 //	| n | n x (topic held, through varint, mark) | pause.Set | ids open u8 |
 //
-// From LevelFour on it is version 4, which ends with | replayed.Set | bulk.Set |.
+// From LevelFour on it is version 4, which goes on with | replayed.Set | bulk.Set |. While something
+// is paused both end with | pause.Bounds |.
 func encodeValues(v *values) codec.Record {
 	r := codec.Record{Version: 1}
 	if v.level > LevelOne {
@@ -273,10 +266,10 @@ func (v *values) append(b []byte) []byte {
 	b = v.topics.append(b)
 	b = v.pauses.Append(b)
 	b = codec.AppendBool(b, v.idsOpen)
-	if v.level < LevelFour {
-		return b
+	if v.level >= LevelFour {
+		b = v.bulks.Append(v.replayed.Append(b))
 	}
-	return v.bulks.Append(v.replayed.Append(b))
+	return v.bounds.Append(b)
 }
 
 func decodeValues(r codec.Record) (values, error) {
@@ -308,6 +301,9 @@ func decodeValues(r codec.Record) (values, error) {
 	if r.Version >= 4 {
 		v.replayed = replayed.Read(&d)
 		v.bulks = bulk.Read(&d)
+	}
+	if r.Version >= 3 {
+		v.bounds = pause.ReadBounds(&d)
 	}
 	return v, d.Finish("state")
 }

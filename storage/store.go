@@ -268,8 +268,8 @@ func (s *Store) Paused(kind pause.Kind, name string) bool {
 }
 
 // Through returns how far messages that came by the delay topic for the target are claimed: the
-// earliest of the claim and of the holds of the two. A message that is due then or before may be
-// on its way; one that is due later is not. For a message it never falls.
+// earliest of the claim, of the holds of the two, and of what a pause keeps back. One that is due later
+// is not on its way; of one that is due then or before Claimed tells. For a message it never falls.
 func (s *Store) Through(topic, target string) int64 {
 	s.mu.RLock()
 	defer s.mu.RUnlock()

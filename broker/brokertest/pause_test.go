@@ -8,6 +8,7 @@ import (
 	"github.com/carillonmq/carillon/broker"
 	"github.com/carillonmq/carillon/client"
 	"github.com/carillonmq/carillon/storage"
+	"github.com/twmb/franz-go/pkg/kgo"
 )
 
 var (
@@ -91,5 +92,52 @@ func TestPause_outlivesLeadersAndLetsCancelsIn(t *testing.T) {
 				}
 			})
 		})
+	}
+}
+
+// A delay topic and its target are both paused, at different times, and other messages become due in
+// between and after. Whichever is resumed first, what the other one still holds can be cancelled, be it
+// taken in when it was due already: it is on its way only when neither holds it. A leader is killed in between.
+func TestPause_ofBothLetsCancelsInUntilBothAreResumed(t *testing.T) {
+	for _, order := range [][2]broker.Pause{{pausedTarget, pausedTopic}, {pausedTopic, pausedTarget}} {
+		for _, resumed := range [][2]broker.Pause{{pausedTarget, pausedTopic}, {pausedTopic, pausedTarget}} {
+			t.Run(fmt.Sprintf("%s paused first, %s resumed first", order[0].Kind, resumed[0].Kind), func(t *testing.T) {
+				testIDs(t, storage.LevelThree, func(x *idTest) {
+					x.must(x.createTopic("others.delay", arguments{}))
+					x.must(x.createTopic("others", arguments{}))
+					other := func() { // so the claim goes on
+						user, _ := x.user()
+						defer user.Close()
+						r := &kgo.Record{Topic: "others.delay", Value: []byte("other")}
+						x.must(client.Stamp(r, client.After(time.Second)))
+						x.must(user.ProduceSync(x.t.Context(), r).FirstErr())
+						x.pause(5 * time.Second)
+					}
+					x.pauseAll(order[0])
+					x.send(options(client.After(time.Second), client.ID("between")), "between")
+					x.send(options(client.After(time.Second), client.ID("kept")), "kept")
+					other()
+					x.pauseAll(order[1])
+					x.send(options(client.After(time.Millisecond), client.ID("late")), "late")
+					other()
+					x.send(options(client.At(time.Now().Add(-time.Minute)), client.ID("overdue")), "overdue")
+					x.leader().kill()
+					x.pause(5 * time.Second)
+					x.must(x.each("all", (*node).start, func(n *node) bool { return !n.running() }))
+					x.resume(resumed[0])
+					x.pause(time.Minute)
+					other()
+					for _, id := range []string{"between", "late", "overdue"} {
+						x.send(options(client.Cancel(id)))
+						x.pause(time.Second) // followers apply, too
+						x.expectLife(id, "cancelled")
+					}
+					x.inOrder()
+					x.resume(resumed[1])
+					x.pause(time.Minute)
+					x.inOrder("kept")
+				})
+			})
+		}
 	}
 }

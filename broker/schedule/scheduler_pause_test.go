@@ -34,8 +34,8 @@ func (p onlyClaimed) Hand(due []DueMessage) {
 			p.stage.t.Error(err)
 		}
 		for _, e := range entries {
-			if through := store.Through(e.Topic, e.Target); e.Due > through {
-				p.stage.t.Errorf("message %v, which came by %s for %s, is handed over and claimed through %d", e.Ref(), e.Topic, e.Target, through)
+			if !store.Claimed(e.Ref(), e.Topic, e.Target) {
+				p.stage.t.Errorf("message %v, which came by %s for %s, is handed over and not claimed (through %d)", e.Ref(), e.Topic, e.Target, store.Through(e.Topic, e.Target))
 			}
 		}
 	}

@@ -86,6 +86,13 @@ func (s Set) Without(kind Kind, name string) Set {
 // All returns the pauses sorted by kind and name. The slice is the set's own.
 func (s Set) All() []Pause { return s.sorted }
 
+// Of returns the pauses of a kind, sorted by name. The slice is the set's own.
+func (s Set) Of(kind Kind) []Pause {
+	first, _ := s.find(kind, "")
+	end, _ := s.find(kind+1, "")
+	return s.sorted[first:end]
+}
+
 // Append writes the set:
 //
 //	| n uvarint | n x (kind u8, name, who, why, since varint) |

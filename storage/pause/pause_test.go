@@ -50,3 +50,58 @@ func TestSet_comesBackAsItWent(t *testing.T) {
 		}
 	}
 }
+
+func TestBounds_coverWhatNamesEitherOrBoth(t *testing.T) {
+	var b Bounds
+	if b.Covers("a", "orders") != Unbound || len(b.Append(nil)) != 0 {
+		t.Error("no bounds hold something back, or are written")
+	}
+	b.Lower(That(Topic, "a"), Bound{Through: 90, Before: 7})
+	b.Lower(That(Target, "orders"), Bound{Through: 80, Before: 9})
+	copied := b.Clone()
+	b.Lower(Of{"a", "bills"}, Bound{Through: 5, Before: 20})
+	b.Lower(Of{"a", "bills"}, Bound{Through: 6, Before: 3})
+	for of, want := range map[Of]Bound{
+		{"a", "orders"}: {80, 7}, {"a", "bills"}: {5, 3}, {"a", "x"}: {90, 7}, {"x", "orders"}: {80, 9}, {"orders", "a"}: Unbound,
+	} {
+		if got := b.Covers(of.Topic, of.Target); got != want {
+			t.Errorf("%v is bounded by %v, want %v", of, got, want)
+		}
+	}
+	if copied.Covers("a", "bills") != (Bound{90, 7}) {
+		t.Error("a copy has changed")
+	}
+	d := codec.NewDecoder(b.Append(nil))
+	if again := ReadBounds(&d); d.Finish("bounds") != nil || !slices.Equal(again.Append(nil), b.Append(nil)) || again.Covers("a", "bills") != (Bound{5, 3}) {
+		t.Error("bounds do not come back as they went")
+	}
+	b.Lower(Of{"b", "bills"}, Bound{Through: 1, Before: 1})
+	b.Lower(Of{"b", "orders"}, Bound{Through: 1, Before: 1})
+	b.Drop(Target, "bills", func(of Of) bool { return of.Topic != "b" })
+	if b.Covers("a", "bills") != (Bound{90, 7}) || b.Covers("b", "bills") != (Bound{1, 1}) || b.Covers("a", "orders") != (Bound{80, 7}) {
+		t.Error("dropped those of a target: the wrong ones")
+	}
+	b.Drop(Topic, "a", func(Of) bool { return true })
+	if b.Covers("a", "bills") != Unbound || b.Covers("a", "orders") != (Bound{80, 9}) {
+		t.Error("dropped those of a topic: the wrong ones")
+	}
+	b.Drop(Target, "orders", func(Of) bool { return true })
+	b.Drop(Topic, "b", func(Of) bool { return true })
+	if len(b.Append(nil)) != 0 {
+		t.Error("none is left, and something is written")
+	}
+}
+
+func TestBounds_refuseWhatTheyDidNotWrite(t *testing.T) {
+	for name, b := range map[string][]byte{
+		"none":               {0},
+		"cut":                {1, 1, 'a', 0, 2},
+		"out of their order": {2, 1, 'b', 0, 2, 3, 1, 'a', 0, 2, 3},
+		"twice the same":     {2, 1, 'b', 0, 2, 3, 1, 'b', 0, 2, 3},
+	} {
+		d := codec.NewDecoder(b)
+		if ReadBounds(&d); d.Finish("bounds") == nil {
+			t.Errorf("%s: they decode", name)
+		}
+	}
+}
