@@ -19,10 +19,11 @@ type Producer struct {
 }
 
 // NewProducer returns a producer with a Kafka client of its own, which Close closes. The options
-// are franz-go's, at least kgo.SeedBrokers. They win over the defaults set here: no linger, and a
-// failed partition waits 50 ms for fresh metadata, not 5 s. It does not connect yet.
+// are franz-go's, at least kgo.SeedBrokers. They win over the defaults set here: no linger, a failed
+// partition waits 50 ms for fresh metadata, not 5 s, and records without a key are partitioned by
+// their id ([PartitionByID]). It does not connect yet.
 func NewProducer(options ...kgo.Opt) (*Producer, error) {
-	defaults := []kgo.Opt{kgo.ProducerLinger(0), kgo.MetadataMinAge(50 * time.Millisecond)}
+	defaults := []kgo.Opt{kgo.ProducerLinger(0), kgo.MetadataMinAge(50 * time.Millisecond), kgo.RecordPartitioner(PartitionByID())}
 	kafka, err := kgo.NewClient(append(defaults, options...)...)
 	if err != nil {
 		return nil, fmt.Errorf("create Kafka client: %w", err)
@@ -67,7 +68,7 @@ func (p *Producer) ScheduleBatch(ctx context.Context, rs []*Record, options ...O
 // it waits for room, or for ctx. promise, which may be nil, is called exactly once with the record
 // as it was sent and the error that Schedule would return. With wrong options it is called from
 // here, else from a goroutine of the Kafka client, where it must not block. Records of one delay
-// topic and key keep the order of the calls.
+// topic and key, or without a key of one id ([PartitionByID]), keep the order of the calls.
 func (p *Producer) ScheduleAsync(ctx context.Context, r *Record, promise func(*Record, error), options ...Option) {
 	if promise == nil {
 		promise = func(*Record, error) {}
@@ -85,9 +86,10 @@ func (p *Producer) ScheduleAsync(ctx context.Context, r *Record, promise func(*R
 // Cancel asks for the message that waits under the id of the delay topic never to be delivered. It
 // produces a record that says so, waits for Kafka's answer, or for ctx, and returns that record. That
 // it was sent does not mean that the message was cancelled: it may be on its way already. What came
-// of it `carillon explain` tells. key is that of the record that scheduled the message, so that both
-// are in one partition and this one comes after it. Errors are those of [Producer.Schedule]; [IfSeq]
-// is the one option that has a meaning here. The cluster must be at feature level 3.
+// of it `carillon explain` tells. key is that of the record that scheduled the message, nil if it had
+// none, so that both are in one partition and this one comes after it. Errors are those of
+// [Producer.Schedule]; [IfSeq] is the one option that has a meaning here. The cluster must be at
+// feature level 3.
 func (p *Producer) Cancel(ctx context.Context, topic string, key []byte, id string, options ...Option) (*Record, error) {
 	return p.Schedule(ctx, &Record{Topic: topic, Key: key}, append([]Option{Cancel(id)}, options...)...)
 }
@@ -123,4 +125,56 @@ func explain(topic string, err error) error {
 		return fmt.Errorf("produce to %q: %w: %w", topic, ErrClosed, err)
 	}
 	return fmt.Errorf("produce to %q: %w", topic, err)
+}
+
+// PartitionByID returns the partitioner that a [Producer] has unless its options name another one: as
+// Kafka's Java client does for records with a key, and for one without a key, but with an id, as if the
+// id were the key. So whatever concerns one id is in one partition, and takes effect in the order in
+// which it was produced, if all of it has the same key or all of it has none. Records without either go
+// where the client's default puts them. Use it for a Kafka client of your own ([NewProducerFrom]).
+func PartitionByID() kgo.Partitioner { return byID{} }
+
+type byID struct{}
+
+func (byID) ForTopic(topic string) kgo.TopicPartitioner {
+	const untilSwitched = 64 << 10 // bytes, as kgo has it by default
+	return &topicByID{
+		keyed: kgo.StickyKeyPartitioner(nil).ForTopic(topic),
+		free:  kgo.UniformBytesPartitioner(untilSwitched, true, false, nil).ForTopic(topic).(kgo.TopicBackupPartitioner),
+	}
+}
+
+// A topicByID is used by one goroutine at a time.
+type topicByID struct {
+	keyed kgo.TopicPartitioner
+	free  kgo.TopicBackupPartitioner
+	probe kgo.Record // with nothing but a key
+}
+
+func (t *topicByID) RequiresConsistency(r *kgo.Record) bool { return partitionKey(r) != nil }
+
+// Partition is for records with a key or an id; kgo asks PartitionByBackup for all.
+func (t *topicByID) Partition(r *kgo.Record, n int) int {
+	t.probe.Key = partitionKey(r)
+	return t.keyed.Partition(&t.probe, n)
+}
+
+func (t *topicByID) PartitionByBackup(r *kgo.Record, n int, backup kgo.TopicBackupIter) int {
+	if partitionKey(r) == nil {
+		return t.free.PartitionByBackup(r, n, backup)
+	}
+	return t.Partition(r, n)
+}
+
+// partitionKey returns what the partition follows from; nil: nothing.
+func partitionKey(r *kgo.Record) []byte {
+	if r.Key != nil {
+		return r.Key
+	}
+	for i := range r.Headers {
+		if r.Headers[i].Key == HeaderID {
+			return r.Headers[i].Value
+		}
+	}
+	return nil
 }

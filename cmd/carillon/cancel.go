@@ -22,7 +22,9 @@ func cancelCommand() *cobra.Command {
 			"(feature level 3). Whether it still could be cancelled shows when Carillon reads the record:\n" +
 			"carillon explain tells.\n\n" +
 			"Give the key of the message, if it has one, so that both records are in one partition, and this one\n" +
-			"comes after the other. It takes Kafka alone, as carillon schedule does, and warns likewise.",
+			"comes after the other. Without a key the partition follows from the id, as with carillon schedule and\n" +
+			"client.Producer; where another client has produced the message without a key, name its partition\n" +
+			"with --partition. It takes Kafka alone, as carillon schedule does, and warns likewise.",
 		Example: "  carillon cancel --topic orders.delay --key customer-7 reminder-4711",
 		Args:    arguments(cobra.ExactArgs(1)),
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -52,6 +54,7 @@ func cancelCommand() *cobra.Command {
 	cmd.Flags().StringVar(&topic, "topic", "", "delay `topic` of the message (required)")
 	cmd.Flags().StringVar(&key, "key", "", "key of the message (default: none)")
 	cmd.Flags().StringVar(&keyBase64, "key-base64", "", "key of the message as `base64`, when it is no text")
+	addPartition(cmd.Flags())
 	node.add(cmd)
 	addConfigFlags(cmd.Flags(), keys)
 	return cmd

@@ -67,6 +67,7 @@ func scheduleCommand() *cobra.Command {
 		},
 	}
 	cmd.Flags().AddFlagSet(s.flags())
+	addPartition(cmd.Flags())
 	node.add(cmd)
 	addConfigFlags(cmd.Flags(), keys)
 	return cmd
@@ -114,11 +115,42 @@ func send(cmd *cobra.Command, record *kgo.Record, node nodeFlags, keys []config.
 			fmt.Fprintln(cmd.ErrOrStderr(), "carillon: warning:", warning)
 		}
 	}
-	sent, err := produce(ctx, record, options)
+	placed, err := place(cmd.Flags(), record)
+	if err != nil {
+		return nil, err
+	}
+	sent, err := produce(ctx, record, append(options, placed...))
 	if errors.Is(err, context.DeadlineExceeded) {
 		return nil, fmt.Errorf("no broker of %s answers, start one or name it with --kafka.brokers: %w", strings.Join(settings.Config.Kafka.Brokers, ", "), err)
 	}
 	return sent, err
+}
+
+// addPartition adds the flag that place reads.
+func addPartition(flags *pflag.FlagSet) {
+	flags.Int32("partition", 0, "`number` of the delay topic's partition (default: by the key, or without one by the id)")
+}
+
+// place returns how the record comes into its partition, and whether its topic may be created for it: a
+// cancel has nothing to end in a topic that was not there.
+func place(flags *pflag.FlagSet, r *kgo.Record) (options []kgo.Opt, err error) {
+	if !isCancel(r) {
+		options = append(options, kgo.AllowAutoTopicCreation())
+	}
+	if !flags.Changed("partition") {
+		return options, nil
+	}
+	if r.Partition, err = flags.GetInt32("partition"); err != nil {
+		return nil, err
+	}
+	if r.Partition < 0 {
+		return nil, &usageError{&config.FieldError{Field: "--partition", Value: fmt.Sprint(r.Partition), Remedy: "write the number of one of the delay topic's partitions, 0 is the first"}}
+	}
+	return append(options, kgo.RecordPartitioner(kgo.ManualPartitioner())), nil
+}
+
+func isCancel(r *kgo.Record) bool {
+	return slices.ContainsFunc(r.Headers, func(h kgo.RecordHeader) bool { return h.Key == client.HeaderCancel })
 }
 
 // belongTo reports whether the nodes can be taken to read from these brokers: the default
@@ -154,6 +186,10 @@ func objection(ctx context.Context, to nodes, r *kgo.Record) string {
 			status.Node, address, status.Level.InForce, name, idsLevel)
 	}
 	route, ok := c.Route(r.Topic)
+	if !ok && isCancel(r) {
+		return fmt.Sprintf("no route of node %s at %s reads topic %q, so no message waits by it and nothing is cancelled (routes[].from: %s): name the delay topic of the message with --topic, or the right node with --api",
+			status.Node, address, r.Topic, strings.Join(status.Routes, ", "))
+	}
 	if !ok {
 		return fmt.Sprintf("no route of node %s at %s reads topic %q, the message stays there until one does (routes[].from: %s): name another with --topic, or the right node with --api",
 			status.Node, address, r.Topic, strings.Join(status.Routes, ", "))
@@ -330,9 +366,9 @@ func atText(at string) client.Option {
 	}
 }
 
-// produce sends one stamped record, creating its topic where Kafka allows that.
+// produce sends one stamped record.
 func produce(ctx context.Context, r *kgo.Record, options []kgo.Opt) (*kgo.Record, error) {
-	producer, err := client.NewProducer(append(options, kgo.AllowAutoTopicCreation())...)
+	producer, err := client.NewProducer(options...)
 	if err != nil {
 		return nil, err
 	}

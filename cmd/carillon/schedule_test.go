@@ -1,6 +1,7 @@
 package main
 
 import (
+	"errors"
 	"fmt"
 	"net/http"
 	"net/http/httptest"
@@ -9,6 +10,7 @@ import (
 	"testing"
 
 	"github.com/spf13/cobra"
+	"github.com/twmb/franz-go/pkg/kfake"
 
 	"github.com/carillonmq/carillon/client"
 )
@@ -155,5 +157,64 @@ func TestSchedule_asksOnlyANodeOfTheSameKafka(t *testing.T) {
 		if got := to.belongTo(s.Config.Kafka.Brokers); got != want {
 			t.Errorf("with %q the node is asked: %v, want %v", args, got, want)
 		}
+	}
+}
+
+// A cancel goes where it was told to, or to the partition of its id; it creates no topic, and warns of one that
+// nobody reads.
+func TestCancel_meetsTheMessage(t *testing.T) {
+	kafka, err := kfake.NewCluster(kfake.NumBrokers(1), kfake.SeedTopics(7, "orders.delay"), kfake.AllowAutoTopicCreation())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer kafka.Close()
+	node := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		fmt.Fprint(w, `{"node": "n1", "routes": ["orders.delay"]}`)
+	}))
+	defer node.Close()
+	run := func(args ...string) (out, warned string, err error) {
+		var stdout, stderr strings.Builder
+		cmd := rootCommand()
+		cmd.SetArgs(append(args, "--kafka.brokers", kafka.ListenAddrs()[0], "--api", strings.TrimPrefix(node.URL, "http://")))
+		cmd.SetOut(&stdout)
+		cmd.SetErr(&stderr)
+		err = cmd.ExecuteContext(t.Context())
+		return stdout.String(), stderr.String(), err
+	}
+	place := func(out string) string {
+		_, rest, _ := strings.Cut(out, "orders.delay/")
+		partition, _, _ := strings.Cut(rest, "/")
+		return partition
+	}
+	used := make(map[string]bool)
+	for i := range 5 {
+		id := fmt.Sprint("reminder-", i)
+		scheduled, _, err := run("schedule", "--to", "orders", "--in", "1h", "--id", id)
+		if err != nil {
+			t.Fatal(err)
+		}
+		cancelled, warned, err := run("cancel", "--topic", "orders.delay", id)
+		if err != nil || place(cancelled) != place(scheduled) || warned != "" {
+			t.Errorf("scheduled %q, cancelled %q, warned %q, %v", scheduled, cancelled, warned, err)
+		}
+		used[place(scheduled)] = true
+	}
+	if len(used) < 2 {
+		t.Errorf("all ids are in %v", used)
+	}
+	for _, verb := range [][]string{{"cancel", "--topic", "orders.delay", "x"}, {"schedule", "--to", "orders", "--in", "1h"}} {
+		if out, _, err := run(append(verb, "--partition", "5")...); err != nil || place(out) != "5" {
+			t.Errorf("%s: %q, %v", verb, out, err)
+		}
+		if _, _, err := run(append(verb, "--partition", "7")...); err == nil {
+			t.Errorf("%s: there is no partition 7", verb)
+		}
+		if _, _, err := run(append(verb, "--partition", "-1")...); err == nil || !strings.Contains(err.Error(), `--partition is "-1": write the number`) {
+			t.Errorf("%s: %v", verb, err)
+		}
+	}
+	_, warned, err := run("cancel", "--topic", "bills.delay", "reminder-1")
+	if !errors.Is(err, client.ErrTopicMissing) || !strings.Contains(warned, `reads topic "bills.delay", so no message waits by it and nothing is cancelled`) {
+		t.Errorf("warned %q, %v", warned, err)
 	}
 }
