@@ -12,6 +12,25 @@ func (b *Broker) Queries() *query.Desk { return b.queries }
 // Orders returns who carries out what callers ask for without a record, while this node leads.
 func (b *Broker) Orders() *order.Desk { return b.orders }
 
+// A Leader is the member that leads, as far as a node knows. The zero value: none is known.
+type Leader struct {
+	ID   string
+	API  string // its address; "": not known
+	Self bool   // it is this node
+}
+
+// Leader returns who leads. It does not block.
+func (b *Broker) Leader() Leader {
+	status := b.node.Status()
+	l := Leader{ID: status.Leader, Self: status.Leader == status.Node}
+	for _, m := range status.Members {
+		if m.ID == l.ID {
+			l.API = m.API
+		}
+	}
+	return l
+}
+
 // A queryLog tells who leads as well.
 type queryLog struct{ *node.Node }
 

@@ -155,6 +155,7 @@ const (
 	CodeInDoubt          Code = "in-doubt"           // 504: it may have been done: ask for the id
 	CodeIDsClosed        Code = "ids-not-open"       // 409: below feature level 3, or shortly after
 	CodeLevelTooLow      Code = "level-too-low"      // 409: `carillon cluster raise` first
+	CodeRefused          Code = "refused"            // 409: the cluster does not do it, Detail says why
 	CodeReplayed         Code = "replayed"           // 409: the dead letter was replayed before
 	CodeInternal         Code = "internal"           // 500
 )

@@ -7,9 +7,12 @@ import (
 	"log/slog"
 	"net"
 	"net/http"
+	"net/url"
 	"strings"
+	"time"
 
 	"github.com/carillonmq/carillon/broker/access"
+	"github.com/carillonmq/carillon/client"
 )
 
 // Callers says who may use an API.
@@ -56,6 +59,11 @@ type refusal struct {
 	code, remedy string
 }
 
+// of is the problem that answers with it, for the reason given.
+func (r refusal) of(why string) *problem {
+	return &problem{Problem: client.Problem{Status: r.status, Code: client.Code(r.code), Detail: why + r.remedy}}
+}
+
 // refusals has what answers each error of a token.
 var refusals = map[error]refusal{
 	access.ErrMalformed:  {http.StatusUnauthorized, CodeTokenMalformed, tokenRemedy},
@@ -82,7 +90,7 @@ func (c Callers) identify(r *http.Request) (access.Grant, *problem) {
 		return access.Everything(anonymous), nil
 	}
 	if shown == "" {
-		return access.Grant{}, &problem{Status: http.StatusUnauthorized, Code: CodeTokenMissing, Detail: "this needs a token" + tokenRemedy}
+		return access.Grant{}, refusal{http.StatusUnauthorized, CodeTokenMissing, tokenRemedy}.of("this needs a token")
 	}
 	g, err := c.check(bearer(r))
 	if err == nil {
@@ -90,10 +98,10 @@ func (c Callers) identify(r *http.Request) (access.Grant, *problem) {
 	}
 	for sentinel, refusal := range refusals {
 		if errors.Is(err, sentinel) {
-			return access.Grant{}, &problem{Status: refusal.status, Code: refusal.code, Detail: err.Error() + refusal.remedy}
+			return access.Grant{}, refusal.of(err.Error())
 		}
 	}
-	return access.Grant{}, &problem{Status: http.StatusUnauthorized, Code: CodeTokenMalformed, Detail: err.Error() + tokenRemedy}
+	return access.Grant{}, refusals[access.ErrMalformed].of(err.Error())
 }
 
 // check returns what the token allows. One of an issuer is told by its form: three parts between
@@ -120,6 +128,7 @@ func bearer(r *http.Request) string {
 
 // A visit is what is noted of a request while it is carried out.
 type visit struct {
+	asked   url.Values // its query
 	who     access.Grant
 	details []any // for the log, as slog takes them
 }
@@ -127,18 +136,35 @@ type visit struct {
 type visitKey struct{}
 
 // note adds to what the log says of the request: keys and values in turns, no secrets.
-func note(r *http.Request, details ...any) {
-	if v, ok := r.Context().Value(visitKey{}).(*visit); ok {
-		v.details = append(v.details, details...)
+func note(ctx context.Context, details ...any) {
+	v := visitOf(ctx)
+	v.details = append(v.details, details...)
+}
+
+// visitOf returns the visit that the context is of; of a route that needs nothing, one of somebody
+// who may do nothing.
+func visitOf(ctx context.Context) *visit {
+	if v, ok := ctx.Value(visitKey{}).(*visit); ok {
+		return v
 	}
+	return &visit{}
+}
+
+// enter is how requests come to who serves the route: through the guard, as many at a time as there is
+// room for, and to the leader if it must be that.
+func (h *handler) enter(to route, serve http.HandlerFunc) http.HandlerFunc {
+	if to.need == (need{}) {
+		return serve
+	}
+	return h.guard(to, h.gate.let(h.onLeader(to, serve)))
 }
 
 // guard lets those through to the route who may use it, and logs every write that was let
 // through: who, from where, what, and what became of it.
-func (h *handler) guard(to route) http.HandlerFunc {
-	if to.need == (need{}) {
-		return to.serve
-	}
+//
+// Whom a request is about is read from its path and its query, here and by who serves it: so a query that
+// could be read in two ways is refused.
+func (h *handler) guard(to route, serve http.HandlerFunc) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		who, refused := h.callers.identify(r)
 		if refused != nil {
@@ -151,22 +177,52 @@ func (h *handler) guard(to route) http.HandlerFunc {
 			h.turnAway(w, r, *refused)
 			return
 		}
-		if !to.need.met(who, r) {
-			h.turnAway(w, r, problem{Status: http.StatusForbidden, Code: CodeForbidden, Detail: lacking(who, to.need)})
+		asked, unclear := readQuery(r)
+		if unclear != "" {
+			h.complain(w, *problemOfStatus(http.StatusBadRequest, unclear))
 			return
 		}
-		v := &visit{who: who}
+		if !to.need.met(who, r) {
+			h.turnAway(w, r, problem{Problem: client.Problem{Status: http.StatusForbidden, Code: CodeForbidden, Detail: lacking(who, to.need)}})
+			return
+		}
+		v := &visit{who: who, asked: asked}
 		r = r.WithContext(context.WithValue(r.Context(), visitKey{}, v))
 		if r.Method == http.MethodGet || r.Method == http.MethodHead {
-			to.serve(w, r)
+			serve(w, r)
 			return
 		}
+		ctx, cancel := context.WithTimeout(r.Context(), writeTimeout)
+		defer cancel()
 		answered := &answerCode{ResponseWriter: w, code: http.StatusOK}
-		to.serve(answered, r)
+		serve(answered, r.WithContext(ctx))
 		details := append([]any{"who", who.Name, "token", who.ID, "from", r.RemoteAddr, "request", r.Method + " " + r.URL.Path, "status", answered.code}, v.details...)
 		h.log.Info("write requested", details...)
 	}
 }
+
+// writeTimeout bounds how long a write is worked on: an answer that it is in doubt is better than none.
+const writeTimeout = answerTimeout - 5*time.Second
+
+// several is the parameter that may come more than once.
+const several = "state"
+
+// readQuery returns the query, or what is unclear about it.
+func readQuery(r *http.Request) (url.Values, string) {
+	asked, err := url.ParseQuery(r.URL.RawQuery)
+	if err != nil {
+		return nil, fmt.Sprintf("the query cannot be read: %v: percent-encode what it holds", err)
+	}
+	for name, values := range asked {
+		if len(values) > 1 && name != several {
+			return nil, fmt.Sprintf("%s is there %d times: give it once", name, len(values))
+		}
+	}
+	return asked, ""
+}
+
+// asked reports whether the request has the parameter.
+func asked(ctx context.Context, name string) bool { return visitOf(ctx).asked.Has(name) }
 
 func lacking(who access.Grant, n need) string {
 	switch {
@@ -184,7 +240,7 @@ func (h *handler) turnAway(w http.ResponseWriter, r *http.Request, p problem) {
 		host = r.RemoteAddr
 	}
 	level := slog.LevelWarn
-	if h.turnedAway.Again(host + "\n" + p.Code) {
+	if h.turnedAway.Again(host + "\n" + string(p.Code)) {
 		level = slog.LevelDebug
 	}
 	h.log.Log(r.Context(), level, "request refused", "code", p.Code, "from", r.RemoteAddr, "request", r.Method+" "+r.URL.Path)

@@ -20,6 +20,7 @@ import (
 
 	"github.com/carillonmq/carillon/broker"
 	"github.com/carillonmq/carillon/broker/access"
+	"github.com/carillonmq/carillon/client"
 )
 
 // A door is an API with tokens.
@@ -29,6 +30,8 @@ type door struct {
 	path string
 	log  bytes.Buffer
 	anon bool
+
+	routes http.Handler // nil: not made yet
 }
 
 func newDoor(t *testing.T) *door {
@@ -60,13 +63,17 @@ func (d *door) tokens() access.Book {
 }
 
 func (d *door) handler() http.Handler {
-	return NewHandler(d.node, prometheus.NewRegistry(), Callers{Tokens: d.tokens, Anonymous: d.anon}, slog.New(slog.NewTextHandler(&d.log, nil)))
+	if d.routes == nil {
+		d.routes = NewHandler(d.node, prometheus.NewRegistry(), Callers{Tokens: d.tokens, Anonymous: d.anon}, slog.New(slog.NewTextHandler(&d.log, nil)))
+	}
+	return d.routes
 }
 
 // ask sends what a route takes, with the Authorization header.
 func (d *door) ask(pattern, authorization string) *httptest.ResponseRecorder {
 	method, path, _ := strings.Cut(pattern, " ")
-	request := httptest.NewRequest(method, strings.Replace(path, "{id...}", "order-7", 1)+queries[pattern], strings.NewReader(bodies[pattern]))
+	path = strings.NewReplacer("{topic}", "orders.delay", "{target}", "orders", "{id}", "order-7").Replace(path)
+	request := httptest.NewRequest(method, path+queries[pattern], strings.NewReader(bodies[pattern]))
 	if authorization != "" {
 		request.Header.Set("Authorization", authorization)
 	}
@@ -76,37 +83,74 @@ func (d *door) ask(pattern, authorization string) *httptest.ResponseRecorder {
 }
 
 // bodies are those of the routes that take one.
-var bodies = map[string]string{"POST " + replacePath: `{"member":"n3"}`}
-
-// queries are those of the routes that want one.
-var queries = map[string]string{"GET /v1/explain": "?topic=orders.delay&id=i", "GET /v1/messages": "?topic=orders.delay", "GET /v1/histogram": "?topic=orders.delay&bounds=5"}
-
-// needs says of every route who may use it: nobody in particular, or the roles.
-var needs = map[string][]access.Role{
-	"GET /livez":          nil,
-	"GET /readyz":         nil,
-	"GET /v1/standing":    nil,
-	"GET /v1/kafka":       nil,
-	"GET /v1/clock":       nil,
-	"GET /metrics":        {access.Viewer, access.Operator, access.Admin},
-	"GET /v1/status":      {access.Viewer, access.Operator, access.Admin},
-	"GET /v1/explain":     {access.Viewer, access.Operator, access.Admin},
-	"GET /v1/histogram":   {access.Viewer, access.Operator, access.Admin},
-	"GET /v1/messages":    {access.Viewer, access.Operator, access.Admin},
-	"POST " + replacePath: {access.Admin},
-	"POST " + raisePath:   {access.Admin},
-
-	"GET /v1/messages/{topic}/{id...}": {access.Viewer, access.Operator, access.Admin},
-
-	"POST /v1/topics/{topic}/pause":    {access.Operator, access.Admin},
-	"POST /v1/topics/{topic}/resume":   {access.Operator, access.Admin},
-	"POST /v1/targets/{target}/pause":  {access.Operator, access.Admin},
-	"POST /v1/targets/{target}/resume": {access.Operator, access.Admin},
+var bodies = map[string]string{
+	"POST " + replacePath:             `{"member":"n3"}`,
+	"POST /v1/messages":               `{"topic":"orders.delay","deliver_after":"1h"}`,
+	"POST /v1/batches":                `{"messages":[{"topic":"orders.delay","deliver_after":"1h"}]}`,
+	"PUT /v1/messages/{topic}/{id}":   `{"deliver_after":"1h"}`,
+	"PATCH /v1/messages/{topic}/{id}": `{"deliver_after":"2h"}`,
 }
 
-// wide are the routes for which a token that is narrowed to some topics is enough; one asks for such
-// a topic.
-var wide = []string{"GET /metrics", "GET /v1/status", "GET /v1/explain", "GET /v1/messages", "GET /v1/histogram"}
+// queries are those of the routes that want one.
+var queries = map[string]string{"GET /v1/explain": "?topic=orders.delay&id=i", "GET /v1/messages": "?topic=orders.delay", "GET /v1/count": "?topic=orders.delay", "GET /v1/histogram": "?topic=orders.delay&bounds=5"}
+
+// A way is who may use a route: the roles, nobody in particular if there are none, of the tokens that are for
+// what is asked: orders.delay, the target orders, or both.
+type way struct {
+	roles []access.Role
+	scope string // what a token must be for: anything, topic, target, both or all; a way of none says nothing
+}
+
+var (
+	anybody     = way{}
+	seeing      = []access.Role{access.Viewer, access.Operator, access.Admin}
+	operating   = []access.Role{access.Operator, access.Admin}
+	administers = []access.Role{access.Admin}
+)
+
+// needs says of every route who may use it.
+var needs = map[string]way{
+	"GET /livez":       anybody,
+	"GET /readyz":      anybody,
+	"GET /v1/standing": anybody,
+	"GET /v1/kafka":    anybody,
+	"GET /v1/clock":    anybody,
+	"GET " + specPath:  anybody,
+
+	"GET /metrics":                  {seeing, "anything"},
+	"GET /v1/status":                {seeing, "anything"},
+	"GET /v1/explain":               {seeing, "topic"},
+	"GET /v1/histogram":             {seeing, "topic"},
+	"GET /v1/count":                 {seeing, "topic"},
+	"GET /v1/messages":              {seeing, "topic"},
+	"GET /v1/messages/{topic}/{id}": {seeing, "topic"},
+
+	"POST /v1/messages":                  {operating, "both"},
+	"POST /v1/batches":                   {operating, "anything"}, // its answer says of each message whether it may be
+	"PUT /v1/messages/{topic}/{id}":      {operating, "topic"},    // what it replaces may be for another target
+	"PATCH /v1/messages/{topic}/{id}":    {operating, "topic"},
+	"DELETE /v1/messages/{topic}/{id}":   {operating, "topic"},
+	"POST /v1/messages/{topic}/{id}/now": {operating, "topic"},
+
+	"POST /v1/topics/{topic}/pause":    {operating, "topic"},
+	"POST /v1/topics/{topic}/resume":   {operating, "topic"},
+	"POST /v1/targets/{target}/pause":  {operating, "target"},
+	"POST /v1/targets/{target}/resume": {operating, "target"},
+
+	"POST " + replacePath: {administers, "all"},
+	"POST " + raisePath:   {administers, "all"},
+}
+
+// lets reports whether a token of the role may use the route, for those topics and targets; none: all.
+func (w way) lets(role access.Role, topics, targets []string) bool {
+	covers := func(patterns []string, name string) bool { return patterns == nil || slices.Contains(patterns, name) }
+	topic, target := covers(topics, "orders.*"), covers(targets, "orders")
+	allTopics, allTargets := topics == nil, targets == nil
+	reaches := map[string]bool{
+		"anything": true, "topic": topic && allTargets, "target": target && allTopics, "both": topic && target, "all": allTopics && allTargets,
+	}
+	return w.roles == nil || slices.Contains(w.roles, role) && reaches[w.scope]
+}
 
 // Every route x role x scope, and who shows nothing. A route that is not in the table above fails.
 func TestGuard_letsThroughWhoMay(t *testing.T) {
@@ -117,26 +161,35 @@ func TestGuard_letsThroughWhoMay(t *testing.T) {
 	}
 	d.create(access.Grant{Name: "somebody", Role: access.Viewer})
 	for _, r := range routes {
-		roles, known := needs[r.pattern]
+		way, known := needs[r.pattern]
 		if !known {
 			t.Errorf("%s: who may use it?", r.pattern)
 		}
 		want := http.StatusUnauthorized
-		if roles == nil {
+		if way.roles == nil {
 			want = http.StatusOK
 		}
 		if got := d.ask(r.pattern, ""); got.Code != want {
 			t.Errorf("%s without a token: %d %s", r.pattern, got.Code, got.Body)
 		}
-		for _, role := range []access.Role{access.Viewer, access.Operator, access.Admin} {
-			for _, topics := range [][]string{nil, {"orders.*"}} {
-				want := http.StatusForbidden
-				if roles == nil || slices.Contains(roles, role) && (topics == nil || slices.Contains(wide, r.pattern)) {
-					want = http.StatusOK
-				}
-				token := d.create(access.Grant{Name: "anna", Role: role, ReadPayload: true, Topics: topics})
-				if got := d.ask(r.pattern, "Bearer "+token); got.Code != want {
-					t.Errorf("%s as %s of %q: %d %s", r.pattern, role, topics, got.Code, got.Body)
+	}
+	for _, role := range seeing {
+		for _, topics := range [][]string{nil, {"orders.*"}, {"bills.*"}} {
+			for _, targets := range [][]string{nil, {"orders"}, {"parcels"}} {
+				token := d.create(access.Grant{Name: "anna", Role: role, ReadPayload: true, Topics: topics, Targets: targets})
+				for _, r := range routes {
+					want := http.StatusForbidden
+					if needs[r.pattern].lets(role, topics, targets) {
+						want = http.StatusOK
+					}
+					done := len(d.node.orders.asked)
+					got := d.ask(r.pattern, "Bearer "+token)
+					if got.Code != want {
+						t.Errorf("%s as %s of %q and %q: %d %s", r.pattern, role, topics, targets, got.Code, got.Body)
+					}
+					if want == http.StatusForbidden && len(d.node.orders.asked) > done {
+						t.Errorf("%s as %s of %q and %q was done", r.pattern, role, topics, targets)
+					}
 				}
 			}
 		}
@@ -149,8 +202,9 @@ func TestGuard_explainsIDsOfTheTopicsThatATokenIsFor(t *testing.T) {
 	for query, want := range map[string]int{
 		"?topic=orders.delay&id=i":                   http.StatusOK,
 		"?topic=bills.delay&id=i":                    http.StatusForbidden,
-		"?topic=orders.delay&topic=bills.delay&id=i": http.StatusOK, // the first one is what is answered
-		"?id=i": http.StatusForbidden,
+		"?topic=orders.delay&topic=bills.delay&id=i": http.StatusBadRequest, // which of the two?
+		"?topic=orders.delay&target=orders&id=i":     http.StatusBadRequest, // it tells of all targets
+		"?id=i":                                      http.StatusForbidden,
 	} {
 		request := httptest.NewRequest("GET", "/v1/explain"+query, nil)
 		request.Header.Set("Authorization", "Bearer "+token)
@@ -201,7 +255,7 @@ func TestGuard_refusesWithAStableCode(t *testing.T) {
 		if err := json.Unmarshal(answer.Body.Bytes(), &p); err != nil {
 			t.Fatal(err)
 		}
-		want := problem{Title: http.StatusText(test.status), Status: test.status, Code: test.code, Detail: p.Detail, Error: p.Detail}
+		want := problem{Problem: client.Problem{Title: http.StatusText(test.status), Status: test.status, Code: client.Code(test.code), Detail: p.Detail}, Error: p.Detail}
 		if diff := cmp.Diff(want, p); diff != "" || answer.Code != test.status || !strings.Contains(p.Detail, test.says) {
 			t.Errorf("%s: %d %q, -want +got:\n%s", test.what, answer.Code, p.Detail, diff)
 		}
@@ -273,7 +327,7 @@ func TestGuard_takesTokensOfAnIssuerBesideThoseOfTheFile(t *testing.T) {
 			if err := json.Unmarshal(answer.Body.Bytes(), &p); err != nil {
 				t.Fatal(err)
 			}
-			if answer.Code != test.status || p.Code != test.code || (answer.Header().Get("Retry-After") != "") != (test.status == http.StatusServiceUnavailable) {
+			if answer.Code != test.status || string(p.Code) != test.code || (answer.Header().Get("Retry-After") != "") != (test.status == http.StatusServiceUnavailable) {
 				t.Errorf("%q, %s: %d %s", test.token, what, answer.Code, answer.Body)
 			}
 			if issued[test.token] != nil && (!strings.HasPrefix(p.Detail, issued[test.token].Error()) || p.Detail == issued[test.token].Error()) {
@@ -330,7 +384,7 @@ func TestGuard_logsWhoWroteWhat(t *testing.T) {
 	lines := strings.Split(strings.TrimSpace(d.log.String()), "\n")
 	for i, status := range []string{"200", "409"} {
 		want := `level=INFO msg="write requested" component=api who=anna token=` + strings.Split(token, "_")[1] +
-			` from=192.0.2.1:1234 request="POST /v1/cluster/replace" status=` + status + ` member=n3 forwarded=false`
+			` from=192.0.2.1:1234 request="POST /v1/cluster/replace" status=` + status + ` member=n3`
 		if len(lines) != 2 || !strings.HasSuffix(lines[i], want) {
 			t.Errorf("got\n%s\nwant %s", &d.log, want)
 		}
@@ -351,7 +405,7 @@ func TestGuard_passesTheTokenOnToTheLeader(t *testing.T) {
 		t.Errorf("error %v, raised %d times", err, d.node.raised)
 	}
 	for _, token := range []string{viewer, ""} {
-		if _, err := (Caller{Token: token}).Client(address).RaiseLevel(t.Context()); err == nil || !strings.HasPrefix(err.Error(), "leader n1: this needs ") || d.node.raised != 1 {
+		if _, err := (Caller{Token: token}).Client(address).RaiseLevel(t.Context()); err == nil || !strings.HasPrefix(err.Error(), "this needs ") || d.node.raised != 1 {
 			t.Errorf("error %v, raised %d times", err, d.node.raised)
 		}
 	}

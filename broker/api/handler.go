@@ -14,7 +14,9 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/carillonmq/carillon/broker"
+	"github.com/carillonmq/carillon/broker/order"
 	"github.com/carillonmq/carillon/broker/query"
+	"github.com/carillonmq/carillon/client"
 	"github.com/carillonmq/carillon/raftfsm/repeats"
 )
 
@@ -26,6 +28,10 @@ type Node interface {
 	Ready() error
 	// Queries returns who answers questions about what is pending, while the node leads.
 	Queries() *query.Desk
+	// Orders returns who carries out what is asked for, while the node leads.
+	Orders() *order.Desk
+	// Leader returns who leads, as far as the node knows.
+	Leader() broker.Leader
 	// Standing returns what a node is told that asks whether it may be born.
 	Standing() broker.Standing
 	// ReachKafka returns nil when Kafka answers the node, which it looks at now.
@@ -45,40 +51,42 @@ type Node interface {
 	Explain(topic, id string) (broker.Explanation, error)
 }
 
-// NewHandler returns the API of the node to those callers:
+// NewHandler returns the API of the node to those callers. GET /v1/openapi.json tells what it is for users;
+// besides there are, for what watches over nodes and for the other nodes:
 //
-//	GET  /livez               200 while the process serves
-//	GET  /readyz              200 when the node does its part, else 503 and why not
-//	GET  /metrics             for Prometheus
-//	GET  /v1/status           broker.Status
-//	GET  /v1/explain          ?topic=&id=: broker.Explanation, else 409 while ids are not served
-//	GET  /v1/messages         ?topic=&prefix=&target=&from=&to=&state=&limit=&cursor=: client.Page, of the leader
-//	GET  /v1/histogram        ?topic=&prefix=&target=&from=&to=&state=&bounds=&by=target: client.Histogram, of the leader
-//	GET  /v1/messages/{topic}/{id...}  client.Life; client.Finding of an id topic/partition/offset; of the leader
-//	GET  /v1/standing         broker.Standing, for the other nodes
-//	GET  /v1/kafka            200 when Kafka answers the node, asked now, else 503 and why not
-//	GET  /v1/clock            broker.ClockReading, for the other nodes
-//	POST /v1/cluster/replace  {"member": "n3"}; any node passes it on to the leader
-//	POST /v1/cluster/raise    {}; likewise; answers broker.LevelRaise
-//	POST /v1/topics/{topic}/pause    {"who": "...", "why": "..."}; likewise; answers broker.PauseChange
-//	POST /v1/topics/{topic}/resume   {}; likewise
-//	POST /v1/targets/{target}/pause  and resume, as of a topic
+//	GET  /livez         200 while the process serves
+//	GET  /readyz        200 when the node does its part, else 503 and why not
+//	GET  /metrics       for Prometheus
+//	GET  /v1/standing   broker.Standing, for the other nodes
+//	GET  /v1/kafka      200 when Kafka answers the node, asked now, else 503 and why not
+//	GET  /v1/clock      broker.ClockReading, for the other nodes
 //
-// Answers are JSON, an error is {"error": "..."}; who may not do something is answered
-// with 401 or 403 and a problem.
+// Answers are JSON, an error is a problem; of the routes above it is {"error": "..."}.
 func NewHandler(node Node, metrics prometheus.Gatherer, callers Callers, log *slog.Logger) http.Handler {
-	h := &handler{node: node, callers: callers, turnedAway: repeats.New(), answers: answers{log.With("component", "api")}}
+	a := answers{log.With("component", "api")}
+	h := &handler{node: node, callers: callers, turnedAway: repeats.New(), gate: newGate(a), toLeader: callers.Leader.transport(), answers: a}
 	mux := http.NewServeMux()
-	for _, route := range h.routes(metrics) {
-		mux.HandleFunc(route.pattern, h.guard(route))
+	routes := h.routes(metrics)
+	byPattern := make(map[string]route, len(routes))
+	for _, route := range routes {
+		byPattern[route.pattern] = route
 	}
+	document := newDocument(entrance{mux, h, byPattern})
+	for _, route := range routes {
+		if route.account != nil {
+			route.account.register(document, route.operation(document.OpenAPI().Components.Schemas))
+		} else {
+			mux.HandleFunc(route.pattern, h.enter(route, route.serve))
+		}
+	}
+	h.spec = spec(document)
 	mux.HandleFunc("/", func(w http.ResponseWriter, r *http.Request) {
 		if allowed := methods(mux, r); len(allowed) > 0 {
 			w.Header().Set("Allow", strings.Join(allowed, ", "))
-			h.refuse(w, http.StatusMethodNotAllowed, fmt.Sprintf("%s takes %s, not %s", r.URL.Path, strings.Join(allowed, " or "), r.Method))
+			h.complain(w, *problemOfStatus(http.StatusMethodNotAllowed, fmt.Sprintf("%s takes %s, not %s", r.URL.Path, strings.Join(allowed, " or "), r.Method)))
 			return
 		}
-		h.refuse(w, http.StatusNotFound, "there is no "+r.Method+" "+r.URL.Path)
+		h.complain(w, *problemOfStatus(http.StatusNotFound, "there is no "+r.Method+" "+r.URL.Path))
 	})
 	// A web page in the operator's browser can reach loopback too.
 	protection := http.NewCrossOriginProtection()
@@ -89,7 +97,7 @@ func NewHandler(node Node, metrics prometheus.Gatherer, callers Callers, log *sl
 // methods returns those that the path of the request takes, none for a path that there
 // is not. The pattern "/" takes what is left, so the mux does not answer this itself.
 func methods(mux *http.ServeMux, r *http.Request) (allowed []string) {
-	for _, method := range []string{http.MethodGet, http.MethodHead, http.MethodPost} {
+	for _, method := range []string{http.MethodGet, http.MethodHead, http.MethodPost, http.MethodPut, http.MethodPatch, http.MethodDelete} {
 		if _, pattern := mux.Handler(&http.Request{Method: method, Host: r.Host, URL: r.URL}); pattern != "/" {
 			allowed = append(allowed, method)
 		}
@@ -101,6 +109,9 @@ type handler struct {
 	node       Node
 	callers    Callers
 	turnedAway *repeats.Subjects // hosts and codes
+	gate       gate
+	toLeader   http.RoundTripper
+	spec       []byte // the OpenAPI document
 	answers
 }
 
@@ -109,35 +120,43 @@ func (h *handler) refuseOrigin(w http.ResponseWriter, r *http.Request) {
 	if r.Header.Get(name) == "" {
 		name = "Sec-Fetch-Site" // the other one that tells
 	}
-	h.refuse(w, http.StatusForbidden, fmt.Sprintf("%s is %q: a browser sent this for a web page of another origin, which may change nothing here;"+
-		" send it without a browser", name, r.Header.Get(name)))
+	h.complain(w, problem{Problem: client.Problem{Status: http.StatusForbidden, Code: client.CodeForbidden, Detail: fmt.Sprintf("%s is %q: a browser sent this for a web page of another origin, which may change nothing here;"+
+		" send it without a browser", name, r.Header.Get(name))}})
 }
 
 func (h *handler) live(w http.ResponseWriter, _ *http.Request) {
 	h.answer(w, http.StatusOK, map[string]bool{"live": true})
 }
 
-func (h *handler) status(w http.ResponseWriter, _ *http.Request) {
-	h.answer(w, http.StatusOK, h.node.Status())
+type statusOutput struct{ Body broker.Status }
+
+// status answers GET /v1/status.
+func (h *handler) status(context.Context, *struct{}) (*statusOutput, error) {
+	return &statusOutput{h.node.Status()}, nil
 }
 
-func (h *handler) explain(w http.ResponseWriter, r *http.Request) {
-	asked := r.URL.Query()
-	for _, name := range []string{"topic", "id"} {
-		if asked.Get(name) == "" {
-			h.refuse(w, http.StatusBadRequest, name+" is missing: ask for /v1/explain?topic=TOPIC&id=ID, with the delay topic and the deliver-id")
-			return
+type explainInput struct {
+	Topic string `query:"topic" doc:"the delay topic"`
+	ID    string `query:"id" doc:"the id"`
+}
+
+type explainOutput struct{ Body broker.Explanation }
+
+// explain answers GET /v1/explain.
+func (h *handler) explain(_ context.Context, in *explainInput) (*explainOutput, error) {
+	for _, field := range [][2]string{{"topic", in.Topic}, {"id", in.ID}} {
+		if field[1] == "" {
+			return nil, refuses(wrong(field[0], "", "is missing: ask for /v1/explain?topic=TOPIC&id=ID, with the delay topic and the deliver-id"))
 		}
 	}
-	explanation, err := h.node.Explain(asked.Get("topic"), asked.Get("id"))
-	switch {
-	case errors.Is(err, broker.ErrNoIDs):
-		h.refuse(w, http.StatusConflict, err.Error())
-	case err != nil:
-		h.refuse(w, http.StatusInternalServerError, err.Error())
-	default:
-		h.answer(w, http.StatusOK, explanation)
+	explanation, err := h.node.Explain(in.Topic, in.ID)
+	if errors.Is(err, broker.ErrNoIDs) {
+		return nil, refuses(client.Problem{Code: client.CodeIDsClosed, Detail: err.Error()})
 	}
+	if err != nil {
+		return nil, problemOf(err)
+	}
+	return &explainOutput{explanation}, nil
 }
 
 func (h *handler) standing(w http.ResponseWriter, _ *http.Request) {

@@ -1,201 +1,184 @@
 package api
 
 import (
-	"cmp"
 	"context"
-	"errors"
 	"fmt"
-	"net/http"
-	"net/url"
-	"slices"
 	"strconv"
 	"strings"
+
+	"github.com/danielgtaylor/huma/v2"
 
 	"github.com/carillonmq/carillon/broker/access"
 	"github.com/carillonmq/carillon/broker/query"
 	"github.com/carillonmq/carillon/client"
-	"github.com/carillonmq/carillon/raftfsm"
 )
 
 // Codes of answers that refuse a question. They do not change.
 const (
-	CodeNotLeader   = "not-leader"   // ask the node that the detail names
-	CodeUnavailable = "unavailable"  // ask again
-	CodeBadRequest  = "bad-request"  // a filter, a limit or a cursor that means nothing
-	CodeNotFound    = "not-found"    // nothing is known of such a message
-	CodeIDsClosed   = "ids-not-open" // below feature level 3, or shortly after
+	CodeNotLeader   = string(client.CodeNotLeader)   // ask another node
+	CodeUnavailable = string(client.CodeUnavailable) // ask again
+	CodeBadRequest  = string(client.CodeBadRequest)  // a filter, a limit or a cursor that means nothing
+	CodeNotFound    = string(client.CodeNotFound)    // nothing is known of such a message
+	CodeIDsClosed   = string(client.CodeIDsClosed)   // below feature level 3, or shortly after
 )
 
 const (
 	messagesPath  = "/v1/messages"
+	countPath     = "/v1/count"
 	histogramPath = "/v1/histogram"
 )
 
 // usualLimit is how many messages a page has if nobody says otherwise.
 const usualLimit = 100
 
-// list answers GET /v1/messages with a client.Page.
-func (h *handler) list(w http.ResponseWriter, r *http.Request) {
-	request, err := listRequest(r.URL.Query())
-	if err != nil {
-		h.complain(w, problem{Status: http.StatusBadRequest, Code: CodeBadRequest, Detail: err.Error()})
-		return
-	}
-	request.Payload = readsPayload(r, request.Filter.Topic)
-	page, err := h.node.Queries().List(r.Context(), request)
-	if err != nil {
-		h.complain(w, problemOf(err))
-		return
-	}
-	h.answer(w, http.StatusOK, page)
+// A StaleInput says who may answer. Huma reads what it embeds if it is exported, as those below.
+type StaleInput struct {
+	Stale bool `query:"stale" doc:"true: this node answers from what it has itself, which may be behind; otherwise the answer has all that was acknowledged to anybody before"`
 }
 
-// A question is the parameters of a request.
-type question struct{ asked url.Values }
-
-// check refuses parameters that there are not, and those that come twice; a state may.
-func (q question) check(names ...string) error {
-	for name, values := range q.asked {
-		switch {
-		case !slices.Contains(names, name):
-			return fmt.Errorf("%q is no parameter: there are %s", name, strings.Join(names, ", "))
-		case len(values) > 1 && name != "state":
-			return fmt.Errorf("%s is there %d times: give it once", name, len(values))
-		}
+// desk returns who answers.
+func (h *handler) desk(stale bool) *query.Desk {
+	if stale {
+		return h.node.Queries().Local()
 	}
-	return nil
+	return h.node.Queries()
 }
 
-// number returns the parameter's, or usual if it is not there.
-func (q question) number(name string, usual int64) (int64, error) {
-	if !q.asked.Has(name) {
-		return usual, nil
+// A FilterInput says which messages are meant.
+type FilterInput struct {
+	StaleInput
+	Topic  string   `query:"topic" doc:"their delay topic; absent: any, which needs a token for all"`
+	Prefix string   `query:"prefix" doc:"what their ids begin with, chosen ones or topic/partition/offset"`
+	Target string   `query:"target" doc:"their target topic"`
+	From   int64    `query:"from" doc:"they are due then or later, epoch milliseconds"`
+	To     int64    `query:"to" doc:"they are due before then, epoch milliseconds"`
+	States []string `query:"state,explode" doc:"states they are in; it may be given several times" enum:"waiting,parked,paused,claimed,expired"`
+}
+
+func (f *FilterInput) filter() client.Filter {
+	return client.Filter{Topic: f.Topic, Prefix: f.Prefix, Target: f.Target, From: f.From, To: f.To, States: f.States}
+}
+
+type listInput struct {
+	FilterInput
+	Limit  int    `query:"limit" doc:"messages of a page, 1 to 1000, 100 if it is absent; of a stream, messages in all, without a bound if it is absent"`
+	Cursor string `query:"cursor" doc:"next of the page before"`
+	Accept string `header:"Accept" doc:"application/x-ndjson streams all pages: a message a line, and at the end {\"end\": true}, or {\"cursor\": ...} where to go on"`
+}
+
+// list answers GET /v1/messages.
+func (h *handler) list(ctx context.Context, in *listInput) (*huma.StreamResponse, error) {
+	request := query.ListRequest{Filter: in.filter(), Cursor: in.Cursor, Limit: in.Limit, Payload: readsPayload(ctx, in.Topic)}
+	if strings.Contains(in.Accept, ndjsonType) {
+		return h.stream(ctx, h.desk(in.Stale), request)
 	}
-	n, err := strconv.ParseInt(q.asked.Get(name), 10, 64)
+	if !asked(ctx, "limit") {
+		request.Limit = usualLimit
+	}
+	page, err := h.desk(in.Stale).List(ctx, request)
 	if err != nil {
-		return 0, fmt.Errorf("%s is %q: it is a number; times are epoch milliseconds", name, q.asked.Get(name))
+		return nil, problemOf(err)
 	}
-	return n, nil
+	return &huma.StreamResponse{Body: func(ctx huma.Context) { h.answer(writerOf(ctx), 200, page) }}, nil
 }
 
-func (q question) filter() (f client.Filter, err error) {
-	f = client.Filter{Topic: q.asked.Get("topic"), Prefix: q.asked.Get("prefix"), Target: q.asked.Get("target"), States: q.asked["state"]}
-	var err2 error
-	f.From, err = q.number("from", 0)
-	f.To, err2 = q.number("to", 0)
-	return f, cmp.Or(err, err2)
-}
+type countOutput struct{ Body client.Count }
 
-func listRequest(asked url.Values) (query.ListRequest, error) {
-	q := question{asked}
-	if err := q.check("topic", "prefix", "target", "from", "to", "state", "limit", "cursor"); err != nil {
-		return query.ListRequest{}, err
-	}
-	filter, err := q.filter()
+// count answers GET /v1/count.
+func (h *handler) count(ctx context.Context, in *FilterInput) (*countOutput, error) {
+	count, err := h.desk(in.Stale).Count(ctx, in.filter())
 	if err != nil {
-		return query.ListRequest{}, err
+		return nil, problemOf(err)
 	}
-	limit, err := q.number("limit", usualLimit)
-	limit = min(max(limit, 0), query.MostListed+1) // the Desk says what is allowed
-	return query.ListRequest{Filter: filter, Cursor: asked.Get("cursor"), Limit: int(limit)}, err
+	return &countOutput{count}, nil
 }
 
-// histogram answers GET /v1/histogram with a client.Histogram.
-func (h *handler) histogram(w http.ResponseWriter, r *http.Request) {
-	request, err := histogramRequest(r.URL.Query())
-	if err != nil {
-		h.complain(w, problem{Status: http.StatusBadRequest, Code: CodeBadRequest, Detail: err.Error()})
-		return
-	}
-	counted, err := h.node.Queries().Histogram(r.Context(), request)
-	if err != nil {
-		h.complain(w, problemOf(err))
-		return
-	}
-	h.answer(w, http.StatusOK, counted)
+type histogramInput struct {
+	FilterInput
+	Bounds string `query:"bounds" doc:"epoch milliseconds that part the time, rising, with commas in between; absent: there is one bucket"`
+	By     string `query:"by" doc:"target: each target apart"`
 }
 
-func histogramRequest(asked url.Values) (request query.HistogramRequest, err error) {
-	q := question{asked}
-	if err := q.check("topic", "prefix", "target", "from", "to", "state", "bounds", "by"); err != nil {
-		return request, err
+type histogramOutput struct{ Body client.Histogram }
+
+// histogram answers GET /v1/histogram.
+func (h *handler) histogram(ctx context.Context, in *histogramInput) (*histogramOutput, error) {
+	request := query.HistogramRequest{Filter: in.filter(), ByTarget: in.By == "target"}
+	if in.By != "" && in.By != "target" {
+		return nil, refuses(client.Problem{Code: client.CodeBadRequest, Field: "by", Value: in.By, Detail: fmt.Sprintf("by is %q: it is target, or not there", in.By)})
 	}
-	if by := asked.Get("by"); by != "" && by != "target" {
-		return request, fmt.Errorf("by is %q: it is target, or not there", by)
-	}
-	request.ByTarget = asked.Get("by") == "target"
-	if text := asked.Get("bounds"); text != "" {
-		for bound := range strings.SplitSeq(text, ",") {
+	if in.Bounds != "" {
+		for bound := range strings.SplitSeq(in.Bounds, ",") {
 			ms, err := strconv.ParseInt(bound, 10, 64)
 			if err != nil {
-				return request, fmt.Errorf("bounds has %q: they are epoch milliseconds, with commas in between", bound)
+				return nil, refuses(client.Problem{Code: client.CodeBadRequest, Field: "bounds", Value: bound, Detail: fmt.Sprintf("bounds has %q: they are epoch milliseconds, with commas in between", bound)})
 			}
 			request.Bounds = append(request.Bounds, ms)
 		}
 	}
-	request.Filter, err = q.filter()
-	return request, err
+	counted, err := h.desk(in.Stale).Histogram(ctx, request)
+	if err != nil {
+		return nil, problemOf(err)
+	}
+	return &histogramOutput{counted}, nil
 }
 
-// message answers GET /v1/messages/{topic}/{id...}: with a client.Life, and of a message that nobody chose an
+// A NameInput names a message.
+type NameInput struct {
+	Topic string `path:"topic" doc:"the delay topic"`
+	ID    string `path:"id" doc:"the id, with a slash as %2F"`
+}
+
+type messageInput struct {
+	StaleInput
+	NameInput
+	Cursor string `query:"cursor" doc:"where a search for topic/partition/offset goes on"`
+}
+
+type messageOutput struct {
+	ETag string `header:"ETag" doc:"the seq of the message that waits"`
+	Body any
+}
+
+// message answers GET /v1/messages/{topic}/{id}: with a client.Life, and of a message that nobody chose an
 // id for with a client.Finding.
-func (h *handler) message(w http.ResponseWriter, r *http.Request) {
-	topic, id := r.PathValue("topic"), r.PathValue("id")
-	if origin, ok := query.ParseOrigin(id); ok && origin.Topic == topic {
-		found, err := h.node.Queries().Find(r.Context(), origin, r.URL.Query().Get("cursor"))
+func (h *handler) message(ctx context.Context, in *messageInput) (*messageOutput, error) {
+	if origin, ok := query.ParseOrigin(in.ID); ok && origin.Topic == in.Topic {
+		found, err := h.desk(in.Stale).Find(ctx, origin, in.Cursor)
 		switch {
 		case err != nil:
-			h.complain(w, problemOf(err))
+			return nil, problemOf(err)
 		case found.Message == nil && found.Next == "":
-			h.complain(w, problem{Status: http.StatusNotFound, Code: CodeNotFound, Detail: fmt.Sprintf("no message %s is pending: what became of those without an id of their own is not kept", id)})
-		default:
-			if !readsPayload(r, topic) {
-				withoutPayload(found.Message)
-			}
-			h.answer(w, http.StatusOK, found)
+			return nil, refuses(client.Problem{Code: client.CodeNotFound, Detail: fmt.Sprintf("no message %s is pending: what became of those without an id of their own is not kept", in.ID)})
 		}
-		return
+		return &messageOutput{shown(ctx, found.Message), found}, nil
 	}
-	life, err := h.node.Queries().Get(r.Context(), topic, id)
+	life, err := h.desk(in.Stale).Get(ctx, in.Topic, in.ID)
 	switch {
 	case err != nil:
-		h.complain(w, problemOf(err))
+		return nil, problemOf(err)
 	case life.Message == nil && len(life.Outcomes) == 0:
-		h.complain(w, problem{Status: http.StatusNotFound, Code: CodeNotFound,
-			Detail: fmt.Sprintf("no message of %s with the id %q is known: there never was one, or it ended longer ago than outcomes are kept", topic, id)})
-	default:
-		if !readsPayload(r, topic) {
-			withoutPayload(life.Message)
-		}
-		h.answer(w, http.StatusOK, life)
+		return nil, refuses(client.Problem{Code: client.CodeNotFound, Since: life.Since,
+			Detail: fmt.Sprintf("no message of %s with the id %q is known: there never was one, or it ended longer ago than outcomes are kept", in.Topic, in.ID)})
 	}
+	return &messageOutput{shown(ctx, life.Message), life}, nil
 }
 
-func withoutPayload(m *client.Message) {
-	if m != nil {
+// shown takes the payload out of a message, unless the caller may see it, and returns its ETag.
+func shown(ctx context.Context, m *client.Message) string {
+	if m == nil {
+		return ""
+	}
+	if !readsPayload(ctx, m.Topic) {
 		m.Payload = nil
 	}
+	return etag(m.Seq)
 }
+
+// etag is a seq as ETag has it.
+func etag(seq uint64) string { return `"` + strconv.FormatUint(seq, 10) + `"` }
 
 // readsPayload reports whether the caller may see what messages of the topic hold.
-func readsPayload(r *http.Request, topic string) bool {
-	v, ok := r.Context().Value(visitKey{}).(*visit)
-	return ok && v.who.Allows(access.ReadPayload, access.Object{Topic: topic})
-}
-
-// problemOf says what the error of a question means to who asked it.
-func problemOf(err error) problem {
-	p := problem{Status: http.StatusInternalServerError, Code: "internal", Detail: err.Error()}
-	switch {
-	case errors.Is(err, raftfsm.ErrNotLeader):
-		p.Status, p.Code = http.StatusServiceUnavailable, CodeNotLeader
-	case errors.Is(err, query.ErrCursor), errors.Is(err, query.ErrFilter):
-		p.Status, p.Code = http.StatusBadRequest, CodeBadRequest
-	case errors.Is(err, query.ErrIDsClosed):
-		p.Status, p.Code = http.StatusConflict, CodeIDsClosed
-	case errors.Is(err, raftfsm.ErrInDoubt), errors.Is(err, raftfsm.ErrBusy), errors.Is(err, raftfsm.ErrClosed),
-		errors.Is(err, context.Canceled), errors.Is(err, context.DeadlineExceeded):
-		p.Status, p.Code = http.StatusServiceUnavailable, CodeUnavailable
-	}
-	return p
+func readsPayload(ctx context.Context, topic string) bool {
+	return visitOf(ctx).who.Allows(access.ReadPayload, access.Object{Topic: topic})
 }

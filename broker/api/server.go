@@ -14,6 +14,7 @@ const (
 	headerTimeout  = 5 * time.Second
 	requestTimeout = 10 * time.Second // to read a request
 	answerTimeout  = 30 * time.Second // from its header to the end of the answer
+	dialTimeout    = 5 * time.Second  // to reach another node
 	idleTimeout    = 2 * time.Minute
 	drainTimeout   = 2 * time.Second // for requests that run when serving ends
 	mostHeader     = 16 << 10        // bytes

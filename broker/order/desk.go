@@ -66,8 +66,9 @@ func New(o Options) *Desk {
 	return d
 }
 
-// A Scope reports whether who asks may schedule messages by the delay topic for the target. nil: any.
-type Scope func(topic, target string) bool
+// A Scope returns why who asks may not schedule a message, which would go to the target, or nil. A nil
+// Scope lets anybody.
+type Scope func(r *client.ScheduleRequest, target string) *client.Problem
 
 // A Condition is what must hold of the message that waits under an id. The zero value: nothing.
 type Condition struct {

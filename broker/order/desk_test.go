@@ -215,7 +215,12 @@ func TestSchedule_refusesWhatIntakeWould(t *testing.T) {
 
 func TestSchedule_takesWhatTheScopeAllows(t *testing.T) {
 	atDesk(t, func(t *testing.T, f *fixture) {
-		may := func(topic, target string) bool { return topic == "orders.delay" && target == "orders" }
+		may := func(r *client.ScheduleRequest, target string) *client.Problem {
+			if r.Topic == "orders.delay" && target == "orders" {
+				return nil
+			}
+			return &client.Problem{Code: client.CodeForbidden}
+		}
 		other := request("b", "1h")
 		other.DeliverTo = "parcels"
 		items := f.Schedule(t.Context(), may, []client.ScheduleRequest{request("a", "1h"), other, request("c", "never")})

@@ -87,9 +87,8 @@ func (d *Desk) scheduled(r *client.ScheduleRequest, may Scope, now int64) (op ra
 	if problem == nil {
 		op.Once, problem = once(r)
 	}
-	if problem == nil && may != nil && !may(r.Topic, op.Entry.Target) {
-		problem = &client.Problem{Code: client.CodeForbidden, Field: "deliver_to", Value: op.Entry.Target,
-			Detail: fmt.Sprintf("the token does not reach so far: it may not schedule by topic %q for target %q", r.Topic, op.Entry.Target)}
+	if problem == nil && may != nil {
+		problem = may(r, op.Entry.Target)
 	}
 	return op, problem
 }

@@ -55,6 +55,12 @@ func New(store Store, log Log) *Desk {
 	return &Desk{store: store, log: log, barriers: barriers{commit: log.Barrier}, turns: semaphore.NewWeighted(atOnce)}
 }
 
+// Local returns a Desk that answers from this node's own state, whoever leads: what it says may be behind.
+// They share the turns.
+func (d *Desk) Local() *Desk {
+	return &Desk{store: d.store, log: d.log, barriers: barriers{commit: func(context.Context) error { return nil }}, turns: d.turns}
+}
+
 // enter returns once the store has all that was acknowledged before the call, and it is the caller's turn; leave must follow.
 // It may be deposed by then: what it has is of an index that was committed after the call began.
 func (d *Desk) enter(ctx context.Context) error {

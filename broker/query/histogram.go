@@ -68,6 +68,22 @@ func (d *Desk) Histogram(ctx context.Context, r HistogramRequest) (client.Histog
 	return histogramOf(t, r.Bounds), nil
 }
 
+// Count returns how many messages the filter means, as a Histogram of one bucket does.
+func (d *Desk) Count(ctx context.Context, f client.Filter) (client.Count, error) {
+	h, err := d.Histogram(ctx, HistogramRequest{Filter: f})
+	if err != nil {
+		return client.Count{}, err
+	}
+	c := client.Count{Index: h.Index, Exact: h.Exact, Within: h.Unseen}
+	for _, b := range h.Buckets {
+		c.Count, c.Within = c.Count+b.Count, max(c.Within, b.Within)
+	}
+	if h.Untold != nil { // any of them may be meant
+		c.Exact, c.Within = false, c.Within+h.Untold.Count+h.Untold.Within
+	}
+	return c, nil
+}
+
 func histogramOf(t storage.Tally, bounds []int64) client.Histogram {
 	h := client.Histogram{Index: t.Moment.Index, Pending: t.Moment.Pending, Exact: t.Exact, Buckets: []client.Bucket{}, Unseen: t.Unseen}
 	var groups []storage.Group

@@ -65,7 +65,7 @@ var rules = map[string]rule{
 	"broker/certs":                  {ours: []string{"broker/reload", "raftfsm/repeats"}},
 	"broker/issuer":                 {ours: []string{"broker/access"}, big: []string{"net/http", "github.com/coreos/go-oidc", "github.com/go-jose/"}},
 	"broker/reload":                 {},
-	"broker/api":                    {ours: []string{"broker", "broker/access", "broker/config", "broker/query", "client", "raftfsm", "raftfsm/repeats"}, big: []string{"net/http", "github.com/prometheus/"}},
+	"broker/api":                    {ours: []string{"broker", "broker/access", "broker/config", "broker/order", "broker/query", "client", "raftfsm", "raftfsm/repeats"}, big: []string{"net/http", "github.com/prometheus/", "github.com/danielgtaylor/huma"}},
 	"broker/brokertest":             {ours: []string{"*"}, big: big},
 	"broker/brokertest/ledger":      {},
 	"broker/brokertest/draw":        {},

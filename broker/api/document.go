@@ -1,0 +1,310 @@
+package api
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"maps"
+	"mime"
+	"net/http"
+	"reflect"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/danielgtaylor/huma/v2"
+	"github.com/danielgtaylor/huma/v2/adapters/humago"
+
+	"github.com/carillonmq/carillon/client"
+)
+
+// What users ask is told by a document of OpenAPI 3.1, which huma makes of the types that handlers take
+// and return. The routes, and who may use them, stay in the table of routes.go: huma gets its part of it.
+
+// An account is what the document tells of a route.
+type account struct {
+	id, summary string
+	problems    []int                     // statuses that it may refuse with, beside those of every route
+	mostBody    int64                     // bytes; 0: mostRequested
+	answers     map[string][]reflect.Type // by media type, any of them; nil: what the handler returns
+	register    func(huma.API, huma.Operation)
+}
+
+// tells returns the account of a route that answers so.
+func tells[I, O any](id, summary string, answer func(context.Context, *I) (*O, error), problems ...int) *account {
+	return &account{id: id, summary: summary, problems: problems, register: func(api huma.API, op huma.Operation) {
+		huma.Register(api, op, answer)
+	}}
+}
+
+// upTo takes bodies of that many bytes.
+func (a *account) upTo(most int64) *account {
+	a.mostBody = most
+	return a
+}
+
+// as answers with any of the values' types, by that media type.
+func (a *account) as(kind string, values ...any) *account {
+	if a.answers == nil {
+		a.answers = make(map[string][]reflect.Type)
+	}
+	for _, v := range values {
+		a.answers[kind] = append(a.answers[kind], reflect.TypeOf(v))
+	}
+	return a
+}
+
+// Statuses of problems.
+var (
+	// asLeader are those of what the leader alone can do.
+	asLeader = []int{http.StatusServiceUnavailable, http.StatusGatewayTimeout}
+	// ofAny are those of every route that needs a permission.
+	ofAny = []int{http.StatusBadRequest, http.StatusUnauthorized, http.StatusForbidden, http.StatusTooManyRequests, http.StatusInternalServerError, http.StatusServiceUnavailable}
+	// ofBodies are those of routes that take one.
+	ofBodies = []int{http.StatusRequestTimeout, http.StatusRequestEntityTooLarge, http.StatusUnsupportedMediaType}
+)
+
+const (
+	specPath        = "/v1/openapi.json"
+	schemaPrefix    = "#/components/schemas/"
+	problemType     = "application/problem+json"
+	bearerScheme    = "token"
+	bodyReadTimeout = requestTimeout
+)
+
+// An entrance is the mux as huma sees it: what it hangs in is guarded as the rest.
+type entrance struct {
+	*http.ServeMux
+	handler *handler
+	routes  map[string]route // by pattern
+}
+
+// HandleFunc hangs in what serves the pattern.
+func (e entrance) HandleFunc(pattern string, serve func(http.ResponseWriter, *http.Request)) {
+	e.ServeMux.HandleFunc(pattern, e.handler.enter(e.routes[pattern], serve))
+}
+
+// newDocument returns the API as huma has it, without routes.
+func newDocument(mux humago.Mux) huma.API {
+	format := huma.Format{Marshal: huma.DefaultJSONFormat.Marshal, Unmarshal: unmarshal}
+	api := humago.New(mux, huma.Config{
+		OpenAPI: &huma.OpenAPI{
+			OpenAPI: "3.1.0",
+			Info:    &huma.Info{Title: "Carillon", Version: "1", Description: description},
+			Servers: []*huma.Server{{URL: "..", Description: "relative to this document: it works below any path"}},
+			Components: &huma.Components{
+				Schemas:         huma.NewMapRegistry(schemaPrefix, huma.DefaultSchemaNamer),
+				SecuritySchemes: map[string]*huma.SecurityScheme{bearerScheme: {Type: "http", Scheme: "bearer", Description: "of `carillon token create`, or of the issuer that the nodes trust"}},
+			},
+		},
+		Formats:       map[string]huma.Format{"application/json": format, "json": format},
+		DefaultFormat: "application/json",
+		Transformers:  []huma.Transformer{ownProblem},
+	})
+	api.UseMiddleware(checkContentType, func(ctx huma.Context, next func(huma.Context)) { next(plainStatus{ctx}) })
+	return api
+}
+
+const description = `Messages that wait, as programs and people change and see them. Any node answers: what the leader alone can do is passed on to it.
+64-bit numbers are texts. Times in answers are epoch milliseconds. Errors are problem details (RFC 9457) whose code does not change.`
+
+// operation returns the route as huma takes it.
+func (r route) operation(registry huma.Registry) huma.Operation {
+	method, path, _ := strings.Cut(r.pattern, " ")
+	op := huma.Operation{
+		OperationID: r.account.id, Method: method, Path: path, Summary: r.account.summary,
+		MaxBodyBytes: r.account.mostBody, BodyReadTimeout: bodyReadTimeout,
+		SkipValidateBody: true, // reading it strictly, and the desks, say more
+
+		RejectUnknownQueryParameters: true,
+		Responses:                    map[string]*huma.Response{},
+	}
+	if op.MaxBodyBytes == 0 {
+		op.MaxBodyBytes = mostRequested
+	}
+	problems := slices.Concat(r.account.problems, ofAny)
+	if r.leader {
+		problems = append(problems, asLeader...)
+	}
+	if method != http.MethodGet && method != http.MethodDelete {
+		problems = append(problems, ofBodies...)
+	}
+	if r.need != (need{}) {
+		op.Security = []map[string][]string{{bearerScheme: {}}}
+		op.Description = fmt.Sprintf("Needs the permission `%s`.", r.need.permission)
+	}
+	if a := r.account.answers; a != nil {
+		answer := &huma.Response{Description: http.StatusText(http.StatusOK), Content: map[string]*huma.MediaType{}}
+		for kind, types := range a {
+			any := &huma.Schema{}
+			for _, t := range types {
+				any.OneOf = append(any.OneOf, registry.Schema(t, true, ""))
+			}
+			answer.Content[kind] = &huma.MediaType{Schema: any}
+		}
+		op.Responses[strconv.Itoa(http.StatusOK)] = answer
+	}
+	schema := registry.Schema(reflect.TypeFor[client.Problem](), true, "")
+	for _, status := range problems {
+		op.Responses[strconv.Itoa(status)] = &huma.Response{
+			Description: http.StatusText(status), Content: map[string]*huma.MediaType{problemType: {Schema: schema}},
+		}
+	}
+	return op
+}
+
+// spec returns the document, when all routes are in it.
+func spec(api huma.API) []byte {
+	registry := api.OpenAPI().Components.Schemas
+	schemas := registry.Map()
+	delete(schemas, "ErrorModel") // huma's own form of a problem, and
+	delete(schemas, "ErrorDetail")
+	for _, name := range slices.Sorted(maps.Keys(schemas)) {
+		tellTexts(schemas[name], registry.TypeFromRef(schemaPrefix+name))
+	}
+	schemas["Problem"].Properties["error"] = &huma.Schema{Type: huma.TypeString, Deprecated: true, Description: "the detail once more"}
+	if data := schemas["Data"]; data != nil {
+		data.Nullable, data.MinProperties, data.MaxProperties = true, new(1), new(1)
+	}
+	var text bytes.Buffer
+	out := json.NewEncoder(&text)
+	out.SetIndent("", "  ")
+	out.SetEscapeHTML(false)
+	if err := out.Encode(api.OpenAPI()); err != nil { // it is made of texts and numbers
+		panic(fmt.Errorf("write the OpenAPI document: %w", err))
+	}
+	return text.Bytes()
+}
+
+// tellTexts corrects the schema of a type whose numbers are written as texts, which huma does not see.
+func tellTexts(s *huma.Schema, t reflect.Type) {
+	for i := range t.NumField() {
+		name, options, _ := strings.Cut(t.Field(i).Tag.Get("json"), ",")
+		if property := s.Properties[name]; property != nil && strings.Contains(options, "string") {
+			property.Type, property.Format, property.Minimum, property.Pattern = huma.TypeString, "", nil, "^-?[0-9]+$"
+		}
+	}
+}
+
+// unmarshal reads a body, and nothing beside it.
+func unmarshal(body []byte, into any) error {
+	in := json.NewDecoder(bytes.NewReader(body))
+	in.DisallowUnknownFields()
+	if err := in.Decode(into); err != nil {
+		return jsonError(err)
+	}
+	if _, err := in.Token(); !errors.Is(err, io.EOF) {
+		return errors.New("there is more behind the JSON value: send one")
+	}
+	return nil
+}
+
+// jsonError says what to do about a body that cannot be read.
+func jsonError(err error) error {
+	switch wrong := err.(type) {
+	case *json.UnmarshalTypeError:
+		if wrong.Field == "" {
+			return fmt.Errorf("the body is a JSON %s: send an object", wrong.Value)
+		}
+		return fmt.Errorf("%s is a JSON %s: write %s", wrong.Field, wrong.Value, kindOf(wrong.Type))
+	case *json.SyntaxError:
+		return fmt.Errorf("not JSON: %w, at byte %d", err, wrong.Offset)
+	}
+	text := strings.TrimPrefix(err.Error(), "json: ")
+	if strings.HasPrefix(text, "unknown field") {
+		return errors.New(text + ": leave it out, or correct its name")
+	}
+	return errors.New(text)
+}
+
+// kindOf is what JSON calls a type.
+func kindOf(t reflect.Type) string {
+	switch t.Kind() {
+	case reflect.String:
+		return "a string"
+	case reflect.Bool:
+		return "true or false"
+	case reflect.Slice:
+		return "a list"
+	case reflect.Struct, reflect.Map:
+		return "an object"
+	case reflect.Int32, reflect.Int:
+		return "a number"
+	}
+	return "a number within a string"
+}
+
+// checkContentType refuses bodies of another kind: a form of a web page, above all.
+func checkContentType(ctx huma.Context, next func(huma.Context)) {
+	given := ctx.Header("Content-Type")
+	kind, _, err := mime.ParseMediaType(given)
+	if ctx.Operation().RequestBody == nil || given == "" || err == nil && kind == "application/json" {
+		next(ctx)
+		return
+	}
+	_, w := humago.Unwrap(ctx)
+	writeProblem(w, problemOfStatus(http.StatusUnsupportedMediaType, fmt.Sprintf("Content-Type is %q: send JSON, and say Content-Type: application/json", given)))
+}
+
+// plainStatus answers with 400 what huma answers with 422: there is one status for what means nothing.
+type plainStatus struct{ inner }
+
+type inner = huma.Context // embedded by a name that is none of its methods
+
+// SetStatus writes the status.
+func (c plainStatus) SetStatus(status int) { c.inner.SetStatus(plain(status)) }
+
+// Unwrap is for humago.
+func (c plainStatus) Unwrap() huma.Context { return c.inner }
+
+func plain(status int) int {
+	if status == http.StatusUnprocessableEntity {
+		return http.StatusBadRequest
+	}
+	return status
+}
+
+// ownProblem puts a problem into the place of what huma says of a request.
+func ownProblem(_ huma.Context, _ string, v any) (any, error) {
+	model, ok := v.(*huma.ErrorModel)
+	if !ok {
+		return v, nil
+	}
+	p := problemOfStatus(plain(model.Status), model.Detail)
+	var details []string
+	for _, detail := range model.Errors {
+		place, field, _ := strings.Cut(detail.Location, ".")
+		field, _, _ = strings.Cut(field, "[") // of a list
+		if p.Field == "" && place != "body" {
+			p.Field, p.Value = field, fmt.Sprint(detail.Value)
+		}
+		switch {
+		case place == "body":
+			details = append(details, detail.Message)
+		case detail.Message == "unknown query parameter":
+			details = append(details, fmt.Sprintf("%q is no parameter of this: leave it out, or correct its name", field))
+		case detail.Message == "invalid integer":
+			details = append(details, fmt.Sprintf("%s is %q: it is a number; times are epoch milliseconds", field, fmt.Sprint(detail.Value)))
+		default:
+			details = append(details, fmt.Sprintf("%s is %q: %s", field, fmt.Sprint(detail.Value), detail.Message))
+		}
+	}
+	if len(details) > 0 {
+		p.Detail = strings.Join(details, "; ")
+	}
+	p.Error = p.Detail
+	return p, nil
+}
+
+// specServed answers GET /v1/openapi.json.
+func (h *handler) specServed(w http.ResponseWriter, _ *http.Request) {
+	w.Header().Set("Content-Type", "application/openapi+json")
+	w.Header().Set("Cache-Control", "max-age="+strconv.Itoa(int(time.Minute/time.Second)))
+	if _, err := w.Write(h.spec); err != nil {
+		h.log.Debug("answer not sent", "error", err)
+	}
+}

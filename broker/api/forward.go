@@ -1,0 +1,115 @@
+package api
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"net/http"
+	"net/http/httputil"
+
+	"github.com/carillonmq/carillon/client"
+)
+
+// forwardedHeader has the node that has passed a request on, which is done once: members may disagree on
+// who leads.
+const forwardedHeader = "Carillon-Forwarded"
+
+// onLeader passes requests that the leader alone can answer on to it, as they are. It checks the caller's
+// token again.
+//
+//	client --> n2: may the caller? --> n1, leads: may the caller? --> its desks
+//	       <-------------------------- the same answer
+//
+// Where the leader was not reached nothing was done. If it was, and does not answer, a write may have
+// taken effect: that is in doubt.
+func (h *handler) onLeader(to route, serve http.HandlerFunc) http.HandlerFunc {
+	if !to.leader {
+		return serve
+	}
+	return func(w http.ResponseWriter, r *http.Request) {
+		if r.Method == http.MethodGet && r.URL.Query().Get("stale") == "true" {
+			serve(w, r)
+			return
+		}
+		leader := h.node.Leader()
+		switch {
+		case leader.Self:
+			serve(w, r)
+		case leader.API == "" || r.Header.Get(forwardedHeader) != "":
+			h.complain(w, problem{Problem: client.Problem{Status: http.StatusServiceUnavailable, Code: client.CodeNotLeader, Detail: h.leaderless(leader.ID)}})
+		default:
+			note(r.Context(), "passed_on_to", leader.ID)
+			h.forward(leader.ID, leader.API).ServeHTTP(w, r)
+		}
+	}
+}
+
+// leaderless says why nobody can be asked.
+func (h *handler) leaderless(leader string) string {
+	status := h.node.Status()
+	if leader == "" && (status.State == "unborn" || status.State == "replaced") {
+		return fmt.Sprintf("%s is %s, it has no place in the group and knows no leader: ask another member, at its api address", status.Node, status.State)
+	}
+	return "no leader is known: try again when a majority of the members runs; if a majority has lost its disks, they must be restored"
+}
+
+// errNotReached says that nothing was sent.
+var errNotReached = errors.New("not reached")
+
+// forward returns what passes a request on to the member at the address.
+func (h *handler) forward(leader, address string) *httputil.ReverseProxy {
+	return &httputil.ReverseProxy{
+		Rewrite: func(p *httputil.ProxyRequest) {
+			p.Out.URL.Scheme, p.Out.URL.Host, p.Out.Host = h.callers.Leader.scheme(), address, address
+			p.Out.Header.Set(forwardedHeader, h.node.Status().Node)
+			for _, name := range []string{"Origin", "Sec-Fetch-Site"} { // judged here, by the host that the browser asked
+				p.Out.Header.Del(name)
+			}
+		},
+		Transport:     h.toLeader,
+		FlushInterval: -1, // streams
+		ErrorLog:      slog.NewLogLogger(h.log.Handler(), slog.LevelDebug),
+		ErrorHandler: func(w http.ResponseWriter, r *http.Request, err error) {
+			p := client.Problem{Status: http.StatusServiceUnavailable, Code: client.CodeUnavailable, Detail: fmt.Sprintf("leader %s, at %q, does not answer, nothing was done: ask again: %v", leader, address, err)}
+			switch {
+			case errors.Is(err, errNotReached):
+				p.Detail = fmt.Sprintf("leader %s does not answer at %q: correct its api address in cluster.members of %s, or ask the leader itself: %v", leader, address, h.node.Status().Node, err)
+			case r.Method != http.MethodGet && r.Method != http.MethodHead:
+				p.Status, p.Code = http.StatusGatewayTimeout, client.CodeInDoubt
+				p.Detail = fmt.Sprintf("sent to leader %s, at %q, and what came of it is not known: it may have taken effect, or may yet; ask for the message: %v", leader, address, err)
+			}
+			h.complain(w, problem{Problem: p})
+		},
+	}
+}
+
+// transport returns how the leader is reached. It keeps no connection: whoever takes a connection up that
+// the other side has just closed cannot tell whether a write was read.
+func (c Caller) transport() *http.Transport {
+	reached := func(dial func(ctx context.Context, network, addr string) (net.Conn, error)) func(context.Context, string, string) (net.Conn, error) {
+		return func(ctx context.Context, network, addr string) (net.Conn, error) {
+			conn, err := dial(ctx, network, addr)
+			if err != nil {
+				return nil, fmt.Errorf("%w: %w", errNotReached, err)
+			}
+			return conn, nil
+		}
+	}
+	t := &http.Transport{DisableKeepAlives: true, DisableCompression: true, ResponseHeaderTimeout: writeTimeout}
+	if c.Dial != nil {
+		t.DialTLSContext = reached(c.Dial)
+	} else {
+		t.DialContext = reached((&net.Dialer{Timeout: dialTimeout}).DialContext)
+	}
+	return t
+}
+
+// scheme is that of the addresses of nodes.
+func (c Caller) scheme() string {
+	if c.Dial != nil {
+		return "https"
+	}
+	return "http"
+}

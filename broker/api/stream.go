@@ -1,0 +1,128 @@
+package api
+
+import (
+	"context"
+	"encoding/json"
+	"net/http"
+	"time"
+
+	"github.com/danielgtaylor/huma/v2"
+	"github.com/danielgtaylor/huma/v2/adapters/humago"
+
+	"github.com/carillonmq/carillon/broker/query"
+	"github.com/carillonmq/carillon/client"
+)
+
+const ndjsonType = "application/x-ndjson"
+
+const (
+	// mostStreamed bounds the messages a second of one stream, so that deliveries find a processor free.
+	mostStreamed = 200_000
+	// lineTimeout is how long a client may take for a page.
+	lineTimeout = 30 * time.Second
+)
+
+// A lastLine ends a stream: all was told, or there is more from the cursor on, and why.
+type lastLine struct {
+	End     bool            `json:"end,omitempty"`
+	Cursor  string          `json:"cursor,omitempty"`
+	Problem *client.Problem `json:"problem,omitempty"`
+}
+
+// stream answers with a message a line, page after page. The first page is asked of the desk; those after
+// it are of this node's own state, which has all that the first one had, and later ends and beginnings as
+// they come: so what waits throughout is told once, and no line is older than the question.
+func (h *handler) stream(ctx context.Context, desk *query.Desk, request query.ListRequest) (*huma.StreamResponse, error) {
+	left := request.Limit // 0: no bound
+	if asked(ctx, "limit") && left < 1 {
+		return nil, refuses(client.Problem{Code: client.CodeBadRequest, Field: "limit", Detail: "limit is less than 1: give how many messages to stream, or leave it out for all"})
+	}
+	request.Limit = pageOf(left)
+	page, err := desk.List(ctx, request)
+	if err != nil {
+		return nil, problemOf(err)
+	}
+	return &huma.StreamResponse{Body: func(out huma.Context) {
+		_, w := humago.Unwrap(out)
+		w.Header().Set("Content-Type", ndjsonType)
+		lines := &lines{out: w, encoder: json.NewEncoder(w), control: http.NewResponseController(w)}
+		last := walk(ctx, lines, desk.Local(), request, page, left)
+		if lines.err == nil {
+			lines.write(last)
+		}
+		if lines.err != nil {
+			h.log.Debug("stream not sent", "error", lines.err)
+		}
+	}}, nil
+}
+
+// pageOf is how large a page to ask for where so many messages are left to tell; 0: no bound.
+func pageOf(left int) int {
+	if left == 0 {
+		return query.MostListed
+	}
+	return min(left, query.MostListed)
+}
+
+// walk tells the page and those after it, and returns what the last line says.
+func walk(ctx context.Context, lines *lines, desk *query.Desk, request query.ListRequest, page client.Page, left int) lastLine {
+	bounded := left > 0
+	for {
+		begun := time.Now()
+		for i := range page.Messages {
+			lines.write(&page.Messages[i])
+		}
+		lines.flush()
+		left -= len(page.Messages)
+		request.Cursor = page.Next
+		switch {
+		case page.Next == "":
+			return lastLine{End: true}
+		case lines.err != nil || bounded && left <= 0:
+			return lastLine{Cursor: page.Next}
+		}
+		pause := time.Duration(len(page.Messages))*time.Second/mostStreamed - time.Since(begun)
+		select {
+		case <-ctx.Done():
+			return lastLine{Cursor: page.Next}
+		case <-time.After(pause):
+		}
+		if bounded {
+			request.Limit = pageOf(left)
+		}
+		var err error
+		if page, err = desk.List(ctx, request); err != nil {
+			return lastLine{Cursor: request.Cursor, Problem: &problemOf(err).told.Problem}
+		}
+	}
+}
+
+// lines writes JSON values, one a line. After an error it writes nothing any more.
+type lines struct {
+	out     http.ResponseWriter
+	encoder *json.Encoder
+	control *http.ResponseController
+	err     error
+}
+
+func (l *lines) write(v any) {
+	if l.err == nil {
+		l.err = l.encoder.Encode(v)
+	}
+}
+
+// flush sends what was written, and gives the client as long again for what comes.
+func (l *lines) flush() {
+	if l.err == nil {
+		l.err = l.control.Flush()
+	}
+	if l.err == nil {
+		l.err = l.control.SetWriteDeadline(time.Now().Add(lineTimeout))
+	}
+}
+
+// writerOf returns what huma writes to.
+func writerOf(ctx huma.Context) http.ResponseWriter {
+	_, w := humago.Unwrap(ctx)
+	return w
+}
