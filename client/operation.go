@@ -71,7 +71,7 @@ type Operations struct {
 	Operations []Operation `json:"operations"`
 }
 
-// A DeadLetterPage is a part of the dead letters, in order of topic, partition and offset.
+// A DeadLetterPage is a part of the dead letters, the newest first.
 type DeadLetterPage struct {
 	DeadLetters []DeadLetter `json:"dead_letters"`
 	Next        string       `json:"next,omitempty"` // cursor of the page after it; "": this is the last
@@ -79,18 +79,22 @@ type DeadLetterPage struct {
 
 // A DeadLetter is a record that could not be scheduled or delivered, as it lies in a dead-letter topic.
 type DeadLetter struct {
-	Topic     string   `json:"topic"` // the dead-letter topic
-	Partition int32    `json:"partition"`
-	Offset    int64    `json:"offset,string"`
-	Code      string   `json:"code"`             // why, in one word that does not change
-	Detail    string   `json:"detail"`           // why, for people
-	Target    string   `json:"target,omitempty"` // where it was to go, if that is known
-	Origin    string   `json:"origin"`           // topic/partition/offset on the delay topic
-	ID        string   `json:"id,omitempty"`     // that its producer chose
-	Time      int64    `json:"time,string"`      // when it was written there, epoch milliseconds
-	Size      int      `json:"size"`             // key, value and headers, bytes
-	Replayed  bool     `json:"replayed,omitempty"`
-	Payload   *Payload `json:"payload,omitempty"` // of one that was asked for alone, if it may be read
+	Topic     string `json:"topic"` // the dead-letter topic
+	Partition int32  `json:"partition"`
+	Offset    int64  `json:"offset,string"`
+	Code      string `json:"code"`             // why, in one word that does not change
+	Detail    string `json:"detail"`           // why, for people
+	Target    string `json:"target,omitempty"` // where it was to go, if that is known
+	Origin    string `json:"origin"`           // topic/partition/offset on the delay topic; api/seq: it came with no record
+	// DelayTopic is the one of Origin.
+	DelayTopic string `json:"delay_topic,omitempty"`
+	ID         string `json:"id,omitempty"` // that its producer chose
+	Time       int64  `json:"time,string"`  // when it was written there, epoch milliseconds
+	Size       int    `json:"size"`         // key, value and headers, bytes
+	Replayed   bool   `json:"replayed,omitempty"`
+	// Foreign: somebody else has put the record there. Nothing is known of where it was to go.
+	Foreign bool     `json:"foreign,omitempty"`
+	Payload *Payload `json:"payload,omitempty"` // of one that was asked for alone, if it may be read
 }
 
 // A ReplayRequest schedules a dead letter anew. The zero value: at once, to its target.
