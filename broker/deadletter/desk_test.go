@@ -120,10 +120,7 @@ func TestList_tellsWhyEachIsThere(t *testing.T) {
 		again := letter(message.Origin{Topic: "bills.delay", Partition: -1, Offset: 7}, "target-missing")
 		again.Headers = append(slices.Clone(first.Headers), again.Headers...) // of one that was produced from a dead letter
 		again.Headers = slices.DeleteFunc(again.Headers, func(h kgo.RecordHeader) bool { return h.Key == "deliver-to" || h.Key == "deliver-id" })
-		for _, record := range []*kgo.Record{first, again, {Topic: "carillon.dead-letter", Value: []byte("mine")}} {
-			r.produce(record)
-			time.Sleep(time.Second)
-		}
+		r.produce(first, again, &kgo.Record{Topic: "carillon.dead-letter", Value: []byte("mine")})
 		partitions, err := r.letters.Partitions(t.Context(), []string{"carillon.dead-letter"}, 0)
 		if err != nil || len(partitions) != 1 {
 			t.Fatal(partitions, err)
@@ -170,11 +167,11 @@ func TestList_equalsTheTopicsWhateverThePages(t *testing.T) {
 					record.Topic = []string{"carillon.dead-letter", "bills.dead"}[which]
 					record.Partition = random.Int32N(partitions[which])
 					record.Value = make([]byte, max(0, 2_000_000>>random.IntN(100)-1))
+					record.Timestamp = time.UnixMilli(int64(1_000_000 + i))
 					at := key{record.Topic, record.Partition}
-					model = append(model, client.DeadLetter{Topic: record.Topic, Partition: record.Partition, Offset: next[at], DelayTopic: topics[which], Time: time.Now().UnixMilli(), Code: string(record.Headers[0].Value)})
+					model = append(model, client.DeadLetter{Topic: record.Topic, Partition: record.Partition, Offset: next[at], DelayTopic: topics[which], Time: record.Timestamp.UnixMilli(), Code: string(record.Headers[0].Value)})
 					next[at]++
 					r.produce(record)
-					time.Sleep(time.Millisecond)
 				}
 				slices.Reverse(model)
 				middle := model[150].Time
