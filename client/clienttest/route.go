@@ -206,6 +206,9 @@ func (s *Server) postPause(kind string) func(*http.Request) (any, *client.Proble
 		if problem := read(r, &p, true); problem != nil {
 			return nil, problem
 		}
+		if p.Why == "" {
+			return nil, bad("why", "", "is empty: say it to those who find it paused")
+		}
 		if s.pauseOf(kind, p.Name) != nil {
 			return client.PauseChange{}, nil
 		}

@@ -174,6 +174,16 @@ func (s *scene) records(target string) (records []*client.Record) {
 	return records
 }
 
+// record returns one that was delivered to the target of the case.
+func (s *scene) record(i int) *client.Record {
+	s.Helper()
+	rs := s.records(s.Target())
+	if i >= len(rs) {
+		s.Fatalf("%d records were delivered, want %d at least", len(rs), i+1)
+	}
+	return rs[i]
+}
+
 // expectArrived checks what was delivered to the target of the case, after some time.
 func (s *scene) expectArrived(after time.Duration, want ...string) {
 	s.Helper()

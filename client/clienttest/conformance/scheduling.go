@@ -29,7 +29,7 @@ func scheduling() []Case {
 			}
 			s.expectArrived(55 * time.Second)
 			s.expectArrived(10*time.Second, `{"parcel":"<7>"}`)
-			r := s.records(s.Target())[0]
+			r := s.record(0)
 			var headers []string
 			for _, h := range r.Headers {
 				text := h.Key + "=" + string(h.Value)
@@ -228,11 +228,11 @@ func scheduling() []Case {
 			s.expectOutcomes("b", client.OutcomeCancelled)
 			s.expectArrived(65*time.Second, "one", "two")
 			for i, id := range []string{origin, "a"} {
-				if r := s.records(s.Target())[i]; header(r, client.HeaderDeliveredID) != id || header(r, "deliver-after") != "" {
+				if r := s.record(i); header(r, client.HeaderDeliveredID) != id || header(r, "deliver-after") != "" {
 					s.Errorf("%s has the headers %v", id, r.Headers)
 				}
 			}
-			if key := s.records(s.Target())[1].Key; string(key) != "K" {
+			if key := s.record(1).Key; string(key) != "K" {
 				s.Errorf("its key is %q", key)
 			}
 		}},
