@@ -1,8 +1,13 @@
 package broker
 
 import (
+	"context"
+	"slices"
+	"strings"
+
 	"github.com/carillonmq/carillon/broker/order"
 	"github.com/carillonmq/carillon/broker/query"
+	"github.com/carillonmq/carillon/client"
 	"github.com/carillonmq/carillon/raftfsm/node"
 )
 
@@ -11,6 +16,33 @@ func (b *Broker) Queries() *query.Desk { return b.queries }
 
 // Orders returns who carries out what callers ask for without a record, while this node leads.
 func (b *Broker) Orders() *order.Desk { return b.orders }
+
+// Places returns the delay topics (PauseTopic) or targets (PauseTarget) at which something is pending, or
+// that are paused, and the delay topics that were read from as well. It blocks as the Desk does that is asked.
+func (b *Broker) Places(ctx context.Context, desk *query.Desk, kind string) (client.Places, error) {
+	places, err := desk.Places(ctx, kind == PauseTopic)
+	if err != nil {
+		return places, err
+	}
+	at := func(name string) *client.Place {
+		i, found := slices.BinarySearchFunc(places.Places, name, func(p client.Place, name string) int { return strings.Compare(p.Name, name) })
+		if !found {
+			places.Places = slices.Insert(places.Places, i, client.Place{Name: name})
+		}
+		return &places.Places[i]
+	}
+	if kind == PauseTopic {
+		for _, position := range b.node.Store().State().Positions {
+			at(position.Topic)
+		}
+	}
+	for _, p := range pausesOf(b.node.Store()) {
+		if p.Kind == kind {
+			at(p.Name).Pause = &client.Pause{Kind: p.Kind, Name: p.Name, Who: p.Who, Why: p.Why, Since: p.Since}
+		}
+	}
+	return places, nil
+}
 
 // A Leader is the member that leads, as far as a node knows. The zero value: none is known.
 type Leader struct {

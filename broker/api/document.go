@@ -19,6 +19,7 @@ import (
 	"github.com/danielgtaylor/huma/v2"
 	"github.com/danielgtaylor/huma/v2/adapters/humago"
 
+	"github.com/carillonmq/carillon/broker"
 	"github.com/carillonmq/carillon/client"
 )
 
@@ -97,7 +98,7 @@ func newDocument(mux humago.Mux) huma.API {
 			Info:    &huma.Info{Title: "Carillon", Version: "1", Description: description},
 			Servers: []*huma.Server{{URL: "..", Description: "relative to this document: it works below any path"}},
 			Components: &huma.Components{
-				Schemas:         huma.NewMapRegistry(schemaPrefix, huma.DefaultSchemaNamer),
+				Schemas:         huma.NewMapRegistry(schemaPrefix, schemaName),
 				SecuritySchemes: map[string]*huma.SecurityScheme{bearerScheme: {Type: "http", Scheme: "bearer", Description: "of `carillon token create`, or of the issuer that the nodes trust"}},
 			},
 		},
@@ -107,6 +108,18 @@ func newDocument(mux humago.Mux) huma.API {
 	})
 	api.UseMiddleware(checkContentType, func(ctx huma.Context, next func(huma.Context)) { next(plainStatus{ctx}) })
 	return api
+}
+
+// schemaName is what a type is called: package broker has types of the same names as package client.
+func schemaName(t reflect.Type, hint string) string {
+	name := huma.DefaultSchemaNamer(t, hint)
+	for t.Kind() == reflect.Pointer || t.Kind() == reflect.Slice {
+		t = t.Elem()
+	}
+	if t.PkgPath() == reflect.TypeFor[broker.Status]().PkgPath() {
+		return "Node" + name
+	}
+	return name
 }
 
 const description = `Messages that wait, as programs and people change and see them. Any node answers: what the leader alone can do is passed on to it.

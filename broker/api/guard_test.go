@@ -119,6 +119,8 @@ var needs = map[string]way{
 
 	"GET /metrics":                  {seeing, "anything"},
 	"GET /v1/status":                {seeing, "anything"},
+	"GET /v1/topics":                {seeing, "anything"}, // its answer has what the token is for
+	"GET /v1/targets":               {seeing, "anything"},
 	"GET /v1/explain":               {seeing, "topic"},
 	"GET /v1/histogram":             {seeing, "topic"},
 	"GET /v1/count":                 {seeing, "topic"},

@@ -47,6 +47,8 @@ type Node interface {
 	// leader can.
 	Pause(ctx context.Context, p broker.Pause) (broker.PauseChange, error)
 	Resume(ctx context.Context, p broker.Pause) (broker.PauseChange, error)
+	// Places returns delay topics or targets, with what the desk says of them.
+	Places(ctx context.Context, desk *query.Desk, kind string) (client.Places, error)
 	// Explain returns what the node knows of an id within its delay topic.
 	Explain(topic, id string) (broker.Explanation, error)
 }
@@ -131,11 +133,12 @@ func (h *handler) live(w http.ResponseWriter, _ *http.Request) {
 type statusOutput struct{ Body broker.Status }
 
 // status answers GET /v1/status.
-func (h *handler) status(context.Context, *struct{}) (*statusOutput, error) {
+func (h *handler) status(context.Context, *StaleInput) (*statusOutput, error) {
 	return &statusOutput{h.node.Status()}, nil
 }
 
 type explainInput struct {
+	StaleInput
 	Topic string `query:"topic" doc:"the delay topic"`
 	ID    string `query:"id" doc:"the id"`
 }

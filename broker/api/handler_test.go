@@ -22,6 +22,7 @@ import (
 	"github.com/carillonmq/carillon/broker/message"
 	"github.com/carillonmq/carillon/broker/order"
 	"github.com/carillonmq/carillon/broker/query"
+	"github.com/carillonmq/carillon/client"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -62,6 +63,10 @@ func (n *fakeNode) Leader() broker.Leader {
 
 func (n *fakeNode) Orders() *order.Desk {
 	return order.New(order.Options{Config: config.Default(), Store: oneMessage{}, Log: &n.orders, Count: noCount{}, Now: time.Now})
+}
+
+func (n *fakeNode) Places(_ context.Context, _ *query.Desk, kind string) (client.Places, error) {
+	return client.Places{Index: 12, Places: []client.Place{{Name: "bills." + kind, Pending: 9007199254740993}, {Name: "orders." + kind}}}, n.refusal
 }
 
 func (n *fakeNode) Status() broker.Status            { return n.status }

@@ -31,7 +31,7 @@ const (
 // usualLimit is how many messages a page has if nobody says otherwise.
 const usualLimit = 100
 
-// A StaleInput says who may answer. Huma reads what it embeds if it is exported, as those below.
+// A StaleInput says who may answer; status and explain are always answered by the node that is asked. Huma reads what it embeds if it is exported, as those below.
 type StaleInput struct {
 	Stale bool `query:"stale" doc:"true: this node answers from what it has itself, which may be behind; otherwise the answer has all that was acknowledged to anybody before"`
 }

@@ -3,8 +3,11 @@ package api
 import (
 	"cmp"
 	"context"
+	"slices"
 
 	"github.com/carillonmq/carillon/broker"
+	"github.com/carillonmq/carillon/broker/access"
+	"github.com/carillonmq/carillon/client"
 )
 
 // pauseRequest is the body of a POST that pauses or resumes; a resume has no words.
@@ -58,4 +61,25 @@ func changePause(ctx context.Context, kind, name string, request *pauseRequest, 
 		return nil, refusedByNode(err)
 	}
 	return &pauseOutput{change}, nil
+}
+
+type placesOutput struct{ Body client.Places }
+
+// places answers GET /v1/topics or /v1/targets, with those that the caller may see.
+func (h *handler) places(kind string) func(context.Context, *StaleInput) (*placesOutput, error) {
+	return func(ctx context.Context, in *StaleInput) (*placesOutput, error) {
+		places, err := h.node.Places(ctx, h.desk(in.Stale), kind)
+		if err != nil {
+			return nil, problemOf(err)
+		}
+		who := visitOf(ctx).who
+		places.Places = slices.DeleteFunc(places.Places, func(p client.Place) bool {
+			o := access.Object{Target: p.Name}
+			if kind == broker.PauseTopic {
+				o = access.Object{Topic: p.Name}
+			}
+			return !who.Allows(access.View, o)
+		})
+		return &placesOutput{places}, nil
+	}
 }

@@ -69,3 +69,22 @@ func TestPause_isByWhoeverShowsTheToken(t *testing.T) {
 		}
 	}
 }
+
+// A token sees the places that it is for.
+func TestPlaces_areThoseOfTheToken(t *testing.T) {
+	d := newDoor(t)
+	for _, test := range []struct {
+		grant access.Grant
+		path  string
+		want  string
+	}{
+		{access.Grant{Name: "anna", Role: access.Viewer}, "/v1/topics", `{"index":"12","places":[{"name":"bills.topic","pending":"9007199254740993","within":"0"},{"name":"orders.topic","pending":"0","within":"0"}]}`},
+		{access.Grant{Name: "bert", Role: access.Viewer, Topics: []string{"orders.*"}}, "/v1/topics", `{"index":"12","places":[{"name":"orders.topic","pending":"0","within":"0"}]}`},
+		{access.Grant{Name: "bert", Role: access.Viewer, Topics: []string{"orders.*"}}, "/v1/targets", `{"index":"12","places":[]}`},
+		{access.Grant{Name: "cyd", Role: access.Viewer, Targets: []string{"orders.*"}}, "/v1/targets?stale=true", `{"index":"12","places":[{"name":"orders.target","pending":"0","within":"0"}]}`},
+	} {
+		if got := askMessages(d, d.create(test.grant), test.path); strings.TrimSpace(got.Body.String()) != test.want {
+			t.Errorf("%s to %+v: %d %s", test.path, test.grant, got.Code, got.Body)
+		}
+	}
+}

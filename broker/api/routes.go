@@ -78,6 +78,8 @@ func (h *handler) routes(metrics prometheus.Gatherer) []route {
 		{"DELETE " + messagesPath + "/{topic}/{id}", operates, onLeader, nil, tells("cancel", "Cancel the message that waits under an id", h.cancel, missing, refused, changed)},
 		{"POST " + messagesPath + "/{topic}/{id}/now", operates, onLeader, nil, tells("now", "Deliver the message that waits under an id at once", h.now, missing, refused, changed)},
 
+		{"GET /v1/topics", sees, onLeader, nil, tells("topics", "Delay topics, with what is pending of them, and whether they are paused", h.places(broker.PauseTopic))},
+		{"GET /v1/targets", sees, onLeader, nil, tells("targets", "Targets, with what is pending for them, and whether they are paused", h.places(broker.PauseTarget))},
 		pauses(broker.PauseTopic, "pause", tells("pause-topic", "Have the messages of a delay topic wait", pausesTopic(h.node.Pause), refused)),
 		pauses(broker.PauseTopic, "resume", tells("resume-topic", "Deliver the messages of a delay topic again", pausesTopic(h.node.Resume), refused)),
 		pauses(broker.PauseTarget, "pause", tells("pause-target", "Have the messages for a target wait", pausesTarget(h.node.Pause), refused)),

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"math"
 	"slices"
 	"sort"
 	"strings"
@@ -66,6 +67,40 @@ func (d *Desk) Histogram(ctx context.Context, r HistogramRequest) (client.Histog
 		return client.Histogram{}, err
 	}
 	return histogramOf(t, r.Bounds), nil
+}
+
+// Places returns how many messages are pending by delay topic, or else by target, in order of their names.
+func (d *Desk) Places(ctx context.Context, byTopic bool) (client.Places, error) {
+	if err := d.enter(ctx); err != nil {
+		return client.Places{}, err
+	}
+	defer d.leave()
+	t, err := d.store.Tally(ctx, storage.TallyQuery{From: storage.Ref{Due: math.MinInt64}, Last: math.MaxInt64, Sort: func(_ *storage.Moment, e *storage.Entry) (storage.Group, bool) {
+		switch {
+		case !byTopic:
+			return storage.Group{Target: e.Target}, true
+		case e.Topic == "": // from before feature level 3
+			return storage.Group{Bucket: untold}, true
+		}
+		return storage.Group{Target: e.Topic}, true
+	}})
+	if err != nil {
+		return client.Places{}, err
+	}
+	var unclear uint64 // any of them may be anywhere
+	for g, f := range t.Groups {
+		if g.Bucket == untold {
+			unclear += f.Count + f.Within
+		}
+	}
+	places := client.Places{Index: t.Moment.Index, Places: []client.Place{}}
+	for g, f := range t.Groups {
+		if g.Bucket != untold {
+			places.Places = append(places.Places, client.Place{Name: g.Target, Pending: f.Count, Within: f.Within + unclear})
+		}
+	}
+	slices.SortFunc(places.Places, func(a, b client.Place) int { return strings.Compare(a.Name, b.Name) })
+	return places, nil
 }
 
 // Count returns how many messages the filter means, as a Histogram of one bucket does.

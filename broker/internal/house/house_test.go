@@ -47,7 +47,7 @@ var rules = map[string]rule{
 	"client":                        {big: []string{"github.com/twmb/franz-go", "net/http"}},
 	"client/clienttest":             {ours: []string{"client"}, big: []string{"net/http"}},
 	"client/clienttest/conformance": {ours: []string{"client"}},
-	"broker":                        {ours: []string{"broker/clock", "broker/config", "broker/deliver", "broker/ingest", "broker/mailbox", "broker/message", "broker/order", "broker/query", "broker/report", "broker/schedule", "raftfsm", "raftfsm/member", "raftfsm/node", "storage", "storage/outcomes", "storage/pause"}, big: []string{"github.com/prometheus/"}},
+	"broker":                        {ours: []string{"broker/clock", "broker/config", "broker/deliver", "broker/ingest", "broker/mailbox", "broker/message", "broker/order", "broker/query", "broker/report", "broker/schedule", "client", "raftfsm", "raftfsm/member", "raftfsm/node", "storage", "storage/outcomes", "storage/pause"}, big: []string{"github.com/prometheus/"}},
 	"broker/clock":                  {},
 	"broker/mailbox":                {},
 	"broker/digest":                 {},
