@@ -82,11 +82,16 @@ func (p Paths) Read(texts [][]byte) (b Bundle, err error) {
 
 // Dial connects by TLS to the host of the address, whose certificate must be issued to it.
 func (b Bundle) Dial(ctx context.Context, network, addr string) (net.Conn, error) {
+	return (&tls.Dialer{Config: b.Caller()}).DialContext(ctx, network, addr)
+}
+
+// Caller returns how this side speaks TLS when it calls, as Dial does.
+func (b Bundle) Caller() *tls.Config {
 	config := &tls.Config{RootCAs: b.CA}
 	if b.Certificate != nil {
 		config.Certificates = []tls.Certificate{*b.Certificate}
 	}
-	return (&tls.Dialer{Config: config}).DialContext(ctx, network, addr)
+	return config
 }
 
 // CheckShown returns an error unless what this side shows is issued to one of the names, as

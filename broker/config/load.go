@@ -75,7 +75,7 @@ func Load(keys []Key, layers Layers) (Settings, error) {
 		} else if file.InConfig(k.Name) {
 			value, s.Origins[k.Name] = file.Get(k.Name), "file "+path
 		} else {
-			s.Origins[k.Name] = originDefault
+			s.Origins[k.Name] = OriginDefault
 			continue
 		}
 		if err := decode(k.Name, k.in(&s.Config), value); err != nil {
@@ -94,7 +94,7 @@ func Load(keys []Key, layers Layers) (Settings, error) {
 }
 
 const (
-	originDefault = "default"
+	OriginDefault = "default"
 	originMembers = "cluster.members"
 )
 

@@ -2,23 +2,16 @@ package main
 
 import (
 	"cmp"
-	"context"
-	"crypto/tls"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"net"
 	"net/url"
 	"os"
-	"slices"
 	"strings"
-	"time"
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
-	"github.com/carillonmq/carillon/broker"
-	"github.com/carillonmq/carillon/broker/api"
 	"github.com/carillonmq/carillon/broker/certs"
 	"github.com/carillonmq/carillon/broker/config"
 	"github.com/carillonmq/carillon/cmd/carillon/internal/contexts"
@@ -50,7 +43,8 @@ func (a *addresses) String() string { return strings.Join(*a, ",") }
 // Type is what the help shows behind the flag's name.
 func (a *addresses) Type() string { return "addresses" }
 
-// parseAddress returns host:port of an address or URL, and whether TLS is spoken there.
+// parseAddress returns host:port of an address or URL, with the path behind it under which the API is, if
+// that has one, and whether TLS is spoken there.
 func parseAddress(text string) (address string, encrypted bool, err error) {
 	wrong := errors.New("write host:port, http://host:port or https://host:port")
 	if !strings.Contains(text, "://") {
@@ -64,10 +58,12 @@ func parseAddress(text string) (address string, encrypted bool, err error) {
 		return "", false, wrong
 	}
 	encrypted = u.Scheme == "https"
-	if encrypted && u.Port() == "" {
-		return net.JoinHostPort(u.Hostname(), "443"), true, nil
+	address = u.Host
+	if u.Port() == "" {
+		address = net.JoinHostPort(u.Hostname(), map[bool]string{false: "80", true: "443"}[encrypted])
 	}
-	return u.Host, encrypted, nil
+	prefix, _, _ := strings.Cut(u.EscapedPath()+"/", "/v1/") // as dev prints it
+	return address + strings.TrimRight(prefix, "/"), encrypted, nil
 }
 
 // A nodeFlags is how the command line says which nodes a verb asks, and who it is to them.
@@ -156,7 +152,7 @@ func (n *nodeFlags) reach() (nodes, error) {
 	if files.Cert == "" && files.Key == "" {
 		files.Cert, files.Key = kept.CertFile, kept.KeyFile
 	}
-	to.caller, err = callerOf(speaksTLS, files, cmp.Or(n.tokenFile, tokenFileOf(kept)))
+	to.token, to.tls, err = identityOf(speaksTLS, files, cmp.Or(n.tokenFile, tokenFileOf(kept)))
 	return to, err
 }
 
@@ -168,110 +164,18 @@ func tokenFileOf(c contexts.Context) string {
 	return c.TokenFile
 }
 
-// callerOf returns who a verb is to nodes that speak TLS or not.
-func callerOf(encrypted bool, files certs.Paths, tokenFile string) (api.Caller, error) {
-	token, err := shownToken(tokenFile)
+// identityOf returns the token that a verb shows, "" for none, and how it speaks TLS, nil: not at all.
+func identityOf(encrypted bool, files certs.Paths, tokenFile string) (token string, bundle *certs.Bundle, err error) {
+	token, err = shownToken(tokenFile)
 	if err != nil || !encrypted && files == (certs.Paths{}) {
-		return api.Caller{Token: token}, err
+		return token, nil, err
 	}
 	if (files.Cert == "") != (files.Key == "") {
-		return api.Caller{}, &usageError{errors.New("--cert-file and --key-file go together: give both")}
+		return "", nil, &usageError{errors.New("--cert-file and --key-file go together: give both")}
 	}
-	bundle, err := files.ReadFiles()
-	if err != nil {
-		return api.Caller{}, err
-	}
-	return api.Caller{Token: token, Dial: bundle.Dial}, nil
+	read, err := files.ReadFiles()
+	return token, &read, err
 }
-
-// nodes are those that a verb asks, and who it is to them.
-type nodes struct {
-	addresses []string // host:port; at least one
-	caller    api.Caller
-	context   string // name of the context that they are of; "": of none
-	named     bool   // the user has said where they are, in whatever way
-}
-
-// ask asks the nodes that the flags name, within that time.
-func (n *nodeFlags) ask(ctx context.Context, within time.Duration, question func(context.Context, *api.Client) error) error {
-	to, err := n.reach()
-	if err != nil {
-		return err
-	}
-	ctx, cancel := context.WithTimeout(ctx, within)
-	defer cancel()
-	return to.ask(ctx, question)
-}
-
-// ask asks the first of the nodes to which a connection can be made. One that was asked may have done what
-// it was asked for, so no other is asked after it. The error says what to do.
-func (n nodes) ask(ctx context.Context, question func(context.Context, *api.Client) error) error {
-	for i, address := range n.addresses {
-		err := n.askOne(ctx, i, question)
-		if unreached := (*net.OpError)(nil); errors.As(err, &unreached) && unreached.Op == "dial" && i < len(n.addresses)-1 {
-			continue
-		}
-		return n.explain(address, err)
-	}
-	return nil
-}
-
-// askOne leaves the nodes after this one their share of the time: a machine that is off does not refuse.
-func (n nodes) askOne(ctx context.Context, i int, question func(context.Context, *api.Client) error) error {
-	if deadline, ok := ctx.Deadline(); ok {
-		var cancel context.CancelFunc
-		ctx, cancel = context.WithTimeout(ctx, time.Until(deadline)/time.Duration(len(n.addresses)-i))
-		defer cancel()
-	}
-	return question(ctx, n.caller.Client(n.addresses[i]))
-}
-
-// askLeader asks one of the nodes, and the leader if that is another one.
-func (n nodes) askLeader(ctx context.Context, question func(context.Context, *api.Client) error) error {
-	return n.ask(ctx, func(ctx context.Context, node *api.Client) error {
-		err := question(ctx, node)
-		if refused := (*api.Error)(nil); !errors.As(err, &refused) || refused.Problem != api.CodeNotLeader {
-			return err
-		}
-		status, statusErr := node.Status(ctx)
-		leader := slices.IndexFunc(status.Members, func(m broker.MemberStatus) bool { return m.ID == status.Leader && m.ID != status.Node })
-		if statusErr != nil || leader < 0 {
-			return err
-		}
-		address := status.Members[leader].API
-		return n.explain(address, question(ctx, n.caller.Client(address)))
-	})
-}
-
-// explain adds a remedy to the error of a node that gave no answer, or one that this program does not
-// understand.
-func (n nodes) explain(address string, err error) error {
-	var answer *api.Error
-	var foreign *json.UnmarshalTypeError
-	var untrusted *tls.CertificateVerificationError
-	var plain tls.RecordHeaderError
-	var explained *remedyError
-	switch {
-	case err == nil || errors.As(err, &answer) || errors.As(err, &explained):
-		return err
-	case errors.As(err, &foreign):
-		err = fmt.Errorf("what answers at %s is no node, or one of another version of carillon, use that: %w", address, err)
-	case errors.As(err, &untrusted):
-		err = fmt.Errorf("the certificate of what answers at %s is not trusted, name who signed it with --ca-file, and the node by a host that the certificate is issued to: %w", address, err)
-	case errors.As(err, &plain):
-		err = fmt.Errorf("what answers at %s speaks no TLS, ask it without --ca-file and https: %w", address, err)
-	case n.context != "":
-		err = fmt.Errorf("no node answers at %s, which is what the context %s says: start one, or name its address with --api, `carillon context use` has another: %w", address, n.context, err)
-	default:
-		err = fmt.Errorf("no node answers at %s, start one or name its address with --api: %w", address, err)
-	}
-	return &remedyError{err}
-}
-
-// A remedyError says what to do already.
-type remedyError struct{ error }
-
-func (e *remedyError) Unwrap() error { return e.error }
 
 // portInUse names the key that the API's address to listen on comes from.
 func portInUse(c config.Config) error {

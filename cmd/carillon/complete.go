@@ -3,23 +3,21 @@ package main
 import (
 	"context"
 	"maps"
-	"net/url"
 	"slices"
 	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
 
-	"github.com/carillonmq/carillon/broker"
-	"github.com/carillonmq/carillon/broker/api"
+	"github.com/carillonmq/carillon/client"
 	"github.com/carillonmq/carillon/cmd/carillon/internal/contexts"
 )
 
 // completionTimeout bounds the wait of somebody who has pressed the tab key.
 const completionTimeout = time.Second
 
-// mostCompleted is how many messages are looked at for names to complete.
-const mostCompleted = "200"
+// mostCompleted is how many ids are offered.
+const mostCompleted = 200
 
 // complete has the shell offer what f returns for the flag.
 func complete(cmd *cobra.Command, flag string, f cobra.CompletionFunc) {
@@ -40,54 +38,45 @@ func offered(typed string, words map[string]bool) ([]string, cobra.ShellCompDire
 	return fit, cobra.ShellCompDirectiveNoFileComp
 }
 
-// asked asks within the time of a completion.
-func (n *nodeFlags) forCompletion(ctx context.Context, question func(context.Context, *api.Client) error) {
-	to, err := n.reach()
-	if err != nil {
-		return
-	}
+// forCompletion asks within the time that a completion has.
+func (n *nodeFlags) forCompletion(ctx context.Context, question func(context.Context, *client.Admin) error) {
 	if ctx == nil {
 		ctx = context.Background() // cobra has none while it completes
 	}
 	ctx, cancel := context.WithTimeout(ctx, completionTimeout)
 	defer cancel()
-	_ = to.askLeader(ctx, question)
+	_ = n.admin(ctx, question)
 }
 
-// completeTopics offers delay topics: those that routes name, that are paused, and by which the next messages came.
+// completeTopics offers delay topics that messages are pending of, that are paused, or that routes name.
 func (n *nodeFlags) completeTopics(cmd *cobra.Command, _ []string, typed string) ([]string, cobra.ShellCompDirective) {
 	topics := map[string]bool{}
-	n.forCompletion(cmd.Context(), func(ctx context.Context, node *api.Client) error {
-		status, err := node.Status(ctx)
+	n.forCompletion(cmd.Context(), func(ctx context.Context, cluster *client.Admin) error {
+		told, err := cluster.Topics(ctx)
+		for _, place := range told.Places {
+			topics[place.Name] = true
+		}
+		if err != nil {
+			return err
+		}
+		status, err := cluster.Status(ctx)
 		for _, pattern := range status.Routes {
 			if !strings.ContainsAny(pattern, "*?[") {
 				topics[pattern] = true
 			}
-		}
-		for _, p := range status.Paused {
-			if p.Kind == broker.PauseTopic {
-				topics[p.Name] = true
-			}
-		}
-		return err
-	})
-	n.forCompletion(cmd.Context(), func(ctx context.Context, leader *api.Client) error {
-		page, err := leader.List(ctx, url.Values{"limit": {mostCompleted}})
-		for _, m := range page.Messages {
-			topics[m.Topic] = true
 		}
 		return err
 	})
 	return offered(typed, topics)
 }
 
-// completeTargets offers targets for which messages are pending.
+// completeTargets offers targets that messages are pending for or that are paused.
 func (n *nodeFlags) completeTargets(cmd *cobra.Command, _ []string, typed string) ([]string, cobra.ShellCompDirective) {
 	targets := map[string]bool{}
-	n.forCompletion(cmd.Context(), func(ctx context.Context, leader *api.Client) error {
-		counted, err := leader.Histogram(ctx, url.Values{"by": {"target"}})
-		for _, b := range counted.Buckets {
-			targets[b.Target] = true
+	n.forCompletion(cmd.Context(), func(ctx context.Context, cluster *client.Admin) error {
+		told, err := cluster.Targets(ctx)
+		for _, place := range told.Places {
+			targets[place.Name] = true
 		}
 		return err
 	})
@@ -100,12 +89,14 @@ func (m *messageFlags) completeIDs(cmd *cobra.Command, args []string, typed stri
 	if len(args) > 0 || m.topic == "" {
 		return offered(typed, ids)
 	}
-	m.node.forCompletion(cmd.Context(), func(ctx context.Context, leader *api.Client) error {
-		page, err := leader.List(ctx, url.Values{"topic": {m.topic}, "prefix": {typed}, "limit": {mostCompleted}})
-		for _, found := range page.Messages {
-			ids[found.ID] = true
+	m.node.forCompletion(cmd.Context(), func(ctx context.Context, cluster *client.Admin) error {
+		for message, err := range cluster.Messages(ctx, client.Filter{Topic: m.topic, Prefix: typed}) {
+			if err != nil || len(ids) == mostCompleted {
+				return err
+			}
+			ids[message.ID] = true
 		}
-		return err
+		return nil
 	})
 	return offered(typed, ids)
 }

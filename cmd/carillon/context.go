@@ -47,7 +47,7 @@ func contextAddCommand() *cobra.Command {
 			if len(node.addresses) == 0 {
 				return &usageError{errors.New("--api is missing: name the nodes of the cluster")}
 			}
-			if _, err := callerOf(false, node.files, node.tokenFile); err != nil {
+			if _, _, err := identityOf(false, node.files, node.tokenFile); err != nil {
 				return err
 			}
 			c := contexts.Context{Name: args[0], API: node.addresses}

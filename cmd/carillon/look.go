@@ -73,7 +73,7 @@ func (l *looker) due(ctx context.Context, state *top.State) (trouble string) {
 	for i, bound := range state.Bounds {
 		texts[i] = strconv.FormatInt(bound, 10)
 	}
-	err := l.nodes.askLeader(ctx, func(ctx context.Context, node *api.Client) (err error) {
+	err := l.nodes.ask(ctx, func(ctx context.Context, node *api.Client) (err error) {
 		state.Due, err = node.Histogram(ctx, url.Values{"bounds": {strings.Join(texts, ",")}})
 		return err
 	})
@@ -93,7 +93,7 @@ func (l *looker) rates(ctx context.Context, state *top.State) (trouble string) {
 	if at < 0 || s.Node != s.Leader {
 		return "rates: the leader " + s.Leader + " cannot be reached from here"
 	}
-	text, err := l.nodes.caller.Client(s.Members[at].API).Metrics(ctx)
+	text, err := l.nodes.client(s.Members[at].API).Metrics(ctx)
 	if err != nil {
 		return "rates: " + err.Error()
 	}

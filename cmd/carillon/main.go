@@ -16,7 +16,6 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
-	"github.com/carillonmq/carillon/broker/api"
 	"github.com/carillonmq/carillon/broker/config"
 	"github.com/carillonmq/carillon/client"
 	"github.com/carillonmq/carillon/cmd/carillon/internal/contexts"
@@ -80,8 +79,7 @@ func isAbsence(err error) bool {
 	if absent := (*absentError)(nil); errors.As(err, &absent) || errors.Is(err, contexts.ErrUnknown) {
 		return true
 	}
-	answer := (*api.Error)(nil)
-	return errors.As(err, &answer) && (answer.Problem == api.CodeNotFound || answer.Problem == string(client.CodeTooLate))
+	return errors.Is(err, client.ErrNotFound) || errors.Is(err, client.ErrTooLate)
 }
 
 // checkBooleans refuses true or false as the next argument after a flag that needs no
@@ -155,7 +153,8 @@ func addVerbs(root *cobra.Command) {
 		verbs []*cobra.Command
 	}{
 		{"Begin:", []*cobra.Command{devCommand(), contextCommand()}},
-		{"Messages:", []*cobra.Command{scheduleCommand(), cancelCommand(), getCommand(), explainCommand(), listCommand(), countCommand()}},
+		{"Messages:", []*cobra.Command{scheduleCommand(), cancelCommand(), changeCommand(), nowCommand(), getCommand(), explainCommand(), listCommand(), countCommand()}},
+		{"Many messages:", []*cobra.Command{bulkCommand(), operationsCommand(), deadLettersCommand()}},
 		{"A cluster at work:", []*cobra.Command{statusCommand(), topCommand(), pauseCommand(), resumeCommand(), clusterCommand()}},
 		{"Nodes:", []*cobra.Command{serveCommand(), configCommand(), tokenCommand(), certCommand(), inspectCommand()}},
 	} {

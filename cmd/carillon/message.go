@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -12,8 +11,6 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/carillonmq/carillon/broker"
-	"github.com/carillonmq/carillon/broker/api"
 	"github.com/carillonmq/carillon/client"
 	"github.com/carillonmq/carillon/cmd/carillon/internal/table"
 )
@@ -58,9 +55,9 @@ func explainCommand() *cobra.Command {
 			if err := of.check(args[0]); err != nil {
 				return err
 			}
-			var e broker.Explanation
-			err := of.node.ask(cmd.Context(), askTimeout, func(ctx context.Context, node *api.Client) (err error) {
-				e, err = node.Explain(ctx, of.topic, args[0])
+			var e client.Explanation
+			err := of.node.admin(cmd.Context(), func(ctx context.Context, cluster *client.Admin) (err error) {
+				e, err = cluster.Explain(ctx, of.topic, args[0])
 				return err
 			})
 			if err != nil {
@@ -75,7 +72,7 @@ func explainCommand() *cobra.Command {
 }
 
 // printExplanation writes JSON for programs, or a line for each thing that is known for people.
-func printExplanation(w io.Writer, e broker.Explanation, asJSON bool) error {
+func printExplanation(w io.Writer, e client.Explanation, asJSON bool) error {
 	known := e.Waiting != nil || len(e.Events) > 0
 	if asJSON {
 		if err := printJSON(w, e); err != nil || known {
@@ -109,18 +106,18 @@ func getCommand() *cobra.Command {
 			if err := of.check(args[0]); err != nil {
 				return err
 			}
-			to, err := of.node.reach()
-			if err != nil {
+			var life client.Life
+			err := of.node.admin(cmd.Context(), func(ctx context.Context, cluster *client.Admin) (err error) {
+				life, err = cluster.Get(ctx, of.topic, args[0])
 				return err
-			}
-			known, err := to.message(cmd.Context(), of.topic, args[0])
+			})
 			if err != nil {
 				return err
 			}
 			if asJSON {
-				return printJSON(cmd.OutOrStdout(), known)
+				return printJSON(cmd.OutOrStdout(), life)
 			}
-			return printLife(cmd.OutOrStdout(), known, time.Now())
+			return printLife(cmd.OutOrStdout(), life, time.Now())
 		},
 	}
 	of.add(cmd)
@@ -128,35 +125,8 @@ func getCommand() *cobra.Command {
 	return cmd
 }
 
-// message returns what is known of the id. A search that is not over goes on where the answer says.
-func (n nodes) message(ctx context.Context, topic, id string) (known json.RawMessage, err error) {
-	for cursor := ""; ; {
-		err := n.askLeader(ctx, func(ctx context.Context, leader *api.Client) (err error) {
-			ctx, cancel := context.WithTimeout(ctx, 2*askTimeout)
-			defer cancel()
-			known, err = leader.Message(ctx, topic, id, cursor)
-			return err
-		})
-		if err != nil {
-			return nil, err
-		}
-		var found client.Finding
-		if err := json.Unmarshal(known, &found); err != nil {
-			return nil, fmt.Errorf("read the answer: %w", err)
-		}
-		if found.Message != nil || found.Next == "" {
-			return known, nil
-		}
-		cursor = found.Next
-	}
-}
-
 // printLife prints for people.
-func printLife(w io.Writer, known json.RawMessage, now time.Time) error {
-	var life client.Life
-	if err := json.Unmarshal(known, &life); err != nil {
-		return fmt.Errorf("read the answer: %w", err)
-	}
+func printLife(w io.Writer, life client.Life, now time.Time) error {
 	out := table.New(w)
 	if m := life.Message; m != nil {
 		out.Row("topic", m.Topic)

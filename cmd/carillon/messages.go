@@ -1,16 +1,18 @@
 package main
 
 import (
+	"bufio"
 	"context"
+	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
-	"net/url"
+	"iter"
 	"strconv"
 	"time"
 
 	"github.com/spf13/cobra"
 
-	"github.com/carillonmq/carillon/broker/api"
 	"github.com/carillonmq/carillon/broker/config"
 	"github.com/carillonmq/carillon/client"
 	"github.com/carillonmq/carillon/cmd/carillon/internal/table"
@@ -18,54 +20,51 @@ import (
 
 // A filterFlags says which messages are meant, and the nodes to ask for them.
 type filterFlags struct {
-	topic, prefix, target, from, to string
-	states                          []string
-	node                            nodeFlags
+	filter    client.Filter
+	from, end string // due times
+	node      nodeFlags
 }
 
 // add declares the filter and how nodes are reached.
 func (f *filterFlags) add(cmd *cobra.Command) {
 	flags := cmd.Flags()
-	flags.StringVar(&f.topic, "topic", "", "delay `topic` that they came by")
-	flags.StringVar(&f.prefix, "prefix", "", "what their ids begin with")
-	flags.StringVar(&f.target, "target", "", "target `topic`")
-	flags.StringVar(&f.from, "from", "", "due at this `time` or later: RFC 3339 with zone, epoch milliseconds, or a duration from now such as 10m")
-	flags.StringVar(&f.to, "to", "", "due before this `time`, likewise")
-	flags.StringSliceVar(&f.states, "state", nil, "waiting, parked, paused, claimed or expired; several with commas")
+	flags.StringVar(&f.filter.Topic, "topic", "", "delay `topic` that they came by")
+	flags.StringVar(&f.filter.Prefix, "prefix", "", "what their ids begin with")
+	flags.StringVar(&f.filter.Target, "target", "", "target `topic`")
+	flags.StringVar(&f.from, "due-from", "", "due at this `time` or later: RFC 3339 with zone, epoch milliseconds, or a duration from now such as 10m")
+	flags.StringVar(&f.end, "due-before", "", "due before this `time`, likewise")
+	flags.StringSliceVar(&f.filter.States, "state", nil, "waiting, parked, paused, claimed or expired; several with commas")
 	f.node.add(cmd)
 	complete(cmd, "topic", f.node.completeTopics)
 	complete(cmd, "target", f.node.completeTargets)
-	complete(cmd, "state", cobra.FixedCompletions([]string{"waiting", "parked", "paused", "claimed", "expired"}, cobra.ShellCompDirectiveNoFileComp))
+	states := []string{client.StateWaiting, client.StateParked, client.StatePaused, client.StateClaimed, client.StateExpired}
+	complete(cmd, "state", cobra.FixedCompletions(states, cobra.ShellCompDirectiveNoFileComp))
 }
 
-// parameters returns the filter as the API takes it.
-func (f *filterFlags) parameters(now time.Time) (url.Values, error) {
-	asked := url.Values{}
-	for name, text := range map[string]string{"topic": f.topic, "prefix": f.prefix, "target": f.target} {
-		if text != "" {
-			asked.Set(name, text)
-		}
+// read returns the filter.
+func (f *filterFlags) read(now time.Time) (filter client.Filter, err error) {
+	filter = f.filter
+	if filter.From, err = parseMoment("--due-from", f.from, now, ahead); err != nil {
+		return filter, err
 	}
-	for name, text := range map[string]string{"from": f.from, "to": f.to} {
-		if text == "" {
-			continue
-		}
-		ms, err := parseMoment("--"+name, text, now)
-		if err != nil {
-			return nil, err
-		}
-		asked.Set(name, strconv.FormatInt(ms, 10))
-	}
-	if len(f.states) > 0 {
-		asked["state"] = f.states
-	}
-	return asked, nil
+	filter.To, err = parseMoment("--due-before", f.end, now, ahead)
+	return filter, err
 }
 
-// parseMoment reads the value of a flag that takes a time, or a duration from now, in epoch milliseconds.
-func parseMoment(flag, text string, now time.Time) (int64, error) {
-	if delay, err := config.ParseDuration(text); err == nil && text != "0" {
-		return now.Add(delay).UnixMilli(), nil
+// Where a duration points to that stands for a time.
+const (
+	ahead = 1
+	back  = -1
+)
+
+// parseMoment reads the value of a flag that takes a time, or a duration from now in that direction: epoch
+// milliseconds, 0 for no value.
+func parseMoment(flag, text string, now time.Time, direction time.Duration) (int64, error) {
+	if text == "" {
+		return 0, nil
+	}
+	if d, err := config.ParseDuration(text); err == nil && text != "0" {
+		return now.Add(direction * d).UnixMilli(), nil
 	}
 	// The target does not matter, and a time is one as in a record.
 	headers := []client.Header{{Key: client.HeaderTo, Value: []byte("x")}, {Key: client.HeaderAt, Value: []byte(text)}}
@@ -78,138 +77,160 @@ func parseMoment(flag, text string, now time.Time) (int64, error) {
 }
 
 func listCommand() *cobra.Command {
-	var filter filterFlags
-	var cursor string
+	var flags filterFlags
 	var limit int
 	var asJSON bool
 	cmd := &cobra.Command{
 		Use:   "list",
 		Short: "List messages that are pending, in order of delivery",
-		Long: "Ask the leader for a page of what is pending. Where there may be more, the last line has the cursor\n" +
-			"to go on with: a page can be short, or empty, and have others after it.",
+		Long: "List what is pending in order of delivery, as the leader has it. The JSON for programs is a message a\n" +
+			"line, however many there are.",
 		Example: "  carillon list --topic orders.delay --prefix reminder- --state parked\n" +
-			"  carillon list --target orders --to 10m",
+			"  carillon list --target orders --due-before 10m\n" +
+			"  carillon list --limit 0 --json > pending.ndjson",
 		Args: arguments(cobra.NoArgs),
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			asked, err := filter.parameters(time.Now())
+			filter, err := flags.read(time.Now())
 			if err != nil {
 				return err
 			}
-			asked.Set("limit", strconv.Itoa(limit))
-			if cursor != "" {
-				asked.Set("cursor", cursor)
+			if limit < 0 {
+				return &usageError{&config.FieldError{Field: "--limit", Value: strconv.Itoa(limit), Remedy: "use 1 or more, or 0 for all"}}
 			}
-			var page client.Page
-			err = filter.node.askLeader(cmd.Context(), func(ctx context.Context, leader *api.Client) (err error) {
-				page, err = leader.List(ctx, asked)
-				return err
+			return flags.node.admin(cmd.Context(), func(ctx context.Context, cluster *client.Admin) error {
+				if asJSON {
+					return printAll(cmd.OutOrStdout(), cluster.Messages(ctx, filter), limit)
+				}
+				return printMessages(cmd.OutOrStdout(), cluster.Messages(ctx, filter), limit)
 			})
-			if err != nil {
-				return err
-			}
-			if asJSON {
-				return printJSON(cmd.OutOrStdout(), page)
-			}
-			return printPage(cmd.OutOrStdout(), page)
 		},
 	}
-	filter.add(cmd)
-	flags := cmd.Flags()
-	flags.IntVar(&limit, "limit", 100, "messages of a page, 1000 at most")
-	flags.StringVar(&cursor, "cursor", "", "where a page before has ended; the filter must be the same")
-	flags.BoolVar(&asJSON, "json", false, "print JSON, for programs")
+	flags.add(cmd)
+	cmd.Flags().IntVar(&limit, "limit", usualLimit, "messages at most; 0: all")
+	cmd.Flags().BoolVar(&asJSON, "json", false, "print JSON, a message a line, for programs")
 	return cmd
 }
 
-// askLeader asks the leader of the nodes that the flags name.
-func (n *nodeFlags) askLeader(ctx context.Context, question func(context.Context, *api.Client) error) error {
-	to, err := n.reach()
-	if err != nil {
-		return err
+const (
+	// usualLimit is how many rows fit what people read.
+	usualLimit = 100
+	// rowsAtOnce is how many rows of a long table share the widths of columns.
+	rowsAtOnce = 1000
+)
+
+// printAll prints each as a line of JSON, so many at most; 0: all.
+func printAll[T any](w io.Writer, all iter.Seq2[T, error], limit int) error {
+	buffered := bufio.NewWriter(w)
+	out := json.NewEncoder(buffered)
+	out.SetEscapeHTML(false)
+	printed := 0
+	for one, err := range all {
+		if err != nil {
+			return errors.Join(buffered.Flush(), err)
+		}
+		if err := out.Encode(one); err != nil {
+			return fmt.Errorf("print: %w", err)
+		}
+		if printed++; printed == limit {
+			break
+		}
 	}
-	ctx, cancel := context.WithTimeout(ctx, 2*askTimeout)
-	defer cancel()
-	return to.askLeader(ctx, question)
+	return buffered.Flush()
 }
 
-func printPage(w io.Writer, page client.Page) error {
-	out := table.New(w, "due", "topic", "id", "seq", "target", "state")
-	for _, m := range page.Messages {
-		out.Row(moment(m.Due), m.Topic, m.ID, m.Seq, m.Target, m.State)
+func printMessages(w io.Writer, all iter.Seq2[client.Message, error], limit int) error {
+	return printRows(w, all, limit, []any{"due", "topic", "id", "seq", "target", "state"}, func(m client.Message) []any {
+		return []any{moment(m.Due), m.Topic, m.ID, m.Seq, m.Target, m.State}
+	})
+}
+
+// printRows prints a row for each, so many at most, and says whether there are more; 0: all.
+func printRows[T any](w io.Writer, all iter.Seq2[T, error], limit int, head []any, row func(T) []any) error {
+	out := table.New(w, head...)
+	printed := 0
+	for one, err := range all {
+		switch {
+		case err != nil && printed == 0:
+			return err
+		case err != nil:
+			return errors.Join(out.Flush(), err)
+		}
+		if limit > 0 && printed == limit {
+			if err := out.Flush(); err != nil {
+				return err
+			}
+			_, err := fmt.Fprintf(w, "and more: say more of what is meant, or --limit 0 for all\n")
+			return err
+		}
+		out.Row(row(one)...)
+		if printed++; printed%rowsAtOnce == 0 {
+			if err := out.Flush(); err != nil {
+				return err
+			}
+		}
 	}
-	if err := out.Flush(); err != nil {
-		return err
-	}
-	if page.Next != "" {
-		fmt.Fprintf(w, "go on with --cursor %s\n", page.Next)
-	}
-	return nil
+	return out.Flush()
 }
 
 func countCommand() *cobra.Command {
-	var filter filterFlags
+	var flags filterFlags
 	var byTarget, asJSON bool
 	cmd := &cobra.Command{
 		Use:   "count",
 		Short: "Count messages that are pending",
 		Long: "Ask the leader how many messages are pending. Where there are a great many, the number is an estimate\n" +
 			"with the bound that it keeps with a probability of 95 %.",
-		Example: "  carillon count --topic orders.delay --to 1h\n" +
+		Example: "  carillon count --topic orders.delay --due-before 1h\n" +
 			"  carillon count --by-target",
 		Args: arguments(cobra.NoArgs),
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			asked, err := filter.parameters(time.Now())
+			filter, err := flags.read(time.Now())
 			if err != nil {
 				return err
 			}
-			if byTarget {
-				asked.Set("by", "target")
-			}
-			var counted client.Histogram
-			err = filter.node.askLeader(cmd.Context(), func(ctx context.Context, leader *api.Client) (err error) {
-				counted, err = leader.Histogram(ctx, asked)
+			var counted client.Count
+			var byTargets client.Histogram
+			err = flags.node.admin(cmd.Context(), func(ctx context.Context, cluster *client.Admin) (err error) {
+				if byTarget {
+					byTargets, err = cluster.Histogram(ctx, filter, nil, true)
+					return err
+				}
+				counted, err = cluster.Count(ctx, filter)
 				return err
 			})
-			if err != nil {
+			switch out := cmd.OutOrStdout(); {
+			case err != nil:
+				return err
+			case byTarget && asJSON:
+				return printJSON(out, byTargets)
+			case byTarget:
+				return printByTarget(out, byTargets)
+			case asJSON:
+				return printJSON(out, counted)
+			default:
+				_, err := fmt.Fprintln(out, about(counted.Count, counted.Within))
 				return err
 			}
-			if asJSON {
-				return printJSON(cmd.OutOrStdout(), counted)
-			}
-			return printCount(cmd.OutOrStdout(), counted, byTarget)
 		},
 	}
-	filter.add(cmd)
+	flags.add(cmd)
 	cmd.Flags().BoolVar(&byTarget, "by-target", false, "count for each target apart")
 	cmd.Flags().BoolVar(&asJSON, "json", false, "print JSON, for programs")
 	return cmd
 }
 
-func printCount(w io.Writer, h client.Histogram, byTarget bool) error {
-	out := table.New(w)
-	if byTarget {
-		out.Row("target", "messages")
-	}
+func printByTarget(w io.Writer, h client.Histogram) error {
+	out := table.New(w, "target", "messages")
 	for _, b := range h.Buckets {
-		cells := []any{about(b.Count, b.Within)}
-		if byTarget {
-			cells = []any{b.Target, cells[0]}
-		}
-		out.Row(cells...)
-	}
-	if len(h.Buckets) == 0 && !byTarget {
-		out.Row(about(0, h.Unseen))
-	}
-	if err := out.Flush(); err != nil {
-		return err
+		out.Row(b.Target, about(b.Count, b.Within))
 	}
 	if h.LeftOut > 0 {
-		fmt.Fprintf(w, "%d targets with fewer messages are left out\n", h.LeftOut)
+		out.Row(fmt.Sprintf("%d targets with fewer messages", h.LeftOut), "not told")
 	}
 	if h.Untold != nil {
-		fmt.Fprintf(w, "not told of %s from before feature level 3, which only their bodies tell\n", about(h.Untold.Count, h.Untold.Within))
+		out.Row("not known, from before feature level 3", about(h.Untold.Count, h.Untold.Within))
 	}
-	return nil
+	return out.Flush()
 }
 
 // about says a number and by how much it may be off.

@@ -9,8 +9,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/carillonmq/carillon/broker"
-	"github.com/carillonmq/carillon/broker/api"
+	"github.com/carillonmq/carillon/client"
 )
 
 func pauseCommand() *cobra.Command {
@@ -32,9 +31,9 @@ func pauseCommand() *cobra.Command {
 				return &usageError{errors.New("say with --why what it is paused for, for those who find it paused")}
 			}
 			p.Why, p.Who = why, whoami()
-			var change broker.PauseChange
-			err = of.node.ask(cmd.Context(), 2*askTimeout, func(ctx context.Context, node *api.Client) (err error) {
-				change, err = node.Pause(ctx, p)
+			var change client.PauseChange
+			err = of.node.admin(cmd.Context(), func(ctx context.Context, cluster *client.Admin) (err error) {
+				change, err = cluster.Pause(ctx, p)
 				return err
 			})
 			if err != nil {
@@ -59,9 +58,9 @@ func resumeCommand() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			var change broker.PauseChange
-			err = of.node.ask(cmd.Context(), 2*askTimeout, func(ctx context.Context, node *api.Client) (err error) {
-				change, err = node.Resume(ctx, p)
+			var change client.PauseChange
+			err = of.node.admin(cmd.Context(), func(ctx context.Context, cluster *client.Admin) (err error) {
+				change, err = cluster.Resume(ctx, p)
 				return err
 			})
 			if err != nil {
@@ -88,17 +87,17 @@ func (f *pausedFlags) add(cmd *cobra.Command) {
 	complete(cmd, "target", f.node.completeTargets)
 }
 
-func (f *pausedFlags) pause() (broker.Pause, error) {
+func (f *pausedFlags) pause() (client.Pause, error) {
 	if (f.topic == "") == (f.target == "") {
-		return broker.Pause{}, &usageError{errors.New("name either a delay topic with --topic or a target with --target")}
+		return client.Pause{}, &usageError{errors.New("name either a delay topic with --topic or a target with --target")}
 	}
 	if f.topic != "" {
-		return broker.Pause{Kind: broker.PauseTopic, Name: f.topic}, nil
+		return client.Pause{Kind: client.PauseTopic, Name: f.topic}, nil
 	}
-	return broker.Pause{Kind: broker.PauseTarget, Name: f.target}, nil
+	return client.Pause{Kind: client.PauseTarget, Name: f.target}, nil
 }
 
-func tellChange(cmd *cobra.Command, p broker.Pause, change broker.PauseChange, participle string) error {
+func tellChange(cmd *cobra.Command, p client.Pause, change client.PauseChange, participle string) error {
 	if !change.Changed {
 		already := map[string]string{"paused": "is paused already", "resumed": "is not paused"}
 		_, err := fmt.Fprintf(cmd.OutOrStdout(), "%s %s %s\n", p.Kind, p.Name, already[participle])

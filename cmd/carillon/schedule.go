@@ -1,14 +1,11 @@
 package main
 
 import (
-	"bytes"
 	"context"
 	"encoding/base64"
 	"errors"
 	"fmt"
 	"io"
-	"log/slog"
-	"slices"
 	"strings"
 	"time"
 
@@ -16,15 +13,9 @@ import (
 	"github.com/spf13/pflag"
 	"github.com/twmb/franz-go/pkg/kgo"
 
-	"github.com/carillonmq/carillon/broker"
-	"github.com/carillonmq/carillon/broker/api"
 	"github.com/carillonmq/carillon/broker/config"
-	"github.com/carillonmq/carillon/broker/kafka/reach"
 	"github.com/carillonmq/carillon/client"
 )
-
-// scheduleTimeout bounds how long Kafka may take to answer.
-const scheduleTimeout = 15 * time.Second
 
 // A schedule is one message as the command line describes it.
 type schedule struct {
@@ -37,14 +28,16 @@ func scheduleCommand() *cobra.Command {
 	keys := keysOf("kafka.")
 	var s schedule
 	var node nodeFlags
+	var asJSON bool
 	cmd := &cobra.Command{
 		Use:   "schedule --to TOPIC (--in DURATION | --at TIME) [VALUE | -]",
-		Short: "Produce one message to a delay topic",
-		Long: "Produce one message to a delay topic, by default the target's name with .delay behind it. The value\n" +
+		Short: "Schedule one message",
+		Long: "Schedule one message by a delay topic, by default the target's name with .delay behind it. The value\n" +
 			"is an argument, or standard input with -; without one the message has a null value.\n\n" +
-			"It takes Kafka alone, no node. But if one answers at --api that would not read this topic, or would\n" +
+			eitherWay + "\n\n" +
+			"A record takes Kafka alone, no node. But if one answers at --api that would not read this topic, or would\n" +
 			"dead-letter the message, a warning says so; the message is produced nevertheless. With other brokers\n" +
-			"than the default ones no node is asked unless --api is given.",
+			"than the default ones no node is asked unless it is said where one is.",
 		Example: "  carillon schedule --to orders --in 5s 'ship it'\n" +
 			"  carillon schedule --to orders --at 2030-01-02T15:04:05Z --key k1 --header source=cli - < order.json",
 		Args: arguments(cobra.MaximumNArgs(1)),
@@ -53,7 +46,21 @@ func scheduleCommand() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			sent, err := send(cmd, record, node, keys)
+			settings, err := load(cmd.Flags(), keys)
+			if err != nil {
+				return err
+			}
+			to, err := node.reach()
+			if err != nil {
+				return err
+			}
+			if to.throughAPI(settings, keys) {
+				return to.schedule(cmd, requestOf(record), asJSON)
+			}
+			if asJSON {
+				return &usageError{errors.New("--json is for the API: say with --api or a context where nodes are, and name no kafka.*")}
+			}
+			sent, err := sending{record, settings, to}.send(cmd)
 			if err != nil {
 				return err
 			}
@@ -68,9 +75,25 @@ func scheduleCommand() *cobra.Command {
 	}
 	cmd.Flags().AddFlagSet(s.flags())
 	addPartition(cmd.Flags())
+	cmd.Flags().BoolVar(&asJSON, "json", false, "print the answer of the API as JSON, for programs")
 	node.add(cmd)
+	complete(cmd, "topic", node.completeTopics)
+	complete(cmd, "to", node.completeTargets)
 	addConfigFlags(cmd.Flags(), keys)
 	return cmd
+}
+
+// schedule asks the API for it.
+func (n nodes) schedule(cmd *cobra.Command, r client.ScheduleRequest, asJSON bool) error {
+	var answer client.Answer
+	err := n.admin(cmd.Context(), func(ctx context.Context, cluster *client.Admin) (err error) {
+		answer, err = cluster.Schedule(ctx, r)
+		return err
+	})
+	if err != nil {
+		return err
+	}
+	return printAnswer(cmd, answer, asJSON)
 }
 
 // flags returns those that describe the message; reading them fills s.
@@ -88,153 +111,6 @@ func (s *schedule) flags() *pflag.FlagSet {
 	flags.StringVar(&s.expiresIn, "expires-in", "", "`duration` after the time of delivery from which it is not delivered any more (feature level 3)")
 	flags.StringArrayVar(&s.headers, "header", nil, "header `NAME=VALUE` of the message; can be repeated")
 	return flags
-}
-
-// send produces the record as the flags say, and first warns of what the node at --api would not do
-// with it.
-func send(cmd *cobra.Command, record *kgo.Record, node nodeFlags, keys []config.Key) (*kgo.Record, error) {
-	settings, err := load(cmd.Flags(), keys)
-	if err != nil {
-		return nil, err
-	}
-	if err := settings.Config.Validate(); err != nil { // of kafka.*, all else is at its default
-		return nil, err
-	}
-	options, err := reach.Config{Kafka: settings.Config.Kafka, ClientID: "carillon-" + cmd.Name(), Logger: slog.New(slog.DiscardHandler)}.Options()
-	if err != nil {
-		return nil, err
-	}
-	to, err := node.reach()
-	if err != nil {
-		return nil, err
-	}
-	ctx, cancel := context.WithTimeout(cmd.Context(), scheduleTimeout)
-	defer cancel()
-	if to.belongTo(settings.Config.Kafka.Brokers) {
-		if warning := objection(ctx, to, record); warning != "" {
-			fmt.Fprintln(cmd.ErrOrStderr(), "carillon: warning:", warning)
-		}
-	}
-	placed, err := place(cmd.Flags(), record)
-	if err != nil {
-		return nil, err
-	}
-	sent, err := produce(ctx, record, append(options, placed...))
-	if errors.Is(err, context.DeadlineExceeded) {
-		return nil, fmt.Errorf("no broker of %s answers, start one or name it with --kafka.brokers: %w", strings.Join(settings.Config.Kafka.Brokers, ", "), err)
-	}
-	return sent, err
-}
-
-// addPartition adds the flag that place reads.
-func addPartition(flags *pflag.FlagSet) {
-	flags.Int32("partition", 0, "`number` of the delay topic's partition (default: by the key, or without one by the id)")
-}
-
-// place returns how the record comes into its partition, and whether its topic may be created for it: a
-// cancel has nothing to end in a topic that was not there.
-func place(flags *pflag.FlagSet, r *kgo.Record) (options []kgo.Opt, err error) {
-	if !isCancel(r) {
-		options = append(options, kgo.AllowAutoTopicCreation())
-	}
-	if !flags.Changed("partition") {
-		return options, nil
-	}
-	if r.Partition, err = flags.GetInt32("partition"); err != nil {
-		return nil, err
-	}
-	if r.Partition < 0 {
-		return nil, &usageError{&config.FieldError{Field: "--partition", Value: fmt.Sprint(r.Partition), Remedy: "write the number of one of the delay topic's partitions, 0 is the first"}}
-	}
-	return append(options, kgo.RecordPartitioner(kgo.ManualPartitioner())), nil
-}
-
-func isCancel(r *kgo.Record) bool {
-	return slices.ContainsFunc(r.Headers, func(h kgo.RecordHeader) bool { return h.Key == client.HeaderCancel })
-}
-
-// belongTo reports whether the nodes can be taken to read from these brokers: the default
-// address is that of `carillon dev`, which says nothing of another Kafka.
-func (n nodes) belongTo(brokers []string) bool {
-	return n.named || slices.Equal(brokers, config.Default().Kafka.Brokers)
-}
-
-// objection returns why the node would leave the message where it is or
-// dead-letter it, or nothing, also when no node answers, since to produce takes Kafka
-// alone. An older node tells no routes, or only their patterns.
-func objection(ctx context.Context, to nodes, r *kgo.Record) string {
-	ctx, cancel := context.WithTimeout(ctx, time.Second)
-	defer cancel()
-	var status broker.Status
-	var address string
-	err := to.ask(ctx, func(ctx context.Context, node *api.Client) (err error) {
-		status, err = node.Status(ctx)
-		address = node.Address()
-		return err
-	})
-	if err != nil || len(status.Routes) == 0 {
-		return ""
-	}
-	var c config.Config
-	for _, from := range status.Routes {
-		route := config.NewRoute(from)
-		route.MaxDelay = time.Duration(status.MaxDelay[from]) * time.Millisecond
-		c.Routes = append(c.Routes, route)
-	}
-	if name := aboveLevel(r, status.Level.InForce); name != "" {
-		return fmt.Sprintf("the cluster of node %s at %s is at feature level %d and would dead-letter the message: %s is known from level %d on",
-			status.Node, address, status.Level.InForce, name, idsLevel)
-	}
-	route, ok := c.Route(r.Topic)
-	if !ok && isCancel(r) {
-		return fmt.Sprintf("no route of node %s at %s reads topic %q, so no message waits by it and nothing is cancelled (routes[].from: %s): name the delay topic of the message with --topic, or the right node with --api",
-			status.Node, address, r.Topic, strings.Join(status.Routes, ", "))
-	}
-	if !ok {
-		return fmt.Sprintf("no route of node %s at %s reads topic %q, the message stays there until one does (routes[].from: %s): name another with --topic, or the right node with --api",
-			status.Node, address, r.Topic, strings.Join(status.Routes, ", "))
-	}
-	if status.MaxDelay == nil || status.Targets == nil {
-		return ""
-	}
-	c.Targets = config.Targets(*status.Targets)
-	for _, topic := range status.DeadLetterTopics {
-		c.Routes = append(c.Routes, config.Route{DeadLetter: topic}) // which reads nothing
-	}
-	now := r.Timestamp.UnixMilli()
-	instruction, err := client.Parse(r.Headers, now)
-	if err != nil {
-		return "" // producing it says so
-	}
-	if instruction.Verb == client.VerbCancel {
-		return "" // it goes nowhere
-	}
-	_, problem := c.Destination(route, r.Topic, instruction.To)
-	if problem == nil {
-		problem = route.RefuseDue(instruction.DueAt, now)
-	}
-	if problem != nil {
-		return fmt.Sprintf("node %s at %s would dead-letter the message: %s", status.Node, address,
-			strings.Replace(problem.Message, client.HeaderTo+":", "--to:", 1))
-	}
-	return ""
-}
-
-// idsLevel is the feature level from which ids can be cancelled, replaced and expire.
-const idsLevel = 3
-
-// aboveLevel returns a header of the record that a cluster at the level does not know, or nothing. A
-// node that tells no level says nothing.
-func aboveLevel(r *kgo.Record, level uint32) string {
-	for _, h := range r.Headers {
-		switch h.Key {
-		case client.HeaderCancel, client.HeaderIf, client.HeaderExpiresAt, client.HeaderExpiresAfter:
-			if 0 < level && level < idsLevel {
-				return h.Key
-			}
-		}
-	}
-	return ""
 }
 
 // record returns what is to be produced; every error is a mistake in the command line.
@@ -273,18 +149,23 @@ func (s *schedule) record(flags *pflag.FlagSet, args []string, stdin io.Reader) 
 	if err := client.Stamp(r, options...); err != nil {
 		return nil, &usageError{err}
 	}
+	r.Value, err = readValue(args, stdin)
+	return r, err
+}
+
+// readValue returns the value that an argument gives, nil without one.
+func readValue(args []string, stdin io.Reader) ([]byte, error) {
 	switch {
 	case len(args) == 0:
-	case args[0] == "-":
-		value, err := io.ReadAll(stdin)
-		if err != nil {
-			return nil, fmt.Errorf("read the value from standard input: %w", err)
-		}
-		r.Value = bytes.Clone(value)
-	default:
-		r.Value = []byte(args[0])
+		return nil, nil
+	case args[0] != "-":
+		return []byte(args[0]), nil
 	}
-	return r, nil
+	value, err := io.ReadAll(stdin)
+	if err != nil {
+		return nil, fmt.Errorf("read the value from standard input: %w", err)
+	}
+	return value, nil
 }
 
 // options returns what the headers are to say.
@@ -364,14 +245,4 @@ func atText(at string) client.Option {
 	return func(headers []client.Header) []client.Header {
 		return append(headers, client.Header{Key: client.HeaderAt, Value: []byte(at)})
 	}
-}
-
-// produce sends one stamped record.
-func produce(ctx context.Context, r *kgo.Record, options []kgo.Opt) (*kgo.Record, error) {
-	producer, err := client.NewProducer(options...)
-	if err != nil {
-		return nil, err
-	}
-	defer producer.Close()
-	return producer.Schedule(ctx, r)
 }

@@ -15,9 +15,6 @@ import (
 	"github.com/carillonmq/carillon/cmd/carillon/internal/table"
 )
 
-// askTimeout bounds one question to a node.
-const askTimeout = 5 * time.Second
-
 func statusCommand() *cobra.Command {
 	var flags nodeFlags
 	var asJSON, onlyReady bool
@@ -66,7 +63,7 @@ func (n nodes) status(ctx context.Context) (node, leader broker.Status, err erro
 	}
 	ctx, cancel := context.WithTimeout(ctx, time.Second)
 	defer cancel()
-	if leader, err := n.caller.Client(node.Members[at].API).Status(ctx); err == nil {
+	if leader, err := n.client(node.Members[at].API).Status(ctx); err == nil {
 		return node, leader, nil
 	}
 	return node, node, nil

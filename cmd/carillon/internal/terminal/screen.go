@@ -36,13 +36,14 @@ type Screen struct {
 
 // Is reports whether both are a terminal.
 func Is(in io.Reader, out io.Writer) bool {
-	for _, end := range []any{in, out} {
-		file, ok := end.(*os.File)
-		if !ok || !term.IsTerminal(int(file.Fd())) {
-			return false
-		}
-	}
-	return true
+	file, ok := in.(*os.File)
+	return ok && term.IsTerminal(int(file.Fd())) && Shows(out)
+}
+
+// Shows reports whether what is written there is shown on a terminal.
+func Shows(out io.Writer) bool {
+	file, ok := out.(*os.File)
+	return ok && term.IsTerminal(int(file.Fd()))
 }
 
 // Open takes the terminal over: keys come at once, without being shown, and Ctrl-C is a key. The caller must

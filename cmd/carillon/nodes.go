@@ -1,0 +1,163 @@
+package main
+
+import (
+	"context"
+	"crypto/tls"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net"
+	"net/http"
+	"strings"
+	"time"
+
+	"github.com/carillonmq/carillon/broker/api"
+	"github.com/carillonmq/carillon/broker/certs"
+	"github.com/carillonmq/carillon/client"
+)
+
+const (
+	// askTimeout bounds one question to a node.
+	askTimeout = 5 * time.Second
+	// adminTimeout bounds one to a cluster, which may elect a leader meanwhile.
+	adminTimeout = 3 * askTimeout
+)
+
+// nodes are those that a verb asks, and who it is to them.
+type nodes struct {
+	addresses []string      // host:port, of some with a path behind it; at least one
+	token     string        // "": none
+	tls       *certs.Bundle // nil: they speak no TLS
+	context   string        // name of the context that they are of; "": of none
+	named     bool          // the user has said where they are, in whatever way
+}
+
+// ask asks the nodes that the flags name, within that time.
+func (n *nodeFlags) ask(ctx context.Context, within time.Duration, question func(context.Context, *api.Client) error) error {
+	to, err := n.reach()
+	if err != nil {
+		return err
+	}
+	ctx, cancel := context.WithTimeout(ctx, within)
+	defer cancel()
+	return to.ask(ctx, question)
+}
+
+// ask asks the first of the nodes to which a connection can be made. One that was asked may have done what
+// it was asked for, so no other is asked after it. The error says what to do.
+func (n nodes) ask(ctx context.Context, question func(context.Context, *api.Client) error) error {
+	for i, address := range n.addresses {
+		err := n.askOne(ctx, i, question)
+		if unreached := (*net.OpError)(nil); errors.As(err, &unreached) && unreached.Op == "dial" && i < len(n.addresses)-1 {
+			continue
+		}
+		return n.explain(address, err)
+	}
+	return nil
+}
+
+// askOne leaves the nodes after this one their share of the time: a machine that is off does not refuse.
+func (n nodes) askOne(ctx context.Context, i int, question func(context.Context, *api.Client) error) error {
+	if deadline, ok := ctx.Deadline(); ok {
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithTimeout(ctx, time.Until(deadline)/time.Duration(len(n.addresses)-i))
+		defer cancel()
+	}
+	return question(ctx, n.client(n.addresses[i]))
+}
+
+// client returns one of the node at the address.
+func (n nodes) client(address string) *api.Client {
+	caller := api.Caller{Token: n.token}
+	if n.tls != nil {
+		caller.Dial = n.tls.Dial
+	}
+	return caller.Client(address)
+}
+
+// admin asks the nodes that the flags name, as a program of a user's would.
+func (n *nodeFlags) admin(ctx context.Context, question func(context.Context, *client.Admin) error) error {
+	to, err := n.reach()
+	if err != nil {
+		return err
+	}
+	return to.admin(ctx, question)
+}
+
+// admin asks the nodes as a program of a user's would: of any of them, and again while a leader is elected.
+// The error says what to do.
+func (n nodes) admin(ctx context.Context, question func(context.Context, *client.Admin) error) error {
+	if err := n.knock(ctx); err != nil {
+		return err
+	}
+	asked := client.AdminOptions{Timeout: adminTimeout}
+	transport := &http.Transport{} // without a proxy: nodes are near
+	scheme := "http://"
+	if n.tls != nil {
+		transport.TLSClientConfig, scheme = n.tls.Caller(), "https://"
+	}
+	asked.Transport = transport
+	if n.token != "" {
+		asked.Token = client.StaticToken(n.token)
+	}
+	urls := make([]string, len(n.addresses))
+	for i, address := range n.addresses {
+		urls[i] = scheme + address
+	}
+	admin, err := client.NewAdmin(urls, asked)
+	if err != nil {
+		return err
+	}
+	defer admin.Close()
+	return n.explain(strings.Join(n.addresses, ","), question(ctx, admin))
+}
+
+// knock returns an error when no connection can be made to any of the nodes: an Admin would try for as long as a
+// cluster takes to elect a leader, and somebody waits who has mistyped an address.
+func (n nodes) knock(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, askTimeout)
+	defer cancel()
+	return n.ask(ctx, func(ctx context.Context, node *api.Client) error {
+		host, _, _ := strings.Cut(node.Address(), "/")
+		conn, err := new(net.Dialer).DialContext(ctx, "tcp", host)
+		if err != nil {
+			return err
+		}
+		return conn.Close()
+	})
+}
+
+// explain adds a remedy to the error of a node that gave no answer, or one that this program does not
+// understand.
+func (n nodes) explain(address string, err error) error {
+	var answer *api.Error
+	var problem *client.Problem
+	var foreign *json.UnmarshalTypeError
+	var untrusted *tls.CertificateVerificationError
+	var plain tls.RecordHeaderError
+	var explained *remedyError
+	switch {
+	case err == nil || errors.As(err, &answer) || errors.As(err, &explained):
+		return err
+	case errors.As(err, &problem) && !errors.Is(err, client.ErrInDoubt):
+		return problem // which names what it is about
+	case errors.Is(err, client.ErrInDoubt), errors.Is(err, context.Canceled):
+		return err
+	case errors.As(err, &foreign):
+		err = fmt.Errorf("what answers at %s is no node, or one of another version of carillon, use that: %w", address, err)
+	case errors.As(err, &untrusted):
+		err = fmt.Errorf("the certificate of what answers at %s is not trusted, name who signed it with --ca-file, and the node by a host that the certificate is issued to: %w", address, err)
+	case errors.As(err, &plain):
+		err = fmt.Errorf("what answers at %s speaks no TLS, ask it without --ca-file and https: %w", address, err)
+	case n.context != "":
+		err = fmt.Errorf("no node answers at %s, which is what the context %s says: start one, or name its address with --api, `carillon context use` has another: %w", address, n.context, err)
+	default:
+		err = fmt.Errorf("no node answers at %s, start one or name its address with --api: %w", address, err)
+	}
+	return &remedyError{err}
+}
+
+// A remedyError says what to do already.
+type remedyError struct{ error }
+
+func (e *remedyError) Unwrap() error { return e.error }
