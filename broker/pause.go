@@ -41,7 +41,7 @@ const (
 )
 
 // Pause has the messages of a delay topic, or those for a target, wait until Resume. What was claimed
-// by then is still delivered where it was handed over already, within moments. What is paused already stays
+// by then is still delivered, but for a target's where it was not handed over. What is paused already stays
 // as it is. Only the leader can. The error is errPause with field, value and remedy if the pause is
 // refused, and raftfsm's otherwise. It blocks for one log entry.
 func (b *Broker) Pause(ctx context.Context, p Pause) (PauseChange, error) {

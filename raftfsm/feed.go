@@ -14,6 +14,7 @@ type Event struct {
 	Claim    *storage.Claim   // as it stands after the command, without holds; nil if unchanged
 	Killed   []storage.SeqRun // as proposed: may hold seqs that were dead before
 	Held     []Held           // what was paused or resumed, and topics whose holds a claim changed
+	Bounds   *pause.Bounds    // of what is paused, after a command that may have changed them; else nil
 }
 
 // A Held says how it stands after a command with a delay topic or target that can be paused.
@@ -100,6 +101,9 @@ func (e *Event) merge(later Event) {
 	e.Held = append(e.Held, later.Held...)
 	if later.Claim != nil {
 		e.Claim = later.Claim
+	}
+	if later.Bounds != nil {
+		e.Bounds = later.Bounds
 	}
 	for _, run := range later.Killed {
 		if n := len(e.Killed); n > 0 && e.Killed[n-1].Last+1 == run.First {

@@ -252,6 +252,9 @@ func (f *FSM) changeClaim(w *work, c ChangeClaim) {
 	f.store.SetTime(c.Time)
 	f.store.ChangeClaim(f.keepPaused(nextChange(f.store.Claim(), c.ClaimChange)))
 	w.event.Held = f.topicsOf(c.ClaimChange)
+	if len(f.store.Pauses()) > 0 {
+		f.tellBounds(w)
+	}
 }
 
 func (f *FSM) ack(w *work, c Ack) {

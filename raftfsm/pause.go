@@ -24,12 +24,21 @@ func (f *FSM) pause(w *work, c Pause) {
 	f.store.SetTime(c.Time)
 	w.result.Changed = f.store.Pause(pause.Pause{Kind: c.Kind, Name: c.Name, Who: c.Who, Why: c.Why, Since: c.Time})
 	w.event.Held = []Held{f.held(c.Kind, c.Name)}
+	f.tellBounds(w)
 }
 
 func (f *FSM) resume(w *work, c Resume) {
 	f.store.SetTime(c.Time)
 	w.result.Changed = f.store.Resume(c.Kind, c.Name)
 	w.event.Held = []Held{f.held(c.Kind, c.Name)}
+	f.tellBounds(w)
+}
+
+func (f *FSM) tellBounds(w *work) {
+	if w.isFed {
+		bounds := f.store.PauseBounds()
+		w.event.Bounds = &bounds
+	}
 }
 
 // held says how it stands with what a user may pause.

@@ -38,7 +38,7 @@ func (s *Store) Claimed(ref Ref, topic, target string) bool {
 }
 
 func (v *values) claimed(ref Ref, topic, target string) bool {
-	return ref.Due <= v.through(topic, target) && ref.Seq < v.bounds.Covers(topic, target).Before
+	return ref.Due <= v.through(topic, target) && !v.bounds.Covers(topic, target).Stops(ref.Due, ref.Seq)
 }
 
 // through is how far what was there before any pause of the two is claimed.

@@ -267,6 +267,13 @@ func (s *Store) Paused(kind pause.Kind, name string) bool {
 	return s.values.pauses.Has(kind, name)
 }
 
+// PauseBounds returns what pauses hold back of messages that other holds release.
+func (s *Store) PauseBounds() pause.Bounds {
+	s.mu.Lock() // a copy marks both as shared
+	defer s.mu.Unlock()
+	return s.values.bounds.Clone()
+}
+
 // Through returns how far messages that came by the delay topic for the target are claimed: the
 // earliest of the claim, of the holds of the two, and of what a pause keeps back. One that is due later
 // is not on its way; of one that is due then or before Claimed tells. For a message it never falls.

@@ -18,7 +18,7 @@ func (s *Scheduler) load() (loaded bool, err error) {
 	}
 	flows := func(at storage.Ref, topic, target string) bool {
 		t, known := s.targets.byName[target]
-		return (!known || t.state == flowing) && !s.topics.withholds(topic, at)
+		return (!known || t.state == flowing) && !s.topics.withholds(topic, target, at)
 	}
 	items, next, done, err := s.cfg.Store.Scan(frontier, s.limits.Page, flows, s.items[:0])
 	if err != nil {
@@ -63,7 +63,7 @@ func (s *Scheduler) sweep(limit int64) (read bool, err error) {
 	}
 	wanted := func(at storage.Ref, topic, target string) bool {
 		t, known := ts.byName[target]
-		return known && (t.state == catchingUp || t.state == queued && t.round == ts.round) && !s.topics.withholds(topic, at)
+		return known && (t.state == catchingUp || t.state == queued && t.round == ts.round) && !s.topics.withholds(topic, target, at)
 	}
 	items, next, done, err := s.cfg.Store.Scan(ts.swept, s.limits.Page, wanted, s.items[:0])
 	if err != nil {
@@ -198,7 +198,7 @@ func (s *search) isOver() bool { return s.next.Compare(s.end) >= 0 }
 // searchOn searches one page. A stray's target is read again from where the stray lies,
 // as any target that catches up, and the next claim covers it.
 func (s *Scheduler) searchOn() error {
-	waits := func(at storage.Ref, topic, _ string) bool { return !s.topics.withholds(topic, at) }
+	waits := func(at storage.Ref, topic, target string) bool { return !s.topics.withholds(topic, target, at) }
 	items, next, done, err := s.cfg.Store.Scan(s.search.next, s.limits.Page, waits, s.items[:0])
 	if err != nil {
 		return err

@@ -74,6 +74,7 @@ type Store interface {
 	Holds() []storage.Hold
 	TopicHolds() []storage.TopicHold
 	Paused(kind pause.Kind, name string) bool
+	PauseBounds() pause.Bounds
 	Level() storage.Level
 	Scan(from storage.Ref, max int, keep storage.Filter, out []storage.Item) (items []storage.Item, next storage.Ref, done bool, err error)
 }
@@ -101,9 +102,10 @@ func New(cfg Options) *Scheduler {
 		}
 	}
 	for _, hold := range cfg.Store.TopicHolds() {
-		s.holdTopic(raftfsm.Held{Kind: pause.Topic, Name: hold.Topic, Paused: cfg.Store.Paused(pause.Topic, hold.Topic),
+		s.inheritTopic(raftfsm.Held{Kind: pause.Topic, Name: hold.Topic, Paused: cfg.Store.Paused(pause.Topic, hold.Topic),
 			Held: true, Through: hold.Through, Mark: hold.Mark})
 	}
+	s.topics.bounds = cfg.Store.PauseBounds()
 	if !cfg.Searched.Load() {
 		s.search = newSearch(state, holds)
 	}
@@ -242,6 +244,9 @@ func (s *Scheduler) takeEvents() error {
 			s.claims.committed = *event.Claim
 		}
 		if event.Index > s.claims.seen { // else the term has begun with what it tells
+			if event.Bounds != nil {
+				s.topics.bounds = *event.Bounds
+			}
 			s.takeHeld(event.Held)
 		}
 		s.claims.seen = max(s.claims.seen, event.Index)
@@ -268,7 +273,7 @@ func (s *Scheduler) accept(item storage.Item) error {
 	s.topics.lower(item.Topic, item.Ref)
 	t := s.targets.byName[item.Target]
 	switch {
-	case s.topics.withholds(item.Topic, item.Ref):
+	case s.topics.withholds(item.Topic, item.Target, item.Ref):
 		return nil
 	case t.hasOwnMark():
 		s.targets.lower(t, item.Ref)
@@ -296,7 +301,7 @@ func (s *Scheduler) fire(limit int64) (more bool) {
 		}
 		t := s.targets.byIndex[m.target]
 		switch {
-		case s.topics.withholds(s.topics.names[m.topic], ref):
+		case s.topics.withholds(s.topics.names[m.topic], t.name, ref):
 			s.drop(ref.Seq)
 			s.targets.forget(t)
 		case t.hasOwnMark() || !ref.Less(s.targets.reach(t)):
@@ -324,7 +329,7 @@ func (s *Scheduler) leaveInStorage(t *target, ref storage.Ref) {
 // hand notes that the publisher gets the message, and appends it to what is due, unless a claim must
 // release it first.
 func (s *Scheduler) hand(due []DueMessage, t *target, ref storage.Ref, topic uint32) []DueMessage {
-	s.targets.expect(!s.topics.withholds(s.topics.names[topic], ref), "what is withheld is handed over at", t, ref)
+	s.targets.expect(!s.topics.withholds(s.topics.names[topic], t.name, ref), "what is withheld is handed over at", t, ref)
 	if s.window.hand(ref, keptMessage{target: t.index, topic: topic}) {
 		t.kept++
 	}
@@ -347,7 +352,7 @@ func (s *Scheduler) handReleased(due []DueMessage, t *target, released []storage
 	for _, ref := range released {
 		switch m := s.window.kept[ref.Seq]; {
 		case !m.handed:
-		case s.topics.withholds(s.topics.names[m.topic], ref):
+		case s.topics.withholds(s.topics.names[m.topic], t.name, ref):
 			s.drop(ref.Seq) // all of the topic is read again from its hold on
 		default:
 			due = append(due, DueMessage{Ref: ref, Target: t.name})
@@ -428,7 +433,7 @@ func (s *Scheduler) retreat(ref storage.Ref) {
 		t := s.targets.byIndex[m.target]
 		t.kept--
 		switch {
-		case s.topics.withholds(s.topics.names[m.topic], dropped):
+		case s.topics.withholds(s.topics.names[m.topic], t.name, dropped):
 			s.targets.forget(t)
 		case t.hasOwnMark():
 			s.targets.lower(t, dropped)

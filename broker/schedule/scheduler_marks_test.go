@@ -74,7 +74,7 @@ func (s *stage) lookForLost(scheduler *Scheduler) (problem string, at uint64) {
 		if item.Ref.Less(mark) {
 			return fmt.Sprintf("message %v of %q lies before the claim's mark %v (held: %v)", item.Ref, item.Target, mark, held), at
 		}
-		if _, kept := scheduler.window.kept[item.Seq]; kept || scheduler.topics.withholds(item.Topic, item.Ref) {
+		if _, kept := scheduler.window.kept[item.Seq]; kept || scheduler.topics.withholds(item.Topic, item.Target, item.Ref) {
 			continue
 		}
 		t := scheduler.targets.byName[item.Target]
@@ -136,7 +136,7 @@ func (s *Scheduler) misplaced() string {
 		}
 	}
 	for _, h := range s.topics.held {
-		if s.topics.byName[h.name] != h || h.end().Less(h.read) || h.paused && (h.read != startOfSchedule || h.wantsClaim()) {
+		if s.topics.byName[h.name] != h || h.end().Less(h.read) || h.paused && h.wantsClaim() {
 			return fmt.Sprintf("topic %+v", h)
 		}
 	}

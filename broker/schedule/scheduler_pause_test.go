@@ -196,7 +196,8 @@ func TestPause_ofBothHoldsUntilBothAreResumed(t *testing.T) {
 					step()
 					s.resume(ctx, order[0].kind, order[0].name)
 					step()
-					if got := len(s.got("held")); order[0] == topic && got != 0 || order[0] == target && got != 300 {
+					// What was due within moments of the topic's pause was claimed before it, and waits for the target alone.
+					if got := len(s.got("held")); order[0] == topic && got != 0 || order[0] == target && (got < 300 || got > 300+ClaimLead/10) {
 						t.Errorf("%d messages for the target after %s was resumed", got, order[0].name)
 					}
 					s.resume(ctx, order[1].kind, order[1].name)

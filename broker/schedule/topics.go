@@ -9,23 +9,22 @@ import (
 	"github.com/carillonmq/carillon/storage/pause"
 )
 
-// startOfSchedule is before every message.
-var startOfSchedule = storage.Ref{Due: math.MinInt64}
-
 // A heldTopic is a delay topic that the log holds: it is paused, or comes back.
 //
 // What came by it is withheld from read on: nobody reads it, nothing of it enters the window, and
 // what the window has of it is dropped when it is ripe. That loses nothing, since the hold's mark
-// covers all of it that is alive, whatever its targets are and whoever leads (storage). While the topic
-// is paused, read is the start.
+// covers all of it that is alive, whatever its targets are and whoever leads (storage).
 //
-// When it comes back, read moves on in steps. For each the log is asked first: a claim raises the
-// hold's Through to the end of a page, and what is due by then is read and handed over, or left to
-// its target, which reads it again from there.
+// While it is paused read moves on as far as its hold goes, for a pause does not call back what was claimed:
+// that goes out like any other. What the bounds of pauses stop is not claimed, and withheld before read, too.
+//
+// When it comes back, all that was held is read again, and read moves on in steps. For each the log is
+// asked first: a claim raises the hold's Through to the end of a page, and what is due by then is read
+// and handed over, or left to its target, which reads it again from there.
 //
 //	         mark                read        through      asked
 //	----------|------------------|------------|------------|-----------------> now
-//	          read like any other   claimed      on its way    paused
+//	          read like any other   claimed      on its way    held
 //
 // What is due now and left is little at some time. Then a claim lifts the hold, frontier and marks
 // go back to read, and the topic is held no more.
@@ -50,7 +49,8 @@ type heldTopic struct {
 type topics struct {
 	held   []*heldTopic // in the order in which they were first held
 	byName map[string]*heldTopic
-	next   int // of held, the one to bring back next
+	bounds pause.Bounds // as the log has them
+	next   int          // of held, the one to bring back next
 
 	names   []string // each topic of a message in the window, and "", once
 	indexes map[string]uint32
@@ -73,7 +73,7 @@ func (ts *topics) index(topic string) uint32 {
 
 // get returns the topic, which is held from now on.
 func (ts *topics) get(topic string) *heldTopic {
-	h := &heldTopic{name: topic, paused: true}
+	h := &heldTopic{name: topic, paused: true, read: endOfSchedule}
 	ts.byName[topic], ts.held = h, append(ts.held, h)
 	return h
 }
@@ -84,12 +84,18 @@ func (ts *topics) forget(h *heldTopic) {
 }
 
 // withholds reports whether a message that came by the topic waits because of that.
-func (ts *topics) withholds(topic string, ref storage.Ref) bool {
+func (ts *topics) withholds(topic, target string, ref storage.Ref) bool {
 	if len(ts.held) == 0 {
 		return false
 	}
 	h, held := ts.byName[topic]
-	return held && !ref.Less(h.read)
+	return held && (!ref.Less(h.read) || ts.stops(h, target, ref))
+}
+
+// stops reports whether a message of the topic was not claimed when that was paused, though its hold
+// goes as far.
+func (ts *topics) stops(h *heldTopic, target string, ref storage.Ref) bool {
+	return h.paused && ts.bounds.Covers(h.name, target).Stops(ref.Due, ref.Seq)
 }
 
 // lower notes that a message of the topic was accepted.
@@ -168,6 +174,13 @@ func (s *Scheduler) pauseTarget(h raftfsm.Held) {
 	}
 }
 
+// inheritTopic takes over a delay topic that an earlier term held: nothing of it has been read.
+func (s *Scheduler) inheritTopic(now raftfsm.Held) {
+	s.holdTopic(now)
+	h := s.topics.byName[now.Name]
+	h.read = h.mark.Min(h.end())
+}
+
 // holdTopic takes over how it stands with a delay topic.
 func (s *Scheduler) holdTopic(now raftfsm.Held) {
 	h, held := s.topics.byName[now.Name]
@@ -179,13 +192,13 @@ func (s *Scheduler) holdTopic(now raftfsm.Held) {
 		s.letGo(h.read)
 		return
 	case !held:
-		h = s.topics.get(now.Name)
+		h = s.topics.get(now.Name) // all of it has been read like any other
 	}
 	wasPaused := h.paused
 	h.paused, h.through, h.mark = now.Paused, now.Through, now.Mark
 	switch {
 	case h.paused:
-		h.read, h.asked, h.done, h.full = startOfSchedule, h.through, false, ""
+		h.read, h.asked, h.done, h.full = h.read.Min(h.end()), h.through, false, ""
 	case wasPaused:
 		h.read, h.asked = h.mark.Min(h.end()), h.through
 	}
@@ -205,10 +218,11 @@ func (h *heldTopic) end() storage.Ref {
 	return storage.Ref{Due: h.through + 1}
 }
 
-// canGoOn reports whether there is something to read of the topic: it comes back, no claim for it is to
-// come, and the target that it waits for has room, or does not flow any more.
+// canGoOn reports whether there is something to read of the topic: it comes back and no claim for it is to
+// come, or it is paused and some of it is claimed; and the target that it waits for has room, or does
+// not flow any more.
 func (s *Scheduler) canGoOn(h *heldTopic) bool {
-	if h.paused || h.wantsClaim() {
+	if h.wantsClaim() || h.paused && h.read == h.end() {
 		return false
 	}
 	t, known := s.targets.byName[h.full]
@@ -228,7 +242,9 @@ func (s *Scheduler) bringBack(limit int64) (read bool, err error) {
 }
 
 func (s *Scheduler) bringBackTopic(h *heldTopic, limit int64) error {
-	ofTopic := func(_ storage.Ref, topic, _ string) bool { return topic == h.name }
+	ofTopic := func(at storage.Ref, topic, target string) bool {
+		return topic == h.name && !s.topics.stops(h, target, at)
+	}
 	items, next, done, err := s.cfg.Store.Scan(h.read, s.limits.Page, ofTopic, s.items[:0])
 	if err != nil {
 		return err
@@ -247,7 +263,7 @@ func (s *Scheduler) bringBackTopic(h *heldTopic, limit int64) error {
 		return nil
 	}
 	h.read = next.Min(h.end())
-	if h.read == h.end() {
+	if h.read == h.end() && !h.paused {
 		s.askFor(h, items[claimed:], next)
 	}
 	return nil

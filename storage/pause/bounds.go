@@ -31,6 +31,9 @@ type Bound struct {
 // Unbound holds nothing back.
 var Unbound = Bound{Through: math.MaxInt64, Before: math.MaxUint64}
 
+// Stops reports whether a message that is due at that time and has that seq cannot be claimed.
+func (b Bound) Stops(due int64, seq uint64) bool { return due > b.Through || seq >= b.Before }
+
 // Min is what both bounds let through.
 func (b Bound) Min(other Bound) Bound {
 	return Bound{min(b.Through, other.Through), min(b.Before, other.Before)}
