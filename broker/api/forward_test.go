@@ -1,0 +1,162 @@
+package api
+
+import (
+	"bytes"
+	"encoding/json"
+	"io"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/carillonmq/carillon/broker"
+	"github.com/carillonmq/carillon/broker/query"
+	"github.com/carillonmq/carillon/client"
+)
+
+// following is a node that n1, at the address, leads.
+func following(address string) *fakeNode {
+	return &fakeNode{
+		status: broker.Status{Node: "n2", State: "follower", Leader: "n1", Members: []broker.MemberStatus{{ID: "n1", API: address}, {ID: "n2"}}},
+		desk:   query.New(oneMessage{}, follows{}),
+	}
+}
+
+func handlerOf(n *fakeNode) http.Handler {
+	return NewHandler(n, prometheus.NewRegistry(), Anyone(), quiet())
+}
+
+const schedules = `{"topic":"orders.delay","id":"a/b c","deliver_after":"1h"}`
+
+func TestForward_comesFromTheLeaderWhole(t *testing.T) {
+	leader := &fakeNode{status: broker.Status{Node: "n1", Leader: "n1"}}
+	server := httptest.NewServer(handlerOf(leader))
+	defer server.Close()
+	follower := handlerOf(following(server.Listener.Addr().String()))
+	for _, test := range []struct{ method, path, body string }{
+		{"POST", "/v1/messages", schedules},
+		{"POST", "/v1/messages", `{"topic":"orders"}`},
+		{"PUT", "/v1/messages/orders.delay/a%2Fb%20c%2e%2E", `{"deliver_after":"1h"}`},
+		{"DELETE", "/v1/messages/orders.delay/%3Fx?reason=a%26b", ""},
+		{"GET", "/v1/messages?topic=orders.delay&prefix=order%2D", ""},
+		{"GET", "/v1/messages/orders.delay/order-8", ""},
+		{"GET", "/v1/messages/orders.delay/order-7", ""},
+		{"GET", "/v1/count", ""},
+	} {
+		want := send(handlerOf(leader), test.method, test.path, test.body)
+		got := send(follower, test.method, test.path, test.body)
+		if got.Code != want.Code || got.Body.String() != want.Body.String() || got.Header().Get("Content-Type") != want.Header().Get("Content-Type") || got.Header().Get("ETag") != want.Header().Get("ETag") {
+			t.Errorf("%s %s: %d %v %s, the leader says %d %v %s", test.method, test.path, got.Code, got.Header(), got.Body, want.Code, want.Header(), want.Body)
+		}
+	}
+	ids := map[string]int{}
+	for _, o := range leader.orders.asked {
+		ids[o.Entry.ID]++
+	}
+	for _, id := range []string{"a/b c", "a/b c..", "?x"} {
+		if ids[id] != 2 {
+			t.Errorf("the leader was asked for %v, want twice %q", ids, id)
+		}
+	}
+}
+
+func TestForward_isDoneOnce(t *testing.T) {
+	other := following("127.0.0.1:1")
+	server := httptest.NewServer(handlerOf(other))
+	defer server.Close()
+	got := send(handlerOf(following(server.Listener.Addr().String())), "POST", "/v1/messages", schedules)
+	var p problem
+	if err := json.Unmarshal(got.Body.Bytes(), &p); err != nil || got.Code != http.StatusServiceUnavailable || p.Code != client.CodeNotLeader || got.Header().Get("Retry-After") != "1" {
+		t.Errorf("%d %v %s", got.Code, got.Header(), got.Body)
+	}
+}
+
+func TestForward_isNotNeededForStaleReads(t *testing.T) {
+	h := handlerOf(following("127.0.0.1:1"))
+	for path, want := range map[string]int{"/v1/messages?stale=true": 200, "/v1/count?stale=true": 200, "/v1/messages/orders.delay/order-7?stale=true": 200, "/v1/count": 503, "/v1/count?stale=false": 503} {
+		if got := send(h, "GET", path, ""); got.Code != want {
+			t.Errorf("%s: %d %s", path, got.Code, got.Body)
+		}
+	}
+}
+
+// What was not sent was not done; what was sent and not answered may have been.
+func TestForward_saysWhatMayHaveBeenDone(t *testing.T) {
+	gone := httptest.NewServer(http.NotFoundHandler())
+	address := gone.Listener.Addr().String()
+	gone.Close()
+	dies, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer dies.Close()
+	go func() {
+		for {
+			conn, err := dies.Accept()
+			if err != nil {
+				return
+			}
+			_, _ = conn.Read(make([]byte, 1024)) // the request
+			_ = conn.Close()
+		}
+	}()
+	for _, test := range []struct {
+		address, method, path string
+		status                int
+		code                  client.Code
+		says                  string
+	}{
+		{address, "POST", "/v1/messages", 503, client.CodeUnavailable, "correct its api address"},
+		{address, "GET", "/v1/count", 503, client.CodeUnavailable, "correct its api address"},
+		{dies.Addr().String(), "POST", "/v1/messages", 504, client.CodeInDoubt, "it may have taken effect"},
+		{dies.Addr().String(), "DELETE", "/v1/messages/orders.delay/a", 504, client.CodeInDoubt, "it may have taken effect"},
+		{dies.Addr().String(), "GET", "/v1/count", 503, client.CodeUnavailable, "nothing was done"},
+	} {
+		got := send(handlerOf(following(test.address)), test.method, test.path, schedules)
+		var p problem
+		if err := json.Unmarshal(got.Body.Bytes(), &p); err != nil || got.Code != test.status || p.Code != test.code || !strings.Contains(p.Detail, test.says) {
+			t.Errorf("%s %s: %d %s", test.method, test.path, got.Code, got.Body)
+		}
+	}
+}
+
+// A page of the follower's own origin was judged there: the leader, at another host, must not take it for
+// one of others.
+func TestForward_takesPagesOfItsOwnOrigin(t *testing.T) {
+	leader := &fakeNode{status: broker.Status{Node: "n1", Leader: "n1"}}
+	server := httptest.NewServer(handlerOf(leader))
+	defer server.Close()
+	request := httptest.NewRequest("POST", "http://n2.example/v1/messages", strings.NewReader(schedules))
+	request.Header.Set("Origin", "http://n2.example")
+	answer := httptest.NewRecorder()
+	handlerOf(following(server.Listener.Addr().String())).ServeHTTP(answer, request)
+	if answer.Code != http.StatusOK {
+		t.Errorf("%d %s", answer.Code, answer.Body)
+	}
+}
+
+// A stream that is passed on comes line by line.
+func TestForward_passesStreamsOn(t *testing.T) {
+	leader := httptest.NewServer(handlerOf(&fakeNode{status: broker.Status{Node: "n1", Leader: "n1"}}))
+	defer leader.Close()
+	follower := httptest.NewServer(handlerOf(following(leader.Listener.Addr().String())))
+	defer follower.Close()
+	request, err := http.NewRequestWithContext(t.Context(), "GET", follower.URL+"/v1/messages", nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	request.Header.Set("Accept", ndjsonType)
+	transport := &http.Transport{DisableKeepAlives: true}
+	answer, err := transport.RoundTrip(request)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer answer.Body.Close()
+	text, err := io.ReadAll(answer.Body)
+	if lines := bytes.Count(text, []byte("\n")); err != nil || lines != 2 || !bytes.HasSuffix(text, []byte("\n{\"end\":true}\n")) || answer.Header.Get("Content-Type") != ndjsonType {
+		t.Errorf("%v, %v: %s", err, answer.Header, text)
+	}
+}
