@@ -110,11 +110,16 @@ func (r *room) all(f client.Filter, limit int) (all []client.DeadLetter, pages i
 	}
 }
 
+func TestList_ofTopicsThatDoNotExistIsEmpty(t *testing.T) {
+	inRoom(t, func(t *testing.T, r *room) {
+		if got, pages := r.all(client.Filter{}, 10); len(got) != 0 || pages != 1 {
+			t.Errorf("got %+v, %d pages", got, pages)
+		}
+	})
+}
+
 func TestList_tellsWhyEachIsThere(t *testing.T) {
 	inRoom(t, func(t *testing.T, r *room) {
-		if got, _ := r.all(client.Filter{}, 10); len(got) != 0 {
-			t.Errorf("of topics that do not exist: %+v", got)
-		}
 		r.create("carillon.dead-letter", 1)
 		first := letter(message.Origin{Topic: "orders.delay", Partition: 3, Offset: 9}, "malformed", message.Header{Key: "deliver-id", Value: []byte("one")}, message.Header{Key: "deliver-to", Value: []byte("x")})
 		again := letter(message.Origin{Topic: "bills.delay", Partition: -1, Offset: 7}, "target-missing")
@@ -148,7 +153,7 @@ func TestList_tellsWhyEachIsThere(t *testing.T) {
 
 // Records of all sizes in several partitions: whatever the pages, all are told once, the newest first.
 func TestList_equalsTheTopicsWhateverThePages(t *testing.T) {
-	for seed := range uint64(4) {
+	for seed := range uint64(2) {
 		t.Run(fmt.Sprint("seed=", seed), func(t *testing.T) {
 			inRoom(t, func(t *testing.T, r *room) {
 				random := rand.New(rand.NewPCG(seed, 1))
