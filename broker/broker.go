@@ -13,6 +13,7 @@ import (
 
 	"github.com/carillonmq/carillon/broker/clock"
 	"github.com/carillonmq/carillon/broker/config"
+	"github.com/carillonmq/carillon/broker/deadletter"
 	"github.com/carillonmq/carillon/broker/deliver"
 	"github.com/carillonmq/carillon/broker/ingest"
 	"github.com/carillonmq/carillon/broker/order"
@@ -31,6 +32,7 @@ type Options struct {
 	Node    *node.Node    // open; the caller closes it after Run
 	Source  func() (ingest.Source, error)
 	Sink    func() (deliver.Sink, error)
+	Letters deadletter.Kafka
 	Metrics *Metrics
 	// Now is the clock; nil: the machine's. Only with that is there a timer of the
 	// kernel (see schedule.Alarm), which would ring at other times than a clock of the caller's.
@@ -98,6 +100,7 @@ type Broker struct {
 	skew         *skew
 	queries      *query.Desk
 	orders       *order.Desk
+	deadLetters  *deadletter.Desk
 	report       atomic.Pointer[report.Report] // of the running term, nil when there is none
 	searched     atomic.Bool                   // storage, for strays
 }
@@ -137,6 +140,10 @@ func New(o Options) *Broker {
 	b.now = b.clock.Now
 	b.reach, b.skew = newReach(b), newSkew(b)
 	b.queries = query.New(o.Node.Store(), queryLog{o.Node})
+	b.deadLetters = deadletter.New(deadletter.Options{
+		Kafka: o.Letters, Store: o.Node.Store(), Topics: o.Config.DeadLetterTopics(), Now: o.Now,
+		TargetOf: func(topic string) string { return o.Config.RouteOfPending(topic).Target(topic) },
+	})
 	b.orders = order.New(order.Options{Config: o.Config, Store: o.Node.Store(), Log: o.Node, Count: o.Metrics, Now: b.now})
 	return b
 }

@@ -5,6 +5,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/carillonmq/carillon/broker/deadletter"
 	"github.com/carillonmq/carillon/broker/order"
 	"github.com/carillonmq/carillon/broker/query"
 	"github.com/carillonmq/carillon/client"
@@ -13,6 +14,9 @@ import (
 
 // Queries returns who answers questions about what is pending, while this node leads.
 func (b *Broker) Queries() *query.Desk { return b.queries }
+
+// DeadLetters returns who tells of dead letters; any node may be asked.
+func (b *Broker) DeadLetters() *deadletter.Desk { return b.deadLetters }
 
 // Orders returns who carries out what callers ask for without a record, while this node leads.
 func (b *Broker) Orders() *order.Desk { return b.orders }

@@ -72,7 +72,7 @@ func (d *door) handler() http.Handler {
 // ask sends what a route takes, with the Authorization header.
 func (d *door) ask(pattern, authorization string) *httptest.ResponseRecorder {
 	method, path, _ := strings.Cut(pattern, " ")
-	path = strings.NewReplacer("{topic}", "orders.delay", "{target}", "orders", "{id}", "order-7").Replace(path)
+	path = strings.NewReplacer("{topic}", "orders.delay", "{target}", "orders", "{id}", "order-7", "{partition}", "0", "{offset}", "7").Replace(path)
 	request := httptest.NewRequest(method, path+queries[pattern], strings.NewReader(bodies[pattern]))
 	if authorization != "" {
 		request.Header.Set("Authorization", authorization)
@@ -89,10 +89,12 @@ var bodies = map[string]string{
 	"POST /v1/batches":                `{"messages":[{"topic":"orders.delay","deliver_after":"1h"}]}`,
 	"PUT /v1/messages/{topic}/{id}":   `{"deliver_after":"1h"}`,
 	"PATCH /v1/messages/{topic}/{id}": `{"deliver_after":"2h"}`,
+
+	"POST /v1/dead-letters/{topic}/{partition}/{offset}/replay": `{}`,
 }
 
 // queries are those of the routes that want one.
-var queries = map[string]string{"GET /v1/explain": "?topic=orders.delay&id=i", "GET /v1/messages": "?topic=orders.delay", "GET /v1/count": "?topic=orders.delay", "GET /v1/histogram": "?topic=orders.delay&bounds=5"}
+var queries = map[string]string{"GET /v1/explain": "?topic=orders.delay&id=i", "GET /v1/messages": "?topic=orders.delay", "GET /v1/count": "?topic=orders.delay", "GET /v1/dead-letters": "?topic=orders.delay&target=orders", "GET /v1/histogram": "?topic=orders.delay&bounds=5"}
 
 // A way is who may use a route: the roles, nobody in particular if there are none, of the tokens that are for
 // what is asked: orders.delay, the target orders, or both.
@@ -133,6 +135,10 @@ var needs = map[string]way{
 	"PATCH /v1/messages/{topic}/{id}":    {operating, "topic"},
 	"DELETE /v1/messages/{topic}/{id}":   {operating, "topic"},
 	"POST /v1/messages/{topic}/{id}/now": {operating, "topic"},
+
+	"GET /v1/dead-letters":                                      {seeing, "both"},
+	"GET /v1/dead-letters/{topic}/{partition}/{offset}":         {seeing, "both"},    // of the message in it
+	"POST /v1/dead-letters/{topic}/{partition}/{offset}/replay": {operating, "both"}, // likewise
 
 	"POST /v1/topics/{topic}/pause":    {operating, "topic"},
 	"POST /v1/topics/{topic}/resume":   {operating, "topic"},

@@ -14,6 +14,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/carillonmq/carillon/broker"
+	"github.com/carillonmq/carillon/broker/deadletter"
 	"github.com/carillonmq/carillon/broker/order"
 	"github.com/carillonmq/carillon/broker/query"
 	"github.com/carillonmq/carillon/client"
@@ -30,6 +31,8 @@ type Node interface {
 	Queries() *query.Desk
 	// Orders returns who carries out what is asked for, while the node leads.
 	Orders() *order.Desk
+	// DeadLetters returns who tells of dead letters.
+	DeadLetters() *deadletter.Desk
 	// Leader returns who leads, as far as the node knows.
 	Leader() broker.Leader
 	// Standing returns what a node is told that asks whether it may be born.

@@ -19,6 +19,7 @@ import (
 
 	"github.com/carillonmq/carillon/broker"
 	"github.com/carillonmq/carillon/broker/config"
+	"github.com/carillonmq/carillon/broker/deadletter"
 	"github.com/carillonmq/carillon/broker/message"
 	"github.com/carillonmq/carillon/broker/order"
 	"github.com/carillonmq/carillon/broker/query"
@@ -41,6 +42,7 @@ type fakeNode struct {
 	clock    broker.ClockReading
 	desk     *query.Desk // nil: one of a leader whose schedule has one message
 	orders   doneLog
+	letters  someLetters
 }
 
 func (n *fakeNode) Queries() *query.Desk {
@@ -67,6 +69,11 @@ func (n *fakeNode) Orders() *order.Desk {
 
 func (n *fakeNode) Places(_ context.Context, _ *query.Desk, kind string) (client.Places, error) {
 	return client.Places{Index: 12, Places: []client.Place{{Name: "bills." + kind, Pending: 9007199254740993}, {Name: "orders." + kind}}}, n.refusal
+}
+
+func (n *fakeNode) DeadLetters() *deadletter.Desk {
+	return deadletter.New(deadletter.Options{Kafka: n.letters, Store: oneMessage{}, Topics: []string{"carillon.dead-letter", "orders.delay"}, Now: time.Now,
+		TargetOf: func(topic string) string { return config.Default().Routes[0].Target(topic) }})
 }
 
 func (n *fakeNode) Status() broker.Status            { return n.status }

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"net/http"
 
+	"github.com/carillonmq/carillon/broker/deadletter"
 	"github.com/carillonmq/carillon/broker/query"
 	"github.com/carillonmq/carillon/client"
 	"github.com/carillonmq/carillon/raftfsm"
@@ -110,8 +111,14 @@ func problemOf(err error) *refusedProblem {
 		p.Code = client.CodeNotLeader
 	case errors.Is(err, query.ErrCursor):
 		p.Code, p.Field = client.CodeBadRequest, "cursor"
-	case errors.Is(err, query.ErrFilter):
+	case errors.Is(err, query.ErrFilter), errors.Is(err, deadletter.ErrFilter), errors.Is(err, deadletter.ErrForeign):
 		p.Code = client.CodeBadRequest
+	case errors.Is(err, deadletter.ErrCursor):
+		p.Code, p.Field = client.CodeBadRequest, "cursor"
+	case errors.Is(err, deadletter.ErrTopic), errors.Is(err, deadletter.ErrGone):
+		p.Code = client.CodeNotFound
+	case errors.Is(err, deadletter.ErrKafka):
+		p.Code = client.CodeUnavailable
 	case errors.Is(err, query.ErrIDsClosed):
 		p.Code = client.CodeIDsClosed
 	case errors.Is(err, raftfsm.ErrInDoubt), errors.Is(err, raftfsm.ErrBusy), errors.Is(err, raftfsm.ErrClosed),

@@ -78,6 +78,10 @@ func (h *handler) routes(metrics prometheus.Gatherer) []route {
 		{"DELETE " + messagesPath + "/{topic}/{id}", operates, onLeader, nil, tells("cancel", "Cancel the message that waits under an id", h.cancel, missing, refused, changed)},
 		{"POST " + messagesPath + "/{topic}/{id}/now", operates, onLeader, nil, tells("now", "Deliver the message that waits under an id at once", h.now, missing, refused, changed)},
 
+		{"GET " + lettersPath, seesQuery, false, nil, tells("dead-letters", "What lies in the dead-letter topics, the newest first", h.letters)},
+		{"GET " + lettersPath + "/{topic}/{partition}/{offset}", sees, false, nil, tells("dead-letter", "One dead letter in full", h.letter, missing)},
+		{"POST " + lettersPath + "/{topic}/{partition}/{offset}/replay", schedules, onLeader, nil, tells("replay", "Schedule a dead letter anew", h.replay, missing, refused, changed)},
+
 		{"GET /v1/topics", sees, onLeader, nil, tells("topics", "Delay topics, with what is pending of them, and whether they are paused", h.places(broker.PauseTopic))},
 		{"GET /v1/targets", sees, onLeader, nil, tells("targets", "Targets, with what is pending for them, and whether they are paused", h.places(broker.PauseTarget))},
 		pauses(broker.PauseTopic, "pause", tells("pause-topic", "Have the messages of a delay topic wait", pausesTopic(h.node.Pause), refused)),

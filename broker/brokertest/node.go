@@ -110,6 +110,10 @@ func (n *node) start() {
 	if err != nil {
 		c.t.Fatalf("storage: %s does not start again from what it has: %v", n.member.ID, err)
 	}
+	letters, err := kafka.NewLetters(n.kafka(kafkaLog))
+	if err != nil {
+		c.t.Fatal(err)
+	}
 	n.cancel, n.done = cancel, make(chan struct{})
 	n.metrics = prometheus.NewRegistry()
 	n.broker = broker.New(broker.Options{
@@ -117,6 +121,7 @@ func (n *node) start() {
 		Node:    opened,
 		Source:  func() (ingest.Source, error) { return kafka.NewSource(n.kafka(kafkaLog), own.IsDelayTopic) },
 		Sink:    func() (deliver.Sink, error) { return n.sink(kafkaLog) },
+		Letters: letters,
 		Metrics: broker.NewMetrics(n.metrics),
 		Now:     n.clock.now,
 		Logger:  log,

@@ -50,7 +50,6 @@ func inRoom(t *testing.T, test func(t *testing.T, r *room)) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		defer letters.Close()
 		r.letters = letters
 		if r.client, err = kgo.NewClient(kgo.SeedBrokers(bubble.ListenAddrs()...), kgo.Dialer(bubble.Network.DialContext), kgo.RecordPartitioner(kgo.ManualPartitioner()), kgo.ProducerBatchMaxBytes(4<<20)); err != nil {
 			t.Fatal(err)

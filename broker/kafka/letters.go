@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"log/slog"
 	"slices"
 	"time"
 
@@ -25,37 +24,29 @@ const (
 
 var _ deadletter.Kafka = (*Letters)(nil)
 
-// Letters reads dead-letter topics when it is asked. All methods are safe for concurrent use.
-type Letters struct {
-	options []kgo.Opt
-	hearing *reach.Hearing
-	asking  *kgo.Client
-	log     *slog.Logger
-}
+// Letters reads dead-letter topics when it is asked. All methods are safe for concurrent use. Each has
+// clients of its own, which end with it: questions are rare, and a client that waits for them would ask
+// Kafka for its metadata all the time.
+type Letters struct{ options []kgo.Opt }
 
 // NewLetters returns Letters. It does not connect yet.
 func NewLetters(c reach.Config) (*Letters, error) {
-	log := c.Logger.With("component", "letters")
-	options, hearing, err := c.Heard(log)
+	c.Logger = c.Logger.With("component", "letters")
+	options, err := c.Options()
 	if err != nil {
 		return nil, err
 	}
-	asking, err := kgo.NewClient(options...)
-	if err != nil {
-		return nil, fmt.Errorf("create Kafka client: %w", err)
-	}
-	return &Letters{options: options, hearing: hearing, asking: asking, log: log}, nil
-}
-
-// Close releases the connections. Nobody may be asking any more.
-func (l *Letters) Close() {
-	l.asking.Close()
-	l.hearing.Close()
+	return &Letters{options}, nil
 }
 
 // Partitions asks Kafka for those of the topics; see [deadletter.Kafka].
 func (l *Letters) Partitions(ctx context.Context, topics []string, since int64) (all []deadletter.Partition, err error) {
-	admin := kadm.NewClient(l.asking)
+	asking, err := kgo.NewClient(l.options...)
+	if err != nil {
+		return nil, fmt.Errorf("create Kafka client: %w", err)
+	}
+	defer asking.Close()
+	admin := kadm.NewClient(asking)
 	told, err := admin.Metadata(ctx, topics...)
 	if err != nil {
 		return nil, reach.WithRemedy("look for topics", err)

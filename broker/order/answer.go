@@ -33,6 +33,9 @@ func tell(topic, id string, a raftfsm.Answer) (*client.Answer, *client.Problem) 
 	case raftfsm.KeyReused:
 		problem.Code, problem.Field = client.CodeKeyReused, "idempotency_key"
 		problem.Detail = "the idempotency key came before with another request: choose a new key for what is new, nothing was done"
+	case raftfsm.Replayed:
+		problem.Code, problem.Field = client.CodeReplayed, "again"
+		problem.Detail = "the dead letter was replayed before, nothing was done: say again to replay it once more"
 	default:
 		problem.Code, problem.Detail = client.CodeInternal, fmt.Sprintf("the log answered %v", a.Code)
 	}

@@ -102,12 +102,17 @@ func serve(ctx context.Context, c config.Config, stderr io.Writer) (err error) {
 		return fmt.Errorf("start node %s: %w", c.Node.ID, err)
 	}
 	defer func() { err = errors.Join(err, node.Close()) }()
+	letters, err := kafka.NewLetters(reach.Config{Kafka: c.Kafka, ClientID: clientID(c), Logger: log})
+	if err != nil {
+		return err
+	}
 
 	b := broker.New(broker.Options{
 		Config:  c,
 		Node:    node,
 		Source:  func() (ingest.Source, error) { return kafka.NewSource(source, c.IsDelayTopic) },
 		Sink:    func() (deliver.Sink, error) { return kafka.NewSink(sink) },
+		Letters: letters,
 		Metrics: broker.NewMetrics(registry),
 		Logger:  log,
 		Trouble: files.trouble,

@@ -47,11 +47,11 @@ var rules = map[string]rule{
 	"client":                        {big: []string{"github.com/twmb/franz-go", "net/http"}},
 	"client/clienttest":             {ours: []string{"client"}, big: []string{"net/http"}},
 	"client/clienttest/conformance": {ours: []string{"client"}},
-	"broker":                        {ours: []string{"broker/clock", "broker/config", "broker/deliver", "broker/ingest", "broker/mailbox", "broker/message", "broker/order", "broker/query", "broker/report", "broker/schedule", "client", "raftfsm", "raftfsm/member", "raftfsm/node", "storage", "storage/outcomes", "storage/pause"}, big: []string{"github.com/prometheus/"}},
+	"broker":                        {ours: []string{"broker/clock", "broker/config", "broker/deadletter", "broker/deliver", "broker/ingest", "broker/mailbox", "broker/message", "broker/order", "broker/query", "broker/report", "broker/schedule", "client", "raftfsm", "raftfsm/member", "raftfsm/node", "storage", "storage/outcomes", "storage/pause"}, big: []string{"github.com/prometheus/"}},
 	"broker/clock":                  {},
 	"broker/mailbox":                {},
 	"broker/digest":                 {},
-	"broker/deadletter":             {ours: []string{"broker/message", "client", "storage", "storage/codec", "storage/replayed"}},
+	"broker/deadletter":             {ours: []string{"broker/message", "broker/order", "client", "raftfsm", "storage", "storage/codec", "storage/replayed"}},
 	"broker/query":                  {ours: []string{"broker/message", "client", "raftfsm", "storage", "storage/outcomes"}},
 	"broker/order":                  {ours: []string{"broker/config", "broker/ingest", "broker/message", "broker/query", "client", "raftfsm", "storage", "storage/name", "storage/outcomes"}},
 	"broker/report":                 {},
@@ -66,7 +66,7 @@ var rules = map[string]rule{
 	"broker/certs":                  {ours: []string{"broker/reload", "raftfsm/repeats"}},
 	"broker/issuer":                 {ours: []string{"broker/access"}, big: []string{"net/http", "github.com/coreos/go-oidc", "github.com/go-jose/"}},
 	"broker/reload":                 {},
-	"broker/api":                    {ours: []string{"broker", "broker/access", "broker/config", "broker/order", "broker/query", "client", "raftfsm", "raftfsm/repeats"}, big: []string{"net/http", "github.com/prometheus/", "github.com/danielgtaylor/huma"}},
+	"broker/api":                    {ours: []string{"broker", "broker/access", "broker/config", "broker/deadletter", "broker/order", "broker/query", "client", "raftfsm", "raftfsm/repeats"}, big: []string{"net/http", "github.com/prometheus/", "github.com/danielgtaylor/huma"}},
 	"broker/brokertest":             {ours: []string{"*"}, big: big},
 	"broker/brokertest/ledger":      {},
 	"broker/brokertest/draw":        {},
@@ -141,6 +141,7 @@ var fullRooms = map[string]int{
 	"cmd/carillon":      36, // groups verbs by noun; what can stand alone is in rooms below it
 	"storage":           23, // one Store: what Apply changes, what is on disk, ids, and what is listed and counted of it, share its locks
 	"raftfsm":           16, // one FSM: commands, their forms, and what each does, share its work
+	"broker/api":        18, // a file of handlers for each noun of the API, behind one table of routes
 	"broker/brokertest": 24, // what a script can do to a cluster, and what is seen of it, share the player's state
 }
 

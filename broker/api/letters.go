@@ -1,0 +1,96 @@
+package api
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/carillonmq/carillon/broker/access"
+	"github.com/carillonmq/carillon/broker/deadletter"
+	"github.com/carillonmq/carillon/client"
+)
+
+const lettersPath = "/v1/dead-letters"
+
+type lettersInput struct {
+	Topic  string `query:"topic" doc:"the delay topic that they came by; absent: any, which needs a token for all"`
+	Target string `query:"target" doc:"the target that they were for"`
+	Code   string `query:"code" doc:"why they are dead letters"`
+	From   int64  `query:"from" doc:"they were written then or later, epoch milliseconds"`
+	To     int64  `query:"to" doc:"they were written before then, epoch milliseconds"`
+	Limit  int    `query:"limit" doc:"dead letters of a page, 1 to 1000, 100 if it is absent"`
+	Cursor string `query:"cursor" doc:"next of the page before"`
+}
+
+type lettersOutput struct{ Body client.DeadLetterPage }
+
+// letters answers GET /v1/dead-letters.
+func (h *handler) letters(ctx context.Context, in *lettersInput) (*lettersOutput, error) {
+	request := deadletter.ListRequest{
+		Filter: client.Filter{Topic: in.Topic, Target: in.Target, Code: in.Code, From: in.From, To: in.To},
+		Cursor: in.Cursor, Limit: in.Limit,
+	}
+	if !asked(ctx, "limit") {
+		request.Limit = usualLimit
+	}
+	page, err := h.node.DeadLetters().List(ctx, request)
+	if err != nil {
+		return nil, problemOf(err)
+	}
+	return &lettersOutput{page}, nil
+}
+
+// A PlaceInput is where a dead letter lies.
+type PlaceInput struct {
+	Topic     string `path:"topic" doc:"the dead-letter topic"`
+	Partition int32  `path:"partition"`
+	Offset    int64  `path:"offset"`
+}
+
+func (p PlaceInput) place() deadletter.Place {
+	return deadletter.Place{Topic: p.Topic, Partition: p.Partition, Offset: p.Offset}
+}
+
+type letterOutput struct{ Body client.DeadLetter }
+
+// letter answers GET /v1/dead-letters/{topic}/{partition}/{offset}.
+func (h *handler) letter(ctx context.Context, in *PlaceInput) (*letterOutput, error) {
+	letter, err := h.node.DeadLetters().Get(ctx, in.place())
+	if err != nil {
+		return nil, problemOf(err)
+	}
+	who := visitOf(ctx).who
+	of := access.Object{Topic: letter.DelayTopic, Target: letter.Target} // of a foreign one all topics
+	if !who.Allows(access.View, of) {
+		return nil, refuses(client.Problem{Code: client.CodeForbidden, Detail: lacking(who, need{permission: access.View})})
+	}
+	if !who.Allows(access.ReadPayload, of) {
+		letter.Payload = nil
+	}
+	return &letterOutput{letter}, nil
+}
+
+type replayInput struct {
+	PlaceInput
+	Body client.ReplayRequest
+}
+
+// replay answers POST /v1/dead-letters/{topic}/{partition}/{offset}/replay.
+func (h *handler) replay(ctx context.Context, in *replayInput) (*answerOutput, error) {
+	note(ctx, "reason", in.Body.Reason, "again", in.Body.Again)
+	who := visitOf(ctx).who
+	may := func(r *client.ScheduleRequest, target string) *client.Problem {
+		note(ctx, "topic", r.Topic, "to", target)
+		if who.Allows(access.Operate, access.Object{Topic: r.Topic, Target: target}) {
+			return nil
+		}
+		return &client.Problem{Code: client.CodeForbidden, Field: "deliver_to", Value: target,
+			Detail: fmt.Sprintf("%s; this is of %q for %q", lacking(who, need{permission: access.Operate}), r.Topic, target)}
+	}
+	answer, err := h.node.DeadLetters().Replay(ctx, h.node.Orders(), may, in.place(), in.Body)
+	if err != nil {
+		refused := problemOf(err)
+		note(ctx, "code", refused.told.Code)
+		return nil, refused
+	}
+	return told(ctx, answer, nil)
+}
