@@ -6,6 +6,8 @@ import (
 	"slices"
 	"time"
 
+	"github.com/carillonmq/carillon/broker/query"
+	"github.com/carillonmq/carillon/client"
 	"github.com/carillonmq/carillon/storage"
 	"github.com/carillonmq/carillon/storage/outcomes"
 	"github.com/carillonmq/carillon/storage/pause"
@@ -91,7 +93,28 @@ func (b *Broker) Explain(topic, id string) (Explanation, error) {
 	clusterID := store.State().ClusterID
 	e.Cluster = hex.EncodeToString(clusterID[:])
 	e.Words = e.words(store.Pauses())
+	if e.Waiting == nil && len(e.Events) == 0 {
+		if why := b.Impossible(topic, id); why != "" {
+			e.Words = append(e.Words, why)
+		}
+	}
 	return e, nil
+}
+
+// Impossible returns in words why no message can come by the topic that could be looked up by the id, or
+// "" if one can. What came before the configuration was changed may be known nevertheless.
+func (b *Broker) Impossible(topic, id string) string {
+	if _, isDelayTopic := b.config.Route(topic); !isDelayTopic {
+		return fmt.Sprintf("topic %q is no delay topic: no route has it, so no message comes by it; those of routes[].from are %s", topic, patterns(b.config.Routes))
+	}
+	if origin, ok := query.ParseOrigin(id); ok && origin.Topic == topic {
+		return "this id names a message whose producer gave it none: `carillon get` finds it while it waits, and what became of it is not kept"
+	}
+	headers := []client.Header{{Key: client.HeaderCancel, Value: []byte("true")}, {Key: client.HeaderID, Value: []byte(id)}}
+	if _, err := client.Parse(headers, 0); err != nil {
+		return "no message can have this id: " + err.Error()
+	}
+	return ""
 }
 
 // noIDs says what to do before ids can be asked for.

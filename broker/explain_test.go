@@ -1,10 +1,12 @@
 package broker
 
 import (
+	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/carillonmq/carillon/broker/config"
 	"github.com/carillonmq/carillon/storage/outcomes"
 	"github.com/carillonmq/carillon/storage/pause"
 )
@@ -52,5 +54,24 @@ func TestExplanation_saysWhatIsNotKnown(t *testing.T) {
 	ended := Explanation{Events: []LifeEvent{{What: "refused"}}}
 	if lines := ended.words(nil); lines[len(lines)-1] != "no message waits under this id" {
 		t.Errorf("%q", lines)
+	}
+}
+
+func TestImpossible_saysWhichIDsNoMessageCanHave(t *testing.T) {
+	b := &Broker{config: config.Default()}
+	b.config.Routes = []config.Route{config.NewRoute("*.delay")}
+	for _, test := range []struct{ topic, id, want string }{
+		{"orders.delay", "reminder-7", ""},
+		{"orders.delay", strings.Repeat("x", 256), ""},
+		{"orders.delay", "api/01ARZ3NDEKTSV4RRFFQ69G5FAV", ""},
+		{"orders", "reminder-7", `topic "orders" is no delay topic: no route has it, so no message comes by it; those of routes[].from are "*.delay"`},
+		{"orders.delay", "", "no message can have this id: deliver-id is empty"},
+		{"orders.delay", strings.Repeat("x", 257), "no message can have this id: deliver-id \"xxx"},
+		{"orders.delay", "bills.delay/0/7", `no message can have this id: deliver-id "bills.delay/0/7" has the form topic/number/number`},
+		{"orders.delay", "orders.delay/0/7", "this id names a message whose producer gave it none: `carillon get` finds it"},
+	} {
+		if got := b.Impossible(test.topic, test.id); !strings.HasPrefix(got, test.want) || (got == "") != (test.want == "") {
+			t.Errorf("%s %q: %q, want %q", test.topic, test.id, got, test.want)
+		}
 	}
 }

@@ -31,6 +31,8 @@ const (
 // A PauseChange says what came of a pause or a resume.
 type PauseChange struct {
 	Changed bool `json:"changed"` // false: it was so before
+	// Was goes with a pause that changed nothing: the one that stands, with its own who, why and since.
+	Was *Pause `json:"was,omitempty"`
 }
 
 const (
@@ -77,7 +79,13 @@ func (b *Broker) commitPause(ctx context.Context, verb string, p Pause, command 
 		return PauseChange{}, fmt.Errorf("%s %s %q: %w", verb, p.Kind, p.Name, err)
 	}
 	b.log.Info(verb+"d", "kind", p.Kind, "name", p.Name, "who", p.Who, "why", p.Why, "changed", result.Changed)
-	return PauseChange{Changed: result.Changed}, nil
+	change := PauseChange{Changed: result.Changed}
+	for _, was := range pausesOf(b.node.Store()) {
+		if !change.Changed && was.Kind == p.Kind && was.Name == p.Name {
+			change.Was = &was
+		}
+	}
+	return change, nil
 }
 
 // checkPause returns the kind of a pause that may be made, or why not.

@@ -48,10 +48,11 @@ func TestPause_refusesWhatMakesNoSense(t *testing.T) {
 			t.Errorf("paused nevertheless: %v", pauses)
 		}
 
-		for _, want := range []bool{true, false} {
-			got, err := b.Pause(ctx, Pause{Kind: PauseTopic, Name: "orders.delay", Who: "ann", Why: "why"})
-			if err != nil || got.Changed != want {
-				t.Errorf("paused: %+v, error %v, want %v", got, err, want)
+		first := Pause{Kind: PauseTopic, Name: "orders.delay", Who: "ann", Why: "why", Since: time.Now().UnixMilli()}
+		for _, who := range []string{"ann", "bob"} { // whose words are not kept, and who is told so
+			got, err := b.Pause(ctx, Pause{Kind: PauseTopic, Name: "orders.delay", Who: who, Why: map[string]string{"ann": "why", "bob": "another"}[who]})
+			if err != nil || got.Changed != (who == "ann") || !got.Changed && (got.Was == nil || *got.Was != first) || got.Changed && got.Was != nil {
+				t.Errorf("paused by %s: %+v, error %v", who, got, err)
 			}
 		}
 		all := pausesOf(node.Store())

@@ -153,6 +153,8 @@ const (
 // A PauseChange says what came of a pause or a resume.
 type PauseChange struct {
 	Changed bool `json:"changed"` // false: it was so before
+	// Was goes with a pause that changed nothing: the one that stands, with its own who, why and since.
+	Was *Pause `json:"was,omitempty"`
 }
 
 // A Place is a delay topic or a target, with what is pending there.

@@ -54,6 +54,8 @@ type Node interface {
 	Places(ctx context.Context, desk *query.Desk, kind string) (client.Places, error)
 	// Explain returns what the node knows of an id within its delay topic.
 	Explain(topic, id string) (broker.Explanation, error)
+	// Impossible returns why no message of the topic can be looked up by the id, or "".
+	Impossible(topic, id string) string
 }
 
 // NewHandler returns the API of the node to those callers. GET /v1/openapi.json tells what it is for users;

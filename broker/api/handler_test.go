@@ -91,6 +91,13 @@ func (n *fakeNode) Explain(topic, id string) (broker.Explanation, error) {
 	return broker.Explanation{Topic: topic, ID: id, Node: "n1", Events: []broker.LifeEvent{}, Words: []string{"no message ever had this id"}}, n.refusal
 }
 
+func (n *fakeNode) Impossible(topic, _ string) string {
+	if topic == "orders" {
+		return "topic \"orders\" is no delay topic"
+	}
+	return ""
+}
+
 func (n *fakeNode) RaiseLevel(context.Context) (broker.LevelRaise, error) {
 	n.raised++
 	return broker.LevelRaise{LevelStatus: broker.LevelStatus{InForce: 2, Understood: 2}, Silent: []string{"n3"}}, n.refusal

@@ -52,7 +52,7 @@ type FilterInput struct {
 	Target string   `query:"target" doc:"their target topic"`
 	From   int64    `query:"from" doc:"they are due then or later, epoch milliseconds"`
 	To     int64    `query:"to" doc:"they are due before then, epoch milliseconds"`
-	States []string `query:"state,explode" doc:"states they are in; it may be given several times" enum:"waiting,parked,paused,claimed,expired"`
+	States []string `query:"state,explode" doc:"states they are in; it may be given several times. Dead letters that are aside, since their topic refuses them, are told by the problems of the status alone" enum:"waiting,parked,paused,claimed,expired"`
 }
 
 func (f *FilterInput) filter() client.Filter {
@@ -158,6 +158,9 @@ func (h *handler) message(ctx context.Context, in *messageInput) (*messageOutput
 	case err != nil:
 		return nil, problemOf(err)
 	case life.Message == nil && len(life.Outcomes) == 0:
+		if why := h.node.Impossible(in.Topic, in.ID); why != "" {
+			return nil, refuses(client.Problem{Code: client.CodeNotFound, Since: life.Since, Detail: why})
+		}
 		return nil, refuses(client.Problem{Code: client.CodeNotFound, Since: life.Since,
 			Detail: fmt.Sprintf("no message of %s with the id %q is known: there never was one, or it ended longer ago than outcomes are kept", in.Topic, in.ID)})
 	}

@@ -27,6 +27,20 @@ func (oneMessage) listed() storage.Listed {
 	return storage.Listed{Item: storage.Item{Ref: storage.Ref{Due: e.Due, Seq: 9007199254740995}, Target: e.Target, Topic: e.Topic, ID: e.ID, Size: len(e.Body)}, Standing: storage.Waiting, Body: e.Body}
 }
 
+// An unnamedMessage is a schedule in which one message waits whose producer gave it no id.
+type unnamedMessage struct{ oneMessage }
+
+func (s unnamedMessage) List(_ context.Context, q storage.ListQuery) (storage.Page, error) {
+	m := message.Message{Origin: message.Origin{Topic: "orders.delay", Partition: 1, Offset: 7}, Value: []byte("a parcel")}
+	e := m.Entry(1_900_000_000_000, "orders", storage.LevelThree)
+	page := storage.Page{Moment: storage.Moment{Index: 12, Pending: 1}, Done: true}
+	if q.Keep(&page.Moment, &e) {
+		item := storage.Item{Ref: storage.Ref{Due: e.Due, Seq: 5}, Target: e.Target, Topic: e.Topic, Size: len(e.Body)}
+		page.Items = append(page.Items, storage.Listed{Item: item, Standing: storage.Waiting, Body: e.Body})
+	}
+	return page, nil
+}
+
 func (s oneMessage) List(_ context.Context, q storage.ListQuery) (storage.Page, error) {
 	listed := s.listed()
 	page := storage.Page{Moment: storage.Moment{Index: 12, Pending: 1}, Done: true}
@@ -120,6 +134,35 @@ func TestMessages_areTold(t *testing.T) {
 	}
 }
 
+// Whatever tells of a message leaves its payload out, unless the token has read-payload: also a stream, and what is
+// found without an id.
+func TestMessages_tellPayloadsToThoseWhoMayReadThem(t *testing.T) {
+	d := newDoor(t)
+	d.node.desk = query.New(unnamedMessage{}, leads{})
+	tokens := map[string]bool{
+		d.create(access.Grant{Name: "anna", Role: access.Viewer}):                                                  false,
+		d.create(access.Grant{Name: "olga", Role: access.Operator}):                                                false,
+		d.create(access.Grant{Name: "ada", Role: access.Admin}):                                                    false,
+		d.create(access.Grant{Name: "bert", Role: access.Viewer, ReadPayload: true}):                               true,
+		d.create(access.Grant{Name: "cora", Role: access.Viewer, ReadPayload: true, Topics: []string{"orders.*"}}): true,
+	}
+	for _, accept := range []string{"application/json", ndjsonType} {
+		for _, path := range []string{"/v1/messages?topic=orders.delay", "/v1/messages?topic=orders.delay&stale=true", "/v1/messages/orders.delay/orders.delay%2F1%2F7"} {
+			for token, reads := range tokens {
+				request := httptest.NewRequest("GET", path, nil)
+				request.Header.Set("Authorization", "Bearer "+token)
+				request.Header.Set("Accept", accept)
+				answer := httptest.NewRecorder()
+				d.handler().ServeHTTP(answer, request)
+				text := answer.Body.String()
+				if answer.Code != http.StatusOK || !strings.Contains(text, `"id":"orders.delay/1/7"`) || strings.Contains(text, `"payload"`) != reads || strings.Contains(text, "YSBwYXJjZWw=") != reads {
+					t.Errorf("%s as %s, payload %v: %d %s", path, accept, reads, answer.Code, text)
+				}
+			}
+		}
+	}
+}
+
 func TestHistogram_isTold(t *testing.T) {
 	d := newDoor(t)
 	viewer := d.create(access.Grant{Name: "anna", Role: access.Viewer})
@@ -154,6 +197,7 @@ func TestMessages_areRefusedWithACode(t *testing.T) {
 	check(viewer, "/v1/messages?state=aside", http.StatusBadRequest, CodeBadRequest, `state is "aside": expected value to be one of "waiting, parked`)
 	check(viewer, "/v1/messages?cursor=x", http.StatusBadRequest, CodeBadRequest, "begin without one")
 	check(viewer, "/v1/messages/orders.delay/order-8", http.StatusNotFound, CodeNotFound, `"order-8"`)
+	check(viewer, "/v1/messages/orders/order-8", http.StatusNotFound, CodeNotFound, `topic "orders" is no delay topic`)
 	check(viewer, "/v1/messages/orders.delay/orders.delay%2F1%2F5", http.StatusNotFound, CodeNotFound, "no message orders.delay/1/5 is pending")
 	check(narrow, "/v1/messages", http.StatusForbidden, CodeForbidden, "does not reach so far")
 	check(narrow, "/v1/messages?topic=bills.delay", http.StatusForbidden, CodeForbidden, "does not reach so far")

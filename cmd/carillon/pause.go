@@ -6,10 +6,12 @@ import (
 	"fmt"
 	"os"
 	"os/user"
+	"time"
 
 	"github.com/spf13/cobra"
 
 	"github.com/carillonmq/carillon/client"
+	"github.com/carillonmq/carillon/cmd/carillon/internal/table"
 )
 
 func pauseCommand() *cobra.Command {
@@ -98,6 +100,11 @@ func (f *pausedFlags) pause() (client.Pause, error) {
 }
 
 func tellChange(cmd *cobra.Command, p client.Pause, change client.PauseChange, participle string) error {
+	if was := change.Was; was != nil {
+		_, err := fmt.Fprintf(cmd.OutOrStdout(), "%s %s is paused already, by %s since %s: %s\nNothing was changed: resume it first to give another reason.\n",
+			p.Kind, p.Name, was.Who, time.UnixMilli(was.Since).UTC().Format(time.RFC3339), table.Text(was.Why))
+		return err
+	}
 	if !change.Changed {
 		already := map[string]string{"paused": "is paused already", "resumed": "is not paused"}
 		_, err := fmt.Fprintf(cmd.OutOrStdout(), "%s %s %s\n", p.Kind, p.Name, already[participle])
