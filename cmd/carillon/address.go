@@ -15,10 +15,8 @@ import (
 	"github.com/carillonmq/carillon/broker/certs"
 	"github.com/carillonmq/carillon/broker/config"
 	"github.com/carillonmq/carillon/cmd/carillon/internal/contexts"
+	"github.com/carillonmq/carillon/cmd/carillon/internal/dev"
 )
-
-// defaultAPI is where `carillon dev` answers.
-const defaultAPI = "127.0.0.1:7401"
 
 // apiFlag names the flag that says where nodes answer.
 const apiFlag = "api"
@@ -84,7 +82,7 @@ func (n *nodeFlags) add(cmd *cobra.Command) {
 // addReach declares what a context keeps.
 func (n *nodeFlags) addReach(flags *pflag.FlagSet) {
 	flags.Var(&n.addresses, apiFlag, "API `addresses` of nodes, host:port, http://host:port or https://host:port, several with commas\n"+
-		"(default: the variable "+config.APIVariable+", else the context in use, else "+defaultAPI+")")
+		"(default: the variable "+config.APIVariable+", else the context in use, else "+dev.API+")")
 	flags.StringVar(&n.tokenFile, "token-file", "", "`file` with the token to show to nodes (default: the variable "+config.TokenVariable+")")
 	flags.StringVar(&n.files.CA, "ca-file", "", "PEM `file` of the authorities that sign the nodes' certificates; TLS is spoken then (default with https: the system's)")
 	flags.StringVar(&n.files.Cert, "cert-file", "", "PEM `file` of the certificate to show to nodes that ask for one")
@@ -133,7 +131,7 @@ func (n *nodeFlags) reach() (nodes, error) {
 	}
 	to := nodes{context: kept.Name, named: len(given) > 0}
 	if len(given) == 0 {
-		given = addresses{defaultAPI}
+		given = addresses{dev.API}
 	}
 	var speaksTLS bool
 	for i, text := range given {

@@ -14,6 +14,7 @@ import (
 	"github.com/carillonmq/carillon/broker/certs"
 	"github.com/carillonmq/carillon/broker/config"
 	"github.com/carillonmq/carillon/cmd/carillon/internal/contexts"
+	"github.com/carillonmq/carillon/cmd/carillon/internal/dev"
 	"github.com/carillonmq/carillon/cmd/carillon/internal/table"
 )
 
@@ -202,7 +203,7 @@ func contextShowCommand() *cobra.Command {
 			}
 			name := cmp.Or(append(args, os.Getenv(config.ContextVariable), book.Current)...)
 			if name == "" {
-				return &absentError{errors.New("no context is in use: name one, or run `carillon context use`; without any, verbs ask " + defaultAPI)}
+				return &absentError{errors.New("no context is in use: name one, or run `carillon context use`; without any, verbs ask " + dev.API)}
 			}
 			c, err := book.Get(name)
 			if err != nil {

@@ -152,6 +152,9 @@ func printDeadLetter(w io.Writer, d client.DeadLetter) error {
 	out.Row("written", moment(d.Time))
 	out.Row("size", fmt.Sprintf("%d bytes", d.Size))
 	out.Row("replayed", yesOrNo(d.Replayed))
+	if d.Foreign {
+		out.Row("foreign", "somebody else has put it there: name a target with --to to replay it")
+	}
 	rowsOfPayload(out, d.Payload)
 	return out.Flush()
 }

@@ -18,6 +18,8 @@ import (
 
 	"github.com/rogpeppe/go-internal/testscript"
 	"github.com/twmb/franz-go/pkg/kgo"
+
+	"github.com/carillonmq/carillon/cmd/carillon/internal/dev"
 )
 
 func TestMain(m *testing.M) {
@@ -187,7 +189,7 @@ func freePorts(count int) int {
 		first := 10_000 + rand.IntN(20_000)
 		var listeners []net.Listener
 		for i := range count {
-			if l, err := net.Listen("tcp", loopback(first+i)); err == nil {
+			if l, err := net.Listen("tcp", dev.Loopback(first+i)); err == nil {
 				listeners = append(listeners, l)
 			}
 		}

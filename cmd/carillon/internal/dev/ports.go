@@ -1,4 +1,4 @@
-package main
+package dev
 
 import (
 	"fmt"
@@ -16,26 +16,26 @@ type portRange struct {
 	first, last int
 }
 
-func (d *dev) ports() []portRange {
-	more := d.nodes - 1
+func (d *Cluster) ports() []portRange {
+	more := d.Nodes - 1
 	return []portRange{
-		{"--kafka-port", d.kafkaPort, d.kafkaPort},
-		{"--raft-port", d.raftPort, d.raftPort + more},
-		{"--api-port", d.apiPort, d.apiPort + more},
+		{"--kafka-port", d.KafkaPort, d.KafkaPort},
+		{"--raft-port", d.RaftPort, d.RaftPort + more},
+		{"--api-port", d.APIPort, d.APIPort + more},
 	}
 }
 
-// checkPorts refuses ports that are none, and ranges that overlap.
-func (d *dev) checkPorts() error {
+// CheckPorts refuses ports that are none, and ranges that overlap.
+func (d *Cluster) CheckPorts() error {
 	ranges := d.ports()
 	for i, r := range ranges {
 		if highest := maxPort - (r.last - r.first); r.first < 1 || r.first > highest {
-			return &usageError{r.wrong("use 1 to %d", highest)}
+			return r.wrong("use 1 to %d", highest)
 		}
 		for _, other := range ranges[:i] {
 			if r.first <= other.last && other.first <= r.last {
-				return &usageError{r.wrong("its ports %d to %d overlap with %s, which takes %d to %d; choose another",
-					r.first, r.last, other.flag, other.first, other.last)}
+				return r.wrong("its ports %d to %d overlap with %s, which takes %d to %d; choose another",
+					r.first, r.last, other.flag, other.first, other.last)
 			}
 		}
 	}
@@ -44,10 +44,10 @@ func (d *dev) checkPorts() error {
 
 // checkFree refuses ports that others use. A child would say so in terms of its own
 // configuration, and another Kafka answers as well as the own one.
-func (d *dev) checkFree() error {
+func (d *Cluster) checkFree() error {
 	for _, r := range d.ports() {
 		for port := r.first; port <= r.last; port++ {
-			listener, err := net.Listen("tcp", loopback(port))
+			listener, err := net.Listen("tcp", Loopback(port))
 			if err != nil {
 				return fmt.Errorf("%w: %w", r.wrong("port %d cannot be used, free it or choose another", port), err)
 			}
