@@ -22,6 +22,9 @@ type Caller struct {
 	Token string // "": none
 	// Dial connects and shakes hands. nil: TCP without TLS.
 	Dial func(ctx context.Context, network, addr string) (net.Conn, error)
+	// Vouches: nodes ask each other for certificates, so this one says who has sent a request that it
+	// passes on, in place of showing that one's token.
+	Vouches bool
 }
 
 // A Client talks to the API of one node.

@@ -2,6 +2,8 @@ package api
 
 import (
 	"context"
+	"encoding/base64"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -9,6 +11,7 @@ import (
 	"net/http"
 	"net/http/httputil"
 
+	"github.com/carillonmq/carillon/broker/access"
 	"github.com/carillonmq/carillon/client"
 )
 
@@ -16,11 +19,17 @@ import (
 // who leads.
 const forwardedHeader = "Carillon-Forwarded"
 
-// onLeader passes requests that the leader alone can answer on to it, as they are. It checks the caller's
-// token again.
+// callerHeader has who sent a request that a node passes on: a grant, in JSON and base64. It counts only
+// from a node that has shown its certificate.
+const callerHeader = "Carillon-Caller"
+
+// onLeader passes requests that the leader alone can answer on to it, as they are.
 //
 //	client --> n2: may the caller? --> n1, leads: may the caller? --> its desks
 //	       <-------------------------- the same answer
+//
+// The leader checks the caller's token again. Where nodes ask each other for certificates it is not shown the
+// token: n2 says who the caller is, and what that one may.
 //
 // Where the leader was not reached nothing was done. If it was, and does not answer, a write may have
 // taken effect: that is in doubt.
@@ -41,7 +50,7 @@ func (h *handler) onLeader(to route, serve http.HandlerFunc) http.HandlerFunc {
 			h.complain(w, problem{Problem: client.Problem{Status: http.StatusServiceUnavailable, Code: client.CodeNotLeader, Detail: h.leaderless(leader.ID)}})
 		default:
 			note(r.Context(), "passed_on_to", leader.ID)
-			h.forward(leader.ID, leader.API).ServeHTTP(w, r)
+			h.forward(leader.ID, leader.API, visitOf(r.Context()).who).ServeHTTP(w, r)
 		}
 	}
 }
@@ -59,11 +68,16 @@ func (h *handler) leaderless(leader string) string {
 var errNotReached = errors.New("not reached")
 
 // forward returns what passes a request on to the member at the address.
-func (h *handler) forward(leader, address string) *httputil.ReverseProxy {
+func (h *handler) forward(leader, address string, who access.Grant) *httputil.ReverseProxy {
 	return &httputil.ReverseProxy{
 		Rewrite: func(p *httputil.ProxyRequest) {
 			p.Out.URL.Scheme, p.Out.URL.Host, p.Out.Host = h.callers.Leader.scheme(), address, address
 			p.Out.Header.Set(forwardedHeader, h.node.Status().Node)
+			p.Out.Header.Del(callerHeader)
+			if h.callers.Leader.Vouches {
+				p.Out.Header.Del("Authorization")
+				p.Out.Header.Set(callerHeader, writeCaller(who))
+			}
 			for _, name := range []string{"Origin", "Sec-Fetch-Site"} { // judged here, by the host that the browser asked
 				p.Out.Header.Del(name)
 			}
@@ -83,6 +97,25 @@ func (h *handler) forward(leader, address string) *httputil.ReverseProxy {
 			h.complain(w, problem{Problem: p})
 		},
 	}
+}
+
+// writeCaller returns a grant as callerHeader has it.
+func writeCaller(g access.Grant) string {
+	text, err := json.Marshal(g)
+	if err != nil { // texts
+		panic(err)
+	}
+	return base64.StdEncoding.EncodeToString(text)
+}
+
+// vouchedFor returns who sent the request, if a node of the cluster says so.
+func (c Callers) vouchedFor(r *http.Request) (g access.Grant, ok bool) {
+	said := r.Header.Get(callerHeader)
+	if said == "" || c.Member == nil || !c.Member(r.TLS) {
+		return g, false
+	}
+	text, err := base64.StdEncoding.DecodeString(said)
+	return g, err == nil && json.Unmarshal(text, &g) == nil
 }
 
 // transport returns how the leader is reached. It keeps no connection: whoever takes a connection up that

@@ -2,8 +2,10 @@ package api
 
 import (
 	"bytes"
+	"crypto/tls"
 	"encoding/json"
 	"io"
+	"log/slog"
 	"net"
 	"net/http"
 	"net/http/httptest"
@@ -13,6 +15,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/carillonmq/carillon/broker"
+	"github.com/carillonmq/carillon/broker/access"
 	"github.com/carillonmq/carillon/broker/query"
 	"github.com/carillonmq/carillon/client"
 )
@@ -158,5 +161,54 @@ func TestForward_passesStreamsOn(t *testing.T) {
 	text, err := io.ReadAll(answer.Body)
 	if lines := bytes.Count(text, []byte("\n")); err != nil || lines != 2 || !bytes.HasSuffix(text, []byte("\n{\"end\":true}\n")) || answer.Header.Get("Content-Type") != ndjsonType {
 		t.Errorf("%v, %v: %s", err, answer.Header, text)
+	}
+}
+
+// Where nodes show certificates the leader is told who asks, and not shown the token: it believes a node,
+// and nobody else.
+func TestForward_vouchesForTheCaller(t *testing.T) {
+	var got http.Header
+	leader := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) { got = r.Header }))
+	defer leader.Close()
+	d := newDoor(t)
+	d.node.status = following(leader.Listener.Addr().String()).status
+	token := d.create(access.Grant{Name: "anna", Role: access.Operator, Topics: []string{"orders.*"}})
+	follower := NewHandler(d.node, prometheus.NewRegistry(), Callers{Tokens: d.tokens, Leader: Caller{Vouches: true}}, quiet())
+	send(follower, "DELETE", "/v1/messages/orders.delay/a", "", "Authorization", "Bearer "+token, callerHeader, writeCaller(access.Everything("mallory")))
+	if got.Get("Authorization") != "" || got.Get(callerHeader) == "" || got.Get(forwardedHeader) != "n2" {
+		t.Fatalf("the leader is shown %v", got)
+	}
+	said := got.Get(callerHeader)
+	send(handlerOf(following(leader.Listener.Addr().String())), "DELETE", "/v1/messages/orders.delay/a", "", "Authorization", "Bearer "+token, callerHeader, said)
+	if got.Get("Authorization") != "Bearer "+token || got.Get(callerHeader) != "" {
+		t.Errorf("without certificates the leader is shown %v", got)
+	}
+
+	member := &tls.ConnectionState{ServerName: "of a member"}
+	d = newDoor(t)
+	d.create(access.Grant{Name: "somebody", Role: access.Viewer})
+	leads := NewHandler(d.node, prometheus.NewRegistry(), Callers{Tokens: d.tokens, Member: func(s *tls.ConnectionState) bool { return s == member }}, slog.New(slog.NewTextHandler(&d.log, nil)))
+	for _, test := range []struct {
+		what, path, said string
+		over             *tls.ConnectionState
+		want             int
+	}{
+		{"a member", "/v1/messages/orders.delay/a", said, member, http.StatusOK},
+		{"a member, of another topic", "/v1/messages/bills.delay/a", said, member, http.StatusForbidden},
+		{"a member, who says nothing", "/v1/messages/orders.delay/a", "", member, http.StatusUnauthorized},
+		{"a member, who stammers", "/v1/messages/orders.delay/a", "{}", member, http.StatusUnauthorized},
+		{"somebody with TLS", "/v1/messages/orders.delay/a", said, &tls.ConnectionState{}, http.StatusUnauthorized},
+		{"somebody", "/v1/messages/orders.delay/a", said, nil, http.StatusUnauthorized},
+	} {
+		request := httptest.NewRequest("DELETE", test.path, nil)
+		request.TLS = test.over
+		request.Header.Set(callerHeader, test.said)
+		answer := httptest.NewRecorder()
+		if leads.ServeHTTP(answer, request); answer.Code != test.want {
+			t.Errorf("%s: %d %s", test.what, answer.Code, answer.Body)
+		}
+	}
+	if !strings.Contains(d.log.String(), "who=anna") {
+		t.Errorf("the log does not say who wrote:\n%s", &d.log)
 	}
 }

@@ -137,6 +137,12 @@ func (p *Peers) serverNow() *tls.Config {
 	return c
 }
 
+// IsMember reports whether who dialled has shown the certificate of a member, and it was verified: what that
+// node says of others can be believed.
+func (p *Peers) IsMember(s *tls.ConnectionState) bool {
+	return s != nil && len(s.VerifiedChains) > 0 && p.checkDialler(s.PeerCertificates) == nil
+}
+
 // checkDialler wants the certificate of any member.
 func (p *Peers) checkDialler(shown []*x509.Certificate) error {
 	if len(shown) == 0 {

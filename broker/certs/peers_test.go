@@ -281,3 +281,59 @@ func TestPeers_talkWithoutTLSToNobodyWhoSpeaksIt(t *testing.T) {
 		}
 	})
 }
+
+// What a node says of others is believed of members alone: not of everybody whom an authority has signed.
+func TestPeers_tellMembersFromOtherCallers(t *testing.T) {
+	inSite(t, func(s *site) {
+		ca := s.authority("ours")
+		n1 := s.node(s.write("n1", ca, s.issue(ca, time.Hour, "n1")), func(o *Options) { o.OnlyMembers = false })
+		open := s.write("n3", ca, s.issue(ca, time.Hour, "n_3"))
+		open.ClientCA = ""
+		n3 := s.node(open, func(o *Options) { o.OnlyMembers = false })
+		for at, test := range []struct {
+			what  string
+			asked *Peers
+			shown Pair
+			want  bool
+		}{
+			{"a member", n1, s.issue(ca, time.Hour, "n2"), true},
+			{"a program", n1, s.issue(ca, time.Hour, "billing"), false},
+			{"a member of whom no certificate is asked", n3, s.issue(ca, time.Hour, "n2"), false},
+		} {
+			addr := fmt.Sprintf("localhost:%d", 30+at)
+			l, err := s.listen("tcp", addr)
+			if err != nil {
+				t.Fatal(err)
+			}
+			told := make(chan bool, 1)
+			over := test.asked.Over(l)
+			go func() {
+				c, err := over.Accept()
+				if err != nil {
+					told <- false
+					return
+				}
+				defer c.Close()
+				secure := c.(*tls.Conn)
+				err = secure.Handshake()
+				state := secure.ConnectionState()
+				told <- err == nil && test.asked.IsMember(&state)
+			}()
+			dials := s.node(s.write("n2", ca, test.shown), func(o *Options) {
+				o.OnlyMembers, o.Names = false, map[string][]string{addr: {"n1", "n_3"}}
+			})
+			c, err := dials.Dial(s.t.Context(), "tcp", addr)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if got := <-told; got != test.want {
+				t.Errorf("%s: %v", test.what, got)
+			}
+			c.Close()
+			l.Close()
+		}
+		if n1.IsMember(nil) {
+			t.Error("without TLS")
+		}
+	})
+}
