@@ -33,7 +33,7 @@ func (s *Store) Accept(es []Entry) (first uint64) {
 		if s.values.lower(e) {
 			s.claimVersion++
 		}
-		s.table.add(e)
+		s.table.Add(e)
 	}
 	s.values.nextSeq += uint64(len(es))
 	s.alive.AddRange(first, s.values.nextSeq-1)
@@ -52,7 +52,7 @@ func (s *Store) Kill(runs []SeqRun) (killed uint64) {
 			continue
 		}
 		killed += s.alive.RemoveRange(run.First, run.Last)
-		s.table.remove(run)
+		s.table.Remove(run.First, run.Last)
 	}
 	return killed
 }
@@ -86,7 +86,7 @@ func (s *Store) ChangeClaim(c ClaimChange) {
 		s.values.holds.lift(target)
 	}
 	for _, h := range c.Set {
-		h.Target = s.table.targets.kept(h.Target) // most targets that are parked have just been accepted for
+		h.Target = s.table.KeptTarget(h.Target) // most targets that are parked have just been accepted for
 		s.values.holds.set(h)
 	}
 	for _, topic := range c.LiftTopics {

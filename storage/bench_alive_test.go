@@ -13,6 +13,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/carillonmq/carillon/storage/memtable"
 	"github.com/carillonmq/carillon/storage/segment"
 	"golang.org/x/sys/unix"
 )
@@ -42,7 +43,7 @@ func scatter(b *testing.B, pending int) {
 		s.alive.AddRange(seq, seq)
 	}
 	s.values.nextSeq = seq + 1
-	s.table = newMemtable(s.values.nextSeq)
+	s.table = memtable.New(s.values.nextSeq)
 	s.RaiseLevel(LevelTwo)
 	s.Applied(1)
 	flush(b, s, 1) // the base

@@ -8,7 +8,6 @@ import (
 	"fmt"
 	"iter"
 	"maps"
-	"math"
 	"slices"
 
 	"github.com/carillonmq/carillon/storage/alive"
@@ -55,32 +54,8 @@ func (s *Store) checkNames() error {
 	s.mu.RLock()
 	defer s.mu.RUnlock()
 	for _, t := range s.tables() {
-		named, found := 0, 0
-		for e := range t.all {
-			if e.ID != "" {
-				named++
-			}
-		}
-		for _, newest := range t.names.newest {
-			at := uint32(newest)
-			if at == 0 {
-				continue
-			}
-			h := t.names.rows.at(at).hash
-			last := uint64(math.MaxUint64)
-			for ; at != 0; at = t.names.rows.at(at).older {
-				r := t.names.rows.at(at)
-				if r.hash != h || r.seq >= last {
-					return fmt.Errorf("%w: seq %d after %d in the names of %x", ErrCorrupt, r.seq, last, h)
-				}
-				if e, ok := t.get(r.seq); ok && e.ID != "" && name.Of(e.Topic, e.ID) == h {
-					found++
-				}
-				last = r.seq
-			}
-		}
-		if named != found {
-			return fmt.Errorf("%w: %d of the %d entries with an id are found by it", ErrCorrupt, found, named)
+		if err := t.Check(); err != nil {
+			return err
 		}
 	}
 	return nil
@@ -168,15 +143,14 @@ func (s *Store) copyMemory() memory {
 	segment.AcquireAll(m.segments)
 	for _, t := range s.tables() {
 		var all merge.Slice
-		t.ascend(t.min(), func(e Entry) bool {
+		for e := range t.All {
 			all = append(all, e)
-			return true
-		})
+		}
 		m.tables = append(m.tables, all)
-		for _, r := range t.names.foreign {
+		for _, r := range t.Foreign() {
 			m.foreign[r.Seq] = r
 		}
-		m.spans = append(m.spans, SeqRun{t.base, t.next - 1})
+		m.spans = append(m.spans, SeqRun{t.First(), t.Next() - 1})
 	}
 	return m
 }

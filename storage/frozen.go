@@ -6,6 +6,7 @@ import (
 
 	"github.com/carillonmq/carillon/storage/alive"
 	"github.com/carillonmq/carillon/storage/disk"
+	"github.com/carillonmq/carillon/storage/memtable"
 	"github.com/carillonmq/carillon/storage/outcomes"
 	"github.com/carillonmq/carillon/storage/segment"
 )
@@ -14,7 +15,7 @@ import (
 // belongs to one goroutine at a time.
 type Frozen struct {
 	store      *Store
-	table      *memtable // nil when another Frozen was outstanding
+	table      *memtable.Table // nil when another Frozen was outstanding
 	values     values
 	alive      *alive.Set
 	outcomes   *outcomes.Frozen
@@ -33,7 +34,7 @@ func (s *Store) Freeze() *Frozen {
 		return f
 	}
 	f.table, f.values, f.alive, f.outcomes = s.table, s.values.clone(), s.alive.Freeze(), s.outcomes.Freeze()
-	s.flushing, s.table = s.table, newMemtable(s.values.nextSeq)
+	s.flushing, s.table = s.table, memtable.New(s.values.nextSeq)
 	return f
 }
 
@@ -57,7 +58,7 @@ func (f *Frozen) Flush(meta SnapshotMeta) error {
 		return fmt.Errorf("flush: %w", err)
 	}
 	if written != nil {
-		f.store.log.Debug("flushed", "path", written.Path, "messages", f.table.len())
+		f.store.log.Debug("flushed", "path", written.Path, "messages", f.table.Len())
 	}
 	before, err := f.name(written, meta)
 	segment.ReleaseAll(before)
@@ -72,17 +73,16 @@ func (f *Frozen) Flush(meta SnapshotMeta) error {
 // change while it is frozen, so it is read without a lock; what has died since is
 // written, for it is alive at the index that the manifest will record.
 func (f *Frozen) writeSegment() (*segment.Segment, error) {
-	rows := f.table.sortedRows(f.alive)
-	if f.table.len()+len(rows) == 0 {
+	rows := f.table.SortedRows(f.alive)
+	if f.table.Len()+len(rows) == 0 {
 		return nil, nil
 	}
-	if err := f.store.checkRoom(f.table.bytes + int64(len(rows))*rowRoom); err != nil {
+	if err := f.store.checkRoom(f.table.Bytes() + int64(len(rows))*rowRoom); err != nil {
 		return nil, err
 	}
-	span := SeqRun{f.table.base, f.table.next - 1}
-	return f.store.writeSegment(formOf(f.values.level), span, uint64(f.table.len()), func(w *segment.Writer) (err error) {
-		r := reader{table: f.table}
-		err = r.each(w.Add)
+	span := SeqRun{f.table.First(), f.table.Next() - 1}
+	return f.store.writeSegment(formOf(f.values.level), span, uint64(f.table.Len()), func(w *segment.Writer) (err error) {
+		err = f.table.Each(w.Add)
 		for i := 0; i < len(rows) && err == nil; i++ {
 			err = w.AddRow(&rows[i])
 		}
@@ -156,8 +156,8 @@ func (f *Frozen) Release() {
 		return
 	}
 	s.flushing = nil
-	f.table.sweep(f.alive, s.alive)
-	f.table.absorb(s.table)
+	f.table.Sweep(f.alive, s.alive)
+	f.table.Absorb(s.table)
 	s.table = f.table
 }
 

@@ -40,7 +40,7 @@ func TestHolds_keepANameOnce(t *testing.T) {
 	}
 	defer s.Close()
 	kept := strings.Clone("orders")
-	s.table.add(&Entry{Seq: s.table.next, Due: 1, Target: kept})
+	s.table.Add(&Entry{Seq: s.table.Next(), Due: 1, Target: kept})
 	s.ChangeClaim(ClaimChange{Set: []Hold{{Target: strings.Clone(kept)}, {Target: "others"}}})
 	holds := s.Holds()
 	if len(holds) != 2 || holds[0].Target != kept || holds[1].Target != "others" {

@@ -34,8 +34,8 @@ func (s *Store) OpenIDs(messages []Named, upTo uint64) (open bool) {
 	for i := range messages {
 		n := &messages[i]
 		if s.alive.Contains(n.Seq) {
-			s.table.names.addForeign(name.Row{
-				Hash: name.Of(n.Topic, n.ID), Seq: n.Seq, Due: n.Due, Expires: n.Expires, Target: s.table.targets.kept(n.Target), Foreign: true,
+			s.table.AddForeign(name.Row{
+				Hash: name.Of(n.Topic, n.ID), Seq: n.Seq, Due: n.Due, Expires: n.Expires, Target: s.table.KeptTarget(n.Target), Foreign: true,
 			})
 		}
 	}
@@ -71,7 +71,7 @@ func (s *Store) Lookup(topic, id string) (Found, bool, error) {
 // Newest returns what Lookup does of the entry's topic and id, Seq 0 when there is none, and the newest with
 // this id that has ended and is known, likewise. Called by the writer, at best after Expect.
 func (s *Store) Newest(e *Entry) (Found, outcomes.Outcome, error) {
-	h := nameOf(e)
+	h := e.Hash()
 	found, _, err := s.lookUp(h, e.Topic, e.ID)
 	if err != nil {
 		return Found{}, outcomes.Outcome{}, err
@@ -88,18 +88,8 @@ func (s *Store) Expect(names []name.Hash) {
 	s.mu.RLock()
 	defer s.mu.RUnlock()
 	for _, t := range s.tables() {
-		for i := range names {
-			s.expected ^= t.names.first(&names[i])
-		}
+		s.expected ^= t.Expect(names)
 	}
-}
-
-// nameOf returns the entry's name.
-func nameOf(e *Entry) name.Hash {
-	if e.Name != (name.Hash{}) {
-		return e.Name
-	}
-	return name.Of(e.Topic, e.ID)
 }
 
 func (s *Store) lookUp(h name.Hash, topic, id string) (Found, bool, error) {
@@ -159,7 +149,7 @@ func (s *Store) lookInMemory(h name.Hash) lookup {
 // findInTables returns the newest message alive that memory has for the name. The caller holds mu.
 func (s *Store) findInTables(h name.Hash) (best name.Row, found bool) {
 	for _, t := range s.tables() {
-		if r, ok := t.find(h, s.alive); ok && r.Seq > best.Seq {
+		if r, ok := t.Find(h, s.alive); ok && r.Seq > best.Seq {
 			best, found = r, true
 		}
 	}

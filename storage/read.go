@@ -52,7 +52,7 @@ func (s *Store) readMemory(refs []Ref, found []Entry) (onDisk [][]int, segments 
 			continue
 		}
 		for _, t := range s.tables() {
-			if e, ok := t.get(r.Seq); ok && e.Due == r.Due {
+			if e, ok := t.Get(r.Seq); ok && e.Due == r.Due {
 				found[i] = e
 			}
 		}

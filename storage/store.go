@@ -11,6 +11,7 @@ import (
 	"github.com/carillonmq/carillon/storage/alive"
 	"github.com/carillonmq/carillon/storage/bulk"
 	"github.com/carillonmq/carillon/storage/disk"
+	"github.com/carillonmq/carillon/storage/memtable"
 	"github.com/carillonmq/carillon/storage/merge"
 	"github.com/carillonmq/carillon/storage/name"
 	"github.com/carillonmq/carillon/storage/outcomes"
@@ -86,8 +87,8 @@ type Store struct {
 	values     values
 	alive      *alive.Set         // the truth about what is pending
 	outcomes   *outcomes.Set      // what became of what had an id
-	table      *memtable          // takes what is accepted
-	flushing   *memtable          // of the Frozen that is outstanding, nil when none; not changed while it is
+	table      *memtable.Table    // takes what is accepted
+	flushing   *memtable.Table    // of the Frozen that is outstanding, nil when none; not changed while it is
 	segments   []*segment.Segment // sorted by seq, one reference each; replaced, never changed
 	generation uint64             // of the contents that memory was loaded from
 	midway     bool               // a command is carried out: memory is between two log indexes
@@ -157,7 +158,7 @@ func (s *Store) load() (before []*segment.Segment, err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.values, s.alive, s.outcomes = v, set, ended
-	s.table, s.flushing = newMemtable(v.nextSeq), nil
+	s.table, s.flushing = memtable.New(v.nextSeq), nil
 	s.generation, s.midway = named.generation, false
 	s.level.Store(uint32(v.level))
 	return s.show(named.segments), nil
@@ -378,18 +379,18 @@ func (s *Store) Stats() Stats {
 		st.SegmentBytes += g.Size
 	}
 	for _, t := range s.tables() {
-		st.MemtableEntries += t.len()
-		st.MemtableBytes += t.bytes
+		st.MemtableEntries += t.Len()
+		st.MemtableBytes += t.Bytes()
 	}
 	return st
 }
 
 // tables lists the memtables, the older first. The caller holds mu.
-func (s *Store) tables() []*memtable {
+func (s *Store) tables() []*memtable.Table {
 	if s.flushing == nil {
-		return []*memtable{s.table}
+		return []*memtable.Table{s.table}
 	}
-	return []*memtable{s.flushing, s.table}
+	return []*memtable.Table{s.flushing, s.table}
 }
 
 // FreeSpace returns the bytes that this process may still write to the store's

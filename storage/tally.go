@@ -6,6 +6,7 @@ import (
 	"math"
 
 	"github.com/carillonmq/carillon/storage/disk"
+	"github.com/carillonmq/carillon/storage/memtable"
 	"github.com/carillonmq/carillon/storage/segment"
 )
 
@@ -111,18 +112,18 @@ func (t *tally) look(at *stratum, e *Entry) {
 }
 
 // lookAt looks at all of a small table, and at one entry in each of as many parts of a large one.
-func (t *tally) lookAt(table *memtable) stratum {
-	first, count := table.base, table.next-table.base
+func (t *tally) lookAt(table *memtable.Table) stratum {
+	first, count := table.First(), table.Next()-table.First()
 	at := t.newStratum(0)
 	if count == 0 {
 		return at
 	}
-	at.alive = t.moment.alive.CountRange(first, table.next-1)
+	at.alive = t.moment.alive.CountRange(first, table.Next()-1)
 	parts := min(count, tallyVisits)
 	var e Entry
 	for part := range parts {
 		seq := first + segment.Surveyed(part, parts, count)
-		if found, ok := table.get(seq); ok {
+		if found, ok := table.Get(seq); ok {
 			e = found
 			t.look(&at, &e)
 		}

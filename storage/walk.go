@@ -25,7 +25,7 @@ func (w *walk) lookAtMemory(s *Store, from Ref, visits, limit int, keep func(e *
 	for _, t := range s.tables() {
 		var found merge.Slice
 		left := visits
-		t.ascend(from, func(e Entry) bool {
+		t.Ascend(from, func(e Entry) bool {
 			if left--; left < 0 || len(found) > limit {
 				w.lowerHorizon(e.Ref())
 				return false

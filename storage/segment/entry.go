@@ -54,5 +54,13 @@ type Entry struct {
 	Body    []byte    // opaque; nil and empty stay apart; never modified once handed in
 }
 
+// Hash returns what Name is, or will be.
+func (e *Entry) Hash() name.Hash {
+	if e.Name != (name.Hash{}) {
+		return e.Name
+	}
+	return name.Of(e.Topic, e.ID)
+}
+
 // Ref returns the entry's name.
 func (e *Entry) Ref() Ref { return Ref{Due: e.Due, Seq: e.Seq} }

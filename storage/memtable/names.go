@@ -1,14 +1,17 @@
-package storage
+package memtable
 
 import (
 	"cmp"
+	"fmt"
+	"math"
 	"slices"
 
 	"github.com/carillonmq/carillon/storage/alive"
+	"github.com/carillonmq/carillon/storage/codec"
 	"github.com/carillonmq/carillon/storage/name"
 )
 
-// names says which messages the ids of a memtable stand for: the table's own entries, and
+// names says which messages the ids of a table stand for: the table's own entries, and
 // foreign ones, which lie in segments from before LevelThree. The zero value is empty.
 //
 //	newest  hash -> row -> older row of the same name -> ...   (seqs fall)
@@ -127,7 +130,7 @@ func (n *names) grow() {
 }
 
 // add takes the name of an entry that the table has been given last.
-func (n *names) add(m *memtable, h name.Hash, seq uint64) {
+func (n *names) add(m *Table, h name.Hash, seq uint64) {
 	older := n.find(&h)
 	for older != 0 && n.rows.at(older).foreign == 0 && !m.holds(n.rows.at(older).seq) {
 		older = n.rows.at(older).older
@@ -164,7 +167,7 @@ func (n *names) forgetOwn() {
 }
 
 // absorb takes over the names of the table that follows this one.
-func (n *names) absorb(m *memtable, later *names) {
+func (n *names) absorb(m *Table, later *names) {
 	for r := range later.rows.all {
 		if r.foreign == 0 {
 			n.add(m, r.hash, r.seq)
@@ -174,8 +177,23 @@ func (n *names) absorb(m *memtable, later *names) {
 	}
 }
 
-// find returns the newest message of the name that is alive.
-func (m *memtable) find(h name.Hash, set *alive.Set) (name.Row, bool) {
+// AddForeign takes the row of a message that lies in a segment from before LevelThree.
+func (m *Table) AddForeign(r name.Row) { m.names.addForeign(r) }
+
+// Foreign returns the rows that AddForeign took. They must not be changed.
+func (m *Table) Foreign() []name.Row { return m.names.foreign }
+
+// Expect reads what a search for each of the names reads first. What it returns says nothing, but whoever keeps it has the
+// reading done.
+func (m *Table) Expect(names []name.Hash) (read uint64) {
+	for i := range names {
+		read ^= m.names.first(&names[i])
+	}
+	return read
+}
+
+// Find returns the newest message of the name that is in the set.
+func (m *Table) Find(h name.Hash, set *alive.Set) (name.Row, bool) {
 	n := &m.names
 	for at := n.find(&h); at != 0; at = n.rows.at(at).older {
 		if r := n.rows.at(at); set.Contains(r.seq) {
@@ -186,20 +204,20 @@ func (m *memtable) find(h name.Hash, set *alive.Set) (name.Row, bool) {
 }
 
 // row returns the row that a segment has for it, false when its entry has left the table.
-func (m *memtable) row(r *named) (name.Row, bool) {
+func (m *Table) row(r *named) (name.Row, bool) {
 	if r.foreign != 0 {
 		return m.names.foreign[r.foreign-1], true
 	}
-	e, ok := m.get(r.seq)
+	e, ok := m.Get(r.seq)
 	return name.Row{Hash: r.hash, Seq: r.seq, Due: e.Due, Expires: e.Expires, Target: e.Target}, ok
 }
 
-// sortedRows returns the rows of a segment in the order of their keys: those of all of the table's
+// SortedRows returns the rows of a segment in the order of their keys: those of all of the table's
 // entries with an id, though they may have died since, and of the foreign messages that are alive.
 //
 // They are dealt out by the first byte of their hashes, and each share by the second one: so the table
 // is read from front to back, all else happens in the processor's cache, and what is left to compare is few.
-func (m *memtable) sortedRows(set *alive.Set) []name.Row {
+func (m *Table) SortedRows(set *alive.Set) []name.Row {
 	var ends [256]int // of the shares
 	for r := range m.names.rows.all {
 		if m.hasRow(r, set) {
@@ -255,9 +273,41 @@ func begins(sizes *[256]int) (end int) {
 	return end
 }
 
-func (m *memtable) hasRow(r *named, set *alive.Set) bool {
+func (m *Table) hasRow(r *named, set *alive.Set) bool {
 	if r.foreign != 0 {
 		return set.Contains(r.seq)
 	}
 	return m.holds(r.seq)
+}
+
+// Check finds every entry by its id, where what comes first is newer. The error wraps codec.ErrCorrupt.
+func (m *Table) Check() error {
+	named, found := 0, 0
+	for e := range m.All {
+		if e.ID != "" {
+			named++
+		}
+	}
+	for _, newest := range m.names.newest {
+		at := uint32(newest)
+		if at == 0 {
+			continue
+		}
+		h := m.names.rows.at(at).hash
+		last := uint64(math.MaxUint64)
+		for ; at != 0; at = m.names.rows.at(at).older {
+			r := m.names.rows.at(at)
+			if r.hash != h || r.seq >= last {
+				return fmt.Errorf("%w: seq %d after %d in the names of %x", codec.ErrCorrupt, r.seq, last, h)
+			}
+			if e, ok := m.Get(r.seq); ok && e.ID != "" && name.Of(e.Topic, e.ID) == h {
+				found++
+			}
+			last = r.seq
+		}
+	}
+	if named != found {
+		return fmt.Errorf("%w: %d of the %d entries with an id are found by it", codec.ErrCorrupt, found, named)
+	}
+	return nil
 }

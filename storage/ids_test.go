@@ -189,26 +189,3 @@ func TestRelease_keepsNames(t *testing.T) {
 		t.Fatal(err)
 	}
 }
-
-// An id that is used again and again, each time after the message has ended or not, leaves no
-// trail of dead ones to walk.
-func TestAccept_forgetsTheDeadOfAName(t *testing.T) {
-	s := openStore(t, t.TempDir())
-	s.RaiseLevel(LevelThree)
-	for i := range 1000 {
-		first := s.Accept(withIDs(1, 1000, "same"))
-		if i%10 != 0 {
-			s.Kill([]SeqRun{{first, first}})
-		}
-	}
-	requireFound(t, s, "same-0", 991)
-	steps := 0
-	for _, newest := range s.table.names.newest {
-		for at := uint32(newest); at != 0; at = s.table.names.rows.at(at).older {
-			steps++
-		}
-	}
-	if steps > 100+10 {
-		t.Errorf("%d rows in the chain of 100 alive", steps)
-	}
-}
