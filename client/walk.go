@@ -183,9 +183,8 @@ func (w *walk) page(body io.Reader, next func(Message) bool) (done bool, err err
 	return page.Next == "", nil
 }
 
-// DeadLetters returns the dead letters that the filter means, in order of topic, partition and offset. Its
-// Topic is the dead-letter topic, all of them if it is "". What is written meanwhile may come or not. The
-// sequence ends after an error.
+// DeadLetters returns the dead letters that the filter means, the newest first. Its Topic is the delay topic
+// that they came by. What is written meanwhile may come or not. The sequence ends after an error.
 func (a *Admin) DeadLetters(ctx context.Context, f Filter) iter.Seq2[DeadLetter, error] {
 	return func(yield func(DeadLetter, error) bool) {
 		query := f.values()

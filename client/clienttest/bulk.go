@@ -141,9 +141,10 @@ func (s *Server) getOperation(r *http.Request) (any, *client.Problem) {
 	return nil, unknown("no operation %q is known", id)
 }
 
+// meantLetters returns those that the filter means, the newest first.
 func (s *Server) meantLetters(f client.Filter) (found []*letter) {
-	for _, l := range s.letters {
-		isMeant := (f.Topic == "" || l.Topic == f.Topic) && (f.Code == "" || l.Code == f.Code) && (f.Target == "" || l.Target == f.Target) && l.Time >= f.From && (f.To == 0 || l.Time < f.To)
+	for _, l := range slices.Backward(s.letters) {
+		isMeant := (f.Topic == "" || l.DelayTopic == f.Topic) && (f.Code == "" || l.Code == f.Code) && (f.Target == "" || l.Target == f.Target) && l.Time >= f.From && (f.To == 0 || l.Time < f.To)
 		if isMeant {
 			found = append(found, l)
 		}

@@ -21,7 +21,7 @@ func (l *letter) position() client.Position {
 // bury makes a dead letter of a message.
 func (s *Server) bury(m *message, p problem, at int64) *letter {
 	l := &letter{message: *m, DeadLetter: client.DeadLetter{
-		Topic: deadLetterTopic, Offset: s.nextOffset(deadLetterTopic), Code: p.code, Detail: p.detail, Target: m.target, Origin: m.from, Time: at,
+		Topic: deadLetterTopic, Offset: s.nextOffset(deadLetterTopic), Code: p.code, Detail: p.detail, Target: m.target, Origin: m.from, DelayTopic: m.topic, Time: at,
 	}}
 	if m.chosen {
 		l.ID = m.id

@@ -3,6 +3,7 @@ package conformance
 import (
 	"context"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/carillonmq/carillon/client"
@@ -72,15 +73,14 @@ func bulk() []Case {
 			s.produce("not a target", client.After(time.Minute), client.To(s.topic), client.ID("a"))
 			s.produce("good", client.After(time.Minute))
 			var letters []client.DeadLetter
-			for d, err := range s.DeadLetters(s.ctx, client.Filter{}) {
+			for d, err := range s.DeadLetters(s.ctx, client.Filter{Topic: s.topic}) {
 				if err != nil {
 					s.Fatalf("%v", err)
 				}
-				if len(d.Origin) > len(s.topic) && d.Origin[:len(s.topic)] == s.topic {
-					letters = append(letters, d)
-				}
+				letters = append(letters, d)
 			}
-			if len(letters) != 2 || letters[0].Code != string(client.CodeMalformed) || letters[1].Code != "target-invalid" || letters[1].ID != "a" || letters[0].Detail == "" || letters[0].Replayed || letters[0].Payload != nil || letters[0].Time == 0 {
+			slices.Reverse(letters) // the newest come first
+			if len(letters) != 2 || letters[0].Code != string(client.CodeMalformed) || letters[1].Code != "target-invalid" || letters[1].ID != "a" || letters[0].Detail == "" || letters[0].Replayed || letters[0].Payload != nil || letters[0].Time == 0 || letters[0].DelayTopic != s.topic {
 				s.Fatalf("dead letters are %+v", letters)
 			}
 			at := client.Position{Topic: letters[1].Topic, Partition: letters[1].Partition, Offset: letters[1].Offset}

@@ -2,6 +2,7 @@ package conformance
 
 import (
 	"fmt"
+	"strings"
 	"time"
 
 	"github.com/carillonmq/carillon/client"
@@ -199,8 +200,8 @@ func endings() []Case {
 		}},
 		{"a pause says why", func(s *scene) {
 			_, err := s.Pause(s.ctx, client.Pause{Kind: client.PauseTopic, Name: s.topic})
-			if p := s.refused("a pause without words", err, client.ErrBadRequest); p.Field != "why" {
-				s.Errorf("the problem names %q", p.Field)
+			if err == nil || !strings.Contains(err.Error(), "why") {
+				s.Errorf("a pause without words: %v", err)
 			}
 		}},
 	}
