@@ -163,6 +163,12 @@ func (n *Node) open(ctx context.Context) error {
 	return nil
 }
 
+// follows reports whether raft runs, and is a follower in that term.
+func (n *Node) follows(term uint64) bool {
+	r := n.raft.Load()
+	return r != nil && r.State() == raft.Follower && r.CurrentTerm() == term
+}
+
 // start runs Raft. The node has been born.
 func (n *Node) start() error {
 	id := n.identityNow()
@@ -170,7 +176,7 @@ func (n *Node) start() error {
 		return err
 	}
 	n.transport = newTransport(n.streams, transportConfig{
-		whole: n.lean.Whole, timeout: n.patience(), quietFor: n.cfg.Heartbeat * 2 / 3, closed: n.closed,
+		whole: n.lean.Whole, timeout: n.patience(), quietFor: n.cfg.Heartbeat * 2 / 3, follows: n.follows, closed: n.closed,
 	}, newHCLogger(n.cfg.Logger, "raft-net").until(n.closed))
 	shots := &raftfsm.Snapshots{Store: n.store, Retain: n.retain, Fail: n.failWith, Received: n.noteReceived, Refuse: n.streams.refuse}
 	cfg := n.raftConfig(id)

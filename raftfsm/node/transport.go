@@ -35,7 +35,9 @@ type transportConfig struct {
 	// an idle group costs. Where the log is slow or cannot be written, or a packet is lost,
 	// they come as usual.
 	quietFor time.Duration
-	closed   <-chan struct{} // by the node
+	// follows reports whether raft is a follower in that very term.
+	follows func(term uint64) bool
+	closed  <-chan struct{} // by the node
 }
 
 // A peer is what the last answer said.
@@ -69,6 +71,32 @@ func newTransport(s *streams, cfg transportConfig, logger hclogger) *transport {
 
 // Consumer gives raft what others ask of it.
 func (t *transport) Consumer() <-chan raft.RPC { return t.requests }
+
+// SetHeartbeatHandler takes from raft how it answers heartbeats beside its main loop, which may be waiting for
+// the disk. Only those go that way which change neither its term nor its state. One of a later term, or to a
+// candidate, writes the term down, and while it waits for the disk the main loop may vote in a term above that:
+//
+//	heartbeat of term 3                  main loop
+//	3 > 2: write 3, wait for the disk
+//	                                     asked for a vote in 4: write 4, vote
+//	                                     in term 4
+//	in term 3
+//
+// The node would follow the leader of term 3, though its vote has helped to elect one that knows nothing of
+// what is acknowledged from here on. In the main loop the two come one after the other. The little that is
+// left, a follower that becomes a candidate while a heartbeat is answered, Stable.SetUint64 refuses.
+func (t *transport) SetHeartbeatHandler(beside func(raft.RPC)) {
+	t.NetworkTransport.SetHeartbeatHandler(func(rpc raft.RPC) {
+		if req, ok := rpc.Command.(*raft.AppendEntriesRequest); ok && t.follows(req.Term) {
+			beside(rpc)
+			return
+		}
+		select {
+		case t.requests <- rpc:
+		case <-t.closed:
+		}
+	})
+}
 
 // forward tells the streams while raft receives a snapshot.
 func (t *transport) forward() {

@@ -170,3 +170,63 @@ func TestCluster_catchesUpWithLargeCommandsOnASlowLink(t *testing.T) {
 		c.agree()
 	})
 }
+
+// What raft answers beside its main loop must not move its term: a vote that is on its way to the disk there
+// would be overtaken.
+func TestTransport_answersBesideTheMainLoopWhatMovesNothing(t *testing.T) {
+	listen := func() net.Listener {
+		listener, err := net.Listen("tcp", "127.0.0.1:0")
+		if err != nil {
+			t.Fatal(err)
+		}
+		return listener
+	}
+	listener := listen()
+	streamed := streamConfig{
+		cluster: "a", advertised: listener.Addr().String(), dial: new(net.Dialer).DialContext,
+		raftID: func() raft.ServerID { return "n1" }, patience: time.Minute, log: testLogger(t),
+	}
+	logger := newHCLogger(testLogger(t), "raft-net")
+	closed := make(chan struct{})
+	const term = 3
+	server := newTransport(newStreams(listener, streamed), transportConfig{
+		timeout: time.Minute, closed: closed, follows: func(asked uint64) bool { return asked == term },
+	}, logger)
+	client := newTransport(newStreams(listen(), streamed), transportConfig{timeout: time.Minute, closed: closed}, logger)
+	defer func() {
+		close(closed)
+		_ = client.Close()
+		_ = server.Close()
+	}()
+	type way struct {
+		beside bool
+		term   uint64
+	}
+	took := make(chan way, 1)
+	answer := func(rpc raft.RPC, beside bool) {
+		term := rpc.Command.(*raft.AppendEntriesRequest).Term
+		took <- way{beside, term}
+		rpc.Respond(&raft.AppendEntriesResponse{Term: term, Success: true}, nil)
+	}
+	server.SetHeartbeatHandler(func(rpc raft.RPC) { answer(rpc, true) })
+	go func() {
+		for {
+			select {
+			case rpc := <-server.Consumer():
+				answer(rpc, false)
+			case <-closed:
+				return
+			}
+		}
+	}()
+	for asked := uint64(term - 1); asked <= term+1; asked++ {
+		request := &raft.AppendEntriesRequest{RPCHeader: raft.RPCHeader{Addr: []byte("leader"), ID: []byte("n2")}, Term: asked}
+		var response raft.AppendEntriesResponse
+		if err := client.NetworkTransport.AppendEntries("n1", peerAt("n1", raft.ServerAddress(listener.Addr().String())), request, &response); err != nil {
+			t.Fatal(err)
+		}
+		if got, want := <-took, (way{asked == term, asked}); got != want {
+			t.Errorf("in term %d a heartbeat of term %d went %+v, want %+v", term, asked, got, want)
+		}
+	}
+}

@@ -142,6 +142,36 @@ func TestStable_refusesLessThanWasPromised(t *testing.T) {
 	}
 }
 
+// A heartbeat that raft answers beside its main loop may set its term after a vote has set a later one.
+func TestStable_goesBackToNoEarlierTerm(t *testing.T) {
+	for _, level := range []storage.Level{storage.LevelOne, storage.LevelTwo} {
+		dir := t.TempDir()
+		s, err := OpenStable(dir)
+		if err != nil {
+			t.Fatal(err)
+		}
+		s.level = func() storage.Level { return level }
+		if err := errors.Join(s.SetUint64(termKey, 7), s.SetUint64(termKey, 7)); err != nil {
+			t.Fatal(err)
+		}
+		if err := s.SetUint64(termKey, 6); err == nil {
+			t.Errorf("level %d: term 6 was taken after term 7", level)
+		}
+		if err := s.Close(); err != nil {
+			t.Fatal(err)
+		}
+		if s, err = OpenStable(dir); err != nil {
+			t.Fatalf("level %d: %v", level, err)
+		}
+		if term, err := s.GetUint64(termKey); err != nil || term != 7 {
+			t.Errorf("level %d: term %d, %v", level, term, err)
+		}
+		if err := s.Close(); err != nil {
+			t.Error(err)
+		}
+	}
+}
+
 // Raft writes a vote in two steps. The log may be cleared between them, by another goroutine.
 func TestStable_sealsNoHalfOfAVote(t *testing.T) {
 	dir := t.TempDir()

@@ -83,10 +83,23 @@ func (s *Stable) Set(key, value []byte) error {
 	return s.seal()
 }
 
-// SetUint64 seals what is there then, but for the first half of a vote.
+// SetUint64 seals what is there then, but for the first half of a vote. A term below the one that is
+// there is refused, and nothing is written. Raft can ask for that: it answers heartbeats beside its main
+// loop, and one that has looked at the term before a vote raised it sets its own after. Raft panics at the
+// refusal, before it follows a leader whom its vote has deposed.
 func (s *Stable) SetUint64(key []byte, value uint64) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	if bytes.Equal(key, termKey) {
+		switch term, err := s.GetUint64(termKey); {
+		case err == nil && value < term:
+			return fmt.Errorf("term %d was asked for after term %d, nothing was written: start the node again", value, term)
+		case err == nil && value == term:
+			return s.seal()
+		case err != nil && !errors.Is(err, raftboltdb.ErrKeyNotFound):
+			return err
+		}
+	}
 	if err := s.BoltStore.SetUint64(key, value); err != nil {
 		return err
 	}
