@@ -130,9 +130,9 @@ func (j *judge) checkDeadLetters() {
 		if waited := letter.At.Add(ahead).Sub(time.UnixMilli(r.Due)); waited < j.MissingTimeout-cut {
 			j.problem("dead-letter", "%s is one, though it was due for %v only, and %v are allowed", r, waited, j.MissingTimeout)
 		}
-		if j.absent(r.Target, letter.At) < j.MissingTimeout {
+		if absent := j.absent(r.Target, span{j.keptAside(letter.At), letter.At}); absent < j.MissingTimeout {
 			j.problem("dead-letter", "%s is one, though its target could not be written to for %v only, and %v are allowed",
-				r, j.absent(r.Target, letter.At).Round(time.Second), j.MissingTimeout)
+				r, absent.Round(time.Second), j.MissingTimeout)
 		}
 	}
 }
@@ -144,9 +144,26 @@ func (l *Ledger) wasLimited(target string, at time.Time) bool {
 	})
 }
 
-// absent returns for how long the target was missing or forbidden, as far as Kafka told, without a pause, at
+// keptAside returns since when a dead letter that was written then may have been one: when its topic could not
+// be written to, it was kept aside, and its target may be there again.
+func (l *Ledger) keptAside(written time.Time) time.Time {
+	since := written
+	lasts := func(f Fault) bool { // until then, or shortly before
+		isAbsence := f.Topic == l.DeadLetters && (f.Kind == "missing" || f.Kind == "forbid")
+		return isAbsence && f.From.Before(since) && (f.Until.IsZero() || f.Until.Add(traits["missing"].recovery).After(since))
+	}
+	for {
+		before := slices.IndexFunc(l.Faults, lasts)
+		if before < 0 {
+			return since
+		}
+		since = l.Faults[before].From
+	}
+}
+
+// absent returns for how long the target was missing or forbidden, as far as Kafka told, without a pause, in
 // that time or shortly before. A pause is one in which somebody had time to ask, and to write.
-func (l *Ledger) absent(target string, at time.Time) time.Duration {
+func (l *Ledger) absent(target string, near span) time.Duration {
 	var spans []span
 	for _, f := range l.Faults {
 		isStray := f.Kind == "stray" && (f.Topic == target || f.Topic == "")
@@ -154,8 +171,8 @@ func (l *Ledger) absent(target string, at time.Time) time.Duration {
 			continue
 		}
 		until := f.Until
-		if until.IsZero() || until.After(at) {
-			until = at
+		if until.IsZero() || until.After(near.to) {
+			until = near.to
 		}
 		if until.After(f.From) {
 			spans = append(spans, span{f.From, until})
@@ -176,7 +193,7 @@ func (l *Ledger) absent(target string, at time.Time) time.Duration {
 	}
 	var longest time.Duration
 	for _, s := range spans {
-		if s.to.Add(traits["missing"].recovery).After(at) {
+		if s.to.Add(traits["missing"].recovery).After(near.from) {
 			longest = max(longest, s.to.Sub(s.from))
 		}
 	}

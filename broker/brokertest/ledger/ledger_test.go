@@ -70,6 +70,14 @@ func TestJudge_findsNothingWhereAllPromisesAreKept(t *testing.T) {
 			l.Pending = append(l.Pending, Message{Identity: r.Identity, Target: "orders", Due: r.Due, Seq: 101})
 			l.drop(50)
 		},
+		"a dead letter waited until its topic could be written to, and its target was there again": func(l *Ledger) {
+			l.fault("missing", "orders", 100, 450)
+			l.fault("forbid", "dead", 390, 700)
+			l.fault("forbid", "dead", 705, 800)
+			_, d := l.at(100)
+			d.Topic, d.Seq, d.Due, d.At = "dead", 0, 0, after(801)
+			l.held("orders", 101, 450, 480)
+		},
 		"a clock is ahead": func(l *Ledger) {
 			l.knowLess()
 			l.Clocks = append(l.Clocks, Clock{Node: "n", At: after(100), Offset: time.Second})
