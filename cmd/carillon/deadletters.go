@@ -34,12 +34,13 @@ type letterFlags struct {
 
 func (f *letterFlags) add(cmd *cobra.Command) {
 	flags := cmd.Flags()
-	flags.StringVar(&f.filter.Topic, "topic", "", "dead-letter `topic` (default: all of them)")
+	flags.StringVar(&f.filter.Topic, "topic", "", "delay `topic` that they came by (default: any)")
 	flags.StringVar(&f.filter.Code, "code", "", "`why` they are, in the word that the list shows")
 	flags.StringVar(&f.filter.Target, "target", "", "`topic` that they were to go to")
 	flags.StringVar(&f.since, "since", "", "written at this `time` or later: RFC 3339 with zone, epoch milliseconds, or a duration before now such as 1h")
 	flags.StringVar(&f.before, "before", "", "written before this `time`, likewise")
 	f.node.add(cmd)
+	complete(cmd, "topic", f.node.completeTopics)
 	complete(cmd, "target", f.node.completeTargets)
 }
 
@@ -60,7 +61,7 @@ func deadLettersListCommand() *cobra.Command {
 		Use:   "list",
 		Short: "List dead letters: why each is one, and where it was to go",
 		Example: "  carillon dead-letters list --since 1h\n" +
-			"  carillon dead-letters list --code unknown-topic --target orders --limit 0 --json",
+			"  carillon dead-letters list --code target-missing --target orders --limit 0 --json",
 		Args: arguments(cobra.NoArgs),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			filter, err := f.read(time.Now())
@@ -73,7 +74,7 @@ func deadLettersListCommand() *cobra.Command {
 				}
 				head := []any{"dead letter", "written", "code", "target", "id", "replayed", "detail"}
 				return printRows(cmd.OutOrStdout(), cluster.DeadLetters(ctx, filter), limit, head, func(d client.DeadLetter) []any {
-					return []any{positionOf(d), moment(d.Time), d.Code, orNone(d.Target), orNone(d.ID), yesOrNo(d.Replayed), d.Detail}
+					return []any{positionOf(d), moment(d.Time), codeOf(d), orNone(d.Target), orNone(d.ID), yesOrNo(d.Replayed), d.Detail}
 				})
 			})
 		},
@@ -86,6 +87,14 @@ func deadLettersListCommand() *cobra.Command {
 
 func positionOf(d client.DeadLetter) client.Position {
 	return client.Position{Topic: d.Topic, Partition: d.Partition, Offset: d.Offset}
+}
+
+// codeOf says why a dead letter is one, and of a record that is none that it is somebody else's.
+func codeOf(d client.DeadLetter) string {
+	if d.Foreign {
+		return "(foreign)"
+	}
+	return d.Code
 }
 
 func yesOrNo(b bool) string {
@@ -144,7 +153,7 @@ func deadLettersGetCommand() *cobra.Command {
 func printDeadLetter(w io.Writer, d client.DeadLetter) error {
 	out := table.New(w)
 	out.Row("dead letter", positionOf(d))
-	out.Row("code", d.Code)
+	out.Row("code", codeOf(d))
 	out.Row("detail", d.Detail)
 	out.Row("target", orNone(d.Target))
 	out.Row("came as", d.Origin)
@@ -213,7 +222,7 @@ func bulkReplayCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "replay [filter] --reason TEXT",
 		Short: "Schedule dead letters anew",
-		Example: "  carillon bulk replay --code unknown-topic --target orders --since 2h --reason 'the topic is there now'\n" +
+		Example: "  carillon bulk replay --code target-missing --target orders --since 2h --reason 'the topic is there now'\n" +
 			"  carillon bulk replay --target orders --to orders-eu --in 10m --rate 100 --reason moved",
 		Args: arguments(cobra.NoArgs),
 		RunE: func(cmd *cobra.Command, _ []string) (err error) {
