@@ -50,7 +50,7 @@ func (x *idTest) replay(at deadletter.Place) client.Code {
 				return p.Code
 			}
 		}
-		time.Sleep(100 * time.Millisecond)
+		<-time.After(100 * time.Millisecond)
 	}
 }
 
