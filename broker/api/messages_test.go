@@ -74,7 +74,8 @@ func (oneMessage) State() storage.State { return storage.State{} }
 // A doneLog does what is asked of it.
 type doneLog struct{ asked []raftfsm.Operation }
 
-func (*doneLog) Room() error { return nil }
+func (*doneLog) Room() error                   { return nil }
+func (*doneLog) Barrier(context.Context) error { return nil }
 
 func (l *doneLog) Propose(_ context.Context, command raftfsm.Command) *raftfsm.Proposal {
 	operations := command.(raftfsm.Operate).Operations

@@ -32,13 +32,19 @@ func (d *Desk) Now(ctx context.Context, topic, id string, c Condition) (client.A
 	})
 }
 
+// asking returns what is asked for of the message that waits.
+type asking func(waits storage.Ref, now int64) client.ChangeRequest
+
 // change reads the message that waits as this node has it, and proposes what takes its place on the
 // condition that it waits still. The log decides, so nothing is asked of it before: should another one
 // wait by then, it is read again; should none be known here, the log is asked in vain for a message of no
 // seq, and says in its answer what became of it.
-func (d *Desk) change(ctx context.Context, topic, id string, c Condition, request func(waits storage.Ref, now int64) client.ChangeRequest) (client.Answer, error) {
+func (d *Desk) change(ctx context.Context, topic, id string, c Condition, request asking) (client.Answer, error) {
 	if problem := d.mayAccept(storage.LevelThree); problem != nil {
 		return client.Answer{}, problem
+	}
+	if origin, ok := nameless(topic, id); ok {
+		return d.changeOfRecord(ctx, origin, c, request)
 	}
 	for try := 1; ; try++ {
 		known, err := d.store.Get(ctx, topic, id)

@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"time"
 
+	"golang.org/x/sync/semaphore"
+
 	"github.com/carillonmq/carillon/broker/config"
 	"github.com/carillonmq/carillon/broker/ingest"
 	"github.com/carillonmq/carillon/client"
@@ -19,11 +21,14 @@ type Store interface {
 	IDsOpen() bool
 	State() storage.State
 	Get(ctx context.Context, topic, id string) (storage.Known, error)
+	List(ctx context.Context, q storage.ListQuery) (storage.Page, error)
 }
 
 // A Log takes commands into the replicated log; *node.Node implements it.
 type Log interface {
 	Propose(ctx context.Context, command raftfsm.Command) *raftfsm.Proposal
+	// Barrier returns once an entry of this leader's own term, proposed after the call, is committed and applied here.
+	Barrier(ctx context.Context) error
 	// Room returns why nothing is to be accepted for now, or nil.
 	Room() error
 }
@@ -57,11 +62,13 @@ type Desk struct {
 	counts Count
 	clock  func() time.Time
 	line   line
+
+	searches *semaphore.Weighted
 }
 
 // New returns a Desk. It starts nothing before it is asked.
 func New(o Options) *Desk {
-	d := &Desk{config: o.Config, store: o.Store, log: o.Log, counts: o.Count, clock: o.Now}
+	d := &Desk{config: o.Config, store: o.Store, log: o.Log, counts: o.Count, clock: o.Now, searches: semaphore.NewWeighted(1)}
 	d.line.commit = d.commit
 	return d
 }
@@ -104,6 +111,9 @@ func (d *Desk) Schedule(ctx context.Context, may Scope, requests []client.Schedu
 func (d *Desk) Cancel(ctx context.Context, topic, id string, c Condition) (client.Answer, error) {
 	if problem := d.levelOf(storage.LevelThree); problem != nil {
 		return client.Answer{}, problem
+	}
+	if origin, ok := nameless(topic, id); ok {
+		return d.cancelOfRecord(ctx, origin, c)
 	}
 	return d.one(ctx, raftfsm.Operation{Verb: raftfsm.Cancel, If: c.If, Seq: c.Seq, Entry: storage.Entry{Topic: topic, ID: id}})
 }

@@ -1,0 +1,114 @@
+package order
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math"
+
+	"github.com/carillonmq/carillon/broker/message"
+	"github.com/carillonmq/carillon/broker/query"
+	"github.com/carillonmq/carillon/client"
+	"github.com/carillonmq/carillon/raftfsm"
+	"github.com/carillonmq/carillon/storage"
+)
+
+// A message whose producer chose no id is named by its record, and no index leads there: it is searched
+// among what is pending, and the log is asked about the message of that seq. Should it have been changed
+// meanwhile, that one is dead, and the one in its place has the same record: it is searched again.
+
+// searched is how many messages are looked at together.
+const searched = 1024
+
+// nameless returns the record that the id names, if it is no chosen one.
+func nameless(topic, id string) (message.Origin, bool) {
+	origin, ok := query.ParseOrigin(id)
+	return origin, ok && origin.Topic == topic
+}
+
+// search returns the message of the record. One search runs at a time.
+func (d *Desk) search(ctx context.Context, origin message.Origin) (*storage.Listed, *client.Problem) {
+	if problem := d.levelOf(storage.LevelFour); problem != nil {
+		return nil, problem
+	}
+	slow := func(err error) *client.Problem {
+		return &client.Problem{Code: client.CodeUnavailable, Detail: fmt.Sprintf("message %s was not found in time, nothing was done: what has no id of its own is searched among all that is pending: %v", origin, err)}
+	}
+	if err := d.searches.Acquire(ctx, 1); err != nil {
+		return nil, slow(err)
+	}
+	defer d.searches.Release(1)
+	if err := d.log.Barrier(ctx); err != nil { // so that nothing is missing here that was acknowledged
+		if errors.Is(err, raftfsm.ErrNotLeader) {
+			return nil, problemOf(err)
+		}
+		return nil, slow(err)
+	}
+	for from, done := (storage.Ref{Due: math.MinInt64}), false; !done; {
+		page, err := d.store.List(ctx, storage.ListQuery{From: from, Last: math.MaxInt64, Limit: searched, Bodies: true,
+			Keep: func(_ *storage.Moment, e *storage.Entry) bool {
+				return e.ID == "" && (e.Topic == "" || e.Topic == origin.Topic)
+			}})
+		if ctx.Err() != nil {
+			return nil, slow(context.Cause(ctx))
+		}
+		if err != nil {
+			return nil, &client.Problem{Code: client.CodeInternal, Detail: err.Error()}
+		}
+		for i := range page.Items {
+			l := &page.Items[i]
+			m, err := message.FromEntry(&storage.Entry{Due: l.Due, Seq: l.Seq, Target: l.Target, Topic: l.Topic, Expires: l.Expires, Body: l.Body})
+			if err == nil && m.ID == "" && m.Origin == origin {
+				return l, nil
+			}
+		}
+		from, done = page.Next, page.Done
+	}
+	return nil, unknown(origin)
+}
+
+func unknown(origin message.Origin) *client.Problem {
+	return &client.Problem{Code: client.CodeNotFound, Detail: fmt.Sprintf("no message %s is pending: what became of those without an id of their own is not kept", origin)}
+}
+
+// ofRecord asks the log about the message of the record, as long as it is another one by then.
+func (d *Desk) ofRecord(ctx context.Context, origin message.Origin, operation func(l *storage.Listed) (raftfsm.Operation, *client.Problem)) (client.Answer, error) {
+	for try := 1; ; try++ {
+		l, problem := d.search(ctx, origin)
+		if problem != nil {
+			return client.Answer{}, problem
+		}
+		op, problem := operation(l)
+		if problem != nil {
+			return client.Answer{}, problem
+		}
+		op.Of = storage.Found{Ref: l.Ref, Target: l.Target, Topic: l.Topic, Expires: l.Expires}
+		answer, err := d.one(ctx, op)
+		switch {
+		case err == nil:
+			answer.Topic, answer.ID = origin.Topic, origin.String()
+			return answer, nil
+		case !errors.Is(err, client.ErrNotFound):
+			return answer, err
+		case try == mostTries:
+			return answer, unknown(origin)
+		}
+	}
+}
+
+// cancelOfRecord is Cancel of a message without an id.
+func (d *Desk) cancelOfRecord(ctx context.Context, origin message.Origin, c Condition) (client.Answer, error) {
+	return d.ofRecord(ctx, origin, func(*storage.Listed) (raftfsm.Operation, *client.Problem) {
+		return raftfsm.Operation{Verb: raftfsm.Cancel, If: c.If, Seq: c.Seq, Entry: storage.Entry{Topic: origin.Topic}}, nil
+	})
+}
+
+// changeOfRecord is Change of a message without an id.
+func (d *Desk) changeOfRecord(ctx context.Context, origin message.Origin, c Condition, request asking) (client.Answer, error) {
+	return d.ofRecord(ctx, origin, func(l *storage.Listed) (raftfsm.Operation, *client.Problem) {
+		now := d.now()
+		op, problem := d.changed(l, request(l.Ref, now), now)
+		op.Verb, op.If, op.Seq = raftfsm.Change, c.If, c.Seq
+		return op, problem
+	})
+}

@@ -1,0 +1,63 @@
+package order
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/carillonmq/carillon/broker/message"
+	"github.com/carillonmq/carillon/client"
+	"github.com/carillonmq/carillon/raftfsm"
+	"github.com/carillonmq/carillon/storage"
+)
+
+// records puts messages without ids into the schedule, with offsets from 0 on, due a second apart.
+func (f *fixture) records(n int) {
+	var operations []raftfsm.Operation
+	for i := range n {
+		due := time.Now().Add(time.Hour + time.Duration(i)*time.Second).UnixMilli()
+		m := message.Message{Origin: message.Origin{Topic: "orders.delay", Partition: 2, Offset: int64(i)}, PlannedFor: due, Partition: -1, Value: []byte("a parcel")}
+		operations = append(operations, raftfsm.Operation{Verb: raftfsm.Schedule, Entry: m.Entry(due, "orders", storage.LevelFour)})
+	}
+	f.propose(raftfsm.Operate{Time: time.Now().UnixMilli(), Operations: operations})
+}
+
+func TestNameless_areCancelledAndChanged(t *testing.T) {
+	atDesk(t, func(t *testing.T, f *fixture) {
+		const messages = 2500
+		f.records(messages)
+		id := func(offset int) string { return fmt.Sprintf("orders.delay/2/%d", offset) }
+		for _, offset := range []int{0, 1500, messages - 1} {
+			answer, err := f.Cancel(t.Context(), "orders.delay", id(offset), Condition{raftfsm.Exactly, uint64(offset + 1)})
+			if err != nil || answer.Code != client.AnswerCancelled || answer.Seq != uint64(offset+1) || answer.ID != id(offset) {
+				t.Errorf("%d: %+v, %v", offset, answer, err)
+			}
+			if _, err := f.Cancel(t.Context(), "orders.delay", id(offset), Condition{}); !errors.Is(err, client.ErrNotFound) || !strings.Contains(err.Error(), "is not kept") {
+				t.Errorf("%d again: %v", offset, err)
+			}
+		}
+		answer, err := f.Change(t.Context(), "orders.delay", id(7), Condition{}, client.ChangeRequest{DeliverAfter: "3h", Value: client.Text("two")})
+		if err != nil || answer.Code != client.AnswerReplaced || answer.Before != 8 || answer.ID != id(7) {
+			t.Fatalf("%+v, %v", answer, err)
+		}
+		l, problem := f.search(t.Context(), message.Origin{Topic: "orders.delay", Partition: 2, Offset: 7})
+		if problem != nil || l.Seq != answer.Seq || l.Due != time.Now().UnixMilli()+3*3_600_000 {
+			t.Errorf("%+v, %v", l, problem)
+		}
+		if _, err := f.Change(t.Context(), "orders.delay", id(7), Condition{raftfsm.Exactly, 8}, client.ChangeRequest{DeliverAfter: "4h"}); !errors.Is(err, client.ErrConflict) {
+			t.Errorf("%v", err)
+		}
+		if _, err := f.Now(t.Context(), "orders.delay", id(7), Condition{}); err != nil {
+			t.Error(err)
+		}
+		f.propose(raftfsm.ClaimCommand{Claim: storage.Claim{Through: time.Now().UnixMilli() + 10}})
+		if _, err := f.Cancel(t.Context(), "orders.delay", id(7), Condition{}); !errors.Is(err, client.ErrTooLate) {
+			t.Errorf("%v", err)
+		}
+		if pending := f.node.Store().State().Pending; pending != messages-3 {
+			t.Errorf("%d pending", pending)
+		}
+	})
+}
