@@ -11,6 +11,7 @@ import (
 
 	"golang.org/x/sync/errgroup"
 
+	"github.com/carillonmq/carillon/broker/bulk"
 	"github.com/carillonmq/carillon/broker/clock"
 	"github.com/carillonmq/carillon/broker/config"
 	"github.com/carillonmq/carillon/broker/deadletter"
@@ -101,6 +102,7 @@ type Broker struct {
 	queries      *query.Desk
 	orders       *order.Desk
 	deadLetters  *deadletter.Desk
+	operations   *bulk.Desk
 	report       atomic.Pointer[report.Report] // of the running term, nil when there is none
 	searched     atomic.Bool                   // storage, for strays
 }
@@ -145,6 +147,7 @@ func New(o Options) *Broker {
 		TargetOf: func(topic string) string { return o.Config.RouteOfPending(topic).Target(topic) },
 	})
 	b.orders = order.New(order.Options{Config: o.Config, Store: o.Node.Store(), Log: o.Node, Count: o.Metrics, Now: b.now})
+	b.operations = bulk.New(bulk.Options{Store: o.Node.Store(), Log: o.Node, Queries: b.queries, Orders: b.orders, Count: o.Metrics, Now: b.now, Logger: o.Logger})
 	return b
 }
 

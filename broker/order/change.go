@@ -119,6 +119,13 @@ func (d *Desk) changed(l *storage.Listed, r client.ChangeRequest, now int64) (op
 	return d.judged(route, old.Origin, a, now)
 }
 
+// Changed returns what would take the place of a message that waits, as Change has it, and proposes
+// nothing.
+func (d *Desk) Changed(l *storage.Listed, r client.ChangeRequest, now int64) (storage.Entry, *client.Problem) {
+	op, problem := d.changed(l, r, now)
+	return op.Entry, problem
+}
+
 // ownHeaders returns the headers of the changed message that are no instructions, and those that give
 // its key, unless the request does.
 func ownHeaders(old *message.Message, r client.ChangeRequest) (headers []client.Header, problem *client.Problem) {

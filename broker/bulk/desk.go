@@ -1,0 +1,269 @@
+package bulk
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"strconv"
+	"time"
+
+	"github.com/carillonmq/carillon/broker/query"
+	"github.com/carillonmq/carillon/client"
+	"github.com/carillonmq/carillon/raftfsm"
+	"github.com/carillonmq/carillon/storage"
+	"github.com/carillonmq/carillon/storage/bulk"
+)
+
+// A Store is the schedule of this node.
+type Store interface {
+	query.Store
+	Level() storage.Level
+	IDsOpen() bool
+	Bulks() []bulk.Operation
+	RunningBulk(id uint64) (bulk.Operation, bool)
+}
+
+// A Log takes commands into the replicated log; *node.Node implements it.
+type Log interface {
+	Propose(ctx context.Context, command raftfsm.Command) *raftfsm.Proposal
+	// Room returns why nothing is to be accepted for now, or nil.
+	Room() error
+	// Barrier returns once all that was acknowledged before the call is applied here.
+	Barrier(ctx context.Context) error
+}
+
+// Queries tell how many messages a filter means; *query.Desk does.
+type Queries interface {
+	Histogram(ctx context.Context, r query.HistogramRequest) (client.Histogram, error)
+}
+
+// Orders say what a changed message is like; *order.Desk does.
+type Orders interface {
+	Changed(l *storage.Listed, r client.ChangeRequest, now int64) (storage.Entry, *client.Problem)
+}
+
+// A Count counts what is carried out, as of records.
+type Count interface {
+	// Accepted counts messages that are in the log.
+	Accepted(messages int)
+	// Answered counts operations with an id, by what came of them.
+	Answered(answer string, operations int)
+}
+
+// Options are the parts that a Desk is made of. All are required.
+type Options struct {
+	Store   Store
+	Log     Log
+	Queries Queries
+	Orders  Orders
+	Count   Count
+	Now     func() time.Time
+	Logger  *slog.Logger
+}
+
+// A Desk starts operations, tells of them and stops them, while the node leads. Its methods may be called
+// from any goroutine. Their errors are a *client.Problem without a Status.
+type Desk struct {
+	Options
+	log    *slog.Logger
+	called chan struct{} // has a value when there may be an operation that the Runner does not know
+}
+
+// New returns a Desk. It starts nothing before it is asked.
+func New(o Options) *Desk {
+	return &Desk{Options: o, log: o.Logger.With("component", "bulk"), called: make(chan struct{}, 1)}
+}
+
+// Start starts an operation: what is pending when it comes into the log, and no more, is meant. With DryRun it
+// tells how many messages that are. Once has a request that comes twice start one. It blocks until the
+// operation is in the log of a majority, and not for what it does.
+func (d *Desk) Start(ctx context.Context, r client.OperationRequest, who string, once raftfsm.Once) (client.Operation, error) {
+	now := d.Now().UnixMilli()
+	t, problem := newTask(&r, now)
+	if problem != nil {
+		return client.Operation{}, problem
+	}
+	if problem := d.mayStart(); problem != nil {
+		return client.Operation{}, problem
+	}
+	if err := d.match(ctx, &t); err != nil {
+		return client.Operation{}, problemOf(err)
+	}
+	if r.DryRun {
+		told := client.Operation{State: client.OperationFinished, DryRun: true, Who: who, Started: now, Ended: now}
+		t.fill(&told)
+		return told, nil
+	}
+	c := raftfsm.StartBulk{Time: now, What: t.text(), Who: who, Once: once}
+	if err := bulk.CheckTexts(c.What, c.Who, "", ""); err != nil {
+		return client.Operation{}, &client.Problem{Code: client.CodeBadRequest, Detail: err.Error() + ": shorten filter and reason"}
+	}
+	result, err := d.Log.Propose(ctx, c).Wait(ctx)
+	if err != nil {
+		return client.Operation{}, problemOf(err)
+	}
+	switch a := result.Answers[0][0]; {
+	case a.Code == raftfsm.KeyReused:
+		return client.Operation{}, &client.Problem{Code: client.CodeKeyReused, Detail: "the idempotency key came before, with other content: nothing was done; choose another key"}
+	case a.Code == raftfsm.Conflict:
+		return client.Operation{}, &client.Problem{Code: client.CodeRateLimited, Detail: fmt.Sprintf("%d operations run, as many as may: nothing was done; wait for one to end, or stop one", bulk.MostRunning)}
+	case a.Code == raftfsm.Scheduled:
+		if !a.Again {
+			d.log.Info("operation started", "operation", a.Seq, "verb", t.Verb, "who", who, "why", t.Reason, "what", c.What)
+		}
+		d.call()
+		return d.find(a.Seq)
+	default:
+		return client.Operation{}, &client.Problem{Code: client.CodeInternal, Detail: fmt.Sprintf("the log answers %v", a.Code)}
+	}
+}
+
+func (d *Desk) call() {
+	select {
+	case d.called <- struct{}{}:
+	default:
+	}
+}
+
+// mayStart returns why no operation can be started here, or nil.
+func (d *Desk) mayStart() *client.Problem {
+	if level := d.Store.Level(); level < storage.LevelFour {
+		return &client.Problem{Code: client.CodeLevelTooLow, Detail: fmt.Sprintf("the feature level is %d, this takes %d: run `carillon cluster raise` when all nodes run a program that understands it", level, storage.LevelFour)}
+	}
+	if !d.Store.IDsOpen() {
+		return &client.Problem{Code: client.CodeIDsClosed, Detail: "the leader still reads the ids of messages from before feature level 3: ask again in some minutes"}
+	}
+	return nil
+}
+
+// mostCounted is how many stretches are read to count what only bodies tell.
+const mostCounted = 64
+
+// match counts what the task means.
+func (d *Desk) match(ctx context.Context, t *task) error {
+	w, err := query.NewWalk(d.Store, t.Filter, maxSeq)
+	if err != nil {
+		return err
+	}
+	if !w.ByBody() {
+		h, err := d.Queries.Histogram(ctx, query.HistogramRequest{Filter: t.Filter})
+		if err != nil {
+			return err
+		}
+		if !h.Exact {
+			t.Within = h.Unseen
+		}
+		for _, b := range h.Buckets {
+			t.Matched, t.Within = b.Count, b.Within
+		}
+		if h.Untold != nil {
+			t.Within += h.Untold.Count + h.Untold.Within
+		}
+		return nil
+	}
+	if err := d.Log.Barrier(ctx); err != nil {
+		return err
+	}
+	at := w.First()
+	for range mostCounted {
+		s, err := w.Stretch(ctx, at, mostLooked)
+		if err != nil {
+			return err
+		}
+		t.Matched += uint64(len(s.Met))
+		if s.Done {
+			t.Within = 0
+			return nil
+		}
+		at, t.Within = s.Next, s.Pending
+	}
+	return nil
+}
+
+// List returns the operations that are known, the newest first.
+func (d *Desk) List(ctx context.Context) (client.Operations, error) {
+	if err := d.Log.Barrier(ctx); err != nil {
+		return client.Operations{}, problemOf(err)
+	}
+	return d.Local(), nil
+}
+
+// Local returns those that this node knows of, which may be behind.
+func (d *Desk) Local() client.Operations {
+	all := client.Operations{Operations: []client.Operation{}}
+	for _, o := range d.Store.Bulks() {
+		all.Operations = append(all.Operations, tell(o))
+	}
+	return all
+}
+
+// Get returns one operation.
+func (d *Desk) Get(ctx context.Context, id string) (client.Operation, error) {
+	number, problem := numberOf(id)
+	if problem != nil {
+		return client.Operation{}, problem
+	}
+	if err := d.Log.Barrier(ctx); err != nil {
+		return client.Operation{}, problemOf(err)
+	}
+	return d.find(number)
+}
+
+// Stop ends an operation: what is done stays done, and no more is. One that has ended is told as it is.
+func (d *Desk) Stop(ctx context.Context, id, who, reason string) (client.Operation, error) {
+	number, problem := numberOf(id)
+	if problem != nil {
+		return client.Operation{}, problem
+	}
+	c := raftfsm.StopBulk{Time: d.Now().UnixMilli(), ID: number, Problem: "stopped by " + who}
+	if reason != "" {
+		c.Problem += ": " + reason
+	}
+	if err := bulk.CheckTexts("", "", "", c.Problem); err != nil {
+		return client.Operation{}, bad("reason", reason, fmt.Sprintf("is too long: write %d bytes at most", bulk.MostProblem-len(c.Problem)+len(reason)))
+	}
+	result, err := d.Log.Propose(ctx, c).Wait(ctx)
+	if err != nil {
+		return client.Operation{}, problemOf(err)
+	}
+	if result.Changed {
+		d.log.Info("operation stopped", "operation", number, "who", who, "why", reason)
+	}
+	return d.find(number)
+}
+
+func (d *Desk) find(id uint64) (client.Operation, error) {
+	for _, o := range d.Store.Bulks() {
+		if o.ID == id {
+			return tell(o), nil
+		}
+	}
+	return client.Operation{}, &client.Problem{Code: client.CodeNotFound, Detail: fmt.Sprintf("no operation %d is known: it never was, or ended more than a day ago", id)}
+}
+
+func numberOf(id string) (uint64, *client.Problem) {
+	number, err := strconv.ParseUint(id, 10, 64)
+	if err != nil || number == 0 {
+		return 0, bad("id", id, "is no id of an operation: give the number that it was started with")
+	}
+	return number, nil
+}
+
+// problemOf says what an error means to who asked.
+func problemOf(err error) *client.Problem {
+	p := &client.Problem{Code: client.CodeInternal, Detail: err.Error()}
+	switch {
+	case errors.Is(err, query.ErrFilter):
+		p.Code, p.Field = client.CodeBadRequest, "filter"
+	case errors.Is(err, raftfsm.ErrNotLeader):
+		p.Code, p.Detail = client.CodeNotLeader, "this node does not lead, nothing was done: ask again"
+	case errors.Is(err, raftfsm.ErrBusy), errors.Is(err, raftfsm.ErrClosed):
+		p.Code, p.Detail = client.CodeUnavailable, "nothing was done: ask again: "+err.Error()
+	case errors.Is(err, raftfsm.ErrLevel):
+		p.Code, p.Detail = client.CodeLevelTooLow, "nothing was done: "+err.Error()
+	case errors.Is(err, raftfsm.ErrInDoubt), errors.Is(err, context.DeadlineExceeded), errors.Is(err, context.Canceled):
+		p.Code, p.Detail = client.CodeInDoubt, "sent, and what came of it is not known: the list of operations tells: "+err.Error()
+	}
+	return p
+}

@@ -1,0 +1,230 @@
+package bulk
+
+import (
+	"context"
+	"fmt"
+	"math"
+	"sync"
+	"time"
+
+	"github.com/carillonmq/carillon/broker/query"
+	"github.com/carillonmq/carillon/client"
+	"github.com/carillonmq/carillon/raftfsm"
+	"github.com/carillonmq/carillon/storage"
+	"github.com/carillonmq/carillon/storage/bulk"
+)
+
+const (
+	// mostStep is how many messages a step is for: Apply waits a few milliseconds for it at most.
+	mostStep = 256
+	// stepsPerSecond is how many steps a rate is divided into, if it allows one message for each.
+	stepsPerSecond = 10
+	// mostLooked bounds the messages of a stretch, mostStretches those that are read for one step.
+	mostLooked    = 256
+	mostStretches = 16
+	// retry is after how long a step is tried again that the log did not take.
+	retry = time.Second
+	// maxSeq is above all seqs.
+	maxSeq = math.MaxUint64
+)
+
+// Run carries out the operations that run, until ctx ends: a part of a term, behind its barrier. Two never
+// run at a time on one node. What cannot be done now is tried again, so there is no error but ctx's.
+//
+// Each operation has a goroutine, and they take turns, so that together they take no more of the node than
+// one does. An operation without a rate pauses after each step for as long as the step took.
+func (d *Desk) Run(ctx context.Context) error {
+	var all sync.WaitGroup
+	defer all.Wait()
+	turn := make(chan struct{}, 1)
+	begun := uint64(0) // operations up to it have their goroutine
+	for {
+		running := d.Store.Bulks()
+		for i := len(running) - 1; i >= 0; i-- {
+			o := running[i]
+			if o.State != bulk.Running || o.ID <= begun {
+				continue
+			}
+			begun = o.ID
+			all.Go(func() { d.carryOut(ctx, o.ID, turn) })
+		}
+		select {
+		case <-d.called:
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	}
+}
+
+// carryOut takes one step after the other until the operation has ended, or ctx.
+func (d *Desk) carryOut(ctx context.Context, id uint64, turn chan struct{}) {
+	log := d.log.With("operation", id)
+	next, failing := time.Now(), false // next is paced by the monotonic clock, whatever the wall does
+	for {
+		if !sleep(ctx, time.Until(next)) {
+			return
+		}
+		select {
+		case turn <- struct{}{}:
+		case <-ctx.Done():
+			return
+		}
+		begin := time.Now()
+		o, runs := d.Store.RunningBulk(id)
+		var rest time.Duration
+		var err error
+		if runs {
+			rest, err = d.step(ctx, o)
+		}
+		<-turn
+		switch {
+		case !runs:
+			log.Info("operation ended")
+			return
+		case ctx.Err() != nil:
+			return
+		case err != nil:
+			if !failing {
+				log.Warn("operation waits: a step failed and is tried again", "error", err)
+			}
+			next, failing = time.Now().Add(retry), true
+		default:
+			next, failing = begin.Add(max(rest, 2*time.Since(begin))), false
+		}
+	}
+}
+
+// sleep returns false when ctx ends first.
+func sleep(ctx context.Context, d time.Duration) bool {
+	if d <= 0 {
+		return ctx.Err() == nil
+	}
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		return true
+	case <-ctx.Done():
+		return false
+	}
+}
+
+// step does what is next, and returns how long that is to take by the operation's rate; 0: it has none.
+func (d *Desk) step(ctx context.Context, o bulk.Operation) (time.Duration, error) {
+	if err := d.Log.Room(); err != nil {
+		return 0, err
+	}
+	t, err := readTask(o.What)
+	if err != nil {
+		return 0, err
+	}
+	most := mostStep
+	if t.Rate > 0 {
+		most = min(most, max(1, t.Rate/stepsPerSecond))
+	}
+	c, err := d.gather(ctx, o, &t, most)
+	if err != nil {
+		return 0, err
+	}
+	result, err := d.Log.Propose(ctx, c).Wait(ctx)
+	if err != nil {
+		return 0, fmt.Errorf("commit a step: %w", err)
+	}
+	d.count(c, result)
+	if t.Rate == 0 {
+		return 0, nil
+	}
+	dealtWith := time.Duration(len(c.Operations)) + time.Duration(c.Failed)
+	return dealtWith * time.Second / time.Duration(t.Rate), nil
+}
+
+// gather reads what comes next and returns the step that it makes, of so many messages at most.
+func (d *Desk) gather(ctx context.Context, o bulk.Operation, t *task, most int) (raftfsm.StepBulk, error) {
+	now := d.Now().UnixMilli()
+	c := raftfsm.StepBulk{Time: now, ID: o.ID, From: o.Cursor}
+	w, err := query.NewWalk(d.Store, t.Filter, o.UpperSeq)
+	if err != nil {
+		return c, err
+	}
+	at, err := placeOf(o.Cursor, w.First())
+	if err != nil {
+		return c, err
+	}
+	size := 0
+	for range mostStretches {
+		s, err := w.Stretch(ctx, at, mostLooked)
+		if err != nil {
+			return c, err
+		}
+		for i := range s.Met {
+			met := &s.Met[i]
+			if met.Message.DeadLetter {
+				continue // what waited has ended as such, and dead letters are never dropped
+			}
+			op, problem := d.operation(t, met, o.Started, now)
+			bytes := raftfsm.OperationSize(&op, "")
+			taken := len(c.Operations) + int(c.Failed)
+			if taken == most || taken > 0 && size+bytes > raftfsm.ProposalBytes {
+				c.Next = cursorOf(met.Ref)
+				return c, nil
+			}
+			if problem != nil {
+				c.Failed, c.Problem = c.Failed+1, problemText(met, problem)
+				continue
+			}
+			c.Operations, size = append(c.Operations, op), size+bytes
+		}
+		at = s.Next
+		c.Next, c.Finished = cursorOf(at), s.Done
+		if s.Done || len(c.Operations)+int(c.Failed) == most {
+			break
+		}
+	}
+	return c, nil
+}
+
+// operation returns what is to be done to a message: on the condition that it waits still, and is the very
+// one that was read.
+func (d *Desk) operation(t *task, met *query.Met, started, now int64) (raftfsm.Operation, *client.Problem) {
+	op := raftfsm.Operation{Verb: raftfsm.Cancel, If: raftfsm.Exactly, Seq: met.Seq, Entry: storage.Entry{Topic: met.Message.Origin.Topic, ID: met.Message.ID}}
+	if op.Entry.ID == "" {
+		op.Of = storage.Found{Ref: met.Ref, Target: met.Target, Topic: met.Topic, Expires: met.Expires}
+	}
+	if t.Verb == client.OperationCancel {
+		return op, nil
+	}
+	op.Verb = raftfsm.Change
+	if met.Standing == storage.Claimed || met.Standing == storage.Expired {
+		return op, nil // that lasts, so the entry is never looked at: the log says that it is too late
+	}
+	if met.Err != nil {
+		return op, &client.Problem{Detail: met.Err.Error()}
+	}
+	entry, problem := d.Orders.Changed(&met.Listed, t.changed(met.Due, started), now)
+	if problem != nil {
+		return op, problem
+	}
+	op.Entry = entry
+	return op, nil
+}
+
+// problemText tells which message cannot be changed and why.
+func problemText(met *query.Met, problem *client.Problem) string {
+	text := fmt.Sprintf("message %d: %s", met.Seq, problem.Detail)
+	if len(text) > bulk.MostProblem {
+		text = text[:bulk.MostProblem]
+	}
+	return text
+}
+
+func (d *Desk) count(c raftfsm.StepBulk, result raftfsm.Result) {
+	d.Count.Accepted(result.Accepted)
+	if len(result.Answers) == 0 {
+		return // another leader's step came first
+	}
+	for i, a := range result.Answers[0] {
+		if c.Operations[i].Entry.ID != "" {
+			d.Count.Answered(a.Code.String(), 1)
+		}
+	}
+}

@@ -1,0 +1,225 @@
+package bulk
+
+import (
+	"encoding/json"
+	"fmt"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/carillonmq/carillon/client"
+	"github.com/carillonmq/carillon/storage"
+	"github.com/carillonmq/carillon/storage/bulk"
+)
+
+// A task is what an operation does, with all that was to be decided at its start. It is the text that
+// storage/bulk keeps, as JSON: every later version must read it.
+type task struct {
+	Verb   string        `json:"verb"`
+	Filter client.Filter `json:"filter,omitzero"`
+	All    bool          `json:"all,omitempty"`
+	Reason string        `json:"reason"`
+	Rate   int           `json:"rate,omitempty"`
+	// Change has no time that counts from another: DeliverAt stands for DeliverAfter, too.
+	Change  *client.BulkChange `json:"change,omitempty"`
+	Matched uint64             `json:"matched"` // at the start
+	Within  uint64             `json:"within,omitempty"`
+}
+
+func (t *task) text() string {
+	text, err := json.Marshal(t)
+	if err != nil { // texts and numbers
+		panic(err)
+	}
+	return string(text)
+}
+
+func readTask(text string) (t task, err error) {
+	if err := json.Unmarshal([]byte(text), &t); err != nil {
+		return t, fmt.Errorf("read what an operation does: %w", err)
+	}
+	return t, nil
+}
+
+const (
+	mostReason = 500       // bytes
+	mostRate   = 1_000_000 // messages a second
+)
+
+// newTask returns what the request asks for at a time, epoch milliseconds, or the problem with it.
+func newTask(r *client.OperationRequest, now int64) (t task, problem *client.Problem) {
+	t = task{Verb: r.Verb, Filter: r.Filter, All: r.All, Reason: strings.TrimSpace(r.Reason), Rate: r.Rate}
+	switch r.Verb {
+	case client.OperationCancel, client.OperationChange, client.OperationNow:
+	default:
+		return t, bad("verb", r.Verb, fmt.Sprintf("is not known: write %s, %s or %s", client.OperationCancel, client.OperationChange, client.OperationNow))
+	}
+	everything := meansEverything(&r.Filter, now)
+	switch {
+	case everything && !r.All:
+		return t, bad("filter", "", "means every message: give a topic, a prefix, a target or a time; or, if that is meant, say \"all\": true")
+	case !everything && r.All:
+		return t, bad("all", "true", "stands beside a filter that means some messages: leave one of the two out")
+	case t.Reason == "" && !r.DryRun:
+		return t, bad("reason", "", "is missing: say why, for those who find it in the list of operations")
+	case len(t.Reason) > mostReason:
+		return t, bad("reason", t.Reason, fmt.Sprintf("has %d bytes: write %d at most", len(t.Reason), mostReason))
+	case r.Rate < 0 || r.Rate > mostRate:
+		return t, bad("rate", strconv.Itoa(r.Rate), fmt.Sprintf("is no rate: give 1 to %d messages a second, or leave it out", mostRate))
+	case r.Again:
+		return t, bad("again", "true", "goes with dead letters alone: leave it out")
+	case r.Verb != client.OperationChange && r.Change != nil:
+		return t, bad("change", "", fmt.Sprintf("goes with the verb %s alone: leave it out", client.OperationChange))
+	}
+	if r.Verb == client.OperationChange {
+		t.Change, problem = absolute(r.Change, now)
+	}
+	return t, problem
+}
+
+// meansEverything reports whether a filter lets through whatever waits. States do not count as a condition,
+// since each message is in one, and neither does a time that nothing lies before.
+func meansEverything(f *client.Filter, now int64) bool {
+	return f.Topic == "" && f.Prefix == "" && f.Target == "" && f.To == 0 && f.From <= now
+}
+
+// absolute returns the change with its time fixed.
+func absolute(c *client.BulkChange, now int64) (*client.BulkChange, *client.Problem) {
+	const one = "give one of deliver_at, deliver_after and shift, or deliver_to, or both"
+	if c == nil || *c == (client.BulkChange{}) {
+		return nil, bad("change", "", "says nothing: "+one)
+	}
+	times := 0
+	for _, text := range []string{c.DeliverAt, c.DeliverAfter, c.Shift} {
+		if text != "" {
+			times++
+		}
+	}
+	if times > 1 {
+		return nil, bad("change", "", "has several times: "+one)
+	}
+	fixed := client.BulkChange{Shift: c.Shift, DeliverTo: c.DeliverTo}
+	if c.DeliverTo != "" {
+		if _, problem := parse("deliver_to", c.DeliverTo, now, client.Header{Key: client.HeaderAfter, Value: []byte("0s")}, client.Header{Key: client.HeaderTo, Value: []byte(c.DeliverTo)}); problem != nil {
+			return nil, problem
+		}
+	}
+	if c.Shift != "" {
+		if _, problem := shiftOf(c.Shift); problem != nil {
+			return nil, problem
+		}
+	}
+	for _, at := range []struct{ field, header, text string }{{"deliver_at", client.HeaderAt, c.DeliverAt}, {"deliver_after", client.HeaderAfter, c.DeliverAfter}} {
+		if at.text == "" {
+			continue
+		}
+		due, problem := parse(at.field, at.text, now, client.Header{Key: at.header, Value: []byte(at.text)})
+		if problem != nil {
+			return nil, problem
+		}
+		fixed.DeliverAt = rfc3339(due)
+	}
+	return &fixed, nil
+}
+
+// parse returns the due time of a record with these headers, in the words of which a problem is told.
+func parse(field, value string, now int64, headers ...client.Header) (int64, *client.Problem) {
+	in, err := client.Parse(headers, now)
+	if err != nil {
+		return 0, &client.Problem{Code: client.CodeBadRequest, Field: "change." + field, Value: cut(value), Detail: err.Error()}
+	}
+	return in.DueAt, nil
+}
+
+// shiftOf returns by how many milliseconds each message is moved: a delay as of the header, with a minus
+// in front for earlier.
+func shiftOf(text string) (int64, *client.Problem) {
+	delay, earlier := strings.CutPrefix(text, "-")
+	by, problem := parse("shift", text, 0, client.Header{Key: client.HeaderAfter, Value: []byte(delay)})
+	if problem != nil {
+		return 0, problem
+	}
+	if by == 0 {
+		return 0, bad("change.shift", text, "moves nothing: give how much later, such as 90m, or earlier, such as -90m")
+	}
+	if earlier {
+		by = -by
+	}
+	return by, nil
+}
+
+// changed returns what a message that is due then is to be like, of an operation that was started then.
+func (t *task) changed(due, started int64) client.ChangeRequest {
+	if t.Verb == client.OperationNow {
+		return client.ChangeRequest{DeliverAt: rfc3339(min(max(due, 0), started))}
+	}
+	r := client.ChangeRequest{DeliverAt: t.Change.DeliverAt, DeliverTo: t.Change.DeliverTo}
+	if t.Change.Shift != "" {
+		by, _ := shiftOf(t.Change.Shift) // as it was checked at the start
+		r.DeliverAt = rfc3339(max(due+by, 0))
+	}
+	return r
+}
+
+// rfc3339 is a time as deliver-at takes it, also one that epoch milliseconds may not say.
+func rfc3339(millis int64) string { return time.UnixMilli(millis).UTC().Format(time.RFC3339Nano) }
+
+// tell returns what is told of an operation.
+func tell(o bulk.Operation) client.Operation {
+	told := client.Operation{
+		ID: strconv.FormatUint(o.ID, 10), State: stateOf(o.State), Who: o.Who, UpperSeq: o.UpperSeq, Started: o.Started, Ended: o.Ended,
+		Done: o.Done, TooLate: o.TooLate, NotFound: o.NotFound, Failed: o.Failed, Problem: o.Problem,
+	}
+	t, err := readTask(o.What)
+	if err != nil && told.Problem == "" {
+		told.Problem = err.Error()
+	}
+	t.fill(&told)
+	return told
+}
+
+func (t *task) fill(o *client.Operation) {
+	o.Verb, o.Filter, o.All, o.Reason, o.Rate, o.Change, o.Matched, o.Within = t.Verb, t.Filter, t.All, t.Reason, t.Rate, t.Change, t.Matched, t.Within
+}
+
+func stateOf(s bulk.State) string {
+	switch s {
+	case bulk.Running:
+		return client.OperationRunning
+	case bulk.Stopped:
+		return client.OperationStopped
+	}
+	return client.OperationFinished
+}
+
+// cursorOf is a place in the schedule as the text that storage/bulk keeps.
+func cursorOf(at storage.Ref) string { return fmt.Sprintf("%d %d", at.Due, at.Seq) }
+
+// placeOf returns the place that a cursor names; "": the one given.
+func placeOf(cursor string, first storage.Ref) (at storage.Ref, err error) {
+	if cursor == "" {
+		return first, nil
+	}
+	if _, err := fmt.Sscanf(cursor, "%d %d", &at.Due, &at.Seq); err != nil {
+		return at, fmt.Errorf("read the place %q of an operation: %w", cursor, err)
+	}
+	return at, nil
+}
+
+// bad says that a field of a request cannot be as it is; the words tell the remedy.
+func bad(field, value, words string) *client.Problem {
+	detail := field + " " + words
+	if value = cut(value); value != "" {
+		detail = fmt.Sprintf("%s %q %s", field, value, words)
+	}
+	return &client.Problem{Code: client.CodeBadRequest, Field: field, Value: value, Detail: detail}
+}
+
+// cut returns the front of a long value.
+func cut(value string) string {
+	const most = 64 // bytes
+	if len(value) > most {
+		return strings.ToValidUTF8(value[:most], "") + "..."
+	}
+	return value
+}

@@ -1,0 +1,70 @@
+package query
+
+import (
+	"context"
+
+	"github.com/carillonmq/carillon/broker/message"
+	"github.com/carillonmq/carillon/client"
+	"github.com/carillonmq/carillon/storage"
+)
+
+// A Walk goes over what a filter means, in order of delivery, as this node has it: for who leads, and has
+// the log decide about each.
+type Walk struct {
+	store   Store
+	matcher matcher
+	upper   uint64
+}
+
+// NewWalk returns a walk over messages of a seq up to upper. The error is ErrFilter.
+func NewWalk(store Store, f client.Filter, upper uint64) (*Walk, error) {
+	m, err := newMatcher(f)
+	if err != nil {
+		return nil, err
+	}
+	return &Walk{store: store, matcher: m, upper: upper}, nil
+}
+
+// First is where the walk begins.
+func (w *Walk) First() storage.Ref { return w.matcher.first() }
+
+// A Met is a message that a walk comes to.
+type Met struct {
+	storage.Listed
+	Message message.Message
+	Err     error // it cannot be read: then Message has what its entry tells
+}
+
+// A Stretch is what a walk comes to at once.
+type Stretch struct {
+	Met     []Met
+	Pending uint64      // messages that were pending then, whatever the filter
+	Next    storage.Ref // where the next one begins
+	Done    bool        // there is nothing at or after Next
+}
+
+// Stretch returns the messages from a place on that the filter means, of those looked at, which are so many at
+// most. It does a bounded amount of work, so it may be empty with more to come. It blocks as storage's List.
+func (w *Walk) Stretch(ctx context.Context, from storage.Ref, looked int) (Stretch, error) {
+	page, err := w.store.List(ctx, storage.ListQuery{From: from, Last: w.matcher.last(), Limit: looked, Bodies: true,
+		Keep: func(at *storage.Moment, e *storage.Entry) bool { return e.Seq <= w.upper && w.matcher.may(at, e) }})
+	if err != nil {
+		return Stretch{}, err
+	}
+	s := Stretch{Pending: page.Moment.Pending, Next: page.Next, Done: page.Done}
+	for _, item := range page.Items {
+		met := Met{Listed: item}
+		met.Message, met.Err = message.FromEntry(&storage.Entry{Due: item.Due, Seq: item.Seq, Target: item.Target, Topic: item.Topic, ID: item.ID, Expires: item.Expires, Body: item.Body})
+		if met.Err != nil {
+			met.Message.Origin.Topic, met.Message.ID = item.Topic, item.ID
+		}
+		if met.Err == nil && w.matcher.is(&met.Message) || met.Err != nil && (item.Topic != "" || w.matcher.Topic == "") {
+			s.Met = append(s.Met, met)
+		}
+	}
+	return s, nil
+}
+
+// ByBody reports whether many messages may have to be read of which few are meant: then they are not counted
+// by a Histogram either.
+func (w *Walk) ByBody() bool { return w.matcher.byBody() }
