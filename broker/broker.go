@@ -251,3 +251,6 @@ func (b *Broker) Leading() bool {
 	report := b.report.Load()
 	return report != nil && report.Read().Running
 }
+
+// Operations returns who carries out operations on many messages, while this node leads.
+func (b *Broker) Operations() *bulk.Desk { return b.operations }
