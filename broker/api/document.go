@@ -31,6 +31,7 @@ type account struct {
 	id, summary string
 	problems    []int                     // statuses that it may refuse with, beside those of every route
 	mostBody    int64                     // bytes; 0: mostRequested
+	begins      bool                      // what is asked for goes on behind the answer
 	answers     map[string][]reflect.Type // by media type, any of them; nil: what the handler returns
 	register    func(huma.API, huma.Operation)
 }
@@ -45,6 +46,12 @@ func tells[I, O any](id, summary string, answer func(context.Context, *I) (*O, e
 // upTo takes bodies of that many bytes.
 func (a *account) upTo(most int64) *account {
 	a.mostBody = most
+	return a
+}
+
+// accepts answers with 202: what is asked for goes on behind the answer.
+func (a *account) accepts() *account {
+	a.begins = true
 	return a
 }
 
@@ -139,6 +146,9 @@ func (r route) operation(registry huma.Registry) huma.Operation {
 	if op.MaxBodyBytes == 0 {
 		op.MaxBodyBytes = mostRequested
 	}
+	if r.account.begins {
+		op.DefaultStatus = http.StatusAccepted
+	}
 	problems := slices.Concat(r.account.problems, ofAny)
 	if r.leader {
 		problems = append(problems, asLeader...)
@@ -230,6 +240,9 @@ func jsonError(err error) error {
 	text := strings.TrimPrefix(err.Error(), "json: ")
 	if strings.HasPrefix(text, "unknown field") {
 		return errors.New(text + ": leave it out, or correct its name")
+	}
+	if strings.HasPrefix(text, "invalid use of ,string") { // the field is not told
+		return errors.New(`a number of 64 bits is not within quotes: times and seqs are texts, such as "1900000000000"`)
 	}
 	return errors.New(text)
 }

@@ -14,6 +14,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/carillonmq/carillon/broker"
+	"github.com/carillonmq/carillon/broker/bulk"
 	"github.com/carillonmq/carillon/broker/deadletter"
 	"github.com/carillonmq/carillon/broker/order"
 	"github.com/carillonmq/carillon/broker/query"
@@ -31,6 +32,8 @@ type Node interface {
 	Queries() *query.Desk
 	// Orders returns who carries out what is asked for, while the node leads.
 	Orders() *order.Desk
+	// Operations returns who carries out operations on many messages, while the node leads.
+	Operations() *bulk.Desk
 	// DeadLetters returns who tells of dead letters.
 	DeadLetters() *deadletter.Desk
 	// Leader returns who leads, as far as the node knows.

@@ -18,6 +18,7 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/carillonmq/carillon/broker"
+	"github.com/carillonmq/carillon/broker/bulk"
 	"github.com/carillonmq/carillon/broker/config"
 	"github.com/carillonmq/carillon/broker/deadletter"
 	"github.com/carillonmq/carillon/broker/message"
@@ -43,6 +44,7 @@ type fakeNode struct {
 	desk     *query.Desk // nil: one of a leader whose schedule has one message
 	orders   doneLog
 	letters  someLetters
+	steps    operationLog
 }
 
 func (n *fakeNode) Queries() *query.Desk {
@@ -69,6 +71,10 @@ func (n *fakeNode) Orders() *order.Desk {
 
 func (n *fakeNode) Places(_ context.Context, _ *query.Desk, kind string) (client.Places, error) {
 	return client.Places{Index: 12, Places: []client.Place{{Name: "bills." + kind, Pending: 9007199254740993}, {Name: "orders." + kind}}}, n.refusal
+}
+
+func (n *fakeNode) Operations() *bulk.Desk {
+	return bulk.New(bulk.Options{Store: oneOperation{}, Log: &n.steps, Queries: n.Queries(), Orders: n.Orders(), Count: noCount{}, Now: time.Now, Logger: quiet()})
 }
 
 func (n *fakeNode) DeadLetters() *deadletter.Desk {

@@ -82,6 +82,11 @@ func (h *handler) routes(metrics prometheus.Gatherer) []route {
 		{"GET " + lettersPath + "/{topic}/{partition}/{offset}", sees, false, nil, tells("dead-letter", "One dead letter in full", h.letter, missing)},
 		{"POST " + lettersPath + "/{topic}/{partition}/{offset}/replay", schedules, onLeader, nil, tells("replay", "Schedule a dead letter anew", h.replay, missing, refused, changed)},
 
+		{"POST " + operationsPath, schedules, onLeader, nil, tells("start-operation", "Do one thing to all messages that a filter means", h.startOperation, refused).accepts()},
+		{"GET " + operationsPath, sees, onLeader, nil, tells("operations", "Operations that run, and those that ended within a day", h.operations)},
+		{"GET " + operationsPath + "/{operation}", sees, onLeader, nil, tells("operation", "How far an operation is", h.operation, missing)},
+		{"POST " + operationsPath + "/{operation}/stop", schedules, onLeader, nil, tells("stop-operation", "End an operation: what is done stays done", h.stopOperation, missing)},
+
 		{"GET /v1/topics", sees, onLeader, nil, tells("topics", "Delay topics, with what is pending of them, and whether they are paused", h.places(broker.PauseTopic))},
 		{"GET /v1/targets", sees, onLeader, nil, tells("targets", "Targets, with what is pending for them, and whether they are paused", h.places(broker.PauseTarget))},
 		pauses(broker.PauseTopic, "pause", tells("pause-topic", "Have the messages of a delay topic wait", pausesTopic(h.node.Pause), refused)),

@@ -9,7 +9,6 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/carillonmq/carillon/client"
-	"github.com/carillonmq/carillon/raftfsm"
 	"github.com/carillonmq/carillon/storage"
 )
 
@@ -40,7 +39,7 @@ func bulkOf(x *idTest, r client.OperationRequest) (due map[string]int64) {
 		}
 	}
 	r.Filter, r.Reason, r.Rate = client.Filter{Target: "orders"}, "a test", 15
-	o, err := x.leader().broker.Operations().Start(x.t.Context(), r, "ann", raftfsm.Once{})
+	o, err := x.leader().broker.Operations().Start(x.t.Context(), r, "ann", "")
 	x.must(err)
 	if o.ID != "1" || o.State != client.OperationRunning {
 		x.t.Fatalf("started %+v", o)

@@ -2,6 +2,9 @@ package bulk
 
 import (
 	"context"
+	"crypto/sha256"
+	"encoding/binary"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -13,6 +16,7 @@ import (
 	"github.com/carillonmq/carillon/raftfsm"
 	"github.com/carillonmq/carillon/storage"
 	"github.com/carillonmq/carillon/storage/bulk"
+	"github.com/carillonmq/carillon/storage/name"
 )
 
 // A Store is the schedule of this node.
@@ -76,11 +80,15 @@ func New(o Options) *Desk {
 }
 
 // Start starts an operation: what is pending when it comes into the log, and no more, is meant. With DryRun it
-// tells how many messages that are. Once has a request that comes twice start one. It blocks until the
-// operation is in the log of a majority, and not for what it does.
-func (d *Desk) Start(ctx context.Context, r client.OperationRequest, who string, once raftfsm.Once) (client.Operation, error) {
+// tells how many messages that are. A key has a request that comes twice start one; "": there is none. It
+// blocks until the operation is in the log of a majority, and not for what it does.
+func (d *Desk) Start(ctx context.Context, r client.OperationRequest, who, key string) (client.Operation, error) {
 	now := d.Now().UnixMilli()
 	t, problem := newTask(&r, now)
+	if problem != nil {
+		return client.Operation{}, problem
+	}
+	once, problem := onceOf(&r, key)
 	if problem != nil {
 		return client.Operation{}, problem
 	}
@@ -117,6 +125,29 @@ func (d *Desk) Start(ctx context.Context, r client.OperationRequest, who string,
 	default:
 		return client.Operation{}, &client.Problem{Code: client.CodeInternal, Detail: fmt.Sprintf("the log answers %v", a.Code)}
 	}
+}
+
+const (
+	// mostKey is the length of the longest idempotency key, in bytes.
+	mostKey = 256
+	// keyScope stands for the topic in the names of keys: no topic is called so.
+	keyScope = "key of an operation"
+)
+
+// onceOf returns what has the request start an operation a single time, if it has a key.
+func onceOf(r *client.OperationRequest, key string) (raftfsm.Once, *client.Problem) {
+	switch {
+	case key == "":
+		return raftfsm.Once{}, nil
+	case len(key) > mostKey:
+		return raftfsm.Once{}, bad("Idempotency-Key", key, fmt.Sprintf("has %d bytes: use %d at most", len(key), mostKey))
+	}
+	text, err := json.Marshal(r)
+	if err != nil { // texts and numbers
+		panic(err)
+	}
+	sum := sha256.Sum256(text)
+	return raftfsm.Once{Key: name.Of(keyScope, key), Content: binary.BigEndian.Uint64(sum[:])}, nil
 }
 
 func (d *Desk) call() {

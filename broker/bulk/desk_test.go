@@ -24,7 +24,6 @@ import (
 	"github.com/carillonmq/carillon/raftfsm/node"
 	"github.com/carillonmq/carillon/storage"
 	"github.com/carillonmq/carillon/storage/bulk"
-	"github.com/carillonmq/carillon/storage/name"
 )
 
 // A counter counts as broker.Metrics does.
@@ -144,7 +143,7 @@ func (f *fixture) pending() (all []waiting) {
 
 func (f *fixture) start(r client.OperationRequest) client.Operation {
 	f.t.Helper()
-	o, err := f.Start(f.t.Context(), r, "ann", raftfsm.Once{})
+	o, err := f.Start(f.t.Context(), r, "ann", "")
 	if err != nil {
 		f.t.Fatal(err)
 	}
@@ -355,20 +354,20 @@ func TestStart_onceForAKeyAndEightAtATime(t *testing.T) {
 	atDesk(t, func(t *testing.T, f *fixture) {
 		f.put("a.delay", "orders", "a", 50)
 		r := client.OperationRequest{Verb: client.OperationCancel, All: true, Reason: "r"}
-		once := raftfsm.Once{Key: name.Of("", "key"), Content: 1}
 		for range 2 {
-			if o, err := f.Start(t.Context(), r, "ann", once); err != nil || o.ID != "1" {
+			if o, err := f.Start(t.Context(), r, "ann", "key"); err != nil || o.ID != "1" {
 				t.Errorf("%+v, %v", o, err)
 			}
 		}
-		once.Content = 2
-		if _, err := f.Start(t.Context(), r, "ann", once); !errors.Is(err, client.ErrKeyReused) {
+		other := r
+		other.Reason = "another"
+		if _, err := f.Start(t.Context(), other, "ann", "key"); !errors.Is(err, client.ErrKeyReused) {
 			t.Errorf("another content: %v", err)
 		}
 		for range bulk.MostRunning - 1 {
 			f.start(r)
 		}
-		if _, err := f.Start(t.Context(), r, "ann", raftfsm.Once{Key: name.Of("", "other")}); !errors.Is(err, client.ErrUnavailable) {
+		if _, err := f.Start(t.Context(), r, "ann", "other"); !errors.Is(err, client.ErrUnavailable) {
 			t.Errorf("a ninth: %v", err)
 		}
 		defer f.lead()()
@@ -380,7 +379,7 @@ func TestStart_onceForAKeyAndEightAtATime(t *testing.T) {
 		if done != 50 || tooLate+notFound > 7*50 || len(f.pending()) != 0 {
 			t.Errorf("%d done, %d too late, %d not found of 50 by eight", done, tooLate, notFound)
 		}
-		if o, err := f.Start(t.Context(), r, "ann", raftfsm.Once{Key: name.Of("", "other")}); err != nil || o.ID != "9" {
+		if o, err := f.Start(t.Context(), r, "ann", "other"); err != nil || o.ID != "9" {
 			t.Errorf("the ninth, asked again: %+v, %v", o, err)
 		}
 	})
@@ -396,6 +395,8 @@ func TestStart_refusesBadInput(t *testing.T) {
 		}{
 			{"no verb", client.OperationRequest{}, "verb", "write cancel, change or now"},
 			{"an unknown verb", client.OperationRequest{Verb: "delete", Filter: topic, Reason: "r"}, "verb", `"delete" is not known`},
+			{"replay", client.OperationRequest{Verb: "replay", Filter: topic, Reason: "r"}, "verb", "one by one"},
+			{"a long key", client.OperationRequest{Verb: "cancel", Filter: topic, Reason: "r"}, "Idempotency-Key", "257 bytes"},
 			{"no filter", client.OperationRequest{Verb: "cancel", Reason: "r"}, "filter", `say "all": true`},
 			{"states alone", client.OperationRequest{Verb: "cancel", Filter: client.Filter{States: []string{"waiting"}}, Reason: "r"}, "filter", `say "all": true`},
 			{"a time that all is after", client.OperationRequest{Verb: "cancel", Filter: client.Filter{From: 1}, Reason: "r"}, "filter", `say "all": true`},
@@ -419,7 +420,11 @@ func TestStart_refusesBadInput(t *testing.T) {
 			{"no shift", client.OperationRequest{Verb: "change", Filter: topic, Reason: "r", Change: &client.BulkChange{Shift: "soon"}}, "change.shift", "soon"},
 			{"no target", client.OperationRequest{Verb: "change", Filter: topic, Reason: "r", Change: &client.BulkChange{DeliverTo: "a/b"}}, "change.deliver_to", "is not a topic name"},
 		} {
-			_, err := f.Start(t.Context(), test.request, "ann", raftfsm.Once{})
+			key := ""
+			if test.name == "a long key" {
+				key = strings.Repeat("k", 257)
+			}
+			_, err := f.Start(t.Context(), test.request, "ann", key)
 			problem, ok := errors.AsType[*client.Problem](err)
 			if !ok || problem.Code != client.CodeBadRequest || problem.Field != test.field || !strings.Contains(problem.Detail, test.say) {
 				t.Errorf("%s: %+v", test.name, err)

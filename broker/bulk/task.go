@@ -51,6 +51,8 @@ func newTask(r *client.OperationRequest, now int64) (t task, problem *client.Pro
 	t = task{Verb: r.Verb, Filter: r.Filter, All: r.All, Reason: strings.TrimSpace(r.Reason), Rate: r.Rate}
 	switch r.Verb {
 	case client.OperationCancel, client.OperationChange, client.OperationNow:
+	case client.OperationReplay:
+		return t, bad("verb", r.Verb, "is not served for many at once yet: replay dead letters one by one")
 	default:
 		return t, bad("verb", r.Verb, fmt.Sprintf("is not known: write %s, %s or %s", client.OperationCancel, client.OperationChange, client.OperationNow))
 	}
