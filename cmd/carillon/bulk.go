@@ -270,7 +270,11 @@ func (n nodes) await(cmd *cobra.Command, id string, asJSON bool) error {
 		tick := time.NewTicker(lookEvery)
 		defer tick.Stop()
 		for {
-			if o, err = cluster.Operation(ctx, id); err != nil {
+			o, err = cluster.Operation(ctx, id)
+			if ctx.Err() != nil {
+				return fmt.Errorf("operation %s goes on, carillon operations get %[1]s shows how far it is: %w", id, ctx.Err())
+			}
+			if err != nil {
 				return err
 			}
 			fmt.Fprintf(progress, "\r%s\x1b[K", progressOf(o))
@@ -281,7 +285,6 @@ func (n nodes) await(cmd *cobra.Command, id string, asJSON bool) error {
 			select {
 			case <-tick.C:
 			case <-ctx.Done():
-				return fmt.Errorf("operation %s goes on, carillon operations get %[1]s shows how far it is: %w", id, ctx.Err())
 			}
 		}
 	})

@@ -1,6 +1,8 @@
 package main
 
 import (
+	"context"
+	"net/http"
 	"net/http/httptest"
 	"strconv"
 	"strings"
@@ -21,7 +23,14 @@ type told struct {
 // ahead, and what runs the program against it.
 func inMemory(t *testing.T) (*clienttest.Server, func(...string) told) {
 	t.Helper()
-	s := clienttest.New(t)
+	s, carillon, _ := served(t)
+	return s, carillon
+}
+
+// served returns as well where it answers.
+func served(t *testing.T) (s *clienttest.Server, carillon func(...string) told, address string) {
+	t.Helper()
+	s = clienttest.New(t)
 	node := httptest.NewServer(s)
 	t.Cleanup(node.Close)
 	for i := range 10 {
@@ -33,13 +42,13 @@ func inMemory(t *testing.T) (*clienttest.Server, func(...string) told) {
 			t.Fatal(err)
 		}
 	}
+	address = strings.TrimPrefix(node.URL, "http://")
 	return s, func(arguments ...string) told {
 		t.Helper()
 		var stdout, stderr strings.Builder
-		arguments = append(arguments, "--api", strings.TrimPrefix(node.URL, "http://"))
-		code := run(t.Context(), arguments, strings.NewReader(""), &stdout, &stderr)
+		code := run(t.Context(), append(arguments, "--api", address), strings.NewReader(""), &stdout, &stderr)
 		return told{code, stdout.String(), stderr.String()}
-	}
+	}, address
 }
 
 func (r told) expect(t *testing.T, code int, out, problem string) {
@@ -118,4 +127,19 @@ func TestDeadLetters_areListedAndScheduledAnew(t *testing.T) {
 		t.Errorf("%d are delivered", len(delivered))
 	}
 	carillon("dead-letters", "get", second).expect(t, exitDone, "replayed     yes\n", "")
+}
+
+// Who stops waiting stops nothing, and learns where to look.
+func TestBulk_goesOnWhenNobodyWaitsAnyMore(t *testing.T) {
+	var stdout, stderr strings.Builder
+	ctx, cancel := context.WithCancel(t.Context())
+	node := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		cancel() // Ctrl-C while the answer is on its way
+		<-r.Context().Done()
+	}))
+	defer node.Close()
+	code := run(ctx, []string{"operations", "get", "op-7", "--wait", "--api", strings.TrimPrefix(node.URL, "http://")}, nil, &stdout, &stderr)
+	if want := "carillon: operation op-7 goes on, carillon operations get op-7 shows how far it is: "; code != exitFailed || !strings.HasPrefix(stderr.String(), want) {
+		t.Errorf("exit code %d: %q, want %q", code, stderr.String(), want)
+	}
 }

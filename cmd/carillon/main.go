@@ -112,7 +112,8 @@ func rootCommand() *cobra.Command {
 		Use:   "carillon",
 		Short: "Carillon delivers Kafka messages later: at their time, never before it",
 		Long: "Carillon delivers Kafka messages later: at their time, never before it.\n\n" +
-			"To see it work, run carillon dev and, in another terminal, what it tells you to try. The exit code is\n" +
+			"To see it work, run carillon dev and, in another terminal, what it tells you to try. Where a cluster runs\n" +
+			"already, name it once with carillon context add, then look with carillon top. The exit code is\n" +
 			"0 when all went well, 1 after a failure, 2 for a mistake in the command line, 3 when what was asked for\n" +
 			"is not there, or it is too late. A configuration that no node starts with is a failure, also when flags\n" +
 			"say it.",

@@ -159,7 +159,7 @@ func (d *Cluster) welcome() {
 	}
 	fmt.Fprintf(d.Out, "try     carillon schedule%s --to orders --in 5s hello\n", brokers)
 	fmt.Fprintf(d.Out, "        kcat -C -b %s -t orders -f '%%s %%h\\n'\n", d.brokers())
-	fmt.Fprintf(d.Out, "        carillon status%s\n\n", address)
+	fmt.Fprintf(d.Out, "        carillon top%s\n\n", address)
 }
 
 func (d *Cluster) brokers() string  { return Loopback(d.KafkaPort) }
