@@ -304,7 +304,7 @@ func TestAdmin_saysWhatIsWrong(t *testing.T) {
 	node := &fakeNode{answers: []answer{problem}}
 	server := httptest.NewServer(node)
 	defer server.Close()
-	admin, err := NewAdmin([]string{server.Listener.Addr().String()}, AdminOptions{Timeout: time.Second})
+	admin, err := NewAdmin([]string{server.Listener.Addr().String()}, AdminOptions{})
 	if err != nil {
 		t.Fatal(err)
 	}

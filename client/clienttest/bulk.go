@@ -22,6 +22,8 @@ func (s *Server) postOperation(r *http.Request) (any, *client.Problem) {
 		return nil, bad("verb", request.Verb, "is none of cancel, change, now and replay")
 	case reflect.DeepEqual(f, client.Filter{}) && !request.All:
 		return nil, bad("filter", "", "is missing: say what is meant, or all: true")
+	case request.Reason == "" && !request.DryRun:
+		return nil, bad("reason", "", "is missing: say why, for those who find it in the list of operations")
 	case request.Verb != client.OperationReplay && f.Code != "":
 		return nil, bad("code", f.Code, "is of dead letters: messages that wait have none")
 	case request.Verb == client.OperationReplay && (f.Prefix != "" || len(f.States) > 0):

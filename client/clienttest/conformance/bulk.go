@@ -28,13 +28,13 @@ func bulk() []Case {
 			}
 			s.expectOutcomes("a-0", client.OutcomeCancelled)
 			before := s.waits("b-0")
-			if o := s.operate(client.OperationRequest{Verb: client.OperationChange, Filter: b, Change: &client.BulkChange{Shift: "-1h"}}); o.Done != 5 {
+			if o := s.operate(client.OperationRequest{Verb: client.OperationChange, Filter: b, Reason: "summer time", Change: &client.BulkChange{Shift: "-1h"}}); o.Done != 5 {
 				s.Errorf("shift: %+v", o)
 			}
 			if m := s.waits("b-0"); m.Due != before.Due-3_600_000 || m.Seq == before.Seq {
 				s.Errorf("it waits as %+v", m)
 			}
-			if o := s.operate(client.OperationRequest{Verb: client.OperationNow, Filter: b}); o.Done != 5 {
+			if o := s.operate(client.OperationRequest{Verb: client.OperationNow, Filter: b, Reason: "sold out"}); o.Done != 5 {
 				s.Errorf("now: %+v", o)
 			}
 			s.world.Advance(5 * time.Second)
@@ -54,7 +54,11 @@ func bulk() []Case {
 				"no change":           {Verb: client.OperationChange, Filter: client.Filter{Topic: s.topic}},
 				"a code of messages":  {Verb: client.OperationCancel, Filter: client.Filter{Topic: s.topic, Code: "malformed"}},
 				"a state there isn't": {Verb: client.OperationCancel, Filter: client.Filter{Topic: s.topic, States: []string{"asleep"}}},
+				"no reason":           {Verb: client.OperationCancel, Filter: client.Filter{Topic: s.topic}},
 			} {
+				if r.Reason = "tidying"; what == "no reason" {
+					r.Reason = ""
+				}
 				_, err := s.StartOperation(s.ctx, r)
 				s.refused(what, err, client.ErrBadRequest)
 			}
