@@ -141,3 +141,30 @@ func TestPause_ofBothLetsCancelsInUntilBothAreResumed(t *testing.T) {
 		}
 	}
 }
+
+// The dead letter of a record that is refused at intake came by its delay topic: a pause of that holds it,
+// too, and one of the dead-letter topic does so alone.
+func TestPause_ofADelayTopicHoldsItsDeadLetters(t *testing.T) {
+	letters := broker.Pause{Kind: broker.PauseTarget, Name: "carillon.dead-letter", Who: "ann", Why: "too many to read"}
+	for _, p := range []broker.Pause{pausedTopic, letters} {
+		t.Run(p.Kind, func(t *testing.T) {
+			testIDs(t, storage.LevelThree, func(x *idTest) {
+				refused := func(value string) {
+					user, _ := x.user()
+					defer user.Close()
+					r := &kgo.Record{Topic: "orders.delay", Value: []byte(value), Headers: []kgo.RecordHeader{{Key: "deliver-after", Value: []byte("soon")}}}
+					x.must(user.ProduceSync(x.t.Context(), r).FirstErr())
+					x.pause(10 * time.Second)
+				}
+				refused("before")
+				x.expectDelivered("carillon.dead-letter", "before")
+				x.pauseAll(p)
+				refused("while paused")
+				x.expectDelivered("carillon.dead-letter", "before")
+				x.resume(p)
+				x.pause(10 * time.Second)
+				x.expectDelivered("carillon.dead-letter", "before", "while paused")
+			})
+		})
+	}
+}

@@ -34,6 +34,7 @@ type health struct {
 	oldest       storage.Ref
 	onTrial      bool          // nothing has succeeded since it was parked
 	probeAfter   time.Duration // wait before the next probe
+	silentSince  time.Time     // since then no try was answered, in each of its trials; zero: one was
 	absent       absence
 }
 
@@ -98,7 +99,7 @@ func (h *health) succeed(ref storage.Ref) {
 
 // answer notes that the target took the record, or refused it for what is in it.
 func (h *health) answer(ref storage.Ref) {
-	h.failingSince = time.Time{}
+	h.failingSince, h.silentSince = time.Time{}, time.Time{}
 	h.onTrial = false
 	if ref == h.oldest {
 		h.backoff = 0
@@ -108,7 +109,16 @@ func (h *health) answer(ref storage.Ref) {
 // park returns how long to wait for the first probe of the target, which is parked: the more
 // often it failed on trial, the longer. One that an earlier term has parked is probed at once, so
 // there was no wait before its first trial.
-func (h *health) park() time.Duration {
+//
+// A trial that ended without an answer may have left a copy that Kafka writes later, each time.
+// So how long that has been is noted for the wait before the next.
+func (h *health) park(cause error) time.Duration {
+	switch {
+	case !errors.Is(cause, ErrAbandoned):
+		h.silentSince = time.Time{}
+	case h.silentSince.IsZero():
+		h.silentSince = h.failingSince
+	}
 	if h.onTrial {
 		return min(max(2*h.probeAfter, leastProbe), mostProbe)
 	}

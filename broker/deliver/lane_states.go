@@ -268,7 +268,8 @@ func (l *lane) park(ctx context.Context, cause error, first firstWaiting) (state
 	l.log.Log(ctx, level, "target fails: parking it", "error", cause)
 	l.letters.reported = false // so that the alarm rings each time
 	l.p.alarm(&l.letters, cause)
-	t := newParked(l, parked{unanswered: 1, probeAfter: l.health.park(), first: first, origin: origin})
+	probeAfter := l.health.park(cause)
+	t := newParked(l, parked{unanswered: 1, probeAfter: probeAfter, silentSince: l.p.moment(l.health.silentSince), first: first, origin: origin})
 	l.p.cfg.Verdicts.Put(schedule.Verdict{Target: l.target, Parked: true, Returned: l.giveBack()})
 	return l.end(t)
 }

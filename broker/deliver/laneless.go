@@ -21,6 +21,11 @@ const (
 	// time, and each minute at least. mostAbsenceGap must be longer.
 	absentShare     = 12
 	mostAbsentProbe = time.Minute
+	// A target of which no try was answered for longer than an outage of Kafka mostly lasts is tried
+	// less often: after a twelfth of the time beyond that, and each minute at least.
+	mostOutage      = 10 * time.Minute
+	silentShare     = 12
+	mostSilentPause = time.Minute
 	// trialGap is the time between the trials of two absent targets, to which messages
 	// for each are read: when a hundred thousand of them have been missing for long
 	// enough, some are condemned and the others wait.
@@ -155,11 +160,12 @@ type parked struct {
 	// with Confirm. The target is fed again only when all are answered. What was handed
 	// over before the scheduler knew has come back by then, and nobody overtakes it:
 	// invariant 5.
-	unanswered int
-	probeAfter time.Duration // wait before the next probe
-	first      firstWaiting
-	origin     string // the delay topic for which it counts as missing; empty: it does not
-	trial      bool   // it goes on trial when it wakes, though it is absent
+	unanswered  int
+	probeAfter  time.Duration // wait before the next probe
+	silentSince moment        // of health
+	first       firstWaiting
+	origin      string // the delay topic for which it counts as missing; empty: it does not
+	trial       bool   // it goes on trial when it wakes, though it is absent
 }
 
 // newParked returns what is kept of the target of a lane that ends.
@@ -259,8 +265,11 @@ func (s *parked) wake(d *dispatcher, t *laneless) {
 // pause returns how long to wait for the first look after a lane has parked the target. What its trial
 // took is a part of the wait. Where Kafka does not answer that is seconds, and while all targets
 // pause, as they do when all were parked at once, nobody would notice that it answers again.
-func (s *parked) pause(trial time.Duration) time.Duration {
-	return max(s.probeAfter-trial, min(s.probeAfter, leastProbe))
+//
+// One whose trials were not answered for long waits for longer: Kafka says that the target is there
+// each time, and may write each record later.
+func (s *parked) pause(trial, silent time.Duration) time.Duration {
+	return max(s.probeAfter-trial, min(s.probeAfter, leastProbe), min((silent-mostOutage)/silentShare, mostSilentPause))
 }
 
 // nextProbe returns how long to wait for the next look at the target. It comes in
@@ -284,7 +293,7 @@ func (s *parked) nextProbe(d *dispatcher, t *laneless) time.Duration {
 
 // resume has the target fed again, on trial.
 func (s *parked) resume(d *dispatcher, t *laneless) {
-	t.standing = &onTrial{since: time.Now(), probeAfter: s.probeAfter}
+	t.standing = &onTrial{since: time.Now(), probeAfter: s.probeAfter, silentSince: s.silentSince}
 	if s.origin != "" {
 		d.p.missing.release(s.origin)
 	}
@@ -295,8 +304,9 @@ func (s *parked) resume(d *dispatcher, t *laneless) {
 
 // onTrial is a target that the scheduler may feed again. Its lane begins with the next message.
 type onTrial struct {
-	since      time.Time
-	probeAfter time.Duration // wait before the last probe
+	since       time.Time
+	probeAfter  time.Duration // wait before the last probe
+	silentSince moment        // of health
 }
 
 func (s *onTrial) take(d *dispatcher, t *laneless, orders []order) []order {

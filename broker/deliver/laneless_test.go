@@ -182,25 +182,41 @@ func TestLane_doesNotFlapWhenOnlyProbesSucceed(t *testing.T) {
 	})
 }
 
-// A trial of a target that does not answer takes stallAfter, and needs no pause of the same length.
-func TestLane_isOnTrialNearlyAlwaysWhileNothingAnswers(t *testing.T) {
+// A trial of a target that does not answer takes stallAfter, and needs no pause of the same length at first.
+// Each may leave a copy, so when none is answered for longer than an outage lasts there are fewer, until one is.
+func TestLane_isTriedLessOftenTheLongerNothingAnswers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := newBench(t)
 		orders := b.sink.topic("orders", 1)
-		orders.silent = true
-		due := b.accept("orders", 50, nil)
-		b.Hand(due)
-		const minutes = 5
-		for range minutes * 600 {
-			for _, v := range b.verdicts() {
-				if isHealed(v) {
-					b.Hand(due)
+		trials := func(due []schedule.DueMessage, length time.Duration) int {
+			before := orders.isolated
+			for range length / (100 * time.Millisecond) {
+				for _, v := range b.verdicts() {
+					if isHealed(v) {
+						b.Hand(due)
+					}
 				}
+				b.after(100 * time.Millisecond)
 			}
-			b.after(100 * time.Millisecond)
+			return orders.isolated - before
 		}
-		if n := orders.isolated; n < minutes*10 || n > minutes*12 {
-			t.Errorf("given up %d times in %d minutes, want one each %v and a little more", n, minutes, stallAfter)
+		for range 2 {
+			orders.silent = true
+			due := b.accept("orders", 50, nil)
+			b.Hand(due)
+			if n := trials(due, 5*time.Minute); n < 50 || n > 60 {
+				t.Errorf("given up %d times in the first five minutes, want one each %v and a little more", n, stallAfter)
+			}
+			trials(due, 25*time.Minute)
+			if n := trials(due, 10*time.Minute); n < 8 || n > 10 {
+				t.Errorf("given up %d times in ten minutes, after thirty", n)
+			}
+			b.sink.change(func() { orders.silent = false })
+			written := len(b.written("orders", 0))
+			trials(due, mostSilentPause+stallAfter)
+			if n := len(b.written("orders", 0)) - written; n != len(due) {
+				t.Errorf("%d messages written in the minute after Kafka answers again, want %d", n, len(due))
+			}
 		}
 		b.stop()
 	})

@@ -328,7 +328,12 @@ func (d *dispatcher) takeEnded() {
 			d.leave(l)
 			d.laneless[t.name] = t
 			d.p.cfg.Count.Parked(1)
-			d.wakeAfter(t, t.standing.(*parked).pause(time.Since(l.begun)))
+			s := t.standing.(*parked)
+			silent := time.Duration(0)
+			if s.silentSince != 0 {
+				silent = time.Since(d.p.time(s.silentSince))
+			}
+			d.wakeAfter(t, s.pause(time.Since(l.begun), silent))
 			d.take(t, late)
 		case len(late) > 0:
 			l.orders.Put(late...)
@@ -367,6 +372,7 @@ func (d *dispatcher) begin(t *laneless, heard PartitionCount, orders []order) {
 	switch s := t.standing.(type) {
 	case *onTrial: // one failure parks it again, and for longer
 		l.health.onTrial, l.health.probeAfter, l.health.window = true, s.probeAfter, 1
+		l.health.silentSince = d.p.time(s.silentSince)
 	case *unseen:
 		l.waiting = s.waiting
 	}

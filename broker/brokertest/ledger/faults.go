@@ -34,9 +34,9 @@ var traits = map[string]trait{
 	"forbid":  {delays: true, recovery: 75 * time.Second},
 	// Kafka says that it is missing, whether it is there or not.
 	"stray": {delays: true, recovery: 75 * time.Second},
-	// What is not answered for long is sent again.
-	"slow":     {delays: true, duplicates: true, recovery: 20 * time.Second},
-	"hush":     {delays: true, duplicates: true, recovery: 20 * time.Second},
+	// What is not answered for long is sent again, each minute at least, and at once for ten minutes.
+	"slow":     {delays: true, duplicates: true, recovery: 80 * time.Second},
+	"hush":     {delays: true, duplicates: true, recovery: 80 * time.Second},
 	"recreate": {delays: true, duplicates: true, recovery: 20 * time.Second},
 	// What is refused as too large is a dead letter; and one that is refused is tried each few seconds.
 	"limit": {delays: true, recovery: 30 * time.Second},
@@ -94,8 +94,11 @@ func (l *Ledger) recovered(f Fault) time.Time {
 		return time.Time{}
 	}
 	recovery := traits[f.Kind].recovery
-	if f.Kind == "missing" || f.Kind == "forbid" || f.Kind == "stray" {
+	switch f.Kind {
+	case "missing", "forbid", "stray":
 		recovery = min(recovery, 10*time.Second+f.Until.Sub(f.From)/6)
+	case "slow", "hush":
+		recovery = min(recovery, 20*time.Second+max(0, f.Until.Sub(f.From)-10*time.Minute)/12)
 	}
 	// Elections and looks at Kafka are stretched with the heartbeat.
 	return f.Until.Add(recovery + 20*l.Heartbeat + 2*l.Discovery)
