@@ -24,6 +24,7 @@ func (p *player) settle(settings arguments) {
 		}
 	}
 	p.reroute()
+	p.resumeAll()
 	p.observer.look("link", time.Now())
 	p.observer.ledger.Quiet = time.Now()
 	deadline := time.Now().Add(p.enough(settings))

@@ -48,6 +48,10 @@ thaw NODES
 replace NODE
 program NODES NUMBER
 raise [maybe] [refused=TEXT]
+pause topic TOPIC
+pause target TOPIC
+resume topic TOPIC
+resume target TOPIC
 route TOPIC
 config NODE KEY=VALUE
 

@@ -88,6 +88,10 @@ func (o *observer) applied(store *storage.Store, command raftfsm.Command, result
 		costs.ClaimBytes += int64(c.Size())
 		o.hold(c.Set, c.Lift)
 		claim(c.Through)
+	case raftfsm.Pause:
+		log.Time(c.Time)
+	case raftfsm.Resume:
+		log.Time(c.Time)
 	default:
 		return
 	}
@@ -149,6 +153,9 @@ func (o *observer) marked(index uint64, store *storage.Store) {
 	var holds []ledger.Hold
 	for _, h := range store.Holds() {
 		holds = append(holds, ledger.Hold{Target: h.Target, Through: h.Through, Mark: ledger.Mark(h.Mark)})
+	}
+	for _, h := range store.TopicHolds() {
+		holds = append(holds, ledger.Hold{DelayTopic: h.Topic, Through: h.Through, Mark: ledger.Mark(h.Mark)})
 	}
 	o.ledger.Log.Marked(index, time.Now(), ledger.Mark(store.Claim().Mark), holds)
 }

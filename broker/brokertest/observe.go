@@ -122,6 +122,11 @@ func (o *observer) step(s step, began time.Time) {
 		o.began("route", fault)
 	case "config", "raise":
 		o.struck(fault)
+	case "pause":
+		ofTopic.Topic = s.args.word(1)
+		o.began("pause "+name+" "+ofTopic.Topic, ofTopic)
+	case "resume":
+		o.ended("pause " + name + " " + s.args.word(1))
 	}
 	o.look(s.verb, began)
 }
@@ -163,6 +168,15 @@ func (o *observer) wellAll() {
 	for about := range o.open {
 		switch kind, _, _ := strings.Cut(about, " "); kind {
 		case "forbid", "slow", "hush", "limit":
+			o.ended(about)
+		}
+	}
+}
+
+// resumedAll notes that nothing is paused any more.
+func (o *observer) resumedAll() {
+	for about := range o.open {
+		if strings.HasPrefix(about, "pause ") {
 			o.ended(about)
 		}
 	}

@@ -229,6 +229,8 @@ func (p *player) carryOut(s step) error {
 			return errNoEffect
 		}
 		return err
+	case "pause", "resume":
+		return p.pauseOrResume(s.verb, name, s.args.word(1))
 	case "route": // the only one for nodes that are started from now on
 		p.config.Routes = []config.Route{p.routeFrom(name)}
 	case "step":

@@ -12,8 +12,10 @@ import (
 	"github.com/twmb/franz-go/pkg/kadm"
 	"github.com/twmb/franz-go/pkg/kerr"
 
+	"github.com/carillonmq/carillon/broker"
 	"github.com/carillonmq/carillon/broker/brokertest/ledger"
 	"github.com/carillonmq/carillon/broker/report"
+	"github.com/carillonmq/carillon/raftfsm"
 )
 
 // createTopic creates a topic, or count of them with a number in place of the %.
@@ -218,4 +220,45 @@ func (n *node) doubts() bool {
 	}
 	reading := n.broker.Status().Reading
 	return reading != nil && reading.Partitions[report.StateDoubtful]+reading.Partitions[report.StateUnavailable] > 0
+}
+
+// pauseOrResume asks the leader to, if there is one now. Where the answer does not come, or tells of doubt,
+// it may be so or not; so it counts as a pause that lasts.
+func (p *player) pauseOrResume(verb, kind, name string) error {
+	leader := p.find("leader")
+	if leader == nil {
+		return errNoEffect
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second+5*p.config.Raft.Heartbeat)
+	defer cancel()
+	what := broker.Pause{Kind: kind, Name: name, Who: "script", Why: "to see what comes of it"}
+	if verb == "resume" {
+		if change, err := leader.broker.Resume(ctx, what); err != nil || !change.Changed {
+			return errNoEffect
+		}
+		return nil
+	}
+	if _, err := leader.broker.Pause(ctx, what); err != nil && !errors.Is(err, raftfsm.ErrInDoubt) {
+		return errNoEffect
+	}
+	return nil
+}
+
+// resumeAll ends all pauses. Nothing is wrong any more, so it can be done.
+func (p *player) resumeAll() {
+	p.await(10*time.Minute, "the end of all pauses", func() bool {
+		leader := p.find("leader")
+		if leader == nil {
+			return false
+		}
+		for _, paused := range leader.broker.Status().Paused {
+			ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second+5*p.config.Raft.Heartbeat)
+			_, err := leader.broker.Resume(ctx, paused)
+			if cancel(); err != nil {
+				return false
+			}
+		}
+		return len(leader.broker.Status().Paused) == 0
+	})
+	p.observer.resumedAll()
 }

@@ -59,7 +59,9 @@ func newRun(seed uint64, profile Profile) *run {
 		at = r.scene(at)
 		at += time.Duration(r.Int64N(int64(2*r.length) / int64(scenes)))
 	}
-	r.end(max(at, r.last()+r.unit))
+	end := max(at, r.last()+r.unit)
+	r.end(end)
+	r.paused(seed, end)
 	return r
 }
 

@@ -66,6 +66,8 @@ var traits = map[string]trait{
 	"clock":  {delays: true, ends: true, recovery: 15 * time.Second},
 	"config": {},
 	"raise":  {},
+	// Of a target or a delay topic, which users have wait.
+	"pause": {delays: true, recovery: 20 * time.Second},
 	// Of topics without a route nothing is read.
 	"route": {delays: true, recovery: 20 * time.Second},
 

@@ -59,25 +59,31 @@ func (l *Log) acceptID(a Acceptance) {
 // isFree reports whether a message waits and could be cancelled.
 func (l *Log) isFree(seq uint64) bool {
 	a := l.Accepted[seq]
-	return l.waiting.alive[seq] && !l.hasExpired(a) && !l.isClaimed(a.Message)
+	return l.waiting.alive[seq] && !l.hasExpired(a) && !l.isClaimed(a) && !l.wasHeld(a)
+}
+
+// wasHeld reports whether a delay topic was held by which the message came: what of it is claimed is not known
+// here, since a pause does not take back what was.
+func (l *Log) wasHeld(a Acceptance) bool {
+	return slices.ContainsFunc(l.Held, func(h Held) bool { return h.DelayTopic != "" && h.DelayTopic == a.ID.Topic })
 }
 
 // hasExpired reports whether a message is of no use any more, by the state's time.
 func (l *Log) hasExpired(a Acceptance) bool { return a.Expires > 0 && a.Expires <= l.ids.time }
 
 // isClaimed reports whether a claim has let a message go.
-func (l *Log) isClaimed(m Message) bool {
+func (l *Log) isClaimed(m Acceptance) bool {
 	n := len(l.Claims)
 	if n == 0 || l.Claims[n-1].Through < m.Due {
 		return false
 	}
-	i, held := l.waiting.held[m.Target]
+	i, held := l.waiting.held[way{target: m.Target}]
 	return !held || l.Held[i].Through >= m.Due
 }
 
 // End notes that a message was cancelled, or another one has taken its place.
 func (l *Log) End(seq, index uint64) {
-	if a := l.Accepted[seq]; l.waiting.alive[seq] && l.isClaimed(a.Message) {
+	if a := l.Accepted[seq]; l.waiting.alive[seq] && l.isClaimed(a) && !l.wasHeld(a) {
 		l.ids.broken = append(l.ids.broken, Broken{seq, index, "was ended though a claim had let it go"})
 	}
 	l.end(seq, Ending{Index: index})

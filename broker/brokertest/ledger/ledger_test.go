@@ -137,6 +137,17 @@ func TestJudge_findsNothingWhereAllPromisesAreKept(t *testing.T) {
 			l.Log.Marked(7001, after(101.9), Mark{Due: after(102).UnixMilli()}, []Hold{{Target: "orders", Through: after(102).UnixMilli()}})
 			l.Log.Marked(7002, after(102.9), Mark{Due: after(103).UnixMilli()}, nil)
 		},
+		"a delay topic was held for a while": func(l *Ledger) {
+			l.Log.Kill(1, 1200)
+			l.cameBy("in.delay")
+			hold := []Hold{{DelayTopic: "in.delay", Through: after(102).UnixMilli()}}
+			l.Log.Marked(7001, after(101.9), Mark{Due: after(102).UnixMilli()}, hold)
+			l.Log.Accept(Acceptance{Message: Message{Identity: l.Records[0].Identity, Target: "orders", Due: 1, Seq: 5000}, Index: 7001, ID: ID{Topic: "in.delay"}})
+			l.Log.Marked(7002, after(102.1), Mark{Due: after(102).UnixMilli()}, hold) // the hold's mark stands for the claim's
+			l.Log.Kill(5000, 5000)
+			delete(l.Log.Accepted, 5000)
+			l.Log.Marked(7003, after(102.9), Mark{Due: after(103).UnixMilli()}, nil)
+		},
 		"a topic was made anew, with the same values": func(l *Ledger) {
 			r, d := l.at(100)
 			r2, d2 := l.at(200)
@@ -299,6 +310,20 @@ func TestJudge_finds(t *testing.T) {
 			l.Log.Marked(7001, after(101), Mark{}, []Hold{{Target: "orders", Through: after(101).UnixMilli()}})
 			l.Log.Marked(7002, after(104), Mark{}, nil)
 		}},
+		{"one that went out though its delay topic was held", "unclaimed", "held its delay topic", func(l *Ledger) {
+			l.Log.Kill(1, 1200)
+			l.cameBy("in.delay")
+			l.Log.Marked(7001, after(101), Mark{}, []Hold{{DelayTopic: "in.delay", Through: after(101).UnixMilli()}})
+			l.Log.Marked(7002, after(104), Mark{}, nil)
+		}},
+		{"one that the mark of its delay topic's hold has passed", "stuck", "of the hold on", func(l *Ledger) {
+			m := Message{Identity: l.Records[0].Identity, Target: "orders", Due: after(50).UnixMilli(), Seq: 5000}
+			l.Log.Accept(Acceptance{Message: m, Index: 7000, ID: ID{Topic: "in.delay"}})
+			l.Log.Kill(1, 1200)
+			l.Log.Marked(7001, after(50), Mark{}, []Hold{{DelayTopic: "in.delay", Mark: Mark{Due: m.Due, Seq: 5001}}})
+			l.Log.Kill(5000, 5000)
+			delete(l.Log.Accepted, 5000)
+		}},
 		{"one that says it is due earlier than it was to be", "due", "was to be due", func(l *Ledger) {
 			_, d := l.at(100)
 			d.At, d.Due = d.At.Add(-500*time.Millisecond), d.Due-500
@@ -421,5 +446,13 @@ func TestJudge_finds(t *testing.T) {
 				}
 			}
 		})
+	}
+}
+
+// cameBy has the log say by which delay topic everything came.
+func (l *Ledger) cameBy(topic string) {
+	for seq, a := range l.Log.Accepted {
+		a.ID.Topic = topic
+		l.Log.Accepted[seq] = a
 	}
 }

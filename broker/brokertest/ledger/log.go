@@ -55,7 +55,7 @@ func (l *Log) Accept(a Acceptance) {
 	}
 	l.acceptID(a)
 	l.Accepted[a.Seq] = a
-	l.waiting.accept(a.Target, Mark{a.Due, a.Seq})
+	l.waiting.accept(way{a.ID.Topic, a.Target}, Mark{a.Due, a.Seq})
 }
 
 // Ack notes that a message was acknowledged. Of one without an id the log does not say whether it was
@@ -146,6 +146,9 @@ func (j *judge) bothWaited(a, b *Delivery) (waited, known bool) {
 	claim, ok := j.Log.claimed(min(a.Due, b.Due))
 	if !ok {
 		return false, false
+	}
+	if first.ID.Topic != second.ID.Topic && (j.Log.wasHeld(first) || j.Log.wasHeld(second)) {
+		return false, true // what waits while its delay topic is paused comes after others of its target
 	}
 	return max(first.Index, second.Index) < claim.Index, true
 }

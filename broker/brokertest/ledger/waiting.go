@@ -2,6 +2,7 @@ package ledger
 
 import (
 	"container/heap"
+	"slices"
 	"time"
 )
 
@@ -13,12 +14,15 @@ import (
 // waiting is what was accepted and lives, by the log.
 type waiting struct {
 	alive  map[uint64]bool
-	queues map[string]*queue // by target
-	held   map[string]int    // targets that are held now: index in Log.Held
-	newest uint64            // seq
+	queues map[way]*queue
+	held   map[way]int // what is held now: index in Log.Held
+	newest uint64      // seq
 }
 
-// A queue has what is alive of one target, the lowest first, and some that is dead.
+// A way is by which delay topic messages came, and for which target. A hold has one of the two.
+type way struct{ delayTopic, target string }
+
+// A queue has what is alive of one way, the lowest first, and some that is dead.
 type queue []Mark
 
 func (q queue) Len() int           { return len(q) }
@@ -33,14 +37,14 @@ func (q *queue) Pop() any {
 	return m
 }
 
-func (w *waiting) accept(target string, m Mark) {
+func (w *waiting) accept(by way, m Mark) {
 	if w.alive == nil {
-		w.alive, w.queues, w.held = make(map[uint64]bool), make(map[string]*queue), make(map[string]int)
+		w.alive, w.queues, w.held = make(map[uint64]bool), make(map[way]*queue), make(map[way]int)
 	}
-	q, ok := w.queues[target]
+	q, ok := w.queues[by]
 	if !ok {
 		q = new(queue)
-		w.queues[target] = q
+		w.queues[by] = q
 	}
 	heap.Push(q, m)
 	w.alive[m.Seq], w.newest = true, max(w.newest, m.Seq)
@@ -64,14 +68,22 @@ func (l *Log) Kill(first, last uint64) {
 	}
 }
 
-// A Hold keeps a target from being sent to beyond what was claimed.
+// A Hold keeps what goes to a target, or what came by a delay topic, from being sent beyond what was claimed.
 type Hold struct {
-	Target  string
-	Through int64
-	Mark    Mark
+	DelayTopic string // "" of a target
+	Target     string // "" of a delay topic
+	Through    int64
+	Mark       Mark
 }
 
-// A Held is a time in which the claim held a target.
+func (h Hold) what() string {
+	if h.DelayTopic != "" {
+		return "delay topic"
+	}
+	return "target"
+}
+
+// A Held is a time in which the claim held a target, or a pause what it names.
 type Held struct {
 	Hold
 	From, Until time.Time // Until is zero while it lasts
@@ -87,26 +99,29 @@ type Passed struct {
 
 // Marked notes what the marks are after a log entry that the first node has applied at that time.
 func (l *Log) Marked(index uint64, at time.Time, main Mark, holds []Hold) {
-	marks := make(map[string]Mark, len(holds))
+	marks := make(map[way]Mark, len(holds))
 	for _, hold := range holds {
-		marks[hold.Target] = hold.Mark
+		marks[way{hold.DelayTopic, hold.Target}] = hold.Mark
 		l.hold(hold, at)
 	}
-	for target, i := range l.waiting.held {
-		if _, held := marks[target]; !held {
+	for of, i := range l.waiting.held {
+		if _, held := marks[of]; !held {
 			l.Held[i].Until = at
-			delete(l.waiting.held, target)
+			delete(l.waiting.held, of)
 		}
 	}
-	for target, q := range l.waiting.queues {
+	for by, q := range l.waiting.queues {
 		first, waits := l.waiting.lowest(q)
-		mark, held := marks[target]
+		mark, held := marks[way{delayTopic: by.delayTopic}] // which stands for all others
+		if !held {
+			mark, held = marks[way{target: by.target}]
+		}
 		if !held {
 			mark = main
 		}
 		switch {
 		case !waits:
-			delete(l.waiting.queues, target)
+			delete(l.waiting.queues, by)
 		case first.less(mark):
 			l.Passed = append(l.Passed, Passed{first.Seq, mark, index, held})
 			delete(l.waiting.alive, first.Seq) // told of once
@@ -114,19 +129,20 @@ func (l *Log) Marked(index uint64, at time.Time, main Mark, holds []Hold) {
 	}
 }
 
-// hold notes that a target is held, from then on if it was not.
+// hold notes that something is held, from then on if it was not.
 func (l *Log) hold(hold Hold, at time.Time) {
 	if l.waiting.held == nil {
-		l.waiting.held = make(map[string]int)
+		l.waiting.held = make(map[way]int)
 	}
-	i, held := l.waiting.held[hold.Target]
+	of := way{hold.DelayTopic, hold.Target}
+	i, held := l.waiting.held[of]
 	if held && l.Held[i].Through == hold.Through {
 		return
 	}
 	if held {
 		l.Held[i].Until = at
 	}
-	l.waiting.held[hold.Target] = len(l.Held)
+	l.waiting.held[of] = len(l.Held)
 	l.Held = append(l.Held, Held{Hold: hold, From: at})
 }
 
@@ -135,7 +151,7 @@ func (j *judge) checkPassed() {
 	for _, p := range j.Log.Passed {
 		a, what := j.Log.Accepted[p.Seq], "the claim"
 		if p.Held {
-			what = "the hold on " + a.Target
+			what = "the hold on " + a.Target + ", or of what came by " + a.ID.Topic
 		}
 		j.problem("stuck", "after log entry %d, %s for %s, due %d, seq %d, accepted by entry %d, lay before the mark %v of %s: no new term would have read it",
 			p.Index, a.Origin, a.Target, a.Due, a.Seq, a.Index, p.Mark, what)
@@ -144,20 +160,22 @@ func (j *judge) checkPassed() {
 
 // checkHeld: what a hold keeps back is not sent.
 func (j *judge) checkHeld() {
-	held := make(map[string][]Held)
+	held := make(map[way][]Held)
 	for _, h := range j.Log.Held {
-		held[h.Target] = append(held[h.Target], h)
+		of := way{h.DelayTopic, h.Target}
+		held[of] = append(held[of], h)
 	}
 	for _, d := range j.Deliveries {
 		if d.Seq == 0 {
 			continue
 		}
-		for _, h := range held[d.Topic] {
+		ofTopic := held[way{delayTopic: j.Log.Accepted[d.Seq].ID.Topic}]
+		for _, h := range slices.Concat(held[way{target: d.Topic}], ofTopic) {
 			// Times of records are cut to milliseconds.
 			sinceThen := d.At.After(h.From) && (h.Until.IsZero() || d.At.Before(h.Until.Truncate(time.Millisecond)))
 			if sinceThen && d.Due > h.Through {
-				j.problem("unclaimed", "%s for %s, due %d, seq %d, was sent at %v, and since %v the claim held its target at %d",
-					d.Origin, d.Topic, d.Due, d.Seq, d.At.Sub(j.Begin), h.From.Sub(j.Begin), h.Through)
+				j.problem("unclaimed", "%s for %s, due %d, seq %d, was sent at %v, and since %v the claim held its %s at %d",
+					d.Origin, d.Topic, d.Due, d.Seq, d.At.Sub(j.Begin), h.From.Sub(j.Begin), h.what(), h.Through)
 			}
 		}
 	}
