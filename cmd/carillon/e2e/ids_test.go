@@ -43,7 +43,7 @@ func TestIDs_cancelledByAForeignClientNeverCome(t *testing.T) {
 func changeAmongKills(t *testing.T, program func(*kafkaCluster) []string) {
 	const messages = 3000
 	k, c, l := newStage(t, 1, dirs(t, 3)...)
-	due := time.Now().Add(8 * time.Second).UnixMilli()
+	due := time.Now().Add(25 * time.Second).UnixMilli() // two JVMs start before, and compile their program
 	say := func(what string) []string {
 		return append(program(k), what, strings.Join(k.addrs(), ","), delayTopic, strconv.Itoa(messages), strconv.FormatInt(due, 10))
 	}
