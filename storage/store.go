@@ -190,6 +190,13 @@ func (s *Store) Close() error {
 // nothing was flushed yet. It does not wait for a commit under way.
 func (s *Store) ManifestMeta() SnapshotMeta { return *s.manifest.meta.Load() }
 
+// ClusterID returns the identity of the cluster; zero before it was founded.
+func (s *Store) ClusterID() [16]byte {
+	s.mu.RLock()
+	defer s.mu.RUnlock()
+	return s.values.clusterID
+}
+
 // State copies out the replicated values. It costs as much as there are source
 // partitions; Claim, Position and Pending are cheap. Holds are told by Holds alone.
 func (s *Store) State() State {

@@ -21,6 +21,8 @@ import (
 // oneMessage is a schedule with the message order-7 of orders.delay.
 type oneMessage struct{}
 
+func (oneMessage) ClusterID() [16]byte { return [16]byte{1} }
+
 func (oneMessage) listed() storage.Listed {
 	m := message.Message{ID: "order-7", Origin: message.Origin{Topic: "orders.delay", Partition: 1, Offset: 9007199254740993}, Value: []byte("a parcel")}
 	e := m.Entry(1_900_000_000_000, "orders", storage.LevelThree)

@@ -24,6 +24,8 @@ type longStore struct {
 	asked           *int
 }
 
+func (longStore) ClusterID() [16]byte { return [16]byte{1} }
+
 func (s longStore) List(_ context.Context, q storage.ListQuery) (storage.Page, error) {
 	if *s.asked++; s.pages > 0 && *s.asked > s.pages {
 		return storage.Page{}, fmt.Errorf("read: the disk is gone")

@@ -19,7 +19,7 @@ import (
 type Store interface {
 	Level() storage.Level
 	IDsOpen() bool
-	State() storage.State
+	ClusterID() [16]byte
 	Get(ctx context.Context, topic, id string) (storage.Known, error)
 	List(ctx context.Context, q storage.ListQuery) (storage.Page, error)
 }
@@ -200,7 +200,7 @@ func (d *Desk) count(a raftfsm.Answer) {
 
 func (d *Desk) now() int64 { return d.clock().UnixMilli() }
 
-func (d *Desk) judge() ingest.Judge { return ingest.NewJudge(d.config, d.store.State().ClusterID) }
+func (d *Desk) judge() ingest.Judge { return ingest.NewJudge(d.config, d.store.ClusterID()) }
 
 // problemOf says what an error of the log means to who asked.
 func problemOf(err error) *client.Problem {

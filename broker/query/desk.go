@@ -19,6 +19,7 @@ type Store interface {
 	List(ctx context.Context, q storage.ListQuery) (storage.Page, error)
 	Get(ctx context.Context, topic, id string) (storage.Known, error)
 	Tally(ctx context.Context, q storage.TallyQuery) (storage.Tally, error)
+	ClusterID() [16]byte
 }
 
 // A Log is this node's part in Raft.
@@ -95,6 +96,7 @@ func (d *Desk) List(ctx context.Context, r ListRequest) (client.Page, error) {
 	if r.Limit < 1 || r.Limit > MostListed {
 		return client.Page{}, fmt.Errorf("%w: limit %d: it is from 1 to %d", ErrFilter, r.Limit, MostListed)
 	}
+	m.cluster = d.store.ClusterID()
 	from, err := m.resume(r.Cursor)
 	if err != nil {
 		return client.Page{}, err
@@ -175,7 +177,7 @@ func ParseOrigin(id string) (o message.Origin, ok bool) {
 // what is pending, each at an index of its own, and says where to go on. What it does not find at all was not pending
 // throughout: such a message never changes its place.
 func (d *Desk) Find(ctx context.Context, origin message.Origin, cursor string) (client.Finding, error) {
-	m := matcher{Filter: client.Filter{Topic: origin.Topic, Prefix: origin.String()}}
+	m := matcher{Filter: client.Filter{Topic: origin.Topic, Prefix: origin.String()}, cluster: d.store.ClusterID()}
 	from, err := m.resume(cursor)
 	if err != nil {
 		return client.Finding{}, err

@@ -144,10 +144,18 @@ func TestList_refusesWhatMeansNothing(t *testing.T) {
 	if err != nil || page.Next == "" {
 		t.Fatalf("%+v, %v", page, err)
 	}
+	other, store := deskOf(t, 8)
+	store.Found([16]byte{7}, "at-least-once")
+	store.Applied(2)
+	foreign, err := other.List(t.Context(), ListRequest{Limit: 3})
+	if err != nil || foreign.Next == "" {
+		t.Fatalf("%+v, %v", foreign, err)
+	}
 	for _, test := range []struct {
 		request ListRequest
 		want    error
 	}{
+		{ListRequest{Limit: 3, Cursor: foreign.Next}, ErrCursor},
 		{ListRequest{Limit: 3, Cursor: page.Next, Filter: client.Filter{Topic: "orders.delay"}}, ErrCursor},
 		{ListRequest{Limit: 3, Cursor: "x"}, ErrCursor},
 		{ListRequest{Limit: 0}, ErrFilter},

@@ -23,7 +23,8 @@ func standings() []storage.Standing {
 // A matcher is a filter that is ready to judge.
 type matcher struct {
 	client.Filter
-	states []storage.Standing
+	states  []storage.Standing
+	cluster [16]byte // whose cursors it gives out
 }
 
 func newMatcher(f client.Filter) (matcher, error) {
@@ -94,8 +95,8 @@ func (m *matcher) byBody() bool { return strings.Contains(m.Prefix, "/") }
 //
 //	| version u8, 1 | due u64 | seq u64 | filter 8 |     big endian, in base64
 //
-// filter is a digest of the question: a place alone would let a walk go on with another one, and see
-// of neither everything.
+// filter is a digest of the question and of the cluster that was asked: a place alone would let a walk go on
+// with another one, and see of neither everything.
 const cursorVersion = 1
 
 const cursorSize = 1 + 8 + 8 + 8
@@ -105,7 +106,7 @@ func (m *matcher) digest() []byte {
 	if err != nil { // texts and numbers
 		panic(err)
 	}
-	sum := sha256.Sum256(text)
+	sum := sha256.Sum256(append(text, m.cluster[:]...))
 	return sum[:8]
 }
 
@@ -125,7 +126,7 @@ func (m *matcher) resume(cursor string) (storage.Ref, error) {
 	case err != nil || len(b) != cursorSize || b[0] != cursorVersion:
 		return storage.Ref{}, fmt.Errorf("%w: %q is none that this version of carillon gives out: begin without one", ErrCursor, cursor)
 	case string(b[17:]) != string(m.digest()):
-		return storage.Ref{}, fmt.Errorf("%w: %q is of another question: give the filter that it came with, or begin without one", ErrCursor, cursor)
+		return storage.Ref{}, fmt.Errorf("%w: %q is of another question, or of another cluster: give the filter that it came with, or begin without one", ErrCursor, cursor)
 	}
 	return storage.Ref{Due: int64(binary.BigEndian.Uint64(b[1:])), Seq: binary.BigEndian.Uint64(b[9:])}, nil
 }
