@@ -115,7 +115,13 @@ func (d *Desk) Cancel(ctx context.Context, topic, id string, c Condition) (clien
 	if origin, ok := nameless(topic, id); ok {
 		return d.cancelOfRecord(ctx, origin, c)
 	}
-	return d.one(ctx, raftfsm.Operation{Verb: raftfsm.Cancel, If: c.If, Seq: c.Seq, Entry: storage.Entry{Topic: topic, ID: id}})
+	answer, err := d.one(ctx, raftfsm.Operation{Verb: raftfsm.Cancel, If: c.If, Seq: c.Seq, Entry: storage.Entry{Topic: topic, ID: id}})
+	if err == nil && c.If == raftfsm.Exactly && answer.Seq != c.Seq {
+		// A later message of the id was cancelled. Of the one that is meant the log tells nothing: it may have been delivered.
+		_, problem := tell(topic, id, raftfsm.Answer{Code: raftfsm.Conflict})
+		return client.Answer{}, problem
+	}
+	return answer, err
 }
 
 // mayAccept returns why no message is taken in for now, or nil.

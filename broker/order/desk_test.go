@@ -18,6 +18,7 @@ import (
 	"github.com/carillonmq/carillon/raftfsm"
 	"github.com/carillonmq/carillon/raftfsm/node"
 	"github.com/carillonmq/carillon/storage"
+	"github.com/carillonmq/carillon/storage/outcomes"
 )
 
 // A counter counts as broker.Metrics does.
@@ -340,6 +341,42 @@ func TestSchedule_takesEffectOnceForAKey(t *testing.T) {
 		}
 		if pending := f.node.Store().State().Pending; pending != 2 {
 			t.Errorf("%d pending", pending)
+		}
+	})
+}
+
+// Keys are forgotten after outcomes.keep, and a message may wait for longer.
+func TestSchedule_replacesNothingElseOnceTheKeyIsForgotten(t *testing.T) {
+	atDesk(t, func(t *testing.T, f *fixture) {
+		r := request("", "9h")
+		r.IdempotencyKey = "key"
+		first := f.schedule(r)
+		time.Sleep(time.Hour)
+		f.propose(raftfsm.KeepOutcomes{Time: time.Now().UnixMilli(), Keep: outcomes.Keep{For: 1000, Count: 1}})
+		f.schedule(request("", "9h")) // its time has the key forgotten
+		r.Value = client.Text("another parcel")
+		other := f.schedule(r)
+		if other.Code != client.AnswerScheduled || other.ID == first.ID {
+			t.Errorf("first %+v, another request %+v", first, other)
+		}
+		if pending := f.node.Store().State().Pending; pending != 3 {
+			t.Errorf("%d pending", pending)
+		}
+	})
+}
+
+func TestCancel_saysNothingOfALaterMessage(t *testing.T) {
+	atDesk(t, func(t *testing.T, f *fixture) {
+		first := f.schedule(request("a", "1h"))
+		later := f.schedule(request("a", "2h"))
+		for range 2 {
+			if _, err := f.Cancel(t.Context(), "orders.delay", "a", Condition{raftfsm.Exactly, later.Seq}); err != nil {
+				t.Fatal(err)
+			}
+		}
+		answer, err := f.Cancel(t.Context(), "orders.delay", "a", Condition{raftfsm.Exactly, first.Seq})
+		if p := problem(err); !errors.Is(err, client.ErrConflict) || p.Seq != 0 || !strings.Contains(p.Detail, "no message waits") {
+			t.Errorf("%+v, %v", answer, err)
 		}
 	})
 }

@@ -26,12 +26,14 @@ import (
 // crockford is base32 without letters that are taken for others.
 var crockford = base32.NewEncoding("0123456789ABCDEFGHJKMNPQRSTVWXYZ").WithPadding(base32.NoPadding)
 
-// newID returns an id that no other message has. With an idempotency key it is always the same one: a
-// repetition tells it, and replaces the message that waits, should the key be forgotten by then.
-func newID(topic, key string) string {
+// newID returns an id that no other message has. The same request with the same idempotency key always gets
+// the same one: a repetition tells it, and replaces the message that waits, should the key be forgotten by
+// then. Another request with that key gets another id: it must not replace a message that it does not mean,
+// and that its caller perhaps may not touch.
+func newID(topic, key string, once raftfsm.Once) string {
 	var random [16]byte
 	if key != "" {
-		sum := sha256.Sum256([]byte(topic + "/" + key))
+		sum := sha256.Sum256(fmt.Appendf(nil, "%s/%016x/%s", topic, once.Content, key)) // a topic has no slash
 		copy(random[:], sum[:])
 	} else {
 		rand.Read(random[:]) // never fails
@@ -80,13 +82,15 @@ func (d *Desk) scheduled(r *client.ScheduleRequest, may Scope, now int64) (op ra
 	if problem != nil {
 		return op, problem
 	}
+	keyed, problem := once(r)
+	if problem != nil {
+		return op, problem
+	}
 	if a.Instruction.ID == "" {
-		a.Instruction.ID = newID(r.Topic, r.IdempotencyKey)
+		a.Instruction.ID = newID(r.Topic, r.IdempotencyKey, keyed)
 	}
 	op, problem = d.judged(route, message.Origin{Topic: r.Topic, Partition: message.NoPartition}, a, now)
-	if problem == nil {
-		op.Once, problem = once(r)
-	}
+	op.Once = keyed
 	if problem == nil && may != nil {
 		problem = may(r, op.Entry.Target)
 	}

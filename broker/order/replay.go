@@ -65,7 +65,7 @@ func (d *Desk) replayed(l *Letter, may Scope, r client.ReplayRequest) (op raftfs
 		return op, problem
 	}
 	if a.Instruction.ID == "" {
-		a.Instruction.ID = newID(said.Topic, "")
+		a.Instruction.ID = newID(said.Topic, "", raftfsm.Once{})
 	}
 	op, problem = d.judged(route, message.Origin{Topic: said.Topic, Partition: message.NoPartition}, a, now)
 	if problem == nil && may != nil {
