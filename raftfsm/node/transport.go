@@ -83,8 +83,10 @@ func (t *transport) Consumer() <-chan raft.RPC { return t.requests }
 //	in term 3
 //
 // The node would follow the leader of term 3, though its vote has helped to elect one that knows nothing of
-// what is acknowledged from here on. In the main loop the two come one after the other. The little that is
-// left, a follower that becomes a candidate while a heartbeat is answered, Stable.SetUint64 refuses.
+// what is acknowledged from here on. In the main loop the two come one after the other. What is left:
+// a follower becomes a candidate while a heartbeat is answered, which then sets its term anew.
+// Stable.SetUint64 refuses that where a vote has written a later one. It cannot see a heartbeat that stands
+// still behind its own write for as long as a vote takes two writes.
 func (t *transport) SetHeartbeatHandler(beside func(raft.RPC)) {
 	t.NetworkTransport.SetHeartbeatHandler(func(rpc raft.RPC) {
 		if req, ok := rpc.Command.(*raft.AppendEntriesRequest); ok && t.follows(req.Term) {

@@ -89,11 +89,26 @@ func (s Set) Add(at Partition, offset, first int64) {
 	}
 	s.runs.Set(added)
 	if s.runs.Len() > mostRuns {
-		for lowest := range s.from(at) {
+		s.forgetOne(added)
+	}
+}
+
+// forgetOne forgets the lowest run of the partition of the one that was added, or of the first that has another:
+// never what was added, which is about to be scheduled on its word.
+func (s Set) forgetOne(added run) {
+	isOther := func(r run) bool { return r != added }
+	for lowest := range s.from(added.at) {
+		if isOther(lowest) {
 			s.runs.Delete(lowest)
-			break
+			return
 		}
 	}
+	var first run
+	s.runs.Scan(func(r run) bool {
+		first = r
+		return !isOther(r)
+	})
+	s.runs.Delete(first)
 }
 
 func (s Set) trim(at Partition, first int64) {

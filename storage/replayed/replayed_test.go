@@ -84,6 +84,19 @@ func TestSet_isBounded(t *testing.T) {
 	}
 }
 
+// What was marked last is known, else it would be scheduled twice.
+func TestSet_keepsWhatWasMarkedLast(t *testing.T) {
+	s := New()
+	for i := range int64(mostRuns) {
+		s.Add(second, 2*i+100, 0)
+	}
+	s.Add(first, 7, 0)
+	s.Add(second, 3, 0)
+	if !s.Has(first, 7) || !s.Has(second, 3) || s.Has(second, 102) || s.runs.Len() != mostRuns {
+		t.Errorf("%d runs; alone in its partition %t, the lowest of its partition %t, the lowest before %t", s.runs.Len(), s.Has(first, 7), s.Has(second, 3), s.Has(second, 102))
+	}
+}
+
 func TestRead_refusesWhatAppendDoesNotWrite(t *testing.T) {
 	s := New()
 	s.Add(second, 7, 0)
