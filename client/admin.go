@@ -37,8 +37,9 @@ type AdminOptions struct {
 	TLS *tls.Config
 	// Timeout bounds a call with all its tries, and a silence in a long list. 0: 15 seconds.
 	Timeout time.Duration
-	// Transport carries the requests in place of one made here, whose TLS is not used then. nil: one that
-	// keeps connections.
+	// Transport carries the requests in place of one made here, whose TLS is not used then. An error that it
+	// returns leaves a write in doubt, unless it wraps a *net.OpError of dialing. nil: one that keeps
+	// connections.
 	Transport http.RoundTripper
 }
 

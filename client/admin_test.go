@@ -14,6 +14,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 )
 
@@ -211,6 +212,10 @@ func TestAdmin_repeatsWhatIsSafe(t *testing.T) {
 		{"with a key, broken", schedule(keyed), breaks(""), ok, nil, 1},
 		{"with a key, in doubt", schedule(keyed), refuses(504, CodeInDoubt), ok, nil, 1},
 		{"with a key, broken, and refused the first time", schedule(keyed), breaks(""), conflict, ErrConflict, 1},
+		{"with a key, broken, and the key was another's", schedule(keyed), breaks(""), refuses(409, CodeKeyReused), ErrKeyReused, 1},
+		{"with a key, broken, and the token ends", schedule(keyed), breaks(""), refuses(401, CodeTokenUnknown), ErrInDoubt, 1},
+		{"with a key, broken, and the token is for less", schedule(keyed), breaks(""), refuses(403, CodeForbidden), ErrInDoubt, 1},
+		{"with a key, broken, and it is too late a time", schedule(keyed), breaks(""), refuses(400, CodeBadRequest), ErrInDoubt, 1},
 		{"if absent, broken", schedule(absent), breaks(""), ok, nil, 1},
 		{"if absent, broken, and one waits now", schedule(absent), breaks(""), conflict, ErrInDoubt, 1},
 		{"a cancel of one, broken", cancel(41), breaks(""), ok, nil, 1},
@@ -255,6 +260,48 @@ func TestAdmin_repeatsWhatIsSafe(t *testing.T) {
 					}
 				}
 			})
+		})
+	}
+}
+
+// An untraced carrier tells nobody what it sends, and fails.
+type untraced struct {
+	err   error
+	asked int
+}
+
+func (u *untraced) RoundTrip(*http.Request) (*http.Response, error) {
+	u.asked++
+	return nil, u.err
+}
+
+// What another's transport may have sent is not sent again.
+func TestAdmin_doubtsWhatAnothersTransportSent(t *testing.T) {
+	for _, tt := range []struct {
+		err, want error
+		again     bool
+	}{
+		{io.ErrUnexpectedEOF, ErrInDoubt, false},
+		{&net.OpError{Op: "read", Err: errors.New("connection reset")}, ErrInDoubt, false},
+		{&net.OpError{Op: "dial", Err: errors.New("connection refused")}, ErrUnavailable, true},
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			carrier := &untraced{err: tt.err}
+			admin, err := NewAdmin([]string{"a:1", "b:1"}, AdminOptions{Transport: carrier})
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer admin.Close()
+			_, err = admin.Schedule(t.Context(), ScheduleRequest{Topic: "t", ID: "i"})
+			if !errors.Is(err, tt.want) || errors.Is(err, ErrInDoubt) != (tt.want == ErrInDoubt) || (carrier.asked > 1) != tt.again {
+				t.Errorf("%v: error %v after %d requests", tt.err, err, carrier.asked)
+			}
+			ended, cancel := context.WithCancel(t.Context())
+			cancel()
+			carrier.asked = 0
+			if _, err := admin.Schedule(ended, ScheduleRequest{Topic: "t", ID: "i"}); !errors.Is(err, context.Canceled) || errors.Is(err, ErrInDoubt) || carrier.asked != 0 {
+				t.Errorf("error %v after %d requests when ctx had ended", err, carrier.asked)
+			}
 		})
 	}
 }

@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"io"
 	"math/rand/v2"
+	"net"
 	"net/http"
 	"net/http/httptrace"
 	"net/url"
@@ -37,6 +38,7 @@ type endpoints struct {
 	best   atomic.Uint32 // index of the one to ask first
 	closed atomic.Bool
 	http   *http.Client
+	traced bool                                  // http tells when something of a request is sent
 	token  func(context.Context) (string, error) // nil: none is shown
 	// timeout bounds a call with all its tries.
 	timeout time.Duration
@@ -61,6 +63,7 @@ func newEndpoints(addresses []string, o AdminOptions) (*endpoints, error) {
 	if transport == nil {
 		transport = &http.Transport{TLSClientConfig: o.TLS.Clone(), IdleConnTimeout: idleConnection, MaxIdleConnsPerHost: 64, Proxy: http.ProxyFromEnvironment}
 	}
+	_, e.traced = transport.(*http.Transport) // another one need not
 	e.http = &http.Client{Transport: transport, CheckRedirect: func(*http.Request, []*http.Request) error {
 		return http.ErrUseLastResponse // no node sends one: the token stays here
 	}}
@@ -98,7 +101,7 @@ type call struct {
 	// again: a second request has no other effect than the first, and the answer tells the truth or a
 	// refusal that is then in doubt. Reads are such.
 	again bool
-	// settled: even the refusal of a second request is the answer to the first.
+	// settled: what the log answers to a second request is the answer to the first, also a refusal.
 	settled bool
 	into    any // what the answer is decoded into; nil: nothing
 }
@@ -138,7 +141,7 @@ func (e *endpoints) do(ctx context.Context, c call) error {
 		}
 		definite := !tried.undone && !tried.unknown
 		switch {
-		case definite && doubt != nil && !c.settled:
+		case definite && doubt != nil && !(c.settled && ofTheLog(tried.err)):
 			return fmt.Errorf("%s: %w: it was sent again and answered %w, which may be the effect of the first time, of which is known only: %v", c.what, ErrInDoubt, tried.err, doubt)
 		case definite:
 			round.answered()
@@ -154,6 +157,12 @@ func (e *endpoints) do(ctx context.Context, c call) error {
 		}
 		return fmt.Errorf("%s: %w: %w", c.what, ErrUnavailable, tried.err)
 	}
+}
+
+// ofTheLog reports whether the log refuses, so that the refusal is of every time that the same is sent. Any
+// other is of one time: a token ends, and so does the time that a request names.
+func ofTheLog(err error) bool {
+	return errors.Is(err, ErrConflict) || errors.Is(err, ErrKeyReused) || errors.Is(err, ErrNotFound) || errors.Is(err, ErrTooLate)
 }
 
 // send sends the call once, and decodes the answer.
@@ -186,10 +195,14 @@ func (e *endpoints) open(ctx context.Context, base string, c call, body []byte) 
 	if err != nil {
 		return nil, try{err: err}
 	}
+	if err := ctx.Err(); err != nil {
+		return nil, try{undone: true, err: fmt.Errorf("ask %s: %w", base, err)}
+	}
 	answer, err := e.http.Do(request)
 	if err != nil {
 		hopeless := errors.As(err, new(*tls.CertificateVerificationError)) || errors.Is(err, http.ErrSchemeMismatch)
-		return nil, try{undone: !sent.Load(), unknown: sent.Load(), hopeless: hopeless, err: fmt.Errorf("ask %s: %w", base, err)}
+		undone := !sent.Load() && (e.traced || hopeless || ofDialing(err))
+		return nil, try{undone: undone, unknown: !undone, hopeless: hopeless, err: fmt.Errorf("ask %s: %w", base, err)}
 	}
 	if answer.StatusCode/100 == 2 {
 		return answer, try{}
@@ -197,6 +210,12 @@ func (e *endpoints) open(ctx context.Context, base string, c call, body []byte) 
 	defer answer.Body.Close()
 	text, err := readAll(answer.Body)
 	return nil, refused(base, answer, text, err)
+}
+
+// ofDialing reports whether there was no connection that anything could be sent on.
+func ofDialing(err error) bool {
+	op, ok := errors.AsType[*net.OpError](err)
+	return ok && op.Op == "dial"
 }
 
 func (e *endpoints) request(ctx context.Context, base string, c call, body []byte) (*http.Request, error) {

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
+	"strings"
 	"unicode/utf8"
 )
 
@@ -39,8 +40,10 @@ var (
 	ErrReplayed = errors.New("was replayed before")
 	// ErrBadRequest: the request means nothing or is not allowed. Nothing was changed.
 	ErrBadRequest = errors.New("bad request")
-	// ErrUnauthenticated: the token is missing, malformed or not known.
+	// ErrUnauthenticated: the token is missing, malformed, not known, or not valid (any more).
 	ErrUnauthenticated = errors.New("not authenticated")
+	// ErrRefused: the cluster does not do it as it is now; the Detail says why. Nothing was changed.
+	ErrRefused = errors.New("refused")
 	// ErrUnavailable: no node could do it at the moment. Nothing was changed.
 	ErrUnavailable = errors.New("unavailable")
 	// ErrInDoubt: the request was sent and what came of it is not known. It may have taken effect, also
@@ -182,8 +185,6 @@ func (p *Problem) Unwrap() error {
 		return ErrTooLarge
 	case CodeForbidden:
 		return ErrForbidden
-	case CodeTokenMissing, CodeTokenMalformed, CodeTokenUnknown:
-		return ErrUnauthenticated
 	case CodeNotLeader, CodeUnavailable, CodeRateLimited:
 		return ErrUnavailable
 	case CodeInDoubt:
@@ -192,6 +193,11 @@ func (p *Problem) Unwrap() error {
 		return ErrUnsupported
 	case CodeReplayed:
 		return ErrReplayed
+	case CodeRefused:
+		return ErrRefused
+	}
+	if strings.HasPrefix(string(p.Code), "token-") { // there are more of them, as of tokens of an identity provider
+		return ErrUnauthenticated
 	}
 	return nil
 }

@@ -119,11 +119,12 @@ func TestData_isOneOfItsKinds(t *testing.T) {
 }
 
 func TestProblem_isTheErrorOfItsCode(t *testing.T) {
-	sentinels := []error{ErrTooLate, ErrNotFound, ErrConflict, ErrKeyReused, ErrReplayed, ErrBadRequest, ErrMalformed, ErrUnauthenticated, ErrForbidden, ErrUnavailable, ErrInDoubt, ErrTooLarge, ErrUnsupported}
+	sentinels := []error{ErrTooLate, ErrNotFound, ErrConflict, ErrKeyReused, ErrReplayed, ErrBadRequest, ErrMalformed, ErrUnauthenticated, ErrForbidden, ErrUnavailable, ErrInDoubt, ErrTooLarge, ErrUnsupported, ErrRefused}
 	for code, want := range map[Code]error{
 		CodeTooLate: ErrTooLate, CodeConflict: ErrConflict, CodeNotFound: ErrNotFound, CodeKeyReused: ErrKeyReused, CodeReplayed: ErrReplayed,
 		CodeBadRequest: ErrBadRequest, CodeTargetNotAllowed: ErrBadRequest, CodeMalformed: ErrMalformed, CodeTooLarge: ErrTooLarge, CodeForbidden: ErrForbidden,
 		CodeTokenMissing: ErrUnauthenticated, CodeTokenMalformed: ErrUnauthenticated, CodeTokenUnknown: ErrUnauthenticated,
+		"token-expired": ErrUnauthenticated, "token-signature": ErrUnauthenticated, "token-of-tomorrow": ErrUnauthenticated, CodeRefused: ErrRefused,
 		CodeNotLeader: ErrUnavailable, CodeUnavailable: ErrUnavailable, CodeRateLimited: ErrUnavailable, CodeInDoubt: ErrInDoubt,
 		CodeIDsClosed: ErrUnsupported, CodeLevelTooLow: ErrUnsupported, CodeUnsupported: ErrUnsupported, CodeInternal: nil, "of tomorrow": nil,
 	} {

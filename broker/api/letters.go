@@ -11,7 +11,13 @@ import (
 
 const lettersPath = "/v1/dead-letters"
 
+// An AnyNodeInput lets clients that ask all for stale answers ask here, too.
+type AnyNodeInput struct {
+	Stale bool `query:"stale" doc:"makes no difference: the node that is asked answers, from Kafka and from what it has itself"`
+}
+
 type lettersInput struct {
+	AnyNodeInput
 	Topic  string `query:"topic" doc:"the delay topic that they came by; absent: any, which needs a token for all"`
 	Target string `query:"target" doc:"the target that they were for"`
 	Code   string `query:"code" doc:"why they are dead letters"`
@@ -50,10 +56,15 @@ func (p PlaceInput) place() deadletter.Place {
 	return deadletter.Place{Topic: p.Topic, Partition: p.Partition, Offset: p.Offset}
 }
 
+type letterInput struct {
+	PlaceInput
+	AnyNodeInput
+}
+
 type letterOutput struct{ Body client.DeadLetter }
 
 // letter answers GET /v1/dead-letters/{topic}/{partition}/{offset}.
-func (h *handler) letter(ctx context.Context, in *PlaceInput) (*letterOutput, error) {
+func (h *handler) letter(ctx context.Context, in *letterInput) (*letterOutput, error) {
 	letter, err := h.node.DeadLetters().Get(ctx, in.place())
 	if err != nil {
 		return nil, problemOf(err)

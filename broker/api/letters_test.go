@@ -57,7 +57,7 @@ func TestLetters_areToldAndReplayed(t *testing.T) {
 	if got := strings.TrimSpace(list.Body.String()); list.Code != http.StatusOK || !strings.HasPrefix(got, `{"dead_letters":[`+foreign+`,`+letter) {
 		t.Errorf("%d %s", list.Code, got)
 	}
-	for query, want := range map[string]int{"?limit=1": 1, "?code=malformed&topic=orders.delay&target=orders": 1, "?code=refused": 0, "?from=1001": 1, "?to=1001": 1} {
+	for query, want := range map[string]int{"?limit=1": 1, "?code=malformed&topic=orders.delay&target=orders": 1, "?code=refused": 0, "?from=1001": 1, "?to=1001": 1, "?stale=true": 2} {
 		var page client.DeadLetterPage
 		got := send(h, "GET", "/v1/dead-letters"+query, "")
 		if err := json.Unmarshal(got.Body.Bytes(), &page); err != nil || len(page.DeadLetters) != want {
@@ -67,6 +67,9 @@ func TestLetters_areToldAndReplayed(t *testing.T) {
 	one := send(h, "GET", "/v1/dead-letters/carillon.dead-letter/0/7", "")
 	if got := one.Body.String(); one.Code != http.StatusOK || !strings.HasPrefix(got, letter) || !strings.Contains(got, `"payload":{"key":null,"value":"YSBwYXJjZWw=","headers":[{"key":"deliver-at"`) {
 		t.Errorf("%d %s", one.Code, got)
+	}
+	if stale := send(h, "GET", "/v1/dead-letters/carillon.dead-letter/0/7?stale=true", ""); stale.Body.String() != one.Body.String() {
+		t.Errorf("%d %s", stale.Code, stale.Body)
 	}
 	done := send(h, "POST", "/v1/dead-letters/carillon.dead-letter/0/7/replay", `{"deliver_after":"1h","deliver_to":"parcels","again":true,"reason":"mended"}`)
 	if want := `{"code":"scheduled","topic":"orders.delay","id":"order-7","seq":"9007199254740997"}`; done.Code != http.StatusOK || strings.TrimSpace(done.Body.String()) != want {

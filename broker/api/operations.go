@@ -2,6 +2,7 @@ package api
 
 import (
 	"context"
+	"fmt"
 	"net/http"
 	"slices"
 
@@ -61,19 +62,38 @@ func (h *handler) operations(ctx context.Context, in *StaleInput) (*operationsOu
 	return &operationsOutput{all}, nil
 }
 
+type operationInput struct {
+	OperationInput
+	StaleInput
+}
+
 // operation answers GET /v1/operations/{operation}.
-func (h *handler) operation(ctx context.Context, in *OperationInput) (*operationOutput, error) {
-	o, err := h.operationFor(ctx, in.ID, access.View)
+func (h *handler) operation(ctx context.Context, in *operationInput) (*operationOutput, error) {
+	get := h.node.Operations().Get
+	if in.Stale {
+		get = h.localOperation
+	}
+	o, err := h.operationFor(ctx, get, in.ID, access.View)
 	if err != nil {
 		return nil, err
 	}
 	return &operationOutput{o}, nil
 }
 
+// localOperation returns an operation as far as this node knows it.
+func (h *handler) localOperation(_ context.Context, id string) (client.Operation, error) {
+	for _, o := range h.node.Operations().Local().Operations {
+		if o.ID == id {
+			return o, nil
+		}
+	}
+	return client.Operation{}, &client.Problem{Code: client.CodeNotFound, Detail: fmt.Sprintf("this node knows no operation %q, and may be behind: ask without stale", id)}
+}
+
 // stopOperation answers POST /v1/operations/{operation}/stop.
 func (h *handler) stopOperation(ctx context.Context, in *stopInput) (*operationOutput, error) {
 	note(ctx, "operation", in.ID, "reason", in.Reason)
-	if _, err := h.operationFor(ctx, in.ID, access.Operate); err != nil {
+	if _, err := h.operationFor(ctx, h.node.Operations().Get, in.ID, access.Operate); err != nil {
 		return nil, err
 	}
 	o, err := h.node.Operations().Stop(ctx, in.ID, visitOf(ctx).who.Name, in.Reason)
@@ -88,9 +108,9 @@ type stopInput struct {
 	Reason string `query:"reason" doc:"why, for those who find it stopped"`
 }
 
-// operationFor returns the operation if the caller has the permission for what it means.
-func (h *handler) operationFor(ctx context.Context, id string, p access.Permission) (client.Operation, error) {
-	o, err := h.node.Operations().Get(ctx, id)
+// operationFor gets the operation if the caller has the permission for what it means.
+func (h *handler) operationFor(ctx context.Context, get func(context.Context, string) (client.Operation, error), id string, p access.Permission) (client.Operation, error) {
+	o, err := get(ctx, id)
 	if err != nil {
 		return o, problemOf(err)
 	}

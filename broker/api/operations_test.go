@@ -55,6 +55,7 @@ func TestOperations_areStartedToldAndStopped(t *testing.T) {
 		{"GET", "/v1/operations/1", "", http.StatusOK, told},
 		{"GET", "/v1/operations", "", http.StatusOK, told + "]}"},
 		{"GET", "/v1/operations?stale=true", "", http.StatusOK, told + "]}"},
+		{"GET", "/v1/operations/1?stale=true", "", http.StatusOK, told},
 		{"POST", "/v1/operations/1/stop?reason=enough", "", http.StatusOK, told},
 		{"POST", "/v1/operations", `{"verb":"cancel","filter":{"topic":"orders.delay"},"dry_run":true}`, http.StatusAccepted, `"matched":"9","within":"2"`},
 	} {
@@ -93,6 +94,8 @@ func TestOperations_sayWhatIsWrongWithARequest(t *testing.T) {
 		{"POST", "/v1/operations", `{"verb":"change","all":true,"reason":"r","change":{"deliver_at":"1900000000"}}`, 400, client.CodeBadRequest, "looks like seconds"},
 		{"GET", "/v1/operations/x", "", 400, client.CodeBadRequest, "is no id of an operation"},
 		{"GET", "/v1/operations/3", "", 404, client.CodeNotFound, "more than a day ago"},
+		{"GET", "/v1/operations/3?stale=true", "", 404, client.CodeNotFound, "may be behind"},
+		{"POST", "/v1/operations/1/stop?stale=true", "", 400, client.CodeBadRequest, `"stale" is no parameter`},
 		{"POST", "/v1/operations/3/stop", "", 404, client.CodeNotFound, "more than a day ago"},
 		{"GET", "/v1/operations?state=running", "", 400, client.CodeBadRequest, `"state" is no parameter`},
 	} {
