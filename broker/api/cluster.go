@@ -2,10 +2,12 @@ package api
 
 import (
 	"context"
+	"errors"
 	"net/http"
 
 	"github.com/carillonmq/carillon/broker"
 	"github.com/carillonmq/carillon/client"
+	"github.com/carillonmq/carillon/raftfsm"
 )
 
 const (
@@ -59,6 +61,9 @@ func (h *handler) raise(ctx context.Context, _ *raiseInput) (*raiseOutput, error
 
 // refusedByNode is the answer where the node says in words why it does not do what it is told to.
 func refusedByNode(err error) error {
+	if errors.Is(err, raftfsm.ErrInDoubt) { // of a question it would be unavailable: ask again
+		return refuses(client.Problem{Code: client.CodeInDoubt, Detail: err.Error()})
+	}
 	told := problemOf(err)
 	if told.GetStatus() != http.StatusInternalServerError {
 		return told

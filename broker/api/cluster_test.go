@@ -1,7 +1,10 @@
 package api
 
 import (
+	"context"
+	"encoding/json"
 	"errors"
+	"fmt"
 	"log/slog"
 	"net/http"
 	"net/http/httptest"
@@ -12,6 +15,8 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/carillonmq/carillon/broker"
+	"github.com/carillonmq/carillon/client"
+	"github.com/carillonmq/carillon/raftfsm"
 )
 
 func TestRaise_isPassedOnToTheLeaderOnce(t *testing.T) {
@@ -56,6 +61,20 @@ func TestRaise_refusesABodyThatIsNone(t *testing.T) {
 		NewHandler(n, prometheus.NewRegistry(), Anyone(), quiet()).ServeHTTP(answer, httptest.NewRequest(http.MethodPost, raisePath, strings.NewReader(body)))
 		if answer.Code != want || n.raised != map[int]int{http.StatusOK: 1}[want] {
 			t.Errorf("%q is answered with %d %s, raised %d times", body, answer.Code, answer.Body, n.raised)
+		}
+	}
+}
+
+// What may have been done is not answered as what was not: it would be asked for once more.
+func TestNode_isToldToBeInDoubt(t *testing.T) {
+	n := &fakeNode{status: broker.Status{Node: "n1", Leader: "n1"}, refusal: fmt.Errorf("carry out: %w: %w", raftfsm.ErrInDoubt, context.DeadlineExceeded)}
+	for path, body := range map[string]string{
+		replacePath: `{"member":"n3"}`, raisePath: "{}", "/v1/topics/orders.delay/pause": `{"why":"why"}`, "/v1/targets/orders/resume": "{}",
+	} {
+		answer := send(handlerOf(n), "POST", path, body)
+		var told client.Problem
+		if err := json.Unmarshal(answer.Body.Bytes(), &told); err != nil || answer.Code != http.StatusGatewayTimeout || told.Code != client.CodeInDoubt || answer.Header().Get("Retry-After") != "" {
+			t.Errorf("%s: %d %s", path, answer.Code, answer.Body)
 		}
 	}
 }

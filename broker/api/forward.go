@@ -10,6 +10,7 @@ import (
 	"net"
 	"net/http"
 	"net/http/httputil"
+	"time"
 
 	"github.com/carillonmq/carillon/broker/access"
 	"github.com/carillonmq/carillon/client"
@@ -50,10 +51,25 @@ func (h *handler) onLeader(to route, serve http.HandlerFunc) http.HandlerFunc {
 			h.complain(w, problem{Problem: client.Problem{Status: http.StatusServiceUnavailable, Code: client.CodeNotLeader, Detail: h.leaderless(leader.ID)}})
 		default:
 			note(r.Context(), "passed_on_to", leader.ID)
-			h.forward(leader.ID, leader.API, visitOf(r.Context()).who).ServeHTTP(w, r)
+			h.forward(leader.ID, leader.API, visitOf(r.Context()).who).ServeHTTP(patient{w}, r)
 		}
 	}
 }
+
+// patient gives the client as long again with each part of an answer, as the leader does that streams it:
+// else the time for one answer cuts the stream.
+type patient struct{ http.ResponseWriter }
+
+func (p patient) Write(part []byte) (int, error) {
+	err := http.NewResponseController(p.ResponseWriter).SetWriteDeadline(time.Now().Add(lineTimeout))
+	if err != nil && !errors.Is(err, http.ErrNotSupported) {
+		return 0, err
+	}
+	return p.ResponseWriter.Write(part)
+}
+
+// Unwrap is for http.ResponseController.
+func (p patient) Unwrap() http.ResponseWriter { return p.ResponseWriter }
 
 // leaderless says why nobody can be asked.
 func (h *handler) leaderless(leader string) string {

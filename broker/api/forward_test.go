@@ -9,8 +9,10 @@ import (
 	"net"
 	"net/http"
 	"net/http/httptest"
+	"os"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 
@@ -162,6 +164,39 @@ func TestForward_passesStreamsOn(t *testing.T) {
 	if lines := bytes.Count(text, []byte("\n")); err != nil || lines != 2 || !bytes.HasSuffix(text, []byte("\n{\"end\":true}\n")) || answer.Header.Get("Content-Type") != ndjsonType {
 		t.Errorf("%v, %v: %s", err, answer.Header, text)
 	}
+}
+
+// The time that a node has for one answer does not cut what takes longer, part by part.
+func TestForward_givesAStreamTimeWithEachPart(t *testing.T) {
+	leader := httptest.NewServer(handlerOf(&fakeNode{status: broker.Status{Node: "n1", Leader: "n1"}}))
+	defer leader.Close()
+	request := httptest.NewRequest("GET", "/v1/messages", nil)
+	request.Header.Set("Accept", ndjsonType)
+	answer := &hastyRecorder{ResponseRecorder: httptest.NewRecorder()}
+	handlerOf(following(leader.Listener.Addr().String())).ServeHTTP(answer, request)
+	if text := answer.Body.String(); !strings.HasSuffix(text, "\n{\"end\":true}\n") {
+		t.Errorf("%d %s", answer.Code, text)
+	}
+}
+
+// A hastyRecorder takes one part of an answer for each time that it is given.
+type hastyRecorder struct {
+	*httptest.ResponseRecorder
+	inTime bool
+}
+
+// SetWriteDeadline is for http.ResponseController.
+func (r *hastyRecorder) SetWriteDeadline(time.Time) error {
+	r.inTime = true
+	return nil
+}
+
+func (r *hastyRecorder) Write(part []byte) (int, error) {
+	if !r.inTime {
+		return 0, os.ErrDeadlineExceeded
+	}
+	r.inTime = false
+	return r.ResponseRecorder.Write(part)
 }
 
 // Where nodes show certificates the leader is told who asks, and not shown the token: it believes a node,

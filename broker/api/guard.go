@@ -202,9 +202,16 @@ func (h *handler) guard(to route, serve http.HandlerFunc) http.HandlerFunc {
 		ctx, cancel := context.WithTimeout(r.Context(), writeTimeout)
 		defer cancel()
 		answered := &answerCode{ResponseWriter: w, code: http.StatusOK}
+		whole := false
+		defer func() { // also where serve panics, as a proxy does whose answer breaks off
+			if !whole {
+				note(ctx, "broken_off", true)
+			}
+			details := append([]any{"who", who.Name, "token", who.ID, "from", r.RemoteAddr, "request", r.Method + " " + r.URL.Path, "status", answered.code}, v.details...)
+			h.log.Info("write requested", details...)
+		}()
 		serve(answered, r.WithContext(ctx))
-		details := append([]any{"who", who.Name, "token", who.ID, "from", r.RemoteAddr, "request", r.Method + " " + r.URL.Path, "status", answered.code}, v.details...)
-		h.log.Info("write requested", details...)
+		whole = true
 	}
 }
 

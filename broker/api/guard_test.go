@@ -2,6 +2,7 @@ package api
 
 import (
 	"bytes"
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -407,6 +408,23 @@ func TestGuard_logsWhoWroteWhat(t *testing.T) {
 }
 
 // The leader checks the caller's own token again: the node that was asked vouches for nobody.
+// A panickingNode has no answer.
+type panickingNode struct{ *fakeNode }
+
+func (panickingNode) Replace(context.Context, string) error { panic(http.ErrAbortHandler) }
+
+func TestGuard_logsAWriteWhoseAnswerBreaksOff(t *testing.T) {
+	d := newDoor(t)
+	d.routes = NewHandler(panickingNode{d.node}, prometheus.NewRegistry(), Anyone(), slog.New(slog.NewTextHandler(&d.log, nil)))
+	func() {
+		defer func() { recover() }()
+		d.ask("POST "+replacePath, "")
+	}()
+	if line := d.log.String(); !strings.Contains(line, "write requested") || !strings.Contains(line, "broken_off=true") {
+		t.Errorf("logged %q", line)
+	}
+}
+
 func TestGuard_passesTheTokenOnToTheLeader(t *testing.T) {
 	d := newDoor(t)
 	admin, viewer := d.create(access.Grant{Name: "anna", Role: access.Admin}), d.create(access.Grant{Name: "bert", Role: access.Viewer})

@@ -1,5 +1,6 @@
-// Package api serves health, metrics and status of a node over HTTP, answers the
-// other nodes of the cluster, and is the client of all that.
+// Package api is the HTTP API of a node: it lets those in who may, has messages scheduled, changed, cancelled,
+// told and streamed, operations, dead letters and pauses, and serves health, metrics and status. What the
+// leader alone can do it passes on to it. It describes itself in OpenAPI, and is the client that nodes use.
 package api
 
 import (

@@ -116,7 +116,7 @@ func (d *Desk) Cancel(ctx context.Context, topic, id string, c Condition) (clien
 		return d.cancelOfRecord(ctx, origin, c)
 	}
 	answer, err := d.one(ctx, raftfsm.Operation{Verb: raftfsm.Cancel, If: c.If, Seq: c.Seq, Entry: storage.Entry{Topic: topic, ID: id}})
-	if err == nil && c.If == raftfsm.Exactly && answer.Seq != c.Seq {
+	if err == nil && answer.Code == client.AnswerAlreadyCancelled && c.If == raftfsm.Exactly && answer.Seq != c.Seq {
 		// A later message of the id was cancelled. Of the one that is meant the log tells nothing: it may have been delivered.
 		_, problem := tell(topic, id, raftfsm.Answer{Code: raftfsm.Conflict})
 		return client.Answer{}, problem
@@ -145,7 +145,8 @@ func (c *call) add(op raftfsm.Operation, item *client.BatchItem) {
 	c.operations, c.items = append(c.operations, op), append(c.items, item)
 }
 
-// carryOut has the call in the log, in as many commands as it takes.
+// carryOut has the call in the log, in as many commands as it takes. These are under way together, so that a
+// large batch does not wait for each: only within one command are operations in the order of the call.
 func (d *Desk) carryOut(ctx context.Context, c call) {
 	var parts []call
 	size := 0
