@@ -83,7 +83,7 @@ const (
 	// atOnce bounds how many answers are worked on at a time: each has up to mostRead bytes in memory,
 	// and what Kafka sends ahead.
 	atOnce = 2
-	// patience bounds the work for one answer.
+	// patience bounds the work for one answer, with the wait for its turn.
 	patience = 10 * time.Second
 )
 
@@ -94,10 +94,14 @@ func New(o Options) *Desk {
 
 // enter returns once it is the caller's turn, with the context of its work; leave must follow.
 func (d *Desk) enter(ctx context.Context) (work context.Context, leave func(), err error) {
-	if err := d.turns.Acquire(ctx, 1); err != nil {
-		return nil, nil, fmt.Errorf("wait for others' answers: %w", context.Cause(ctx))
-	}
 	work, cancel := context.WithTimeout(ctx, patience)
+	if err := d.turns.Acquire(work, 1); err != nil {
+		cancel()
+		if ctx.Err() != nil {
+			return nil, nil, fmt.Errorf("wait for others' answers: %w", context.Cause(ctx))
+		}
+		return nil, nil, fmt.Errorf("wait for others' answers: %w: they took more than %v: ask again", ErrKafka, patience)
+	}
 	return work, func() { cancel(); d.turns.Release(1) }, nil
 }
 

@@ -32,6 +32,7 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 type room struct {
 	t        *testing.T
 	kafka    kafkatest.Bubble
+	freezer  *kafkatest.Freezer // between the desk and Kafka
 	client   *kgo.Client
 	letters  *kafka.Letters
 	desk     *deadletter.Desk
@@ -45,8 +46,8 @@ func (r *room) Replayed(at replayed.Partition, offset int64) bool {
 
 func inRoom(t *testing.T, test func(t *testing.T, r *room)) {
 	kafkatest.InBubble(t, func(t *testing.T, bubble kafkatest.Bubble) {
-		r := &room{t: t, kafka: bubble, replayed: replayed.New()}
-		letters, err := kafka.NewLetters(reach.Config{Kafka: config.Kafka{Brokers: bubble.ListenAddrs()}, Logger: slog.New(slog.DiscardHandler), Dial: bubble.Network.DialContext})
+		r := &room{t: t, kafka: bubble, freezer: kafkatest.NewFreezer(bubble.Network.DialContext), replayed: replayed.New()}
+		letters, err := kafka.NewLetters(reach.Config{Kafka: config.Kafka{Brokers: bubble.ListenAddrs()}, Logger: slog.New(slog.DiscardHandler), Dial: r.freezer.Dial})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -319,6 +320,31 @@ func TestDesk_saysWhatIsWrongWithAQuestion(t *testing.T) {
 		began := time.Now()
 		if _, err := r.desk.List(ctx, deadletter.ListRequest{Limit: 1}); !errors.Is(err, deadletter.ErrKafka) || time.Since(began) > 11*time.Second {
 			t.Errorf("after %v: %v", time.Since(began), err)
+		}
+	})
+}
+
+func TestDesk_waitsForItsTurnNoLongerThanForKafka(t *testing.T) {
+	inRoom(t, func(t *testing.T, r *room) {
+		r.freezer.Freeze(r.kafka.ListenAddrs()...)
+		began := time.Now()
+		answers := make(chan error)
+		const asking = 7 // more than are worked on at a time
+		for range asking {
+			go func() {
+				_, err := r.desk.List(t.Context(), deadletter.ListRequest{Limit: 1})
+				answers <- err
+			}()
+		}
+		for range asking {
+			if err := <-answers; !errors.Is(err, deadletter.ErrKafka) || time.Since(began) > 11*time.Second {
+				t.Errorf("after %v: %v", time.Since(began), err)
+			}
+		}
+		ctx, cancel := context.WithCancel(t.Context())
+		cancel()
+		if _, err := r.desk.List(ctx, deadletter.ListRequest{Limit: 1}); !errors.Is(err, context.Canceled) {
+			t.Errorf("of one that asks no more: %v", err)
 		}
 	})
 }
