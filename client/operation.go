@@ -56,7 +56,7 @@ type Operation struct {
 	TooLate  uint64 `json:"too_late,string"`   // on their way, or ended, when their turn came
 	NotFound uint64 `json:"not_found,string"`  // nothing is known of them any more
 	Failed   uint64 `json:"failed,string"`     // refused: a change that no limit or target allows
-	Problem  string `json:"problem,omitempty"` // of the last one that failed, or what holds the operation up
+	Problem  string `json:"problem,omitempty"` // of the last one that failed, or who stopped the operation
 }
 
 // The states of an [Operation].

@@ -109,7 +109,7 @@ func (d *Desk) Start(ctx context.Context, r client.OperationRequest, who, key st
 	}
 	result, err := d.Log.Propose(ctx, c).Wait(ctx)
 	if err != nil {
-		return client.Operation{}, problemOf(err)
+		return client.Operation{}, notCommitted(err)
 	}
 	switch a := result.Answers[0][0]; {
 	case a.Code == raftfsm.KeyReused:
@@ -256,7 +256,7 @@ func (d *Desk) Stop(ctx context.Context, id, who, reason string) (client.Operati
 	}
 	result, err := d.Log.Propose(ctx, c).Wait(ctx)
 	if err != nil {
-		return client.Operation{}, problemOf(err)
+		return client.Operation{}, notCommitted(err)
 	}
 	if result.Changed {
 		d.log.Info("operation stopped", "operation", number, "who", who, "why", reason)
@@ -281,7 +281,16 @@ func numberOf(id string) (uint64, *client.Problem) {
 	return number, nil
 }
 
-// problemOf says what an error means to who asked.
+// notCommitted says what the error of a proposal means to who asked.
+func notCommitted(err error) *client.Problem {
+	if errors.Is(err, raftfsm.ErrInDoubt) {
+		return &client.Problem{Code: client.CodeInDoubt, Detail: "sent, and what came of it is not known: the list of operations tells: " + err.Error()}
+	}
+	return problemOf(err)
+}
+
+// problemOf says what an error means to who asked, if nothing was proposed: then there is no doubt, even
+// where a barrier has one.
 func problemOf(err error) *client.Problem {
 	p := &client.Problem{Code: client.CodeInternal, Detail: err.Error()}
 	switch {
@@ -289,12 +298,11 @@ func problemOf(err error) *client.Problem {
 		p.Code, p.Field = client.CodeBadRequest, "filter"
 	case errors.Is(err, raftfsm.ErrNotLeader):
 		p.Code, p.Detail = client.CodeNotLeader, "this node does not lead, nothing was done: ask again"
-	case errors.Is(err, raftfsm.ErrBusy), errors.Is(err, raftfsm.ErrClosed):
-		p.Code, p.Detail = client.CodeUnavailable, "nothing was done: ask again: "+err.Error()
 	case errors.Is(err, raftfsm.ErrLevel):
 		p.Code, p.Detail = client.CodeLevelTooLow, "nothing was done: "+err.Error()
-	case errors.Is(err, raftfsm.ErrInDoubt), errors.Is(err, context.DeadlineExceeded), errors.Is(err, context.Canceled):
-		p.Code, p.Detail = client.CodeInDoubt, "sent, and what came of it is not known: the list of operations tells: "+err.Error()
+	case errors.Is(err, raftfsm.ErrBusy), errors.Is(err, raftfsm.ErrClosed), errors.Is(err, raftfsm.ErrInDoubt),
+		errors.Is(err, context.DeadlineExceeded), errors.Is(err, context.Canceled):
+		p.Code, p.Detail = client.CodeUnavailable, "nothing was done: ask again: "+err.Error()
 	}
 	return p
 }

@@ -150,6 +150,9 @@ func (f *fixture) start(r client.OperationRequest) client.Operation {
 	return o
 }
 
+// pass lets time go by in the bubble.
+func (f *fixture) pass(d time.Duration) { time.Sleep(d) }
+
 // ended waits for the end of the operation.
 func (f *fixture) ended(id string) client.Operation {
 	f.t.Helper()

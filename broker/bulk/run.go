@@ -50,6 +50,7 @@ func (d *Desk) Run(ctx context.Context) error {
 		}
 		select {
 		case <-d.called:
+		case <-time.After(retry): // one whose start was in doubt may have come into the log since
 		case <-ctx.Done():
 			return ctx.Err()
 		}
@@ -111,12 +112,14 @@ func sleep(ctx context.Context, d time.Duration) bool {
 
 // step does what is next, and returns how long that is to take by the operation's rate; 0: it has none.
 func (d *Desk) step(ctx context.Context, o bulk.Operation) (time.Duration, error) {
-	if err := d.Log.Room(); err != nil {
-		return 0, err
-	}
 	t, err := readTask(o.What)
 	if err != nil {
 		return 0, err
+	}
+	if t.Verb != client.OperationCancel { // what is cancelled makes room
+		if err := d.Log.Room(); err != nil {
+			return 0, err
+		}
 	}
 	most := mostStep
 	if t.Rate > 0 {
