@@ -95,7 +95,12 @@ func New(o Options) *Desk {
 // enter returns once it is the caller's turn, with the context of its work; leave must follow.
 func (d *Desk) enter(ctx context.Context) (work context.Context, leave func(), err error) {
 	work, cancel := context.WithTimeout(ctx, patience)
-	if err := d.turns.Acquire(work, 1); err != nil {
+	err = d.turns.Acquire(work, 1)
+	if err == nil && work.Err() != nil { // a turn that comes at the end of the wait is of no use
+		d.turns.Release(1)
+		err = work.Err()
+	}
+	if err != nil {
 		cancel()
 		if ctx.Err() != nil {
 			return nil, nil, fmt.Errorf("wait for others' answers: %w", context.Cause(ctx))

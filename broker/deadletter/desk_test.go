@@ -329,7 +329,7 @@ func TestDesk_waitsForItsTurnNoLongerThanForKafka(t *testing.T) {
 		r.freezer.Freeze(r.kafka.ListenAddrs()...)
 		began := time.Now()
 		answers := make(chan error)
-		const most = 16 * time.Second // for Kafka's client takes five to hear of an end while it connects
+		const most = 21 * time.Second // ten, and as long again in which Kafka's client may hear of no end while it connects
 		const asking = 7              // more than are worked on at a time
 		for range asking {
 			go func() {
