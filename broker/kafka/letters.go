@@ -27,23 +27,35 @@ var _ deadletter.Kafka = (*Letters)(nil)
 // Letters reads dead-letter topics when it is asked. All methods are safe for concurrent use. Each has
 // clients of its own, which end with it: questions are rare, and a client that waits for them would ask
 // Kafka for its metadata all the time.
-type Letters struct{ options []kgo.Opt }
+type Letters struct{ config reach.Config }
 
 // NewLetters returns Letters. It does not connect yet.
 func NewLetters(c reach.Config) (*Letters, error) {
 	c.Logger = c.Logger.With("component", "letters")
-	options, err := c.Options()
+	if _, err := c.Options(); err != nil {
+		return nil, err
+	}
+	return &Letters{c}, nil
+}
+
+// client returns a client with options of its own: kgo writes into those of compression, and several ask at once.
+func (l *Letters) client(more ...kgo.Opt) (*kgo.Client, error) {
+	options, err := l.config.Options()
 	if err != nil {
 		return nil, err
 	}
-	return &Letters{options}, nil
+	client, err := kgo.NewClient(append(options, more...)...)
+	if err != nil {
+		return nil, fmt.Errorf("create Kafka client: %w", err)
+	}
+	return client, nil
 }
 
 // Partitions asks Kafka for those of the topics; see [deadletter.Kafka].
 func (l *Letters) Partitions(ctx context.Context, topics []string, since int64) (all []deadletter.Partition, err error) {
-	asking, err := kgo.NewClient(l.options...)
+	asking, err := l.client()
 	if err != nil {
-		return nil, fmt.Errorf("create Kafka client: %w", err)
+		return nil, err
 	}
 	defer asking.Close()
 	admin := kadm.NewClient(asking)
@@ -104,7 +116,7 @@ func (l *Letters) Read(ctx context.Context, spans []deadletter.Span, bytes int) 
 		}
 		at[p.Topic][p.Number] = kgo.NewOffset().At(s.From)
 	}
-	client, err := kgo.NewClient(append(slices.Clone(l.options),
+	client, err := l.client(
 		kgo.ConsumePartitions(at),
 		kgo.FetchIsolationLevel(kgo.ReadCommitted()),
 		kgo.KeepControlRecords(), // the last offsets of a span may be of transaction markers
@@ -113,9 +125,9 @@ func (l *Letters) Read(ctx context.Context, spans []deadletter.Span, bytes int) 
 		kgo.FetchMaxBytes(fetchMaxBytes),
 		kgo.FetchMaxPartitionBytes(fetchMaxPartitionBytes),
 		kgo.MaxDecompressBatchBytes(maxDecompressedBytes),
-	)...)
+	)
 	if err != nil {
-		return nil, fmt.Errorf("create Kafka client: %w", err)
+		return nil, err
 	}
 	defer client.Close()
 	for !r.done(bytes) {
