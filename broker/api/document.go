@@ -15,6 +15,7 @@ import (
 	"strconv"
 	"strings"
 	"time"
+	"unicode/utf8"
 
 	"github.com/danielgtaylor/huma/v2"
 	"github.com/danielgtaylor/huma/v2/adapters/humago"
@@ -215,6 +216,9 @@ func tellTexts(s *huma.Schema, t reflect.Type) {
 
 // unmarshal reads a body, and nothing beside it.
 func unmarshal(body []byte, into any) error {
+	if !utf8.Valid(body) { // the decoder would put U+FFFD in place of what is not
+		return errors.New("the body is not UTF-8: write bytes that are no text as base64")
+	}
 	in := json.NewDecoder(bytes.NewReader(body))
 	in.DisallowUnknownFields()
 	if err := in.Decode(into); err != nil {

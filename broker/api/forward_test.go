@@ -179,6 +179,24 @@ func TestForward_givesAStreamTimeWithEachPart(t *testing.T) {
 	}
 }
 
+// A leader that has no tokens cannot tell what a token that a follower passes on allows: it refuses it, where it
+// takes whoever shows none.
+func TestForward_isRefusedWithATokenThatTheLeaderCannotCheck(t *testing.T) {
+	n := &fakeNode{status: broker.Status{Node: "n1", Leader: "n1"}}
+	leader := httptest.NewServer(handlerOf(n))
+	defer leader.Close()
+	d := newDoor(t)
+	d.node.status = following(leader.Listener.Addr().String()).status
+	narrow := d.create(access.Grant{Name: "olga", Role: access.Operator, Topics: []string{"orders.*"}})
+	got := send(d.handler(), "DELETE", "/v1/messages/orders.delay/a", "", "Authorization", "Bearer "+narrow)
+	if got.Code != http.StatusUnauthorized || !strings.Contains(got.Body.String(), CodeTokenUnknown) || !strings.Contains(got.Body.String(), "give it the api.tokens") || len(n.orders.asked) > 0 {
+		t.Errorf("%d %s, asked %+v", got.Code, got.Body, n.orders.asked)
+	}
+	if got := send(handlerOf(following(leader.Listener.Addr().String())), "DELETE", "/v1/messages/orders.delay/a", ""); got.Code != http.StatusOK || len(n.orders.asked) != 1 {
+		t.Errorf("without a token: %d %s", got.Code, got.Body)
+	}
+}
+
 // A hastyRecorder takes one part of an answer for each time that it is given.
 type hastyRecorder struct {
 	*httptest.ResponseRecorder

@@ -15,7 +15,7 @@ import (
 func FuzzRequests(f *testing.F) {
 	for _, seed := range [][4]string{
 		{"GET", "/v1/messages", "topic=orders.delay&limit=5&cursor=AQ&from=1&to=x&state=waiting", ""},
-		{"GET", "/v1/histogram", "bounds=1,2,3&by=target&prefix=a/b", ""},
+		{"GET", "/v1/histogram", "bounds=1800000000000,1800000060000&by=target&prefix=a/b", ""},
 		{"GET", "/v1/count", "topic=%zz&stale=true", ""},
 		{"GET", "/v1/explain", "topic=a&id=b", ""},
 		{"GET", "/v1/messages/orders.delay/a%2Fb", "cursor=", ""},
@@ -35,7 +35,7 @@ func FuzzRequests(f *testing.F) {
 		request := &http.Request{Method: method, URL: &url.URL{RawQuery: query}, Header: http.Header{}, Host: "localhost", ProtoMajor: 1, ProtoMinor: 1}
 		unescaped, err := url.PathUnescape(path)
 		if err != nil || method == "" || method == http.MethodConnect || !strings.HasPrefix(unescaped, "/v1/") || strings.Contains(query, "state=") {
-			t.Skip() // not sent by net/http; the store of this test has no states
+			return // not sent by net/http; the store of this test has no states
 		}
 		request.URL.Path, request.URL.RawPath = unescaped, path
 		request = request.WithContext(t.Context())
@@ -49,7 +49,7 @@ func FuzzRequests(f *testing.F) {
 		answer := httptest.NewRecorder()
 		h.ServeHTTP(answer, request)
 		if answer.Code >= 300 && answer.Code < 400 {
-			t.Skip() // to the clean form of the path
+			return // to the clean form of the path
 		}
 		if answer.Code == http.StatusOK {
 			return

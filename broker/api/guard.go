@@ -93,7 +93,12 @@ func (c Callers) identify(r *http.Request) (access.Grant, *problem) {
 		return g, nil
 	}
 	shown := r.Header.Get("Authorization")
-	if c.Tokens == nil && c.Issued == nil || shown == "" && c.Anonymous {
+	knowsNone := c.Tokens == nil && c.Issued == nil
+	if knowsNone && shown != "" && r.Header.Get(forwardedHeader) != "" {
+		return access.Grant{}, refusal{http.StatusUnauthorized, CodeTokenUnknown, ": give it the api.tokens or api.oidc of the other nodes, or ask it without a token"}.of(
+			"the leader has no tokens to check this one with, which another node passed on")
+	}
+	if knowsNone || shown == "" && c.Anonymous {
 		return access.Everything(anonymous), nil
 	}
 	if shown == "" {

@@ -97,7 +97,7 @@ var bodies = map[string]string{
 }
 
 // queries are those of the routes that want one.
-var queries = map[string]string{"GET /v1/explain": "?topic=orders.delay&id=i", "GET /v1/messages": "?topic=orders.delay", "GET /v1/count": "?topic=orders.delay", "GET /v1/dead-letters": "?topic=orders.delay&target=orders", "GET /v1/histogram": "?topic=orders.delay&bounds=5"}
+var queries = map[string]string{"GET /v1/explain": "?topic=orders.delay&id=i", "GET /v1/messages": "?topic=orders.delay", "GET /v1/count": "?topic=orders.delay", "GET /v1/dead-letters": "?topic=orders.delay&target=orders", "GET /v1/histogram": "?topic=orders.delay&bounds=1800000000000"}
 
 // A way is who may use a route: the roles, nobody in particular if there are none, of the tokens that are for
 // what is asked: orders.delay, the target orders, or both.

@@ -31,10 +31,11 @@ type lettersOutput struct{ Body client.DeadLetterPage }
 
 // letters answers GET /v1/dead-letters.
 func (h *handler) letters(ctx context.Context, in *lettersInput) (*lettersOutput, error) {
-	request := deadletter.ListRequest{
-		Filter: client.Filter{Topic: in.Topic, Target: in.Target, Code: in.Code, From: in.From, To: in.To},
-		Cursor: in.Cursor, Limit: in.Limit,
+	filter, err := checked(client.Filter{Topic: in.Topic, Target: in.Target, Code: in.Code, From: in.From, To: in.To})
+	if err != nil {
+		return nil, err
 	}
+	request := deadletter.ListRequest{Filter: filter, Cursor: in.Cursor, Limit: in.Limit}
 	if !asked(ctx, "limit") {
 		request.Limit = usualLimit
 	}

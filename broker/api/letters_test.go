@@ -37,7 +37,7 @@ func (s someLetters) Read(_ context.Context, spans []deadletter.Span, _ int) ([]
 	stretches := make([]deadletter.Stretch, len(spans))
 	for i, span := range spans {
 		stretches[i].Whole = true
-		for _, r := range []deadletter.Record{{Offset: 7, Time: 1000, Value: dead.Value, Headers: dead.Headers}, {Offset: 8, Time: 1001, Value: []byte("mine")}} {
+		for _, r := range []deadletter.Record{{Offset: 7, Time: 1800000001000, Value: dead.Value, Headers: dead.Headers}, {Offset: 8, Time: 1800000001001, Value: []byte("mine")}} {
 			if r.Offset >= span.From && r.Offset < span.To {
 				stretches[i].Records = append(stretches[i].Records, r)
 			}
@@ -51,13 +51,13 @@ func (oneMessage) Replayed(_ replayed.Partition, offset int64) bool { return off
 func TestLetters_areToldAndReplayed(t *testing.T) {
 	n := &fakeNode{}
 	h := NewHandler(n, prometheus.NewRegistry(), Anyone(), quiet())
-	const letter = `{"topic":"carillon.dead-letter","partition":0,"offset":"7","code":"malformed","detail":"deliver-at is no time","target":"orders","origin":"orders.delay/1/5","delay_topic":"orders.delay","id":"order-7","time":"1000"`
-	const foreign = `{"topic":"carillon.dead-letter","partition":0,"offset":"8","code":"","detail":"","origin":"","time":"1001","size":4,"replayed":true,"foreign":true}`
+	const letter = `{"topic":"carillon.dead-letter","partition":0,"offset":"7","code":"malformed","detail":"deliver-at is no time","target":"orders","origin":"orders.delay/1/5","delay_topic":"orders.delay","id":"order-7","time":"1800000001000"`
+	const foreign = `{"topic":"carillon.dead-letter","partition":0,"offset":"8","code":"","detail":"","origin":"","time":"1800000001001","size":4,"replayed":true,"foreign":true}`
 	list := send(h, "GET", "/v1/dead-letters", "")
 	if got := strings.TrimSpace(list.Body.String()); list.Code != http.StatusOK || !strings.HasPrefix(got, `{"dead_letters":[`+foreign+`,`+letter) {
 		t.Errorf("%d %s", list.Code, got)
 	}
-	for query, want := range map[string]int{"?limit=1": 1, "?code=malformed&topic=orders.delay&target=orders": 1, "?code=refused": 0, "?from=1001": 1, "?to=1001": 1, "?stale=true": 2} {
+	for query, want := range map[string]int{"?limit=1": 1, "?code=malformed&topic=orders.delay&target=orders": 1, "?code=refused": 0, "?from=1800000001001": 1, "?to=1800000001001": 1, "?stale=true": 2} {
 		var page client.DeadLetterPage
 		got := send(h, "GET", "/v1/dead-letters"+query, "")
 		if err := json.Unmarshal(got.Body.Bytes(), &page); err != nil || len(page.DeadLetters) != want {
@@ -101,7 +101,8 @@ func TestLetters_sayWhatIsWrongWithARequest(t *testing.T) {
 		{"GET", "/v1/dead-letters?limit=2000", "", http.StatusBadRequest, client.CodeBadRequest, "limit 2000"},
 		{"GET", "/v1/dead-letters?cursor=x", "", http.StatusBadRequest, client.CodeBadRequest, "begin without one"},
 		{"GET", "/v1/dead-letters?prefix=x", "", http.StatusBadRequest, client.CodeBadRequest, "prefix"},
-		{"GET", "/v1/dead-letters?from=5&to=5", "", http.StatusBadRequest, client.CodeBadRequest, "the end must be after the beginning"},
+		{"GET", "/v1/dead-letters?from=1800000000000&to=1800000000000", "", http.StatusBadRequest, client.CodeBadRequest, "the end must be after the beginning"},
+		{"GET", "/v1/dead-letters?to=1800000000", "", http.StatusBadRequest, client.CodeBadRequest, "to is 1800000000, before March 1973"},
 		{"GET", "/v1/dead-letters?from=yesterday", "", http.StatusBadRequest, client.CodeBadRequest, "epoch milliseconds"},
 		{"POST", at + "8/replay", "{}", http.StatusBadRequest, client.CodeBadRequest, "carillon.dead-letter/0/8 was put there by somebody else"},
 		{"POST", at + "6/replay", "{}", http.StatusNotFound, client.CodeNotFound, "gone, by the retention"},

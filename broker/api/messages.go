@@ -55,8 +55,27 @@ type FilterInput struct {
 	States []string `query:"state,explode" doc:"states they are in; it may be given several times. Dead letters that are aside, since their topic refuses them, are told by the problems of the status alone" enum:"waiting,parked,paused,claimed,expired"`
 }
 
-func (f *FilterInput) filter() client.Filter {
-	return client.Filter{Topic: f.Topic, Prefix: f.Prefix, Target: f.Target, From: f.From, To: f.To, States: f.States}
+func (f *FilterInput) filter() (client.Filter, error) {
+	return checked(client.Filter{Topic: f.Topic, Prefix: f.Prefix, Target: f.Target, From: f.From, To: f.To, States: f.States})
+}
+
+// checked returns the filter if its times are milliseconds.
+func checked(f client.Filter) (client.Filter, error) {
+	if err := inMillis("from", f.From); err != nil {
+		return f, err
+	}
+	return f, inMillis("to", f.To)
+}
+
+// inMillis refuses a time that is seconds by mistake: with it a filter would mean everything, or nothing. 0 is
+// none.
+func inMillis(field string, at int64) error {
+	const least = 100_000_000_000 // March 1973, as of deliver-at
+	if at == 0 || at >= least {
+		return nil
+	}
+	return refuses(client.Problem{Code: client.CodeBadRequest, Field: field, Value: strconv.FormatInt(at, 10),
+		Detail: fmt.Sprintf("%s is %d, before March 1973: write epoch milliseconds, from %d on, not seconds", field, at, least)})
 }
 
 type listInput struct {
@@ -68,7 +87,11 @@ type listInput struct {
 
 // list answers GET /v1/messages.
 func (h *handler) list(ctx context.Context, in *listInput) (*huma.StreamResponse, error) {
-	request := query.ListRequest{Filter: in.filter(), Cursor: in.Cursor, Limit: in.Limit, Payload: readsPayload(ctx, in.Topic)}
+	filter, err := in.filter()
+	if err != nil {
+		return nil, err
+	}
+	request := query.ListRequest{Filter: filter, Cursor: in.Cursor, Limit: in.Limit, Payload: readsPayload(ctx, in.Topic)}
 	if strings.Contains(in.Accept, ndjsonType) {
 		return h.stream(ctx, h.desk(in.Stale), request)
 	}
@@ -86,7 +109,11 @@ type countOutput struct{ Body client.Count }
 
 // count answers GET /v1/count.
 func (h *handler) count(ctx context.Context, in *FilterInput) (*countOutput, error) {
-	count, err := h.desk(in.Stale).Count(ctx, in.filter())
+	filter, err := in.filter()
+	if err != nil {
+		return nil, err
+	}
+	count, err := h.desk(in.Stale).Count(ctx, filter)
 	if err != nil {
 		return nil, problemOf(err)
 	}
@@ -103,7 +130,11 @@ type histogramOutput struct{ Body client.Histogram }
 
 // histogram answers GET /v1/histogram.
 func (h *handler) histogram(ctx context.Context, in *histogramInput) (*histogramOutput, error) {
-	request := query.HistogramRequest{Filter: in.filter(), ByTarget: in.By == "target"}
+	filter, err := in.filter()
+	if err != nil {
+		return nil, err
+	}
+	request := query.HistogramRequest{Filter: filter, ByTarget: in.By == "target"}
 	if in.By != "" && in.By != "target" {
 		return nil, refuses(client.Problem{Code: client.CodeBadRequest, Field: "by", Value: in.By, Detail: fmt.Sprintf("by is %q: it is target, or not there", in.By)})
 	}
@@ -112,6 +143,9 @@ func (h *handler) histogram(ctx context.Context, in *histogramInput) (*histogram
 			ms, err := strconv.ParseInt(bound, 10, 64)
 			if err != nil {
 				return nil, refuses(client.Problem{Code: client.CodeBadRequest, Field: "bounds", Value: bound, Detail: fmt.Sprintf("bounds has %q: they are epoch milliseconds, with commas in between", bound)})
+			}
+			if err := inMillis("bounds", ms); err != nil {
+				return nil, err
 			}
 			request.Bounds = append(request.Bounds, ms)
 		}

@@ -63,7 +63,7 @@ func (s oneMessage) Get(_ context.Context, topic, id string) (storage.Known, err
 
 func (oneMessage) Tally(_ context.Context, q storage.TallyQuery) (storage.Tally, error) {
 	t := storage.Tally{Moment: storage.Moment{Index: 12, Pending: 10}, Groups: map[storage.Group]storage.Figure{}, Unseen: 3}
-	if g, counted := q.Sort(&t.Moment, &storage.Entry{Due: 50, Target: "orders", Topic: "orders.delay", ID: "order-7"}); counted {
+	if g, counted := q.Sort(&t.Moment, &storage.Entry{Due: 1900000000000, Target: "orders", Topic: "orders.delay", ID: "order-7"}); counted {
 		t.Groups[g] = storage.Figure{Count: 9, Within: 2}
 	}
 	return t, nil
@@ -124,7 +124,7 @@ func TestMessages_areTold(t *testing.T) {
 	reader := d.create(access.Grant{Name: "bert", Role: access.Viewer, ReadPayload: true})
 	const told = `{"topic":"orders.delay","id":"order-7","chosen":true,"seq":"9007199254740995","due":"1900000000000","target":"orders","state":"waiting","from":"orders.delay/1/9007199254740993","size":`
 	const payload = `"payload":{"key":null,"value":"YSBwYXJjZWw=","headers":[]}`
-	for _, path := range []string{"/v1/messages", "/v1/messages?topic=orders.delay&prefix=order-&target=orders&from=5&limit=1", "/v1/messages/orders.delay/order-7"} {
+	for _, path := range []string{"/v1/messages", "/v1/messages?topic=orders.delay&prefix=order-&target=orders&from=1800000000000&limit=1", "/v1/messages/orders.delay/order-7"} {
 		for token, reads := range map[string]bool{viewer: false, reader: true} {
 			answer := askMessages(d, token, path)
 			if text := answer.Body.String(); answer.Code != http.StatusOK || !strings.Contains(text, told) || strings.Contains(text, payload) != reads || strings.Contains(text, `"payload"`) != reads {
@@ -169,12 +169,12 @@ func TestMessages_tellPayloadsToThoseWhoMayReadThem(t *testing.T) {
 func TestHistogram_isTold(t *testing.T) {
 	d := newDoor(t)
 	viewer := d.create(access.Grant{Name: "anna", Role: access.Viewer})
-	answer := askMessages(d, viewer, "/v1/histogram?topic=orders.delay&bounds=5,70&by=target")
-	want := `{"index":"12","pending":"10","exact":false,"buckets":[{"from":"5","to":"70","target":"orders","count":"9","within":"2"}],"unseen":"3"}`
+	answer := askMessages(d, viewer, "/v1/histogram?topic=orders.delay&bounds=1800000000000,2000000000000&by=target")
+	want := `{"index":"12","pending":"10","exact":false,"buckets":[{"from":"1800000000000","to":"2000000000000","target":"orders","count":"9","within":"2"}],"unseen":"3"}`
 	if answer.Code != http.StatusOK || strings.TrimSpace(answer.Body.String()) != want {
 		t.Errorf("%d %s", answer.Code, answer.Body)
 	}
-	for query, says := range map[string]string{"bounds=x": "epoch milliseconds, with commas", "by=topic": `by is "topic"`, "limit=5": `"limit" is no parameter`} {
+	for query, says := range map[string]string{"bounds=x": "epoch milliseconds, with commas", "bounds=1800000000": "bounds is 1800000000, before March 1973", "by=topic": `by is "topic"`, "limit=5": `"limit" is no parameter`} {
 		if answer := askMessages(d, viewer, "/v1/histogram?"+query); answer.Code != http.StatusBadRequest || !strings.Contains(answer.Body.String(), CodeBadRequest) || !strings.Contains(answer.Body.String(), strings.ReplaceAll(says, `"`, `\"`)) {
 			t.Errorf("%s: %d %s", query, answer.Code, answer.Body)
 		}
@@ -198,6 +198,8 @@ func TestMessages_areRefusedWithACode(t *testing.T) {
 	check(viewer, "/v1/messages?due=5", http.StatusBadRequest, CodeBadRequest, `"due" is no parameter`)
 	check(viewer, "/v1/messages?topic=a&topic=b", http.StatusBadRequest, CodeBadRequest, "topic is there 2 times")
 	check(viewer, "/v1/messages?state=aside", http.StatusBadRequest, CodeBadRequest, `state is "aside": expected value to be one of "waiting, parked`)
+	check(viewer, "/v1/messages?from=1800000000", http.StatusBadRequest, CodeBadRequest, "from is 1800000000, before March 1973: write epoch milliseconds")
+	check(viewer, "/v1/count?to=1800000000", http.StatusBadRequest, CodeBadRequest, "to is 1800000000, before March 1973: write epoch milliseconds")
 	check(viewer, "/v1/messages?cursor=x", http.StatusBadRequest, CodeBadRequest, "begin without one")
 	check(viewer, "/v1/messages/orders.delay/order-8", http.StatusNotFound, CodeNotFound, `"order-8"`)
 	check(viewer, "/v1/messages/orders/order-8", http.StatusNotFound, CodeNotFound, `topic "orders" is no delay topic`)

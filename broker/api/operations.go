@@ -37,6 +37,9 @@ func (h *handler) startOperation(ctx context.Context, in *startInput) (*operatio
 	if c := r.Change; c != nil && c.DeliverTo != "" && !who.Allows(access.Operate, access.Object{Topic: r.Filter.Topic, Target: c.DeliverTo}) {
 		return nil, refuses(client.Problem{Code: client.CodeForbidden, Field: "change.deliver_to", Value: c.DeliverTo, Detail: lacking(who, need{permission: access.Operate})})
 	}
+	if _, err := checked(r.Filter); err != nil {
+		return nil, err
+	}
 	o, err := h.node.Operations().Start(ctx, *r, who.Name, in.IdempotencyKey)
 	if err != nil {
 		return nil, problemOf(err)

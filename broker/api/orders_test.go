@@ -73,6 +73,7 @@ func TestOrders_areRefusedWithNothingDone(t *testing.T) {
 	}{
 		{"no body", "POST", "/v1/messages", "", nil, 400, client.CodeBadRequest, "request body is required"},
 		{"no JSON", "POST", "/v1/messages", "deliver", nil, 400, client.CodeBadRequest, "not JSON"},
+		{"Latin-1", "POST", "/v1/messages", json1(",\"value\":{\"text\":\"caf\xe9\"}"), nil, 400, client.CodeBadRequest, "not UTF-8: write bytes that are no text as base64"},
 		{"half of it", "POST", "/v1/messages", `{"topic":`, nil, 400, client.CodeBadRequest, "unexpected EOF"},
 		{"two values", "POST", "/v1/messages", "{} {}", nil, 400, client.CodeBadRequest, "send one"},
 		{"a list", "POST", "/v1/messages", "[]", nil, 400, client.CodeBadRequest, "the body is a JSON array: send an object"},
