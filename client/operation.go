@@ -53,7 +53,7 @@ type Operation struct {
 	Matched  uint64 `json:"matched,string"`
 	Within   uint64 `json:"within,string"`
 	Done     uint64 `json:"done,string"`
-	TooLate  uint64 `json:"too_late,string"`   // on their way, or ended, when their turn came
+	TooLate  uint64 `json:"too_late,string"`   // on their way, or ended, when their turn came, or before it
 	NotFound uint64 `json:"not_found,string"`  // nothing is known of them any more
 	Failed   uint64 `json:"failed,string"`     // refused: a change that no limit or target allows
 	Problem  string `json:"problem,omitempty"` // of the last one that failed, or who stopped the operation

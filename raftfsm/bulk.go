@@ -1,7 +1,9 @@
 package raftfsm
 
 import (
+	"cmp"
 	"encoding/binary"
+	"fmt"
 
 	"github.com/carillonmq/carillon/storage/bulk"
 	"github.com/carillonmq/carillon/storage/codec"
@@ -44,9 +46,10 @@ func (f *FSM) stepBulk(w *work, c StepBulk) error {
 	if err != nil {
 		return err
 	}
-	o.Cursor, o.Counts = c.Next, o.Plus(countsOf(answers, uint64(len(c.Operations)))).Plus(bulk.Counts{Failed: c.Failed})
-	if c.Problem != "" {
-		o.Problem = c.Problem
+	counts, problem := countsOf(answers, c.Operations)
+	o.Cursor, o.Counts = c.Next, o.Plus(counts).Plus(c.Passed)
+	if problem = cmp.Or(problem, c.Problem); problem != "" {
+		o.Problem = problem
 	}
 	if c.Finished {
 		o.State, o.Ended = bulk.Finished, f.store.Time()
@@ -56,22 +59,31 @@ func (f *FSM) stepBulk(w *work, c StepBulk) error {
 	return nil
 }
 
-// countsOf counts what came of so many operations. answers is nil where all just accept their messages.
-func countsOf(answers []Answer, operations uint64) (n bulk.Counts) {
+// countsOf counts what came of the operations, and tells the last problem of them, "": there is none. answers
+// is nil where all just accept their messages.
+//
+// A replay is too late when the dead letter was replayed before. It fails where a message waits under its id,
+// which it must not replace. Only the log can tell, so the words are made here, and are part of the state: they
+// are never changed.
+func countsOf(answers []Answer, operations []Operation) (n bulk.Counts, problem string) {
 	if answers == nil {
-		n.Done = operations
+		n.Done = uint64(len(operations))
 	}
-	for _, a := range answers {
-		switch a.Code {
-		case Scheduled, Superseded, WasCancelled:
+	for i, a := range answers {
+		o := &operations[i]
+		switch {
+		case a.Code == Scheduled, a.Code == Superseded, a.Code == WasCancelled:
 			n.Done++
-		case NotFound:
+		case a.Code == NotFound:
 			n.NotFound++
+		case a.Code == Conflict && o.Replay != Replay{}:
+			n.Failed++
+			problem = fmt.Sprintf("dead letter %d/%d: message %d waits under its id, which it would replace: cancel that first", o.Replay.At.Number, o.Replay.Offset, a.Seq)
 		default:
 			n.TooLate++
 		}
 	}
-	return n
+	return n, problem
 }
 
 func (f *FSM) stopBulk(w *work, c StopBulk) {
@@ -95,8 +107,10 @@ func (c StartBulk) append(dst []byte) []byte {
 func (c StepBulk) append(dst []byte) []byte {
 	dst = binary.AppendUvarint(header(dst, 1, kindStepBulk, c.Time), c.ID)
 	dst = codec.AppendBool(appendText(appendText(dst, c.From), c.Next), c.Finished)
-	dst = appendText(binary.AppendUvarint(dst, c.Failed), c.Problem)
-	return appendWithMore(dst, c.Operations)
+	for _, n := range []uint64{c.Passed.TooLate, c.Passed.NotFound, c.Passed.Failed} {
+		dst = binary.AppendUvarint(dst, n)
+	}
+	return appendWithMore(appendText(dst, c.Problem), c.Operations)
 }
 
 func (c StopBulk) append(dst []byte) []byte {

@@ -2,6 +2,7 @@ package raftfsm
 
 import (
 	"github.com/carillonmq/carillon/storage"
+	"github.com/carillonmq/carillon/storage/bulk"
 	"github.com/carillonmq/carillon/storage/outcomes"
 	"github.com/carillonmq/carillon/storage/pause"
 )
@@ -168,8 +169,9 @@ type StepBulk struct {
 	From, Next string // where it goes on, at most bulk.MostCursor bytes; "": at its beginning
 	Finished   bool   // there is nothing behind Next
 	Operations []Operation
-	Failed     uint64 // messages that the leader has passed over, since what is asked cannot be done to them
-	Problem    string // of the last of these, "": there are none; at most bulk.MostProblem bytes
+	// Passed counts what the leader has come to and asks nothing of the log for; Done is 0.
+	Passed  bulk.Counts
+	Problem string // of the last of these that failed, "": none has; at most bulk.MostProblem bytes
 }
 
 // StopBulk ends an operation that runs. It may be proposed from storage.LevelFour on.

@@ -13,6 +13,7 @@ import (
 	"testing"
 
 	"github.com/carillonmq/carillon/storage"
+	"github.com/carillonmq/carillon/storage/bulk"
 	"github.com/carillonmq/carillon/storage/name"
 	"github.com/carillonmq/carillon/storage/outcomes"
 	"github.com/carillonmq/carillon/storage/pause"
@@ -92,7 +93,7 @@ var samples = map[string]Command{
 	"pause":      Pause{Time: 8, Kind: pause.Topic, Name: "orders.delay", Who: "ann", Why: ""},
 	"resume":     Resume{Time: 9, Kind: pause.Target, Name: "orders"},
 	"start-bulk": StartBulk{Time: 10, What: `{"verb":"cancel"}`, Who: "ann", Once: Once{Key: name.Of("", "key"), Content: math.MaxUint64}},
-	"step-bulk": StepBulk{Time: 11, ID: 3, From: "", Next: "there", Finished: true, Failed: 2, Problem: "no such target", Operations: []Operation{
+	"step-bulk": StepBulk{Time: 11, ID: 3, From: "", Next: "there", Finished: true, Passed: bulk.Counts{TooLate: 1, NotFound: 1 << 40, Failed: 2}, Problem: "no such target", Operations: []Operation{
 		{Verb: Cancel, If: Exactly, Seq: 9, Entry: storage.Entry{Topic: "orders.delay", ID: "one"}},
 		{Verb: Cancel, Entry: storage.Entry{Topic: "orders.delay"}, Of: storage.Found{Ref: storage.Ref{Due: 5, Seq: 4}, Target: "a", Topic: "orders.delay"}},
 		{Verb: Cancel, Entry: storage.Entry{Topic: "orders.delay"}, Of: storage.Found{Ref: storage.Ref{Due: 5, Seq: 7}, Target: "a", Topic: "orders.delay", Expires: 6}},

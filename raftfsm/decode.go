@@ -206,7 +206,7 @@ func (d *decoder) startBulk(time int64) StartBulk {
 }
 
 func (d *decoder) stepBulk(time int64) StepBulk {
-	c := StepBulk{Time: time, ID: d.Uvarint(), From: d.ownText(), Next: d.ownText(), Finished: d.Bool(), Failed: d.Uvarint(),
+	c := StepBulk{Time: time, ID: d.Uvarint(), From: d.ownText(), Next: d.ownText(), Finished: d.Bool(), Passed: bulk.Counts{TooLate: d.Uvarint(), NotFound: d.Uvarint(), Failed: d.Uvarint()},
 		Problem: d.ownText(), Operations: d.withMore()}
 	d.checkTexts("", "", c.From, c.Problem)
 	d.checkTexts("", "", c.Next, "")

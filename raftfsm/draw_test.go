@@ -171,7 +171,7 @@ func (p *play) drawBulk(now int64) Command {
 		c.Operations = append(c.Operations, o)
 	}
 	if p.random.IntN(3) == 0 {
-		c.Failed, c.Problem = p.random.Uint64N(3), "why"
+		c.Passed, c.Problem = bulk.Counts{TooLate: p.random.Uint64N(3), NotFound: p.random.Uint64N(3), Failed: p.random.Uint64N(3)}, "why"
 	}
 	return c
 }

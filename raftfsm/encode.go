@@ -31,10 +31,11 @@ import (
 //	11 Pause        kind of pause (1 byte) | name text | who text | why text
 //	12 Resume       kind of pause (1 byte) | name text
 //	13 StartBulk    what text | who text | key (16 bytes) | content
-//	14 StepBulk     id | from text | next text | finished (1 byte) | failed | problem text | n | n x (operation | more)
+//	14 StepBulk     id | from text | next text | finished (1 byte) | passed | problem text | n | n x (operation | more)
 //	15 StopBulk     id | problem text
 //
 //	part      topic id (16 bytes) | topic text | partition z | from z | next z | epoch z | n | n entries
+//	passed    too late | not found | failed
 //	position  topic id (16 bytes) | topic text | partition z | next z | epoch z
 //	entry     due z | target text | body
 //	mark      due z | seq

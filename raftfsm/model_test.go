@@ -2,6 +2,7 @@ package raftfsm
 
 import (
 	"cmp"
+	"fmt"
 	"maps"
 	"math"
 	"slices"
@@ -311,8 +312,14 @@ func (m *model) startBulk(c StartBulk) Answer {
 
 func (m *model) stepBulk(o bulk.Operation, c StepBulk) []Answer {
 	answers := m.operate(c.Operations)
+	if c.Problem != "" {
+		o.Problem = c.Problem
+	}
 	for i := range c.Operations {
 		switch {
+		case answers != nil && answers[i].Code == Conflict && c.Operations[i].Replay != Replay{}:
+			o.Failed++
+			o.Problem = fmt.Sprintf("dead letter %d/%d: message %d waits under its id, which it would replace: cancel that first", c.Operations[i].Replay.At.Number, c.Operations[i].Replay.Offset, answers[i].Seq)
 		case answers == nil, answers[i].Code == Scheduled, answers[i].Code == WasCancelled, answers[i].Code == Superseded:
 			o.Done++
 		case answers[i].Code == NotFound:
@@ -321,10 +328,8 @@ func (m *model) stepBulk(o bulk.Operation, c StepBulk) []Answer {
 			o.TooLate++
 		}
 	}
-	o.Cursor, o.Failed = c.Next, o.Failed+c.Failed
-	if c.Problem != "" {
-		o.Problem = c.Problem
-	}
+	o.Cursor = c.Next
+	o.TooLate, o.NotFound, o.Failed = o.TooLate+c.Passed.TooLate, o.NotFound+c.Passed.NotFound, o.Failed+c.Passed.Failed
 	if c.Finished {
 		o.State, o.Ended = bulk.Finished, m.time
 	}

@@ -91,7 +91,7 @@ func withMoreLen(os []Operation) int {
 // Size returns the exact number of bytes of the encoded command.
 func (c StepBulk) Size() int {
 	return 2 + codec.VarintSize(c.Time) + codec.UvarintSize(c.ID) + textLen(c.From) + textLen(c.Next) + 1 +
-		codec.UvarintSize(c.Failed) + textLen(c.Problem) + withMoreLen(c.Operations)
+		codec.UvarintSize(c.Passed.TooLate) + codec.UvarintSize(c.Passed.NotFound) + codec.UvarintSize(c.Passed.Failed) + textLen(c.Problem) + withMoreLen(c.Operations)
 }
 
 // moreLen is what appendMore appends, in bytes.

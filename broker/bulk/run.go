@@ -137,9 +137,12 @@ func (d *Desk) step(ctx context.Context, o bulk.Operation) (time.Duration, error
 	if t.Rate == 0 {
 		return 0, nil
 	}
-	dealtWith := time.Duration(len(c.Operations)) + time.Duration(c.Failed)
+	dealtWith := time.Duration(dealtWith(&c))
 	return dealtWith * time.Second / time.Duration(t.Rate), nil
 }
+
+// dealtWith returns how many messages the step is for, those left out that were over before.
+func dealtWith(c *raftfsm.StepBulk) int { return len(c.Operations) + int(c.Passed.Failed) }
 
 // gather reads what comes next and returns the step that it makes, of so many messages at most.
 func (d *Desk) gather(ctx context.Context, o bulk.Operation, t *task, most int) (raftfsm.StepBulk, error) {
@@ -161,29 +164,45 @@ func (d *Desk) gather(ctx context.Context, o bulk.Operation, t *task, most int) 
 		}
 		for i := range s.Met {
 			met := &s.Met[i]
-			if met.Message.DeadLetter {
-				continue // what waited has ended as such, and dead letters are never dropped
+			if met.Message.DeadLetter { // what waited has ended as such, and dead letters are never dropped
+				c.Passed.TooLate++
+				continue
 			}
 			op, problem := d.operation(t, met, o.Started, now)
 			bytes := raftfsm.OperationSize(&op, "")
-			taken := len(c.Operations) + int(c.Failed)
+			taken := dealtWith(&c)
 			if taken == most || taken > 0 && size+bytes > raftfsm.ProposalBytes {
 				c.Next = cursorOf(met.Ref)
 				return c, nil
 			}
 			if problem != nil {
-				c.Failed, c.Problem = c.Failed+1, problemText(met, problem)
+				c.Passed.Failed, c.Problem = c.Passed.Failed+1, problemText(met, problem)
 				continue
 			}
 			c.Operations, size = append(c.Operations, op), size+bytes
 		}
 		at = s.Next
 		c.Next, c.Finished = cursorOf(at), s.Done
-		if s.Done || len(c.Operations)+int(c.Failed) == most {
+		if s.Done || dealtWith(&c) == most {
 			break
 		}
 	}
+	if c.Finished {
+		c.Passed.TooLate += missed(&o, t, &c)
+	}
 	return c, nil
+}
+
+// missed returns how many messages that were meant at the start the operation has never come to by its last
+// step: they have ended before, such as those that were delivered while it could not go on. It is known only if
+// it is known how many were meant.
+func missed(o *bulk.Operation, t *task, last *raftfsm.StepBulk) uint64 {
+	all := o.Plus(last.Passed)
+	met := all.Done + all.TooLate + all.NotFound + all.Failed + uint64(len(last.Operations))
+	if t.Within > 0 || met > t.Matched {
+		return 0
+	}
+	return t.Matched - met
 }
 
 // operation returns what is to be done to a message: on the condition that it waits still, and is the very
