@@ -163,10 +163,11 @@ func (n *Node) open(ctx context.Context) error {
 	return nil
 }
 
-// follows reports whether raft runs, and is a follower in that term.
-func (n *Node) follows(term uint64) bool {
+// within calls answer if raft runs and is a follower in that very term, and reports whether. Raft's term does
+// not rise before answer returns.
+func (n *Node) within(term uint64, answer func()) bool {
 	r := n.raft.Load()
-	return r != nil && r.State() == raft.Follower && r.CurrentTerm() == term
+	return r != nil && r.State() == raft.Follower && r.CurrentTerm() == term && n.stable.Within(term, answer)
 }
 
 // start runs Raft. The node has been born.
@@ -176,7 +177,7 @@ func (n *Node) start() error {
 		return err
 	}
 	n.transport = newTransport(n.streams, transportConfig{
-		whole: n.lean.Whole, timeout: n.patience(), quietFor: n.cfg.Heartbeat * 2 / 3, follows: n.follows, closed: n.closed,
+		whole: n.lean.Whole, timeout: n.patience(), quietFor: n.cfg.Heartbeat * 2 / 3, within: n.within, closed: n.closed,
 	}, newHCLogger(n.cfg.Logger, "raft-net").until(n.closed))
 	shots := &raftfsm.Snapshots{Store: n.store, Retain: n.retain, Fail: n.failWith, Received: n.noteReceived, Refuse: n.streams.refuse}
 	cfg := n.raftConfig(id)

@@ -35,9 +35,10 @@ type transportConfig struct {
 	// an idle group costs. Where the log is slow or cannot be written, or a packet is lost,
 	// they come as usual.
 	quietFor time.Duration
-	// follows reports whether raft is a follower in that very term.
-	follows func(term uint64) bool
-	closed  <-chan struct{} // by the node
+	// within calls answer if raft is a follower in that very term, which then does not rise
+	// before answer returns, and reports whether it is.
+	within func(term uint64, answer func()) bool
+	closed <-chan struct{} // by the node
 }
 
 // A peer is what the last answer said.
@@ -73,24 +74,34 @@ func newTransport(s *streams, cfg transportConfig, logger hclogger) *transport {
 func (t *transport) Consumer() <-chan raft.RPC { return t.requests }
 
 // SetHeartbeatHandler takes from raft how it answers heartbeats beside its main loop, which may be waiting for
-// the disk. Only those go that way which change neither its term nor its state. One of a later term, or to a
-// candidate, writes the term down, and while it waits for the disk the main loop may vote in a term above that:
+// the disk. Raft lets each of the two set its term, first on disk, then in memory, with nothing between them
+// that keeps one from the other:
 //
 //	heartbeat of term 3                  main loop
-//	3 > 2: write 3, wait for the disk
-//	                                     asked for a vote in 4: write 4, vote
-//	                                     in term 4
+//	3 > 2: write 3
+//	                                     asked for a vote in 4: write 4, vote, in term 4
 //	in term 3
 //
 // The node would follow the leader of term 3, though its vote has helped to elect one that knows nothing of
-// what is acknowledged from here on. In the main loop the two come one after the other. What is left:
-// a follower becomes a candidate while a heartbeat is answered, which then sets its term anew.
-// Stable.SetUint64 refuses that where a vote has written a later one. It cannot see a heartbeat that stands
-// still behind its own write for as long as a vote takes two writes.
+// what is acknowledged from here on; what it has acknowledged to that one it would cut off, and at its next
+// election vote in term 4 once more. So those that raise the term go to the main loop, where one comes after
+// the other. That is not all, for a follower in term 3 can become a candidate while a heartbeat stands still,
+// and the heartbeat of a candidate's own term writes it anew:
+//
+//	heartbeat of term 3                  main loop, in term 3
+//	a follower in term 3: beside
+//	                                     nothing heard of the leader: candidate
+//	a candidate: follow, write 3
+//	                                     asked for a vote in 4: write 4, vote, in term 4
+//	in term 3
+//
+// Hence the term does not rise while a heartbeat is answered beside (raftlog.Stable.Within): to write 4 waits
+// until the heartbeat is in term 3, and from then on none of term 3 goes beside. A heartbeat has nothing to
+// wait for but the seal of stable.db, so that the vote waits for no longer than for a write of its own.
 func (t *transport) SetHeartbeatHandler(beside func(raft.RPC)) {
 	t.NetworkTransport.SetHeartbeatHandler(func(rpc raft.RPC) {
-		if req, ok := rpc.Command.(*raft.AppendEntriesRequest); ok && t.follows(req.Term) {
-			beside(rpc)
+		req, ok := rpc.Command.(*raft.AppendEntriesRequest)
+		if ok && t.within(req.Term, func() { beside(rpc) }) {
 			return
 		}
 		select {

@@ -190,7 +190,12 @@ func TestTransport_answersBesideTheMainLoopWhatMovesNothing(t *testing.T) {
 	closed := make(chan struct{})
 	const term = 3
 	server := newTransport(newStreams(listener, streamed), transportConfig{
-		timeout: time.Minute, closed: closed, follows: func(asked uint64) bool { return asked == term },
+		timeout: time.Minute, closed: closed, within: func(asked uint64, answer func()) bool {
+			if asked == term {
+				answer()
+			}
+			return asked == term
+		},
 	}, logger)
 	client := newTransport(newStreams(listen(), streamed), transportConfig{timeout: time.Minute, closed: closed}, logger)
 	defer func() {

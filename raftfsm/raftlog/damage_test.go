@@ -7,6 +7,7 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"testing/synctest"
 
 	"github.com/carillonmq/carillon/raftfsm"
 	"github.com/carillonmq/carillon/storage"
@@ -170,6 +171,50 @@ func TestStable_goesBackToNoEarlierTerm(t *testing.T) {
 			t.Error(err)
 		}
 	}
+}
+
+// A later term waits for what is done within the one before.
+func TestStable_risesWhenNothingIsDoneWithinItsTerm(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		dir := t.TempDir()
+		s, err := OpenStable(dir)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := s.SetUint64(termKey, 7); err != nil {
+			t.Fatal(err)
+		}
+		written := make(chan error, 1)
+		if !s.Within(7, func() {
+			go func() { written <- s.SetUint64(termKey, 8) }()
+			synctest.Wait()
+			if err := s.SetUint64(termKey, 7); err != nil || len(written) > 0 {
+				t.Errorf("term 7 again: %v; %d later terms written within it", err, len(written))
+			}
+		}) {
+			t.Error("nothing was done within term 7")
+		}
+		if err := <-written; err != nil {
+			t.Error(err)
+		}
+		for term := range uint64(10) {
+			if s.Within(term, func() {}) != (term == 8) {
+				t.Errorf("in term 8 something was done within %d, or nothing within 8", term)
+			}
+		}
+		if err := s.Close(); err != nil {
+			t.Error(err)
+		}
+		if s, err = OpenStable(dir); err != nil {
+			t.Fatal(err)
+		}
+		if !s.Within(8, func() {}) {
+			t.Error("opened again it is in another term")
+		}
+		if err := s.Close(); err != nil {
+			t.Error(err)
+		}
+	})
 }
 
 // Raft writes a vote in two steps. The log may be cleared between them, by another goroutine.

@@ -9,6 +9,7 @@ import (
 	"os"
 	"path/filepath"
 	"sync"
+	"sync/atomic"
 
 	"github.com/carillonmq/carillon/raftfsm"
 	"github.com/carillonmq/carillon/storage"
@@ -45,6 +46,9 @@ type Stable struct {
 	*raftboltdb.BoltStore
 	level func() storage.Level
 
+	term atomic.Uint64 // as it is written
+	turn chan struct{} // full while the term rises, and while it must not (Within)
+
 	// Raft writes term and vote, and whoever takes snapshots notes that the log was cleared.
 	mu   sync.Mutex
 	half bool // the vote's term is written, and not yet whom it is for
@@ -53,7 +57,7 @@ type Stable struct {
 // OpenStable opens the file, and checks it.
 func OpenStable(dir string) (*Stable, error) {
 	path := filepath.Join(dir, StableFile)
-	s := &Stable{level: func() storage.Level { return storage.LevelOne }}
+	s := &Stable{level: func() storage.Level { return storage.LevelOne }, turn: make(chan struct{}, 1)}
 	err := checkBolt(path)
 	if err == nil {
 		s.BoltStore, err = raftboltdb.New(raftboltdb.Options{Path: path, BoltOptions: &bbolt.Options{Timeout: lockTimeout}})
@@ -64,9 +68,11 @@ func OpenStable(dir string) (*Stable, error) {
 	if err != nil {
 		return nil, fmt.Errorf("open %s: %w", path, err)
 	}
-	if _, err := readPromises(path, s.BoltStore); err != nil {
+	p, err := readPromises(path, s.BoltStore)
+	if err != nil {
 		return nil, fmt.Errorf("open %s: %w", path, errors.Join(damaged(err), s.Close()))
 	}
+	s.term.Store(p.term)
 	return s, nil
 }
 
@@ -83,23 +89,32 @@ func (s *Stable) Set(key, value []byte) error {
 	return s.seal()
 }
 
-// SetUint64 seals what is there then, but for the first half of a vote. A term below the one that is
-// there is refused, and nothing is written. Raft can ask for that: it answers heartbeats beside its main
-// loop, and one that has looked at the term before a vote raised it sets its own after. Raft panics at the
-// refusal, before it follows a leader whom its vote has deposed.
+// SetUint64 seals what is there then, but for the first half of a vote. A later term waits until nothing is
+// done Within the one that is there; an earlier one is refused, and nothing is written.
 func (s *Stable) SetUint64(key []byte, value uint64) error {
+	if !bytes.Equal(key, termKey) {
+		return s.setUint64(key, value)
+	}
+	switch term := s.term.Load(); {
+	case value < term:
+		return fmt.Errorf("term %d was asked for after term %d, nothing was written: start the node again", value, term)
+	case value == term:
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		return s.seal()
+	}
+	s.turn <- struct{}{}
+	defer func() { <-s.turn }()
+	if err := s.setUint64(key, value); err != nil {
+		return err
+	}
+	s.term.Store(value)
+	return nil
+}
+
+func (s *Stable) setUint64(key []byte, value uint64) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if bytes.Equal(key, termKey) {
-		switch term, err := s.GetUint64(termKey); {
-		case err == nil && value < term:
-			return fmt.Errorf("term %d was asked for after term %d, nothing was written: start the node again", value, term)
-		case err == nil && value == term:
-			return s.seal()
-		case err != nil && !errors.Is(err, raftboltdb.ErrKeyNotFound):
-			return err
-		}
-	}
 	if err := s.BoltStore.SetUint64(key, value); err != nil {
 		return err
 	}
@@ -107,6 +122,18 @@ func (s *Stable) SetUint64(key []byte, value uint64) error {
 		s.half = true
 	}
 	return s.seal()
+}
+
+// Within calls do if term is the one that is written, and reports whether it is. No later term is written
+// before do returns, so do must not wait for whoever writes one: raft's main loop.
+func (s *Stable) Within(term uint64, do func()) bool {
+	s.turn <- struct{}{}
+	defer func() { <-s.turn }()
+	if s.term.Load() != term {
+		return false
+	}
+	do()
+	return true
 }
 
 // seal writes down what may from now on not be less. Half a vote would be one for whoever had the one
