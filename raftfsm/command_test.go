@@ -179,7 +179,7 @@ func TestDecode_tellsUnknownFromMalformed(t *testing.T) {
 		{"again without a replay", []byte{2, kindOperate, 0, 1, byte(Cancel), again}, ErrCommand, "no such operation"},
 		{"more than more", []byte{2, kindOperate, 0, 1, byte(Cancel), 16}, ErrCommand, "no such operation"},
 		{"a long word of who asks", append([]byte{1, kindStartBulk, 0, 0, 0x81, 2}, make([]byte, 257+17)...), ErrCommand, "who asks has 257 bytes"},
-		{"a long cursor", append([]byte{1, kindStepBulk, 0, 1, 0, 0x81, 4}, make([]byte, 513+4)...), ErrCommand, "cursor has 513 bytes"},
+		{"a long cursor", append([]byte{1, kindStepBulk, 0, 1, 0, 0x81, 4}, make([]byte, 513+6)...), ErrCommand, "cursor has 513 bytes"},
 		{"a long reason to stop", append([]byte{1, kindStopBulk, 0, 1, 0x81, 4}, make([]byte, 513)...), ErrCommand, "problem has 513 bytes"},
 		{"no kind of pause", []byte{1, kindPause, 0, 3, 1, 'a', 0, 0}, ErrCommand, "no such kind"},
 		{"no kind of end", append([]byte{2, kindAck, 0, 0, 1}, make([]byte, 23)...), ErrCommand, "no such end"},
