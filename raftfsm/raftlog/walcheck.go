@@ -146,13 +146,19 @@ func checkSegment(path string, info types.SegmentInfo, visit func(index uint64, 
 	}
 	// A file is made as large as it may get. A crash may leave it as it was a moment
 	// before, of whole blocks, when nothing was synced to it yet.
-	if isNew := x.entries == 0 && x.size%4096 == 0; x.size < int64(info.SizeLimit) && !isNew {
+	if isNew := x.isHalfMade(info) && x.size%4096 == 0; x.size < int64(info.SizeLimit) && !isNew {
 		return x, codec.DamageAt(x.path, x.size, "the file ends here, and was made with %d bytes", info.SizeLimit)
 	}
 	if isTail := info.SealTime.IsZero(); isTail && x.indexStart == 0 {
 		return x, x.checkEnd(file, cause)
 	}
 	return x, x.checkSeal(info, cause)
+}
+
+// isHalfMade reports whether the segment is smaller than it was to be made, and holds no append: a crash
+// came while it was made.
+func (x *walExtent) isHalfMade(info types.SegmentInfo) bool {
+	return x.entries == 0 && x.size < int64(info.SizeLimit)
 }
 
 // read goes through the appends that are whole. cause says what ended that.

@@ -46,7 +46,8 @@ func (m *walMeta) Load(dir string) (types.PersistentState, error) {
 	if err != nil {
 		return state, err
 	}
-	if _, err := checkSegments(dir, state, nil, nil); err != nil {
+	extents, err := checkSegments(dir, state, nil, nil)
+	if err != nil {
 		return state, damaged(err)
 	}
 	if len(state.Segments) == 0 {
@@ -54,6 +55,14 @@ func (m *walMeta) Load(dir string) (types.PersistentState, error) {
 	}
 	tail := &state.Segments[len(state.Segments)-1]
 	if !tail.SealTime.IsZero() {
+		return state, nil
+	}
+	if x := extents[len(extents)-1]; x.isHalfMade(*tail) {
+		// Raft-wal would append to it as it is, and the check at the next start would miss what was
+		// never there. What does not exist raft-wal makes whole.
+		if err := m.files.Delete(dir, segment.FileName(*tail)); err != nil && !errors.Is(err, os.ErrNotExist) {
+			return state, fmt.Errorf("remove a segment that was not made to its end: %w", err)
+		}
 		return state, nil
 	}
 	filer := segment.NewFiler(dir, m.files)

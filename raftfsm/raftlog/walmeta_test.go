@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
+	"path/filepath"
 	"strconv"
 	"strings"
 	"testing"
@@ -108,6 +109,45 @@ func TestWAL_takesAppendsAfterAKill(t *testing.T) {
 		acknowledged = checkWAL(t, w, acknowledged)
 		if err := w.Close(); err != nil {
 			t.Fatal(err)
+		}
+	}
+}
+
+// A kill while a segment is made leaves less of it than there was to be. What is appended from then on is there
+// at the next start, and at all after it.
+func TestWAL_makesASegmentWholeWhoseMakingWasCutShort(t *testing.T) {
+	for _, size := range []int64{0, 4096} {
+		dir := t.TempDir()
+		w := openWAL(t, dir)
+		for i := range uint64(3) { // the last fills the segment
+			if err := w.StoreLog(entry(i+1, testSegmentSize/3)); err != nil {
+				t.Fatal(err)
+			}
+		}
+		for range 2 { // a start makes the segment after it, unless there was time to
+			if err := w.Close(); err != nil {
+				t.Fatal(err)
+			}
+			w = openWAL(t, dir)
+		}
+		if err := w.Close(); err != nil {
+			t.Fatal(err)
+		}
+		segments, err := filepath.Glob(filepath.Join(dir, "*-*.wal"))
+		if err != nil || len(segments) != 2 {
+			t.Fatalf("%v, %v", segments, err)
+		}
+		if err := os.Truncate(segments[1], size); err != nil {
+			t.Fatal(err)
+		}
+		for start := range uint64(3) {
+			w := openWAL(t, dir)
+			if got := checkWAL(t, w, 3+start); got != 4+start {
+				t.Errorf("cut to %d bytes: the log ends at %d after start %d", size, got, start)
+			}
+			if err := w.Close(); err != nil {
+				t.Fatal(err)
+			}
 		}
 	}
 }
