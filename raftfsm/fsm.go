@@ -191,7 +191,9 @@ func (f *FSM) ingest(w *work, c Ingest) error {
 		}
 		w.result.PartsApplied[i] = true
 		f.store.SetPosition(storage.Position{Topic: p.Topic, TopicID: p.TopicID, Partition: p.Partition, Next: p.Next, Epoch: p.Epoch})
-		if f.store.Level() >= storage.LevelThree {
+		if f.store.IDsOpen() {
+			// Before, an entry tells no topic: OpenIDs names its message, and for a look-up that one
+			// came by no topic. The scheduler goes by the entry, and the two must agree on what is claimed.
 			for j := range p.Entries {
 				p.Entries[j].Topic = p.Topic
 			}

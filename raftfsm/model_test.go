@@ -19,6 +19,7 @@ import (
 // from end to end. It has no files, no index and no filters.
 type model struct {
 	level    storage.Level
+	idsOpen  bool
 	time     int64
 	through  int64             // of the claim
 	held     map[covered]int64 // through of the holds
@@ -65,6 +66,9 @@ func (m *model) apply(c Command) [][]Answer {
 			}
 			m.position = p.Next
 			for _, e := range p.Entries {
+				if m.idsOpen {
+					e.Topic = p.Topic
+				}
 				m.accept(e)
 			}
 			answers[i] = m.operate(p.Operations)
@@ -121,10 +125,11 @@ func (m *model) apply(c Command) [][]Answer {
 	case OpenIDs:
 		m.setTime(c.Time)
 		for _, n := range c.Named {
-			if _, alive := m.alive[n.Seq]; alive {
-				m.alive[n.Seq] = message{Named: n}
+			if before, alive := m.alive[n.Seq]; alive {
+				m.alive[n.Seq] = message{Named: n, held: before.held}
 			}
 		}
+		m.idsOpen = m.idsOpen || c.UpTo >= m.next-1
 	case RaiseLevel:
 		m.setTime(c.Time)
 		m.level = c.Level

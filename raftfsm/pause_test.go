@@ -13,6 +13,13 @@ import (
 )
 
 func pauseFSM(t *testing.T) *FSM {
+	f := raisedFSM(t)
+	apply(t, f, OpenIDs{})
+	return f
+}
+
+// raisedFSM returns one of level three whose ids are not open yet.
+func raisedFSM(t *testing.T) *FSM {
 	f := newTestFSM(t)
 	f.cfg.Understands = storage.LevelThree
 	apply(t, f, RaiseLevel{Level: storage.LevelThree})
@@ -104,7 +111,6 @@ func TestPause_ofBothClaimsNothingUntilBothAreResumed(t *testing.T) {
 		for _, first := range order {
 			t.Run(fmt.Sprintf("%s paused, %s resumed first", order[0].Kind, first.Kind), func(t *testing.T) {
 				f := pauseFSM(t)
-				apply(t, f, OpenIDs{})
 				at := int64(0)
 				take := func(through int64, o ...Operation) []Answer {
 					t.Helper()
@@ -333,9 +339,44 @@ func TestPauses_passNothingAndClaimNothing(t *testing.T) {
 	}
 }
 
-// compareClaimed compares what is claimed with the model, message by message.
+// What was accepted between the raise to level three and the opening of ids is claimed by what the
+// scheduler is told of it, which goes by the entry, as by what its id is found with: else it would be
+// answered to be on its way, and wait.
+func TestPause_meansTheSameToLookUpsAndTheScheduler(t *testing.T) {
+	f := raisedFSM(t)
+	feed := f.Subscribe(10)
+	entries := []storage.Entry{{Due: 50, Target: "orders", Body: []byte("x")}}
+	apply(t, f, Ingest{Parts: []Part{{TopicID: topicID, Topic: "a.delay", From: 0, Next: 1, Entries: entries}}})
+	events, _, _ := feed.Take(nil)
+	shown := events[0].Accepted[0]
+	apply(t, f, OpenIDs{UpTo: shown.Seq, Named: []storage.Named{{Ref: shown.Ref, Target: "orders", Topic: "a.delay", ID: "one"}}})
+	apply(t, f, Pause{Kind: pause.Topic, Name: "a.delay"})
+	apply(t, f, ChangeClaim{ClaimChange: storage.ClaimChange{Through: 90}})
+	read, _, _, err := f.store.Scan(storage.Ref{}, 10, nil, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	cancel := apply(t, f, Operate{Operations: []Operation{{Verb: Cancel, Entry: storage.Entry{Topic: "a.delay", ID: "one"}}}})
+	for from, item := range map[string]storage.Item{"shown": shown, "read": read[0]} {
+		isOut, isSaid := f.store.Claimed(item.Ref, item.Topic, item.Target), cancel.Answers[0][0].Code == TooLate
+		if isOut != isSaid {
+			t.Errorf("as it is %s the message is claimed: %v; that it is on its way was answered: %v", from, isOut, isSaid)
+		}
+	}
+}
+
+// compareClaimed compares what is claimed with the model, message by message, and by what each is held.
 func (p *play) compareClaimed(store *storage.Store) {
 	p.t.Helper()
+	items, _, done, err := store.Scan(storage.Ref{}, math.MaxInt, nil, nil)
+	if err != nil || !done || len(items) != len(p.model.alive) {
+		p.t.Fatalf("%d messages were read, all: %v, %v", len(items), done, err)
+	}
+	for _, item := range items {
+		if want := p.model.alive[item.Seq].held; item.Topic != want {
+			p.t.Fatalf("%+v is held by %q, want %q", item, item.Topic, want)
+		}
+	}
 	for seq, n := range p.model.alive {
 		if got, want := store.Claimed(n.Ref, n.held, n.Target), p.model.isClaimed(seq); got != want {
 			p.t.Fatalf("that %+v is claimed is %v, want %v; paused %+v", n, got, want, store.Pauses())

@@ -17,8 +17,7 @@ import (
 // openIDs brings the group to the level of ids.
 func (s *stage) openIDs(ctx context.Context) {
 	s.t.Helper()
-	s.propose(ctx, raftfsm.RaiseLevel{Level: storage.LevelThree})
-	s.propose(ctx, raftfsm.OpenIDs{UpTo: s.node.Store().NextSeq() - 1})
+	s.raise(ctx, storage.LevelThree)
 }
 
 // operate asks for one thing, for an id of the first delay topic, and returns the answer.

@@ -66,7 +66,7 @@ func (l *cutLog) Propose(ctx context.Context, c raftfsm.Command) *raftfsm.Propos
 // onPauses plays with a cluster that can be paused.
 func onPauses(t *testing.T, play func(ctx context.Context, s *stage)) {
 	onStage(t, func(ctx context.Context, s *stage) {
-		s.propose(ctx, raftfsm.RaiseLevel{Level: storage.LevelThree})
+		s.raise(ctx, storage.LevelThree)
 		play(ctx, s)
 	})
 }

@@ -155,7 +155,7 @@ func playAtRandom(ctx context.Context, s *stage, random *rand.Rand) {
 	level := levels[random.IntN(len(levels))] // that it comes to
 	pauses := random.IntN(2) == 0
 	if pauses {
-		s.propose(ctx, raftfsm.RaiseLevel{Level: storage.LevelThree})
+		s.raise(ctx, storage.LevelThree)
 	}
 	var lanes *crowd
 	term, end := context.WithCancel(ctx)

@@ -108,10 +108,13 @@ func (s *stage) propose(ctx context.Context, c raftfsm.Command) raftfsm.Result {
 	return result
 }
 
-// raise raises the feature level.
+// raise raises the feature level, and opens the ids if it has any.
 func (s *stage) raise(ctx context.Context, level storage.Level) {
 	s.t.Helper()
 	s.propose(ctx, raftfsm.RaiseLevel{Level: level})
+	if level >= storage.LevelThree {
+		s.propose(ctx, raftfsm.OpenIDs{UpTo: s.node.Store().NextSeq() - 1})
+	}
 }
 
 // accept schedules n messages for the target, the i-th due at due(i).

@@ -12,8 +12,8 @@ type Row struct {
 	Due     int64 // epoch milliseconds
 	Expires int64 // epoch milliseconds; 0: never
 	Target  string
-	// Foreign is set where the entry of the message does not tell its id: it was accepted
-	// before LevelThree.
+	// Foreign is set where the entry of the message tells neither its id nor its topic: it was
+	// accepted before the ids were open.
 	Foreign bool
 }
 

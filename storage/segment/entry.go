@@ -46,7 +46,7 @@ type Entry struct {
 	Due    int64  // epoch milliseconds
 	Seq    uint64 // given when it is accepted
 	Target string // target topic, kept outside Body so that a scan can filter by it
-	// Topic, ID and Expires are those of LevelThree; below it they are zero.
+	// Topic, ID and Expires are those of LevelThree; of what was accepted before the ids were open they are zero.
 	Topic   string    // the delay topic that the message belongs to, which scopes its id
 	ID      string    // chosen by the user; "" for none
 	Name    name.Hash // of Topic and ID, once somebody has worked it out; else zero. It lies in no file
