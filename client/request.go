@@ -7,6 +7,8 @@ import (
 	"fmt"
 	"strconv"
 	"strings"
+
+	"github.com/carillonmq/carillon/client/body"
 )
 
 // A ScheduleRequest is a message to deliver later. It belongs to a delay topic, whose route decides
@@ -184,9 +186,7 @@ func (d *Data) UnmarshalJSON(text []byte) error {
 	}
 	type plain Data
 	var read plain
-	in := json.NewDecoder(bytes.NewReader(text))
-	in.DisallowUnknownFields()
-	if err := in.Decode(&read); err != nil {
+	if err := body.Read(text, &read); err != nil {
 		return fmt.Errorf(`%w: %s is not data: write {"text": "..."}, {"base64": "..."}, {"json": ...} or null: %w`, ErrBadRequest, cut(string(text)), err)
 	}
 	*d = Data(read)

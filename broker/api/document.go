@@ -6,7 +6,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"maps"
 	"mime"
 	"net/http"
@@ -15,13 +14,13 @@ import (
 	"strconv"
 	"strings"
 	"time"
-	"unicode/utf8"
 
 	"github.com/danielgtaylor/huma/v2"
 	"github.com/danielgtaylor/huma/v2/adapters/humago"
 
 	"github.com/carillonmq/carillon/broker"
 	"github.com/carillonmq/carillon/client"
+	"github.com/carillonmq/carillon/client/body"
 )
 
 // What users ask is told by a document of OpenAPI 3.1, which huma makes of the types that handlers take
@@ -214,58 +213,25 @@ func tellTexts(s *huma.Schema, t reflect.Type) {
 	}
 }
 
+// A bodyFault is what is wrong with a body as huma carries it to ownProblem: huma keeps nothing of an error
+// but its words, so these are the Fault itself, in JSON.
+type bodyFault struct{ *body.Fault }
+
+// Error returns the Fault in JSON.
+func (f bodyFault) Error() string {
+	text, err := json.Marshal(f.Fault)
+	if err != nil { // texts
+		panic(err)
+	}
+	return string(text)
+}
+
 // unmarshal reads a body, and nothing beside it.
-func unmarshal(body []byte, into any) error {
-	if !utf8.Valid(body) { // the decoder would put U+FFFD in place of what is not
-		return errors.New("the body is not UTF-8: write bytes that are no text as base64")
-	}
-	in := json.NewDecoder(bytes.NewReader(body))
-	in.DisallowUnknownFields()
-	if err := in.Decode(into); err != nil {
-		return jsonError(err)
-	}
-	if _, err := in.Token(); !errors.Is(err, io.EOF) {
-		return errors.New("there is more behind the JSON value: send one")
+func unmarshal(text []byte, into any) error {
+	if wrong, ok := errors.AsType[*body.Fault](body.Read(text, into)); ok {
+		return bodyFault{wrong}
 	}
 	return nil
-}
-
-// jsonError says what to do about a body that cannot be read.
-func jsonError(err error) error {
-	switch wrong := err.(type) {
-	case *json.UnmarshalTypeError:
-		if wrong.Field == "" {
-			return fmt.Errorf("the body is a JSON %s: send an object", wrong.Value)
-		}
-		return fmt.Errorf("%s is a JSON %s: write %s", wrong.Field, wrong.Value, kindOf(wrong.Type))
-	case *json.SyntaxError:
-		return fmt.Errorf("not JSON: %w, at byte %d", err, wrong.Offset)
-	}
-	text := strings.TrimPrefix(err.Error(), "json: ")
-	if strings.HasPrefix(text, "unknown field") {
-		return errors.New(text + ": leave it out, or correct its name")
-	}
-	if strings.HasPrefix(text, "invalid use of ,string") { // the field is not told
-		return errors.New(`a number of 64 bits is not within quotes: times and seqs are texts, such as "1900000000000"`)
-	}
-	return errors.New(text)
-}
-
-// kindOf is what JSON calls a type.
-func kindOf(t reflect.Type) string {
-	switch t.Kind() {
-	case reflect.String:
-		return "a string"
-	case reflect.Bool:
-		return "true or false"
-	case reflect.Slice:
-		return "a list"
-	case reflect.Struct, reflect.Map:
-		return "an object"
-	case reflect.Int32, reflect.Int:
-		return "a number"
-	}
-	return "a number within a string"
 }
 
 // checkContentType refuses bodies of another kind: a form of a web page, above all.
@@ -298,36 +264,48 @@ func plain(status int) int {
 	return status
 }
 
-// ownProblem puts a problem into the place of what huma says of a request.
+// ownProblem puts a problem into the place of what huma says of a request. It is of the first thing that is
+// wrong: what a second one means depends on it.
 func ownProblem(_ huma.Context, _ string, v any) (any, error) {
 	model, ok := v.(*huma.ErrorModel)
 	if !ok {
 		return v, nil
 	}
 	p := problemOfStatus(plain(model.Status), model.Detail)
-	var details []string
-	for _, detail := range model.Errors {
-		place, field, _ := strings.Cut(detail.Location, ".")
-		field, _, _ = strings.Cut(field, "[") // of a list
-		if p.Field == "" && place != "body" {
-			p.Field, p.Value = field, fmt.Sprint(detail.Value)
-		}
-		switch {
-		case place == "body":
-			details = append(details, detail.Message)
-		case detail.Message == "unknown query parameter":
-			details = append(details, fmt.Sprintf("%q is no parameter of this: leave it out, or correct its name", field))
-		case detail.Message == "invalid integer":
-			details = append(details, fmt.Sprintf("%s is %q: it is a number; times are epoch milliseconds", field, fmt.Sprint(detail.Value)))
-		default:
-			details = append(details, fmt.Sprintf("%s is %q: %s", field, fmt.Sprint(detail.Value), detail.Message))
-		}
-	}
-	if len(details) > 0 {
-		p.Detail = strings.Join(details, "; ")
+	if len(model.Errors) == 0 { // of a body: missing, too long, or too slow
+		p.Field = body.Whole
+	} else {
+		p.Field, p.Value, p.Detail = faultOf(model.Errors[0])
 	}
 	p.Error = p.Detail
 	return p, nil
+}
+
+// faultOf says what is wrong, and where.
+func faultOf(detail *huma.ErrorDetail) (field, value, words string) {
+	place, field, _ := strings.Cut(detail.Location, ".")
+	field, _, _ = strings.Cut(field, "[") // of a list
+	var wrong body.Fault
+	if place == "body" && json.Unmarshal([]byte(detail.Message), &wrong) == nil {
+		return wrong.Field, wrong.Value, wrong.Words
+	}
+	value = cut(fmt.Sprint(detail.Value))
+	switch detail.Message {
+	case "unknown query parameter":
+		return field, value, fmt.Sprintf("%q is no parameter of this: leave it out, or correct its name", field)
+	case "invalid integer":
+		return field, value, fmt.Sprintf("%s is %q: it is a number; times are epoch milliseconds", field, value)
+	}
+	return field, value, fmt.Sprintf("%s is %q: %s", field, value, detail.Message)
+}
+
+// cut returns what is repeated of a value, which may be long.
+func cut(value string) string {
+	const most = 64 // bytes
+	if len(value) > most {
+		return strings.ToValidUTF8(value[:most], "") + "..."
+	}
+	return value
 }
 
 // specServed answers GET /v1/openapi.json.

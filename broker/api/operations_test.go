@@ -89,7 +89,7 @@ func TestOperations_sayWhatIsWrongWithARequest(t *testing.T) {
 		{"POST", "/v1/operations", `{"verb":"erase","all":true,"reason":"r"}`, 400, client.CodeBadRequest, "write cancel, change or now"},
 		{"POST", "/v1/operations", `{"verb":"cancel","all":true}`, 400, client.CodeBadRequest, "say why"},
 		{"POST", "/v1/operations", `{"verb":"cancel","all":true,"reason":"r","rate":-1}`, 400, client.CodeBadRequest, "1 to 1000000"},
-		{"POST", "/v1/operations", `{"verb":"cancel","filter":{"from":1900000000},"reason":"r"}`, 400, client.CodeBadRequest, "times and seqs are texts"},
+		{"POST", "/v1/operations", `{"verb":"cancel","filter":{"from":1900000000},"reason":"r"}`, 400, client.CodeBadRequest, "filter.from is a JSON number: write a number within a string"},
 		{"POST", "/v1/operations", `{"verb":"cancel","filter":{"topic":"orders.delay","from":"1900000000"},"reason":"r"}`, 400, client.CodeBadRequest, "from is 1900000000, before March 1973"},
 		{"POST", "/v1/operations", `{"verb":"cancel","filter":{"topics":"x"},"reason":"r"}`, 400, client.CodeBadRequest, `unknown field "topics"`},
 		{"POST", "/v1/operations", `{"verb":"change","all":true,"reason":"r","change":{"deliver_at":"1900000000"}}`, 400, client.CodeBadRequest, "looks like seconds"},

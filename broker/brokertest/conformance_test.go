@@ -20,7 +20,8 @@ import (
 // An apiTest is a cluster whose nodes serve their API in the network of the bubble.
 type apiTest struct {
 	*player
-	admin   *client.Admin
+	admin *client.Admin
+	http.RoundTripper
 	servers map[*node]*http.Server
 }
 
@@ -51,9 +52,21 @@ func testAPI(t *testing.T, settings, topics []string, play func(*apiTest)) {
 		admin, err := client.NewAdmin(addresses, client.AdminOptions{Transport: transport})
 		c.must(err)
 		defer admin.Close()
-		x.admin = admin
+		x.admin, x.RoundTripper = admin, toFirst{transport, addresses[0]}
 		play(x)
 	})
+}
+
+// toFirst carries requests to one node, whatever their host.
+type toFirst struct {
+	*http.Transport
+	address string
+}
+
+func (t toFirst) RoundTrip(r *http.Request) (*http.Response, error) {
+	sent := r.Clone(r.Context())
+	sent.URL.Host = t.address
+	return t.Transport.RoundTrip(sent)
 }
 
 // serve has a node that runs answer at its address, to anybody. It reaches the leader through the network of

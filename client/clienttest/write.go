@@ -1,15 +1,16 @@
 package clienttest
 
 import (
-	"bytes"
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"net/http"
 	"strconv"
 	"strings"
 
 	"github.com/carillonmq/carillon/client"
+	"github.com/carillonmq/carillon/client/body"
 )
 
 // kept is the answer that an idempotency key has.
@@ -217,22 +218,17 @@ const mostRequested = 64 << 20
 
 // read decodes the body of a request, which may be left out where that is allowed.
 func read(r *http.Request, into any, optional bool) *client.Problem {
-	in := json.NewDecoder(http.MaxBytesReader(nil, r.Body, mostRequested))
-	in.DisallowUnknownFields()
-	var text json.RawMessage
-	err := in.Decode(&text)
-	if err == nil {
-		strict := json.NewDecoder(bytes.NewReader(text))
-		strict.DisallowUnknownFields()
-		err = strict.Decode(into)
-	} else if optional {
+	text, err := io.ReadAll(http.MaxBytesReader(nil, r.Body, mostRequested))
+	switch {
+	case err != nil:
+		return &client.Problem{Code: client.CodeTooLarge, Field: body.Whole, Detail: fmt.Sprintf("the body has more than %d bytes", mostRequested)}
+	case len(text) == 0 && optional:
 		return nil
+	case len(text) == 0:
+		return &client.Problem{Code: client.CodeBadRequest, Field: body.Whole, Detail: "request body is required"}
 	}
-	if tooLarge := (*http.MaxBytesError)(nil); errors.As(err, &tooLarge) {
-		return &client.Problem{Code: client.CodeTooLarge, Detail: fmt.Sprintf("the body has more than %d bytes", mostRequested)}
-	}
-	if err != nil {
-		return &client.Problem{Code: client.CodeBadRequest, Detail: "the body cannot be read: " + err.Error()}
+	if wrong, ok := errors.AsType[*body.Fault](body.Read(text, into)); ok {
+		return &client.Problem{Code: client.CodeBadRequest, Field: wrong.Field, Value: wrong.Value, Detail: wrong.Words}
 	}
 	return nil
 }

@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net/http"
 	"slices"
 	"strings"
 	"testing"
@@ -16,6 +17,8 @@ import (
 
 // A World is a Carillon with a Kafka and a time of its own.
 type World interface {
+	// Requests to any host are answered by its API.
+	http.RoundTripper
 	// Admin returns one that may do everything.
 	Admin() *client.Admin
 	// Produce gives a record to Kafka, and returns it as it lies there. It may be taken in later.
@@ -53,7 +56,7 @@ func (c Case) Run(t testing.TB, w World) {
 
 // Cases returns all there are.
 func Cases() []Case {
-	return slices.Concat(scheduling(), endings(), reading(), bulk())
+	return slices.Concat(scheduling(), endings(), reading(), bulk(), refusals())
 }
 
 // A scene is a case that is run. Its checks go on after a failure where that makes sense.

@@ -1,0 +1,87 @@
+package conformance
+
+import (
+	"encoding/json"
+	"net/http"
+	"strings"
+	"time"
+
+	"github.com/carillonmq/carillon/client"
+)
+
+// A wrong is a request that is refused as a whole, with the field and the value that are at fault.
+type wrong struct {
+	request      string // method and path, in which TOPIC stands for that of the case
+	body         string // likewise
+	header       string // name: value
+	field, value string
+}
+
+// refusals has the cases of what means nothing, or could be taken for two things.
+func refusals() []Case {
+	const schedules, at = "POST /v1/messages", "/v1/messages/TOPIC/a"
+	return []Case{
+		{"a body says one thing only", func(s *scene) {
+			s.long("a")
+			for _, w := range []wrong{
+				{schedules, `{"topic":"TOPIC","deliver_after":"1h","deliver_after":"2h"}`, "", "deliver_after", "2h"},
+				{schedules, `{"topic":"TOPIC","Deliver_After":"1h"}`, "", "Deliver_After", "1h"},
+				{schedules, `{"topic":"TOPIC","deliver_after":"1h","id":""}`, "", "id", ""},
+				{schedules, `{"topic":"TOPIC","deliver_after":"1h","value":{"text":"\ud800"}}`, "", "value.text", `"\ud800"`},
+				{schedules, `{"topic":"TOPIC","deliver_after":"1h","value":{"text":"a","text":"b"}}`, "", "value.text", "b"},
+				{schedules, `{"topic":"TOPIC","deliver_after":"1h","key":{"Text":"a"}}`, "", "key.Text", "a"},
+				{schedules, `{"topic":"TOPIC","deliver_after":"1h","headers":[{"key":"a"},{"key":"b","value":{"text":5}}]}`, "", "headers[1].value.text", "5"},
+				{schedules, `{"topic":"TOPIC","deliver_after":"1h"} {}`, "", "body", "{}"},
+				{schedules, "", "", "body", ""},
+				{schedules, "[]", "", "body", "[]"},
+				{"POST /v1/batches", `{"messages":[{"topic":"TOPIC","deliver_after":"1h"},{},{},{"topic":"TOPIC","deliver_at":1900000000000}]}`, "", "messages[3].deliver_at", "1900000000000"},
+				{"POST /v1/batches", `{"messages":[{"topic":"TOPIC","deliver_after":"1h"},{"delay":"1h"}]}`, "", "messages[1].delay", "1h"},
+				{"POST /v1/batches", `{"messages":[null]}`, "", "messages[0]", "null"},
+				{"PATCH " + at, `{"deliver_after":"1h","Reason":"x"}`, "", "Reason", "x"},
+				{"POST /v1/operations", `{"verb":"cancel","filter":{"topic":"TOPIC","Prefix":"x"},"reason":"r"}`, "", "filter.Prefix", "x"},
+				{"POST /v1/operations", `{"verb":"cancel","filter":{"topic":"TOPIC","from":1900000000000},"reason":"r"}`, "", "filter.from", "1900000000000"},
+				{"POST /v1/operations", `{"verb":"change","filter":{"topic":"TOPIC"},"reason":"r","change":{"shift":"1h","shift":"2h"}}`, "", "change.shift", "2h"},
+			} {
+				s.expectRefused(w)
+			}
+			if m := s.waits("a"); m.Due < s.ms(23*time.Hour) {
+				s.Errorf("something was done: %+v", m)
+			}
+			if got := s.list(client.Filter{Topic: s.topic}); len(got) != 1 {
+				s.Errorf("something was done: %q wait", got)
+			}
+		}},
+	}
+}
+
+// expectRefused sends the request, which is to be a bad one.
+func (s *scene) expectRefused(w wrong) {
+	s.Helper()
+	method, path, _ := strings.Cut(strings.ReplaceAll(w.request, "TOPIC", s.topic), " ")
+	var p client.Problem
+	answer := s.send(method, path, strings.ReplaceAll(w.body, "TOPIC", s.topic), w.header, &p)
+	if answer != http.StatusBadRequest || p.Status != answer || p.Code != client.CodeBadRequest || p.Field != w.field || p.Value != w.value || p.Detail == "" {
+		s.Errorf("%s %s %s: answered %d with %+v; want %d with field %q, value %q", w.request, w.header, w.body, answer, p, http.StatusBadRequest, w.field, w.value)
+	}
+}
+
+// send sends a request as no Admin does, and returns the status of its answer.
+func (s *scene) send(method, path, body, header string, into any) int {
+	s.Helper()
+	request, err := http.NewRequestWithContext(s.ctx, method, "http://carillon"+path, strings.NewReader(body))
+	if err != nil {
+		s.Fatalf("%v", err)
+	}
+	if name, value, ok := strings.Cut(header, ": "); ok {
+		request.Header.Set(name, value)
+	}
+	answer, err := s.world.RoundTrip(request)
+	if err != nil {
+		s.Fatalf("%v", err)
+	}
+	defer answer.Body.Close()
+	if err := json.NewDecoder(answer.Body).Decode(into); err != nil {
+		s.Fatalf("%s %s: %v", method, path, err)
+	}
+	return answer.StatusCode
+}
