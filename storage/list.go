@@ -66,11 +66,7 @@ func (s *Store) List(ctx context.Context, q ListQuery) (Page, error) {
 	l.walk.lookAtMemory(s, q.From, listVisits, q.Limit, l.means)
 	s.mu.Unlock()
 	defer segment.ReleaseAll(l.walk.segments)
-	err := disk.Guard(l.run)
-	if err == nil && q.Bodies {
-		err = l.readBodies(&s.indexes)
-	}
-	if err != nil {
+	if err := disk.Guard(l.run); err != nil {
 		return Page{}, fmt.Errorf("list: %w", err)
 	}
 	return l.page, nil
@@ -110,7 +106,9 @@ func (l *list) run() error {
 		body := e.Body
 		if l.means(e) {
 			e.Body = body
-			l.take(e)
+			if err := l.take(e); err != nil {
+				return err
+			}
 			if l.Bodies {
 				bodies += len(body)
 			}
@@ -122,33 +120,19 @@ func (l *list) run() error {
 	}
 }
 
-// take puts the entry on the page, with the body if that is in memory.
-func (l *list) take(e *Entry) {
+// take puts the entry on the page.
+func (l *list) take(e *Entry) error {
 	listed := Listed{Item: itemOf(e), Standing: l.page.Moment.Standing(e)}
-	if _, onDisk := find(l.walk.segments, e.Seq); !onDisk && l.Bodies {
-		listed.Body = e.Body
-	}
-	l.page.Items = append(l.page.Items, listed)
-}
-
-// readBodies reads and checks those that are on disk. The cursors are at an end.
-func (l *list) readBodies(indexes *segment.IndexCache) error {
-	refs, found := make([]Ref, len(l.page.Items)), make([]Entry, len(l.page.Items))
-	places := make([][]int, len(l.walk.segments))
-	for i, item := range l.page.Items {
-		refs[i] = item.Ref
-		if at, onDisk := find(l.walk.segments, item.Seq); onDisk {
-			places[at] = append(places[at], i)
-		}
-	}
-	for at, g := range l.walk.segments {
-		if err := g.Read(refs, places[at], found, indexes); err != nil {
+	if l.Bodies {
+		var err error
+		if listed.Body, err = l.walk.body(); err != nil {
 			return err
 		}
-		for _, i := range places[at] {
-			l.page.Items[i].Body = found[i].Body
-		}
 	}
+	if l.page.Items == nil { // most pages are full
+		l.page.Items = make([]Listed, 0, min(l.Limit, 1024))
+	}
+	l.page.Items = append(l.page.Items, listed)
 	return nil
 }
 

@@ -83,6 +83,14 @@ func (w *walk) peek() *Entry {
 	return w.heads.Peek()
 }
 
+// body returns that of the entry which peek shows, checked and copied if a file has it.
+func (w *walk) body() ([]byte, error) {
+	if c, onDisk := w.heads.From().(*segment.Cursor); onDisk {
+		return c.Body()
+	}
+	return w.heads.Peek().Body, nil
+}
+
 // skip moves past the entry that peek shows.
 func (w *walk) skip() error { return w.heads.Skip() }
 

@@ -8,14 +8,18 @@ import (
 	"io"
 	"net/http"
 	"net/http/httptest"
+	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
+	"golang.org/x/sys/unix"
 
 	"github.com/carillonmq/carillon/broker"
+	"github.com/carillonmq/carillon/broker/access"
 	"github.com/carillonmq/carillon/broker/config"
 	"github.com/carillonmq/carillon/broker/internal/nodetest"
 	"github.com/carillonmq/carillon/broker/message"
@@ -172,30 +176,66 @@ func BenchmarkSchedule(b *testing.B) {
 	}
 }
 
-// BenchmarkStream lists a million messages as lines of JSON, without payloads.
+// BenchmarkStream lists a million messages as lines of JSON, without payloads, and with them. Beside the rate it prints what
+// a message costs of the processor, client included.
 func BenchmarkStream(b *testing.B) {
 	const messages = 1_000_000
 	n := openNode(b)
 	n.fill(b, messages)
-	c, url := serve(b, NewHandler(n, prometheus.NewRegistry(), Anyone(), quiet()))
-	for b.Loop() {
-		request, err := http.NewRequestWithContext(b.Context(), "GET", url+"/v1/messages", nil)
-		if err != nil {
-			b.Fatal(err)
-		}
-		request.Header.Set("Accept", ndjsonType)
-		answer, err := c.Do(request)
-		if err != nil {
-			b.Fatal(err)
-		}
-		count, last := 0, ""
-		for lines := bufio.NewScanner(answer.Body); lines.Scan(); count++ {
-			last = lines.Text()
-		}
-		answer.Body.Close()
-		if count != messages+1 || last != `{"end":true}` {
-			b.Fatalf("%d lines, the last is %s", count, last)
-		}
+	tokens := filepath.Join(b.TempDir(), "tokens.yaml")
+	for _, test := range []struct {
+		name    string
+		payload bool
+	}{{"without payloads", false}, {"with", true}} {
+		b.Run(test.name, func(b *testing.B) {
+			token, err := access.Create(tokens, access.Grant{Name: "reader", Role: access.Viewer, ReadPayload: test.payload}, time.Now())
+			if err != nil {
+				b.Fatal(err)
+			}
+			text, err := os.ReadFile(tokens)
+			if err != nil {
+				b.Fatal(err)
+			}
+			book, err := access.ReadBook(tokens, text)
+			if err != nil {
+				b.Fatal(err)
+			}
+			c, url := serve(b, NewHandler(n, prometheus.NewRegistry(), Callers{Tokens: func() access.Book { return book }}, quiet()))
+			before := processorTime(b)
+			for b.Loop() {
+				request, err := http.NewRequestWithContext(b.Context(), "GET", url+"/v1/messages", nil)
+				if err != nil {
+					b.Fatal(err)
+				}
+				request.Header.Set("Accept", ndjsonType)
+				request.Header.Set("Authorization", "Bearer "+token)
+				answer, err := c.Do(request)
+				if err != nil {
+					b.Fatal(err)
+				}
+				count, last := 0, ""
+				for lines := bufio.NewScanner(answer.Body); lines.Scan(); count++ {
+					if last = lines.Text(); count == 0 && strings.Contains(last, "payload") != test.payload {
+						b.Fatal(last)
+					}
+				}
+				answer.Body.Close()
+				if count != messages+1 || last != `{"end":true}` {
+					b.Fatalf("%d lines, the last is %s", count, last)
+				}
+			}
+			b.ReportMetric(float64(messages*b.N)/b.Elapsed().Seconds(), "messages/s")
+			b.ReportMetric(float64((processorTime(b)-before).Microseconds())/float64(messages*b.N), "cpu-us")
+		})
 	}
-	b.ReportMetric(float64(messages*b.N)/b.Elapsed().Seconds(), "messages/s")
+}
+
+// processorTime returns that of this process so far.
+func processorTime(b *testing.B) time.Duration {
+	b.Helper()
+	var used unix.Rusage
+	if err := unix.Getrusage(unix.RUSAGE_SELF, &used); err != nil {
+		b.Fatal(err)
+	}
+	return time.Duration(used.Utime.Nano() + used.Stime.Nano())
 }

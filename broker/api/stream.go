@@ -1,9 +1,11 @@
 package api
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"net/http"
+	"slices"
 	"time"
 
 	"github.com/danielgtaylor/huma/v2"
@@ -16,8 +18,10 @@ import (
 const ndjsonType = "application/x-ndjson"
 
 const (
-	// mostStreamed bounds the messages a second of one stream, so that deliveries find a processor free.
-	mostStreamed = 200_000
+	// stepOfStream is how many lines are made and sent at a time, and stepTime how long that shall take, with the wait
+	// after it: so one stream has 125,000 lines a second at most, and deliveries find a processor free each millisecond.
+	stepOfStream = 125
+	stepTime     = time.Millisecond
 	// lineTimeout is how long a client may take for a page.
 	lineTimeout = 30 * time.Second
 )
@@ -45,10 +49,11 @@ func (h *handler) stream(ctx context.Context, desk *query.Desk, request query.Li
 	return &huma.StreamResponse{Body: func(out huma.Context) {
 		_, w := humago.Unwrap(out)
 		w.Header().Set("Content-Type", ndjsonType)
-		lines := &lines{out: w, encoder: json.NewEncoder(w), control: http.NewResponseController(w)}
+		lines := newLines(w)
 		last := walk(ctx, lines, desk.Local(), request, page, left)
 		if lines.err == nil {
 			lines.write(last)
+			lines.flush()
 		}
 		if lines.err != nil {
 			h.log.Debug("stream not sent", "error", lines.err)
@@ -67,25 +72,22 @@ func pageOf(left int) int {
 // walk tells the page and those after it, and returns what the last line says.
 func walk(ctx context.Context, lines *lines, desk *query.Desk, request query.ListRequest, page client.Page, left int) lastLine {
 	bounded := left > 0
+	pace := pace{from: time.Now()}
 	for {
-		begun := time.Now()
-		for i := range page.Messages {
-			lines.write(&page.Messages[i])
+		for step := range slices.Chunk(page.Messages, stepOfStream) {
+			for i := range step {
+				lines.write(&step[i])
+			}
+			lines.flush()
+			pace.wait(ctx)
 		}
-		lines.flush()
 		left -= len(page.Messages)
 		request.Cursor = page.Next
 		switch {
 		case page.Next == "":
 			return lastLine{End: true}
-		case lines.err != nil || bounded && left <= 0:
+		case lines.err != nil || bounded && left <= 0 || ctx.Err() != nil:
 			return lastLine{Cursor: page.Next}
-		}
-		pause := time.Duration(len(page.Messages))*time.Second/mostStreamed - time.Since(begun)
-		select {
-		case <-ctx.Done():
-			return lastLine{Cursor: page.Next}
-		case <-time.After(pause):
 		}
 		if bounded {
 			request.Limit = pageOf(left)
@@ -97,12 +99,42 @@ func walk(ctx context.Context, lines *lines, desk *query.Desk, request query.Lis
 	}
 }
 
+// A pace is how far a stream may be: a step for each stepTime.
+type pace struct {
+	from time.Time // when the next step may begin
+}
+
+// wait returns when the next step may begin, or ctx ends. A page that took long to read is caught up with, a client that
+// reads slowly is not: what it left unused is lost.
+func (p *pace) wait(ctx context.Context) {
+	const most = 5 * stepTime
+	now := time.Now()
+	p.from = p.from.Add(stepTime)
+	if p.from.Before(now.Add(-most)) {
+		p.from = now.Add(-most)
+	}
+	if !p.from.After(now) {
+		return
+	}
+	select {
+	case <-ctx.Done():
+	case <-time.After(p.from.Sub(now)):
+	}
+}
+
 // lines writes JSON values, one a line. After an error it writes nothing any more.
 type lines struct {
 	out     http.ResponseWriter
-	encoder *json.Encoder
 	control *http.ResponseController
+	held    bytes.Buffer // what was written and not flushed: net/http would send it in pieces of 4 KB
+	encoder *json.Encoder
 	err     error
+}
+
+func newLines(w http.ResponseWriter) *lines {
+	l := &lines{out: w, control: http.NewResponseController(w)}
+	l.encoder = json.NewEncoder(&l.held)
+	return l
 }
 
 func (l *lines) write(v any) {
@@ -113,6 +145,10 @@ func (l *lines) write(v any) {
 
 // flush sends what was written, and gives the client as long again for what comes.
 func (l *lines) flush() {
+	if l.err == nil {
+		_, l.err = l.out.Write(l.held.Bytes())
+		l.held.Reset()
+	}
 	if l.err == nil {
 		l.err = l.control.Flush()
 	}

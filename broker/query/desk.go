@@ -113,7 +113,7 @@ func (d *Desk) List(ctx context.Context, r ListRequest) (client.Page, error) {
 	if err != nil {
 		return client.Page{}, err
 	}
-	page := client.Page{Index: listed.Moment.Index, Pending: listed.Moment.Pending, Messages: []client.Message{}}
+	page := client.Page{Index: listed.Moment.Index, Pending: listed.Moment.Pending, Messages: make([]client.Message, 0, len(listed.Items))}
 	for i := range listed.Items {
 		if len(page.Messages) == r.Limit {
 			listed.Next, listed.Done = listed.Items[i].Ref, false

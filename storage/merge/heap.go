@@ -42,6 +42,9 @@ func (h *Heap) Start(c *segment.Cursor, from segment.Ref) error {
 // Empty reports whether there are no entries left.
 func (h *Heap) Empty() bool { return len(h.heads) == 0 }
 
+// From returns the source of the entry that Peek shows.
+func (h *Heap) From() Source { return h.heads[0].from }
+
 // Peek returns the first entry that is left, good until Skip. There must be one.
 func (h *Heap) Peek() *segment.Entry { return &h.heads[0].Entry }
 

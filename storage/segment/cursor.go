@@ -1,6 +1,7 @@
 package segment
 
 import (
+	"bytes"
 	"fmt"
 	"strings"
 
@@ -20,7 +21,8 @@ type Cursor struct {
 	bodies  bool // check each entry's body
 	loads   int  // chunks read so far
 
-	value []byte // the chunk
+	value []byte     // the chunk
+	last  chunkEntry // that Start or Next has returned
 
 	index   *chunkIndex // of the chunk in which find looked last, nil: nowhere
 	indexed []byte      // that chunk
@@ -42,6 +44,7 @@ func (c *Cursor) Close() { _ = c.tx.Rollback() } // only read
 // none. Its id and body are views that end with the cursor.
 func (c *Cursor) Start(from Ref) (Entry, bool, error) {
 	e, ok, err := c.startEntry(from)
+	c.last = e
 	return e.Entry, ok, err
 }
 
@@ -49,7 +52,16 @@ func (c *Cursor) Start(from Ref) (Entry, bool, error) {
 // are views that end with the cursor.
 func (c *Cursor) Next() (Entry, bool, error) {
 	e, ok, err := c.nextEntry()
+	c.last = e
 	return e.Entry, ok, err
+}
+
+// Body checks the body of the entry that Start or Next has returned last, and returns a copy.
+func (c *Cursor) Body() ([]byte, error) {
+	if err := c.last.verify(); err != nil {
+		return nil, c.damaged(c.last.Body, err)
+	}
+	return bytes.Clone(c.last.Body), nil
 }
 
 // ChunksRead returns how many chunks were read so far.
