@@ -86,7 +86,7 @@ func TestOperations_sayWhatIsWrongWithARequest(t *testing.T) {
 	}{
 		{"POST", "/v1/operations", "", 400, client.CodeBadRequest, "request body is required"},
 		{"POST", "/v1/operations", `{"verb":"cancel","reason":"r"}`, 400, client.CodeBadRequest, `say "all": true`},
-		{"POST", "/v1/operations", `{"verb":"erase","all":true,"reason":"r"}`, 400, client.CodeBadRequest, "write cancel, change or now"},
+		{"POST", "/v1/operations", `{"verb":"erase","all":true,"reason":"r"}`, 400, client.CodeBadRequest, "write cancel, change, now or replay"},
 		{"POST", "/v1/operations", `{"verb":"cancel","all":true}`, 400, client.CodeBadRequest, "say why"},
 		{"POST", "/v1/operations", `{"verb":"cancel","all":true,"reason":"r","rate":-1}`, 400, client.CodeBadRequest, "1 to 1000000"},
 		{"POST", "/v1/operations", `{"verb":"cancel","filter":{"from":1900000000},"reason":"r"}`, 400, client.CodeBadRequest, "filter.from is a JSON number: write a number within a string"},

@@ -22,6 +22,7 @@ func (x *idTest) poison(values ...string) {
 		x.must(user.ProduceSync(x.t.Context(), &kgo.Record{Topic: "orders.delay", Value: []byte(value), Headers: []kgo.RecordHeader{{Key: "deliver-after", Value: []byte("soon")}}}).FirstErr())
 	}
 	x.await(time.Minute, "dead letters", func() bool { return len(x.delivered("carillon.dead-letter")) == len(values) })
+	x.pause(time.Second) // a leader that is killed before the log knows has them written once more
 }
 
 // lettersOf lists as the node tells them.

@@ -11,6 +11,8 @@ import (
 	"strconv"
 	"time"
 
+	"github.com/carillonmq/carillon/broker/deadletter"
+	"github.com/carillonmq/carillon/broker/order"
 	"github.com/carillonmq/carillon/broker/query"
 	"github.com/carillonmq/carillon/client"
 	"github.com/carillonmq/carillon/raftfsm"
@@ -42,9 +44,17 @@ type Queries interface {
 	Histogram(ctx context.Context, r query.HistogramRequest) (client.Histogram, error)
 }
 
-// Orders say what a changed message is like; *order.Desk does.
+// Orders say what a changed message is like, and a dead letter that is scheduled anew; *order.Desk does.
 type Orders interface {
 	Changed(l *storage.Listed, r client.ChangeRequest, now int64) (storage.Entry, *client.Problem)
+	Replayed(l *order.Letter, may order.Scope, r client.ReplayRequest) (raftfsm.Operation, *client.Problem)
+}
+
+// Letters are the dead letters as Kafka has them; *deadletter.Desk reads them. They block for Kafka.
+type Letters interface {
+	Extent(ctx context.Context, since int64) (deadletter.Extent, error)
+	ReadOn(ctx context.Context, part *deadletter.Part, from int64) (deadletter.Window, error)
+	IsReplayed(l *deadletter.Found) bool
 }
 
 // A Count counts what is carried out, as of records.
@@ -61,6 +71,7 @@ type Options struct {
 	Log     Log
 	Queries Queries
 	Orders  Orders
+	Letters Letters
 	Count   Count
 	Now     func() time.Time
 	Logger  *slog.Logger
@@ -72,6 +83,7 @@ type Desk struct {
 	Options
 	log    *slog.Logger
 	called chan struct{} // has a value when there may be an operation that the Runner does not know
+	waits  waits
 }
 
 // New returns a Desk. It starts nothing before it is asked.
@@ -173,6 +185,9 @@ const mostCounted = 64
 
 // match counts what the task means.
 func (d *Desk) match(ctx context.Context, t *task) error {
+	if t.Verb == client.OperationReplay {
+		return d.matchLetters(ctx, t)
+	}
 	w, err := query.NewWalk(d.Store, t.Filter, maxSeq)
 	if err != nil {
 		return err
@@ -224,7 +239,7 @@ func (d *Desk) List(ctx context.Context) (client.Operations, error) {
 func (d *Desk) Local() client.Operations {
 	all := client.Operations{Operations: []client.Operation{}}
 	for _, o := range d.Store.Bulks() {
-		all.Operations = append(all.Operations, tell(o))
+		all.Operations = append(all.Operations, d.tell(o))
 	}
 	return all
 }
@@ -267,10 +282,19 @@ func (d *Desk) Stop(ctx context.Context, id, who, reason string) (client.Operati
 func (d *Desk) find(id uint64) (client.Operation, error) {
 	for _, o := range d.Store.Bulks() {
 		if o.ID == id {
-			return tell(o), nil
+			return d.tell(o), nil
 		}
 	}
 	return client.Operation{}, &client.Problem{Code: client.CodeNotFound, Detail: fmt.Sprintf("no operation %d is known: it never was, or ended more than a day ago", id)}
+}
+
+// tell returns what is told of an operation, and why it waits if it does here.
+func (d *Desk) tell(o bulk.Operation) client.Operation {
+	told := tell(o)
+	if why := d.waits.of(o.ID); why != "" && o.State == bulk.Running {
+		told.Problem = "it waits: " + why
+	}
+	return told
 }
 
 func numberOf(id string) (uint64, *client.Problem) {
@@ -294,13 +318,13 @@ func notCommitted(err error) *client.Problem {
 func problemOf(err error) *client.Problem {
 	p := &client.Problem{Code: client.CodeInternal, Detail: err.Error()}
 	switch {
-	case errors.Is(err, query.ErrFilter):
+	case errors.Is(err, query.ErrFilter), errors.Is(err, deadletter.ErrFilter):
 		p.Code, p.Field = client.CodeBadRequest, "filter"
 	case errors.Is(err, raftfsm.ErrNotLeader):
 		p.Code, p.Detail = client.CodeNotLeader, "this node does not lead, nothing was done: ask again"
 	case errors.Is(err, raftfsm.ErrLevel):
 		p.Code, p.Detail = client.CodeLevelTooLow, "nothing was done: "+err.Error()
-	case errors.Is(err, raftfsm.ErrBusy), errors.Is(err, raftfsm.ErrClosed), errors.Is(err, raftfsm.ErrInDoubt),
+	case errors.Is(err, deadletter.ErrKafka), errors.Is(err, raftfsm.ErrBusy), errors.Is(err, raftfsm.ErrClosed), errors.Is(err, raftfsm.ErrInDoubt),
 		errors.Is(err, context.DeadlineExceeded), errors.Is(err, context.Canceled):
 		p.Code, p.Detail = client.CodeUnavailable, "nothing was done: ask again: "+err.Error()
 	}

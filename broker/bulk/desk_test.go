@@ -396,9 +396,18 @@ func TestStart_refusesBadInput(t *testing.T) {
 			request    client.OperationRequest
 			field, say string
 		}{
-			{"no verb", client.OperationRequest{}, "verb", "write cancel, change or now"},
+			{"no verb", client.OperationRequest{}, "verb", "write cancel, change, now or replay"},
 			{"an unknown verb", client.OperationRequest{Verb: "delete", Filter: topic, Reason: "r"}, "verb", `"delete" is not known`},
-			{"replay", client.OperationRequest{Verb: "replay", Filter: topic, Reason: "r"}, "verb", "one by one"},
+			{"a replay of a prefix", client.OperationRequest{Verb: "replay", Filter: client.Filter{Topic: "a.delay", Prefix: "a"}, Reason: "r"}, "filter.prefix", "dead letters have"},
+			{"a replay of a state", client.OperationRequest{Verb: "replay", Filter: client.Filter{Topic: "a.delay", States: []string{"waiting"}}, Reason: "r"}, "filter.states", "dead letters have"},
+			{"a replay of a range that ends before", client.OperationRequest{Verb: "replay", Filter: client.Filter{From: 9, To: 8}, Reason: "r"}, "filter", "after the beginning"},
+			{"a replay of anything", client.OperationRequest{Verb: "replay", Reason: "r"}, "filter", `say "all": true`},
+			{"a replay of all up to now", client.OperationRequest{Verb: "replay", Filter: client.Filter{To: math.MaxInt64}, Reason: "r"}, "filter", `say "all": true`},
+			{"a replay of all and a code", client.OperationRequest{Verb: "replay", Filter: client.Filter{Code: "malformed"}, All: true, Reason: "r"}, "all", "leave one of the two out"},
+			{"a replay that shifts", client.OperationRequest{Verb: "replay", Filter: topic, Reason: "r", Change: &client.BulkChange{Shift: "1h"}}, "change.shift", "deliver_after"},
+			{"a replay at a time in seconds", client.OperationRequest{Verb: "replay", Filter: topic, Reason: "r", Change: &client.BulkChange{DeliverAt: "1900000000"}}, "change.deliver_at", "looks like seconds"},
+			{"a replay to no target", client.OperationRequest{Verb: "replay", Filter: topic, Reason: "r", Change: &client.BulkChange{DeliverTo: "a/b"}}, "change.deliver_to", "is not a topic name"},
+			{"a replay without a reason", client.OperationRequest{Verb: "replay", Filter: topic}, "reason", "say why"},
 			{"a long key", client.OperationRequest{Verb: "cancel", Filter: topic, Reason: "r"}, "Idempotency-Key", "257 bytes"},
 			{"no filter", client.OperationRequest{Verb: "cancel", Reason: "r"}, "filter", `say "all": true`},
 			{"states alone", client.OperationRequest{Verb: "cancel", Filter: client.Filter{States: []string{"waiting"}}, Reason: "r"}, "filter", `say "all": true`},

@@ -60,39 +60,59 @@ func (d *Desk) Run(ctx context.Context) error {
 // carryOut takes one step after the other until the operation has ended, or ctx.
 func (d *Desk) carryOut(ctx context.Context, id uint64, turn chan struct{}) {
 	log := d.log.With("operation", id)
-	next, failing := time.Now(), false // next is paced by the monotonic clock, whatever the wall does
+	defer d.waits.set(id, "")
+	var read ahead
+	next := time.Now() // paced by the monotonic clock, whatever the wall does
 	for {
 		if !sleep(ctx, time.Until(next)) {
 			return
 		}
-		select {
-		case turn <- struct{}{}:
-		case <-ctx.Done():
-			return
-		}
-		begin := time.Now()
 		o, runs := d.Store.RunningBulk(id)
-		var rest time.Duration
-		var err error
-		if runs {
-			rest, err = d.step(ctx, o)
-		}
-		<-turn
-		switch {
-		case !runs:
+		if !runs {
 			log.Info("operation ended")
 			return
+		}
+		again, err := d.step(ctx, o, &read, turn)
+		next = again
+		switch {
 		case ctx.Err() != nil:
 			return
 		case err != nil:
-			if !failing {
+			if d.waits.of(id) == "" {
 				log.Warn("operation waits: a step failed and is tried again", "error", err)
 			}
-			next, failing = time.Now().Add(retry), true
+			d.waits.set(id, err.Error())
+			next = time.Now().Add(retry)
 		default:
-			next, failing = begin.Add(max(rest, 2*time.Since(begin))), false
+			d.waits.set(id, "")
 		}
 	}
+}
+
+// waits are the operations that cannot go on, and why.
+type waits struct {
+	mu  sync.Mutex
+	why map[uint64]string
+}
+
+// set says why the operation waits; "": it does not.
+func (w *waits) set(id uint64, why string) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if why == "" {
+		delete(w.why, id)
+		return
+	}
+	if w.why == nil {
+		w.why = map[uint64]string{}
+	}
+	w.why[id] = why
+}
+
+func (w *waits) of(id uint64) string {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.why[id]
 }
 
 // sleep returns false when ctx ends first.
@@ -110,12 +130,31 @@ func sleep(ctx context.Context, d time.Duration) bool {
 	}
 }
 
-// step does what is next, and returns how long that is to take by the operation's rate; 0: it has none.
-func (d *Desk) step(ctx context.Context, o bulk.Operation) (time.Duration, error) {
+// step does what is next of the operation when it is its turn, and returns when to go on: after as long again,
+// or as its rate has it.
+func (d *Desk) step(ctx context.Context, o bulk.Operation, read *ahead, turn chan struct{}) (next time.Time, err error) {
 	t, err := readTask(o.What)
 	if err != nil {
-		return 0, err
+		return next, err
 	}
+	if t.Verb == client.OperationReplay { // before its turn: Kafka takes what time it likes
+		if err := d.readAhead(ctx, &o, &t, read); err != nil {
+			return next, err
+		}
+	}
+	select {
+	case turn <- struct{}{}:
+	case <-ctx.Done():
+		return next, ctx.Err()
+	}
+	defer func() { <-turn }()
+	begin := time.Now()
+	rest, err := d.take(ctx, o, &t, read)
+	return begin.Add(max(rest, 2*time.Since(begin))), err
+}
+
+// take takes a step, and returns how long that is to take by the operation's rate; 0: it has none.
+func (d *Desk) take(ctx context.Context, o bulk.Operation, t *task, read *ahead) (rest time.Duration, err error) {
 	if t.Verb != client.OperationCancel { // what is cancelled makes room
 		if err := d.Log.Room(); err != nil {
 			return 0, err
@@ -125,7 +164,12 @@ func (d *Desk) step(ctx context.Context, o bulk.Operation) (time.Duration, error
 	if t.Rate > 0 {
 		most = min(most, max(1, t.Rate/stepsPerSecond))
 	}
-	c, err := d.gather(ctx, o, &t, most)
+	var c raftfsm.StepBulk
+	if t.Verb == client.OperationReplay {
+		c, err = d.gatherLetters(&o, t, read, most)
+	} else {
+		c, err = d.gather(ctx, o, t, most)
+	}
 	if err != nil {
 		return 0, err
 	}

@@ -7,6 +7,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/carillonmq/carillon/broker/deadletter"
 	"github.com/carillonmq/carillon/client"
 	"github.com/carillonmq/carillon/storage"
 	"github.com/carillonmq/carillon/storage/bulk"
@@ -21,9 +22,12 @@ type task struct {
 	Reason string        `json:"reason"`
 	Rate   int           `json:"rate,omitempty"`
 	// Change has no time that counts from another: DeliverAt stands for DeliverAfter, too.
-	Change  *client.BulkChange `json:"change,omitempty"`
-	Matched uint64             `json:"matched"` // at the start
-	Within  uint64             `json:"within,omitempty"`
+	Change *client.BulkChange `json:"change,omitempty"`
+	Again  bool               `json:"again,omitempty"`
+	// Letters is where those lie that a replay is about.
+	Letters deadletter.Extent `json:"letters,omitzero"`
+	Matched uint64            `json:"matched"` // at the start
+	Within  uint64            `json:"within,omitempty"`
 }
 
 func (t *task) text() string {
@@ -48,18 +52,25 @@ const (
 
 // newTask returns what the request asks for at a time, epoch milliseconds, or the problem with it.
 func newTask(r *client.OperationRequest, now int64) (t task, problem *client.Problem) {
-	t = task{Verb: r.Verb, Filter: r.Filter, All: r.All, Reason: strings.TrimSpace(r.Reason), Rate: r.Rate}
+	t = task{Verb: r.Verb, Filter: r.Filter, All: r.All, Reason: strings.TrimSpace(r.Reason), Rate: r.Rate, Again: r.Again}
 	switch r.Verb {
-	case client.OperationCancel, client.OperationChange, client.OperationNow:
-	case client.OperationReplay:
-		return t, bad("verb", r.Verb, "is not served for many at once yet: replay dead letters one by one")
+	case client.OperationCancel, client.OperationChange, client.OperationNow, client.OperationReplay:
 	default:
-		return t, bad("verb", r.Verb, fmt.Sprintf("is not known: write %s, %s or %s", client.OperationCancel, client.OperationChange, client.OperationNow))
+		return t, bad("verb", r.Verb, fmt.Sprintf("is not known: write %s, %s, %s or %s", client.OperationCancel, client.OperationChange, client.OperationNow, client.OperationReplay))
+	}
+	replays := r.Verb == client.OperationReplay
+	if replays {
+		if problem := checkLetters(&r.Filter); problem != nil {
+			return t, problem
+		}
 	}
 	everything := meansEverything(&r.Filter, now)
+	if replays {
+		everything = meansAllLetters(&r.Filter, now)
+	}
 	switch {
 	case everything && !r.All:
-		return t, bad("filter", "", "means every message: give a topic, a prefix, a target or a time; or, if that is meant, say \"all\": true")
+		return t, bad("filter", "", "means everything: give a topic, a target or a time, of messages also a prefix, of dead letters a code; or, if that is meant, say \"all\": true")
 	case !everything && r.All:
 		return t, bad("all", "true", "stands beside a filter that means some messages: leave one of the two out")
 	case t.Reason == "" && !r.DryRun:
@@ -68,12 +79,16 @@ func newTask(r *client.OperationRequest, now int64) (t task, problem *client.Pro
 		return t, bad("reason", t.Reason, fmt.Sprintf("has %d bytes: write %d at most", len(t.Reason), mostReason))
 	case r.Rate < 0 || r.Rate > mostRate:
 		return t, bad("rate", strconv.Itoa(r.Rate), fmt.Sprintf("is no rate: give 1 to %d messages a second, or leave it out", mostRate))
-	case r.Again:
+	case r.Again && !replays:
 		return t, bad("again", "true", "goes with dead letters alone: leave it out")
-	case r.Verb != client.OperationChange && r.Change != nil:
-		return t, bad("change", "", fmt.Sprintf("goes with the verb %s alone: leave it out", client.OperationChange))
+	case r.Verb != client.OperationChange && !replays && r.Change != nil:
+		return t, bad("change", "", fmt.Sprintf("goes with the verbs %s and %s alone: leave it out", client.OperationChange, client.OperationReplay))
+	case replays && (r.Change == nil || *r.Change == client.BulkChange{}):
+		return t, nil
+	case replays && r.Change.Shift != "":
+		return t, bad("change.shift", r.Change.Shift, "is of messages that wait, which have a time: give deliver_at or deliver_after")
 	}
-	if r.Verb == client.OperationChange {
+	if r.Change != nil || r.Verb == client.OperationChange {
 		t.Change, problem = absolute(r.Change, now)
 	}
 	return t, problem
@@ -83,6 +98,26 @@ func newTask(r *client.OperationRequest, now int64) (t task, problem *client.Pro
 // since each message is in one, and neither does a time that nothing lies before.
 func meansEverything(f *client.Filter, now int64) bool {
 	return f.Topic == "" && f.Prefix == "" && f.Target == "" && f.To == 0 && f.From <= now
+}
+
+// checkLetters returns why the filter means no dead letters, or nil.
+func checkLetters(f *client.Filter) *client.Problem {
+	const words = "is of messages that wait: dead letters have topic, target, code, from and to"
+	switch {
+	case f.Prefix != "":
+		return bad("filter.prefix", f.Prefix, words)
+	case len(f.States) > 0:
+		return bad("filter.states", strings.Join(f.States, ","), words)
+	}
+	if err := deadletter.CheckFilter(f); err != nil {
+		return &client.Problem{Code: client.CodeBadRequest, Field: "filter", Detail: err.Error()}
+	}
+	return nil
+}
+
+// meansAllLetters reports whether a filter lets through whatever lies in the dead-letter topics.
+func meansAllLetters(f *client.Filter, now int64) bool {
+	return f.Topic == "" && f.Target == "" && f.Code == "" && f.From == 0 && (f.To == 0 || f.To > now)
 }
 
 // absolute returns the change with its time fixed.
@@ -181,7 +216,7 @@ func tell(o bulk.Operation) client.Operation {
 }
 
 func (t *task) fill(o *client.Operation) {
-	o.Verb, o.Filter, o.All, o.Reason, o.Rate, o.Change, o.Matched, o.Within = t.Verb, t.Filter, t.All, t.Reason, t.Rate, t.Change, t.Matched, t.Within
+	o.Verb, o.Filter, o.All, o.Reason, o.Rate, o.Change, o.Again, o.Matched, o.Within = t.Verb, t.Filter, t.All, t.Reason, t.Rate, t.Change, t.Again, t.Matched, t.Within
 }
 
 func stateOf(s bulk.State) string {

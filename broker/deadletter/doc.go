@@ -3,6 +3,8 @@
 //
 //	List    the newest first, page by page  <--+
 //	Get     one, in full                    <--+-- Kafka
-//	Replay  one, at the leader              <--'
+//	Replay  one, at the leader              <--+
 //	           `--> order.Desk --> log: scheduled, and marked as replayed
+//	Extent, ReadOn: all in their order      <--'
+//	           `--> broker/bulk, step by step, likewise
 package deadletter

@@ -72,10 +72,15 @@ func (d *Desk) List(ctx context.Context, r ListRequest) (client.DeadLetterPage, 
 }
 
 func check(r ListRequest) error {
-	f := r.Filter
-	switch {
-	case r.Limit < 1 || r.Limit > MostListed:
+	if r.Limit < 1 || r.Limit > MostListed {
 		return fmt.Errorf("%w: limit %d: it is from 1 to %d", ErrFilter, r.Limit, MostListed)
+	}
+	return CheckFilter(&r.Filter)
+}
+
+// CheckFilter returns an ErrFilter if the filter says something that means nothing for dead letters.
+func CheckFilter(f *client.Filter) error {
+	switch {
 	case f.Prefix != "" || len(f.States) > 0:
 		return fmt.Errorf("%w: prefix and states are of messages that wait: dead letters have topic, target, code, from and to", ErrFilter)
 	case f.To != 0 && f.To <= f.From:
@@ -168,7 +173,7 @@ func (w *walk) run(ctx context.Context, limit int) error {
 		r := t.take()
 		w.scanned, w.moved = w.scanned+1, true
 		told := tell(t.Partition, r, w.desk.targetOf)
-		if w.means(&told) {
+		if Means(&w.filter, &told) {
 			told.Replayed = w.desk.store.Replayed(t.marks(), told.Offset)
 			w.page.DeadLetters = append(w.page.DeadLetters, told)
 		}
@@ -222,8 +227,8 @@ func compare(a, b *tail) int {
 	return cmp.Or(cmp.Compare(a.window[len(a.window)-1].Time, b.window[len(b.window)-1].Time), cmp.Compare(a.Topic, b.Topic), cmp.Compare(a.Number, b.Number))
 }
 
-func (w *walk) means(l *client.DeadLetter) bool {
-	f := &w.filter
+// Means reports whether the filter means the dead letter.
+func Means(f *client.Filter, l *client.DeadLetter) bool {
 	return (f.Topic == "" || l.DelayTopic == f.Topic) && (f.Target == "" || l.Target == f.Target) && (f.Code == "" || l.Code == f.Code) &&
 		l.Time >= f.From && (f.To == 0 || l.Time < f.To)
 }

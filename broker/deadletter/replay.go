@@ -6,7 +6,6 @@ import (
 
 	"github.com/carillonmq/carillon/broker/order"
 	"github.com/carillonmq/carillon/client"
-	"github.com/carillonmq/carillon/raftfsm"
 )
 
 // Replay reads the dead letter at the place and has orders schedule it anew; see [order.Desk.Replay]. Its
@@ -16,12 +15,8 @@ func (d *Desk) Replay(ctx context.Context, orders *order.Desk, may order.Scope, 
 	if err != nil {
 		return client.Answer{}, err
 	}
-	origin, isLetter := record.origin()
-	if !isLetter {
+	if _, isLetter := record.origin(); !isLetter {
 		return client.Answer{}, fmt.Errorf("%w: %s was put there by somebody else: it does not say what it was to become", ErrForeign, at)
 	}
-	return orders.Replay(ctx, may, order.Letter{
-		Place:  raftfsm.Replay{At: p.marks(), Offset: record.Offset, First: p.First},
-		Origin: origin, Key: record.Key, Value: record.Value, Headers: record.Headers,
-	}, r)
+	return orders.Replay(ctx, may, letterOf(&p, &record), r)
 }

@@ -32,7 +32,7 @@ func (d *Desk) Replay(ctx context.Context, may Scope, l Letter, r client.ReplayR
 	if problem := d.mayAccept(storage.LevelFour); problem != nil {
 		return client.Answer{}, problem
 	}
-	op, problem := d.replayed(&l, may, r)
+	op, problem := d.Replayed(&l, may, r)
 	if problem != nil {
 		return client.Answer{}, problem
 	}
@@ -43,7 +43,8 @@ func (d *Desk) Replay(ctx context.Context, may Scope, l Letter, r client.ReplayR
 	return answer, err
 }
 
-func (d *Desk) replayed(l *Letter, may Scope, r client.ReplayRequest) (op raftfsm.Operation, problem *client.Problem) {
+// Replayed returns the operation that replays a dead letter, or why it cannot be; see Replay.
+func (d *Desk) Replayed(l *Letter, may Scope, r client.ReplayRequest) (op raftfsm.Operation, problem *client.Problem) {
 	route, problem := d.routeOf(l.Origin.Topic)
 	if problem != nil {
 		return op, problem
