@@ -39,6 +39,11 @@ type Listed struct {
 	Body     []byte // if it was asked for
 }
 
+// Entry returns it as it was accepted. The body is that of the page, not a copy.
+func (l *Listed) Entry() Entry {
+	return Entry{Due: l.Due, Seq: l.Seq, Target: l.Target, Topic: l.Topic, ID: l.ID, Expires: l.Expires, Body: l.Body}
+}
+
 // Page is a part of what is pending, in order of delivery, at one log index.
 type Page struct {
 	Moment Moment
@@ -100,7 +105,11 @@ func (l *list) run() error {
 			l.page.Done = true
 			return nil
 		}
-		if len(l.page.Items) >= l.Limit || bodies >= listBodies || looked%64 == 0 && l.walk.spent(listChunks) {
+		if len(l.page.Items) >= l.Limit || bodies >= listBodies {
+			return nil
+		}
+		// To begin may take more chunks than a page may read: each page comes on nevertheless.
+		if looked > 0 && looked%64 == 0 && l.walk.spent(listChunks) {
 			return nil
 		}
 		body := e.Body

@@ -339,3 +339,28 @@ func TestGet_tellsWhatBecameOfAnID(t *testing.T) {
 		t.Errorf("got %+v, %v", known, err)
 	}
 }
+
+// To begin a page, each segment is sought: of many with large bodies that takes more chunks than a page may read.
+func TestList_comesOnWhereToBeginTakesMoreThanAPage(t *testing.T) {
+	s, m := openStore(t, t.TempDir()), newModel()
+	const segments, each = 70, 6
+	for i := range segments {
+		script(s, m, operation{Accept: entries(each, int64(i), segments, 70_000)})
+		flush(t, s, uint64(i+1))
+	}
+	seen, q := 0, ListQuery{Last: math.MaxInt64, Limit: 100}
+	for done := false; !done; {
+		page, err := s.List(t.Context(), q)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if !page.Done && page.Next == q.From {
+			t.Fatalf("the walk stands at %v, with %d of %d seen", page.Next, seen, segments*each)
+		}
+		seen += len(page.Items)
+		q.From, done = page.Next, page.Done
+	}
+	if seen != segments*each {
+		t.Errorf("%d seen", seen)
+	}
+}

@@ -458,3 +458,18 @@ func TestStart_refusesBadInput(t *testing.T) {
 		}
 	})
 }
+
+// A prefix that is the beginning of the topic's name means the messages without an id as well: the dry run says so.
+func TestStart_aDryRunTellsWhatTheOperationDoes(t *testing.T) {
+	atDesk(t, func(t *testing.T, f *fixture) {
+		f.put("orders.delay", "orders", "order", 50)
+		request := client.OperationRequest{Verb: client.OperationCancel, Filter: client.Filter{Topic: "orders.delay", Prefix: "order"}, Reason: "r", DryRun: true}
+		dry := f.start(request)
+		request.DryRun = false
+		f.start(request)
+		defer f.lead()()
+		if o := f.ended("1"); dry.Matched != o.Done || dry.Within != 0 || o.Done != 50 {
+			t.Errorf("%d are said to be meant, within %d, and %d were cancelled", dry.Matched, dry.Within, o.Done)
+		}
+	})
+}

@@ -76,7 +76,8 @@ func waits(s storage.Standing) bool {
 
 // changed returns the operation that puts a message into the place of the one listed.
 func (d *Desk) changed(l *storage.Listed, r client.ChangeRequest, now int64) (op raftfsm.Operation, problem *client.Problem) {
-	old, err := message.FromEntry(&storage.Entry{Due: l.Due, Seq: l.Seq, Target: l.Target, Topic: l.Topic, ID: l.ID, Expires: l.Expires, Body: l.Body})
+	entry := l.Entry()
+	old, err := message.FromEntry(&entry)
 	if err != nil {
 		return op, &client.Problem{Code: client.CodeInternal, Seq: l.Seq, Detail: fmt.Sprintf("message %d is stored, and cannot be read: %v", l.Seq, err)}
 	}

@@ -102,7 +102,8 @@ func (f *fixture) waiting(id string) (*storage.Listed, message.Message) {
 		f.t.Fatalf("%s does not wait: %v", id, err)
 	}
 	l := known.Message
-	m, err := message.FromEntry(&storage.Entry{Due: l.Due, Seq: l.Seq, Target: l.Target, Topic: l.Topic, ID: l.ID, Expires: l.Expires, Body: l.Body})
+	entry := l.Entry()
+	m, err := message.FromEntry(&entry)
 	if err != nil {
 		f.t.Fatal(err)
 	}

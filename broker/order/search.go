@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"math"
 
 	"github.com/carillonmq/carillon/broker/message"
 	"github.com/carillonmq/carillon/broker/query"
@@ -44,27 +43,30 @@ func (d *Desk) search(ctx context.Context, origin message.Origin) (*storage.List
 		}
 		return nil, slow(err)
 	}
-	for from, done := (storage.Ref{Due: math.MinInt64}), false; !done; {
-		page, err := d.store.List(ctx, storage.ListQuery{From: from, Last: math.MaxInt64, Limit: searched, Bodies: true,
-			Keep: func(_ *storage.Moment, e *storage.Entry) bool {
-				return e.ID == "" && (e.Topic == "" || e.Topic == origin.Topic)
-			}})
+	w := query.NewSearch(d.store, origin)
+	for from, done := w.First(), false; !done; {
+		s, err := w.Stretch(ctx, from, searched)
 		if ctx.Err() != nil {
 			return nil, slow(context.Cause(ctx))
 		}
 		if err != nil {
 			return nil, &client.Problem{Code: client.CodeInternal, Detail: err.Error()}
 		}
-		for i := range page.Items {
-			l := &page.Items[i]
-			m, err := message.FromEntry(&storage.Entry{Due: l.Due, Seq: l.Seq, Target: l.Target, Topic: l.Topic, Expires: l.Expires, Body: l.Body})
-			if err == nil && m.ID == "" && m.Origin == origin {
-				return l, nil
-			}
+		if len(s.Met) > 0 {
+			return found(&s.Met[0])
 		}
-		from, done = page.Next, page.Done
+		from, done = s.Next, s.Done
 	}
 	return nil, unknown(origin)
+}
+
+// found returns what was met, if it can still be cancelled or changed: a dead letter is never dropped, also
+// while it waits to be written.
+func found(met *query.Met) (*storage.Listed, *client.Problem) {
+	if met.Message.DeadLetter {
+		return nil, &client.Problem{Code: client.CodeTooLate, Seq: met.Seq, Detail: fmt.Sprintf("too late: %s could not be scheduled or delivered and has become a dead letter, message %d, which is never dropped", met.Message.Origin, met.Seq)}
+	}
+	return &met.Listed, nil
 }
 
 func unknown(origin message.Origin) *client.Problem {

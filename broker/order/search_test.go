@@ -61,3 +61,29 @@ func TestNameless_areCancelledAndChanged(t *testing.T) {
 		}
 	})
 }
+
+// A dead letter that waits to be written has the origin of what it was: it is found, and never dropped.
+func TestNameless_leavesADeadLetterAsItIs(t *testing.T) {
+	atDesk(t, func(t *testing.T, f *fixture) {
+		m := message.Message{Origin: message.Origin{Topic: "orders.delay", Partition: 2, Offset: 5}, Value: []byte("a parcel")}
+		letter := m.AsDeadLetter(message.Problem{Code: message.CodeTargetMissing, Message: "it is missing"}, time.Now().Add(time.Hour).UnixMilli())
+		f.propose(raftfsm.Operate{Time: time.Now().UnixMilli(), Operations: []raftfsm.Operation{{Verb: raftfsm.Schedule, Entry: letter.Entry(letter.PlannedFor, "carillon.dead-letter", storage.LevelFour)}}})
+		for name, ask := range map[string]func(id string) (client.Answer, error){
+			"cancel": func(id string) (client.Answer, error) {
+				return f.Cancel(t.Context(), "orders.delay", id, Condition{})
+			},
+			"change": func(id string) (client.Answer, error) {
+				return f.Change(t.Context(), "orders.delay", id, Condition{raftfsm.Exactly, 1}, client.ChangeRequest{DeliverTo: "orders"})
+			},
+			"now": func(id string) (client.Answer, error) { return f.Now(t.Context(), "orders.delay", id, Condition{}) },
+		} {
+			answer, err := ask("orders.delay/2/5")
+			if !errors.Is(err, client.ErrTooLate) || !strings.Contains(err.Error(), "has become a dead letter, message 1, which is never dropped") {
+				t.Errorf("%s: %+v, %v", name, answer, err)
+			}
+		}
+		if pending := f.node.Store().State().Pending; pending != 1 || len(f.counts.answered) > 0 {
+			t.Errorf("%d pending, answered %v", pending, f.counts.answered)
+		}
+	})
+}

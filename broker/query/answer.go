@@ -13,7 +13,8 @@ func messageOf(l *storage.Listed) (client.Message, message.Message, error) {
 		Topic: l.Topic, ID: l.ID, Chosen: l.ID != "", Seq: l.Seq, Due: l.Due, Expires: l.Expires,
 		Target: l.Target, State: l.Standing.String(), Size: l.Size,
 	}
-	decoded, err := message.FromEntry(&storage.Entry{Due: l.Due, Seq: l.Seq, Target: l.Target, Topic: l.Topic, ID: l.ID, Expires: l.Expires, Body: l.Body})
+	entry := l.Entry()
+	decoded, err := message.FromEntry(&entry)
 	if err != nil {
 		m.Unreadable = true
 		return m, decoded, err

@@ -120,7 +120,7 @@ func (d *Desk) List(ctx context.Context, r ListRequest) (client.Page, error) {
 			break
 		}
 		told, decoded, err := messageOf(&listed.Items[i])
-		if err == nil && !m.is(&decoded) || err != nil && told.Topic == "" && m.Topic != "" {
+		if err == nil && !m.is(&decoded) || err != nil && !m.isUnreadable(told.Topic) {
 			continue
 		}
 		if r.Payload && err == nil {
@@ -177,8 +177,9 @@ func ParseOrigin(id string) (o message.Origin, ok bool) {
 // what is pending, each at an index of its own, and says where to go on. What it does not find at all was not pending
 // throughout: such a message never changes its place.
 func (d *Desk) Find(ctx context.Context, origin message.Origin, cursor string) (client.Finding, error) {
-	m := matcher{Filter: client.Filter{Topic: origin.Topic, Prefix: origin.String()}, cluster: d.store.ClusterID()}
-	from, err := m.resume(cursor)
+	w := NewSearch(d.store, origin)
+	w.matcher.cluster = d.store.ClusterID()
+	from, err := w.matcher.resume(cursor)
 	if err != nil {
 		return client.Finding{}, err
 	}
@@ -188,25 +189,21 @@ func (d *Desk) Find(ctx context.Context, origin message.Origin, cursor string) (
 	defer d.leave()
 	var found client.Finding
 	for range mostPages {
-		listed, err := d.store.List(ctx, storage.ListQuery{From: from, Last: m.last(), Limit: mostRead, Bodies: true, Keep: func(at *storage.Moment, e *storage.Entry) bool {
-			return e.ID == "" && m.may(at, e)
-		}})
+		s, err := w.Stretch(ctx, from, mostRead)
 		if err != nil {
 			return client.Finding{}, err
 		}
-		found.Index, from = listed.Moment.Index, listed.Next
-		for i := range listed.Items {
-			told, decoded, err := messageOf(&listed.Items[i])
-			if err == nil && decoded.ID == "" && decoded.Origin == origin {
-				told.Payload = payloadOf(&decoded)
-				found.Message = &told
-				return found, nil
-			}
+		found.Index, from = s.Index, s.Next
+		if len(s.Met) > 0 {
+			told, decoded, _ := messageOf(&s.Met[0].Listed) // it was read already
+			told.Payload = payloadOf(&decoded)
+			found.Message = &told
+			return found, nil
 		}
-		if listed.Done {
+		if s.Done {
 			return found, nil
 		}
 	}
-	found.Next = m.cursor(from)
+	found.Next = w.matcher.cursor(from)
 	return found, nil
 }

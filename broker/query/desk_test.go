@@ -258,3 +258,21 @@ func TestHistogram_countsByTimeAndTarget(t *testing.T) {
 		}
 	}
 }
+
+// Whatever a prefix begins, what is counted is what is listed: a bulk operation is started by the one and does the other.
+func TestCount_countsWhatIsListed(t *testing.T) {
+	d, _ := deskOf(t, 8) // the first four tell their names by their bodies alone
+	for _, f := range []client.Filter{
+		{Prefix: "order"}, {Prefix: "orders"}, {Prefix: "orders.delay"}, {Prefix: "order-"}, {Prefix: "order-6"}, {Prefix: "x"},
+		{Topic: "orders.delay", Prefix: "o"}, {Topic: "orders.delay", Prefix: "order", From: 5000}, {Topic: "payments.delay", Prefix: "order"},
+	} {
+		counted, err := d.Count(t.Context(), f)
+		if err != nil {
+			t.Fatal(err)
+		}
+		listed := uint64(len(strings.Fields(idsOf(t, d, f))))
+		if listed < counted.Count || listed > counted.Count+counted.Within || f.From == 5000 && (counted.Count != 4 || counted.Within != 0) {
+			t.Errorf("%+v: %d listed, counted %+v", f, listed, counted)
+		}
+	}
+}

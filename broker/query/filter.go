@@ -24,7 +24,13 @@ func standings() []storage.Standing {
 type matcher struct {
 	client.Filter
 	states  []storage.Standing
-	cluster [16]byte // whose cursors it gives out
+	cluster [16]byte        // whose cursors it gives out
+	record  *message.Origin // what it made alone is meant, if it has no id of its own; nil: whatever the filter means
+}
+
+// recordMatcher returns the matcher of what a record made that gave no id.
+func recordMatcher(origin message.Origin) matcher {
+	return matcher{Filter: client.Filter{Topic: origin.Topic, Prefix: origin.String()}, record: &origin}
 }
 
 func newMatcher(f client.Filter) (matcher, error) {
@@ -66,7 +72,7 @@ func (m *matcher) may(at *storage.Moment, e *storage.Entry) bool {
 	if e.Due < m.From && m.From != 0 || e.Due > m.last() || m.Target != "" && e.Target != m.Target {
 		return false
 	}
-	if e.Topic != "" && !m.mayName(e.Topic, e.ID) {
+	if e.Topic != "" && !m.mayName(e.Topic, e.ID) || e.ID != "" && m.record != nil {
 		return false
 	}
 	return len(m.states) == 0 || slices.Contains(m.states, at.Standing(e))
@@ -85,7 +91,15 @@ func (m *matcher) mayName(topic, id string) bool {
 
 // is reports whether a message that may be meant is, by its body.
 func (m *matcher) is(found *message.Message) bool {
+	if m.record != nil {
+		return found.ID == "" && found.Origin == *m.record
+	}
 	return (m.Topic == "" || found.Origin.Topic == m.Topic) && strings.HasPrefix(found.Name(), m.Prefix)
+}
+
+// isUnreadable reports the same of one whose body cannot be read, by the topic that its entry tells.
+func (m *matcher) isUnreadable(topic string) bool {
+	return m.record == nil && (topic != "" || m.Topic == "")
 }
 
 // byBody reports whether many messages may have to be read of which few are meant.

@@ -51,7 +51,7 @@ func (d *Desk) Histogram(ctx context.Context, r HistogramRequest) (client.Histog
 	}
 	defer d.leave()
 	t, err := d.store.Tally(ctx, storage.TallyQuery{From: m.first(), Last: m.last(), Sort: func(at *storage.Moment, e *storage.Entry) (g storage.Group, counted bool) {
-		if !m.may(at, e) || e.Topic != "" && e.ID == "" && m.Prefix != "" {
+		if !m.may(at, e) { // a prefix without a slash means all of a topic's messages without an id, or none
 			return g, false
 		}
 		if e.Topic == "" && (m.Topic != "" || m.Prefix != "") {

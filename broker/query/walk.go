@@ -2,6 +2,7 @@ package query
 
 import (
 	"context"
+	"math"
 
 	"github.com/carillonmq/carillon/broker/message"
 	"github.com/carillonmq/carillon/client"
@@ -11,18 +12,29 @@ import (
 // A Walk goes over what a filter means, in order of delivery, as this node has it: for who leads, and has
 // the log decide about each.
 type Walk struct {
-	store   Store
+	store   Lister
 	matcher matcher
 	upper   uint64
 }
 
+// A Lister is what a walk reads: the schedule of this node.
+type Lister interface {
+	List(ctx context.Context, q storage.ListQuery) (storage.Page, error)
+}
+
 // NewWalk returns a walk over messages of a seq up to upper. The error is ErrFilter.
-func NewWalk(store Store, f client.Filter, upper uint64) (*Walk, error) {
+func NewWalk(store Lister, f client.Filter, upper uint64) (*Walk, error) {
 	m, err := newMatcher(f)
 	if err != nil {
 		return nil, err
 	}
 	return &Walk{store: store, matcher: m, upper: upper}, nil
+}
+
+// NewSearch returns a walk that comes to what the record made alone, which is pending at most once: a message
+// that has no id of its own, or the dead letter that such a one has become. It must be readable.
+func NewSearch(store Lister, origin message.Origin) *Walk {
+	return &Walk{store: store, matcher: recordMatcher(origin), upper: math.MaxUint64}
 }
 
 // First is where the walk begins.
@@ -38,6 +50,7 @@ type Met struct {
 // A Stretch is what a walk comes to at once.
 type Stretch struct {
 	Met     []Met
+	Index   uint64      // of the log, at which all of it is
 	Pending uint64      // messages that were pending then, whatever the filter
 	Next    storage.Ref // where the next one begins
 	Done    bool        // there is nothing at or after Next
@@ -51,14 +64,14 @@ func (w *Walk) Stretch(ctx context.Context, from storage.Ref, looked int) (Stret
 	if err != nil {
 		return Stretch{}, err
 	}
-	s := Stretch{Pending: page.Moment.Pending, Next: page.Next, Done: page.Done}
+	s := Stretch{Index: page.Moment.Index, Pending: page.Moment.Pending, Next: page.Next, Done: page.Done}
 	for _, item := range page.Items {
-		met := Met{Listed: item}
-		met.Message, met.Err = message.FromEntry(&storage.Entry{Due: item.Due, Seq: item.Seq, Target: item.Target, Topic: item.Topic, ID: item.ID, Expires: item.Expires, Body: item.Body})
+		met, entry := Met{Listed: item}, item.Entry()
+		met.Message, met.Err = message.FromEntry(&entry)
 		if met.Err != nil {
 			met.Message.Origin.Topic, met.Message.ID = item.Topic, item.ID
 		}
-		if met.Err == nil && w.matcher.is(&met.Message) || met.Err != nil && (item.Topic != "" || w.matcher.Topic == "") {
+		if met.Err == nil && w.matcher.is(&met.Message) || met.Err != nil && w.matcher.isUnreadable(item.Topic) {
 			s.Met = append(s.Met, met)
 		}
 	}
