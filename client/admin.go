@@ -19,8 +19,8 @@ import (
 // Every method blocks until there is an answer, for [AdminOptions.Timeout] at most, or until its ctx ends.
 // What is refused is a *[Problem] that wraps one of the sentinels of this package. A read is sent again
 // until it is answered; so is a write of which the node says that nothing was done, and one of which a
-// second time has no effect of its own: with an idempotency key, or with a condition. Any other write that
-// was sent and not answered is [ErrInDoubt]: it may have been carried out.
+// second time has no effect of its own: with an idempotency key, or on the condition that a message of a
+// certain seq waits. Any other write that was sent and not answered is [ErrInDoubt]: it may have been carried out.
 //
 // All methods are safe for concurrent use. Connections are kept; Close closes them.
 type Admin struct {
@@ -111,10 +111,11 @@ func segment(text string) string { return strings.ReplaceAll(url.PathEscape(text
 // none.
 func (a *Admin) Schedule(ctx context.Context, r ScheduleRequest) (answer Answer, err error) {
 	keyed := r.IdempotencyKey != ""
+	// That none waits may hold twice: the message of the first time may be delivered before the second.
+	ofOne := r.ID != "" && r.If != "" && r.If != ConditionPresent && r.If != ConditionAbsent
 	return answer, a.nodes.do(ctx, call{
 		what: "schedule " + Name{Topic: r.Topic, ID: r.ID}.String(), method: http.MethodPost, path: messagesPath, body: r,
-		again:   keyed || r.ID != "" && r.If != "" && r.If != ConditionPresent,
-		settled: keyed, into: &answer,
+		again: keyed || ofOne, settled: keyed, into: &answer,
 	})
 }
 

@@ -177,8 +177,8 @@ func TestAdmin_asksAsTheContractSays(t *testing.T) {
 func TestAdmin_repeatsWhatIsSafe(t *testing.T) {
 	ok := says(`{"code":"scheduled","topic":"t","id":"i","seq":"7"}`)
 	plain := ScheduleRequest{Topic: "t", ID: "i", DeliverAfter: "1h"}
-	keyed, absent, present := plain, plain, plain
-	keyed.IdempotencyKey, absent.If, present.If = "k", ConditionAbsent, ConditionPresent
+	keyed, absent, present, exactly := plain, plain, plain, plain
+	keyed.IdempotencyKey, absent.If, present.If, exactly.If = "k", ConditionAbsent, ConditionPresent, "41"
 	schedule := func(r ScheduleRequest) func(*Admin) error {
 		return func(a *Admin) error { _, err := a.Schedule(context.Background(), r); return err }
 	}
@@ -216,8 +216,9 @@ func TestAdmin_repeatsWhatIsSafe(t *testing.T) {
 		{"with a key, broken, and the token ends", schedule(keyed), breaks(""), refuses(401, CodeTokenUnknown), ErrInDoubt, 1},
 		{"with a key, broken, and the token is for less", schedule(keyed), breaks(""), refuses(403, CodeForbidden), ErrInDoubt, 1},
 		{"with a key, broken, and it is too late a time", schedule(keyed), breaks(""), refuses(400, CodeBadRequest), ErrInDoubt, 1},
-		{"if absent, broken", schedule(absent), breaks(""), ok, nil, 1},
-		{"if absent, broken, and one waits now", schedule(absent), breaks(""), conflict, ErrInDoubt, 1},
+		{"if absent, broken", schedule(absent), breaks(""), ok, ErrInDoubt, 0}, // delivered since, it would be absent again
+		{"in the place of one, broken", schedule(exactly), breaks(""), ok, nil, 1},
+		{"in the place of one, broken, and another waits now", schedule(exactly), breaks(""), conflict, ErrInDoubt, 1},
 		{"a cancel of one, broken", cancel(41), breaks(""), ok, nil, 1},
 		{"a read, broken", get, breaks(""), says(`{"outcomes":[]}`), nil, 1},
 		{"a read, a gateway's words", get, gateway, says(`{"outcomes":[]}`), nil, 1},

@@ -90,8 +90,10 @@ type replayInput struct {
 func (h *handler) replay(ctx context.Context, in *replayInput) (*answerOutput, error) {
 	note(ctx, "reason", in.Body.Reason, "again", in.Body.Again)
 	who := visitOf(ctx).who
+	var about []any // of what was asked last: the dead letter, or the message that it becomes
+	defer func() { note(ctx, about...) }()
 	may := func(r *client.ScheduleRequest, target string) *client.Problem {
-		note(ctx, "topic", r.Topic, "to", target)
+		about = []any{"topic", r.Topic, "to", target}
 		if who.Allows(access.Operate, access.Object{Topic: r.Topic, Target: target}) {
 			return nil
 		}

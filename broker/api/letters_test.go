@@ -136,6 +136,7 @@ func TestLetters_areForWhoMaySeeThem(t *testing.T) {
 	d := newDoor(t)
 	viewer := d.create(access.Grant{Name: "anna", Role: access.Viewer, Topics: []string{"orders.*"}, Targets: []string{"orders"}})
 	operator := d.create(access.Grant{Name: "bert", Role: access.Operator, Topics: []string{"orders.*"}, Targets: []string{"orders"}})
+	other := d.create(access.Grant{Name: "mallory", Role: access.Operator, Topics: []string{"orders.*"}, Targets: []string{"parcels"}})
 	for _, test := range []struct {
 		method, path, body, token string
 		status                    int
@@ -146,6 +147,9 @@ func TestLetters_areForWhoMaySeeThem(t *testing.T) {
 		{"GET", "/v1/dead-letters?topic=orders.delay&target=orders", "", viewer, http.StatusOK},
 		{"POST", "/v1/dead-letters/carillon.dead-letter/0/7/replay", "{}", viewer, http.StatusForbidden},
 		{"POST", "/v1/dead-letters/carillon.dead-letter/0/7/replay", `{"deliver_to":"parcels"}`, operator, http.StatusForbidden},
+		{"GET", "/v1/dead-letters/carillon.dead-letter/0/7", "", other, http.StatusForbidden},
+		{"POST", "/v1/dead-letters/carillon.dead-letter/0/7/replay", "{}", other, http.StatusForbidden},
+		{"POST", "/v1/dead-letters/carillon.dead-letter/0/7/replay", `{"deliver_to":"parcels"}`, other, http.StatusForbidden}, // it was for orders
 		{"POST", "/v1/dead-letters/carillon.dead-letter/0/7/replay", "{}", operator, http.StatusOK},
 	} {
 		got := send(d.handler(), test.method, test.path, test.body, "Authorization", "Bearer "+test.token, "Content-Type", "application/json")

@@ -8,8 +8,10 @@ import (
 	"github.com/carillonmq/carillon/client"
 )
 
-// Replay reads the dead letter at the place and has orders schedule it anew; see [order.Desk.Replay]. Its
-// errors are those of Get, ErrForeign, and what orders says.
+// Replay reads the dead letter at the place and has orders schedule it anew; see [order.Desk.Replay]. The scope
+// is asked first whether the dead letter itself is the caller's, as a request for the topic and target that it
+// has, and then about what becomes of it: who may write to the new target need not be one who may have what
+// was for the old one. Its errors are those of Get, ErrForeign, and what orders and the scope say.
 func (d *Desk) Replay(ctx context.Context, orders *order.Desk, may order.Scope, at Place, r client.ReplayRequest) (client.Answer, error) {
 	p, record, err := d.read(ctx, at)
 	if err != nil {
@@ -17,6 +19,11 @@ func (d *Desk) Replay(ctx context.Context, orders *order.Desk, may order.Scope, 
 	}
 	if _, isLetter := record.origin(); !isLetter {
 		return client.Answer{}, fmt.Errorf("%w: %s was put there by somebody else: it does not say what it was to become", ErrForeign, at)
+	}
+	if told := tell(&p, &record, d.targetOf); may != nil {
+		if problem := may(&client.ScheduleRequest{Topic: told.DelayTopic, DeliverTo: told.Target}, told.Target); problem != nil {
+			return client.Answer{}, problem
+		}
 	}
 	return orders.Replay(ctx, may, letterOf(&p, &record), r)
 }

@@ -95,6 +95,9 @@ func certNodeCommand() *cobra.Command {
 			if err != nil {
 				return &usageError{fmt.Errorf("--valid-for: %w", err)}
 			}
+			if args[0] == authorityFile { // its pair would take the place of the authority's
+				return fmt.Errorf("%[1]s.pem and %[1]s.key are the authority's: give the member another id in %[2]s", authorityFile, membersKey)
+			}
 			names, err := namesOf(cmd, args[0])
 			if err != nil {
 				return err
