@@ -49,14 +49,15 @@ type Operation struct {
 	UpperSeq uint64      `json:"upper_seq,string"`       // messages after this one are not meant
 	Started  int64       `json:"started,string"`         // epoch milliseconds
 	Ended    int64       `json:"ended,omitempty,string"` // likewise; 0: it runs
-	// Matched is how many were meant at the start, and Within by how much that may be off; 0: exact.
+	// Matched is how many were meant at the start, and Within by how much that may be off; 0: exact. Of dead
+	// letters those are left out that were replayed before, unless Again; Within is how many were not looked at.
 	Matched  uint64 `json:"matched,string"`
 	Within   uint64 `json:"within,string"`
 	Done     uint64 `json:"done,string"`
-	TooLate  uint64 `json:"too_late,string"`   // on their way, or ended, when their turn came, or before it
-	NotFound uint64 `json:"not_found,string"`  // nothing is known of them any more
-	Failed   uint64 `json:"failed,string"`     // refused: a change that no limit or target allows
-	Problem  string `json:"problem,omitempty"` // of the last one that failed, or who stopped the operation
+	TooLate  uint64 `json:"too_late,string"`   // on their way, or ended, when their turn came, or before it; dead letters: replayed before
+	NotFound uint64 `json:"not_found,string"`  // nothing is known of them any more; dead letters: offsets that Kafka has no more, whatever they were
+	Failed   uint64 `json:"failed,string"`     // refused: a change, or a replay, that no limit or target allows
+	Problem  string `json:"problem,omitempty"` // of the last one that failed, or what the operation waits for, or who stopped it
 }
 
 // The states of an [Operation].

@@ -123,6 +123,15 @@ func TestOperations_keepToWhatATokenIsFor(t *testing.T) {
 		`{"verb":"cancel","filter":{"topic":"orders.delay"},"dry_run":true}`:                                                   http.StatusForbidden,
 		`{"verb":"change","filter":{"topic":"orders.delay","target":"orders"},"reason":"r","change":{"deliver_to":"parcels"}}`: http.StatusForbidden,
 		`{"verb":"change","filter":{"topic":"orders.delay","target":"orders"},"reason":"r","change":{"deliver_to":"orders"}}`:  http.StatusAccepted,
+
+		`{"verb":"replay","filter":{"topic":"orders.delay","target":"orders"},"reason":"r"}`:                                   http.StatusAccepted,
+		`{"verb":"replay","filter":{"topic":"orders.delay","target":"orders"},"dry_run":true}`:                                 http.StatusAccepted,
+		`{"verb":"replay","filter":{"topic":"orders.delay"},"reason":"r"}`:                                                     http.StatusForbidden,
+		`{"verb":"replay","filter":{"target":"orders","code":"malformed"},"reason":"r"}`:                                       http.StatusForbidden,
+		`{"verb":"replay","filter":{"code":"malformed"},"dry_run":true}`:                                                       http.StatusForbidden,
+		`{"verb":"replay","all":true,"reason":"r"}`:                                                                            http.StatusForbidden,
+		`{"verb":"replay","filter":{"topic":"orders.delay","target":"orders"},"reason":"r","change":{"deliver_to":"parcels"}}`: http.StatusForbidden,
+		`{"verb":"replay","filter":{"topic":"orders.delay","target":"parcels"},"reason":"r","change":{"deliver_to":"orders"}}`: http.StatusForbidden,
 	} {
 		if got := send(d.handler(), "POST", "/v1/operations", body, "Authorization", "Bearer "+token); got.Code != want {
 			t.Errorf("%s: %d %s", body, got.Code, got.Body)

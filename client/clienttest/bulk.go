@@ -2,7 +2,6 @@ package clienttest
 
 import (
 	"net/http"
-	"reflect"
 	"slices"
 	"strconv"
 	"time"
@@ -20,14 +19,20 @@ func (s *Server) postOperation(r *http.Request) (any, *client.Problem) {
 	switch {
 	case !slices.Contains([]string{client.OperationCancel, client.OperationChange, client.OperationNow, client.OperationReplay}, request.Verb):
 		return nil, bad("verb", request.Verb, "is none of cancel, change, now and replay")
-	case reflect.DeepEqual(f, client.Filter{}) && !request.All:
-		return nil, bad("filter", "", "is missing: say what is meant, or all: true")
+	case request.Verb == client.OperationReplay && f.Prefix != "":
+		return nil, bad("filter.prefix", f.Prefix, "is of messages that wait: dead letters have none")
+	case request.Verb == client.OperationReplay && len(f.States) > 0:
+		return nil, bad("filter.states", f.States[0], "is of messages that wait: dead letters have none")
+	case s.meansEverything(request.Verb, f) && !request.All:
+		return nil, bad("filter", "", "means everything: say what is meant, or all: true")
+	case !s.meansEverything(request.Verb, f) && request.All:
+		return nil, bad("all", "true", "stands beside a filter that means some: leave one of the two out")
+	case request.Verb != client.OperationReplay && request.Again:
+		return nil, bad("again", "true", "goes with dead letters alone: leave it out")
 	case request.Reason == "" && !request.DryRun:
 		return nil, bad("reason", "", "is missing: say why, for those who find it in the list of operations")
 	case request.Verb != client.OperationReplay && f.Code != "":
 		return nil, bad("code", f.Code, "is of dead letters: messages that wait have none")
-	case request.Verb == client.OperationReplay && (f.Prefix != "" || len(f.States) > 0):
-		return nil, bad("filter", "", "has a prefix or a state: dead letters have none")
 	}
 	if p := checkFilter(f); p != nil {
 		return nil, p
@@ -44,6 +49,17 @@ func (s *Server) postOperation(r *http.Request) (any, *client.Problem) {
 		s.operations = append(s.operations, o)
 	}
 	return o, nil
+}
+
+// meansEverything reports whether a filter leaves nothing out of what an operation can be about.
+func (s *Server) meansEverything(verb string, f client.Filter) bool {
+	if f.Topic+f.Prefix+f.Target+f.Code != "" {
+		return false
+	}
+	if verb == client.OperationReplay {
+		return f.From == 0 && (f.To == 0 || f.To > s.now)
+	}
+	return f.From <= s.now && f.To == 0
 }
 
 func (s *Server) runOperation(o *client.Operation) *client.Problem {
@@ -96,10 +112,21 @@ func (s *Server) runOperation(o *client.Operation) *client.Problem {
 
 func (s *Server) runReplay(o *client.Operation, wanted client.BulkChange) *client.Problem {
 	if wanted.Shift != "" {
-		return bad("shift", wanted.Shift, "is not for dead letters: write deliver_at or deliver_after")
+		return bad("change.shift", wanted.Shift, "is of messages that wait, which have a time: give deliver_at or deliver_after")
 	}
-	for _, l := range s.meantLetters(o.Filter) {
+	full := client.ScheduleRequest{DeliverAt: wanted.DeliverAt, DeliverAfter: wanted.DeliverAfter, DeliverTo: wanted.DeliverTo}
+	if full.DeliverAt == "" && full.DeliverAfter == "" {
+		full.DeliverAfter = "0"
+	}
+	if _, p := parse(full.Instructions(), s.now); p != nil {
+		p.Field = "change." + p.Field
+		return p
+	}
+	for _, l := range slices.Backward(s.meantLetters(o.Filter)) {
 		if l.Replayed && !o.Again {
+			if !o.DryRun {
+				o.TooLate++
+			}
 			continue
 		}
 		o.Matched++

@@ -1,6 +1,7 @@
 package clienttest
 
 import (
+	"fmt"
 	"strconv"
 
 	"github.com/carillonmq/carillon/client"
@@ -23,8 +24,13 @@ func (s *Server) bury(m *message, p problem, at int64) *letter {
 	l := &letter{message: *m, DeadLetter: client.DeadLetter{
 		Topic: deadLetterTopic, Offset: s.nextOffset(deadLetterTopic), Code: p.code, Detail: p.detail, Target: m.target, Origin: m.from, DelayTopic: m.topic, Time: at,
 	}}
-	if m.chosen {
-		l.ID = m.id
+	for _, h := range m.record.Headers { // of one that could not be read nothing else tells it
+		if !m.chosen && h.Key == client.HeaderID && len(h.Value) > 0 {
+			l.message.id, l.message.chosen = string(h.Value), true
+		}
+	}
+	if l.message.chosen {
+		l.ID = l.message.id
 	}
 	r := m.record
 	r.Headers = append(r.Headers[:len(r.Headers):len(r.Headers)],
@@ -79,6 +85,9 @@ func (s *Server) replay(l *letter, r client.ReplayRequest) (client.Answer, *clie
 	}
 	m := l.message
 	m.due, m.planned, m.expires, m.claimed = in.DueAt, in.DueAt, 0, false
+	if !m.chosen {
+		m.id, m.chosen = fmt.Sprintf("%s%026d", client.OwnPrefix, s.seq+1), true
+	}
 	if in.To != "" {
 		m.target = in.To
 	}
@@ -88,7 +97,7 @@ func (s *Server) replay(l *letter, r client.ReplayRequest) (client.Answer, *clie
 	if p := s.check(&m); p != nil {
 		return client.Answer{}, p.asked()
 	}
-	answer, p := s.carryOut(operation{verb: schedule, message: m})
+	answer, p := s.carryOut(operation{verb: schedule, condition: client.Absent, message: m}) // one that waits does not give way
 	if p == nil {
 		l.Replayed = true
 	}

@@ -316,5 +316,9 @@ func progressOf(o client.Operation) string {
 	if o.State == client.OperationRunning {
 		words = fmt.Sprintf("%s: %d of %s %s", o.State, o.Done, about(o.Matched, o.Within), cmp.Or(done, "done"))
 	}
-	return fmt.Sprintf("%s, %d too late, %d not found, %d refused", words, o.TooLate, o.NotFound, o.Failed)
+	late := "too late"
+	if o.Verb == client.OperationReplay {
+		late = "replayed before"
+	}
+	return fmt.Sprintf("%s, %d %s, %d not found, %d refused", words, o.TooLate, late, o.NotFound, o.Failed)
 }

@@ -121,7 +121,12 @@ func TestDeadLetters_areListedAndScheduledAnew(t *testing.T) {
 	carillon("dead-letters", "replay", first, "--to", "bills", "--in", "1m").expect(t, exitDone, "scheduled: ", "")
 	carillon("dead-letters", "replay", first, "--to", "bills").expect(t, exitFailed, "", "replayed before")
 	carillon("bulk", "replay", "--target", "orders", "--to", "bills", "--reason", "there is no such topic", "--yes", "--wait").
-		expect(t, exitDone, "finished: 1 replayed", "")
+		expect(t, exitDone, "finished: 1 replayed, 1 replayed before, 0 not found, 0 refused\n", "")
+	carillon("bulk", "replay", "--target", "orders", "--dry-run").expect(t, exitDone, "0 dead letters to replay: nothing was done\n", "")
+	carillon("bulk", "replay", "--target", "orders", "--again", "--dry-run").expect(t, exitDone, "2 dead letters to replay: nothing was done\n", "")
+	carillon("bulk", "replay", "--reason", "x").expect(t, exitUsage, "", "or --all if you mean all of them")
+	carillon("bulk", "replay", "--all", "--shift", "1h").expect(t, exitUsage, "", "unknown flag: --shift")
+	carillon("operations", "get", "1").expect(t, exitDone, "what      replay --target orders\n", "")
 	s.Advance(2 * time.Minute)
 	if delivered := s.Delivered(); len(delivered) != 2 {
 		t.Errorf("%d are delivered", len(delivered))

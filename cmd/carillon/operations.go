@@ -131,7 +131,14 @@ func printOperation(w io.Writer, o client.Operation, asJSON bool) error {
 	if o.Problem != "" {
 		out.Row("problem", o.Problem)
 	}
-	out.Row("meant", about(o.Matched, o.Within)+", no message after seq "+fmt.Sprint(o.UpperSeq))
+	meant := about(o.Matched, o.Within)
+	switch {
+	case o.Verb != client.OperationReplay:
+		meant += ", no message after seq " + fmt.Sprint(o.UpperSeq)
+	case o.Again:
+		meant += ", also what was replayed before"
+	}
+	out.Row("meant", meant)
 	out.Row("started", moment(o.Started)+" by "+orNone(o.Who))
 	if o.Ended != 0 {
 		out.Row("ended", fmt.Sprintf("%s, after %v", moment(o.Ended), time.Duration(o.Ended-o.Started)*time.Millisecond))

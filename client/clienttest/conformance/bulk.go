@@ -2,6 +2,7 @@ package conformance
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"time"
@@ -109,7 +110,106 @@ func bulk() []Case {
 				s.Errorf("%q arrived", got)
 			}
 		}},
+		{"dead letters are sent again in bulk", func(s *scene) {
+			for i := range 3 {
+				s.produce(fmt.Sprint("unreadable ", i), func(h []client.Header) []client.Header {
+					return append(h, client.Header{Key: client.HeaderAfter, Value: []byte("soon")})
+				})
+			}
+			s.produce("not a target", client.After(time.Minute), client.To(s.topic))
+			s.produce("waits", client.After(24*time.Hour), client.ID("taken"))
+			s.produce("taken", client.ID("taken"), func(h []client.Header) []client.Header {
+				return append(h, client.Header{Key: client.HeaderAfter, Value: []byte("soon")})
+			})
+			letters := s.deadLetters(client.Filter{Topic: s.topic}, 5)
+			first := letters[len(letters)-1]
+			if _, err := s.Replay(s.ctx, client.Position{Topic: first.Topic, Partition: first.Partition, Offset: first.Offset}, client.ReplayRequest{DeliverAfter: "1m"}); err != nil {
+				s.Fatalf("%v", err)
+			}
+			all := client.OperationRequest{Verb: client.OperationReplay, Filter: client.Filter{Topic: s.topic}, Reason: "mended", Change: &client.BulkChange{DeliverAfter: "1m"}}
+			dry := all
+			dry.DryRun = true
+			if o, err := s.StartOperation(s.ctx, dry); err != nil || o.Matched != 4 || o.Within != 0 || o.Done+o.TooLate != 0 || o.ID != "" {
+				s.Errorf("a dry run: %+v, %v", o, err)
+			}
+			o := s.operate(all)
+			if o.Matched != 4 || o.Done != 2 || o.TooLate != 1 || o.NotFound != 0 || o.Failed != 2 || o.Problem == "" || o.Verb != client.OperationReplay || o.Reason != "mended" {
+				s.Errorf("%+v", o)
+			}
+			some := all
+			some.Filter.Code, some.Change = "target-invalid", &client.BulkChange{DeliverAfter: "1m", DeliverTo: s.Other()}
+			if o := s.operate(some); o.Matched != 1 || o.Done != 1 || o.TooLate+o.Failed != 0 {
+				s.Errorf("to another target: %+v", o)
+			}
+			s.produce("too late for these", func(h []client.Header) []client.Header {
+				return append(h, client.Header{Key: client.HeaderAfter, Value: []byte("soon")})
+			})
+			s.deadLetters(client.Filter{Topic: s.topic}, 6)
+			s.world.Advance(65 * time.Second)
+			got := s.arrived(s.Target())
+			slices.Sort(got)
+			if want := []string{"unreadable 0", "unreadable 1", "unreadable 2"}; !slices.Equal(got, want) {
+				s.Errorf("%q arrived, want %q", got, want)
+			}
+			if got := s.arrived(s.Other()); !slices.Equal(got, []string{"not a target"}) {
+				s.Errorf("%q arrived there", got)
+			}
+			again := all
+			again.Filter.Code, again.Again, again.Change = string(client.CodeMalformed), true, nil
+			if o := s.operate(again); o.Matched != 5 || o.Done != 4 || o.TooLate != 0 || o.Failed != 1 || !o.Again {
+				s.Errorf("again: %+v", o)
+			}
+			s.world.Advance(5 * time.Second)
+			if got := s.arrived(s.Target()); len(got) != 3+4 {
+				s.Errorf("%q arrived in all", got)
+			}
+		}},
+		{"replays in bulk are checked", func(s *scene) {
+			topic := client.Filter{Topic: s.topic}
+			for what, test := range map[string]struct {
+				r     client.OperationRequest
+				field string
+			}{
+				"no filter":         {client.OperationRequest{}, "filter"},
+				"all and a filter":  {client.OperationRequest{Filter: topic, All: true}, "all"},
+				"a prefix":          {client.OperationRequest{Filter: client.Filter{Topic: s.topic, Prefix: "a"}}, "filter.prefix"},
+				"a state":           {client.OperationRequest{Filter: client.Filter{Topic: s.topic, States: []string{client.StateWaiting}}}, "filter.states"},
+				"a shift":           {client.OperationRequest{Filter: topic, Change: &client.BulkChange{Shift: "1h"}}, "change.shift"},
+				"a time in seconds": {client.OperationRequest{Filter: topic, Change: &client.BulkChange{DeliverAt: "1900000000"}}, "change.deliver_at"},
+				"no target":         {client.OperationRequest{Filter: topic, Change: &client.BulkChange{DeliverTo: "a/b"}}, "change.deliver_to"},
+			} {
+				test.r.Verb, test.r.Reason = client.OperationReplay, "tidying"
+				_, err := s.StartOperation(s.ctx, test.r)
+				s.refused(what, err, client.ErrBadRequest)
+				if p, ok := errors.AsType[*client.Problem](err); !ok || p.Field != test.field {
+					s.Errorf("%s: %+v, want the field %s", what, err, test.field)
+				}
+			}
+			if o := s.operate(client.OperationRequest{Verb: client.OperationReplay, Filter: topic, Reason: "there are none"}); o.Matched+o.Done+o.TooLate+o.NotFound+o.Failed != 0 {
+				s.Errorf("%+v", o)
+			}
+		}},
 	}
+}
+
+// deadLetters waits until so many are listed, and returns them.
+func (s *scene) deadLetters(f client.Filter, want int) (letters []client.DeadLetter) {
+	s.Helper()
+	for range 60 {
+		letters = nil
+		for d, err := range s.DeadLetters(s.ctx, f) {
+			if err != nil {
+				s.Fatalf("%v", err)
+			}
+			letters = append(letters, d)
+		}
+		if len(letters) == want {
+			return letters
+		}
+		s.world.Advance(time.Second)
+	}
+	s.Fatalf("%d dead letters, want %d: %+v", len(letters), want, letters)
+	return nil
 }
 
 // operate has an operation done, and returns it as it ended.
