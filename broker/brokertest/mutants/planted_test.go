@@ -2,7 +2,6 @@ package mutants
 
 import (
 	"bytes"
-	"context"
 	"errors"
 	"os"
 	"os/exec"
@@ -114,9 +113,9 @@ func TestRestore_removesWhatIsNotOfTheSource(t *testing.T) {
 	}
 }
 
-// A patch that does not apply any more finds nothing: whoever changes the code that it is about
-// writes the same bug into the new code.
-func TestPlanted_applyToTheSource(t *testing.T) {
+// A patch that does not apply any more, or does not build with it, finds nothing: whoever changes the code that it is
+// about writes the same bug into the new code.
+func TestPlanted_applyToTheSourceAndBuild(t *testing.T) {
 	planted, err := Read(".")
 	if err != nil {
 		t.Fatal(err)
@@ -125,11 +124,23 @@ func TestPlanted_applyToTheSource(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, p := range append(planted, ofHistories...) {
-		cmd := exec.CommandContext(context.Background(), "git", "apply", "--check", "-C1", "-")
-		cmd.Dir, cmd.Stdin = filepath.Join("..", "..", ".."), bytes.NewReader(p.Patch)
-		if said, err := cmd.CombinedOutput(); err != nil {
-			t.Errorf("%s.patch does not apply: %s", p.Name, said)
+	root, err := filepath.Abs(filepath.Join("..", "..", ".."))
+	if err != nil {
+		t.Fatal(err)
+	}
+	planted = append(planted, ofHistories...)
+	var files []string
+	for _, p := range planted {
+		files = append(files, filesOf(p)...)
+	}
+	c := newChecker(t, root, files)
+	for _, p := range planted {
+		texts, err := plant(t, p, root)
+		if err == nil {
+			err = c.check(texts)
+		}
+		if err != nil {
+			t.Errorf("%s.patch: %v", p.Name, err)
 		}
 	}
 }
