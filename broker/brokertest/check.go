@@ -24,6 +24,7 @@ func (p *player) settle(settings arguments) {
 		}
 	}
 	p.reroute()
+	p.awaitAnswers()
 	p.resumeAll()
 	p.observer.look("link", time.Now())
 	p.observer.ledger.Quiet = time.Now()
@@ -49,6 +50,11 @@ func (p *player) enough(settings arguments) time.Duration {
 		}
 		if !p.observer.created[r.target] && r.target != p.config.DeadLetter.Topic {
 			wait = max(wait, 3*time.Minute+40*p.config.Raft.Heartbeat+p.config.Routes[0].MissingTargetTimeout)
+		}
+	}
+	for _, c := range p.changes {
+		if due := time.UnixMilli(c.Due); due.After(last) && due.Before(time.Now().Add(horizon)) {
+			last = due
 		}
 	}
 	return max(time.Until(last)+wait, p.span(settings.value("patience", "0s")))

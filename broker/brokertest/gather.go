@@ -43,6 +43,10 @@ func (p *player) gather() *ledger.Ledger {
 			o.began("missing "+r.target, ledger.Fault{Kind: "missing", Topic: r.target, From: p.start})
 		}
 	}
+	for _, c := range p.changes {
+		l.Changes = append(l.Changes, c.Change)
+		p.report.Counters["changes answered: "+c.Answer]++
+	}
 	for _, n := range p.nodes {
 		for _, s := range n.clock.settings() {
 			l.Clocks = append(l.Clocks, ledger.Clock{Node: n.member.ID, At: s.at, Offset: s.offset, Drift: s.drift})
@@ -187,6 +191,8 @@ func read(r *kgo.Record) ledger.Delivery {
 		case client.HeaderDeliveredSeq:
 			_, seq, _ := strings.Cut(string(h.Value), "/")
 			d.Seq, _ = strconv.ParseUint(seq, 10, 64)
+		case changeHeader:
+			d.Number, _ = strconv.Atoi(string(h.Value))
 		default:
 			if field, ok := strings.CutPrefix(h.Key, deadLetterPrefix); ok {
 				deadLetter[field] = string(h.Value)

@@ -108,13 +108,20 @@ type logEntry struct {
 }
 
 func (l *logEntry) accept(e storage.Entry, letter bool) {
+	a := l.acceptance(e)
+	a.Letter = letter
+	l.log.Accept(a)
+}
+
+// acceptance returns that of the next entry.
+func (l *logEntry) acceptance(e storage.Entry) ledger.Acceptance {
 	m := messageOf(e)
 	m.Seq = l.next
-	l.log.Accept(ledger.Acceptance{
-		Message: m, Index: l.index, Letter: letter, ID: ledger.ID{Topic: e.Topic, Text: e.ID}, Expires: e.Expires,
-	})
 	l.next++
+	return ledger.Acceptance{Message: m, Index: l.index, At: time.Now(), ID: idOf(e), Expires: e.Expires}
 }
+
+func idOf(e storage.Entry) ledger.ID { return ledger.ID{Topic: e.Topic, Text: e.ID} }
 
 // operate takes no answers where no operation names an id: then all are accepted.
 func (l *logEntry) operate(operations []raftfsm.Operation, answers []raftfsm.Answer) {
@@ -127,14 +134,32 @@ func (l *logEntry) operate(operations []raftfsm.Operation, answers []raftfsm.Ans
 		case raftfsm.WasCancelled:
 			l.log.End(answer.Seq, l.index)
 		case raftfsm.Superseded:
+			if op.Verb == raftfsm.Change {
+				l.log.Change(answer.Before, l.acceptance(op.Entry))
+				break
+			}
 			l.log.End(answer.Before, l.index)
 			l.accept(op.Entry, false)
 		case raftfsm.Scheduled:
 			l.accept(op.Entry, false)
 		default:
-			if op.Verb != raftfsm.Cancel {
-				l.log.Refuse(messageOf(op.Entry).Identity)
-			}
+			l.refuse(op, answer)
+		}
+	}
+}
+
+// refuse writes down what had no effect.
+func (l *logEntry) refuse(op raftfsm.Operation, answer raftfsm.Answer) {
+	if op.Verb == raftfsm.Schedule {
+		l.log.Refuse(messageOf(op.Entry).Identity)
+		return
+	}
+	switch answer.Code {
+	case raftfsm.TooLate, raftfsm.NotFound, raftfsm.AlreadyCancelled:
+		l.log.Deny(idOf(op.Entry), 0, l.index)
+	case raftfsm.Conflict:
+		if op.If == raftfsm.Present || op.If == raftfsm.Exactly && op.Seq != 0 {
+			l.log.Deny(idOf(op.Entry), op.Seq, l.index)
 		}
 	}
 }
@@ -196,6 +221,6 @@ func messageOf(e storage.Entry) ledger.Message {
 	m, err := message.FromEntry(&e)
 	return ledger.Message{
 		Identity: ledger.Identity{Origin: m.Origin.String(), Value: string(m.Value)},
-		Target:   e.Target, Due: e.Due, Seq: e.Seq, Unreadable: err != nil,
+		Target:   e.Target, Due: e.Due, Seq: e.Seq, Unreadable: err != nil, Number: changeOf(m.Headers),
 	}
 }

@@ -9,6 +9,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -114,6 +115,8 @@ type player struct {
 	start    time.Time
 	idle     time.Duration // for which no node ran
 	produced []produced
+	changes  []*change
+	asking   sync.WaitGroup  // of those that are not answered
 	clocks   map[*node]bool  // that the script has set
 	limited  map[string]bool // topics that take small records only
 }
@@ -193,6 +196,8 @@ func (p *player) carryOut(s step) error {
 		return p.faults.stale(name, p.span(s.args.value("lasts", "5s")), user)
 	case "produce":
 		return p.produce(name, s.args)
+	case "change":
+		return p.change(name, s.args)
 	case "start":
 		return p.each(name, (*node).start, func(n *node) bool { return !n.running() })
 	case "stop":

@@ -62,6 +62,7 @@ func newRun(seed uint64, profile Profile) *run {
 	end := max(at, r.last()+r.unit)
 	r.end(end)
 	r.paused(seed, end)
+	r.changed(seed, end)
 	return r
 }
 

@@ -29,6 +29,7 @@ func TestScript_drawsEverythingWithinAThousandSeeds(t *testing.T) {
 		produce abort transactional count about spread scatter bytes key value targets
 		deliver-at deliver-after deliver-to deliver-partition deliver-key
 		start stop kill freeze thaw replace raise config route cut silence oneway isolate heal
+		pause resume change now exactly
 		disk torn full clock step drift all leader follower here n1 n2 n3 n4 n5`), Events()) {
 		missing[word] = true
 	}

@@ -6,10 +6,11 @@ import (
 )
 
 // What a message with an id may come to beside delivery is told by the log. Nothing here judges which
-// answer is right; whoever cancels wants three things, whatever led to the answer:
+// answer is right; whoever cancels wants four things, whatever led to the answer:
 //
 //   - what the log has ended is never delivered;
 //   - what a claim has let go is not ended, for it may be on its way;
+//   - what could be ended is not answered for as if it were not there;
 //   - of one id no two wait.
 
 // An ID is a user's, within its delay topic.
@@ -17,7 +18,8 @@ type ID struct{ Topic, Text string }
 
 // An Ending says that the log has ended a message that was neither delivered nor a dead letter.
 type Ending struct {
-	Expired bool // else it was cancelled, or another one has taken its place
+	Expired bool   // else it was cancelled, or another one has taken its place
+	By      uint64 // the one that has taken its place since somebody changed it; 0: none
 	Index   uint64
 }
 
@@ -81,12 +83,14 @@ func (l *Log) isClaimed(m Acceptance) bool {
 	return !held || l.Held[i].Through >= m.Due
 }
 
-// End notes that a message was cancelled, or another one has taken its place.
-func (l *Log) End(seq, index uint64) {
+// End notes that a message was cancelled, or a record has taken its place.
+func (l *Log) End(seq, index uint64) { l.giveWay(seq, Ending{Index: index}) }
+
+func (l *Log) giveWay(seq uint64, e Ending) {
 	if a := l.Accepted[seq]; l.waiting.alive[seq] && l.isClaimed(a) && !l.wasHeld(a) {
-		l.ids.broken = append(l.ids.broken, Broken{seq, index, "was ended though a claim had let it go"})
+		l.ids.broken = append(l.ids.broken, Broken{seq, e.Index, "was ended though a claim had let it go"})
 	}
-	l.end(seq, Ending{Index: index})
+	l.end(seq, e)
 }
 
 // Expire notes that a message was given up because its time was over.
@@ -105,6 +109,16 @@ func (l *Log) end(seq uint64, e Ending) {
 		l.ids.ended[seq] = e
 	}
 	l.Kill(seq, seq)
+}
+
+// Deny notes that the log knows of no message with that id that could be ended, or not of the one of that seq,
+// unless it is 0.
+func (l *Log) Deny(id ID, seq, index uint64) {
+	for _, waits := range l.ids.waits[id] {
+		if (seq == 0 || waits == seq) && l.isFree(waits) {
+			l.ids.broken = append(l.ids.broken, Broken{waits, index, "was not found, or said to have gone, while it could be ended"})
+		}
+	}
 }
 
 // Refuse notes that a record had no effect, since its condition did not hold.
@@ -131,16 +145,19 @@ func (j *judge) endedOf(id Identity) int {
 	return n
 }
 
-// countEnded returns by record how many of its messages the log has ended.
+// countEnded returns by record how many of its messages the log has ended, and put no other one of it in their
+// place.
 func (l *Log) countEnded() map[Identity]int {
 	counts := make(map[Identity]int)
-	for seq := range l.ids.ended {
-		counts[l.Accepted[seq].Identity]++
+	for seq, e := range l.ids.ended {
+		if e.By == 0 {
+			counts[l.Accepted[seq].Identity]++
+		}
 	}
 	return counts
 }
 
-// checkEnded holds the three rules against the log and what came out.
+// checkEnded holds the rules against the log and what came out.
 func (j *judge) checkEnded() {
 	for _, b := range j.Log.ids.broken {
 		a := j.Log.Accepted[b.Seq]

@@ -20,6 +20,7 @@ type Ledger struct {
 	MaxSkew        time.Duration // that a clock may differ by from those of the others; 0: they are not compared
 
 	Records    []Record
+	Changes    []Change
 	Deliveries []Delivery // each partition's in order of offset
 	Pending    []Message  // at the end, as storage has them
 	Marks      Marks      // of the claim, at that time
@@ -57,6 +58,7 @@ type Delivery struct {
 	At        time.Time // when it was sent
 	Due       int64     // 0 for a dead letter
 	Seq       uint64    // 0 for a dead letter
+	Number    int       // of the Change that it is by; 0: by none
 }
 
 // A Message waits in storage.
@@ -65,6 +67,7 @@ type Message struct {
 	Target string
 	Due    int64
 	Seq    uint64
+	Number int // of the Change that it is by; 0: by none
 	// Unreadable says that its body does not tell what it is; then nothing is known but the mark.
 	Unreadable bool
 }
@@ -114,9 +117,11 @@ func (l *Ledger) Judge() []Problem {
 	if len(l.Records) == 0 {
 		return []Problem{{"script", "nothing was produced: a run that checks nothing proves nothing"}}
 	}
-	j := judge{Ledger: l, index: newIndex(l)}
+	changed := *l
+	changed.Records = l.amended()
+	j := judge{Ledger: &changed, index: newIndex(&changed)}
 	for _, check := range []func(){
-		j.checkFaults, j.checkFates, j.checkTakenOnce, j.checkLog, j.checkEnded, j.checkHeld, j.checkDeadLetters, j.checkMarks, j.checkPassed, j.checkEarly,
+		j.checkFaults, j.checkFates, j.checkTakenOnce, j.checkLog, j.checkEnded, j.checkChanges, j.checkHeld, j.checkDeadLetters, j.checkMarks, j.checkPassed, j.checkEarly,
 		j.checkOrder, j.checkKeys, j.checkDuplicates, j.checkRepeats, j.checkLateness, j.checkTerms, j.checkCosts,
 	} {
 		check()

@@ -28,10 +28,12 @@ type Sending struct {
 // An Acceptance is the moment at which a message became one.
 type Acceptance struct {
 	Message
-	Index   uint64 // of the log entry
-	Letter  bool   // it took the place of a message that became a dead letter
-	ID      ID     // of the user's choice; the zero one: none
-	Expires int64  // epoch milliseconds; 0: never
+	Index   uint64    // of the log entry
+	At      time.Time // when the first node had applied it
+	Letter  bool      // it took the place of a message that became a dead letter
+	Before  uint64    // the message that it took the place of since somebody changed it; 0: none
+	ID      ID        // of the user's choice; the zero one: none
+	Expires int64     // epoch milliseconds; 0: never
 }
 
 // A Claim is a log entry from which on messages due until Through may be delivered.
@@ -112,7 +114,7 @@ func (l *Log) claimed(due int64) (Claim, bool) {
 func (j *judge) checkLog() {
 	taken := make(map[Identity]int)
 	for _, a := range j.Log.Accepted {
-		if !a.Letter && !a.Unreadable {
+		if !a.Letter && !a.Unreadable && a.Before == 0 {
 			taken[a.Identity]++
 		}
 	}
