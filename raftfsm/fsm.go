@@ -27,6 +27,7 @@ type FSM struct {
 	backlog  *Backlog
 	gathered []storage.Entry // of a work, reused
 	names    []name.Hash     // of a command's operations, reused
+	seen     name.Heads      // of those that were carried out, reused
 }
 
 var _ raft.ConfigurationStore = (*FSM)(nil)

@@ -154,6 +154,8 @@ func (f *FSM) carryOut(w *work, operations []Operation) (answers []Answer, err e
 		answers = make([]Answer, len(operations))
 	}
 	f.store.Expect(f.names)
+	f.seen.Clear(len(f.names))
+	w.accept()
 	for i := range operations {
 		o := &operations[i]
 		switch {
@@ -162,8 +164,10 @@ func (f *FSM) carryOut(w *work, operations []Operation) (answers []Answer, err e
 		case o.isPlain():
 			answers[i] = Answer{Code: Scheduled, Seq: w.add(o.Entry)}
 		default:
-			w.accept() // for the look-up to find
-			if answers[i], err = f.carryOutOnce(w, o); err != nil {
+			if e := &o.Entry; e.ID == "" || f.seen.Add(&e.Name) {
+				w.accept() // it may be about what was accepted before it
+			}
+			if err = f.carryOutOnce(w, o, &answers[i]); err != nil {
 				return nil, fmt.Errorf("operation %d: %w", i, err)
 			}
 		}
@@ -172,31 +176,38 @@ func (f *FSM) carryOut(w *work, operations []Operation) (answers []Answer, err e
 }
 
 // carryOutOnce gives the answer that is kept of the operation's key, or else carries it out.
-func (f *FSM) carryOutOnce(w *work, o *Operation) (Answer, error) {
-	if a, known := f.answered(o.Once); known {
-		return a, nil
+func (f *FSM) carryOutOnce(w *work, o *Operation, a *Answer) error {
+	if o.Once == (Once{}) {
+		return f.carryOutReplay(w, o, a)
 	}
-	a, err := f.carryOutReplay(w, o)
-	if err == nil {
-		f.keep(o.Once, a)
+	if kept, known := f.answered(o.Once); known {
+		*a = kept
+		return nil
 	}
-	return a, err
+	if err := f.carryOutReplay(w, o, a); err != nil {
+		return err
+	}
+	f.keep(o.Once, *a)
+	return nil
 }
 
 // carryOutReplay carries the operation out, unless it replays what was replayed, and marks what it replays.
-func (f *FSM) carryOutReplay(w *work, o *Operation) (Answer, error) {
+func (f *FSM) carryOutReplay(w *work, o *Operation, a *Answer) error {
 	r := &o.Replay
 	if *r == (Replay{}) {
-		return f.carryOutOne(w, o)
+		return f.carryOutOne(w, o, a)
 	}
 	if !r.Again && f.store.Replayed(r.At, r.Offset) {
-		return Answer{Code: Replayed}, nil
+		*a = Answer{Code: Replayed}
+		return nil
 	}
-	a, err := f.carryOutOne(w, o)
-	if err == nil && (a.Code == Scheduled || a.Code == Superseded) {
+	if err := f.carryOutOne(w, o, a); err != nil {
+		return err
+	}
+	if a.Code == Scheduled || a.Code == Superseded {
 		f.store.MarkReplayed(r.At, r.Offset, r.First)
 	}
-	return a, err
+	return nil
 }
 
 // answered returns the answer to something that was asked before with this key.
@@ -221,38 +232,39 @@ func (f *FSM) keep(o Once, a Answer) {
 	}
 }
 
-func (f *FSM) carryOutOne(w *work, o *Operation) (Answer, error) {
+func (f *FSM) carryOutOne(w *work, o *Operation, a *Answer) error {
 	e := &o.Entry
 	s, err := f.standing(e)
 	if err != nil {
-		return Answer{}, err
+		return err
 	}
 	if o.Of.Seq != 0 {
 		s = f.standingOf(o.Of)
 	}
-	a, x := o.resolve(s), s.pending
+	*a = o.resolve(s)
+	x := &s.pending
 	if a.Code == WasCancelled || a.Code == Superseded {
 		w.kill(storage.SeqRun{First: x.Seq, Last: x.Seq})
 	}
 	if a.Code == Scheduled || a.Code == Superseded {
 		a.Seq = w.add(*e)
 	}
-	ended := outcomes.Outcome{Seq: x.Seq, Due: x.Due, At: f.store.Time(), Target: x.Target}
+	ended := outcomes.Outcome{Seq: x.Seq, Due: x.Due, Target: x.Target}
 	switch a.Code {
 	case WasCancelled:
 		ended.Kind = outcomes.Cancelled
 	case Superseded:
 		ended.Kind, ended.By = outcomes.Replaced, a.Seq
 	case Conflict:
-		ended = outcomes.Outcome{Kind: outcomes.Refused, Due: e.Due, At: ended.At, Target: e.Target}
+		ended = outcomes.Outcome{Kind: outcomes.Refused, Due: e.Due, Target: e.Target}
 	case NotFound:
 		if a.Since = f.store.OutcomesSince(); o.Of.Seq != 0 {
 			a.Since = f.store.Time()
 		}
 	}
 	if ended.Kind != 0 && e.ID != "" {
-		ended.Name = e.Name
+		ended.Name, ended.At = e.Name, f.store.Time()
 		f.store.End(ended)
 	}
-	return a, nil
+	return nil
 }

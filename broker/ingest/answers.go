@@ -21,27 +21,34 @@ func (g *Ingest) tellAnswers(part packedPart, answers []raftfsm.Answer) (without
 	if len(part.asked) == 0 {
 		return 0
 	}
-	counts := make(map[raftfsm.Code]int)
+	var counts [256]int // by code
 	debug := g.log.Enabled(context.Background(), slog.LevelDebug)
 	for _, asked := range part.asked {
-		answer := answers[asked.place]
+		answer := &answers[asked.place]
 		counts[answer.Code]++
 		if answer.Code != raftfsm.Scheduled && answer.Code != raftfsm.Superseded {
 			without++
 		}
-		at := []any{"partition", part.id.partition, "offset", asked.offset, "id", asked.id, "seq", answer.Seq}
-		if asked.foreign != "" {
-			at = append(at, "names_cluster", asked.foreign)
-		}
-		if answer.Code == raftfsm.Conflict {
-			g.conflicts.Add(part.topic, 1, at...)
-		}
-		if debug {
-			g.log.Debug("answered a record with an id", append([]any{"answer", answer.Code, "topic", part.topic, "before", answer.Before}, at...)...)
+		if debug || answer.Code == raftfsm.Conflict {
+			g.tellAnswer(part, asked, answer)
 		}
 	}
 	for code, n := range counts {
-		g.cfg.Count.Answered(code.String(), n)
+		if n > 0 {
+			g.cfg.Count.Answered(raftfsm.Code(code).String(), n)
+		}
 	}
 	return without
+}
+
+// tellAnswer logs one.
+func (g *Ingest) tellAnswer(part packedPart, asked asked, answer *raftfsm.Answer) {
+	at := []any{"partition", part.id.partition, "offset", asked.offset, "id", asked.id, "seq", answer.Seq}
+	if asked.foreign != "" {
+		at = append(at, "names_cluster", asked.foreign)
+	}
+	if answer.Code == raftfsm.Conflict {
+		g.conflicts.Add(part.topic, 1, at...)
+	}
+	g.log.Debug("answered a record with an id", append([]any{"answer", answer.Code, "topic", part.topic, "before", answer.Before}, at...)...)
 }
