@@ -127,7 +127,7 @@ func writeCaller(g access.Grant) string {
 // vouchedFor returns who sent the request, if a node of the cluster says so.
 func (c Callers) vouchedFor(r *http.Request) (g access.Grant, ok bool) {
 	said := r.Header.Get(callerHeader)
-	if said == "" || c.Member == nil || !c.Member(r.TLS) {
+	if said == "" || c.Member == nil || !c.Member(tlsOf(r)) {
 		return g, false
 	}
 	text, err := base64.StdEncoding.DecodeString(said)

@@ -2,6 +2,7 @@ package api
 
 import (
 	"bytes"
+	"context"
 	"crypto/tls"
 	"encoding/json"
 	"io"
@@ -10,6 +11,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -18,7 +20,9 @@ import (
 
 	"github.com/carillonmq/carillon/broker"
 	"github.com/carillonmq/carillon/broker/access"
+	"github.com/carillonmq/carillon/broker/certs"
 	"github.com/carillonmq/carillon/broker/query"
+	"github.com/carillonmq/carillon/broker/reload"
 	"github.com/carillonmq/carillon/client"
 )
 
@@ -263,5 +267,88 @@ func TestForward_vouchesForTheCaller(t *testing.T) {
 	}
 	if !strings.Contains(d.log.String(), "who=anna") {
 		t.Errorf("the log does not say who wrote:\n%s", &d.log)
+	}
+	d.anon = true
+	request := httptest.NewRequest("DELETE", "/v1/messages/orders.delay/a", nil)
+	request.Header.Set(callerHeader, said)
+	answer := httptest.NewRecorder()
+	if d.handler().ServeHTTP(answer, request); answer.Code != http.StatusUnauthorized || !strings.Contains(answer.Body.String(), "not known to this one as a member") {
+		t.Errorf("somebody who is nobody, where callers need no token: %d %s", answer.Code, answer.Body)
+	}
+}
+
+// Node by node certificates are asked for, and TLS is brought in: who vouches already is believed by who does
+// not yet.
+func TestForward_isBelievedWhileNodesAreChangedOneByOne(t *testing.T) {
+	ca, err := certs.NewAuthority("ours", time.Now(), time.Hour)
+	if err != nil {
+		t.Fatal(err)
+	}
+	dir := t.TempDir()
+	write := func(name string, text []byte) string {
+		path := filepath.Join(dir, name)
+		if err := os.WriteFile(path, text, 0o600); err != nil {
+			t.Fatal(err)
+		}
+		return path
+	}
+	names := map[string][]string{}
+	peers := func(id string, asks, optional bool) *certs.Peers {
+		pair, err := ca.Issue([]string{id}, time.Now(), time.Minute)
+		if err != nil {
+			t.Fatal(err)
+		}
+		paths := certs.Paths{Cert: write(id+".pem", pair.Cert), Key: write(id+".key", pair.Key), CA: write("ca.pem", ca.Cert)}
+		if asks {
+			paths.ClientCA = paths.CA
+		}
+		keeper, err := reload.Open("api.tls", paths.Files(), paths.Read, quiet())
+		if err != nil {
+			t.Fatal(err)
+		}
+		return certs.NewPeers(certs.Options{Bundle: keeper, Names: names, Optional: optional, Logger: quiet()})
+	}
+	for _, leads := range []struct {
+		what           string
+		asks, optional bool
+	}{{"asks for certificates", true, false}, {"asks for none yet", false, false}, {"takes requests without TLS still", true, true}, {"does both", false, true}} {
+		n1, n2 := peers("n1", leads.asks, leads.optional), peers("n2", true, false)
+		d := newDoor(t)
+		d.create(access.Grant{Name: "nobody", Role: access.Viewer})
+		leader := NewHandler(d.node, prometheus.NewRegistry(), Callers{Tokens: d.tokens, Anonymous: true, Member: n1.IsMember}, quiet())
+		l, err := net.Listen("tcp", "127.0.0.1:0")
+		if err != nil {
+			t.Fatal(err)
+		}
+		names[l.Addr().String()], names["n2.example:1"] = []string{"n1"}, []string{"n2"}
+		ctx, stop := context.WithCancel(t.Context())
+		stopped := make(chan error)
+		go func() { stopped <- Serve(ctx, n1.Over(l), leader, quiet()) }()
+
+		follows := newDoor(t)
+		follows.node.status = following(l.Addr().String()).status
+		anna := follows.create(access.Grant{Name: "anna", Role: access.Operator, Topics: []string{"orders.*"}})
+		follower := NewHandler(follows.node, prometheus.NewRegistry(), Callers{Tokens: follows.tokens, Leader: Caller{Dial: n2.Dial, Vouches: true}}, quiet())
+		for _, test := range []struct {
+			path string
+			want int
+		}{{"/v1/messages", http.StatusOK}, {"/v1/messages?topic=orders.delay", http.StatusOK}} {
+			method, body := "GET", ""
+			if test.path == "/v1/messages" {
+				method, body = "POST", schedules
+			}
+			if got := send(follower, method, test.path, body, "Authorization", "Bearer "+anna, "Content-Type", "application/json"); got.Code != test.want {
+				t.Errorf("the leader %s, %s %s: %d %s", leads.what, method, test.path, got.Code, got.Body)
+			}
+		}
+		// Whoever anna may not be is refused by the leader, too: it takes her for nobody else.
+		got := send(follower, "POST", "/v1/messages", strings.Replace(schedules, "orders.delay", "bills.delay", 1), "Authorization", "Bearer "+anna, "Content-Type", "application/json")
+		if got.Code != http.StatusForbidden || !strings.Contains(got.Body.String(), "of anna") {
+			t.Errorf("the leader %s, of another topic: %d %s", leads.what, got.Code, got.Body)
+		}
+		stop()
+		if err := <-stopped; err != nil {
+			t.Error(err)
+		}
 	}
 }

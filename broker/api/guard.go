@@ -93,6 +93,10 @@ func (c Callers) identify(r *http.Request) (access.Grant, *problem) {
 		return g, nil
 	}
 	shown := r.Header.Get("Authorization")
+	if shown == "" && r.Header.Get(callerHeader) != "" { // nobody: whom it says is not to become anybody
+		return access.Grant{}, refusal{http.StatusUnauthorized, CodeTokenUnknown, ": give all nodes the api.tls.ca and api.tls.client_ca by which each knows the others' certificates"}.of(
+			"a node has passed this on and says who sent it, and is not known to this one as a member")
+	}
 	knowsNone := c.Tokens == nil && c.Issued == nil
 	if knowsNone && shown != "" && r.Header.Get(forwardedHeader) != "" {
 		return access.Grant{}, refusal{http.StatusUnauthorized, CodeTokenUnknown, ": give it the api.tokens or api.oidc of the other nodes, or ask it without a token"}.of(

@@ -2,6 +2,7 @@ package api
 
 import (
 	"context"
+	"crypto/tls"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -20,6 +21,20 @@ const (
 	mostHeader     = 16 << 10        // bytes
 )
 
+type connKey struct{}
+
+// tlsOf returns the state of TLS on the connection of the request, nil without it. Of a connection that may
+// speak TLS or not, which the server does not know, the connection itself says so.
+func tlsOf(r *http.Request) *tls.ConnectionState {
+	if r.TLS != nil {
+		return r.TLS
+	}
+	if c, ok := r.Context().Value(connKey{}).(interface{ TLS() *tls.ConnectionState }); ok {
+		return c.TLS()
+	}
+	return nil
+}
+
 // Serve answers requests on the listener until ctx ends, gives those that run two
 // seconds to finish, and returns nil. It closes the listener.
 func Serve(ctx context.Context, listener net.Listener, handler http.Handler, log *slog.Logger) error {
@@ -30,6 +45,7 @@ func Serve(ctx context.Context, listener net.Listener, handler http.Handler, log
 		WriteTimeout:      answerTimeout,
 		IdleTimeout:       idleTimeout,
 		MaxHeaderBytes:    mostHeader,
+		ConnContext:       func(ctx context.Context, c net.Conn) context.Context { return context.WithValue(ctx, connKey{}, c) },
 		ErrorLog:          slog.NewLogLogger(log.With("component", "api").Handler(), slog.LevelDebug),
 	}
 	drained := make(chan error, 1)

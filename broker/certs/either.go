@@ -61,6 +61,21 @@ func (c *eitherConn) Write(b []byte) (int, error) {
 	return chosen.Write(b)
 }
 
+// TLS returns the state of TLS on the connection, nil without it or before the first byte has come. A server of
+// net/http knows only of a *tls.Conn what it is.
+func (c *eitherConn) TLS() *tls.ConnectionState {
+	chosen := c.chosen.Load()
+	if chosen == nil {
+		return nil
+	}
+	secure, ok := (*chosen).(interface{ ConnectionState() tls.ConnectionState })
+	if !ok {
+		return nil
+	}
+	state := secure.ConnectionState()
+	return &state
+}
+
 // Close closes what was chosen, if the first byte has come.
 func (c *eitherConn) Close() error {
 	if chosen := c.chosen.Load(); chosen != nil {

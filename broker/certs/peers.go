@@ -127,8 +127,11 @@ func (p *Peers) serverNow() *tls.Config {
 		MinVersion: tls.VersionTLS12, NextProtos: []string{"http/1.1"},
 		Certificates: []tls.Certificate{*b.Certificate}, SessionTicketsDisabled: true,
 	}
-	if b.ClientCA != nil {
+	switch {
+	case b.ClientCA != nil:
 		c.ClientAuth, c.ClientCAs = tls.RequireAndVerifyClientCert, b.ClientCA
+	case b.CA != nil: // who shows none, or any, is let in; IsMember judges what is shown
+		c.ClientAuth, c.ClientCAs = tls.RequestClientCert, b.CA
 	}
 	if p.o.OnlyMembers {
 		c.MinVersion, c.NextProtos = tls.VersionTLS13, nil
@@ -137,10 +140,20 @@ func (p *Peers) serverNow() *tls.Config {
 	return c
 }
 
-// IsMember reports whether who dialled has shown the certificate of a member, and it was verified: what that
-// node says of others can be believed.
+// IsMember reports whether who dialled has shown the certificate of a member: what that node says of others can
+// be believed. The authorities are those in force now, since a connection outlives a change of them: those of
+// callers or, where callers need no certificate, those of nodes, by which this one would show a token to
+// whoever has such a certificate. So a node is believed before all of them ask for certificates.
 func (p *Peers) IsMember(s *tls.ConnectionState) bool {
-	return s != nil && len(s.VerifiedChains) > 0 && p.checkDialler(s.PeerCertificates) == nil
+	if s == nil || p.checkDialler(s.PeerCertificates) != nil {
+		return false
+	}
+	b := p.o.Bundle.InForce()
+	trusted := b.ClientCA
+	if trusted == nil {
+		trusted = b.CA
+	}
+	return trusted != nil && verify(s.PeerCertificates, trusted, x509.ExtKeyUsageClientAuth) == nil
 }
 
 // checkDialler wants the certificate of any member.
@@ -209,17 +222,24 @@ func checkDialled(shown []*x509.Certificate, ca *x509.CertPool, names []string) 
 	if len(shown) == 0 {
 		return ErrNoCertificate
 	}
-	rest := x509.NewCertPool()
-	for _, c := range shown[1:] {
-		rest.AddCert(c)
-	}
-	if _, err := shown[0].Verify(x509.VerifyOptions{Roots: ca, Intermediates: rest}); err != nil { // for a server, by default
+	if err := verify(shown, ca, x509.ExtKeyUsageServerAuth); err != nil {
 		return err
 	}
 	if !isOne(shown[0], names) {
 		return fmt.Errorf("%w: it is for %s, and %q was dialled", ErrNoMember, issuedTo(shown[0]), names)
 	}
 	return nil
+}
+
+// verify checks that the authorities, nil for the system's, have signed the first certificate for the usage,
+// by way of the others.
+func verify(shown []*x509.Certificate, authorities *x509.CertPool, usage x509.ExtKeyUsage) error {
+	rest := x509.NewCertPool()
+	for _, c := range shown[1:] {
+		rest.AddCert(c)
+	}
+	_, err := shown[0].Verify(x509.VerifyOptions{Roots: authorities, Intermediates: rest, KeyUsages: []x509.ExtKeyUsage{usage}})
+	return err
 }
 
 // isOne reports whether the certificate is issued to one of the names: ids of members,

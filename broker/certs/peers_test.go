@@ -287,9 +287,13 @@ func TestPeers_tellMembersFromOtherCallers(t *testing.T) {
 	inSite(t, func(s *site) {
 		ca := s.authority("ours")
 		n1 := s.node(s.write("n1", ca, s.issue(ca, time.Hour, "n1")), func(o *Options) { o.OnlyMembers = false })
+		either := s.node(s.write("n1", ca, s.issue(ca, time.Hour, "n1")), func(o *Options) { o.OnlyMembers, o.Optional = false, true })
 		open := s.write("n3", ca, s.issue(ca, time.Hour, "n_3"))
 		open.ClientCA = ""
 		n3 := s.node(open, func(o *Options) { o.OnlyMembers = false })
+		open.CA = ""
+		trusting := s.node(open, func(o *Options) { o.OnlyMembers = false })
+		foreign := s.authority("theirs")
 		for at, test := range []struct {
 			what  string
 			asked *Peers
@@ -298,7 +302,12 @@ func TestPeers_tellMembersFromOtherCallers(t *testing.T) {
 		}{
 			{"a member", n1, s.issue(ca, time.Hour, "n2"), true},
 			{"a program", n1, s.issue(ca, time.Hour, "billing"), false},
-			{"a member of whom no certificate is asked", n3, s.issue(ca, time.Hour, "n2"), false},
+			{"a member, where TLS is being brought in", either, s.issue(ca, time.Hour, "n2"), true},
+			{"a program, where TLS is being brought in", either, s.issue(ca, time.Hour, "billing"), false},
+			{"a member of whom no certificate is wanted", n3, s.issue(ca, time.Hour, "n2"), true},
+			{"a program of which none is wanted", n3, s.issue(ca, time.Hour, "billing"), false},
+			{"a member of another authority, of whom none is wanted", n3, s.issue(foreign, time.Hour, "n2"), false},
+			{"a member, where any authority of the system's counts", trusting, s.issue(ca, time.Hour, "n2"), false},
 		} {
 			addr := fmt.Sprintf("localhost:%d", 30+at)
 			l, err := s.listen("tcp", addr)
@@ -314,16 +323,24 @@ func TestPeers_tellMembersFromOtherCallers(t *testing.T) {
 					return
 				}
 				defer c.Close()
-				secure := c.(*tls.Conn)
-				err = secure.Handshake()
-				state := secure.ConnectionState()
-				told <- err == nil && test.asked.IsMember(&state)
+				if _, err := c.Read(make([]byte, 1)); err != nil {
+					t.Errorf("%s: %v", test.what, err)
+				}
+				if secure, ok := c.(*tls.Conn); ok {
+					state := secure.ConnectionState()
+					told <- test.asked.IsMember(&state)
+					return
+				}
+				told <- test.asked.IsMember(c.(interface{ TLS() *tls.ConnectionState }).TLS())
 			}()
 			dials := s.node(s.write("n2", ca, test.shown), func(o *Options) {
 				o.OnlyMembers, o.Names = false, map[string][]string{addr: {"n1", "n_3"}}
 			})
 			c, err := dials.Dial(s.t.Context(), "tcp", addr)
 			if err != nil {
+				t.Fatal(err)
+			}
+			if _, err := c.Write([]byte("x")); err != nil {
 				t.Fatal(err)
 			}
 			if got := <-told; got != test.want {
@@ -334,6 +351,43 @@ func TestPeers_tellMembersFromOtherCallers(t *testing.T) {
 		}
 		if n1.IsMember(nil) {
 			t.Error("without TLS")
+		}
+	})
+}
+
+// A connection outlives a change of the authorities; what is believed of it does not.
+func TestPeers_believeNobodyWhoseAuthorityWasTakenOut(t *testing.T) {
+	inSite(t, func(s *site) {
+		before, after := s.authority("before"), s.authority("after")
+		n1 := s.node(s.write("n1", before, s.issue(before, time.Hour, "n1")), func(o *Options) { o.OnlyMembers = false })
+		l, err := n1.Listen("tcp", "localhost:1")
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer l.Close()
+		states := make(chan *tls.ConnectionState, 1)
+		go func() {
+			c, err := l.Accept()
+			if err != nil || c.(*tls.Conn).Handshake() != nil {
+				t.Error("no handshake")
+			}
+			state := c.(*tls.Conn).ConnectionState()
+			states <- &state
+		}()
+		n2 := s.node(s.write("n2", before, s.issue(before, time.Hour, "n2")), func(o *Options) { o.OnlyMembers = false })
+		c, err := n2.Dial(s.t.Context(), "tcp", "localhost:1")
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer c.Close()
+		state := <-states
+		if !n1.IsMember(state) {
+			t.Error("not believed while its authority counts")
+		}
+		s.write("n1", after, s.issue(after, time.Hour, "n1"))
+		s.pass(3 * time.Second)
+		if n1.IsMember(state) {
+			t.Error("believed after its authority was taken out")
 		}
 	})
 }

@@ -19,6 +19,10 @@ import (
 // have found the same: of a certificate and its key one is written first.
 const lookEvery = time.Second
 
+// judgeEvery is the time after which files that cannot be used are judged again as they are: they may be right
+// since, as a certificate that was not valid yet by a clock that is behind.
+const judgeEvery = 10 * time.Second
+
 // mostRead bounds a file, in bytes.
 const mostRead = 1 << 20
 
@@ -74,6 +78,7 @@ type Keeper[T any] struct {
 	// Of Open first, then of the goroutine in Run.
 	found   []bool // files that were there once: that one is gone is no wish to be without it
 	settled sight  // what was judged last
+	problem string // that it has, "" if it is in force
 }
 
 // said is what files said, until it is replaced.
@@ -111,7 +116,7 @@ func (k *Keeper[T]) Failing() bool { return k.failing.Load() }
 func (k *Keeper[T]) Run(ctx context.Context) error {
 	tick := time.NewTicker(lookEvery)
 	defer tick.Stop()
-	last := k.settled
+	last, judged := k.settled, time.Now()
 	for {
 		select {
 		case <-ctx.Done():
@@ -119,9 +124,9 @@ func (k *Keeper[T]) Run(ctx context.Context) error {
 		case <-tick.C:
 		}
 		texts, seen := k.see()
-		if seen == last && seen != k.settled {
+		if seen == last && (seen != k.settled || k.problem != "" && time.Since(judged) >= judgeEvery) {
 			k.judge(texts, seen.problem)
-			k.settled = seen
+			k.settled, judged = seen, time.Now()
 		}
 		last = seen
 	}
@@ -179,9 +184,13 @@ func (k *Keeper[T]) judge(texts [][]byte, problem string) {
 		}
 	}
 	k.failing.Store(problem != "")
-	if problem != "" {
+	again := problem != "" && problem == k.problem
+	k.problem = problem
+	switch {
+	case again: // was told
+	case problem != "":
 		k.log.Error("changed file cannot be used, what it said before stays in force", "key", k.key, "error", problem)
-		return
+	default:
+		k.log.Info("changed file is in force", "key", k.key)
 	}
-	k.log.Info("changed file is in force", "key", k.key)
 }

@@ -20,6 +20,7 @@ type kept struct {
 	dir  string
 	log  bytes.Buffer
 	keep *Keeper[string]
+	from time.Time // when "later" can be used
 }
 
 func (k *kept) write(name, text string) {
@@ -36,6 +37,9 @@ func (k *kept) open() error {
 		cert, key := string(texts[0]), string(texts[1])
 		if !strings.HasPrefix(key, cert) {
 			return "", errors.New("they are no pair: name the key of this certificate")
+		}
+		if cert == "later" && time.Now().Before(k.from) {
+			return "", errors.New("it is not valid yet: correct this machine's clock")
 		}
 		return cert, nil
 	}, slog.New(slog.NewTextHandler(&k.log, nil)))
@@ -135,6 +139,22 @@ func TestKeeper_keepsTheOldWhenTheNewCannotBeUsed(t *testing.T) {
 			})
 		})
 	}
+}
+
+// What a clock that is behind does not take is right a moment later, and nobody writes it again.
+func TestKeeper_judgesAgainWhatItCouldNotUse(t *testing.T) {
+	watched(t, func(k *kept) {
+		k.from = time.Now().Add(25 * time.Second)
+		k.write("cert", "later")
+		k.write("key", "later-key")
+		time.Sleep(24 * time.Second)
+		k.expect("a", true)
+		time.Sleep(judgeEvery + lookEvery)
+		k.expect("later", false)
+		if log := k.logged(); strings.Count(log, "level=ERROR") != 1 || strings.Count(log, "changed file is in force") != 1 {
+			t.Errorf("want one line of each, got:\n%s", log)
+		}
+	})
 }
 
 func TestOpen_refusesWhatItCannotUse(t *testing.T) {

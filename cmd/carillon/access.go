@@ -91,7 +91,8 @@ func apiAccess(w *watched, c config.Config) (apiEntry, error) {
 	}
 	peers := certs.NewPeers(certs.Options{Bundle: keeper, Names: names, Optional: t.Optional, Logger: w.log.With("component", "api")})
 	callers.Leader.Dial = peers.Dial
-	// While TLS is brought in nodes may reach each other without it, and then nobody knows who vouches.
+	// While TLS is brought in nodes may reach each other without it, and then nobody knows who vouches. They
+	// believe who does all the same: of two nodes one takes this step first.
 	callers.Leader.Vouches = t.ClientCA != "" && !t.Optional
 	callers.Member = peers.IsMember
 	return apiEntry{Callers: callers, peers: peers}, nil

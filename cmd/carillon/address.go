@@ -75,7 +75,8 @@ type nodeFlags struct {
 // add declares --api and what goes with it.
 func (n *nodeFlags) add(cmd *cobra.Command) {
 	n.addReach(cmd.Flags())
-	cmd.Flags().StringVar(&n.context, "context", "", "`name` of the context to use (default: the variable "+config.ContextVariable+", else the one in use)")
+	cmd.Flags().StringVar(&n.context, "context", "", "`name` of the context to use, whatever the variables "+config.APIVariable+" and "+config.TokenVariable+" say\n"+
+		"(default: the variable "+config.ContextVariable+", else the one in use)")
 	complete(cmd, "context", completeContexts)
 }
 
@@ -114,10 +115,20 @@ func (n *nodeFlags) kept(given bool) (contexts.Context, error) {
 	return book.Get(name)
 }
 
-// reach returns the nodes that are asked: flags win over variables, variables over the context.
+// variable returns the value of an environment variable that says where nodes are, or who one is there. Where
+// --context alone says that, it is "": nodes of one cluster are not asked in the name of another, nor shown
+// a token of another.
+func (n *nodeFlags) variable(name string) string {
+	if n.context != "" && len(n.addresses) == 0 {
+		return ""
+	}
+	return os.Getenv(name)
+}
+
+// reach returns the nodes that are asked: flags win over variables, variables over the context in use.
 func (n *nodeFlags) reach() (nodes, error) {
 	given := n.addresses
-	if text := os.Getenv(config.APIVariable); len(given) == 0 && text != "" {
+	if text := n.variable(config.APIVariable); len(given) == 0 && text != "" {
 		if err := given.Set(text); err != nil {
 			return nodes{}, fmt.Errorf("%s is %q: %w", config.APIVariable, text, err)
 		}
@@ -150,29 +161,35 @@ func (n *nodeFlags) reach() (nodes, error) {
 	if files.Cert == "" && files.Key == "" {
 		files.Cert, files.Key = kept.CertFile, kept.KeyFile
 	}
-	to.token, to.tls, err = identityOf(speaksTLS, files, cmp.Or(n.tokenFile, tokenFileOf(kept)))
+	if to.token, err = n.token(kept); err != nil {
+		return to, err
+	}
+	to.tls, err = speaking(speaksTLS, files)
 	return to, err
 }
 
-// tokenFileOf returns the token file of the context, unless the variable has a token, which wins.
-func tokenFileOf(c contexts.Context) string {
-	if os.Getenv(config.TokenVariable) != "" {
-		return ""
+// token returns the token that a verb shows, "" for none: of the file that a flag names, of the variable, or of
+// the context's file.
+func (n *nodeFlags) token(kept contexts.Context) (string, error) {
+	if n.tokenFile != "" {
+		return readToken(n.tokenFile)
 	}
-	return c.TokenFile
+	if token := strings.TrimSpace(n.variable(config.TokenVariable)); token != "" || kept.TokenFile == "" {
+		return token, nil
+	}
+	return readToken(kept.TokenFile)
 }
 
-// identityOf returns the token that a verb shows, "" for none, and how it speaks TLS, nil: not at all.
-func identityOf(encrypted bool, files certs.Paths, tokenFile string) (token string, bundle *certs.Bundle, err error) {
-	token, err = shownToken(tokenFile)
-	if err != nil || !encrypted && files == (certs.Paths{}) {
-		return token, nil, err
+// speaking returns how a verb speaks TLS, nil: not at all.
+func speaking(encrypted bool, files certs.Paths) (*certs.Bundle, error) {
+	if !encrypted && files == (certs.Paths{}) {
+		return nil, nil
 	}
 	if (files.Cert == "") != (files.Key == "") {
-		return "", nil, &usageError{errors.New("--cert-file and --key-file go together: give both")}
+		return nil, &usageError{errors.New("--cert-file and --key-file go together: give both")}
 	}
 	read, err := files.ReadFiles()
-	return token, &read, err
+	return &read, err
 }
 
 // portInUse names the key that the API's address to listen on comes from.

@@ -24,8 +24,9 @@ func contextCommand() *cobra.Command {
 		Short: "Keep under names how clusters are reached",
 		Long: "Keep under names how clusters are reached: addresses of nodes, and the files of a token and of\n" +
 			"certificates. Verbs that ask nodes use the context that is in use, or the one that --context or the\n" +
-			"variable " + config.ContextVariable + " names. Flags and variables win over it; addresses given by --api or\n" +
-			config.APIVariable + " are asked without a context, unless --context names one as well: its token is not theirs.",
+			"variable " + config.ContextVariable + " names. Other flags win over it. The variables " + config.APIVariable + " and\n" +
+			config.TokenVariable + " win over the one in use, not over --context. Addresses given by --api or\n" +
+			config.APIVariable + " are asked without a context, unless --context names one beside --api: its token is not theirs.",
 		Example: "  carillon context add prod --api n1:7401,n2:7401,n3:7401 --token-file ~/.carillon/prod.token --ca-file ca.pem\n" +
 			"  carillon context use prod",
 		Args: cobra.ArbitraryArgs, // an unknown verb is an argument
@@ -48,7 +49,12 @@ func contextAddCommand() *cobra.Command {
 			if len(node.addresses) == 0 {
 				return &usageError{errors.New("--api is missing: name the nodes of the cluster")}
 			}
-			if _, _, err := identityOf(false, node.files, node.tokenFile); err != nil {
+			if node.tokenFile != "" {
+				if _, err := readToken(node.tokenFile); err != nil {
+					return err
+				}
+			}
+			if _, err := speaking(false, node.files); err != nil {
 				return err
 			}
 			c := contexts.Context{Name: args[0], API: node.addresses}

@@ -4,14 +4,12 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"os"
 	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
 
 	"github.com/carillonmq/carillon/broker/access"
-	"github.com/carillonmq/carillon/broker/config"
 	"github.com/carillonmq/carillon/broker/reload"
 	"github.com/carillonmq/carillon/cmd/carillon/internal/table"
 )
@@ -208,12 +206,8 @@ func tokenFile(cmd *cobra.Command) (string, error) {
 	return "", errors.New(`api.tokens is "": name the file of the tokens with --api.tokens, or a configuration that does with --config`)
 }
 
-// shownToken returns the token that a verb shows to nodes, "" for none: of the file, if
-// one is named, else of the environment.
-func shownToken(path string) (string, error) {
-	if path == "" {
-		return strings.TrimSpace(os.Getenv(config.TokenVariable)), nil
-	}
+// readToken returns the token in the file, to be shown to nodes.
+func readToken(path string) (string, error) {
 	text, err := reload.File{Path: path, Secret: true}.Read()
 	if err != nil {
 		return "", fmt.Errorf("--token-file: %w", err)
