@@ -62,18 +62,24 @@ type fixture struct {
 func atDesk(t *testing.T, test func(t *testing.T, f *fixture)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
-		n := nodetest.Open(t, t.Context())
-		defer n.Close()
-		f := &fixture{t: t, node: n, counts: &counter{answered: map[string]int{}}, begun: time.Now()}
-		f.propose(raftfsm.RaiseLevel{Level: storage.LevelFour})
-		f.propose(raftfsm.Found{ClusterID: [16]byte{7}})
-		f.propose(raftfsm.OpenIDs{UpTo: n.Store().NextSeq() - 1})
-		cfg := config.Default()
-		cfg.Targets.Deny = append(cfg.Targets.Deny, "secret*")
-		orders := order.New(order.Options{Config: cfg, Store: n.Store(), Log: n, Count: f.counts, Now: time.Now})
-		f.Desk = New(Options{Store: n.Store(), Log: n, Queries: query.New(n.Store(), aloneLog{n}), Orders: orders, Count: f.counts, Now: time.Now, Logger: slog.New(slog.DiscardHandler)})
+		f, end := open(t)
+		defer end()
 		test(t, f)
 	})
+}
+
+// open returns the fixture, without dead letters.
+func open(t *testing.T) (f *fixture, end func()) {
+	n := nodetest.Open(t, t.Context())
+	f = &fixture{t: t, node: n, counts: &counter{answered: map[string]int{}}, begun: time.Now()}
+	f.propose(raftfsm.RaiseLevel{Level: storage.LevelFour})
+	f.propose(raftfsm.Found{ClusterID: [16]byte{7}})
+	f.propose(raftfsm.OpenIDs{UpTo: n.Store().NextSeq() - 1})
+	cfg := config.Default()
+	cfg.Targets.Deny = append(cfg.Targets.Deny, "secret*")
+	orders := order.New(order.Options{Config: cfg, Store: n.Store(), Log: n, Count: f.counts, Now: time.Now})
+	f.Desk = New(Options{Store: n.Store(), Log: n, Queries: query.New(n.Store(), aloneLog{n}), Orders: orders, Count: f.counts, Now: time.Now, Logger: slog.New(slog.DiscardHandler)})
+	return f, func() { n.Close() }
 }
 
 // lead runs operations until the test ends, or the function that it returns is called.
@@ -127,16 +133,19 @@ type waiting struct {
 // pending returns what waits, in order of delivery.
 func (f *fixture) pending() (all []waiting) {
 	f.t.Helper()
-	page, err := f.node.Store().List(f.t.Context(), storage.ListQuery{Last: math.MaxInt64, Limit: 1 << 20, Bodies: true})
-	if err != nil || !page.Done {
-		f.t.Fatal(err, page.Done)
-	}
-	for _, item := range page.Items {
-		m, err := message.FromEntry(&storage.Entry{Topic: item.Topic, ID: item.ID, Body: item.Body})
+	for at, done := (storage.Ref{}), false; !done; {
+		page, err := f.node.Store().List(f.t.Context(), storage.ListQuery{From: at, Last: math.MaxInt64, Limit: 1 << 20, Bodies: true})
 		if err != nil {
 			f.t.Fatal(err)
 		}
-		all = append(all, waiting{string(m.Value), item.Target, item.Due, item.Seq})
+		for _, item := range page.Items {
+			m, err := message.FromEntry(&storage.Entry{Topic: item.Topic, ID: item.ID, Body: item.Body})
+			if err != nil {
+				f.t.Fatal(err)
+			}
+			all = append(all, waiting{string(m.Value), item.Target, item.Due, item.Seq})
+		}
+		at, done = page.Next, page.Done
 	}
 	return all
 }
