@@ -153,7 +153,8 @@ func (f *FSM) execute(w *work, cmd Command) error {
 		return f.operate(w, c)
 	case OpenIDs:
 		f.store.SetTime(c.Time)
-		f.store.OpenIDs(c.Named, c.UpTo)
+		_, err := f.store.OpenIDs(c.Named, c.UpTo)
+		return err
 	case KeepOutcomes:
 		f.store.SetTime(c.Time)
 		f.store.KeepOutcomes(c.Keep)

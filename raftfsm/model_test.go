@@ -2,7 +2,6 @@ package raftfsm
 
 import (
 	"cmp"
-	"fmt"
 	"maps"
 	"math"
 	"slices"
@@ -46,6 +45,7 @@ type covered struct {
 type message struct {
 	storage.Named
 	held string // the topic by which it is held
+	lost bool   // its id, to a newer one, before ids were open
 }
 
 func newModel() *model {
@@ -126,7 +126,9 @@ func (m *model) apply(c Command) [][]Answer {
 		m.setTime(c.Time)
 		for _, n := range c.Named {
 			if before, alive := m.alive[n.Seq]; alive {
-				m.alive[n.Seq] = message{Named: n, held: before.held}
+				m.alive[n.Seq] = message{Named: n, held: before.held, lost: before.lost}
+				m.all[n.Seq] = m.alive[n.Seq]
+				m.loseOlder(n.Topic, n.ID)
 			}
 		}
 		m.idsOpen = m.idsOpen || c.UpTo >= m.next-1
@@ -151,6 +153,22 @@ func (m *model) apply(c Command) [][]Answer {
 		delete(m.paused, covered{c.Kind, c.Name})
 	}
 	return nil
+}
+
+// loseOlder takes the id from all that wait with it but the newest.
+func (m *model) loseOlder(topic, id string) {
+	var newest uint64
+	for seq, n := range m.alive {
+		if n.Topic == topic && n.ID == id && !n.lost {
+			newest = max(newest, seq)
+		}
+	}
+	for seq, n := range m.alive {
+		if n.Topic == topic && n.ID == id && seq < newest {
+			n.lost = true
+			m.alive[seq] = n
+		}
+	}
 }
 
 // claimAll notes what is claimed now. It stays so from LevelThree on.
@@ -294,69 +312,6 @@ func (m *model) once(o Once, do func() Answer) Answer {
 // manyRun is the Seq of an answer that is not kept.
 const manyRun = math.MaxUint64
 
-func (m *model) startBulk(c StartBulk) Answer {
-	a := m.once(c.Once, func() Answer {
-		running := 0
-		for _, o := range m.bulks {
-			if o.State == bulk.Running {
-				running++
-			}
-		}
-		if running == bulk.MostRunning {
-			return Answer{Code: Conflict, Seq: manyRun}
-		}
-		m.started++
-		m.bulks = append(m.bulks, bulk.Operation{ID: m.started, What: c.What, Who: c.Who, UpperSeq: m.next - 1, Started: c.Time, State: bulk.Running})
-		return Answer{Code: Scheduled, Seq: m.started}
-	})
-	if a.Seq == manyRun {
-		a.Seq = 0
-	}
-	return a
-}
-
-func (m *model) stepBulk(o bulk.Operation, c StepBulk) []Answer {
-	answers := m.operate(c.Operations)
-	if c.Problem != "" {
-		o.Problem = c.Problem
-	}
-	for i := range c.Operations {
-		switch {
-		case answers != nil && answers[i].Code == Conflict && c.Operations[i].Replay != Replay{}:
-			o.Failed++
-			o.Problem = fmt.Sprintf("dead letter %d/%d: message %d waits under its id, which it would replace: cancel that first", c.Operations[i].Replay.At.Number, c.Operations[i].Replay.Offset, answers[i].Seq)
-		case answers == nil, answers[i].Code == Scheduled, answers[i].Code == WasCancelled, answers[i].Code == Superseded:
-			o.Done++
-		case answers[i].Code == NotFound:
-			o.NotFound++
-		default:
-			o.TooLate++
-		}
-	}
-	o.Cursor = c.Next
-	o.TooLate, o.NotFound, o.Failed = o.TooLate+c.Passed.TooLate, o.NotFound+c.Passed.NotFound, o.Failed+c.Passed.Failed
-	if c.Finished {
-		o.State, o.Ended = bulk.Finished, m.time
-	}
-	m.setBulk(o)
-	return answers
-}
-
-// setBulk puts it into the place of what it was; of one that has ended that is the last of these.
-func (m *model) setBulk(o bulk.Operation) {
-	at := slices.IndexFunc(m.bulks, func(b bulk.Operation) bool { return b.ID == o.ID })
-	if o.State == bulk.Running {
-		m.bulks[at] = o
-		return
-	}
-	m.bulks = slices.Delete(m.bulks, at, at+1)
-	running := slices.IndexFunc(m.bulks, func(b bulk.Operation) bool { return b.State == bulk.Running })
-	if running < 0 {
-		running = len(m.bulks)
-	}
-	m.bulks = slices.Insert(m.bulks, running, o)
-}
-
 func (m *model) operateReplay(o Operation) Answer {
 	if o.Replay == (Replay{}) {
 		return m.operateOne(o)
@@ -396,7 +351,7 @@ func (m *model) life(topic, id string) (life []happening) {
 		}
 	}
 	for _, n := range m.alive {
-		if n.Topic != topic || n.ID != id {
+		if n.Topic != topic || n.ID != id || n.lost {
 			continue
 		}
 		life = append(life, m.happening(n))
@@ -419,17 +374,20 @@ func (m *model) happening(n message) happening {
 
 func (m *model) operateOne(o Operation) Answer {
 	e := o.Entry
-	var last happening
+	var last, newest happening // of all, and of those alive
 	var onWay uint64
 	if e.ID != "" {
 		for _, h := range m.life(e.Topic, e.ID) {
 			last = h
 			if h.alive {
-				onWay = 0
+				newest, onWay = h, 0
 				if h.claimed {
 					onWay = h.seq
 				}
 			}
+		}
+		if newest.alive && !newest.claimed && newest.end.Kind == 0 {
+			last = newest
 		}
 	}
 	if n, alive := m.alive[o.Of.Seq]; alive {

@@ -19,7 +19,8 @@ import (
 // a message ended, so it is pending, on its way, expired (ended E), or unknown because it is dead.
 //
 // The newest is the one with the highest seq among those that are alive and the outcomes
-// that are kept. A condition holds of X alone: Absent if there is none, Present if there is one,
+// that are kept. Of those that are alive since before the ids were open the newest alone counts then and
+// for good (storage.Store OpenIDs), whatever else has ended until then. A condition holds of X alone: Absent if there is none, Present if there is one,
 // Exactly if its seq is the one named.
 //
 //	verb      condition  pending X                 on its way W       ended E               unknown
@@ -80,17 +81,19 @@ func (f *FSM) standing(e *storage.Entry) (s standing, err error) {
 	if f.store.Claimed(found.Ref, found.Topic, found.Target) {
 		s.onWay = found.Seq
 	}
+	expired := found.Expires != 0 && found.Expires <= f.store.Time()
 	switch {
+	case s.onWay == 0 && !expired:
+		// It waits. If a newer one has ended, that was before the ids were open, for since then each has
+		// taken the place of the one that waited.
+		s.pending, s.ended = found, outcomes.Outcome{}
 	case found.Seq < s.ended.Seq:
-		// A newer one has ended. This one is claimed, or expired, or has lost its id when ids
-		// were opened.
-	case found.Expires != 0 && found.Expires <= f.store.Time():
+		// A newer one has ended, after this one was claimed or had expired.
+	case expired:
 		s.ended = outcomes.Outcome{Name: e.Name, Kind: outcomes.Expired, Seq: found.Seq,
 			Due: found.Due, At: found.Expires, Target: found.Target}
-	case s.onWay != 0:
-		s.ended = outcomes.Outcome{}
 	default:
-		s.pending, s.ended = found, outcomes.Outcome{}
+		s.ended = outcomes.Outcome{}
 	}
 	return s, nil
 }

@@ -53,6 +53,9 @@ func (s *Store) Kill(runs []SeqRun) (killed uint64) {
 		}
 		killed += s.alive.RemoveRange(run.First, run.Last)
 		s.table.Remove(run.First, run.Last)
+		if s.values.lost.Count() > 0 {
+			s.values.lost.RemoveRange(run.First, run.Last)
+		}
 	}
 	return killed
 }

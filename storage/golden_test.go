@@ -126,6 +126,27 @@ func TestGolden_levelThree(t *testing.T) {
 	}
 }
 
+// What LevelThree writes while some messages have lost their ids.
+func TestGolden_lostIDs(t *testing.T) {
+	c := goldenContents()
+	v, err := decodeValues(c.state)
+	if err != nil {
+		t.Fatal(err)
+	}
+	v.level, v.idsOpen = LevelThree, true
+	v.lost.AddRange(7, 9)
+	v.lost.Add(1 << 33)
+	c.state = encodeValues(&v)
+	state, err := codec.Open("state", newestState, golden.Compare(t, "manifest_state_v3_lost", codec.Seal(c.state)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	again, err := decodeValues(state)
+	if err != nil || !reflect.DeepEqual(encodeValues(&again), c.state) || !again.idsOpen || again.lost.Count() != 4 || !again.lost.Contains(1<<33) {
+		t.Errorf("values %+v, want %+v (error %v)", again, v, err)
+	}
+}
+
 // What LevelFour writes otherwise than LevelThree.
 func TestGolden_levelFour(t *testing.T) {
 	c := goldenContents()

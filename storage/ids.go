@@ -25,24 +25,50 @@ func (s *Store) IDsOpen() bool {
 }
 
 // OpenIDs makes messages that were accepted before LevelThree known by their ids; those that are
-// dead are passed over. upTo says that all with a seq of upTo or below were told, now or before:
+// dead are passed over. Of several with one id, told now or before, the newest that is alive has it, and
+// the others have lost it for good. upTo says that all with a seq of upTo or below were told, now or before:
 // once that is every message there is, the ids are open, and stay so. Called by the writer, at
-// LevelThree.
-func (s *Store) OpenIDs(messages []Named, upTo uint64) (open bool) {
-	s.change()
-	defer s.mu.Unlock()
+// LevelThree. The error is that of a look-up: then half of it may be done.
+func (s *Store) OpenIDs(messages []Named, upTo uint64) (open bool, err error) {
 	for i := range messages {
 		n := &messages[i]
-		if s.alive.Contains(n.Seq) {
-			s.table.AddForeign(name.Row{
-				Hash: name.Of(n.Topic, n.ID), Seq: n.Seq, Due: n.Due, Expires: n.Expires, Target: s.table.KeptTarget(n.Target), Foreign: true,
-			})
+		h := name.Of(n.Topic, n.ID)
+		found, _, err := s.lookUp(h, n.Topic, n.ID)
+		if err != nil {
+			return false, fmt.Errorf("open ids: %w", err)
 		}
+		s.open(n, h, found.Seq)
 	}
+	s.change()
+	defer s.mu.Unlock()
 	if upTo >= s.values.nextSeq-1 {
 		s.values.idsOpen = true
 	}
-	return s.values.idsOpen
+	return s.values.idsOpen, nil
+}
+
+// open gives the message its id, which stands for the one of that seq so far, 0: for none. The older of the
+// two has lost it.
+func (s *Store) open(n *Named, h name.Hash, before uint64) {
+	s.change()
+	defer s.mu.Unlock()
+	switch {
+	case !s.hasName(n.Seq) || before == n.Seq: // dead, or told before
+	case before > n.Seq:
+		s.values.lost.Add(n.Seq)
+	default:
+		if before != 0 {
+			s.values.lost.Add(before)
+		}
+		s.table.AddForeign(name.Row{
+			Hash: h, Seq: n.Seq, Due: n.Due, Expires: n.Expires, Target: s.table.KeptTarget(n.Target), Foreign: true,
+		})
+	}
+}
+
+// hasName reports whether the message is alive and has not lost its id. The caller holds mu.
+func (s *Store) hasName(seq uint64) bool {
+	return s.alive.Contains(seq) && !s.values.lost.Contains(seq)
 }
 
 // Time returns the schedule's time: the highest of a leader's that SetTime was given, epoch
@@ -60,8 +86,8 @@ func (s *Store) NextSeq() uint64 {
 	return s.values.nextSeq
 }
 
-// Lookup returns the newest message alive that has the id in its delay topic, false when there
-// is none. It is the same on every node that has applied the same commands, whatever each has
+// Lookup returns the newest message alive that has the id in its delay topic, and has not lost it
+// (OpenIDs), false when there is none. It is the same on every node that has applied the same commands, whatever each has
 // flushed, merged or received. The writer sees what it has accepted and killed so far. It may
 // wait for the disk, whose error is returned: then it is not known whether there is one.
 func (s *Store) Lookup(topic, id string) (Found, bool, error) {
@@ -149,7 +175,7 @@ func (s *Store) lookInMemory(h name.Hash) lookup {
 // findInTables returns the newest message alive that memory has for the name. The caller holds mu.
 func (s *Store) findInTables(h name.Hash) (best name.Row, found bool) {
 	for _, t := range s.tables() {
-		if r, ok := t.Find(h, s.alive); ok && r.Seq > best.Seq {
+		if r, ok := t.Find(h, s.hasName); ok && r.Seq > best.Seq {
 			best, found = r, true
 		}
 	}
@@ -162,7 +188,7 @@ func (l *lookup) searchSegments() error {
 		if g.Info.Last <= l.best.Seq {
 			return nil
 		}
-		r, ok, err := g.FindName(l.hash, l.store.Alive)
+		r, ok, err := g.FindName(l.hash, l.store.named)
 		if err != nil {
 			return err
 		}
@@ -173,11 +199,17 @@ func (l *lookup) searchSegments() error {
 	return nil
 }
 
+func (s *Store) named(seq uint64) bool {
+	s.mu.RLock()
+	defer s.mu.RUnlock()
+	return s.hasName(seq)
+}
+
 // stillTrue reports whether what was found is so at this moment. To the writer it always is; to
 // others a message may have come, gone, or moved from memory to disk since they looked at memory.
 func (s *Store) stillTrue(l *lookup) bool {
 	s.mu.RLock()
 	defer s.mu.RUnlock()
 	now, _ := s.findInTables(l.hash)
-	return now.Seq == l.inMemory && slices.Equal(s.segments, l.seen) && (!l.found || s.alive.Contains(l.best.Seq))
+	return now.Seq == l.inMemory && slices.Equal(s.segments, l.seen) && (!l.found || s.hasName(l.best.Seq))
 }

@@ -74,7 +74,10 @@ func TestOpenIDs_makesOldMessagesKnown(t *testing.T) {
 		for seq := first; seq <= last; seq++ {
 			told = append(told, Named{Ref: Ref{Due: 999 + int64(seq), Seq: seq}, Target: "orders", Topic: "orders.delay", ID: fmt.Sprint("old-", seq), Expires: 5000})
 		}
-		open := s.OpenIDs(told, upTo)
+		open, err := s.OpenIDs(told, upTo)
+		if err != nil {
+			t.Fatal(err)
+		}
 		s.Applied(index)
 		return open
 	}
@@ -131,7 +134,9 @@ func openedStore(t *testing.T) *Store {
 	for seq := uint64(1); seq <= 10; seq++ {
 		told = append(told, Named{Ref: Ref{Due: 999 + int64(seq), Seq: seq}, Target: "orders", Topic: "orders.delay", ID: fmt.Sprint("old-", seq)})
 	}
-	s.OpenIDs(told, 10)
+	if _, err := s.OpenIDs(told, 10); err != nil {
+		t.Fatal(err)
+	}
 	s.Applied(2)
 	return s
 }
@@ -179,7 +184,9 @@ func TestRelease_keepsNames(t *testing.T) {
 	s.Accept(withIDs(5, 2000, "new"))
 	frozen := s.Freeze()
 	s.Accept(withIDs(2, 3000, "new"))
-	s.OpenIDs([]Named{{Ref: Ref{Due: 999 + 3, Seq: 3}, Target: "orders", Topic: "orders.delay", ID: "again"}}, 0)
+	if _, err := s.OpenIDs([]Named{{Ref: Ref{Due: 999 + 3, Seq: 3}, Target: "orders", Topic: "orders.delay", ID: "again"}}, 0); err != nil {
+		t.Fatal(err)
+	}
 	s.Kill([]SeqRun{{17, 17}, {14, 14}})
 	frozen.Release()
 	for seq, id := range map[uint64]string{9: "old-9", 16: "new-0", 12: "new-1", 13: "new-2", 0: "new-3", 3: "again"} {
@@ -187,5 +194,65 @@ func TestRelease_keepsNames(t *testing.T) {
 	}
 	if err := s.Check(); err != nil {
 		t.Fatal(err)
+	}
+}
+
+// Of several messages with one id the newest that was alive when they were told has it for good. The others
+// do not get it when that has died, wherever their rows lie and whichever was told first.
+func TestOpenIDs_givesAnIDToTheNewestForGood(t *testing.T) {
+	s := openStore(t, t.TempDir())
+	s.Accept(entries(9, 1000, 1, 20))
+	s.Applied(1)
+	flush(t, s, 1)
+	s.RaiseLevel(LevelThree)
+	index := uint64(1)
+	tell := func(id string, seqs ...uint64) {
+		t.Helper()
+		for _, seq := range seqs {
+			named := Named{Ref: Ref{Due: 999 + int64(seq), Seq: seq}, Target: "orders", Topic: "orders.delay", ID: id}
+			if _, err := s.OpenIDs([]Named{named}, 0); err != nil {
+				t.Fatal(err)
+			}
+			index++
+			s.Applied(index)
+			flush(t, s, index)
+		}
+	}
+	tell("rising", 1, 2, 3)
+	tell("falling", 6, 5, 4, 5)
+	tell("mixed", 8, 9)
+	s.Kill([]SeqRun{{9, 9}})
+	tell("mixed", 7, 8)
+	for range 2 { // as they lie, and as they are read back
+		for id, seq := range map[string]uint64{"rising": 3, "falling": 6, "mixed": 7} {
+			requireFound(t, s, id, seq)
+		}
+		mergeAll(t, s)
+		index++
+		s.Applied(index)
+		flush(t, s, index)
+		if err := s.Reload(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	to := openStore(t, t.TempDir())
+	if err := transfer(s, to); err != nil {
+		t.Fatal(err)
+	}
+	if digest(t, s) != digest(t, to) {
+		t.Error("a snapshot is not the same")
+	}
+	for _, s := range []*Store{s, to} {
+		s.Kill([]SeqRun{{3, 3}, {6, 7}})
+		for _, id := range []string{"rising", "falling", "mixed"} {
+			requireFound(t, s, id, 0)
+		}
+		if s.Pending() != 5 {
+			t.Errorf("%d are pending, want 5", s.Pending())
+		}
+		s.Kill([]SeqRun{{1, 9}})
+		if n := s.values.lost.Count(); n > 0 {
+			t.Errorf("it is kept of %d that are dead that they have lost their ids", n)
+		}
 	}
 }

@@ -23,6 +23,7 @@ type model struct {
 	state   State
 
 	told map[uint64]Named // messages from before LevelThree, by seq
+	lost map[uint64]bool  // that have lost their id to a newer one
 	open bool
 
 	ended      []outcomes.Outcome // oldest first
@@ -31,7 +32,7 @@ type model struct {
 }
 
 func newModel() *model {
-	return &model{entries: make(map[uint64]Entry), told: make(map[uint64]Named), state: State{Level: LevelOne, NextSeq: 1}, keep: outcomes.DefaultKeep}
+	return &model{entries: make(map[uint64]Entry), told: make(map[uint64]Named), lost: make(map[uint64]bool), state: State{Level: LevelOne, NextSeq: 1}, keep: outcomes.DefaultKeep}
 }
 
 // operation is one log entry: the same value is applied to models and stores.
@@ -92,9 +93,13 @@ func (m *model) apply(index uint64, op operation) (killed uint64) {
 	}
 	if o := op.Open; o != nil {
 		for _, n := range o.Named {
-			if _, ok := m.entries[n.Seq]; ok {
-				m.told[n.Seq] = n
+			if _, ok := m.entries[n.Seq]; !ok || m.lost[n.Seq] {
+				continue
 			}
+			if before, ok := m.lookup(n.Topic, n.ID); ok && before.Seq != n.Seq {
+				m.lost[min(before.Seq, n.Seq)] = true
+			}
+			m.told[n.Seq] = n
 		}
 		m.open = m.open || o.UpTo >= m.state.NextSeq-1
 	}
@@ -123,15 +128,23 @@ func (m *model) forget(most int) {
 // lookup is Store.Lookup: the newest alive of those with the id.
 func (m *model) lookup(topic, id string) (found Found, ok bool) {
 	for seq, e := range m.entries {
-		covered := e.Topic
-		if told, isTold := m.told[seq]; isTold {
-			e.Topic, e.ID, e.Expires = told.Topic, told.ID, told.Expires
+		if isTopic, isID := m.idOf(seq); isTopic != topic || isID != id || m.lost[seq] || seq < found.Seq {
+			continue
 		}
-		if e.Topic == topic && e.ID == id && seq > found.Seq {
-			found, ok = Found{Ref: e.Ref(), Target: e.Target, Topic: covered, Expires: e.Expires}, true
+		found, ok = Found{Ref: e.Ref(), Target: e.Target, Topic: e.Topic, Expires: e.Expires}, true
+		if told, isTold := m.told[seq]; isTold {
+			found.Expires = told.Expires
 		}
 	}
 	return found, ok
+}
+
+// idOf returns what the entry tells, or OpenIDs was told.
+func (m *model) idOf(seq uint64) (topic, id string) {
+	if told, isTold := m.told[seq]; isTold {
+		return told.Topic, told.ID
+	}
+	return m.entries[seq].Topic, m.entries[seq].ID
 }
 
 func (m *model) lower(e Entry) {
@@ -155,7 +168,7 @@ func (m *model) clone() *model {
 	c := *m
 	c.entries = maps.Clone(m.entries)
 	c.state.Claim.Holds = slices.Clone(m.state.Claim.Holds)
-	c.told = maps.Clone(m.told)
+	c.told, c.lost = maps.Clone(m.told), maps.Clone(m.lost)
 	c.ended = slices.Clone(m.ended)
 	return &c
 }
@@ -177,7 +190,9 @@ func applyTo(s *Store, index uint64, op operation) (killed uint64) {
 		s.ChangeClaim(*op.Change)
 	}
 	if op.Open != nil {
-		s.OpenIDs(op.Open.Named, op.Open.UpTo)
+		if _, err := s.OpenIDs(op.Open.Named, op.Open.UpTo); err != nil {
+			panic(err)
+		}
 	}
 	s.SetTime(op.Time)
 	s.RaiseLevel(op.Level)

@@ -74,6 +74,7 @@ func (m *Moment) Standing(e *Entry) Standing {
 func (s *Store) moment() Moment {
 	v := s.values
 	v.holds, v.topics, v.bounds, v.positions = v.holds.clone(), v.topics.clone(), v.bounds.Clone(), nil
+	v.lost = nil // the writer's
 	return Moment{
 		Index: v.appliedIndex, Time: v.time, Pending: s.alive.Count(), IDsOpen: v.idsOpen,
 		values: v, alive: s.alive.Freeze(),

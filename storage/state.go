@@ -9,6 +9,7 @@ import (
 	"math"
 	"slices"
 
+	"github.com/carillonmq/carillon/storage/alive"
 	"github.com/carillonmq/carillon/storage/bulk"
 	"github.com/carillonmq/carillon/storage/codec"
 	"github.com/carillonmq/carillon/storage/pause"
@@ -106,10 +107,11 @@ type values struct {
 	time      int64
 	nextSeq   uint64
 	surveyed  bool
-	idsOpen   bool  // see Store.OpenIDs
-	claim     Claim // without holds
-	holds     holds // by target
-	topics    holds // by delay topic
+	idsOpen   bool       // see Store.OpenIDs
+	lost      *alive.Set // messages alive that have lost their id, likewise
+	claim     Claim      // without holds
+	holds     holds      // by target
+	topics    holds      // by delay topic
 	pauses    pause.Set
 	bounds    pause.Bounds // see claimed.go
 	replayed  replayed.Set
@@ -120,14 +122,14 @@ type values struct {
 }
 
 func newValues() values {
-	return values{level: LevelOne, nextSeq: 1, holds: newHolds(), topics: newHolds(), replayed: replayed.New(), positions: make(map[partitionKey]Position)}
+	return values{level: LevelOne, nextSeq: 1, lost: alive.NewSet(), holds: newHolds(), topics: newHolds(), replayed: replayed.New(), positions: make(map[partitionKey]Position)}
 }
 
 // clone costs a copy of the positions. Nobody else may use v meanwhile, not even to read.
 func (v *values) clone() values {
 	c := *v
 	c.holds, c.topics = v.holds.clone(), v.topics.clone()
-	c.bounds, c.replayed = v.bounds.Clone(), v.replayed.Clone()
+	c.bounds, c.replayed, c.lost = v.bounds.Clone(), v.replayed.Clone(), v.lost.Freeze()
 	c.positions = maps.Clone(v.positions)
 	return c
 }
@@ -223,7 +225,10 @@ func (v *values) holdPaused(kind pause.Kind, name string) {
 // Above LevelOne this is version 2, which begins with | level uvarint |. From LevelThree on it is
 // version 3, which ends with
 //
-//	| n | n x (topic held, through varint, mark) | pause.Set | ids open u8 |
+//	| n | n x (topic held, through varint, mark) | pause.Set | ids u8 | lost |
+//
+// where ids is 1 if they are open, and 2 more if some messages have lost theirs: then these are an
+// alive.Set, else lost is nothing.
 //
 // From LevelFour on it is version 4, which goes on with | replayed.Set | bulk.Set |. While something
 // is paused both end with | pause.Bounds |.
@@ -265,11 +270,39 @@ func (v *values) append(b []byte) []byte {
 	}
 	b = v.topics.append(b)
 	b = v.pauses.Append(b)
-	b = codec.AppendBool(b, v.idsOpen)
+	b = v.appendIDs(b)
 	if v.level >= LevelFour {
 		b = v.bulks.Append(v.replayed.Append(b))
 	}
 	return v.bounds.Append(b)
+}
+
+// Bits that say how it stands with ids.
+const (
+	idsAreOpen = 1 << 0
+	idsAreLost = 1 << 1 // by some
+)
+
+func (v *values) appendIDs(b []byte) []byte {
+	ids := byte(0)
+	if v.idsOpen {
+		ids |= idsAreOpen
+	}
+	if v.lost.Count() == 0 {
+		return append(b, ids)
+	}
+	return v.lost.Append(append(b, ids|idsAreLost))
+}
+
+func (v *values) readIDs(d *codec.Decoder) {
+	ids := d.Byte()
+	v.idsOpen = ids&idsAreOpen != 0
+	if ids&idsAreLost != 0 {
+		v.lost = alive.Read(d)
+	}
+	if ids > idsAreOpen|idsAreLost || ids&idsAreLost != 0 && v.lost.Count() == 0 {
+		d.Fail("ids are neither open nor lost")
+	}
 }
 
 func decodeValues(r codec.Record) (values, error) {
@@ -296,7 +329,7 @@ func decodeValues(r codec.Record) (values, error) {
 	if r.Version >= 3 {
 		v.topics.read(&d)
 		v.pauses = pause.Read(&d)
-		v.idsOpen = d.Bool()
+		v.readIDs(&d)
 	}
 	if r.Version >= 4 {
 		v.replayed = replayed.Read(&d)

@@ -49,7 +49,9 @@ func (b *openingBench) Propose(_ context.Context, command raftfsm.Command) *raft
 	var result raftfsm.Result
 	switch c := command.(type) {
 	case raftfsm.OpenIDs:
-		b.store.OpenIDs(c.Named, c.UpTo)
+		if _, err := b.store.OpenIDs(c.Named, c.UpTo); err != nil {
+			panic(err)
+		}
 	case raftfsm.Ingest:
 		for i, p := range c.Parts {
 			if len(p.Entries) > 0 {

@@ -211,7 +211,9 @@ func TestGet_needsOpenIDs(t *testing.T) {
 	if _, err := d.Get(t.Context(), "orders.delay", "order-2"); !errors.Is(err, ErrIDsClosed) {
 		t.Errorf("got %v", err)
 	}
-	s.OpenIDs(nil, 4)
+	if _, err := s.OpenIDs(nil, 4); err != nil {
+		t.Fatal(err)
+	}
 	s.Applied(2)
 	life, err := d.Get(t.Context(), "orders.delay", "order-2")
 	if err != nil || life.Message == nil || life.Message.Seq != 3 || life.Message.State != "waiting" || life.Message.From != "orders.delay/3/2" || string(life.Message.Payload.Value) != "a parcel" {

@@ -114,6 +114,43 @@ func (s *Set) basePieces() iter.Seq[[]byte] {
 	}
 }
 
+// Append writes a set that is part of a record. Equal sets are written alike:
+//
+//	| n uvarint | n x (number uvarint, count - 1 uvarint, seqs) |
+//
+// with blocks as a base piece has them.
+func (s *Set) Append(to []byte) []byte {
+	n := uint64(0)
+	for range s.all() {
+		n++
+	}
+	to = binary.AppendUvarint(to, n)
+	for number, b := range s.all() {
+		to = b.append(binary.AppendUvarint(to, number))
+	}
+	return to
+}
+
+// Read reads what Append wrote. It fails the decoder where that is not what it wrote.
+func Read(d *codec.Decoder) *Set {
+	s, last := NewSet(), int64(-1)
+	for range d.CountOf(leastBlock) {
+		number, b := d.Uvarint(), readBlock(d)
+		if number > maxSeq>>blockBits || int64(number) <= last {
+			d.Fail("block out of its order")
+		}
+		if d.Failed() {
+			return NewSet()
+		}
+		s.put(number, b)
+		last = int64(number)
+	}
+	return s
+}
+
+// leastBlock is how many bytes a block takes at least, with its number.
+const leastBlock = 2
+
 // BaseSize returns how many bytes basePieces yields.
 func (s *Set) BaseSize() (size int64) {
 	payload := int64(0)

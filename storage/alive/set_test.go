@@ -8,6 +8,8 @@ import (
 	"testing"
 
 	"pgregory.net/rapid"
+
+	"github.com/carillonmq/carillon/storage/codec"
 )
 
 // TestAliveSet_equalsMap changes a set at random, across the ends of blocks and
@@ -119,6 +121,32 @@ func TestSet_survivesThePortableForm(t *testing.T) {
 	}
 	if want := slices.Collect(everySeq(set)); !slices.Equal(slices.Collect(everySeq(got)), want) || got.count != set.count {
 		t.Errorf("%d seqs come back of %d", got.count, len(want))
+	}
+}
+
+func TestAppend_writesWhatComesBack(t *testing.T) {
+	for name, set := range map[string]*Set{"empty": NewSet(), "some": goldenSet()} {
+		b := set.Append(nil)
+		d := codec.NewDecoder(b)
+		if got := Read(&d); d.Finish("set") != nil || !slices.Equal(got.Append(nil), b) || got.Count() != set.Count() {
+			t.Errorf("%s: %d of %d seqs come back", name, got.Count(), set.Count())
+		}
+		for n := range len(b) {
+			d := codec.NewDecoder(b[:n])
+			if Read(&d); d.Finish("set") == nil {
+				t.Errorf("%s: cut to %d of %d bytes it decodes", name, n, len(b))
+			}
+		}
+	}
+	for name, b := range map[string][]byte{
+		"blocks out of their order": {2, 1, 0, 7, 0, 0, 0, 7, 0},
+		"a block twice":             {2, 1, 0, 7, 0, 1, 0, 8, 0},
+		"a block beyond all":        {1, 255, 255, 255, 255, 255, 255, 1, 0, 7, 0},
+	} {
+		d := codec.NewDecoder(b)
+		if Read(&d); !d.Failed() {
+			t.Errorf("%s: it decodes", name)
+		}
 	}
 }
 

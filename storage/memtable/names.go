@@ -192,11 +192,11 @@ func (m *Table) Expect(names []name.Hash) (read uint64) {
 	return read
 }
 
-// Find returns the newest message of the name that is in the set.
-func (m *Table) Find(h name.Hash, set *alive.Set) (name.Row, bool) {
+// Find returns the newest message of the name that accept accepts.
+func (m *Table) Find(h name.Hash, accept func(seq uint64) bool) (name.Row, bool) {
 	n := &m.names
 	for at := n.find(&h); at != 0; at = n.rows.at(at).older {
-		if r := n.rows.at(at); set.Contains(r.seq) {
+		if r := n.rows.at(at); accept(r.seq) {
 			return m.row(r)
 		}
 	}
