@@ -169,6 +169,10 @@ func (b *Broker) Run(ctx context.Context) error {
 		return nil
 	})
 	group.Go(func() error {
+		b.reach.looks(ctx)
+		return nil
+	})
+	group.Go(func() error {
 		b.skew.run(ctx)
 		return nil
 	})

@@ -31,6 +31,9 @@ const (
 	// reachTimeout bounds such a look. It is longer than the source's own patience, whose
 	// words say what was asked.
 	reachTimeout = topicsPatience + 2*time.Second
+	// lookAgain is the least time from the beginning of a look to that of the next one: anybody may ask for
+	// them. A member that asks twice waits as long by itself.
+	lookAgain = askReachAgain
 	// recheckEvery is the time between looks of a node that gave leadership away.
 	recheckEvery = 30 * time.Second
 )
@@ -52,12 +55,12 @@ type reach struct {
 	mu   sync.Mutex
 	note string // why leadership was given away, until Kafka answers this node again
 
-	noted  chan struct{} // holds a token when a note was set
-	asking chan struct{} // holds a token while this node looks at Kafka
+	noted chan struct{}     // holds a token when a note was set
+	asked chan chan<- error // takes those who want this node to look at Kafka
 }
 
 func newReach(b *Broker) *reach {
-	return &reach{broker: b, patience: reachPatience, noted: make(chan struct{}, 1), asking: make(chan struct{}, 1)}
+	return &reach{broker: b, patience: reachPatience, noted: make(chan struct{}, 1), asked: make(chan chan<- error)}
 }
 
 // watch runs beside a term until ctx ends. Each look at the delay topics wakes it.
@@ -193,18 +196,61 @@ func (r *reach) recheck(ctx context.Context) {
 }
 
 // ReachKafka looks whether Kafka answers this node: it lists the delay topics as a
-// leader would, over connections of its own. It blocks for a few round trips, seven
-// seconds at most, and one look at a time. Any goroutine may call it.
+// leader would, over connections of its own. All who ask while a look is taken share the
+// next one, so that nobody waits for more than two, however many ask. It blocks for a
+// few round trips, seven seconds a look at most, while Run runs. Any goroutine may call it.
 func (b *Broker) ReachKafka(ctx context.Context) error {
-	asked := ctx
-	ctx, cancel := context.WithTimeout(ctx, reachTimeout)
+	ctx, cancel := context.WithTimeout(ctx, 2*reachTimeout+lookAgain)
 	defer cancel()
+	found := make(chan error, 1)
 	select {
-	case b.reach.asking <- struct{}{}:
-		defer func() { <-b.reach.asking }()
+	case b.reach.asked <- found:
 	case <-ctx.Done():
 		return fmt.Errorf("wait for another look at Kafka: %w", ctx.Err())
 	}
+	select {
+	case err := <-found:
+		return err
+	case <-ctx.Done():
+		return fmt.Errorf("look at Kafka: %w", ctx.Err())
+	}
+}
+
+// looks looks at Kafka for all who have asked, until ctx ends.
+func (r *reach) looks(ctx context.Context) {
+	for {
+		var asked []chan<- error
+		select {
+		case <-ctx.Done():
+			return
+		case first := <-r.asked:
+			asked = append(asked, first)
+		}
+		for more := true; more; { // who has asked during the look before
+			select {
+			case next := <-r.asked:
+				asked = append(asked, next)
+			default:
+				more = false
+			}
+		}
+		pause := time.After(lookAgain)
+		err := r.broker.look(ctx)
+		for _, found := range asked {
+			found <- err
+		}
+		select {
+		case <-ctx.Done():
+			return
+		case <-pause:
+		}
+	}
+}
+
+func (b *Broker) look(ctx context.Context) error {
+	asked := ctx
+	ctx, cancel := context.WithTimeout(ctx, reachTimeout)
+	defer cancel()
 	source, err := b.newSource()
 	if err != nil {
 		return fmt.Errorf("open source: %w", err)

@@ -94,6 +94,25 @@ func TestCreate_leavesTheModeAsItWas(t *testing.T) {
 	}
 }
 
+// A token in it would not count: nodes refuse the file.
+func TestCreate_refusesAFileThatOthersMayRead(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "tokens.yaml")
+	token := create(t, path, Grant{Name: "anna", Role: Viewer})
+	if err := os.Chmod(path, 0o644); err != nil {
+		t.Fatal(err)
+	}
+	const says = "has mode 0644, so that others may read or change it: run chmod"
+	if _, err := Create(path, Grant{Name: "bert", Role: Viewer}, born); err == nil || !strings.Contains(err.Error(), says) {
+		t.Errorf("create: %v", err)
+	}
+	if _, err := Revoke(path, strings.Split(token, "_")[1]); err == nil || !strings.Contains(err.Error(), says) {
+		t.Errorf("revoke: %v", err)
+	}
+	if n := len(readFile(t, path).Entries()); n != 1 {
+		t.Errorf("%d tokens, want 1", n)
+	}
+}
+
 func TestCreate_doesNotTouchAFileThatItCannotRead(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "tokens.yaml")
 	const text = "tokens:\n  - id: x\n"

@@ -1,20 +1,15 @@
 package access
 
 import (
-	"cmp"
 	"crypto/sha256"
 	"encoding/hex"
-	"errors"
 	"fmt"
-	"io/fs"
-	"os"
-	"path/filepath"
 	"slices"
-	"syscall"
 	"time"
 
 	"go.yaml.in/yaml/v3"
-	"golang.org/x/sys/unix"
+
+	"github.com/carillonmq/carillon/broker/reload"
 )
 
 // Create adds a token with what the grant allows to the file at the path, which it makes
@@ -52,63 +47,19 @@ func Revoke(path, id string) (revoked Entry, err error) {
 	return revoked, nil
 }
 
-// change reads the file, a missing one as empty, and puts another in its place. Two that
-// change it wait for each other: they lock its folder.
+// change reads the file, a missing one as empty, and puts another in its place. One that nodes refuse, since
+// others may read it, is refused: what it says does not count.
 func change(path string, to func(Book) (Book, error)) error {
-	folder, err := os.Open(filepath.Dir(path))
-	if err != nil {
-		return err
-	}
-	defer folder.Close()
-	if err := unix.Flock(int(folder.Fd()), unix.LOCK_EX); err != nil {
-		return fmt.Errorf("lock %s: %w", filepath.Dir(path), err)
-	}
-	before, err := os.Stat(path)
-	if err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return err
-	}
-	text, err := os.ReadFile(path)
-	if err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return err
-	}
-	book, err := ReadBook(path, text)
-	if err != nil {
-		return err
-	}
-	if book, err = to(book); err != nil {
-		return err
-	}
-	return replace(path, book, before)
-}
-
-// replace writes beside the file and renames, so that a node never reads half of one. Who
-// owns it and who may read it stays; a new one is its maker's alone.
-func replace(path string, b Book, before fs.FileInfo) (err error) {
-	text, err := b.text()
-	if err != nil {
-		return err
-	}
-	next, err := os.CreateTemp(filepath.Dir(path), ".tokens-*") // 0600
-	if err != nil {
-		return err
-	}
-	defer func() {
+	return reload.File{Path: path, Secret: true, Optional: true}.Change(0o600, func(text []byte) ([]byte, error) {
+		book, err := ReadBook(path, text)
 		if err != nil {
-			err = errors.Join(err, os.Remove(next.Name()))
+			return nil, err
 		}
-	}()
-	_, err = next.Write(text)
-	if before != nil && err == nil {
-		owner := before.Sys().(*syscall.Stat_t)
-		if int(owner.Uid) != os.Getuid() || int(owner.Gid) != os.Getgid() {
-			err = next.Chown(int(owner.Uid), int(owner.Gid))
+		if book, err = to(book); err != nil {
+			return nil, err
 		}
-		err = cmp.Or(err, next.Chmod(before.Mode().Perm()))
-	}
-	if err = errors.Join(cmp.Or(err, next.Sync()), next.Close()); err != nil {
-		return err
-	}
-	return os.Rename(next.Name(), path)
+		return book.text()
+	})
 }
 
 // text is what ReadBook reads.

@@ -67,14 +67,16 @@ func TestRaise_refusesABodyThatIsNone(t *testing.T) {
 
 // What may have been done is not answered as what was not: it would be asked for once more.
 func TestNode_isToldToBeInDoubt(t *testing.T) {
-	n := &fakeNode{status: broker.Status{Node: "n1", Leader: "n1"}, refusal: fmt.Errorf("carry out: %w: %w", raftfsm.ErrInDoubt, context.DeadlineExceeded)}
-	for path, body := range map[string]string{
-		replacePath: `{"member":"n3"}`, raisePath: "{}", "/v1/topics/orders.delay/pause": `{"why":"why"}`, "/v1/targets/orders/resume": "{}",
-	} {
-		answer := send(handlerOf(n), "POST", path, body)
-		var told client.Problem
-		if err := json.Unmarshal(answer.Body.Bytes(), &told); err != nil || answer.Code != http.StatusGatewayTimeout || told.Code != client.CodeInDoubt || answer.Header().Get("Retry-After") != "" {
-			t.Errorf("%s: %d %s", path, answer.Code, answer.Body)
+	for _, cause := range []error{context.DeadlineExceeded, raftfsm.ErrNotLeader} { // the second of half a replacement
+		n := &fakeNode{status: broker.Status{Node: "n1", Leader: "n1"}, refusal: fmt.Errorf("carry out: %w: %w", raftfsm.ErrInDoubt, cause)}
+		for path, body := range map[string]string{
+			replacePath: `{"member":"n3"}`, raisePath: "{}", "/v1/topics/orders.delay/pause": `{"why":"why"}`, "/v1/targets/orders/resume": "{}",
+		} {
+			answer := send(handlerOf(n), "POST", path, body)
+			var told client.Problem
+			if err := json.Unmarshal(answer.Body.Bytes(), &told); err != nil || answer.Code != http.StatusGatewayTimeout || told.Code != client.CodeInDoubt || answer.Header().Get("Retry-After") != "" {
+				t.Errorf("%s: %d %s", path, answer.Code, answer.Body)
+			}
 		}
 	}
 }

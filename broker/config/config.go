@@ -124,7 +124,7 @@ type TLS struct {
 type SASL struct {
 	Mechanism string `yaml:"mechanism" help:"plain, scram-256 or scram-512; empty: none"`
 	Username  string `yaml:"username" help:"user name"`
-	Password  Secret `yaml:"password" help:"password; better given as a variable than as a flag"`
+	Password  Secret `yaml:"password" help:"password; no flag, which every user of the machine could read"`
 }
 
 // A Targets says by patterns which topics messages may be delivered to.

@@ -19,6 +19,9 @@ func (k Key) Variable() string {
 	return VariablePrefix + strings.ToUpper(strings.ReplaceAll(k.Name, ".", "_"))
 }
 
+// Secret reports whether a value of the key must not be seen, as on a command line.
+func (k Key) Secret() bool { return k.typ == reflect.TypeFor[Secret]() }
+
 // Text returns the key's value in the configuration as a flag or a variable gives it.
 func (k Key) Text(c Config) string { return flowText(k.in(&c)) }
 

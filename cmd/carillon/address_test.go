@@ -25,12 +25,16 @@ func TestNodeFlags_sayWhoIsAskedAndWhoAsks(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	book := contexts.Book{Current: "used", Contexts: []contexts.Context{
-		{Name: "used", API: []string{"used:1"}, TokenFile: file("used.token")},
-		{Name: "prod", API: []string{"prod:1"}, TokenFile: file("prod.token")},
-		{Name: "open", API: []string{"open:1"}},
-	}}
-	if err := book.Write(path); err != nil {
+	err = contexts.Change(path, func(b *contexts.Book) error {
+		b.Current = "used"
+		b.Contexts = []contexts.Context{
+			{Name: "used", API: []string{"used:1"}, TokenFile: file("used.token")},
+			{Name: "prod", API: []string{"prod:1"}, TokenFile: file("prod.token")},
+			{Name: "open", API: []string{"open:1"}},
+		}
+		return nil
+	})
+	if err != nil {
 		t.Fatal(err)
 	}
 	given := file("given.token")

@@ -161,23 +161,20 @@ func readAuthority(dir string) (ca certs.Pair, err error) {
 	return ca, err
 }
 
-// writePair writes both files, the key for its owner alone. Each is whole at any moment.
+// writePair writes both files, a new key for its owner alone. A key that others may read already is refused:
+// the new one would be no secret either.
 func writePair(cmd *cobra.Command, dir, name string, pair certs.Pair) error {
-	key, cert := filepath.Join(dir, name+".key"), filepath.Join(dir, name+".pem")
-	if err := writeWhole(key, pair.Key, 0o600); err != nil {
+	key := reload.File{Path: filepath.Join(dir, name+".key"), Secret: true, Optional: true}
+	cert := reload.File{Path: filepath.Join(dir, name+".pem")}
+	if _, err := key.Read(); err != nil {
 		return err
 	}
-	if err := writeWhole(cert, pair.Cert, 0o644); err != nil {
+	if err := key.Write(pair.Key, 0o600); err != nil {
 		return err
 	}
-	fmt.Fprintf(cmd.OutOrStdout(), "%s\n%s\n", cert, key)
+	if err := cert.Write(pair.Cert, 0o644); err != nil {
+		return err
+	}
+	fmt.Fprintf(cmd.OutOrStdout(), "%s\n%s\n", cert.Path, key.Path)
 	return nil
-}
-
-func writeWhole(path string, text []byte, mode fs.FileMode) error {
-	next := path + ".next"
-	if err := os.WriteFile(next, text, mode); err != nil {
-		return err
-	}
-	return os.Rename(next, path)
 }

@@ -69,16 +69,15 @@ func contextAddCommand() *cobra.Command {
 					return err
 				}
 			}
-			return changeContexts(func(b *contexts.Book, path string) error {
+			return changeContexts(cmd, func(b *contexts.Book, path string) (string, error) {
 				if err := b.Add(c); err != nil {
-					return err
+					return "", err
 				}
 				used := "use it with: carillon context use " + c.Name
 				if b.Current == c.Name {
 					used = "it is in use"
 				}
-				fmt.Fprintf(cmd.OutOrStdout(), "added %s to %s; %s\n", c.Name, path, used)
-				return nil
+				return fmt.Sprintf("added %s to %s; %s", c.Name, path, used), nil
 			})
 		},
 	}
@@ -93,12 +92,8 @@ func contextUseCommand() *cobra.Command {
 		Args:              arguments(cobra.ExactArgs(1)),
 		ValidArgsFunction: completeContexts,
 		RunE: func(cmd *cobra.Command, args []string) error {
-			return changeContexts(func(b *contexts.Book, _ string) error {
-				if err := b.Use(args[0]); err != nil {
-					return err
-				}
-				fmt.Fprintf(cmd.OutOrStdout(), "%s is in use\n", args[0])
-				return nil
+			return changeContexts(cmd, func(b *contexts.Book, _ string) (string, error) {
+				return args[0] + " is in use", b.Use(args[0])
 			})
 		},
 	}
@@ -111,35 +106,38 @@ func contextRemoveCommand() *cobra.Command {
 		Args:              arguments(cobra.ExactArgs(1)),
 		ValidArgsFunction: completeContexts,
 		RunE: func(cmd *cobra.Command, args []string) error {
-			return changeContexts(func(b *contexts.Book, _ string) error {
-				if err := b.Remove(args[0]); err != nil {
-					return err
-				}
-				words := ""
+			return changeContexts(cmd, func(b *contexts.Book, _ string) (string, error) {
+				err := b.Remove(args[0])
+				done := args[0] + " is removed"
 				if b.Current == "" {
-					words = "; none is in use now"
+					done += "; none is in use now"
 				}
-				fmt.Fprintf(cmd.OutOrStdout(), "%s is removed%s\n", args[0], words)
-				return nil
+				return done, err
 			})
 		},
 	}
 }
 
-// changeContexts reads the contexts, changes them and writes them. A name that is none is a mistake in the
-// command line.
-func changeContexts(change func(b *contexts.Book, path string) error) error {
-	path, book, err := readContexts()
+// changeContexts changes the contexts, and says what was done once they are written. A name that is none is a
+// mistake in the command line.
+func changeContexts(cmd *cobra.Command, change func(b *contexts.Book, path string) (done string, err error)) error {
+	path, err := contexts.Path()
 	if err != nil {
 		return err
 	}
-	if err := change(&book, path); err != nil {
-		if errors.Is(err, contexts.ErrName) {
-			return &usageError{err}
-		}
+	var done string
+	err = contexts.Change(path, func(b *contexts.Book) (err error) {
+		done, err = change(b, path)
+		return err
+	})
+	if errors.Is(err, contexts.ErrName) {
+		return &usageError{err}
+	}
+	if err != nil {
 		return err
 	}
-	return book.Write(path)
+	fmt.Fprintln(cmd.OutOrStdout(), done)
+	return nil
 }
 
 func readContexts() (path string, book contexts.Book, err error) {

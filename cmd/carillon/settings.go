@@ -2,6 +2,7 @@ package main
 
 import (
 	"errors"
+	"fmt"
 	"os"
 	"strings"
 
@@ -18,6 +19,7 @@ func addConfigFlags(flags *pflag.FlagSet, keys []config.Key) {
 		if k.Kind() == "bool" {
 			flags.Lookup(k.Name).NoOptDefVal = "true"
 		}
+		flags.Lookup(k.Name).Hidden = k.Secret() // which load refuses
 	}
 }
 
@@ -39,6 +41,11 @@ func (v *flagValue) Type() string {
 // a flag is a usageError.
 func load(flags *pflag.FlagSet, keys []config.Key) (config.Settings, error) {
 	given := map[string]string{}
+	for _, k := range keys {
+		if k.Secret() && flags.Changed(k.Name) {
+			return config.Settings{}, &usageError{fmt.Errorf("--%s is a secret, and every user of this machine can read the list of processes: give it as the variable %s, or in the configuration file", k.Name, k.Variable())}
+		}
+	}
 	for _, name := range append([]string{config.FileFlag}, names(keys)...) {
 		if flag := flags.Lookup(name); flag.Changed {
 			given[name] = flag.Value.String()

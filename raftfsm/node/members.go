@@ -59,10 +59,20 @@ func (n *Node) Replace(ctx context.Context, memberID string) error {
 	}
 	id := raft.ServerID(member.NextRaftID(memberID, r.LastIndex()))
 	if err := n.await(ctx, r.AddNonvoter(id, raft.ServerAddress(m.Raft), 0, configChangeTimeout)); err != nil {
-		return fmt.Errorf("add %s: %w", id, err)
+		return notAdded(id, do.Remove, err)
 	}
 	n.log.Info("member replaced, it votes when it has caught up", "member", memberID, "raft_id", id)
 	return nil
+}
+
+// notAdded is the error of a replacement that ended before the member had its new place. If the old one was
+// taken from it by then, something was done, whatever the error says of the rest.
+func notAdded(id raft.ServerID, removed string, err error) error {
+	err = fmt.Errorf("add %s: %w", id, err)
+	if removed == "" {
+		return err
+	}
+	return fmt.Errorf("%w: %s is removed, replace the member again: %w", raftfsm.ErrInDoubt, removed, err)
 }
 
 // promoteLoop makes voters of non-voters that have caught up, while this node

@@ -3,6 +3,7 @@ package node
 import (
 	"context"
 	"errors"
+	"strings"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -10,6 +11,7 @@ import (
 
 	"github.com/hashicorp/raft"
 
+	"github.com/carillonmq/carillon/raftfsm"
 	"github.com/carillonmq/carillon/storage"
 )
 
@@ -115,5 +117,17 @@ func checkScan(t testing.TB, s *storage.Store) {
 	}
 	if seen != s.Pending() {
 		t.Errorf("scanned %d of %d", seen, s.Pending())
+	}
+}
+
+// Half a replacement is not told as none.
+func TestReplace_isInDoubtOnceThePlaceIsTaken(t *testing.T) {
+	for _, cause := range []error{raftfsm.ErrNotLeader, raftfsm.ErrClosed, raftfsm.ErrBusy} {
+		if err := notAdded("n3#9", "n3", cause); !errors.Is(err, raftfsm.ErrInDoubt) || !errors.Is(err, cause) || !strings.Contains(err.Error(), "n3 is removed, replace the member again") {
+			t.Errorf("%v after the removal: %v", cause, err)
+		}
+		if err := notAdded("n3#9", "", cause); errors.Is(err, raftfsm.ErrInDoubt) || !errors.Is(err, cause) {
+			t.Errorf("%v with nothing done: %v", cause, err)
+		}
 	}
 }

@@ -3,6 +3,7 @@ package reach
 import (
 	"bytes"
 	"log/slog"
+	"os"
 	"strings"
 	"testing"
 
@@ -12,6 +13,10 @@ import (
 
 func TestUnusableSettingsNameFieldValueAndRemedy(t *testing.T) {
 	files := kafkatest.NewCertificates(t)
+	open := kafkatest.NewCertificates(t).Key
+	if err := os.Chmod(open, 0o644); err != nil {
+		t.Fatal(err)
+	}
 	for name, tt := range map[string]struct {
 		kafka config.Kafka
 		want  []string
@@ -21,7 +26,11 @@ func TestUnusableSettingsNameFieldValueAndRemedy(t *testing.T) {
 		"authority without certificate": {config.Kafka{TLS: config.TLS{Enabled: true, CA: files.Key}},
 			[]string{"kafka.tls.ca", files.Key, "no certificate", "name a PEM file"}},
 		"missing key": {config.Kafka{TLS: config.TLS{Enabled: true, Cert: files.Cert, Key: "nowhere.pem"}},
-			[]string{"kafka.tls.cert", "kafka.tls.key", "nowhere.pem", "belong together"}},
+			[]string{"kafka.tls.key", "nowhere.pem", "no such file"}},
+		"a key of another certificate": {config.Kafka{TLS: config.TLS{Enabled: true, Cert: files.Cert, Key: kafkatest.NewCertificates(t).Key}},
+			[]string{"kafka.tls.cert", files.Cert, "kafka.tls.key", "belong together"}},
+		"a key that others may read": {config.Kafka{TLS: config.TLS{Enabled: true, Cert: files.Cert, Key: open}},
+			[]string{"kafka.tls.key", open, "has mode 0644, so that others may read or change it", "run chmod o-rwx,g-w"}},
 		"unknown mechanism": {config.Kafka{SASL: config.SASL{Mechanism: "kerberos"}},
 			[]string{"kafka.sasl.mechanism", "kerberos", "scram-512"}},
 		"unknown compression": {config.Kafka{Compression: "brotli"},

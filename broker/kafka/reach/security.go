@@ -13,6 +13,7 @@ import (
 	"github.com/twmb/franz-go/pkg/sasl/scram"
 
 	"github.com/carillonmq/carillon/broker/config"
+	"github.com/carillonmq/carillon/broker/reload"
 )
 
 // tlsConfig reads the files once to find what is wrong with them now. The client certificate is read
@@ -33,7 +34,15 @@ func tlsConfig(c config.TLS) (*tls.Config, error) {
 		return config, nil
 	}
 	load := func() (*tls.Certificate, error) {
-		pair, err := tls.LoadX509KeyPair(c.Cert, c.Key)
+		cert, err := reload.File{Path: c.Cert}.Read()
+		if err != nil {
+			return nil, fmt.Errorf("kafka.tls.cert: %w", err)
+		}
+		key, err := reload.File{Path: c.Key, Secret: true}.Read()
+		if err != nil {
+			return nil, fmt.Errorf("kafka.tls.key: %w", err)
+		}
+		pair, err := tls.X509KeyPair(cert, key)
 		if err != nil {
 			return nil, fmt.Errorf("kafka.tls.cert %q with kafka.tls.key %q: %w: name PEM files that belong together", c.Cert, c.Key, err)
 		}

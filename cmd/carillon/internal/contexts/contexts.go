@@ -7,7 +7,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"io/fs"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -57,47 +56,50 @@ func Path() (string, error) {
 // Read returns what is in the file, an empty book when it is missing. A file that others may change
 // is refused: they could have the user's token sent to them.
 func Read(path string) (Book, error) {
-	text, err := reload.File{Path: path, Secret: true, Optional: true}.Read()
+	text, err := file(path).Read()
 	if err != nil {
 		return Book{}, fmt.Errorf("read the contexts: %w", err)
 	}
-	var b Book
-	in := yaml.NewDecoder(bytes.NewReader(text))
-	in.KnownFields(true)
-	if err := in.Decode(&b); err != nil && !errors.Is(err, io.EOF) { // of an empty file
-		return Book{}, fmt.Errorf("read the contexts: %s: %w: correct it, or remove it and add the contexts again", path, err)
+	b, err := parse(path, text)
+	if err != nil {
+		return Book{}, fmt.Errorf("read the contexts: %w", err)
 	}
 	return b, nil
 }
 
-// Write puts the book in the place of the file, for its owner alone. The file is whole at any moment.
-func (b Book) Write(path string) error {
-	text, err := yaml.Marshal(b)
-	if err != nil {
-		return fmt.Errorf("write the contexts: %w", err)
+func file(path string) reload.File { return reload.File{Path: path, Secret: true, Optional: true} }
+
+func parse(path string, text []byte) (Book, error) {
+	var b Book
+	in := yaml.NewDecoder(bytes.NewReader(text))
+	in.KnownFields(true)
+	if err := in.Decode(&b); err != nil && !errors.Is(err, io.EOF) { // of an empty file
+		return Book{}, fmt.Errorf("%s: %w: correct it, or remove it and add the contexts again", path, err)
 	}
-	if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
-		return fmt.Errorf("write the contexts: %w", err)
-	}
-	next, err := os.CreateTemp(filepath.Dir(path), ".contexts-*") // 0600
-	if err != nil {
-		return fmt.Errorf("write the contexts: %w", err)
-	}
-	_, err = next.Write(text)
-	if err = errors.Join(err, next.Close()); err == nil {
-		err = os.Rename(next.Name(), path)
-	}
-	if err != nil {
-		return fmt.Errorf("write the contexts: %w", errors.Join(err, removeIfThere(next.Name())))
-	}
-	return nil
+	return b, nil
 }
 
-func removeIfThere(path string) error {
-	if err := os.Remove(path); !errors.Is(err, fs.ErrNotExist) {
-		return err
+// Change reads the file, has the book changed, and puts it in the place of the file, for its owner alone. The
+// file is whole at any moment, and two that change it wait for each other. An error of to is returned as it is.
+func Change(path string, to func(b *Book) error) error {
+	if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
+		return fmt.Errorf("change the contexts: %w", err)
 	}
-	return nil
+	var refused error
+	err := file(path).Change(0o600, func(text []byte) ([]byte, error) {
+		b, err := parse(path, text)
+		if err != nil {
+			return nil, err
+		}
+		if refused = to(&b); refused != nil {
+			return nil, refused
+		}
+		return yaml.Marshal(b)
+	})
+	if err == nil || refused != nil {
+		return refused
+	}
+	return fmt.Errorf("change the contexts: %w", err)
 }
 
 // names are short, so that they fit a prompt, and need no quotes in a shell.

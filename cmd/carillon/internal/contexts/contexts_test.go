@@ -4,6 +4,7 @@ import (
 	"errors"
 	"os"
 	"path/filepath"
+	"sync"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -17,12 +18,14 @@ func TestBook_isReadAsItWasWritten(t *testing.T) {
 	}
 	prod := Context{Name: "prod", API: []string{"n1:7401", "n2:7401"}, TokenFile: "/t", CAFile: "/ca", CertFile: "/c", KeyFile: "/k"}
 	for _, c := range []Context{prod, {Name: "test", API: []string{"https://t"}}} {
-		if err := b.Add(c); err != nil {
+		err := Change(path, func(written *Book) error {
+			err := written.Add(c)
+			b = *written
+			return err
+		})
+		if err != nil {
 			t.Fatal(err)
 		}
-	}
-	if err := b.Write(path); err != nil {
-		t.Fatal(err)
 	}
 	got, err := Read(path)
 	if diff := cmp.Diff(b, got); err != nil || diff != "" {
@@ -65,5 +68,23 @@ func TestBook_withoutTheOneInUseUsesNone(t *testing.T) {
 	b := Book{Current: "a", Contexts: []Context{{Name: "a"}, {Name: "b"}}}
 	if err := b.Remove("a"); err != nil || b.Current != "" || len(b.Contexts) != 1 {
 		t.Errorf("%v, %v", b, err)
+	}
+}
+
+// Two shells add one each.
+func TestChange_losesNoneOfTwoAtATime(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "contexts.yaml")
+	const each = 8
+	var done sync.WaitGroup
+	for i := range each {
+		done.Go(func() {
+			if err := Change(path, func(b *Book) error { return b.Add(Context{Name: string(rune('a' + i))}) }); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+	done.Wait()
+	if b, err := Read(path); err != nil || len(b.Contexts) != each {
+		t.Errorf("%d contexts, want %d, %v", len(b.Contexts), each, err)
 	}
 }
