@@ -6,6 +6,7 @@ import (
 	"math/rand/v2"
 	"os"
 	"runtime"
+	"runtime/metrics"
 	"slices"
 	"strconv"
 	"strings"
@@ -20,7 +21,8 @@ import (
 // them, and nine of ten, are cancelled, or delivered, and all is merged; and how long Apply was stopped at most by one of the
 // first 300,000 of these commands, or by the beginning of a flush, while flushes and merges went on. That is what it took
 // without what other work on the machine had of the processor. Beside it: a loop of as long, in turn with each command,
-// which needs nobody: Go's scheduler stops it as well.
+// which needs nobody: Go's scheduler stops it as well. Of both it says in how many stops somebody waited for a lock
+// or the collector.
 func BenchmarkHalf(b *testing.B) {
 	const count = 2_000_000
 	for _, way := range []string{"cancelled", "delivered at random", "delivered by due time"} {
@@ -67,20 +69,28 @@ func benchHalf(b *testing.B, way string, count int) {
 		slices.SortFunc(ack.Runs, func(a, b storage.SeqRun) int { return cmp.Compare(a.First, b.First) })
 		return ack
 	}
+	// Flushes go by what has ended, not by bytes of log, of which a cancel takes several times as many as a delivery:
+	// how much of a file is alive when it is written anew decides how much of it is dead in the end. For the same reason
+	// merges come to their end after each flush once nothing is timed.
+	const flushEach = 30_000
 	order, timed := orderOf(way, count), 300_000
 	var stopped, ofNothing stops
-	for _, i := range order[:timed] {
+	for at, i := range order[:timed] {
 		took := w.apply(end([]int{i}))
-		stopped.note(took)
-		ofNothing.note(w.nothing(min(took, time.Millisecond)))
-		stopped.note(w.flushAfter(1 << 20))
+		stopped.note(took, w.clock)
+		ofNothing.note(w.nothing(min(took, time.Millisecond)), w.clock)
+		if at%flushEach == flushEach-1 {
+			stopped.note(w.flushAfter(0), w.clock)
+		}
 	}
 	stopped.report(b, "")
 	ofNothing.report(b, "_of_nothing")
 	for _, until := range []int{count / 2, count / 10 * 9} {
-		for some := range slices.Chunk(order[timed:until], batch) {
-			w.apply(end(some))
-			w.flushAfter(4 << 20)
+		for some := range slices.Chunk(order[timed:until], 100_000) {
+			for some := range slices.Chunk(some, batch) {
+				w.apply(end(some))
+			}
+			w.settle()
 		}
 		timed = until
 		w.settle()
@@ -185,25 +195,34 @@ func (w *writer) settle() {
 type stops struct {
 	longest time.Duration
 	over    int // 5 ms
+	heldUp  int // of these, in which a lock was waited for in this process, or the collector held it up
 }
 
-func (s *stops) note(took time.Duration) {
-	if s.longest = max(s.longest, took); took > 5*time.Millisecond {
-		s.over++
+func (s *stops) note(took time.Duration, by *clock) {
+	s.longest = max(s.longest, took)
+	if took <= 5*time.Millisecond {
+		return
+	}
+	if s.over++; by.heldUp > time.Millisecond {
+		s.heldUp++
 	}
 }
 
 func (s *stops) report(b *testing.B, of string) {
 	b.ReportMetric(float64(s.longest.Microseconds())/1000, "ms_longest"+of)
 	b.ReportMetric(float64(s.over), "over_5ms"+of)
+	b.ReportMetric(float64(s.heldUp), "over_5ms_held_up"+of)
 }
 
 // A clock measures how long this thread runs or waits, but not for a processor that others have.
 type clock struct {
-	b     *testing.B
-	stat  *os.File
-	began time.Time
-	stole time.Duration
+	b      *testing.B
+	stat   *os.File
+	began  time.Time
+	stole  time.Duration
+	waits  []metrics.Sample
+	before time.Duration // of all that waits say
+	heldUp time.Duration // of these between the last start and stop
 }
 
 // newClock binds the goroutine to its thread, until the benchmark ends.
@@ -215,14 +234,30 @@ func newClock(b *testing.B) *clock {
 		b.Skip("the kernel does not say how long a thread waits for a processor")
 	}
 	b.Cleanup(func() { stat.Close() })
-	return &clock{b: b, stat: stat}
+	return &clock{b: b, stat: stat, waits: []metrics.Sample{
+		{Name: "/sync/mutex/wait/total:seconds"}, {Name: "/cpu/classes/gc/mark/assist:cpu-seconds"}, {Name: "/cpu/classes/gc/pause:cpu-seconds"},
+	}}
 }
 
-func (c *clock) start() { c.stole, c.began = c.stolen(), time.Now() }
+func (c *clock) start() {
+	c.before = c.waited()
+	c.stole, c.began = c.stolen(), time.Now()
+}
 
 func (c *clock) stop() time.Duration {
 	took := time.Since(c.began)
-	return max(0, took-(c.stolen()-c.stole))
+	took = max(0, took-(c.stolen()-c.stole))
+	c.heldUp = c.waited() - c.before
+	return took
+}
+
+// waited returns how long all goroutines have waited for locks and the collector so far.
+func (c *clock) waited() (sum time.Duration) {
+	metrics.Read(c.waits)
+	for _, w := range c.waits {
+		sum += time.Duration(w.Value.Float64() * float64(time.Second))
+	}
+	return sum
 }
 
 // stolen returns for how long the thread was ready to run and did not, so far.
