@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"reflect"
 	"sync"
 	"time"
 
@@ -49,7 +50,7 @@ func (n *Node) Propose(ctx context.Context, cmd raftfsm.Command) *raftfsm.Propos
 		n.inFlight.Release(weight)
 		return raftfsm.Refused(raftfsm.ErrClosed)
 	}
-	future := r.Apply(data, enqueueTimeout)
+	future := answeredAtTheEnd(r.Apply(data, enqueueTimeout), n.closed)
 	p, answer := raftfsm.NewProposal(n.closed)
 	go func() {
 		defer n.proposals.end()
@@ -93,7 +94,7 @@ func (n *Node) Barrier(ctx context.Context) error {
 	if r == nil {
 		return fmt.Errorf("%w: not part of a group yet", raftfsm.ErrNotLeader)
 	}
-	if err := n.await(ctx, r.Barrier(enqueueTimeout)); err != nil {
+	if err := n.await(ctx, answeredAtTheEnd(r.Barrier(enqueueTimeout), n.closed)); err != nil {
 		return fmt.Errorf("barrier: %w", err)
 	}
 	return nil
@@ -120,6 +121,19 @@ func (n *Node) await(ctx context.Context, f raft.Future) error {
 	case <-n.closed:
 		return fmt.Errorf("%w: node closed", raftfsm.ErrInDoubt)
 	}
+}
+
+// answeredAtTheEnd has a future of raft answer once the channel is closed, with raft.ErrRaftShutdown. Raft 1.7.3
+// answers only some of its futures when it is shut down: those that it has handed to the FSM's goroutine, which
+// ends without a look at them, nobody hears of again, and who waits for one waits for ever. Futures can answer by a
+// channel, and those of Apply and Barrier are given none; nor is there another way to reach it. Call it before Error.
+func answeredAtTheEnd[F raft.Future](f F, end chan struct{}) F {
+	if v := reflect.ValueOf(f); v.Kind() == reflect.Pointer {
+		if channel := v.Elem().FieldByName("ShutdownCh"); channel.CanSet() && channel.Type() == reflect.TypeOf(end) {
+			channel.Set(reflect.ValueOf(end))
+		}
+	}
+	return f
 }
 
 // A gate counts what is under way and lets nothing new begin once it is shut.
