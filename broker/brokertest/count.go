@@ -63,7 +63,8 @@ func (o *observer) costs() ledger.Costs {
 	c := o.ledger.Costs // with what the log has cost
 	c.Dials, c.Lookups, c.Produces = o.traffic.dials.Load(), o.traffic.lookups.Load(), o.traffic.produces.Load()
 	c.Nodes, c.Brokers = int64(len(o.cluster.nodes)), int64(o.cluster.brokers)
-	c.Goroutines, c.Files, c.Scanned = goroutines(), files(o.cluster.dir), o.scanned-o.own
+	c.Crowd, c.Goroutines = crowd(goroutines())
+	c.Files, c.Scanned = files(o.cluster.dir), o.scanned-o.own
 	c.Feed, c.Loaded = int64(o.cluster.limits.Schedule.Feed), int64(o.cluster.limits.Schedule.Loaded)
 	for _, n := range o.cluster.nodes {
 		if n.running() {
@@ -76,14 +77,34 @@ func (o *observer) costs() ledger.Costs {
 // closed notes what the store of a node that ends has cost.
 func (o *observer) closed(store *storage.Store) { o.scanned += int64(store.Scanned()) }
 
-// goroutines counts those of this bubble. The dump names it with each goroutine, its own first.
-func goroutines() int64 {
+// goroutines counts those of this bubble, by what has started them.
+func goroutines() map[string]int64 {
 	dump := make([]byte, 1<<20)
-	for n := runtime.Stack(dump, true); n == len(dump); n = runtime.Stack(dump, true) {
+	n := runtime.Stack(dump, true)
+	for ; n == len(dump); n = runtime.Stack(dump, true) {
 		dump = make([]byte, 2*len(dump))
 	}
+	// The dump names the bubble with each goroutine, its own first.
 	own := regexp.MustCompile(`synctest bubble \d+\]`).Find(dump)
-	return int64(bytes.Count(dump, own))
+	counts := make(map[string]int64)
+	for stack := range bytes.SplitSeq(dump[:n], []byte("\n\n")) {
+		if bytes.Contains(stack, own) {
+			_, by, _ := bytes.Cut(stack, []byte("\ncreated by "))
+			by, _, _ = bytes.Cut(by, []byte(" in goroutine "))
+			counts[string(by)]++
+		}
+	}
+	return counts
+}
+
+// crowd returns of what there is most, and how much there is of all.
+func crowd(counts map[string]int64) (most string, all int64) {
+	for what, n := range counts {
+		if all += n; n > counts[most] || n == counts[most] && what < most {
+			most = what
+		}
+	}
+	return most, all
 }
 
 // files counts the open files below the directory.

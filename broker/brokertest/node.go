@@ -39,6 +39,7 @@ type node struct {
 	frozen  atomic.Bool
 	killed  atomic.Bool                     // what it still does never was
 	again   atomic.Bool                     // it has ended, and said that it is to be started again
+	filled  atomic.Bool                     // it has ended, since its disk is full
 	leads   atomic.Bool                     // its term runs, as far as its log says
 	life    atomic.Pointer[context.Context] // ends when the node is being ended
 	held    map[string]bool                 // targets that were parked when it last applied a claim as the leader
@@ -72,6 +73,7 @@ func (n *node) start() {
 	n.files.restart()
 	n.killed.Store(false)
 	n.again.Store(false)
+	n.filled.Store(false)
 	n.own = own
 	n.everOld = n.everOld || n.program == storage.LevelOne
 	log := c.log.With("node", n.member.ID)
@@ -140,6 +142,8 @@ func (n *node) start() {
 		case err == nil:
 		case strings.HasSuffix(err.Error(), "start the node again"):
 			n.again.Store(true)
+		case errors.Is(err, storage.ErrDiskFull) && n.files.isFull():
+			n.filled.Store(true)
 		default:
 			c.t.Errorf("node %s: %v", n.member.ID, err)
 		}
@@ -203,8 +207,14 @@ func (n *node) kill() {
 	n.cluster.network.setHost(open, n.member.ID)
 }
 
-// supervise starts the node again if it has ended and said so, as whoever runs it would.
+// supervise starts the node again if it has ended and said so, as whoever runs it would. One whose disk is full, and
+// that holds as much in memory as it may, has ended for good until the script starts it.
 func (n *node) supervise() {
+	if n.filled.Swap(false) && n.running() {
+		n.cluster.t.Logf("%s has ended, since its disk is full", n.member.ID)
+		n.cluster.observer.felled("kill", n.member.ID)
+		n.end()
+	}
 	if n.again.Swap(false) && n.running() {
 		n.cluster.t.Logf("%s is started again", n.member.ID)
 		n.stop()

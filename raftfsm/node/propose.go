@@ -94,7 +94,7 @@ func (n *Node) Barrier(ctx context.Context) error {
 	if r == nil {
 		return fmt.Errorf("%w: not part of a group yet", raftfsm.ErrNotLeader)
 	}
-	if err := n.await(ctx, answeredAtTheEnd(r.Barrier(enqueueTimeout), n.closed)); err != nil {
+	if err := n.await(ctx, r.Barrier(enqueueTimeout)); err != nil {
 		return fmt.Errorf("barrier: %w", err)
 	}
 	return nil
@@ -105,6 +105,7 @@ func (n *Node) await(ctx context.Context, f raft.Future) error {
 	if !n.proposals.start() {
 		return raftfsm.ErrClosed
 	}
+	f = answeredAtTheEnd(f, n.closed)
 	done := make(chan error, 1)
 	go func() {
 		defer n.proposals.end()
@@ -129,7 +130,7 @@ func (n *Node) await(ctx context.Context, f raft.Future) error {
 // channel, and those of Apply and Barrier are given none; nor is there another way to reach it. Call it before Error.
 func answeredAtTheEnd[F raft.Future](f F, end chan struct{}) F {
 	if v := reflect.ValueOf(f); v.Kind() == reflect.Pointer {
-		if channel := v.Elem().FieldByName("ShutdownCh"); channel.CanSet() && channel.Type() == reflect.TypeOf(end) {
+		if channel := v.Elem().FieldByName("ShutdownCh"); channel.CanSet() && channel.Type() == reflect.TypeOf(end) && channel.IsNil() {
 			channel.Set(reflect.ValueOf(end))
 		}
 	}

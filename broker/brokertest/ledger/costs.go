@@ -7,16 +7,17 @@ import (
 
 // Costs are what the cluster has spent in all. Time that is virtual shows none of it.
 type Costs struct {
-	Dials      int64 // connections to Kafka that were tried
-	Lookups    int64 // requests that ask about topics and offsets
-	Produces   int64 // requests that write
-	Scanned    int64 // messages that were looked at in storage to find what is due
-	Claims     int64 // commands that claim
-	ClaimBytes int64 // what they take in the log, from feature level two on
-	Parked     int64 // holds that they have set
-	CatchUps   int64 // messages there had been when they lifted holds, summed over these claims
-	Goroutines int64 // at the end, when all is quiet
-	Files      int64 // of the nodes, open at that time
+	Dials      int64  // connections to Kafka that were tried
+	Lookups    int64  // requests that ask about topics and offsets
+	Produces   int64  // requests that write
+	Scanned    int64  // messages that were looked at in storage to find what is due
+	Claims     int64  // commands that claim
+	ClaimBytes int64  // what they take in the log, from feature level two on
+	Parked     int64  // holds that they have set
+	CatchUps   int64  // messages there had been when they lifted holds, summed over these claims
+	Goroutines int64  // at the end, when all is quiet
+	Crowd      string // what has started most of them
+	Files      int64  // of the nodes, open at that time
 	Nodes      int64
 	Brokers    int64 // of Kafka
 	Feed       int64 // messages that the feed of a scheduler holds
@@ -67,6 +68,9 @@ func (l *Ledger) Bounds() []Bound {
 func (j *judge) checkCosts() {
 	for _, b := range j.Bounds() {
 		if b.Spent > b.Budget {
+			if b.What == "goroutines" {
+				b.What += ", most of them started by " + j.Costs.Crowd
+			}
 			j.problem("bounds", "%d %s, and %d at most for %d messages, %d copies, %d targets, %d faults and %d terms in %v",
 				b.Spent, b.What, b.Budget, len(j.Records), len(j.Deliveries), len(j.targets()), len(j.Faults), len(j.Terms), j.End.Sub(j.Begin))
 		}

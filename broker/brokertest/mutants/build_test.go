@@ -12,6 +12,7 @@ import (
 	"go/token"
 	"go/types"
 	"io"
+	"maps"
 	"os"
 	"os/exec"
 	"path"
@@ -88,15 +89,37 @@ func (c *checker) check(texts map[string][]byte) error {
 		}
 	}
 	// What a package imports is checked before it, and taken as it is then.
-	slices.SortFunc(changed, func(a, b *listed) int { return cmp.Compare(c.order[a.ImportPath], c.order[b.ImportPath]) })
 	fresh := make(map[string]*types.Package)
-	for _, p := range changed {
+	for _, p := range c.between(changed) {
 		var err error
 		if fresh[p.ImportPath], err = c.checkPackage(p, texts, fresh); err != nil {
 			return err
 		}
 	}
 	return nil
+}
+
+// between returns the packages, and those through which one of them imports another: all that is to be checked anew
+// for their types to be the same. What is imported comes first.
+func (c *checker) between(packages []*listed) []*listed {
+	all := slices.SortedFunc(maps.Values(c.byPath), func(a, b *listed) int { return cmp.Compare(c.order[a.ImportPath], c.order[b.ImportPath]) })
+	imports := make(map[string]bool) // one of the packages
+	for _, p := range all {
+		imports[p.ImportPath] = slices.Contains(packages, p) || slices.ContainsFunc(p.Imports, func(path string) bool { return imports[path] })
+	}
+	imported := make(map[string]bool) // by one of them
+	var found []*listed
+	for _, p := range slices.Backward(all) {
+		if !imports[p.ImportPath] || !imported[p.ImportPath] && !slices.Contains(packages, p) {
+			continue
+		}
+		found = append(found, p)
+		for _, path := range p.Imports {
+			imported[path] = true
+		}
+	}
+	slices.Reverse(found)
+	return found
 }
 
 func (c *checker) checkPackage(p *listed, texts map[string][]byte, fresh map[string]*types.Package) (*types.Package, error) {
