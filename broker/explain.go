@@ -35,6 +35,8 @@ type Waiting struct {
 	Target  string `json:"target"`
 	Expires int64  `json:"expires,omitempty"` // 0: never
 	State   string `json:"state"`             // one of the States
+
+	topic string // the delay topic that holds it, "" if none does (storage.Found)
 }
 
 // The states of a message that has not ended.
@@ -77,7 +79,7 @@ func (b *Broker) Explain(topic, id string) (Explanation, error) {
 			return Explanation{}, fmt.Errorf("explain: %w", err)
 		}
 		if ok {
-			e.Waiting = waiting(store, topic, found)
+			e.Waiting = waiting(store, found)
 		}
 		for _, o := range store.Life(topic, id) {
 			e.Events = append(e.Events, lifeEvent(o))
@@ -125,15 +127,15 @@ func noIDs(level storage.Level) error {
 	return fmt.Errorf("%w yet: the cluster has come to feature level 3 a moment ago, and still reads the ids of messages that wait: ask again in some minutes", ErrNoIDs)
 }
 
-func waiting(store *storage.Store, topic string, f storage.Found) *Waiting {
-	w := &Waiting{Seq: f.Seq, Due: f.Due, Target: f.Target, Expires: f.Expires, State: StateWaiting}
+func waiting(store *storage.Store, f storage.Found) *Waiting {
+	w := &Waiting{Seq: f.Seq, Due: f.Due, Target: f.Target, Expires: f.Expires, State: StateWaiting, topic: f.Topic}
 	_, isHeld := store.Hold(pause.Target, f.Target)
 	switch {
 	case f.Expires != 0 && f.Expires <= store.Time():
 		w.State = StateExpired
-	case store.Claimed(f.Ref, topic, f.Target):
+	case store.Claimed(f.Ref, f.Topic, f.Target):
 		w.State = StateOnWay
-	case store.Paused(pause.Topic, topic), store.Paused(pause.Target, f.Target):
+	case store.Paused(pause.Topic, f.Topic), store.Paused(pause.Target, f.Target):
 		w.State = StatePaused
 	case isHeld:
 		w.State = StateHeld
@@ -170,7 +172,7 @@ func (e *Explanation) words(pauses []pause.Pause) (lines []string) {
 		lines = append(lines, l.words())
 	}
 	if e.Waiting != nil {
-		return append(lines, e.Waiting.words(e.Topic, pauses))
+		return append(lines, e.Waiting.words(pauses))
 	}
 	if len(lines) > 0 {
 		return append(lines, "no message waits under this id")
@@ -208,7 +210,7 @@ func (l *LifeEvent) place() string {
 	return fmt.Sprintf("%s/%d/%d", l.Target, *l.Partition, *l.Offset)
 }
 
-func (w *Waiting) words(topic string, pauses []pause.Pause) string {
+func (w *Waiting) words(pauses []pause.Pause) string {
 	text := fmt.Sprintf("message %d, due %s for %s, ", w.Seq, moment(w.Due), w.Target)
 	switch w.State {
 	case StateExpired:
@@ -221,7 +223,7 @@ func (w *Waiting) words(topic string, pauses []pause.Pause) string {
 		text += "waits"
 	}
 	for _, p := range pauses {
-		if p.Kind == pause.Topic && p.Name == topic || p.Kind == pause.Target && p.Name == w.Target {
+		if p.Kind == pause.Topic && p.Name == w.topic || p.Kind == pause.Target && p.Name == w.Target {
 			text += fmt.Sprintf(", while the %s %s is paused, by %s since %s: %s", p.Kind, p.Name, p.Who, moment(p.Since), p.Why)
 		}
 	}

@@ -7,6 +7,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/carillonmq/carillon/broker/config"
+	"github.com/carillonmq/carillon/storage"
 	"github.com/carillonmq/carillon/storage/outcomes"
 	"github.com/carillonmq/carillon/storage/pause"
 )
@@ -39,6 +40,32 @@ func TestExplanation_tellsALifeInWords(t *testing.T) {
 	pauses := []pause.Pause{{Kind: pause.Topic, Name: "bills.delay"}, {Kind: pause.Target, Name: "orders", Who: "anna", Why: "repairs", Since: due}}
 	if diff := cmp.Diff(want, e.words(pauses)); diff != "" {
 		t.Error(diff)
+	}
+}
+
+// A message from before its topic was known is held by no pause of it, so none is told of.
+func TestExplanation_tellsOfPausesThatHoldTheMessage(t *testing.T) {
+	s, err := storage.Open(storage.Config{Dir: t.TempDir()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer s.Close()
+	s.RaiseLevel(storage.LevelThree)
+	s.Accept([]storage.Entry{{Due: 50, Target: "orders"}, {Due: 50, Target: "orders", Topic: "orders.delay", ID: "new"}})
+	if _, err := s.OpenIDs([]storage.Named{{Ref: storage.Ref{Due: 50, Seq: 1}, Target: "orders", Topic: "orders.delay", ID: "old"}}, 2); err != nil {
+		t.Fatal(err)
+	}
+	s.Pause(pause.Pause{Kind: pause.Topic, Name: "orders.delay", Who: "anna"})
+	s.ChangeClaim(storage.ClaimChange{Through: 100})
+	for id, want := range map[string]string{"old": StateOnWay, "new": StatePaused} {
+		found, ok, err := s.Lookup("orders.delay", id)
+		if err != nil || !ok {
+			t.Fatalf("%s: %v, %v", id, ok, err)
+		}
+		w := waiting(s, found)
+		if told := strings.Contains(w.words(s.Pauses()), "is paused"); w.State != want || told != (id == "new") {
+			t.Errorf("%s: state %s, want %s: %s", id, w.State, want, w.words(s.Pauses()))
+		}
 	}
 }
 

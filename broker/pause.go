@@ -38,6 +38,11 @@ type PauseChange struct {
 const (
 	// mostPauses bounds what is written whole with each flush of the schedule.
 	mostPauses = 10_000
+	// mostHeld bounds delay topics times targets that are held when something is paused, and so what is
+	// kept of pairs of them: how far each had come (storage, pause.Bounds), 100 bytes a pair, likewise
+	// written whole. A target that parks later is held further than the topics that are paused by then,
+	// and adds none.
+	mostHeld = 1_000_000
 	// mostWords bounds who and why, in bytes.
 	mostWords = 1000
 )
@@ -109,10 +114,27 @@ func (b *Broker) checkPause(p Pause) (pause.Kind, error) {
 			return 0, fmt.Errorf("%w: %s is %.20q...: write %d bytes of UTF-8 text at most", errPause, field, text, mostWords)
 		}
 	}
-	if n := len(b.node.Store().Pauses()); n >= mostPauses && !b.node.Store().Paused(kind, p.Name) {
-		return 0, fmt.Errorf("%w: %d topics and targets are paused, %d at most: resume some", errPause, n, mostPauses)
+	return kind, b.checkRoom(kind, p)
+}
+
+// checkRoom refuses a pause that is one too many.
+func (b *Broker) checkRoom(kind pause.Kind, p Pause) error {
+	store := b.node.Store()
+	if store.Paused(kind, p.Name) {
+		return nil
 	}
-	return kind, nil
+	if n := len(store.Pauses()); n >= mostPauses {
+		return fmt.Errorf("%w: %d topics and targets are paused, %d at most: resume some", errPause, n, mostPauses)
+	}
+	held := map[pause.Kind]int{pause.Topic: store.Held(pause.Topic), pause.Target: store.Held(pause.Target)}
+	if _, isHeld := store.Hold(kind, p.Name); !isHeld {
+		held[kind]++
+	}
+	if topics, targets := held[pause.Topic], held[pause.Target]; topics*targets > mostHeld {
+		return fmt.Errorf("%w: %s %q: with it %d delay topics and %d targets would be held, since they are paused or targets cannot be written to, and each pair is kept, %d at most: resume some, or create or mend the targets that `carillon status` names",
+			errPause, kind, p.Name, topics, targets, mostHeld)
+	}
+	return nil
 }
 
 // checkKind refuses what cannot be paused nor be resumed.

@@ -3,6 +3,7 @@ package broker
 import (
 	"context"
 	"errors"
+	"fmt"
 	"log/slog"
 	"strings"
 	"testing"
@@ -80,4 +81,44 @@ func TestCollector_namesWhatIsPaused(t *testing.T) {
 			t.Errorf("no %s", want)
 		}
 	}
+}
+
+// How far pairs of held topics and targets had come is kept, so there is an end to pauses where many
+// targets are parked. What is held already can be paused, and what is paused can be so twice.
+func TestPause_isRefusedWhereTooManyPairsAreHeld(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		ctx, cancel := context.WithCancel(context.Background())
+		defer cancel()
+		node := nodetest.Open(t, ctx)
+		defer node.Close()
+		propose := func(c raftfsm.Command) {
+			t.Helper()
+			if _, err := node.Propose(ctx, c).Wait(ctx); err != nil {
+				t.Fatal(err)
+			}
+		}
+		b := &Broker{config: config.Default(), node: node, now: time.Now, log: slog.New(slog.DiscardHandler)}
+		b.config.Routes = []config.Route{config.NewRoute("*.delay")}
+		propose(raftfsm.RaiseLevel{Level: storage.LevelThree})
+		var parked storage.ClaimChange
+		const targets = mostHeld / 10
+		for i := range targets {
+			parked.Set = append(parked.Set, storage.Hold{Target: fmt.Sprint("parked", i)})
+		}
+		propose(raftfsm.ChangeClaim{ClaimChange: parked})
+		pause := func(kind, name, refused string) {
+			t.Helper()
+			_, err := b.Pause(ctx, Pause{Kind: kind, Name: name, Why: "why"})
+			if refused == "" && err != nil || refused != "" && (!errors.Is(err, errPause) || !strings.Contains(err.Error(), refused)) {
+				t.Errorf("%s %s: %v, want %q", kind, name, err, refused)
+			}
+		}
+		for i := range 10 {
+			pause(PauseTopic, fmt.Sprint(i, ".delay"), "")
+		}
+		pause(PauseTopic, "more.delay", `topic "more.delay": with it 11 delay topics and 100000 targets would be held`)
+		pause(PauseTarget, "orders", `target "orders": with it 10 delay topics and 100001 targets would be held, since they are paused or targets cannot be written to, and each pair is kept, 1000000 at most: resume some`)
+		pause(PauseTarget, "parked7", "")
+		pause(PauseTopic, "0.delay", "")
+	})
 }

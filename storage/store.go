@@ -217,6 +217,16 @@ func (s *Store) Holds() []Hold {
 	return out
 }
 
+// Held returns how many delay topics, or targets, are held.
+func (s *Store) Held(kind pause.Kind) int {
+	s.mu.RLock()
+	defer s.mu.RUnlock()
+	if kind == pause.Topic {
+		return s.values.topics.len()
+	}
+	return s.values.holds.len()
+}
+
 // TopicHolds copies out the holds of delay topics, sorted by topic.
 func (s *Store) TopicHolds() []TopicHold {
 	s.mu.RLock()
