@@ -54,11 +54,11 @@ type LifeEvent struct {
 	Seq       uint64 `json:"seq,omitempty"` // of the message; 0 of what was refused
 	By        uint64 `json:"by,omitempty"`  // of replaced: the message in its place
 	Due       int64  `json:"due"`
-	At        int64  `json:"at"`     // when it happened, by the leader's clock
-	Target    string `json:"target"` // where it went, or would have gone
-	Partition *int32 `json:"partition,omitempty"`
-	Offset    *int64 `json:"offset,omitempty"`  // nil as well where Kafka did not tell
-	Late      *int64 `json:"late_ms,omitempty"` // of delivered: milliseconds between Due and At
+	At        int64  `json:"at"`                  // when it happened, by the leader's clock
+	Target    string `json:"target"`              // where it went, or would have gone
+	Partition *int32 `json:"partition,omitempty"` // where it went; of refused, in Topic, which record had no effect
+	Offset    *int64 `json:"offset,omitempty"`    // likewise; nil as well where Kafka did not tell
+	Late      *int64 `json:"late_ms,omitempty"`   // of delivered: milliseconds between Due and At
 }
 
 // explainTries bounds how often an explanation begins anew since the schedule has changed meanwhile.
@@ -146,7 +146,7 @@ func waiting(store *storage.Store, f storage.Found) *Waiting {
 // eventNames are the names of what can happen, by kind.
 var eventNames = [...]string{
 	outcomes.Delivered: "delivered", outcomes.DeadLettered: "dead-lettered", outcomes.Expired: "expired",
-	outcomes.Cancelled: "cancelled", outcomes.Replaced: "replaced", outcomes.Refused: "refused",
+	outcomes.Cancelled: "cancelled", outcomes.Replaced: "replaced", outcomes.Refused: "refused", outcomes.RefusedRecord: "refused",
 }
 
 func lifeEvent(o outcomes.Outcome) LifeEvent {
@@ -154,7 +154,7 @@ func lifeEvent(o outcomes.Outcome) LifeEvent {
 	if int(o.Kind) < len(eventNames) {
 		l.What = eventNames[o.Kind]
 	}
-	if o.Kind == outcomes.Delivered || o.Kind == outcomes.DeadLettered {
+	if o.Kind == outcomes.Delivered || o.Kind == outcomes.DeadLettered || o.Kind == outcomes.RefusedRecord {
 		l.Partition = &o.Partition
 		if o.Offset >= 0 {
 			l.Offset = &o.Offset
@@ -169,7 +169,7 @@ func lifeEvent(o outcomes.Outcome) LifeEvent {
 // words tells the explanation in sentences.
 func (e *Explanation) words(pauses []pause.Pause) (lines []string) {
 	for _, l := range e.Events {
-		lines = append(lines, l.words())
+		lines = append(lines, l.words(e.Topic))
 	}
 	if e.Waiting != nil {
 		return append(lines, e.Waiting.words(pauses))
@@ -183,13 +183,13 @@ func (e *Explanation) words(pauses []pause.Pause) (lines []string) {
 	return []string{"no message waits under this id, and none has ended since " + moment(e.KnownSince) + "; what ended before may be forgotten"}
 }
 
-func (l *LifeEvent) words() string {
+func (l *LifeEvent) words(topic string) string {
 	message := fmt.Sprintf("message %d, due %s for %s, ", l.Seq, moment(l.Due), l.Target)
 	switch l.What {
 	case eventNames[outcomes.Delivered]:
-		return fmt.Sprintf("message %d, due %s, was delivered to %s at %s, %v late", l.Seq, moment(l.Due), l.place(), moment(l.At), time.Duration(*l.Late)*time.Millisecond)
+		return fmt.Sprintf("message %d, due %s, was delivered to %s at %s, %v late", l.Seq, moment(l.Due), l.place(l.Target), moment(l.At), time.Duration(*l.Late)*time.Millisecond)
 	case eventNames[outcomes.DeadLettered]:
-		return fmt.Sprintf("message %d, due %s, could not be delivered: it became a dead letter in %s at %s", l.Seq, moment(l.Due), l.place(), moment(l.At))
+		return fmt.Sprintf("message %d, due %s, could not be delivered: it became a dead letter in %s at %s", l.Seq, moment(l.Due), l.place(l.Target), moment(l.At))
 	case eventNames[outcomes.Expired]:
 		return fmt.Sprintf("message %d, due %s, expired: it was dropped at %s", l.Seq, moment(l.Due), moment(l.At))
 	case eventNames[outcomes.Cancelled]:
@@ -197,17 +197,21 @@ func (l *LifeEvent) words() string {
 	case eventNames[outcomes.Replaced]:
 		return fmt.Sprintf("%swas replaced by message %d at %s", message, l.By, moment(l.At))
 	case eventNames[outcomes.Refused]:
-		return "a record had no effect at " + moment(l.At) + ", since its condition did not hold"
+		record := "a record"
+		if l.Partition != nil {
+			record = "the record " + l.place(topic)
+		}
+		return record + " had no effect at " + moment(l.At) + ", since its condition did not hold"
 	}
 	return message + l.What + " at " + moment(l.At)
 }
 
-// place is as much as is known of where the message went.
-func (l *LifeEvent) place() string {
+// place is as much as is known of where in the topic it is.
+func (l *LifeEvent) place(topic string) string {
 	if l.Offset == nil {
-		return fmt.Sprintf("%s/%d", l.Target, *l.Partition)
+		return fmt.Sprintf("%s/%d", topic, *l.Partition)
 	}
-	return fmt.Sprintf("%s/%d/%d", l.Target, *l.Partition, *l.Offset)
+	return fmt.Sprintf("%s/%d/%d", topic, *l.Partition, *l.Offset)
 }
 
 func (w *Waiting) words(pauses []pause.Pause) string {

@@ -23,6 +23,7 @@ func TestExplanation_tellsALifeInWords(t *testing.T) {
 		{Kind: outcomes.Cancelled, Seq: 45, Due: due, At: due - 1, Target: "orders"},
 		{Kind: outcomes.Replaced, Seq: 46, By: 47, Due: due, At: due - 1, Target: "orders"},
 		{Kind: outcomes.Refused, Due: due, At: due - 1, Target: "orders"},
+		{Kind: outcomes.RefusedRecord, Due: due, At: due - 1, Target: "orders", Partition: 3, Offset: 0},
 	} {
 		e.Events = append(e.Events, lifeEvent(o))
 	}
@@ -35,6 +36,7 @@ func TestExplanation_tellsALifeInWords(t *testing.T) {
 		"message 45, due " + at + " for orders, was cancelled at 2030-03-17T17:46:39.999Z",
 		"message 46, due " + at + " for orders, was replaced by message 47 at 2030-03-17T17:46:39.999Z",
 		"a record had no effect at 2030-03-17T17:46:39.999Z, since its condition did not hold",
+		"the record orders.delay/3/0 had no effect at 2030-03-17T17:46:39.999Z, since its condition did not hold",
 		"message 48, due " + at + " for orders, waits, while the target orders is paused, by anna since " + at + ": repairs, and expires at 2030-03-17T17:46:41.000Z",
 	}
 	pauses := []pause.Pause{{Kind: pause.Topic, Name: "bills.delay"}, {Kind: pause.Target, Name: "orders", Who: "anna", Why: "repairs", Since: due}}

@@ -83,14 +83,16 @@ type Finding struct {
 
 // An Outcome is what became of a message that had an id, or of an operation that was refused.
 type Outcome struct {
-	Kind      string `json:"kind"`                 // OutcomeDelivered and so on
-	Seq       uint64 `json:"seq,string,omitempty"` // of the message; none: refused
-	By        uint64 `json:"by,string,omitempty"`  // replaced: the seq of its successor
-	Due       int64  `json:"due,string"`           // epoch milliseconds
-	At        int64  `json:"at,string"`            // when it ended, likewise
-	Target    string `json:"target"`
-	Partition *int32 `json:"partition,omitempty"`     // of what went somewhere
-	Offset    *int64 `json:"offset,omitempty,string"` // likewise, where it is known
+	Kind   string `json:"kind"`                 // OutcomeDelivered and so on
+	Seq    uint64 `json:"seq,string,omitempty"` // of the message; none: refused
+	By     uint64 `json:"by,string,omitempty"`  // replaced: the seq of its successor
+	Due    int64  `json:"due,string"`           // epoch milliseconds
+	At     int64  `json:"at,string"`            // when it ended, likewise
+	Target string `json:"target"`
+	// Partition and Offset tell where it went, where that is known. Of refused they are those of the record
+	// that was refused, in the delay topic; without them the refusal came through the API, or before feature level 4.
+	Partition *int32 `json:"partition,omitempty"`
+	Offset    *int64 `json:"offset,omitempty,string"`
 }
 
 // The kinds of an [Outcome].
@@ -197,15 +199,15 @@ type ExplainedMessage struct {
 
 // An ExplainedEvent is the end of one message, or an operation that took no effect.
 type ExplainedEvent struct {
-	What      string `json:"what"`          // OutcomeDelivered and so on
-	Seq       uint64 `json:"seq,omitempty"` // of the message; 0 of what was refused
-	By        uint64 `json:"by,omitempty"`  // of replaced: the message in its place
-	Due       int64  `json:"due"`           // epoch milliseconds
-	At        int64  `json:"at"`            // when it happened, likewise
-	Target    string `json:"target"`        // where it went, or would have gone
-	Partition *int32 `json:"partition,omitempty"`
-	Offset    *int64 `json:"offset,omitempty"`  // nil as well where Kafka did not tell
-	Late      *int64 `json:"late_ms,omitempty"` // of delivered: milliseconds between Due and At
+	What      string `json:"what"`                // OutcomeDelivered and so on
+	Seq       uint64 `json:"seq,omitempty"`       // of the message; 0 of what was refused
+	By        uint64 `json:"by,omitempty"`        // of replaced: the message in its place
+	Due       int64  `json:"due"`                 // epoch milliseconds
+	At        int64  `json:"at"`                  // when it happened, likewise
+	Target    string `json:"target"`              // where it went, or would have gone
+	Partition *int32 `json:"partition,omitempty"` // as of an Outcome
+	Offset    *int64 `json:"offset,omitempty"`    // nil as well where Kafka did not tell
+	Late      *int64 `json:"late_ms,omitempty"`   // of delivered: milliseconds between Due and At
 }
 
 // A Status is what a node tells of itself and of its cluster as it knows it. Nodes tell more than this,

@@ -59,6 +59,13 @@ var samples = map[string]Command{
 		{TopicID: topicID, Topic: "orders.delay", Partition: 8, Next: 1, Entries: []storage.Entry{{Due: 1, Target: "orders", Body: []byte("plain")}}},
 		{TopicID: topicID, Topic: "orders.delay", Partition: 9, Next: 1, Entries: []storage.Entry{}},
 	}},
+	"ingest-records": Ingest{Time: 1_700_000_000_000, Parts: []Part{
+		{TopicID: topicID, Topic: "orders.delay", Partition: 7, From: 10, Next: 20, Epoch: 1, Entries: []storage.Entry{}, Operations: []Operation{
+			{Verb: Schedule, Entry: storage.Entry{Due: 1_800_000_000_000, Target: "orders", Topic: "orders.delay", Body: []byte("payload")}},
+			{Verb: Schedule, If: Exactly, Seq: math.MaxUint64, Record: math.MaxUint64, Entry: storage.Entry{Target: "orders", Topic: "orders.delay", ID: "one", Expires: 1_900_000_000_000}},
+			{Verb: Cancel, If: Present, Record: 1, Entry: storage.Entry{Topic: "orders.delay", ID: "two"}},
+		}},
+	}},
 	"operate": Operate{Time: 7, Operations: []Operation{
 		{Verb: Cancel, If: Exactly, Seq: 3, Entry: storage.Entry{Topic: "orders.delay", ID: "one"}},
 		{Verb: Schedule, Entry: storage.Entry{Due: 3, Target: "a", Body: []byte("no topic, no id")}},

@@ -58,7 +58,7 @@ func decodeCommand(b []byte) (Command, error) {
 		c = RaiseLevel{Time: time, Level: d.level()}
 	case kindOperate:
 		if version == 1 {
-			c = Operate{Time: time, Operations: d.operations("")}
+			c = Operate{Time: time, Operations: d.operations("", withoutRecord)}
 		} else {
 			c = Operate{Time: time, Operations: d.withMore()}
 		}
@@ -130,32 +130,38 @@ func (d *decoder) parts(version byte) []Part {
 		p := &parts[i]
 		*p = Part{TopicID: d.ID(), Topic: d.text(), Partition: d.Int32(), From: d.Varint(),
 			Next: d.Varint(), Epoch: d.Int32(), Entries: d.entries()}
-		if version > 1 {
-			p.Operations = d.operations(p.Topic)
+		switch version {
+		case 2:
+			p.Operations = d.operations(p.Topic, withoutRecord)
+		case 3:
+			p.Operations = d.operations(p.Topic, withoutRecord|hasRecord)
 		}
 	}
 	return parts
 }
 
-// operations reads those of a part of that topic, nil for none.
-func (d *decoder) operations(topic string) []Operation {
+// withoutRecord is all that an operation may have but a record.
+const withoutRecord = hasExpiry | hasID | hasTopic | 15
+
+// operations reads those of a part of that topic, nil for none. They have nothing but what is known.
+func (d *decoder) operations(topic string, known byte) []Operation {
 	n := d.CountOf(1)
 	if n == 0 {
 		return nil
 	}
 	os := make([]Operation, n)
 	for i := range os {
-		if d.operation(&os[i], topic); d.Failed() {
+		if d.operation(&os[i], topic, known); d.Failed() {
 			return nil
 		}
 	}
 	return os
 }
 
-func (d *decoder) operation(o *Operation, topic string) {
+func (d *decoder) operation(o *Operation, topic string, known byte) {
 	what := d.Byte()
 	o.Verb, o.If = Verb(what&3), Condition(what>>conditionShift&3)
-	if o.Verb == 0 || what > hasExpiry|hasID|hasTopic|15 || o.Verb == Cancel && what&hasExpiry != 0 {
+	if o.Verb == 0 || what&^known != 0 || o.Verb == Cancel && what&hasExpiry != 0 {
 		d.Fail("no such operation")
 		return
 	}
@@ -171,6 +177,11 @@ func (d *decoder) operation(o *Operation, topic string) {
 	}
 	if o.If == Exactly {
 		o.Seq = d.Uvarint()
+	}
+	if what&hasRecord != 0 {
+		if o.Record = d.Uvarint(); o.Record == 0 {
+			d.Fail("a record without a number")
+		}
 	}
 	if o.Verb == Cancel {
 		return
@@ -191,7 +202,7 @@ func (d *decoder) withMore() []Operation {
 	os := make([]Operation, n)
 	var last storage.Found
 	for i := range os {
-		d.operation(&os[i], "")
+		d.operation(&os[i], "", withoutRecord)
 		if d.more(&os[i], &last); d.Failed() {
 			return nil
 		}

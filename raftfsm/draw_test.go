@@ -88,6 +88,9 @@ func (p *play) draw() Command {
 			o = Operation{Verb: Schedule, Entry: p.drawEntry(now)}
 		}
 		o.Entry.Topic = topic
+		if p.level >= storage.LevelFour && p.random.IntN(3) > 0 {
+			o.Record = uint64(len(part.Operations)) + 1
+		}
 		part.Operations = append(part.Operations, o)
 	}
 	part.Next = part.From + int64(len(part.Operations))

@@ -15,6 +15,7 @@ import (
 //	1 Found         cluster id (16 bytes) | mode text
 //	2 Ingest        claim through z | n | n parts
 //	  version 2     claim through z | n | n x (part | n | n operations)
+//	  version 3     as version 2, and operations may have a record
 //	3 SetPositions  surveyed (1 byte) | n | n x (position | from z)
 //	4 Claim         through z | mark | n | n x (target text | through z | mark)
 //	  version 2     through z | mark | n | n x (target text | through z | mark) | n | n x target text
@@ -40,12 +41,13 @@ import (
 //	entry     due z | target text | body
 //	mark      due z | seq
 //	run       gap since the last run's end (first: its first seq) | length - 1
-//	operation what (1 byte) | topic text if 16 | id text if 32 | seq if Exactly, and unless it is a Cancel:
+//	operation what (1 byte) | topic text if 16 | id text if 32 | seq if Exactly | record if 128, and unless it is a Cancel:
 //	          due z | expires z if 64 | target text | body
 //	more      1: has of | 2: has once | 4: replays | 8: also again (1 byte) | of if 1 | key (16 bytes), content if 2 |
 //	          topic id (16 bytes), partition z, offset, first offset if 4
 //	of        due z | seq | target same | topic same | expires z
-//	what      verb | condition << 2 | 16: has a topic other than its part's | 32: has an id | 64: expires
+//	what      verb | condition << 2 | 16: has a topic other than its part's | 32: has an id | 64: expires |
+//	          128: has a record
 //	ended     name (16 bytes) | kind (1 byte) | seq less the last one's | at z less the command's time |
 //	          due z less at | target same | partition z | offset z
 //	named     due z | seq less the last one's | target same | topic same | id text | expires z
@@ -80,6 +82,7 @@ const (
 	hasTopic       = 1 << 4
 	hasID          = 1 << 5
 	hasExpiry      = 1 << 6
+	hasRecord      = 1 << 7 // in an Ingest of version 3
 )
 
 // What it has in an Operate of version 2 besides.
@@ -95,7 +98,7 @@ const (
 // itself of LevelOne: its proposer has asked everybody.
 var forms = [...][]storage.Level{
 	kindFound:        {storage.LevelOne},
-	kindIngest:       {storage.LevelOne, storage.LevelThree},
+	kindIngest:       {storage.LevelOne, storage.LevelThree, storage.LevelFour},
 	kindSetPositions: {storage.LevelOne},
 	kindClaim:        {storage.LevelOne, storage.LevelTwo, storage.LevelThree},
 	kindAck:          {storage.LevelOne, storage.LevelThree},
@@ -155,15 +158,6 @@ func (c Ingest) append(dst []byte) []byte {
 		}
 	}
 	return dst
-}
-
-func (c Ingest) version() byte {
-	for i := range c.Parts {
-		if len(c.Parts[i].Operations) > 0 {
-			return 2
-		}
-	}
-	return 1
 }
 
 func (p *Part) append(dst []byte) []byte {
@@ -411,6 +405,9 @@ func (o *Operation) append(dst []byte, topic string) []byte {
 	if e.Expires != 0 && o.Verb != Cancel {
 		what |= hasExpiry
 	}
+	if o.Record > 0 {
+		what |= hasRecord
+	}
 	dst = append(dst, what)
 	if what&hasTopic != 0 {
 		dst = appendText(dst, e.Topic)
@@ -420,6 +417,9 @@ func (o *Operation) append(dst []byte, topic string) []byte {
 	}
 	if o.If == Exactly {
 		dst = binary.AppendUvarint(dst, o.Seq)
+	}
+	if what&hasRecord != 0 {
+		dst = binary.AppendUvarint(dst, o.Record)
 	}
 	if o.Verb == Cancel {
 		return dst

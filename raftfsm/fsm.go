@@ -202,6 +202,7 @@ func (f *FSM) ingest(w *work, c Ingest) error {
 		}
 		w.accept()
 		w.acceptAll(p.Entries)
+		w.part = p
 		answers, err := f.carryOut(w, p.Operations)
 		if err != nil {
 			return fmt.Errorf("partition %d of %s: %w", p.Partition, p.Topic, err)
@@ -354,6 +355,7 @@ type work struct {
 	isFed    bool
 	gathered []storage.Entry // their seqs are certain, but the store has them only after accept
 	next     uint64          // seq of the next entry
+	part     *Part           // whose operations are carried out; nil: they came by no record
 
 	result Result
 	event  Event

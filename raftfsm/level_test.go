@@ -68,7 +68,7 @@ func TestAppendCommand_refusesFormsAboveTheLevel(t *testing.T) {
 	}{
 		{storage.LevelTwo, []string{"change-claim"}},
 		{storage.LevelThree, []string{"ingest-operations", "operate", "ack-ended", "replace-ended", "open-ids", "keep-outcomes", "change-claim-topics", "pause", "resume"}},
-		{storage.LevelFour, []string{"operate-once", "start-bulk", "step-bulk", "stop-bulk"}},
+		{storage.LevelFour, []string{"ingest-records", "operate-once", "start-bulk", "step-bulk", "stop-bulk"}},
 	} {
 		for _, name := range of.names {
 			if _, err := AppendCommand(nil, samples[name], of.level-1); !errors.Is(err, ErrLevel) {

@@ -24,6 +24,7 @@ type model struct {
 	held     map[covered]int64 // through of the holds
 	paused   map[covered]bool
 	position int64
+	part     *Part // whose operations are carried out
 	next     uint64
 	alive    map[uint64]message
 	claimed  map[uint64]bool    // of those alive, as they were after the last command
@@ -71,7 +72,9 @@ func (m *model) apply(c Command) [][]Answer {
 				}
 				m.accept(e)
 			}
+			m.part = &c.Parts[i]
 			answers[i] = m.operate(p.Operations)
+			m.part = nil
 			answered = answered || answers[i] != nil
 		}
 		if answered {
@@ -346,7 +349,7 @@ type happening struct {
 // message that others of its id have outlived, is not in it twice.
 func (m *model) life(topic, id string) (life []happening) {
 	for _, o := range m.ended {
-		if o.Name == name.Of(topic, id) && o.Kind != outcomes.Refused {
+		if o.Name == name.Of(topic, id) && o.Kind != outcomes.Refused && o.Kind != outcomes.RefusedRecord {
 			life = append(life, happening{seq: o.Seq, end: o})
 		}
 	}
@@ -410,7 +413,11 @@ func (m *model) operateOne(o Operation) Answer {
 
 	if !holds && (o.Verb == Schedule || pending != 0) {
 		if e.ID != "" {
-			m.note(outcomes.Outcome{Name: name.Of(e.Topic, e.ID), Kind: outcomes.Refused, Due: e.Due, At: m.time, Target: e.Target})
+			refused := outcomes.Outcome{Name: name.Of(e.Topic, e.ID), Kind: outcomes.Refused, Due: e.Due, At: m.time, Target: e.Target}
+			if o.Record > 0 {
+				refused.Kind, refused.Partition, refused.Offset = outcomes.RefusedRecord, m.part.Partition, m.part.From+int64(o.Record)-1
+			}
+			m.note(refused)
 		}
 		return Answer{Code: Conflict, Seq: pending}
 	}

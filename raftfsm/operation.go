@@ -38,6 +38,10 @@ type Operation struct {
 	Seq   uint64        // with Exactly
 	Entry storage.Entry // of a Cancel only Topic and ID
 
+	// Record says which record of its part asks for it, counted by offsets from 1 on; 0: that is not told. A
+	// refusal names it. It is carried by an Ingest alone, and may be proposed from storage.LevelFour on.
+	Record uint64
+
 	// Of, Once and Replay are carried by an Operate alone, and may be proposed from storage.LevelFour on.
 
 	// Of is the message that a Cancel or a Change without an id is about, as it was read; Seq 0: none.

@@ -260,6 +260,9 @@ func (f *FSM) carryOutOne(w *work, o *Operation, a *Answer) error {
 		ended.Kind, ended.By = outcomes.Replaced, a.Seq
 	case Conflict:
 		ended = outcomes.Outcome{Kind: outcomes.Refused, Due: e.Due, Target: e.Target}
+		if p := w.part; p != nil && o.Record > 0 && e.Topic == p.Topic {
+			ended.Kind, ended.Partition, ended.Offset = outcomes.RefusedRecord, p.Partition, p.From+int64(o.Record)-1
+		}
 	case NotFound:
 		if a.Since = f.store.OutcomesSince(); o.Of.Seq != 0 {
 			a.Since = f.store.Time()

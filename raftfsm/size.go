@@ -8,6 +8,18 @@ import (
 // How many bytes commands take: who proposes asks before it encodes, and who gathers a batch asks
 // for each thing that it adds.
 
+func (c Ingest) version() byte {
+	version := byte(1)
+	for i := range c.Parts {
+		for j := range c.Parts[i].Operations {
+			if version = 2; c.Parts[i].Operations[j].Record > 0 {
+				return 3
+			}
+		}
+	}
+	return version
+}
+
 // Size returns the exact number of bytes of the encoded command.
 func (c Ingest) Size() int {
 	n := 2 + codec.VarintSize(c.Time) + codec.VarintSize(c.ClaimThrough) + codec.UvarintSize(uint64(len(c.Parts)))
@@ -60,6 +72,9 @@ func operationLen(o *Operation, topic string) int {
 	}
 	if o.If == Exactly {
 		n += codec.UvarintSize(o.Seq)
+	}
+	if o.Record > 0 {
+		n += codec.UvarintSize(o.Record)
 	}
 	if o.Verb == Cancel {
 		return n

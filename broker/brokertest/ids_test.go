@@ -158,6 +158,43 @@ func TestIDs_areCancelledReplacedAndExpireByHeaders(t *testing.T) {
 	})
 }
 
+// A refusal says which record it was, on every node and over a restart of all of them.
+func TestIDs_tellWhichRecordWasRefused(t *testing.T) {
+	testIDs(t, storage.LevelFour, func(x *idTest) {
+		x.send(options(client.After(time.Hour), client.ID("a")), "a", "a again", "a once more")
+		x.send(options(client.After(time.Hour), client.ID("a"), client.IfAbsent()), "refused")
+		x.send(options(client.Cancel("a"), client.IfSeq("1")))
+		x.pause(10 * time.Second)
+		refused := func() (all []string) {
+			for _, n := range x.nodes {
+				e, err := n.broker.Explain("orders.delay", "a")
+				x.must(err)
+				for i, event := range e.Events {
+					if event.What == "refused" {
+						all = append(all, e.Words[i])
+					}
+				}
+			}
+			return all
+		}
+		before := refused()
+		for i, words := range before {
+			if want := fmt.Sprintf("the record orders.delay/0/%d had no effect at ", 3+i%2); !strings.HasPrefix(words, want) {
+				x.t.Errorf("%q, want %s", words, want)
+			}
+		}
+		for _, n := range x.nodes {
+			n.kill()
+		}
+		x.must(x.each("all", (*node).start, func(n *node) bool { return !n.running() }))
+		x.leader()
+		x.pause(10 * time.Second)
+		if after := refused(); len(before) != 6 || !slices.Equal(after, before) {
+			x.t.Errorf("it is told of %q, before the restart of %q", after, before)
+		}
+	})
+}
+
 // Level three comes to a cluster in which messages with ids wait, some of which share theirs.
 func TestIDs_ofBeforeTheRaiseCanBeCancelledAfterIt(t *testing.T) {
 	testIDs(t, storage.LevelTwo, func(x *idTest) {

@@ -1,6 +1,7 @@
 package ingest
 
 import (
+	"log/slog"
 	"maps"
 	"slices"
 	"strings"
@@ -84,6 +85,46 @@ func TestOperation_waitsForIDsToBeOpen(t *testing.T) {
 			if r.problem == nil || r.problem.Code != message.CodeUnsupported || !strings.HasPrefix(r.problem.Message, name+" is not served yet") {
 				t.Errorf("%s at level %d: %+v", name, level, r.problem)
 			}
+		}
+	}
+}
+
+// From level four on the log is told which record a condition came with, also where it begins a command.
+func TestOperation_saysWhichRecordAConditionIsOf(t *testing.T) {
+	for level, want := range map[storage.Level][]int64{storage.LevelThree: nil, storage.LevelFour: {8, 11, 13}} {
+		g := New(Options{ClaimLead: lead, Config: config.Default(), Store: levelStore{level: level, open: true}, Now: time.Now, Logger: slog.New(slog.DiscardHandler)})
+		var told []int64
+		commands := 0
+		pack := packer{most: 400, lead: lead, propose: func(c raftfsm.Ingest, _ []packedPart) error {
+			commands++
+			for _, p := range c.Parts {
+				for _, o := range p.Operations {
+					if o.Record > 0 {
+						told = append(told, p.From+int64(o.Record)-1)
+					}
+				}
+			}
+			if c.Size() > 400 {
+				t.Errorf("a command of %d bytes", c.Size())
+			}
+			return nil
+		}}
+		long := strings.Repeat("i", 200)
+		batch := Batch{Topic: "orders.delay", Partition: 3, From: 5, Next: 20, Arrivals: []Arrival{
+			{Offset: 7, Instruction: Instruction{Partition: -1, ID: "a"}},
+			{Offset: 8, Instruction: Instruction{Partition: -1, ID: long, If: raftfsm.Absent}},
+			{Offset: 11, Instruction: Instruction{Partition: -1, ID: long, If: raftfsm.Present}},
+			{Offset: 12, Instruction: Instruction{Partition: -1, ID: "b", Cancel: true}},
+			{Offset: 13, Instruction: Instruction{Partition: -1, ID: "b", Cancel: true, If: raftfsm.Exactly, Seq: 9}},
+		}}
+		if err := g.pack(&pack, batch); err != nil {
+			t.Fatal(err)
+		}
+		if err := pack.flush(testNow); err != nil {
+			t.Fatal(err)
+		}
+		if !slices.Equal(told, want) || commands < 2 {
+			t.Errorf("level %d: told of records %v in %d commands, want %v", level, told, commands, want)
 		}
 	}
 }

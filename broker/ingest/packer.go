@@ -57,6 +57,7 @@ func (p *packer) open(batch Batch, from int64) {
 
 // add appends what a record asks for, proposing what is there if it does not fit beside it.
 func (p *packer) add(batch Batch, r reading, now int64) error {
+	p.tell(&r)
 	size := r.size(batch.Topic)
 	if p.records > 0 && p.bytes+size > p.most {
 		// The gap before the record belongs to this command, so that the next one
@@ -66,6 +67,8 @@ func (p *packer) add(batch Batch, r reading, now int64) error {
 			return err
 		}
 		p.open(batch, r.offset)
+		p.tell(&r)
+		size = r.size(batch.Topic)
 	}
 	part := &p.parts[len(p.parts)-1]
 	packed := &p.packed[len(p.packed)-1]
@@ -95,6 +98,13 @@ func (p *packer) add(batch Batch, r reading, now int64) error {
 	}
 	p.soon = p.soon || r.operation.Verb == raftfsm.Schedule && r.operation.Entry.Due <= now+p.lead
 	return nil
+}
+
+// tell has the operation say which record of the part that is open asks for it.
+func (p *packer) tell(r *reading) {
+	if r.told {
+		r.operation.Record = uint64(r.offset-p.parts[len(p.parts)-1].From) + 1
+	}
 }
 
 // end takes what follows the last record of the batch, markers and gaps.

@@ -33,6 +33,7 @@ type reading struct {
 	offset    int64
 	operation raftfsm.Operation
 	open      bool             // it is carried out as an operation; else its entry is accepted
+	told      bool             // the log is told which record it is, for a refusal to name
 	named     string           // the id that its entry does not tell, while ids are opened; empty: none
 	foreign   string           // its condition names a message of this other cluster; empty: it does not
 	problem   *message.Problem // it is a dead letter, and why
@@ -140,6 +141,7 @@ func (j Judge) read(to destination, origin message.Origin, a *Arrival, form form
 		}
 	}
 	r.operation.If, r.operation.Seq = in.If, in.Seq
+	r.told = form.open && form.level >= storage.LevelFour && in.If != raftfsm.Always && in.ID != ""
 	if in.Cluster != "" && in.Cluster != j.cluster {
 		r.foreign, r.operation.Seq = in.Cluster, noSeq
 	}

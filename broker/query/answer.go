@@ -34,7 +34,7 @@ func payloadOf(m *message.Message) *client.Payload {
 // OutcomeOf returns an outcome as it is told.
 func OutcomeOf(o outcomes.Outcome) client.Outcome {
 	told := client.Outcome{Kind: kindOf(o.Kind), Seq: o.Seq, By: o.By, Due: o.Due, At: o.At, Target: o.Target}
-	if o.Kind == outcomes.Delivered || o.Kind == outcomes.DeadLettered {
+	if o.Kind == outcomes.Delivered || o.Kind == outcomes.DeadLettered || o.Kind == outcomes.RefusedRecord {
 		told.Partition = &o.Partition
 		if o.Offset >= 0 {
 			told.Offset = &o.Offset
@@ -55,7 +55,7 @@ func kindOf(k outcomes.Kind) string {
 		return client.OutcomeCancelled
 	case outcomes.Replaced:
 		return client.OutcomeReplaced
-	case outcomes.Refused:
+	case outcomes.Refused, outcomes.RefusedRecord:
 		return client.OutcomeRefused
 	}
 	return "unknown"

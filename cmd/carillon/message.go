@@ -194,6 +194,9 @@ func seqOrNone(seq uint64) any {
 // placeOf says where the message went, or would have gone.
 func placeOf(o client.Outcome) string {
 	place := o.Target
+	if o.Kind == client.OutcomeRefused && o.Partition != nil {
+		place = "record" // of the delay topic that was asked about
+	}
 	if o.Partition != nil {
 		place += fmt.Sprintf("/%d", *o.Partition)
 	}

@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"github.com/carillonmq/carillon/broker"
+	"github.com/carillonmq/carillon/client"
 )
 
 func TestExplain_printsWhatANodeTells(t *testing.T) {
@@ -35,5 +36,20 @@ func TestExplain_printsWhatANodeTells(t *testing.T) {
 	}
 	if code, _, problem := ask("other"); code != exitFailed || problem != "carillon: ids are not served: raise the level\n" {
 		t.Errorf("exit %d: %q", code, problem)
+	}
+}
+
+// A message went to its target; what was refused is a record of the delay topic.
+func TestPlaceOf_tellsARecordFromATarget(t *testing.T) {
+	partition, offset := int32(3), int64(17)
+	for want, o := range map[string]client.Outcome{
+		"orders/3/17": {Kind: client.OutcomeDelivered, Target: "orders", Partition: &partition, Offset: &offset},
+		"orders/3":    {Kind: client.OutcomeDelivered, Target: "orders", Partition: &partition},
+		"record/3/17": {Kind: client.OutcomeRefused, Target: "orders", Partition: &partition, Offset: &offset},
+		"orders":      {Kind: client.OutcomeRefused, Target: "orders"},
+	} {
+		if got := placeOf(o); got != want {
+			t.Errorf("%+v is told as %q, want %q", o, got, want)
+		}
 	}
 }

@@ -16,7 +16,7 @@ import (
 //
 //	chunk  | first uvarint | t uvarint | t x target | n uvarint | n x row |
 //	row    | kind u8 | name 16 | seq varint | at varint | due varint | older uvarint | higher uvarint | target uvarint | more |
-//	more   | partition varint | offset varint |  of what went somewhere
+//	more   | partition varint | offset varint |  of what has a place
 //	       | by varint |                         of Replaced
 //	       | partition varint | by uvarint |     of Answered
 //	       nothing                               of all others
@@ -24,13 +24,13 @@ import (
 // A chunk has n rows of its page from row first on: those before were forgotten when it was
 // written. seq and at are counted from those of the row before, due and by from the
 // row's own at and seq. The number of a chunk is that of its page. A chunk
-// with an Answered, of which there are none below storage.LevelFour, is of version 2; the others are of
-// version 1.
+// with a RefusedRecord is of version 3, else one with an Answered of version 2; of both there are none
+// below storage.LevelFour. The others are of version 1.
 //
 // NewestHead and NewestChunk are the newest versions that this program reads.
 const (
 	NewestHead  = 1
-	NewestChunk = 2
+	NewestChunk = 3
 )
 
 // leastRow is how many bytes a row takes at least, and leastTarget a target.
@@ -98,9 +98,8 @@ func (f *Frozen) chunk(number uint64) codec.Record {
 	for at := from; at < to; at++ {
 		w := f.row(at)
 		b = w.append(b, before.seq, before.at)
-		if before = *w; w.kind == Answered {
-			version = 2
-		}
+		before = *w
+		version = max(version, w.kind.since())
 	}
 	return codec.Record{Version: version, Payload: b}
 }
@@ -114,7 +113,7 @@ func (w *row) append(b []byte, seq uint64, at int64) []byte {
 	b = binary.AppendUvarint(b, uint64(w.higher))
 	b = binary.AppendUvarint(b, uint64(w.target))
 	switch {
-	case w.kind.wentSomewhere():
+	case w.kind.hasPlace():
 		b = binary.AppendVarint(b, int64(w.partition))
 		b = binary.AppendVarint(b, int64(w.more))
 	case w.kind == Replaced:
@@ -126,20 +125,31 @@ func (w *row) append(b []byte, seq uint64, at int64) []byte {
 	return b
 }
 
-// readRow reads the row behind another, of a chunk with so many targets and no kind above last.
-func readRow(d *codec.Decoder, before *row, targets int, last Kind) (w row) {
+// since is the version of chunks that brought the kind.
+func (k Kind) since() byte {
+	switch k {
+	case Answered:
+		return 2
+	case RefusedRecord:
+		return 3
+	}
+	return 1
+}
+
+// readRow reads the row behind another, of a chunk of that version with so many targets.
+func readRow(d *codec.Decoder, before *row, targets int, version byte) (w row) {
 	w.kind, w.name = Kind(d.Byte()), name.Hash(d.ID())
 	w.seq = before.seq + uint64(d.Varint())
 	w.at = before.at + d.Varint()
 	w.due = w.at + d.Varint()
 	older, higher, target := d.Uvarint(), d.Uvarint(), d.Uvarint()
-	if w.kind < Delivered || w.kind > last || older > math.MaxUint32 || higher > math.MaxUint32 || target >= uint64(targets) {
+	if w.kind < Delivered || w.kind > RefusedRecord || w.kind.since() > version || older > math.MaxUint32 || higher > math.MaxUint32 || target >= uint64(targets) {
 		d.Fail("outcome out of its bounds")
 		return row{}
 	}
 	w.older, w.higher, w.target = uint32(older), uint32(higher), uint16(target)
 	switch {
-	case w.kind.wentSomewhere():
+	case w.kind.hasPlace():
 		w.partition, w.more = d.Int32(), uint64(d.Varint())
 	case w.kind == Replaced:
 		w.more = w.seq + uint64(d.Varint())
@@ -188,13 +198,9 @@ func (l *Loader) Take(chunk codec.Record) error {
 		d.Fail("other outcomes than the head tells of")
 		to = from
 	}
-	last := Refused
-	if chunk.Version > 1 {
-		last = Answered
-	}
 	var before row
 	for at := from; at < to; at++ {
-		before = readRow(&d, &before, len(p.targets), last)
+		before = readRow(&d, &before, len(p.targets), chunk.Version)
 		p.rows[at%pageRows] = before
 	}
 	l.pages = append(l.pages, p)

@@ -237,6 +237,35 @@ func TestGolden_chunkOfLevelFour(t *testing.T) {
 	}
 }
 
+// A refusal that names its record is of a later form still.
+func TestGolden_chunkWithARefusedRecord(t *testing.T) {
+	s := NewSet()
+	s.Add(Outcome{Name: id(1), Kind: Refused, Due: 9, At: 4, Target: "orders"})
+	s.Add(Outcome{Name: id(2), Kind: Answered, Seq: 302, By: 7, At: 4, Partition: 3})
+	s.Add(Outcome{Name: id(1), Kind: RefusedRecord, Due: 9, At: 4, Target: "orders", Partition: math.MaxInt32, Offset: math.MaxInt64})
+	s.Add(Outcome{Name: id(1), Kind: RefusedRecord, At: 5})
+	want := s.Freeze()
+	chunks := make(map[uint64]codec.Record)
+	for number, chunk := range want.Chunks(nil) {
+		var err error
+		if chunks[number], err = codec.Open("chunk", NewestChunk, golden.Compare(t, "chunk_v3", codec.Seal(chunk))); err != nil || chunk.Version != 3 {
+			t.Fatalf("version %d, %v", chunk.Version, err)
+		}
+	}
+	got, err := load(want.Head(), chunks)
+	if err != nil {
+		t.Fatal(err)
+	}
+	requireLoaded(t, got, want)
+	for version := byte(1); version < 3; version++ {
+		older := chunks[0]
+		older.Version = version
+		if _, err := load(want.Head(), map[uint64]codec.Record{0: older}); !errors.Is(err, codec.ErrCorrupt) {
+			t.Errorf("a refused record in a chunk of version %d: %v", version, err)
+		}
+	}
+}
+
 // No bytes make it fail otherwise than with ErrCorrupt, or make what answers worse than wrong.
 func FuzzLoader(f *testing.F) {
 	golden := goldenSet()
@@ -244,7 +273,7 @@ func FuzzLoader(f *testing.F) {
 		f.Add(golden.Head().Payload, chunk.Payload)
 	}
 	f.Fuzz(func(t *testing.T, head, chunk []byte) {
-		chunks := map[uint64]codec.Record{0: {Version: 1, Payload: chunk}, 1: {Version: 2, Payload: chunk}}
+		chunks := map[uint64]codec.Record{0: {Version: 1, Payload: chunk}, 1: {Version: 3, Payload: chunk}}
 		got, err := load(codec.Record{Version: 1, Payload: head}, chunks)
 		if err != nil {
 			if !errors.Is(err, codec.ErrCorrupt) {

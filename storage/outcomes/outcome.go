@@ -20,10 +20,13 @@ const (
 	// storage.LevelFour on. Name is that of the key, Seq the answer's, Partition its code, and By a
 	// digest of what was asked.
 	Answered
+	// RefusedRecord is as Refused, where it is known which record was refused: Partition and Offset tell it,
+	// in the delay topic of the id; from storage.LevelFour on.
+	RefusedRecord
 )
 
-// wentSomewhere reports whether there is a partition and an offset.
-func (k Kind) wentSomewhere() bool { return k == Delivered || k == DeadLettered }
+// hasPlace reports whether there is a partition and an offset.
+func (k Kind) hasPlace() bool { return k == Delivered || k == DeadLettered || k == RefusedRecord }
 
 // An Outcome is the end of one message.
 type Outcome struct {
@@ -35,7 +38,7 @@ type Outcome struct {
 	At   int64  // when it ended, epoch milliseconds of the leader
 	// Where it went, or would have gone.
 	Target string
-	// Of Delivered and DeadLettered; 0 of all others but Answered.
+	// Of Delivered and DeadLettered, where it went, and of RefusedRecord; 0 of all others but Answered.
 	Partition int32
 	Offset    int64 // -1: not known
 }

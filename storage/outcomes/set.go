@@ -44,7 +44,7 @@ type page struct {
 type row struct {
 	name      name.Hash
 	seq       uint64
-	more      uint64 // Replaced and Answered: By; of what went somewhere: Offset
+	more      uint64 // Replaced and Answered: By; of what has a place: Offset
 	due, at   int64
 	older     uint32 // how many rows back the one before of this id is, 0: none
 	higher    uint32 // how many rows back the nearest of this id with a higher seq is, 0: none
@@ -80,7 +80,7 @@ func (r *run) outcome(at uint64) Outcome {
 	p := r.page(at)
 	w := &p.rows[at%pageRows]
 	o := Outcome{Name: w.name, Kind: w.kind, Seq: w.seq, Due: w.due, At: w.at, Target: p.targets[w.target], Partition: w.partition}
-	if w.kind.wentSomewhere() {
+	if w.kind.hasPlace() {
 		o.Offset = int64(w.more)
 	} else {
 		o.By = w.more
@@ -97,7 +97,7 @@ func (s *Set) Add(o Outcome) {
 	w := s.row(s.next)
 	*w = row{name: o.Name, seq: o.Seq, due: o.Due, at: o.At, kind: o.Kind, target: s.intern(o.Target)}
 	switch {
-	case o.Kind.wentSomewhere():
+	case o.Kind.hasPlace():
 		w.partition, w.more = o.Partition, uint64(o.Offset)
 	case o.Kind == Replaced:
 		w.more = o.By

@@ -53,7 +53,7 @@ func id(number uint64) name.Hash { return name.Of("orders.delay", fmt.Sprint(num
 
 func draw(random *rand.Rand, ids uint64, at int64) Outcome {
 	o := Outcome{
-		Name: id(random.Uint64N(ids)), Kind: Kind(1 + random.IntN(7)), Seq: 1 + random.Uint64N(1<<20),
+		Name: id(random.Uint64N(ids)), Kind: Kind(1 + random.IntN(8)), Seq: 1 + random.Uint64N(1<<20),
 		Due: random.Int64N(1<<40) - 1<<39, At: at + random.Int64N(3), Target: fmt.Sprint("orders", random.Uint64N(ids)%700),
 	}
 	switch o.Kind {
@@ -63,6 +63,8 @@ func draw(random *rand.Rand, ids uint64, at int64) Outcome {
 		o.By = o.Seq + 1
 	case Refused:
 		o.Seq = 0
+	case RefusedRecord:
+		o.Seq, o.Partition, o.Offset = 0, random.Int32N(1000), random.Int64N(1<<40)
 	case Answered:
 		o.Partition, o.By = random.Int32N(9), random.Uint64()
 	}
