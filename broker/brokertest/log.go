@@ -130,6 +130,9 @@ func (l *logEntry) operate(operations []raftfsm.Operation, answers []raftfsm.Ans
 		if i < len(answers) {
 			answer = answers[i]
 		}
+		if answer.Again {
+			continue // it was done before
+		}
 		switch answer.Code {
 		case raftfsm.WasCancelled:
 			l.log.End(answer.Seq, l.index)

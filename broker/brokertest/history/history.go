@@ -56,6 +56,10 @@ type Call struct {
 	Told   What         // of a Get
 	Seq    uint64       // of the answer; of a Schedule or Change without one that of the log; of a read 0 for nothing; of a Deliver its own
 	Before uint64
+
+	Value    string   // of the message that a Schedule or a Change makes; "": that of the one before
+	Repeated bool     // it was sent more than once: the answer may tell of the effect of an earlier time
+	Perhaps  []uint64 // of a Schedule or Change without an answer, where the log tells no Seq: which ones it may have
 }
 
 // Check returns nil if the calls are linearizable, and otherwise an error that tells all calls of an
@@ -93,8 +97,12 @@ func list(operations []porcupine.Operation) string {
 // String tells a call and its answer on one line.
 func (c Call) String() string {
 	what := [...]string{"nothing", "waiting", "claimed", "cancelled"}[c.Told]
-	return fmt.Sprintf("%14v to %14v client %d: %s if %d %d: %v, %s, seq %d, before %d",
+	line := fmt.Sprintf("%14v to %14v client %d: %s if %d %d: %v, %s, seq %d, before %d",
 		time.Duration(c.From), time.Duration(c.To), c.Client, c.Verb, c.If, c.Exact, c.Code, what, c.Seq, c.Before)
+	if len(c.Perhaps) > 0 {
+		line += fmt.Sprintf(", perhaps %d", c.Perhaps)
+	}
+	return line
 }
 
 // A state is what is true of one id.
@@ -120,6 +128,9 @@ func step(s state, c Call) (next []any) {
 }
 
 func (s state) take(c Call, next []any) []any {
+	if len(c.Perhaps) > 0 {
+		return s.perhaps(c, next)
+	}
 	switch c.Verb {
 	case Schedule:
 		return s.schedule(c, next)
@@ -138,6 +149,19 @@ func (s state) take(c Call, next []any) []any {
 	case Deliver:
 		if has(s.let, c.Seq) && !has(s.killed, c.Seq) {
 			return append(next, s)
+		}
+	}
+	return next
+}
+
+// perhaps has the call take no effect, or make one of the messages that it may have made.
+func (s state) perhaps(c Call, next []any) []any {
+	next = append(next, s)
+	for _, seq := range c.Perhaps {
+		if seq != s.newest && !has(s.killed, seq) && !has(s.let, seq) {
+			made := c
+			made.Seq, made.Perhaps = seq, nil
+			next = s.take(made, next)
 		}
 	}
 	return next
@@ -225,6 +249,9 @@ func (s state) cancel(c Call, next []any) []any {
 	case raftfsm.AlreadyCancelled:
 		if s.what == Cancelled && s.newest == c.Seq {
 			return append(next, s)
+		}
+		if c.Repeated && s.what == Waiting && s.newest == c.Seq && s.holds(c) {
+			return append(next, after)
 		}
 	case raftfsm.TooLate:
 		if s.what == Claimed && s.newest == c.Seq {

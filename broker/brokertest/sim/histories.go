@@ -14,12 +14,12 @@ import (
 	"github.com/carillonmq/carillon/broker/brokertest/mutants"
 )
 
-// The planted bugs that histories have to find, seen from the root of the module, and the test that
-// records and judges histories.
-const (
-	historiesDir  = plantedDir + "/histories"
-	historiesTest = "TestIDs_areLinearizable"
-)
+// historiesDir has the planted bugs that histories have to find, seen from the root of the module.
+const historiesDir = plantedDir + "/histories"
+
+// historiesTests returns the tests that record and judge histories: of calls of the log and the schedule
+// themselves, and over HTTP.
+func historiesTests() []string { return []string{"TestIDs_areLinearizable", "TestAPI_isLinearizable"} }
 
 // runHistories tries the bugs that break what clients are told, which scripts do not ask.
 func runHistories(ctx context.Context, args []string, out io.Writer) error {
@@ -47,30 +47,34 @@ func runHistories(ctx context.Context, args []string, out io.Writer) error {
 				continue
 			}
 		}
-		seeds, noticed, err := playHistories(ctx, tree)
+		b, err := build(ctx, tree.Dir, filepath.Join(filepath.Dir(tree.Dir), "histories.test"), false)
 		if err != nil {
 			return fmt.Errorf("%s: %w", p.Name, err)
 		}
-		fmt.Fprintf(out, "%s: noticed by %d of %d seeds\n", p.Name, noticed, seeds)
+		all := 0
+		for _, test := range historiesTests() {
+			seeds, noticed, err := playHistories(ctx, b, test, tree.Dir)
+			if err != nil {
+				return fmt.Errorf("%s: %w", p.Name, err)
+			}
+			fmt.Fprintf(out, "%s: noticed by %d of %d seeds of %s\n", p.Name, noticed, seeds, test)
+			all += noticed
+		}
 		switch {
-		case noticed > 0 && p.Patch == nil:
+		case all > 0 && p.Patch == nil:
 			wrong = append(wrong, errFound)
-		case noticed == 0 && p.Patch != nil:
+		case all == 0 && p.Patch != nil:
 			wrong = append(wrong, fmt.Errorf("%s: %w", p.Name, errMissed))
 		}
 	}
 	return errors.Join(wrong...)
 }
 
-// playHistories returns how many seeds the test has played in the tree, and in how many the histories
+// playHistories returns how many seeds the test has played with the source, and in how many the histories
 // were not right.
-func playHistories(ctx context.Context, tree *mutants.Tree) (seeds, noticed int, err error) {
-	b, err := build(ctx, tree.Dir, filepath.Join(filepath.Dir(tree.Dir), "histories.test"), false)
-	if err != nil {
-		return 0, 0, err
-	}
-	cmd := exec.CommandContext(ctx, b.path, "-test.run=^"+historiesTest+"$", "-test.v", "-test.timeout="+b.timeout.String())
-	cmd.Dir = filepath.Join(tree.Dir, "broker", "brokertest")
+func playHistories(ctx context.Context, b binary, test, source string) (seeds, noticed int, err error) {
+	cmd := exec.CommandContext(ctx, b.path, "-test.run=^"+test+"$", "-test.v", "-test.timeout="+b.timeout.String())
+	cmd.Dir = filepath.Join(source, "broker", "brokertest")
 	var text bytes.Buffer
 	cmd.Stdout, cmd.Stderr = &text, &text
 	var exit *exec.ExitError
@@ -81,7 +85,7 @@ func playHistories(ctx context.Context, tree *mutants.Tree) (seeds, noticed int,
 	seeds = strings.Count(text.String(), "\n    --- ")
 	noticed = strings.Count(text.String(), "are not linearizable (Illegal)")
 	if seeds == 0 {
-		return 0, 0, fmt.Errorf("%s: %w:\n%s", historiesTest, errNothing, text.String())
+		return 0, 0, fmt.Errorf("%s: %w:\n%s", test, errNothing, text.String())
 	}
 	return seeds, noticed, nil
 }

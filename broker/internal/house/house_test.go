@@ -73,7 +73,7 @@ var rules = map[string]rule{
 	"broker/brokertest":             {ours: []string{"*"}, big: big},
 	"broker/brokertest/ledger":      {},
 	"broker/brokertest/draw":        {},
-	"broker/brokertest/history":     {ours: []string{"raftfsm"}},
+	"broker/brokertest/history":     {ours: []string{"client", "raftfsm"}, big: []string{"net/http"}},
 	"broker/brokertest/mutants":     {},
 	"broker/brokertest/sim":         {ours: []string{"broker/brokertest", "broker/brokertest/draw", "broker/brokertest/mutants"}},
 	"broker/internal/house":         {},
