@@ -77,11 +77,10 @@ var (
 )
 
 const (
-	specPath        = "/v1/openapi.json"
-	schemaPrefix    = "#/components/schemas/"
-	problemType     = "application/problem+json"
-	bearerScheme    = "token"
-	bodyReadTimeout = requestTimeout
+	specPath     = "/v1/openapi.json"
+	schemaPrefix = "#/components/schemas/"
+	problemType  = "application/problem+json"
+	bearerScheme = "token"
 )
 
 // An entrance is the mux as huma sees it: what it hangs in is guarded as the rest.
@@ -137,14 +136,11 @@ func (r route) operation(registry huma.Registry) huma.Operation {
 	method, path, _ := strings.Cut(r.pattern, " ")
 	op := huma.Operation{
 		OperationID: r.account.id, Method: method, Path: path, Summary: r.account.summary,
-		MaxBodyBytes: r.account.mostBody, BodyReadTimeout: bodyReadTimeout,
+		MaxBodyBytes: -1, BodyReadTimeout: -1, // it is in memory
 		SkipValidateBody: true, // reading it strictly, and the desks, say more
 
 		RejectUnknownQueryParameters: true,
 		Responses:                    map[string]*huma.Response{},
-	}
-	if op.MaxBodyBytes == 0 {
-		op.MaxBodyBytes = mostRequested
 	}
 	if r.account.begins {
 		op.DefaultStatus = http.StatusAccepted

@@ -134,8 +134,35 @@ func (c Callers) vouchedFor(r *http.Request) (g access.Grant, ok bool) {
 	return g, err == nil && json.Unmarshal(text, &g) == nil
 }
 
-// transport returns how the leader is reached. It keeps no connection: whoever takes a connection up that
-// the other side has just closed cannot tell whether a write was read.
+// A passage is how the leader is reached. Reads have connections that are kept: one that the other side has closed
+// costs a read nothing, since net/http sends it again on a new one. Whoever takes such a connection up for a write
+// cannot tell whether it was read there, so that each write has a connection of its own.
+type passage struct{ reads, writes *http.Transport }
+
+// The connections for reads that are kept while no request needs them: so many, for less time than the leader
+// would keep them.
+const (
+	mostKept = 8
+	keptFor  = idleTimeout / 4
+)
+
+// RoundTrip is for http.RoundTripper.
+func (p passage) RoundTrip(r *http.Request) (*http.Response, error) {
+	if r.Method == http.MethodGet || r.Method == http.MethodHead {
+		return p.reads.RoundTrip(r)
+	}
+	return p.writes.RoundTrip(r)
+}
+
+// passage returns how the leader is reached.
+func (c Caller) passage() passage {
+	reads := c.transport()
+	reads.MaxIdleConnsPerHost, reads.IdleConnTimeout = mostKept, keptFor
+	writes := c.transport()
+	writes.DisableKeepAlives = true
+	return passage{reads, writes}
+}
+
 func (c Caller) transport() *http.Transport {
 	reached := func(dial func(ctx context.Context, network, addr string) (net.Conn, error)) func(context.Context, string, string) (net.Conn, error) {
 		return func(ctx context.Context, network, addr string) (net.Conn, error) {
@@ -146,7 +173,7 @@ func (c Caller) transport() *http.Transport {
 			return conn, nil
 		}
 	}
-	t := &http.Transport{DisableKeepAlives: true, DisableCompression: true, ResponseHeaderTimeout: writeTimeout}
+	t := &http.Transport{DisableCompression: true, ResponseHeaderTimeout: writeTimeout}
 	if c.Dial != nil {
 		t.DialTLSContext = reached(c.Dial)
 	} else {

@@ -167,12 +167,12 @@ func visitOf(ctx context.Context) *visit {
 }
 
 // enter is how requests come to who serves the route: through the guard, as many at a time as there is
-// room for, and to the leader if it must be that.
+// room for, whole, and to the leader if it must be that.
 func (h *handler) enter(to route, serve http.HandlerFunc) http.HandlerFunc {
 	if to.need == (need{}) {
 		return serve
 	}
-	return h.guard(to, h.gate.let(h.onLeader(to, serve)))
+	return h.guard(to, h.gate.let(h.whole(to, h.onLeader(to, serve))))
 }
 
 // guard lets those through to the route who may use it, and logs every write that was let

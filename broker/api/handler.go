@@ -75,7 +75,7 @@ type Node interface {
 // Answers are JSON, an error is a problem; of the routes above it is {"error": "..."}.
 func NewHandler(node Node, metrics prometheus.Gatherer, callers Callers, log *slog.Logger) http.Handler {
 	a := answers{log.With("component", "api")}
-	h := &handler{node: node, callers: callers, turnedAway: repeats.New(), gate: newGate(a), toLeader: callers.Leader.transport(), answers: a}
+	h := &handler{node: node, callers: callers, turnedAway: repeats.New(), gate: newGate(a), toLeader: callers.Leader.passage(), answers: a}
 	mux := http.NewServeMux()
 	routes := h.routes(metrics)
 	byPattern := make(map[string]route, len(routes))
