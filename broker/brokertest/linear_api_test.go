@@ -29,7 +29,7 @@ func TestAPI_isLinearizable(t *testing.T) {
 			t.Parallel()
 			var calls []history.Call
 			var err error
-			testAPI(t, []string{"flush=16384", "sync=20ms"}, []string{"orders.delay", "orders"}, func(x *apiTest) { calls, err = x.callAtRandom(seed) })
+			testAPI(t, []string{"flush=16384", "sync=20ms"}, []string{"orders.delay", "orders"}, func(x *apiTest) { calls, err = x.callAtRandom(seed, x.newAdmin) })
 			told := make(map[string]int)
 			for _, c := range calls {
 				told[strings.TrimSuffix(fmt.Sprintf("%v %v", c.Verb, c.Code), " code(0)")]++
@@ -50,15 +50,30 @@ func TestAPI_isLinearizable(t *testing.T) {
 	}
 }
 
+// The histories notice reads that are stale, where programs ask for such.
+func TestAPI_isNotLinearizableWithStaleReads(t *testing.T) {
+	var calls []history.Call
+	var err error
+	testAPI(t, []string{"flush=16384", "sync=20ms"}, []string{"orders.delay", "orders"}, func(x *apiTest) {
+		calls, err = x.callAtRandom(1, func(number int) *client.Admin { return x.newAdmin(number).Stale() })
+	})
+	if err == nil {
+		err = history.Check(calls, time.Minute)
+	}
+	if err == nil || !strings.Contains(err.Error(), "are not linearizable (Illegal)") {
+		t.Errorf("%v", err)
+	}
+}
+
 // callAtRandom returns what came of the calls of several programs, and what came out.
-func (x *apiTest) callAtRandom(seed uint64) ([]history.Call, error) {
+func (x *apiTest) callAtRandom(seed uint64, newAdmin func(number int) *client.Admin) ([]history.Call, error) {
 	x.await(time.Minute, "open ids", func() bool { return x.leader().raft().Store().IDsOpen() })
 	ctx, stop := context.WithCancel(x.t.Context())
 	clients := history.NewClients("orders.delay", seed)
 	var running sync.WaitGroup
 	for number := range 2 * len(x.nodes) {
 		running.Go(func() {
-			admin := x.newAdmin(number)
+			admin := newAdmin(number)
 			defer admin.Close()
 			clients.Run(ctx, number, admin)
 		})
