@@ -7,6 +7,9 @@ import (
 	"math/rand/v2"
 	"net"
 	"net/http"
+	"net/http/httptest"
+	"net/http/httputil"
+	"net/url"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -33,6 +36,7 @@ func TestMain(m *testing.M) {
 //	await grep PATTERN PROGRAM ...     run it until its output matches
 //	answers CODE HOST ADDRESS          ask the API at the address for its status, as HOST
 //	shows PATTERN PATH FILE ADDRESS    ask the API for the path, with the token in the file, until the answer matches
+//	proxy ADDRESS                          have a proxy take /carillon off, and pass the rest to ADDRESS; it is at $PROXY
 //	issuer FILE...                     start an issuer at $ISSUER, and write a token of its into each file
 //	flip FILE OFFSET                   flip a bit of this byte; the file's name may be a pattern
 //	consume BROKER TOPIC VALUE         read the topic until the value comes, space around it aside
@@ -52,7 +56,7 @@ func TestScripts(t *testing.T) {
 			return nil
 		},
 		Cmds: map[string]func(*testscript.TestScript, bool, []string){
-			"exits": exits, "await": await, "answers": answers, "shows": shows, "consume": consume, "flip": flip, "issuer": startIssuer,
+			"exits": exits, "await": await, "answers": answers, "shows": shows, "consume": consume, "flip": flip, "issuer": startIssuer, "proxy": startProxy,
 		},
 	})
 }
@@ -115,6 +119,16 @@ func answers(ts *testscript.TestScript, neg bool, args []string) {
 	if code := strconv.Itoa(answer.StatusCode); code != args[0] {
 		ts.Fatalf("answered %s with %s, want %s", args[1], code, args[0])
 	}
+}
+
+func startProxy(ts *testscript.TestScript, neg bool, args []string) {
+	if neg || len(args) != 1 {
+		ts.Fatalf("usage: proxy ADDRESS")
+	}
+	pass := &httputil.ReverseProxy{Rewrite: func(r *httputil.ProxyRequest) { r.SetURL(&url.URL{Scheme: "http", Host: args[0]}) }}
+	server := httptest.NewServer(http.StripPrefix("/carillon", pass))
+	ts.Defer(server.Close)
+	ts.Setenv("PROXY", server.URL+"/carillon")
 }
 
 func shows(ts *testscript.TestScript, neg bool, args []string) {
