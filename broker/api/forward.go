@@ -51,16 +51,22 @@ func (h *handler) onLeader(to route, serve http.HandlerFunc) http.HandlerFunc {
 			h.complain(w, problem{Problem: client.Problem{Status: http.StatusServiceUnavailable, Code: client.CodeNotLeader, Detail: h.leaderless(leader.ID)}})
 		default:
 			note(r.Context(), "passed_on_to", leader.ID)
-			h.forward(leader.ID, leader.API, visitOf(r.Context()).who).ServeHTTP(patient{w}, r)
+			h.forward(leader.ID, leader.API, visitOf(r.Context()).who).ServeHTTP(patient{w, h.ended(r)}, r)
 		}
 	}
 }
 
 // patient gives the client as long again with each part of an answer, as the leader does that streams it:
-// else the time for one answer cuts the stream.
-type patient struct{ http.ResponseWriter }
+// else the time for one answer cuts the stream. What the client may not have any more is cut off.
+type patient struct {
+	http.ResponseWriter
+	ended func() *problem
+}
 
 func (p patient) Write(part []byte) (int, error) {
+	if refused := p.ended(); refused != nil {
+		return 0, &refused.Problem
+	}
 	err := http.NewResponseController(p.ResponseWriter).SetWriteDeadline(time.Now().Add(lineTimeout))
 	if err != nil && !errors.Is(err, http.ErrNotSupported) {
 		return 0, err
@@ -70,6 +76,15 @@ func (p patient) Write(part []byte) (int, error) {
 
 // Unwrap is for http.ResponseController.
 func (p patient) Unwrap() http.ResponseWriter { return p.ResponseWriter }
+
+// ended returns what tells why the answer must not go on. Where the leader sees the token it knows by itself,
+// and ends a stream with a line; where it is told by this node who asks, nobody else would know.
+func (h *handler) ended(r *http.Request) func() *problem {
+	if !h.callers.Leader.Vouches || r.Method != http.MethodGet {
+		return func() *problem { return nil }
+	}
+	return visitOf(r.Context()).ended
+}
 
 // leaderless says why nobody can be asked.
 func (h *handler) leaderless(leader string) string {

@@ -9,6 +9,7 @@ import (
 	"net"
 	"net/http"
 	"net/url"
+	"reflect"
 	"strings"
 	"time"
 
@@ -147,6 +148,17 @@ type visit struct {
 	asked   url.Values // its query
 	who     access.Grant
 	details []any // for the log, as slog takes them
+	// still returns why the one who sent it may not have more of the answer, or nil: a token was revoked, or
+	// allows something else by now. nil: nobody can tell.
+	still func() *problem
+}
+
+// ended returns why an answer that takes long must not go on, or nil.
+func (v *visit) ended() *problem {
+	if v.still == nil {
+		return nil
+	}
+	return v.still()
 }
 
 type visitKey struct{}
@@ -202,7 +214,7 @@ func (h *handler) guard(to route, serve http.HandlerFunc) http.HandlerFunc {
 			h.turnAway(w, r, problem{Problem: client.Problem{Status: http.StatusForbidden, Code: CodeForbidden, Detail: lacking(who, to.need)}})
 			return
 		}
-		v := &visit{who: who, asked: asked}
+		v := &visit{who: who, asked: asked, still: func() *problem { return h.callers.stillIs(who, r) }}
 		r = r.WithContext(context.WithValue(r.Context(), visitKey{}, v))
 		if r.Method == http.MethodGet || r.Method == http.MethodHead {
 			serve(w, r)
@@ -222,6 +234,15 @@ func (h *handler) guard(to route, serve http.HandlerFunc) http.HandlerFunc {
 		serve(answered, r.WithContext(ctx))
 		whole = true
 	}
+}
+
+// stillIs returns why the request would be refused now, or would be another's.
+func (c Callers) stillIs(who access.Grant, r *http.Request) *problem {
+	now, refused := c.identify(r)
+	if refused == nil && !reflect.DeepEqual(now, who) {
+		refused = &problem{Problem: client.Problem{Status: http.StatusForbidden, Code: client.CodeForbidden, Detail: "the token allows something else since this was asked: ask again"}}
+	}
+	return refused
 }
 
 // writeTimeout bounds how long a write is worked on: an answer that it is in doubt is better than none.

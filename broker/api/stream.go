@@ -35,7 +35,8 @@ type lastLine struct {
 
 // stream answers with a message a line, page after page. The first page is asked of the desk; those after
 // it are of this node's own state, which has all that the first one had, and later ends and beginnings as
-// they come: so what waits throughout is told once, and no line is older than the question.
+// they come: so what waits throughout is told once, and no line is older than the question. A token that is
+// revoked ends it with the page that it is in.
 func (h *handler) stream(ctx context.Context, desk *query.Desk, request query.ListRequest) (*huma.StreamResponse, error) {
 	left := request.Limit // 0: no bound
 	if asked(ctx, "limit") && left < 1 {
@@ -88,6 +89,9 @@ func walk(ctx context.Context, lines *lines, desk *query.Desk, request query.Lis
 			return lastLine{End: true}
 		case lines.err != nil || bounded && left <= 0 || ctx.Err() != nil:
 			return lastLine{Cursor: page.Next}
+		}
+		if refused := visitOf(ctx).ended(); refused != nil {
+			return lastLine{Cursor: page.Next, Problem: &refused.Problem}
 		}
 		if bounded {
 			request.Limit = pageOf(left)
