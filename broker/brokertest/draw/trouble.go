@@ -178,6 +178,7 @@ func (r *run) surprise(event string, after time.Duration, t trouble) {
 	text, mend := r.fill(t.fault(r), t.mend, "here")
 	r.on(event, r.nth(event), after, text)
 	r.owe(mend)
+	r.late = append(r.late, mend)
 	if mend != "" {
 		r.at(after+r.span(2*r.unit, 20*r.unit), "%s", mend)
 	}
