@@ -80,9 +80,15 @@ func (p *packer) add(batch Batch, r reading, now int64) error {
 		}
 		part.Entries = append(part.Entries, r.operation.Entry)
 	case r.operation.Entry.ID != "":
+		if packed.asked == nil {
+			packed.asked = make([]asked, 0, p.room(batch, size))
+		}
 		packed.asked = append(packed.asked, asked{len(part.Operations), r.offset, r.operation.Entry.ID, r.foreign})
 		fallthrough
 	default:
+		if part.Operations == nil {
+			part.Operations = make([]raftfsm.Operation, 0, p.room(batch, size))
+		}
 		part.Operations = append(part.Operations, r.operation)
 	}
 	part.Next = r.offset + 1
@@ -105,6 +111,12 @@ func (p *packer) tell(r *reading) {
 	if r.told {
 		r.operation.Record = uint64(r.offset-p.parts[len(p.parts)-1].From) + 1
 	}
+}
+
+// room returns how many records of the batch the command has room for, from one of that size on, if others are as large:
+// operations are large, so that growing step by step would copy much.
+func (p *packer) room(batch Batch, size int) int {
+	return max(1, min(len(batch.Arrivals), (p.most-p.bytes)/size))
 }
 
 // end takes what follows the last record of the batch, markers and gaps.

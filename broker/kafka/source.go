@@ -220,6 +220,7 @@ func (p *sourcePartition) take(records []*kgo.Record) (ingest.Batch, error) {
 	if len(records) > 0 && records[0].Offset < p.next {
 		return batch, fmt.Errorf("offset %d came after %d: %w", records[0].Offset, p.next-1, errReplaced)
 	}
+	batch.Arrivals = make([]ingest.Arrival, 0, len(records))
 	for _, r := range records {
 		p.next, p.epoch = r.Offset+1, r.LeaderEpoch
 		if !r.Attrs.IsControl() {
