@@ -80,7 +80,8 @@ type BatchItem struct {
 	Problem *Problem `json:"problem,omitempty"`
 }
 
-// A ChangeRequest says what is to be different of a message that waits. What is left out stays as it is.
+// A ChangeRequest says what is to be different of a message that waits. What is left out stays as it is,
+// but the partition where DeliverTo names another target.
 type ChangeRequest struct {
 	DeliverAt    string `json:"deliver_at,omitempty"`
 	DeliverAfter string `json:"deliver_after,omitempty"` // from when the cluster takes the request

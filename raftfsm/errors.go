@@ -27,7 +27,8 @@ var (
 )
 
 var (
-	// ErrCommand says that bytes are not a command of this version.
+	// ErrCommand says that bytes are not a command of this version. A command that is proposed and would be such
+	// bytes, since a value in it cannot be, was certainly not proposed.
 	ErrCommand = errors.New("malformed command")
 	// ErrUnknownCommand says that a command has a version or kind that this
 	// binary does not know: a newer one wrote it.

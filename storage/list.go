@@ -157,6 +157,9 @@ type Known struct {
 // has neither Topic nor ID: its body tells them. Get blocks as List does.
 func (s *Store) Get(ctx context.Context, topic, id string) (Known, error) {
 	for {
+		if ctx.Err() != nil {
+			return Known{}, fmt.Errorf("get %q of %s: %w", id, topic, context.Cause(ctx))
+		}
 		seen := s.seen()
 		found, ok, err := s.Lookup(topic, id)
 		if err != nil {

@@ -3,6 +3,7 @@ package storage
 import (
 	"bytes"
 	"context"
+	"errors"
 	"fmt"
 	"math"
 	"path/filepath"
@@ -362,5 +363,15 @@ func TestList_comesOnWhereToBeginTakesMoreThanAPage(t *testing.T) {
 	}
 	if seen != segments*each {
 		t.Errorf("%d seen", seen)
+	}
+}
+
+func TestGet_endsWithItsContext(t *testing.T) {
+	s, m := openStore(t, t.TempDir()), newModel()
+	script(s, m, operation{Accept: entries(1, 0, 1, 10)})
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	if _, err := s.Get(ctx, "orders.delay", "a"); !errors.Is(err, context.Canceled) {
+		t.Errorf("got %v", err)
 	}
 }

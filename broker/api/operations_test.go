@@ -13,6 +13,8 @@ import (
 	"github.com/carillonmq/carillon/client"
 	"github.com/carillonmq/carillon/raftfsm"
 	"github.com/carillonmq/carillon/storage/bulk"
+	"github.com/carillonmq/carillon/storage/name"
+	"github.com/carillonmq/carillon/storage/outcomes"
 )
 
 // oneOperation is a schedule with the operation 1 on messages of orders.delay for orders, and with 2 on all.
@@ -27,6 +29,8 @@ func (oneOperation) Bulks() []bulk.Operation {
 }
 
 func (oneOperation) RunningBulk(uint64) (bulk.Operation, bool) { return bulk.Operation{}, false }
+
+func (oneOperation) Answered(name.Hash) (o outcomes.Outcome, known bool) { return o, false }
 
 // An operationLog takes what starts and stops operations.
 type operationLog struct{ asked []raftfsm.Command }

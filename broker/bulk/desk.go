@@ -19,6 +19,7 @@ import (
 	"github.com/carillonmq/carillon/storage"
 	"github.com/carillonmq/carillon/storage/bulk"
 	"github.com/carillonmq/carillon/storage/name"
+	"github.com/carillonmq/carillon/storage/outcomes"
 )
 
 // A Store is the schedule of this node.
@@ -28,6 +29,7 @@ type Store interface {
 	IDsOpen() bool
 	Bulks() []bulk.Operation
 	RunningBulk(id uint64) (bulk.Operation, bool)
+	Answered(key name.Hash) (outcomes.Outcome, bool)
 }
 
 // A Log takes commands into the replicated log; *node.Node implements it.
@@ -95,12 +97,17 @@ func New(o Options) *Desk {
 // tells how many messages that are. A key has a request that comes twice start one; "": there is none. It
 // blocks until the operation is in the log of a majority, and not for what it does.
 func (d *Desk) Start(ctx context.Context, r client.OperationRequest, who, key string) (client.Operation, error) {
-	now := d.Now().UnixMilli()
-	t, problem := newTask(&r, now)
+	once, problem := onceOf(&r, key)
 	if problem != nil {
 		return client.Operation{}, problem
 	}
-	once, problem := onceOf(&r, key)
+	if !r.DryRun && key != "" {
+		if told, known, err := d.known(ctx, once); known || err != nil {
+			return told, err
+		}
+	}
+	now := d.Now().UnixMilli()
+	t, problem := newTask(&r, now)
 	if problem != nil {
 		return client.Operation{}, problem
 	}
@@ -125,7 +132,7 @@ func (d *Desk) Start(ctx context.Context, r client.OperationRequest, who, key st
 	}
 	switch a := result.Answers[0][0]; {
 	case a.Code == raftfsm.KeyReused:
-		return client.Operation{}, &client.Problem{Code: client.CodeKeyReused, Detail: "the idempotency key came before, with other content: nothing was done; choose another key"}
+		return client.Operation{}, keyReused()
 	case a.Code == raftfsm.Conflict:
 		return client.Operation{}, &client.Problem{Code: client.CodeRateLimited, Detail: fmt.Sprintf("%d operations run, as many as may: nothing was done; wait for one to end, or stop one", bulk.MostRunning)}
 	case a.Code == raftfsm.Scheduled:
@@ -133,7 +140,7 @@ func (d *Desk) Start(ctx context.Context, r client.OperationRequest, who, key st
 			d.log.Info("operation started", "operation", a.Seq, "verb", t.Verb, "who", who, "why", t.Reason, "what", c.What)
 		}
 		d.call()
-		return d.find(a.Seq)
+		return d.startedBefore(a.Seq)
 	default:
 		return client.Operation{}, &client.Problem{Code: client.CodeInternal, Detail: fmt.Sprintf("the log answers %v", a.Code)}
 	}
@@ -160,6 +167,36 @@ func onceOf(r *client.OperationRequest, key string) (raftfsm.Once, *client.Probl
 	}
 	sum := sha256.Sum256(text)
 	return raftfsm.Once{Key: name.Of(keyScope, key), Content: binary.BigEndian.Uint64(sum[:])}, nil
+}
+
+// known returns what the log has answered to a start with that key before. It comes first: what the request
+// counts from the present may have passed since, and it is no less the request that was carried out.
+func (d *Desk) known(ctx context.Context, once raftfsm.Once) (o client.Operation, known bool, err error) {
+	if err := d.Log.Barrier(ctx); err != nil {
+		return o, false, problemOf(err)
+	}
+	a, known := d.Store.Answered(once.Key)
+	switch {
+	case !known:
+		return o, false, nil
+	case a.By != once.Content:
+		return o, true, keyReused()
+	}
+	o, err = d.startedBefore(a.Seq)
+	return o, true, err
+}
+
+// startedBefore returns the operation that a start has led to, now or before: keys may be known for longer.
+func (d *Desk) startedBefore(id uint64) (client.Operation, error) {
+	o, err := d.find(id)
+	if err != nil {
+		return o, &client.Problem{Code: client.CodeNotFound, Detail: fmt.Sprintf("operation %d was started with this idempotency key, and no more was done now: it ended more than a day ago, or a thousand others since, and how is not known any more", id)}
+	}
+	return o, nil
+}
+
+func keyReused() *client.Problem {
+	return &client.Problem{Code: client.CodeKeyReused, Detail: "the idempotency key came before, with other content: nothing was done; choose another key"}
 }
 
 func (d *Desk) call() {

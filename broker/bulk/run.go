@@ -256,15 +256,17 @@ func (d *Desk) operation(t *task, met *query.Met, started, now int64) (raftfsm.O
 	if op.Entry.ID == "" {
 		op.Of = storage.Found{Ref: met.Ref, Target: met.Target, Topic: met.Topic, Expires: met.Expires}
 	}
-	if t.Verb == client.OperationCancel {
-		return op, nil
+	if t.Verb != client.OperationCancel {
+		op.Verb = raftfsm.Change
 	}
-	op.Verb = raftfsm.Change
 	if met.Standing == storage.Claimed || met.Standing == storage.Expired {
 		return op, nil // that lasts, so the entry is never looked at: the log says that it is too late
 	}
-	if met.Err != nil {
-		return op, &client.Problem{Detail: met.Err.Error()}
+	if met.Err != nil && (op.Verb == raftfsm.Change || met.ID == "") { // without an id it may be a dead letter
+		return op, &client.Problem{Detail: "it is stored, and cannot be read: " + met.Err.Error()}
+	}
+	if op.Verb == raftfsm.Cancel {
+		return op, nil
 	}
 	entry, problem := d.Orders.Changed(&met.Listed, t.changed(met.Due, started), now)
 	if problem != nil {

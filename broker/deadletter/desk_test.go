@@ -13,6 +13,7 @@ import (
 
 	"github.com/twmb/franz-go/pkg/kadm"
 	"github.com/twmb/franz-go/pkg/kgo"
+	"github.com/twmb/franz-go/pkg/kmsg"
 	"go.uber.org/goleak"
 
 	"github.com/carillonmq/carillon/broker/config"
@@ -346,6 +347,32 @@ func TestDesk_waitsForItsTurnNoLongerThanForKafka(t *testing.T) {
 		cancel()
 		if _, err := r.desk.List(ctx, deadletter.ListRequest{Limit: 1}); !errors.Is(err, context.Canceled) {
 			t.Errorf("of one that asks no more: %v", err)
+		}
+	})
+}
+
+// Marks of what was replayed are kept by the id of the topic: without one nothing is told, and nothing replayed.
+func TestDesk_refusesATopicWithoutItsID(t *testing.T) {
+	inRoom(t, func(t *testing.T, r *room) {
+		topic := "carillon.dead-letter"
+		r.create(topic, 1)
+		r.produce(letter(message.Origin{Topic: "orders.delay", Offset: 7}, "malformed"))
+		r.kafka.ControlKey(int16(kmsg.Metadata), func(request kmsg.Request) (kmsg.Response, error, bool) {
+			r.kafka.KeepControl()
+			response := request.ResponseKind().(*kmsg.MetadataResponse)
+			response.Brokers = []kmsg.MetadataResponseBroker{{Host: "localhost", Port: 9092}}
+			for _, asked := range request.(*kmsg.MetadataRequest).Topics {
+				response.Topics = append(response.Topics, kmsg.MetadataResponseTopic{Topic: asked.Topic, Partitions: []kmsg.MetadataResponseTopicPartition{kmsg.NewMetadataResponseTopicPartition()}})
+			}
+			return response, nil, true
+		})
+		for what, ask := range map[string]func() error{
+			"list": func() error { _, err := r.desk.List(t.Context(), deadletter.ListRequest{Limit: 1}); return err },
+			"get":  func() error { _, err := r.desk.Get(t.Context(), deadletter.Place{Topic: topic}); return err },
+		} {
+			if err := ask(); !errors.Is(err, deadletter.ErrKafka) || !strings.Contains(err.Error(), "no topic id from Kafka") {
+				t.Errorf("%s: %v", what, err)
+			}
 		}
 	})
 }

@@ -6,14 +6,12 @@ import (
 	"strings"
 	"time"
 
+	"github.com/carillonmq/carillon/broker/config"
 	"github.com/carillonmq/carillon/broker/message"
 	"github.com/carillonmq/carillon/client"
 	"github.com/carillonmq/carillon/raftfsm"
 	"github.com/carillonmq/carillon/storage"
 )
-
-// mostTries bounds how often a change begins anew because the message has changed meanwhile.
-const mostTries = 5
 
 // noSeq is the seq of no message: they are counted from 1.
 const noSeq = 0
@@ -37,17 +35,23 @@ type asking func(waits storage.Ref, now int64) client.ChangeRequest
 
 // change reads the message that waits as this node has it, and proposes what takes its place on the
 // condition that it waits still. The log decides, so nothing is asked of it before: should another one
-// wait by then, it is read again; should none be known here, the log is asked in vain for a message of no
+// wait by then, it is read again, until ctx ends; should none be known here, the log is asked in vain for a message of no
 // seq, and says in its answer what became of it.
 func (d *Desk) change(ctx context.Context, topic, id string, c Condition, request asking) (client.Answer, error) {
 	if problem := d.mayAccept(storage.LevelThree); problem != nil {
 		return client.Answer{}, problem
 	}
+	if err := config.CheckTopicName(topic); err != nil {
+		return client.Answer{}, bad("topic", topic, err.Error())
+	}
 	if origin, ok := nameless(topic, id); ok {
 		return d.changeOfRecord(ctx, origin, c, request)
 	}
-	for try := 1; ; try++ {
+	for {
 		known, err := d.store.Get(ctx, topic, id)
+		if ctx.Err() != nil {
+			return client.Answer{}, overtaken(ctx, id)
+		}
 		if err != nil {
 			return client.Answer{}, &client.Problem{Code: client.CodeInternal, Detail: err.Error()}
 		}
@@ -63,10 +67,16 @@ func (d *Desk) change(ctx context.Context, topic, id string, c Condition, reques
 		answer, err := d.one(ctx, op)
 		refused, _ := err.(*client.Problem)
 		again := refused != nil && refused.Code == client.CodeConflict && (c.If != raftfsm.Exactly || refused.Seq == c.Seq)
-		if !again || try == mostTries {
+		if !again {
 			return answer, err
 		}
 	}
+}
+
+// overtaken says that there was no more time: if not at once, then since whenever the message was read, somebody
+// else was faster.
+func overtaken(ctx context.Context, id string) *client.Problem {
+	return &client.Problem{Code: client.CodeUnavailable, Detail: fmt.Sprintf("nothing was done, there was no time for it: others may change the message that waits under %q again and again: ask again: %v", id, context.Cause(ctx))}
 }
 
 // waits reports whether a message that stands so can be changed.
@@ -92,7 +102,8 @@ func (d *Desk) changed(l *storage.Listed, r client.ChangeRequest, now int64) (op
 	if r.DeliverTo == "" && l.Target != route.Target(old.Origin.Topic) {
 		full.DeliverTo = l.Target
 	}
-	if r.Partition == nil && old.Partition >= 0 {
+	// The number of a partition says something of the target that it was chosen for.
+	if r.Partition == nil && old.Partition >= 0 && (r.DeliverTo == "" || r.DeliverTo == l.Target) {
 		full.Partition = &old.Partition
 	}
 	serverMade := strings.HasPrefix(old.ID, message.OwnPrefix)

@@ -103,16 +103,81 @@ func TestChange_beginsAnewWhenTheMessageIsAnother(t *testing.T) {
 	})
 }
 
-// A lateStore has the message replaced right after it was read first.
+// Whoever is overtaken again and again is not told of a condition that nobody has set.
+func TestChange_goesOnUntilThereIsNoMoreTime(t *testing.T) {
+	atDesk(t, func(t *testing.T, f *fixture) {
+		f.schedule(request("a", "1h"))
+		late := &lateStore{Store: f.node.Store(), times: 20, replace: func() { f.schedule(request("a", "3h")) }}
+		f.Desk.store = late
+		answer, err := f.Change(t.Context(), "orders.delay", "a", Condition{}, client.ChangeRequest{Value: client.Text("two parcels")})
+		if err != nil || answer.Before != 21 || late.reads != 21 {
+			t.Errorf("%+v, %v after %d reads", answer, err, late.reads)
+		}
+		ctx, cancel := context.WithCancel(t.Context())
+		late.reads, late.replace = 0, func() {
+			if f.schedule(request("a", "3h")); late.reads == 7 {
+				cancel()
+			}
+		}
+		if _, err := f.Change(ctx, "orders.delay", "a", Condition{}, client.ChangeRequest{DeliverAfter: "2h"}); !errors.Is(err, client.ErrUnavailable) || !strings.Contains(err.Error(), "nothing was done") {
+			t.Errorf("%v", err)
+		}
+	})
+}
+
+func TestWrites_checkTheirTopic(t *testing.T) {
+	atDesk(t, func(t *testing.T, f *fixture) {
+		f.schedule(request("a\x00b", "1h"))
+		const topic = "orders.delay\x00a" // with the id b it has the name of that message
+		_, cancelled := f.Cancel(t.Context(), topic, "b", Condition{})
+		_, changed := f.Change(t.Context(), topic, "b", Condition{}, client.ChangeRequest{DeliverAfter: "2h"})
+		_, now := f.Now(t.Context(), topic, "b", Condition{})
+		for what, err := range map[string]error{"cancel": cancelled, "change": changed, "now": now} {
+			if !errors.Is(err, client.ErrBadRequest) || problem(err).Field != "topic" {
+				t.Errorf("%s: %v", what, err)
+			}
+		}
+		if l, _ := f.waiting("a\x00b"); l.Seq != 1 {
+			t.Errorf("seq %d waits", l.Seq)
+		}
+	})
+}
+
+func TestChange_ofTheTargetLeavesItsPartition(t *testing.T) {
+	atDesk(t, func(t *testing.T, f *fixture) {
+		r := request("a", "1h")
+		r.DeliverTo, r.Partition = "parcels", new(int32(40))
+		f.schedule(r)
+		for _, test := range []struct {
+			request client.ChangeRequest
+			want    int32
+		}{
+			{client.ChangeRequest{DeliverAfter: "2h"}, 40},
+			{client.ChangeRequest{DeliverTo: "parcels"}, 40},
+			{client.ChangeRequest{DeliverTo: "letters"}, -1},
+			{client.ChangeRequest{DeliverTo: "parcels", Partition: new(int32(3))}, 3},
+		} {
+			if _, err := f.Change(t.Context(), "orders.delay", "a", Condition{}, test.request); err != nil {
+				t.Fatal(err)
+			}
+			if _, m := f.waiting("a"); m.Partition != test.want {
+				t.Errorf("%+v: partition %d, want %d", test.request, m.Partition, test.want)
+			}
+		}
+	})
+}
+
+// A lateStore has the message replaced right after it was read, the first time or so many times.
 type lateStore struct {
 	Store
 	reads   int
+	times   int
 	replace func()
 }
 
 func (s *lateStore) Get(ctx context.Context, topic, id string) (storage.Known, error) {
 	known, err := s.Store.Get(ctx, topic, id)
-	if s.reads++; s.reads == 1 {
+	if s.reads++; s.reads <= max(s.times, 1) {
 		s.replace()
 	}
 	return known, err

@@ -112,6 +112,9 @@ func (d *Desk) Cancel(ctx context.Context, topic, id string, c Condition) (clien
 	if problem := d.levelOf(storage.LevelThree); problem != nil {
 		return client.Answer{}, problem
 	}
+	if err := config.CheckTopicName(topic); err != nil {
+		return client.Answer{}, bad("topic", topic, err.Error())
+	}
 	if origin, ok := nameless(topic, id); ok {
 		return d.cancelOfRecord(ctx, origin, c)
 	}
@@ -221,6 +224,8 @@ func problemOf(err error) *client.Problem {
 		p.Code, p.Detail = client.CodeLevelTooLow, "nothing was done: "+err.Error()
 	case errors.Is(err, raftfsm.ErrTooLarge):
 		p.Code, p.Detail = client.CodeTooLarge, "nothing was done: "+err.Error()
+	case errors.Is(err, raftfsm.ErrCommand):
+		p.Code, p.Detail = client.CodeInternal, "nothing was done: "+err.Error()
 	}
 	return p
 }

@@ -73,9 +73,9 @@ func unknown(origin message.Origin) *client.Problem {
 	return &client.Problem{Code: client.CodeNotFound, Detail: fmt.Sprintf("no message %s is pending: what became of those without an id of their own is not kept", origin)}
 }
 
-// ofRecord asks the log about the message of the record, as long as it is another one by then.
+// ofRecord asks the log about the message of the record, as long as it is another one by then, and until ctx ends.
 func (d *Desk) ofRecord(ctx context.Context, origin message.Origin, operation func(l *storage.Listed) (raftfsm.Operation, *client.Problem)) (client.Answer, error) {
-	for try := 1; ; try++ {
+	for {
 		l, problem := d.search(ctx, origin)
 		if problem != nil {
 			return client.Answer{}, problem
@@ -92,8 +92,8 @@ func (d *Desk) ofRecord(ctx context.Context, origin message.Origin, operation fu
 			return answer, nil
 		case !errors.Is(err, client.ErrNotFound):
 			return answer, err
-		case try == mostTries:
-			return answer, unknown(origin)
+		case ctx.Err() != nil:
+			return client.Answer{}, overtaken(ctx, origin.String())
 		}
 	}
 }

@@ -157,11 +157,11 @@ func (s *Server) changed(m *message, r client.ChangeRequest) (message, *client.P
 	}
 	changed := *m
 	changed.due, changed.planned, changed.expires = in.DueAt, in.DueAt, in.Expires
+	if r.Partition != nil || in.To != "" && in.To != m.target { // a partition goes with the target it was chosen for
+		changed.partition = in.Partition
+	}
 	if in.To != "" {
 		changed.target = in.To
-	}
-	if r.Partition != nil {
-		changed.partition = in.Partition
 	}
 	if r.Headers != nil {
 		changed.record.Headers = own

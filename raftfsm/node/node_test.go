@@ -14,6 +14,7 @@ import (
 	"github.com/carillonmq/carillon/raftfsm"
 	"github.com/carillonmq/carillon/raftfsm/member"
 	"github.com/carillonmq/carillon/raftfsm/raftlog"
+	"github.com/carillonmq/carillon/storage"
 )
 
 func TestNode_aloneServesAtOnceAndAgainAfterARestart(t *testing.T) {
@@ -116,6 +117,28 @@ func TestNode_stopsAtAnUnknownCommand(t *testing.T) {
 		if s := n.Status(); s.State != "failed" || !strings.Contains(s.Waiting, "unknown command") {
 			t.Errorf("status %q %q", s.State, s.Waiting)
 		}
+	})
+}
+
+// What nodes cannot read would stop all of them, at each start again.
+func TestNode_proposesNothingThatItCannotRead(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := newCluster(t, 1, nil)
+		c.open("n1")
+		n := c.leader()
+		if _, err := n.Propose(t.Context(), raftfsm.RaiseLevel{Level: storage.LevelFour}).Wait(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		ofNoTopic := raftfsm.Operation{Verb: raftfsm.Schedule, Entry: storage.Entry{Topic: "orders.delay", Target: "orders"}, Replay: raftfsm.Replay{Offset: 7}}
+		for range 2 {
+			if _, err := n.Propose(t.Context(), raftfsm.Operate{Operations: []raftfsm.Operation{ofNoTopic}}).Wait(t.Context()); !errors.Is(err, raftfsm.ErrCommand) || errors.Is(err, raftfsm.ErrInDoubt) {
+				t.Errorf("got %v", err)
+			}
+		}
+		if _, err := n.Propose(t.Context(), raftfsm.Ack{}).Wait(t.Context()); err != nil {
+			t.Errorf("after it: %v", err)
+		}
+		c.closeAll()
 	})
 }
 

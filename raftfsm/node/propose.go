@@ -42,6 +42,10 @@ func (n *Node) Propose(ctx context.Context, cmd raftfsm.Command) *raftfsm.Propos
 	}
 	// The level in force here is never above what is committed.
 	data, err := raftfsm.AppendCommand(make([]byte, 0, size), cmd, n.store.Level())
+	if err == nil {
+		// What a node cannot read it must not pass over: one such entry would stop all of them for good.
+		err = raftfsm.CheckCommand(data)
+	}
 	if err != nil {
 		n.inFlight.Release(weight)
 		return raftfsm.Refused(err)

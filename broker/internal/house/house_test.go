@@ -50,7 +50,7 @@ var rules = map[string]rule{
 	"client/clienttest":             {ours: []string{"client", "client/body"}, big: []string{"net/http"}},
 	"client/clienttest/conformance": {ours: []string{"client"}, big: []string{"net/http"}},
 	"broker":                        {ours: []string{"broker/bulk", "broker/clock", "broker/config", "broker/deadletter", "broker/deliver", "broker/ingest", "broker/mailbox", "broker/message", "broker/order", "broker/query", "broker/report", "broker/schedule", "client", "raftfsm", "raftfsm/member", "raftfsm/node", "storage", "storage/outcomes", "storage/pause"}, big: []string{"github.com/prometheus/"}},
-	"broker/bulk":                   {ours: []string{"broker/deadletter", "broker/message", "broker/order", "broker/query", "client", "raftfsm", "storage", "storage/bulk", "storage/name"}},
+	"broker/bulk":                   {ours: []string{"broker/deadletter", "broker/message", "broker/order", "broker/query", "client", "raftfsm", "storage", "storage/bulk", "storage/name", "storage/outcomes"}}, // outcomes: as what an answer to a key is kept
 	"broker/clock":                  {},
 	"broker/mailbox":                {},
 	"broker/digest":                 {},
