@@ -134,7 +134,11 @@ func (m *model) apply(c Command) [][]Answer {
 				m.loseOlder(n.Topic, n.ID)
 			}
 		}
-		m.idsOpen = m.idsOpen || c.UpTo >= m.next-1
+		if !m.idsOpen && c.UpTo >= m.next-1 {
+			if m.idsOpen = true; m.next > 1 {
+				m.since = max(m.since, m.time+1)
+			}
+		}
 	case RaiseLevel:
 		m.setTime(c.Time)
 		m.level = c.Level

@@ -27,7 +27,8 @@ func (s *Store) IDsOpen() bool {
 // OpenIDs makes messages that were accepted before LevelThree known by their ids; those that are
 // dead are passed over. Of several with one id, told now or before, the newest that is alive has it, and
 // the others have lost it for good. upTo says that all with a seq of upTo or below were told, now or before:
-// once that is every message there is, the ids are open, and stay so. Called by the writer, at
+// once that is every message there is, the ids are open, and stay so. If there was one before, OutcomesSince
+// is not below the present then. Called by the writer, at
 // LevelThree. The error is that of a look-up: then half of it may be done.
 func (s *Store) OpenIDs(messages []Named, upTo uint64) (open bool, err error) {
 	for i := range messages {
@@ -41,8 +42,11 @@ func (s *Store) OpenIDs(messages []Named, upTo uint64) (open bool, err error) {
 	}
 	s.change()
 	defer s.mu.Unlock()
-	if upTo >= s.values.nextSeq-1 {
+	if upTo >= s.values.nextSeq-1 && !s.values.idsOpen {
 		s.values.idsOpen = true
+		if s.values.nextSeq > 1 { // of what has ended before LevelThree nothing was kept
+			s.outcomes.Lack(s.values.time + 1)
+		}
 	}
 	return s.values.idsOpen, nil
 }

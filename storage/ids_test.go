@@ -256,3 +256,24 @@ func TestOpenIDs_givesAnIDToTheNewestForGood(t *testing.T) {
 		}
 	}
 }
+
+// Before LevelThree nothing was kept of what had ended: nobody is told that a message has never been.
+func TestOpenIDs_saysSinceWhenEndsAreKnown(t *testing.T) {
+	for _, before := range []int{0, 3} {
+		s, m := openStore(t, t.TempDir()), newModel()
+		if before > 0 {
+			script(s, m, operation{Accept: entries(before, 0, 1, 10)})
+		}
+		for _, op := range []operation{{Time: 5000, Level: LevelThree}, {Open: &opening{UpTo: uint64(before)}}, {Time: 6000}, {Open: &opening{UpTo: uint64(before)}}} {
+			script(s, m, op)
+		}
+		want := int64(0)
+		if before > 0 {
+			want = 5001
+		}
+		flush(t, s, 9)
+		if got := s.OutcomesSince(); got != want || !s.IDsOpen() {
+			t.Errorf("after %d messages: all is known since %d, want %d", before, got, want)
+		}
+	}
+}

@@ -101,7 +101,11 @@ func (m *model) apply(index uint64, op operation) (killed uint64) {
 			}
 			m.told[n.Seq] = n
 		}
-		m.open = m.open || o.UpTo >= m.state.NextSeq-1
+		if !m.open && o.UpTo >= m.state.NextSeq-1 {
+			if m.open = true; m.state.NextSeq > 1 {
+				m.endedSince = max(m.endedSince, m.state.Time+1)
+			}
+		}
 	}
 	m.state.Level = max(m.state.Level, op.Level)
 	m.state.Time = max(m.state.Time, op.Time)

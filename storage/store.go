@@ -364,7 +364,7 @@ func (s *Store) Life(topic, id string) []outcomes.Outcome {
 }
 
 // OutcomesSince returns the time from which on all that has ended with an id is known, epoch
-// milliseconds; 0 when nothing was ever forgotten.
+// milliseconds; 0 when nothing was ever forgotten, and no message is from before LevelThree.
 func (s *Store) OutcomesSince() int64 {
 	s.mu.RLock()
 	defer s.mu.RUnlock()

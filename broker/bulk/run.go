@@ -15,7 +15,8 @@ import (
 )
 
 const (
-	// mostStep is how many messages a step is for: Apply waits a few milliseconds for it at most.
+	// mostStep is how many messages a step is for: Apply waits a few milliseconds for it, while what it looks up is
+	// in memory, or in the page cache. Of a cold disk it waits for some pages for each.
 	mostStep = 256
 	// stepsPerSecond is how many steps a rate is divided into, if it allows one message for each.
 	stepsPerSecond = 10

@@ -43,7 +43,8 @@ func (l *lane) expire(n int) (gone int) {
 		}
 		seqs = append(seqs, o.ref.Seq)
 		if l.p.isTold(o) {
-			told = append(told, o.end(outcomes.Outcome{Kind: outcomes.Expired, At: at}))
+			// As the log says of a message that has expired and is not dropped yet.
+			told = append(told, o.end(outcomes.Outcome{Kind: outcomes.Expired, At: o.message.Expires}))
 		}
 		l.unload(o)
 		if o.ref == l.health.oldest {

@@ -1,6 +1,7 @@
 package ingest
 
 import (
+	"fmt"
 	"log/slog"
 	"maps"
 	"slices"
@@ -175,5 +176,35 @@ func TestIngest_logsAndCountsWhatIsAnswered(t *testing.T) {
 	}
 	if got := slices.Sorted(maps.Keys(counts.answers)); !slices.Equal(got, []string{"conflict", "not-found", "replaced"}) {
 		t.Errorf("counted %v", counts.answers)
+	}
+}
+
+// Each of them may have to be looked up on disk, and nothing else is applied meanwhile.
+func TestPacker_boundsTheLookUpsOfACommand(t *testing.T) {
+	var asked, records []int
+	next := int64(7)
+	pack := packer{most: raftfsm.ProposalBytes, lead: lead, propose: func(c raftfsm.Ingest, packed []packedPart) error {
+		if c.Parts[0].From != next {
+			t.Errorf("a command from %d, after one up to %d", c.Parts[0].From, next)
+		}
+		next = c.Parts[0].Next
+		asked, records = append(asked, len(packed[0].asked)), append(records, packed[0].records)
+		return nil
+	}}
+	g := New(Options{ClaimLead: lead, Config: config.Default(), Count: refusedCount{}, Store: openIDs(), Now: time.Now, Logger: slog.New(slog.DiscardHandler)})
+	batch := Batch{Topic: "orders.delay", From: 7, Next: 7 + 2*5000}
+	for i := range int64(5000) {
+		batch.Arrivals = append(batch.Arrivals,
+			Arrival{Offset: 7 + 2*i, Instruction: Instruction{Partition: -1, Cancel: true, ID: fmt.Sprint(i)}},
+			Arrival{Offset: 8 + 2*i, Instruction: Instruction{Partition: -1}})
+	}
+	if err := g.pack(&pack, batch); err != nil {
+		t.Fatal(err)
+	}
+	if err := pack.flush(testNow); err != nil {
+		t.Fatal(err)
+	}
+	if !slices.Equal(asked, []int{4096, 904}) || !slices.Equal(records, []int{8191, 1809}) || next != batch.Next {
+		t.Errorf("asked %v of %v records, up to %d", asked, records, next)
 	}
 }

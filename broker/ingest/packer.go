@@ -6,8 +6,13 @@ import (
 	"github.com/carillonmq/carillon/storage"
 )
 
+// mostAsked is how many operations with an id a command has at most: each is looked up while it is applied, in
+// files if not in memory, and nothing else is applied meanwhile. Short cancels would come by the ten thousand;
+// messages of a hundred bytes and more are bounded by their bytes.
+const mostAsked = 4096
+
 // A packer gathers operations into ingest commands of at most so many bytes, or of one
-// operation that is larger by itself.
+// operation that is larger by itself, and of mostAsked that have an id.
 type packer struct {
 	most    int   // bytes of a command
 	lead    int64 // milliseconds: what is due sooner brings its claim along
@@ -16,6 +21,7 @@ type packer struct {
 	packed  []packedPart // in the order of parts
 	bytes   int
 	records int
+	asked   int  // operations with an id
 	soon    bool // something is due before a claim of its own could be committed in time
 }
 
@@ -95,6 +101,11 @@ func (p *packer) add(batch Batch, r reading, now int64) error {
 	p.bytes += size
 	p.records++
 	packed.records++
+	if r.open && r.operation.Entry.ID != "" {
+		if p.asked++; p.asked == mostAsked {
+			p.bytes = max(p.bytes, p.most) // nothing fits beside it
+		}
+	}
 	if r.problem != nil {
 		if packed.refused == nil {
 			packed.refused = make(map[string]int)

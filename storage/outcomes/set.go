@@ -60,7 +60,7 @@ func NewSet() *Set { return &Set{run: run{keep: DefaultKeep}, targets: make(map[
 func (r *run) Count() uint64 { return r.next - r.first }
 
 // Since returns the time from which on all that has ended is known, epoch milliseconds; 0 when
-// nothing was ever forgotten.
+// nothing was ever forgotten, or lacked.
 func (r *run) Since() int64 { return r.since }
 
 // Keep returns how long outcomes are known.
@@ -151,6 +151,9 @@ func (s *Set) Forget(now int64, most int) {
 		}
 	}
 }
+
+// Lack says that of what ended before the time, epoch milliseconds, some was never added.
+func (s *Set) Lack(before int64) { s.since = max(s.since, before) }
 
 // Newest returns what became of the newest message of an id, which is the one with the highest
 // seq: one that was on its way may have ended after it. It passes over what was refused.

@@ -7,6 +7,7 @@ import (
 	"cmp"
 	"encoding/binary"
 	"iter"
+	"maps"
 
 	"github.com/carillonmq/carillon/storage/codec"
 	"github.com/tidwall/btree"
@@ -33,21 +34,26 @@ func (r run) before(s run) bool {
 	return cmp.Or(r.at.compare(s.at), cmp.Compare(r.first, s.first)) < 0
 }
 
-// mostRuns bounds a set: beyond it the lowest marks of a partition are forgotten for new ones. Runs
-// that touch are one, so only what lies scattered comes to this many, at 40 bytes of memory.
+// mostRuns bounds a set: beyond it the lowest marks of the partition that has the most runs are forgotten for
+// new ones, so one in which little was replayed keeps its marks whatever is done to another, or was to one of a
+// topic that is gone. Runs that touch are one, so only what lies scattered comes to this many, at 40 bytes of
+// memory.
 const mostRuns = 100_000
 
 // A Set is marks of dead letters, as runs of offsets. It must be made by New or Read. One goroutine
 // at a time may use it; a clone is another's.
-type Set struct{ runs *btree.BTreeG[run] }
+type Set struct {
+	runs  *btree.BTreeG[run]
+	count map[Partition]int // runs of each that has any
+}
 
 // New returns an empty Set.
 func New() Set {
-	return Set{btree.NewBTreeGOptions(run.before, btree.Options{NoLocks: true})}
+	return Set{btree.NewBTreeGOptions(run.before, btree.Options{NoLocks: true}), make(map[Partition]int)}
 }
 
-// Clone returns a copy, which shares what neither changes. It counts as writing to s.
-func (s Set) Clone() Set { return Set{s.runs.Copy()} }
+// Clone returns a copy, which shares the runs that neither changes. It counts as writing to s.
+func (s Set) Clone() Set { return Set{s.runs.Copy(), maps.Clone(s.count)} }
 
 // Has reports whether the dead letter at the offset is marked.
 func (s Set) Has(at Partition, offset int64) bool {
@@ -81,34 +87,52 @@ func (s Set) Add(at Partition, offset, first int64) {
 		return
 	} else if found && below.last == offset-1 {
 		added.first = below.first
-		s.runs.Delete(below)
+		s.drop(below)
 	}
 	if above, found := s.runs.Get(run{at: at, first: offset + 1}); found {
 		added.last = above.last
-		s.runs.Delete(above)
+		s.drop(above)
 	}
-	s.runs.Set(added)
+	s.put(added)
 	if s.runs.Len() > mostRuns {
 		s.forgetOne(added)
 	}
 }
 
-// forgetOne forgets the lowest run of the partition of the one that was added, or of the first that has another:
-// never what was added, which is about to be scheduled on its word.
+// forgetOne forgets the lowest run of the partition that has the most of them, of several such the first, and never
+// what was added, which is about to be scheduled on its word.
 func (s Set) forgetOne(added run) {
-	isOther := func(r run) bool { return r != added }
-	for lowest := range s.from(added.at) {
-		if isOther(lowest) {
-			s.runs.Delete(lowest)
+	var fullest Partition
+	most := 0
+	for at, n := range s.count {
+		if at == added.at {
+			n-- // what was added does not count
+		}
+		if n > most || n == most && n > 0 && at.compare(fullest) < 0 {
+			fullest, most = at, n
+		}
+	}
+	for lowest := range s.from(fullest) {
+		if lowest != added {
+			s.drop(lowest)
 			return
 		}
 	}
-	var first run
-	s.runs.Scan(func(r run) bool {
-		first = r
-		return !isOther(r)
-	})
-	s.runs.Delete(first)
+}
+
+func (s Set) put(r run) {
+	if _, replaced := s.runs.Set(r); !replaced {
+		s.count[r.at]++
+	}
+}
+
+func (s Set) drop(r run) {
+	if _, was := s.runs.Delete(r); !was {
+		return
+	}
+	if s.count[r.at]--; s.count[r.at] == 0 {
+		delete(s.count, r.at)
+	}
 }
 
 func (s Set) trim(at Partition, first int64) {
@@ -120,9 +144,9 @@ func (s Set) trim(at Partition, first int64) {
 		gone = append(gone, r)
 	}
 	for _, r := range gone {
-		s.runs.Delete(r)
+		s.drop(r)
 		if r.last >= first {
-			s.runs.Set(run{at, first, r.last})
+			s.put(run{at, first, r.last})
 		}
 	}
 }
@@ -186,7 +210,7 @@ func (s Set) read(at Partition, d *codec.Decoder) {
 			d.Fail("run out of its order")
 			return
 		}
-		s.runs.Set(r)
+		s.put(r)
 		end = r.last
 	}
 }

@@ -97,6 +97,31 @@ func TestSet_keepsWhatWasMarkedLast(t *testing.T) {
 	}
 }
 
+// One partition that has many scattered marks costs another none of its few.
+func TestSet_forgetsWhereTheMostIsMarked(t *testing.T) {
+	s := New()
+	for i := range int64(mostRuns - 1) {
+		s.Add(first, 2*i, 0)
+	}
+	third := Partition{TopicID: [16]byte{9}}
+	for i := range int64(5) {
+		s.Add(second, 10*i, 0)
+		s.Add(third, 10*i, 0)
+	}
+	b := s.Append(nil)
+	d := codec.NewDecoder(b)
+	s = Read(&d)
+	s.Add(second, 50, 0)
+	for i := range int64(6) {
+		if !s.Has(second, 10*i) || i < 5 && !s.Has(third, 10*i) {
+			t.Errorf("%d is forgotten", 10*i)
+		}
+	}
+	if s.runs.Len() != mostRuns || s.Has(first, 2*9) || !s.Has(first, 2*10) {
+		t.Errorf("%d runs", s.runs.Len())
+	}
+}
+
 func TestRead_refusesWhatAppendDoesNotWrite(t *testing.T) {
 	s := New()
 	s.Add(second, 7, 0)
