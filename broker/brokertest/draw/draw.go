@@ -96,7 +96,6 @@ type run struct {
 	records  int             // how many a line produces, about
 	keys     int             // how many there are
 	owed     []string        // what would end the trouble that may be there
-	late     []string        // and what may come at an event, whenever that happens
 
 	shapes   []shape
 	delays   []delay
@@ -231,9 +230,7 @@ func (r *run) begin() {
 
 // end mends everything and, in some scripts, lets a long time pass.
 func (r *run) end(at time.Duration) {
-	for _, mend := range r.late { // what nothing ends costs its time until all is over: a frozen node's clients try on
-		r.owe(mend)
-	}
+	r.oweLate()
 	r.mend(at)
 	if r.old {
 		for n := range r.nodes {

@@ -152,6 +152,18 @@ func (r *run) owe(mend string) {
 	}
 }
 
+// oweLate notes what would end the trouble that events bring: it may come after all that was to end it. What nothing
+// ends lasts until all is over, and costs: the Kafka clients of a node that is frozen try again all the time.
+func (r *run) oweLate() {
+	for _, text := range r.armed {
+		for _, of := range []struct{ verb, mend string }{{" freeze ", "thaw all"}, {" cut ", "heal"}, {" silence ", "heal"}, {" isolate ", "heal"}} {
+			if strings.Contains(text, of.verb) {
+				r.owe(of.mend)
+			}
+		}
+	}
+}
+
 // mend ends all trouble that may be there.
 func (r *run) mend(at time.Duration) {
 	for _, mend := range r.owed {
@@ -178,7 +190,6 @@ func (r *run) surprise(event string, after time.Duration, t trouble) {
 	text, mend := r.fill(t.fault(r), t.mend, "here")
 	r.on(event, r.nth(event), after, text)
 	r.owe(mend)
-	r.late = append(r.late, mend)
 	if mend != "" {
 		r.at(after+r.span(2*r.unit, 20*r.unit), "%s", mend)
 	}
