@@ -54,11 +54,13 @@ func newRun(seed uint64, profile Profile) *run {
 	r.drawPalette()
 	r.begin()
 	at := r.ready()
-	scenes := 1 + r.IntN(5)
+	scenes, over := 1+r.IntN(5), at
 	for range scenes {
 		at = r.scene(at)
+		over = at
 		at += time.Duration(r.Int64N(int64(2*r.length) / int64(scenes)))
 	}
+	r.mendLate(over) // before nothing more happens for long
 	end := max(at, r.last()+r.unit)
 	r.end(end)
 	r.paused(seed, end)
@@ -230,7 +232,6 @@ func (r *run) begin() {
 
 // end mends everything and, in some scripts, lets a long time pass.
 func (r *run) end(at time.Duration) {
-	r.oweLate()
 	r.mend(at)
 	if r.old {
 		for n := range r.nodes {

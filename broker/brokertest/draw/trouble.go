@@ -152,13 +152,13 @@ func (r *run) owe(mend string) {
 	}
 }
 
-// oweLate notes what would end the trouble that events bring: it may come after all that was to end it. What nothing
-// ends lasts until all is over, and costs: the Kafka clients of a node that is frozen try again all the time.
-func (r *run) oweLate() {
+// mendLate ends what events bring, which may come after all that was to end it. What nothing ends lasts until all is
+// over, and costs: the Kafka clients of a node that is frozen try again all the time.
+func (r *run) mendLate(at time.Duration) {
 	for _, text := range r.armed {
 		for _, of := range []struct{ verb, mend string }{{" freeze ", "thaw all"}, {" cut ", "heal"}, {" silence ", "heal"}, {" isolate ", "heal"}} {
 			if strings.Contains(text, of.verb) {
-				r.owe(of.mend)
+				r.at(at, "%s", of.mend)
 			}
 		}
 	}
