@@ -322,9 +322,13 @@ func (a *Admin) Operations(ctx context.Context) ([]Operation, error) {
 	return all.Operations, err
 }
 
-// StopOperation ends an operation. What was done stays done.
-func (a *Admin) StopOperation(ctx context.Context, id string) (o Operation, err error) {
-	return o, a.nodes.do(ctx, call{what: "stop operation " + id, method: http.MethodPost, path: operationsPath + "/" + segment(id) + "/stop", again: true, settled: true, into: &o})
+// StopOperation ends an operation. What was done stays done. The reason, which may be "", is for whoever finds
+// it stopped.
+func (a *Admin) StopOperation(ctx context.Context, id, reason string) (o Operation, err error) {
+	return o, a.nodes.do(ctx, call{
+		what: "stop operation " + id, method: http.MethodPost, path: operationsPath + "/" + segment(id) + "/stop", query: because(reason),
+		again: true, settled: true, into: &o,
+	})
 }
 
 // A Position is where a record lies in Kafka.

@@ -161,7 +161,7 @@ func TestAdmin_asksAsTheContractSays(t *testing.T) {
 		}, `POST /prefix/v1/operations Authorization: Bearer carillon_x {"verb":"cancel","filter":{"topic":"t"},"reason":"r"}`},
 		{func() error { _, err := admin.Operation(ctx, "7"); return err }, `GET /prefix/v1/operations/7 Authorization: Bearer carillon_x`},
 		{func() error { _, err := admin.Operations(ctx); return err }, `GET /prefix/v1/operations Authorization: Bearer carillon_x`},
-		{func() error { _, err := admin.StopOperation(ctx, "7"); return err }, `POST /prefix/v1/operations/7/stop Authorization: Bearer carillon_x`},
+		{func() error { _, err := admin.StopOperation(ctx, "7", "enough"); return err }, `POST /prefix/v1/operations/7/stop?reason=enough Authorization: Bearer carillon_x`},
 		{func() error { _, err := admin.DeadLetter(ctx, letter); return err }, `GET /prefix/v1/dead-letters/carillon%2Edead-letter/1/2 Authorization: Bearer carillon_x`},
 		{func() error { _, err := admin.Replay(ctx, letter, ReplayRequest{DeliverTo: "bills"}); return err }, `POST /prefix/v1/dead-letters/carillon%2Edead-letter/1/2/replay Authorization: Bearer carillon_x {"deliver_to":"bills"}`},
 	} {

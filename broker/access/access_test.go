@@ -4,6 +4,7 @@ import (
 	"errors"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -256,6 +257,22 @@ func TestReadBook_namesFileLineAndRemedy(t *testing.T) {
 	for _, text := range []string{"", "# nobody\n", "tokens:\n", "tokens: []\n"} {
 		if b, err := ReadBook("t.yaml", []byte(text)); err != nil || len(b.Entries()) != 0 {
 			t.Errorf("%q: %d tokens, %v", text, len(b.Entries()), err)
+		}
+	}
+}
+
+// A node tells another what a caller may, in a header.
+func TestCheckSize_boundsWhatNodesTellEachOther(t *testing.T) {
+	digest := strings.Repeat("0f", 32)
+	patterns := func(n int) []string { return slices.Repeat([]string{"<orders>.*"}, n) } // which JSON writes longer
+	for n, want := range map[int]bool{10: true, 200: true, 300: false, 5000: false} {
+		g := Grant{Name: "anna", Role: Viewer, Topics: patterns(n / 2), Targets: patterns(n / 2)}
+		if err := CheckSize(g); (err == nil) != want || err != nil && !strings.Contains(err.Error(), "use fewer patterns, and wider ones") {
+			t.Errorf("%d patterns: %v", n, err)
+		}
+		text := "tokens:\n- {id: abcdefgh, name: anna, role: viewer, sha256: " + digest + ", topics: [\"" + strings.Join(patterns(n), `", "`) + "\"]}"
+		if _, err := ReadBook("t.yaml", []byte(text)); (err == nil) != want || err != nil && !strings.HasPrefix(err.Error(), "t.yaml:2: topics and targets take ") {
+			t.Errorf("a file with %d patterns: %v", n, err)
 		}
 	}
 }

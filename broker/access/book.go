@@ -3,6 +3,7 @@ package access
 import (
 	"crypto/subtle"
 	"encoding/hex"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"path"
@@ -140,6 +141,9 @@ func (r *bookReader) entry(node *yaml.Node) Entry {
 			r.value(key.Value, value, &e)
 		}
 	}
+	if err := CheckSize(e.Grant); err != nil {
+		r.wrong(node.Line, "%v", err)
+	}
 	for _, key := range []string{"id", "name", "role", "sha256"} {
 		if !given[key] {
 			r.wrong(node.Line, "a token has no %s: make it with `carillon token create`, or take it out", key)
@@ -202,6 +206,22 @@ func (r *bookReader) patterns(key string, list *yaml.Node, e *Entry) {
 func CheckPattern(pattern string) error {
 	if _, err := path.Match(pattern, ""); err != nil || pattern == "" {
 		return errors.New(`write a pattern over topic names, such as "*.delay"; * ? and [abc] have a meaning`)
+	}
+	return nil
+}
+
+// mostGrant bounds a grant, in bytes of JSON: a node that passes a request on says so in a header what the caller
+// may, in base64, and a request has 16 KiB of headers.
+const mostGrant = 6 << 10
+
+// CheckSize returns an error if a grant is too large for nodes to tell each other.
+func CheckSize(g Grant) error {
+	text, err := json.Marshal(g)
+	if err != nil { // texts
+		panic(err)
+	}
+	if len(text) > mostGrant {
+		return fmt.Errorf("topics and targets take %d bytes, %d at most: use fewer patterns, and wider ones", len(text), mostGrant)
 	}
 	return nil
 }

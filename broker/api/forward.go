@@ -10,6 +10,7 @@ import (
 	"net"
 	"net/http"
 	"net/http/httputil"
+	"strconv"
 	"time"
 
 	"github.com/carillonmq/carillon/broker/access"
@@ -39,7 +40,8 @@ func (h *handler) onLeader(to route, serve http.HandlerFunc) http.HandlerFunc {
 		return serve
 	}
 	return func(w http.ResponseWriter, r *http.Request) {
-		if r.Method == http.MethodGet && r.URL.Query().Get("stale") == "true" {
+		stale, _ := strconv.ParseBool(r.URL.Query().Get("stale")) // as the route reads it
+		if r.Method == http.MethodGet && stale {
 			serve(w, r)
 			return
 		}

@@ -85,7 +85,7 @@ func TestForward_isDoneOnce(t *testing.T) {
 
 func TestForward_isNotNeededForStaleReads(t *testing.T) {
 	h := handlerOf(following("127.0.0.1:1"))
-	for path, want := range map[string]int{"/v1/messages?stale=true": 200, "/v1/count?stale=true": 200, "/v1/messages/orders.delay/order-7?stale=true": 200, "/v1/count": 503, "/v1/count?stale=false": 503} {
+	for path, want := range map[string]int{"/v1/messages?stale=true": 200, "/v1/count?stale=true": 200, "/v1/messages/orders.delay/order-7?stale=true": 200, "/v1/count?stale=1": 200, "/v1/count?stale=T": 200, "/v1/count": 503, "/v1/count?stale=false": 503, "/v1/count?stale=0": 503} {
 		if got := send(h, "GET", path, ""); got.Code != want {
 			t.Errorf("%s: %d %s", path, got.Code, got.Body)
 		}

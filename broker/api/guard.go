@@ -10,6 +10,7 @@ import (
 	"net/http"
 	"net/url"
 	"reflect"
+	"slices"
 	"strings"
 	"time"
 
@@ -167,6 +168,15 @@ type visitKey struct{}
 func note(ctx context.Context, details ...any) {
 	v := visitOf(ctx)
 	v.details = append(v.details, details...)
+}
+
+// noteGiven notes those of the names and texts, in turns, that have a text.
+func noteGiven(ctx context.Context, namesAndTexts ...string) {
+	for given := range slices.Chunk(namesAndTexts, 2) {
+		if given[1] != "" {
+			note(ctx, given[0], given[1])
+		}
+	}
 }
 
 // visitOf returns the visit that the context is of; of a route that needs nothing, one of somebody

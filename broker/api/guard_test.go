@@ -407,7 +407,36 @@ func TestGuard_logsWhoWroteWhat(t *testing.T) {
 	}
 }
 
-// The leader checks the caller's own token again: the node that was asked vouches for nobody.
+// Whoever reads the log afterwards finds what was asked for, but nothing of what is delivered.
+func TestGuard_logsWhatWasAskedFor(t *testing.T) {
+	const bulk = `{"verb":"change","filter":{"topic":"orders.delay","target":"orders","prefix":"o-","from":"1800000000000","to":"1900000000000","states":["waiting"]},"reason":"r",` +
+		`"change":{"shift":"1h","deliver_to":"parcels"},"dry_run":true}`
+	for _, test := range []struct{ method, path, body, want string }{
+		{"POST", "/v1/messages", `{"topic":"orders.delay","id":"a","deliver_after":"1h"}`, ` topic=orders.delay id=a to="" target=orders code=scheduled `},
+		{"PATCH", "/v1/messages/orders.delay/order-7", `{"deliver_at":"1900000000000","deliver_to":"parcels","partition":3,"expires_after":"1h","value":{"text":"hunter2"},"key":null,"reason":"late"}`,
+			` reason=late deliver_at=1900000000000 deliver_to=parcels partition=3 expires_after=1h other=key,value code=`},
+		{"POST", "/v1/batches", `{"messages":[{"topic":"orders.delay","deliver_after":"1h"},{"topic":"orders.delay","deliver_after":"1h","deliver_to":"parcels"},{"topic":"orders.delay","deliver_after":"2h"},{"topic":"orders"}]}`,
+			` messages=4 of="2 orders.delay to orders, 1 orders.delay to parcels" refused=1`},
+		{"POST", "/v1/operations", bulk, ` verb=change topic=orders.delay target=orders reason=r dry_run=true prefix=o- from=1800000000000 to=1900000000000 states=waiting shift=1h deliver_to=parcels`},
+		{"POST", "/v1/operations", `{"verb":"cancel","all":true,"reason":"r","dry_run":true}`, ` dry_run=true all=true`},
+		{"POST", "/v1/operations/1/stop?reason=enough", "", ` operation=1 reason=enough`},
+	} {
+		d := newDoor(t)
+		token := d.create(access.Grant{Name: "anna", Role: access.Admin})
+		got := send(d.handler(), test.method, test.path, test.body, "Authorization", "Bearer "+token, "Content-Type", "application/json")
+		if log := d.log.String(); !strings.Contains(log+" ", test.want) || strings.Contains(log, "hunter2") {
+			t.Errorf("%s %s: %d %s, the log says\n%s\nwant %s", test.method, test.path, got.Code, got.Body, log, test.want)
+		}
+	}
+	many := map[string]int{}
+	for i := range mostNamed + 5 {
+		many[fmt.Sprintf("t%02d", i)] = 1
+	}
+	if got := inWords(many); !strings.HasPrefix(got, "1 t00, 1 t01, ") || !strings.HasSuffix(got, ", 1 t19, and of 5 others") {
+		t.Error(got)
+	}
+}
+
 // A panickingNode has no answer.
 type panickingNode struct{ *fakeNode }
 

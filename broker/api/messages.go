@@ -91,7 +91,7 @@ func (h *handler) list(ctx context.Context, in *listInput) (*huma.StreamResponse
 	if err != nil {
 		return nil, err
 	}
-	request := query.ListRequest{Filter: filter, Cursor: in.Cursor, Limit: in.Limit, Payload: readsPayload(ctx, in.Topic)}
+	request := query.ListRequest{Filter: filter, Cursor: in.Cursor, Limit: in.Limit, Payload: readsPayload(ctx, in.Topic, in.Target)}
 	if strings.Contains(in.Accept, ndjsonType) {
 		return h.stream(ctx, h.desk(in.Stale), request)
 	}
@@ -206,7 +206,7 @@ func shown(ctx context.Context, m *client.Message) string {
 	if m == nil {
 		return ""
 	}
-	if !readsPayload(ctx, m.Topic) {
+	if !readsPayload(ctx, m.Topic, m.Target) {
 		m.Payload = nil
 	}
 	return etag(m.Seq)
@@ -215,7 +215,7 @@ func shown(ctx context.Context, m *client.Message) string {
 // etag is a seq as ETag has it.
 func etag(seq uint64) string { return `"` + strconv.FormatUint(seq, 10) + `"` }
 
-// readsPayload reports whether the caller may see what messages of the topic hold.
-func readsPayload(ctx context.Context, topic string) bool {
-	return visitOf(ctx).who.Allows(access.ReadPayload, access.Object{Topic: topic})
+// readsPayload reports whether the caller may see what messages of the topic for the target hold; "": of all.
+func readsPayload(ctx context.Context, topic, target string) bool {
+	return visitOf(ctx).who.Allows(access.ReadPayload, access.Object{Topic: topic, Target: target})
 }

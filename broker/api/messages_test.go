@@ -232,3 +232,34 @@ func TestClient_asksForMessages(t *testing.T) {
 		}
 	}
 }
+
+// A token for some targets reads what is listed of these, and no list has others.
+func TestMessages_tellPayloadsOfTheTargetsThatATokenIsFor(t *testing.T) {
+	d := newDoor(t)
+	narrow := d.create(access.Grant{Name: "dora", Role: access.Viewer, ReadPayload: true, Topics: []string{"orders.*"}, Targets: []string{"orders"}})
+	blind := d.create(access.Grant{Name: "emil", Role: access.Viewer, Targets: []string{"orders"}})
+	for _, test := range []struct {
+		token, path string
+		status      int
+		reads       bool
+	}{
+		{narrow, "/v1/messages?topic=orders.delay&target=orders", http.StatusOK, true},
+		{blind, "/v1/messages?topic=orders.delay&target=orders", http.StatusOK, false},
+		{narrow, "/v1/messages?topic=orders.delay&target=parcels", http.StatusForbidden, false},
+		{narrow, "/v1/messages?topic=orders.delay", http.StatusForbidden, false},
+		{narrow, "/v1/explain?topic=orders.delay&id=order-7", http.StatusForbidden, false},
+		{narrow, "/v1/explain?topic=orders.delay&id=order-7&target=orders", http.StatusBadRequest, false},
+		{narrow, "/v1/messages/orders.delay/order-7", http.StatusForbidden, false}, // for whatever target it turns out to be
+	} {
+		for _, accept := range []string{"application/json", ndjsonType} {
+			request := httptest.NewRequest("GET", test.path, nil)
+			request.Header.Set("Authorization", "Bearer "+test.token)
+			request.Header.Set("Accept", accept)
+			answer := httptest.NewRecorder()
+			d.handler().ServeHTTP(answer, request)
+			if answer.Code != test.status || strings.Contains(answer.Body.String(), `"value":"YSBwYXJjZWw="`) != test.reads {
+				t.Errorf("%s as %s: %d %s", test.path, accept, answer.Code, answer.Body)
+			}
+		}
+	}
+}

@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"net/http"
 	"slices"
+	"strconv"
+	"strings"
 
 	"github.com/carillonmq/carillon/broker/access"
 	"github.com/carillonmq/carillon/client"
@@ -29,7 +31,7 @@ type OperationInput struct {
 // startOperation answers POST /v1/operations.
 func (h *handler) startOperation(ctx context.Context, in *startInput) (*operationOutput, error) {
 	r, who := &in.Body, visitOf(ctx).who
-	note(ctx, "verb", r.Verb, "topic", r.Filter.Topic, "target", r.Filter.Target, "reason", r.Reason, "dry_run", r.DryRun)
+	noteOperation(ctx, r)
 	if !who.Allows(access.Operate, objectOf(&r.Filter)) {
 		return nil, refuses(client.Problem{Code: client.CodeForbidden, Field: "filter",
 			Detail: lacking(who, need{permission: access.Operate}) + ": name a topic and a target in the filter that it is for"})
@@ -46,6 +48,28 @@ func (h *handler) startOperation(ctx context.Context, in *startInput) (*operatio
 	}
 	note(ctx, "operation", o.ID)
 	return &operationOutput{o}, nil
+}
+
+// noteOperation notes what is to be done to what.
+func noteOperation(ctx context.Context, r *client.OperationRequest) {
+	millis := func(at int64) string {
+		if at == 0 {
+			return ""
+		}
+		return strconv.FormatInt(at, 10)
+	}
+	f := &r.Filter
+	note(ctx, "verb", r.Verb, "topic", f.Topic, "target", f.Target, "reason", r.Reason, "dry_run", r.DryRun)
+	noteGiven(ctx, "prefix", f.Prefix, "from", millis(f.From), "to", millis(f.To), "states", strings.Join(f.States, ","), "letter_code", f.Code)
+	if r.All {
+		note(ctx, "all", true)
+	}
+	if r.Again {
+		note(ctx, "again", true)
+	}
+	if c := r.Change; c != nil {
+		noteGiven(ctx, "deliver_at", c.DeliverAt, "deliver_after", c.DeliverAfter, "shift", c.Shift, "deliver_to", c.DeliverTo)
+	}
 }
 
 // objectOf is what an operation on all that the filter means is done to.

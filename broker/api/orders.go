@@ -3,8 +3,9 @@ package api
 import (
 	"cmp"
 	"context"
-	"errors"
 	"fmt"
+	"maps"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -52,9 +53,10 @@ type answerOutput struct {
 
 // told is the answer, or the problem, and notes it.
 func told(ctx context.Context, answer client.Answer, err error) (*answerOutput, error) {
-	if p, ok := errors.AsType[*client.Problem](err); ok {
-		note(ctx, "code", p.Code)
-		return nil, refuses(*p)
+	if err != nil {
+		refused := problemOf(err)
+		note(ctx, "code", refused.told.Code)
+		return nil, refused
 	}
 	note(ctx, "code", answer.Code, "seq", answer.Seq)
 	return &answerOutput{etag(answer.Seq), answer}, nil
@@ -89,17 +91,19 @@ func (h *handler) scheduleOne(ctx context.Context, r client.ScheduleRequest, in 
 	}
 	r.If = cmp.Or(r.If, condition)
 	r.IdempotencyKey = cmp.Or(r.IdempotencyKey, in.IdempotencyKey)
-	item := h.scheduleAll(ctx, []client.ScheduleRequest{r})[0]
+	item := h.scheduleAll(ctx, []client.ScheduleRequest{r}, func(_, target string) { note(ctx, "target", target) })[0]
 	if item.Problem != nil {
 		return told(ctx, client.Answer{}, item.Problem)
 	}
 	return told(ctx, *item.Answer, nil)
 }
 
-// scheduleAll schedules what the caller may.
-func (h *handler) scheduleAll(ctx context.Context, requests []client.ScheduleRequest) []client.BatchItem {
+// scheduleAll schedules what the caller may, and tells for which topics and targets the messages are that could
+// be.
+func (h *handler) scheduleAll(ctx context.Context, requests []client.ScheduleRequest, asked func(topic, target string)) []client.BatchItem {
 	who := visitOf(ctx).who
 	items := h.node.Orders().Schedule(ctx, func(r *client.ScheduleRequest, target string) *client.Problem {
+		asked(r.Topic, target)
 		if !who.Allows(access.Operate, access.Object{Topic: r.Topic, Target: target}) {
 			return &client.Problem{Code: client.CodeForbidden, Field: "deliver_to", Value: target, Detail: lacking(who, need{permission: access.Operate})}
 		}
@@ -124,7 +128,9 @@ func (h *handler) batch(ctx context.Context, in *batchInput) (*batchOutput, erro
 	if n < 1 || n > MostBatched {
 		return nil, refuses(wrong("messages", "", fmt.Sprintf("has %d messages: send 1 to %d", n, MostBatched)))
 	}
-	items := h.scheduleAll(ctx, in.Body.Messages)
+	counts := map[string]int{} // by topic and target
+	items := h.scheduleAll(ctx, in.Body.Messages, func(topic, target string) { counts[topic+" to "+target]++ })
+	note(ctx, "of", inWords(counts))
 	refused := 0
 	for i := range items {
 		if p := items[i].Problem; p != nil {
@@ -136,6 +142,24 @@ func (h *handler) batch(ctx context.Context, in *batchInput) (*batchOutput, erro
 	return &batchOutput{client.BatchAnswer{Answers: items}}, nil
 }
 
+// mostNamed bounds how many topics and targets of a batch the log names.
+const mostNamed = 20
+
+// inWords says how many there are of each, those of which there are most first.
+func inWords(counts map[string]int) string {
+	names := slices.SortedFunc(maps.Keys(counts), func(a, b string) int {
+		return cmp.Or(cmp.Compare(counts[b], counts[a]), cmp.Compare(a, b))
+	})
+	var words []string
+	for _, name := range names[:min(len(names), mostNamed)] {
+		words = append(words, fmt.Sprintf("%d %s", counts[name], name))
+	}
+	if more := len(names) - mostNamed; more > 0 {
+		words = append(words, fmt.Sprintf("and of %d others", more))
+	}
+	return strings.Join(words, ", ")
+}
+
 type changeInput struct {
 	NameInput
 	ConditionInput
@@ -144,13 +168,33 @@ type changeInput struct {
 
 // change answers PATCH /v1/messages/{topic}/{id}.
 func (h *handler) change(ctx context.Context, in *changeInput) (*answerOutput, error) {
-	note(ctx, "reason", in.Body.Reason)
+	noteChange(ctx, &in.Body)
 	condition, problem := in.order()
 	if problem != nil {
 		return nil, refuses(*problem)
 	}
 	answer, err := h.node.Orders().Change(ctx, in.Topic, in.ID, condition, in.Body)
 	return told(ctx, answer, err)
+}
+
+// noteChange notes what is to be different: of what is delivered only which parts, since that is for those who
+// may read it.
+func noteChange(ctx context.Context, r *client.ChangeRequest) {
+	var parts []string
+	for _, part := range []struct {
+		name  string
+		given bool
+	}{{"key", !r.Key.IsZero()}, {"value", !r.Value.IsZero()}, {"headers", r.Headers != nil}} {
+		if part.given {
+			parts = append(parts, part.name)
+		}
+	}
+	partition := ""
+	if r.Partition != nil {
+		partition = strconv.Itoa(int(*r.Partition))
+	}
+	noteGiven(ctx, "reason", r.Reason, "deliver_at", r.DeliverAt, "deliver_after", r.DeliverAfter, "deliver_to", r.DeliverTo, "partition", partition,
+		"expires_at", r.ExpiresAt, "expires_after", r.ExpiresAfter, "other", strings.Join(parts, ","))
 }
 
 type reasonInput struct {

@@ -139,7 +139,7 @@ func TestBatch_answersForEachMessage(t *testing.T) {
 	if len(d.node.orders.asked) != 2 {
 		t.Errorf("asked for %d", len(d.node.orders.asked))
 	}
-	if line := d.log.String(); !strings.Contains(line, `request="POST /v1/batches" status=200 messages=6 refused=4`) {
+	if line := d.log.String(); !strings.Contains(line, `request="POST /v1/batches" status=200 messages=6 of="3 orders.delay to orders, 1 bills.delay to bills, 1 orders.delay to parcels" refused=4`) {
 		t.Error(line)
 	}
 }

@@ -44,6 +44,11 @@ func (ca Pair) Issue(names []string, now time.Time, lasts time.Duration) (Pair, 
 			template.DNSNames = append(template.DNSNames, name)
 		}
 	}
+	return ca.issue(template)
+}
+
+// issue signs the template.
+func (ca Pair) issue(template *x509.Certificate) (Pair, error) {
 	chain, err := readChain("the CA", ca.Cert)
 	if err != nil {
 		return Pair{}, err
@@ -60,6 +65,15 @@ func (ca Pair) Issue(names []string, now time.Time, lasts time.Duration) (Pair, 
 		return Pair{}, fmt.Errorf("the CA ends at %s, before the certificate would: make a new CA with `carillon cert init`, or a shorter certificate", chain[0].NotAfter.UTC().Format(time.RFC3339))
 	}
 	return sign(template, chain[0], key)
+}
+
+// IssueCaller returns a pair that the authority has signed for a program that calls nodes. It is issued to no
+// host and no id, whatever its name, so that it is taken for no node: what members say of others is believed.
+func (ca Pair) IssueCaller(name string, now time.Time, lasts time.Duration) (Pair, error) {
+	return ca.issue(&x509.Certificate{
+		Subject: pkix.Name{CommonName: name}, NotBefore: now.Add(-backdated), NotAfter: now.Add(lasts),
+		KeyUsage: x509.KeyUsageDigitalSignature, ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth},
+	})
 }
 
 // sign makes a key and signs its certificate; by itself without a CA.

@@ -294,6 +294,10 @@ func TestPeers_tellMembersFromOtherCallers(t *testing.T) {
 		open.CA = ""
 		trusting := s.node(open, func(o *Options) { o.OnlyMembers = false })
 		foreign := s.authority("theirs")
+		caller, err := ca.IssueCaller("n2", time.Now(), time.Hour)
+		if err != nil {
+			t.Fatal(err)
+		}
 		for at, test := range []struct {
 			what  string
 			asked *Peers
@@ -302,6 +306,7 @@ func TestPeers_tellMembersFromOtherCallers(t *testing.T) {
 		}{
 			{"a member", n1, s.issue(ca, time.Hour, "n2"), true},
 			{"a program", n1, s.issue(ca, time.Hour, "billing"), false},
+			{"a program that is called as a member is", n1, caller, false},
 			{"a member, where TLS is being brought in", either, s.issue(ca, time.Hour, "n2"), true},
 			{"a program, where TLS is being brought in", either, s.issue(ca, time.Hour, "billing"), false},
 			{"a member of whom no certificate is wanted", n3, s.issue(ca, time.Hour, "n2"), true},

@@ -6,6 +6,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 	"time"
@@ -30,12 +31,13 @@ func certCommand() *cobra.Command {
 		Use:   "cert",
 		Short: "Make certificates for the nodes of a small cluster",
 		Long: "Make certificates for the nodes of a small cluster, where no authority does. `carillon cert init` makes\n" +
-			"one, `carillon cert node` has it sign a certificate for each node, for raft.tls and api.tls. Keep the\n" +
-			"key of the authority, ca.key, off the nodes: who has it can be any of them.",
+			"one, `carillon cert node` has it sign a certificate for each node, for raft.tls and api.tls, and\n" +
+			"`carillon cert client` one for a program, where api.tls.client_ca asks for it. Keep the key of the\n" +
+			"authority, ca.key, off the nodes: who has it can be any of them.",
 		Args: cobra.ArbitraryArgs, // an unknown verb is an argument
 		RunE: helpWithoutVerb,
 	}
-	cmd.AddCommand(certInitCommand(), certNodeCommand())
+	cmd.AddCommand(certInitCommand(), certNodeCommand(), certClientCommand())
 	return cmd
 }
 
@@ -116,6 +118,53 @@ func certNodeCommand() *cobra.Command {
 	addCertDir(cmd, &dir)
 	cmd.Flags().StringVar(&lasts, "valid-for", nodeLasts, "`duration` for which it is valid")
 	cmd.Flags().StringSliceVar(&hosts, "hosts", nil, "further `names` and addresses by which programs reach its API")
+	addConfigFlags(cmd.Flags(), keysOf(membersKey))
+	return cmd
+}
+
+// callerName is the form of the name of a program, which is that of a file, too.
+var callerName = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._-]{0,62}$`)
+
+func certClientCommand() *cobra.Command {
+	var dir, lasts string
+	cmd := &cobra.Command{
+		Use:   "client NAME",
+		Short: "Make a certificate for a program: NAME.pem and NAME.key",
+		Long: "Make a certificate and its key for a program that calls nodes which ask for one (api.tls.client_ca),\n" +
+			"signed by the authority of `carillon cert init`. It lets the program connect; what it may do there its\n" +
+			"token says. It is nobody's host and no member's id: never give a program the key of a node, whose word\n" +
+			"nodes take for who a caller is.",
+		Example: "  carillon cert client prometheus --dir certs",
+		Args:    arguments(cobra.ExactArgs(1)),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			valid, err := config.ParseDuration(lasts)
+			if err != nil {
+				return &usageError{fmt.Errorf("--valid-for: %w", err)}
+			}
+			name := args[0]
+			if !callerName.MatchString(name) {
+				return &usageError{fmt.Errorf("NAME is %q: use 1 to 63 letters, digits, dots, hyphens and underscores, a letter or digit first", name)}
+			}
+			s, err := load(cmd.Flags(), keysOf(membersKey))
+			if err != nil {
+				return err
+			}
+			if name == authorityFile || slices.ContainsFunc(s.Config.Cluster.Members, func(m config.Member) bool { return m.ID == name }) {
+				return fmt.Errorf("%[1]s.pem and %[1]s.key are the authority's, or a member's of %[2]s: choose another name", name, membersKey)
+			}
+			ca, err := readAuthority(dir)
+			if err != nil {
+				return err
+			}
+			pair, err := ca.IssueCaller(name, time.Now(), valid)
+			if err != nil {
+				return err
+			}
+			return writePair(cmd, dir, name, pair)
+		},
+	}
+	addCertDir(cmd, &dir)
+	cmd.Flags().StringVar(&lasts, "valid-for", nodeLasts, "`duration` for which it is valid")
 	addConfigFlags(cmd.Flags(), keysOf(membersKey))
 	return cmd
 }

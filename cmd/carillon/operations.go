@@ -91,6 +91,7 @@ func operationsGetCommand() *cobra.Command {
 func operationsStopCommand() *cobra.Command {
 	var node nodeFlags
 	var asJSON bool
+	var reason string
 	cmd := &cobra.Command{
 		Use:   "stop ID",
 		Short: "Stop an operation; what was done stays done",
@@ -98,7 +99,7 @@ func operationsStopCommand() *cobra.Command {
 		RunE: func(cmd *cobra.Command, args []string) error {
 			var o client.Operation
 			err := node.admin(cmd.Context(), func(ctx context.Context, cluster *client.Admin) (err error) {
-				o, err = cluster.StopOperation(ctx, args[0])
+				o, err = cluster.StopOperation(ctx, args[0], reason)
 				return err
 			})
 			if err != nil {
@@ -109,6 +110,7 @@ func operationsStopCommand() *cobra.Command {
 	}
 	node.add(cmd)
 	cmd.ValidArgsFunction = node.completeOperations
+	cmd.Flags().StringVar(&reason, "reason", "", "`why`, for whoever finds it stopped")
 	cmd.Flags().BoolVar(&asJSON, "json", false, "print JSON, for programs")
 	return cmd
 }

@@ -85,7 +85,7 @@ func checkGrant(g access.Grant) error {
 			}
 		}
 	}
-	return nil
+	return access.CheckSize(g)
 }
 
 func tokenListCommand() *cobra.Command {

@@ -65,7 +65,7 @@ func bulk() []Case {
 			}
 			_, err := s.Operation(s.ctx, "7777777")
 			s.refused("unknown", err, client.ErrNotFound)
-			_, err = s.StopOperation(s.ctx, "7777777")
+			_, err = s.StopOperation(s.ctx, "7777777", "it is none")
 			s.refused("stop of unknown", err, client.ErrNotFound)
 			if m := s.waits("a"); m.Seq != first.Seq {
 				s.Errorf("it waits as %+v", m)
