@@ -35,11 +35,26 @@ func tlsOf(r *http.Request) *tls.ConnectionState {
 	return nil
 }
 
+// renewing has each connection end with the answer after which what it was let in by has changed: certificates
+// and authorities are looked at when it begins.
+func renewing(handler http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		conn := r.Context().Value(connKey{})
+		if secure, ok := conn.(*tls.Conn); ok {
+			conn = secure.NetConn()
+		}
+		if c, ok := conn.(interface{ Outdated() bool }); ok && c.Outdated() {
+			w.Header().Set("Connection", "close")
+		}
+		handler.ServeHTTP(w, r)
+	})
+}
+
 // Serve answers requests on the listener until ctx ends, gives those that run two
 // seconds to finish, and returns nil. It closes the listener.
 func Serve(ctx context.Context, listener net.Listener, handler http.Handler, log *slog.Logger) error {
 	server := &http.Server{
-		Handler:           handler,
+		Handler:           renewing(handler),
 		ReadHeaderTimeout: headerTimeout,
 		ReadTimeout:       requestTimeout,
 		WriteTimeout:      answerTimeout,

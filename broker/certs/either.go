@@ -76,6 +76,12 @@ func (c *eitherConn) TLS() *tls.ConnectionState {
 	return &state
 }
 
+// Outdated is that of the connection below.
+func (c *eitherConn) Outdated() bool {
+	below, ok := c.Conn.(*trackedConn)
+	return ok && below.Outdated()
+}
+
 // Close closes what was chosen, if the first byte has come.
 func (c *eitherConn) Close() error {
 	if chosen := c.chosen.Load(); chosen != nil {

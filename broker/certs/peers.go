@@ -284,7 +284,7 @@ func (p *Peers) Run(ctx context.Context) error {
 func (p *Peers) track(c net.Conn) net.Conn {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	t := &trackedConn{Conn: c, peers: p}
+	t := &trackedConn{Conn: c, peers: p, replaced: p.o.Bundle.Replaced()}
 	p.conns[t] = struct{}{}
 	return t
 }
@@ -292,7 +292,19 @@ func (p *Peers) track(c net.Conn) net.Conn {
 // A trackedConn is known to its peers until it is closed.
 type trackedConn struct {
 	net.Conn
-	peers *Peers
+	peers    *Peers
+	replaced <-chan struct{} // closed when the files have changed since it began
+}
+
+// Outdated reports whether the files have changed since the connection began, so that the other side might not
+// be let in any more.
+func (c *trackedConn) Outdated() bool {
+	select {
+	case <-c.replaced:
+		return true
+	default:
+		return false
+	}
 }
 
 func (c *trackedConn) Close() error {
