@@ -32,7 +32,9 @@ type carillonNode struct {
 	ID, Raft, API, Data string
 	Members             []*carillonNode
 	Brokers             []string
-	OffLoopback         bool // where it listens
+	OffLoopback         bool   // where it listens
+	Certs               string // the folder with its certificate, key and authorities; empty: none
+	Heartbeat           string // of Raft; empty: 300ms
 
 	token string // that the tests show to its API, if any
 
