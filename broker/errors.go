@@ -10,6 +10,4 @@ var (
 	// errRaise says that not every member understands the feature level, or that it
 	// is not known.
 	errRaise = errors.New("cannot raise the feature level")
-	// errPause says that a pause or resume is refused, and was certainly not proposed.
-	errPause = errors.New("cannot pause or resume")
 )

@@ -8,32 +8,11 @@ import (
 	"unicode/utf8"
 
 	"github.com/carillonmq/carillon/broker/config"
+	"github.com/carillonmq/carillon/client"
 	"github.com/carillonmq/carillon/raftfsm"
 	"github.com/carillonmq/carillon/storage"
 	"github.com/carillonmq/carillon/storage/pause"
 )
-
-// A Pause is a delay topic or target whose messages are not delivered until it is resumed.
-type Pause struct {
-	Kind  string `json:"kind"` // PauseTopic or PauseTarget
-	Name  string `json:"name"`
-	Who   string `json:"who,omitempty"`   // has paused it
-	Why   string `json:"why,omitempty"`   // in words of theirs
-	Since int64  `json:"since,omitempty"` // epoch milliseconds
-}
-
-// The kinds of a Pause.
-const (
-	PauseTopic  = "topic"  // a delay topic: what came by it, whatever its targets; records are still taken in
-	PauseTarget = "target" // what goes to it, whatever it came by
-)
-
-// A PauseChange says what came of a pause or a resume.
-type PauseChange struct {
-	Changed bool `json:"changed"` // false: it was so before
-	// Was goes with a pause that changed nothing: the one that stands, with its own who, why and since.
-	Was *Pause `json:"was,omitempty"`
-}
 
 const (
 	// mostPauses bounds what is written whole with each flush of the schedule.
@@ -49,42 +28,42 @@ const (
 
 // Pause has the messages of a delay topic, or those for a target, wait until Resume. What was claimed
 // by then is still delivered, but for a target's where it was not handed over. What is paused already stays
-// as it is. Only the leader can. The error is errPause with field, value and remedy if the pause is
-// refused, and raftfsm's otherwise. It blocks for one log entry.
-func (b *Broker) Pause(ctx context.Context, p Pause) (PauseChange, error) {
+// as it is. Only the leader can. The error is a *client.Problem if the pause is refused, and raftfsm's
+// otherwise. It blocks for one log entry.
+func (b *Broker) Pause(ctx context.Context, p client.Pause) (client.PauseChange, error) {
 	kind, err := b.checkPause(p)
 	if err != nil {
-		return PauseChange{}, err
+		return client.PauseChange{}, err
 	}
 	return b.commitPause(ctx, "pause", p, raftfsm.Pause{Time: b.now().UnixMilli(), Kind: kind, Name: p.Name, Who: p.Who, Why: p.Why})
 }
 
 // Resume ends a pause: what waits is delivered, in order. Only the kind and the name of p count. As
 // Pause in all else.
-func (b *Broker) Resume(ctx context.Context, p Pause) (PauseChange, error) {
+func (b *Broker) Resume(ctx context.Context, p client.Pause) (client.PauseChange, error) {
 	kind, err := b.checkKind(p)
 	if err != nil {
-		return PauseChange{}, err
+		return client.PauseChange{}, err
 	}
 	return b.commitPause(ctx, "resume", p, raftfsm.Resume{Time: b.now().UnixMilli(), Kind: kind, Name: p.Name})
 }
 
-func (b *Broker) commitPause(ctx context.Context, verb string, p Pause, command raftfsm.Command) (PauseChange, error) {
+func (b *Broker) commitPause(ctx context.Context, verb string, p client.Pause, command raftfsm.Command) (client.PauseChange, error) {
 	if status := b.node.Status(); status.Leader != status.Node {
-		return PauseChange{}, fmt.Errorf("%s %s %q: %w", verb, p.Kind, p.Name, raftfsm.ErrNotLeader)
+		return client.PauseChange{}, fmt.Errorf("%s %s %q: %w", verb, p.Kind, p.Name, raftfsm.ErrNotLeader)
 	}
 	if level := b.node.Store().Level(); level < storage.LevelThree {
-		return PauseChange{}, fmt.Errorf("%w: the feature level is %d, it takes %d: run `carillon cluster raise` when all nodes run a program that understands it", errPause, level, storage.LevelThree)
+		return client.PauseChange{}, &client.Problem{Code: client.CodeLevelTooLow, Detail: fmt.Sprintf("the feature level is %d, a pause takes %d: run `carillon cluster raise` when all nodes run a program that understands it", level, storage.LevelThree)}
 	}
 	result, err := b.node.Propose(ctx, command).Wait(ctx)
 	if errors.Is(err, raftfsm.ErrInDoubt) {
 		err = fmt.Errorf("%w: `carillon status` tells what is paused", err)
 	}
 	if err != nil {
-		return PauseChange{}, fmt.Errorf("%s %s %q: %w", verb, p.Kind, p.Name, err)
+		return client.PauseChange{}, fmt.Errorf("%s %s %q: %w", verb, p.Kind, p.Name, err)
 	}
 	b.log.Info(verb+"d", "kind", p.Kind, "name", p.Name, "who", p.Who, "why", p.Why, "changed", result.Changed)
-	change := PauseChange{Changed: result.Changed}
+	change := client.PauseChange{Changed: result.Changed}
 	for _, was := range pausesOf(b.node.Store()) {
 		if !change.Changed && was.Kind == p.Kind && was.Name == p.Name {
 			change.Was = &was
@@ -94,7 +73,7 @@ func (b *Broker) commitPause(ctx context.Context, verb string, p Pause, command 
 }
 
 // checkPause returns the kind of a pause that may be made, or why not.
-func (b *Broker) checkPause(p Pause) (pause.Kind, error) {
+func (b *Broker) checkPause(p client.Pause) (pause.Kind, error) {
 	kind, err := b.checkKind(p)
 	if err != nil {
 		return 0, err
@@ -102,50 +81,50 @@ func (b *Broker) checkPause(p Pause) (pause.Kind, error) {
 	route, isDelayTopic := b.config.Route(p.Name)
 	switch {
 	case kind == pause.Topic && !isDelayTopic:
-		return 0, fmt.Errorf("%w: topic %q: no route has it, so no message comes by it: name one that routes[].from matches, which are %s; or, if it is a target, pause it as one",
-			errPause, p.Name, patterns(b.config.Routes))
+		return 0, client.BadField(p.Kind, p.Name, fmt.Sprintf("is of no route, so no message comes by it: name one that routes[].from matches, which are %s; or, if it is a target, pause it as one",
+			patterns(b.config.Routes)))
 	case kind == pause.Target && isDelayTopic:
-		return 0, fmt.Errorf("%w: target %q: routes[].from %q makes it a delay topic, and no message goes there: pause it as a topic", errPause, p.Name, route.From)
+		return 0, client.BadField(p.Kind, p.Name, fmt.Sprintf("is a delay topic by routes[].from %q, and no message goes there: pause it as a topic", route.From))
 	case strings.TrimSpace(p.Why) == "":
-		return 0, fmt.Errorf("%w: why is empty: say it to those who find the %s paused", errPause, kind)
+		return 0, client.BadField("why", p.Why, fmt.Sprintf("is empty: say it to those who find the %s paused", kind))
 	}
 	for _, words := range [][2]string{{"who", p.Who}, {"why", p.Why}} {
 		if field, text := words[0], words[1]; len(text) > mostWords || !utf8.ValidString(text) {
-			return 0, fmt.Errorf("%w: %s is %.20q...: write %d bytes of UTF-8 text at most", errPause, field, text, mostWords)
+			return 0, client.BadField(field, text, fmt.Sprintf("has %d bytes: write %d at most, of UTF-8 text", len(text), mostWords))
 		}
 	}
 	return kind, b.checkRoom(kind, p)
 }
 
 // checkRoom refuses a pause that is one too many.
-func (b *Broker) checkRoom(kind pause.Kind, p Pause) error {
+func (b *Broker) checkRoom(kind pause.Kind, p client.Pause) error {
 	store := b.node.Store()
 	if store.Paused(kind, p.Name) {
 		return nil
 	}
 	if n := len(store.Pauses()); n >= mostPauses {
-		return fmt.Errorf("%w: %d topics and targets are paused, %d at most: resume some", errPause, n, mostPauses)
+		return &client.Problem{Code: client.CodeRefused, Detail: fmt.Sprintf("%d topics and targets are paused, %d at most: resume some", n, mostPauses)}
 	}
 	held := map[pause.Kind]int{pause.Topic: store.Held(pause.Topic), pause.Target: store.Held(pause.Target)}
 	if _, isHeld := store.Hold(kind, p.Name); !isHeld {
 		held[kind]++
 	}
 	if topics, targets := held[pause.Topic], held[pause.Target]; topics*targets > mostHeld {
-		return fmt.Errorf("%w: %s %q: with it %d delay topics and %d targets would be held, since they are paused or targets cannot be written to, and each pair is kept, %d at most: resume some, or create or mend the targets that `carillon status` names",
-			errPause, kind, p.Name, topics, targets, mostHeld)
+		return &client.Problem{Code: client.CodeRefused, Field: p.Kind, Value: p.Name, Detail: fmt.Sprintf("%s %q: with it %d delay topics and %d targets would be held, since they are paused or targets cannot be written to, and each pair is kept, %d at most: resume some, or create or mend the targets that `carillon status` names",
+			kind, p.Name, topics, targets, mostHeld)}
 	}
 	return nil
 }
 
 // checkKind refuses what cannot be paused nor be resumed.
-func (b *Broker) checkKind(p Pause) (pause.Kind, error) {
-	kinds := map[string]pause.Kind{PauseTopic: pause.Topic, PauseTarget: pause.Target}
+func (b *Broker) checkKind(p client.Pause) (pause.Kind, error) {
+	kinds := map[string]pause.Kind{client.PauseTopic: pause.Topic, client.PauseTarget: pause.Target}
 	kind, known := kinds[p.Kind]
 	if !known {
-		return 0, fmt.Errorf("%w: kind %q: write %s or %s", errPause, p.Kind, PauseTopic, PauseTarget)
+		return 0, client.BadField("kind", p.Kind, fmt.Sprintf("is neither %s nor %s: write one of them", client.PauseTopic, client.PauseTarget))
 	}
 	if err := config.CheckTopicName(p.Name); err != nil {
-		return 0, fmt.Errorf("%w: %s: %w", errPause, p.Kind, err)
+		return 0, client.BadField(p.Kind, p.Name, "is wrong: "+err.Error())
 	}
 	return kind, nil
 }
@@ -159,9 +138,9 @@ func patterns(routes []config.Route) string {
 }
 
 // pausesOf tells what is paused as far as this node has applied the log.
-func pausesOf(store *storage.Store) (all []Pause) {
+func pausesOf(store *storage.Store) (all []client.Pause) {
 	for _, p := range store.Pauses() {
-		all = append(all, Pause{Kind: p.Kind.String(), Name: p.Name, Who: p.Who, Why: p.Why, Since: p.Since})
+		all = append(all, client.Pause{Kind: p.Kind.String(), Name: p.Name, Who: p.Who, Why: p.Why, Since: p.Since})
 	}
 	return all
 }

@@ -14,6 +14,7 @@ import (
 
 	"github.com/carillonmq/carillon/broker/config"
 	"github.com/carillonmq/carillon/broker/internal/nodetest"
+	"github.com/carillonmq/carillon/client"
 	"github.com/carillonmq/carillon/raftfsm"
 	"github.com/carillonmq/carillon/storage"
 )
@@ -27,42 +28,45 @@ func TestPause_refusesWhatMakesNoSense(t *testing.T) {
 		defer node.Close()
 		b := &Broker{config: config.Default(), node: node, now: time.Now, log: slog.New(slog.DiscardHandler)}
 		b.config.Routes = []config.Route{config.NewRoute("*.delay"), config.NewRoute("later")}
-		refused := func(p Pause, want string) {
+		refused := func(p client.Pause, field, want string) {
 			t.Helper()
-			if _, err := b.Pause(ctx, p); !errors.Is(err, errPause) || !strings.Contains(err.Error(), want) {
-				t.Errorf("%+v: %v, want %s", p, err, want)
+			_, err := b.Pause(ctx, p)
+			if told, _ := err.(*client.Problem); !errors.Is(err, client.ErrBadRequest) || told.Field != field || !strings.Contains(told.Detail, want) {
+				t.Errorf("%+v: %#v, want %s", p, err, want)
 			}
 		}
-		refused(Pause{Kind: PauseTopic, Name: "orders.delay", Why: "why"}, "the feature level is 1, it takes 3: run `carillon cluster raise`")
+		if _, err := b.Pause(ctx, client.Pause{Kind: client.PauseTopic, Name: "orders.delay", Why: "why"}); !errors.Is(err, client.ErrUnsupported) || !strings.Contains(err.Error(), "the feature level is 1, a pause takes 3: run `carillon cluster raise`") {
+			t.Errorf("at level 1: %v", err)
+		}
 		if _, err := node.Propose(ctx, raftfsm.RaiseLevel{Level: storage.LevelThree}).Wait(ctx); err != nil {
 			t.Fatal(err)
 		}
-		refused(Pause{Kind: PauseTopic, Name: "orders", Why: "why"}, `topic "orders": no route has it, so no message comes by it: name one that routes[].from matches, which are "*.delay", "later"; or`)
-		refused(Pause{Kind: PauseTarget, Name: "later", Why: "why"}, `target "later": routes[].from "later" makes it a delay topic, and no message goes there: pause it as a topic`)
-		refused(Pause{Kind: "partition", Name: "later", Why: "why"}, `kind "partition": write topic or target`)
-		refused(Pause{Kind: PauseTarget, Name: "a/b", Why: "why"}, `target: topic name "a/b" holds '/'`)
-		refused(Pause{Kind: PauseTarget, Why: "why"}, "topic name is empty")
-		refused(Pause{Kind: PauseTopic, Name: "later", Why: " "}, "why is empty: say it")
-		refused(Pause{Kind: PauseTopic, Name: "later", Why: strings.Repeat("x", 1001)}, `why is "xxxxxxxxxxxxxxxxxxxx"...: write 1000 bytes`)
-		refused(Pause{Kind: PauseTopic, Name: "later", Who: "\xff", Why: "why"}, `who is "\xff"`)
+		refused(client.Pause{Kind: client.PauseTopic, Name: "orders", Why: "why"}, "topic", `topic "orders" is of no route, so no message comes by it: name one that routes[].from matches, which are "*.delay", "later"; or`)
+		refused(client.Pause{Kind: client.PauseTarget, Name: "later", Why: "why"}, "target", `target "later" is a delay topic by routes[].from "later", and no message goes there: pause it as a topic`)
+		refused(client.Pause{Kind: "partition", Name: "later", Why: "why"}, "kind", `kind "partition" is neither topic nor target: write one`)
+		refused(client.Pause{Kind: client.PauseTarget, Name: "a/b", Why: "why"}, "target", `topic name "a/b" holds '/'`)
+		refused(client.Pause{Kind: client.PauseTarget, Why: "why"}, "target", "topic name is empty")
+		refused(client.Pause{Kind: client.PauseTopic, Name: "later", Why: " "}, "why", "is empty: say it")
+		refused(client.Pause{Kind: client.PauseTopic, Name: "later", Why: strings.Repeat("x", 1001)}, "why", "has 1001 bytes: write 1000 at most")
+		refused(client.Pause{Kind: client.PauseTopic, Name: "later", Who: "\xff", Why: "why"}, "who", "of UTF-8 text")
 		if pauses := node.Store().Pauses(); len(pauses) > 0 {
 			t.Errorf("paused nevertheless: %v", pauses)
 		}
 
-		first := Pause{Kind: PauseTopic, Name: "orders.delay", Who: "ann", Why: "why", Since: time.Now().UnixMilli()}
+		first := client.Pause{Kind: client.PauseTopic, Name: "orders.delay", Who: "ann", Why: "why", Since: time.Now().UnixMilli()}
 		for _, who := range []string{"ann", "bob"} { // whose words are not kept, and who is told so
-			got, err := b.Pause(ctx, Pause{Kind: PauseTopic, Name: "orders.delay", Who: who, Why: map[string]string{"ann": "why", "bob": "another"}[who]})
+			got, err := b.Pause(ctx, client.Pause{Kind: client.PauseTopic, Name: "orders.delay", Who: who, Why: map[string]string{"ann": "why", "bob": "another"}[who]})
 			if err != nil || got.Changed != (who == "ann") || !got.Changed && (got.Was == nil || *got.Was != first) || got.Changed && got.Was != nil {
 				t.Errorf("paused by %s: %+v, error %v", who, got, err)
 			}
 		}
 		all := pausesOf(node.Store())
-		if want := (Pause{Kind: "topic", Name: "orders.delay", Who: "ann", Why: "why", Since: time.Now().UnixMilli()}); len(all) != 1 || all[0] != want {
+		if want := (client.Pause{Kind: "topic", Name: "orders.delay", Who: "ann", Why: "why", Since: time.Now().UnixMilli()}); len(all) != 1 || all[0] != want {
 			t.Errorf("paused are %+v, want %+v", all, want)
 		}
 		b.config.Routes = nil // what no route has any more can be resumed
 		for _, want := range []bool{true, false} {
-			got, err := b.Resume(ctx, Pause{Kind: PauseTopic, Name: "orders.delay"})
+			got, err := b.Resume(ctx, client.Pause{Kind: client.PauseTopic, Name: "orders.delay"})
 			if err != nil || got.Changed != want {
 				t.Errorf("resumed: %+v, error %v, want %v", got, err, want)
 			}
@@ -73,7 +77,7 @@ func TestPause_refusesWhatMakesNoSense(t *testing.T) {
 func TestCollector_namesWhatIsPaused(t *testing.T) {
 	registry := prometheus.NewPedanticRegistry()
 	registry.MustRegister(NewCollector(func() Status {
-		return Status{Paused: []Pause{{Kind: PauseTopic, Name: "a.delay"}, {Kind: PauseTarget, Name: "a"}}}
+		return Status{Paused: []client.Pause{{Kind: client.PauseTopic, Name: "a.delay"}, {Kind: client.PauseTarget, Name: "a"}}}
 	}))
 	text := exposition(t, registry)
 	for _, want := range []string{`carillon_paused{kind="topic",name="a.delay"} 1`, `carillon_paused{kind="target",name="a"} 1`} {
@@ -108,17 +112,17 @@ func TestPause_isRefusedWhereTooManyPairsAreHeld(t *testing.T) {
 		propose(raftfsm.ChangeClaim{ClaimChange: parked})
 		pause := func(kind, name, refused string) {
 			t.Helper()
-			_, err := b.Pause(ctx, Pause{Kind: kind, Name: name, Why: "why"})
-			if refused == "" && err != nil || refused != "" && (!errors.Is(err, errPause) || !strings.Contains(err.Error(), refused)) {
+			_, err := b.Pause(ctx, client.Pause{Kind: kind, Name: name, Why: "why"})
+			if refused == "" && err != nil || refused != "" && (!errors.Is(err, client.ErrRefused) || !strings.Contains(err.Error(), refused)) {
 				t.Errorf("%s %s: %v, want %q", kind, name, err, refused)
 			}
 		}
 		for i := range 10 {
-			pause(PauseTopic, fmt.Sprint(i, ".delay"), "")
+			pause(client.PauseTopic, fmt.Sprint(i, ".delay"), "")
 		}
-		pause(PauseTopic, "more.delay", `topic "more.delay": with it 11 delay topics and 100000 targets would be held`)
-		pause(PauseTarget, "orders", `target "orders": with it 10 delay topics and 100001 targets would be held, since they are paused or targets cannot be written to, and each pair is kept, 1000000 at most: resume some`)
-		pause(PauseTarget, "parked7", "")
-		pause(PauseTopic, "0.delay", "")
+		pause(client.PauseTopic, "more.delay", `topic "more.delay": with it 11 delay topics and 100000 targets would be held`)
+		pause(client.PauseTarget, "orders", `target "orders": with it 10 delay topics and 100001 targets would be held, since they are paused or targets cannot be written to, and each pair is kept, 1000000 at most: resume some`)
+		pause(client.PauseTarget, "parked7", "")
+		pause(client.PauseTopic, "0.delay", "")
 	})
 }

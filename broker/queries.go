@@ -21,10 +21,10 @@ func (b *Broker) DeadLetters() *deadletter.Desk { return b.deadLetters }
 // Orders returns who carries out what callers ask for without a record, while this node leads.
 func (b *Broker) Orders() *order.Desk { return b.orders }
 
-// Places returns the delay topics (PauseTopic) or targets (PauseTarget) at which something is pending, or
+// Places returns the delay topics (client.PauseTopic) or targets (client.PauseTarget) at which something is pending, or
 // that are paused, and the delay topics that were read from as well. It blocks as the Desk does that is asked.
 func (b *Broker) Places(ctx context.Context, desk *query.Desk, kind string) (client.Places, error) {
-	places, err := desk.Places(ctx, kind == PauseTopic)
+	places, err := desk.Places(ctx, kind == client.PauseTopic)
 	if err != nil {
 		return places, err
 	}
@@ -35,7 +35,7 @@ func (b *Broker) Places(ctx context.Context, desk *query.Desk, kind string) (cli
 		}
 		return &places.Places[i]
 	}
-	if kind == PauseTopic {
+	if kind == client.PauseTopic {
 		for _, position := range b.node.Store().State().Positions {
 			at(position.Topic)
 		}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"github.com/carillonmq/carillon/client"
 	"slices"
 	"time"
 
@@ -30,7 +31,7 @@ type Status struct {
 	Lag       *int64          `json:"lag,omitempty"`        // records of delay topics not read yet; known to the leader while Kafka answers
 	Reading   *report.Reading `json:"reading,omitempty"`    // which partitions of delay topics are read; known to the leader
 	Parked    []string        `json:"parked,omitzero"`      // targets that cannot be written to; nil, unlike empty: not known, since the node does not lead
-	Paused    []Pause         `json:"paused,omitempty"`     // by users, as far as this node has applied the log
+	Paused    []client.Pause  `json:"paused,omitempty"`     // by users, as far as this node has applied the log
 	Problems  []string        `json:"problems"`             // what keeps the node from its work
 
 	Routes   []string         `json:"routes"`              // patterns of the delay topics, the first that matches counts

@@ -17,6 +17,15 @@ const (
 	latestDue = 253_402_300_799_999
 )
 
+// CheckMillis returns what is wrong with a time of a [Filter], or nil: one before March 1973 is seconds by
+// mistake, and with it a filter would mean everything, or nothing. 0 is none.
+func CheckMillis(field string, at int64) *Problem {
+	if at == 0 || at >= secondsBelow {
+		return nil
+	}
+	return BadField(field, strconv.FormatInt(at, 10), fmt.Sprintf("is before March 1973: write epoch milliseconds, from %d on, not seconds", secondsBelow))
+}
+
 // readTimes reads when the message is due and when it expires. deliver-at wins over deliver-after,
 // but both are read, so that a wrong value never goes unnoticed.
 func (t *instructionText) readTimes(in *Instruction, timestamp int64) (err error) {

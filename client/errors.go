@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
+	"net/http"
 	"strings"
 	"unicode/utf8"
 )
@@ -81,6 +82,22 @@ func (e *HeaderError) Error() string {
 	return fmt.Sprintf("%s %q %s: %s", e.Field, e.Value, e.Problem, e.Remedy)
 }
 
+// OfField returns the problem of a request of the API that has the header as a field, such as deliver_at.
+func (e *HeaderError) OfField() *Problem {
+	named := *e
+	switch named.Field {
+	case HeaderAt, HeaderAfter, HeaderTo:
+	default:
+		named.Field = strings.TrimPrefix(named.Field, InstructionPrefix)
+	}
+	named.Field = strings.ReplaceAll(named.Field, "-", "_")
+	told := &Problem{Code: CodeBadRequest, Field: named.Field, Value: strings.ToValidUTF8(named.Value, "\uFFFD"), Detail: named.Error()}
+	if named.Omitted > 0 {
+		told.Value += "..."
+	}
+	return told
+}
+
 // Unwrap returns [ErrMalformed] or [ErrUnsupported].
 func (e *HeaderError) Unwrap() error {
 	if e.Code == CodeUnsupported {
@@ -139,6 +156,16 @@ type Problem struct {
 	Since   int64    `json:"since,omitempty,string"` // with CodeNotFound: what ended before may be forgotten, epoch milliseconds
 }
 
+// BadField returns the problem of a request in which a field cannot be as it is; the words say why, behind
+// field and value, and what to write instead. A long value is cut; "": nothing is there.
+func BadField(field, value, words string) *Problem {
+	p := &Problem{Code: CodeBadRequest, Field: field, Value: strings.ToValidUTF8(cut(value), "\uFFFD"), Detail: field + " " + words}
+	if value != "" {
+		p.Detail = fmt.Sprintf("%s %q %s", field, p.Value, words)
+	}
+	return p
+}
+
 // Codes of a [Problem]. They do not change. [CodeMalformed] and [CodeUnsupported] may come as well.
 const (
 	CodeTooLate          Code = "too-late"           // 409: the message is on its way, or has ended
@@ -165,6 +192,39 @@ const (
 
 // Error returns the words for people.
 func (p *Problem) Error() string { return cmp.Or(p.Detail, p.Title, string(p.Code)) }
+
+// Status returns the status of HTTP that goes with the code: that of an error of the node's, 500, with one
+// that this version does not know.
+func (c Code) Status() int {
+	switch c {
+	case CodeBadRequest, CodeTargetNotAllowed, CodeMalformed, CodeUnsupported:
+		return http.StatusBadRequest
+	case CodeForbidden:
+		return http.StatusForbidden
+	case CodeNotFound:
+		return http.StatusNotFound
+	case CodeTooLate, CodeKeyReused, CodeReplayed, CodeRefused, CodeIDsClosed, CodeLevelTooLow:
+		return http.StatusConflict
+	case CodeConflict:
+		return http.StatusPreconditionFailed
+	case CodeTooLarge:
+		return http.StatusRequestEntityTooLarge
+	case CodeRateLimited:
+		return http.StatusTooManyRequests
+	case CodeNotLeader, CodeUnavailable:
+		return http.StatusServiceUnavailable
+	case CodeInDoubt:
+		return http.StatusGatewayTimeout
+	}
+	if strings.HasPrefix(string(c), tokenCodes) {
+		return http.StatusUnauthorized
+	}
+	return http.StatusInternalServerError
+}
+
+// tokenCodes begin the codes about tokens: there are more than are named here, as of tokens of an identity
+// provider.
+const tokenCodes = "token-"
 
 // Unwrap returns the sentinel that the Code stands for, nil for one that this version does not know.
 func (p *Problem) Unwrap() error {
@@ -196,7 +256,7 @@ func (p *Problem) Unwrap() error {
 	case CodeRefused:
 		return ErrRefused
 	}
-	if strings.HasPrefix(string(p.Code), "token-") { // there are more of them, as of tokens of an identity provider
+	if strings.HasPrefix(string(p.Code), tokenCodes) {
 		return ErrUnauthenticated
 	}
 	return nil

@@ -24,7 +24,7 @@ const (
 	HeaderKey       = "deliver-key"        // key of the delivered record, text
 	HeaderKeyBase64 = "deliver-key-base64" // in place of HeaderKey: bytes, in base64 (RFC 4648)
 	HeaderPartition = "deliver-partition"  // partition of the target topic, from 0
-	HeaderID        = "deliver-id"         // the caller's id, 1 to MaxIDBytes bytes, neither topic/number/number nor api/...
+	HeaderID        = "deliver-id"         // the caller's id, 1 to MaxIDBytes bytes, neither topic/number/number nor api/... nor a slash alone
 )
 
 // Headers that a cluster serves from feature level 3 on, and refuses below it with

@@ -73,7 +73,8 @@ func (t *instructionText) readPlace(in *Instruction) (err error) {
 	return err
 }
 
-// checkID refuses ids that are too long, or that could be taken for that of a message without one.
+// checkID refuses ids that are too long, that no path can have, or that could be taken for that of a message
+// without one.
 func checkID(id string, verb Verb) error {
 	if len(id) > MaxIDBytes {
 		return malformed(HeaderID, id, fmt.Sprintf("has %d bytes", len(id)), fmt.Sprintf("use at most %d", MaxIDBytes))
@@ -81,6 +82,9 @@ func checkID(id string, verb Verb) error {
 	if isOrigin(id) {
 		return malformed(HeaderID, id, "has the form topic/number/number, by which messages without an id are named",
 			"choose another id, such as one with a word in front of it")
+	}
+	if id == "/" && verb != VerbCancel {
+		return malformed(HeaderID, id, "is a slash alone, which the API could not ask for in a path", "choose another id")
 	}
 	if strings.HasPrefix(id, OwnPrefix) && verb != VerbCancel {
 		return malformed(HeaderID, id, "begins with "+OwnPrefix+", as the ids do that Carillon makes", "choose another id")

@@ -9,7 +9,7 @@ type Filter struct {
 	Topic  string `json:"topic,omitempty"`       // their delay topic; "": any
 	Prefix string `json:"prefix,omitempty"`      // what their ids begin with, chosen ones or topic/partition/offset
 	Target string `json:"target,omitempty"`      // their target topic; "": any
-	From   int64  `json:"from,omitempty,string"` // they are due then or later, epoch milliseconds; 0: at any time
+	From   int64  `json:"from,omitempty,string"` // they are due then or later, epoch milliseconds, never seconds; 0: at any time
 	To     int64  `json:"to,omitempty,string"`   // and before then; 0: at any time
 	// States they are in: StateWaiting, StateParked, StatePaused, StateClaimed or StateExpired; none: any.
 	States []string `json:"states,omitempty"`

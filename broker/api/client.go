@@ -156,16 +156,16 @@ func (c *Client) url(path string) string {
 }
 
 // Pause asks the leader, through the node, to have the messages of a delay topic or target wait.
-func (c *Client) Pause(ctx context.Context, p broker.Pause) (change broker.PauseChange, err error) {
+func (c *Client) Pause(ctx context.Context, p client.Pause) (change client.PauseChange, err error) {
 	return c.changePause(ctx, "pause", p, pauseRequest{Who: p.Who, Why: p.Why})
 }
 
 // Resume asks the leader, through the node, to have them delivered again.
-func (c *Client) Resume(ctx context.Context, p broker.Pause) (change broker.PauseChange, err error) {
+func (c *Client) Resume(ctx context.Context, p client.Pause) (change client.PauseChange, err error) {
 	return c.changePause(ctx, "resume", p, pauseRequest{})
 }
 
-func (c *Client) changePause(ctx context.Context, verb string, p broker.Pause, request pauseRequest) (change broker.PauseChange, err error) {
+func (c *Client) changePause(ctx context.Context, verb string, p client.Pause, request pauseRequest) (change client.PauseChange, err error) {
 	return change, c.post(ctx, pausePath(p.Kind, url.PathEscape(p.Name), verb), request, &change)
 }
 

@@ -33,7 +33,7 @@ type replaceOutput struct{ Body replaceRequest }
 func (h *handler) replace(ctx context.Context, in *replaceInput) (*replaceOutput, error) {
 	note(ctx, "member", in.Body.Member)
 	if in.Body.Member == "" {
-		return nil, refuses(wrong("member", "", `is missing: send {"member": "ID"} with the id of one of cluster.members`))
+		return nil, wrong("member", "", `is missing: send {"member": "ID"} with the id of one of cluster.members`)
 	}
 	if err := h.node.Replace(ctx, in.Body.Member); err != nil {
 		return nil, refusedByNode(err)
@@ -68,5 +68,5 @@ func refusedByNode(err error) error {
 	if told.GetStatus() != http.StatusInternalServerError {
 		return told
 	}
-	return refuses(client.Problem{Status: http.StatusConflict, Code: client.CodeRefused, Detail: err.Error()})
+	return refuses(client.Problem{Code: client.CodeRefused, Detail: err.Error()})
 }

@@ -262,7 +262,7 @@ func plain(status int) int {
 
 // ownProblem puts a problem into the place of what huma says of a request. It is of the first thing that is
 // wrong: what a second one means depends on it.
-func ownProblem(_ huma.Context, _ string, v any) (any, error) {
+func ownProblem(ctx huma.Context, _ string, v any) (any, error) {
 	model, ok := v.(*huma.ErrorModel)
 	if !ok {
 		return v, nil
@@ -272,6 +272,9 @@ func ownProblem(_ huma.Context, _ string, v any) (any, error) {
 		p.Field = body.Whole
 	} else {
 		p.Field, p.Value, p.Detail = faultOf(model.Errors[0])
+		if p.Value == "" {
+			p.Value = cut(ctx.Query(p.Field)) // of a parameter that there is not huma tells the name alone
+		}
 	}
 	p.Error = p.Detail
 	return p, nil
@@ -285,7 +288,9 @@ func faultOf(detail *huma.ErrorDetail) (field, value, words string) {
 	if place == "body" && json.Unmarshal([]byte(detail.Message), &wrong) == nil {
 		return wrong.Field, wrong.Value, wrong.Words
 	}
-	value = cut(fmt.Sprint(detail.Value))
+	if detail.Value != nil {
+		value = cut(fmt.Sprint(detail.Value))
+	}
 	switch detail.Message {
 	case "unknown query parameter":
 		return field, value, fmt.Sprintf("%q is no parameter of this: leave it out, or correct its name", field)

@@ -216,8 +216,11 @@ func (h *handler) guard(to route, serve http.HandlerFunc) http.HandlerFunc {
 			return
 		}
 		asked, unclear := readQuery(r)
-		if unclear != "" {
-			h.complain(w, *problemOfStatus(http.StatusBadRequest, unclear))
+		if unclear == nil {
+			unclear = checkHeaders(r.Header)
+		}
+		if unclear != nil {
+			h.complain(w, refuses(*unclear).told)
 			return
 		}
 		if !to.need.met(who, r) {
@@ -262,17 +265,31 @@ const writeTimeout = answerTimeout - 5*time.Second
 const several = "state"
 
 // readQuery returns the query, or what is unclear about it.
-func readQuery(r *http.Request) (url.Values, string) {
+func readQuery(r *http.Request) (url.Values, *client.Problem) {
 	asked, err := url.ParseQuery(r.URL.RawQuery)
 	if err != nil {
-		return nil, fmt.Sprintf("the query cannot be read: %v: percent-encode what it holds", err)
+		return nil, client.BadField("query", r.URL.RawQuery, fmt.Sprintf("cannot be read: %v: percent-encode what it holds", err))
 	}
 	for name, values := range asked {
 		if len(values) > 1 && name != several {
-			return nil, fmt.Sprintf("%s is there %d times: give it once", name, len(values))
+			return nil, client.BadField(name, values[1], fmt.Sprintf("is there beside %q: give it once", values[0]))
 		}
 	}
-	return asked, ""
+	return asked, nil
+}
+
+// checkHeaders refuses a header that says what a write depends on, if it is empty, as where a variable was
+// not set, or comes twice: it would count for nothing, or only the first would.
+func checkHeaders(given http.Header) *client.Problem {
+	for _, name := range []string{"If-Match", "If-None-Match", "Idempotency-Key"} {
+		switch values := given.Values(name); {
+		case len(values) > 1:
+			return client.BadField(name, values[1], fmt.Sprintf("is there beside %q: give it once", values[0]))
+		case len(values) == 1 && values[0] == "":
+			return client.BadField(name, "", "is empty: give it a value, or leave it out")
+		}
+	}
+	return nil
 }
 
 // asked reports whether the request has the parameter.

@@ -236,7 +236,7 @@ func TestGuard_explainsIDsOfTheTopicsThatATokenIsFor(t *testing.T) {
 func TestGuard_takesTheTopicOfAQueryOnlyWhereTheAnswerIsOfThatTopic(t *testing.T) {
 	d := newDoor(t)
 	token := d.create(access.Grant{Name: "anna", Role: access.Operator, Topics: []string{"orders.*"}})
-	path := pausePath(broker.PauseTarget, "orders", "pause")
+	path := pausePath(client.PauseTarget, "orders", "pause")
 	request := httptest.NewRequest("POST", path+"?topic=orders.delay", strings.NewReader("{}"))
 	request.Header.Set("Authorization", "Bearer "+token)
 	answer := httptest.NewRecorder()

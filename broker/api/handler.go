@@ -52,8 +52,8 @@ type Node interface {
 	RaiseLevel(ctx context.Context) (broker.LevelRaise, error)
 	// Pause has the messages of a delay topic or target wait, Resume ends that; only the
 	// leader can.
-	Pause(ctx context.Context, p broker.Pause) (broker.PauseChange, error)
-	Resume(ctx context.Context, p broker.Pause) (broker.PauseChange, error)
+	Pause(ctx context.Context, p client.Pause) (client.PauseChange, error)
+	Resume(ctx context.Context, p client.Pause) (client.PauseChange, error)
 	// Places returns delay topics or targets, with what the desk says of them.
 	Places(ctx context.Context, desk *query.Desk, kind string) (client.Places, error)
 	// Explain returns what the node knows of an id within its delay topic.
@@ -102,7 +102,22 @@ func NewHandler(node Node, metrics prometheus.Gatherer, callers Callers, log *sl
 	// A web page in the operator's browser can reach loopback too.
 	protection := http.NewCrossOriginProtection()
 	protection.SetDenyHandler(http.HandlerFunc(h.refuseOrigin))
-	return protection.Handler(mux)
+	return protection.Handler(h.straight(mux))
+}
+
+// straight refuses paths that http.ServeMux would redirect to what is left without their dots and double
+// slashes: with an id of dots that is another message, or the list of all.
+func (h *handler) straight(next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		path := r.URL.EscapedPath()
+		for segment := range strings.SplitSeq(strings.Trim(path, "/"), "/") {
+			if segment == "." || segment == ".." || segment == "" && strings.Contains(path, "//") {
+				h.complain(w, wrong("path", path, fmt.Sprintf("has the segment %q, which is none of its own: write the dots of an id as %%2E, its slashes as %%2F", segment)).told)
+				return
+			}
+		}
+		next.ServeHTTP(w, r)
+	})
 }
 
 // methods returns those that the path of the request takes, none for a path that there
@@ -158,7 +173,7 @@ type explainOutput struct{ Body broker.Explanation }
 func (h *handler) explain(_ context.Context, in *explainInput) (*explainOutput, error) {
 	for _, field := range [][2]string{{"topic", in.Topic}, {"id", in.ID}} {
 		if field[1] == "" {
-			return nil, refuses(wrong(field[0], "", "is missing: ask for /v1/explain?topic=TOPIC&id=ID, with the delay topic and the deliver-id"))
+			return nil, wrong(field[0], "", "is missing: ask for /v1/explain?topic=TOPIC&id=ID, with the delay topic and the deliver-id")
 		}
 	}
 	explanation, err := h.node.Explain(in.Topic, in.ID)

@@ -37,8 +37,8 @@ type fakeNode struct {
 	refusal  error
 	replaced []string
 	raised   int
-	paused   []broker.Pause
-	resumed  []broker.Pause
+	paused   []client.Pause
+	resumed  []client.Pause
 	silent   error // what Kafka's silence is called
 	clock    broker.ClockReading
 	desk     *query.Desk // nil: one of a leader whose schedule has one message
@@ -109,14 +109,14 @@ func (n *fakeNode) RaiseLevel(context.Context) (broker.LevelRaise, error) {
 	return broker.LevelRaise{LevelStatus: broker.LevelStatus{InForce: 2, Understood: 2}, Silent: []string{"n3"}}, n.refusal
 }
 
-func (n *fakeNode) Pause(_ context.Context, p broker.Pause) (broker.PauseChange, error) {
+func (n *fakeNode) Pause(_ context.Context, p client.Pause) (client.PauseChange, error) {
 	n.paused = append(n.paused, p)
-	return broker.PauseChange{Changed: len(n.paused) == 1}, n.refusal
+	return client.PauseChange{Changed: len(n.paused) == 1}, n.refusal
 }
 
-func (n *fakeNode) Resume(_ context.Context, p broker.Pause) (broker.PauseChange, error) {
+func (n *fakeNode) Resume(_ context.Context, p client.Pause) (client.PauseChange, error) {
 	n.resumed = append(n.resumed, p)
-	return broker.PauseChange{Changed: true}, n.refusal
+	return client.PauseChange{Changed: true}, n.refusal
 }
 
 var _ Node = (*broker.Broker)(nil)

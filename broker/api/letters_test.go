@@ -97,12 +97,12 @@ func TestLetters_sayWhatIsWrongWithARequest(t *testing.T) {
 		{"GET", "/v1/dead-letters/carillon.dead-letter/2/7", "", http.StatusNotFound, client.CodeNotFound, "none of number 2"},
 		{"GET", "/v1/dead-letters/carillon.dead-letter/x/7", "", http.StatusBadRequest, client.CodeBadRequest, "partition"},
 		{"GET", at + "99999999999999999999", "", http.StatusBadRequest, client.CodeBadRequest, "offset"},
-		{"GET", "/v1/dead-letters?limit=0", "", http.StatusBadRequest, client.CodeBadRequest, "limit 0: it is from 1 to 1000"},
-		{"GET", "/v1/dead-letters?limit=2000", "", http.StatusBadRequest, client.CodeBadRequest, "limit 2000"},
+		{"GET", "/v1/dead-letters?limit=0", "", http.StatusBadRequest, client.CodeBadRequest, `limit "0" is not from 1 to 1000`},
+		{"GET", "/v1/dead-letters?limit=2000", "", http.StatusBadRequest, client.CodeBadRequest, `limit "2000" is not from 1`},
 		{"GET", "/v1/dead-letters?cursor=x", "", http.StatusBadRequest, client.CodeBadRequest, "begin without one"},
 		{"GET", "/v1/dead-letters?prefix=x", "", http.StatusBadRequest, client.CodeBadRequest, "prefix"},
-		{"GET", "/v1/dead-letters?from=1800000000000&to=1800000000000", "", http.StatusBadRequest, client.CodeBadRequest, "the end must be after the beginning"},
-		{"GET", "/v1/dead-letters?to=1800000000", "", http.StatusBadRequest, client.CodeBadRequest, "to is 1800000000, before March 1973"},
+		{"GET", "/v1/dead-letters?from=1800000000000&to=1800000000000", "", http.StatusBadRequest, client.CodeBadRequest, "give a later end"},
+		{"GET", "/v1/dead-letters?to=1800000000", "", http.StatusBadRequest, client.CodeBadRequest, `to "1800000000" is before March 1973`},
 		{"GET", "/v1/dead-letters?from=yesterday", "", http.StatusBadRequest, client.CodeBadRequest, "epoch milliseconds"},
 		{"POST", at + "8/replay", "{}", http.StatusBadRequest, client.CodeBadRequest, "carillon.dead-letter/0/8 was put there by somebody else"},
 		{"POST", at + "6/replay", "{}", http.StatusNotFound, client.CodeNotFound, "gone, by the retention"},
@@ -113,10 +113,11 @@ func TestLetters_sayWhatIsWrongWithARequest(t *testing.T) {
 		{"POST", at + "7/replay", `[]`, http.StatusBadRequest, client.CodeBadRequest, "send an object"},
 	} {
 		got := send(h, test.method, test.path, test.body, "Content-Type", "application/json")
-		var p client.Problem
+		var p problem
 		if err := json.Unmarshal(got.Body.Bytes(), &p); err != nil {
 			t.Fatal(err, got.Body)
 		}
+		named(t, test.method+" "+test.path, &p)
 		if got.Code != test.status || p.Code != test.code || !strings.Contains(p.Detail, test.says) {
 			t.Errorf("%s %s %s: %d %s", test.method, test.path, test.body, got.Code, got.Body)
 		}

@@ -67,15 +67,12 @@ func checked(f client.Filter) (client.Filter, error) {
 	return f, inMillis("to", f.To)
 }
 
-// inMillis refuses a time that is seconds by mistake: with it a filter would mean everything, or nothing. 0 is
-// none.
+// inMillis refuses a time that is seconds by mistake.
 func inMillis(field string, at int64) error {
-	const least = 100_000_000_000 // March 1973, as of deliver-at
-	if at == 0 || at >= least {
-		return nil
+	if p := client.CheckMillis(field, at); p != nil {
+		return refuses(*p)
 	}
-	return refuses(client.Problem{Code: client.CodeBadRequest, Field: field, Value: strconv.FormatInt(at, 10),
-		Detail: fmt.Sprintf("%s is %d, before March 1973: write epoch milliseconds, from %d on, not seconds", field, at, least)})
+	return nil
 }
 
 type listInput struct {
@@ -136,13 +133,13 @@ func (h *handler) histogram(ctx context.Context, in *histogramInput) (*histogram
 	}
 	request := query.HistogramRequest{Filter: filter, ByTarget: in.By == "target"}
 	if in.By != "" && in.By != "target" {
-		return nil, refuses(client.Problem{Code: client.CodeBadRequest, Field: "by", Value: in.By, Detail: fmt.Sprintf("by is %q: it is target, or not there", in.By)})
+		return nil, wrong("by", in.By, "is not target: write that, or leave it out")
 	}
 	if in.Bounds != "" {
 		for bound := range strings.SplitSeq(in.Bounds, ",") {
 			ms, err := strconv.ParseInt(bound, 10, 64)
 			if err != nil {
-				return nil, refuses(client.Problem{Code: client.CodeBadRequest, Field: "bounds", Value: bound, Detail: fmt.Sprintf("bounds has %q: they are epoch milliseconds, with commas in between", bound)})
+				return nil, wrong("bounds", bound, "is no time: they are epoch milliseconds, with commas in between")
 			}
 			if err := inMillis("bounds", ms); err != nil {
 				return nil, err

@@ -174,7 +174,7 @@ func TestHistogram_isTold(t *testing.T) {
 	if answer.Code != http.StatusOK || strings.TrimSpace(answer.Body.String()) != want {
 		t.Errorf("%d %s", answer.Code, answer.Body)
 	}
-	for query, says := range map[string]string{"bounds=x": "epoch milliseconds, with commas", "bounds=1800000000": "bounds is 1800000000, before March 1973", "by=topic": `by is "topic"`, "limit=5": `"limit" is no parameter`} {
+	for query, says := range map[string]string{"bounds=x": "epoch milliseconds, with commas", "bounds=1800000000": `bounds "1800000000" is before March 1973`, "by=topic": `by "topic" is not target`, "limit=5": `"limit" is no parameter`} {
 		if answer := askMessages(d, viewer, "/v1/histogram?"+query); answer.Code != http.StatusBadRequest || !strings.Contains(answer.Body.String(), CodeBadRequest) || !strings.Contains(answer.Body.String(), strings.ReplaceAll(says, `"`, `\"`)) {
 			t.Errorf("%s: %d %s", query, answer.Code, answer.Body)
 		}
@@ -192,14 +192,15 @@ func TestMessages_areRefusedWithACode(t *testing.T) {
 		if err := json.Unmarshal(answer.Body.Bytes(), &p); err != nil || answer.Code != status || string(p.Code) != code || !strings.Contains(p.Detail, says) {
 			t.Errorf("%s: %d %s", path, answer.Code, answer.Body)
 		}
+		named(t, path, &p)
 	}
-	check(viewer, "/v1/messages?limit=0", http.StatusBadRequest, CodeBadRequest, "limit 0: it is from 1 to 1000")
+	check(viewer, "/v1/messages?limit=0", http.StatusBadRequest, CodeBadRequest, `limit "0" is not from 1 to 1000`)
 	check(viewer, "/v1/messages?limit=many", http.StatusBadRequest, CodeBadRequest, `limit is "many": it is a number`)
 	check(viewer, "/v1/messages?due=5", http.StatusBadRequest, CodeBadRequest, `"due" is no parameter`)
-	check(viewer, "/v1/messages?topic=a&topic=b", http.StatusBadRequest, CodeBadRequest, "topic is there 2 times")
+	check(viewer, "/v1/messages?topic=a&topic=b", http.StatusBadRequest, CodeBadRequest, `topic "b" is there beside "a"`)
 	check(viewer, "/v1/messages?state=aside", http.StatusBadRequest, CodeBadRequest, `state is "aside": expected value to be one of "waiting, parked`)
-	check(viewer, "/v1/messages?from=1800000000", http.StatusBadRequest, CodeBadRequest, "from is 1800000000, before March 1973: write epoch milliseconds")
-	check(viewer, "/v1/count?to=1800000000", http.StatusBadRequest, CodeBadRequest, "to is 1800000000, before March 1973: write epoch milliseconds")
+	check(viewer, "/v1/messages?from=1800000000", http.StatusBadRequest, CodeBadRequest, `from "1800000000" is before March 1973: write epoch milliseconds`)
+	check(viewer, "/v1/count?to=1800000000", http.StatusBadRequest, CodeBadRequest, `to "1800000000" is before March 1973: write epoch milliseconds`)
 	check(viewer, "/v1/messages?cursor=x", http.StatusBadRequest, CodeBadRequest, "begin without one")
 	check(viewer, "/v1/messages/orders.delay/order-8", http.StatusNotFound, CodeNotFound, `"order-8"`)
 	check(viewer, "/v1/messages/orders/order-8", http.StatusNotFound, CodeNotFound, `topic "orders" is no delay topic`)

@@ -3,7 +3,6 @@ package api
 import (
 	"context"
 	"fmt"
-	"net/http"
 	"slices"
 	"strconv"
 	"strings"
@@ -39,8 +38,10 @@ func (h *handler) startOperation(ctx context.Context, in *startInput) (*operatio
 	if c := r.Change; c != nil && c.DeliverTo != "" && !who.Allows(access.Operate, access.Object{Topic: r.Filter.Topic, Target: c.DeliverTo}) {
 		return nil, refuses(client.Problem{Code: client.CodeForbidden, Field: "change.deliver_to", Value: c.DeliverTo, Detail: lacking(who, need{permission: access.Operate})})
 	}
-	if _, err := checked(r.Filter); err != nil {
-		return nil, err
+	for field, at := range map[string]int64{"filter.from": r.Filter.From, "filter.to": r.Filter.To} {
+		if err := inMillis(field, at); err != nil {
+			return nil, err
+		}
 	}
 	o, err := h.node.Operations().Start(ctx, *r, who.Name, in.IdempotencyKey)
 	if err != nil {
@@ -142,7 +143,7 @@ func (h *handler) operationFor(ctx context.Context, get func(context.Context, st
 		return o, problemOf(err)
 	}
 	if who := visitOf(ctx).who; !who.Allows(p, objectOf(&o.Filter)) {
-		return o, refuses(client.Problem{Status: http.StatusForbidden, Code: client.CodeForbidden, Detail: lacking(who, need{permission: p})})
+		return o, refuses(client.Problem{Code: client.CodeForbidden, Detail: lacking(who, need{permission: p})})
 	}
 	return o, nil
 }

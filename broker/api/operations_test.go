@@ -94,7 +94,7 @@ func TestOperations_sayWhatIsWrongWithARequest(t *testing.T) {
 		{"POST", "/v1/operations", `{"verb":"cancel","all":true}`, 400, client.CodeBadRequest, "say why"},
 		{"POST", "/v1/operations", `{"verb":"cancel","all":true,"reason":"r","rate":-1}`, 400, client.CodeBadRequest, "1 to 1000000"},
 		{"POST", "/v1/operations", `{"verb":"cancel","filter":{"from":1900000000},"reason":"r"}`, 400, client.CodeBadRequest, "filter.from is a JSON number: write a number within a string"},
-		{"POST", "/v1/operations", `{"verb":"cancel","filter":{"topic":"orders.delay","from":"1900000000"},"reason":"r"}`, 400, client.CodeBadRequest, "from is 1900000000, before March 1973"},
+		{"POST", "/v1/operations", `{"verb":"cancel","filter":{"topic":"orders.delay","from":"1900000000"},"reason":"r"}`, 400, client.CodeBadRequest, `filter.from "1900000000" is before March 1973`},
 		{"POST", "/v1/operations", `{"verb":"cancel","filter":{"topics":"x"},"reason":"r"}`, 400, client.CodeBadRequest, `unknown field "topics"`},
 		{"POST", "/v1/operations", `{"verb":"change","all":true,"reason":"r","change":{"deliver_at":"1900000000"}}`, 400, client.CodeBadRequest, "looks like seconds"},
 		{"GET", "/v1/operations/x", "", 400, client.CodeBadRequest, "is no id of an operation"},
@@ -109,6 +109,7 @@ func TestOperations_sayWhatIsWrongWithARequest(t *testing.T) {
 		if err := json.Unmarshal(got.Body.Bytes(), &p); err != nil || got.Code != test.status || p.Code != test.code || !strings.Contains(p.Detail, test.says) || got.Header().Get("Content-Type") != problemType {
 			t.Errorf("%s %s %s: %d %.300s", test.method, test.path, test.body, got.Code, got.Body)
 		}
+		named(t, test.method+" "+test.path, &p)
 	}
 	if len(n.steps.asked) != 0 {
 		t.Errorf("asked %+v", n.steps.asked)

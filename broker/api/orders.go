@@ -17,8 +17,6 @@ import (
 
 const (
 	batchesPath = "/v1/batches"
-	// MostBatched is how many messages a batch may have.
-	MostBatched = 1000
 	// mostMessage and mostBatch bound the bodies of requests that schedule, in bytes.
 	mostMessage = 4 << 20
 	mostBatch   = 16 << 20
@@ -71,7 +69,7 @@ func (h *handler) schedule(ctx context.Context, in *scheduleInput) (*answerOutpu
 func (h *handler) put(ctx context.Context, in *putInput) (*answerOutput, error) {
 	for _, field := range []struct{ name, body, path string }{{"topic", in.Body.Topic, in.Topic}, {"id", in.Body.ID, in.ID}} {
 		if field.body != "" && field.body != field.path {
-			return nil, refuses(wrong(field.name, field.body, "is not that of the path, "+strconv.Quote(field.path)+": leave it out"))
+			return nil, wrong(field.name, field.body, "is not that of the path, "+strconv.Quote(field.path)+": leave it out")
 		}
 	}
 	in.Body.Topic, in.Body.ID = in.Topic, in.ID
@@ -85,9 +83,9 @@ func (h *handler) scheduleOne(ctx context.Context, r client.ScheduleRequest, in 
 	case problem != nil:
 		return nil, refuses(*problem)
 	case condition != "" && r.If != "":
-		return nil, refuses(wrong("if", r.If, "is given beside If-Match or If-None-Match: give one of them"))
+		return nil, wrong("if", r.If, "is given beside If-Match or If-None-Match: give one of them")
 	case in.IdempotencyKey != "" && r.IdempotencyKey != "" && in.IdempotencyKey != r.IdempotencyKey:
-		return nil, refuses(wrong("idempotency_key", r.IdempotencyKey, "is not that of the header Idempotency-Key: give one of them"))
+		return nil, wrong("idempotency_key", r.IdempotencyKey, "is not that of the header Idempotency-Key: give one of them")
 	}
 	r.If = cmp.Or(r.If, condition)
 	r.IdempotencyKey = cmp.Or(r.IdempotencyKey, in.IdempotencyKey)
@@ -125,8 +123,8 @@ type batchOutput struct{ Body client.BatchAnswer }
 func (h *handler) batch(ctx context.Context, in *batchInput) (*batchOutput, error) {
 	n := len(in.Body.Messages)
 	note(ctx, "messages", n)
-	if n < 1 || n > MostBatched {
-		return nil, refuses(wrong("messages", "", fmt.Sprintf("has %d messages: send 1 to %d", n, MostBatched)))
+	if n < 1 || n > client.MostBatched {
+		return nil, wrong("messages", strconv.Itoa(n), fmt.Sprintf("are too few or too many: send 1 to %d", client.MostBatched))
 	}
 	counts := map[string]int{} // by topic and target
 	items := h.scheduleAll(ctx, in.Body.Messages, func(topic, target string) { counts[topic+" to "+target]++ })
@@ -250,33 +248,25 @@ func (c *ConditionInput) condition() (string, *client.Problem) {
 	seq, quoted := strings.CutPrefix(c.IfMatch, `"`)
 	seq, ended := strings.CutSuffix(seq, `"`)
 	if n, err := strconv.ParseUint(seq, 10, 64); err != nil || n == 0 || !quoted || !ended {
-		p := wrong("If-Match", c.IfMatch, `is no ETag of a message: give one, such as "42" with its quotes, or *`)
-		return "", &p
+		return "", client.BadField("If-Match", c.IfMatch, `is no ETag of a message: give one, such as "42" with its quotes, or *`)
 	}
 	return seq, nil
 }
 
 // condition returns what both headers say.
 func (c *ScheduleConditionInput) condition() (string, *client.Problem) {
-	var p client.Problem
 	switch {
 	case c.IfNoneMatch == "":
 		return c.ConditionInput.condition()
 	case c.IfNoneMatch != "*":
-		p = wrong("If-None-Match", c.IfNoneMatch, "is not *: that no message may wait is all it can say here")
+		return "", client.BadField("If-None-Match", c.IfNoneMatch, "is not *: that no message may wait is all it can say here")
 	case c.IfMatch != "":
-		p = wrong("If-None-Match", c.IfNoneMatch, "is given beside If-Match: give one of them")
-	default:
-		return client.ConditionAbsent, nil
+		return "", client.BadField("If-None-Match", c.IfNoneMatch, "is given beside If-Match: give one of them")
 	}
-	return "", &p
+	return client.ConditionAbsent, nil
 }
 
-// wrong says that a field cannot be as it is; the words tell the remedy.
-func wrong(field, value, words string) client.Problem {
-	detail := field + " " + words
-	if value != "" {
-		detail = fmt.Sprintf("%s %q %s", field, value, words)
-	}
-	return client.Problem{Code: client.CodeBadRequest, Field: field, Value: value, Detail: detail}
+// wrong refuses a request in which a field cannot be as it is; the words tell the remedy.
+func wrong(field, value, words string) *refusedProblem {
+	return refuses(*client.BadField(field, value, words))
 }

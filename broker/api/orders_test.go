@@ -99,13 +99,14 @@ func TestOrders_areRefusedWithNothingDone(t *testing.T) {
 		{"long key", "POST", "/v1/messages", json1(""), []string{"Idempotency-Key", strings.Repeat("k", 300)}, 400, client.CodeBadRequest, "use 256 at most"},
 		{"condition without id", "POST", "/v1/messages", json1(""), []string{"If-None-Match", "*"}, 400, client.CodeBadRequest, "if \"absent\" needs"},
 		{"empty batch", "POST", "/v1/batches", `{"messages":[]}`, nil, 400, client.CodeBadRequest, "send 1 to 1000"},
-		{"large batch", "POST", "/v1/batches", `{"messages":[` + strings.Repeat("{},", 1000) + "{}]}", nil, 400, client.CodeBadRequest, "has 1001 messages"},
+		{"large batch", "POST", "/v1/batches", `{"messages":[` + strings.Repeat("{},", 1000) + "{}]}", nil, 400, client.CodeBadRequest, "send 1 to 1000"},
 	} {
 		got := send(h, test.method, test.path, test.body, test.headers...)
 		var p problem
 		if err := json.Unmarshal(got.Body.Bytes(), &p); err != nil || got.Code != test.status || p.Status != test.status || p.Code != test.code || !strings.Contains(p.Detail, test.says) || got.Header().Get("Content-Type") != problemType || p.Title == "" {
 			t.Errorf("%s: %d %v %.300s", test.what, got.Code, got.Header(), got.Body)
 		}
+		named(t, test.method+" "+test.path, &p)
 		if len(got.Body.String()) > 2000 {
 			t.Errorf("%s: the problem has %d bytes", test.what, got.Body.Len())
 		}
@@ -132,7 +133,7 @@ func TestBatch_answersForEachMessage(t *testing.T) {
 	}
 	for i, want := range []client.Code{"", client.CodeBadRequest, client.CodeForbidden, client.CodeForbidden, client.CodeForbidden, ""} {
 		item := answer.Answers[i]
-		if want == "" && item.Answer == nil || want != "" && (item.Problem == nil || item.Problem.Code != want || item.Problem.Status != statuses[want]) {
+		if want == "" && item.Answer == nil || want != "" && (item.Problem == nil || item.Problem.Code != want || item.Problem.Status != want.Status()) {
 			t.Errorf("message %d: %+v %+v", i, item.Answer, item.Problem)
 		}
 	}

@@ -5,7 +5,6 @@ import (
 	"context"
 	"slices"
 
-	"github.com/carillonmq/carillon/broker"
 	"github.com/carillonmq/carillon/broker/access"
 	"github.com/carillonmq/carillon/client"
 )
@@ -31,24 +30,24 @@ type targetPauseInput struct {
 	Body   *pauseRequest
 }
 
-type pauseOutput struct{ Body broker.PauseChange }
+type pauseOutput struct{ Body client.PauseChange }
 
 // pauses answers what pauses or resumes a delay topic, and is carried out so.
-func pausesTopic(carryOut func(context.Context, broker.Pause) (broker.PauseChange, error)) func(context.Context, *topicPauseInput) (*pauseOutput, error) {
+func pausesTopic(carryOut func(context.Context, client.Pause) (client.PauseChange, error)) func(context.Context, *topicPauseInput) (*pauseOutput, error) {
 	return func(ctx context.Context, in *topicPauseInput) (*pauseOutput, error) {
-		return changePause(ctx, broker.PauseTopic, in.Topic, in.Body, carryOut)
+		return changePause(ctx, client.PauseTopic, in.Topic, in.Body, carryOut)
 	}
 }
 
 // pausesTarget does the same for a target.
-func pausesTarget(carryOut func(context.Context, broker.Pause) (broker.PauseChange, error)) func(context.Context, *targetPauseInput) (*pauseOutput, error) {
+func pausesTarget(carryOut func(context.Context, client.Pause) (client.PauseChange, error)) func(context.Context, *targetPauseInput) (*pauseOutput, error) {
 	return func(ctx context.Context, in *targetPauseInput) (*pauseOutput, error) {
-		return changePause(ctx, broker.PauseTarget, in.Target, in.Body, carryOut)
+		return changePause(ctx, client.PauseTarget, in.Target, in.Body, carryOut)
 	}
 }
 
-func changePause(ctx context.Context, kind, name string, request *pauseRequest, carryOut func(context.Context, broker.Pause) (broker.PauseChange, error)) (*pauseOutput, error) {
-	p := broker.Pause{Kind: kind, Name: name}
+func changePause(ctx context.Context, kind, name string, request *pauseRequest, carryOut func(context.Context, client.Pause) (client.PauseChange, error)) (*pauseOutput, error) {
+	p := client.Pause{Kind: kind, Name: name}
 	if request != nil {
 		p.Who, p.Why = request.Who, request.Why
 	}
@@ -75,7 +74,7 @@ func (h *handler) places(kind string) func(context.Context, *StaleInput) (*place
 		who := visitOf(ctx).who
 		places.Places = slices.DeleteFunc(places.Places, func(p client.Place) bool {
 			o := access.Object{Target: p.Name}
-			if kind == broker.PauseTopic {
+			if kind == client.PauseTopic {
 				o = access.Object{Topic: p.Name}
 			}
 			return !who.Allows(access.View, o)

@@ -2,6 +2,7 @@ package api
 
 import (
 	"errors"
+	"github.com/carillonmq/carillon/client"
 	"net/http"
 	"net/http/httptest"
 	"slices"
@@ -18,8 +19,8 @@ func TestPause_isPassedOnToTheLeader(t *testing.T) {
 	leader := &fakeNode{status: broker.Status{Node: "n1", State: "leader", Leader: "n1"}}
 	members := []broker.MemberStatus{{ID: "n1", API: serveNode(t, leader).address}, {ID: "n2"}}
 	follower := serveNode(t, &fakeNode{status: broker.Status{Node: "n2", State: "follower", Leader: "n1", Members: members}})
-	topic := broker.Pause{Kind: broker.PauseTopic, Name: "orders.delay", Who: "ann", Why: "stock taking"}
-	target := broker.Pause{Kind: broker.PauseTarget, Name: "orders"}
+	topic := client.Pause{Kind: client.PauseTopic, Name: "orders.delay", Who: "ann", Why: "stock taking"}
+	target := client.Pause{Kind: client.PauseTarget, Name: "orders"}
 	for _, want := range []bool{true, false} {
 		if got, err := follower.Pause(t.Context(), topic); err != nil || got.Changed != want {
 			t.Errorf("paused: %+v, error %v", got, err)
@@ -29,7 +30,7 @@ func TestPause_isPassedOnToTheLeader(t *testing.T) {
 		t.Errorf("resumed: %+v, error %v", got, err)
 	}
 	target.Who = "anonymous"
-	if want := []broker.Pause{topic, topic}; !slices.Equal(leader.paused, want) || !slices.Equal(leader.resumed, []broker.Pause{target}) {
+	if want := []client.Pause{topic, topic}; !slices.Equal(leader.paused, want) || !slices.Equal(leader.resumed, []client.Pause{target}) {
 		t.Errorf("the leader is told %+v and %+v", leader.paused, leader.resumed)
 	}
 	leader.refusal = errors.New(`cannot pause or resume: topic "orders": no route has it`)

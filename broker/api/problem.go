@@ -25,18 +25,6 @@ type problem struct {
 	Error string `json:"error"`
 }
 
-// statuses are those of the codes of problems; any other code is an error of the node's.
-var statuses = map[client.Code]int{
-	client.CodeTooLate: http.StatusConflict, client.CodeConflict: http.StatusPreconditionFailed, client.CodeNotFound: http.StatusNotFound,
-	client.CodeKeyReused: http.StatusConflict, client.CodeBadRequest: http.StatusBadRequest, client.CodeTargetNotAllowed: http.StatusBadRequest,
-	client.CodeMalformed: http.StatusBadRequest, client.CodeUnsupported: http.StatusBadRequest,
-	client.CodeTooLarge: http.StatusRequestEntityTooLarge, client.CodeForbidden: http.StatusForbidden,
-	client.CodeTokenMissing: http.StatusUnauthorized, client.CodeTokenMalformed: http.StatusUnauthorized, client.CodeTokenUnknown: http.StatusUnauthorized,
-	client.CodeNotLeader: http.StatusServiceUnavailable, client.CodeUnavailable: http.StatusServiceUnavailable,
-	client.CodeRateLimited: http.StatusTooManyRequests, client.CodeInDoubt: http.StatusGatewayTimeout,
-	client.CodeIDsClosed: http.StatusConflict, client.CodeLevelTooLow: http.StatusConflict, client.CodeReplayed: http.StatusConflict,
-}
-
 // problemOfStatus returns a problem with the code that the status has where no other is known.
 func problemOfStatus(status int, detail string) *problem {
 	code := client.CodeBadRequest
@@ -75,7 +63,7 @@ type refusedProblem struct{ told problem }
 
 // refuses returns the error that answers with the problem.
 func refuses(p client.Problem) *refusedProblem {
-	p.Status = cmp.Or(p.Status, statuses[p.Code], http.StatusInternalServerError)
+	p.Status = cmp.Or(p.Status, p.Code.Status())
 	p.Title = http.StatusText(p.Status)
 	return &refusedProblem{problem{p, p.Error()}}
 }
@@ -109,12 +97,6 @@ func problemOf(err error) *refusedProblem {
 	switch {
 	case errors.Is(err, raftfsm.ErrNotLeader):
 		p.Code = client.CodeNotLeader
-	case errors.Is(err, query.ErrCursor):
-		p.Code, p.Field = client.CodeBadRequest, "cursor"
-	case errors.Is(err, query.ErrFilter), errors.Is(err, deadletter.ErrFilter), errors.Is(err, deadletter.ErrForeign):
-		p.Code = client.CodeBadRequest
-	case errors.Is(err, deadletter.ErrCursor):
-		p.Code, p.Field = client.CodeBadRequest, "cursor"
 	case errors.Is(err, deadletter.ErrTopic), errors.Is(err, deadletter.ErrGone):
 		p.Code = client.CodeNotFound
 	case errors.Is(err, deadletter.ErrKafka):

@@ -6,7 +6,6 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 
-	"github.com/carillonmq/carillon/broker"
 	"github.com/carillonmq/carillon/broker/access"
 	"github.com/carillonmq/carillon/client"
 )
@@ -87,12 +86,12 @@ func (h *handler) routes(metrics prometheus.Gatherer) []route {
 		{"GET " + operationsPath + "/{operation}", sees, onLeader, nil, tells("operation", "How far an operation is", h.operation, missing)},
 		{"POST " + operationsPath + "/{operation}/stop", schedules, onLeader, nil, tells("stop-operation", "End an operation: what is done stays done", h.stopOperation, missing)},
 
-		{"GET /v1/topics", sees, onLeader, nil, tells("topics", "Delay topics, with what is pending of them, and whether they are paused", h.places(broker.PauseTopic))},
-		{"GET /v1/targets", sees, onLeader, nil, tells("targets", "Targets, with what is pending for them, and whether they are paused", h.places(broker.PauseTarget))},
-		pauses(broker.PauseTopic, "pause", tells("pause-topic", "Have the messages of a delay topic wait", pausesTopic(h.node.Pause), refused)),
-		pauses(broker.PauseTopic, "resume", tells("resume-topic", "Deliver the messages of a delay topic again", pausesTopic(h.node.Resume), refused)),
-		pauses(broker.PauseTarget, "pause", tells("pause-target", "Have the messages for a target wait", pausesTarget(h.node.Pause), refused)),
-		pauses(broker.PauseTarget, "resume", tells("resume-target", "Deliver the messages for a target again", pausesTarget(h.node.Resume), refused)),
+		{"GET /v1/topics", sees, onLeader, nil, tells("topics", "Delay topics, with what is pending of them, and whether they are paused", h.places(client.PauseTopic))},
+		{"GET /v1/targets", sees, onLeader, nil, tells("targets", "Targets, with what is pending for them, and whether they are paused", h.places(client.PauseTarget))},
+		pauses(client.PauseTopic, "pause", tells("pause-topic", "Have the messages of a delay topic wait", pausesTopic(h.node.Pause), refused)),
+		pauses(client.PauseTopic, "resume", tells("resume-topic", "Deliver the messages of a delay topic again", pausesTopic(h.node.Resume), refused)),
+		pauses(client.PauseTarget, "pause", tells("pause-target", "Have the messages for a target wait", pausesTarget(h.node.Pause), refused)),
+		pauses(client.PauseTarget, "resume", tells("resume-target", "Deliver the messages for a target again", pausesTarget(h.node.Resume), refused)),
 
 		{"POST " + replacePath, administers, onLeader, nil, tells("replace", "Give a member that has lost its disk a new place", h.replace, refused)},
 		{"POST " + raisePath, administers, onLeader, nil, tells("raise", "Raise the feature level", h.raise, refused)},

@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"net/http"
 	"slices"
+	"strconv"
 	"time"
 
 	"github.com/danielgtaylor/huma/v2"
@@ -40,7 +41,7 @@ type lastLine struct {
 func (h *handler) stream(ctx context.Context, desk *query.Desk, request query.ListRequest) (*huma.StreamResponse, error) {
 	left := request.Limit // 0: no bound
 	if asked(ctx, "limit") && left < 1 {
-		return nil, refuses(client.Problem{Code: client.CodeBadRequest, Field: "limit", Detail: "limit is less than 1: give how many messages to stream, or leave it out for all"})
+		return nil, wrong("limit", strconv.Itoa(left), "is less than 1: give how many messages to stream, or leave it out for all")
 	}
 	request.Limit = pageOf(left)
 	page, err := desk.List(ctx, request)

@@ -7,7 +7,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/carillonmq/carillon/broker"
 	"github.com/carillonmq/carillon/client"
 	"github.com/carillonmq/carillon/storage"
 	"github.com/twmb/franz-go/pkg/kgo"
@@ -59,11 +58,11 @@ func TestBadInput_ofIDsHarmsNobodyElse(t *testing.T) {
 			x.must(user.ProduceSync(x.t.Context(), bad, good).FirstErr())
 			want = append(want, string(good.Value))
 		}
-		for kind, name := range map[string]string{broker.PauseTopic: "nobody.reads", broker.PauseTarget: "orders.delay"} {
-			_, err := x.leader().broker.Pause(x.t.Context(), broker.Pause{Kind: kind, Name: name, Why: "stock taking"})
+		for kind, name := range map[string]string{client.PauseTopic: "nobody.reads", client.PauseTarget: "orders.delay"} {
+			_, err := x.leader().broker.Pause(x.t.Context(), client.Pause{Kind: kind, Name: name, Why: "stock taking"})
 			says := map[string]string{
-				broker.PauseTopic:  `topic "nobody.reads": no route has it, so no message comes by it: name one that routes[].from matches`,
-				broker.PauseTarget: `target "orders.delay": routes[].from "*.delay" makes it a delay topic, and no message goes there: pause it as a topic`,
+				client.PauseTopic:  `topic "nobody.reads" is of no route, so no message comes by it: name one that routes[].from matches`,
+				client.PauseTarget: `target "orders.delay" is a delay topic by routes[].from "*.delay", and no message goes there: pause it as a topic`,
 			}[kind]
 			if err == nil || !strings.Contains(err.Error(), says) {
 				t.Errorf("pause of %s %s: %v, want %q", kind, name, err, says)

@@ -2,13 +2,13 @@ package brokertest
 
 import (
 	"fmt"
+	"github.com/carillonmq/carillon/client"
 	"math"
 	"slices"
 	"testing"
 	"testing/synctest"
 	"time"
 
-	"github.com/carillonmq/carillon/broker"
 	"github.com/carillonmq/carillon/broker/message"
 	"github.com/carillonmq/carillon/raftfsm"
 	"github.com/carillonmq/carillon/storage"
@@ -98,7 +98,7 @@ func TestOldData_ofLevelThreeIsRaised(t *testing.T) {
 		x.answers(n, cancel, raftfsm.Answer{Code: raftfsm.WasCancelled, Seq: plain.Seq, Again: true})
 
 		x.pause(20 * time.Minute)
-		x.resume(broker.Pause{Kind: broker.PauseTarget, Name: "bills", Who: "ann"})
+		x.resume(client.Pause{Kind: client.PauseTarget, Name: "bills", Who: "ann"})
 		x.pause(time.Minute)
 		var orders, bills []string
 		for i := range 100 {

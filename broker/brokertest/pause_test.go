@@ -5,25 +5,24 @@ import (
 	"testing"
 	"time"
 
-	"github.com/carillonmq/carillon/broker"
 	"github.com/carillonmq/carillon/client"
 	"github.com/carillonmq/carillon/storage"
 	"github.com/twmb/franz-go/pkg/kgo"
 )
 
 var (
-	pausedTopic  = broker.Pause{Kind: broker.PauseTopic, Name: "orders.delay", Who: "ann", Why: "stock taking"}
-	pausedTarget = broker.Pause{Kind: broker.PauseTarget, Name: "orders", Who: "ann", Why: "the shop is full"}
+	pausedTopic  = client.Pause{Kind: client.PauseTopic, Name: "orders.delay", Who: "ann", Why: "stock taking"}
+	pausedTarget = client.Pause{Kind: client.PauseTarget, Name: "orders", Who: "ann", Why: "the shop is full"}
 )
 
-func (x *idTest) pauseAll(p broker.Pause) {
+func (x *idTest) pauseAll(p client.Pause) {
 	x.t.Helper()
 	if change, err := x.leader().broker.Pause(x.t.Context(), p); err != nil || !change.Changed {
 		x.t.Fatalf("pause %s: %+v, %v", p.Name, change, err)
 	}
 }
 
-func (x *idTest) resume(p broker.Pause) {
+func (x *idTest) resume(p client.Pause) {
 	x.t.Helper()
 	if change, err := x.leader().broker.Resume(x.t.Context(), p); err != nil || !change.Changed {
 		x.t.Fatalf("resume %s: %+v, %v", p.Name, change, err)
@@ -47,7 +46,7 @@ func (x *idTest) inOrder(want ...string) {
 // A delay topic, or a target, is paused and leaders are killed meanwhile. Records are still taken in, and
 // what they cancel will not come. Nothing is delivered before the resume; all is after it, once, in order.
 func TestPause_outlivesLeadersAndLetsCancelsIn(t *testing.T) {
-	for _, p := range []broker.Pause{pausedTopic, pausedTarget} {
+	for _, p := range []client.Pause{pausedTopic, pausedTarget} {
 		t.Run(p.Kind, func(t *testing.T) {
 			testIDs(t, storage.LevelThree, func(x *idTest) {
 				var want []string
@@ -99,8 +98,8 @@ func TestPause_outlivesLeadersAndLetsCancelsIn(t *testing.T) {
 // between and after. Whichever is resumed first, what the other one still holds can be cancelled, be it
 // taken in when it was due already: it is on its way only when neither holds it. A leader is killed in between.
 func TestPause_ofBothLetsCancelsInUntilBothAreResumed(t *testing.T) {
-	for _, order := range [][2]broker.Pause{{pausedTarget, pausedTopic}, {pausedTopic, pausedTarget}} {
-		for _, resumed := range [][2]broker.Pause{{pausedTarget, pausedTopic}, {pausedTopic, pausedTarget}} {
+	for _, order := range [][2]client.Pause{{pausedTarget, pausedTopic}, {pausedTopic, pausedTarget}} {
+		for _, resumed := range [][2]client.Pause{{pausedTarget, pausedTopic}, {pausedTopic, pausedTarget}} {
 			t.Run(fmt.Sprintf("%s paused first, %s resumed first", order[0].Kind, resumed[0].Kind), func(t *testing.T) {
 				testIDs(t, storage.LevelThree, func(x *idTest) {
 					x.must(x.createTopic("others.delay", arguments{}))
@@ -145,8 +144,8 @@ func TestPause_ofBothLetsCancelsInUntilBothAreResumed(t *testing.T) {
 // The dead letter of a record that is refused at intake came by its delay topic: a pause of that holds it,
 // too, and one of the dead-letter topic does so alone.
 func TestPause_ofADelayTopicHoldsItsDeadLetters(t *testing.T) {
-	letters := broker.Pause{Kind: broker.PauseTarget, Name: "carillon.dead-letter", Who: "ann", Why: "too many to read"}
-	for _, p := range []broker.Pause{pausedTopic, letters} {
+	letters := client.Pause{Kind: client.PauseTarget, Name: "carillon.dead-letter", Who: "ann", Why: "too many to read"}
+	for _, p := range []client.Pause{pausedTopic, letters} {
 		t.Run(p.Kind, func(t *testing.T) {
 			testIDs(t, storage.LevelThree, func(x *idTest) {
 				refused := func(value string) {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"github.com/carillonmq/carillon/client"
 	"slices"
 	"strconv"
 	"strings"
@@ -12,7 +13,6 @@ import (
 	"github.com/twmb/franz-go/pkg/kadm"
 	"github.com/twmb/franz-go/pkg/kerr"
 
-	"github.com/carillonmq/carillon/broker"
 	"github.com/carillonmq/carillon/broker/brokertest/ledger"
 	"github.com/carillonmq/carillon/broker/report"
 	"github.com/carillonmq/carillon/raftfsm"
@@ -231,7 +231,7 @@ func (p *player) pauseOrResume(verb, kind, name string) error {
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second+5*p.config.Raft.Heartbeat)
 	defer cancel()
-	what := broker.Pause{Kind: kind, Name: name, Who: "script", Why: "to see what comes of it"}
+	what := client.Pause{Kind: kind, Name: name, Who: "script", Why: "to see what comes of it"}
 	if verb == "resume" {
 		if change, err := leader.broker.Resume(ctx, what); err != nil || !change.Changed {
 			return errNoEffect

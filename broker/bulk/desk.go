@@ -124,7 +124,7 @@ func (d *Desk) Start(ctx context.Context, r client.OperationRequest, who, key st
 	}
 	c := raftfsm.StartBulk{Time: now, What: t.text(), Who: who, Once: once}
 	if err := bulk.CheckTexts(c.What, c.Who, "", ""); err != nil {
-		return client.Operation{}, &client.Problem{Code: client.CodeBadRequest, Detail: err.Error() + ": shorten filter and reason"}
+		return client.Operation{}, client.BadField("filter", "", "and reason are too long together: shorten them: "+err.Error())
 	}
 	result, err := d.Log.Propose(ctx, c).Wait(ctx)
 	if err != nil {
@@ -159,7 +159,7 @@ func onceOf(r *client.OperationRequest, key string) (raftfsm.Once, *client.Probl
 	case key == "":
 		return raftfsm.Once{}, nil
 	case len(key) > mostKey:
-		return raftfsm.Once{}, bad("Idempotency-Key", key, fmt.Sprintf("has %d bytes: use %d at most", len(key), mostKey))
+		return raftfsm.Once{}, client.BadField("Idempotency-Key", key, fmt.Sprintf("has %d bytes: use %d at most", len(key), mostKey))
 	}
 	text, err := json.Marshal(r)
 	if err != nil { // texts and numbers
@@ -196,7 +196,7 @@ func (d *Desk) startedBefore(id uint64) (client.Operation, error) {
 }
 
 func keyReused() *client.Problem {
-	return &client.Problem{Code: client.CodeKeyReused, Detail: "the idempotency key came before, with other content: nothing was done; choose another key"}
+	return &client.Problem{Code: client.CodeKeyReused, Field: "Idempotency-Key", Detail: "the idempotency key came before, with other content: nothing was done; choose another key"}
 }
 
 func (d *Desk) call() {
@@ -304,7 +304,7 @@ func (d *Desk) Stop(ctx context.Context, id, who, reason string) (client.Operati
 		c.Problem += ": " + reason
 	}
 	if err := bulk.CheckTexts("", "", "", c.Problem); err != nil {
-		return client.Operation{}, bad("reason", reason, fmt.Sprintf("is too long: write %d bytes at most", bulk.MostProblem-len(c.Problem)+len(reason)))
+		return client.Operation{}, client.BadField("reason", reason, fmt.Sprintf("is too long: write %d bytes at most", bulk.MostProblem-len(c.Problem)+len(reason)))
 	}
 	result, err := d.Log.Propose(ctx, c).Wait(ctx)
 	if err != nil {
@@ -337,9 +337,19 @@ func (d *Desk) tell(o bulk.Operation) client.Operation {
 func numberOf(id string) (uint64, *client.Problem) {
 	number, err := strconv.ParseUint(id, 10, 64)
 	if err != nil || number == 0 {
-		return 0, bad("id", id, "is no id of an operation: give the number that it was started with")
+		return 0, client.BadField("operation", id, "is no id of an operation: give the number that it was started with")
 	}
 	return number, nil
+}
+
+// ofFilter is a problem of a question as one of the filter of an operation.
+func ofFilter(p *client.Problem) *client.Problem {
+	told := *p
+	told.Field = "filter." + p.Field
+	if p.Field == "state" { // as a parameter is called, which may come several times
+		told.Field = "filter.states"
+	}
+	return &told
 }
 
 // notCommitted says what the error of a proposal means to who asked.
@@ -354,9 +364,10 @@ func notCommitted(err error) *client.Problem {
 // where a barrier has one.
 func problemOf(err error) *client.Problem {
 	p := &client.Problem{Code: client.CodeInternal, Detail: err.Error()}
+	wrong, isFilter := errors.AsType[*client.Problem](err)
 	switch {
-	case errors.Is(err, query.ErrFilter), errors.Is(err, deadletter.ErrFilter):
-		p.Code, p.Field = client.CodeBadRequest, "filter"
+	case isFilter:
+		return ofFilter(wrong)
 	case errors.Is(err, raftfsm.ErrNotLeader):
 		p.Code, p.Detail = client.CodeNotLeader, "this node does not lead, nothing was done: ask again"
 	case errors.Is(err, raftfsm.ErrLevel):

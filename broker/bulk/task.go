@@ -56,12 +56,12 @@ func newTask(r *client.OperationRequest, now int64) (t task, problem *client.Pro
 	switch r.Verb {
 	case client.OperationCancel, client.OperationChange, client.OperationNow, client.OperationReplay:
 	default:
-		return t, bad("verb", r.Verb, fmt.Sprintf("is not known: write %s, %s, %s or %s", client.OperationCancel, client.OperationChange, client.OperationNow, client.OperationReplay))
+		return t, client.BadField("verb", r.Verb, fmt.Sprintf("is not known: write %s, %s, %s or %s", client.OperationCancel, client.OperationChange, client.OperationNow, client.OperationReplay))
 	}
 	replays := r.Verb == client.OperationReplay
 	if replays {
-		if problem := checkLetters(&r.Filter); problem != nil {
-			return t, problem
+		if problem := deadletter.CheckFilter(&r.Filter); problem != nil {
+			return t, ofFilter(problem)
 		}
 	}
 	everything := meansEverything(&r.Filter, now)
@@ -70,23 +70,23 @@ func newTask(r *client.OperationRequest, now int64) (t task, problem *client.Pro
 	}
 	switch {
 	case everything && !r.All:
-		return t, bad("filter", "", "means everything: give a topic, a target or a time, of messages also a prefix, of dead letters a code; or, if that is meant, say \"all\": true")
+		return t, client.BadField("filter", "", "means everything: give a topic, a target or a time, of messages also a prefix, of dead letters a code; or, if that is meant, say \"all\": true")
 	case !everything && r.All:
-		return t, bad("all", "true", "stands beside a filter that means some messages: leave one of the two out")
+		return t, client.BadField("all", "true", "stands beside a filter that means some messages: leave one of the two out")
 	case t.Reason == "" && !r.DryRun:
-		return t, bad("reason", "", "is missing: say why, for those who find it in the list of operations")
+		return t, client.BadField("reason", "", "is missing: say why, for those who find it in the list of operations")
 	case len(t.Reason) > mostReason:
-		return t, bad("reason", t.Reason, fmt.Sprintf("has %d bytes: write %d at most", len(t.Reason), mostReason))
+		return t, client.BadField("reason", t.Reason, fmt.Sprintf("has %d bytes: write %d at most", len(t.Reason), mostReason))
 	case r.Rate < 0 || r.Rate > mostRate:
-		return t, bad("rate", strconv.Itoa(r.Rate), fmt.Sprintf("is no rate: give 1 to %d messages a second, or leave it out", mostRate))
+		return t, client.BadField("rate", strconv.Itoa(r.Rate), fmt.Sprintf("is no rate: give 1 to %d messages a second, or leave it out", mostRate))
 	case r.Again && !replays:
-		return t, bad("again", "true", "goes with dead letters alone: leave it out")
+		return t, client.BadField("again", "true", "goes with dead letters alone: leave it out")
 	case r.Verb != client.OperationChange && !replays && r.Change != nil:
-		return t, bad("change", "", fmt.Sprintf("goes with the verbs %s and %s alone: leave it out", client.OperationChange, client.OperationReplay))
+		return t, client.BadField("change", "", fmt.Sprintf("goes with the verbs %s and %s alone: leave it out", client.OperationChange, client.OperationReplay))
 	case replays && (r.Change == nil || *r.Change == client.BulkChange{}):
 		return t, nil
 	case replays && r.Change.Shift != "":
-		return t, bad("change.shift", r.Change.Shift, "is of messages that wait, which have a time: give deliver_at or deliver_after")
+		return t, client.BadField("change.shift", r.Change.Shift, "is of messages that wait, which have a time: give deliver_at or deliver_after")
 	}
 	if r.Change != nil || r.Verb == client.OperationChange {
 		t.Change, problem = absolute(r.Change, now)
@@ -100,21 +100,6 @@ func meansEverything(f *client.Filter, now int64) bool {
 	return f.Topic == "" && f.Prefix == "" && f.Target == "" && f.To == 0 && f.From <= now
 }
 
-// checkLetters returns why the filter means no dead letters, or nil.
-func checkLetters(f *client.Filter) *client.Problem {
-	const words = "is of messages that wait: dead letters have topic, target, code, from and to"
-	switch {
-	case f.Prefix != "":
-		return bad("filter.prefix", f.Prefix, words)
-	case len(f.States) > 0:
-		return bad("filter.states", strings.Join(f.States, ","), words)
-	}
-	if err := deadletter.CheckFilter(f); err != nil {
-		return &client.Problem{Code: client.CodeBadRequest, Field: "filter", Detail: err.Error()}
-	}
-	return nil
-}
-
 // meansAllLetters reports whether a filter lets through whatever lies in the dead-letter topics.
 func meansAllLetters(f *client.Filter, now int64) bool {
 	return f.Topic == "" && f.Target == "" && f.Code == "" && f.From == 0 && (f.To == 0 || f.To > now)
@@ -124,7 +109,7 @@ func meansAllLetters(f *client.Filter, now int64) bool {
 func absolute(c *client.BulkChange, now int64) (*client.BulkChange, *client.Problem) {
 	const one = "give one of deliver_at, deliver_after and shift, or deliver_to, or both"
 	if c == nil || *c == (client.BulkChange{}) {
-		return nil, bad("change", "", "says nothing: "+one)
+		return nil, client.BadField("change", "", "says nothing: "+one)
 	}
 	times := 0
 	for _, text := range []string{c.DeliverAt, c.DeliverAfter, c.Shift} {
@@ -133,7 +118,7 @@ func absolute(c *client.BulkChange, now int64) (*client.BulkChange, *client.Prob
 		}
 	}
 	if times > 1 {
-		return nil, bad("change", "", "has several times: "+one)
+		return nil, client.BadField("change", "", "has several times: "+one)
 	}
 	fixed := client.BulkChange{Shift: c.Shift, DeliverTo: c.DeliverTo}
 	if c.DeliverTo != "" {
@@ -163,7 +148,7 @@ func absolute(c *client.BulkChange, now int64) (*client.BulkChange, *client.Prob
 func parse(field, value string, now int64, headers ...client.Header) (int64, *client.Problem) {
 	in, err := client.Parse(headers, now)
 	if err != nil {
-		return 0, &client.Problem{Code: client.CodeBadRequest, Field: "change." + field, Value: cut(value), Detail: err.Error()}
+		return 0, client.BadField("change."+field, value, "is wrong: "+err.Error())
 	}
 	return in.DueAt, nil
 }
@@ -177,7 +162,7 @@ func shiftOf(text string) (int64, *client.Problem) {
 		return 0, problem
 	}
 	if by == 0 {
-		return 0, bad("change.shift", text, "moves nothing: give how much later, such as 90m, or earlier, such as -90m")
+		return 0, client.BadField("change.shift", text, "moves nothing: give how much later, such as 90m, or earlier, such as -90m")
 	}
 	if earlier {
 		by = -by
@@ -241,22 +226,4 @@ func placeOf(cursor string, first storage.Ref) (at storage.Ref, err error) {
 		return at, fmt.Errorf("read the place %q of an operation: %w", cursor, err)
 	}
 	return at, nil
-}
-
-// bad says that a field of a request cannot be as it is; the words tell the remedy.
-func bad(field, value, words string) *client.Problem {
-	detail := field + " " + words
-	if value = cut(value); value != "" {
-		detail = fmt.Sprintf("%s %q %s", field, value, words)
-	}
-	return &client.Problem{Code: client.CodeBadRequest, Field: field, Value: value, Detail: detail}
-}
-
-// cut returns the front of a long value.
-func cut(value string) string {
-	const most = 64 // bytes
-	if len(value) > most {
-		return strings.ToValidUTF8(value[:most], "") + "..."
-	}
-	return value
 }

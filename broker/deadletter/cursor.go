@@ -6,7 +6,6 @@ import (
 	"crypto/sha256"
 	"encoding/base64"
 	"encoding/json"
-	"fmt"
 	"slices"
 
 	"encoding/binary"
@@ -73,7 +72,7 @@ func resume(text string, question []byte) (map[place]int64, error) {
 		return nil, noCursor(text)
 	}
 	if !bytes.Equal(b[1:1+questionSize], question) {
-		return nil, fmt.Errorf("%w: %q is of another question or cluster: give the filter that it came with, or begin without one", ErrCursor, short(text))
+		return nil, client.BadField("cursor", text, "is of another question, or of another cluster: give the filter that it came with, or begin without one")
 	}
 	places := map[place]int64{}
 	d := codec.NewDecoder(b[1+questionSize:])
@@ -94,7 +93,7 @@ func resume(text string, question []byte) (map[place]int64, error) {
 }
 
 func noCursor(text string) error {
-	return fmt.Errorf("%w: %q is none that this version of carillon gives out: begin without one", ErrCursor, short(text))
+	return client.BadField("cursor", text, "is none that this version of carillon gives out: begin without one")
 }
 
 func short(text string) string {

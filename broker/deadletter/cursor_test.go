@@ -21,7 +21,7 @@ func FuzzResume_readsWhatCursorWritesAndRefusesTheRest(f *testing.F) {
 	f.Fuzz(func(t *testing.T, b []byte) {
 		places, err := resume(base64.RawURLEncoding.EncodeToString(b), question)
 		if err != nil {
-			if !errors.Is(err, ErrCursor) {
+			if !errors.Is(err, client.ErrBadRequest) {
 				t.Error(err)
 			}
 			return

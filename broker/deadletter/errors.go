@@ -7,12 +7,6 @@ var (
 	ErrTopic = errors.New("no dead-letter topic")
 	// ErrGone: there is no record at this place, any more or yet.
 	ErrGone = errors.New("no dead letter there")
-	// ErrForeign: the record is no dead letter of Carillon's.
-	ErrForeign = errors.New("no dead letter")
-	// ErrFilter: a filter, or a limit, means nothing.
-	ErrFilter = errors.New("bad filter")
-	// ErrCursor: a cursor is not one of ours, or of another question.
-	ErrCursor = errors.New("bad cursor")
 	// ErrKafka: Kafka does not give what is asked for at the moment.
 	ErrKafka = errors.New("kafka does not give it")
 )

@@ -33,7 +33,7 @@ func (p *Part) String() string { return fmt.Sprintf("%s/%d", p.Topic, p.Number) 
 const mostExtent = 2 << 10
 
 // Extent returns what lies in the dead-letter topics now and was written at the time or later, epoch
-// milliseconds; 0: whenever. Its errors are ErrKafka and ErrFilter.
+// milliseconds; 0: whenever. Its errors are ErrKafka and a *client.Problem about since.
 func (d *Desk) Extent(ctx context.Context, since int64) (Extent, error) {
 	ctx, leave, err := d.enter(ctx)
 	if err != nil {
@@ -51,7 +51,7 @@ func (d *Desk) Extent(ctx context.Context, since int64) (Extent, error) {
 		}
 	}
 	if text, _ := e.MarshalText(); len(text) > mostExtent {
-		return nil, fmt.Errorf("%w: dead letters lie in %d partitions, which are too many for one operation: give a later from, which leaves some out, or replay them one by one", ErrFilter, len(e))
+		return nil, client.BadField("from", "", fmt.Sprintf("is missing, or too early: dead letters lie in %d partitions, which are too many for one operation: give a later one, which leaves some out, or replay them one by one", len(e)))
 	}
 	return e, nil
 }

@@ -5,6 +5,7 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"strconv"
 	"time"
 
 	"github.com/carillonmq/carillon/client"
@@ -36,7 +37,8 @@ type ListRequest struct {
 
 // List returns a page of what lies in the dead-letter topics, the newest first, as the times of the
 // records tell. It may be short, or empty, and have others after it. Records that are no dead letters
-// are told as Foreign, unless the filter means some only. Its errors are ErrFilter, ErrCursor and ErrKafka.
+// are told as Foreign, unless the filter means some only. Its errors are a
+// *client.Problem about the request, and ErrKafka.
 func (d *Desk) List(ctx context.Context, r ListRequest) (client.DeadLetterPage, error) {
 	if err := check(r); err != nil {
 		return client.DeadLetterPage{}, err
@@ -56,7 +58,7 @@ func (d *Desk) List(ctx context.Context, r ListRequest) (client.DeadLetterPage, 
 		return client.DeadLetterPage{}, inTime(ctx, "look for dead letters", err)
 	}
 	if len(partitions) > mostPartitions {
-		return client.DeadLetterPage{}, fmt.Errorf("%w: the dead-letter topics have %d partitions together, and at most %d can be listed: read them with a consumer", ErrFilter, len(partitions), mostPartitions)
+		return client.DeadLetterPage{}, &client.Problem{Code: client.CodeRefused, Detail: fmt.Sprintf("the dead-letter topics have %d partitions together, and at most %d can be listed: read them with a consumer", len(partitions), mostPartitions)}
 	}
 	w := walk{desk: d, filter: r.Filter, until: d.now().Add(readFor), page: client.DeadLetterPage{DeadLetters: []client.DeadLetter{}}}
 	for i := range partitions {
@@ -71,20 +73,28 @@ func (d *Desk) List(ctx context.Context, r ListRequest) (client.DeadLetterPage, 
 	return w.page, nil
 }
 
+// ofWaiting is why a condition means nothing here.
+const ofWaiting = "is of messages that wait: dead letters have topic, target, code, from and to"
+
 func check(r ListRequest) error {
 	if r.Limit < 1 || r.Limit > MostListed {
-		return fmt.Errorf("%w: limit %d: it is from 1 to %d", ErrFilter, r.Limit, MostListed)
+		return client.BadField("limit", strconv.Itoa(r.Limit), fmt.Sprintf("is not from 1 to %d: ask for as many, and for the next page after it", MostListed))
 	}
-	return CheckFilter(&r.Filter)
+	if problem := CheckFilter(&r.Filter); problem != nil {
+		return problem
+	}
+	return nil
 }
 
-// CheckFilter returns an ErrFilter if the filter says something that means nothing for dead letters.
-func CheckFilter(f *client.Filter) error {
+// CheckFilter returns what the filter says that means nothing for dead letters, or nil.
+func CheckFilter(f *client.Filter) *client.Problem {
 	switch {
-	case f.Prefix != "" || len(f.States) > 0:
-		return fmt.Errorf("%w: prefix and states are of messages that wait: dead letters have topic, target, code, from and to", ErrFilter)
+	case f.Prefix != "":
+		return client.BadField("prefix", f.Prefix, ofWaiting)
+	case len(f.States) > 0:
+		return client.BadField("state", f.States[0], ofWaiting)
 	case f.To != 0 && f.To <= f.From:
-		return fmt.Errorf("%w: written from %d to %d: the end must be after the beginning", ErrFilter, f.From, f.To)
+		return client.BadField("to", strconv.FormatInt(f.To, 10), fmt.Sprintf("is not after from, %d: give a later end, or leave it out", f.From))
 	}
 	return nil
 }

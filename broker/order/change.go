@@ -42,7 +42,7 @@ func (d *Desk) change(ctx context.Context, topic, id string, c Condition, reques
 		return client.Answer{}, problem
 	}
 	if err := config.CheckTopicName(topic); err != nil {
-		return client.Answer{}, bad("topic", topic, err.Error())
+		return client.Answer{}, client.BadField("topic", topic, err.Error())
 	}
 	if origin, ok := nameless(topic, id); ok {
 		return d.changeOfRecord(ctx, origin, c, request)
@@ -128,7 +128,7 @@ func (d *Desk) changed(l *storage.Listed, r client.ChangeRequest, now int64) (op
 	if r.Value.IsZero() {
 		a.Value = old.Value
 	}
-	return d.judged(route, old.Origin, a, now)
+	return d.judged(route, old.Origin, a, now, &full)
 }
 
 // Changed returns what would take the place of a message that waits, as Change has it, and proposes

@@ -186,7 +186,7 @@ func TestSchedule_refusesWhatIntakeWould(t *testing.T) {
 			"no time":         {with(func(r *client.ScheduleRequest) { r.DeliverAfter = "" }), client.CodeBadRequest, "deliver_at", "is missing"},
 			"seconds":         {with(func(r *client.ScheduleRequest) { r.DeliverAt = "1900000000" }), client.CodeBadRequest, "deliver_at", "looks like seconds: use epoch milliseconds"},
 			"no delay":        {with(func(r *client.ScheduleRequest) { r.DeliverAfter = "7d" }), client.CodeBadRequest, "deliver_after", "days are written P7D"},
-			"too late":        {with(func(r *client.ScheduleRequest) { r.DeliverAfter = "P366D" }), client.CodeBadRequest, "deliver_at", "routes[].max_delay"},
+			"too late":        {with(func(r *client.ScheduleRequest) { r.DeliverAfter = "P366D" }), client.CodeBadRequest, "deliver_after", "routes[].max_delay"},
 			"expires at once": {with(func(r *client.ScheduleRequest) { r.ExpiresAt = "1971-01-01T00:00:00Z" }), client.CodeBadRequest, "expires_at", "is not after the due time"},
 			"denied":          {with(func(r *client.ScheduleRequest) { r.DeliverTo = "secrets" }), client.CodeTargetNotAllowed, "deliver_to", `targets.deny "secret*" matches it`},
 			"no topic name":   {with(func(r *client.ScheduleRequest) { r.DeliverTo = "a b" }), client.CodeBadRequest, "deliver_to", "is not a topic name"},
@@ -195,11 +195,11 @@ func TestSchedule_refusesWhatIntakeWould(t *testing.T) {
 			"long id":         {with(func(r *client.ScheduleRequest) { r.ID = strings.Repeat("x", 300) }), client.CodeBadRequest, "id", "has 300 bytes"},
 			"id of a record":  {with(func(r *client.ScheduleRequest) { r.ID = "a/1/2" }), client.CodeBadRequest, "id", "topic/number/number"},
 			"condition":       {with(func(r *client.ScheduleRequest) { r.If = "maybe" }), client.CodeBadRequest, "if", "is not a condition"},
-			"instruction":     {with(func(r *client.ScheduleRequest) { r.Headers = []client.DataHeader{{Key: "Deliver-at"}} }), client.CodeBadRequest, "headers", "is an instruction"},
+			"instruction":     {with(func(r *client.ScheduleRequest) { r.Headers = []client.DataHeader{{Key: "Deliver-at"}} }), client.CodeBadRequest, "headers[0].key", "is an instruction"},
 			"two values":      {with(func(r *client.ScheduleRequest) { r.Value.Null = true }), client.CodeBadRequest, "value", "give one of text, base64 and json"},
 			"header": {with(func(r *client.ScheduleRequest) {
 				r.Headers = []client.DataHeader{{Key: "h", Value: client.Data{Base64: new("!")}}}
-			}), client.CodeBadRequest, "headers", "is not base64"},
+			}), client.CodeBadRequest, "headers[0].value", "is not base64"},
 			"too large":        {with(func(r *client.ScheduleRequest) { r.Value = client.Text(strings.Repeat("x", 17<<20)) }), client.CodeTooLarge, "", "send 16777216 at most"},
 			"condition broken": {with(func(r *client.ScheduleRequest) { r.ID, r.If = "taken", client.ConditionAbsent }), client.CodeConflict, "", "message 1 waits"},
 			"nothing there":    {with(func(r *client.ScheduleRequest) { r.If = client.ConditionPresent }), client.CodeConflict, "", "no message waits"},

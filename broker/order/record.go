@@ -8,7 +8,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"strconv"
 	"strings"
 
 	"github.com/carillonmq/carillon/broker/config"
@@ -53,13 +52,13 @@ func once(r *client.ScheduleRequest) (raftfsm.Once, *client.Problem) {
 	case r.IdempotencyKey == "":
 		return raftfsm.Once{}, nil
 	case len(r.IdempotencyKey) > mostKey:
-		return raftfsm.Once{}, bad("idempotency_key", r.IdempotencyKey, fmt.Sprintf("has %d bytes: use %d at most", len(r.IdempotencyKey), mostKey))
+		return raftfsm.Once{}, client.BadField("idempotency_key", r.IdempotencyKey, fmt.Sprintf("has %d bytes: use %d at most", len(r.IdempotencyKey), mostKey))
 	}
 	content := *r
 	content.IdempotencyKey = ""
 	text, err := json.Marshal(content)
 	if err != nil {
-		return raftfsm.Once{}, bad("value", "", dataError(err))
+		return raftfsm.Once{}, client.BadField("value", "", dataError(err))
 	}
 	sum := sha256.Sum256(text)
 	return raftfsm.Once{Key: name.Of(keyScope, r.Topic+"/"+r.IdempotencyKey), Content: binary.BigEndian.Uint64(sum[:])}, nil
@@ -72,7 +71,7 @@ func (d *Desk) scheduled(r *client.ScheduleRequest, may Scope, now int64) (op ra
 		return op, problem
 	}
 	if route.Partitioner == message.SamePartition && r.Partition == nil {
-		return op, bad("partition", "", fmt.Sprintf("is missing, and no record tells it: routes[].partitioner of %q is source: name a partition of the target", route.From))
+		return op, client.BadField("partition", "", fmt.Sprintf("is missing, and no record tells it: routes[].partitioner of %q is source: name a partition of the target", route.From))
 	}
 	own, problem := headersOf(r.Headers)
 	if problem != nil {
@@ -89,7 +88,7 @@ func (d *Desk) scheduled(r *client.ScheduleRequest, may Scope, now int64) (op ra
 	if a.Instruction.ID == "" {
 		a.Instruction.ID = newID(r.Topic, r.IdempotencyKey, keyed)
 	}
-	op, problem = d.judged(route, message.Origin{Topic: r.Topic, Partition: message.NoPartition}, a, now)
+	op, problem = d.judged(route, message.Origin{Topic: r.Topic, Partition: message.NoPartition}, a, now, r)
 	op.Once = keyed
 	if problem == nil && may != nil {
 		problem = may(r, op.Entry.Target)
@@ -99,24 +98,24 @@ func (d *Desk) scheduled(r *client.ScheduleRequest, may Scope, now int64) (op ra
 
 func (d *Desk) routeOf(topic string) (config.Route, *client.Problem) {
 	if err := config.CheckTopicName(topic); err != nil {
-		return config.Route{}, bad("topic", topic, err.Error())
+		return config.Route{}, client.BadField("topic", topic, err.Error())
 	}
 	route, ok := d.config.Route(topic)
 	if !ok {
-		return route, bad("topic", topic, "is no delay topic: name one that routes[].from of the configuration matches")
+		return route, client.BadField("topic", topic, "is no delay topic: name one that routes[].from of the configuration matches")
 	}
 	return route, nil
 }
 
 // headersOf returns those that the delivered record has.
 func headersOf(given []client.DataHeader) (headers []client.Header, problem *client.Problem) {
-	for _, h := range given {
+	for i, h := range given {
 		value, err := h.Value.Bytes()
 		switch {
 		case err != nil:
-			return nil, bad("headers", h.Key, dataError(err))
+			return nil, client.BadField(fmt.Sprintf("headers[%d].value", i), "", dataError(err))
 		case strings.HasPrefix(strings.ToLower(h.Key), client.InstructionPrefix):
-			return nil, bad("headers", h.Key, "is an instruction: leave it out, and write what it says as a field of the request")
+			return nil, client.BadField(fmt.Sprintf("headers[%d].key", i), h.Key, "is an instruction: leave it out, and write what it says as a field of the request")
 		}
 		headers = append(headers, client.Header{Key: h.Key, Value: value})
 	}
@@ -126,18 +125,18 @@ func headersOf(given []client.DataHeader) (headers []client.Header, problem *cli
 // arrival returns the record as if it had been read from Kafka, with the time as its timestamp.
 func arrival(headers []client.Header, key, value client.Data, now int64) (*ingest.Arrival, *client.Problem) {
 	in, err := client.Parse(headers, now)
-	if err != nil {
-		return nil, badHeader(err)
+	if wrong, ok := errors.AsType[*client.HeaderError](err); ok {
+		return nil, wrong.OfField()
 	}
 	a := &ingest.Arrival{Instruction: ingest.Instruction{
 		DueAt: in.DueAt, Expires: in.Expires, To: in.To, Partition: in.Partition, ID: in.ID,
 		If: ingest.Condition(in.If), Seq: in.Seq, Cluster: in.Cluster,
 	}}
 	if a.Key, err = key.Bytes(); err != nil {
-		return nil, bad("key", "", dataError(err))
+		return nil, client.BadField("key", "", dataError(err))
 	}
 	if a.Value, err = value.Bytes(); err != nil {
-		return nil, bad("value", "", dataError(err))
+		return nil, client.BadField("value", "", dataError(err))
 	}
 	for _, h := range headers {
 		a.Headers = append(a.Headers, message.Header(h))
@@ -145,8 +144,8 @@ func arrival(headers []client.Header, key, value client.Data, now int64) (*inges
 	return a, nil
 }
 
-// judged returns what the decision of intake makes of it.
-func (d *Desk) judged(route config.Route, origin message.Origin, a *ingest.Arrival, now int64) (raftfsm.Operation, *client.Problem) {
+// judged returns what the decision of intake makes of what was said.
+func (d *Desk) judged(route config.Route, origin message.Origin, a *ingest.Arrival, now int64, said *client.ScheduleRequest) (raftfsm.Operation, *client.Problem) {
 	op, problem := d.judge().Operation(route, origin, a, d.store.Level(), now)
 	if problem == nil {
 		return op, nil
@@ -158,45 +157,19 @@ func (d *Desk) judged(route config.Route, origin message.Origin, a *ingest.Arriv
 	case message.CodeTargetInvalid:
 		told.Field, told.Value = "deliver_to", a.Instruction.To
 	case message.CodeBeyondMaxDelay:
-		told.Field, told.Value = "deliver_at", strconv.FormatInt(a.Instruction.DueAt, 10)
+		told.Field, told.Value = "deliver_at", said.DeliverAt
+		if said.DeliverAt == "" {
+			told.Field, told.Value = "deliver_after", said.DeliverAfter
+		}
 	case message.CodeTooLarge:
 		told.Code = client.CodeTooLarge
 	}
 	return raftfsm.Operation{}, told
 }
 
-// bad says that a field of a request cannot be as it is; the words tell the remedy.
-func bad(field, value, words string) *client.Problem {
-	const most = 64 // bytes of the value
-	if len(value) > most {
-		value = strings.ToValidUTF8(value[:most], "") + "..."
-	}
-	detail := field + " " + words
-	if value != "" {
-		detail = fmt.Sprintf("%s %q %s", field, value, words)
-	}
-	return &client.Problem{Code: client.CodeBadRequest, Field: field, Value: value, Detail: detail}
-}
-
 // dataError is what is wrong with data, behind the name of its field.
 func dataError(err error) string {
 	return "is wrong: " + strings.TrimPrefix(err.Error(), client.ErrBadRequest.Error()+": ")
-}
-
-// badHeader says the same of a header, in the name of the field that it was made of.
-func badHeader(err error) *client.Problem {
-	wrong, ok := errors.AsType[*client.HeaderError](err)
-	if !ok {
-		return &client.Problem{Code: client.CodeBadRequest, Detail: err.Error()}
-	}
-	named := *wrong
-	switch named.Field {
-	case client.HeaderAt, client.HeaderAfter, client.HeaderTo:
-	default:
-		named.Field = strings.TrimPrefix(named.Field, client.InstructionPrefix)
-	}
-	named.Field = strings.ReplaceAll(named.Field, "-", "_")
-	return &client.Problem{Code: client.CodeBadRequest, Field: named.Field, Value: named.Value, Detail: named.Error()}
 }
 
 // levelOf returns the problem that keeps ids from being asked for, or nil.

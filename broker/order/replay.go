@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/carillonmq/carillon/broker/message"
@@ -68,7 +69,7 @@ func (d *Desk) Replayed(l *Letter, may Scope, r client.ReplayRequest) (op raftfs
 	if a.Instruction.ID == "" {
 		a.Instruction.ID = newID(said.Topic, "", raftfsm.Once{})
 	}
-	op, problem = d.judged(route, message.Origin{Topic: said.Topic, Partition: message.NoPartition}, a, now)
+	op, problem = d.judged(route, message.Origin{Topic: said.Topic, Partition: message.NoPartition}, a, now, &said)
 	if problem == nil && may != nil {
 		problem = may(&said, op.Entry.Target)
 	}
@@ -87,9 +88,9 @@ func (l *Letter) headers(r client.ReplayRequest) (kept []client.Header, problem 
 	for _, h := range l.Headers {
 		switch {
 		case h.Key == client.HeaderErrorValueDropped:
-			return nil, lost("the dead letter has no value, which was too large for it: produce the record again, from " + l.Origin.String())
+			return nil, l.lost("has no value, which was too large for it: produce the record again, from " + l.Origin.String())
 		case strings.EqualFold(h.Key, client.HeaderCancel):
-			return nil, lost("the dead letter is no message: it asked to cancel one")
+			return nil, l.lost("is no message, it asked to cancel one: replay another")
 		case strings.HasPrefix(h.Key, errorPrefix) || slices.Contains(ours, h.Key):
 		case slices.ContainsFunc(dropped, func(name string) bool { return strings.EqualFold(name, h.Key) }):
 		default:
@@ -99,9 +100,9 @@ func (l *Letter) headers(r client.ReplayRequest) (kept []client.Header, problem 
 	return kept, nil
 }
 
-// lost says why a dead letter cannot be made a message of.
-func lost(why string) *client.Problem {
-	return &client.Problem{Code: client.CodeBadRequest, Detail: why}
+// lost says why the dead letter cannot be made a message of.
+func (l *Letter) lost(why string) *client.Problem {
+	return client.BadField("offset", strconv.FormatInt(l.Place.Offset, 10), "names a dead letter that "+why)
 }
 
 // errorPrefix begins the names of what a dead letter is told by.

@@ -103,7 +103,7 @@ func TestReplay_refusesWhatCannotBeAMessage(t *testing.T) {
 			code   client.Code
 			says   string
 		}{
-			{"one without its value", deadLetter(7, "__carillon.errors.value-dropped", "20000000"), nil, client.ReplayRequest{}, client.CodeBadRequest, "the dead letter has no value, which was too large for it: produce the record again, from orders.delay/2/40"},
+			{"one without its value", deadLetter(7, "__carillon.errors.value-dropped", "20000000"), nil, client.ReplayRequest{}, client.CodeBadRequest, "names a dead letter that has no value, which was too large for it: produce the record again, from orders.delay/2/40"},
 			{"a cancel", deadLetter(7, "deliver-cancel", "yes"), nil, client.ReplayRequest{}, client.CodeBadRequest, "it asked to cancel one"},
 			{"a repetition", deadLetter(7, "deliver-cron", "* * * * *"), nil, client.ReplayRequest{}, client.CodeBadRequest, "is not supported by this version"},
 			{"an id that cannot be", deadLetter(7, "deliver-id", "api/x"), nil, client.ReplayRequest{}, client.CodeBadRequest, "api/x"},

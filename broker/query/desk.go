@@ -43,7 +43,7 @@ const (
 
 // A Desk answers questions, at the leader alone. Its methods may be called from any goroutine. They block for a
 // log entry, for others' answers, and for the disk; ctx bounds all of that. Their errors are a NotLeaderError, what
-// raftfsm says of an entry in doubt, ErrCursor, ErrFilter, and the disk's.
+// raftfsm says of an entry in doubt, a *client.Problem about the request, and the disk's.
 type Desk struct {
 	store    Store
 	log      Log
@@ -94,7 +94,7 @@ func (d *Desk) List(ctx context.Context, r ListRequest) (client.Page, error) {
 		return client.Page{}, err
 	}
 	if r.Limit < 1 || r.Limit > MostListed {
-		return client.Page{}, fmt.Errorf("%w: limit %d: it is from 1 to %d", ErrFilter, r.Limit, MostListed)
+		return client.Page{}, client.BadField("limit", strconv.Itoa(r.Limit), fmt.Sprintf("is not from 1 to %d: ask for as many, and for the next page after it", MostListed))
 	}
 	m.cluster = d.store.ClusterID()
 	from, err := m.resume(r.Cursor)

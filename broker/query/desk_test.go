@@ -153,18 +153,19 @@ func TestList_refusesWhatMeansNothing(t *testing.T) {
 	}
 	for _, test := range []struct {
 		request ListRequest
-		want    error
+		field   string
 	}{
-		{ListRequest{Limit: 3, Cursor: foreign.Next}, ErrCursor},
-		{ListRequest{Limit: 3, Cursor: page.Next, Filter: client.Filter{Topic: "orders.delay"}}, ErrCursor},
-		{ListRequest{Limit: 3, Cursor: "x"}, ErrCursor},
-		{ListRequest{Limit: 0}, ErrFilter},
-		{ListRequest{Limit: 5000}, ErrFilter},
-		{ListRequest{Limit: 1, Filter: client.Filter{States: []string{"aside"}}}, ErrFilter},
-		{ListRequest{Limit: 1, Filter: client.Filter{From: 10, To: 5}}, ErrFilter},
+		{ListRequest{Limit: 3, Cursor: foreign.Next}, "cursor"},
+		{ListRequest{Limit: 3, Cursor: page.Next, Filter: client.Filter{Topic: "orders.delay"}}, "cursor"},
+		{ListRequest{Limit: 3, Cursor: "x"}, "cursor"},
+		{ListRequest{Limit: 0}, "limit"},
+		{ListRequest{Limit: 5000}, "limit"},
+		{ListRequest{Limit: 1, Filter: client.Filter{States: []string{"aside"}}}, "state"},
+		{ListRequest{Limit: 1, Filter: client.Filter{From: 10, To: 5}}, "to"},
 	} {
-		if _, err := d.List(t.Context(), test.request); !errors.Is(err, test.want) {
-			t.Errorf("%+v: %v, want %v", test.request, err, test.want)
+		_, err := d.List(t.Context(), test.request)
+		if p, _ := err.(*client.Problem); !errors.Is(err, client.ErrBadRequest) || p.Field != test.field || p.Value == "" {
+			t.Errorf("%+v: %#v, want %s", test.request, err, test.field)
 		}
 	}
 }
@@ -254,9 +255,14 @@ func TestHistogram_countsByTimeAndTarget(t *testing.T) {
 			t.Errorf("%+v: %s", test.request, got)
 		}
 	}
-	for _, r := range []HistogramRequest{{Bounds: []int64{5, 2}}, {Bounds: make([]int64, 1001)}, {Filter: client.Filter{Prefix: "orders.delay/"}}} {
-		if _, err := d.Histogram(t.Context(), r); !errors.Is(err, ErrFilter) {
-			t.Errorf("%v", err)
+	for want, r := range map[string]HistogramRequest{
+		"bounds 5 2":           {Bounds: []int64{5, 2}},
+		"bounds 1001":          {Bounds: make([]int64, 1001)},
+		"prefix orders.delay/": {Filter: client.Filter{Prefix: "orders.delay/"}},
+	} {
+		_, err := d.Histogram(t.Context(), r)
+		if p, _ := err.(*client.Problem); !errors.Is(err, client.ErrBadRequest) || p.Field+" "+p.Value != want {
+			t.Errorf("%#v, want %s", err, want)
 		}
 	}
 }

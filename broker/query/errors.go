@@ -7,14 +7,8 @@ import (
 	"github.com/carillonmq/carillon/raftfsm"
 )
 
-var (
-	// ErrCursor says that a cursor is not one of ours, or of another question.
-	ErrCursor = errors.New("bad cursor")
-	// ErrFilter says that a filter means nothing.
-	ErrFilter = errors.New("bad filter")
-	// ErrIDsClosed says that messages cannot be looked up by their ids yet.
-	ErrIDsClosed = errors.New("messages cannot be looked up by their ids before feature level 3 is in force and the leader has read the old ones: list them instead")
-)
+// ErrIDsClosed says that messages cannot be looked up by their ids yet.
+var ErrIDsClosed = errors.New("messages cannot be looked up by their ids before feature level 3 is in force and the leader has read the old ones: list them instead")
 
 // A NotLeaderError says that another node must be asked. It is raftfsm.ErrNotLeader.
 type NotLeaderError struct {

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"math"
 	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/carillonmq/carillon/broker/message"
@@ -38,15 +39,15 @@ func newMatcher(f client.Filter) (matcher, error) {
 	for _, name := range f.States {
 		at := slices.IndexFunc(standings(), func(g storage.Standing) bool { return g.String() == name })
 		if at < 0 {
-			return m, fmt.Errorf("%w: state %q: it is one of %v; which dead letters are aside is in the problems of the status alone", ErrFilter, name, standings())
+			return m, client.BadField("state", name, fmt.Sprintf("is none of %v; which dead letters are aside is in the problems of the status alone", standings()))
 		}
 		m.states = append(m.states, standings()[at])
 	}
 	if f.Code != "" {
-		return m, fmt.Errorf("%w: code %q: messages that wait have none, dead letters do", ErrFilter, f.Code)
+		return m, client.BadField("code", f.Code, "is of dead letters, messages that wait have none: leave it out")
 	}
 	if f.To != 0 && f.To <= f.From {
-		return m, fmt.Errorf("%w: due from %d to %d: the end must be after the beginning", ErrFilter, f.From, f.To)
+		return m, client.BadField("to", strconv.FormatInt(f.To, 10), fmt.Sprintf("is not after from, %d: give a later end, or leave it out", f.From))
 	}
 	return m, nil
 }
@@ -138,9 +139,9 @@ func (m *matcher) resume(cursor string) (storage.Ref, error) {
 	b, err := base64.RawURLEncoding.DecodeString(cursor)
 	switch {
 	case err != nil || len(b) != cursorSize || b[0] != cursorVersion:
-		return storage.Ref{}, fmt.Errorf("%w: %q is none that this version of carillon gives out: begin without one", ErrCursor, cursor)
+		return storage.Ref{}, client.BadField("cursor", cursor, "is none that this version of carillon gives out: begin without one")
 	case string(b[17:]) != string(m.digest()):
-		return storage.Ref{}, fmt.Errorf("%w: %q is of another question, or of another cluster: give the filter that it came with, or begin without one", ErrCursor, cursor)
+		return storage.Ref{}, client.BadField("cursor", cursor, "is of another question, or of another cluster: give the filter that it came with, or begin without one")
 	}
 	return storage.Ref{Due: int64(binary.BigEndian.Uint64(b[1:])), Seq: binary.BigEndian.Uint64(b[9:])}, nil
 }

@@ -7,6 +7,7 @@ import (
 	"math"
 	"slices"
 	"sort"
+	"strconv"
 	"strings"
 
 	"github.com/carillonmq/carillon/client"
@@ -40,11 +41,11 @@ func (d *Desk) Histogram(ctx context.Context, r HistogramRequest) (client.Histog
 	}
 	switch {
 	case m.byBody():
-		return client.Histogram{}, fmt.Errorf("%w: prefix %q: ids that nobody chose are not counted by what they begin with: list them", ErrFilter, r.Filter.Prefix)
+		return client.Histogram{}, client.BadField("prefix", r.Filter.Prefix, "is of ids that nobody chose, which are not counted by what they begin with: list them")
 	case len(r.Bounds) > MostBounds:
-		return client.Histogram{}, fmt.Errorf("%w: %d bounds: %d at most", ErrFilter, len(r.Bounds), MostBounds)
+		return client.Histogram{}, client.BadField("bounds", strconv.Itoa(len(r.Bounds)), fmt.Sprintf("are more than %d: give so many at most", MostBounds))
 	case !slices.IsSorted(r.Bounds):
-		return client.Histogram{}, fmt.Errorf("%w: bounds %v: they must rise", ErrFilter, r.Bounds)
+		return client.Histogram{}, client.BadField("bounds", strings.Trim(fmt.Sprint(r.Bounds), "[]"), "do not rise: put them in order")
 	}
 	if err := d.enter(ctx); err != nil {
 		return client.Histogram{}, err

@@ -22,7 +22,7 @@ type Lister interface {
 	List(ctx context.Context, q storage.ListQuery) (storage.Page, error)
 }
 
-// NewWalk returns a walk over messages of a seq up to upper. The error is ErrFilter.
+// NewWalk returns a walk over messages of a seq up to upper. The error is a *client.Problem.
 func NewWalk(store Lister, f client.Filter, upper uint64) (*Walk, error) {
 	m, err := newMatcher(f)
 	if err != nil {

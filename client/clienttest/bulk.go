@@ -18,23 +18,26 @@ func (s *Server) postOperation(r *http.Request) (any, *client.Problem) {
 	f := request.Filter
 	switch {
 	case !slices.Contains([]string{client.OperationCancel, client.OperationChange, client.OperationNow, client.OperationReplay}, request.Verb):
-		return nil, bad("verb", request.Verb, "is none of cancel, change, now and replay")
+		return nil, client.BadField("verb", request.Verb, "is none of cancel, change, now and replay")
 	case request.Verb == client.OperationReplay && f.Prefix != "":
-		return nil, bad("filter.prefix", f.Prefix, "is of messages that wait: dead letters have none")
+		return nil, client.BadField("filter.prefix", f.Prefix, "is of messages that wait: dead letters have none")
 	case request.Verb == client.OperationReplay && len(f.States) > 0:
-		return nil, bad("filter.states", f.States[0], "is of messages that wait: dead letters have none")
+		return nil, client.BadField("filter.states", f.States[0], "is of messages that wait: dead letters have none")
 	case s.meansEverything(request.Verb, f) && !request.All:
-		return nil, bad("filter", "", "means everything: say what is meant, or all: true")
+		return nil, client.BadField("filter", "", "means everything: say what is meant, or all: true")
 	case !s.meansEverything(request.Verb, f) && request.All:
-		return nil, bad("all", "true", "stands beside a filter that means some: leave one of the two out")
+		return nil, client.BadField("all", "true", "stands beside a filter that means some: leave one of the two out")
 	case request.Verb != client.OperationReplay && request.Again:
-		return nil, bad("again", "true", "goes with dead letters alone: leave it out")
+		return nil, client.BadField("again", "true", "goes with dead letters alone: leave it out")
 	case request.Reason == "" && !request.DryRun:
-		return nil, bad("reason", "", "is missing: say why, for those who find it in the list of operations")
+		return nil, client.BadField("reason", "", "is missing: say why, for those who find it in the list of operations")
 	case request.Verb != client.OperationReplay && f.Code != "":
-		return nil, bad("code", f.Code, "is of dead letters: messages that wait have none")
+		return nil, client.BadField("filter.code", f.Code, "is of dead letters: messages that wait have none")
 	}
-	if p := checkFilter(f); p != nil {
+	if p := checkFilter("filter.", f); p != nil {
+		if p.Field == "filter.state" { // as a parameter is called, which may come several times
+			p.Field = "filter.states"
+		}
 		return nil, p
 	}
 	o := client.Operation{
@@ -73,7 +76,7 @@ func (s *Server) runOperation(o *client.Operation) *client.Problem {
 	if wanted.Shift != "" {
 		var err error
 		if shift, err = time.ParseDuration(wanted.Shift); err != nil {
-			return bad("shift", wanted.Shift, "is no delay")
+			return client.BadField("change.shift", wanted.Shift, "is no delay")
 		}
 	}
 	switch o.Verb {
@@ -89,7 +92,7 @@ func (s *Server) runOperation(o *client.Operation) *client.Problem {
 		}
 	case client.OperationChange:
 		if (wanted == client.BulkChange{}) {
-			return bad("change", "", "is missing: say what is to be different")
+			return client.BadField("change", "", "is missing: say what is to be different")
 		}
 		one = func(m *message) (client.Answer, *client.Problem) {
 			each := change
@@ -112,7 +115,7 @@ func (s *Server) runOperation(o *client.Operation) *client.Problem {
 
 func (s *Server) runReplay(o *client.Operation, wanted client.BulkChange) *client.Problem {
 	if wanted.Shift != "" {
-		return bad("change.shift", wanted.Shift, "is of messages that wait, which have a time: give deliver_at or deliver_after")
+		return client.BadField("change.shift", wanted.Shift, "is of messages that wait, which have a time: give deliver_at or deliver_after")
 	}
 	full := client.ScheduleRequest{DeliverAt: wanted.DeliverAt, DeliverAfter: wanted.DeliverAfter, DeliverTo: wanted.DeliverTo}
 	if full.DeliverAt == "" && full.DeliverAfter == "" {

@@ -95,7 +95,7 @@ func (s *Server) replay(l *letter, r client.ReplayRequest) (client.Answer, *clie
 		m.target = routed(m.topic)
 	}
 	if p := s.check(&m); p != nil {
-		return client.Answer{}, p.asked()
+		return client.Answer{}, p.asked(&full)
 	}
 	answer, p := s.carryOut(operation{verb: schedule, condition: client.Absent, message: m}) // one that waits does not give way
 	if p == nil {

@@ -1,6 +1,7 @@
 package clienttest
 
 import (
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"maps"
@@ -48,9 +49,9 @@ func asked(r *http.Request, names ...string) *parameters {
 		switch {
 		case given == "stale":
 		case !slices.Contains(names, given):
-			q.problem = bad(given, values[0], "is no parameter: there are "+strings.Join(names, ", "))
+			q.problem = client.BadField(given, values[0], "is no parameter: there are "+strings.Join(names, ", "))
 		case len(values) > 1 && given != "state":
-			q.problem = bad(given, values[0], "is there more than once")
+			q.problem = client.BadField(given, values[1], fmt.Sprintf("is there beside %q: give it once", values[0]))
 		}
 	}
 	return q
@@ -62,7 +63,7 @@ func (q *parameters) number(name string, usual int64) int64 {
 	}
 	n, err := strconv.ParseInt(q.Get(name), 10, 64)
 	if err != nil {
-		q.problem = bad(name, q.Get(name), "is no number; times are epoch milliseconds")
+		q.problem = client.BadField(name, q.Get(name), "is no number; times are epoch milliseconds")
 	}
 	return n
 }
@@ -71,20 +72,24 @@ var filterNames = [...]string{"topic", "prefix", "target", "from", "to", "state"
 
 func (q *parameters) filter() client.Filter {
 	f := client.Filter{Topic: q.Get("topic"), Prefix: q.Get("prefix"), Target: q.Get("target"), Code: q.Get("code"), States: q.Values["state"], From: q.number("from", 0), To: q.number("to", 0)}
-	if p := checkFilter(f); p != nil {
+	if p := checkFilter("", f); p != nil {
 		q.problem = p
 	}
 	return f
 }
 
-func checkFilter(f client.Filter) *client.Problem {
+// checkFilter returns what is wrong with a filter, whose fields are told behind a prefix.
+func checkFilter(prefix string, f client.Filter) *client.Problem {
+	if p := cmp.Or(client.CheckMillis(prefix+"from", f.From), client.CheckMillis(prefix+"to", f.To)); p != nil {
+		return p
+	}
 	for _, state := range f.States {
 		if !slices.Contains([]string{client.StateWaiting, client.StateParked, client.StatePaused, client.StateClaimed, client.StateExpired}, state) {
-			return bad("state", state, "is none of waiting, parked, paused, claimed and expired")
+			return client.BadField(prefix+"state", state, "is none of waiting, parked, paused, claimed and expired")
 		}
 	}
 	if f.To != 0 && f.To <= f.From {
-		return bad("to", strconv.FormatInt(f.To, 10), "is not after from")
+		return client.BadField(prefix+"to", strconv.FormatInt(f.To, 10), "is not after from")
 	}
 	return nil
 }
@@ -108,12 +113,12 @@ func (s *Server) list(w http.ResponseWriter, r *http.Request) {
 	q := asked(r, append(filterNames[:], "limit", "cursor")...)
 	f, limit := q.filter(), q.number("limit", 100)
 	if limit < 1 || limit > 1000 {
-		q.problem = bad("limit", q.Get("limit"), "is not from 1 to 1000")
+		q.problem = client.BadField("limit", q.Get("limit"), "is not from 1 to 1000")
 	}
 	var after message
 	if cursor := q.Get("cursor"); cursor != "" {
 		if _, err := fmt.Sscanf(cursor, "%d-%d", &after.due, &after.seq); err != nil {
-			q.problem = bad("cursor", cursor, "is none that was given out: begin without one")
+			q.problem = client.BadField("cursor", cursor, "is none that was given out: begin without one")
 		}
 	}
 	if q.problem != nil {
@@ -167,8 +172,10 @@ func (s *Server) getMessage(r *http.Request) (any, *client.Problem) {
 func (s *Server) getExplain(r *http.Request) (any, *client.Problem) {
 	q := asked(r, "topic", "id")
 	n := name{q.Get("topic"), q.Get("id")}
-	if n.topic == "" || n.id == "" {
-		return nil, bad("id", n.id, "or the topic is missing")
+	for _, field := range []string{"topic", "id"} {
+		if q.Get(field) == "" {
+			return nil, client.BadField(field, "", "is missing: ask for /v1/explain?topic=TOPIC&id=ID")
+		}
 	}
 	e := client.Explanation{Topic: n.topic, ID: n.id, Node: nodeName, AppliedIndex: s.index, Cluster: Cluster, Events: []client.ExplainedEvent{}, Words: []string{}}
 	for _, o := range s.outcomes[n] {
@@ -210,16 +217,19 @@ func (s *Server) getHistogram(r *http.Request) (any, *client.Problem) {
 		for bound := range strings.SplitSeq(text, ",") {
 			ms, err := strconv.ParseInt(bound, 10, 64)
 			if err != nil {
-				return nil, bad("bounds", bound, "is no number: they are epoch milliseconds, with commas in between")
+				return nil, client.BadField("bounds", bound, "is no number: they are epoch milliseconds, with commas in between")
+			}
+			if p := client.CheckMillis("bounds", ms); p != nil {
+				return nil, p
 			}
 			bounds = append(bounds, ms)
 		}
 	}
 	if !slices.IsSorted(bounds) {
-		return nil, bad("bounds", q.Get("bounds"), "do not rise")
+		return nil, client.BadField("bounds", q.Get("bounds"), "do not rise")
 	}
 	if by := q.Get("by"); by != "" && by != "target" {
-		return nil, bad("by", by, "is not target")
+		return nil, client.BadField("by", by, "is not target")
 	}
 	type group struct {
 		bucket int

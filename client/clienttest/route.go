@@ -44,6 +44,10 @@ func (s *Server) routes() *http.ServeMux {
 		mux.HandleFunc(pattern, func(w http.ResponseWriter, r *http.Request) {
 			s.mu.Lock()
 			defer s.mu.Unlock()
+			if p := checkHeaders(r.Header); p != nil {
+				complain(w, p)
+				return
+			}
 			tell(w, serve)(r)
 		})
 	}
@@ -82,23 +86,9 @@ func write(w http.ResponseWriter, status int, kind string, body any) {
 
 func complain(w http.ResponseWriter, p *client.Problem) {
 	told := *p
-	told.Status = statusOf(p.Code)
+	told.Status = p.Code.Status()
 	told.Title = http.StatusText(told.Status)
 	write(w, told.Status, "application/problem+json", told)
-}
-
-func statusOf(code client.Code) int {
-	switch code {
-	case client.CodeTooLate, client.CodeKeyReused, client.CodeReplayed:
-		return http.StatusConflict
-	case client.CodeConflict:
-		return http.StatusPreconditionFailed
-	case client.CodeNotFound:
-		return http.StatusNotFound
-	case client.CodeTooLarge:
-		return http.StatusRequestEntityTooLarge
-	}
-	return http.StatusBadRequest
 }
 
 func unknown(format string, args ...any) *client.Problem {
@@ -155,13 +145,13 @@ func (s *Server) postBatch(r *http.Request) (any, *client.Problem) {
 		return nil, p
 	}
 	if n := len(batch.Messages); n < 1 || n > client.MostBatched {
-		return nil, &client.Problem{Code: client.CodeBadRequest, Field: "messages", Detail: fmt.Sprintf("messages has %d: it takes 1 to %d", n, client.MostBatched)}
+		return nil, client.BadField("messages", strconv.Itoa(n), fmt.Sprintf("are too few or too many: send 1 to %d", client.MostBatched))
 	}
 	answers := make([]client.BatchItem, len(batch.Messages))
 	for i, request := range batch.Messages {
 		a, p := s.schedule(request)
 		if p != nil {
-			p.Status = statusOf(p.Code)
+			p.Status = p.Code.Status()
 			p.Title = http.StatusText(p.Status)
 			answers[i].Problem = p
 		} else {
@@ -206,8 +196,13 @@ func (s *Server) postPause(kind string) func(*http.Request) (any, *client.Proble
 		if problem := read(r, &p, true); problem != nil {
 			return nil, problem
 		}
-		if p.Why == "" {
-			return nil, bad("why", "", "is empty: say it to those who find it paused")
+		switch {
+		case kind == client.PauseTopic && !isDelayTopic(p.Name):
+			return nil, client.BadField(kind, p.Name, "is of no route: those of clienttest end in "+delaySuffix)
+		case kind == client.PauseTarget && isDelayTopic(p.Name):
+			return nil, client.BadField(kind, p.Name, "is a delay topic: pause it as a topic")
+		case strings.TrimSpace(p.Why) == "":
+			return nil, client.BadField("why", p.Why, "is empty: say it to those who find it paused")
 		}
 		if s.pauseOf(kind, p.Name) != nil {
 			return client.PauseChange{}, nil

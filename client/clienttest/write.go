@@ -27,7 +27,7 @@ const mostKey = 256
 func (s *Server) schedule(r client.ScheduleRequest) (client.Answer, *client.Problem) {
 	key := name{r.Topic, r.IdempotencyKey}
 	if len(key.id) > mostKey {
-		return client.Answer{}, bad("idempotency_key", key.id, fmt.Sprintf("has %d bytes: use %d at most", len(key.id), mostKey))
+		return client.Answer{}, client.BadField("idempotency_key", key.id, fmt.Sprintf("has %d bytes: use %d at most", len(key.id), mostKey))
 	}
 	r.IdempotencyKey = ""
 	op, p := s.asked(r)
@@ -36,7 +36,7 @@ func (s *Server) schedule(r client.ScheduleRequest) (client.Answer, *client.Prob
 	}
 	content, err := json.Marshal(r)
 	if err != nil {
-		return client.Answer{}, bad("value", "", err.Error())
+		return client.Answer{}, client.BadField("value", "", err.Error())
 	}
 	before, isKnown := s.answers[key]
 	switch {
@@ -56,7 +56,7 @@ func (s *Server) schedule(r client.ScheduleRequest) (client.Answer, *client.Prob
 // asked returns the operation that a request comes to.
 func (s *Server) asked(r client.ScheduleRequest) (op operation, p *client.Problem) {
 	if !isDelayTopic(r.Topic) {
-		return op, bad("topic", r.Topic, "is no delay topic: those of clienttest end in "+delaySuffix)
+		return op, client.BadField("topic", r.Topic, "is no delay topic: those of clienttest end in "+delaySuffix)
 	}
 	own, p := headersOf(r.Headers)
 	if p != nil {
@@ -84,7 +84,7 @@ func (s *Server) asked(r client.ScheduleRequest) (op operation, p *client.Proble
 		return op, p
 	}
 	if p := s.check(&op.message); p != nil {
-		return op, p.asked()
+		return op, p.asked(&r)
 	}
 	return op, nil
 }
@@ -101,7 +101,7 @@ func setData(m *message, key, value client.Data) *client.Problem {
 		}
 		b, err := d.from.Bytes()
 		if err != nil {
-			return bad(d.field, "", "is wrong: "+err.Error())
+			return client.BadField(d.field, "", "is wrong: "+err.Error())
 		}
 		*d.to = b
 	}
@@ -112,13 +112,13 @@ func setData(m *message, key, value client.Data) *client.Problem {
 }
 
 func headersOf(given []client.DataHeader) (headers []client.Header, p *client.Problem) {
-	for _, h := range given {
+	for i, h := range given {
 		value, err := h.Value.Bytes()
 		switch {
 		case err != nil:
-			return nil, bad("headers", h.Key, "is wrong: "+err.Error())
+			return nil, client.BadField(fmt.Sprintf("headers[%d].value", i), "", "is wrong: "+err.Error())
 		case strings.HasPrefix(strings.ToLower(h.Key), client.InstructionPrefix):
-			return nil, bad("headers", h.Key, "is an instruction: leave it out, and write what it says as a field of the request")
+			return nil, client.BadField(fmt.Sprintf("headers[%d].key", i), h.Key, "is an instruction: leave it out, and write what it says as a field of the request")
 		}
 		headers = append(headers, client.Header{Key: h.Key, Value: value})
 	}
@@ -170,7 +170,7 @@ func (s *Server) changed(m *message, r client.ChangeRequest) (message, *client.P
 		return message{}, p
 	}
 	if p := s.check(&changed); p != nil {
-		return message{}, p.asked()
+		return message{}, p.asked(&full)
 	}
 	return changed, nil
 }
@@ -187,30 +187,23 @@ func (s *Server) deliverNow(n name, condition client.Condition, seq uint64) (cli
 // parse reads instructions; what is wrong is told in the names of the fields that they were made of.
 func parse(headers []client.Header, now int64) (client.Instruction, *client.Problem) {
 	in, err := client.Parse(headers, now)
-	if err == nil {
-		return in, nil
+	if wrong, ok := errors.AsType[*client.HeaderError](err); ok {
+		return in, wrong.OfField()
 	}
-	wrong := *err.(*client.HeaderError)
-	switch wrong.Field {
-	case client.HeaderAt, client.HeaderAfter, client.HeaderTo:
+	return in, nil
+}
+
+// asked is the problem of a record as one of a request, which said this.
+func (p *problem) asked(said *client.ScheduleRequest) *client.Problem {
+	told := &client.Problem{Code: client.CodeBadRequest, Field: "deliver_to", Value: said.DeliverTo, Detail: p.detail}
+	switch {
+	case p.code != codeBeyondMaxDelay:
+	case said.DeliverAt != "":
+		told.Field, told.Value = "deliver_at", said.DeliverAt
 	default:
-		wrong.Field = strings.TrimPrefix(wrong.Field, client.InstructionPrefix)
+		told.Field, told.Value = "deliver_after", said.DeliverAfter
 	}
-	wrong.Field = strings.ReplaceAll(wrong.Field, "-", "_")
-	return in, &client.Problem{Code: client.CodeBadRequest, Field: wrong.Field, Value: wrong.Value, Detail: wrong.Error()}
-}
-
-// asked is the problem of a record as one of a request.
-func (p *problem) asked() *client.Problem {
-	field := "deliver_to"
-	if p.code == codeBeyondMaxDelay {
-		field = "deliver_at"
-	}
-	return &client.Problem{Code: client.CodeBadRequest, Field: field, Detail: p.detail}
-}
-
-func bad(field, value, words string) *client.Problem {
-	return &client.Problem{Code: client.CodeBadRequest, Field: field, Value: value, Detail: strings.TrimSpace(fmt.Sprintf("%s %q %s", field, value, words))}
+	return told
 }
 
 // mostRequested bounds the body of a request, in bytes.
@@ -233,6 +226,19 @@ func read(r *http.Request, into any, optional bool) *client.Problem {
 	return nil
 }
 
+// checkHeaders refuses a header that says what a write depends on, if it is empty or comes twice.
+func checkHeaders(given http.Header) *client.Problem {
+	for _, name := range []string{"If-Match", "If-None-Match", "Idempotency-Key"} {
+		switch values := given.Values(name); {
+		case len(values) > 1:
+			return client.BadField(name, values[1], fmt.Sprintf("is there beside %q: give it once", values[0]))
+		case len(values) == 1 && values[0] == "":
+			return client.BadField(name, "", "is empty: give it a value, or leave it out")
+		}
+	}
+	return nil
+}
+
 // condition reads If-Match and If-None-Match.
 func condition(r *http.Request) (client.Condition, uint64, *client.Problem) {
 	match, none := r.Header.Get("If-Match"), r.Header.Get("If-None-Match")
@@ -242,13 +248,14 @@ func condition(r *http.Request) (client.Condition, uint64, *client.Problem) {
 	case match == "" && none == "*":
 		return client.Absent, 0, nil
 	case none != "":
-		return 0, 0, bad("If-None-Match", none, "is not *, or stands beside If-Match")
+		return 0, 0, client.BadField("If-None-Match", none, "is not *, or stands beside If-Match")
 	case match == "*":
 		return client.Present, 0, nil
 	}
-	seq, err := strconv.ParseUint(strings.Trim(match, `"`), 10, 64)
-	if err != nil {
-		return 0, 0, bad("If-Match", match, `is not * and no seq: write "41"`)
+	text, err := strconv.Unquote(match)
+	seq, err2 := strconv.ParseUint(text, 10, 64)
+	if err != nil || err2 != nil || seq == 0 {
+		return 0, 0, client.BadField("If-Match", match, `is no ETag of a message: give one, such as "42" with its quotes, or *`)
 	}
 	return client.Exactly, seq, nil
 }

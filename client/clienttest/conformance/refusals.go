@@ -51,6 +51,67 @@ func refusals() []Case {
 				s.Errorf("something was done: %q wait", got)
 			}
 		}},
+		{"a request means something", func(s *scene) {
+			s.long("a")
+			for _, w := range []wrong{
+				{"GET /v1/messages?topic=TOPIC&from=1900000000", "", "", "from", "1900000000"},
+				{"GET /v1/count?topic=TOPIC&to=1900000000", "", "", "to", "1900000000"},
+				{"GET /v1/histogram?topic=TOPIC&bounds=1900000000", "", "", "bounds", "1900000000"},
+				{"GET /v1/histogram?topic=TOPIC&by=topic", "", "", "by", "topic"},
+				{"GET /v1/dead-letters?from=1900000000", "", "", "from", "1900000000"},
+				{"GET /v1/messages?topic=TOPIC&limit=0", "", "", "limit", "0"},
+				{"GET /v1/messages?topic=TOPIC&due=5", "", "", "due", "5"},
+				{"GET /v1/messages?topic=TOPIC&topic=b", "", "", "topic", "b"},
+				{"GET /v1/messages?topic=TOPIC&state=asleep", "", "", "state", "asleep"},
+				{"GET /v1/explain?topic=TOPIC", "", "", "id", ""},
+				{schedules, `{"topic":"TOPIC","deliver_after":"1h"}`, "Idempotency-Key: ", "Idempotency-Key", ""},
+				{schedules, `{"topic":"TOPIC","deliver_after":"1h"}`, "If-None-Match: ", "If-None-Match", ""},
+				{schedules, `{"topic":"TOPIC","deliver_after":"P80000D"}`, "", "deliver_after", "P80000D"},
+				{schedules, `{"topic":"TOPIC","deliver_after":"1h","deliver_to":"TOPIC"}`, "", "deliver_to", s.topic},
+				{"POST /v1/batches", `{"messages":[]}`, "", "messages", "0"},
+				{"DELETE " + at, "", "If-Match: 5", "If-Match", "5"},
+				{"DELETE " + at, "", "If-Match: ", "If-Match", ""},
+				{"POST /v1/operations", `{"verb":"cancel","filter":{"topic":"TOPIC","from":"1900000000"},"reason":"r"}`, "", "filter.from", "1900000000"},
+				{"POST /v1/operations", `{"verb":"cancel","filter":{"topic":"TOPIC","states":["asleep"]},"reason":"r"}`, "", "filter.states", "asleep"},
+				{"POST /v1/operations", `{"verb":"cancel","filter":{"topic":"TOPIC"}}`, "", "reason", ""},
+				{"POST /v1/topics/TOPIC/pause", `{"who":"ann"}`, "", "why", ""},
+				{"POST /v1/topics/nobody.reads/pause", `{"why":"why"}`, "", "topic", "nobody.reads"},
+				{"POST /v1/targets/TOPIC/pause", `{"why":"why"}`, "", "target", s.topic},
+			} {
+				s.expectRefused(w)
+			}
+			_, err := s.Count(s.ctx, client.Filter{Topic: s.topic, From: 1_900_000_000})
+			if p := s.refused("count from seconds", err, client.ErrBadRequest); p.Field != "from" {
+				s.Errorf("the problem names %+v", p)
+			}
+			_, err = s.StartOperation(s.ctx, client.OperationRequest{Verb: client.OperationCancel, Filter: client.Filter{Topic: s.topic, To: 1_900_000_000}, Reason: "r"})
+			if p := s.refused("cancel up to seconds", err, client.ErrBadRequest); p.Field != "filter.to" {
+				s.Errorf("the problem names %+v", p)
+			}
+			s.waits("a")
+		}},
+		{"whatever the id it can be asked for", func(s *scene) {
+			for _, id := range []string{".", "..", "../..", "a/../b", "//", "a//b/", "./a", "%2E", "%", "a b", "?a=b", "#", "ü/\u00FC", "a+b", `"`, "api", "now"} {
+				a := s.long(id)
+				if m := s.waits(id); m.Seq != a.Seq || m.ID != id {
+					s.Errorf("under %q waits %+v, want %d", id, m, a.Seq)
+				}
+				changed, err := s.Change(s.ctx, s.name(id), client.ChangeRequest{DeliverAfter: "48h"})
+				if err != nil || changed.Before != a.Seq {
+					s.Errorf("change %q: %+v, %v", id, changed, err)
+				}
+				if e, err := s.Explain(s.ctx, s.topic, id); err != nil || e.ID != id {
+					s.Errorf("explain %q: %+v, %v", id, e, err)
+				}
+				if ended, err := s.Cancel(s.ctx, s.name(id), "done"); err != nil || ended.Seq != changed.Seq {
+					s.Errorf("cancel %q: %+v, %v", id, ended, err)
+				}
+			}
+			s.expectRefused(wrong{schedules, `{"topic":"TOPIC","deliver_after":"1h","id":"/"}`, "", "id", "/"})
+			if got := s.list(client.Filter{Topic: s.topic}); len(got) > 0 {
+				s.Errorf("%q wait still", got)
+			}
+		}},
 	}
 }
 

@@ -188,7 +188,7 @@ func scheduling() []Case {
 				"id":              func(r *client.ScheduleRequest) { r.ID = "topic/1/2" },
 				"if":              func(r *client.ScheduleRequest) { r.If = "0" },
 				"partition":       func(r *client.ScheduleRequest) { r.Partition = new(int32(-1)) },
-				"headers":         func(r *client.ScheduleRequest) { r.Headers = []client.DataHeader{{Key: "Deliver-At"}} },
+				"headers[0].key":  func(r *client.ScheduleRequest) { r.Headers = []client.DataHeader{{Key: "Deliver-At"}} },
 				"idempotency_key": func(r *client.ScheduleRequest) { r.IdempotencyKey = strings.Repeat("k", 257) },
 			} {
 				r := good

@@ -39,7 +39,7 @@ func busy() State {
 				{ID: "n3", API: "n3.example:7401", Voter: new(false)},
 			},
 			Parked:   []string{"bills"},
-			Paused:   []broker.Pause{{Kind: "topic", Name: "orders.delay", Who: "anna@desk", Why: "wrong \x1b[31mprices", Since: now.UnixMilli() - 90_000}},
+			Paused:   []client.Pause{{Kind: "topic", Name: "orders.delay", Who: "anna@desk", Why: "wrong \x1b[31mprices", Since: now.UnixMilli() - 90_000}},
 			Problems: []string{"kafka: no broker answers"},
 		},
 		Due: h, Bounds: bounds,
