@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"golang.org/x/sync/semaphore"
@@ -13,6 +14,7 @@ import (
 	"github.com/carillonmq/carillon/client"
 	"github.com/carillonmq/carillon/raftfsm"
 	"github.com/carillonmq/carillon/storage"
+	"github.com/carillonmq/carillon/storage/name"
 )
 
 // A Store is the schedule of this node.
@@ -149,9 +151,52 @@ func (c *call) add(op raftfsm.Operation, item *client.BatchItem) {
 }
 
 // carryOut has the call in the log, in as many commands as it takes. These are under way together, so that a
-// large batch does not wait for each: only within one command are operations in the order of the call.
+// large batch does not wait for each; but one that names an id or a key which an earlier one names waits for
+// that one, so that all that is about one id is done in the order of the call:
+//
+//	a b c | d e f | g a | h
+//	|---------->           a b c and d e f together
+//	              |------> g a, since a comes again, and h
+//
+// If an earlier one is not answered, the later ones are not begun: they might come before it.
 func (d *Desk) carryOut(ctx context.Context, c call) {
-	var parts []call
+	parts := partsOf(c)
+	if len(parts) == 1 {
+		d.together(ctx, parts)
+		return
+	}
+	begun := 0 // parts that are answered, or were
+	seen := make(map[naming]bool)
+	for i := range parts {
+		if slices.ContainsFunc(parts[i].operations, func(op raftfsm.Operation) bool { return seen[idOf(&op)] || seen[keyOf(&op)] }) {
+			if !d.together(ctx, parts[begun:i]) {
+				notBegun(parts[i:])
+				return
+			}
+			begun = i
+			clear(seen)
+		}
+		for _, op := range parts[i].operations {
+			seen[idOf(&op)] = true
+			if op.Once != (raftfsm.Once{}) {
+				seen[keyOf(&op)] = true
+			}
+		}
+	}
+	d.together(ctx, parts[begun:])
+}
+
+// A naming is what two operations may not have in common that are under way together.
+type naming struct {
+	topic, id string    // or
+	key       name.Hash // of an idempotency key
+}
+
+func idOf(op *raftfsm.Operation) naming  { return naming{topic: op.Entry.Topic, id: op.Entry.ID} }
+func keyOf(op *raftfsm.Operation) naming { return naming{key: op.Once.Key} }
+
+// partsOf parts a call into commands.
+func partsOf(c call) (parts []call) {
 	size := 0
 	for i, op := range c.operations {
 		bytes := raftfsm.OperationSize(&c.operations[i], "")
@@ -161,19 +206,33 @@ func (d *Desk) carryOut(ctx context.Context, c call) {
 		size += bytes
 		parts[len(parts)-1].add(op, c.items[i])
 	}
-	answered := make(chan struct{}, len(parts))
+	return parts
+}
+
+// together carries out parts at the same time, and reports whether all of them were answered.
+func (d *Desk) together(ctx context.Context, parts []call) bool {
+	answered := make(chan bool, len(parts))
 	for _, part := range parts {
-		go func() {
-			d.carryOutPart(ctx, part)
-			answered <- struct{}{}
-		}()
+		go func() { answered <- d.carryOutPart(ctx, part) }()
 	}
+	all := true
 	for range parts {
-		<-answered
+		all = <-answered && all
+	}
+	return all
+}
+
+// notBegun tells so.
+func notBegun(parts []call) {
+	for _, part := range parts {
+		for _, item := range part.items {
+			item.Problem = &client.Problem{Code: client.CodeUnavailable, Detail: "nothing was done: a part of the batch before this one was not answered, and has an id or a key that comes again: ask again"}
+		}
 	}
 }
 
-func (d *Desk) carryOutPart(ctx context.Context, c call) {
+// carryOutPart reports whether the log has answered.
+func (d *Desk) carryOutPart(ctx context.Context, c call) bool {
 	answers, err := d.line.do(ctx, c.operations)
 	for i, item := range c.items {
 		if err != nil {
@@ -184,6 +243,7 @@ func (d *Desk) carryOutPart(ctx context.Context, c call) {
 		d.count(answers[i])
 		item.Answer, item.Problem = tell(e.Topic, e.ID, answers[i])
 	}
+	return err == nil
 }
 
 // one carries out a single operation.

@@ -1,10 +1,12 @@
 package order
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -296,6 +298,68 @@ func TestSchedule_takesLargeBatches(t *testing.T) {
 			if l, _ := f.waiting(batch[i].ID); l.Seq != item.Answer.Seq {
 				t.Fatalf("%d has seq %d, was told %d", i, l.Seq, item.Answer.Seq)
 			}
+		}
+	})
+}
+
+// A slowLog takes its first command a second later than the others.
+type slowLog struct {
+	*node.Node
+	begun *atomic.Bool
+	lost  bool // or says that what came of it is not known
+}
+
+func (l slowLog) Propose(ctx context.Context, c raftfsm.Command) *raftfsm.Proposal {
+	if l.begun.Swap(true) {
+		return l.Node.Propose(ctx, c)
+	}
+	time.Sleep(time.Second)
+	if !l.lost {
+		return l.Node.Propose(ctx, c)
+	}
+	p, answer := raftfsm.NewProposal(nil)
+	answer(raftfsm.Result{}, raftfsm.ErrInDoubt)
+	return p
+}
+
+// A batch too large for one command is parted, and what is about one id is done in its order all the same.
+func TestSchedule_keepsTheOrderOfAnIDInLargeBatches(t *testing.T) {
+	batch := func() (requests []client.ScheduleRequest) {
+		for i, id := range []string{"a", "b", "c", "a", "d", "a"} {
+			r := request(id, fmt.Sprintf("%dh", i+1))
+			r.Value = client.Text(strings.Repeat("x", 300_000))
+			requests = append(requests, r)
+		}
+		requests[3].If = client.ConditionPresent
+		return requests
+	}
+	atDesk(t, func(t *testing.T, f *fixture) {
+		items := f.over(slowLog{f.node, new(atomic.Bool), false}).Schedule(t.Context(), nil, batch())
+		for i, want := range []string{"scheduled", "scheduled", "scheduled", "replaced", "scheduled", "replaced"} {
+			if items[i].Answer == nil || items[i].Answer.Code != want {
+				t.Fatalf("%d: %+v %v, want %s", i, items[i].Answer, items[i].Problem, want)
+			}
+		}
+		if items[3].Answer.Before != items[0].Answer.Seq || items[5].Answer.Before != items[3].Answer.Seq {
+			t.Errorf("replaced: %+v, %+v", items[3].Answer, items[5].Answer)
+		}
+		if l, _ := f.waiting("a"); l.Seq != items[5].Answer.Seq {
+			t.Errorf("%d waits, want %d", l.Seq, items[5].Answer.Seq)
+		}
+	})
+	atDesk(t, func(t *testing.T, f *fixture) {
+		items := f.over(slowLog{f.node, new(atomic.Bool), true}).Schedule(t.Context(), nil, batch())
+		inDoubt := 0
+		for i, item := range items {
+			switch p := item.Problem; {
+			case i < 3 && p != nil && errors.Is(p, client.ErrInDoubt):
+				inDoubt++
+			case i < 3 && p != nil, i >= 3 && (p == nil || !errors.Is(p, client.ErrUnavailable)):
+				t.Errorf("%d: %+v %v", i, item.Answer, p)
+			}
+		}
+		if inDoubt != 1 {
+			t.Errorf("%d are in doubt", inDoubt)
 		}
 	})
 }
