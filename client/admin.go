@@ -2,6 +2,7 @@ package client
 
 import (
 	"context"
+	"crypto/rand"
 	"crypto/tls"
 	"fmt"
 	"net/http"
@@ -305,9 +306,13 @@ func (a *Admin) hold(ctx context.Context, verb string, p Pause, change *PauseCha
 const operationsPath = "/v1/operations"
 
 // StartOperation has something done to all that a filter means. It returns as soon as that has begun; of a
-// dry run the answer has all there is.
+// dry run the answer has all there is. It is sent again until it is answered, and starts one operation: each
+// call has an idempotency key of its own.
 func (a *Admin) StartOperation(ctx context.Context, r OperationRequest) (o Operation, err error) {
-	return o, a.nodes.do(ctx, call{what: "start to " + r.Verb, method: http.MethodPost, path: operationsPath, body: r, into: &o})
+	return o, a.nodes.do(ctx, call{
+		what: "start to " + r.Verb, method: http.MethodPost, path: operationsPath, header: map[string]string{"Idempotency-Key": rand.Text()}, body: r,
+		again: true, settled: true, into: &o,
+	})
 }
 
 // Operation returns how far an operation is.

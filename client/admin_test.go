@@ -189,6 +189,10 @@ func TestAdmin_repeatsWhatIsSafe(t *testing.T) {
 		}
 	}
 	get := func(a *Admin) error { _, err := a.Get(context.Background(), "t", "i"); return err }
+	operation := func(a *Admin) error {
+		_, err := a.StartOperation(context.Background(), OperationRequest{Verb: OperationCancel, Filter: Filter{Topic: "t"}, Reason: "r"})
+		return err
+	}
 	unavailable, late, conflict := refuses(503, CodeUnavailable), refuses(409, CodeTooLate), refuses(412, CodeConflict)
 	gateway := func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusBadGateway) }
 	for _, tt := range []struct {
@@ -220,6 +224,8 @@ func TestAdmin_repeatsWhatIsSafe(t *testing.T) {
 		{"in the place of one, broken", schedule(exactly), breaks(""), ok, nil, 1},
 		{"in the place of one, broken, and another waits now", schedule(exactly), breaks(""), conflict, ErrInDoubt, 1},
 		{"a cancel of one, broken", cancel(41), breaks(""), ok, nil, 1},
+		{"an operation, broken", operation, breaks(""), says(`{"id":"1"}`), nil, 1},
+		{"an operation, broken, and the token ends", operation, breaks(""), refuses(401, CodeTokenUnknown), ErrInDoubt, 1},
 		{"a read, broken", get, breaks(""), says(`{"outcomes":[]}`), nil, 1},
 		{"a read, a gateway's words", get, gateway, says(`{"outcomes":[]}`), nil, 1},
 		{"a read, half", get, breaks(`{"outc`), says(`{"outcomes":[]}`), nil, 1},
@@ -263,6 +269,28 @@ func TestAdmin_repeatsWhatIsSafe(t *testing.T) {
 			})
 		})
 	}
+}
+
+// Each call that starts an operation has a key, which is the same however often it is sent.
+func TestAdmin_startsOneOperationHoweverOftenItAsks(t *testing.T) {
+	inBubble(t, func(t *testing.T, admin *Admin, a, b *fakeNode) {
+		var keys []string
+		keeps := func(then answer) answer {
+			return func(w http.ResponseWriter, r *http.Request) {
+				keys = append(keys, r.Header.Get("Idempotency-Key"))
+				then(w, r)
+			}
+		}
+		a.answers, b.answers = []answer{keeps(breaks(""))}, []answer{keeps(says(`{"id":"1"}`))}
+		for range 2 {
+			if o, err := admin.StartOperation(context.Background(), OperationRequest{Verb: OperationNow, All: true, Reason: "r"}); err != nil || o.ID != "1" {
+				t.Fatal(o, err)
+			}
+		}
+		if len(keys) != 3 || keys[0] == "" || keys[0] != keys[1] || keys[1] == keys[2] {
+			t.Errorf("keys %q", keys)
+		}
+	})
 }
 
 // An untraced carrier tells nobody what it sends, and fails.

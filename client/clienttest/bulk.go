@@ -1,13 +1,21 @@
 package clienttest
 
 import (
+	"fmt"
 	"net/http"
+	"reflect"
 	"slices"
 	"strconv"
 	"time"
 
 	"github.com/carillonmq/carillon/client"
 )
+
+// A started is what an idempotency key has started.
+type started struct {
+	request client.OperationRequest
+	at      int // in Server.operations
+}
 
 // postOperation does at once what a cluster does in a while: an operation has ended when it is answered.
 func (s *Server) postOperation(r *http.Request) (any, *client.Problem) {
@@ -44,10 +52,23 @@ func (s *Server) postOperation(r *http.Request) (any, *client.Problem) {
 		Verb: request.Verb, State: client.OperationFinished, Filter: f, All: request.All, DryRun: request.DryRun, Reason: request.Reason, Rate: request.Rate,
 		Change: request.Change, Again: request.Again, UpperSeq: s.seq, Started: s.now, Ended: s.now,
 	}
+	key := r.Header.Get("Idempotency-Key")
+	if len(key) > mostKey {
+		return nil, client.BadField("Idempotency-Key", key, fmt.Sprintf("has %d bytes: use %d at most", len(key), mostKey))
+	}
+	if before, ok := s.started[key]; ok && !o.DryRun {
+		if !reflect.DeepEqual(before.request, request) {
+			return nil, &client.Problem{Code: client.CodeKeyReused, Field: "Idempotency-Key", Value: key, Detail: "the idempotency key came before, with other content: nothing was done; choose another key"}
+		}
+		return s.operations[before.at], nil
+	}
 	if p := s.runOperation(&o); p != nil {
 		return nil, p
 	}
 	if !o.DryRun {
+		if key != "" {
+			s.started[key] = started{request, len(s.operations)}
+		}
 		o.ID = strconv.Itoa(len(s.operations) + 1)
 		s.operations = append(s.operations, o)
 	}

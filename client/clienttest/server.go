@@ -50,6 +50,7 @@ type Server struct {
 	refused    map[string]problem // by target
 	answers    map[name]kept      // by delay topic and idempotency key
 	operations []client.Operation
+	started    map[string]started // by idempotency key
 	delivered  []*client.Record
 	letters    []*letter
 }
@@ -68,7 +69,7 @@ func NewAt(t testing.TB, start time.Time) *Server {
 	t.Helper()
 	s := &Server{
 		t: t, now: start.UnixMilli(), index: 1, pending: map[uint64]*message{}, outcomes: map[name][]client.Outcome{}, offsets: map[string]int64{},
-		refused: map[string]problem{}, answers: map[name]kept{},
+		refused: map[string]problem{}, answers: map[name]kept{}, started: map[string]started{},
 	}
 	s.mux = s.routes()
 	admin, err := client.NewAdmin([]string{"clienttest"}, client.AdminOptions{Transport: s})

@@ -77,6 +77,9 @@ func printAnswer(cmd *cobra.Command, a client.Answer, asJSON bool) error {
 	case a.Before != 0:
 		words += fmt.Sprintf("; message %d, which had the id before, is on its way still", a.Before)
 	}
+	if a.Again {
+		words += "; as answered before, to the same key"
+	}
 	_, err := fmt.Fprintln(cmd.OutOrStdout(), words)
 	return err
 }

@@ -22,6 +22,7 @@ type schedule struct {
 	to, topic, in, at, key, keyBase64, id, expiresIn string
 	replace, ifAbsent                                bool
 	headers                                          []string
+	idempotencyKey                                   string // of the API
 }
 
 func scheduleCommand() *cobra.Command {
@@ -42,6 +43,9 @@ func scheduleCommand() *cobra.Command {
 			"  carillon schedule --to orders --at 2030-01-02T15:04:05Z --key k1 --header source=cli - < order.json",
 		Args: arguments(cobra.MaximumNArgs(1)),
 		RunE: func(cmd *cobra.Command, args []string) error {
+			if cmd.Flags().Changed("idempotency-key") && s.idempotencyKey == "" {
+				return &usageError{errors.New("--idempotency-key is empty: give it a value, or leave it out")}
+			}
 			record, err := s.record(cmd.Flags(), args, cmd.InOrStdin())
 			if err != nil {
 				return err
@@ -55,7 +59,12 @@ func scheduleCommand() *cobra.Command {
 				return err
 			}
 			if to.throughAPI(settings, keys) {
-				return to.schedule(cmd, requestOf(record), asJSON)
+				request := requestOf(record)
+				request.IdempotencyKey = s.idempotencyKey
+				return to.schedule(cmd, request, asJSON)
+			}
+			if cmd.Flags().Changed("idempotency-key") {
+				return &usageError{errors.New("--idempotency-key is for the API: say with --api or a context where nodes are, and name no kafka.*")}
 			}
 			if asJSON {
 				return &usageError{errors.New("--json is for the API: say with --api or a context where nodes are, and name no kafka.*")}
@@ -109,6 +118,7 @@ func (s *schedule) flags() *pflag.FlagSet {
 	flags.BoolVar(&s.replace, "replace", false, "only take the place of the message that waits under --id (feature level 3)")
 	flags.BoolVar(&s.ifAbsent, "if-absent", false, "only if no message waits under --id (feature level 3)")
 	flags.StringVar(&s.expiresIn, "expires-in", "", "`duration` after the time of delivery from which it is not delivered any more (feature level 3)")
+	flags.StringVar(&s.idempotencyKey, "idempotency-key", "", "`key`, 1 to 256 bytes, with which the same message is scheduled once, however often it is asked for (API, feature level 4)")
 	flags.StringArrayVar(&s.headers, "header", nil, "header `NAME=VALUE` of the message; can be repeated")
 	return flags
 }

@@ -4,7 +4,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net/http"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/carillonmq/carillon/client"
@@ -45,6 +47,32 @@ func bulk() []Case {
 			all, err := s.Operations(s.ctx)
 			if err != nil || len(all) < 3 || all[0].Verb != client.OperationNow {
 				s.Errorf("%+v, %v", all, err)
+			}
+		}},
+		{"a key starts one operation", func(s *scene) {
+			s.long("a")
+			s.long("b")
+			const body = `{"verb":"cancel","filter":{"topic":"TOPIC","prefix":"%s"},"reason":"r"}`
+			var ids []string
+			for _, prefix := range []string{"a", "a"} {
+				var o client.Operation
+				if status := s.send("POST", "/v1/operations", strings.ReplaceAll(fmt.Sprintf(body, prefix), "TOPIC", s.topic), "Idempotency-Key: one", &o); status != http.StatusAccepted {
+					s.Fatalf("status %d, %+v", status, o)
+				}
+				ids = append(ids, o.ID)
+			}
+			if ids[0] == "" || ids[0] != ids[1] {
+				s.Errorf("started %q", ids)
+			}
+			var p client.Problem
+			if status := s.send("POST", "/v1/operations", strings.ReplaceAll(fmt.Sprintf(body, "b"), "TOPIC", s.topic), "Idempotency-Key: one", &p); status != http.StatusConflict || p.Code != client.CodeKeyReused || p.Field != "Idempotency-Key" {
+				s.Errorf("another with the key: %d, %+v", status, p)
+			}
+			if _, err := s.WaitOperation(s.ctx, ids[0], nil); err != nil {
+				s.Fatalf("%v", err)
+			}
+			if got := s.list(client.Filter{Topic: s.topic}); strings.Join(got, " ") != "b" {
+				s.Errorf("%q wait", got)
 			}
 		}},
 		{"operations are checked", func(s *scene) {
