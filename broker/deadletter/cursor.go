@@ -95,11 +95,3 @@ func resume(text string, question []byte) (map[place]int64, error) {
 func noCursor(text string) error {
 	return client.BadField("cursor", text, "is none that this version of carillon gives out: begin without one")
 }
-
-func short(text string) string {
-	const most = 64
-	if len(text) > most {
-		return text[:most] + "..."
-	}
-	return text
-}
