@@ -203,6 +203,9 @@ func (b *Broker) ReachKafka(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, 2*reachTimeout+lookAgain)
 	defer cancel()
 	found := make(chan error, 1)
+	if ctx.Err() != nil { // who has gone asks for nothing: select would toss a coin
+		return fmt.Errorf("wait for another look at Kafka: %w", ctx.Err())
+	}
 	select {
 	case b.reach.asked <- found:
 	case <-ctx.Done():

@@ -31,7 +31,6 @@ func TestCheck_findsNodesThatDifferAtTheEnd(t *testing.T) {
 		c := newCluster(noted, s.settings)
 		defer c.stop()
 		p := newPlayer(c, NewReport())
-		p.scene = newScene(nil, p.report, p.start)
 		c.raise, c.pause, c.waitFor = p.scene.raise, p.wait, p.waitFor
 		for _, step := range s.steps {
 			p.watch(p.start.Add(step.at))

@@ -111,7 +111,7 @@ func (p *player) hasNode(name string) bool {
 type player struct {
 	*Cluster
 	report   *Report
-	scene    *scene // nil where nobody waits for events
+	scene    *scene
 	start    time.Time
 	idle     time.Duration // for which no node ran
 	produced []produced
@@ -122,7 +122,8 @@ type player struct {
 }
 
 func newPlayer(c *Cluster, report *Report) *player {
-	return &player{Cluster: c, report: report, start: time.Now(), clocks: make(map[*node]bool), limited: make(map[string]bool)}
+	start := time.Now()
+	return &player{Cluster: c, report: report, scene: newScene(nil, report, start), start: start, clocks: make(map[*node]bool), limited: make(map[string]bool)}
 }
 
 // play carries out a step, and has it noted.
