@@ -112,7 +112,7 @@ func newDocument(mux humago.Mux) huma.API {
 		DefaultFormat: "application/json",
 		Transformers:  []huma.Transformer{ownProblem},
 	})
-	api.UseMiddleware(checkContentType, func(ctx huma.Context, next func(huma.Context)) { next(plainStatus{ctx}) })
+	api.UseMiddleware(checkContentType, checkConditions, func(ctx huma.Context, next func(huma.Context)) { next(plainStatus{ctx}) })
 	return api
 }
 
@@ -240,6 +240,22 @@ func checkContentType(ctx huma.Context, next func(huma.Context)) {
 	}
 	_, w := humago.Unwrap(ctx)
 	writeProblem(w, problemOfStatus(http.StatusUnsupportedMediaType, fmt.Sprintf("Content-Type is %q: send JSON, and say Content-Type: application/json", given)))
+}
+
+// checkConditions refuses a write with a header that says what it depends on, or that it is to take effect once,
+// where the route has none: who sent it counts on it. A GET may have If-None-Match, as caches send it.
+func checkConditions(ctx huma.Context, next func(huma.Context)) {
+	op := ctx.Operation()
+	for _, name := range conditionHeaders {
+		known := slices.ContainsFunc(op.Parameters, func(p *huma.Param) bool { return p.In == "header" && p.Name == name })
+		if value := ctx.Header(name); value != "" && !known && op.Method != http.MethodGet {
+			_, w := humago.Unwrap(ctx)
+			refused := refuses(*client.BadField(name, value, "counts for nothing in this request: leave it out; in a batch each message may have if and idempotency_key"))
+			writeProblem(w, &refused.told)
+			return
+		}
+	}
+	next(ctx)
 }
 
 // plainStatus answers with 400 what huma answers with 422: there is one status for what means nothing.

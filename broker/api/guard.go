@@ -278,10 +278,13 @@ func readQuery(r *http.Request) (url.Values, *client.Problem) {
 	return asked, nil
 }
 
+// conditionHeaders say what a write depends on.
+var conditionHeaders = []string{"If-Match", "If-None-Match", "Idempotency-Key"}
+
 // checkHeaders refuses a header that says what a write depends on, if it is empty, as where a variable was
 // not set, or comes twice: it would count for nothing, or only the first would.
 func checkHeaders(given http.Header) *client.Problem {
-	for _, name := range []string{"If-Match", "If-None-Match", "Idempotency-Key"} {
+	for _, name := range conditionHeaders {
 		switch values := given.Values(name); {
 		case len(values) > 1:
 			return client.BadField(name, values[1], fmt.Sprintf("is there beside %q: give it once", values[0]))

@@ -1,6 +1,7 @@
 package clienttest
 
 import (
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"net/http"
@@ -44,7 +45,7 @@ func (s *Server) routes() *http.ServeMux {
 		mux.HandleFunc(pattern, func(w http.ResponseWriter, r *http.Request) {
 			s.mu.Lock()
 			defer s.mu.Unlock()
-			if p := checkHeaders(r.Header); p != nil {
+			if p := cmp.Or(checkHeaders(r.Header), checkConditions(r)); p != nil {
 				complain(w, p)
 				return
 			}

@@ -239,6 +239,21 @@ func checkHeaders(given http.Header) *client.Problem {
 	return nil
 }
 
+// checkConditions refuses a write with a header that counts for nothing there.
+func checkConditions(r *http.Request) *client.Problem {
+	ofOne := strings.HasPrefix(r.Pattern, "POST /v1/messages") || strings.HasPrefix(r.Pattern, "PUT /v1/messages") || strings.HasPrefix(r.Pattern, "PATCH ") || strings.HasPrefix(r.Pattern, "DELETE ")
+	schedules := r.Pattern == "POST /v1/messages" || strings.HasPrefix(r.Pattern, "PUT ")
+	takes := map[string]bool{
+		"If-Match": ofOne, "If-None-Match": schedules, "Idempotency-Key": schedules || r.Pattern == "POST /v1/operations",
+	}
+	for name, taken := range takes {
+		if value := r.Header.Get(name); value != "" && !taken && r.Method != http.MethodGet {
+			return client.BadField(name, value, "counts for nothing in this request: leave it out; in a batch each message may have if and idempotency_key")
+		}
+	}
+	return nil
+}
+
 // condition reads If-Match and If-None-Match.
 func condition(r *http.Request) (client.Condition, uint64, *client.Problem) {
 	match, none := r.Header.Get("If-Match"), r.Header.Get("If-None-Match")

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 
 	"github.com/carillonmq/carillon/client"
 	"github.com/carillonmq/carillon/cmd/carillon/internal/table"
@@ -30,10 +31,12 @@ type letterFlags struct {
 	filter        client.Filter
 	since, before string
 	node          nodeFlags
+	flags         *pflag.FlagSet
 }
 
 func (f *letterFlags) add(cmd *cobra.Command) {
 	flags := cmd.Flags()
+	f.flags = flags
 	flags.StringVar(&f.filter.Topic, "topic", "", "delay `topic` that they came by (default: any)")
 	flags.StringVar(&f.filter.Code, "code", "", "`why` they are, in the word that the list shows")
 	flags.StringVar(&f.filter.Target, "target", "", "`topic` that they were to go to")
@@ -45,6 +48,9 @@ func (f *letterFlags) add(cmd *cobra.Command) {
 }
 
 func (f *letterFlags) read(now time.Time) (filter client.Filter, err error) {
+	if err := refuseEmpty(f.flags, "topic", "code", "target", "since", "before"); err != nil {
+		return filter, err
+	}
 	filter = f.filter
 	if filter.From, err = parseMoment("--since", f.since, now, back); err != nil {
 		return filter, err

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 
 	"github.com/carillonmq/carillon/broker/config"
 	"github.com/carillonmq/carillon/client"
@@ -23,11 +24,13 @@ type filterFlags struct {
 	filter    client.Filter
 	from, end string // due times
 	node      nodeFlags
+	flags     *pflag.FlagSet
 }
 
 // add declares the filter and how nodes are reached.
 func (f *filterFlags) add(cmd *cobra.Command) {
 	flags := cmd.Flags()
+	f.flags = flags
 	flags.StringVar(&f.filter.Topic, "topic", "", "delay `topic` that they came by")
 	flags.StringVar(&f.filter.Prefix, "prefix", "", "what their ids begin with")
 	flags.StringVar(&f.filter.Target, "target", "", "target `topic`")
@@ -43,12 +46,28 @@ func (f *filterFlags) add(cmd *cobra.Command) {
 
 // read returns the filter.
 func (f *filterFlags) read(now time.Time) (filter client.Filter, err error) {
+	if err := refuseEmpty(f.flags, "topic", "prefix", "target", "due-from", "due-before", "state"); err != nil {
+		return filter, err
+	}
 	filter = f.filter
 	if filter.From, err = parseMoment("--due-from", f.from, now, ahead); err != nil {
 		return filter, err
 	}
 	filter.To, err = parseMoment("--due-before", f.end, now, ahead)
 	return filter, err
+}
+
+// refuseEmpty refuses a flag that is given with nothing in it, as by a script whose variable is not set: without
+// that condition the filter would mean everything else that there is.
+func refuseEmpty(flags *pflag.FlagSet, names ...string) error {
+	for _, name := range names {
+		given := flags.Lookup(name)
+		list, isList := given.Value.(pflag.SliceValue)
+		if given.Changed && (given.Value.String() == "" || isList && len(list.GetSlice()) == 0) {
+			return &usageError{&config.FieldError{Field: "--" + name, Remedy: "give it a value, or leave it out"}}
+		}
+	}
+	return nil
 }
 
 // Where a duration points to that stands for a time.

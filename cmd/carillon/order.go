@@ -42,9 +42,31 @@ type orderFlags struct {
 func (o *orderFlags) add(cmd *cobra.Command) {
 	o.messageFlags.add(cmd)
 	cmd.Flags().StringVar(&o.reason, "reason", "", "`why`, for the log of the cluster")
-	cmd.Flags().Uint64Var(&o.seq, "seq", 0, "only while the message that waits has this `number` (carillon get shows it)")
+	cmd.Flags().Var((*seqValue)(&o.seq), "seq", "only while the message that waits has this `number` (carillon get shows it)")
 	cmd.Flags().BoolVar(&o.asJSON, "json", false, "print JSON, for programs")
 }
+
+// A seqValue is the value of a flag that takes the seq of a message. There is no 0: it would be no condition at all.
+type seqValue uint64
+
+// Set is of pflag.Value, as String and Type are.
+func (v *seqValue) Set(text string) error {
+	seq, err := strconv.ParseUint(text, 10, 64)
+	if err != nil || seq == 0 {
+		return errors.New("it is no seq: give the number that carillon get shows, from 1 on")
+	}
+	*v = seqValue(seq)
+	return nil
+}
+
+func (v *seqValue) String() string {
+	if *v == 0 {
+		return ""
+	}
+	return strconv.FormatUint(uint64(*v), 10)
+}
+
+func (v *seqValue) Type() string { return "number" }
 
 func (o *orderFlags) name(id string) client.Name {
 	return client.Name{Topic: o.topic, ID: id, Seq: o.seq}
