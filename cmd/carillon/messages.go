@@ -197,8 +197,8 @@ func countCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "count",
 		Short: "Count messages that are pending",
-		Long: "Ask the leader how many messages are pending. Where there are a great many, the number is an estimate\n" +
-			"with the bound that it keeps with a probability of 95 %.",
+		Long: "Ask the leader how many messages are pending. Where there are a great many, or many have come and\n" +
+			"gone, the number is an estimate with the bound that it keeps with a probability of 95 %.",
 		Example: "  carillon count --topic orders.delay --due-before 1h\n" +
 			"  carillon count --by-target",
 		Args: arguments(cobra.NoArgs),
