@@ -1,5 +1,7 @@
 package client
 
+import "strconv"
+
 // An OperationRequest asks for one thing to be done to all that a filter means. What is produced after the
 // start is never touched, and times are fixed then.
 type OperationRequest struct {
@@ -15,6 +17,45 @@ type OperationRequest struct {
 	// Again has a replay take dead letters that were replayed before, too.
 	Again bool `json:"again,omitempty"`
 }
+
+// CheckAll returns what is wrong between Filter and All, or nil: a filter that leaves out nothing of what there
+// may be goes with All alone, and another one without it. Both arguments are milliseconds: the present as an
+// epoch time, and the longest delay that any message may have.
+//
+// A time is a condition only if something may lie beyond it. States are none, since each message is in one.
+//
+//	                 from is a condition           to is a condition
+//	messages         after now                     until 99 hundredths of maxDelay from now
+//	dead letters     after the beginning of 1999   until now
+//
+// The last hundredth is for clocks that differ, and for the way of the request: what is the longest delay for
+// its sender is a little less for who judges it.
+func (r *OperationRequest) CheckAll(now, maxDelay int64) *Problem {
+	const remedy = ", so the filter means everything: give a topic, a target or a time that leaves something out, of messages also a prefix, of dead letters a code; or, if everything is meant, say \"all\": true"
+	f := &r.Filter
+	firstFrom, early := now, "is not ahead, and what waits is"
+	lastTo, late := now+maxDelay-maxDelay/100, "is as late as any message may be due"
+	if r.Verb == OperationReplay {
+		firstFrom, early = beforeLetters, "is before there were any dead letters"
+		lastTo, late = now, "is ahead, and all dead letters were written before now"
+	}
+	everything := f.Topic == "" && f.Prefix == "" && f.Target == "" && f.Code == "" && f.From <= firstFrom && (f.To == 0 || f.To > lastTo)
+	switch {
+	case !everything && r.All:
+		return BadField("all", "true", "stands beside a filter that means some messages: leave one of the two out")
+	case !everything || r.All:
+		return nil
+	case f.To != 0:
+		return BadField("filter.to", strconv.FormatInt(f.To, 10), late+remedy)
+	case f.From != 0:
+		return BadField("filter.from", strconv.FormatInt(f.From, 10), early+remedy)
+	default:
+		return BadField("filter", "", "has no condition"+remedy)
+	}
+}
+
+// beforeLetters is the beginning of 1999: Kafka is younger, and so is every dead letter.
+const beforeLetters = 915_148_800_000
 
 // The verbs of an [OperationRequest].
 const (

@@ -48,6 +48,8 @@ type Queries interface {
 
 // Orders say what a changed message is like, and a dead letter that is scheduled anew; *order.Desk does.
 type Orders interface {
+	// MaxDelay is the longest time from now on that any message may be due after.
+	MaxDelay() time.Duration
 	Changed(l *storage.Listed, r client.ChangeRequest, now int64) (storage.Entry, *client.Problem)
 	Replayed(l *order.Letter, may order.Scope, r client.ReplayRequest) (raftfsm.Operation, *client.Problem)
 }
@@ -107,7 +109,7 @@ func (d *Desk) Start(ctx context.Context, r client.OperationRequest, who, key st
 		}
 	}
 	now := d.Now().UnixMilli()
-	t, problem := newTask(&r, now)
+	t, problem := newTask(&r, now, d.Orders.MaxDelay())
 	if problem != nil {
 		return client.Operation{}, problem
 	}

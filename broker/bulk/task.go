@@ -50,8 +50,9 @@ const (
 	mostRate   = 1_000_000 // messages a second
 )
 
-// newTask returns what the request asks for at a time, epoch milliseconds, or the problem with it.
-func newTask(r *client.OperationRequest, now int64) (t task, problem *client.Problem) {
+// newTask returns what the request asks for at a time, epoch milliseconds, or the problem with it. No message is
+// due later than maxDelay after that.
+func newTask(r *client.OperationRequest, now int64, maxDelay time.Duration) (t task, problem *client.Problem) {
 	t = task{Verb: r.Verb, Filter: r.Filter, All: r.All, Reason: strings.TrimSpace(r.Reason), Rate: r.Rate, Again: r.Again}
 	switch r.Verb {
 	case client.OperationCancel, client.OperationChange, client.OperationNow, client.OperationReplay:
@@ -64,15 +65,10 @@ func newTask(r *client.OperationRequest, now int64) (t task, problem *client.Pro
 			return t, ofFilter(problem)
 		}
 	}
-	everything := meansEverything(&r.Filter, now)
-	if replays {
-		everything = meansAllLetters(&r.Filter, now)
+	if problem := r.CheckAll(now, maxDelay.Milliseconds()); problem != nil {
+		return t, problem
 	}
 	switch {
-	case everything && !r.All:
-		return t, client.BadField("filter", "", "means everything: give a topic, a target or a time, of messages also a prefix, of dead letters a code; or, if that is meant, say \"all\": true")
-	case !everything && r.All:
-		return t, client.BadField("all", "true", "stands beside a filter that means some messages: leave one of the two out")
 	case t.Reason == "" && !r.DryRun:
 		return t, client.BadField("reason", "", "is missing: say why, for those who find it in the list of operations")
 	case len(t.Reason) > mostReason:
@@ -92,17 +88,6 @@ func newTask(r *client.OperationRequest, now int64) (t task, problem *client.Pro
 		t.Change, problem = absolute(r.Change, now)
 	}
 	return t, problem
-}
-
-// meansEverything reports whether a filter lets through whatever waits. States do not count as a condition,
-// since each message is in one, and neither does a time that nothing lies before.
-func meansEverything(f *client.Filter, now int64) bool {
-	return f.Topic == "" && f.Prefix == "" && f.Target == "" && f.To == 0 && f.From <= now
-}
-
-// meansAllLetters reports whether a filter lets through whatever lies in the dead-letter topics.
-func meansAllLetters(f *client.Filter, now int64) bool {
-	return f.Topic == "" && f.Target == "" && f.Code == "" && f.From == 0 && (f.To == 0 || f.To > now)
 }
 
 // absolute returns the change with its time fixed.

@@ -233,6 +233,15 @@ func (c Config) RouteOfPending(topic string) Route {
 	return NewRoute(topic)
 }
 
+// MaxDelay is the longest that any route allows. What waits though its route is gone, or has another bound by
+// now, may be due later.
+func (c Config) MaxDelay() (longest time.Duration) {
+	for _, r := range c.Routes {
+		longest = max(longest, r.MaxDelay)
+	}
+	return longest
+}
+
 // LeastMissingTimeout is the shortest time for which any message waits for a target.
 func (c Config) LeastMissingTimeout() time.Duration {
 	least := NewRoute("").MissingTargetTimeout // of what waits though its route is gone

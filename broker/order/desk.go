@@ -270,6 +270,9 @@ func (d *Desk) count(a raftfsm.Answer) {
 
 func (d *Desk) now() int64 { return d.clock().UnixMilli() }
 
+// MaxDelay is the longest time from now on that the configuration lets any message be due after.
+func (d *Desk) MaxDelay() time.Duration { return d.config.MaxDelay() }
+
 func (d *Desk) judge() ingest.Judge { return ingest.NewJudge(d.config, d.store.ClusterID()) }
 
 // problemOf says what an error of the log means to who asked.

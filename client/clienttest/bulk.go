@@ -31,10 +31,11 @@ func (s *Server) postOperation(r *http.Request) (any, *client.Problem) {
 		return nil, client.BadField("filter.prefix", f.Prefix, "is of messages that wait: dead letters have none")
 	case request.Verb == client.OperationReplay && len(f.States) > 0:
 		return nil, client.BadField("filter.states", f.States[0], "is of messages that wait: dead letters have none")
-	case s.meansEverything(request.Verb, f) && !request.All:
-		return nil, client.BadField("filter", "", "means everything: say what is meant, or all: true")
-	case !s.meansEverything(request.Verb, f) && request.All:
-		return nil, client.BadField("all", "true", "stands beside a filter that means some: leave one of the two out")
+	}
+	if p := request.CheckAll(s.now, mostDelay); p != nil {
+		return nil, p
+	}
+	switch {
 	case request.Verb != client.OperationReplay && request.Again:
 		return nil, client.BadField("again", "true", "goes with dead letters alone: leave it out")
 	case request.Reason == "" && !request.DryRun:
@@ -73,17 +74,6 @@ func (s *Server) postOperation(r *http.Request) (any, *client.Problem) {
 		s.operations = append(s.operations, o)
 	}
 	return o, nil
-}
-
-// meansEverything reports whether a filter leaves nothing out of what an operation can be about.
-func (s *Server) meansEverything(verb string, f client.Filter) bool {
-	if f.Topic+f.Prefix+f.Target+f.Code != "" {
-		return false
-	}
-	if verb == client.OperationReplay {
-		return f.From == 0 && (f.To == 0 || f.To > s.now)
-	}
-	return f.From <= s.now && f.To == 0
 }
 
 func (s *Server) runOperation(o *client.Operation) *client.Problem {

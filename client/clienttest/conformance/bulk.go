@@ -99,6 +99,44 @@ func bulk() []Case {
 				s.Errorf("it waits as %+v", m)
 			}
 		}},
+		{"a time is a condition if something may lie beyond it", func(s *scene) {
+			s.long("a")
+			century := 36500 * 24 * time.Hour // as the configuration that ships allows, and clienttest
+			for _, test := range []struct {
+				verb  string
+				f     client.Filter
+				field string // that is no condition; "": some is
+			}{
+				{client.OperationCancel, client.Filter{To: s.ms(century - time.Minute)}, "filter.to"}, // time goes by on the way
+				{client.OperationCancel, client.Filter{From: s.ms(-time.Hour), To: s.ms(century)}, "filter.to"},
+				{client.OperationCancel, client.Filter{From: s.ms(-time.Hour)}, "filter.from"},
+				{client.OperationCancel, client.Filter{To: s.ms(98 * century / 100)}, ""},
+				{client.OperationCancel, client.Filter{From: s.ms(time.Hour), To: s.ms(century)}, ""},
+				{client.OperationReplay, client.Filter{To: s.ms(time.Hour)}, "filter.to"},
+				{client.OperationReplay, client.Filter{From: 100_000_000_000, To: s.ms(time.Hour)}, "filter.to"},
+				{client.OperationReplay, client.Filter{From: s.ms(-time.Second)}, ""},
+				{client.OperationReplay, client.Filter{To: s.ms(-time.Hour)}, ""},
+			} {
+				for _, all := range []bool{false, true} {
+					r := client.OperationRequest{Verb: test.verb, Filter: test.f, All: all, DryRun: true}
+					_, err := s.StartOperation(s.ctx, r)
+					switch {
+					case all == (test.field != ""):
+						if err != nil {
+							s.Errorf("%+v: %v", r, err)
+						}
+					case all:
+						if p := s.refused(fmt.Sprintf("%+v", r), err, client.ErrBadRequest); p.Field != "all" {
+							s.Errorf("%+v: the problem names %+v", r, p)
+						}
+					default:
+						if p := s.refused(fmt.Sprintf("%+v", r), err, client.ErrBadRequest); p.Field != test.field || !strings.Contains(p.Detail, `"all": true`) {
+							s.Errorf("%+v: the problem names %+v", r, p)
+						}
+					}
+				}
+			}
+		}},
 		{"dead letters are sent again", func(s *scene) {
 			s.produce("unreadable", client.To(s.Target()), func(h []client.Header) []client.Header {
 				return append(h, client.Header{Key: client.HeaderAt, Value: []byte("1900000000")})
