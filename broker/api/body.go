@@ -1,7 +1,6 @@
 package api
 
 import (
-	"bytes"
 	"cmp"
 	"errors"
 	"fmt"
@@ -22,51 +21,87 @@ const bodyTimeout = requestTimeout
 //
 // The deadline for reading ends with the body: net/http takes one that passes later for a client that has gone,
 // and would end what is worked on.
-func (h *handler) whole(to route, serve http.HandlerFunc) http.HandlerFunc {
-	if to.account == nil {
-		return serve // nobody reads one
+func (h *handler) whole(to route, serve http.HandlerFunc) func(http.ResponseWriter, *http.Request, *place) {
+	most := int64(mostRequested)
+	if to.account != nil {
+		most = cmp.Or(to.account.mostBody, most)
 	}
-	most := cmp.Or(to.account.mostBody, mostRequested)
-	return func(w http.ResponseWriter, r *http.Request) {
-		if r.Body == nil || r.Body == http.NoBody {
+	return func(w http.ResponseWriter, r *http.Request, room *place) {
+		if to.account == nil || r.Body == nil || r.Body == http.NoBody { // nobody reads one, or there is none
 			serve(w, r)
 			return
 		}
 		control := http.NewResponseController(w)
 		_ = control.SetReadDeadline(time.Now().Add(bodyTimeout)) // only a test has a writer that cannot
-		text, problem := readBody(w, r, most)
+		text, problem := readBody(w, r, most, room)
 		if problem != nil {
 			h.complain(w, *problem)
 			return
 		}
 		_ = control.SetReadDeadline(time.Time{})
-		r.Body, r.ContentLength, r.TransferEncoding = io.NopCloser(bytes.NewReader(text)), int64(len(text)), nil
+		r.Body, r.ContentLength, r.TransferEncoding = io.NopCloser(&text.pieces), text.length, nil
 		serve(w, r)
 	}
 }
 
+// A bodyText is a body that has come, in pieces.
+type bodyText struct {
+	pieces net.Buffers
+	length int64
+}
+
+// errNoRoom says that there is no room for what comes.
+var errNoRoom = errors.New("no room for the body")
+
 // readBody returns the body, or why there is none.
-func readBody(w http.ResponseWriter, r *http.Request, most int64) ([]byte, *problem) {
+func readBody(w http.ResponseWriter, r *http.Request, most int64, room *place) (bodyText, *problem) {
 	long := fmt.Sprintf("the body has more than the %d bytes that are taken here: it is too large, send less at a time", most)
 	if r.ContentLength > most {
 		w.Header().Set("Connection", "close") // rather than to read it all
-		return nil, wrongBody(http.StatusRequestEntityTooLarge, long)
+		return bodyText{}, wrongBody(http.StatusRequestEntityTooLarge, long)
 	}
-	var text bytes.Buffer
-	if r.ContentLength > 0 {
-		text.Grow(int(r.ContentLength) + bytes.MinRead)
-	}
-	_, err := text.ReadFrom(http.MaxBytesReader(w, r.Body, most))
+	text, err := readPieces(http.MaxBytesReader(w, r.Body, most), r.ContentLength, room)
 	slow, timed := errors.AsType[net.Error](err)
 	switch {
 	case err == nil:
-		return text.Bytes(), nil
+		return text, nil
+	case errors.Is(err, errNoRoom):
+		w.Header().Set("Connection", "close")
+		return bodyText{}, &problem{Problem: noRoom()}
 	case errors.As(err, new(*http.MaxBytesError)):
-		return nil, wrongBody(http.StatusRequestEntityTooLarge, long)
+		return bodyText{}, wrongBody(http.StatusRequestEntityTooLarge, long)
 	case timed && slow.Timeout():
-		return nil, wrongBody(http.StatusRequestTimeout, fmt.Sprintf("the body did not come within %v, nothing was done: send it again", bodyTimeout))
+		return bodyText{}, wrongBody(http.StatusRequestTimeout, fmt.Sprintf("the body did not come within %v, nothing was done: send it again", bodyTimeout))
 	}
-	return nil, wrongBody(http.StatusBadRequest, fmt.Sprintf("the body ends before it is whole, nothing was done: send it again: %v", err))
+	return bodyText{}, wrongBody(http.StatusBadRequest, fmt.Sprintf("the body ends before it is whole, nothing was done: send it again: %v", err))
+}
+
+// readPieces reads to the end. It takes room for a piece only once what came before fills the others, whatever
+// length the client has declared; less than none: it has not.
+func readPieces(from io.Reader, declared int64, room *place) (text bodyText, err error) {
+	var piece []byte
+	for err == nil {
+		if len(piece) == cap(piece) {
+			size := int64(leastBody)
+			if declared >= 0 {
+				size = min(size, declared-text.length+1) // one for the end
+			}
+			if !room.hold(text.length + size) {
+				return bodyText{}, errNoRoom
+			}
+			piece = make([]byte, 0, size)
+			text.pieces = append(text.pieces, piece)
+		}
+		var n int
+		n, err = from.Read(piece[len(piece):cap(piece)])
+		piece = piece[:len(piece)+n]
+		text.pieces[len(text.pieces)-1] = piece
+		text.length += int64(n)
+	}
+	if err != io.EOF {
+		return bodyText{}, err
+	}
+	return text, nil
 }
 
 func wrongBody(status int, words string) *problem {

@@ -145,7 +145,7 @@ func (broken) Read([]byte) (int, error) { return 0, io.ErrUnexpectedEOF }
 // The time that a body has does not cut what is done with it.
 func TestBody_givesNoTimeToWhatIsDone(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		h := &handler{answers: answers{quiet()}}
+		h := &handler{answers: answers{quiet()}, gate: newGate(answers{quiet()})}
 		worked := func(w http.ResponseWriter, r *http.Request) {
 			select {
 			case <-r.Context().Done():
@@ -156,7 +156,7 @@ func TestBody_givesNoTimeToWhatIsDone(t *testing.T) {
 		p := newPipe()
 		ctx, stop := context.WithCancel(t.Context())
 		defer ended(stop)
-		go Serve(ctx, p, h.whole(route{account: &account{}}, worked), quiet())
+		go Serve(ctx, p, h.gate.let(h.whole(route{account: &account{}}, worked)), quiet())
 		conn, _ := p.dial(ctx, "", "")
 		defer conn.Close()
 		go io.WriteString(conn, "POST / HTTP/1.1\r\nHost: n\r\nContent-Length: 2\r\n\r\n{}")

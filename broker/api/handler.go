@@ -135,7 +135,7 @@ type handler struct {
 	node       Node
 	callers    Callers
 	turnedAway *repeats.Subjects // hosts and codes
-	gate       gate
+	gate       *gate
 	toLeader   http.RoundTripper
 	spec       []byte // the OpenAPI document
 	answers
