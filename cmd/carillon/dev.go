@@ -18,7 +18,8 @@ func devCommand() *cobra.Command {
 		Short: "Run a cluster and a Kafka for development, with nothing installed",
 		Long: "Run a cluster of one or three nodes and an embedded Kafka on loopback until Ctrl-C, and show one\n" +
 			"message being delivered. The data is kept, and found again at the next start. The embedded Kafka\n" +
-			"(kfake) is for development: it has one broker and no security, and does not survive its own kill -9.",
+			"(kfake) is for development: it has one broker and no security, and does not survive its own kill -9.\n\n" +
+			"Of three nodes any may be killed, to see the others go on: it is started again after ten seconds.",
 		Args: arguments(cobra.NoArgs),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if d.Nodes != 1 && d.Nodes != 3 {

@@ -22,17 +22,17 @@ type child struct {
 	log   string // path
 	input io.Closer
 	cmd   *exec.Cmd
-	ended chan struct{} // closed when the process is gone; err is set then
-	err   error
+	ended chan struct{} // closed when the process is gone
 }
 
-// startChild runs this program with the arguments; what it logs goes to the file.
-func startChild(name, log string, args ...string) (*child, error) {
+// startChild runs this program with the arguments. What it logs goes to the file: in place of what is there
+// with os.O_TRUNC, behind it with os.O_APPEND.
+func startChild(name, log string, mode int, args ...string) (*child, error) {
 	program, err := os.Executable()
 	if err != nil {
 		return nil, fmt.Errorf("start %s: %w", name, err)
 	}
-	file, err := os.Create(log)
+	file, err := os.OpenFile(log, os.O_CREATE|os.O_WRONLY|mode, 0o600)
 	if err != nil {
 		return nil, fmt.Errorf("start %s: %w", name, err)
 	}
@@ -48,7 +48,7 @@ func startChild(name, log string, args ...string) (*child, error) {
 	}
 	go func() {
 		defer close(c.ended)
-		c.err = c.cmd.Wait()
+		_ = c.cmd.Wait() // end says it
 	}()
 	return c, nil
 }
@@ -89,11 +89,14 @@ func (c *child) failure() error {
 	const most = 1 << 10
 	text, err := os.ReadFile(c.log)
 	if err != nil {
-		return errors.Join(fmt.Errorf("%s ended: %w", c.name, c.err), err)
+		return errors.Join(fmt.Errorf("%s ended, %s", c.name, c.end()), err)
 	}
 	tail := string(text[max(0, len(text)-most):])
-	return fmt.Errorf("%s ended, %v; the end of its log %s:\n%s", c.name, c.err, c.log, strings.TrimSpace(tail))
+	return fmt.Errorf("%s ended, %s; the end of its log %s:\n%s", c.name, c.end(), c.log, strings.TrimSpace(tail))
 }
+
+// end says by what the child, which is gone, ended: "signal: killed", "exit status 1".
+func (c *child) end() string { return c.cmd.ProcessState.String() }
 
 // stop lets the child end in good order and waits for it; a child that does not
 // is killed.

@@ -8,9 +8,11 @@ import (
 	"fmt"
 	"io"
 	"net"
+	"os"
 	"path/filepath"
 	"slices"
 	"strconv"
+	"sync/atomic"
 	"time"
 
 	"golang.org/x/sync/errgroup"
@@ -34,17 +36,20 @@ const (
 
 // A Cluster is one for development with a Kafka of its own, all on loopback. It runs once.
 type Cluster struct {
-	Dir                          string // of all data and logs
-	Nodes                        int    // 1 or 3
-	KafkaPort, APIPort, RaftPort int    // of the first node; the others follow
-	Out                          io.Writer
+	Dir                          string    // of all data and logs
+	Nodes                        int       // 1 or 3
+	KafkaPort, APIPort, RaftPort int       // of the first node; the others follow
+	Out                          io.Writer // may be written to by several goroutines at a time
 
-	children []*child        // in the order of their start
-	group    *errgroup.Group // watches each child from its start
+	kafka   *child          // nil: not started
+	nodes   []*child        // in order; keepNode has each in its hands until group has ended
+	group   *errgroup.Group // watches each child from its start
+	started atomic.Bool     // all were ready
+	running atomic.Int32    // nodes
 }
 
-// Run starts Kafka, then the nodes, and stops them in the opposite order when ctx
-// ends or one of them does.
+// Run starts Kafka, then the nodes, and stops them in the opposite order when ctx ends, or Kafka does, or the
+// last of the nodes that run. Another node that ends is started again.
 func (d *Cluster) Run(ctx context.Context) (err error) {
 	lock, err := d.lockFolder()
 	if err != nil {
@@ -63,6 +68,7 @@ func (d *Cluster) Run(ctx context.Context) (err error) {
 			}
 			return err
 		}
+		d.started.Store(true)
 		d.welcome()
 		return greet(ctx, d.brokers(), d.Out)
 	})
@@ -79,19 +85,26 @@ func (d *Cluster) start(ctx context.Context) error {
 	if err := d.makeFolders(); err != nil {
 		return err
 	}
-	kafka, err := d.startChild(ctx, "kafka", KafkaVerb, "--data-dir", filepath.Join(d.Dir, "kafka"), "--port", strconv.Itoa(d.KafkaPort))
+	kafka, err := startChild("kafka", d.log("kafka"), os.O_TRUNC, KafkaVerb, "--data-dir", filepath.Join(d.Dir, "kafka"), "--port", strconv.Itoa(d.KafkaPort))
 	if err != nil {
 		return err
 	}
+	d.kafka = kafka
+	d.group.Go(func() error { return kafka.watch(ctx) })
 	if err := kafka.await(soon, d.Out, dials(d.brokers())); err != nil {
 		return err
 	}
 	for i := range d.Nodes {
-		if _, err := d.startChild(ctx, nodeID(i), d.nodeArgs(i)...); err != nil {
+		node, err := d.startNode(i, os.O_TRUNC)
+		if err != nil {
 			return err
 		}
+		d.nodes = append(d.nodes, node)
 	}
-	for i, node := range d.children[1:] {
+	for i, node := range d.nodes {
+		d.group.Go(func() error { return d.keepNode(ctx, i, node) })
+	}
+	for i, node := range slices.Clone(d.nodes) {
 		if err := node.await(soon, d.Out, api.NewClient(d.api(i)).Ready); err != nil {
 			return err
 		}
@@ -99,28 +112,16 @@ func (d *Cluster) start(ctx context.Context) error {
 	return nil
 }
 
-// startChild starts a child that ends the whole when it does. What answers at its
-// address tells nothing of that: it may be another process.
-func (d *Cluster) startChild(ctx context.Context, name string, args ...string) (*child, error) {
-	c, err := startChild(name, filepath.Join(d.Dir, name+".log"), args...)
-	if err != nil {
-		return nil, err
-	}
-	d.children = append(d.children, c)
-	d.group.Go(func() error { return c.watch(ctx) })
-	return c, nil
-}
-
 // stop ends the nodes at the same time, then Kafka.
 func (d *Cluster) stop() error {
-	if len(d.children) == 0 {
+	if d.kafka == nil {
 		return nil
 	}
 	var nodes errgroup.Group
-	for _, c := range d.children[1:] {
+	for _, c := range d.nodes {
 		nodes.Go(c.stop)
 	}
-	return errors.Join(nodes.Wait(), d.children[0].stop())
+	return errors.Join(nodes.Wait(), d.kafka.stop())
 }
 
 // nodeArgs is the command line of one node.
@@ -147,7 +148,7 @@ func (d *Cluster) nodeArgs(i int) []string {
 func (d *Cluster) welcome() {
 	fmt.Fprintf(d.Out, "Kafka   %s (embedded, for development only)\n", d.brokers())
 	for i := range d.Nodes {
-		fmt.Fprintf(d.Out, "%s      http://%s/v1/status\n", nodeID(i), d.api(i))
+		fmt.Fprintf(d.Out, "%s      http://%s/v1/status, process %d\n", nodeID(i), d.api(i), d.nodes[i].cmd.Process.Pid)
 	}
 	fmt.Fprintf(d.Out, "data    %s, logs in it too\n\n", d.Dir)
 	var brokers, address string // the verbs' defaults fit the default ports
@@ -159,8 +160,14 @@ func (d *Cluster) welcome() {
 	}
 	fmt.Fprintf(d.Out, "try     carillon schedule%s --to orders --in 5s hello\n", brokers)
 	fmt.Fprintf(d.Out, "        kcat -C -b %s -t orders -f '%%s %%h\\n'\n", d.brokers())
-	fmt.Fprintf(d.Out, "        carillon top%s\n\n", address)
+	fmt.Fprintf(d.Out, "        carillon top%s\n", address)
+	if d.Nodes > 1 {
+		fmt.Fprintf(d.Out, "        kill -9 %d, or another of the nodes: the others go on\n", d.nodes[0].cmd.Process.Pid)
+	}
+	fmt.Fprintln(d.Out)
 }
+
+func (d *Cluster) log(name string) string { return filepath.Join(d.Dir, name+".log") }
 
 func (d *Cluster) brokers() string  { return Loopback(d.KafkaPort) }
 func (d *Cluster) api(i int) string { return Loopback(d.APIPort + i) }
