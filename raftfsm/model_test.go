@@ -202,16 +202,32 @@ func (m *model) setTime(ms int64) {
 	m.bulks = slices.DeleteFunc(m.bulks, func(o bulk.Operation) bool { return o.State != bulk.Running && o.Ended < m.time-bulk.KeptFor })
 }
 
-// forget gives up what is too old or too much, from the oldest on, so many at a time.
+// forget gives up what is too old or too much among the ends of messages, the refusals and the answers to keys,
+// each from the oldest on, so many of each at a time.
 func (m *model) forget(most int) {
-	for ; most > 0 && len(m.ended) > 0; most-- {
-		oldest := m.ended[0]
-		if uint64(len(m.ended)) <= m.keep.Count && oldest.At >= m.time-m.keep.For {
-			return
+	for class, count := range []uint64{m.keep.Count, (m.keep.Count + 9) / 10, m.keep.Count} {
+		for range most {
+			oldest, known := -1, uint64(0)
+			for i := len(m.ended) - 1; i >= 0; i-- {
+				if classOf(m.ended[i].Kind) == class {
+					oldest = i
+					known++
+				}
+			}
+			if oldest < 0 || known <= count && m.ended[oldest].At >= m.time-m.keep.For {
+				break
+			}
+			if class == 0 {
+				m.since = max(m.since, m.ended[oldest].At+1)
+			}
+			m.ended = slices.Delete(m.ended, oldest, oldest+1)
 		}
-		m.ended = m.ended[1:]
-		m.since = max(m.since, oldest.At+1)
 	}
+}
+
+// classOf returns what the outcome counts among.
+func classOf(k outcomes.Kind) int {
+	return map[outcomes.Kind]int{outcomes.Refused: 1, outcomes.RefusedRecord: 1, outcomes.Answered: 2}[k]
 }
 
 func (m *model) note(o outcomes.Outcome) {

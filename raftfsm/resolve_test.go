@@ -189,6 +189,24 @@ func TestOperate_heldTargetHasItsOwnClaim(t *testing.T) {
 	checkAnswers(t, operate(t, f, 13, scheduleOf("paused", 300), cancelOf("paused")), Answer{Code: Scheduled, Seq: 4}, Answer{Code: WasCancelled, Seq: 4})
 }
 
+// Whoever is refused, or calls with keys, again and again has neither an outcome nor an answer of others forgotten.
+func TestOperate_remembersOthersWhoeverIsRefused(t *testing.T) {
+	f := newTestSeqs(t)
+	apply(t, f, KeepOutcomes{Time: 5, Keep: outcomes.Keep{For: 1000, Count: 20}})
+	operate(t, f, 10, scheduleOf("x", 500), cancelOf("x"), once("mine", 1, scheduleOf("", 500)))
+	conflict := scheduleOf("busy", 500)
+	conflict.If = Present
+	for i := range 200 {
+		operate(t, f, int64(11+i), conflict, once("same", 1, scheduleOf("", 500)))
+	}
+	for i := range 9 {
+		operate(t, f, int64(300+i), once("key "+strconv.Itoa(i), 1, conflict))
+	}
+	want := outcomes.Outcome{Name: name.Of("a.delay", "x"), Kind: outcomes.Cancelled, Seq: 1, Due: 500, At: 10, Target: "a"}
+	checkAnswers(t, operate(t, f, 400, cancelOf("x"), once("mine", 1, scheduleOf("", 500)), cancelOf("nobody")),
+		Answer{Code: AlreadyCancelled, Seq: 1, Outcome: want}, Answer{Code: Scheduled, Seq: 2, Again: true}, Answer{Code: NotFound})
+}
+
 // What refused a record says which one it was; a call has none.
 func TestIngest_keepsWhichRecordWasRefused(t *testing.T) {
 	f := newTestIDs(t)

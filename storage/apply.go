@@ -182,7 +182,7 @@ func (s *Store) SetTime(ms int64) {
 	s.values.bulks = s.values.bulks.Forget(s.values.time)
 }
 
-// How many outcomes are forgotten in one step at most. A step takes no time that others
+// How many outcomes of each class are forgotten in one step at most. A step takes no time that others
 // notice, and all nodes take the same: when a day's worth is too old at once, it goes in the
 // steps to come, and is known until then. One that ends makes way for itself and one more.
 const (
@@ -190,8 +190,8 @@ const (
 	forgetPerEnd  = 2
 )
 
-// End keeps what became of a message that was given an id, from LevelThree on. Kill ends the
-// message itself. Called by the writer.
+// End keeps what became of a message that was given an id, from LevelThree on, or that an operation was refused,
+// or what was answered to a key. Kill ends the message itself. Called by the writer.
 func (s *Store) End(o outcomes.Outcome) {
 	s.change()
 	defer s.mu.Unlock()

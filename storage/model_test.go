@@ -26,13 +26,20 @@ type model struct {
 	lost map[uint64]bool  // that have lost their id to a newer one
 	open bool
 
-	ended      []outcomes.Outcome // oldest first
+	ended      [3][]noted // ends of messages, refusals, answers to keys; oldest first
+	endedCount int        // of all that ever were
 	keep       outcomes.Keep
 	endedSince int64
 }
 
 func newModel() *model {
 	return &model{entries: make(map[uint64]Entry), told: make(map[uint64]Named), lost: make(map[uint64]bool), state: State{Level: LevelOne, NextSeq: 1}, keep: outcomes.DefaultKeep}
+}
+
+// noted is an outcome, and which it was of all.
+type noted struct {
+	outcomes.Outcome
+	number int
 }
 
 // operation is one log entry: the same value is applied to models and stores.
@@ -114,7 +121,9 @@ func (m *model) apply(index uint64, op operation) (killed uint64) {
 		m.keep = *op.Keep
 	}
 	for _, o := range op.End {
-		m.ended = append(m.ended, o)
+		class := map[outcomes.Kind]int{outcomes.Refused: 1, outcomes.RefusedRecord: 1, outcomes.Answered: 2}[o.Kind]
+		m.ended[class] = append(m.ended[class], noted{o, m.endedCount})
+		m.endedCount++
 		m.forget(2)
 	}
 	m.state.Pending = uint64(len(m.entries))
@@ -122,10 +131,17 @@ func (m *model) apply(index uint64, op operation) (killed uint64) {
 	return killed
 }
 
+// forget gives up what is too old or too much of each class, so many at a time.
 func (m *model) forget(most int) {
-	for ; most > 0 && len(m.ended) > 0 && (uint64(len(m.ended)) > m.keep.Count || m.ended[0].At < m.state.Time-m.keep.For); most-- {
-		m.endedSince = max(m.endedSince, m.ended[0].At+1)
-		m.ended = m.ended[1:]
+	for class, count := range []uint64{m.keep.Count, (m.keep.Count + 9) / 10, m.keep.Count} {
+		all := m.ended[class]
+		for left := most; left > 0 && len(all) > 0 && (uint64(len(all)) > count || all[0].At < m.state.Time-m.keep.For); left-- {
+			if class == 0 {
+				m.endedSince = max(m.endedSince, all[0].At+1)
+			}
+			all = all[1:]
+		}
+		m.ended[class] = all
 	}
 }
 
@@ -173,7 +189,9 @@ func (m *model) clone() *model {
 	c.entries = maps.Clone(m.entries)
 	c.state.Claim.Holds = slices.Clone(m.state.Claim.Holds)
 	c.told, c.lost = maps.Clone(m.told), maps.Clone(m.lost)
-	c.ended = slices.Clone(m.ended)
+	for class := range m.ended {
+		c.ended[class] = slices.Clone(m.ended[class])
+	}
 	return &c
 }
 
@@ -254,19 +272,24 @@ func requireOutcomes(t testingT, s *Store, m *model) {
 	if since, keep := s.OutcomesSince(), s.OutcomesKept(); since != m.endedSince || keep != m.keep {
 		t.Fatalf("outcomes are known since %d and kept %+v, want %d and %+v", since, keep, m.endedSince, m.keep)
 	}
-	if got := slices.Collect(s.outcomes.Freeze().All()); !slices.Equal(got, m.ended) {
-		t.Fatalf("outcomes (-want +got):\n%s", gocmp.Diff(m.ended, got))
+	var known []outcomes.Outcome
+	for _, o := range slices.Concat(m.ended[:]...) {
+		known = append(known, o.Outcome)
 	}
+	if got := slices.Collect(s.outcomes.Freeze().All()); !slices.Equal(got, known) {
+		t.Fatalf("outcomes (-want +got):\n%s", gocmp.Diff(known, got))
+	}
+	inOrder := slices.SortedFunc(slices.Values(slices.Concat(m.ended[:2]...)), func(a, b noted) int { return a.number - b.number })
 	for _, id := range []string{"a", "b"} {
 		var life []outcomes.Outcome
 		var newest outcomes.Outcome
-		for _, o := range m.ended {
+		for _, o := range inOrder {
 			if o.Name != name.Of("orders.delay", id) {
 				continue
 			}
-			life = append(life, o)
+			life = append(life, o.Outcome)
 			if o.Seq > 0 && o.Seq >= newest.Seq {
-				newest = o
+				newest = o.Outcome
 			}
 		}
 		if got, ok := s.Outcome("orders.delay", id); ok && got != newest || ok != (newest.Seq > 0) {
@@ -406,7 +429,7 @@ func ends(n int, seq uint64, at int64) []outcomes.Outcome {
 	es := make([]outcomes.Outcome, n)
 	for i := range es {
 		o := outcomes.Outcome{
-			Name: name.Of("orders.delay", string(rune('a'+i%26))), Kind: outcomes.Kind(1 + i%6), Seq: seq + uint64(i*7919%(n+1)),
+			Name: name.Of("orders.delay", string(rune('a'+i%26))), Kind: outcomes.Kind(1 + i%8), Seq: seq + uint64(i*7919%(n+1)),
 			Due: at - int64(i), At: at + int64(i/10), Target: fmt.Sprint("orders", i%5),
 		}
 		switch o.Kind {
@@ -416,6 +439,10 @@ func ends(n int, seq uint64, at int64) []outcomes.Outcome {
 			o.By = o.Seq + 1
 		case outcomes.Refused:
 			o.Seq = 0
+		case outcomes.RefusedRecord:
+			o.Seq, o.Partition, o.Offset = 0, int32(i%12), int64(i)
+		case outcomes.Answered:
+			o.By, o.Partition = o.Seq+7, int32(i%9)
 		}
 		es[i] = o
 	}

@@ -20,6 +20,40 @@ import (
 	"github.com/carillonmq/carillon/storage/outcomes"
 )
 
+// Whoever is refused often, or asks with many keys, has none of the others forgotten, also after a start.
+func TestOutcomes_ofMessagesAreNotForgottenForRefusalsAndKeys(t *testing.T) {
+	dir := t.TempDir()
+	s := openStore(t, dir)
+	s.RaiseLevel(LevelFour)
+	s.KeepOutcomes(outcomes.Keep{For: 1000, Count: 20})
+	key, of := name.Of("keys", "k"), func(id int) name.Hash { return name.Of("orders.delay", fmt.Sprint(id)) }
+	s.End(outcomes.Outcome{Name: of(0), Kind: outcomes.Cancelled, Seq: 7})
+	s.End(outcomes.Outcome{Name: key, Kind: outcomes.Answered, Seq: 8, By: 9})
+	require := func() {
+		t.Helper()
+		for i := range 1000 {
+			s.End(outcomes.Outcome{Name: of(i % 50), Kind: outcomes.RefusedRecord, Offset: int64(i)})
+		}
+		if _, ok := s.Answered(key); !ok {
+			t.Error("the answer to the key is forgotten for what was refused")
+		}
+		for i := range 9 {
+			s.End(outcomes.Outcome{Name: name.Of("other keys", fmt.Sprint(i)), Kind: outcomes.Answered})
+		}
+		if o, ok := s.Outcome("orders.delay", "0"); !ok || o.Seq != 7 || s.OutcomesSince() != 0 {
+			t.Errorf("what became of the message is %+v (%t), known since %d", o, ok, s.OutcomesSince())
+		}
+	}
+	require()
+	s.Applied(1)
+	flush(t, s, 1)
+	if err := s.Close(); err != nil {
+		t.Fatal(err)
+	}
+	s = openStore(t, dir)
+	require()
+}
+
 // What has ended is known for as long as the schedule's own time says, and is part of what all
 // nodes must agree on.
 func TestOutcomes_areForgottenByTheSchedulesTime(t *testing.T) {
@@ -191,7 +225,7 @@ func TestOpen_reportsDamageToTheOutcomes(t *testing.T) {
 			return nil
 		})
 	})
-	if err = errors.Join(err, s.Close()); err != nil || len(values) != 4 {
+	if err = errors.Join(err, s.Close()); err != nil || len(values) != 5 {
 		t.Fatalf("values %v, error %v", values, err)
 	}
 	path := filepath.Join(dir, manifestName)
@@ -259,7 +293,7 @@ func TestOpen_missesAChunkOfTheOutcomes(t *testing.T) {
 		}
 	}
 	var content []byte
-	for _, key := range [][]byte{headKey, chunkKey(0), chunkKey(1), chunkKey(2)} {
+	for _, key := range [][]byte{headKey, chunkKey(0), chunkKey(1), chunkKey(1 << 56), chunkKey(2 << 56)} {
 		change(func(bucket *bbolt.Bucket) error {
 			content = bytes.Clone(bucket.Get(key))
 			return bucket.Delete(key)
@@ -272,11 +306,11 @@ func TestOpen_missesAChunkOfTheOutcomes(t *testing.T) {
 		}
 		change(func(bucket *bbolt.Bucket) error { return bucket.Put(key, content) })
 	}
-	change(func(bucket *bbolt.Bucket) error { return bucket.Put(chunkKey(3), content) })
+	change(func(bucket *bbolt.Bucket) error { return bucket.Put(chunkKey(2), content) })
 	if err := readEverything(t, dir, m); !errors.Is(err, ErrCorrupt) {
 		t.Errorf("with one too many: %v", err)
 	}
-	change(func(bucket *bbolt.Bucket) error { return bucket.Delete(chunkKey(3)) })
+	change(func(bucket *bbolt.Bucket) error { return bucket.Delete(chunkKey(2)) })
 	if err := readEverything(t, dir, m); err != nil {
 		t.Errorf("with all back: %v", err)
 	}

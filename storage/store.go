@@ -352,7 +352,7 @@ func (s *Store) Outcome(topic, id string) (outcomes.Outcome, bool) {
 func (s *Store) Answered(key name.Hash) (outcomes.Outcome, bool) {
 	s.mu.RLock()
 	defer s.mu.RUnlock()
-	return s.outcomes.Last(key)
+	return s.outcomes.Answered(key)
 }
 
 // Life returns what is known to have happened with this id, oldest first, operations that were
@@ -363,8 +363,9 @@ func (s *Store) Life(topic, id string) []outcomes.Outcome {
 	return s.outcomes.Life(name.Of(topic, id))
 }
 
-// OutcomesSince returns the time from which on all that has ended with an id is known, epoch
-// milliseconds; 0 when nothing was ever forgotten, and no message is from before LevelThree.
+// OutcomesSince returns the time from which on all messages that have ended with an id are known, epoch
+// milliseconds; 0 when none was ever forgotten, and no message is from before LevelThree. Refusals and answers
+// to keys may be forgotten sooner, or later.
 func (s *Store) OutcomesSince() int64 {
 	s.mu.RLock()
 	defer s.mu.RUnlock()

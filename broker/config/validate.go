@@ -87,7 +87,7 @@ const (
 	// minKeep outlasts what follows at once on a delivery; maxKeep is as long as a delay may be.
 	minKeep = time.Second
 	maxKeep = defaultMaxDelay
-	// mostOutcomes take 7 GB of memory on each node.
+	// mostOutcomes take 7 GB of memory on each node, and as many keys as well.
 	mostOutcomes = 100_000_000
 )
 

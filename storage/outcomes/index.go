@@ -39,12 +39,12 @@ func (x *index) expect(ids uint64) {
 func slotOf(at uint64) uint32 { return uint32(at%slotRows) + 1 }
 
 // rowOf returns the row that a slot stands for: at or before next, by less than slotRows.
-func (s *Set) rowOf(slot uint32) uint64 {
-	return s.next - (uint64(slotOf(s.next))+slotRows-uint64(slot))%slotRows
+func (l *list) rowOf(slot uint32) uint64 {
+	return l.next - (uint64(slotOf(l.next))+slotRows-uint64(slot))%slotRows
 }
 
-func (s *Set) tableOf(id name.Hash) *table {
-	return &s.newest[binary.BigEndian.Uint16(id[:])>>(16-tableBits)]
+func (l *list) tableOf(id name.Hash) *table {
+	return &l.newest[binary.BigEndian.Uint16(id[:])>>(16-tableBits)]
 }
 
 // home is where probing for an id begins.
@@ -53,9 +53,9 @@ func (t *table) home(id name.Hash) uint64 {
 }
 
 // probe returns the slot of an id, or the free one where it would be. There is one.
-func (s *Set) probe(t *table, id name.Hash) (slot uint64) {
+func (l *list) probe(t *table, id name.Hash) (slot uint64) {
 	for slot = t.home(id); t.slots[slot] != 0; slot = t.after(slot) {
-		if s.row(s.rowOf(t.slots[slot])).name == id {
+		if l.row(l.rowOf(t.slots[slot])).name == id {
 			break
 		}
 	}
@@ -65,35 +65,35 @@ func (s *Set) probe(t *table, id name.Hash) (slot uint64) {
 func (t *table) after(slot uint64) uint64 { return (slot + 1) & uint64(len(t.slots)-1) }
 
 // find returns the newest row of an id.
-func (s *Set) find(id name.Hash) (at uint64, ok bool) {
-	t := s.tableOf(id)
+func (l *list) find(id name.Hash) (at uint64, ok bool) {
+	t := l.tableOf(id)
 	if t.used == 0 {
 		return 0, false
 	}
-	slot := t.slots[s.probe(t, id)]
-	return s.rowOf(slot), slot != 0
+	slot := t.slots[l.probe(t, id)]
+	return l.rowOf(slot), slot != 0
 }
 
 // put makes a row the newest of its id.
-func (s *Set) put(id name.Hash, at uint64) {
-	t := s.tableOf(id)
+func (l *list) put(id name.Hash, at uint64) {
+	t := l.tableOf(id)
 	if t.used >= len(t.slots)/4*3 {
-		s.grow(t)
+		l.grow(t)
 	}
-	slot := s.probe(t, id)
+	slot := l.probe(t, id)
 	if t.slots[slot] == 0 {
 		t.used++
 	}
 	t.slots[slot] = slotOf(at)
 }
 
-func (s *Set) grow(t *table) {
+func (l *list) grow(t *table) {
 	larger := table{slots: make([]uint32, max(2*len(t.slots), leastSize)), used: t.used}
 	for _, known := range t.slots {
 		if known == 0 {
 			continue
 		}
-		slot := larger.home(s.row(s.rowOf(known)).name)
+		slot := larger.home(l.row(l.rowOf(known)).name)
 		for larger.slots[slot] != 0 {
 			slot = larger.after(slot)
 		}
@@ -104,16 +104,16 @@ func (s *Set) grow(t *table) {
 
 // drop takes a row that is about to be forgotten out, unless a newer one of its id is in its
 // place. Those that had to probe beyond it move up, so that no search ends at the gap.
-func (s *Set) drop(id name.Hash, at uint64) {
-	t := s.tableOf(id)
-	gap := s.probe(t, id)
+func (l *list) drop(id name.Hash, at uint64) {
+	t := l.tableOf(id)
+	gap := l.probe(t, id)
 	if t.slots[gap] != slotOf(at) {
 		return
 	}
 	t.used--
 	mask := uint64(len(t.slots) - 1)
 	for slot := t.after(gap); t.slots[slot] != 0; slot = t.after(slot) {
-		home := t.home(s.row(s.rowOf(t.slots[slot])).name)
+		home := t.home(l.row(l.rowOf(t.slots[slot])).name)
 		if (slot-home)&mask >= (slot-gap)&mask { // its search passes the gap
 			t.slots[gap], gap = t.slots[slot], slot
 		}

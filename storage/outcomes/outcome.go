@@ -28,6 +28,26 @@ const (
 // hasPlace reports whether there is a partition and an offset.
 func (k Kind) hasPlace() bool { return k == Delivered || k == DeadLettered || k == RefusedRecord }
 
+// A class is what outcomes are counted in. Whoever brings about many of one class pushes out nothing of another.
+type class int
+
+const (
+	ends     class = iota // of messages
+	refusals              // of operations: their conditions did not hold
+	answers               // to keys
+	classes
+)
+
+func (k Kind) class() class {
+	switch k {
+	case Refused, RefusedRecord:
+		return refusals
+	case Answered:
+		return answers
+	}
+	return ends
+}
+
 // An Outcome is the end of one message.
 type Outcome struct {
 	Name name.Hash
@@ -44,15 +64,28 @@ type Outcome struct {
 }
 
 // Keep says how much is kept: what ended longer ago than For milliseconds before the state's time
-// is forgotten, and the oldest of more than Count. More than MaxCount counts as MaxCount.
+// is forgotten, and the oldest of more than Count ends of messages, of more than Count answers, and of more
+// refusals than a tenth of Count, rounded up. More than MaxCount counts as MaxCount.
 type Keep struct {
 	For   int64
 	Count uint64
 }
 
+// most returns how many outcomes of a class are kept.
+func (k Keep) most(c class) uint64 {
+	if c == refusals {
+		return k.Count/refusalsPart + min(k.Count%refusalsPart, 1)
+	}
+	return k.Count
+}
+
+// refusalsPart is how many ends of messages are kept for each refusal, which is told to people and decides
+// nothing.
+const refusalsPart = 10
+
 // DefaultKeep is what a schedule keeps that was told nothing.
 var DefaultKeep = Keep{For: 24 * 60 * 60 * 1000, Count: 1_000_000}
 
-// MaxCount is how many outcomes may be kept: links between them have 32 bits, and it would be
+// MaxCount is how many outcomes of a class may be kept: links between them have 32 bits, and it would be
 // 70 GB of memory.
 const MaxCount = 1 << 30

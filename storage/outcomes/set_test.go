@@ -16,33 +16,75 @@ import (
 	"github.com/carillonmq/carillon/storage/name"
 )
 
-// model is the outcomes as a list, oldest first.
+// model is the outcomes as a list of each class, oldest first.
 type model struct {
 	keep  Keep
 	since int64
-	all   []Outcome
+	all   [3][]noted // ends, refusals, answers
+	count int        // of all that ever were
+}
+
+type noted struct {
+	Outcome
+	number int // in which order they came
+}
+
+// of returns which it counts among.
+func of(o Outcome) int {
+	return map[Kind]int{Refused: 1, RefusedRecord: 1, Answered: 2}[o.Kind]
+}
+
+func (m *model) add(o Outcome) {
+	m.all[of(o)] = append(m.all[of(o)], noted{o, m.count})
+	m.count++
 }
 
 func (m *model) forget(now int64, most int) {
-	for ; most > 0 && len(m.all) > 0 && (uint64(len(m.all)) > m.keep.Count || m.all[0].At < now-m.keep.For); most-- {
-		m.since = max(m.since, m.all[0].At+1)
-		m.all = m.all[1:]
+	for class, count := range []uint64{m.keep.Count, (m.keep.Count + 9) / 10, m.keep.Count} {
+		all := m.all[class]
+		for left := most; left > 0 && len(all) > 0 && (uint64(len(all)) > count || all[0].At < now-m.keep.For); left-- {
+			if class == 0 {
+				m.since = max(m.since, all[0].At+1)
+			}
+			all = all[1:]
+		}
+		m.all[class] = all
 	}
 }
 
+// known returns all as Frozen.All has them.
+func (m *model) known() (known []Outcome) {
+	for _, all := range m.all {
+		for _, o := range all {
+			known = append(known, o.Outcome)
+		}
+	}
+	return known
+}
+
 func (m *model) newest(id name.Hash) (best Outcome, ok bool) {
-	for _, o := range m.all {
-		if o.Name == id && o.Seq > 0 && o.Seq >= best.Seq {
-			best, ok = o, true
+	for _, o := range m.all[0] {
+		if o.Name == id && o.Seq >= best.Seq {
+			best, ok = o.Outcome, true
 		}
 	}
 	return best, ok
 }
 
+func (m *model) answered(key name.Hash) (last Outcome, ok bool) {
+	for _, o := range m.all[2] {
+		if o.Name == key {
+			last, ok = o.Outcome, true
+		}
+	}
+	return last, ok
+}
+
 func (m *model) life(id name.Hash) (life []Outcome) {
-	for _, o := range m.all {
+	both := slices.SortedFunc(slices.Values(slices.Concat(m.all[0], m.all[1])), func(a, b noted) int { return a.number - b.number })
+	for _, o := range both {
 		if o.Name == id {
-			life = append(life, o)
+			life = append(life, o.Outcome)
 		}
 	}
 	return life[max(0, len(life)-lifeMost):]
@@ -71,14 +113,13 @@ func draw(random *rand.Rand, ids uint64, at int64) Outcome {
 	return o
 }
 
-func requireSame(t *rapid.T, what string, got run, want *model) {
+func requireSame(t *rapid.T, what string, got *Frozen, want *model) {
 	t.Helper()
-	all := slices.Collect((&Frozen{got}).All())
-	if !slices.Equal(want.all, all) {
-		t.Fatalf("%s (-want +got):\n%s", what, gocmp.Diff(want.all, all))
+	if all, wanted := slices.Collect(got.All()), want.known(); !slices.Equal(wanted, all) {
+		t.Fatalf("%s (-want +got):\n%s", what, gocmp.Diff(wanted, all))
 	}
-	if got.Since() != want.since || got.Keep() != want.keep || got.Count() != uint64(len(want.all)) {
-		t.Fatalf("%s: %d since %d, keeps %v; want %d since %d, %v", what, got.Count(), got.since, got.keep, len(want.all), want.since, want.keep)
+	if got.Since() != want.since || got.keep != want.keep || got.Count() != uint64(len(want.known())) {
+		t.Fatalf("%s: %d since %d, keeps %v; want %d since %d, %v", what, got.Count(), got.Since(), got.keep, len(want.known()), want.since, want.keep)
 	}
 }
 
@@ -89,6 +130,11 @@ func requireAnswers(t *rapid.T, s *Set, m *model, ids uint64) {
 		want, there := m.newest(id(number))
 		if ok != there || ok && got != want {
 			t.Fatalf("newest of %d is %+v (%t), want %+v (%t)", number, got, ok, want, there)
+		}
+		got, ok = s.Answered(id(number))
+		want, there = m.answered(id(number))
+		if ok != there || ok && got != want {
+			t.Fatalf("answer to %d is %+v (%t), want %+v (%t)", number, got, ok, want, there)
 		}
 		if want, got := m.life(id(number)), s.Life(id(number)); !slices.Equal(want, got) {
 			t.Fatalf("life of %d (-want +got):\n%s", number, gocmp.Diff(want, got))
@@ -103,15 +149,17 @@ func TestSet_equalsModel(t *testing.T) {
 		random := rand.New(rand.NewPCG(rapid.Uint64().Draw(t, "seed"), 1))
 		ids := rapid.SampledFrom([]uint64{1, 5, 3000}).Draw(t, "ids")
 		s, m, now := NewSet(), &model{keep: DefaultKeep}, int64(0)
-		s.first = rapid.SampledFrom([]uint64{0, slotRows - 700}).Draw(t, "first")
-		s.next = s.first
+		first := rapid.SampledFrom([]uint64{0, slotRows - 700}).Draw(t, "first")
+		for c := range s.lists {
+			s.lists[c].first, s.lists[c].next = first, first
+		}
 		frozen, then := s.Freeze(), *m
 		add := func(n int) {
 			for range n {
 				now += random.Int64N(2)
 				o := draw(random, ids, now)
 				s.Add(o)
-				m.all = append(m.all, o)
+				m.add(o)
 				s.Forget(now, 2)
 				m.forget(now, 2)
 			}
@@ -134,7 +182,7 @@ func TestSet_equalsModel(t *testing.T) {
 			},
 			"freeze": func(*rapid.T) {
 				frozen, then = s.Freeze(), *m
-				then.all = slices.Clone(m.all)
+
 			},
 			"thaw": func(*rapid.T) { // the one that goes on is given up, as for a reload
 				s = s.Freeze().Thaw()
@@ -142,12 +190,12 @@ func TestSet_equalsModel(t *testing.T) {
 			"back": func(*rapid.T) {
 				gone := s
 				s, *m = frozen.Thaw(), then
-				m.all = slices.Clone(then.all)
+
 				gone.Add(draw(random, ids, now)) // does no harm to what goes on in its place
 			},
 			"": func(t *rapid.T) {
-				requireSame(t, "set", s.run, m)
-				requireSame(t, "frozen", frozen.run, &then)
+				requireSame(t, "set", s.Freeze(), m)
+				requireSame(t, "frozen", frozen, &then)
 				requireAnswers(t, s, m, ids)
 			},
 		})
@@ -165,7 +213,7 @@ func TestThaw_writesToNoRowOfOthers(t *testing.T) {
 	flushing := s.Freeze()
 	again := flushed.Thaw()
 	again.Add(Outcome{Name: id(5), Kind: Expired, Seq: 5, Target: "refunds"})
-	if o := flushing.outcome(3); o.Seq != 4 || o.Target != "payments" {
+	if o := flushing.runs[ends].outcome(3); o.Seq != 4 || o.Target != "payments" {
 		t.Errorf("outcome %+v", o)
 	}
 	if o, ok := again.Newest(id(5)); !ok || o.Target != "refunds" || again.Count() != 4 {
@@ -177,7 +225,7 @@ func TestThaw_writesToNoRowOfOthers(t *testing.T) {
 func TestNewest_isTheHighestSeqOfWhatIsKnown(t *testing.T) {
 	s := NewSet()
 	s.SetKeep(Keep{For: 1000, Count: 3})
-	for at, seq := range []uint64{7, 9, 5, 0, 0} {
+	for at, seq := range []uint64{7, 9, 5, 4, 3} {
 		s.Add(Outcome{Name: id(1), Kind: Cancelled, Seq: seq, At: int64(at)})
 	}
 	want := func(seq uint64, ok bool) {
@@ -191,25 +239,78 @@ func TestNewest_isTheHighestSeqOfWhatIsKnown(t *testing.T) {
 	want(9, true)
 	s.Forget(0, 1)
 	want(5, true)
-	s.Forget(2000, 1)
+	s.Forget(2000, 3)
 	want(0, false)
-	if got := s.Since(); got != 3 {
+	if got := s.Since(); got != 5 {
 		t.Errorf("all is known since %d", got)
-	}
-	if n := len(s.Life(id(1))); n != 2 {
-		t.Errorf("%d refusals are known", n)
 	}
 }
 
-// What was refused a hundred thousand times is passed over in one step, for Apply waits.
-func TestNewest_passesOverRefusalsAtOnce(t *testing.T) {
+// Whoever is refused, or gives a key, a thousand times as often as messages end forgets what is told to himself alone.
+func TestSet_forgetsNoEndForRefusalsAndAnswers(t *testing.T) {
+	s := NewSet()
+	s.SetKeep(Keep{For: 1000, Count: 100})
+	s.Add(Outcome{Name: id(1), Kind: Cancelled, Seq: 1, At: 5})
+	s.Add(Outcome{Name: id(2), Kind: Answered, Seq: 2, By: 7, At: 5})
+	s.Add(Outcome{Name: id(1), Kind: Refused, At: 5})
+	for i := range uint64(1000) {
+		s.Add(Outcome{Name: id(1000 + i), Kind: Refused + Kind(2*(i%2)), At: 6})
+		s.Forget(6, 2)
+	}
+	if o, ok := s.Newest(id(1)); !ok || o.Seq != 1 || s.Since() != 0 {
+		t.Errorf("newest is %+v (%t), all is known since %d", o, ok, s.Since())
+	}
+	if a, ok := s.Answered(id(2)); !ok || a.By != 7 {
+		t.Errorf("answered %+v (%t)", a, ok)
+	}
+	if n := s.Count(); n != 2+10 || len(s.Life(id(1))) != 1 {
+		t.Errorf("%d outcomes are known, the life of one is %+v", n, s.Life(id(1)))
+	}
+	for i := range uint64(1000) {
+		s.Add(Outcome{Name: id(3000 + i), Kind: Answered, Seq: i, At: 6})
+		s.Forget(6, 2)
+	}
+	if _, ok := s.Answered(id(2)); ok || s.Count() != 1+10+100 || s.Since() != 0 {
+		t.Errorf("the first answer is known (%t) among %d outcomes, ends since %d", ok, s.Count(), s.Since())
+	}
+	if _, ok := s.Newest(id(1)); !ok {
+		t.Error("the end is not known")
+	}
+	s.Forget(1006, 1)
+	if _, ok := s.Newest(id(1)); ok || s.Since() != 6 {
+		t.Errorf("the end is known after its time (%t), all is known since %d", ok, s.Since())
+	}
+}
+
+// Rows of two lists are told in the order in which they came, also where that is all one millisecond.
+func TestLife_isInTheOrderInWhichItHappened(t *testing.T) {
+	s := NewSet()
+	kinds := []Kind{Refused, RefusedRecord, Cancelled, Refused, Replaced, Delivered, Refused}
+	for i, k := range kinds {
+		s.Add(Outcome{Name: id(2), Kind: Expired, Seq: 50})
+		s.Add(Outcome{Name: id(1), Kind: k, Seq: uint64(9 - i), At: 5})
+	}
+	var told []Kind
+	for _, o := range s.Life(id(1)) {
+		told = append(told, o.Kind)
+		if isRefusal := o.Kind.class() == refusals; isRefusal != (o.Seq == 0) {
+			t.Errorf("seq of %+v", o)
+		}
+	}
+	if !slices.Equal(told, kinds) {
+		t.Errorf("kinds %v, want %v", told, kinds)
+	}
+}
+
+// What was refused thousands of times is no longer than others, for Apply waits meanwhile.
+func TestLife_ofMuchThatWasRefusedIsBounded(t *testing.T) {
 	s := NewSet()
 	s.Add(Outcome{Name: id(1), Kind: Replaced, Seq: 3, By: 4})
 	for range 5000 {
 		s.Add(Outcome{Name: id(1), Kind: Refused})
 	}
-	if w := s.row(s.next - 1); uint64(w.higher) != s.next-1 || w.older != 1 {
-		t.Errorf("the last refusal leads %d back, and %d to a message", w.older, w.higher)
+	if l := &s.lists[refusals]; l.row(l.next-1).higher != 0 || l.row(l.next-1).older != 1 {
+		t.Errorf("the last refusal is %+v", *l.row(l.next - 1))
 	}
 	if o, ok := s.Newest(id(1)); !ok || o.Seq != 3 || o.By != 4 {
 		t.Errorf("newest is %+v (%t)", o, ok)
@@ -227,15 +328,15 @@ func TestSet_givesPagesAndNamesBack(t *testing.T) {
 		s.Add(Outcome{Name: id(i), Kind: Cancelled, Seq: i + 1, Target: fmt.Sprint("target", i)})
 		s.Forget(0, 2)
 	}
-	names, used := 0, 0
-	for _, p := range s.pages {
+	names, used, l := 0, 0, &s.lists[ends]
+	for _, p := range l.pages {
 		names += len(p.targets)
 	}
-	for _, table := range s.newest {
+	for _, table := range l.newest {
 		used += table.used
 	}
-	if len(s.pages) > 2 || names > 2*pageRows || len(s.targets) > pageRows || used != 10 {
-		t.Errorf("%d pages, %d and %d names, %d ids for 10 outcomes", len(s.pages), names, len(s.targets), used)
+	if len(l.pages) > 2 || names > 2*pageRows || len(l.targets) > pageRows || used != 10 {
+		t.Errorf("%d pages, %d and %d names, %d ids for 10 outcomes", len(l.pages), names, len(l.targets), used)
 	}
 }
 
@@ -292,7 +393,7 @@ func BenchmarkMillion(b *testing.B) {
 	b.Run("Add", func(b *testing.B) {
 		b.ReportAllocs()
 		var longest time.Duration
-		for i := uint64(s.next); b.Loop(); i++ {
+		for i := s.lists[ends].next; b.Loop(); i++ {
 			begin := time.Now()
 			s.Add(outcomeOf(i))
 			s.Forget(0, 2)
@@ -302,7 +403,7 @@ func BenchmarkMillion(b *testing.B) {
 	})
 	b.Run("Newest", func(b *testing.B) {
 		for i := uint64(0); b.Loop(); i++ {
-			s.Newest(outcomeOf(s.first + i*7919%s.Count()).Name)
+			s.Newest(outcomeOf(s.lists[ends].first + i*7919%s.Count()).Name)
 		}
 	})
 	b.Run("Thaw", func(b *testing.B) {

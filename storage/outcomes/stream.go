@@ -7,7 +7,7 @@ import (
 	"github.com/carillonmq/carillon/storage/codec"
 )
 
-// A stream has the chunks one after the other, each as a piece, and not the head:
+// A stream has the chunks one after the other, in the order of their keys, each as a piece, and not the head:
 //
 //	piece  | length u32 | chunk, a record of that length |
 
@@ -18,14 +18,15 @@ const pieceFrame = 4 + 1 + 4
 type Reader struct {
 	Size int64 // of all of it
 	from *Frozen
-	next uint64 // row that the next piece begins with
-	left []byte // of the piece at hand
+	next []uint64 // keys of the chunks that are still to come
+	left []byte   // of the piece at hand
 }
 
 // NewReader reads all chunks. It costs as much as reading does, to learn the size.
 func (f *Frozen) NewReader() *Reader {
-	r := &Reader{from: f, next: f.first}
-	for _, chunk := range f.Chunks(nil) {
+	r := &Reader{from: f}
+	for key, chunk := range f.Chunks(nil) {
+		r.next = append(r.next, key)
 		r.Size += pieceFrame + int64(len(chunk.Payload))
 	}
 	return r
@@ -33,13 +34,12 @@ func (f *Frozen) NewReader() *Reader {
 
 func (r *Reader) Read(p []byte) (int, error) {
 	if len(r.left) == 0 {
-		if r.next == r.from.next {
+		if len(r.next) == 0 {
 			return 0, io.EOF
 		}
-		number := r.next / pageRows
-		sealed := codec.Seal(r.from.chunk(number))
+		sealed := codec.Seal(r.from.chunk(r.next[0]))
 		r.left = append(binary.BigEndian.AppendUint32(nil, uint32(len(sealed))), sealed...)
-		r.next = min(r.from.next, (number+1)*pageRows)
+		r.next = r.next[1:]
 	}
 	n := copy(p, r.left)
 	r.left = r.left[n:]
