@@ -84,7 +84,7 @@ func (s *Store) SetClaim(c Claim) {
 func (s *Store) ChangeClaim(c ClaimChange) {
 	s.change()
 	defer s.mu.Unlock()
-	paused := s.values.reachedPaused(&c)
+	s.values.keepBackPaused(&c)
 	for _, target := range c.Lift {
 		s.values.holds.lift(target)
 	}
@@ -99,7 +99,6 @@ func (s *Store) ChangeClaim(c ClaimChange) {
 		s.values.topics.set(Hold{Target: h.Topic, Through: h.Through, Mark: h.Mark})
 	}
 	s.setClaim(Claim{Through: c.Through, Mark: c.Mark})
-	s.values.keepBackAll(paused)
 }
 
 // setClaim is called with mu held, and leaves the holds as they are.

@@ -53,60 +53,58 @@ func (v *values) through(topic, target string) int64 {
 	return through
 }
 
-// keepBack bounds what came by the topic for the target to what it has come to.
-func (v *values) keepBack(topic, target string, through int64) {
-	before := v.bounds.Covers(topic, target).Before
-	v.bounds.Lower(pause.Of{Topic: topic, Target: target}, pause.Bound{Through: through, Before: before})
-}
-
-// A reached is how far messages that came by the topic for the target are claimed.
-type reached struct {
-	topic, target string
-	through       int64
-}
-
-// reachedPaused returns how far is claimed what is paused and the change may release: of paused
-// topics what goes to targets whose hold it raises or lifts, and of paused targets likewise.
-func (v *values) reachedPaused(c *ClaimChange) (all []reached) {
-	if len(v.pauses.All()) == 0 {
-		return nil
-	}
-	topics, targets := v.pauses.Of(pause.Topic), v.pauses.Of(pause.Target)
-	raise := func(held holds, name string, through int64, each func(name string)) {
-		if at, isHeld := held.get(name); isHeld && at.through < through {
-			each(name)
-		}
-	}
-	ofTarget := func(target string) {
-		for _, topic := range topics {
-			all = append(all, reached{topic.Name, target, v.through(topic.Name, target)})
-		}
-	}
-	ofTopic := func(topic string) {
-		for _, target := range targets {
-			all = append(all, reached{topic, target.Name, v.through(topic, target.Name)})
-		}
-	}
+// keepBackPaused bounds what a change of the claim would release of what is paused: of paused topics what
+// goes to targets whose hold it raises or lifts, and of paused targets likewise. It is called before
+// the change. What is raised costs a look at each hold of what is paused, and a look-up and a bound of the two
+// if they would be claimed further. So the leader raises few at a time while much is paused.
+func (v *values) keepBackPaused(c *ClaimChange) {
+	topics, targets := v.pausedHolds(pause.Topic), v.pausedHolds(pause.Target)
 	for _, hold := range c.Set {
-		raise(v.holds, hold.Target, hold.Through, ofTarget)
+		v.keepBackRaised(v.holds, hold.Target, hold.Through, topics)
 	}
 	for _, target := range c.Lift {
-		raise(v.holds, target, math.MaxInt64, ofTarget)
+		v.keepBackRaised(v.holds, target, math.MaxInt64, topics)
 	}
 	for _, hold := range c.Topics {
-		raise(v.topics, hold.Topic, hold.Through, ofTopic)
+		v.keepBackRaised(v.topics, hold.Topic, hold.Through, targets)
 	}
 	for _, topic := range c.LiftTopics {
-		raise(v.topics, topic, math.MaxInt64, ofTopic)
+		v.keepBackRaised(v.topics, topic, math.MaxInt64, targets)
+	}
+}
+
+// A pausedHold is how far the hold of what is paused goes: no further than the claim.
+type pausedHold struct {
+	of      pause.Of
+	through int64
+}
+
+func (v *values) pausedHolds(kind pause.Kind) (all []pausedHold) {
+	held := v.holds
+	if kind == pause.Topic {
+		held = v.topics
+	}
+	for _, p := range v.pauses.Of(kind) {
+		at, _ := held.get(p.Name)
+		all = append(all, pausedHold{pause.That(kind, p.Name), at.through})
 	}
 	return all
 }
 
-// keepBackAll bounds what would be claimed further than it was.
-func (v *values) keepBackAll(all []reached) {
-	for _, was := range all {
-		if v.through(was.topic, was.target) > was.through {
-			v.keepBack(was.topic, was.target, was.through)
+// keepBackRaised bounds the pairs of what is raised, one of held, and what is paused of the other kind,
+// where it is the hold of the first alone that has kept them from being claimed further.
+func (v *values) keepBackRaised(held holds, name string, to int64, paused []pausedHold) {
+	at, isHeld := held.get(name)
+	if !isHeld || at.through >= to {
+		return
+	}
+	for _, other := range paused {
+		if other.through <= at.through {
+			continue
+		}
+		pair := other.of.With(name)
+		if v.bounds.Get(pair).Through > at.through {
+			v.bounds.Lower(pair, pause.Bound{Through: at.through, Before: math.MaxUint64})
 		}
 	}
 }
@@ -118,19 +116,19 @@ func (v *values) pause(p pause.Pause) {
 	v.bounds.Lower(pause.That(p.Kind, p.Name), pause.Bound{Through: math.MaxInt64, Before: v.nextSeq})
 }
 
-// resume is the replicated part of Store.Resume. It costs as much as is paused of the other kind, and
-// as there are bounds of the two together.
+// resume is the replicated part of Store.Resume. What was accepted during the pause stays stopped where the
+// other of its two is paused since later, by whose bound it is not. It costs as much as is paused of the
+// other kind, and as there are bounds of the two together.
 func (v *values) resume(kind pause.Kind, name string) {
 	others := pause.Topic
 	if kind == pause.Topic {
 		others = pause.Target
 	}
+	before := v.bounds.Get(pause.That(kind, name)).Before
 	for _, p := range v.pauses.Of(others) {
-		topic, target := p.Name, name
-		if kind == pause.Topic {
-			topic, target = name, p.Name
+		if other := pause.That(others, p.Name); v.bounds.Get(other).Before > before {
+			v.bounds.Lower(other.With(name), pause.Bound{Through: math.MaxInt64, Before: before})
 		}
-		v.keepBack(topic, target, v.through(topic, target))
 	}
 	v.pauses = v.pauses.Without(kind, name)
 	v.bounds.Drop(kind, name, func(of pause.Of) bool {

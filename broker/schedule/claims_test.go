@@ -12,6 +12,7 @@ import (
 
 	"github.com/carillonmq/carillon/raftfsm"
 	"github.com/carillonmq/carillon/storage"
+	"github.com/carillonmq/carillon/storage/pause"
 )
 
 // A countingLog counts claims and their bytes.
@@ -71,6 +72,57 @@ func TestClaims_nameOnlyTheHoldsThatChange(t *testing.T) {
 		synctest.Wait()
 		if parked := len(s.scheduler.targets.in[parked].targets); parked != n-1 {
 			t.Errorf("a new term knows of %d that are parked, want %d", parked, n-1)
+		}
+	})
+}
+
+// A wideLog keeps how many holds of targets a claim has set or lifted at most.
+type wideLog struct {
+	Log
+	widest atomic.Int64
+}
+
+func (l *wideLog) Propose(ctx context.Context, command raftfsm.Command) *raftfsm.Proposal {
+	if claim, ok := command.(raftfsm.ChangeClaim); ok {
+		l.widest.Store(max(l.widest.Load(), int64(len(claim.Set)+len(claim.Lift))))
+	}
+	return l.Log.Propose(ctx, command)
+}
+
+// Many targets that come back while much is paused are spread over claims, so that none stops Apply for
+// long, and all come back.
+func TestClaims_raiseFewHoldsAtATimeWhileMuchIsPaused(t *testing.T) {
+	const n, topics = 600, 10
+	onStage(t, func(ctx context.Context, s *stage) {
+		s.raise(ctx, storage.LevelThree)
+		s.unchecked = true // too many to look at them after each pass
+		log := &wideLog{Log: s.node}
+		s.log = log
+		s.lead(ctx)
+		for i := range n {
+			s.verdicts.Put(Verdict{Target: nameOf(i), Parked: true})
+		}
+		time.Sleep(time.Second)
+		for i := range topics {
+			s.pause(ctx, pause.Topic, fmt.Sprintf("%d.delay", i))
+		}
+		for i := range n {
+			s.acceptBy(ctx, "a.delay", nameOf(i), 2, every(time.Second))
+		}
+		time.Sleep(time.Minute)
+		log.widest.Store(0)
+		for i := range n {
+			s.verdicts.Put(Verdict{Target: nameOf(i)})
+		}
+		time.Sleep(time.Minute)
+		if got := s.count(); got != 2*n {
+			t.Errorf("%d messages are handed over, want %d", got, 2*n)
+		}
+		if widest := log.widest.Load(); widest < 1 || widest*topics > mostPairs {
+			t.Errorf("a claim raises %d holds while %d topics are paused, want %d of the two together at most", widest, topics, mostPairs)
+		}
+		if holds := s.node.Store().Holds(); len(holds) > 0 {
+			t.Errorf("%d targets are held at the end", len(holds))
 		}
 	})
 }

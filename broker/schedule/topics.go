@@ -112,6 +112,16 @@ func (ts *topics) lowerAll(ref storage.Ref) {
 	}
 }
 
+// paused returns how many of them are paused.
+func (ts *topics) paused() (n int) {
+	for _, h := range ts.held {
+		if h.paused {
+			n++
+		}
+	}
+	return n
+}
+
 // wantClaim reports whether a claim is to go out for any of them.
 func (ts *topics) wantClaim() bool { return slices.ContainsFunc(ts.held, (*heldTopic).wantsClaim) }
 

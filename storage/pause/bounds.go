@@ -1,7 +1,6 @@
 package pause
 
 import (
-	"cmp"
 	"encoding/binary"
 	"math"
 
@@ -19,6 +18,16 @@ func That(kind Kind, name string) Of {
 		return Of{Topic: name}
 	}
 	return Of{Target: name}
+}
+
+// With returns what is of both, where of names one of them alone, and name is that of the other.
+func (of Of) With(name string) Of {
+	if of.Topic == "" {
+		of.Topic = name
+	} else {
+		of.Target = name
+	}
+	return of
 }
 
 // A Bound says which messages can be claimed, whatever else releases them: those that are due by
@@ -48,8 +57,11 @@ type bounded struct {
 	Bound
 }
 
-func (b *bounded) less(other bounded) bool {
-	return cmp.Or(cmp.Compare(b.of.Topic, other.of.Topic), cmp.Compare(b.of.Target, other.of.Target)) < 0
+func (b *bounded) less(other *bounded) bool {
+	if b.of.Topic != other.of.Topic {
+		return b.of.Topic < other.of.Topic
+	}
+	return b.of.Target < other.of.Target
 }
 
 // Clone returns a copy that is its own. It marks both as shared, so it counts as writing to b.
@@ -83,7 +95,7 @@ func (b Bounds) Covers(topic, target string) Bound {
 // Lower bounds that to what the present bound and the new one let through.
 func (b *Bounds) Lower(of Of, to Bound) {
 	if b.tree == nil {
-		b.tree = btree.NewBTreeGOptions(func(a, b bounded) bool { return a.less(b) }, btree.Options{NoLocks: true})
+		b.tree = btree.NewBTreeGOptions(func(a, b bounded) bool { return a.less(&b) }, btree.Options{NoLocks: true})
 	}
 	b.tree.Set(bounded{of, to.Min(b.Get(of))})
 }
@@ -156,7 +168,7 @@ func ReadBounds(d *codec.Decoder) (b Bounds) {
 	}
 	for i := range n {
 		at := bounded{Of{d.Text(), d.Text()}, Bound{d.Varint(), d.Uvarint()}}
-		if i > 0 && !last.less(at) {
+		if i > 0 && !last.less(&at) {
 			d.Fail("bound out of its order")
 		}
 		b.Lower(at.of, at.Bound)
