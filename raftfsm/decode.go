@@ -3,6 +3,7 @@ package raftfsm
 import (
 	"fmt"
 	"math"
+	"slices"
 
 	"github.com/carillonmq/carillon/storage"
 	"github.com/carillonmq/carillon/storage/bulk"
@@ -17,7 +18,26 @@ import (
 // ErrUnknownCommand for a version or kind of another binary, ErrCommand for
 // anything else that append cannot have written; it never panics, and never
 // allocates more than a small multiple of len(b).
-func decodeCommand(b []byte) (Command, error) {
+func decodeCommand(b []byte) (Command, error) { return new(decoder).command(b) }
+
+// CheckCommand returns the error that would stop a node which applies b.
+func CheckCommand(b []byte) error {
+	_, err := (&decoder{checks: true}).command(b)
+	return err
+}
+
+// A decoder reads what several commands are made of.
+type decoder struct {
+	codec.Decoder
+	target string // the last text read: neighbours often have the same
+	checks bool   // nobody wants what is read: operations come one after the other into the same place
+	// room is where the operations of an Ingest come to lie, one part behind the other. They are large, and
+	// a command has thousands: whoever reads one command after the other hands it on, all zero.
+	room []Operation
+}
+
+// command is decodeCommand.
+func (d *decoder) command(b []byte) (Command, error) {
 	if len(b) < 2 {
 		return nil, fmt.Errorf("%w: %d bytes", ErrCommand, len(b))
 	}
@@ -26,7 +46,7 @@ func decodeCommand(b []byte) (Command, error) {
 		return nil, fmt.Errorf("%w: version %d of kind %d, of a feature level above %d, which is what this binary understands",
 			ErrUnknownCommand, version, kind, storage.NewestLevel)
 	}
-	d := decoder{Decoder: codec.NewDecoder(b[2:])}
+	d.Decoder = codec.NewDecoder(b[2:])
 	time := d.Varint()
 	var c Command
 	switch kind {
@@ -88,18 +108,6 @@ func decodeCommand(b []byte) (Command, error) {
 	return c, nil
 }
 
-// CheckCommand returns the error that would stop a node which applies b.
-func CheckCommand(b []byte) error {
-	_, err := decodeCommand(b)
-	return err
-}
-
-// A decoder reads what several commands are made of.
-type decoder struct {
-	codec.Decoder
-	target string // the last text read: neighbours often have the same
-}
-
 func (d *decoder) text() string {
 	b := d.View(d.Uvarint())
 	if string(b) != d.target {
@@ -149,7 +157,17 @@ func (d *decoder) operations(topic string, known byte) []Operation {
 	if n == 0 {
 		return nil
 	}
-	os := make([]Operation, n)
+	if d.checks {
+		for range n {
+			if d.operation(new(Operation), topic, known); d.Failed() {
+				break
+			}
+		}
+		return nil
+	}
+	d.room = slices.Grow(d.room, n)
+	os := d.room[len(d.room):][:n:n]
+	d.room = d.room[:len(d.room)+n]
 	for i := range os {
 		if d.operation(&os[i], topic, known); d.Failed() {
 			return nil

@@ -13,6 +13,10 @@ import (
 	"github.com/hashicorp/raft"
 )
 
+// mostRoom is how many operations the FSM keeps room for from one command to the next: as many as a full
+// one of messages of 100 bytes has, and some 2 MB.
+const mostRoom = 8192
+
 // FSM applies the log to the store. Raft calls Apply, StoreConfiguration,
 // Snapshot and Restore from one goroutine. It reads no clock, and goes by no
 // configuration: the same log makes the same state on every node.
@@ -25,6 +29,7 @@ type FSM struct {
 	broken   error
 	feed     atomic.Pointer[Feed]
 	backlog  *Backlog
+	read     []Operation     // of a command, reused; all zero between two
 	gathered []storage.Entry // of a work, reused
 	names    []name.Hash     // of a command's operations, reused
 	seen     name.Heads      // of those that were carried out, reused
@@ -42,7 +47,8 @@ type FSMConfig struct {
 	Understands storage.Level // the newest feature level that this node can go on with
 	FlushBytes  int64         // of log, after which a flush is due
 	// Applied is told of each command that was applied, before its proposer and the feed
-	// are, on the goroutine that applies: it must not block for long. nil: nobody is told.
+	// are, on the goroutine that applies: it must not block for long, nor keep the operations of
+	// an Ingest. nil: nobody is told.
 	Applied func(Command, Result)
 	Logger  *slog.Logger
 }
@@ -86,7 +92,8 @@ func (f *FSM) Apply(l *raft.Log) any {
 		unsaved, _ := f.backlog.Unsaved()
 		return f.stop(fmt.Errorf("apply log entry %d: %d MiB wait for the disk: %w", l.Index, unsaved>>20, err))
 	}
-	cmd, err := decodeCommand(l.Data)
+	d := decoder{room: f.read[:0]}
+	cmd, err := d.command(l.Data)
 	if err == nil {
 		err = f.checkLevel(cmd)
 	}
@@ -120,7 +127,17 @@ func (f *FSM) Apply(l *raft.Log) any {
 		feed.put(event)
 	}
 	f.backlog.add(len(l.Data))
+	f.keepRoom(d.room)
 	return res
+}
+
+// keepRoom keeps what operations were read into for the next command.
+func (f *FSM) keepRoom(read []Operation) {
+	clear(read) // of bodies
+	if cap(read) > mostRoom {
+		read = nil
+	}
+	f.read = read
 }
 
 // stop lets nothing more be applied, and no snapshot be taken of what lacks an entry.

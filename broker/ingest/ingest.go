@@ -92,6 +92,7 @@ type Store interface {
 
 // A Log takes commands into the replicated log; *node.Node implements it.
 type Log interface {
+	// Propose keeps nothing of the command: it has encoded it when it returns.
 	Propose(ctx context.Context, command raftfsm.Command) *raftfsm.Proposal
 	// Room returns why nothing is to be accepted for now, or nil.
 	Room() error
@@ -145,26 +146,26 @@ type proposedIngest struct {
 // flight or the disk is full it waits, which pauses the fetch.
 func (g *Ingest) take(ctx context.Context, proposed chan<- proposedIngest) error {
 	var hurried time.Time // when something last came that was due soon
+	pack := packer{most: g.cfg.Limits.Proposal, lead: g.cfg.ClaimLead, propose: func(command raftfsm.Ingest, parts []packedPart) error {
+		if command.ClaimThrough > 0 {
+			hurried = time.Now()
+		}
+		if err := g.awaitRoom(ctx); err != nil {
+			return err
+		}
+		p := proposedIngest{Proposal: g.cfg.Log.Propose(ctx, command), parts: parts}
+		select {
+		case proposed <- p:
+			return nil
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	}}
 	for ctx.Err() == nil {
 		batches, err := g.cfg.Source.Poll(ctx)
 		if err != nil {
 			return fmt.Errorf("poll delay topics: %w", err)
 		}
-		pack := packer{most: g.cfg.Limits.Proposal, lead: g.cfg.ClaimLead, propose: func(command raftfsm.Ingest, parts []packedPart) error {
-			if command.ClaimThrough > 0 {
-				hurried = time.Now()
-			}
-			if err := g.awaitRoom(ctx); err != nil {
-				return err
-			}
-			p := proposedIngest{Proposal: g.cfg.Log.Propose(ctx, command), parts: parts}
-			select {
-			case proposed <- p:
-				return nil
-			case <-ctx.Done():
-				return ctx.Err()
-			}
-		}}
 		arrivals, err := g.packAll(ctx, &pack, batches)
 		if err != nil {
 			return err

@@ -11,6 +11,10 @@ import (
 // messages of a hundred bytes and more are bounded by their bytes.
 const mostAsked = 4096
 
+// mostRoom is how many operations a packer keeps room for from one command to the next: as many as a full one
+// of messages of 100 bytes has, and some 2 MB.
+const mostRoom = 8192
+
 // A packer gathers operations into ingest commands of at most so many bytes, or of one
 // operation that is larger by itself, and of mostAsked that have an id.
 type packer struct {
@@ -23,6 +27,9 @@ type packer struct {
 	records int
 	asked   int  // operations with an id
 	soon    bool // something is due before a claim of its own could be committed in time
+
+	operations []raftfsm.Operation // of all parts, one behind the other; reused
+	partBegins int                 // where those of the last part begin
 }
 
 // A packedPart says where a part of a command comes from and what it holds.
@@ -58,6 +65,7 @@ func (p *packer) open(batch Batch, from int64) {
 	part := raftfsm.Part{TopicID: batch.TopicID, Topic: batch.Topic, Partition: batch.Partition, From: from, Next: from, Epoch: batch.Epoch}
 	p.parts = append(p.parts, part)
 	p.packed = append(p.packed, packedPart{topic: batch.Topic, id: batch.id(), round: batch.Round})
+	p.partBegins = len(p.operations)
 	p.bytes += part.Size()
 }
 
@@ -92,10 +100,8 @@ func (p *packer) add(batch Batch, r reading, now int64) error {
 		packed.asked = append(packed.asked, asked{len(part.Operations), r.offset, r.operation.Entry.ID, r.foreign})
 		fallthrough
 	default:
-		if part.Operations == nil {
-			part.Operations = make([]raftfsm.Operation, 0, p.room(batch, size))
-		}
-		part.Operations = append(part.Operations, r.operation)
+		p.operations = append(p.operations, r.operation)
+		part.Operations = p.operations[p.partBegins:]
 	}
 	part.Next = r.offset + 1
 	p.bytes += size
@@ -124,8 +130,7 @@ func (p *packer) tell(r *reading) {
 	}
 }
 
-// room returns how many records of the batch the command has room for, from one of that size on, if others are as large:
-// operations are large, so that growing step by step would copy much.
+// room returns how many records of the batch the command has room for, from one of that size on, if others are as large.
 func (p *packer) room(batch Batch, size int) int {
 	return max(1, min(len(batch.Arrivals), (p.most-p.bytes)/size))
 }
@@ -146,6 +151,11 @@ func (p *packer) flush(now int64) error {
 		command.ClaimThrough = now + p.lead
 	}
 	err := p.propose(command, p.packed)
-	*p = packer{most: p.most, lead: p.lead, propose: p.propose}
+	clear(p.operations) // bodies
+	room := p.operations[:0]
+	if cap(room) > mostRoom {
+		room = nil
+	}
+	*p = packer{most: p.most, lead: p.lead, propose: p.propose, operations: room}
 	return err
 }

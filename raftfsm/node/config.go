@@ -64,7 +64,7 @@ type Config struct {
 	Understands storage.Level
 
 	// Applied is told of each command that was applied here, before anybody else is, and
-	// what follows waits until it returns. nil: nobody is told.
+	// what follows waits until it returns. It must not keep the operations of an Ingest. nil: nobody is told.
 	Applied func(raftfsm.Command, raftfsm.Result)
 
 	Logger *slog.Logger // required

@@ -23,7 +23,7 @@ const bytesInFlight = 8 << 20
 
 // Propose hands cmd to Raft. Commands of one goroutine keep their order. It
 // blocks while 8 MiB of commands are in flight and until Raft takes the command,
-// not until it is committed; ctx bounds the former.
+// not until it is committed; ctx bounds the former. It keeps nothing of cmd.
 func (n *Node) Propose(ctx context.Context, cmd raftfsm.Command) *raftfsm.Proposal {
 	r := n.running()
 	if r == nil {

@@ -3,6 +3,7 @@ package e2e
 import (
 	"context"
 	"slices"
+	"syscall"
 	"testing"
 	"time"
 
@@ -23,16 +24,24 @@ const (
 // BenchmarkThrough prints the highest rate at which messages of 100 B go in and out of one node at
 // the same time, for five minutes, and beside it the most that a bare loop of consume and produce
 // passes on through the same Kafka. Both are fed and read by the same producer and consumer.
+//
+// All share the machine's cores, so each run also prints the processor time that Kafka, the node, and
+// this process with producer, consumer and bare loop take for a message: where no core is idle, the rates
+// of two are as the sums of these.
 func BenchmarkThrough(b *testing.B) {
 	k := startKafka(b, freeAddrs(b, 1)...)
 	k.create(benchPartitions, "raw.in", "raw", delayTopic, targetTopic)
 	producer := k.client(kgo.ProducerBatchCompression(kgo.NoCompression()),
 		kgo.ProducerLinger(5*time.Millisecond), kgo.MaxBufferedRecords(1<<20))
+	load := []*process{k.brokers[0].process}
 	run := func(in, out string, rate int, span time.Duration) (late time.Duration) {
 		n := int(float64(rate) * span.Seconds())
 		finish := measure(k, out, n)
+		began, before, ours := time.Now(), ticksOf(b, load), ownTime(b)
 		pace(rate, n, func() { producer.Produce(context.Background(), through(in), nil) })
 		lateness := finish()
+		b.Logf("%d in %v; processor time of one: this process %v, Kafka and node %v", n, time.Since(began).Round(time.Millisecond),
+			(ownTime(b)-ours)/time.Duration(n), each(ticksOf(b, load), before, n))
 		last := lateness[len(lateness)*3/4:]
 		slices.Sort(last)
 		return last[len(last)*99/100]
@@ -59,12 +68,30 @@ func BenchmarkThrough(b *testing.B) {
 	stop := passOn(b, k, "raw.in", "raw")
 	bare := most("bare", "raw.in", "raw")
 	stop()
-	startCarillon(b, k.addrs(), dirs(b, 1)...)
+	c := startCarillon(b, k.addrs(), dirs(b, 1)...)
+	load = append(load, c.nodes[0].process)
 	carillon := most("carillon", delayTopic, targetTopic)
 	b.ReportMetric(bare, "bare/s")
 	b.ReportMetric(carillon, "carillon/s")
 	b.ReportMetric(carillon/bare, "of-bare")
 	b.ReportMetric(0, "ns/op")
+}
+
+// each returns how much processor time the processes took for each of n messages.
+func each(after, before []time.Duration, n int) (times []time.Duration) {
+	for i := range after {
+		times = append(times, (after[i]-before[i])/time.Duration(n))
+	}
+	return times
+}
+
+// ownTime returns the processor time of this process so far.
+func ownTime(b *testing.B) time.Duration {
+	var usage syscall.Rusage
+	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &usage); err != nil {
+		b.Fatal(err)
+	}
+	return time.Duration(usage.Utime.Nano() + usage.Stime.Nano())
 }
 
 // through is a record of 100 B that is due when it is produced.
