@@ -22,7 +22,9 @@ type apiTest struct {
 	*player
 	admin *client.Admin
 	http.RoundTripper
-	servers map[*node]*http.Server
+	transport http.RoundTripper // of who asks
+	callers   api.Callers       // who may ask the nodes that are served from now on
+	servers   map[*node]*http.Server
 }
 
 // testAPI plays in a cluster with these topics, which is as the settings of a script say.
@@ -31,7 +33,7 @@ func testAPI(t *testing.T, settings, topics []string, play func(*apiTest)) {
 	synctest.Test(t, func(t *testing.T) {
 		c := newCluster(t, parseArguments(append(settings, "nodes=3")))
 		defer c.stop()
-		x := &apiTest{player: newPlayer(c, NewReport()), servers: make(map[*node]*http.Server)}
+		x := &apiTest{player: newPlayer(c, NewReport()), callers: api.Anyone(), servers: make(map[*node]*http.Server)}
 		for _, topic := range topics {
 			c.must(x.createTopic(topic, arguments{}))
 		}
@@ -49,6 +51,7 @@ func testAPI(t *testing.T, settings, topics []string, play func(*apiTest)) {
 			}
 		}()
 		transport := &http.Transport{DialContext: c.network.dial(userHost), IdleConnTimeout: time.Second}
+		x.transport = transport
 		admin, err := client.NewAdmin(addresses, client.AdminOptions{Transport: transport})
 		c.must(err)
 		defer admin.Close()
@@ -69,13 +72,13 @@ func (t toFirst) RoundTrip(r *http.Request) (*http.Response, error) {
 	return t.Transport.RoundTrip(sent)
 }
 
-// serve has a node that runs answer at its address, to anybody. It reaches the leader through the network of
+// serve has a node that runs answer at its address, to the callers. It reaches the leader through the network of
 // the bubble.
 func (x *apiTest) serve(n *node) {
 	x.t.Helper()
 	listener, err := x.network.listen(n.member.ID)("tcp", n.member.API)
 	x.must(err)
-	callers := api.Anyone()
+	callers := x.callers
 	callers.Leader.Dial = x.network.dial(n.member.ID)
 	server := &http.Server{Handler: api.NewHandler(n.broker, n.metrics, callers, x.log)}
 	x.servers[n] = server
