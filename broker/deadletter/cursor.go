@@ -16,12 +16,13 @@ import (
 
 // A cursor is how far each partition has been told, and of which question:
 //
-//	| version u8, 1 | question 8 | n | n x (topic id 16, | n | n x (number, before)) |     base64
+//	| version u8, 1 | seal 8 | n | n x (topic id 16, | n | n x (number, before)) |     base64
 //
-// where numbers are uvarints. A partition that is added meanwhile is told from its end.
+// where numbers are uvarints. seal is a digest of the question and of what stands behind it: a slip in copying
+// would leave out dead letters that nobody misses. A partition that is added meanwhile is told from its end.
 const cursorVersion = 1
 
-const questionSize = 8
+const sealSize = 8
 
 // A place names a partition for as long as its topic lives.
 type place struct {
@@ -36,7 +37,13 @@ func digest(cluster [16]byte, f client.Filter) []byte {
 		panic(err)
 	}
 	sum := sha256.Sum256(append(cluster[:], text...))
-	return sum[:questionSize]
+	return sum[:]
+}
+
+// seal is that of places which answer the question.
+func seal(question, places []byte) []byte {
+	sum := sha256.Sum256(slices.Concat(question, places))
+	return sum[:sealSize]
 }
 
 func cursor(tails []*tail, question []byte) string {
@@ -51,15 +58,14 @@ func cursor(tails []*tail, question []byte) string {
 		last := &topics[len(topics)-1]
 		*last = append(*last, t)
 	}
-	b := append([]byte{cursorVersion}, question...)
-	b = binary.AppendUvarint(b, uint64(len(topics)))
+	b := binary.AppendUvarint(nil, uint64(len(topics)))
 	for _, of := range topics {
 		b = binary.AppendUvarint(append(b, of[0].TopicID[:]...), uint64(len(of)))
 		for _, t := range of {
 			b = binary.AppendUvarint(binary.AppendUvarint(b, uint64(t.Number)), uint64(max(t.before, 0)))
 		}
 	}
-	return base64.RawURLEncoding.EncodeToString(b)
+	return base64.RawURLEncoding.EncodeToString(slices.Concat([]byte{cursorVersion}, seal(question, b), b))
 }
 
 // resume returns how far the partitions that the cursor names have been told.
@@ -68,14 +74,15 @@ func resume(text string, question []byte) (map[place]int64, error) {
 		return nil, nil
 	}
 	b, err := base64.RawURLEncoding.DecodeString(text)
-	if err != nil || len(b) < 1+questionSize || b[0] != cursorVersion {
+	isWhole := err == nil && len(b) >= 1+sealSize && base64.RawURLEncoding.EncodeToString(b) == text // the decoder lets line breaks pass, and spare bits
+	if !isWhole || b[0] != cursorVersion {
 		return nil, noCursor(text)
 	}
-	if !bytes.Equal(b[1:1+questionSize], question) {
-		return nil, client.BadField("cursor", text, "is of another question, or of another cluster: give the filter that it came with, or begin without one")
+	if !bytes.Equal(b[1:1+sealSize], seal(question, b[1+sealSize:])) {
+		return nil, client.BadField("cursor", text, "is damaged, or of another question, or of another cluster: give it whole, with the filter that it came with, or begin without one")
 	}
 	places := map[place]int64{}
-	d := codec.NewDecoder(b[1+questionSize:])
+	d := codec.NewDecoder(b[1+sealSize:])
 	for range d.CountOf(17) {
 		id := d.ID()
 		for range d.CountOf(2) {

@@ -1,10 +1,6 @@
 package query
 
 import (
-	"crypto/sha256"
-	"encoding/base64"
-	"encoding/binary"
-	"encoding/json"
 	"fmt"
 	"math"
 	"slices"
@@ -105,43 +101,3 @@ func (m *matcher) isUnreadable(topic string) bool {
 
 // byBody reports whether many messages may have to be read of which few are meant.
 func (m *matcher) byBody() bool { return strings.Contains(m.Prefix, "/") }
-
-// A cursor is where a walk goes on, and what it is a walk of:
-//
-//	| version u8, 1 | due u64 | seq u64 | filter 8 |     big endian, in base64
-//
-// filter is a digest of the question and of the cluster that was asked: a place alone would let a walk go on
-// with another one, and see of neither everything.
-const cursorVersion = 1
-
-const cursorSize = 1 + 8 + 8 + 8
-
-func (m *matcher) digest() []byte {
-	text, err := json.Marshal(m.Filter)
-	if err != nil { // texts and numbers
-		panic(err)
-	}
-	sum := sha256.Sum256(append(text, m.cluster[:]...))
-	return sum[:8]
-}
-
-func (m *matcher) cursor(at storage.Ref) string {
-	b := binary.BigEndian.AppendUint64([]byte{cursorVersion}, uint64(at.Due))
-	b = append(binary.BigEndian.AppendUint64(b, at.Seq), m.digest()...)
-	return base64.RawURLEncoding.EncodeToString(b)
-}
-
-// resume returns where the cursor says that the walk goes on; "": at its beginning.
-func (m *matcher) resume(cursor string) (storage.Ref, error) {
-	if cursor == "" {
-		return m.first(), nil
-	}
-	b, err := base64.RawURLEncoding.DecodeString(cursor)
-	switch {
-	case err != nil || len(b) != cursorSize || b[0] != cursorVersion:
-		return storage.Ref{}, client.BadField("cursor", cursor, "is none that this version of carillon gives out: begin without one")
-	case string(b[17:]) != string(m.digest()):
-		return storage.Ref{}, client.BadField("cursor", cursor, "is of another question, or of another cluster: give the filter that it came with, or begin without one")
-	}
-	return storage.Ref{Due: int64(binary.BigEndian.Uint64(b[1:])), Seq: binary.BigEndian.Uint64(b[9:])}, nil
-}
