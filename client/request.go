@@ -97,6 +97,15 @@ type ChangeRequest struct {
 	Reason string `json:"reason,omitempty"` // why, for the log of the cluster
 }
 
+// Check returns what is wrong with a request that leaves everything as it is, or nil. A reason changes nothing.
+func (r *ChangeRequest) Check() *Problem {
+	times := r.DeliverAt + r.DeliverAfter + r.ExpiresAt + r.ExpiresAfter
+	if times+r.DeliverTo != "" || r.Partition != nil || !r.Key.IsZero() || !r.Value.IsZero() || r.Headers != nil {
+		return nil
+	}
+	return BadField("body", "", "is missing what is to be different: give deliver_at or deliver_after, deliver_to, partition, expires_at or expires_after, key, value or headers")
+}
+
 // Data is a key or a value as JSON carries it: one of Text, Base64 and JSON is there, or Null is set. The
 // zero value is absent: in a [ScheduleRequest] that is Kafka's null, in a [ChangeRequest] it leaves what
 // there is.

@@ -19,6 +19,9 @@ const noSeq = 0
 // Change puts a message into the place of the one that waits under the id: the same but for what the
 // request names, with a seq of its own. What it comes from stays.
 func (d *Desk) Change(ctx context.Context, topic, id string, c Condition, r client.ChangeRequest) (client.Answer, error) {
+	if problem := r.Check(); problem != nil {
+		return client.Answer{}, problem
+	}
 	return d.change(ctx, topic, id, c, func(storage.Ref, int64) client.ChangeRequest { return r })
 }
 

@@ -177,7 +177,7 @@ func (s *Server) patchMessage(r *http.Request) (any, *client.Problem) {
 		return nil, p
 	}
 	c, seq, p := condition(r)
-	if p != nil {
+	if p = cmp.Or(p, request.Check()); p != nil {
 		return nil, p
 	}
 	return answered(s.change(nameOf(r), c, seq, request))
