@@ -179,7 +179,7 @@ func TestDecode_tellsUnknownFromMalformed(t *testing.T) {
 		{"more that ended than bytes", []byte{2, kindAck, 0, 0, 9}, ErrCommand, "count exceeds"},
 		{"a schedule of a message that is there", []byte{2, kindOperate, 0, 1, byte(Schedule), 0, 0, 0, hasOf, 0, 1, 0, 0, 0}, ErrCommand, "that it cannot be on"},
 		{"a message without a seq", []byte{2, kindOperate, 0, 1, byte(Cancel), hasOf, 0, 0, 0, 0, 0}, ErrCommand, "that it cannot be on"},
-		{"an id and a message", []byte{2, kindOperate, 0, 1, byte(Cancel) | hasID, 1, 'i', hasOf, 0, 1, 0, 0, 0}, ErrCommand, "that it cannot be on"},
+		{"a change by an id and of a message", []byte{2, kindOperate, 0, 1, byte(Change) | hasID, 1, 'i', 0, 0, 0, hasOf, 0, 1, 0, 0, 0}, ErrCommand, "that it cannot be on"},
 		{"a cancel of a dead letter", append(append([]byte{2, kindOperate, 0, 1, byte(Cancel), replays}, topicID[:]...), 0, 0, 0), ErrCommand, "replay of no dead letter"},
 		{"a dead letter of no topic", append(append([]byte{2, kindOperate, 0, 1, byte(Schedule), 0, 0, 0, replays}, make([]byte, 16)...), 0, 0, 0), ErrCommand, "replay of no dead letter"},
 		{"a dead letter below 0", append(append([]byte{2, kindOperate, 0, 1, byte(Schedule), 0, 0, 0, replays}, topicID[:]...), 0, 255, 255, 255, 255, 255, 255, 255, 255, 255, 1, 0), ErrCommand, "replay of no dead letter"},

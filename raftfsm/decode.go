@@ -253,7 +253,7 @@ func (d *decoder) more(o *Operation, last *storage.Found) {
 	more := d.Byte()
 	if more&hasOf != 0 {
 		o.Of = storage.Found{Ref: d.mark(), Target: d.same(last.Target), Topic: d.same(last.Topic), Expires: d.Varint()}
-		if *last = o.Of; o.Of.Seq == 0 || o.Entry.ID != "" || o.Verb == Schedule {
+		if *last = o.Of; o.Of.Seq == 0 || o.Verb == Schedule || o.Entry.ID != "" && o.Verb != Cancel {
 			d.Fail("operation on a message that it cannot be on")
 		}
 	}

@@ -127,11 +127,12 @@ func (p *play) drawOperation(now int64) Operation {
 	return o
 }
 
-// drawMore makes of an operation one on a message without an id, or one with a key, or a replay. There are
+// drawMore makes of an operation one on a message by its seq, or one with a key, or a replay. There are
 // fewer keys than are forgotten meanwhile.
 func (p *play) drawMore(o Operation) Operation {
-	if n := p.model.all[p.drawSeq()]; o.Verb != Schedule && n.ID == "" && n.Topic != "" && p.random.IntN(3) > 0 {
-		o.Entry.Topic, o.Entry.ID = n.Topic, ""
+	n := p.model.all[p.drawSeq()]
+	if canBeMeant := o.Verb == Cancel || o.Verb == Change && n.ID == ""; canBeMeant && n.Topic != "" && p.random.IntN(3) > 0 {
+		o.Entry.Topic, o.Entry.ID = n.Topic, n.ID
 		o.Of = storage.Found{Ref: n.Ref, Target: n.Target, Topic: n.held, Expires: n.Expires}
 		if o.Seq = 0; o.If == Exactly {
 			o.Seq = n.Seq - p.random.Uint64N(2)

@@ -1,6 +1,7 @@
 package raftfsm
 
 import (
+	"slices"
 	"testing"
 
 	"github.com/carillonmq/carillon/storage"
@@ -43,6 +44,34 @@ func TestOperate_meansTheNewestOfOneIDForGood(t *testing.T) {
 		Answer{Code: NotFound, Since: 11}, Answer{Code: Scheduled, Seq: 4}, Answer{Code: WasCancelled, Seq: 4})
 	if !f.store.Alive(1) || !f.store.Alive(2) {
 		t.Error("what has lost its id is not delivered")
+	}
+}
+
+// What has lost its id can be cancelled by its seq, and what is kept of that is kept of the id.
+func TestOperate_cancelsWhatHasLostItsIDByItsSeq(t *testing.T) {
+	f := newTestFSM(t)
+	knownPosition(t, f, 0)
+	apply(t, f, ingestOf(0, 500, 501, 502))
+	apply(t, f, RaiseLevel{Level: storage.LevelFour})
+	named := func(seq uint64) storage.Named {
+		return storage.Named{Ref: storage.Ref{Due: 499 + int64(seq), Seq: seq}, Target: "a", Topic: "a.delay", ID: "same"}
+	}
+	apply(t, f, OpenIDs{UpTo: 3, Named: []storage.Named{named(1), named(2), named(3)}})
+	cancel := func(seq uint64) Operation {
+		o := cancelOf("same")
+		o.If, o.Seq, o.Of = Exactly, seq, storage.Found{Ref: named(seq).Ref, Target: "a"}
+		return o
+	}
+	checkAnswers(t, operate(t, f, 10, cancel(2), cancel(2), cancel(3), cancel(2)),
+		Answer{Code: WasCancelled, Seq: 2}, Answer{Code: Conflict, Seq: 3}, Answer{Code: WasCancelled, Seq: 3}, Answer{Code: AlreadyCancelled, Seq: 3})
+	apply(t, f, ChangeClaim{ClaimChange: storage.ClaimChange{Through: 500}})
+	checkAnswers(t, operate(t, f, 11, cancel(1)), Answer{Code: TooLate, Seq: 1})
+	var kinds []outcomes.Kind
+	for _, o := range f.store.Life("a.delay", "same") {
+		kinds = append(kinds, o.Kind)
+	}
+	if want := []outcomes.Kind{outcomes.Cancelled, outcomes.Refused, outcomes.Cancelled}; !slices.Equal(kinds, want) || f.store.Pending() != 1 {
+		t.Errorf("%v is kept, want %v; %d are pending", kinds, want, f.store.Pending())
 	}
 }
 

@@ -44,7 +44,9 @@ type Operation struct {
 
 	// Of, Once and Replay are carried by an Operate alone, and may be proposed from storage.LevelFour on.
 
-	// Of is the message that a Cancel or a Change without an id is about, as it was read; Seq 0: none.
+	// Of is the message that a Cancel, or a Change without an id, is about, as it was read; Seq 0: none. With
+	// an id, the message has it or has lost it to a newer one: only a Cancel can be about that, since what takes
+	// the place of such a message would have the id while another waits with it.
 	// A message never changes, so all nodes take it for the same.
 	Of     storage.Found
 	Once   Once

@@ -16,7 +16,9 @@ import (
 //	unknown      nothing is known of the id, or the operation has none
 //
 // An operation without an id may name a message by its seq instead (Of). Nothing is kept of how such
-// a message ended, so it is pending, on its way, expired (ended E), or unknown because it is dead.
+// a message ended, so it is pending, on its way, expired (ended E), or unknown because it is dead. A Cancel may
+// do both: as long as the message lives it is about this one, also if that has lost its id to a newer one,
+// and of a dead one the id tells.
 //
 // The newest is the one with the highest seq among those that are alive and the outcomes
 // that are kept. Of those that are alive since before the ids were open the newest alone counts then and
@@ -55,7 +57,19 @@ type standing struct {
 	ended   outcomes.Outcome // E; Seq 0: none
 }
 
-// standingOf returns what becomes of a message without an id.
+// meant returns what stands for what the operation is about: the message that it names while that is alive,
+// or else what its id does.
+func (f *FSM) meant(o *Operation) (standing, error) {
+	if o.Of.Seq != 0 {
+		if s := f.standingOf(o.Of); s != (standing{}) {
+			s.ended.Name = o.Entry.Name
+			return s, nil
+		}
+	}
+	return f.standing(&o.Entry)
+}
+
+// standingOf returns what becomes of a message that is named by its seq.
 func (f *FSM) standingOf(m storage.Found) (s standing) {
 	switch {
 	case !f.store.Alive(m.Seq):
@@ -237,12 +251,9 @@ func (f *FSM) keep(o Once, a Answer) {
 
 func (f *FSM) carryOutOne(w *work, o *Operation, a *Answer) error {
 	e := &o.Entry
-	s, err := f.standing(e)
+	s, err := f.meant(o)
 	if err != nil {
 		return err
-	}
-	if o.Of.Seq != 0 {
-		s = f.standingOf(o.Of)
 	}
 	*a = o.resolve(s)
 	x := &s.pending

@@ -68,11 +68,14 @@ func atDesk(t *testing.T, test func(t *testing.T, f *fixture)) {
 }
 
 // open returns the fixture, without dead letters.
-func open(t *testing.T) (f *fixture, end func()) {
+func open(t *testing.T, before ...raftfsm.Command) (f *fixture, end func()) {
 	n := nodetest.Open(t, t.Context())
 	f = &fixture{t: t, node: n, counts: &counter{answered: map[string]int{}}, begun: time.Now()}
 	f.propose(raftfsm.RaiseLevel{Level: storage.LevelFour})
 	f.propose(raftfsm.Found{ClusterID: [16]byte{7}})
+	for _, c := range before {
+		f.propose(c)
+	}
 	f.propose(raftfsm.OpenIDs{UpTo: n.Store().NextSeq() - 1})
 	cfg := config.Default()
 	cfg.Targets.Deny = append(cfg.Targets.Deny, "secret*")
@@ -212,6 +215,28 @@ func TestCancel_endsWhatTheFilterMeansAndNothingThatComesLater(t *testing.T) {
 		}
 		if f.counts.answered["cancelled"] != 349 {
 			f.t.Errorf("counted %v", f.counts.answered)
+		}
+	})
+}
+
+// Of several messages with one id, from before ids, all but the newest have lost it. They are meant all the same.
+func TestCancel_endsWhatHasLostItsID(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var accepted raftfsm.Operate
+		var opened raftfsm.OpenIDs
+		due := time.Now().Add(time.Hour).UnixMilli()
+		for seq := range uint64(3) {
+			m := message.Message{Origin: message.Origin{Topic: "a.delay", Offset: int64(seq)}, Partition: -1, ID: "same", PlannedFor: due}
+			accepted.Operations = append(accepted.Operations, raftfsm.Operation{Verb: raftfsm.Schedule, Entry: m.Entry(due, "orders", storage.LevelTwo)})
+			opened.Named = append(opened.Named, storage.Named{Ref: storage.Ref{Due: due, Seq: seq + 1}, Target: "orders", Topic: "a.delay", ID: "same"})
+		}
+		f, end := open(t, accepted, opened)
+		defer end()
+		f.start(client.OperationRequest{Verb: client.OperationCancel, Filter: client.Filter{Topic: "a.delay"}, Reason: "r"})
+		defer f.lead()()
+		f.expect(f.ended("1"), 3, 0, 0, 0)
+		if got := f.pending(); len(got) > 0 {
+			t.Errorf("%v wait", got)
 		}
 	})
 }
