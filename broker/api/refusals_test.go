@@ -178,6 +178,7 @@ func TestRefusals_nameFieldAndValueOfWhatMeansNothing(t *testing.T) {
 		{"POST", "/v1/messages", `{"topic":"orders.delay","deliver_after":"1h","deliver_to":"a b"}`, "", "deliver_to", "a b"},
 		{"POST", "/v1/messages", `{"topic":"orders.delay","deliver_after":"1h","deliver_to":"__consumer_offsets"}`, "", "deliver_to", "__consumer_offsets"},
 		{"POST", "/v1/messages", `{"topic":"orders.delay","deliver_after":"1h","deliver_to":"bills.delay"}`, "", "deliver_to", "bills.delay"},
+		{"POST", "/v1/operations", `{"verb":"change","filter":{"topic":"orders.delay"},"reason":"r","change":{"deliver_to":"__consumer_offsets"}}`, "", "change.deliver_to", "__consumer_offsets"},
 		{"POST", "/v1/messages", `{"topic":"orders.delay","deliver_after":"1h","partition":-1}`, "", "partition", "-1"},
 		{"POST", "/v1/messages", `{"topic":"orders.delay","deliver_after":"1h","if":"maybe","id":"a"}`, "", "if", "maybe"},
 		{"POST", "/v1/messages", `{"topic":"orders.delay","deliver_after":"1h","id":"` + long + `"}`, "", "id", long[:64] + "..."},

@@ -50,6 +50,11 @@ type Queries interface {
 type Orders interface {
 	// MaxDelay is the longest time from now on that any message may be due after.
 	MaxDelay() time.Duration
+	// CheckTopic returns why no message comes by the topic, or nil.
+	CheckTopic(topic string) *client.Problem
+	// Fixed returns a change with its time, if it names any, as one of delivery, or why whatever message of the topic
+	// would be refused so; "": of any topic.
+	Fixed(topic string, r client.ChangeRequest, now int64) (client.ChangeRequest, *client.Problem)
 	Changed(l *storage.Listed, r client.ChangeRequest, now int64) (storage.Entry, *client.Problem)
 	Replayed(l *order.Letter, may order.Scope, r client.ReplayRequest) (raftfsm.Operation, *client.Problem)
 }
@@ -109,12 +114,15 @@ func (d *Desk) Start(ctx context.Context, r client.OperationRequest, who, key st
 		}
 	}
 	now := d.Now().UnixMilli()
-	t, problem := newTask(&r, now, d.Orders.MaxDelay())
+	t, problem := d.newTask(&r, now)
 	if problem != nil {
 		return client.Operation{}, problem
 	}
 	if problem := d.mayStart(); problem != nil {
 		return client.Operation{}, problem
+	}
+	if err := d.checkTopic(ctx, &t); err != nil {
+		return client.Operation{}, problemOf(err)
 	}
 	if err := d.match(ctx, &t); err != nil {
 		return client.Operation{}, problemOf(err)
@@ -217,6 +225,29 @@ func (d *Desk) mayStart() *client.Problem {
 		return &client.Problem{Code: client.CodeIDsClosed, Detail: "the leader still reads the ids of messages from before feature level 3: ask again in some minutes"}
 	}
 	return nil
+}
+
+// checkTopic refuses a topic without a route, by which no message comes: it is misspelled. But what waits when a
+// route is removed waits on, and can be ended. If so much waits that it is not counted one by one, nobody knows
+// that there is none of the topic. Of dead letters none could be scheduled.
+func (d *Desk) checkTopic(ctx context.Context, t *task) error {
+	if t.Filter.Topic == "" {
+		return nil
+	}
+	problem := d.Orders.CheckTopic(t.Filter.Topic)
+	if problem == nil {
+		return nil
+	}
+	if t.Verb != client.OperationReplay {
+		h, err := d.Queries.Histogram(ctx, query.HistogramRequest{Filter: client.Filter{Topic: t.Filter.Topic}})
+		if err != nil {
+			return err
+		}
+		if !h.Exact || len(h.Buckets) > 0 || h.Untold != nil {
+			return nil
+		}
+	}
+	return problem
 }
 
 // mostCounted is how many stretches are read to count what only bodies tell.

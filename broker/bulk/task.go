@@ -50,9 +50,8 @@ const (
 	mostRate   = 1_000_000 // messages a second
 )
 
-// newTask returns what the request asks for at a time, epoch milliseconds, or the problem with it. No message is
-// due later than maxDelay after that.
-func newTask(r *client.OperationRequest, now int64, maxDelay time.Duration) (t task, problem *client.Problem) {
+// newTask returns what the request asks for at a time, epoch milliseconds, or the problem with it.
+func (d *Desk) newTask(r *client.OperationRequest, now int64) (t task, problem *client.Problem) {
 	t = task{Verb: r.Verb, Filter: r.Filter, All: r.All, Reason: strings.TrimSpace(r.Reason), Rate: r.Rate, Again: r.Again}
 	switch r.Verb {
 	case client.OperationCancel, client.OperationChange, client.OperationNow, client.OperationReplay:
@@ -65,7 +64,7 @@ func newTask(r *client.OperationRequest, now int64, maxDelay time.Duration) (t t
 			return t, ofFilter(problem)
 		}
 	}
-	if problem := r.CheckAll(now, maxDelay.Milliseconds()); problem != nil {
+	if problem := r.CheckAll(now, d.Orders.MaxDelay().Milliseconds()); problem != nil {
 		return t, problem
 	}
 	switch {
@@ -80,19 +79,40 @@ func newTask(r *client.OperationRequest, now int64, maxDelay time.Duration) (t t
 	case r.Verb != client.OperationChange && !replays && r.Change != nil:
 		return t, client.BadField("change", "", fmt.Sprintf("goes with the verbs %s and %s alone: leave it out", client.OperationChange, client.OperationReplay))
 	case replays && (r.Change == nil || *r.Change == client.BulkChange{}):
-		return t, nil
+		return t, d.checkTarget(r, now)
 	case replays && r.Change.Shift != "":
 		return t, client.BadField("change.shift", r.Change.Shift, "is of messages that wait, which have a time: give deliver_at or deliver_after")
 	}
 	if r.Change != nil || r.Verb == client.OperationChange {
-		t.Change, problem = absolute(r.Change, now)
+		if t.Change, problem = d.absolute(r, now); problem != nil {
+			return t, problem
+		}
 	}
-	return t, problem
+	return t, d.checkTarget(r, now)
 }
 
-// absolute returns the change with its time fixed.
-func absolute(c *client.BulkChange, now int64) (*client.BulkChange, *client.Problem) {
+// checkTarget refuses to deliver, now or at another time, to a target to which no message may go any more.
+func (d *Desk) checkTarget(r *client.OperationRequest, now int64) *client.Problem {
+	goesElsewhere := r.Change != nil && r.Change.DeliverTo != ""
+	if r.Verb == client.OperationCancel || r.Filter.Target == "" || goesElsewhere {
+		return nil
+	}
+	_, problem := d.Orders.Fixed(r.Filter.Topic, client.ChangeRequest{DeliverTo: r.Filter.Target}, now)
+	return in("filter.target", problem)
+}
+
+// in is the problem as one of that field.
+func in(field string, problem *client.Problem) *client.Problem {
+	if problem != nil {
+		problem.Field = field
+	}
+	return problem
+}
+
+// absolute returns the change with its time fixed, if it is one that any message may have.
+func (d *Desk) absolute(r *client.OperationRequest, now int64) (*client.BulkChange, *client.Problem) {
 	const one = "give one of deliver_at, deliver_after and shift, or deliver_to, or both"
+	c := r.Change
 	if c == nil || *c == (client.BulkChange{}) {
 		return nil, client.BadField("change", "", "says nothing: "+one)
 	}
@@ -105,47 +125,27 @@ func absolute(c *client.BulkChange, now int64) (*client.BulkChange, *client.Prob
 	if times > 1 {
 		return nil, client.BadField("change", "", "has several times: "+one)
 	}
-	fixed := client.BulkChange{Shift: c.Shift, DeliverTo: c.DeliverTo}
-	if c.DeliverTo != "" {
-		if _, problem := parse("deliver_to", c.DeliverTo, now, client.Header{Key: client.HeaderAfter, Value: []byte("0s")}, client.Header{Key: client.HeaderTo, Value: []byte(c.DeliverTo)}); problem != nil {
-			return nil, problem
-		}
-	}
 	if c.Shift != "" {
 		if _, problem := shiftOf(c.Shift); problem != nil {
 			return nil, problem
 		}
 	}
-	for _, at := range []struct{ field, header, text string }{{"deliver_at", client.HeaderAt, c.DeliverAt}, {"deliver_after", client.HeaderAfter, c.DeliverAfter}} {
-		if at.text == "" {
-			continue
-		}
-		due, problem := parse(at.field, at.text, now, client.Header{Key: at.header, Value: []byte(at.text)})
-		if problem != nil {
-			return nil, problem
-		}
-		fixed.DeliverAt = rfc3339(due)
+	fixed, problem := d.Orders.Fixed(r.Filter.Topic, client.ChangeRequest{DeliverAt: c.DeliverAt, DeliverAfter: c.DeliverAfter, DeliverTo: c.DeliverTo}, now)
+	if problem != nil {
+		return nil, in("change."+problem.Field, problem)
 	}
-	return &fixed, nil
-}
-
-// parse returns the due time of a record with these headers, in the words of which a problem is told.
-func parse(field, value string, now int64, headers ...client.Header) (int64, *client.Problem) {
-	in, err := client.Parse(headers, now)
-	if err != nil {
-		return 0, client.BadField("change."+field, value, "is wrong: "+err.Error())
-	}
-	return in.DueAt, nil
+	return &client.BulkChange{DeliverAt: fixed.DeliverAt, Shift: c.Shift, DeliverTo: c.DeliverTo}, nil
 }
 
 // shiftOf returns by how many milliseconds each message is moved: a delay as of the header, with a minus
 // in front for earlier.
 func shiftOf(text string) (int64, *client.Problem) {
 	delay, earlier := strings.CutPrefix(text, "-")
-	by, problem := parse("shift", text, 0, client.Header{Key: client.HeaderAfter, Value: []byte(delay)})
-	if problem != nil {
-		return 0, problem
+	parsed, err := client.Parse([]client.Header{{Key: client.HeaderAfter, Value: []byte(delay)}}, 0)
+	if err != nil {
+		return 0, client.BadField("change.shift", text, "is wrong: "+err.Error())
 	}
+	by := parsed.DueAt
 	if by == 0 {
 		return 0, client.BadField("change.shift", text, "moves nothing: give how much later, such as 90m, or earlier, such as -90m")
 	}

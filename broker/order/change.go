@@ -2,6 +2,7 @@ package order
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"strings"
 	"time"
@@ -139,6 +140,39 @@ func (d *Desk) changed(l *storage.Listed, r client.ChangeRequest, now int64) (op
 func (d *Desk) Changed(l *storage.Listed, r client.ChangeRequest, now int64) (storage.Entry, *client.Problem) {
 	op, problem := d.changed(l, r, now)
 	return op.Entry, problem
+}
+
+// Fixed returns a change that is asked for now with its time as one of delivery, if it names any. The problem is
+// why any message of the delay topic would be refused so, whichever it is: by the time or the target that the
+// change names. Topic "" is any.
+func (d *Desk) Fixed(topic string, r client.ChangeRequest, now int64) (client.ChangeRequest, *client.Problem) {
+	said := client.ScheduleRequest{DeliverAt: r.DeliverAt, DeliverAfter: r.DeliverAfter, DeliverTo: r.DeliverTo}
+	hasTime := r.DeliverAt != "" || r.DeliverAfter != ""
+	if !hasTime {
+		said.DeliverAfter = "0s"
+	}
+	in, err := client.Parse(said.Instructions(), now)
+	if wrong, ok := errors.AsType[*client.HeaderError](err); ok {
+		return r, wrong.OfField()
+	}
+	route := d.config.RouteOfPending(topic)
+	if topic == "" {
+		route = config.NewRoute("")
+		route.MaxDelay = max(route.MaxDelay, d.config.MaxDelay())
+	}
+	if r.DeliverTo != "" {
+		if _, problem := d.config.Destination(route, topic, r.DeliverTo); problem != nil {
+			return r, refused(problem, r.DeliverTo, &said)
+		}
+	}
+	if !hasTime {
+		return r, nil
+	}
+	if problem := route.RefuseDue(in.DueAt, now); problem != nil {
+		return r, refused(problem, r.DeliverTo, &said)
+	}
+	r.DeliverAt, r.DeliverAfter = rfc3339(in.DueAt), ""
+	return r, nil
 }
 
 // ownHeaders returns the headers of the changed message that are no instructions, and those that give

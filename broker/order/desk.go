@@ -270,6 +270,12 @@ func (d *Desk) count(a raftfsm.Answer) {
 
 func (d *Desk) now() int64 { return d.clock().UnixMilli() }
 
+// CheckTopic returns why no message comes by the topic, or nil: it has a route.
+func (d *Desk) CheckTopic(topic string) *client.Problem {
+	_, problem := d.routeOf(topic)
+	return problem
+}
+
 // MaxDelay is the longest time from now on that the configuration lets any message be due after.
 func (d *Desk) MaxDelay() time.Duration { return d.config.MaxDelay() }
 

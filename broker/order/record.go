@@ -150,12 +150,17 @@ func (d *Desk) judged(route config.Route, origin message.Origin, a *ingest.Arriv
 	if problem == nil {
 		return op, nil
 	}
+	return raftfsm.Operation{}, refused(problem, a.Instruction.To, said)
+}
+
+// refused tells a problem of intake to who has asked for this, with that target.
+func refused(problem *message.Problem, to string, said *client.ScheduleRequest) *client.Problem {
 	told := &client.Problem{Code: client.CodeBadRequest, Detail: problem.Message}
 	switch problem.Code {
 	case message.CodeTargetDenied:
-		told.Code, told.Field, told.Value = client.CodeTargetNotAllowed, "deliver_to", a.Instruction.To
+		told.Code, told.Field, told.Value = client.CodeTargetNotAllowed, "deliver_to", to
 	case message.CodeTargetInvalid:
-		told.Field, told.Value = "deliver_to", a.Instruction.To
+		told.Field, told.Value = "deliver_to", to
 	case message.CodeBeyondMaxDelay:
 		told.Field, told.Value = "deliver_at", said.DeliverAt
 		if said.DeliverAt == "" {
@@ -164,7 +169,7 @@ func (d *Desk) judged(route config.Route, origin message.Origin, a *ingest.Arriv
 	case message.CodeTooLarge:
 		told.Code = client.CodeTooLarge
 	}
-	return raftfsm.Operation{}, told
+	return told
 }
 
 // dataError is what is wrong with data, behind the name of its field.

@@ -1,6 +1,7 @@
 package clienttest
 
 import (
+	"cmp"
 	"fmt"
 	"net/http"
 	"reflect"
@@ -43,7 +44,10 @@ func (s *Server) postOperation(r *http.Request) (any, *client.Problem) {
 	case request.Verb != client.OperationReplay && f.Code != "":
 		return nil, client.BadField("filter.code", f.Code, "is of dead letters: messages that wait have none")
 	}
-	if p := checkFilter("filter.", f); p != nil {
+	if f.Topic != "" && !isDelayTopic(f.Topic) {
+		return nil, client.BadField("filter.topic", f.Topic, "is no delay topic: those of clienttest end in "+delaySuffix)
+	}
+	if p := cmp.Or(checkFilter("filter.", f), s.checkGoal(&request)); p != nil {
 		if p.Field == "filter.state" { // as a parameter is called, which may come several times
 			p.Field = "filter.states"
 		}
@@ -74,6 +78,34 @@ func (s *Server) postOperation(r *http.Request) (any, *client.Problem) {
 		s.operations = append(s.operations, o)
 	}
 	return o, nil
+}
+
+// checkGoal refuses a time or a target that no message may have.
+func (s *Server) checkGoal(r *client.OperationRequest) *client.Problem {
+	if r.Verb == client.OperationCancel {
+		return nil
+	}
+	var said client.ScheduleRequest
+	if c := r.Change; c != nil {
+		said = client.ScheduleRequest{DeliverAt: c.DeliverAt, DeliverAfter: c.DeliverAfter, DeliverTo: c.DeliverTo}
+	}
+	if said.DeliverAt == "" && said.DeliverAfter == "" {
+		said.DeliverAfter = "0"
+	}
+	in, p := parse(said.Instructions(), s.now)
+	if p == nil {
+		if wrong := s.check(&message{target: cmp.Or(in.To, r.Filter.Target), due: in.DueAt}); wrong != nil {
+			p = wrong.asked(&said)
+		}
+	}
+	switch {
+	case p == nil:
+	case p.Field == "deliver_to" && said.DeliverTo == "":
+		p.Field, p.Value = "filter.target", r.Filter.Target
+	default:
+		p.Field = "change." + p.Field
+	}
+	return p
 }
 
 func (s *Server) runOperation(o *client.Operation) *client.Problem {
@@ -127,14 +159,6 @@ func (s *Server) runOperation(o *client.Operation) *client.Problem {
 func (s *Server) runReplay(o *client.Operation, wanted client.BulkChange) *client.Problem {
 	if wanted.Shift != "" {
 		return client.BadField("change.shift", wanted.Shift, "is of messages that wait, which have a time: give deliver_at or deliver_after")
-	}
-	full := client.ScheduleRequest{DeliverAt: wanted.DeliverAt, DeliverAfter: wanted.DeliverAfter, DeliverTo: wanted.DeliverTo}
-	if full.DeliverAt == "" && full.DeliverAfter == "" {
-		full.DeliverAfter = "0"
-	}
-	if _, p := parse(full.Instructions(), s.now); p != nil {
-		p.Field = "change." + p.Field
-		return p
 	}
 	for _, l := range slices.Backward(s.meantLetters(o.Filter)) {
 		if l.Replayed && !o.Again {
