@@ -256,7 +256,7 @@ func TestIDs_ofBeforeTheRaiseCanBeCancelledAfterIt(t *testing.T) {
 // A leader that is killed while it reads ids leaves it to the next one to begin anew.
 func TestIDs_areOpenedByTheNextLeader(t *testing.T) {
 	testIDs(t, storage.LevelTwo, func(x *idTest) {
-		at := client.At(time.Now().Add(time.Hour))
+		at := client.At(time.Now().Add(10 * time.Minute))
 		for i := range 50 {
 			x.send(options(at, client.ID(fmt.Sprint("old", i))), "old")
 		}
@@ -276,7 +276,7 @@ func TestIDs_areOpenedByTheNextLeader(t *testing.T) {
 			x.send(options(client.Cancel(fmt.Sprint("old", i))))
 		}
 		first.start()
-		x.pause(2 * time.Hour)
+		x.pause(15 * time.Minute)
 		x.expectDelivered("orders")
 		x.expectLife("old49", "cancelled")
 	})

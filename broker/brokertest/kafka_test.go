@@ -37,9 +37,10 @@ at 10s produce orders.delay count=10 abort deliver-after=1s value=a%
 at 10s produce orders.delay count=10 deliver-after=1s value=b%
 at 15s expect delivered orders count=10`,
 		"transactional": `
+on acked after=9s expect delivered orders count=1
+at 9s produce orders.delay deliver-after=4500ms
 at 10s produce orders.delay count=5 every=1s transactional deliver-after=1s
-at 14s expect delivered orders count=0
-at 20s expect delivered orders count=5`,
+at 20s expect delivered orders count=6`,
 		"transaction open": `
 on taken nth=2 after=9s expect pending count=12
 at 10s produce orders.delay count=2 deliver-after=1h

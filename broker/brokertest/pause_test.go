@@ -67,7 +67,7 @@ func TestPause_outlivesLeadersAndLetsCancelsIn(t *testing.T) {
 					}
 					x.send(options(client.Cancel(fmt.Sprintf("id%02d", i)))) // the first are due by now
 				}
-				x.pause(time.Hour)
+				x.pause(10 * time.Minute) // longer than anything waits that a term keeps
 				x.send(options(client.After(time.Millisecond)), "new")
 				x.pause(time.Minute)
 				x.inOrder()

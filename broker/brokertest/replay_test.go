@@ -85,7 +85,7 @@ func TestReplay_isCarriedOutOnceWhoeverLeads(t *testing.T) {
 					t.Errorf("%d replays of %d dead letters took effect", scheduled, len(all))
 				}
 				x.must(x.each("all", (*node).start, func(n *node) bool { return !n.running() }))
-				x.pause(10 * time.Minute)
+				x.pause(2 * time.Minute)
 				x.expectDelivered("orders", want...)
 				for _, n := range x.nodes {
 					for _, l := range x.lettersOf(n) {
