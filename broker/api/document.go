@@ -21,6 +21,7 @@ import (
 	"github.com/carillonmq/carillon/broker"
 	"github.com/carillonmq/carillon/client"
 	"github.com/carillonmq/carillon/client/body"
+	"github.com/carillonmq/carillon/client/head"
 )
 
 // What users ask is told by a document of OpenAPI 3.1, which huma makes of the types that handlers take
@@ -246,14 +247,13 @@ func checkContentType(ctx huma.Context, next func(huma.Context)) {
 // where the route has none: who sent it counts on it. A GET may have If-None-Match, as caches send it.
 func checkConditions(ctx huma.Context, next func(huma.Context)) {
 	op := ctx.Operation()
-	for _, name := range conditionHeaders {
-		known := slices.ContainsFunc(op.Parameters, func(p *huma.Param) bool { return p.In == "header" && p.Name == name })
-		if value := ctx.Header(name); value != "" && !known && op.Method != http.MethodGet {
-			_, w := humago.Unwrap(ctx)
-			refused := refuses(*client.BadField(name, value, "counts for nothing in this request: leave it out; in a batch each message may have if and idempotency_key"))
-			writeProblem(w, &refused.told)
-			return
-		}
+	r, w := humago.Unwrap(ctx)
+	unused := head.Unused(r, func(name string) bool {
+		return slices.ContainsFunc(op.Parameters, func(p *huma.Param) bool { return p.In == "header" && p.Name == name })
+	})
+	if unused != nil {
+		writeProblem(w, &refuses(*unused).told)
+		return
 	}
 	next(ctx)
 }

@@ -16,6 +16,7 @@ import (
 
 	"github.com/carillonmq/carillon/broker/access"
 	"github.com/carillonmq/carillon/client"
+	"github.com/carillonmq/carillon/client/head"
 )
 
 // Callers says who may use an API.
@@ -215,9 +216,9 @@ func (h *handler) guard(to route, serve http.HandlerFunc) http.HandlerFunc {
 			h.turnAway(w, r, *refused)
 			return
 		}
-		asked, unclear := readQuery(r)
+		asked, unclear := head.Query(r.URL)
 		if unclear == nil {
-			unclear = checkHeaders(r.Header)
+			unclear = head.CheckConditions(r.Header)
 		}
 		if unclear != nil {
 			h.complain(w, refuses(*unclear).told)
@@ -260,40 +261,6 @@ func (c Callers) stillIs(who access.Grant, r *http.Request) *problem {
 
 // writeTimeout bounds how long a write is worked on: an answer that it is in doubt is better than none.
 const writeTimeout = answerTimeout - 5*time.Second
-
-// several is the parameter that may come more than once.
-const several = "state"
-
-// readQuery returns the query, or what is unclear about it.
-func readQuery(r *http.Request) (url.Values, *client.Problem) {
-	asked, err := url.ParseQuery(r.URL.RawQuery)
-	if err != nil {
-		return nil, client.BadField("query", r.URL.RawQuery, fmt.Sprintf("cannot be read: %v: percent-encode what it holds", err))
-	}
-	for name, values := range asked {
-		if len(values) > 1 && name != several {
-			return nil, client.BadField(name, values[1], fmt.Sprintf("is there beside %q: give it once", values[0]))
-		}
-	}
-	return asked, nil
-}
-
-// conditionHeaders say what a write depends on.
-var conditionHeaders = []string{"If-Match", "If-None-Match", "Idempotency-Key"}
-
-// checkHeaders refuses a header that says what a write depends on, if it is empty, as where a variable was
-// not set, or comes twice: it would count for nothing, or only the first would.
-func checkHeaders(given http.Header) *client.Problem {
-	for _, name := range conditionHeaders {
-		switch values := given.Values(name); {
-		case len(values) > 1:
-			return client.BadField(name, values[1], fmt.Sprintf("is there beside %q: give it once", values[0]))
-		case len(values) == 1 && values[0] == "":
-			return client.BadField(name, "", "is empty: give it a value, or leave it out")
-		}
-	}
-	return nil
-}
 
 // asked reports whether the request has the parameter.
 func asked(ctx context.Context, name string) bool { return visitOf(ctx).asked.Has(name) }

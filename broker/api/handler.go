@@ -20,6 +20,7 @@ import (
 	"github.com/carillonmq/carillon/broker/order"
 	"github.com/carillonmq/carillon/broker/query"
 	"github.com/carillonmq/carillon/client"
+	"github.com/carillonmq/carillon/client/head"
 	"github.com/carillonmq/carillon/raftfsm/repeats"
 )
 
@@ -105,16 +106,12 @@ func NewHandler(node Node, metrics prometheus.Gatherer, callers Callers, log *sl
 	return protection.Handler(h.straight(mux))
 }
 
-// straight refuses paths that http.ServeMux would redirect to what is left without their dots and double
-// slashes: with an id of dots that is another message, or the list of all.
+// straight refuses paths that could be taken for others.
 func (h *handler) straight(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		path := r.URL.EscapedPath()
-		for segment := range strings.SplitSeq(strings.Trim(path, "/"), "/") {
-			if segment == "." || segment == ".." || segment == "" && strings.Contains(path, "//") {
-				h.complain(w, wrong("path", path, fmt.Sprintf("has the segment %q, which is none of its own: write the dots of an id as %%2E, its slashes as %%2F", segment)).told)
-				return
-			}
+		if unclear := head.CheckPath(r.URL); unclear != nil {
+			h.complain(w, refuses(*unclear).told)
+			return
 		}
 		next.ServeHTTP(w, r)
 	})

@@ -46,12 +46,8 @@ type parameters struct {
 func asked(r *http.Request, names ...string) *parameters {
 	q := &parameters{Values: r.URL.Query()}
 	for given, values := range q.Values {
-		switch {
-		case given == "stale":
-		case !slices.Contains(names, given):
+		if given != "stale" && !slices.Contains(names, given) {
 			q.problem = client.BadField(given, values[0], "is no parameter: there are "+strings.Join(names, ", "))
-		case len(values) > 1 && given != "state":
-			q.problem = client.BadField(given, values[1], fmt.Sprintf("is there beside %q: give it once", values[0]))
 		}
 	}
 	return q
@@ -121,8 +117,8 @@ func (s *Server) list(w http.ResponseWriter, r *http.Request) {
 			q.problem = client.BadField("cursor", cursor, "is none that was given out: begin without one")
 		}
 	}
-	if q.problem != nil {
-		complain(w, q.problem)
+	if p := cmp.Or(check(r), q.problem); p != nil {
+		complain(w, p)
 		return
 	}
 	found := slices.DeleteFunc(s.meant(f), func(m *message) bool { return q.Has("cursor") && inOrder(m, &after) <= 0 })

@@ -45,7 +45,7 @@ func (s *Server) routes() *http.ServeMux {
 		mux.HandleFunc(pattern, func(w http.ResponseWriter, r *http.Request) {
 			s.mu.Lock()
 			defer s.mu.Unlock()
-			if p := cmp.Or(checkHeaders(r.Header), checkConditions(r)); p != nil {
+			if p := check(r); p != nil {
 				complain(w, p)
 				return
 			}

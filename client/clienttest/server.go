@@ -25,6 +25,7 @@ import (
 	"time"
 
 	"github.com/carillonmq/carillon/client"
+	"github.com/carillonmq/carillon/client/head"
 )
 
 // Cluster is the id of every cluster in memory, as it stands in front of a delivered-seq.
@@ -85,7 +86,13 @@ func NewAt(t testing.TB, start time.Time) *Server {
 func (s *Server) Admin() *client.Admin { return s.admin }
 
 // ServeHTTP answers as the API of a node, for programs that want an address: see httptest.NewServer.
-func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) { s.mux.ServeHTTP(w, r) }
+func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	if p := head.CheckPath(r.URL); p != nil {
+		complain(w, p)
+		return
+	}
+	s.mux.ServeHTTP(w, r)
+}
 
 // Now returns the time here.
 func (s *Server) Now() time.Time {

@@ -1,6 +1,7 @@
 package clienttest
 
 import (
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -11,6 +12,7 @@ import (
 
 	"github.com/carillonmq/carillon/client"
 	"github.com/carillonmq/carillon/client/body"
+	"github.com/carillonmq/carillon/client/head"
 )
 
 // kept is the answer that an idempotency key has.
@@ -226,32 +228,33 @@ func read(r *http.Request, into any, optional bool) *client.Problem {
 	return nil
 }
 
-// checkHeaders refuses a header that says what a write depends on, if it is empty or comes twice.
-func checkHeaders(given http.Header) *client.Problem {
-	for _, name := range []string{"If-Match", "If-None-Match", "Idempotency-Key"} {
-		switch values := given.Values(name); {
-		case len(values) > 1:
-			return client.BadField(name, values[1], fmt.Sprintf("is there beside %q: give it once", values[0]))
-		case len(values) == 1 && values[0] == "":
-			return client.BadField(name, "", "is empty: give it a value, or leave it out")
+// check refuses a request that could be taken for another one, or says what counts for nothing. Parameters of a
+// question are looked at where it is answered.
+func check(r *http.Request) *client.Problem {
+	asked, p := head.Query(r.URL)
+	if p = cmp.Or(p, head.CheckConditions(r.Header), head.Unused(r, func(name string) bool { return takes(r.Pattern, name) })); p != nil || r.Method == http.MethodGet {
+		return p
+	}
+	hasReason := r.Method == http.MethodDelete || strings.HasSuffix(r.Pattern, "/now") || strings.HasSuffix(r.Pattern, "/stop")
+	for name, values := range asked {
+		if name != "reason" || !hasReason {
+			return client.BadField(name, values[0], "is no parameter of this: leave it out, or correct its name")
 		}
 	}
 	return nil
 }
 
-// checkConditions refuses a write with a header that counts for nothing there.
-func checkConditions(r *http.Request) *client.Problem {
-	ofOne := strings.HasPrefix(r.Pattern, "POST /v1/messages") || strings.HasPrefix(r.Pattern, "PUT /v1/messages") || strings.HasPrefix(r.Pattern, "PATCH ") || strings.HasPrefix(r.Pattern, "DELETE ")
-	schedules := r.Pattern == "POST /v1/messages" || strings.HasPrefix(r.Pattern, "PUT ")
-	takes := map[string]bool{
-		"If-Match": ofOne, "If-None-Match": schedules, "Idempotency-Key": schedules || r.Pattern == "POST /v1/operations",
+// takes reports whether a write depends on a condition that it is given with.
+func takes(pattern, condition string) bool {
+	method, path, _ := strings.Cut(pattern, " ")
+	schedules := method == http.MethodPut || pattern == "POST /v1/messages"
+	switch condition {
+	case "If-Match":
+		return strings.HasPrefix(path, "/v1/messages")
+	case "If-None-Match":
+		return schedules
 	}
-	for name, taken := range takes {
-		if value := r.Header.Get(name); value != "" && !taken && r.Method != http.MethodGet {
-			return client.BadField(name, value, "counts for nothing in this request: leave it out; in a batch each message may have if and idempotency_key")
-		}
-	}
-	return nil
+	return schedules || pattern == "POST /v1/operations"
 }
 
 // condition reads If-Match and If-None-Match.

@@ -47,7 +47,8 @@ var rules = map[string]rule{
 	"raftfsm/node":                  {ours: []string{"raftfsm/repeats", "raftfsm", "raftfsm/member", "raftfsm/raftlog", "storage"}, big: []string{"github.com/hashicorp/raft"}},
 	"client/body":                   {},
 	"client":                        {ours: []string{"client/body"}, big: []string{"github.com/twmb/franz-go", "net/http"}},
-	"client/clienttest":             {ours: []string{"client", "client/body"}, big: []string{"net/http"}},
+	"client/head":                   {ours: []string{"client"}, big: []string{"net/http"}},
+	"client/clienttest":             {ours: []string{"client", "client/body", "client/head"}, big: []string{"net/http"}},
 	"client/clienttest/conformance": {ours: []string{"client"}, big: []string{"net/http"}},
 	"broker":                        {ours: []string{"broker/bulk", "broker/clock", "broker/config", "broker/deadletter", "broker/deliver", "broker/ingest", "broker/mailbox", "broker/message", "broker/order", "broker/query", "broker/report", "broker/schedule", "client", "raftfsm", "raftfsm/member", "raftfsm/node", "storage", "storage/outcomes", "storage/pause"}, big: []string{"github.com/prometheus/"}},
 	"broker/bulk":                   {ours: []string{"broker/deadletter", "broker/message", "broker/order", "broker/query", "client", "raftfsm", "storage", "storage/bulk", "storage/name", "storage/outcomes"}}, // outcomes: as what an answer to a key is kept
@@ -69,7 +70,7 @@ var rules = map[string]rule{
 	"broker/certs":                  {ours: []string{"broker/reload", "raftfsm/repeats"}},
 	"broker/issuer":                 {ours: []string{"broker/access"}, big: []string{"net/http", "github.com/coreos/go-oidc", "github.com/go-jose/"}},
 	"broker/reload":                 {},
-	"broker/api":                    {ours: []string{"broker", "broker/access", "broker/bulk", "broker/config", "broker/deadletter", "broker/order", "broker/query", "client", "client/body", "raftfsm", "raftfsm/repeats"}, big: []string{"net/http", "github.com/prometheus/", "github.com/danielgtaylor/huma"}},
+	"broker/api":                    {ours: []string{"broker", "broker/access", "broker/bulk", "broker/config", "broker/deadletter", "broker/order", "broker/query", "client", "client/body", "client/head", "raftfsm", "raftfsm/repeats"}, big: []string{"net/http", "github.com/prometheus/", "github.com/danielgtaylor/huma"}},
 	"broker/brokertest":             {ours: []string{"*"}, big: big},
 	"broker/brokertest/ledger":      {},
 	"broker/brokertest/draw":        {},

@@ -1,0 +1,75 @@
+// Package head reads what a request says beside its body, so that it cannot be taken for anything else than
+// what its sender wrote. Nodes and the Carillon of package clienttest read with it; package body is its other
+// half.
+package head
+
+import (
+	"fmt"
+	"net/http"
+	"net/url"
+	"slices"
+	"strings"
+	"unicode/utf8"
+
+	"github.com/carillonmq/carillon/client"
+)
+
+// CheckPath refuses a path that http.ServeMux would redirect to what is left without its dots and double slashes:
+// with an id of dots that is another message, or the list of all.
+func CheckPath(u *url.URL) *client.Problem {
+	path := u.EscapedPath()
+	for segment := range strings.SplitSeq(strings.Trim(path, "/"), "/") {
+		if segment == "." || segment == ".." || segment == "" && strings.Contains(path, "//") {
+			return client.BadField("path", path, fmt.Sprintf("has the segment %q, which is none of its own: write the dots of an id as %%2E, its slashes as %%2F", segment))
+		}
+	}
+	return nil
+}
+
+// several is the parameter that may come more than once.
+const several = "state"
+
+// Query returns the parameters of a request, or what is unclear about them.
+func Query(u *url.URL) (url.Values, *client.Problem) {
+	asked, err := url.ParseQuery(u.RawQuery)
+	if err != nil {
+		return nil, client.BadField("query", u.RawQuery, fmt.Sprintf("cannot be read: %v: percent-encode what it holds", err))
+	}
+	for name, values := range asked {
+		if len(values) > 1 && name != several {
+			return nil, client.BadField(name, values[1], fmt.Sprintf("is there beside %q: give it once", values[0]))
+		}
+		if isNoText := func(s string) bool { return !utf8.ValidString(s) }; isNoText(name) || slices.ContainsFunc(values, isNoText) {
+			return nil, client.BadField("query", u.RawQuery, "is not UTF-8: percent-encode the bytes of a text in UTF-8")
+		}
+	}
+	return asked, nil
+}
+
+// Conditions are the headers that say what a write depends on.
+func Conditions() []string { return []string{"If-Match", "If-None-Match", "Idempotency-Key"} }
+
+// CheckConditions refuses one of these that is empty, as where a variable was not set, or comes twice: it would
+// count for nothing, or only the first would.
+func CheckConditions(given http.Header) *client.Problem {
+	for _, name := range Conditions() {
+		switch values := given.Values(name); {
+		case len(values) > 1:
+			return client.BadField(name, values[1], fmt.Sprintf("is there beside %q: give it once", values[0]))
+		case len(values) == 1 && values[0] == "":
+			return client.BadField(name, "", "is empty: give it a value, or leave it out")
+		}
+	}
+	return nil
+}
+
+// Unused refuses a condition of a write that the route has no use for: who sent it counts on it. A GET may have
+// If-None-Match, as caches send it.
+func Unused(r *http.Request, takes func(name string) bool) *client.Problem {
+	for _, name := range Conditions() {
+		if value := r.Header.Get(name); value != "" && r.Method != http.MethodGet && !takes(name) {
+			return client.BadField(name, value, "counts for nothing in this request: leave it out; in a batch each message may have if and idempotency_key")
+		}
+	}
+	return nil
+}
