@@ -20,7 +20,7 @@ const (
 	// mostHeld bounds delay topics times targets that are held when something is paused, and so what is
 	// kept of pairs of them: how far each had come (storage, pause.Bounds), 100 bytes a pair, likewise
 	// written whole. A target that parks later is held further than the topics that are paused by then,
-	// and adds none.
+	// and adds one for each of these when it is resumed: storage bounds them.
 	mostHeld = 1_000_000
 	// mostWords bounds who and why, in bytes.
 	mostWords = 1000

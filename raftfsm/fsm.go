@@ -10,6 +10,7 @@ import (
 
 	"github.com/carillonmq/carillon/storage"
 	"github.com/carillonmq/carillon/storage/name"
+	"github.com/carillonmq/carillon/storage/pause"
 	"github.com/hashicorp/raft"
 )
 
@@ -260,8 +261,14 @@ func (f *FSM) setPositions(w *work, c SetPositions) {
 func (f *FSM) claim(w *work, c ClaimCommand) {
 	if f.store.Level() >= storage.LevelThree { // it was on its way when the level was raised
 		change := storage.ClaimChange{Through: c.Claim.Through, Mark: c.Claim.Mark, Set: c.Claim.Holds}
+		named := make(map[string]bool)
+		for _, hold := range change.Set {
+			named[hold.Target] = true
+		}
 		for _, hold := range f.store.Holds() {
-			change.Lift = append(change.Lift, hold.Target) // and set again, if it is named
+			if !named[hold.Target] {
+				change.Lift = append(change.Lift, hold.Target)
+			}
 		}
 		f.changeClaim(w, ChangeClaim{Time: c.Time, ClaimChange: change})
 		return
@@ -272,9 +279,10 @@ func (f *FSM) claim(w *work, c ClaimCommand) {
 
 func (f *FSM) changeClaim(w *work, c ChangeClaim) {
 	f.store.SetTime(c.Time)
+	before := f.store.PauseBounds()
 	f.store.ChangeClaim(f.keepPaused(nextChange(f.store.Claim(), c.ClaimChange)))
 	w.event.Held = f.topicsOf(c.ClaimChange)
-	if len(f.store.Pauses()) > 0 {
+	if before.Len() > 0 || f.store.Held(pause.Topic) > 0 {
 		f.tellBounds(w)
 	}
 }

@@ -23,6 +23,7 @@ type model struct {
 	through  int64             // of the claim
 	held     map[covered]int64 // through of the holds
 	paused   map[covered]bool
+	come     map[[2]string]int64 // how far what came by a topic for a target that is held has come; if it is not there, as far as that is
 	position int64
 	part     *Part // whose operations are carried out
 	next     uint64
@@ -50,12 +51,16 @@ type message struct {
 }
 
 func newModel() *model {
-	return &model{held: make(map[covered]int64), paused: make(map[covered]bool), next: 1, alive: make(map[uint64]message), claimed: make(map[uint64]bool), all: make(map[uint64]message), keep: outcomes.DefaultKeep, replayed: make(map[letter]bool)}
+	return &model{held: make(map[covered]int64), paused: make(map[covered]bool), come: make(map[[2]string]int64), next: 1, alive: make(map[uint64]message), claimed: make(map[uint64]bool), all: make(map[uint64]message), keep: outcomes.DefaultKeep, replayed: make(map[letter]bool)}
 }
 
 // apply returns what the command answers.
 func (m *model) apply(c Command) [][]Answer {
-	defer m.claimAll()
+	was := maps.Clone(m.held)
+	defer func() {
+		m.pairUp(c, was)
+		m.claimAll()
+	}()
 	switch c := c.(type) {
 	case Ingest:
 		m.setTime(c.Time)
@@ -188,14 +193,6 @@ func (m *model) claimAll() {
 	}
 }
 
-// isClaimed reports whether the message is claimed: it was, or all that holds it lets it go now and
-// nothing of that is paused.
-func (m *model) isClaimed(seq uint64) bool {
-	n := m.alive[seq]
-	isPaused := m.paused[covered{pause.Topic, n.held}] || m.paused[covered{pause.Target, n.Target}]
-	return m.claimed[seq] || !isPaused && n.Due <= m.throughOf(n.held, n.Target)
-}
-
 func (m *model) setTime(ms int64) {
 	m.time = max(m.time, ms)
 	m.forget(1000)
@@ -250,50 +247,6 @@ func (m *model) accept(e storage.Entry) (seq uint64) {
 	m.alive[seq] = message{Named: named, held: e.Topic}
 	m.all[seq] = m.alive[seq]
 	return seq
-}
-
-// throughOf is how far what is held by this topic and target is claimed.
-func (m *model) throughOf(topic, target string) int64 {
-	through := m.through
-	for _, what := range []covered{{pause.Topic, topic}, {pause.Target, target}} {
-		if of, held := m.held[what]; held {
-			through = min(through, of)
-		}
-	}
-	return through
-}
-
-// change follows a claim, which takes nothing back that was claimed and changes nothing of what
-// is paused.
-func (m *model) change(c storage.ClaimChange) {
-	held := maps.Clone(m.held)
-	for _, target := range c.Lift {
-		if what := (covered{pause.Target, target}); !m.paused[what] {
-			delete(held, what)
-		}
-	}
-	for _, topic := range c.LiftTopics {
-		if what := (covered{pause.Topic, topic}); !m.paused[what] {
-			delete(held, what)
-		}
-	}
-	for _, hold := range c.Set {
-		what, now := covered{pause.Target, hold.Target}, m.throughOf("", hold.Target)
-		if m.level < storage.LevelThree {
-			now = hold.Through // it may fall
-		}
-		held[what] = now
-		if !m.paused[what] {
-			held[what] = max(hold.Through, now)
-		}
-	}
-	for _, hold := range c.Topics {
-		what := covered{pause.Topic, hold.Topic}
-		if now, isHeld := m.held[what]; isHeld && !m.paused[what] {
-			held[what] = max(hold.Through, now)
-		}
-	}
-	m.held, m.through = held, max(m.through, c.Through)
 }
 
 func (m *model) operate(operations []Operation) (answers []Answer) {

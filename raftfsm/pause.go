@@ -12,8 +12,9 @@ import (
 // for, and a bound for what that hold would let through: what is taken in later, and what another hold
 // covered as well (storage/claimed.go).
 //
-// A Resume leaves the hold and takes the bound away. The leader, which has not read what was held, releases it by claims: it
-// raises Through of a topic's hold step by step, or lifts a hold. Such a claim may be on its way when
+// A Resume leaves the hold and takes the bound away. That of a topic bounds what came by it for targets that
+// are held further, so that nothing of them is claimed as the topic's hold rises. The leader, which has not
+// read what was held, releases it by claims: it raises Through of a topic's hold step by step, or lifts a hold. Such a claim may be on its way when
 // the same is paused again:
 //
 //	Resume ... claim made up ... Pause ... the claim: neither raises nor lifts that hold
@@ -34,6 +35,7 @@ func (f *FSM) resume(w *work, c Resume) {
 	f.tellBounds(w)
 }
 
+// tellBounds shows the feed what bounds there are after the command, or that there are none any more.
 func (f *FSM) tellBounds(w *work) {
 	if w.isFed {
 		bounds := f.store.PauseBounds()
@@ -47,18 +49,17 @@ func (f *FSM) held(kind pause.Kind, name string) Held {
 	return Held{Kind: kind, Name: name, Paused: f.store.Paused(kind, name), Held: held, Through: hold.Through, Mark: hold.Mark}
 }
 
-// keepPaused takes out of a claim what it must not do to holds. None takes back what was claimed. That
-// of a delay topic begins with a pause. What is paused stays held, as far as it is.
+// keepPaused takes out of a claim what it must not do to holds. None takes back what was claimed: of
+// targets the store sees to that. The hold of a delay topic begins with a pause. What is paused stays
+// held, as far as it is.
 func (f *FSM) keepPaused(change storage.ClaimChange) storage.ClaimChange {
 	if f.store.Level() < storage.LevelThree {
 		return change
 	}
 	change.Set, change.Topics = slices.Clone(change.Set), slices.Clone(change.Topics)
 	for i := range change.Set {
-		set := &change.Set[i]
-		now := f.store.Through("", set.Target)
-		if set.Through = max(set.Through, now); f.store.Paused(pause.Target, set.Target) {
-			set.Through = now
+		if set := &change.Set[i]; f.store.Paused(pause.Target, set.Target) {
+			set.Through = f.store.Through("", set.Target)
 		}
 	}
 	for i := range change.Topics {

@@ -80,23 +80,23 @@ func (s *Store) SetClaim(c Claim) {
 }
 
 // ChangeClaim replaces the claim with its mark, and the holds that c names; what was
-// fresh is not any more. It costs as much as there are of these. Called by the writer.
+// fresh is not any more. From LevelThree on no hold of a target falls: to set it again lets go what
+// is due by the Through that c has (claimed.go). It costs as much as there are of these, times what is
+// held of delay topics. Called by the writer.
 func (s *Store) ChangeClaim(c ClaimChange) {
 	s.change()
 	defer s.mu.Unlock()
-	s.values.keepBackPaused(&c)
+	var pairings []pairing
+	if len(c.Set)+len(c.Lift) > 0 {
+		pairings = s.values.pairings()
+	}
+	s.values.changeTopics(&c, pairings)
 	for _, target := range c.Lift {
-		s.values.holds.lift(target)
+		s.values.liftHold(pairings, target)
 	}
 	for _, h := range c.Set {
 		h.Target = s.table.KeptTarget(h.Target) // most targets that are parked have just been accepted for
-		s.values.holds.set(h)
-	}
-	for _, topic := range c.LiftTopics {
-		s.values.topics.lift(topic)
-	}
-	for _, h := range c.Topics {
-		s.values.topics.set(Hold{Target: h.Topic, Through: h.Through, Mark: h.Mark})
+		s.values.setHold(pairings, h)
 	}
 	s.setClaim(Claim{Through: c.Through, Mark: c.Mark})
 }
@@ -135,7 +135,8 @@ func (s *Store) Pause(p pause.Pause) (changed bool) {
 }
 
 // Resume ends a pause and reports whether there was one. Its hold stays until a claim lifts it; what
-// is due by that hold, and was kept back by the pause alone, is claimed.
+// is due by that hold, and was kept back by the pause alone, is claimed. That of a delay topic costs as
+// much as targets are held.
 // Called by the writer.
 func (s *Store) Resume(kind pause.Kind, name string) (changed bool) {
 	s.change()

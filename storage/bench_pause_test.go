@@ -6,6 +6,8 @@ import (
 	"slices"
 	"testing"
 	"time"
+
+	"github.com/carillonmq/carillon/storage/pause"
 )
 
 // What pauses cost Apply when a thousand targets come back that were parked before: the claims that
@@ -53,6 +55,35 @@ func BenchmarkClaimWhilePaused(b *testing.B) {
 				b.ReportMetric(ms(first), "ms/first-"+c.name)
 				b.ReportMetric(ms(again), "ms/again-"+c.name)
 			}
+		})
+	}
+}
+
+// What the resume of a topic costs Apply when many targets are parked since it was paused: a bound for each.
+func BenchmarkResumeWhileParked(b *testing.B) {
+	for _, targets := range []int{1000, 100_000} {
+		b.Run(fmt.Sprintf("targets=%d", targets), func(b *testing.B) {
+			runtime.LockOSThread()
+			defer runtime.UnlockOSThread()
+			var used time.Duration
+			for range b.N {
+				s := benchStore(b, b.TempDir())
+				s.RaiseLevel(LevelThree)
+				s.Pause(topicPause("orders.delay"))
+				change := ClaimChange{Through: 2000}
+				for i := range targets {
+					change.Set = append(change.Set, Hold{Target: fmt.Sprintf("customer-%08d.replies", i), Through: 2000})
+				}
+				s.ChangeClaim(change)
+				begin := threadTime(b)
+				s.Resume(pause.Topic, "orders.delay")
+				used += threadTime(b) - begin
+				if n := s.PauseBounds().Len(); n != targets {
+					b.Fatalf("%d bounds", n)
+				}
+				s.Close()
+			}
+			b.ReportMetric(float64(used.Microseconds())/1e3/float64(b.N), "ms/resume")
 		})
 	}
 }

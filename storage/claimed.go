@@ -9,7 +9,9 @@ import (
 // What is claimed, and what a pause keeps from it.
 //
 // A message becomes claimed at the first moment at which it is due by the claim, by the hold of its
-// topic and by that of its target, and neither is paused. From then on it stays so.
+// topic and by that of its target, and neither is paused. While its target is held that moment is one at which
+// a claim names the target: by the rise of its topic's hold alone, or a resume, nothing of a held target is
+// claimed that is due after what such claims have let go. Once claimed it stays so.
 //
 // The Through of holds alone does not tell that. While a topic T is paused its hold does not rise, but
 // what it came to before was so for targets that were not held:
@@ -19,15 +21,26 @@ import (
 //	                          T paused                             may have been let go up to where X
 //	hold of T       ----------|==================================> was held, and no further
 //
-// nor is what is accepted meanwhile, and due before that, let go. So a pause has a bound besides
-// (pause.Bound), in the command that pauses: what is accepted from then on is not claimed. And when
-// a claim raises or lifts the hold of X while T is paused, or that of T while X is, a bound of
-// the two keeps what they had come to. When T is resumed, its own bound goes, and those of it and
-// targets that are not paused: what they held back is claimed there and then. Those with
-// targets that are paused as well stay as far as they had come to.
+// And what is accepted meanwhile, and due before that, is not let go. So a pause has a bound besides
+// (pause.Bound), in the command that pauses: what is accepted from then on is not claimed. The other way round,
+// the hold of T rises when T is resumed, while that of X, which cannot be written to, goes further:
 //
-// A target that is held since it has parked, and is not paused, has no bound: when the pause of a topic
-// is over, what was held by both goes as far as the target's hold.
+//	                 T paused            T resumed, its hold rises
+//	hold of T       |=====================|----------->
+//	                          X parked                    claims let X go, step by step
+//	hold of X       ----------|===========================|------>
+//	of T for X      |=====================================|------> bounded to where T was paused
+//
+// So there are bounds of pairs: how far what came by T for X has come.
+//
+//	when                                                  the pair is bounded to
+//	a claim raises or lifts the hold of X, T is paused    what it has come to
+//	T is resumed, X is held; X is held, T's hold rises    what it has come to
+//	a claim sets the hold of X again, T is not paused     what the claim lets go, as far as the hold of T is
+//	a claim lifts the hold of X, T is not paused          nothing
+//	T is resumed, X is not held                           nothing
+//
+// A bound that goes as far as the hold of X is left out: that tells it.
 
 // Claimed reports whether a message that came by the delay topic for the target may be on its way, or may
 // have arrived. It stays so.
@@ -53,85 +66,152 @@ func (v *values) through(topic, target string) int64 {
 	return through
 }
 
-// keepBackPaused bounds what a change of the claim would release of what is paused: of paused topics what
-// goes to targets whose hold it raises or lifts, and of paused targets likewise. It is called before
-// the change. What is raised costs a look at each hold of what is paused, and a look-up and a bound of the two
-// if they would be claimed further. So the leader raises few at a time while much is paused.
-func (v *values) keepBackPaused(c *ClaimChange) {
-	topics, targets := v.pausedHolds(pause.Topic), v.pausedHolds(pause.Target)
-	for _, hold := range c.Set {
-		v.keepBackRaised(v.holds, hold.Target, hold.Through, topics)
-	}
-	for _, target := range c.Lift {
-		v.keepBackRaised(v.holds, target, math.MaxInt64, topics)
-	}
-	for _, hold := range c.Topics {
-		v.keepBackRaised(v.topics, hold.Topic, hold.Through, targets)
-	}
-	for _, topic := range c.LiftTopics {
-		v.keepBackRaised(v.topics, topic, math.MaxInt64, targets)
-	}
+// mostPairs bounds how many bounds targets that are not paused may add: 100 bytes each, written whole with
+// each flush. Beyond, what a topic that comes back releases is claimed as far as the target's hold.
+const mostPairs = 1_000_000
+
+// A pairing is a delay topic as a change of the claim finds it and leaves it. What is not held has a
+// through that is after all.
+type pairing struct {
+	topic    string
+	paused   bool
+	was, now int64 // through of its hold
 }
 
-// A pausedHold is how far the hold of what is paused goes: no further than the claim.
-type pausedHold struct {
-	of      pause.Of
-	through int64
-}
-
-func (v *values) pausedHolds(kind pause.Kind) (all []pausedHold) {
-	held := v.holds
-	if kind == pause.Topic {
-		held = v.topics
+// pairings returns the topics of which what goes to one target may be claimed less far than what goes to others.
+func (v *values) pairings() (all []pairing) {
+	for hold := range v.topics.each {
+		all = append(all, pairing{hold.Target, v.pauses.Has(pause.Topic, hold.Target), hold.Through, hold.Through})
 	}
-	for _, p := range v.pauses.Of(kind) {
-		at, _ := held.get(p.Name)
-		all = append(all, pausedHold{pause.That(kind, p.Name), at.through})
+	for _, topic := range v.bounds.Topics() {
+		if _, held := v.topics.get(topic); !held {
+			all = append(all, pairing{topic, false, math.MaxInt64, math.MaxInt64})
+		}
 	}
 	return all
 }
 
-// keepBackRaised bounds the pairs of what is raised, one of held, and what is paused of the other kind,
-// where it is the hold of the first alone that has kept them from being claimed further.
-func (v *values) keepBackRaised(held holds, name string, to int64, paused []pausedHold) {
-	at, isHeld := held.get(name)
-	if !isHeld || at.through >= to {
-		return
+// changeTopics is what a claim does to holds of topics.
+func (v *values) changeTopics(c *ClaimChange, all []pairing) {
+	for _, topic := range c.LiftTopics {
+		v.topics.lift(topic)
 	}
-	for _, other := range paused {
-		if other.through <= at.through {
-			continue
+	for _, h := range c.Topics {
+		v.topics.set(Hold{Target: h.Topic, Through: h.Through, Mark: h.Mark})
+	}
+	for i := range all {
+		all[i].now = v.topics.through(all[i].topic)
+	}
+}
+
+// liftHold is what a claim does to the hold of a target that it lifts.
+func (v *values) liftHold(all []pairing, target string) {
+	v.bind(all, target, math.MaxInt64, math.MaxInt64)
+	v.holds.lift(target)
+}
+
+// setHold is what a claim does to the hold of a target that it names.
+func (v *values) setHold(all []pairing, h Hold) {
+	let := h.Through
+	if v.level >= LevelThree {
+		h.Through = max(h.Through, v.through("", h.Target))
+	}
+	v.bind(all, h.Target, h.Through, let)
+	v.holds.set(h)
+}
+
+// bind sets the bounds of a target and those topics before its hold is set to through, which is after all
+// where the hold is lifted. Due by let is what that lets go. Each topic costs a look at two numbers, and a
+// look-up and a bound if the two have one or would be claimed further. So the leader raises few holds at a
+// time (broker/schedule).
+func (v *values) bind(all []pairing, target string, through, let int64) {
+	if len(all) == 0 || v.pauses.Has(pause.Target, target) {
+		return // what is paused stays as far as it is, and its bounds with it
+	}
+	was := v.holds.through(target)
+	for _, of := range all {
+		if of.paused && (of.was <= was || through <= was) {
+			continue // it has come as far as the topic's hold, or further than this goes
 		}
-		pair := other.of.With(name)
-		if v.bounds.Get(pair).Through > at.through {
-			v.bounds.Lower(pair, pause.Bound{Through: at.through, Before: math.MaxUint64})
+		pair := pause.Of{Topic: of.topic, Target: target}
+		bound := v.bounds.Get(pair)
+		come := min(was, of.was, bound.Through)
+		switch {
+		case of.paused:
+			v.bounds.Set(pair, pause.Bound{Through: come, Before: bound.Before})
+		case through == math.MaxInt64:
+			v.bounds.Set(pair, pause.Unbound)
+		default:
+			v.keepBack(pair, bound, pause.Bound{Through: max(come, min(let, of.now)), Before: math.MaxUint64}, through)
 		}
+	}
+}
+
+// keepBack puts a bound in the place of the present one of a pair, unless that goes as far as the target's hold.
+func (v *values) keepBack(pair pause.Of, now, to pause.Bound, through int64) {
+	if to.Through >= through {
+		to.Through = math.MaxInt64
+	}
+	if now != pause.Unbound || v.bounds.Len() < mostPairs || v.pauses.Has(pause.Target, pair.Target) {
+		v.bounds.Set(pair, to)
 	}
 }
 
 // pause is the replicated part of Store.Pause.
 func (v *values) pause(p pause.Pause) {
+	if _, held := v.holds.get(p.Name); p.Kind == pause.Target && !held {
+		v.bind(v.pairings(), p.Name, v.claim.Through, math.MinInt64)
+	}
 	v.pauses = v.pauses.With(p)
 	v.holdPaused(p.Kind, p.Name)
 	v.bounds.Lower(pause.That(p.Kind, p.Name), pause.Bound{Through: math.MaxInt64, Before: v.nextSeq})
 }
 
 // resume is the replicated part of Store.Resume. What was accepted during the pause stays stopped where the
-// other of its two is paused since later, by whose bound it is not. It costs as much as is paused of the
-// other kind, and as there are bounds of the two together.
+// other of its two is paused since later, by whose bound it is not.
 func (v *values) resume(kind pause.Kind, name string) {
 	others := pause.Topic
 	if kind == pause.Topic {
 		others = pause.Target
 	}
-	before := v.bounds.Get(pause.That(kind, name)).Before
+	that := pause.That(kind, name)
+	before := v.bounds.Get(that).Before
 	for _, p := range v.pauses.Of(others) {
 		if other := pause.That(others, p.Name); v.bounds.Get(other).Before > before {
 			v.bounds.Lower(other.With(name), pause.Bound{Through: math.MaxInt64, Before: before})
 		}
 	}
 	v.pauses = v.pauses.Without(kind, name)
-	v.bounds.Drop(kind, name, func(of pause.Of) bool {
-		return !v.pauses.Has(pause.Topic, of.Topic) && !v.pauses.Has(pause.Target, of.Target)
-	})
+	v.bounds.Set(that, pause.Unbound)
+	if kind == pause.Topic {
+		v.comeBack(name)
+		return
+	}
+	for _, topic := range v.bounds.Topics() {
+		if pair := (pause.Of{Topic: topic, Target: name}); !v.pauses.Has(pause.Topic, topic) {
+			v.bounds.Set(pair, pause.Bound{Through: v.bounds.Get(pair).Through, Before: math.MaxUint64})
+		}
+	}
+}
+
+// comeBack bounds what came by a topic that is not paused any more to what it has come to, for each target that
+// is held further: the topic's hold will rise, and theirs need not. It costs as much as targets are held.
+func (v *values) comeBack(topic string) {
+	for _, target := range v.bounds.Targets(topic) {
+		if _, held := v.holds.get(target); !held {
+			v.bounds.Set(pause.Of{Topic: topic, Target: target}, pause.Unbound)
+		}
+	}
+	through := v.topics.through(topic)
+	for hold := range v.holds.each {
+		pair := pause.Of{Topic: topic, Target: hold.Target}
+		bound := v.bounds.Get(pair)
+		to := pause.Bound{Through: min(through, bound.Through), Before: bound.Before}
+		if !v.pauses.Has(pause.Target, hold.Target) {
+			to.Before = math.MaxUint64
+		}
+		if bound != pause.Unbound || to.Through < hold.Through {
+			v.keepBack(pair, bound, to, hold.Through)
+		}
+	}
 }

@@ -91,10 +91,22 @@ func (m *model) apply(index uint64, op operation) (killed uint64) {
 		m.state.Claim.Holds = slices.Clone(op.Claim.Holds)
 	}
 	if c := op.Change; c != nil {
+		set := slices.Clone(c.Set)
+		for i := range set { // from LevelThree on none falls
+			through := m.state.Claim.Through
+			for _, h := range m.state.Claim.Holds {
+				if h.Target == set[i].Target {
+					through = min(through, h.Through)
+				}
+			}
+			if m.state.Level >= LevelThree {
+				set[i].Through = max(set[i].Through, through)
+			}
+		}
 		holds := slices.DeleteFunc(slices.Clone(m.state.Claim.Holds), func(h Hold) bool {
 			return slices.Contains(c.Lift, h.Target) || slices.ContainsFunc(c.Set, func(s Hold) bool { return s.Target == h.Target })
 		})
-		holds = append(holds, c.Set...)
+		holds = append(holds, set...)
 		slices.SortFunc(holds, func(a, b Hold) int { return cmp.Compare(a.Target, b.Target) })
 		m.state.Claim = Claim{Through: c.Through, Mark: c.Mark, Holds: holds}
 	}

@@ -230,8 +230,8 @@ func (v *values) holdPaused(kind pause.Kind, name string) {
 // where ids is 1 if they are open, and 2 more if some messages have lost theirs: then these are an
 // alive.Set, else lost is nothing.
 //
-// From LevelFour on it is version 4, which goes on with | replayed.Set | bulk.Set |. While something
-// is paused both end with | pause.Bounds |.
+// From LevelFour on it is version 4, which goes on with | replayed.Set | bulk.Set |. While there are
+// bounds both end with | pause.Bounds |: while something is paused, or has come back before a target that is held.
 func encodeValues(v *values) codec.Record {
 	r := codec.Record{Version: 1}
 	if v.level > LevelOne {
@@ -394,6 +394,14 @@ func (h holds) get(name string) (hold, bool) {
 		return hold{}, false
 	}
 	return h.tree.Get(name)
+}
+
+// through returns how far the name is held, after all if it is not.
+func (h holds) through(name string) int64 {
+	if at, held := h.get(name); held {
+		return at.through
+	}
+	return math.MaxInt64
 }
 
 func (h holds) append(b []byte) []byte {

@@ -167,3 +167,67 @@ func TestPause_ofADelayTopicHoldsItsDeadLetters(t *testing.T) {
 		})
 	}
 }
+
+// A target is missing since a time at which the delay topic was paused already, and the topic is resumed first.
+// What fell due in between can be cancelled until the target is there, and comes in order then. Leaders are
+// killed while nothing of it, some of it and all of it has been let go.
+func TestPause_ofATopicResumedBeforeItsTargetIsMendedLetsCancelsIn(t *testing.T) {
+	for _, killed := range []string{"before the resume", "after the resume", "while the topic comes back", "while the target comes back"} {
+		t.Run(killed, func(t *testing.T) {
+			testIDs(t, storage.LevelThree, func(x *idTest) {
+				kill := func(when string, pause time.Duration) {
+					if when == killed {
+						x.pause(pause)
+						x.leader().kill()
+						x.pause(5 * time.Second)
+						x.must(x.each("all", (*node).start, func(n *node) bool { return !n.running() }))
+						x.pause(time.Minute)
+					}
+				}
+				x.must(x.createTopic("others.delay", arguments{}))
+				x.pauseAll(pausedTopic)
+				var want []string
+				for i := range 40 {
+					value := fmt.Sprintf("%02d", i)
+					x.send(options(client.To("shop"), client.After(time.Duration(1+i)*time.Second), client.ID("id"+value)), value)
+					if i%4 != 1 {
+						want = append(want, value)
+					}
+				}
+				user, _ := x.user()
+				defer user.Close()
+				r := &kgo.Record{Topic: "others.delay", Value: []byte("other")}
+				x.must(client.Stamp(r, client.To("shop"), client.After(2*time.Minute)))
+				x.must(user.ProduceSync(x.t.Context(), r).FirstErr())
+				x.pause(3 * time.Minute) // the target is found missing now
+				kill("before the resume", 0)
+				x.resume(pausedTopic)
+				kill("while the topic comes back", 0)
+				x.pause(time.Minute)
+				kill("after the resume", 0)
+				for i := 1; i < 40; i += 4 {
+					id := fmt.Sprintf("id%02d", i)
+					x.send(options(client.Cancel(id)))
+					x.pause(time.Second) // followers apply, too
+					x.expectLife(id, "cancelled")
+				}
+				x.must(x.createTopic("shop", arguments{}))
+				kill("while the target comes back", 10*time.Millisecond)
+				x.pause(5 * time.Minute)
+				var got []string
+				for _, d := range x.consume() {
+					if d.Topic == "shop" {
+						got = append(got, d.Value)
+					}
+				}
+				if want := append(want, "other"); fmt.Sprint(got) != fmt.Sprint(want) {
+					t.Errorf("the target has got %q, want %q", got, want)
+				}
+				store := x.leader().raft().Store()
+				if store.Pending() > 0 || len(store.Holds()) > 0 || store.PauseBounds().Len() > 0 {
+					t.Errorf("%d messages pending, holds %v, %d bounds", store.Pending(), store.Holds(), store.PauseBounds().Len())
+				}
+			})
+		})
+	}
+}

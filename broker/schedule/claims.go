@@ -20,8 +20,9 @@ const ClaimLead = 100
 // follow with the next claims; until then the main mark covers them.
 const mostChanges = 4096
 
-// mostPairs is how many times a claim has Apply look at a paused delay topic for a target whose hold
-// it raises or lifts, which costs up to a microsecond each (storage, BenchmarkClaimWhilePaused).
+// mostPairs is how many times a claim has Apply look at a delay topic that is held, or of which something is
+// kept back, for a target that the claim names: up to a microsecond each (storage,
+// BenchmarkClaimWhilePaused).
 const mostPairs = 2048
 
 // claims keeps the log ahead of the clock: nothing is published that a committed
@@ -151,12 +152,13 @@ func (s *Scheduler) claimCommand(now int64, next storage.Claim) raftfsm.Command 
 	changes := s.cfg.Store.Level() >= storage.LevelTwo
 	change := storage.ClaimChange{Through: next.Through, Mark: next.Mark}
 	changed := s.targets.changed.targets
-	named, pairs, paused := 0, 0, s.topics.paused()
+	named, pairs, topics := 0, 0, 0
+	if len(changed) > 0 {
+		topics = s.topics.pairings()
+	}
 	for ; named < len(changed); named++ {
 		t := changed[(s.nextChanged+named)%len(changed)]
-		if t.held && (!t.isToBeHeld() || t.wanted() > t.through) {
-			pairs += paused
-		}
+		pairs += topics
 		if changes && (named == mostChanges || named > 0 && pairs > mostPairs) {
 			break
 		}

@@ -29,6 +29,10 @@ import (
 //	                   |  on its way there  |  cancelled
 //	                   `-- next claim ----->'
 //
+// What came by a topic that was paused while the target was held may have come less far than the hold
+// goes (storage/claimed.go). It waits ahead as well, and what is due after it with it, for a claim that lets go
+// what is due by then.
+//
 //	        heal                read                    all was read       claim lifts it
 //	parked ------> released, fed ----> full, queued, .. ------------> flowing ------> flowing
 //	held           held: covered by the hold throughout                       uncovered
@@ -37,11 +41,14 @@ import (
 
 // A release is what a target has that is fed while a claim holds it.
 type release struct {
-	through int64 // of the hold, as committed: nothing that is due later is handed over
+	through int64 // of the hold, as committed: nothing that is due later is handed over, nor what a bound stops
 	// ahead is what counts as handed over and waits for the claim, in order of delivery, and some
 	// that is gone.
 	ahead []storage.Ref
 }
+
+// isBehind reports whether something waits for a claim that is to go out before a message.
+func (r *release) isBehind(ref storage.Ref) bool { return len(r.ahead) > 0 && r.ahead[0].Less(ref) }
 
 // wait puts a message behind or between those that wait for a claim.
 func (r *release) wait(ref storage.Ref) {
@@ -63,12 +70,20 @@ func (r *release) take() []storage.Ref {
 }
 
 // wanted is how far the next claim is to raise the hold of a target.
-func (t *target) wanted() int64 {
+func (t *target) wanted() int64 { return max(t.through, t.letGo()) }
+
+// letGo is what the next claim is to let go of a target that it holds already: as far as what waits for
+// it, nothing if nothing does. That may be less than the hold: of what came by a topic that was paused
+// when the target was not, less is claimed (storage/claimed.go).
+func (t *target) letGo() int64 {
 	if t.release == nil || len(t.release.ahead) == 0 {
-		return t.through
+		return math.MinInt64
 	}
-	return max(t.through, t.release.ahead[len(t.release.ahead)-1].Due)
+	return t.release.ahead[len(t.release.ahead)-1].Due
 }
+
+// wantsClaim reports whether the next claim is to let something go of a target that it holds.
+func (t *target) wantsClaim() bool { return t.letGo() > math.MinInt64 }
 
 // isToBeHeld reports whether the claim should hold the target: it is parked, or is released and has
 // not been read to the frontier.
@@ -91,7 +106,7 @@ func (ts *targets) inherit(hold storage.Hold) *target {
 func (ts *targets) compareHold(t *target) {
 	toBeHeld := t.isToBeHeld()
 	ts.uncovered.set(t, t.hasOwnMark() && !(toBeHeld && t.held))
-	ts.changed.set(t, toBeHeld != t.held || t.held && (t.behind || t.wanted() > t.through))
+	ts.changed.set(t, toBeHeld != t.held || t.held && (t.behind || t.wantsClaim()))
 }
 
 // A sentHold is what a proposed claim makes of a target's hold.
@@ -105,11 +120,14 @@ type sentHold struct {
 // that a new term need not read again what was delivered. It is low at most, the claim's own
 // mark, before which nothing lies that the window has, or that a claim no longer holds by its topic.
 func (ts *targets) hold(t *target, low storage.Ref) storage.Hold {
-	mark := t.mark
+	mark, through := t.mark, t.through
 	if t.release != nil {
 		mark = ts.reach(t).Min(low)
 	}
-	return storage.Hold{Target: t.name, Through: t.through, Mark: mark}
+	if t.held && ts.stepwise {
+		through = t.letGo()
+	}
+	return storage.Hold{Target: t.name, Through: through, Mark: mark}
 }
 
 // sent notes that a claim is on its way with what it should say of the target.

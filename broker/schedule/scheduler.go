@@ -338,7 +338,7 @@ func (s *Scheduler) hand(due []DueMessage, t *target, ref storage.Ref, topic uin
 		t.out = s.stillOut(t)
 	}
 	t.out = append(t.out, ref)
-	if t.release != nil && ref.Due > t.release.through {
+	if s.mustWait(t, ref, topic) {
 		t.release.wait(ref)
 		s.targets.compareHold(t)
 		return due
@@ -346,14 +346,23 @@ func (s *Scheduler) hand(due []DueMessage, t *target, ref storage.Ref, topic uin
 	return append(due, DueMessage{Ref: ref, Target: t.name})
 }
 
-// handReleased appends to what is due what has waited for a claim, unless it is gone or its topic was
-// paused meanwhile.
+// mustWait reports whether a claim must let go of a message of a target that is released, or of one before it.
+func (s *Scheduler) mustWait(t *target, ref storage.Ref, topic uint32) bool {
+	r := t.release
+	return r != nil && (ref.Due > r.through || r.isBehind(ref) || s.topics.bounds.Covers(s.topics.names[topic], t.name).Stops(ref.Due, ref.Seq))
+}
+
+// handReleased appends to what is due what has waited for a claim, unless it is gone, its topic was
+// paused meanwhile, or the claim has not let it go.
 func (s *Scheduler) handReleased(due []DueMessage, t *target, released []storage.Ref) []DueMessage {
 	for _, ref := range released {
 		switch m := s.window.kept[ref.Seq]; {
 		case !m.handed:
 		case s.topics.withholds(s.topics.names[m.topic], t.name, ref):
 			s.drop(ref.Seq) // all of the topic is read again from its hold on
+		case s.mustWait(t, ref, m.topic): // it came while that claim was on its way, or its topic was paused then
+			t.release.wait(ref)
+			s.targets.compareHold(t)
 		default:
 			due = append(due, DueMessage{Ref: ref, Target: t.name})
 		}

@@ -123,7 +123,7 @@ func (s *Scheduler) misplaced() string {
 			"holds": !ts.changed.has(t) && t.isToBeHeld() != t.held,
 			"feeds": t.state < parked && (t.held || t.pending) && t.release == nil,
 			"steps": t.release != nil && (!t.held || t.state >= parked),
-			"asked": !ts.changed.has(t) && !t.pending && t.wanted() > t.through,
+			"asked": !ts.changed.has(t) && !t.pending && t.wantsClaim(),
 			"ahead": t.release != nil && !t.release.isInOrder(),
 			"marks": ts.uncovered.has(t) != (t.hasOwnMark() && !(t.isToBeHeld() && t.held)),
 			"known": t.state == flowing && t.kept == 0 && !t.held && !t.pending,
@@ -153,9 +153,9 @@ func (s *Scheduler) misplaced() string {
 	return ""
 }
 
-// isInOrder reports whether nothing waits that the hold covers, and the rest in order of delivery.
+// isInOrder reports whether what waits does so in order of delivery.
 func (r *release) isInOrder() bool {
-	return slices.IsSortedFunc(r.ahead, storage.Ref.Compare) && (len(r.ahead) == 0 || r.ahead[0].Due > r.through)
+	return slices.IsSortedFunc(r.ahead, storage.Ref.Compare)
 }
 
 // A parked target's mark may be later than where a new term begins to read, because

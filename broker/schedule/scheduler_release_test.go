@@ -358,3 +358,80 @@ func releaseAtRandom(ctx context.Context, s *stage, random *rand.Rand) {
 		time.Sleep(time.Minute)
 	}
 }
+
+// claimedOf returns how many of the messages that wait are claimed.
+func (s *stage) claimedOf(topic, target string) (n int) {
+	s.t.Helper()
+	store := s.node.Store()
+	items, _, _, err := store.Scan(storage.Ref{}, 1<<20, nil, nil)
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	for _, item := range items {
+		if item.Topic == topic && item.Target == target && store.Claimed(item.Ref, topic, target) {
+			n++
+		}
+	}
+	return n
+}
+
+// A target is parked while a delay topic is paused, and that is resumed first. What fell due in between is not
+// claimed as the topic's hold rises, but step by step when the target is fed again, whoever leads; parked
+// again it keeps the step that it has reached. All of it comes in order.
+func TestRelease_stepsThroughWhatATopicBroughtThatWasResumedBefore(t *testing.T) {
+	onPauses(t, func(ctx context.Context, s *stage) {
+		const n = 3 * MostHanded
+		s.unchecked = true // a check goes through all that is pending
+		s.silence("slow", true)
+		s.pause(ctx, pause.Topic, "a.delay")
+		term, end := context.WithCancel(ctx)
+		s.lead(term)
+		for first := 0; first < n; first += n / 3 {
+			s.acceptBy(ctx, "a.delay", "slow", n/3, func(i int) time.Duration { return time.Duration(first+i) * time.Millisecond })
+		}
+		s.acceptBy(ctx, "b.delay", "slow", 1, every(time.Minute))
+		time.Sleep(2 * time.Minute)
+		s.verdicts.Put(Verdict{Target: "slow", Parked: true, Returned: s.got("slow")})
+		time.Sleep(time.Second)
+		s.mu.Lock()
+		clear(s.handed)
+		s.mu.Unlock()
+
+		s.resume(ctx, pause.Topic, "a.delay")
+		time.Sleep(time.Minute)
+		if got := s.claimedOf("a.delay", "slow"); got != 0 || len(s.node.Store().TopicHolds()) != 0 {
+			t.Fatalf("%d messages are claimed of a target that is parked all along; topics held: %v", got, s.node.Store().TopicHolds())
+		}
+		end = s.restart(ctx, end)
+		time.Sleep(time.Minute)
+		if got := s.claimedOf("a.delay", "slow"); got != 0 {
+			t.Fatalf("%d messages are claimed as a new term begins", got)
+		}
+
+		s.verdicts.Put(Verdict{Target: "slow"})
+		time.Sleep(time.Minute)
+		step, handed := s.claimedOf("a.delay", "slow"), s.got("slow")
+		if len(handed) != MostHanded || step != MostHanded {
+			t.Fatalf("%d messages claimed and %d handed over, want %d of both", step, len(handed), MostHanded)
+		}
+		s.verdicts.Put(Verdict{Target: "slow", Parked: true, Returned: handed})
+		time.Sleep(time.Minute)
+		end = s.restart(ctx, end)
+		time.Sleep(time.Minute)
+		if got := s.claimedOf("a.delay", "slow"); got != step {
+			t.Errorf("parked again %d are claimed, want the %d from before", got, step)
+		}
+
+		s.mu.Lock()
+		clear(s.handed)
+		s.mu.Unlock()
+		s.silence("slow", false)
+		s.verdicts.Put(Verdict{Target: "slow"})
+		time.Sleep(time.Minute)
+		s.check("slow", n+1)
+		if store := s.node.Store(); store.PauseBounds().Len()+len(store.Holds()) > 0 {
+			t.Errorf("%d bounds and holds %v at the end", store.PauseBounds().Len(), store.Holds())
+		}
+		end()
+	})
+}

@@ -112,10 +112,11 @@ func (ts *topics) lowerAll(ref storage.Ref) {
 	}
 }
 
-// paused returns how many of them are paused.
-func (ts *topics) paused() (n int) {
-	for _, h := range ts.held {
-		if h.paused {
+// pairings returns how many topics Apply looks at for a target that a claim names.
+func (ts *topics) pairings() int {
+	n := len(ts.held)
+	for _, topic := range ts.bounds.Topics() {
+		if _, held := ts.byName[topic]; !held {
 			n++
 		}
 	}

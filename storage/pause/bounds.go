@@ -92,46 +92,61 @@ func (b Bounds) Covers(topic, target string) Bound {
 	return b.Get(Of{Topic: topic}).Min(b.Get(Of{Target: target})).Min(b.Get(Of{topic, target}))
 }
 
-// Lower bounds that to what the present bound and the new one let through.
-func (b *Bounds) Lower(of Of, to Bound) {
+// Topics returns the delay topics that a bound names, alone or with a target, sorted.
+func (b Bounds) Topics() (all []string) {
 	if b.tree == nil {
-		b.tree = btree.NewBTreeGOptions(func(a, b bounded) bool { return a.less(&b) }, btree.Options{NoLocks: true})
+		return nil
 	}
-	b.tree.Set(bounded{of, to.Min(b.Get(of))})
+	for last, more := "", true; more; {
+		more = false
+		b.tree.Ascend(bounded{of: Of{Topic: last + "\x00"}}, func(at bounded) bool { // the next after last
+			last, more = at.of.Topic, true
+			all = append(all, last)
+			return false
+		})
+	}
+	return all
 }
 
-// Drop takes out the bounds of what names that which is resumed, where drop says so. It costs as much as
-// there are bounds of delay topics, and of those with a target.
-func (b *Bounds) Drop(kind Kind, name string, drop func(Of) bool) {
+// Len returns how many there are.
+func (b Bounds) Len() int {
 	if b.tree == nil {
-		return
+		return 0
 	}
-	var gone []Of
-	look := func(at bounded) bool {
-		if (at.of == That(kind, name) || at.of.Topic != "" && at.of.named(kind) == name) && drop(at.of) {
-			gone = append(gone, at.of)
+	return b.tree.Len()
+}
+
+// Set puts a bound in the place of the present one of that. Unbound takes it out.
+func (b *Bounds) Set(of Of, to Bound) {
+	switch {
+	case to != Unbound:
+		if b.tree == nil {
+			b.tree = btree.NewBTreeGOptions(func(a, b bounded) bool { return a.less(&b) }, btree.Options{NoLocks: true})
 		}
-		return kind == Target || at.of.Topic == name
-	}
-	if kind == Target {
-		look(bounded{of: Of{Target: name}})
-		b.tree.Ascend(bounded{of: Of{Topic: "\x00"}}, look) // after those that name a target alone
-	} else {
-		b.tree.Ascend(bounded{of: Of{Topic: name}}, look)
-	}
-	for _, of := range gone {
-		b.tree.Delete(bounded{of: of})
-	}
-	if b.tree.Len() == 0 {
-		b.tree = nil
+		b.tree.Set(bounded{of, to})
+	case b.tree != nil:
+		if b.tree.Delete(bounded{of: of}); b.tree.Len() == 0 {
+			b.tree = nil
+		}
 	}
 }
 
-func (of Of) named(kind Kind) string {
-	if kind == Topic {
-		return of.Topic
+// Lower bounds that to what the present bound and the new one let through.
+func (b *Bounds) Lower(of Of, to Bound) { b.Set(of, to.Min(b.Get(of))) }
+
+// Targets returns the targets that bounds name together with the delay topic, sorted.
+func (b Bounds) Targets(topic string) (all []string) {
+	if b.tree == nil {
+		return nil
 	}
-	return of.Target
+	b.tree.Ascend(bounded{of: Of{Topic: topic, Target: "\x00"}}, func(at bounded) bool {
+		if at.of.Topic != topic {
+			return false
+		}
+		all = append(all, at.of.Target)
+		return true
+	})
+	return all
 }
 
 func (b Bounds) each(yield func(bounded) bool) {

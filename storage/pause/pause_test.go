@@ -76,17 +76,23 @@ func TestBounds_coverWhatNamesEitherOrBoth(t *testing.T) {
 		t.Error("bounds do not come back as they went")
 	}
 	b.Lower(Of{"b", "bills"}, Bound{Through: 1, Before: 1})
-	b.Lower(Of{"b", "orders"}, Bound{Through: 1, Before: 1})
-	b.Drop(Target, "bills", func(of Of) bool { return of.Topic != "b" })
-	if b.Covers("a", "bills") != (Bound{90, 7}) || b.Covers("b", "bills") != (Bound{1, 1}) || b.Covers("a", "orders") != (Bound{80, 7}) {
-		t.Error("dropped those of a target: the wrong ones")
+	b.Set(Of{"b", "orders"}, Bound{Through: 1, Before: 1})
+	b.Set(Of{"b", "orders"}, Bound{Through: 2, Before: 2})
+	if b.Get(Of{"b", "orders"}) != (Bound{2, 2}) || b.Len() != 5 {
+		t.Errorf("set twice it is %v, one of %d", b.Get(Of{"b", "orders"}), b.Len())
 	}
-	b.Drop(Topic, "a", func(Of) bool { return true })
-	if b.Covers("a", "bills") != Unbound || b.Covers("a", "orders") != (Bound{80, 9}) {
-		t.Error("dropped those of a topic: the wrong ones")
+	if topics, targets := b.Topics(), b.Targets("b"); !slices.Equal(topics, []string{"a", "b"}) || !slices.Equal(targets, []string{"bills", "orders"}) || len(b.Targets("c")) > 0 {
+		t.Errorf("bounds name the topics %v, and with b the targets %v", topics, targets)
 	}
-	b.Drop(Target, "orders", func(Of) bool { return true })
-	b.Drop(Topic, "b", func(Of) bool { return true })
+	for _, of := range []Of{{"a", "bills"}, {Topic: "a"}, {Target: "orders"}, {"b", "bills"}, {"b", "orders"}, {"never", "set"}} {
+		if b.Set(of, Unbound); b.Get(of) != Unbound {
+			t.Errorf("%v is taken out and bounded by %v", of, b.Get(of))
+		}
+	}
+	b.Set(Of{"never", "set"}, Unbound)
+	if len(b.Topics())+len(b.Targets("a"))+b.Len() > 0 {
+		t.Error("none is left, and some are named")
+	}
 	if len(b.Append(nil)) != 0 {
 		t.Error("none is left, and something is written")
 	}
