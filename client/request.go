@@ -80,6 +80,9 @@ type BatchItem struct {
 	Problem *Problem `json:"problem,omitempty"`
 }
 
+// MostKey is the length of the longest idempotency key, in bytes.
+const MostKey = 256
+
 // A ChangeRequest says what is to be different of a message that waits. What is left out stays as it is,
 // but the partition where DeliverTo names another target.
 type ChangeRequest struct {

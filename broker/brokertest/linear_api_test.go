@@ -30,16 +30,7 @@ func TestAPI_isLinearizable(t *testing.T) {
 			var calls []history.Call
 			var err error
 			testAPI(t, []string{"flush=16384", "sync=20ms"}, []string{"orders.delay", "orders"}, func(x *apiTest) { calls, err = x.callAtRandom(seed, x.newAdmin) })
-			told := make(map[string]int)
-			for _, c := range calls {
-				told[strings.TrimSuffix(fmt.Sprintf("%v %v", c.Verb, c.Code), " code(0)")]++
-			}
-			t.Logf("%d calls and deliveries: %v", len(calls), told)
-			for _, needed := range []string{"schedule replaced", "cancel cancelled", "cancel too-late", "change replaced", "get", "list", "deliver"} {
-				if told[needed] == 0 {
-					t.Errorf("no %s: the calls prove too little", needed)
-				}
-			}
+			expectAllKinds(t, calls)
 			if err == nil {
 				err = history.Check(calls, time.Minute)
 			}

@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"math"
 	"math/rand/v2"
+	"strings"
+	"testing"
 	"time"
 
 	"github.com/carillonmq/carillon/broker/brokertest/history"
@@ -211,4 +213,19 @@ func (a *caller) keep(call history.Call) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	a.calls = append(a.calls, call)
+}
+
+// expectAllKinds fails if calls of some kind are missing, without which a history proves too little.
+func expectAllKinds(t *testing.T, calls []history.Call) {
+	t.Helper()
+	told := make(map[string]int)
+	for _, c := range calls {
+		told[strings.TrimSuffix(fmt.Sprintf("%v %v", c.Verb, c.Code), " code(0)")]++
+	}
+	t.Logf("%d calls and deliveries: %v", len(calls), told)
+	for _, needed := range []string{"schedule replaced", "cancel cancelled", "cancel too-late", "change replaced", "get", "list", "deliver"} {
+		if told[needed] == 0 {
+			t.Errorf("no %s: the calls prove too little", needed)
+		}
+	}
 }

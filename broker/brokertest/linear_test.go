@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"math"
 	"math/rand/v2"
-	"strings"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -27,16 +26,7 @@ func TestIDs_areLinearizable(t *testing.T) {
 			t.Parallel()
 			var calls []history.Call
 			synctest.Test(t, func(t *testing.T) { calls = callAtRandom(t, seed) })
-			told := make(map[string]int)
-			for _, c := range calls {
-				told[strings.TrimSuffix(fmt.Sprintf("%v %v", c.Verb, c.Code), " code(0)")]++
-			}
-			t.Logf("%d calls and deliveries: %v", len(calls), told)
-			for _, needed := range []string{"schedule replaced", "cancel cancelled", "cancel too-late", "change replaced", "get", "list", "deliver"} {
-				if told[needed] == 0 {
-					t.Errorf("no %s: the calls prove too little", needed)
-				}
-			}
+			expectAllKinds(t, calls)
 			if err := history.Check(calls, time.Minute); err != nil {
 				t.Error(err)
 			}

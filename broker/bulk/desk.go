@@ -2,8 +2,6 @@ package bulk
 
 import (
 	"context"
-	"crypto/sha256"
-	"encoding/binary"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -156,27 +154,19 @@ func (d *Desk) Start(ctx context.Context, r client.OperationRequest, who, key st
 	}
 }
 
-const (
-	// mostKey is the length of the longest idempotency key, in bytes.
-	mostKey = 256
-	// keyScope stands for the topic in the names of keys: no topic is called so.
-	keyScope = "key of an operation"
-)
-
 // onceOf returns what has the request start an operation a single time, if it has a key.
 func onceOf(r *client.OperationRequest, key string) (raftfsm.Once, *client.Problem) {
-	switch {
-	case key == "":
+	if key == "" {
 		return raftfsm.Once{}, nil
-	case len(key) > mostKey:
-		return raftfsm.Once{}, client.BadField("Idempotency-Key", key, fmt.Sprintf("has %d bytes: use %d at most", len(key), mostKey))
+	}
+	if problem := order.CheckKey("Idempotency-Key", key); problem != nil {
+		return raftfsm.Once{}, problem
 	}
 	text, err := json.Marshal(r)
 	if err != nil { // texts and numbers
 		panic(err)
 	}
-	sum := sha256.Sum256(text)
-	return raftfsm.Once{Key: name.Of(keyScope, key), Content: binary.BigEndian.Uint64(sum[:])}, nil
+	return order.OnceOf("key of an operation", key, text), nil
 }
 
 // known returns what the log has answered to a start with that key before. It comes first: what the request

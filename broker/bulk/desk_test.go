@@ -7,7 +7,6 @@ import (
 	"math"
 	"slices"
 	"strings"
-	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -25,25 +24,6 @@ import (
 	"github.com/carillonmq/carillon/storage"
 )
 
-// A counter counts as broker.Metrics does.
-type counter struct {
-	mu       sync.Mutex
-	accepted int
-	answered map[string]int
-}
-
-func (c *counter) Accepted(n int) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.accepted += n
-}
-
-func (c *counter) Answered(code string, n int) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.answered[code] += n
-}
-
 // An aloneLog is that of a group of one.
 type aloneLog struct{ *node.Node }
 
@@ -54,7 +34,7 @@ type fixture struct {
 	*Desk
 	t      *testing.T
 	node   *node.Node
-	counts *counter
+	counts *nodetest.Counter
 	begun  time.Time
 }
 
@@ -70,7 +50,7 @@ func atDesk(t *testing.T, test func(t *testing.T, f *fixture)) {
 // open returns the fixture, without dead letters.
 func open(t *testing.T, before ...raftfsm.Command) (f *fixture, end func()) {
 	n := nodetest.Open(t, t.Context())
-	f = &fixture{t: t, node: n, counts: &counter{answered: map[string]int{}}, begun: time.Now()}
+	f = &fixture{t: t, node: n, counts: &nodetest.Counter{}, begun: time.Now()}
 	f.propose(raftfsm.RaiseLevel{Level: storage.LevelFour})
 	f.propose(raftfsm.Found{ClusterID: [16]byte{7}})
 	for _, c := range before {
@@ -213,8 +193,8 @@ func TestCancel_endsWhatTheFilterMeansAndNothingThatComesLater(t *testing.T) {
 		if len(got) != 10+10+1+1 || slices.ContainsFunc(got, func(w waiting) bool { return strings.HasPrefix(w.value, "a ") }) {
 			f.t.Errorf("%d wait: %v", len(got), got)
 		}
-		if f.counts.answered["cancelled"] != 349 {
-			f.t.Errorf("counted %v", f.counts.answered)
+		if f.counts.By["cancelled"] != 349 {
+			f.t.Errorf("counted %v", f.counts.By)
 		}
 	})
 }

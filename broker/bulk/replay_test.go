@@ -137,7 +137,7 @@ func TestReplay_schedulesWhatTheFilterMeansAndNothingThatComesLater(t *testing.T
 			}
 			seen[w.value] = true
 		}
-		if len(got) != 4500 || s.counts.answered["scheduled"] != 4500 || s.counts.accepted != 4500 {
+		if len(got) != 4500 || s.counts.By["scheduled"] != 4500 || s.counts.Taken != 4500 {
 			t.Errorf("%d wait, counted %+v", len(got), s.counts)
 		}
 		s.start(replayOf(client.Filter{Topic: "orders.delay"}))

@@ -23,25 +23,6 @@ import (
 	"github.com/carillonmq/carillon/storage/outcomes"
 )
 
-// A counter counts as broker.Metrics does.
-type counter struct {
-	mu       sync.Mutex
-	accepted int
-	answered map[string]int
-}
-
-func (c *counter) Accepted(n int) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.accepted += n
-}
-
-func (c *counter) Answered(code string, n int) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.answered[code] += n
-}
-
 // A fullLog has no room.
 type fullLog struct{ *node.Node }
 
@@ -52,7 +33,7 @@ type fixture struct {
 	*Desk
 	t      *testing.T
 	node   *node.Node
-	counts *counter
+	counts *nodetest.Counter
 	config config.Config
 }
 
@@ -62,7 +43,7 @@ func atDesk(t *testing.T, test func(t *testing.T, f *fixture)) {
 	synctest.Test(t, func(t *testing.T) {
 		n := nodetest.Open(t, t.Context())
 		defer n.Close()
-		f := &fixture{t: t, node: n, counts: &counter{answered: map[string]int{}}, config: config.Default()}
+		f := &fixture{t: t, node: n, counts: &nodetest.Counter{}, config: config.Default()}
 		f.config.Targets.Deny = append(f.config.Targets.Deny, "secret*")
 		f.config.Routes[0].MaxDelay = 365 * 24 * time.Hour
 		f.propose(raftfsm.RaiseLevel{Level: storage.LevelFour})
@@ -162,7 +143,7 @@ func TestSchedule_isAsIfARecordHadCome(t *testing.T) {
 		if _, m := f.waiting(own.ID); m.Key != nil || string(m.Value) != "a parcel" {
 			t.Errorf("%+v", m)
 		}
-		if f.counts.accepted != 3 || f.counts.answered["scheduled"] != 2 || f.counts.answered["replaced"] != 1 {
+		if f.counts.Taken != 3 || f.counts.By["scheduled"] != 2 || f.counts.By["replaced"] != 1 {
 			t.Errorf("counted %+v", f.counts)
 		}
 	})
@@ -241,7 +222,7 @@ func TestSchedule_waitsForOpenIDsAndRoom(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		n := nodetest.Open(t, t.Context())
 		defer n.Close()
-		f := &fixture{t: t, node: n, counts: &counter{answered: map[string]int{}}, config: config.Default()}
+		f := &fixture{t: t, node: n, counts: &nodetest.Counter{}, config: config.Default()}
 		d := f.over(n)
 		check := func(d *Desk, code client.Code, says string) {
 			t.Helper()

@@ -40,19 +40,13 @@ func newID(topic, key string, once raftfsm.Once) string {
 	return message.OwnPrefix + crockford.EncodeToString(random[:])
 }
 
-// mostKey is the length of the longest idempotency key, in bytes.
-const mostKey = 256
-
-// keyScope stands for the topic in the names of idempotency keys: no topic is called so.
-const keyScope = "idempotency key"
-
 // once returns what has the request carried out a single time, if it has a key.
 func once(r *client.ScheduleRequest) (raftfsm.Once, *client.Problem) {
-	switch {
-	case r.IdempotencyKey == "":
+	if r.IdempotencyKey == "" {
 		return raftfsm.Once{}, nil
-	case len(r.IdempotencyKey) > mostKey:
-		return raftfsm.Once{}, client.BadField("idempotency_key", r.IdempotencyKey, fmt.Sprintf("has %d bytes: use %d at most", len(r.IdempotencyKey), mostKey))
+	}
+	if problem := CheckKey("idempotency_key", r.IdempotencyKey); problem != nil {
+		return raftfsm.Once{}, problem
 	}
 	content := *r
 	content.IdempotencyKey = ""
@@ -60,8 +54,22 @@ func once(r *client.ScheduleRequest) (raftfsm.Once, *client.Problem) {
 	if err != nil {
 		return raftfsm.Once{}, client.BadField("value", "", dataError(err))
 	}
-	sum := sha256.Sum256(text)
-	return raftfsm.Once{Key: name.Of(keyScope, r.Topic+"/"+r.IdempotencyKey), Content: binary.BigEndian.Uint64(sum[:])}, nil
+	return OnceOf("idempotency key", r.Topic+"/"+r.IdempotencyKey, text), nil
+}
+
+// CheckKey returns what is wrong with an idempotency key that a field of the request gives, or nil.
+func CheckKey(field, key string) *client.Problem {
+	if len(key) > client.MostKey {
+		return client.BadField(field, key, fmt.Sprintf("has %d bytes: use %d at most", len(key), client.MostKey))
+	}
+	return nil
+}
+
+// OnceOf returns what has a request of this content carried out a single time for the key. The scope, which no
+// topic is called, keeps the keys of requests of one kind apart from those of others.
+func OnceOf(scope, key string, content []byte) raftfsm.Once {
+	sum := sha256.Sum256(content)
+	return raftfsm.Once{Key: name.Of(scope, key), Content: binary.BigEndian.Uint64(sum[:])}
 }
 
 // scheduled returns the operation that a request comes to, or the problem with it.

@@ -120,8 +120,8 @@ func TestReplay_refusesWhatCannotBeAMessage(t *testing.T) {
 				t.Errorf("%s: %v", test.what, err)
 			}
 		}
-		if f.counts.accepted > 0 || len(f.counts.answered) > 0 {
-			t.Errorf("%d accepted, answered %v", f.counts.accepted, f.counts.answered)
+		if f.counts.Taken > 0 || len(f.counts.By) > 0 {
+			t.Errorf("%d accepted, answered %v", f.counts.Taken, f.counts.By)
 		}
 		// Nothing was marked.
 		if _, err := f.Replay(t.Context(), nil, deadLetter(7), client.ReplayRequest{}); err != nil {

@@ -82,8 +82,8 @@ func TestNameless_leavesADeadLetterAsItIs(t *testing.T) {
 				t.Errorf("%s: %+v, %v", name, answer, err)
 			}
 		}
-		if pending := f.node.Store().State().Pending; pending != 1 || len(f.counts.answered) > 0 {
-			t.Errorf("%d pending, answered %v", pending, f.counts.answered)
+		if pending := f.node.Store().State().Pending; pending != 1 || len(f.counts.By) > 0 {
+			t.Errorf("%d pending, answered %v", pending, f.counts.By)
 		}
 	})
 }

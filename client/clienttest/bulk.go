@@ -58,8 +58,8 @@ func (s *Server) postOperation(r *http.Request) (any, *client.Problem) {
 		Change: request.Change, Again: request.Again, UpperSeq: s.seq, Started: s.now, Ended: s.now,
 	}
 	key := r.Header.Get("Idempotency-Key")
-	if len(key) > mostKey {
-		return nil, client.BadField("Idempotency-Key", key, fmt.Sprintf("has %d bytes: use %d at most", len(key), mostKey))
+	if len(key) > client.MostKey {
+		return nil, client.BadField("Idempotency-Key", key, fmt.Sprintf("has %d bytes: use %d at most", len(key), client.MostKey))
 	}
 	if before, ok := s.started[key]; ok && !o.DryRun {
 		if !reflect.DeepEqual(before.request, request) {

@@ -22,14 +22,11 @@ type kept struct {
 	problem *client.Problem
 }
 
-// mostKey is the length of the longest idempotency key, in bytes.
-const mostKey = 256
-
 // schedule does what a request asks for, once for each idempotency key.
 func (s *Server) schedule(r client.ScheduleRequest) (client.Answer, *client.Problem) {
 	key := name{r.Topic, r.IdempotencyKey}
-	if len(key.id) > mostKey {
-		return client.Answer{}, client.BadField("idempotency_key", key.id, fmt.Sprintf("has %d bytes: use %d at most", len(key.id), mostKey))
+	if len(key.id) > client.MostKey {
+		return client.Answer{}, client.BadField("idempotency_key", key.id, fmt.Sprintf("has %d bytes: use %d at most", len(key.id), client.MostKey))
 	}
 	r.IdempotencyKey = ""
 	op, p := s.asked(r)

@@ -1,4 +1,4 @@
-// Package nodetest gives tests a Raft group of one.
+// Package nodetest gives tests a Raft group of one, and what counts beside it.
 package nodetest
 
 import (
