@@ -1,6 +1,7 @@
 package storage
 
 import (
+	"fmt"
 	"slices"
 	"testing"
 
@@ -133,5 +134,48 @@ func TestPause_isReplicatedState(t *testing.T) {
 	}
 	if !s.Paused(pause.Topic, "a.delay") || len(s.TopicHolds()) != 1 {
 		t.Error("what was frozen has changed")
+	}
+}
+
+// What a topic that comes back has brought for targets that are held further is bounded, pair by pair, up to
+// a million pairs. Of the next ones it is claimed as the topic's hold is lifted, and of none while it is paused.
+func TestPause_boundsAMillionPairsAtMost(t *testing.T) {
+	s := levelThree(t)
+	const topics, targets = mostPairs/1000 + 1, 1000
+	topic := func(i int) string { return fmt.Sprintf("%04d.delay", i) }
+	s.ChangeClaim(ClaimChange{Through: 100})
+	for i := range topics {
+		s.Pause(topicPause(topic(i)))
+	}
+	change := ClaimChange{Through: 200}
+	for i := range targets {
+		change.Set = append(change.Set, Hold{Target: fmt.Sprintf("%03d", i), Through: 200})
+	}
+	s.ChangeClaim(change)
+	lift := ClaimChange{Through: 200}
+	for i := range topics {
+		s.Resume(pause.Topic, topic(i))
+		lift.LiftTopics = append(lift.LiftTopics, topic(i))
+	}
+	s.ChangeClaim(lift)
+	if n := s.PauseBounds().Len(); n != mostPairs {
+		t.Errorf("%d pairs are bounded, want %d", n, mostPairs)
+	}
+	for _, of := range []struct {
+		topic int
+		want  int64
+	}{{0, 100}, {topics - 2, 100}, {topics - 1, 200}} {
+		if got := s.Through(topic(of.topic), "500"); got != of.want {
+			t.Errorf("what came by the topic %d for a target that is held all along is claimed through %d, want %d", of.topic, got, of.want)
+		}
+	}
+	s.ChangeClaim(ClaimChange{Through: 200, Lift: []string{"500"}})
+	if got := s.Through(topic(0), "500"); got != 200 || s.PauseBounds().Len() >= mostPairs {
+		t.Errorf("of a target that is not held any more it is claimed through %d", got)
+	}
+	s.Pause(topicPause(topic(topics - 1)))
+	s.ChangeClaim(ClaimChange{Through: 300, Set: []Hold{{Target: "501", Through: 300}}})
+	if got := s.Through(topic(topics-1), "501"); got != 200 {
+		t.Errorf("what is paused is claimed through %d", got)
 	}
 }
