@@ -16,6 +16,11 @@ const flushRetry = time.Second
 // what was delivered.
 const shortEvery = 5 * time.Second
 
+// releaseAfter is how long after a flush memory is returned to the system. The memtable is garbage then, the
+// larger part of the heap, and would stay with the process until the next one needs it. Where flushes follow one
+// another the next one does, and pages that were returned would have to be got anew.
+const releaseAfter = 5 * time.Second
+
 // flushLoop is the only caller of raft.Snapshot: when enough log has gathered,
 // when something was applied and enough time has passed, or less when the disk is
 // short. One that raft puts off, because a change of members is not committed
@@ -25,6 +30,9 @@ func (n *Node) flushLoop(ctx context.Context, r *raft.Raft) {
 	defer ticker.Stop()
 	short := time.NewTicker(shortEvery)
 	defer short.Stop()
+	release := time.NewTimer(releaseAfter)
+	release.Stop() // until something was flushed
+	defer release.Stop()
 	for {
 		select {
 		case <-ctx.Done():
@@ -38,6 +46,9 @@ func (n *Node) flushLoop(ctx context.Context, r *raft.Raft) {
 			if unsaved, _ := n.fsm.Backlog().Unsaved(); unsaved == 0 || !n.isShort() {
 				continue
 			}
+		case <-release.C:
+			debug.FreeOSMemory()
+			continue
 		}
 		for err := n.flush(r); err != nil && ctx.Err() == nil && n.failureNow() == nil; err = n.flush(r) {
 			n.log.Warn("not flushed, trying again", "error", err, "retry_in", flushRetry)
@@ -47,6 +58,7 @@ func (n *Node) flushLoop(ctx context.Context, r *raft.Raft) {
 		case n.flushed <- struct{}{}:
 		default:
 		}
+		release.Reset(releaseAfter)
 	}
 }
 
@@ -57,9 +69,6 @@ func (n *Node) flush(r *raft.Raft) error {
 	}
 	if err == nil {
 		n.noteReceived(nil) // something was applied: the log reaches this node again
-		// The memtable is garbage now, the larger part of the heap: it would stay
-		// with the process until the next one needs it.
-		debug.FreeOSMemory()
 	}
 	return err
 }

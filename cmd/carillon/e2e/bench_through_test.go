@@ -29,22 +29,9 @@ const (
 // this process with producer, consumer and bare loop take for a message: where no core is idle, the rates
 // of two are as the sums of these.
 func BenchmarkThrough(b *testing.B) {
-	k := startKafka(b, freeAddrs(b, 1)...)
-	k.create(benchPartitions, "raw.in", "raw", delayTopic, targetTopic)
-	producer := k.client(kgo.ProducerBatchCompression(kgo.NoCompression()),
-		kgo.ProducerLinger(5*time.Millisecond), kgo.MaxBufferedRecords(1<<20))
-	load := []*process{k.brokers[0].process}
+	f := newPassage(b)
 	run := func(in, out string, rate int, span time.Duration) (late time.Duration) {
-		n := int(float64(rate) * span.Seconds())
-		finish := measure(k, out, n)
-		began, before, ours := time.Now(), ticksOf(b, load), ownTime(b)
-		pace(rate, n, func() { producer.Produce(context.Background(), through(in), nil) })
-		lateness := finish()
-		b.Logf("%d in %v; processor time of one: this process %v, Kafka and node %v", n, time.Since(began).Round(time.Millisecond),
-			(ownTime(b)-ours)/time.Duration(n), each(ticksOf(b, load), before, n))
-		last := lateness[len(lateness)*3/4:]
-		slices.Sort(last)
-		return last[len(last)*99/100]
+		return lastLate(b, f.pass(in, out, rate, span))
 	}
 	most := func(name, in, out string) float64 {
 		run(in, out, 10_000, throughTrial) // Kafka is slow under a load that it has not seen
@@ -65,16 +52,82 @@ func BenchmarkThrough(b *testing.B) {
 		return float64(rate)
 	}
 
-	stop := passOn(b, k, "raw.in", "raw")
+	stop := passOn(b, f.kafka, "raw.in", "raw")
 	bare := most("bare", "raw.in", "raw")
 	stop()
-	c := startCarillon(b, k.addrs(), dirs(b, 1)...)
-	load = append(load, c.nodes[0].process)
+	f.startNode()
 	carillon := most("carillon", delayTopic, targetTopic)
 	b.ReportMetric(bare, "bare/s")
 	b.ReportMetric(carillon, "carillon/s")
 	b.ReportMetric(carillon/bare, "of-bare")
 	b.ReportMetric(0, "ns/op")
+}
+
+// BenchmarkSteadyThrough prints what a message of 100 B costs each process, at a rate that all can keep up, for
+// the bare loop and for one node, and how late the latest were.
+func BenchmarkSteadyThrough(b *testing.B) {
+	const rate, span = 30_000, 12 * time.Second
+	f := newPassage(b)
+	both := func(name, in, out string) {
+		for range 2 { // Kafka is slow under a load that it has not seen
+			late := lastLate(b, f.pass(in, out, rate, span))
+			b.Logf("%s: p99 of the last quarter %v", name, late)
+		}
+	}
+	stop := passOn(b, f.kafka, "raw.in", "raw")
+	both("bare", "raw.in", "raw")
+	stop()
+	node := f.startNode()
+	both("carillon", delayTopic, targetTopic)
+	b.Logf("anonymous memory of the node %.0f MB", node.anonymousMB(b))
+	b.ReportMetric(0, "ns/op")
+}
+
+// A passage is messages that are produced to one topic and come out of another.
+type passage struct {
+	b        *testing.B
+	kafka    *kafkaCluster
+	producer *kgo.Client
+	load     []*process // Kafka, and the node when there is one
+}
+
+// newPassage starts Kafka with the topics of the bare loop, raw.in and raw, and those of a node.
+func newPassage(b *testing.B) *passage {
+	k := startKafka(b, freeAddrs(b, 1)...)
+	k.create(benchPartitions, "raw.in", "raw", delayTopic, targetTopic)
+	producer := k.client(kgo.ProducerBatchCompression(kgo.NoCompression()),
+		kgo.ProducerLinger(5*time.Millisecond), kgo.MaxBufferedRecords(1<<20))
+	return &passage{b, k, producer, []*process{k.brokers[0].process}}
+}
+
+// startNode starts one node beside Kafka.
+func (f *passage) startNode() *process {
+	node := startCarillon(f.b, f.kafka.addrs(), dirs(f.b, 1)...).nodes[0].process
+	f.load = append(f.load, node)
+	return node
+}
+
+// pass produces messages to a topic for so long, at the rate a second, and returns how late they came out of
+// another. It prints what each cost the processes, and this one.
+func (f *passage) pass(in, out string, rate int, span time.Duration) (lateness []time.Duration) {
+	n := int(float64(rate) * span.Seconds())
+	finish := measure(f.kafka, out, n)
+	began, before, ours := time.Now(), ticksOf(f.b, f.load), ownTime(f.b)
+	pace(rate, n, func() { f.producer.Produce(context.Background(), through(in), nil) })
+	lateness = finish()
+	f.b.Logf("%d in %v; processor time of one: this process %v, Kafka and node %v", n, time.Since(began).Round(time.Millisecond),
+		(ownTime(f.b)-ours)/time.Duration(n), each(ticksOf(f.b, f.load), before, n))
+	return lateness
+}
+
+// lastLate returns p99 of the last quarter.
+func lastLate(b *testing.B, lateness []time.Duration) time.Duration {
+	if len(lateness) == 0 {
+		b.Fatal("nothing came out")
+	}
+	last := lateness[len(lateness)*3/4:]
+	slices.Sort(last)
+	return last[len(last)*99/100]
 }
 
 // each returns how much processor time the processes took for each of n messages.
