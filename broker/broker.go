@@ -141,7 +141,7 @@ func New(o Options) *Broker {
 	b.clock = clock.New(clock.Config{Wall: o.Now, MaxSkew: o.Config.Clock.MaxSkew, OnStep: b.clockStepped})
 	b.now = b.clock.Now
 	b.reach, b.skew = newReach(b), newSkew(b)
-	b.queries = query.New(o.Node.Store(), queryLog{o.Node})
+	b.queries = query.New(o.Node.Store(), queryLog{o.Node}, b.now)
 	b.deadLetters = deadletter.New(deadletter.Options{
 		Kafka: o.Letters, Store: o.Node.Store(), Topics: o.Config.DeadLetterTopics(), Now: o.Now,
 		TargetOf: func(topic string) string { return o.Config.RouteOfPending(topic).Target(topic) },

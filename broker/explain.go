@@ -79,7 +79,7 @@ func (b *Broker) Explain(topic, id string) (Explanation, error) {
 			return Explanation{}, fmt.Errorf("explain: %w", err)
 		}
 		if ok {
-			e.Waiting = waiting(store, found)
+			e.Waiting = waiting(store, found, b.now().UnixMilli())
 		}
 		for _, o := range store.Life(topic, id) {
 			e.Events = append(e.Events, lifeEvent(o))
@@ -127,11 +127,13 @@ func noIDs(level storage.Level) error {
 	return fmt.Errorf("%w yet: the cluster has come to feature level 3 a moment ago, and still reads the ids of messages that wait: ask again in some minutes", ErrNoIDs)
 }
 
-func waiting(store *storage.Store, f storage.Found) *Waiting {
+// waiting tells of a message by the clock, as package query does: the schedule's time stands still while nothing
+// is written.
+func waiting(store *storage.Store, f storage.Found, now int64) *Waiting {
 	w := &Waiting{Seq: f.Seq, Due: f.Due, Target: f.Target, Expires: f.Expires, State: StateWaiting, topic: f.Topic}
 	_, isHeld := store.Hold(pause.Target, f.Target)
 	switch {
-	case f.Expires != 0 && f.Expires <= store.Time():
+	case f.Expires != 0 && f.Expires <= max(store.Time(), now):
 		w.State = StateExpired
 	case store.Claimed(f.Ref, f.Topic, f.Target):
 		w.State = StateOnWay

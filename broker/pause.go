@@ -124,7 +124,9 @@ func (b *Broker) checkKind(p client.Pause) (pause.Kind, error) {
 		return 0, client.BadField("kind", p.Kind, fmt.Sprintf("is neither %s nor %s: write one of them", client.PauseTopic, client.PauseTarget))
 	}
 	if err := config.CheckTopicName(p.Name); err != nil {
-		return 0, client.BadField(p.Kind, p.Name, "is wrong: "+err.Error())
+		wrong := client.BadField(p.Kind, p.Name, "")
+		wrong.Detail = err.Error()
+		return 0, wrong
 	}
 	return kind, nil
 }

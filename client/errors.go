@@ -82,20 +82,32 @@ func (e *HeaderError) Error() string {
 	return fmt.Sprintf("%s %q %s: %s", e.Field, e.Value, e.Problem, e.Remedy)
 }
 
-// OfField returns the problem of a request of the API that has the header as a field, such as deliver_at.
+// OfField returns the problem of a request of the API that has the header as a field, such as deliver_at. Its
+// words name other headers as fields, too.
 func (e *HeaderError) OfField() *Problem {
 	named := *e
-	switch named.Field {
-	case HeaderAt, HeaderAfter, HeaderTo:
-	default:
-		named.Field = strings.TrimPrefix(named.Field, InstructionPrefix)
+	named.Field = fieldOf(named.Field)
+	var names []string
+	for _, header := range []string{HeaderAt, HeaderAfter, HeaderTo, HeaderKeyBase64, HeaderKey, HeaderPartition, HeaderID, HeaderIf, HeaderExpiresAt, HeaderExpiresAfter} {
+		names = append(names, header, fieldOf(header))
 	}
-	named.Field = strings.ReplaceAll(named.Field, "-", "_")
+	inFields := strings.NewReplacer(names...)
+	named.Problem, named.Remedy = inFields.Replace(named.Problem), inFields.Replace(named.Remedy)
 	told := &Problem{Code: CodeBadRequest, Field: named.Field, Value: strings.ToValidUTF8(named.Value, "\uFFFD"), Detail: named.Error()}
 	if named.Omitted > 0 {
 		told.Value += "..."
 	}
 	return told
+}
+
+// fieldOf returns the field that says in a request of the API what the header does.
+func fieldOf(header string) string {
+	switch header {
+	case HeaderAt, HeaderAfter, HeaderTo:
+	default:
+		header = strings.TrimPrefix(header, InstructionPrefix)
+	}
+	return strings.ReplaceAll(header, "-", "_")
 }
 
 // Unwrap returns [ErrMalformed] or [ErrUnsupported].

@@ -67,6 +67,9 @@ func (g Grant) Allows(p Permission, o Object) bool {
 	return g.Holds(p) && covers(g.Topics, o.Topic) && covers(g.Targets, o.Target)
 }
 
+// IsFor reports whether the grant is for the delay topic, for whatever target.
+func (g Grant) IsFor(topic string) bool { return covers(g.Topics, topic) }
+
 // Narrowed reports whether there are topics or targets that the grant is not for.
 func (g Grant) Narrowed() bool { return !covers(g.Topics, "") || !covers(g.Targets, "") }
 

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/carillonmq/carillon/client/body"
+	"github.com/carillonmq/carillon/client/head"
 )
 
 // bodyTimeout is how long a body may take to come.
@@ -36,6 +37,10 @@ func (h *handler) whole(to route, serve http.HandlerFunc) func(http.ResponseWrit
 		text, problem := readBody(w, r, most, room)
 		if problem != nil {
 			h.complain(w, *problem)
+			return
+		}
+		if text.length > 0 && !to.account.takesBody {
+			h.complain(w, refuses(*head.Unread(string(text.pieces[0][:min(len(text.pieces[0]), 100)]))).told)
 			return
 		}
 		_ = control.SetReadDeadline(time.Time{})

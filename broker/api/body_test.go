@@ -156,7 +156,7 @@ func TestBody_givesNoTimeToWhatIsDone(t *testing.T) {
 		p := newPipe()
 		ctx, stop := context.WithCancel(t.Context())
 		defer ended(stop)
-		go Serve(ctx, p, h.gate.let(h.whole(route{account: &account{}}, worked)), quiet())
+		go Serve(ctx, p, h.gate.let(h.whole(route{account: &account{takesBody: true}}, worked)), quiet())
 		conn, _ := p.dial(ctx, "", "")
 		defer conn.Close()
 		go io.WriteString(conn, "POST / HTTP/1.1\r\nHost: n\r\nContent-Length: 2\r\n\r\n{}")

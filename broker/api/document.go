@@ -7,7 +7,6 @@ import (
 	"errors"
 	"fmt"
 	"maps"
-	"mime"
 	"net/http"
 	"reflect"
 	"slices"
@@ -30,16 +29,18 @@ import (
 // An account is what the document tells of a route.
 type account struct {
 	id, summary string
-	problems    []int                     // statuses that it may refuse with, beside those of every route
-	mostBody    int64                     // bytes; 0: mostRequested
-	begins      bool                      // what is asked for goes on behind the answer
+	problems    []int // statuses that it may refuse with, beside those of every route
+	mostBody    int64 // bytes; 0: mostRequested
+	begins      bool  // what is asked for goes on behind the answer
+	takesBody   bool
 	answers     map[string][]reflect.Type // by media type, any of them; nil: what the handler returns
 	register    func(huma.API, huma.Operation)
 }
 
 // tells returns the account of a route that answers so.
 func tells[I, O any](id, summary string, answer func(context.Context, *I) (*O, error), problems ...int) *account {
-	return &account{id: id, summary: summary, problems: problems, register: func(api huma.API, op huma.Operation) {
+	_, takesBody := reflect.TypeFor[I]().FieldByName("Body") // as huma finds it
+	return &account{id: id, summary: summary, problems: problems, takesBody: takesBody, register: func(api huma.API, op huma.Operation) {
 		huma.Register(api, op, answer)
 	}}
 }
@@ -231,16 +232,14 @@ func unmarshal(text []byte, into any) error {
 	return nil
 }
 
-// checkContentType refuses bodies of another kind: a form of a web page, above all.
+// checkContentType refuses bodies of another kind.
 func checkContentType(ctx huma.Context, next func(huma.Context)) {
-	given := ctx.Header("Content-Type")
-	kind, _, err := mime.ParseMediaType(given)
-	if ctx.Operation().RequestBody == nil || given == "" || err == nil && kind == "application/json" {
-		next(ctx)
+	r, w := humago.Unwrap(ctx)
+	if wrong := head.CheckKind(r.Header); wrong != nil && ctx.Operation().RequestBody != nil {
+		writeProblem(w, &refuses(*wrong).told)
 		return
 	}
-	_, w := humago.Unwrap(ctx)
-	writeProblem(w, problemOfStatus(http.StatusUnsupportedMediaType, fmt.Sprintf("Content-Type is %q: send JSON, and say Content-Type: application/json", given)))
+	next(ctx)
 }
 
 // checkConditions refuses a write with a header that says what it depends on, or that it is to take effect once,

@@ -30,7 +30,7 @@ import (
 func following(address string) *fakeNode {
 	return &fakeNode{
 		status: broker.Status{Node: "n2", State: "follower", Leader: "n1", Members: []broker.MemberStatus{{ID: "n1", API: address}, {ID: "n2"}}},
-		desk:   query.New(oneMessage{}, follows{}),
+		desk:   query.New(oneMessage{}, follows{}, time.Now),
 	}
 }
 
@@ -124,7 +124,7 @@ func TestForward_saysWhatMayHaveBeenDone(t *testing.T) {
 		{dies.Addr().String(), "DELETE", "/v1/messages/orders.delay/a", 504, client.CodeInDoubt, "it may have taken effect"},
 		{dies.Addr().String(), "GET", "/v1/count", 503, client.CodeUnavailable, "nothing was done"},
 	} {
-		got := send(handlerOf(following(test.address)), test.method, test.path, schedules)
+		got := send(handlerOf(following(test.address)), test.method, test.path, map[string]string{"POST": schedules}[test.method])
 		var p problem
 		if err := json.Unmarshal(got.Body.Bytes(), &p); err != nil || got.Code != test.status || p.Code != test.code || !strings.Contains(p.Detail, test.says) {
 			t.Errorf("%s %s: %d %s", test.method, test.path, got.Code, got.Body)

@@ -265,6 +265,16 @@ const writeTimeout = answerTimeout - 5*time.Second
 // asked reports whether the request has the parameter.
 func asked(ctx context.Context, name string) bool { return visitOf(ctx).asked.Has(name) }
 
+// forbidden refuses what is about messages of the topic for the target: it names the one of the two that the
+// token is not for.
+func forbidden(who access.Grant, topic, target string) *client.Problem {
+	p := &client.Problem{Code: client.CodeForbidden, Field: "deliver_to", Value: target, Detail: lacking(who, need{permission: access.Operate})}
+	if !who.IsFor(topic) {
+		p.Field, p.Value = "topic", topic
+	}
+	return p
+}
+
 func lacking(who access.Grant, n need) string {
 	switch {
 	case !who.Holds(n.permission):

@@ -49,7 +49,7 @@ type fakeNode struct {
 
 func (n *fakeNode) Queries() *query.Desk {
 	if n.desk == nil {
-		return query.New(oneMessage{}, leads{})
+		return query.New(oneMessage{}, leads{}, time.Now)
 	}
 	return n.desk
 }
@@ -180,14 +180,19 @@ func TestExplain_comesThroughWhole(t *testing.T) {
 }
 
 func TestExplain_saysWhatIsMissing(t *testing.T) {
+	for path, says := range map[string]string{"/v1/explain?id=i": "topic is missing: ask for /v1/explain?topic=TOPIC&id=ID", "/v1/explain?topic=orders.delay": "id is missing"} {
+		if p := refusalOf(t, handlerOf(&fakeNode{}), "GET", path, ""); !strings.HasPrefix(p.Detail, says) {
+			t.Errorf("%s: %s, want %s", path, p.Detail, says)
+		}
+	}
 	for _, test := range []struct {
 		node      *fakeNode
 		topic, id string
 		code      int
 		says      string
 	}{
-		{&fakeNode{}, "", "i", http.StatusBadRequest, "topic is missing: ask for /v1/explain?topic=TOPIC&id=ID"},
-		{&fakeNode{}, "orders.delay", "", http.StatusBadRequest, "id is missing"},
+		{&fakeNode{}, "", "i", http.StatusBadRequest, "topic is empty: give it a value"},
+		{&fakeNode{}, "orders.delay", "", http.StatusBadRequest, "id is empty"},
 		{&fakeNode{refusal: fmt.Errorf("%w: raise the level", broker.ErrNoIDs)}, "orders.delay", "i", http.StatusConflict, "ids are not served: raise the level"},
 		{&fakeNode{refusal: errors.New("disk")}, "orders.delay", "i", http.StatusInternalServerError, "disk"},
 	} {

@@ -2,7 +2,7 @@ package api
 
 import (
 	"context"
-	"fmt"
+	"strconv"
 
 	"github.com/carillonmq/carillon/broker/access"
 	"github.com/carillonmq/carillon/broker/deadletter"
@@ -53,8 +53,17 @@ type PlaceInput struct {
 	Offset    int64  `path:"offset"`
 }
 
-func (p PlaceInput) place() deadletter.Place {
-	return deadletter.Place{Topic: p.Topic, Partition: p.Partition, Offset: p.Offset}
+// place returns it, or a refusal if nothing can lie there.
+func (p PlaceInput) place() (deadletter.Place, error) {
+	for _, field := range []struct {
+		name  string
+		value int64
+	}{{"partition", int64(p.Partition)}, {"offset", p.Offset}} {
+		if field.value < 0 {
+			return deadletter.Place{}, wrong(field.name, strconv.FormatInt(field.value, 10), "is below zero: give it as the list of dead letters tells it")
+		}
+	}
+	return deadletter.Place{Topic: p.Topic, Partition: p.Partition, Offset: p.Offset}, nil
 }
 
 type letterInput struct {
@@ -66,7 +75,11 @@ type letterOutput struct{ Body client.DeadLetter }
 
 // letter answers GET /v1/dead-letters/{topic}/{partition}/{offset}.
 func (h *handler) letter(ctx context.Context, in *letterInput) (*letterOutput, error) {
-	letter, err := h.node.DeadLetters().Get(ctx, in.place())
+	at, err := in.place()
+	if err != nil {
+		return nil, err
+	}
+	letter, err := h.node.DeadLetters().Get(ctx, at)
 	if err != nil {
 		return nil, problemOf(err)
 	}
@@ -89,18 +102,25 @@ type replayInput struct {
 // replay answers POST /v1/dead-letters/{topic}/{partition}/{offset}/replay.
 func (h *handler) replay(ctx context.Context, in *replayInput) (*answerOutput, error) {
 	note(ctx, "reason", in.Body.Reason, "again", in.Body.Again)
+	at, err := in.place()
+	if err != nil {
+		return nil, err
+	}
 	who := visitOf(ctx).who
 	var about []any // of what was asked last: the dead letter, or the message that it becomes
 	defer func() { note(ctx, about...) }()
 	may := func(r *client.ScheduleRequest, target string) *client.Problem {
+		isLetter := about == nil
 		about = []any{"topic", r.Topic, "to", target}
-		if who.Allows(access.Operate, access.Object{Topic: r.Topic, Target: target}) {
+		switch {
+		case who.Allows(access.Operate, access.Object{Topic: r.Topic, Target: target}):
 			return nil
+		case isLetter: // whom it is not for is not told what it is of
+			return &client.Problem{Code: client.CodeForbidden, Detail: lacking(who, need{permission: access.Operate})}
 		}
-		return &client.Problem{Code: client.CodeForbidden, Field: "deliver_to", Value: target,
-			Detail: fmt.Sprintf("%s; this is of %q for %q", lacking(who, need{permission: access.Operate}), r.Topic, target)}
+		return forbidden(who, r.Topic, target)
 	}
-	answer, err := h.node.DeadLetters().Replay(ctx, h.node.Orders(), may, in.place(), in.Body)
+	answer, err := h.node.DeadLetters().Replay(ctx, h.node.Orders(), may, at, in.Body)
 	if err != nil {
 		refused := problemOf(err)
 		note(ctx, "code", refused.told.Code)

@@ -158,6 +158,15 @@ func TestLetters_areForWhoMaySeeThem(t *testing.T) {
 			t.Errorf("%s %s %s: %d %s", test.method, test.path, test.body, got.Code, got.Body)
 		}
 	}
+	for token, want := range map[string]string{
+		other:    `does not reach so far: it is for delay topics [\"orders.*\"] and targets [\"parcels\"] (none named: all)","error":`, // and not what it is of
+		operator: `"field":"deliver_to","value":"parcels"`,
+	} {
+		got := send(d.handler(), "POST", "/v1/dead-letters/carillon.dead-letter/0/7/replay", `{"deliver_to":"parcels"}`, "Authorization", "Bearer "+token, "Content-Type", "application/json")
+		if got.Code != http.StatusForbidden || !strings.Contains(got.Body.String(), want) {
+			t.Errorf("%d %s, want %s", got.Code, got.Body, want)
+		}
+	}
 	if len(d.node.orders.asked) != 1 {
 		t.Errorf("asked %+v", d.node.orders.asked)
 	}

@@ -103,7 +103,7 @@ func (h *handler) scheduleAll(ctx context.Context, requests []client.ScheduleReq
 	items := h.node.Orders().Schedule(ctx, func(r *client.ScheduleRequest, target string) *client.Problem {
 		asked(r.Topic, target)
 		if !who.Allows(access.Operate, access.Object{Topic: r.Topic, Target: target}) {
-			return &client.Problem{Code: client.CodeForbidden, Field: "deliver_to", Value: target, Detail: lacking(who, need{permission: access.Operate})}
+			return forbidden(who, r.Topic, target)
 		}
 		replaces := r.ID != "" && r.If != client.ConditionAbsent
 		if replaces && !who.Allows(access.Operate, access.Object{Topic: r.Topic}) {

@@ -137,6 +137,12 @@ func TestBatch_answersForEachMessage(t *testing.T) {
 			t.Errorf("message %d: %+v %+v", i, item.Answer, item.Problem)
 		}
 	}
+	if p := answer.Answers[2].Problem; p.Field != "topic" || p.Value != "bills.delay" {
+		t.Errorf("of another topic: %+v", p)
+	}
+	if p := answer.Answers[3].Problem; p.Field != "deliver_to" || p.Value != "parcels" {
+		t.Errorf("for another target: %+v", p)
+	}
 	if len(d.node.orders.asked) != 2 {
 		t.Errorf("asked for %d", len(d.node.orders.asked))
 	}

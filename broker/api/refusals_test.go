@@ -80,20 +80,29 @@ func TestRefusals_nameFieldAndValueOnEveryRoute(t *testing.T) {
 					t.Errorf("%s %s %q %s: field %q, value %q, want %q, %q", method, path, headers, body, p.Field, p.Value, field, value)
 				}
 			}
-			expect("nonsense", "5", path+"?nonsense=5", "{}")
-			expect("nonsense", "6", path+"?nonsense=5&nonsense=6", "{}")
-			expect("query", "a=%zz", path+"?a=%zz", "{}")
+			object := "{}"
+			if route.RequestBody == nil {
+				object = ""
+				expect("body", `{"reason":"r"}`, path, `{"reason":"r"}`)
+			}
+			expect("nonsense", "5", path+"?nonsense=5", object)
+			expect("nonsense", "6", path+"?nonsense=5&nonsense=6", object)
+			expect("query", "a=%zz", path+"?a=%zz", object)
 			for _, p := range route.Parameters {
 				wrong := url.QueryEscape("no " + p.Name)
 				isText := p.Schema.Type == "string" || p.Schema.Type == "array"
+				if p.In == "query" {
+					expect(p.Name, "", path+"?"+p.Name+"=", object)
+					expect(p.Name, "", path+"?"+p.Name, object)
+				}
 				switch {
 				case p.In == "query" && !isText:
-					expect(p.Name, "no "+p.Name, path+"?"+p.Name+"="+wrong, "{}")
+					expect(p.Name, "no "+p.Name, path+"?"+p.Name+"="+wrong, object)
 				case p.In == "path" && !isText:
 					at := strings.Replace(pattern, "{"+p.Name+"}", "x", 1)
-					expect(p.Name, "x", strings.NewReplacer("{topic}", "carillon.dead-letter", "{partition}", "0", "{offset}", "7").Replace(at), "{}")
+					expect(p.Name, "x", strings.NewReplacer("{topic}", "carillon.dead-letter", "{partition}", "0", "{offset}", "7").Replace(at), object)
 				case p.In == "header" && p.Name != "Accept":
-					expect(p.Name, "", path, "{}", p.Name, "")
+					expect(p.Name, "", path, object, p.Name, "")
 				default:
 					continue
 				}

@@ -8,6 +8,7 @@ import (
 	"net/http/httptest"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 
@@ -37,7 +38,7 @@ func TestStream_endsWhenItsTokenIsRevoked(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			d := newDoor(t)
 			token := d.create(access.Grant{Name: "anna", Role: access.Viewer})
-			d.node.desk = query.New(longStore{messages: 3500, asked: new(int)}, leads{})
+			d.node.desk = query.New(longStore{messages: 3500, asked: new(int)}, leads{}, time.Now)
 			request := httptest.NewRequest("GET", "/v1/messages", nil)
 			request.Header.Set("Accept", ndjsonType)
 			request.Header.Set("Authorization", "Bearer "+token)

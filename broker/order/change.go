@@ -46,7 +46,7 @@ func (d *Desk) change(ctx context.Context, topic, id string, c Condition, reques
 		return client.Answer{}, problem
 	}
 	if err := config.CheckTopicName(topic); err != nil {
-		return client.Answer{}, client.BadField("topic", topic, err.Error())
+		return client.Answer{}, badTopic(topic, err)
 	}
 	if origin, ok := nameless(topic, id); ok {
 		return d.changeOfRecord(ctx, origin, c, request)

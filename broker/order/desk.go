@@ -115,7 +115,7 @@ func (d *Desk) Cancel(ctx context.Context, topic, id string, c Condition) (clien
 		return client.Answer{}, problem
 	}
 	if err := config.CheckTopicName(topic); err != nil {
-		return client.Answer{}, client.BadField("topic", topic, err.Error())
+		return client.Answer{}, badTopic(topic, err)
 	}
 	if origin, ok := nameless(topic, id); ok {
 		return d.cancelOfRecord(ctx, origin, c)

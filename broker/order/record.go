@@ -106,13 +106,20 @@ func (d *Desk) scheduled(r *client.ScheduleRequest, may Scope, now int64) (op ra
 
 func (d *Desk) routeOf(topic string) (config.Route, *client.Problem) {
 	if err := config.CheckTopicName(topic); err != nil {
-		return config.Route{}, client.BadField("topic", topic, err.Error())
+		return config.Route{}, badTopic(topic, err)
 	}
 	route, ok := d.config.Route(topic)
 	if !ok {
 		return route, client.BadField("topic", topic, "is no delay topic: name one that routes[].from of the configuration matches")
 	}
 	return route, nil
+}
+
+// badTopic is the problem of a request with such a topic; the error, of config.CheckTopicName, names it.
+func badTopic(topic string, err error) *client.Problem {
+	p := client.BadField("topic", topic, "")
+	p.Detail = err.Error()
+	return p
 }
 
 // headersOf returns those that the delivered record has.

@@ -7,20 +7,26 @@ import (
 	"github.com/carillonmq/carillon/storage/outcomes"
 )
 
+// messageOf decodes what storage has listed, and tells it as of now.
+func (d *Desk) messageOf(l *storage.Listed) (client.Message, message.Message, error) {
+	m := matcher{now: d.now().UnixMilli()}
+	return m.messageOf(l)
+}
+
 // messageOf decodes what storage has listed.
-func messageOf(l *storage.Listed) (client.Message, message.Message, error) {
-	m := client.Message{
+func (m *matcher) messageOf(l *storage.Listed) (client.Message, message.Message, error) {
+	told := client.Message{
 		Topic: l.Topic, ID: l.ID, Chosen: l.ID != "", Seq: l.Seq, Due: l.Due, Expires: l.Expires,
-		Target: l.Target, State: l.Standing.String(), Size: l.Size,
+		Target: l.Target, State: m.standing(l.Expires, l.Standing).String(), Size: l.Size,
 	}
 	entry := l.Entry()
 	decoded, err := message.FromEntry(&entry)
 	if err != nil {
-		m.Unreadable = true
-		return m, decoded, err
+		told.Unreadable = true
+		return told, decoded, err
 	}
-	m.Topic, m.ID, m.Chosen, m.From = decoded.Origin.Topic, decoded.Name(), decoded.ID != "", decoded.Origin.String()
-	return m, decoded, nil
+	told.Topic, told.ID, told.Chosen, told.From = decoded.Origin.Topic, decoded.Name(), decoded.ID != "", decoded.Origin.String()
+	return told, decoded, nil
 }
 
 func payloadOf(m *message.Message) *client.Payload {

@@ -24,7 +24,7 @@ func BenchmarkAMillionPending(b *testing.B) {
 	n := nodetest.Open(b, b.Context())
 	b.Cleanup(func() { n.Close() })
 	scheduleAll(b, n, pending)
-	desk := New(n.Store(), onlyLog{n})
+	desk := New(n.Store(), onlyLog{n}, time.Now)
 	file, err := os.Create(filepath.Join(b.TempDir(), "bare"))
 	if err != nil {
 		b.Fatal(err)

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/carillonmq/carillon/broker/message"
 	"github.com/carillonmq/carillon/client"
@@ -47,19 +48,21 @@ const (
 type Desk struct {
 	store    Store
 	log      Log
+	now      func() time.Time
 	barriers barriers
 	turns    *semaphore.Weighted
 }
 
-// New returns a Desk. It starts nothing before it is asked.
-func New(store Store, log Log) *Desk {
-	return &Desk{store: store, log: log, barriers: barriers{commit: log.Barrier}, turns: semaphore.NewWeighted(atOnce)}
+// New returns a Desk that tells by the clock which messages have expired: the schedule's time stands still while
+// nothing is written. It starts nothing before it is asked.
+func New(store Store, log Log, now func() time.Time) *Desk {
+	return &Desk{store: store, log: log, now: now, barriers: barriers{commit: log.Barrier}, turns: semaphore.NewWeighted(atOnce)}
 }
 
 // Local returns a Desk that answers from this node's own state, whoever leads: what it says may be behind.
 // They share the turns.
 func (d *Desk) Local() *Desk {
-	return &Desk{store: d.store, log: d.log, barriers: barriers{commit: func(context.Context) error { return nil }}, turns: d.turns}
+	return &Desk{store: d.store, log: d.log, now: d.now, barriers: barriers{commit: func(context.Context) error { return nil }}, turns: d.turns}
 }
 
 // enter returns once the store has all that was acknowledged before the call, and it is the caller's turn; leave must follow.
@@ -89,7 +92,7 @@ type ListRequest struct {
 
 // List returns a page of what is pending. It may be short, or empty, and have others after it.
 func (d *Desk) List(ctx context.Context, r ListRequest) (client.Page, error) {
-	m, err := newMatcher(r.Filter)
+	m, err := d.matcher(r.Filter)
 	if err != nil {
 		return client.Page{}, err
 	}
@@ -119,7 +122,7 @@ func (d *Desk) List(ctx context.Context, r ListRequest) (client.Page, error) {
 			listed.Next, listed.Done = listed.Items[i].Ref, false
 			break
 		}
-		told, decoded, err := messageOf(&listed.Items[i])
+		told, decoded, err := m.messageOf(&listed.Items[i])
 		if err == nil && !m.is(&decoded) || err != nil && !m.isUnreadable(told.Topic) {
 			continue
 		}
@@ -149,7 +152,7 @@ func (d *Desk) Get(ctx context.Context, topic, id string) (client.Life, error) {
 	}
 	life := client.Life{Index: known.Moment.Index, Outcomes: []client.Outcome{}, Since: known.Since}
 	if known.Message != nil {
-		told, decoded, err := messageOf(known.Message)
+		told, decoded, err := d.messageOf(known.Message)
 		if err == nil {
 			told.Payload = payloadOf(&decoded)
 		}
@@ -195,7 +198,7 @@ func (d *Desk) Find(ctx context.Context, origin message.Origin, cursor string) (
 		}
 		found.Index, from = s.Index, s.Next
 		if len(s.Met) > 0 {
-			told, decoded, _ := messageOf(&s.Met[0].Listed) // it was read already
+			told, decoded, _ := d.messageOf(&s.Met[0].Listed) // it was read already
 			told.Payload = payloadOf(&decoded)
 			found.Message = &told
 			return found, nil

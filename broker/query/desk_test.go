@@ -14,6 +14,7 @@ import (
 	"github.com/carillonmq/carillon/client"
 	"github.com/carillonmq/carillon/raftfsm"
 	"github.com/carillonmq/carillon/storage"
+	"github.com/carillonmq/carillon/storage/pause"
 )
 
 // fakeLog commits after a second, unless there is a refusal.
@@ -59,7 +60,7 @@ func TestBarriers_areSharedByThoseWhoCameBefore(t *testing.T) {
 			t.Errorf("answers after %v with %d entries, want %s", got, log.entries, want)
 		}
 		log.refusal = fmt.Errorf("propose: %w", raftfsm.ErrNotLeader)
-		_, err := New(nil, log).Get(t.Context(), "orders.delay", "x")
+		_, err := New(nil, log, time.Now).Get(t.Context(), "orders.delay", "x")
 		if other, ok := errors.AsType[*NotLeaderError](err); !ok || other.Leader != "n2" || !errors.Is(err, raftfsm.ErrNotLeader) {
 			t.Errorf("got %v", err)
 		}
@@ -89,7 +90,7 @@ func deskOf(t *testing.T, count int) (*Desk, *storage.Store) {
 	s.Accept(es)
 	s.RaiseLevel(storage.LevelThree)
 	s.Applied(1)
-	return New(s, doneLog{}), s
+	return New(s, doneLog{}, time.Now), s
 }
 
 type doneLog struct{}
@@ -219,6 +220,34 @@ func TestGet_needsOpenIDs(t *testing.T) {
 	life, err := d.Get(t.Context(), "orders.delay", "order-2")
 	if err != nil || life.Message == nil || life.Message.Seq != 3 || life.Message.State != "waiting" || life.Message.From != "orders.delay/3/2" || string(life.Message.Payload.Value) != "a parcel" {
 		t.Errorf("got %+v, %v", life, err)
+	}
+}
+
+// The schedule's time stands still while nothing is written; what expires meanwhile is told by the clock.
+func TestDesk_tellsByTheClockWhatHasExpired(t *testing.T) {
+	_, s := deskOf(t, 4)
+	m := message.Message{Origin: message.Origin{Topic: "bills.delay", Offset: 1}, Partition: -1, ID: "bill", Expires: 500_000}
+	if _, err := s.OpenIDs(nil, 4); err != nil {
+		t.Fatal(err)
+	}
+	s.Accept([]storage.Entry{m.Entry(400_000, "bills", storage.LevelThree)})
+	s.Pause(pause.Pause{Kind: pause.Target, Name: "bills"})
+	s.Applied(2)
+	now := int64(499_999)
+	d := New(s, doneLog{}, func() time.Time { return time.UnixMilli(now) })
+	for _, want := range []string{"paused", "expired"} {
+		life, err := d.Get(t.Context(), "bills.delay", "bill")
+		if err != nil || life.Message.State != want {
+			t.Errorf("got %+v, %v, want %s", life, err, want)
+		}
+		for _, state := range []string{"paused", "expired"} {
+			f := client.Filter{Topic: "bills.delay", States: []string{state}}
+			count, err := d.Count(t.Context(), f)
+			if listed := idsOf(t, d, f); err != nil || (listed == "bill") != (state == want) || (count.Count == 1) != (state == want) {
+				t.Errorf("at %d %q are listed as %s, %d counted, %v", now, listed, state, count.Count, err)
+			}
+		}
+		now++
 	}
 }
 

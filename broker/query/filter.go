@@ -21,6 +21,7 @@ func standings() []storage.Standing {
 type matcher struct {
 	client.Filter
 	states  []storage.Standing
+	now     int64           // epoch milliseconds; 0: by the schedule's time alone
 	cluster [16]byte        // whose cursors it gives out
 	record  *message.Origin // what it made alone is meant, if it has no id of its own; nil: whatever the filter means
 }
@@ -48,6 +49,13 @@ func newMatcher(f client.Filter) (matcher, error) {
 	return m, nil
 }
 
+// matcher returns the filter as of now.
+func (d *Desk) matcher(f client.Filter) (matcher, error) {
+	m, err := newMatcher(f)
+	m.now = d.now().UnixMilli()
+	return m, err
+}
+
 // first is where what is meant begins in the order of delivery, last its latest due time.
 func (m *matcher) first() storage.Ref {
 	if m.From == 0 {
@@ -72,7 +80,16 @@ func (m *matcher) may(at *storage.Moment, e *storage.Entry) bool {
 	if e.Topic != "" && !m.mayName(e.Topic, e.ID) || e.ID != "" && m.record != nil {
 		return false
 	}
-	return len(m.states) == 0 || slices.Contains(m.states, at.Standing(e))
+	return len(m.states) == 0 || slices.Contains(m.states, m.standing(e.Expires, at.Standing(e)))
+}
+
+// standing returns that of a message by now, which had this one by the schedule's time: if it expires at all it
+// may have by now.
+func (m *matcher) standing(expires int64, was storage.Standing) storage.Standing {
+	if expires != 0 && expires <= m.now {
+		return storage.Expired
+	}
+	return was
 }
 
 func (m *matcher) mayName(topic, id string) bool {

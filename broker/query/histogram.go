@@ -35,7 +35,7 @@ const untold = -1
 
 // Histogram counts what is pending without reading all of it, however much that is.
 func (d *Desk) Histogram(ctx context.Context, r HistogramRequest) (client.Histogram, error) {
-	m, err := newMatcher(r.Filter)
+	m, err := d.matcher(r.Filter)
 	if err != nil {
 		return client.Histogram{}, err
 	}

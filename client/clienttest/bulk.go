@@ -233,10 +233,16 @@ func (s *Server) getLetters(r *http.Request) (any, *client.Problem) {
 
 // theLetter is the dead letter of a path.
 func (s *Server) theLetter(r *http.Request) (*letter, *client.Problem) {
-	partition, _ := strconv.ParseInt(r.PathValue("partition"), 10, 32)
-	offset, err := strconv.ParseInt(r.PathValue("offset"), 10, 64)
-	p := client.Position{Topic: r.PathValue("topic"), Partition: int32(partition), Offset: offset}
-	if l := s.letterAt(p); l != nil && err == nil {
+	var numbers [2]int64
+	for i, field := range []string{"partition", "offset"} {
+		n, err := strconv.ParseInt(r.PathValue(field), 10, 64)
+		if err != nil || n < 0 {
+			return nil, client.BadField(field, r.PathValue(field), "is no number from 0 on: give it as the list of dead letters tells it")
+		}
+		numbers[i] = n
+	}
+	p := client.Position{Topic: r.PathValue("topic"), Partition: int32(numbers[0]), Offset: numbers[1]}
+	if l := s.letterAt(p); l != nil {
 		return l, nil
 	}
 	return nil, unknown("no dead letter lies at %v", p)

@@ -117,7 +117,7 @@ func (s *Server) list(w http.ResponseWriter, r *http.Request) {
 			q.problem = client.BadField("cursor", cursor, "is none that was given out: begin without one")
 		}
 	}
-	if p := cmp.Or(check(r), q.problem); p != nil {
+	if p := cmp.Or(check(r), checkBody(r, false), q.problem); p != nil {
 		complain(w, p)
 		return
 	}

@@ -42,10 +42,11 @@ func (s *Server) routes() *http.ServeMux {
 		"POST " + letterPath + "/replay":     s.postReplay,
 		"/":                                  func(r *http.Request) (any, *client.Problem) { return nil, unknown("path %s", r.URL.Path) },
 	} {
+		takesBody := takeBodies[pattern]
 		mux.HandleFunc(pattern, func(w http.ResponseWriter, r *http.Request) {
 			s.mu.Lock()
 			defer s.mu.Unlock()
-			if p := check(r); p != nil {
+			if p := cmp.Or(check(r), checkBody(r, takesBody)); p != nil {
 				complain(w, p)
 				return
 			}
@@ -54,6 +55,13 @@ func (s *Server) routes() *http.ServeMux {
 	}
 	mux.HandleFunc("GET /v1/messages", s.list)
 	return mux
+}
+
+// takeBodies are the routes that take one.
+var takeBodies = map[string]bool{
+	"POST /v1/messages": true, "PUT /v1/messages/{topic}/{id}": true, "PATCH /v1/messages/{topic}/{id}": true, "POST /v1/batches": true,
+	"POST /v1/topics/{name}/pause": true, "POST /v1/topics/{name}/resume": true, "POST /v1/targets/{name}/pause": true, "POST /v1/targets/{name}/resume": true,
+	"POST /v1/operations": true, "POST " + letterPath + "/replay": true,
 }
 
 const letterPath = "/v1/dead-letters/{topic}/{partition}/{offset}"
@@ -87,7 +95,7 @@ func write(w http.ResponseWriter, status int, kind string, body any) {
 
 func complain(w http.ResponseWriter, p *client.Problem) {
 	told := *p
-	told.Status = p.Code.Status()
+	told.Status = cmp.Or(p.Status, p.Code.Status())
 	told.Title = http.StatusText(told.Status)
 	write(w, told.Status, "application/problem+json", told)
 }

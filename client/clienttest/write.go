@@ -241,6 +241,18 @@ func check(r *http.Request) *client.Problem {
 	return nil
 }
 
+// checkBody refuses one where none is taken, and one of another kind.
+func checkBody(r *http.Request, taken bool) *client.Problem {
+	if taken {
+		return head.CheckKind(r.Header)
+	}
+	text, _ := io.ReadAll(http.MaxBytesReader(nil, r.Body, mostRequested)) // of one that is cut short a part tells as much
+	if len(text) == 0 {
+		return nil
+	}
+	return head.Unread(string(text))
+}
+
 // takes reports whether a write depends on a condition that it is given with.
 func takes(pattern, condition string) bool {
 	method, path, _ := strings.Cut(pattern, " ")

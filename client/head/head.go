@@ -5,6 +5,7 @@ package head
 
 import (
 	"fmt"
+	"mime"
 	"net/http"
 	"net/url"
 	"slices"
@@ -12,6 +13,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/carillonmq/carillon/client"
+	"github.com/carillonmq/carillon/client/body"
 )
 
 // CheckPath refuses a path that http.ServeMux would redirect to what is left without its dots and double slashes:
@@ -36,6 +38,9 @@ func Query(u *url.URL) (url.Values, *client.Problem) {
 		return nil, client.BadField("query", u.RawQuery, fmt.Sprintf("cannot be read: %v: percent-encode what it holds", err))
 	}
 	for name, values := range asked {
+		if slices.Contains(values, "") { // as where a variable was not set: it would count for nothing
+			return nil, client.BadField(name, "", "is empty: give it a value, or leave it out")
+		}
 		if len(values) > 1 && name != several {
 			return nil, client.BadField(name, values[1], fmt.Sprintf("is there beside %q: give it once", values[0]))
 		}
@@ -44,6 +49,22 @@ func Query(u *url.URL) (url.Values, *client.Problem) {
 		}
 	}
 	return asked, nil
+}
+
+// CheckKind refuses a body that is not said to be JSON: a form of a web page, above all. JSON is UTF-8.
+func CheckKind(given http.Header) *client.Problem {
+	said := given.Get("Content-Type")
+	kind, parameters, err := mime.ParseMediaType(said)
+	charset, has := parameters["charset"]
+	if said == "" || err == nil && kind == "application/json" && (!has || strings.EqualFold(charset, "utf-8")) {
+		return nil
+	}
+	return &client.Problem{Status: http.StatusUnsupportedMediaType, Code: client.CodeBadRequest, Detail: fmt.Sprintf("Content-Type is %q: send JSON in UTF-8, and say Content-Type: application/json", said)}
+}
+
+// Unread refuses a body, of which this is the beginning, where none is taken.
+func Unread(text string) *client.Problem {
+	return client.BadField(body.Whole, text, "comes with a request that takes none, and would count for nothing: leave it out; a reason goes into the path's query, ?reason=...")
 }
 
 // Conditions are the headers that say what a write depends on.

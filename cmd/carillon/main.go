@@ -79,7 +79,7 @@ func isAbsence(err error) bool {
 	if absent := (*absentError)(nil); errors.As(err, &absent) || errors.Is(err, contexts.ErrUnknown) {
 		return true
 	}
-	return errors.Is(err, client.ErrNotFound) || errors.Is(err, client.ErrTooLate)
+	return errors.Is(err, client.ErrNotFound) || errors.Is(err, client.ErrTooLate) || errors.Is(err, client.ErrReplayed)
 }
 
 // checkBooleans refuses true or false as the next argument after a flag that needs no

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"strconv"
 	"strings"
 	"time"
 
@@ -63,6 +64,9 @@ func operationsGetCommand() *cobra.Command {
 		Short: "Show how far an operation is",
 		Args:  arguments(cobra.ExactArgs(1)),
 		RunE: func(cmd *cobra.Command, args []string) error {
+			if err := checkOperation(args[0]); err != nil {
+				return err
+			}
 			to, err := node.reach()
 			if err != nil {
 				return err
@@ -97,6 +101,9 @@ func operationsStopCommand() *cobra.Command {
 		Short: "Stop an operation; what was done stays done",
 		Args:  arguments(cobra.ExactArgs(1)),
 		RunE: func(cmd *cobra.Command, args []string) error {
+			if err := checkOperation(args[0]); err != nil {
+				return err
+			}
 			var o client.Operation
 			err := node.admin(cmd.Context(), func(ctx context.Context, cluster *client.Admin) (err error) {
 				o, err = cluster.StopOperation(ctx, args[0], reason)
@@ -113,6 +120,14 @@ func operationsStopCommand() *cobra.Command {
 	cmd.Flags().StringVar(&reason, "reason", "", "`why`, for whoever finds it stopped")
 	cmd.Flags().BoolVar(&asJSON, "json", false, "print JSON, for programs")
 	return cmd
+}
+
+// checkOperation refuses what is no id of an operation.
+func checkOperation(id string) error {
+	if n, err := strconv.ParseUint(id, 10, 64); err != nil || n == 0 {
+		return &usageError{fmt.Errorf("%q is no id of an operation: give a number, as carillon operations list shows it", id)}
+	}
+	return nil
 }
 
 func printOperation(w io.Writer, o client.Operation, asJSON bool) error {

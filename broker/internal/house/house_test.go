@@ -47,7 +47,7 @@ var rules = map[string]rule{
 	"raftfsm/node":                  {ours: []string{"raftfsm/repeats", "raftfsm", "raftfsm/member", "raftfsm/raftlog", "storage"}, big: []string{"github.com/hashicorp/raft"}},
 	"client/body":                   {},
 	"client":                        {ours: []string{"client/body"}, big: []string{"github.com/twmb/franz-go", "net/http"}},
-	"client/head":                   {ours: []string{"client"}, big: []string{"net/http"}},
+	"client/head":                   {ours: []string{"client", "client/body"}, big: []string{"net/http"}},
 	"client/clienttest":             {ours: []string{"client", "client/body", "client/head"}, big: []string{"net/http"}},
 	"client/clienttest/conformance": {ours: []string{"client"}, big: []string{"net/http"}},
 	"broker":                        {ours: []string{"broker/bulk", "broker/clock", "broker/config", "broker/deadletter", "broker/deliver", "broker/ingest", "broker/mailbox", "broker/message", "broker/order", "broker/query", "broker/report", "broker/schedule", "client", "raftfsm", "raftfsm/member", "raftfsm/node", "storage", "storage/outcomes", "storage/pause"}, big: []string{"github.com/prometheus/"}},

@@ -158,7 +158,17 @@ func endings() []Case {
 				s.Fatalf("%v", err)
 			}
 			s.expectArrived(3 * time.Minute)
-			_, err := s.Cancel(s.ctx, s.name("a"), "")
+			e, err := s.Explain(s.ctx, s.topic, "a")
+			if m := s.waits("a"); err != nil || e.Waiting == nil || e.Waiting.State != client.StateExpired || m.State != client.StateExpired {
+				s.Errorf("explain tells %+v, %v; get tells %+v", e.Waiting, err, m)
+			}
+			if got := s.list(client.Filter{Topic: s.topic, States: []string{client.StateExpired}}); len(got) != 1 {
+				s.Errorf("%q are listed as expired", got)
+			}
+			if count, err := s.Count(s.ctx, client.Filter{Topic: s.topic, States: []string{client.StatePaused}}); err != nil || count.Count != 1 {
+				s.Errorf("%d are counted as paused, %v", count.Count, err)
+			}
+			_, err = s.Cancel(s.ctx, s.name("a"), "")
 			if p := s.refused("expired", err, client.ErrTooLate); p.Outcome == nil || p.Outcome.Kind != client.OutcomeExpired {
 				s.Errorf("the problem tells %+v", p)
 			}

@@ -63,6 +63,17 @@ func refusals() []Case {
 				{"GET /v1/messages?topic=TOPIC&due=5", "", "", "due", "5"},
 				{"GET /v1/messages?topic=TOPIC&topic=b", "", "", "topic", "b"},
 				{"GET /v1/messages?topic=TOPIC&state=asleep", "", "", "state", "asleep"},
+				{"GET /v1/messages?topic=", "", "", "topic", ""},
+				{"GET /v1/count?topic=TOPIC&prefix", "", "", "prefix", ""},
+				{"GET /v1/messages/TOPIC/a?stale=", "", "", "stale", ""},
+				{"GET /v1/count?topic=TOPIC", `{"prefix":"b"}`, "", "body", `{"prefix":"b"}`},
+				{"DELETE " + at, `{"reason":"r"}`, "", "body", `{"reason":"r"}`},
+				{"DELETE " + at + "?reason=", "", "", "reason", ""},
+				{"POST " + at + "/now", `{"reason":"r"}`, "", "body", `{"reason":"r"}`},
+				{"POST /v1/operations/1/stop", `{"reason":"r"}`, "", "body", `{"reason":"r"}`},
+				{"GET /v1/dead-letters/carillon.dead-letter/0/-1", "", "", "offset", "-1"},
+				{"GET /v1/dead-letters/carillon.dead-letter/-1/0", "", "", "partition", "-1"},
+				{"POST /v1/dead-letters/carillon.dead-letter/0/-1/replay", "{}", "", "offset", "-1"},
 				{"GET /v1/explain?topic=TOPIC", "", "", "id", ""},
 				{schedules, `{"topic":"TOPIC","deliver_after":"1h"}`, "Idempotency-Key: ", "Idempotency-Key", ""},
 				{schedules, `{"topic":"TOPIC","deliver_after":"1h"}`, "If-None-Match: ", "If-None-Match", ""},
@@ -123,6 +134,32 @@ func refusals() []Case {
 				s.Errorf("the problem names %+v", p)
 			}
 			s.waits("a")
+		}},
+		{"a refusal speaks of fields", func(s *scene) {
+			for request, field := range map[string]string{
+				`{"topic":"TOPIC"}`: "deliver_at",
+				`{"topic":"TOPIC","deliver_after":"1h","if":"absent"}`:                                     "if",
+				`{"topic":"TOPIC","deliver_after":"1h","expires_after":"1h","expires_at":"4000000000000"}`: "expires_after",
+				`{"deliver_after":"1h"}`: "topic",
+			} {
+				var p client.Problem
+				status := s.send("POST", "/v1/messages", strings.ReplaceAll(request, "TOPIC", s.topic), "", &p)
+				if status != http.StatusBadRequest || p.Field != field || strings.Contains(p.Detail, "deliver-") || strings.Contains(p.Detail, "topic topic") {
+					s.Errorf("%s: answered %d with %+v", request, status, p)
+				}
+			}
+		}},
+		{"a body is JSON in UTF-8", func(s *scene) {
+			for kind, want := range map[string]int{
+				"application/json": http.StatusOK, `application/json; charset="UTF-8"`: http.StatusOK, "application/json; charset=latin1": http.StatusUnsupportedMediaType,
+				"text/plain": http.StatusUnsupportedMediaType, "application/x-www-form-urlencoded": http.StatusUnsupportedMediaType, "application/json; charset": http.StatusUnsupportedMediaType,
+			} {
+				var told struct{ Code client.Code }
+				status := s.send("PUT", "/v1/messages/"+s.topic+"/a", `{"deliver_after":"1h"}`, "Content-Type: "+kind, &told)
+				if status != want || want != http.StatusOK && told.Code != client.CodeBadRequest {
+					s.Errorf("%s: answered %d with %s, want %d", kind, status, told.Code, want)
+				}
+			}
 		}},
 		{"whatever the id it can be asked for", func(s *scene) {
 			for _, id := range []string{".", "..", "../..", "a/../b", "//", "a//b/", "./a", "%2E", "%", "a b", "?a=b", "#", "ü/\u00FC", "a+b", `"`, "api", "now"} {
