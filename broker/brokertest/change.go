@@ -26,8 +26,8 @@ type change struct {
 }
 
 // change asks the leader to change what waits under ids, at once, and goes on: what else the script wants happens
-// before the answers have come. A % in deliver-id is the number of the change, modulo ids; the due times lie
-// spread apart. With "now" they are to be delivered now, with "exactly" only the messages that wait then.
+// before the answers have come; with "about" one after the other, so far apart (step.apart). A % in deliver-id is the
+// number of the change, modulo ids; the due times lie spread apart. With "now" they are to be delivered now, with "exactly" only the messages that wait then.
 func (p *player) change(topic string, a arguments) error {
 	leader := p.find("leader")
 	if leader == nil {
@@ -37,18 +37,13 @@ func (p *player) change(topic string, a arguments) error {
 	if err != nil {
 		return err
 	}
-	ids, err := strconv.Atoi(a.value("ids", strconv.Itoa(count)))
-	if err != nil {
-		return err
-	}
 	due, err := p.dueOf(a)
 	if err != nil {
 		return err
 	}
 	spread := p.span(a.value("spread", "0s"))
 	for i := range count {
-		id := strings.ReplaceAll(a.value(client.HeaderID, "%"), "%", strconv.Itoa(i%ids))
-		c := &change{Change: ledger.Change{ID: ledger.ID{Topic: topic, Text: id}, From: time.Now()}, exactly: a.has("exactly")}
+		c := &change{Change: ledger.Change{ID: ledger.ID{Topic: topic, Text: a.changed(i, count)}, From: time.Now()}, exactly: a.has("exactly")}
 		if !a.has("now") {
 			c.Number, c.Target = len(p.changes)+1, a.value(client.HeaderTo, "")
 			c.request.DeliverTo = c.Target
@@ -62,6 +57,15 @@ func (p *player) change(topic string, a arguments) error {
 		p.asking.Go(func() { p.ask(leader, c) })
 	}
 	return nil
+}
+
+// changed returns the id that a change of so many is about.
+func (a arguments) changed(i, count int) string {
+	ids, err := strconv.Atoi(a.value("ids", strconv.Itoa(count)))
+	if err != nil {
+		ids = count
+	}
+	return strings.ReplaceAll(a.value(client.HeaderID, "%"), "%", strconv.Itoa(i%ids))
 }
 
 // dueOf returns when what a step changes is to be due; the zero time: when it was.

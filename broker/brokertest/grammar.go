@@ -39,7 +39,7 @@ error REQUEST err=ERROR [count=COUNT] [topic=TOPIC]
 stale metadata [lasts=DURATION]
 stale offsets [lasts=DURATION]
 produce TOPIC [abort] [transactional] [count=COUNT] [every=DURATION] [about=DURATION] [spread=DURATION] [scatter=DURATION] [bytes=COUNT] [targets=COUNT] [ids=COUNT] [keys=COUNT] [key=TEXT] [value=TEXT] [HEADERS]
-change TOPIC [now] [exactly] [count=COUNT] [ids=COUNT] [spread=DURATION] [HEADERS]
+change TOPIC [now] [exactly] [count=COUNT] [ids=COUNT] [about=DURATION] [spread=DURATION] [HEADERS]
 
 start NODES
 stop NODES

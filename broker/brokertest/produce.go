@@ -34,12 +34,12 @@ type produced struct {
 	gone    bool // deleted from the delay topic, perhaps before it was taken in
 }
 
-// apart returns the step, or, of one that produces records about so far apart, one step for each of
-// them: what else the script wants happens in between. They come as those of many users do: the
+// apart returns the step, or, of one that produces records, or changes messages, about so far apart, one step
+// for each of them: what else the script wants happens in between. They come as those of many users do: the
 // pauses are now long and now short.
 func (s step) apart() []step {
 	text, apart := s.args.values["about"]
-	if !apart || s.verb != "produce" {
+	if !apart {
 		return []step{s}
 	}
 	about, _ := parseSpan(text)
@@ -52,6 +52,9 @@ func (s step) apart() []step {
 		one.args.values = maps.Clone(s.args.values)
 		delete(one.args.values, "about")
 		one.args.values["count"] = "1"
+		if s.verb == "change" {
+			one.args.values[client.HeaderID] = s.args.changed(i, count)
+		}
 		one.args.order = slices.DeleteFunc(slices.Clone(s.args.order), func(name string) bool { return name == "about" })
 		steps[i] = one
 		at += time.Duration(pauses.ExpFloat64() * float64(about))

@@ -10,17 +10,35 @@ import (
 
 // changed has users change what waits: its time, its target, or so that it comes now. Mostly that is asked for
 // shortly before something else happens, so that it is on its way then, and often about when the message is
-// claimed. It draws for itself, as paused does, in all scripts.
+// claimed. Half of the time many ask, some milliseconds apart, while a leader is parted from the others: some
+// commands have then reached these, and the leader will never hear of it. It draws for itself, as paused does, in
+// all scripts.
 func (r *run) changed(seed uint64, end time.Duration) {
 	r.Rand = rand.New(rand.NewPCG(seed, 2))
 	begin := r.ready()
-	upheavals := r.upheavals(begin, end)
+	upheavals := r.happened(begin, end, func(text string) bool {
+		verb, _, _ := strings.Cut(text, " ")
+		return slices.Contains([]string{"kill", "stop", "freeze", "isolate", "cut", "silence"}, verb)
+	})
+	partings := r.happened(begin, end, func(text string) bool {
+		return slices.Contains([]string{"freeze leader", "isolate leader", "cut leader", "silence leader"}, text)
+	})
 	for round := range 1 + r.IntN(3) {
 		at := begin + time.Duration(r.Int64N(int64(end-begin)))
-		if len(upheavals) > 0 && r.chance(0.7) {
+		source, count, about := pick(r, r.sources...), int(r.size(1, 30)), ""
+		switch {
+		case r.nodes > 1 && r.chance(0.5):
+			if len(partings) == 0 {
+				r.fault(at, "isolate leader", "heal")
+				r.at(at+r.span(r.heartbeat, 20*r.heartbeat), "heal")
+				partings = append(partings, at)
+			}
+			before := r.span(15*time.Millisecond, 150*time.Millisecond)
+			at = max(begin, pick(r, partings...)-before)
+			count, about = 30, " about="+span(before/15)
+		case len(upheavals) > 0 && r.chance(0.7):
 			at = max(begin, pick(r, upheavals...)-r.span(time.Millisecond, 100*time.Millisecond))
 		}
-		source, count := pick(r, r.sources...), int(r.size(1, 30))
 		of := fmt.Sprintf("%s count=%d ids=%d deliver-id=moved-%d-%%", source, count, count, round)
 		first := r.until(at + r.span(time.Millisecond, 2*r.unit)) // about when it is changed
 		if r.chance(0.6) {
@@ -28,7 +46,7 @@ func (r *run) changed(seed uint64, end time.Duration) {
 		}
 		r.at(max(begin, at-r.span(r.unit/10, 5*r.unit)), "produce %s keys=%d key=k%% deliver-to=%s %s", of, r.keys, r.to(), first)
 		for range 1 + r.IntN(4) {
-			r.at(at, "change %s%s", of, r.change(at))
+			r.at(at, "change %s%s%s", of, about, r.change(at))
 			at += r.span(time.Millisecond, 5*r.unit)
 		}
 		if r.chance(0.3) {
@@ -51,13 +69,10 @@ func (r *run) change(at time.Duration) string {
 	)
 }
 
-// upheavals returns when leadership may change hands, as far as that is known before.
-func (r *run) upheavals(begin, end time.Duration) []time.Duration {
-	verbs := []string{"kill", "stop", "freeze", "isolate", "cut", "silence"}
-	var all []time.Duration
+// happened returns when something of that kind happens, as far as that is known before.
+func (r *run) happened(begin, end time.Duration, isMeant func(text string) bool) (all []time.Duration) {
 	for _, l := range r.timed {
-		verb, _, _ := strings.Cut(l.text, " ")
-		if l.at >= begin && l.at < end && slices.Contains(verbs, verb) {
+		if l.at >= begin && l.at < end && isMeant(l.text) {
 			all = append(all, l.at)
 		}
 	}
