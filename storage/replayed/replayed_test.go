@@ -1,6 +1,7 @@
 package replayed
 
 import (
+	"encoding/binary"
 	"encoding/hex"
 	"math"
 	"testing"
@@ -156,5 +157,30 @@ func TestRead_refusesWhatAppendDoesNotWrite(t *testing.T) {
 		if Read(&d); !d.Failed() {
 			t.Errorf("%s: it decodes", what)
 		}
+	}
+}
+
+// Topics that are deleted leave their marks behind, which nothing trims: they stay within the bound all the same.
+func TestSet_isBoundedByTopicsThatAreGone(t *testing.T) {
+	s := New()
+	topic := func(i int) (id [16]byte) {
+		binary.BigEndian.PutUint64(id[:], uint64(i))
+		return id
+	}
+	for i := range mostRuns + 10 {
+		s.Add(Partition{topic(i), math.MaxInt32}, math.MaxInt64-1, 0)
+	}
+	live := Partition{topic(mostRuns + 10), 0}
+	for offset := range int64(5) {
+		s.Add(live, 2*offset, 0)
+	}
+	if !s.Has(live, 8) {
+		t.Error("what was marked last is forgotten")
+	}
+	const most = 4 << 20
+	if size := len(s.Append(nil)); s.runs.Len() != mostRuns || len(s.count) > mostRuns || size > most {
+		t.Errorf("%d runs of %d partitions in %d bytes, want %d runs in %d bytes at most", s.runs.Len(), len(s.count), size, mostRuns, most)
+	} else {
+		t.Logf("%d runs of %d partitions take %d bytes", s.runs.Len(), len(s.count), size)
 	}
 }
