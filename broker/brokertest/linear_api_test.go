@@ -32,7 +32,7 @@ func TestAPI_isLinearizable(t *testing.T) {
 			testAPI(t, []string{"flush=16384", "sync=20ms"}, []string{"orders.delay", "orders"}, func(x *apiTest) { calls, err = x.callAtRandom(seed, x.newAdmin) })
 			expectAllKinds(t, calls)
 			if err == nil {
-				err = history.Check(calls, time.Minute)
+				err = history.Check(calls, 5*time.Minute)
 			}
 			if err != nil {
 				t.Error(err)
@@ -49,7 +49,7 @@ func TestAPI_isNotLinearizableWithStaleReads(t *testing.T) {
 		calls, err = x.callAtRandom(1, func(number int) *client.Admin { return x.newAdmin(number).Stale() })
 	})
 	if err == nil {
-		err = history.Check(calls, time.Minute)
+		err = history.Check(calls, 5*time.Minute)
 	}
 	if err == nil || !strings.Contains(err.Error(), "are not linearizable (Illegal)") {
 		t.Errorf("%v", err)

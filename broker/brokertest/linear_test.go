@@ -27,7 +27,7 @@ func TestIDs_areLinearizable(t *testing.T) {
 			var calls []history.Call
 			synctest.Test(t, func(t *testing.T) { calls = callAtRandom(t, seed) })
 			expectAllKinds(t, calls)
-			if err := history.Check(calls, time.Minute); err != nil {
+			if err := history.Check(calls, 5*time.Minute); err != nil {
 				t.Error(err)
 			}
 		})

@@ -25,7 +25,9 @@ var (
 // another, while they become due and leaders are killed. What was told to be cancelled or replaced never
 // came; all else did.
 func TestIDs_cancelledByAForeignClientNeverCome(t *testing.T) {
+	t.Parallel()
 	t.Run("Python", func(t *testing.T) {
+		t.Parallel()
 		needs(t, "python3")
 		python := pythonWithKafka(t)
 		script := filepath.Join(t.TempDir(), "ids.py")
@@ -33,6 +35,7 @@ func TestIDs_cancelledByAForeignClientNeverCome(t *testing.T) {
 		changeAmongKills(t, func(*kafkaCluster) []string { return []string{python, script} })
 	})
 	t.Run("Java", func(t *testing.T) {
+		t.Parallel()
 		program := filepath.Join(t.TempDir(), "Ids.java")
 		write(t, program, idsJava)
 		changeAmongKills(t, func(k *kafkaCluster) []string { return append(slices.Clip(k.java), program) })

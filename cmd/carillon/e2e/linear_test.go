@@ -21,6 +21,7 @@ import (
 // change, cancel, get and list a few ids over HTTP while leaders are killed and frozen, and there is an order in
 // which all that they were told, and all that came out of Kafka, is right.
 func TestAPI_isLinearizableWhileLeadersAreKilledAndFrozen(t *testing.T) {
+	t.Parallel()
 	k := startKafka(t, freeAddrs(t, 1)...)
 	k.create(1, delayTopic, targetTopic)
 	c := startCarillon(t, k.addrs(), dirs(t, 3)...)

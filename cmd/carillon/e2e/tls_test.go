@@ -22,6 +22,7 @@ import (
 // Certificates, and then the authority, are exchanged while programs schedule and get over HTTPS: no request fails, no
 // node is started again, the leader leads on, and new connections are shown the new certificates.
 func TestTLS_isRenewedUnderLoad(t *testing.T) {
+	t.Parallel()
 	k := startKafka(t, freeAddrs(t, 1)...)
 	k.create(1, delayTopic, targetTopic)
 	c := newCarillon(t, k.addrs(), dirs(t, 3)...)
