@@ -96,8 +96,9 @@ func TestBulk_doesWhatTheFilterMeans(t *testing.T) {
 	id := strings.Fields(lines[len(lines)-2])[0] // the first one
 	carillon("operations", "get", id).expect(t, exitDone, "cancel --target orders before ", "")
 	carillon("operations", "get", id, "--json").expect(t, exitDone, `"reason": "wrong prices"`, "")
-	carillon("operations", "get", "nothing").expect(t, exitAbsent, "", "nothing")
-	carillon("operations", "stop", "nothing").expect(t, exitAbsent, "", "nothing")
+	carillon("operations", "get", "999").expect(t, exitAbsent, "", "999")
+	carillon("operations", "get", "nothing").expect(t, exitUsage, "", `"nothing" is no id of an operation`)
+	carillon("operations", "stop", "0").expect(t, exitUsage, "", `"0" is no id of an operation`)
 	carillon("operations", "stop", id).expect(t, exitDone, id, "")
 }
 
@@ -119,7 +120,7 @@ func TestDeadLetters_areListedAndScheduledAnew(t *testing.T) {
 	carillon("dead-letters", "get", "carillon.dead-letter/0/99").expect(t, exitAbsent, "", "99")
 	carillon("dead-letters", "get", "carillon.dead-letter/0").expect(t, exitUsage, "", `"carillon.dead-letter/0" is no dead letter: write TOPIC/PARTITION/OFFSET`)
 	carillon("dead-letters", "replay", first, "--to", "bills", "--in", "1m").expect(t, exitDone, "scheduled: ", "")
-	carillon("dead-letters", "replay", first, "--to", "bills").expect(t, exitFailed, "", "replayed before")
+	carillon("dead-letters", "replay", first, "--to", "bills").expect(t, exitAbsent, "", "replayed before")
 	carillon("bulk", "replay", "--target", "orders", "--to", "bills", "--reason", "there is no such topic", "--yes", "--wait").
 		expect(t, exitDone, "finished: 1 replayed, 1 replayed before, 0 not found, 0 refused\n", "")
 	carillon("bulk", "replay", "--target", "orders", "--dry-run").expect(t, exitDone, "0 dead letters to replay: nothing was done\n", "")
@@ -143,8 +144,8 @@ func TestBulk_goesOnWhenNobodyWaitsAnyMore(t *testing.T) {
 		<-r.Context().Done()
 	}))
 	defer node.Close()
-	code := run(ctx, []string{"operations", "get", "op-7", "--wait", "--api", strings.TrimPrefix(node.URL, "http://")}, nil, &stdout, &stderr)
-	if want := "carillon: operation op-7 goes on, carillon operations get op-7 shows how far it is: "; code != exitFailed || !strings.HasPrefix(stderr.String(), want) {
+	code := run(ctx, []string{"operations", "get", "7", "--wait", "--api", strings.TrimPrefix(node.URL, "http://")}, nil, &stdout, &stderr)
+	if want := "carillon: operation 7 goes on, carillon operations get 7 shows how far it is: "; code != exitFailed || !strings.HasPrefix(stderr.String(), want) {
 		t.Errorf("exit code %d: %q, want %q", code, stderr.String(), want)
 	}
 }
