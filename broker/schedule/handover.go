@@ -125,7 +125,7 @@ func (s *Scheduler) park(v Verdict) {
 		t.ill = true
 	}
 	through := s.claims.committed.Through
-	if t.held || t.pending {
+	if t.mayBeHeld() || t.pending {
 		through = t.through // it keeps the step that it has reached
 	}
 	s.feedNoMore(t, through)

@@ -86,10 +86,13 @@ func (t *target) letGo() int64 {
 func (t *target) wantsClaim() bool { return t.letGo() > math.MinInt64 }
 
 // isToBeHeld reports whether the claim should hold the target: it is parked, or is released and has
-// not been read to the frontier.
+// not been read to the frontier, or it is not known whether the claim does.
 func (t *target) isToBeHeld() bool {
-	return t.state == parked || t.release != nil && t.state != flowing
+	return t.state == parked || t.unsure || t.release != nil && t.state != flowing
 }
+
+// mayBeHeld reports whether the committed claim holds the target as far as through, or may do so.
+func (t *target) mayBeHeld() bool { return t.held || t.unsure }
 
 // inherit takes over a target that the claim of an earlier term holds: all of it that
 // is alive lies at or after the hold's mark.
@@ -124,7 +127,7 @@ func (ts *targets) hold(t *target, low storage.Ref) storage.Hold {
 	if t.release != nil {
 		mark = ts.reach(t).Min(low)
 	}
-	if t.held && ts.stepwise {
+	if t.mayBeHeld() && ts.stepwise {
 		through = t.letGo()
 	}
 	return storage.Hold{Target: t.name, Through: through, Mark: mark}
@@ -138,10 +141,11 @@ func (ts *targets) sent(t *target) sentHold {
 }
 
 // committed notes that the claim that was on its way is in the log, and returns what
-// that releases. No one else changes holds during a term.
+// that releases. No one else changes holds during a term but who pauses: the log then holds what the claim
+// lifts, or not (target.unsure).
 func (ts *targets) committed(hold sentHold) (released []storage.Ref) {
 	t := hold.target
-	t.held, t.pending = hold.held, false
+	t.held, t.pending, t.unsure = hold.held, false, t.unsure && !hold.held
 	if r := t.release; r != nil {
 		if r.through = hold.through; !t.held {
 			r.through, t.release = math.MaxInt64, nil

@@ -78,6 +78,9 @@ type target struct {
 	held    bool // by the committed claim
 	pending bool // a claim is on its way that sets or lifts its hold
 	behind  bool // something waits before the mark of its hold, which must be set again
+	// unsure: a user paused it while the claim was on its way that lifts its hold. Whether the log holds it
+	// depends on the order of the two, and of the resume. It is held anew before it is fed.
+	unsure bool
 	// through is how far the target is claimed while it is held, or will be by the claim that is on its
 	// way: nothing of it that is due later was sent. It never falls while the target is held.
 	through int64
@@ -300,7 +303,7 @@ func (ts *targets) heal(t *target) {
 // feed has a healed target fed again, unless a claim is on its way that may hold it. One that the
 // committed claim holds is fed as far as the hold goes, or must wait until that is lifted.
 func (ts *targets) feed(t *target) {
-	if t.state != healed || t.pending || t.held && !ts.stepwise {
+	if t.state != healed || t.pending || t.unsure || t.held && !ts.stepwise {
 		return
 	}
 	if t.held {

@@ -175,7 +175,7 @@ func (s *Scheduler) pauseTarget(h raftfsm.Held) {
 	switch {
 	case h.Paused:
 		t = s.targets.get(h.Name)
-		t.paused, t.held = true, true
+		t.paused, t.held, t.unsure = true, true, t.unsure || t.pending
 		s.feedNoMore(t, h.Through)
 		t.through = h.Through // less than a claim on its way says, which raises nothing that is paused
 		s.targets.compareHold(t)

@@ -1,0 +1,73 @@
+package schedule
+
+import (
+	"context"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/carillonmq/carillon/raftfsm"
+	"github.com/carillonmq/carillon/storage/pause"
+)
+
+// liftsWait is a log that keeps back claims that lift holds of targets, until it may let them through.
+type liftsWait struct {
+	Log
+	through chan struct{} // closed: it may
+}
+
+func (l *liftsWait) Propose(ctx context.Context, c raftfsm.Command) *raftfsm.Proposal {
+	if claim, isClaim := c.(raftfsm.ChangeClaim); isClaim && len(claim.Lift) > 0 {
+		<-l.through
+	}
+	return l.Log.Propose(ctx, c)
+}
+
+// A target is paused and resumed while the claim that lifts its hold is on its way, and the scheduler hears of
+// all three at once. Whatever their order in the log, nothing is handed over that is not claimed, and all comes.
+func TestPause_andResumeWhileAClaimLiftsTheHold(t *testing.T) {
+	for _, claimed := range []string{"before both", "between", "after both"} {
+		t.Run(claimed, func(t *testing.T) {
+			onStage(t, func(ctx context.Context, s *stage) {
+				log := &liftsWait{s.node, make(chan struct{})}
+				s.log = log
+				s.holdBacklog(ctx, "slow", 300, 100)
+				feed := s.begin(ctx)
+				look := func() {
+					t.Helper()
+					for range 20 {
+						if _, err := s.scheduler.pass(ctx); err != nil {
+							t.Fatal(err)
+						}
+						s.checkMarks(s.scheduler)
+						synctest.Wait()
+					}
+				}
+				s.verdicts.Put(Verdict{Target: "slow"})
+				look()
+				if slow := s.scheduler.targets.byName["slow"]; slow == nil || !slow.pending || !slow.held || slow.state != flowing {
+					t.Fatalf("no claim is on its way that lifts the hold: %+v", slow)
+				}
+				now := func(when string) {
+					if when == claimed {
+						close(log.through)
+						synctest.Wait()
+					}
+				}
+				now("before both")
+				s.pause(ctx, pause.Target, "slow")
+				now("between")
+				s.resume(ctx, pause.Target, "slow")
+				now("after both")
+				look()
+				s.run(ctx, feed)
+				s.accept(ctx, "slow", 100, every(10*time.Millisecond))
+				time.Sleep(time.Minute)
+				s.check("slow", 400)
+				if holds := s.node.Store().Holds(); len(holds) > 0 {
+					t.Errorf("still held: %v", holds)
+				}
+			})
+		})
+	}
+}
