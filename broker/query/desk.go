@@ -92,7 +92,7 @@ type ListRequest struct {
 
 // List returns a page of what is pending. It may be short, or empty, and have others after it.
 func (d *Desk) List(ctx context.Context, r ListRequest) (client.Page, error) {
-	m, err := d.matcher(r.Filter)
+	m, err := newMatcher(r.Filter)
 	if err != nil {
 		return client.Page{}, err
 	}
@@ -108,6 +108,7 @@ func (d *Desk) List(ctx context.Context, r ListRequest) (client.Page, error) {
 		return client.Page{}, err
 	}
 	defer d.leave()
+	m.now = d.now().UnixMilli()
 	q := storage.ListQuery{From: from, Last: m.last(), Limit: r.Limit, Keep: m.may, Bodies: true}
 	if m.byBody() {
 		q.Limit = mostRead

@@ -49,13 +49,6 @@ func newMatcher(f client.Filter) (matcher, error) {
 	return m, nil
 }
 
-// matcher returns the filter as of now.
-func (d *Desk) matcher(f client.Filter) (matcher, error) {
-	m, err := newMatcher(f)
-	m.now = d.now().UnixMilli()
-	return m, err
-}
-
 // first is where what is meant begins in the order of delivery, last its latest due time.
 func (m *matcher) first() storage.Ref {
 	if m.From == 0 {
