@@ -170,11 +170,16 @@ func (s *Scheduler) claimCommand(now int64, next storage.Claim) raftfsm.Command 
 			change.Lift = append(change.Lift, t.name)
 		}
 	}
-	if named < len(changed) {
-		s.nextChanged += named // those that are released want a change with each claim
-	}
 	if changes {
-		s.topics.change(&change, named == len(changed))
+		isBehind := func(i int) bool { return changed[(s.nextChanged+i)%len(changed)].behind }
+		mayLift := true
+		for i := named; i < len(changed); i++ {
+			mayLift = mayLift && !isBehind(i)
+		}
+		s.topics.change(&change, mayLift)
+		if named < len(changed) {
+			s.nextChanged += named // those that are released want a change with each claim
+		}
 		return raftfsm.ChangeClaim{Time: now, ClaimChange: change}
 	}
 	for _, t := range s.targets.in[parked].targets {

@@ -45,6 +45,7 @@ type release struct {
 	// ahead is what counts as handed over and waits for the claim, in order of delivery, and some
 	// that is gone.
 	ahead []storage.Ref
+	mark  storage.Ref // that its hold was last given, or is by the claim on its way; the end if not yet
 }
 
 // isBehind reports whether something waits for a claim that is to go out before a message.
@@ -126,6 +127,7 @@ func (ts *targets) hold(t *target, low storage.Ref) storage.Hold {
 	mark, through := t.mark, t.through
 	if t.release != nil {
 		mark = ts.reach(t).Min(low)
+		t.release.mark = mark
 	}
 	if t.mayBeHeld() && ts.stepwise {
 		through = t.letGo()

@@ -265,7 +265,7 @@ func (ts *targets) strayAll(ref storage.Ref) {
 		switch {
 		case t.hasOwnMark() && ref.Less(t.mark):
 			ts.stray(t, ref)
-		case t != nil && t.release != nil: // it is read again by the sweep, but a new term goes by its hold
+		case t != nil && t.release != nil && ref.Less(t.release.mark): // it is read again by the sweep, but a new term goes by its hold
 			t.behind = true
 			ts.compareHold(t)
 		}
@@ -307,7 +307,7 @@ func (ts *targets) feed(t *target) {
 		return
 	}
 	if t.held {
-		t.release = &release{through: t.through}
+		t.release = &release{through: t.through, mark: endOfSchedule}
 	}
 	ts.queue(t)
 }
