@@ -5,6 +5,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 )
 
 // A message with an id of its own, of which the log of a run in which all was well tells beside the others.
@@ -35,6 +36,16 @@ func TestJudge_acceptsWhatTheLogHasEnded(t *testing.T) {
 			l.Log.Time(after(21).UnixMilli())
 			l.Pending = append(l.Pending, l.withID(chosen+1, 0))
 			l.Log.Expire(chosen, 7002)
+		},
+		"expired while Kafka left it without an answer, and written behind what was due later": func(l *Ledger) {
+			_, d := l.at(100)
+			l.late("orders", 100, 101, 1100*time.Millisecond)
+			l.Deliveries[200], l.Deliveries[202] = l.Deliveries[202], l.Deliveries[200]
+			expired := l.Log.Accepted[d.Seq]
+			expired.Expires = after(100.5).UnixMilli()
+			l.Log.Accepted[d.Seq] = expired
+			l.Log.Time(after(100.6).UnixMilli())
+			l.Log.Expire(d.Seq, 7001)
 		},
 		"refused by its condition": func(l *Ledger) {
 			m := l.withID(chosen, 0)

@@ -14,13 +14,15 @@ const acceptance = 250 * time.Millisecond
 
 // checkOrder looks at first copies: those of one target partition come in order of (due, seq),
 // if both were accepted before either was claimed. Where the log does not tell that, the time tells at
-// which the later one was written, unless a fault delays what is read.
+// which the later one was written, unless a fault delays what is read. What the log gave up as expired was
+// never acknowledged: it is there since Kafka wrote it after all, whenever that was, and no further try puts it
+// in its place.
 func (j *judge) checkOrder() {
 	highest := make(map[string]*Delivery) // by target partition
 	seen := make(map[uint64]bool)
 	for i := range j.Deliveries {
 		d := &j.Deliveries[i]
-		if d.Seq == 0 || seen[d.Seq] {
+		if d.Seq == 0 || seen[d.Seq] || j.Log.ids.ended[d.Seq].Expired {
 			continue
 		}
 		seen[d.Seq] = true
@@ -47,7 +49,7 @@ func (j *judge) checkKeys() {
 	first := make(map[uint64]*Delivery)
 	for i := range j.Deliveries {
 		d := &j.Deliveries[i]
-		if before := first[d.Seq]; d.Seq > 0 && d.Key != "" && (before == nil || d.At.Before(before.At)) {
+		if before := first[d.Seq]; d.Seq > 0 && d.Key != "" && !j.Log.ids.ended[d.Seq].Expired && (before == nil || d.At.Before(before.At)) {
 			first[d.Seq] = d
 		}
 	}
