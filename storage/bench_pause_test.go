@@ -15,7 +15,7 @@ import (
 // raise them again. All at once, and as many in a claim as the leader puts there (broker/schedule,
 // mostPairs): the longest of these. In processor time of Apply alone, which a busy machine leaves as it is.
 func BenchmarkClaimWhilePaused(b *testing.B) {
-	const targets, pairs = 1000, 2048
+	const targets, pairs = 1000, 1024
 	for _, paused := range []int{1, 10, 100} {
 		b.Run(fmt.Sprintf("topics=%d", paused), func(b *testing.B) {
 			runtime.LockOSThread()

@@ -23,7 +23,7 @@ const mostChanges = 4096
 // mostPairs is how many times a claim has Apply look at a delay topic that is held, or of which something is
 // kept back, for a target that the claim names: up to a microsecond each (storage,
 // BenchmarkClaimWhilePaused).
-const mostPairs = 2048
+const mostPairs = 1024
 
 // claims keeps the log ahead of the clock: nothing is published that a committed
 // claim does not cover. So the log says how far anything may have been sent, and with the
@@ -171,12 +171,11 @@ func (s *Scheduler) claimCommand(now int64, next storage.Claim) raftfsm.Command 
 		}
 	}
 	if changes {
-		isBehind := func(i int) bool { return changed[(s.nextChanged+i)%len(changed)].behind }
-		mayLift := true
+		unnamedBehind := false // a topic's hold is lifted once a new term would find by those of targets what it brought
 		for i := named; i < len(changed); i++ {
-			mayLift = mayLift && !isBehind(i)
+			unnamedBehind = unnamedBehind || changed[(s.nextChanged+i)%len(changed)].behind
 		}
-		s.topics.change(&change, mayLift)
+		s.topics.change(&change, !unnamedBehind)
 		if named < len(changed) {
 			s.nextChanged += named // those that are released want a change with each claim
 		}
