@@ -25,15 +25,16 @@ type OperationRequest struct {
 // A time is a condition only if something may lie beyond it. States are none, since each message is in one.
 //
 //	                 from is a condition           to is a condition
-//	messages         after now                     until 99 hundredths of maxDelay from now
+//	messages         after a minute from now       until 99 hundredths of maxDelay from now
 //	dead letters     after the beginning of 1999   until now
 //
 // The last hundredth is for clocks that differ, and for the way of the request: what is the longest delay for
-// its sender is a little less for who judges it.
+// its sender is a little less for who judges it. So is the minute. It leaves out nothing that an operation could
+// be sure to meet either: what is due within it is on its way before long, whoever asks.
 func (r *OperationRequest) CheckAll(now, maxDelay int64) *Problem {
 	const remedy = ", so the filter means everything: give a topic, a target or a time that leaves something out, of messages also a prefix, of dead letters a code; or, if everything is meant, say \"all\": true"
 	f := &r.Filter
-	firstFrom, early := now, "is not ahead, and what waits is"
+	firstFrom, early := now+marginFrom, "is a minute ahead at most, so it leaves out only what is on its way before long"
 	lastTo, late := now+maxDelay-maxDelay/100, "is as late as any message may be due"
 	if r.Verb == OperationReplay {
 		firstFrom, early = beforeLetters, "is before there were any dead letters"
@@ -53,6 +54,9 @@ func (r *OperationRequest) CheckAll(now, maxDelay int64) *Problem {
 		return BadField("filter", "", "has no condition"+remedy)
 	}
 }
+
+// marginFrom is how far ahead a From may be, in milliseconds, and still be no condition.
+const marginFrom = 60_000
 
 // beforeLetters is the beginning of 1999: Kafka is younger, and so is every dead letter.
 const beforeLetters = 915_148_800_000

@@ -375,6 +375,7 @@ func TestStart_refusesBadInput(t *testing.T) {
 			{"no filter", client.OperationRequest{Verb: "cancel", Reason: "r"}, "filter", `say "all": true`},
 			{"states alone", client.OperationRequest{Verb: "cancel", Filter: client.Filter{States: []string{"waiting"}}, Reason: "r"}, "filter", `say "all": true`},
 			{"a time that all is after", client.OperationRequest{Verb: "cancel", Filter: client.Filter{From: 1}, Reason: "r"}, "filter.from", `say "all": true`},
+			{"a time that all but the next second is after", client.OperationRequest{Verb: "cancel", Filter: client.Filter{From: f.begun.Add(time.Second).UnixMilli()}, Reason: "r"}, "filter.from", `say "all": true`},
 			{"a time that nothing may be due after", client.OperationRequest{Verb: "cancel", Filter: client.Filter{To: f.begun.Add(f.Orders.MaxDelay() - time.Second).UnixMilli()}, Reason: "r"}, "filter.to", `say "all": true`},
 			{"no filter, dry", client.OperationRequest{Verb: "cancel", DryRun: true}, "filter", `say "all": true`},
 			{"all and a filter", client.OperationRequest{Verb: "cancel", Filter: topic, All: true, Reason: "r"}, "all", "leave one of the two out"},

@@ -88,7 +88,7 @@ func TestStart_repeatedIsAnsweredThoughTimeHasPassed(t *testing.T) {
 	atDesk(t, func(t *testing.T, f *fixture) {
 		f.put("a.delay", "orders", "a", 50)
 		f.propose(raftfsm.KeepOutcomes{Keep: outcomes.Keep{For: 7 * 24 * 3_600_000, Count: 1000}})
-		r := client.OperationRequest{Verb: client.OperationCancel, Filter: client.Filter{From: f.begun.Add(time.Minute).UnixMilli()}, Reason: "r"}
+		r := client.OperationRequest{Verb: client.OperationCancel, Filter: client.Filter{From: f.begun.Add(2 * time.Minute).UnixMilli()}, Reason: "r"}
 		repeat := func() (client.Operation, error) { return f.Start(t.Context(), r, "ann", "key") }
 		if o, err := repeat(); err != nil || o.ID != "1" {
 			t.Fatalf("%+v, %v", o, err)

@@ -110,6 +110,8 @@ func bulk() []Case {
 				{client.OperationCancel, client.Filter{To: s.ms(century - time.Minute)}, "filter.to"}, // time goes by on the way
 				{client.OperationCancel, client.Filter{From: s.ms(-time.Hour), To: s.ms(century)}, "filter.to"},
 				{client.OperationCancel, client.Filter{From: s.ms(-time.Hour)}, "filter.from"},
+				{client.OperationCancel, client.Filter{From: s.ms(30 * time.Second)}, "filter.from"},
+				{client.OperationCancel, client.Filter{From: s.ms(5 * time.Minute)}, ""},
 				{client.OperationCancel, client.Filter{To: s.ms(98 * century / 100)}, ""},
 				{client.OperationCancel, client.Filter{From: s.ms(time.Hour), To: s.ms(century)}, ""},
 				{client.OperationReplay, client.Filter{To: s.ms(time.Hour)}, "filter.to"},
