@@ -63,7 +63,7 @@ func TestCreate_makesATokenThatIsKnownUntilItIsRevoked(t *testing.T) {
 	if _, err := readFile(t, path).Check(other); err != nil {
 		t.Errorf("the other token: %v", err)
 	}
-	if _, err := Revoke(path, want.ID); err == nil || !strings.Contains(err.Error(), `has no token of the id "`+want.ID+`": `) {
+	if _, err := Revoke(path, want.ID); err == nil || !strings.Contains(err.Error(), `has no token of the id "`+want.ID+`": `) || !errors.Is(err, ErrNoToken) {
 		t.Errorf("revoked twice: %v", err)
 	}
 }
@@ -241,6 +241,8 @@ func TestReadBook_namesFileLineAndRemedy(t *testing.T) {
 		"tokens:\n- {" + sound + ", created: today}":                                         `t.yaml:2: created is "today": write a time as 2027-01-01T00:00:00Z, or take it out`,
 		"tokens:\n- {" + sound + ", topics: []}":                                             `t.yaml:2: topics is no list of patterns: write ["*"], or leave it out, for all`,
 		"tokens:\n- {" + sound + ", targets: ['[']}":                                         `t.yaml:2: targets: "[": write a pattern over topic names, such as "*.delay"; * ? and [abc] have a meaning`,
+		"tokens:\n- {" + sound + ", targets: [' orders']}":                                   `t.yaml:2: targets: " orders": no topic has a blank in its name, so it matches none: take the blanks out`,
+		"tokens:\n- {" + sound + ", topics: [\"ord\\ter\"]}":                                 `t.yaml:2: topics: "ord\ter": no topic has a blank in its name`,
 		"tokens:\n- {" + sound + ", targets: [[x]]}":                                         `t.yaml:2: targets: "": write a pattern over topic names, such as "*.delay"; * ? and [abc] have a meaning`,
 		"tokens:\n- {id: abcdefgh, name: anna, role: viewer, sha256: carillon_abcdefgh_S_C}": "t.yaml:2: sha256 is not 64 hexadecimal digits: it is the digest of a token, which `carillon token create` writes, and never the token itself",
 		"tokens:\n- {id: abcdefgh, name: anna, role: viewer, sha256: " + digest + "0f}":      "t.yaml:2: sha256 is not 64 hexadecimal digits: it is the digest of a token, which `carillon token create` writes, and never the token itself",

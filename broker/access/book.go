@@ -12,6 +12,7 @@ import (
 	"strconv"
 	"strings"
 	"time"
+	"unicode"
 
 	"go.yaml.in/yaml/v3"
 )
@@ -206,6 +207,9 @@ func (r *bookReader) patterns(key string, list *yaml.Node, e *Entry) {
 func CheckPattern(pattern string) error {
 	if _, err := path.Match(pattern, ""); err != nil || pattern == "" {
 		return errors.New(`write a pattern over topic names, such as "*.delay"; * ? and [abc] have a meaning`)
+	}
+	if strings.ContainsFunc(pattern, unicode.IsSpace) {
+		return errors.New("no topic has a blank in its name, so it matches none: take the blanks out")
 	}
 	return nil
 }

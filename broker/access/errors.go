@@ -5,6 +5,8 @@ import "errors"
 var (
 	// ErrMalformed: what was shown is no token of Carillon, or was not copied whole.
 	ErrMalformed = errors.New("this is no token of the form carillon_ID_SECRET_CHECK")
+	// ErrNoToken: the file has none of the id that is to be revoked.
+	ErrNoToken = errors.New("has no token of the id")
 	// ErrUnknown: the token was revoked, or is one of another cluster.
 	ErrUnknown = errors.New("the token is not known to this node, or not any more")
 )

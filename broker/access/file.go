@@ -36,7 +36,7 @@ func Revoke(path, id string) (revoked Entry, err error) {
 	err = change(path, func(b Book) (Book, error) {
 		i := slices.IndexFunc(b.entries, func(e Entry) bool { return e.ID == id })
 		if i < 0 {
-			return b, fmt.Errorf("%s has no token of the id %q: `carillon token list` shows the ids", path, id)
+			return b, fmt.Errorf("%s %w %q: `carillon token list` shows the ids", path, ErrNoToken, id)
 		}
 		revoked = b.entries[i]
 		return Book{entries: slices.Delete(b.entries, i, i+1)}, nil

@@ -130,6 +130,7 @@ func TestConfig_namesFieldValueAndRemedy(t *testing.T) {
 		{"an unknown start", func(c *Config) { c.Routes[0].Start = "first" }, `routes[0].start is "first": use earliest or latest`},
 		{"a dead-letter topic that is a delay topic", func(c *Config) { c.DeadLetter.Topic = "dead.delay" }, `dead_letter.topic is "dead.delay": it is a delay topic, routes[].from "*.delay" matches it; choose a topic that no route reads`},
 		{"a dead-letter topic without name", func(c *Config) { c.DeadLetter.Topic = "" }, `dead_letter.topic is "": topic name is empty: give 1 to 249 characters`},
+		{"a deny pattern that denies nothing", func(c *Config) { c.Targets.Deny = []string{" audit"} }, `targets.deny is " audit": no topic has a blank in its name, so it matches none; take the blanks out`},
 		{"a broken allow pattern", func(c *Config) { c.Targets.Allow = []string{"*", "["} }, `targets.allow is "[": write a pattern over topic names, such as "*.delay"; * ? and [abc] have a meaning`},
 		{"no target at all", func(c *Config) { c.Targets.Allow = []string{} }, `targets.allow is "[]": nothing could be delivered; give at least one pattern, such as "*"`},
 		{"exactly once", func(c *Config) { c.Delivery = "exactly-once" }, `delivery is "exactly-once": it is not built yet; use at-least-once`},

@@ -11,6 +11,7 @@ import (
 	"strconv"
 	"strings"
 	"time"
+	"unicode"
 )
 
 // A FieldError says what is wrong with one key of the configuration.
@@ -292,6 +293,8 @@ func (p *problems) checkPatterns(field string, patterns []string) {
 	for _, pattern := range patterns {
 		if _, err := path.Match(pattern, ""); err != nil || pattern == "" {
 			p.add(field, pattern, `write a pattern over topic names, such as "*.delay"; * ? and [abc] have a meaning`)
+		} else if strings.ContainsFunc(pattern, unicode.IsSpace) { // one of targets.deny would deny nothing
+			p.add(field, pattern, "no topic has a blank in its name, so it matches none; take the blanks out")
 		}
 	}
 }

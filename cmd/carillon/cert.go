@@ -50,9 +50,9 @@ func certInitCommand() *cobra.Command {
 			"which signs. What is there already is left as it is.",
 		Args: arguments(cobra.NoArgs),
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			valid, err := config.ParseDuration(lasts)
+			valid, err := parseLasts(lasts)
 			if err != nil {
-				return &usageError{fmt.Errorf("--valid-for: %w", err)}
+				return err
 			}
 			if err := os.MkdirAll(dir, 0o700); err != nil {
 				return err
@@ -74,6 +74,22 @@ func certInitCommand() *cobra.Command {
 	return cmd
 }
 
+// shortestLasts is the least time for which a certificate is made: one that has expired before a node has read it
+// would take the place of a good one.
+const shortestLasts = time.Minute
+
+// parseLasts reads the value of --valid-for.
+func parseLasts(text string) (time.Duration, error) {
+	valid, err := config.ParseDuration(text)
+	if err != nil {
+		return 0, &usageError{fmt.Errorf("--valid-for: %w", err)}
+	}
+	if valid < shortestLasts {
+		return 0, &usageError{&config.FieldError{Field: "--valid-for", Value: text, Remedy: "use 1m or more, or leave it out"}}
+	}
+	return valid, nil
+}
+
 func lstat(path string) error {
 	_, err := os.Lstat(path)
 	return err
@@ -93,9 +109,9 @@ func certNodeCommand() *cobra.Command {
 			"  carillon cert node n1 --dir certs --config carillon.yaml",
 		Args: arguments(cobra.ExactArgs(1)),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			valid, err := config.ParseDuration(lasts)
+			valid, err := parseLasts(lasts)
 			if err != nil {
-				return &usageError{fmt.Errorf("--valid-for: %w", err)}
+				return err
 			}
 			if args[0] == authorityFile { // its pair would take the place of the authority's
 				return fmt.Errorf("%[1]s.pem and %[1]s.key are the authority's: give the member another id in %[2]s", authorityFile, membersKey)
@@ -137,9 +153,9 @@ func certClientCommand() *cobra.Command {
 		Example: "  carillon cert client prometheus --dir certs",
 		Args:    arguments(cobra.ExactArgs(1)),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			valid, err := config.ParseDuration(lasts)
+			valid, err := parseLasts(lasts)
 			if err != nil {
-				return &usageError{fmt.Errorf("--valid-for: %w", err)}
+				return err
 			}
 			name := args[0]
 			if !callerName.MatchString(name) {

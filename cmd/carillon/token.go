@@ -44,6 +44,9 @@ func tokenCreateCommand() *cobra.Command {
 			"  (umask 077; carillon token create shop --role operator --topics 'orders.*' --api.tokens tokens.yaml > shop.token)",
 		Args: arguments(cobra.ExactArgs(1)),
 		RunE: func(cmd *cobra.Command, args []string) error {
+			if err := refuseEmpty(cmd.Flags(), "topics", "targets"); err != nil { // it would be for all of them
+				return err
+			}
 			g.Name, g.Role = args[0], access.Role(role)
 			if err := checkGrant(g); err != nil {
 				return &usageError{err}
@@ -180,6 +183,9 @@ func tokenRevokeCommand() *cobra.Command {
 				return err
 			}
 			e, err := access.Revoke(path, args[0])
+			if errors.Is(err, access.ErrNoToken) {
+				return &absentError{err}
+			}
 			if err != nil {
 				return err
 			}
