@@ -14,27 +14,27 @@ import (
 )
 
 // An Explanation is what a node knows of an id within its delay topic, in numbers for programs and in
-// words for people. Times are epoch milliseconds.
+// words for people. Times are epoch milliseconds; what has 64 bits is a text in JSON.
 type Explanation struct {
 	Topic        string `json:"topic"`
 	ID           string `json:"id"`
-	Node         string `json:"node"`          // who says so
-	AppliedIndex uint64 `json:"applied_index"` // as of this entry of the log
-	Cluster      string `json:"cluster"`       // in hexadecimal; a slash and a seq behind it make delivered-seq
+	Node         string `json:"node"`                 // who says so
+	AppliedIndex uint64 `json:"applied_index,string"` // as of this entry of the log
+	Cluster      string `json:"cluster"`              // in hexadecimal; a slash and a seq behind it make delivered-seq
 
-	Waiting    *Waiting    `json:"waiting,omitempty"` // the newest message with the id that has not ended; nil: none
-	Events     []LifeEvent `json:"events"`            // oldest first
-	KnownSince int64       `json:"known_since"`       // what ended before may be forgotten; 0: nothing was ever forgotten
-	Words      []string    `json:"words"`             // all of it, a line each
+	Waiting    *Waiting    `json:"waiting,omitempty"`  // the newest message with the id that has not ended; nil: none
+	Events     []LifeEvent `json:"events"`             // oldest first
+	KnownSince int64       `json:"known_since,string"` // what ended before may be forgotten; 0: nothing was ever forgotten
+	Words      []string    `json:"words"`              // all of it, a line each
 }
 
 // A Waiting is a message that has not ended.
 type Waiting struct {
-	Seq     uint64 `json:"seq"`
-	Due     int64  `json:"due"`
+	Seq     uint64 `json:"seq,string"`
+	Due     int64  `json:"due,string"`
 	Target  string `json:"target"`
-	Expires int64  `json:"expires,omitempty"` // 0: never
-	State   string `json:"state"`             // one of the States
+	Expires int64  `json:"expires,omitempty,string"` // 0: never
+	State   string `json:"state"`                    // one of the States
 
 	topic string // the delay topic that holds it, "" if none does (storage.Found)
 }
@@ -50,15 +50,15 @@ const (
 
 // A LifeEvent is the end of one message, or a record that took no effect.
 type LifeEvent struct {
-	What      string `json:"what"`          // delivered, dead-lettered, expired, cancelled, replaced or refused
-	Seq       uint64 `json:"seq,omitempty"` // of the message; 0 of what was refused
-	By        uint64 `json:"by,omitempty"`  // of replaced: the message in its place
-	Due       int64  `json:"due"`
-	At        int64  `json:"at"`                  // when it happened, by the leader's clock
-	Target    string `json:"target"`              // where it went, or would have gone
-	Partition *int32 `json:"partition,omitempty"` // where it went; of refused, in Topic, which record had no effect
-	Offset    *int64 `json:"offset,omitempty"`    // likewise; nil as well where Kafka did not tell
-	Late      *int64 `json:"late_ms,omitempty"`   // of delivered: milliseconds between Due and At
+	What      string `json:"what"`                 // delivered, dead-lettered, expired, cancelled, replaced or refused
+	Seq       uint64 `json:"seq,omitempty,string"` // of the message; 0 of what was refused
+	By        uint64 `json:"by,omitempty,string"`  // of replaced: the message in its place
+	Due       int64  `json:"due,string"`
+	At        int64  `json:"at,string"`                // when it happened, by the leader's clock
+	Target    string `json:"target"`                   // where it went, or would have gone
+	Partition *int32 `json:"partition,omitempty"`      // where it went; of refused, in Topic, which record had no effect
+	Offset    *int64 `json:"offset,omitempty,string"`  // likewise; nil as well where Kafka did not tell
+	Late      *int64 `json:"late_ms,omitempty,string"` // of delivered: milliseconds between Due and At
 }
 
 // explainTries bounds how often an explanation begins anew since the schedule has changed meanwhile.

@@ -2,7 +2,8 @@ package client
 
 // The answers of this file are read by programs of other versions: a field keeps its name and type.
 // 64-bit numbers are texts in JSON, since many readers have no such numbers. Times are epoch
-// milliseconds.
+// milliseconds. A Status, and a Pause, which is part of one, have numbers: they are older, and while nodes
+// are upgraded programs of two versions read them.
 
 // A Filter says which messages are meant. The zero value means all of them.
 type Filter struct {
@@ -174,44 +175,44 @@ type Places struct {
 }
 
 // An Explanation is all that a node knows of an id, as far as it has applied the log: a follower can be a
-// moment behind. Its numbers are numbers in JSON, as they always were.
+// moment behind.
 type Explanation struct {
 	Topic        string `json:"topic"`
 	ID           string `json:"id"`
-	Node         string `json:"node"`          // who says so
-	AppliedIndex uint64 `json:"applied_index"` // as of this entry of the log
-	Cluster      string `json:"cluster"`       // in hexadecimal; a slash and a seq behind it make delivered-seq
+	Node         string `json:"node"`                 // who says so
+	AppliedIndex uint64 `json:"applied_index,string"` // as of this entry of the log
+	Cluster      string `json:"cluster"`              // in hexadecimal; a slash and a seq behind it make delivered-seq
 
-	Waiting    *ExplainedMessage `json:"waiting,omitempty"` // the newest with the id that has not ended; nil: none
-	Events     []ExplainedEvent  `json:"events"`            // oldest first
-	KnownSince int64             `json:"known_since"`       // what ended before may be forgotten; 0: nothing was ever forgotten
-	Words      []string          `json:"words"`             // all of it, a line each
+	Waiting    *ExplainedMessage `json:"waiting,omitempty"`  // the newest with the id that has not ended; nil: none
+	Events     []ExplainedEvent  `json:"events"`             // oldest first
+	KnownSince int64             `json:"known_since,string"` // what ended before may be forgotten; 0: nothing was ever forgotten
+	Words      []string          `json:"words"`              // all of it, a line each
 }
 
 // An ExplainedMessage is one that has not ended.
 type ExplainedMessage struct {
-	Seq     uint64 `json:"seq"`
-	Due     int64  `json:"due"` // epoch milliseconds
+	Seq     uint64 `json:"seq,string"`
+	Due     int64  `json:"due,string"` // epoch milliseconds
 	Target  string `json:"target"`
-	Expires int64  `json:"expires,omitempty"` // epoch milliseconds; 0: never
-	State   string `json:"state"`             // waiting, paused, held, on-its-way or expired
+	Expires int64  `json:"expires,omitempty,string"` // epoch milliseconds; 0: never
+	State   string `json:"state"`                    // waiting, paused, held, on-its-way or expired
 }
 
 // An ExplainedEvent is the end of one message, or an operation that took no effect.
 type ExplainedEvent struct {
-	What      string `json:"what"`                // OutcomeDelivered and so on
-	Seq       uint64 `json:"seq,omitempty"`       // of the message; 0 of what was refused
-	By        uint64 `json:"by,omitempty"`        // of replaced: the message in its place
-	Due       int64  `json:"due"`                 // epoch milliseconds
-	At        int64  `json:"at"`                  // when it happened, likewise
-	Target    string `json:"target"`              // where it went, or would have gone
-	Partition *int32 `json:"partition,omitempty"` // as of an Outcome
-	Offset    *int64 `json:"offset,omitempty"`    // nil as well where Kafka did not tell
-	Late      *int64 `json:"late_ms,omitempty"`   // of delivered: milliseconds between Due and At
+	What      string `json:"what"`                     // OutcomeDelivered and so on
+	Seq       uint64 `json:"seq,omitempty,string"`     // of the message; 0 of what was refused
+	By        uint64 `json:"by,omitempty,string"`      // of replaced: the message in its place
+	Due       int64  `json:"due,string"`               // epoch milliseconds
+	At        int64  `json:"at,string"`                // when it happened, likewise
+	Target    string `json:"target"`                   // where it went, or would have gone
+	Partition *int32 `json:"partition,omitempty"`      // as of an Outcome
+	Offset    *int64 `json:"offset,omitempty,string"`  // nil as well where Kafka did not tell
+	Late      *int64 `json:"late_ms,omitempty,string"` // of delivered: milliseconds between Due and At
 }
 
 // A Status is what a node tells of itself and of its cluster as it knows it. Nodes tell more than this,
-// for those who run them.
+// for those who run them. Its numbers are numbers in JSON.
 type Status struct {
 	Node      string   `json:"node"`
 	State     string   `json:"state"`  // leader, follower or candidate; unborn, replaced or failed

@@ -38,6 +38,10 @@ func TestWire_isAsItAlwaysWas(t *testing.T) {
 			`{"index":"12","pending":"10","exact":false,"buckets":[{"from":"5","target":"orders","count":"9","within":"2"},{"to":"5","count":"0","within":"0"}],"unseen":"3","left_out":1,"untold":{"count":"1","within":"0"}}`},
 		{Pause{Kind: PauseTarget, Name: "orders", Who: "anna", Why: "stock-taking", Since: 7}, `{"kind":"target","name":"orders","who":"anna","why":"stock-taking","since":7}`},
 		{PauseChange{Changed: true}, `{"changed":true}`},
+		{Explanation{Topic: "t", ID: "i", Node: "n1", AppliedIndex: 1<<64 - 1, Cluster: "c", Events: []ExplainedEvent{}}, `{"topic":"t","id":"i","node":"n1","applied_index":"18446744073709551615","cluster":"c","events":[],"known_since":"0","words":null}`},
+		{ExplainedMessage{Seq: 1<<64 - 1, Due: 6, Target: "orders", Expires: 7, State: StateWaiting}, `{"seq":"18446744073709551615","due":"6","target":"orders","expires":"7","state":"waiting"}`},
+		{ExplainedEvent{What: OutcomeDelivered, Seq: 4, Due: 6, At: 7, Target: "orders", Partition: &partition, Offset: &offset, Late: &from}, `{"what":"delivered","seq":"4","due":"6","at":"7","target":"orders","partition":3,"offset":"17","late_ms":"5"}`},
+		{ExplainedEvent{What: OutcomeReplaced, Seq: 5, By: 6, Due: 6, At: 7, Target: "orders"}, `{"what":"replaced","seq":"5","by":"6","due":"6","at":"7","target":"orders"}`},
 		// From feature level 4 on:
 		{Filter{}, `{}`},
 		{Filter{Topic: "a", Prefix: "b", Target: "c", From: 1, To: 2, States: []string{StateParked}, Code: "d"}, `{"topic":"a","prefix":"b","target":"c","from":"1","to":"2","states":["parked"],"code":"d"}`},

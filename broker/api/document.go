@@ -131,7 +131,7 @@ func schemaName(t reflect.Type, hint string) string {
 }
 
 const description = `Messages that wait, as programs and people change and see them. Any node answers: what the leader alone can do is passed on to it.
-64-bit numbers are texts. Times in answers are epoch milliseconds. Errors are problem details (RFC 9457) whose code does not change.`
+64-bit numbers are texts, but for /v1/status, and for the since of a pause, which are numbers. Times in answers are epoch milliseconds. Errors are problem details (RFC 9457) whose code does not change.`
 
 // operation returns the route as huma takes it.
 func (r route) operation(registry huma.Registry) huma.Operation {

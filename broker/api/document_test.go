@@ -57,7 +57,7 @@ func TestDocument_staysAtHome(t *testing.T) {
 	if len(document.Servers) != 1 || document.Servers[0].URL != ".." {
 		t.Errorf("servers %+v", document.Servers)
 	}
-	for schema, field := range map[string]string{"Answer": "seq", "Message": "due", "Outcome": "offset", "Problem": "since"} {
+	for schema, field := range map[string]string{"Answer": "seq", "Message": "due", "Outcome": "offset", "Problem": "since", "NodeExplanation": "applied_index", "NodeWaiting": "seq", "NodeLifeEvent": "by"} {
 		if got := document.Components.Schemas[schema].Properties[field].Type; got != "string" {
 			t.Errorf("%s.%s is a %v", schema, field, got)
 		}

@@ -2,6 +2,7 @@ package api
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -176,6 +177,30 @@ func TestExplain_comesThroughWhole(t *testing.T) {
 	got, err := serveNode(t, &fakeNode{}).Explain(t.Context(), "a&b.delay", "ä ?")
 	if diff := cmp.Diff(want, got); diff != "" || err != nil {
 		t.Errorf("%v (-want +got):\n%s", err, diff)
+	}
+}
+
+// What nodes tell is what package client reads, in which numbers of 64 bits are texts.
+func TestExplain_isToldInTheFormOfTheClient(t *testing.T) {
+	const due = 1_900_000_000_000
+	told := broker.Explanation{Topic: "orders.delay", ID: "order-7", Node: "n1", AppliedIndex: 1<<53 + 1, KnownSince: due, Words: []string{"a line"},
+		Waiting: &broker.Waiting{Seq: 1<<53 + 1, Due: due, Target: "orders", Expires: due + 1, State: broker.StateWaiting},
+		Events:  []broker.LifeEvent{{What: "delivered", Seq: 1<<53 + 1, By: 5, Due: due, At: due + 1, Target: "orders", Partition: new(int32(3)), Offset: new(int64(1<<53 + 1)), Late: new(int64(1))}},
+	}
+	text, err := json.Marshal(told)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var read client.Explanation
+	if err := json.Unmarshal(text, &read); err != nil {
+		t.Fatal(err)
+	}
+	again, err := json.Marshal(read)
+	if diff := cmp.Diff(string(text), string(again)); diff != "" || err != nil {
+		t.Errorf("%v (-told +read):\n%s", err, diff)
+	}
+	if !strings.Contains(string(text), `"applied_index":"9007199254740993"`) {
+		t.Errorf("%s", text)
 	}
 }
 
