@@ -225,7 +225,18 @@ func (n nodes) start(ctx context.Context, r client.OperationRequest) (o client.O
 		o, err = cluster.StartOperation(ctx, r)
 		return err
 	})
-	return o, err
+	return o, inFlags(err)
+}
+
+// inFlags returns the error in the words of the command line: the API's say what to write into a request.
+func inFlags(err error) error {
+	var problem *client.Problem
+	if !errors.As(err, &problem) || problem.Code != client.CodeBadRequest {
+		return err
+	}
+	told := *problem
+	told.Detail = strings.NewReplacer(`"all": true`, "--all", `all "true" `, "--all ").Replace(told.Detail)
+	return &told
 }
 
 // meant says how much is meant.

@@ -11,6 +11,7 @@ import (
 
 	"github.com/carillonmq/carillon/client"
 	"github.com/carillonmq/carillon/cmd/carillon/internal/contexts"
+	"github.com/carillonmq/carillon/cmd/carillon/internal/table"
 )
 
 // completionTimeout bounds the wait of somebody who has pressed the tab key.
@@ -31,7 +32,8 @@ func complete(cmd *cobra.Command, flag string, f cobra.CompletionFunc) {
 func offered(typed string, words map[string]bool) ([]string, cobra.ShellCompDirective) {
 	var fit []string
 	for _, word := range slices.Sorted(maps.Keys(words)) {
-		if strings.HasPrefix(word, typed) {
+		// One that could act on the terminal is left out. Cut off at a newline it would be another one, too.
+		if strings.HasPrefix(word, typed) && table.Text(word) == word {
 			fit = append(fit, word)
 		}
 	}

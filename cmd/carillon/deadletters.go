@@ -52,6 +52,11 @@ func (f *letterFlags) read(now time.Time) (filter client.Filter, err error) {
 		return filter, err
 	}
 	filter = f.filter
+	for flag, text := range map[string]string{"topic": filter.Topic, "code": filter.Code, "target": filter.Target} {
+		if err := checkText("--"+flag, text); err != nil {
+			return filter, err
+		}
+	}
 	if filter.From, err = parseMoment("--since", f.since, now, back); err != nil {
 		return filter, err
 	}

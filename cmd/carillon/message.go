@@ -37,7 +37,10 @@ func (m *messageFlags) check(id string) error {
 	if id == "" {
 		return &usageError{errors.New("the id is empty: give the deliver-id of the message")}
 	}
-	return nil
+	if err := checkText("--topic", m.topic); err != nil {
+		return err
+	}
+	return checkText("the id", id)
 }
 
 func explainCommand() *cobra.Command {

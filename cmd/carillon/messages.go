@@ -8,8 +8,11 @@ import (
 	"fmt"
 	"io"
 	"iter"
+	"slices"
 	"strconv"
+	"strings"
 	"time"
+	"unicode/utf8"
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
@@ -40,8 +43,12 @@ func (f *filterFlags) add(cmd *cobra.Command) {
 	f.node.add(cmd)
 	complete(cmd, "topic", f.node.completeTopics)
 	complete(cmd, "target", f.node.completeTargets)
-	states := []string{client.StateWaiting, client.StateParked, client.StatePaused, client.StateClaimed, client.StateExpired}
-	complete(cmd, "state", cobra.FixedCompletions(states, cobra.ShellCompDirectiveNoFileComp))
+	complete(cmd, "state", cobra.FixedCompletions(states(), cobra.ShellCompDirectiveNoFileComp))
+}
+
+// states are those that --state takes.
+func states() []string {
+	return []string{client.StateWaiting, client.StateParked, client.StatePaused, client.StateClaimed, client.StateExpired}
 }
 
 // read returns the filter.
@@ -50,6 +57,16 @@ func (f *filterFlags) read(now time.Time) (filter client.Filter, err error) {
 		return filter, err
 	}
 	filter = f.filter
+	for _, state := range filter.States {
+		if !slices.Contains(states(), state) {
+			return filter, &usageError{&config.FieldError{Field: "--state", Value: state, Remedy: "use " + strings.Join(states(), ", ")}}
+		}
+	}
+	for flag, text := range map[string]string{"topic": filter.Topic, "prefix": filter.Prefix, "target": filter.Target} {
+		if err := checkText("--"+flag, text); err != nil {
+			return filter, err
+		}
+	}
 	if filter.From, err = parseMoment("--due-from", f.from, now, ahead); err != nil {
 		return filter, err
 	}
@@ -66,6 +83,14 @@ func refuseEmpty(flags *pflag.FlagSet, names ...string) error {
 		if given.Changed && (given.Value.String() == "" || isList && len(list.GetSlice()) == 0) {
 			return &usageError{&config.FieldError{Field: "--" + name, Remedy: "give it a value, or leave it out"}}
 		}
+	}
+	return nil
+}
+
+// checkText refuses what is no text: nothing has such a name, and JSON would make another of it.
+func checkText(field, text string) error {
+	if !utf8.ValidString(text) {
+		return &usageError{&config.FieldError{Field: field, Value: text, Remedy: "it is not valid UTF-8, and names nothing; write it in UTF-8"}}
 	}
 	return nil
 }

@@ -139,6 +139,11 @@ func (n nodes) explain(address string, err error) error {
 	switch {
 	case err == nil || errors.As(err, &answer) || errors.As(err, &explained):
 		return err
+	case strings.Contains(err.Error(), "tls: certificate required"): // an alert of crypto/tls, which has no type
+		err = fmt.Errorf("the node at %s asks callers for a certificate (api.tls.client_ca), name one and its key with --cert-file and --key-file: %w", address, err)
+	case strings.Contains(err.Error(), "speaks TLS: write https://"): // of client.Admin
+		urls := "https://" + strings.ReplaceAll(address, ",", ",https://")
+		err = fmt.Errorf("the node at %s speaks TLS: ask %s, with --ca-file where the system does not trust who signed its certificate", address, urls)
 	case errors.As(err, &problem) && !errors.Is(err, client.ErrInDoubt):
 		return problem // which names what it is about
 	case errors.Is(err, client.ErrInDoubt), errors.Is(err, context.Canceled):
