@@ -8,15 +8,19 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"math/rand/v2"
 	"net"
 	"net/http"
 	"net/http/httptrace"
 	"net/url"
+	"slices"
 	"strconv"
 	"strings"
 	"sync/atomic"
 	"time"
+
+	"github.com/carillonmq/carillon/client/body"
 )
 
 const (
@@ -227,6 +231,9 @@ func (e *endpoints) request(ctx context.Context, base string, c call, body []byt
 	if err != nil {
 		return nil, err
 	}
+	if err := checkAddress(c.path, c.query); err != nil {
+		return nil, err
+	}
 	if body != nil {
 		request.Header.Set("Content-Type", "application/json")
 	}
@@ -277,17 +284,48 @@ func refused(base string, answer *http.Response, text []byte, err error) try {
 	return tried
 }
 
-func encode(body any) ([]byte, error) {
-	if body == nil {
+// encode writes a request as JSON, as it is or not at all.
+func encode(request any) ([]byte, error) {
+	if request == nil {
 		return nil, nil
+	}
+	if wrong := body.CheckText(request); wrong != nil {
+		return nil, refusedHere(wrong)
 	}
 	var text bytes.Buffer
 	out := json.NewEncoder(&text)
 	out.SetEscapeHTML(false)
-	if err := out.Encode(body); err != nil {
+	if err := out.Encode(request); err != nil {
 		return nil, fmt.Errorf("%w: %w", ErrBadRequest, err)
 	}
 	return text.Bytes(), nil
+}
+
+// checkAddress refuses what is beside the body if it is no text. The path is percent-encoded.
+func checkAddress(path string, query url.Values) error {
+	for _, name := range slices.Sorted(maps.Keys(query)) {
+		for _, value := range query[name] {
+			if wrong := body.CheckOne(name, value); wrong != nil {
+				return refusedHere(wrong)
+			}
+		}
+	}
+	for part := range strings.SplitSeq(path, "/") {
+		text, err := url.PathUnescape(part)
+		if err != nil {
+			return fmt.Errorf("%w: path %q: %w", ErrBadRequest, path, err)
+		}
+		if wrong := body.CheckOne("path", text); wrong != nil {
+			return refusedHere(wrong)
+		}
+	}
+	return nil
+}
+
+// refusedHere returns the problem of a request that is not sent.
+func refusedHere(wrong *body.Fault) *Problem {
+	status := CodeBadRequest.Status()
+	return &Problem{Title: http.StatusText(status), Status: status, Code: CodeBadRequest, Field: wrong.Field, Value: wrong.Value, Detail: wrong.Words}
 }
 
 func readAll(from io.Reader) ([]byte, error) {

@@ -127,7 +127,8 @@ type DataHeader struct {
 	Value Data   `json:"value,omitzero"`
 }
 
-// Text returns data that is text, UTF-8.
+// Text returns data that is text, UTF-8. A request with any other is refused, [ErrBadRequest], and not sent:
+// [Bytes] is for what may be no text.
 func Text(text string) Data { return Data{Text: &text} }
 
 // Bytes returns data that is any bytes; nil is Kafka's null.
@@ -139,7 +140,8 @@ func Bytes(b []byte) Data {
 	return Data{Base64: &text}
 }
 
-// JSON returns data that is the value in JSON, as json.Marshal writes it.
+// JSON returns data that is the value in JSON, as json.Marshal writes it, with U+FFFD in the place of bytes
+// that are not UTF-8.
 func JSON(value any) (Data, error) {
 	text, err := json.Marshal(value)
 	if err != nil {

@@ -1,7 +1,7 @@
 // Package body reads the JSON of requests so that it cannot be taken for anything else than what its sender
 // wrote. Where encoding/json takes the last of two fields, a name in another case, or U+FFFD for half a
 // character, it refuses, and it says which field of which item is wrong. Nodes and the Carillon of package
-// clienttest read with it.
+// clienttest read with it; package client refuses with it what could not be written as it is.
 package body
 
 import (

@@ -76,6 +76,23 @@ func TestBulk_doesNothingBeforeItIsSaidInWords(t *testing.T) {
 	}
 }
 
+func TestBulk_meansNoOthersByAPrefixThatIsNoText(t *testing.T) {
+	s, carillon := inMemory(t)
+	_, err := s.Admin().Schedule(t.Context(), client.ScheduleRequest{Topic: "orders.delay", ID: "\uFFFD-1", DeliverTo: "orders", DeliverAfter: "1h"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, verb := range []string{"cancel", "now"} {
+		got := carillon("bulk", verb, "--prefix", "\xe9", "--reason", "x", "--yes", "--wait")
+		if got.code == exitDone || !strings.Contains(got.problem, `"\xe9" is not UTF-8`) {
+			t.Errorf("%s: exit code %d\n%s\n%s", verb, got.code, got.out, got.problem)
+		}
+	}
+	if n, err := s.Admin().Count(t.Context(), client.Filter{}); err != nil || n.Count != 11 {
+		t.Errorf("%d are left, %v", n.Count, err)
+	}
+}
+
 func TestBulk_doesWhatTheFilterMeans(t *testing.T) {
 	s, carillon := inMemory(t)
 	carillon("bulk", "cancel", "--target", "orders", "--due-before", "35m", "--reason", "wrong prices", "--yes", "--wait").

@@ -161,6 +161,31 @@ func refusals() []Case {
 				}
 			}
 		}},
+		{"what is no text is not sent as another one", func(s *scene) {
+			const no = "order-\xe9"
+			_, scheduled := s.Schedule(s.ctx, client.ScheduleRequest{Topic: s.topic, ID: no, DeliverAfter: "1h"})
+			_, valued := s.Schedule(s.ctx, client.ScheduleRequest{Topic: s.topic, DeliverAfter: "1h", Value: client.Text(no)})
+			_, batched := s.ScheduleBatch(s.ctx, []client.ScheduleRequest{{Topic: s.topic, DeliverAfter: "1h"}, {Topic: s.topic, DeliverAfter: "1h", Headers: []client.DataHeader{{Key: no}}}})
+			_, started := s.StartOperation(s.ctx, client.OperationRequest{Verb: client.OperationCancel, Filter: client.Filter{Prefix: no}, Reason: "r"})
+			_, counted := s.Count(s.ctx, client.Filter{Topic: s.topic, Prefix: no})
+			_, cancelled := s.Cancel(s.ctx, s.name(no), "")
+			var listed error
+			for _, listed = range s.Messages(s.ctx, client.Filter{Topic: s.topic, Prefix: no}) {
+			}
+			for field, err := range map[string]error{"id": scheduled, "value.text": valued, "messages[1].headers[0].key": batched, "filter.prefix": started, "prefix": counted, "path": cancelled} {
+				if p := s.refused(field, err, client.ErrBadRequest); p.Field != field || !strings.Contains(p.Detail, `order-\xe9" is not UTF-8`) {
+					s.Errorf("%s: the problem names %+v", field, p)
+				}
+			}
+			s.refused("list", listed, client.ErrBadRequest)
+			if got := s.list(client.Filter{Topic: s.topic}); len(got) > 0 {
+				s.Errorf("%q wait", got)
+			}
+			a, err := s.Schedule(s.ctx, client.ScheduleRequest{Topic: s.topic, ID: "a", DeliverAfter: "1h", Value: client.Bytes([]byte(no))})
+			if m := s.waits("a"); err != nil || m.Seq != a.Seq || m.Payload == nil || string(m.Payload.Value) != no {
+				s.Errorf("as bytes: %+v, %v", m, err)
+			}
+		}},
 		{"whatever the id it can be asked for", func(s *scene) {
 			for _, id := range []string{".", "..", "../..", "a/../b", "//", "a//b/", "./a", "%2E", "%", "a b", "?a=b", "#", "ü/\u00FC", "a+b", `"`, "api", "now"} {
 				a := s.long(id)
