@@ -242,8 +242,8 @@ func checkContentType(ctx huma.Context, next func(huma.Context)) {
 	next(ctx)
 }
 
-// checkConditions refuses a write with a header that says what it depends on, or that it is to take effect once,
-// where the route has none: who sent it counts on it. A GET may have If-None-Match, as caches send it.
+// checkConditions refuses a header that says what a request depends on, or that it is to take effect once, where
+// the route has no use for it.
 func checkConditions(ctx huma.Context, next func(huma.Context)) {
 	op := ctx.Operation()
 	r, w := humago.Unwrap(ctx)

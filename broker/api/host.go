@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"github.com/carillonmq/carillon/broker/config"
+	"github.com/carillonmq/carillon/client"
 )
 
 // OnLoopback returns the handler for a listener on loopback that authenticates
@@ -27,8 +28,8 @@ func OnLoopback(handler http.Handler, address string, log *slog.Logger) http.Han
 			handler.ServeHTTP(w, r)
 			return
 		}
-		a.refuse(w, http.StatusForbidden, fmt.Sprintf("Host is %q: nothing authenticates the callers, so this node answers to %s only;"+
-			" use one of them, or say api.allow_unauthenticated: true where the network is trusted", r.Host, names))
+		a.complain(w, problem{Problem: client.Problem{Status: http.StatusForbidden, Code: client.CodeForbidden, Detail: fmt.Sprintf("Host is %q: nothing authenticates the callers, so this node answers to %s only;"+
+			" use one of them, or say api.allow_unauthenticated: true where the network is trusted", r.Host, names)}})
 	})
 }
 

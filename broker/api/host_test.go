@@ -1,12 +1,15 @@
 package api
 
 import (
+	"encoding/json"
 	"net/http"
 	"net/http/httptest"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/carillonmq/carillon/client"
 )
 
 // askAs sends one request with the Host header to the node on loopback whose own
@@ -41,9 +44,15 @@ func TestOnLoopback_refusesNamesThatWereMadeToResolveToIt(t *testing.T) {
 		"127.0.0.1:7401": "localhost, 127.0.0.1 and [::1]",
 		"localhost:7401": "localhost, 127.0.0.1 and [::1]",
 	} {
-		want := `{"error":"Host is \"evil.example:7401\": nothing authenticates the callers, so this node answers to ` + names +
-			` only; use one of them, or say api.allow_unauthenticated: true where the network is trusted"}` + "\n"
-		if diff := cmp.Diff(want, askAs("evil.example:7401", address).Body.String()); diff != "" {
+		words := `Host is "evil.example:7401": nothing authenticates the callers, so this node answers to ` + names +
+			` only; use one of them, or say api.allow_unauthenticated: true where the network is trusted`
+		want := problem{client.Problem{Title: "Forbidden", Status: http.StatusForbidden, Code: client.CodeForbidden, Detail: words}, words}
+		answer := askAs("evil.example:7401", address)
+		var got problem
+		if err := json.Unmarshal(answer.Body.Bytes(), &got); err != nil || answer.Header().Get("Content-Type") != problemType {
+			t.Errorf("at %s it is answered %s: %v", address, answer.Body, err)
+		}
+		if diff := cmp.Diff(want, got); diff != "" {
 			t.Errorf("at %s, -want +got:\n%s", address, diff)
 		}
 	}

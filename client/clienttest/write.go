@@ -253,13 +253,13 @@ func checkBody(r *http.Request, taken bool) *client.Problem {
 	return head.Unread(string(text))
 }
 
-// takes reports whether a write depends on a condition that it is given with.
+// takes reports whether a request depends on a condition that it is given with.
 func takes(pattern, condition string) bool {
 	method, path, _ := strings.Cut(pattern, " ")
 	schedules := method == http.MethodPut || pattern == "POST /v1/messages"
 	switch condition {
 	case "If-Match":
-		return strings.HasPrefix(path, "/v1/messages")
+		return method != http.MethodGet && strings.HasPrefix(path, "/v1/messages")
 	case "If-None-Match":
 		return schedules
 	}

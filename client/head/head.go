@@ -17,10 +17,14 @@ import (
 )
 
 // CheckPath refuses a path that http.ServeMux would redirect to what is left without its dots and double slashes:
-// with an id of dots that is another message, or the list of all.
+// with an id of dots that is another message, or the list of all, and behind a proxy that takes a prefix off it
+// would be a path without the prefix. A path that is no text names nothing: it could not be told as it is.
 func CheckPath(u *url.URL) *client.Problem {
 	path := u.EscapedPath()
-	for segment := range strings.SplitSeq(strings.Trim(path, "/"), "/") {
+	if !utf8.ValidString(u.Path) {
+		return client.BadField("path", path, "is not UTF-8: percent-encode the bytes of a text in UTF-8")
+	}
+	for segment := range strings.SplitSeq(strings.TrimSuffix(strings.TrimPrefix(path, "/"), "/"), "/") {
 		if segment == "." || segment == ".." || segment == "" && strings.Contains(path, "//") {
 			return client.BadField("path", path, fmt.Sprintf("has the segment %q, which is none of its own: write the dots of an id as %%2E, its slashes as %%2F", segment))
 		}
@@ -84,11 +88,15 @@ func CheckConditions(given http.Header) *client.Problem {
 	return nil
 }
 
-// Unused refuses a condition of a write that the route has no use for: who sent it counts on it. A GET may have
-// If-None-Match, as caches send it.
+// Unused refuses a condition that the route has no use for: who sent it counts on it. A read may have
+// If-None-Match, as browsers and caches send it by themselves: it counts for nothing there.
 func Unused(r *http.Request, takes func(name string) bool) *client.Problem {
+	isRead := r.Method == http.MethodGet || r.Method == http.MethodHead
 	for _, name := range Conditions() {
-		if value := r.Header.Get(name); value != "" && r.Method != http.MethodGet && !takes(name) {
+		if isRead && name == "If-None-Match" {
+			continue
+		}
+		if value := r.Header.Get(name); value != "" && !takes(name) {
 			return client.BadField(name, value, "counts for nothing in this request: leave it out; in a batch each message may have if and idempotency_key")
 		}
 	}
