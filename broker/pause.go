@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
+	"slices"
 	"strings"
 	"unicode/utf8"
 
@@ -31,7 +33,7 @@ const (
 // as it is. Only the leader can. The error is a *client.Problem if the pause is refused, and raftfsm's
 // otherwise. It blocks for one log entry.
 func (b *Broker) Pause(ctx context.Context, p client.Pause) (client.PauseChange, error) {
-	kind, err := b.checkPause(p)
+	kind, err := b.checkPause(ctx, p)
 	if err != nil {
 		return client.PauseChange{}, err
 	}
@@ -73,7 +75,7 @@ func (b *Broker) commitPause(ctx context.Context, verb string, p client.Pause, c
 }
 
 // checkPause returns the kind of a pause that may be made, or why not.
-func (b *Broker) checkPause(p client.Pause) (pause.Kind, error) {
+func (b *Broker) checkPause(ctx context.Context, p client.Pause) (pause.Kind, error) {
 	kind, err := b.checkKind(p)
 	if err != nil {
 		return 0, err
@@ -85,6 +87,8 @@ func (b *Broker) checkPause(p client.Pause) (pause.Kind, error) {
 			patterns(b.config.Routes)))
 	case kind == pause.Target && isDelayTopic:
 		return 0, client.BadField(p.Kind, p.Name, fmt.Sprintf("is a delay topic by routes[].from %q, and no message goes there: pause it as a topic", route.From))
+	case kind == pause.Target && slices.Contains(b.config.DeadLetterTopics(), p.Name):
+		return 0, client.BadField(p.Kind, p.Name, "is for dead letters, and no message goes there: name the target that they were for")
 	case strings.TrimSpace(p.Why) == "":
 		return 0, client.BadField("why", p.Why, fmt.Sprintf("is empty: say it to those who find the %s paused", kind))
 	}
@@ -93,7 +97,29 @@ func (b *Broker) checkPause(p client.Pause) (pause.Kind, error) {
 			return 0, client.BadField(field, text, fmt.Sprintf("has %d bytes: write %d at most, of UTF-8 text", len(text), mostWords))
 		}
 	}
+	if kind == pause.Target && !b.config.Targets.Allows(p.Name) {
+		if err := b.checkDenied(ctx, p); err != nil {
+			return 0, err
+		}
+	}
 	return kind, b.checkRoom(kind, p)
+}
+
+// checkDenied refuses the pause of a target to which no message may go, unless some wait for it that came before
+// the configuration said so: these are still delivered.
+func (b *Broker) checkDenied(ctx context.Context, p client.Pause) error {
+	tally, err := b.node.Store().Tally(ctx, storage.TallyQuery{From: storage.Ref{Due: math.MinInt64}, Last: math.MaxInt64, Sort: func(_ *storage.Moment, e *storage.Entry) (storage.Group, bool) {
+		return storage.Group{}, e.Target == p.Name
+	}})
+	if err != nil {
+		return fmt.Errorf("pause %s %q: %w", p.Kind, p.Name, err)
+	}
+	if len(tally.Groups) > 0 || !tally.Exact { // an estimate may have missed the few
+		return nil
+	}
+	refused := client.BadField(p.Kind, p.Name, "is not among the targets by targets.allow and targets.deny, and no message waits for it: name one that messages go to")
+	refused.Code = client.CodeTargetNotAllowed
+	return refused
 }
 
 // checkRoom refuses a pause that is one too many.

@@ -44,6 +44,8 @@ func TestPause_refusesWhatMakesNoSense(t *testing.T) {
 		refused(client.Pause{Kind: client.PauseTopic, Name: "orders", Why: "why"}, "topic", `topic "orders" is of no route, so no message comes by it: name one that routes[].from matches, which are "*.delay", "later"; or`)
 		refused(client.Pause{Kind: client.PauseTarget, Name: "later", Why: "why"}, "target", `target "later" is a delay topic by routes[].from "later", and no message goes there: pause it as a topic`)
 		refused(client.Pause{Kind: "partition", Name: "later", Why: "why"}, "kind", `kind "partition" is neither topic nor target: write one`)
+		refused(client.Pause{Kind: client.PauseTarget, Name: b.config.DeadLetter.Topic, Why: "why"}, "target", `is for dead letters, and no message goes there`)
+		refused(client.Pause{Kind: client.PauseTarget, Name: "__x", Why: "why"}, "target", `target "__x" is not among the targets by targets.allow and targets.deny, and no message waits for it`)
 		refused(client.Pause{Kind: client.PauseTarget, Name: "a/b", Why: "why"}, "target", `topic name "a/b" holds '/'`)
 		refused(client.Pause{Kind: client.PauseTarget, Why: "why"}, "target", "topic name is empty")
 		refused(client.Pause{Kind: client.PauseTopic, Name: "later", Why: " "}, "why", "is empty: say it")
@@ -63,6 +65,17 @@ func TestPause_refusesWhatMakesNoSense(t *testing.T) {
 		all := pausesOf(node.Store())
 		if want := (client.Pause{Kind: "topic", Name: "orders.delay", Who: "ann", Why: "why", Since: time.Now().UnixMilli()}); len(all) != 1 || all[0] != want {
 			t.Errorf("paused are %+v, want %+v", all, want)
+		}
+		waits := raftfsm.Operate{Time: time.Now().UnixMilli(), Operations: []raftfsm.Operation{{Verb: raftfsm.Schedule, Entry: storage.Entry{Due: time.Now().Add(time.Hour).UnixMilli(), Target: "__x", Topic: "orders.delay", ID: "a"}}}}
+		if _, err := node.Propose(ctx, waits).Wait(ctx); err != nil {
+			t.Fatal(err)
+		}
+		denied := client.Pause{Kind: client.PauseTarget, Name: "__x", Why: "why"} // from before the configuration said so
+		if got, err := b.Pause(ctx, denied); err != nil || !got.Changed {
+			t.Errorf("a denied target for which a message waits: %+v, error %v", got, err)
+		}
+		if got, err := b.Resume(ctx, denied); err != nil || !got.Changed {
+			t.Errorf("resumed: %+v, error %v", got, err)
 		}
 		b.config.Routes = nil // what no route has any more can be resumed
 		for _, want := range []bool{true, false} {

@@ -9,9 +9,9 @@ type OperationRequest struct {
 	Filter Filter `json:"filter,omitzero"` // which messages; of a replay: which dead letters
 	// All says in words that a filter without any condition means everything.
 	All    bool   `json:"all,omitempty"`
-	DryRun bool   `json:"dry_run,omitempty"` // nothing is done: the answer tells how many would be meant
-	Reason string `json:"reason,omitempty"`  // why, for whoever reads the list of operations; a dry run needs none
-	Rate   int    `json:"rate,omitempty"`    // messages a second at most; 0: as fast as deliveries allow
+	DryRun bool   `json:"dry_run,omitempty"`              // nothing is done: the answer tells how many would be meant
+	Reason string `json:"reason,omitempty" wanted:"true"` // why, for whoever reads the list of operations; a dry run needs none
+	Rate   int    `json:"rate,omitempty"`                 // messages a second at most; 0: as fast as deliveries allow
 	// Change is what is to be different: of a change, and of a replay, which has no Shift.
 	Change *BulkChange `json:"change,omitempty"`
 	// Again has a replay take dead letters that were replayed before, too.

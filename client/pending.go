@@ -142,9 +142,9 @@ type Bucket struct {
 type Pause struct {
 	Kind  string `json:"kind"` // PauseTopic or PauseTarget
 	Name  string `json:"name"`
-	Who   string `json:"who,omitempty"`   // has paused it
-	Why   string `json:"why,omitempty"`   // in words of theirs
-	Since int64  `json:"since,omitempty"` // epoch milliseconds
+	Who   string `json:"who,omitempty"`               // has paused it
+	Why   string `json:"why,omitempty" wanted:"true"` // in words of theirs
+	Since int64  `json:"since,omitempty"`             // epoch milliseconds
 }
 
 // The kinds of a [Pause].

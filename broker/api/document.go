@@ -310,7 +310,14 @@ func faultOf(detail *huma.ErrorDetail) (field, value, words string) {
 	case "unknown query parameter":
 		return field, value, fmt.Sprintf("%q is no parameter of this: leave it out, or correct its name", field)
 	case "invalid integer":
-		return field, value, fmt.Sprintf("%s is %q: it is a number; times are epoch milliseconds", field, value)
+		remedy := "it is a whole number of 64 bits at most"
+		switch {
+		case place == "path":
+			remedy = "write the number as an answer tells it"
+		case field == "from" || field == "to":
+			remedy = "it is a number of epoch milliseconds"
+		}
+		return field, value, fmt.Sprintf("%s is %q: %s", field, value, remedy)
 	}
 	return field, value, fmt.Sprintf("%s is %q: %s", field, value, detail.Message)
 }

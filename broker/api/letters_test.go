@@ -95,6 +95,7 @@ func TestLetters_sayWhatIsWrongWithARequest(t *testing.T) {
 		{"GET", at + "6", "", http.StatusNotFound, client.CodeNotFound, "gone, by the retention"},
 		{"GET", at + "9", "", http.StatusNotFound, client.CodeNotFound, "the last record of carillon.dead-letter/0 is before offset 9"},
 		{"GET", "/v1/dead-letters/carillon.dead-letter/2/7", "", http.StatusNotFound, client.CodeNotFound, "none of number 2"},
+		{"GET", "/v1/dead-letters/carillon.dead-letter/0/9223372036854775808", "", http.StatusBadRequest, client.CodeBadRequest, `offset is "9223372036854775808": write the number as an answer tells it`},
 		{"GET", "/v1/dead-letters/carillon.dead-letter/x/7", "", http.StatusBadRequest, client.CodeBadRequest, "partition"},
 		{"GET", at + "99999999999999999999", "", http.StatusBadRequest, client.CodeBadRequest, "offset"},
 		{"GET", "/v1/dead-letters?limit=0", "", http.StatusBadRequest, client.CodeBadRequest, `limit "0" is not from 1 to 1000`},

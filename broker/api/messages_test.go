@@ -196,7 +196,7 @@ func TestMessages_areRefusedWithACode(t *testing.T) {
 		named(t, path, &p)
 	}
 	check(viewer, "/v1/messages?limit=0", http.StatusBadRequest, CodeBadRequest, `limit "0" is not from 1 to 1000`)
-	check(viewer, "/v1/messages?limit=many", http.StatusBadRequest, CodeBadRequest, `limit is "many": it is a number`)
+	check(viewer, "/v1/messages?limit=many", http.StatusBadRequest, CodeBadRequest, `limit is "many": it is a whole number of 64 bits at most`)
 	check(viewer, "/v1/messages?due=5", http.StatusBadRequest, CodeBadRequest, `"due" is no parameter`)
 	check(viewer, "/v1/messages?topic=a&topic=b", http.StatusBadRequest, CodeBadRequest, `topic "b" is there beside "a"`)
 	check(viewer, "/v1/messages?state=aside", http.StatusBadRequest, CodeBadRequest, `state is "aside": expected value to be one of "waiting, parked`)

@@ -13,7 +13,7 @@ import (
 type pauseRequest struct {
 	// Who is what somebody without a token calls themselves; with one it is the token's name.
 	Who       string `json:"who,omitempty" doc:"what somebody without a token calls themselves; with one it is the token's name"`
-	Why       string `json:"why,omitempty" doc:"why, for those who find it paused; a pause needs it"`
+	Why       string `json:"why,omitempty" wanted:"true" doc:"why, for those who find it paused; a pause needs it"`
 	Forwarded bool   `json:"forwarded,omitempty" hidden:"true"` // as of a replaceRequest
 }
 

@@ -221,6 +221,7 @@ func TestRefusals_nameFieldAndValueOfWhatMeansNothing(t *testing.T) {
 		{"GET", "/v1/dead-letters?limit=0", "", "", "limit", "0"},
 		{"GET", "/v1/dead-letters?cursor=x", "", "", "cursor", "x"},
 		{"GET", "/v1/dead-letters?to=1900000000", "", "", "to", "1900000000"},
+		{"GET", "/v1/dead-letters/carillon.dead-letter/0/9223372036854775808", "", "", "offset", "9223372036854775808"},
 		{"POST", "/v1/cluster/replace", `{}`, "", "member", ""},
 
 		{"GET", "/v1/messages/orders.delay/..", "", "", "path", "/v1/messages/orders.delay/.."},

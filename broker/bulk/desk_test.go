@@ -394,7 +394,7 @@ func TestStart_refusesBadInput(t *testing.T) {
 			{"a time without zone", client.OperationRequest{Verb: "change", Filter: topic, Reason: "r", Change: &client.BulkChange{DeliverAt: "2030-01-01T00:00:00"}}, "change.deliver_at", "append Z"},
 			{"a negative delay", client.OperationRequest{Verb: "change", Filter: topic, Reason: "r", Change: &client.BulkChange{DeliverAfter: "-1h"}}, "change.deliver_after", "negative"},
 			{"a shift by nothing", client.OperationRequest{Verb: "change", Filter: topic, Reason: "r", Change: &client.BulkChange{Shift: "-0s"}}, "change.shift", "moves nothing"},
-			{"no shift", client.OperationRequest{Verb: "change", Filter: topic, Reason: "r", Change: &client.BulkChange{Shift: "soon"}}, "change.shift", "soon"},
+			{"no shift", client.OperationRequest{Verb: "change", Filter: topic, Reason: "r", Change: &client.BulkChange{Shift: "soon"}}, "change.shift", `change.shift "soon" is not a delay: use milliseconds`},
 			{"no target", client.OperationRequest{Verb: "change", Filter: topic, Reason: "r", Change: &client.BulkChange{DeliverTo: "a/b"}}, "change.deliver_to", "is not a topic name"},
 		} {
 			key := ""

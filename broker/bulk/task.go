@@ -2,6 +2,7 @@ package bulk
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
 	"strconv"
 	"strings"
@@ -142,8 +143,8 @@ func (d *Desk) absolute(r *client.OperationRequest, now int64) (*client.BulkChan
 func shiftOf(text string) (int64, *client.Problem) {
 	delay, earlier := strings.CutPrefix(text, "-")
 	parsed, err := client.Parse([]client.Header{{Key: client.HeaderAfter, Value: []byte(delay)}}, 0)
-	if err != nil {
-		return 0, client.BadField("change.shift", text, "is wrong: "+err.Error())
+	if wrong, ok := errors.AsType[*client.HeaderError](err); ok {
+		return 0, client.BadField("change.shift", text, wrong.Problem+": "+wrong.Remedy)
 	}
 	by := parsed.DueAt
 	if by == 0 {

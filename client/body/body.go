@@ -106,6 +106,7 @@ type field struct {
 	index  int
 	quoted bool // a number within a string
 	filled bool // not to be empty if it is there
+	wanted bool // leaving it out is no way out: the tag wanted:"true"
 }
 
 func (r *reader) fieldsOf(t reflect.Type) []field {
@@ -119,7 +120,7 @@ func (r *reader) fieldsOf(t reflect.Type) []field {
 		if name == "-" || !f.IsExported() {
 			continue
 		}
-		fields = append(fields, field{name: cmp.Or(name, f.Name), index: i, quoted: strings.Contains(options, "string"), filled: strings.Contains(options, "omitempty") && f.Type.Kind() == reflect.String})
+		fields = append(fields, field{name: cmp.Or(name, f.Name), index: i, quoted: strings.Contains(options, "string"), filled: strings.Contains(options, "omitempty") && f.Type.Kind() == reflect.String, wanted: f.Tag.Get("wanted") == "true"})
 	}
 	r.known[t] = fields
 	return fields
@@ -184,6 +185,8 @@ func (r *reader) object(path string, raw []byte, into reflect.Value) error {
 			return unknown(path, name, value, fields)
 		case seen[place]:
 			return fault(at, value, "%s comes twice: leave one of the two out", at)
+		case fields[place].filled && fields[place].wanted && len(value) == 2 && value[0] == '"':
+			return fault(at, value, "%s is empty: give it a value", at)
 		case fields[place].filled && len(value) == 2 && value[0] == '"':
 			return fault(at, value, "%s is empty: give it a value, or leave it out", at)
 		}

@@ -60,6 +60,16 @@ func TestRead_readsWhatRequestsHave(t *testing.T) {
 	}
 }
 
+// To leave out what is wanted would be refused as well, so it is no advice.
+func TestRead_doesNotAdviseToLeaveOutWhatIsWanted(t *testing.T) {
+	var into struct {
+		Why string `json:"why,omitempty" wanted:"true"`
+	}
+	if err := Read([]byte(`{"why":""}`), &into); err == nil || err.Error() != "why is empty: give it a value" {
+		t.Errorf("error %v", err)
+	}
+}
+
 func TestRead_saysWhichFieldIsWrong(t *testing.T) {
 	for _, test := range []struct{ text, field, value, says string }{
 		{`{"text":"a","text":"b"}`, "text", "b", "text comes twice"},

@@ -59,7 +59,7 @@ func (q *parameters) number(name string, usual int64) int64 {
 	}
 	n, err := strconv.ParseInt(q.Get(name), 10, 64)
 	if err != nil {
-		q.problem = client.BadField(name, q.Get(name), "is no number; times are epoch milliseconds")
+		q.problem = client.BadField(name, q.Get(name), "is no whole number of 64 bits; times are epoch milliseconds")
 	}
 	return n
 }
