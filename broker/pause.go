@@ -87,8 +87,6 @@ func (b *Broker) checkPause(ctx context.Context, p client.Pause) (pause.Kind, er
 			patterns(b.config.Routes)))
 	case kind == pause.Target && isDelayTopic:
 		return 0, client.BadField(p.Kind, p.Name, fmt.Sprintf("is a delay topic by routes[].from %q, and no message goes there: pause it as a topic", route.From))
-	case kind == pause.Target && slices.Contains(b.config.DeadLetterTopics(), p.Name):
-		return 0, client.BadField(p.Kind, p.Name, "is for dead letters, and no message goes there: name the target that they were for")
 	case strings.TrimSpace(p.Why) == "":
 		return 0, client.BadField("why", p.Why, fmt.Sprintf("is empty: say it to those who find the %s paused", kind))
 	}
@@ -97,7 +95,7 @@ func (b *Broker) checkPause(ctx context.Context, p client.Pause) (pause.Kind, er
 			return 0, client.BadField(field, text, fmt.Sprintf("has %d bytes: write %d at most, of UTF-8 text", len(text), mostWords))
 		}
 	}
-	if kind == pause.Target && !b.config.Targets.Allows(p.Name) {
+	if kind == pause.Target && !b.config.Targets.Allows(p.Name) && !slices.Contains(b.config.DeadLetterTopics(), p.Name) {
 		if err := b.checkDenied(ctx, p); err != nil {
 			return 0, err
 		}

@@ -44,7 +44,6 @@ func TestPause_refusesWhatMakesNoSense(t *testing.T) {
 		refused(client.Pause{Kind: client.PauseTopic, Name: "orders", Why: "why"}, "topic", `topic "orders" is of no route, so no message comes by it: name one that routes[].from matches, which are "*.delay", "later"; or`)
 		refused(client.Pause{Kind: client.PauseTarget, Name: "later", Why: "why"}, "target", `target "later" is a delay topic by routes[].from "later", and no message goes there: pause it as a topic`)
 		refused(client.Pause{Kind: "partition", Name: "later", Why: "why"}, "kind", `kind "partition" is neither topic nor target: write one`)
-		refused(client.Pause{Kind: client.PauseTarget, Name: b.config.DeadLetter.Topic, Why: "why"}, "target", `is for dead letters, and no message goes there`)
 		refused(client.Pause{Kind: client.PauseTarget, Name: "__x", Why: "why"}, "target", `target "__x" is not among the targets by targets.allow and targets.deny, and no message waits for it`)
 		refused(client.Pause{Kind: client.PauseTarget, Name: "a/b", Why: "why"}, "target", `topic name "a/b" holds '/'`)
 		refused(client.Pause{Kind: client.PauseTarget, Why: "why"}, "target", "topic name is empty")

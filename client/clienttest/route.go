@@ -210,8 +210,6 @@ func (s *Server) postPause(kind string) func(*http.Request) (any, *client.Proble
 			return nil, client.BadField(kind, p.Name, "is of no route: those of clienttest end in "+delaySuffix)
 		case kind == client.PauseTarget && isDelayTopic(p.Name):
 			return nil, client.BadField(kind, p.Name, "is a delay topic: pause it as a topic")
-		case kind == client.PauseTarget && p.Name == deadLetterTopic:
-			return nil, client.BadField(kind, p.Name, "is for dead letters, and no message goes there")
 		case strings.TrimSpace(p.Why) == "":
 			return nil, client.BadField("why", p.Why, "is empty: say it to those who find it paused")
 		}

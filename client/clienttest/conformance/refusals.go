@@ -127,7 +127,6 @@ func refusals() []Case {
 				{"POST /v1/topics/TOPIC/pause", `{"who":"ann"}`, "", "why", ""},
 				{"POST /v1/topics/nobody.reads/pause", `{"why":"why"}`, "", "topic", "nobody.reads"},
 				{"POST /v1/targets/TOPIC/pause", `{"why":"why"}`, "", "target", s.topic},
-				{"POST /v1/targets/carillon.dead-letter/pause", `{"why":"why"}`, "", "target", "carillon.dead-letter"},
 			} {
 				s.expectRefused(w)
 			}
