@@ -55,15 +55,15 @@ type Message struct {
 
 // A Payload is a record as it came. Bytes are base64 in JSON; nil is Kafka's null.
 type Payload struct {
-	Key     []byte          `json:"key"`
-	Value   []byte          `json:"value"`
+	Key     []byte          `json:"key" nullable:"true"`
+	Value   []byte          `json:"value" nullable:"true"`
 	Headers []PayloadHeader `json:"headers"`
 }
 
 // A PayloadHeader is one header of a [Payload].
 type PayloadHeader struct {
 	Key   string `json:"key"`
-	Value []byte `json:"value"`
+	Value []byte `json:"value" nullable:"true"`
 }
 
 // A Life is what is known of an id at one index of the log.
