@@ -230,6 +230,9 @@ type observedSink struct {
 func (s observedSink) Send(d deliver.Delivery, done func(deliver.Receipt, error)) {
 	s.node.cluster.observer.sent(s.node.member.ID, d)
 	s.Sink.Send(d, func(receipt deliver.Receipt, err error) {
+		if err != nil {
+			s.node.cluster.observer.failed(d.Topic)
+		}
 		s.node.cluster.raise(s.node, "answered")
 		done(receipt, err)
 	})

@@ -135,6 +135,9 @@ func parseLine(g grammar, words []string) (step, error) {
 		if err != nil {
 			return s, err
 		}
+		if at < 0 {
+			return s, fmt.Errorf("%q lies before the script begins: want a time from 0s on", words[1])
+		}
 		s.at, s.verb, words = at, words[2], words[3:]
 	case "on":
 		var err error

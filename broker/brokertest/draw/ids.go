@@ -27,8 +27,8 @@ func chosen(r *run, at time.Duration) {
 		case 4:
 			say(count, schedule()+" deliver-expires-after="+span(r.span(time.Millisecond, 20*r.unit)))
 		case 5: // due about when it is cancelled
-			say(count, fmt.Sprintf("deliver-to=%s %s", target, r.until(at+r.span(0, r.unit))))
-			at += r.span(0, 2*r.unit)
+			say(count, fmt.Sprintf("deliver-to=%s %s", target, r.until(at+r.span(time.Millisecond, r.unit))))
+			at += r.span(time.Millisecond, 2*r.unit)
 			say(count, "deliver-cancel=true")
 		}
 	}

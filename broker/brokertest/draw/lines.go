@@ -95,7 +95,7 @@ func birth() time.Time { return time.Date(2000, 1, 1, 0, 0, 0, 0, time.UTC) }
 
 func (r *run) chance(p float64) bool { return r.Float64() < p }
 
-// size draws a number between two, each order of magnitude as likely as the others.
+// size draws a number between two above 0, each order of magnitude as likely as the others.
 func (r *run) size(least, most float64) float64 {
 	return least * math.Exp(r.Float64()*math.Log(most/least))
 }

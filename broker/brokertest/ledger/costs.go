@@ -14,7 +14,7 @@ type Costs struct {
 	Claims     int64  // commands that claim
 	ClaimBytes int64  // what they take in the log, from feature level two on
 	Parked     int64  // holds that they have set
-	CatchUps   int64  // messages there had been when they lifted holds, summed over these claims
+	CatchUps   int64  // messages there had been when claims lifted holds, or what had failed was tried again, summed over these moments
 	Goroutines int64  // at the end, when all is quiet
 	Crowd      string // what has started most of them
 	Files      int64  // of the nodes, open at that time
