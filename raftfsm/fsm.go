@@ -33,6 +33,7 @@ type FSM struct {
 	read     []Operation     // of a command, reused; all zero between two
 	gathered []storage.Entry // of a work, reused
 	names    []name.Hash     // of a command's operations, reused
+	fresh    []bool          // of which of these nothing was known before it, reused
 	seen     name.Heads      // of those that were carried out, reused
 }
 
@@ -303,7 +304,7 @@ func (f *FSM) replace(w *work, c Replace) {
 		}
 		w.kill(storage.SeqRun{First: seq, Last: seq})
 		w.result.PartsApplied[i] = true
-		w.add(c.Entries[i])
+		w.add(&c.Entries[i])
 	}
 }
 
@@ -387,8 +388,8 @@ type work struct {
 }
 
 // add gathers an entry and returns its seq.
-func (w *work) add(e storage.Entry) (seq uint64) {
-	w.gathered = append(w.gathered, e)
+func (w *work) add(e *storage.Entry) (seq uint64) {
+	w.gathered = append(w.gathered, *e)
 	w.next++
 	return w.next - 1
 }

@@ -114,7 +114,7 @@ func (f *FSM) standing(e *storage.Entry) (s standing, err error) {
 
 // resolve answers the operation; the seq of what a Schedule or a Change accepts is still to be
 // filled in, and Since of what is not found.
-func (o *Operation) resolve(s standing) Answer {
+func (o *Operation) resolve(s *standing) Answer {
 	x := s.pending.Seq
 	switch holds := o.If.holds(x, o.Seq); {
 	case !holds && (x != 0 || o.Verb == Schedule):
@@ -170,23 +170,36 @@ func (f *FSM) carryOut(w *work, operations []Operation) (answers []Answer, err e
 	if !plain {
 		answers = make([]Answer, len(operations))
 	}
-	f.store.Expect(f.names)
-	f.seen.Clear(len(f.names))
 	w.accept()
+	f.fresh = f.store.Fresh(f.names, f.fresh[:0])
+	f.seen.Clear(len(f.names))
+	var unknown standing
+	named := 0
 	for i := range operations {
 		o := &operations[i]
-		switch {
-		case answers == nil:
-			w.add(o.Entry)
-		case o.isPlain():
-			answers[i] = Answer{Code: Scheduled, Seq: w.add(o.Entry)}
-		default:
-			if e := &o.Entry; e.ID == "" || f.seen.Add(&e.Name) {
-				w.accept() // it may be about what was accepted before it
-			}
-			if err = f.carryOutOnce(w, o, &answers[i]); err != nil {
-				return nil, fmt.Errorf("operation %d: %w", i, err)
-			}
+		if answers == nil {
+			w.add(&o.Entry)
+			continue
+		}
+		if o.isPlain() {
+			answers[i] = Answer{Code: Scheduled, Seq: w.add(&o.Entry)}
+			continue
+		}
+		fresh := false
+		if e := &o.Entry; e.ID != "" {
+			fresh = f.fresh[named]
+			named++
+		}
+		if e := &o.Entry; e.ID == "" || f.seen.Add(&e.Name) {
+			w.accept() // it may be about what was accepted before it
+			fresh = false
+		}
+		if fresh && o.more() == 0 {
+			f.settle(w, o, &unknown, &answers[i]) // nothing is known of its id, and it is about nothing else
+			continue
+		}
+		if err = f.carryOutOnce(w, o, &answers[i]); err != nil {
+			return nil, fmt.Errorf("operation %d: %w", i, err)
 		}
 	}
 	return answers, nil
@@ -250,18 +263,24 @@ func (f *FSM) keep(o Once, a Answer) {
 }
 
 func (f *FSM) carryOutOne(w *work, o *Operation, a *Answer) error {
-	e := &o.Entry
 	s, err := f.meant(o)
 	if err != nil {
 		return err
 	}
+	f.settle(w, o, &s, a)
+	return nil
+}
+
+// settle does what the operation comes to when what it is about stands so.
+func (f *FSM) settle(w *work, o *Operation, s *standing, a *Answer) {
+	e := &o.Entry
 	*a = o.resolve(s)
 	x := &s.pending
 	if a.Code == WasCancelled || a.Code == Superseded {
 		w.kill(storage.SeqRun{First: x.Seq, Last: x.Seq})
 	}
 	if a.Code == Scheduled || a.Code == Superseded {
-		a.Seq = w.add(*e)
+		a.Seq = w.add(e)
 	}
 	ended := outcomes.Outcome{Seq: x.Seq, Due: x.Due, Target: x.Target}
 	switch a.Code {
@@ -283,5 +302,4 @@ func (f *FSM) carryOutOne(w *work, o *Operation, a *Answer) error {
 		ended.Name, ended.At = e.Name, f.store.Time()
 		f.store.End(ended)
 	}
-	return nil
 }

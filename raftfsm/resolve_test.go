@@ -57,7 +57,7 @@ func TestResolve_answersAsTheTableSays(t *testing.T) {
 	} {
 		for i, s := range []standing{pending, onWay, cancelled, delivered, unknown} {
 			o := Operation{Verb: row.verb, If: row.when, Seq: row.seq}
-			if got := o.resolve(s); got != row.want[i] {
+			if got := o.resolve(&s); got != row.want[i] {
 				t.Errorf("verb %d, condition %d of %d, standing %+v:\ngot  %+v\nwant %+v", row.verb, row.when, row.seq, s, got, row.want[i])
 			}
 		}

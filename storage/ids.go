@@ -99,7 +99,7 @@ func (s *Store) Lookup(topic, id string) (Found, bool, error) {
 }
 
 // Newest returns what Lookup does of the entry's topic and id, Seq 0 when there is none, and the newest with
-// this id that has ended and is known, likewise. Called by the writer, at best after Expect.
+// this id that has ended and is known, likewise. Called by the writer.
 func (s *Store) Newest(e *Entry) (Found, outcomes.Outcome, error) {
 	h := e.Hash()
 	found, _, err := s.lookUp(h, e.Topic, e.ID)
@@ -112,14 +112,28 @@ func (s *Store) Newest(e *Entry) (Found, outcomes.Outcome, error) {
 	return found, ended, nil
 }
 
-// Expect has the processor fetch what looking these names up will read first of memory. One name after the other
-// each look-up would wait for it; here all wait together. Called by the writer.
-func (s *Store) Expect(names []name.Hash) {
+// Fresh appends to fresh for each of the names whether it is new: Newest would find nothing alive and nothing
+// ended, and does so until an entry with this name is accepted or an outcome of it is kept. Where it says false, Newest
+// may still find nothing, and on another node it may say true. It reads no disk, and asks one thing after the
+// other of all names: what is read for one does not depend on another, so the processor waits for memory
+// once and not for each name. Called by the writer.
+func (s *Store) Fresh(names []name.Hash, fresh []bool) []bool {
 	s.mu.RLock()
 	defer s.mu.RUnlock()
-	for _, t := range s.tables() {
-		s.expected ^= t.Expect(names)
+	from := len(fresh)
+	fresh = slices.Grow(fresh, len(names))[:from+len(names)]
+	told := fresh[from:]
+	for i := range told {
+		told[i] = true
 	}
+	for _, t := range s.tables() {
+		t.StrikeKnown(names, told)
+	}
+	for _, g := range s.segments {
+		g.StrikeNamed(names, told)
+	}
+	s.outcomes.StrikeEnded(names, told)
+	return fresh
 }
 
 func (s *Store) lookUp(h name.Hash, topic, id string) (Found, bool, error) {

@@ -2,7 +2,11 @@ package storage
 
 import (
 	"fmt"
+	"slices"
 	"testing"
+
+	"github.com/carillonmq/carillon/storage/name"
+	"github.com/carillonmq/carillon/storage/outcomes"
 )
 
 // withIDs returns n entries with ids that begin with prefix.
@@ -58,6 +62,28 @@ func TestLookup_findsTheNewestAlive(t *testing.T) {
 	check()
 	if found, _, _ := s.Lookup("orders.delay", "order-7"); found.Due != 4007 || found.Target != "orders" || found.Expires != 0 {
 		t.Errorf("found %+v", found)
+	}
+}
+
+// A name that was never taken is fresh. One of a message is not, wherever that lies, nor is one of which only the end is
+// known.
+func TestFresh_isWhatNothingIsKnownOf(t *testing.T) {
+	s := openStore(t, t.TempDir())
+	s.RaiseLevel(LevelThree)
+	s.Accept(withIDs(10, 1000, "segment"))
+	s.Applied(1)
+	flush(t, s, 1)
+	s.Accept(withIDs(10, 2000, "frozen"))
+	s.Applied(2)
+	s.Freeze()
+	s.Accept(withIDs(10, 3000, "memory"))
+	s.End(outcomes.Outcome{Name: name.Of("orders.delay", "ended"), Kind: outcomes.Cancelled, Seq: 1})
+	var names []name.Hash
+	for _, id := range []string{"segment-3", "frozen-3", "memory-3", "ended", "new", "newer"} {
+		names = append(names, name.Of("orders.delay", id))
+	}
+	if fresh := s.Fresh(names, []bool{true}); !slices.Equal(fresh, []bool{true, false, false, false, false, true, true}) {
+		t.Errorf("fresh: %v", fresh)
 	}
 }
 

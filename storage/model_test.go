@@ -326,6 +326,10 @@ func requireLookups(t testingT, s *Store, m *model) {
 			if err != nil || ok != wantOK || got != want {
 				t.Fatalf("Lookup of %s in %s: %+v, %v, %v, want %+v", id, topic, got, ok, err, want)
 			}
+			_, ended := s.Outcome(topic, id)
+			if fresh := s.Fresh([]name.Hash{name.Of(topic, id)}, nil); fresh[0] && (ok || ended) {
+				t.Fatalf("%s in %s is fresh, though it is known: alive %t, ended %t", id, topic, ok, ended)
+			}
 		}
 	}
 }

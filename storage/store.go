@@ -98,8 +98,6 @@ type Store struct {
 
 	level atomic.Uint32 // values.level, for those who must not wait for mu
 
-	expected uint64 // by Expect; says nothing, but has the fetching done
-
 	claimVersion uint64 // raised when the claim changes, but for Fresh and holds; not on disk
 
 	flushes, merges uint64

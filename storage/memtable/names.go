@@ -79,14 +79,6 @@ func (n *names) find(h *name.Hash) uint32 {
 	return uint32(n.newest[n.at(h)])
 }
 
-// first returns what a search for the name reads first.
-func (n *names) first(h *name.Hash) uint64 {
-	if len(n.newest) == 0 {
-		return 0
-	}
-	return n.newest[n.home(h.Head()>>32)]
-}
-
 // at returns where the name is in newest, or belongs.
 func (n *names) at(h *name.Hash) int {
 	upper := h.Head() >> 32
@@ -101,17 +93,20 @@ func (n *names) at(h *name.Hash) int {
 // home returns where a name with this upper half of its head belongs.
 func (n *names) home(upper uint64) int { return int(upper * uint64(len(n.newest)) >> 32) }
 
-// setNewest makes the row at a place, given with one more, the newest of its name.
-func (n *names) setNewest(row uint32) {
+// place returns where the name is in newest, or will be: there is room for it.
+func (n *names) place(h *name.Hash) int {
 	if 2*n.count >= len(n.newest) {
 		n.grow()
 	}
-	h := &n.rows.at(row).hash
-	at := n.at(h)
+	return n.at(h)
+}
+
+// setNewest makes a row the newest of its name, whose place in newest is at.
+func (n *names) setNewest(at int, r named) {
 	if n.newest[at] == 0 {
 		n.count++
 	}
-	n.newest[at] = h.Head()>>32<<32 | uint64(row)
+	n.newest[at] = r.hash.Head()>>32<<32 | uint64(n.rows.add(r))
 }
 
 func (n *names) grow() {
@@ -131,17 +126,19 @@ func (n *names) grow() {
 
 // add takes the name of an entry that the table has been given last.
 func (n *names) add(m *Table, h name.Hash, seq uint64) {
-	older := n.find(&h)
+	at := n.place(&h)
+	older := uint32(n.newest[at])
 	for older != 0 && n.rows.at(older).foreign == 0 && !m.holds(n.rows.at(older).seq) {
 		older = n.rows.at(older).older
 	}
-	n.setNewest(n.rows.add(named{hash: h, seq: seq, older: older}))
+	n.setNewest(at, named{hash: h, seq: seq, older: older})
 }
 
 // addForeign takes the name of a message that lies in a segment, where its seq belongs.
 func (n *names) addForeign(r name.Row) {
 	var newer uint32
-	older := n.find(&r.Hash)
+	at := n.place(&r.Hash)
+	older := uint32(n.newest[at])
 	for ; older != 0 && n.rows.at(older).seq > r.Seq; older = n.rows.at(older).older {
 		newer = older
 	}
@@ -149,11 +146,11 @@ func (n *names) addForeign(r name.Row) {
 		return
 	}
 	n.foreign = append(n.foreign, r)
-	row := n.rows.add(named{hash: r.Hash, seq: r.Seq, older: older, foreign: uint32(len(n.foreign))})
+	row := named{hash: r.Hash, seq: r.Seq, older: older, foreign: uint32(len(n.foreign))}
 	if newer == 0 {
-		n.setNewest(row)
+		n.setNewest(at, row)
 	} else {
-		n.rows.at(newer).older = row
+		n.rows.at(newer).older = n.rows.add(row)
 	}
 }
 
@@ -183,13 +180,17 @@ func (m *Table) AddForeign(r name.Row) { m.names.addForeign(r) }
 // Foreign returns the rows that AddForeign took. They must not be changed.
 func (m *Table) Foreign() []name.Row { return m.names.foreign }
 
-// Expect reads what a search for each of the names reads first. What it returns says nothing, but whoever keeps it has the
-// reading done.
-func (m *Table) Expect(names []name.Hash) (read uint64) {
-	for i := range names {
-		read ^= m.names.first(&names[i])
+// StrikeKnown makes fresh[i] false where the table has, or had, a message with names[i]. That it had one may be
+// forgotten.
+func (m *Table) StrikeKnown(names []name.Hash, fresh []bool) {
+	if m.names.count == 0 {
+		return
 	}
-	return read
+	for i := range names {
+		if m.names.newest[m.names.at(&names[i])] != 0 {
+			fresh[i] = false
+		}
+	}
 }
 
 // Find returns the newest message of the name that accept accepts.

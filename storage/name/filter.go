@@ -6,6 +6,7 @@ import (
 	"math"
 	"math/bits"
 	"slices"
+	"sort"
 
 	"github.com/FastFilter/xorfilter"
 	"github.com/carillonmq/carillon/storage/codec"
@@ -128,13 +129,8 @@ func (f *Filter) take(fingerprints []byte) error {
 func (f Filters) Whole() bool { return len(f) > 0 && f[len(f)-1].last == math.MaxUint64 }
 
 // May reports whether the segment may have a row of the name; false is certain.
-func (f Filters) May(h Hash) bool {
+func (f Filters) May(h *Hash) bool {
 	key := h.Head()
-	at, _ := slices.BinarySearchFunc(f, key, func(f Filter, key uint64) int {
-		if f.last < key {
-			return -1
-		}
-		return 1
-	})
+	at := sort.Search(len(f), func(i int) bool { return f[i].last >= key })
 	return at < len(f) && f[at].fuse.Contains(key)
 }

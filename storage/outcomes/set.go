@@ -74,6 +74,19 @@ func (s *Set) Newest(id name.Hash) (Outcome, bool) {
 	return l.outcome(at), l.row(at).seq > 0 // 0: refused, by a program of before (DESIGN.md, the formats)
 }
 
+// StrikeEnded makes fresh[i] false where something is known of what ended with the id names[i].
+func (s *Set) StrikeEnded(names []name.Hash, fresh []bool) {
+	l := &s.lists[ends]
+	if l.count() == 0 {
+		return
+	}
+	for i := range names {
+		if _, known := l.find(names[i]); known {
+			fresh[i] = false
+		}
+	}
+}
+
 // Answered returns what was answered to a key.
 func (s *Set) Answered(key name.Hash) (Outcome, bool) {
 	for _, c := range []class{answers, ends} { // of the ends, those of a program of before

@@ -34,7 +34,16 @@ func (s *Segment) readFilters(tx *bbolt.Tx) error {
 
 // MayName reports whether the segment may have rows of the name; false is certain. It reads
 // nothing from the disk.
-func (s *Segment) MayName(h name.Hash) bool { return s.filters.May(h) }
+func (s *Segment) MayName(h name.Hash) bool { return s.filters.May(&h) }
+
+// StrikeNamed makes fresh[i] false where MayName is true of names[i].
+func (s *Segment) StrikeNamed(names []name.Hash, fresh []bool) {
+	for i := range names {
+		if s.filters.May(&names[i]) {
+			fresh[i] = false
+		}
+	}
+}
 
 // FindName returns the first row of the name that accept accepts, the newest first. It may wait
 // for the disk.
@@ -193,7 +202,7 @@ func (s *Segment) verifyRows(ids idSum) error {
 			return c.damaged(fmt.Errorf("%w: row %x after %x", codec.ErrCorrupt, key, last))
 		}
 		last = key
-		if !s.filters.May(r.Hash) {
+		if !s.filters.May(&r.Hash) {
 			return c.damaged(fmt.Errorf("%w: the filters deny row %x", codec.ErrCorrupt, key))
 		}
 		if r.Foreign {
