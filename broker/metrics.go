@@ -37,9 +37,9 @@ type Metrics struct {
 // NewMetrics registers the counters of a node.
 func NewMetrics(registry prometheus.Registerer) *Metrics {
 	m := &Metrics{
-		accepted:        newCounter("carillon_accepted_total", "Records that this node, as the leader, took from delay topics into the replicated schedule."),
-		rejected:        newVector("carillon_rejected_total", "Those of them that could not be scheduled as asked and go to the dead-letter topic, by the code of the reason.", "code"),
-		answered:        newVector("carillon_operations_total", "Records with a deliver-id that this node, as the leader, took from delay topics, by what came of them.", "answer"),
+		accepted:        newCounter("carillon_accepted_total", "Messages that this node, as the leader, took into the replicated schedule, from delay topics and by the API."),
+		rejected:        newVector("carillon_rejected_total", "Those of them, from delay topics, that could not be scheduled as asked and go to the dead-letter topic, by the code of the reason.", "code"),
+		answered:        newVector("carillon_operations_total", "Records with a deliver-id, and what the API was asked to schedule, cancel or change, by what this node, as the leader, made of them.", "answer"),
 		sourceLost:      newCounter("carillon_source_lost_records_total", "Records of delay topics that Kafka deleted before this node, as the leader, could read them."),
 		delivered:       newCounter("carillon_delivered_total", "Messages that this node wrote to their targets, dead letters not included."),
 		retried:         newCounter("carillon_retried_total", "Records that were sent once more after a failure."),

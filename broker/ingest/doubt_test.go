@@ -35,6 +35,38 @@ func TestFind_believesNoLogThatIsShorterInTheSameEpoch(t *testing.T) {
 	}
 }
 
+// A broker that led before another one was elected, or before what was read was written, answers from the past for
+// as long as it does not know: its word counts for nothing, however long it is repeated.
+func TestJudge_believesNoLeaderOfAnEarlierEpoch(t *testing.T) {
+	id := partitionID{TopicID{1}, 0}
+	read := storage.Position{Topic: "orders.delay", TopicID: id.topic, Next: 100, Epoch: 4}
+	for name, test := range map[string]struct {
+		leads  int32 // the epoch that Kafka names, in which somebody leads
+		answer OffsetsAnswer
+		want   int64 // where reading goes on; -1: where it was
+	}{
+		"deleted, says who leads":                  {6, OffsetsAnswer{Earliest: 110, Latest: 120, Epoch: 6, ReadEnd: 100}, 110},
+		"deleted, says who led":                    {6, OffsetsAnswer{Earliest: 110, Latest: 120, Epoch: 5, ReadEnd: 100}, -1},
+		"deleted, says who led before it was read": {3, OffsetsAnswer{Earliest: 110, Latest: 120, Epoch: 3, ReadEnd: -1}, -1},
+		"replaced, says who leads":                 {6, OffsetsAnswer{Latest: 90, Epoch: 6, ReadEnd: 80}, 80},
+		"replaced, says who led":                   {6, OffsetsAnswer{Latest: 90, Epoch: 5, ReadEnd: 80}, -1},
+	} {
+		d := &discovery{}
+		p := &delayPartition{SourceLeader: SourceLeader{Epoch: test.leads}, intactAt: -1}
+		found := []foundPartition{{OffsetsQuestion: OffsetsQuestion{Topic: read.Topic, SourceLeader: p.SourceLeader, ReadEpoch: read.Epoch}, id: id, partition: p, answer: test.answer}}
+		got, now := int64(-1), time.Now()
+		for range 10 {
+			for _, m := range d.judge(found, storage.State{Surveyed: true, Positions: []storage.Position{read}}, now) {
+				got = m.Next
+			}
+			now = now.Add(time.Second)
+		}
+		if got != test.want {
+			t.Errorf("%s: reading goes on at %d, want %d", name, got, test.want)
+		}
+	}
+}
+
 func TestDoubt_isCertainOnlyWhenAllAnswersAgree(t *testing.T) {
 	is := func(kind findingKind, next int64) finding { return finding{kind, next} }
 	for name, test := range map[string]struct {
