@@ -18,7 +18,9 @@ func (s *Store) Read(refs []Ref, out []Entry) ([]Entry, error) {
 	if !slices.IsSortedFunc(refs, Ref.Compare) {
 		return out, fmt.Errorf("read: refs are not in order of delivery")
 	}
-	found := make([]Entry, len(refs)) // Seq 0: not found
+	was := len(out)
+	out = append(out, make([]Entry, len(refs))...)
+	found := out[was:] // Seq 0: not found
 	onDisk, segments := s.readMemory(refs, found)
 	defer segment.ReleaseAll(segments)
 	for i, g := range segments {
@@ -26,15 +28,10 @@ func (s *Store) Read(refs []Ref, out []Entry) ([]Entry, error) {
 			continue
 		}
 		if err := g.Read(refs, onDisk[i], found, &s.indexes); err != nil {
-			return out, fmt.Errorf("read: %w", err)
+			return out[:was], fmt.Errorf("read: %w", err)
 		}
 	}
-	for _, e := range found {
-		if e.Seq != 0 {
-			out = append(out, e)
-		}
-	}
-	return out, nil
+	return out[:was+len(slices.DeleteFunc(found, func(e Entry) bool { return e.Seq == 0 }))], nil
 }
 
 // readMemory fills in what lies in memtables, and lists for each segment, pinned,

@@ -2,6 +2,7 @@ package segment
 
 import (
 	"encoding/binary"
+	"fmt"
 	"slices"
 	"sync"
 
@@ -13,18 +14,22 @@ const (
 	mostIndexed = 8 << 20
 	// An index takes indexSize bytes besides its marks, of markSize each, and what it knows of the labels, of labelSize.
 	indexSize = 256
-	markSize  = 40
+	markSize  = 48
 	labelSize = 4
-	// markEvery is how many entries are decoded at most to find one.
-	markEvery = 16
+	// markEvery is how many entries are decoded at most to find one, and checked.
+	markEvery = 8
+	// labelsEvery is how many labels are checked to read one.
+	labelsEvery = 8
 )
 
 // A chunkIndex says where in a chunk one may begin to decode, so that an entry is found without a walk
-// over all before. It is never changed, and holds nothing of the file.
+// over all before, and what the bytes from there on were when the whole was checked: who wants one
+// entry reads and checks a few hundred bytes. It is never changed, and holds nothing of the file.
 type chunkIndex struct {
 	count  int // of entries
 	last   Ref
 	places []uint32 // of the labels, see chunk
+	labels []uint32 // checksums: of the first labelsEvery labels, of the next, ..
 	form   Form
 	marks  []mark // of every markEvery-th entry, the first one included
 	crc    uint32 // of the value's index, which ends at end
@@ -36,6 +41,7 @@ type mark struct {
 	ref           Ref
 	before        Ref // of the entry before, for the first one its own
 	entry, bodies uint32
+	crc           uint32 // of what lies between this mark's entry and the next one's
 }
 
 // indexChunk checks what openChunk does and that all entries decode.
@@ -56,6 +62,7 @@ func indexChunk(form Form, key, value []byte) (*chunkIndex, error) {
 			return nil, err
 		}
 		if !ok {
+			x.checkParts(value)
 			return x, nil
 		}
 		x.last = e.Ref()
@@ -66,15 +73,44 @@ func indexChunk(form Form, key, value []byte) (*chunkIndex, error) {
 	}
 }
 
-// bytes returns what the index takes of memory.
-func (x *chunkIndex) bytes() int {
-	return indexSize + markSize*cap(x.marks) + labelSize*cap(x.places)
+// checkParts notes the checksums of the parts that entry reads, out of a value that was checked as a whole.
+func (x *chunkIndex) checkParts(value []byte) {
+	x.labels = make([]uint32, 0, (len(x.places)+labelsEvery-1)/labelsEvery)
+	for at := 0; at < len(x.places); at += labelsEvery {
+		x.labels = append(x.labels, codec.Checksum(x.labelsAt(at/labelsEvery, value)))
+	}
+	for i := range x.marks {
+		x.marks[i].crc = codec.Checksum(x.entriesAt(i, value))
+	}
 }
 
-// describes reports whether this is the value that was indexed, undamaged: what is decoded from it
-// lies in the file.
+// labelsAt returns the bytes of the labels that have the checksum at this place of labels.
+func (x *chunkIndex) labelsAt(part int, value []byte) []byte {
+	end := x.marks[0].entry // where entries begin
+	if next := (part + 1) * labelsEvery; next < len(x.places) {
+		end = x.places[next] >> placeShift
+	}
+	return value[x.places[part*labelsEvery]>>placeShift : end]
+}
+
+// entriesAt returns the bytes of the entries from a mark on to the next one.
+func (x *chunkIndex) entriesAt(mark int, value []byte) []byte {
+	end := x.end
+	if mark+1 < len(x.marks) {
+		end = int(x.marks[mark+1].entry)
+	}
+	return value[x.marks[mark].entry:end]
+}
+
+// bytes returns what the index takes of memory.
+func (x *chunkIndex) bytes() int {
+	return indexSize + markSize*cap(x.marks) + labelSize*(cap(x.places)+cap(x.labels))
+}
+
+// describes reports whether this is the value that was indexed, to judge by its length and its own
+// checksum. Whether it is undamaged since, entry finds out of what it reads: what is decoded lies in the file.
 func (x *chunkIndex) describes(value []byte) bool {
-	return len(value) >= x.end && binary.BigEndian.Uint32(value) == x.crc && codec.Checksum(value[4:x.end]) == x.crc
+	return len(value) >= x.end && binary.BigEndian.Uint32(value) == x.crc
 }
 
 // spans reports whether r lies in the chunk if it is in the segment.
@@ -89,27 +125,40 @@ func (x *chunkIndex) entry(r Ref, value []byte) (chunkEntry, bool, error) {
 	if at < 0 {
 		return chunkEntry{}, false, nil
 	}
-	m := &x.marks[at]
+	m, entries := &x.marks[at], x.entriesAt(at, value)
+	if got := codec.Checksum(entries); got != m.crc {
+		return chunkEntry{}, false, fmt.Errorf("%w: entries from %v on have checksum %08x, and had %08x", codec.ErrCorrupt, m.ref, got, m.crc)
+	}
 	c := chunk{
-		left:    uint32(x.count - at*markEvery),
+		left:    uint32(min(x.count-at*markEvery, markEvery)),
 		prev:    m.before,
 		started: at > 0,
 		places:  x.places,
-		index:   codec.NewDecoder(value[m.entry:x.end]),
+		index:   codec.NewDecoder(entries),
 		bodies:  value[m.bodies:],
 	}
-	for {
-		e, place, ok, err := c.step()
-		if err != nil || !ok || r.Less(e.Ref()) {
+	for c.left > 0 {
+		e, place, _, err := c.step()
+		if err != nil || r.Less(e.Ref()) {
 			return chunkEntry{}, false, err
 		}
 		if e.Ref() == r {
-			text := codec.NewDecoder(value[x.places[place]>>placeShift : x.end])
-			target, topic, _ := readLabel(&text, x.form)
-			e.Target, e.Topic = string(target), string(topic)
-			return e, true, nil
+			e.Target, e.Topic, err = x.label(int(place), value)
+			return e, err == nil, err
 		}
 	}
+	return chunkEntry{}, false, nil
+}
+
+// label returns the target and the topic of the label at that place.
+func (x *chunkIndex) label(place int, value []byte) (target, topic string, err error) {
+	part := place / labelsEvery
+	if got, want := codec.Checksum(x.labelsAt(part, value)), x.labels[part]; got != want {
+		return "", "", fmt.Errorf("%w: labels from the %dth on have checksum %08x, and had %08x", codec.ErrCorrupt, part*labelsEvery, got, want)
+	}
+	text := codec.NewDecoder(value[x.places[place]>>placeShift : x.end])
+	t, o, _ := readLabel(&text, x.form)
+	return string(t), string(o), nil
 }
 
 // An IndexCache keeps the chunk indexes that were decoded last. What is due at a time lies

@@ -1,6 +1,7 @@
 package segment
 
 import (
+	"errors"
 	"fmt"
 	"log/slog"
 	"maps"
@@ -8,6 +9,8 @@ import (
 	"slices"
 	"testing"
 	"unsafe"
+
+	"github.com/carillonmq/carillon/storage/codec"
 )
 
 // written returns a Plain segment with the entries, whose seqs count up from 1.
@@ -137,7 +140,7 @@ func TestChunkIndex_countsItsMemory(t *testing.T) {
 	if size := unsafe.Sizeof(mark{}); size != markSize {
 		t.Errorf("a mark takes %d bytes, %d are counted", size, markSize)
 	}
-	for _, c := range []struct{ targets, each, most int }{{1, 1, 300}, {1, 100, 600}, {100, 1, 1000}} {
+	for _, c := range []struct{ targets, each, most int }{{1, 1, 350}, {1, 100, 900}, {100, 1, 1400}} {
 		var b chunkBuilder
 		for i := range c.targets * c.each {
 			b.add(&Entry{Due: int64(i), Seq: uint64(i + 1), Target: fmt.Sprintf("%0*d", 249, i%c.targets)})
@@ -147,39 +150,59 @@ func TestChunkIndex_countsItsMemory(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if n := index.bytes(); n > c.most || n != indexSize+markSize*cap(index.marks)+labelSize*cap(index.places) {
+		if n := index.bytes(); n > c.most || n != indexSize+markSize*cap(index.marks)+labelSize*(cap(index.places)+cap(index.labels)) {
 			t.Errorf("%+v: %d bytes", c, n)
 		}
 	}
 }
 
-// A chunk that is damaged after it was indexed is noticed as one that was not.
+// A chunk that is damaged after it was indexed is noticed by whoever reads what is damaged, and what is read is
+// never wrong.
 func TestChunkIndex_noticesDamage(t *testing.T) {
+	const entries, targets = 200, 40
 	var b chunkBuilder
-	for i := range 100 {
-		b.add(&Entry{Due: int64(i), Seq: uint64(i + 1), Target: fmt.Sprint("target-", i%3), Body: []byte{1}})
+	for i := range entries {
+		b.add(&Entry{Due: int64(i), Seq: uint64(i + 1), Target: fmt.Sprint("target-", i%targets), Body: []byte{1}})
 	}
 	key, value := b.finish(0, nil)
 	index, err := indexChunk(Plain, key, value)
 	if err != nil {
 		t.Fatal(err)
 	}
-	for i := range 100 {
-		e, ok, err := index.entry(Ref{Due: int64(i), Seq: uint64(i + 1)}, value)
-		if err != nil || !ok || e.Target != fmt.Sprint("target-", i%3) || len(e.Body) != 1 {
-			t.Fatalf("entry %d: %+v, %v, %v", i, e, ok, err)
+	// readAll reads every entry and returns how many of them are damaged.
+	readAll := func() (damaged int) {
+		for i := range entries {
+			switch e, ok, err := index.entry(Ref{Due: int64(i), Seq: uint64(i + 1)}, value); {
+			case errors.Is(err, codec.ErrCorrupt):
+				damaged++
+			case err != nil || !ok || e.Target != fmt.Sprint("target-", i%targets) || len(e.Body) != 1 || e.verify() != nil:
+				t.Fatalf("entry %d: %+v, %v, %v", i, e, ok, err)
+			}
 		}
+		return damaged
+	}
+	if damaged := readAll(); damaged > 0 {
+		t.Fatalf("%d entries are damaged in a chunk that is whole", damaged)
+	}
+	for i := range entries {
 		if _, ok, err := index.entry(Ref{Due: int64(i), Seq: uint64(i)}, value); ok || err != nil {
 			t.Fatalf("an entry that is not there: %v, %v", ok, err)
 		}
 	}
-	for i := range index.end {
-		if value[i]++; index.describes(value) {
-			t.Errorf("byte %d is damaged, and nothing is noticed", i)
+	labels := int(index.places[0] >> placeShift)
+	for at := range index.end {
+		value[at]++
+		switch damaged := readAll(); {
+		case at < 4 && index.describes(value):
+			t.Errorf("byte %d is damaged, and the chunk is taken for the one that was indexed", at)
+		case at >= labels && damaged == 0:
+			t.Errorf("byte %d is damaged, and nothing is noticed", at)
+		case at >= int(index.marks[0].entry) && damaged > markEvery:
+			t.Errorf("byte %d is damaged, and %d entries with it", at, damaged)
 		}
-		value[i]--
+		value[at]--
 	}
-	if !index.describes(value) {
+	if !index.describes(value) || readAll() > 0 {
 		t.Error("the chunk is whole")
 	}
 }
