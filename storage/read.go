@@ -87,8 +87,11 @@ func itemOf(e *Entry) Item {
 const (
 	// scanChunks bounds the chunks that one scan reads, beside one per segment.
 	scanChunks = 64
-	// scanVisits bounds the memtable entries that one scan looks at under the lock.
+	// A scan looks at memory in steps, each under the lock, since what lies on disk comes first when much was
+	// accepted since: scanVisits entries of each memtable in all, and those of a step until scanFinds are found.
 	scanVisits = 16 << 10
+	scanSteps  = 8
+	scanFinds  = 256
 	// scanBatch is how many items are compared with the alive-set at a time.
 	scanBatch = 256
 )
@@ -109,7 +112,7 @@ func (s *Store) Scan(from Ref, limit int, keep Filter, out []Item) (items []Item
 	if keep == nil {
 		keep = func(Ref, string, string) bool { return true }
 	}
-	sc := scan{store: s, limit: limit, keep: keep, out: out, checked: len(out), next: from}
+	sc := scan{store: s, limit: limit, keep: keep, out: out, checked: len(out), next: from, steps: scanSteps}
 	defer func() { s.scanned.Add(sc.looked) }()
 	sc.lookAtMemory(from)
 	defer segment.ReleaseAll(sc.walk.segments)
@@ -128,6 +131,7 @@ type scan struct {
 	limit int
 	keep  Filter
 	walk  walk
+	steps int // left to look at memory
 
 	out     []Item
 	checked int // items of out known to be alive
@@ -140,13 +144,29 @@ func (sc *scan) lookAtMemory(from Ref) {
 	s := sc.store
 	s.mu.RLock()
 	defer s.mu.RUnlock()
-	sc.walk.lookAtMemory(s, from, scanVisits, sc.limit, func(e *Entry) bool {
-		if s.alive.Contains(e.Seq) && sc.keep(e.Ref(), e.Topic, e.Target) {
-			return true // counted in batch
-		}
-		sc.looked++
+	sc.steps--
+	sc.walk.lookAtMemory(s, from, scanVisits/scanSteps, min(sc.limit, scanFinds), sc.means)
+}
+
+// lookFurther looks at more of memory, and reports whether there is more to see.
+func (sc *scan) lookFurther() bool {
+	if sc.steps == 0 {
 		return false
-	})
+	}
+	s := sc.store
+	s.mu.RLock()
+	defer s.mu.RUnlock()
+	sc.steps--
+	return sc.walk.lookFurther(s, scanVisits/scanSteps, min(sc.limit, scanFinds), sc.means)
+}
+
+// means reports whether the scan is to find what a memtable has. The caller holds mu.
+func (sc *scan) means(e *Entry) bool {
+	if sc.store.alive.Contains(e.Seq) && sc.keep(e.Ref(), e.Topic, e.Target) {
+		return true // counted in batch
+	}
+	sc.looked++
+	return false
 }
 
 func (sc *scan) run(from Ref) error {
@@ -168,6 +188,9 @@ func (sc *scan) run(from Ref) error {
 func (sc *scan) batch() (more bool, err error) {
 	for range scanBatch {
 		e := sc.walk.peek()
+		for e == nil && sc.lookFurther() {
+			e = sc.walk.peek()
+		}
 		if e == nil {
 			sc.next, sc.done = sc.walk.end(sc.next)
 			return false, nil

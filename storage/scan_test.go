@@ -2,6 +2,8 @@ package storage
 
 import (
 	"testing"
+
+	"github.com/carillonmq/carillon/storage/segment"
 )
 
 func TestScan_filtersByTargetInMemoryAndOnDisk(t *testing.T) {
@@ -103,5 +105,68 @@ func TestRead_leavesOutWhatIsDeadOrUnknown(t *testing.T) {
 	}
 	if _, err := s.Read([]Ref{{Due: 20, Seq: 3}, {Seq: 1}}, nil); err == nil {
 		t.Fatal("unsorted refs were accepted")
+	}
+}
+
+// What lies on disk and in two tables at once is found in order, without a gap and in few calls, whichever of them
+// comes first.
+func TestScan_findsWhatIsMixedInMemoryAndOnDisk(t *testing.T) {
+	const each = 3000
+	for _, starts := range [][3]int64{{0, 0, 0}, {0, each, 2 * each}, {2 * each, each, 0}, {each, 0, 0}} {
+		s, m := openStore(t, t.TempDir()), newModel()
+		script(s, m, operation{Accept: entries(each, starts[0], 1, 10)})
+		flush(t, s, 1)
+		script(s, m, operation{Accept: entries(each, starts[1], 1, 10)})
+		frozen := s.Freeze()
+		script(s, m, operation{Accept: entries(each, starts[2], 1, 10), Kill: []SeqRun{{each + 1000, each + 1500}}})
+		want := m.sorted()
+		const limit = 2000
+		var found []Item
+		calls, done := 0, false
+		for from := (Ref{}); !done; calls++ {
+			items, next, ended, err := s.Scan(from, limit, nil, nil)
+			if err != nil || !ended && !from.Less(next) {
+				t.Fatalf("from %v to %v, error %v", from, next, err)
+			}
+			found, from, done = append(found, items...), next, ended
+		}
+		if calls > len(want)/limit+2 {
+			t.Errorf("%v: %d messages took %d calls", starts, len(want), calls)
+		}
+		if len(found) != len(want) {
+			t.Fatalf("%v: %d messages were found of %d", starts, len(found), len(want))
+		}
+		for i := range found {
+			if found[i].Ref != want[i].Ref() {
+				t.Fatalf("%v: number %d is %v, want %v", starts, i, found[i].Ref, want[i].Ref())
+			}
+		}
+		frozen.Release()
+	}
+}
+
+// What has moved to disk since a walk began is in none of its segments: it must not go on in memory as if it had seen that.
+func TestWalk_looksNoFurtherOnceMemoryHasMovedToDisk(t *testing.T) {
+	s, m := openStore(t, t.TempDir()), newModel()
+	script(s, m, operation{Accept: entries(100, 0, 1, 10)})
+	all := func(*Entry) bool { return true }
+	look := func(w *walk, further bool) bool {
+		s.mu.RLock()
+		defer s.mu.RUnlock()
+		if further {
+			return w.lookFurther(s, 10, 10, all)
+		}
+		w.lookAtMemory(s, Ref{}, 10, 10, all)
+		return true
+	}
+	var w walk
+	look(&w, false)
+	defer segment.ReleaseAll(w.segments)
+	if !look(&w, true) || *w.horizon != (Ref{Due: 20, Seq: 21}) {
+		t.Fatalf("the second step ended at %v", w.horizon)
+	}
+	flush(t, s, 1)
+	if look(&w, true) || *w.horizon != (Ref{Due: 20, Seq: 21}) {
+		t.Errorf("it looked further, to %v, though all is on disk", w.horizon)
 	}
 }

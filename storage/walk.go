@@ -1,6 +1,8 @@
 package storage
 
 import (
+	"slices"
+
 	"github.com/carillonmq/carillon/storage/merge"
 	"github.com/carillonmq/carillon/storage/segment"
 )
@@ -21,6 +23,29 @@ type walk struct {
 func (w *walk) lookAtMemory(s *Store, from Ref, visits, limit int, keep func(e *Entry) bool) {
 	w.segments = s.segments
 	segment.AcquireAll(w.segments)
+	w.gather(s, from, visits, limit, keep)
+}
+
+// lookFurther goes on looking at memory from the horizon on, when all before it was passed, and reports whether it
+// did. It does not when the horizon is none, or when something has moved to disk meanwhile: the segments that are
+// pinned lack that. The caller holds mu.
+func (w *walk) lookFurther(s *Store, visits, limit int, keep func(e *Entry) bool) bool {
+	if w.horizon == nil || !slices.Equal(w.segments, s.segments) {
+		return false
+	}
+	from := *w.horizon
+	w.horizon, w.memory = nil, nil
+	w.heads.Keep(func(from merge.Source) bool { // what a table showed beyond the horizon is looked at again
+		_, onDisk := from.(*segment.Cursor)
+		return onDisk
+	})
+	w.gather(s, from, visits, limit, keep)
+	w.addMemory()
+	return true
+}
+
+// gather looks at the tables; see lookAtMemory.
+func (w *walk) gather(s *Store, from Ref, visits, limit int, keep func(e *Entry) bool) {
 	var looked Entry // shown to keep, which may not hold on to it
 	for _, t := range s.tables() {
 		var found merge.Slice
@@ -47,11 +72,7 @@ func (w *walk) lowerHorizon(r Ref) {
 
 // start opens what there is at or after from. It is called within disk.Guard, and close follows it.
 func (w *walk) start(from Ref) error {
-	for i := range w.memory {
-		if e, ok, _ := w.memory[i].Next(); ok {
-			w.heads.Add(e, &w.memory[i])
-		}
-	}
+	w.addMemory()
 	for _, g := range w.segments {
 		if g.Info.Max.Less(from) {
 			continue
@@ -66,6 +87,14 @@ func (w *walk) start(from Ref) error {
 		}
 	}
 	return nil
+}
+
+func (w *walk) addMemory() {
+	for i := range w.memory {
+		if e, ok, _ := w.memory[i].Next(); ok {
+			w.heads.Add(e, &w.memory[i])
+		}
+	}
 }
 
 // close ends the cursors; segments stay pinned.

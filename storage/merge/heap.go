@@ -1,6 +1,10 @@
 package merge
 
-import "github.com/carillonmq/carillon/storage/segment"
+import (
+	"slices"
+
+	"github.com/carillonmq/carillon/storage/segment"
+)
 
 // A Source yields entries in order of delivery.
 type Source interface {
@@ -61,12 +65,21 @@ func (h *Heap) Skip() error {
 		h.heads[0] = h.heads[last]
 		h.heads = h.heads[:last]
 	}
-	h.sink()
+	h.sink(0)
 	return nil
 }
 
-func (h *Heap) sink() {
-	for i := 0; ; {
+// Keep leaves out the sources of which keep says so.
+func (h *Heap) Keep(keep func(Source) bool) {
+	h.heads = slices.DeleteFunc(h.heads, func(e head) bool { return !keep(e.from) })
+	for i := len(h.heads)/2 - 1; i >= 0; i-- {
+		h.sink(i)
+	}
+}
+
+// sink moves the head at i down to its place.
+func (h *Heap) sink(i int) {
+	for {
 		child := 2*i + 1
 		if child >= len(h.heads) {
 			return
