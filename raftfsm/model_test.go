@@ -412,7 +412,9 @@ func (m *model) operateOne(o Operation) Answer {
 	case last.seq == 0:
 		return Answer{Code: NotFound, Since: m.since}
 	case last.end.Kind == outcomes.Cancelled && o.Verb == Cancel:
-		return Answer{Code: AlreadyCancelled, Seq: last.seq, Outcome: last.end}
+		return Answer{Code: AlreadyCancelled, Seq: last.seq, Outcome: &last.end}
+	case last.end.Kind != 0:
+		return Answer{Code: TooLate, Seq: last.seq, Outcome: &last.end}
 	}
-	return Answer{Code: TooLate, Seq: last.seq, Outcome: last.end}
+	return Answer{Code: TooLate, Seq: last.seq}
 }

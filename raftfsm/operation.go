@@ -106,10 +106,12 @@ func Codes() []Code {
 
 // An Answer is what came of an Operation, on every node alike.
 type Answer struct {
-	Code    Code
-	Seq     uint64
-	Before  uint64
-	Outcome outcomes.Outcome // the zero value: none is known
+	Code   Code
+	Seq    uint64
+	Before uint64
+	// Outcome tells how the message ended; nil: that is not known, or not asked. A pointer, since a command has thousands
+	// of answers and next to none of them has one.
+	Outcome *outcomes.Outcome
 	// Since goes with NotFound: what ended at or after this time would be known, epoch
 	// milliseconds; 0: nothing was ever forgotten, so there never was such a message. Of what has no
 	// id nothing is kept, so it is the present then.

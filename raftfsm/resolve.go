@@ -126,9 +126,11 @@ func (o *Operation) resolve(s *standing) Answer {
 	case o.Verb == Schedule:
 		return Answer{Code: Scheduled, Before: s.onWay}
 	case s.ended.Kind == outcomes.Cancelled && o.Verb == Cancel:
-		return Answer{Code: AlreadyCancelled, Seq: s.ended.Seq, Outcome: s.ended}
+		ended := s.ended
+		return Answer{Code: AlreadyCancelled, Seq: ended.Seq, Outcome: &ended}
 	case s.ended.Seq != 0:
-		return Answer{Code: TooLate, Seq: s.ended.Seq, Outcome: s.ended}
+		ended := s.ended
+		return Answer{Code: TooLate, Seq: ended.Seq, Outcome: &ended}
 	case s.onWay != 0:
 		return Answer{Code: TooLate, Seq: s.onWay}
 	}

@@ -29,8 +29,8 @@ func TestResolve_answersAsTheTableSays(t *testing.T) {
 	conflict, none := Answer{Code: Conflict, Seq: 7}, Answer{Code: Conflict}
 	superseded := Answer{Code: Superseded, Before: 7}
 	late := Answer{Code: TooLate, Seq: 7}
-	lateCancelled, lateDelivered := Answer{Code: TooLate, Seq: 7, Outcome: cancelled.ended}, Answer{Code: TooLate, Seq: 7, Outcome: delivered.ended}
-	already, notFound := Answer{Code: AlreadyCancelled, Seq: 7, Outcome: cancelled.ended}, Answer{Code: NotFound}
+	lateCancelled, lateDelivered := Answer{Code: TooLate, Seq: 7, Outcome: &cancelled.ended}, Answer{Code: TooLate, Seq: 7, Outcome: &delivered.ended}
+	already, notFound := Answer{Code: AlreadyCancelled, Seq: 7, Outcome: &cancelled.ended}, Answer{Code: NotFound}
 	scheduled := func(before uint64) Answer { return Answer{Code: Scheduled, Before: before} }
 	for _, row := range []struct {
 		verb Verb
@@ -57,8 +57,8 @@ func TestResolve_answersAsTheTableSays(t *testing.T) {
 	} {
 		for i, s := range []standing{pending, onWay, cancelled, delivered, unknown} {
 			o := Operation{Verb: row.verb, If: row.when, Seq: row.seq}
-			if got := o.resolve(&s); got != row.want[i] {
-				t.Errorf("verb %d, condition %d of %d, standing %+v:\ngot  %+v\nwant %+v", row.verb, row.when, row.seq, s, got, row.want[i])
+			if diff := cmp.Diff(row.want[i], o.resolve(&s)); diff != "" {
+				t.Errorf("verb %d, condition %d of %d, standing %+v (-want +got):\n%s", row.verb, row.when, row.seq, s, diff)
 			}
 		}
 	}
@@ -204,7 +204,7 @@ func TestOperate_remembersOthersWhoeverIsRefused(t *testing.T) {
 	}
 	want := outcomes.Outcome{Name: name.Of("a.delay", "x"), Kind: outcomes.Cancelled, Seq: 1, Due: 500, At: 10, Target: "a"}
 	checkAnswers(t, operate(t, f, 400, cancelOf("x"), once("mine", 1, scheduleOf("", 500)), cancelOf("nobody")),
-		Answer{Code: AlreadyCancelled, Seq: 1, Outcome: want}, Answer{Code: Scheduled, Seq: 2, Again: true}, Answer{Code: NotFound})
+		Answer{Code: AlreadyCancelled, Seq: 1, Outcome: &want}, Answer{Code: Scheduled, Seq: 2, Again: true}, Answer{Code: NotFound})
 }
 
 // What refused a record says which one it was; a call has none.
@@ -238,8 +238,8 @@ func TestOperate_expiredMessageHasEndedThoughItIsAlive(t *testing.T) {
 	got := operate(t, f, 600, present, cancelOf("x"))
 	checkAnswers(t, got, Answer{Code: Conflict}, Answer{Code: TooLate, Seq: 1})
 	want := outcomes.Outcome{Name: name.Of("a.delay", "x"), Kind: outcomes.Expired, Seq: 1, Due: 500, At: 600, Target: "a"}
-	if got[1].Outcome != want {
-		t.Errorf("outcome %+v, want %+v", got[1].Outcome, want)
+	if diff := cmp.Diff(&want, got[1].Outcome); diff != "" {
+		t.Errorf("outcome (-want +got):\n%s", diff)
 	}
 	checkAnswers(t, operate(t, f, 1, scheduleOf("x", 700)), Answer{Code: Scheduled, Seq: 2}) // time does not go back
 	apply(t, f, Ack{Time: 601, Runs: killed(1, 1), Ended: []Ended{want}})
@@ -255,12 +255,12 @@ func TestAck_keepsTheFirstEndOnly(t *testing.T) {
 	again.Offset = 8
 	apply(t, f, Ack{Time: 62, Runs: killed(1, 1), Ended: []Ended{again}})
 	apply(t, f, Replace{Time: 62, Kills: []uint64{1}, Entries: []storage.Entry{{Target: "dead"}}, Ended: []Ended{again}})
-	if got := operate(t, f, 63, cancelOf("x")); got[0].Code != TooLate || got[0].Outcome != delivered {
+	if got := operate(t, f, 63, cancelOf("x")); got[0].Code != TooLate || *got[0].Outcome != delivered {
 		t.Errorf("got %+v, want too late: %+v", got[0], delivered)
 	}
 	dead := outcomes.Outcome{Name: name.Of("a.delay", "y"), Kind: outcomes.DeadLettered, Seq: 2, Due: 500, At: 64, Target: "dead", Offset: -1}
 	apply(t, f, Replace{Time: 64, Kills: []uint64{2}, Entries: []storage.Entry{{Target: "dead"}}, Ended: []Ended{dead}})
-	if got := operate(t, f, 65, cancelOf("y")); got[0].Code != TooLate || got[0].Outcome != dead {
+	if got := operate(t, f, 65, cancelOf("y")); got[0].Code != TooLate || *got[0].Outcome != dead {
 		t.Errorf("got %+v, want too late: %+v", got[0], dead)
 	}
 }

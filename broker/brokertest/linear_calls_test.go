@@ -125,7 +125,10 @@ func (a *caller) call(chance *rand.Rand, call history.Call, op raftfsm.Operation
 	if err == nil {
 		answer := result.Answers[0][0]
 		call.To, call.Code, call.Before = int64(time.Since(a.begin)), answer.Code, answer.Before
-		call.Seq = max(answer.Seq, answer.Outcome.Seq)
+		call.Seq = answer.Seq
+		if answer.Outcome != nil {
+			call.Seq = max(answer.Seq, answer.Outcome.Seq)
+		}
 	}
 	a.mu.Lock()
 	defer a.mu.Unlock()

@@ -15,21 +15,23 @@ func answersOf(result raftfsm.Result, part int) []raftfsm.Answer {
 	return nil
 }
 
-// tellAnswers counts and logs what came of operations of a part that is in the log, of each that
-// was asked, and returns how many records of it have scheduled no message.
+// logsAnswers reports whether each answer is logged.
+func (g *Ingest) logsAnswers() bool { return g.log.Enabled(context.Background(), slog.LevelDebug) }
+
+// tellAnswers counts and logs what came of operations with an id of a part that is in the log,
+// and returns how many records of it have scheduled no message.
 func (g *Ingest) tellAnswers(part packedPart, answers []raftfsm.Answer) (without int) {
-	if len(part.asked) == 0 {
+	if len(answers) == 0 {
 		return 0
 	}
 	var counts [256]int // by code
-	debug := g.log.Enabled(context.Background(), slog.LevelDebug)
+	for i := range answers {
+		counts[answers[i].Code]++
+	}
+	without = len(answers) - counts[raftfsm.Scheduled] - counts[raftfsm.Superseded]
+	counts[raftfsm.Scheduled] -= part.plain // which are answered so where another operation has an id
 	for _, asked := range part.asked {
-		answer := &answers[asked.place]
-		counts[answer.Code]++
-		if answer.Code != raftfsm.Scheduled && answer.Code != raftfsm.Superseded {
-			without++
-		}
-		if debug || answer.Code == raftfsm.Conflict {
+		if answer := &answers[asked.place]; part.logged || answer.Code == raftfsm.Conflict {
 			g.tellAnswer(part, asked, answer)
 		}
 	}

@@ -177,6 +177,18 @@ func TestIngest_logsAndCountsWhatIsAnswered(t *testing.T) {
 	if got := slices.Sorted(maps.Keys(counts.answers)); !slices.Equal(got, []string{"conflict", "not-found", "replaced"}) {
 		t.Errorf("counted %v", counts.answers)
 	}
+
+	g.log = slog.New(slog.NewTextHandler(&lines, &slog.HandlerOptions{Level: slog.LevelDebug}))
+	if err := g.pack(&pack, batch); err != nil {
+		t.Fatal(err)
+	}
+	if err := pack.flush(testNow); err != nil {
+		t.Fatal(err)
+	}
+	g.tellAnswers(parts[0], answers)
+	if each := lines.With("level=DEBUG"); len(each) != 3 || !strings.Contains(each[0], "answer=replaced") || !strings.Contains(each[0], "offset=7 id=a seq=41") {
+		t.Errorf("logged %q", each)
+	}
 }
 
 // Each of them may have to be looked up on disk, and nothing else is applied meanwhile.
@@ -188,7 +200,7 @@ func TestPacker_boundsTheLookUpsOfACommand(t *testing.T) {
 			t.Errorf("a command from %d, after one up to %d", c.Parts[0].From, next)
 		}
 		next = c.Parts[0].Next
-		asked, records = append(asked, len(packed[0].asked)), append(records, packed[0].records)
+		asked, records = append(asked, packed[0].records-packed[0].plain), append(records, packed[0].records)
 		return nil
 	}}
 	g := New(Options{ClaimLead: lead, Config: config.Default(), Count: refusedCount{}, Store: openIDs(), Now: time.Now, Logger: slog.New(slog.DiscardHandler)})

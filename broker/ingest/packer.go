@@ -26,6 +26,7 @@ type packer struct {
 	bytes   int
 	records int
 	asked   int  // operations with an id
+	logged  bool // each answer is logged
 	soon    bool // something is due before a claim of its own could be committed in time
 
 	operations []raftfsm.Operation // of all parts, one behind the other; reused
@@ -40,11 +41,14 @@ type packedPart struct {
 	records     int
 	refused     map[string]int // of them, by code; nil: none
 	lastRefused refusal
-	asked       []asked         // those that are answered, in order
+	plain       int             // operations without an id; the others are answered
+	logged      bool            // each answer is logged
+	asked       []asked         // of those that are answered, the ones that are told one by one, in order
 	named       []storage.Named // those that the opening of ids must know; Seq is the place in the part
 }
 
-// An asked is an operation with an id: the log answers what came of it.
+// An asked is an operation with an id of which more is told than a count: one with a condition, that may not hold, or
+// each while all answers are logged.
 type asked struct {
 	place   int   // among the operations of its part
 	offset  int64 // of its record
@@ -58,13 +62,16 @@ type refusal struct {
 	problem *message.Problem
 }
 
-// begin starts a part at the batch's first offset.
-func (p *packer) begin(batch Batch) { p.open(batch, batch.From) }
+// begin starts a part at the batch's first offset. logged says that each answer will be logged.
+func (p *packer) begin(batch Batch, logged bool) {
+	p.logged = logged
+	p.open(batch, batch.From)
+}
 
 func (p *packer) open(batch Batch, from int64) {
 	part := raftfsm.Part{TopicID: batch.TopicID, Topic: batch.Topic, Partition: batch.Partition, From: from, Next: from, Epoch: batch.Epoch}
 	p.parts = append(p.parts, part)
-	p.packed = append(p.packed, packedPart{topic: batch.Topic, id: batch.id(), round: batch.Round})
+	p.packed = append(p.packed, packedPart{topic: batch.Topic, id: batch.id(), round: batch.Round, logged: p.logged})
 	p.partBegins = len(p.operations)
 	p.bytes += part.Size()
 }
@@ -93,13 +100,13 @@ func (p *packer) add(batch Batch, r reading, now int64) error {
 			packed.named = append(packed.named, storage.Named{Ref: at, Target: e.Target, Topic: batch.Topic, ID: r.named})
 		}
 		part.Entries = append(part.Entries, r.operation.Entry)
-	case r.operation.Entry.ID != "":
-		if packed.asked == nil {
-			packed.asked = make([]asked, 0, p.room(batch, size))
-		}
-		packed.asked = append(packed.asked, asked{len(part.Operations), r.offset, r.operation.Entry.ID, r.foreign})
-		fallthrough
 	default:
+		switch {
+		case r.operation.Entry.ID == "":
+			packed.plain++
+		case packed.logged || r.operation.If != raftfsm.Always:
+			packed.asked = append(packed.asked, asked{len(part.Operations), r.offset, r.operation.Entry.ID, r.foreign})
+		}
 		p.operations = append(p.operations, r.operation)
 		part.Operations = p.operations[p.partBegins:]
 	}
@@ -130,11 +137,6 @@ func (p *packer) tell(r *reading) {
 	}
 }
 
-// room returns how many records of the batch the command has room for, from one of that size on, if others are as large.
-func (p *packer) room(batch Batch, size int) int {
-	return max(1, min(len(batch.Arrivals), (p.most-p.bytes)/size))
-}
-
 // end takes what follows the last record of the batch, markers and gaps.
 func (p *packer) end(batch Batch) {
 	p.parts[len(p.parts)-1].Next = batch.Next
@@ -156,6 +158,6 @@ func (p *packer) flush(now int64) error {
 	if cap(room) > mostRoom {
 		room = nil
 	}
-	*p = packer{most: p.most, lead: p.lead, propose: p.propose, operations: room}
+	*p = packer{most: p.most, lead: p.lead, propose: p.propose, logged: p.logged, operations: room}
 	return err
 }

@@ -55,7 +55,7 @@ func (g *Ingest) pack(pack *packer, batch Batch) error {
 	}
 	now := g.now()
 	form := g.form()
-	pack.begin(batch)
+	pack.begin(batch, g.logsAnswers())
 	to := g.judge.destination(route, batch.Topic, "")
 	for i := range batch.Arrivals {
 		arrival := &batch.Arrivals[i]

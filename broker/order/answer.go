@@ -43,8 +43,11 @@ func tell(topic, id string, a raftfsm.Answer) (*client.Answer, *client.Problem) 
 }
 
 func tooLate(a raftfsm.Answer) string {
-	o := a.Outcome
 	ended := fmt.Sprintf("too late: message %d ", a.Seq)
+	o := a.Outcome
+	if o == nil {
+		o = new(outcomes.Outcome)
+	}
 	switch o.Kind {
 	case outcomes.Delivered:
 		return ended + fmt.Sprintf("was delivered to %s/%d at %s", o.Target, o.Partition, moment(o.At))
@@ -59,11 +62,11 @@ func tooLate(a raftfsm.Answer) string {
 }
 
 // outcomeOf is nil where none is known.
-func outcomeOf(o outcomes.Outcome) *client.Outcome {
-	if o.Kind == 0 {
+func outcomeOf(o *outcomes.Outcome) *client.Outcome {
+	if o == nil {
 		return nil
 	}
-	told := query.OutcomeOf(o)
+	told := query.OutcomeOf(*o)
 	return &told
 }
 

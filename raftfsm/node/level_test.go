@@ -77,7 +77,7 @@ func TestPropose_returnsWhatCameOfOperations(t *testing.T) {
 		if !slices.Equal(codes, []raftfsm.Code{raftfsm.Scheduled, raftfsm.WasCancelled, raftfsm.AlreadyCancelled}) {
 			t.Errorf("answers %+v", res.Answers)
 		}
-		if life := n.Store().Life("a.delay", "x"); len(life) != 1 || life[0] != res.Answers[0][2].Outcome {
+		if life := n.Store().Life("a.delay", "x"); len(life) != 1 || life[0] != *res.Answers[0][2].Outcome {
 			t.Errorf("its life is %+v, the answer was %+v", life, res.Answers[0][2])
 		}
 	})
