@@ -121,9 +121,9 @@ func (a *acks) setLimit() {
 
 // isBehind reports whether something has been delivered for so long without its Ack
 // that nothing more may be sent until that is in the log.
-func (a *acks) isBehind() bool {
+func (a *acks) isBehind(now time.Time) bool {
 	behind := a.behind.Load()
-	return behind > 0 && int64(time.Since(a.begun)) >= behind
+	return behind > 0 && int64(now.Sub(a.begun)) >= behind
 }
 
 // freed returns a channel that is closed when the next Ack is in the log.

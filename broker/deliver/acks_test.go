@@ -77,7 +77,7 @@ func TestAcks_boundWhatAKillRepeats(t *testing.T) {
 				} else if round == 7_500 {
 					commits(commit)
 				}
-				if acks.isBehind() {
+				if acks.isBehind(time.Now()) {
 					waited++
 				} else {
 					for range 10 + 90*(round/1000%2) {
@@ -132,7 +132,7 @@ func TestAcks_wakeWhoeverFoundThatItMustWait(t *testing.T) {
 			time.Sleep(leastUnacked)
 			go close(release)
 			freed := acks.freed()
-			if acks.isBehind() {
+			if acks.isBehind(time.Now()) {
 				select {
 				case <-freed:
 				case <-time.After(time.Minute):

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/carillonmq/carillon/broker/mailbox"
+	"github.com/carillonmq/carillon/broker/message"
 	"github.com/carillonmq/carillon/storage"
 )
 
@@ -70,8 +71,9 @@ type lane struct {
 	letters letters
 	begun   time.Time // when it began
 
-	takenOrders   []order   // reused
-	takenOutcomes []outcome // reused
+	takenOrders   []order          // reused
+	takenOutcomes []outcome        // reused
+	headers       []message.Header // reused
 }
 
 func newLane(p *Publisher, target string) *lane {

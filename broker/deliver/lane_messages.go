@@ -79,6 +79,7 @@ func (l *lane) read() error {
 	}
 	l.waiting = l.waiting[len(refs):]
 	size, loaded := 0, 0
+	outgoings := make([]outgoing, len(entries)) // they are sent together, and let go of together
 	for i := range entries {
 		entry := &entries[i]
 		size += len(entry.Body)
@@ -87,8 +88,8 @@ func (l *lane) read() error {
 			l.p.leaveUnreadable(entry, err)
 			continue
 		}
-		o := &outgoing{ref: entry.Ref(), message: message, size: len(entry.Body)}
-		o.deadLetter = message.DeadLetter
+		o := &outgoings[i]
+		*o = outgoing{ref: entry.Ref(), message: message, size: len(entry.Body), deadLetter: message.DeadLetter}
 		l.letters.takes = l.letters.takes || o.deadLetter
 		l.ready = append(l.ready, o)
 		loaded += o.load()
@@ -163,33 +164,35 @@ func (f *flights) land(n int) {
 
 // mayLaunch reports whether another record may be sent now. None follows a slow one:
 // invariant 4.
-func (l *lane) mayLaunch() bool {
-	if l.p.acks.isBehind() {
+func (l *lane) mayLaunch(now time.Time) bool {
+	if l.p.acks.isBehind(now) {
 		return false
 	}
 	f := &l.flights
-	return f.flying == 0 || f.flying < l.health.window && time.Since(f.oldest()) < slowAfter
+	return f.flying == 0 || f.flying < l.health.window && now.Sub(f.oldest()) < slowAfter
 }
 
-func (l *lane) launch(o *outgoing, partition int32) {
+func (l *lane) launch(o *outgoing, partition int32, now time.Time) {
 	if o.err != nil {
 		l.p.cfg.Count.Retried(1)
 	}
-	o.sent, o.answered = time.Now(), false
+	o.sent, o.answered = now, false
 	l.flights.launch(o)
 	outcomes := l.outcomes
-	l.p.cfg.Sink.Send(l.p.delivery(o, l.target, partition), func(receipt Receipt, err error) {
+	l.p.cfg.Sink.Send(l.delivery(o, partition), func(receipt Receipt, err error) {
 		outcomes.Put(outcome{o, receipt, err})
 	})
+	clear(l.headers) // values
 }
 
-// delivery returns the record as it goes out.
-func (p *Publisher) delivery(o *outgoing, target string, partition int32) Delivery {
+// delivery returns the record as it goes out. Its headers are good until the next call.
+func (l *lane) delivery(o *outgoing, partition int32) Delivery {
 	m := &o.message
 	if o.deadLetter { // as the record came, so that a corrected one can be produced from it
-		return Delivery{Topic: target, Partition: partition, Key: m.Key, Value: m.Value, Headers: m.Headers}
+		return Delivery{Topic: l.target, Partition: partition, Key: m.Key, Value: m.Value, Headers: m.Headers}
 	}
-	return Delivery{Topic: target, Partition: partition, Key: m.DeliveredKey(), Value: m.Value, Headers: m.DeliveredHeaders(p.cfg.ClusterID, o.ref.Seq)}
+	l.headers = m.AppendDeliveredHeaders(l.headers[:0], l.p.cfg.ClusterID, o.ref.Seq)
+	return Delivery{Topic: l.target, Partition: partition, Key: m.DeliveredKey(), Value: m.Value, Headers: l.headers}
 }
 
 // takeOutcomes hears Kafka's answers: what is written is acknowledged, the rest, which is

@@ -96,7 +96,7 @@ func TestLane_getsOnBesideABusyOneWhenItIsLate(t *testing.T) {
 }
 
 func TestDelivery_stripsInstructionsButADeadLetterKeepsThem(t *testing.T) {
-	p := &Publisher{cfg: Options{ClusterID: [16]byte{0xc1}}}
+	l := &lane{p: &Publisher{cfg: Options{ClusterID: [16]byte{0xc1}}}, target: "orders"}
 	o := &outgoing{ref: storage.Ref{Due: 1000, Seq: 7}, message: message.Message{
 		Origin: message.Origin{Topic: "orders.delay", Partition: 2, Offset: 40}, PlannedFor: 1000, Partition: -1, Key: []byte("own"), Value: []byte{},
 		Headers: []message.Header{{Key: "a", Value: nil}, {Key: "deliver-after", Value: []byte("1s")}, {Key: "a", Value: []byte{}}, {Key: "deliver-key", Value: []byte("other")}},
@@ -106,12 +106,12 @@ func TestDelivery_stripsInstructionsButADeadLetterKeepsThem(t *testing.T) {
 		{Key: "delivered-id", Value: []byte("orders.delay/2/40")}, {Key: "delivered-for", Value: []byte("1000")}, {Key: "delivered-from", Value: []byte("orders.delay/2/40")},
 		{Key: "delivered-seq", Value: []byte("c1000000000000000000000000000000/7")},
 	}}
-	if diff := cmp.Diff(want, p.delivery(o, "orders", 1)); diff != "" {
+	if diff := cmp.Diff(want, l.delivery(o, 1)); diff != "" {
 		t.Errorf("delivery (-want +got):\n%s", diff)
 	}
-	o.deadLetter = true
+	o.deadLetter, l.target = true, "dead"
 	want = Delivery{Topic: "dead", Partition: 1, Key: []byte("own"), Value: []byte{}, Headers: o.message.Headers}
-	if diff := cmp.Diff(want, p.delivery(o, "dead", 1)); diff != "" {
+	if diff := cmp.Diff(want, l.delivery(o, 1)); diff != "" {
 		t.Errorf("dead letter (-want +got):\n%s", diff)
 	}
 }

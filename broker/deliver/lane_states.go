@@ -108,7 +108,7 @@ func (s *sending) patience(l *lane) time.Duration {
 // send reads and sends as much as window and budget allow, and hears Kafka's
 // answers meanwhile, so that a long burst is acknowledged as it goes.
 func (s *sending) send(ctx context.Context, l *lane) (state, error) {
-	for ctx.Err() == nil && l.mayLaunch() {
+	for ctx.Err() == nil && l.mayLaunch(time.Now()) {
 		if failed := l.takeOutcomes(); len(failed) > 0 {
 			return newSettling(failed, nil), nil
 		}
@@ -143,7 +143,8 @@ func (s *sending) send(ctx context.Context, l *lane) (state, error) {
 // launchReady sends what is ready, unless it has expired. What has no place in the target is set aside; when that
 // was so for long, it stays the first that is ready, and its problem is returned.
 func (s *sending) launchReady(ctx context.Context, l *lane) *message.Problem {
-	for l.mayLaunch() && len(l.ready) > 0 && ctx.Err() == nil {
+	now := time.Now() // for all that is ready: a read brings mostChunk at most
+	for l.mayLaunch(now) && len(l.ready) > 0 && ctx.Err() == nil {
 		o := l.ready[0]
 		if o.mayExpire() && o.hasExpired(l.p.expiry()) {
 			l.expire(len(l.ready))
@@ -157,7 +158,7 @@ func (s *sending) launchReady(ctx context.Context, l *lane) *message.Problem {
 			l.setUnplaced(l.takeReady())
 			l.look()
 		default:
-			l.launch(l.takeReady(), partition)
+			l.launch(l.takeReady(), partition, now)
 		}
 	}
 	return nil

@@ -106,6 +106,7 @@ func (s *topicLogs) Send(d Delivery, done func(Receipt, error)) {
 		go done(Receipt{}, ErrTargetMissing)
 		return
 	}
+	d.Headers = slices.Clone(d.Headers)
 	a := &attempt{Delivery: d, done: done, alone: len(t.flying) == 0}
 	if len(t.flying) == 1 {
 		t.flying[0].alone = false

@@ -17,7 +17,8 @@ type Sink interface {
 	// not hear the context while it connects is left alone with its answer.
 	Partitions(ctx context.Context, topics []string) []PartitionCount
 	// Send hands one record to Kafka and returns at once. Records of one
-	// (topic, partition) keep the order of the calls. done is called exactly once,
+	// (topic, partition) keep the order of the calls. The slice of headers is the caller's
+	// again when it returns, what it refers to is not. done is called exactly once,
 	// from a goroutine of the sink, and must not block. Its error is nil when all
 	// in-sync replicas have the record, and the receipt says where; else it wraps a
 	// sentinel of this file, and the receipt says nothing.

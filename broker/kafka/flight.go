@@ -45,7 +45,7 @@ type member struct {
 }
 
 // board puts all that waits of the backlog on a flight of the line. The caller holds mu.
-func (s *Sink) board(l *line, b *backlog) *flight {
+func (s *Sink) board(l *line, b *backlog, now time.Time) *flight {
 	var f *flight
 	pipe := l.pipe(b.broker)
 	switch {
@@ -59,7 +59,7 @@ func (s *Sink) board(l *line, b *backlog) *flight {
 		pipe.flights = append(pipe.flights, f)
 		l.flights++
 	}
-	l.used = time.Now()
+	l.used = now
 	warm := l.topics[b.target.topic]
 	l.topics[b.target.topic] = warm // it has flown now, warm or not
 	m := &member{backlog: b, flight: f, left: len(b.waiting), first: !warm}
@@ -155,7 +155,7 @@ func (s *Sink) judge(f *flight) {
 func (s *Sink) land(issued *send, err error, now time.Time) (out []*line) {
 	m := issued.member
 	b, f := m.backlog, m.flight
-	if err == nil && !f.line.forgot[b.target.topic] {
+	if err == nil && m.first && !f.line.forgot[b.target.topic] {
 		f.line.topics[b.target.topic] = true
 	}
 	if _, answered := errors.AsType[*kerr.Error](err); f.pipe != nil && (err == nil || answered) {

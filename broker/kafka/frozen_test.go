@@ -191,7 +191,7 @@ func TestNextLineNeedsNoProducerID(t *testing.T) {
 		synctest.Wait()
 		refused := kafka.Fault(kfake.Fault{Keys: []kmsg.Key{kmsg.InitProducerID}, Err: kerr.CoordinatorLoadInProgress, Count: -1})
 		sink.mu.Lock()
-		sink.retire(sink.target("orders").quick.lines[0])
+		sink.retire(sink.target("orders", time.Now()).quick.lines[0])
 		sink.mu.Unlock()
 		if took, err := sendAndWait(sink, deliver.Delivery{Topic: "orders"}); err != nil || took > 0 {
 			t.Errorf("%v after %v", err, took)

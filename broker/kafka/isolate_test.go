@@ -81,7 +81,7 @@ func TestHealedTargetReturnsToTheQuick(t *testing.T) {
 		poolOf := func() *pool {
 			sink.mu.Lock()
 			defer sink.mu.Unlock()
-			return sink.poolOf(sink.target("orders"), time.Now())
+			return sink.poolOf(sink.target("orders", time.Now()), time.Now())
 		}
 		for range 3 {
 			sink.Isolate("orders")
@@ -93,7 +93,7 @@ func TestHealedTargetReturnsToTheQuick(t *testing.T) {
 					t.Fatal(err)
 				}
 			}
-			if poolOf() != sink.target("orders").quick {
+			if poolOf() != sink.target("orders", time.Now()).quick {
 				t.Error("orders did not return when it answered")
 			}
 		}

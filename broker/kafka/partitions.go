@@ -109,7 +109,7 @@ func (s *Sink) hear(topic string, partitions []kmsg.MetadataResponseTopicPartiti
 		}
 	}
 	s.mu.Lock()
-	s.target(topic).heard = leaders
+	s.target(topic, time.Now()).heard = leaders
 	s.mu.Unlock()
 }
 

@@ -76,7 +76,7 @@ func (s *Sink) dispatch(p *pool, broker int32, now time.Time) (out []*line) {
 			continue
 		}
 		if l := s.lineFor(p, b, now); l != nil {
-			boarding = append(boarding, s.board(l, b))
+			boarding = append(boarding, s.board(l, b, now))
 			if !l.producing {
 				l.producing = true
 				out = append(out, l)
@@ -331,7 +331,7 @@ func (s *Sink) forget(l *line, topic string) {
 // forgetStale has all clients forget a topic of which they have a wrong idea, as soon as nothing of it is
 // outstanding. The caller holds mu.
 func (s *Sink) forgetStale(t *target) {
-	if !t.stale || len(t.outstanding) > 0 {
+	if !t.stale || t.outstanding.len > 0 {
 		return
 	}
 	t.stale = false

@@ -134,18 +134,19 @@ func (s *Sink) Send(d deliver.Delivery, done func(deliver.Receipt, error)) {
 		Value:     d.Value,
 		Headers:   kafkaHeaders(d.Headers),
 	}
+	now := time.Now()
 	s.mu.Lock()
 	if s.closed {
 		s.mu.Unlock()
 		go done(deliver.Receipt{}, abandoned(d.Topic))
 		return
 	}
-	t := s.target(d.Topic)
+	t := s.target(d.Topic, now)
 	b := t.backlog(d.Partition)
 	issued.backlog = b
-	t.outstanding[issued] = struct{}{}
+	t.outstanding.add(issued)
 	b.waiting = append(b.waiting, issued)
-	out := s.offer(b, time.Now())
+	out := s.offer(b, now)
 	s.mu.Unlock()
 	s.produce(out)
 }
@@ -163,7 +164,7 @@ func (s *Sink) offer(b *backlog, now time.Time) []*line {
 		s.enqueue(b, now)
 		return nil
 	}
-	s.closeBoarding(s.board(l, b), now)
+	s.closeBoarding(s.board(l, b, now), now)
 	if l.producing {
 		return nil
 	}
@@ -212,8 +213,7 @@ func (s *Sink) nextDeparted(l *line) (issued *send, last bool) {
 func (s *Sink) settle(issued *send, err error) {
 	t, now := issued.backlog.target, time.Now()
 	s.mu.Lock()
-	_, ours := t.outstanding[issued]
-	delete(t.outstanding, issued)
+	ours := t.outstanding.remove(issued)
 	var behind []*send
 	var out []*line
 	if ours {
@@ -252,7 +252,7 @@ func (s *Sink) failBehind(failed *send, err error, now time.Time) (behind []*sen
 	behind, out = s.recall(b, func(other *send) bool { return other.record.Partition == partition }, err, now)
 	behind = append(behind, b.leave(partition)...)
 	for _, other := range behind {
-		delete(b.target.outstanding, other)
+		b.target.outstanding.remove(other)
 	}
 	return behind, out
 }
@@ -264,8 +264,8 @@ func (s *Sink) Isolate(topic string) {
 		s.mu.Unlock()
 		return
 	}
-	t := s.target(topic)
-	s.log.Warn("target topic is isolated: it shares Kafka clients only with others that do not answer", "topic", topic, "abandoned", len(t.outstanding))
+	t := s.target(topic, time.Now())
+	s.log.Warn("target topic is isolated: it shares Kafka clients only with others that do not answer", "topic", topic, "abandoned", t.outstanding.len)
 	s.abandon(t)
 	var out []*line
 	for _, b := range t.backlogs {
@@ -284,10 +284,9 @@ func (s *Sink) Isolate(topic string) {
 
 // abandon resolves everything outstanding of the target. The caller holds mu.
 func (s *Sink) abandon(t *target) {
-	given := t.outstanding
-	t.outstanding = make(map[*send]struct{})
+	given := t.outstanding.takeAll()
 	s.background.Go(func() {
-		for issued := range given {
+		for _, issued := range given {
 			issued.done(deliver.Receipt{}, abandoned(t.topic))
 		}
 	})

@@ -211,7 +211,7 @@ func TestShortHiccupMakesNoTargetSlow(t *testing.T) {
 				}
 				sink.mu.Lock()
 				defer sink.mu.Unlock()
-				if slow := sink.poolOf(sink.target("orders"), time.Now()) == sink.slow; slow != tt.slow {
+				if slow := sink.poolOf(sink.target("orders", time.Now()), time.Now()) == sink.slow; slow != tt.slow {
 					t.Errorf("after an answer of %v it is among the slow: %v", tt.took, slow)
 				}
 			}, kfake.SeedTopics(1, "orders"))

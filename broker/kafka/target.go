@@ -26,13 +26,59 @@ type send struct {
 	done    func(deliver.Receipt, error)
 	backlog *backlog
 	member  *member // nil: it waits
+
+	isOut      bool  // it is among those that are outstanding
+	prev, next *send // there
+}
+
+// sends are those of a target that are outstanding, a list in no order that matters.
+type sends struct {
+	first *send
+	len   int
+}
+
+func (s *sends) add(issued *send) {
+	issued.isOut, issued.next = true, s.first
+	if s.first != nil {
+		s.first.prev = issued
+	}
+	s.first = issued
+	s.len++
+}
+
+// remove takes the send out, and reports whether it was there.
+func (s *sends) remove(issued *send) bool {
+	if !issued.isOut {
+		return false
+	}
+	if issued.prev != nil {
+		issued.prev.next = issued.next
+	} else {
+		s.first = issued.next
+	}
+	if issued.next != nil {
+		issued.next.prev = issued.prev
+	}
+	issued.isOut, issued.prev, issued.next = false, nil, nil
+	s.len--
+	return true
+}
+
+// takeAll takes all out.
+func (s *sends) takeAll() []*send {
+	all := make([]*send, 0, s.len)
+	for s.first != nil {
+		all = append(all, s.first)
+		s.remove(s.first)
+	}
+	return all
 }
 
 // A target is what the Sink knows of one target topic.
 type target struct {
 	topic       string
 	quick       *pool              // its own among the quick pools
-	outstanding map[*send]struct{} // whoever takes a send out of it calls its done
+	outstanding sends              // whoever takes a send out of it calls its done
 	backlogs    map[int32]*backlog // by Kafka broker
 	leaders     []int32            // Kafka broker by partition; fixed while something is outstanding
 	heard       []int32            // the leaders that Kafka named last
@@ -61,19 +107,19 @@ type backlog struct {
 }
 
 // target returns the topic's entry. The caller holds mu.
-func (s *Sink) target(topic string) *target {
+func (s *Sink) target(topic string, now time.Time) *target {
 	t := s.targets[topic]
 	if t == nil {
-		t = &target{topic: topic, quick: s.quickPool(topic), outstanding: make(map[*send]struct{}), backlogs: make(map[int32]*backlog)}
+		t = &target{topic: topic, quick: s.quickPool(topic), backlogs: make(map[int32]*backlog)}
 		s.targets[topic] = t
 	}
-	t.used = time.Now()
+	t.used = now
 	return t
 }
 
 // backlog returns where the partition's records wait.
 func (t *target) backlog(partition int32) *backlog {
-	if len(t.outstanding) == 0 {
+	if t.outstanding.len == 0 {
 		t.leaders = t.heard // another broker is another backlog, which could overtake
 	}
 	leader := noBroker
@@ -110,7 +156,7 @@ func (t *target) isForgettable(now time.Time) bool {
 			return false
 		}
 	}
-	return len(t.outstanding) == 0 && !t.stuck && !t.stale && !t.refusedSize && now.Sub(t.used) > spareIdle && now.Sub(t.slowUntil) > t.sentence
+	return t.outstanding.len == 0 && !t.stuck && !t.stale && !t.refusedSize && now.Sub(t.used) > spareIdle && now.Sub(t.slowUntil) > t.sentence
 }
 
 // strike notes an answer of the target that is late.

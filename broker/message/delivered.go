@@ -3,6 +3,7 @@ package message
 import (
 	"encoding/base64"
 	"encoding/hex"
+	"slices"
 	"strconv"
 	"strings"
 )
@@ -23,12 +24,12 @@ const (
 	headerDeliveredSeq  = "delivered-seq"
 )
 
-// DeliveredHeaders returns the headers of the delivered record: those of the message
+// AppendDeliveredHeaders appends to headers those of the delivered record: those of the message
 // without its instructions, in order, and what is added. The seq is the message's own,
 // in the cluster of that id. What is added stands there once: of a record that was made
 // from a delivered one, or forged, those that it came with are left out.
-func (m *Message) DeliveredHeaders(clusterID [16]byte, seq uint64) []Header {
-	headers := make([]Header, 0, len(m.Headers)+4)
+func (m *Message) AppendDeliveredHeaders(headers []Header, clusterID [16]byte, seq uint64) []Header {
+	headers = slices.Grow(headers, len(m.Headers)+4)
 	for _, h := range m.Headers {
 		if !strings.HasPrefix(h.Key, instructionPrefix) && !isDelivered(h.Key) {
 			headers = append(headers, h)

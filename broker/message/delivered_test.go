@@ -44,7 +44,7 @@ func TestDeliveredHeaders_areCarillonsOwn(t *testing.T) {
 	want := []Header{{"a", nil}, {"delivered-by", []byte("mail")}, {"Delivered-Id", []byte("x")}, {"a", []byte{}},
 		{"delivered-id", []byte("i")}, {"delivered-for", []byte("7")}, {"delivered-from", []byte("in.delay/2/40")},
 		{"delivered-seq", []byte("01000000000000000000000000000000/9")}}
-	if diff := cmp.Diff(want, m.DeliveredHeaders([16]byte{1}, 9)); diff != "" {
+	if diff := cmp.Diff(want, m.AppendDeliveredHeaders(nil, [16]byte{1}, 9)); diff != "" {
 		t.Error(diff)
 	}
 	letter := m.AsDeadLetter(Problem{CodeMalformed, "why"}, 0)

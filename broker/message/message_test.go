@@ -184,7 +184,7 @@ func TestOrigin_withoutARecordIsTheFirstSeq(t *testing.T) {
 		if m, err = FromEntry(&entry); err != nil {
 			t.Fatal(err)
 		}
-		headers := m.DeliveredHeaders([16]byte{}, entry.Seq)
+		headers := m.AppendDeliveredHeaders(nil, [16]byte{}, entry.Seq)
 		if from := string(headers[2].Value); m.Origin.String() != "api/41" || from != "api/41" || m.Origin.Topic != "orders.delay" {
 			t.Errorf("seq %d comes from %+v, delivered-from %s, want api/41", entry.Seq, m.Origin, from)
 		}

@@ -35,7 +35,7 @@ func TestChange_keepsWhatIsOmitted(t *testing.T) {
 		if l.Due != due || l.Target != "parcels" || l.Expires != due+5000 || m.Origin.Offset != 77 || m.Origin.Partition != 2 || string(m.Value) != "two parcels" || string(m.DeliveredKey()) != "K" || m.PlannedFor != due {
 			t.Errorf("%+v %+v", l, m)
 		}
-		if delivered := text(m.DeliveredHeaders([16]byte{7}, l.Seq)); !strings.HasPrefix(delivered, "lang=de delivered-id=a") || !strings.Contains(delivered, "delivered-from=orders.delay/2/77") {
+		if delivered := text(m.AppendDeliveredHeaders(nil, [16]byte{7}, l.Seq)); !strings.HasPrefix(delivered, "lang=de delivered-id=a") || !strings.Contains(delivered, "delivered-from=orders.delay/2/77") {
 			t.Error(delivered)
 		}
 		_, err = f.Change(t.Context(), "orders.delay", "a", Condition{raftfsm.Exactly, 2}, client.ChangeRequest{
@@ -48,7 +48,7 @@ func TestChange_keepsWhatIsOmitted(t *testing.T) {
 		if l.Due != time.Now().UnixMilli()+7_200_000 || l.Target != "orders" || l.Expires != l.Due+1000 || m.DeliveredKey() != nil || string(m.Value) != "two parcels" {
 			t.Errorf("%+v %+v", l, m)
 		}
-		if delivered := text(m.DeliveredHeaders([16]byte{7}, l.Seq)); !strings.HasPrefix(delivered, "delivered-id=a") {
+		if delivered := text(m.AppendDeliveredHeaders(nil, [16]byte{7}, l.Seq)); !strings.HasPrefix(delivered, "delivered-id=a") {
 			t.Error(delivered)
 		}
 	})

@@ -39,7 +39,7 @@ func TestReplay_schedulesTheRecordAsItWas(t *testing.T) {
 		if l.Target != "parcels" || l.Due != now || m.PlannedFor != now || m.Expires != 0 || m.Partition != 3 || string(m.DeliveredKey()) != "other" || string(m.Value) != "a parcel" || string(m.Key) != "k" || m.DeadLetter {
 			t.Errorf("%+v %+v", l, m)
 		}
-		if got := text(m.DeliveredHeaders([16]byte{7}, 1)); !strings.HasPrefix(got, "lang=de delivered-id=order-7 delivered-for=") || strings.Contains(got, "errors") {
+		if got := text(m.AppendDeliveredHeaders(nil, [16]byte{7}, 1)); !strings.HasPrefix(got, "lang=de delivered-id=order-7 delivered-for=") || strings.Contains(got, "errors") {
 			t.Errorf("delivered with %s", got)
 		}
 
