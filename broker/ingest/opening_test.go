@@ -190,6 +190,7 @@ func testAcceptedMeanwhile(t *testing.T) {
 		if steps++; steps == 2 {
 			time.Sleep(intakeWaits)
 		}
+		time.Sleep(3 * gatherFor) // so it rests as long after each step: after the last one, too, something comes
 		if steps == 4 {
 			for from := b.store.NextSeq(); b.store.NextSeq() < from+5; {
 				time.Sleep(time.Millisecond)
