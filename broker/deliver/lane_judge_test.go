@@ -62,3 +62,17 @@ func TestHealth_oneSuccessOnTrialIsEnough(t *testing.T) {
 		t.Errorf("%d may fly beside one that may be refused, want 2", hunt.window)
 	}
 }
+
+// When Kafka said nothing for long, nobody knows whether the target was there meanwhile: the absence begins anew.
+func TestAbsence_isNotProvenAcrossASilence(t *testing.T) {
+	begun := time.Now()
+	for gap, want := range map[time.Duration]bool{mostAbsenceGap: true, mostAbsenceGap + time.Millisecond: false} {
+		var a absence
+		for i := range 3 {
+			a.hear(ErrTargetMissing, begun.Add(time.Duration(i)*gap))
+		}
+		if got := a.lasted(2 * mostAbsenceGap); got != want {
+			t.Errorf("three answers %v apart prove an absence of %v: %v, want %v", gap, 2*mostAbsenceGap, got, want)
+		}
+	}
+}
