@@ -105,6 +105,7 @@ type Broker struct {
 	operations   *bulk.Desk
 	report       atomic.Pointer[report.Report] // of the running term, nil when there is none
 	searched     atomic.Bool                   // storage, for strays
+	isTimed      atomic.Bool                   // in the running term clocks were compared: see stateTime
 }
 
 // New returns a Broker that does nothing until Run.
@@ -141,12 +142,12 @@ func New(o Options) *Broker {
 	b.clock = clock.New(clock.Config{Wall: o.Now, MaxSkew: o.Config.Clock.MaxSkew, OnStep: b.clockStepped})
 	b.now = b.clock.Now
 	b.reach, b.skew = newReach(b), newSkew(b)
-	b.queries = query.New(o.Node.Store(), queryLog{o.Node}, b.now)
+	b.queries = query.New(o.Node.Store(), queryLog{o.Node, b.stateTime})
 	b.deadLetters = deadletter.New(deadletter.Options{
 		Kafka: o.Letters, Store: o.Node.Store(), Topics: o.Config.DeadLetterTopics(), Now: o.Now,
 		TargetOf: func(topic string) string { return o.Config.RouteOfPending(topic).Target(topic) },
 	})
-	b.orders = order.New(order.Options{Config: o.Config, Store: o.Node.Store(), Log: o.Node, Count: o.Metrics, Now: b.now})
+	b.orders = order.New(order.Options{Config: o.Config, Store: o.Node.Store(), Log: o.Node, Count: o.Metrics, Now: b.now, StateTime: b.stateTime})
 	b.operations = bulk.New(bulk.Options{Store: o.Node.Store(), Log: o.Node, Queries: b.queries, Orders: b.orders, Letters: b.deadLetters, Count: o.Metrics, Now: b.now, Logger: o.Logger})
 	return b
 }
@@ -245,6 +246,17 @@ func (b *Broker) handOver() {
 func (b *Broker) clockStepped(step time.Duration) {
 	b.metrics.ClockStepped(step)
 	b.log.Warn("the clock was set", "by", step)
+}
+
+// stateTime returns the time to which what users ask for moves the state's, epoch milliseconds: that of the leader's clock, as
+// far as it is believed (package clock). What has expired by it has for good, as what is delivered is. So until a
+// term here has compared clocks it is 0, which moves nothing: a clock that was wrong when the process started is
+// believed until then.
+func (b *Broker) stateTime() int64 {
+	if !b.isTimed.Load() {
+		return 0
+	}
+	return b.now().UnixMilli()
 }
 
 // leads reports whether there is a term here, be it that it only begins.

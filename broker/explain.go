@@ -1,6 +1,7 @@
 package broker
 
 import (
+	"context"
 	"encoding/hex"
 	"fmt"
 	"slices"
@@ -36,7 +37,8 @@ type Waiting struct {
 	Expires int64  `json:"expires,omitempty,string"` // 0: never
 	State   string `json:"state"`                    // one of the States
 
-	topic string // the delay topic that holds it, "" if none does (storage.Found)
+	topic  string // the delay topic that holds it, "" if none does (storage.Found)
+	isPast bool   // Expires is by the clock of this node
 }
 
 // The states of a message that has not ended.
@@ -64,12 +66,23 @@ type LifeEvent struct {
 // explainTries bounds how often an explanation begins anew since the schedule has changed meanwhile.
 const explainTries = 10
 
+// explainPatience bounds how long an explanation waits for the log.
+const explainPatience = time.Second
+
 // Explain returns what this node knows of an id: what it has applied, which on a follower can be a
-// moment behind. It may wait for the disk. Below feature level three nothing is known (ErrNoIDs).
-func (b *Broker) Explain(topic, id string) (Explanation, error) {
+// moment behind. It may wait for the disk, and the leader waits for the log first, which moves the state's time: a second
+// at most, for it tells what it has also where nothing can be committed. Below feature level three nothing is known (ErrNoIDs).
+func (b *Broker) Explain(ctx context.Context, topic, id string) (Explanation, error) {
 	store := b.node.Store()
 	if !store.IDsOpen() {
 		return Explanation{}, noIDs(store.Level())
+	}
+	if b.leads() {
+		waiting, cancel := context.WithTimeout(ctx, explainPatience)
+		if err := b.queries.Barrier(waiting); err != nil {
+			b.log.Debug("explaining what is applied here", "error", err)
+		}
+		cancel()
 	}
 	var e Explanation
 	for range explainTries {
@@ -79,7 +92,8 @@ func (b *Broker) Explain(topic, id string) (Explanation, error) {
 			return Explanation{}, fmt.Errorf("explain: %w", err)
 		}
 		if ok {
-			e.Waiting = waiting(store, found, b.now().UnixMilli())
+			e.Waiting = waiting(store, found)
+			e.Waiting.isPast = found.Expires != 0 && found.Expires <= b.now().UnixMilli()
 		}
 		for _, o := range store.Life(topic, id) {
 			e.Events = append(e.Events, lifeEvent(o))
@@ -127,13 +141,11 @@ func noIDs(level storage.Level) error {
 	return fmt.Errorf("%w yet: the cluster has come to feature level 3 a moment ago, and still reads the ids of messages that wait: ask again in some minutes", ErrNoIDs)
 }
 
-// waiting tells of a message by the clock, as package query does: the schedule's time stands still while nothing
-// is written.
-func waiting(store *storage.Store, f storage.Found, now int64) *Waiting {
+func waiting(store *storage.Store, f storage.Found) *Waiting {
 	w := &Waiting{Seq: f.Seq, Due: f.Due, Target: f.Target, Expires: f.Expires, State: StateWaiting, topic: f.Topic}
 	_, isHeld := store.Hold(pause.Target, f.Target)
 	switch {
-	case f.Expires != 0 && f.Expires <= max(store.Time(), now):
+	case f.Expires != 0 && f.Expires <= store.Time():
 		w.State = StateExpired
 	case store.Claimed(f.Ref, f.Topic, f.Target):
 		w.State = StateOnWay
@@ -235,6 +247,9 @@ func (w *Waiting) words(pauses []pause.Pause) string {
 	}
 	if w.Expires != 0 {
 		text += ", and expires at " + moment(w.Expires)
+	}
+	if w.isPast {
+		text += ", which is past by the clock of this node: the time of the log decides, so ask the leader"
 	}
 	return text
 }

@@ -67,8 +67,14 @@ func (b *Broker) Leader() Leader {
 	return l
 }
 
-// A queryLog tells who leads as well.
-type queryLog struct{ *node.Node }
+// A queryLog is the log as questions wait for it.
+type queryLog struct {
+	*node.Node
+	time func() int64 // see Broker.stateTime
+}
+
+// Barrier carries the leader's time.
+func (l queryLog) Barrier(ctx context.Context) error { return l.BarrierAt(ctx, l.time()) }
 
 // Leader returns the member that leads, "" when none other than this node is known, which has just been refused.
 func (l queryLog) Leader() string {

@@ -46,10 +46,12 @@ func (b *Broker) runTerm(running context.Context, leadership *node.Leadership, r
 	if err := b.node.Barrier(ctx); err != nil {
 		return fmt.Errorf("commit barrier: %w", err)
 	}
-	if err := b.found(ctx); err != nil {
+	if err := b.skew.begin(ctx); err != nil {
 		return err
 	}
-	if err := b.skew.begin(ctx); err != nil {
+	b.isTimed.Store(true)
+	defer b.isTimed.Store(false)
+	if err := b.found(ctx); err != nil {
 		return err
 	}
 	state := b.node.Store().State()

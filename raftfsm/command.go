@@ -111,7 +111,8 @@ type Replace struct {
 	Ended []Ended
 }
 
-// Operate carries out what was asked without a record. It may be proposed from
+// Operate carries out what was asked without a record. One without operations moves the state's time and
+// nothing else: whoever reads behind it is told what has expired by then (DESIGN.md). It may be proposed from
 // storage.LevelThree on.
 type Operate struct {
 	Time       int64

@@ -121,7 +121,7 @@ func (f *FSM) Apply(l *raft.Log) any {
 	if f.cfg.Applied != nil {
 		f.cfg.Applied(cmd, res)
 	}
-	if feed != nil {
+	if feed != nil && !w.isUntold {
 		if f.store.ClaimVersion() != version {
 			claim := f.store.Claim()
 			event.Claim = &claim
@@ -239,6 +239,7 @@ func (f *FSM) ingest(w *work, c Ingest) error {
 
 func (f *FSM) operate(w *work, c Operate) error {
 	f.store.SetTime(c.Time)
+	w.isUntold = len(c.Operations) == 0 // a read's: it moves the time, and wakes nobody
 	answers, err := f.carryOut(w, c.Operations)
 	w.result.Answers = [][]Answer{answers}
 	return err
@@ -379,6 +380,7 @@ func (f *FSM) checkLog() error {
 type work struct {
 	store    *storage.Store
 	isFed    bool
+	isUntold bool            // the scheduler need not hear of it
 	gathered []storage.Entry // their seqs are certain, but the store has them only after accept
 	next     uint64          // seq of the next entry
 	part     *Part           // whose operations are carried out; nil: they came by no record

@@ -228,6 +228,34 @@ func TestIngest_keepsWhichRecordWasRefused(t *testing.T) {
 	checkAnswers(t, operate(t, f, 12, cancelOf("x")), Answer{Code: NotFound})
 }
 
+// A read's entry moves the time and nothing else, and no scheduler is woken by it. What it has let expire no later
+// command brings back, whatever its leader's clock says.
+func TestOperate_withoutOperationsMovesTheTimeAlone(t *testing.T) {
+	f := newTestIDs(t)
+	o := scheduleOf("x", 500)
+	o.Entry.Expires = 600
+	operate(t, f, 10, o)
+	f.store.Pause(pause.Pause{Kind: pause.Target, Name: "a"})
+	feed := f.Subscribe(10)
+	for _, step := range []struct{ at, want int64 }{{599, 599}, {600, 600}, {300, 600}} {
+		res := apply(t, f, Operate{Time: step.at})
+		if got := f.store.Time(); got != step.want || res.Accepted != 0 || res.Killed != 0 {
+			t.Errorf("at %d: the time is %d, want %d; %+v", step.at, got, step.want, res)
+		}
+	}
+	if events, _, _ := feed.Take(nil); len(events) != 0 {
+		t.Errorf("the scheduler hears of %+v", events)
+	}
+	got := operate(t, f, 300, cancelOf("x"))
+	checkAnswers(t, got, Answer{Code: TooLate, Seq: 1})
+	if got[0].Outcome.Kind != outcomes.Expired || got[0].Outcome.At != 600 {
+		t.Errorf("outcome %+v", got[0].Outcome)
+	}
+	if events, _, _ := feed.Take(nil); len(events) != 1 {
+		t.Errorf("of a command with operations the scheduler hears %d events", len(events))
+	}
+}
+
 func TestOperate_expiredMessageHasEndedThoughItIsAlive(t *testing.T) {
 	f := newTestIDs(t)
 	o := scheduleOf("x", 500)

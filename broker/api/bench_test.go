@@ -3,6 +3,7 @@ package api
 import (
 	"bufio"
 	"bytes"
+	"context"
 	"encoding/json"
 	"fmt"
 	"io"
@@ -45,6 +46,8 @@ func (n *realNode) Queries() *query.Desk { return n.reads }
 // aloneLog tells that nobody else leads.
 type aloneLog struct{ *node.Node }
 
+func (l aloneLog) Barrier(ctx context.Context) error { return l.BarrierAt(ctx, nodetest.Now()) }
+
 func (aloneLog) Leader() string { return "" }
 
 func openNode(b *testing.B) *realNode {
@@ -56,8 +59,8 @@ func openNode(b *testing.B) *realNode {
 	n.propose(b, raftfsm.RaiseLevel{Level: storage.LevelFour})
 	n.propose(b, raftfsm.Found{ClusterID: [16]byte{7}})
 	n.propose(b, raftfsm.OpenIDs{UpTo: raft.Store().NextSeq() - 1})
-	n.orders = order.New(order.Options{Config: config.Default(), Store: raft.Store(), Log: raft, Count: noCount{}, Now: time.Now})
-	n.reads = query.New(raft.Store(), aloneLog{raft}, time.Now)
+	n.orders = order.New(order.Options{Config: config.Default(), Store: raft.Store(), Log: raft, Count: noCount{}, Now: time.Now, StateTime: nodetest.Now})
+	n.reads = query.New(raft.Store(), aloneLog{raft})
 	return n
 }
 

@@ -30,7 +30,7 @@ import (
 func following(address string) *fakeNode {
 	return &fakeNode{
 		status: broker.Status{Node: "n2", State: "follower", Leader: "n1", Members: []broker.MemberStatus{{ID: "n1", API: address}, {ID: "n2"}}},
-		desk:   query.New(oneMessage{}, follows{}, time.Now),
+		desk:   query.New(oneMessage{}, follows{}),
 	}
 }
 

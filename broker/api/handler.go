@@ -58,7 +58,7 @@ type Node interface {
 	// Places returns delay topics or targets, with what the desk says of them.
 	Places(ctx context.Context, desk *query.Desk, kind string) (client.Places, error)
 	// Explain returns what the node knows of an id within its delay topic.
-	Explain(topic, id string) (broker.Explanation, error)
+	Explain(ctx context.Context, topic, id string) (broker.Explanation, error)
 	// Impossible returns why no message of the topic can be looked up by the id, or "".
 	Impossible(topic, id string) string
 }
@@ -167,13 +167,13 @@ type explainInput struct {
 type explainOutput struct{ Body broker.Explanation }
 
 // explain answers GET /v1/explain.
-func (h *handler) explain(_ context.Context, in *explainInput) (*explainOutput, error) {
+func (h *handler) explain(ctx context.Context, in *explainInput) (*explainOutput, error) {
 	for _, field := range [][2]string{{"topic", in.Topic}, {"id", in.ID}} {
 		if field[1] == "" {
 			return nil, wrong(field[0], "", "is missing: ask for /v1/explain?topic=TOPIC&id=ID, with the delay topic and the deliver-id")
 		}
 	}
-	explanation, err := h.node.Explain(in.Topic, in.ID)
+	explanation, err := h.node.Explain(ctx, in.Topic, in.ID)
 	if errors.Is(err, broker.ErrNoIDs) {
 		return nil, refuses(client.Problem{Code: client.CodeIDsClosed, Detail: err.Error()})
 	}

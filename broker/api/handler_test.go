@@ -22,6 +22,7 @@ import (
 	"github.com/carillonmq/carillon/broker/bulk"
 	"github.com/carillonmq/carillon/broker/config"
 	"github.com/carillonmq/carillon/broker/deadletter"
+	"github.com/carillonmq/carillon/broker/internal/nodetest"
 	"github.com/carillonmq/carillon/broker/message"
 	"github.com/carillonmq/carillon/broker/order"
 	"github.com/carillonmq/carillon/broker/query"
@@ -50,7 +51,7 @@ type fakeNode struct {
 
 func (n *fakeNode) Queries() *query.Desk {
 	if n.desk == nil {
-		return query.New(oneMessage{}, leads{}, time.Now)
+		return query.New(oneMessage{}, leads{})
 	}
 	return n.desk
 }
@@ -67,7 +68,7 @@ func (n *fakeNode) Leader() broker.Leader {
 }
 
 func (n *fakeNode) Orders() *order.Desk {
-	return order.New(order.Options{Config: config.Default(), Store: oneMessage{}, Log: &n.orders, Count: noCount{}, Now: time.Now})
+	return order.New(order.Options{Config: config.Default(), Store: oneMessage{}, Log: &n.orders, Count: noCount{}, Now: time.Now, StateTime: nodetest.Now})
 }
 
 func (n *fakeNode) Places(_ context.Context, _ *query.Desk, kind string) (client.Places, error) {
@@ -94,7 +95,7 @@ func (n *fakeNode) Replace(_ context.Context, member string) error {
 	return n.refusal
 }
 
-func (n *fakeNode) Explain(topic, id string) (broker.Explanation, error) {
+func (n *fakeNode) Explain(_ context.Context, topic, id string) (broker.Explanation, error) {
 	return broker.Explanation{Topic: topic, ID: id, Node: "n1", Events: []broker.LifeEvent{}, Words: []string{"no message ever had this id"}}, n.refusal
 }
 

@@ -10,7 +10,6 @@ import (
 	"net/url"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/carillonmq/carillon/broker/access"
 	"github.com/carillonmq/carillon/broker/message"
@@ -142,7 +141,7 @@ func TestMessages_areTold(t *testing.T) {
 // found without an id.
 func TestMessages_tellPayloadsToThoseWhoMayReadThem(t *testing.T) {
 	d := newDoor(t)
-	d.node.desk = query.New(unnamedMessage{}, leads{}, time.Now)
+	d.node.desk = query.New(unnamedMessage{}, leads{})
 	tokens := map[string]bool{
 		d.create(access.Grant{Name: "anna", Role: access.Viewer}):                                                  false,
 		d.create(access.Grant{Name: "olga", Role: access.Operator}):                                                false,
@@ -209,7 +208,7 @@ func TestMessages_areRefusedWithACode(t *testing.T) {
 	check(narrow, "/v1/messages", http.StatusForbidden, CodeForbidden, "does not reach so far")
 	check(narrow, "/v1/messages?topic=bills.delay", http.StatusForbidden, CodeForbidden, "does not reach so far")
 	check(narrow, "/v1/messages/bills.delay/order-7", http.StatusForbidden, CodeForbidden, "does not reach so far")
-	d.node.desk = query.New(oneMessage{}, follows{}, time.Now)
+	d.node.desk = query.New(oneMessage{}, follows{})
 	check(viewer, "/v1/messages", http.StatusServiceUnavailable, CodeNotLeader, "ask n2")
 	check(viewer, "/v1/messages/orders.delay/order-7", http.StatusServiceUnavailable, CodeNotLeader, "ask n2")
 }

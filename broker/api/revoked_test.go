@@ -8,7 +8,6 @@ import (
 	"net/http/httptest"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 
@@ -38,7 +37,7 @@ func TestStream_endsWhenItsTokenIsRevoked(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			d := newDoor(t)
 			token := d.create(access.Grant{Name: "anna", Role: access.Viewer})
-			d.node.desk = query.New(longStore{messages: 3500, asked: new(int)}, leads{}, time.Now)
+			d.node.desk = query.New(longStore{messages: 3500, asked: new(int)}, leads{})
 			request := httptest.NewRequest("GET", "/v1/messages", nil)
 			request.Header.Set("Accept", ndjsonType)
 			request.Header.Set("Authorization", "Bearer "+token)

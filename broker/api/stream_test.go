@@ -49,7 +49,7 @@ func (s longStore) List(_ context.Context, q storage.ListQuery) (storage.Page, e
 func streamed(t *testing.T, s longStore, path string) (ids []string, last lastLine) {
 	t.Helper()
 	s.asked = new(int)
-	n := &fakeNode{status: broker.Status{Node: "n1", Leader: "n1"}, desk: query.New(s, leads{}, time.Now)}
+	n := &fakeNode{status: broker.Status{Node: "n1", Leader: "n1"}, desk: query.New(s, leads{})}
 	request := httptest.NewRequest("GET", path, nil)
 	request.Header.Set("Accept", "application/x-ndjson, application/json;q=0.5")
 	answer := &streamRecorder{ResponseRecorder: httptest.NewRecorder()}
@@ -110,7 +110,7 @@ func TestStream_saysWhereItBroke(t *testing.T) {
 	if len(ids) != 2000 || last.End || last.Cursor == "" || last.Problem == nil || last.Problem.Code != client.CodeInternal || !strings.Contains(last.Problem.Detail, "the disk is gone") {
 		t.Errorf("%d messages and %+v", len(ids), last)
 	}
-	n := &fakeNode{status: broker.Status{Node: "n1", Leader: "n1"}, desk: query.New(longStore{messages: 5, asked: new(int)}, leads{}, time.Now)}
+	n := &fakeNode{status: broker.Status{Node: "n1", Leader: "n1"}, desk: query.New(longStore{messages: 5, asked: new(int)}, leads{})}
 	for _, query := range []string{"limit=0", "limit=-3", "cursor=x", "limit=x", "from=7&to=5"} {
 		if answer := send(handlerOf(n), "GET", "/v1/messages?"+query, "", "Accept", ndjsonType); answer.Code != http.StatusBadRequest || answer.Header().Get("Content-Type") != problemType {
 			t.Errorf("%s: %d %s", query, answer.Code, answer.Body)
@@ -121,7 +121,7 @@ func TestStream_saysWhereItBroke(t *testing.T) {
 // A client that is gone costs nothing more.
 func TestStream_endsWithItsClient(t *testing.T) {
 	asked := 0
-	n := &fakeNode{status: broker.Status{Node: "n1", Leader: "n1"}, desk: query.New(longStore{messages: 1 << 40, asked: &asked}, leads{}, time.Now)}
+	n := &fakeNode{status: broker.Status{Node: "n1", Leader: "n1"}, desk: query.New(longStore{messages: 1 << 40, asked: &asked}, leads{})}
 	ctx, cancel := context.WithCancel(t.Context())
 	request := httptest.NewRequestWithContext(ctx, "GET", "/v1/messages", nil)
 	request.Header.Set("Accept", ndjsonType)

@@ -83,7 +83,7 @@ func (x *idTest) expectDelivered(topic string, want ...string) {
 func (x *idTest) expectLife(id string, want ...string) {
 	x.t.Helper()
 	for _, n := range x.nodes {
-		e, err := n.broker.Explain("orders.delay", id)
+		e, err := n.broker.Explain(x.t.Context(), "orders.delay", id)
 		x.must(err)
 		var got []string
 		for _, event := range e.Events {
@@ -167,7 +167,7 @@ func TestIDs_tellWhichRecordWasRefused(t *testing.T) {
 		x.pause(10 * time.Second)
 		refused := func() (all []string) {
 			for _, n := range x.nodes {
-				e, err := n.broker.Explain("orders.delay", "a")
+				e, err := n.broker.Explain(x.t.Context(), "orders.delay", "a")
 				x.must(err)
 				for i, event := range e.Events {
 					if event.What == "refused" {
@@ -211,7 +211,7 @@ func TestIDs_ofBeforeTheRaiseCanBeCancelledAfterIt(t *testing.T) {
 		want = append(want, "shared, 1", "shared, 2") // the newest is cancelled
 		x.send([]client.Option{client.Cancel("old1")}, "refused below the level")
 
-		if _, err := x.leader().broker.Explain("orders.delay", "old0"); !errors.Is(err, broker.ErrNoIDs) {
+		if _, err := x.leader().broker.Explain(x.t.Context(), "orders.delay", "old0"); !errors.Is(err, broker.ErrNoIDs) {
 			x.t.Errorf("explained below the level: %v", err)
 		}
 		for _, n := range x.nodes {
@@ -242,7 +242,7 @@ func TestIDs_ofBeforeTheRaiseCanBeCancelledAfterIt(t *testing.T) {
 		if got := x.seqOf("old1"); got != 2 {
 			x.t.Errorf("old1 stands for %d, want 2", got)
 		}
-		e, err := x.leader().broker.Explain("orders.delay", "old1")
+		e, err := x.leader().broker.Explain(x.t.Context(), "orders.delay", "old1")
 		x.must(err)
 		if w := e.Waiting; w == nil || w.Seq != 2 || w.Target != "orders" || w.State != broker.StateWaiting || len(e.Events) != 0 {
 			x.t.Errorf("old1: %q", e.Words)

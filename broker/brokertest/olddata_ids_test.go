@@ -48,7 +48,7 @@ func openLevelThree(t *testing.T) (x *idTest, n *node) {
 // eventsOf returns what ended under the id, and whether something waits under it.
 func (x *idTest) eventsOf(n *node, id string) (events []string, waits bool) {
 	x.t.Helper()
-	e, err := n.broker.Explain("orders.delay", id)
+	e, err := n.broker.Explain(x.t.Context(), "orders.delay", id)
 	x.must(err)
 	for _, event := range e.Events {
 		events = append(events, event.What)

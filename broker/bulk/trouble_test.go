@@ -52,7 +52,7 @@ func TestDesk_isInNoDoubtWhereNothingWasSent(t *testing.T) {
 		f.put("a.delay", "orders", "a", 50)
 		f.start(client.OperationRequest{Verb: client.OperationCancel, All: true, Reason: "r"})
 		lost := lostLog{aloneLog{f.node}}
-		f.Log, f.Queries = lost, query.New(f.node.Store(), lost, time.Now)
+		f.Log, f.Queries = lost, query.New(f.node.Store(), lost)
 		start := func(filter client.Filter, dry bool) error {
 			_, err := f.Start(t.Context(), client.OperationRequest{Verb: client.OperationCancel, Filter: filter, Reason: "r", DryRun: dry}, "ann", "")
 			return err

@@ -7,17 +7,11 @@ import (
 	"github.com/carillonmq/carillon/storage/outcomes"
 )
 
-// messageOf decodes what storage has listed, and tells it as of now.
-func (d *Desk) messageOf(l *storage.Listed) (client.Message, message.Message, error) {
-	m := matcher{now: d.now().UnixMilli()}
-	return m.messageOf(l)
-}
-
 // messageOf decodes what storage has listed.
-func (m *matcher) messageOf(l *storage.Listed) (client.Message, message.Message, error) {
+func messageOf(l *storage.Listed) (client.Message, message.Message, error) {
 	told := client.Message{
 		Topic: l.Topic, ID: l.ID, Chosen: l.ID != "", Seq: l.Seq, Due: l.Due, Expires: l.Expires,
-		Target: l.Target, State: m.standing(l.Expires, l.Standing).String(), Size: l.Size,
+		Target: l.Target, State: l.Standing.String(), Size: l.Size,
 	}
 	entry := l.Entry()
 	decoded, err := message.FromEntry(&entry)

@@ -1,6 +1,7 @@
 package query
 
 import (
+	"context"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -24,7 +25,7 @@ func BenchmarkAMillionPending(b *testing.B) {
 	n := nodetest.Open(b, b.Context())
 	b.Cleanup(func() { n.Close() })
 	scheduleAll(b, n, pending)
-	desk := New(n.Store(), onlyLog{n}, time.Now)
+	desk := New(n.Store(), onlyLog{n})
 	file, err := os.Create(filepath.Join(b.TempDir(), "bare"))
 	if err != nil {
 		b.Fatal(err)
@@ -72,6 +73,8 @@ func BenchmarkAMillionPending(b *testing.B) {
 
 // onlyLog is that of a group of one.
 type onlyLog struct{ *node.Node }
+
+func (l onlyLog) Barrier(ctx context.Context) error { return l.BarrierAt(ctx, nodetest.Now()) }
 
 func (onlyLog) Leader() string { return "n1" }
 

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"strconv"
 	"strings"
-	"time"
 
 	"github.com/carillonmq/carillon/broker/message"
 	"github.com/carillonmq/carillon/client"
@@ -26,6 +25,7 @@ type Store interface {
 // A Log is this node's part in Raft.
 type Log interface {
 	// Barrier returns once an entry of this leader's own term, proposed after the call, is committed and applied here.
+	// It carries the leader's time: what has expired by then has by the state's.
 	Barrier(ctx context.Context) error
 	// Leader returns the id of the member that leads, "" when it is not known.
 	Leader() string
@@ -48,31 +48,38 @@ const (
 type Desk struct {
 	store    Store
 	log      Log
-	now      func() time.Time
 	barriers barriers
 	turns    *semaphore.Weighted
 }
 
-// New returns a Desk that tells by the clock which messages have expired: the schedule's time stands still while
-// nothing is written. It starts nothing before it is asked.
-func New(store Store, log Log, now func() time.Time) *Desk {
-	return &Desk{store: store, log: log, now: now, barriers: barriers{commit: log.Barrier}, turns: semaphore.NewWeighted(atOnce)}
+// New returns a Desk. It starts nothing before it is asked.
+func New(store Store, log Log) *Desk {
+	return &Desk{store: store, log: log, barriers: barriers{commit: log.Barrier}, turns: semaphore.NewWeighted(atOnce)}
 }
 
 // Local returns a Desk that answers from this node's own state, whoever leads: what it says may be behind.
 // They share the turns.
 func (d *Desk) Local() *Desk {
-	return &Desk{store: d.store, log: d.log, now: d.now, barriers: barriers{commit: func(context.Context) error { return nil }}, turns: d.turns}
+	return &Desk{store: d.store, log: d.log, barriers: barriers{commit: func(context.Context) error { return nil }}, turns: d.turns}
 }
 
-// enter returns once the store has all that was acknowledged before the call, and it is the caller's turn; leave must follow.
-// It may be deposed by then: what it has is of an index that was committed after the call began.
-func (d *Desk) enter(ctx context.Context) error {
+// Barrier returns once the store has all that was acknowledged before the call, and is at the leader's time. It
+// blocks for a log entry; its errors are those of the Desk, but none of a request or a disk.
+func (d *Desk) Barrier(ctx context.Context) error {
 	if err := d.barriers.wait(ctx); err != nil {
 		if errors.Is(err, raftfsm.ErrNotLeader) {
 			return &NotLeaderError{Leader: d.log.Leader()}
 		}
 		return fmt.Errorf("wait for the log: %w", err)
+	}
+	return nil
+}
+
+// enter returns once the store has all that was acknowledged before the call, and it is the caller's turn; leave must follow.
+// It may be deposed by then: what it has is of an index that was committed after the call began.
+func (d *Desk) enter(ctx context.Context) error {
+	if err := d.Barrier(ctx); err != nil {
+		return err
 	}
 	if err := d.turns.Acquire(ctx, 1); err != nil {
 		return fmt.Errorf("wait for others' answers: %w", context.Cause(ctx))
@@ -108,7 +115,6 @@ func (d *Desk) List(ctx context.Context, r ListRequest) (client.Page, error) {
 		return client.Page{}, err
 	}
 	defer d.leave()
-	m.now = d.now().UnixMilli()
 	q := storage.ListQuery{From: from, Last: m.last(), Limit: r.Limit, Keep: m.may, Bodies: true}
 	if m.byBody() {
 		q.Limit = mostRead
@@ -123,7 +129,7 @@ func (d *Desk) List(ctx context.Context, r ListRequest) (client.Page, error) {
 			listed.Next, listed.Done = listed.Items[i].Ref, false
 			break
 		}
-		told, decoded, err := m.messageOf(&listed.Items[i])
+		told, decoded, err := messageOf(&listed.Items[i])
 		if err == nil && !m.is(&decoded) || err != nil && !m.isUnreadable(told.Topic) {
 			continue
 		}
@@ -153,7 +159,7 @@ func (d *Desk) Get(ctx context.Context, topic, id string) (client.Life, error) {
 	}
 	life := client.Life{Index: known.Moment.Index, Outcomes: []client.Outcome{}, Since: known.Since}
 	if known.Message != nil {
-		told, decoded, err := d.messageOf(known.Message)
+		told, decoded, err := messageOf(known.Message)
 		if err == nil {
 			told.Payload = payloadOf(&decoded)
 		}
@@ -199,7 +205,7 @@ func (d *Desk) Find(ctx context.Context, origin message.Origin, cursor string) (
 		}
 		found.Index, from = s.Index, s.Next
 		if len(s.Met) > 0 {
-			told, decoded, _ := d.messageOf(&s.Met[0].Listed) // it was read already
+			told, decoded, _ := messageOf(&s.Met[0].Listed) // it was read already
 			told.Payload = payloadOf(&decoded)
 			found.Message = &told
 			return found, nil

@@ -60,7 +60,7 @@ func TestBarriers_areSharedByThoseWhoCameBefore(t *testing.T) {
 			t.Errorf("answers after %v with %d entries, want %s", got, log.entries, want)
 		}
 		log.refusal = fmt.Errorf("propose: %w", raftfsm.ErrNotLeader)
-		_, err := New(nil, log, time.Now).Get(t.Context(), "orders.delay", "x")
+		_, err := New(nil, log).Get(t.Context(), "orders.delay", "x")
 		if other, ok := errors.AsType[*NotLeaderError](err); !ok || other.Leader != "n2" || !errors.Is(err, raftfsm.ErrNotLeader) {
 			t.Errorf("got %v", err)
 		}
@@ -90,7 +90,7 @@ func deskOf(t *testing.T, count int) (*Desk, *storage.Store) {
 	s.Accept(es)
 	s.RaiseLevel(storage.LevelThree)
 	s.Applied(1)
-	return New(s, doneLog{}, time.Now), s
+	return New(s, doneLog{}), s
 }
 
 type doneLog struct{}
@@ -223,8 +223,24 @@ func TestGet_needsOpenIDs(t *testing.T) {
 	}
 }
 
-// The schedule's time stands still while nothing is written; what expires meanwhile is told by the clock.
-func TestDesk_tellsByTheClockWhatHasExpired(t *testing.T) {
+// A timeLog is one whose entries move the schedule's time.
+type timeLog struct {
+	doneLog
+	store *storage.Store
+	now   int64
+	index uint64
+}
+
+func (l *timeLog) Barrier(context.Context) error {
+	l.index++
+	l.store.SetTime(l.now)
+	l.store.Applied(l.index)
+	return nil
+}
+
+// What has expired is told by the schedule's time alone, which the entry of a question has moved; who is told what
+// this node knows moves nothing.
+func TestDesk_tellsByTheSchedulesTimeWhatHasExpired(t *testing.T) {
 	_, s := deskOf(t, 4)
 	m := message.Message{Origin: message.Origin{Topic: "bills.delay", Offset: 1}, Partition: -1, ID: "bill", Expires: 500_000}
 	if _, err := s.OpenIDs(nil, 4); err != nil {
@@ -233,22 +249,29 @@ func TestDesk_tellsByTheClockWhatHasExpired(t *testing.T) {
 	s.Accept([]storage.Entry{m.Entry(400_000, "bills", storage.LevelThree)})
 	s.Pause(pause.Pause{Kind: pause.Target, Name: "bills"})
 	s.Applied(2)
-	now := int64(499_999)
-	d := New(s, doneLog{}, func() time.Time { return time.UnixMilli(now) })
-	for _, want := range []string{"paused", "expired"} {
+	log := &timeLog{store: s, now: 499_999, index: 2}
+	d := New(s, log)
+	expect := func(name string, d *Desk, want string) {
+		t.Helper()
 		life, err := d.Get(t.Context(), "bills.delay", "bill")
 		if err != nil || life.Message.State != want {
-			t.Errorf("got %+v, %v, want %s", life, err, want)
+			t.Errorf("%s: got %+v, %v, want %s", name, life, err, want)
 		}
 		for _, state := range []string{"paused", "expired"} {
 			f := client.Filter{Topic: "bills.delay", States: []string{state}}
 			count, err := d.Count(t.Context(), f)
 			if listed := idsOf(t, d, f); err != nil || (listed == "bill") != (state == want) || (count.Count == 1) != (state == want) {
-				t.Errorf("at %d %q are listed as %s, %d counted, %v", now, listed, state, count.Count, err)
+				t.Errorf("%s: %q are listed as %s, %d counted, %v", name, listed, state, count.Count, err)
 			}
 		}
-		now++
 	}
+	expect("before", d, "paused")
+	log.now = 500_000
+	expect("here, where nobody has asked since", d.Local(), "paused")
+	expect("then", d, "expired")
+	log.now = 499_000 // another leader's clock
+	expect("after", d, "expired")
+	expect("here", d.Local(), "expired")
 }
 
 func TestHistogram_countsByTimeAndTarget(t *testing.T) {

@@ -21,7 +21,6 @@ func standings() []storage.Standing {
 type matcher struct {
 	client.Filter
 	states  []storage.Standing
-	now     int64           // epoch milliseconds; 0: by the schedule's time alone
 	cluster [16]byte        // whose cursors it gives out
 	record  *message.Origin // what it made alone is meant, if it has no id of its own; nil: whatever the filter means
 }
@@ -73,16 +72,7 @@ func (m *matcher) may(at *storage.Moment, e *storage.Entry) bool {
 	if e.Topic != "" && !m.mayName(e.Topic, e.ID) || e.ID != "" && m.record != nil {
 		return false
 	}
-	return len(m.states) == 0 || slices.Contains(m.states, m.standing(e.Expires, at.Standing(e)))
-}
-
-// standing returns that of a message by now, which had this one by the schedule's time: if it expires at all it
-// may have by now.
-func (m *matcher) standing(expires int64, was storage.Standing) storage.Standing {
-	if expires != 0 && expires <= m.now {
-		return storage.Expired
-	}
-	return was
+	return len(m.states) == 0 || slices.Contains(m.states, at.Standing(e))
 }
 
 func (m *matcher) mayName(topic, id string) bool {

@@ -8,6 +8,7 @@ import (
 	"strings"
 	"testing"
 	"testing/synctest"
+	"time"
 
 	"github.com/carillonmq/carillon/raftfsm"
 	"github.com/carillonmq/carillon/raftfsm/member"
@@ -56,6 +57,41 @@ func TestPropose_refusesAFormAboveTheLevelInForce(t *testing.T) {
 		}
 		must(t, n, raftfsm.RaiseLevel{Level: storage.LevelTwo})
 		must(t, n, raftfsm.ChangeClaim{})
+	})
+}
+
+// A barrier moves the time on every node from the level on at which something expires, and waits for the log below it.
+func TestBarrierAt_movesTheTimeFromLevelThreeOn(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := newCluster(t, 3, func(cfg *Config) { cfg.Understands = storage.LevelThree })
+		c.open("n1", "n2", "n3")
+		n := c.leader()
+		barrier := func(ms, want int64) {
+			t.Helper()
+			if err := n.BarrierAt(t.Context(), ms); err != nil || n.Store().Time() != want {
+				t.Errorf("the time is %d after a barrier at %d, %v, want %d", n.Store().Time(), ms, err, want)
+			}
+		}
+		must(t, n, raftfsm.RaiseLevel{Level: storage.LevelTwo})
+		barrier(5, 0)
+		must(t, n, raftfsm.RaiseLevel{Level: storage.LevelThree})
+		barrier(7, 7)
+		barrier(6, 7)
+		for id, other := range c.nodes {
+			c.eventually("the time of "+id, func() bool { return other.Store().Time() == 7 })
+			if other == n {
+				continue
+			}
+			if err := other.BarrierAt(t.Context(), 9); !errors.Is(err, raftfsm.ErrNotLeader) {
+				t.Errorf("%s, a follower: %v, want ErrNotLeader", id, err)
+			}
+		}
+		c.isolate(n.Status().Node)
+		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+		defer cancel()
+		if err := n.BarrierAt(ctx, 9); !errors.Is(err, raftfsm.ErrNotLeader) && !errors.Is(err, raftfsm.ErrInDoubt) {
+			t.Errorf("cut off: %v", err)
+		}
 	})
 }
 

@@ -11,6 +11,7 @@ import (
 	"github.com/hashicorp/raft"
 
 	"github.com/carillonmq/carillon/raftfsm"
+	"github.com/carillonmq/carillon/storage"
 )
 
 // enqueueTimeout bounds how long Propose waits for Raft to take a command; it is
@@ -99,6 +100,29 @@ func (n *Node) Barrier(ctx context.Context) error {
 		return fmt.Errorf("%w: not part of a group yet", raftfsm.ErrNotLeader)
 	}
 	if err := n.await(ctx, r.Barrier(enqueueTimeout)); err != nil {
+		return fmt.Errorf("barrier: %w", err)
+	}
+	return nil
+}
+
+// BarrierAt is Barrier with an entry that moves the schedule's time on to ms, epoch milliseconds: when it returns, that is no
+// earlier, and never will be, on whichever node. Below storage.LevelThree, where nothing expires, it is Barrier alone. It
+// waits for no room among the commands in flight: its entry takes a dozen bytes.
+func (n *Node) BarrierAt(ctx context.Context, ms int64) error {
+	r := n.running()
+	level := n.store.Level()
+	if r == nil || level < storage.LevelThree {
+		return n.Barrier(ctx)
+	}
+	data, err := raftfsm.AppendCommand(nil, raftfsm.Operate{Time: ms}, level)
+	if err != nil {
+		return fmt.Errorf("barrier: %w", err)
+	}
+	future := r.Apply(data, enqueueTimeout)
+	if err = n.await(ctx, future); err == nil {
+		_, err = outcome(future)
+	}
+	if err != nil {
 		return fmt.Errorf("barrier: %w", err)
 	}
 	return nil

@@ -5,6 +5,7 @@ import (
 	"context"
 	"log/slog"
 	"testing"
+	"time"
 
 	"github.com/twmb/franz-go/pkg/kfake"
 
@@ -28,3 +29,6 @@ func Open(t testing.TB, ctx context.Context) *node.Node {
 	<-node.Terms()
 	return node
 }
+
+// Now returns the time, epoch milliseconds.
+func Now() int64 { return time.Now().UnixMilli() }
