@@ -73,20 +73,19 @@ func (f *Frozen) Flush(meta SnapshotMeta) error {
 // change while it is frozen, so it is read without a lock; what has died since is
 // written, for it is alive at the index that the manifest will record.
 func (f *Frozen) writeSegment() (*segment.Segment, error) {
-	rows := f.table.SortedRows(f.alive)
-	if f.table.Len()+len(rows) == 0 {
+	rows := f.table.Rows(f.alive)
+	if f.table.Len()+rows.Len() == 0 {
 		return nil, nil
 	}
-	if err := f.store.checkRoom(f.table.Bytes() + int64(len(rows))*rowRoom); err != nil {
+	if err := f.store.checkRoom(f.table.Bytes() + int64(rows.Len())*rowRoom); err != nil {
 		return nil, err
 	}
 	span := SeqRun{f.table.First(), f.table.Next() - 1}
-	return f.store.writeSegment(formOf(f.values.level), span, uint64(f.table.Len()), func(w *segment.Writer) (err error) {
-		err = f.table.Each(w.Add)
-		for i := 0; i < len(rows) && err == nil; i++ {
-			err = w.AddRow(&rows[i])
+	return f.store.writeSegment(formOf(f.values.level), span, uint64(f.table.Len()), func(w *segment.Writer) error {
+		if err := f.table.Each(w.Add); err != nil {
+			return err
 		}
-		return err
+		return rows.Each(w.AddRow)
 	})
 }
 

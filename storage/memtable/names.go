@@ -1,12 +1,9 @@
 package memtable
 
 import (
-	"cmp"
 	"fmt"
 	"math"
-	"slices"
 
-	"github.com/carillonmq/carillon/storage/alive"
 	"github.com/carillonmq/carillon/storage/codec"
 	"github.com/carillonmq/carillon/storage/name"
 )
@@ -112,6 +109,7 @@ func (n *names) setNewest(at int, r named) {
 func (n *names) grow() {
 	before := n.newest
 	n.newest = make([]uint64, max(leastNames, 2*len(before)))
+	clear(n.newest) // it is read before it is written: the kernel would map each page twice, and stop all threads between
 	for _, there := range before {
 		if there == 0 {
 			continue
@@ -209,76 +207,11 @@ func (m *Table) row(r *named) (name.Row, bool) {
 	if r.foreign != 0 {
 		return m.names.foreign[r.foreign-1], true
 	}
-	e, ok := m.Get(r.seq)
-	return name.Row{Hash: r.hash, Seq: r.seq, Due: e.Due, Expires: e.Expires, Target: e.Target}, ok
-}
-
-// SortedRows returns the rows of a segment in the order of their keys: those of all of the table's
-// entries with an id, though they may have died since, and of the foreign messages that are alive.
-//
-// They are dealt out by the first byte of their hashes, and each share by the second one: so the table
-// is read from front to back, all else happens in the processor's cache, and what is left to compare is few.
-func (m *Table) SortedRows(set *alive.Set) []name.Row {
-	var ends [256]int // of the shares
-	for r := range m.names.rows.all {
-		if m.hasRow(r, set) {
-			ends[r.hash[0]]++
-		}
+	s := m.slot(r.seq)
+	if s == nil {
+		return name.Row{}, false
 	}
-	rows := make([]name.Row, begins(&ends))
-	for r := range m.names.rows.all {
-		if m.hasRow(r, set) {
-			rows[ends[r.hash[0]]], _ = m.row(r)
-			ends[r.hash[0]]++
-		}
-	}
-	var share []name.Row // a copy of one
-	begin := 0
-	for _, end := range ends {
-		share = append(share[:0], rows[begin:end]...)
-		sortShare(rows[begin:end], share)
-		begin = end
-	}
-	return rows
-}
-
-// sortShare sorts rows whose hashes begin with one byte; from is a copy of them.
-func sortShare(rows, from []name.Row) {
-	var ends [256]int
-	for i := range from {
-		ends[from[i].Hash[1]]++
-	}
-	begins(&ends)
-	for i := range from {
-		at := &ends[from[i].Hash[1]]
-		rows[*at] = from[i]
-		*at++
-	}
-	begin := 0
-	for _, end := range ends {
-		slices.SortFunc(rows[begin:end], func(a, b name.Row) int {
-			if x, y := a.Hash.Head(), b.Hash.Head(); x != y {
-				return cmp.Compare(x, y)
-			}
-			return a.Key().Compare(b.Key())
-		})
-		begin = end
-	}
-}
-
-// begins makes of the sizes of shares where each begins, and returns where the last one ends.
-func begins(sizes *[256]int) (end int) {
-	for i, n := range sizes {
-		sizes[i], end = end, end+n
-	}
-	return end
-}
-
-func (m *Table) hasRow(r *named, set *alive.Set) bool {
-	if r.foreign != 0 {
-		return set.Contains(r.seq)
-	}
-	return m.holds(r.seq)
+	return name.Row{Hash: r.hash, Seq: r.seq, Due: s.due, Expires: s.expires, Target: m.targets.all[s.target-1]}, true
 }
 
 // Check finds every entry by its id, where what comes first is newer. The error wraps codec.ErrCorrupt.

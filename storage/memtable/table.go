@@ -97,15 +97,10 @@ func (m *Table) put(e *segment.Entry) {
 
 // Get returns the entry of seq; the body is shared.
 func (m *Table) Get(seq uint64) (segment.Entry, bool) {
-	if seq < m.base || seq >= m.next {
+	s := m.slot(seq)
+	if s == nil {
 		return segment.Entry{}, false
 	}
-	i := seq - m.base
-	p := m.pages[i/pageSlots]
-	if p == nil || p.slots[i%pageSlots].target == 0 {
-		return segment.Entry{}, false
-	}
-	s := &p.slots[i%pageSlots]
 	e := segment.Entry{Due: s.due, Seq: seq, Target: m.targets.all[s.target-1], ID: s.id, Expires: s.expires, Body: s.body}
 	if s.topic != 0 {
 		e.Topic = m.topics.all[s.topic-1]
@@ -114,13 +109,19 @@ func (m *Table) Get(seq uint64) (segment.Entry, bool) {
 }
 
 // holds reports whether the table has an entry of seq.
-func (m *Table) holds(seq uint64) bool {
+func (m *Table) holds(seq uint64) bool { return m.slot(seq) != nil }
+
+// slot returns the slot of the entry of seq, nil when there is none.
+func (m *Table) slot(seq uint64) *slot {
 	if seq < m.base || seq >= m.next {
-		return false
+		return nil
 	}
 	i := seq - m.base
 	p := m.pages[i/pageSlots]
-	return p != nil && p.slots[i%pageSlots].target != 0
+	if p == nil || p.slots[i%pageSlots].target == 0 {
+		return nil
+	}
+	return &p.slots[i%pageSlots]
 }
 
 // Remove drops what the table holds of the seqs first to last.
