@@ -3,6 +3,7 @@ package node
 import (
 	"context"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/hashicorp/raft"
@@ -77,29 +78,41 @@ func notAdded(id raft.ServerID, removed string, err error) error {
 
 // promoteLoop makes voters of non-voters that have caught up, while this node
 // leads. It keeps nothing between rounds but the commit index, so a new leader
-// goes on where the old one stopped.
+// goes on where the old one stopped. Raft tells of each peer that a leader has, when it
+// begins to lead and when one is added: until then there is nothing to look for.
 func (n *Node) promoteLoop(ctx context.Context, r *raft.Raft) {
-	ticker := time.NewTicker(max(n.cfg.Heartbeat, 100*time.Millisecond))
-	defer ticker.Stop()
-	committed := r.CommitIndex()
+	added := make(chan raft.Observation, 1) // one that does not fit comes behind one that is not read yet
+	observer := raft.NewObserver(added, false, func(o *raft.Observation) bool {
+		peer, ok := o.Data.(raft.PeerObservation)
+		return ok && !peer.Removed
+	})
+	r.RegisterObserver(observer)
+	defer r.DeregisterObserver(observer)
 	for {
+		committed := r.CommitIndex()
+		for r.State() == raft.Leader && slices.ContainsFunc(servers(r), waitsToVote) {
+			pause(ctx, max(n.cfg.Heartbeat, 100*time.Millisecond))
+			if ctx.Err() != nil {
+				return
+			}
+			n.promote(ctx, r, committed)
+			committed = r.CommitIndex()
+		}
 		select {
 		case <-ctx.Done():
 			return
-		case <-ticker.C:
+		case <-added:
 		}
-		if r.State() == raft.Leader {
-			n.promote(ctx, r, committed)
-		}
-		committed = r.CommitIndex()
 	}
 }
+
+func waitsToVote(s raft.Server) bool { return s.Suffrage != raft.Voter }
 
 // promote takes those as caught up whose log holds what was committed one round ago.
 func (n *Node) promote(ctx context.Context, r *raft.Raft, committed uint64) {
 	for _, s := range servers(r) {
 		p := n.transport.peer(s.ID)
-		if s.Suffrage == raft.Voter || !p.recent(n.patience()) || p.lastIndex < committed {
+		if !waitsToVote(s) || !p.recent(n.patience()) || p.lastIndex < committed {
 			continue
 		}
 		if err := n.await(ctx, r.AddVoter(s.ID, s.Address, 0, configChangeTimeout)); err != nil {

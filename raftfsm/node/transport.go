@@ -23,8 +23,9 @@ type transport struct {
 	streams  *streams
 	requests chan raft.RPC // to raft
 
-	mu    sync.Mutex
-	peers map[raft.ServerID]peer
+	mu     sync.Mutex
+	peers  map[raft.ServerID]peer
+	quiets map[raft.ServerID]*quiet
 }
 
 type transportConfig struct {
@@ -45,11 +46,15 @@ type transportConfig struct {
 type peer struct {
 	lastIndex uint64
 	contact   time.Time
-	appended  time.Time // the last success of anything but a heartbeat
 	snapshot  uint64    // index of the one it receives, or has received and not caught up from; 0: none
 	receives  bool      // a snapshot, at this moment
 	moved     time.Time // when it had received one, or its log had grown
+	told      standing  // that it has agreed to with its last answer to anything but a heartbeat
 }
+
+// A standing is what a request says of the leader's log that has no entries: where the log ends, and how far it
+// is committed.
+type standing struct{ term, end, endTerm, committed uint64 }
 
 var _ raft.WithPreVote = (*transport)(nil)
 
@@ -64,7 +69,8 @@ func newTransport(s *streams, cfg transportConfig, logger hclogger) *transport {
 			MaxRPCsInFlight:         1,
 			MsgpackUseNewTimeFormat: true,
 		}),
-		peers: map[raft.ServerID]peer{},
+		peers:  map[raft.ServerID]peer{},
+		quiets: map[raft.ServerID]*quiet{},
 	}
 	go t.forward()
 	return t
@@ -149,25 +155,41 @@ func (t *transport) received(rpc raft.RPC) raft.RPC {
 }
 
 func (t *transport) AppendEntries(id raft.ServerID, addr raft.ServerAddress, req *raft.AppendEntriesRequest, resp *raft.AppendEntriesResponse) error {
-	heartbeat := isHeartbeat(req)
-	if heartbeat && !t.awaitQuiet(id) {
+	heartbeat, quiet := isHeartbeat(req), t.quiet(id)
+	if !heartbeat {
+		quiet.begin()
+	} else if !quiet.wait(t.closed) {
 		return raft.ErrTransportShutdown
 	}
 	if err := t.load(req); err != nil {
 		return err
 	}
-	if err := t.NetworkTransport.AppendEntries(id, peerAt(id, addr), req, resp); err != nil {
+	says := standing{term: req.Term, end: req.PrevLogEntry, endTerm: req.PrevLogTerm, committed: req.LeaderCommitIndex}
+	sent := req
+	if says == t.peer(id).told && len(req.Entries) == 0 {
+		sent = heartbeatOf(req)
+	}
+	if err := t.NetworkTransport.AppendEntries(id, peerAt(id, addr), sent, resp); err != nil {
+		if !heartbeat {
+			t.update(id, func(p *peer) { p.told = standing{} })
+		}
 		return err
+	}
+	if !heartbeat && resp.Success { // a follower takes nothing else for contact
+		quiet.took(len(req.Entries) == 0)
 	}
 	t.update(id, func(p *peer) {
 		p.contact = time.Now()
-		if !heartbeat && resp.Success { // a follower takes nothing else for contact
-			p.appended = p.contact
-		}
 		if resp.LastLog > p.lastIndex {
 			p.moved = p.contact
 		}
 		p.lastIndex = resp.LastLog
+		if !heartbeat {
+			p.told = standing{}
+			if resp.Success && len(req.Entries) == 0 && resp.LastLog >= says.end {
+				p.told = says
+			}
+		}
 	})
 	// Raft takes it for a log that differs and steps back by an entry at each
 	// attempt, until it ends before the log and sends a snapshot, which a follower
@@ -184,20 +206,12 @@ func isHeartbeat(req *raft.AppendEntriesRequest) bool {
 	return len(req.Entries) == 0 && req.PrevLogEntry == 0 && req.PrevLogTerm == 0 && req.LeaderCommitIndex == 0
 }
 
-// awaitQuiet returns when the follower has answered nothing but heartbeats for a while,
-// false when the node is closed before.
-func (t *transport) awaitQuiet(id raft.ServerID) bool {
-	for {
-		wait := t.quietFor - time.Since(t.peer(id).appended)
-		if wait <= 0 {
-			return true
-		}
-		select {
-		case <-time.After(wait):
-		case <-t.closed:
-			return false
-		}
-	}
+// heartbeatOf returns what says that the leader is there, and no more. The follower answers it beside its main
+// loop: for a request that tells it nothing new, that wakes half as many goroutines.
+func heartbeatOf(req *raft.AppendEntriesRequest) *raft.AppendEntriesRequest {
+	beat := *req
+	beat.PrevLogEntry, beat.PrevLogTerm, beat.LeaderCommitIndex, beat.Entries = 0, 0, 0, nil
+	return &beat
 }
 
 // load reads the data of the entries that req begins with, of requestBytes or of
@@ -268,6 +282,18 @@ func (t *transport) peer(id raft.ServerID) peer {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	return t.peers[id]
+}
+
+// quiet returns the one of id.
+func (t *transport) quiet(id raft.ServerID) *quiet {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	q := t.quiets[id]
+	if q == nil {
+		q = newQuiet(t.quietFor)
+		t.quiets[id] = q
+	}
+	return q
 }
 
 // moves reports whether p receives a snapshot or its log has grown within d.

@@ -59,16 +59,21 @@ func NewLean(s *Store) *Lean {
 // isLean reports whether the data of l are still to be read: a command has some.
 func isLean(l *raft.Log) bool { return l.Type == raft.LogCommand && len(l.Data) == 0 }
 
-// GetLog gives a command without its data.
+// GetLog gives a command without its data. An entry that was cut is not known by its head, whatever is kept of it.
 func (s *Lean) GetLog(index uint64, l *raft.Log) error {
 	s.mu.RLock()
 	h, cuts := s.heads[index%knownHeads], s.cuts
 	if e := at(s.ahead, index); e != nil && e.Type == raft.LogCommand {
 		h = head{index: index, term: e.Term, kind: e.Type}
 	}
+	e := at(s.newest, index)
 	s.mu.RUnlock()
 	if h.index == index && h.kind == raft.LogCommand {
 		*l = raft.Log{Index: index, Term: h.term, Type: h.kind}
+		return nil
+	}
+	if h.index == index && e != nil { // each request begins with the entry before it
+		*l = *e
 		return nil
 	}
 	if err := s.Store.GetLog(index, l); err != nil {

@@ -69,6 +69,35 @@ func TestLeanLog_givesRaftCommandsWithoutTheirData(t *testing.T) {
 	}
 }
 
+// The entry before a request is all that a leader reads while nothing happens. After an election it is no command.
+func TestLeanLog_readsNothingThatWasStoredLately(t *testing.T) {
+	l, counted := openTestLeanLog(t)
+	stored := []*raft.Log{
+		{Index: 1, Term: 1, Type: raft.LogConfiguration, Data: []byte("members")},
+		{Index: 2, Term: 1, Type: raft.LogNoop},
+		{Index: 3, Term: 1, Type: raft.LogBarrier},
+	}
+	if err := l.StoreLogs(stored); err != nil {
+		t.Fatal(err)
+	}
+	l.KeepAfter(1)
+	for _, want := range stored {
+		var e raft.Log
+		if err := l.GetLog(want.Index, &e); err != nil || e.Type != want.Type || e.Term != want.Term || !bytes.Equal(e.Data, want.Data) {
+			t.Errorf("entry %d: %+v, %v", want.Index, e, err)
+		}
+	}
+	if counted.reads != 0 {
+		t.Errorf("%d entries were read from the log", counted.reads)
+	}
+	if err := l.DeleteRange(1, 1); err != nil {
+		t.Fatal(err)
+	}
+	if _ = l.GetLog(1, new(raft.Log)); counted.reads != 1 { // the log knows whether it has it
+		t.Error("one that is cut is told from memory")
+	}
+}
+
 // Raft sends a snapshot when it does not find an entry.
 func TestLeanLog_forgetsWhatIsCut(t *testing.T) {
 	l, _ := openTestLeanLog(t)
