@@ -142,7 +142,7 @@ func New(o Options) *Broker {
 	b.clock = clock.New(clock.Config{Wall: o.Now, MaxSkew: o.Config.Clock.MaxSkew, OnStep: b.clockStepped})
 	b.now = b.clock.Now
 	b.reach, b.skew = newReach(b), newSkew(b)
-	b.queries = query.New(o.Node.Store(), queryLog{o.Node, b.stateTime})
+	b.queries = query.New(o.Node.Store(), queryLog{o.Node, b.stateTime}).Telling(b.aside)
 	b.deadLetters = deadletter.New(deadletter.Options{
 		Kafka: o.Letters, Store: o.Node.Store(), Topics: o.Config.DeadLetterTopics(), Now: o.Now,
 		TargetOf: func(topic string) string { return o.Config.RouteOfPending(topic).Target(topic) },
@@ -257,6 +257,15 @@ func (b *Broker) stateTime() int64 {
 		return 0
 	}
 	return b.now().UnixMilli()
+}
+
+// aside returns which dead letters the term that runs here has found to be refused by their topics: by seq, when
+// they are due.
+func (b *Broker) aside() map[uint64]int64 {
+	if report := b.report.Load(); report != nil {
+		return report.Aside()
+	}
+	return nil
 }
 
 // leads reports whether there is a term here, be it that it only begins.

@@ -12,7 +12,7 @@ type Filter struct {
 	Target string `json:"target,omitempty"`      // their target topic; "": any
 	From   int64  `json:"from,omitempty,string"` // they are due then or later, epoch milliseconds, never seconds; 0: at any time
 	To     int64  `json:"to,omitempty,string"`   // and before then; 0: at any time
-	// States they are in: StateWaiting, StateParked, StatePaused, StateClaimed or StateExpired; none: any.
+	// States they are in: StateWaiting, StateParked, StatePaused, StateClaimed, StateAside or StateExpired; none: any.
 	States []string `json:"states,omitempty"`
 	// Code is why dead letters became such; "": any. Of other messages it means nothing and is refused, as
 	// Prefix and States are of dead letters. From and To are when these were written.
@@ -25,6 +25,7 @@ const (
 	StateParked  = "parked"  // its target cannot be written to, or catches up since
 	StatePaused  = "paused"  // its delay topic or its target is
 	StateClaimed = "claimed" // it is on its way, and can be neither cancelled nor changed any more
+	StateAside   = "aside"   // a dead letter that its topic refuses: it waits until the topic is mended
 	StateExpired = "expired" // it will not be delivered, and ends when its turn comes
 )
 

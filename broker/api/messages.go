@@ -52,7 +52,7 @@ type FilterInput struct {
 	Target string   `query:"target" doc:"their target topic"`
 	From   int64    `query:"from" doc:"they are due then or later, epoch milliseconds"`
 	To     int64    `query:"to" doc:"they are due before then, epoch milliseconds"`
-	States []string `query:"state,explode" doc:"states they are in; it may be given several times. Dead letters that are aside, since their topic refuses them, are told by the problems of the status alone" enum:"waiting,parked,paused,claimed,expired"`
+	States []string `query:"state,explode" doc:"states they are in; it may be given several times. Dead letters that their topic refuses are aside" enum:"waiting,parked,paused,claimed,aside,expired"`
 }
 
 func (f *FilterInput) filter() (client.Filter, error) {

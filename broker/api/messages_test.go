@@ -198,7 +198,7 @@ func TestMessages_areRefusedWithACode(t *testing.T) {
 	check(viewer, "/v1/messages?limit=many", http.StatusBadRequest, CodeBadRequest, `limit is "many": it is a whole number of 64 bits at most`)
 	check(viewer, "/v1/messages?due=5", http.StatusBadRequest, CodeBadRequest, `"due" is no parameter`)
 	check(viewer, "/v1/messages?topic=a&topic=b", http.StatusBadRequest, CodeBadRequest, `topic "b" is there beside "a"`)
-	check(viewer, "/v1/messages?state=aside", http.StatusBadRequest, CodeBadRequest, `state is "aside": expected value to be one of "waiting, parked`)
+	check(viewer, "/v1/messages?state=asleep", http.StatusBadRequest, CodeBadRequest, `state is "asleep": expected value to be one of "waiting, parked`)
 	check(viewer, "/v1/messages?from=1800000000", http.StatusBadRequest, CodeBadRequest, `from "1800000000" is before March 1973: write epoch milliseconds`)
 	check(viewer, "/v1/count?to=1800000000", http.StatusBadRequest, CodeBadRequest, `to "1800000000" is before March 1973: write epoch milliseconds`)
 	check(viewer, "/v1/messages?cursor=x", http.StatusBadRequest, CodeBadRequest, "begin without one")

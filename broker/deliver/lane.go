@@ -188,6 +188,9 @@ func (l *lane) takeOrders() (confirmed bool) {
 
 // giveBack empties the lane and returns all that it held and has not sent.
 func (l *lane) giveBack() []storage.Ref {
+	for seq := range l.aside.refused {
+		l.p.cfg.Report.EndAside(seq)
+	}
 	refs := make([]storage.Ref, 0, len(l.ready)+len(l.unplaced)+len(l.waiting)+len(l.aside.letters))
 	for _, o := range append(l.unplaced, l.ready...) {
 		refs = append(refs, o.ref)

@@ -224,7 +224,7 @@ func (l *lane) takeOutcomes() (failed []*outgoing) {
 		}
 		o.message = message.Message{} // flights may keep it for a while
 		l.health.succeed(o.ref)
-		l.aside.written(o.ref.Seq)
+		l.writtenAside(o.ref.Seq)
 		l.relieve()
 	}
 	l.flights.land(len(l.takenOutcomes))

@@ -45,11 +45,13 @@ func (a *aside) isEmpty() bool { return len(a.letters) == 0 }
 // refuse, tries would queue up before what was never refused.
 func (a *aside) mayTry() bool { return len(a.letters) > 0 && len(a.letters) == len(a.refused) }
 
-// written notes that the topic took a record. If it was one that it had refused, the
+// writtenAside notes that the topic took a record. If it was one that it had refused, the
 // topic has changed, and the next ones are tried at once.
-func (a *aside) written(seq uint64) {
+func (l *lane) writtenAside(seq uint64) {
+	a := &l.aside
 	if _, ok := a.refused[seq]; ok {
 		delete(a.refused, seq)
+		l.p.cfg.Report.EndAside(seq)
 		a.again = time.Time{}
 	}
 }
@@ -66,6 +68,7 @@ func (l *lane) setAside(ctx context.Context, o *outgoing, cause error) {
 			l.aside.refused = make(map[uint64]struct{})
 		}
 		l.aside.refused[o.ref.Seq] = struct{}{}
+		l.p.cfg.Report.SetAside(o.ref.Seq, o.ref.Due)
 		l.p.cfg.Count.DeadLetterStuck()
 		level := slog.LevelDebug
 		if time.Since(l.aside.warned) >= time.Second {

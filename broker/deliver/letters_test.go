@@ -50,6 +50,9 @@ func TestAside_waitsForTheTopicAndHoldsNoOtherUp(t *testing.T) {
 			if len(problems) != 1 || !strings.HasPrefix(problems[0], "dead-letter topic dead: dead letters wait, 2 of them") || !strings.Contains(problems[0], "raise max.message.bytes") {
 				t.Fatalf("problems %q, want that two wait, and the remedy", problems)
 			}
+			if told := b.cfg.Report.Aside(); len(told) != 2 || told[2] != due[1].Due || told[4] != due[3].Due {
+				t.Fatalf("%v are told to be aside, want the two", told)
+			}
 			b.after(100 * time.Millisecond)
 		}
 		if b.count.stuck != 2 || b.count.parked != 0 {
@@ -63,16 +66,16 @@ func TestAside_waitsForTheTopicAndHoldsNoOtherUp(t *testing.T) {
 
 		b.sink.change(func() { dead.takes(4000) })
 		b.after(2 * asideAgain)
-		if problems := b.cfg.Report.Read().Problems; len(problems) != 1 || !strings.Contains(problems[0], " 1 of them") {
-			t.Errorf("problems %q, want that one waits", problems)
+		if problems := b.cfg.Report.Read().Problems; len(problems) != 1 || !strings.Contains(problems[0], " 1 of them") || len(b.cfg.Report.Aside()) != 1 {
+			t.Errorf("problems %q, %v aside, want that one waits", problems, b.cfg.Report.Aside())
 		}
 		b.sink.change(func() { dead.takes(5001) })
 		b.after(2 * asideAgain)
 		if diff := cmp.Diff([]uint64{1, 3, 5, 6, 4, 2}, b.written("dead", 0)); diff != "" {
 			t.Errorf("written in the end (-want +got):\n%s", diff)
 		}
-		if problems := b.cfg.Report.Read().Problems; len(problems) != 0 || len(b.log.alive) != 0 {
-			t.Errorf("problems %q, %d alive, want none", problems, len(b.log.alive))
+		if problems := b.cfg.Report.Read().Problems; len(problems) != 0 || len(b.log.alive) != 0 || b.cfg.Report.Aside() != nil {
+			t.Errorf("problems %q, %d alive, %v aside, want none", problems, len(b.log.alive), b.cfg.Report.Aside())
 		}
 		for _, d := range dead.written[0] {
 			if slices.ContainsFunc(d.Headers, func(h message.Header) bool { return h.Key == client.HeaderErrorValueDropped }) {
@@ -161,10 +164,13 @@ func TestAside_goesBackWhenTheTopicIsParked(t *testing.T) {
 		if diff := cmp.Diff([]uint64{2, 3, 4}, returned); diff != "" {
 			t.Errorf("returned (-want +got):\n%s", diff)
 		}
+		if told := b.cfg.Report.Aside(); told != nil {
+			t.Errorf("%v are told to be aside, though all wait for the topic", told)
+		}
 		b.sink.change(func() { dead.err = nil })
 		b.feed([]schedule.DueMessage{due[1], due[2]}, 3*mostProbe)
-		if problems := b.cfg.Report.Read().Problems; len(problems) != 1 || !strings.Contains(problems[0], " 2 of them") {
-			t.Errorf("problems %q, want that two wait", problems)
+		if problems := b.cfg.Report.Read().Problems; len(problems) != 1 || !strings.Contains(problems[0], " 2 of them") || len(b.cfg.Report.Aside()) != 2 {
+			t.Errorf("problems %q, %v aside, want that two wait", problems, b.cfg.Report.Aside())
 		}
 		retried := b.count.retried
 		b.sink.change(func() { dead.takes(5001) })

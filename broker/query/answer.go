@@ -7,11 +7,14 @@ import (
 	"github.com/carillonmq/carillon/storage/outcomes"
 )
 
-// messageOf decodes what storage has listed.
-func messageOf(l *storage.Listed) (client.Message, message.Message, error) {
+// messageOf decodes what storage has listed. aside is what is aside, by seq.
+func messageOf(l *storage.Listed, aside map[uint64]int64) (client.Message, message.Message, error) {
 	told := client.Message{
 		Topic: l.Topic, ID: l.ID, Chosen: l.ID != "", Seq: l.Seq, Due: l.Due, Expires: l.Expires,
 		Target: l.Target, State: l.Standing.String(), Size: l.Size,
+	}
+	if _, is := aside[l.Seq]; is {
+		told.State = client.StateAside
 	}
 	entry := l.Entry()
 	decoded, err := message.FromEntry(&entry)

@@ -48,19 +48,26 @@ const (
 type Desk struct {
 	store    Store
 	log      Log
+	aside    func() map[uint64]int64
 	barriers barriers
 	turns    *semaphore.Weighted
 }
 
 // New returns a Desk. It starts nothing before it is asked.
 func New(store Store, log Log) *Desk {
-	return &Desk{store: store, log: log, barriers: barriers{commit: log.Barrier}, turns: semaphore.NewWeighted(atOnce)}
+	return &Desk{store: store, log: log, aside: func() map[uint64]int64 { return nil }, barriers: barriers{commit: log.Barrier}, turns: semaphore.NewWeighted(atOnce)}
+}
+
+// Telling returns a Desk that tells what is aside as well, which is no part of the log: the dead letters that the
+// term here has found to be refused by their topics, by seq with when they are due, in epoch milliseconds. They share the turns.
+func (d *Desk) Telling(aside func() map[uint64]int64) *Desk {
+	return &Desk{store: d.store, log: d.log, aside: aside, barriers: barriers{commit: d.log.Barrier}, turns: d.turns}
 }
 
 // Local returns a Desk that answers from this node's own state, whoever leads: what it says may be behind.
 // They share the turns.
 func (d *Desk) Local() *Desk {
-	return &Desk{store: d.store, log: d.log, barriers: barriers{commit: func(context.Context) error { return nil }}, turns: d.turns}
+	return &Desk{store: d.store, log: d.log, aside: d.aside, barriers: barriers{commit: func(context.Context) error { return nil }}, turns: d.turns}
 }
 
 // Barrier returns once the store has all that was acknowledged before the call, and is at the leader's time. It
@@ -107,6 +114,7 @@ func (d *Desk) List(ctx context.Context, r ListRequest) (client.Page, error) {
 		return client.Page{}, client.BadField("limit", strconv.Itoa(r.Limit), fmt.Sprintf("is not from 1 to %d: ask for as many, and for the next page after it", MostListed))
 	}
 	m.cluster = d.store.ClusterID()
+	m.tellAside(d.aside())
 	from, err := m.resume(r.Cursor)
 	if err != nil {
 		return client.Page{}, err
@@ -129,7 +137,7 @@ func (d *Desk) List(ctx context.Context, r ListRequest) (client.Page, error) {
 			listed.Next, listed.Done = listed.Items[i].Ref, false
 			break
 		}
-		told, decoded, err := messageOf(&listed.Items[i])
+		told, decoded, err := messageOf(&listed.Items[i], m.aside)
 		if err == nil && !m.is(&decoded) || err != nil && !m.isUnreadable(told.Topic) {
 			continue
 		}
@@ -159,7 +167,7 @@ func (d *Desk) Get(ctx context.Context, topic, id string) (client.Life, error) {
 	}
 	life := client.Life{Index: known.Moment.Index, Outcomes: []client.Outcome{}, Since: known.Since}
 	if known.Message != nil {
-		told, decoded, err := messageOf(known.Message)
+		told, decoded, err := messageOf(known.Message, nil)
 		if err == nil {
 			told.Payload = payloadOf(&decoded)
 		}
@@ -205,7 +213,7 @@ func (d *Desk) Find(ctx context.Context, origin message.Origin, cursor string) (
 		}
 		found.Index, from = s.Index, s.Next
 		if len(s.Met) > 0 {
-			told, decoded, _ := messageOf(&s.Met[0].Listed) // it was read already
+			told, decoded, _ := messageOf(&s.Met[0].Listed, d.aside()) // it was read already
 			told.Payload = payloadOf(&decoded)
 			found.Message = &told
 			return found, nil

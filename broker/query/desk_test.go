@@ -161,13 +161,59 @@ func TestList_refusesWhatMeansNothing(t *testing.T) {
 		{ListRequest{Limit: 3, Cursor: "x"}, "cursor"},
 		{ListRequest{Limit: 0}, "limit"},
 		{ListRequest{Limit: 5000}, "limit"},
-		{ListRequest{Limit: 1, Filter: client.Filter{States: []string{"aside"}}}, "state"},
+		{ListRequest{Limit: 1, Filter: client.Filter{States: []string{"held"}}}, "state"},
 		{ListRequest{Limit: 1, Filter: client.Filter{From: 10, To: 5}}, "to"},
 	} {
 		_, err := d.List(t.Context(), test.request)
 		if p, _ := err.(*client.Problem); !errors.Is(err, client.ErrBadRequest) || p.Field != test.field || p.Value == "" {
 			t.Errorf("%+v: %#v, want %s", test.request, err, test.field)
 		}
+	}
+}
+
+// What is aside is told by the term: it is listed and counted as that, and as nothing else.
+func TestDesk_tellsWhatIsAside(t *testing.T) {
+	d, s := deskOf(t, 8)
+	s.RaiseClaim(4000)
+	s.Applied(2)
+	aside := map[uint64]int64{2: 2000, 3: 3000, 99: 1000} // seqs; the last one is gone
+	d = d.Telling(func() map[uint64]int64 { return aside })
+	all := "order-0 orders.delay/3/1 order-2 orders.delay/3/3 order-4 orders.delay/3/5 order-6 orders.delay/3/7"
+	for _, test := range []struct {
+		filter client.Filter
+		want   string
+	}{
+		{client.Filter{}, all},
+		{client.Filter{States: []string{"aside"}}, "orders.delay/3/1 order-2"},
+		{client.Filter{States: []string{"aside"}, From: 2001}, "order-2"},
+		{client.Filter{States: []string{"aside"}, To: 3000}, "orders.delay/3/1"},
+		{client.Filter{States: []string{"aside"}, Prefix: "orders.delay/3/"}, "orders.delay/3/1"},
+		{client.Filter{States: []string{"aside"}, Target: "payments"}, ""},
+		{client.Filter{States: []string{"claimed"}}, "order-0 orders.delay/3/3"},
+		{client.Filter{States: []string{"claimed", "aside"}}, "order-0 orders.delay/3/1 order-2 orders.delay/3/3"},
+	} {
+		if got := idsOf(t, d, test.filter); got != test.want {
+			t.Errorf("%+v: %s, want %s", test.filter, got, test.want)
+		}
+		if test.filter.Prefix != "" { // its slash keeps it from being counted
+			continue
+		}
+		if count, err := d.Count(t.Context(), test.filter); err != nil || !count.Exact || count.Count != uint64(len(strings.Fields(test.want))) {
+			t.Errorf("%+v: counted %+v, %v", test.filter, count, err)
+		}
+	}
+	if found, err := d.Find(t.Context(), message.Origin{Topic: "orders.delay", Partition: 3, Offset: 1}, ""); err != nil || found.Message == nil || found.Message.State != client.StateAside {
+		t.Errorf("found %+v, %v", found, err)
+	}
+	if _, err := NewWalk(s, client.Filter{States: []string{"waiting", "aside"}}, 9); !errors.Is(err, client.ErrBadRequest) {
+		t.Errorf("an operation on what is aside: %v", err)
+	}
+	aside = nil
+	if got := idsOf(t, d, client.Filter{States: []string{"aside"}}); got != "" {
+		t.Errorf("%s are aside, and none is", got)
+	}
+	if got := idsOf(t, d.Local(), client.Filter{}); got != all {
+		t.Errorf("listed %s, want %s", got, all)
 	}
 }
 

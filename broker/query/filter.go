@@ -12,7 +12,8 @@ import (
 	"github.com/carillonmq/carillon/storage"
 )
 
-// standings are the states that there are. What is aside is not told: terms do not report it.
+// standings are the states that the log tells. That a dead letter is aside is told by the term that runs here,
+// which has tried it.
 func standings() []storage.Standing {
 	return []storage.Standing{storage.Waiting, storage.Parked, storage.Paused, storage.Claimed, storage.Expired}
 }
@@ -20,9 +21,14 @@ func standings() []storage.Standing {
 // A matcher is a filter that is ready to judge.
 type matcher struct {
 	client.Filter
-	states  []storage.Standing
-	cluster [16]byte        // whose cursors it gives out
-	record  *message.Origin // what it made alone is meant, if it has no id of its own; nil: whatever the filter means
+	states []storage.Standing
+	// wantsAside: the states have client.StateAside among them. aside are the dead letters that are: by seq, when
+	// they are due, which is within asideFrom and asideTo.
+	wantsAside         bool
+	aside              map[uint64]int64
+	asideFrom, asideTo int64
+	cluster            [16]byte        // whose cursors it gives out
+	record             *message.Origin // what it made alone is meant, if it has no id of its own; nil: whatever the filter means
 }
 
 // recordMatcher returns the matcher of what a record made that gave no id.
@@ -33,9 +39,13 @@ func recordMatcher(origin message.Origin) matcher {
 func newMatcher(f client.Filter) (matcher, error) {
 	m := matcher{Filter: f}
 	for _, name := range f.States {
+		if name == client.StateAside {
+			m.wantsAside = true
+			continue
+		}
 		at := slices.IndexFunc(standings(), func(g storage.Standing) bool { return g.String() == name })
 		if at < 0 {
-			return m, client.BadField("state", name, fmt.Sprintf("is none of %v; which dead letters are aside is in the problems of the status alone", standings()))
+			return m, client.BadField("state", name, fmt.Sprintf("is none of %v and %s", standings(), client.StateAside))
 		}
 		m.states = append(m.states, standings()[at])
 	}
@@ -48,20 +58,38 @@ func newMatcher(f client.Filter) (matcher, error) {
 	return m, nil
 }
 
+// tellAside has the matcher know what is aside, which is little: nobody need look for it elsewhere.
+func (m *matcher) tellAside(aside map[uint64]int64) {
+	m.aside, m.asideFrom, m.asideTo = aside, math.MaxInt64, math.MinInt64
+	for _, due := range aside {
+		m.asideFrom, m.asideTo = min(m.asideFrom, due), max(m.asideTo, due)
+	}
+}
+
 // first is where what is meant begins in the order of delivery, last its latest due time.
 func (m *matcher) first() storage.Ref {
-	if m.From == 0 {
-		return storage.Ref{Due: math.MinInt64}
+	first := storage.Ref{Due: math.MinInt64}
+	if m.From != 0 {
+		first.Due = m.From
 	}
-	return storage.Ref{Due: m.From}
+	if m.meansAsideAlone() {
+		first.Due = max(first.Due, m.asideFrom)
+	}
+	return first
 }
 
 func (m *matcher) last() int64 {
-	if m.To == 0 {
-		return math.MaxInt64
+	last := int64(math.MaxInt64)
+	if m.To != 0 {
+		last = m.To - 1
 	}
-	return m.To - 1
+	if m.meansAsideAlone() {
+		last = min(last, m.asideTo)
+	}
+	return last
 }
+
+func (m *matcher) meansAsideAlone() bool { return m.wantsAside && len(m.states) == 0 }
 
 // may reports whether an entry is meant, as far as it tells without its body. What was accepted before
 // feature level 3 has topic and id in the body alone, and what nobody chose an id for its origin.
@@ -72,7 +100,10 @@ func (m *matcher) may(at *storage.Moment, e *storage.Entry) bool {
 	if e.Topic != "" && !m.mayName(e.Topic, e.ID) || e.ID != "" && m.record != nil {
 		return false
 	}
-	return len(m.states) == 0 || slices.Contains(m.states, at.Standing(e))
+	if _, aside := m.aside[e.Seq]; aside {
+		return m.wantsAside || len(m.Filter.States) == 0
+	}
+	return len(m.Filter.States) == 0 || slices.Contains(m.states, at.Standing(e))
 }
 
 func (m *matcher) mayName(topic, id string) bool {

@@ -51,6 +51,7 @@ func (d *Desk) Histogram(ctx context.Context, r HistogramRequest) (client.Histog
 		return client.Histogram{}, err
 	}
 	defer d.leave()
+	m.tellAside(d.aside())
 	t, err := d.store.Tally(ctx, storage.TallyQuery{From: m.first(), Last: m.last(), Sort: func(at *storage.Moment, e *storage.Entry) (g storage.Group, counted bool) {
 		if !m.may(at, e) { // a prefix without a slash means all of a topic's messages without an id, or none
 			return g, false

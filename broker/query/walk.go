@@ -25,6 +25,9 @@ type Lister interface {
 // NewWalk returns a walk over messages of a seq up to upper. The error is a *client.Problem.
 func NewWalk(store Lister, f client.Filter, upper uint64) (*Walk, error) {
 	m, err := newMatcher(f)
+	if err == nil && m.wantsAside {
+		err = client.BadField("state", client.StateAside, "is of dead letters, which operations pass over: leave it out, and mend the topic that refuses them")
+	}
 	if err != nil {
 		return nil, err
 	}

@@ -15,6 +15,7 @@ type Report struct {
 	mu       sync.Mutex
 	problems map[string]string
 	parked   map[string]struct{} // targets
+	aside    map[uint64]int64    // dead letters that their topic refuses: by seq, when they are due
 	lag      *int64              // records of delay topics not read yet; nil: not known
 	reading  *Reading            // nil: not known yet; not changed once it is here
 	running  bool
@@ -27,7 +28,7 @@ type Report struct {
 
 // New returns a report of which nothing is known.
 func New() *Report {
-	return &Report{problems: make(map[string]string), parked: make(map[string]struct{}), kafkaHeard: make(chan struct{}, 1)}
+	return &Report{problems: make(map[string]string), parked: make(map[string]struct{}), aside: make(map[uint64]int64), kafkaHeard: make(chan struct{}, 1)}
 }
 
 // SetProblem names what keeps part of the term from working; an empty text says
@@ -51,6 +52,31 @@ func (r *Report) SetParked(target string, stuck bool) {
 	} else {
 		delete(r.parked, target)
 	}
+}
+
+// SetAside notes that a dead letter is refused by its topic and waits, due then in epoch milliseconds.
+func (r *Report) SetAside(seq uint64, due int64) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.aside[seq] = due
+}
+
+// EndAside notes that it was written after all, or waits for another reason.
+func (r *Report) EndAside(seq uint64) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	delete(r.aside, seq)
+}
+
+// Aside returns which dead letters are refused and wait: by seq, when they are due. The map is the
+// caller's; nil if there are none, as mostly.
+func (r *Report) Aside() map[uint64]int64 {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if len(r.aside) == 0 {
+		return nil
+	}
+	return maps.Clone(r.aside)
 }
 
 // SetLag notes how many records of delay topics wait, nil when that is not known.

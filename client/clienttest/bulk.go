@@ -43,6 +43,8 @@ func (s *Server) postOperation(r *http.Request) (any, *client.Problem) {
 		return nil, client.BadField("reason", "", "is missing: say why, for those who find it in the list of operations")
 	case request.Verb != client.OperationReplay && f.Code != "":
 		return nil, client.BadField("filter.code", f.Code, "is of dead letters: messages that wait have none")
+	case request.Verb != client.OperationReplay && slices.Contains(f.States, client.StateAside):
+		return nil, client.BadField("filter.states", client.StateAside, "is of dead letters, which operations pass over: leave it out")
 	}
 	if f.Topic != "" && !isDelayTopic(f.Topic) {
 		return nil, client.BadField("filter.topic", f.Topic, "is no delay topic: those of clienttest end in "+delaySuffix)

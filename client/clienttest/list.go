@@ -80,8 +80,8 @@ func checkFilter(prefix string, f client.Filter) *client.Problem {
 		return p
 	}
 	for _, state := range f.States {
-		if !slices.Contains([]string{client.StateWaiting, client.StateParked, client.StatePaused, client.StateClaimed, client.StateExpired}, state) {
-			return client.BadField(prefix+"state", state, "is none of waiting, parked, paused, claimed and expired")
+		if !slices.Contains([]string{client.StateWaiting, client.StateParked, client.StatePaused, client.StateClaimed, client.StateAside, client.StateExpired}, state) {
+			return client.BadField(prefix+"state", state, "is none of waiting, parked, paused, claimed, aside and expired")
 		}
 	}
 	if f.To != 0 && f.To <= f.From {

@@ -39,7 +39,7 @@ func (f *filterFlags) add(cmd *cobra.Command) {
 	flags.StringVar(&f.filter.Target, "target", "", "target `topic`")
 	flags.StringVar(&f.from, "due-from", "", "due at this `time` or later: RFC 3339 with zone, epoch milliseconds, or a duration from now such as 10m")
 	flags.StringVar(&f.end, "due-before", "", "due before this `time`, likewise")
-	flags.StringSliceVar(&f.filter.States, "state", nil, "waiting, parked, paused, claimed or expired; several with commas")
+	flags.StringSliceVar(&f.filter.States, "state", nil, "waiting, parked, paused, claimed, aside or expired; several with commas")
 	f.node.add(cmd)
 	complete(cmd, "topic", f.node.completeTopics)
 	complete(cmd, "target", f.node.completeTargets)
@@ -48,7 +48,7 @@ func (f *filterFlags) add(cmd *cobra.Command) {
 
 // states are those that --state takes.
 func states() []string {
-	return []string{client.StateWaiting, client.StateParked, client.StatePaused, client.StateClaimed, client.StateExpired}
+	return []string{client.StateWaiting, client.StateParked, client.StatePaused, client.StateClaimed, client.StateAside, client.StateExpired}
 }
 
 // read returns the filter.

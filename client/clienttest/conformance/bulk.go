@@ -82,6 +82,7 @@ func bulk() []Case {
 				"no verb":             {Filter: client.Filter{Topic: s.topic}},
 				"no change":           {Verb: client.OperationChange, Filter: client.Filter{Topic: s.topic}},
 				"a code of messages":  {Verb: client.OperationCancel, Filter: client.Filter{Topic: s.topic, Code: "malformed"}},
+				"what is aside":       {Verb: client.OperationCancel, Filter: client.Filter{Topic: s.topic, States: []string{client.StateWaiting, client.StateAside}}},
 				"a state there isn't": {Verb: client.OperationCancel, Filter: client.Filter{Topic: s.topic, States: []string{"asleep"}}},
 				"no reason":           {Verb: client.OperationCancel, Filter: client.Filter{Topic: s.topic}},
 			} {

@@ -30,6 +30,7 @@ func reading() []Case {
 				"b-1 a-2":      {To: to},
 				"b-1 a-2 a-0 ": {States: []string{client.StateWaiting, client.StateParked}},
 				"":             {States: []string{client.StateExpired}},
+				" ":            {States: []string{client.StateAside}},
 			} {
 				f.Topic = s.topic
 				got := s.list(f)
