@@ -205,7 +205,7 @@ func (l *LifeEvent) words(topic string) string {
 	case eventNames[outcomes.DeadLettered]:
 		return fmt.Sprintf("message %d, due %s, could not be delivered: it became a dead letter in %s at %s", l.Seq, moment(l.Due), l.place(l.Target), moment(l.At))
 	case eventNames[outcomes.Expired]:
-		return fmt.Sprintf("message %d, due %s, expired: it was dropped at %s", l.Seq, moment(l.Due), moment(l.At))
+		return fmt.Sprintf("message %d, due %s, expired at %s: it was not delivered", l.Seq, moment(l.Due), moment(l.At))
 	case eventNames[outcomes.Cancelled]:
 		return message + "was cancelled at " + moment(l.At)
 	case eventNames[outcomes.Replaced]:

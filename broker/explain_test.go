@@ -32,7 +32,7 @@ func TestExplanation_tellsALifeInWords(t *testing.T) {
 		"message 41, due " + at + ", was delivered to orders/3/17 at 2030-03-17T17:46:40.012Z, 12ms late",
 		"message 42, due " + at + ", was delivered to orders/3 at " + at + ", 0s late",
 		"message 43, due " + at + ", could not be delivered: it became a dead letter in dead/0/5 at 2030-03-17T17:46:40.001Z",
-		"message 44, due " + at + ", expired: it was dropped at 2030-03-17T17:46:40.002Z",
+		"message 44, due " + at + ", expired at 2030-03-17T17:46:40.002Z: it was not delivered",
 		"message 45, due " + at + " for orders, was cancelled at 2030-03-17T17:46:39.999Z",
 		"message 46, due " + at + " for orders, was replaced by message 47 at 2030-03-17T17:46:39.999Z",
 		"a record had no effect at 2030-03-17T17:46:39.999Z, since its condition did not hold",

@@ -144,7 +144,7 @@ func (b *Broker) commitLevel(ctx context.Context, level storage.Level) error {
 		return nil
 	}
 	command := raftfsm.RaiseLevel{Time: b.now().UnixMilli(), Level: level}
-	if _, err := b.node.Propose(ctx, command).Wait(ctx); err != nil {
+	if _, err := b.users().Propose(ctx, command).Wait(ctx); err != nil {
 		return fmt.Errorf("commit feature level %d: %w", level, err)
 	}
 	return nil

@@ -57,7 +57,7 @@ func (b *Broker) commitPause(ctx context.Context, verb string, p client.Pause, c
 	if level := b.node.Store().Level(); level < storage.LevelThree {
 		return client.PauseChange{}, &client.Problem{Code: client.CodeLevelTooLow, Detail: fmt.Sprintf("the feature level is %d, a pause takes %d: run `carillon cluster raise` when all nodes run a program that understands it", level, storage.LevelThree)}
 	}
-	result, err := b.node.Propose(ctx, command).Wait(ctx)
+	result, err := b.users().Propose(ctx, command).Wait(ctx)
 	if errors.Is(err, raftfsm.ErrInDoubt) {
 		err = fmt.Errorf("%w: `carillon status` tells what is paused", err)
 	}

@@ -2,13 +2,16 @@ package broker
 
 import (
 	"context"
+	"fmt"
 	"slices"
 	"strings"
+	"sync/atomic"
 
 	"github.com/carillonmq/carillon/broker/deadletter"
 	"github.com/carillonmq/carillon/broker/order"
 	"github.com/carillonmq/carillon/broker/query"
 	"github.com/carillonmq/carillon/client"
+	"github.com/carillonmq/carillon/raftfsm"
 	"github.com/carillonmq/carillon/raftfsm/node"
 )
 
@@ -65,6 +68,27 @@ func (b *Broker) Leader() Leader {
 		}
 	}
 	return l
+}
+
+// A usersLog is the log as it takes in what users ask for. These commands carry the leader's time, to which they move the
+// state's for good, and times that were counted from it. So a leader that has not compared its clock with the others' since
+// it leads proposes none of them: nothing was done, and who asks a moment later is served.
+type usersLog struct {
+	*node.Node
+	isTimed *atomic.Bool
+}
+
+func (b *Broker) users() usersLog { return usersLog{b.node, &b.isTimed} }
+
+// Propose keeps nothing of the command. A refusal is ErrNotLeader or ErrBusy: it was certainly not proposed.
+func (l usersLog) Propose(ctx context.Context, command raftfsm.Command) *raftfsm.Proposal {
+	if l.isTimed.Load() {
+		return l.Node.Propose(ctx, command)
+	}
+	if status := l.Status(); status.Leader != status.Node {
+		return raftfsm.Refused(raftfsm.ErrNotLeader)
+	}
+	return raftfsm.Refused(fmt.Errorf("%w: this node has begun to lead, and compares clocks first", raftfsm.ErrBusy))
 }
 
 // A queryLog is the log as questions wait for it.

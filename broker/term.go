@@ -50,7 +50,6 @@ func (b *Broker) runTerm(running context.Context, leadership *node.Leadership, r
 		return err
 	}
 	b.isTimed.Store(true)
-	defer b.isTimed.Store(false)
 	if err := b.found(ctx); err != nil {
 		return err
 	}

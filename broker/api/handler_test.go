@@ -22,7 +22,6 @@ import (
 	"github.com/carillonmq/carillon/broker/bulk"
 	"github.com/carillonmq/carillon/broker/config"
 	"github.com/carillonmq/carillon/broker/deadletter"
-	"github.com/carillonmq/carillon/broker/internal/nodetest"
 	"github.com/carillonmq/carillon/broker/message"
 	"github.com/carillonmq/carillon/broker/order"
 	"github.com/carillonmq/carillon/broker/query"
@@ -68,7 +67,7 @@ func (n *fakeNode) Leader() broker.Leader {
 }
 
 func (n *fakeNode) Orders() *order.Desk {
-	return order.New(order.Options{Config: config.Default(), Store: oneMessage{}, Log: &n.orders, Count: noCount{}, Now: time.Now, StateTime: nodetest.Now})
+	return order.New(order.Options{Config: config.Default(), Store: oneMessage{}, Log: &n.orders, Count: noCount{}, Now: time.Now})
 }
 
 func (n *fakeNode) Places(_ context.Context, _ *query.Desk, kind string) (client.Places, error) {

@@ -50,8 +50,6 @@ type Options struct {
 	Log    Log
 	Count  Count
 	Now    func() time.Time
-	// StateTime returns the time to which an operation moves the state's, epoch milliseconds; 0 moves nothing.
-	StateTime func() int64
 }
 
 // A Desk carries out what callers ask for. Its methods may be called from any goroutine. They block until
@@ -65,7 +63,6 @@ type Desk struct {
 	log    Log
 	counts Count
 	clock  func() time.Time
-	time   func() int64 // Options.StateTime
 	line   line
 
 	searches *semaphore.Weighted
@@ -73,7 +70,7 @@ type Desk struct {
 
 // New returns a Desk. It starts nothing before it is asked.
 func New(o Options) *Desk {
-	d := &Desk{config: o.Config, store: o.Store, log: o.Log, counts: o.Count, clock: o.Now, time: o.StateTime, searches: semaphore.NewWeighted(1)}
+	d := &Desk{config: o.Config, store: o.Store, log: o.Log, counts: o.Count, clock: o.Now, searches: semaphore.NewWeighted(1)}
 	d.line.commit = d.commit
 	return d
 }
@@ -261,7 +258,7 @@ func (d *Desk) one(ctx context.Context, op raftfsm.Operation) (client.Answer, er
 
 // commit takes operations into the log, at the time when they are proposed.
 func (d *Desk) commit(ctx context.Context, operations []raftfsm.Operation) (raftfsm.Result, error) {
-	return d.log.Propose(ctx, raftfsm.Operate{Time: d.time(), Operations: operations}).Wait(ctx)
+	return d.log.Propose(ctx, raftfsm.Operate{Time: d.now(), Operations: operations}).Wait(ctx)
 }
 
 func (d *Desk) count(a raftfsm.Answer) {
