@@ -118,11 +118,30 @@ func (b *Broker) Status() Status {
 	if s.Clock = clock; problem != "" {
 		s.Problems = append(s.Problems, "clock: "+problem)
 	}
+	if problem := b.timeAhead(); problem != "" {
+		s.Problems = append(s.Problems, "expiry: "+problem)
+	}
 	s.Problems = append(s.Problems, b.trouble()...)
 	if err := b.ready(node); err != nil {
 		s.NotReady = err.Error()
 	}
 	return s
+}
+
+// mostAhead is how far the log's time may be ahead of the leader's clock without a word: clocks that agree differ by
+// less, and so do an old leader's and a new one's.
+const mostAhead = time.Minute
+
+// timeAhead says what follows when the log's time is far ahead of this node's clock, and this node leads: a wrong time was believed
+// once, and nothing takes it back.
+func (b *Broker) timeAhead() string {
+	at := time.UnixMilli(b.node.Store().Time())
+	ahead := at.Sub(b.now())
+	if ahead <= mostAhead || !b.leads() {
+		return ""
+	}
+	return fmt.Sprintf("the time of the log is %v, %v ahead of the clock, since a wrong clock was believed: until then what expires is dropped when it is due; send messages without an expiry, or begin a new cluster",
+		at.UTC().Format(time.RFC3339), ahead.Round(time.Second))
 }
 
 func memberStatuses(members []node.MemberStatus) []MemberStatus {

@@ -329,6 +329,29 @@ func (c clockTest) wantNoRunningProblem() {
 	}
 }
 
+// A cluster of one believes a clock that stays a year ahead. That is in the log when the clock is right again: the status
+// says that what expires is dropped, and all else is delivered.
+func TestClock_thatWasBelievedStaysInTheLog(t *testing.T) {
+	onClocks(t, "nodes=1", func(c clockTest) {
+		const year = 365 * 24 * time.Hour
+		c.startAll()
+		c.set(c.nodes[0], year)
+		time.Sleep(30 * time.Second)
+		c.produceSome("count=1", "deliver-after=1s")
+		time.Sleep(10 * time.Second)
+		c.wantNoProblem()
+		c.set(c.nodes[0], -year)
+		time.Sleep(time.Minute)
+		c.wantProblem(c.nodes[0], "expiry: the time of the log is 2000-12-31T")
+		c.produceSome("count=3", "deliver-after=1s", "deliver-expires-after=1h")
+		c.produceSome("count=5", "deliver-after=1s")
+		time.Sleep(30 * time.Second)
+		if got, expired := c.arrived(), c.count(c.nodes[0], "carillon_expired_total"); got != 6 || expired != 3 {
+			t.Errorf("%d messages delivered and %v expired", got, expired)
+		}
+	})
+}
+
 // No two agree: the leader stays, delivers by its own clock, and says so.
 func TestClock_staysWhereNobodyAgrees(t *testing.T) {
 	onClocks(t, "nodes=3", func(c clockTest) {
