@@ -72,6 +72,25 @@ func (s *Scheduler) hasRoomAgain(t *target) bool {
 	return int(t.handed) <= allowance-allowance/4
 }
 
+// isHungry reports whether the publisher has less of a target than half of what each may have of those that
+// want more.
+func (s *Scheduler) isHungry(t *target) bool {
+	wanting := len(s.targets.in[full].targets) + len(s.targets.in[queued].targets)
+	share := s.limits.HandedAll / max(wanting, 1)
+	return int(t.handed) <= min(max(share, leastHanded), s.limits.Handed)/2
+}
+
+// queueIfRoom has the next sweep take a full target along that has room again. One that is queued already may
+// have become urgent.
+func (s *Scheduler) queueIfRoom(t *target) {
+	if t.state == full && s.hasRoomAgain(t) {
+		s.targets.queue(t)
+	}
+	if t.state == queued && s.isHungry(t) {
+		s.targets.setUrgent(t, true)
+	}
+}
+
 // takeVerdicts hears from the publisher which targets are parked and which may be fed again.
 func (s *Scheduler) takeVerdicts() {
 	for _, v := range s.cfg.Verdicts.Take(nil) {

@@ -58,12 +58,12 @@ func (s *Scheduler) sweep(limit int64) (read bool, err error) {
 	s.lookAtFull()
 	s.beginSweep()
 	ts := &s.targets
-	if len(ts.in[catchingUp].targets) == 0 && !s.joinsBefore(ts.frontier) {
+	if len(ts.in[catchingUp].targets) == 0 && (s.awaitsOthers() || !s.joinsBefore(ts.frontier)) {
 		return false, nil
 	}
 	wanted := func(at storage.Ref, topic, target string) bool {
 		t, known := ts.byName[target]
-		return known && (t.state == catchingUp || t.state == queued && t.round == ts.round) && !s.topics.withholds(topic, target, at)
+		return known && (t.state == catchingUp || t.state == queued && t.round == ts.round && !at.Less(t.mark)) && !s.topics.withholds(topic, target, at)
 	}
 	items, next, done, err := s.cfg.Store.Scan(ts.swept, s.limits.Page, wanted, s.items[:0])
 	if err != nil {
@@ -96,12 +96,23 @@ func (s *Scheduler) beginSweep() {
 	}
 	for len(ts.in[catchingUp].targets) == 0 && len(ts.in[queued].targets) > 0 {
 		first := ts.in[queued].targets[0]
-		if first.mark.Less(ts.frontier) {
+		switch {
+		case !first.mark.Less(ts.frontier):
+			ts.flow(first)
+		case s.awaitsOthers():
+			return
+		default:
 			ts.beginSweep(first)
 			return
 		}
-		ts.flow(first)
 	}
+}
+
+// awaitsOthers reports whether a sweep that would read for those that are queued had better wait until more are: some
+// are full, and none that is queued will run out of work soon. A thousand targets with a backlog each have room
+// at a thousand moments, a little each, and a sweep for the first of them reads what all others will read again.
+func (s *Scheduler) awaitsOthers() bool {
+	return s.targets.urgent == 0 && len(s.targets.in[full].targets) > 0
 }
 
 // endSweep has all that catch up flow: they were read up to the frontier.
@@ -160,9 +171,7 @@ func (s *Scheduler) lookAtFull() {
 	stopped := &s.targets.in[full]
 	for range min(looksAtFull, len(stopped.targets)) {
 		s.nextFull++
-		if t := stopped.targets[s.nextFull%len(stopped.targets)]; s.hasRoomAgain(t) {
-			s.targets.queue(t)
-		}
+		s.queueIfRoom(stopped.targets[s.nextFull%len(stopped.targets)])
 	}
 }
 

@@ -397,9 +397,7 @@ func (s *Scheduler) forget(run storage.SeqRun) {
 
 func (s *Scheduler) forgetOne(seq uint64) {
 	if t := s.drop(seq); t != nil {
-		if t.state == full && s.hasRoomAgain(t) {
-			s.targets.queue(t)
-		}
+		s.queueIfRoom(t)
 		s.targets.forget(t)
 	}
 }

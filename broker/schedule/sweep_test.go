@@ -130,6 +130,49 @@ func TestSweep_endsWhereTheWindowIsFull(t *testing.T) {
 	})
 }
 
+// Targets that each have more than the publisher takes get room again one after the other, a little each. A sweep waits until
+// one of them has used half of what it got, and takes along who has room by then.
+func TestSweep_waitsUntilMoreHaveRoom(t *testing.T) {
+	const n, each, atATime = 40, 150, 3
+	onStage(t, func(ctx context.Context, s *stage) {
+		store := &countingStore{Store: s.node.Store()}
+		s.store, s.limits = store, Limits{Loaded: 1024, Handed: 64, HandedAll: 32 * n, Page: 128, Feed: FeedCapacity}
+		s.unchecked = true // a check goes through all that is pending
+		for i := range n {
+			s.silent[nameOf(i)] = true
+		}
+		s.lead(ctx)
+		s.acceptForMany(ctx, n, each, after(0))
+		time.Sleep(time.Second)
+		synctest.Wait()
+		before, acked := store.looks.Load(), make([]int, n)
+		for left := n * each; left > 0; {
+			progress := left
+			for i := range n {
+				refs := s.got(nameOf(i))[acked[i]:]
+				refs = refs[:min(len(refs), atATime)]
+				if len(refs) == 0 {
+					continue
+				}
+				acked[i] += len(refs)
+				left -= len(refs)
+				s.acknowledge(ctx, refs)
+				time.Sleep(time.Millisecond)
+				synctest.Wait()
+			}
+			if left == progress {
+				t.Fatalf("%d messages were not handed over, and nothing is", left)
+			}
+		}
+		for i := range n {
+			s.check(nameOf(i), each)
+		}
+		if looks := store.looks.Load() - before; looks > 8*n*each {
+			t.Errorf("looked at %d entries for a backlog of %d", looks, n*each)
+		}
+	})
+}
+
 // They heal one by one, which is the costliest: each boards a sweep that is under way, or the next.
 func TestSweep_servesTargetsThatHealOneAfterTheOther(t *testing.T) {
 	const n, each = 100, 50

@@ -72,6 +72,7 @@ type target struct {
 	index uint32        // in targets.byIndex; used again when the target is forgotten
 
 	state  state
+	urgent bool // queued, and the publisher has too little of it to wait for others
 	ill    bool // parked, since the publisher says so
 	paused bool // parked, since a user says so
 	// What the claim says of the target. Only one that is parked, healed or released is in a claim.
@@ -115,6 +116,7 @@ type targets struct {
 	round    uint64      // of the sweep
 	broken   error       // the first check that failed
 	stepwise bool        // held targets are released step by step
+	urgent   int         // of the queued targets, those that are
 
 	byName  map[string]*target
 	byIndex []*target // nil: free
@@ -279,6 +281,17 @@ func (ts *targets) stop(t *target, ref storage.Ref) { ts.change(t, full, ref) }
 // queue has the next sweep that comes to its mark take the target along.
 func (ts *targets) queue(t *target) { ts.change(t, queued, t.mark) }
 
+// setUrgent says whether a queued target can wait until others join it.
+func (ts *targets) setUrgent(t *target, urgent bool) {
+	switch {
+	case urgent && !t.urgent:
+		ts.urgent++
+	case !urgent && t.urgent:
+		ts.urgent--
+	}
+	t.urgent = urgent
+}
+
 // join has the sweep, which has come to its mark, read for the target.
 func (ts *targets) join(t *target) { ts.change(t, catchingUp, t.mark) }
 
@@ -310,12 +323,14 @@ func (ts *targets) feed(t *target) {
 		t.release = &release{through: t.through, mark: endOfSchedule}
 	}
 	ts.queue(t)
+	ts.setUrgent(t, true)
 }
 
 // change is the one place where state and mark change; inherit sets them when a term begins.
 func (ts *targets) change(t *target, to state, mark storage.Ref) {
 	before := ts.reach(t)
 	ts.in[t.state].remove(t)
+	ts.setUrgent(t, false)
 	t.state, t.mark = to, mark
 	if to == queued {
 		// This sweep takes it along, unless it is past the mark: then the next one.
