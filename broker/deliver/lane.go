@@ -61,6 +61,7 @@ type lane struct {
 	waiting  []storage.Ref // handed over, payload not read yet
 	ready    []*outgoing   // to be sent next
 	flights  flights       // sent, outcome not known
+	pace     pace          // of outcomes
 	unplaced []*outgoing   // name a partition that is not there, as far as we know
 	aside    aside         // dead letters that their topic refuses
 	loaded   int           // bytes of payload in ready, flights, unplaced and what is settling

@@ -28,7 +28,7 @@ const (
 // health is how a lane's target has been doing.
 type health struct {
 	window       int           // most records flying at a time; one: sent alone
-	widest       int           // that it may be: Limits.Flying
+	widest       int           // that it may be: Limits.Flying, or what lane.widen says
 	failingSince time.Time     // first failure since the last success; zero: none
 	backoff      time.Duration // last wait; until the oldest of the failed gets through
 	oldest       storage.Ref

@@ -13,8 +13,9 @@ import (
 )
 
 const (
-	// mostFlying bounds the records of one target that Kafka has not answered. A crash
-	// repeats those of them that Kafka had written, besides what acks bounds.
+	// mostFlying bounds the records of one target that Kafka has not answered, unless it answers
+	// more than these in leastUnacked (pace). A crash repeats those of them that Kafka had
+	// written, besides what acks bounds.
 	mostFlying = 2048
 	// slowAfter is how long a record may be without an answer before no other follows
 	// it. A sink that gives a record up by itself, after twice this, fails what it
@@ -24,10 +25,10 @@ const (
 	chunkBytes = 1 << 20
 	leastChunk = 8
 	mostChunk  = 64 // whatever the sizes turn out to be, in messages
-	// Messages in memory, in bytes: of one lane, and of all together. Beyond these each
+	// Messages in memory, in bytes: of one lane, as many small ones as it is handed, and of all together. Beyond these each
 	// lane may still have its share of what all have together, so that no target starves
 	// another: mostShare while lanes are few, leastShare however many there are.
-	mostLoad    = 4 << 20
+	mostLoad    = 10 << 20
 	mostAllLoad = 64 << 20
 	mostShare   = 256 << 10
 	leastShare  = 16 << 10
@@ -162,6 +163,33 @@ func (f *flights) land(n int) {
 	}
 }
 
+// A pace is how many records of a target Kafka answers in leastUnacked.
+type pace struct {
+	since    time.Time
+	answered int // since then
+}
+
+// answer counts records, and returns the pace whenever it has counted for long enough, else 0.
+func (p *pace) answer(records int, now time.Time) int {
+	p.answered += records
+	took := now.Sub(p.since)
+	if took < leastUnacked {
+		return 0
+	}
+	n := int(int64(p.answered) * int64(leastUnacked) / int64(took))
+	*p = pace{since: now}
+	return n
+}
+
+// widen lets as many records fly as Kafka has answered lately in the time that a kill may repeat: where it
+// answers a busy target at once, 2,048 on their way would bound that. Where an answer takes longer than that time,
+// what is answered in it is less than what flies, and nothing is widened.
+func (l *lane) widen(answered int) {
+	if n := l.pace.answer(answered, time.Now()); n > 0 {
+		l.health.widest = max(n, l.p.limits.Flying)
+	}
+}
+
 // mayLaunch reports whether another record may be sent now. None follows a slow one:
 // invariant 4.
 func (l *lane) mayLaunch(now time.Time) bool {
@@ -228,6 +256,7 @@ func (l *lane) takeOutcomes() (failed []*outgoing) {
 		l.relieve()
 	}
 	l.flights.land(len(l.takenOutcomes))
+	l.widen(len(written))
 	clear(l.takenOutcomes) // payloads
 	l.p.acks.put(written, told...)
 	return failed

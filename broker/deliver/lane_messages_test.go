@@ -151,3 +151,30 @@ func TestLane_leavesWhatItCannotReadWhereItIs(t *testing.T) {
 		}
 	})
 }
+
+// As many records fly as are answered in the time that a kill may repeat anyway, so a busy target goes out as fast as
+// Kafka takes it. Where an answer takes longer than that, no more fly than always.
+func TestLane_letsFlyWhatIsAnsweredInAMoment(t *testing.T) {
+	for latency, bounds := range map[time.Duration]struct{ least, most int }{
+		40 * time.Millisecond:  {2 * mostFlying, mostLoad / recordLoad},
+		400 * time.Millisecond: {mostFlying, mostFlying},
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			b := newBench(t)
+			topic := b.sink.topic("orders", 1)
+			topic.latency = latency
+			flying := 0
+			b.sink.sent = func(Delivery) { b.sink.change(func() { flying = max(flying, len(topic.flying)+1) }) }
+			const n = 30_000
+			b.Hand(b.accept("orders", n, nil))
+			b.after(time.Minute)
+			if got := len(b.written("orders", 0)); got != n {
+				t.Errorf("%v: %d of %d messages were written", latency, got, n)
+			}
+			if flying < bounds.least || flying > bounds.most {
+				t.Errorf("%v: %d records were on their way at a time, want %d to %d", latency, flying, bounds.least, bounds.most)
+			}
+			b.stop()
+		})
+	}
+}
