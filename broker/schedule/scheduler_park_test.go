@@ -58,7 +58,7 @@ func TestScheduler_forgetsWhatIsDeliveredBehindASlowMessage(t *testing.T) {
 		time.Sleep(time.Minute)
 		s.check("fine", n)
 		synctest.Wait() // the scheduler sleeps: what it owns can be looked at
-		if kept := len(s.scheduler.window.oldest); kept > 2*PageSize {
+		if kept := s.scheduler.window.out.len(); kept > 2*PageSize {
 			t.Errorf("%d messages are remembered, want %d at most", kept, 2*PageSize)
 		}
 		if lowest := s.scheduler.window.lowest(s.scheduler.targets.frontier); lowest.Compare(s.got("slow")[0]) > 0 {

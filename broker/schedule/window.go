@@ -42,7 +42,7 @@ type window struct {
 	ripe    []wheel.Expired[ripeMessage] // out of the wheel, not yet claimed; in order of delivery
 	kept    map[uint64]keptMessage       // by seq
 	handed  int                          // how many of them are handed over (keptMessage.handed)
-	oldest  refHeap                      // of what was handed over, and some that is gone
+	out     outRefs                      // what was handed over, and some that is gone
 	limits  Limits
 	loading bool // between a quarter and half of what may be loaded, on the way up
 }
@@ -94,13 +94,11 @@ func (w *window) hand(ref storage.Ref, m keptMessage) (added bool) {
 	m.handed = true
 	w.kept[ref.Seq] = m
 	w.handed++
-	if len(w.oldest) > 2*w.handed+w.limits.Page {
+	if w.out.len() > 2*w.handed+w.limits.Page {
 		// The first of them is slow and keeps those behind it from being dropped.
-		w.oldest = slices.DeleteFunc(w.oldest, func(r storage.Ref) bool { return !w.kept[r.Seq].handed })
-		w.oldest = slices.Clone(w.oldest) // there were many once
-		heap.Init(&w.oldest)
+		w.out.drop(w.isGone)
 	}
-	heap.Push(&w.oldest, ref)
+	w.out.add(ref)
 	return len(w.kept) > before
 }
 
@@ -144,14 +142,11 @@ func (w *window) next() (due int64, ok bool) {
 // beyond the frontier.
 func (w *window) lowest(frontier storage.Ref) storage.Ref {
 	low := w.lowestAhead(frontier)
-	for len(w.oldest) > 0 {
-		if w.kept[w.oldest[0].Seq].handed {
-			return low.Min(w.oldest[0])
-		}
-		heap.Pop(&w.oldest)
-	}
-	return low
+	return w.out.lowest(w.isGone).Min(low)
 }
+
+// isGone reports whether something that was handed over is acknowledged, or waits in storage again.
+func (w *window) isGone(handed storage.Ref) bool { return !w.kept[handed.Seq].handed }
 
 // lowestAhead returns a ref that is at or before everything not handed over, and not
 // beyond the frontier.
@@ -178,6 +173,49 @@ func (w *window) wantsMore(allLoaded bool) bool {
 
 func compareRipe(a, b wheel.Expired[ripeMessage]) int {
 	return cmp.Or(cmp.Compare(a.When, b.When), cmp.Compare(a.Value.seq, b.Value.seq))
+}
+
+// outRefs are the refs of what was handed over. Nearly all is handed over in order of delivery and waits in a
+// queue, of which the first goes first. What is handed over behind a later one, because it was accepted
+// late or for a target that catches up, lies in a heap.
+type outRefs struct {
+	inOrder []storage.Ref
+	behind  refHeap
+}
+
+func (o *outRefs) len() int { return len(o.inOrder) + len(o.behind) }
+
+func (o *outRefs) add(ref storage.Ref) {
+	if n := len(o.inOrder); n > 0 && ref.Less(o.inOrder[n-1]) {
+		heap.Push(&o.behind, ref)
+		return
+	}
+	o.inOrder = append(o.inOrder, ref)
+}
+
+// lowest returns the first that is not gone, or endOfSchedule.
+func (o *outRefs) lowest(isGone func(storage.Ref) bool) storage.Ref {
+	for len(o.inOrder) > 0 && isGone(o.inOrder[0]) {
+		o.inOrder = o.inOrder[1:]
+	}
+	for len(o.behind) > 0 && isGone(o.behind[0]) {
+		heap.Pop(&o.behind)
+	}
+	low := endOfSchedule
+	if len(o.inOrder) > 0 {
+		low = o.inOrder[0]
+	}
+	if len(o.behind) > 0 {
+		low = low.Min(o.behind[0])
+	}
+	return low
+}
+
+// drop lets go of all that is gone, and of their memory: there were many once.
+func (o *outRefs) drop(isGone func(storage.Ref) bool) {
+	o.inOrder = slices.Clone(slices.DeleteFunc(o.inOrder, isGone))
+	o.behind = slices.Clone(slices.DeleteFunc(o.behind, isGone))
+	heap.Init(&o.behind)
 }
 
 // A refHeap is a binary min-heap of refs in order of delivery (container/heap).
