@@ -165,7 +165,7 @@ func TestLane_letsFlyWhatIsAnsweredInAMoment(t *testing.T) {
 			topic.latency = latency
 			flying := 0
 			b.sink.sent = func(Delivery) { b.sink.change(func() { flying = max(flying, len(topic.flying)+1) }) }
-			const n = 30_000
+			const n = 20_000
 			b.Hand(b.accept("orders", n, nil))
 			b.after(time.Minute)
 			if got := len(b.written("orders", 0)); got != n {

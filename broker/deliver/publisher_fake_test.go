@@ -153,7 +153,9 @@ func (s *topicLogs) answer(t *topicLog, partition int32) {
 }
 
 func (t *topicLog) resolve(a *attempt, err error) {
-	t.flying = slices.DeleteFunc(t.flying, func(b *attempt) bool { return a == b })
+	if i := slices.Index(t.flying, a); i >= 0 {
+		t.flying = slices.Delete(t.flying, i, i+1)
+	}
 	a.done(Receipt{a.Partition, a.offset}, err)
 }
 
