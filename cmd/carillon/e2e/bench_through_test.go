@@ -83,6 +83,28 @@ func BenchmarkSteadyThrough(b *testing.B) {
 	b.ReportMetric(0, "ns/op")
 }
 
+// BenchmarkRisingThrough prints how late the latest are at rates that rise, each for nine seconds, of the bare loop and of
+// one node, until a rate is not kept up: in two minutes about how far each goes.
+func BenchmarkRisingThrough(b *testing.B) {
+	const span = 9 * time.Second
+	f := newPassage(b)
+	rise := func(name, in, out string) {
+		for _, rate := range []int{30_000, 60_000, 90_000, 120_000, 135_000, 150_000, 200_000, 300_000} {
+			late := lastLate(b, f.pass(in, out, rate, span))
+			b.Logf("%-8s %6d/s for %v: p99 of the last quarter %v", name, rate, span, late)
+			if late > throughLate {
+				return
+			}
+		}
+	}
+	stop := passOn(b, f.kafka, "raw.in", "raw")
+	rise("bare", "raw.in", "raw")
+	stop()
+	f.startNode()
+	rise("carillon", delayTopic, targetTopic)
+	b.ReportMetric(0, "ns/op")
+}
+
 // A passage is messages that are produced to one topic and come out of another.
 type passage struct {
 	b        *testing.B
