@@ -76,7 +76,7 @@ func countsOf(answers []Answer, operations []Operation) (n bulk.Counts, problem 
 			n.Done++
 		case a.Code == NotFound:
 			n.NotFound++
-		case a.Code == Conflict && o.Replay != Replay{}:
+		case a.Code == Conflict && o.Replay != nil:
 			n.Failed++
 			problem = fmt.Sprintf("dead letter %d/%d: message %d waits under its id, which it would replace: cancel that first", o.Replay.At.Number, o.Replay.Offset, a.Seq)
 		default:

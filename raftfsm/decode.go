@@ -252,22 +252,22 @@ func (d *decoder) checkTexts(what, who, cursor, problem string) {
 func (d *decoder) more(o *Operation, last *storage.Found) {
 	more := d.Byte()
 	if more&hasOf != 0 {
-		o.Of = storage.Found{Ref: d.mark(), Target: d.same(last.Target), Topic: d.same(last.Topic), Expires: d.Varint()}
-		if *last = o.Of; o.Of.Seq == 0 || o.Verb == Schedule || o.Entry.ID != "" && o.Verb != Cancel {
+		o.Of = &storage.Found{Ref: d.mark(), Target: d.same(last.Target), Topic: d.same(last.Topic), Expires: d.Varint()}
+		if *last = *o.Of; o.Of.Seq == 0 || o.Verb == Schedule || o.Entry.ID != "" && o.Verb != Cancel {
 			d.Fail("operation on a message that it cannot be on")
 		}
 	}
 	if more&hasOnce != 0 {
-		o.Once = Once{Key: d.ID(), Content: d.Uvarint()}
+		o.Once = &Once{Key: d.ID(), Content: d.Uvarint()}
 	}
 	if more&replays != 0 {
 		at := replayed.Partition{TopicID: d.ID(), Number: int32(d.Varint())}
-		o.Replay = Replay{At: at, Offset: int64(d.Uvarint()), First: int64(d.Uvarint()), Again: more&again != 0}
+		o.Replay = &Replay{At: at, Offset: int64(d.Uvarint()), First: int64(d.Uvarint()), Again: more&again != 0}
 		if o.Verb != Schedule || o.Replay.Offset < 0 || o.Replay.First < 0 || at.TopicID == [16]byte{} {
 			d.Fail("replay of no dead letter")
 		}
 	}
-	if more > hasOf|hasOnce|replays|again || more&(replays|again) == again || more&hasOnce != 0 && o.Once == (Once{}) {
+	if more > hasOf|hasOnce|replays|again || more&(replays|again) == again || o.Once != nil && *o.Once == (Once{}) {
 		d.Fail("no such operation")
 	}
 }

@@ -133,17 +133,17 @@ func (p *play) drawMore(o Operation) Operation {
 	n := p.model.all[p.drawSeq()]
 	if canBeMeant := o.Verb == Cancel || o.Verb == Change && n.ID == ""; canBeMeant && n.Topic != "" && p.random.IntN(3) > 0 {
 		o.Entry.Topic, o.Entry.ID = n.Topic, n.ID
-		o.Of = storage.Found{Ref: n.Ref, Target: n.Target, Topic: n.held, Expires: n.Expires}
+		o.Of = &storage.Found{Ref: n.Ref, Target: n.Target, Topic: n.held, Expires: n.Expires}
 		if o.Seq = 0; o.If == Exactly {
 			o.Seq = n.Seq - p.random.Uint64N(2)
 		}
 	}
 	if p.random.IntN(2) == 0 {
-		o.Once = Once{Key: name.Of("", fmt.Sprint(p.random.IntN(30))), Content: p.random.Uint64N(2)}
+		o.Once = &Once{Key: name.Of("", fmt.Sprint(p.random.IntN(30))), Content: p.random.Uint64N(2)}
 	}
 	if o.Verb == Schedule && p.random.IntN(2) == 0 {
 		offset := p.random.Int64N(60)
-		o.Replay = Replay{At: replayed.Partition{TopicID: topicID, Number: p.random.Int32N(2)}, Offset: offset, First: max(0, offset-50), Again: p.random.IntN(4) == 0}
+		o.Replay = &Replay{At: replayed.Partition{TopicID: topicID, Number: p.random.Int32N(2)}, Offset: offset, First: max(0, offset-50), Again: p.random.IntN(4) == 0}
 	}
 	return o
 }

@@ -348,17 +348,17 @@ func (c Operate) version() byte {
 
 // more says what the operation has that only an Operate of version 2 carries.
 func (o *Operation) more() (more byte) {
-	if o.Of.Seq != 0 {
+	if o.Of != nil {
 		more |= hasOf
 	}
-	if o.Once != (Once{}) {
+	if o.Once != nil {
 		more |= hasOnce
 	}
-	if o.Replay != (Replay{}) {
+	if o.Replay != nil {
 		more |= replays
-	}
-	if o.Replay.Again {
-		more |= again
+		if o.Replay.Again {
+			more |= again
+		}
 	}
 	return more
 }
@@ -367,7 +367,7 @@ func (o *Operation) more() (more byte) {
 func (o *Operation) appendMore(dst []byte, last *storage.Found) []byte {
 	more := o.more()
 	dst = append(dst, more)
-	if of := &o.Of; more&hasOf != 0 {
+	if of := o.Of; more&hasOf != 0 {
 		dst = appendMark(dst, of.Ref)
 		dst = appendSame(dst, of.Target, last.Target)
 		dst = appendSame(dst, of.Topic, last.Topic)
@@ -377,7 +377,7 @@ func (o *Operation) appendMore(dst []byte, last *storage.Found) []byte {
 	if more&hasOnce != 0 {
 		dst = binary.AppendUvarint(append(dst, o.Once.Key[:]...), o.Once.Content)
 	}
-	if r := &o.Replay; more&replays != 0 {
+	if r := o.Replay; more&replays != 0 {
 		dst = binary.AppendVarint(append(dst, r.At.TopicID[:]...), int64(r.At.Number))
 		dst = binary.AppendUvarint(binary.AppendUvarint(dst, uint64(r.Offset)), uint64(r.First))
 	}

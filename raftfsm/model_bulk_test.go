@@ -35,7 +35,7 @@ func (m *model) stepBulk(o bulk.Operation, c StepBulk) []Answer {
 	}
 	for i := range c.Operations {
 		switch {
-		case answers != nil && answers[i].Code == Conflict && c.Operations[i].Replay != Replay{}:
+		case answers != nil && answers[i].Code == Conflict && c.Operations[i].Replay != nil:
 			o.Failed++
 			o.Problem = fmt.Sprintf("dead letter %d/%d: message %d waits under its id, which it would replace: cancel that first", c.Operations[i].Replay.At.Number, c.Operations[i].Replay.Offset, answers[i].Seq)
 		case answers == nil, answers[i].Code == Scheduled, answers[i].Code == WasCancelled, answers[i].Code == Superseded:

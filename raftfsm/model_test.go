@@ -252,7 +252,7 @@ func (m *model) accept(e storage.Entry) (seq uint64) {
 func (m *model) operate(operations []Operation) (answers []Answer) {
 	plain := true
 	for _, o := range operations {
-		plain = plain && o.Verb == Schedule && o.If == Always && o.Entry.ID == "" && o.Once == Once{} && o.Replay == Replay{}
+		plain = plain && o.Verb == Schedule && o.If == Always && o.Entry.ID == "" && o.Once == nil && o.Replay == nil
 		answers = append(answers, m.operateOnce(o))
 	}
 	if plain {
@@ -262,7 +262,10 @@ func (m *model) operate(operations []Operation) (answers []Answer) {
 }
 
 func (m *model) operateOnce(o Operation) Answer {
-	return m.once(o.Once, func() Answer { return m.operateReplay(o) })
+	if o.Once == nil {
+		return m.operateReplay(o)
+	}
+	return m.once(*o.Once, func() Answer { return m.operateReplay(o) })
 }
 
 func (m *model) once(o Once, do func() Answer) Answer {
@@ -289,7 +292,7 @@ func (m *model) once(o Once, do func() Answer) Answer {
 const manyRun = math.MaxUint64
 
 func (m *model) operateReplay(o Operation) Answer {
-	if o.Replay == (Replay{}) {
+	if o.Replay == nil {
 		return m.operateOne(o)
 	}
 	at := letter{o.Replay.At, o.Replay.Offset}
@@ -366,8 +369,10 @@ func (m *model) operateOne(o Operation) Answer {
 			last = newest
 		}
 	}
-	if n, alive := m.alive[o.Of.Seq]; alive {
-		last = m.happening(n)
+	if o.Of != nil {
+		if n, alive := m.alive[o.Of.Seq]; alive {
+			last = m.happening(n)
+		}
 	}
 	pending := uint64(0)
 	if last.alive && !last.claimed && last.end.Kind == 0 {
@@ -407,7 +412,7 @@ func (m *model) operateOne(o Operation) Answer {
 		return Answer{Code: Scheduled, Seq: m.accept(e), Before: onWay}
 	}
 	switch {
-	case last.seq == 0 && o.Of.Seq != 0:
+	case last.seq == 0 && o.Of != nil:
 		return Answer{Code: NotFound, Since: m.time}
 	case last.seq == 0:
 		return Answer{Code: NotFound, Since: m.since}

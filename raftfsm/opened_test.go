@@ -59,7 +59,7 @@ func TestOperate_cancelsWhatHasLostItsIDByItsSeq(t *testing.T) {
 	apply(t, f, OpenIDs{UpTo: 3, Named: []storage.Named{named(1), named(2), named(3)}})
 	cancel := func(seq uint64) Operation {
 		o := cancelOf("same")
-		o.If, o.Seq, o.Of = Exactly, seq, storage.Found{Ref: named(seq).Ref, Target: "a"}
+		o.If, o.Seq, o.Of = Exactly, seq, &storage.Found{Ref: named(seq).Ref, Target: "a"}
 		return o
 	}
 	checkAnswers(t, operate(t, f, 10, cancel(2), cancel(2), cancel(3), cancel(2)),

@@ -42,19 +42,19 @@ type Operation struct {
 	// refusal names it. It is carried by an Ingest alone, and may be proposed from storage.LevelFour on.
 	Record uint64
 
-	// Of, Once and Replay are carried by an Operate alone, and may be proposed from storage.LevelFour on.
+	// Of, Once and Replay are carried by an Operate and a StepBulk alone, and may be proposed from storage.LevelFour on. They are
+	// pointers, nil for none, since an Ingest has thousands of operations.
 
-	// Of is the message that a Cancel, or a Change without an id, is about, as it was read; Seq 0: none. With
+	// Of is the message that a Cancel, or a Change without an id, is about, as it was read. With
 	// an id, the message has it or has lost it to a newer one: only a Cancel can be about that, since what takes
 	// the place of such a message would have the id while another waits with it.
 	// A message never changes, so all nodes take it for the same.
-	Of     storage.Found
-	Once   Once
-	Replay Replay
+	Of     *storage.Found
+	Once   *Once
+	Replay *Replay
 }
 
-// Replay has a Schedule of a dead letter marked as carried out, and not carried out again. The zero
-// value is no replay.
+// Replay has a Schedule of a dead letter marked as carried out, and not carried out again.
 type Replay struct {
 	At     replayed.Partition // of the dead-letter topic; its topic has an id
 	Offset int64
@@ -63,7 +63,7 @@ type Replay struct {
 }
 
 // Once has an operation carried out a single time: what was answered is kept, as long as outcomes are,
-// and is the answer to the next one of that key. The zero value asks for nothing.
+// and is the answer to the next one of that key. The zero value asks for nothing, and stands behind no Operation.
 type Once struct {
 	Key     name.Hash
 	Content uint64 // a digest of what is asked: another of the same key is refused

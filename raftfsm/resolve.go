@@ -60,7 +60,7 @@ type standing struct {
 // meant returns what stands for what the operation is about: the message that it names while that is alive,
 // or else what its id does.
 func (f *FSM) meant(o *Operation) (standing, error) {
-	if o.Of.Seq != 0 {
+	if o.Of != nil {
 		if s := f.standingOf(o.Of); s != (standing{}) {
 			s.ended.Name = o.Entry.Name
 			return s, nil
@@ -70,7 +70,7 @@ func (f *FSM) meant(o *Operation) (standing, error) {
 }
 
 // standingOf returns what becomes of a message that is named by its seq.
-func (f *FSM) standingOf(m storage.Found) (s standing) {
+func (f *FSM) standingOf(m *storage.Found) (s standing) {
 	switch {
 	case !f.store.Alive(m.Seq):
 	case m.Expires != 0 && m.Expires <= f.store.Time():
@@ -78,7 +78,7 @@ func (f *FSM) standingOf(m storage.Found) (s standing) {
 	case f.store.Claimed(m.Ref, m.Topic, m.Target):
 		s.onWay = m.Seq
 	default:
-		s.pending = m
+		s.pending = *m
 	}
 	return s
 }
@@ -154,7 +154,7 @@ func (c Condition) holds(pending, expected uint64) bool {
 // isPlain reports whether the operation accepts its entry whatever is known, and nobody waits to
 // hear of it.
 func (o *Operation) isPlain() bool {
-	return o.Verb == Schedule && o.If == Always && o.Entry.ID == "" && o.Once == Once{} && o.Replay == Replay{}
+	return o.Verb == Schedule && o.If == Always && o.Entry.ID == "" && o.Once == nil && o.Replay == nil
 }
 
 // carryOut does what operations ask, in their order: each sees what those before it did, and what
@@ -196,7 +196,7 @@ func (f *FSM) carryOut(w *work, operations []Operation) (answers []Answer, err e
 			w.accept() // it may be about what was accepted before it
 			fresh = false
 		}
-		if fresh && o.more() == 0 {
+		if fresh && o.Of == nil && o.Once == nil && o.Replay == nil {
 			f.settle(w, o, &unknown, &answers[i]) // nothing is known of its id, and it is about nothing else
 			continue
 		}
@@ -209,24 +209,24 @@ func (f *FSM) carryOut(w *work, operations []Operation) (answers []Answer, err e
 
 // carryOutOnce gives the answer that is kept of the operation's key, or else carries it out.
 func (f *FSM) carryOutOnce(w *work, o *Operation, a *Answer) error {
-	if o.Once == (Once{}) {
+	if o.Once == nil {
 		return f.carryOutReplay(w, o, a)
 	}
-	if kept, known := f.answered(o.Once); known {
+	if kept, known := f.answered(*o.Once); known {
 		*a = kept
 		return nil
 	}
 	if err := f.carryOutReplay(w, o, a); err != nil {
 		return err
 	}
-	f.keep(o.Once, *a)
+	f.keep(*o.Once, *a)
 	return nil
 }
 
 // carryOutReplay carries the operation out, unless it replays what was replayed, and marks what it replays.
 func (f *FSM) carryOutReplay(w *work, o *Operation, a *Answer) error {
-	r := &o.Replay
-	if *r == (Replay{}) {
+	r := o.Replay
+	if r == nil {
 		return f.carryOutOne(w, o, a)
 	}
 	if !r.Again && f.store.Replayed(r.At, r.Offset) {
@@ -296,7 +296,7 @@ func (f *FSM) settle(w *work, o *Operation, s *standing, a *Answer) {
 			ended.Kind, ended.Partition, ended.Offset = outcomes.RefusedRecord, p.Partition, p.From+int64(o.Record)-1
 		}
 	case NotFound:
-		if a.Since = f.store.OutcomesSince(); o.Of.Seq != 0 {
+		if a.Since = f.store.OutcomesSince(); o.Of != nil {
 			a.Since = f.store.Time()
 		}
 	}

@@ -328,7 +328,7 @@ func newTestSeqs(t testing.TB) *FSM {
 
 // by returns the operation on the message that is named.
 func by(verb Verb, due int64, seq uint64) Operation {
-	o := Operation{Verb: verb, Entry: storage.Entry{Topic: "a.delay"}, Of: storage.Found{Ref: storage.Ref{Due: due, Seq: seq}, Target: "a", Topic: "a.delay"}}
+	o := Operation{Verb: verb, Entry: storage.Entry{Topic: "a.delay"}, Of: &storage.Found{Ref: storage.Ref{Due: due, Seq: seq}, Target: "a", Topic: "a.delay"}}
 	if verb == Change {
 		o.Entry.Due, o.Entry.Target = due+1, "a"
 	}
@@ -365,7 +365,7 @@ func TestOperate_meansAMessageWithoutAnIDByItsSeq(t *testing.T) {
 }
 
 func once(key string, content uint64, o Operation) Operation {
-	o.Once = Once{Key: name.Of("", key), Content: content}
+	o.Once = &Once{Key: name.Of("", key), Content: content}
 	return o
 }
 
@@ -390,7 +390,7 @@ func TestOperate_answersAKeyOnce(t *testing.T) {
 }
 
 func replayOf(offset int64, o Operation) Operation {
-	o.Replay = Replay{At: replayed.Partition{TopicID: topicID, Number: 1}, Offset: offset}
+	o.Replay = &Replay{At: replayed.Partition{TopicID: topicID, Number: 1}, Offset: offset}
 	return o
 }
 

@@ -112,14 +112,14 @@ func (c StepBulk) Size() int {
 // moreLen is what appendMore appends, in bytes.
 func (o *Operation) moreLen(last *storage.Found) int {
 	more, n := o.more(), 1
-	if of := &o.Of; more&hasOf != 0 {
+	if of := o.Of; more&hasOf != 0 {
 		n += codec.VarintSize(of.Due) + codec.UvarintSize(of.Seq) + sameLen(of.Target, last.Target) + sameLen(of.Topic, last.Topic) + codec.VarintSize(of.Expires)
 		*last = *of
 	}
 	if more&hasOnce != 0 {
 		n += len(o.Once.Key) + codec.UvarintSize(o.Once.Content)
 	}
-	if r := &o.Replay; more&replays != 0 {
+	if r := o.Replay; more&replays != 0 {
 		n += len(r.At.TopicID) + codec.VarintSize(int64(r.At.Number)) + codec.UvarintSize(uint64(r.Offset)) + codec.UvarintSize(uint64(r.First))
 	}
 	return n

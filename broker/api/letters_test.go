@@ -76,7 +76,7 @@ func TestLetters_areToldAndReplayed(t *testing.T) {
 		t.Errorf("%d %s", done.Code, done.Body)
 	}
 	want := raftfsm.Replay{At: replayed.Partition{TopicID: [16]byte{1}}, Offset: 7, First: 7, Again: true}
-	if asked := n.orders.asked; len(asked) != 1 || asked[0].Replay != want || asked[0].If != raftfsm.Absent || asked[0].Entry.Target != "parcels" || asked[0].Entry.ID != "order-7" {
+	if asked := n.orders.asked; len(asked) != 1 || *asked[0].Replay != want || asked[0].If != raftfsm.Absent || asked[0].Entry.Target != "parcels" || asked[0].Entry.ID != "order-7" {
 		t.Errorf("asked %+v", n.orders.asked)
 	}
 }

@@ -88,7 +88,7 @@ func TestOldData_ofLevelThreeIsRaised(t *testing.T) {
 
 		plain := x.plainOf(n, "plain 7")
 		cancel := raftfsm.Operate{Time: 1, Operations: []raftfsm.Operation{{
-			Verb: raftfsm.Cancel, Of: storage.Found{Ref: plain.Ref, Target: plain.Target, Topic: plain.Topic}, Once: raftfsm.Once{Key: name.Of("", "a key"), Content: 5},
+			Verb: raftfsm.Cancel, Of: &storage.Found{Ref: plain.Ref, Target: plain.Target, Topic: plain.Topic}, Once: &raftfsm.Once{Key: name.Of("", "a key"), Content: 5},
 		}}}
 		x.answers(n, cancel, raftfsm.Answer{Code: raftfsm.WasCancelled, Seq: plain.Seq})
 		n.stop()

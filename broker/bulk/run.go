@@ -255,7 +255,7 @@ func missed(o *bulk.Operation, t *task, last *raftfsm.StepBulk) uint64 {
 func (d *Desk) operation(t *task, met *query.Met, started, now int64) (raftfsm.Operation, *client.Problem) {
 	op := raftfsm.Operation{Verb: raftfsm.Cancel, If: raftfsm.Exactly, Seq: met.Seq, Entry: storage.Entry{Topic: met.Message.Origin.Topic, ID: met.Message.ID}}
 	if op.Entry.ID == "" || t.Verb == client.OperationCancel { // also if it has lost the id to another
-		op.Of = storage.Found{Ref: met.Ref, Target: met.Target, Topic: met.Topic, Expires: met.Expires}
+		op.Of = &storage.Found{Ref: met.Ref, Target: met.Target, Topic: met.Topic, Expires: met.Expires}
 	}
 	if t.Verb != client.OperationCancel {
 		op.Verb = raftfsm.Change

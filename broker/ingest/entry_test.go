@@ -39,7 +39,8 @@ func testEntryAt(t *testing.T, level storage.Level, a Arrival) (entry storage.En
 func testReading(store Store, a Arrival) reading {
 	g := New(Options{Config: config.Default(), Store: store, Logger: slog.New(slog.DiscardHandler)})
 	route := config.Default().Routes[0]
-	return g.judge.read(g.judge.destination(route, "orders.delay", a.Instruction.To), message.Origin{Topic: "orders.delay", Partition: 1, Offset: a.Offset}, &a, g.form(), testNow)
+	to := g.judge.destination(route, "orders.delay", a.Instruction.To)
+	return g.judge.read(&to, message.Origin{Topic: "orders.delay", Partition: 1, Offset: a.Offset}, &a, g.form(), testNow)
 }
 
 // A levelStore is an empty store of a cluster at that level, of the id
@@ -75,11 +76,11 @@ func testCommand(t *testing.T, entry storage.Entry) (size int) {
 		return nil
 	}}
 	batch := Batch{Topic: "orders.delay", Next: 1}
-	pack.begin(batch, false)
-	if err := pack.add(batch, reading{operation: raftfsm.Operation{Verb: raftfsm.Schedule, Entry: entry}}, testNow); err != nil {
+	pack.begin(&batch, false)
+	if err := pack.add(&batch, &reading{operation: raftfsm.Operation{Verb: raftfsm.Schedule, Entry: entry}}, testNow); err != nil {
 		t.Fatal(err)
 	}
-	pack.end(batch)
+	pack.end(&batch)
 	if err := pack.flush(testNow); err != nil {
 		t.Fatal(err)
 	}

@@ -55,7 +55,7 @@ type Ingest struct {
 	refused *digest.Digest
 	// conflicts are records whose condition did not hold.
 	conflicts *digest.Digest
-	judge     Judge
+	judge     *Judge
 }
 
 // Options are the parts that an Ingest is made of.
@@ -186,7 +186,8 @@ func (g *Ingest) packAll(ctx context.Context, pack *packer, batches []Batch) (ar
 		return 0, err
 	}
 	defer g.opening.leave()
-	for _, batch := range batches {
+	for i := range batches {
+		batch := &batches[i]
 		if !g.places.counts(batch.id(), batch.Round) {
 			continue
 		}

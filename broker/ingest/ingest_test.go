@@ -168,7 +168,7 @@ func TestIngest_logsAndCountsWhatItRefuses(t *testing.T) {
 		{Offset: 9, Problem: &message.Problem{Code: message.CodeMalformed, Message: "deliver-at \"later\""}},
 		{Offset: 10, Problem: &message.Problem{Code: message.CodeUnsupported, Message: "deliver-cron"}},
 	}}
-	if err := g.pack(&pack, batch); err != nil {
+	if err := g.pack(&pack, &batch); err != nil {
 		t.Fatal(err)
 	}
 	if err := pack.flush(testNow); err != nil {

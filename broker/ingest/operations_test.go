@@ -118,7 +118,7 @@ func TestOperation_saysWhichRecordAConditionIsOf(t *testing.T) {
 			{Offset: 12, Instruction: Instruction{Partition: -1, ID: "b", Cancel: true}},
 			{Offset: 13, Instruction: Instruction{Partition: -1, ID: "b", Cancel: true, If: raftfsm.Exactly, Seq: 9}},
 		}}
-		if err := g.pack(&pack, batch); err != nil {
+		if err := g.pack(&pack, &batch); err != nil {
 			t.Fatal(err)
 		}
 		if err := pack.flush(testNow); err != nil {
@@ -155,7 +155,7 @@ func TestIngest_logsAndCountsWhatIsAnswered(t *testing.T) {
 		{Offset: 10, Instruction: Instruction{Partition: -1, Cancel: true, ID: "b"}},
 		{Offset: 11, Instruction: Instruction{Partition: -1, ID: "c", If: raftfsm.Exactly, Seq: 5, Cluster: "02"}},
 	}}
-	if err := g.pack(&pack, batch); err != nil {
+	if err := g.pack(&pack, &batch); err != nil {
 		t.Fatal(err)
 	}
 	if err := pack.flush(testNow); err != nil {
@@ -179,7 +179,7 @@ func TestIngest_logsAndCountsWhatIsAnswered(t *testing.T) {
 	}
 
 	g.log = slog.New(slog.NewTextHandler(&lines, &slog.HandlerOptions{Level: slog.LevelDebug}))
-	if err := g.pack(&pack, batch); err != nil {
+	if err := g.pack(&pack, &batch); err != nil {
 		t.Fatal(err)
 	}
 	if err := pack.flush(testNow); err != nil {
@@ -210,7 +210,7 @@ func TestPacker_boundsTheLookUpsOfACommand(t *testing.T) {
 			Arrival{Offset: 7 + 2*i, Instruction: Instruction{Partition: -1, Cancel: true, ID: fmt.Sprint(i)}},
 			Arrival{Offset: 8 + 2*i, Instruction: Instruction{Partition: -1}})
 	}
-	if err := g.pack(&pack, batch); err != nil {
+	if err := g.pack(&pack, &batch); err != nil {
 		t.Fatal(err)
 	}
 	if err := pack.flush(testNow); err != nil {

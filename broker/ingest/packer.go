@@ -63,12 +63,12 @@ type refusal struct {
 }
 
 // begin starts a part at the batch's first offset. logged says that each answer will be logged.
-func (p *packer) begin(batch Batch, logged bool) {
+func (p *packer) begin(batch *Batch, logged bool) {
 	p.logged = logged
 	p.open(batch, batch.From)
 }
 
-func (p *packer) open(batch Batch, from int64) {
+func (p *packer) open(batch *Batch, from int64) {
 	part := raftfsm.Part{TopicID: batch.TopicID, Topic: batch.Topic, Partition: batch.Partition, From: from, Next: from, Epoch: batch.Epoch}
 	p.parts = append(p.parts, part)
 	p.packed = append(p.packed, packedPart{topic: batch.Topic, id: batch.id(), round: batch.Round, logged: p.logged})
@@ -77,8 +77,8 @@ func (p *packer) open(batch Batch, from int64) {
 }
 
 // add appends what a record asks for, proposing what is there if it does not fit beside it.
-func (p *packer) add(batch Batch, r reading, now int64) error {
-	p.tell(&r)
+func (p *packer) add(batch *Batch, r *reading, now int64) error {
+	p.tell(r)
 	size := r.size(batch.Topic)
 	if p.records > 0 && p.bytes+size > p.most {
 		// The gap before the record belongs to this command, so that the next one
@@ -88,7 +88,7 @@ func (p *packer) add(batch Batch, r reading, now int64) error {
 			return err
 		}
 		p.open(batch, r.offset)
-		p.tell(&r)
+		p.tell(r)
 		size = r.size(batch.Topic)
 	}
 	part := &p.parts[len(p.parts)-1]
@@ -138,7 +138,7 @@ func (p *packer) tell(r *reading) {
 }
 
 // end takes what follows the last record of the batch, markers and gaps.
-func (p *packer) end(batch Batch) {
+func (p *packer) end(batch *Batch) {
 	p.parts[len(p.parts)-1].Next = batch.Next
 }
 

@@ -48,7 +48,7 @@ func (r *reading) size(topic string) int {
 }
 
 // pack turns the batch into operations, or below LevelThree into entries.
-func (g *Ingest) pack(pack *packer, batch Batch) error {
+func (g *Ingest) pack(pack *packer, batch *Batch) error {
 	route, ok := g.cfg.Config.Route(batch.Topic)
 	if !ok {
 		return fmt.Errorf("pack records of %s: no route matches the topic", batch.Topic)
@@ -63,7 +63,8 @@ func (g *Ingest) pack(pack *packer, batch Batch) error {
 			to = g.judge.destination(route, batch.Topic, arrival.Instruction.To)
 		}
 		from := message.Origin{Topic: batch.Topic, Partition: batch.Partition, Offset: arrival.Offset}
-		if err := pack.add(batch, g.judge.read(to, from, arrival, form, now), now); err != nil {
+		r := g.judge.read(&to, from, arrival, form, now)
+		if err := pack.add(batch, &r, now); err != nil {
 			return err
 		}
 	}
@@ -81,7 +82,7 @@ type destination struct {
 	problem   *message.Problem
 }
 
-func (j Judge) destination(route config.Route, topic, deliverTo string) destination {
+func (j *Judge) destination(route config.Route, topic, deliverTo string) destination {
 	target, problem := j.config.Destination(route, topic, deliverTo)
 	return destination{route, deliverTo, target, problem}
 }
@@ -93,15 +94,15 @@ type Judge struct {
 }
 
 // NewJudge returns the judge of the cluster with that id.
-func NewJudge(c config.Config, cluster [16]byte) Judge { return Judge{c, clusterText(cluster)} }
+func NewJudge(c config.Config, cluster [16]byte) *Judge { return &Judge{c, clusterText(cluster)} }
 
 // Operation returns what a record asks of a schedule whose ids are open, at the feature level, in
 // epoch milliseconds now: with the origin given, which is not the record's if it did not come from
 // Kafka. The problem is the one for which a producer's record becomes a dead letter; then there is no
 // operation. A route must have the origin's topic.
-func (j Judge) Operation(route config.Route, origin message.Origin, a *Arrival, level storage.Level, now int64) (raftfsm.Operation, *message.Problem) {
+func (j *Judge) Operation(route config.Route, origin message.Origin, a *Arrival, level storage.Level, now int64) (raftfsm.Operation, *message.Problem) {
 	to := j.destination(route, origin.Topic, a.Instruction.To)
-	r := j.read(to, origin, a, form{level, true}, now)
+	r := j.read(&to, origin, a, form{level, true}, now)
 	if r.problem != nil {
 		return raftfsm.Operation{}, r.problem
 	}
@@ -110,7 +111,7 @@ func (j Judge) Operation(route config.Route, origin message.Origin, a *Arrival, 
 
 // read returns what one record becomes: what it asks for, or, when that cannot be, a dead letter
 // and why. Both go the same way from here on.
-func (j Judge) read(to destination, origin message.Origin, a *Arrival, form form, now int64) reading {
+func (j *Judge) read(to *destination, origin message.Origin, a *Arrival, form form, now int64) reading {
 	in := &a.Instruction
 	due := max(in.DueAt, 0) // the wheel counts from 1970
 	m := message.Message{
@@ -153,7 +154,7 @@ const noSeq = 0
 
 // objection returns why what the record asks for cannot be, or nil. A cancel goes nowhere and at
 // no time, and nothing of it is stored.
-func objection(m *message.Message, to destination, a *Arrival, form form, now int64) *message.Problem {
+func objection(m *message.Message, to *destination, a *Arrival, form form, now int64) *message.Problem {
 	tooNew := m.TooNew(form.level, form.open)
 	size := a.size()
 	switch {

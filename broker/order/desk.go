@@ -168,7 +168,7 @@ func (d *Desk) carryOut(ctx context.Context, c call) {
 	begun := 0 // parts that are answered, or were
 	seen := make(map[naming]bool)
 	for i := range parts {
-		if slices.ContainsFunc(parts[i].operations, func(op raftfsm.Operation) bool { return seen[idOf(&op)] || seen[keyOf(&op)] }) {
+		if slices.ContainsFunc(parts[i].operations, func(op raftfsm.Operation) bool { return seen[idOf(&op)] || op.Once != nil && seen[keyOf(&op)] }) {
 			if !d.together(ctx, parts[begun:i]) {
 				notBegun(parts[i:])
 				return
@@ -178,7 +178,7 @@ func (d *Desk) carryOut(ctx context.Context, c call) {
 		}
 		for _, op := range parts[i].operations {
 			seen[idOf(&op)] = true
-			if op.Once != (raftfsm.Once{}) {
+			if op.Once != nil {
 				seen[keyOf(&op)] = true
 			}
 		}
@@ -279,7 +279,7 @@ func (d *Desk) CheckTopic(topic string) *client.Problem {
 // MaxDelay is the longest time from now on that the configuration lets any message be due after.
 func (d *Desk) MaxDelay() time.Duration { return d.config.MaxDelay() }
 
-func (d *Desk) judge() ingest.Judge { return ingest.NewJudge(d.config, d.store.ClusterID()) }
+func (d *Desk) judge() *ingest.Judge { return ingest.NewJudge(d.config, d.store.ClusterID()) }
 
 // problemOf says what an error of the log means to who asked.
 func problemOf(err error) *client.Problem {

@@ -97,7 +97,9 @@ func (d *Desk) scheduled(r *client.ScheduleRequest, may Scope, now int64) (op ra
 		a.Instruction.ID = newID(r.Topic, r.IdempotencyKey, keyed)
 	}
 	op, problem = d.judged(route, message.Origin{Topic: r.Topic, Partition: message.NoPartition}, a, now, r)
-	op.Once = keyed
+	if keyed != (raftfsm.Once{}) {
+		op.Once = &keyed
+	}
 	if problem == nil && may != nil {
 		problem = may(r, op.Entry.Target)
 	}

@@ -73,8 +73,9 @@ func (d *Desk) Replayed(l *Letter, may Scope, r client.ReplayRequest) (op raftfs
 	if problem == nil && may != nil {
 		problem = may(&said, op.Entry.Target)
 	}
-	op.If, op.Replay = raftfsm.Absent, l.Place
-	op.Replay.Again = r.Again
+	place := l.Place
+	place.Again = r.Again
+	op.If, op.Replay = raftfsm.Absent, &place
 	return op, problem
 }
 

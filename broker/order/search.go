@@ -84,7 +84,7 @@ func (d *Desk) ofRecord(ctx context.Context, origin message.Origin, operation fu
 		if problem != nil {
 			return client.Answer{}, problem
 		}
-		op.Of = storage.Found{Ref: l.Ref, Target: l.Target, Topic: l.Topic, Expires: l.Expires}
+		op.Of = &storage.Found{Ref: l.Ref, Target: l.Target, Topic: l.Topic, Expires: l.Expires}
 		answer, err := d.one(ctx, op)
 		switch {
 		case err == nil:

@@ -129,7 +129,7 @@ func TestNode_proposesNothingThatItCannotRead(t *testing.T) {
 		if _, err := n.Propose(t.Context(), raftfsm.RaiseLevel{Level: storage.LevelFour}).Wait(t.Context()); err != nil {
 			t.Fatal(err)
 		}
-		ofNoTopic := raftfsm.Operation{Verb: raftfsm.Schedule, Entry: storage.Entry{Topic: "orders.delay", Target: "orders"}, Replay: raftfsm.Replay{Offset: 7}}
+		ofNoTopic := raftfsm.Operation{Verb: raftfsm.Schedule, Entry: storage.Entry{Topic: "orders.delay", Target: "orders"}, Replay: &raftfsm.Replay{Offset: 7}}
 		for range 2 {
 			if _, err := n.Propose(t.Context(), raftfsm.Operate{Operations: []raftfsm.Operation{ofNoTopic}}).Wait(t.Context()); !errors.Is(err, raftfsm.ErrCommand) || errors.Is(err, raftfsm.ErrInDoubt) {
 				t.Errorf("got %v", err)
