@@ -148,7 +148,7 @@ func New(o Options) *Broker {
 		TargetOf: func(topic string) string { return o.Config.RouteOfPending(topic).Target(topic) },
 	})
 	b.orders = order.New(order.Options{Config: o.Config, Store: o.Node.Store(), Log: b.users(), Count: o.Metrics, Now: b.now})
-	b.operations = bulk.New(bulk.Options{Store: o.Node.Store(), Log: b.users(), Queries: b.queries, Orders: b.orders, Letters: b.deadLetters, Count: o.Metrics, Now: b.now, Logger: o.Logger})
+	b.operations = bulk.New(bulk.Options{Store: o.Node.Store(), Log: b.users(), Queries: b.queries, Orders: b.orders, Letters: b.deadLetters, Count: o.Metrics, Begun: b.users().begun, Now: b.now, Logger: o.Logger})
 	return b
 }
 

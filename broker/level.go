@@ -143,7 +143,7 @@ func (b *Broker) commitLevel(ctx context.Context, level storage.Level) error {
 	if level <= b.node.Store().Level() {
 		return nil
 	}
-	command := raftfsm.RaiseLevel{Time: b.now().UnixMilli(), Level: level}
+	command := raftfsm.RaiseLevel{Time: b.stateTime(), Level: level}
 	if _, err := b.users().Propose(ctx, command).Wait(ctx); err != nil {
 		return fmt.Errorf("commit feature level %d: %w", level, err)
 	}

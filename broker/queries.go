@@ -82,13 +82,30 @@ func (b *Broker) users() usersLog { return usersLog{b.node, &b.isTimed} }
 
 // Propose keeps nothing of the command. A refusal is ErrNotLeader or ErrBusy: it was certainly not proposed.
 func (l usersLog) Propose(ctx context.Context, command raftfsm.Command) *raftfsm.Proposal {
+	if err := l.begun(); err != nil {
+		return raftfsm.Refused(err)
+	}
+	return l.Node.Propose(ctx, command)
+}
+
+// Room is asked before a request is judged by the clock: clocks may have been compared when it is proposed, but that would be
+// by the time from before.
+func (l usersLog) Room() error {
+	if err := l.begun(); err != nil {
+		return err
+	}
+	return l.Node.Room()
+}
+
+// begun returns why nothing is proposed yet, or nil.
+func (l usersLog) begun() error {
 	if l.isTimed.Load() {
-		return l.Node.Propose(ctx, command)
+		return nil
 	}
 	if status := l.Status(); status.Leader != status.Node {
-		return raftfsm.Refused(raftfsm.ErrNotLeader)
+		return raftfsm.ErrNotLeader
 	}
-	return raftfsm.Refused(fmt.Errorf("%w: this node has begun to lead, and compares clocks first", raftfsm.ErrBusy))
+	return fmt.Errorf("%w: this node has begun to lead, and compares clocks first", raftfsm.ErrBusy)
 }
 
 // A queryLog is the log as questions wait for it.

@@ -75,7 +75,7 @@ func (n *fakeNode) Places(_ context.Context, _ *query.Desk, kind string) (client
 }
 
 func (n *fakeNode) Operations() *bulk.Desk {
-	return bulk.New(bulk.Options{Store: oneOperation{}, Log: &n.steps, Queries: n.Queries(), Orders: n.Orders(), Letters: n.DeadLetters(), Count: noCount{}, Now: time.Now, Logger: quiet()})
+	return bulk.New(bulk.Options{Store: oneOperation{}, Log: &n.steps, Queries: n.Queries(), Orders: n.Orders(), Letters: n.DeadLetters(), Count: noCount{}, Begun: func() error { return nil }, Now: time.Now, Logger: quiet()})
 }
 
 func (n *fakeNode) DeadLetters() *deadletter.Desk {

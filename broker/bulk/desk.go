@@ -80,6 +80,7 @@ type Options struct {
 	Orders  Orders
 	Letters Letters
 	Count   Count
+	Begun   func() error // returns why the leader's time may be wrong yet, or nil
 	Now     func() time.Time
 	Logger  *slog.Logger
 }
@@ -110,6 +111,9 @@ func (d *Desk) Start(ctx context.Context, r client.OperationRequest, who, key st
 		if told, known, err := d.known(ctx, once); known || err != nil {
 			return told, err
 		}
+	}
+	if err := d.Begun(); err != nil { // not only when it is proposed: what it counts from its start is by a wrong time then
+		return client.Operation{}, problemOf(err)
 	}
 	now := d.Now().UnixMilli()
 	t, problem := d.newTask(&r, now)
@@ -321,6 +325,9 @@ func (d *Desk) Stop(ctx context.Context, id, who, reason string) (client.Operati
 	number, problem := numberOf(id)
 	if problem != nil {
 		return client.Operation{}, problem
+	}
+	if err := d.Begun(); err != nil {
+		return client.Operation{}, problemOf(err)
 	}
 	c := raftfsm.StopBulk{Time: d.Now().UnixMilli(), ID: number, Problem: "stopped by " + who}
 	if reason != "" {

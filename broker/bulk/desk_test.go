@@ -60,7 +60,7 @@ func open(t *testing.T, before ...raftfsm.Command) (f *fixture, end func()) {
 	cfg := config.Default()
 	cfg.Targets.Deny = append(cfg.Targets.Deny, "secret*")
 	orders := order.New(order.Options{Config: cfg, Store: n.Store(), Log: n, Count: f.counts, Now: time.Now})
-	f.Desk = New(Options{Store: n.Store(), Log: n, Queries: query.New(n.Store(), aloneLog{n}), Orders: orders, Count: f.counts, Now: time.Now, Logger: slog.New(slog.DiscardHandler)})
+	f.Desk = New(Options{Store: n.Store(), Log: n, Queries: query.New(n.Store(), aloneLog{n}), Orders: orders, Count: f.counts, Begun: hasBegun, Now: time.Now, Logger: slog.New(slog.DiscardHandler)})
 	return f, func() { n.Close() }
 }
 
@@ -437,6 +437,55 @@ func TestCancel_leavesWhatMayBeADeadLetter(t *testing.T) {
 		f.expect(o, 1, 0, 0, 1)
 		if pending := f.node.Store().State().Pending; pending != 1 || !strings.Contains(o.Problem, "message 1: it is stored, and cannot be read") {
 			t.Errorf("%d wait, problem %q", pending, o.Problem)
+		}
+	})
+}
+
+// hasBegun is that of a leader whose time is right.
+func hasBegun() error { return nil }
+
+// askedQueries tell when they are asked.
+type askedQueries struct {
+	Queries
+	asked func()
+}
+
+func (q askedQueries) Histogram(ctx context.Context, r query.HistogramRequest) (client.Histogram, error) {
+	q.asked()
+	return q.Queries.Histogram(ctx, r)
+}
+
+// The clock of the leader is a year behind, which the others say while what an operation means is counted. What is to be
+// late by an hour would come at once by the time from before.
+func TestStart_countsFromNoTimeThatIsWrong(t *testing.T) {
+	atDesk(t, func(t *testing.T, f *fixture) {
+		f.put("a.delay", "orders", "a", 2)
+		compared := false
+		f.Begun = func() error {
+			if compared {
+				return nil
+			}
+			return raftfsm.ErrBusy
+		}
+		f.Now = func() time.Time {
+			if compared {
+				return time.Now()
+			}
+			return time.Now().AddDate(-1, 0, 0)
+		}
+		f.Queries = askedQueries{f.Queries, func() { compared = true }}
+		start := func() (client.Operation, error) {
+			return f.Start(t.Context(), client.OperationRequest{Verb: client.OperationChange, Filter: client.Filter{Topic: "a.delay"}, Change: &client.BulkChange{DeliverAfter: "1h"}, Reason: "r"}, "ann", "")
+		}
+		if o, err := start(); !errors.Is(err, client.ErrUnavailable) {
+			t.Errorf("before clocks were compared: %+v, %v", o, err)
+		}
+		if _, err := f.Stop(t.Context(), "1", "ann", ""); !errors.Is(err, client.ErrUnavailable) {
+			t.Errorf("a stop before clocks were compared: %v", err)
+		}
+		compared = true
+		if o, err := start(); err != nil || o.Started != time.Now().UnixMilli() {
+			t.Errorf("after it: %+v, %v", o, err)
 		}
 	})
 }

@@ -134,7 +134,9 @@ func (d *Desk) mayAccept(needs storage.Level) *client.Problem {
 	if problem := d.levelOf(needs); problem != nil {
 		return problem
 	}
-	if err := d.log.Room(); err != nil {
+	if err := d.log.Room(); errors.Is(err, raftfsm.ErrNotLeader) {
+		return problemOf(err)
+	} else if err != nil {
 		return &client.Problem{Code: client.CodeUnavailable, Detail: fmt.Sprintf("the leader takes no message in for now: %v", err)}
 	}
 	return nil
