@@ -65,7 +65,8 @@ func (o *observer) costs() ledger.Costs {
 	c.Nodes, c.Brokers = int64(len(o.cluster.nodes)), int64(o.cluster.brokers)
 	c.Crowd, c.Goroutines = crowd(goroutines())
 	c.Files, c.Scanned = files(o.cluster.dir), o.scanned-o.own
-	c.Feed, c.Loaded = int64(o.cluster.limits.Schedule.Feed), int64(o.cluster.limits.Schedule.Loaded)
+	limits := o.cluster.limits.Schedule
+	c.Feed, c.Loaded, c.Handed = int64(limits.Feed), int64(limits.Loaded), int64(limits.Handed)
 	for _, n := range o.cluster.nodes {
 		if n.running() {
 			c.Scanned += int64(n.raft().Store().Scanned())

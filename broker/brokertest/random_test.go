@@ -18,7 +18,7 @@ var (
 
 // fixedSeeds are played by everybody: small ones, at true scale, that have most of what scripts can say
 // between them. Whoever changes what is drawn looks whether they still do.
-func fixedSeeds() []uint64 { return []uint64{68, 130, 106, 99} }
+func fixedSeeds() []uint64 { return []uint64{546, 121, 429, 105} }
 
 // Random scripts meet what nobody thought of. A seed gives the same script again,
 // not the same schedule of goroutines nor the same elections: repeat it with

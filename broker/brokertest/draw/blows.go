@@ -92,10 +92,7 @@ func relapse(r *run, at, length time.Duration) {
 // slowDisks has all nodes take long to write, as they do where many share a disk, while leadership
 // changes and nodes come back: what is on its way to the disk takes its time.
 func slowDisks(r *run, at, length time.Duration) {
-	for n := range r.nodes {
-		node := fmt.Sprintf("n%d", n+1)
-		r.fault(at, "disk "+node+" slow="+span(r.fine(10*time.Millisecond, time.Second)), "disk "+node+" well")
-	}
+	r.slowAll(at, 10*time.Millisecond, time.Second)
 	r.mixed(at, length)
 	r.plateau(at, length)
 	for range 1 + r.IntN(3) {
@@ -110,14 +107,29 @@ func slowDisks(r *run, at, length time.Duration) {
 	}
 }
 
+// slowAll has each node's disk be slow, each by as much as is drawn for it.
+func (r *run) slowAll(at, least, most time.Duration) {
+	for n := range r.nodes {
+		node := fmt.Sprintf("n%d", n+1)
+		r.fault(at, "disk "+node+" slow="+span(r.fine(least, most)), "disk "+node+" well")
+	}
+}
+
 // stalledDisk has one node's disk hang for some seconds, as volumes of clouds do, while records
-// come in all the time.
+// come in all the time, and perhaps a target that is busy falls silent in the same moment.
 func stalledDisk(r *run, at, length time.Duration) {
 	r.mixed(at, length)
 	for range 1 + r.IntN(3) {
 		when := at + r.span(r.unit, length)
 		r.produce(when, 50, "every=%s key=k%% deliver-to=%s %s", span(r.span(20*time.Millisecond, 400*time.Millisecond)), r.to(), r.due(when))
-		r.on("taken", 1+r.IntN(20), when, "disk here slow="+span(r.span(3*time.Second, 10*time.Second)))
+		event, nth := pick(r, "taken", "taken", "acked"), 1+r.IntN(20)
+		r.on(event, nth, when, "disk here slow="+span(r.span(3*time.Second, 10*time.Second)))
+		if r.chance(0.5) {
+			topic := r.targets[0]
+			r.dense(when, 2*time.Second, topic)
+			r.on(event, nth+r.IntN(2), when, "hush "+topic)
+			r.owe("well " + topic)
+		}
 		for n := range r.nodes {
 			r.owe(fmt.Sprintf("disk n%d well", n+1))
 		}
@@ -237,10 +249,7 @@ func leftBehind(r *run, at, length time.Duration) {
 // that is bad.
 func slowBeginning(r *run, at, length time.Duration) {
 	fault, mend := r.bad()
-	for n := range r.nodes {
-		node := fmt.Sprintf("n%d", n+1)
-		r.fault(at, "disk "+node+" slow="+span(r.fine(50*time.Millisecond, time.Second)), "disk "+node+" well")
-	}
+	r.slowAll(at, 50*time.Millisecond, time.Second)
 	r.stock(at, length)
 	r.fault(at, fault, mend)
 	for range 1 + r.IntN(3) {
@@ -258,19 +267,28 @@ func slowBeginning(r *run, at, length time.Duration) {
 }
 
 // oneByOne come messages for a target that nobody else writes to, and that does not answer for some seconds
-// now and then.
+// now and then, or takes small ones only for a while.
 func oneByOne(r *run, at, _ time.Duration) {
 	const topic = "single"
+	one := func(more string) { r.produce(at, 1, "deliver-to=%s deliver-after=1ms%s", topic, more) }
 	r.at(at, "create %s", topic)
 	for range 3 + r.IntN(4) {
 		for range 1 + r.IntN(4) {
-			r.produce(at, 1, "deliver-to=%s deliver-after=1ms", topic)
+			one("")
 			at += r.span(200*time.Millisecond, 5*time.Second)
 		}
-		r.fault(at, "hush "+topic, "well "+topic)
-		r.produce(at, 1+r.IntN(2), "deliver-to=%s deliver-after=1ms", topic)
+		fault, more := "hush "+topic, ""
+		if r.chance(0.5) {
+			fault, more = "limit "+topic+" bytes=500", pick(r, "", " bytes=2000")
+		}
+		r.fault(at, fault, "well "+topic)
+		one(more)
 		at += r.span(5*time.Second, 20*time.Second)
+		if r.chance(0.5) {
+			one("")
+			at += r.span(100*time.Millisecond, 10*time.Second)
+		}
 		r.at(at, "well %s", topic)
-		at += r.span(100*time.Millisecond, 10*time.Second)
+		at += r.span(100*time.Millisecond, 20*time.Second)
 	}
 }

@@ -9,6 +9,7 @@ package draw
 
 import (
 	"fmt"
+	"math"
 	"math/rand/v2"
 	"strings"
 	"time"
@@ -50,8 +51,8 @@ func Script(seed uint64, profile Profile) string {
 func newRun(seed uint64, profile Profile) *run {
 	r := &run{Rand: rand.New(rand.NewPCG(seed, 0))}
 	r.drawScale(profile)
-	r.drawCluster()
 	r.drawPalette()
+	r.drawCluster()
 	r.begin()
 	at := r.ready()
 	scenes, over := 1+r.IntN(5), at
@@ -86,6 +87,7 @@ type run struct {
 	nodes    int
 	handed   int           // messages of one target with the publisher at most
 	loaded   int           // messages in the window at most
+	flush    int           // bytes in memory that are flushed, or the most that is drawn
 	answer   time.Duration // of Kafka to what is written
 	timeout  time.Duration // after which what is due for a missing target is a dead letter
 	brokers  int           // of Kafka; 0: one
@@ -134,18 +136,26 @@ func (r *run) drawCluster() {
 	r.nodes = pick(r, 1, 3, 3, 3, 3, 3, 3, 5)
 	r.setting("nodes=%d", r.nodes)
 	r.setting("heartbeat=%s", r.heartbeat)
-	drawn := map[string]int{"handed": 2048, "flying": 256}
+	drawn := map[string]int{"handed": 2048, "flying": 256, "flush": 1 << 20}
 	small := pick(r, 0.5, 0.5, 0.5, 0.9)
 	for _, limit := range limits() {
-		if r.chance(small) {
-			drawn[limit.name] = int(r.size(limit.least, limit.most))
-			r.setting("%s=%d", limit.name, drawn[limit.name])
+		most := limit.most
+		if r.isAbout(limit.name) {
+			most = limit.least * math.Cbrt(most/limit.least) // the lowest third of its magnitudes
+		} else if !r.chance(small) {
+			continue
 		}
+		drawn[limit.name] = int(r.size(limit.least, most))
+		r.setting("%s=%d", limit.name, drawn[limit.name])
 	}
-	r.handed, r.loaded = drawn["handed"], 65536
+	r.handed, r.loaded, r.flush = drawn["handed"], 65536, drawn["flush"]
 	r.drawLatencies(drawn["handed"], drawn["flying"])
-	if r.chance(small) { // a page is a quarter of what is loaded at most
-		loaded := r.size(8, 4096)
+	if r.isAbout("loaded") || r.chance(small) { // a page is a quarter of what is loaded at most
+		most := 4096.
+		if r.isAbout("loaded") {
+			most = 64
+		}
+		loaded := r.size(8, most)
 		r.loaded = int(loaded)
 		r.setting("loaded=%d", r.loaded)
 		r.setting("page=%d", int(r.size(1, loaded/4)))
@@ -170,12 +180,15 @@ func (r *run) drawCluster() {
 // on its way. A target still gets some thousand messages in a second: as many as it may have go out
 // with each answer, and as many as may be handed over with each answer and its Ack.
 func (r *run) drawLatencies(handed, flying int) {
-	least, most := time.Millisecond, 50*time.Millisecond
+	const least, most = time.Millisecond, 50 * time.Millisecond
 	if most := min(most, time.Duration(handed)*time.Millisecond/10); most >= least && r.chance(0.75) {
 		r.setting("sync=%s", span(r.latency(least, most)))
 	}
 	if most := min(most, time.Duration(min(handed, flying))*time.Millisecond/4); most >= least && r.chance(0.75) {
 		r.answer = r.latency(least, most)
+		if r.chance(0.3) {
+			r.answer = r.fine(least/20, least)
+		}
 		r.setting("answer=%s", span(r.answer))
 	}
 }
@@ -212,7 +225,7 @@ func (r *run) drawPalette() {
 	r.shapes = some(r, shapes(), 1, 4)
 	r.delays = some(r, delays(), 1, 4)
 	r.troubles = some(r, troubles(), 0, 5)
-	r.plots = some(r, plots(), 2, 4)
+	r.drawPlots(2, 4)
 	r.events = some(r, Events(), 1, 4)
 	for range 1 + r.IntN(3) {
 		r.instants = append(r.instants, r.span(r.unit, r.length))
@@ -266,7 +279,7 @@ func (r *run) scene(at time.Duration) time.Duration {
 	for range r.IntN(1 + 2*len(r.troubles)) {
 		pick(r, r.troubles...).happen(r, within(), length/3)
 	}
-	pick(r, r.plots...)(r, at, length)
+	pick(r, r.plots...).happen(r, at, length)
 	for range r.IntN(3) {
 		r.ambush(within())
 	}

@@ -2,26 +2,49 @@ package draw
 
 import (
 	"fmt"
+	"slices"
 	"time"
 )
 
 // A plot is a story in which things happen in an order that has been the trouble with software
-// of this kind. It begins at a time and is over when its length is.
-type plot func(r *run, at, length time.Duration)
+// of this kind.
+type plot struct {
+	weight int // how likely it is
+	// happen begins it at a time. It is over when its length is.
+	happen func(r *run, at, length time.Duration)
+	// small names the limits that it is about: where they are as wide as the product's, it shows little.
+	small []string
+}
 
 func plots() []plot {
 	return []plot{
-		badTarget, badTarget, badTarget, lateTarget, lateTarget, fullWindow, fullWindow,
-		stillFlying, newPartitions, changesOfTerm, changesOfTerm, manyFlushes, outageOfKafka,
-		lyingKafka, replaced, upgraded, rollingRestart, flapping,
-		secondBlow, secondBlow, secondBlow, relapse, relapse, slowDisks, slowDisks, stalledDisk,
-		refusedLetters, refusedLetters, elections, elections,
-		heavyLoad, heavyLoad, manyBadTargets, manyBadTargets, manyBadTargets, placedAnew, placedAnew,
-		leaderWithoutKafka, leaderWithoutKafka, slowBesideQuick, slowBesideQuick, unrouted,
-		slowCommits, slowCommits, slowCommits, shortOutages, shortOutages, tenantForbidden, tenantForbidden,
-		strayAnswers, strayAnswers, catchesUp, catchesUp, movedLeaders, movedLeaders,
-		handsOver, handsOver, leftBehind, leftBehind, slowBeginning, slowBeginning, oneByOne, oneByOne,
+		{3, badTarget, nil}, {2, lateTarget, nil}, {2, fullWindow, []string{"handed", "loaded"}}, {1, stillFlying, nil},
+		{1, newPartitions, nil}, {2, changesOfTerm, nil}, {1, manyFlushes, []string{"flush"}}, {1, outageOfKafka, nil},
+		{1, lyingKafka, nil}, {1, replaced, nil}, {1, upgraded, nil}, {1, rollingRestart, nil}, {1, flapping, nil},
+		{3, secondBlow, nil}, {2, relapse, nil}, {2, slowDisks, nil}, {2, stalledDisk, nil}, {2, refusedLetters, nil},
+		{2, elections, nil}, {2, heavyLoad, nil}, {3, manyBadTargets, nil}, {2, placedAnew, nil}, {2, leaderWithoutKafka, nil},
+		{2, slowBesideQuick, nil}, {1, unrouted, nil}, {3, slowCommits, nil}, {2, shortOutages, nil}, {2, tenantForbidden, nil},
+		{2, strayAnswers, nil}, {2, catchesUp, nil}, {2, movedLeaders, nil}, {2, handsOver, nil}, {2, leftBehind, []string{"flush"}},
+		{2, slowBeginning, nil}, {2, oneByOne, nil},
+		{3, waves, []string{"flush"}}, {3, crowded, []string{"handed"}}, {3, overwritten, []string{"feed", "handed"}},
+		{2, readAgain, []string{"loaded"}},
 	}
+}
+
+// drawPlots draws several, each at most once.
+func (r *run) drawPlots(least, most int) {
+	var all []plot
+	for _, p := range plots() {
+		for range p.weight {
+			all = append(all, p)
+		}
+	}
+	r.plots = some(r, all, least, most)
+}
+
+// isAbout reports whether one of the plots is about the limit.
+func (r *run) isAbout(limit string) bool {
+	return slices.ContainsFunc(r.plots, func(p plot) bool { return slices.Contains(p.small, limit) })
 }
 
 // bad is what can be wrong with a target so that it is parked, and what ends it.

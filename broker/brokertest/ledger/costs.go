@@ -22,6 +22,7 @@ type Costs struct {
 	Brokers    int64 // of Kafka
 	Feed       int64 // messages that the feed of a scheduler holds
 	Loaded     int64 // messages that its window holds
+	Handed     int64 // messages of one target that the publisher may have
 }
 
 // A Bound is what something may cost by what it was for.
@@ -51,12 +52,15 @@ func (l *Ledger) Bounds() []Bound {
 	}
 	// A feed overflows when it has got more than it holds, and what is in the window then is read again.
 	overflows := messages / (c.Feed + 1)
+	// A target that has as many as it may have is read on when it has got rid of a quarter of them, past what
+	// others wait for.
+	stops := copies / (c.Handed/4 + 1)
 	names := int64(len(l.targets()))
 	return []Bound{
 		{"connections to Kafka", c.Dials, dials},
 		{"requests for topics and offsets", c.Lookups, 200 + looks*c.Brokers + 40*upheavals + 20*names + 6*c.Parked + 2*tried + asked/5 + 20*apart},
 		{"requests that write", c.Produces, 100 + copies + copies/2 + led*c.Brokers/25 + 4*c.Parked + 20*upheavals},
-		{"messages looked at in storage", c.Scanned, 1000 + 6*messages + messages*terms + c.CatchUps + overflows*min(messages, c.Loaded)},
+		{"messages looked at in storage", c.Scanned, 1000 + 6*messages + messages*terms + c.CatchUps + overflows*min(messages, c.Loaded) + stops*messages/2},
 		{"claims", c.Claims, 100 + 2*messages + copies + 4*c.Parked + 10*upheavals},
 		{"bytes of claims", c.ClaimBytes, 1000 + 50*c.Claims + 120*c.Parked},
 		{"goroutines", c.Goroutines, 100 + 60*c.Nodes + 2*names + 50*c.Brokers},

@@ -33,6 +33,9 @@ func TestJudge_findsNothingWhereAllPromisesAreKept(t *testing.T) {
 		"a small feed overflowed": func(l *Ledger) {
 			l.Costs.Feed, l.Costs.Loaded, l.Costs.Scanned = 9, 100, 19_000
 		},
+		"a target was read on whenever it had got rid of a few": func(l *Ledger) {
+			l.Costs.Handed, l.Costs.Scanned = 16, 100_000
+		},
 		"a target took small records only": func(l *Ledger) {
 			l.fault("limit", "orders", 100, 110)
 			_, d := l.at(100)
