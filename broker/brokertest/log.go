@@ -14,6 +14,7 @@ import (
 	"github.com/carillonmq/carillon/raftfsm"
 	"github.com/carillonmq/carillon/storage"
 	"github.com/carillonmq/carillon/storage/outcomes"
+	"github.com/carillonmq/carillon/storage/pause"
 )
 
 // applied writes down what a command of the log has done, when the first node applies it. The store
@@ -90,6 +91,9 @@ func (o *observer) applied(store *storage.Store, command raftfsm.Command, result
 		claim(c.Through)
 	case raftfsm.Pause:
 		log.Time(c.Time)
+		if c.Kind == pause.Target {
+			log.Pause(c.Name, result.Index)
+		}
 	case raftfsm.Resume:
 		log.Time(c.Time)
 	default:

@@ -64,14 +64,28 @@ func (l *Log) isFree(seq uint64) bool {
 	return l.waiting.alive[seq] && !l.hasExpired(a) && !l.isClaimed(a) && !l.wasHeld(a)
 }
 
-// wasHeld reports whether a delay topic was held by which the message came: what of it is claimed is not known
-// here, since a pause does not take back what was.
+// wasHeld reports whether a delay topic was held by which the message came, or its target was paused before it did:
+// what of it is claimed is not known here, since a pause does not take back what was, and what comes after it is
+// not claimed by what holds say.
 func (l *Log) wasHeld(a Acceptance) bool {
+	if since, paused := l.paused[a.Target]; paused && a.Index > since {
+		return true
+	}
 	return slices.ContainsFunc(l.Held, func(h Held) bool { return h.DelayTopic != "" && h.DelayTopic == a.ID.Topic })
 }
 
 // hasExpired reports whether a message is of no use any more, by the state's time.
 func (l *Log) hasExpired(a Acceptance) bool { return a.Expires > 0 && a.Expires <= l.ids.time }
+
+// Pause notes that a user has paused a target.
+func (l *Log) Pause(target string, index uint64) {
+	if l.paused == nil {
+		l.paused = make(map[string]uint64)
+	}
+	if _, known := l.paused[target]; !known {
+		l.paused[target] = index
+	}
+}
 
 // isClaimed reports whether a claim has let a message go.
 func (l *Log) isClaimed(m Acceptance) bool {

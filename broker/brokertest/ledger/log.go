@@ -14,6 +14,7 @@ type Log struct {
 	Held     []Held                // by time
 	Passed   []Passed
 
+	paused  map[string]uint64 // by target: the log entry with which a user paused it first
 	waiting waiting
 	ids     ids
 }
