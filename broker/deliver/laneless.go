@@ -160,12 +160,12 @@ type parked struct {
 	// with Confirm. The target is fed again only when all are answered. What was handed
 	// over before the scheduler knew has come back by then, and nobody overtakes it:
 	// invariant 5.
-	unanswered  int
+	unanswered  int32
+	trial       bool          // it goes on trial when it wakes, though it is absent
 	probeAfter  time.Duration // wait before the next probe
 	silentSince moment        // of health
 	first       firstWaiting
 	origin      string // the delay topic for which it counts as missing; empty: it does not
-	trial       bool   // it goes on trial when it wakes, though it is absent
 }
 
 // newParked returns what is kept of the target of a lane that ends.

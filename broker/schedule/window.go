@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"container/heap"
 	"fmt"
+	"maps"
 	"slices"
 
 	"github.com/carillonmq/carillon/storage"
@@ -15,6 +16,9 @@ import (
 // about 100 bytes each. Beyond it retreat empties the window of all that was not handed
 // over, and load fills it again to half. Loading begins again below a quarter.
 const mostLoaded = 1 << 16
+
+// mostSmall is how many messages a window may keep the memory of that are gone, or eight times as many as it has.
+const mostSmall = 1 << 10
 
 // A ripeMessage is what the wheel carries: no pointers, so that the garbage
 // collector has nothing to look at. The wheel may have a message that is gone, or one
@@ -41,6 +45,7 @@ type window struct {
 	queue   *timer.DelayQueue[ripeMessage]
 	ripe    []wheel.Expired[ripeMessage] // out of the wheel, not yet claimed; in order of delivery
 	kept    map[uint64]keptMessage       // by seq
+	most    int                          // that kept has had since it was made: a map never gives memory back
 	handed  int                          // how many of them are handed over (keptMessage.handed)
 	out     outRefs                      // what was handed over, and some that is gone
 	limits  Limits
@@ -58,7 +63,7 @@ func newWindow(cfg timer.QueueConfig, limits Limits) *window {
 
 // add puts a message that waits into the window.
 func (w *window) add(ref storage.Ref, m keptMessage) error {
-	w.kept[ref.Seq] = m
+	w.keep(ref.Seq, m)
 	timed := wheel.Expired[ripeMessage]{When: uint64(ref.Due), Value: ripeMessage{seq: ref.Seq}}
 	if n := len(w.ripe); n > 0 && compareRipe(timed, w.ripe[n-1]) < 0 {
 		at, _ := slices.BinarySearchFunc(w.ripe, timed, compareRipe)
@@ -92,7 +97,7 @@ func (w *window) take(n int) {
 func (w *window) hand(ref storage.Ref, m keptMessage) (added bool) {
 	before := len(w.kept)
 	m.handed = true
-	w.kept[ref.Seq] = m
+	w.keep(ref.Seq, m)
 	w.handed++
 	if w.out.len() > 2*w.handed+w.limits.Page {
 		// The first of them is slow and keeps those behind it from being dropped.
@@ -108,8 +113,23 @@ func (w *window) drop(seq uint64) (keptMessage, bool) {
 	if m.handed {
 		w.handed--
 	}
-	delete(w.kept, seq)
+	w.forget(seq)
 	return m, ok
+}
+
+func (w *window) keep(seq uint64, m keptMessage) {
+	w.kept[seq] = m
+	w.most = max(w.most, len(w.kept))
+}
+
+func (w *window) forget(seq uint64) {
+	delete(w.kept, seq)
+	if w.most < 8*mostSmall || len(w.kept) > w.most/8 {
+		return
+	}
+	few := make(map[uint64]keptMessage, len(w.kept))
+	maps.Copy(few, w.kept)
+	w.kept, w.most = few, len(few)
 }
 
 // empty takes everything that was not handed over out of the window.
@@ -125,7 +145,7 @@ func (w *window) empty(yield func(storage.Ref, keptMessage)) {
 
 func (w *window) leave(e wheel.Expired[ripeMessage], yield func(storage.Ref, keptMessage)) {
 	if m, ok := w.kept[e.Value.seq]; ok && !m.handed {
-		delete(w.kept, e.Value.seq)
+		w.forget(e.Value.seq)
 		yield(storage.Ref{Due: int64(e.When), Seq: e.Value.seq}, m)
 	}
 }

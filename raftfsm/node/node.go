@@ -130,7 +130,7 @@ func (n *Node) open(ctx context.Context) error {
 	}
 	n.lean = raftlog.NewLean(n.logs)
 	n.fsm = raftfsm.NewFSM(n.store, raftfsm.FSMConfig{
-		LastLog: n.logs.LastIndex, Fail: n.failWith, Whole: n.lean.Next,
+		LastLog: n.logs.LastIndex, Fail: n.failWith, Whole: n.next,
 		Understands: n.cfg.Understands, FlushBytes: n.cfg.FlushBytes, Applied: n.cfg.Applied, Logger: n.cfg.Logger,
 	})
 	me, _ := n.self.Member(n.cfg.NodeID)
@@ -162,6 +162,9 @@ func (n *Node) open(ctx context.Context) error {
 	n.loops.Go(func() { n.birthLoop(n.ctx) })
 	return nil
 }
+
+// next gives the FSM the data of an entry. It is called once raft runs, which has the transport.
+func (n *Node) next(l *raft.Log) (*raft.Log, error) { return n.lean.Next(l, n.transport.sent()) }
 
 // within calls answer if raft runs and is a follower in that very term, and reports whether. Raft's term does
 // not rise before answer returns.

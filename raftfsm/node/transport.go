@@ -2,6 +2,7 @@ package node
 
 import (
 	"io"
+	"math"
 	"sync"
 	"time"
 
@@ -275,6 +276,20 @@ func (t *transport) reached(id raft.ServerID, index uint64) {
 			p.snapshot = 0
 		}
 	})
+}
+
+// sent returns the index up to which all have the log who have answered lately: all there is while nobody has, as
+// on a follower.
+func (t *transport) sent() uint64 {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	sent := uint64(math.MaxUint64)
+	for _, p := range t.peers {
+		if p.recent(t.timeout) {
+			sent = min(sent, p.lastIndex)
+		}
+	}
+	return sent
 }
 
 // peer returns what is known of id; the zero value if it never answered.

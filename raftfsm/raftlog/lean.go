@@ -8,7 +8,7 @@ import (
 )
 
 const (
-	// newestBytes of entries are kept in memory, so that they need not be read back
+	// newestBytes of entries are kept in memory at most, so that they need not be read back
 	// for each follower and for Apply. As many may be in flight: the log of a leader
 	// holds no more that is not committed.
 	newestBytes = 8 << 20
@@ -110,12 +110,18 @@ func (s *Lean) Whole(l *raft.Log) (*raft.Log, error) {
 	return whole, nil
 }
 
-// Next is Whole for the FSM, which applies one entry after the other, each once.
-func (s *Lean) Next(l *raft.Log) (*raft.Log, error) {
+// Next is Whole for the FSM, which applies one entry after the other, each once. Of what was applied only what
+// comes after sent stays in memory: others have all up to there.
+func (s *Lean) Next(l *raft.Log, sent uint64) (*raft.Log, error) {
 	whole, err := s.Whole(l)
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.serves = true
+	gone := 0
+	for gone < len(s.newest)-1 && s.newest[gone].Index <= min(l.Index, sent) { // the last one begins the next request
+		gone++
+	}
+	s.drop(gone)
 	for len(s.ahead) > 0 && s.ahead[0].Index <= l.Index {
 		s.aheadBytes -= len(s.ahead[0].Data) + entryOverhead
 		s.ahead[0] = nil
@@ -159,14 +165,21 @@ func (s *Lean) StoreLogs(logs []*raft.Log) error {
 		s.newest = append(s.newest, &whole)
 		s.bytes += len(l.Data) + entryOverhead
 	}
-	gone := 0
-	for s.bytes > newestBytes {
-		s.bytes -= len(s.newest[gone].Data) + entryOverhead
-		s.newest[gone] = nil
-		gone++
+	gone, bytes := 0, s.bytes
+	for ; bytes > newestBytes; gone++ {
+		bytes -= len(s.newest[gone].Data) + entryOverhead
 	}
-	s.newest = s.newest[gone:]
+	s.drop(gone)
 	return nil
+}
+
+// drop forgets the first of the newest. It is called with mu held.
+func (s *Lean) drop(count int) {
+	for i, l := range s.newest[:count] {
+		s.bytes -= len(l.Data) + entryOverhead
+		s.newest[i] = nil
+	}
+	s.newest = s.newest[count:]
 }
 
 // DeleteRange forgets what it knows of the log: raft sends a snapshot when it does

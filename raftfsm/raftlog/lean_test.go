@@ -98,6 +98,33 @@ func TestLeanLog_readsNothingThatWasStoredLately(t *testing.T) {
 	}
 }
 
+// What was applied here stays in memory for followers that do not have it yet.
+func TestLeanLog_keepsWhatIsToBeSentOrApplied(t *testing.T) {
+	l, counted := openTestLeanLog(t)
+	const last, size = 20, 1000
+	for i := range uint64(last) {
+		if err := l.StoreLog(entry(i+1, size)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, tt := range []struct{ applied, sent, first uint64 }{
+		{4, 0, 1}, {5, 3, 4}, {6, 3, 4}, {7, last, 8}, {19, 12, 13}, {last, last, last},
+	} {
+		if _, err := l.Next(&raft.Log{Index: tt.applied, Term: 1}, tt.sent); err != nil {
+			t.Fatal(err)
+		}
+		if kept := int(last - tt.first + 1); len(l.newest) != kept || l.newest[0].Index != tt.first || l.bytes != kept*(size+entryOverhead) {
+			t.Errorf("applied to %d, sent to %d: %d are kept of %d bytes, want those from %d on", tt.applied, tt.sent, len(l.newest), l.bytes, tt.first)
+		}
+	}
+	if counted.reads != 0 {
+		t.Errorf("%d entries were read from the log", counted.reads)
+	}
+	if e, err := l.Whole(&raft.Log{Index: 2, Term: 1}); err != nil || !bytes.Equal(e.Data, entry(2, size).Data) || counted.reads != 1 {
+		t.Errorf("one that is not kept: %v, %d reads", err, counted.reads)
+	}
+}
+
 // Raft sends a snapshot when it does not find an entry.
 func TestLeanLog_forgetsWhatIsCut(t *testing.T) {
 	l, _ := openTestLeanLog(t)
@@ -154,7 +181,7 @@ func TestLeanLog_readsOnceWhatAStartApplies(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, index := range ascending(1, last+1) {
-		if e, err := l.Next(&raft.Log{Index: index, Term: 1}); err != nil || !bytes.Equal(e.Data, entry(index, size).Data) {
+		if e, err := l.Next(&raft.Log{Index: index, Term: 1}, 0); err != nil || !bytes.Equal(e.Data, entry(index, size).Data) {
 			t.Fatalf("apply entry %d: %v", index, err)
 		}
 	}
@@ -190,11 +217,11 @@ func TestLeanLog_appliesWhatTookThePlaceOfTheEnd(t *testing.T) {
 		t.Fatal(err)
 	}
 	for index, term := range map[uint64]uint64{5: 1, 6: 2} {
-		if e, err := l.Next(&raft.Log{Index: index, Term: term}); err != nil || e.Index != index || e.Term != term {
+		if e, err := l.Next(&raft.Log{Index: index, Term: term}, 0); err != nil || e.Index != index || e.Term != term {
 			t.Errorf("apply entry %d: %+v, %v", index, e, err)
 		}
 	}
-	if e, err := l.Next(&raft.Log{Index: 7, Term: 1}); err == nil {
+	if e, err := l.Next(&raft.Log{Index: 7, Term: 1}, 0); err == nil {
 		t.Errorf("applied %+v, which was cut", e)
 	}
 }
