@@ -9,7 +9,7 @@ import (
 
 // A Table holds the entries accepted since the last freeze, alive ones only.
 //
-//	pages  seq - base -> entry, in pages of 512   (a page without entries is nil)
+//	pages  seq - base -> entry, in pages of 512   (a page without entries has no slots)
 //	order  (due, seq), sorted
 //
 // It is a seam between two orders: removal comes by seq, reading by (due, seq).
@@ -20,7 +20,7 @@ import (
 type Table struct {
 	base  uint64 // first seq this table may hold
 	next  uint64 // one past the last seq it was given
-	pages []*page
+	pages []page
 	order *btree.BTreeG[segment.Ref]
 	bytes int64 // bodies
 	names names
@@ -31,8 +31,10 @@ type Table struct {
 
 const pageSlots = 512
 
+// A page has its slots by themselves: 32 KiB, which is as large as the runtime gives without rounding up, and
+// each slot is a line of the processor's cache.
 type page struct {
-	slots [pageSlots]slot // first, so that each is a line of the processor's cache
+	slots *[pageSlots]slot // nil: there are none
 	count int
 }
 
@@ -69,7 +71,7 @@ func (m *Table) Add(e *segment.Entry) {
 	i := e.Seq - m.base
 	m.next = e.Seq + 1
 	if i/pageSlots == uint64(len(m.pages)) {
-		m.pages = append(m.pages, nil)
+		m.pages = append(m.pages, page{})
 	}
 	m.put(e)
 	if e.ID != "" {
@@ -80,10 +82,9 @@ func (m *Table) Add(e *segment.Entry) {
 // put places an entry anywhere within [base, next).
 func (m *Table) put(e *segment.Entry) {
 	i := e.Seq - m.base
-	p := m.pages[i/pageSlots]
-	if p == nil {
-		p = new(page)
-		m.pages[i/pageSlots] = p
+	p := &m.pages[i/pageSlots]
+	if p.slots == nil {
+		p.slots = new([pageSlots]slot)
 	}
 	p.count++
 	s := slot{due: e.Due, body: e.Body, target: m.targets.place(e.Target), id: e.ID, expires: e.Expires}
@@ -117,8 +118,8 @@ func (m *Table) slot(seq uint64) *slot {
 		return nil
 	}
 	i := seq - m.base
-	p := m.pages[i/pageSlots]
-	if p == nil || p.slots[i%pageSlots].target == 0 {
+	p := &m.pages[i/pageSlots]
+	if p.slots == nil || p.slots[i%pageSlots].target == 0 {
 		return nil
 	}
 	return &p.slots[i%pageSlots]
@@ -133,8 +134,8 @@ func (m *Table) Remove(first, last uint64) {
 	first, last = max(first, m.base), min(last, m.next-1)
 	for seq := first; seq <= last; seq++ {
 		i := seq - m.base
-		p := m.pages[i/pageSlots]
-		if p == nil {
+		p := &m.pages[i/pageSlots]
+		if p.slots == nil {
 			seq += pageSlots - i%pageSlots - 1 // the rest of an empty page
 			continue
 		}
@@ -146,7 +147,7 @@ func (m *Table) Remove(first, last uint64) {
 		m.bytes -= int64(len(s.body))
 		*s = slot{}
 		if p.count--; p.count == 0 {
-			m.pages[i/pageSlots] = nil
+			p.slots = nil
 		}
 	}
 }
@@ -194,7 +195,7 @@ func (m *Table) Sweep(were, are *alive.Set) {
 func (m *Table) Absorb(later *Table) {
 	m.next = later.next
 	for uint64(len(m.pages))*pageSlots < m.next-m.base {
-		m.pages = append(m.pages, nil)
+		m.pages = append(m.pages, page{})
 	}
 	later.Ascend(later.min(), func(e segment.Entry) bool {
 		m.put(&e)
