@@ -39,6 +39,7 @@ type Waiting struct {
 
 	topic  string // the delay topic that holds it, "" if none does (storage.Found)
 	isPast bool   // Expires is by the clock of this node
+	isOut  bool   // it has expired, but was claimed before: a try may be on its way
 }
 
 // The states of a message that has not ended.
@@ -47,7 +48,7 @@ const (
 	StatePaused  = "paused"     // its delay topic or its target is
 	StateHeld    = "held"       // its target could not be written to, or catches up since
 	StateOnWay   = "on-its-way" // it can be neither cancelled nor replaced any more
-	StateExpired = "expired"    // it will not be delivered, and ends when its turn comes
+	StateExpired = "expired"    // no try begins any more, and it ends when its turn comes
 )
 
 // A LifeEvent is the end of one message, or a record that took no effect.
@@ -146,7 +147,7 @@ func waiting(store *storage.Store, f storage.Found) *Waiting {
 	_, isHeld := store.Hold(pause.Target, f.Target)
 	switch {
 	case f.Expires != 0 && f.Expires <= store.Time():
-		w.State = StateExpired
+		w.State, w.isOut = StateExpired, store.Claimed(f.Ref, f.Topic, f.Target)
 	case store.Claimed(f.Ref, f.Topic, f.Target):
 		w.State = StateOnWay
 	case store.Paused(pause.Topic, f.Topic), store.Paused(pause.Target, f.Target):
@@ -232,7 +233,11 @@ func (w *Waiting) words(pauses []pause.Pause) string {
 	text := fmt.Sprintf("message %d, due %s for %s, ", w.Seq, moment(w.Due), w.Target)
 	switch w.State {
 	case StateExpired:
-		return text + "expired at " + moment(w.Expires) + ": it will not be delivered"
+		text += "expired at " + moment(w.Expires) + ": it will not be delivered"
+		if w.isOut {
+			text += ", unless a try was on its way by then"
+		}
+		return text
 	case StateOnWay:
 		text += "is on its way: it can be neither cancelled nor replaced any more"
 	case StateHeld:

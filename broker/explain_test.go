@@ -66,7 +66,16 @@ func TestExplanation_tellsOfPausesThatHoldTheMessage(t *testing.T) {
 		}
 		s.SetTime(s.Time() + 600)
 	}
+	s.Accept([]storage.Entry{{Due: 90, Target: "bills", Topic: "bills.delay", ID: "out", Expires: 5000}})
 	s.ChangeClaim(storage.ClaimChange{Through: 100})
+	s.SetTime(5000)
+	for id, want := range map[string]string{"expires": "it will not be delivered", "out": "it will not be delivered, unless a try was on its way by then"} {
+		topic := map[string]string{"expires": "orders.delay", "out": "bills.delay"}[id]
+		found, _, err := s.Lookup(topic, id)
+		if words := waiting(s, found).words(nil); err != nil || !strings.HasSuffix(words, want) {
+			t.Errorf("%s: %q, %v, want %q at the end", id, words, err, want)
+		}
+	}
 	for id, want := range map[string]string{"old": StateOnWay, "new": StatePaused} {
 		found, ok, err := s.Lookup("orders.delay", id)
 		if err != nil || !ok {

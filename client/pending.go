@@ -26,7 +26,7 @@ const (
 	StatePaused  = "paused"  // its delay topic or its target is
 	StateClaimed = "claimed" // it is on its way, and can be neither cancelled nor changed any more
 	StateAside   = "aside"   // a dead letter that its topic refuses: it waits until the topic is mended
-	StateExpired = "expired" // it will not be delivered, and ends when its turn comes
+	StateExpired = "expired" // no try to deliver it begins any more, and it ends when its turn comes
 )
 
 // A Page is a part of what is pending, all of one index of the log, in order of delivery.
