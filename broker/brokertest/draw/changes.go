@@ -10,9 +10,9 @@ import (
 
 // changed has users change what waits: its time, its target, or so that it comes now. Mostly that is asked for
 // shortly before something else happens, so that it is on its way then, and often about when the message is
-// claimed. Half of the time many ask, some milliseconds apart, while a leader is parted from the others: some
-// commands have then reached these, and the leader will never hear of it. It draws for itself, as paused does, in
-// all scripts.
+// claimed. Some of it is cancelled in the end, in the last round at least. Half of the time many ask, some
+// milliseconds apart, while a leader is parted from the others: some commands have then reached these, and the leader
+// will never hear of it. It draws for itself, as paused does, in all scripts.
 func (r *run) changed(seed uint64, end time.Duration) {
 	r.Rand = rand.New(rand.NewPCG(seed, 2))
 	begin := r.ready()
@@ -23,7 +23,8 @@ func (r *run) changed(seed uint64, end time.Duration) {
 	partings := r.happened(begin, end, func(text string) bool {
 		return slices.Contains([]string{"freeze leader", "isolate leader", "cut leader", "silence leader"}, text)
 	})
-	for round := range 1 + r.IntN(3) {
+	rounds := 1 + r.IntN(3)
+	for round := range rounds {
 		at := begin + time.Duration(r.Int64N(int64(end-begin)))
 		source, count, about := pick(r, r.sources...), int(r.size(1, 30)), ""
 		switch {
@@ -49,7 +50,7 @@ func (r *run) changed(seed uint64, end time.Duration) {
 			r.at(at, "change %s%s%s", of, about, r.change(at))
 			at += r.span(time.Millisecond, 5*r.unit)
 		}
-		if r.chance(0.3) {
+		if r.chance(0.3) || round == rounds-1 {
 			r.at(at, "produce %s deliver-cancel=true", of)
 		}
 	}

@@ -66,6 +66,7 @@ func newRun(seed uint64, profile Profile) *run {
 	r.end(end)
 	r.paused(seed, end)
 	r.changed(seed, end)
+	r.expired(seed, end)
 	return r
 }
 

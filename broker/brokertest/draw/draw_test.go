@@ -20,6 +20,20 @@ func TestScript_isTheSameForTheSameSeed(t *testing.T) {
 	}
 }
 
+// What users do with ids is beside whatever else happens, whatever the seed.
+func TestScript_hasUsersOfIDsInAllSeeds(t *testing.T) {
+	for seed := range uint64(300) {
+		for _, profile := range []Profile{Any, TrueScale, Stretched} {
+			text := Script(seed, profile)
+			for _, word := range []string{" deliver-id=", " deliver-cancel=true", " change ", " deliver-expires-after=", " pause ", " resume "} {
+				if !strings.Contains(text, word) {
+					t.Fatalf("seed %d, profile %s, has no%sin it:\n%s", seed, profile, word, text)
+				}
+			}
+		}
+	}
+}
+
 // What is never drawn finds nothing.
 func TestScript_drawsEverythingWithinAThousandSeeds(t *testing.T) {
 	missing := map[string]bool{}

@@ -2,6 +2,7 @@ package draw
 
 import (
 	"fmt"
+	"math/rand/v2"
 	"time"
 )
 
@@ -32,6 +33,14 @@ func chosen(r *run, at time.Duration) {
 			say(count, "deliver-cancel=true")
 		}
 	}
+}
+
+// expired has something expire at any time, beside whatever else happens. It draws for itself, as paused does, in
+// all scripts.
+func (r *run) expired(seed uint64, end time.Duration) {
+	r.Rand = rand.New(rand.NewPCG(seed, 3))
+	begin := r.ready()
+	expiring(r, begin+time.Duration(r.Int64N(int64(end-begin))))
 }
 
 // expiring is of no use when it is late.
