@@ -64,7 +64,10 @@ func TestUpgrade_opensTheIDsOfWhatWaits(t *testing.T) {
 	if said, ok := u.raise(u.follower()); !ok {
 		t.Fatalf("raise: %s", said)
 	}
-	// At once: intake waits until the ids are open.
+	for _, n := range c.nodes {
+		await(t, patience, n.ID+" has come to the newest level", func() bool { return u.level(n) == uint32(storage.NewestLevel) })
+		await(t, patience, n.ID+" tells of ids", func() bool { _, err := n.get("/v1/explain?topic=" + delayTopic + "&id=id-0"); return err == nil })
+	}
 	for i := 0; i < ownIDs; i += 3 {
 		u.tell(0, client.Cancel("id-"+strconv.Itoa(i)))
 		u.tell(replacedID+ownID+i+1, client.At(due.Add(time.Second)), client.ID("id-"+strconv.Itoa(i+1)))
@@ -74,10 +77,6 @@ func TestUpgrade_opensTheIDsOfWhatWaits(t *testing.T) {
 	}
 	for i := sharedIDs / 2; i < sharedIDs; i++ {
 		u.tell(replacedID+sharedID+3*i+2, client.At(due.Add(time.Second)), client.ID("shared-"+strconv.Itoa(i)))
-	}
-	for _, n := range c.nodes {
-		await(t, patience, n.ID+" has come to the newest level", func() bool { return u.level(n) == uint32(storage.NewestLevel) })
-		await(t, patience, n.ID+" tells of ids", func() bool { _, err := n.get("/v1/explain?topic=" + delayTopic + "&id=id-0"); return err == nil })
 	}
 	c.awaitPending(patience, ownIDs+3*sharedIDs-ownIDs/3-sharedIDs/2)
 	u.checkShared()
