@@ -105,7 +105,7 @@ type Broker struct {
 	operations   *bulk.Desk
 	report       atomic.Pointer[report.Report] // of the running term, nil when there is none
 	searched     atomic.Bool                   // storage, for strays
-	isTimed      atomic.Bool                   // clocks were compared since this node leads: see stateTime
+	hasBegun     atomic.Bool                   // since this node leads it has applied what was committed before, and compared clocks: see usersLog
 }
 
 // New returns a Broker that does nothing until Run.
@@ -147,8 +147,8 @@ func New(o Options) *Broker {
 		Kafka: o.Letters, Store: o.Node.Store(), Topics: o.Config.DeadLetterTopics(), Now: o.Now,
 		TargetOf: func(topic string) string { return o.Config.RouteOfPending(topic).Target(topic) },
 	})
-	b.orders = order.New(order.Options{Config: o.Config, Store: o.Node.Store(), Log: b.users(), Count: o.Metrics, Now: b.now})
-	b.operations = bulk.New(bulk.Options{Store: o.Node.Store(), Log: b.users(), Queries: b.queries, Orders: b.orders, Letters: b.deadLetters, Count: o.Metrics, Begun: b.users().begun, Now: b.now, Logger: o.Logger})
+	b.orders = order.New(order.Options{Config: o.Config, Store: o.Node.Store(), Log: b.users(), Count: o.Metrics, Begun: b.users().Begun, Now: b.now})
+	b.operations = bulk.New(bulk.Options{Store: o.Node.Store(), Log: b.users(), Queries: b.queries, Orders: b.orders, Letters: b.deadLetters, Count: o.Metrics, Begun: b.users().Begun, Now: b.now, Logger: o.Logger})
 	return b
 }
 
@@ -195,7 +195,7 @@ func (b *Broker) Run(ctx context.Context) error {
 // leadership away, if there is somebody to take it, and else tries again.
 func (b *Broker) lead(ctx context.Context, leadership *node.Leadership) {
 	const pause = 500 * time.Millisecond
-	defer b.isTimed.Store(false)
+	defer b.hasBegun.Store(false)
 	for {
 		report := report.New()
 		b.report.Store(report)
@@ -254,7 +254,7 @@ func (b *Broker) clockStepped(step time.Duration) {
 // term here has compared clocks it is 0, which moves nothing: a clock that was wrong when the process started is
 // believed until then. For the same reason nothing that users ask for is proposed until then (usersLog).
 func (b *Broker) stateTime() int64 {
-	if !b.isTimed.Load() {
+	if !b.hasBegun.Load() {
 		return 0
 	}
 	return b.now().UnixMilli()

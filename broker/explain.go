@@ -75,15 +75,15 @@ const explainPatience = time.Second
 // at most, for it tells what it has also where nothing can be committed. Below feature level three nothing is known (ErrNoIDs).
 func (b *Broker) Explain(ctx context.Context, topic, id string) (Explanation, error) {
 	store := b.node.Store()
-	if !store.IDsOpen() {
-		return Explanation{}, noIDs(store.Level())
-	}
 	if b.leads() {
 		waiting, cancel := context.WithTimeout(ctx, explainPatience)
 		if err := b.queries.Barrier(waiting); err != nil {
 			b.log.Debug("explaining what is applied here", "error", err)
 		}
 		cancel()
+	}
+	if !store.IDsOpen() {
+		return Explanation{}, noIDs(store.Level())
 	}
 	var e Explanation
 	for range explainTries {

@@ -51,7 +51,7 @@ func (b *Broker) RaiseLevel(ctx context.Context) (LevelRaise, error) {
 	if len(obstacles) > 0 {
 		return LevelRaise{}, fmt.Errorf("%w to %d: %s; then raise it again", errRaise, newest, strings.Join(obstacles, "; "))
 	}
-	if err := b.commitLevel(ctx, newest); err != nil {
+	if err := b.commitLevel(ctx, b.users(), newest); err != nil {
 		return LevelRaise{}, err
 	}
 	return LevelRaise{LevelStatus: levelStatus(b.node.Status())}, nil
@@ -93,7 +93,7 @@ func (b *Broker) beginLevel(ctx context.Context) error {
 			"answers", len(levels), "members", members, "error", err)
 		return nil
 	}
-	return b.commitLevel(ctx, slices.Min(slices.Collect(maps.Values(levels))))
+	return b.commitLevel(ctx, b.node, slices.Min(slices.Collect(maps.Values(levels))))
 }
 
 // askLevelEvery is how often the leader asks whether all members understand a higher
@@ -132,19 +132,24 @@ func (b *Broker) raiseInTime(ctx context.Context) error {
 		if time.Since(since) < after {
 			continue
 		}
-		if err := b.commitLevel(ctx, node.Understands); err != nil {
+		if err := b.commitLevel(ctx, b.users(), node.Understands); err != nil {
 			return err
 		}
 	}
 }
 
+// A proposer takes commands into the log: that of users, or, before it is open to them, the node's.
+type proposer interface {
+	Propose(ctx context.Context, command raftfsm.Command) *raftfsm.Proposal
+}
+
 // commitLevel has every member raise the level, unless it is in force already.
-func (b *Broker) commitLevel(ctx context.Context, level storage.Level) error {
+func (b *Broker) commitLevel(ctx context.Context, log proposer, level storage.Level) error {
 	if level <= b.node.Store().Level() {
 		return nil
 	}
-	command := raftfsm.RaiseLevel{Time: b.stateTime(), Level: level}
-	if _, err := b.users().Propose(ctx, command).Wait(ctx); err != nil {
+	command := raftfsm.RaiseLevel{Time: b.now().UnixMilli(), Level: level}
+	if _, err := log.Propose(ctx, command).Wait(ctx); err != nil {
 		return fmt.Errorf("commit feature level %d: %w", level, err)
 	}
 	return nil

@@ -51,8 +51,8 @@ func (b *Broker) Resume(ctx context.Context, p client.Pause) (client.PauseChange
 }
 
 func (b *Broker) commitPause(ctx context.Context, verb string, p client.Pause, command raftfsm.Command) (client.PauseChange, error) {
-	if status := b.node.Status(); status.Leader != status.Node {
-		return client.PauseChange{}, fmt.Errorf("%s %s %q: %w", verb, p.Kind, p.Name, raftfsm.ErrNotLeader)
+	if err := b.users().Begun(); err != nil {
+		return client.PauseChange{}, fmt.Errorf("%s %s %q: %w", verb, p.Kind, p.Name, err)
 	}
 	if level := b.node.Store().Level(); level < storage.LevelThree {
 		return client.PauseChange{}, &client.Problem{Code: client.CodeLevelTooLow, Detail: fmt.Sprintf("the feature level is %d, a pause takes %d: run `carillon cluster raise` when all nodes run a program that understands it", level, storage.LevelThree)}

@@ -27,7 +27,7 @@ func TestPause_refusesWhatMakesNoSense(t *testing.T) {
 		node := nodetest.Open(t, ctx)
 		defer node.Close()
 		b := &Broker{config: config.Default(), node: node, now: time.Now, log: slog.New(slog.DiscardHandler)}
-		b.isTimed.Store(true)
+		b.hasBegun.Store(true)
 		b.config.Routes = []config.Route{config.NewRoute("*.delay"), config.NewRoute("later")}
 		refused := func(p client.Pause, field, want string) {
 			t.Helper()
@@ -115,7 +115,7 @@ func TestPause_isRefusedWhereTooManyPairsAreHeld(t *testing.T) {
 			}
 		}
 		b := &Broker{config: config.Default(), node: node, now: time.Now, log: slog.New(slog.DiscardHandler)}
-		b.isTimed.Store(true)
+		b.hasBegun.Store(true)
 		b.config.Routes = []config.Route{config.NewRoute("*.delay")}
 		propose(raftfsm.RaiseLevel{Level: storage.LevelThree})
 		var parked storage.ClaimChange

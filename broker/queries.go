@@ -73,39 +73,35 @@ func (b *Broker) Leader() Leader {
 // A usersLog is the log as it takes in what users ask for. These commands carry the leader's time, to which they move the
 // state's for good, and times that were counted from it. So a leader that has not compared its clock with the others' since
 // it leads proposes none of them: nothing was done, and who asks a moment later is served.
+//
+// Whoever says what follows from the state asks Begun first as well: a node that has started a moment ago can lead before it
+// has applied its log, and its state says until then that the feature level is the lowest.
 type usersLog struct {
 	*node.Node
-	isTimed *atomic.Bool
+	hasBegun *atomic.Bool
 }
 
-func (b *Broker) users() usersLog { return usersLog{b.node, &b.isTimed} }
+func (b *Broker) users() usersLog { return usersLog{b.node, &b.hasBegun} }
 
 // Propose keeps nothing of the command. A refusal is ErrNotLeader or ErrBusy: it was certainly not proposed.
 func (l usersLog) Propose(ctx context.Context, command raftfsm.Command) *raftfsm.Proposal {
-	if err := l.begun(); err != nil {
+	if err := l.Begun(); err != nil {
 		return raftfsm.Refused(err)
 	}
 	return l.Node.Propose(ctx, command)
 }
 
-// Room is asked before a request is judged by the clock: clocks may have been compared when it is proposed, but that would be
-// by the time from before.
-func (l usersLog) Room() error {
-	if err := l.begun(); err != nil {
-		return err
-	}
-	return l.Node.Room()
-}
-
-// begun returns why nothing is proposed yet, or nil.
-func (l usersLog) begun() error {
-	if l.isTimed.Load() {
+// Begun returns why nothing is proposed yet, or nil: then all that was committed before this node led is applied, and its
+// time is right. It is asked before a request is judged, too: it may have begun when the request is proposed, but that would
+// be by the state and the time from before. It is ErrNotLeader or ErrBusy.
+func (l usersLog) Begun() error {
+	if l.hasBegun.Load() {
 		return nil
 	}
 	if status := l.Status(); status.Leader != status.Node {
 		return raftfsm.ErrNotLeader
 	}
-	return fmt.Errorf("%w: this node has begun to lead, and compares clocks first", raftfsm.ErrBusy)
+	return fmt.Errorf("%w: this node leads since a moment ago: it reads its log and compares clocks first", raftfsm.ErrBusy)
 }
 
 // A queryLog is the log as questions wait for it.

@@ -37,7 +37,7 @@ func TestUsersLog_takesNothingInBeforeClocksWereCompared(t *testing.T) {
 				_, err := b.Resume(ctx, client.Pause{Kind: client.PauseTarget, Name: "orders"})
 				return err
 			},
-			"a raise": func() error { return b.commitLevel(ctx, storage.LevelFour) },
+			"a raise": func() error { return b.commitLevel(ctx, b.users(), storage.LevelFour) },
 			"an order": func() error {
 				_, err := b.users().Propose(ctx, raftfsm.Operate{Time: b.now().UnixMilli()}).Wait(ctx)
 				return err
@@ -52,7 +52,7 @@ func TestUsersLog_takesNothingInBeforeClocksWereCompared(t *testing.T) {
 			t.Errorf("the state's time is %v", time.UnixMilli(at))
 		}
 		b.now = time.Now
-		b.isTimed.Store(true)
+		b.hasBegun.Store(true)
 		for what, ask := range asked {
 			if err := ask(); err != nil {
 				t.Errorf("%s, after clocks were compared: %v", what, err)

@@ -49,10 +49,10 @@ func (b *Broker) runTerm(running context.Context, leadership *node.Leadership, r
 	if err := b.skew.begin(ctx); err != nil {
 		return err
 	}
-	b.isTimed.Store(true)
 	if err := b.found(ctx); err != nil {
 		return err
 	}
+	b.hasBegun.Store(true)
 	state := b.node.Store().State()
 	log.Info("leading", "pending", state.Pending, "claimed_through", time.UnixMilli(state.Claim.Through).UTC())
 

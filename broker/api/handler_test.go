@@ -67,7 +67,7 @@ func (n *fakeNode) Leader() broker.Leader {
 }
 
 func (n *fakeNode) Orders() *order.Desk {
-	return order.New(order.Options{Config: config.Default(), Store: oneMessage{}, Log: &n.orders, Count: noCount{}, Now: time.Now})
+	return order.New(order.Options{Config: config.Default(), Store: oneMessage{}, Log: &n.orders, Count: noCount{}, Begun: func() error { return nil }, Now: time.Now})
 }
 
 func (n *fakeNode) Places(_ context.Context, _ *query.Desk, kind string) (client.Places, error) {

@@ -80,7 +80,7 @@ type Options struct {
 	Orders  Orders
 	Letters Letters
 	Count   Count
-	Begun   func() error // returns why the leader's time may be wrong yet, or nil
+	Begun   func() error // returns why the store may lack what is committed, and the time be wrong, or nil
 	Now     func() time.Time
 	Logger  *slog.Logger
 }

@@ -49,6 +49,7 @@ type Options struct {
 	Store  Store
 	Log    Log
 	Count  Count
+	Begun  func() error // returns why the store may lack what is committed, and the time be wrong, or nil
 	Now    func() time.Time
 }
 
@@ -62,6 +63,7 @@ type Desk struct {
 	store  Store
 	log    Log
 	counts Count
+	begun  func() error
 	clock  func() time.Time
 	line   line
 
@@ -70,7 +72,7 @@ type Desk struct {
 
 // New returns a Desk. It starts nothing before it is asked.
 func New(o Options) *Desk {
-	d := &Desk{config: o.Config, store: o.Store, log: o.Log, counts: o.Count, clock: o.Now, searches: semaphore.NewWeighted(1)}
+	d := &Desk{config: o.Config, store: o.Store, log: o.Log, counts: o.Count, begun: o.Begun, clock: o.Now, searches: semaphore.NewWeighted(1)}
 	d.line.commit = d.commit
 	return d
 }

@@ -35,6 +35,7 @@ type fixture struct {
 	node   *node.Node
 	counts *nodetest.Counter
 	config config.Config
+	lags   error // what Begun returns
 }
 
 // atDesk runs the test in a bubble.
@@ -55,7 +56,7 @@ func atDesk(t *testing.T, test func(t *testing.T, f *fixture)) {
 }
 
 func (f *fixture) over(log Log) *Desk {
-	return New(Options{Config: f.config, Store: f.node.Store(), Log: log, Count: f.counts, Now: time.Now})
+	return New(Options{Config: f.config, Store: f.node.Store(), Log: log, Count: f.counts, Begun: func() error { return f.lags }, Now: time.Now})
 }
 
 func (f *fixture) propose(c raftfsm.Command) raftfsm.Result {
@@ -230,6 +231,9 @@ func TestSchedule_waitsForOpenIDsAndRoom(t *testing.T) {
 				t.Errorf("%+v", p)
 			}
 		}
+		f.lags = fmt.Errorf("%w: it reads its log", raftfsm.ErrBusy)
+		check(d, client.CodeUnavailable, "it reads its log")
+		f.lags = nil
 		check(d, client.CodeLevelTooLow, "carillon cluster raise")
 		f.propose(raftfsm.RaiseLevel{Level: storage.LevelThree})
 		check(d, client.CodeLevelTooLow, "this takes 4")

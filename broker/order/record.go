@@ -194,8 +194,12 @@ func dataError(err error) string {
 	return "is wrong: " + strings.TrimPrefix(err.Error(), client.ErrBadRequest.Error()+": ")
 }
 
-// levelOf returns the problem that keeps ids from being asked for, or nil.
+// levelOf returns the problem that keeps ids from being asked for, or nil. What a node says of the level that has not
+// applied its log is not the cluster's.
 func (d *Desk) levelOf(needs storage.Level) *client.Problem {
+	if err := d.begun(); err != nil {
+		return problemOf(err)
+	}
 	level := d.store.Level()
 	switch {
 	case level < needs:
