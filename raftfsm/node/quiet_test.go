@@ -82,6 +82,7 @@ func TestQuiet_endsWithItsNode(t *testing.T) {
 // A follower that has agreed to all there is need not hear it again: it is told that the leader is there.
 func TestTransport_tellsAStandingOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
+		const after = 200 * time.Millisecond
 		var network kfake.VirtualNetwork
 		closed := make(chan struct{})
 		transportOf := func(id raft.ServerID, addr string) *transport {
@@ -93,7 +94,7 @@ func TestTransport_tellsAStandingOnce(t *testing.T) {
 				cluster: "a", advertised: addr, dial: network.DialContext,
 				raftID: func() raft.ServerID { return id }, patience: time.Minute, log: testLogger(t),
 			}), transportConfig{
-				timeout: time.Minute, quietFor: 200 * time.Millisecond, closed: closed,
+				timeout: time.Minute, quietFor: after, closed: closed,
 				within: func(_ uint64, answer func()) bool { answer(); return true },
 			}, newHCLogger(testLogger(t), "raft-net"))
 		}
@@ -124,32 +125,47 @@ func TestTransport_tellsAStandingOnce(t *testing.T) {
 				}
 			}
 		}()
+		request := func(addr raft.ServerAddress, term, end, commit uint64) (resp raft.AppendEntriesResponse, err error) {
+			req := &raft.AppendEntriesRequest{RPCHeader: raft.RPCHeader{Addr: []byte("localhost:7301")}, Term: term, PrevLogEntry: end, LeaderCommitIndex: commit}
+			if end > 0 {
+				req.PrevLogTerm = 3
+			}
+			return resp, leader.AppendEntries("n2", addr, req, &resp)
+		}
 		for _, tt := range []struct {
 			when              string
 			term, end, commit uint64
 			agrees            bool
 			lastLog           uint64
 			told              bool
+			before            func()
 		}{
-			{"first", 3, 7, 6, true, 7, true},
-			{"the same again", 3, 7, 6, true, 7, false},
-			{"the same once more", 3, 7, 6, true, 7, false},
-			{"more is committed", 3, 7, 7, true, 7, true},
-			{"nothing is new", 3, 7, 7, true, 7, false},
-			{"it refuses", 3, 7, 7, false, 7, false},
-			{"after a refusal", 3, 7, 7, true, 7, true},
-			{"its log ends before", 3, 7, 7, true, 6, false},
-			{"after it ended before", 3, 7, 7, true, 7, true},
-			{"in another term", 4, 7, 7, true, 7, true},
+			{"first", 3, 7, 6, true, 7, true, nil},
+			{"the same again", 3, 7, 6, true, 7, false, nil},
+			{"the same once more", 3, 7, 6, true, 7, false, nil},
+			{"more is committed", 3, 7, 7, true, 7, true, nil},
+			{"nothing is new", 3, 7, 7, true, 7, false, nil},
+			{"it refuses", 3, 7, 7, false, 7, false, nil},
+			{"after a refusal", 3, 7, 7, true, 7, true, nil},
+			{"its log ends before", 3, 7, 7, true, 6, false, nil},
+			{"after it ended before", 3, 7, 7, true, 7, true, nil},
+			{"in another term", 4, 7, 7, true, 7, true, nil},
+			{"when a heartbeat has found nobody", 4, 7, 7, true, 7, true, func() {
+				time.Sleep(after) // or it is held back
+				if _, err := request("localhost:7303", 4, 0, 0); err == nil {
+					t.Error("nobody has answered a heartbeat")
+				}
+			}},
+			{"the same then", 4, 7, 7, true, 7, false, nil},
+			{"when it has not been told for long", 4, 7, 7, true, 7, true, func() { time.Sleep(longestHold * after) }},
 		} {
+			if tt.before != nil {
+				tt.before()
+			}
 			before := [2]int{told, beaten}
 			agrees, lastLog = tt.agrees, tt.lastLog
-			req := &raft.AppendEntriesRequest{
-				RPCHeader: raft.RPCHeader{Addr: []byte("localhost:7301")},
-				Term:      tt.term, PrevLogEntry: tt.end, PrevLogTerm: 3, LeaderCommitIndex: tt.commit,
-			}
-			var resp raft.AppendEntriesResponse
-			if err := leader.AppendEntries("n2", "localhost:7302", req, &resp); err != nil {
+			resp, err := request("localhost:7302", tt.term, tt.end, tt.commit)
+			if err != nil {
 				t.Fatal(err)
 			}
 			want := [2]int{0, 1}

@@ -50,7 +50,8 @@ type peer struct {
 	snapshot  uint64    // index of the one it receives, or has received and not caught up from; 0: none
 	receives  bool      // a snapshot, at this moment
 	moved     time.Time // when it had received one, or its log had grown
-	told      standing  // that it has agreed to with its last answer to anything but a heartbeat
+	told      standing  // that it has agreed to, and nothing has failed since
+	toldAt    time.Time // when it has
 }
 
 // A standing is what a request says of the leader's log that has no entries: where the log ends, and how far it
@@ -167,13 +168,11 @@ func (t *transport) AppendEntries(id raft.ServerID, addr raft.ServerAddress, req
 	}
 	says := standing{term: req.Term, end: req.PrevLogEntry, endTerm: req.PrevLogTerm, committed: req.LeaderCommitIndex}
 	sent := req
-	if says == t.peer(id).told && len(req.Entries) == 0 {
+	if p := t.peer(id); says == p.told && len(req.Entries) == 0 && time.Since(p.toldAt) < longestHold*t.quietFor {
 		sent = heartbeatOf(req)
 	}
 	if err := t.NetworkTransport.AppendEntries(id, peerAt(id, addr), sent, resp); err != nil {
-		if !heartbeat {
-			t.update(id, func(p *peer) { p.told = standing{} })
-		}
+		t.update(id, func(p *peer) { p.told = standing{} }) // it may start anew, and not know then what is committed
 		return err
 	}
 	if !heartbeat && resp.Success { // a follower takes nothing else for contact
@@ -185,11 +184,12 @@ func (t *transport) AppendEntries(id raft.ServerID, addr raft.ServerAddress, req
 			p.moved = p.contact
 		}
 		p.lastIndex = resp.LastLog
-		if !heartbeat {
+		switch agreed := resp.Success && len(req.Entries) == 0 && resp.LastLog >= says.end; {
+		case heartbeat:
+		case !agreed:
 			p.told = standing{}
-			if resp.Success && len(req.Entries) == 0 && resp.LastLog >= says.end {
-				p.told = says
-			}
+		case sent == req:
+			p.told, p.toldAt = says, p.contact
 		}
 	})
 	// Raft takes it for a log that differs and steps back by an entry at each
