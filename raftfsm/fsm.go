@@ -219,8 +219,10 @@ func (f *FSM) ingest(w *work, c Ingest) error {
 				p.Entries[j].Topic = p.Topic
 			}
 		}
-		w.accept()
-		w.acceptAll(p.Entries)
+		if len(p.Entries) > 0 {
+			w.accept()
+			w.acceptAll(p.Entries)
+		}
 		w.part = p
 		answers, err := f.carryOut(w, p.Operations)
 		if err != nil {

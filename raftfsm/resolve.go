@@ -172,7 +172,9 @@ func (f *FSM) carryOut(w *work, operations []Operation) (answers []Answer, err e
 	if !plain {
 		answers = make([]Answer, len(operations))
 	}
-	w.accept()
+	if len(f.names) > 0 {
+		w.accept() // they may be about what was accepted before them
+	}
 	f.fresh = f.store.Fresh(f.names, f.fresh[:0])
 	f.seen.Clear(len(f.names))
 	var unknown standing

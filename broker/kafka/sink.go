@@ -132,7 +132,7 @@ func (s *Sink) Send(d deliver.Delivery, done func(deliver.Receipt, error)) {
 		Partition: d.Partition,
 		Key:       d.Key,
 		Value:     d.Value,
-		Headers:   kafkaHeaders(d.Headers),
+		Headers:   appendKafkaHeaders(issued.headers[:0], d.Headers),
 	}
 	now := time.Now()
 	s.mu.Lock()
@@ -321,10 +321,9 @@ func (s *Sink) Close() {
 	s.hearing.Close()
 }
 
-func kafkaHeaders(headers []message.Header) []kgo.RecordHeader {
-	converted := make([]kgo.RecordHeader, len(headers))
-	for i, h := range headers {
-		converted[i] = kgo.RecordHeader(h)
+func appendKafkaHeaders(converted []kgo.RecordHeader, headers []message.Header) []kgo.RecordHeader {
+	for _, h := range headers {
+		converted = append(converted, kgo.RecordHeader(h))
 	}
 	return converted
 }

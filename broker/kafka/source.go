@@ -220,23 +220,30 @@ func (p *sourcePartition) take(records []*kgo.Record) (ingest.Batch, error) {
 	if len(records) > 0 && records[0].Offset < p.next {
 		return batch, fmt.Errorf("offset %d came after %d: %w", records[0].Offset, p.next-1, errReplaced)
 	}
+	headers := 0
+	for _, r := range records {
+		headers += len(r.Headers)
+	}
 	batch.Arrivals = make([]ingest.Arrival, 0, len(records))
+	room := make([]message.Header, 0, headers) // of all
 	for _, r := range records {
 		p.next, p.epoch = r.Offset+1, r.LeaderEpoch
 		if !r.Attrs.IsControl() {
-			batch.Arrivals = append(batch.Arrivals, arrival(r))
+			at := len(room)
+			room = appendHeaders(room, r.Headers)
+			batch.Arrivals = append(batch.Arrivals, arrival(r, room[at:len(room):len(room)]))
 		}
 	}
 	batch.Next, batch.Epoch = p.next, p.epoch
 	return batch, nil
 }
 
-func arrival(r *kgo.Record) ingest.Arrival {
+func arrival(r *kgo.Record, headers []message.Header) ingest.Arrival {
 	a := ingest.Arrival{
 		Offset:  r.Offset,
 		Key:     r.Key,
 		Value:   r.Value,
-		Headers: messageHeaders(r.Headers),
+		Headers: headers,
 	}
 	in, err := client.Parse(r.Headers, r.Timestamp.UnixMilli())
 	if err != nil {
@@ -258,13 +265,11 @@ func problem(err error) *message.Problem {
 	return p
 }
 
-func messageHeaders(headers []client.Header) []message.Header {
-	if len(headers) == 0 {
-		return nil
-	}
-	converted := make([]message.Header, len(headers))
-	for i, h := range headers {
-		converted[i] = message.Header(h)
+func messageHeaders(headers []client.Header) []message.Header { return appendHeaders(nil, headers) }
+
+func appendHeaders(converted []message.Header, headers []client.Header) []message.Header {
+	for _, h := range headers {
+		converted = append(converted, message.Header(h))
 	}
 	return converted
 }

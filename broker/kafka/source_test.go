@@ -42,7 +42,7 @@ func TestArrivalsAreParsedAndOtherwiseUnchanged(t *testing.T) {
 			{Offset: 1, Key: []byte{}, Value: []byte{}, Headers: []message.Header{h("deliver-cron", "@daily")},
 				Problem: &message.Problem{Code: message.CodeUnsupported,
 					Message: `deliver-cron "@daily" is not supported by this version: send the record without this header`}},
-			{Offset: 2, Key: []byte("k"), Value: []byte("v"),
+			{Offset: 2, Key: []byte("k"), Value: []byte("v"), Headers: []message.Header{},
 				Problem: &message.Problem{Code: message.CodeMalformed,
 					Message: "deliver-at is missing: say when to deliver with deliver-at, RFC 3339 or epoch milliseconds, or with deliver-after, such as 90s"}},
 		}
@@ -69,7 +69,7 @@ func TestArrivalSaysWhatTheHeadersAskFor(t *testing.T) {
 		if err := client.Stamp(r, tt.options...); err != nil {
 			t.Fatal(err)
 		}
-		got := arrival(r)
+		got := arrival(r, messageHeaders(r.Headers))
 		if diff := cmp.Diff(tt.want, got.Instruction); diff != "" || got.Problem != nil {
 			t.Errorf("%s: %v\n%s", name, got.Problem, diff)
 		}

@@ -23,6 +23,7 @@ const (
 // A send is one record on its way.
 type send struct {
 	record  kgo.Record
+	headers [4]kgo.RecordHeader // room for the record's: what is added on delivery, and no others, in most
 	done    func(deliver.Receipt, error)
 	backlog *backlog
 	member  *member // nil: it waits

@@ -4,7 +4,6 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
-	"strings"
 
 	"github.com/carillonmq/carillon/storage"
 	"github.com/carillonmq/carillon/storage/codec"
@@ -126,7 +125,7 @@ func (m *Message) marks() (marks byte) {
 }
 
 // FromEntry returns the message that an entry of the schedule holds. Its slices and strings
-// are parts of the entry's.
+// are parts of the entry's body, which must never change.
 func FromEntry(e *storage.Entry) (Message, error) {
 	b := e.Body
 	if len(b) < 2 || b[0] < bodyVersion {
@@ -149,22 +148,17 @@ func FromEntry(e *storage.Entry) (Message, error) {
 	if b[0] >= bodyVersionOverdue {
 		m.Overdue = d.Varint()
 	}
-	var id, topic []byte
 	if b[0] < bodyVersionNamed {
-		id, topic = d.View(d.Uvarint()), d.View(d.Uvarint())
+		m.ID, m.Origin.Topic = d.TextView(d.Uvarint()), d.TextView(d.Uvarint())
 	}
 	m.Origin.Partition = d.Int32()
 	m.Origin.Offset = d.Varint()
 	m.Key = d.BytesView()
 	m.Value = d.BytesView()
-	count := d.Count()
-	var text strings.Builder // one allocation for all strings, unless the headers' names are long
-	text.Grow(len(id) + len(topic) + min(usualName*count, d.Left()))
-	m.ID, m.Origin.Topic = part(&text, id), part(&text, topic)
-	if count > 0 {
+	if count := d.Count(); count > 0 {
 		m.Headers = make([]Header, count)
 		for i := range m.Headers {
-			m.Headers[i] = Header{Key: part(&text, d.View(d.Uvarint())), Value: d.BytesView()}
+			m.Headers[i] = Header{Key: d.TextView(d.Uvarint()), Value: d.BytesView()}
 		}
 	}
 	if d.Failed() || d.Left() != 0 {
@@ -184,14 +178,4 @@ func FromEntry(e *storage.Entry) (Message, error) {
 
 func appendText(b []byte, s string) []byte {
 	return append(binary.AppendUvarint(b, uint64(len(s))), s...)
-}
-
-// usualName is the length of a header's name, in bytes, that few exceed.
-const usualName = 16
-
-// part returns the bytes as a string, a part of the builder's.
-func part(b *strings.Builder, text []byte) string {
-	start := b.Len()
-	b.Write(text)
-	return b.String()[start:]
 }

@@ -40,7 +40,7 @@ type Verdict struct {
 
 // A Publisher is handed what is due. Neither call blocks.
 type Publisher interface {
-	// Hand passes messages on, in order of delivery.
+	// Hand passes messages on, in order of delivery. It does not keep the slice.
 	Hand(due []DueMessage)
 	// Confirm says that the scheduler knows the target to be parked. It answers each verdict
 	// with Parked: when it comes, the publisher has all that was handed over before the verdict

@@ -130,8 +130,7 @@ func (s *Scheduler) joinsBefore(end storage.Ref) bool {
 
 // takeSwept takes in what was read for those that catch up, up to end.
 func (s *Scheduler) takeSwept(items []storage.Item, end storage.Ref, limit int64) error {
-	var due []DueMessage
-	allowance := s.allowance()
+	due, allowance := s.due[:0], s.allowance()
 	for _, item := range items {
 		if !item.Ref.Less(end) {
 			break
@@ -159,6 +158,7 @@ func (s *Scheduler) takeSwept(items []storage.Item, end storage.Ref, limit int64
 		}
 	}
 	s.publish(due)
+	s.due = due
 	return nil
 }
 

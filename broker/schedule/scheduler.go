@@ -44,6 +44,7 @@ type Scheduler struct {
 	nextChanged int             // of the targets whose holds change, the next to be in a claim
 	events      []raftfsm.Event // reused
 	items       []storage.Item  // reused
+	due         []DueMessage    // reused
 }
 
 // Options are the parts that a scheduler is made of.
@@ -291,8 +292,7 @@ func (s *Scheduler) accept(item storage.Item) error {
 // whether there is more to hand over now.
 func (s *Scheduler) fire(limit int64) (more bool) {
 	ripe, more := s.window.ripen()
-	var due []DueMessage
-	n := 0
+	due, n := s.due[:0], 0
 	for ; n < len(ripe) && int64(ripe[n].When) <= limit; n++ {
 		ref := storage.Ref{Due: int64(ripe[n].When), Seq: ripe[n].Value.seq}
 		m, kept := s.window.kept[ref.Seq]
@@ -316,6 +316,7 @@ func (s *Scheduler) fire(limit int64) (more bool) {
 	unclaimed := n < len(ripe)
 	s.window.take(n)
 	s.publish(due)
+	s.due = due
 	return more && !unclaimed
 }
 
