@@ -173,6 +173,7 @@ func (c *Cluster) user(options ...kgo.Opt) (*kgo.Client, *kadm.Client) {
 		kgo.MaxVersions(c.faults.older),
 		kgo.RecordPartitioner(kgo.ManualPartitioner()),
 		kgo.ProducerLinger(0),
+		kgo.DisableClientMetrics(),
 	)...)
 	c.must(err)
 	return user, kadm.NewClient(user)

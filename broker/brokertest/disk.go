@@ -6,6 +6,7 @@ import (
 	"path/filepath"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"syscall"
 	"time"
 
@@ -32,6 +33,8 @@ type logDisk struct {
 	torn     bool
 	unsynced []overwritten // in the order of the writes
 	lost     int           // how many of them were put back
+
+	written atomic.Int64 // counts the schedule's files, which are written otherwise
 }
 
 // overwritten is what a write that is not synced has taken the place of.

@@ -280,6 +280,10 @@ func (h observedLog) Handle(ctx context.Context, r slog.Record) error {
 		}
 	}
 	switch r.Message {
+	case "flushed", "manifest names what was flushed", "received", "merged":
+		h.node.files.written.Add(1)
+	}
+	switch r.Message {
 	case "leading":
 		h.node.leads.Store(true)
 		h.node.cluster.raise(h.node, "term")

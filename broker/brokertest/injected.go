@@ -56,6 +56,7 @@ func (f *kafkaFaults) fail(request string, a arguments) error {
 	defer f.mu.Unlock()
 	f.injected = append(f.injected, e)
 	if a.value("err", "") == noAnswer {
+		f.kafka.ControlKey(key.Int16(), f.silence)
 		return nil
 	}
 	e.answer, _ = kafkaError(a.value("err", ""))
@@ -64,14 +65,19 @@ func (f *kafkaFaults) fail(request string, a arguments) error {
 	return nil
 }
 
-// silence is the control function of requests that are not answered.
+// silence is the control function of requests that are not answered. Control functions cost each request
+// that they look at, so that there are none but for faults that may still befall one.
 func (f *kafkaFaults) silence(request kmsg.Request) (kmsg.Response, error, bool) {
-	f.kafka.KeepControl()
 	isMute := func(e *injected) bool { return e.handle == nil && e.left > 0 && e.key.Int16() == request.Key() }
 	f.mu.Lock()
 	waiting := slices.ContainsFunc(f.injected, isMute)
 	f.mu.Unlock()
-	if !waiting || !f.ofNode(request) {
+	if !waiting {
+		f.kafka.DropControl()
+		return nil, nil, false
+	}
+	f.kafka.KeepControl()
+	if !f.ofNode(request) {
 		return nil, nil, false
 	}
 	topics := f.topicsOf(request)

@@ -59,10 +59,6 @@ func newKafkaFaults(kafka *kfake.Cluster, dial kgo.Opt) (*kafkaFaults, error) {
 		}
 	}
 	kafka.ControlKey(int16(kmsg.Produce), f.delay)
-	kafka.ControlKey(int16(kmsg.Metadata), f.oldMetadata)
-	kafka.ControlKey(int16(kmsg.ListOffsets), f.oldOffsets)
-	kafka.ControlKey(int16(kmsg.OffsetForLeaderEpoch), f.oldEpochEnds)
-	kafka.ControlKey(-1, f.silence)
 	return f, nil
 }
 

@@ -10,7 +10,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/twmb/franz-go/pkg/kfake"
+	"github.com/carillonmq/carillon/broker/brokertest/wire"
 )
 
 // A network joins hosts in memory. What goes from one host to another can be cut (connections
@@ -18,7 +18,7 @@ import (
 // breaks: what a black hole or a frozen process looks like from outside). A host that is down
 // or frozen has all its links cut or silenced, whatever else is done to them.
 type network struct {
-	stack kfake.VirtualNetwork
+	stack *wire.Network
 
 	mu      sync.Mutex
 	owners  map[string]string // port to host
@@ -42,7 +42,7 @@ const (
 )
 
 func newNetwork() *network {
-	return &network{owners: make(map[string]string), links: make(map[link]linkState), hosts: make(map[string]linkState), changed: make(chan struct{})}
+	return &network{stack: wire.NewNetwork(), owners: make(map[string]string), links: make(map[link]linkState), hosts: make(map[string]linkState), changed: make(chan struct{})}
 }
 
 // set changes the links between a host and the others, both ways.

@@ -101,6 +101,7 @@ func (n *node) start() {
 		Applied:     n.applied,
 		LogFiles:    n.files,
 		FreeSpace:   n.files.free,
+		FreeMemory:  func() {}, // all nodes are in one process
 		Logger:      log,
 	})
 	if errors.Is(err, syscall.ENOSPC) && !n.files.isWell() {

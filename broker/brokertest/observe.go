@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
+	"maps"
 	"slices"
 	"strings"
 	"sync"
@@ -31,6 +32,7 @@ type observer struct {
 	furthest map[place]position   // of the source positions that were seen
 	sampled  time.Time            // when errors of Kafka were last noted
 	digested time.Time            // when all that the nodes have was compared last
+	versions map[*node]version    // of what they had then
 	apart    map[string]time.Time // since when nodes lead that do not reach Kafka
 	routed   bool                 // some delay topic had no route for a while
 
@@ -252,10 +254,29 @@ func (o *observer) sample() {
 		states, nodes = append(states, s), append(nodes, n)
 		o.advance(n, s)
 	}
-	if time.Since(o.digested) >= digestEvery && len(states) > 0 && states[0].Pending < mostDigested {
+	if time.Since(o.digested) >= digestEvery && len(states) > 0 && states[0].Pending < mostDigested && o.hasNews(nodes) {
 		o.digested = time.Now()
 		o.digest(nodes)
 	}
+}
+
+// A version of what a node has is another one when it has applied something, or has written a file.
+type version struct {
+	store   *storage.Store
+	applied uint64
+	files   int64
+}
+
+// hasNews reports whether a node has another version than when it was asked last.
+func (o *observer) hasNews(nodes []*node) bool {
+	now := make(map[*node]version)
+	for _, n := range nodes {
+		store := n.raft().Store()
+		now[n] = version{store, store.State().AppliedIndex, n.files.written.Load()}
+	}
+	news := !maps.Equal(now, o.versions)
+	o.versions = now
+	return news
 }
 
 // sampleErrors notes which errors Kafka has given the nodes since the last look, as faults. Those that go on

@@ -44,8 +44,9 @@ func (f *kafkaFaults) stale(what string, lasts time.Duration, user *kgo.Client) 
 	until := time.Now().Add(lasts)
 	if what == "metadata" {
 		f.mu.Lock()
-		defer f.mu.Unlock()
 		f.metadata = &staleMetadata{until, told}
+		f.mu.Unlock()
+		f.kafka.ControlKey(int16(kmsg.Metadata), f.oldMetadata)
 		return nil
 	}
 	offsets := &staleOffsets{until, make(map[string]map[int32]staleOffset)}
@@ -57,8 +58,10 @@ func (f *kafkaFaults) stale(what string, lasts time.Duration, user *kgo.Client) 
 		offsets.told[*topic.Topic] = partitions
 	}
 	f.mu.Lock()
-	defer f.mu.Unlock()
 	f.offsets = offsets
+	f.mu.Unlock()
+	f.kafka.ControlKey(int16(kmsg.ListOffsets), f.oldOffsets)
+	f.kafka.ControlKey(int16(kmsg.OffsetForLeaderEpoch), f.oldEpochEnds)
 	return nil
 }
 
@@ -87,13 +90,17 @@ func (f *kafkaFaults) lag(topic string, behind int64, lasts time.Duration, user 
 	return nil
 }
 
-// oldMetadata is a control function.
+// oldMetadata is a control function, for as long as what is old is told.
 func (f *kafkaFaults) oldMetadata(request kmsg.Request) (kmsg.Response, error, bool) {
-	f.kafka.KeepControl()
 	f.mu.Lock()
 	old := f.metadata
 	f.mu.Unlock()
-	if old == nil || !time.Now().Before(old.until) || !f.ofNode(request) {
+	if old == nil || !time.Now().Before(old.until) {
+		f.kafka.DropControl()
+		return nil, nil, false
+	}
+	f.kafka.KeepControl()
+	if !f.ofNode(request) {
 		return nil, nil, false
 	}
 	q := request.(*kmsg.MetadataRequest)
@@ -124,13 +131,18 @@ func (s *staleMetadata) topic(asked kmsg.MetadataRequestTopic) kmsg.MetadataResp
 }
 
 func (f *kafkaFaults) staleOffsetsFor(request kmsg.Request) *staleOffsets {
-	f.kafka.KeepControl()
 	f.mu.Lock()
-	defer f.mu.Unlock()
-	if f.offsets == nil || !time.Now().Before(f.offsets.until) || !f.ofNode(request) {
+	old := f.offsets
+	f.mu.Unlock()
+	if old == nil || !time.Now().Before(old.until) {
+		f.kafka.DropControl()
 		return nil
 	}
-	return f.offsets
+	f.kafka.KeepControl()
+	if !f.ofNode(request) {
+		return nil
+	}
+	return old
 }
 
 // of returns what is told of a partition to one who knows of that leader epoch.

@@ -6,6 +6,7 @@ import (
 	"log/slog"
 	"net"
 	"path/filepath"
+	"runtime/debug"
 	"time"
 
 	"github.com/hashicorp/raft-wal/types"
@@ -59,6 +60,9 @@ type Config struct {
 	LogFiles  types.VFS
 	FreeSpace func(dir string) (uint64, error)
 
+	// FreeMemory returns what is garbage to the system, some seconds after a flush. nil: debug.FreeOSMemory.
+	FreeMemory func()
+
 	// Understands is the newest feature level that this node goes by; by default
 	// storage.NewestLevel. Lower: as a program of that level would.
 	Understands storage.Level
@@ -98,6 +102,9 @@ func (c Config) withDefaults() (Config, error) {
 	}
 	if c.Advise == nil {
 		c.Advise = func(err error) error { return err }
+	}
+	if c.FreeMemory == nil {
+		c.FreeMemory = debug.FreeOSMemory
 	}
 	if c.Dial == nil {
 		c.Dial = new(net.Dialer).DialContext

@@ -3,7 +3,6 @@ package node
 import (
 	"context"
 	"errors"
-	"runtime/debug"
 	"time"
 
 	"github.com/hashicorp/raft"
@@ -47,7 +46,7 @@ func (n *Node) flushLoop(ctx context.Context, r *raft.Raft) {
 				continue
 			}
 		case <-release.C:
-			debug.FreeOSMemory()
+			n.cfg.FreeMemory()
 			continue
 		}
 		for err := n.flush(r); err != nil && ctx.Err() == nil && n.failureNow() == nil; err = n.flush(r) {

@@ -31,7 +31,7 @@ func build(ctx context.Context, source, out string, cover bool) (binary, error) 
 	if err != nil {
 		return binary{}, fmt.Errorf("find %s: %w", out, err)
 	}
-	args := []string{"test", "-c", "-o", out}
+	args := []string{"test", "-c", "-ldflags=-s -w", "-o", out} // nobody debugs it, and linking is most of the work
 	if cover {
 		args = append(args, "-cover", "-coverpkg="+covered)
 	}
@@ -82,7 +82,7 @@ func (b binary) play(ctx context.Context, script string) (outcome, error) {
 }
 
 // command is the child: it has its files in the directory, and one processor, since several
-// children share the machine.
+// children share the machine. It collects garbage seldom: it has little memory, and a short life.
 func (b binary) command(ctx context.Context, dir string, text *bytes.Buffer) *exec.Cmd {
 	args := []string{"-test.run=^TestPlay$", "-test.timeout=" + b.timeout.String(), "-script=script.txt", "-report=report.json"}
 	if b.covers {
@@ -90,7 +90,7 @@ func (b binary) command(ctx context.Context, dir string, text *bytes.Buffer) *ex
 	}
 	cmd := exec.CommandContext(ctx, b.path, args...)
 	cmd.Dir = dir
-	cmd.Env = append(os.Environ(), "TMPDIR="+dir, "GOMAXPROCS=1")
+	cmd.Env = append(os.Environ(), "TMPDIR="+dir, "GOMAXPROCS=1", "GOGC=600")
 	cmd.Stdout, cmd.Stderr = text, text
 	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
 	return cmd
