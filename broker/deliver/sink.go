@@ -25,7 +25,8 @@ type Sink interface {
 	Send(d Delivery, done func(Receipt, error))
 	// Isolate gives the topic's outstanding records up: their done is called with
 	// ErrAbandoned, though Kafka may still write them. Until something of the topic
-	// gets through it shares connections only with other topics that were isolated.
+	// gets through it shares connections only with other topics that were isolated, and a
+	// request with none if its Kafka broker answers others.
 	Isolate(topic string)
 	// CreateTopic creates a topic unless it exists, so that it takes batches of that
 	// many bytes, or of Kafka's default if Kafka refuses as many. It blocks for a

@@ -16,6 +16,9 @@ const (
 	leastPatience = 25 * time.Millisecond
 	mostPatience  = 250 * time.Millisecond
 	usualAtFirst  = 5 * time.Millisecond
+
+	// inquireAfter is how long after it was late a flight is looked into: well before the publisher gives it up.
+	inquireAfter = time.Second
 )
 
 // A flight is what a line sends to one Kafka broker at a time. Kafka answers one request of a connection
@@ -30,6 +33,7 @@ type flight struct {
 	boarding bool
 	overdue  bool
 	judged   bool // its targets are among the slow
+	beside   bool // its Kafka broker has answered something else since it was overdue
 	timer    *time.Timer
 }
 
@@ -98,6 +102,7 @@ func (s *Sink) divert(f *flight) {
 		return
 	}
 	f.overdue = true
+	f.timer = time.AfterFunc(inquireAfter, func() { s.inquire(f) })
 	f.line.pipe(f.broker).kept++
 	out := s.dispatchAll(f.broker, time.Now())
 	s.mu.Unlock()
@@ -138,6 +143,7 @@ func (s *Sink) judge(f *flight) {
 	}
 	now := time.Now()
 	f.judged = true
+	f.timer = time.AfterFunc(inquireAfter, func() { s.inquire(f) })
 	for _, m := range f.members {
 		if m.left > 0 && !m.first {
 			m.target.strike(now)
@@ -149,6 +155,24 @@ func (s *Sink) judge(f *flight) {
 	out := s.dispatchAll(f.broker, now)
 	s.mu.Unlock()
 	s.produce(out)
+}
+
+// inquire is called when a flight is so late that it may be given up. Whether its Kafka broker answers somebody else who writes
+// tells then who is to blame: see [standing].
+func (s *Sink) inquire(f *flight) {
+	s.mu.Lock()
+	if f.left == 0 || f.broker == noBroker || s.closed {
+		s.mu.Unlock()
+		return
+	}
+	s.background.Go(func() {
+		if err := writeNothing(s.ctx, s.asking.Broker(int(f.broker))); err == nil {
+			s.mu.Lock()
+			f.beside = true
+			s.mu.Unlock()
+		}
+	})
+	s.mu.Unlock()
 }
 
 // land notes that a send has an outcome, and returns the lines to call produce with. The caller holds mu.
@@ -207,6 +231,7 @@ func (s *Sink) clear(f *flight, now time.Time) {
 		s.measure(now.Sub(f.since))
 	}
 	if i == 0 && len(p.flights) > 0 && !p.flights[0].boarding {
+		p.flights[0].beside = f.beside // what was given up is in its way
 		s.watch(p.flights[0], now)
 	}
 }
@@ -247,6 +272,18 @@ func (s *Sink) recall(b *backlog, of func(*send) bool, err error, now time.Time)
 		out = append(out, s.land(issued, err, now)...)
 	}
 	return recalled, out
+}
+
+// standingOf returns what is to be thought of a target that is given up now. The caller holds mu.
+func (s *Sink) standingOf(t *target) standing {
+	for _, b := range t.backlogs {
+		switch f := b.flight; {
+		case f == nil:
+		case f.beside || f.pipe != nil && f.pipe.flights[0].beside || f.line.pool == s.stuck:
+			return suspect
+		}
+	}
+	return stuck
 }
 
 // giveUp has the clients forget a backlog that is on its way. Its answer may still keep the connection.

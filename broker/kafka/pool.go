@@ -14,11 +14,13 @@ import (
 //	        There are several such pools, each with its share of the quick
 //	slow    an answer was late not long ago. Each takes a line that is free, and when there is none shares a flight with
 //	        targets that are as slow
-//	stuck   given up by Isolate, nothing has got through since
+//	stuck   given up by Isolate, as was all else of its Kafka broker; nothing has got through since
+//	suspect given up by Isolate, though its Kafka broker answered others; nothing has got through since. Each flies alone
 type pool struct {
 	most     int  // lines; more only while retired ones have flights
 	coalesce bool // of the quick: wait for a line that is in time, though another is free
 	gathers  bool // a client gathers a flight before it sends, so that it is one request
+	alone    bool // a flight takes one target
 	lines    []*line
 	queues   map[int32][]*backlog // by Kafka broker, in the order of arrival
 
@@ -26,14 +28,18 @@ type pool struct {
 	preparing bool  // a spare
 }
 
-func newPool(most int, coalesce, gathers bool) *pool {
-	return &pool{most: most, coalesce: coalesce, gathers: gathers, queues: make(map[int32][]*backlog)}
+// newPool returns an empty pool of that manner.
+func newPool(manner pool) *pool {
+	manner.queues = make(map[int32][]*backlog)
+	return &manner
 }
 
 // poolOf returns the pool whose lines the target's records take. The caller holds mu.
 func (s *Sink) poolOf(t *target, now time.Time) *pool {
 	switch {
-	case t.stuck:
+	case t.standing == suspect:
+		return s.suspect
+	case t.standing == stuck:
 		return s.stuck
 	case now.Before(t.slowUntil):
 		return s.slow
@@ -71,7 +77,7 @@ func (s *Sink) dispatch(p *pool, broker int32, now time.Time) (out []*line) {
 	}
 	var boarding []*flight
 	kept := queue[:0]
-	for _, b := range queue {
+	for i, b := range queue {
 		if b.pool != p {
 			continue
 		}
@@ -83,7 +89,10 @@ func (s *Sink) dispatch(p *pool, broker int32, now time.Time) (out []*line) {
 			}
 			continue
 		}
-		kept = append(kept, b)
+		if kept = append(kept, b); p.alone && b.flight == nil {
+			kept = append(kept, queue[i+1:]...) // no line is free, and thousands may wait
+			break
+		}
 	}
 	clear(queue[len(kept):])
 	p.queues[broker] = kept
@@ -98,6 +107,9 @@ func (s *Sink) dispatch(p *pool, broker int32, now time.Time) (out []*line) {
 
 // lineFor returns the line that the backlog goes out with now, nil: it waits. The caller holds mu.
 func (s *Sink) lineFor(p *pool, b *backlog, now time.Time) *line {
+	if p.alone {
+		return s.lineAlone(p, b)
+	}
 	if b.flight != nil {
 		if l := b.flight.line; l.pool == p && !l.retired && b.flight.pipe != nil && b.flight.pipe.takes() {
 			return l
@@ -138,12 +150,33 @@ func (s *Sink) lineFor(p *pool, b *backlog, now time.Time) *line {
 	default:
 		s.retire(p.lines[len(p.lines)-1]) // the first of the quick has what all others use
 	}
-	l, err := s.newLine(p)
-	if err != nil {
-		s.log.Error("cannot create another Kafka client", "error", err)
+	return s.newLine(p)
+}
+
+// lineAlone returns a line whose connection nobody uses, nil: the backlog waits. A line that was made to forget the topic gives
+// its place to a new one. The caller holds mu.
+func (s *Sink) lineAlone(p *pool, b *backlog) *line {
+	if b.flight != nil {
 		return nil
 	}
-	return l
+	var forgetful *line
+	for _, l := range p.lines {
+		switch pipe := l.pipe(b.broker); {
+		case pipe.rests() || len(pipe.flights) > 0:
+		case !l.forgot[b.target.topic]:
+			return l
+		default:
+			forgetful = l
+		}
+	}
+	switch {
+	case len(p.lines) < p.most:
+	case forgetful != nil:
+		s.retire(forgetful)
+	default:
+		return nil
+	}
+	return s.newLine(p)
 }
 
 // fliesAlone reports whether the backlog neither waits for the pipe nor keeps others from it: its broker is
@@ -223,14 +256,15 @@ func (p *pipe) takesBeside(t *target) bool {
 	return p.isBoarding() && p.proven && p.flights[len(p.flights)-1].members[0].target.isLike(t)
 }
 
-// newLine adds a line to the pool: its spare if there is one.
-func (s *Sink) newLine(p *pool) (*line, error) {
+// newLine adds a line to the pool: its spare if there is one. It returns nil when none can be made. The caller holds mu.
+func (s *Sink) newLine(p *pool) *line {
 	l := p.spare
 	p.spare = nil
 	if l == nil {
 		var err error
 		if l, err = s.makeLine(p); err != nil {
-			return nil, err
+			s.log.Error("cannot create another Kafka client", "error", err)
+			return nil
 		}
 	}
 	p.lines = append(p.lines, l)
@@ -238,7 +272,7 @@ func (s *Sink) newLine(p *pool) (*line, error) {
 	for _, p := range s.pools {
 		s.prepare(p)
 	}
-	return l, nil
+	return l
 }
 
 // letGo has the client send what it gathers, and does not wait for the answers.

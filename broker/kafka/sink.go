@@ -33,10 +33,11 @@ const (
 	// slow answer.
 	quickPools = 4
 	// How many clients of franz-go a pool has at most. A quick pool uses one until an answer is overdue.
-	quickLines = 3
-	slowLines  = 4
-	stuckLines = 2
-	// gatherFor bounds how long a client of the slow or stuck gathers what flies together. It makes one
+	quickLines   = 3
+	slowLines    = 4
+	stuckLines   = 2
+	suspectLines = 4
+	// gatherFor bounds how long a client of any but the quick gathers what flies together. It makes one
 	// request of that, since each further one would cost a slow answer, and is told when it has all.
 	gatherFor = 5 * time.Millisecond
 )
@@ -53,6 +54,7 @@ var _ deliver.Sink = (*Sink)(nil)
 //	Send --> backlog --> a quick pool --> line, line, ..    a line is a client of franz-go
 //	         of target   slow pool    --> line, line, ..
 //	         and broker  stuck pool   --> line, line, ..
+//	                     suspect pool --> line, line, ..
 //
 // franz-go does not give up a record that was sent and not answered, and holds back what follows it in
 // that partition. So a topic that is given up leaves its lines, and goes on with others.
@@ -74,10 +76,10 @@ type Sink struct {
 	open    map[*line]struct{} // lines that are not closed, retired ones too
 	usual   time.Duration      // how long an answer in the quick pool usually takes
 
-	quick       [quickPools]*pool
-	slow, stuck *pool
-	pools       []*pool // all of them
-	dealt       int     // targets that have been given a quick pool
+	quick                [quickPools]*pool
+	slow, stuck, suspect *pool
+	pools                []*pool // all of them
+	dealt                int     // targets that have been given a quick pool
 }
 
 // NewSink returns a Sink. It does not connect yet.
@@ -112,14 +114,15 @@ func NewSink(c reach.Config) (*Sink, error) {
 		targets:   make(map[string]*target),
 		open:      make(map[*line]struct{}),
 		usual:     usualAtFirst,
-		slow:      newPool(slowLines, false, true),
-		stuck:     newPool(stuckLines, false, true),
+		slow:      newPool(pool{most: slowLines, gathers: true}),
+		stuck:     newPool(pool{most: stuckLines, gathers: true}),
+		suspect:   newPool(pool{most: suspectLines, gathers: true, alone: true}),
 	}
 	s.ctx, s.end = context.WithCancel(context.Background())
 	for i := range s.quick {
-		s.quick[i] = newPool(quickLines, true, false)
+		s.quick[i] = newPool(pool{most: quickLines, coalesce: true})
 	}
-	s.pools = append(s.quick[:], s.slow, s.stuck)
+	s.pools = append(s.quick[:], s.slow, s.stuck, s.suspect)
 	s.background.Go(s.tend)
 	return s, nil
 }
@@ -265,8 +268,9 @@ func (s *Sink) Isolate(topic string) {
 		return
 	}
 	t := s.target(topic, time.Now())
-	s.log.Warn("target topic is isolated: it shares Kafka clients only with others that do not answer", "topic", topic, "abandoned", t.outstanding.len)
+	s.log.Warn("target topic is isolated: until it answers it shares Kafka clients only with others that do not", "topic", topic, "abandoned", t.outstanding.len)
 	s.abandon(t)
+	t.standing = max(t.standing, s.standingOf(t))
 	var out []*line
 	for _, b := range t.backlogs {
 		b.waiting, b.pool = nil, nil // its queue drops it
@@ -277,7 +281,6 @@ func (s *Sink) Isolate(topic string) {
 		}
 	}
 	t.backlogs = make(map[int32]*backlog)
-	t.stuck = true
 	s.mu.Unlock()
 	s.produce(out)
 }

@@ -84,8 +84,8 @@ type target struct {
 	leaders     []int32            // Kafka broker by partition; fixed while something is outstanding
 	heard       []int32            // the leaders that Kafka named last
 
-	used      time.Time     // when it was sent to, or its partitions were asked for
-	stuck     bool          // given up, and nothing has got through since
+	used      time.Time // when it was sent to, or its partitions were asked for
+	standing  standing
 	slowUntil time.Time     // it counts as slow until then
 	sentence  time.Duration // what the last late answer cost
 	slowness  time.Duration // how long its late answers took, the longest; one in the past counts ever less
@@ -95,6 +95,18 @@ type target struct {
 	refusedSize bool // a record was too large: the limit is asked again with the partitions, it may be raised
 	failed      bool // something of it failed since its partitions were asked for: so is the limit with them
 }
+
+// A standing is what is known of why a target was given up. One answer makes it heard. What is in one request with a silent
+// target is given up with it, and Kafka may write all of it in the end. So a suspect flies alone: if it is innocent it is
+// written once more then, and not with each further try of the silent one. When a Kafka broker answers nobody all its targets
+// are given up, and go out together once it answers one of them.
+type standing int
+
+const (
+	heard   standing = iota
+	stuck            // given up, and for all that is known its Kafka broker is the reason
+	suspect          // given up while its broker answered others, or once more from among the stuck: it is silent, or flew beside one that is
+)
 
 // A backlog is the records of a target for one Kafka broker. What waits keeps its order. It takes another line
 // only when all that flew has an outcome, so nothing overtakes.
@@ -157,7 +169,7 @@ func (t *target) isForgettable(now time.Time) bool {
 			return false
 		}
 	}
-	return t.outstanding.len == 0 && !t.stuck && !t.stale && !t.refusedSize && now.Sub(t.used) > spareIdle && now.Sub(t.slowUntil) > t.sentence
+	return t.outstanding.len == 0 && t.standing == heard && !t.stale && !t.refusedSize && now.Sub(t.used) > spareIdle && now.Sub(t.slowUntil) > t.sentence
 }
 
 // strike notes an answer of the target that is late.
@@ -173,14 +185,14 @@ func (t *target) strike(now time.Time) {
 // makes the other much slower. Those that only flew with a slow one are soon no more like it, since it goes on to be late
 // when they are not along; and where all are late now and then, it takes longer than they. The stuck are all alike.
 func (t *target) isLike(other *target) bool {
-	return t.stuck || t.sentence == other.sentence &&
+	return t.standing == stuck || t.sentence == other.sentence &&
 		bits.Len64(uint64(t.slowness.Milliseconds())) == bits.Len64(uint64(other.slowness.Milliseconds()))
 }
 
 // learn draws conclusions from the outcome of a send.
 func (t *target) learn(err error) {
 	if err == nil {
-		t.stuck = false
+		t.standing = heard
 		return
 	}
 	t.failed = true

@@ -70,13 +70,18 @@ func (s *Sink) keepOpen(producing []*kgo.Broker) {
 	defer cancel()
 	var waiting sync.WaitGroup
 	for _, to := range producing {
-		waiting.Go(func() {
-			request := kmsg.NewPtrProduceRequest() // without records; another kind would take another connection
-			request.Acks = -1
-			request.TimeoutMillis = int32(produceTimeout.Milliseconds())
-			_, _ = to.Request(ctx, request)
-		})
+		waiting.Go(func() { _ = writeNothing(ctx, to) })
 	}
 	waiting.Go(func() { s.questions.KeepOpen(ctx) })
 	waiting.Wait()
+}
+
+// writeNothing asks the Kafka broker to write nothing, and returns when it has answered. It takes the connection that the client's
+// records take: a request of another kind would take another one.
+func writeNothing(ctx context.Context, to *kgo.Broker) error {
+	request := kmsg.NewPtrProduceRequest()
+	request.Acks = -1
+	request.TimeoutMillis = int32(produceTimeout.Milliseconds())
+	_, err := to.Request(ctx, request)
+	return err
 }
