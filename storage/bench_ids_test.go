@@ -161,10 +161,10 @@ func BenchmarkLookup_in_20_segments(b *testing.B) {
 	s.Close()
 }
 
-// forget has the kernel drop what it has read of the segments.
+// forget has the kernel drop what it has read of the segments and the alive-set.
 func forget(b *testing.B, dir string) {
 	b.Helper()
-	paths, err := filepath.Glob(filepath.Join(dir, segmentsName, "*"))
+	paths, err := filepath.Glob(filepath.Join(dir, "*", "*"))
 	if err != nil {
 		b.Fatal(err)
 	}
@@ -181,7 +181,8 @@ func forget(b *testing.B, dir string) {
 }
 
 // Memory and room of many ids, beside as many messages without: 20 million, or as many millions as
-// CARILLON_IDS says. All is merged as it comes.
+// CARILLON_IDS says. All is merged as it comes. At the end, what a start takes to open all of it, from memory and from
+// the disk.
 func BenchmarkIDs_pending(b *testing.B) {
 	n := 20 * million
 	if text := os.Getenv("CARILLON_IDS"); text != "" {
@@ -213,7 +214,7 @@ func pendingIDs(b *testing.B, n int, with bool) (disk int64) {
 	debug.FreeOSMemory()
 	before := anonymousRSS(b)
 	s := benchStore(b, dir)
-	defer s.Close()
+	defer func() { s.Close() }()
 	s.RaiseLevel(LevelThree)
 	most := int64(0)
 	for done := 0; done < n; done += million {
@@ -235,5 +236,16 @@ func pendingIDs(b *testing.B, n int, with bool) (disk int64) {
 	b.ReportMetric(float64(anonymousRSS(b)-before)/1e6, "MB_anon_after_gc")
 	b.ReportMetric(float64(st.SegmentBytes)/float64(n), "disk_bytes/msg")
 	b.ReportMetric(float64(st.Segments), "segments")
+	for _, from := range []string{"memory", "disk"} {
+		s.Close()
+		if from == "disk" {
+			forget(b, dir)
+		}
+		debug.FreeOSMemory()
+		started, spent := time.Now(), processorTime(b)
+		s = benchStore(b, dir)
+		b.ReportMetric(float64(time.Since(started).Microseconds())/1000, "ms_to_open_from_"+from)
+		b.ReportMetric(float64((processorTime(b)-spent).Microseconds())/1000, "cpu_ms_to_open_from_"+from)
+	}
 	return st.SegmentBytes
 }

@@ -145,18 +145,17 @@ func (m *manifest) load() error {
 	if err != nil {
 		return err
 	}
-	for i, id := range records.ids {
-		s, err := segment.Open(m.segmentPath(id), id, records.records[i], m.log)
-		if err != nil {
-			segment.ReleaseAll(named.segments)
-			return err
+	// Beside the segments, since with a hundred million pending either takes some tenths of a second.
+	loaded := make(chan error, 1)
+	go func() {
+		var err error
+		if named.stored.ID != 0 {
+			named.alive, err = m.sets.Load(named.stored)
 		}
-		named.segments = append(named.segments, s)
-	}
-	sortBySeq(named.segments)
-	if named.stored.ID != 0 {
-		named.alive, err = m.sets.Load(named.stored)
-	}
+		loaded <- err
+	}()
+	named.segments, err = m.openSegments(records)
+	err = errors.Join(err, <-loaded)
 	if err == nil {
 		named.outcomes, err = m.readOutcomes(named.level())
 	}
@@ -169,6 +168,19 @@ func (m *manifest) load() error {
 	}
 	m.setCurrent(named)
 	return nil
+}
+
+// openSegments returns the segments by seq, or those that it could open with an error.
+func (m *manifest) openSegments(named segmentRecords) (segments []*segment.Segment, err error) {
+	for i, id := range named.ids {
+		s, err := segment.Open(m.segmentPath(id), id, named.records[i], m.log)
+		if err != nil {
+			return segments, err
+		}
+		segments = append(segments, s)
+	}
+	sortBySeq(segments)
+	return segments, nil
 }
 
 // removeUnnamed removes files that a crash left before they were named, or after

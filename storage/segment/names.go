@@ -4,6 +4,7 @@ import (
 	"crypto/sha256"
 	"encoding/binary"
 	"fmt"
+	"os"
 
 	"github.com/carillonmq/carillon/storage/codec"
 	"github.com/carillonmq/carillon/storage/disk"
@@ -13,11 +14,19 @@ import (
 
 // readFilters reads the filters into memory: a byte and a seventh for each row. They must not
 // come from the file at each look-up, for a bit that is flipped there would hide a message.
-func (s *Segment) readFilters(tx *bbolt.Tx) error {
+func (s *Segment) readFilters(tx *bbolt.Tx, file *os.File) error {
 	if s.Info.Form == Plain {
 		return nil
 	}
-	err := tx.Bucket(filterBucket).ForEach(func(_, value []byte) (err error) {
+	bucket := tx.Bucket(filterBucket)
+	err := bucket.ForEach(func(_, value []byte) error {
+		disk.ReadAhead(file, disk.Offset(s.db, value), int64(len(value)))
+		return nil
+	})
+	if err != nil {
+		return err
+	}
+	err = bucket.ForEach(func(_, value []byte) (err error) {
 		if s.filters, err = s.filters.Add(value); err != nil {
 			return &codec.Damage{File: s.Path, Offset: disk.Offset(s.db, value), Err: err}
 		}

@@ -94,7 +94,7 @@ func (s *Segment) checkFrame() error {
 		if info != s.Info {
 			return fmt.Errorf("%w: file holds %+v, the manifest names %+v", codec.ErrCorrupt, info, s.Info)
 		}
-		return s.readFilters(tx)
+		return s.readFilters(tx, pages.file)
 	})
 }
 

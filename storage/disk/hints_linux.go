@@ -12,3 +12,9 @@ import (
 func StartWriteback(file *os.File) {
 	_ = unix.SyncFileRange(int(file.Fd()), 0, 0, unix.SYNC_FILE_RANGE_WRITE)
 }
+
+// ReadAhead lets the kernel read so many bytes of the file from the disk at once, before they are looked at: what
+// bbolt shows of a file is read a page at a time. It is a hint: an error of the disk is told by who reads.
+func ReadAhead(file *os.File, offset, length int64) {
+	_ = unix.Fadvise(int(file.Fd()), offset, length, unix.FADV_WILLNEED)
+}
