@@ -61,6 +61,7 @@ type lane struct {
 	waiting  []storage.Ref // handed over, payload not read yet
 	ready    []*outgoing   // to be sent next
 	flights  flights       // sent, outcome not known
+	series   *Series       // of all that is flying
 	pace     pace          // of outcomes
 	unplaced []*outgoing   // name a partition that is not there, as far as we know
 	aside    aside         // dead letters that their topic refuses
@@ -86,6 +87,7 @@ func newLane(p *Publisher, target string) *lane {
 		answers:  mailbox.New[PartitionCount](),
 		outcomes: mailbox.New[outcome](),
 		chunk:    leastChunk,
+		series:   new(Series),
 		health:   health{window: p.limits.Flying, widest: p.limits.Flying},
 		letters:  p.lettersFor(target),
 	}

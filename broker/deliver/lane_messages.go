@@ -217,10 +217,10 @@ func (l *lane) launch(o *outgoing, partition int32, now time.Time) {
 func (l *lane) delivery(o *outgoing, partition int32) Delivery {
 	m := &o.message
 	if o.deadLetter { // as the record came, so that a corrected one can be produced from it
-		return Delivery{Topic: l.target, Partition: partition, Key: m.Key, Value: m.Value, Headers: m.Headers}
+		return Delivery{Topic: l.target, Partition: partition, Key: m.Key, Value: m.Value, Headers: m.Headers, Series: l.series}
 	}
 	l.headers = m.AppendDeliveredHeaders(l.headers[:0], l.p.cfg.ClusterID, o.ref.Seq)
-	return Delivery{Topic: l.target, Partition: partition, Key: m.DeliveredKey(), Value: m.Value, Headers: l.headers}
+	return Delivery{Topic: l.target, Partition: partition, Key: m.DeliveredKey(), Value: m.Value, Headers: l.headers, Series: l.series}
 }
 
 // takeOutcomes hears Kafka's answers: what is written is acknowledged, the rest, which is

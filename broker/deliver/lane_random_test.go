@@ -53,7 +53,7 @@ func TestLane_keepsItsPromisesWhateverFails(t *testing.T) {
 				b.raise(storage.LevelThree)
 			}
 			orders := b.sink.topic("orders", 3)
-			orders.heals, orders.recalls = true, true
+			orders.heals = true
 			failing := int32(-1) // partition
 			refuse := func(d Delivery) error {
 				var seq uint64

@@ -196,6 +196,7 @@ func (s *settling) step(ctx context.Context, l *lane, e event) (state, error) {
 	if l.flights.flying > 0 {
 		return s, nil
 	}
+	l.series = new(Series) // all of the last one has been heard
 	cause := s.cause
 	if len(s.failed) > 0 {
 		slices.SortFunc(s.failed, func(a, b *outgoing) int { return a.ref.Compare(b.ref) })

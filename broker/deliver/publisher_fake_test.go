@@ -37,9 +37,7 @@ type topicLog struct {
 	heals      bool                 // fresh connections are answered
 	latency    time.Duration
 	isolated   int
-	recalls    bool // what is sent at the moment at which its partition fails, fails as well
 
-	failed   map[int32]time.Time // when each partition did last
 	buffered map[int32][]*attempt
 	flying   []*attempt
 	attempts map[string]*attempt // the last one, by value
@@ -48,6 +46,7 @@ type topicLog struct {
 
 type attempt struct {
 	Delivery
+	series *Series
 	done   func(Receipt, error)
 	offset int64 // once it is written
 	alone  bool  // nothing else of the topic was flying at any time meanwhile
@@ -63,7 +62,6 @@ func (s *topicLogs) topic(name string, partitions int32) *topicLog {
 		s.topics[name] = &topicLog{
 			partitions: partitions,
 			latency:    2 * time.Millisecond,
-			failed:     make(map[int32]time.Time),
 			buffered:   make(map[int32][]*attempt),
 			attempts:   make(map[string]*attempt),
 			written:    make(map[int32][]Delivery),
@@ -107,14 +105,16 @@ func (s *topicLogs) Send(d Delivery, done func(Receipt, error)) {
 		return
 	}
 	d.Headers = slices.Clone(d.Headers)
-	a := &attempt{Delivery: d, done: done, alone: len(t.flying) == 0}
+	series := d.Series
+	d.Series = nil // it is not written
+	a := &attempt{Delivery: d, series: series, done: done, alone: len(t.flying) == 0}
 	if len(t.flying) == 1 {
 		t.flying[0].alone = false
 	}
 	t.flying = append(t.flying, a)
 	t.attempts[string(d.Value)] = a
-	if t.recalls && t.failed[d.Partition].Equal(time.Now()) {
-		t.resolve(a, ErrTargetUnavailable)
+	if a.series.Failed != nil {
+		t.resolve(a, a.series.Failed)
 		return
 	}
 	t.buffered[d.Partition] = append(t.buffered[d.Partition], a)
@@ -140,11 +140,10 @@ func (s *topicLogs) answer(t *topicLog, partition int32) {
 			err = e
 		}
 	}
-	if err != nil {
-		t.failed[partition] = time.Now()
-	}
 	for _, a := range batch {
-		if err == nil {
+		if err != nil {
+			a.series.Failed = err
+		} else {
 			a.offset = int64(len(t.written[partition]))
 			t.written[partition] = append(t.written[partition], a.Delivery)
 		}

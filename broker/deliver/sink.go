@@ -17,8 +17,9 @@ type Sink interface {
 	// not hear the context while it connects is left alone with its answer.
 	Partitions(ctx context.Context, topics []string) []PartitionCount
 	// Send hands one record to Kafka and returns at once. Records of one
-	// (topic, partition) keep the order of the calls. The slice of headers is the caller's
-	// again when it returns, what it refers to is not. done is called exactly once,
+	// (topic, partition) keep the order of the calls. When one of a Series has failed, all
+	// of it that are sent later fail as well and are not tried. The slice of headers is the
+	// caller's again when it returns, what it refers to is not. done is called exactly once,
 	// from a goroutine of the sink, and must not block. Its error is nil when all
 	// in-sync replicas have the record, and the receipt says where; else it wraps a
 	// sentinel of this file, and the receipt says nothing.
@@ -50,6 +51,14 @@ type Delivery struct {
 	Key       []byte
 	Value     []byte
 	Headers   []message.Header
+	Series    *Series // nil: it does not matter to others whether this one fails
+}
+
+// A Series is the records that are sent to one topic until the sender has heard of a failure. A failure is known to the Sink
+// first, and what the sender sends before it has heard of it would be written before what failed. So the failure is kept
+// here, where Send finds it; the sender, when it has heard all, begins another.
+type Series struct {
+	Failed error // why one of its records failed, nil: none has. The Sink alone reads and writes it, under its lock
 }
 
 // A Receipt says where in its topic a record is.

@@ -190,3 +190,37 @@ func TestWhatHasDepartedIsRecalled(t *testing.T) {
 		}
 	}, kfake.SeedTopics(2, "orders"))
 }
+
+// Who sends hears of a failure a moment after the sink. What it sends until then is not written, or it would be before what
+// failed; it fails as well, until another series is begun.
+func TestNothingIsWrittenBetweenAFailureAndItsHearing(t *testing.T) {
+	inBubble(t, func(t *testing.T, kafka bubble) {
+		sink := newSink(t, kafka)
+		kafka.Fault(kfake.Fault{Keys: []kmsg.Key{kmsg.Produce}, Topic: "orders", Err: kerr.MessageTooLarge, Count: 1})
+		series := new(deliver.Series)
+		meanwhile := make(chan error, 2)
+		first := make(chan error)
+		sink.Send(deliver.Delivery{Topic: "orders", Value: []byte("1"), Series: series}, func(_ deliver.Receipt, err error) {
+			for partition := range int32(2) { // the sink knows, and the sender does not: this tells it
+				sink.Send(deliver.Delivery{Topic: "orders", Partition: partition, Value: []byte("2"), Series: series}, func(_ deliver.Receipt, err error) { meanwhile <- err })
+			}
+			go func() { first <- err }()
+		})
+		for _, outcome := range []error{<-first, <-meanwhile, <-meanwhile} {
+			if !errors.Is(outcome, deliver.ErrRecordTooLarge) {
+				t.Errorf("outcome %v, want that of the first that failed", outcome)
+			}
+		}
+		series = new(deliver.Series)
+		for _, value := range []string{"1", "2"} {
+			if _, err := sendAndWait(sink, deliver.Delivery{Topic: "orders", Value: []byte(value), Series: series}); err != nil {
+				t.Error(err)
+			}
+		}
+		for i, r := range kafka.records("orders", 2) {
+			if want := fmt.Sprint(i + 1); string(r.Value) != want {
+				t.Errorf("record %q was written at offset %d, want %q", r.Value, i, want)
+			}
+		}
+	}, kfake.SeedTopics(2, "orders"))
+}

@@ -129,7 +129,7 @@ func NewSink(c reach.Config) (*Sink, error) {
 
 // Send hands one record to Kafka and returns at once; see [deliver.Sink].
 func (s *Sink) Send(d deliver.Delivery, done func(deliver.Receipt, error)) {
-	issued := &send{done: done}
+	issued := &send{series: d.Series, done: done}
 	issued.record = kgo.Record{
 		Topic:     d.Topic,
 		Partition: d.Partition,
@@ -142,6 +142,11 @@ func (s *Sink) Send(d deliver.Delivery, done func(deliver.Receipt, error)) {
 	if s.closed {
 		s.mu.Unlock()
 		go done(deliver.Receipt{}, abandoned(d.Topic))
+		return
+	}
+	if failed := issued.failed(); failed != nil {
+		s.mu.Unlock()
+		go done(deliver.Receipt{}, failed)
 		return
 	}
 	t := s.target(d.Topic, now)
@@ -222,6 +227,7 @@ func (s *Sink) settle(issued *send, err error) {
 	if ours {
 		t.learn(err)
 		if err != nil {
+			issued.fail(classify(t.topic, err))
 			behind, out = s.failBehind(issued, err, now)
 		}
 		s.forgetStale(t)

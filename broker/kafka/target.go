@@ -24,12 +24,28 @@ const (
 type send struct {
 	record  kgo.Record
 	headers [4]kgo.RecordHeader // room for the record's: what is added on delivery, and no others, in most
+	series  *deliver.Series     // nil: none
 	done    func(deliver.Receipt, error)
 	backlog *backlog
 	member  *member // nil: it waits
 
 	isOut      bool  // it is among those that are outstanding
 	prev, next *send // there
+}
+
+// failed returns why a record of its series has failed, nil: none has. The caller holds mu.
+func (s *send) failed() error {
+	if s.series == nil {
+		return nil
+	}
+	return s.series.Failed
+}
+
+// fail notes that the send has failed, which ends its series. The caller holds mu.
+func (s *send) fail(err error) {
+	if s.series != nil {
+		s.series.Failed = err
+	}
 }
 
 // sends are those of a target that are outstanding, a list in no order that matters.
