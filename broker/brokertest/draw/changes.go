@@ -16,10 +16,7 @@ import (
 func (r *run) changed(seed uint64, end time.Duration) {
 	r.Rand = rand.New(rand.NewPCG(seed, 2))
 	begin := r.ready()
-	upheavals := r.happened(begin, end, func(text string) bool {
-		verb, _, _ := strings.Cut(text, " ")
-		return slices.Contains([]string{"kill", "stop", "freeze", "isolate", "cut", "silence"}, verb)
-	})
+	upheavals := r.happened(begin, end, isUpheaval)
 	partings := r.happened(begin, end, func(text string) bool {
 		return slices.Contains([]string{"freeze leader", "isolate leader", "cut leader", "silence leader"}, text)
 	})
@@ -68,6 +65,12 @@ func (r *run) change(at time.Duration) string {
 		fmt.Sprintf(" deliver-to=%s %s", r.to(), due()),
 		" "+pastDue(r, at),
 	)
+}
+
+// isUpheaval reports whether a line does what may end a term.
+func isUpheaval(text string) bool {
+	verb, _, _ := strings.Cut(text, " ")
+	return slices.Contains([]string{"kill", "stop", "freeze", "isolate", "cut", "silence"}, verb)
 }
 
 // happened returns when something of that kind happens, as far as that is known before.

@@ -13,10 +13,13 @@ func (r *run) dense(at, length time.Duration, topic string) {
 }
 
 // crowded gets more at once than it may have, again and again, and in between something each millisecond: so often
-// it is read to where messages are due right then.
+// it is read to where messages are due right then. On slow disks much happens while it is read.
 func crowded(r *run, at, length time.Duration) {
 	topic := r.to()
 	r.mixed(at, length)
+	if r.chance(0.5) {
+		r.slowAll(at, 20*time.Millisecond, 200*time.Millisecond)
+	}
 	for range 1 + r.IntN(2) {
 		when := at + r.span(3*r.unit, length)
 		r.dense(when, time.Second, topic)

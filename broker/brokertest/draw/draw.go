@@ -192,10 +192,10 @@ func (r *run) drawCluster() {
 // with each answer, and as many as may be handed over with each answer and its Ack.
 func (r *run) drawLatencies(handed, flying int) {
 	const least, most = time.Millisecond, 50 * time.Millisecond
-	if most := min(most, time.Duration(handed)*time.Millisecond/10); most >= least && r.chance(0.75) {
+	if most := min(most, time.Duration(handed)*time.Millisecond/10); r.chance(0.75) {
 		r.setting("sync=%s", span(r.latency(least, most)))
 	}
-	if most := min(most, time.Duration(min(handed, flying))*time.Millisecond/4); most >= least && r.chance(0.75) {
+	if most := min(most, time.Duration(min(handed, flying))*time.Millisecond/4); r.chance(0.75) {
 		r.answer = r.latency(least, most)
 		if r.chance(0.3) {
 			r.answer = r.fine(least/20, least)
@@ -205,8 +205,12 @@ func (r *run) drawLatencies(handed, flying int) {
 }
 
 // latency draws how long something takes while all is well. What takes whole milliseconds ends together
-// with what is due then, and what does not ends between two ticks.
+// with what is due then, and what does not ends between two ticks. Where there is time for less than the least, it
+// takes a part of that.
 func (r *run) latency(least, most time.Duration) time.Duration {
+	if most < least {
+		return r.fine(least/20, least)
+	}
 	if r.chance(0.5) {
 		return r.span(least, most)
 	}

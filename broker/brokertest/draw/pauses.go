@@ -6,7 +6,8 @@ import (
 )
 
 // paused has users pause delay topics and targets, at any time, beside whatever else happens: one of them, or in
-// three of ten scripts several. It draws for itself, so that all other lines of a seed stay what they are.
+// three of ten scripts several. Half of them are targets that much is on its way to, shortly before a leader is
+// struck. It draws for itself, so that all other lines of a seed stay what they are.
 func (r *run) paused(seed uint64, end time.Duration) {
 	r.Rand = rand.New(rand.NewPCG(seed, 1))
 	few := 1
@@ -14,12 +15,18 @@ func (r *run) paused(seed uint64, end time.Duration) {
 		few = pick(r, 2, 4, 10)
 	}
 	begin := r.ready()
+	upheavals := r.happened(begin, end, isUpheaval)
 	for range 1 + r.IntN(few) {
 		what := "topic " + pick(r, r.sources...)
 		if r.chance(0.5) {
 			what = "target " + r.to()
 		}
 		at := begin + time.Duration(r.Int64N(int64(end-begin)))
+		if len(upheavals) > 0 && r.chance(0.5) {
+			what = "target " + r.targets[0]
+			at = max(begin, pick(r, upheavals...)-r.span(10*time.Millisecond, 10*time.Second))
+			r.busy(at, r.targets[0])
+		}
 		for range 1 + r.IntN(3) { // again at once, at times
 			r.at(at, "pause %s", what)
 			at += r.span(r.unit/10, max(r.unit, (end-at)/2))
@@ -27,4 +34,12 @@ func (r *run) paused(seed uint64, end time.Duration) {
 			at += r.span(time.Millisecond, 10*r.unit)
 		}
 	}
+}
+
+// busy has a target answer slowly about then, while messages are due for it.
+func (r *run) busy(at time.Duration, topic string) {
+	begun := r.before(at, r.span(time.Second, 10*time.Second))
+	r.at(begun, "slow %s answer=%s", topic, span(r.fine(300*time.Millisecond, 10*time.Second)))
+	r.produce(begun, 1+r.count(), "key=k%% deliver-to=%s %s spread=%s", topic, after(r.span(time.Millisecond, time.Second)), span(2*(at-begun)+time.Second))
+	r.at(at+r.span(time.Second, 10*r.unit), "well %s", topic)
 }

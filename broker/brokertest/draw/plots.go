@@ -26,7 +26,7 @@ func plots() []plot {
 		{2, slowBesideQuick, nil}, {1, unrouted, nil}, {3, slowCommits, nil}, {2, shortOutages, nil}, {2, tenantForbidden, nil},
 		{2, strayAnswers, nil}, {2, catchesUp, nil}, {2, movedLeaders, nil}, {2, handsOver, nil}, {2, leftBehind, []string{"flush"}},
 		{2, slowBeginning, nil}, {2, oneByOne, nil},
-		{3, waves, []string{"flush"}}, {3, crowded, []string{"handed"}}, {3, overwritten, []string{"feed", "handed"}},
+		{3, waves, []string{"flush"}}, {3, crowded, []string{"feed", "handed"}}, {3, overwritten, []string{"feed", "handed"}},
 		{2, readAgain, []string{"loaded"}},
 	}
 }
