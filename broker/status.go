@@ -193,7 +193,7 @@ func oldestDue(store *storage.Store) int64 {
 		from = from.Min(hold.Mark)
 	}
 	for range pages {
-		items, next, done, err := store.Scan(from, 1, nil, nil)
+		items, next, done, err := store.Scan(from, storage.Ref{}, 1, nil, nil)
 		switch {
 		case len(items) > 0:
 			return items[0].Due

@@ -379,7 +379,7 @@ func TestPause_meansTheSameToLookUpsAndTheScheduler(t *testing.T) {
 	apply(t, f, OpenIDs{UpTo: shown.Seq, Named: []storage.Named{{Ref: shown.Ref, Target: "orders", Topic: "a.delay", ID: "one"}}})
 	apply(t, f, Pause{Kind: pause.Topic, Name: "a.delay"})
 	apply(t, f, ChangeClaim{ClaimChange: storage.ClaimChange{Through: 90}})
-	read, _, _, err := f.store.Scan(storage.Ref{}, 10, nil, nil)
+	read, _, _, err := f.store.Scan(storage.Ref{}, storage.Ref{}, 10, nil, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -395,7 +395,7 @@ func TestPause_meansTheSameToLookUpsAndTheScheduler(t *testing.T) {
 // compareClaimed compares what is claimed with the model, message by message, and by what each is held.
 func (p *play) compareClaimed(store *storage.Store) {
 	p.t.Helper()
-	items, _, done, err := store.Scan(storage.Ref{}, math.MaxInt, nil, nil)
+	items, _, done, err := store.Scan(storage.Ref{}, storage.Ref{}, math.MaxInt, nil, nil)
 	if err != nil || !done || len(items) != len(p.model.alive) {
 		p.t.Fatalf("%d messages were read, all: %v, %v", len(items), done, err)
 	}

@@ -157,7 +157,7 @@ func BenchmarkScan(b *testing.B) {
 				var buf []Item
 				for done := false; !done; calls++ {
 					var err error
-					if buf, from, done, err = s.Scan(from, 4096, nil, buf[:0]); err != nil {
+					if buf, from, done, err = s.Scan(from, Ref{}, 4096, nil, buf[:0]); err != nil {
 						b.Fatal(err)
 					}
 					got += len(buf)
@@ -204,7 +204,7 @@ func readAll(b *testing.B, s *Store, batch int) {
 	var from Ref
 	for done := false; !done; {
 		var err error
-		if items, from, done, err = s.Scan(from, 4096, nil, items[:0]); err != nil {
+		if items, from, done, err = s.Scan(from, Ref{}, 4096, nil, items[:0]); err != nil {
 			b.Fatal(err)
 		}
 		for _, it := range items {

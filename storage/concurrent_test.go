@@ -93,7 +93,7 @@ func seesAll(s *Store, kept []Entry) error {
 	next := 0
 	for done := false; !done; {
 		var err error
-		if buf, from, done, err = s.Scan(from, 100, nil, buf[:0]); err != nil {
+		if buf, from, done, err = s.Scan(from, Ref{}, 100, nil, buf[:0]); err != nil {
 			return err
 		}
 		for _, item := range buf {

@@ -44,7 +44,7 @@ func TestTenMillionDueInOneMinute_comeInOrderFromBoundedMemory(t *testing.T) {
 	got := uint64(0)
 	for calls, done := 0, false; !done; calls++ {
 		var err error
-		if items, from, done, err = s.Scan(from, 4096, nil, items[:0]); err != nil {
+		if items, from, done, err = s.Scan(from, Ref{}, 4096, nil, items[:0]); err != nil {
 			t.Fatal(err)
 		}
 		for _, item := range items {

@@ -108,7 +108,7 @@ func readEverything(t *testing.T, dir string, m *model) error {
 	var from Ref
 	var items []Item
 	for done := false; !done && err == nil; {
-		items, from, done, err = s.Scan(from, len(items)+100, nil, items)
+		items, from, done, err = s.Scan(from, Ref{}, len(items)+100, nil, items)
 	}
 	if err != nil {
 		return err

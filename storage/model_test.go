@@ -349,7 +349,7 @@ func scanAll(t testingT, s *Store, limit int) (all []Item) {
 	t.Helper()
 	from := Ref{Due: -1 << 63}
 	for {
-		items, next, done, err := s.Scan(from, limit, nil, nil)
+		items, next, done, err := s.Scan(from, Ref{}, limit, nil, nil)
 		if err != nil {
 			t.Fatalf("Scan from %v: %v", from, err)
 		}

@@ -101,18 +101,18 @@ const (
 type Filter func(at Ref, topic, target string) bool
 
 // Scan appends to out, in order of delivery, messages that are alive, lie at or
-// after from, and are such that keep accepts them, until out holds
-// limit. It does a bounded amount of work, so it may return fewer, even none: go
-// on at next until done, which says that nothing lies at or after next. It may
+// after from and before to, and are such that keep accepts them, until out holds
+// limit. The zero to is after all. It does a bounded amount of work, so it may return fewer, even none: go
+// on at next until that is to, or until done, which says that nothing lies at or after next. It may
 // wait for the disk.
 //
 // What is returned was alive when it was read; it may be dead by now. A message
 // accepted during the scan may be missed.
-func (s *Store) Scan(from Ref, limit int, keep Filter, out []Item) (items []Item, next Ref, done bool, err error) {
+func (s *Store) Scan(from, to Ref, limit int, keep Filter, out []Item) (items []Item, next Ref, done bool, err error) {
 	if keep == nil {
 		keep = func(Ref, string, string) bool { return true }
 	}
-	sc := scan{store: s, limit: limit, keep: keep, out: out, checked: len(out), next: from, steps: scanSteps}
+	sc := scan{store: s, walk: walk{to: to}, limit: limit, keep: keep, out: out, checked: len(out), next: from, steps: scanSteps}
 	defer func() { s.scanned.Add(sc.looked) }()
 	sc.lookAtMemory(from)
 	defer segment.ReleaseAll(sc.walk.segments)

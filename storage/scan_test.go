@@ -20,7 +20,7 @@ func TestScan_filtersByTargetInMemoryAndOnDisk(t *testing.T) {
 			flush(t, s, index)
 		}
 	}
-	items, _, done, err := s.Scan(Ref{}, 1000, func(_ Ref, _, target string) bool { return target != "held" }, nil)
+	items, _, done, err := s.Scan(Ref{}, Ref{}, 1000, func(_ Ref, _, target string) bool { return target != "held" }, nil)
 	if err != nil || !done || len(items) != 132 {
 		t.Fatalf("%d items, done %v, error %v", len(items), done, err)
 	}
@@ -38,7 +38,7 @@ func TestScan_countsWhatItLooksAt(t *testing.T) {
 	script(s, m, operation{Accept: entries(50, 0, 1, 10)})
 	for _, keep := range []Filter{nil, func(Ref, string, string) bool { return false }} {
 		before := s.Scanned()
-		if _, _, _, err := s.Scan(Ref{}, 1000, keep, nil); err != nil {
+		if _, _, _, err := s.Scan(Ref{}, Ref{}, 1000, keep, nil); err != nil {
 			t.Fatal(err)
 		}
 		if got := s.Scanned() - before; got != 150 {
@@ -59,7 +59,7 @@ func TestScan_doesABoundedAmountOfWorkPerCall(t *testing.T) {
 		var from Ref
 		calls := 0
 		for done := false; !done; calls++ {
-			items, next, ended, err := s.Scan(from, 10, func(Ref, string, string) bool { return false }, nil)
+			items, next, ended, err := s.Scan(from, Ref{}, 10, func(Ref, string, string) bool { return false }, nil)
 			if err != nil || len(items) != 0 || !ended && !from.Less(next) {
 				t.Fatalf("on disk %v: from %v to %v, %d items, error %v", onDisk, from, next, len(items), err)
 			}
@@ -76,12 +76,12 @@ func TestScan_startsAtFromInclusive(t *testing.T) {
 	script(s, m, operation{Accept: entries(2000, 0, 0, 100)}) // all due at once
 	flush(t, s, 1)
 	for _, seq := range []uint64{1, 2, 777, 2000} {
-		items, next, _, err := s.Scan(Ref{Due: 0, Seq: seq}, 1, nil, nil)
+		items, next, _, err := s.Scan(Ref{Due: 0, Seq: seq}, Ref{}, 1, nil, nil)
 		if err != nil || len(items) != 1 || items[0].Seq != seq || next != (Ref{Due: 0, Seq: seq + 1}) {
 			t.Fatalf("from seq %d: %v, next %v, error %v", seq, items, next, err)
 		}
 	}
-	if items, _, done, err := s.Scan(Ref{Due: 0, Seq: 2001}, 1, nil, nil); err != nil || len(items) != 0 || !done {
+	if items, _, done, err := s.Scan(Ref{Due: 0, Seq: 2001}, Ref{}, 1, nil, nil); err != nil || len(items) != 0 || !done {
 		t.Fatalf("beyond the end: %v, done %v, error %v", items, done, err)
 	}
 }
@@ -124,7 +124,7 @@ func TestScan_findsWhatIsMixedInMemoryAndOnDisk(t *testing.T) {
 		var found []Item
 		calls, done := 0, false
 		for from := (Ref{}); !done; calls++ {
-			items, next, ended, err := s.Scan(from, limit, nil, nil)
+			items, next, ended, err := s.Scan(from, Ref{}, limit, nil, nil)
 			if err != nil || !ended && !from.Less(next) {
 				t.Fatalf("from %v to %v, error %v", from, next, err)
 			}
@@ -142,6 +142,42 @@ func TestScan_findsWhatIsMixedInMemoryAndOnDisk(t *testing.T) {
 			}
 		}
 		frozen.Release()
+	}
+}
+
+// One that is to end somewhere tells all before that and nothing from there on, and does not look further than it must.
+func TestScan_endsWhereItIsTo(t *testing.T) {
+	const each, step = 3000, 700
+	s, m := openStore(t, t.TempDir()), newModel()
+	script(s, m, operation{Accept: entries(each, 0, 3, 10)})
+	flush(t, s, 1)
+	script(s, m, operation{Accept: entries(each, 1, 3, 10)})
+	frozen := s.Freeze()
+	defer frozen.Release()
+	script(s, m, operation{Accept: entries(each, 2, 3, 10), Kill: []SeqRun{{each + 1000, each + 1500}}})
+	var found []Item
+	before := s.Scanned()
+	for from, done := (Ref{}), false; !done; {
+		to := Ref{Due: from.Due + step}
+		for from.Less(to) && !done {
+			items, next, ended, err := s.Scan(from, to, 500, nil, nil)
+			if err != nil || !ended && !from.Less(next) || to.Less(next) {
+				t.Fatalf("from %v to %v: next is %v, error %v", from, to, next, err)
+			}
+			found, from, done = append(found, items...), next, ended
+		}
+	}
+	want := m.sorted()
+	if len(found) != len(want) {
+		t.Fatalf("%d messages were found of %d", len(found), len(want))
+	}
+	for i := range found {
+		if found[i].Ref != want[i].Ref() {
+			t.Fatalf("number %d is %v, want %v", i, found[i].Ref, want[i].Ref())
+		}
+	}
+	if looked := s.Scanned() - before; looked > 4*each {
+		t.Errorf("%d entries were looked at to find %d", looked, len(want))
 	}
 }
 

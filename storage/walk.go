@@ -10,6 +10,7 @@ import (
 // A walk goes over memtables and segments in order of delivery, over what they held at the moment
 // in which it looked at memory.
 type walk struct {
+	to       Ref                // it ends there, exclusive; zero: nowhere
 	memory   []merge.Slice      // of each memtable
 	horizon  *Ref               // memory was looked at up to here, exclusive; nil: all of it
 	segments []*segment.Segment // pinned
@@ -30,7 +31,7 @@ func (w *walk) lookAtMemory(s *Store, from Ref, visits, limit int, keep func(e *
 // did. It does not when the horizon is none, or when something has moved to disk meanwhile: the segments that are
 // pinned lack that. The caller holds mu.
 func (w *walk) lookFurther(s *Store, visits, limit int, keep func(e *Entry) bool) bool {
-	if w.horizon == nil || !slices.Equal(w.segments, s.segments) {
+	if w.horizon == nil || w.isBeyond(*w.horizon) || !slices.Equal(w.segments, s.segments) {
 		return false
 	}
 	from := *w.horizon
@@ -51,7 +52,7 @@ func (w *walk) gather(s *Store, from Ref, visits, limit int, keep func(e *Entry)
 		var found merge.Slice
 		left := visits
 		t.Ascend(from, func(e Entry) bool {
-			if left--; left < 0 || len(found) > limit {
+			if left--; left < 0 || len(found) > limit || w.isBeyond(e.Ref()) {
 				w.lowerHorizon(e.Ref())
 				return false
 			}
@@ -63,6 +64,9 @@ func (w *walk) gather(s *Store, from Ref, visits, limit int, keep func(e *Entry)
 		w.memory = append(w.memory, found)
 	}
 }
+
+// isBeyond reports whether the walk has ended before r.
+func (w *walk) isBeyond(r Ref) bool { return w.to != Ref{} && !r.Less(w.to) }
 
 func (w *walk) lowerHorizon(r Ref) {
 	if w.horizon == nil || r.Less(*w.horizon) {
@@ -106,10 +110,14 @@ func (w *walk) close() {
 
 // peek returns the next entry, good until skip; nil at the end of what can be seen.
 func (w *walk) peek() *Entry {
-	if w.heads.Empty() || w.horizon != nil && !w.heads.Peek().Ref().Less(*w.horizon) {
+	if w.heads.Empty() {
 		return nil
 	}
-	return w.heads.Peek()
+	e := w.heads.Peek()
+	if w.isBeyond(e.Ref()) || w.horizon != nil && !e.Ref().Less(*w.horizon) {
+		return nil
+	}
+	return e
 }
 
 // body returns that of the entry which peek shows, checked and copied if a file has it.
@@ -133,8 +141,11 @@ func (w *walk) spent(chunks int) bool {
 
 // end says where to go on when peek has shown nothing: done when nothing lies at or after next.
 func (w *walk) end(next Ref) (Ref, bool) {
-	if w.horizon == nil {
-		return next, true
+	switch {
+	case w.horizon != nil && !w.isBeyond(*w.horizon):
+		return *w.horizon, false
+	case w.horizon != nil || !w.heads.Empty():
+		return w.to, false
 	}
-	return *w.horizon, false
+	return next, true
 }

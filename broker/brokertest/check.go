@@ -79,7 +79,7 @@ func (p *player) isSettled(left int) bool {
 	soon := time.Now().Add(horizon).UnixMilli()
 	store := p.nodes[0].raft().Store()
 	before := store.Scanned()
-	items, _, done, err := store.Scan(storage.Ref{}, left+1, nil, nil)
+	items, _, done, err := store.Scan(storage.Ref{}, storage.Ref{}, left+1, nil, nil)
 	p.must(err)
 	p.observer.own += int64(store.Scanned() - before)
 	if len(items) <= left && !done || len(items) > left && items[left].Due < soon {

@@ -236,9 +236,9 @@ type slowStore struct {
 	node *node
 }
 
-func (s slowStore) Scan(from storage.Ref, most int, keep storage.Filter, out []storage.Item) ([]storage.Item, storage.Ref, bool, error) {
+func (s slowStore) Scan(from, to storage.Ref, most int, keep storage.Filter, out []storage.Item) ([]storage.Item, storage.Ref, bool, error) {
 	if s.node.files.isSlow() {
 		s.node.pause(1)
 	}
-	return s.Store.Scan(from, most, keep, out)
+	return s.Store.Scan(from, to, most, keep, out)
 }

@@ -72,7 +72,7 @@ func (p *player) pending(store *storage.Store) []ledger.Message {
 	var items []storage.Item
 	for from, done := (storage.Ref{}), false; !done; {
 		var err error
-		items, from, done, err = store.Scan(from, len(items)+1024, nil, items)
+		items, from, done, err = store.Scan(from, storage.Ref{}, len(items)+1024, nil, items)
 		p.must(err)
 	}
 	refs := make([]storage.Ref, len(items))

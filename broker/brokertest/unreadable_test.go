@@ -28,7 +28,7 @@ func TestUnreadableMessage_staysAndHoldsNobodyUp(t *testing.T) {
 		c.must(p.produce("orders.delay", parseArguments([]string{"count=1", "deliver-after=5s"})))
 		time.Sleep(2 * time.Second)
 		leader := p.leader()
-		waiting, _, _, err := leader.raft().Store().Scan(storage.Ref{}, 1, nil, nil)
+		waiting, _, _, err := leader.raft().Store().Scan(storage.Ref{}, storage.Ref{}, 1, nil, nil)
 		c.must(err)
 		_, err = leader.raft().Propose(t.Context(), raftfsm.Replace{
 			Time:    time.Now().UnixMilli(),

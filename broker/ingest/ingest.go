@@ -85,7 +85,7 @@ type Store interface {
 	// What the opening of ids reads.
 	NextSeq() uint64
 	Pending() uint64
-	Scan(from storage.Ref, limit int, keep storage.Filter, out []storage.Item) (items []storage.Item, next storage.Ref, done bool, err error)
+	Scan(from, to storage.Ref, limit int, keep storage.Filter, out []storage.Item) (items []storage.Item, next storage.Ref, done bool, err error)
 	Read(refs []storage.Ref, out []storage.Entry) ([]storage.Entry, error)
 	Lookup(topic, id string) (storage.Found, bool, error)
 }

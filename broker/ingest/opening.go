@@ -172,7 +172,7 @@ func (o *opening) walk(ctx context.Context, until time.Time) error {
 	for from, done := (storage.Ref{}), false; !done; {
 		step := time.Now()
 		var err error
-		if items, from, done, err = o.cfg.Store.Scan(from, openingStep, nil, items[:0]); err != nil {
+		if items, from, done, err = o.cfg.Store.Scan(from, storage.Ref{}, openingStep, nil, items[:0]); err != nil {
 			return err
 		}
 		if err := o.nameAll(ctx, items); err != nil {

@@ -1,6 +1,10 @@
 package schedule
 
-import "github.com/carillonmq/carillon/storage"
+import (
+	"slices"
+
+	"github.com/carillonmq/carillon/storage"
+)
 
 // What passes between scheduler and publisher: messages that are due, and verdicts on
 // targets that are parked or may be fed again.
@@ -51,13 +55,11 @@ type Publisher interface {
 
 // stillOut returns what the publisher still has of the target.
 func (s *Scheduler) stillOut(t *target) []storage.Ref {
-	out := t.out[:0]
-	for _, ref := range t.out {
-		if s.window.kept[ref.Seq].handed {
-			out = append(out, ref)
-		}
+	if t.out == nil {
+		return nil
 	}
-	return out
+	*t.out = slices.DeleteFunc(*t.out, s.window.isGone)
+	return *t.out
 }
 
 // allowance is how many messages of one target the publisher may have now.

@@ -100,7 +100,7 @@ func (t *target) mayBeHeld() bool { return t.held || t.unsure }
 func (ts *targets) inherit(hold storage.Hold) *target {
 	t := ts.get(hold.Target)
 	ts.in[t.state].remove(t)
-	t.state, t.mark, t.through, t.held = parked, hold.Mark, hold.Through, true
+	t.state, t.mark, t.end, t.through, t.held = parked, hold.Mark, endOfSchedule, hold.Through, true
 	ts.in[t.state].put(t)
 	return t
 }

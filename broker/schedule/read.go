@@ -12,15 +12,14 @@ import "github.com/carillonmq/carillon/storage"
 // its own reach on, and what is accepted with a ref below that reach lowers it, or enters the
 // window if the target catches up (accept).
 func (s *Scheduler) load() (loaded bool, err error) {
-	frontier := s.targets.frontier
+	frontier, limit := s.targets.frontier, s.limit()
 	if !s.window.wantsMore(frontier == endOfSchedule) {
 		return false, nil
 	}
 	flows := func(at storage.Ref, topic, target string) bool {
-		t, known := s.targets.byName[target]
-		return (!known || t.state == flowing) && !s.topics.withholds(topic, target, at)
+		return s.targets.byName[target].isLoaded() && !s.topics.withholds(topic, target, at)
 	}
-	items, next, done, err := s.cfg.Store.Scan(frontier, s.limits.Page, flows, s.items[:0])
+	items, next, done, err := s.cfg.Store.Scan(frontier, storage.Ref{}, s.limits.Page, flows, s.items[:0])
 	if err != nil {
 		return false, err
 	}
@@ -29,7 +28,12 @@ func (s *Scheduler) load() (loaded bool, err error) {
 		if _, kept := s.window.kept[item.Seq]; kept {
 			continue
 		}
-		if err := s.add(s.targets.get(item.Target), item); err != nil {
+		t := s.targets.get(item.Target)
+		if t.state != flowing && item.Due <= limit {
+			s.targets.leave(t, item.Ref) // the wheel would yield it at once
+			continue
+		}
+		if err := s.add(t, item); err != nil {
 			return false, err
 		}
 	}
@@ -63,9 +67,10 @@ func (s *Scheduler) sweep(limit int64) (read bool, err error) {
 	}
 	wanted := func(at storage.Ref, topic, target string) bool {
 		t, known := ts.byName[target]
-		return known && (t.state == catchingUp || t.state == queued && t.round == ts.round && !at.Less(t.mark)) && !s.topics.withholds(topic, target, at)
+		return known && (t.state == catchingUp || t.state == queued && t.round == ts.round && !at.Less(t.mark)) && at.Less(t.end) &&
+			!s.topics.withholds(topic, target, at)
 	}
-	items, next, done, err := s.cfg.Store.Scan(ts.swept, s.limits.Page, wanted, s.items[:0])
+	items, next, done, err := s.cfg.Store.Scan(ts.swept, s.endOfSweep(), s.limits.Page, wanted, s.items[:0])
 	if err != nil {
 		return false, err
 	}
@@ -81,9 +86,7 @@ func (s *Scheduler) sweep(limit int64) (read bool, err error) {
 		return false, err
 	}
 	ts.sweepTo(end)
-	if end == ts.frontier {
-		s.endSweep()
-	}
+	s.endSweep()
 	return true, nil
 }
 
@@ -91,9 +94,7 @@ func (s *Scheduler) sweep(limit int64) (read bool, err error) {
 // frontier, which moves back at times, has nothing to catch up with.
 func (s *Scheduler) beginSweep() {
 	ts := &s.targets
-	if !ts.swept.Less(ts.frontier) {
-		s.endSweep()
-	}
+	s.endSweep()
 	for len(ts.in[catchingUp].targets) == 0 && len(ts.in[queued].targets) > 0 {
 		first := ts.in[queued].targets[0]
 		switch {
@@ -103,6 +104,7 @@ func (s *Scheduler) beginSweep() {
 			return
 		default:
 			ts.beginSweep(first)
+			ts.join(first)
 			return
 		}
 	}
@@ -115,10 +117,30 @@ func (s *Scheduler) awaitsOthers() bool {
 	return s.targets.urgent == 0 && len(s.targets.in[full].targets) > 0
 }
 
-// endSweep has all that catch up flow: they were read up to the frontier.
+// endOfSweep is where reading ends for all that catch up, the frontier at most. Whoever joins has it go on.
+func (s *Scheduler) endOfSweep() storage.Ref {
+	frontier, catching := s.targets.frontier, s.targets.in[catchingUp].targets
+	if len(catching) == 0 {
+		return frontier
+	}
+	end := catching[0].end
+	for _, t := range catching {
+		if end.Less(t.end) {
+			end = t.end
+		}
+		if !end.Less(frontier) {
+			return frontier
+		}
+	}
+	return end
+}
+
+// endSweep has those that catch up flow of which all was read: up to the frontier, or to their ends.
 func (s *Scheduler) endSweep() {
-	for catching := &s.targets.in[catchingUp]; len(catching.targets) > 0; {
-		s.targets.flow(catching.targets[len(catching.targets)-1])
+	ts := &s.targets
+	all := !ts.swept.Less(ts.frontier)
+	for catching := &ts.in[catchingUp]; len(catching.targets) > 0 && (all || !ts.swept.Less(catching.targets[0].end)); {
+		ts.flow(catching.targets[0])
 	}
 }
 
@@ -208,7 +230,7 @@ func (s *search) isOver() bool { return s.next.Compare(s.end) >= 0 }
 // as any target that catches up, and the next claim covers it.
 func (s *Scheduler) searchOn() error {
 	waits := func(at storage.Ref, topic, target string) bool { return !s.topics.withholds(topic, target, at) }
-	items, next, done, err := s.cfg.Store.Scan(s.search.next, s.limits.Page, waits, s.items[:0])
+	items, next, done, err := s.cfg.Store.Scan(s.search.next, storage.Ref{}, s.limits.Page, waits, s.items[:0])
 	if err != nil {
 		return err
 	}

@@ -77,7 +77,7 @@ type Store interface {
 	Paused(kind pause.Kind, name string) bool
 	PauseBounds() pause.Bounds
 	Level() storage.Level
-	Scan(from storage.Ref, max int, keep storage.Filter, out []storage.Item) (items []storage.Item, next storage.Ref, done bool, err error)
+	Scan(from, to storage.Ref, max int, keep storage.Filter, out []storage.Item) (items []storage.Item, next storage.Ref, done bool, err error)
 }
 
 // New starts where the committed claim says. The feed must have been
@@ -232,9 +232,10 @@ func (s *Scheduler) setAlarm() {
 // window, or lowers the mark if the target has one of its own; what was killed leaves it.
 func (s *Scheduler) takeEvents() error {
 	events, lost, didLose := s.cfg.Feed.Take(s.events[:0])
+	limit := s.limit()
 	for _, event := range events {
 		for _, item := range event.Accepted {
-			if err := s.accept(item); err != nil {
+			if err := s.accept(item, limit); err != nil {
 				return err
 			}
 		}
@@ -270,16 +271,19 @@ func (s *Scheduler) takeEvents() error {
 // A parked target has a mark, which the claim of an earlier term may have left above the
 // frontier. What is accepted between the two must lower the mark, since reading on from the
 // frontier passes over a parked target. One that is not known (nil) flows.
-func (s *Scheduler) accept(item storage.Item) error {
+//
+// One that is due already, for a target that is full, is left for the sweep at once.
+func (s *Scheduler) accept(item storage.Item, limit int64) error {
 	s.topics.lower(item.Topic, item.Ref)
 	t := s.targets.byName[item.Target]
 	switch {
 	case s.topics.withholds(item.Topic, item.Target, item.Ref):
 		return nil
-	case t.hasOwnMark():
+	case t.hasOwnMark() && (item.Ref.Less(t.end) || item.Due <= limit):
 		s.targets.lower(t, item.Ref)
+		s.targets.leave(t, item.Ref)
 		return nil
-	case !item.Ref.Less(s.targets.reach(t)):
+	case !s.targets.isToBeKept(t, item.Ref):
 		return nil
 	}
 	if _, kept := s.window.kept[item.Seq]; kept {
@@ -335,10 +339,13 @@ func (s *Scheduler) hand(due []DueMessage, t *target, ref storage.Ref, topic uin
 		t.kept++
 	}
 	t.handed++
-	if len(t.out) > 2*int(t.handed) {
-		t.out = s.stillOut(t)
+	if t.out == nil {
+		t.out = new([]storage.Ref)
 	}
-	t.out = append(t.out, ref)
+	if len(*t.out) > 2*int(t.handed) {
+		s.stillOut(t)
+	}
+	*t.out = append(*t.out, ref)
 	if s.mustWait(t, ref, topic) {
 		t.release.wait(ref)
 		s.targets.compareHold(t)
@@ -443,15 +450,13 @@ func (s *Scheduler) retreat(ref storage.Ref) {
 		switch {
 		case s.topics.withholds(s.topics.names[m.topic], t.name, dropped):
 			s.targets.forget(t)
-		case t.hasOwnMark():
+		case t.hasOwnMark() && dropped.Less(t.end):
 			s.targets.lower(t, dropped)
-		default:
+		default: // reading ahead comes to it again
 			ref = ref.Min(dropped)
 			s.targets.forget(t)
 		}
 	})
 	s.targets.retreat(ref)
-	if !s.targets.swept.Less(s.targets.frontier) {
-		s.endSweep()
-	}
+	s.endSweep()
 }

@@ -56,7 +56,7 @@ func (s *stage) lookForLost(scheduler *Scheduler) (problem string, at uint64) {
 	var items []storage.Item
 	for from, done := (storage.Ref{}), false; !done; {
 		var err error
-		if items, from, done, err = store.Scan(from, len(items)+PageSize, nil, items); err != nil {
+		if items, from, done, err = store.Scan(from, storage.Ref{}, len(items)+PageSize, nil, items); err != nil {
 			return err.Error(), state.AppliedIndex
 		}
 	}
@@ -78,9 +78,8 @@ func (s *stage) lookForLost(scheduler *Scheduler) (problem string, at uint64) {
 			continue
 		}
 		t := scheduler.targets.byName[item.Target]
-		reach := scheduler.targets.reach(t)
-		if item.Ref.Less(reach) {
-			return fmt.Sprintf("message %v of %q is not kept and lies before %v: %+v", item.Ref, item.Target, reach, t), at
+		if scheduler.targets.isToBeKept(t, item.Ref) {
+			return fmt.Sprintf("message %v of %q is not kept and lies before %v, or after the end: %+v", item.Ref, item.Target, scheduler.targets.reach(t), t), at
 		}
 	}
 	return "", at
@@ -117,7 +116,7 @@ func (s *Scheduler) misplaced() string {
 	for name, t := range ts.byName {
 		wrong := map[string]bool{
 			"index": ts.byIndex[t.index] != t || t.name != name,
-			"count": int(t.kept) != kept[t.index] || int(t.handed) != handed[t.index] || int(t.handed) > len(t.out),
+			"count": int(t.kept) != kept[t.index] || int(t.handed) != handed[t.index] || t.handed > 0 && int(t.handed) > len(*t.out),
 			"place": !ts.in[t.state].has(t) || ts.in[t.state].targets[t.place[placeState]-1] != t,
 			"round": t.state == queued && t.round <= ts.round && t.mark.Less(ts.swept) && len(ts.in[catchingUp].targets) > 0,
 			"holds": !ts.changed.has(t) && t.isToBeHeld() != t.held,
@@ -127,6 +126,7 @@ func (s *Scheduler) misplaced() string {
 			"ahead": t.release != nil && !t.release.isInOrder(),
 			"marks": ts.uncovered.has(t) != (t.hasOwnMark() && !(t.isToBeHeld() && t.held)),
 			"known": t.state == flowing && t.kept == 0 && !t.held && !t.pending,
+			"ended": t.state >= parked && t.end != endOfSchedule || t.state < parked && t.hasOwnMark() && !t.mark.Less(t.end),
 			"cause": (t.state == parked) != (t.ill || t.paused),
 		}
 		for what, is := range wrong {

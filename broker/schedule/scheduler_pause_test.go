@@ -266,7 +266,7 @@ func TestPause_releasesATopicStepByStep(t *testing.T) {
 		s.resume(ctx, pause.Topic, "a.delay")
 		claimed := func() (n int) {
 			through := s.node.Store().Through("a.delay", "slow")
-			items, _, _, err := s.node.Store().Scan(storage.Ref{}, batch*batches+1, nil, nil)
+			items, _, _, err := s.node.Store().Scan(storage.Ref{}, storage.Ref{}, batch*batches+1, nil, nil)
 			if err != nil {
 				t.Fatal(err)
 			}

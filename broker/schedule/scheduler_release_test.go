@@ -363,7 +363,7 @@ func releaseAtRandom(ctx context.Context, s *stage, random *rand.Rand) {
 func (s *stage) claimedOf(topic, target string) (n int) {
 	s.t.Helper()
 	store := s.node.Store()
-	items, _, _, err := store.Scan(storage.Ref{}, 1<<20, nil, nil)
+	items, _, _, err := store.Scan(storage.Ref{}, storage.Ref{}, 1<<20, nil, nil)
 	if err != nil {
 		s.t.Fatal(err)
 	}

@@ -3,6 +3,7 @@ package schedule
 import (
 	"context"
 	"fmt"
+	"slices"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -20,11 +21,11 @@ type countingStore struct {
 	then  func() // called once, at the end of the first scan after it was set
 }
 
-func (c *countingStore) Scan(from storage.Ref, limit int, keep storage.Filter, out []storage.Item) ([]storage.Item, storage.Ref, bool, error) {
+func (c *countingStore) Scan(from, to storage.Ref, limit int, keep storage.Filter, out []storage.Item) ([]storage.Item, storage.Ref, bool, error) {
 	if c.most > 0 && c.looks.Load() > c.most {
 		return nil, from, false, fmt.Errorf("looked at %d entries, %d would do", c.looks.Load(), c.most)
 	}
-	items, next, done, err := c.Store.Scan(from, limit, func(at storage.Ref, topic, target string) bool {
+	items, next, done, err := c.Store.Scan(from, to, limit, func(at storage.Ref, topic, target string) bool {
 		c.looks.Add(1)
 		return keep == nil || keep(at, topic, target)
 	}, out)
@@ -169,6 +170,37 @@ func TestSweep_waitsUntilMoreHaveRoom(t *testing.T) {
 		}
 		if looks := store.looks.Load() - before; looks > 8*n*each {
 			t.Errorf("looked at %d entries for a backlog of %d", looks, n*each)
+		}
+	})
+}
+
+// A target that is as busy as it can be is full again and again. Each time it gets room it is read where it stopped, and not
+// all that was loaded ahead of the clock, for it and for others.
+func TestSweep_readsForABusyTargetOnlyWhatItLeftInStorage(t *testing.T) {
+	const n, beside, rounds = 4000, 8000, 84
+	onStage(t, func(ctx context.Context, s *stage) {
+		store := &countingStore{Store: s.node.Store()}
+		s.store, s.limits = store, Limits{Loaded: 4096, Handed: 64, HandedAll: 1024, Page: 64, Feed: FeedCapacity}
+		s.silent["busy"] = true
+		s.accept(ctx, "fine", beside, func(i int) time.Duration { return time.Duration(i) * 500 * time.Microsecond })
+		s.accept(ctx, "busy", n, func(i int) time.Duration { return time.Duration(i) * time.Millisecond })
+		s.lead(ctx)
+		acked := 0
+		for i := range rounds { // 64 of 80 that are due in the meantime, then the others
+			time.Sleep([]time.Duration{80, 20}[i%2] * time.Millisecond)
+			synctest.Wait()
+			refs := s.got("busy")[acked:]
+			acked += len(refs)
+			if len(refs) > 0 {
+				s.acknowledge(ctx, refs)
+			}
+		}
+		s.check("busy", n)
+		if !slices.IsSortedFunc(s.got("busy"), storage.Ref.Compare) {
+			t.Error("handed over out of order")
+		}
+		if looks := store.looks.Load(); looks > 3*(n+beside) {
+			t.Errorf("looked at %d entries for %d messages of a busy target and %d beside", looks, n, beside)
 		}
 	})
 }

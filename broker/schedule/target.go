@@ -61,11 +61,14 @@ type target struct {
 	name string
 	// mark is where reading goes on for a target that has one of its own (hasOwnMark).
 	mark storage.Ref
+	// end is where reading for it ends, unless it flows: from there to the frontier all of it is kept. It
+	// is endOfSchedule when it has been parked since it flowed, for then nothing is kept.
+	end storage.Ref
 
 	// What the window has of the target.
-	kept   int32         // messages, handed over or not
-	handed int32         // of these, what the publisher has or gets, or whose Ack is not applied
-	out    []storage.Ref // what was handed over, and some that is gone
+	kept   int32          // messages, handed over or not
+	handed int32          // of these, what the publisher has or gets, or whose Ack is not applied
+	out    *[]storage.Ref // what was handed over, and some that is gone; nil: nothing, as for most of a hundred thousand
 
 	round uint64        // queued: of the sweep that takes it along
 	place [places]int32 // in the lists that it is in, counted from 1
@@ -92,9 +95,14 @@ type target struct {
 // known, nil, flows.
 func (t *target) hasOwnMark() bool { return t != nil && t.state >= full }
 
+// isLoaded reports whether what is read ahead of the clock is kept for the target, and so is what is accepted before the
+// frontier: it flows, or has not been parked since it did. One that is not known, nil, flows.
+func (t *target) isLoaded() bool { return t == nil || t.state == flowing || t.end != endOfSchedule }
+
 // targets is all that the scheduler knows of targets. It obeys one rule:
 //
-//	what is alive, not kept and not withheld lies at or after the reach of its target
+//	what is alive, not kept and not withheld lies at or after the reach of its target,
+//	and before the end of what is read for it, or at or after the frontier
 //
 // A message is kept while it is in the window, handed over or not, and withheld while its delay
 // topic is (topics). The rule has three
@@ -105,7 +113,8 @@ func (t *target) hasOwnMark() bool { return t != nil && t.state >= full }
 //     taken in (loaded, sweepTo). No change of state does (change).
 //  2. What is accepted or let go of with a ref below the reach, and not kept, is covered
 //     again: its target's mark goes back to it (lower, cover), or frontier and sweep do
-//     (retreat). So is what is not withheld any more (stray, strayAll).
+//     (retreat). So is what is not withheld any more (stray, strayAll). What lies after the
+//     end has that go on past it (leave), or the frontier go back.
 //  3. What a claim holds, or may hold, is not fed: it is parked, healed or released (change).
 //
 // Nothing that happens in each pass costs more the more targets are parked: each is in
@@ -140,6 +149,7 @@ func newTargets(from storage.Ref) targets {
 	for i := range ts.in {
 		ts.in[i] = list{place: placeState, before: anyOrder}
 	}
+	ts.in[catchingUp].before = func(a, b *target) bool { return a.end.Less(b.end) }
 	ts.in[queued].before = func(a, b *target) bool {
 		return a.round < b.round || a.round == b.round && byMark(a, b)
 	}
@@ -155,6 +165,11 @@ func (ts *targets) reach(t *target) storage.Ref {
 		return ts.swept
 	}
 	return t.mark
+}
+
+// isToBeKept reports whether what is alive of the target there, and not withheld, must be kept.
+func (ts *targets) isToBeKept(t *target, ref storage.Ref) bool {
+	return ref.Less(ts.reach(t)) || t.isLoaded() && t != nil && t.state != flowing && !ref.Less(t.end) && ref.Less(ts.frontier)
 }
 
 // get returns the target of that name, which flows if nothing was known of it.
@@ -248,7 +263,19 @@ func (ts *targets) cover(t *target, ref storage.Ref) {
 	if t.hasOwnMark() {
 		ts.lower(t, ref)
 	}
-	ts.expect(!ref.Less(ts.reach(t)), "nobody will read again what was let go of at", t, ref)
+	ts.leave(t, ref)
+	ts.expect(!ts.isToBeKept(t, ref), "nobody will read again what was let go of at", t, ref)
+}
+
+// leave notes that a message lies in storage alone, after the reach of its target: reading does not end before it.
+func (ts *targets) leave(t *target, ref storage.Ref) {
+	if t.state == flowing || ref.Less(t.end) {
+		return
+	}
+	t.end = storage.Ref{Due: ref.Due, Seq: ref.Seq + 1}
+	if t.state == catchingUp {
+		ts.in[catchingUp].put(t) // it stands by its end there
+	}
 }
 
 // stray has a target read again from a message that the claim does not know of.
@@ -259,6 +286,7 @@ func (ts *targets) stray(t *target, ref storage.Ref) {
 	} else {
 		ts.stop(t, ref)
 	}
+	t.end = endOfSchedule // there may be more of that kind
 }
 
 // strayAll does so for all targets with a mark of their own.
@@ -276,7 +304,13 @@ func (ts *targets) strayAll(ref storage.Ref) {
 
 // stop has a target wait until the publisher has less of it. The message at ref is the
 // first that it does not get.
-func (ts *targets) stop(t *target, ref storage.Ref) { ts.change(t, full, ref) }
+func (ts *targets) stop(t *target, ref storage.Ref) {
+	if t.state == flowing {
+		t.end = storage.Ref{}
+	}
+	ts.change(t, full, ref)
+	ts.leave(t, ref)
+}
 
 // queue has the next sweep that comes to its mark take the target along.
 func (ts *targets) queue(t *target) { ts.change(t, queued, t.mark) }
@@ -295,7 +329,7 @@ func (ts *targets) setUrgent(t *target, urgent bool) {
 // join has the sweep, which has come to its mark, read for the target.
 func (ts *targets) join(t *target) { ts.change(t, catchingUp, t.mark) }
 
-// flow has the target read by the frontier, to which all of it was read.
+// flow has the target read by the frontier: all of it was read to there, or to where it is kept.
 func (ts *targets) flow(t *target) { ts.change(t, flowing, storage.Ref{}) }
 
 // park has everything from low on wait in storage. The mark covers what is kept of the
@@ -305,6 +339,7 @@ func (ts *targets) park(t *target, low storage.Ref, through int64) {
 	t.through, t.release = through, nil
 	t.behind = t.behind || low.Less(ts.reach(t))
 	ts.change(t, parked, low)
+	t.end = endOfSchedule // what the window has of it is dropped when it is ripe
 }
 
 // heal has a parked target fed again, as soon as that may be.
@@ -341,7 +376,7 @@ func (ts *targets) change(t *target, to state, mark storage.Ref) {
 	}
 	ts.in[to].put(t)
 	ts.compareHold(t)
-	ts.expect(!before.Less(ts.reach(t)), "a change of state moves a reach on from", t, before)
+	ts.expect(!before.Less(ts.reach(t)) || to == flowing && !before.Less(t.end), "a change of state moves a reach on from", t, before)
 	ts.expect(to >= parked || !t.held && !t.pending || t.release != nil, "a claim may hold what is fed from", t, mark)
 	ts.forget(t)
 }

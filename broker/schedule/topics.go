@@ -256,7 +256,7 @@ func (s *Scheduler) bringBackTopic(h *heldTopic, limit int64) error {
 	ofTopic := func(at storage.Ref, topic, target string) bool {
 		return topic == h.name && !s.topics.stops(h, target, at)
 	}
-	items, next, done, err := s.cfg.Store.Scan(h.read, s.limits.Page, ofTopic, s.items[:0])
+	items, next, done, err := s.cfg.Store.Scan(h.read, storage.Ref{}, s.limits.Page, ofTopic, s.items[:0])
 	if err != nil {
 		return err
 	}
@@ -309,8 +309,10 @@ func (s *Scheduler) takeBack(h *heldTopic, items []storage.Item, limit int64) (t
 		t := s.targets.get(item.Target)
 		_, kept := s.window.kept[item.Seq]
 		switch {
-		case kept || !item.Ref.Less(s.targets.reach(t)):
-			// It is in the wheel or out already, or its target is still to read it.
+		case kept:
+			// It is in the wheel or out already.
+		case !item.Ref.Less(s.targets.reach(t)):
+			s.targets.leave(t, item.Ref) // its target is still to read it
 		case t.hasOwnMark():
 			s.targets.stray(t, item.Ref)
 		case item.Due > limit:

@@ -104,7 +104,7 @@ func checkScan(t testing.TB, s *storage.Store) {
 	for done := false; !done; {
 		var items []storage.Item
 		var err error
-		if items, at, done, err = s.Scan(at, 10_000, nil, nil); err != nil {
+		if items, at, done, err = s.Scan(at, storage.Ref{}, 10_000, nil, nil); err != nil {
 			t.Fatal(err)
 		}
 		for _, it := range items {

@@ -84,12 +84,12 @@ func BenchmarkSteadyThrough(b *testing.B) {
 }
 
 // BenchmarkRisingThrough prints how late the latest are at rates that rise, each for nine seconds, of the bare loop and of
-// one node, until a rate is not kept up: in two minutes about how far each goes.
+// one node, until a rate is not kept up: in three minutes about how far each goes.
 func BenchmarkRisingThrough(b *testing.B) {
 	const span = 9 * time.Second
 	f := newPassage(b)
 	rise := func(name, in, out string) {
-		for _, rate := range []int{30_000, 60_000, 90_000, 120_000, 135_000, 150_000, 200_000, 300_000} {
+		for _, rate := range []int{30_000, 60_000, 110_000, 150_000, 180_000, 200_000, 300_000, 400_000, 500_000} {
 			late := lastLate(b, f.pass(in, out, rate, span))
 			b.Logf("%-8s %6d/s for %v: p99 of the last quarter %v", name, rate, span, late)
 			if late > throughLate {

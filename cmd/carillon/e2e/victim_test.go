@@ -439,7 +439,7 @@ func (m *model) compare(s *storage.Store) error {
 	var items []storage.Item
 	for from, done := (storage.Ref{}), false; !done; {
 		var err error
-		if items, from, done, err = s.Scan(from, len(items)+1000, nil, items); err != nil {
+		if items, from, done, err = s.Scan(from, storage.Ref{}, len(items)+1000, nil, items); err != nil {
 			return err
 		}
 	}
