@@ -326,23 +326,23 @@ func (s *Sink) prepare(p *pool) {
 // lineWithID returns a line whose client has its producer id, nil when the sink is closed before. Without an id a client may
 // be of no use for good, if Kafka denied it one.
 func (s *Sink) lineWithID(p *pool) *line {
-	for pause := time.Second; s.ctx.Err() == nil; pause = min(2*pause, tendEvery) {
+	var l *line
+	ready := s.untilDone(func() (err error) {
 		s.mu.Lock()
-		l, err := s.makeLine(p)
+		l, err = s.makeLine(p)
 		s.mu.Unlock()
-		if err == nil {
-			if _, _, err = l.client.ProducerID(s.ctx); err == nil {
-				return l
-			}
+		if err != nil {
+			return err
+		}
+		if _, _, err = l.client.ProducerID(s.ctx); err != nil {
 			l.client.Close()
 		}
-		s.log.Debug("cannot prepare a spare Kafka client, trying on", "error", err)
-		select {
-		case <-s.ctx.Done():
-		case <-time.After(pause):
-		}
+		return err
+	})
+	if !ready {
+		return nil
 	}
-	return nil
+	return l
 }
 
 func (l *line) pipe(broker int32) *pipe {

@@ -82,7 +82,7 @@ type Sink struct {
 	dealt                int     // targets that have been given a quick pool
 }
 
-// NewSink returns a Sink. It does not connect yet.
+// NewSink returns a Sink at once. It opens connections meanwhile, so that the first record waits for none.
 func NewSink(c reach.Config) (*Sink, error) {
 	log := c.Logger.With("component", "sink")
 	options, hearing, err := c.Heard(log)
@@ -123,6 +123,16 @@ func NewSink(c reach.Config) (*Sink, error) {
 		s.quick[i] = newPool(pool{most: quickLines, coalesce: true})
 	}
 	s.pools = append(s.quick[:], s.slow, s.stuck, s.suspect)
+	for _, p := range s.quick {
+		l, err := s.makeLine(p)
+		if err != nil {
+			s.Close()
+			return nil, err
+		}
+		p.lines = []*line{l}
+		s.open[l] = struct{}{}
+	}
+	s.background.Go(s.warm)
 	s.background.Go(s.tend)
 	return s, nil
 }

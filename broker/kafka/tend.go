@@ -9,6 +9,8 @@ import (
 
 	"github.com/twmb/franz-go/pkg/kgo"
 	"github.com/twmb/franz-go/pkg/kmsg"
+
+	"github.com/carillonmq/carillon/broker/kafka/reach"
 )
 
 const (
@@ -34,9 +36,61 @@ func (s *Sink) tend() {
 	}
 }
 
+// warm opens the connections that the first record needs, which would else wait for them: those of the quick pools' first
+// lines, and those for questions. Spares are made as soon as Kafka gives producer ids.
+func (s *Sink) warm() {
+	s.mu.Lock()
+	clients := s.firsts()
+	s.mu.Unlock()
+	for _, client := range clients {
+		s.background.Go(func() {
+			s.untilDone(func() error {
+				if _, _, err := client.ProducerID(s.ctx); err != nil {
+					return err
+				}
+				return reach.Learn(s.ctx, client)
+			})
+			s.mu.Lock()
+			for _, p := range s.pools {
+				s.prepare(p)
+			}
+			s.mu.Unlock()
+			keepOpen(s.ctx, client)
+		})
+	}
+	s.untilDone(func() error { return reach.Learn(s.ctx, s.asking) })
+	s.questions.KeepOpen(s.ctx)
+}
+
+// firsts returns the clients of the quick pools' first lines. The caller holds mu.
+func (s *Sink) firsts() (clients []*kgo.Client) {
+	for _, p := range s.quick {
+		if len(p.lines) > 0 {
+			clients = append(clients, p.lines[0].client)
+		}
+	}
+	return clients
+}
+
+// untilDone tries until there is no error, ever more rarely, and reports whether it came to that before the sink was closed.
+func (s *Sink) untilDone(try func() error) bool {
+	for pause := time.Second; s.ctx.Err() == nil; pause = min(2*pause, tendEvery) {
+		err := try()
+		if err == nil {
+			return true
+		}
+		s.log.Debug("cannot make a Kafka client ready, trying on", "error", err)
+		select {
+		case <-s.ctx.Done():
+		case <-time.After(pause):
+		}
+	}
+	return false
+}
+
 // letGo retires lines that are not used, and forgets targets that the Sink knows nothing of that matters. It
-// returns the Kafka brokers to which the quick have connections.
-func (s *Sink) letGo(now time.Time) (open []*kgo.Broker) {
+// returns the clients whose connections are kept open.
+func (s *Sink) letGo(now time.Time) []*kgo.Client {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.closed {
@@ -50,29 +104,29 @@ func (s *Sink) letGo(now time.Time) (open []*kgo.Broker) {
 		}
 	}
 	maps.DeleteFunc(s.targets, func(_ string, t *target) bool { return t.isForgettable(now) })
-	for _, p := range s.quick {
-		if len(p.lines) == 0 {
-			continue
-		}
-		first := p.lines[0]
-		for broker, pipe := range first.pipes {
-			if pipe.proven && len(pipe.flights) == 0 {
-				open = append(open, first.client.Broker(int(broker)))
-			}
-		}
-	}
-	return open
+	return s.firsts()
 }
 
-// keepOpen uses the connections to Kafka brokers once, for nothing.
-func (s *Sink) keepOpen(producing []*kgo.Broker) {
-	ctx, cancel := context.WithTimeout(context.Background(), tendTimeout)
+// keepOpen uses the connections of the clients, and those for questions, once for nothing.
+func (s *Sink) keepOpen(clients []*kgo.Client) {
+	ctx, cancel := context.WithTimeout(s.ctx, tendTimeout)
 	defer cancel()
 	var waiting sync.WaitGroup
-	for _, to := range producing {
-		waiting.Go(func() { _ = writeNothing(ctx, to) })
+	for _, client := range clients {
+		waiting.Go(func() { keepOpen(ctx, client) })
 	}
 	waiting.Go(func() { s.questions.KeepOpen(ctx) })
+	waiting.Wait()
+}
+
+// keepOpen uses the connections of a client that writes once for nothing, and opens those that are not. It blocks until all
+// Kafka brokers have answered or failed, or ctx ends.
+func keepOpen(ctx context.Context, client *kgo.Client) {
+	var waiting sync.WaitGroup
+	waiting.Go(func() { reach.KeepOpen(ctx, client) })
+	for _, to := range client.DiscoveredBrokers() {
+		waiting.Go(func() { _ = writeNothing(ctx, to) })
+	}
 	waiting.Wait()
 }
 

@@ -115,6 +115,23 @@ func (q *Questions) KeepOpen(ctx context.Context) {
 	waiting.Wait()
 }
 
+// KeepOpen asks each Kafka broker that the client knows once for nothing, by each way that the client may take to it for what
+// any can answer: franz-go takes those that it has learned of in turn, and between two rounds a configured one, each on a
+// connection of its own. It blocks until all have answered or failed, or ctx ends.
+func KeepOpen(ctx context.Context, client *kgo.Client) {
+	var waiting sync.WaitGroup
+	for _, to := range slices.Concat(client.DiscoveredBrokers(), client.SeedBrokers()) {
+		waiting.Go(func() { _, _ = to.Request(ctx, forNothing()) })
+	}
+	waiting.Wait()
+}
+
+// Learn has the client learn which Kafka brokers there are. It blocks until one has told it, or ctx ends.
+func Learn(ctx context.Context, client *kgo.Client) error {
+	_, err := client.Request(ctx, forNothing())
+	return err
+}
+
 // forNothing returns a question that each Kafka broker answers at once.
 func forNothing() kmsg.Request {
 	request := kmsg.NewPtrMetadataRequest()
