@@ -22,7 +22,7 @@ import (
 	"github.com/carillonmq/carillon/storage"
 )
 
-func readScript(t *testing.T, path string) script {
+func readScript(t testing.TB, path string) script {
 	t.Helper()
 	file, err := os.Open(path)
 	if err != nil {
@@ -31,9 +31,24 @@ func readScript(t *testing.T, path string) script {
 	defer file.Close()
 	s, err := parseScript(file)
 	if err != nil {
-		t.Fatalf("%s: %v", path, err)
+		t.Fatalf("script: %s: %v", path, err)
 	}
 	return s
+}
+
+// PlayFile plays the script of a file, and fails the test where what happens is wrong. It writes a Report to the
+// other file, as JSON, unless that is "".
+func PlayFile(t *testing.T, path, report string) {
+	t.Helper()
+	r := NewReport()
+	if report != "" {
+		defer func() {
+			if err := r.write(report); err != nil {
+				t.Error(err)
+			}
+		}()
+	}
+	readScript(reporting{t, r}, path).playFor(t, r)
 }
 
 // play carries the script out, in a bubble of its own, and checks the invariants.

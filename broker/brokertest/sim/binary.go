@@ -17,16 +17,22 @@ import (
 // The packages whose branches a run counts.
 const covered = "./broker/schedule,./broker/deliver,./broker/ingest"
 
-// A binary is the test binary of broker/brokertest.
+// What is built: the program that plays one script, and that of all tests of the cluster, which takes twice as long.
+const (
+	playing  = "./broker/brokertest/play"
+	allTests = "./broker/brokertest"
+)
+
+// A binary is one of these two.
 type binary struct {
 	path    string
 	covers  bool          // it counts branches
 	timeout time.Duration // of real time, that a script may take
 }
 
-// build compiles the test binary from the module in the directory source and writes it to the
-// path out. It wraps errBuild when the source does not compile.
-func build(ctx context.Context, source, out string, cover bool) (binary, error) {
+// build compiles the test binary of the package pkg from the module in the directory source and
+// writes it to the path out. It wraps errBuild when the source does not compile.
+func build(ctx context.Context, source, pkg, out string, cover bool) (binary, error) {
 	out, err := filepath.Abs(out)
 	if err != nil {
 		return binary{}, fmt.Errorf("find %s: %w", out, err)
@@ -35,7 +41,7 @@ func build(ctx context.Context, source, out string, cover bool) (binary, error) 
 	if cover {
 		args = append(args, "-cover", "-coverpkg="+covered)
 	}
-	cmd := exec.CommandContext(ctx, "go", append(args, "./broker/brokertest")...)
+	cmd := exec.CommandContext(ctx, "go", append(args, pkg)...)
 	cmd.Dir = source
 	if text, err := cmd.CombinedOutput(); err != nil {
 		return binary{}, fmt.Errorf("%w in %s: %w\n%s", errBuild, source, err, text)

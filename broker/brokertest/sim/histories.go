@@ -47,7 +47,7 @@ func runHistories(ctx context.Context, args []string, out io.Writer) error {
 				continue
 			}
 		}
-		b, err := build(ctx, tree.Dir, filepath.Join(filepath.Dir(tree.Dir), "histories.test"), false)
+		b, err := build(ctx, tree.Dir, allTests, filepath.Join(filepath.Dir(tree.Dir), "histories.test"), false)
 		if err != nil {
 			return fmt.Errorf("%s: %w", p.Name, err)
 		}

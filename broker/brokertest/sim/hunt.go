@@ -76,7 +76,7 @@ func newHunt(ctx context.Context, c hunting) (*hunt, error) {
 
 // build compiles what the tree holds now.
 func (h *hunt) build(ctx context.Context, name string) (binary, error) {
-	b, err := build(ctx, h.tree.Dir, filepath.Join(filepath.Dir(h.tree.Dir), name), false)
+	b, err := build(ctx, h.tree.Dir, playing, filepath.Join(filepath.Dir(h.tree.Dir), name), false)
 	b.timeout = h.timeout
 	return b, err
 }

@@ -1,5 +1,5 @@
 // Command sim plays seeds: it draws a script from each (broker/brokertest/draw), plays it in a
-// child process (the test binary of broker/brokertest, built once) and gathers what the children
+// child process (broker/brokertest/play, built once) and gathers what the children
 // report. Run it from the root of the module; see docs/testing.md.
 package main
 

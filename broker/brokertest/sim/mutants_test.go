@@ -19,12 +19,11 @@ import (
 var toy = map[string]string{
 	"go.mod":                   "module toy\n\ngo 1.26\n",
 	"limit/limit.go":           "package limit\n\nconst Limit = 1\n",
-	"broker/brokertest/a.go":   "package brokertest\n",
 	plantedDir + "/lost.patch": planted("limit/limit.go", "const Limit = 1", "const Limit = 2"),
 	plantedDir + "/odd.patch":  planted("limit/limit.go", "const Limit = 1", "const Limit = \"x\" + 1"),
 	plantedDir + "/old.patch":  planted("limit/limit.go", "const Limit = 5", "const Limit = 2"),
 	plantedDir + "/tame.patch": planted("limit/limit.go", "const Limit = 1", "const Limit = 1 // one"),
-	"broker/brokertest/a_test.go": `package brokertest
+	"broker/brokertest/play/a_test.go": `package play
 
 import (
 	"flag"

@@ -71,7 +71,7 @@ func (c *campaign) prepare(ctx context.Context, path string, timeout time.Durati
 		return fmt.Errorf("-dir: %w", err)
 	}
 	var err error
-	if c.binary, err = build(ctx, ".", filepath.Join(c.dir, fmt.Sprintf("brokertest-%d.test", os.Getpid())), true); err != nil {
+	if c.binary, err = build(ctx, ".", playing, filepath.Join(c.dir, fmt.Sprintf("brokertest-%d.test", os.Getpid())), true); err != nil {
 		return err
 	}
 	context.AfterFunc(ctx, func() { os.Remove(c.binary.path) })

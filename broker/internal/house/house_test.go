@@ -76,6 +76,7 @@ var rules = map[string]rule{
 	"broker/brokertest/draw":        {},
 	"broker/brokertest/history":     {ours: []string{"client", "raftfsm"}, big: []string{"net/http"}},
 	"broker/brokertest/mutants":     {},
+	"broker/brokertest/play":        {},
 	"broker/brokertest/wire":        {},
 	"broker/brokertest/sim":         {ours: []string{"broker/brokertest", "broker/brokertest/draw", "broker/brokertest/mutants"}},
 	"broker/internal/house":         {},
