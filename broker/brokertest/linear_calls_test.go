@@ -50,16 +50,29 @@ func cancel(client int, id string) (history.Call, raftfsm.Operation) {
 		raftfsm.Operation{Verb: raftfsm.Cancel, Entry: storage.Entry{Topic: "orders.delay", ID: id}}
 }
 
-// schedule schedules a message, and may cancel it about when it is due.
+// schedule schedules a message, and may cancel it about when it is due, and again when it expires.
 func (a *caller) schedule(chance *rand.Rand, client, i int, id string) {
 	call := history.Call{ID: id, Client: client, Verb: history.Schedule}
-	entry, value := newEntry(chance, client, i, id)
+	entry, value := a.newEntry(chance, &call, i)
 	op := raftfsm.Operation{Verb: raftfsm.Schedule, Entry: entry}
 	a.condition(chance, &call, &op)
 	a.call(chance, call, op, value)
 	if chance.IntN(2) == 0 {
 		at := time.UnixMilli(op.Entry.Due).Add(time.Duration(chance.IntN(60)-40) * time.Millisecond)
 		a.clients.Go(func() { a.cancelAt(at, id, client+10*i) })
+	}
+	if expires := op.Entry.Expires; expires > 0 {
+		at := time.UnixMilli(expires).Add(time.Duration(chance.IntN(500)-250) * time.Millisecond)
+		a.clients.Go(func() { a.askAt(at, id, 1000+client+10*i) })
+	}
+}
+
+// askAt asks about when the message expires, by the clock of one node or another, and cancels what it was told of.
+func (a *caller) askAt(at time.Time, id string, number int) {
+	time.Sleep(time.Until(at))
+	chance := rand.New(rand.NewPCG(a.seed, uint64(number)))
+	if _, ok := a.get(chance, number, id); ok {
+		a.cancelAt(time.Now().Add(time.Duration(chance.IntN(100))*time.Millisecond), id, number)
 	}
 }
 
@@ -70,7 +83,7 @@ func (a *caller) change(chance *rand.Rand, client, i int, id string) {
 		return
 	}
 	call := history.Call{ID: id, Client: client, Verb: history.Change}
-	entry, value := newEntry(chance, client, i, id)
+	entry, value := a.newEntry(chance, &call, i)
 	op := raftfsm.Operation{Verb: raftfsm.Change, Entry: entry}
 	if found.Told == history.Waiting {
 		op.If, op.Seq = raftfsm.Exactly, found.Seq
@@ -79,11 +92,21 @@ func (a *caller) change(chance *rand.Rand, client, i int, id string) {
 	a.call(chance, call, op, value)
 }
 
-// newEntry returns a message that is due within seconds, and its value, which no other one has.
-func newEntry(chance *rand.Rand, client, i int, id string) (storage.Entry, string) {
-	value := fmt.Sprintf("%d of %d", i, client)
-	due := time.Now().Add(time.Duration(chance.IntN(3000)) * time.Millisecond).UnixMilli()
-	m := message.Message{ID: id, Origin: message.Origin{Topic: "orders.delay", Partition: int32(client), Offset: int64(i)}, PlannedFor: due, Partition: -1, Value: []byte(value)}
+// newEntry returns a message of the call that is due within seconds, and may expire soon after, and its value, which no
+// other one has.
+func (a *caller) newEntry(chance *rand.Rand, call *history.Call, i int) (storage.Entry, string) {
+	value := fmt.Sprintf("%d of %d", i, call.Client)
+	expires := a.expiring && chance.IntN(2) == 0
+	soon := 3000
+	if expires {
+		soon = 600 // before others replace it
+	}
+	due := time.Now().Add(time.Duration(chance.IntN(soon)) * time.Millisecond).UnixMilli()
+	m := message.Message{ID: call.ID, Origin: message.Origin{Topic: "orders.delay", Partition: int32(call.Client), Offset: int64(i)}, PlannedFor: due, Partition: -1, Value: []byte(value)}
+	if expires {
+		m.Expires = due + 1 + chance.Int64N(400)
+		call.Expires = int64(time.UnixMilli(m.Expires).Sub(a.begin))
+	}
 	return m.Entry(due, "orders", storage.LevelThree), value
 }
 
@@ -110,14 +133,15 @@ func (a *caller) anySeq(chance *rand.Rand, id string) (seq uint64) {
 
 // call asks any node that runs. One that certainly proposed nothing leaves no trace.
 func (a *caller) call(chance *rand.Rand, call history.Call, op raftfsm.Operation, value string) {
-	node := a.cluster.nodes[chance.IntN(len(a.cluster.nodes))].raft()
+	asked := a.cluster.nodes[chance.IntN(len(a.cluster.nodes))]
+	node := asked.raft()
 	if node == nil {
 		return
 	}
 	call.From, call.To = int64(time.Since(a.begin)), math.MaxInt64
 	ctx, cancel := context.WithTimeout(context.Background(), 3*time.Second)
 	defer cancel()
-	command := raftfsm.Operate{Time: time.Now().UnixMilli(), Operations: []raftfsm.Operation{op}}
+	command := raftfsm.Operate{Time: time.Now().Add(wrong(asked)).UnixMilli(), Operations: []raftfsm.Operation{op}}
 	result, err := node.Propose(ctx, command).Wait(ctx)
 	if err != nil && !errors.Is(err, raftfsm.ErrInDoubt) {
 		return
@@ -126,8 +150,11 @@ func (a *caller) call(chance *rand.Rand, call history.Call, op raftfsm.Operation
 		answer := result.Answers[0][0]
 		call.To, call.Code, call.Before = int64(time.Since(a.begin)), answer.Code, answer.Before
 		call.Seq = answer.Seq
-		if answer.Outcome != nil {
-			call.Seq = max(answer.Seq, answer.Outcome.Seq)
+		switch {
+		case answer.Outcome != nil:
+			call.Told, call.Seq = history.Known(client.Life{Outcomes: []client.Outcome{query.OutcomeOf(*answer.Outcome)}})
+		case answer.Code == raftfsm.TooLate:
+			call.Told = history.Claimed
 		}
 	}
 	a.mu.Lock()
@@ -166,20 +193,7 @@ func (a *caller) get(chance *rand.Rand, number int, id string) (history.Call, bo
 		return call, false
 	}
 	call.ID, call.Client, call.Verb = id, number, history.Get
-	for _, o := range life.Outcomes {
-		if o.Seq > call.Seq {
-			call.Seq, call.Told = o.Seq, history.Claimed
-			if o.Kind == "cancelled" {
-				call.Told = history.Cancelled
-			}
-		}
-	}
-	if m := life.Message; m != nil && m.Seq > call.Seq {
-		call.Seq, call.Told = m.Seq, history.Waiting
-		if m.State == client.StateClaimed {
-			call.Told = history.Claimed
-		}
-	}
+	call.Told, call.Seq = history.Known(life)
 	a.keep(call)
 	return call, true
 }
@@ -197,7 +211,7 @@ func (a *caller) list(chance *rand.Rand, number int) {
 	read.Client, read.Verb = number, history.List
 	listed := make(map[string]bool)
 	for _, m := range page.Messages {
-		if m.State != client.StateClaimed {
+		if m.State != client.StateClaimed && m.State != client.StateExpired {
 			call := read
 			call.ID, call.Seq = m.ID, m.Seq
 			listed[m.ID] = true
@@ -224,6 +238,9 @@ func expectAllKinds(t *testing.T, calls []history.Call) {
 	told := make(map[string]int)
 	for _, c := range calls {
 		told[strings.TrimSuffix(fmt.Sprintf("%v %v", c.Verb, c.Code), " code(0)")]++
+		if c.Told == history.Expired {
+			told[fmt.Sprintf("%v expired", c.Verb)]++
+		}
 	}
 	t.Logf("%d calls and deliveries: %v", len(calls), told)
 	for _, needed := range []string{"schedule replaced", "cancel cancelled", "cancel too-late", "change replaced", "get", "list", "deliver"} {

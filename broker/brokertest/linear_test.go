@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"math"
 	"math/rand/v2"
+	"slices"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -16,7 +17,12 @@ import (
 
 // Clients schedule, replace, cancel, change, get and list a few ids at once, at whichever node, while leaders
 // are killed, frozen and cut off. There is an order in which all that they were told, and all that came out, is right.
-func TestIDs_areLinearizable(t *testing.T) {
+func TestIDs_areLinearizable(t *testing.T) { judgeCalls(t, false) }
+
+// The same where many messages expire, the target is paused now and then, and leaders hand over to one whose clock is behind.
+func TestExpiry_isLinearizable(t *testing.T) { judgeCalls(t, true) }
+
+func judgeCalls(t *testing.T, expiring bool) {
 	seeds := uint64(8)
 	if testing.Short() {
 		seeds = 2
@@ -25,8 +31,11 @@ func TestIDs_areLinearizable(t *testing.T) {
 		t.Run(fmt.Sprint("seed ", seed), func(t *testing.T) {
 			t.Parallel()
 			var calls []history.Call
-			synctest.Test(t, func(t *testing.T) { calls = callAtRandom(t, seed) })
+			synctest.Test(t, func(t *testing.T) { calls = callAtRandom(t, seed, expiring) })
 			expectAllKinds(t, calls)
+			if expired := slices.ContainsFunc(calls, func(c history.Call) bool { return c.Verb == history.Get && c.Told == history.Expired }); expired != expiring {
+				t.Errorf("that a message has expired was told: %v", expired)
+			}
 			if err := history.Check(calls, 5*time.Minute); err != nil {
 				t.Error(err)
 			}
@@ -39,18 +48,19 @@ const callIDs = 4
 
 // A caller makes calls of several clients and keeps what came of them.
 type caller struct {
-	cluster *Cluster
-	begin   time.Time
-	seed    uint64
-	stopped context.Context
-	clients sync.WaitGroup
+	cluster  *Cluster
+	begin    time.Time
+	seed     uint64
+	expiring bool // half of what is scheduled expires
+	stopped  context.Context
+	clients  sync.WaitGroup
 
 	mu    sync.Mutex
 	calls []history.Call
 	at    map[string]int // of what was scheduled, by value: index in calls
 }
 
-func callAtRandom(t *testing.T, seed uint64) []history.Call {
+func callAtRandom(t *testing.T, seed uint64, expiring bool) []history.Call {
 	c := newCluster(t, parseArguments([]string{"nodes=3", "flush=16384"}))
 	defer c.stop()
 	p := newPlayer(c, NewReport())
@@ -59,14 +69,20 @@ func callAtRandom(t *testing.T, seed uint64) []history.Call {
 	c.must(p.each("all", (*node).start, func(n *node) bool { return !n.running() }))
 	c.await(time.Minute, "open ids", func() bool { return c.leader().raft().Store().IDsOpen() })
 
+	disturb := func(*rand.Rand) func() { return func() {} }
+	if expiring {
+		c.setClocksApart()
+		disturb = c.pauseTarget
+	}
 	stopped, stop := context.WithCancel(t.Context())
-	all := &caller{cluster: c, begin: time.Now(), seed: seed, stopped: stopped, at: make(map[string]int)}
+	all := &caller{cluster: c, begin: time.Now(), seed: seed, expiring: expiring, stopped: stopped, at: make(map[string]int)}
 	for client := range 5 {
 		all.clients.Go(func() { all.client(client) })
 	}
 	chance := rand.New(rand.NewPCG(seed, math.MaxUint64))
 	for range 10 {
 		time.Sleep(time.Duration(1+chance.IntN(5000)) * time.Millisecond)
+		settle := disturb(chance)
 		leader, lasts := c.leader(), time.Duration(200+chance.IntN(4000))*time.Millisecond
 		switch chance.IntN(3) {
 		case 0:
@@ -82,11 +98,41 @@ func callAtRandom(t *testing.T, seed uint64) []history.Call {
 			time.Sleep(lasts)
 			c.network.set(open, leader.member.ID, c.nodeHosts()...)
 		}
+		settle()
 	}
 	stop()
 	all.clients.Wait()
 	c.await(2*time.Minute, "end of all deliveries", func() bool { return c.leader().raft().Store().Pending() == 0 })
 	return all.history(p)
+}
+
+// setClocksApart lets what has expired by one leader's clock wait by that of the next one.
+func (c *Cluster) setClocksApart() {
+	c.nodes[0].clock.step(200 * time.Millisecond)
+	c.nodes[1].clock.step(-200 * time.Millisecond)
+}
+
+// pauseTarget pauses the target for some seconds, so that messages expire that nobody has claimed, and has leadership
+// go from one clock to another meanwhile. What it returns ends the pause.
+func (c *Cluster) pauseTarget(chance *rand.Rand) (resume func()) {
+	_, err := c.leader().broker.Pause(context.Background(), pausedTarget)
+	time.Sleep(time.Duration(chance.IntN(3000)) * time.Millisecond)
+	for range 4 {
+		time.Sleep(time.Duration(chance.IntN(1000)) * time.Millisecond)
+		if n := c.leader().raft(); n != nil {
+			_ = n.TransferLeadership(context.Background()) // another leads then, or none does
+		}
+	}
+	if err != nil {
+		return func() {}
+	}
+	return func() {
+		time.Sleep(time.Duration(chance.IntN(1000)) * time.Millisecond)
+		c.await(time.Minute, "resume", func() bool {
+			_, err := c.leader().broker.Resume(context.Background(), pausedTarget)
+			return err == nil
+		})
+	}
 }
 
 // cancelAt cancels about when the message is handed over, and its Ack is not in the log yet.

@@ -201,7 +201,7 @@ func (c *aClient) write(call Call, ask func(context.Context) (client.Answer, err
 			if errors.Is(err, refusal) {
 				call.To, call.Code, call.Seq = to, code, problem.Seq
 				if problem.Outcome != nil {
-					call.Seq = max(call.Seq, problem.Outcome.Seq)
+					call.Seq, call.Told = max(call.Seq, problem.Outcome.Seq), ended(problem.Outcome.Kind)
 				}
 			}
 		}
@@ -235,19 +235,30 @@ func (c *aClient) get(id string) {
 func Known(l client.Life) (told What, seq uint64) {
 	for _, o := range l.Outcomes {
 		if o.Seq > seq {
-			seq, told = o.Seq, Claimed
-			if o.Kind == client.OutcomeCancelled {
-				told = Cancelled
-			}
+			seq, told = o.Seq, ended(o.Kind)
 		}
 	}
 	if m := l.Message; m != nil && m.Seq > seq {
 		seq, told = m.Seq, Waiting
-		if m.State == client.StateClaimed {
+		switch m.State {
+		case client.StateClaimed:
 			told = Claimed
+		case client.StateExpired:
+			told = Expired
 		}
 	}
 	return told, seq
+}
+
+// ended returns what a message is that has ended so.
+func ended(kind string) What {
+	switch kind {
+	case client.OutcomeCancelled:
+		return Cancelled
+	case client.OutcomeExpired:
+		return Expired
+	}
+	return Delivered
 }
 
 // list reads what waits under any id. Histories are judged id by id, so it is a call for each. One that broke

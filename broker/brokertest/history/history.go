@@ -38,9 +38,14 @@ type What uint8
 const (
 	Nothing   What = iota // there never was one
 	Waiting               // it can be cancelled
-	Claimed               // or delivered: nobody can do anything about it
+	Claimed               // nobody can do anything about it
 	Cancelled             // and will never come
+	Expired               // and will never come, unless it was claimed before and tried in time
+	Delivered             // as is known of it
 )
+
+// maxSkew is how much sooner than by the clock of the calls a leader may find that a message has expired.
+const maxSkew = int64(500 * time.Millisecond)
 
 // A Call is one operation on an id, with what was answered.
 type Call struct {
@@ -53,9 +58,11 @@ type Call struct {
 	From, To int64 // nanoseconds; To is math.MaxInt64 when there was no answer
 
 	Code   raftfsm.Code // of what changes something; 0: no answer
-	Told   What         // of a Get
+	Told   What         // of a Get, and of what is too late: Nothing if that was not told
 	Seq    uint64       // of the answer; of a Schedule or Change without one that of the log; of a read 0 for nothing; of a Deliver its own
 	Before uint64
+
+	Expires int64 // of the message that a Schedule or a Change makes, as From and To; 0: never
 
 	Value    string   // of the message that a Schedule or a Change makes; "": that of the one before
 	Repeated bool     // it was sent more than once: the answer may tell of the effect of an earlier time
@@ -96,7 +103,7 @@ func list(operations []porcupine.Operation) string {
 
 // String tells a call and its answer on one line.
 func (c Call) String() string {
-	what := [...]string{"nothing", "waiting", "claimed", "cancelled"}[c.Told]
+	what := [...]string{"nothing", "waiting", "claimed", "cancelled", "expired", "delivered"}[c.Told]
 	line := fmt.Sprintf("%14v to %14v client %d: %s if %d %d: %v, %s, seq %d, before %d",
 		time.Duration(c.From), time.Duration(c.To), c.Client, c.Verb, c.If, c.Exact, c.Code, what, c.Seq, c.Before)
 	if len(c.Perhaps) > 0 {
@@ -107,24 +114,60 @@ func (c Call) String() string {
 
 // A state is what is true of one id.
 type state struct {
-	newest uint64
-	what   What
-	killed string // seqs that will never come, each with a comma behind it
-	let    string // seqs that a claim has let go
+	newest  uint64
+	what    What
+	expires int64  // when the newest does; 0: never
+	killed  string // seqs that will never come, each with a comma behind it
+	let     string // seqs that a claim has let go
 }
 
 func has(seqs string, seq uint64) bool { return strings.Contains(","+seqs, fmt.Sprintf(",%d,", seq)) }
 
 func with(seqs string, seq uint64) string { return seqs + fmt.Sprintf("%d,", seq) }
 
-// step returns what may be true after the call. A claim may have come just before it.
+// step returns what may be true after the call. A claim may have come just before it, and its message, or one that
+// nobody has claimed, may have expired then.
 func step(s state, c Call) (next []any) {
-	next = s.take(c, next)
+	next = s.expireAndTake(c, s.take(c, next))
 	if s.what == Waiting {
 		s.what, s.let = Claimed, with(s.let, s.newest)
-		next = s.take(c, next)
+		next = s.expireAndTake(c, s.take(c, next))
 	}
 	return next
+}
+
+func (s state) expireAndTake(c Call, next []any) []any {
+	mayExpire := s.what == Waiting || s.what == Claimed
+	if !mayExpire || s.expires == 0 || c.To < s.expires-maxSkew {
+		return next
+	}
+	s.what = Expired
+	return s.take(c, next)
+}
+
+// tell appends what is true once it was told what the newest is, if that may be told. That it was delivered
+// was true before anybody knew.
+func (s state) tell(told What, next []any) []any {
+	switch {
+	case told == s.what:
+		return append(next, s)
+	case told == Delivered && has(s.let, s.newest) && (s.what == Claimed || s.what == Expired):
+		s.what = Delivered
+		return append(next, s)
+	}
+	return next
+}
+
+// tooLate appends the same of an answer that nothing can be done about the newest.
+func (s state) tooLate(c Call, next []any) []any {
+	isOver := s.what == Claimed || s.what == Expired || s.what == Delivered || s.what == Cancelled && c.Verb == Change
+	switch {
+	case !isOver || s.newest != c.Seq:
+		return next
+	case c.Told == Nothing:
+		return append(next, s)
+	}
+	return s.tell(c.Told, next)
 }
 
 func (s state) take(c Call, next []any) []any {
@@ -139,8 +182,8 @@ func (s state) take(c Call, next []any) []any {
 	case Change:
 		return s.change(c, next)
 	case Get:
-		if s.what == c.Told && s.newest == c.Seq {
-			return append(next, s)
+		if s.newest == c.Seq {
+			return s.tell(c.Told, next)
 		}
 	case List:
 		if s.pending() == c.Seq {
@@ -194,6 +237,7 @@ func (s state) schedule(c Call, next []any) []any {
 		s.killed = with(s.killed, s.newest)
 	}
 	s.newest, s.what = c.Seq, Waiting
+	s.expires = c.Expires
 	switch c.Code {
 	case 0: // it is in the log
 		if before.holds(c) {
@@ -221,9 +265,7 @@ func (s state) change(c Call, next []any) []any {
 			return s.schedule(c, next)
 		}
 	case raftfsm.TooLate:
-		if (s.what == Claimed || s.what == Cancelled) && s.newest == c.Seq {
-			return append(next, s)
-		}
+		return s.tooLate(c, next)
 	case raftfsm.NotFound:
 		if s.what == Nothing {
 			return append(next, s)
@@ -254,9 +296,7 @@ func (s state) cancel(c Call, next []any) []any {
 			return append(next, after)
 		}
 	case raftfsm.TooLate:
-		if s.what == Claimed && s.newest == c.Seq {
-			return append(next, s)
-		}
+		return s.tooLate(c, next)
 	case raftfsm.NotFound:
 		if s.what == Nothing {
 			return append(next, s)

@@ -21,6 +21,8 @@ func inTurn(calls ...Call) []Call {
 
 func TestCheck(t *testing.T) {
 	first := Call{Verb: Schedule, Code: raftfsm.Scheduled, Seq: 1}
+	short := Call{Verb: Schedule, Code: raftfsm.Scheduled, Seq: 1, Expires: 5}
+	late := Call{Verb: Schedule, Code: raftfsm.Scheduled, Seq: 1, Expires: int64(time.Minute)}
 	second := Call{Verb: Schedule, Code: raftfsm.Superseded, Seq: 2, Before: 1}
 	for name, c := range map[string]struct {
 		calls []Call
@@ -56,6 +58,19 @@ func TestCheck(t *testing.T) {
 		"absent refused":                        {inTurn(first, Call{Verb: Schedule, If: raftfsm.Absent, Code: raftfsm.Conflict, Seq: 1}), true},
 		"no answer, and it has no effect":       {inTurn(first, Call{Verb: Cancel, From: 5, To: math.MaxInt64}, Call{Verb: Deliver, Seq: 1}), true},
 		"no answer, and it has":                 {inTurn(first, Call{Verb: Cancel, From: 5, To: math.MaxInt64}, Call{Verb: Cancel, Code: raftfsm.AlreadyCancelled, Seq: 1}), true},
+		"expired, and told again":               {inTurn(short, Call{Verb: Get, Told: Expired, Seq: 1}, Call{Verb: Cancel, Code: raftfsm.TooLate, Told: Expired, Seq: 1}, Call{Verb: List}), true},
+		"expired though it never does":          {inTurn(first, Call{Verb: Get, Told: Expired, Seq: 1}), false},
+		"expired too soon":                      {inTurn(late, Call{Verb: Get, Told: Expired, Seq: 1}), false},
+		"expired, and then waiting":             {inTurn(short, Call{Verb: Get, Told: Expired, Seq: 1}, Call{Verb: Get, Told: Waiting, Seq: 1}), false},
+		"expired, and then listed":              {inTurn(short, Call{Verb: Get, Told: Expired, Seq: 1}, Call{Verb: List, Seq: 1}), false},
+		"expired, and then claimed":             {inTurn(short, Call{Verb: Get, Told: Expired, Seq: 1}, Call{Verb: Get, Told: Claimed, Seq: 1}), false},
+		"expired, and then cancelled":           {inTurn(short, Call{Verb: Get, Told: Expired, Seq: 1}, Call{Verb: Cancel, Code: raftfsm.WasCancelled, Seq: 1}), false},
+		"too late as expired, then changed":     {inTurn(short, Call{Verb: Cancel, Code: raftfsm.TooLate, Told: Expired, Seq: 1}, Call{Verb: Change, Code: raftfsm.Superseded, Seq: 2, Before: 1}), false},
+		"expired, and a new one has the id":     {inTurn(short, Call{Verb: Get, Told: Expired, Seq: 1}, Call{Verb: Schedule, Code: raftfsm.Scheduled, Seq: 2}, Call{Verb: Get, Told: Waiting, Seq: 2}), true},
+		"expired, and a new one replaces it":    {inTurn(short, Call{Verb: Get, Told: Expired, Seq: 1}, second), false},
+		"claimed, expired, and delivered":       {inTurn(short, Call{Verb: Get, Told: Claimed, Seq: 1}, Call{Verb: Get, Told: Expired, Seq: 1}, Call{Verb: Get, Told: Delivered, Seq: 1}, Call{Verb: Deliver, Seq: 1}), true},
+		"waiting, expired, and delivered later": {inTurn(short, Call{Verb: Get, Told: Expired, Seq: 1}, Call{Verb: Schedule, Code: raftfsm.Scheduled, Seq: 2}, Call{Verb: Deliver, Seq: 1, From: 25, To: 90}), true}, // a claim may have been before
+		"delivered, and then expired":           {inTurn(short, Call{Verb: Get, Told: Delivered, Seq: 1}, Call{Verb: Get, Told: Expired, Seq: 1}), false},
 		"delivered before it was scheduled":     {inTurn(Call{Verb: Deliver, Seq: 1}, first), false},
 	} {
 		t.Run(name, func(t *testing.T) {

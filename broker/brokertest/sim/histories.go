@@ -18,8 +18,10 @@ import (
 const historiesDir = plantedDir + "/histories"
 
 // historiesTests returns the tests that record and judge histories: of calls of the log and the schedule
-// themselves, and over HTTP.
-func historiesTests() []string { return []string{"TestIDs_areLinearizable", "TestAPI_isLinearizable"} }
+// themselves, without and with messages that expire, and over HTTP.
+func historiesTests() []string {
+	return []string{"TestIDs_areLinearizable", "TestExpiry_isLinearizable", "TestAPI_isLinearizable"}
+}
 
 // runHistories tries the bugs that break what clients are told, which scripts do not ask.
 func runHistories(ctx context.Context, args []string, out io.Writer) error {
