@@ -27,7 +27,7 @@ func (a *caller) client(number int) {
 			return
 		case <-time.After(time.Duration(chance.IntN(600)) * time.Millisecond):
 		}
-		id := fmt.Sprint("id-", chance.IntN(callIDs))
+		id := fmt.Sprint("id-", chance.IntN(a.ids))
 		switch chance.IntN(10) {
 		case 0:
 			a.get(chance, number, id)
@@ -218,7 +218,7 @@ func (a *caller) list(chance *rand.Rand, number int) {
 			a.keep(call)
 		}
 	}
-	for i := range callIDs {
+	for i := range a.ids {
 		call := read
 		if call.ID = fmt.Sprint("id-", i); !listed[call.ID] {
 			a.keep(call)

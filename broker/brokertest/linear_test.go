@@ -43,8 +43,9 @@ func judgeCalls(t *testing.T, expiring bool) {
 	}
 }
 
-// callIDs is how many ids all calls are about: few, so that they meet.
-const callIDs = 4
+// callIDs is how many ids all calls are about: few, so that they meet. A message that may have expired is in more states, so
+// there are more ids of fewer calls each, or some histories take a minute to judge.
+const callIDs, callExpiringIDs = 4, 8
 
 // A caller makes calls of several clients and keeps what came of them.
 type caller struct {
@@ -52,6 +53,7 @@ type caller struct {
 	begin    time.Time
 	seed     uint64
 	expiring bool // half of what is scheduled expires
+	ids      int
 	stopped  context.Context
 	clients  sync.WaitGroup
 
@@ -69,13 +71,13 @@ func callAtRandom(t *testing.T, seed uint64, expiring bool) []history.Call {
 	c.must(p.each("all", (*node).start, func(n *node) bool { return !n.running() }))
 	c.await(time.Minute, "open ids", func() bool { return c.leader().raft().Store().IDsOpen() })
 
-	disturb := func(*rand.Rand) func() { return func() {} }
+	disturb, ids := func(*rand.Rand) func() { return func() {} }, callIDs
 	if expiring {
 		c.setClocksApart()
-		disturb = c.pauseTarget
+		disturb, ids = c.pauseTarget, callExpiringIDs
 	}
 	stopped, stop := context.WithCancel(t.Context())
-	all := &caller{cluster: c, begin: time.Now(), seed: seed, expiring: expiring, stopped: stopped, at: make(map[string]int)}
+	all := &caller{cluster: c, begin: time.Now(), seed: seed, expiring: expiring, ids: ids, stopped: stopped, at: make(map[string]int)}
 	for client := range 5 {
 		all.clients.Go(func() { all.client(client) })
 	}
