@@ -67,15 +67,6 @@ func (a *caller) schedule(chance *rand.Rand, client, i int, id string) {
 	}
 }
 
-// askAt asks about when the message expires, by the clock of one node or another, and cancels what it was told of.
-func (a *caller) askAt(at time.Time, id string, number int) {
-	time.Sleep(time.Until(at))
-	chance := rand.New(rand.NewPCG(a.seed, uint64(number)))
-	if _, ok := a.get(chance, number, id); ok {
-		a.cancelAt(time.Now().Add(time.Duration(chance.IntN(100))*time.Millisecond), id, number)
-	}
-}
-
 // change reads what waits, and puts another message into the place of the one that it has read.
 func (a *caller) change(chance *rand.Rand, client, i int, id string) {
 	found, ok := a.get(chance, client, id)

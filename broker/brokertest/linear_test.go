@@ -144,6 +144,15 @@ func (a *caller) cancelAt(at time.Time, id string, number int) {
 	a.call(rand.New(rand.NewPCG(a.seed, uint64(number))), call, op, "")
 }
 
+// askAt asks about when the message expires, by the clock of one node or another, and cancels what it was told of.
+func (a *caller) askAt(at time.Time, id string, number int) {
+	time.Sleep(time.Until(at))
+	chance := rand.New(rand.NewPCG(a.seed, uint64(number)))
+	if _, ok := a.get(chance, number, id); ok {
+		a.cancelAt(time.Now().Add(time.Duration(chance.IntN(100))*time.Millisecond), id, number)
+	}
+}
+
 // history adds what came out, and what became of schedules that nobody was told of.
 func (a *caller) history(p *player) []history.Call {
 	inLog := make(map[string]uint64)
