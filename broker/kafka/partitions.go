@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"strconv"
 	"sync"
 	"time"
@@ -167,6 +168,15 @@ func (l *limits) knows(topic string) bool {
 	defer l.mu.Unlock()
 	_, known := l.bytes[topic]
 	return known
+}
+
+// forget lets go of the limits of topics that are not known any more, when there are more limits than so many.
+func (l *limits) forget(most int, isKnown func(topic string) bool) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if len(l.bytes) > most {
+		maps.DeleteFunc(l.bytes, func(topic string, _ int32) bool { return !isKnown(topic) })
+	}
 }
 
 // ask reads max.message.bytes of the topics and returns those for which it is another than the one in use.

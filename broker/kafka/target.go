@@ -185,7 +185,11 @@ func (t *target) isForgettable(now time.Time) bool {
 			return false
 		}
 	}
-	return t.outstanding.len == 0 && t.standing == heard && !t.stale && !t.refusedSize && now.Sub(t.used) > spareIdle && now.Sub(t.slowUntil) > t.sentence
+	idle := now.Sub(t.used)
+	if t.outstanding.len > 0 || idle <= spareIdle {
+		return false
+	}
+	return idle > forgetAfter || t.standing == heard && !t.stale && !t.refusedSize && now.Sub(t.slowUntil) > t.sentence
 }
 
 // strike notes an answer of the target that is late.

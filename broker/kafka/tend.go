@@ -18,6 +18,11 @@ const (
 	tendEvery = 4 * time.Minute
 	// spareIdle is how long a line that is not the first of the quick is kept without a flight.
 	spareIdle = 10 * time.Minute
+	// forgetAfter is when a target is forgotten whatever is known of it.
+	forgetAfter = 24 * time.Hour
+	// mostUnused is how many names are known besides those of targets, and once more as many as there are targets. A client of
+	// franz-go forgets no topic by itself, and asks for all that it knows every 5 minutes.
+	mostUnused = 1000
 	// tendTimeout bounds the wait for an answer that nobody needs.
 	tendTimeout = 10 * time.Second
 )
@@ -45,10 +50,8 @@ func (s *Sink) warm() {
 	for _, client := range clients {
 		s.background.Go(func() {
 			s.untilDone(func() error {
-				if _, _, err := client.ProducerID(s.ctx); err != nil {
-					return err
-				}
-				return reach.Learn(s.ctx, client)
+				_, _, err := client.ProducerID(s.ctx)
+				return err
 			})
 			s.mu.Lock()
 			for _, p := range s.pools {
@@ -104,7 +107,43 @@ func (s *Sink) letGo(now time.Time) []*kgo.Client {
 		}
 	}
 	maps.DeleteFunc(s.targets, func(_ string, t *target) bool { return t.isForgettable(now) })
+	most := mostUnused + 2*len(s.targets)
+	for _, p := range s.pools {
+		for _, l := range slices.Clone(p.lines) {
+			if len(l.topics)+len(l.forgot) > most {
+				s.renew(l)
+			}
+		}
+	}
+	s.limits.forget(most, s.isKnown)
 	return s.firsts()
+}
+
+// renew puts another line, which knows no names, in the place of one. The caller holds mu.
+func (s *Sink) renew(l *line) {
+	p := l.pool
+	first := l == p.lines[0]
+	s.retire(l)
+	if !p.coalesce || !first {
+		return // another is made when it is needed
+	}
+	if l := s.newLine(p); l != nil { // it is the last
+		p.lines = slices.Insert(p.lines[:len(p.lines)-1], 0, l)
+	}
+}
+
+// isKnown reports whether the topic is a target's, or a client has met it and keeps the limit that it had then. The caller
+// holds mu.
+func (s *Sink) isKnown(topic string) bool {
+	if s.targets[topic] != nil {
+		return true
+	}
+	for l := range s.open {
+		if _, flew := l.topics[topic]; flew {
+			return true
+		}
+	}
+	return false
 }
 
 // keepOpen uses the connections of the clients, and those for questions, once for nothing.
@@ -122,6 +161,9 @@ func (s *Sink) keepOpen(clients []*kgo.Client) {
 // keepOpen uses the connections of a client that writes once for nothing, and opens those that are not. It blocks until all
 // Kafka brokers have answered or failed, or ctx ends.
 func keepOpen(ctx context.Context, client *kgo.Client) {
+	if len(client.DiscoveredBrokers()) == 0 && reach.Learn(ctx, client) != nil {
+		return
+	}
 	var waiting sync.WaitGroup
 	waiting.Go(func() { reach.KeepOpen(ctx, client) })
 	for _, to := range client.DiscoveredBrokers() {

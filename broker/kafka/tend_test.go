@@ -3,6 +3,7 @@ package kafka
 import (
 	"context"
 	"fmt"
+	"log/slog"
 	"net"
 	"sync/atomic"
 	"testing"
@@ -14,6 +15,71 @@ import (
 
 	"github.com/carillonmq/carillon/broker/deliver"
 )
+
+// Names of targets are free text. Whatever was once written to is forgotten, also by the clients of franz-go, which ask for all
+// that they know. What is written to goes on meanwhile.
+func TestNamesAreForgotten(t *testing.T) {
+	const rounds, each = 4, 1500
+	names := []string{"orders"}
+	for i := range rounds * each {
+		names = append(names, fmt.Sprintf("target-%d", i))
+	}
+	inBubble(t, func(t *testing.T, kafka bubble) {
+		config := kafka.config()
+		config.Logger = slog.New(slog.DiscardHandler)
+		sink, err := NewSink(config)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer sink.Close()
+		pass(time.Second)
+		orders := 0
+		for round := range rounds {
+			names := names[1+round*each:][:each]
+			sink.Partitions(t.Context(), names)
+			outcomes := make(chan error, each)
+			for _, name := range names {
+				sink.Send(deliver.Delivery{Topic: name}, func(_ deliver.Receipt, err error) { outcomes <- err })
+			}
+			for range each {
+				if err := <-outcomes; err != nil {
+					t.Fatal(err)
+				}
+			}
+			for range 30 {
+				pass(time.Minute)
+				if _, err := sendAndWait(sink, deliver.Delivery{Topic: "orders", Value: []byte{byte(orders)}}); err != nil {
+					t.Fatal(err)
+				}
+				orders++
+			}
+		}
+		var most atomic.Int64
+		kafka.ControlKey(int16(kmsg.Metadata), func(request kmsg.Request) (kmsg.Response, error, bool) {
+			kafka.KeepControl()
+			most.Store(max(most.Load(), int64(len(request.(*kmsg.MetadataRequest).Topics)))) // one at a time
+			return nil, nil, false
+		})
+		pass(sinkMetadataMaxAge + time.Minute)
+		asked := int(most.Load())
+		sink.mu.Lock()
+		known := 0
+		for l := range sink.open {
+			known = max(known, len(l.topics)+len(l.forgot))
+		}
+		targets, open := len(sink.targets), len(sink.open)
+		sink.mu.Unlock()
+		t.Logf("of %d names: %d targets, %d limits, %d clients of which one knows %d at most and asks for %d", len(names), targets, len(sink.limits.bytes), open, known, asked)
+		if bound := mostUnused + 2*targets; targets > 1 || known > bound+each || asked > bound+each || len(sink.limits.bytes) > bound+each*quickPools {
+			t.Error("they are not forgotten")
+		}
+		for i, r := range kafka.records("orders", orders) {
+			if int(r.Value[0]) != i%256 {
+				t.Fatalf("record %d of orders is at offset %d", r.Value[0], i)
+			}
+		}
+	}, kfake.SeedTopics(1, names...))
+}
 
 // What is delivered first in a term, and after a quiet time, waits for no connection to be opened, whichever Kafka broker leads
 // its partition and whichever are asked about it.
