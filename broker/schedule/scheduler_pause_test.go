@@ -423,7 +423,9 @@ func TestPause_ofManyTargetsReadsABacklogForManyAtATime(t *testing.T) {
 		if got := s.count(); got != n*each {
 			t.Errorf("%d messages handed over, want %d", got, n*each)
 		}
-		if looks := store.looks.Load() - before; looks > n*each*n/4 {
+		// One sweep for each would look at four times as many, those in memory twice. Some ten come back at a time,
+		// fewer where the machine has other work.
+		if looks := store.looks.Load() - before; looks > n*each*n/2 {
 			t.Errorf("looked at %d entries for a backlog of %d and %d targets", looks, n*each, n)
 		}
 	})
