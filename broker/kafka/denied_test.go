@@ -40,3 +40,27 @@ func TestDeniedTargetCostsTheOthersNothing(t *testing.T) {
 		}
 	}, kfake.SeedTopics(1, slices.Concat(others, []string{"denied"})...))
 }
+
+// A client that Kafka has denied a producer id never asks again, and a topic's pool has one first line. When Kafka gives ids
+// again, that line is another.
+func TestDeniedProducerIDIsAskedForAgain(t *testing.T) {
+	inBubble(t, func(t *testing.T, kafka bubble) {
+		denied := kafka.Fault(kfake.Fault{Keys: []kmsg.Key{kmsg.InitProducerID}, Err: kerr.ClusterAuthorizationFailed, Count: -1})
+		sink := newSink(t, kafka)
+		for range 3 {
+			if _, err := sendAndWait(sink, deliver.Delivery{Topic: "orders"}); err == nil {
+				t.Fatal("written without a producer id")
+			}
+			pass(20 * time.Second)
+		}
+		denied.Remove()
+		pass(tendEvery)
+		before := denied.Hits()
+		if _, err := sendAndWait(sink, deliver.Delivery{Topic: "orders"}); err != nil {
+			t.Errorf("after Kafka has given ids again, denied %d times before: %v", before, err)
+		}
+		if before > 100 {
+			t.Errorf("Kafka was asked for an id %d times in a minute in which it gives none", before)
+		}
+	}, kfake.SeedTopics(1, "orders"))
+}

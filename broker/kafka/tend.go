@@ -2,11 +2,13 @@ package kafka
 
 import (
 	"context"
+	"errors"
 	"maps"
 	"slices"
 	"sync"
 	"time"
 
+	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kgo"
 	"github.com/twmb/franz-go/pkg/kmsg"
 
@@ -44,15 +46,16 @@ func (s *Sink) tend() {
 // warm opens the connections that the first record needs, which would else wait for them: those of the quick pools' first
 // lines, and those for questions. Spares are made as soon as Kafka gives producer ids.
 func (s *Sink) warm() {
-	s.mu.Lock()
-	clients := s.firsts()
-	s.mu.Unlock()
-	for _, client := range clients {
+	for _, p := range s.quick {
 		s.background.Go(func() {
-			s.untilDone(func() error {
-				_, _, err := client.ProducerID(s.ctx)
+			var client *kgo.Client
+			ready := s.untilDone(func() (err error) {
+				client, err = s.firstWithID(p)
 				return err
 			})
+			if !ready {
+				return
+			}
 			s.mu.Lock()
 			for _, p := range s.pools {
 				s.prepare(p)
@@ -63,6 +66,27 @@ func (s *Sink) warm() {
 	}
 	s.untilDone(func() error { return reach.Learn(s.ctx, s.asking) })
 	s.questions.KeepOpen(s.ctx)
+}
+
+// firstWithID returns the client of the pool's first line when that has its producer id. A client that Kafka has denied one
+// never asks again, so its line is renewed, also when it was a record that asked.
+func (s *Sink) firstWithID(p *pool) (*kgo.Client, error) {
+	s.mu.Lock()
+	if s.closed || len(p.lines) == 0 && s.newLine(p) == nil {
+		s.mu.Unlock()
+		return nil, errNoClient
+	}
+	l := p.lines[0]
+	s.mu.Unlock()
+	_, _, err := l.client.ProducerID(s.ctx)
+	if denied, ok := errors.AsType[*kerr.Error](err); ok && !denied.Retriable {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		if !s.closed && slices.Index(p.lines, l) == 0 {
+			s.renew(l)
+		}
+	}
+	return l.client, err
 }
 
 // firsts returns the clients of the quick pools' first lines. The caller holds mu.
