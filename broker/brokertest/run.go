@@ -245,6 +245,9 @@ func (p *player) carryOut(s step) error {
 		install := func(n *node) { n.install(storage.Level(level)) }
 		return p.each(name, install, func(n *node) bool { return name != "all" || n.running() })
 	case "raise":
+		if _, err := p.meant("leader"); err != nil && s.args.has("maybe") {
+			return err // an event may have felled the only node
+		}
 		err := p.raise(strings.ReplaceAll(s.args.value("refused", ""), ":", " "))
 		if err != nil && s.args.has("maybe") {
 			return errNoEffect
