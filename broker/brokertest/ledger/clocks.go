@@ -130,7 +130,8 @@ func (j *judge) checkEarly() {
 		if early <= 0 && len(j.Clocks) == 0 {
 			continue
 		}
-		_, most := j.wrong(d.At.Add(-handed), d.At)
+		sent := d.At.Add(time.Millisecond) // at the latest, since its time was cut: a clock that drifts is further ahead then
+		_, most := j.wrong(d.At.Add(-handed), sent)
 		if early > inMillis(most) {
 			j.problem("early", "%s for %s, due %d, was sent at %d: %v too early, clocks of leaders being ahead by %v at most",
 				d.Origin, d.Topic, d.Due, d.At.UnixMilli(), early, most)
@@ -139,7 +140,7 @@ func (j *judge) checkEarly() {
 		if early <= j.MaxSkew {
 			continue
 		}
-		if most, known := j.believed(d.At); known && early > inMillis(most) {
+		if most, known := j.believed(sent); known && early > inMillis(most) {
 			j.problem("early", "%s for %s, due %d, was sent at %d: %v too early, by a clock that is not believed beyond %v, since others agree",
 				d.Origin, d.Topic, d.Due, d.At.UnixMilli(), early, most)
 		}

@@ -107,6 +107,12 @@ func TestJudge_findsNothingWhereAllPromisesAreKept(t *testing.T) {
 			}
 			l.late("orders", 200, 600, -time.Second)
 		},
+		"a clock gains, also within the millisecond to which a time is cut": func(l *Ledger) {
+			l.knowLess()
+			_, d := l.at(100)
+			d.At = time.UnixMilli(d.Due - 4)
+			l.Clocks = append(l.Clocks, Clock{Node: "n", At: d.At.Add(-time.Second), Drift: 3 * time.Millisecond})
+		},
 		"a clock gains": func(l *Ledger) {
 			l.knowLess()
 			l.Clocks = append(l.Clocks, Clock{Node: "n", At: after(100), Drift: 10 * time.Millisecond})
