@@ -3,6 +3,7 @@ package ledger
 import (
 	"fmt"
 	"slices"
+	"testing"
 	"time"
 )
 
@@ -96,4 +97,15 @@ func (l *Ledger) again(second int, at float64) *Delivery {
 	copied.At, copied.Offset = after(at), 10_000
 	l.Deliveries = append(l.Deliveries, copied)
 	return &l.Deliveries[len(l.Deliveries)-1]
+}
+
+// A hold that began before anything was accepted ends like all others.
+func TestMarked_endsHoldsFromBeforeTheFirstMessage(t *testing.T) {
+	var l Log
+	l.Marked(1, after(1), Mark{}, []Hold{{Target: "orders"}})
+	l.Accept(Acceptance{Message: Message{Target: "orders", Due: after(9).UnixMilli(), Seq: 1}, Index: 2})
+	l.Marked(3, after(3), Mark{}, nil)
+	if len(l.Held) != 1 || !l.Held[0].Until.Equal(after(3)) {
+		t.Errorf("held %+v", l.Held)
+	}
 }

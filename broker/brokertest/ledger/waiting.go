@@ -39,7 +39,7 @@ func (q *queue) Pop() any {
 
 func (w *waiting) accept(by way, m Mark) {
 	if w.alive == nil {
-		w.alive, w.queues, w.held = make(map[uint64]bool), make(map[way]*queue), make(map[way]int)
+		w.alive, w.queues = make(map[uint64]bool), make(map[way]*queue)
 	}
 	q, ok := w.queues[by]
 	if !ok {
