@@ -88,11 +88,18 @@ func (s *stream) end(writes bool) {
 	signal(s.room)
 }
 
+// mostAtOnce is how many writes take no time, and then one takes a millisecond. After an election a Kafka client now and
+// then fetches without a pause until the next look at metadata. On any real network time goes on meanwhile; here it would stand
+// still, that look would never come, and the client would fetch for ever.
+const mostAtOnce = 1000
+
 // A conn is one end. One goroutine at a time may read, and one write.
 type conn struct {
 	in, out           *stream
 	address           net.Addr
 	readBy, writtenBy *deadline
+	wrote             time.Time // when it last did
+	writes            int       // at that time
 }
 
 func newConn(in, out *stream, address net.Addr) *conn {
@@ -114,6 +121,12 @@ func (c *conn) Read(b []byte) (int, error) {
 }
 
 func (c *conn) Write(b []byte) (written int, err error) {
+	if c.writes++; c.writes%mostAtOnce == 0 {
+		time.Sleep(time.Millisecond)
+	}
+	if now := time.Now(); !now.Equal(c.wrote) {
+		c.wrote, c.writes = now, 0
+	}
 	for {
 		until := c.writtenBy.get()
 		if isOver(until) {

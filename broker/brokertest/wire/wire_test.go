@@ -165,3 +165,19 @@ func must(t *testing.T, err error) {
 		t.Fatal(err)
 	}
 }
+
+// Who asks again and again without a pause does not stop the time.
+func TestConn_takesTimeInTheEnd(t *testing.T) {
+	inBubble(t, func(t *testing.T, dialed, accepted net.Conn) {
+		begun := time.Now()
+		for range 10 * mostAtOnce {
+			_, err := dialed.Write([]byte{1})
+			must(t, err)
+			_, err = io.ReadFull(accepted, make([]byte, 1))
+			must(t, err)
+		}
+		if took := time.Since(begun); took < 9*time.Millisecond || took > 10*time.Millisecond {
+			t.Errorf("all of it took %v", took)
+		}
+	})
+}
