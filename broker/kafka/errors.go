@@ -12,6 +12,4 @@ var (
 	errReplaced = errors.New("records that were read already have been replaced")
 	// errClosed is what Poll returns after Close.
 	errClosed = errors.New("source is closed")
-	// errNoClient is why a line has no client: the sink is closed, or franz-go makes none, which is logged.
-	errNoClient = errors.New("no Kafka client")
 )

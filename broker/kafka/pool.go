@@ -211,6 +211,7 @@ type line struct {
 	flights int             // without outcome
 	used    time.Time       // when it was boarded last
 	retired bool            // takes no more flights, and is closed when there are none
+	denied  bool            // Kafka has denied it something as a whole, such as a producer id
 
 	departed  []*send // the client has not got them yet, in order
 	producing bool    // a goroutine hands them to the client

@@ -123,15 +123,6 @@ func NewSink(c reach.Config) (*Sink, error) {
 		s.quick[i] = newPool(pool{most: quickLines, coalesce: true})
 	}
 	s.pools = append(s.quick[:], s.slow, s.stuck, s.suspect)
-	for _, p := range s.quick {
-		l, err := s.makeLine(p)
-		if err != nil {
-			s.Close()
-			return nil, err
-		}
-		p.lines = []*line{l}
-		s.open[l] = struct{}{}
-	}
 	s.background.Go(s.warm)
 	s.background.Go(s.tend)
 	return s, nil

@@ -2,13 +2,11 @@ package kafka
 
 import (
 	"context"
-	"errors"
 	"maps"
 	"slices"
 	"sync"
 	"time"
 
-	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kgo"
 	"github.com/twmb/franz-go/pkg/kmsg"
 
@@ -48,45 +46,39 @@ func (s *Sink) tend() {
 func (s *Sink) warm() {
 	for _, p := range s.quick {
 		s.background.Go(func() {
-			var client *kgo.Client
-			ready := s.untilDone(func() (err error) {
-				client, err = s.firstWithID(p)
-				return err
-			})
-			if !ready {
-				return
+			if l := s.lineWithID(p); l != nil {
+				keepOpen(s.ctx, s.makeFirst(l))
 			}
-			s.mu.Lock()
-			for _, p := range s.pools {
-				s.prepare(p)
-			}
-			s.mu.Unlock()
-			keepOpen(s.ctx, client)
 		})
 	}
 	s.untilDone(func() error { return reach.Learn(s.ctx, s.asking) })
 	s.questions.KeepOpen(s.ctx)
 }
 
-// firstWithID returns the client of the pool's first line when that has its producer id. A client that Kafka has denied one
-// never asks again, so its line is renewed, also when it was a record that asked.
-func (s *Sink) firstWithID(p *pool) (*kgo.Client, error) {
+// makeFirst puts a line that has its producer id before those of its quick pool, unless a record was earlier and has made one
+// that works, and returns the client of the first line. A client that Kafka has denied an id never asks again, so a line of
+// such a one gives way. A line is not in the pool before it has its id: a record would ask for one as well, and in franz-go
+// one waits for the other's answer behind a lock.
+func (s *Sink) makeFirst(l *line) *kgo.Client {
 	s.mu.Lock()
-	if s.closed || len(p.lines) == 0 && s.newLine(p) == nil {
-		s.mu.Unlock()
-		return nil, errNoClient
-	}
-	l := p.lines[0]
-	s.mu.Unlock()
-	_, _, err := l.client.ProducerID(s.ctx)
-	if denied, ok := errors.AsType[*kerr.Error](err); ok && !denied.Retriable {
-		s.mu.Lock()
-		defer s.mu.Unlock()
-		if !s.closed && slices.Index(p.lines, l) == 0 {
-			s.renew(l)
+	defer s.mu.Unlock()
+	p := l.pool
+	switch {
+	case s.closed || len(p.lines) > 0 && !p.lines[0].denied:
+		s.background.Go(l.client.Close)
+		if s.closed {
+			return l.client
 		}
+		return p.lines[0].client
+	case len(p.lines) > 0:
+		s.retire(p.lines[0])
 	}
-	return l.client, err
+	p.lines = slices.Insert(p.lines, 0, l)
+	s.open[l] = struct{}{}
+	for _, p := range s.pools {
+		s.prepare(p)
+	}
+	return l.client
 }
 
 // firsts returns the clients of the quick pools' first lines. The caller holds mu.
