@@ -6,6 +6,7 @@ import (
 	"strings"
 	"testing"
 	"testing/synctest"
+	"time"
 
 	"github.com/carillonmq/carillon/storage"
 )
@@ -37,6 +38,9 @@ func TestCheck_findsNodesThatDifferAtTheEnd(t *testing.T) {
 			p.do(step)
 		}
 		p.settle(s.settings)
+		c.await(time.Minute, "both to wait", func() bool {
+			return !slices.ContainsFunc(c.nodes, func(n *node) bool { return n.raft().Store().Pending() < 2 })
+		})
 		synctest.Wait() // nobody writes now
 		p.node("follower").raft().Store().Kill([]storage.SeqRun{{First: 1, Last: 1}})
 		p.check(s.settings)
