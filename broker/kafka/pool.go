@@ -3,6 +3,7 @@ package kafka
 import (
 	"context"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/twmb/franz-go/pkg/kgo"
@@ -150,7 +151,7 @@ func (s *Sink) lineFor(p *pool, b *backlog, now time.Time) *line {
 	default:
 		s.retire(p.lines[len(p.lines)-1]) // the first of the quick has what all others use
 	}
-	return s.newLine(p)
+	return s.newLine(p, len(p.lines))
 }
 
 // lineAlone returns a line whose connection nobody uses, nil: the backlog waits. A line that was made to forget the topic gives
@@ -176,7 +177,7 @@ func (s *Sink) lineAlone(p *pool, b *backlog) *line {
 	default:
 		return nil
 	}
-	return s.newLine(p)
+	return s.newLine(p, len(p.lines))
 }
 
 // fliesAlone reports whether the backlog neither waits for the pipe nor keeps others from it: its broker is
@@ -257,8 +258,9 @@ func (p *pipe) takesBeside(t *target) bool {
 	return p.isBoarding() && p.proven && p.flights[len(p.flights)-1].members[0].target.isLike(t)
 }
 
-// newLine adds a line to the pool: its spare if there is one. It returns nil when none can be made. The caller holds mu.
-func (s *Sink) newLine(p *pool) *line {
+// newLine adds a line to the pool, in that place: its spare if there is one. It returns nil when none can be made. The caller
+// holds mu.
+func (s *Sink) newLine(p *pool, place int) *line {
 	l := p.spare
 	p.spare = nil
 	if l == nil {
@@ -268,12 +270,17 @@ func (s *Sink) newLine(p *pool) *line {
 			return nil
 		}
 	}
-	p.lines = append(p.lines, l)
+	s.enter(l, place)
+	return l
+}
+
+// enter adds the line to its pool, in that place. The caller holds mu.
+func (s *Sink) enter(l *line, place int) {
+	l.pool.lines = slices.Insert(l.pool.lines, place, l)
 	s.open[l] = struct{}{}
 	for _, p := range s.pools {
 		s.prepare(p)
 	}
-	return l
 }
 
 // letGo has the client send what it gathers, and does not wait for the answers.
@@ -382,12 +389,7 @@ func (s *Sink) forgetStale(t *target) {
 // retire takes the line out of its pool. The caller holds mu.
 func (s *Sink) retire(l *line) {
 	p := l.pool
-	for i := range p.lines {
-		if p.lines[i] == l {
-			p.lines = append(p.lines[:i:i], p.lines[i+1:]...)
-			break
-		}
-	}
+	p.lines = slices.DeleteFunc(p.lines, func(other *line) bool { return other == l })
 	l.retired = true
 	s.closeRetired(l)
 }

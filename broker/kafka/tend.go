@@ -73,11 +73,7 @@ func (s *Sink) makeFirst(l *line) *kgo.Client {
 	case len(p.lines) > 0:
 		s.retire(p.lines[0])
 	}
-	p.lines = slices.Insert(p.lines, 0, l)
-	s.open[l] = struct{}{}
-	for _, p := range s.pools {
-		s.prepare(p)
-	}
+	s.enter(l, 0)
 	return l.client
 }
 
@@ -140,11 +136,8 @@ func (s *Sink) renew(l *line) {
 	p := l.pool
 	first := l == p.lines[0]
 	s.retire(l)
-	if !p.coalesce || !first {
-		return // another is made when it is needed
-	}
-	if l := s.newLine(p); l != nil { // it is the last
-		p.lines = slices.Insert(p.lines[:len(p.lines)-1], 0, l)
+	if p.coalesce && first {
+		s.newLine(p, 0) // any other is made when it is needed
 	}
 }
 
