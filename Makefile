@@ -15,14 +15,14 @@ GOTESTSUM   := go run gotest.tools/gotestsum@v1.13.0
 STATICCHECK := go run honnef.co/go/tools/cmd/staticcheck@v0.8.2
 E2E         := ./cmd/carillon/e2e
 UNIT         = $$(go list ./... | grep -v '/cmd/carillon/e2e$$')
-VIRTUAL     := ./broker/brokertest
-RACED        = $$(go list ./... | grep -vE '/cmd/carillon/e2e$$|/broker/brokertest$$')
+SEARCHES    := ./broker/brokertest ./broker/schedule ./raftfsm ./storage/...
+RACED        = $$(go list ./... | grep -vE '/cmd/carillon/e2e$$|/broker/(brokertest|schedule)$$|/raftfsm$$|/storage(/|$$)')
 
 # Programs that the tests start, each with the Debian package that brings it.
 PROGRAMS := gcc:build-essential git:git kcat:kcat javac:default-jdk-headless mvn:maven python3:python3 mkfs.ext4:e2fsprogs \
             dockerd:docker.io docker-compose:docker-compose iptables:iptables ip:iproute2 nsenter:util-linux debootstrap:debootstrap
 
-.PHONY: build check lint needs test virtual torture power bench sim mutants
+.PHONY: build check lint needs test searches torture power bench sim mutants
 
 build:
 	CGO_ENABLED=0 go build -trimpath -o carillon ./cmd/carillon
@@ -46,22 +46,20 @@ needs:
 	$$sudo apt-get update -q && $$sudo env DEBIAN_FRONTEND=noninteractive apt-get install -y -q $$missing
 
 # The parts are counted together, so that the last line speaks of all. When nothing but the lint or
-# a build fails, that counts as one failure. Under CI a skipped test fails the run. Ten million
-# messages and thousands of openings are too many for the race detector, and it finds a race in kfake
-# where Kafka is made slow: these run without it. Clusters in virtual time take it five times the
-# processor that they take else: all of them run without it, and under it the short ones, which are of
-# every kind. Lint has vetted all of it.
-# What is in virtual time does not notice how long it waits for a processor. So it runs beside the tests
-# with real processes, which leave processors idle, and yields to them: that is what nice is for.
+# a build fails, that counts as one failure. Under CI a skipped test fails the run. Lint has vetted all of it.
+# The packages of SEARCHES spend their time on clusters in virtual time and on random tests against models,
+# which take the race detector five times the processor. So all of these tests run without it, and under it the
+# short ones, which are of every kind. In ./broker/kafka it finds a race in kfake where Kafka is made slow: those
+# tests run without it.
+# None of these notices how long it waits for a processor. So they run beside the tests with real processes, which
+# leave processors idle, and yield to them: that is what nice is for.
 test: needs
 	@results=$$(mktemp -d); trap 'rm -rf $$results' EXIT; status=0; \
 	$(MAKE) --no-print-directory lint || status=1; \
-	$(GOTESTSUM) --format pkgname --jsonfile $$results/large -- -vet=off -count=1 -timeout 15m -run "TenMillion|FlippedBits" ./storage & large=$$!; \
 	$(GOTESTSUM) --format pkgname --jsonfile $$results/unit -- -race -vet=off -count=1 -timeout 20m $(RACED) || status=1; \
-	wait $$large || status=1; \
-	nice -n 19 $(MAKE) --no-print-directory virtual RESULTS=$$results & virtual=$$!; \
+	nice -n 19 $(MAKE) --no-print-directory searches RESULTS=$$results & searches=$$!; \
 	$(GOTESTSUM) --format standard-verbose --jsonfile $$results/e2e -- -count=1 -parallel 3 -timeout 30m $(E2E) || status=1; \
-	wait $$virtual || status=1; \
+	wait $$searches || status=1; \
 	count() { cat $$results/* | grep -cE "\"Action\":\"$$1\",\"Package\":\"[^\"]*\",\"Test\":"; }; \
 	passed=$$(count pass); failed=$$(count fail); skipped=$$(count skip); \
 	[ $$failed -gt 0 ] || failed=$$status; \
@@ -70,11 +68,11 @@ test: needs
 	exit $$status
 
 # A part of test, which counts what it leaves in RESULTS.
-virtual:
+searches:
 	@status=0; \
 	$(GOTESTSUM) --format pkgname --jsonfile $(RESULTS)/slow -- -vet=off -count=1 -timeout 30m ./broker/kafka || status=1; \
-	$(GOTESTSUM) --format pkgname --jsonfile $(RESULTS)/virtual -- -vet=off -count=1 -timeout 30m $(VIRTUAL) || status=1; \
-	$(GOTESTSUM) --format pkgname --jsonfile $(RESULTS)/raced -- -race -short -vet=off -count=1 -timeout 30m $(VIRTUAL) || status=1; \
+	$(GOTESTSUM) --format pkgname --jsonfile $(RESULTS)/searches -- -vet=off -count=1 -timeout 30m $(SEARCHES) || status=1; \
+	RAPID_CHECKS=20 $(GOTESTSUM) --format pkgname --jsonfile $(RESULTS)/raced -- -race -short -vet=off -count=1 -timeout 30m $(SEARCHES) || status=1; \
 	exit $$status
 
 # Half of the faults with one Kafka broker, half with three. SEED=0: another one each time.
