@@ -88,10 +88,13 @@ const (
 	// scanChunks bounds the chunks that one scan reads, beside one per segment.
 	scanChunks = 64
 	// A scan looks at memory in steps, each under the lock, since what lies on disk comes first when much was
-	// accepted since: scanVisits entries of each memtable in all, and those of a step until scanFinds are found.
+	// accepted since: scanVisits entries of each memtable in all, those of a step until scanFinds are found, and
+	// scanAhead for each message that is wanted. Who wants few at a time, of which all lie on disk, looks at those
+	// again each time.
 	scanVisits = 16 << 10
 	scanSteps  = 8
 	scanFinds  = 256
+	scanAhead  = 8
 	// scanBatch is how many items are compared with the alive-set at a time.
 	scanBatch = 256
 )
@@ -145,8 +148,11 @@ func (sc *scan) lookAtMemory(from Ref) {
 	s.mu.RLock()
 	defer s.mu.RUnlock()
 	sc.steps--
-	sc.walk.lookAtMemory(s, from, scanVisits/scanSteps, min(sc.limit, scanFinds), sc.means)
+	sc.walk.lookAtMemory(s, from, sc.visits(), min(sc.limit, scanFinds), sc.means)
 }
+
+// visits returns how many entries of each memtable a step looks at.
+func (sc *scan) visits() int { return min(scanVisits/scanSteps, scanAhead*min(sc.limit, scanVisits)) }
 
 // lookFurther looks at more of memory, and reports whether there is more to see.
 func (sc *scan) lookFurther() bool {
@@ -157,7 +163,7 @@ func (sc *scan) lookFurther() bool {
 	s.mu.RLock()
 	defer s.mu.RUnlock()
 	sc.steps--
-	return sc.walk.lookFurther(s, scanVisits/scanSteps, min(sc.limit, scanFinds), sc.means)
+	return sc.walk.lookFurther(s, sc.visits(), min(sc.limit, scanFinds), sc.means)
 }
 
 // means reports whether the scan is to find what a memtable has. The caller holds mu.

@@ -71,6 +71,30 @@ func TestScan_doesABoundedAmountOfWorkPerCall(t *testing.T) {
 	}
 }
 
+// Whoever reads little at a time, all of which lies on disk, does not look each time at what is in memory for others.
+func TestScan_ofFewLooksAtFewInMemory(t *testing.T) {
+	const n = 500
+	s, m := openStore(t, t.TempDir()), newModel()
+	script(s, m, operation{Accept: entries(n, 0, 1, 10)})
+	flush(t, s, 1)
+	others := entries(n, 0, 1, 10)
+	for i := range others {
+		others[i].Target = "others"
+	}
+	script(s, m, operation{Accept: others})
+	found, done := 0, false
+	for from := (Ref{}); !done; {
+		items, next, ended, err := s.Scan(from, Ref{}, 1, func(_ Ref, _, target string) bool { return target != "others" }, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		found, from, done = found+len(items), next, ended
+	}
+	if looked := s.Scanned(); found != n || looked > 10*2*n {
+		t.Errorf("%d of %d found, %d entries were looked at", found, n, looked)
+	}
+}
+
 func TestScan_startsAtFromInclusive(t *testing.T) {
 	s, m := openStore(t, t.TempDir()), newModel()
 	script(s, m, operation{Accept: entries(2000, 0, 0, 100)}) // all due at once

@@ -83,13 +83,13 @@ func (s *Scheduler) isHungry(t *target) bool {
 }
 
 // queueIfRoom has the next sweep take a full target along that has room again. One that is queued already may
-// have become urgent.
+// have become hungry.
 func (s *Scheduler) queueIfRoom(t *target) {
 	if t.state == full && s.hasRoomAgain(t) {
 		s.targets.queue(t)
 	}
 	if t.state == queued && s.isHungry(t) {
-		s.targets.setUrgent(t, true)
+		s.targets.setNeed(t, hungry)
 	}
 }
 

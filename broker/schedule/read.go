@@ -1,6 +1,10 @@
 package schedule
 
-import "github.com/carillonmq/carillon/storage"
+import (
+	"time"
+
+	"github.com/carillonmq/carillon/storage"
+)
 
 // Storage is read in four ways, a page at a time: ahead of the clock for all that flow
 // (load), from the marks on for those that catch up (sweep), for delay topics that are not paused any
@@ -60,6 +64,7 @@ func (s *Scheduler) load() (loaded bool, err error) {
 // what the wheel has of them from before.
 func (s *Scheduler) sweep(limit int64) (read bool, err error) {
 	s.lookAtFull()
+	s.gather()
 	s.beginSweep()
 	ts := &s.targets
 	if len(ts.in[catchingUp].targets) == 0 && (s.awaitsOthers() || !s.joinsBefore(ts.frontier)) {
@@ -103,6 +108,7 @@ func (s *Scheduler) beginSweep() {
 		case s.awaitsOthers():
 			return
 		default:
+			s.gathering = time.Time{}
 			ts.beginSweep(first)
 			ts.join(first)
 			return
@@ -110,11 +116,34 @@ func (s *Scheduler) beginSweep() {
 	}
 }
 
-// awaitsOthers reports whether a sweep that would read for those that are queued had better wait until more are: some
-// are full, and none that is queued will run out of work soon. A thousand targets with a backlog each have room
-// at a thousand moments, a little each, and a sweep for the first of them reads what all others will read again.
+// gatherFor is how long a sweep waits, from the first target on that comes back from being parked, for others that
+// do. What it reads for them has waited for longer. Targets come back one after the other, when users resume them or
+// Kafka answers for them, and each would have a sweep of its own that reads what waits for all others.
+const gatherFor = 5 * time.Millisecond
+
+// awaitsOthers reports whether a sweep that would read for those that are queued had better wait until more are. None of
+// them will run out of work soon, and some came back a moment ago, or others are full: a thousand targets with a
+// backlog each have room at a thousand moments, a little each, and a sweep for the first of them reads what all others
+// will read again.
 func (s *Scheduler) awaitsOthers() bool {
-	return s.targets.urgent == 0 && len(s.targets.in[full].targets) > 0
+	switch ts := &s.targets; {
+	case ts.needing[hungry] > 0:
+		return false
+	case ts.needing[returns] > 0:
+		return time.Since(s.gathering) < gatherFor
+	default:
+		return len(ts.in[full].targets) > 0
+	}
+}
+
+// gather notes since when there are targets that come back, and that the last sweep has not begun for.
+func (s *Scheduler) gather() {
+	switch {
+	case s.targets.needing[returns] == 0:
+		s.gathering = time.Time{}
+	case s.gathering.IsZero():
+		s.gathering = time.Now()
+	}
 }
 
 // endOfSweep is where reading ends for all that catch up, the frontier at most. Whoever joins has it go on.

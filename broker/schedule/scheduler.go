@@ -42,6 +42,7 @@ type Scheduler struct {
 
 	nextFull    int             // of the full targets, the next to look at
 	nextChanged int             // of the targets whose holds change, the next to be in a claim
+	gathering   time.Time       // when the first of those came back that the next sweep is to read for; zero: nobody did
 	events      []raftfsm.Event // reused
 	items       []storage.Item  // reused
 	due         []DueMessage    // reused
@@ -202,6 +203,9 @@ func (s *Scheduler) patience() time.Duration {
 	wait := s.claims.wait(s.now(), s.nextDue())
 	if ripe := s.window.ripe; len(ripe) > 0 && int64(ripe[0].When) <= s.claims.committed.Through {
 		wait = min(wait, time.UnixMilli(int64(ripe[0].When)).Sub(s.cfg.Now()))
+	}
+	if !s.gathering.IsZero() {
+		wait = min(wait, gatherFor-time.Since(s.gathering))
 	}
 	return wait
 }

@@ -47,6 +47,8 @@ func TestPause_andResumeWhileAClaimLiftsTheHold(t *testing.T) {
 				}
 				s.verdicts.Put(Verdict{Target: "slow"})
 				look()
+				time.Sleep(gatherFor)
+				look()
 				if slow := s.scheduler.targets.byName["slow"]; slow == nil || !slow.pending || !slow.held || slow.state != flowing {
 					t.Fatalf("no claim is on its way that lifts the hold: %+v", slow)
 				}

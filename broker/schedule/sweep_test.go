@@ -205,20 +205,38 @@ func TestSweep_readsForABusyTargetOnlyWhatItLeftInStorage(t *testing.T) {
 	})
 }
 
-// They heal one by one, which is the costliest: each boards a sweep that is under way, or the next.
-func TestSweep_servesTargetsThatHealOneAfterTheOther(t *testing.T) {
+// They heal one by one, which is the costliest: each boards the next sweep, which begins when the first of those that it is
+// for has waited for gatherFor. So one that heals alone waits no longer.
+func TestSweep_gathersTargetsThatHealOneAfterTheOther(t *testing.T) {
 	const n, each = 100, 50
 	onStage(t, func(ctx context.Context, s *stage) {
+		store := &countingStore{Store: s.node.Store()}
+		s.store = store
 		s.holdMany(ctx, n, -time.Second)
 		s.acceptForMany(ctx, n, each, after(0))
-		s.lead(ctx)
 		for i := range n {
+			s.silent[nameOf(i)] = true // what is delivered is looked at no more
+		}
+		s.lead(ctx)
+		time.Sleep(time.Second)
+		synctest.Wait()
+		before, healed := store.looks.Load(), make([]int64, n)
+		for i := range n {
+			healed[i] = time.Now().UnixMilli()
 			s.verdicts.Put(Verdict{Target: nameOf(i)})
 			time.Sleep(time.Millisecond)
 		}
 		time.Sleep(10 * time.Second)
 		for i := range n {
 			s.check(nameOf(i), each)
+			for _, ref := range s.got(nameOf(i)) {
+				if waited := s.at[ref.Seq] - healed[i]; waited > gatherFor.Milliseconds() {
+					t.Errorf("message %v was read %d ms after its target had healed", ref, waited)
+				}
+			}
+		}
+		if looks, sweeps := store.looks.Load()-before, n/int(gatherFor.Milliseconds()); looks > int64((sweeps+5)*n*each) {
+			t.Errorf("looked at %d entries for a backlog of %d", looks, n*each)
 		}
 	})
 }

@@ -51,6 +51,17 @@ const (
 	states = iota // how many there are
 )
 
+// A need says how soon a queued target is to be read for.
+type need uint8
+
+const (
+	canWait need = iota // the publisher has enough of it until others join
+	returns             // it was parked: who comes back at about the same time is read for together
+	hungry              // the publisher has too little of it to wait for anybody
+
+	needs = iota // how many there are
+)
+
 // endOfSchedule is after every message.
 var endOfSchedule = storage.Ref{Due: math.MaxInt64, Seq: math.MaxUint64}
 
@@ -75,7 +86,7 @@ type target struct {
 	index uint32        // in targets.byIndex; used again when the target is forgotten
 
 	state  state
-	urgent bool // queued, and the publisher has too little of it to wait for others
+	need   need // queued: how soon it is to be read for
 	ill    bool // parked, since the publisher says so
 	paused bool // parked, since a user says so
 	// What the claim says of the target. Only one that is parked, healed or released is in a claim.
@@ -125,7 +136,7 @@ type targets struct {
 	round    uint64      // of the sweep
 	broken   error       // the first check that failed
 	stepwise bool        // held targets are released step by step
-	urgent   int         // of the queued targets, those that are
+	needing  [needs]int  // how many queued targets return, and are hungry
 
 	byName  map[string]*target
 	byIndex []*target // nil: free
@@ -315,15 +326,11 @@ func (ts *targets) stop(t *target, ref storage.Ref) {
 // queue has the next sweep that comes to its mark take the target along.
 func (ts *targets) queue(t *target) { ts.change(t, queued, t.mark) }
 
-// setUrgent says whether a queued target can wait until others join it.
-func (ts *targets) setUrgent(t *target, urgent bool) {
-	switch {
-	case urgent && !t.urgent:
-		ts.urgent++
-	case !urgent && t.urgent:
-		ts.urgent--
-	}
-	t.urgent = urgent
+// setNeed says how soon a queued target is to be read for.
+func (ts *targets) setNeed(t *target, n need) {
+	ts.needing[t.need]--
+	ts.needing[n]++
+	t.need = n
 }
 
 // join has the sweep, which has come to its mark, read for the target.
@@ -358,14 +365,14 @@ func (ts *targets) feed(t *target) {
 		t.release = &release{through: t.through, mark: endOfSchedule}
 	}
 	ts.queue(t)
-	ts.setUrgent(t, true)
+	ts.setNeed(t, returns)
 }
 
 // change is the one place where state and mark change; inherit sets them when a term begins.
 func (ts *targets) change(t *target, to state, mark storage.Ref) {
 	before := ts.reach(t)
 	ts.in[t.state].remove(t)
-	ts.setUrgent(t, false)
+	ts.setNeed(t, canWait)
 	t.state, t.mark = to, mark
 	if to == queued {
 		// This sweep takes it along, unless it is past the mark: then the next one.
