@@ -130,7 +130,7 @@ func (j *judge) checkDeadLetters() {
 		if waited := letter.At.Add(ahead).Sub(time.UnixMilli(r.Due)); waited < j.MissingTimeout-cut {
 			j.problem("dead-letter", "%s is one, though it was due for %v only, and %v are allowed", r, waited, j.MissingTimeout)
 		}
-		if absent := j.absent(r.Target, span{j.keptAside(letter.At), letter.At}); absent < j.MissingTimeout {
+		if absent := j.absent(r.Target, span{j.keptAside(j.condemned(letter)), letter.At}); absent < j.MissingTimeout {
 			j.problem("dead-letter", "%s is one, though its target could not be written to for %v only, and %v are allowed",
 				r, absent.Round(time.Second), j.MissingTimeout)
 		}
@@ -142,6 +142,15 @@ func (l *Ledger) wasLimited(target string, at time.Time) bool {
 	return slices.ContainsFunc(l.Faults, func(f Fault) bool {
 		return f.Kind == "limit" && f.Topic == target && f.From.Before(at)
 	})
+}
+
+// condemned returns when the log made the message a dead letter, which may wait from then on, since users have paused
+// the delay topic that it came by; where the log does not tell, when it was written.
+func (j *judge) condemned(letter *Delivery) time.Time {
+	if at, known := j.letters[letter.Identity]; known {
+		return earlier(at, letter.At)
+	}
+	return letter.At
 }
 
 // keptAside returns since when a dead letter that was written then may have been one: when its topic could not

@@ -168,11 +168,12 @@ type index struct {
 	records map[Identity][]*Record // several only if a topic was made anew and values come again
 	copies  map[Identity][]*Delivery
 	pending map[Identity][]*Message
-	ended   map[Identity]int // messages that the log has ended
+	ended   map[Identity]int       // messages that the log has ended
+	letters map[Identity]time.Time // when the log first made them dead letters
 }
 
 func newIndex(l *Ledger) index {
-	x := index{make(map[Identity][]*Record), make(map[Identity][]*Delivery), make(map[Identity][]*Message), l.Log.countEnded()}
+	x := index{make(map[Identity][]*Record), make(map[Identity][]*Delivery), make(map[Identity][]*Message), l.Log.countEnded(), make(map[Identity]time.Time)}
 	for i := range l.Records {
 		r := &l.Records[i]
 		x.records[r.Identity] = append(x.records[r.Identity], r)
@@ -183,6 +184,11 @@ func newIndex(l *Ledger) index {
 	}
 	for _, copies := range x.copies {
 		slices.SortStableFunc(copies, func(a, b *Delivery) int { return a.At.Compare(b.At) })
+	}
+	for _, a := range l.Log.Accepted {
+		if first, known := x.letters[a.Identity]; a.Letter && (!known || a.At.Before(first)) {
+			x.letters[a.Identity] = a.At
+		}
 	}
 	for i := range l.Pending {
 		m := &l.Pending[i]

@@ -81,6 +81,13 @@ func TestJudge_findsNothingWhereAllPromisesAreKept(t *testing.T) {
 			d.Topic, d.Seq, d.Due, d.At = "dead", 0, 0, after(801)
 			l.held("orders", 101, 450, 480)
 		},
+		"a dead letter waited, since its delay topic was paused, and its target was there again": func(l *Ledger) {
+			l.fault("missing", "orders", 100, 450)
+			r, d := l.at(100)
+			d.Topic, d.Seq, d.Due, d.At = "dead", 0, 0, after(801)
+			l.Log.Accept(Acceptance{Message: Message{Identity: r.Identity, Target: "dead", Seq: 5000}, Index: 4001, At: after(405), Letter: true})
+			l.held("orders", 101, 450, 480)
+		},
 		"a clock is ahead": func(l *Ledger) {
 			l.knowLess()
 			l.Clocks = append(l.Clocks, Clock{Node: "n", At: after(100), Offset: time.Second})
