@@ -99,3 +99,36 @@ func readAgain(r *run, at, length time.Duration) {
 	r.at(begun+lasts+20*r.heartbeat, "thaw all")
 	r.mend(begun + lasts + 20*r.heartbeat + r.span(r.unit, length))
 }
+
+// overfull is more at once than the window holds, again and again, so that what was read is read once more, in small
+// pages from slow disks: events that are replayed. Meanwhile one target is paused, or given up, gets some of its own,
+// and comes back with much that is due soon.
+func overfull(r *run, at, length time.Duration) {
+	r.slowAll(at, 50*time.Millisecond, 500*time.Millisecond)
+	bad := r.targets[0]
+	rush := func(at, ago time.Duration) {
+		r.produce(at, 1+min(2*r.loaded, 500), "scatter=%s key=k%% deliver-to=%s %s", span(ago), pick(r, r.targets[1:]...), r.until(at-ago))
+	}
+	for range 2 + r.IntN(3) {
+		at += r.span(time.Second, 10*time.Second)
+		r.produce(at, 30+r.IntN(30), "key=k%% deliver-to=%s %s spread=40s", bad, r.until(at))
+		fault, mend := "pause target "+bad, "resume target "+bad
+		if r.chance(0.3) {
+			fault, mend = "forbid "+bad, "allow "+bad
+		}
+		r.fault(at, fault, mend)
+		at += r.span(time.Second, 10*time.Second)
+		ago := r.span(5*time.Second, 60*time.Second)
+		rush(at, ago)
+		own := ago / time.Duration(1+r.IntN(5))
+		about := r.span(10*time.Millisecond, 200*time.Millisecond)
+		r.produce(at+r.span(50*time.Millisecond, time.Second), 1+r.IntN(20), "about=%s scatter=%s key=k%% deliver-to=%s %s", span(about), span(own), bad, r.until(at-own))
+		at += r.span(2*time.Second, 20*time.Second)
+		r.at(at, "%s", mend)
+		for range 1 + r.IntN(3) {
+			at += r.span(50*time.Millisecond, 2*time.Second)
+			rush(at, r.span(time.Second, 10*time.Second))
+		}
+	}
+	r.mend(at + r.span(r.unit, length))
+}

@@ -30,6 +30,12 @@ func (s *script) at(at time.Duration, format string, args ...any) {
 	s.timed = append(s.timed, line{at.Round(time.Millisecond), fmt.Sprintf(format, args...)})
 }
 
+// between has something happen in that millisecond, and not with its beginning, as what is due does.
+func (r *run) between(at time.Duration, format string, args ...any) {
+	at = at.Truncate(time.Millisecond) + time.Duration(r.IntN(1000))*time.Microsecond
+	r.timed = append(r.timed, line{at, fmt.Sprintf(format, args...)})
+}
+
 // on has something happen when the event has happened for the nth time after a time.
 func (s *script) on(event string, nth int, after time.Duration, text string) {
 	s.armed = append(s.armed, fmt.Sprintf("on %s nth=%d after=%s %s", event, nth, span(after.Round(time.Millisecond)), text))

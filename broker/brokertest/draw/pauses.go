@@ -2,6 +2,7 @@ package draw
 
 import (
 	"math/rand/v2"
+	"strings"
 	"time"
 )
 
@@ -30,10 +31,24 @@ func (r *run) paused(seed uint64, end time.Duration) {
 		for range 1 + r.IntN(3) { // again at once, at times
 			r.at(at, "pause %s", what)
 			at += r.span(r.unit/10, max(r.unit, (end-at)/2))
-			r.at(at, "resume %s", what)
+			r.between(at, "resume %s", what)
+			r.awaited(at, what)
 			at += r.span(time.Millisecond, 10*r.unit)
 		}
 	}
+}
+
+// awaited has something be due for what is resumed in each millisecond about then, while others get theirs.
+func (r *run) awaited(at time.Duration, what string) {
+	source, target := pick(r, r.sources...), r.to()
+	if topic, ok := strings.CutPrefix(what, "topic "); ok {
+		source = topic
+	} else {
+		target = strings.TrimPrefix(what, "target ")
+	}
+	begun := r.before(at, r.span(time.Second, r.unit))
+	r.at(begun, "produce %s count=60 deliver-to=%s %s spread=60ms", source, target, r.until(at-30*time.Millisecond))
+	r.produce(begun, 60, "deliver-to=%s %s spread=1200ms", pick(r, r.targets...), r.until(at-600*time.Millisecond))
 }
 
 // busy has a target answer slowly about then, while messages are due for it.

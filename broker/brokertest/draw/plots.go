@@ -23,11 +23,11 @@ func plots() []plot {
 		{1, lyingKafka, nil}, {1, replaced, nil}, {1, upgraded, nil}, {1, rollingRestart, nil}, {1, flapping, nil},
 		{3, secondBlow, nil}, {2, relapse, nil}, {2, slowDisks, nil}, {2, stalledDisk, nil}, {2, refusedLetters, nil},
 		{2, elections, nil}, {2, heavyLoad, nil}, {3, manyBadTargets, nil}, {2, placedAnew, nil}, {2, leaderWithoutKafka, nil},
-		{2, slowBesideQuick, nil}, {1, unrouted, nil}, {3, slowCommits, nil}, {2, shortOutages, nil}, {2, tenantForbidden, nil},
-		{2, strayAnswers, nil}, {2, catchesUp, nil}, {2, movedLeaders, nil}, {2, handsOver, nil}, {2, leftBehind, []string{"flush"}},
+		{2, slowBesideQuick, nil}, {1, unrouted, nil}, {3, slowCommits, nil}, {3, shortOutages, nil}, {2, tenantForbidden, nil},
+		{2, strayAnswers, nil}, {2, catchesUp, []string{"page"}}, {2, movedLeaders, nil}, {2, handsOver, nil}, {2, leftBehind, []string{"flush"}},
 		{2, slowBeginning, nil}, {2, oneByOne, nil},
 		{3, waves, []string{"flush"}}, {3, crowded, []string{"feed", "handed"}}, {3, overwritten, []string{"feed", "handed"}},
-		{2, readAgain, []string{"loaded"}},
+		{2, readAgain, []string{"loaded"}}, {3, overfull, []string{"loaded"}},
 	}
 }
 
@@ -222,20 +222,25 @@ func slowCommits(r *run, at, length time.Duration) {
 }
 
 // shortOutages of a target are over when it has just been given up, or just not, and messages for it
-// go on coming.
+// go on coming, one in each millisecond at times. A target that refuses records is given up with the first try
+// after two seconds, which comes half a second later.
 func shortOutages(r *run, at, length time.Duration) {
 	fault, mend := r.bad()
+	topic := r.targets[0]
 	for range 2 + r.IntN(5) {
-		r.stream(at, "key=k%% deliver-to=%s %s", r.targets[0], pick(r, delays()[0], delays()[1])(r, at))
+		r.stream(at, "key=k%% deliver-to=%s %s", topic, pick(r, delays()[0], delays()[0], delays()[1])(r, at))
 		if r.chance(0.5) {
 			replay(r, at)
 		}
 		at += r.span(100*time.Millisecond, 2*time.Second)
 		r.fault(at, fault, mend)
-		if r.chance(0.5) { // just when it is given up
-			at += 2*time.Second + r.span(time.Millisecond, 500*time.Millisecond)
+		if r.chance(0.5) {
+			r.on("parked", 1, at, fmt.Sprintf("produce %s count=200 key=k%% deliver-to=%s deliver-after=1ms spread=200ms", pick(r, r.sources...), topic))
+		}
+		if r.chance(0.6) { // just when it is given up
+			at += 2500*time.Millisecond + time.Duration(r.Int64N(int64(time.Second)))
 		} else {
-			at += r.span(1500*time.Millisecond, 6*time.Second)
+			at += r.span(1500*time.Millisecond, 10*time.Second)
 		}
 		r.at(at, "%s", mend)
 		at += r.span(100*time.Millisecond, max(30*time.Second, length/4))
