@@ -2,7 +2,9 @@ package storage
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"math/rand/v2"
 	"os"
 	"path/filepath"
 	"runtime/debug"
@@ -11,7 +13,9 @@ import (
 	"testing"
 	"time"
 
+	"github.com/carillonmq/carillon/storage/memtable"
 	"github.com/carillonmq/carillon/storage/name"
+	"github.com/carillonmq/carillon/storage/segment"
 	"golang.org/x/sys/unix"
 )
 
@@ -182,7 +186,8 @@ func forget(b *testing.B, dir string) {
 
 // Memory and room of many ids, beside as many messages without: 20 million, or as many millions as
 // CARILLON_IDS says. All is merged as it comes. At the end, what a start takes to open all of it, from memory and from
-// the disk.
+// the disk. The last time as many others are alive, one seq in a hundred, which is the most that an alive-set of their
+// number takes; they have no ids.
 func BenchmarkIDs_pending(b *testing.B) {
 	n := 20 * million
 	if text := os.Getenv("CARILLON_IDS"); text != "" {
@@ -192,12 +197,12 @@ func BenchmarkIDs_pending(b *testing.B) {
 		}
 		n = millions * million
 	}
-	var disk [2]int64
-	for with, name := range []string{"without", "with"} {
+	var disk [3]int64
+	for i, name := range []string{"without", "with", "with_beside_scattered"} {
 		b.Run(name, func(b *testing.B) {
 			for range b.N {
-				disk[with] = pendingIDs(b, n, with == 1)
-				if with == 1 {
+				disk[i] = pendingIDs(b, n, i > 0, i > 1)
+				if i == 1 {
 					b.ReportMetric(float64(disk[1]-disk[0])/float64(n)-float64(len(orderID(0))), "disk_bytes/id")
 				}
 			}
@@ -205,7 +210,37 @@ func BenchmarkIDs_pending(b *testing.B) {
 	}
 }
 
-func pendingIDs(b *testing.B, n int, with bool) (disk int64) {
+// scatterAlive makes n further messages alive, one seq in a hundred, in a file of their own.
+func scatterAlive(b *testing.B, s *Store, n int) {
+	b.Helper()
+	random := rand.New(rand.NewPCG(1, 2))
+	span := SeqRun{First: s.NextSeq(), Last: s.NextSeq()}
+	written, err := s.writeSegment(segment.WithIDs, SeqRun{First: span.First, Last: span.First + 200*uint64(n)}, uint64(n), func(w *segment.Writer) error {
+		for range n {
+			span.Last += 1 + random.Uint64N(199)
+			s.alive.AddRange(span.Last, span.Last)
+			if err := w.Add(&Entry{Due: day, Seq: span.Last, Target: "orders", Topic: "orders.delay"}); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+	if err != nil {
+		b.Fatal(err)
+	}
+	s.values.nextSeq = span.First + 200*uint64(n) + 1
+	s.table = memtable.New(s.values.nextSeq)
+	at := s.State().AppliedIndex + 1
+	s.Applied(at)
+	before, err := s.Freeze().name(written, SnapshotMeta{Index: at, Term: 1})
+	segment.ReleaseAll(before)
+	from := s.manifest.current
+	if err = errors.Join(err, s.fold(context.Background(), &from)); err != nil { // else all of it were one change
+		b.Fatal(err)
+	}
+}
+
+func pendingIDs(b *testing.B, n int, with, beside bool) (disk int64) {
 	dir, err := os.MkdirTemp("", "pending")
 	if err != nil {
 		b.Fatal(err)
@@ -236,6 +271,9 @@ func pendingIDs(b *testing.B, n int, with bool) (disk int64) {
 	b.ReportMetric(float64(anonymousRSS(b)-before)/1e6, "MB_anon_after_gc")
 	b.ReportMetric(float64(st.SegmentBytes)/float64(n), "disk_bytes/msg")
 	b.ReportMetric(float64(st.Segments), "segments")
+	if beside {
+		scatterAlive(b, s, n)
+	}
 	for _, from := range []string{"memory", "disk"} {
 		s.Close()
 		if from == "disk" {

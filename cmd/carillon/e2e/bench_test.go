@@ -133,16 +133,23 @@ func pace(rate, n int, f func()) {
 // measure consumes the next n records of a topic; finish waits for them and returns how long after
 // its due time each was consumed.
 func measure(k *kafkaCluster, topic string, n int) (finish func() []time.Duration) {
+	lateness := make([]time.Duration, 0, n)
+	wait := consume(k, topic, n, func(_ time.Time, late time.Duration) { lateness = append(lateness, late) })
+	return func() []time.Duration { wait(); return lateness }
+}
+
+// consume tells take of each of the next n records of a topic when it was consumed, and how long after its due
+// time. wait returns when all were.
+func consume(k *kafkaCluster, topic string, n int, take func(now time.Time, late time.Duration)) (wait func()) {
 	ends, err := kadm.NewClient(k.client()).ListEndOffsets(k.t.Context(), topic)
 	if err != nil {
 		k.t.Fatal(err)
 	}
 	consumer := k.client(kgo.ConsumePartitions(ends.KOffsets()))
-	lateness := make([]time.Duration, 0, n)
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
-		for len(lateness) < n && k.t.Context().Err() == nil {
+		for left := n; left > 0 && k.t.Context().Err() == nil; {
 			fetches := consumer.PollFetches(k.t.Context())
 			now := time.Now()
 			fetches.EachRecord(func(r *kgo.Record) {
@@ -150,15 +157,18 @@ func measure(k *kafkaCluster, topic string, n int) (finish func() []time.Duratio
 					due, _ := strconv.ParseInt(string(h.Value), 10, 64) // a wrong one shows as years
 					switch h.Key {
 					case client.HeaderDeliveredFor:
-						lateness = append(lateness, now.Sub(time.UnixMilli(due)))
+						take(now, now.Sub(time.UnixMilli(due)))
+						left--
 					case producedAt:
-						lateness = append(lateness, now.Sub(time.UnixMicro(due)))
+						take(now, now.Sub(time.UnixMicro(due)))
+						left--
 					}
 				}
 			})
 		}
+		consumer.Close()
 	}()
-	return func() []time.Duration { <-done; return lateness }
+	return func() { <-done }
 }
 
 func report(b *testing.B, name string, lateness []time.Duration) {

@@ -2,7 +2,12 @@ package e2e
 
 import (
 	"context"
+	"errors"
+	"fmt"
+	"os"
 	"slices"
+	"strconv"
+	"strings"
 	"syscall"
 	"testing"
 	"time"
@@ -29,7 +34,7 @@ const (
 // this process with producer, consumer and bare loop take for a message: where no core is idle, the rates
 // of two are as the sums of these.
 func BenchmarkThrough(b *testing.B) {
-	f := newPassage(b)
+	f := newPassage(b, 100)
 	run := func(in, out string, rate int, span time.Duration) (late time.Duration) {
 		return lastLate(b, f.pass(in, out, rate, span))
 	}
@@ -67,7 +72,7 @@ func BenchmarkThrough(b *testing.B) {
 // the bare loop and for one node, and how late the latest were.
 func BenchmarkSteadyThrough(b *testing.B) {
 	const rate, span = 30_000, 12 * time.Second
-	f := newPassage(b)
+	f := newPassage(b, 100)
 	both := func(name, in, out string) {
 		for range 2 { // Kafka is slow under a load that it has not seen
 			late := lastLate(b, f.pass(in, out, rate, span))
@@ -87,22 +92,69 @@ func BenchmarkSteadyThrough(b *testing.B) {
 // one node, until a rate is not kept up: in three minutes about how far each goes.
 func BenchmarkRisingThrough(b *testing.B) {
 	const span = 9 * time.Second
-	f := newPassage(b)
-	rise := func(name, in, out string) {
-		for _, rate := range []int{30_000, 60_000, 110_000, 150_000, 180_000, 200_000, 300_000, 400_000, 500_000} {
-			late := lastLate(b, f.pass(in, out, rate, span))
-			b.Logf("%-8s %6d/s for %v: p99 of the last quarter %v", name, rate, span, late)
-			if late > throughLate {
-				return
+	for _, load := range []struct {
+		size  int // bytes
+		rates []int
+	}{
+		{100, []int{30_000, 60_000, 110_000, 150_000, 180_000, 200_000, 300_000, 400_000, 500_000}},
+		{1_000, []int{10_000, 20_000, 30_000, 40_000, 60_000, 80_000, 100_000, 120_000, 150_000}},
+	} {
+		b.Run(fmt.Sprint(load.size), func(b *testing.B) {
+			f := newPassage(b, load.size)
+			rise := func(name, in, out string) {
+				for _, rate := range load.rates {
+					late := lastLate(b, f.pass(in, out, rate, span))
+					b.Logf("%-8s %6d/s for %v: p99 of the last quarter %v", name, rate, span, late)
+					if late > throughLate {
+						return
+					}
+				}
 			}
+			stop := passOn(b, f.kafka, "raw.in", "raw")
+			rise("bare", "raw.in", "raw")
+			stop()
+			f.startNode()
+			rise("carillon", delayTopic, targetTopic)
+			b.ReportMetric(0, "ns/op")
+		})
+	}
+}
+
+// BenchmarkTracedThrough prints second by second how late messages of 100 B are, of the bare loop and of one node, at one
+// rate for so long that the kernel writes back what Kafka has written, three times; THROUGH=180000/40s says another rate
+// and time.
+func BenchmarkTracedThrough(b *testing.B) {
+	rate, span := 150_000, 95*time.Second
+	if text := os.Getenv("THROUGH"); text != "" {
+		wantRate, wantSpan, _ := strings.Cut(text, "/")
+		var wrong, wrongSpan error
+		rate, wrong = strconv.Atoi(wantRate)
+		span, wrongSpan = time.ParseDuration(wantSpan)
+		if err := errors.Join(wrong, wrongSpan); err != nil {
+			b.Fatalf("THROUGH=%s: %v; write messages a second and how long, as in 180000/40s", text, err)
 		}
 	}
-	stop := passOn(b, f.kafka, "raw.in", "raw")
-	rise("bare", "raw.in", "raw")
-	stop()
-	f.startNode()
-	rise("carillon", delayTopic, targetTopic)
-	b.ReportMetric(0, "ns/op")
+	f := newPassage(b, 100)
+	run := func(name, in, out string) {
+		for _, warmUp := range []int{30_000, 60_000, 110_000} { // Kafka is slow under a load that it has not seen
+			f.pass(in, out, warmUp, 6*time.Second)
+		}
+		f.isTraced = true
+		late := lastLate(b, f.pass(in, out, rate, span))
+		f.isTraced = false
+		b.Logf("%-8s %6d/s for %v: p99 of the last quarter %v", name, rate, span, late)
+	}
+	b.Run("bare", func(b *testing.B) {
+		stop := passOn(b, f.kafka, "raw.in", "raw")
+		defer stop()
+		run("bare", "raw.in", "raw")
+		b.ReportMetric(0, "ns/op")
+	})
+	b.Run("carillon", func(b *testing.B) {
+		f.startNode()
+		run("carillon", delayTopic, targetTopic)
+		b.ReportMetric(0, "ns/op")
+	})
 }
 
 // A passage is messages that are produced to one topic and come out of another.
@@ -110,21 +162,25 @@ type passage struct {
 	b        *testing.B
 	kafka    *kafkaCluster
 	producer *kgo.Client
-	load     []*process // Kafka, and the node when there is one
+	load     []*process      // Kafka, and the node when there is one
+	nodes    []*carillonNode // that one
+	size     int             // of a message's value, bytes
+	isTraced bool            // pass tells of each second
 }
 
 // newPassage starts Kafka with the topics of the bare loop, raw.in and raw, and those of a node.
-func newPassage(b *testing.B) *passage {
+func newPassage(b *testing.B, size int) *passage {
 	k := startKafka(b, freeAddrs(b, 1)...)
 	k.create(benchPartitions, "raw.in", "raw", delayTopic, targetTopic)
 	producer := k.client(kgo.ProducerBatchCompression(kgo.NoCompression()),
 		kgo.ProducerLinger(5*time.Millisecond), kgo.MaxBufferedRecords(1<<20))
-	return &passage{b, k, producer, []*process{k.brokers[0].process}}
+	return &passage{b: b, kafka: k, producer: producer, load: []*process{k.brokers[0].process}, size: size}
 }
 
 // startNode starts one node beside Kafka.
 func (f *passage) startNode() *process {
-	node := startCarillon(f.b, f.kafka.addrs(), dirs(f.b, 1)...).nodes[0].process
+	f.nodes = startCarillon(f.b, f.kafka.addrs(), dirs(f.b, 1)...).nodes
+	node := f.nodes[0].process
 	f.load = append(f.load, node)
 	return node
 }
@@ -133,13 +189,23 @@ func (f *passage) startNode() *process {
 // another. It prints what each cost the processes, and this one.
 func (f *passage) pass(in, out string, rate int, span time.Duration) (lateness []time.Duration) {
 	n := int(float64(rate) * span.Seconds())
-	finish := measure(f.kafka, out, n)
+	finish := f.measure(out, n)
 	began, before, ours := time.Now(), ticksOf(f.b, f.load), ownTime(f.b)
-	pace(rate, n, func() { f.producer.Produce(context.Background(), through(in), nil) })
+	pace(rate, n, func() { f.producer.Produce(context.Background(), f.through(in), nil) })
 	lateness = finish()
 	f.b.Logf("%d in %v; processor time of one: this process %v, Kafka and node %v", n, time.Since(began).Round(time.Millisecond),
 		(ownTime(f.b)-ours)/time.Duration(n), each(ticksOf(f.b, f.load), before, n))
 	return lateness
+}
+
+// measure is measure of Kafka's, or a trace.
+func (f *passage) measure(topic string, n int) (finish func() []time.Duration) {
+	if !f.isTraced {
+		return measure(f.kafka, topic, n)
+	}
+	t := newTrace(f.b, f.load, f.nodes)
+	wait := consume(f.kafka, topic, n, t.take)
+	return func() []time.Duration { wait(); return t.finish() }
 }
 
 // lastLate returns p99 of the last quarter.
@@ -169,10 +235,10 @@ func ownTime(b *testing.B) time.Duration {
 	return time.Duration(usage.Utime.Nano() + usage.Stime.Nano())
 }
 
-// through is a record of 100 B that is due when it is produced.
-func through(topic string) *kgo.Record {
+// through is a record that is due when it is produced.
+func (f *passage) through(topic string) *kgo.Record {
 	now := time.Now()
-	return &kgo.Record{Topic: topic, Value: make([]byte, 100), Timestamp: now, Headers: []kgo.RecordHeader{dueHeader(topic, now)}}
+	return &kgo.Record{Topic: topic, Value: make([]byte, f.size), Timestamp: now, Headers: []kgo.RecordHeader{dueHeader(topic, now)}}
 }
 
 // passOn consumes from one topic and produces to the other until stop is called.
