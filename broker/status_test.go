@@ -120,7 +120,7 @@ func TestOldestDue_looksBelowTheHeldTargetsToo(t *testing.T) {
 func TestStatus_tellsNothingParkedFromNotKnown(t *testing.T) {
 	for want, report := range map[string]*report.Report{`"parked":[]`: report.New(), `"parked":["orders"]`: report.New(), "": nil} {
 		if strings.Contains(want, "orders") {
-			report.SetParked("orders", true)
+			report.SetParked(3, "orders")
 		}
 		var s Status
 		s.tell(report)

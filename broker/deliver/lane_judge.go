@@ -3,6 +3,7 @@ package deliver
 import (
 	"errors"
 	"fmt"
+	"math"
 	"time"
 
 	"github.com/carillonmq/carillon/broker/message"
@@ -182,14 +183,16 @@ func (a *absence) recent(now time.Time) error {
 // A firstWaiting is what is known of the message that is first in line for a target.
 type firstWaiting struct {
 	due     int64         // epoch milliseconds
-	timeout time.Duration // how long it may wait for an absent target
-	forever bool          // a dead letter, which may wait for ever
+	timeout time.Duration // how long it may wait for an absent target; forever: it is a dead letter
 }
+
+// forever is for what never loses its delivery to an absence.
+const forever time.Duration = math.MaxInt64
 
 // isOverdue reports whether the target was absent, and the message due, for as long
 // as the message may wait. No other message loses its delivery to an absence: invariant 6.
 func (f firstWaiting) isOverdue(absent *absence, clock int64) bool {
-	return !f.forever && absent.lasted(f.timeout) && f.due <= clock-f.timeout.Milliseconds()
+	return f.timeout != forever && absent.lasted(f.timeout) && f.due <= clock-f.timeout.Milliseconds()
 }
 
 // What dead letters say of the reason.

@@ -16,7 +16,7 @@ func TestJudge_sendsWaitsRefusesCondemnsOrGivesUp(t *testing.T) {
 	}
 	overdue := firstWaiting{due: clock - testTimeout.Milliseconds(), timeout: testTimeout}
 	early := firstWaiting{due: overdue.due + 1, timeout: testTimeout}
-	letter := firstWaiting{due: overdue.due, timeout: testTimeout, forever: true}
+	letter := firstWaiting{due: overdue.due, timeout: forever}
 	for name, test := range map[string]struct {
 		health health
 		cause  error

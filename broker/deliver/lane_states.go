@@ -239,7 +239,10 @@ func (l *lane) follow(ctx context.Context, cause error) (state, error) {
 }
 
 func (l *lane) firstWaiting(o *outgoing) firstWaiting {
-	return firstWaiting{due: o.ref.Due, timeout: l.p.cfg.MissingTimeout(o.message.Origin.Topic), forever: o.deadLetter}
+	if o.deadLetter {
+		return firstWaiting{due: o.ref.Due, timeout: forever}
+	}
+	return firstWaiting{due: o.ref.Due, timeout: l.p.cfg.MissingTimeout(o.message.Origin.Topic)}
 }
 
 // overdue returns how many messages at the front of ready have waited for an absent target long
@@ -259,7 +262,7 @@ func (l *lane) overdue() int {
 // park gives everything back to the scheduler and ends the lane: invariant 3. When more targets
 // are missing than may be, the first messages lose their delivery instead.
 func (l *lane) park(ctx context.Context, cause error, first firstWaiting) (state, error) {
-	origin, excess := l.countMissing(cause)
+	counted, excess := l.countMissing(cause)
 	if excess != nil {
 		return excess, nil
 	}
@@ -271,30 +274,30 @@ func (l *lane) park(ctx context.Context, cause error, first firstWaiting) (state
 	l.letters.reported = false // so that the alarm rings each time
 	l.p.alarm(&l.letters, cause)
 	probeAfter := l.health.park(cause)
-	t := newParked(l, parked{unanswered: 1, probeAfter: probeAfter, silentSince: l.p.moment(l.health.silentSince), first: first, origin: origin})
+	t := newParked(l, parked{unanswered: 1, probeAfter: probeAfter, silentSince: l.p.moment(l.health.silentSince), first: first, counted: counted})
 	l.p.cfg.Verdicts.Put(schedule.Verdict{Target: l.target, Parked: true, Returned: l.giveBack()})
 	return l.end(t)
 }
 
 // countMissing counts the target among those that are missing, by more than one answer of Kafka,
-// and returns the delay topic for which it does. If as many count for that as may, the first
+// and returns the count that it is in. If as many count for that as may, the first
 // messages are condemned instead.
-func (l *lane) countMissing(cause error) (origin string, excess state) {
+func (l *lane) countMissing(cause error) (counted *missingCount, excess state) {
 	first := l.ready[0]
 	if !errors.Is(cause, ErrTargetMissing) || first.deadLetter || !l.health.absent.lasted(parkAfter) {
-		return "", nil
+		return nil, nil
 	}
-	origin = first.message.Origin.Topic
+	origin := first.message.Origin.Topic
 	most := l.p.cfg.MostMissing(origin)
-	if l.p.missing.admit(origin, most) {
-		return origin, nil
+	if counted := l.p.missing.admit(origin, most); counted != nil {
+		return counted, nil
 	}
 	n := 1
 	for n < len(l.ready) && l.ready[n].message.Origin.Topic == origin && !l.ready[n].deadLetter {
 		n++
 	}
 	l.health.absent.condemning = true
-	return "", &condemning{rest: n, problem: excessProblem(l.target, origin, most)}
+	return nil, &condemning{rest: n, problem: excessProblem(l.target, origin, most)}
 }
 
 // backingOff is the state between two tries of what failed.

@@ -165,7 +165,7 @@ type parked struct {
 	probeAfter  time.Duration // wait before the next probe
 	silentSince moment        // of health
 	first       firstWaiting
-	origin      string // the delay topic for which it counts as missing; empty: it does not
+	counted     *missingCount // as missing, for a delay topic; nil: it is not
 }
 
 // newParked returns what is kept of the target of a lane that ends.
@@ -229,7 +229,7 @@ func (s *parked) mayTry(d *dispatcher, t *laneless, cause error) bool {
 		return true
 	}
 	most := d.p.cfg.LeastMostMissing
-	return most > 0 && len(d.laneless) > most && s.origin == "" && !s.first.forever && t.letters == nil &&
+	return most > 0 && len(d.laneless) > most && s.counted == nil && s.first.timeout != forever && t.letters == nil &&
 		errors.Is(cause, ErrTargetMissing) && absent.lasted(parkAfter)
 }
 
@@ -285,7 +285,7 @@ func (s *parked) nextProbe(d *dispatcher, t *laneless) time.Duration {
 	lasted := time.Since(d.p.time(t.absent.since))
 	wait := max(s.probeAfter, min(lasted/absentShare, mostAbsentProbe))
 	overdue := time.Duration(s.first.due-d.p.now())*time.Millisecond + s.first.timeout
-	if left := max(overdue, s.first.timeout-lasted); left > 0 && !s.first.forever {
+	if left := max(overdue, s.first.timeout-lasted); left > 0 && s.first.timeout != forever {
 		wait = min(wait, left)
 	}
 	return wait
@@ -294,8 +294,8 @@ func (s *parked) nextProbe(d *dispatcher, t *laneless) time.Duration {
 // resume has the target fed again, on trial.
 func (s *parked) resume(d *dispatcher, t *laneless) {
 	t.standing = &onTrial{since: time.Now(), probeAfter: s.probeAfter, silentSince: s.silentSince}
-	if s.origin != "" {
-		d.p.missing.release(s.origin)
+	if s.counted != nil {
+		d.p.missing.release(s.counted)
 	}
 	d.p.cfg.Count.Parked(-1)
 	d.p.cfg.Verdicts.Put(schedule.Verdict{Target: t.name})
@@ -333,25 +333,36 @@ func (s *onTrial) wake(d *dispatcher, t *laneless) {
 // for. A target counts for the delay topic of the message that is first in line, while it
 // is parked. It is used by many goroutines.
 type missingNames struct {
-	mu    sync.Mutex
-	count map[string]int
+	mu     sync.Mutex
+	counts map[string]*missingCount
 }
 
-// admit counts one more, unless there are that many already; 0: there is no bound.
-func (m *missingNames) admit(origin string, most int) bool {
+// A missingCount is how many targets count for one delay topic.
+type missingCount struct {
+	origin string
+	names  int
+}
+
+// admit counts one more and returns the count that it is in, nil if there are that many already; 0: there is no bound.
+func (m *missingNames) admit(origin string, most int) *missingCount {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	if most > 0 && m.count[origin] >= most {
-		return false
+	c := m.counts[origin]
+	switch {
+	case c == nil:
+		c = &missingCount{origin: origin}
+		m.counts[origin] = c
+	case most > 0 && c.names >= most:
+		return nil
 	}
-	m.count[origin]++
-	return true
+	c.names++
+	return c
 }
 
-func (m *missingNames) release(origin string) {
+func (m *missingNames) release(c *missingCount) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	if m.count[origin]--; m.count[origin] <= 0 {
-		delete(m.count, origin)
+	if c.names--; c.names == 0 {
+		delete(m.counts, c.origin)
 	}
 }

@@ -48,6 +48,7 @@ func manyNames(b *testing.B, names int) {
 	}}})
 	propose(raftfsm.RaiseLevel{Level: storage.LevelTwo}) // holds as changes
 	sink, begin := newTopicLogs(), time.Now().Add(3*time.Second)
+	sink.sent = func(Delivery) {}
 	message := message.Message{Origin: message.Origin{Topic: "in.delay", Partition: 0, Offset: 1}, Partition: -1, Value: make([]byte, 100)}
 	body := message.AppendBody(nil, 0)
 	var entries []storage.Entry
@@ -95,6 +96,7 @@ func manyNames(b *testing.B, names int) {
 	searched.Store(true)
 	scheduler := schedule.New(schedule.Options{
 		Store: node.Store(), Feed: feed, Log: node, Publisher: p, Verdicts: verdicts, Searched: searched,
+		Now: time.Now, Report: report.New(), Logger: slog.New(slog.DiscardHandler),
 	})
 	ended := make(chan error, 2)
 	go func() { ended <- p.Run(ctx) }()

@@ -147,7 +147,7 @@ func New(cfg Options) *Publisher {
 		orders:  mailbox.New[order](),
 		ended:   mailbox.New[ended](),
 		prober:  newProber(cfg.Sink.Partitions),
-		missing: missingNames{count: make(map[string]int)},
+		missing: missingNames{counts: make(map[string]*missingCount)},
 	}
 	p.commit = func(ctx context.Context, command raftfsm.Command) (raftfsm.Result, error) {
 		return cfg.Log.Propose(ctx, command).Wait(ctx)

@@ -14,10 +14,10 @@ import (
 type Report struct {
 	mu       sync.Mutex
 	problems map[string]string
-	parked   map[string]struct{} // targets
-	aside    map[uint64]int64    // dead letters that their topic refuses: by seq, when they are due
-	lag      *int64              // records of delay topics not read yet; nil: not known
-	reading  *Reading            // nil: not known yet; not changed once it is here
+	parked   []string         // targets, where their owner has them; "": none
+	aside    map[uint64]int64 // dead letters that their topic refuses: by seq, when they are due
+	lag      *int64           // records of delay topics not read yet; nil: not known
+	reading  *Reading         // nil: not known yet; not changed once it is here
 	running  bool
 
 	// When Kafka began to answer, or not to; by the monotonic clock.
@@ -28,7 +28,7 @@ type Report struct {
 
 // New returns a report of which nothing is known.
 func New() *Report {
-	return &Report{problems: make(map[string]string), parked: make(map[string]struct{}), aside: make(map[uint64]int64), kafkaHeard: make(chan struct{}, 1)}
+	return &Report{problems: make(map[string]string), aside: make(map[uint64]int64), kafkaHeard: make(chan struct{}, 1)}
 }
 
 // SetProblem names what keeps part of the term from working; an empty text says
@@ -43,15 +43,15 @@ func (r *Report) SetProblem(part, text string) {
 	r.problems[part] = text
 }
 
-// SetParked notes that a target is stuck, or is not any more.
-func (r *Report) SetParked(target string, stuck bool) {
+// SetParked notes which target is stuck of those that its owner has at a place, counted from 0; "": none is any more. There
+// may be a hundred thousand, and the owner has a place for each.
+func (r *Report) SetParked(place uint32, target string) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if stuck {
-		r.parked[target] = struct{}{}
-	} else {
-		delete(r.parked, target)
+	if n := int(place) + 1; n > len(r.parked) {
+		r.parked = slices.Grow(r.parked, n-len(r.parked))[:n]
 	}
+	r.parked[place] = target
 }
 
 // SetAside notes that a dead letter is refused by its topic and waits, due then in epoch milliseconds.
@@ -144,7 +144,12 @@ type Contents struct {
 func (r *Report) Read() Contents {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	out := Contents{Parked: slices.AppendSeq([]string{}, maps.Keys(r.parked)), Lag: r.lag, Reading: r.reading, Running: r.running}
+	out := Contents{Parked: []string{}, Lag: r.lag, Reading: r.reading, Running: r.running}
+	for _, target := range r.parked {
+		if target != "" {
+			out.Parked = append(out.Parked, target)
+		}
+	}
 	slices.Sort(out.Parked)
 	for _, part := range slices.Sorted(maps.Keys(r.problems)) {
 		out.Problems = append(out.Problems, part+": "+r.problems[part])

@@ -55,11 +55,12 @@ type Publisher interface {
 
 // stillOut returns what the publisher still has of the target.
 func (s *Scheduler) stillOut(t *target) []storage.Ref {
-	if t.out == nil {
+	f := t.feeding
+	if f == nil {
 		return nil
 	}
-	*t.out = slices.DeleteFunc(*t.out, s.window.isGone)
-	return *t.out
+	f.out = slices.DeleteFunc(f.out, s.window.isGone)
+	return f.out
 }
 
 // allowance is how many messages of one target the publisher may have now.
@@ -99,7 +100,7 @@ func (s *Scheduler) takeVerdicts() {
 		if v.Parked {
 			s.park(v)
 		} else if t, known := s.targets.byName[v.Target]; known && t.ill {
-			s.cfg.Report.SetParked(t.name, false)
+			s.cfg.Report.SetParked(t.index, "")
 			t.ill = false
 			s.healUnlessHeld(t)
 		}
@@ -120,8 +121,8 @@ func (s *Scheduler) feedNoMore(t *target, through int64) {
 		low = low.Min(ref)
 	}
 	var ahead []storage.Ref
-	if t.release != nil {
-		ahead = t.release.ahead
+	if r := t.release(); r != nil {
+		ahead = r.ahead
 	}
 	s.targets.park(t, low, through)
 	for _, ref := range ahead {
@@ -142,7 +143,7 @@ func (s *Scheduler) healUnlessHeld(t *target) {
 func (s *Scheduler) park(v Verdict) {
 	t := s.targets.get(v.Target)
 	if !t.ill {
-		s.cfg.Report.SetParked(t.name, true)
+		s.cfg.Report.SetParked(t.index, t.name)
 		t.ill = true
 	}
 	through := s.claims.committed.Through
@@ -157,7 +158,7 @@ func (s *Scheduler) park(v Verdict) {
 		}
 	}
 	if t.handed == 0 {
-		t.out = nil // of a hundred thousand it would be some megabytes
+		t.feeding = nil // of a hundred thousand it would be some megabytes
 	}
 	// The publisher feeds it again only when it knows that we have taken it back.
 	s.cfg.Publisher.Confirm(t.name)

@@ -77,10 +77,11 @@ func (t *target) wanted() int64 { return max(t.through, t.letGo()) }
 // it, nothing if nothing does. That may be less than the hold: of what came by a topic that was paused
 // when the target was not, less is claimed (storage/claimed.go).
 func (t *target) letGo() int64 {
-	if t.release == nil || len(t.release.ahead) == 0 {
+	r := t.release()
+	if r == nil || len(r.ahead) == 0 {
 		return math.MinInt64
 	}
-	return t.release.ahead[len(t.release.ahead)-1].Due
+	return r.ahead[len(r.ahead)-1].Due
 }
 
 // wantsClaim reports whether the next claim is to let something go of a target that it holds.
@@ -89,7 +90,7 @@ func (t *target) wantsClaim() bool { return t.letGo() > math.MinInt64 }
 // isToBeHeld reports whether the claim should hold the target: it is parked, or is released and has
 // not been read to the frontier, or it is not known whether the claim does.
 func (t *target) isToBeHeld() bool {
-	return t.state == parked || t.unsure || t.release != nil && t.state != flowing
+	return t.state == parked || t.unsure || t.release() != nil && t.state != flowing
 }
 
 // mayBeHeld reports whether the committed claim holds the target as far as through, or may do so.
@@ -100,7 +101,7 @@ func (t *target) mayBeHeld() bool { return t.held || t.unsure }
 func (ts *targets) inherit(hold storage.Hold) *target {
 	t := ts.get(hold.Target)
 	ts.in[t.state].remove(t)
-	t.state, t.mark, t.end, t.through, t.held = parked, hold.Mark, endOfSchedule, hold.Through, true
+	t.state, t.mark, t.through, t.held = parked, hold.Mark, hold.Through, true
 	ts.in[t.state].put(t)
 	return t
 }
@@ -125,9 +126,9 @@ type sentHold struct {
 // mark, before which nothing lies that the window has, or that a claim no longer holds by its topic.
 func (ts *targets) hold(t *target, low storage.Ref) storage.Hold {
 	mark, through := t.mark, t.through
-	if t.release != nil {
+	if r := t.release(); r != nil {
 		mark = ts.reach(t).Min(low)
-		t.release.mark = mark
+		r.mark = mark
 	}
 	if t.mayBeHeld() && ts.stepwise {
 		through = t.letGo()
@@ -148,9 +149,9 @@ func (ts *targets) sent(t *target) sentHold {
 func (ts *targets) committed(hold sentHold) (released []storage.Ref) {
 	t := hold.target
 	t.held, t.pending, t.unsure = hold.held, false, t.unsure && !hold.held
-	if r := t.release; r != nil {
+	if r := t.release(); r != nil {
 		if r.through = hold.through; !t.held {
-			r.through, t.release = math.MaxInt64, nil
+			r.through, t.feeding.release = math.MaxInt64, nil
 		}
 		released = r.take()
 	}

@@ -72,7 +72,7 @@ func (s *Scheduler) sweep(limit int64) (read bool, err error) {
 	}
 	wanted := func(at storage.Ref, topic, target string) bool {
 		t, known := ts.byName[target]
-		return known && (t.state == catchingUp || t.state == queued && t.round == ts.round && !at.Less(t.mark)) && at.Less(t.end) &&
+		return known && (t.state == catchingUp || t.state == queued && t.feeding.round == ts.round && !at.Less(t.mark)) && at.Less(t.end()) &&
 			!s.topics.withholds(topic, target, at)
 	}
 	items, next, done, err := s.cfg.Store.Scan(ts.swept, s.endOfSweep(), s.limits.Page, wanted, s.items[:0])
@@ -152,10 +152,10 @@ func (s *Scheduler) endOfSweep() storage.Ref {
 	if len(catching) == 0 {
 		return frontier
 	}
-	end := catching[0].end
+	end := catching[0].end()
 	for _, t := range catching {
-		if end.Less(t.end) {
-			end = t.end
+		if end.Less(t.end()) {
+			end = t.end()
 		}
 		if !end.Less(frontier) {
 			return frontier
@@ -168,7 +168,7 @@ func (s *Scheduler) endOfSweep() storage.Ref {
 func (s *Scheduler) endSweep() {
 	ts := &s.targets
 	all := !ts.swept.Less(ts.frontier)
-	for catching := &ts.in[catchingUp]; len(catching.targets) > 0 && (all || !ts.swept.Less(catching.targets[0].end)); {
+	for catching := &ts.in[catchingUp]; len(catching.targets) > 0 && (all || !ts.swept.Less(catching.targets[0].end())); {
 		ts.flow(catching.targets[0])
 	}
 }
@@ -176,7 +176,7 @@ func (s *Scheduler) endSweep() {
 // joinsBefore reports whether the sweep takes another target along before it comes to end.
 func (s *Scheduler) joinsBefore(end storage.Ref) bool {
 	waiting := s.targets.in[queued].targets
-	return len(waiting) > 0 && waiting[0].round == s.targets.round && waiting[0].mark.Less(end)
+	return len(waiting) > 0 && waiting[0].feeding.round == s.targets.round && waiting[0].mark.Less(end)
 }
 
 // takeSwept takes in what was read for those that catch up, up to end.

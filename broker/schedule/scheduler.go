@@ -99,7 +99,7 @@ func New(cfg Options) *Scheduler {
 		t := s.targets.inherit(hold)
 		if t.paused = cfg.Store.Paused(pause.Target, t.name); !t.paused {
 			t.ill = true // it may be: the publisher finds out
-			cfg.Report.SetParked(t.name, true)
+			cfg.Report.SetParked(t.index, t.name)
 			cfg.Publisher.Confirm(t.name)
 		}
 	}
@@ -283,7 +283,7 @@ func (s *Scheduler) accept(item storage.Item, limit int64) error {
 	switch {
 	case s.topics.withholds(item.Topic, item.Target, item.Ref):
 		return nil
-	case t.hasOwnMark() && (item.Ref.Less(t.end) || item.Due <= limit):
+	case t.hasOwnMark() && (item.Ref.Less(t.end()) || item.Due <= limit):
 		s.targets.lower(t, item.Ref)
 		s.targets.leave(t, item.Ref)
 		return nil
@@ -343,15 +343,13 @@ func (s *Scheduler) hand(due []DueMessage, t *target, ref storage.Ref, topic uin
 		t.kept++
 	}
 	t.handed++
-	if t.out == nil {
-		t.out = new([]storage.Ref)
-	}
-	if len(*t.out) > 2*int(t.handed) {
+	f := t.fed()
+	if len(f.out) > 2*int(t.handed) {
 		s.stillOut(t)
 	}
-	*t.out = append(*t.out, ref)
+	f.out = append(f.out, ref)
 	if s.mustWait(t, ref, topic) {
-		t.release.wait(ref)
+		f.release.wait(ref)
 		s.targets.compareHold(t)
 		return due
 	}
@@ -360,7 +358,7 @@ func (s *Scheduler) hand(due []DueMessage, t *target, ref storage.Ref, topic uin
 
 // mustWait reports whether a claim must let go of a message of a target that is released, or of one before it.
 func (s *Scheduler) mustWait(t *target, ref storage.Ref, topic uint32) bool {
-	r := t.release
+	r := t.release()
 	return r != nil && (ref.Due > r.through || r.isBehind(ref) || s.topics.bounds.Covers(s.topics.names[topic], t.name).Stops(ref.Due, ref.Seq))
 }
 
@@ -373,7 +371,7 @@ func (s *Scheduler) handReleased(due []DueMessage, t *target, released []storage
 		case s.topics.withholds(s.topics.names[m.topic], t.name, ref):
 			s.drop(ref.Seq) // all of the topic is read again from its hold on
 		case s.mustWait(t, ref, m.topic): // it came while that claim was on its way, or its topic was paused then
-			t.release.wait(ref)
+			t.feeding.release.wait(ref)
 			s.targets.compareHold(t)
 		default:
 			due = append(due, DueMessage{Ref: ref, Target: t.name})
@@ -454,7 +452,7 @@ func (s *Scheduler) retreat(ref storage.Ref) {
 		switch {
 		case s.topics.withholds(s.topics.names[m.topic], t.name, dropped):
 			s.targets.forget(t)
-		case t.hasOwnMark() && dropped.Less(t.end):
+		case t.hasOwnMark() && dropped.Less(t.end()):
 			s.targets.lower(t, dropped)
 		default: // reading ahead comes to it again
 			ref = ref.Min(dropped)

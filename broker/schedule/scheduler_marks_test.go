@@ -116,17 +116,17 @@ func (s *Scheduler) misplaced() string {
 	for name, t := range ts.byName {
 		wrong := map[string]bool{
 			"index": ts.byIndex[t.index] != t || t.name != name,
-			"count": int(t.kept) != kept[t.index] || int(t.handed) != handed[t.index] || t.handed > 0 && int(t.handed) > len(*t.out),
+			"count": int(t.kept) != kept[t.index] || int(t.handed) != handed[t.index] || t.handed > 0 && int(t.handed) > len(t.feeding.out),
 			"place": !ts.in[t.state].has(t) || ts.in[t.state].targets[t.place[placeState]-1] != t,
-			"round": t.state == queued && t.round <= ts.round && t.mark.Less(ts.swept) && len(ts.in[catchingUp].targets) > 0,
+			"round": t.state == queued && t.feeding.round <= ts.round && t.mark.Less(ts.swept) && len(ts.in[catchingUp].targets) > 0,
 			"holds": !ts.changed.has(t) && t.isToBeHeld() != t.held,
-			"feeds": t.state < parked && (t.held || t.pending) && t.release == nil,
-			"steps": t.release != nil && (!t.held || t.state >= parked),
+			"feeds": t.state < parked && (t.held || t.pending) && t.release() == nil,
+			"steps": t.release() != nil && (!t.held || t.state >= parked),
 			"asked": !ts.changed.has(t) && !t.pending && t.wantsClaim(),
-			"ahead": t.release != nil && !t.release.isInOrder(),
+			"ahead": t.release() != nil && !t.release().isInOrder(),
 			"marks": ts.uncovered.has(t) != (t.hasOwnMark() && !(t.isToBeHeld() && t.held)),
 			"known": t.state == flowing && t.kept == 0 && !t.held && !t.pending,
-			"ended": t.state >= parked && t.end != endOfSchedule || t.state < parked && t.hasOwnMark() && !t.mark.Less(t.end),
+			"ended": t.state >= parked && t.end() != endOfSchedule || t.state < parked && t.hasOwnMark() && !t.mark.Less(t.end()),
 			"cause": (t.state == parked) != (t.ill || t.paused),
 		}
 		for what, is := range wrong {

@@ -71,17 +71,13 @@ var endOfSchedule = storage.Ref{Due: math.MaxInt64, Seq: math.MaxUint64}
 type target struct {
 	name string
 	// mark is where reading goes on for a target that has one of its own (hasOwnMark).
-	mark storage.Ref
-	// end is where reading for it ends, unless it flows: from there to the frontier all of it is kept. It
-	// is endOfSchedule when it has been parked since it flowed, for then nothing is kept.
-	end storage.Ref
+	mark    storage.Ref
+	feeding *feeding // nil: nothing of it is out or to be read, as of most of a hundred thousand that are parked
 
 	// What the window has of the target.
-	kept   int32          // messages, handed over or not
-	handed int32          // of these, what the publisher has or gets, or whose Ack is not applied
-	out    *[]storage.Ref // what was handed over, and some that is gone; nil: nothing, as for most of a hundred thousand
+	kept   int32 // messages, handed over or not
+	handed int32 // of these, what the publisher has or gets, or whose Ack is not applied
 
-	round uint64        // queued: of the sweep that takes it along
 	place [places]int32 // in the lists that it is in, counted from 1
 	index uint32        // in targets.byIndex; used again when the target is forgotten
 
@@ -99,7 +95,39 @@ type target struct {
 	// through is how far the target is claimed while it is held, or will be by the claim that is on its
 	// way: nothing of it that is due later was sent. It never falls while the target is held.
 	through int64
-	release *release // nil: it is not released step by step
+}
+
+// A feeding is what is known of a target only while the publisher has something of it, or while it is read for.
+type feeding struct {
+	end     storage.Ref   // see target.end
+	out     []storage.Ref // what was handed over, and some that is gone
+	round   uint64        // queued: of the sweep that takes it along
+	release *release      // nil: it is not released step by step
+}
+
+// fed returns the feeding of a target that has one from now on.
+func (t *target) fed() *feeding {
+	if t.feeding == nil {
+		t.feeding = &feeding{end: endOfSchedule}
+	}
+	return t.feeding
+}
+
+// end is where reading for the target ends, unless it flows: from there to the frontier all of it is kept. It
+// is endOfSchedule when it has been parked since it flowed, for then nothing is kept.
+func (t *target) end() storage.Ref {
+	if t.feeding == nil {
+		return endOfSchedule
+	}
+	return t.feeding.end
+}
+
+// release is nil unless the target is released step by step.
+func (t *target) release() *release {
+	if t.feeding == nil {
+		return nil
+	}
+	return t.feeding.release
 }
 
 // hasOwnMark reports whether the target's reach is its mark. Any target that is not
@@ -108,7 +136,7 @@ func (t *target) hasOwnMark() bool { return t != nil && t.state >= full }
 
 // isLoaded reports whether what is read ahead of the clock is kept for the target, and so is what is accepted before the
 // frontier: it flows, or has not been parked since it did. One that is not known, nil, flows.
-func (t *target) isLoaded() bool { return t == nil || t.state == flowing || t.end != endOfSchedule }
+func (t *target) isLoaded() bool { return t == nil || t.state == flowing || t.end() != endOfSchedule }
 
 // targets is all that the scheduler knows of targets. It obeys one rule:
 //
@@ -160,9 +188,9 @@ func newTargets(from storage.Ref) targets {
 	for i := range ts.in {
 		ts.in[i] = list{place: placeState, before: anyOrder}
 	}
-	ts.in[catchingUp].before = func(a, b *target) bool { return a.end.Less(b.end) }
+	ts.in[catchingUp].before = func(a, b *target) bool { return a.end().Less(b.end()) }
 	ts.in[queued].before = func(a, b *target) bool {
-		return a.round < b.round || a.round == b.round && byMark(a, b)
+		return a.feeding.round < b.feeding.round || a.feeding.round == b.feeding.round && byMark(a, b)
 	}
 	return ts
 }
@@ -180,7 +208,7 @@ func (ts *targets) reach(t *target) storage.Ref {
 
 // isToBeKept reports whether what is alive of the target there, and not withheld, must be kept.
 func (ts *targets) isToBeKept(t *target, ref storage.Ref) bool {
-	return ref.Less(ts.reach(t)) || t.isLoaded() && t != nil && t.state != flowing && !ref.Less(t.end) && ref.Less(ts.frontier)
+	return ref.Less(ts.reach(t)) || t.isLoaded() && t != nil && t.state != flowing && !ref.Less(t.end()) && ref.Less(ts.frontier)
 }
 
 // get returns the target of that name, which flows if nothing was known of it.
@@ -241,7 +269,7 @@ func (ts *targets) retreat(ref storage.Ref) {
 // sweep is the reach of those that are.
 func (ts *targets) beginSweep(first *target) {
 	ts.expect(len(ts.in[catchingUp].targets) == 0, "a sweep is abandoned for", first, first.mark)
-	ts.round, ts.swept = first.round, first.mark
+	ts.round, ts.swept = first.feeding.round, first.mark
 }
 
 // Marks. lower and stray move a mark back, stop and park set one; no change of state moves a reach on.
@@ -280,10 +308,10 @@ func (ts *targets) cover(t *target, ref storage.Ref) {
 
 // leave notes that a message lies in storage alone, after the reach of its target: reading does not end before it.
 func (ts *targets) leave(t *target, ref storage.Ref) {
-	if t.state == flowing || ref.Less(t.end) {
+	if t.state == flowing || ref.Less(t.end()) {
 		return
 	}
-	t.end = storage.Ref{Due: ref.Due, Seq: ref.Seq + 1}
+	t.fed().end = storage.Ref{Due: ref.Due, Seq: ref.Seq + 1}
 	if t.state == catchingUp {
 		ts.in[catchingUp].put(t) // it stands by its end there
 	}
@@ -297,7 +325,7 @@ func (ts *targets) stray(t *target, ref storage.Ref) {
 	} else {
 		ts.stop(t, ref)
 	}
-	t.end = endOfSchedule // there may be more of that kind
+	t.fed().end = endOfSchedule // there may be more of that kind
 }
 
 // strayAll does so for all targets with a mark of their own.
@@ -306,7 +334,7 @@ func (ts *targets) strayAll(ref storage.Ref) {
 		switch {
 		case t.hasOwnMark() && ref.Less(t.mark):
 			ts.stray(t, ref)
-		case t != nil && t.release != nil && ref.Less(t.release.mark): // it is read again by the sweep, but a new term goes by its hold
+		case t != nil && t.release() != nil && ref.Less(t.release().mark): // it is read again by the sweep, but a new term goes by its hold
 			t.behind = true
 			ts.compareHold(t)
 		}
@@ -317,7 +345,7 @@ func (ts *targets) strayAll(ref storage.Ref) {
 // first that it does not get.
 func (ts *targets) stop(t *target, ref storage.Ref) {
 	if t.state == flowing {
-		t.end = storage.Ref{}
+		t.fed().end = storage.Ref{}
 	}
 	ts.change(t, full, ref)
 	ts.leave(t, ref)
@@ -343,10 +371,15 @@ func (ts *targets) flow(t *target) { ts.change(t, flowing, storage.Ref{}) }
 // target as well: it may come back, and a new term begins to read at the mark that the
 // claim has.
 func (ts *targets) park(t *target, low storage.Ref, through int64) {
-	t.through, t.release = through, nil
+	t.through = through
+	if f := t.feeding; f != nil {
+		f.release = nil
+	}
 	t.behind = t.behind || low.Less(ts.reach(t))
 	ts.change(t, parked, low)
-	t.end = endOfSchedule // what the window has of it is dropped when it is ripe
+	if f := t.feeding; f != nil {
+		f.end = endOfSchedule // what the window has of it is dropped when it is ripe
+	}
 }
 
 // heal has a parked target fed again, as soon as that may be.
@@ -362,7 +395,7 @@ func (ts *targets) feed(t *target) {
 		return
 	}
 	if t.held {
-		t.release = &release{through: t.through, mark: endOfSchedule}
+		t.fed().release = &release{through: t.through, mark: endOfSchedule}
 	}
 	ts.queue(t)
 	ts.setNeed(t, returns)
@@ -376,15 +409,15 @@ func (ts *targets) change(t *target, to state, mark storage.Ref) {
 	t.state, t.mark = to, mark
 	if to == queued {
 		// This sweep takes it along, unless it is past the mark: then the next one.
-		t.round = ts.round
+		t.fed().round = ts.round
 		if mark.Less(ts.swept) {
-			t.round++
+			t.feeding.round++
 		}
 	}
 	ts.in[to].put(t)
 	ts.compareHold(t)
-	ts.expect(!before.Less(ts.reach(t)) || to == flowing && !before.Less(t.end), "a change of state moves a reach on from", t, before)
-	ts.expect(to >= parked || !t.held && !t.pending || t.release != nil, "a claim may hold what is fed from", t, mark)
+	ts.expect(!before.Less(ts.reach(t)) || to == flowing && !before.Less(t.end()), "a change of state moves a reach on from", t, before)
+	ts.expect(to >= parked || !t.held && !t.pending || t.release() != nil, "a claim may hold what is fed from", t, mark)
 	ts.forget(t)
 }
 

@@ -61,13 +61,13 @@ func TestTargets_releaseStepByStep(t *testing.T) {
 	ts.stepwise = true
 	b := ts.inherit(storage.Hold{Target: "b", Through: 20, Mark: at(10)})
 	ts.heal(b)
-	if b.state != queued || b.release == nil || b.release.through != 20 || len(ts.changed.targets) > 0 || len(ts.uncovered.targets) > 0 {
-		t.Fatalf("healed: %+v, %+v", b, b.release)
+	if b.state != queued || b.release() == nil || b.release().through != 20 || len(ts.changed.targets) > 0 || len(ts.uncovered.targets) > 0 {
+		t.Fatalf("healed: %+v, %+v", b, b.release())
 	}
 	ts.beginSweep(b)
 	ts.join(b)
 	for _, due := range []int64{30, 50, 40, 25} {
-		b.release.wait(at(due))
+		b.release().wait(at(due))
 	}
 	ts.compareHold(b)
 	ts.sweepTo(at(60))
@@ -84,7 +84,7 @@ func TestTargets_releaseStepByStep(t *testing.T) {
 	if hold := ts.hold(b, at(25)); sent != (sentHold{b, true, 50}) || hold != (storage.Hold{Target: "b", Through: 50, Mark: at(25)}) {
 		t.Errorf("the claim has %+v, sent as %+v", hold, sent)
 	}
-	b.release.wait(at(70))
+	b.release().wait(at(70))
 	ts.sweepTo(at(80))
 	ts.stop(b, at(80))
 	if released := ts.committed(sent); !slices.Equal(released, []storage.Ref{at(25), at(30), at(40), at(50)}) || b.through != 50 || !ts.changed.has(b) {
@@ -99,7 +99,7 @@ func TestTargets_releaseStepByStep(t *testing.T) {
 	// Read to the frontier it is held no more, and what waits is released.
 	ts.committed(sentHold{b, true, 70})
 	ts.queue(b)
-	b.release.wait(at(90))
+	b.release().wait(at(90))
 	b.kept = 1
 	ts.beginSweep(b)
 	ts.join(b)
@@ -107,7 +107,7 @@ func TestTargets_releaseStepByStep(t *testing.T) {
 	ts.flow(b)
 	sent = ts.sent(b)
 	released := ts.committed(sent)
-	if sent.held || !slices.Equal(released, []storage.Ref{at(90)}) || b.held || b.release != nil || ts.changed.has(b) {
+	if sent.held || !slices.Equal(released, []storage.Ref{at(90)}) || b.held || b.release() != nil || ts.changed.has(b) {
 		t.Errorf("lifted by %+v: released %v of %+v", sent, released, b)
 	}
 	if ts.broken != nil {
