@@ -38,9 +38,9 @@ func (l *Ledger) Bounds() []Bound {
 	messages, copies, terms := int64(len(l.Records)), int64(len(l.Deliveries)), int64(len(l.Terms))
 	upheavals := terms + int64(len(l.Faults))
 	led := l.seconds(l.terms())
-	// A target that is bad is tried each few seconds. One that does not exist is asked for ever less often,
-	// with all others that do not.
-	tried, asked := l.seconds(l.faultsOf("slow", "hush", "forbid", "error")), l.seconds(l.faultsOf("missing"))
+	// A target that is bad, or takes less than it is sent, is tried each few seconds, and its Kafka broker is asked beside it
+	// whether it answers others. One that does not exist is asked for ever less often, with all others that do not.
+	tried, asked := l.seconds(l.faultsOf("slow", "hush", "forbid", "error", "limit")), l.seconds(l.faultsOf("missing"))
 	// Without an answer clients try again some twenty times a second.
 	apart := l.seconds(l.faultsOf("cut", "silence", "isolate", "freeze"))
 	looks := led*int64(time.Second)*4/int64(max(l.Discovery, time.Second)) + led/2
@@ -59,7 +59,7 @@ func (l *Ledger) Bounds() []Bound {
 	return []Bound{
 		{"connections to Kafka", c.Dials, dials},
 		{"requests for topics and offsets", c.Lookups, 200 + looks*c.Brokers + 40*upheavals + 20*names + 6*c.Parked + 2*tried + asked/5 + 20*apart},
-		{"requests that write", c.Produces, 100 + copies + copies/2 + led*c.Brokers/25 + 4*c.Parked + 20*upheavals},
+		{"requests that write", c.Produces, 100 + copies + copies/2 + led*c.Brokers/25 + tried + 4*c.Parked + 20*upheavals},
 		{"messages looked at in storage", c.Scanned, 1000 + 6*messages + messages*terms + c.CatchUps + overflows*min(messages, c.Loaded) + stops*messages/2},
 		{"claims", c.Claims, 100 + 2*messages + copies + 4*c.Parked + 10*upheavals},
 		{"bytes of claims", c.ClaimBytes, 1000 + 50*c.Claims + 120*c.Parked},
