@@ -51,13 +51,13 @@ needs:
 # which take the race detector five times the processor. So all of these tests run without it, and under it the
 # short ones, which are of every kind. In ./broker/kafka it finds a race in kfake where Kafka is made slow: those
 # tests run without it.
-# None of these notices how long it waits for a processor. So they run beside the tests with real processes, which
-# leave processors idle, and yield to them: that is what nice is for.
+# None of these notices how long it waits for a processor. So they run beside all others, of which those with real
+# processes leave processors idle, and yield to them: that is what nice is for.
 test: needs
 	@results=$$(mktemp -d); trap 'rm -rf $$results' EXIT; status=0; \
 	$(MAKE) --no-print-directory lint || status=1; \
-	$(GOTESTSUM) --format pkgname --jsonfile $$results/unit -- -race -vet=off -count=1 -timeout 20m $(RACED) || status=1; \
 	nice -n 19 $(MAKE) --no-print-directory searches RESULTS=$$results & searches=$$!; \
+	$(GOTESTSUM) --format pkgname --jsonfile $$results/unit -- -race -vet=off -count=1 -timeout 20m $(RACED) || status=1; \
 	$(GOTESTSUM) --format standard-verbose --jsonfile $$results/e2e -- -count=1 -parallel 3 -timeout 30m $(E2E) || status=1; \
 	wait $$searches || status=1; \
 	count() { cat $$results/* | grep -cE "\"Action\":\"$$1\",\"Package\":\"[^\"]*\",\"Test\":"; }; \
