@@ -164,6 +164,28 @@ func (id Identity) Birth(d Decision, cfg Config, answers map[string]Standing) Id
 	return id
 }
 
+// Confirm looks whether the directory of cfg is still the one that id was made for. It returns nil,
+// raftfsm.ErrDamaged if files of it were deleted, or another directory has taken its place, while the
+// node ran, or the system's error. What is open goes on in files that no path leads to, and nothing of
+// them is there after the process ends.
+func (id Identity) Confirm(cfg Config) error {
+	now, err := Read(cfg.DataDir, cfg.Parts)
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		return fmt.Errorf("%w: node.data_dir %s was emptied or unmounted while the node ran", raftfsm.ErrDamaged, cfg.DataDir)
+	case err != nil:
+		return err
+	case now.Incarnation != id.Incarnation:
+		return fmt.Errorf("%w: node.data_dir %s was replaced by that of another life of %q while the node ran", raftfsm.ErrDamaged, cfg.DataDir, now.NodeID)
+	}
+	for _, name := range cfg.Parts {
+		if _, err := os.Stat(filepath.Join(cfg.DataDir, name)); errors.Is(err, fs.ErrNotExist) {
+			return fmt.Errorf("%w: node.data_dir %s has lost %s while the node ran", raftfsm.ErrDamaged, cfg.DataDir, name)
+		}
+	}
+	return now.check(cfg)
+}
+
 // check compares the directory's owner and birth with the configuration.
 func (id Identity) check(cfg Config) error {
 	if !id.Born() {

@@ -6,14 +6,16 @@ import (
 	"time"
 
 	"github.com/hashicorp/raft"
+
+	"github.com/carillonmq/carillon/raftfsm"
 )
 
 const flushRetry = time.Second
 
-// shortEvery is how often a node flushes that is down to its reserve of disk and
-// accepts nothing: only a flush cuts the log, and lets a merge drop the files of
-// what was delivered.
-const shortEvery = 5 * time.Second
+// lookEvery is how often a node looks at its disk. One that is down to its reserve, and accepts
+// nothing, flushes then: only a flush cuts the log, and lets a merge drop the files of what was
+// delivered. One whose data directory is gone stops.
+const lookEvery = 5 * time.Second
 
 // releaseAfter is how long after a flush memory is returned to the system. The memtable is garbage then, the
 // larger part of the heap, and would stay with the process until the next one needs it. Where flushes follow one
@@ -27,8 +29,8 @@ const releaseAfter = 5 * time.Second
 func (n *Node) flushLoop(ctx context.Context, r *raft.Raft) {
 	ticker := time.NewTicker(n.cfg.FlushInterval)
 	defer ticker.Stop()
-	short := time.NewTicker(shortEvery)
-	defer short.Stop()
+	look := time.NewTicker(lookEvery)
+	defer look.Stop()
 	release := time.NewTimer(releaseAfter)
 	release.Stop() // until something was flushed
 	defer release.Stop()
@@ -41,7 +43,8 @@ func (n *Node) flushLoop(ctx context.Context, r *raft.Raft) {
 			if unsaved, _ := n.fsm.Backlog().Unsaved(); unsaved == 0 {
 				continue
 			}
-		case <-short.C:
+		case <-look.C:
+			n.confirmDirectory()
 			if unsaved, _ := n.fsm.Backlog().Unsaved(); unsaved == 0 || !n.isShort() {
 				continue
 			}
@@ -51,6 +54,7 @@ func (n *Node) flushLoop(ctx context.Context, r *raft.Raft) {
 		}
 		for err := n.flush(r); err != nil && ctx.Err() == nil && n.failureNow() == nil; err = n.flush(r) {
 			n.log.Warn("not flushed, trying again", "error", err, "retry_in", flushRetry)
+			n.confirmDirectory()
 			pause(ctx, flushRetry)
 		}
 		select {
@@ -58,6 +62,14 @@ func (n *Node) flushLoop(ctx context.Context, r *raft.Raft) {
 		default:
 		}
 		release.Reset(releaseAfter)
+	}
+}
+
+// confirmDirectory stops the node when its data directory is gone. It would lead on, or vote for who
+// leads, with a log that the next start does not find.
+func (n *Node) confirmDirectory() {
+	if err := n.identityNow().Confirm(n.self); errors.Is(err, raftfsm.ErrDamaged) {
+		n.failWith(err)
 	}
 }
 

@@ -93,7 +93,7 @@ func TestNode_flushesSoonWhenTheDiskIsShort(t *testing.T) {
 		if err := n.Room(); !errors.Is(err, raftfsm.ErrNoRoom) {
 			t.Errorf("room: %v, want ErrNoRoom", err)
 		}
-		time.Sleep(shortEvery + time.Second)
+		time.Sleep(lookEvery + time.Second)
 		if at := n.Status().SnapshotIndex; at == 0 {
 			t.Error("not flushed")
 		}
