@@ -64,11 +64,11 @@ func (s *Sink) makeFirst(l *line) *kgo.Client {
 	defer s.mu.Unlock()
 	p := l.pool
 	switch {
-	case s.closed || len(p.lines) > 0 && !p.lines[0].denied:
+	case s.closed:
 		s.background.Go(l.client.Close)
-		if s.closed {
-			return l.client
-		}
+		return l.client
+	case len(p.lines) > 0 && !p.lines[0].denied:
+		s.background.Go(l.client.Close)
 		return p.lines[0].client
 	case len(p.lines) > 0:
 		s.retire(p.lines[0])
