@@ -3,11 +3,13 @@ package node
 import (
 	"sync"
 	"time"
+
+	"github.com/hashicorp/raft"
 )
 
 // longestHold bounds how long a heartbeat is held back, in times of quiet.after: raft's goroutine that sends
 // them for a leadership which is over hears of that only between two of them.
-const longestHold = 10
+const longestHold = 50
 
 // A quiet tells for how long a follower has taken nothing but heartbeats. While the log is sent as it should be
 // those are held back, and no timer runs out for it: each that does wakes an idle process.
@@ -106,4 +108,83 @@ func (q *quiet) wait(closed <-chan struct{}) bool {
 			return false
 		}
 	}
+}
+
+// A rounds has an idle leader speak to all its followers in one moment. Raft has a timer for each follower, at random,
+// and each word wakes the leader twice: when its timer runs out, and when it is answered. So a word that tells its
+// follower nothing new waits for those to the others, and their answers come together:
+//
+//	n2   answer ---- timer, waits ----- word -- answer
+//	n3   answer ----------------- timer, word -- answer
+//
+// It waits for nobody who was not heard within gap, and no longer than until its own follower has heard nothing for
+// that long, so that one that is gone delays nothing. What a follower is to write does not wait: hurry is called
+// before there is something.
+//
+// Its methods may be called from any goroutine.
+type rounds struct {
+	gap time.Duration
+
+	mu      sync.Mutex
+	heard   map[raft.ServerID]time.Time // when the follower answered last
+	waiting map[raft.ServerID]bool      // a word for it
+	begun   chan struct{}               // closed when those that wait are sent, and made anew
+}
+
+func newRounds(gap time.Duration) *rounds {
+	return &rounds{gap: gap, heard: map[raft.ServerID]time.Time{}, waiting: map[raft.ServerID]bool{}, begun: make(chan struct{})}
+}
+
+// answered is called when the follower has answered anything.
+func (r *rounds) answered(id raft.ServerID) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.heard[id] = time.Now()
+}
+
+// wait returns when a word that tells the follower nothing new is to be sent, and false when closed is closed before.
+func (r *rounds) wait(id raft.ServerID, closed <-chan struct{}) bool {
+	r.mu.Lock()
+	r.waiting[id] = true
+	rest, begun := r.gap-time.Since(r.heard[id]), r.begun
+	if rest <= 0 || r.isComplete() {
+		r.begin()
+	}
+	r.mu.Unlock()
+	limit := time.NewTimer(rest)
+	defer limit.Stop()
+	select {
+	case <-begun:
+	case <-limit.C:
+		r.hurry()
+	case <-closed:
+		return false
+	}
+	return true
+}
+
+// hurry sends what waits.
+func (r *rounds) hurry() {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if len(r.waiting) > 0 {
+		r.begin()
+	}
+}
+
+// isComplete reports whether there is a word for each follower that was heard lately. It is called with mu held.
+func (r *rounds) isComplete() bool {
+	for id, at := range r.heard {
+		if !r.waiting[id] && time.Since(at) < r.gap {
+			return false
+		}
+	}
+	return true
+}
+
+// begin is called with mu held.
+func (r *rounds) begin() {
+	clear(r.waiting)
+	close(r.begun)
+	r.begun = make(chan struct{})
 }

@@ -157,7 +157,7 @@ func TestTransport_tellsAStandingOnce(t *testing.T) {
 				}
 			}},
 			{"the same then", 4, 7, 7, true, 7, false, nil},
-			{"when it has not been told for long", 4, 7, 7, true, 7, true, func() { time.Sleep(longestHold * after) }},
+			{"when it has not been told for long", 4, 7, 7, true, 7, true, func() { time.Sleep(tellAgain * after) }},
 		} {
 			if tt.before != nil {
 				tt.before()
@@ -177,4 +177,69 @@ func TestTransport_tellsAStandingOnce(t *testing.T) {
 			}
 		}
 	})
+}
+
+func TestRounds_oneWordWaitsForTheOthers(t *testing.T) {
+	const gap = 150 * time.Millisecond
+	type word struct {
+		to  raft.ServerID
+		at  time.Duration // when raft would send it
+		out time.Duration // when it goes out
+	}
+	for _, tt := range []struct {
+		name  string
+		heard map[raft.ServerID]time.Duration // how long before the first moment
+		hurry time.Duration                   // 0: never
+		words []word
+	}{
+		{"to all", map[raft.ServerID]time.Duration{"n2": 0, "n3": 0, "n4": 0}, 0,
+			[]word{{"n2", 80 * time.Millisecond, 120 * time.Millisecond}, {"n3", 120 * time.Millisecond, 120 * time.Millisecond}, {"n4", 90 * time.Millisecond, 120 * time.Millisecond}}},
+		{"to one that comes too late", map[raft.ServerID]time.Duration{"n2": 10 * time.Millisecond, "n3": 0}, 0,
+			[]word{{"n2", 80 * time.Millisecond, 140 * time.Millisecond}, {"n3", 145 * time.Millisecond, gap}}},
+		{"to one that has not answered for long", map[raft.ServerID]time.Duration{"n2": 0, "n3": gap}, 0,
+			[]word{{"n2", 80 * time.Millisecond, 80 * time.Millisecond}}},
+		{"to the only one", map[raft.ServerID]time.Duration{"n2": 0}, 0, []word{{"n2", 80 * time.Millisecond, 80 * time.Millisecond}}},
+		{"to nobody who answered yet", nil, 0, []word{{"n2", 0, 0}}},
+		{"until something is to be written", map[raft.ServerID]time.Duration{"n2": 0, "n3": 0}, 90 * time.Millisecond,
+			[]word{{"n2", 80 * time.Millisecond, 90 * time.Millisecond}, {"n3", 120 * time.Millisecond, gap}}},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				r := newRounds(gap)
+				began := time.Now()
+				for id, before := range tt.heard {
+					r.answered(id)
+					r.heard[id] = began.Add(-before)
+				}
+				if tt.hurry > 0 {
+					time.AfterFunc(tt.hurry, r.hurry)
+				}
+				for _, w := range tt.words {
+					go func() {
+						time.Sleep(w.at)
+						if !r.wait(w.to, t.Context().Done()) {
+							t.Errorf("the word to %s: closed", w.to)
+						}
+						if out := time.Since(began); out != w.out {
+							t.Errorf("the word to %s went out after %v, want %v", w.to, out, w.out)
+						}
+						r.answered(w.to)
+					}()
+				}
+				time.Sleep(time.Second)
+				synctest.Wait()
+			})
+		})
+	}
+}
+
+func TestRounds_endWithTheirNode(t *testing.T) {
+	r := newRounds(time.Hour)
+	r.answered("n3")
+	closed := make(chan struct{})
+	close(closed)
+	r.answered("n2")
+	if r.wait("n2", closed) {
+		t.Error("a word went out though the node was closed and another follower's word had not come")
+	}
 }

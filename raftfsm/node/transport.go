@@ -15,6 +15,10 @@ import (
 // is larger. It is what two proposals of full size take.
 const requestBytes = 2 * raftfsm.ProposalBytes
 
+// tellAgain is after how long a follower is told anew what it has agreed to, in times of transportConfig.quietFor: one
+// that has started again meanwhile has its log, and does not know how far it is committed.
+const tellAgain = 10
+
 // transport is raft's own, listening in on the answers that followers give to
 // their leader. Heartbeats are such answers, so that the leader knows soon how far
 // each log reaches: raft itself does not tell.
@@ -23,6 +27,7 @@ type transport struct {
 	transportConfig
 	streams  *streams
 	requests chan raft.RPC // to raft
+	rounds   *rounds
 
 	mu     sync.Mutex
 	peers  map[raft.ServerID]peer
@@ -37,6 +42,8 @@ type transportConfig struct {
 	// an idle group costs. Where the log is slow or cannot be written, or a packet is lost,
 	// they come as usual.
 	quietFor time.Duration
+	// wordEvery is what a follower of an idle leader hears at least this often.
+	wordEvery time.Duration
 	// within calls answer if raft is a follower in that very term, which then does not rise
 	// before answer returns, and reports whether it is.
 	within func(term uint64, answer func()) bool
@@ -62,7 +69,7 @@ var _ raft.WithPreVote = (*transport)(nil)
 
 func newTransport(s *streams, cfg transportConfig, logger hclogger) *transport {
 	t := &transport{
-		transportConfig: cfg, streams: s, requests: make(chan raft.RPC),
+		transportConfig: cfg, streams: s, requests: make(chan raft.RPC), rounds: newRounds(cfg.wordEvery),
 		NetworkTransport: raft.NewNetworkTransportWithConfig(&raft.NetworkTransportConfig{
 			Stream: s, Logger: logger, Timeout: cfg.timeout, MaxPool: 3,
 			// One request at a time carries all that has gathered meanwhile. It is
@@ -168,8 +175,13 @@ func (t *transport) AppendEntries(id raft.ServerID, addr raft.ServerAddress, req
 	}
 	says := standing{term: req.Term, end: req.PrevLogEntry, endTerm: req.PrevLogTerm, committed: req.LeaderCommitIndex}
 	sent := req
-	if p := t.peer(id); says == p.told && len(req.Entries) == 0 && time.Since(p.toldAt) < longestHold*t.quietFor {
-		sent = heartbeatOf(req)
+	if p := t.peer(id); says == p.told && len(req.Entries) == 0 {
+		if !t.rounds.wait(id, t.closed) {
+			return raft.ErrTransportShutdown
+		}
+		if time.Since(p.toldAt) < tellAgain*t.quietFor {
+			sent = heartbeatOf(req)
+		}
 	}
 	if err := t.NetworkTransport.AppendEntries(id, peerAt(id, addr), sent, resp); err != nil {
 		t.update(id, func(p *peer) { p.told = standing{} }) // it may start anew, and not know then what is committed
@@ -178,6 +190,7 @@ func (t *transport) AppendEntries(id raft.ServerID, addr raft.ServerAddress, req
 	if !heartbeat && resp.Success { // a follower takes nothing else for contact
 		quiet.took(len(req.Entries) == 0)
 	}
+	t.rounds.answered(id)
 	t.update(id, func(p *peer) {
 		p.contact = time.Now()
 		if resp.LastLog > p.lastIndex {

@@ -71,7 +71,11 @@ func TestCluster_idlesWithFewWords(t *testing.T) {
 		if len(l.heard) != 2 {
 			t.Fatalf("%d followers were written to", len(l.heard))
 		}
+		moments := map[time.Time]bool{}
 		for addr, times := range l.heard {
+			for _, at := range times {
+				moments[at] = true
+			}
 			var longest time.Duration
 			for i := range len(times) - 1 {
 				longest = max(longest, times[i+1].Sub(times[i]))
@@ -79,6 +83,12 @@ func TestCluster_idlesWithFewWords(t *testing.T) {
 			t.Logf("%s: %d words, %v apart at most", addr, len(times), longest)
 			if len(times) > int(4*span/defaultHeartbeat) || longest > defaultHeartbeat/2 {
 				t.Errorf("%s: %d words in %v, %v apart at most: want no more than four in a time-out of %v, and no gap of more than half of it", addr, len(times), span, longest, defaultHeartbeat)
+			}
+		}
+		t.Logf("in %d moments", len(moments))
+		for addr, times := range l.heard {
+			if alone := len(moments) - len(times); alone > len(times)/20 {
+				t.Errorf("%s was not spoken to in %d of %d moments in which another one was: want no more than one in twenty", addr, alone, len(moments))
 			}
 		}
 	})
