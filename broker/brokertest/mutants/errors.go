@@ -8,4 +8,6 @@ var (
 	// ErrDoesNotApply is returned when the source is not what a patch was written for: write
 	// the same bug into today's code.
 	ErrDoesNotApply = errors.New("mutant does not apply")
+	// ErrInUse is returned for a directory in which another process, or another tree, tries mutants.
+	ErrInUse = errors.New("the directory is in use")
 )

@@ -61,7 +61,25 @@ func module(t *testing.T, files map[string]string) *Tree {
 	if err != nil {
 		t.Fatal(err)
 	}
+	t.Cleanup(func() { tree.Close() })
 	return tree
+}
+
+// Two that build in one directory would play each other's mutants.
+func TestCopy_hasItsDirectoryAlone(t *testing.T) {
+	tree := module(t, map[string]string{"go.mod": "module m\n"})
+	root := filepath.Dir(tree.Dir)
+	if _, err := Copy(t.Context(), root, tree.Dir); !errors.Is(err, ErrInUse) || !strings.Contains(err.Error(), tree.Dir) {
+		t.Errorf("error %v, want ErrInUse that names the directory", err)
+	}
+	if err := tree.Close(); err != nil {
+		t.Fatal(err)
+	}
+	again, err := Copy(t.Context(), root, tree.Dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	again.Close()
 }
 
 func TestApply_changesTheCopyOrSaysWhyNot(t *testing.T) {

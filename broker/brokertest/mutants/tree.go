@@ -14,6 +14,8 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+
+	"golang.org/x/sys/unix"
 )
 
 // A Tree is a copy of a module as it was when it was taken, in a directory where mutants are tried.
@@ -23,6 +25,7 @@ type Tree struct {
 	Hash string // of the source: results for another one say nothing
 
 	files map[string]file // by path, with slashes
+	lock  *os.File        // held until Close, or until the process ends
 }
 
 type file struct {
@@ -31,7 +34,8 @@ type file struct {
 }
 
 // Copy takes the files of the module at root that git does not ignore, and puts them into the
-// directory. What else is there is removed.
+// directory. What else is there is removed. The directory is this tree's alone until Close: ErrInUse
+// says that another one is there, whose mutants would get into what is built here.
 func Copy(ctx context.Context, root, dir string) (*Tree, error) {
 	dir, err := filepath.Abs(dir)
 	if err != nil {
@@ -43,14 +47,26 @@ func Copy(ctx context.Context, root, dir string) (*Tree, error) {
 	if err != nil {
 		return nil, fmt.Errorf("list the files of %s: %w: run it at the root of the module's repository", root, err)
 	}
-	t := &Tree{Dir: dir, files: make(map[string]file)}
+	lock, err := takeLock(dir + ".lock")
+	if err != nil {
+		return nil, err
+	}
+	t := &Tree{Dir: dir, files: make(map[string]file), lock: lock}
+	if err := t.begin(root, listed); err != nil {
+		return nil, errors.Join(err, t.Close())
+	}
+	return t, nil
+}
+
+// begin takes the files that git has listed, and puts them into the directory.
+func (t *Tree) begin(root string, listed []byte) error {
 	for _, path := range strings.Split(strings.TrimRight(string(listed), "\x00"), "\x00") {
 		if err := t.take(root, path); err != nil {
-			return nil, fmt.Errorf("copy %s: %w", root, err)
+			return fmt.Errorf("copy %s: %w", root, err)
 		}
 	}
 	if _, ok := t.files["go.mod"]; !ok {
-		return nil, fmt.Errorf("copy %s: there is no go.mod: run it at the root of the module", root)
+		return fmt.Errorf("copy %s: there is no go.mod: run it at the root of the module", root)
 	}
 	sum := sha256.New()
 	for _, path := range slices.Sorted(maps.Keys(t.files)) {
@@ -59,8 +75,30 @@ func Copy(ctx context.Context, root, dir string) (*Tree, error) {
 		}
 	}
 	t.Hash = hex.EncodeToString(sum.Sum(nil)[:8])
-	return t, t.Restore()
+	return t.Restore()
 }
+
+// takeLock makes the file if need be and takes it for this process.
+func takeLock(path string) (*os.File, error) {
+	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+		return nil, fmt.Errorf("lock the tree: %w", err)
+	}
+	lock, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE, 0o644)
+	if err != nil {
+		return nil, fmt.Errorf("lock the tree: %w", err)
+	}
+	if err := unix.Flock(int(lock.Fd()), unix.LOCK_EX|unix.LOCK_NB); err != nil {
+		lock.Close()
+		if errors.Is(err, unix.EWOULDBLOCK) {
+			return nil, fmt.Errorf("%w: %s: wait for it to end, or name another directory", ErrInUse, path)
+		}
+		return nil, fmt.Errorf("lock the tree: %s: %w", path, err)
+	}
+	return lock, nil
+}
+
+// Close gives the directory back, and leaves the files.
+func (t *Tree) Close() error { return t.lock.Close() }
 
 func (t *Tree) take(root, path string) error {
 	from := filepath.Join(root, filepath.FromSlash(path))

@@ -37,6 +37,7 @@ func runDrawn(ctx context.Context, args []string, out io.Writer) error {
 	if err != nil {
 		return err
 	}
+	defer h.close()
 	drawn, err := mutants.Draw(h.tree, drawnFrom, *seed)
 	if err != nil {
 		return err

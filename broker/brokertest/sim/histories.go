@@ -38,6 +38,7 @@ func runHistories(ctx context.Context, args []string, out io.Writer) error {
 	if err != nil {
 		return err
 	}
+	defer tree.Close()
 	var wrong []error
 	for _, p := range append([]mutants.Planted{{Name: "no bug"}}, planted...) {
 		if err := tree.Restore(); err != nil {

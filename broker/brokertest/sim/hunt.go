@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"flag"
 	"fmt"
 	"maps"
@@ -62,17 +63,21 @@ func newHunt(ctx context.Context, c hunting) (*hunt, error) {
 	if err != nil {
 		return nil, err
 	}
-	log, err := openLogbook(filepath.Join(c.dir, "state.json"), tree.Hash)
-	if err != nil {
-		return nil, err
-	}
 	h := &hunt{
-		tree: tree, log: log, workers: max(c.workers, 1), timeout: c.timeout,
+		tree: tree, workers: max(c.workers, 1), timeout: c.timeout,
 		script: func(seed uint64) string { return draw.Script(seed, draw.Any) },
 	}
-	h.pure, err = h.build(ctx, "pure.test")
-	return h, err
+	if h.log, err = openLogbook(filepath.Join(c.dir, "state.json"), tree.Hash); err == nil {
+		h.pure, err = h.build(ctx, "pure.test")
+	}
+	if err != nil {
+		return nil, errors.Join(err, h.close())
+	}
+	return h, nil
 }
+
+// close gives the directory back. What is known stays there.
+func (h *hunt) close() error { return h.tree.Close() }
 
 // build compiles what the tree holds now.
 func (h *hunt) build(ctx context.Context, name string) (binary, error) {

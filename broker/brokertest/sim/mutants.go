@@ -41,6 +41,7 @@ func runMutants(ctx context.Context, args []string, out io.Writer) error {
 	if err != nil {
 		return err
 	}
+	defer h.close()
 	results := make([]result, 0, len(planted))
 	for _, p := range planted {
 		r := result{name: p.Name}

@@ -66,6 +66,7 @@ func toyHunt(t *testing.T, root, dir string) *hunt {
 	if err != nil {
 		t.Fatal(err)
 	}
+	t.Cleanup(func() { h.close() })
 	h.script = func(seed uint64) string { return string(rune('0' + seed)) }
 	return h
 }
@@ -112,6 +113,9 @@ func TestMutants_tellAFindFromWhatWasNotTried(t *testing.T) {
 	}
 
 	// Another run goes on where this one has ended.
+	if err := h.close(); err != nil {
+		t.Fatal(err)
+	}
 	h = toyHunt(t, root, dir)
 	played := make(chan uint64, 10)
 	script := h.script
