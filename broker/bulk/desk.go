@@ -138,8 +138,10 @@ func (d *Desk) Start(ctx context.Context, r client.OperationRequest, who, key st
 	if err := bulk.CheckTexts(c.What, c.Who, "", ""); err != nil {
 		return client.Operation{}, client.BadField("filter", "", "and reason are too long together: shorten them: "+err.Error())
 	}
-	result, err := d.Log.Propose(ctx, c).Wait(ctx)
+	proposal := d.Log.Propose(ctx, c)
+	result, err := proposal.Wait(ctx)
 	if err != nil {
+		go d.callAfter(proposal)
 		return client.Operation{}, notCommitted(err)
 	}
 	switch a := result.Answers[0][0]; {
@@ -201,6 +203,12 @@ func (d *Desk) startedBefore(id uint64) (client.Operation, error) {
 
 func keyReused() *client.Problem {
 	return &client.Problem{Code: client.CodeKeyReused, Field: "Idempotency-Key", Detail: "the idempotency key came before, with other content: nothing was done; choose another key"}
+}
+
+// callAfter calls the Runner when a start that nobody waits for any more is in the log, or will never be.
+func (d *Desk) callAfter(start *raftfsm.Proposal) {
+	_, _ = start.Wait(context.Background()) // the store knows what came of it
+	d.call()
 }
 
 func (d *Desk) call() {

@@ -51,7 +51,6 @@ func (d *Desk) Run(ctx context.Context) error {
 		}
 		select {
 		case <-d.called:
-		case <-time.After(retry): // one whose start was in doubt may have come into the log since
 		case <-ctx.Done():
 			return ctx.Err()
 		}

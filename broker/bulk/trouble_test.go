@@ -14,22 +14,29 @@ import (
 )
 
 // A lateLog takes starts in after their callers have gone.
-type lateLog struct{ aloneLog }
+type lateLog struct {
+	aloneLog
+	leave func() // has the caller go
+}
 
 func (l lateLog) Propose(ctx context.Context, c raftfsm.Command) *raftfsm.Proposal {
 	if _, ok := c.(raftfsm.StartBulk); !ok {
 		return l.aloneLog.Propose(ctx, c)
 	}
-	time.AfterFunc(5*time.Second, func() { l.aloneLog.Propose(context.WithoutCancel(ctx), c) })
-	return raftfsm.Refused(fmt.Errorf("%w: %w", raftfsm.ErrInDoubt, context.DeadlineExceeded))
+	late, answer := raftfsm.NewProposal(make(chan struct{}))
+	ctx = context.WithoutCancel(ctx)
+	time.AfterFunc(5*time.Second, func() { answer(l.aloneLog.Propose(ctx, c).Wait(ctx)) })
+	l.leave()
+	return late
 }
 
 func TestRun_carriesOutAStartThatWasInDoubt(t *testing.T) {
 	atDesk(t, func(t *testing.T, f *fixture) {
 		f.put("a.delay", "orders", "a", 50)
-		f.Log = lateLog{aloneLog{f.node}}
+		ctx, leave := context.WithCancel(t.Context())
+		f.Log = lateLog{aloneLog{f.node}, leave}
 		defer f.lead()()
-		_, err := f.Start(t.Context(), client.OperationRequest{Verb: client.OperationCancel, All: true, Reason: "r"}, "ann", "")
+		_, err := f.Start(ctx, client.OperationRequest{Verb: client.OperationCancel, All: true, Reason: "r"}, "ann", "")
 		if !errors.Is(err, client.ErrInDoubt) {
 			t.Errorf("the start: %v", err)
 		}
