@@ -39,7 +39,7 @@ func (p *player) gather() *ledger.Ledger {
 			Topic:    topic, At: r.at, Target: r.target, Due: r.due,
 			Aborted: r.aborted, Large: r.large, Gone: r.gone,
 		})
-		if !o.created[r.target] && r.target != l.DeadLetters {
+		if !o.created[r.target] && r.target != "" && r.target != l.DeadLetters {
 			o.began("missing "+r.target, ledger.Fault{Kind: "missing", Topic: r.target, From: p.start})
 		}
 	}
