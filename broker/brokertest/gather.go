@@ -10,6 +10,7 @@ import (
 
 	"github.com/carillonmq/carillon/broker/brokertest/ledger"
 	"github.com/carillonmq/carillon/broker/config"
+	"github.com/carillonmq/carillon/broker/message"
 	"github.com/carillonmq/carillon/client"
 	"github.com/carillonmq/carillon/storage"
 	"github.com/twmb/franz-go/pkg/kadm"
@@ -202,5 +203,6 @@ func read(r *kgo.Record) ledger.Delivery {
 	if d.Origin == "" {
 		d.Origin = deadLetter["topic"] + "/" + deadLetter["partition"] + "/" + deadLetter["offset"]
 	}
+	d.Absent = deadLetter["code"] == message.CodeTargetMissing || deadLetter["code"] == message.CodeTargetForbids
 	return d
 }

@@ -96,7 +96,8 @@ func (j *judge) checkTakenOnce() {
 
 // checkDeadLetters: a good message becomes a dead letter only when its target was missing or
 // forbidden for missing_target_timeout and it was due for as long, by the clock of the node that led,
-// or when the target cannot take it; and is not delivered, too.
+// or when the target cannot take it; and is not delivered, too. One that says it was missing or forbidden is not excused by
+// what it would not have taken.
 func (j *judge) checkDeadLetters() {
 	for i := range j.Records {
 		r := &j.Records[i]
@@ -123,7 +124,8 @@ func (j *judge) checkDeadLetters() {
 		}
 		_, ahead := j.wrong(r.At, letter.At)
 		sent := span{later(time.UnixMilli(r.Due).Add(-ahead), r.At).Add(-10 * time.Second), letter.At.Add(10 * time.Second)}
-		if _, refused := j.befell(trait.mayCondemn, r.Target, nil, sent); r.Large || refused || j.wasLimited(r.Target, letter.At) {
+		_, refused := j.befell(trait.mayCondemn, r.Target, nil, sent)
+		if mayBeRefused := r.Large || refused || j.wasLimited(r.Target, letter.At); mayBeRefused && !letter.Absent {
 			continue
 		}
 		const cut = time.Millisecond // times of records and of clocks are cut to these

@@ -59,6 +59,7 @@ type Delivery struct {
 	Due       int64     // 0 for a dead letter
 	Seq       uint64    // 0 for a dead letter
 	Number    int       // of the Change that it is by; 0: by none
+	Absent    bool      // a dead letter that says that its target was missing or forbidden
 }
 
 // A Message waits in storage.
