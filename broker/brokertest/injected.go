@@ -104,6 +104,7 @@ func (f *kafkaFaults) given(since time.Time) (faults []ledger.Fault) {
 		hits := e.hits()
 		fault := ledger.Fault{Kind: "error", Topic: e.topic, From: since, Until: now}
 		if hits > e.seen {
+			f.failed = now
 			if e.handle == nil {
 				fault.Until = now.Add(unanswered)
 			}

@@ -30,6 +30,7 @@ type kafkaFaults struct {
 	metadata  *staleMetadata
 	offsets   *staleOffsets
 	lagging   map[string]lagging // by topic
+	failed    time.Time          // when an injected error was last seen to be given
 	closed    chan struct{}
 }
 

@@ -25,6 +25,7 @@ type network struct {
 	links   map[link]linkState
 	hosts   map[string]linkState
 	changed chan struct{} // closed and replaced whenever a link changes
+	last    time.Time     // when one did
 }
 
 // A link is one direction between two hosts.
@@ -77,7 +78,14 @@ func (n *network) change(do func()) {
 	defer n.mu.Unlock()
 	do()
 	close(n.changed)
-	n.changed = make(chan struct{})
+	n.changed, n.last = make(chan struct{}), time.Now()
+}
+
+// changedAt returns when a link has changed last.
+func (n *network) changedAt() time.Time {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	return n.last
 }
 
 func (n *network) state(l link) (linkState, <-chan struct{}) {

@@ -90,6 +90,23 @@ func (f *kafkaFaults) lag(topic string, behind int64, lasts time.Duration, user 
 	return nil
 }
 
+// untrueUntil returns until when the nodes were told what is not true, or got errors; now, if they may get more.
+func (f *kafkaFaults) untrueUntil() time.Time {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if len(f.injected) > 0 {
+		return time.Now()
+	}
+	until := f.failed
+	if f.metadata != nil && f.metadata.until.After(until) {
+		until = f.metadata.until
+	}
+	if f.offsets != nil && f.offsets.until.After(until) {
+		until = f.offsets.until
+	}
+	return until
+}
+
 // oldMetadata is a control function, for as long as what is old is told.
 func (f *kafkaFaults) oldMetadata(request kmsg.Request) (kmsg.Response, error, bool) {
 	f.mu.Lock()

@@ -203,15 +203,16 @@ func (p *player) elect(name string, a arguments) error {
 	if err != nil || behind == 0 {
 		return err
 	}
-	if slices.ContainsFunc(p.nodes, (*node).doubts) {
+	if slices.ContainsFunc(p.nodes, p.doubts) {
 		return nil // another one was elected: a second lie would confirm the first
 	}
 	return p.faults.lag(name, behind, p.span(a.value("lasts", "1s")), user)
 }
 
-// doubts reports whether the node, while it leads, has not heard that all it has read is there: Kafka did not
-// answer since it said otherwise, or says otherwise.
-func (n *node) doubts() bool {
+// doubts reports whether the node, while it leads, may not have heard that all it has read is there: Kafka did not
+// answer since it said otherwise, or says otherwise. A node that says it doubts although it must have heard is not
+// believed: that it forgets its doubt is what another lie looks into.
+func (p *player) doubts(n *node) bool {
 	if !n.running() || !n.leads.Load() {
 		return false
 	}
@@ -219,7 +220,25 @@ func (n *node) doubts() bool {
 		return true // nobody knows
 	}
 	reading := n.broker.Status().Reading
-	return reading != nil && reading.Partitions[report.StateDoubtful]+reading.Partitions[report.StateUnavailable] > 0
+	if reading == nil || reading.Partitions[report.StateUnavailable] > 0 {
+		return reading != nil
+	}
+	return reading.Partitions[report.StateDoubtful] > 0 && !p.truthIsHeard()
+}
+
+// truthIsHeard reports whether Kafka has told nothing but the truth for so long, with nothing in the way to the nodes or
+// on their disks, that whoever leads has asked more than once.
+func (p *player) truthIsHeard() bool {
+	isIll := func(n *node) bool { return !n.files.isWell() }
+	if !p.network.whole() || slices.ContainsFunc(p.nodes, isIll) {
+		return false
+	}
+	since := p.faults.untrueUntil()
+	if changed := p.network.changedAt(); changed.After(since) {
+		since = changed
+	}
+	looks := min(6*p.config.Raft.Heartbeat, time.Minute) // are so far apart at most: a node may have twice the heartbeat
+	return time.Since(since) > unanswered+4*looks
 }
 
 // pauseOrResume asks the leader to, if there is one now. Where the answer does not come, or tells of doubt,
