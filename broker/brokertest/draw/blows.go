@@ -199,8 +199,13 @@ func (r *run) election(source string) string {
 	if r.chance(0.2) {
 		return "elect " + source
 	}
-	longest := max(2500*time.Millisecond, min(5*r.heartbeat/2, 50*time.Second))
+	longest := r.longestBehind()
 	return fmt.Sprintf("elect %s behind=%d lasts=%s", source, 1+r.IntN(10), span(r.span(longest/8, longest)))
+}
+
+// longestBehind is how long a leader of a delay topic is behind at most.
+func (r *run) longestBehind() time.Duration {
+	return max(2500*time.Millisecond, min(5*r.heartbeat/2, 50*time.Second))
 }
 
 // handsOver has leadership go in an orderly way while records are on their way to a target that refuses

@@ -57,8 +57,8 @@ func newRun(seed uint64, profile Profile) *run {
 	r.begin()
 	at := r.ready()
 	scenes, over := 1+r.IntN(5), at
-	for range scenes {
-		at = r.scene(at)
+	for n := range scenes {
+		at = r.scene(at, r.plots[n%len(r.plots)])
 		over = at
 		at += time.Duration(r.Int64N(int64(2*r.length) / int64(scenes)))
 	}
@@ -173,7 +173,7 @@ func (r *run) drawCluster() {
 	} else if r.isAbout("page") {
 		r.setting("page=%d", int(r.size(1, 64)))
 	}
-	if r.chance(0.35) {
+	if r.isAbout("brokers") || r.chance(0.35) {
 		r.brokers = pick(r, 2, 3)
 		r.setting("brokers=%d", r.brokers)
 	}
@@ -181,6 +181,9 @@ func (r *run) drawCluster() {
 		r.setting("program=1")
 	}
 	r.timeout = r.span(r.unit, max(10*time.Minute, 60*r.unit))
+	if r.isAbout("missing_target_timeout") {
+		r.timeout = r.span(15*time.Second, time.Minute)
+	}
 	r.setting("missing_target_timeout=%s", span(r.timeout))
 	r.records = int(r.size(5, 300))
 	r.keys = int(r.size(1, 100))
@@ -290,7 +293,7 @@ func (r *run) end(at time.Duration) {
 
 // scene has one of the script's plots happen, with traffic and trouble around it, and
 // returns when it is over.
-func (r *run) scene(at time.Duration) time.Duration {
+func (r *run) scene(at time.Duration, story plot) time.Duration {
 	length := r.span(10*r.unit, 60*r.unit)
 	within := func() time.Duration { return at + time.Duration(r.Int64N(int64(length))) }
 	for range 1 + r.IntN(6) {
@@ -299,7 +302,7 @@ func (r *run) scene(at time.Duration) time.Duration {
 	for range r.IntN(1 + 2*len(r.troubles)) {
 		pick(r, r.troubles...).happen(r, within(), length/3)
 	}
-	pick(r, r.plots...).happen(r, at, length)
+	story.happen(r, at, length)
 	for range r.IntN(3) {
 		r.ambush(within())
 	}

@@ -1,0 +1,90 @@
+package draw
+
+import "time"
+
+// What Kafka answers changes: leaders move, partitions are added, topics are said to be missing, records are gone or seem to
+// be. One answer proves little, and one that is some seconds old less.
+
+// unread is a delay topic that cannot be read for some seconds, in which its records are deleted, or of which Kafka says
+// more than once that it has fewer than were read. The same node leads all the while: where it was to read on, or what
+// it doubted, is not what counts later.
+func unread(r *run, at, _ time.Duration) {
+	source := pick(r, r.sources...)
+	some := func() {
+		r.at(at, "produce %s count=%d deliver-to=%s %s", source, 10+r.count()/4, r.to(), delays()[0](r, at))
+	}
+	seemsLess := r.chance(0.5)
+	for range 2 + r.IntN(2) {
+		some()
+		if seemsLess {
+			at += r.span(time.Second, 10*time.Second)
+			lasts := r.longestBehind()
+			r.at(at, "elect %s behind=%d lasts=%s", source, 2+r.IntN(10), span(lasts))
+			at += lasts + 15*time.Second + 4*min(6*r.heartbeat, time.Minute) // until all have heard better
+			continue
+		}
+		r.at(at+time.Second, "error Fetch err=%s count=%d topic=%s", pick(r, "NOT_LEADER_FOR_PARTITION", "OFFSET_OUT_OF_RANGE"), 5+r.IntN(5), source)
+		at += r.span(3*time.Second, 5*time.Second) // a fetch waits for two
+		some()
+		at += r.span(10*time.Millisecond, time.Second)
+		r.at(at, "trim %s", source)
+		for range 2 {
+			at += r.span(10*time.Millisecond, 5*time.Second)
+			some()
+		}
+		at += r.span(10*time.Second, time.Minute)
+	}
+}
+
+// placedAnew has records name a partition that was just added, of a target that others are sent to: what is known of it
+// is some seconds old.
+func placedAnew(r *run, at, length time.Duration) {
+	topic := r.to()
+	r.mixed(at, length)
+	when := at + r.span(r.unit, length/2)
+	for count := 4 + r.IntN(3); count < 10; count += 1 + r.IntN(3) {
+		r.stream(r.before(when, r.span(time.Second, 10*time.Second)), "key=k%% deliver-to=%s %s", topic, delays()[0](r, when))
+		r.at(when, "partitions %s %d", topic, count)
+		for range 2 {
+			r.produce(when, 1+r.IntN(5), "deliver-partition=%d deliver-to=%s %s", count-1, topic, delays()[0](r, when))
+			when += r.span(time.Millisecond, 5*time.Second)
+		}
+		when += r.span(time.Second, 5*r.unit)
+	}
+}
+
+// movedLeaders has the partitions of a slow target change their brokers while its records are on
+// their way, and some of these fail.
+func movedLeaders(r *run, at, length time.Duration) {
+	topic := r.targets[0]
+	for range 2 + r.IntN(4) {
+		r.fault(at, "slow "+topic+" answer="+span(r.span(100*time.Millisecond, 4*time.Second)), "well "+topic)
+		r.stream(at, "key=k%% deliver-to=%s %s", topic, delays()[0](r, at))
+		for range 1 + r.IntN(3) {
+			at += r.span(100*time.Millisecond, 10*time.Second)
+			r.at(at, "elect %s", topic)
+			if r.chance(0.3) {
+				r.at(at, "elect %s", pick(r, r.sources...))
+			}
+			if r.chance(0.5) {
+				r.at(at+r.span(time.Millisecond, 5*time.Second), "error Produce err=%s topic=%s", pick(r, "MESSAGE_TOO_LARGE", "NOT_ENOUGH_REPLICAS"), topic)
+			}
+		}
+		at += r.span(time.Second, 10*time.Second)
+	}
+	r.at(at+length/10, "well %s", topic)
+}
+
+// strayAnswers of Kafka say now and then that a topic is missing that is there, and does not answer,
+// for longer than anything may wait for a missing one. It begins when the cluster has got over its last trouble, and
+// nothing else mends it.
+func strayAnswers(r *run, at, _ time.Duration) {
+	topic := r.targets[0]
+	at += 10*time.Second + 25*r.heartbeat
+	r.produce(at, r.count(), "deliver-to=%s %s", topic, pastDue(r, at))
+	r.at(at, "%s", pick(r, "hush "+topic, "slow "+topic+" answer=10s"))
+	for end := at + 2*r.timeout + time.Minute; at < end; at += r.span(12*time.Second, 60*time.Second) {
+		r.at(at, "error Metadata err=UNKNOWN_TOPIC_OR_PARTITION count=%d topic=%s", 2+r.IntN(6), topic)
+	}
+	r.at(at, "well %s", topic)
+}
