@@ -53,7 +53,7 @@ func (l *Ledger) Bounds() []Bound {
 	// A feed overflows when it has got more than it holds, and what is in the window then is read again.
 	overflows := messages / (c.Feed + 1)
 	// A target that has as many as it may have is read on when it has got rid of a quarter of them, past what
-	// others wait for.
+	// others wait for. While it comes back from being parked, each time is a step that a claim names.
 	stops := copies / (c.Handed/4 + 1)
 	names := int64(len(l.targets()))
 	return []Bound{
@@ -62,7 +62,7 @@ func (l *Ledger) Bounds() []Bound {
 		{"requests that write", c.Produces, 100 + copies + copies/2 + led*c.Brokers/25 + tried + 4*c.Parked + 20*upheavals},
 		{"messages looked at in storage", c.Scanned, 1000 + 6*messages + messages*terms + c.CatchUps + overflows*min(messages, c.Loaded) + stops*messages/2},
 		{"claims", c.Claims, 100 + 2*messages + copies + 4*c.Parked + 10*upheavals},
-		{"bytes of claims", c.ClaimBytes, 1000 + 50*c.Claims + 120*c.Parked},
+		{"bytes of claims", c.ClaimBytes, 1000 + 50*c.Claims + 120*c.Parked + 60*stops},
 		{"goroutines", c.Goroutines, 100 + 60*c.Nodes + 2*names + 50*c.Brokers},
 		{"open files", c.Files, 20 + 40*c.Nodes},
 	}

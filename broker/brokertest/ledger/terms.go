@@ -22,12 +22,19 @@ func (j *judge) checkTerms() {
 		_, excused := j.befell(trait.mayEnd, "", []string{t.Node}, span{from, t.Over})
 		_, mayFail := j.befell(trait.mayFail, "", []string{t.Node}, span{from, t.Over})
 		switch {
-		case !excused:
+		case !excused && !j.isClockWrong(t.Node, from, t.Over):
 			j.problem("term", "that of %s ended at %v, and no fault was near: %s", t.Node, t.Over.Sub(j.Begin), t.Reason)
 		case !mayFail && t.Reason != "" && !isOrdinary(t.Reason):
 			j.problem("term", "that of %s ended at %v, and no fault may end it so: %s", t.Node, t.Over.Sub(j.Begin), t.Reason)
 		}
 	}
+}
+
+// isClockWrong reports whether a node's clock was so wrong that it may have given leadership away, however long ago it was
+// set.
+func (l *Ledger) isClockWrong(node string, from, to time.Time) bool {
+	least, most := l.wrongOf(node, from, to)
+	return l.MaxSkew > 0 && max(-least, most) > l.MaxSkew/2
 }
 
 func isOrdinary(reason string) bool {
