@@ -38,7 +38,7 @@ well TOPIC
 error REQUEST err=ERROR [count=COUNT] [topic=TOPIC]
 stale metadata [lasts=DURATION]
 stale offsets [lasts=DURATION]
-produce TOPIC [abort] [transactional] [count=COUNT] [every=DURATION] [about=DURATION] [spread=DURATION] [scatter=DURATION] [bytes=COUNT] [targets=COUNT] [ids=COUNT] [keys=COUNT] [key=TEXT] [value=TEXT] [HEADERS]
+produce TOPIC [abort] [transactional] [backwards] [count=COUNT] [every=DURATION] [about=DURATION] [spread=DURATION] [scatter=DURATION] [bytes=COUNT] [targets=COUNT] [ids=COUNT] [keys=COUNT] [key=TEXT] [value=TEXT] [HEADERS]
 change TOPIC [now] [exactly] [count=COUNT] [ids=COUNT] [about=DURATION] [spread=DURATION] [HEADERS]
 
 start NODES

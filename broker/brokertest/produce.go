@@ -52,8 +52,11 @@ func (s step) apart() []step {
 		one.args.values = maps.Clone(s.args.values)
 		delete(one.args.values, "about")
 		one.args.values["count"] = "1"
-		if s.verb == "change" {
+		switch s.verb {
+		case "change":
 			one.args.values[client.HeaderID] = s.args.changed(i, count)
+		case "produce":
+			one.args.putOff(s.args.share(i, count))
 		}
 		one.args.order = slices.DeleteFunc(slices.Clone(s.args.order), func(name string) bool { return name == "about" })
 		steps[i] = one
@@ -62,12 +65,32 @@ func (s step) apart() []step {
 	return steps
 }
 
+// share returns how much later than the first a record of so many is due, by the argument spread: the last one the
+// latest, or with backwards the first one.
+func (a arguments) share(i, count int) time.Duration {
+	spread, _ := parseSpan(a.value("spread", "0s"))
+	if a.has("backwards") {
+		i = count - 1 - i
+	}
+	return spread * time.Duration(i) / time.Duration(count)
+}
+
+// putOff has all records be due so much later, in place of what is spread.
+func (a arguments) putOff(by time.Duration) {
+	delete(a.values, "spread")
+	for _, name := range []string{client.HeaderAt, client.HeaderAfter} {
+		if text, given := a.values[name]; given && by > 0 {
+			a.values[name] = laterText(text, by)
+		}
+	}
+}
+
 // produce writes count records, every so often, to the partitions in turn. The argument spread
-// moves their due times apart, the argument scatter as well, but in no order; value, key, deliver-to
+// moves their due times apart, with backwards the first one the furthest, the argument scatter as well, but in no order; value, key, deliver-to
 // and deliver-id get the number of the record where they hold a %, the last three modulo keys,
 // targets and ids. With transactional or abort all are in one transaction.
 func (p *player) produce(topic string, a arguments) error {
-	every, spread := p.span(a.value("every", "0s")), p.span(a.value("spread", "0s"))
+	every := p.span(a.value("every", "0s"))
 	count, err := strconv.Atoi(a.value("count", "1"))
 	if err != nil {
 		return err
@@ -96,7 +119,7 @@ func (p *player) produce(topic string, a arguments) error {
 	var records []*kgo.Record
 	scatter := p.span(a.value("scatter", "0s"))
 	later := func(i int) time.Duration {
-		return spread*time.Duration(i)/time.Duration(count) + scattered(first+i, scatter)
+		return a.share(i, count) + scattered(first+i, scatter)
 	}
 	for i := range count {
 		records = append(records, p.record(topic, int32((first+i)%partitions), a, numbers{first + i, later(i)}))
@@ -151,9 +174,7 @@ func (p *player) record(topic string, partition int32, a arguments, n numbers) *
 		}
 		value := a.values[name]
 		switch {
-		case name == client.HeaderAfter && n.later > 0:
-			value = (p.span(value) + n.later).String()
-		case name == client.HeaderAt && n.later > 0:
+		case (name == client.HeaderAfter || name == client.HeaderAt) && n.later > 0:
 			value = laterText(value, n.later)
 		case name == client.HeaderAfter:
 			value = p.afterText(value)
@@ -181,13 +202,16 @@ func (p *player) afterText(value string) string {
 	return d.String()
 }
 
-// laterText moves a moment, in the way in which it is written; what is none stays as it is.
+// laterText moves a moment or a delay, in the way in which it is written; what is none stays as it is.
 func laterText(value string, by time.Duration) string {
 	if ms, err := strconv.ParseInt(value, 10, 64); err == nil {
 		return strconv.FormatInt(ms+by.Milliseconds(), 10)
 	}
 	if moment, err := time.Parse(time.RFC3339Nano, value); err == nil {
 		return moment.Add(by).Format(time.RFC3339Nano)
+	}
+	if delay, err := parseSpan(value); err == nil {
+		return (delay + by).String()
 	}
 	return value
 }

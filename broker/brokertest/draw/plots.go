@@ -29,6 +29,7 @@ func plots() []plot {
 		{2, slowBeginning, nil}, {3, oneByOne, nil}, {3, unread, nil},
 		{3, waves, []string{"flush"}}, {3, crowded, []string{"feed", "handed"}}, {3, overwritten, []string{"feed", "handed"}},
 		{2, readAgain, []string{"loaded"}}, {3, overfull, []string{"loaded"}},
+		{3, newestFirst, []string{"loaded"}}, {2, neverThere, []string{"feed", "handed"}},
 	}
 }
 
