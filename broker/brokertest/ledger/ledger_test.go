@@ -96,14 +96,6 @@ func TestJudge_findsNothingWhereAllPromisesAreKept(t *testing.T) {
 			l.Terms[0].Over, l.Terms[0].Reason = after(400), "leadership was lost"
 			l.Terms = append(l.Terms, Term{Node: "m", Begin: after(400)})
 		},
-		"a missing target took messages as dead letters, and was counted anew by a new leader": func(l *Ledger) {
-			l.fault("missing", "orders", 0, 0)
-			l.Faults[len(l.Faults)-1].Until = time.Time{}
-			l.condemn("orders", 550)
-			l.fault("kill", "", 200, 210)
-			l.Terms[0].Over = after(200)
-			l.Terms = append(l.Terms, Term{Node: "m", Begin: after(205)})
-		},
 		"a clock is ahead": func(l *Ledger) {
 			l.knowLess()
 			l.Clocks = append(l.Clocks, Clock{Node: "n", At: after(100), Offset: time.Second})
@@ -459,11 +451,6 @@ func TestJudge_finds(t *testing.T) {
 		{"a question for each message", "bounds", "for topics and offsets", func(l *Ledger) { l.Costs.Lookups = 5000 }},
 		{"records sent again and again", "bounds", "that write", func(l *Ledger) { l.Costs.Produces = 2500 }},
 		{"all of storage read for each message", "bounds", "looked at in storage", func(l *Ledger) { l.Costs.Scanned = 10 * 1200 }},
-		{"one that waits for a missing target for too long", "stuck", "could not be written to for", func(l *Ledger) {
-			l.fault("missing", "orders", 0, 0)
-			l.Faults[len(l.Faults)-1].Until = time.Time{}
-			l.condemn("orders", 550)
-		}},
 		{"claims without end", "bounds", "claims", func(l *Ledger) { l.Costs.Claims = 5000 }},
 		{"all holds in each claim", "bounds", "bytes of claims", func(l *Ledger) { l.Costs.Claims, l.Costs.ClaimBytes, l.Costs.Parked = 100, 20_000, 50 }},
 		{"goroutines that stay", "bounds", "goroutines", func(l *Ledger) { l.Costs.Goroutines, l.Costs.Nodes = 400, 3 }},
@@ -484,28 +471,6 @@ func TestJudge_finds(t *testing.T) {
 			}
 		})
 	}
-}
-
-// condemn has all that was due for the target in the first hundred seconds be a dead letter since then, and what was due later
-// be due in a year.
-func (l *Ledger) condemn(target string, since float64) {
-	year := after(3e7)
-	for i := range l.Records {
-		r, d := &l.Records[i], &l.Deliveries[i]
-		if r.Target != target {
-			continue
-		}
-		a := l.Log.Accepted[d.Seq]
-		if r.Due <= after(100).UnixMilli() {
-			d.Topic, d.Seq, d.Due, d.At = l.DeadLetters, 0, 0, after(since)
-			l.Log.Accept(Acceptance{Message: Message{Identity: r.Identity, Target: l.DeadLetters, Seq: 5000 + uint64(i)}, Index: 9000, At: after(since), Letter: true})
-			continue
-		}
-		a.Due, r.Due = year.UnixMilli(), year.UnixMilli()
-		l.Log.Accepted[d.Seq] = a
-		l.Pending = append(l.Pending, Message{Identity: r.Identity, Target: target, Due: r.Due, Seq: d.Seq})
-	}
-	l.Deliveries = slices.DeleteFunc(l.Deliveries, func(d Delivery) bool { return d.Topic == target })
 }
 
 // cameBy has the log say by which delay topic everything came.
