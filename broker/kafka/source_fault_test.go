@@ -137,6 +137,32 @@ func TestReplacedRecordsAreNeitherReadNorSkippedOnOneWord(t *testing.T) {
 	}, kfake.SeedTopics(1, "orders.delay"))
 }
 
+// One poll may bring both the news that records were replaced and records from behind that place, in either order. What
+// stands in place of those that were read is to be read first, wherever the discovery finds that it begins.
+func TestRecordsFromBehindReplacedOnesAreNotTakenWithTheNews(t *testing.T) {
+	inBubble(t, func(t *testing.T, kafka bubble) {
+		kafka.produce(delayed("0"), delayed("1"))
+		behind := kgo.Fetch{Topics: []kgo.FetchTopic{{Topic: "orders.delay", Partitions: []kgo.FetchPartition{
+			{Partition: 0, Records: []*kgo.Record{{Offset: 2, LeaderEpoch: 1}}}}}}}
+		news := kgo.Fetch{Topics: []kgo.FetchTopic{{Topic: "orders.delay", Partitions: []kgo.FetchPartition{
+			{Partition: 0, Err: &kgo.ErrDataLoss{Topic: "orders.delay", ConsumedTo: 2, ResetTo: 1}}}}}}
+		for _, poll := range []kgo.Fetches{{news, behind}, {behind, news}} {
+			r := newReader(t, kafka)
+			found := r.discover()
+			r.read(2)
+			if batches := r.accept(poll); len(batches) > 0 {
+				t.Errorf("%+v was taken", batches)
+			}
+			if p := r.find("orders.delay", found[0].TopicID, 0); p.next != 2 || !p.stalled() || !errors.Is(p.failure, errReplaced) {
+				t.Errorf("reading goes on at %d, stalled %t by %v, want to wait at 2", p.next, p.stalled(), p.failure)
+			}
+			if failures := r.Failures(); len(failures) != 1 {
+				t.Errorf("failures %+v, want the partition's", failures)
+			}
+		}
+	}, kfake.SeedTopics(1, "orders.delay"))
+}
+
 // Zeros compress a thousandfold, so a batch that Kafka takes can be larger than our memory.
 func TestBatchThatIsTooLargeToReadBecomesADeadLetter(t *testing.T) {
 	inBubble(t, func(t *testing.T, kafka bubble) {
