@@ -56,10 +56,12 @@ func (l *Ledger) Bounds() []Bound {
 	// others wait for. While it comes back from being parked, each time is a step that a claim names.
 	stops := copies / (c.Handed/4 + 1)
 	names := int64(len(l.targets()))
+	// Of dead letters that their topic refuses a few in turn are tried each 5 s, each alone.
+	refused := l.seconds(l.faultsIn(l.DeadLetters, "limit")) / 5 * min(l.condemnations(), 65)
 	return []Bound{
 		{"connections to Kafka", c.Dials, dials},
 		{"requests for topics and offsets", c.Lookups, 200 + looks*c.Brokers + 40*upheavals + 20*names + 6*c.Parked + 2*tried + asked/5 + 20*apart},
-		{"requests that write", c.Produces, 100 + copies + copies/2 + led*c.Brokers/25 + tried + 4*c.Parked + 20*upheavals},
+		{"requests that write", c.Produces, 100 + copies + copies/2 + led*c.Brokers/25 + tried + refused + 4*c.Parked + 20*upheavals},
 		{"messages looked at in storage", c.Scanned, 1000 + 6*messages + messages*terms + c.CatchUps + overflows*min(messages, c.Loaded) + stops*messages/2},
 		{"claims", c.Claims, 100 + 2*messages + copies + 4*c.Parked + 10*upheavals},
 		{"bytes of claims", c.ClaimBytes, 1000 + 50*c.Claims + 120*c.Parked + 60*stops},
@@ -102,10 +104,26 @@ func (l *Ledger) terms() []span {
 	return spans
 }
 
+// condemnations returns how many dead letters there are.
+func (l *Ledger) condemnations() (n int64) {
+	for i := range l.Deliveries {
+		if l.Deliveries[i].Topic == l.DeadLetters {
+			n++
+		}
+	}
+	return n
+}
+
 // faultsOf returns when there were faults of these kinds.
-func (l *Ledger) faultsOf(kinds ...string) []span {
+func (l *Ledger) faultsOf(kinds ...string) []span { return l.faultsIn("", kinds...) }
+
+// faultsIn is faultsOf, of a topic; "": of any.
+func (l *Ledger) faultsIn(topic string, kinds ...string) []span {
 	var spans []span
 	for _, f := range l.Faults {
+		if topic != "" && f.Topic != topic {
+			continue
+		}
 		to := f.Until
 		if to.IsZero() || to.After(l.End) {
 			to = l.End
