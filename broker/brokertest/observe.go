@@ -192,7 +192,8 @@ func (o *observer) started(node string) {
 	o.struck(ledger.Fault{Kind: "start", Node: node, From: time.Now()})
 }
 
-// felled notes that a node goes down.
+// felled notes that a node goes down. Where those that are left are no majority, whoever leads of them sends what it cannot
+// acknowledge.
 func (o *observer) felled(how, node string) {
 	running := 0
 	for _, n := range o.cluster.nodes {
@@ -200,7 +201,7 @@ func (o *observer) felled(how, node string) {
 			running++
 		}
 	}
-	if how == "stop" && 2*running <= len(o.cluster.nodes) {
+	if left := running - 1; how == "stop" && (2*running <= len(o.cluster.nodes) || left > 0 && 2*left <= len(o.cluster.nodes)) {
 		how = "stop-alone"
 	}
 	o.began("down "+node, ledger.Fault{Kind: how, Node: node, From: time.Now()})
