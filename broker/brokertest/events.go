@@ -156,6 +156,17 @@ func (p *player) waitFor(done <-chan struct{}) {
 	}
 }
 
+// while waits until something is done that a node does for the player. Events go on meanwhile: the node waits for what
+// they bring, in the middle of applying the log perhaps.
+func (p *player) while(does func()) {
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		does()
+	}()
+	p.waitFor(done)
+}
+
 // follow carries out what is due. What a step waits for may make another one due: that comes
 // in between then, as it would with two people at two terminals.
 func (p *player) follow() {

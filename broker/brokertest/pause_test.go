@@ -2,9 +2,12 @@ package brokertest
 
 import (
 	"fmt"
+	"slices"
+	"strings"
 	"testing"
 	"time"
 
+	"github.com/carillonmq/carillon/broker/brokertest/ledger"
 	"github.com/carillonmq/carillon/client"
 	"github.com/carillonmq/carillon/storage"
 	"github.com/twmb/franz-go/pkg/kgo"
@@ -230,4 +233,35 @@ func TestPause_ofATopicResumedBeforeItsTargetIsMendedLetsCancelsIn(t *testing.T)
 			})
 		})
 	}
+}
+
+// A node that applies the log waits for what an event brings, and whoever pauses waits for the log.
+func TestScript_bringsWhatAnEventIsToBringWhileItPauses(t *testing.T) {
+	s, err := parseScript(strings.NewReader("cluster nodes=1\non taken nth=1 after=9s disk here well\n" + begin + `
+at 10s disk n1 slow=2s
+at 10s produce orders.delay deliver-after=1h
+at 11s pause target orders
+`))
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.playAndLook(t, NewReport(), func(p *player) {
+		if took := time.Since(p.start); took > 15*time.Second || len(p.leader().broker.Status().Paused) != 1 {
+			t.Errorf("%d are paused after %v, want 1, as soon as the disk is well", len(p.leader().broker.Status().Paused), took)
+		}
+	})
+}
+
+// The last of three that is left may be told to lead, and cannot acknowledge what it sends.
+func TestScript_excusesCopiesOfWhoIsLeftAlone(t *testing.T) {
+	s, err := parseScript(strings.NewReader("cluster nodes=3\n" + begin + "\nat 10s produce orders.delay deliver-after=1h\nat 10s kill follower\nat 12s stop follower\n"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.playAndLook(t, NewReport(), func(p *player) {
+		faults := p.observer.ledger.Faults
+		if !slices.ContainsFunc(faults, func(f ledger.Fault) bool { return f.Kind == "stop-alone" }) {
+			t.Errorf("want that the second stop left no majority, got %+v", faults)
+		}
+	})
 }

@@ -297,7 +297,9 @@ func (p *player) reroute() {
 
 // raise raises the feature level, or expects an error that says refused.
 func (p *player) raise(refused string) error {
-	_, err := p.leader().broker.RaiseLevel(context.Background())
+	leader := p.leader()
+	var err error
+	p.while(func() { _, err = leader.broker.RaiseLevel(context.Background()) })
 	if refused != "" && (err == nil || !strings.Contains(err.Error(), refused)) {
 		return fmt.Errorf("raised with error %v, want one that says %q", err, refused)
 	}

@@ -251,13 +251,21 @@ func (p *player) pauseOrResume(verb, kind, name string) error {
 	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second+5*p.config.Raft.Heartbeat)
 	defer cancel()
 	what := client.Pause{Kind: kind, Name: name, Who: "script", Why: "to see what comes of it"}
-	if verb == "resume" {
-		if change, err := leader.broker.Resume(ctx, what); err != nil || !change.Changed {
-			return errNoEffect
+	var changed bool
+	var err error
+	p.while(func() {
+		if verb == "resume" {
+			change, failed := leader.broker.Resume(ctx, what)
+			changed, err = change.Changed, failed
+			return
 		}
-		return nil
-	}
-	if _, err := leader.broker.Pause(ctx, what); err != nil && !errors.Is(err, raftfsm.ErrInDoubt) {
+		_, err = leader.broker.Pause(ctx, what)
+		changed = true
+		if errors.Is(err, raftfsm.ErrInDoubt) {
+			err = nil
+		}
+	})
+	if err != nil || !changed {
 		return errNoEffect
 	}
 	return nil
