@@ -219,6 +219,9 @@ func (o *observer) exists(topic string) {
 	}
 	o.created[topic] = true
 	o.ended("missing " + topic)
+	if now, until := time.Now(), o.cluster.faults.absentUntil(topic); until.After(now) {
+		o.ledger.Faults = append(o.ledger.Faults, ledger.Fault{Kind: "stray", Topic: topic, From: now, Until: until})
+	}
 }
 
 // look notes whether links are cut, since that time.

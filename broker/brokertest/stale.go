@@ -2,6 +2,7 @@ package brokertest
 
 import (
 	"context"
+	"slices"
 	"time"
 
 	"github.com/twmb/franz-go/pkg/kerr"
@@ -131,6 +132,16 @@ func (f *kafkaFaults) oldMetadata(request kmsg.Request) (kmsg.Response, error, b
 		answer.Topics = append(answer.Topics, old.topic(asked))
 	}
 	return answer, nil, true
+}
+
+// absentUntil returns until when all brokers tell that there is no such topic, or a time that has passed.
+func (f *kafkaFaults) absentUntil(topic string) time.Time {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.metadata == nil || slices.ContainsFunc(f.metadata.told.Topics, func(t kmsg.MetadataResponseTopic) bool { return *t.Topic == topic }) {
+		return time.Time{}
+	}
+	return f.metadata.until
 }
 
 func (s *staleMetadata) topic(asked kmsg.MetadataRequestTopic) kmsg.MetadataResponseTopic {
