@@ -51,6 +51,8 @@ needs:
 # which take the race detector five times the processor. So all of these tests run without it, and under it the
 # short ones, which are of every kind. In ./broker/kafka it finds a race in kfake where Kafka is made slow: those
 # tests run without it.
+# In a bubble of synctest, timers that are due at once and are set on two processors at the same time share one
+# context of the race detector, in Go 1.26, which crashes. So what runs in bubbles most has one processor under it.
 # None of these notices how long it waits for a processor. So they run beside all others, of which those with real
 # processes leave processors idle, and yield to them: that is what nice is for.
 test: needs
@@ -72,7 +74,7 @@ searches:
 	@status=0; \
 	$(GOTESTSUM) --format pkgname --jsonfile $(RESULTS)/slow -- -vet=off -count=1 -timeout 30m ./broker/kafka || status=1; \
 	$(GOTESTSUM) --format pkgname --jsonfile $(RESULTS)/searches -- -vet=off -count=1 -timeout 30m $(SEARCHES) || status=1; \
-	RAPID_CHECKS=20 $(GOTESTSUM) --format pkgname --jsonfile $(RESULTS)/raced -- -race -short -vet=off -count=1 -timeout 30m $(SEARCHES) || status=1; \
+	RAPID_CHECKS=20 $(GOTESTSUM) --format pkgname --jsonfile $(RESULTS)/raced -- -race -short -cpu 1 -vet=off -count=1 -timeout 30m $(SEARCHES) || status=1; \
 	exit $$status
 
 # Half of the faults with one Kafka broker, half with three. SEED=0: another one each time.
