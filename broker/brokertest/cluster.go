@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strconv"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/carillonmq/carillon/broker"
@@ -159,7 +160,9 @@ func (c *Cluster) stop() {
 	for _, n := range c.nodes {
 		n.stop()
 	}
+	// A kfake that is closed lets none of what it holds back end but the first.
 	c.faults.close()
+	synctest.Wait()
 	c.kafka.Close()
 }
 
