@@ -12,9 +12,9 @@ import (
 
 const flushRetry = time.Second
 
-// lookEvery is how often a node looks at its disk. One that is down to its reserve, and accepts
-// nothing, flushes then: only a flush cuts the log, and lets a merge drop the files of what was
-// delivered. One whose data directory is gone stops.
+// lookEvery is how often a node looks at its disk, or each heartbeat if that is longer. One that is
+// down to its reserve, and accepts nothing, flushes then: only a flush cuts the log, and lets a merge
+// drop the files of what was delivered. One whose data directory is gone stops.
 const lookEvery = 5 * time.Second
 
 // releaseAfter is how long after a flush memory is returned to the system. The memtable is garbage then, the
@@ -29,7 +29,7 @@ const releaseAfter = 5 * time.Second
 func (n *Node) flushLoop(ctx context.Context, r *raft.Raft) {
 	ticker := time.NewTicker(n.cfg.FlushInterval)
 	defer ticker.Stop()
-	look := time.NewTicker(lookEvery)
+	look := time.NewTicker(max(lookEvery, n.cfg.Heartbeat))
 	defer look.Stop()
 	release := time.NewTimer(releaseAfter)
 	release.Stop() // until something was flushed
