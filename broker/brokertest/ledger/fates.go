@@ -132,9 +132,10 @@ func (j *judge) checkDeadLetters() {
 		if waited := letter.At.Add(ahead).Sub(time.UnixMilli(r.Due)); waited < j.MissingTimeout-cut {
 			j.problem("dead-letter", "%s is one, though it was due for %v only, and %v are allowed", r, waited, j.MissingTimeout)
 		}
-		if absent := j.absent(r.Target, span{j.keptAside(j.condemned(letter)), letter.At}); absent < j.MissingTimeout {
-			j.problem("dead-letter", "%s is one, though its target could not be written to for %v only, and %v are allowed",
-				r, absent.Round(time.Second), j.MissingTimeout)
+		condemned := j.condemned(letter)
+		if absent := j.absent(r.Target, span{j.keptAside(condemned), letter.At}); absent < j.MissingTimeout {
+			j.problem("dead-letter", "%s is one since %s, written at %s, though its target could not be written to for %v only, and %v are allowed",
+				r, condemned.Format(time.StampMilli), letter.At.Format(time.StampMilli), absent.Round(time.Second), j.MissingTimeout)
 		}
 	}
 }
@@ -146,13 +147,45 @@ func (l *Ledger) wasLimited(target string, at time.Time) bool {
 	})
 }
 
-// condemned returns when the log made the message a dead letter, which may wait from then on, since users have paused
-// the delay topic that it came by; where the log does not tell, when it was written.
+// condemned returns when the message was made a dead letter at the earliest. It may wait from then on, since users have
+// paused the delay topic that it came by. Where the log does not tell, that is when it was written.
 func (j *judge) condemned(letter *Delivery) time.Time {
 	if at, known := j.letters[letter.Identity]; known {
-		return earlier(at, letter.At)
+		return j.proposed(earlier(at, letter.At))
 	}
 	return letter.At
+}
+
+// proposed returns when what the log had done at that time was proposed at the earliest, as far as leaders are known: one
+// that begins has done what those before it have left before it leads.
+func (l *Ledger) proposed(done time.Time) time.Time {
+	const moment = time.Second // both are noted within
+	var left time.Time
+	for _, t := range l.Terms {
+		if t.Begin.After(done.Add(-moment)) {
+			continue
+		}
+		until, ended := l.ledUntil(t)
+		if !ended || !until.Before(done) {
+			return done
+		}
+		left = later(left, until)
+	}
+	if left.IsZero() {
+		return done
+	}
+	return left
+}
+
+// ledUntil returns when a term ended, which a node that is frozen does not notice, and false while it lasts.
+func (l *Ledger) ledUntil(t Term) (time.Time, bool) {
+	until := t.Over
+	for _, f := range l.Faults {
+		if f.Kind == "freeze" && f.Node == t.Node && f.From.After(t.Begin) && (until.IsZero() || f.From.Before(until)) {
+			until = f.From
+		}
+	}
+	return until, !until.IsZero()
 }
 
 // keptAside returns since when a dead letter that was written then may have been one: when its topic could not

@@ -88,6 +88,17 @@ func TestJudge_findsNothingWhereAllPromisesAreKept(t *testing.T) {
 			l.Log.Accept(Acceptance{Message: Message{Identity: r.Identity, Target: "dead", Seq: 5000}, Index: 4001, At: after(405), Letter: true})
 			l.held("orders", 101, 450, 480)
 		},
+		"a message was a dead letter by a command that a leader left to the next when it was frozen": func(l *Ledger) {
+			l.fault("missing", "orders", 100, 430)
+			l.Faults = append(l.Faults, Fault{Kind: "freeze", Node: "n", From: after(420), Until: after(570)})
+			r, d := l.at(100)
+			d.Topic, d.Seq, d.Due, d.At = "dead", 0, 0, after(562)
+			l.Log.Accept(Acceptance{Message: Message{Identity: r.Identity, Target: "dead", Seq: 5000}, Index: 4001, At: after(560), Letter: true})
+			l.Terms[0].Over = after(570)
+			l.Terms = append(l.Terms, Term{Node: "m", Begin: after(561)})
+			l.held("orders", 101, 561, 580)
+			l.held("bills", 420, 561, 580)
+		},
 		"a node with a clock that was set long ago gave leadership away": func(l *Ledger) {
 			l.MaxSkew = 500 * time.Millisecond
 			l.Clocks = append(l.Clocks, Clock{Node: "n", At: after(100), Offset: 600 * time.Millisecond})
