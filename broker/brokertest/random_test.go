@@ -13,7 +13,7 @@ var (
 	seeds = flag.Int("seeds", 0, "how many random scripts to play; 0: the fixed ones")
 	seed  = flag.Uint64("seed", 0, "play this one only")
 
-	profile = flag.String("profile", string(draw.Any), "the scale of time of -seed and -seeds: any, true or stretched")
+	profile = flag.String("profile", string(draw.Any), "the scale of time of -seed and -seeds: any, true, stretched or long")
 )
 
 // fixedSeeds are played by everybody: small ones, at true scale, that have most of what scripts can say
@@ -63,7 +63,7 @@ func TestRandomScripts(t *testing.T) {
 // What is drawn can be played, whatever the seed.
 func TestDrawnScripts_parse(t *testing.T) {
 	for seed := range uint64(100) {
-		for _, profile := range []draw.Profile{draw.Any, draw.TrueScale, draw.Stretched} {
+		for _, profile := range []draw.Profile{draw.Any, draw.TrueScale, draw.Stretched, draw.Long} {
 			text := draw.Script(seed, profile)
 			if _, err := parseScript(strings.NewReader(text)); err != nil {
 				t.Fatalf("seed %d, profile %s: %v\n%s", seed, profile, err, text)

@@ -25,15 +25,17 @@ const (
 	TrueScale Profile = "true"
 	// Stretched has heartbeats of 10 to 60 s, and takes days to years.
 	Stretched Profile = "stretched"
+	// Long leaves the scale to the seed, and has all the time in which nothing happens.
+	Long Profile = "long"
 )
 
 // ParseProfile returns the profile of that name.
 func ParseProfile(name string) (Profile, error) {
 	switch p := Profile(name); p {
-	case Any, TrueScale, Stretched:
+	case Any, TrueScale, Stretched, Long:
 		return p, nil
 	}
-	return "", fmt.Errorf("profile %q: want %s, %s or %s", name, Any, TrueScale, Stretched)
+	return "", fmt.Errorf("profile %q: want %s, %s, %s or %s", name, Any, TrueScale, Stretched, Long)
 }
 
 // Script returns the script of the seed.
@@ -51,7 +53,9 @@ func Script(seed uint64, profile Profile) string {
 func newRun(seed uint64, profile Profile) *run {
 	r := &run{Rand: rand.New(rand.NewPCG(seed, 0))}
 	r.drawScale(profile)
-	r.hurry(seed)
+	if profile != Long {
+		r.hurry(seed)
+	}
 	r.drawPalette()
 	r.drawCluster()
 	r.begin()
@@ -112,7 +116,7 @@ type run struct {
 
 // drawScale draws how long a heartbeat is, and everything that is measured in it.
 func (r *run) drawScale(profile Profile) {
-	if profile == Any {
+	if profile == Any || profile == Long {
 		profile = Stretched
 		if r.chance(0.4) {
 			profile = TrueScale

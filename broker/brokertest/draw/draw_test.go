@@ -9,7 +9,7 @@ import (
 
 func TestScript_isTheSameForTheSameSeed(t *testing.T) {
 	for seed := range uint64(200) {
-		for _, profile := range []Profile{Any, TrueScale, Stretched} {
+		for _, profile := range []Profile{Any, TrueScale, Stretched, Long} {
 			if first, again := Script(seed, profile), Script(seed, profile); first != again {
 				t.Fatalf("seed %d gives two scripts", seed)
 			}
@@ -23,7 +23,7 @@ func TestScript_isTheSameForTheSameSeed(t *testing.T) {
 // What users do with ids is beside whatever else happens, whatever the seed.
 func TestScript_hasUsersOfIDsInAllSeeds(t *testing.T) {
 	for seed := range uint64(300) {
-		for _, profile := range []Profile{Any, TrueScale, Stretched} {
+		for _, profile := range []Profile{Any, TrueScale, Stretched, Long} {
 			text := Script(seed, profile)
 			for _, word := range []string{" deliver-id=", " deliver-cancel=true", " change ", " deliver-expires-after=", " pause ", " resume "} {
 				if !strings.Contains(text, word) {

@@ -33,7 +33,7 @@ func runSeeds(ctx context.Context, args []string, out io.Writer) error {
 	seeds := flags.Uint64("seeds", 100, "how many seeds to play")
 	from := flags.Uint64("from", 1, "the first of them")
 	workers := flags.Int("workers", runtime.NumCPU(), "how many are played at once")
-	profile := flags.String("profile", string(draw.Any), "the scale of time: any, true (minutes, the product's heartbeat) or stretched (days)")
+	profile := flags.String("profile", string(draw.Any), "the scale of time: any, true (minutes, the product's heartbeat), stretched (days) or long (any, with hours and days in which nothing happens)")
 	timeout := flags.Duration("timeout", 5*time.Minute, "real time that a seed may take")
 	dir := flags.String("dir", filepath.Join(os.TempDir(), "carillon-sim"), "where scripts of failures and branches that were not reached go")
 	path := flags.String("state", "", "keep in this file what was played, and go on there; default: one in -dir for this code and profile")
