@@ -2,7 +2,6 @@ package brokertest
 
 import (
 	"bytes"
-	"cmp"
 	"context"
 	"fmt"
 	"maps"
@@ -273,10 +272,9 @@ func asksOfIDs(in client.Instruction) bool {
 	return in.Verb == client.VerbCancel || in.If != client.Always || in.Expires > 0
 }
 
-// knowsIDs reports whether the cluster takes what is asked of ids. Scripts that raise the level ask
-// only when that is done.
+// knowsIDs reports whether the cluster takes what is asked of ids: whether its level is high enough, not only its programs.
 func (p *player) knowsIDs() bool {
-	return !slices.ContainsFunc(p.nodes, func(n *node) bool { return cmp.Or(n.program, storage.NewestLevel) < storage.LevelThree })
+	return !slices.ContainsFunc(p.nodes, func(n *node) bool { return n.running() && n.raft().Store().Level() < storage.LevelThree })
 }
 
 // refusesForged reports whether the cluster refuses what has the headers of a dead letter: it cannot
