@@ -138,8 +138,11 @@ func (d *logDisk) wrap(file types.WritableFile, path string, err error) (types.W
 	return &logFile{file, d, path}, nil
 }
 
-// tear puts back in the image of a directory what was not synced, but for the first half of the
-// first write, which is torn.
+// sector is what a disk writes whole or not at all.
+const sector = 512
+
+// tear puts back in the image of a directory what was not synced, but for the sectors in the first half of
+// the first write, which is torn.
 func (d *logDisk) tear(image, dir string) error {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -153,8 +156,9 @@ func (d *logDisk) tear(image, dir string) error {
 			return err
 		}
 		if i == 0 {
-			half := len(w.before) / 2
-			w.at, w.before = w.at+int64(half), w.before[half:]
+			half := w.at + int64(len(w.before)/2)
+			kept := max(0, half/sector*sector-w.at)
+			w.at, w.before = w.at+kept, w.before[kept:]
 		}
 		file, err := os.OpenFile(filepath.Join(image, rest), os.O_WRONLY, 0)
 		if err != nil {
