@@ -188,7 +188,7 @@ func (n *Node) start() error {
 	if err := n.bootstrap(cfg, id, shots); err != nil {
 		return err
 	}
-	r, err := raft.NewRaft(cfg, n.fsm, n.lean, n.stable, shots, n.transport)
+	r, err := raft.NewRaft(cfg, n.fsm, announced{n.lean, n.transport.rounds}, n.stable, shots, n.transport)
 	if err != nil {
 		return fmt.Errorf("start raft: %w", err)
 	}

@@ -55,7 +55,6 @@ func (n *Node) Propose(ctx context.Context, cmd raftfsm.Command) *raftfsm.Propos
 		n.inFlight.Release(weight)
 		return raftfsm.Refused(raftfsm.ErrClosed)
 	}
-	n.transport.rounds.hurry()
 	future := answeredAtTheEnd(r.Apply(data, enqueueTimeout), n.closed)
 	p, answer := raftfsm.NewProposal(n.closed)
 	go func() {
@@ -100,7 +99,6 @@ func (n *Node) Barrier(ctx context.Context) error {
 	if r == nil {
 		return fmt.Errorf("%w: not part of a group yet", raftfsm.ErrNotLeader)
 	}
-	n.transport.rounds.hurry()
 	if err := n.await(ctx, r.Barrier(enqueueTimeout)); err != nil {
 		return fmt.Errorf("barrier: %w", err)
 	}
@@ -120,7 +118,6 @@ func (n *Node) BarrierAt(ctx context.Context, ms int64) error {
 	if err != nil {
 		return fmt.Errorf("barrier: %w", err)
 	}
-	n.transport.rounds.hurry()
 	future := r.Apply(data, enqueueTimeout)
 	if err = n.await(ctx, future); err == nil {
 		_, err = outcome(future)

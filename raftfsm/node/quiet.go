@@ -5,6 +5,8 @@ import (
 	"time"
 
 	"github.com/hashicorp/raft"
+
+	"github.com/carillonmq/carillon/raftfsm/raftlog"
 )
 
 // longestHold bounds how long a heartbeat is held back, in times of quiet.after: raft's goroutine that sends
@@ -118,14 +120,20 @@ func (q *quiet) wait(closed <-chan struct{}) bool {
 //	n3   answer ----------------- timer, word -- answer
 //
 // It waits for nobody who was not heard within gap, and no longer than until its own follower has heard nothing for
-// that long, so that one that is gone delays nothing. What a follower is to write does not wait: hurry is called
-// before there is something.
+// that long, so that one that is gone delays nothing.
+//
+// What a follower is to write does not wait, nor does a word that would be in its way: raft sends one request to a
+// follower after the other. Raft writes an entry to the leader's log, sees the log's new end, and then asks for a
+// request to each follower; until it sees that end it prepares words of the one before. So a word waits only while
+// it speaks of the log's end, and that is here before the write (announced): a word that waits by then goes, and one
+// that begins to wait later speaks of an end before it, be it during the write or between write and request.
 //
 // Its methods may be called from any goroutine.
 type rounds struct {
 	gap time.Duration
 
 	mu      sync.Mutex
+	end     uint64                      // index of the log's last entry, be it that it is only being written
 	heard   map[raft.ServerID]time.Time // when the follower answered last
 	waiting map[raft.ServerID]bool      // a word for it
 	begun   chan struct{}               // closed when those that wait are sent, and made anew
@@ -142,9 +150,14 @@ func (r *rounds) answered(id raft.ServerID) {
 	r.heard[id] = time.Now()
 }
 
-// wait returns when a word that tells the follower nothing new is to be sent, and false when closed is closed before.
-func (r *rounds) wait(id raft.ServerID, closed <-chan struct{}) bool {
+// wait returns when a word that tells the follower nothing new, of a log that ends there, is to be sent, and false
+// when closed is closed before.
+func (r *rounds) wait(id raft.ServerID, end uint64, closed <-chan struct{}) bool {
 	r.mu.Lock()
+	if end < r.end {
+		r.mu.Unlock()
+		return true
+	}
 	r.waiting[id] = true
 	rest, begun := r.gap-time.Since(r.heard[id]), r.begun
 	if rest <= 0 || r.isComplete() {
@@ -156,17 +169,21 @@ func (r *rounds) wait(id raft.ServerID, closed <-chan struct{}) bool {
 	select {
 	case <-begun:
 	case <-limit.C:
-		r.hurry()
+		r.mu.Lock()
+		r.begin()
+		r.mu.Unlock()
 	case <-closed:
 		return false
 	}
 	return true
 }
 
-// hurry sends what waits.
-func (r *rounds) hurry() {
+// grow is called before the log is written to that index, and sends what waits. A write that fails leaves the
+// log shorter; then nothing waits until a term here has begun with an entry of its own.
+func (r *rounds) grow(end uint64) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
+	r.end = end
 	if len(r.waiting) > 0 {
 		r.begin()
 	}
@@ -187,4 +204,22 @@ func (r *rounds) begin() {
 	clear(r.waiting)
 	close(r.begun)
 	r.begun = make(chan struct{})
+}
+
+// An announced is the log as raft has it on this node: it tells rounds of each write before it begins, whatever is
+// written, of commands, members or raft's own.
+type announced struct {
+	*raftlog.Lean
+	rounds *rounds
+}
+
+// StoreLog is StoreLogs of one.
+func (l announced) StoreLog(entry *raft.Log) error { return l.StoreLogs([]*raft.Log{entry}) }
+
+// StoreLogs tells before it writes.
+func (l announced) StoreLogs(entries []*raft.Log) error {
+	if len(entries) > 0 {
+		l.rounds.grow(entries[len(entries)-1].Index)
+	}
+	return l.Lean.StoreLogs(entries)
 }

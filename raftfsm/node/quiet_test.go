@@ -1,11 +1,14 @@
 package node
 
 import (
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
 
 	"github.com/hashicorp/raft"
+	"github.com/hashicorp/raft-wal/fs"
+	"github.com/hashicorp/raft-wal/types"
 	"github.com/twmb/franz-go/pkg/kfake"
 )
 
@@ -185,23 +188,24 @@ func TestRounds_oneWordWaitsForTheOthers(t *testing.T) {
 		to  raft.ServerID
 		at  time.Duration // when raft would send it
 		out time.Duration // when it goes out
+		end uint64        // of the log, as it says
 	}
 	for _, tt := range []struct {
 		name  string
 		heard map[raft.ServerID]time.Duration // how long before the first moment
-		hurry time.Duration                   // 0: never
+		grows time.Duration                   // when the log grows to its first entry; 0: never
 		words []word
 	}{
 		{"to all", map[raft.ServerID]time.Duration{"n2": 0, "n3": 0, "n4": 0}, 0,
-			[]word{{"n2", 80 * time.Millisecond, 120 * time.Millisecond}, {"n3", 120 * time.Millisecond, 120 * time.Millisecond}, {"n4", 90 * time.Millisecond, 120 * time.Millisecond}}},
+			[]word{{"n2", 80 * time.Millisecond, 120 * time.Millisecond, 0}, {"n3", 120 * time.Millisecond, 120 * time.Millisecond, 0}, {"n4", 90 * time.Millisecond, 120 * time.Millisecond, 0}}},
 		{"to one that comes too late", map[raft.ServerID]time.Duration{"n2": 10 * time.Millisecond, "n3": 0}, 0,
-			[]word{{"n2", 80 * time.Millisecond, 140 * time.Millisecond}, {"n3", 145 * time.Millisecond, gap}}},
+			[]word{{"n2", 80 * time.Millisecond, 140 * time.Millisecond, 0}, {"n3", 145 * time.Millisecond, gap, 0}}},
 		{"to one that has not answered for long", map[raft.ServerID]time.Duration{"n2": 0, "n3": gap}, 0,
-			[]word{{"n2", 80 * time.Millisecond, 80 * time.Millisecond}}},
-		{"to the only one", map[raft.ServerID]time.Duration{"n2": 0}, 0, []word{{"n2", 80 * time.Millisecond, 80 * time.Millisecond}}},
-		{"to nobody who answered yet", nil, 0, []word{{"n2", 0, 0}}},
-		{"until something is to be written", map[raft.ServerID]time.Duration{"n2": 0, "n3": 0}, 90 * time.Millisecond,
-			[]word{{"n2", 80 * time.Millisecond, 90 * time.Millisecond}, {"n3", 120 * time.Millisecond, gap}}},
+			[]word{{"n2", 80 * time.Millisecond, 80 * time.Millisecond, 0}}},
+		{"to the only one", map[raft.ServerID]time.Duration{"n2": 0}, 0, []word{{"n2", 80 * time.Millisecond, 80 * time.Millisecond, 0}}},
+		{"to nobody who answered yet", nil, 0, []word{{"n2", 0, 0, 0}}},
+		{"of an end that is not the end any more", map[raft.ServerID]time.Duration{"n2": 0, "n3": 0, "n4": 0}, 90 * time.Millisecond,
+			[]word{{"n2", 80 * time.Millisecond, 90 * time.Millisecond, 0}, {"n3", 120 * time.Millisecond, 120 * time.Millisecond, 0}, {"n4", 130 * time.Millisecond, gap, 1}}},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -211,13 +215,13 @@ func TestRounds_oneWordWaitsForTheOthers(t *testing.T) {
 					r.answered(id)
 					r.heard[id] = began.Add(-before)
 				}
-				if tt.hurry > 0 {
-					time.AfterFunc(tt.hurry, r.hurry)
+				if tt.grows > 0 {
+					time.AfterFunc(tt.grows, func() { r.grow(1) })
 				}
 				for _, w := range tt.words {
 					go func() {
 						time.Sleep(w.at)
-						if !r.wait(w.to, t.Context().Done()) {
+						if !r.wait(w.to, w.end, t.Context().Done()) {
 							t.Errorf("the word to %s: closed", w.to)
 						}
 						if out := time.Since(began); out != w.out {
@@ -233,13 +237,60 @@ func TestRounds_oneWordWaitsForTheOthers(t *testing.T) {
 	}
 }
 
+// A slowLog takes its time for each sync, while it is told to.
+type slowLog struct {
+	types.VFS
+	takes *atomic.Int64
+}
+
+func (l slowLog) Create(dir, name string, size uint64) (types.WritableFile, error) {
+	f, err := l.VFS.Create(dir, name, size)
+	return slowLogFile{f, l.takes}, err
+}
+
+type slowLogFile struct {
+	types.WritableFile
+	takes *atomic.Int64
+}
+
+func (f slowLogFile) Sync() error {
+	time.Sleep(time.Duration(f.takes.Load())) // of the bubble
+	return f.WritableFile.Sync()
+}
+
+// Words come while the leader writes an entry to its own log, which it sends after that. None is held then, or the
+// entry would wait behind it.
+func TestRounds_holdNoEntryThatTheLeaderHasWritten(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const write = defaultHeartbeat * 2 / 5 // which most words come in, and none would go in
+		takes := map[string]*atomic.Int64{}
+		c := newCluster(t, 5, func(cfg *Config) {
+			takes[cfg.NodeID] = new(atomic.Int64)
+			cfg.LogFiles = slowLog{fs.New(), takes[cfg.NodeID]}
+		})
+		c.open("n1", "n2", "n3", "n4", "n5")
+		n := c.leader()
+		l := startLoad(t, n)
+		time.Sleep(10 * time.Second)
+		takes[n.cfg.NodeID].Store(int64(write))
+		for range 50 {
+			time.Sleep(time.Second)
+			began := time.Now()
+			must(t, n, l.batch(1, 100))
+			if took := time.Since(began); took != write {
+				t.Errorf("a command took %v, and the leader's write %v", took, write)
+			}
+		}
+	})
+}
+
 func TestRounds_endWithTheirNode(t *testing.T) {
 	r := newRounds(time.Hour)
 	r.answered("n3")
 	closed := make(chan struct{})
 	close(closed)
 	r.answered("n2")
-	if r.wait("n2", closed) {
+	if r.wait("n2", 0, closed) {
 		t.Error("a word went out though the node was closed and another follower's word had not come")
 	}
 }

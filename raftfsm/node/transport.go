@@ -176,7 +176,7 @@ func (t *transport) AppendEntries(id raft.ServerID, addr raft.ServerAddress, req
 	says := standing{term: req.Term, end: req.PrevLogEntry, endTerm: req.PrevLogTerm, committed: req.LeaderCommitIndex}
 	sent := req
 	if p := t.peer(id); says == p.told && len(req.Entries) == 0 {
-		if !t.rounds.wait(id, t.closed) {
+		if !t.rounds.wait(id, says.end, t.closed) {
 			return raft.ErrTransportShutdown
 		}
 		if time.Since(p.toldAt) < tellAgain*t.quietFor {
