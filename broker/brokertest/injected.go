@@ -103,6 +103,9 @@ func (f *kafkaFaults) given(since time.Time) (faults []ledger.Fault) {
 	for _, e := range f.injected {
 		hits := e.hits()
 		fault := ledger.Fault{Kind: "error", Topic: e.topic, From: since, Until: now}
+		if e.key == kmsg.Fetch {
+			fault.Kind = "unread"
+		}
 		if hits > e.seen {
 			f.failed = now
 			if e.handle == nil {

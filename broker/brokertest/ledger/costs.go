@@ -40,7 +40,7 @@ func (l *Ledger) Bounds() []Bound {
 	led := l.seconds(l.terms())
 	// A target that is bad, or takes less than it is sent, is tried each few seconds, and its Kafka broker is asked beside it
 	// whether it answers others. One that does not exist is asked for ever less often, with all others that do not.
-	tried, asked := l.seconds(l.faultsOf("slow", "hush", "forbid", "error", "limit")), l.seconds(l.faultsOf("missing"))
+	tried, asked := l.seconds(l.faultsOf("slow", "hush", "forbid", "error", "unread", "limit")), l.seconds(l.faultsOf("missing"))
 	// Without an answer clients try again some twenty times a second.
 	apart := l.seconds(l.faultsOf("cut", "silence", "isolate", "freeze"))
 	looks := led*int64(time.Second)*4/int64(max(l.Discovery, time.Second)) + led/2

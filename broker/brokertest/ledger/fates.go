@@ -248,7 +248,7 @@ func (l *Ledger) absent(target string, near span) time.Duration {
 func (l *Ledger) hampered(from, to time.Time) bool {
 	return slices.ContainsFunc(l.Faults, func(f Fault) bool {
 		until := l.recovered(f)
-		return traits[f.Kind].delays && f.Topic == "" && !f.From.After(to) && (until.IsZero() || !until.Before(from))
+		return traits[f.Kind].delays && !traits[f.Kind].reads && f.Topic == "" && !f.From.After(to) && (until.IsZero() || !until.Before(from))
 	})
 }
 

@@ -22,6 +22,7 @@ type trait struct {
 	ends       bool // a term may end
 	fails      bool // it may end with an error of the node's own
 	condemns   bool // records may become dead letters that could be delivered
+	reads      bool // it befalls the reading of delay topics alone: what was accepted does not feel it
 	// recovery is how long after its end a fault may still be felt.
 	recovery time.Duration
 }
@@ -49,6 +50,8 @@ var traits = map[string]trait{
 
 	// Of Kafka.
 	"error": {delays: true, duplicates: true, ends: true, recovery: 20 * time.Second},
+	// Of a request that reads a delay topic.
+	"unread": {delays: true, reads: true, recovery: 20 * time.Second},
 	// A record was refused as too large that is not.
 	"refuse": {condemns: true, recovery: 20 * time.Second},
 	// Of metadata or offsets; what is written is answered in time.

@@ -122,7 +122,7 @@ func (l *Ledger) Judge() []Problem {
 	changed.Records = l.amended()
 	j := judge{Ledger: &changed, index: newIndex(&changed)}
 	for _, check := range []func(){
-		j.checkFaults, j.checkFates, j.checkTakenOnce, j.checkLog, j.checkEnded, j.checkChanges, j.checkHeld, j.checkDeadLetters, j.checkMarks, j.checkPassed, j.checkEarly,
+		j.checkFaults, j.checkFates, j.checkTakenOnce, j.checkLog, j.checkEnded, j.checkChanges, j.checkHeld, j.checkDeadLetters, j.checkLetters, j.checkMarks, j.checkPassed, j.checkEarly,
 		j.checkOrder, j.checkKeys, j.checkDuplicates, j.checkRepeats, j.checkLateness, j.checkMissing, j.checkTerms, j.checkCosts,
 	} {
 		check()

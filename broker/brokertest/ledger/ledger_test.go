@@ -83,6 +83,8 @@ func TestJudge_findsNothingWhereAllPromisesAreKept(t *testing.T) {
 		},
 		"a dead letter waited, since its delay topic was paused, and its target was there again": func(l *Ledger) {
 			l.fault("missing", "orders", 100, 450)
+			l.End = after(810)
+			l.fault("pause", "in.delay", 400, 800)
 			r, d := l.at(100)
 			d.Topic, d.Seq, d.Due, d.At = "dead", 0, 0, after(801)
 			l.Log.Accept(Acceptance{Message: Message{Identity: r.Identity, Target: "dead", Seq: 5000}, Index: 4001, At: after(405), Letter: true})

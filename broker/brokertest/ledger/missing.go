@@ -53,7 +53,7 @@ func (j *judge) longestCalm(a Acceptance, from, to time.Time) time.Duration {
 	for _, f := range j.Faults {
 		isAbsence := f.Topic == a.Target && (f.Kind == "missing" || f.Kind == "forbid")
 		concerns := f.Topic == "" || f.Topic == a.Target || f.Topic == a.ID.Topic
-		if isAbsence || !concerns || !traits[f.Kind].delays {
+		if isAbsence || !concerns || !traits[f.Kind].delays || traits[f.Kind].reads {
 			continue
 		}
 		until := j.recovered(f)
