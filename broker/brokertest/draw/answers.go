@@ -63,6 +63,9 @@ func movedLeaders(r *run, at, length time.Duration) {
 		for range 1 + r.IntN(3) {
 			at += r.span(100*time.Millisecond, 10*time.Second)
 			r.at(at, "elect %s", topic)
+			if r.chance(0.5) { // and the new broker answers in a time of its own
+				r.at(at+r.span(time.Millisecond, 5*time.Second), "slow %s answer=%s", topic, span(r.span(time.Millisecond, time.Second)))
+			}
 			if r.chance(0.3) {
 				r.at(at, "elect %s", pick(r, r.sources...))
 			}

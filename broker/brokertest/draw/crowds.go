@@ -95,9 +95,14 @@ func readAgain(r *run, at, length time.Duration) {
 		r.on("term", 1, begun, "produce "+pick(r, r.sources...)+" count=40 every="+span(r.span(10*time.Millisecond, 200*time.Millisecond))+
 			" scatter="+span(lasts)+" deliver-to="+bad+" "+r.until(begun))
 	}
-	r.at(begun+lasts+20*r.heartbeat, "start down")
-	r.at(begun+lasts+20*r.heartbeat, "thaw all")
-	r.mend(begun + lasts + 20*r.heartbeat + r.span(r.unit, length))
+	over := begun + lasts + 20*r.heartbeat
+	r.at(over, "start down")
+	r.at(over, "thaw all")
+	if r.chance(0.5) { // and what was set aside in that term is the next one's
+		r.at(over+r.span(time.Second, 10*time.Second), "%s", r.blow("leader"))
+		over += 10*time.Second + 20*r.heartbeat
+	}
+	r.mend(over + r.span(r.unit, length))
 }
 
 // overfull is more at once than the window holds, again and again, so that what was read is read once more, in small
