@@ -26,9 +26,10 @@ func (p *player) gather() *ledger.Ledger {
 	l.Costs = o.costs() // before what is gathered costs something
 	l.Begin, l.End = p.start, time.Now()
 	l.Heartbeat, l.Discovery = p.config.Raft.Heartbeat, min(3*p.config.Raft.Heartbeat, time.Minute)
-	l.MissingTimeout, l.DeadLetters = p.config.Routes[0].MissingTargetTimeout, p.config.DeadLetter.Topic
+	timeout, usual := p.config.Routes[0].MissingTargetTimeout, config.NewRoute("").MissingTargetTimeout
+	l.MissingTimeout, l.LongestMissingTimeout, l.DeadLetters = timeout, timeout, p.config.DeadLetter.Topic
 	if o.routed { // what waits then has the default
-		l.MissingTimeout = min(l.MissingTimeout, config.NewRoute("").MissingTargetTimeout)
+		l.MissingTimeout, l.LongestMissingTimeout = min(timeout, usual), max(timeout, usual)
 	}
 	if !slices.ContainsFunc(p.nodes, func(n *node) bool { return n.everOld }) {
 		l.MaxSkew = p.config.Clock.MaxSkew

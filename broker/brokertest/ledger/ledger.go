@@ -16,8 +16,10 @@ type Ledger struct {
 	Heartbeat      time.Duration // of Raft
 	Discovery      time.Duration // how often the delay topics are looked for
 	MissingTimeout time.Duration // after which what is due for a missing target is a dead letter
-	DeadLetters    string        // the dead-letter topic
-	MaxSkew        time.Duration // that a clock may differ by from those of the others; 0: they are not compared
+	// LongestMissingTimeout is that of the route for which it is longest: routes change, too.
+	LongestMissingTimeout time.Duration
+	DeadLetters           string        // the dead-letter topic
+	MaxSkew               time.Duration // that a clock may differ by from those of the others; 0: they are not compared
 
 	Records    []Record
 	Changes    []Change

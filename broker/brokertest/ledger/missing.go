@@ -9,7 +9,7 @@ func (j *judge) checkMissing() {
 	for _, m := range j.Pending {
 		waits[m.Seq] = true
 	}
-	most := j.MissingTimeout + traits["missing"].recovery + j.patience()
+	most := j.LongestMissingTimeout + traits["missing"].recovery + j.patience()
 	for _, a := range j.Log.Accepted {
 		until, condemned := j.letters[a.Identity]
 		if waits[a.Seq] {
@@ -27,7 +27,7 @@ func (j *judge) checkMissing() {
 		due := later(later(since, time.UnixMilli(a.Due)), a.At)
 		if waited := j.longestCalm(a, due, until); waited > most {
 			j.problem("stuck", "%s, seq %d, waited until %v for %s, which could not be written to for %v in which it was due and nothing else was wrong; it is to be given up after %v",
-				a.Origin, a.Seq, until.Sub(j.Begin), a.Target, waited.Round(time.Second), j.MissingTimeout)
+				a.Origin, a.Seq, until.Sub(j.Begin), a.Target, waited.Round(time.Second), j.LongestMissingTimeout)
 		}
 	}
 }

@@ -50,3 +50,12 @@ func (l *Ledger) condemn(target string, since float64) {
 	}
 	l.Deliveries = slices.DeleteFunc(l.Deliveries, func(d Delivery) bool { return d.Topic == target })
 }
+
+func TestJudge_allowsTheLongestTimeOfAllRoutesThatThereWere(t *testing.T) {
+	l := wellKept()
+	l.condemn("orders", 550)
+	l.LongestMissingTimeout *= 2
+	if problems := l.Judge(); len(problems) > 0 {
+		t.Errorf("want nothing, got %v", problems)
+	}
+}

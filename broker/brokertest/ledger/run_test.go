@@ -19,7 +19,7 @@ func wellKept() *Ledger {
 	l := &Ledger{
 		Begin: begin, Quiet: after(600), End: after(700),
 		Heartbeat: 300 * time.Millisecond, Discovery: 900 * time.Millisecond,
-		MissingTimeout: 5 * time.Minute, DeadLetters: "dead",
+		MissingTimeout: 5 * time.Minute, LongestMissingTimeout: 5 * time.Minute, DeadLetters: "dead",
 		Terms: []Term{{Node: "n", Begin: after(1)}},
 		Costs: Costs{Handed: 2048},
 		Marks: Marks{Main: Mark{Due: after(601).UnixMilli()}, Holds: map[string]Mark{}},
