@@ -104,6 +104,13 @@ func (o *observer) applied(store *storage.Store, command raftfsm.Command, result
 	}
 }
 
+// levelRaised returns the highest feature level that a command of the log has raised the cluster to; 0: none has.
+func (o *observer) levelRaised() storage.Level {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return o.level
+}
+
 // A logEntry writes down what one command has done with messages.
 type logEntry struct {
 	log   *ledger.Log

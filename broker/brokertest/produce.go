@@ -273,14 +273,22 @@ func asksOfIDs(in client.Instruction) bool {
 }
 
 // knowsIDs reports whether the cluster takes what is asked of ids: whether its level is high enough, not only its programs.
-func (p *player) knowsIDs() bool {
-	return !slices.ContainsFunc(p.nodes, func(n *node) bool { return n.running() && n.raft().Store().Level() < storage.LevelThree })
-}
+func (p *player) knowsIDs() bool { return p.levelInForce() >= storage.LevelThree }
 
 // refusesForged reports whether the cluster refuses what has the headers of a dead letter: it cannot
 // tell it from one below feature level two.
-func (p *player) refusesForged() bool {
-	return !slices.ContainsFunc(p.nodes, func(n *node) bool { return n.running() && n.raft().Store().Level() >= storage.LevelTwo })
+func (p *player) refusesForged() bool { return p.levelInForce() < storage.LevelTwo }
+
+// levelInForce returns the feature level of the cluster. A node that starts or lags has not applied all that raised it,
+// and one that is down tells none.
+func (p *player) levelInForce() storage.Level {
+	level := p.observer.levelRaised()
+	for _, n := range p.nodes {
+		if n.running() {
+			level = max(level, n.raft().Store().Level())
+		}
+	}
+	return level
 }
 
 func isForged(r *kgo.Record) bool {
