@@ -211,6 +211,15 @@ func (o *observer) hold(set []storage.Hold, lifted []string) {
 		delete(o.held, target)
 	}
 	if len(lifted) > 0 {
+		o.catchUp()
+	}
+}
+
+// catchUp notes that what waits is read for targets that come back. Those that do within a second are read for
+// together: one scan for each is what the bound is to find.
+func (o *observer) catchUp() {
+	if time.Since(o.caughtUp) >= time.Second {
+		o.caughtUp = time.Now()
 		o.ledger.Costs.CatchUps += int64(len(o.ledger.Log.Accepted))
 	}
 }
@@ -232,11 +241,10 @@ func (o *observer) sent(node string, d deliver.Delivery) {
 }
 
 // tryAgain notes that a target may be on trial: what waits for it is read then, until it fails once more. While that
-// is claimed already, from the trial before, no claim tells of it. Those of a second are read for together.
+// is claimed already, from the trial before, no claim tells of it.
 func (o *observer) tryAgain(target string) {
-	if o.failing[target] && time.Since(o.tried) >= time.Second {
-		o.tried = time.Now()
-		o.ledger.Costs.CatchUps += int64(len(o.ledger.Log.Accepted))
+	if o.failing[target] {
+		o.catchUp()
 	}
 	delete(o.failing, target)
 }

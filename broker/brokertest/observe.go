@@ -36,14 +36,14 @@ type observer struct {
 	apart    map[string]time.Time // since when nodes lead that do not reach Kafka
 	routed   bool                 // some delay topic had no route for a while
 
-	mu      sync.Mutex // of what follows, and of the ledger's Log and Costs
-	seen    uint64     // log entries that were written down
-	level   storage.Level
-	held    map[string]bool // targets with a hold
-	failing map[string]bool // targets whose last answer was an error
-	tried   time.Time       // when one of these was written to again
-	terms   []ledger.Term
-	lines   map[string]int // warnings and errors, by text
+	mu       sync.Mutex // of what follows, and of the ledger's Log and Costs
+	seen     uint64     // log entries that were written down
+	level    storage.Level
+	held     map[string]bool // targets with a hold
+	failing  map[string]bool // targets whose last answer was an error
+	caughtUp time.Time       // when targets that come back were last read for
+	terms    []ledger.Term
+	lines    map[string]int // warnings and errors, by text
 }
 
 // A place is a partition of a topic that has an id.
