@@ -249,6 +249,13 @@ func (g *Ingest) tellRefused(part packedPart) {
 	}
 }
 
+// How often room is asked for while there is none: soon at first, since a flush that is behind ends in moments, and
+// who waited for a second each time took in no more than a few flushes a second; rarely while a disk is full.
+const (
+	leastRoomWait = 10 * time.Millisecond
+	mostRoomWait  = time.Second
+)
+
 // awaitRoom returns when the disk has room for more, saying so while it has not.
 func (g *Ingest) awaitRoom(ctx context.Context) error {
 	err := g.cfg.Log.Room()
@@ -257,15 +264,17 @@ func (g *Ingest) awaitRoom(ctx context.Context) error {
 	}
 	g.log.Error("not accepting messages: they wait in Kafka until there is room", "error", err)
 	defer g.cfg.Report.SetProblem("ingest", "")
-	tick := time.NewTicker(time.Second)
-	defer tick.Stop()
-	for ; err != nil; err = g.cfg.Log.Room() {
+	wait := time.NewTimer(leastRoomWait)
+	defer wait.Stop()
+	for again := leastRoomWait; err != nil; err = g.cfg.Log.Room() {
 		g.cfg.Report.SetProblem("ingest", err.Error())
 		select {
 		case <-ctx.Done():
 			return ctx.Err()
-		case <-tick.C:
+		case <-wait.C:
 		}
+		again = min(2*again, mostRoomWait)
+		wait.Reset(again)
 	}
 	g.log.Info("accepting messages again")
 	return nil
