@@ -256,16 +256,17 @@ const (
 	mostRoomWait  = time.Second
 )
 
-// awaitRoom returns when the disk has room for more, saying so while it has not.
+// awaitRoom returns when the disk has room for more. The status says so while it has not; the log
+// only when it lasts, as a disk that is behind with its flushes lacks room for moments again and again.
 func (g *Ingest) awaitRoom(ctx context.Context) error {
 	err := g.cfg.Log.Room()
 	if err == nil {
 		return nil
 	}
-	g.log.Error("not accepting messages: they wait in Kafka until there is room", "error", err)
 	defer g.cfg.Report.SetProblem("ingest", "")
 	wait := time.NewTimer(leastRoomWait)
 	defer wait.Stop()
+	told := false
 	for again := leastRoomWait; err != nil; err = g.cfg.Log.Room() {
 		g.cfg.Report.SetProblem("ingest", err.Error())
 		select {
@@ -275,8 +276,14 @@ func (g *Ingest) awaitRoom(ctx context.Context) error {
 		}
 		again = min(2*again, mostRoomWait)
 		wait.Reset(again)
+		if again == mostRoomWait && !told {
+			g.log.Error("not accepting messages: they wait in Kafka until there is room", "error", err)
+			told = true
+		}
 	}
-	g.log.Info("accepting messages again")
+	if told {
+		g.log.Info("accepting messages again")
+	}
 	return nil
 }
 
