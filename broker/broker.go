@@ -45,9 +45,9 @@ type Options struct {
 	// than 500 partitions of delay topics it is asked as much more rarely. Virtual years
 	// need it longer.
 	DiscoverEvery time.Duration
-	// AskReach asks another member whether Kafka answers it (ReachKafka); an error says
-	// why not. It blocks for some seconds at most. A cluster of one goes without.
-	AskReach func(ctx context.Context, m member.Member) error
+	// AskReach asks another member whether Kafka answers it and it has room (ReachKafka); an error
+	// says why Kafka does not. It blocks for some seconds at most. A cluster of one goes without.
+	AskReach func(ctx context.Context, m member.Member) (Reached, error)
 	// AskClock asks another member for its clock (Clock). It blocks until ctx ends at most.
 	// A cluster of one goes without.
 	AskClock func(ctx context.Context, m member.Member) (ClockReading, error)
@@ -92,7 +92,7 @@ type Broker struct {
 	discover  time.Duration
 	// compareEvery is the time between two comparisons of clocks.
 	compareEvery time.Duration
-	askReach     func(context.Context, member.Member) error
+	askReach     func(context.Context, member.Member) (Reached, error)
 	askClock     func(context.Context, member.Member) (ClockReading, error)
 	trouble      func() []string
 	limits       Limits
@@ -141,7 +141,7 @@ func New(o Options) *Broker {
 	}
 	b.clock = clock.New(clock.Config{Wall: o.Now, MaxSkew: o.Config.Clock.MaxSkew, OnStep: b.clockStepped})
 	b.now = b.clock.Now
-	b.reach, b.skew = newReach(b), newSkew(b)
+	b.reach, b.skew = newReach(b, o.Node.Room), newSkew(b)
 	b.queries = query.New(o.Node.Store(), queryLog{o.Node, b.stateTime}).Telling(b.aside)
 	b.deadLetters = deadletter.New(deadletter.Options{
 		Kafka: o.Letters, Store: o.Node.Store(), Topics: o.Config.DeadLetterTopics(), Now: o.Now,

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/carillonmq/carillon/broker/ingest"
+	"github.com/carillonmq/carillon/broker/report"
 )
 
 // A hungSource hears no deadline, as a Kafka client that connects to a frozen broker.
@@ -44,9 +45,9 @@ func TestReachKafka_saysWhatWasAskedOfAFrozenKafka(t *testing.T) {
 			defer close(source.release)
 			b := &Broker{}
 			b.newSource, _ = prompt(func() (ingest.Source, error) { return source, nil }, nil)
-			b.reach = newReach(b)
+			b.reach = newReach(b, func() error { return nil })
 			go b.reach.looks(t.Context())
-			if err := b.ReachKafka(t.Context()); err == nil || !strings.HasPrefix(err.Error(), want) {
+			if _, err := b.ReachKafka(t.Context()); err == nil || !strings.HasPrefix(err.Error(), want) {
 				t.Errorf("error %v, want %s", err, want)
 			}
 		})
@@ -79,14 +80,14 @@ func TestReachKafka_isSharedByThoseWhoAsk(t *testing.T) {
 		takes := 3 * time.Second
 		b := &Broker{}
 		b.newSource, _ = prompt(func() (ingest.Source, error) { return slowSource{begun: &begun, takes: takes}, nil }, nil)
-		b.reach = newReach(b)
+		b.reach = newReach(b, func() error { return nil })
 		go b.reach.looks(t.Context())
 		began := time.Now()
 		var all sync.WaitGroup
 		ask := func() {
 			all.Go(func() {
 				asked := begun.Load()
-				if err := b.ReachKafka(t.Context()); err != nil {
+				if _, err := b.ReachKafka(t.Context()); err != nil {
 					t.Error(err)
 				}
 				if begun.Load() == asked {
@@ -105,13 +106,13 @@ func TestReachKafka_isSharedByThoseWhoAsk(t *testing.T) {
 		}
 		gone, cancel := context.WithCancel(t.Context())
 		cancel()
-		if err := b.ReachKafka(gone); !errors.Is(err, context.Canceled) {
+		if _, err := b.ReachKafka(gone); !errors.Is(err, context.Canceled) {
 			t.Errorf("who has gone is told %v", err)
 		}
 		// Nor is Kafka asked without end: looks begin a second apart.
 		takes, began = 0, time.Now()
 		for range 3 {
-			if err := b.ReachKafka(t.Context()); err != nil {
+			if _, err := b.ReachKafka(t.Context()); err != nil {
 				t.Error(err)
 			}
 		}
@@ -119,4 +120,75 @@ func TestReachKafka_isSharedByThoseWhoAsk(t *testing.T) {
 			t.Errorf("three looks took %v", took)
 		}
 	})
+}
+
+// Who cannot lead better is not asked to. An older program does not tell whether it has room.
+func TestBetter_isWhoLacksLess(t *testing.T) {
+	answers := []response{
+		{"n2", Reached{Reached: true}, nil},
+		{"n3", Reached{}, errors.New("list topics: no answer")},
+	}
+	fit := response{"n4", Reached{Reached: true, Room: true}, nil}
+	noRoom := errors.New("no room")
+	for name, test := range map[string]struct {
+		here    lack
+		answers []response
+		want    string
+	}{
+		"Kafka is silent, one has room":          {lack{silent: reachPatience}, append(answers, fit), "n4"},
+		"Kafka is silent, one lacks room":        {lack{silent: reachPatience}, answers, "n2"},
+		"no room, one has":                       {lack{cramped: reachPatience, noRoom: noRoom}, append(answers, fit), "n4"},
+		"no room, nobody has":                    {lack{cramped: reachPatience, noRoom: noRoom}, answers, ""},
+		"no room, Kafka was silent for a moment": {lack{silent: time.Second, cramped: reachPatience, noRoom: noRoom}, answers, ""},
+		"neither, nobody has room":               {lack{silent: reachPatience, cramped: time.Hour, noRoom: noRoom}, answers, "n2"},
+	} {
+		able, refusals := better(test.answers, test.here)
+		if got := strings.Join(able, " "); got != test.want {
+			t.Errorf("%s: %q would lead better, want %q", name, got, test.want)
+		}
+		if want := "n2: it has no room for messages, or its program does not tell; n3: list topics: no answer"; refusals.Error() != want {
+			t.Errorf("%s: refusals %q, want %q", name, refusals, want)
+		}
+	}
+}
+
+// A disk that is behind with its flushes has room for moments only, again and again: that is no reason to move.
+func TestFitness_knowsALackWithoutAGap(t *testing.T) {
+	noRoom := errors.New("no room")
+	for name, test := range map[string]struct {
+		room  func(since time.Duration) error
+		lasts bool
+	}{
+		"room for 150 ms of each second, never at a look at Kafka": {func(since time.Duration) error {
+			if moment := since % time.Second; moment > 500*time.Millisecond && moment < 650*time.Millisecond {
+				return nil
+			}
+			return noRoom
+		}, false},
+		"none": {func(time.Duration) error { return noRoom }, true},
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			began := time.Now()
+			said := report.New()
+			here := fitness{report: said, room: func() error { return test.room(time.Since(began)) }}
+			lasted := false
+			looks := time.NewTicker(time.Second)
+			defer looks.Stop()
+			for time.Since(began) < 5*time.Minute {
+				select {
+				case <-looks.C:
+					said.HearKafka(true, time.Now())
+				case <-here.roomMayReturn():
+				}
+				found, fit := here.look()
+				if fit > 0 && found.lasts() > 0 {
+					t.Fatalf("%s: fit for %v though %v", name, fit, found)
+				}
+				lasted = lasted || found.lasts() >= reachPatience
+			}
+			if lasted != test.lasts {
+				t.Errorf("%s: a lack of ten seconds was found: %t", name, lasted)
+			}
+		})
+	}
 }

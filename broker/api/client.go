@@ -77,9 +77,12 @@ func (c *Client) Standing(ctx context.Context) (broker.Standing, error) {
 	return s, c.get(ctx, "/v1/standing", &s)
 }
 
-// ReachKafka returns nil when Kafka answers the node, which looks now; an *Error says
-// why not.
-func (c *Client) ReachKafka(ctx context.Context) error { return c.get(ctx, "/v1/kafka", nil) }
+// ReachKafka returns what the node says of itself when Kafka answers it, at which it looks now; an
+// *Error says why Kafka does not.
+func (c *Client) ReachKafka(ctx context.Context) (broker.Reached, error) {
+	var reached broker.Reached
+	return reached, c.get(ctx, "/v1/kafka", &reached)
+}
 
 // Explain returns what the node knows of an id within its delay topic.
 func (c *Client) Explain(ctx context.Context, topic, id string) (broker.Explanation, error) {

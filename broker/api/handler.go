@@ -42,8 +42,8 @@ type Node interface {
 	Leader() broker.Leader
 	// Standing returns what a node is told that asks whether it may be born.
 	Standing() broker.Standing
-	// ReachKafka returns nil when Kafka answers the node, which it looks at now.
-	ReachKafka(ctx context.Context) error
+	// ReachKafka returns whether the node has room, or else why Kafka does not answer it, at which it looks now.
+	ReachKafka(ctx context.Context) (broker.Reached, error)
 	// Clock returns what the node's clock says.
 	Clock() broker.ClockReading
 	// Replace gives a member that lost its disk a new place; only the leader can.
@@ -70,7 +70,7 @@ type Node interface {
 //	GET  /readyz        200 when the node does its part, else 503 and why not
 //	GET  /metrics       for Prometheus
 //	GET  /v1/standing   broker.Standing, for the other nodes
-//	GET  /v1/kafka      200 when Kafka answers the node, asked now, else 503 and why not
+//	GET  /v1/kafka      broker.Reached when Kafka answers the node, asked now, else 503 and why not
 //	GET  /v1/clock      broker.ClockReading, for the other nodes
 //
 // Answers are JSON, an error is a problem; of the routes above it is {"error": "..."}.
@@ -199,13 +199,14 @@ func (h *handler) ready(w http.ResponseWriter, _ *http.Request) {
 	h.answer(w, http.StatusOK, map[string]bool{"ready": true})
 }
 
-// kafka answers another member that leads and does not reach Kafka.
+// kafka answers another member that leads and does not reach Kafka, or has no room.
 func (h *handler) kafka(w http.ResponseWriter, r *http.Request) {
-	if err := h.node.ReachKafka(r.Context()); err != nil {
+	reached, err := h.node.ReachKafka(r.Context())
+	if err != nil {
 		h.refuse(w, http.StatusServiceUnavailable, err.Error())
 		return
 	}
-	h.answer(w, http.StatusOK, map[string]bool{"reached": true})
+	h.answer(w, http.StatusOK, reached)
 }
 
 // failure is the body of an answer that is not a success; a problem has a Code, too.

@@ -41,6 +41,7 @@ type fakeNode struct {
 	paused   []client.Pause
 	resumed  []client.Pause
 	silent   error // what Kafka's silence is called
+	room     bool
 	clock    broker.ClockReading
 	desk     *query.Desk // nil: one of a leader whose schedule has one message
 	orders   doneLog
@@ -83,11 +84,13 @@ func (n *fakeNode) DeadLetters() *deadletter.Desk {
 		TargetOf: func(topic string) string { return config.Default().Routes[0].Target(topic) }})
 }
 
-func (n *fakeNode) Status() broker.Status            { return n.status }
-func (n *fakeNode) Ready() error                     { return n.notReady }
-func (n *fakeNode) Standing() broker.Standing        { return n.standing }
-func (n *fakeNode) Clock() broker.ClockReading       { return n.clock }
-func (n *fakeNode) ReachKafka(context.Context) error { return n.silent }
+func (n *fakeNode) Status() broker.Status      { return n.status }
+func (n *fakeNode) Ready() error               { return n.notReady }
+func (n *fakeNode) Standing() broker.Standing  { return n.standing }
+func (n *fakeNode) Clock() broker.ClockReading { return n.clock }
+func (n *fakeNode) ReachKafka(context.Context) (broker.Reached, error) {
+	return broker.Reached{Reached: true, Room: n.room}, n.silent
+}
 
 func (n *fakeNode) Replace(_ context.Context, member string) error {
 	n.replaced = append(n.replaced, member)
@@ -230,10 +233,13 @@ func TestExplain_saysWhatIsMissing(t *testing.T) {
 }
 
 func TestReachKafka_givesTheReason(t *testing.T) {
-	if err := serveNode(t, &fakeNode{}).ReachKafka(t.Context()); err != nil {
-		t.Error(err)
+	for _, room := range []bool{true, false} {
+		reached, err := serveNode(t, &fakeNode{room: room}).ReachKafka(t.Context())
+		if err != nil || reached != (broker.Reached{Reached: true, Room: room}) {
+			t.Errorf("answer %+v, %v of a node whose room is %t", reached, err, room)
+		}
 	}
-	err := serveNode(t, &fakeNode{silent: errors.New("list topics: no answer")}).ReachKafka(t.Context())
+	_, err := serveNode(t, &fakeNode{silent: errors.New("list topics: no answer")}).ReachKafka(t.Context())
 	answer, ok := errors.AsType[*Error](err)
 	if !ok || answer.Code != http.StatusServiceUnavailable || answer.Message != "list topics: no answer" {
 		t.Errorf("error %v, want status 503 and the node's words", err)

@@ -8,43 +8,63 @@ import (
 	"github.com/carillonmq/carillon/broker/brokertest/ledger"
 )
 
-// sampleReach looks whether a node leads on that Kafka does not answer, though nothing else is wrong and
-// others could lead.
+// sampleReach looks whether a node leads on that Kafka does not answer, or whose disk is full, though nothing
+// else is wrong and others could lead.
 func (o *observer) sampleReach() {
 	for _, n := range o.cluster.nodes {
-		name := n.member.ID
-		if !o.leadsApart(n) {
-			delete(o.apart, name)
-			continue
-		}
-		since, known := o.apart[name]
-		if !known {
-			o.apart[name] = time.Now()
-			continue
-		}
-		if led := time.Since(since); led > o.mostApart(name) {
-			o.found("progress", "%s has led for %v without an answer from Kafka, which the other nodes reach", name, led)
-			o.apart[name] = time.Now()
-		}
+		o.sampleLeader(n, "without an answer from Kafka, which the other nodes reach", o.leadsApart(n))
+		o.sampleLeader(n, "with a full disk, while those of the others have room", o.leadsCramped(n))
+	}
+}
+
+// sampleLeader notes since when a node leads so, and tells when that is for too long.
+func (o *observer) sampleLeader(n *node, how string, is bool) {
+	name := n.member.ID
+	about := name + " " + how
+	if !is {
+		delete(o.apart, about)
+		return
+	}
+	since, known := o.apart[about]
+	if !known {
+		o.apart[about] = time.Now()
+		return
+	}
+	if led := time.Since(since); led > o.mostApart(name) {
+		o.found("progress", "%s has led for %v %s", name, led, how)
+		o.apart[about] = time.Now()
 	}
 }
 
 // leadsApart reports whether the node leads, and that it does not reach Kafka is all that is wrong with
 // the cluster, or was a moment ago.
 func (o *observer) leadsApart(n *node) bool {
+	return o.couldBeRelieved(n, "cut", "silence") && o.cluster.network.isApart(n.member.ID, o.cluster.kafkaHosts())
+}
+
+// leadsCramped reports whether the node leads, and that its disk is full is all that is wrong with the
+// cluster, or was a moment ago.
+func (o *observer) leadsCramped(n *node) bool {
+	return n.files.isFull() && o.couldBeRelieved(n, "full-disk") && o.cluster.network.whole()
+}
+
+// couldBeRelieved reports whether the node leads and the others are well, and were but for faults of those kinds.
+func (o *observer) couldBeRelieved(n *node, kinds ...string) bool {
 	nodes := o.cluster.nodes
 	others := slices.ContainsFunc(nodes, func(other *node) bool { return !other.reachable() || !other.clock.isRight() })
-	if len(nodes) == 1 || others || !n.broker.Leading() || !o.cluster.network.isApart(n.member.ID, o.cluster.kafkaHosts()) {
+	if len(nodes) == 1 || others || !n.broker.Leading() {
 		return false
 	}
 	for about := range o.open {
-		switch kind, _, _ := strings.Cut(about, " "); kind {
+		switch kind, whose, _ := strings.Cut(about, " "); kind {
 		case "slow-disk", "full-disk", "down", "frozen":
-			return false
+			if !slices.Contains(kinds, kind) || whose != n.member.ID {
+				return false
+			}
 		}
 	}
 	return !slices.ContainsFunc(o.ledger.Faults, func(f ledger.Fault) bool {
-		return f.Topic == "" && f.Kind != "cut" && f.Kind != "silence" && time.Since(f.Until) < time.Minute+20*o.cluster.config.Raft.Heartbeat
+		return f.Topic == "" && !slices.Contains(kinds, f.Kind) && time.Since(f.Until) < time.Minute+20*o.cluster.config.Raft.Heartbeat
 	})
 }
 

@@ -93,7 +93,7 @@ func TestReach_saysWhatASilentKafkaWasAsked(t *testing.T) {
 			c.network.set(silent, n.member.ID, kafkaHost)
 		}
 		leader := c.leader()
-		err := leader.broker.ReachKafka(context.Background())
+		_, err := leader.broker.ReachKafka(context.Background())
 		if err == nil || !strings.HasPrefix(err.Error(), "list topics: ") || !strings.Contains(err.Error(), "check kafka.brokers") {
 			t.Errorf("error %v does not name what was asked and the remedy", err)
 		}
@@ -106,6 +106,70 @@ func TestReach_saysWhatASilentKafkaWasAsked(t *testing.T) {
 		}
 		if strings.Count(stays, "check kafka.brokers") != 2 || strings.Contains(stays, "\n") || !strings.Contains(stays, "; n") {
 			t.Errorf("problem %q does not give the answers of the others on one line", stays)
+		}
+	})
+}
+
+// A full disk keeps nobody from accepting, unless all are full. What is due is delivered meanwhile.
+func TestReach_movesLeadershipToAMemberWithRoom(t *testing.T) {
+	onThree(t, func(c *Cluster, p *player) {
+		first := c.leader()
+		c.must(p.setDisk(first.member.ID, parseArguments([]string{"full"})))
+		c.must(p.produce("orders.delay", parseArguments([]string{"count=30", "deliver-after=1h"})))
+		time.Sleep(20 * time.Second)
+		second := c.leader()
+		if second == first {
+			t.Fatalf("%s still leads 20 s after its disk was full: %v", first.member.ID, first.broker.Status().Problems)
+		}
+		if pending := second.broker.Status().Pending; pending != 30 {
+			t.Errorf("%d messages wait with the new leader, want the 30 that the old one had no room for", pending)
+		}
+		time.Sleep(time.Minute) // Kafka answers it, and it has no room
+		if problems := strings.Join(first.broker.Status().Problems, "\n"); !strings.Contains(problems, first.member.ID+" had no room for messages for 1") {
+			t.Errorf("problems of the old leader %q do not say why it gave leadership away", problems)
+		}
+
+		// It may be elected again. It has not had room since: so it does not wait for ten seconds to ask.
+		term := second.broker.Status().Term
+		if _, err := second.raft().TransferLeadershipTo(context.Background(), []string{first.member.ID}); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(8 * time.Second)
+		third := c.leader()
+		if now := third.broker.Status().Term; third == first || now != term+2 {
+			t.Errorf("%s leads in term %d after it was given leadership again in term %d", third.member.ID, now, term+1)
+		}
+
+		c.must(p.setDisk(first.member.ID, parseArguments([]string{"well"})))
+		time.Sleep(time.Minute)
+		if problems := first.broker.Status().Problems; len(problems) != 0 {
+			t.Errorf("problems %v though there is room again", problems)
+		}
+		if c.leader() != third {
+			t.Error("leadership moved back without need")
+		}
+	})
+}
+
+func TestReach_staysWhenAllDisksAreFull(t *testing.T) {
+	onThree(t, func(c *Cluster, p *player) {
+		first := c.leader()
+		term := first.broker.Status().Term
+		c.must(p.setDisk("all", parseArguments([]string{"full"})))
+		c.must(p.produce("orders.delay", parseArguments([]string{"count=30", "deliver-after=1h"})))
+		time.Sleep(5 * time.Minute)
+		status := first.broker.Status()
+		if c.leader() != first || status.Term != term || status.Pending != 0 {
+			t.Errorf("%s leads in term %d, %d pending", c.leader().member.ID, status.Term, status.Pending)
+		}
+		problems := strings.Join(status.Problems, "\n")
+		if !strings.Contains(problems, "stays here though its disk has had no room for messages for ") || strings.Count(problems, ": it has no room for messages") != 2 {
+			t.Errorf("problems %q do not say that leadership stays, and why", problems)
+		}
+		c.must(p.setDisk("all", parseArguments([]string{"well"})))
+		time.Sleep(30 * time.Second)
+		if status := first.broker.Status(); status.Pending != 30 || len(status.Problems) != 0 || status.Term != term {
+			t.Errorf("after there is room: term %d, pending %d, problems %v", status.Term, status.Pending, status.Problems)
 		}
 	})
 }

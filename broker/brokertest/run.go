@@ -459,11 +459,11 @@ func (c *Cluster) reached(from *node, m member.Member) (*node, *raftnode.Node, e
 }
 
 // askReach is how a node asks another whether Kafka answers it.
-func (c *Cluster) askReach(from *node) func(context.Context, member.Member) error {
-	return func(ctx context.Context, m member.Member) error {
+func (c *Cluster) askReach(from *node) func(context.Context, member.Member) (broker.Reached, error) {
+	return func(ctx context.Context, m member.Member) (broker.Reached, error) {
 		other, _, err := c.reached(from, m)
 		if err != nil {
-			return err
+			return broker.Reached{}, err
 		}
 		return other.broker.ReachKafka(ctx)
 	}

@@ -125,7 +125,9 @@ func serve(ctx context.Context, c config.Config, stderr io.Writer) (err error) {
 		Logger:  log,
 		Trouble: files.trouble,
 
-		AskReach: func(ctx context.Context, m member.Member) error { return nodes.Client(m.API).ReachKafka(ctx) },
+		AskReach: func(ctx context.Context, m member.Member) (broker.Reached, error) {
+			return nodes.Client(m.API).ReachKafka(ctx)
+		},
 		AskClock: func(ctx context.Context, m member.Member) (broker.ClockReading, error) {
 			return nodes.Client(m.API).Clock(ctx)
 		},

@@ -83,6 +83,10 @@ func (n *Node) campaignAlone(r *raft.Raft) error {
 	return errors.Join(r.ReloadConfig(shorter), r.ReloadConfig(usual))
 }
 
+// mostBehind is by how many log entries a member may be behind that is chosen from some: what is on its
+// way under load, milliseconds.
+const mostBehind = 128
+
 // transferTimeout bounds a hand-over: to a hung follower raft would try longer.
 const transferTimeout = time.Second
 
@@ -91,26 +95,30 @@ const transferTimeout = time.Second
 // with raftfsm.ErrNotLeader meanwhile. That and ErrNoTarget say that there was
 // nothing to do.
 func (n *Node) TransferLeadership(ctx context.Context) error {
-	_, err := n.transfer(ctx, func(string) bool { return true })
+	_, err := n.transfer(ctx, func(string, uint64) bool { return true })
 	return err
 }
 
 // TransferLeadershipTo is TransferLeadership to one of the members, whose ids are
-// given, and returns which.
+// given, and returns which. It passes over those that are far behind: Raft would have to catch one up first,
+// and proposes nothing meanwhile.
 func (n *Node) TransferLeadershipTo(ctx context.Context, members []string) (string, error) {
-	return n.transfer(ctx, func(id string) bool { return slices.Contains(members, id) })
+	return n.transfer(ctx, func(id string, behind uint64) bool {
+		return behind <= mostBehind && slices.Contains(members, id)
+	})
 }
 
-func (n *Node) transfer(ctx context.Context, fits func(member string) bool) (string, error) {
+func (n *Node) transfer(ctx context.Context, fits func(member string, behind uint64) bool) (string, error) {
 	r := n.running()
 	if r == nil || r.State() != raft.Leader {
 		return "", raftfsm.ErrNotLeader
 	}
+	last := r.LastIndex()
 	var target raft.Server
 	var best peer
 	for _, s := range servers(r) {
 		p := n.transport.peer(s.ID)
-		if s.Suffrage != raft.Voter || s.ID == n.raftID() || !p.recent(n.patience()) || !fits(member.Of(string(s.ID))) {
+		if s.Suffrage != raft.Voter || s.ID == n.raftID() || !p.recent(n.patience()) || !fits(member.Of(string(s.ID)), last-min(p.lastIndex, last)) {
 			continue
 		}
 		if target.ID == "" || p.lastIndex > best.lastIndex {

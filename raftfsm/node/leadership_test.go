@@ -1,9 +1,12 @@
 package node
 
 import (
+	"errors"
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"github.com/carillonmq/carillon/raftfsm"
 )
 
 // Nobody else can lead: it need not wait for anybody.
@@ -40,6 +43,30 @@ func TestNode_ofThreeCallsNoElectionWhenItStarts(t *testing.T) {
 		}
 		if got := c.leader(); got != n || got.Status().Term != term {
 			t.Errorf("term %d after the restarts, %d before", got.Status().Term, term)
+		}
+	})
+}
+
+// Raft would wait for one that is far behind, and propose nothing meanwhile.
+func TestTransferLeadershipTo_passesOverWhoIsFarBehind(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := newCluster(t, 3, nil)
+		c.open("n1", "n2", "n3")
+		n := c.leader()
+		must(t, n, raftfsm.Found{ClusterID: topicID})
+		away := otherThan(c, n)
+		c.isolate(away)
+		began := time.Now() // it answered a moment ago
+		for range mostBehind + 1 {
+			must(t, n, raftfsm.Found{ClusterID: topicID})
+		}
+		if to, err := n.TransferLeadershipTo(t.Context(), []string{away}); !errors.Is(err, ErrNoTarget) || time.Since(began) >= n.patience() {
+			t.Errorf("transfer to %q, error %v after %v", to, err, time.Since(began))
+		}
+		c.rejoin(away)
+		c.agree()
+		if to, err := n.TransferLeadershipTo(t.Context(), []string{away}); err != nil || to != away {
+			t.Errorf("transfer to %q, error %v though %s has caught up", to, err, away)
 		}
 	})
 }
