@@ -76,6 +76,48 @@ func TestClaims_nameOnlyTheHoldsThatChange(t *testing.T) {
 	})
 }
 
+// A target that is tried again and again, and fails, is held all the time as it was. More waits for it
+// than it is handed at a time.
+func TestClaims_nameNoHoldThatStaysAsItIs(t *testing.T) {
+	const n = 2*MostHanded + 100
+	onStage(t, func(ctx context.Context, s *stage) {
+		s.raise(ctx, storage.LevelThree)
+		s.unchecked = true
+		log := &countingLog{Log: s.node}
+		s.log = log
+		s.silence("stuck", true)
+		s.lead(ctx)
+		s.accept(ctx, "stuck", n, func(int) time.Duration { return 0 })
+		time.Sleep(time.Second)
+		park := func() {
+			s.verdicts.Put(Verdict{Target: "stuck", Parked: true, Returned: s.got("stuck")})
+			time.Sleep(time.Second)
+			s.mu.Lock()
+			clear(s.handed)
+			s.mu.Unlock()
+		}
+		park()
+		held, before := s.node.Store().Holds(), log.claims.Load()
+		for range 10 {
+			s.verdicts.Put(Verdict{Target: "stuck"})
+			time.Sleep(time.Second)
+			if handed := len(s.got("stuck")); handed != MostHanded {
+				t.Fatalf("%d messages are handed over for a try, want %d", handed, MostHanded)
+			}
+			park()
+		}
+		if claims, now := log.claims.Load()-before, s.node.Store().Holds(); claims > 0 || len(now) != 1 || now[0] != held[0] {
+			t.Errorf("%d claims for ten tries; holds %v were %v", claims, now, held)
+		}
+		s.silence("stuck", false)
+		s.lead(ctx) // which finds them by the hold
+		synctest.Wait()
+		s.verdicts.Put(Verdict{Target: "stuck"})
+		time.Sleep(10 * time.Second)
+		s.check("stuck", n)
+	})
+}
+
 // A wideLog keeps how many holds of targets a claim has set or lifted at most.
 type wideLog struct {
 	Log

@@ -45,7 +45,7 @@ type release struct {
 	// ahead is what counts as handed over and waits for the claim, in order of delivery, and some
 	// that is gone.
 	ahead []storage.Ref
-	mark  storage.Ref // that its hold was last given, or is by the claim on its way; the end if not yet
+	mark  storage.Ref // that its hold was last given, or is by the claim on its way; nothing that it is to cover lies before
 }
 
 // isBehind reports whether something waits for a claim that is to go out before a message.

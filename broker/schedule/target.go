@@ -371,10 +371,12 @@ func (ts *targets) flow(t *target) { ts.change(t, flowing, storage.Ref{}) }
 // claim has.
 func (ts *targets) park(t *target, low storage.Ref, through int64) {
 	t.through = through
-	if f := t.feeding; f != nil {
-		f.release = nil
+	covered := ts.reach(t)
+	if r := t.release(); r != nil {
+		covered = r.mark // it was fed beside its hold, which has stayed where it was
+		t.feeding.release = nil
 	}
-	t.behind = t.behind || low.Less(ts.reach(t))
+	t.behind = t.behind || low.Less(covered)
 	ts.change(t, parked, low)
 	if f := t.feeding; f != nil {
 		f.end = endOfSchedule // what the window has of it is dropped when it is ripe
@@ -394,7 +396,7 @@ func (ts *targets) feed(t *target) {
 		return
 	}
 	if t.held {
-		t.fed().release = &release{through: t.through, mark: endOfSchedule}
+		t.fed().release = &release{through: t.through, mark: t.mark}
 	}
 	ts.queue(t)
 	ts.setNeed(t, returns)
