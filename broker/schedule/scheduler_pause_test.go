@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -91,6 +92,40 @@ func (s *stage) restart(ctx context.Context, end func()) (again func()) {
 	term, end := context.WithCancel(ctx)
 	s.lead(term)
 	return end
+}
+
+// A slowLog takes a while for each claim, and counts them.
+type slowLog struct {
+	Log
+	takes  time.Duration
+	claims atomic.Int64
+}
+
+func (l *slowLog) Propose(ctx context.Context, command raftfsm.Command) *raftfsm.Proposal {
+	if _, isClaim := command.(raftfsm.ChangeClaim); isClaim {
+		l.claims.Add(1)
+		time.Sleep(l.takes) // of the bubble
+	}
+	return l.Log.Propose(ctx, command)
+}
+
+// A claim that takes long raises a hold to what was now when it was made. That must not be why another one is made.
+func TestPause_endsThoughClaimsTakeLong(t *testing.T) {
+	onPauses(t, func(ctx context.Context, s *stage) {
+		log := &slowLog{Log: s.node, takes: 3 * time.Second}
+		s.log = log
+		s.lead(ctx)
+		s.pause(ctx, pause.Topic, "a.delay")
+		s.acceptBy(ctx, "a.delay", "held", 500, every(100*time.Millisecond))
+		time.Sleep(time.Minute)
+		before := log.claims.Load()
+		s.resume(ctx, pause.Topic, "a.delay")
+		time.Sleep(time.Hour)
+		s.check("held", 500)
+		if held, claims := s.node.Store().TopicHolds(), log.claims.Load()-before; len(held) > 0 || claims > 10 {
+			t.Errorf("%d claims since the topic was resumed, holds %v", claims, held)
+		}
+	})
 }
 
 func every(step time.Duration) func(int) time.Duration {

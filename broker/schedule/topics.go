@@ -280,22 +280,20 @@ func (s *Scheduler) bringBackTopic(h *heldTopic, limit int64) error {
 	return nil
 }
 
-// leastStep is how much is due at most, in milliseconds, of what a claim releases with the hold itself.
-const leastStep = 1000
-
-// askFor has the next claim release a page more of the topic, up to now, or lift its hold: when all
-// is read up to now, or nearly so. beyond are the next messages, and all that is there of the topic
-// before next.
+// askFor has the next claim release a page more of the topic, or lift its hold: when no more than that
+// page is due by now, however long ago. Were it lifted only when all up to now is read, a topic would
+// never come back whose claims take longer than what is due comes. beyond are the next messages, and
+// all that is there of the topic before next.
 func (s *Scheduler) askFor(h *heldTopic, beyond []storage.Item, next storage.Ref) {
 	step, now := next.Due, s.now()
 	if len(beyond) > 0 {
 		step = beyond[len(beyond)-1].Due
 	}
-	if step >= now && now-h.through <= leastStep {
+	if step >= now {
 		h.done = true
 		return
 	}
-	h.asked = max(h.through+1, min(step, now))
+	h.asked = max(h.through+1, step)
 }
 
 // takeBack takes in what is claimed of a topic that comes back, in order, and returns how many: fewer
