@@ -204,6 +204,7 @@ func read(r *kgo.Record) ledger.Delivery {
 	if d.Origin == "" {
 		d.Origin = deadLetter["topic"] + "/" + deadLetter["partition"] + "/" + deadLetter["offset"]
 	}
+	d.Unplaced = deadLetter["code"] == message.CodeTargetInvalid
 	d.Absent = deadLetter["code"] == message.CodeTargetMissing || deadLetter["code"] == message.CodeTargetForbids
 	return d
 }

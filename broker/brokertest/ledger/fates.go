@@ -128,6 +128,9 @@ func (j *judge) checkDeadLetters() {
 		if mayBeRefused := r.Large || refused || j.wasLimited(r.Target, letter.At); mayBeRefused && !letter.Absent {
 			continue
 		}
+		if letter.Unplaced && j.toldOfFewer(r.Target, sent) {
+			continue
+		}
 		const cut = time.Millisecond // times of records and of clocks are cut to these
 		if waited := letter.At.Add(ahead).Sub(time.UnixMilli(r.Due)); waited < j.MissingTimeout-cut {
 			j.problem("dead-letter", "%s is one, though it was due for %v only, and %v are allowed", r, waited, j.MissingTimeout)
@@ -138,6 +141,20 @@ func (j *judge) checkDeadLetters() {
 				r, condemned.Format(time.StampMilli), letter.At.Format(time.StampMilli), absent.Round(time.Second), j.MissingTimeout)
 		}
 	}
+}
+
+// toldOfFewer reports whether all of Kafka told then of fewer partitions than the target had: some were added while
+// it told what was true before. Whoever asks again and again for seconds is told the same.
+func (l *Ledger) toldOfFewer(target string, near span) bool {
+	return slices.ContainsFunc(l.Faults, func(stale Fault) bool {
+		until := l.recovered(stale)
+		if stale.Kind != "stale" || stale.From.After(near.to) || !until.IsZero() && until.Before(near.from) {
+			return false
+		}
+		return slices.ContainsFunc(l.Faults, func(added Fault) bool {
+			return added.Kind == "partitions" && added.Topic == target && !added.From.Before(stale.From) && (until.IsZero() || added.From.Before(until))
+		})
+	})
 }
 
 // wasLimited reports whether the target took small records only at some time before.

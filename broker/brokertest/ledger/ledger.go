@@ -62,6 +62,7 @@ type Delivery struct {
 	Seq       uint64    // 0 for a dead letter
 	Number    int       // of the Change that it is by; 0: by none
 	Absent    bool      // a dead letter that says that its target was missing or forbidden
+	Unplaced  bool      // a dead letter that says that its target has no such partition
 }
 
 // A Message waits in storage.
