@@ -117,8 +117,12 @@ type run struct {
 // drawScale draws how long a heartbeat is, and everything that is measured in it.
 func (r *run) drawScale(profile Profile) {
 	if profile == Any || profile == Long {
+		trueScale := 0.4
+		if profile == Long {
+			trueScale = 0.55 // it has days at true scale, too, and their scripts are the cheaper ones
+		}
 		profile = Stretched
-		if r.chance(0.4) {
+		if r.chance(trueScale) {
 			profile = TrueScale
 		}
 	}

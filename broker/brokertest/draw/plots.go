@@ -23,7 +23,7 @@ func plots() []plot {
 		{1, newPartitions, nil}, {2, changesOfTerm, nil}, {1, manyFlushes, []string{"flush"}}, {1, outageOfKafka, nil},
 		{1, lyingKafka, nil}, {1, replaced, nil}, {1, upgraded, nil}, {1, rollingRestart, nil}, {1, flapping, nil},
 		{3, secondBlow, nil}, {2, relapse, nil}, {2, slowDisks, nil}, {2, stalledDisk, nil}, {2, refusedLetters, nil},
-		{2, elections, nil}, {2, heavyLoad, nil}, {3, manyBadTargets, nil}, {3, placedAnew, nil}, {2, leaderWithoutKafka, nil},
+		{2, elections, nil}, {2, heavyLoad, nil}, {3, manyBadTargets, nil}, {3, placedAnew, nil}, {2, unfitLeader, nil},
 		{2, slowBesideQuick, nil}, {1, unrouted, nil}, {3, slowCommits, nil}, {3, shortOutages, nil}, {2, tenantForbidden, nil},
 		{3, strayAnswers, []string{"missing_target_timeout"}}, {2, catchesUp, []string{"page"}}, {3, movedLeaders, []string{"brokers"}}, {2, handsOver, nil}, {2, leftBehind, []string{"flush"}},
 		{2, slowBeginning, nil}, {3, oneByOne, nil}, {3, unread, nil},
@@ -326,13 +326,17 @@ func (r *run) route(at time.Duration, from string) {
 	}
 }
 
-// leaderWithoutKafka has only one node not reach Kafka, for long.
-func leaderWithoutKafka(r *run, at, length time.Duration) {
+// unfitLeader has only one node not reach Kafka, or its disk full, for long.
+func unfitLeader(r *run, at, length time.Duration) {
 	r.mend(at)
 	r.mixed(at, length)
-	when, lasts := at+r.span(r.heartbeat, 5*r.unit), r.span(time.Minute, max(5*time.Minute, length))
-	r.at(when, "%s leader from=kafka", pick(r, "cut", "silence"))
+	// It waits before it asks the others, twice as long each time that it has given leadership away.
+	when, lasts := at+r.span(r.heartbeat, 5*r.unit), 30*r.heartbeat+r.span(4*time.Minute, max(12*time.Minute, length))
+	r.at(when, "%s", pick(r, "cut leader from=kafka", "silence leader from=kafka", "disk leader full"))
 	r.at(when+lasts, "heal")
+	for n := range r.nodes {
+		r.at(when+lasts, "disk n%d well", n+1) // whoever led then
+	}
 	r.produce(at, 2*r.count(), "deliver-to=%s %s spread=%s", r.to(), after(r.unit), span(lasts))
 }
 
