@@ -15,6 +15,8 @@ import (
 const (
 	// asideAgain is the time between two tries of what is aside, while none succeeds.
 	asideAgain = 5 * time.Second
+	// warnAgain is the time between two lines of the log about a dead-letter topic that cannot be written to.
+	warnAgain = time.Minute
 	// One try is of so many bytes of stored bodies at most, and of mostChunk dead
 	// letters, one of them at least; and of the smallest that was too large.
 	asideBytes = 1 << 20
@@ -116,8 +118,9 @@ func (a *aside) smallest() int {
 type letters struct {
 	report   *report.Report
 	target   string
-	takes    bool // the topic takes dead letters: by the configuration, or some were handed over
-	reported bool // the problem is in the report
+	takes    bool      // the topic takes dead letters: by the configuration, or some were handed over
+	reported bool      // the problem is in the report
+	warned   time.Time // when it was logged that the topic cannot be written to
 }
 
 func (p *Publisher) lettersFor(target string) letters {
@@ -140,7 +143,12 @@ func (p *Publisher) alarm(l *letters, cause error) {
 		return
 	}
 	if !l.reported {
-		p.log.Error("dead letters cannot be written and wait: repair the dead-letter topic or let this node write to it", "target", l.target, "error", cause)
+		tell := p.log.Debug
+		if time.Since(l.warned) >= warnAgain {
+			tell = p.log.Error
+			l.warned = time.Now()
+		}
+		tell("dead letters cannot be written and wait: repair the dead-letter topic or let this node write to it", "target", l.target, "error", cause)
 		p.cfg.Count.DeadLetterStuck()
 	}
 	l.say(fmt.Sprintf("dead letters wait: %v: create the topic or repair it, and allow Write and Describe on it", cause))

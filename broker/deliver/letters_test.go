@@ -2,6 +2,7 @@ package deliver
 
 import (
 	"bytes"
+	"log/slog"
 	"slices"
 	"strings"
 	"testing"
@@ -297,6 +298,24 @@ func TestDeadLetter_thatWaitsIsAProblemUntilItIsWritten(t *testing.T) {
 			})
 		}
 	}
+}
+
+// It is tried each few seconds. Whoever looks after it reads that in the status; the log is not filled with it.
+func TestDeadLetter_thatWaitsIsLoggedOnceAMinute(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var logged bytes.Buffer
+		b := newBench(t)
+		b.Publisher.log = slog.New(slog.NewTextHandler(&logged, &slog.HandlerOptions{Level: slog.LevelError}))
+		dead := b.sink.topic("dead", 1)
+		b.sink.change(func() { dead.refuse = func(Delivery) error { return ErrTargetForbidden } })
+		due := b.accept("dead", 10, asDeadLetter)
+		b.Hand(due)
+		b.feed(due, 10*time.Minute)
+		b.stop()
+		if lines := bytes.Count(logged.Bytes(), []byte("\n")); lines < 9 || lines > 10 {
+			t.Errorf("%d lines in the log in ten minutes:\n%s", lines, &logged)
+		}
+	})
 }
 
 func TestDeadLetter_problemGoesWhenNothingWaits(t *testing.T) {
