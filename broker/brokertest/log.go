@@ -226,6 +226,9 @@ func (o *observer) catchUp() {
 
 // sent writes down that a node hands a message to Kafka; dead letters do not say which they are.
 func (o *observer) sent(node string, d deliver.Delivery) {
+	o.mu.Lock()
+	o.tryAgain(d.Topic)
+	o.mu.Unlock()
 	for _, h := range d.Headers {
 		if h.Key != client.HeaderDeliveredSeq {
 			continue
@@ -234,7 +237,6 @@ func (o *observer) sent(node string, d deliver.Delivery) {
 		if seq, err := strconv.ParseUint(text, 10, 64); err == nil {
 			o.mu.Lock()
 			o.ledger.Log.Send(ledger.Sending{Seq: seq, Node: node, At: time.Now()})
-			o.tryAgain(d.Topic)
 			o.mu.Unlock()
 		}
 	}
