@@ -53,12 +53,6 @@ func TestJudge_findsNothingWhereAllPromisesAreKept(t *testing.T) {
 			l.held("orders", 100, 200, 220)
 			l.late("bills", 100, 103, 5*time.Second)
 		},
-		"Kafka told what was true before a partition was added": func(l *Ledger) {
-			l.fault("stale", "", 90, 200)
-			l.fault("partitions", "orders", 95, 95)
-			_, d := l.at(100)
-			d.Topic, d.Seq, d.Due, d.Unplaced = "dead", 0, 0, true
-		},
 		"Kafka refused a record that was small": func(l *Ledger) {
 			l.fault("refuse", "orders", 90, 100)
 			_, d := l.at(97)
@@ -388,17 +382,6 @@ func TestJudge_finds(t *testing.T) {
 		{"a good message that is a dead letter", "dead-letter", "could not be written to for 0s only", func(l *Ledger) {
 			_, d := l.at(100)
 			d.Topic, d.Seq, d.Due = "dead", 0, 0
-		}},
-		{"one for a partition that Kafka had told of before it told old things", "dead-letter", "could not be written to for 0s only", func(l *Ledger) {
-			l.fault("partitions", "orders", 85, 85)
-			l.fault("stale", "", 90, 200)
-			_, d := l.at(100)
-			d.Topic, d.Seq, d.Due, d.Unplaced = "dead", 0, 0, true
-		}},
-		{"one that says it has no partition though none was asked for while one was added", "dead-letter", "could not be written to for 0s only", func(l *Ledger) {
-			l.fault("partitions", "orders", 95, 95)
-			_, d := l.at(100)
-			d.Topic, d.Seq, d.Due, d.Unplaced = "dead", 0, 0, true
 		}},
 		{"one whose target was missing for too short a time", "dead-letter", "for 1m40s only", func(l *Ledger) {
 			l.fault("missing", "orders", 100, 200)

@@ -59,3 +59,26 @@ func TestJudge_allowsTheLongestTimeOfAllRoutesThatThereWere(t *testing.T) {
 		t.Errorf("want nothing, got %v", problems)
 	}
 }
+
+// A partition that was added while all of Kafka tells what was true before may be condemned, and no other.
+func TestJudge_excusesThatAPartitionWasNotToldOf(t *testing.T) {
+	for _, test := range []struct {
+		added, stale float64 // when, in seconds; 0: not at all
+		excused      bool
+	}{
+		{added: 95, stale: 90, excused: true},
+		{added: 85, stale: 90},
+		{added: 95},
+	} {
+		l := wellKept()
+		l.fault("partitions", "orders", test.added, test.added)
+		if test.stale > 0 {
+			l.fault("stale", "", test.stale, 200)
+		}
+		_, d := l.at(100)
+		d.Topic, d.Seq, d.Due, d.Unplaced = l.DeadLetters, 0, 0, true
+		if problems := l.Judge(); (len(problems) == 0) != test.excused {
+			t.Errorf("added at %vs, and told of what was before from %vs on: %v", test.added, test.stale, problems)
+		}
+	}
+}
