@@ -66,7 +66,7 @@ func (o *observer) costs() ledger.Costs {
 	c.Crowd, c.Goroutines = crowd(goroutines())
 	c.Files, c.Scanned = files(o.cluster.dir), o.scanned-o.own
 	limits := o.cluster.limits.Schedule
-	c.Feed, c.Loaded, c.Handed = int64(limits.Feed), int64(limits.Loaded), int64(limits.Handed)
+	c.Feed, c.Loaded, c.Handed, c.Page = int64(limits.Feed), int64(limits.Loaded), int64(limits.Handed), int64(limits.Page)
 	for _, n := range o.cluster.nodes {
 		if n.running() {
 			c.Scanned += int64(n.raft().Store().Scanned())

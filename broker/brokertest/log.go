@@ -215,10 +215,10 @@ func (o *observer) hold(set []storage.Hold, lifted []string) {
 	}
 }
 
-// catchUp notes that what waits is read for targets that come back. Those that do within a second are read for
+// catchUp notes that what waits is read for targets that come back. Those that do within 50 ms are read for
 // together: one scan for each is what the bound is to find.
 func (o *observer) catchUp() {
-	if time.Since(o.caughtUp) >= time.Second {
+	if time.Since(o.caughtUp) >= 50*time.Millisecond {
 		o.caughtUp = time.Now()
 		o.ledger.Costs.CatchUps += int64(len(o.ledger.Log.Accepted))
 	}

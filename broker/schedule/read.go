@@ -117,9 +117,10 @@ func (s *Scheduler) beginSweep() {
 }
 
 // gatherFor is how long a sweep waits, from the first target on that comes back from being parked, for others that
-// do. What it reads for them has waited for longer. Targets come back one after the other, when users resume them or
-// Kafka answers for them, and each would have a sweep of its own that reads what waits for all others.
-const gatherFor = 5 * time.Millisecond
+// do. Targets come back one after the other, when users resume them or Kafka answers for them, and each would have a
+// sweep of its own that reads what waits for all others: now there are twenty a second at most. What is read for them
+// has waited for longer, for seconds mostly.
+const gatherFor = 50 * time.Millisecond
 
 // awaitsOthers reports whether a sweep that would read for those that are queued had better wait until more are. None of
 // them will run out of work soon, and some came back a moment ago, or others are full: a thousand targets with a

@@ -208,7 +208,7 @@ func TestSweep_readsForABusyTargetOnlyWhatItLeftInStorage(t *testing.T) {
 // They heal one by one, which is the costliest: each boards the next sweep, which begins when the first of those that it is
 // for has waited for gatherFor. So one that heals alone waits no longer.
 func TestSweep_gathersTargetsThatHealOneAfterTheOther(t *testing.T) {
-	const n, each = 100, 50
+	const n, each, apart, sweeps = 100, 50, 10 * time.Millisecond, 20
 	onStage(t, func(ctx context.Context, s *stage) {
 		store := &countingStore{Store: s.node.Store()}
 		s.store = store
@@ -224,7 +224,7 @@ func TestSweep_gathersTargetsThatHealOneAfterTheOther(t *testing.T) {
 		for i := range n {
 			healed[i] = time.Now().UnixMilli()
 			s.verdicts.Put(Verdict{Target: nameOf(i)})
-			time.Sleep(time.Millisecond)
+			time.Sleep(apart)
 		}
 		time.Sleep(10 * time.Second)
 		for i := range n {
@@ -235,7 +235,7 @@ func TestSweep_gathersTargetsThatHealOneAfterTheOther(t *testing.T) {
 				}
 			}
 		}
-		if looks, sweeps := store.looks.Load()-before, n/int(gatherFor.Milliseconds()); looks > int64((sweeps+5)*n*each) {
+		if looks := store.looks.Load() - before; looks > (sweeps+5)*n*each {
 			t.Errorf("looked at %d entries for a backlog of %d", looks, n*each)
 		}
 	})

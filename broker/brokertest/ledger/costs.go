@@ -23,6 +23,7 @@ type Costs struct {
 	Feed       int64 // messages that the feed of a scheduler holds
 	Loaded     int64 // messages that its window holds
 	Handed     int64 // messages of one target that the publisher may have
+	Page       int64 // messages that one read of storage is to find
 }
 
 // A Bound is what something may cost by what it was for.
@@ -56,13 +57,15 @@ func (l *Ledger) Bounds() []Bound {
 	// others wait for. While it comes back from being parked, each time is a step that a claim names.
 	stops := copies / (c.Handed/4 + 1)
 	names := int64(len(l.targets()))
+	// Each read of few messages that lie on disk looks, in vain, at up to eight times as many in memory.
+	ahead := min(8, messages/max(c.Page, 1))
 	// Of dead letters that their topic refuses a few in turn are tried each 5 s, each alone.
 	refused := l.seconds(l.faultsIn(l.DeadLetters, "limit")) / 5 * min(l.condemnations(), 65)
 	return []Bound{
 		{"connections to Kafka", c.Dials, dials},
 		{"requests for topics and offsets", c.Lookups, 200 + looks*c.Brokers + 40*upheavals + 20*names + 6*c.Parked + 2*tried + asked/5 + 20*apart},
 		{"requests that write", c.Produces, 100 + copies + copies/2 + led*c.Brokers/25 + tried + refused + 4*c.Parked + 20*upheavals},
-		{"messages looked at in storage", c.Scanned, 1000 + 6*messages + messages*terms + c.CatchUps + overflows*min(messages, c.Loaded) + stops*messages/2},
+		{"messages looked at in storage", c.Scanned, 1000 + 6*messages + messages*terms + c.CatchUps*(1+ahead) + overflows*min(messages, c.Loaded) + stops*messages/2},
 		{"claims", c.Claims, 100 + 2*messages + copies + 4*c.Parked + 10*upheavals},
 		{"bytes of claims", c.ClaimBytes, 1000 + 50*c.Claims + 120*c.Parked + 60*stops},
 		{"goroutines", c.Goroutines, 100 + 60*c.Nodes + 2*names + 50*c.Brokers},

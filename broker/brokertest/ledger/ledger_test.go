@@ -36,6 +36,9 @@ func TestJudge_findsNothingWhereAllPromisesAreKept(t *testing.T) {
 		"a target was read on whenever it had got rid of a few": func(l *Ledger) {
 			l.Costs.Handed, l.Costs.Scanned = 16, 100_000
 		},
+		"targets came back again and again, and pages were small": func(l *Ledger) {
+			l.Costs.Page, l.Costs.CatchUps, l.Costs.Scanned = 2, 10_000, 90_000
+		},
 		"a target took small records only": func(l *Ledger) {
 			l.fault("limit", "orders", 100, 110)
 			_, d := l.at(100)
