@@ -40,9 +40,13 @@ func (j *judge) checkLateness() {
 			continue
 		}
 		late := calm(j.disturbed(r.Topic, r.Target), due, until)
+		whole := late == until.Sub(due)
+		if len(copies) > 0 {
+			late = max(0, late-j.inFront(r.Target, due, until))
+		}
 		other := j.besideBad(r.Target, due, until)
 		switch {
-		case len(copies) == 0 || late != until.Sub(due):
+		case len(copies) == 0 || !whole:
 		case other:
 			beside = append(beside, late)
 			if alone[r.Identity] && j.besideBad(r.Target, due, until, "slow", "hush") {
@@ -65,6 +69,15 @@ func (j *judge) checkLateness() {
 	j.checkMedian("isolation", beside, mostUsual, "beside targets that were bad")
 	j.checkMedian("isolation", besideSlow, mostBesideSlow, "beside targets that were slow")
 	j.checkMedian("progress", usual, mostUsual, "with nothing wrong")
+}
+
+// inFront returns how long what came out of a target between from and to kept the next one waiting. Of thousands that are
+// due at one instant the last one waits for all others, when few of them are out at a time, whatever other targets are
+// like. A target that was kept from sending meanwhile, or sent less than it could, has less to show than time has passed.
+func (j *judge) inFront(target string, from, to time.Time) time.Duration {
+	first, _ := slices.BinarySearchFunc(j.came[target], from, time.Time.Compare)
+	behind, _ := slices.BinarySearchFunc(j.came[target], to, time.Time.Compare)
+	return time.Duration(behind-first) * j.Each
 }
 
 // checkMedian: half of what nothing delayed came at once, if there was enough of it to tell.

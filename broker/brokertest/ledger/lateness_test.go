@@ -1,9 +1,11 @@
 package ledger
 
 import (
+	"fmt"
 	"slices"
 	"strings"
 	"testing"
+	"time"
 )
 
 // letterOf has the log make the record of that second a dead letter at a time, and Kafka have it at another.
@@ -66,4 +68,74 @@ func TestJudge_letsErrorsOfReadingExcuseNoDeadLetter(t *testing.T) {
 	if problems := condemned("error"); len(problems) > 0 {
 		t.Errorf("want nothing, got %v", problems)
 	}
+}
+
+// crowd has so many due for mails at one instant, of which one comes after the other.
+func (l *Ledger) crowd(count int, second float64, each time.Duration) {
+	due := after(second)
+	for i := range count {
+		id := Identity{fmt.Sprintf("in.delay/1/%d", i), fmt.Sprint("crowd", i)}
+		seq := uint64(len(l.Records) + 1)
+		l.Records = append(l.Records, Record{Identity: id, Topic: "in.delay", At: after(1), Target: "mails", Due: due.UnixMilli()})
+		l.Deliveries = append(l.Deliveries, Delivery{
+			Identity: id, Topic: "mails", Offset: int64(i), At: due.Add(time.Duration(i+1) * each), Due: due.UnixMilli(), Seq: seq,
+		})
+		l.Log.Accept(Acceptance{Message: Message{Identity: id, Target: "mails", Due: due.UnixMilli(), Seq: seq}, Index: 15})
+	}
+}
+
+// Few of a target are out at a time. What is behind them waits for its own kind, and for nobody who is bad.
+func TestJudge_allowsACrowdTheTimeThatItTakes(t *testing.T) {
+	for _, fault := range []string{"missing", "hush", "slow", "config"} {
+		l := wellKept()
+		l.Each = 2 * time.Millisecond
+		l.crowd(4000, 100, 2*time.Millisecond)
+		l.fault(fault, "never", 1, 600)
+		if problems := l.Judge(); len(problems) > 0 {
+			t.Errorf("%s: want nothing, got %v", fault, problems)
+		}
+	}
+}
+
+func TestJudge_findsThatACrowdTakesLonger(t *testing.T) {
+	find := func(name, check, says string, change func(*Ledger)) {
+		l := wellKept()
+		l.Each = 2 * time.Millisecond
+		change(l)
+		problems := l.Judge()
+		if !slices.ContainsFunc(problems, func(p Problem) bool { return p.Check == check && strings.Contains(p.Text, says) }) {
+			t.Errorf("%s: want %s that says %q, got %v", name, check, says, problems)
+		}
+		for _, p := range problems {
+			if p.Check != check {
+				t.Errorf("%s: found besides: %s: %s", name, p.Check, p.Text)
+			}
+		}
+	}
+	find("each waits for a target that is bad", "isolation", "half of", func(l *Ledger) {
+		l.crowd(4000, 100, 4*time.Millisecond)
+		l.fault("hush", "never", 1, 600)
+	})
+	find("all wait for it, a few seconds long", "isolation", "half of", func(l *Ledger) {
+		l.crowd(4000, 100, 2*time.Millisecond)
+		for i := range l.Deliveries {
+			if d := &l.Deliveries[i]; d.Topic == "mails" {
+				d.At = d.At.Add(2 * time.Second)
+			}
+		}
+		l.fault("slow", "never", 1, 600)
+	})
+	find("with nothing wrong", "progress", "half of", func(l *Ledger) { l.crowd(4000, 100, 4*time.Millisecond) })
+	find("each in its turn, but for the last", "progress", "with nothing wrong", func(l *Ledger) {
+		l.crowd(1000, 100, 2*time.Millisecond)
+		l.Deliveries[len(l.Deliveries)-1].At = after(160)
+	})
+	find("the last one never comes", "stuck", "still waits", func(l *Ledger) {
+		l.crowd(1000, 100, 2*time.Millisecond)
+		last := len(l.Deliveries) - 1
+		d := l.Deliveries[last]
+		l.Deliveries = l.Deliveries[:last]
+		l.Pending = append(l.Pending, Message{Identity: d.Identity, Target: "mails", Due: d.Due, Seq: d.Seq})
+		l.Marks.Main = Mark{Due: d.Due}
+	})
 }

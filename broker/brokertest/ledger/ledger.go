@@ -20,6 +20,7 @@ type Ledger struct {
 	LongestMissingTimeout time.Duration
 	DeadLetters           string        // the dead-letter topic
 	MaxSkew               time.Duration // that a clock may differ by from those of the others; 0: they are not compared
+	Each                  time.Duration // that a message keeps the next one of its target waiting while all is well, of many that are due
 
 	Records    []Record
 	Changes    []Change
@@ -174,10 +175,11 @@ type index struct {
 	pending map[Identity][]*Message
 	ended   map[Identity]int       // messages that the log has ended
 	letters map[Identity]time.Time // when the log first made them dead letters
+	came    map[string][]time.Time // when messages came to each topic, in order
 }
 
 func newIndex(l *Ledger) index {
-	x := index{make(map[Identity][]*Record), make(map[Identity][]*Delivery), make(map[Identity][]*Message), l.Log.countEnded(), make(map[Identity]time.Time)}
+	x := index{make(map[Identity][]*Record), make(map[Identity][]*Delivery), make(map[Identity][]*Message), l.Log.countEnded(), make(map[Identity]time.Time), make(map[string][]time.Time)}
 	for i := range l.Records {
 		r := &l.Records[i]
 		x.records[r.Identity] = append(x.records[r.Identity], r)
@@ -185,6 +187,10 @@ func newIndex(l *Ledger) index {
 	for i := range l.Deliveries {
 		d := &l.Deliveries[i]
 		x.copies[d.Identity] = append(x.copies[d.Identity], d)
+		x.came[d.Topic] = append(x.came[d.Topic], d.At)
+	}
+	for _, times := range x.came {
+		slices.SortFunc(times, time.Time.Compare)
 	}
 	for _, copies := range x.copies {
 		slices.SortStableFunc(copies, func(a, b *Delivery) int { return a.At.Compare(b.At) })
