@@ -1,6 +1,7 @@
 package ledger
 
 import (
+	"maps"
 	"slices"
 	"time"
 )
@@ -78,6 +79,63 @@ func (l *Ledger) members() []string {
 		}
 	}
 	return nodes
+}
+
+// stoodStill returns when nothing was due since nobody knew the time: no majority of the clocks agreed on one, and that of
+// the leader had left the one that a majority had agreed on before. A leader whose clock nobody has set goes on.
+func (l *Ledger) stoodStill() []span {
+	if l.MaxSkew == 0 {
+		return nil
+	}
+	var times []time.Time
+	for _, c := range l.Clocks {
+		times = append(times, c.At)
+	}
+	slices.SortFunc(times, time.Time.Compare)
+	times = append(slices.CompactFunc(times, time.Time.Equal), l.End)
+	var right time.Duration // when a majority agreed last
+	var spans []span
+	for i, at := range times[:len(times)-1] {
+		offsets := l.offsets(at)
+		if median, isMajority := l.agreed(offsets); isMajority {
+			right = median
+			continue
+		}
+		for _, t := range l.Terms {
+			from, to := later(at, t.Begin), times[i+1]
+			if !t.Over.IsZero() {
+				to = earlier(to, t.Over)
+			}
+			if to.After(from) && (offsets[t.Node]-right).Abs() > l.MaxSkew-l.MaxSkew/4 {
+				spans = append(spans, span{from, to.Add(l.compared())})
+			}
+		}
+	}
+	return spans
+}
+
+// offsets returns by how much each clock is wrong then.
+func (l *Ledger) offsets(then time.Time) map[string]time.Duration {
+	offsets, last := make(map[string]time.Duration), make(map[string]time.Time)
+	for _, c := range l.Clocks {
+		if !c.At.After(then) && !c.At.Before(last[c.Node]) {
+			offsets[c.Node], last[c.Node] = c.at(then), c.At
+		}
+	}
+	return offsets
+}
+
+// agreed returns the clock in the middle, and whether more than half of them agree with it.
+func (l *Ledger) agreed(offsets map[string]time.Duration) (median time.Duration, isMajority bool) {
+	sorted := slices.Sorted(maps.Values(offsets))
+	median = sorted[len(sorted)/2]
+	agree := 0
+	for _, offset := range sorted {
+		if (offset - median).Abs() <= l.MaxSkew {
+			agree++
+		}
+	}
+	return median, 2*agree > len(sorted)
 }
 
 // compared is how long it takes at most until members that reach each other have compared clocks.

@@ -147,11 +147,19 @@ func (j *judge) disturbed(topic, target string) []span {
 			spans = append(spans, span{f.From, to})
 		}
 	}
-	if j.calms == nil {
-		j.calms = make(map[[2]string][]span)
-	}
 	spans = merged(spans)
 	j.calms[key] = spans
+	return spans
+}
+
+// delayed is disturbed, with the times at which nothing was due.
+func (j *judge) delayed(topic, target string) []span {
+	key := [2]string{topic, target}
+	spans, ok := j.delays[key]
+	if !ok {
+		spans = merged(slices.Concat(j.disturbed(topic, target), j.stoodStill()))
+		j.delays[key] = spans
+	}
 	return spans
 }
 

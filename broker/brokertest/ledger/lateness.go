@@ -39,7 +39,7 @@ func (j *judge) checkLateness() {
 		if !known {
 			continue
 		}
-		late := calm(j.disturbed(r.Topic, r.Target), due, until)
+		late := calm(j.delayed(r.Topic, r.Target), due, until)
 		whole := late == until.Sub(due)
 		if len(copies) > 0 {
 			late = max(0, late-j.inFront(r.Target, due, until))
@@ -151,7 +151,7 @@ func (j *judge) checkLetters() {
 		if !written {
 			until = j.End
 		}
-		late := calm(j.disturbed(records[0].Topic, j.DeadLetters), a.At, until)
+		late := calm(j.delayed(records[0].Topic, j.DeadLetters), a.At, until)
 		switch {
 		case late <= j.patience():
 		case written:

@@ -139,3 +139,55 @@ func TestJudge_findsThatACrowdTakesLonger(t *testing.T) {
 		l.Marks.Main = Mark{Due: d.Due}
 	})
 }
+
+// stopped has m set behind and n, which leads, ahead; o is never set. Nothing comes from then on until clocks are right again.
+func (l *Ledger) stopped() {
+	l.compare()
+	set := func(node string, at float64, offset time.Duration) {
+		l.Clocks = append(l.Clocks, Clock{Node: node, At: after(at), Offset: offset})
+		l.fault("clock", "", at, at)
+	}
+	set("m", 100, -40*time.Second)
+	set("n", 150, 4*time.Minute)
+	set("m", 400, 0)
+	set("n", 400, 0)
+	for _, target := range []string{"orders", "bills"} {
+		l.held(target, 150, 410, 415)
+	}
+}
+
+// Where no two clocks agree, a leader whose clock was set fires nothing, by the guarantees. One whose
+// clock was not set goes on, and so does everybody when most agree.
+func TestJudge_letsALeaderStandStillWhileNobodyKnowsTheTime(t *testing.T) {
+	l := wellKept()
+	l.stopped()
+	if problems := l.Judge(); len(problems) > 0 {
+		t.Errorf("want nothing, got %v", problems)
+	}
+	for name, change := range map[string]func(*Ledger){
+		"the clock of the leader was not set": func(l *Ledger) { l.Terms[0].Node = "o" },
+		"most agree again": func(l *Ledger) {
+			l.Clocks = append(l.Clocks, Clock{Node: "m", At: after(250)})
+			l.fault("clock", "", 250, 250)
+		},
+		"nobody compares clocks": func(l *Ledger) { l.MaxSkew = 0 },
+		"another one leads after a while": func(l *Ledger) {
+			l.fault("kill", "", 250, 250)
+			l.Terms[0].Over = after(250)
+			l.Terms = append(l.Terms, Term{Node: "o", Begin: after(252)})
+		},
+	} {
+		l := wellKept()
+		l.stopped()
+		change(l)
+		problems := l.Judge()
+		if !slices.ContainsFunc(problems, func(p Problem) bool { return p.Check == "progress" && strings.Contains(p.Text, "with nothing wrong") }) {
+			t.Errorf("%s: want messages that come late, got %v", name, problems)
+		}
+		for _, p := range problems {
+			if p.Check != "progress" {
+				t.Errorf("%s: found besides: %s: %s", name, p.Check, p.Text)
+			}
+		}
+	}
+}

@@ -124,7 +124,7 @@ func (l *Ledger) Judge() []Problem {
 	}
 	changed := *l
 	changed.Records = l.amended()
-	j := judge{Ledger: &changed, index: newIndex(&changed)}
+	j := judge{Ledger: &changed, index: newIndex(&changed), calms: make(map[[2]string][]span), delays: make(map[[2]string][]span)}
 	for _, check := range []func(){
 		j.checkFaults, j.checkFates, j.checkTakenOnce, j.checkLog, j.checkEnded, j.checkChanges, j.checkHeld, j.checkDeadLetters, j.checkLetters, j.checkMarks, j.checkPassed, j.checkEarly,
 		j.checkOrder, j.checkKeys, j.checkDuplicates, j.checkRepeats, j.checkLateness, j.checkMissing, j.checkTerms, j.checkCosts,
@@ -142,7 +142,8 @@ type judge struct {
 	*Ledger
 	index
 	problems []Problem
-	calms    map[[2]string][]span
+	calms    map[[2]string][]span // what disturbed has returned
+	delays   map[[2]string][]span // what delayed has returned
 }
 
 func (j *judge) problem(check, format string, args ...any) {
