@@ -201,8 +201,8 @@ func (r *run) drawCluster() {
 }
 
 // drawLatencies draws how long disks and Kafka take while all is well, since what takes no time is never
-// on its way. A target still gets some thousand messages in a second: as many as it may have go out
-// with each answer, and as many as may be handed over with each answer and its Ack. Three of ten are as quick
+// on its way. A target still gets some hundred messages in a second, and mostly thousands: as many as it may have
+// go out with each answer, and as many as may be handed over with each answer and its Ack. Three of ten are as quick
 // as good ones are: several things happen one after the other within a millisecond.
 func (r *run) drawLatencies(handed, flying int) {
 	const least, most = time.Millisecond, 50 * time.Millisecond
