@@ -111,6 +111,17 @@ func TestPlanner_boundsTheDead(t *testing.T) {
 	}
 }
 
+// A merge that takes long keeps the next ones waiting, and so does one of many files.
+func TestPlan_mergesNoMoreAtATimeThanItsWidth(t *testing.T) {
+	p := plan{Limits: Limits{Width: 8, Files: 64, Room: math.MaxInt64}}
+	for range 20 {
+		p.segments = append(p.segments, sized(1<<20, 1<<10))
+	}
+	if step := p.pick(); len(step) != p.Width {
+		t.Errorf("%d mostly dead segments become one, want %d", len(step), p.Width)
+	}
+}
+
 func sized(size, live int64) candidate {
 	return candidate{Segment: &segment.Segment{Record: segment.Record{Size: size}}, live: live}
 }

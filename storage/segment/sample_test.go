@@ -1,9 +1,14 @@
 package segment
 
 import (
+	"encoding/binary"
+	"log/slog"
 	"math"
 	"math/rand/v2"
+	"path/filepath"
 	"testing"
+
+	"github.com/carillonmq/carillon/storage/name"
 )
 
 // Sizes over five decades, dead ones at random: the sample must not be far off,
@@ -54,5 +59,51 @@ func TestSample_ofAFewBytes(t *testing.T) {
 		if taken, err := g.TakeSample(t.Context()); err != nil || len(taken) == 0 {
 			t.Errorf("%v of %d bytes: %v", taken, g.Size, err)
 		}
+	}
+}
+
+// A file may hold rows alone, of messages that lie elsewhere: it is as much alive as these are.
+func TestSample_estimatesRowsOfMessagesElsewhere(t *testing.T) {
+	const rows = 20_000
+	path := filepath.Join(t.TempDir(), "1.seg")
+	w, err := Create(path, WithIDs, rows+1, rows, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i := range uint64(rows) {
+		r := name.Row{Seq: i + 1, Due: int64(i), Target: "orders", Foreign: true}
+		binary.BigEndian.PutUint64(r.Hash[:], i)
+		if err := w.AddRow(&r); err != nil {
+			t.Fatal(err)
+		}
+	}
+	record, err := w.Finish()
+	if err != nil {
+		t.Fatal(err)
+	}
+	g, err := Open(path, 1, record, slog.New(slog.DiscardHandler))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(g.Release)
+	taken, err := g.TakeSample(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	for what, alive := range map[string]struct {
+		is    func(seq uint64) bool
+		share float64
+	}{
+		"all":        {func(uint64) bool { return true }, 1},
+		"the second": {func(seq uint64) bool { return seq > rows/2 }, 0.5},
+		"one in 4":   {func(seq uint64) bool { return seq%4 == 0 }, 0.25},
+		"none":       {func(uint64) bool { return false }, 0},
+	} {
+		if got := float64(taken.LiveBytes(g.Size, alive.is)) / float64(g.Size); math.Abs(got-alive.share) > 0.06 {
+			t.Errorf("%s: %.2f of the file is taken for alive, want %.2f", what, got, alive.share)
+		}
+	}
+	if len(taken) > 2*SampleSize {
+		t.Errorf("%d rows were sampled, of %d", len(taken), rows)
 	}
 }
