@@ -220,3 +220,28 @@ func TestPacker_boundsTheLookUpsOfACommand(t *testing.T) {
 		t.Errorf("asked %v of %v records, up to %d", asked, records, next)
 	}
 }
+
+// A command of the usual size costs no memory of its own; one of very many operations does not leave it with the packer.
+func TestPacker_keepsRoomForTheNextCommand(t *testing.T) {
+	pack := packer{most: raftfsm.MaxCommandBytes, lead: lead, propose: func(raftfsm.Ingest, []packedPart) error { return nil }}
+	for _, test := range []struct {
+		operations int
+		keeps      bool
+	}{{100, true}, {mostRoom + 1, false}, {100, true}} {
+		batch := Batch{Topic: "orders.delay", Next: int64(test.operations)}
+		pack.begin(&batch, false)
+		for i := range int64(test.operations) {
+			r := reading{offset: i, open: true, operation: raftfsm.Operation{Verb: raftfsm.Schedule}}
+			if err := pack.add(&batch, &r, testNow); err != nil {
+				t.Fatal(err)
+			}
+		}
+		pack.end(&batch)
+		if err := pack.flush(testNow); err != nil {
+			t.Fatal(err)
+		}
+		if room := cap(pack.operations); (room > 0) != test.keeps || room > mostRoom {
+			t.Errorf("after %d operations there is room for %d", test.operations, room)
+		}
+	}
+}

@@ -26,5 +26,10 @@ func TestLoss_isAProblemForAnHour(t *testing.T) {
 		if got := l.problem(); got != "" {
 			t.Errorf("an hour later: %q", got)
 		}
+		l.note(move{PositionSet: raftfsm.PositionSet{Position: storage.Position{Topic: "b.delay", Next: 3}, From: 2}})
+		want = "1 records were deleted by Kafka within the last hour or so before they could be read, of b.delay/0: raise the retention of the delay topics"
+		if got := l.problem(); got != want {
+			t.Errorf("lost again: %q, want %q", got, want)
+		}
 	})
 }
