@@ -76,6 +76,22 @@ func TestClaims_nameOnlyTheHoldsThatChange(t *testing.T) {
 	})
 }
 
+// The scheduler sleeps until a message is a lead away, and claims it then: not a moment before, when it might still be
+// cancelled, nor one after, having woken in vain.
+func TestClaims_areMadeALeadAhead(t *testing.T) {
+	const now = 1_000_000
+	c := newClaims(storage.Claim{Through: now - 5000}, 0)
+	for next := int64(now + 1); next < now+5000; next++ {
+		wakes := now + c.wait(now, next).Milliseconds()
+		if want := min(max(next-ClaimLead, now+1), now+1000); wakes != want {
+			t.Fatalf("due in %d ms: the scheduler wakes after %d ms, want %d", next-now, wakes-now, want-now)
+		}
+		if got, want := c.wants(wakes, next), wakes >= next-ClaimLead; got != want {
+			t.Fatalf("due in %d ms: after %d ms a claim is wanted: %v, want %v", next-now, wakes-now, got, want)
+		}
+	}
+}
+
 // A target that is tried again and again, and fails, is held all the time as it was. More waits for it
 // than it is handed at a time.
 func TestClaims_nameNoHoldThatStaysAsItIs(t *testing.T) {

@@ -60,6 +60,29 @@ func TestScheduler_targetWithABacklogDelaysNoOther(t *testing.T) {
 	})
 }
 
+// What a target is handed and has not acknowledged is as much as it may have, neither less nor more, whether it flows
+// or catches up.
+func TestScheduler_handsATargetAsMuchAsItMayHave(t *testing.T) {
+	onStage(t, func(ctx context.Context, s *stage) {
+		s.limits = Limits{Loaded: 400, Handed: 40, HandedAll: 640, Page: 20, Feed: FeedCapacity}
+		s.silent["slow"] = true
+		s.lead(ctx)
+		s.accept(ctx, "slow", 300, func(int) time.Duration { return 0 })
+		for acked := 0; acked <= 200; acked += 25 {
+			time.Sleep(time.Second)
+			got := s.got("slow")
+			if len(got)-acked != s.limits.Handed {
+				t.Fatalf("the publisher has %d messages, want %d", len(got)-acked, s.limits.Handed)
+			}
+			var runs []storage.SeqRun
+			for _, ref := range got[acked : acked+25] {
+				runs = append(runs, storage.SeqRun{First: ref.Seq, Last: ref.Seq})
+			}
+			s.propose(ctx, raftfsm.Ack{Runs: runs})
+		}
+	})
+}
+
 // Half of what a target may have is with the publisher for good; the rest is fed on.
 func TestScheduler_feedsATargetThatKeepsMuchForLong(t *testing.T) {
 	onStage(t, func(ctx context.Context, s *stage) {

@@ -355,3 +355,21 @@ func TestScheduler_newTermTakesOverWhatWasParkedAndWhatWaits(t *testing.T) {
 		s.check("stuck", 1000)
 	})
 }
+
+// A node that has nothing to do costs next to nothing: a look a second, since the clock may be set.
+func TestScheduler_sleepsWhileNothingIsDue(t *testing.T) {
+	onStage(t, func(ctx context.Context, s *stage) {
+		s.lead(ctx)
+		s.accept(ctx, "later", 100, after(time.Hour))
+		s.accept(ctx, "soon", 100, after(time.Second))
+		time.Sleep(5 * time.Second)
+		synctest.Wait()
+		before := s.passes
+		time.Sleep(time.Minute)
+		synctest.Wait()
+		if passes := s.passes - before; passes > 61 {
+			t.Errorf("%d passes in a minute in which nothing was due, want one a second", passes)
+		}
+		s.check("soon", 100)
+	})
+}

@@ -6,8 +6,10 @@ import (
 	"reflect"
 	"slices"
 	"testing"
+	"time"
 
 	"github.com/carillonmq/carillon/storage"
+	"github.com/carillonmq/carillon/wheel/timer"
 )
 
 func at(due int64) storage.Ref { return storage.Ref{Due: due} }
@@ -177,5 +179,25 @@ func TestList_shrinks(t *testing.T) {
 		if !ts.in[flowing].has(target) || ts.in[flowing].targets[target.place[placeState]-1] != target {
 			t.Errorf("%s is not where it says", target.name)
 		}
+	}
+}
+
+// So is what a window took of messages that are gone: a map never gives memory back by itself.
+func TestWindow_shrinks(t *testing.T) {
+	w := newWindow(timer.QueueConfig{Now: time.Now}, DefaultLimits())
+	const many, few = 100_000, 100
+	for seq := range uint64(many) {
+		w.hand(storage.Ref{Due: 1, Seq: seq}, keptMessage{})
+	}
+	copies := 0
+	for seq := range uint64(many - few) {
+		before := w.most
+		w.drop(seq)
+		if w.most != before {
+			copies++
+		}
+	}
+	if len(w.kept) != few || w.most > 8*mostSmall || copies > 2 {
+		t.Errorf("%d messages are kept in a map that had %d, after %d copies", len(w.kept), w.most, copies)
 	}
 }
