@@ -139,6 +139,22 @@ func TestLane_startsParkedWhenConfirmed(t *testing.T) {
 	})
 }
 
+// The scheduler may have parked a target anew by the time that it hears that the target is on trial.
+func TestOnTrial_isWatchedAgainWhenConfirmed(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newBench(t)
+		b.sink.topic("works", 1)
+		for round := range 3 {
+			b.Confirm("works")
+			b.after(mostProbe)
+			if diff := cmp.Diff([]schedule.Verdict{{Target: "works"}}, b.verdicts()); diff != "" {
+				t.Errorf("round %d: verdicts (-want +got):\n%s", round, diff)
+			}
+		}
+		b.stop()
+	})
+}
+
 func TestLane_doesNotFlapWhenOnlyProbesSucceed(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := newBench(t)
@@ -271,6 +287,9 @@ func TestDispatcher_missingTargetsCostNoLane(t *testing.T) {
 		b.after(testTimeout / 2)
 		if more := runtime.NumGoroutine() - goroutines; more > 10 {
 			t.Errorf("%d goroutines more", more)
+		}
+		if n := len(b.verdicts()); n > 0 {
+			t.Errorf("%d targets are to be fed again that are still missing, before that has lasted for long enough", n)
 		}
 		asked := b.sink.asked
 		b.after(time.Minute)
