@@ -13,9 +13,15 @@ import (
 	"sync"
 	"time"
 
+	"golang.org/x/sys/unix"
+
 	"github.com/carillonmq/carillon/broker/brokertest/draw"
 	"github.com/carillonmq/carillon/broker/brokertest/mutants"
 )
+
+// mostMemory is what each process that builds, tests or plays a mutant may have, in bytes: one that
+// appends without end would take all that the machine has, and others with it.
+const mostMemory = 8 << 30
 
 // hunting is what the verbs that try mutants are told.
 type hunting struct {
@@ -59,6 +65,9 @@ func newHunt(ctx context.Context, c hunting) (*hunt, error) {
 	if c.seeds == 0 {
 		return nil, fmt.Errorf("-seeds 0: %w: want at least 1", errNothing)
 	}
+	if err := boundMemory(); err != nil {
+		return nil, err
+	}
 	tree, err := mutants.Copy(ctx, ".", filepath.Join(c.dir, "tree"))
 	if err != nil {
 		return nil, err
@@ -74,6 +83,20 @@ func newHunt(ctx context.Context, c hunting) (*hunt, error) {
 		return nil, errors.Join(err, h.close())
 	}
 	return h, nil
+}
+
+// boundMemory bounds this process, and with it those that it starts.
+func boundMemory() error {
+	var limit unix.Rlimit
+	err := unix.Getrlimit(unix.RLIMIT_DATA, &limit)
+	if err == nil && limit.Cur > mostMemory {
+		limit.Cur = mostMemory
+		err = unix.Setrlimit(unix.RLIMIT_DATA, &limit)
+	}
+	if err != nil {
+		return fmt.Errorf("bound the memory of mutants: %w", err)
+	}
+	return nil
 }
 
 // close gives the directory back. What is known stays there.
