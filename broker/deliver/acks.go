@@ -58,7 +58,7 @@ type acks struct {
 	gathered ends
 	oldest   time.Time     // when the first of gathered came
 	proposed time.Time     // the same of taken, while they are not in the log; zero: nothing is on its way
-	commits  time.Duration // what a commit takes, smoothed
+	commits  time.Duration // what a commit takes: at once when it takes longer, and by and by when it takes less
 }
 
 // commitFunc puts a command into the log and waits until it is applied here.
@@ -188,7 +188,7 @@ func (a *acks) flush(ctx context.Context) error {
 func (a *acks) committed(took time.Duration, all bool) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	a.commits = (a.commits + took) / 2
+	a.commits = max(took, (a.commits+took)/2)
 	if all {
 		a.proposed = time.Time{}
 	}

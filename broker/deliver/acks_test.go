@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -114,6 +115,51 @@ func TestAcks_boundWhatAKillRepeats(t *testing.T) {
 			}
 		})
 	}
+}
+
+// Commits take longer from one moment to the next when the kernel writes back. The lanes wait for the first of these, and
+// not for the others, which take what that one took.
+func TestAcks_keepLanesWaitingForTheFirstOfSlowCommitsAlone(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const slow = 200 * time.Millisecond
+		var takes atomic.Int64
+		takes.Store(int64(3 * time.Millisecond))
+		acks := newAcks(func(context.Context, raftfsm.Command) (raftfsm.Result, error) {
+			time.Sleep(time.Duration(takes.Load()))
+			return raftfsm.Result{}, nil
+		}, func() int64 { return time.Now().UnixMilli() })
+		ctx, cancel := context.WithCancel(t.Context())
+		done := make(chan error, 1)
+		go func() { done <- acks.run(ctx) }()
+		waited := 0
+		for round := range 5_000 {
+			switch round {
+			case 1_000:
+				takes.Store(int64(slow))
+			case 4_000:
+				takes.Store(int64(3 * time.Millisecond))
+			}
+			if acks.isBehind(time.Now()) {
+				waited++
+			} else {
+				acks.put([]uint64{uint64(round)})
+			}
+			time.Sleep(time.Millisecond)
+			synctest.Wait()
+		}
+		if most := int((slow + 2*ackDelay) / time.Millisecond); waited == 0 || waited > most {
+			t.Errorf("nothing might be sent for %d ms, want some and %d at most", waited, most)
+		}
+		acks.mu.Lock()
+		if acks.commits > leastUnacked/2 {
+			t.Errorf("commits count as %v a second after they take 3 ms again", acks.commits)
+		}
+		acks.mu.Unlock()
+		cancel()
+		if err := <-done; err != nil {
+			t.Error(err)
+		}
+	})
 }
 
 // The Ack that a lane waits for gets through at whatever moment between its taking the channel and its

@@ -2,6 +2,7 @@ package schedule
 
 import (
 	"slices"
+	"time"
 
 	"github.com/carillonmq/carillon/storage"
 )
@@ -19,6 +20,12 @@ const (
 	mostHandedAll = 16 * MostHanded
 	// leastHanded is what any target may have whatever the others keep.
 	leastHanded = 16
+	// paceOver is how long messages may be with the publisher before MostHanded bounds how fast they go out: the Acks of
+	// a target that takes a hundred thousand a second come after two commits, which take 0.4 s while the kernel writes
+	// back. So a target may have twice what is acknowledged of it in this time.
+	paceOver = 500 * time.Millisecond
+	// leastPaced is after how many Acks the pace is looked at: a target with fewer in paceOver is not bounded by MostHanded.
+	leastPaced = 1024
 )
 
 // A DueMessage is what the scheduler hands to the publisher when the time of a
@@ -63,15 +70,42 @@ func (s *Scheduler) stillOut(t *target) []storage.Ref {
 	return f.out
 }
 
-// allowance is how many messages of one target the publisher may have now.
-func (s *Scheduler) allowance() int {
-	left := s.limits.HandedAll - s.window.handed
-	return min(s.limits.Handed, max(leastHanded, left/4))
+// A pace counts the messages of a target that the publisher had, and that have ended.
+type pace struct {
+	since  time.Time
+	ended  int // since then
+	lately int // in paceOver, when that was last counted
+}
+
+// end counts a message.
+func (p *pace) end() {
+	if p.ended++; p.ended%leastPaced != 0 {
+		return
+	}
+	now := time.Now()
+	if took := now.Sub(p.since); took >= paceOver {
+		*p = pace{since: now, lately: int(int64(p.ended) * int64(paceOver) / int64(took))}
+	}
+}
+
+// left is how many messages more the publisher may have of all targets.
+func (s *Scheduler) left() int { return s.limits.HandedAll - s.window.handed }
+
+// allowance is how many messages of one target the publisher may have now, when so many more are left for all. One that takes
+// many is bounded by its pace, and leaves others half of what there is.
+//
+// One that is released may have no more, since what it has cannot be cancelled.
+func (s *Scheduler) allowance(t *target, left int) int {
+	ordinary := min(s.limits.Handed, max(leastHanded, left/4))
+	if t.feeding == nil || t.feeding.release != nil {
+		return ordinary
+	}
+	return max(ordinary, min(2*t.feeding.pace.lately, left/2))
 }
 
 // hasRoomAgain reports whether a target that was full may have a good deal more.
 func (s *Scheduler) hasRoomAgain(t *target) bool {
-	allowance := s.allowance()
+	allowance := s.allowance(t, s.left())
 	return int(t.handed) <= allowance-allowance/4
 }
 
@@ -80,7 +114,8 @@ func (s *Scheduler) hasRoomAgain(t *target) bool {
 func (s *Scheduler) isHungry(t *target) bool {
 	wanting := len(s.targets.in[full].targets) + len(s.targets.in[queued].targets)
 	share := s.limits.HandedAll / max(wanting, 1)
-	return int(t.handed) <= min(max(share, leastHanded), s.limits.Handed)/2
+	most := max(s.limits.Handed, s.allowance(t, s.left()))
+	return int(t.handed) <= min(max(share, leastHanded), most)/2
 }
 
 // queueIfRoom has the next sweep take a full target along that has room again. One that is queued already may

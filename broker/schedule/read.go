@@ -182,7 +182,7 @@ func (s *Scheduler) joinsBefore(end storage.Ref) bool {
 
 // takeSwept takes in what was read for those that catch up, up to end.
 func (s *Scheduler) takeSwept(items []storage.Item, end storage.Ref, limit int64) error {
-	due, allowance := s.due[:0], s.allowance()
+	due, left := s.due[:0], s.left()
 	for _, item := range items {
 		if !item.Ref.Less(end) {
 			break
@@ -200,7 +200,7 @@ func (s *Scheduler) takeSwept(items []storage.Item, end storage.Ref, limit int64
 			if err := s.add(t, item); err != nil {
 				return err
 			}
-		case int(t.handed) < allowance:
+		case int(t.handed) < s.allowance(t, left):
 			due = s.hand(due, t, item.Ref, s.topics.index(item.Topic))
 		default:
 			if kept {

@@ -314,7 +314,7 @@ func (s *Scheduler) fire(limit int64) (more bool) {
 			s.targets.forget(t)
 		case t.hasOwnMark() || !ref.Less(s.targets.reach(t)):
 			s.leaveInStorage(t, ref)
-		case int(t.handed) >= s.allowance():
+		case int(t.handed) >= s.allowance(t, s.left()):
 			s.drop(ref.Seq)
 			s.targets.stop(t, ref)
 		default:
@@ -406,10 +406,15 @@ func (s *Scheduler) forget(run storage.SeqRun) {
 }
 
 func (s *Scheduler) forgetOne(seq uint64) {
-	if t := s.drop(seq); t != nil {
-		s.queueIfRoom(t)
-		s.targets.forget(t)
+	t, handed := s.drop(seq)
+	if t == nil {
+		return
 	}
+	if handed {
+		t.fed().pace.end()
+	}
+	s.queueIfRoom(t)
+	s.targets.forget(t)
 }
 
 // add puts a message that waits into the window.
@@ -422,18 +427,18 @@ func (s *Scheduler) add(t *target, item storage.Item) error {
 }
 
 // drop takes a message out of the window and returns its target, nil when it was not
-// there.
-func (s *Scheduler) drop(seq uint64) *target {
+// there, and whether the publisher had it.
+func (s *Scheduler) drop(seq uint64) (t *target, handed bool) {
 	m, kept := s.window.drop(seq)
 	if !kept {
-		return nil
+		return nil, false
 	}
-	t := s.targets.byIndex[m.target]
+	t = s.targets.byIndex[m.target]
 	t.kept--
 	if m.handed {
 		t.handed--
 	}
-	return t
+	return t, m.handed
 }
 
 // retreat empties the window and moves the frontier back to its first message, or

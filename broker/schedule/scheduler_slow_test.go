@@ -121,3 +121,67 @@ func TestScheduler_parkedTargetIsReadFromItsOwnFirstMessage(t *testing.T) {
 		}
 	})
 }
+
+// A lateAcks is a publisher whose Acks are in the log 0.4 s after the hand-over: two commits while the kernel writes back.
+type lateAcks struct{ *stage }
+
+func (p lateAcks) Hand(due []DueMessage) {
+	acks := make([]storage.SeqRun, 0, len(due))
+	p.mu.Lock()
+	for _, d := range due {
+		p.handed[d.Target] = append(p.handed[d.Target], d.Ref)
+		p.at[d.Seq] = time.Now().UnixMilli()
+		if !p.silent[d.Target] {
+			acks = append(acks, storage.SeqRun{First: d.Seq, Last: d.Seq})
+		}
+	}
+	p.mu.Unlock()
+	time.AfterFunc(400*time.Millisecond, func() { p.node.Propose(context.Background(), raftfsm.Ack{Runs: acks}) })
+}
+
+// Forty thousand a second go to one target, which takes all at once. MostHanded in 0.4 s would be half of that, and
+// what comes in would wait longer and longer.
+func TestScheduler_handsABusyTargetAsMuchAsItTakesWhileAcksAreSlow(t *testing.T) {
+	onStage(t, func(ctx context.Context, s *stage) {
+		s.publisher, s.unchecked = lateAcks{s}, true
+		s.lead(ctx)
+		const each, rounds = 400, 1000
+		most := 0
+		for i := range rounds {
+			s.accept(ctx, "out", each, func(int) time.Duration { return 0 })
+			time.Sleep(10 * time.Millisecond)
+			if i > rounds/2 {
+				most = max(most, (i+1)*each-len(s.got("out")))
+			}
+		}
+		if most > 10*each {
+			t.Errorf("%d messages wait that were due more than 0.1 s before", most)
+		}
+		time.Sleep(10 * time.Second)
+		s.check("out", each*rounds)
+	})
+}
+
+// It keeps what it was handed for what it took before, and is handed no more; others find room.
+func TestScheduler_busyTargetThatStopsLeavesRoomForOthers(t *testing.T) {
+	onStage(t, func(ctx context.Context, s *stage) {
+		s.publisher, s.unchecked = lateAcks{s}, true
+		s.lead(ctx)
+		const each, rounds = 600, 200
+		for range rounds {
+			s.accept(ctx, "out", each, func(int) time.Duration { return 0 })
+			time.Sleep(10 * time.Millisecond)
+		}
+		time.Sleep(350 * time.Millisecond) // of what it takes something is left, or it would be forgotten
+		s.silence("out", true)
+		s.accept(ctx, "out", 70_000, func(int) time.Duration { return 0 })
+		time.Sleep(time.Second)
+		kept := len(s.got("out")) - each*rounds
+		if least, most := 2*MostHanded, mostHandedAll/3+PageSize; kept < least || kept > most {
+			t.Errorf("the target keeps %d, want %d to %d", kept, least, most)
+		}
+		s.accept(ctx, "fine", MostHanded, func(int) time.Duration { return 0 })
+		time.Sleep(time.Second)
+		s.checkOnTime("fine", MostHanded)
+	})
+}

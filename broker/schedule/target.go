@@ -102,6 +102,7 @@ type feeding struct {
 	out     []storage.Ref // what was handed over, and some that is gone
 	round   uint64        // queued: of the sweep that takes it along
 	release *release      // nil: it is not released step by step
+	pace    pace          // of its Acks
 }
 
 // fed returns the feeding of a target that has one from now on.

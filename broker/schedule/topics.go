@@ -302,7 +302,7 @@ func (s *Scheduler) takeBack(h *heldTopic, items []storage.Item, limit int64) (t
 	h.full = ""
 	var due []DueMessage
 	defer func() { s.publish(due) }()
-	allowance := s.allowance()
+	left := s.left()
 	for i, item := range items {
 		t := s.targets.get(item.Target)
 		_, kept := s.window.kept[item.Seq]
@@ -317,7 +317,7 @@ func (s *Scheduler) takeBack(h *heldTopic, items []storage.Item, limit int64) (t
 			if err := s.add(t, item); err != nil {
 				return i, err
 			}
-		case int(t.handed) < allowance:
+		case int(t.handed) < s.allowance(t, left):
 			h.read = storage.Ref{Due: item.Due, Seq: item.Seq + 1}
 			due = s.hand(due, t, item.Ref, s.topics.index(item.Topic))
 		case !slices.ContainsFunc(items, func(other storage.Item) bool { return other.Target != item.Target }):

@@ -1,6 +1,7 @@
 package e2e
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -120,41 +121,73 @@ func BenchmarkRisingThrough(b *testing.B) {
 	}
 }
 
-// BenchmarkTracedThrough prints second by second how late messages of 100 B are, of the bare loop and of one node, at one
-// rate for so long that the kernel writes back what Kafka has written, three times; THROUGH=180000/40s says another rate
-// and time.
+// BenchmarkTracedThrough prints second by second how late messages are, of the bare loop and of one node, each at one rate
+// for so long that the kernel writes back what Kafka has written, three times; and what one rate is of the other, if both
+// are kept up. THROUGH=90000/5m/1000/150000 says the node's rate, and how long, how many bytes and the loop's rate, of which
+// the last ones may be left out.
 func BenchmarkTracedThrough(b *testing.B) {
-	rate, span := 150_000, 95*time.Second
+	load := tracedLoad{rate: 150_000, span: 95 * time.Second, size: 100}
 	if text := os.Getenv("THROUGH"); text != "" {
-		wantRate, wantSpan, _ := strings.Cut(text, "/")
-		var wrong, wrongSpan error
-		rate, wrong = strconv.Atoi(wantRate)
-		span, wrongSpan = time.ParseDuration(wantSpan)
-		if err := errors.Join(wrong, wrongSpan); err != nil {
-			b.Fatalf("THROUGH=%s: %v; write messages a second and how long, as in 180000/40s", text, err)
+		if err := load.read(text); err != nil {
+			b.Fatalf("THROUGH=%s: %v; write messages a second, how long, bytes and the loop's messages a second, as in 90000/5m/1000/150000", text, err)
 		}
 	}
-	f := newPassage(b, 100)
-	run := func(name, in, out string) {
-		for _, warmUp := range []int{30_000, 60_000, 110_000} { // Kafka is slow under a load that it has not seen
-			f.pass(in, out, warmUp, 6*time.Second)
+	load.bare = cmp.Or(load.bare, load.rate)
+	f := newPassage(b, load.size)
+	kept := map[string]bool{}
+	run := func(b *testing.B, name, in, out string, rate int) {
+		for i := range 3 { // Kafka is slow under a load that it has not seen
+			f.pass(in, out, (i+1)*rate/4, 6*time.Second)
 		}
 		f.isTraced = true
-		late := lastLate(b, f.pass(in, out, rate, span))
+		late := lastLate(b, f.pass(in, out, rate, load.span))
 		f.isTraced = false
-		b.Logf("%-8s %6d/s for %v: p99 of the last quarter %v", name, rate, span, late)
+		kept[name] = late <= throughLate
+		b.Logf("%-8s %6d/s of %d bytes for %v: p99 of the last quarter %v, kept up: %v", name, rate, load.size, load.span, late, kept[name])
+		b.ReportMetric(0, "ns/op")
 	}
 	b.Run("bare", func(b *testing.B) {
 		stop := passOn(b, f.kafka, "raw.in", "raw")
 		defer stop()
-		run("bare", "raw.in", "raw")
-		b.ReportMetric(0, "ns/op")
+		run(b, "bare", "raw.in", "raw", load.bare)
 	})
 	b.Run("carillon", func(b *testing.B) {
 		f.startNode()
-		run("carillon", delayTopic, targetTopic)
-		b.ReportMetric(0, "ns/op")
+		run(b, "carillon", delayTopic, targetTopic, load.rate)
+		if kept["carillon"] && kept["bare"] {
+			b.ReportMetric(float64(load.rate)/float64(load.bare), "of-bare")
+		}
 	})
+}
+
+// A tracedLoad is what BenchmarkTracedThrough passes through.
+type tracedLoad struct {
+	rate int // messages a second through the node
+	span time.Duration
+	size int // bytes of a message's value
+	bare int // messages a second through the bare loop; 0: as many
+}
+
+// read takes over what the text says.
+func (l *tracedLoad) read(text string) (err error) {
+	for i, part := range strings.Split(text, "/") {
+		switch i {
+		case 0:
+			l.rate, err = strconv.Atoi(part)
+		case 1:
+			l.span, err = time.ParseDuration(part)
+		case 2:
+			l.size, err = strconv.Atoi(part)
+		case 3:
+			l.bare, err = strconv.Atoi(part)
+		default:
+			err = errors.New("more than four parts")
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // A passage is messages that are produced to one topic and come out of another.
