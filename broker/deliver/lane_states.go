@@ -48,7 +48,7 @@ func (s *sending) step(ctx context.Context, l *lane, e event) (state, error) {
 	case ordered:
 		if confirmed := l.takeOrders(); confirmed {
 			if l.isIdle() {
-				return l.end(newParked(l, parked{first: firstWaiting{timeout: l.p.cfg.LeastMissingTimeout}}))
+				return l.end(newParked(l, parked{had: &hadLane{timeout: l.p.cfg.LeastMissingTimeout}}))
 			}
 			// A target with messages to send is not parked, and the scheduler must hear that.
 			l.p.cfg.Verdicts.Put(schedule.Verdict{Target: l.target})
@@ -274,7 +274,8 @@ func (l *lane) park(ctx context.Context, cause error, first firstWaiting) (state
 	l.letters.reported = false // so that the alarm rings each time
 	l.p.alarm(&l.letters, cause)
 	probeAfter := l.health.park(cause)
-	t := newParked(l, parked{unanswered: 1, probeAfter: probeAfter, silentSince: l.p.moment(l.health.silentSince), first: first, counted: counted})
+	t := newParked(l, parked{unanswered: 1, probeAfter: probeAfter, due: first.due,
+		had: &hadLane{timeout: first.timeout, silentSince: l.p.moment(l.health.silentSince), counted: counted}})
 	l.p.cfg.Verdicts.Put(schedule.Verdict{Target: l.target, Parked: true, Returned: l.giveBack()})
 	return l.end(t)
 }

@@ -146,7 +146,7 @@ func (s *unseen) park(d *dispatcher, t *laneless, cause error) {
 		d.warned = time.Now()
 	}
 	d.p.alarm(t.letters, cause)
-	next := &parked{probeAfter: leastProbe, first: firstWaiting{due: s.waiting[0].Due, timeout: d.p.cfg.LeastMissingTimeout}}
+	next := &parked{probeAfter: leastProbe, due: s.waiting[0].Due}
 	t.standing = next
 	d.p.cfg.Count.Parked(1)
 	next.giveBack(d, t, s.waiting)
@@ -160,12 +160,26 @@ type parked struct {
 	// with Confirm. The target is fed again only when all are answered. What was handed
 	// over before the scheduler knew has come back by then, and nobody overtakes it:
 	// invariant 5.
-	unanswered  int32
-	trial       bool          // it goes on trial when it wakes, though it is absent
-	probeAfter  time.Duration // wait before the next probe
+	unanswered int32
+	trial      bool          // it goes on trial when it wakes, though it is absent
+	probeAfter time.Duration // wait before the next probe
+	due        int64         // of the message that is first in line
+	had        *hadLane      // nil: it had none, as most of a hundred thousand names
+}
+
+// A hadLane is what is known of a parked target only if its lane has parked it.
+type hadLane struct {
+	timeout     time.Duration // of firstWaiting
 	silentSince moment        // of health
-	first       firstWaiting
 	counted     *missingCount // as missing, for a delay topic; nil: it is not
+}
+
+// first is what is known of the message that is first in line. What no lane has read may wait as briefly as any.
+func (s *parked) first(p *Publisher) firstWaiting {
+	if s.had == nil {
+		return firstWaiting{due: s.due, timeout: p.cfg.LeastMissingTimeout}
+	}
+	return firstWaiting{due: s.due, timeout: s.had.timeout}
 }
 
 // newParked returns what is kept of the target of a lane that ends.
@@ -178,7 +192,7 @@ func newParked(l *lane, standing parked) *laneless {
 // parkAsConfirmed parks a target that nothing waits for here, and that the scheduler knows to be
 // parked from the claim of an earlier term.
 func (d *dispatcher) parkAsConfirmed(t *laneless, probeAfter time.Duration) {
-	t.standing = &parked{probeAfter: probeAfter, first: firstWaiting{timeout: d.p.cfg.LeastMissingTimeout}}
+	t.standing = &parked{probeAfter: probeAfter}
 	d.p.cfg.Count.Parked(1)
 	if !t.asked {
 		d.wakeAfter(t, 0)
@@ -225,11 +239,12 @@ func (s *parked) hear(d *dispatcher, t *laneless, heard PartitionCount) {
 // first message is read, and its delay topic is known.
 func (s *parked) mayTry(d *dispatcher, t *laneless, cause error) bool {
 	absent := t.absence(d.p)
-	if isAbsent(cause) && s.first.isOverdue(&absent, d.p.now()) {
+	first := s.first(d.p)
+	if isAbsent(cause) && first.isOverdue(&absent, d.p.now()) {
 		return true
 	}
-	most := d.p.cfg.LeastMostMissing
-	return most > 0 && len(d.laneless) > most && s.counted == nil && s.first.timeout != forever && t.letters == nil &&
+	most, counted := d.p.cfg.LeastMostMissing, s.had != nil && s.had.counted != nil
+	return most > 0 && len(d.laneless) > most && !counted && first.timeout != forever && t.letters == nil &&
 		errors.Is(cause, ErrTargetMissing) && absent.lasted(parkAfter)
 }
 
@@ -284,8 +299,9 @@ func (s *parked) nextProbe(d *dispatcher, t *laneless) time.Duration {
 	}
 	lasted := time.Since(d.p.time(t.absent.since))
 	wait := max(s.probeAfter, min(lasted/absentShare, mostAbsentProbe))
-	overdue := time.Duration(s.first.due-d.p.now())*time.Millisecond + s.first.timeout
-	if left := max(overdue, s.first.timeout-lasted); left > 0 && s.first.timeout != forever {
+	first := s.first(d.p)
+	overdue := time.Duration(first.due-d.p.now())*time.Millisecond + first.timeout
+	if left := max(overdue, first.timeout-lasted); left > 0 && first.timeout != forever {
 		wait = min(wait, left)
 	}
 	return wait
@@ -293,9 +309,13 @@ func (s *parked) nextProbe(d *dispatcher, t *laneless) time.Duration {
 
 // resume has the target fed again, on trial.
 func (s *parked) resume(d *dispatcher, t *laneless) {
-	t.standing = &onTrial{since: time.Now(), probeAfter: s.probeAfter, silentSince: s.silentSince}
-	if s.counted != nil {
-		d.p.missing.release(s.counted)
+	next := &onTrial{since: time.Now(), probeAfter: s.probeAfter}
+	t.standing = next
+	if had := s.had; had != nil {
+		next.silentSince = had.silentSince
+		if had.counted != nil {
+			d.p.missing.release(had.counted)
+		}
 	}
 	d.p.cfg.Count.Parked(-1)
 	d.p.cfg.Verdicts.Put(schedule.Verdict{Target: t.name})

@@ -301,6 +301,38 @@ func TestDispatcher_missingTargetsCostNoLane(t *testing.T) {
 	})
 }
 
+// Names of targets are free text: a hundred thousand that are missing may be parked, and most have had no lane.
+func TestDispatcher_keepsLittleOfANameThatIsParked(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const n, most = 50_000, 164 // bytes each, of which the map takes 33
+		b := newBench(t)
+		names := make([]string, n)
+		for i := range names {
+			names[i] = fmt.Sprintf("customer-%08d.replies", i)
+		}
+		d := newDispatcher(b.Publisher, func(*lane) {})
+		before := memory()
+		for i, name := range names {
+			d.order(name, []order{{DueMessage: schedule.DueMessage{Ref: storage.Ref{Due: 1, Seq: uint64(i)}, Target: name}}})
+		}
+		time.Sleep(parkAfter)
+		for _, name := range names {
+			d.laneless[name].asked = false
+			d.hear(d.laneless[name], PartitionCount{Err: ErrTargetMissing})
+		}
+		d.p.prober.urgent.Take(nil)
+		d.p.cfg.Verdicts.Take(nil)
+		each := (memory() - before) / n
+		t.Logf("%d bytes each", each)
+		if parked := d.p.cfg.Count.(*counted).parked; each > most || len(d.laneless) != n || int(parked) != n {
+			t.Errorf("%d bytes for each of %d entries, %d parked; want %d bytes at most, and %d parked", each, len(d.laneless), parked, most, n)
+		}
+		runtime.KeepAlive(names)
+		d.end()
+		b.stop()
+	})
+}
+
 // A target for which nothing waits leaves nothing behind.
 func TestDispatcher_forgetsTargets(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

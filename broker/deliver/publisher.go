@@ -330,8 +330,8 @@ func (d *dispatcher) takeEnded() {
 			d.p.cfg.Count.Parked(1)
 			s := t.standing.(*parked)
 			silent := time.Duration(0)
-			if s.silentSince != 0 {
-				silent = time.Since(d.p.time(s.silentSince))
+			if s.had.silentSince != 0 {
+				silent = time.Since(d.p.time(s.had.silentSince))
 			}
 			d.wakeAfter(t, s.pause(time.Since(l.begun), silent))
 			d.take(t, late)

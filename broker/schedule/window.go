@@ -218,6 +218,9 @@ func (o *outRefs) lowest(isGone func(storage.Ref) bool) storage.Ref {
 	for len(o.inOrder) > 0 && isGone(o.inOrder[0]) {
 		o.inOrder = o.inOrder[1:]
 	}
+	if len(o.inOrder) == 0 {
+		o.inOrder = nil // there may have been a hundred thousand, and what is in front of a slice stays in memory with it
+	}
 	for len(o.behind) > 0 && isGone(o.behind[0]) {
 		heap.Pop(&o.behind)
 	}
