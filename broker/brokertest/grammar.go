@@ -36,6 +36,8 @@ slow TOPIC answer=DURATION
 hush TOPIC
 well TOPIC
 error REQUEST err=ERROR [count=COUNT] [topic=TOPIC]
+stall BROKER
+revive BROKER
 stale metadata [lasts=DURATION]
 stale offsets [lasts=DURATION]
 produce TOPIC [abort] [transactional] [backwards] [count=COUNT] [every=DURATION] [about=DURATION] [spread=DURATION] [scatter=DURATION] [bytes=COUNT] [targets=COUNT] [ids=COUNT] [keys=COUNT] [key=TEXT] [value=TEXT] [HEADERS]
@@ -248,6 +250,9 @@ func checkKind(kind, text string) error {
 		broker, isBroker := strings.CutPrefix(text, kafkaHost)
 		_, numbered := nodeNumber("n" + broker)
 		ok, want = ok || isBroker && (broker == "" || numbered), "host: n1, n2, ..., kafka, or kafka1, kafka2, ... for one broker"
+	case "BROKER":
+		_, numbered := nodeNumber("n" + strings.TrimPrefix(text, kafkaHost))
+		ok, want = strings.HasPrefix(text, kafkaHost) && (text == kafkaHost || numbered), "broker: kafka, or kafka1, kafka2, ... where there are several"
 	case "REQUEST":
 		_, ok = requestKey(text)
 		want = "request of Kafka's protocol, such as Produce or ListOffsets"

@@ -3,6 +3,9 @@ package brokertest
 import (
 	"context"
 	"fmt"
+	"slices"
+	"strconv"
+	"strings"
 	"sync"
 	"time"
 
@@ -29,8 +32,10 @@ type kafkaFaults struct {
 	injected  []*injected
 	metadata  *staleMetadata
 	offsets   *staleOffsets
-	lagging   map[string]lagging // by topic
-	failed    time.Time          // when an injected error was last seen to be given
+	lagging   map[string]lagging      // by topic
+	failed    time.Time               // when an injected error was last seen to be given
+	stalled   map[int32]chan struct{} // by broker: closed when it is revived
+	stalls    bool                    // holdBack looks at requests
 	closed    chan struct{}
 }
 
@@ -42,6 +47,7 @@ func newKafkaFaults(kafka *kfake.Cluster, dial kgo.Opt) (*kafkaFaults, error) {
 		kafka: kafka, newest: make(map[int16]int16), older: kversion.Stable(),
 		answers: make(map[string]time.Duration), changed: make(chan struct{}), closed: make(chan struct{}),
 		forbidden: make(map[string]*kfake.FaultHandle), lagging: make(map[string]lagging),
+		stalled: make(map[int32]chan struct{}),
 	}
 	asking, err := kgo.NewClient(kgo.SeedBrokers(fmt.Sprintf("127.0.0.1:%d", kafkaPort)), dial)
 	if err != nil {
@@ -86,6 +92,9 @@ func (f *kafkaFaults) mend() {
 		e.remove()
 	}
 	f.injected, f.metadata, f.offsets = nil, nil, nil
+	for broker := range f.stalled {
+		_ = f.reviveLocked(broker) // it is stalled
+	}
 }
 
 // answer has Kafka take so long for each request with a record of the topic. When it is well
@@ -134,15 +143,18 @@ func (f *kafkaFaults) allow(topic string) error {
 // delay is the control function of records that are answered late.
 func (f *kafkaFaults) delay(request kmsg.Request) (kmsg.Response, error, bool) {
 	f.mu.Lock()
-	ill := len(f.answers) > 0 || f.ordinary > 0
+	ill := len(f.answers) > 0 || f.ordinary > 0 || len(f.stalled) > 0
 	f.mu.Unlock()
 	if !ill || !f.ofNode(request) {
 		return nil, nil, false
 	}
-	topics := f.topicsOf(request)
-	if f.longest(topics, 0) > 0 {
+	topics, revived := f.topicsOf(request), f.stalledNow()
+	if revived != nil || f.longest(topics, 0) > 0 {
 		came := time.Now()
-		f.kafka.SleepControl(func() { f.hold(topics, came) })
+		f.kafka.SleepControl(func() {
+			f.await(revived)
+			f.hold(topics, came)
+		})
 	}
 	return nil, nil, false
 }
@@ -218,4 +230,94 @@ func (f *kafkaFaults) topicsOf(request kmsg.Request) []string {
 		}
 	}
 	return topics
+}
+
+// A stalled Kafka broker takes what nodes ask and answers nothing until it is revived, and then all of it, as one whose
+// disk hangs or that is frozen. It greets who connects, and gives producer ids, all the same: a Kafka client asks for these
+// under a lock, for which the senders to other brokers wait, and that stops virtual time.
+
+// stall has the broker answer no node any more.
+func (f *kafkaFaults) stall(broker int32) error {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.stalled[broker] != nil {
+		return errNoEffect
+	}
+	f.stalled[broker] = make(chan struct{})
+	if !f.stalls {
+		f.stalls = true
+		f.kafka.ControlKey(-1, f.holdBack)
+	}
+	return nil
+}
+
+// revive has the broker answer again.
+func (f *kafkaFaults) revive(broker int32) error {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.reviveLocked(broker)
+}
+
+func (f *kafkaFaults) reviveLocked(broker int32) error {
+	if f.stalled[broker] == nil {
+		return errNoEffect
+	}
+	close(f.stalled[broker])
+	delete(f.stalled, broker)
+	f.failed = time.Now()
+	return nil
+}
+
+// stalledNow returns what is closed when the broker that has the request at hand answers again; nil: it does.
+func (f *kafkaFaults) stalledNow() <-chan struct{} {
+	broker := f.kafka.CurrentNode()
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.stalled[broker]
+}
+
+// holdBack is a control function, for as long as a broker is stalled. Records have one of their own (delay).
+func (f *kafkaFaults) holdBack(request kmsg.Request) (kmsg.Response, error, bool) {
+	f.mu.Lock()
+	if f.stalls = len(f.stalled) > 0; !f.stalls {
+		f.kafka.DropControl()
+	}
+	f.mu.Unlock()
+	if greets := []int16{int16(kmsg.ApiVersions), int16(kmsg.InitProducerID), int16(kmsg.Produce)}; slices.Contains(greets, request.Key()) || !f.ofNode(request) {
+		return nil, nil, false
+	}
+	if revived := f.stalledNow(); revived != nil {
+		f.kafka.SleepControl(func() { f.await(revived) })
+	}
+	return nil, nil, false
+}
+
+// await returns when the broker is revived; nil: at once.
+func (f *kafkaFaults) await(revived <-chan struct{}) {
+	if revived == nil {
+		return
+	}
+	select {
+	case <-revived:
+	case <-f.closed:
+	}
+}
+
+// stalledBrokers returns those that are.
+func (f *kafkaFaults) stalledBrokers() (brokers []int32) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	for broker := range f.stalled {
+		brokers = append(brokers, broker)
+	}
+	return brokers
+}
+
+// brokerNumber returns the number that Kafka gives the broker of the name: kafka or kafka1, kafka2, ...
+func brokerNumber(name string) int32 {
+	n, err := strconv.Atoi(strings.TrimPrefix(name, kafkaHost))
+	if err != nil {
+		return 0
+	}
+	return int32(n - 1)
 }

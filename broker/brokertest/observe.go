@@ -132,6 +132,7 @@ func (o *observer) step(s step, began time.Time) {
 	case "resume":
 		o.ended("pause " + name + " " + s.args.word(1))
 	}
+	o.lookAtStalls() // who leads what may have changed
 	o.look(s.verb, began)
 }
 
@@ -167,6 +168,7 @@ const ordinarySync = 20 * time.Millisecond
 
 // wellAll notes that nothing lasts any more that a step "well" ends.
 func (o *observer) wellAll() {
+	o.lookAtStalls()
 	o.lookAtClocks()
 	o.lookAtDisks()
 	for about := range o.open {
@@ -241,6 +243,7 @@ func (o *observer) look(verb string, since time.Time) {
 func (o *observer) sample() {
 	synctest.Wait() // nobody applies now: a command changes several things, one after the other
 	o.look("link", time.Now())
+	o.lookAtStalls()
 	o.sampleErrors()
 	o.sampleReach()
 	var states []storage.State
@@ -461,3 +464,31 @@ func (l *listener) WithGroup(name string) slog.Handler {
 
 // isDelayTopic tells a source from a target.
 func isDelayTopic(topic string) bool { return strings.HasSuffix(topic, ".delay") }
+
+// stalledBroker is what a fault of a topic is about that a stalled broker leads.
+const stalledBroker = "stalled-broker"
+
+// lookAtStalls notes which topics a stalled broker leads partitions of: for them it is a fault, until none is stalled, since
+// what was sent to one is waited for whoever leads by then. No other target may feel it.
+func (o *observer) lookAtStalls() {
+	brokers := o.cluster.faults.stalledBrokers()
+	if len(brokers) == 0 {
+		for about := range o.open {
+			if strings.HasPrefix(about, stalledBroker) {
+				o.ended(about)
+			}
+		}
+		return
+	}
+	note := func(topic string) {
+		for _, p := range o.cluster.kafka.PartitionInfos(topic) {
+			if slices.Contains(brokers, p.Leader) {
+				o.began(stalledBroker+" "+topic, ledger.Fault{Kind: "stall", Topic: topic, From: time.Now()})
+			}
+		}
+	}
+	note(o.cluster.config.DeadLetter.Topic)
+	for topic := range o.created {
+		note(topic)
+	}
+}

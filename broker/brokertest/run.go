@@ -206,6 +206,10 @@ func (p *player) carryOut(s step) error {
 		return p.wellTopic(name)
 	case "error":
 		return p.faults.fail(name, s.args)
+	case "stall":
+		return p.faults.stall(brokerNumber(name))
+	case "revive":
+		return p.faults.revive(brokerNumber(name))
 	case "stale":
 		user, _ := p.user()
 		defer user.Close()

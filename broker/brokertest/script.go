@@ -194,7 +194,11 @@ func (s script) checkNodes() error {
 		if brokers > 1 && stopsTime(step) {
 			return fmt.Errorf("line %d: %s needs brokers=1: a Kafka client asks for its producer id under a lock, for which the senders to other brokers wait while one does not answer, and that stops virtual time", step.line, step.verb)
 		}
-		if digits, ok := strings.CutPrefix(step.args.value("from", ""), kafkaHost); ok {
+		host := step.args.value("from", "")
+		if step.verb == "stall" || step.verb == "revive" {
+			host = step.args.word(0)
+		}
+		if digits, ok := strings.CutPrefix(host, kafkaHost); ok {
 			if n, _ := strconv.Atoi(digits); n > brokers {
 				return fmt.Errorf("line %d: there is no broker %s: Kafka has %d", step.line, digits, brokers)
 			}

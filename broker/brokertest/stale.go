@@ -95,7 +95,7 @@ func (f *kafkaFaults) lag(topic string, behind int64, lasts time.Duration, user 
 func (f *kafkaFaults) untrueUntil() time.Time {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	if len(f.injected) > 0 {
+	if len(f.injected) > 0 || len(f.stalled) > 0 {
 		return time.Now()
 	}
 	until := f.failed

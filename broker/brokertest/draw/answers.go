@@ -1,6 +1,9 @@
 package draw
 
-import "time"
+import (
+	"fmt"
+	"time"
+)
 
 // What Kafka answers changes: leaders move, partitions are added, topics are said to be missing, records are gone or seem to
 // be. One answer proves little, and one that is some seconds old less.
@@ -90,4 +93,28 @@ func strayAnswers(r *run, at, _ time.Duration) {
 		r.at(at, "error Metadata err=UNKNOWN_TOPIC_OR_PARTITION count=%d topic=%s", 2+r.IntN(6), topic)
 	}
 	r.at(at, "well %s", topic)
+}
+
+// stalledBroker is one of several Kafka brokers that answers nothing for some seconds, again and again, while messages come
+// one by one for targets that are led by all of them.
+func stalledBroker(r *run, at, length time.Duration) {
+	const targets = 12
+	r.at(at, "create f%% count=%d", targets)
+	at += length
+	r.mend(at)
+	at += 30*time.Second + 30*r.heartbeat // until that is recovered from
+	const mostStalls = 5
+	const lasts = mostStalls * 20 * time.Second
+	for n := range targets {
+		gap := r.span(250*time.Millisecond, 700*time.Millisecond)
+		r.produce(at, int(lasts/gap), "deliver-to=f%d %s spread=%s", n, after(2*r.unit), span(lasts))
+	}
+	at += 2*r.unit + 6*time.Second // what is known of the targets is some seconds old
+	broker := fmt.Sprintf("kafka%d", 1+r.IntN(r.brokers))
+	for range 3 + r.IntN(mostStalls-2) {
+		r.fault(at, "stall "+broker, "revive "+broker)
+		at += r.span(4*time.Second, 10*time.Second)
+		r.at(at, "revive %s", broker)
+		at += r.span(3*time.Second, 8*time.Second) // it is asked each few seconds, and found to answer
+	}
 }

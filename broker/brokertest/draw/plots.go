@@ -25,11 +25,12 @@ func plots() []plot {
 		{3, secondBlow, nil}, {2, relapse, nil}, {2, slowDisks, nil}, {2, stalledDisk, nil}, {2, refusedLetters, nil},
 		{2, elections, nil}, {2, heavyLoad, nil}, {3, manyBadTargets, nil}, {3, placedAnew, nil}, {2, unfitLeader, nil},
 		{2, slowBesideQuick, nil}, {1, unrouted, nil}, {3, slowCommits, nil}, {3, shortOutages, nil}, {2, tenantForbidden, nil},
-		{3, strayAnswers, []string{"missing_target_timeout"}}, {2, catchesUp, []string{"page"}}, {3, movedLeaders, []string{"brokers"}}, {2, handsOver, nil}, {2, leftBehind, []string{"flush"}},
-		{2, slowBeginning, nil}, {3, oneByOne, nil}, {3, unread, nil},
+		{3, strayAnswers, []string{"missing_target_timeout"}}, {2, catchesUp, []string{"page"}}, {2, handsOver, nil}, {2, leftBehind, []string{"flush"}},
+		{2, slowBeginning, nil}, {3, oneByOne, nil},
 		{3, waves, []string{"flush"}}, {3, crowded, []string{"feed", "handed"}}, {3, overwritten, []string{"feed", "handed"}},
 		{2, readAgain, []string{"loaded"}}, {3, overfull, []string{"loaded"}},
 		{3, newestFirst, []string{"loaded"}}, {2, neverThere, []string{"feed", "handed"}},
+		{4, stalledBroker, []string{"brokers"}}, {6, unread, nil}, {6, movedLeaders, []string{"brokers"}},
 	}
 }
 

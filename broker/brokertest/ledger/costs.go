@@ -41,7 +41,7 @@ func (l *Ledger) Bounds() []Bound {
 	led := l.seconds(l.terms())
 	// A target that is bad, or takes less than it is sent, is tried each few seconds, and its Kafka broker is asked beside it
 	// whether it answers others. One that does not exist is asked for ever less often, with all others that do not.
-	tried, asked := l.seconds(l.faultsOf("slow", "hush", "forbid", "error", "unread", "limit")), l.seconds(l.faultsOf("missing"))
+	tried, asked := l.seconds(l.faultsOf("slow", "hush", "stall", "forbid", "error", "unread", "limit")), l.seconds(l.faultsOf("missing"))
 	// Without an answer clients try again some twenty times a second.
 	apart := l.seconds(l.faultsOf("cut", "silence", "isolate", "freeze"))
 	looks := led*int64(time.Second)*4/int64(max(l.Discovery, time.Second)) + led/2
@@ -61,6 +61,8 @@ func (l *Ledger) Bounds() []Bound {
 	ahead := min(8, messages/max(c.Page, 1))
 	// Of dead letters that their topic refuses a few in turn are tried each 5 s, each alone.
 	refused := l.seconds(l.faultsIn(l.DeadLetters, "limit")) / 5 * min(l.condemnations(), 65)
+	// What a client sent that has given up stays with a stalled broker until that is revived, with its connection.
+	kept := 4 * l.seconds(l.faultsOf("stall"))
 	return []Bound{
 		{"connections to Kafka", c.Dials, dials},
 		{"requests for topics and offsets", c.Lookups, 200 + looks*c.Brokers + 40*upheavals + 20*names + 6*c.Parked + 2*tried + asked/5 + 20*apart},
@@ -68,7 +70,7 @@ func (l *Ledger) Bounds() []Bound {
 		{"messages looked at in storage", c.Scanned, 1000 + 6*messages + messages*terms + c.CatchUps*(1+ahead) + overflows*min(messages, c.Loaded) + stops*messages/2},
 		{"claims", c.Claims, 100 + 2*messages + copies + 4*c.Parked + 10*upheavals},
 		{"bytes of claims", c.ClaimBytes, 1000 + 50*c.Claims + 120*c.Parked + 60*stops},
-		{"goroutines", c.Goroutines, 100 + 60*c.Nodes + 2*names + 50*c.Brokers},
+		{"goroutines", c.Goroutines, 100 + 60*c.Nodes + 2*names + 50*c.Brokers + kept},
 		{"open files", c.Files, 20 + 40*c.Nodes},
 	}
 }

@@ -36,8 +36,10 @@ var traits = map[string]trait{
 	// Kafka says that it is missing, whether it is there or not.
 	"stray": {delays: true, recovery: 75 * time.Second},
 	// What is not answered for long is sent again, each minute at least, and at once for ten minutes.
-	"slow":     {delays: true, duplicates: true, recovery: 80 * time.Second},
-	"hush":     {delays: true, duplicates: true, recovery: 80 * time.Second},
+	"slow": {delays: true, duplicates: true, recovery: 80 * time.Second},
+	"hush": {delays: true, duplicates: true, recovery: 80 * time.Second},
+	// A Kafka broker that leads a partition of it answers nothing.
+	"stall":    {delays: true, duplicates: true, recovery: 80 * time.Second},
 	"recreate": {delays: true, duplicates: true, recovery: 20 * time.Second},
 	// What is refused as too large is a dead letter; and one that is refused is tried each few seconds.
 	"limit": {delays: true, recovery: 30 * time.Second},
@@ -102,7 +104,7 @@ func (l *Ledger) recovered(f Fault) time.Time {
 	switch f.Kind {
 	case "missing", "forbid", "stray":
 		recovery = min(recovery, 10*time.Second+f.Until.Sub(f.From)/6)
-	case "slow", "hush":
+	case "slow", "hush", "stall":
 		recovery = min(recovery, 20*time.Second+max(0, f.Until.Sub(f.From)-10*time.Minute)/12)
 	}
 	// Elections and looks at Kafka are stretched with the heartbeat.

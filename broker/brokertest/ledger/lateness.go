@@ -172,3 +172,70 @@ func (j *judge) letterWritten(id Identity) (time.Time, bool) {
 	}
 	return time.Time{}, false
 }
+
+// mostBesideStalled is how late a message may be that comes alone, for a target that is well known, while a Kafka broker
+// that leads no partition of it answers nothing: what any broker can answer is asked of another one after 100 ms.
+const mostBesideStalled = time.Second
+
+// checkBesideStalled: a Kafka broker that answers nothing delays no target that it does not lead, not even for a moment,
+// while nothing else is wrong. This is about messages that were accepted before; those that must be read first may wait
+// for the broker that has them.
+func (j *judge) checkBesideStalled() {
+	stalled := func(f Fault) bool { return f.Kind == "stall" }
+	if !slices.ContainsFunc(j.Faults, stalled) {
+		return
+	}
+	alone, accepted, wrong := j.alone(), j.acceptedAt(), make(map[[2]string][]span)
+	for i := range j.Records {
+		r := &j.Records[i]
+		copies := j.copies[r.Identity]
+		taken, known := accepted[r.Identity]
+		if len(copies) == 0 || !known || !alone[r.Identity] || j.hasLetter(r) || len(j.records[r.Identity]) > 1 {
+			continue
+		}
+		due, until := later(later(time.UnixMilli(r.Due), r.At), taken), copies[0].At
+		late := until.Sub(due)
+		if late <= mostBesideStalled || !j.besideBad(r.Target, due, until, "stall") {
+			continue
+		}
+		way := [2]string{r.Topic, r.Target}
+		if _, looked := wrong[way]; !looked {
+			wrong[way] = j.wrongBesideStalls(r.Topic, r.Target)
+		}
+		if calm(wrong[way], due, until) == late {
+			j.problem("isolation", "%s came %v late beside a Kafka broker that answered nothing and does not lead its target", r, late)
+		}
+	}
+}
+
+// wrongBesideStalls returns when anything was wrong that may delay what was accepted from the delay topic for the target for
+// a moment. What is due for a target that answers slowly may be on its way together with it.
+func (j *judge) wrongBesideStalls(topic, target string) []span {
+	var spans []span
+	for _, f := range j.Faults {
+		t := traits[f.Kind]
+		isOther := f.Topic != "" && f.Topic != target && f.Topic != topic && f.Kind != "slow" && f.Kind != "hush"
+		if !t.delays || t.reads || isOther || f.Kind == "stall" && f.Topic != target {
+			continue
+		}
+		to := j.recovered(f)
+		if to.IsZero() || to.After(j.End) {
+			to = j.End
+		}
+		if to.After(f.From) {
+			spans = append(spans, span{f.From, to})
+		}
+	}
+	return merged(spans)
+}
+
+// acceptedAt returns when each record became a message first.
+func (j *judge) acceptedAt() map[Identity]time.Time {
+	accepted := make(map[Identity]time.Time)
+	for _, a := range j.Log.Accepted {
+		if at, known := accepted[a.Identity]; !known || a.At.Before(at) {
+			accepted[a.Identity] = a.At
+		}
+	}
+	return accepted
+}
