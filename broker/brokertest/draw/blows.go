@@ -161,7 +161,7 @@ func refusedLetters(r *run, at, length time.Duration) {
 		r.produce(when, 1+r.IntN(5), "value=large-%% bytes=%d", int(r.size(100, 10<<10))) // no time
 	}
 	r.mixed(at, length)
-	if r.chance(0.7) {
+	if r.chance(0.3) {
 		fault, mend := pick(r, "forbid ", "hush ")+letters, "well "+letters
 		when := at + r.span(r.unit, length/2)
 		r.fault(when, fault, mend)
@@ -172,6 +172,17 @@ func refusedLetters(r *run, at, length time.Duration) {
 		r.at(over, "allow %s", letters)
 		if r.chance(0.5) {
 			r.at(when+length/4, "well %s", letters)
+		}
+	} else { // what it has refused is tried each five seconds: now and then it takes nothing at all between two tries
+		for when := at + r.span(r.unit, length/4); when < at+length*3/4; when += r.span(5*time.Second, length/4) {
+			r.produce(when, 1+r.IntN(3), "value=large-%% bytes=4000")
+			when += r.span(200*time.Millisecond, 5*time.Second)
+			r.fault(when, "forbid "+letters, "allow "+letters)
+			over := when + r.span(2500*time.Millisecond, 6*time.Second)
+			for ; when < over; when += r.span(300*time.Millisecond, time.Second) {
+				r.produce(when, 1, "value=no-time-%%")
+			}
+			r.at(over, "allow %s", letters)
 		}
 	}
 	if r.chance(0.3) {
