@@ -138,8 +138,12 @@ func measure(k *kafkaCluster, topic string, n int) (finish func() []time.Duratio
 	return func() []time.Duration { wait(); return lateness }
 }
 
+// mostSilent is how long no message may come while some are awaited. Kafka may have deleted what a node that falls behind has
+// not read yet.
+const mostSilent = 2 * time.Minute
+
 // consume tells take of each of the next n records of a topic when it was consumed, and how long after its due
-// time. wait returns when all were.
+// time. wait returns when all were, or when none came for mostSilent, which is an error.
 func consume(k *kafkaCluster, topic string, n int, take func(now time.Time, late time.Duration)) (wait func()) {
 	ends, err := kadm.NewClient(k.client()).ListEndOffsets(k.t.Context(), topic)
 	if err != nil {
@@ -150,8 +154,14 @@ func consume(k *kafkaCluster, topic string, n int, take func(now time.Time, late
 	go func() {
 		defer close(done)
 		for left := n; left > 0 && k.t.Context().Err() == nil; {
-			fetches := consumer.PollFetches(k.t.Context())
+			polling, end := context.WithTimeout(k.t.Context(), mostSilent)
+			fetches := consumer.PollFetches(polling)
+			end()
 			now := time.Now()
+			if fetches.Empty() && polling.Err() == context.DeadlineExceeded {
+				k.t.Errorf("%d of %d messages for %s have not come, and none did for %v", left, n, topic, mostSilent)
+				break
+			}
 			fetches.EachRecord(func(r *kgo.Record) {
 				for _, h := range r.Headers {
 					due, _ := strconv.ParseInt(string(h.Value), 10, 64) // a wrong one shows as years

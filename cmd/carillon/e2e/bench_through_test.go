@@ -13,6 +13,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/twmb/franz-go/pkg/kadm"
 	"github.com/twmb/franz-go/pkg/kgo"
 )
 
@@ -204,10 +205,29 @@ type passage struct {
 // newPassage starts Kafka with the topics of the bare loop, raw.in and raw, and those of a node.
 func newPassage(b *testing.B, size int) *passage {
 	k := startKafka(b, freeAddrs(b, 1)...)
-	k.create(benchPartitions, "raw.in", "raw", delayTopic, targetTopic)
+	topics := []string{"raw.in", "raw", delayTopic, targetTopic}
+	k.create(benchPartitions, topics...)
+	keepFor(b, k, 2*time.Minute, topics...)
 	producer := k.client(kgo.ProducerBatchCompression(kgo.NoCompression()),
 		kgo.ProducerLinger(5*time.Millisecond), kgo.MaxBufferedRecords(1<<20))
 	return &passage{b: b, kafka: k, producer: producer, load: []*process{k.brokers[0].process}, size: size}
+}
+
+// keepFor has Kafka delete what is older, since five minutes of it are more than a disk may have room for.
+func keepFor(b *testing.B, k *kafkaCluster, age time.Duration, topics ...string) {
+	setting := func(name string, value int64) kadm.AlterConfig {
+		text := strconv.FormatInt(value, 10)
+		return kadm.AlterConfig{Op: kadm.SetConfig, Name: name, Value: &text}
+	}
+	answers, err := k.admin.AlterTopicConfigs(b.Context(), []kadm.AlterConfig{
+		setting("retention.ms", age.Milliseconds()), setting("segment.bytes", 128<<20), setting("file.delete.delay.ms", 1000),
+	}, topics...)
+	for _, answer := range answers {
+		err = errors.Join(err, answer.Err)
+	}
+	if err != nil {
+		b.Fatalf("have Kafka keep %v for %v: %v", topics, age, err)
+	}
 }
 
 // startNode starts one node beside Kafka.
