@@ -14,6 +14,8 @@ import (
 	"github.com/carillonmq/carillon/broker/internal/logtest"
 	"github.com/carillonmq/carillon/broker/message"
 	"github.com/carillonmq/carillon/broker/schedule"
+	"github.com/carillonmq/carillon/raftfsm"
+	"github.com/carillonmq/carillon/storage"
 )
 
 // feed answers verdicts as the scheduler does, for that long: a target that works is
@@ -347,6 +349,39 @@ func TestLane_deadLettersForAMissingTargetThatIsFedLate(t *testing.T) {
 			b.stop()
 		})
 	}
+}
+
+// A lane has megabytes in memory. Each command takes as many as fit, one of them at least, and the next goes on there.
+func TestCondemn_splitsWhatIsTooLargeForOneCommand(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newBench(t)
+		l := newLane(b.Publisher, "orders")
+		var all []*outgoing
+		for i := range uint64(60) {
+			size := 100 << 10
+			if i%20 == 7 {
+				size = 2 * raftfsm.ProposalBytes
+			}
+			m := message.Message{Origin: message.Origin{Topic: "in.delay", Offset: int64(i)}, Partition: -1, Value: make([]byte, size)}
+			all = append(all, &outgoing{ref: storage.Ref{Due: 1, Seq: i + 1}, message: m, size: size})
+		}
+		condemned, commands := 0, 0
+		for rest := all; len(rest) > 0; commands++ {
+			replace := l.replacement(rest, message.Problem{Code: message.CodeRefused, Message: "no"})
+			n := len(replace.Kills)
+			if n == 0 || len(replace.Entries) != n || replace.Kills[0] != rest[0].ref.Seq || replace.Kills[n-1] != rest[n-1].ref.Seq {
+				t.Fatalf("%d messages die and %d dead letters take their place, of %d from %d on", n, len(replace.Entries), len(rest), rest[0].ref.Seq)
+			}
+			if size := replace.Size(); n > 1 && size > raftfsm.ProposalBytes+1<<10 {
+				t.Errorf("a command of %d messages takes %d bytes", n, size)
+			}
+			condemned, rest = condemned+n, rest[n:]
+		}
+		if condemned != len(all) || commands > 20 {
+			t.Errorf("%d of %d messages are condemned, by %d commands", condemned, len(all), commands)
+		}
+		b.stop()
+	})
 }
 
 func TestCondemn_logsALineASecondForAllTargets(t *testing.T) {
