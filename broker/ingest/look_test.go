@@ -67,6 +67,24 @@ func TestLook_asksForOffsetsRarelyWhenNothingComes(t *testing.T) {
 	})
 }
 
+// Of what Kafka cannot tell who leads it, it cannot tell the offsets either.
+func TestLook_asksNoOffsetsOfATopicThatCannotBeLookedAt(t *testing.T) {
+	withDiscovery(t, config.StartLatest, func(d *discovery, source *scriptedSource, look func() error) {
+		busy := toldOf("busy.delay", 0, 5)
+		source.found = []toldPartition{toldOf("idle.delay", 0, 5), busy}
+		lookFor(t, source, look, 20*time.Second)
+		source.found[1].Latest = 100 // it is not read: offsets are asked each second
+		lookFor(t, source, look, 20*time.Second)
+		if _, _, offsets := lookFor(t, source, look, time.Minute); offsets != 60+6 {
+			t.Errorf("offsets were asked %d times in a minute with one busy partition", offsets)
+		}
+		source.found, source.hidden = source.found[:1], []SourceTopic{{Topic: busy.Topic, Err: ErrSourceForbidden}}
+		if _, _, offsets := lookFor(t, source, look, time.Minute); offsets != 6 {
+			t.Errorf("offsets were asked %d times in a minute in which one of two topics could not be looked at", offsets)
+		}
+	})
+}
+
 func TestLook_asksSomethingOfAKafkaWithoutDelayTopics(t *testing.T) {
 	withDiscovery(t, config.StartLatest, func(d *discovery, source *scriptedSource, look func() error) {
 		source.others = 5000
