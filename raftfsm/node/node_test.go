@@ -7,6 +7,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -66,7 +67,10 @@ func TestNode_flushesByBytesAndCutsTheLog(t *testing.T) {
 
 func TestNode_flushesAQuietLogAfterAWhile(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		c := newCluster(t, 1, func(cfg *Config) { cfg.FlushInterval = 10 * time.Minute })
+		var freed atomic.Int32
+		c := newCluster(t, 1, func(cfg *Config) {
+			cfg.FlushInterval, cfg.FreeMemory = 10*time.Minute, func() { freed.Add(1) }
+		})
 		c.open("n1")
 		n := c.leader()
 		l := startLoad(t, n)
@@ -78,6 +82,10 @@ func TestNode_flushesAQuietLogAfterAWhile(t *testing.T) {
 		time.Sleep(2 * time.Minute)
 		if at := n.Status().SnapshotIndex; at == 0 {
 			t.Error("not flushed")
+		}
+		time.Sleep(time.Hour) // there is nothing more to flush, and nothing to tidy up after that
+		if n := freed.Load(); n != 1 {
+			t.Errorf("memory was returned %d times after one flush", n)
 		}
 	})
 }
