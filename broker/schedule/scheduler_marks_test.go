@@ -3,7 +3,9 @@ package schedule
 import (
 	"context"
 	"fmt"
+	"log/slog"
 	"slices"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -253,4 +255,26 @@ func TestScheduler_searchDelaysNobody(t *testing.T) {
 		s.checkOnTime("fine", 20)
 		s.check("gone", 1)
 	})
+}
+
+// A term that ends before all was searched, or before a claim covers what was found, leaves the search to the next one.
+func TestSearch_isDoneOnceAClaimCoversWhatWasFound(t *testing.T) {
+	var searched atomic.Bool
+	s := &Scheduler{cfg: Options{Searched: &searched}, log: slog.New(slog.DiscardHandler), search: search{next: at(50), end: at(100)}}
+	for _, step := range []struct {
+		what   string
+		search search
+		wants  bool
+		done   bool
+	}{
+		{"in the middle", search{next: at(50), end: at(100)}, false, false},
+		{"in the middle, with a find", search{next: at(50), end: at(100), found: 1}, false, false},
+		{"at the end, with a find", search{next: at(100), end: at(100), found: 1}, true, false},
+		{"when the claim is committed", search{next: at(100), end: at(100), found: 1, claimed: true}, false, true},
+	} {
+		s.search = step.search
+		if wants := s.searchNeedsClaim(); wants != step.wants || searched.Load() != step.done {
+			t.Errorf("%s: wants a claim %v, is done %v; want %v and %v", step.what, wants, searched.Load(), step.wants, step.done)
+		}
+	}
 }
