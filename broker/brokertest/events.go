@@ -253,6 +253,7 @@ func (s observedSink) Send(d deliver.Delivery, done func(deliver.Receipt, error)
 // Partitions raises "probed" if one of the topics is parked.
 func (s observedSink) Partitions(ctx context.Context, topics []string) []deliver.PartitionCount {
 	counts := s.Sink.Partitions(ctx, topics)
+	s.node.cluster.observer.told(topics, counts)
 	isAsked := func(hold storage.Hold) bool { return slices.Contains(topics, hold.Target) }
 	if raft := s.node.raft(); raft != nil && slices.ContainsFunc(raft.Store().Holds(), isAsked) {
 		s.node.cluster.raise(s.node, "probed")

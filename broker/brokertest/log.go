@@ -202,23 +202,41 @@ func (o *observer) marked(index uint64, store *storage.Store) {
 // hold notes that a claim has set some holds and lifted others, of which what waits will be read.
 func (o *observer) hold(set []storage.Hold, lifted []string) {
 	for _, h := range set {
-		if !o.held[h.Target] {
-			o.held[h.Target] = true
+		if _, held := o.held[h.Target]; !held {
+			o.held[h.Target] = time.Time{}
 			o.ledger.Costs.Parked++
 		}
 	}
 	for _, target := range lifted {
+		o.catchUp(o.held[target])
 		delete(o.held, target)
-	}
-	if len(lifted) > 0 {
-		o.catchUp()
 	}
 }
 
-// catchUp notes that what waits is read for targets that come back. Those that do within 50 ms are read for
-// together: one scan for each is what the bound is to find.
-func (o *observer) catchUp() {
-	if time.Since(o.caughtUp) >= 50*time.Millisecond {
+// told notes what Kafka says of topics that are held, or of others.
+func (o *observer) told(topics []string, counts []deliver.PartitionCount) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	for i, topic := range topics {
+		switch since, held := o.held[topic]; {
+		case !held:
+		case counts[i].Err != nil:
+			o.held[topic] = time.Time{}
+		case since.IsZero():
+			o.held[topic] = time.Now()
+		}
+	}
+}
+
+// catchUp notes that what waits is read for a target that comes back, and that Kafka has told of since then; zero: not known.
+// Those that come back within 50 ms are read for together, and so are those that Kafka had told of when it was begun to read,
+// however long it takes to lift their holds: one scan for each is what the bound is to find.
+func (o *observer) catchUp(since time.Time) {
+	const apart, takes = 50 * time.Millisecond, 10 * time.Second
+	switch ago := time.Since(o.caughtUp); {
+	case ago < apart:
+	case ago < takes && !since.IsZero() && !since.After(o.caughtUp):
+	default:
 		o.caughtUp = time.Now()
 		o.ledger.Costs.CatchUps += int64(len(o.ledger.Log.Accepted))
 	}
@@ -246,7 +264,7 @@ func (o *observer) sent(node string, d deliver.Delivery) {
 // is claimed already, from the trial before, no claim tells of it.
 func (o *observer) tryAgain(target string) {
 	if o.failing[target] {
-		o.catchUp()
+		o.catchUp(time.Time{})
 	}
 	delete(o.failing, target)
 }

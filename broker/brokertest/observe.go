@@ -39,9 +39,9 @@ type observer struct {
 	mu       sync.Mutex // of what follows, and of the ledger's Log and Costs
 	seen     uint64     // log entries that were written down
 	level    storage.Level
-	held     map[string]bool // targets with a hold
-	failing  map[string]bool // targets whose last answer was an error
-	caughtUp time.Time       // when targets that come back were last read for
+	held     map[string]time.Time // targets with a hold; since when Kafka says that they are there
+	failing  map[string]bool      // targets whose last answer was an error
+	caughtUp time.Time            // when targets that come back were last read for
 	terms    []ledger.Term
 	lines    map[string]int // warnings and errors, by text
 }
@@ -61,7 +61,7 @@ type position struct {
 func newObserver() *observer {
 	return &observer{
 		begin: time.Now(), sampled: time.Now(), open: make(map[string]int), created: make(map[string]bool), lines: make(map[string]int),
-		furthest: make(map[place]position), held: make(map[string]bool), failing: make(map[string]bool), apart: make(map[string]time.Time),
+		furthest: make(map[place]position), held: make(map[string]time.Time), failing: make(map[string]bool), apart: make(map[string]time.Time),
 	}
 }
 

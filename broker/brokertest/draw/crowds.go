@@ -137,3 +137,17 @@ func overfull(r *run, at, length time.Duration) {
 	}
 	r.mend(at + r.span(r.unit, length))
 }
+
+// manyReturn are targets that are missing when their messages are due, and that all come in one moment, while nothing else is
+// wrong: what waits for all of them is read once.
+func manyReturn(r *run, at, length time.Duration) {
+	r.mend(at)
+	at += 30*time.Second + 30*r.heartbeat // until that is recovered from
+	count := 120 + r.IntN(80)
+	ago := min(r.timeout/2, length/2)
+	create := at + 2*r.unit + ago
+	for range 10 {
+		r.produce(at, count, "deliver-to=w%% targets=%d %s spread=%s", count, r.until(create-ago), span(ago/2))
+	}
+	r.at(create, "create w%% count=%d", count)
+}

@@ -161,7 +161,7 @@ func (r *run) drawCluster() {
 		most := limit.most
 		if r.isAbout(limit.name) {
 			most = limit.least * math.Cbrt(most/limit.least) // the lowest third of its magnitudes
-		} else if !r.chance(small) {
+		} else if !r.chance(small) || r.isAbout("wide") && (limit.name == "handed" || limit.name == "feed") {
 			continue
 		}
 		drawn[limit.name] = int(r.size(limit.least, most))
@@ -169,7 +169,7 @@ func (r *run) drawCluster() {
 	}
 	r.handed, r.loaded, r.flush = drawn["handed"], 65536, drawn["flush"]
 	r.drawLatencies(drawn["handed"], drawn["flying"])
-	if r.isAbout("loaded") || r.chance(small) { // a page is a quarter of what is loaded at most
+	if r.isAbout("loaded") || r.chance(small) && !r.isAbout("wide") { // a page is a quarter of what is loaded at most
 		most := 4096.
 		if r.isAbout("loaded") {
 			most = 64

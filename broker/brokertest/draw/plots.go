@@ -13,7 +13,8 @@ type plot struct {
 	// happen begins it at a time. It is over when its length is.
 	happen func(r *run, at, length time.Duration)
 	// small names the limits that it is about: where they are as wide as the product's, it shows little. So does what
-	// needs several Kafka brokers in a Kafka of one.
+	// needs several Kafka brokers in a Kafka of one. One that is about "wide" needs them as wide as they are, since much is read
+	// again by right where they are small.
 	small []string
 }
 
@@ -30,7 +31,7 @@ func plots() []plot {
 		{3, waves, []string{"flush"}}, {3, crowded, []string{"feed", "handed"}}, {3, overwritten, []string{"feed", "handed"}},
 		{2, readAgain, []string{"loaded"}}, {3, overfull, []string{"loaded"}},
 		{3, newestFirst, []string{"loaded"}}, {2, neverThere, []string{"feed", "handed"}},
-		{4, stalledBroker, []string{"brokers"}}, {6, unread, nil}, {6, movedLeaders, []string{"brokers"}},
+		{4, manyReturn, []string{"wide"}}, {4, stalledBroker, []string{"brokers"}}, {6, unread, nil}, {6, movedLeaders, []string{"brokers"}},
 	}
 }
 
