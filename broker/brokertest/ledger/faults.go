@@ -130,15 +130,11 @@ func merged(spans []span) []span {
 	return out
 }
 
-// disturbed returns when messages from the delay topic to the target may have been delayed.
-func (j *judge) disturbed(topic, target string) []span {
-	key := [2]string{topic, target}
-	if spans, ok := j.calms[key]; ok {
-		return spans
-	}
+// spansOf returns when there were such faults, each until it was recovered from.
+func (j *judge) spansOf(which func(Fault) bool) []span {
 	var spans []span
 	for _, f := range j.Faults {
-		if !traits[f.Kind].delays || f.Topic != "" && f.Topic != target && f.Topic != topic {
+		if !which(f) {
 			continue
 		}
 		to := j.recovered(f)
@@ -149,7 +145,18 @@ func (j *judge) disturbed(topic, target string) []span {
 			spans = append(spans, span{f.From, to})
 		}
 	}
-	spans = merged(spans)
+	return merged(spans)
+}
+
+// disturbed returns when messages from the delay topic to the target may have been delayed.
+func (j *judge) disturbed(topic, target string) []span {
+	key := [2]string{topic, target}
+	if spans, ok := j.calms[key]; ok {
+		return spans
+	}
+	spans := j.spansOf(func(f Fault) bool {
+		return traits[f.Kind].delays && (f.Topic == "" || f.Topic == target || f.Topic == topic)
+	})
 	j.calms[key] = spans
 	return spans
 }

@@ -211,22 +211,16 @@ func (j *judge) checkBesideStalled() {
 // wrongBesideStalls returns when anything was wrong that may delay what was accepted from the delay topic for the target for
 // a moment. What is due for a target that answers slowly may be on its way together with it.
 func (j *judge) wrongBesideStalls(topic, target string) []span {
-	var spans []span
-	for _, f := range j.Faults {
-		t := traits[f.Kind]
-		isOther := f.Topic != "" && f.Topic != target && f.Topic != topic && f.Kind != "slow" && f.Kind != "hush"
-		if !t.delays || t.reads || isOther || f.Kind == "stall" && f.Topic != target {
-			continue
+	return j.spansOf(func(f Fault) bool {
+		t, isAny := traits[f.Kind], f.Topic == "" || f.Kind == "slow" || f.Kind == "hush"
+		switch {
+		case !t.delays || t.reads:
+			return false
+		case f.Kind == "stall":
+			return f.Topic == target
 		}
-		to := j.recovered(f)
-		if to.IsZero() || to.After(j.End) {
-			to = j.End
-		}
-		if to.After(f.From) {
-			spans = append(spans, span{f.From, to})
-		}
-	}
-	return merged(spans)
+		return isAny || f.Topic == target || f.Topic == topic
+	})
 }
 
 // acceptedAt returns when each record became a message first.
