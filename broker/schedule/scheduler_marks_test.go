@@ -20,9 +20,9 @@ const checkedAlways = 100
 // checkMarks asserts, over the real store, what targets.reach and the claim
 // promise: what is alive is kept or will be read, in this term and in the next.
 func (s *stage) checkMarks(scheduler *Scheduler) {
-	s.passes++
+	passes := s.passes.Add(1)
 	more := s.node.Store().Pending() / checkedAlways
-	if s.t.Failed() || s.strays && !s.searched.Load() || s.passes%(1+more*more) != 0 {
+	if s.t.Failed() || s.strays && !s.searched.Load() || passes%(1+more*more) != 0 {
 		return
 	}
 	if problem := scheduler.misplaced(); problem != "" {

@@ -32,7 +32,7 @@ type stage struct {
 	verdicts  *mailbox.Mailbox[Verdict]
 	searched  atomic.Bool
 	strays    bool // some were left behind on purpose: the check waits until they are found
-	passes    uint64
+	passes    atomic.Uint64
 	now       func() time.Time // time.Now, unless a test has another clock
 	capacity  int              // of the feed
 	limits    Limits
@@ -364,10 +364,10 @@ func TestScheduler_sleepsWhileNothingIsDue(t *testing.T) {
 		s.accept(ctx, "soon", 100, after(time.Second))
 		time.Sleep(5 * time.Second)
 		synctest.Wait()
-		before := s.passes
+		before := s.passes.Load()
 		time.Sleep(time.Minute)
 		synctest.Wait()
-		if passes := s.passes - before; passes > 61 {
+		if passes := s.passes.Load() - before; passes > 61 {
 			t.Errorf("%d passes in a minute in which nothing was due, want one a second", passes)
 		}
 		s.check("soon", 100)
