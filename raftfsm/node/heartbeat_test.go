@@ -51,7 +51,7 @@ func TestNode_isInNoTermBelowItsVote(t *testing.T) {
 			return newTransport(newStreams(listener, streamConfig{
 				cluster: "a", advertised: addr, dial: network.DialContext,
 				raftID: func() raft.ServerID { return id }, patience: time.Minute, log: testLogger(t),
-			}), transportConfig{timeout: time.Minute, closed: closed, within: within}, newHCLogger(testLogger(t), "raft-net"))
+			}), transportConfig{timeout: time.Minute, closed: closed, within: within, saved: nothingSaved}, newHCLogger(testLogger(t), "raft-net"))
 		}
 		servers := []raft.Server{{ID: "n1", Address: "localhost:7301"}, {ID: "n2", Address: "localhost:7302"}, {ID: "n3", Address: "localhost:7303"}}
 

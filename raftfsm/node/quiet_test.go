@@ -97,7 +97,7 @@ func TestTransport_tellsAStandingOnce(t *testing.T) {
 				cluster: "a", advertised: addr, dial: network.DialContext,
 				raftID: func() raft.ServerID { return id }, patience: time.Minute, log: testLogger(t),
 			}), transportConfig{
-				timeout: time.Minute, quietFor: after, closed: closed,
+				timeout: time.Minute, quietFor: after, closed: closed, saved: nothingSaved,
 				within: func(_ uint64, answer func()) bool { answer(); return true },
 			}, newHCLogger(testLogger(t), "raft-net"))
 		}

@@ -3,12 +3,14 @@ package node
 import (
 	"io"
 	"math"
+	"slices"
 	"sync"
 	"time"
 
 	"github.com/hashicorp/raft"
 
 	"github.com/carillonmq/carillon/raftfsm"
+	"github.com/carillonmq/carillon/storage"
 )
 
 // requestBytes bounds the entries that a request carries, but for a single one that
@@ -36,6 +38,7 @@ type transport struct {
 
 type transportConfig struct {
 	whole   func(*raft.Log) (*raft.Log, error) // an entry with its data
+	saved   func() storage.SnapshotMeta        // where the schedule on disk ends
 	timeout time.Duration
 	// quietFor is how long after a follower has taken anything else heartbeats are held
 	// back. Raft sends five to ten in a time-out, and each wakes two processes: most of what
@@ -126,7 +129,7 @@ func (t *transport) SetHeartbeatHandler(beside func(raft.RPC)) {
 	})
 }
 
-// forward tells the streams while raft receives a snapshot.
+// forward tells the streams while raft receives a snapshot, and takes out of requests what the schedule holds.
 func (t *transport) forward() {
 	for {
 		var rpc raft.RPC
@@ -135,8 +138,11 @@ func (t *transport) forward() {
 		case <-t.closed:
 			return
 		}
-		if _, ok := rpc.Command.(*raft.InstallSnapshotRequest); ok {
+		switch req := rpc.Command.(type) {
+		case *raft.InstallSnapshotRequest:
 			rpc = t.received(rpc)
+		case *raft.AppendEntriesRequest:
+			skipSaved(req, t.saved())
 		}
 		select {
 		case t.requests <- rpc:
@@ -144,6 +150,34 @@ func (t *transport) forward() {
 			return
 		}
 	}
+}
+
+// skipSaved takes out of a request what the schedule on disk stands for, which the log may not have any more. All of it is
+// committed, so that each leader has the same, and what follows agrees with the log if it agrees with what comes after that.
+//
+// A leader that has not heard how far a follower is asks for an agreement where it last was. A disk that is slow lets the
+// requests of some time-outs wait, and takes them one after the other, while each answer comes too late:
+//
+//	leader                               follower
+//	101 to 164 after 100                 slow
+//	no answer
+//	101 to 164 after 100                 writes 101 to 164, is told to commit, applies them
+//	no answer                            flushes, cuts its log up to 150
+//	101 to 164 after 100                 knows no 100
+//
+// Raft takes that for a log that differs, steps back entry by entry, which is further away each time, and ends with the first
+// entry that its own log has, or with a snapshot that the follower is beyond: until the next term, or the next snapshot, the
+// group would have one member less.
+func skipSaved(req *raft.AppendEntriesRequest, saved storage.SnapshotMeta) {
+	if isHeartbeat(req) || req.PrevLogEntry >= saved.Index {
+		return
+	}
+	beyond := slices.IndexFunc(req.Entries, func(l *raft.Log) bool { return l.Index > saved.Index })
+	if beyond < 0 { // nothing is left but that the leader is there
+		*req = *heartbeatOf(req)
+		return
+	}
+	req.PrevLogEntry, req.PrevLogTerm, req.Entries = saved.Index, saved.Term, req.Entries[beyond:]
 }
 
 // received returns rpc with an answer that ends the receiving.

@@ -3,11 +3,13 @@ package node
 import (
 	"context"
 	"net"
+	"reflect"
 	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
 
+	"github.com/carillonmq/carillon/storage"
 	"github.com/hashicorp/raft"
 )
 
@@ -200,14 +202,14 @@ func TestTransport_answersBesideTheMainLoopWhatMovesNothing(t *testing.T) {
 	closed := make(chan struct{})
 	const term = 3
 	server := newTransport(newStreams(listener, streamed), transportConfig{
-		timeout: time.Minute, closed: closed, within: func(asked uint64, answer func()) bool {
+		timeout: time.Minute, closed: closed, saved: nothingSaved, within: func(asked uint64, answer func()) bool {
 			if asked == term {
 				answer()
 			}
 			return asked == term
 		},
 	}, logger)
-	client := newTransport(newStreams(listen(), streamed), transportConfig{timeout: time.Minute, closed: closed}, logger)
+	client := newTransport(newStreams(listen(), streamed), transportConfig{timeout: time.Minute, closed: closed, saved: nothingSaved}, logger)
 	defer func() {
 		close(closed)
 		_ = client.Close()
@@ -242,6 +244,39 @@ func TestTransport_answersBesideTheMainLoopWhatMovesNothing(t *testing.T) {
 		}
 		if got, want := <-took, (way{asked == term, asked}); got != want {
 			t.Errorf("in term %d a heartbeat of term %d went %+v, want %+v", term, asked, got, want)
+		}
+	}
+}
+
+// nothingSaved is where the schedule of a node ends that has written none.
+func nothingSaved() storage.SnapshotMeta { return storage.SnapshotMeta{} }
+
+func TestTransport_takesWhatTheScheduleHoldsForAgreed(t *testing.T) {
+	entries := func(from, to uint64) (all []*raft.Log) {
+		for index := from; index <= to; index++ {
+			all = append(all, &raft.Log{Index: index, Term: 3})
+		}
+		return all
+	}
+	for _, tt := range []struct {
+		name                 string
+		previous, term       uint64
+		sent                 []*raft.Log
+		wantPrevious, inTerm uint64
+		want                 []*raft.Log
+		wantCommitted        uint64
+	}{
+		{"all is saved", 100, 2, entries(101, 120), 0, 0, nil, 0},
+		{"it goes beyond", 100, 2, entries(101, 154), 150, 3, entries(151, 154), 140},
+		{"from the first on", 0, 0, entries(1, 151), 150, 3, entries(151, 151), 140},
+		{"from where the schedule ends", 150, 3, entries(151, 154), 150, 3, entries(151, 154), 140},
+		{"nothing of it is saved", 160, 3, entries(161, 161), 160, 3, entries(161, 161), 140},
+		{"a word without entries", 160, 3, nil, 160, 3, nil, 140},
+	} {
+		req := &raft.AppendEntriesRequest{Term: 4, PrevLogEntry: tt.previous, PrevLogTerm: tt.term, Entries: tt.sent, LeaderCommitIndex: 140}
+		skipSaved(req, storage.SnapshotMeta{Index: 150, Term: 3})
+		if req.Term != 4 || req.PrevLogEntry != tt.wantPrevious || req.PrevLogTerm != tt.inTerm || !reflect.DeepEqual(req.Entries, tt.want) || req.LeaderCommitIndex != tt.wantCommitted {
+			t.Errorf("%s: %+v with %d entries", tt.name, req, len(req.Entries))
 		}
 	}
 }

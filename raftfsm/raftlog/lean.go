@@ -1,6 +1,7 @@
 package raftlog
 
 import (
+	"errors"
 	"fmt"
 	"sync"
 
@@ -59,7 +60,8 @@ func NewLean(s *Store) *Lean {
 // isLean reports whether the data of l are still to be read: a command has some.
 func isLean(l *raft.Log) bool { return l.Type == raft.LogCommand && len(l.Data) == 0 }
 
-// GetLog gives a command without its data. An entry that was cut is not known by its head, whatever is kept of it.
+// GetLog gives a command without its data. An entry that was cut is not known by its head, whatever is kept of it. Of the
+// one with which the schedule on disk ends, the term is known without it: a leader has to be told whether it agrees.
 func (s *Lean) GetLog(index uint64, l *raft.Log) error {
 	s.mu.RLock()
 	h, cuts := s.heads[index%knownHeads], s.cuts
@@ -77,6 +79,10 @@ func (s *Lean) GetLog(index uint64, l *raft.Log) error {
 		return nil
 	}
 	if err := s.Store.GetLog(index, l); err != nil {
+		if saved, term := s.saved(); index == saved && errors.Is(err, raft.ErrLogNotFound) {
+			*l = raft.Log{Index: index, Term: term, Type: raft.LogCommand}
+			return nil
+		}
 		return err
 	}
 	s.mu.Lock()

@@ -145,6 +145,15 @@ func TestLeanLog_forgetsWhatIsCut(t *testing.T) {
 			t.Errorf("entry %d: %v, want %v", index, err, want)
 		}
 	}
+	// Of the one with which the schedule ends, a leader is told whether it agrees.
+	l.saved = func() (index, term uint64) { return 5, 7 }
+	var saved raft.Log
+	if err := l.GetLog(5, &saved); err != nil || saved.Index != 5 || saved.Term != 7 || !isLean(&saved) {
+		t.Errorf("the entry with which the schedule ends: %+v, %v", saved, err)
+	}
+	if err := l.GetLog(4, new(raft.Log)); !errors.Is(err, raft.ErrLogNotFound) {
+		t.Errorf("the one before: %v", err)
+	}
 	other := entry(15, 100)
 	other.Term = 2
 	if err := l.StoreLog(other); err != nil {

@@ -1,6 +1,7 @@
 package raftlog
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"path/filepath"
@@ -121,8 +122,15 @@ func (l *segmentLog) DeleteRange(from, to uint64) error {
 	return err
 }
 
+// GetLog finds nothing that is cut. Raft-wal goes on finding what it has cut off in the last of its files, and a leader that
+// does so steps back with a follower entry by entry, to the first there ever was.
 func (l *segmentLog) GetLog(index uint64, e *raft.Log) error {
-	return l.use(func(w *wal.WAL) error { return w.GetLog(index, e) })
+	return l.use(func(w *wal.WAL) error {
+		if first, err := w.FirstIndex(); err != nil || index < first {
+			return cmp.Or(err, raft.ErrLogNotFound)
+		}
+		return w.GetLog(index, e)
+	})
 }
 
 func (l *segmentLog) FirstIndex() (index uint64, err error) {

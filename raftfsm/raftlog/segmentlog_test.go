@@ -251,6 +251,30 @@ func TestSegmentLog_isCutWhileTheDiskIsFull(t *testing.T) {
 	holds(t, openTestSegmentLog(t, dir, disk), last-1, last)
 }
 
+// What is cut lies in the last file, which stays.
+func TestSegmentLog_findsNothingThatIsCut(t *testing.T) {
+	l := openTestSegmentLog(t, t.TempDir(), fs.New())
+	for i := range uint64(5) {
+		if err := l.StoreLog(entry(i+1, 100)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := l.DeleteRange(1, 3); err != nil {
+		t.Fatal(err)
+	}
+	for range 2 {
+		for index, want := range map[uint64]error{1: raft.ErrLogNotFound, 3: raft.ErrLogNotFound, 4: nil, 5: nil, 6: raft.ErrLogNotFound} {
+			if err := l.GetLog(index, new(raft.Log)); !errors.Is(err, want) {
+				t.Errorf("entry %d: %v, want %v", index, err, want)
+			}
+		}
+		if err := l.Close(); err != nil {
+			t.Fatal(err)
+		}
+		l = openTestSegmentLog(t, l.dir, fs.New())
+	}
+}
+
 func TestSegmentLog_goesOnAfterACutThatFailed(t *testing.T) {
 	for _, tt := range []struct {
 		name                          string

@@ -241,7 +241,10 @@ type Schedule interface {
 // noted in stable. A received snapshot is loaded by then, so the level is that of what
 // it brought.
 func (s *Store) Reconcile(schedule Schedule, stable *Stable) error {
-	s.saved = func() uint64 { return schedule.ManifestMeta().Index }
+	s.saved = func() (index, term uint64) {
+		m := schedule.ManifestMeta()
+		return m.Index, m.Term
+	}
 	s.level, stable.level = schedule.Level, schedule.Level
 	stable.mu.Lock()
 	err := stable.seal()

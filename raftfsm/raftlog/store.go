@@ -42,7 +42,7 @@ type Store struct {
 	fail   func(error) // told why this node cannot go on
 	// saved is the entry up to which the schedule on disk stands for the log, and
 	// clearing is told of it before the whole log goes.
-	saved    func() uint64
+	saved    func() (index, term uint64)
 	clearing func(saved uint64) error
 	level    func() storage.Level
 
@@ -134,7 +134,7 @@ func checkEntries(s *raftboltdb.BoltStore) error {
 func newStore(s raft.LogStore, c io.Closer, fail func(error)) *Store {
 	return &Store{
 		LogStore: s, closer: c, fail: fail,
-		saved: func() uint64 { return 0 }, clearing: func(uint64) error { return nil },
+		saved: func() (index, term uint64) { return 0, 0 }, clearing: func(uint64) error { return nil },
 		level: func() storage.Level { return storage.LevelOne },
 	}
 }
@@ -246,7 +246,7 @@ func (s *Store) cutEnd(from, to uint64) error {
 	if err != nil {
 		return err
 	}
-	saved := s.saved()
+	saved, _ := s.saved()
 	if from <= first {
 		err = s.clearing(saved)
 	}

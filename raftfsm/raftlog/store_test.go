@@ -52,7 +52,7 @@ func TestLogStore_stopsTheNodeWhereRaftWouldNotTryAgain(t *testing.T) {
 			_ = s.StoreLog(entry(6, 1))
 		}, true},
 		{"an append after a cut of all for a snapshot", func(s *Store, l *failingLog) {
-			s.saved = func() uint64 { return 14 }
+			s.saved = func() (index, term uint64) { return 14, 1 }
 			_ = s.DeleteRange(1, 10)
 			l.appends = syscall.ENOSPC
 			_ = s.StoreLog(entry(15, 1))
