@@ -60,7 +60,7 @@ func find(position storage.Position, a OffsetsAnswer, asked bool) finding {
 		return finding{deleted, a.Earliest}
 	case position.Epoch >= 0 && (a.Epoch <= position.Epoch || !asked):
 		return finding{}
-	case a.ReadEnd >= position.Next:
+	case max(a.ReadEnd, a.Earliest) >= position.Next: // what was read is there, or no longer
 		return finding{}
 	case a.ReadEnd >= 0:
 		return finding{replaced, max(a.ReadEnd, a.Earliest)}

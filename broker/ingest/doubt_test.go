@@ -25,6 +25,7 @@ func TestFind_believesNoLogThatIsShorterInTheSameEpoch(t *testing.T) {
 		"and grown past the position":   {4, told(0, 200, 5, 80), finding{replaced, 80}},
 		"another log from its first":    {4, told(0, 200, 5, 0), finding{replaced, 0}},
 		"and its beginning was deleted": {4, told(90, 200, 5, 80), finding{replaced, 90}},
+		"all that was read is deleted":  {4, told(100, 120, 5, 0), finding{}},
 		"epoch not known to the leader": {4, told(0, 90, 5, -1), finding{shortened, 90}},
 		"nothing read yet, shorter":     {-1, told(0, 90, 5, notAsked), finding{shortened, 90}},
 		"nothing read yet, all there":   {-1, told(0, 100, 5, notAsked), finding{}},
