@@ -100,13 +100,17 @@ func (j *judge) checkChanges() {
 	j.checkAnswers()
 }
 
-// checkNow: what was to be delivered now is due then, by the clock of who led, or was due before.
+// clockHeld is for how long, at most, a node goes by the time that it had before its clock was set.
+const clockHeld = time.Minute
+
+// checkNow: what was to be delivered now is due then, by the clock of who led, be it as it was before it was set, or was due
+// before.
 func (j *judge) checkNow(before, a Acceptance) {
 	isAsked := func(c Change) bool {
 		if c.Number != 0 || c.ID != a.ID || c.Answer != InDoubt && (c.Answer != Changed || c.Seq != a.Seq) || c.From.After(a.At) {
 			return false
 		}
-		behind, ahead := j.wrong(c.From, a.At)
+		behind, ahead := j.wrong(c.From.Add(-clockHeld), a.At)
 		atOnce := a.Due >= c.From.Add(behind).UnixMilli() && a.Due <= a.At.Add(ahead).UnixMilli()
 		return a.Target == before.Target && (a.Due == before.Due || atOnce && a.Due < before.Due)
 	}

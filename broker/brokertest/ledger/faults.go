@@ -184,24 +184,29 @@ func calm(spans []span, from, to time.Time) time.Duration {
 }
 
 // befell returns a fault that may cause what, was on at some time of the span, and befell one of the nodes, or none in
-// particular. Those of other nodes count when they leave no majority, and of clocks, which are compared.
+// particular. Those of other nodes count when they leave no majority, with those that are stopped, and of clocks, which are
+// compared.
 func (l *Ledger) befell(what func(trait) bool, target string, nodes []string, near span) (Fault, bool) {
-	others := make(map[string]bool)
+	var ofOthers Fault
+	away := make(map[string]bool) // or hindered
 	for _, f := range l.Faults {
-		if !what(traits[f.Kind]) || f.Topic != "" && f.Topic != target {
+		if f.From.After(near.to) || !f.Until.IsZero() && f.Until.Before(near.from) || f.Topic != "" && f.Topic != target {
 			continue
 		}
-		if f.From.After(near.to) || !f.Until.IsZero() && f.Until.Before(near.from) {
-			continue
-		}
-		if f.Node == "" || f.Kind == "clock" || slices.Contains(nodes, f.Node) {
+		may := what(traits[f.Kind])
+		switch {
+		case may && (f.Node == "" || f.Kind == "clock" || slices.Contains(nodes, f.Node)):
 			return f, true
-		}
-		if others[f.Node] = true; int64(2*len(others)) >= l.Costs.Nodes {
-			return f, true
+		case may:
+			ofOthers, away[f.Node] = f, true
+		case f.Kind == "stop":
+			away[f.Node] = true
 		}
 	}
-	return Fault{}, false
+	if ofOthers.Kind == "" || int64(2*len(away)) < l.Costs.Nodes {
+		return Fault{}, false
+	}
+	return ofOthers, true
 }
 
 func (t trait) mayDuplicate() bool { return t.duplicates }
