@@ -238,6 +238,7 @@ func (n *node) end() {
 	raft := n.raft()
 	n.cancel()
 	n.cluster.waitFor(n.done)
+	n.cluster.observer.termOver(n.member.ID) // one that was about to begin
 	if !n.alive.CompareAndSwap(raft, nil) {
 		return
 	}

@@ -3,6 +3,7 @@ package ledger
 import (
 	"strings"
 	"testing"
+	"time"
 )
 
 // changed has the message that withID accepts changed to another target and time, and waiting so.
@@ -38,6 +39,11 @@ func TestJudge_acceptsWhatWasChanged(t *testing.T) {
 			c.Answer, c.Seq, c.Before = InDoubt, 0, 0
 		},
 		"and is delivered at once": func(l *Ledger) { l.Log.Change(chosen+1, *l.now()) },
+		"and is delivered at once by the clock as it was before it was set": func(l *Ledger) {
+			l.knowLess()
+			l.Clocks = append(l.Clocks, Clock{Node: "n", At: after(29), Offset: time.Minute})
+			l.Log.Change(chosen+1, *l.now())
+		},
 		"and then cancelled": func(l *Ledger) {
 			l.changed()
 			l.Log.End(chosen+1, 7002)

@@ -45,7 +45,10 @@ func (j *judge) eachDuplicate(yield func(kind string, before, again *Delivery)) 
 				continue
 			}
 			near := span{before.At.Add(-10*time.Second - 10*j.Heartbeat), before.At.Add(j.onItsWay())}
-			fault, _ := j.befell(trait.mayDuplicate, d.Topic, j.leaders(near.from, near.to), near)
+			fault, excused := j.befell(trait.mayDuplicate, d.Topic, j.leaders(near.from, near.to), near)
+			if !excused && j.clockEndedTerm(before.At, near.to) {
+				fault.Kind = "clock"
+			}
 			yield(fault.Kind, before, d)
 		}
 	}

@@ -1,6 +1,7 @@
 package ledger
 
 import (
+	"slices"
 	"strings"
 	"time"
 )
@@ -28,6 +29,14 @@ func (j *judge) checkTerms() {
 			j.problem("term", "that of %s ended at %v, and no fault may end it so: %s", t.Node, t.Over.Sub(j.Begin), t.Reason)
 		}
 	}
+}
+
+// clockEndedTerm reports whether a term ended then whose leader may have given leadership away since its clock was wrong:
+// what Kafka has just answered is not in the log.
+func (j *judge) clockEndedTerm(from, to time.Time) bool {
+	return slices.ContainsFunc(j.Terms, func(t Term) bool {
+		return !t.Over.Before(from) && !t.Over.After(to) && j.isClockWrong(t.Node, from, t.Over)
+	})
 }
 
 // isClockWrong reports whether a node's clock was so wrong that it may have given leadership away, however long ago it was
