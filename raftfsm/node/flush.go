@@ -3,11 +3,13 @@ package node
 import (
 	"context"
 	"errors"
+	"log/slog"
 	"time"
 
 	"github.com/hashicorp/raft"
 
 	"github.com/carillonmq/carillon/raftfsm"
+	"github.com/carillonmq/carillon/raftfsm/repeats"
 )
 
 const flushRetry = time.Second
@@ -34,6 +36,7 @@ func (n *Node) flushLoop(ctx context.Context, r *raft.Raft) {
 	release := time.NewTimer(releaseAfter)
 	release.Stop() // until something was flushed
 	defer release.Stop()
+	said := repeats.New()
 	for {
 		select {
 		case <-ctx.Done():
@@ -53,7 +56,11 @@ func (n *Node) flushLoop(ctx context.Context, r *raft.Raft) {
 			continue
 		}
 		for err := n.flush(r); err != nil && ctx.Err() == nil && n.failureNow() == nil; err = n.flush(r) {
-			n.log.Warn("not flushed, trying again", "error", err, "retry_in", flushRetry)
+			level := slog.LevelWarn
+			if said.Again("not flushed") {
+				level = slog.LevelDebug
+			}
+			n.log.Log(ctx, level, "not flushed, trying again", "error", err, "retry_in", flushRetry)
 			n.confirmDirectory()
 			pause(ctx, flushRetry)
 		}

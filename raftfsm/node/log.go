@@ -6,6 +6,7 @@ import (
 	"io"
 	"log"
 	"log/slog"
+	"slices"
 
 	"github.com/hashicorp/go-hclog"
 	"github.com/hashicorp/raft"
@@ -53,6 +54,9 @@ func (l hclogger) log(level slog.Level, msg string, args []any) {
 		}
 	default:
 	}
+	if slices.Contains(ofFlushes, msg) {
+		level = slog.LevelDebug
+	}
 	if !l.slog.Enabled(context.Background(), level) {
 		return
 	}
@@ -73,6 +77,9 @@ func (l hclogger) log(level slog.Level, msg string, args []any) {
 	}
 	l.slog.Log(context.Background(), level, msg, plain...)
 }
+
+// ofFlushes are what raft says of each flush, several times a second under load. That one has failed says flushLoop.
+var ofFlushes = []string{"starting snapshot up to", "snapshot complete up to", "compacting logs", "no logs to truncate", "failed to take snapshot"}
 
 // peerOf returns the peers that a line of raft is about, "" if it is about none.
 func peerOf(args []any) string {

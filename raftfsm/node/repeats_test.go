@@ -4,9 +4,11 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"math"
 	"net"
 	"os"
 	"strings"
+	"sync/atomic"
 	"syscall"
 	"testing"
 	"testing/synctest"
@@ -40,6 +42,36 @@ func TestLog_saysOnceAMinuteThatAPeerFails(t *testing.T) {
 		fail()
 		if got := strings.Count(log.String(), "peer=b:1"); got != 2 {
 			t.Errorf("%d lines after a minute, want 2", got)
+		}
+	})
+}
+
+// A disk that is full for long is tried each second. And raft has a word for each flush.
+func TestFlush_thatFailsIsLoggedOnceAMinute(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var log lines
+		var full atomic.Bool
+		c := newCluster(t, 1, func(cfg *Config) {
+			cfg.Logger, cfg.FlushInterval = log.logger(), time.Minute
+			cfg.FreeSpace = func(string) (uint64, error) {
+				if full.Load() {
+					return 0, nil
+				}
+				return math.MaxUint64, nil
+			}
+		})
+		c.open("n1")
+		n := c.leader()
+		must(t, n, startLoad(t, n).batch(20, 1000))
+		full.Store(true)
+		time.Sleep(100 * time.Second)
+		if got := strings.Count(log.String(), "not flushed"); got != 2 {
+			t.Errorf("%d lines in a minute and a half without room, want 2", got)
+		}
+		full.Store(false)
+		c.eventually("flush", func() bool { return n.store.ManifestMeta().Index > 0 })
+		if text := log.String(); strings.Contains(text, "to take snapshot") || strings.Contains(text, "snapshot up to") {
+			t.Errorf("raft tells of flushes:\n%s", log.String())
 		}
 	})
 }
