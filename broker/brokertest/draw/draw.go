@@ -11,6 +11,7 @@ import (
 	"fmt"
 	"math"
 	"math/rand/v2"
+	"slices"
 	"strings"
 	"time"
 )
@@ -161,7 +162,7 @@ func (r *run) drawCluster() {
 		most := limit.most
 		if r.isAbout(limit.name) {
 			most = limit.least * math.Cbrt(most/limit.least) // the lowest third of its magnitudes
-		} else if !r.chance(small) || r.isAbout("wide") && (limit.name == "handed" || limit.name == "feed") {
+		} else if !r.chance(small) || r.isAbout("wide") && slices.Contains([]string{"handed", "feed", "proposal"}, limit.name) {
 			continue
 		}
 		drawn[limit.name] = int(r.size(limit.least, most))
@@ -246,7 +247,7 @@ func limits() []limit {
 		{"handed", 4, 2048},
 		{"flying", 1, 256},
 		{"feed", 1, 256},
-		{"merge", 2, 5},
+		{"merge", 3, 5}, // of two neighbours one has half of the bytes, so that they are not merged
 		{"proposal", 256, 64 << 10},
 	}
 }

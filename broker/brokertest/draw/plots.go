@@ -31,7 +31,7 @@ func plots() []plot {
 		{3, waves, []string{"flush"}}, {3, crowded, []string{"feed", "handed"}}, {3, overwritten, []string{"feed", "handed"}},
 		{2, readAgain, []string{"loaded"}}, {3, overfull, []string{"loaded"}},
 		{3, newestFirst, []string{"loaded"}}, {2, neverThere, []string{"feed", "handed"}},
-		{4, manyReturn, []string{"wide"}}, {4, stalledBroker, []string{"brokers"}}, {6, unread, nil}, {6, movedLeaders, []string{"brokers"}},
+		{4, manyReturn, []string{"wide"}}, {4, stalledBroker, []string{"brokers", "wide"}}, {6, unread, nil}, {6, movedLeaders, []string{"brokers"}},
 	}
 }
 
