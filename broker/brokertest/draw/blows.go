@@ -261,6 +261,25 @@ func leftBehind(r *run, at, length time.Duration) {
 	r.owe("heal")
 }
 
+// outrun is a node whose disk is so slow that the leader no longer has what it needs next: it receives the schedule while
+// it writes a file of its own.
+func outrun(r *run, at, length time.Duration) {
+	for range 1 + r.IntN(3) {
+		slow := r.span(time.Second, 5*time.Second)
+		node := pick(r, "follower", "follower", r.host())
+		r.fault(at, "disk "+node+" slow="+span(slow), "disk "+node+" well")
+		lasts := 4*slow + r.span(slow, 8*slow)
+		count := 150 + r.IntN(250)
+		size := min(max(r.flush/int(r.size(10, 100)), 50), 20<<10)
+		r.produce(at, count, "about=%s bytes=%d deliver-to=%s %s", span(lasts/time.Duration(count)), size, r.to(), r.due(at))
+		at += lasts
+		for n := range r.nodes {
+			r.at(at, "disk n%d well", n+1)
+		}
+		at += r.span(time.Second, length/4)
+	}
+}
+
 // slowBeginning is a term that begins on slow disks with much to read, while events are replayed for a target
 // that is bad.
 func slowBeginning(r *run, at, length time.Duration) {
