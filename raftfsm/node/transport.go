@@ -153,7 +153,7 @@ func (t *transport) forward() {
 }
 
 // skipSaved takes out of a request what the schedule on disk stands for, which the log may not have any more. All of it is
-// committed, so that each leader has the same, and what follows agrees with the log if it agrees with what comes after that.
+// committed, so that each leader has the same: whether the rest agrees with the log shows from where the schedule ends.
 //
 // A leader that has not heard how far a follower is asks for an agreement where it last was. A disk that is slow lets the
 // requests of some time-outs wait, and takes them one after the other, while each answer comes too late:

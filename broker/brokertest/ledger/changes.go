@@ -100,7 +100,8 @@ func (j *judge) checkChanges() {
 	j.checkAnswers()
 }
 
-// clockHeld is for how long, at most, a node goes by the time that it had before its clock was set.
+// clockHeld is how far back a clock counts that was set since: until others have confirmed its new time, a node goes by the one
+// that it had.
 const clockHeld = time.Minute
 
 // checkNow: what was to be delivered now is due then, by the clock of who led, be it as it was before it was set, or was due
