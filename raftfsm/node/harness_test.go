@@ -191,12 +191,19 @@ func (c *cluster) replaceOne(takeAway func(id string)) string {
 	c.t.Helper()
 	n := c.leader()
 	away := otherThan(c, n)
+	c.born(away)
 	takeAway(away)
 	time.Sleep(5 * time.Second)
 	if err := n.Replace(c.t.Context(), away); err != nil {
 		c.t.Fatal(err)
 	}
 	return away
+}
+
+// born waits until the node is in the group, which two others may have founded without it.
+func (c *cluster) born(id string) {
+	c.t.Helper()
+	c.eventually(id+" in the group", func() bool { return c.nodes[id].Status().Leader != "" })
 }
 
 // leader waits until one of the open nodes leads and has passed a barrier.

@@ -40,6 +40,7 @@ func BenchmarkReplace(b *testing.B) {
 func replaceUnderLoad(t testing.TB, c *cluster, pending int) {
 	n := c.leader()
 	away := otherThan(c, n)
+	c.born(away)
 	c.close(away)
 	l := startLoad(t, n)
 	start := time.Now()

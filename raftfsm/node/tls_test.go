@@ -3,11 +3,14 @@ package node
 import (
 	"bytes"
 	"context"
+	"errors"
+	"io"
 	"log/slog"
 	"net"
 	"os"
 	"path/filepath"
 	"sync"
+	"syscall"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -112,7 +115,7 @@ func (s *secured) tune(cfg *Config) {
 	go peers.Run(ctx)
 }
 
-// A begin notes the first byte that is written.
+// A begin notes the first byte that is written. To write to who has hung up fails as it does with TCP, not with a pipe.
 type begin struct {
 	net.Conn
 	s    *secured
@@ -126,7 +129,11 @@ func (b *begin) Write(p []byte) (int, error) {
 		b.s.begun[p[0]]++
 		b.s.mu.Unlock()
 	})
-	return b.Conn.Write(p)
+	n, err := b.Conn.Write(p)
+	if errors.Is(err, io.ErrClosedPipe) {
+		err = syscall.EPIPE
+	}
+	return n, err
 }
 
 func (b *begin) Close() error {
