@@ -8,14 +8,15 @@ import (
 // newestFirst come events once more for targets that are given up, or paused, and come back meanwhile, again and again:
 // each is due before all that came before it, and so before every mark that was set. Disks are slow, the window is small,
 // and others have more than is read in that time: so the scheduler reads most of the time, hears late of what happens, and
-// hands over what it has heard of to who has been given up.
+// hands over what it has heard of to who has been given up. Leadership may change while they are: of what waits for
+// them the next term knows no more than what was claimed.
 func newestFirst(r *run, at, length time.Duration) {
 	const lasts = 12 * time.Second
 	count := 2 + r.IntN(8)
 	topic := func(n int) string { return fmt.Sprintf("again%d", n) }
 	r.at(at, "create again%% count=%d", count)
-	r.slowAll(at, 50*time.Millisecond, 300*time.Millisecond)
 	for range 2 + r.IntN(2) {
+		r.slowAll(at, 50*time.Millisecond, 300*time.Millisecond)
 		r.produce(at, 400, "key=k%% deliver-to=%s %s spread=%s", r.to(), after(r.unit), span(lasts))
 		ago := r.span(lasts, 60*r.unit)
 		about := r.span(100*time.Millisecond, 500*time.Millisecond) / time.Duration(count) // about one in a page's time for each
@@ -29,12 +30,16 @@ func newestFirst(r *run, at, length time.Duration) {
 			}
 			begun := at + r.span(time.Millisecond, time.Second)
 			r.fault(begun, fault, mend)
-			over = max(over, begun+r.span(3*time.Second, 8*time.Second))
-			r.at(over, "%s", mend)
+			well := begun + r.span(4*time.Second, 9*time.Second)
+			r.at(well, "%s", mend)
+			over = max(over, well)
+		}
+		if r.chance(0.5) {
+			r.at(at+r.span(2500*time.Millisecond, 5*time.Second), "%s", r.blow("leader"))
 		}
 		at = over + r.span(time.Second, 10*time.Second)
+		r.mend(at)
 	}
-	r.mend(at + r.span(r.unit, length))
 }
 
 // neverThere are targets that never come. More waits for them than they may have, so that many are given up at once, and

@@ -37,13 +37,17 @@ func plots() []plot {
 
 // drawPlots draws several, each at most once.
 func (r *run) drawPlots(least, most int) {
-	var all []plot
-	for _, p := range plots() {
-		for range p.weight {
-			all = append(all, p)
+	all := plots()
+	for range least + r.IntN(most-least+1) {
+		weights := 0
+		for _, p := range all {
+			weights += p.weight
 		}
+		n := r.IntN(weights)
+		drawn := slices.IndexFunc(all, func(p plot) bool { n -= p.weight; return n < 0 })
+		r.plots = append(r.plots, all[drawn])
+		all = slices.Delete(all, drawn, drawn+1)
 	}
-	r.plots = some(r, all, least, most)
 }
 
 // isAbout reports whether one of the plots is about the limit.
