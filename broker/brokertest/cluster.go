@@ -17,6 +17,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kadm"
 	"github.com/twmb/franz-go/pkg/kfake"
 	"github.com/twmb/franz-go/pkg/kgo"
+	"github.com/twmb/franz-go/pkg/kmsg"
 )
 
 // The hosts of the network that are not nodes.
@@ -37,10 +38,12 @@ type Cluster struct {
 	network *network
 	kafka   *kfake.Cluster
 	brokers int // of Kafka
-	faults  *kafkaFaults
-	nodes   []*node
-	config  config.Config
-	log     *slog.Logger
+	// kafkaDir is where Kafka keeps what it has; "": nowhere, it is gone when Kafka ends.
+	kafkaDir string
+	faults   *kafkaFaults
+	nodes    []*node
+	config   config.Config
+	log      *slog.Logger
 	// observer sees what the nodes log.
 	observer *observer
 	dir      string
@@ -76,18 +79,18 @@ func newCluster(t testing.TB, settings arguments) *Cluster {
 	}
 	c.log = slog.New(c.observer.handler(lines))
 	c.observer.cluster = c
-	brokers, err := strconv.Atoi(settings.value("brokers", "1"))
+	var err error
+	c.brokers, err = strconv.Atoi(settings.value("brokers", "1"))
 	c.must(err)
-	ports := make([]int, brokers)
-	for i := range ports {
-		ports[i] = kafkaPort + i
+	if settings.value("kafka", "") == "files" {
+		c.kafkaDir = t.TempDir()
 	}
-	c.kafka, err = kfake.NewCluster(kfake.NumBrokers(brokers), kfake.Ports(ports...), kfake.ListenFn(c.network.listenKafka),
-		kfake.BrokerConfigs(map[string]string{"offsets.retention.check.interval.ms": checkGroups}))
-	c.must(err)
-	c.brokers = brokers
+	c.startKafka()
 	c.faults, err = newKafkaFaults(c.kafka, kgo.Dialer(c.network.dial(userHost)))
 	c.must(err)
+	if c.kafkaDir != "" {
+		c.kafka.ControlKey(int16(kmsg.OffsetForLeaderEpoch), c.faults.epochEnds)
+	}
 	var count int
 	_, err = fmt.Sscan(settings.value("nodes", "3"), &count)
 	c.must(err)
@@ -151,6 +154,25 @@ func limitsOf(settings arguments) broker.Limits {
 	return limits
 }
 
+// startKafka starts Kafka, with what it has in its directory.
+func (c *Cluster) startKafka() {
+	c.t.Helper()
+	ports := make([]int, c.brokers)
+	for i := range ports {
+		ports[i] = kafkaPort + i
+	}
+	options := []kfake.Opt{
+		kfake.NumBrokers(c.brokers), kfake.Ports(ports...), kfake.ListenFn(c.network.listenKafka),
+		kfake.BrokerConfigs(map[string]string{"offsets.retention.check.interval.ms": checkGroups}),
+	}
+	if c.kafkaDir != "" {
+		options = append(options, kfake.DataDir(c.kafkaDir))
+	}
+	var err error
+	c.kafka, err = kfake.NewCluster(options...)
+	c.must(err)
+}
+
 // stop ends everything that the bubble has to see end.
 func (c *Cluster) stop() {
 	for _, n := range c.nodes {
@@ -161,7 +183,7 @@ func (c *Cluster) stop() {
 		n.stop()
 	}
 	// A kfake that is closed lets none of what it holds back end but the first.
-	c.faults.close()
+	c.faults.letGo()
 	synctest.Wait()
 	c.kafka.Close()
 }

@@ -19,7 +19,7 @@ import (
 // stands in brackets may be left out. The line "cluster" has the settings.
 const usages = `
 cluster [long] [nodes=COUNT] [heartbeat=DURATION] [program=NUMBER] [start=earliest|latest]
-	[flush=COUNT] [segment=COUNT] [brokers=COUNT] [loaded=COUNT] [handed=COUNT] [flying=COUNT] [page=COUNT] [feed=COUNT]
+	[flush=COUNT] [segment=COUNT] [brokers=COUNT] [kafka=memory|files] [loaded=COUNT] [handed=COUNT] [flying=COUNT] [page=COUNT] [feed=COUNT]
 	[merge=COUNT] [proposal=COUNT] [sync=DURATION] [answer=DURATION]
 	[missing_target_timeout=DURATION] [patience=DURATION] [left=NUMBER] [dead=NUMBER] [duplicates=NUMBER]
 
@@ -28,6 +28,7 @@ delete TOPIC
 recreate TOPIC [partitions=COUNT]
 partitions TOPIC COUNT
 trim TOPIC
+shorten TOPIC by=COUNT
 forbid TOPIC
 limit TOPIC bytes=COUNT
 elect TOPIC [behind=COUNT] [lasts=DURATION]

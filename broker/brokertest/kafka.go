@@ -33,6 +33,7 @@ type kafkaFaults struct {
 	metadata  *staleMetadata
 	offsets   *staleOffsets
 	lagging   map[string]lagging      // by topic
+	epochs    map[place][]epochStart  // of delay topics, where Kafka may lose records
 	failed    time.Time               // when an injected error was last seen to be given
 	stalled   map[int32]chan struct{} // by broker: closed when it is revived
 	stalls    bool                    // holdBack looks at requests
@@ -47,7 +48,7 @@ func newKafkaFaults(kafka *kfake.Cluster, dial kgo.Opt) (*kafkaFaults, error) {
 		kafka: kafka, newest: make(map[int16]int16), older: kversion.Stable(),
 		answers: make(map[string]time.Duration), changed: make(chan struct{}), closed: make(chan struct{}),
 		forbidden: make(map[string]*kfake.FaultHandle), lagging: make(map[string]lagging),
-		stalled: make(map[int32]chan struct{}),
+		stalled: make(map[int32]chan struct{}), epochs: make(map[place][]epochStart),
 	}
 	asking, err := kgo.NewClient(kgo.SeedBrokers(fmt.Sprintf("127.0.0.1:%d", kafkaPort)), dial)
 	if err != nil {
@@ -74,8 +75,28 @@ func (f *kafkaFaults) ofNode(request kmsg.Request) bool {
 	return request.GetVersion() == f.newest[request.Key()]
 }
 
-// close lets go of everything that waits, which must end before the bubble does.
-func (f *kafkaFaults) close() { close(f.closed) }
+// letGo lets go of everything that waits, which must end before Kafka does.
+func (f *kafkaFaults) letGo() {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	close(f.closed)
+}
+
+// goOn has the Kafka that was started in place of the last one do wrong what lasts.
+func (f *kafkaFaults) goOn(kafka *kfake.Cluster) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.kafka, f.closed = kafka, make(chan struct{})
+	f.injected, f.metadata, f.offsets = nil, nil, nil
+	kafka.ControlKey(int16(kmsg.Produce), f.delay)
+	kafka.ControlKey(int16(kmsg.OffsetForLeaderEpoch), f.epochEnds)
+	if f.stalls {
+		kafka.ControlKey(-1, f.holdBack)
+	}
+	for topic := range f.forbidden {
+		f.forbidden[topic] = f.refuse(topic)
+	}
+}
 
 // mend ends all faults.
 func (f *kafkaFaults) mend() {
@@ -125,8 +146,12 @@ func (f *kafkaFaults) forbid(topic string) error {
 	if f.forbidden[topic] != nil {
 		return errNoEffect
 	}
-	f.forbidden[topic] = f.kafka.Fault(kfake.Fault{Keys: []kmsg.Key{kmsg.Produce}, Topic: topic, Err: kerr.TopicAuthorizationFailed, Count: -1, When: f.ofNode})
+	f.forbidden[topic] = f.refuse(topic)
 	return nil
+}
+
+func (f *kafkaFaults) refuse(topic string) *kfake.FaultHandle {
+	return f.kafka.Fault(kfake.Fault{Keys: []kmsg.Key{kmsg.Produce}, Topic: topic, Err: kerr.TopicAuthorizationFailed, Count: -1, When: f.ofNode})
 }
 
 func (f *kafkaFaults) allow(topic string) error {
@@ -174,7 +199,7 @@ func (f *kafkaFaults) longest(topics []string, waited time.Duration) time.Durati
 func (f *kafkaFaults) hold(topics []string, came time.Time) {
 	for {
 		f.mu.Lock()
-		changed := f.changed
+		changed, closed := f.changed, f.closed
 		f.mu.Unlock()
 		left := f.longest(topics, time.Since(came))
 		if left == 0 {
@@ -184,7 +209,7 @@ func (f *kafkaFaults) hold(topics []string, came time.Time) {
 		select {
 		case <-timer.C:
 		case <-changed:
-		case <-f.closed:
+		case <-closed:
 			timer.Stop()
 			return
 		}
@@ -297,9 +322,12 @@ func (f *kafkaFaults) await(revived <-chan struct{}) {
 	if revived == nil {
 		return
 	}
+	f.mu.Lock()
+	closed := f.closed
+	f.mu.Unlock()
 	select {
 	case <-revived:
-	case <-f.closed:
+	case <-closed:
 	}
 }
 

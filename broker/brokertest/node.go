@@ -3,6 +3,7 @@ package brokertest
 import (
 	"context"
 	"errors"
+	"fmt"
 	"log/slog"
 	"os"
 	"strings"
@@ -20,6 +21,7 @@ import (
 	"github.com/carillonmq/carillon/broker/kafka"
 	"github.com/carillonmq/carillon/broker/kafka/reach"
 	"github.com/carillonmq/carillon/broker/schedule"
+	"github.com/carillonmq/carillon/raftfsm/member"
 	raftnode "github.com/carillonmq/carillon/raftfsm/node"
 	"github.com/carillonmq/carillon/storage"
 )
@@ -283,3 +285,50 @@ func (n *node) raft() *raftnode.Node { return n.alive.Load() }
 
 func (n *node) running() bool   { return n.raft() != nil }
 func (n *node) reachable() bool { return n.running() && !n.frozen.Load() }
+
+// reached returns the node that another one asks, by its HTTP API, unless that does not answer.
+func (c *Cluster) reached(from *node, m member.Member) (*node, *raftnode.Node, error) {
+	state, _ := c.network.dialing(link{from.member.ID, m.ID})
+	other := c.node(m.ID)
+	raft := other.raft()
+	if state != open || raft == nil || !other.reachable() {
+		return nil, nil, fmt.Errorf("ask %s: %w", m.ID, errCut)
+	}
+	return other, raft, nil
+}
+
+// askReach is how a node asks another whether Kafka answers it.
+func (c *Cluster) askReach(from *node) func(context.Context, member.Member) (broker.Reached, error) {
+	return func(ctx context.Context, m member.Member) (broker.Reached, error) {
+		other, _, err := c.reached(from, m)
+		if err != nil {
+			return broker.Reached{}, err
+		}
+		return other.broker.ReachKafka(ctx)
+	}
+}
+
+// ask is how a node of a new cluster asks the others.
+func (c *Cluster) ask(from *node) func(context.Context, member.Member) (member.Standing, error) {
+	return func(_ context.Context, m member.Member) (member.Standing, error) {
+		_, raft, err := c.reached(from, m)
+		if err != nil {
+			return member.Standing{}, err
+		}
+		return raft.Standing(), nil
+	}
+}
+
+// askClock is how a node asks another for its clock. Programs of level one have no answer.
+func (c *Cluster) askClock(from *node) func(context.Context, member.Member) (broker.ClockReading, error) {
+	return func(_ context.Context, m member.Member) (broker.ClockReading, error) {
+		other, raft, err := c.reached(from, m)
+		if err != nil {
+			return broker.ClockReading{}, err
+		}
+		if standing := raft.Standing(); standing.Level() == storage.LevelOne {
+			return broker.ClockReading{}, fmt.Errorf("ask %s: its program does not tell", m.ID)
+		}
+		return other.broker.Clock(), nil
+	}
+}

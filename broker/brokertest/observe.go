@@ -54,8 +54,8 @@ type place struct {
 
 // A position was seen in a store that had applied so much.
 type position struct {
+	storage.Position
 	applied uint64
-	next    int64
 }
 
 func newObserver() *observer {
@@ -124,7 +124,7 @@ func (o *observer) step(s step, began time.Time) {
 		}
 		o.routed = true
 		o.began("route", fault)
-	case "config", "raise":
+	case "config", "raise", "shorten":
 		o.struck(fault)
 	case "pause":
 		ofTopic.Topic = s.args.word(1)
@@ -347,11 +347,11 @@ func (o *observer) advance(n *node, s storage.State) {
 		if s.AppliedIndex <= before.applied {
 			continue
 		}
-		if p.Next < before.next {
+		if p.Next < o.cluster.faults.read(before.Position) {
 			o.found("positions", "that of %s/%d went back from %d to %d between log entries %d and %d on %s",
-				p.Topic, p.Partition, before.next, p.Next, before.applied, s.AppliedIndex, n.member.ID)
+				p.Topic, p.Partition, before.Next, p.Next, before.applied, s.AppliedIndex, n.member.ID)
 		}
-		o.furthest[at] = position{s.AppliedIndex, p.Next}
+		o.furthest[at] = position{p, s.AppliedIndex}
 	}
 }
 

@@ -31,6 +31,7 @@ type produced struct {
 	aborted bool // in a transaction that was
 	large   bool // perhaps more than its target takes
 	gone    bool // deleted from the delay topic, perhaps before it was taken in
+	lost    bool // others have its offset
 }
 
 // apart returns the step, or, of one that produces records, or changes messages, about so far apart, one step

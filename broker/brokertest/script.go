@@ -191,6 +191,9 @@ func (s script) checkNodes() error {
 	count, _ := strconv.Atoi(s.settings.value("nodes", "3"))
 	brokers, _ := strconv.Atoi(s.settings.value("brokers", "1"))
 	for _, step := range slices.Concat(s.steps, s.armed) {
+		if topic := step.args.word(0); step.verb == "shorten" && (s.settings.value("kafka", "") != "files" || !isDelayTopic(topic)) {
+			return fmt.Errorf("line %d: shorten %s: want kafka=files on the line \"cluster\", and a delay topic (*.delay): of others nothing is promised once Kafka has answered", step.line, topic)
+		}
 		if brokers > 1 && stopsTime(step) {
 			return fmt.Errorf("line %d: %s needs brokers=1: a Kafka client asks for its producer id under a lock, for which the senders to other brokers wait while one does not answer, and that stops virtual time", step.line, step.verb)
 		}

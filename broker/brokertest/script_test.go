@@ -12,6 +12,7 @@ import (
 func TestParse_refusesWhatCannotBeCarriedOut(t *testing.T) {
 	for line, want := range map[string]string{
 		"at 1s explode n1":                         `there is no verb "explode"`,
+		"at 1s shorten orders.delay by=3":          `want kafka=files on the line "cluster"`,
 		"at 1s disk n1 wet":                        `want "disk NODE slow=DURATION" or "disk NODE full"`,
 		"at 1s disk n1 slow=much":                  `slow: "much" is no duration`,
 		"at 1s kill":                               `want "kill NODES"`,

@@ -114,6 +114,17 @@ func (p *player) goneFrom(topic string) {
 	if info == nil {
 		return
 	}
+	taken := p.takenIn(info.TopicID)
+	for i := range p.produced {
+		r := &p.produced[i]
+		if r.topicID == info.TopicID && !r.lost && r.offset >= taken[r.partition] {
+			r.gone = true
+		}
+	}
+}
+
+// takenIn returns up to where the topic's partitions were taken in, as far as the nodes that run know.
+func (p *player) takenIn(topicID [16]byte) map[int32]int64 {
 	next := make(map[int32]int64)
 	for _, n := range p.nodes {
 		raft := n.raft()
@@ -121,17 +132,12 @@ func (p *player) goneFrom(topic string) {
 			continue
 		}
 		for _, position := range raft.Store().State().Positions {
-			if position.TopicID == info.TopicID {
-				next[position.Partition] = max(next[position.Partition], position.Next)
+			if position.TopicID == topicID {
+				next[position.Partition] = max(next[position.Partition], p.faults.read(position))
 			}
 		}
 	}
-	for i := range p.produced {
-		r := &p.produced[i]
-		if r.topicID == info.TopicID && r.offset >= next[r.partition] {
-			r.gone = true
-		}
-	}
+	return next
 }
 
 func partitions(admin *kadm.Client, topic string) (int, error) {
@@ -199,6 +205,7 @@ func (p *player) elect(name string, a arguments) error {
 	if _, err := admin.ElectLeaders(context.Background(), kadm.ElectPreferredReplica, set); err != nil {
 		return err
 	}
+	p.faults.beganEpochs(name)
 	behind, err := strconv.ParseInt(a.value("behind", "0"), 10, 64)
 	if err != nil || behind == 0 {
 		return err

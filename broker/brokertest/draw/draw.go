@@ -73,6 +73,7 @@ func newRun(seed uint64, profile Profile) *run {
 	r.paused(seed, end)
 	r.changed(seed, end)
 	r.expired(seed, end)
+	r.shortened(seed, end)
 	return r
 }
 

@@ -50,8 +50,9 @@ var traits = map[string]trait{
 	"trim":  {delays: true, recovery: 20 * time.Second},
 	"elect": {delays: true, recovery: 20 * time.Second},
 
-	// Of Kafka.
-	"error": {delays: true, duplicates: true, ends: true, recovery: 20 * time.Second},
+	// Of Kafka. It starts again, and lacks records of a delay topic.
+	"shorten": {delays: true, duplicates: true, ends: true, recovery: 20 * time.Second},
+	"error":   {delays: true, duplicates: true, ends: true, recovery: 20 * time.Second},
 	// Of a request that reads a delay topic.
 	"unread": {delays: true, reads: true, recovery: 20 * time.Second},
 	// A record was refused as too large that is not.

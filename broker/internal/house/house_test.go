@@ -78,6 +78,7 @@ var rules = map[string]rule{
 	"broker/brokertest/mutants":     {},
 	"broker/brokertest/play":        {},
 	"broker/brokertest/wire":        {},
+	"broker/brokertest/kfiles":      {},
 	"broker/brokertest/sim":         {ours: []string{"broker/brokertest", "broker/brokertest/draw", "broker/brokertest/mutants"}},
 	"broker/internal/house":         {},
 	"broker/internal/kafkatest":     {big: []string{"github.com/twmb/franz-go"}},
@@ -150,7 +151,7 @@ var fullRooms = map[string]int{
 	"raftfsm/node":      16, // one member of a group: the loops beside raft, and what raft speaks through, share its state
 	"raftfsm":           16, // one FSM: commands, their forms, and what each does, share its work
 	"broker/api":        18, // a file of handlers for each noun of the API, behind one table of routes
-	"broker/brokertest": 25, // what a script can do to a cluster, and what is seen of it, share the player's state
+	"broker/brokertest": 26, // what a script can do to a cluster, and what is seen of it, share the player's state
 }
 
 func TestPackages_areOneRoom(t *testing.T) {
