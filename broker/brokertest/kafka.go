@@ -33,7 +33,7 @@ type kafkaFaults struct {
 	metadata  *staleMetadata
 	offsets   *staleOffsets
 	lagging   map[string]lagging      // by topic
-	epochs    map[place][]epochStart  // of delay topics, where Kafka may lose records
+	epochs    map[place][]epochStart  // of topics, where Kafka may lose records
 	failed    time.Time               // when an injected error was last seen to be given
 	stalled   map[int32]chan struct{} // by broker: closed when it is revived
 	stalls    bool                    // holdBack looks at requests
@@ -79,7 +79,11 @@ func (f *kafkaFaults) ofNode(request kmsg.Request) bool {
 func (f *kafkaFaults) letGo() {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	close(f.closed)
+	select {
+	case <-f.closed: // Kafka has ended, and did not start again
+	default:
+		close(f.closed)
+	}
 }
 
 // goOn has the Kafka that was started in place of the last one do wrong what lasts.

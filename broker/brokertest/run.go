@@ -184,11 +184,7 @@ func (p *player) carryOut(s step) error {
 	case "trim":
 		return p.trimTopic(name)
 	case "shorten":
-		by, err := strconv.ParseInt(s.args.value("by", ""), 10, 64)
-		if err != nil {
-			return err
-		}
-		return p.shorten(name, by)
+		return p.shorten(name, s.args)
 	case "forbid":
 		return p.faults.forbid(name)
 	case "limit":

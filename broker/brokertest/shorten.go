@@ -2,6 +2,7 @@ package brokertest
 
 import (
 	"slices"
+	"strconv"
 	"testing/synctest"
 	"time"
 
@@ -19,7 +20,11 @@ import (
 
 // shorten has a delay topic lose so many of the newest records of each partition, and all that were written in one batch
 // with them. Connections to Kafka break.
-func (p *player) shorten(topic string, by int64) error {
+func (p *player) shorten(topic string, a arguments) error {
+	by, err := strconv.ParseInt(a.value("by", ""), 10, 64)
+	if err != nil {
+		return err
+	}
 	isOpen := func(i *kfake.PartitionInfo) bool { return i.LastStableOffset < i.HighWatermark }
 	info, partitions := p.kafka.TopicInfo(topic), p.kafka.PartitionInfos(topic)
 	if info == nil || slices.ContainsFunc(partitions, isOpen) { // a transaction would stay open
@@ -108,17 +113,22 @@ func (f *kafkaFaults) epochEnds(request kmsg.Request) (kmsg.Response, error, boo
 	if isOld {
 		return nil, nil, false
 	}
+	return tellEpochEnds(request, f.epochEnd), nil, true
+}
+
+// tellEpochEnds answers for each partition that is asked about.
+func tellEpochEnds(request kmsg.Request, tell func(topic string, asked kmsg.OffsetForLeaderEpochRequestTopicPartition) kmsg.OffsetForLeaderEpochResponseTopicPartition) kmsg.Response {
 	q := request.(*kmsg.OffsetForLeaderEpochRequest)
 	answer := q.ResponseKind().(*kmsg.OffsetForLeaderEpochResponse)
 	for _, topic := range q.Topics {
 		told := kmsg.NewOffsetForLeaderEpochResponseTopic()
 		told.Topic = topic.Topic
 		for _, asked := range topic.Partitions {
-			told.Partitions = append(told.Partitions, f.epochEnd(topic.Topic, asked))
+			told.Partitions = append(told.Partitions, tell(topic.Topic, asked))
 		}
 		answer.Topics = append(answer.Topics, told)
 	}
-	return answer, nil, true
+	return answer
 }
 
 // epochEnd answers for one partition.

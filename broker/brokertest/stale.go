@@ -225,23 +225,18 @@ func (f *kafkaFaults) oldEpochEnds(request kmsg.Request) (kmsg.Response, error, 
 	if old == nil {
 		return nil, nil, false
 	}
-	q := request.(*kmsg.OffsetForLeaderEpochRequest)
-	answer := q.ResponseKind().(*kmsg.OffsetForLeaderEpochResponse)
-	for _, topic := range q.Topics {
-		told := kmsg.NewOffsetForLeaderEpochResponseTopic()
-		told.Topic = topic.Topic
-		for _, asked := range topic.Partitions {
-			p := kmsg.NewOffsetForLeaderEpochResponseTopicPartition()
-			p.Partition = asked.Partition
-			known, failure := old.of(topic.Topic, asked.Partition, asked.CurrentLeaderEpoch)
-			if failure != nil {
-				p.ErrorCode = failure.Code
-			} else {
-				p.LeaderEpoch, p.EndOffset = min(asked.LeaderEpoch, known.epoch), known.end
-			}
-			told.Partitions = append(told.Partitions, p)
-		}
-		answer.Topics = append(answer.Topics, told)
+	return tellEpochEnds(request, old.epochEnd), nil, true
+}
+
+// epochEnd answers for one partition.
+func (s *staleOffsets) epochEnd(topic string, asked kmsg.OffsetForLeaderEpochRequestTopicPartition) kmsg.OffsetForLeaderEpochResponseTopicPartition {
+	p := kmsg.NewOffsetForLeaderEpochResponseTopicPartition()
+	p.Partition = asked.Partition
+	known, failure := s.of(topic, asked.Partition, asked.CurrentLeaderEpoch)
+	if failure != nil {
+		p.ErrorCode = failure.Code
+		return p
 	}
-	return answer, nil, true
+	p.LeaderEpoch, p.EndOffset = min(asked.LeaderEpoch, known.epoch), known.end
+	return p
 }

@@ -205,7 +205,9 @@ func (p *player) elect(name string, a arguments) error {
 	if _, err := admin.ElectLeaders(context.Background(), kadm.ElectPreferredReplica, set); err != nil {
 		return err
 	}
-	p.faults.beganEpochs(name)
+	if p.kafkaDir != "" {
+		p.faults.beganEpochs(name)
+	}
 	behind, err := strconv.ParseInt(a.value("behind", "0"), 10, 64)
 	if err != nil || behind == 0 {
 		return err
