@@ -90,7 +90,7 @@ func TestLedger_findsWhatMustNotBe(t *testing.T) {
 		}, nil},
 		{"not produced", "was not produced", func(h *history, c torture.Copy) {
 			h.Enter(c)
-			h.Taken(1, "", errors.New("refused"), h.at(0))
+			h.Taken(1, "", errors.New("refused"), h.at(0)) // one in a thousand may, and this is the only one
 		}, nil},
 	} {
 		t.Run(test.name, func(t *testing.T) {
@@ -100,6 +100,31 @@ func TestLedger_findsWhatMustNotBe(t *testing.T) {
 			s := h.Close(h.at(5000))
 			if len(s.Problems) != 1 || !strings.Contains(s.Problems[0], test.want) || test.count != nil && test.count(s) != 1 {
 				t.Errorf("%+v", s)
+			}
+		})
+	}
+}
+
+// Of one in a thousand nobody may know whether Kafka has it: then it comes or not, and all else holds.
+func TestLedger_letsARecordBeInDoubt(t *testing.T) {
+	for name, enter := range map[string]func(*history, torture.Copy) int{
+		"and it does not come": func(*history, torture.Copy) int { return 1 },
+		"and it comes":         func(h *history, c torture.Copy) int { h.Enter(c); return 0 },
+	} {
+		t.Run(name, func(t *testing.T) {
+			h := newHistory()
+			for number := range 1000 {
+				h.ask(number, 1000)
+				h.Enter(h.copyOf(number, 1000, 1000))
+			}
+			h.Sent(torture.Message{Number: 1000, Due: h.at(1000).UnixMilli(), Topic: "orders", Fate: torture.Delivered, Timely: true}, h.at(0))
+			h.Taken(1000, "", errors.New("connection closed"), h.at(0))
+			want := enter(h, h.copyOf(1000, 1000, 1000))
+			if overdue, later := h.Open(h.at(5000)); overdue != 0 || later != 0 {
+				t.Errorf("%d overdue, %d later", overdue, later)
+			}
+			if s := h.Close(h.at(5000)); s.InDoubt != want || len(s.Problems) != 0 {
+				t.Errorf("%d in doubt, want %d: %v", s.InDoubt, want, s.Problems)
 			}
 		})
 	}

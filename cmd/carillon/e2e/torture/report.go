@@ -74,7 +74,7 @@ func (l *Ledger) Report(s Sums, run Run) string {
 	}
 
 	var b strings.Builder
-	fmt.Fprintf(&b, "%d records produced: %d delivered, %d dead-lettered, %d due later\n", s.Produced, s.Delivered, s.DeadLettered, s.Later)
+	fmt.Fprintf(&b, "%d records produced: %d delivered, %d dead-lettered, %d due later, %d in doubt\n", s.Produced, s.Delivered, s.DeadLettered, s.Later, s.InDoubt)
 	fmt.Fprintf(&b, "%d lost, %d early, %d taken in twice, %d with a wrong or second fate, %d out of order, %d duplicates, %d elections\n",
 		s.Lost, s.Early, s.Twice, s.TwoFates, s.Disordered, s.Duplicates, run.Elections)
 	fmt.Fprintf(&b, "%-24s %6s %10s   %s\n", "fault", "faults", "duplicates", "on time again after (p50, max; of)")

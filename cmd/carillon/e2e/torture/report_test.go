@@ -45,7 +45,7 @@ func TestReport_givesEachFaultItsPart(t *testing.T) {
 		From:      h.at(1000),
 		Elections: 3,
 	})
-	want := `600 records produced: 600 delivered, 0 dead-lettered, 0 due later
+	want := `600 records produced: 600 delivered, 0 dead-lettered, 0 due later, 0 in doubt
 0 lost, 0 early, 0 taken in twice, 0 with a wrong or second fate, 0 out of order, 3 duplicates, 3 elections
 fault                    faults duplicates   on time again after (p50, max; of)
 kill -9 node                  2          1    1.00 s  1.00 s; 1
