@@ -203,12 +203,14 @@ func (c *chunkBuilder) finish(ordinal uint32, buf []byte) (key, value []byte) {
 
 // chunk reads one, front to back. Entries' ids and bodies are views into the value.
 type chunk struct {
+	form    Form
 	ordinal uint32
 	left    uint32 // entries not read yet
 	prev    Ref
 	started bool
-	labels  []label  // not told to an index's chunk
-	places  []uint32 // of each label, where it lies and what it has
+	head    []byte   // header and index
+	labels  []label  // once next was called: an index needs none
+	places  []uint32 // of each label, where it lies in head and what it has
 	index   codec.Decoder
 	bodies  []byte
 }
@@ -236,27 +238,46 @@ func openChunk(form Form, key, value []byte) (chunk, error) {
 		return chunk{}, fmt.Errorf("%w: chunk %v lies under key %v", codec.ErrCorrupt, parseKey(value[chunkHeader:]), parseKey(key))
 	}
 	c := chunk{
+		form:    form,
 		ordinal: binary.BigEndian.Uint32(value[12:]),
 		left:    binary.BigEndian.Uint32(value[8:]),
 		prev:    parseKey(key),
+		head:    value[:end],
 		index:   codec.NewDecoder(value[chunkHeader+keySize : end]),
 		bodies:  value[end:],
 	}
-	c.labels = make([]label, c.index.Count())
-	c.places = make([]uint32, len(c.labels))
-	for i := range c.labels {
+	c.places = make([]uint32, c.index.Count())
+	for i := range c.places {
 		at := end - uint64(c.index.Left())
-		target, topic, has := readLabel(&c.index, form)
-		c.labels[i], c.places[i] = label{string(target), string(topic), has}, uint32(at)<<placeShift|uint32(has)
+		_, _, has := readLabel(&c.index, form)
+		c.places[i] = uint32(at)<<placeShift | uint32(has)
 	}
 	if c.index.Failed() || c.left == 0 {
-		return chunk{}, fmt.Errorf("%w: chunk with %d entries and %d targets does not decode", codec.ErrCorrupt, c.left, len(c.labels))
+		return chunk{}, fmt.Errorf("%w: chunk with %d entries and %d targets does not decode", codec.ErrCorrupt, c.left, len(c.places))
 	}
 	return c, nil
 }
 
+// readLabels returns the labels with their texts. Most are of one topic.
+func (c *chunk) readLabels() []label {
+	labels := make([]label, len(c.places))
+	topic := ""
+	for i, place := range c.places {
+		d := codec.NewDecoder(c.head[place>>placeShift:])
+		l, t, has := readLabel(&d, c.form)
+		if string(t) != topic {
+			topic = string(t)
+		}
+		labels[i] = label{string(l), topic, has}
+	}
+	return labels
+}
+
 // next returns the next entry, false at the end. The body is not checked.
 func (c *chunk) next() (chunkEntry, bool, error) {
+	if c.labels == nil {
+		c.labels = c.readLabels()
+	}
 	e, place, ok, err := c.step()
 	if ok {
 		e.Target, e.Topic = c.labels[place].target, c.labels[place].topic

@@ -22,7 +22,7 @@ type Cursor struct {
 	loads   int  // chunks read so far
 
 	value []byte     // the chunk
-	last  chunkEntry // that Start or Next has returned
+	last  chunkEntry // that Start, Next or find has returned
 
 	index   *chunkIndex // of the chunk in which find looked last, nil: nowhere
 	indexed []byte      // that chunk
@@ -128,11 +128,12 @@ func (c *Cursor) find(r Ref, cache *IndexCache) (chunkEntry, bool, error) {
 		}
 		c.index, c.indexed = index, value
 	}
-	e, ok, err := c.index.entry(r, c.indexed)
+	e, ok, err := c.index.entry(r, c.indexed, &c.last.Entry)
 	if err != nil {
 		return chunkEntry{}, false, c.damaged(c.indexed, err)
 	}
 	if ok {
+		c.last = e
 		return e, true, nil
 	}
 	// It may be that the chunk it lies in is hidden by damage: the walk notices that.

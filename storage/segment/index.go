@@ -117,7 +117,8 @@ func (x *chunkIndex) describes(value []byte) bool {
 func (x *chunkIndex) spans(r Ref) bool { return !r.Less(x.marks[0].ref) && !x.last.Less(r) }
 
 // entry returns the entry named r out of the chunk's value, its id and body views, and false when it is not there.
-func (x *chunkIndex) entry(r Ref, value []byte) (chunkEntry, bool, error) {
+// What it has in common with the entry before, which one that was read before is, it shares.
+func (x *chunkIndex) entry(r Ref, value []byte, before *Entry) (chunkEntry, bool, error) {
 	at, exact := slices.BinarySearchFunc(x.marks, r, func(m mark, r Ref) int { return m.ref.Compare(r) })
 	if !exact {
 		at--
@@ -143,22 +144,29 @@ func (x *chunkIndex) entry(r Ref, value []byte) (chunkEntry, bool, error) {
 			return chunkEntry{}, false, err
 		}
 		if e.Ref() == r {
-			e.Target, e.Topic, err = x.label(int(place), value)
+			err = x.tell(&e.Entry, int(place), value, before)
 			return e, err == nil, err
 		}
 	}
 	return chunkEntry{}, false, nil
 }
 
-// label returns the target and the topic of the label at that place.
-func (x *chunkIndex) label(place int, value []byte) (target, topic string, err error) {
+// tell tells the entry its target and topic, which the label at that place has. Those of the entry before are
+// shared if they are the same: who reads many has most of one target.
+func (x *chunkIndex) tell(e *Entry, place int, value []byte, before *Entry) error {
 	part := place / labelsEvery
 	if got, want := codec.Checksum(x.labelsAt(part, value)), x.labels[part]; got != want {
-		return "", "", fmt.Errorf("%w: labels from the %dth on have checksum %08x, and had %08x", codec.ErrCorrupt, part*labelsEvery, got, want)
+		return fmt.Errorf("%w: labels from the %dth on have checksum %08x, and had %08x", codec.ErrCorrupt, part*labelsEvery, got, want)
 	}
 	text := codec.NewDecoder(value[x.places[place]>>placeShift : x.end])
-	t, o, _ := readLabel(&text, x.form)
-	return string(t), string(o), nil
+	target, topic, _ := readLabel(&text, x.form)
+	if e.Target = before.Target; e.Target != string(target) {
+		e.Target = string(target)
+	}
+	if e.Topic = before.Topic; e.Topic != string(topic) {
+		e.Topic = string(topic)
+	}
+	return nil
 }
 
 // An IndexCache keeps the chunk indexes that were decoded last. What is due at a time lies
