@@ -38,7 +38,8 @@ func (r *run) paused(seed uint64, end time.Duration) {
 	}
 }
 
-// awaited has something be due for what is resumed in each millisecond about then, while others get theirs.
+// awaited has something be due for what is resumed in each millisecond about then, and while it is waited for others
+// that come back, and others get theirs.
 func (r *run) awaited(at time.Duration, what string) {
 	source, target := pick(r, r.sources...), r.to()
 	if topic, ok := strings.CutPrefix(what, "topic "); ok {
@@ -47,7 +48,7 @@ func (r *run) awaited(at time.Duration, what string) {
 		target = strings.TrimPrefix(what, "target ")
 	}
 	begun := r.before(at, r.span(time.Second, r.unit))
-	r.at(begun, "produce %s count=60 deliver-to=%s %s spread=60ms", source, target, r.until(at-30*time.Millisecond))
+	r.at(begun, "produce %s count=200 deliver-to=%s %s spread=200ms", source, target, r.until(at-50*time.Millisecond))
 	r.produce(begun, 60, "deliver-to=%s %s spread=1200ms", pick(r, r.targets...), r.until(at-600*time.Millisecond))
 }
 
