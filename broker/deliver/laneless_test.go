@@ -12,6 +12,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/carillonmq/carillon/broker/internal/logtest"
 	"github.com/carillonmq/carillon/broker/message"
 	"github.com/carillonmq/carillon/broker/schedule"
 	"github.com/carillonmq/carillon/storage"
@@ -297,6 +298,25 @@ func TestDispatcher_missingTargetsCostNoLane(t *testing.T) {
 			t.Errorf("%d requests in a minute, want %d at most", b.sink.asked-asked, most)
 		}
 		t.Logf("%d missing targets: %d requests for their partitions in a minute", n, b.sink.asked-asked)
+		b.stop()
+	})
+}
+
+// A million names that are missing are a line a second.
+func TestDispatcher_logsTheFirstThatIsParkedAndNotEachAfterIt(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newBench(t)
+		var lines logtest.Lines
+		b.Publisher.log = lines.Logger()
+		for _, name := range []string{"first", "second"} {
+			b.deliver(name, 1, nil)
+			b.deliver(name+"-as-well", 1, nil)
+			b.after(parkAfter + mostBackoff)
+			if told := lines.With("target fails: parking it"); len(told) != 1 || !strings.Contains(told[0], name) {
+				t.Errorf("%s: the lines are %q, want one", name, told)
+			}
+			lines.Reset()
+		}
 		b.stop()
 	})
 }

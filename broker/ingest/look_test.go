@@ -122,3 +122,25 @@ func TestLook_seesThatNothingComes(t *testing.T) {
 		}
 	})
 }
+
+// A broker that has just started may list a part: who takes that for all reads what is found later from its start on.
+func TestSurvey_beginsAnewWhenALookFails(t *testing.T) {
+	var s survey
+	found := []foundPartition{{id: partitionID{topic: TopicID{1}}}}
+	begun := time.Now()
+	for i, look := range []struct {
+		complete bool
+		after    time.Duration
+		done     bool
+	}{
+		{true, 0, false},
+		{false, confirmAfter / 2, false},
+		{true, confirmAfter, false},
+		{true, 2*confirmAfter - 1, false},
+		{true, 2 * confirmAfter, true},
+	} {
+		if done := s.hear(found, look.complete, begun.Add(look.after)); done != look.done {
+			t.Errorf("look %d, after %v: done is %v", i, look.after, done)
+		}
+	}
+}

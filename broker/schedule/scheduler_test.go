@@ -347,6 +347,9 @@ func TestScheduler_newTermTakesOverWhatWasParkedAndWhatWaits(t *testing.T) {
 		if fmt.Sprint(s.confirmed) != "[stuck]" {
 			t.Fatalf("confirmed %v, want the stuck target", s.confirmed)
 		}
+		if parked := s.scheduler.cfg.Report.Read().Parked; fmt.Sprint(parked) != "[stuck]" {
+			t.Errorf("%v are told to be parked, want the stuck target", parked)
+		}
 		s.mu.Lock()
 		s.handed["stuck"], s.silent["stuck"] = nil, false
 		s.mu.Unlock()

@@ -340,6 +340,18 @@ func TestSet_givesPagesAndNamesBack(t *testing.T) {
 	}
 }
 
+// A page with room, all of whose rows are forgotten, is a chunk of a file that goes as well.
+func TestGone_namesThePageOfWhichNothingIsLeft(t *testing.T) {
+	s := NewSet()
+	s.SetKeep(Keep{For: 1000, Count: 10})
+	s.Add(Outcome{Name: id(1), Kind: Cancelled, Seq: 1})
+	then := s.Freeze()
+	s.Forget(2000, 10)
+	if gone := slices.Collect(s.Freeze().Gone(then)); !slices.Equal(gone, []uint64{keyOf(ends, 0)}) {
+		t.Errorf("chunks %v are gone, want that of the first page", gone)
+	}
+}
+
 func TestRow_hasSixtyFourBytes(t *testing.T) {
 	if size := unsafe.Sizeof(row{}); size != 64 {
 		t.Errorf("a row has %d bytes", size)
