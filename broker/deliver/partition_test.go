@@ -71,6 +71,7 @@ func TestChoosePartition(t *testing.T) {
 		{"a key decides", byKey("foobar"), 1, foobar, false},
 		{"whatever the seq", byKey("foobar"), 2, foobar, false},
 		{"an explicit partition wins over the key", message.Message{Partition: 5, Key: []byte("foobar")}, 1, 5, false},
+		{"the first one as well", message.Message{}, 9 * keylessRun, 0, false},
 		{"an explicit partition that is not there", message.Message{Partition: 6}, 1, 0, true},
 		{"without a key the seq decides", message.Message{Partition: -1}, 9 * keylessRun, 3, false},
 		{"the same for all of a run", message.Message{Partition: -1}, 10*keylessRun - 1, 3, false},

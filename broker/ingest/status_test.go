@@ -1,10 +1,12 @@
 package ingest
 
 import (
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
 
+	"github.com/carillonmq/carillon/broker/report"
 	"github.com/carillonmq/carillon/raftfsm"
 	"github.com/carillonmq/carillon/storage"
 )
@@ -32,4 +34,18 @@ func TestLoss_isAProblemForAnHour(t *testing.T) {
 			t.Errorf("lost again: %q, want %q", got, want)
 		}
 	})
+}
+
+func TestLoss_namesThePartitionsThatLostMost(t *testing.T) {
+	var l loss
+	for n := range int32(report.MostNamed) {
+		l.note(move{PositionSet: raftfsm.PositionSet{Position: storage.Position{Topic: "a.delay", Partition: n, Next: 10 + int64(n)}}})
+	}
+	if got := l.problem(); strings.Contains(got, "and others") || !strings.Contains(got, "a.delay/9, a.delay/8") || !strings.Contains(got, "a.delay/0:") {
+		t.Errorf("not all of %d are named, in order: %q", report.MostNamed, got)
+	}
+	l.note(move{PositionSet: raftfsm.PositionSet{Position: storage.Position{Topic: "b.delay", Next: 1}}})
+	if got := l.problem(); !strings.Contains(got, "and others") || strings.Contains(got, "b.delay") {
+		t.Errorf("one more: %q", got)
+	}
 }
