@@ -98,6 +98,19 @@ func TestBounds_coverWhatNamesEitherOrBoth(t *testing.T) {
 	}
 }
 
+func TestBound_letsThroughUpToItsTimeAndBelowItsSeq(t *testing.T) {
+	b := Bound{Through: 90, Before: 7}
+	for _, test := range []struct {
+		due   int64
+		seq   uint64
+		stops bool
+	}{{90, 6, false}, {91, 6, true}, {90, 7, true}, {-1, 0, false}} {
+		if b.Stops(test.due, test.seq) != test.stops {
+			t.Errorf("seq %d, due at %d: stopped %t", test.seq, test.due, !test.stops)
+		}
+	}
+}
+
 func TestBounds_refuseWhatTheyDidNotWrite(t *testing.T) {
 	for name, b := range map[string][]byte{
 		"none":               {0},
