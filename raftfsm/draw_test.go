@@ -167,10 +167,14 @@ func (p *play) drawBulk(now int64) Command {
 	if at >= 0 && p.random.IntN(4) > 0 {
 		c.ID, c.From = p.model.bulks[at].ID, p.model.bulks[at].Cursor
 	}
+	plain := p.random.IntN(5) == 0
 	for range p.random.IntN(4) {
 		o := p.drawOperation(now)
 		if p.random.IntN(2) == 0 {
 			o = p.drawMore(o)
+		}
+		if plain {
+			o = Operation{Verb: Schedule, Entry: p.drawEntry(now)}
 		}
 		c.Operations = append(c.Operations, o)
 	}
