@@ -90,6 +90,10 @@ func TestClaims_areMadeALeadAhead(t *testing.T) {
 			t.Fatalf("due in %d ms: after %d ms a claim is wanted: %v, want %v", next-now, wakes-now, got, want)
 		}
 	}
+	c.committed.Through = now + ClaimLead/2
+	if wait := c.wait(now, c.committed.Through); wait != time.Second {
+		t.Errorf("the last that is claimed is due in %d ms: the scheduler wakes for a claim after %v", ClaimLead/2, wait)
+	}
 }
 
 // A target that is tried again and again, and fails, is held all the time as it was. More waits for it
