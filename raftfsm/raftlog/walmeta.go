@@ -79,9 +79,6 @@ func (m *walMeta) Load(dir string) (types.PersistentState, error) {
 		m.logger.Info("took back a seal that was not written to its end", "segment", name)
 		return state, nil
 	}
-	if err := readable(filer, *sealed); err != nil {
-		return state, fmt.Errorf("%w: segment %s is sealed but cannot be read: %w", raftfsm.ErrDamaged, name, err)
-	}
 	*tail = *sealed
 	state.Segments = append(state.Segments, types.SegmentInfo{
 		ID: state.NextSegmentID, BaseIndex: sealed.MaxIndex + 1, MinIndex: sealed.MaxIndex + 1,
@@ -108,25 +105,6 @@ func sealedTail(filer *segment.Filer, tail types.SegmentInfo) (sealed *types.Seg
 	}
 	tail.SealTime, tail.IndexStart, tail.MaxIndex = time.Now(), indexStart, w.LastIndex()
 	return &tail, nil
-}
-
-// readable reads every entry: a seal that was torn by a power loss also says sealed.
-func readable(filer *segment.Filer, info types.SegmentInfo) (err error) {
-	r, err := filer.Open(info)
-	if err != nil {
-		return err
-	}
-	defer func() { err = errors.Join(err, r.Close()) }()
-	for i := info.MinIndex; i <= info.MaxIndex; i++ {
-		entry, err := r.GetLog(i)
-		if err != nil {
-			return fmt.Errorf("entry %d: %w", i, err)
-		}
-		if err := entry.Close(); err != nil {
-			return err
-		}
-	}
-	return nil
 }
 
 // A segment of raft-wal is a header and frames. What one append writes ends with a
