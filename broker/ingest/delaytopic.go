@@ -27,7 +27,8 @@ type delayPartition struct {
 	unread       int64     // the position when more was there to read,
 	unreadSince  time.Time // and since when it has been the same
 	stuck        bool      // for too long
-	intactAt     int32     // leader epoch in which all that was read was last found there
+	intactAt     int32     // leader epoch in which all that was read was last found there,
+	intactTo     int64     // and the position then: what was read before that may be taken in after it
 	doubt        doubt
 }
 

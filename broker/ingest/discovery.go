@@ -194,7 +194,7 @@ func (d *discovery) judge(found []foundPartition, state storage.State, now time.
 		default:
 			finding := find(position, f.answer, f.ReadEpoch >= 0)
 			if finding.kind == intact && f.ReadEpoch >= 0 {
-				f.partition.intactAt = f.answer.Epoch
+				f.partition.intactAt, f.partition.intactTo = f.answer.Epoch, position.Next
 			}
 			if !f.partition.doubt.hear(finding, now) {
 				continue

@@ -69,6 +69,29 @@ func TestJudge_believesNoLeaderOfAnEarlierEpoch(t *testing.T) {
 	}
 }
 
+// What was read before a leader was elected uncleanly may be taken in after its log was found to have all that was taken in
+// by then. So it is asked again where the epoch of what was read ended.
+func TestLook_asksAgainForTheEndOfAnEpochOfWhichMoreIsTakenIn(t *testing.T) {
+	id := partitionID{TopicID{1}, 0}
+	at := storage.Position{Topic: "orders.delay", TopicID: id.topic, Next: 80, Epoch: 4}
+	p := &delayPartition{SourceLeader: SourceLeader{Epoch: 5}, intactAt: -1}
+	d := &discovery{}
+	asks := func() bool { return p.asksEnd(at) }
+	if !asks() {
+		t.Fatal("the new leader is not asked where the epoch ended")
+	}
+	found := []foundPartition{{OffsetsQuestion: OffsetsQuestion{Topic: at.Topic, SourceLeader: p.SourceLeader, ReadEpoch: at.Epoch}, id: id, partition: p,
+		answer: OffsetsAnswer{Latest: 80, Epoch: 5, ReadEnd: 80}}}
+	d.judge(found, storage.State{Surveyed: true, Positions: []storage.Position{at}}, time.Now())
+	if asks() {
+		t.Error("it is asked again though nothing was taken in since")
+	}
+	at.Next = 90
+	if !asks() {
+		t.Error("it is not asked again though more of that epoch was taken in")
+	}
+}
+
 func TestDoubt_isCertainOnlyWhenAllAnswersAgree(t *testing.T) {
 	is := func(kind findingKind, next int64) finding { return finding{kind, next} }
 	for name, test := range map[string]struct {

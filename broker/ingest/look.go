@@ -60,7 +60,7 @@ func (d *discovery) look(ctx context.Context, state storage.State) (found []foun
 				continue
 			}
 			q := OffsetsQuestion{Topic: name, SourceLeader: p.SourceLeader, ReadEpoch: -1}
-			if ok && at.Epoch < p.Epoch && (p.Epoch != p.intactAt || p.doubt.kind != intact) {
+			if ok && p.asksEnd(at) {
 				q.ReadEpoch = at.Epoch
 			}
 			found = append(found, foundPartition{OffsetsQuestion: q, id: id, partition: p})
@@ -76,6 +76,11 @@ func (d *discovery) look(ctx context.Context, state storage.State) (found []foun
 // quiet tells whether all of the partition was read when its leader was asked last, not long ago.
 func (p *delayPartition) quiet(at storage.Position, now time.Time) bool {
 	return p.err == nil && !p.stuck && p.doubt.kind == intact && p.latest == at.Next && p.askedIn == p.Epoch && now.Sub(p.askedAt) < quietEvery
+}
+
+// asksEnd tells whether the leader has to be asked where the epoch ended of what was read last.
+func (p *delayPartition) asksEnd(at storage.Position) bool {
+	return at.Epoch < p.Epoch && (p.Epoch != p.intactAt || at.Next != p.intactTo || p.doubt.kind != intact)
 }
 
 // lookForTopics asks for the known topics by name. Now and then it lists all, in a large
