@@ -91,12 +91,12 @@ func (f *kafkaFaults) beganEpochs(topic string) {
 func (f *kafkaFaults) read(p storage.Position) int64 {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	return f.ended(place{p.TopicID, p.Partition}, p.Epoch, p.Next)
+	return ended(f.epochs[place{p.TopicID, p.Partition}], p.Epoch, p.Next)
 }
 
-// ended returns where an epoch ended; end, if that comes first or no other one has begun. The caller holds mu.
-func (f *kafkaFaults) ended(at place, epoch int32, end int64) int64 {
-	for _, s := range f.epochs[at] {
+// ended returns where an epoch of a partition ended; end, if that comes first or no other one has begun.
+func ended(epochs []epochStart, epoch int32, end int64) int64 {
+	for _, s := range epochs {
 		if s.epoch > epoch {
 			end = min(end, s.from)
 		}
@@ -143,7 +143,7 @@ func (f *kafkaFaults) epochEnd(topic string, asked kmsg.OffsetForLeaderEpochRequ
 	if asked.LeaderEpoch <= is.Epoch {
 		f.mu.Lock()
 		defer f.mu.Unlock()
-		p.LeaderEpoch, p.EndOffset = asked.LeaderEpoch, f.ended(place{info.TopicID, asked.Partition}, asked.LeaderEpoch, is.HighWatermark)
+		p.LeaderEpoch, p.EndOffset = asked.LeaderEpoch, ended(f.epochs[place{info.TopicID, asked.Partition}], asked.LeaderEpoch, is.HighWatermark)
 	}
 	return p
 }

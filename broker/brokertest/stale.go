@@ -33,6 +33,7 @@ type staleOffsets struct {
 type staleOffset struct {
 	earliest, stable, end int64
 	epoch                 int32
+	epochs                []epochStart
 }
 
 // stale has the nodes told what is true now.
@@ -53,9 +54,13 @@ func (f *kafkaFaults) stale(what string, lasts time.Duration, user *kgo.Client) 
 	offsets := &staleOffsets{until, make(map[string]map[int32]staleOffset)}
 	for _, topic := range told.Topics {
 		partitions := make(map[int32]staleOffset)
-		for _, p := range f.kafka.PartitionInfos(*topic.Topic) {
-			partitions[p.Partition] = staleOffset{p.LogStartOffset, p.LastStableOffset, p.HighWatermark, p.Epoch}
+		infos := f.kafka.PartitionInfos(*topic.Topic)
+		f.mu.Lock()
+		for _, p := range infos {
+			epochs := slices.Clone(f.epochs[place{topic.TopicID, p.Partition}])
+			partitions[p.Partition] = staleOffset{p.LogStartOffset, p.LastStableOffset, p.HighWatermark, p.Epoch, epochs}
 		}
+		f.mu.Unlock()
 		offsets.told[*topic.Topic] = partitions
 	}
 	f.mu.Lock()
@@ -237,6 +242,6 @@ func (s *staleOffsets) epochEnd(topic string, asked kmsg.OffsetForLeaderEpochReq
 		p.ErrorCode = failure.Code
 		return p
 	}
-	p.LeaderEpoch, p.EndOffset = min(asked.LeaderEpoch, known.epoch), known.end
+	p.LeaderEpoch, p.EndOffset = min(asked.LeaderEpoch, known.epoch), ended(known.epochs, asked.LeaderEpoch, known.end)
 	return p
 }
