@@ -26,7 +26,7 @@ func (p *player) settle(settings arguments) {
 	p.reroute()
 	p.awaitAnswers()
 	p.resumeAll()
-	p.observer.look("link", time.Now())
+	p.observer.lookAtLinks("cut", time.Now())
 	p.observer.ledger.Quiet = time.Now()
 	deadline := time.Now().Add(p.enough(settings))
 	left, err := strconv.Atoi(settings.value("left", "0"))

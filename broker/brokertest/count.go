@@ -9,6 +9,7 @@ import (
 	"path/filepath"
 	"regexp"
 	"runtime"
+	"runtime/metrics"
 	"strings"
 	"sync/atomic"
 
@@ -56,11 +57,38 @@ func (c *meteredConn) Write(b []byte) (int, error) {
 	return c.Conn.Write(b)
 }
 
+// The most that there was of something at any time is kept, since what piles up may be gone when all is quiet.
+
+// sampleCosts looks how many goroutines, files and bytes there are now.
+func (o *observer) sampleCosts() {
+	c := &o.most
+	c.MostFiles = max(c.MostFiles, files(o.cluster.dir))
+	if o.weighs {
+		c.Memory = max(c.Memory, liveHeap())
+	}
+	// All of the process are counted at once, and only if there are more than ever who of them is of this cluster.
+	if all := int64(runtime.NumGoroutine()); all > o.goroutines+o.goroutines/20 {
+		o.goroutines = all
+		if most, own := crowd(goroutines()); own > c.MostGoroutines {
+			c.MostGoroutines, c.MostCrowd = own, most
+		}
+	}
+}
+
+// liveHeap returns how many bytes the last collection of garbage has left.
+func liveHeap() int64 {
+	live := []metrics.Sample{{Name: "/gc/heap/live:bytes"}}
+	metrics.Read(live)
+	return int64(live[0].Value.Uint64())
+}
+
 // costs returns what was spent until now.
 func (o *observer) costs() ledger.Costs {
 	o.mu.Lock()
 	defer o.mu.Unlock()
+	o.sampleCosts()
 	c := o.ledger.Costs // with what the log has cost
+	c.MostGoroutines, c.MostCrowd, c.MostFiles, c.Memory = o.most.MostGoroutines, o.most.MostCrowd, o.most.MostFiles, o.most.Memory
 	c.Dials, c.Lookups, c.Produces = o.traffic.dials.Load(), o.traffic.lookups.Load(), o.traffic.produces.Load()
 	c.Nodes, c.Brokers = int64(len(o.cluster.nodes)), int64(o.cluster.brokers)
 	c.Crowd, c.Goroutines = crowd(goroutines())
@@ -78,7 +106,7 @@ func (o *observer) costs() ledger.Costs {
 // closed notes what the store of a node that ends has cost.
 func (o *observer) closed(store *storage.Store) { o.scanned += int64(store.Scanned()) }
 
-// goroutines counts those of this bubble, by what has started them.
+// goroutines counts those of this bubble, but for Kafka's, by what has started them.
 func goroutines() map[string]int64 {
 	dump := make([]byte, 1<<20)
 	n := runtime.Stack(dump, true)
@@ -92,7 +120,9 @@ func goroutines() map[string]int64 {
 		if bytes.Contains(stack, own) {
 			_, by, _ := bytes.Cut(stack, []byte("\ncreated by "))
 			by, _, _ = bytes.Cut(by, []byte(" in goroutine "))
-			counts[string(by)]++
+			if !bytes.Contains(by, []byte("/kfake.")) {
+				counts[string(by)]++
+			}
 		}
 	}
 	return counts

@@ -3,6 +3,7 @@ package brokertest
 import (
 	"context"
 	"fmt"
+	"maps"
 	"net"
 	"os"
 	"slices"
@@ -134,6 +135,56 @@ func (n *network) whole() bool {
 		}
 	}
 	return true
+}
+
+// hindered returns the nodes that bad links harm: whoever does not reach all of Kafka, the leader if it does not reach a
+// majority, and of the others as few as have all other bad links between nodes. What hosts themselves have is left out.
+func (n *network) hindered(nodes, kafka []string, leader string) []string {
+	isBad := n.badLinks()
+	var out []string
+	apart := make(map[string][]string) // from which other nodes
+	for i, node := range nodes {
+		if slices.ContainsFunc(kafka, func(host string) bool { return isBad(node, host) }) {
+			out = append(out, node)
+		}
+		for _, other := range nodes[:i] {
+			if isBad(node, other) {
+				apart[node], apart[other] = append(apart[node], other), append(apart[other], node)
+			}
+		}
+	}
+	harmed := func(node string) {
+		if !slices.Contains(out, node) {
+			out = append(out, node)
+		}
+		for _, other := range apart[node] {
+			apart[other] = slices.DeleteFunc(apart[other], func(name string) bool { return name == node })
+		}
+		delete(apart, node)
+	}
+	if 2*len(apart[leader]) >= len(nodes) {
+		harmed(leader)
+	}
+	for {
+		worst := ""
+		for _, node := range nodes {
+			if node != leader && len(apart[node]) > len(apart[worst]) {
+				worst = node
+			}
+		}
+		if worst == "" {
+			return out
+		}
+		harmed(worst)
+	}
+}
+
+// badLinks returns what tells whether a link between two hosts is bad now, in one direction at least.
+func (n *network) badLinks() func(a, b string) bool {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	links := maps.Clone(n.links)
+	return func(a, b string) bool { return links[link{a, b}] != open || links[link{b, a}] != open }
 }
 
 // isApart reports whether the host gets no answer from any of the others, while all other links are

@@ -29,6 +29,10 @@ type observer struct {
 	scanned int64   // entries, by stores that are closed
 	own     int64   // of what stores have scanned, for the player itself
 
+	most       ledger.Costs // what there was of that of which the most counts
+	weighs     bool         // memory is that of this cluster alone
+	goroutines int64        // of the process, at most, when those of the cluster were counted
+
 	furthest map[place]position   // of the source positions that were seen
 	sampled  time.Time            // when errors of Kafka were last noted
 	digested time.Time            // when all that the nodes have was compared last
@@ -133,7 +137,7 @@ func (o *observer) step(s step, began time.Time) {
 		o.ended("pause " + name + " " + s.args.word(1))
 	}
 	o.lookAtStalls() // who leads what may have changed
-	o.look(s.verb, began)
+	o.lookAtLinks(s.verb, began)
 }
 
 // lookAtClocks notes which of them go wrong by more and more: that lasts.
@@ -226,26 +230,14 @@ func (o *observer) exists(topic string) {
 	}
 }
 
-// look notes whether links are cut, since that time.
-func (o *observer) look(verb string, since time.Time) {
-	if o.cluster.network.whole() {
-		o.ended("links")
-	} else {
-		kind := "cut" // whatever is on when that is seen
-		if slices.Contains([]string{"silence", "isolate", "freeze"}, verb) {
-			kind = verb
-		}
-		o.began("links", ledger.Fault{Kind: kind, From: since})
-	}
-}
-
 // sample compares what the nodes have and looks whether positions go back.
 func (o *observer) sample() {
 	synctest.Wait() // nobody applies now: a command changes several things, one after the other
-	o.look("link", time.Now())
+	o.lookAtLinks("cut", time.Now())
 	o.lookAtStalls()
 	o.sampleErrors()
 	o.sampleReach()
+	o.sampleCosts()
 	var states []storage.State
 	var nodes []*node
 	for _, n := range o.cluster.nodes {

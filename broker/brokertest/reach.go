@@ -8,6 +8,36 @@ import (
 	"github.com/carillonmq/carillon/broker/brokertest/ledger"
 )
 
+// lookAtLinks notes whom bad links hinder, since that time, if it was not noted before. Who that is may change with the
+// leader.
+func (o *observer) lookAtLinks(verb string, since time.Time) {
+	kind := "cut" // whatever it is that is seen now
+	if slices.Contains([]string{"silence", "isolate"}, verb) {
+		kind = verb
+	}
+	hindered := o.cluster.network.hindered(o.cluster.nodeHosts(), o.cluster.kafkaHosts(), o.leader())
+	for _, n := range o.cluster.nodes {
+		about := "links " + n.member.ID
+		if slices.Contains(hindered, n.member.ID) {
+			o.began(about, ledger.Fault{Kind: kind, Node: n.member.ID, From: since})
+		} else {
+			o.ended(about)
+		}
+	}
+}
+
+// leader returns who began to lead last, and leads; "": nobody.
+func (o *observer) leader() string {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	for _, t := range slices.Backward(o.terms) {
+		if t.Over.IsZero() {
+			return t.Node
+		}
+	}
+	return ""
+}
+
 // sampleReach looks whether a node leads on that Kafka does not answer, or whose disk is full, though nothing
 // else is wrong and others could lead.
 func (o *observer) sampleReach() {

@@ -21,6 +21,9 @@ type Report struct {
 	Events         map[string]int   `json:"events"` // see events
 	Counters       map[string]int64 `json:"counters"`
 
+	// alone says that the process does nothing else, so that its memory is that of the run.
+	alone bool
+
 	mu sync.Mutex
 }
 

@@ -38,6 +38,7 @@ func readScript(t testing.TB, path string) script {
 func PlayFile(t *testing.T, path, report string) {
 	t.Helper()
 	r := NewReport()
+	r.alone = true
 	if report != "" {
 		defer func() {
 			if err := r.write(report); err != nil {
@@ -66,6 +67,7 @@ func (s script) playAndLook(t *testing.T, report *Report, look func(*player)) {
 	synctest.Test(t, func(t *testing.T) {
 		c := newCluster(reporting{t, report}, s.settings)
 		defer c.stop()
+		c.observer.weighs = report.alone
 		p := newPlayer(c, report)
 		p.scene = newScene(s.armed, report, p.start)
 		c.raise, c.pause, c.waitFor = p.scene.raise, p.wait, p.waitFor

@@ -18,12 +18,15 @@ type Costs struct {
 	Goroutines int64  // at the end, when all is quiet
 	Crowd      string // what has started most of them
 	Files      int64  // of the nodes, open at that time
-	Nodes      int64
-	Brokers    int64 // of Kafka
-	Feed       int64 // messages that the feed of a scheduler holds
-	Loaded     int64 // messages that its window holds
-	Handed     int64 // messages of one target that the publisher may have
-	Page       int64 // messages that one read of storage is to find
+	// The same at any time, and the bytes that lived on the heap, those of Kafka and of this ledger with them; 0: unknown.
+	MostGoroutines, MostFiles, Memory int64
+	MostCrowd                         string
+	Nodes                             int64
+	Brokers                           int64 // of Kafka
+	Feed                              int64 // messages that the feed of a scheduler holds
+	Loaded                            int64 // messages that its window holds
+	Handed                            int64 // messages of one target that the publisher may have
+	Page                              int64 // messages that one read of storage is to find
 }
 
 // A Bound is what something may cost by what it was for.
@@ -62,19 +65,21 @@ func (l *Ledger) Bounds() []Bound {
 	names := int64(len(l.targets()))
 	// Each read of few messages that lie on disk looks, in vain, at up to eight times as many in memory.
 	ahead := min(8, messages/max(c.Page, 1))
-	// Of dead letters that their topic refuses a few in turn are tried each 5 s, each alone.
+	// Of dead letters that their topic refuses a few in turn are tried each 5 s, each alone. After a refusal it is looked
+	// whether the topic takes more now.
 	refused := l.seconds(l.faultsIn(l.DeadLetters, "limit")) / 5 * min(l.condemnations(), 65)
-	// What a client sent that has given up stays with a stalled broker until that is revived, with its connection.
-	kept := 4 * l.seconds(l.faultsOf("stall"))
 	return []Bound{
 		{"connections to Kafka", c.Dials, dials},
-		{"requests for topics and offsets", c.Lookups, 200 + looks*c.Brokers + 40*upheavals + 20*names + 6*c.Parked + 2*tried + asked/5 + 20*apart},
+		{"requests for topics and offsets", c.Lookups, 200 + looks*c.Brokers + 40*upheavals + 20*names + 6*c.Parked + 2*tried + refused + asked/5 + 20*apart},
 		{"requests that write", c.Produces, 100 + copies + copies/2 + led*c.Brokers/25 + tried + refused + 4*c.Parked + 20*upheavals},
 		{"messages looked at in storage", c.Scanned, 1000 + 6*messages + messages*terms + c.CatchUps*(1+ahead) + overflows*min(messages, c.Loaded) + stops*messages/2},
 		{"claims", c.Claims, 100 + 2*messages + copies + 4*c.Parked + 10*upheavals},
 		{"bytes of claims", c.ClaimBytes, 1000 + 50*c.Claims + 120*c.Parked + 60*stops},
-		{"goroutines", c.Goroutines, 100 + 60*c.Nodes + 2*names + 50*c.Brokers + kept},
+		{"goroutines", c.Goroutines, 100 + 60*c.Nodes + 2*names + 20*c.Brokers},
 		{"open files", c.Files, 20 + 40*c.Nodes},
+		{"goroutines at some time", c.MostGoroutines, 200 + 120*c.Nodes + 2*names + 40*c.Brokers},
+		{"files open at some time", c.MostFiles, 20 + 40*c.Nodes},
+		{"bytes of memory", c.Memory, 32<<20 + c.Nodes*(12<<20) + messages*(4<<10) + names*(8<<10)},
 	}
 }
 
@@ -82,8 +87,11 @@ func (l *Ledger) Bounds() []Bound {
 func (j *judge) checkCosts() {
 	for _, b := range j.Bounds() {
 		if b.Spent > b.Budget {
-			if b.What == "goroutines" {
+			switch b.What {
+			case "goroutines":
 				b.What += ", most of them started by " + j.Costs.Crowd
+			case "goroutines at some time":
+				b.What += ", most of them started by " + j.Costs.MostCrowd
 			}
 			j.problem("bounds", "%d %s, and %d at most for %d messages, %d copies, %d targets, %d faults and %d terms in %v",
 				b.Spent, b.What, b.Budget, len(j.Records), len(j.Deliveries), len(j.targets()), len(j.Faults), len(j.Terms), j.End.Sub(j.Begin))

@@ -31,7 +31,7 @@ func TestJudge_tellsWhatExcusesACopy(t *testing.T) {
 		}, false},
 	} {
 		l := wellKept()
-		l.Costs.Nodes, l.MaxSkew = 3, 500*time.Millisecond
+		l.MaxSkew = 500 * time.Millisecond
 		l.knowLess()
 		l.again(398, 405)
 		test.change(l)

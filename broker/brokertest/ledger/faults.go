@@ -108,9 +108,11 @@ func (l *Ledger) recovered(f Fault) time.Time {
 	case "slow", "hush", "stall":
 		recovery = min(recovery, 20*time.Second+max(0, f.Until.Sub(f.From)-10*time.Minute)/12)
 	}
-	// Elections and looks at Kafka are stretched with the heartbeat.
-	return f.Until.Add(recovery + 20*l.Heartbeat + 2*l.Discovery)
+	return f.Until.Add(l.stretched(recovery))
 }
+
+// stretched returns how long what takes so long at most takes here: elections and looks at Kafka take longer with the heartbeat.
+func (l *Ledger) stretched(d time.Duration) time.Duration { return d + 20*l.Heartbeat + 2*l.Discovery }
 
 // A span of time; to is never zero.
 type span struct{ from, to time.Time }
@@ -155,9 +157,9 @@ func (j *judge) disturbed(topic, target string) []span {
 	if spans, ok := j.calms[key]; ok {
 		return spans
 	}
-	spans := j.spansOf(func(f Fault) bool {
-		return traits[f.Kind].delays && (f.Topic == "" || f.Topic == target || f.Topic == topic)
-	})
+	spans := merged(slices.Concat(j.unrest(), j.spansOf(func(f Fault) bool {
+		return f.Node == "" && traits[f.Kind].delays && (f.Topic == "" || f.Topic == target || f.Topic == topic)
+	})))
 	j.calms[key] = spans
 	return spans
 }
@@ -182,32 +184,6 @@ func calm(spans []span, from, to time.Time) time.Duration {
 		}
 	}
 	return max(left, 0)
-}
-
-// befell returns a fault that may cause what, was on at some time of the span, and befell one of the nodes, or none in
-// particular. Those of other nodes count when they leave no majority, with those that are stopped, and of clocks, which are
-// compared.
-func (l *Ledger) befell(what func(trait) bool, target string, nodes []string, near span) (Fault, bool) {
-	var ofOthers Fault
-	away := make(map[string]bool) // or hindered
-	for _, f := range l.Faults {
-		if f.From.After(near.to) || !f.Until.IsZero() && f.Until.Before(near.from) || f.Topic != "" && f.Topic != target {
-			continue
-		}
-		may := what(traits[f.Kind])
-		switch {
-		case may && (f.Node == "" || f.Kind == "clock" || slices.Contains(nodes, f.Node)):
-			return f, true
-		case may:
-			ofOthers, away[f.Node] = f, true
-		case f.Kind == "stop":
-			away[f.Node] = true
-		}
-	}
-	if ofOthers.Kind == "" || int64(2*len(away)) < l.Costs.Nodes {
-		return Fault{}, false
-	}
-	return ofOthers, true
 }
 
 func (t trait) mayDuplicate() bool { return t.duplicates }

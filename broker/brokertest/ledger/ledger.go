@@ -127,7 +127,7 @@ func (l *Ledger) Judge() []Problem {
 	j := judge{Ledger: &changed, index: newIndex(&changed), calms: make(map[[2]string][]span), delays: make(map[[2]string][]span)}
 	for _, check := range []func(){
 		j.checkFaults, j.checkFates, j.checkTakenOnce, j.checkLog, j.checkEnded, j.checkChanges, j.checkHeld, j.checkDeadLetters, j.checkLetters, j.checkMarks, j.checkPassed, j.checkEarly,
-		j.checkOrder, j.checkKeys, j.checkDuplicates, j.checkRepeats, j.checkLateness, j.checkBesideStalled, j.checkMissing, j.checkTerms, j.checkCosts,
+		j.checkOrder, j.checkKeys, j.checkDuplicates, j.checkRepeats, j.checkLateness, j.checkBesideStalled, j.checkMissing, j.checkTerms, j.checkQuiet, j.checkCosts,
 	} {
 		check()
 	}
@@ -144,6 +144,7 @@ type judge struct {
 	problems []Problem
 	calms    map[[2]string][]span // what disturbed has returned
 	delays   map[[2]string][]span // what delayed has returned
+	upset    []span               // what unrest has
 }
 
 func (j *judge) problem(check, format string, args ...any) {

@@ -126,7 +126,7 @@ func TestJudge_findsNothingWhereAllPromisesAreKept(t *testing.T) {
 		"a clock is ahead and nobody tells": func(l *Ledger) {
 			l.knowLess()
 			l.compare()
-			l.Faults = append(l.Faults, Fault{Kind: "cut", From: after(90)})
+			l.Faults = append(l.Faults, Fault{Kind: "cut", Node: "n", From: after(90), Until: after(600)})
 			l.Clocks = append(l.Clocks, Clock{Node: "n", At: after(100), Offset: time.Minute})
 			l.late("orders", 200, 600, -time.Second)
 		},
@@ -295,7 +295,6 @@ func TestJudge_finds(t *testing.T) {
 			d.Topic, d.Seq, d.Due = "dead", 0, 0
 		}},
 		{"a term that ended when another node was killed", "term", "no fault was near", func(l *Ledger) {
-			l.Costs.Nodes = 3
 			l.Faults = append(l.Faults, Fault{Kind: "kill", Node: "m", From: after(100), Until: after(104)})
 			l.Terms[0].Over = after(101)
 			l.Terms = append(l.Terms, Term{Node: "o", Begin: after(102)})
@@ -469,8 +468,11 @@ func TestJudge_finds(t *testing.T) {
 		{"all of storage read for each message", "bounds", "looked at in storage", func(l *Ledger) { l.Costs.Scanned = 10 * 1200 }},
 		{"claims without end", "bounds", "claims", func(l *Ledger) { l.Costs.Claims = 5000 }},
 		{"all holds in each claim", "bounds", "bytes of claims", func(l *Ledger) { l.Costs.Claims, l.Costs.ClaimBytes, l.Costs.Parked = 100, 20_000, 50 }},
-		{"goroutines that stay", "bounds", "goroutines", func(l *Ledger) { l.Costs.Goroutines, l.Costs.Nodes = 400, 3 }},
-		{"files that stay open", "bounds", "open files", func(l *Ledger) { l.Costs.Files, l.Costs.Nodes = 200, 3 }},
+		{"goroutines that stay", "bounds", "goroutines", func(l *Ledger) { l.Costs.Goroutines = 400 }},
+		{"goroutines that pile up for a while", "bounds", "goroutines at some time", func(l *Ledger) { l.Costs.MostGoroutines = 1400 }},
+		{"files that pile up for a while", "bounds", "files open at some time", func(l *Ledger) { l.Costs.MostFiles = 200 }},
+		{"memory", "bounds", "bytes of memory", func(l *Ledger) { l.Costs.Memory = 100 << 20 }},
+		{"files that stay open", "bounds", "open files", func(l *Ledger) { l.Costs.Files = 200 }},
 		{"what was found on the way", "digest", "differ", func(l *Ledger) { l.Found = []Problem{{"digest", "n and m differ"}} }},
 	} {
 		t.Run(c.name, func(t *testing.T) {

@@ -1,6 +1,9 @@
 package ledger
 
-import "time"
+import (
+	"slices"
+	"time"
+)
 
 // checkMissing: once a target was missing or forbidden for missing_target_timeout, what was due for it for as long
 // becomes a dead letter, without help. The leader counts that time anew, and so does whoever was hampered meanwhile.
@@ -46,14 +49,14 @@ func (l *Ledger) absentSince(target string, at time.Time) (time.Time, bool) {
 // longestCalm returns the longest time between from and to in which nothing but the absence of its target was wrong with
 // a message, and one term lasted.
 func (j *judge) longestCalm(a Acceptance, from, to time.Time) time.Duration {
-	spans := []span{{to, to}}
+	spans := append(slices.Clone(j.unrest()), span{to, to})
 	for _, t := range j.Terms {
 		spans = append(spans, span{t.Begin, t.Begin})
 	}
 	for _, f := range j.Faults {
 		isAbsence := f.Topic == a.Target && (f.Kind == "missing" || f.Kind == "forbid")
 		concerns := f.Topic == "" || f.Topic == a.Target || f.Topic == a.ID.Topic
-		if isAbsence || !concerns || !traits[f.Kind].delays || traits[f.Kind].reads {
+		if isAbsence || !concerns || f.Node != "" || !traits[f.Kind].delays || traits[f.Kind].reads {
 			continue
 		}
 		until := j.recovered(f)

@@ -21,7 +21,7 @@ func wellKept() *Ledger {
 		Heartbeat: 300 * time.Millisecond, Discovery: 900 * time.Millisecond,
 		MissingTimeout: 5 * time.Minute, LongestMissingTimeout: 5 * time.Minute, DeadLetters: "dead",
 		Terms: []Term{{Node: "n", Begin: after(1)}},
-		Costs: Costs{Handed: 2048, Page: 2048},
+		Costs: Costs{Handed: 2048, Page: 2048, Nodes: 3},
 		Marks: Marks{Main: Mark{Due: after(601).UnixMilli()}, Holds: map[string]Mark{}},
 	}
 	for i := range 600 {

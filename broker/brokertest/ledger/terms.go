@@ -31,6 +31,25 @@ func (j *judge) checkTerms() {
 	}
 }
 
+// checkQuiet: once all is mended nothing goes on that is no matter of a topic, and whoever leads then, or is elected by those
+// that were started for it, leads to the end. So what is delivered by then needs no new term.
+func (j *judge) checkQuiet() {
+	if j.Quiet.IsZero() {
+		return
+	}
+	for _, f := range j.Faults {
+		if f.Topic == "" && traits[f.Kind].delays && (f.Until.IsZero() || f.Until.After(j.Quiet)) {
+			j.problem("script", "a fault of the kind %q of %q goes on after %v, when all was mended", f.Kind, f.Node, j.Quiet.Sub(j.Begin))
+		}
+	}
+	recovered := j.Quiet.Add(j.stretched(traits["kill"].recovery))
+	for _, t := range j.Terms {
+		if t.Over.After(recovered) {
+			j.problem("term", "that of %s ended at %v, when all had been mended at %v: %s", t.Node, t.Over.Sub(j.Begin), j.Quiet.Sub(j.Begin), t.Reason)
+		}
+	}
+}
+
 // clockEndedTerm reports whether a term ended then whose leader may have given leadership away since its clock was wrong:
 // what Kafka has just answered is not in the log.
 func (j *judge) clockEndedTerm(from, to time.Time) bool {
@@ -53,4 +72,118 @@ func isOrdinary(reason string) bool {
 		}
 	}
 	return false
+}
+
+// What befalls a node is felt by all when the node leads, or when so many are hindered that no majority is left.
+
+// befell returns a fault that may cause what, was on at some time of the span, and befell one of the nodes, or none in
+// particular. Those of other nodes count when they leave no majority, with those that are stopped, and of clocks, which are
+// compared.
+func (l *Ledger) befell(what func(trait) bool, target string, nodes []string, near span) (Fault, bool) {
+	var ofOthers Fault
+	away := make(map[string]bool) // or hindered
+	for _, f := range l.Faults {
+		if f.From.After(near.to) || !f.Until.IsZero() && f.Until.Before(near.from) || f.Topic != "" && f.Topic != target {
+			continue
+		}
+		may := what(traits[f.Kind])
+		switch {
+		case may && (f.Node == "" || f.Kind == "clock" || slices.Contains(nodes, f.Node)):
+			return f, true
+		case may:
+			ofOthers, away[f.Node] = f, true
+		case f.Kind == "stop":
+			away[f.Node] = true
+		}
+	}
+	if ofOthers.Kind == "" || int64(2*len(away)) < l.Costs.Nodes {
+		return Fault{}, false
+	}
+	return ofOthers, true
+}
+
+// A reign is a span in which a node led and no other had begun to lead since.
+type reign struct {
+	span
+	node string
+}
+
+// reigns returns them in order.
+func (l *Ledger) reigns() []reign {
+	var reigns []reign
+	for _, t := range l.Terms {
+		to := t.Over
+		if to.IsZero() {
+			to = l.End
+		}
+		reigns = append(reigns, reign{span{t.Begin, to}, t.Node})
+	}
+	slices.SortStableFunc(reigns, func(a, b reign) int { return a.from.Compare(b.from) })
+	for i := range len(reigns) - 1 {
+		reigns[i].to = earlier(reigns[i].to, reigns[i+1].from)
+	}
+	return reigns
+}
+
+// unrest returns when messages may have been delayed by what befell nodes: who led, until it is recovered from, whoever leads
+// by then; so many that no majority was left; and when nobody led, until the term that began then has read what waits.
+func (j *judge) unrest() []span {
+	if j.upset != nil {
+		return j.upset
+	}
+	j.upset = j.leaderless()
+	hindered := make(map[string][]span)
+	reigns := j.reigns()
+	for _, f := range j.Faults {
+		if f.Node == "" || !traits[f.Kind].delays {
+			continue
+		}
+		to := j.recovered(f)
+		if to.IsZero() || to.After(j.End) {
+			to = j.End
+		}
+		hindered[f.Node] = append(hindered[f.Node], span{f.From, to})
+		for _, r := range reigns {
+			if r.node == f.Node && r.to.After(f.From) && to.After(r.from) {
+				j.upset = append(j.upset, span{later(f.From, r.from), earlier(to, r.to.Add(j.stretched(traits[f.Kind].recovery)))})
+			}
+		}
+	}
+	j.upset = merged(append(j.upset, j.withoutMajority(hindered)...))
+	return j.upset
+}
+
+// leaderless returns when nobody led, with the time that a new term takes.
+func (j *judge) leaderless() []span {
+	var spans []span
+	last := j.Begin
+	for _, r := range j.reigns() {
+		spans = append(spans, span{last, r.from.Add(j.stretched(traits["start"].recovery))})
+		last = r.to
+	}
+	return append(spans, span{last, j.End})
+}
+
+// withoutMajority returns when at most half of the nodes were not hindered.
+func (j *judge) withoutMajority(hindered map[string][]span) []span {
+	type change struct {
+		at time.Time
+		by int // of those that are hindered
+	}
+	var changes []change
+	for _, spans := range hindered {
+		for _, s := range merged(spans) {
+			changes = append(changes, change{s.from, 1}, change{s.to, -1})
+		}
+	}
+	slices.SortFunc(changes, func(a, b change) int { return a.at.Compare(b.at) })
+	var spans []span
+	count := int64(0)
+	for i, c := range changes {
+		count += int64(c.by)
+		if 2*count >= j.Costs.Nodes && i+1 < len(changes) {
+			spans = append(spans, span{c.at, changes[i+1].at})
+		}
+	}
+	return spans
 }
