@@ -82,10 +82,11 @@ func runTorture(t *testing.T, s torture.Setting) {
 	if len(o.strikes) != s.Faults || sums.Delivered == 0 {
 		t.Errorf("%d of %d faults were carried out, %d records delivered: this run proves nothing", len(o.strikes), s.Faults, sums.Delivered)
 	}
-	for _, problem := range sums.Problems[:min(10, len(sums.Problems))] {
+	problems := append(sums.Problems, o.ledger.Unexplained(run)...)
+	for _, problem := range problems[:min(10, len(problems))] {
 		t.Error(problem)
 	}
-	if n := len(sums.Problems); n > 10 {
+	if n := len(problems); n > 10 {
 		t.Errorf("and %d more", n-10)
 	}
 }

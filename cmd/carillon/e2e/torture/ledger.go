@@ -270,7 +270,9 @@ func (l *Ledger) Close(now time.Time) Sums {
 			origins[c.Seq] = c.Origin
 		}
 	}
-	s.Disordered = l.disordered()
+	for _, what := range l.disordered() {
+		say(&s.Disordered, "%s", what)
+	}
 	return s
 }
 

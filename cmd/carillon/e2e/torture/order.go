@@ -2,6 +2,7 @@ package torture
 
 import (
 	"cmp"
+	"fmt"
 	"math"
 	"slices"
 	"strconv"
@@ -19,10 +20,10 @@ type turn struct {
 	accepted int64 // no later than this, epoch milliseconds
 }
 
-// disordered counts first copies that stand behind one due later in their partition although both
+// disordered returns, in words, the first copies that stand behind one due later in their partition although both
 // were accepted before either was claimed. When a message was accepted is nowhere to be read, but
 // seqs are given at that moment: it was before whatever has a higher seq was written.
-func (l *Ledger) disordered() int {
+func (l *Ledger) disordered() []string {
 	turns := map[place][]turn{} // by partition; the offset is left out
 	for _, e := range l.entries {
 		if len(e.copies) == 0 || e.Fate != Delivered {
@@ -38,20 +39,21 @@ func (l *Ledger) disordered() int {
 		turns[at] = append(turns[at], turn{due: e.Due, seq: seq, offset: first.Offset, accepted: first.Written})
 	}
 	boundAcceptance(turns)
-	count := 0
-	for _, all := range turns {
+	var found []string
+	for at, all := range turns {
 		slices.SortFunc(all, func(a, b turn) int { return cmp.Compare(a.offset, b.offset) })
 		latest := int64(math.MinInt64)
 		for i, t := range all {
 			if t.due < latest && t.accepted < t.due-margin && slices.ContainsFunc(all[:i], func(before turn) bool {
 				return before.due > t.due && before.accepted < t.due-margin
 			}) {
-				count++
+				found = append(found, fmt.Sprintf("seq %d, due %s, stands at offset %d of %s/%d behind one due later, and both had been accepted",
+					t.seq, clock(t.due), t.offset, at.topic, at.partition))
 			}
 			latest = max(latest, t.due)
 		}
 	}
-	return count
+	return found
 }
 
 // boundAcceptance lowers each bound to that of the messages with higher seqs.

@@ -47,11 +47,7 @@ type Run struct {
 func (l *Ledger) Report(s Sums, run Run) string {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	kinds, strikes, bad := run.Kinds, run.Strikes, l.lateSpans()
-	covered := make([]span, len(strikes)) // from the beginning of each until all was on time again
-	for i, strike := range strikes {
-		covered[i] = span{strike.Begin, recovery(bad, strike.End)}
-	}
+	kinds, strikes, covered := run.Kinds, run.Strikes, l.covered(run)
 	rows := map[string]*row{together: {name: together}, nothing: {name: nothing}}
 	for _, kind := range kinds {
 		rows[string(kind)] = &row{name: string(kind)}
@@ -147,6 +143,32 @@ func (l *Ledger) lateSpans() []span {
 	}
 	slices.SortFunc(bad, func(a, b span) int { return a.from.Compare(b.from) })
 	return bad
+}
+
+// Unexplained returns, in words, each record that came again while no fault was on or recovered from.
+func (l *Ledger) Unexplained(run Run) []string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	covered := l.covered(run)
+	var found []string
+	for _, e := range l.sorted() {
+		for _, again := range e.copies[min(1, len(e.copies)):] {
+			if culprit(run.Strikes, covered, time.UnixMilli(again.Written)) == nothing {
+				found = append(found, fmt.Sprintf("message %d (%s) was written again at %s, and no fault was on", e.Number, e.origin, clock(again.Written)))
+			}
+		}
+	}
+	return found
+}
+
+// covered returns for each fault the time from its beginning until all was on time again.
+func (l *Ledger) covered(run Run) []span {
+	bad := l.lateSpans()
+	covered := make([]span, len(run.Strikes))
+	for i, strike := range run.Strikes {
+		covered[i] = span{strike.Begin, recovery(bad, strike.End)}
+	}
+	return covered
 }
 
 // recovery returns when, from end on, everything was on time again and stayed so for a second.

@@ -39,12 +39,16 @@ func TestReport_givesEachFaultItsPart(t *testing.T) {
 	strike := func(kind torture.Kind, begin, end int64) torture.Strike {
 		return torture.Strike{Fault: torture.Fault{Kind: kind}, Begin: h.at(begin), End: h.at(end)}
 	}
-	got := h.Report(h.Close(h.at(60_000)), torture.Run{
+	run := torture.Run{
 		Kinds:     []torture.Kind{torture.KillNode, torture.FillDisk, torture.StopNode},
 		Strikes:   []torture.Strike{strike(torture.KillNode, 10_000, 12_000), strike(torture.KillNode, 30_000, 32_000), strike(torture.StopNode, 31_000, 33_000)},
 		From:      h.at(1000),
 		Elections: 3,
-	})
+	}
+	if again := h.Unexplained(run); len(again) != 1 {
+		t.Errorf("want one that came again while no fault was on, got %v", again)
+	}
+	got := h.Report(h.Close(h.at(60_000)), run)
 	want := `600 records produced: 600 delivered, 0 dead-lettered, 0 due later, 0 in doubt
 0 lost, 0 early, 0 taken in twice, 0 with a wrong or second fate, 0 out of order, 3 duplicates, 3 elections
 fault                    faults duplicates   on time again after (p50, max; of)
