@@ -27,7 +27,7 @@ create TOPIC [partitions=COUNT] [count=COUNT]
 delete TOPIC
 recreate TOPIC [partitions=COUNT]
 partitions TOPIC COUNT
-trim TOPIC
+trim TOPIC [keep=COUNT]
 shorten TOPIC by=COUNT
 forbid TOPIC
 limit TOPIC bytes=COUNT

@@ -184,7 +184,7 @@ func (p *player) carryOut(s step) error {
 	case "partitions":
 		return p.addPartitions(name, s.args)
 	case "trim":
-		return p.trimTopic(name)
+		return p.trimTopic(name, s.args)
 	case "shorten":
 		return p.shorten(name, s.args)
 	case "forbid":

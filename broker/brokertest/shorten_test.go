@@ -23,7 +23,7 @@ func TestShorten_losesTheNewestRecords(t *testing.T) {
 		topic("orders.delay", 10)
 		topic("bills.delay", 5)
 		topic("trimmed.delay", 4)
-		c.must(p.trimTopic("trimmed.delay"))
+		c.must(p.trimTopic("trimmed.delay", arguments{}))
 		by := func(count string) arguments { return parseArguments([]string{"by=" + count}) }
 		expect := func(when string, topic string, from, end int64, epoch int32) {
 			t.Helper()

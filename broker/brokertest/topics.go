@@ -4,7 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"github.com/carillonmq/carillon/client"
+	"math"
 	"slices"
 	"strconv"
 	"strings"
@@ -15,6 +15,7 @@ import (
 
 	"github.com/carillonmq/carillon/broker/brokertest/ledger"
 	"github.com/carillonmq/carillon/broker/report"
+	"github.com/carillonmq/carillon/client"
 	"github.com/carillonmq/carillon/raftfsm"
 )
 
@@ -54,7 +55,9 @@ func (p *player) createTopic(name string, a arguments) error {
 
 // deleteTopic deletes a topic. What was not taken in yet is gone.
 func (p *player) deleteTopic(name string) error {
-	p.goneFrom(name)
+	for _, partition := range p.kafka.PartitionInfos(name) {
+		p.goneFrom(name, partition.Partition, math.MaxInt64)
+	}
 	if err := p.kafka.DeleteTopic(name); err != nil {
 		return errNoEffect
 	}
@@ -91,15 +94,21 @@ func (p *player) addPartitions(name string, a arguments) error {
 	return err
 }
 
-// trimTopic deletes all records of a topic, as retention would.
-func (p *player) trimTopic(name string) error {
-	p.goneFrom(name)
+// trimTopic deletes all but the newest records of each partition of a topic, as retention does: as many are kept as is said,
+// or none.
+func (p *player) trimTopic(name string, a arguments) error {
+	keep, err := strconv.ParseInt(a.value("keep", "0"), 10, 64)
+	if err != nil {
+		return err
+	}
 	trimmed := errNoEffect
 	for _, partition := range p.kafka.PartitionInfos(name) {
-		if partition.LogStartOffset == partition.HighWatermark {
+		to := partition.HighWatermark - keep
+		if to <= partition.LogStartOffset {
 			continue
 		}
-		if err := p.kafka.DeleteRecords(name, partition.Partition, -1); err != nil {
+		p.goneFrom(name, partition.Partition, to)
+		if err := p.kafka.DeleteRecords(name, partition.Partition, to); err != nil {
 			return err
 		}
 		trimmed = nil
@@ -107,9 +116,9 @@ func (p *player) trimTopic(name string) error {
 	return trimmed
 }
 
-// goneFrom notes the records of a topic that are about to be deleted and that no node has taken
+// goneFrom notes the records of a partition up to an offset that are about to be deleted and that no node has taken
 // in, as far as is known: they may be lost.
-func (p *player) goneFrom(topic string) {
+func (p *player) goneFrom(topic string, partition int32, to int64) {
 	info := p.kafka.TopicInfo(topic)
 	if info == nil {
 		return
@@ -117,7 +126,7 @@ func (p *player) goneFrom(topic string) {
 	taken := p.takenIn(info.TopicID)
 	for i := range p.produced {
 		r := &p.produced[i]
-		if r.topicID == info.TopicID && !r.lost && r.offset >= taken[r.partition] {
+		if r.topicID == info.TopicID && r.partition == partition && !r.lost && r.offset >= taken[partition] && r.offset < to {
 			r.gone = true
 		}
 	}

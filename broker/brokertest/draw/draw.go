@@ -74,6 +74,7 @@ func newRun(seed uint64, profile Profile) *run {
 	r.changed(seed, end)
 	r.expired(seed, end)
 	r.shortened(seed, end)
+	r.rare(seed, end)
 	return r
 }
 

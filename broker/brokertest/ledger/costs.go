@@ -74,7 +74,7 @@ func (l *Ledger) Bounds() []Bound {
 		{"requests that write", c.Produces, 100 + copies + copies/2 + led*c.Brokers/25 + tried + refused + 4*c.Parked + 20*upheavals},
 		{"messages looked at in storage", c.Scanned, 1000 + 6*messages + messages*terms + c.CatchUps*(1+ahead) + overflows*min(messages, c.Loaded) + stops*messages/2},
 		{"claims", c.Claims, 100 + 2*messages + copies + 4*c.Parked + 10*upheavals},
-		{"bytes of claims", c.ClaimBytes, 1000 + 50*c.Claims + 120*c.Parked + 60*stops},
+		{"bytes of claims", c.ClaimBytes, 1000 + 60*c.Claims + 120*c.Parked + 60*stops},
 		{"goroutines", c.Goroutines, 100 + 60*c.Nodes + 2*names + 20*c.Brokers},
 		{"open files", c.Files, 20 + 40*c.Nodes},
 		{"goroutines at some time", c.MostGoroutines, 200 + 120*c.Nodes + 2*names + 40*c.Brokers},
