@@ -43,7 +43,7 @@ func (c *cluster) writeData(level storage.Level) {
 // forms are the ways in which a node writes.
 func forms(t *testing.T, test func(t *testing.T, kind string, level storage.Level)) {
 	for _, kind := range []string{raftlog.WAL, raftlog.BoltDB} {
-		for _, level := range []storage.Level{storage.LevelOne, storage.LevelTwo} {
+		for _, level := range []storage.Level{storage.LevelOne, storage.LevelTwo, storage.LevelFour} {
 			t.Run(fmt.Sprintf("%s at level %d", kind, level), func(t *testing.T) {
 				synctest.Test(t, func(t *testing.T) { test(t, kind, level) })
 			})
