@@ -12,6 +12,7 @@ import (
 	"reflect"
 	"slices"
 	"strconv"
+	"strings"
 	"testing"
 	"time"
 
@@ -24,22 +25,24 @@ import (
 var damages = []struct {
 	name string
 	do   func(random *rand.Rand, content []byte, at int) []byte
+	// whole says that nothing is left of what was there.
+	whole bool
 }{
 	{"a flipped bit", func(random *rand.Rand, content []byte, at int) []byte {
 		content[at] ^= 1 << random.IntN(8)
 		return content
-	}},
+	}, false},
 	{"a sector of zeros", func(_ *rand.Rand, content []byte, at int) []byte {
 		clear(content[at/512*512 : min(at/512*512+512, len(content))])
 		return content
-	}},
+	}, false},
 	{"a page of something else", func(random *rand.Rand, content []byte, at int) []byte {
 		for i := at / 4096 * 4096; i < min(at/4096*4096+4096, len(content)); i++ {
 			content[i] = byte(random.Uint32())
 		}
 		return content
-	}},
-	{"its end cut off", func(_ *rand.Rand, content []byte, at int) []byte { return content[:at] }},
+	}, true},
+	{"its end cut off", func(_ *rand.Rand, content []byte, at int) []byte { return content[:at] }, false},
 }
 
 // Whatever is damaged: `inspect data` and a start find it, or it changes nothing that the node
@@ -65,6 +68,9 @@ func TestDamage_isFoundOrChangesNothing(t *testing.T) {
 			damage := damages[random.IntN(len(damages))]
 			content := bytes.Clone(p.contents[path])
 			at := place(random, content)
+			if damage.whole && endsLog(path, content, at) {
+				continue
+			}
 			damaged := damage.do(random, content, at)
 			if bytes.Equal(damaged, p.contents[path]) {
 				continue
@@ -79,6 +85,12 @@ func TestDamage_isFoundOrChangesNothing(t *testing.T) {
 			t.Errorf("few damages were found: %v", counts)
 		}
 	})
+}
+
+// endsLog reports whether the page lies at the end of what was written to a segment of the log. Where nothing is left of it that
+// passes for an append which a crash has cut off: see DESIGN.md of raftlog.
+func endsLog(path string, content []byte, at int) bool {
+	return strings.HasSuffix(path, ".wal") && at/4096*4096+4096 >= len(bytes.TrimRight(content, "\x00"))
 }
 
 // place picks a byte, seldom one of the zeros that a file has to spare.
@@ -187,6 +199,11 @@ func (p *patient) open() (*Node, error) {
 	}
 }
 
+// namesOthers reports whether the file tells of others: where they contradict each other, nobody knows which of them is wrong.
+func namesOthers(file string) bool {
+	return strings.HasSuffix(file, "manifest.db") || strings.HasSuffix(file, "wal-meta.db")
+}
+
 // examine says whether the damage was found, or is harmless.
 func (p *patient) examine(what, file string) string {
 	p.t.Helper()
@@ -196,7 +213,7 @@ func (p *patient) examine(what, file string) string {
 		return "not inspected"
 	}
 	sound := len(found.Damages) == 0
-	if names := func(d storage.Damage) bool { return d.File == filepath.Join(p.dir, file) }; !sound && !slices.ContainsFunc(found.Damages, names) {
+	if names := func(d storage.Damage) bool { return d.File == filepath.Join(p.dir, file) }; !sound && !p.bare[file] && !namesOthers(file) && !slices.ContainsFunc(found.Damages, names) {
 		p.t.Errorf("%s: found as %+v", what, found.Damages)
 	}
 	found.LeftOver, found.Log.LeftOver, found.Schedule.LeftOver = p.sound.LeftOver, p.sound.Log.LeftOver, p.sound.Schedule.LeftOver

@@ -36,7 +36,14 @@ func (c *cluster) writeData(level storage.Level) {
 			c.t.Fatal(err)
 		}
 	}
-	must(c.t, n, l.batch(50, 900))
+	named := l.batch(50, 900)
+	if level >= storage.LevelThree {
+		for i := range named.Parts[0].Entries {
+			e := &named.Parts[0].Entries[i]
+			e.Topic, e.ID, e.Expires = "a.delay", fmt.Sprint("id-", i), e.Due+1000
+		}
+	}
+	must(c.t, n, named)
 	must(c.t, n, raftfsm.Ack{Time: l.next, Runs: killed(51, 55)})
 }
 

@@ -79,7 +79,7 @@ func (l *Ledger) Bounds() []Bound {
 		{"open files", c.Files, 20 + 40*c.Nodes},
 		{"goroutines at some time", c.MostGoroutines, 200 + 120*c.Nodes + 2*names + 40*c.Brokers},
 		{"files open at some time", c.MostFiles, 20 + 40*c.Nodes},
-		{"bytes of memory", c.Memory, 32<<20 + c.Nodes*(12<<20) + messages*(4<<10) + names*(8<<10)},
+		{"bytes of memory", c.Memory, 48<<20 + c.Nodes*(12<<20) + messages*(4<<10) + names*(8<<10)},
 	}
 }
 
