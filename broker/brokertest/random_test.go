@@ -16,43 +16,49 @@ var (
 	profile = flag.String("profile", string(draw.Any), "the scale of time of -seed and -seeds: any, true, stretched or long")
 )
 
-// fixedSeeds are played by everybody: small ones, at true scale, that have most of what scripts can say
-// between them. Whoever changes what is drawn looks whether they still do.
-func fixedSeeds() []uint64 { return []uint64{546, 121, 429, 105} }
+// A drawn script is one seed at one scale.
+type drawn struct {
+	seed  uint64
+	scale draw.Profile
+}
+
+// fixed are played by everybody: small ones that have most of what scripts can say between them, of minutes and of
+// days. Whoever changes what is drawn looks whether they still do.
+func fixed() []drawn {
+	return []drawn{{546, draw.TrueScale}, {121, draw.TrueScale}, {429, draw.TrueScale}, {105, draw.TrueScale}, {2, draw.Stretched}, {6, draw.Stretched}}
+}
 
 // Random scripts meet what nobody thought of. A seed gives the same script again,
 // not the same schedule of goroutines nor the same elections: repeat it with
 // -seed N -count 20.
 func TestRandomScripts(t *testing.T) {
-	chosen := fixedSeeds()
+	chosen := fixed()
 	scale, err := draw.ParseProfile(*profile)
 	if err != nil {
 		t.Fatalf("-profile: %v", err)
 	}
 	switch {
 	case *seed > 0:
-		chosen = []uint64{*seed}
+		chosen = []drawn{{*seed, scale}}
 	case *seeds > 0:
 		chosen = nil
 		for s := range uint64(*seeds) {
-			chosen = append(chosen, s+1)
+			chosen = append(chosen, drawn{s + 1, scale})
 		}
 	case testing.Short():
-		scale, chosen = draw.TrueScale, chosen[:1]
-	default:
-		scale = draw.TrueScale
+		chosen = chosen[:1]
 	}
-	for _, s := range chosen {
-		t.Run(fmt.Sprintf("seed_%d", s), func(t *testing.T) {
+	for _, d := range chosen {
+		t.Run(fmt.Sprintf("seed_%d_%s", d.seed, d.scale), func(t *testing.T) {
 			t.Parallel()
-			text := draw.Script(s, scale)
+			text := draw.Script(d.seed, d.scale)
 			parsed, err := parseScript(strings.NewReader(text))
 			if err != nil {
 				t.Fatal(err)
 			}
 			t.Cleanup(func() {
 				if t.Failed() {
-					t.Logf("seed %d:\n%s", s, text)
+					t.Logf("seed %d:\n%s", d.seed, text)
 				}
 			})
 			parsed.play(t)
