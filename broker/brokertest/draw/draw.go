@@ -158,7 +158,7 @@ func (r *run) drawCluster() {
 	r.nodes = pick(r, 1, 3, 3, 3, 3, 3, 3, 5)
 	r.setting("nodes=%d", r.nodes)
 	r.setting("heartbeat=%s", r.heartbeat)
-	drawn := map[string]int{"handed": 2048, "flying": 256, "flush": 1 << 20}
+	drawn := map[string]int{"handed": 2048, "flying": 256, "flush": 1 << 20, "proposal": 1 << 20}
 	small := pick(r, 0.5, 0.5, 0.5, 0.9)
 	for _, limit := range limits() {
 		most := limit.most
@@ -171,7 +171,7 @@ func (r *run) drawCluster() {
 		r.setting("%s=%d", limit.name, drawn[limit.name])
 	}
 	r.handed, r.loaded, r.flush = drawn["handed"], 65536, drawn["flush"]
-	r.drawLatencies(drawn["handed"], drawn["flying"])
+	r.drawLatencies(drawn["handed"], drawn["flying"], drawn["proposal"])
 	if r.isAbout("loaded") || r.chance(small) && !r.isAbout("wide") { // a page is a quarter of what is loaded at most
 		most := 4096.
 		if r.isAbout("loaded") {
@@ -205,11 +205,12 @@ func (r *run) drawCluster() {
 
 // drawLatencies draws how long disks and Kafka take while all is well, since what takes no time is never
 // on its way. A target still gets some hundred messages in a second, and mostly thousands: as many as it may have
-// go out with each answer, and as many as may be handed over with each answer and its Ack. Three of ten are as quick
+// go out with each answer, as many as may be handed over with each answer and its Ack, and as many are taken in with
+// each commit as a proposal has room for, 100 bytes each. Three of ten are as quick
 // as good ones are: several things happen one after the other within a millisecond.
-func (r *run) drawLatencies(handed, flying int) {
+func (r *run) drawLatencies(handed, flying, proposal int) {
 	const least, most = time.Millisecond, 50 * time.Millisecond
-	syncMost := min(most, time.Duration(handed)*time.Millisecond/10)
+	syncMost := min(most, time.Duration(handed)*time.Millisecond/10, time.Duration(proposal)*time.Millisecond/50)
 	answerMost := min(most, time.Duration(min(handed, flying))*time.Millisecond/4)
 	if r.chance(0.3) {
 		syncMost, answerMost = 0, 0
