@@ -106,7 +106,7 @@ func TestCluster_keepsItsLeaderThoughPacketsAreLost(t *testing.T) {
 		time.Sleep(10 * time.Second)
 		term := n.Status().Term
 		l.mu.Lock()
-		l.loses = 40 * time.Millisecond
+		l.loses = 20 * time.Millisecond
 		l.mu.Unlock()
 		time.Sleep(30 * time.Minute)
 		if again := c.leader(); again != n || n.Status().Term != term {
