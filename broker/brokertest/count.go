@@ -62,12 +62,15 @@ func (c *meteredConn) Write(b []byte) (int, error) {
 // sampleCosts looks how many goroutines, files and bytes there are now.
 func (o *observer) sampleCosts() {
 	c := &o.most
-	c.MostFiles = max(c.MostFiles, files(o.cluster.dir))
+	c.Files = max(c.Files, files(o.cluster.dir))
 	if o.weighs {
 		c.Memory = max(c.Memory, liveHeap())
 	}
-	// All of the process are counted at once, and only if there are more than ever who of them is of this cluster.
-	if all := int64(runtime.NumGoroutine()); all > o.goroutines+o.goroutines/20 {
+	// All of the process are counted at once, and only if there are more than before who of them is of this cluster. When most
+	// of them were Kafka's and have gone, what comes then counts again.
+	all := int64(runtime.NumGoroutine())
+	o.goroutines = min(o.goroutines, 2*all)
+	if all > o.goroutines+o.goroutines/20 {
 		o.goroutines = all
 		if most, own := crowd(goroutines()); own > c.MostGoroutines {
 			c.MostGoroutines, c.MostCrowd = own, most
@@ -88,11 +91,11 @@ func (o *observer) costs() ledger.Costs {
 	defer o.mu.Unlock()
 	o.sampleCosts()
 	c := o.ledger.Costs // with what the log has cost
-	c.MostGoroutines, c.MostCrowd, c.MostFiles, c.Memory = o.most.MostGoroutines, o.most.MostCrowd, o.most.MostFiles, o.most.Memory
+	c.MostGoroutines, c.MostCrowd, c.Files, c.Memory = o.most.MostGoroutines, o.most.MostCrowd, o.most.Files, o.most.Memory
 	c.Dials, c.Lookups, c.Produces = o.traffic.dials.Load(), o.traffic.lookups.Load(), o.traffic.produces.Load()
 	c.Nodes, c.Brokers = int64(len(o.cluster.nodes)), int64(o.cluster.brokers)
 	c.Crowd, c.Goroutines = crowd(goroutines())
-	c.Files, c.Scanned = files(o.cluster.dir), o.scanned-o.own
+	c.Scanned = o.scanned - o.own
 	limits := o.cluster.limits.Schedule
 	c.Feed, c.Loaded, c.Handed, c.Page = int64(limits.Feed), int64(limits.Loaded), int64(limits.Handed), int64(limits.Page)
 	for _, n := range o.cluster.nodes {

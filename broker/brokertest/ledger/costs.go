@@ -17,16 +17,16 @@ type Costs struct {
 	CatchUps   int64  // messages there had been when claims lifted holds, or what had failed was tried again, summed over these moments
 	Goroutines int64  // at the end, when all is quiet
 	Crowd      string // what has started most of them
-	Files      int64  // of the nodes, open at that time
-	// The same at any time, and the bytes that lived on the heap, those of Kafka and of this ledger with them; 0: unknown.
-	MostGoroutines, MostFiles, Memory int64
-	MostCrowd                         string
-	Nodes                             int64
-	Brokers                           int64 // of Kafka
-	Feed                              int64 // messages that the feed of a scheduler holds
-	Loaded                            int64 // messages that its window holds
-	Handed                            int64 // messages of one target that the publisher may have
-	Page                              int64 // messages that one read of storage is to find
+	// At most, at any time: goroutines, files of the nodes that are open, and the bytes that lived on the heap, those of Kafka
+	// and of this ledger with them; 0: unknown.
+	MostGoroutines, Files, Memory int64
+	MostCrowd                     string
+	Nodes                         int64
+	Brokers                       int64 // of Kafka
+	Feed                          int64 // messages that the feed of a scheduler holds
+	Loaded                        int64 // messages that its window holds
+	Handed                        int64 // messages of one target that the publisher may have
+	Page                          int64 // messages that one read of storage is to find
 }
 
 // A Bound is what something may cost by what it was for.
@@ -78,7 +78,6 @@ func (l *Ledger) Bounds() []Bound {
 		{"goroutines", c.Goroutines, 100 + 60*c.Nodes + 2*names + 20*c.Brokers},
 		{"open files", c.Files, 20 + 40*c.Nodes},
 		{"goroutines at some time", c.MostGoroutines, 200 + 120*c.Nodes + 2*names + 40*c.Brokers},
-		{"files open at some time", c.MostFiles, 20 + 40*c.Nodes},
 		{"bytes of memory", c.Memory, 48<<20 + c.Nodes*(12<<20) + messages*(4<<10) + names*(8<<10)},
 	}
 }
@@ -111,11 +110,7 @@ func (l *Ledger) targets() map[string]bool {
 func (l *Ledger) terms() []span {
 	var spans []span
 	for _, t := range l.Terms {
-		over := t.Over
-		if over.IsZero() {
-			over = l.End
-		}
-		spans = append(spans, span{t.Begin, over})
+		spans = append(spans, span{t.Begin, l.orEnd(t.Over)})
 	}
 	return spans
 }
@@ -140,10 +135,7 @@ func (l *Ledger) faultsIn(topic string, kinds ...string) []span {
 		if topic != "" && f.Topic != topic {
 			continue
 		}
-		to := f.Until
-		if to.IsZero() || to.After(l.End) {
-			to = l.End
-		}
+		to := l.orEnd(f.Until)
 		if slices.Contains(kinds, f.Kind) && to.After(f.From) {
 			spans = append(spans, span{f.From, to})
 		}

@@ -111,6 +111,14 @@ func (l *Ledger) recovered(f Fault) time.Time {
 	return f.Until.Add(l.stretched(recovery))
 }
 
+// orEnd returns the time, or that of the end when it is later, or zero: not over yet.
+func (l *Ledger) orEnd(t time.Time) time.Time {
+	if t.IsZero() || t.After(l.End) {
+		return l.End
+	}
+	return t
+}
+
 // stretched returns how long what takes so long at most takes here: elections and looks at Kafka take longer with the heartbeat.
 func (l *Ledger) stretched(d time.Duration) time.Duration { return d + 20*l.Heartbeat + 2*l.Discovery }
 
@@ -140,10 +148,7 @@ func (j *judge) spansOf(which func(Fault) bool) []span {
 		if !which(f) {
 			continue
 		}
-		to := j.recovered(f)
-		if to.IsZero() || to.After(j.End) {
-			to = j.End
-		}
+		to := j.orEnd(j.recovered(f))
 		if to.After(f.From) {
 			spans = append(spans, span{f.From, to})
 		}

@@ -470,7 +470,6 @@ func TestJudge_finds(t *testing.T) {
 		{"all holds in each claim", "bounds", "bytes of claims", func(l *Ledger) { l.Costs.Claims, l.Costs.ClaimBytes, l.Costs.Parked = 100, 20_000, 50 }},
 		{"goroutines that stay", "bounds", "goroutines", func(l *Ledger) { l.Costs.Goroutines = 400 }},
 		{"goroutines that pile up for a while", "bounds", "goroutines at some time", func(l *Ledger) { l.Costs.MostGoroutines = 1400 }},
-		{"files that pile up for a while", "bounds", "files open at some time", func(l *Ledger) { l.Costs.MostFiles = 200 }},
 		{"memory", "bounds", "bytes of memory", func(l *Ledger) { l.Costs.Memory = 100 << 20 }},
 		{"files that stay open", "bounds", "open files", func(l *Ledger) { l.Costs.Files = 200 }},
 		{"what was found on the way", "digest", "differ", func(l *Ledger) { l.Found = []Problem{{"digest", "n and m differ"}} }},

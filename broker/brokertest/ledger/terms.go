@@ -112,11 +112,7 @@ type reign struct {
 func (l *Ledger) reigns() []reign {
 	var reigns []reign
 	for _, t := range l.Terms {
-		to := t.Over
-		if to.IsZero() {
-			to = l.End
-		}
-		reigns = append(reigns, reign{span{t.Begin, to}, t.Node})
+		reigns = append(reigns, reign{span{t.Begin, l.orEnd(t.Over)}, t.Node})
 	}
 	slices.SortStableFunc(reigns, func(a, b reign) int { return a.from.Compare(b.from) })
 	for i := range len(reigns) - 1 {
@@ -138,10 +134,7 @@ func (j *judge) unrest() []span {
 		if f.Node == "" || !traits[f.Kind].delays {
 			continue
 		}
-		to := j.recovered(f)
-		if to.IsZero() || to.After(j.End) {
-			to = j.End
-		}
+		to := j.orEnd(j.recovered(f))
 		hindered[f.Node] = append(hindered[f.Node], span{f.From, to})
 		for _, r := range reigns {
 			if r.node == f.Node && r.to.After(f.From) && to.After(r.from) {
