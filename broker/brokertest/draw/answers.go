@@ -2,6 +2,7 @@ package draw
 
 import (
 	"fmt"
+	"math/rand/v2"
 	"time"
 )
 
@@ -116,5 +117,29 @@ func stalledBroker(r *run, at, length time.Duration) {
 		at += r.span(4*time.Second, 10*time.Second)
 		r.at(at, "revive %s", broker)
 		at += r.span(3*time.Second, 8*time.Second) // it is asked each few seconds, and found to answer
+	}
+}
+
+// grown has, in one of seven scripts with several Kafka brokers, targets get more partitions again and again while much is on
+// its way to each, all of one key: what waits for one broker may come later than what has its new place at another one.
+// Nothing follows an answer that is overdue, so each takes less than a lane has patience for; and a lane learns of a new
+// count each few seconds, so there is one to learn each time. It draws for itself, as paused does.
+func (r *run) grown(seed uint64, end time.Duration) {
+	r.Rand = rand.New(rand.NewPCG(seed, 7))
+	if r.brokers < 2 || !r.chance(0.15) {
+		return
+	}
+	at := r.ready() + time.Duration(r.Int64N(int64(end-r.ready())))
+	const targets, lasts = 6, 40 * time.Second
+	r.at(at, "create g%% count=%d", targets)
+	for n := range targets {
+		topic := fmt.Sprintf("g%d", n)
+		r.produce(at, 800, "key=hot deliver-to=%s %s spread=%s", topic, after(r.unit), span(lasts))
+		r.fault(at, "slow "+topic+" answer="+span(r.fine(50*time.Millisecond, 200*time.Millisecond)), "well "+topic)
+		for part := range 13 {
+			when := at + r.unit + time.Duration(part)*3*time.Second + time.Duration(r.Int64N(int64(3*time.Second)))
+			r.at(when, "partitions %s %d", topic, 2*(part+1))
+		}
+		r.at(at+r.unit+lasts, "well %s", topic)
 	}
 }

@@ -75,6 +75,7 @@ func newRun(seed uint64, profile Profile) *run {
 	r.expired(seed, end)
 	r.shortened(seed, end)
 	r.rare(seed, end)
+	r.grown(seed, end)
 	return r
 }
 
