@@ -128,7 +128,7 @@ func (s *Scheduler) misplaced() string {
 			"ahead": t.release() != nil && !t.release().isInOrder(),
 			"marks": ts.uncovered.has(t) != (t.hasOwnMark() && !(t.isToBeHeld() && t.held)),
 			"known": t.state == flowing && t.kept == 0 && !t.held && !t.pending,
-			"ended": t.state >= parked && t.end() != endOfSchedule || t.state < parked && t.hasOwnMark() && !t.mark.Less(t.end()),
+			"ended": t.state >= parked && t.end() != endOfSchedule || t.state < parked && t.hasOwnMark() && !t.mark.Less(t.end()) && t.mark != endOfSchedule, // nothing waits of it there
 			"cause": (t.state == parked) != (t.ill || t.paused),
 		}
 		for what, is := range wrong {

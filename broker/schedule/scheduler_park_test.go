@@ -85,3 +85,34 @@ func TestScheduler_holdCoversWhatIsAcceptedLater(t *testing.T) {
 		}
 	})
 }
+
+// A target of which nothing waits is fed again while another catches up, which takes many pages: it waits for the
+// end of that with nothing to be read for it.
+func TestScheduler_feedsATargetOfWhichNothingWaitsBesideABacklog(t *testing.T) {
+	onStage(t, func(ctx context.Context, s *stage) {
+		s.raise(ctx, storage.LevelThree)
+		s.limits = DefaultLimits()
+		s.limits.Page = 16
+		s.lead(ctx)
+		time.Sleep(time.Second) // all is read: nothing
+		for _, target := range []string{"busy", "idle"} {
+			s.verdicts.Put(Verdict{Target: target, Parked: true})
+		}
+		time.Sleep(time.Second)
+		const n = checkedAlways - 1
+		s.accept(ctx, "busy", n, func(int) time.Duration { return time.Second })
+		time.Sleep(time.Minute)
+		for _, target := range []string{"busy", "idle"} {
+			s.verdicts.Put(Verdict{Target: target})
+		}
+		time.Sleep(time.Second)
+		s.accept(ctx, "idle", n, func(int) time.Duration { return 0 })
+		time.Sleep(time.Minute)
+		synctest.Wait()
+		s.check("busy", n)
+		s.check("idle", n)
+		if known := len(s.scheduler.targets.byName); known > 0 {
+			t.Errorf("%d targets are known at the end", known)
+		}
+	})
+}
