@@ -61,13 +61,12 @@ func newRun(seed uint64, profile Profile) *run {
 	r.drawCluster()
 	r.begin()
 	at := r.ready()
-	scenes, over := 1+r.IntN(5), at
+	scenes := 1 + r.IntN(5)
 	for n := range scenes {
 		at = r.scene(at, r.plots[n%len(r.plots)])
-		over = at
+		r.mendCostly(at)
 		at += time.Duration(r.Int64N(int64(2*r.length) / int64(scenes)))
 	}
-	r.mendLate(over) // before nothing more happens for long
 	end := max(at, r.last()+r.unit)
 	r.end(end)
 	r.paused(seed, end)
@@ -109,7 +108,7 @@ type run struct {
 	instants []time.Duration // at which much is due
 	records  int             // how many a line produces, about
 	keys     int             // how many there are
-	owed     []string        // what would end the trouble that may be there
+	owed     []debt          // what would end the trouble that may be there
 
 	shapes   []shape
 	delays   []delay

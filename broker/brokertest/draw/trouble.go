@@ -139,22 +139,42 @@ func (r *run) fill(fault, mend, node string) (string, string) {
 	return strings.ReplaceAll(fault, "<node>", node), strings.ReplaceAll(mend, "<node>", host)
 }
 
+// A debt is what ends some trouble, and when that begins at the latest; 0: by the next mend.
+type debt struct {
+	mend   string
+	begins time.Duration
+}
+
 // fault has a fault begin, and notes what would end it.
 func (r *run) fault(at time.Duration, text, mend string) {
 	r.at(at, "%s", text)
-	r.owe(mend)
+	r.oweFrom(at, mend)
 }
 
 // owe notes what ends the trouble that may be there.
-func (r *run) owe(mend string) {
-	if mend != "" && !slices.Contains(r.owed, mend) {
-		r.owed = append(r.owed, mend)
+func (r *run) owe(mend string) { r.oweFrom(0, mend) }
+
+func (r *run) oweFrom(begins time.Duration, mend string) {
+	if mend == "" {
+		return
 	}
+	at := slices.IndexFunc(r.owed, func(d debt) bool { return d.mend == mend })
+	if at < 0 {
+		at = len(r.owed)
+		r.owed = append(r.owed, debt{mend: mend})
+	}
+	r.owed[at].begins = max(begins, r.owed[at].begins)
 }
 
-// mendLate ends what events bring, which may come after all that was to end it. What nothing ends lasts until all is
-// over, and costs: the Kafka clients of a node that is frozen try again all the time.
-func (r *run) mendLate(at time.Duration) {
+// mendCostly ends, before nothing more happens for long, what costs as long as it lasts, also what an event may bring after
+// all that was to end it: those who are apart hold elections, and the Kafka clients of a node that is frozen try again, all
+// the time.
+func (r *run) mendCostly(at time.Duration) {
+	for _, mend := range []string{"thaw all", "heal"} {
+		if slices.ContainsFunc(r.owed, func(d debt) bool { return d.mend == mend }) {
+			r.at(at, "%s", mend)
+		}
+	}
 	for _, text := range r.armed {
 		for _, of := range []struct{ verb, mend string }{{" freeze ", "thaw all"}, {" cut ", "heal"}, {" silence ", "heal"}, {" isolate ", "heal"}} {
 			if strings.Contains(text, of.verb) {
@@ -164,12 +184,12 @@ func (r *run) mendLate(at time.Duration) {
 	}
 }
 
-// mend ends all trouble that may be there.
+// mend ends all trouble that may be there. What begins later is owed still.
 func (r *run) mend(at time.Duration) {
-	for _, mend := range r.owed {
-		r.at(at, "%s", mend)
+	for _, d := range r.owed {
+		r.at(at, "%s", d.mend)
 	}
-	r.owed = nil
+	r.owed = slices.DeleteFunc(r.owed, func(d debt) bool { return d.begins <= at })
 }
 
 // Events are the moments at which trouble can be had to the point.
