@@ -157,12 +157,18 @@ func (p *player) positions(n *node) string {
 	return problem
 }
 
-// consume reads every topic that is not a delay topic, whole.
+// consume returns all that came to topics that are not delay topics, also to those that were deleted since.
 func (p *player) consume() []ledger.Delivery {
+	p.t.Helper()
+	return slices.Concat(p.deleted, p.read())
+}
+
+// read reads topics whole, all that are not delay topics if none is named.
+func (p *player) read(topics ...string) []ledger.Delivery {
 	p.t.Helper()
 	user, admin := p.user()
 	defer user.Close()
-	ends, err := admin.ListEndOffsets(context.Background())
+	ends, err := admin.ListEndOffsets(context.Background(), topics...)
 	p.must(err)
 	from := make(map[string]map[int32]kgo.Offset)
 	remaining := 0
@@ -186,7 +192,7 @@ func (p *player) consume() []ledger.Delivery {
 		fetches := reader.PollFetches(context.Background())
 		p.must(fetches.Err())
 		fetches.EachRecord(func(r *kgo.Record) {
-			all = append(all, read(r))
+			all = append(all, delivery(r))
 			remaining--
 		})
 	}
@@ -196,7 +202,7 @@ func (p *player) consume() []ledger.Delivery {
 // deadLetterPrefix begins the names of the headers that tell why a record is a dead letter.
 const deadLetterPrefix = "__carillon.errors."
 
-func read(r *kgo.Record) ledger.Delivery {
+func delivery(r *kgo.Record) ledger.Delivery {
 	d := ledger.Delivery{Topic: r.Topic, Partition: r.Partition, Offset: r.Offset, At: r.Timestamp}
 	d.Key, d.Value = string(r.Key), string(r.Value)
 	deadLetter := map[string]string{}

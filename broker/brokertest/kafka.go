@@ -144,6 +144,25 @@ func (f *kafkaFaults) well(topic string) error {
 	return errNoEffect
 }
 
+// keepBack has requests with records of the topic wait while something is done.
+func (f *kafkaFaults) keepBack(topic string, do func()) {
+	f.mu.Lock()
+	took, ill := f.answers[topic]
+	f.answers[topic] = never
+	f.mu.Unlock()
+	time.Sleep(time.Millisecond) // what Kafka has begun to carry out is done then
+	do()
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if ill {
+		f.answers[topic] = took
+	} else {
+		delete(f.answers, topic)
+	}
+	close(f.changed)
+	f.changed = make(chan struct{})
+}
+
 func (f *kafkaFaults) forbid(topic string) error {
 	f.mu.Lock()
 	defer f.mu.Unlock()

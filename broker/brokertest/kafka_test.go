@@ -50,6 +50,15 @@ at 10s produce orders.delay count=10 deliver-after=5s value=a%
 at 12s recreate orders.delay
 at 13s produce orders.delay count=10 deliver-after=2s value=b%
 at 20s expect delivered orders count=20`,
+		"recreate a target": `
+at 10s produce orders.delay count=40 every=100ms deliver-after=2s
+at 14s recreate orders
+at 30s expect delivered orders count=40`,
+		"delete a target": `
+at 10s produce orders.delay count=40 every=100ms deliver-after=2s
+at 14s delete orders
+at 20s create orders
+at 2m expect delivered orders count=40`,
 		"trim": `
 at 10s cut n1 from=kafka
 at 11s produce orders.delay count=10 deliver-after=1s value=a%

@@ -113,6 +113,10 @@ func (o *observer) step(s step, began time.Time) {
 		o.ended("limit " + name)
 	case "recreate", "trim", "elect":
 		o.struck(ofTopic)
+		if s.verb == "recreate" && !isDelayTopic(name) {
+			ofTopic.Kind = "missing" // who wrote to it in between has to look for it
+			o.struck(ofTopic)
+		}
 	case "step", "clock":
 		o.lookAtClocks()
 	case "stale":

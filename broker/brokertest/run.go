@@ -130,9 +130,10 @@ type player struct {
 	idle     time.Duration // for which no node ran
 	produced []produced
 	changes  []*change
-	asking   sync.WaitGroup  // of those that are not answered
-	clocks   map[*node]bool  // that the script has set
-	limited  map[string]bool // topics that take small records only
+	asking   sync.WaitGroup    // of those that are not answered
+	clocks   map[*node]bool    // that the script has set
+	deleted  []ledger.Delivery // what had come to topics that were deleted since
+	limited  map[string]bool   // topics that take small records only
 }
 
 func newPlayer(c *Cluster, report *Report) *player {

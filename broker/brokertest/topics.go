@@ -53,15 +53,24 @@ func (p *player) createTopic(name string, a arguments) error {
 	return did
 }
 
-// deleteTopic deletes a topic. What was not taken in yet is gone.
+// deleteTopic deletes a topic. What was not taken in yet of a delay topic is gone; what is in another one was read by its
+// consumers before.
 func (p *player) deleteTopic(name string) error {
-	for _, partition := range p.kafka.PartitionInfos(name) {
-		p.goneFrom(name, partition.Partition, math.MaxInt64)
-	}
-	if err := p.kafka.DeleteTopic(name); err != nil {
+	if p.kafka.TopicInfo(name) == nil {
 		return errNoEffect
 	}
-	return nil
+	if isDelayTopic(name) {
+		for _, partition := range p.kafka.PartitionInfos(name) {
+			p.goneFrom(name, partition.Partition, math.MaxInt64)
+		}
+		return p.kafka.DeleteTopic(name)
+	}
+	var err error
+	p.faults.keepBack(name, func() {
+		p.deleted = append(p.deleted, p.read(name)...)
+		err = p.kafka.DeleteTopic(name)
+	})
+	return err
 }
 
 // recreateTopic deletes a topic and creates it again, with as many partitions if not told otherwise.

@@ -143,3 +143,34 @@ func (r *run) grown(seed uint64, end time.Duration) {
 		r.at(at+r.unit+lasts, "well %s", topic)
 	}
 }
+
+// anew has, in one of eight scripts, targets deleted and created again while much is on its way to them, at once or some
+// time later: what Kafka knows of their producers is gone as well. It draws for itself, as paused does.
+func (r *run) anew(seed uint64, end time.Duration) {
+	r.Rand = rand.New(rand.NewPCG(seed, 8))
+	if !r.chance(0.125) {
+		return
+	}
+	at := r.ready() + time.Duration(r.Int64N(int64(end-r.ready())))
+	const targets, lasts = 3, time.Minute
+	r.at(at, "create a%% partitions=3 count=%d", targets)
+	for n := range targets {
+		topic := fmt.Sprintf("a%d", n)
+		r.produce(at, 100+r.IntN(900), "key=k%% deliver-to=%s %s spread=%s", topic, after(r.unit), span(lasts))
+		if r.chance(0.5) {
+			r.fault(at, "slow "+topic+" answer="+span(r.span(10*time.Millisecond, 2*time.Second)), "well "+topic)
+		}
+		when := at + r.unit + time.Duration(r.Int64N(int64(lasts/2)))
+		for range 1 + r.IntN(3) {
+			if r.chance(0.5) {
+				r.at(when, "recreate %s", topic)
+			} else {
+				r.at(when, "delete %s", topic)
+				when += r.span(10*time.Millisecond, time.Minute)
+				r.at(when, "create %s partitions=3", topic)
+			}
+			when += r.span(10*time.Millisecond, 20*time.Second)
+		}
+		r.at(max(when, at+r.unit+lasts), "well %s", topic)
+	}
+}

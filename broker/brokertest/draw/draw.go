@@ -75,6 +75,7 @@ func newRun(seed uint64, profile Profile) *run {
 	r.shortened(seed, end)
 	r.rare(seed, end)
 	r.grown(seed, end)
+	r.anew(seed, end)
 	return r
 }
 

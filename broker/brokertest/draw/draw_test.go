@@ -39,7 +39,7 @@ func TestScript_drawsEverythingWithinAThousandSeeds(t *testing.T) {
 	missing := map[string]bool{}
 	for _, word := range slices.Concat(strings.Fields(`
 		nodes heartbeat flush segment brokers loaded handed flying page feed merge proposal sync answer missing_target_timeout program
-		create partitions recreate trim keep ApiVersions DescribeConfigs forbid allow slow hush well error stale metadata offsets
+		create delete partitions recreate trim keep ApiVersions DescribeConfigs forbid allow slow hush well error stale metadata offsets
 		produce abort transactional count about spread scatter bytes key value targets
 		deliver-at deliver-after deliver-to deliver-partition deliver-key
 		start stop kill freeze thaw replace raise config route cut silence oneway isolate heal
