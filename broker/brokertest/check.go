@@ -19,6 +19,7 @@ func (p *player) settle(settings arguments) {
 	for _, n := range p.nodes {
 		n.thaw()
 		p.network.set(open, n.member.ID, p.hosts()...)
+		n.supervise() // it may have ended a moment ago
 		if !n.running() {
 			n.start()
 		}

@@ -101,6 +101,17 @@ func onEach() string {
 	return lines.String()
 }
 
+// A node that has just ended by itself is started before all counts as mended.
+func TestSettle_startsWhatHasJustEnded(t *testing.T) {
+	played(t, `
+cluster nodes=3
+at 0s create orders.delay
+at 0s create orders
+at 0s start all
+at 10s produce orders.delay deliver-after=10s
+`, func(p *player) { p.nodes[1].again.Store(true) })
+}
+
 // Who raises an event waits until the step is done; what ends the node ends the waiting.
 func TestScene_holdsWhoRaisesIt(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
