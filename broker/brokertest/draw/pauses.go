@@ -36,6 +36,23 @@ func (r *run) paused(seed uint64, end time.Duration) {
 			at += r.span(time.Millisecond, 10*r.unit)
 		}
 	}
+	if r.chance(0.2) {
+		r.toAndFro(begin + time.Duration(r.Int64N(int64(end-begin))))
+	}
+}
+
+// toAndFro has a target paused and resumed again and again while it gets a message in each millisecond: each time it is
+// read to where messages are due right then. Where commits are quick, the next one is not due yet when that is over.
+func (r *run) toAndFro(at time.Duration) {
+	const target, lasts = "swing", 2 * time.Second
+	r.at(at, "create %s partitions=3", target)
+	first := at + r.span(5*r.unit, 20*r.unit)
+	r.produce(at, int(lasts/time.Millisecond), "key=k%% deliver-to=%s %s spread=%s", target, r.until(first), span(lasts))
+	for when := first; when < first+lasts; when += r.fine(80*time.Millisecond, 150*time.Millisecond) {
+		r.at(when, "pause target %s", target)
+		when += r.fine(20*time.Millisecond, 60*time.Millisecond)
+		r.between(when, "resume target %s", target)
+	}
 }
 
 // awaited has something be due for what is resumed in each millisecond about then, and while it is waited for others
