@@ -76,6 +76,7 @@ func newRun(seed uint64, profile Profile) *run {
 	r.rare(seed, end)
 	r.grown(seed, end)
 	r.anew(seed, end)
+	r.differing(seed, end)
 	return r
 }
 

@@ -2,6 +2,7 @@ package draw
 
 import (
 	"math/rand/v2"
+	"strconv"
 	"time"
 )
 
@@ -59,4 +60,31 @@ func monthsOff(r *run, at time.Duration) {
 // inYears has much be due long after all else.
 func inYears(r *run, at time.Duration) {
 	r.produce(at, r.count(), "deliver-to=%s %s spread=%s", r.to(), r.until(at+r.span(24*time.Hour, 5*365*24*time.Hour)), span(r.span(time.Second, 24*time.Hour)))
+}
+
+// differing has nodes run with a configuration that is not the others' for a while, in one of five scripts: one of them, or
+// one after the other, as by users who try something and take it back. It draws for itself, as paused does.
+func (r *run) differing(seed uint64, end time.Duration) {
+	r.Rand = rand.New(rand.NewPCG(seed, 9))
+	if !r.chance(0.2) {
+		return
+	}
+	key, usual, other := "kafka.compression", "none", pick(r, "gzip", "snappy", "lz4", "zstd")
+	if r.chance(0.5) {
+		key, usual, other = "raft.heartbeat", r.heartbeat.String(), (2 * r.heartbeat).String()
+	}
+	begin := r.ready()
+	first, changed := r.IntN(r.nodes), 1+r.IntN(r.nodes)
+	longest := min(10*r.unit, (end-begin)/time.Duration(4*changed)) // each takes; at the end all nodes may be stopped for long
+	at := begin + time.Duration(r.Int64N(int64((end-begin)/2)))
+	for _, value := range []string{other, usual} {
+		for n := range changed {
+			node := "n" + strconv.Itoa(1+(first+n)%r.nodes)
+			r.at(at, "config %s %s=%s", node, key, value)
+			r.at(at, "%s %s", pick(r, "stop", "stop", "kill"), node)
+			at += r.span(time.Millisecond, longest/2)
+			r.at(at, "start down")
+			at += r.span(longest/20, longest/2)
+		}
+	}
 }
