@@ -318,6 +318,31 @@ func TestDeadLetter_thatWaitsIsLoggedOnceAMinute(t *testing.T) {
 	})
 }
 
+// Each that is refused is named once: the first in a second so that it is seen, the others for those who look for them.
+func TestDeadLetter_thatIsRefusedIsLoggedOnceASecond(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var logged bytes.Buffer
+		b := newBench(t)
+		b.Publisher.log = slog.New(slog.NewTextHandler(&logged, &slog.HandlerOptions{Level: slog.LevelDebug}))
+		dead := b.sink.topic("dead", 1)
+		dead.refuse = func(Delivery) error { return ErrRecordRefused }
+		for range 2 {
+			b.deliver("dead", 5, asDeadLetter)
+			b.after(2 * time.Second)
+		}
+		b.stop()
+		levels := make(map[string]int)
+		for line := range strings.Lines(logged.String()) {
+			if strings.Contains(line, "is refused and waits") {
+				levels[strings.Fields(line)[1]]++
+			}
+		}
+		if diff := cmp.Diff(map[string]int{"level=ERROR": 2, "level=DEBUG": 8}, levels); diff != "" {
+			t.Errorf("lines of each level (-want +got):\n%s\n%s", diff, &logged)
+		}
+	})
+}
+
 func TestDeadLetter_problemGoesWhenNothingWaits(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := newBench(t)
