@@ -27,6 +27,9 @@ func (p *player) settle(settings arguments) {
 	p.reroute()
 	p.awaitAnswers()
 	p.resumeAll()
+	for _, n := range p.nodes {
+		n.supervise() // or has meanwhile
+	}
 	p.observer.lookAtLinks("cut", time.Now())
 	p.observer.ledger.Quiet = time.Now()
 	deadline := time.Now().Add(p.enough(settings))

@@ -38,7 +38,8 @@ func (j *judge) checkQuiet() {
 		return
 	}
 	for _, f := range j.Faults {
-		if f.Topic == "" && traits[f.Kind].delays && (f.Until.IsZero() || f.Until.After(j.Quiet)) {
+		goesOn := !f.From.After(j.Quiet) && (f.Until.IsZero() || f.Until.After(j.Quiet)) // a node may be started again later
+		if f.Topic == "" && traits[f.Kind].delays && goesOn {
 			j.problem("script", "a fault of the kind %q of %q goes on after %v, when all was mended", f.Kind, f.Node, j.Quiet.Sub(j.Begin))
 		}
 	}

@@ -59,6 +59,15 @@ func TestJudge_tellsWhichNodesDelayMessages(t *testing.T) {
 	}
 }
 
+// A node that has received a schedule may ask to be started again once all is mended.
+func TestJudge_letsANodeBeStartedAgainWhenAllWasMended(t *testing.T) {
+	l := wellKept()
+	l.Faults = append(l.Faults, Fault{Kind: "stop", Node: "m", From: after(601), Until: after(602)})
+	if problems := l.Judge(); len(problems) > 0 {
+		t.Errorf("found %v", problems)
+	}
+}
+
 func TestJudge_findsWhatGoesOnThoughAllWasMended(t *testing.T) {
 	for name, change := range map[string]func(l *Ledger){
 		"goes on after 10m0s": func(l *Ledger) {
