@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -144,6 +145,25 @@ func TestOpening_namesWhatWaitsAndListsSharedIDs(t *testing.T) {
 		t.Errorf("-want +got:\n%s", diff)
 	}
 	if done := b.lines.With("ids are open"); len(done) != 1 || !strings.Contains(done[0], fmt.Sprintf("named=%d ", messages-1)) || !strings.Contains(done[0], "sharing_an_id_with_a_newer=2") {
+		t.Errorf("%v", done)
+	}
+}
+
+// Where many share ids, the log is not filled with them: as many as may be are listed, and all are counted.
+func TestOpening_listsAsManyAsMayBe(t *testing.T) {
+	b := newOpeningBench(t)
+	b.accept(slices.Repeat([]string{"shared"}, mostListed+5)...)
+	b.raise()
+	proposed := make(chan proposedIngest)
+	g := b.ingest(nil)
+	go func() { _ = g.settle(t.Context(), proposed) }()
+	if err := g.opening.run(t.Context(), proposed); err != nil {
+		t.Fatal(err)
+	}
+	if listed := b.lines.With("shares its id"); len(listed) != mostListed {
+		t.Errorf("%d are listed, want %d", len(listed), mostListed)
+	}
+	if done := b.lines.With("ids are open"); len(done) != 1 || !strings.Contains(done[0], fmt.Sprintf("sharing_an_id_with_a_newer=%d", mostListed+4)) {
 		t.Errorf("%v", done)
 	}
 }
