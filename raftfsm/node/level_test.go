@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"maps"
+	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -115,6 +117,34 @@ func TestPropose_returnsWhatCameOfOperations(t *testing.T) {
 		}
 		if life := n.Store().Life("a.delay", "x"); len(life) != 1 || life[0] != *res.Answers[0][2].Outcome {
 			t.Errorf("its life is %+v, the answer was %+v", life, res.Answers[0][2])
+		}
+	})
+}
+
+// Programs of the first feature level do not know a checksum in node.json: it is there from the first start on at which the
+// schedule on disk has the second.
+func TestNode_sealsItsIdentityWhereTheLevelAllowsIt(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := newCluster(t, 1, func(cfg *Config) { cfg.AskMember = nil })
+		startAndRead := func() string {
+			c.open("n1")
+			c.leader()
+			identity, err := os.ReadFile(filepath.Join(c.dirs["n1"], "node.json"))
+			if err != nil {
+				t.Fatal(err)
+			}
+			return string(identity)
+		}
+		if identity := startAndRead(); strings.Contains(identity, `"sum"`) {
+			t.Errorf("at the first level it is %s", identity)
+		}
+		must(t, c.leader(), raftfsm.RaiseLevel{Time: 1, Level: storage.LevelTwo})
+		if err := c.leader().running().Snapshot().Error(); err != nil {
+			t.Fatal(err)
+		}
+		c.closeAll()
+		if identity := startAndRead(); !strings.Contains(identity, `"sum"`) {
+			t.Errorf("at the second level it is %s", identity)
 		}
 	})
 }

@@ -352,6 +352,24 @@ func TestGone_namesThePageOfWhichNothingIsLeft(t *testing.T) {
 	}
 }
 
+// A page that came and went between two files is in neither.
+func TestGone_namesNoPageThatWasNotThere(t *testing.T) {
+	s := NewSet()
+	s.SetKeep(Keep{For: 1000, Count: 10 * pageRows})
+	add := func(from uint64) {
+		for seq := from; seq < from+pageRows; seq++ {
+			s.Add(Outcome{Name: id(seq), Kind: Cancelled, Seq: seq})
+		}
+	}
+	add(1)
+	then := s.Freeze()
+	add(1 + pageRows)
+	s.Forget(2000, 2*pageRows)
+	if gone := slices.Collect(s.Freeze().Gone(then)); !slices.Equal(gone, []uint64{keyOf(ends, 0)}) {
+		t.Errorf("chunks %v are gone, want that of the first page", gone)
+	}
+}
+
 func TestRow_hasSixtyFourBytes(t *testing.T) {
 	if size := unsafe.Sizeof(row{}); size != 64 {
 		t.Errorf("a row has %d bytes", size)
