@@ -422,7 +422,7 @@ func replaced(r *run, at, length time.Duration) {
 	}
 	r.mend(at)
 	r.produce(at, 2*r.count(), "deliver-to=%s %s", r.to(), r.due(at))
-	for _, all := range []string{"heal", "start down"} { // it takes a leader to have the node back
+	for _, all := range []string{"heal", "thaw all", "start down"} { // it takes a leader to have the node back
 		r.at(at+10*r.unit, "%s", all)
 	}
 	r.at(at+10*r.unit, "replace %s", pick(r, "follower", "follower", r.host()))
