@@ -80,16 +80,16 @@ func (p *player) isSettled(left int) bool {
 		}
 		state = other
 	}
+	if p.positions(p.leader()) != "" { // first: what is taken in after that is in the schedule
+		return false
+	}
 	soon := time.Now().Add(horizon).UnixMilli()
 	store := p.nodes[0].raft().Store()
 	before := store.Scanned()
 	items, _, done, err := store.Scan(storage.Ref{}, storage.Ref{}, left+1, nil, nil)
 	p.must(err)
 	p.observer.own += int64(store.Scanned() - before)
-	if len(items) <= left && !done || len(items) > left && items[left].Due < soon {
-		return false
-	}
-	return p.positions(p.leader()) == ""
+	return len(items) <= left && done || len(items) > left && items[left].Due >= soon
 }
 
 // check holds what happened against the promises.

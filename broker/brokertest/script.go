@@ -241,8 +241,8 @@ func parseSpan(text string) (time.Duration, error) {
 		if !ok {
 			continue
 		}
-		var n int
-		if _, err := fmt.Sscanf(count, "%d", &n); err != nil {
+		n, err := strconv.Atoi(count)
+		if err != nil {
 			return 0, fmt.Errorf("duration %q: %q is not a number", text, count)
 		}
 		total += time.Duration(n) * unit.span

@@ -27,7 +27,7 @@ func runDrawn(ctx context.Context, args []string, out io.Writer) error {
 	count := flags.Int("count", 100, "how many bugs to draw; those that do not compile are not counted")
 	seed := flags.Uint64("seed", 1, "what they are drawn by")
 	c.addTo(flags, 20)
-	if err := flags.Parse(args); err != nil {
+	if err := parse(flags, args, 0); err != nil {
 		return err
 	}
 	if *count < 1 {

@@ -23,7 +23,7 @@ func runMutants(ctx context.Context, args []string, out io.Writer) error {
 	flags := newFlags("mutants", "", out)
 	only := flags.String("only", "", "try only this one, or those whose names begin so; several with commas between them")
 	c.addTo(flags, 1000)
-	if err := flags.Parse(args); err != nil {
+	if err := parse(flags, args, 0); err != nil {
 		return err
 	}
 	planted, err := mutants.Read(plantedDir)
