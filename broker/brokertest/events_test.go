@@ -112,6 +112,22 @@ at 10s produce orders.delay deliver-after=10s
 `, func(p *player) { p.nodes[1].again.Store(true) })
 }
 
+// What is produced last is not on its way only: it is waited for until it is delivered.
+func TestSettle_waitsForWhatWasProducedLast(t *testing.T) {
+	for range 5 {
+		report := played(t, `
+cluster nodes=1 heartbeat=60s
+at 0s create orders.delay
+at 0s create orders
+at 0s start all
+at 1h produce orders.delay deliver-to=orders deliver-after=1s
+`, func(*player) {})
+		if report.Delivered != 1 {
+			t.Fatalf("%d are delivered, want one", report.Delivered)
+		}
+	}
+}
+
 // Who raises an event waits until the step is done; what ends the node ends the waiting.
 func TestScene_holdsWhoRaisesIt(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

@@ -29,6 +29,7 @@ func TestParse_refusesWhatCannotBeCarriedOut(t *testing.T) {
 		"at 1s produce a.delay count=0":            `count: "0" is no number above 0`,
 		"at 1s produce a.delay count=1 count=2":    "count stands there twice",
 		"at soon kill n1":                          `duration "soon"`,
+		"at 1h2d kill n1":                          `duration "1h2d": "1h2" is not a number`,
 		"at -1s kill n1":                           `"-1s" lies before the script begins`,
 		"at 1s":                                    `want "at DURATION VERB ..."`,
 		"on doomsday kill n1":                      "no such event: want one of claim",

@@ -68,8 +68,6 @@ func (l *Ledger) Bounds() []Bound {
 	// Of dead letters that their topic refuses a few in turn are tried each 5 s, each alone. After a refusal it is looked
 	// whether the topic takes more now.
 	refused := l.seconds(l.faultsIn(l.DeadLetters, "limit")) / 5 * min(l.condemnations(), 65)
-	// Kafka, which is in the same process, keeps a connection of which nothing is heard any more for a while.
-	unheard := c.Dials * (3 << 10)
 	return []Bound{
 		{"connections to Kafka", c.Dials, dials},
 		{"requests for topics and offsets", c.Lookups, 200 + looks*c.Brokers + 40*upheavals + 20*names + 6*c.Parked + 2*tried + refused + asked/5 + 20*apart},
@@ -80,7 +78,7 @@ func (l *Ledger) Bounds() []Bound {
 		{"goroutines", c.Goroutines, 100 + 60*c.Nodes + 2*names + 20*c.Brokers},
 		{"open files", c.Files, 20 + 40*c.Nodes},
 		{"goroutines at some time", c.MostGoroutines, 200 + 120*c.Nodes + 2*names + 40*c.Brokers},
-		{"bytes of memory", c.Memory, 48<<20 + c.Nodes*(12<<20) + messages*(4<<10) + names*(8<<10) + unheard},
+		{"bytes of memory", c.Memory, 48<<20 + c.Nodes*(12<<20) + messages*(4<<10) + names*(8<<10)},
 	}
 }
 
