@@ -26,7 +26,7 @@ import (
 //	             Kafka says that the target is not there            settling
 //	             it has another number of partitions than what      settling
 //	             is flying was placed by
-//	             no answer to a record for 5 s: Isolate             settling
+//	             no answer to any record for 5 s: Isolate           settling
 //	             a partition has not been there for 3 s             condemning
 //	             Confirm comes, and nothing is here                 ended, parked
 //	             nothing to do for 30 s, or until an absent target

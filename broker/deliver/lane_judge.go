@@ -51,12 +51,12 @@ const (
 )
 
 // judge decides what follows a failure, now that nothing is flying any more and what failed
-// is first of what is ready. A cause of nil says that nobody failed. The leader's clock is in
-// epoch milliseconds.
+// is first of what is ready. A cause of nil says that nobody failed. What was abandoned may have
+// been written all the same. The leader's clock is in epoch milliseconds.
 //
 // Only what fails alone is refused, which is invariant 2: the Kafka client fails all that it
 // holds for a partition with one guilty record, and so each is sent by itself.
-func (h *health) judge(cause error, first firstWaiting, now time.Time, clock int64) remedy {
+func (h *health) judge(cause error, abandoned bool, first firstWaiting, now time.Time, clock int64) remedy {
 	switch {
 	case cause == nil:
 		return goOn
@@ -67,6 +67,9 @@ func (h *health) judge(cause error, first firstWaiting, now time.Time, clock int
 		return refuse
 	}
 	h.fail(now)
+	if abandoned {
+		h.window = 1 // invariant 13
+	}
 	if !isAbsent(cause) {
 		h.absent = absence{}
 	}
@@ -87,13 +90,10 @@ func (h *health) fail(since time.Time) {
 	}
 }
 
-// succeed notes that a record got through. What passed its trial works, and may have a long
-// backlog: it need not feel its way as behind a record that was refused.
+// succeed notes that a record got through. Whoever feels its way, behind a record that may be refused or to a
+// target that did not answer, sends twice as much each time that what was sent got through, and not more: invariant 13.
 func (h *health) succeed(ref storage.Ref) {
-	if h.onTrial {
-		h.window = h.widest
-	}
-	h.window = min(2*h.window, h.widest)
+	h.window = min(h.window+1, h.widest)
 	h.answer(ref)
 	h.absent = absence{}
 }

@@ -1,6 +1,7 @@
 package deliver
 
 import (
+	"slices"
 	"testing"
 	"time"
 
@@ -43,23 +44,35 @@ func TestJudge_sendsWaitsRefusesCondemnsOrGivesUp(t *testing.T) {
 		"absent once, there now":        {health{absent: absent(testTimeout, 0)}, ErrTargetUnavailable, overdue, backOff, func(h health) bool { return h.absent == absence{} }},
 	} {
 		h := test.health
-		if got := h.judge(test.cause, test.first, now, clock); got != test.want || test.after != nil && !test.after(h) {
+		if got := h.judge(test.cause, false, test.first, now, clock); got != test.want || test.after != nil && !test.after(h) {
 			t.Errorf("%s: remedy %d, want %d; then %+v", name, got, test.want, h)
 		}
 	}
 }
 
-// A backlog behind a target that works again is thousands of messages; doubling from one would cost
-// it ten answers.
-func TestHealth_oneSuccessOnTrialIsEnough(t *testing.T) {
-	trial := health{window: 1, widest: mostFlying, onTrial: true}
-	trial.succeed(storage.Ref{})
-	if trial.window != mostFlying || trial.onTrial {
-		t.Errorf("%d may fly, on trial: %t", trial.window, trial.onTrial)
+// What was given up Kafka may write all the same, and so it may what follows: little does. A record that Kafka
+// blames, of many, is no less to be found for that.
+func TestJudge_feelsItsWayAfterGivingUp(t *testing.T) {
+	for cause, want := range map[error]remedy{ErrAbandoned: backOff, ErrTargetUnavailable: backOff, ErrRecordRefused: goOn} {
+		h := health{window: 8, widest: 16}
+		if got := h.judge(cause, true, firstWaiting{}, time.Now(), 0); got != want || h.window != 1 {
+			t.Errorf("%v: remedy %d, want %d; then %d may fly", cause, got, want, h.window)
+		}
 	}
-	hunt := health{window: 1, widest: mostFlying}
-	if hunt.succeed(storage.Ref{}); hunt.window != 2 {
-		t.Errorf("%d may fly beside one that may be refused, want 2", hunt.window)
+}
+
+// Who feels its way sends twice as much each time, up to what may fly.
+func TestHealth_letsTwiceAsManyFlyEachTime(t *testing.T) {
+	h := health{window: 1, widest: 20, onTrial: true}
+	var windows []int
+	for range 6 {
+		windows = append(windows, h.window)
+		for range h.window {
+			h.succeed(storage.Ref{})
+		}
+	}
+	if want := []int{1, 2, 4, 8, 16, 20}; !slices.Equal(windows, want) || h.onTrial {
+		t.Errorf("so many may fly: %v, want %v; on trial: %t", windows, want, h.onTrial)
 	}
 }
 

@@ -138,6 +138,7 @@ func (l *lane) takeReady() *outgoing {
 type flights struct {
 	records []*outgoing // in the order they were sent, answered ones in between
 	flying  int
+	heard   time.Time // when the last outcome came
 }
 
 // oldest returns when the record was sent that has waited longest for its
@@ -149,14 +150,28 @@ func (f *flights) oldest() time.Time {
 	return f.records[0].sent
 }
 
+// unansweredSince returns since when nothing was answered while something was flying, which must be so
+// now. A record waits in the sink while Kafka has others of its target, however long each of these takes.
+// That is not silence: who took it for that would send again what is written a moment later, and the more
+// of it the more waits.
+func (f *flights) unansweredSince() time.Time {
+	if sent := f.oldest(); f.heard.Before(sent) {
+		return sent
+	}
+	return f.heard
+}
+
 func (f *flights) launch(o *outgoing) {
 	f.records = append(f.records, o)
 	f.flying++
 }
 
 // land notes that so many have their outcome.
-func (f *flights) land(n int) {
+func (f *flights) land(n int, now time.Time) {
 	f.flying -= n
+	if n > 0 {
+		f.heard = now
+	}
 	if f.flying == 0 {
 		clear(f.records) // payloads
 		f.records = f.records[:0]
@@ -255,7 +270,7 @@ func (l *lane) takeOutcomes() (failed []*outgoing) {
 		l.writtenAside(o.ref.Seq)
 		l.relieve()
 	}
-	l.flights.land(len(l.takenOutcomes))
+	l.flights.land(len(l.takenOutcomes), time.Now())
 	l.widen(len(written))
 	clear(l.takenOutcomes) // payloads
 	l.p.acks.put(written, told...)

@@ -17,8 +17,8 @@ import (
 const (
 	// idleAfter ends the goroutine of a lane that has nothing to do.
 	idleAfter = 30 * time.Second
-	// stallAfter is how long a record may be without an answer before all that is on
-	// its way is given up: longer than Kafka is slow, since that makes duplicates.
+	// stallAfter is how long Kafka may answer nothing of what is on its way before all of that
+	// is given up: longer than Kafka is slow, since that makes duplicates.
 	stallAfter = 5 * time.Second
 	// settlePatience is how long what is flying may take to be resolved after a
 	// failure.
@@ -64,7 +64,7 @@ func (s *sending) step(ctx context.Context, l *lane, e event) (state, error) {
 			l.relieve() // nothing waits any more
 			return l.end(nil)
 		}
-		if l.flights.flying > 0 && time.Since(l.flights.oldest()) >= stallAfter {
+		if l.flights.flying > 0 && time.Since(l.flights.unansweredSince()) >= stallAfter {
 			return s.stalled(l), nil
 		}
 	}
@@ -93,7 +93,7 @@ func (s *sending) patience(l *lane) time.Duration {
 	wait := idleAfter
 	switch {
 	case l.flights.flying > 0:
-		wait = time.Until(l.flights.oldest().Add(stallAfter))
+		wait = time.Until(l.flights.unansweredSince().Add(stallAfter))
 	case l.aside.mayTry():
 		wait = time.Until(l.aside.again)
 	case l.health.absent.condemning:
@@ -165,11 +165,12 @@ func (s *sending) launchReady(ctx context.Context, l *lane) *message.Problem {
 }
 
 // stalled ends the wait for a target that does not answer.
-func (s *sending) stalled(l *lane) state {
+func (*sending) stalled(l *lane) state {
 	l.log.Warn("target does not answer: giving up what is on its way, outcomes unknown", "records", l.flights.flying, "waited", stallAfter)
-	l.health.fail(l.flights.oldest())
-	l.p.cfg.Sink.Isolate(l.target)
-	return newSettling(nil, nil)
+	l.health.fail(l.flights.unansweredSince())
+	s := newSettling(nil, nil)
+	s.abandon(l)
+	return s
 }
 
 // settling is the state after a failure, and keeps invariant 1: nothing is sent until all that
@@ -190,8 +191,7 @@ func (s *settling) step(ctx context.Context, l *lane, e event) (state, error) {
 	case resolved:
 		s.failed = append(s.failed, l.takeOutcomes()...)
 	case timeUp:
-		l.p.cfg.Sink.Isolate(l.target)
-		s.until = time.Time{}
+		s.abandon(l)
 	}
 	if l.flights.flying > 0 {
 		return s, nil
@@ -206,7 +206,13 @@ func (s *settling) step(ctx context.Context, l *lane, e event) (state, error) {
 			cause = worstOf(s.failed)
 		}
 	}
-	return l.follow(ctx, cause)
+	return l.follow(ctx, cause, s.until.IsZero())
+}
+
+// abandon gives up what is flying. Kafka may write it all the same.
+func (s *settling) abandon(l *lane) {
+	l.p.cfg.Sink.Isolate(l.target)
+	s.until = time.Time{}
 }
 
 func (s *settling) hears(l *lane) hearing {
@@ -215,12 +221,12 @@ func (s *settling) hears(l *lane) hearing {
 
 // follow does what health.judge says to a failure; nil is none. A dead letter that is refused is
 // set aside and not condemned: invariant 7.
-func (l *lane) follow(ctx context.Context, cause error) (state, error) {
+func (l *lane) follow(ctx context.Context, cause error, abandoned bool) (state, error) {
 	var first firstWaiting
 	if cause != nil {
 		first = l.firstWaiting(l.ready[0]) // what failed is always there
 	}
-	switch l.health.judge(cause, first, time.Now(), l.p.now()) {
+	switch l.health.judge(cause, abandoned, first, time.Now(), l.p.now()) {
 	case refuse:
 		o := l.ready[0]
 		l.health.answer(o.ref)

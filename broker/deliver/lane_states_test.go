@@ -297,3 +297,57 @@ func TestLane_isolatesWhatDoesNotSettle(t *testing.T) {
 		b.stop()
 	})
 }
+
+// A target that answers each request in time, but takes seconds for it, is not silent: a record that waits for
+// the answers to those before it is not given up, which would have it written twice.
+func TestLane_givesUpNothingThatWaitsItsTurn(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newBench(t)
+		orders := b.sink.topic("orders", 2)
+		orders.latency, orders.inTurn = stallAfter-time.Second, true
+		b.deliver("orders", 200, nil)
+		b.after(time.Minute)
+		if orders.isolated != 0 || b.count.retried != 0 || b.count.delivered != 200 {
+			t.Errorf("given up %d times; of 200 records %d are delivered, %d were sent again", orders.isolated, b.count.delivered, b.count.retried)
+		}
+		b.stop()
+	})
+}
+
+// A target that answers the first request after it was given up, and no second one, gets no more copies than
+// twice what it acknowledges, besides those of the first time.
+func TestLane_sendsLittleToWhoAnswersLittle(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const messages = 100
+		b := newBench(t)
+		f := &feeder{bench: b}
+		orders := b.sink.topic("orders", 1)
+		orders.inTurn = true
+		sent, sends, isolated := b.sink.sent, 0, -1
+		b.sink.sent = func(d Delivery) {
+			sent(d)
+			b.sink.change(func() {
+				sends++
+				if orders.isolated > isolated {
+					isolated, orders.latency = orders.isolated, time.Millisecond
+				}
+			})
+		}
+		orders.refuse = func(Delivery) error {
+			orders.latency = time.Hour
+			return nil
+		}
+		f.waiting = b.accept("orders", messages, nil)
+		for range 3000 {
+			f.step()
+			b.after(200 * time.Millisecond)
+		}
+		if n := b.count.delivered; n != messages || orders.isolated < messages/4 {
+			t.Errorf("%d of %d are delivered, given up %d times", n, messages, orders.isolated)
+		}
+		if sends > 4*messages {
+			t.Errorf("%d records were sent, %d at most", sends, 4*messages)
+		}
+		b.stop()
+	})
+}

@@ -36,9 +36,11 @@ type topicLog struct {
 	silent     bool                 // nothing is answered any more
 	heals      bool                 // fresh connections are answered
 	latency    time.Duration
+	inTurn     bool // what comes while an answer is awaited waits for that, and then for its own
 	isolated   int
 
 	buffered map[int32][]*attempt
+	departed map[int32]int // of buffered, if in turn
 	flying   []*attempt
 	attempts map[string]*attempt // the last one, by value
 	written  map[int32][]Delivery
@@ -63,6 +65,7 @@ func (s *topicLogs) topic(name string, partitions int32) *topicLog {
 			partitions: partitions,
 			latency:    2 * time.Millisecond,
 			buffered:   make(map[int32][]*attempt),
+			departed:   make(map[int32]int),
 			attempts:   make(map[string]*attempt),
 			written:    make(map[int32][]Delivery),
 		}
@@ -119,18 +122,29 @@ func (s *topicLogs) Send(d Delivery, done func(Receipt, error)) {
 	}
 	t.buffered[d.Partition] = append(t.buffered[d.Partition], a)
 	if len(t.buffered[d.Partition]) == 1 && !t.silent {
-		time.AfterFunc(t.latency, func() { s.answer(t, d.Partition) })
+		s.depart(t, d.Partition)
 	}
 }
 
-func (s *topicLogs) answer(t *topicLog, partition int32) {
+// depart has what is buffered for the partition answered in a while.
+func (s *topicLogs) depart(t *topicLog, partition int32) {
+	t.departed[partition] = len(t.buffered[partition])
+	isolated := t.isolated
+	time.AfterFunc(t.latency, func() { s.answer(t, partition, isolated) })
+}
+
+// answer answers what the partition was given, unless it was isolated since it had been so many times.
+func (s *topicLogs) answer(t *topicLog, partition int32, isolated int) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if t.silent {
+	if t.silent || t.isolated != isolated {
 		return
 	}
 	batch := t.buffered[partition]
-	delete(t.buffered, partition)
+	if t.inTurn {
+		batch = batch[:t.departed[partition]]
+	}
+	t.buffered[partition] = t.buffered[partition][len(batch):]
 	err := t.err
 	for _, a := range batch {
 		if t.refuse == nil {
@@ -148,6 +162,9 @@ func (s *topicLogs) answer(t *topicLog, partition int32) {
 			t.written[partition] = append(t.written[partition], a.Delivery)
 		}
 		t.resolve(a, err)
+	}
+	if len(t.buffered[partition]) > 0 {
+		s.depart(t, partition)
 	}
 }
 

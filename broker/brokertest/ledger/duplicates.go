@@ -22,6 +22,53 @@ func (j *judge) checkDuplicates() {
 	})
 }
 
+// What may be written again of a target that does not answer: each of its records when it falls silent, or a
+// term ends meanwhile; once or twice what shared a request with another that is silent; and two for each that is
+// answered, since no more are sent than twice what was. Besides these it is tried with one record each five seconds.
+const (
+	mostCopies = 5
+	tryEach    = 5 * time.Second
+)
+
+// checkCopies: a target that does not answer in time is sent little again, however long that goes on and whatever waits.
+func (j *judge) checkCopies() {
+	for _, f := range j.Faults {
+		within := span{f.From, j.orEnd(j.recovered(f))}
+		switch f.Kind {
+		case "slow", "hush", "stall":
+			j.checkCopiesOf(f.Topic, within)
+		}
+	}
+}
+
+func (j *judge) checkCopiesOf(topic string, within span) {
+	type message struct {
+		Identity
+		seq uint64
+	}
+	messages := make(map[message]bool)
+	sent := j.cameBetween(topic, within.from, within.to)
+	for _, d := range sent {
+		messages[message{d.Identity, d.Seq}] = true
+	}
+	upsets := 0 // that may have all written again
+	for _, t := range j.Terms {
+		if t.Begin.After(within.from) && t.Begin.Before(within.to) {
+			upsets++
+		}
+	}
+	for _, f := range j.Faults {
+		if traits[f.Kind].duplicates && (f.Topic == "" || f.Topic == topic) && f.From.Before(within.to) && j.orEnd(j.recovered(f)).After(within.from) {
+			upsets++
+		}
+	}
+	most := len(messages)*(mostCopies+upsets) + int(within.to.Sub(within.from)/tryEach)
+	if len(sent) > most {
+		j.problem("copies", "of %d messages %d records came to %s from %v to %v, when it did not answer in time, and %d are allowed beside %d faults and terms",
+			len(messages), len(sent), topic, within.from.Sub(j.Begin), within.to.Sub(j.Begin), most, upsets)
+	}
+}
+
 // onItsWay is how long a message is, while nothing is wrong: from when it is sent until the log has its
 // Ack, which waits for a tenth of a second or two commits. So this bounds what a fault may repeat. With
 // a fault before, members may have to find each other again first.

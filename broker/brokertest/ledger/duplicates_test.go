@@ -1,6 +1,7 @@
 package ledger
 
 import (
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -41,6 +42,24 @@ func TestJudge_tellsWhatExcusesACopy(t *testing.T) {
 		}
 		if found == test.excused {
 			t.Errorf("%s: excused %v, want %v", name, !found, test.excused)
+		}
+	}
+}
+
+// A target whose answers take seconds is sent what waits for it again and again, or only now and then.
+func TestJudge_boundsTheCopiesOfATargetThatDoesNotAnswer(t *testing.T) {
+	for copies, want := range map[int]bool{5: false, 12: true} {
+		l := wellKept()
+		l.fault("slow", "orders", 200, 260)
+		for second := 200; second < 250; second++ {
+			for n := range copies {
+				l.again(second, float64(second)+2.1+float64(n)/20)
+			}
+		}
+		problems := l.Judge()
+		found := slices.ContainsFunc(problems, func(p Problem) bool { return p.Check == "copies" })
+		if found != want || !want && len(problems) > 0 {
+			t.Errorf("%d copies of each: want %v, got %v", copies, want, problems)
 		}
 	}
 }

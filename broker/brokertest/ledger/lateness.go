@@ -75,9 +75,7 @@ func (j *judge) checkLateness() {
 // due at one instant the last one waits for all others, when few of them are out at a time, whatever other targets are
 // like. A target that was kept from sending meanwhile, or sent less than it could, has less to show than time has passed.
 func (j *judge) inFront(target string, from, to time.Time) time.Duration {
-	first, _ := slices.BinarySearchFunc(j.came[target], from, time.Time.Compare)
-	behind, _ := slices.BinarySearchFunc(j.came[target], to, time.Time.Compare)
-	return time.Duration(behind-first) * j.Each
+	return time.Duration(len(j.cameBetween(target, from, to))) * j.Each
 }
 
 // checkMedian: half of what nothing delayed came at once, if there was enough of it to tell.

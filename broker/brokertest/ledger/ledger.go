@@ -2,6 +2,7 @@ package ledger
 
 import (
 	"fmt"
+	"maps"
 	"slices"
 	"time"
 )
@@ -127,7 +128,7 @@ func (l *Ledger) Judge() []Problem {
 	j := judge{Ledger: &changed, index: newIndex(&changed), calms: make(map[[2]string][]span), delays: make(map[[2]string][]span)}
 	for _, check := range []func(){
 		j.checkFaults, j.checkFates, j.checkTakenOnce, j.checkLog, j.checkEnded, j.checkChanges, j.checkHeld, j.checkDeadLetters, j.checkLetters, j.checkMarks, j.checkPassed, j.checkEarly,
-		j.checkOrder, j.checkKeys, j.checkDuplicates, j.checkRepeats, j.checkLateness, j.checkBesideStalled, j.checkMissing, j.checkTerms, j.checkQuiet, j.checkCosts,
+		j.checkOrder, j.checkKeys, j.checkDuplicates, j.checkCopies, j.checkRepeats, j.checkLateness, j.checkBesideStalled, j.checkMissing, j.checkTerms, j.checkQuiet, j.checkCosts,
 	} {
 		check()
 	}
@@ -177,11 +178,11 @@ type index struct {
 	pending map[Identity][]*Message
 	ended   map[Identity]int       // messages that the log has ended
 	letters map[Identity]time.Time // when the log first made them dead letters
-	came    map[string][]time.Time // when messages came to each topic, in order
+	came    map[string][]*Delivery // to each topic, in order of time
 }
 
 func newIndex(l *Ledger) index {
-	x := index{make(map[Identity][]*Record), make(map[Identity][]*Delivery), make(map[Identity][]*Message), l.Log.countEnded(), make(map[Identity]time.Time), make(map[string][]time.Time)}
+	x := index{make(map[Identity][]*Record), make(map[Identity][]*Delivery), make(map[Identity][]*Message), l.Log.countEnded(), make(map[Identity]time.Time), make(map[string][]*Delivery)}
 	for i := range l.Records {
 		r := &l.Records[i]
 		x.records[r.Identity] = append(x.records[r.Identity], r)
@@ -189,13 +190,10 @@ func newIndex(l *Ledger) index {
 	for i := range l.Deliveries {
 		d := &l.Deliveries[i]
 		x.copies[d.Identity] = append(x.copies[d.Identity], d)
-		x.came[d.Topic] = append(x.came[d.Topic], d.At)
+		x.came[d.Topic] = append(x.came[d.Topic], d)
 	}
-	for _, times := range x.came {
-		slices.SortFunc(times, time.Time.Compare)
-	}
-	for _, copies := range x.copies {
-		slices.SortStableFunc(copies, func(a, b *Delivery) int { return a.At.Compare(b.At) })
+	for _, came := range slices.AppendSeq(slices.Collect(maps.Values(x.came)), maps.Values(x.copies)) {
+		slices.SortStableFunc(came, func(a, b *Delivery) int { return a.At.Compare(b.At) })
 	}
 	for _, a := range l.Log.Accepted {
 		if first, known := x.letters[a.Identity]; a.Letter && (!known || a.At.Before(first)) {
@@ -207,4 +205,13 @@ func newIndex(l *Ledger) index {
 		x.pending[m.Identity] = append(x.pending[m.Identity], m)
 	}
 	return x
+}
+
+// cameBetween returns what came to a topic from one moment on and before another.
+func (x *index) cameBetween(topic string, from, to time.Time) []*Delivery {
+	came := x.came[topic]
+	at := func(d *Delivery, t time.Time) int { return d.At.Compare(t) }
+	first, _ := slices.BinarySearchFunc(came, from, at)
+	behind, _ := slices.BinarySearchFunc(came, to, at)
+	return came[first:max(first, behind)]
 }
