@@ -27,6 +27,7 @@ import (
 // seconds out of -short. Durations are Go's, with d for days and y for years in front: 1y30d12h.
 type script struct {
 	settings arguments // of the line "cluster"
+	settled  int       // number of that line; 0: there is none
 	steps    []step    // of lines "at", by time
 	armed    []step    // of lines "on"
 }
@@ -92,7 +93,10 @@ func parseScript(r io.Reader) (script, error) {
 		step.line = number
 		switch words[0] {
 		case "cluster":
-			s.settings = step.args
+			if s.settled > 0 {
+				return s, fmt.Errorf("line %d: the line \"cluster\" stands there twice, in line %d as well: want one with all settings", number, s.settled)
+			}
+			s.settings, s.settled = step.args, number
 		case "at":
 			s.steps = append(s.steps, step.apart()...)
 		case "on":
@@ -170,6 +174,9 @@ func parseTrigger(words []string) (trigger, []string, error) {
 		case "after":
 			if t.after, err = parseSpan(value); err != nil {
 				return t, nil, fmt.Errorf("after: %w", err)
+			}
+			if t.after < 0 {
+				return t, nil, fmt.Errorf("after: %q lies before the script begins: want a time from 0s on", value)
 			}
 		default:
 			return t, words, nil

@@ -36,6 +36,7 @@ func TestParse_refusesWhatCannotBeCarriedOut(t *testing.T) {
 		"on claim":                                 `want "on EVENT [nth=COUNT] [after=DURATION] VERB ..."`,
 		"on claim nth=0 kill n1":                   `nth: "0" is no number above 0`,
 		"on claim after=later kill n1":             `after: duration "later"`,
+		"on claim after=-5s kill n1":               `after: "-5s" lies before the script begins`,
 		"on claim nth=2 after=1m explode":          `there is no verb "explode"`,
 		"at 1s cut n1 from=kafka2":                 "there is no broker 2: Kafka has 1",
 		"whenever kill n1":                         `want a line "cluster SETTING..."`,
@@ -67,6 +68,7 @@ func TestParse_refusesWhatChecksNothing(t *testing.T) {
 func TestParse_refusesWhatCannotBe(t *testing.T) {
 	for text, want := range map[string]string{
 		"cluster merge=1\nat 1s produce a.delay":                      "merge=1: ",
+		"cluster nodes=1\nat 1s produce a.delay\ncluster merge=3":     "line 3: the line \"cluster\" stands there twice, in line 1 as well",
 		"at 1s produce a.delay\non claim produce a.delay about=100ms": "line 2: about= is for lines",
 	} {
 		if _, err := parseScript(strings.NewReader(text)); err == nil || !strings.Contains(err.Error(), want) {

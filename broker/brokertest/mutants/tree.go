@@ -47,7 +47,7 @@ func Copy(ctx context.Context, root, dir string) (*Tree, error) {
 	if err != nil {
 		return nil, fmt.Errorf("list the files of %s: %w: run it at the root of the module's repository", root, err)
 	}
-	lock, err := takeLock(dir + ".lock")
+	lock, err := Lock(dir + ".lock")
 	if err != nil {
 		return nil, err
 	}
@@ -78,21 +78,21 @@ func (t *Tree) begin(root string, listed []byte) error {
 	return t.Restore()
 }
 
-// takeLock makes the file if need be and takes it for this process.
-func takeLock(path string) (*os.File, error) {
+// Lock makes the file if need be and takes it for this process, until it is closed. ErrInUse says that another has it.
+func Lock(path string) (*os.File, error) {
 	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
-		return nil, fmt.Errorf("lock the tree: %w", err)
+		return nil, fmt.Errorf("lock: %w", err)
 	}
 	lock, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE, 0o644)
 	if err != nil {
-		return nil, fmt.Errorf("lock the tree: %w", err)
+		return nil, fmt.Errorf("lock: %w", err)
 	}
 	if err := unix.Flock(int(lock.Fd()), unix.LOCK_EX|unix.LOCK_NB); err != nil {
 		lock.Close()
 		if errors.Is(err, unix.EWOULDBLOCK) {
 			return nil, fmt.Errorf("%w: %s: wait for it to end, or name another directory", ErrInUse, path)
 		}
-		return nil, fmt.Errorf("lock the tree: %s: %w", path, err)
+		return nil, fmt.Errorf("lock %s: %w", path, err)
 	}
 	return lock, nil
 }

@@ -30,9 +30,6 @@ func runDrawn(ctx context.Context, args []string, out io.Writer) error {
 	if err := parse(flags, args, 0); err != nil {
 		return err
 	}
-	if *count < 1 {
-		return fmt.Errorf("-count %d: %w: want at least 1", *count, errNothing)
-	}
 	h, err := newHunt(ctx, c)
 	if err != nil {
 		return err

@@ -62,9 +62,6 @@ func (f find) found() bool { return len(f.Checks) > 0 }
 
 // newHunt copies the module at the present directory and builds it without a mutant.
 func newHunt(ctx context.Context, c hunting) (*hunt, error) {
-	if c.seeds == 0 {
-		return nil, fmt.Errorf("-seeds 0: %w: want at least 1", errNothing)
-	}
 	if err := boundMemory(); err != nil {
 		return nil, err
 	}
@@ -73,7 +70,7 @@ func newHunt(ctx context.Context, c hunting) (*hunt, error) {
 		return nil, err
 	}
 	h := &hunt{
-		tree: tree, workers: max(c.workers, 1), timeout: c.timeout,
+		tree: tree, workers: c.workers, timeout: c.timeout,
 		script: func(seed uint64) string { return draw.Script(seed, draw.Any) },
 	}
 	if h.log, err = openLogbook(filepath.Join(c.dir, "state.json"), tree.Hash); err == nil {

@@ -72,10 +72,16 @@ func newFlags(verb, arguments string, out io.Writer) *flag.FlagSet {
 	return flags
 }
 
-// parse reads the arguments, of which so many must be left behind the flags.
+// parse reads the arguments, of which so many must be left behind the flags, and refuses numbers by which nothing
+// would be played.
 func parse(flags *flag.FlagSet, args []string, left int) error {
 	if err := flags.Parse(args); err != nil {
 		return err
+	}
+	for _, name := range []string{"seeds", "count", "workers", "timeout", "within"} {
+		if f := flags.Lookup(name); f != nil && (strings.HasPrefix(f.Value.String(), "0") || strings.HasPrefix(f.Value.String(), "-")) {
+			return fmt.Errorf("-%s %s: %w: want more than 0", name, f.Value, errNothing)
+		}
 	}
 	if flags.NArg() != left {
 		return fmt.Errorf("%s: %q: want %d arguments behind the flags, see -h", flags.Name(), flags.Args(), left)

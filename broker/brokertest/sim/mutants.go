@@ -30,12 +30,8 @@ func runMutants(ctx context.Context, args []string, out io.Writer) error {
 	if err != nil {
 		return err
 	}
-	all := len(planted)
-	planted = slices.DeleteFunc(planted, func(p mutants.Planted) bool {
-		return !slices.ContainsFunc(strings.Split(*only, ","), func(name string) bool { return strings.HasPrefix(p.Name, name) })
-	})
-	if len(planted) == 0 {
-		return fmt.Errorf("-only %s: %w: none of the %d names in %s begins so", *only, errNothing, all, plantedDir)
+	if planted, err = chosen(planted, *only); err != nil {
+		return err
 	}
 	h, err := newHunt(ctx, c)
 	if err != nil {
@@ -53,6 +49,27 @@ func runMutants(ctx context.Context, args []string, out io.Writer) error {
 		fmt.Fprintln(out, r)
 	}
 	return summarize(results, out)
+}
+
+// chosen returns those whose names begin with one of the words, which have commas between them; all if there is none.
+// Each word must be good for one.
+func chosen(planted []mutants.Planted, words string) ([]mutants.Planted, error) {
+	if words == "" {
+		return planted, nil
+	}
+	isChosen := make(map[string]bool)
+	for word := range strings.SplitSeq(words, ",") {
+		found := false
+		for _, p := range planted {
+			if word != "" && strings.HasPrefix(p.Name, word) {
+				found, isChosen[p.Name] = true, true
+			}
+		}
+		if !found {
+			return nil, fmt.Errorf("-only %s: %w: none of the %d names in %s begins with %q", words, errNothing, len(planted), plantedDir, word)
+		}
+	}
+	return slices.DeleteFunc(planted, func(p mutants.Planted) bool { return !isChosen[p.Name] }), nil
 }
 
 // A result is what became of a planted bug. Its error says that it was not tried.

@@ -166,7 +166,10 @@ func TestLogbook_isAboutOneSource(t *testing.T) {
 
 func TestMutants_wantWhatThereIs(t *testing.T) {
 	t.Chdir(toyModule(t))
-	for args, want := range map[string]string{"-only nothing": "none of the 4 names", "-seeds 0": "want at least 1"} {
+	for args, want := range map[string]string{
+		"-only nothing": "none of the 4 names", "-only lost,nothing": `begins with "nothing"`, "-only lost,": `begins with ""`,
+		"-seeds 0": "want more than 0", "-workers 0": "-workers 0", "-workers -1": "-workers -1", "-timeout 0": "-timeout 0s",
+	} {
 		err := runMutants(context.Background(), append(strings.Fields(args), "-dir", t.TempDir()), new(bytes.Buffer))
 		if err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%s: error %v, want %q", args, err, want)

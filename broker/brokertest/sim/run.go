@@ -47,12 +47,6 @@ func runSeeds(ctx context.Context, args []string, out io.Writer) error {
 	if c.profile, err = draw.ParseProfile(*profile); err != nil {
 		return err
 	}
-	if *seeds == 0 {
-		return fmt.Errorf("-seeds 0: %w: want at least 1", errNothing)
-	}
-	if *workers < 1 {
-		return fmt.Errorf("-workers %d: want at least 1", *workers)
-	}
 	if err := c.prepare(ctx, *path, *timeout); err != nil {
 		return err
 	}

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"bytes"
 	"errors"
 	"os"
 	"path/filepath"
@@ -10,6 +11,7 @@ import (
 
 	"github.com/carillonmq/carillon/broker/brokertest"
 	"github.com/carillonmq/carillon/broker/brokertest/draw"
+	"github.com/carillonmq/carillon/broker/brokertest/mutants"
 )
 
 func noted(t *testing.T, path string, about subject, seeds ...uint64) *state {
@@ -45,6 +47,30 @@ func TestState_goesOnWhereItWasEnded(t *testing.T) {
 	}
 	if !slices.Equal(s.coverage.missed(), []string{"p/a.go:5.2,6.4"}) {
 		t.Errorf("missed %v", s.coverage.missed())
+	}
+}
+
+// What is damaged is not left out in silence, nor written over; nor do two runs write one file.
+func TestState_refusesADamagedLineAndOneInUse(t *testing.T) {
+	path, about := filepath.Join(t.TempDir(), "state"), subject{"a", draw.Any}
+	s := noted(t, path, about, 1, 2, 3)
+	if _, err := openState(path, about); !errors.Is(err, mutants.ErrInUse) {
+		t.Errorf("error %v for a state that is in use", err)
+	}
+	s.close()
+	data, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	damaged := bytes.Replace(data, []byte(`"seed":2`), []byte(`"seed":x`), 1)
+	if err := os.WriteFile(path, damaged, 0o644); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := openState(path, about); err == nil || !strings.Contains(err.Error(), "line 3") {
+		t.Errorf("error %v for a damaged line", err)
+	}
+	if left, err := os.ReadFile(path); err != nil || !bytes.Equal(left, damaged) {
+		t.Errorf("the damaged file was changed: error %v", err)
 	}
 }
 
@@ -84,9 +110,12 @@ func TestBadInput_isNamed(t *testing.T) {
 	}{
 		{"", `there is no verb ""`},
 		{"play", `there is no verb "play"`},
-		{"run -seeds 0", "want at least 1"},
+		{"run -seeds 0", "want more than 0"},
 		{"run -seeds many", `"many" for flag -seeds`},
 		{"run -workers 0", "-workers 0"},
+		{"run -within -1s", "-within -1s"},
+		{"drawn -count 0", "-count 0"},
+		{"shrink -workers 0 7", "-workers 0"},
 		{"run -profile fast", `profile "fast"`},
 		{"run 7", "want 0 arguments"},
 		{"run -nonsense", "-nonsense"},
@@ -108,6 +137,7 @@ func TestSum_failsWhatShowsNothing(t *testing.T) {
 	if err := c.sum(0); !errors.Is(err, errNothing) {
 		t.Errorf("error %v, want %v", err, errNothing)
 	}
+	c.state.close()
 	c.state = noted(t, path, subject{"a", draw.Any}, 1)
 	if err := c.sum(0); err != nil {
 		t.Errorf("error %v", err)
