@@ -9,6 +9,7 @@ import (
 	"io/fs"
 	"strconv"
 	"strings"
+	"syscall"
 	"text/tabwriter"
 	"time"
 
@@ -75,7 +76,7 @@ func explainInspect(dir string, err error) error {
 	switch {
 	case errors.Is(err, storage.ErrInUse):
 		return fmt.Errorf("%w: its node runs: stop it, or inspect a copy", err)
-	case errors.Is(err, fs.ErrNotExist):
+	case errors.Is(err, fs.ErrNotExist), errors.Is(err, syscall.ENOTDIR):
 		return fmt.Errorf("%s is no data directory: name the node.data_dir of a node: %w", dir, err)
 	}
 	return err
