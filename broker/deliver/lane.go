@@ -88,7 +88,7 @@ func newLane(p *Publisher, target string) *lane {
 		outcomes: mailbox.New[outcome](),
 		chunk:    leastChunk,
 		series:   new(Series),
-		health:   health{window: p.limits.Flying, widest: p.limits.Flying},
+		health:   health{window: p.limits.Flying, widest: p.limits.Flying, opens: p.limits.Flying},
 		letters:  p.lettersFor(target),
 	}
 }

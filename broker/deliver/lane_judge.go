@@ -34,6 +34,7 @@ type health struct {
 	backoff      time.Duration // last wait; until the oldest of the failed gets through
 	oldest       storage.Ref
 	onTrial      bool          // nothing has succeeded since it was parked
+	opens        int           // the window once a trial has succeeded
 	probeAfter   time.Duration // wait before the next probe
 	silentSince  time.Time     // since then no try was answered, in each of its trials; zero: one was
 	absent       absence
@@ -51,12 +52,12 @@ const (
 )
 
 // judge decides what follows a failure, now that nothing is flying any more and what failed
-// is first of what is ready. A cause of nil says that nobody failed. What was abandoned may have
+// is first of what is ready. A cause of nil says that nobody failed. So many as were abandoned may have
 // been written all the same. The leader's clock is in epoch milliseconds.
 //
 // Only what fails alone is refused, which is invariant 2: the Kafka client fails all that it
 // holds for a partition with one guilty record, and so each is sent by itself.
-func (h *health) judge(cause error, abandoned bool, first firstWaiting, now time.Time, clock int64) remedy {
+func (h *health) judge(cause error, abandoned int, first firstWaiting, now time.Time, clock int64) remedy {
 	switch {
 	case cause == nil:
 		return goOn
@@ -67,8 +68,9 @@ func (h *health) judge(cause error, abandoned bool, first firstWaiting, now time
 		return refuse
 	}
 	h.fail(now)
-	if abandoned {
-		h.window = 1 // invariant 13
+	if abandoned > 0 && !h.onTrial { // invariant 13
+		h.opens = max(abandoned/2, 1)
+		h.window = h.opens
 	}
 	if !isAbsent(cause) {
 		h.absent = absence{}
@@ -90,9 +92,12 @@ func (h *health) fail(since time.Time) {
 	}
 }
 
-// succeed notes that a record got through. Whoever feels its way, behind a record that may be refused or to a
-// target that did not answer, sends twice as much each time that what was sent got through, and not more: invariant 13.
+// succeed notes that a record got through. What passed its trial works, and may have a long backlog: it need not feel its
+// way as behind a record that was refused, unless more than a few were given up each time that it was sent them.
 func (h *health) succeed(ref storage.Ref) {
+	if h.onTrial {
+		h.window = h.opens
+	}
 	h.window = min(h.window+1, h.widest)
 	h.answer(ref)
 	h.absent = absence{}

@@ -44,26 +44,44 @@ func TestJudge_sendsWaitsRefusesCondemnsOrGivesUp(t *testing.T) {
 		"absent once, there now":        {health{absent: absent(testTimeout, 0)}, ErrTargetUnavailable, overdue, backOff, func(h health) bool { return h.absent == absence{} }},
 	} {
 		h := test.health
-		if got := h.judge(test.cause, false, test.first, now, clock); got != test.want || test.after != nil && !test.after(h) {
+		if got := h.judge(test.cause, 0, test.first, now, clock); got != test.want || test.after != nil && !test.after(h) {
 			t.Errorf("%s: remedy %d, want %d; then %+v", name, got, test.want, h)
 		}
 	}
 }
 
-// What was given up Kafka may write all the same, and so it may what follows: little does. A record that Kafka
-// blames, of many, is no less to be found for that.
-func TestJudge_feelsItsWayAfterGivingUp(t *testing.T) {
-	for cause, want := range map[error]remedy{ErrAbandoned: backOff, ErrTargetUnavailable: backOff, ErrRecordRefused: goOn} {
-		h := health{window: 8, widest: 16}
-		if got := h.judge(cause, true, firstWaiting{}, time.Now(), 0); got != want || h.window != 1 {
-			t.Errorf("%v: remedy %d, want %d; then %d may fly", cause, got, want, h.window)
+// What was given up Kafka may write all the same, and so it may what follows: half as much does, but for a trial, which
+// is one record and proves nothing of more. A record that Kafka blames, of many, is no less to be found for that.
+func TestJudge_sendsHalfOfWhatWasGivenUp(t *testing.T) {
+	for _, test := range []struct {
+		cause         error
+		abandoned     int
+		onTrial       bool
+		want          remedy
+		window, opens int // then
+	}{
+		{ErrAbandoned, 8, false, backOff, 4, 4},
+		{ErrTargetUnavailable, 5, false, backOff, 2, 2},
+		{ErrAbandoned, 1, false, backOff, 1, 1},
+		{ErrAbandoned, 1, true, giveUp, 8, 16},
+		{ErrTargetUnavailable, 0, false, backOff, 8, 16},
+		{ErrRecordRefused, 5, false, goOn, 1, 16},
+	} {
+		h := health{window: 8, widest: 32, opens: 16, onTrial: test.onTrial}
+		if got := h.judge(test.cause, test.abandoned, firstWaiting{}, time.Now(), 0); got != test.want || h.window != test.window || h.opens != test.opens {
+			t.Errorf("%+v: remedy %d, then %d may fly, and %d after a trial", test, got, h.window, h.opens)
 		}
 	}
 }
 
-// Who feels its way sends twice as much each time, up to what may fly.
-func TestHealth_letsTwiceAsManyFlyEachTime(t *testing.T) {
-	h := health{window: 1, widest: 20, onTrial: true}
+// A backlog behind a target that works again is thousands of messages; whatever else feels its way sends
+// twice as much each time.
+func TestHealth_widensByEachSuccess(t *testing.T) {
+	trial := health{window: 1, widest: mostFlying, opens: mostFlying, onTrial: true}
+	if trial.succeed(storage.Ref{}); trial.window != mostFlying || trial.onTrial {
+		t.Errorf("%d may fly, on trial: %t", trial.window, trial.onTrial)
+	}
+	h := health{window: 1, widest: 20, opens: 20}
 	var windows []int
 	for range 6 {
 		windows = append(windows, h.window)
@@ -71,8 +89,8 @@ func TestHealth_letsTwiceAsManyFlyEachTime(t *testing.T) {
 			h.succeed(storage.Ref{})
 		}
 	}
-	if want := []int{1, 2, 4, 8, 16, 20}; !slices.Equal(windows, want) || h.onTrial {
-		t.Errorf("so many may fly: %v, want %v; on trial: %t", windows, want, h.onTrial)
+	if want := []int{1, 2, 4, 8, 16, 20}; !slices.Equal(windows, want) {
+		t.Errorf("so many may fly: %v, want %v", windows, want)
 	}
 }
 

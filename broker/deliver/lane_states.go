@@ -180,6 +180,8 @@ type settling struct {
 	failed []*outgoing
 	cause  error     // what Kafka answered about the target; nil: the failures are of records
 	until  time.Time // then what is flying is given up; zero: it has been
+
+	abandoned int // records
 }
 
 func newSettling(failed []*outgoing, cause error) *settling {
@@ -206,13 +208,13 @@ func (s *settling) step(ctx context.Context, l *lane, e event) (state, error) {
 			cause = worstOf(s.failed)
 		}
 	}
-	return l.follow(ctx, cause, s.until.IsZero())
+	return l.follow(ctx, cause, s.abandoned)
 }
 
 // abandon gives up what is flying. Kafka may write it all the same.
 func (s *settling) abandon(l *lane) {
+	s.abandoned, s.until = l.flights.flying, time.Time{}
 	l.p.cfg.Sink.Isolate(l.target)
-	s.until = time.Time{}
 }
 
 func (s *settling) hears(l *lane) hearing {
@@ -221,7 +223,7 @@ func (s *settling) hears(l *lane) hearing {
 
 // follow does what health.judge says to a failure; nil is none. A dead letter that is refused is
 // set aside and not condemned: invariant 7.
-func (l *lane) follow(ctx context.Context, cause error, abandoned bool) (state, error) {
+func (l *lane) follow(ctx context.Context, cause error, abandoned int) (state, error) {
 	var first firstWaiting
 	if cause != nil {
 		first = l.firstWaiting(l.ready[0]) // what failed is always there
@@ -281,7 +283,7 @@ func (l *lane) park(ctx context.Context, cause error, first firstWaiting) (state
 	l.p.alarm(&l.letters, cause)
 	probeAfter := l.health.park(cause)
 	t := newParked(l, parked{unanswered: 1, probeAfter: probeAfter, due: first.due,
-		had: &hadLane{timeout: first.timeout, silentSince: l.p.moment(l.health.silentSince), counted: counted}})
+		had: &hadLane{timeout: first.timeout, silentSince: l.p.moment(l.health.silentSince), opens: int32(l.health.opens), counted: counted}})
 	l.p.cfg.Verdicts.Put(schedule.Verdict{Target: l.target, Parked: true, Returned: l.giveBack()})
 	return l.end(t)
 }

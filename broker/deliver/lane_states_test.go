@@ -315,7 +315,7 @@ func TestLane_givesUpNothingThatWaitsItsTurn(t *testing.T) {
 }
 
 // A target that answers the first request after it was given up, and no second one, gets no more copies than
-// twice what it acknowledges, besides those of the first time.
+// twice what it acknowledges and what was given up first, and one for each try.
 func TestLane_sendsLittleToWhoAnswersLittle(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const messages = 100
@@ -345,8 +345,8 @@ func TestLane_sendsLittleToWhoAnswersLittle(t *testing.T) {
 		if n := b.count.delivered; n != messages || orders.isolated < messages/4 {
 			t.Errorf("%d of %d are delivered, given up %d times", n, messages, orders.isolated)
 		}
-		if sends > 4*messages {
-			t.Errorf("%d records were sent, %d at most", sends, 4*messages)
+		if sends > 6*messages {
+			t.Errorf("%d records were sent, %d at most", sends, 6*messages)
 		}
 		b.stop()
 	})

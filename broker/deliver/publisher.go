@@ -373,6 +373,9 @@ func (d *dispatcher) begin(t *laneless, heard PartitionCount, orders []order) {
 	case *onTrial: // one failure parks it again, and for longer
 		l.health.onTrial, l.health.probeAfter, l.health.window = true, s.probeAfter, 1
 		l.health.silentSince = d.p.time(s.silentSince)
+		if s.opens > 0 {
+			l.health.opens = int(s.opens)
+		}
 	case *unseen:
 		l.waiting = s.waiting
 	}

@@ -22,9 +22,9 @@ func (j *judge) checkDuplicates() {
 	})
 }
 
-// What may be written again of a target that does not answer: each of its records when it falls silent, or a
-// term ends meanwhile; once or twice what shared a request with another that is silent; and two for each that is
-// answered, since no more are sent than twice what was. Besides these it is tried with one record each five seconds.
+// What may be written again of a target that does not answer: twice each of its records when it falls silent, and
+// once when a term ends meanwhile; once or twice what shared a request with another that is silent; and two for each
+// that is answered. Besides these it is tried with one record each five seconds.
 const (
 	mostCopies = 5
 	tryEach    = 5 * time.Second
