@@ -26,12 +26,12 @@ import (
 //	             Kafka says that the target is not there            settling
 //	             it has another number of partitions than what      settling
 //	             is flying was placed by
-//	             no answer to any record for 5 s: Isolate           settling
+//	             no answer to any record for 5 s                    settling
 //	             a partition has not been there for 3 s             condemning
 //	             Confirm comes, and nothing is here                 ended, parked
 //	             nothing to do for 30 s, or until an absent target
 //	             is to be asked for again                           ended
-//	settling     3 s have passed: Isolate                           settling
+//	settling     no answer to any record for 5 s: Isolate           settling
 //	             nothing is flying any more, and health.judge says
 //	               goOn                                             sending
 //	               refuse, and it is a dead letter: set aside       sending
@@ -88,7 +88,7 @@ func newLane(p *Publisher, target string) *lane {
 		outcomes: mailbox.New[outcome](),
 		chunk:    leastChunk,
 		series:   new(Series),
-		health:   health{window: p.limits.Flying, widest: p.limits.Flying, opens: p.limits.Flying},
+		health:   health{window: p.limits.Flying, widest: p.limits.Flying, afterTrial: p.limits.Flying},
 		letters:  p.lettersFor(target),
 	}
 }

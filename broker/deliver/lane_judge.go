@@ -34,7 +34,7 @@ type health struct {
 	backoff      time.Duration // last wait; until the oldest of the failed gets through
 	oldest       storage.Ref
 	onTrial      bool          // nothing has succeeded since it was parked
-	opens        int           // the window once a trial has succeeded
+	afterTrial   int           // the window once one has succeeded: half of what was given up last, if the window was no wider since
 	probeAfter   time.Duration // wait before the next probe
 	silentSince  time.Time     // since then no try was answered, in each of its trials; zero: one was
 	absent       absence
@@ -58,6 +58,9 @@ const (
 // Only what fails alone is refused, which is invariant 2: the Kafka client fails all that it
 // holds for a partition with one guilty record, and so each is sent by itself.
 func (h *health) judge(cause error, abandoned int, first firstWaiting, now time.Time, clock int64) remedy {
+	if abandoned > 0 && !h.onTrial { // a trial is one record, which proves nothing of more
+		h.afterTrial = max(abandoned/2, 1)
+	}
 	switch {
 	case cause == nil:
 		return goOn
@@ -68,9 +71,8 @@ func (h *health) judge(cause error, abandoned int, first firstWaiting, now time.
 		return refuse
 	}
 	h.fail(now)
-	if abandoned > 0 && !h.onTrial { // invariant 13
-		h.opens = max(abandoned/2, 1)
-		h.window = h.opens
+	if abandoned > 0 && !h.onTrial {
+		h.window = min(h.afterTrial, h.widest)
 	}
 	if !isAbsent(cause) {
 		h.absent = absence{}
@@ -93,12 +95,13 @@ func (h *health) fail(since time.Time) {
 }
 
 // succeed notes that a record got through. What passed its trial works, and may have a long backlog: it need not feel its
-// way as behind a record that was refused, unless more than a few were given up each time that it was sent them.
+// way as behind a record that was refused. It is sent half of what was given up last, and all if nothing was: invariant 13.
 func (h *health) succeed(ref storage.Ref) {
 	if h.onTrial {
-		h.window = h.opens
+		h.window = h.afterTrial
 	}
 	h.window = min(h.window+1, h.widest)
+	h.afterTrial = max(h.afterTrial, h.window)
 	h.answer(ref)
 	h.absent = absence{}
 }

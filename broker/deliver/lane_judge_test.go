@@ -58,18 +58,19 @@ func TestJudge_sendsHalfOfWhatWasGivenUp(t *testing.T) {
 		abandoned     int
 		onTrial       bool
 		want          remedy
-		window, opens int // then
+		window, after int // then, and after a trial
 	}{
 		{ErrAbandoned, 8, false, backOff, 4, 4},
 		{ErrTargetUnavailable, 5, false, backOff, 2, 2},
 		{ErrAbandoned, 1, false, backOff, 1, 1},
+		{ErrAbandoned, 80, false, backOff, 32, 40}, // more flew when Kafka was faster
 		{ErrAbandoned, 1, true, giveUp, 8, 16},
 		{ErrTargetUnavailable, 0, false, backOff, 8, 16},
-		{ErrRecordRefused, 5, false, goOn, 1, 16},
+		{ErrRecordRefused, 5, false, goOn, 1, 2},
 	} {
-		h := health{window: 8, widest: 32, opens: 16, onTrial: test.onTrial}
-		if got := h.judge(test.cause, test.abandoned, firstWaiting{}, time.Now(), 0); got != test.want || h.window != test.window || h.opens != test.opens {
-			t.Errorf("%+v: remedy %d, then %d may fly, and %d after a trial", test, got, h.window, h.opens)
+		h := health{window: 8, widest: 32, afterTrial: 16, onTrial: test.onTrial}
+		if got := h.judge(test.cause, test.abandoned, firstWaiting{}, time.Now(), 0); got != test.want || h.window != test.window || h.afterTrial != test.after {
+			t.Errorf("%+v: remedy %d, then %d may fly, and %d after a trial", test, got, h.window, h.afterTrial)
 		}
 	}
 }
@@ -77,11 +78,11 @@ func TestJudge_sendsHalfOfWhatWasGivenUp(t *testing.T) {
 // A backlog behind a target that works again is thousands of messages; whatever else feels its way sends
 // twice as much each time.
 func TestHealth_widensByEachSuccess(t *testing.T) {
-	trial := health{window: 1, widest: mostFlying, opens: mostFlying, onTrial: true}
+	trial := health{window: 1, widest: mostFlying, afterTrial: mostFlying, onTrial: true}
 	if trial.succeed(storage.Ref{}); trial.window != mostFlying || trial.onTrial {
 		t.Errorf("%d may fly, on trial: %t", trial.window, trial.onTrial)
 	}
-	h := health{window: 1, widest: 20, opens: 20}
+	h := health{window: 1, widest: 20, afterTrial: 2}
 	var windows []int
 	for range 6 {
 		windows = append(windows, h.window)
@@ -89,8 +90,8 @@ func TestHealth_widensByEachSuccess(t *testing.T) {
 			h.succeed(storage.Ref{})
 		}
 	}
-	if want := []int{1, 2, 4, 8, 16, 20}; !slices.Equal(windows, want) {
-		t.Errorf("so many may fly: %v, want %v", windows, want)
+	if want := []int{1, 2, 4, 8, 16, 20}; !slices.Equal(windows, want) || h.afterTrial != 20 {
+		t.Errorf("so many may fly: %v, want %v; after a trial %d", windows, want, h.afterTrial)
 	}
 }
 

@@ -136,9 +136,9 @@ func (l *lane) takeReady() *outgoing {
 
 // flights are the records that were sent and have no outcome yet.
 type flights struct {
-	records []*outgoing // in the order they were sent, answered ones in between
-	flying  int
-	heard   time.Time // when the last outcome came
+	records  []*outgoing // in the order they were sent, answered ones in between
+	flying   int
+	answered time.Time // when the last outcome came
 }
 
 // oldest returns when the record was sent that has waited longest for its
@@ -155,10 +155,15 @@ func (f *flights) oldest() time.Time {
 // That is not silence: who took it for that would send again what is written a moment later, and the more
 // of it the more waits.
 func (f *flights) unansweredSince() time.Time {
-	if sent := f.oldest(); f.heard.Before(sent) {
+	if sent := f.oldest(); f.answered.Before(sent) {
 		return sent
 	}
-	return f.heard
+	return f.answered
+}
+
+// isSilent reports whether something is flying and nothing of the target was answered for so long that it is given up.
+func (f *flights) isSilent() bool {
+	return f.flying > 0 && time.Since(f.unansweredSince()) >= stallAfter
 }
 
 func (f *flights) launch(o *outgoing) {
@@ -170,7 +175,7 @@ func (f *flights) launch(o *outgoing) {
 func (f *flights) land(n int, now time.Time) {
 	f.flying -= n
 	if n > 0 {
-		f.heard = now
+		f.answered = now
 	}
 	if f.flying == 0 {
 		clear(f.records) // payloads

@@ -20,9 +20,6 @@ const (
 	// stallAfter is how long Kafka may answer nothing of what is on its way before all of that
 	// is given up: longer than Kafka is slow, since that makes duplicates.
 	stallAfter = 5 * time.Second
-	// settlePatience is how long what is flying may take to be resolved after a
-	// failure.
-	settlePatience = 3 * time.Second
 	// drainPatience is how long the end of a term waits for what is on its way.
 	drainPatience = 500 * time.Millisecond
 )
@@ -55,17 +52,18 @@ func (s *sending) step(ctx context.Context, l *lane, e event) (state, error) {
 		}
 	case answered:
 		l.takeAnswers()
-	case resolved:
+	case resolved, timeUp: // when both have come either is told, and what was answered is not given up
 		if failed := l.takeOutcomes(); len(failed) > 0 {
 			return newSettling(failed, nil), nil
 		}
-	case timeUp:
-		if l.isIdle() {
+		switch {
+		case e == resolved:
+		case l.isIdle():
 			l.relieve() // nothing waits any more
 			return l.end(nil)
-		}
-		if l.flights.flying > 0 && time.Since(l.flights.unansweredSince()) >= stallAfter {
-			return s.stalled(l), nil
+		case l.flights.isSilent():
+			l.health.fail(l.flights.unansweredSince())
+			return newSettling(nil, nil), nil
 		}
 	}
 	l.tryAside()
@@ -164,35 +162,22 @@ func (s *sending) launchReady(ctx context.Context, l *lane) *message.Problem {
 	return nil
 }
 
-// stalled ends the wait for a target that does not answer.
-func (*sending) stalled(l *lane) state {
-	l.log.Warn("target does not answer: giving up what is on its way, outcomes unknown", "records", l.flights.flying, "waited", stallAfter)
-	l.health.fail(l.flights.unansweredSince())
-	s := newSettling(nil, nil)
-	s.abandon(l)
-	return s
-}
-
 // settling is the state after a failure, and keeps invariant 1: nothing is sent until all that
 // is flying has come back. What failed is then first again, in order of delivery. No other
 // state follows a failure, so the order of first copies holds, whatever fails.
 type settling struct {
-	failed []*outgoing
-	cause  error     // what Kafka answered about the target; nil: the failures are of records
-	until  time.Time // then what is flying is given up; zero: it has been
-
-	abandoned int // records
+	failed    []*outgoing
+	cause     error // what Kafka answered about the target; nil: the failures are of records
+	abandoned int   // records that were given up; 0: none yet
 }
 
 func newSettling(failed []*outgoing, cause error) *settling {
-	return &settling{failed: failed, cause: cause, until: time.Now().Add(settlePatience)}
+	return &settling{failed: failed, cause: cause}
 }
 
 func (s *settling) step(ctx context.Context, l *lane, e event) (state, error) {
-	switch e {
-	case resolved:
-		s.failed = append(s.failed, l.takeOutcomes()...)
-	case timeUp:
+	s.failed = append(s.failed, l.takeOutcomes()...)
+	if s.abandoned == 0 && l.flights.isSilent() {
 		s.abandon(l)
 	}
 	if l.flights.flying > 0 {
@@ -211,14 +196,19 @@ func (s *settling) step(ctx context.Context, l *lane, e event) (state, error) {
 	return l.follow(ctx, cause, s.abandoned)
 }
 
-// abandon gives up what is flying. Kafka may write it all the same.
+// abandon gives up what is flying, of a target that does not answer. Kafka may write it all the same.
 func (s *settling) abandon(l *lane) {
-	s.abandoned, s.until = l.flights.flying, time.Time{}
+	s.abandoned = l.flights.flying
+	l.log.Warn("target does not answer: giving up what is on its way, outcomes unknown", "records", s.abandoned, "waited", stallAfter)
 	l.p.cfg.Sink.Isolate(l.target)
 }
 
 func (s *settling) hears(l *lane) hearing {
-	return hearing{outcomes: l.outcomes.Ready(), until: s.until}
+	h := hearing{outcomes: l.outcomes.Ready()}
+	if s.abandoned == 0 {
+		h.until = l.flights.unansweredSince().Add(stallAfter)
+	}
+	return h
 }
 
 // follow does what health.judge says to a failure; nil is none. A dead letter that is refused is
@@ -283,7 +273,7 @@ func (l *lane) park(ctx context.Context, cause error, first firstWaiting) (state
 	l.p.alarm(&l.letters, cause)
 	probeAfter := l.health.park(cause)
 	t := newParked(l, parked{unanswered: 1, probeAfter: probeAfter, due: first.due,
-		had: &hadLane{timeout: first.timeout, silentSince: l.p.moment(l.health.silentSince), opens: int32(l.health.opens), counted: counted}})
+		had: &hadLane{timeout: first.timeout, silentSince: l.p.moment(l.health.silentSince), afterTrial: int32(l.health.afterTrial), counted: counted}})
 	l.p.cfg.Verdicts.Put(schedule.Verdict{Target: l.target, Parked: true, Returned: l.giveBack()})
 	return l.end(t)
 }

@@ -42,13 +42,14 @@ func TestStates_hearOnlyWhatTheyActOn(t *testing.T) {
 			return names
 		}
 		now, done := time.Now(), make(chan struct{})
+		l.flights.launch(&outgoing{sent: now})
 		for _, test := range []struct {
 			state state
 			want  []string
 		}{
 			{&sending{freed: done}, []string{"orders", "answers", "outcomes", "acks", "the clock", "the end of the term"}},
 			{newSettling(nil, nil), []string{"outcomes", "the clock", "the end of the term"}},
-			{&settling{}, []string{"outcomes", "the end of the term"}}, // given up already
+			{&settling{abandoned: 1}, []string{"outcomes", "the end of the term"}}, // given up already
 			{&backingOff{until: now}, []string{"the clock", "the end of the term"}},
 			{&condemning{done: done}, []string{"the log"}},
 			{&draining{until: now}, []string{"outcomes", "the clock"}},
@@ -281,7 +282,7 @@ func TestLane_isolatesWhatDoesNotSettle(t *testing.T) {
 			return nil
 		}
 		seqs := b.deliver("orders", 10, nil)
-		b.after(settlePatience - time.Second)
+		b.after(stallAfter - time.Second)
 		if orders.isolated != 0 {
 			t.Error("isolated too early")
 		}
@@ -298,20 +299,52 @@ func TestLane_isolatesWhatDoesNotSettle(t *testing.T) {
 	})
 }
 
-// A target that answers each request in time, but takes seconds for it, is not silent: a record that waits for
-// the answers to those before it is not given up, which would have it written twice.
+// A target that answers each request in time, but takes seconds for it, is not silent: a record that waits for the answers
+// to those before it is not given up, which would have it written twice; nor is it when one of another partition is refused.
 func TestLane_givesUpNothingThatWaitsItsTurn(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		b := newBench(t)
-		orders := b.sink.topic("orders", 2)
-		orders.latency, orders.inTurn = stallAfter-time.Second, true
-		b.deliver("orders", 200, nil)
-		b.after(time.Minute)
-		if orders.isolated != 0 || b.count.retried != 0 || b.count.delivered != 200 {
-			t.Errorf("given up %d times; of 200 records %d are delivered, %d were sent again", orders.isolated, b.count.delivered, b.count.retried)
-		}
-		b.stop()
-	})
+	for _, refused := range []uint64{0, 1} {
+		synctest.Test(t, func(t *testing.T) {
+			b := newBench(t)
+			orders := b.sink.topic("orders", 4)
+			orders.latency, orders.inTurn = stallAfter-time.Second, true
+			orders.refuse = func(d Delivery) error {
+				if valueIs(d, refused) {
+					return ErrRecordTooLarge
+				}
+				return nil
+			}
+			b.deliver("orders", 200, nil)
+			b.after(time.Hour)
+			ended := b.count.delivered + len(b.log.dead)
+			if most := int(refused); orders.isolated != 0 || b.count.retried > most || ended != 200 {
+				t.Errorf("%d refused: given up %d times; of 200 records %d have ended, and %d were sent again", refused, orders.isolated, ended, b.count.retried)
+			}
+			b.stop()
+		})
+	}
+}
+
+// A partition whose Kafka broker is silent is given up once what flew beside it is answered and five seconds have passed
+// since: nothing follows a record that is not answered.
+func TestLane_givesUpWhatIsSilentBesideWhatAnswers(t *testing.T) {
+	for latency, most := range map[time.Duration]time.Duration{time.Millisecond: slowAfter + stallAfter, 4 * time.Second: 8*time.Second + stallAfter} {
+		synctest.Test(t, func(t *testing.T) {
+			b := newBench(t)
+			orders := b.sink.topic("orders", 2)
+			orders.latency, orders.inTurn = latency, true
+			b.sink.change(func() { // what departed before is never answered
+				orders.buffered[1] = []*attempt{{series: new(Series), done: func(Receipt, error) {}}}
+			})
+			b.deliver("orders", 200, nil)
+			b.after(most - 500*time.Millisecond)
+			early := orders.isolated
+			b.after(time.Second)
+			if early != 0 && latency > time.Second || orders.isolated != 1 {
+				t.Errorf("answers of %v: given up %d times before %v, %d soon after", latency, early, most, orders.isolated)
+			}
+			b.stop()
+		})
+	}
 }
 
 // A target that answers the first request after it was given up, and no second one, gets no more copies than

@@ -171,7 +171,7 @@ type parked struct {
 type hadLane struct {
 	timeout     time.Duration // of firstWaiting
 	silentSince moment        // of health
-	opens       int32         // of health
+	afterTrial  int32         // of health
 	counted     *missingCount // as missing, for a delay topic; nil: it is not
 }
 
@@ -313,7 +313,7 @@ func (s *parked) resume(d *dispatcher, t *laneless) {
 	next := &onTrial{since: time.Now(), probeAfter: s.probeAfter}
 	t.standing = next
 	if had := s.had; had != nil {
-		next.silentSince, next.opens = had.silentSince, had.opens
+		next.silentSince, next.afterTrial = had.silentSince, had.afterTrial
 		if had.counted != nil {
 			d.p.missing.release(had.counted)
 		}
@@ -328,7 +328,7 @@ type onTrial struct {
 	since       time.Time
 	probeAfter  time.Duration // wait before the last probe
 	silentSince moment        // of health
-	opens       int32         // of health; 0: as far as may be
+	afterTrial  int32         // of health; 0: all that may be
 }
 
 func (s *onTrial) take(d *dispatcher, t *laneless, orders []order) []order {

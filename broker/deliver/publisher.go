@@ -373,8 +373,8 @@ func (d *dispatcher) begin(t *laneless, heard PartitionCount, orders []order) {
 	case *onTrial: // one failure parks it again, and for longer
 		l.health.onTrial, l.health.probeAfter, l.health.window = true, s.probeAfter, 1
 		l.health.silentSince = d.p.time(s.silentSince)
-		if s.opens > 0 {
-			l.health.opens = int(s.opens)
+		if s.afterTrial > 0 {
+			l.health.afterTrial = int(s.afterTrial)
 		}
 	case *unseen:
 		l.waiting = s.waiting

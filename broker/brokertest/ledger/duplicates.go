@@ -22,26 +22,26 @@ func (j *judge) checkDuplicates() {
 	})
 }
 
-// What may be written again of a target that does not answer: twice each of its records when it falls silent, and
-// once when a term ends meanwhile; once or twice what shared a request with another that is silent; and two for each
-// that is answered. Besides these it is tried with one record each five seconds.
+// What may be written of a target that does not answer: each of its messages, twice again what is given up at first and
+// twice what it answers, and what shared a request with another that is silent once more. Besides these it is tried with
+// one record each five seconds, and another fault or a term may have all written again.
 const (
-	mostCopies = 5
-	tryEach    = 5 * time.Second
+	mostWritten = 6
+	tryEach     = 5 * time.Second
 )
 
 // checkCopies: a target that does not answer in time is sent little again, however long that goes on and whatever waits.
 func (j *judge) checkCopies() {
 	for _, f := range j.Faults {
-		within := span{f.From, j.orEnd(j.recovered(f))}
 		switch f.Kind {
 		case "slow", "hush", "stall":
-			j.checkCopiesOf(f.Topic, within)
+			j.checkCopiesBy(f)
 		}
 	}
 }
 
-func (j *judge) checkCopiesOf(topic string, within span) {
+func (j *judge) checkCopiesBy(silent Fault) {
+	topic, within := silent.Topic, span{silent.From, j.orEnd(j.recovered(silent))}
 	type message struct {
 		Identity
 		seq uint64
@@ -58,13 +58,13 @@ func (j *judge) checkCopiesOf(topic string, within span) {
 		}
 	}
 	for _, f := range j.Faults {
-		if traits[f.Kind].duplicates && (f.Topic == "" || f.Topic == topic) && f.From.Before(within.to) && j.orEnd(j.recovered(f)).After(within.from) {
+		if f != silent && traits[f.Kind].duplicates && (f.Topic == "" || f.Topic == topic) && f.From.Before(within.to) && j.orEnd(j.recovered(f)).After(within.from) {
 			upsets++
 		}
 	}
-	most := len(messages)*(mostCopies+upsets) + int(within.to.Sub(within.from)/tryEach)
+	most := len(messages)*(mostWritten+upsets) + int(within.to.Sub(within.from)/tryEach)
 	if len(sent) > most {
-		j.problem("copies", "of %d messages %d records came to %s from %v to %v, when it did not answer in time, and %d are allowed beside %d faults and terms",
+		j.problem("copies", "of %d messages %d records came to %s from %v to %v, when it did not answer in time, and %d are allowed beside %d other faults and terms",
 			len(messages), len(sent), topic, within.from.Sub(j.Begin), within.to.Sub(j.Begin), most, upsets)
 	}
 }
