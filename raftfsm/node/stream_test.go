@@ -124,3 +124,51 @@ func TestStreams_hangUpOnWhoSaysNothing(t *testing.T) {
 		time.Sleep(time.Hour)
 	})
 }
+
+// Raft leaves connections open whose requests it does not take, and the other side dials again and again.
+func TestStreams_boundWhatRaftLeavesOpen(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var network kfake.VirtualNetwork
+		listener, err := network.Listen("tcp", "localhost:7301")
+		if err != nil {
+			t.Fatal(err)
+		}
+		server := newStreams(listener, streamConfig{
+			cluster: "a", raftID: func() raft.ServerID { return "n1" }, patience: 3 * time.Second, log: testLogger(t),
+		})
+		defer server.Close()
+		client := newStreams(nil, streamConfig{cluster: "a", dial: network.DialContext})
+		accept := func() (c net.Conn, heard bool) {
+			go func() {
+				c, err := client.Dial(peerAt("n1", "localhost:7301"), time.Second)
+				if err != nil {
+					t.Error(err)
+					return
+				}
+				_, _ = io.WriteString(c, "x") // refused at once, perhaps
+			}()
+			c, err := server.Accept()
+			if err != nil {
+				t.Fatal(err)
+			}
+			_, err = c.Read(make([]byte, 1))
+			return c, err == nil
+		}
+		var last net.Conn
+		for i := range mostGreeted {
+			var heard bool
+			if last, heard = accept(); !heard {
+				t.Fatalf("the connection %d is refused", i+1)
+			}
+		}
+		more, heard := accept()
+		if heard {
+			t.Error("one too many is heard")
+		}
+		more.Close()
+		last.Close()
+		if _, heard := accept(); !heard {
+			t.Error("one is refused though another was closed")
+		}
+	})
+}

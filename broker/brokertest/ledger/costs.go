@@ -78,7 +78,7 @@ func (l *Ledger) Bounds() []Bound {
 		{"goroutines", c.Goroutines, 100 + 60*c.Nodes + 2*names + 20*c.Brokers},
 		{"open files", c.Files, 20 + 40*c.Nodes},
 		{"goroutines at some time", c.MostGoroutines, 200 + 120*c.Nodes + 2*names + 40*c.Brokers},
-		{"bytes of memory", c.Memory, 48<<20 + c.Nodes*(12<<20) + messages*(4<<10) + names*(8<<10)},
+		{"bytes of memory", c.Memory, 48<<20 + c.Nodes*(12<<20) + messages*(4<<10) + names*(8<<10) + c.Dials*(2<<10)}, // the fake Kafka keeps something of each connection
 	}
 }
 
