@@ -174,3 +174,18 @@ func (r *run) anew(seed uint64, end time.Duration) {
 		r.at(max(when, at+r.unit+lasts), "well %s", topic)
 	}
 }
+
+// inTurn has, in one of eight scripts, Kafka take seconds for each request of a target for which much is due at once, and answer
+// each: what waits in turn is not taken for what is not answered. It draws for itself, as paused does.
+func (r *run) inTurn(seed uint64, end time.Duration) {
+	r.Rand = rand.New(rand.NewPCG(seed, 10))
+	if !r.chance(0.125) {
+		return
+	}
+	at := r.ready() + time.Duration(r.Int64N(int64(end-r.ready())))
+	const topic = "queue"
+	r.at(at, "create %s partitions=%d", topic, 1+r.IntN(3))
+	r.produce(at, 50+r.IntN(400), "key=k%% deliver-to=%s %s", topic, after(r.unit))
+	r.fault(at, "slow "+topic+" answer="+span(r.span(2*time.Second, 5*time.Second)), "well "+topic)
+	r.at(at+r.unit+r.span(2*time.Minute, 10*time.Minute), "well %s", topic)
+}

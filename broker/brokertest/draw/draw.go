@@ -77,6 +77,7 @@ func newRun(seed uint64, profile Profile) *run {
 	r.grown(seed, end)
 	r.anew(seed, end)
 	r.differing(seed, end)
+	r.inTurn(seed, end)
 	return r
 }
 
