@@ -175,7 +175,7 @@ func newSettling(failed []*outgoing, cause error) *settling {
 	return &settling{failed: failed, cause: cause}
 }
 
-func (s *settling) step(ctx context.Context, l *lane, e event) (state, error) {
+func (s *settling) step(ctx context.Context, l *lane, _ event) (state, error) {
 	s.failed = append(s.failed, l.takeOutcomes()...)
 	if s.abandoned == 0 && l.flights.isSilent() {
 		s.abandon(l)
