@@ -41,8 +41,8 @@ var _ raft.ConfigurationStore = (*FSM)(nil)
 
 // FSMConfig is what an FSM is made with.
 type FSMConfig struct {
-	LastLog func() (uint64, error) // index of the log's end
-	Fail    func(error)            // told once, why this node cannot go on
+	LastLog func() (index, term uint64, err error) // of the log's end; 0: it is empty
+	Fail    func(error)                            // told once, why this node cannot go on
 	// Whole returns an entry that raft hands out with its data; nil when all have theirs.
 	// It is asked for each entry that is applied, once and in order.
 	Whole       func(*raft.Log) (*raft.Log, error)
@@ -366,14 +366,15 @@ func (f *FSM) Restore(stream io.ReadCloser) error {
 	return nil
 }
 
-// checkLog refuses a snapshot that ends before the log does. Raft deletes the log
-// of such a follower but remembers its end, and can neither follow nor vote
-// from then on. The manifest holds the snapshot already: the next start clears
-// or keeps the log as the snapshot's term demands.
+// checkLog refuses a snapshot that ends before the log does, or with it, but in another term: that
+// of a leader that was deposed. Raft deletes the log of such a follower but remembers its end, and can
+// neither follow nor vote from then on: the leader sends it the snapshot again, and again without a
+// pause. The manifest holds the snapshot already: the next start clears or keeps the log as the
+// snapshot's term demands.
 func (f *FSM) checkLog() error {
-	last, err := f.cfg.LastLog()
-	if at := f.store.ManifestMeta().Index; err == nil && last > at {
-		return fmt.Errorf("it ends at entry %d and the log at %d: start the node again", at, last)
+	last, term, err := f.cfg.LastLog()
+	if at := f.store.ManifestMeta(); err == nil && (last > at.Index || last == at.Index && term != at.Term) {
+		return fmt.Errorf("it ends at entry %d of term %d and the log at %d of term %d: start the node again", at.Index, at.Term, last, term)
 	}
 	return err
 }

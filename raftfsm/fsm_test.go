@@ -16,7 +16,7 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-func emptyLog() (uint64, error) { return 0, nil }
+func emptyLog() (index, term uint64, err error) { return 0, 0, nil }
 
 func openStore(t testing.TB, dir string) *storage.Store {
 	t.Helper()

@@ -35,16 +35,27 @@ func TestSink_stopsTheNodeWhenTheStreamIsOfANewerProgram(t *testing.T) {
 	}
 }
 
-// Raft would delete the log and go on counting from its old end.
-func TestRestore_refusesASnapshotThatEndsBeforeTheLog(t *testing.T) {
-	var failure error
-	s := openStore(t, t.TempDir())
-	defer s.Close()
-	cfg := fsmConfig(1<<20, func(err error) { failure = err })
-	cfg.LastLog = func() (uint64, error) { return 5, nil }
-	f := NewFSM(s, cfg)
-	if err := f.Restore(io.NopCloser(strings.NewReader(""))); err == nil || failure == nil {
-		t.Errorf("restored: %v, failed with %v", err, failure)
+// Raft would delete the log and go on counting from its old end, or ask for an agreement with the term that it had.
+func TestRestore_refusesASnapshotBesideAnotherEndOfTheLog(t *testing.T) {
+	for _, test := range []struct {
+		index, term uint64 // of the log's end; the snapshot has 7 of term 4
+		stops       bool
+	}{{0, 0, false}, {6, 3, false}, {7, 4, false}, {7, 3, true}, {8, 3, true}, {8, 4, true}} {
+		var failure error
+		s := openStore(t, t.TempDir())
+		cfg := fsmConfig(1<<20, func(err error) { failure = err })
+		cfg.LastLog = func() (index, term uint64, err error) { return test.index, test.term, nil }
+		f := NewFSM(s, cfg)
+		frozen := s.Freeze()
+		if err := frozen.Flush(storage.SnapshotMeta{Index: 7, Term: 4}); err != nil {
+			t.Fatal(err)
+		}
+		frozen.Release()
+		err := f.Restore(io.NopCloser(strings.NewReader("")))
+		if stopped := err != nil && failure != nil && strings.HasSuffix(failure.Error(), "start the node again"); stopped != test.stops || err != nil && !test.stops {
+			t.Errorf("%+v: restored: %v, failed with %v", test, err, failure)
+		}
+		s.Close()
 	}
 }
 

@@ -130,7 +130,7 @@ func (n *Node) open(ctx context.Context) error {
 	}
 	n.lean = raftlog.NewLean(n.logs)
 	n.fsm = raftfsm.NewFSM(n.store, raftfsm.FSMConfig{
-		LastLog: n.logs.LastIndex, Fail: n.failWith, Whole: n.next,
+		LastLog: n.logs.End, Fail: n.failWith, Whole: n.next,
 		Understands: n.cfg.Understands, FlushBytes: n.cfg.FlushBytes, Applied: n.cfg.Applied, Logger: n.cfg.Logger,
 	})
 	me, _ := n.self.Member(n.cfg.NodeID)

@@ -164,6 +164,19 @@ func (s *Store) StoreLogs(logs []*raft.Log) error {
 	return err
 }
 
+// End returns the index and the term of the last entry, zeros when there is none.
+func (s *Store) End() (index, term uint64, err error) {
+	index, err = s.LastIndex()
+	if err != nil || index == 0 {
+		return 0, 0, err
+	}
+	var last raft.Log
+	if err := s.GetLog(index, &last); err != nil {
+		return 0, 0, fmt.Errorf("read log entry %d: %w", index, err)
+	}
+	return index, last.Term, nil
+}
+
 // GetLog stops the node at an entry that is not as it was written: it must neither be
 // applied nor sent.
 func (s *Store) GetLog(index uint64, l *raft.Log) error {
