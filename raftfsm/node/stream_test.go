@@ -80,19 +80,24 @@ func TestStreams_serveOnlyWhatIsForThem(t *testing.T) {
 	}
 }
 
+// streamsOn returns the streams of n1, at localhost:7301 of the network, and those of one who dials it.
+func streamsOn(t *testing.T, network *kfake.VirtualNetwork) (server, client *streams) {
+	listener, err := network.Listen("tcp", "localhost:7301")
+	if err != nil {
+		t.Fatal(err)
+	}
+	server = newStreams(listener, streamConfig{
+		cluster: "a", raftID: func() raft.ServerID { return "n1" }, patience: 3 * time.Second, log: testLogger(t),
+	})
+	return server, newStreams(nil, streamConfig{cluster: "a", dial: network.DialContext})
+}
+
 // A port scan, or half a connection after a power cut.
 func TestStreams_hangUpOnWhoSaysNothing(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var network kfake.VirtualNetwork
-		listener, err := network.Listen("tcp", "localhost:7301")
-		if err != nil {
-			t.Fatal(err)
-		}
-		server := newStreams(listener, streamConfig{
-			cluster: "a", raftID: func() raft.ServerID { return "n1" }, patience: 3 * time.Second, log: testLogger(t),
-		})
+		server, client := streamsOn(t, &network)
 		defer server.Close()
-		client := newStreams(nil, streamConfig{cluster: "a", dial: network.DialContext})
 		for _, tt := range []struct {
 			name  string
 			dial  func() (net.Conn, error)
@@ -129,15 +134,8 @@ func TestStreams_hangUpOnWhoSaysNothing(t *testing.T) {
 func TestStreams_boundWhatRaftLeavesOpen(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var network kfake.VirtualNetwork
-		listener, err := network.Listen("tcp", "localhost:7301")
-		if err != nil {
-			t.Fatal(err)
-		}
-		server := newStreams(listener, streamConfig{
-			cluster: "a", raftID: func() raft.ServerID { return "n1" }, patience: 3 * time.Second, log: testLogger(t),
-		})
+		server, client := streamsOn(t, &network)
 		defer server.Close()
-		client := newStreams(nil, streamConfig{cluster: "a", dial: network.DialContext})
 		accept := func() (c net.Conn, heard bool) {
 			go func() {
 				c, err := client.Dial(peerAt("n1", "localhost:7301"), time.Second)
