@@ -4,6 +4,7 @@ import (
 	"errors"
 	"io"
 	"path/filepath"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -71,6 +72,58 @@ func TestSnapshot_receivedByARunningFollowerSurvivesARestart(t *testing.T) {
 				}
 				must(t, c.leader(), l.batch(1, 10))
 				c.agree()
+				c.close(away)
+				c.open(away)
+				must(t, c.leader(), l.batch(1, 10))
+				c.agree()
+			})
+		})
+	}
+}
+
+// A leader that is cut off writes entries that nobody else gets. The others go on, and cut their log just where its log ends.
+func TestSnapshot_besideAnotherEndOfTheLogIsFollowedFromTheNextStartOn(t *testing.T) {
+	for _, kind := range []string{raftlog.WAL, raftlog.BoltDB} {
+		t.Run(kind, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				c := newCluster(t, 3, func(cfg *Config) { cfg.Log = kind })
+				c.open("n1", "n2", "n3")
+				deposed := c.leader()
+				l := startLoad(t, deposed)
+				must(t, deposed, l.batch(20, 200))
+				c.agree()
+				away := deposed.cfg.NodeID
+				c.isolate(away)
+				for alone := *l; deposed.Status().LastIndex < 40; {
+					deposed.Propose(t.Context(), alone.batch(1, 10))
+					synctest.Wait()
+				}
+				end, _, err := deposed.logs.End()
+				if err != nil {
+					t.Fatal(err)
+				}
+				time.Sleep(5 * time.Second) // until the leader keeps no more log for it
+				n := c.leader()
+				for n.Status().LastIndex < end {
+					must(t, n, l.batch(20, 200))
+					if left := end - n.Status().LastIndex; left < 2 { // each flush cuts the log where the one before it was
+						if err := n.flush(n.running()); err != nil {
+							t.Fatal(err)
+						}
+					}
+				}
+				if at := n.Status(); at.SnapshotIndex != end || at.LastIndex != end {
+					t.Fatalf("the leader has flushed up to %d of %d, and the log of %s ends at %d: this tests nothing", at.SnapshotIndex, at.LastIndex, away, end)
+				}
+				c.rejoin(away)
+				select {
+				case err := <-deposed.Failed():
+					if !strings.Contains(err.Error(), "start the node again") {
+						t.Fatal(err)
+					}
+				case <-time.After(time.Minute):
+					t.Fatalf("it goes on, with a log up to %d and a schedule up to %d", deposed.Status().LastIndex, deposed.Status().SnapshotIndex)
+				}
 				c.close(away)
 				c.open(away)
 				must(t, c.leader(), l.batch(1, 10))
