@@ -1,0 +1,84 @@
+package e2e
+
+import (
+	"fmt"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/twmb/franz-go/pkg/kgo"
+
+	"github.com/carillonmq/carillon/client"
+)
+
+// BenchmarkOutage prints how long it takes from Kafka's first answer until 400,000 messages of 100 B for a thousand topics
+// are out, which came due while it was frozen, and beside it how long the same Kafka takes for as many records with the same
+// headers that a bare producer writes to the same topics, before and after. Kafka, node and producer share the machine's cores.
+func BenchmarkOutage(b *testing.B) {
+	const messages, targets, lead, away = 400_000, 1_000, time.Minute, 10 * time.Second
+	k := startKafka(b, freeAddrs(b, 1)...)
+	k.create(benchPartitions, delayTopic)
+	var names []string
+	for i := range targets {
+		names = append(names, fmt.Sprintf("target-%04d", i))
+	}
+	k.create(1, names...)
+	producer := k.client(kgo.ProducerLinger(0), kgo.ProducerBatchCompression(kgo.NoCompression()), kgo.MaxBufferedRecords(messages))
+	node := startCarillon(b, k.addrs(), dirs(b, 1)...)
+	load := []*process{k.brokers[0].process, node.nodes[0].process}
+	produceAll := func(record func(target string, i int) *kgo.Record) {
+		for i := range messages {
+			producer.Produce(b.Context(), record(names[i%targets], i), func(_ *kgo.Record, err error) {
+				if err != nil {
+					b.Errorf("produce: %v", err)
+				}
+			})
+		}
+		if err := producer.Flush(b.Context()); err != nil {
+			b.Fatal(err)
+		}
+	}
+	timed := func(name string, run func()) time.Duration {
+		began, before, ours := time.Now(), ticksOf(b, load), ownTime(b)
+		run()
+		took := time.Since(began)
+		b.Logf("%-8s %v; processor time of Kafka and node %v, of this process %v", name, took.Round(time.Millisecond),
+			each(ticksOf(b, load), before, 1), (ownTime(b) - ours).Round(time.Millisecond))
+		return took
+	}
+	bare := func() {
+		produceAll(func(target string, i int) *kgo.Record {
+			return &kgo.Record{Topic: target, Value: make([]byte, 100), Headers: []kgo.RecordHeader{
+				{Key: client.HeaderDeliveredID, Value: fmt.Appendf(nil, "%s/7/%d", delayTopic, i)},
+				{Key: client.HeaderDeliveredFor, Value: fmt.Append(nil, time.Now().UnixMilli())},
+				{Key: client.HeaderDeliveredFrom, Value: fmt.Appendf(nil, "%s/7/%d", delayTopic, i)},
+				{Key: client.HeaderDeliveredSeq, Value: fmt.Appendf(nil, "%032x/%d", 1, i)},
+			}}
+		})
+	}
+	outage := func() time.Duration {
+		due := time.Now().Add(lead)
+		produceAll(func(target string, _ int) *kgo.Record {
+			return &kgo.Record{Topic: delayTopic, Value: make([]byte, 100), Headers: []kgo.RecordHeader{
+				{Key: client.HeaderTo, Value: []byte(target)},
+				{Key: client.HeaderAt, Value: fmt.Append(nil, due.UnixMilli())},
+			}}
+		})
+		node.awaitPending(time.Until(due)-time.Second, messages)
+		<-time.After(time.Until(due) - time.Second)
+		k.brokers[0].process.send(syscall.SIGSTOP)
+		<-time.After(time.Until(due) + away)
+		return timed("carillon", func() {
+			k.brokers[0].process.send(syscall.SIGCONT)
+			for left, ok := node.pending(); !ok || left > 0; left, ok = node.pending() {
+				<-time.After(10 * time.Millisecond)
+			}
+		})
+	}
+	bare() // Kafka is slow under a load that it has not seen
+	for range 3 {
+		beside := timed("bare", bare)
+		b.Logf("%.2f times as long", outage().Seconds()/beside.Seconds())
+	}
+	b.ReportMetric(0, "ns/op")
+}
