@@ -2,6 +2,7 @@ package node
 
 import (
 	"errors"
+	"fmt"
 	"io"
 	"path/filepath"
 	"strings"
@@ -94,11 +95,12 @@ func TestSnapshot_besideAnotherEndOfTheLogIsFollowedFromTheNextStartOn(t *testin
 				c.agree()
 				away := deposed.cfg.NodeID
 				c.isolate(away)
-				for alone := *l; deposed.Status().LastIndex < 40; {
+				alone := *l
+				for range 20 {
 					deposed.Propose(t.Context(), alone.batch(1, 10))
 					synctest.Wait()
 				}
-				end, _, err := deposed.logs.End()
+				end, term, err := deposed.logs.End()
 				if err != nil {
 					t.Fatal(err)
 				}
@@ -112,14 +114,16 @@ func TestSnapshot_besideAnotherEndOfTheLogIsFollowedFromTheNextStartOn(t *testin
 						}
 					}
 				}
-				if at := n.Status(); at.SnapshotIndex != end || at.LastIndex != end {
-					t.Fatalf("the leader has flushed up to %d of %d, and the log of %s ends at %d: this tests nothing", at.SnapshotIndex, at.LastIndex, away, end)
+				at := n.Status()
+				if at.SnapshotIndex != end || at.LastIndex != end || at.Term == term {
+					t.Fatalf("the leader has flushed up to %d of %d in term %d, and the log of %s ends at %d in term %d: this tests nothing", at.SnapshotIndex, at.LastIndex, at.Term, away, end, term)
 				}
 				c.rejoin(away)
+				want := fmt.Sprintf("it ends at entry %d of term %d and the log at %d of term %d: start the node again", end, at.Term, end, term)
 				select {
 				case err := <-deposed.Failed():
-					if !strings.Contains(err.Error(), "start the node again") {
-						t.Fatal(err)
+					if !strings.Contains(err.Error(), want) {
+						t.Fatalf("it ended with %v, want %s", err, want)
 					}
 				case <-time.After(time.Minute):
 					t.Fatalf("it goes on, with a log up to %d and a schedule up to %d", deposed.Status().LastIndex, deposed.Status().SnapshotIndex)
