@@ -15,8 +15,8 @@ GOTESTSUM   := go run gotest.tools/gotestsum@v1.13.0
 STATICCHECK := go run honnef.co/go/tools/cmd/staticcheck@v0.8.2
 E2E         := ./cmd/carillon/e2e
 UNIT         = $$(go list ./... | grep -v '/cmd/carillon/e2e$$')
-SEARCHES    := ./broker/brokertest ./broker/schedule ./raftfsm ./storage/...
-RACED        = $$(go list ./... | grep -vE '/cmd/carillon/e2e$$|/broker/(brokertest|schedule)$$|/raftfsm$$|/storage(/|$$)')
+SEARCHES    := ./broker/brokertest ./broker/kafka ./broker/schedule ./raftfsm ./storage/...
+RACED        = $$(go list ./... | grep -vE '/cmd/carillon/e2e$$|/broker/(brokertest|kafka|schedule)$$|/raftfsm$$|/storage(/|$$)')
 
 # Programs that the tests start, each with the Debian package that brings it.
 PROGRAMS := gcc:build-essential git:git kcat:kcat javac:default-jdk-headless mvn:maven python3:python3 mkfs.ext4:e2fsprogs \
@@ -49,8 +49,7 @@ needs:
 # a build fails, that counts as one failure. Under CI a skipped test fails the run. Lint has vetted all of it.
 # The packages of SEARCHES spend their time on clusters in virtual time and on random tests against models,
 # which take the race detector five times the processor. So all of these tests run without it, and under it the
-# short ones, which are of every kind. In ./broker/kafka it finds a race in kfake where Kafka is made slow: those
-# tests run without it.
+# short ones, which are of every kind.
 # In a bubble of synctest, timers that are due at once and are set on two processors at the same time share one
 # context of the race detector, in Go 1.26, which crashes. So what runs in bubbles most has one processor under it.
 # None of these notices how long it waits for a processor. So they run beside all others, of which those with real
@@ -72,7 +71,6 @@ test: needs
 # A part of test, which counts what it leaves in RESULTS.
 searches:
 	@status=0; \
-	$(GOTESTSUM) --format pkgname --jsonfile $(RESULTS)/slow -- -vet=off -count=1 -timeout 30m ./broker/kafka || status=1; \
 	$(GOTESTSUM) --format pkgname --jsonfile $(RESULTS)/searches -- -vet=off -count=1 -timeout 30m $(SEARCHES) || status=1; \
 	RAPID_CHECKS=20 $(GOTESTSUM) --format pkgname --jsonfile $(RESULTS)/raced -- -race -short -cpu 1 -vet=off -count=1 -timeout 30m $(SEARCHES) || status=1; \
 	exit $$status

@@ -12,6 +12,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kmsg"
 
 	"github.com/carillonmq/carillon/broker/deliver"
+	"github.com/carillonmq/carillon/broker/internal/kafkatest"
 )
 
 // hang leaves the next request of the kind unanswered until release is called, and with it those behind it
@@ -19,11 +20,10 @@ import (
 func (b bubble) hang(key kmsg.Key) (release func()) {
 	released := make(chan struct{})
 	var hanging atomic.Bool
-	b.ControlKey(int16(key), func(kmsg.Request) (kmsg.Response, error, bool) {
-		if hanging.CompareAndSwap(false, true) {
-			b.SleepControl(func() { <-released })
+	b.Gate.Hold(func(request kafkatest.Request) {
+		if request.Key() == key.Int16() && hanging.CompareAndSwap(false, true) {
+			<-released
 		}
-		return nil, nil, false
 	})
 	return func() { close(released) }
 }

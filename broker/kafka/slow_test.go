@@ -1,7 +1,3 @@
-// The race detector finds one in kfake, between requests that SleepControl holds back.
-
-//go:build !race
-
 package kafka
 
 import (
@@ -17,7 +13,6 @@ import (
 	"time"
 
 	"github.com/twmb/franz-go/pkg/kfake"
-	"github.com/twmb/franz-go/pkg/kmsg"
 
 	"github.com/carillonmq/carillon/broker/deliver"
 )
@@ -228,6 +223,7 @@ func TestNewTargetThatIsSlowDelaysNoNewOnes(t *testing.T) {
 		}
 		beside.run(sink, names[slow:], time.Millisecond, time.Now().Add(others*time.Millisecond))
 		pass(10 * time.Second)
+		synctest.Wait()
 		late := 0
 		for _, took := range beside.took {
 			if took > 50*time.Millisecond {
@@ -315,11 +311,9 @@ func TestStuckTargetsShareAFewClients(t *testing.T) {
 		}
 		deliverAll()
 		release := make(chan struct{})
-		kafka.ControlKey(int16(kmsg.Produce), func(request kmsg.Request) (kmsg.Response, error, bool) {
-			kafka.KeepControl()
-			produced.Add(int64(len(request.(*kmsg.ProduceRequest).Topics)))
-			kafka.SleepControl(func() { <-release })
-			return nil, nil, false
+		kafka.requests(func(topics []string) {
+			produced.Add(int64(len(topics)))
+			<-release
 		})
 		before := dials.Load()
 		const rounds = 5
@@ -364,11 +358,7 @@ func TestStuckTargetsGoOutOnceKafkaAnswers(t *testing.T) {
 				sink := newSink(t, kafka)
 				sink.Partitions(t.Context(), names)
 				release := make(chan struct{})
-				kafka.ControlKey(int16(kmsg.Produce), func(kmsg.Request) (kmsg.Response, error, bool) {
-					kafka.KeepControl()
-					kafka.SleepControl(func() { <-release })
-					return nil, nil, false
-				})
+				kafka.requests(func([]string) { <-release })
 				var lanes sync.WaitGroup
 				for _, name := range names {
 					lanes.Go(func() {
@@ -427,6 +417,7 @@ func TestTargetThatCountsAsSlowIsNotMadeLate(t *testing.T) {
 			})
 		}
 		pass(time.Second)
+		synctest.Wait()
 		// The first flies alone, and what waits behind it goes with the next flight.
 		if n := len(sent.took); n != 100 {
 			t.Fatalf("%d of 100 records have an outcome", n)

@@ -1,7 +1,3 @@
-// The race detector finds one in kfake, between requests that SleepControl holds back.
-
-//go:build !race
-
 package kafka
 
 import (
@@ -15,6 +11,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kmsg"
 
 	"github.com/carillonmq/carillon/broker/deliver"
+	"github.com/carillonmq/carillon/broker/internal/kafkatest"
 )
 
 // One of many targets falls silent: Kafka writes what it is sent and does not answer. Those that were in one request with it
@@ -118,17 +115,19 @@ func (b bubble) requests(hold func(topics []string)) {
 	for _, topic := range topics {
 		names[topic.ID] = topic.Topic
 	}
-	b.ControlKey(int16(kmsg.Produce), func(request kmsg.Request) (kmsg.Response, error, bool) {
-		b.KeepControl()
+	b.Gate.Hold(func(request kafkatest.Request) {
+		produce, writes := request.Request.(*kmsg.ProduceRequest)
+		if !writes {
+			return
+		}
 		var of []string
-		for _, topic := range request.(*kmsg.ProduceRequest).Topics {
+		for _, topic := range produce.Topics {
 			name := topic.Topic
 			if name == "" {
 				name = names[topic.TopicID]
 			}
 			of = append(of, name)
 		}
-		b.SleepControl(func() { hold(of) })
-		return nil, nil, false
+		hold(of)
 	})
 }

@@ -1,4 +1,4 @@
-// Package kafkatest gives tests a Kafka in virtual time, brokers of it that freeze, and certificates.
+// Package kafkatest gives tests a Kafka in virtual time, requests that wait, brokers that freeze, and certificates.
 package kafkatest
 
 import (
@@ -12,6 +12,7 @@ import (
 type Bubble struct {
 	*kfake.Cluster
 	Network *kfake.VirtualNetwork
+	Gate    *Gate // between the network and Kafka
 }
 
 // InBubble runs test with a Kafka of one broker, unless options say otherwise. A goroutine that is left behind fails it.
@@ -19,11 +20,12 @@ func InBubble(t *testing.T, test func(t *testing.T, kafka Bubble), options ...kf
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
 		network := new(kfake.VirtualNetwork)
-		cluster, err := kfake.NewCluster(append([]kfake.Opt{kfake.NumBrokers(1), kfake.Ports(9092), kfake.ListenFn(network.Listen)}, options...)...)
+		gate := NewGate(network.Listen)
+		cluster, err := kfake.NewCluster(append([]kfake.Opt{kfake.NumBrokers(1), kfake.Ports(9092), kfake.ListenFn(gate.Listen)}, options...)...)
 		if err != nil {
 			t.Fatal(err)
 		}
 		defer cluster.Close()
-		test(t, Bubble{cluster, network})
+		test(t, Bubble{cluster, network, gate})
 	})
 }
