@@ -12,6 +12,7 @@ import (
 
 	"github.com/carillonmq/carillon/broker"
 	"github.com/carillonmq/carillon/broker/config"
+	"github.com/carillonmq/carillon/broker/internal/kafkatest"
 	"github.com/carillonmq/carillon/raftfsm/member"
 	"github.com/carillonmq/carillon/storage"
 	"github.com/twmb/franz-go/pkg/kadm"
@@ -37,7 +38,8 @@ type Cluster struct {
 	t       testing.TB
 	network *network
 	kafka   *kfake.Cluster
-	brokers int // of Kafka
+	gate    *kafkatest.Gate // between the network and Kafka
+	brokers int             // of Kafka
 	// kafkaDir is where Kafka keeps what it has; "": nowhere, it is gone when Kafka ends.
 	kafkaDir string
 	faults   *kafkaFaults
@@ -86,7 +88,7 @@ func newCluster(t testing.TB, settings arguments) *Cluster {
 		c.kafkaDir = t.TempDir()
 	}
 	c.startKafka()
-	c.faults, err = newKafkaFaults(c.kafka, kgo.Dialer(c.network.dial(userHost)))
+	c.faults, err = newKafkaFaults(c.kafka, c.gate, kgo.Dialer(c.network.dial(userHost)))
 	c.must(err)
 	if c.kafkaDir != "" {
 		c.kafka.ControlKey(int16(kmsg.OffsetForLeaderEpoch), c.faults.epochEnds)
@@ -161,8 +163,9 @@ func (c *Cluster) startKafka() {
 	for i := range ports {
 		ports[i] = kafkaPort + i
 	}
+	c.gate = kafkatest.NewGate(c.network.listenKafka)
 	options := []kfake.Opt{
-		kfake.NumBrokers(c.brokers), kfake.Ports(ports...), kfake.ListenFn(c.network.listenKafka),
+		kfake.NumBrokers(c.brokers), kfake.Ports(ports...), kfake.ListenFn(c.gate.Listen),
 		kfake.BrokerConfigs(map[string]string{"offsets.retention.check.interval.ms": checkGroups}),
 	}
 	if c.kafkaDir != "" {
@@ -182,7 +185,6 @@ func (c *Cluster) stop() {
 	for _, n := range c.nodes {
 		n.stop()
 	}
-	// A kfake that is closed lets none of what it holds back end but the first.
 	c.faults.letGo()
 	synctest.Wait()
 	c.kafka.Close()

@@ -111,7 +111,7 @@ func (o *observer) costs() ledger.Costs {
 // closed notes what the store of a node that ends has cost.
 func (o *observer) closed(store *storage.Store) { o.scanned += int64(store.Scanned()) }
 
-// goroutines counts those of this bubble, but for Kafka's, by what has started them.
+// goroutines counts those of this bubble, but for Kafka's and its gate's, by what has started them.
 func goroutines() map[string]int64 {
 	dump := make([]byte, 1<<20)
 	n := runtime.Stack(dump, true)
@@ -125,7 +125,7 @@ func goroutines() map[string]int64 {
 		if bytes.Contains(stack, own) {
 			_, by, _ := bytes.Cut(stack, []byte("\ncreated by "))
 			by, _, _ = bytes.Cut(by, []byte(" in goroutine "))
-			if !bytes.Contains(by, []byte("/kfake.")) {
+			if !bytes.Contains(by, []byte("/kfake.")) && !bytes.Contains(by, []byte("/kafkatest.")) {
 				counts[string(by)]++
 			}
 		}

@@ -14,6 +14,8 @@ import (
 	"github.com/twmb/franz-go/pkg/kgo"
 	"github.com/twmb/franz-go/pkg/kmsg"
 	"github.com/twmb/franz-go/pkg/kversion"
+
+	"github.com/carillonmq/carillon/broker/internal/kafkatest"
 )
 
 // kafkaFaults are what Kafka does wrong. They befall the nodes alone: the users of the script, and
@@ -36,14 +38,13 @@ type kafkaFaults struct {
 	epochs    map[place][]epochStart  // of topics, where Kafka may lose records
 	failed    time.Time               // when an injected error was last seen to be given
 	stalled   map[int32]chan struct{} // by broker: closed when it is revived
-	stalls    bool                    // holdBack looks at requests
 	closed    chan struct{}
 }
 
 // never is how long an answer takes that does not come.
 const never = time.Duration(1<<63 - 1)
 
-func newKafkaFaults(kafka *kfake.Cluster, dial kgo.Opt) (*kafkaFaults, error) {
+func newKafkaFaults(kafka *kfake.Cluster, gate *kafkatest.Gate, dial kgo.Opt) (*kafkaFaults, error) {
 	f := &kafkaFaults{
 		kafka: kafka, newest: make(map[int16]int16), older: kversion.Stable(),
 		answers: make(map[string]time.Duration), changed: make(chan struct{}), closed: make(chan struct{}),
@@ -66,7 +67,7 @@ func newKafkaFaults(kafka *kfake.Cluster, dial kgo.Opt) (*kafkaFaults, error) {
 			f.older.SetMaxKeyVersion(v.ApiKey, max(newest-1, v.MinVersion))
 		}
 	}
-	kafka.ControlKey(int16(kmsg.Produce), f.delay)
+	gate.Hold(f.hold)
 	return f, nil
 }
 
@@ -75,7 +76,7 @@ func (f *kafkaFaults) ofNode(request kmsg.Request) bool {
 	return request.GetVersion() == f.newest[request.Key()]
 }
 
-// letGo lets go of everything that waits, which must end before Kafka does.
+// letGo lets go of everything that waits, which must end before Kafka does: hold asks Kafka for names.
 func (f *kafkaFaults) letGo() {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -87,16 +88,13 @@ func (f *kafkaFaults) letGo() {
 }
 
 // goOn has the Kafka that was started in place of the last one do wrong what lasts.
-func (f *kafkaFaults) goOn(kafka *kfake.Cluster) {
+func (f *kafkaFaults) goOn(kafka *kfake.Cluster, gate *kafkatest.Gate) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.kafka, f.closed = kafka, make(chan struct{})
 	f.injected, f.metadata, f.offsets = nil, nil, nil
-	kafka.ControlKey(int16(kmsg.Produce), f.delay)
+	gate.Hold(f.hold)
 	kafka.ControlKey(int16(kmsg.OffsetForLeaderEpoch), f.epochEnds)
-	if f.stalls {
-		kafka.ControlKey(-1, f.holdBack)
-	}
 	for topic := range f.forbidden {
 		f.forbidden[topic] = f.refuse(topic)
 	}
@@ -188,23 +186,24 @@ func (f *kafkaFaults) allow(topic string) error {
 	return nil
 }
 
-// delay is the control function of records that are answered late.
-func (f *kafkaFaults) delay(request kmsg.Request) (kmsg.Response, error, bool) {
+// hold returns when Kafka may take up the request.
+func (f *kafkaFaults) hold(request kafkatest.Request) {
+	if !f.ofNode(request) || slices.Contains([]int16{int16(kmsg.ApiVersions), int16(kmsg.InitProducerID)}, request.Key()) {
+		return
+	}
+	came := time.Now()
 	f.mu.Lock()
-	ill := len(f.answers) > 0 || f.ordinary > 0 || len(f.stalled) > 0
+	revived, late := f.stalled[request.Broker], len(f.answers) > 0 || f.ordinary > 0
 	f.mu.Unlock()
-	if !ill || !f.ofNode(request) {
-		return nil, nil, false
+	if request.Key() != int16(kmsg.Produce) {
+		f.await(revived)
+		return
 	}
-	topics, revived := f.topicsOf(request), f.stalledNow()
-	if revived != nil || f.longest(topics, 0) > 0 {
-		came := time.Now()
-		f.kafka.SleepControl(func() {
-			f.await(revived)
-			f.hold(topics, came)
-		})
+	if revived != nil || late {
+		topics := f.topicsOf(request.Request)
+		f.await(revived)
+		f.delay(topics, came)
 	}
-	return nil, nil, false
 }
 
 // longest returns what is left of what the slowest of the topics takes.
@@ -218,8 +217,8 @@ func (f *kafkaFaults) longest(topics []string, waited time.Duration) time.Durati
 	return longest - min(longest, waited)
 }
 
-// hold returns when the topics have waited for as long as they take.
-func (f *kafkaFaults) hold(topics []string, came time.Time) {
+// delay returns when the topics have waited for as long as they take.
+func (f *kafkaFaults) delay(topics []string, came time.Time) {
 	for {
 		f.mu.Lock()
 		changed, closed := f.changed, f.closed
@@ -281,8 +280,9 @@ func (f *kafkaFaults) topicsOf(request kmsg.Request) []string {
 }
 
 // A stalled Kafka broker takes what nodes ask and answers nothing until it is revived, and then all of it, as one whose
-// disk hangs or that is frozen. It greets who connects, and gives producer ids, all the same: a Kafka client asks for these
-// under a lock, for which the senders to other brokers wait, and that stops virtual time.
+// disk hangs or that is frozen. Only a fetch that waits for records by then has its answer when that is due. The broker
+// greets who connects, and gives producer ids, all the same: a Kafka client asks for these under a lock, for which the
+// senders to other brokers wait, and that stops virtual time.
 
 // stall has the broker answer no node any more.
 func (f *kafkaFaults) stall(broker int32) error {
@@ -292,10 +292,6 @@ func (f *kafkaFaults) stall(broker int32) error {
 		return errNoEffect
 	}
 	f.stalled[broker] = make(chan struct{})
-	if !f.stalls {
-		f.stalls = true
-		f.kafka.ControlKey(-1, f.holdBack)
-	}
 	return nil
 }
 
@@ -314,30 +310,6 @@ func (f *kafkaFaults) reviveLocked(broker int32) error {
 	delete(f.stalled, broker)
 	f.failed = time.Now()
 	return nil
-}
-
-// stalledNow returns what is closed when the broker that has the request at hand answers again; nil: it does.
-func (f *kafkaFaults) stalledNow() <-chan struct{} {
-	broker := f.kafka.CurrentNode()
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	return f.stalled[broker]
-}
-
-// holdBack is a control function, for as long as a broker is stalled. Records have one of their own (delay).
-func (f *kafkaFaults) holdBack(request kmsg.Request) (kmsg.Response, error, bool) {
-	f.mu.Lock()
-	if f.stalls = len(f.stalled) > 0; !f.stalls {
-		f.kafka.DropControl()
-	}
-	f.mu.Unlock()
-	if greets := []int16{int16(kmsg.ApiVersions), int16(kmsg.InitProducerID), int16(kmsg.Produce)}; slices.Contains(greets, request.Key()) || !f.ofNode(request) {
-		return nil, nil, false
-	}
-	if revived := f.stalledNow(); revived != nil {
-		f.kafka.SleepControl(func() { f.await(revived) })
-	}
-	return nil, nil, false
 }
 
 // await returns when the broker is revived; nil: at once.

@@ -1,7 +1,3 @@
-// The race detector finds one in kfake, between requests that SleepControl holds back.
-
-//go:build !race
-
 package brokertest
 
 import (
@@ -165,7 +161,7 @@ func TestKafkaOfNames(t *testing.T) {
 			defer k.Close()
 			told.Addrs, told.Scheduled = k.ListenAddrs(), k.schedule(o.Names, o.Begin)
 		case o.Slow:
-			k.slow.Store(true)
+			k.slowDown()
 		case o.Recount:
 			k.requests.Store(0)
 			k.names.Store(0)

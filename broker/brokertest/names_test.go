@@ -1,7 +1,3 @@
-// The race detector finds one in kfake, between requests that SleepControl holds back.
-
-//go:build !race
-
 package brokertest
 
 import (
@@ -30,6 +26,7 @@ import (
 	"github.com/carillonmq/carillon/broker/config"
 	"github.com/carillonmq/carillon/broker/deliver"
 	"github.com/carillonmq/carillon/broker/ingest"
+	"github.com/carillonmq/carillon/broker/internal/kafkatest"
 	"github.com/carillonmq/carillon/broker/kafka"
 	"github.com/carillonmq/carillon/broker/kafka/reach"
 	"github.com/carillonmq/carillon/client"
@@ -67,7 +64,7 @@ func TestManyNames_delayNoneThatExists(t *testing.T) {
 		if pending := node.Store().State().Pending; pending != total {
 			t.Fatalf("%d messages were accepted, want %d", pending, total)
 		}
-		k.slow.Store(true)
+		k.slowDown()
 		time.Sleep(30 * time.Second)
 		if p99 := late.report(t); p99 > 50 {
 			t.Errorf("p99 is %d ms late beside %d names, want 50 at most", p99, names)
@@ -143,30 +140,30 @@ type countedKafka struct {
 	*kfake.Cluster
 	t               testing.TB
 	dial            func(ctx context.Context, network, addr string) (net.Conn, error)
-	now             func() time.Time // of the node that serve runs
-	slow            atomic.Bool
-	accepted, open  atomic.Int64 // connections
-	requests, names atomic.Int64 // for metadata
+	now             func() time.Time  // of the node that serve runs
+	gate            *kafkatest.Gate   // before Kafka
+	slow            map[[16]byte]bool // ids of the others
+	accepted, open  atomic.Int64      // connections
+	requests, names atomic.Int64      // for metadata
 }
 
 func newCountedKafka(t testing.TB, names int, listen func(network, addr string) (net.Listener, error), dial func(context.Context, string, string) (net.Conn, error)) *countedKafka {
-	k := &countedKafka{t: t, dial: dial}
+	k := &countedKafka{t: t, dial: dial, slow: make(map[[16]byte]bool)}
 	var topics []string
 	for i := range min(names, existing+slowNames) {
 		topics = append(topics, nameOf(i))
 	}
+	k.gate = kafkatest.NewGate(func(network, addr string) (net.Listener, error) {
+		l, err := listen(network, addr)
+		return countedListener{l, k}, err
+	})
 	var err error
-	k.Cluster, err = kfake.NewCluster(kfake.NumBrokers(1), kfake.SeedTopics(12, delayOfNames), kfake.SeedTopics(1, topics...),
-		kfake.ListenFn(func(network, addr string) (net.Listener, error) {
-			l, err := listen(network, addr)
-			return countedListener{l, k}, err
-		}))
+	k.Cluster, err = kfake.NewCluster(kfake.NumBrokers(1), kfake.SeedTopics(12, delayOfNames), kfake.SeedTopics(1, topics...), kfake.ListenFn(k.gate.Listen))
 	if err != nil {
 		t.Fatal(err)
 	}
-	slow := make(map[[16]byte]bool)
 	for _, topic := range topics[min(len(topics), existing):] {
-		slow[k.TopicInfo(topic).TopicID] = true
+		k.slow[k.TopicInfo(topic).TopicID] = true
 	}
 	k.ControlKey(int16(kmsg.Metadata), func(request kmsg.Request) (kmsg.Response, error, bool) {
 		k.KeepControl()
@@ -174,16 +171,19 @@ func newCountedKafka(t testing.TB, names int, listen func(network, addr string) 
 		k.names.Add(int64(len(request.(*kmsg.MetadataRequest).Topics)))
 		return nil, nil, false
 	})
-	k.ControlKey(int16(kmsg.Produce), func(request kmsg.Request) (kmsg.Response, error, bool) {
-		k.KeepControl()
-		if k.slow.Load() && slices.ContainsFunc(request.(*kmsg.ProduceRequest).Topics, func(t kmsg.ProduceRequestTopic) bool {
-			return strings.HasSuffix(t.Topic, endOfOthers) || slow[t.TopicID]
-		}) {
-			k.SleepControl(func() { time.Sleep(900 * time.Millisecond) })
-		}
-		return nil, nil, false
-	})
 	return k
+}
+
+// slowDown has Kafka take 0.9 s from now on for what is written to others than the thousand.
+func (k *countedKafka) slowDown() {
+	k.gate.Hold(func(request kafkatest.Request) {
+		produce, writes := request.Request.(*kmsg.ProduceRequest)
+		if writes && slices.ContainsFunc(produce.Topics, func(t kmsg.ProduceRequestTopic) bool {
+			return strings.HasSuffix(t.Topic, endOfOthers) || k.slow[t.TopicID]
+		}) {
+			time.Sleep(900 * time.Millisecond)
+		}
+	})
 }
 
 // serveNames runs a node without a bound on missing names until stop is called. now is nil for the machine's clock, and the

@@ -1,19 +1,17 @@
-//go:build !race
-
 package brokertest
 
 import (
 	"fmt"
 	"net"
-	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
 
-	"github.com/carillonmq/carillon/client"
-
 	"github.com/twmb/franz-go/pkg/kgo"
 	"github.com/twmb/franz-go/pkg/kmsg"
+
+	"github.com/carillonmq/carillon/broker/internal/kafkatest"
+	"github.com/carillonmq/carillon/client"
 )
 
 // BenchmarkOutage prints how fast 400,000 messages of 100 B for a thousand targets, which came due
@@ -131,17 +129,14 @@ func TestOutage_endsForAllTargetsWhenKafkaAnswers(t *testing.T) {
 
 // freeze has Kafka not answer requests of that kind until thaw is called.
 func (k *countedKafka) freeze(kind kmsg.Key) (thaw func()) {
-	var over atomic.Bool
 	released := make(chan struct{})
-	k.ControlKey(int16(kind), func(kmsg.Request) (kmsg.Response, error, bool) {
-		k.KeepControl()
-		if !over.Load() {
-			k.SleepControl(func() { <-released })
+	k.gate.Hold(func(request kafkatest.Request) {
+		if request.Key() == kind.Int16() {
+			<-released
 		}
-		return nil, nil, false
 	})
 	return func() {
-		over.Store(true)
+		k.gate.Hold(nil)
 		close(released)
 	}
 }

@@ -46,7 +46,7 @@ func (p *player) shorten(topic string, a arguments) error {
 		p.lose(place{info.TopicID, partition}, end, taken[partition])
 	}
 	p.startKafka()
-	p.faults.goOn(p.kafka)
+	p.faults.goOn(p.kafka, p.gate)
 	p.faults.beganEpochs(topic)
 	for _, host := range p.kafkaHosts() {
 		p.network.setHost(open, host)

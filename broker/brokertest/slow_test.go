@@ -1,6 +1,3 @@
-// The race detector finds one in kfake, between requests that SleepControl holds back.
-//go:build !race
-
 package brokertest
 
 import "testing"
