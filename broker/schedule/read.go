@@ -67,7 +67,7 @@ func (s *Scheduler) sweep(limit int64) (read bool, err error) {
 	s.gather()
 	s.beginSweep()
 	ts := &s.targets
-	if len(ts.in[catchingUp].targets) == 0 && (s.awaitsOthers() || !s.joinsBefore(ts.frontier)) {
+	if len(ts.in[catchingUp].targets) == 0 && (s.untilSweep() > 0 || !s.joinsBefore(ts.frontier)) {
 		return false, nil
 	}
 	wanted := func(at storage.Ref, topic, target string) bool {
@@ -75,10 +75,12 @@ func (s *Scheduler) sweep(limit int64) (read bool, err error) {
 		return known && (t.state == catchingUp || t.state == queued && t.feeding.round == ts.round && !at.Less(t.mark)) && at.Less(t.end()) &&
 			!s.topics.withholds(topic, target, at)
 	}
+	began := time.Now()
 	items, next, done, err := s.cfg.Store.Scan(ts.swept, s.endOfSweep(), s.limits.Page, wanted, s.items[:0])
 	if err != nil {
 		return false, err
 	}
+	s.lastSweep.read(began)
 	s.items = items
 	if done {
 		next = endOfSchedule
@@ -105,10 +107,10 @@ func (s *Scheduler) beginSweep() {
 		switch {
 		case !first.mark.Less(ts.frontier):
 			ts.flow(first)
-		case s.awaitsOthers():
+		case s.untilSweep() > 0:
 			return
 		default:
-			s.gathering = time.Time{}
+			s.gathering, s.lastSweep = time.Time{}, sweepTime{}
 			ts.beginSweep(first)
 			ts.join(first)
 			return
@@ -116,25 +118,53 @@ func (s *Scheduler) beginSweep() {
 	}
 }
 
-// gatherFor is how long a sweep waits, from the first target on that comes back from being parked, for others that
-// do. Targets come back one after the other, when users resume them or Kafka answers for them, and each would have a
-// sweep of its own that reads what waits for all others: now there are twenty a second at most. What is read for them
-// has waited for longer, for seconds mostly.
-const gatherFor = 50 * time.Millisecond
+const (
+	// gatherFor is how long a sweep waits, from the first target on that comes back from being parked, for others that
+	// do. Targets come back one after the other, when users resume them or Kafka answers for them, and each would have a
+	// sweep of its own that reads what waits for all others: now there are twenty a second at most. What is read for them
+	// has waited for longer, for seconds mostly.
+	gatherFor = 50 * time.Millisecond
+	// restsFor is how many times as long as the last sweep read, a sweep waits that less than half of those are to join
+	// that may want it. Each that is hungry would have a sweep of its own, which reads what waits for a thousand others: those
+	// that are by then share it. Reading for few takes a seventh of a core so, and the fewer they are the more
+	// the publisher has of others meanwhile.
+	restsFor = 6
+	// mostRest bounds that: one target with a long backlog may have been read for all the time.
+	mostRest = time.Second
+	// untilWoken is longer than the scheduler sleeps.
+	untilWoken = time.Hour
+)
 
-// awaitsOthers reports whether a sweep that would read for those that are queued had better wait until more are. None of
-// them will run out of work soon, and some came back a moment ago, or others are full: a thousand targets with a
+// A sweepTime is how long a sweep read, and until when.
+type sweepTime struct {
+	took  time.Duration
+	ended time.Time
+}
+
+// read notes that a page was read, from began on.
+func (t *sweepTime) read(began time.Time) {
+	t.ended = time.Now()
+	t.took += t.ended.Sub(began)
+}
+
+// untilSweep returns how long a sweep that would read for those that are queued had better wait until more are; not
+// above zero: it need not. None of them will run out of work soon while others are full: a thousand targets with a
 // backlog each have room at a thousand moments, a little each, and a sweep for the first of them reads what all others
-// will read again.
-func (s *Scheduler) awaitsOthers() bool {
-	switch ts := &s.targets; {
-	case ts.needing[hungry] > 0:
-		return false
-	case ts.needing[returns] > 0:
-		return time.Since(s.gathering) < gatherFor
-	default:
-		return len(ts.in[full].targets) > 0
+// will read again. Or few are hungry or came back, of many that will be hungry soon; or some came back a moment ago.
+func (s *Scheduler) untilSweep() (wait time.Duration) {
+	ts := &s.targets
+	stopped := len(ts.in[full].targets)
+	pressing := ts.needing[hungry] + ts.needing[returns]
+	if pressing == 0 && stopped > 0 {
+		return untilWoken
 	}
+	if pressing < (stopped+len(ts.in[queued].targets))/2 {
+		wait = min(restsFor*s.lastSweep.took, mostRest) - time.Since(s.lastSweep.ended)
+	}
+	if ts.needing[hungry] == 0 && ts.needing[returns] > 0 {
+		wait = max(wait, gatherFor-time.Since(s.gathering))
+	}
+	return wait
 }
 
 // gather notes since when there are targets that come back, and that the last sweep has not begun for.

@@ -40,8 +40,9 @@ type Scheduler struct {
 	claims  claims
 	search  search
 
-	nextFull    int             // of the full targets, the next to look at
-	nextChanged int             // of the targets whose holds change, the next to be in a claim
+	nextFull    int // of the full targets, the next to look at
+	nextChanged int // of the targets whose holds change, the next to be in a claim
+	lastSweep   sweepTime
 	gathering   time.Time       // when the first of those came back that the next sweep is to read for; zero: nobody did
 	events      []raftfsm.Event // reused
 	items       []storage.Item  // reused
@@ -204,8 +205,8 @@ func (s *Scheduler) patience() time.Duration {
 	if ripe := s.window.ripe; len(ripe) > 0 && int64(ripe[0].When) <= s.claims.committed.Through {
 		wait = min(wait, time.UnixMilli(int64(ripe[0].When)).Sub(s.cfg.Now()))
 	}
-	if !s.gathering.IsZero() {
-		wait = min(wait, gatherFor-time.Since(s.gathering))
+	if len(s.targets.in[queued].targets) > 0 {
+		wait = min(wait, s.untilSweep())
 	}
 	return wait
 }

@@ -3,6 +3,7 @@ package schedule
 import (
 	"context"
 	"fmt"
+	"math/rand/v2"
 	"slices"
 	"sync/atomic"
 	"testing"
@@ -17,18 +18,21 @@ import (
 type countingStore struct {
 	Store
 	looks atomic.Int64
-	most  int64  // looks that a test grants; 0: any number
-	then  func() // called once, at the end of the first scan after it was set
+	most  int64         // looks that a test grants; 0: any number
+	takes time.Duration // what each look takes
+	then  func()        // called once, at the end of the first scan after it was set
 }
 
 func (c *countingStore) Scan(from, to storage.Ref, limit int, keep storage.Filter, out []storage.Item) ([]storage.Item, storage.Ref, bool, error) {
 	if c.most > 0 && c.looks.Load() > c.most {
 		return nil, from, false, fmt.Errorf("looked at %d entries, %d would do", c.looks.Load(), c.most)
 	}
+	before := c.looks.Load()
 	items, next, done, err := c.Store.Scan(from, to, limit, func(at storage.Ref, topic, target string) bool {
 		c.looks.Add(1)
 		return keep == nil || keep(at, topic, target)
 	}, out)
+	time.Sleep(time.Duration(c.looks.Load()-before) * c.takes)
 	if c.then != nil {
 		c.then()
 		c.then = nil
@@ -170,6 +174,50 @@ func TestSweep_waitsUntilMoreHaveRoom(t *testing.T) {
 		}
 		if looks := store.looks.Load() - before; looks > 8*n*each {
 			t.Errorf("looked at %d entries for a backlog of %d", looks, n*each)
+		}
+	})
+}
+
+// Kafka writes for one target and then for another, as it happens, so at each moment a few of them are hungry. The next sweep
+// rests meanwhile, so that more share it, and Kafka has enough of others to do.
+func TestSweep_restsWhileFewAreHungry(t *testing.T) {
+	const n, each, atATime, aMillisecond, look = 200, 200, 16, 40, time.Microsecond
+	onStage(t, func(ctx context.Context, s *stage) {
+		store := &countingStore{Store: s.node.Store(), takes: look}
+		s.store, s.limits = store, Limits{Loaded: 1024, Handed: 64, HandedAll: 32 * n, Page: 128, Feed: FeedCapacity}
+		s.unchecked = true // a check goes through all that is pending
+		for i := range n {
+			s.silent[nameOf(i)] = true
+		}
+		s.acceptForMany(ctx, n, each, after(0))
+		s.lead(ctx)
+		time.Sleep(time.Second)
+		before, began := store.looks.Load(), time.Now()
+		chance, acked := rand.New(rand.NewPCG(1, 2)), make([]int, n)
+		for left := n * each; left > 0; {
+			time.Sleep(time.Millisecond)
+			synctest.Wait()
+			var refs []storage.Ref
+			for tries := 0; tries < n && len(refs) < aMillisecond; tries++ {
+				i := chance.IntN(n)
+				got := s.got(nameOf(i))[acked[i]:]
+				got = got[:min(len(got), atATime)]
+				acked[i] += len(got)
+				refs = append(refs, got...)
+			}
+			left -= len(refs)
+			s.acknowledge(ctx, refs)
+		}
+		for i := range n {
+			s.check(nameOf(i), each)
+		}
+		took := time.Since(began)
+		t.Logf("looked at %d entries for %d messages, in %v", store.looks.Load()-before, n*each, took)
+		if looks := store.looks.Load() - before; looks > 10*n*each {
+			t.Errorf("looked at %d entries for a backlog of %d", looks, n*each)
+		}
+		if most := 2 * n * each / aMillisecond * time.Millisecond; took > most {
+			t.Errorf("took %v, want %v at most", took, most)
 		}
 	})
 }
