@@ -91,7 +91,7 @@ const mostBehind = 128
 const transferTimeout = time.Second
 
 // TransferLeadership hands leadership to the voter whose log reaches furthest,
-// of those that answer. It blocks for a second at most; commands are refused
+// of those that answer and follow. It blocks for a second at most; commands are refused
 // with raftfsm.ErrNotLeader meanwhile. That and ErrNoTarget say that there was
 // nothing to do.
 func (n *Node) TransferLeadership(ctx context.Context) error {
@@ -113,12 +113,13 @@ func (n *Node) transfer(ctx context.Context, fits func(member string, behind uin
 	if r == nil || r.State() != raft.Leader {
 		return "", raftfsm.ErrNotLeader
 	}
-	last := r.LastIndex()
+	last, term := r.LastIndex(), r.CurrentTerm()
 	var target raft.Server
 	var best peer
 	for _, s := range servers(r) {
 		p := n.transport.peer(s.ID)
-		if s.Suffrage != raft.Voter || s.ID == n.raftID() || !p.recent(n.patience()) || !fits(member.Of(string(s.ID)), last-min(p.lastIndex, last)) {
+		if s.Suffrage != raft.Voter || s.ID == n.raftID() || !p.recent(n.patience()) || !p.isReady(term) ||
+			!fits(member.Of(string(s.ID)), last-min(p.lastIndex, last)) {
 			continue
 		}
 		if target.ID == "" || p.lastIndex > best.lastIndex {
@@ -132,7 +133,16 @@ func (n *Node) transfer(ctx context.Context, fits func(member string, behind uin
 	defer cancel()
 	to := member.Of(string(target.ID))
 	if err := n.await(ctx, r.LeadershipTransferToServer(target.ID, target.Address)); err != nil {
+		n.transport.update(target.ID, func(p *peer) { p.refused = time.Now() })
 		return "", fmt.Errorf("hand leadership to %s: %w", to, err)
 	}
 	return to, nil
 }
+
+// isReady reports whether leadership of the term may be handed to the member: it has taken this leader's log for its own,
+// also since the last hand-over to it failed. Raft asks the goroutine that sends the log to a member whether that has all of
+// it, by a channel that takes one question. One that is not answered before the hand-over is over stays there while the
+// goroutine is busy, and the next hand-over to that member waits for room, whatever happens: nothing is proposed
+// meanwhile, and if this node loses its leadership by then, nothing is whenever it leads again
+// (https://github.com/hashicorp/raft/issues/696, v1.8.0 has it too).
+func (p peer) isReady(term uint64) bool { return p.followed == term && p.agreed.After(p.refused) }

@@ -2,9 +2,12 @@ package node
 
 import (
 	"errors"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"github.com/hashicorp/raft-wal/fs"
 
 	"github.com/carillonmq/carillon/raftfsm"
 )
@@ -67,6 +70,51 @@ func TestTransferLeadershipTo_passesOverWhoIsFarBehind(t *testing.T) {
 		c.agree()
 		if to, err := n.TransferLeadershipTo(t.Context(), []string{away}); err != nil || to != away {
 			t.Errorf("transfer to %q, error %v though %s has caught up", to, err, away)
+		}
+	})
+}
+
+// The disk of a follower hangs, which answers heartbeats all the same. Leadership is handed to it once, and again only when it has
+// written. Raft would be left with a hand-over that never ends, and this node propose nothing whenever it leads.
+func TestTransferLeadershipTo_triesWhoHangsOnce(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		takes := map[string]*atomic.Int64{}
+		c := newCluster(t, 3, func(cfg *Config) {
+			takes[cfg.NodeID] = new(atomic.Int64)
+			cfg.LogFiles = slowLog{fs.New(), takes[cfg.NodeID]}
+		})
+		c.open("n1", "n2", "n3")
+		n := c.leader()
+		must(t, n, raftfsm.Found{ClusterID: topicID})
+		hangs := otherThan(c, n)
+		takes[hangs].Store(int64(time.Minute))
+		for range 10 {
+			must(t, n, raftfsm.Found{ClusterID: topicID})
+		}
+		for _, want := range []error{raftfsm.ErrInDoubt, ErrNoTarget, ErrNoTarget} {
+			if to, err := n.TransferLeadershipTo(t.Context(), []string{hangs}); !errors.Is(err, want) {
+				t.Errorf("transfer to %q, error %v, want %v", to, err, want)
+			}
+			time.Sleep(time.Second)
+		}
+		must(t, n, raftfsm.Found{ClusterID: topicID})
+
+		c.isolate(n.cfg.NodeID) // nobody leads, and what Raft asks of a follower is given up
+		c.eventually("the leader steps down", func() bool { return n.Status().State != "leader" })
+		takes[hangs].Store(0)
+		time.Sleep(2 * time.Minute)
+		c.rejoin(n.cfg.NodeID)
+		c.eventually("it leads again", func() bool {
+			now := c.leader()
+			if now != n {
+				_, _ = now.TransferLeadershipTo(t.Context(), []string{n.cfg.NodeID}) // it may not be back yet
+			}
+			return now == n
+		})
+		must(t, n, raftfsm.Found{ClusterID: topicID})
+		c.agree()
+		if to, err := n.TransferLeadershipTo(t.Context(), []string{hangs}); err != nil {
+			t.Errorf("transfer to %q, which has written by now: %v", to, err)
 		}
 	})
 }

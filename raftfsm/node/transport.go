@@ -62,6 +62,9 @@ type peer struct {
 	moved     time.Time // when it had received one, or its log had grown
 	told      standing  // that it has agreed to, and nothing has failed since
 	toldAt    time.Time // when it has
+	followed  uint64    // the last term in which it has taken the leader's log for its own
+	agreed    time.Time // when it did so last
+	refused   time.Time // when leadership could not be handed to it
 }
 
 // A standing is what a request says of the leader's log that has no entries: where the log ends, and how far it
@@ -231,6 +234,9 @@ func (t *transport) AppendEntries(id raft.ServerID, addr raft.ServerAddress, req
 			p.moved = p.contact
 		}
 		p.lastIndex = resp.LastLog
+		if !heartbeat && resp.Success {
+			p.followed, p.agreed = req.Term, p.contact
+		}
 		switch agreed := resp.Success && len(req.Entries) == 0 && resp.LastLog >= says.end; {
 		case heartbeat:
 		case !agreed:
