@@ -48,10 +48,10 @@ func TestScripts(t *testing.T) {
 		Dir:                 "testdata/script",
 		RequireExplicitExec: true,
 		Setup: func(env *testscript.Env) error {
-			for _, name := range []string{"KAFKA", "API", "RAFT"} {
-				port := freePorts(3)
-				env.Setenv(name, strconv.Itoa(port))
-				env.Setenv(name+"2", strconv.Itoa(port+1))
+			first := freePorts(9)
+			for i, name := range []string{"KAFKA", "API", "RAFT"} {
+				env.Setenv(name, strconv.Itoa(first+3*i))
+				env.Setenv(name+"2", strconv.Itoa(first+3*i+1))
 			}
 			return nil
 		},
