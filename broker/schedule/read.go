@@ -125,26 +125,34 @@ const (
 	// has waited for longer, for seconds mostly.
 	gatherFor = 50 * time.Millisecond
 	// restsFor is how many times as long as the last sweep read, a sweep waits that less than half of those are to join
-	// that may want it. Each that is hungry would have a sweep of its own, which reads what waits for a thousand others: those
-	// that are by then share it. Reading for few takes a seventh of a core so, and the fewer they are the more
-	// the publisher has of others meanwhile.
-	restsFor = 6
+	// that may want it, while more and more are: each that is hungry would have a sweep of its own, which reads what
+	// waits for a thousand others, and those that are by then share it. It waits no longer when none has become hungry
+	// for a quarter of that time: the others may be stuck.
+	restsFor   = 6
+	quietParts = 4
 	// mostRest bounds that: one target with a long backlog may have been read for all the time.
 	mostRest = time.Second
 	// untilWoken is longer than the scheduler sleeps.
 	untilWoken = time.Hour
 )
 
-// A sweepTime is how long a sweep read, and until when.
+// A sweepTime is how long a sweep read, and what has happened since.
 type sweepTime struct {
-	took  time.Duration
-	ended time.Time
+	took     time.Duration
+	ended    time.Time
+	pressing int       // targets that were hungry, or had come back, when that was last looked at
+	grew     time.Time // when they had become more
 }
 
 // read notes that a page was read, from began on.
 func (t *sweepTime) read(began time.Time) {
 	t.ended = time.Now()
 	t.took += t.ended.Sub(began)
+}
+
+// rests returns for how long the next sweep is to rest.
+func (t *sweepTime) rests() time.Duration {
+	return min(restsFor*t.took-time.Since(t.ended), mostRest-time.Since(t.ended), t.took/quietParts-time.Since(t.grew))
 }
 
 // untilSweep returns how long a sweep that would read for those that are queued had better wait until more are; not
@@ -154,12 +162,12 @@ func (t *sweepTime) read(began time.Time) {
 func (s *Scheduler) untilSweep() (wait time.Duration) {
 	ts := &s.targets
 	stopped := len(ts.in[full].targets)
-	pressing := ts.needing[hungry] + ts.needing[returns]
+	pressing := ts.pressing()
 	if pressing == 0 && stopped > 0 {
 		return untilWoken
 	}
 	if pressing < (stopped+len(ts.in[queued].targets))/2 {
-		wait = min(restsFor*s.lastSweep.took, mostRest) - time.Since(s.lastSweep.ended)
+		wait = s.lastSweep.rests()
 	}
 	if ts.needing[hungry] == 0 && ts.needing[returns] > 0 {
 		wait = max(wait, gatherFor-time.Since(s.gathering))
@@ -167,7 +175,8 @@ func (s *Scheduler) untilSweep() (wait time.Duration) {
 	return wait
 }
 
-// gather notes since when there are targets that come back, and that the last sweep has not begun for.
+// gather notes since when there are targets that come back, and that the last sweep has not begun for, and when those
+// that want the next one have become more.
 func (s *Scheduler) gather() {
 	switch {
 	case s.targets.needing[returns] == 0:
@@ -175,6 +184,11 @@ func (s *Scheduler) gather() {
 	case s.gathering.IsZero():
 		s.gathering = time.Now()
 	}
+	pressing := s.targets.pressing()
+	if pressing > s.lastSweep.pressing {
+		s.lastSweep.grew = time.Now()
+	}
+	s.lastSweep.pressing = pressing
 }
 
 // endOfSweep is where reading ends for all that catch up, the frontier at most. Whoever joins has it go on.

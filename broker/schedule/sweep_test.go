@@ -222,6 +222,39 @@ func TestSweep_restsWhileFewAreHungry(t *testing.T) {
 	})
 }
 
+// Of those that are full most are stuck, and will not be hungry: the few that work do not wait for them.
+func TestSweep_restsForNoTargetThatIsStuck(t *testing.T) {
+	const n, works, each, look = 100, 10, 200, time.Microsecond
+	onStage(t, func(ctx context.Context, s *stage) {
+		store := &countingStore{Store: s.node.Store(), takes: look}
+		s.store, s.limits = store, Limits{Loaded: 1024, Handed: 64, HandedAll: 32 * n, Page: 128, Feed: FeedCapacity}
+		s.unchecked = true // a check goes through all that is pending
+		for i := range n {
+			s.silent[nameOf(i)] = true
+		}
+		s.acceptForMany(ctx, n, each, after(0))
+		s.lead(ctx)
+		time.Sleep(time.Second)
+		began, acked := time.Now(), make([]int, works)
+		for left := works * each; left > 0; {
+			time.Sleep(time.Millisecond)
+			synctest.Wait()
+			for i := range works {
+				if refs := s.got(nameOf(i))[acked[i]:]; len(refs) > 0 {
+					acked[i] += len(refs)
+					left -= len(refs)
+					s.acknowledge(ctx, refs)
+				}
+			}
+		}
+		took := time.Since(began)
+		t.Logf("took %v", took)
+		if most := 150 * time.Millisecond; took > most {
+			t.Errorf("%d targets that work took %v beside %d that are stuck, want %v at most", works, took, n-works, most)
+		}
+	})
+}
+
 // A target that is as busy as it can be is full again and again. Each time it gets room it is read where it stopped, and not
 // all that was loaded ahead of the clock, for it and for others.
 func TestSweep_readsForABusyTargetOnlyWhatItLeftInStorage(t *testing.T) {

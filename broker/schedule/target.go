@@ -354,6 +354,9 @@ func (ts *targets) stop(t *target, ref storage.Ref) {
 // queue has the next sweep that comes to its mark take the target along.
 func (ts *targets) queue(t *target) { ts.change(t, queued, t.mark) }
 
+// pressing returns how many queued targets are hungry, or came back.
+func (ts *targets) pressing() int { return ts.needing[hungry] + ts.needing[returns] }
+
 // setNeed says how soon a queued target is to be read for.
 func (ts *targets) setNeed(t *target, n need) {
 	ts.needing[t.need]--
