@@ -132,17 +132,35 @@ func (n *Node) transfer(ctx context.Context, fits func(member string, behind uin
 	ctx, cancel := context.WithTimeout(ctx, transferTimeout)
 	defer cancel()
 	to := member.Of(string(target.ID))
-	if err := n.await(ctx, r.LeadershipTransferToServer(target.ID, target.Address)); err != nil {
-		n.transport.update(target.ID, func(p *peer) { p.refused = time.Now() })
+	n.transport.update(target.ID, func(p *peer) { p.taking = true })
+	transfer := transferFuture{answeredAtTheEnd(r.LeadershipTransferToServer(target.ID, target.Address), n.closed), func() {
+		n.transport.update(target.ID, func(p *peer) { p.taking, p.triedIn, p.tried = false, term, time.Now() })
+	}}
+	if err := n.await(ctx, transfer); err != nil {
 		return "", fmt.Errorf("hand leadership to %s: %w", to, err)
 	}
 	return to, nil
 }
 
-// isReady reports whether leadership of the term may be handed to the member: it has taken this leader's log for its own,
-// also since the last hand-over to it failed. Raft asks the goroutine that sends the log to a member whether that has all of
-// it, by a channel that takes one question. One that is not answered before the hand-over is over stays there while the
-// goroutine is busy, and the next hand-over to that member waits for room, whatever happens: nothing is proposed
-// meanwhile, and if this node loses its leadership by then, nothing is whenever it leads again
-// (https://github.com/hashicorp/raft/issues/696, v1.8.0 has it too).
-func (p peer) isReady(term uint64) bool { return p.followed == term && p.agreed.After(p.refused) }
+// A transferFuture tells when Raft has ended a hand-over, which may be long after nobody waits for it any more.
+type transferFuture struct {
+	raft.Future
+	ended func()
+}
+
+func (f transferFuture) Error() error {
+	defer f.ended()
+	return f.Future.Error()
+}
+
+// isReady reports whether leadership of the term may be handed to the member: it has taken this leader's log for its own, and
+// if it was to lead before in this term, and did not, it was sent all of it since.
+//
+// Raft asks the goroutine that sends the log to a member whether that has all of it, by a channel that takes one question. One
+// that is not answered before a hand-over is over stays there while the goroutine is busy, and the next hand-over to that
+// member waits for room, whatever happens: nothing is proposed meanwhile, and if this node loses its leadership by then,
+// nothing is whenever it leads again (https://github.com/hashicorp/raft/issues/696, v1.8.0 has it too). When the goroutine
+// has nothing left to send it takes the question; then it sends a request without entries.
+func (p peer) isReady(term uint64) bool {
+	return !p.taking && p.followed == term && (p.triedIn != term || p.upToDate.After(p.tried))
+}

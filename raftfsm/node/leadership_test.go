@@ -74,47 +74,54 @@ func TestTransferLeadershipTo_passesOverWhoIsFarBehind(t *testing.T) {
 	})
 }
 
-// The disk of a follower hangs, which answers heartbeats all the same. Leadership is handed to it once, and again only when it has
-// written. Raft would be left with a hand-over that never ends, and this node propose nothing whenever it leads.
-func TestTransferLeadershipTo_triesWhoHangsOnce(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		takes := map[string]*atomic.Int64{}
-		c := newCluster(t, 3, func(cfg *Config) {
-			takes[cfg.NodeID] = new(atomic.Int64)
-			cfg.LogFiles = slowLog{fs.New(), takes[cfg.NodeID]}
+// A follower whose disk hangs answers heartbeats, and one whose disk is slow answers for a part of what it lacks. Leadership is
+// handed to either once, and again only when all was sent to it. Raft would be left with a hand-over that never ends, and this
+// node propose nothing whenever it leads.
+func TestTransferLeadershipTo_triesWhoIsSlowOnce(t *testing.T) {
+	for _, test := range []struct {
+		name     string
+		write    time.Duration // that the follower takes
+		commands int
+		waits    time.Duration // until the follower has begun to write what Raft sends at a time
+	}{
+		{"its disk hangs", 20 * time.Second, 10, 0},
+		{"its disk is slow", 900 * time.Millisecond, mostBehind - 1, 950 * time.Millisecond},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				takes := map[string]*atomic.Int64{}
+				c := newCluster(t, 3, func(cfg *Config) {
+					takes[cfg.NodeID] = new(atomic.Int64)
+					cfg.LogFiles = slowLog{fs.New(), takes[cfg.NodeID]}
+				})
+				c.open("n1", "n2", "n3")
+				n := c.leader()
+				must(t, n, raftfsm.Found{ClusterID: topicID})
+				slow := otherThan(c, n)
+				time.Sleep(time.Second)
+				takes[slow].Store(int64(test.write))
+				for range test.commands {
+					must(t, n, raftfsm.Found{ClusterID: topicID})
+				}
+				time.Sleep(test.waits)
+				if to, err := n.TransferLeadershipTo(t.Context(), []string{slow}); !errors.Is(err, raftfsm.ErrInDoubt) {
+					t.Fatalf("transfer to %q, error %v, and it cannot have had the whole log in time", to, err)
+				}
+				refused := 0
+				c.eventually("hand-over once all was sent", func() bool {
+					if refused++; refused == 200 {
+						takes[slow].Store(0) // of the next writes
+					}
+					_, err := n.TransferLeadershipTo(t.Context(), []string{slow})
+					if err != nil && !errors.Is(err, ErrNoTarget) {
+						t.Errorf("try %d: %v", refused, err)
+					}
+					return err == nil
+				})
+				if refused < 10 {
+					t.Errorf("handed over at try %d", refused)
+				}
+			})
 		})
-		c.open("n1", "n2", "n3")
-		n := c.leader()
-		must(t, n, raftfsm.Found{ClusterID: topicID})
-		hangs := otherThan(c, n)
-		takes[hangs].Store(int64(time.Minute))
-		for range 10 {
-			must(t, n, raftfsm.Found{ClusterID: topicID})
-		}
-		for _, want := range []error{raftfsm.ErrInDoubt, ErrNoTarget, ErrNoTarget} {
-			if to, err := n.TransferLeadershipTo(t.Context(), []string{hangs}); !errors.Is(err, want) {
-				t.Errorf("transfer to %q, error %v, want %v", to, err, want)
-			}
-			time.Sleep(time.Second)
-		}
-		must(t, n, raftfsm.Found{ClusterID: topicID})
-
-		c.isolate(n.cfg.NodeID) // nobody leads, and what Raft asks of a follower is given up
-		c.eventually("the leader steps down", func() bool { return n.Status().State != "leader" })
-		takes[hangs].Store(0)
-		time.Sleep(2 * time.Minute)
-		c.rejoin(n.cfg.NodeID)
-		c.eventually("it leads again", func() bool {
-			now := c.leader()
-			if now != n {
-				_, _ = now.TransferLeadershipTo(t.Context(), []string{n.cfg.NodeID}) // it may not be back yet
-			}
-			return now == n
-		})
-		must(t, n, raftfsm.Found{ClusterID: topicID})
-		c.agree()
-		if to, err := n.TransferLeadershipTo(t.Context(), []string{hangs}); err != nil {
-			t.Errorf("transfer to %q, which has written by now: %v", to, err)
-		}
-	})
+	}
 }

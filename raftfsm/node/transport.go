@@ -63,8 +63,10 @@ type peer struct {
 	told      standing  // that it has agreed to, and nothing has failed since
 	toldAt    time.Time // when it has
 	followed  uint64    // the last term in which it has taken the leader's log for its own
-	agreed    time.Time // when it did so last
-	refused   time.Time // when leadership could not be handed to it
+	upToDate  time.Time // when the last request was sent that it has agreed to and that had no entries: there were none that it lacked
+	taking    bool      // leadership, which is being handed to it
+	triedIn   uint64    // the last term of which leadership was handed to it, and it did not take it
+	tried     time.Time // when that was over
 }
 
 // A standing is what a request says of the leader's log that has no entries: where the log ends, and how far it
@@ -201,7 +203,7 @@ func (t *transport) received(rpc raft.RPC) raft.RPC {
 }
 
 func (t *transport) AppendEntries(id raft.ServerID, addr raft.ServerAddress, req *raft.AppendEntriesRequest, resp *raft.AppendEntriesResponse) error {
-	heartbeat, quiet := isHeartbeat(req), t.quiet(id)
+	began, heartbeat, quiet := time.Now(), isHeartbeat(req), t.quiet(id)
 	if !heartbeat {
 		quiet.begin()
 	} else if !quiet.wait(t.closed) {
@@ -235,7 +237,10 @@ func (t *transport) AppendEntries(id raft.ServerID, addr raft.ServerAddress, req
 		}
 		p.lastIndex = resp.LastLog
 		if !heartbeat && resp.Success {
-			p.followed, p.agreed = req.Term, p.contact
+			p.followed = req.Term
+			if len(req.Entries) == 0 {
+				p.upToDate = began
+			}
 		}
 		switch agreed := resp.Success && len(req.Entries) == 0 && resp.LastLog >= says.end; {
 		case heartbeat:
