@@ -2,6 +2,7 @@ package ingest
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"log/slog"
 	"slices"
@@ -182,6 +183,8 @@ func (d *discovery) judge(found []foundPartition, state storage.State, now time.
 			From:     position.Next,
 		}}
 		switch {
+		case !ok && isNewAgain(f, state.Positions):
+			m.From, m.Next, m.Epoch = raftfsm.FromAbsent, 0, -1
 		case !ok:
 			m.From, m.Next = raftfsm.FromAbsent, f.answer.Earliest
 			if !state.Surveyed && f.answer.Latest > f.answer.Earliest {
@@ -195,6 +198,10 @@ func (d *discovery) judge(found []foundPartition, state storage.State, now time.
 			finding := find(position, f.answer, f.ReadEpoch >= 0)
 			if finding.kind == intact && f.ReadEpoch >= 0 {
 				f.partition.intactAt, f.partition.intactTo = f.answer.Epoch, position.Next
+			}
+			if finding.kind == deleted && !errors.Is(f.failure, ErrOutOfRange) {
+				f.partition.doubt = doubt{} // it may be told of a topic before: see isNewAgain
+				continue
 			}
 			if !f.partition.doubt.hear(finding, now) {
 				continue
@@ -210,6 +217,13 @@ func (d *discovery) judge(found []foundPartition, state storage.State, now time.
 		}
 	}
 	return moves
+}
+
+// isNewAgain reports whether there was another topic of that name. Offsets are asked by the name, and one who has not heard
+// of the new topic tells those of the one before for as long as that lasts. So such a topic is read from its first record,
+// 0, and whether that is there is found out by reading, which goes by the id.
+func isNewAgain(f foundPartition, positions []storage.Position) bool {
+	return slices.ContainsFunc(positions, func(p storage.Position) bool { return p.Topic == f.Topic && p.TopicID != f.id.topic })
 }
 
 // start returns where the route says that a partition with records begins.

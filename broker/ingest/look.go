@@ -14,6 +14,7 @@ type foundPartition struct {
 	OffsetsQuestion
 	id        partitionID
 	partition *delayPartition
+	failure   error         // why it is not read; nil: it is, or nobody tried
 	answer    OffsetsAnswer // without an error
 }
 
@@ -42,9 +43,9 @@ func (d *discovery) look(ctx context.Context, state storage.State) (found []foun
 		return nil, false, err
 	}
 	stored := byPartition(state.Positions)
-	failing := make(map[partitionID]bool)
+	failures := make(map[partitionID]error)
 	for _, f := range d.Source.Failures() {
-		failing[partitionID{f.TopicID, f.Partition}] = true
+		failures[partitionID{f.TopicID, f.Partition}] = f.Err
 	}
 	complete = true
 	for _, name := range d.topics.names() {
@@ -56,14 +57,14 @@ func (d *discovery) look(ctx context.Context, state storage.State) (found []foun
 		for _, number := range t.numbers() {
 			p, id := t.partitions[number], partitionID{t.id, number}
 			at, ok := stored[id]
-			if ok && state.Surveyed && !failing[id] && p.quiet(at, now) {
+			if ok && state.Surveyed && failures[id] == nil && p.quiet(at, now) {
 				continue
 			}
 			q := OffsetsQuestion{Topic: name, SourceLeader: p.SourceLeader, ReadEpoch: -1}
 			if ok && p.asksEnd(at) {
 				q.ReadEpoch = at.Epoch
 			}
-			found = append(found, foundPartition{OffsetsQuestion: q, id: id, partition: p})
+			found = append(found, foundPartition{OffsetsQuestion: q, id: id, partition: p, failure: failures[id]})
 		}
 	}
 	told, err := d.ask(ctx, found, state, now)

@@ -61,7 +61,8 @@ type SourceLeader struct {
 	Partition, Leader, Epoch int32
 }
 
-// A SourceFailure is why a partition is not read. Err wraps ErrSourceForbidden if that is why.
+// A SourceFailure is why a partition is not read. Err wraps ErrSourceForbidden, or ErrOutOfRange, if that is why; the latter
+// is said by the leader of the topic with that id.
 type SourceFailure struct {
 	TopicID   TopicID
 	Partition int32
