@@ -199,8 +199,8 @@ func (d *discovery) judge(found []foundPartition, state storage.State, now time.
 			if finding.kind == intact && f.ReadEpoch >= 0 {
 				f.partition.intactAt, f.partition.intactTo = f.answer.Epoch, position.Next
 			}
-			if finding.kind == deleted && !errors.Is(f.failure, ErrOutOfRange) {
-				f.partition.doubt = doubt{} // it may be told of a topic before: see isNewAgain
+			if finding.kind == deleted && (f.failure == nil || errors.Is(f.failure, ErrSourceMissing)) {
+				f.partition.doubt = doubt{} // nobody who has this topic says so; it may be told of the one before (isNewAgain)
 				continue
 			}
 			if !f.partition.doubt.hear(finding, now) {

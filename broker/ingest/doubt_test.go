@@ -1,6 +1,7 @@
 package ingest
 
 import (
+	"errors"
 	"testing"
 	"time"
 
@@ -49,11 +50,11 @@ func TestJudge_believesNoLeaderOfAnEarlierEpoch(t *testing.T) {
 		reads  error // why it is not read
 		want   int64 // where reading goes on; -1: where it was
 	}{
-		"deleted, says who leads":                  {6, OffsetsAnswer{Earliest: 110, Latest: 120, Epoch: 6, ReadEnd: 100}, ErrOutOfRange, 110},
+		"deleted, says who leads":                  {6, OffsetsAnswer{Earliest: 110, Latest: 120, Epoch: 6, ReadEnd: 100}, errors.New("out of range"), 110},
 		"deleted, and it is read":                  {6, OffsetsAnswer{Earliest: 110, Latest: 120, Epoch: 6, ReadEnd: 100}, nil, -1},
 		"deleted, and nobody has the topic":        {6, OffsetsAnswer{Earliest: 110, Latest: 120, Epoch: 6, ReadEnd: 100}, ErrSourceMissing, -1},
-		"deleted, says who led":                    {6, OffsetsAnswer{Earliest: 110, Latest: 120, Epoch: 5, ReadEnd: 100}, ErrOutOfRange, -1},
-		"deleted, says who led before it was read": {3, OffsetsAnswer{Earliest: 110, Latest: 120, Epoch: 3, ReadEnd: -1}, ErrOutOfRange, -1},
+		"deleted, says who led":                    {6, OffsetsAnswer{Earliest: 110, Latest: 120, Epoch: 5, ReadEnd: 100}, errors.New("out of range"), -1},
+		"deleted, says who led before it was read": {3, OffsetsAnswer{Earliest: 110, Latest: 120, Epoch: 3, ReadEnd: -1}, errors.New("out of range"), -1},
 		"replaced, says who leads":                 {6, OffsetsAnswer{Latest: 90, Epoch: 6, ReadEnd: 80}, nil, 80},
 		"replaced, says who led":                   {6, OffsetsAnswer{Latest: 90, Epoch: 5, ReadEnd: 80}, nil, -1},
 	} {

@@ -7,8 +7,6 @@ var (
 	ErrSourceMissing = errors.New("no such topic in Kafka")
 	// ErrSourceForbidden is why a delay topic is not read that we may not read or describe.
 	ErrSourceForbidden = errors.New("access denied: allow Read and Describe")
-	// ErrOutOfRange is why a partition is not read of which Kafka does not have the next record.
-	ErrOutOfRange = errors.New("no such offset")
 	// errNotToldYet is why nothing is known of a topic that positions name.
 	errNotToldYet = errors.New("not told by Kafka yet")
 	// errKafkaSilent is why no partition is read while Kafka does not answer; the problem "kafka" says more.

@@ -61,8 +61,8 @@ type SourceLeader struct {
 	Partition, Leader, Epoch int32
 }
 
-// A SourceFailure is why a partition is not read. Err wraps ErrSourceForbidden, or ErrOutOfRange, if that is why; the latter
-// is said by the leader of the topic with that id.
+// A SourceFailure is why a partition is not read. Err wraps ErrSourceForbidden if that is why, and ErrSourceMissing if the
+// Kafka broker that was asked has no topic with that id.
 type SourceFailure struct {
 	TopicID   TopicID
 	Partition int32

@@ -79,8 +79,6 @@ func sourceError(err error) error {
 		return fmt.Errorf("%w: %w", ingest.ErrSourceMissing, err)
 	case errors.Is(err, kerr.TopicAuthorizationFailed), errors.Is(err, kerr.ClusterAuthorizationFailed):
 		return fmt.Errorf("%w: %w", ingest.ErrSourceForbidden, err)
-	case errors.Is(err, kerr.OffsetOutOfRange):
-		return fmt.Errorf("%w: %w", ingest.ErrOutOfRange, err)
 	}
 	return err
 }
