@@ -183,7 +183,7 @@ func (d *discovery) judge(found []foundPartition, state storage.State, now time.
 			From:     position.Next,
 		}}
 		switch {
-		case !ok && isNewAgain(f, state.Positions):
+		case !ok && state.Surveyed && isNewAgain(f, state.Positions):
 			m.From, m.Next, m.Epoch = raftfsm.FromAbsent, 0, -1
 		case !ok:
 			m.From, m.Next = raftfsm.FromAbsent, f.answer.Earliest

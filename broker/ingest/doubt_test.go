@@ -81,17 +81,19 @@ func TestJudge_readsATopicThatWasCreatedAgainFromItsFirstRecord(t *testing.T) {
 		topic     string
 		id        TopicID
 		partition int32
+		surveyed  bool
 		want      storage.Position
 	}{
-		"created again":         {before.Topic, TopicID{2}, 0, storage.Position{Next: 0, Epoch: -1}},
-		"a partition was added": {before.Topic, before.TopicID, 1, storage.Position{Next: 70, Epoch: 4}},
-		"another topic":         {"bills.delay", TopicID{2}, 0, storage.Position{Next: 70, Epoch: 4}},
+		"created again":                 {before.Topic, TopicID{2}, 0, true, storage.Position{Next: 0, Epoch: -1}},
+		"created again before a survey": {before.Topic, TopicID{2}, 0, false, storage.Position{Next: 70, Epoch: 4}},
+		"a partition was added":         {before.Topic, before.TopicID, 1, true, storage.Position{Next: 70, Epoch: 4}},
+		"another topic":                 {"bills.delay", TopicID{2}, 0, true, storage.Position{Next: 70, Epoch: 4}},
 	} {
 		d := &discovery{}
 		p := &delayPartition{SourceLeader: SourceLeader{Partition: test.partition}, intactAt: -1}
 		found := []foundPartition{{OffsetsQuestion: OffsetsQuestion{Topic: test.topic, SourceLeader: p.SourceLeader, ReadEpoch: -1},
-			id: partitionID{test.id, test.partition}, partition: p, answer: OffsetsAnswer{Earliest: 70, Latest: 100, Epoch: 4}}}
-		moves := d.judge(found, storage.State{Surveyed: true, Positions: []storage.Position{before}}, time.Now())
+			id: partitionID{test.id, test.partition}, partition: p, answer: OffsetsAnswer{Earliest: 70, Latest: 70, Epoch: 4}}}
+		moves := d.judge(found, storage.State{Surveyed: test.surveyed, Positions: []storage.Position{before}}, time.Now())
 		test.want.Topic, test.want.TopicID, test.want.Partition = test.topic, test.id, test.partition
 		if len(moves) != 1 || moves[0].Position != test.want || moves[0].From != raftfsm.FromAbsent {
 			t.Errorf("%s: %+v, want a new position %+v", name, moves, test.want)

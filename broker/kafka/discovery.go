@@ -75,7 +75,7 @@ func sourceError(err error) error {
 	switch {
 	case err == nil:
 		return nil
-	case errors.Is(err, kerr.UnknownTopicOrPartition), errors.Is(err, kerr.UnknownTopicID):
+	case errors.Is(err, kerr.UnknownTopicOrPartition), errors.Is(err, kerr.UnknownTopicID), errors.Is(err, kerr.InconsistentTopicID):
 		return fmt.Errorf("%w: %w", ingest.ErrSourceMissing, err)
 	case errors.Is(err, kerr.TopicAuthorizationFailed), errors.Is(err, kerr.ClusterAuthorizationFailed):
 		return fmt.Errorf("%w: %w", ingest.ErrSourceForbidden, err)

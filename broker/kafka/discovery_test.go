@@ -127,3 +127,15 @@ func TestOffsetsAreToldInOneLeaderEpoch(t *testing.T) {
 		}
 	}, kfake.SeedTopics(1, "orders.delay"))
 }
+
+// Who has not heard of a topic with that id, or has the log of the one before it, says nothing of it.
+func TestSourceError_tellsWhoHasNoTopicWithThatID(t *testing.T) {
+	for err, missing := range map[error]bool{
+		kerr.UnknownTopicID: true, kerr.InconsistentTopicID: true, kerr.UnknownTopicOrPartition: true,
+		kerr.OffsetOutOfRange: false, kerr.NotLeaderForPartition: false,
+	} {
+		if got := errors.Is(sourceError(err), ingest.ErrSourceMissing); got != missing {
+			t.Errorf("%v: missing is %t", err, got)
+		}
+	}
+}
