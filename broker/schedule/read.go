@@ -127,7 +127,7 @@ const (
 	// restsFor is how many times as long as the last sweep read, a sweep waits that less than half of those are to join
 	// that may want it, while more and more are: each that is hungry would have a sweep of its own, which reads what
 	// waits for a thousand others, and those that are by then share it. It waits no longer when none has become hungry
-	// for a quarter of that time: the others may be stuck.
+	// for a quarter as long as that sweep read: the others may be stuck.
 	restsFor   = 6
 	quietParts = 4
 	// mostRest bounds that: one target with a long backlog may have been read for all the time.
