@@ -27,6 +27,7 @@ type staleMetadata struct {
 // staleOffsets is what all brokers tell of partitions until then.
 type staleOffsets struct {
 	until time.Time
+	ids   map[[16]byte]bool
 	told  map[string]map[int32]staleOffset
 }
 
@@ -51,8 +52,9 @@ func (f *kafkaFaults) stale(what string, lasts time.Duration, user *kgo.Client) 
 		f.kafka.ControlKey(int16(kmsg.Metadata), f.oldMetadata)
 		return nil
 	}
-	offsets := &staleOffsets{until, make(map[string]map[int32]staleOffset)}
+	offsets := &staleOffsets{until, make(map[[16]byte]bool), make(map[string]map[int32]staleOffset)}
 	for _, topic := range told.Topics {
+		offsets.ids[topic.TopicID] = true
 		partitions := make(map[int32]staleOffset)
 		infos := f.kafka.PartitionInfos(*topic.Topic)
 		f.mu.Lock()
@@ -68,6 +70,7 @@ func (f *kafkaFaults) stale(what string, lasts time.Duration, user *kgo.Client) 
 	f.mu.Unlock()
 	f.kafka.ControlKey(int16(kmsg.ListOffsets), f.oldOffsets)
 	f.kafka.ControlKey(int16(kmsg.OffsetForLeaderEpoch), f.oldEpochEnds)
+	f.kafka.ControlKey(int16(kmsg.Fetch), f.oldIDs)
 	return nil
 }
 
@@ -216,6 +219,31 @@ func (f *kafkaFaults) oldOffsets(request kmsg.Request) (kmsg.Response, error, bo
 				p.Offset, p.LeaderEpoch = known.stable, known.epoch
 			default:
 				p.Offset, p.LeaderEpoch = known.end, known.epoch
+			}
+			told.Partitions = append(told.Partitions, p)
+		}
+		answer.Topics = append(answer.Topics, told)
+	}
+	return answer, nil, true
+}
+
+// oldIDs is a control function. It answers the fetches outside of a session, by which a node asks whether a broker has a topic
+// of that id: who tells offsets of before knows the topics of before.
+func (f *kafkaFaults) oldIDs(request kmsg.Request) (kmsg.Response, error, bool) {
+	old := f.staleOffsetsFor(request)
+	q := request.(*kmsg.FetchRequest)
+	if old == nil || q.SessionEpoch >= 0 {
+		return nil, nil, false
+	}
+	answer := q.ResponseKind().(*kmsg.FetchResponse)
+	for _, topic := range q.Topics {
+		told := kmsg.NewFetchResponseTopic()
+		told.TopicID = topic.TopicID
+		for _, asked := range topic.Partitions {
+			p := kmsg.NewFetchResponseTopicPartition()
+			p.Partition, p.ErrorCode = asked.Partition, kerr.OffsetOutOfRange.Code
+			if !old.ids[topic.TopicID] {
+				p.ErrorCode = kerr.UnknownTopicID.Code
 			}
 			told.Partitions = append(told.Partitions, p)
 		}

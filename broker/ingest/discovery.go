@@ -2,7 +2,6 @@ package ingest
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"log/slog"
 	"slices"
@@ -20,7 +19,7 @@ const awaitsStart = -1
 // A discovery finds the partitions of the delay topics, gives each a position in
 // the log and assigns them to the source. It runs in one goroutine of the ingest.
 //
-//	look: topics --> offsets of their partitions --> topics again, if anything is to be decided
+//	look: topics --> offsets of their partitions
 //	judge: positions in the log against what was told --> moves, committed by compare-and-set
 //	assign: what is to be read, from the positions on
 type discovery struct {
@@ -183,8 +182,6 @@ func (d *discovery) judge(found []foundPartition, state storage.State, now time.
 			From:     position.Next,
 		}}
 		switch {
-		case !ok && state.Surveyed && isNewAgain(f, state.Positions):
-			m.From, m.Next, m.Epoch = raftfsm.FromAbsent, 0, -1
 		case !ok:
 			m.From, m.Next = raftfsm.FromAbsent, f.answer.Earliest
 			if !state.Surveyed && f.answer.Latest > f.answer.Earliest {
@@ -199,9 +196,8 @@ func (d *discovery) judge(found []foundPartition, state storage.State, now time.
 			if finding.kind == intact && f.ReadEpoch >= 0 {
 				f.partition.intactAt, f.partition.intactTo = f.answer.Epoch, position.Next
 			}
-			if finding.kind == deleted && (f.failure == nil || errors.Is(f.failure, ErrSourceMissing)) {
-				f.partition.doubt = doubt{} // nobody who has this topic says so; it may be told of the one before (isNewAgain)
-				continue
+			if finding.kind == deleted && !f.failing {
+				finding.kind = intact // what was fetched before it was deleted is still to come
 			}
 			if !f.partition.doubt.hear(finding, now) {
 				continue
@@ -219,11 +215,13 @@ func (d *discovery) judge(found []foundPartition, state storage.State, now time.
 	return moves
 }
 
-// isNewAgain reports whether there was another topic of that name. Offsets are asked by the name, and one who has not heard
-// of the new topic tells those of the one before for as long as that lasts. So such a topic is read from its first record,
-// 0, and whether that is there is found out by reading, which goes by the id.
-func isNewAgain(f foundPartition, positions []storage.Position) bool {
-	return slices.ContainsFunc(positions, func(p storage.Position) bool { return p.Topic == f.Topic && p.TopicID != f.id.topic })
+// mayStart reports whether the position waits for a start that the route tells by now.
+func (d *discovery) mayStart(topic string, at storage.Position) bool {
+	if at.Next != awaitsStart {
+		return false
+	}
+	route, _ := d.Config.Route(topic)
+	return route.Start != ""
 }
 
 // start returns where the route says that a partition with records begins.

@@ -29,8 +29,9 @@ type toldPartition struct {
 type scriptedSource struct {
 	Source
 	found    []toldPartition
-	hidden   []SourceTopic // told only when named, with their Err
-	complete bool          // else one more topic is listed with an error
+	stale    []toldPartition // what the leaders have instead, who have not heard of the topics of found yet
+	hidden   []SourceTopic   // told only when named, with their Err
+	complete bool            // else one more topic is listed with an error
 	err      error
 	assigned []SourcePosition
 	asked    func() // when offsets are asked
@@ -66,8 +67,13 @@ func (s *scriptedSource) Offsets(_ context.Context, questions []OffsetsQuestion)
 	}
 	s.offsets += len(questions)
 	for _, q := range questions {
-		i := slices.IndexFunc(s.found, func(f toldPartition) bool { return f.Topic == q.Topic })
-		answers = append(answers, s.found[i].OffsetsAnswer)
+		has := slices.Concat(s.stale, s.found)
+		i := slices.IndexFunc(has, func(f toldPartition) bool { return f.Topic == q.Topic })
+		answer := has[i].OffsetsAnswer
+		if q.TopicID != (TopicID{}) && q.TopicID != has[i].TopicID {
+			answer = OffsetsAnswer{Err: ErrSourceMissing}
+		}
+		answers = append(answers, answer)
 	}
 	return answers, s.err
 }
@@ -245,6 +251,67 @@ func TestDiscovery_topicRecreatedDuringALookIsLeftOut(t *testing.T) {
 		confirm(t, look)
 		if positions := d.Store.State().Positions; len(positions) != 1 || positions[0].TopicID != source.found[0].TopicID {
 			t.Errorf("positions %+v, want those of the new topic", positions)
+		}
+	})
+}
+
+// Offsets are asked by name, and one who has not heard that a topic was created again tells those of the topic before, in
+// epochs that may be as high. Nothing is decided by them, whether that topic was ever seen here or not.
+func TestDiscovery_believesNobodyWhoHasTheTopicOfBefore(t *testing.T) {
+	const name = "in.delay"
+	for what, test := range map[string]struct {
+		start    string
+		surveyed bool
+		stale    toldPartition
+		created  toldPartition
+		want     int64
+	}{
+		"at birth, from the end":       {config.StartLatest, false, toldOf(name, 0, 70), toldOf(name, 0, 10), 10},
+		"at birth, from the beginning": {config.StartEarliest, false, toldOf(name, 70, 70), toldOf(name, 2, 10), 2},
+		"later":                        {config.StartLatest, true, toldOf(name, 70, 70), toldOf(name, 0, 10), 0},
+		"later, not trimmed":           {config.StartLatest, true, toldOf(name, 0, 70), toldOf(name, 0, 10), 0},
+		"later, of an old topic":       {config.StartLatest, true, toldOf(name, 70, 80), toldOf(name, 20, 30), 20},
+	} {
+		withDiscovery(t, test.start, func(d *discovery, source *scriptedSource, look func() error) {
+			if test.surveyed {
+				confirm(t, look)
+			}
+			test.stale.TopicID, test.stale.Epoch = TopicID{1}, 4
+			source.found, source.stale = []toldPartition{test.created}, []toldPartition{test.stale}
+			lookFor(t, source, look, time.Minute)
+			if starts := source.starts(); len(starts) != 0 {
+				t.Errorf("%s: begins at %v by what was told of another topic", what, starts)
+			}
+			source.stale = nil
+			lookFor(t, source, look, 2*time.Second)
+			if next, ok := source.starts()[name]; !ok || next != test.want {
+				t.Errorf("%s: begins at %d, want %d", what, next, test.want)
+			}
+			if p := d.Store.State().Positions; len(p) != 1 || p[0].Epoch != test.created.Epoch {
+				t.Errorf("%s: positions %+v, want one, and no epoch of another topic", what, p)
+			}
+		})
+	}
+}
+
+// Records that were deleted before they were read are passed over only where they were, not in a topic that came after.
+func TestDiscovery_passesOverWhatWasDeletedInThisTopicOnly(t *testing.T) {
+	withDiscovery(t, config.StartEarliest, func(d *discovery, source *scriptedSource, look func() error) {
+		d.Count = refusedCount{}
+		source.found = []toldPartition{toldOf("in.delay", 0, 10)}
+		confirm(t, look)
+		stale := toldOf("in.delay", 5, 5)
+		stale.TopicID = TopicID{1}
+		source.stale = []toldPartition{stale}
+		source.failures = []SourceFailure{{TopicID: source.found[0].TopicID, Err: errors.New("cannot fetch")}}
+		lookFor(t, source, look, time.Minute)
+		if next := source.starts()["in.delay"]; next != 0 {
+			t.Errorf("reading goes on at %d by what was told of another topic", next)
+		}
+		source.stale, source.found[0].Earliest = nil, 7
+		confirm(t, look)
+		if next := source.starts()["in.delay"]; next != 7 {
+			t.Errorf("reading goes on at %d, want 7: the records before are gone", next)
 		}
 	})
 }

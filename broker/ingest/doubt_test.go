@@ -1,11 +1,9 @@
 package ingest
 
 import (
-	"errors"
 	"testing"
 	"time"
 
-	"github.com/carillonmq/carillon/raftfsm"
 	"github.com/carillonmq/carillon/storage"
 )
 
@@ -47,20 +45,19 @@ func TestJudge_believesNoLeaderOfAnEarlierEpoch(t *testing.T) {
 	for name, test := range map[string]struct {
 		leads  int32 // the epoch that Kafka names, in which somebody leads
 		answer OffsetsAnswer
-		reads  error // why it is not read
+		fails  bool  // it cannot be read
 		want   int64 // where reading goes on; -1: where it was
 	}{
-		"deleted, says who leads":                  {6, OffsetsAnswer{Earliest: 110, Latest: 120, Epoch: 6, ReadEnd: 100}, errors.New("out of range"), 110},
-		"deleted, and it is read":                  {6, OffsetsAnswer{Earliest: 110, Latest: 120, Epoch: 6, ReadEnd: 100}, nil, -1},
-		"deleted, and nobody has the topic":        {6, OffsetsAnswer{Earliest: 110, Latest: 120, Epoch: 6, ReadEnd: 100}, ErrSourceMissing, -1},
-		"deleted, says who led":                    {6, OffsetsAnswer{Earliest: 110, Latest: 120, Epoch: 5, ReadEnd: 100}, errors.New("out of range"), -1},
-		"deleted, says who led before it was read": {3, OffsetsAnswer{Earliest: 110, Latest: 120, Epoch: 3, ReadEnd: -1}, errors.New("out of range"), -1},
-		"replaced, says who leads":                 {6, OffsetsAnswer{Latest: 90, Epoch: 6, ReadEnd: 80}, nil, 80},
-		"replaced, says who led":                   {6, OffsetsAnswer{Latest: 90, Epoch: 5, ReadEnd: 80}, nil, -1},
+		"deleted, says who leads":                  {6, OffsetsAnswer{Earliest: 110, Latest: 120, Epoch: 6, ReadEnd: 100}, true, 110},
+		"deleted, and it is read":                  {6, OffsetsAnswer{Earliest: 110, Latest: 120, Epoch: 6, ReadEnd: 100}, false, -1},
+		"deleted, says who led":                    {6, OffsetsAnswer{Earliest: 110, Latest: 120, Epoch: 5, ReadEnd: 100}, true, -1},
+		"deleted, says who led before it was read": {3, OffsetsAnswer{Earliest: 110, Latest: 120, Epoch: 3, ReadEnd: -1}, true, -1},
+		"replaced, says who leads":                 {6, OffsetsAnswer{Latest: 90, Epoch: 6, ReadEnd: 80}, false, 80},
+		"replaced, says who led":                   {6, OffsetsAnswer{Latest: 90, Epoch: 5, ReadEnd: 80}, false, -1},
 	} {
 		d := &discovery{}
 		p := &delayPartition{SourceLeader: SourceLeader{Epoch: test.leads}, intactAt: -1}
-		found := []foundPartition{{OffsetsQuestion: OffsetsQuestion{Topic: read.Topic, SourceLeader: p.SourceLeader, ReadEpoch: read.Epoch}, id: id, partition: p, failure: test.reads, answer: test.answer}}
+		found := []foundPartition{{OffsetsQuestion: OffsetsQuestion{Topic: read.Topic, SourceLeader: p.SourceLeader, ReadEpoch: read.Epoch}, id: id, partition: p, failing: test.fails, answer: test.answer}}
 		got, now := int64(-1), time.Now()
 		for range 10 {
 			for _, m := range d.judge(found, storage.State{Surveyed: true, Positions: []storage.Position{read}}, now) {
@@ -70,33 +67,6 @@ func TestJudge_believesNoLeaderOfAnEarlierEpoch(t *testing.T) {
 		}
 		if got != test.want {
 			t.Errorf("%s: reading goes on at %d, want %d", name, got, test.want)
-		}
-	}
-}
-
-// Offsets are asked by the name, and one who has not heard that the topic was created again tells those of the topic before.
-func TestJudge_readsATopicThatWasCreatedAgainFromItsFirstRecord(t *testing.T) {
-	before := storage.Position{Topic: "orders.delay", TopicID: TopicID{1}, Next: 100, Epoch: 4}
-	for name, test := range map[string]struct {
-		topic     string
-		id        TopicID
-		partition int32
-		surveyed  bool
-		want      storage.Position
-	}{
-		"created again":                 {before.Topic, TopicID{2}, 0, true, storage.Position{Next: 0, Epoch: -1}},
-		"created again before a survey": {before.Topic, TopicID{2}, 0, false, storage.Position{Next: 70, Epoch: 4}},
-		"a partition was added":         {before.Topic, before.TopicID, 1, true, storage.Position{Next: 70, Epoch: 4}},
-		"another topic":                 {"bills.delay", TopicID{2}, 0, true, storage.Position{Next: 70, Epoch: 4}},
-	} {
-		d := &discovery{}
-		p := &delayPartition{SourceLeader: SourceLeader{Partition: test.partition}, intactAt: -1}
-		found := []foundPartition{{OffsetsQuestion: OffsetsQuestion{Topic: test.topic, SourceLeader: p.SourceLeader, ReadEpoch: -1},
-			id: partitionID{test.id, test.partition}, partition: p, answer: OffsetsAnswer{Earliest: 70, Latest: 70, Epoch: 4}}}
-		moves := d.judge(found, storage.State{Surveyed: test.surveyed, Positions: []storage.Position{before}}, time.Now())
-		test.want.Topic, test.want.TopicID, test.want.Partition = test.topic, test.id, test.partition
-		if len(moves) != 1 || moves[0].Position != test.want || moves[0].From != raftfsm.FromAbsent {
-			t.Errorf("%s: %+v, want a new position %+v", name, moves, test.want)
 		}
 	}
 }

@@ -14,7 +14,7 @@ type foundPartition struct {
 	OffsetsQuestion
 	id        partitionID
 	partition *delayPartition
-	failure   error         // why it is not read; nil: it is, or nobody tried
+	failing   bool          // it is not read, though that was tried
 	answer    OffsetsAnswer // without an error
 }
 
@@ -43,9 +43,9 @@ func (d *discovery) look(ctx context.Context, state storage.State) (found []foun
 		return nil, false, err
 	}
 	stored := byPartition(state.Positions)
-	failures := make(map[partitionID]error)
+	failing := make(map[partitionID]bool)
 	for _, f := range d.Source.Failures() {
-		failures[partitionID{f.TopicID, f.Partition}] = f.Err
+		failing[partitionID{f.TopicID, f.Partition}] = true
 	}
 	complete = true
 	for _, name := range d.topics.names() {
@@ -57,14 +57,17 @@ func (d *discovery) look(ctx context.Context, state storage.State) (found []foun
 		for _, number := range t.numbers() {
 			p, id := t.partitions[number], partitionID{t.id, number}
 			at, ok := stored[id]
-			if ok && state.Surveyed && failures[id] == nil && p.quiet(at, now) {
+			if ok && state.Surveyed && !failing[id] && p.quiet(at, now) {
 				continue
 			}
 			q := OffsetsQuestion{Topic: name, SourceLeader: p.SourceLeader, ReadEpoch: -1}
 			if ok && p.asksEnd(at) {
 				q.ReadEpoch = at.Epoch
 			}
-			found = append(found, foundPartition{OffsetsQuestion: q, id: id, partition: p, failure: failures[id]})
+			if !ok || d.mayStart(name, at) || p.doubt.kind != intact { // the answer may decide something
+				q.TopicID = id.topic
+			}
+			found = append(found, foundPartition{OffsetsQuestion: q, id: id, partition: p, failing: failing[id]})
 		}
 	}
 	told, err := d.ask(ctx, found, state, now)
@@ -126,9 +129,7 @@ func (d *discovery) hear(told SourceTopic, now time.Time) {
 	}
 }
 
-// ask has the leaders tell the offsets and returns the partitions that were told. Offsets are
-// asked by the topic's name, so what comes of a topic that was created again meanwhile may
-// be of either: where anything is decided by them, its id is asked again afterwards.
+// ask has the leaders tell the offsets and returns the partitions that were told.
 func (d *discovery) ask(ctx context.Context, found []foundPartition, state storage.State, now time.Time) (told []foundPartition, err error) {
 	if len(found) == 0 {
 		return nil, nil
@@ -142,30 +143,9 @@ func (d *discovery) ask(ctx context.Context, found []foundPartition, state stora
 		return nil, err
 	}
 	stored := byPartition(state.Positions)
-	again := make(map[string]TopicID)
-	for i, f := range found {
-		at, known := stored[f.id]
-		decides := !known || !state.Surveyed || at.Next == awaitsStart || find(at, answers[i], f.ReadEpoch >= 0).kind != intact
-		if answers[i].Err == nil && decides {
-			again[f.Topic] = TopicID{}
-		}
-	}
-	if len(again) > 0 {
-		after, _, err := d.Source.Topics(ctx, slices.Collect(maps.Keys(again)))
-		if err != nil {
-			return nil, err
-		}
-		for _, t := range after {
-			again[t.Topic] = t.TopicID
-		}
-	}
 	for i, f := range found {
 		f.answer = answers[i]
-		id, asked := again[f.Topic]
-		if f.partition.err = f.answer.Err; f.answer.Err == nil && asked && id != f.id.topic {
-			f.partition.err = errTwoIDs
-		}
-		if f.partition.err == nil {
+		if f.partition.err = f.answer.Err; f.partition.err == nil {
 			f.partition.latest, f.partition.askedAt, f.partition.askedIn = f.answer.Latest, now, f.Epoch
 			d.watch(f.partition, stored[f.id].Next, now)
 			told = append(told, f)

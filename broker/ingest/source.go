@@ -61,8 +61,7 @@ type SourceLeader struct {
 	Partition, Leader, Epoch int32
 }
 
-// A SourceFailure is why a partition is not read. Err wraps ErrSourceForbidden if that is why, and ErrSourceMissing if the
-// Kafka broker that was asked has no topic with that id.
+// A SourceFailure is why a partition is not read. Err wraps ErrSourceForbidden if that is why.
 type SourceFailure struct {
 	TopicID   TopicID
 	Partition int32
@@ -73,6 +72,9 @@ type SourceFailure struct {
 // another one does not answer; -1 asks in any.
 type OffsetsQuestion struct {
 	Topic string
+	// TopicID is the topic of which the offsets are certain to be: a broker that does not have it does not answer. Zero: they
+	// are of whatever has the name for the broker, and so may be those of a topic that was deleted.
+	TopicID TopicID
 	SourceLeader
 	// ReadEpoch is the leader epoch of the last record read, whose end is asked too; -1: not asked.
 	ReadEpoch int32

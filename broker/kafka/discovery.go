@@ -25,7 +25,7 @@ const discoverTimeout = 5 * time.Second
 func (s *Source) Topics(ctx context.Context, names []string) (topics []ingest.SourceTopic, looked int, err error) {
 	ctx, cancel := context.WithTimeout(ctx, discoverTimeout)
 	defer cancel()
-	answer, err := s.asking.Ask(ctx, func() kmsg.Request {
+	answer, err := s.questions.Ask(ctx, func() kmsg.Request {
 		request := kmsg.NewPtrMetadataRequest() // no topics: all of them
 		if names != nil {
 			request.Topics = []kmsg.MetadataRequestTopic{}
@@ -99,6 +99,8 @@ const (
 //
 // Each question carries the leader epoch that the metadata told (KIP-320). A broker that was frozen while
 // another one was elected has a lower epoch: it does not know ours and refuses. One with a higher epoch fences us.
+//
+// Kafka takes no topic id in these requests, so where one is given, a fetch that carries it comes first; see confirm.
 func (s *Source) Offsets(ctx context.Context, questions []ingest.OffsetsQuestion) ([]ingest.OffsetsAnswer, error) {
 	ctx, cancel := context.WithTimeout(ctx, discoverTimeout)
 	defer cancel()
@@ -122,7 +124,8 @@ func (s *Source) Offsets(ctx context.Context, questions []ingest.OffsetsQuestion
 	var wg sync.WaitGroup
 	for leader, l := range byLeader {
 		wg.Go(func() {
-			if err := l.ask(ctx, s.client.Broker(int(leader))); err != nil {
+			if err := l.ask(ctx, s.asking.Broker(int(leader))); err != nil {
+				s.asking.ForceMetadataRefresh() // it may have another address now
 				l.fail(err)
 				mu.Lock()
 				defer mu.Unlock()
@@ -162,6 +165,16 @@ func (l *leaderQuestions) fail(err error) {
 
 // ask fills in the answers. Its error means that the broker gave none.
 func (l *leaderQuestions) ask(ctx context.Context, kafka requester) error {
+	if request := l.fetchNothing(); len(request.Topics) > 0 {
+		response, err := kafka.RetriableRequest(ctx, request)
+		if err != nil {
+			return err
+		}
+		l.confirm(response.(*kmsg.FetchResponse))
+	}
+	if len(l.index) == 0 {
+		return nil
+	}
 	for _, timestamp := range []int64{askEarliest, askLatest} {
 		response, err := kafka.RetriableRequest(ctx, l.listOffsets(timestamp))
 		if err != nil {
@@ -179,6 +192,69 @@ func (l *leaderQuestions) ask(ctx context.Context, kafka requester) error {
 	}
 	l.fillReadEnd(response.(*kmsg.OffsetForLeaderEpochResponse))
 	return nil
+}
+
+// fetchesByID is the version from which on a fetch carries the topic's id and not its name (KIP-516, Kafka 3.1).
+const fetchesByID = 13
+
+// nowhere is an offset that no partition has: a fetch from there is refused once the topic's id and the leader's epoch were
+// found to be right, and brings nothing.
+const nowhere = -1
+
+// fetchNothing returns a fetch of the partitions whose topic id is asked, outside of the session in which records are fetched.
+func (l *leaderQuestions) fetchNothing() *kmsg.FetchRequest {
+	request := kmsg.NewPtrFetchRequest()
+	request.ReplicaID, request.IsolationLevel = consumer, readCommitted
+	topics := make(map[ingest.TopicID]int)
+	for at, i := range l.index {
+		q := &l.questions[i]
+		if q.TopicID == (ingest.TopicID{}) {
+			continue
+		}
+		topic, ok := topics[q.TopicID]
+		if !ok {
+			topic = len(request.Topics)
+			topics[q.TopicID] = topic
+			request.Topics = append(request.Topics, kmsg.FetchRequestTopic{Topic: at.topic, TopicID: q.TopicID})
+		}
+		p := kmsg.NewFetchRequestTopicPartition()
+		p.Partition, p.CurrentLeaderEpoch, p.FetchOffset, p.PartitionMaxBytes = at.partition, q.Epoch, nowhere, 1
+		request.Topics[topic].Partitions = append(request.Topics[topic].Partitions, p)
+	}
+	return request
+}
+
+// confirm leaves out of further questions what this broker does not have under the id that was asked. What it tells by the
+// name from here on is of that topic, or of one that was created after it: then the id asked about is gone for good, and what is
+// concluded about it does no harm.
+//
+// A broker checks the id before access and access before the offset, so that one is refused tells that the id is known.
+func (l *leaderQuestions) confirm(response *kmsg.FetchResponse) {
+	type partition struct {
+		topic  ingest.TopicID
+		number int32
+	}
+	errs := make(map[partition]error)
+	for _, topic := range response.Topics {
+		for _, p := range topic.Partitions {
+			errs[partition{topic.TopicID, p.Partition}] = kerr.ErrorForCode(p.ErrorCode)
+		}
+	}
+	for at, i := range l.index {
+		q := &l.questions[i]
+		if q.TopicID == (ingest.TopicID{}) || response.Version < fetchesByID {
+			continue
+		}
+		err, told := errs[partition{q.TopicID, q.Partition}]
+		switch {
+		case !told:
+			err = cmp.Or(kerr.ErrorForCode(response.ErrorCode), errNotTold)
+		case err == nil, errors.Is(err, kerr.OffsetOutOfRange), errors.Is(err, kerr.TopicAuthorizationFailed):
+			continue
+		}
+		l.answers[i].Err = sourceError(err)
+		delete(l.index, at)
+	}
 }
 
 func (l *leaderQuestions) listOffsets(timestamp int64) *kmsg.ListOffsetsRequest {

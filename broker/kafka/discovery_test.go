@@ -128,6 +128,60 @@ func TestOffsetsAreToldInOneLeaderEpoch(t *testing.T) {
 	}, kfake.SeedTopics(1, "orders.delay"))
 }
 
+// Offsets are asked by name. Where the id is given, who does not have that topic says nothing; who may not read it has it.
+func TestOffsetsAreToldOfTheTopicWithTheID(t *testing.T) {
+	inBubble(t, func(t *testing.T, kafka bubble) {
+		r := newReader(t, kafka)
+		id := func() ingest.TopicID {
+			topics, _, err := r.Topics(t.Context(), []string{"orders.delay"})
+			if err != nil {
+				t.Fatal(err)
+			}
+			return topics[0].TopicID
+		}
+		ask := func(ids ...ingest.TopicID) (answers []ingest.OffsetsAnswer) {
+			t.Helper()
+			var questions []ingest.OffsetsQuestion
+			for _, id := range ids {
+				questions = append(questions, ingest.OffsetsQuestion{Topic: "orders.delay", TopicID: id, ReadEpoch: -1})
+			}
+			for _, q := range questions {
+				answer, err := r.Offsets(t.Context(), []ingest.OffsetsQuestion{q})
+				if err != nil {
+					t.Fatal(err)
+				}
+				answers = append(answers, answer...)
+			}
+			return answers
+		}
+		before := id()
+		kafka.produce(delayed("0"), delayed("1"))
+		if told := ask(before)[0]; told.Err != nil || told.Latest != 2 {
+			t.Errorf("told %+v", told)
+		}
+		if _, err := kafka.admin().DeleteTopic(t.Context(), "orders.delay"); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := kafka.admin().CreateTopic(t.Context(), 1, 1, nil, "orders.delay"); err != nil {
+			t.Fatal(err)
+		}
+		after := id()
+		told := ask(before, after, ingest.TopicID{})
+		if !errors.Is(told[0].Err, ingest.ErrSourceMissing) {
+			t.Errorf("of the topic before: %+v", told[0])
+		}
+		for _, told := range told[1:] {
+			if told.Err != nil || told.Latest != 0 {
+				t.Errorf("of the topic that is there: %+v", told)
+			}
+		}
+		kafka.Fault(kfake.Fault{Keys: []kmsg.Key{kmsg.Fetch}, Topic: "orders.delay", Err: kerr.TopicAuthorizationFailed, Count: -1})
+		if told := ask(after)[0]; told.Err != nil {
+			t.Errorf("of a topic that may not be read: %+v", told)
+		}
+	}, kfake.SeedTopics(1, "orders.delay"))
+}
+
 // Who has not heard of a topic with that id, or has the log of the one before it, says nothing of it.
 func TestSourceError_tellsWhoHasNoTopicWithThatID(t *testing.T) {
 	for err, missing := range map[error]bool{

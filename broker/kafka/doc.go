@@ -1,7 +1,7 @@
 // Package kafka is the broker's adapter to Kafka: a [Source] that reads delay topics, and a [Sink] that
 // writes target topics.
 //
-//	ingest.Source <- Source: one client; partitions assigned directly, no consumer group
+//	ingest.Source <- Source: a client that fetches, partitions assigned directly, no consumer group; another one that asks
 //	deliver.Sink  <- Sink:   a few clients, shared by targets that answer equally fast
 //
 // How a client reaches Kafka is package reach. Where reading goes on, when a record is sent again, to which

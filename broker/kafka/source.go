@@ -37,13 +37,14 @@ var _ ingest.Source = (*Source)(nil)
 //
 // What is fetched belongs to the goroutine of Poll alone. Assign leaves the wanted set for it and wakes it.
 type Source struct {
-	client  *kgo.Client
-	hearing *reach.Hearing
-	asking  *reach.Questions
-	brokers []string // as configured, for errors
-	matches func(topic string) bool
-	log     *slog.Logger
-	now     func() time.Time
+	client    *kgo.Client
+	hearing   *reach.Hearing   // of both clients
+	asking    *kgo.Client      // for all that is not fetched: no answer waits behind a fetch that waits for records
+	questions *reach.Questions // put with asking
+	brokers   []string         // as configured, for errors
+	matches   func(topic string) bool
+	log       *slog.Logger
+	now       func() time.Time
 
 	mu     sync.Mutex // guards what Assign hands to Poll, and Poll to Failures
 	wanted []ingest.SourcePosition
@@ -66,6 +67,10 @@ func NewSource(c reach.Config, matches func(topic string) bool) (*Source, error)
 	if wait == 0 {
 		wait = defaultFetchMaxWait
 	}
+	asking, err := kgo.NewClient(options...)
+	if err != nil {
+		return nil, fmt.Errorf("create Kafka client: %w", err)
+	}
 	client, err := kgo.NewClient(append(options,
 		kgo.FetchIsolationLevel(kgo.ReadCommitted()),
 		kgo.KeepControlRecords(),       // a partition may end in a transaction marker: its offset is read too
@@ -77,18 +82,20 @@ func NewSource(c reach.Config, matches func(topic string) bool) (*Source, error)
 		kgo.MaxDecompressBatchBytes(maxDecompressedBytes),
 	)...)
 	if err != nil {
+		asking.Close()
 		return nil, fmt.Errorf("create Kafka client: %w", err)
 	}
 	return &Source{
-		client:   client,
-		hearing:  hearing,
-		asking:   reach.NewQuestions(client),
-		brokers:  c.Kafka.Brokers,
-		matches:  matches,
-		log:      log,
-		now:      time.Now,
-		failed:   make(map[failedPartition]failedRead),
-		assigned: make(map[string]*sourceTopic),
+		client:    client,
+		hearing:   hearing,
+		asking:    asking,
+		questions: reach.NewQuestions(asking),
+		brokers:   c.Kafka.Brokers,
+		matches:   matches,
+		log:       log,
+		now:       time.Now,
+		failed:    make(map[failedPartition]failedRead),
+		assigned:  make(map[string]*sourceTopic),
 	}, nil
 }
 
@@ -277,5 +284,6 @@ func appendHeaders(converted []message.Header, headers []client.Header) []messag
 // Close ends all reading; a Poll that waits returns. It may block for a second to end the fetch sessions.
 func (s *Source) Close() {
 	s.client.Close()
+	s.asking.Close()
 	s.hearing.Close()
 }
