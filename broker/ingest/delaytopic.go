@@ -29,7 +29,8 @@ type delayPartition struct {
 	stuck        bool      // for too long
 	intactAt     int32     // leader epoch in which all that was read was last found there,
 	intactTo     int64     // and the position then: what was read before that may be taken in after it
-	doubt        doubt
+	suspect      bool      // the last answer found that something is missing of what was read
+	doubt        doubt     // what was found so, if the topic's id was asked for
 }
 
 // delayTopics are the topics by name. What one answer says counts for little: the broker

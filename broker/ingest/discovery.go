@@ -199,6 +199,10 @@ func (d *discovery) judge(found []foundPartition, state storage.State, now time.
 			if finding.kind == deleted && !f.failing {
 				finding.kind = intact // what was fetched before it was deleted is still to come
 			}
+			f.partition.suspect = finding.kind != intact
+			if f.partition.suspect && f.TopicID == (TopicID{}) {
+				continue // it may be told of a topic that was deleted: the next look asks by the id
+			}
 			if !f.partition.doubt.hear(finding, now) {
 				continue
 			}

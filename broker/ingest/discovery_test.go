@@ -16,6 +16,7 @@ import (
 	"github.com/carillonmq/carillon/broker/config"
 	"github.com/carillonmq/carillon/broker/internal/nodetest"
 	"github.com/carillonmq/carillon/broker/report"
+	"github.com/carillonmq/carillon/raftfsm"
 )
 
 // A toldPartition is what a scriptedSource tells of partition 0 of a topic.
@@ -314,4 +315,42 @@ func TestDiscovery_passesOverWhatWasDeletedInThisTopicOnly(t *testing.T) {
 			t.Errorf("reading goes on at %d, want 7: the records before are gone", next)
 		}
 	})
+}
+
+// What was read is given up for what another log has, and found to be there, only by those who have the topic.
+func TestDiscovery_concludesNothingOfWhatWasReadFromAnotherTopic(t *testing.T) {
+	for what, test := range map[string]struct {
+		stale OffsetsAnswer // of the topic before, as a new leader tells it that has not heard of this one
+		told  OffsetsAnswer // what it tells later
+		want  int64         // where reading goes on in the end
+	}{
+		"one that was shorter":           {OffsetsAnswer{Latest: 10, Epoch: 5, ReadEnd: -1}, OffsetsAnswer{Latest: 95, Epoch: 5, ReadEnd: -1}, 95},
+		"one that had all that was read": {OffsetsAnswer{Latest: 1000, Epoch: 5, ReadEnd: 500}, OffsetsAnswer{Latest: 3, Epoch: 5, ReadEnd: 2}, 2},
+	} {
+		withDiscovery(t, config.StartEarliest, func(d *discovery, source *scriptedSource, look func() error) {
+			d.Count = refusedCount{}
+			topic := toldOf("in.delay", 0, 100)
+			topic.Epoch = 1
+			source.found = []toldPartition{topic}
+			confirm(t, look)
+			read := d.Store.State().Positions[0]
+			read.Next = 100
+			if _, err := d.Log.Propose(context.Background(), raftfsm.SetPositions{Sets: []raftfsm.PositionSet{{Position: read}}}).Wait(context.Background()); err != nil {
+				t.Fatal(err)
+			}
+			next := func() int64 { return d.Store.State().Positions[0].Next }
+
+			source.found[0].OffsetsAnswer = test.told
+			source.stale = []toldPartition{{Topic: topic.Topic, TopicID: TopicID{1}, OffsetsAnswer: test.stale}}
+			lookFor(t, source, look, 10*time.Second)
+			source.stale = nil
+			if err := look(); err != nil || next() != 100 {
+				t.Errorf("%s: reading goes on at %d by one answer of who has the topic, %v", what, next(), err)
+			}
+			confirm(t, look)
+			if next() != test.want {
+				t.Errorf("%s: reading goes on at %d, want %d", what, next(), test.want)
+			}
+		})
+	}
 }

@@ -57,7 +57,7 @@ func TestJudge_believesNoLeaderOfAnEarlierEpoch(t *testing.T) {
 	} {
 		d := &discovery{}
 		p := &delayPartition{SourceLeader: SourceLeader{Epoch: test.leads}, intactAt: -1}
-		found := []foundPartition{{OffsetsQuestion: OffsetsQuestion{Topic: read.Topic, SourceLeader: p.SourceLeader, ReadEpoch: read.Epoch}, id: id, partition: p, failing: test.fails, answer: test.answer}}
+		found := []foundPartition{{OffsetsQuestion: OffsetsQuestion{Topic: read.Topic, TopicID: id.topic, SourceLeader: p.SourceLeader, ReadEpoch: read.Epoch}, id: id, partition: p, failing: test.fails, answer: test.answer}}
 		got, now := int64(-1), time.Now()
 		for range 10 {
 			for _, m := range d.judge(found, storage.State{Surveyed: true, Positions: []storage.Position{read}}, now) {
@@ -82,7 +82,7 @@ func TestLook_asksAgainForTheEndOfAnEpochOfWhichMoreIsTakenIn(t *testing.T) {
 	if !asks() {
 		t.Fatal("the new leader is not asked where the epoch ended")
 	}
-	found := []foundPartition{{OffsetsQuestion: OffsetsQuestion{Topic: at.Topic, SourceLeader: p.SourceLeader, ReadEpoch: at.Epoch}, id: id, partition: p,
+	found := []foundPartition{{OffsetsQuestion: OffsetsQuestion{Topic: at.Topic, TopicID: id.topic, SourceLeader: p.SourceLeader, ReadEpoch: at.Epoch}, id: id, partition: p,
 		answer: OffsetsAnswer{Latest: 80, Epoch: 5, ReadEnd: 80}}}
 	d.judge(found, storage.State{Surveyed: true, Positions: []storage.Position{at}}, time.Now())
 	if asks() {

@@ -64,7 +64,7 @@ func (d *discovery) look(ctx context.Context, state storage.State) (found []foun
 			if ok && p.asksEnd(at) {
 				q.ReadEpoch = at.Epoch
 			}
-			if !ok || d.mayStart(name, at) || p.doubt.kind != intact { // the answer may decide something
+			if !ok || q.ReadEpoch >= 0 || d.mayStart(name, at) || p.suspect { // the answer may decide something
 				q.TopicID = id.topic
 			}
 			found = append(found, foundPartition{OffsetsQuestion: q, id: id, partition: p, failing: failing[id]})
@@ -79,12 +79,12 @@ func (d *discovery) look(ctx context.Context, state storage.State) (found []foun
 
 // quiet tells whether all of the partition was read when its leader was asked last, not long ago.
 func (p *delayPartition) quiet(at storage.Position, now time.Time) bool {
-	return p.err == nil && !p.stuck && p.doubt.kind == intact && p.latest == at.Next && p.askedIn == p.Epoch && now.Sub(p.askedAt) < quietEvery
+	return p.err == nil && !p.stuck && !p.suspect && p.latest == at.Next && p.askedIn == p.Epoch && now.Sub(p.askedAt) < quietEvery
 }
 
 // asksEnd tells whether the leader has to be asked where the epoch ended of what was read last.
 func (p *delayPartition) asksEnd(at storage.Position) bool {
-	return at.Epoch < p.Epoch && (p.Epoch != p.intactAt || at.Next != p.intactTo || p.doubt.kind != intact)
+	return at.Epoch < p.Epoch && (p.Epoch != p.intactAt || at.Next != p.intactTo || p.suspect)
 }
 
 // lookForTopics asks for the known topics by name. Now and then it lists all, in a large

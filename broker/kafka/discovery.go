@@ -165,12 +165,8 @@ func (l *leaderQuestions) fail(err error) {
 
 // ask fills in the answers. Its error means that the broker gave none.
 func (l *leaderQuestions) ask(ctx context.Context, kafka requester) error {
-	if request := l.fetchNothing(); len(request.Topics) > 0 {
-		response, err := kafka.RetriableRequest(ctx, request)
-		if err != nil {
-			return err
-		}
-		l.confirm(response.(*kmsg.FetchResponse))
+	if err := l.confirm(ctx, kafka); err != nil {
+		return err
 	}
 	if len(l.index) == 0 {
 		return nil
@@ -228,8 +224,21 @@ func (l *leaderQuestions) fetchNothing() *kmsg.FetchRequest {
 // name from here on is of that topic, or of one that was created after it: then the id asked about is gone for good, and what is
 // concluded about it does no harm.
 //
-// A broker checks the id before access and access before the offset, so that one is refused tells that the id is known.
-func (l *leaderQuestions) confirm(response *kmsg.FetchResponse) {
+// A broker checks the id before the epoch and the offset. Where access is refused, only what it knows of the topics was
+// checked, and not yet the log that it has: it takes in the news of both in turn, within milliseconds.
+func (l *leaderQuestions) confirm(ctx context.Context, kafka requester) error {
+	request := l.fetchNothing()
+	if len(request.Topics) == 0 {
+		return nil
+	}
+	answer, err := kafka.RetriableRequest(ctx, request)
+	if err != nil {
+		return err
+	}
+	response := answer.(*kmsg.FetchResponse)
+	if response.Version < fetchesByID {
+		return l.confirmByName(ctx, kafka)
+	}
 	type partition struct {
 		topic  ingest.TopicID
 		number int32
@@ -240,20 +249,61 @@ func (l *leaderQuestions) confirm(response *kmsg.FetchResponse) {
 			errs[partition{topic.TopicID, p.Partition}] = kerr.ErrorForCode(p.ErrorCode)
 		}
 	}
-	for at, i := range l.index {
-		q := &l.questions[i]
-		if q.TopicID == (ingest.TopicID{}) || response.Version < fetchesByID {
-			continue
-		}
+	silence := cmp.Or(kerr.ErrorForCode(response.ErrorCode), errNotTold)
+	if response.ThrottleMillis > 0 && len(response.Topics) == 0 {
+		silence = errThrottled
+	}
+	l.keep(func(q *ingest.OffsetsQuestion) error {
 		err, told := errs[partition{q.TopicID, q.Partition}]
 		switch {
 		case !told:
-			err = cmp.Or(kerr.ErrorForCode(response.ErrorCode), errNotTold)
-		case err == nil, errors.Is(err, kerr.OffsetOutOfRange), errors.Is(err, kerr.TopicAuthorizationFailed):
+			return silence
+		case errors.Is(err, kerr.OffsetOutOfRange), errors.Is(err, kerr.TopicAuthorizationFailed):
+			return nil
+		}
+		return err
+	})
+	return nil
+}
+
+// confirmByName asks an older broker which topic it knows by the name. The log that it has may be that of the one before
+// for a few milliseconds more.
+func (l *leaderQuestions) confirmByName(ctx context.Context, kafka requester) error {
+	request := kmsg.NewPtrMetadataRequest()
+	request.Topics = []kmsg.MetadataRequestTopic{}
+	for _, topic := range l.fetchNothing().Topics {
+		request.Topics = append(request.Topics, kmsg.MetadataRequestTopic{Topic: &topic.Topic})
+	}
+	answer, err := kafka.RetriableRequest(ctx, request)
+	if err != nil {
+		return err
+	}
+	ids := make(map[string]ingest.TopicID)
+	for _, topic := range answer.(*kmsg.MetadataResponse).Topics {
+		if topic.Topic != nil {
+			ids[*topic.Topic] = topic.TopicID
+		}
+	}
+	l.keep(func(q *ingest.OffsetsQuestion) error {
+		if ids[q.Topic] != q.TopicID {
+			return kerr.UnknownTopicID
+		}
+		return nil
+	})
+	return nil
+}
+
+// keep goes on to ask only what nothing speaks against, of what is asked by an id.
+func (l *leaderQuestions) keep(objection func(q *ingest.OffsetsQuestion) error) {
+	for at, i := range l.index {
+		q := &l.questions[i]
+		if q.TopicID == (ingest.TopicID{}) {
 			continue
 		}
-		l.answers[i].Err = sourceError(err)
-		delete(l.index, at)
+		if err := objection(q); err != nil {
+			l.answers[i].Err = sourceError(err)
+			delete(l.index, at)
+		}
 	}
 }
 

@@ -128,56 +128,68 @@ func TestOffsetsAreToldInOneLeaderEpoch(t *testing.T) {
 	}, kfake.SeedTopics(1, "orders.delay"))
 }
 
-// Offsets are asked by name. Where the id is given, who does not have that topic says nothing; who may not read it has it.
+// Offsets are asked by name. Where the id is given, who does not have that topic says nothing, a Kafka that fetches by name
+// included; who may not read it has it.
 func TestOffsetsAreToldOfTheTopicWithTheID(t *testing.T) {
-	inBubble(t, func(t *testing.T, kafka bubble) {
-		r := newReader(t, kafka)
-		id := func() ingest.TopicID {
-			topics, _, err := r.Topics(t.Context(), []string{"orders.delay"})
-			if err != nil {
-				t.Fatal(err)
-			}
-			return topics[0].TopicID
-		}
-		ask := func(ids ...ingest.TopicID) (answers []ingest.OffsetsAnswer) {
-			t.Helper()
-			var questions []ingest.OffsetsQuestion
-			for _, id := range ids {
-				questions = append(questions, ingest.OffsetsQuestion{Topic: "orders.delay", TopicID: id, ReadEpoch: -1})
-			}
-			for _, q := range questions {
-				answer, err := r.Offsets(t.Context(), []ingest.OffsetsQuestion{q})
+	for name, newest := range map[string]*kversion.Versions{"3.0": kversion.V3_0_0(), "newest": kversion.Stable()} {
+		inBubble(t, func(t *testing.T, kafka bubble) {
+			r := newReader(t, kafka)
+			id := func() ingest.TopicID {
+				topics, _, err := r.Topics(t.Context(), []string{"orders.delay"})
 				if err != nil {
 					t.Fatal(err)
 				}
-				answers = append(answers, answer...)
+				return topics[0].TopicID
 			}
-			return answers
-		}
-		before := id()
-		kafka.produce(delayed("0"), delayed("1"))
-		if told := ask(before)[0]; told.Err != nil || told.Latest != 2 {
-			t.Errorf("told %+v", told)
-		}
-		if _, err := kafka.admin().DeleteTopic(t.Context(), "orders.delay"); err != nil {
-			t.Fatal(err)
-		}
-		if _, err := kafka.admin().CreateTopic(t.Context(), 1, 1, nil, "orders.delay"); err != nil {
-			t.Fatal(err)
-		}
-		after := id()
-		told := ask(before, after, ingest.TopicID{})
-		if !errors.Is(told[0].Err, ingest.ErrSourceMissing) {
-			t.Errorf("of the topic before: %+v", told[0])
-		}
-		for _, told := range told[1:] {
-			if told.Err != nil || told.Latest != 0 {
-				t.Errorf("of the topic that is there: %+v", told)
+			ask := func(id ingest.TopicID) ingest.OffsetsAnswer {
+				t.Helper()
+				answers, err := r.Offsets(t.Context(), []ingest.OffsetsQuestion{{Topic: "orders.delay", TopicID: id, ReadEpoch: -1}})
+				if err != nil {
+					t.Fatal(err)
+				}
+				return answers[0]
 			}
-		}
-		kafka.Fault(kfake.Fault{Keys: []kmsg.Key{kmsg.Fetch}, Topic: "orders.delay", Err: kerr.TopicAuthorizationFailed, Count: -1})
-		if told := ask(after)[0]; told.Err != nil {
-			t.Errorf("of a topic that may not be read: %+v", told)
+			before := id()
+			kafka.produce(delayed("0"), delayed("1"))
+			if told := ask(before); told.Err != nil || told.Latest != 2 {
+				t.Errorf("%s: told %+v", name, told)
+			}
+			if _, err := kafka.admin().DeleteTopic(t.Context(), "orders.delay"); err != nil {
+				t.Fatal(err)
+			}
+			if _, err := kafka.admin().CreateTopic(t.Context(), 1, 1, nil, "orders.delay"); err != nil {
+				t.Fatal(err)
+			}
+			after := id()
+			if told := ask(before); !errors.Is(told.Err, ingest.ErrSourceMissing) {
+				t.Errorf("%s: of the topic before: %+v", name, told)
+			}
+			for _, id := range []ingest.TopicID{after, {}} {
+				if told := ask(id); told.Err != nil || told.Latest != 0 {
+					t.Errorf("%s: of the topic that is there: %+v", name, told)
+				}
+			}
+			kafka.Fault(kfake.Fault{Keys: []kmsg.Key{kmsg.Fetch}, Topic: "orders.delay", Err: kerr.TopicAuthorizationFailed, Count: -1})
+			if told := ask(after); told.Err != nil {
+				t.Errorf("%s: of a topic that may not be read: %+v", name, told)
+			}
+		}, kfake.SeedTopics(1, "orders.delay"), kfake.MaxVersions(newest))
+	}
+}
+
+// Who is over its quota is answered a fetch with nothing.
+func TestOffsetsOfAThrottledNodeSaySo(t *testing.T) {
+	inBubble(t, func(t *testing.T, kafka bubble) {
+		r := newReader(t, kafka)
+		kafka.ControlKey(int16(kmsg.Fetch), func(request kmsg.Request) (kmsg.Response, error, bool) {
+			kafka.KeepControl()
+			response := request.ResponseKind().(*kmsg.FetchResponse)
+			response.ThrottleMillis = 1000
+			return response, nil, true
+		})
+		answers, err := r.Offsets(t.Context(), []ingest.OffsetsQuestion{{Topic: "orders.delay", TopicID: ingest.TopicID{1}, ReadEpoch: -1}})
+		if err != nil || !errors.Is(answers[0].Err, errThrottled) {
+			t.Errorf("told %+v, %v", answers, err)
 		}
 	}, kfake.SeedTopics(1, "orders.delay"))
 }

@@ -67,10 +67,6 @@ func NewSource(c reach.Config, matches func(topic string) bool) (*Source, error)
 	if wait == 0 {
 		wait = defaultFetchMaxWait
 	}
-	asking, err := kgo.NewClient(options...)
-	if err != nil {
-		return nil, fmt.Errorf("create Kafka client: %w", err)
-	}
 	client, err := kgo.NewClient(append(options,
 		kgo.FetchIsolationLevel(kgo.ReadCommitted()),
 		kgo.KeepControlRecords(),       // a partition may end in a transaction marker: its offset is read too
@@ -82,7 +78,11 @@ func NewSource(c reach.Config, matches func(topic string) bool) (*Source, error)
 		kgo.MaxDecompressBatchBytes(maxDecompressedBytes),
 	)...)
 	if err != nil {
-		asking.Close()
+		return nil, fmt.Errorf("create Kafka client: %w", err)
+	}
+	asking, err := kgo.NewClient(options...)
+	if err != nil {
+		client.Close()
 		return nil, fmt.Errorf("create Kafka client: %w", err)
 	}
 	return &Source{
