@@ -65,11 +65,11 @@ func (d *logDisk) isFull() bool {
 	return d.full
 }
 
-// isSlow reports whether syncs take longer than what is ordinary.
-func (d *logDisk) isSlow() bool {
+// isSlow reports whether syncs take longer than so much, which is ordinary.
+func (d *logDisk) isSlow(ordinary time.Duration) bool {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	return d.slow > ordinarySync
+	return d.slow > ordinary
 }
 
 // change sets one of the faults, or ends all.
@@ -241,7 +241,7 @@ type slowStore struct {
 }
 
 func (s slowStore) Scan(from, to storage.Ref, most int, keep storage.Filter, out []storage.Item) ([]storage.Item, storage.Ref, bool, error) {
-	if s.node.files.isSlow() {
+	if s.node.files.isSlow(ordinarySync) {
 		s.node.pause(1)
 	}
 	return s.Store.Scan(from, to, most, keep, out)

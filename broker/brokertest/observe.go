@@ -158,8 +158,10 @@ func (o *observer) lookAtClocks() {
 
 // lookAtDisks notes which of them are ill. That one tears is no fault until its node is killed, which is one.
 func (o *observer) lookAtDisks() {
+	// A target that may have few messages at a time would get less than a hundred in a second of what is called ordinary.
+	ordinary := min(ordinarySync, time.Duration(o.cluster.limits.Schedule.Handed)*time.Millisecond/10)
 	for _, n := range o.cluster.nodes {
-		is := map[string]bool{"slow-disk": n.files.isSlow(), "full-disk": n.files.isFull()}
+		is := map[string]bool{"slow-disk": n.files.isSlow(ordinary), "full-disk": n.files.isFull()}
 		for _, kind := range []string{"slow-disk", "full-disk"} {
 			about := kind + " " + n.member.ID
 			if is[kind] {

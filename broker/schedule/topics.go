@@ -20,7 +20,8 @@ import (
 //
 // When it comes back, all that was held is read again, and read moves on in steps. For each the log is
 // asked first: a claim raises the hold's Through to the end of a page, and what is due by then is read
-// and handed over, or left to its target, which reads it again from there.
+// and handed over, or left to its target, which reads it again from there. Each claim releases twice as many pages
+// as the one before, mostPages at most, until one target has enough: a page for each commit may be less than comes.
 //
 //	         mark                read        through      asked
 //	----------|------------------|------------|------------|-----------------> now
@@ -30,9 +31,9 @@ import (
 // go back to read, and the topic is held no more.
 //
 // Whoever of its targets has enough stops, and goes on by itself when there is room, as ever. If a page
-// is for that target alone nothing is gained by reading on, which would only claim more: the topic
-// waits for it. So of a topic with one target little is claimed that is not handed over, and of
-// one with many a slow one does not delay the others.
+// is for that target alone the topic waits for it, and looks meanwhile whether something of others is due behind.
+// Only if so it reads on, up to there: else it would only claim more. So of a topic with one target little is
+// claimed that is not handed over, and of one with many a slow one does not delay the others.
 type heldTopic struct {
 	name    string
 	paused  bool
@@ -42,7 +43,17 @@ type heldTopic struct {
 	asked   int64       // what the next claim is to raise through to
 	done    bool        // the next claim is to lift the hold
 	full    string      // the target that it waits for, "" if none
+	lone    string      // the last such target: all that is before alone, as far as was looked, is for it or was read
+	alone   storage.Ref
+	passing storage.Ref // up to here it waits for nobody, since something of others is due
+
+	pages  int         // how many the next claim is to release
+	looked int         // of these, how many were looked at so far, to find where they end:
+	ahead  storage.Ref // here. All before read is claimed meanwhile, and nothing is asked
 }
+
+// mostPages bounds what one claim releases of a topic: what is claimed can be neither cancelled nor paused.
+const mostPages = 16
 
 // topics are those that the log holds. It says how it stands with them (takeHeld): the scheduler only
 // asks for steps. One rule, besides that of targets: read does not pass through.
@@ -101,14 +112,14 @@ func (ts *topics) stops(h *heldTopic, target string, ref storage.Ref) bool {
 // lower notes that a message of the topic was accepted.
 func (ts *topics) lower(topic string, ref storage.Ref) {
 	if h, held := ts.byName[topic]; held {
-		h.mark = h.mark.Min(ref)
+		h.mark, h.alone = h.mark.Min(ref), h.alone.Min(ref)
 	}
 }
 
 // lowerAll notes that the feed lost something.
 func (ts *topics) lowerAll(ref storage.Ref) {
 	for _, h := range ts.held {
-		h.mark = h.mark.Min(ref)
+		h.mark, h.alone = h.mark.Min(ref), h.alone.Min(ref)
 	}
 }
 
@@ -210,6 +221,7 @@ func (s *Scheduler) holdTopic(now raftfsm.Held) {
 	switch {
 	case h.paused:
 		h.read, h.asked, h.done, h.full = h.read.Min(h.end()), h.through, false, ""
+		h.pages, h.looked = 1, 0
 	case wasPaused:
 		h.read, h.asked = h.mark.Min(h.end()), h.through
 	}
@@ -230,14 +242,39 @@ func (h *heldTopic) end() storage.Ref {
 }
 
 // canGoOn reports whether there is something to read of the topic: it comes back and no claim for it is to
-// come, or it is paused and some of it is claimed; and the target that it waits for has room, or does
-// not flow any more.
+// come, or it is paused and some of it is claimed; and it waits for no target, or may find something due for others.
 func (s *Scheduler) canGoOn(h *heldTopic) bool {
 	if h.wantsClaim() || h.paused && h.read == h.end() {
 		return false
 	}
+	return !s.waitsForOne(h) || s.mayLookBehind(h)
+}
+
+// lookEvery is how many milliseconds of what comes due are looked at together for something of others.
+const lookEvery = 100
+
+// mayLookBehind reports whether something of others may be due that was not looked at.
+func (s *Scheduler) mayLookBehind(h *heldTopic) bool {
+	end := s.dueOf(h)
+	if !h.paused {
+		end.Due -= lookEvery
+	}
+	return h.alone.Less(end)
+}
+
+// waitsForOne reports whether the topic waits for a target, which flows and has no room.
+func (s *Scheduler) waitsForOne(h *heldTopic) bool {
 	t, known := s.targets.byName[h.full]
-	return !known || t.hasOwnMark() || s.hasRoomAgain(t)
+	return known && !t.hasOwnMark() && !s.hasRoomAgain(t)
+}
+
+// dueOf is after all of the topic that is due and may be released.
+func (s *Scheduler) dueOf(h *heldTopic) storage.Ref {
+	due := storage.Ref{Due: s.now() + 1}
+	if h.paused {
+		due = due.Min(h.end())
+	}
+	return due
 }
 
 // bringBack reads one page of a topic that comes back, and reports whether it did. Like the sweep
@@ -246,17 +283,47 @@ func (s *Scheduler) bringBack(limit int64) (read bool, err error) {
 	for range s.topics.held {
 		s.topics.next++
 		if h := s.topics.held[s.topics.next%len(s.topics.held)]; s.canGoOn(h) {
+			if s.waitsForOne(h) {
+				return true, s.lookBehind(h)
+			}
 			return true, s.bringBackTopic(h, limit)
 		}
 	}
 	return false, nil
 }
 
+// lookBehind looks a page further for something due behind what is for the target alone that the topic waits for.
+func (s *Scheduler) lookBehind(h *heldTopic) error {
+	ofOthers := func(at storage.Ref, topic, target string) bool {
+		return topic == h.name && target != h.full && !s.topics.stops(h, target, at)
+	}
+	end := s.dueOf(h)
+	items, next, done, err := s.cfg.Store.Scan(h.alone, end, s.limits.Page, ofOthers, s.items[:0])
+	if err != nil {
+		return err
+	}
+	s.items = items
+	switch {
+	case len(items) > 0:
+		h.alone = items[0].Ref
+		h.passing, h.full = items[0].Ref, ""
+	case done:
+		h.alone = end
+	default:
+		h.alone = next
+	}
+	return nil
+}
+
 func (s *Scheduler) bringBackTopic(h *heldTopic, limit int64) error {
 	ofTopic := func(at storage.Ref, topic, target string) bool {
 		return topic == h.name && !s.topics.stops(h, target, at)
 	}
-	items, next, done, err := s.cfg.Store.Scan(h.read, storage.Ref{}, s.limits.Page, ofTopic, s.items[:0])
+	from := h.read
+	if h.looked > 0 {
+		from = h.ahead
+	}
+	items, next, done, err := s.cfg.Store.Scan(from, storage.Ref{}, s.limits.Page, ofTopic, s.items[:0])
 	if err != nil {
 		return err
 	}
@@ -280,20 +347,54 @@ func (s *Scheduler) bringBackTopic(h *heldTopic, limit int64) error {
 	return nil
 }
 
-// askFor has the next claim release a page more of the topic, or lift its hold: when no more than that
-// page is due by now, however long ago. Were it lifted only when all up to now is read, a topic would
+// askFor has the next claim release some pages more of the topic, or lift its hold: when no more than these
+// are due by now, however long ago. Were it lifted only when all up to now is read, a topic would
 // never come back whose claims take longer than what is due comes. beyond are the next messages, and
-// all that is there of the topic before next.
+// all that is there of the topic before next. It takes as many passes as pages to see where these end.
 func (s *Scheduler) askFor(h *heldTopic, beyond []storage.Item, next storage.Ref) {
 	step, now := next.Due, s.now()
 	if len(beyond) > 0 {
 		step = beyond[len(beyond)-1].Due
 	}
 	if step >= now {
-		h.done = true
+		h.done, h.looked = true, 0
 		return
 	}
-	h.asked = max(h.through+1, step)
+	if h.looked++; h.looked < h.pages && (h.looked+1)*s.limits.Page <= s.roomFor(beyond) {
+		h.ahead = next
+		return
+	}
+	h.asked, h.looked = max(h.through+1, step), 0
+	h.pages = min(2*h.pages, mostPages)
+}
+
+// waitFor has the topic wait for the target of a message, which is read again.
+func (h *heldTopic) waitFor(item storage.Item) {
+	if h.lone != item.Target {
+		h.lone, h.alone = item.Target, item.Ref
+	}
+	if h.alone.Less(item.Ref) {
+		h.alone = item.Ref
+	}
+	h.full, h.pages = item.Target, 1
+}
+
+// roomFor returns how many more messages like these the publisher may have.
+func (s *Scheduler) roomFor(items []storage.Item) int {
+	left := s.left()
+	if len(items) == 0 || !areOfOne(items) {
+		return left
+	}
+	t, known := s.targets.byName[items[0].Target]
+	if !known {
+		return min(s.limits.Handed, left)
+	}
+	return s.allowance(t, left) - int(t.handed)
+}
+
+// areOfOne reports whether all are for the target of the first.
+func areOfOne(items []storage.Item) bool {
+	return !slices.ContainsFunc(items, func(other storage.Item) bool { return other.Target != items[0].Target })
 }
 
 // takeBack takes in what is claimed of a topic that comes back, in order, and returns how many: fewer
@@ -320,8 +421,8 @@ func (s *Scheduler) takeBack(h *heldTopic, items []storage.Item, limit int64) (t
 		case int(t.handed) < s.allowance(t, left):
 			h.read = storage.Ref{Due: item.Due, Seq: item.Seq + 1}
 			due = s.hand(due, t, item.Ref, s.topics.index(item.Topic))
-		case !slices.ContainsFunc(items, func(other storage.Item) bool { return other.Target != item.Target }):
-			h.full = item.Target
+		case areOfOne(items) && !item.Ref.Less(h.passing):
+			h.waitFor(item)
 			return i, nil
 		default:
 			s.targets.stop(t, item.Ref)

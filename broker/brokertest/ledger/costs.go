@@ -48,7 +48,7 @@ func (l *Ledger) Bounds() []Bound {
 	// Without an answer clients try again some twenty times a second.
 	apart := l.seconds(l.faultsOf("cut", "silence", "isolate", "freeze"))
 	looks := led*int64(time.Second)*4/int64(max(l.Discovery, time.Second)) + led/2
-	dials := 60 + 50*terms + 5*upheavals + 6*c.Parked + tried + 50*apart + led/600
+	dials := 60 + 50*terms + 5*upheavals + 6*c.Parked + tried + 60*apart + led/600
 	// A leader whose disk has no room asks the others at each look whether they would lead better. They look twice, each time
 	// with a client of its own.
 	dials += l.seconds(l.faultsOf("full-disk")) * int64(time.Second) / int64(max(l.Discovery, 10*time.Second)) * 2 * c.Nodes * (1 + c.Brokers)
