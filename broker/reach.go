@@ -188,7 +188,7 @@ func (r *reach) move(ctx context.Context, here *fitness) error {
 		return fmt.Errorf("hand it to one of %s: %w", strings.Join(able, ", "), err)
 	}
 	why := fmt.Sprintf("Kafka did not answer %s for %v, and it answers %s, which leads now", b.config.Node.ID, lack.silent.Round(time.Second), to)
-	if lack.silent < reachPatience {
+	if lack.noRoom != nil && lack.silent < lack.cramped {
 		why = fmt.Sprintf("%s had no room for messages for %v, and %s has, which leads now: %v", b.config.Node.ID, lack.cramped.Round(time.Second), to, lack.noRoom)
 	}
 	r.setNote(why)
@@ -312,11 +312,15 @@ type Reached struct {
 
 // ReachKafka looks whether Kafka answers this node, and has an error if not: it lists the delay topics as a
 // leader would, over connections of its own. All who ask while a look is taken share the
-// next one, so that nobody waits for more than two, however many ask. It blocks for a
+// next one, so that nobody waits for more than two, however many ask. One whose clock is wrong has an error, too: it would
+// hand leadership back. It blocks for a
 // few round trips, seven seconds a look at most, while Run runs. Any goroutine may call it.
 func (b *Broker) ReachKafka(ctx context.Context) (Reached, error) {
 	if err := b.reach.await(ctx); err != nil {
 		return Reached{}, err
+	}
+	if b.skew.isSkewed() {
+		return Reached{}, errClockWrong
 	}
 	return Reached{Reached: true, Room: b.reach.room() == nil}, nil
 }

@@ -80,7 +80,7 @@ func TestReachKafka_isSharedByThoseWhoAsk(t *testing.T) {
 		takes := 3 * time.Second
 		b := &Broker{}
 		b.newSource, _ = prompt(func() (ingest.Source, error) { return slowSource{begun: &begun, takes: takes}, nil }, nil)
-		b.reach = newReach(b, func() error { return nil })
+		b.reach, b.skew = newReach(b, func() error { return nil }), newSkew(b)
 		go b.reach.looks(t.Context())
 		began := time.Now()
 		var all sync.WaitGroup

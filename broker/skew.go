@@ -302,6 +302,13 @@ func (k *skew) act(ctx context.Context, v clock.Verdict) {
 	b.log.Warn("leadership handed over", "to", to, "reason", "the clock of this node is "+aheadOf(v.Skew)+" the median")
 }
 
+// isSkewed reports whether this node's clock was wrong when clocks were last compared. Any goroutine may call it.
+func (k *skew) isSkewed() bool {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	return k.status.Standing == string(clock.Skewed)
+}
+
 // read returns what is known, and what is wrong or "".
 func (k *skew) read() (status ClockStatus, problem string) {
 	stopped := k.broker.clock.State().Stopped

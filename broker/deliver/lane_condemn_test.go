@@ -1,6 +1,7 @@
 package deliver
 
 import (
+	"context"
 	"fmt"
 	"log/slog"
 	"strings"
@@ -407,5 +408,50 @@ func TestCondemn_logsALineASecondForAllTargets(t *testing.T) {
 		if n := len(lines.With("dead-lettering messages")); told != len(due) || len(b.log.dead) != told || n > 30 {
 			t.Errorf("%d lines tell of %d dead letters, there are %d", n, told, len(b.log.dead))
 		}
+	})
+}
+
+// What has no partition is condemned together, by a count that is no older than the question for it: while one
+// after the other was, partitions that were added meanwhile counted for nothing.
+func TestLane_condemnsTogetherWhatHasNoPartition(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newBench(t)
+		orders := b.sink.topic("orders", 2)
+		b.commit = func(ctx context.Context, c raftfsm.Command) (raftfsm.Result, error) {
+			time.Sleep(5 * time.Second)
+			return b.log.commit(ctx, c)
+		}
+		third := func(_ int, m *message.Message) { m.Partition = 2 }
+		b.deliver("orders", 60, third)
+		b.after(lookedFor + 2*lookAgain + 5*time.Second)
+		if n := b.count.deadLettered[message.CodeTargetInvalid]; n != 60 {
+			t.Errorf("%d of 60 messages dead-lettered by one command", n)
+		}
+		b.deliver("orders", 60, third)
+		b.after(lookedFor + 2*lookAgain) // these are on their way to be dead letters
+		later := b.deliver("orders", 10, third)
+		b.sink.change(func() { orders.partitions = 3 })
+		b.after(10 * time.Second)
+		if diff := cmp.Diff(later, b.written("orders", 2)); diff != "" {
+			t.Errorf("delivered to the new partition (-want +got):\n%s", diff)
+		}
+		b.stop()
+	})
+}
+
+// What names a partition that is not there hears that its target is gone though nothing is sent that could fail.
+func TestLane_parksATargetThatIsGoneWithItsPartition(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newBench(t)
+		b.sink.topic("orders", 2)
+		seqs := b.deliver("orders", 5, func(_ int, m *message.Message) { m.Partition = 3 })
+		b.after(time.Second)
+		b.sink.change(func() { delete(b.sink.topics, "orders") })
+		b.after(lookedFor + 10*time.Second)
+		verdicts := b.verdicts()
+		if len(verdicts) != 1 || !verdicts[0].Parked || len(verdicts[0].Returned) != len(seqs) {
+			t.Errorf("verdicts %+v, want one that returns %d messages", verdicts, len(seqs))
+		}
+		b.stop()
 	})
 }

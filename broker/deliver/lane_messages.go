@@ -357,21 +357,29 @@ func (l *lane) ask() {
 }
 
 // takeAnswers hears how many partitions there are. An answer that says nothing of the
-// kind counts only when there is none yet: what is sent will fail if it is true.
+// kind counts only when there is none yet, since what is sent will fail if it is true, or when nothing will be sent:
+// all that there is has no partition. That is ready again then, so that the answer is the target's failure.
 func (l *lane) takeAnswers() {
 	for _, heard := range l.answers.Take(nil) {
 		l.layout.asking = false
 		l.health.absent.hear(heard.Err, time.Now())
-		if heard.Err != nil && l.layout.heard.Count > 0 {
+		sendsNothing := len(l.unplaced) > 0 && len(l.ready) == 0 && l.flights.flying == 0
+		if heard.Err != nil && l.layout.heard.Count > 0 && !sendsNothing {
 			l.layout.askNext = time.Now().Add(lookAgain)
 			continue
 		}
 		l.layout.heard, l.layout.askNext = heard, time.Now().Add(countMaxAge)
 		if heard.Err == nil {
 			l.place()
+		} else {
+			l.makeReady(l.unplaced)
+			l.unplaced = nil
 		}
 	}
 }
+
+// isFresh reports whether Kafka has answered lately, and is not being asked.
+func (l *layout) isFresh() bool { return !l.asking && time.Since(l.askedAt) < lookAgain }
 
 // setUnplaced keeps a message whose partition is not there out of the way of the others.
 // None of these is for the same partition.
@@ -410,6 +418,11 @@ func (l *lane) place() {
 		rest = append(rest, o)
 	}
 	l.unplaced = rest
+	l.makeReady(back)
+}
+
+// makeReady makes messages ready again that were, in their order.
+func (l *lane) makeReady(back []*outgoing) {
 	if len(back) > 0 {
 		l.ready = append(back, l.ready...)
 		slices.SortFunc(l.ready, func(a, b *outgoing) int { return a.ref.Compare(b.ref) })

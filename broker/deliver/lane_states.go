@@ -42,6 +42,8 @@ type sending struct {
 
 func (s *sending) step(ctx context.Context, l *lane, e event) (state, error) {
 	switch e {
+	case entered:
+		l.takeAnswers() // they came while nobody heard them
 	case ordered:
 		if confirmed := l.takeOrders(); confirmed {
 			if l.isIdle() {
@@ -97,7 +99,7 @@ func (s *sending) patience(l *lane) time.Duration {
 	case l.health.absent.condemning:
 		wait = absentAgain
 	}
-	if len(l.unplaced) > 0 {
+	if len(l.unplaced) > 0 && !l.layout.asking { // else the answer wakes it
 		wait = min(wait, max(time.Until(l.layout.askedAt.Add(lookAgain)), time.Millisecond))
 	}
 	return wait
@@ -132,14 +134,14 @@ func (s *sending) send(ctx context.Context, l *lane) (state, error) {
 		}
 		l.layout.placed = count
 		if problem := s.launchReady(ctx, l); problem != nil {
-			return &condemning{rest: 1, problem: *problem}, nil
+			return &condemning{rest: l.nowhere(*problem), problem: *problem}, nil
 		}
 	}
 	return s, nil
 }
 
 // launchReady sends what is ready, unless it has expired. What has no place in the target is set aside; when that
-// was so for long, it stays the first that is ready, and its problem is returned.
+// was so for long, as Kafka has just said again, it stays the first that is ready, and its problem is returned.
 func (s *sending) launchReady(ctx context.Context, l *lane) *message.Problem {
 	now := time.Now() // for all that is ready: a read brings mostChunk at most
 	for l.mayLaunch(now) && len(l.ready) > 0 && ctx.Err() == nil {
@@ -150,8 +152,11 @@ func (s *sending) launchReady(ctx context.Context, l *lane) *message.Problem {
 		}
 		partition, problem := choosePartition(&o.message, o.ref.Seq, l.layout.placed)
 		switch {
-		case problem != nil && o.nowhere:
+		case problem != nil && o.nowhere && l.layout.isFresh():
 			return problem
+		case problem != nil && o.nowhere:
+			l.unplaced = append(l.unplaced, l.takeReady()) // for the next answer
+			l.look()
 		case problem != nil:
 			l.setUnplaced(l.takeReady())
 			l.look()
@@ -160,6 +165,18 @@ func (s *sending) launchReady(ctx context.Context, l *lane) *message.Problem {
 		}
 	}
 	return nil
+}
+
+// nowhere returns how many of the messages that are ready have the problem of the first, that they have no place.
+func (l *lane) nowhere(problem message.Problem) (n int) {
+	for _, o := range l.ready {
+		_, other := choosePartition(&o.message, o.ref.Seq, l.layout.placed)
+		if !o.nowhere || other == nil || *other != problem {
+			break
+		}
+		n++
+	}
+	return n
 }
 
 // settling is the state after a failure, and keeps invariant 1: nothing is sent until all that

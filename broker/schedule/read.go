@@ -132,8 +132,9 @@ const (
 	quietParts = 4
 	// mostRest bounds that: one target with a long backlog may have been read for all the time.
 	mostRest = time.Second
-	// untilWoken is longer than the scheduler sleeps.
-	untilWoken = time.Hour
+	// mostCalm bounds how long a sweep waits for somebody to be hungry while others are full: what the publisher has of
+	// them may be there for good, such as dead letters that their topic refuses.
+	mostCalm = time.Minute
 )
 
 // A sweepTime is how long a sweep read, and what has happened since.
@@ -142,6 +143,7 @@ type sweepTime struct {
 	ended    time.Time
 	pressing int       // targets that were hungry, or had come back, when that was last looked at
 	grew     time.Time // when they had become more
+	calm     time.Time // since when some are queued and none of these presses; zero: that is not so
 }
 
 // read notes that a page was read, from began on.
@@ -164,7 +166,7 @@ func (s *Scheduler) untilSweep() (wait time.Duration) {
 	stopped := len(ts.in[full].targets)
 	pressing := ts.pressing()
 	if pressing == 0 && stopped > 0 {
-		return untilWoken
+		return mostCalm - s.lastSweep.calmFor()
 	}
 	if pressing < (stopped+len(ts.in[queued].targets))/2 {
 		wait = s.lastSweep.rests()
@@ -173,6 +175,14 @@ func (s *Scheduler) untilSweep() (wait time.Duration) {
 		wait = max(wait, gatherFor-time.Since(s.gathering))
 	}
 	return wait
+}
+
+// calmFor returns for how long some have been queued without pressing.
+func (t *sweepTime) calmFor() time.Duration {
+	if t.calm.IsZero() {
+		return 0
+	}
+	return time.Since(t.calm)
 }
 
 // gather notes since when there are targets that come back, and that the last sweep has not begun for, and when those
@@ -189,6 +199,12 @@ func (s *Scheduler) gather() {
 		s.lastSweep.grew = time.Now()
 	}
 	s.lastSweep.pressing = pressing
+	switch {
+	case pressing > 0 || len(s.targets.in[queued].targets) == 0:
+		s.lastSweep.calm = time.Time{}
+	case s.lastSweep.calm.IsZero():
+		s.lastSweep.calm = time.Now()
+	}
 }
 
 // endOfSweep is where reading ends for all that catch up, the frontier at most. Whoever joins has it go on.

@@ -420,3 +420,29 @@ func benchCatchUp(b *testing.B, n int, level storage.Level) {
 	}
 	b.ReportMetric(float64(total)*float64(b.N)/b.Elapsed().Seconds(), "msg/s")
 }
+
+// Of two targets the publisher keeps some for good, such as dead letters that are refused: of one as many as it may have, of the
+// other so many that it may have more, but is not hungry. What waits for that one need not wait for ever.
+func TestSweep_readsForWhoHasRoomBesideOneThatIsFullForEver(t *testing.T) {
+	onStage(t, func(ctx context.Context, s *stage) {
+		s.lead(ctx)
+		const all, kept = 10_000, 5_000
+		s.silence("full", true)
+		s.accept(ctx, "full", all, func(int) time.Duration { return 0 })
+		time.Sleep(5 * time.Second)
+		s.silence("half", true)
+		s.accept(ctx, "half", all, func(int) time.Duration { return 0 })
+		time.Sleep(5 * time.Second)
+		handed := s.got("half")
+		var runs []storage.SeqRun
+		for _, ref := range handed[kept:] {
+			runs = append(runs, storage.SeqRun{First: ref.Seq, Last: ref.Seq})
+		}
+		s.silence("half", false)
+		s.propose(ctx, raftfsm.Ack{Time: time.Now().UnixMilli(), Runs: runs})
+		time.Sleep(2 * mostCalm)
+		if n := len(s.got("half")); n != all {
+			t.Errorf("%d of %d messages handed over to a target that has room", n, all)
+		}
+	})
+}
