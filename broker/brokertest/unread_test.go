@@ -102,7 +102,7 @@ func TestUnread_lostRecordsAreSeen(t *testing.T) {
 		c.must(err)
 		c.kafka.DeleteRecords("orders.delay", 0, 8)
 		p.produceHourly(2)
-		p.pass(2 * time.Second)
+		p.pass(3 * time.Second)
 		p.expectReading(report.StateDoubtful, 1, 7)
 		p.expectProblems("source: not read: orders.delay/0 (doubtful: records seem to have been deleted before they were read")
 		p.pass(10 * time.Second)

@@ -297,10 +297,13 @@ func (s *Scheduler) accept(item storage.Item, limit int64) error {
 	return s.add(s.targets.get(item.Target), item)
 }
 
-// fire hands over what is due by limit, one batch of the wheel, and reports
+// fire hands over what is due by limit, a page at most, and reports
 // whether there is more to hand over now.
 func (s *Scheduler) fire(limit int64) (more bool) {
 	ripe, more := s.window.ripen()
+	if len(ripe) > s.limits.Page { // of one millisecond
+		ripe, more = ripe[:s.limits.Page], true
+	}
 	due, n := s.due[:0], 0
 	for ; n < len(ripe) && int64(ripe[n].When) <= limit; n++ {
 		ref := storage.Ref{Due: int64(ripe[n].When), Seq: ripe[n].Value.seq}

@@ -79,11 +79,18 @@ func (w *window) add(ref storage.Ref, m keptMessage) error {
 // ripen takes what is due by the clock out of the wheel, in order of delivery, and
 // reports whether there may be more. The slice belongs to the window; take says how
 // much of it was used.
+//
+// The wheel yields those of one millisecond in the order in which they were added, which is not that of delivery: what
+// is loaded ahead may be added before what the sweep comes to. So all of a millisecond is taken out together.
 func (w *window) ripen() (ripe []wheel.Expired[ripeMessage], more bool) {
 	if len(w.ripe) > 0 {
 		return w.ripe, true
 	}
 	w.ripe, more = w.queue.Pop(w.ripe[:0])
+	for left := more && len(w.ripe) > 0; left; {
+		last := int64(w.ripe[len(w.ripe)-1].When)
+		w.ripe, left = w.queue.PopThrough(last, slices.Grow(w.ripe, max(len(w.ripe), w.limits.Page)))
+	}
 	slices.SortFunc(w.ripe, compareRipe)
 	return w.ripe, more
 }

@@ -168,6 +168,15 @@ func (q *DelayQueue[T]) Pop(buf []wheel.Expired[T]) (due []wheel.Expired[T], mor
 	return due, more
 }
 
+// PopThrough is Pop of what is due and had to be by through, in epoch milliseconds. It completes the
+// last tick of a Pop that had no room for all of it: those of one tick come in the order of adding.
+func (q *DelayQueue[T]) PopThrough(through int64, buf []wheel.Expired[T]) (due []wheel.Expired[T], more bool) {
+	if q.wheel == nil || through < 0 {
+		return buf, false
+	}
+	return q.wheel.Advance(min(uint64(through), q.readClock()), buf)
+}
+
 // Drain yields every pending timer, in no order, and takes it out. Those not reached when the loop
 // is left stay pending.
 func (q *DelayQueue[T]) Drain() iter.Seq[wheel.Expired[T]] {

@@ -327,3 +327,34 @@ func TestDelayQueue_refusesBadInput(t *testing.T) {
 		t.Error("a zero queue drained something")
 	}
 }
+
+// What Pop had no room for of its last millisecond is taken out by itself.
+func TestDelayQueue_PopThroughTakesTheRestOfATick(t *testing.T) {
+	now := int64(1_000)
+	q := timer.NewDelayQueue[int](timer.QueueConfig{Start: now, Now: func() time.Time { return time.UnixMilli(now) }})
+	for i := range 8 {
+		if _, err := q.Add(1_001+int64(i/4), i); err != nil {
+			t.Fatal(err)
+		}
+	}
+	values := func(due []wheel.Expired[int]) (values []int) {
+		for _, e := range due {
+			values = append(values, e.Value)
+		}
+		return values
+	}
+	if due, more := q.PopThrough(1_002, nil); len(due) != 0 || more {
+		t.Errorf("%v were taken out before they were due, more: %t", values(due), more)
+	}
+	now = 1_005
+	due, more := q.Pop(make([]wheel.Expired[int], 0, 2))
+	if !slices.Equal(values(due), []int{0, 1}) || !more {
+		t.Errorf("Pop took out %v, more: %t", values(due), more)
+	}
+	if due, more = q.PopThrough(1_001, nil); !slices.Equal(values(due), []int{2, 3}) || more {
+		t.Errorf("PopThrough took out %v, more: %t", values(due), more)
+	}
+	if due, more = q.Pop(nil); !slices.Equal(values(due), []int{4, 5, 6, 7}) || more {
+		t.Errorf("Pop took out %v, more: %t", values(due), more)
+	}
+}
