@@ -9,7 +9,7 @@ var (
 	errNotTold  = errors.New("the Kafka broker said nothing of the partition")
 	errHalfTold = errors.New("the Kafka broker told the first offset but not the last")
 	// errThrottled is why nothing is told of a topic's id: over its quota a client is answered a fetch with nothing.
-	errThrottled = errors.New("Kafka answers nothing while this node is over its request quota: raise request_percentage for its user or client id")
+	errThrottled = errors.New("no answer from Kafka while this node is over its request quota: raise request_percentage for its user or client id")
 	// errReplaced is why a partition stalls whose records before the next one are others than those that were read.
 	errReplaced = errors.New("records that were read already have been replaced")
 	// errClosed is what Poll returns after Close.
