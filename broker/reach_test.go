@@ -10,6 +10,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/carillonmq/carillon/broker/clock"
 	"github.com/carillonmq/carillon/broker/ingest"
 	"github.com/carillonmq/carillon/broker/report"
 )
@@ -191,4 +192,22 @@ func TestFitness_knowsALackWithoutAGap(t *testing.T) {
 			}
 		})
 	}
+}
+
+// A node whose clock is wrong would hand leadership back to whoever gives it.
+func TestReachKafka_isAnErrorWhereTheClockIsWrong(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var begun atomic.Int32
+		b := &Broker{}
+		b.newSource, _ = prompt(func() (ingest.Source, error) { return slowSource{begun: &begun}, nil }, nil)
+		b.reach, b.skew = newReach(b, func() error { return nil }), newSkew(b)
+		go b.reach.looks(t.Context())
+		if _, err := b.ReachKafka(t.Context()); err != nil {
+			t.Error(err)
+		}
+		b.skew.status.Standing = string(clock.Skewed)
+		if _, err := b.ReachKafka(t.Context()); !errors.Is(err, errClockWrong) {
+			t.Errorf("%v, want that the clock is wrong", err)
+		}
+	})
 }

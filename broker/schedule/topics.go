@@ -84,7 +84,7 @@ func (ts *topics) index(topic string) uint32 {
 
 // get returns the topic, which is held from now on.
 func (ts *topics) get(topic string) *heldTopic {
-	h := &heldTopic{name: topic, paused: true, read: endOfSchedule}
+	h := &heldTopic{name: topic, paused: true, read: endOfSchedule, pages: 1}
 	ts.byName[topic], ts.held = h, append(ts.held, h)
 	return h
 }
@@ -221,7 +221,7 @@ func (s *Scheduler) holdTopic(now raftfsm.Held) {
 	switch {
 	case h.paused:
 		h.read, h.asked, h.done, h.full = h.read.Min(h.end()), h.through, false, ""
-		h.pages, h.looked = 1, 0
+		h.pages, h.looked, h.lone, h.passing = 1, 0, "", storage.Ref{}
 	case wasPaused:
 		h.read, h.asked = h.mark.Min(h.end()), h.through
 	}
