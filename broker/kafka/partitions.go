@@ -64,29 +64,14 @@ func (s *Sink) ofUnknownLimit(topics []string, counts []deliver.PartitionCount) 
 
 // countPartitions fills counts, one for each topic, unless there is no answer at all.
 func (s *Sink) countPartitions(ctx context.Context, topics []string, counts []deliver.PartitionCount) error {
-	ctx, cancel := context.WithTimeout(ctx, questionTimeout)
-	defer cancel()
-	answer, err := s.questions.Ask(ctx, func() kmsg.Request {
-		request := kmsg.NewPtrMetadataRequest()
-		for _, topic := range topics {
-			request.Topics = append(request.Topics, kmsg.MetadataRequestTopic{Topic: &topic})
-		}
-		return request
-	})
+	answers, err := s.describe(ctx, topics)
 	if err != nil {
 		return err
-	}
-	response := answer.(*kmsg.MetadataResponse)
-	answers := make(map[string]*kmsg.MetadataResponseTopic, len(response.Topics))
-	for i := range response.Topics {
-		if name := response.Topics[i].Topic; name != nil {
-			answers[*name] = &response.Topics[i]
-		}
 	}
 	for i, topic := range topics {
 		answer := answers[topic]
 		if answer == nil {
-			return fmt.Errorf("metadata of %d topics lacks %q: %w", len(response.Topics), topic, deliver.ErrTargetUnavailable)
+			return fmt.Errorf("metadata of %d topics lacks %q: %w", len(answers), topic, deliver.ErrTargetUnavailable)
 		}
 		switch err := kerr.ErrorForCode(answer.ErrorCode); {
 		case err != nil:
@@ -99,6 +84,30 @@ func (s *Sink) countPartitions(ctx context.Context, topics []string, counts []de
 		}
 	}
 	return nil
+}
+
+// describe asks Kafka for the topics, and returns what it says of each by name.
+func (s *Sink) describe(ctx context.Context, topics []string) (map[string]*kmsg.MetadataResponseTopic, error) {
+	ctx, cancel := context.WithTimeout(ctx, questionTimeout)
+	defer cancel()
+	answer, err := s.questions.Ask(ctx, func() kmsg.Request {
+		request := kmsg.NewPtrMetadataRequest()
+		for _, topic := range topics {
+			request.Topics = append(request.Topics, kmsg.MetadataRequestTopic{Topic: &topic})
+		}
+		return request
+	})
+	if err != nil {
+		return nil, err
+	}
+	response := answer.(*kmsg.MetadataResponse)
+	answers := make(map[string]*kmsg.MetadataResponseTopic, len(response.Topics))
+	for i := range response.Topics {
+		if name := response.Topics[i].Topic; name != nil {
+			answers[*name] = &response.Topics[i]
+		}
+	}
+	return answers, nil
 }
 
 // hear keeps which Kafka broker leads which partition of a topic.

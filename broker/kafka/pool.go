@@ -377,10 +377,15 @@ func (s *Sink) forgetStale(t *target) {
 		return
 	}
 	t.stale = false
+	s.forgetOnAll(t.topic)
+}
+
+// forgetOnAll has all clients that know the topic forget it. The caller holds mu.
+func (s *Sink) forgetOnAll(topic string) {
 	for _, p := range s.pools {
 		for _, l := range p.lines {
-			if _, ok := l.topics[t.topic]; ok {
-				s.forget(l, t.topic)
+			if _, ok := l.topics[topic]; ok {
+				s.forget(l, topic)
 			}
 		}
 	}

@@ -217,8 +217,13 @@ func (t *target) learn(err error) {
 	}
 	t.failed = true
 	t.refusedSize = t.refusedSize || errors.Is(err, kerr.MessageTooLarge) || errors.Is(err, kerr.RecordListTooLarge)
-	// franz-go never adopts the new id of a topic that was deleted and created again, looks seldom for
-	// partitions that were added, and asks for what it cannot load every 50 ms, for ever.
-	t.stale = t.stale || errors.Is(err, kerr.UnknownTopicID) || errors.Is(err, kerr.UnknownTopicOrPartition) ||
+	t.stale = t.stale || staysWrong(err)
+}
+
+// staysWrong reports whether a client that has got this error for a topic, or for its records, should forget the topic. franz-go
+// never adopts the new id of a topic that was deleted and created again, looks seldom for partitions that were added, and asks
+// for what it cannot load every 50 ms, for ever.
+func staysWrong(err error) bool {
+	return errors.Is(err, kerr.UnknownTopicID) || errors.Is(err, kerr.UnknownTopicOrPartition) ||
 		errors.Is(err, kerr.TopicAuthorizationFailed) || errors.Is(err, kerr.InvalidTopicException) || isNoPartition(err)
 }

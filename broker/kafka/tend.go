@@ -7,6 +7,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kgo"
 	"github.com/twmb/franz-go/pkg/kmsg"
 
@@ -37,6 +38,7 @@ func (s *Sink) tend() {
 			return
 		case now := <-ticker.C:
 			s.keepOpen(s.letGo(now))
+			s.forgetGone()
 		}
 	}
 }
@@ -129,6 +131,53 @@ func (s *Sink) letGo(now time.Time) []*kgo.Client {
 	}
 	s.limits.forget(most, s.isKnown)
 	return s.firsts()
+}
+
+// forgetGone has the clients forget topics that are gone and that nothing was sent to since, which would have told: each client
+// that had met one would ask for it every 50 ms for as long as it lives.
+func (s *Sink) forgetGone() {
+	quiet := s.quietTopics()
+	if len(quiet) == 0 {
+		return
+	}
+	answers, err := s.describe(s.ctx, quiet)
+	if err != nil {
+		return // it is asked again
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, topic := range quiet {
+		answer := answers[topic]
+		if answer == nil || answer.ErrorCode == 0 || !s.isQuiet(topic) {
+			continue
+		}
+		if staysWrong(kerr.ErrorForCode(answer.ErrorCode)) {
+			s.forgetOnAll(topic)
+		}
+	}
+}
+
+// quietTopics returns the topics that a client knows and nothing is on its way to.
+func (s *Sink) quietTopics() []string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	quiet := make(map[string]bool)
+	for _, p := range s.pools {
+		for _, l := range p.lines {
+			for topic := range l.topics {
+				if s.isQuiet(topic) {
+					quiet[topic] = true
+				}
+			}
+		}
+	}
+	return slices.Collect(maps.Keys(quiet))
+}
+
+// isQuiet reports whether nothing is on its way to the topic. The caller holds mu.
+func (s *Sink) isQuiet(topic string) bool {
+	t := s.targets[topic]
+	return t == nil || t.outstanding.len == 0
 }
 
 // renew puts another line, which knows no names, in the place of one. The caller holds mu.

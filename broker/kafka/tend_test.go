@@ -81,6 +81,50 @@ func TestNamesAreForgotten(t *testing.T) {
 	}, kfake.SeedTopics(1, names...))
 }
 
+// A topic that is deleted while nothing is due for it costs a few looks, and not twenty questions a second from each client that
+// has met it; nor does it keep what is sent to it once it is there again.
+func TestTopicsThatAreGoneAreForgotten(t *testing.T) {
+	inBubble(t, func(t *testing.T, kafka bubble) {
+		config := kafka.config()
+		config.Logger = slog.New(slog.DiscardHandler)
+		sink, err := NewSink(config)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer sink.Close()
+		pass(time.Second)
+		for _, topic := range []string{"orders", "others"} {
+			if _, err := sendAndWait(sink, deliver.Delivery{Topic: topic, Value: []byte("first")}); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if _, err := kafka.admin().DeleteTopic(t.Context(), "orders"); err != nil {
+			t.Fatal(err)
+		}
+		pass(sinkMetadataMaxAge + tendEvery)
+		asked := kafka.Fault(kfake.Fault{Keys: []kmsg.Key{kmsg.Metadata}, Count: -1, Observe: true})
+		pass(time.Hour)
+		t.Logf("%d questions in an hour", asked.Hits())
+		if asked.Hits() > 300 {
+			t.Error("the topic is not forgotten")
+		}
+		if _, err := kafka.admin().CreateTopic(t.Context(), 1, 1, nil, "orders"); err != nil {
+			t.Fatal(err)
+		}
+		for _, topic := range []string{"others", "orders"} {
+			if _, err := sendAndWait(sink, deliver.Delivery{Topic: topic, Value: []byte("second")}); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if r := kafka.records("orders", 1)[0]; string(r.Value) != "second" {
+			t.Errorf("%q is in orders", r.Value)
+		}
+		if r := kafka.records("others", 2)[1]; string(r.Value) != "second" {
+			t.Errorf("%q is in others", r.Value)
+		}
+	}, kfake.SeedTopics(1, "orders", "others"))
+}
+
 // What is delivered first in a term, and after a quiet time, waits for no connection to be opened, whichever Kafka broker leads
 // its partition and whichever are asked about it.
 func TestConnectionsAreOpenBeforeTheyAreNeeded(t *testing.T) {
