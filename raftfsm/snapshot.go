@@ -112,11 +112,16 @@ func (s *sink) Write(b []byte) (int, error) {
 		s.Received(err)
 		s.Refuse()
 	}
+	s.failOnVersion(err)
+	return written, err
+}
+
+// failOnVersion stops the node where it does not understand what is sent: the leader would send it again and again, and this
+// node stay behind for ever.
+func (s *sink) failOnVersion(err error) {
 	if errors.Is(err, storage.ErrVersion) {
-		// The leader would send it again and again, and this node stay behind for ever.
 		s.Fail(fmt.Errorf("receive snapshot: %w: this node must not go on; run the version of the other nodes", err))
 	}
-	return written, err
 }
 
 // Close names what was received in the manifest. After Persist it says how much
@@ -135,6 +140,7 @@ func (s *sink) Close() error {
 		if errors.Is(err, storage.ErrFailed) {
 			s.Fail(err)
 		}
+		s.failOnVersion(err)
 		return err
 	}
 	s.Received(nil)

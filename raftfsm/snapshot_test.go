@@ -35,6 +35,52 @@ func TestSink_stopsTheNodeWhenTheStreamIsOfANewerProgram(t *testing.T) {
 	}
 }
 
+// A cluster that was raised to a level to come, in which the state has the form of today: it says so in the header, before all that
+// follows.
+func TestSink_stopsTheNodeWhenTheStreamIsOfALevelToCome(t *testing.T) {
+	from := openStore(t, t.TempDir())
+	defer from.Close()
+	from.RaiseLevel(storage.NewestLevel)
+	from.Applied(7)
+	if err := from.Freeze().Flush(storage.SnapshotMeta{Index: 7, Term: 1}); err != nil {
+		t.Fatal(err)
+	}
+	_, _, rc, err := from.OpenStream()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer rc.Close()
+	stream, err := io.ReadAll(rc)
+	if err != nil {
+		t.Fatal(err)
+	}
+	length := binary.BigEndian.Uint32(stream[8:])
+	record := stream[12 : 12+length]
+	at := 1 + 4 + 1 // version; index, term, no configuration, its index; version of the state; and its length
+	_, n := binary.Uvarint(record[at:])
+	if level := &record[at+n]; *level != byte(storage.NewestLevel) {
+		t.Fatalf("no level in % x", record[:20])
+	} else {
+		*level++
+	}
+	binary.BigEndian.PutUint32(record[length-4:], crc32.Checksum(record[:length-4], crc32.MakeTable(crc32.Castagnoli)))
+
+	to := openStore(t, t.TempDir())
+	defer to.Close()
+	var failure error
+	shots := &Snapshots{Store: to, Fail: func(err error) { failure = err }, Received: func(error) {}, Refuse: func() {}}
+	k, err := shots.Create(1, 7, 1, raft.Configuration{}, 1, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := k.Write(stream[:12+length]); !errors.Is(err, storage.ErrVersion) || !errors.Is(failure, storage.ErrVersion) {
+		t.Errorf("written with %v, stopped with %v", err, failure)
+	}
+	if err := k.Cancel(); err != nil {
+		t.Error(err)
+	}
+}
+
 // Raft would delete the log and go on counting from its old end, or ask for an agreement with the term that it had.
 func TestRestore_refusesASnapshotBesideAnotherEndOfTheLog(t *testing.T) {
 	for _, test := range []struct {

@@ -195,6 +195,53 @@ func TestDiskFull_losesNothingAndGoesOn(t *testing.T) {
 	requireNoStray(t, s)
 }
 
+// A process is killed before a commit of the manifest is synced. The next one says how far its schedule goes, the log is cut on
+// that, and then the power goes.
+func TestPowerLoss_leavesWhatAStartHasRead(t *testing.T) {
+	dir := t.TempDir()
+	image, mount := filepath.Join(dir, "image"), filepath.Join(dir, "mount")
+	if err := os.Mkdir(mount, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	need(t, "dd", "if=/dev/zero", "of="+image, "bs=1M", "count=128")
+	need(t, "mkfs.ext4", "-q", image)
+	need(t, "mount", "-o", "loop", image, mount)
+	defer func() { run(t, "umount", mount) }()
+	data := filepath.Join(mount, "data")
+	s, err := Open(Config{Dir: data})
+	if err != nil {
+		t.Fatal(err)
+	}
+	m := newModel()
+	script(s, m, operation{Accept: entries(20, 0, 1, 10)})
+	flush(t, s, 1)
+	s.manifest.db.NoSync = true
+	script(s, m, operation{Kill: []SeqRun{{2, 2}}})
+	flush(t, s, 2)
+	if err := s.Close(); err != nil {
+		t.Fatal(err)
+	}
+	start := func() {
+		s, err := Open(Config{Dir: data})
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer s.Close() // as far as it can
+		if got := s.ManifestMeta().Index; got != 2 {
+			t.Errorf("the manifest ends at index %d, want 2", got)
+			return
+		}
+		requireEqual(t, s, m)
+		if err := cutPower(mount); err != nil {
+			t.Fatal(err)
+		}
+	}
+	start()
+	run(t, "umount", mount)
+	run(t, "mount", "-o", "loop", image, mount)
+	start()
+}
+
 // A stream that does not fit is refused by its header, before any file.
 func TestReceive_refusesAStreamWithoutRoom(t *testing.T) {
 	mount := t.TempDir()

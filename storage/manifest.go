@@ -73,6 +73,9 @@ func openManifest(dir string, log *slog.Logger) (*manifest, error) {
 	if err := m.load(); err != nil {
 		return nil, errors.Join(fmt.Errorf("load %s: %w", m.path(), err), m.close())
 	}
+	if err := m.settle(); err != nil {
+		return nil, errors.Join(fmt.Errorf("settle %s: %w", m.path(), err), m.close())
+	}
 	if err := m.removeUnnamed(); err != nil {
 		return nil, errors.Join(err, m.close())
 	}
@@ -80,6 +83,9 @@ func openManifest(dir string, log *slog.Logger) (*manifest, error) {
 }
 
 func (m *manifest) path() string { return filepath.Join(m.dir, manifestName) }
+
+// freshPath is where a file is written that is to replace the manifest.
+func (m *manifest) freshPath() string { return m.path() + ".new" }
 
 func (m *manifest) segmentsDir() string { return filepath.Join(m.dir, segmentsName) }
 
@@ -116,7 +122,7 @@ func (m *manifest) refuseOrphans() error {
 // replaceFile makes a new file that names c the manifest. It has another name
 // first: a crash leaves the file before or this one, whole.
 func (m *manifest) replaceFile(c *contents) error {
-	fresh := m.path() + ".new"
+	fresh := m.freshPath()
 	if err := os.RemoveAll(fresh); err != nil {
 		return err
 	}
@@ -137,6 +143,19 @@ func (m *manifest) openFile() (err error) {
 	// One meta page is enough: both lead to the same (see write).
 	m.db, err = disk.OpenCheckedBolt(m.path(), 1, &bbolt.Options{Timeout: time.Second, NoStatistics: true, FreelistType: bbolt.FreelistMapType})
 	return err
+}
+
+// settle makes durable what was read, on which logs are cut and cleared: the process before may have been killed before a
+// commit was synced. Where a sync failed that is not enough, since what it was to write counts as written. Such a file was to be
+// replaced (recover), and what is left of the try tells if it was not.
+func (m *manifest) settle() error {
+	if err := disk.SyncFile(m.path()); err != nil {
+		return err
+	}
+	if _, err := os.Stat(m.freshPath()); err != nil {
+		return nil // it is not there
+	}
+	return m.startAnew(&m.current)
 }
 
 // load reads everything into current and opens the segments.

@@ -32,6 +32,33 @@ func TestCommit_isWrittenAnewAfterAFailedSync(t *testing.T) {
 	}
 }
 
+// A process that ends because the file could not be replaced leaves the one whose sync failed to the next.
+func TestOpen_writesAnewTheManifestWhoseReplacementFailed(t *testing.T) {
+	for _, left := range []bool{false, true} {
+		dir := t.TempDir()
+		s, m := raised(t, dir)
+		before := manifestFile(t, s)
+		if err := s.Close(); err != nil {
+			t.Fatal(err)
+		}
+		fresh := s.manifest.freshPath()
+		if left {
+			if err := os.WriteFile(fresh, []byte("half"), 0o600); err != nil {
+				t.Fatal(err)
+			}
+		}
+		s = openStore(t, dir)
+		if replaced := !os.SameFile(before, manifestFile(t, s)); replaced != left {
+			t.Errorf("a replacement was left: %t, the manifest is written anew: %t", left, replaced)
+		}
+		if _, err := os.Stat(fresh); !errors.Is(err, os.ErrNotExist) {
+			t.Errorf("the replacement: %v", err)
+		}
+		requireEqual(t, s, m)
+		requireReopens(t, crash(t, dir, t.TempDir()), m, 1)
+	}
+}
+
 func TestCommit_thatWasNotWrittenChangesNothing(t *testing.T) {
 	dir := t.TempDir()
 	s, m := openStore(t, dir), newModel()

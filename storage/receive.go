@@ -152,6 +152,9 @@ func (r *Receiver) headerDone(record []byte) (err error) {
 	if got := r.header.meta; got.Index != r.meta.Index || got.Term != r.meta.Term {
 		return fmt.Errorf("%w: stream of index %d, term %d, announced as %d, %d", ErrCorrupt, got.Index, got.Term, r.meta.Index, r.meta.Term)
 	}
+	if _, err := decodeValues(r.header.state); err != nil { // of a level to come, say: gigabytes would follow in vain
+		return err
+	}
 	if r.header.alive.Version >= 2 {
 		if err := r.expectBase(); err != nil {
 			return err

@@ -196,7 +196,7 @@ func (i *inspector) walLog(dir string) error {
 			last = info.MaxIndex
 		}
 		i.found.Segments = append(i.found.Segments, InspectedSegment{File: x.path, Bytes: x.size, First: info.MinIndex, Last: last})
-		if x.unfinished {
+		if x.remains > 0 {
 			i.found.Unfinished = x.path
 		}
 		named = append(named, filepath.Base(x.path))

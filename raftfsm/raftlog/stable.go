@@ -210,7 +210,8 @@ func readPromises(path string, s *raftboltdb.BoltStore) (p promises, err error) 
 	return p, nil
 }
 
-// checkBolt checks the frame of a bbolt file, which is closed. bbolt would go back to the
+// checkBolt checks the frame of a bbolt file, which is closed, and makes durable what is in it: a vote whose process was
+// killed before it was synced may be in memory alone, and Raft repeats it. bbolt would go back to the
 // commit before where the last meta page is damaged: to another vote, or another list of
 // segments. What is not there, or empty, was about to be made; where it must be there is
 // known to package member.
@@ -226,7 +227,7 @@ func checkBolt(path string) error {
 	if err != nil {
 		return damaged(err)
 	}
-	return db.Close()
+	return errors.Join(db.Close(), disk.SyncFile(path))
 }
 
 // A Schedule is the schedule beside a log, which stands for all that the log has

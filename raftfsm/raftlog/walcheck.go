@@ -30,6 +30,22 @@ import (
 // So whatever opens a log reads all of it before (checkSegments), and compares sums, heads and
 // names. That is the reading that raft does next anyway, for what is to be applied.
 
+// A segment of raft-wal is a header and frames. What one append writes ends with a
+// commit frame, which has the sum of all that follows the commit frame before (or
+// the file's beginning). The append that fills the segment writes an index frame
+// before it: the seal.
+//
+//	header, 32 bytes | entry | entry | commit | entry | index | commit
+//
+//	frame: type, 1 byte | 3 bytes | length or sum, 4 bytes little endian | payload, padded to 8 bytes
+const (
+	walHeaderLen   = 32
+	walFrameLen    = 8
+	walEntryFrame  = 1
+	walIndexFrame  = 2
+	walCommitFrame = 3
+)
+
 // checkSegments reads all that wal-meta.db names. It shows each entry to visit, if any, once the
 // append that it came with is known to be whole. Errors are the system's, visit's, or a
 // codec.Damage. report, if any, is told of damages instead, and the check goes on.
@@ -120,10 +136,10 @@ type walExtent struct {
 	path       string
 	entries    uint64 // of appends that are whole
 	offsets    []uint32
-	end        int64 // of the last of those
+	last, end  int64 // of the last of those, where it begins and ends
 	indexStart int64 // of a seal's list of offsets, 0 when there is none
 	index      []byte
-	unfinished bool  // what lies behind the end is of an append that was cut off
+	remains    int64 // bytes behind the end, to the last that is not zero: of an append that was cut off
 	size       int64 // of the file
 }
 
@@ -181,7 +197,7 @@ func (x *walExtent) read(file io.ReaderAt, info types.SegmentInfo, visit func(in
 		}
 		x.entries += uint64(len(r.offsets))
 		x.offsets = append(x.offsets, r.offsets...)
-		x.end, x.indexStart, x.index = r.at, r.indexStart, r.index
+		x.last, x.end, x.indexStart, x.index = x.end, r.at, r.indexStart, r.index
 	}
 	return nil, nil
 }
@@ -206,7 +222,7 @@ func (x *walExtent) checkSeal(info types.SegmentInfo, cause error) error {
 
 // checkEnd tells an append that a crash has cut off, which nobody was told of, from one
 // that was damaged later. Each append is synced before the next begins, into a file of
-// zeros. So behind the end there is one at most, a sector of one that was cut off is still
+// zeros: what one leaves that fails, or is cut off, is cleared before (walFile, walMeta.settle). So behind the end there is one at most, a sector of one that was cut off is still
 // zeros, and nothing whole follows.
 func (x *walExtent) checkEnd(file io.ReaderAt, cause error) error {
 	if cause == nil {
@@ -219,7 +235,7 @@ func (x *walExtent) checkEnd(file io.ReaderAt, cause error) error {
 	if len(rest) == 0 {
 		return nil
 	}
-	x.unfinished = true
+	x.remains = int64(len(rest))
 	if at := wholeAppend(rest, x.end == 0); at >= 0 {
 		return codec.DamageAt(x.path, x.end, "the append that begins here is not as it was written, and one at byte %d, which came later, is: %w", x.end+int64(at), cause)
 	}

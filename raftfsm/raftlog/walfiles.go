@@ -123,18 +123,69 @@ func (f *walFiles) noteWriter(w types.WritableFile, err error) (types.WritableFi
 	return &walFile{WritableFile: w, files: f}, nil
 }
 
-// A walFile is a segment that is written.
+// A walFile is a segment that is written: by one goroutine, which syncs each append before it writes the next.
+// One that fails is taken back, and nothing is written before it is: raft-wal writes the next to its place, and
+// what is left of it behind that would not look like the end of a log (walMeta.settle).
 type walFile struct {
 	types.WritableFile
-	files *walFiles
+	files    *walFiles
+	from, to int64 // what was written since the last sync
+	failed   bool
 }
 
 func (w *walFile) WriteAt(b []byte, at int64) (int, error) {
-	n, err := w.WritableFile.WriteAt(b, at)
-	if w.files.giveUpReserve(err) {
-		n, err = w.WritableFile.WriteAt(b, at)
+	if err := w.takeBack(); err != nil {
+		return 0, fmt.Errorf("take back an append that failed: %w", err)
 	}
+	n, err := w.write(b, at)
+	if w.files.giveUpReserve(err) {
+		n, err = w.write(b, at)
+	}
+	return n, w.note(err)
+}
+
+func (w *walFile) write(b []byte, at int64) (int, error) {
+	n, err := w.WritableFile.WriteAt(b, at)
+	if w.to == 0 {
+		w.from = at
+	}
+	w.from, w.to = min(w.from, at), max(w.to, at+int64(n))
 	return n, err
+}
+
+func (w *walFile) Sync() error {
+	err := w.WritableFile.Sync()
+	if err == nil {
+		w.from, w.to = 0, 0
+	}
+	return w.note(err)
+}
+
+// note takes back what was written since the last sync, if err is an error, and returns err. It is tried again before the
+// next write.
+func (w *walFile) note(err error) error {
+	if err == nil {
+		return nil
+	}
+	w.failed = true
+	if again := w.takeBack(); again != nil {
+		w.files.logger.Debug("an append that failed is not taken back yet", "error", again)
+	}
+	return err
+}
+
+func (w *walFile) takeBack() error {
+	if !w.failed {
+		return nil
+	}
+	if err := clearBytes(w.WritableFile, w.from, w.to-w.from); err != nil {
+		return err
+	}
+	if err := w.WritableFile.Sync(); err != nil {
+		return err
+	}
+	w.from, w.to, w.failed = 0, 0, false
+	return nil
 }
 
 func note[F io.Closer](f *walFiles, file F, err error) (F, error) {

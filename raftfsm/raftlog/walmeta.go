@@ -1,10 +1,8 @@
 package raftlog
 
 import (
-	"encoding/binary"
 	"errors"
 	"fmt"
-	"hash/crc32"
 	"io"
 	"os"
 	"path/filepath"
@@ -12,6 +10,7 @@ import (
 
 	"github.com/carillonmq/carillon/raftfsm"
 	"github.com/carillonmq/carillon/storage/codec"
+	"github.com/carillonmq/carillon/storage/disk"
 	"github.com/hashicorp/go-hclog"
 	"github.com/hashicorp/raft-wal/metadb"
 	"github.com/hashicorp/raft-wal/segment"
@@ -26,15 +25,16 @@ func damaged(err error) error {
 	return err
 }
 
-// walMeta cures the lock-out of raft-wal v0.4.2. The append that fills a segment
-// seals the file; a goroutine records that in wal-meta.db later. After a crash or
-// a Close in between, the segment is opened as the tail although it is sealed,
-// and every append fails for ever. Load finds that and records it late. It also
-// takes back a seal that was not written to its end, which raft-wal would take for
-// one: on a full disk the last bytes of a segment are the first that find no room.
+// walMeta has raft-wal v0.4.2 open what is really there.
+//
+// The append that fills a segment seals the file; a goroutine records that in wal-meta.db later. After
+// a crash or a Close in between, the segment is opened as the tail although it is sealed, and every
+// append fails for ever. Load finds that and records it late.
+//
+// It settles the end of the tail before (settle).
 type walMeta struct {
 	metadb.BoltMetaDB
-	files  types.VFS
+	files  *walFiles
 	logger hclog.Logger
 }
 
@@ -65,19 +65,12 @@ func (m *walMeta) Load(dir string) (types.PersistentState, error) {
 		}
 		return state, nil
 	}
-	filer := segment.NewFiler(dir, m.files)
-	sealed, err := sealedTail(filer, *tail)
+	if err := m.settle(dir, segment.FileName(*tail), extents[len(extents)-1]); err != nil {
+		return state, fmt.Errorf("settle the end of segment %s: %w", segment.FileName(*tail), err)
+	}
+	sealed, err := sealedTail(segment.NewFiler(dir, m.files), *tail)
 	if err != nil || sealed == nil {
 		return state, err
-	}
-	name := segment.FileName(*tail)
-	taken, err := takeBackTornSeal(m.files, dir, name, int64(sealed.IndexStart))
-	if err != nil {
-		return state, fmt.Errorf("seal of segment %s: %w", name, err)
-	}
-	if taken {
-		m.logger.Info("took back a seal that was not written to its end", "segment", name)
-		return state, nil
 	}
 	*tail = *sealed
 	state.Segments = append(state.Segments, types.SegmentInfo{
@@ -107,88 +100,50 @@ func sealedTail(filer *segment.Filer, tail types.SegmentInfo) (sealed *types.Seg
 	return &tail, nil
 }
 
-// A segment of raft-wal is a header and frames. What one append writes ends with a
-// commit frame, which has the sum of all that follows the commit frame before (or
-// the file's beginning). The append that fills the segment writes an index frame
-// before it: the seal.
+// settle makes what was found at the end of the tail what is on the disk.
 //
-//	header, 32 bytes | entry | entry | commit | entry | index | commit
+// The last append is written once more, and synced. It was read from memory: where the process was killed before its
+// sync was through, or the sync failed, it may not be on the disk. Raft does not store again what is there, and would
+// acknowledge what the next power loss takes.
 //
-//	frame: type, 1 byte | 3 bytes | length or sum, 4 bytes little endian | payload, padded to 8 bytes
-const (
-	walHeaderLen   = 32
-	walFrameLen    = 8
-	walEntryFrame  = 1
-	walIndexFrame  = 2
-	walCommitFrame = 3
-)
-
-// takeBackTornSeal clears the index frame of a segment, whose payload begins at
-// indexStart, if no commit frame with the right sum follows it, and reports whether
-// it has. Such an append was never acknowledged.
-func takeBackTornSeal(files types.VFS, dir, name string, indexStart int64) (torn bool, err error) {
-	f, err := files.OpenWriter(dir, name)
+// What is left of an append that was cut off is cleared. The next one may be shorter, and what lies behind that would
+// pass for an append that was damaged (checkEnd); or raft-wal, which compares the sum of the very last append and
+// takes the one before it on trust, would take one for whole that is cut off and ends where the remains begin.
+func (m *walMeta) settle(dir, name string, x walExtent) (err error) {
+	f, err := m.files.VFS.OpenWriter(dir, name) // not ours, which would take back what fails
+	if errors.Is(err, os.ErrNotExist) {
+		return nil
+	}
 	if err != nil {
-		return false, err
+		return err
 	}
 	defer func() { err = errors.Join(err, f.Close()) }()
-	index := indexStart - walFrameLen
-	begin, err := appendBefore(f, index)
-	if err != nil {
-		return false, err
+	last := make([]byte, x.end-x.last)
+	if _, err := f.ReadAt(last, x.last); err != nil {
+		return err
 	}
-	frame, err := readFrame(f, index)
-	if err != nil {
-		return false, err
+	if _, err := f.WriteAt(last, x.last); err != nil {
+		return err
 	}
-	commit := frame.end
-	if end, err := readFrame(f, commit); err == nil && end.kind == walCommitFrame {
-		sum := crc32.New(crc32.MakeTable(crc32.Castagnoli))
-		if _, err := io.Copy(sum, io.NewSectionReader(f, begin, commit-begin)); err != nil {
-			return false, err
-		}
-		if sum.Sum32() == end.value {
-			return false, nil
-		}
-	} else if err != nil && !errors.Is(err, io.EOF) {
-		return false, err
+	if x.remains > 0 {
+		m.logger.Info("cleared what is left of an append that was cut off", "segment", name, "offset", x.end, "bytes", x.remains)
 	}
-	if _, err := f.WriteAt(make([]byte, walFrameLen), index); err != nil {
-		return false, err
+	if err := clearBytes(f, x.end, x.remains); err != nil {
+		return err
 	}
-	return true, f.Sync()
+	if err := f.Sync(); err != nil {
+		return err
+	}
+	return disk.SyncDir(dir)
 }
 
-// appendBefore returns where the append began that wrote the frame at index.
-func appendBefore(f io.ReaderAt, index int64) (int64, error) {
-	begin := int64(0)
-	for at := int64(walHeaderLen); at < index; {
-		frame, err := readFrame(f, at)
-		if err != nil {
-			return 0, err
+// clearBytes writes n zeros from an offset on.
+func clearBytes(f io.WriterAt, at, n int64) error {
+	zeros := make([]byte, min(n, 1<<20))
+	for end := at + n; at < end; at += int64(len(zeros)) {
+		if _, err := f.WriteAt(zeros[:min(int64(len(zeros)), end-at)], at); err != nil {
+			return err
 		}
-		if frame.kind == walCommitFrame {
-			begin = frame.end
-		}
-		at = frame.end
 	}
-	return begin, nil
-}
-
-type walFrame struct {
-	kind  byte
-	value uint32 // its length, or the sum of a commit frame
-	end   int64  // where the next one begins
-}
-
-func readFrame(f io.ReaderAt, at int64) (walFrame, error) {
-	var head [walFrameLen]byte
-	if n, err := f.ReadAt(head[:], at); n < len(head) {
-		return walFrame{}, fmt.Errorf("read frame at %d: %w", at, err)
-	}
-	frame := walFrame{kind: head[0], value: binary.LittleEndian.Uint32(head[4:]), end: at + walFrameLen}
-	if frame.kind != walCommitFrame {
-		frame.end += (int64(frame.value) + 7) &^ 7
-	}
-	return frame, nil
+	return nil
 }

@@ -34,7 +34,7 @@ func quiet() hclog.Logger { return hclog.NewNullLogger() }
 
 func openWAL(t testing.TB, dir string) *wal.WAL {
 	t.Helper()
-	w, err := wal.Open(dir, wal.WithSegmentSize(testSegmentSize), wal.WithLogger(quiet()), wal.WithMetaStore(&walMeta{files: fs.New(), logger: quiet()}))
+	w, err := wal.Open(dir, wal.WithSegmentSize(testSegmentSize), wal.WithLogger(quiet()), wal.WithMetaStore(&walMeta{files: &walFiles{VFS: fs.New(), dir: dir, logger: quiet()}, logger: quiet()}))
 	if err != nil {
 		t.Fatalf("open: %v", err)
 	}

@@ -1,0 +1,322 @@
+package raftlog
+
+import (
+	"bytes"
+	"errors"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"syscall"
+	"testing"
+
+	"github.com/hashicorp/raft"
+	walfs "github.com/hashicorp/raft-wal/fs"
+	"github.com/hashicorp/raft-wal/types"
+)
+
+// A cachedDisk is a disk behind a page cache.
+type cachedDisk struct {
+	types.VFS
+	disk    string // the files as they are on the disk; processes see others
+	sync    func(f *cachedFile) error
+	refuses bool                      // to write
+	dirty   map[string]map[int64]bool // pages to be written, by file
+}
+
+// ends is a sync in which the process ends before it did anything.
+func ends(*cachedFile) error { return nil }
+
+// drops is a sync of a disk that fails: what was to be written counts as written, as Linux has it.
+func drops(f *cachedFile) error {
+	clear(f.disk.dirty[f.name])
+	return syscall.EIO
+}
+
+// fails is one that fails when all is written.
+func fails(f *cachedFile) error { return errors.Join(f.write(), syscall.EIO) }
+
+// failsAndRefuses is one after which nothing can be written.
+func failsAndRefuses(f *cachedFile) error {
+	f.disk.refuses = true
+	return fails(f)
+}
+
+// dropsAndEnds is one in which the process ends then.
+func dropsAndEnds(f *cachedFile) error {
+	_ = drops(f)
+	return nil
+}
+
+const page = 4096
+
+func newCachedDisk(t *testing.T) *cachedDisk {
+	return &cachedDisk{VFS: walfs.New(), disk: t.TempDir(), sync: (*cachedFile).write, dirty: make(map[string]map[int64]bool)}
+}
+
+// inTurn has the next syncs do that, and all others what they should.
+func (d *cachedDisk) inTurn(next ...func(*cachedFile) error) {
+	d.sync = func(f *cachedFile) error {
+		if len(next) == 0 {
+			return f.write()
+		}
+		do := next[0]
+		next = next[1:]
+		return do(f)
+	}
+}
+
+// losePower leaves of the files in dir what is on the disk.
+func (d *cachedDisk) losePower(t *testing.T, dir string) {
+	t.Helper()
+	for name := range d.dirty {
+		content, err := os.ReadFile(filepath.Join(d.disk, name))
+		if err == nil {
+			err = os.WriteFile(filepath.Join(dir, name), content, 0o600)
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	clear(d.dirty)
+}
+
+func (d *cachedDisk) Create(dir, name string, size uint64) (types.WritableFile, error) {
+	f, err := d.VFS.Create(dir, name, size)
+	if err == nil {
+		err = os.WriteFile(filepath.Join(d.disk, name), make([]byte, size), 0o600)
+	}
+	return d.cached(name, f, err)
+}
+
+func (d *cachedDisk) OpenWriter(dir, name string) (types.WritableFile, error) {
+	f, err := d.VFS.OpenWriter(dir, name)
+	return d.cached(name, f, err)
+}
+
+func (d *cachedDisk) cached(name string, f types.WritableFile, err error) (types.WritableFile, error) {
+	if err != nil {
+		return nil, err
+	}
+	if d.dirty[name] == nil {
+		d.dirty[name] = make(map[int64]bool)
+	}
+	return &cachedFile{f, d, name}, nil
+}
+
+type cachedFile struct {
+	types.WritableFile
+	disk *cachedDisk
+	name string
+}
+
+func (f *cachedFile) WriteAt(b []byte, at int64) (int, error) {
+	if f.disk.refuses {
+		return 0, syscall.EIO
+	}
+	for p := at / page; p*page < at+int64(len(b)); p++ {
+		f.disk.dirty[f.name][p] = true
+	}
+	return f.WritableFile.WriteAt(b, at)
+}
+
+func (f *cachedFile) Sync() error { return f.disk.sync(f) }
+
+func (f *cachedFile) write() error {
+	disk, err := os.OpenFile(filepath.Join(f.disk.disk, f.name), os.O_RDWR, 0)
+	if err != nil {
+		return err
+	}
+	defer disk.Close()
+	content := make([]byte, page)
+	for p := range f.disk.dirty[f.name] {
+		n, _ := f.ReadAt(content, p*page)
+		if _, err := disk.WriteAt(content[:n], p*page); err != nil {
+			return err
+		}
+	}
+	clear(f.disk.dirty[f.name])
+	return nil
+}
+
+// randomEntry has bytes of which none is zero.
+func randomEntry(index, term uint64, size int) *raft.Log {
+	data := make([]byte, size)
+	for i := range data {
+		data[i] = byte(1 + rand.IntN(255))
+	}
+	return &raft.Log{Index: index, Term: term, Data: data}
+}
+
+const settledSize = 64 << 10
+
+func openSettled(t *testing.T, dir string, files types.VFS) *segmentLog {
+	t.Helper()
+	l, err := openSegmentLog(dir, settledSize, quiet(), files)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = l.Close() })
+	return l
+}
+
+func store(t *testing.T, l *segmentLog, entries ...*raft.Log) {
+	t.Helper()
+	if err := l.StoreLogs(entries); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// endsAs checks that the log ends with that entry.
+func endsAs(t *testing.T, l *segmentLog, want *raft.Log) {
+	t.Helper()
+	last, err := l.LastIndex()
+	if err != nil || last != want.Index {
+		t.Fatalf("the log ends at entry %d, want %d: %v", last, want.Index, err)
+	}
+	var e raft.Log
+	if err := l.GetLog(last, &e); err != nil || e.Term != want.Term || !bytes.Equal(e.Data, want.Data) {
+		t.Errorf("entry %d is of term %d with %d bytes, want term %d and %d bytes as written: %v", last, e.Term, len(e.Data), want.Term, len(want.Data), err)
+	}
+}
+
+// A follower that is sent again what it has answers for it without storing it: what a start finds must be on the disk.
+func TestSegmentLog_hasOnTheDiskWhatAStartFound(t *testing.T) {
+	for name, sync := range map[string]func(*cachedFile) error{"killed before the sync": ends, "killed when a sync had failed": dropsAndEnds} {
+		t.Run(name, func(t *testing.T) {
+			dir, disk := t.TempDir(), newCachedDisk(t)
+			l := openSettled(t, dir, disk)
+			for i := range uint64(3) {
+				store(t, l, randomEntry(i+1, 1, 2000))
+			}
+			last := randomEntry(5, 1, 5000)
+			disk.sync = sync
+			store(t, l, randomEntry(4, 1, 5000), last) // nobody is told
+			if err := l.Close(); err != nil {
+				t.Fatal(err)
+			}
+			disk.sync = (*cachedFile).write
+			l = openSettled(t, dir, disk)
+			endsAs(t, l, last)
+			if err := l.Close(); err != nil {
+				t.Fatal(err)
+			}
+			disk.losePower(t, dir)
+			endsAs(t, openSettled(t, dir, disk), last)
+		})
+	}
+}
+
+// What is left of an append that failed would lie behind the next one, if that is shorter, and pass for damage at the next start.
+func TestSegmentLog_takesBackAnAppendThatFailed(t *testing.T) {
+	for _, size := range []int{100, 500, 1000, 3000, 30_000} { // the last fills the segment
+		dir, disk := t.TempDir(), newCachedDisk(t)
+		l := openSettled(t, dir, disk)
+		first := randomEntry(1, 1, 200)
+		store(t, l, first)
+		before, err := os.ReadFile(tailOf(t, dir))
+		if err != nil {
+			t.Fatal(err)
+		}
+		batch := []*raft.Log{randomEntry(2, 1, size), randomEntry(3, 1, size), randomEntry(4, 1, size)}
+		disk.inTurn(fails)
+		if err := l.StoreLogs(batch); !errors.Is(err, syscall.EIO) {
+			t.Fatalf("stored with %v", err)
+		}
+		if after, err := os.ReadFile(tailOf(t, dir)); err != nil || !bytes.Equal(bytes.TrimRight(after, "\x00"), bytes.TrimRight(before, "\x00")) {
+			t.Errorf("size %d: the tail has something of what failed: %v", size, err)
+		}
+		disk.inTurn(failsAndRefuses) // so that it cannot be taken back at once
+		if err := l.StoreLogs(batch); !errors.Is(err, syscall.EIO) {
+			t.Fatalf("stored with %v", err)
+		}
+		disk.refuses = false
+		shorter := randomEntry(2, 2, 10)
+		store(t, l, shorter)
+		if err := l.Close(); err != nil {
+			t.Fatal(err)
+		}
+		disk.losePower(t, dir)
+		endsAs(t, openSettled(t, dir, disk), shorter)
+	}
+}
+
+// Power is lost in the middle of an append, and again in the middle of one that began where a shorter one ended. A
+// start leaves out what nobody was told of; what is left of it must be neither damage at the next, nor the end of the second.
+func TestSegmentLog_clearsWhatAPowerLossLeft(t *testing.T) {
+	for size := 2400; size < 2560; size += 8 {
+		dir := t.TempDir()
+		l := openSettled(t, dir, walfs.New())
+		first := randomEntry(1, 1, 200)
+		store(t, l, first)
+		cutOff(t, l, randomEntry(2, 1, size))
+
+		l = openSettled(t, dir, walfs.New())
+		endsAs(t, l, first)
+		shorter := randomEntry(2, 2, 300+size%1500)
+		store(t, l, shorter)
+		if err := l.Close(); err != nil {
+			t.Fatal(err)
+		}
+		l = openSettled(t, dir, walfs.New())
+		endsAs(t, l, shorter)
+		cutOff(t, l, randomEntry(3, 2, 1900))
+
+		l = openSettled(t, dir, walfs.New())
+		endsAs(t, l, shorter)
+		if err := l.Close(); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+func TestSegmentLog_clearsWhatAPowerLossLeftOfTheFirstAppend(t *testing.T) {
+	l := openSettled(t, t.TempDir(), walfs.New())
+	cutOff(t, l, randomEntry(1, 1, 3000))
+	l = openSettled(t, l.dir, walfs.New())
+	if last, err := l.LastIndex(); err != nil || last != 0 {
+		t.Fatalf("the log ends at entry %d: %v", last, err)
+	}
+	first := randomEntry(1, 2, 1000)
+	store(t, l, first)
+	if err := l.Close(); err != nil {
+		t.Fatal(err)
+	}
+	endsAs(t, openSettled(t, l.dir, walfs.New()), first)
+}
+
+// cutOff appends an entry of which one sector does not reach the disk, and closes the log.
+func cutOff(t *testing.T, l *segmentLog, e *raft.Log) {
+	t.Helper()
+	path := tailOf(t, l.dir)
+	before, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	store(t, l, e)
+	if err := l.Close(); err != nil {
+		t.Fatal(err)
+	}
+	after, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	changed := 0
+	for before[changed] == after[changed] {
+		changed++
+	}
+	at := (changed + 100 + sector - 1) / sector * sector
+	clear(after[at : at+sector])
+	if err := os.WriteFile(path, after, 0o600); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// tailOf returns the path of the only segment.
+func tailOf(t *testing.T, dir string) string {
+	t.Helper()
+	paths, err := filepath.Glob(filepath.Join(dir, "*-*.wal"))
+	if err != nil || len(paths) != 1 {
+		t.Fatalf("%v, %v", paths, err)
+	}
+	return paths[0]
+}
