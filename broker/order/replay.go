@@ -88,7 +88,7 @@ func (l *Letter) headers(r client.ReplayRequest) (kept []client.Header, problem 
 	}
 	for _, h := range l.Headers {
 		switch {
-		case h.Key == client.HeaderErrorValueDropped:
+		case h.Key == client.HeaderErrorValueDropped && l.Value == nil: // a producer may have sent such a header, of an earlier one
 			return nil, l.lost("has no value, which was too large for it: produce the record again, from " + l.Origin.String())
 		case strings.EqualFold(h.Key, client.HeaderCancel):
 			return nil, l.lost("is no message, it asked to cancel one: replay another")

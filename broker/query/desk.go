@@ -179,7 +179,8 @@ func (d *Desk) Get(ctx context.Context, topic, id string) (client.Life, error) {
 	return life, nil
 }
 
-// ParseOrigin returns the record that an id names which nobody chose: topic/partition/offset.
+// ParseOrigin returns the record that an id names which nobody chose: topic/partition/offset. Intake refuses such an id
+// where somebody chose it, and no other: topic/-1/5 is an id like any.
 func ParseOrigin(id string) (o message.Origin, ok bool) {
 	parts := strings.Split(id, "/")
 	if len(parts) != 3 {
@@ -188,7 +189,7 @@ func ParseOrigin(id string) (o message.Origin, ok bool) {
 	partition, err := strconv.ParseInt(parts[1], 10, 32)
 	offset, err2 := strconv.ParseInt(parts[2], 10, 64)
 	o = message.Origin{Topic: parts[0], Partition: int32(partition), Offset: offset}
-	return o, err == nil && err2 == nil && o.String() == id
+	return o, err == nil && err2 == nil && partition >= 0 && offset >= 0 && o.String() == id
 }
 
 // Find searches for the message of a record whose producer gave it no id, which has no index. It reads some pages of

@@ -228,7 +228,7 @@ func TestFind_searchesForWhatNobodyNamed(t *testing.T) {
 			t.Errorf("offset %d: %+v", offset, found.Message)
 		}
 	}
-	for id, want := range map[string]bool{"orders.delay/3/17": true, "orders.delay/3": false, "orders.delay/3/x": false, "orders.delay/03/1": false, "a/b/1/2": false} {
+	for id, want := range map[string]bool{"orders.delay/3/17": true, "orders.delay/3": false, "orders.delay/3/x": false, "orders.delay/03/1": false, "orders.delay/-1/5": false, "orders.delay/0/-5": false, "a/b/1/2": false} {
 		if _, ok := ParseOrigin(id); ok != want {
 			t.Errorf("%s: %v", id, ok)
 		}

@@ -32,6 +32,10 @@ const Whole = "body"
 // mostQuoted bounds what a Fault repeats of a value, in bytes.
 const mostQuoted = 64
 
+// mostItems bounds a list, since in memory an item takes a hundred times what {} does in a body. No request has use for
+// so many.
+const mostItems = 10_000
+
 // Read reads one JSON value into a pointer to a struct, whose fields are named by their json tags. The error
 // is a *Fault. These are refused, which encoding/json takes:
 //
@@ -41,6 +45,7 @@ const mostQuoted = 64
 //   - an empty text for a field with omitempty: as a header it is refused, too, and to leave it out would be
 //     another request
 //   - null for the whole or for an item of a list. A field that is null says nothing.
+//   - a list of more than ten thousand items
 //
 // A json.RawMessage is taken as it is written; a type that reads itself does so, and may say more with a
 // Fault of its own. Embedded structs and maps are none of a request's.
@@ -214,6 +219,9 @@ func (r *reader) list(path string, raw []byte, into reflect.Value) error {
 		var item []byte
 		item, rest = next(rest)
 		rest = behindComma(rest)
+		if list.Len() == mostItems {
+			return fault(path, raw, "%s has more than %d items: send fewer", path, mostItems)
+		}
 		at := fmt.Sprintf("%s[%d]", path, list.Len())
 		if item[0] == 'n' {
 			return fault(at, item, "%s is null: leave it out", at)

@@ -96,6 +96,7 @@ func TestRead_saysWhichFieldIsWrong(t *testing.T) {
 		{`{"list":"a"}`, "list", "a", "list is a JSON string: write a list"},
 		{`{"list":["a",[]]}`, "list[1]", "[]", "list[1] is a JSON array: write a string"},
 		{`{"list":[null]}`, "list[0]", "null", "list[0] is null"},
+		{`{"list":[` + strings.Repeat(`"",`, mostItems) + `""]}`, "list", "[" + strings.Repeat(`"",`, 21) + "...", "list has more than 10000 items: send fewer"},
 		{`{"inner":[]}`, "inner", "[]", "inner is a JSON array: write an object"},
 		{`{"text":""}`, "text", "", "text is empty: give it a value, or leave it out"},
 		{`{"text":"a\ud800b"}`, "text", `"a\ud800b"`, `text has half of a surrogate pair, \ud800`},
@@ -118,7 +119,7 @@ func TestRead_saysWhichFieldIsWrong(t *testing.T) {
 	} {
 		err := Read([]byte(test.text), new(thing))
 		if wrong, ok := err.(*Fault); !ok || wrong.Field != test.field || wrong.Value != test.value || !strings.Contains(wrong.Words, test.says) {
-			t.Errorf("%s: %#v", test.text, err)
+			t.Errorf("%.200s: %#v", test.text, err)
 		}
 	}
 }
