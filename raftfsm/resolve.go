@@ -286,6 +286,9 @@ func (f *FSM) settle(w *work, o *Operation, s *standing, a *Answer) {
 	if a.Code == Scheduled || a.Code == Superseded {
 		a.Seq = w.add(e)
 	}
+	if a.Code == Superseded && e.ID == "" && e.Due < x.Due {
+		f.store.MovedEarlier()
+	}
 	ended := outcomes.Outcome{Seq: x.Seq, Due: x.Due, Target: x.Target}
 	switch a.Code {
 	case WasCancelled:

@@ -60,6 +60,14 @@ func (s *Store) Kill(runs []SeqRun) (killed uint64) {
 	return killed
 }
 
+// MovedEarlier notes that a message without an id takes the place of one that is due later. Who reads all that is pending
+// page by page may have passed that place, and sees in the pages' moments that it may. Called by the writer.
+func (s *Store) MovedEarlier() {
+	s.change()
+	defer s.mu.Unlock()
+	s.earlier++
+}
+
 // SetPosition records how far a source partition has been ingested. Called by
 // the writer.
 func (s *Store) SetPosition(p Position) {

@@ -14,6 +14,7 @@ type Moment struct {
 	Time    int64  // the schedule's, epoch milliseconds
 	Pending uint64 // messages alive
 	IDsOpen bool   // see Store.IDsOpen
+	Earlier uint64 // how often one without an id has come to an earlier place so far; see Store.MovedEarlier
 
 	values values // without positions
 	alive  *alive.Set
@@ -76,7 +77,7 @@ func (s *Store) moment() Moment {
 	v.holds, v.topics, v.bounds, v.positions = v.holds.clone(), v.topics.clone(), v.bounds.Clone(), nil
 	v.lost = nil // the writer's
 	return Moment{
-		Index: v.appliedIndex, Time: v.time, Pending: s.alive.Count(), IDsOpen: v.idsOpen,
+		Index: v.appliedIndex, Time: v.time, Pending: s.alive.Count(), IDsOpen: v.idsOpen, Earlier: s.earlier,
 		values: v, alive: s.alive.Freeze(),
 	}
 }

@@ -100,6 +100,8 @@ type Store struct {
 
 	claimVersion uint64 // raised when the claim changes, but for Fresh and holds; not on disk
 
+	earlier uint64 // see MovedEarlier; not on disk
+
 	flushes, merges uint64
 
 	scanned atomic.Uint64
@@ -158,6 +160,7 @@ func (s *Store) load() (before []*segment.Segment, err error) {
 	s.values, s.alive, s.outcomes = v, set, ended
 	s.table, s.flushing = memtable.New(v.nextSeq), nil
 	s.generation, s.midway = named.generation, false
+	s.earlier++ // what was received may have such
 	s.level.Store(uint32(v.level))
 	return s.show(named.segments), nil
 }

@@ -44,7 +44,8 @@ func (d *Desk) search(ctx context.Context, origin message.Origin) (*storage.List
 		return nil, slow(err)
 	}
 	w := query.NewSearch(d.store, origin)
-	for from, done := w.First(), false; !done; {
+	var begun uint64 // Earlier, as it was where the walk began
+	for from, first := w.First(), true; ; {
 		s, err := w.Stretch(ctx, from, searched)
 		if ctx.Err() != nil {
 			return nil, slow(context.Cause(ctx))
@@ -55,9 +56,18 @@ func (d *Desk) search(ctx context.Context, origin message.Origin) (*storage.List
 		if len(s.Met) > 0 {
 			return found(&s.Met[0])
 		}
-		from, done = s.Next, s.Done
+		if first {
+			begun = s.Earlier
+		}
+		switch {
+		case !s.Done:
+			from, first = s.Next, false
+		case s.Earlier == begun:
+			return nil, unknown(origin)
+		default: // others have changed messages meanwhile: this one may be where the walk had been
+			from, first = w.First(), true
+		}
 	}
-	return nil, unknown(origin)
 }
 
 // found returns what was met, if it can still be cancelled or changed: a dead letter is never dropped, also

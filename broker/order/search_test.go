@@ -1,6 +1,7 @@
 package order
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"strings"
@@ -84,6 +85,41 @@ func TestNameless_leavesADeadLetterAsItIs(t *testing.T) {
 		}
 		if pending := f.node.Store().State().Pending; pending != 1 || len(f.counts.By) > 0 {
 			t.Errorf("%d pending, answered %v", pending, f.counts.By)
+		}
+	})
+}
+
+// A storeBetween does something once, after the first page of what is pending.
+type storeBetween struct {
+	Store
+	do func()
+}
+
+func (s *storeBetween) List(ctx context.Context, q storage.ListQuery) (storage.Page, error) {
+	page, err := s.Store.List(ctx, q)
+	if do := s.do; do != nil {
+		s.do = nil
+		do()
+	}
+	return page, err
+}
+
+// One caller has a message delivered earlier, another cancels it, whose search has been where it is now.
+func TestNameless_isFoundThoughItMovesToWhereTheSearchHasBeen(t *testing.T) {
+	atDesk(t, func(t *testing.T, f *fixture) {
+		f.records(2 * searched)
+		id := fmt.Sprintf("orders.delay/2/%d", 2*searched-1)
+		between := &storeBetween{Store: f.node.Store(), do: func() {
+			if a, err := f.Change(t.Context(), "orders.delay", id, Condition{}, client.ChangeRequest{DeliverAfter: "1m"}); err != nil {
+				t.Errorf("change: %+v, %v", a, err)
+			}
+		}}
+		d := New(Options{Config: f.config, Store: between, Log: f.node, Count: f.counts, Begun: func() error { return nil }, Now: time.Now})
+		if a, err := d.Cancel(t.Context(), "orders.delay", id, Condition{}); err != nil || a.Code != client.AnswerCancelled {
+			t.Errorf("cancel: %+v, %v", a, err)
+		}
+		if a, err := d.Cancel(t.Context(), "orders.delay", id, Condition{}); err == nil || !errors.Is(err, client.ErrNotFound) {
+			t.Errorf("cancel again: %+v, %v", a, err)
 		}
 	})
 }

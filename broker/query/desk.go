@@ -194,7 +194,7 @@ func ParseOrigin(id string) (o message.Origin, ok bool) {
 
 // Find searches for the message of a record whose producer gave it no id, which has no index. It reads some pages of
 // what is pending, each at an index of its own, and says where to go on. What it does not find at all was not pending
-// throughout: such a message never changes its place.
+// throughout, unless it was changed to an earlier time between two calls; within one that is seen, and it says to begin anew.
 func (d *Desk) Find(ctx context.Context, origin message.Origin, cursor string) (client.Finding, error) {
 	w := NewSearch(d.store, origin)
 	w.matcher.cluster = d.store.ClusterID()
@@ -207,10 +207,14 @@ func (d *Desk) Find(ctx context.Context, origin message.Origin, cursor string) (
 	}
 	defer d.leave()
 	var found client.Finding
-	for range mostPages {
+	var earlier uint64
+	for page := range mostPages {
 		s, err := w.Stretch(ctx, from, mostRead)
 		if err != nil {
 			return client.Finding{}, err
+		}
+		if page == 0 {
+			earlier = s.Earlier
 		}
 		found.Index, from = s.Index, s.Next
 		if len(s.Met) > 0 {
@@ -219,8 +223,12 @@ func (d *Desk) Find(ctx context.Context, origin message.Origin, cursor string) (
 			found.Message = &told
 			return found, nil
 		}
-		if s.Done {
+		if s.Done && s.Earlier == earlier {
 			return found, nil
+		}
+		if s.Done {
+			from = w.First()
+			break
 		}
 	}
 	found.Next = w.matcher.cursor(from)

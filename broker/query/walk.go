@@ -55,6 +55,7 @@ type Stretch struct {
 	Met     []Met
 	Index   uint64      // of the log, at which all of it is
 	Pending uint64      // messages that were pending then, whatever the filter
+	Earlier uint64      // as the Moment's: where it rises between two stretches, the walk may miss one without an id
 	Next    storage.Ref // where the next one begins
 	Done    bool        // there is nothing at or after Next
 }
@@ -67,7 +68,7 @@ func (w *Walk) Stretch(ctx context.Context, from storage.Ref, looked int) (Stret
 	if err != nil {
 		return Stretch{}, err
 	}
-	s := Stretch{Index: page.Moment.Index, Pending: page.Moment.Pending, Next: page.Next, Done: page.Done}
+	s := Stretch{Index: page.Moment.Index, Pending: page.Moment.Pending, Earlier: page.Moment.Earlier, Next: page.Next, Done: page.Done}
 	for _, item := range page.Items {
 		met, entry := Met{Listed: item}, item.Entry()
 		met.Message, met.Err = message.FromEntry(&entry)
