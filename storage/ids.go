@@ -139,6 +139,11 @@ func (s *Store) Fresh(names []name.Hash, fresh []bool) []bool {
 func (s *Store) lookUp(h name.Hash, topic, id string) (Found, bool, error) {
 	for {
 		l := s.lookInMemory(h)
+		if l.asked > manyAsked {
+			s.mu.Lock()
+			s.table.SkipDead(h)
+			s.mu.Unlock()
+		}
 		if len(l.segments) == 0 { // all was looked at in one moment
 			return l.result(topic), l.found, nil
 		}
@@ -153,6 +158,9 @@ func (s *Store) lookUp(h name.Hash, topic, id string) (Found, bool, error) {
 	}
 }
 
+// manyAsked is how many messages of a name memory may be asked about before those that are dead are skipped.
+const manyAsked = 16
+
 // A lookup is what is known so far of the newest message with a name.
 type lookup struct {
 	store    *Store
@@ -160,6 +168,7 @@ type lookup struct {
 	best     name.Row
 	found    bool
 	inMemory uint64             // the seq that memory had for the name, 0: none
+	asked    int                // messages in memory that were looked at
 	seen     []*segment.Segment // the store's
 	segments []*segment.Segment // pinned: those that may have a newer one, the newest first
 }
@@ -176,7 +185,7 @@ func (s *Store) lookInMemory(h name.Hash) lookup {
 	s.mu.RLock()
 	defer s.mu.RUnlock()
 	l := lookup{store: s, hash: h, seen: s.segments}
-	l.best, l.found = s.findInTables(h)
+	l.best, l.found, l.asked = s.findInTables(h)
 	l.inMemory = l.best.Seq
 	for _, g := range slices.Backward(s.segments) {
 		if g.Info.Last <= l.best.Seq {
@@ -190,14 +199,15 @@ func (s *Store) lookInMemory(h name.Hash) lookup {
 	return l
 }
 
-// findInTables returns the newest message alive that memory has for the name. The caller holds mu.
-func (s *Store) findInTables(h name.Hash) (best name.Row, found bool) {
+// findInTables returns the newest message alive that memory has for the name, and how many it looked at. The caller holds mu.
+func (s *Store) findInTables(h name.Hash) (best name.Row, found bool, asked int) {
 	for _, t := range s.tables() {
-		if r, ok := t.Find(h, s.hasName); ok && r.Seq > best.Seq {
+		r, ok, n := t.Find(h, s.hasName)
+		if asked += n; ok && r.Seq > best.Seq {
 			best, found = r, true
 		}
 	}
-	return best, found
+	return best, found, asked
 }
 
 // searchSegments reads the rows of the name. A segment has none of a seq above its last.
@@ -228,6 +238,6 @@ func (s *Store) named(seq uint64) bool {
 func (s *Store) stillTrue(l *lookup) bool {
 	s.mu.RLock()
 	defer s.mu.RUnlock()
-	now, _ := s.findInTables(l.hash)
+	now, _, _ := s.findInTables(l.hash)
 	return now.Seq == l.inMemory && slices.Equal(s.segments, l.seen) && (!l.found || s.hasName(l.best.Seq))
 }

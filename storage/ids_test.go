@@ -65,6 +65,58 @@ func TestLookup_findsTheNewestAlive(t *testing.T) {
 	}
 }
 
+// What has died under an id is looked at once, however many there were, in memory and on the disk: a constant for messages
+// that are due at once makes many.
+func TestLookup_looksAtTheDeadOnce(t *testing.T) {
+	const count = 3000
+	s := openStore(t, t.TempDir())
+	s.RaiseLevel(LevelThree)
+	accept := func() {
+		es := entries(count, 1000, 0, 20)
+		for i := range es {
+			es[i].Topic, es[i].ID = "orders.delay", "same"
+		}
+		s.Accept(es)
+	}
+	h := name.Of("orders.delay", "same")
+	inMemory := func() int { _, _, asked := s.findInTables(h); return asked }
+	onDisk := func() (asked int) {
+		_, _, err := s.segments[0].FindName(h, func(seq uint64) bool { asked++; return s.named(seq) })
+		if err != nil {
+			t.Fatal(err)
+		}
+		return asked
+	}
+	for _, alive := range []uint64{0, 1, 100} { // the oldest of them
+		accept()
+		first := s.NextSeq() - count
+		s.Kill([]SeqRun{{first + alive, first + count - 1}})
+		newest := max(first, first+alive) - 1
+		if alive == 0 {
+			newest = 0
+		}
+		requireFound(t, s, "same", newest)
+		if n := inMemory(); n > 2 {
+			t.Errorf("%d alive in memory: %d are looked at", alive, n)
+		}
+		requireFound(t, s, "same", newest)
+		s.Kill([]SeqRun{{first, first + count - 1}})
+	}
+
+	s = openStore(t, t.TempDir())
+	s.RaiseLevel(LevelThree)
+	accept()
+	s.Applied(1)
+	flush(t, s, 1)
+	for _, alive := range []uint64{2000, 1000, 1, 0} {
+		s.Kill([]SeqRun{{alive + 1, count}})
+		requireFound(t, s, "same", alive)
+		if n := onDisk(); n > 1 {
+			t.Errorf("%d alive on the disk: %d are looked at", alive, n)
+		}
+	}
+}
+
 // A name that was never taken is fresh. One of a message is not, wherever that lies, nor is one of which only the end is
 // known.
 func TestFresh_isWhatNothingIsKnownOf(t *testing.T) {

@@ -195,7 +195,7 @@ func (s *Store) seen() []*segment.Segment {
 // known returns what is known now, if the entry, or none, is still the newest of the name: a newer one
 // lies in memory as long as no segment has come since it was looked up. The caller holds mu.
 func (s *Store) known(h name.Hash, entry []Entry, seen []*segment.Segment) (Known, bool) {
-	newest, _ := s.findInTables(h)
+	newest, _, _ := s.findInTables(h)
 	if !slices.Equal(s.segments, seen) {
 		return Known{}, false
 	}

@@ -13,8 +13,8 @@ import (
 //
 //	newest  hash -> row -> older row of the same name -> ...   (seqs fall)
 //
-// A message that dies stays in its chain until another one takes the name: then the dead at its
-// head go. So a look-up that finds the head alive is one step, and killing costs nothing.
+// A message that dies stays in its chain until another one takes the name, or many were looked at in vain (SkipDead): then
+// the dead at its head go. So a look-up that finds the head alive is one step, and killing costs nothing.
 type names struct {
 	rows    rowPages
 	foreign []name.Row
@@ -125,11 +125,7 @@ func (n *names) grow() {
 // add takes the name of an entry that the table has been given last.
 func (n *names) add(m *Table, h name.Hash, seq uint64) {
 	at := n.place(&h)
-	older := uint32(n.newest[at])
-	for older != 0 && n.rows.at(older).foreign == 0 && !m.holds(n.rows.at(older).seq) {
-		older = n.rows.at(older).older
-	}
-	n.setNewest(at, named{hash: h, seq: seq, older: older})
+	n.setNewest(at, named{hash: h, seq: seq, older: n.skipDead(m, uint32(n.newest[at]))})
 }
 
 // addForeign takes the name of a message that lies in a segment, where its seq belongs.
@@ -191,15 +187,34 @@ func (m *Table) StrikeKnown(names []name.Hash, fresh []bool) {
 	}
 }
 
-// Find returns the newest message of the name that accept accepts.
-func (m *Table) Find(h name.Hash, accept func(seq uint64) bool) (name.Row, bool) {
+// Find returns the newest message of the name that accept accepts, and how many were asked about.
+func (m *Table) Find(h name.Hash, accept func(seq uint64) bool) (found name.Row, ok bool, asked int) {
 	n := &m.names
 	for at := n.find(&h); at != 0; at = n.rows.at(at).older {
+		asked++
 		if r := n.rows.at(at); accept(r.seq) {
-			return m.row(r)
+			found, ok = m.row(r)
+			return found, ok, asked
 		}
 	}
-	return name.Row{}, false
+	return name.Row{}, false, asked
+}
+
+// SkipDead has the newest of the name followed by the next whose entry is in the table still, or lies in a segment.
+func (m *Table) SkipDead(h name.Hash) {
+	n := &m.names
+	if at := n.find(&h); at != 0 {
+		newest := n.rows.at(at)
+		newest.older = n.skipDead(m, newest.older)
+	}
+}
+
+// skipDead returns the first row at or behind at whose message may be alive, 0 if there is none.
+func (n *names) skipDead(m *Table, at uint32) uint32 {
+	for at != 0 && n.rows.at(at).foreign == 0 && !m.holds(n.rows.at(at).seq) {
+		at = n.rows.at(at).older
+	}
+	return at
 }
 
 // row returns the row that a segment has for it, false when its entry has left the table.

@@ -21,7 +21,7 @@ func TestAdd_forgetsTheDeadOfAName(t *testing.T) {
 	}
 	set := alive.NewSet()
 	set.AddRange(1, 991)
-	if row, ok := m.Find(name.Of("orders.delay", "same"), set.Contains); !ok || row.Seq != 991 {
+	if row, ok, _ := m.Find(name.Of("orders.delay", "same"), set.Contains); !ok || row.Seq != 991 {
 		t.Errorf("found %+v, %v", row, ok)
 	}
 	if err := m.Check(); err != nil {

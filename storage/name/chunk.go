@@ -119,14 +119,17 @@ func number(b []byte) (v uint64) {
 	return v
 }
 
-// Search returns the place of the first row whose hash is not below h, Len if there is none.
-func (c *Chunk) Search(h Hash) int {
+// Search returns the place of the first row that is not before k, Len if there is none.
+func (c *Chunk) Search(k Key) int {
+	h, seq := k.hash(), k.seq()
 	if order := bytes.Compare(h[:c.prefix], c.From[:c.prefix]); order < 0 {
 		return 0
 	} else if order > 0 {
 		return c.count
 	}
 	return sort.Search(c.count, func(at int) bool {
-		return bytes.Compare(c.rows[at*c.width:at*c.width+c.widths[0]], h[c.prefix:]) >= 0
+		row := c.rows[at*c.width:]
+		order := bytes.Compare(row[:c.widths[0]], h[c.prefix:])
+		return order > 0 || order == 0 && c.least[0]+number(row[c.widths[0]:][:c.widths[1]]) <= seq
 	})
 }

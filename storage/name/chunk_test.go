@@ -4,6 +4,7 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"math"
 	"math/rand/v2"
 	"reflect"
 	"slices"
@@ -76,8 +77,11 @@ func TestChunk_keepsRows(t *testing.T) {
 				t.Errorf("chunk %d of %d has %d bytes of %d", i, len(keys), len(values[i]), chunkSize)
 			}
 			for at, r := range rows {
-				if found := c.Search(r.Hash); found > at || found > 0 && rows[found-1].Hash == r.Hash || rows[found].Hash != r.Hash {
+				if found := c.Search(r.Key()); found != at {
 					t.Fatalf("row %d is found at %d", at, found)
+				}
+				if first := c.Search(r.Hash.From(math.MaxUint64)); first > at || first > 0 && rows[first-1].Hash == r.Hash || rows[first].Hash != r.Hash {
+					t.Fatalf("the rows of row %d are found at %d", at, first)
 				}
 			}
 			got = append(got, rows...)
@@ -102,7 +106,7 @@ func TestChunk_keepsExtremes(t *testing.T) {
 	if err != nil || !reflect.DeepEqual(got, rows) {
 		t.Fatalf("got %+v, error %v", got, err)
 	}
-	if at := c.Search(Hash{0xff}); at != c.Len() {
+	if at := c.Search(Hash{0xff}.From(math.MaxUint64)); at != c.Len() {
 		t.Errorf("what lies behind is found at %d", at)
 	}
 }
@@ -150,7 +154,7 @@ func FuzzChunk(f *testing.F) {
 			return
 		}
 		for _, h := range []Hash{{}, {0xff}, rows[0].Hash, rows[len(rows)-1].Hash} {
-			if at := c.Search(h); at < 0 || at > c.Len() {
+			if at := c.Search(h.From(math.MaxUint64)); at < 0 || at > c.Len() {
 				t.Fatalf("%x is found at %d", h, at)
 			}
 		}

@@ -1,6 +1,7 @@
 package name
 
 import (
+	"bytes"
 	"encoding/binary"
 	"errors"
 	"fmt"
@@ -37,7 +38,7 @@ func hashes(n int) []Hash {
 	for i := range all {
 		all[i] = Of("orders.delay", fmt.Sprint(i))
 	}
-	slices.SortFunc(all, func(a, b Hash) int { return a.First().Compare(b.First()) })
+	slices.SortFunc(all, func(a, b Hash) int { return bytes.Compare(a[:], b[:]) })
 	return all
 }
 

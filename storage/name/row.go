@@ -33,8 +33,11 @@ func keyOf(h Hash, seq uint64) (k Key) {
 // Key returns the row's place.
 func (r *Row) Key() Key { return keyOf(r.Hash, r.Seq) }
 
-// First returns the place at which the rows of the name begin.
-func (h Hash) First() Key { return keyOf(h, ^uint64(0)) }
+func (k *Key) hash() Hash  { return Hash(k[:len(Hash{})]) }
+func (k *Key) seq() uint64 { return ^binary.BigEndian.Uint64(k[len(Hash{}):]) }
+
+// From returns the place at which the rows of the name with a seq of upTo, or below, begin.
+func (h Hash) From(upTo uint64) Key { return keyOf(h, upTo) }
 
 // Compare orders keys.
 func (k Key) Compare(other Key) int { return bytes.Compare(k[:], other[:]) }

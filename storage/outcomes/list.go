@@ -2,6 +2,7 @@ package outcomes
 
 import (
 	"strings"
+	"sync"
 
 	"github.com/carillonmq/carillon/storage/name"
 )
@@ -18,7 +19,8 @@ import (
 // the list of them. Rows have no pointers, and 64 bytes.
 type list struct {
 	run
-	newest  index             // the newest row of each id
+	newest  index // the newest row of each id
+	tops    tops
 	targets map[string]uint16 // of the last page: where they are in it
 }
 
@@ -103,6 +105,7 @@ func (l *list) add(o Outcome) {
 			w.higher = uint32(l.next - before)
 		}
 	}
+	l.tops.outdate(l, &o)
 	l.put(o.Name, l.next)
 	l.next++
 }
@@ -138,9 +141,59 @@ func (l *list) forget(before int64, count uint64, most int) {
 
 // highest returns the row of the newest message of an id, which is the one with the highest seq.
 func (l *list) highest(id name.Hash) (at uint64, ok bool) {
+	if at, ok = l.tops.get(id); ok && at >= l.first {
+		return at, true
+	}
 	at, ok = l.find(id)
+	steps := 0
 	for higher, is := at, ok; is; higher, is = l.back(at, l.row(at).higher) {
 		at = higher
+		steps++
+	}
+	if steps > fewSteps {
+		l.tops.put(id, at)
 	}
 	return at, ok
+}
+
+const (
+	fewSteps = 16
+	// mostTops bounds for how many ids the highest row is kept.
+	mostTops = 4096
+)
+
+// tops are the highest rows of ids to which it is a long way: that of a constant for messages that were accepted in
+// one order and ended in the other has a step for each. They may have been forgotten by now. Those who read beside each other
+// may use it.
+type tops struct {
+	mu   sync.Mutex
+	rows map[name.Hash]uint64
+}
+
+func (t *tops) get(id name.Hash) (at uint64, ok bool) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	at, ok = t.rows[id]
+	return at, ok
+}
+
+func (t *tops) put(id name.Hash, at uint64) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if len(t.rows) >= mostTops {
+		clear(t.rows)
+	}
+	if t.rows == nil {
+		t.rows = make(map[name.Hash]uint64)
+	}
+	t.rows[id] = at
+}
+
+// outdate lets go of a row above which the outcome comes, which is about to be added.
+func (t *tops) outdate(l *list, o *Outcome) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if at, ok := t.rows[o.Name]; ok && (at < l.first || l.row(at).seq <= o.Seq) {
+		delete(t.rows, o.Name)
+	}
 }

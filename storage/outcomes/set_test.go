@@ -3,6 +3,7 @@ package outcomes
 import (
 	"encoding/binary"
 	"fmt"
+	"math"
 	"math/rand/v2"
 	"runtime"
 	"slices"
@@ -247,6 +248,41 @@ func TestNewest_isTheHighestSeqOfWhatIsKnown(t *testing.T) {
 }
 
 // Whoever is refused, or gives a key, a thousand times as often as messages end forgets what is told to himself alone.
+// Messages of one id that end in the order of falling seqs: the way to the highest has a step for each, and is gone once.
+func TestNewest_isNotFarThoughSeqsFall(t *testing.T) {
+	s, m := NewSet(), &model{keep: DefaultKeep}
+	random := rand.New(rand.NewPCG(1, 2))
+	const most = 400
+	k := Keep{For: math.MaxInt64 / 2, Count: most}
+	s.SetKeep(k)
+	m.keep = k
+	seq, kept := uint64(1_000_000), 0
+	for at := range int64(20_000) {
+		switch random.IntN(200) {
+		case 0:
+			seq += uint64(random.IntN(1000)) // above some, or above all
+		case 1:
+			seq += 3000
+		default:
+			seq -= uint64(random.IntN(3))
+		}
+		o := Outcome{Name: id(7), Kind: Delivered, Seq: seq, At: at}
+		s.Add(o)
+		m.add(o)
+		s.Forget(at, 2)
+		m.forget(at, 2)
+		got, ok := s.Newest(id(7))
+		want, _ := m.newest(id(7))
+		if !ok || got != want {
+			t.Fatalf("after %d the newest is %+v, want %+v", at, got, want)
+		}
+		kept += len(s.lists[ends].tops.rows)
+	}
+	if kept < 10_000 {
+		t.Errorf("the highest was kept %d times of 20000", kept)
+	}
+}
+
 func TestSet_forgetsNoEndForRefusalsAndAnswers(t *testing.T) {
 	s := NewSet()
 	s.SetKeep(Keep{For: 1000, Count: 100})

@@ -4,7 +4,9 @@ import (
 	"crypto/sha256"
 	"encoding/binary"
 	"fmt"
+	"math"
 	"os"
+	"sync"
 
 	"github.com/carillonmq/carillon/storage/codec"
 	"github.com/carillonmq/carillon/storage/disk"
@@ -54,24 +56,73 @@ func (s *Segment) StrikeNamed(names []name.Hash, fresh []bool) {
 	}
 }
 
-// FindName returns the first row of the name that accept accepts, the newest first. It may wait
-// for the disk.
+// FindName returns the first row of the name that accept accepts, the newest first. What is not accepted once never
+// is, for the dead stay dead: so where there are many it is not asked again. It may wait for the disk.
 func (s *Segment) FindName(h name.Hash, accept func(seq uint64) bool) (found name.Row, ok bool, err error) {
+	upTo := s.passed.upTo(h)
+	if upTo == 0 {
+		return name.Row{}, false, nil
+	}
+	passed := 0
 	err = s.view(func(tx *bbolt.Tx) error {
 		c := RowCursor{segment: s, tx: tx, bolt: tx.Bucket(rowsBucket).Cursor()}
-		r, more, err := c.seek(h)
+		r, more, err := c.seek(h.From(upTo))
 		for ; more && err == nil && r.Hash == h; r, more, err = c.Next() {
 			if accept(r.Seq) {
 				found, ok = r, true
 				return nil
 			}
+			passed++
 		}
 		return err
 	})
 	if err != nil {
 		return name.Row{}, false, fmt.Errorf("look up id: %w", err)
 	}
+	if passed >= manyPassed {
+		s.passed.note(h, found.Seq)
+	}
 	return found, ok, nil
+}
+
+const (
+	// manyPassed is how many rows of a name are passed over before that is noted: as many as cost no more than what is noted.
+	manyPassed = 16
+	// mostPassed bounds for how many names it is.
+	mostPassed = 4096
+)
+
+// passed notes up to which seq the rows of a name are worth a look. A name that is used again and again without
+// regard to what waits, such as a constant for messages that are due at once, has a row of each that is there no more. It may be
+// used by any goroutine.
+type passed struct {
+	mu    sync.Mutex
+	names map[name.Hash]uint64
+}
+
+// upTo returns the highest seq to look at, 0 if none is.
+func (p *passed) upTo(h name.Hash) uint64 {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if upTo, noted := p.names[h]; noted {
+		return upTo
+	}
+	return math.MaxUint64
+}
+
+// note says that no row of the name above the seq will be accepted.
+func (p *passed) note(h name.Hash, upTo uint64) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if len(p.names) >= mostPassed {
+		clear(p.names)
+	}
+	if p.names == nil {
+		p.names = make(map[name.Hash]uint64)
+	}
+	if before, noted := p.names[h]; !noted || upTo < before {
+		p.names[h] = upTo
+	}
 }
 
 // A RowCursor walks the rows of one segment in order of their keys. It belongs to one goroutine,
@@ -150,12 +201,11 @@ func (c *RowCursor) load(key, value []byte) (err error) {
 	return nil
 }
 
-// seek returns the first row whose hash is not below h.
-func (c *RowCursor) seek(h name.Hash) (name.Row, bool, error) {
+// seek returns the first row that is not before want.
+func (c *RowCursor) seek(want name.Key) (name.Row, bool, error) {
 	if c.segment.Info.Rows == 0 {
 		return name.Row{}, false, nil
 	}
-	want := h.First()
 	key, value := c.bolt.Seek(want[:])
 	if key == nil {
 		key, value = c.bolt.Last()
@@ -171,7 +221,7 @@ func (c *RowCursor) seek(h name.Hash) (name.Row, bool, error) {
 	if want.Compare(c.chunk.From) < 0 && c.chunk.Ordinal != 0 || want.Compare(c.chunk.Until) >= 0 {
 		return name.Row{}, false, c.damaged(fmt.Errorf("%w: chunk of rows from %x to %x in the place of that for %x", codec.ErrCorrupt, c.chunk.From, c.chunk.Until, want))
 	}
-	c.at = c.chunk.Search(h)
+	c.at = c.chunk.Search(want)
 	return c.Next()
 }
 

@@ -30,6 +30,7 @@ type Segment struct {
 	doomed  atomic.Bool
 	log     *slog.Logger
 	filters name.Filters // of the ids that have a row
+	passed  passed       // of these, rows that need no look any more
 	survey  survey
 }
 
