@@ -261,7 +261,7 @@ func (s *Scheduler) takeSwept(items []storage.Item, end storage.Ref, limit int64
 				return err
 			}
 		case int(t.handed) < s.allowance(t, left):
-			due = s.hand(due, t, item.Ref, s.topics.index(item.Topic))
+			due = s.hand(due, t, item.Ref, s.topics.index(item.Topic, s.window))
 		default:
 			if kept {
 				s.drop(item.Seq)

@@ -423,7 +423,7 @@ func (s *Scheduler) forgetOne(seq uint64) {
 
 // add puts a message that waits into the window.
 func (s *Scheduler) add(t *target, item storage.Item) error {
-	if err := s.window.add(item.Ref, keptMessage{target: t.index, topic: s.topics.index(item.Topic)}); err != nil {
+	if err := s.window.add(item.Ref, keptMessage{target: t.index, topic: s.topics.index(item.Topic, s.window)}); err != nil {
 		return err
 	}
 	t.kept++

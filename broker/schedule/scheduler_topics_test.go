@@ -2,6 +2,7 @@ package schedule
 
 import (
 	"context"
+	"fmt"
 	"testing"
 	"time"
 
@@ -130,4 +131,36 @@ func runsOf(refs []storage.Ref) (runs []storage.SeqRun) {
 		runs = append(runs, storage.SeqRun{First: ref.Seq, Last: ref.Seq})
 	}
 	return runs
+}
+
+// Names of delay topics are free text over HTTP. Those of which nothing is in the window are forgotten, and the others are told
+// apart as before.
+func TestTopics_forgetsNamesThatNoMessageHas(t *testing.T) {
+	onPauses(t, func(ctx context.Context, s *stage) {
+		s.unchecked = true // a check goes through all that is pending
+		s.lead(ctx)
+		named := func(prefix string, n int, target string, after time.Duration) {
+			var c raftfsm.Operate
+			c.Time = time.Now().UnixMilli()
+			for i := range n {
+				c.Operations = append(c.Operations, raftfsm.Operation{Verb: raftfsm.Schedule, Entry: storage.Entry{
+					Due: c.Time + after.Milliseconds(), Target: target, Topic: fmt.Sprintf("%s-%d.delay", prefix, i), Body: []byte("body")}})
+			}
+			s.propose(ctx, c)
+		}
+		const staying, rounds, each = 100, 10, 2000
+		named("stays", staying, "late", time.Minute)
+		for round := range rounds {
+			named(fmt.Sprint("goes-", round), each, "orders", time.Millisecond)
+			<-time.After(time.Second)
+		}
+		if n := len(s.scheduler.topics.names); n > 3*each {
+			t.Errorf("%d names are kept of %d", n, staying+rounds*each)
+		}
+		s.pause(ctx, pause.Topic, "stays-7.delay")
+		<-time.After(2 * time.Minute)
+		if orders, late := len(s.got("orders")), len(s.got("late")); orders != rounds*each || late != staying-1 {
+			t.Errorf("%d of %d and %d of %d handed over, one of the latter paused", orders, rounds*each, late, staying)
+		}
+	})
 }

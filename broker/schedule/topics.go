@@ -63,23 +63,56 @@ type topics struct {
 	bounds pause.Bounds // as the log has them
 	next   int          // of held, the one to bring back next
 
-	names   []string // each topic of a message in the window, and "", once
-	indexes map[string]uint32
+	names     []string // each topic of a message in the window, once, with some that were, and ""
+	indexes   map[string]uint32
+	free      []uint32 // places in names
+	mostNames int      // before those that no message has are looked for
 }
+
+// fewNames is how many names are kept whether or not a message has them.
+const fewNames = 1 << 10
 
 func newTopics() topics {
-	return topics{byName: make(map[string]*heldTopic), names: []string{""}, indexes: map[string]uint32{"": 0}}
+	return topics{byName: make(map[string]*heldTopic), names: []string{""}, indexes: map[string]uint32{"": 0}, mostNames: fewNames}
 }
 
-// index returns the place of the topic in names. Delay topics are few, so none is forgotten.
-func (ts *topics) index(topic string) uint32 {
-	at, ok := ts.indexes[topic]
-	if !ok {
+// index returns the place of the topic in names, for a message that enters the window next. Delay topics are few, but
+// over HTTP they are free text.
+func (ts *topics) index(topic string, w *window) uint32 {
+	if at, ok := ts.indexes[topic]; ok {
+		return at
+	}
+	if len(ts.indexes) > ts.mostNames {
+		ts.forgetNames(w)
+	}
+	var at uint32
+	if last := len(ts.free) - 1; last >= 0 {
+		at, ts.free = ts.free[last], ts.free[:last]
+		ts.names[at] = topic
+	} else {
 		at = uint32(len(ts.names))
 		ts.names = append(ts.names, topic)
-		ts.indexes[topic] = at
 	}
+	ts.indexes[topic] = at
 	return at
+}
+
+// forgetNames gives up those that no message of the window has. It costs a look at all of these, and is due again when as
+// many names have come as were left.
+func (ts *topics) forgetNames(w *window) {
+	used := make([]bool, len(ts.names))
+	used[0] = true
+	for _, m := range w.kept {
+		used[m.topic] = true
+	}
+	for topic, at := range ts.indexes {
+		if !used[at] {
+			delete(ts.indexes, topic)
+			ts.names[at] = ""
+			ts.free = append(ts.free, at)
+		}
+	}
+	ts.mostNames = max(fewNames, 2*len(ts.indexes))
 }
 
 // get returns the topic, which is held from now on.
@@ -420,7 +453,7 @@ func (s *Scheduler) takeBack(h *heldTopic, items []storage.Item, limit int64) (t
 			}
 		case int(t.handed) < s.allowance(t, left):
 			h.read = storage.Ref{Due: item.Due, Seq: item.Seq + 1}
-			due = s.hand(due, t, item.Ref, s.topics.index(item.Topic))
+			due = s.hand(due, t, item.Ref, s.topics.index(item.Topic, s.window))
 		case areOfOne(items) && !item.Ref.Less(h.passing):
 			h.waitFor(item)
 			return i, nil
