@@ -1,10 +1,12 @@
 package bulk
 
 import (
+	"context"
 	"fmt"
 	"log/slog"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -27,11 +29,28 @@ type stock struct {
 	freezer *kafkatest.Freezer // between the desk and Kafka
 	brokers []string
 	network *kfake.VirtualNetwork
+	past    *pastKafka
 	kafka   *kgo.Client
 	admin   *kadm.Client
 }
 
 const letterTopic = "carillon.dead-letter"
+
+// A pastKafka is asked at a broker that was frozen: it tells of the topic that was there before.
+type pastKafka struct {
+	deadletter.Kafka
+	lies atomic.Int64 // so many answers
+}
+
+func (k *pastKafka) Partitions(ctx context.Context, topics []string, since int64) ([]deadletter.Partition, error) {
+	all, err := k.Kafka.Partitions(ctx, topics, since)
+	if k.lies.Add(-1) >= 0 {
+		for i := range all {
+			all[i].TopicID = [16]byte{1}
+		}
+	}
+	return all, err
+}
 
 func atStock(t *testing.T, test func(t *testing.T, s *stock)) {
 	t.Helper()
@@ -43,8 +62,9 @@ func atStock(t *testing.T, test func(t *testing.T, s *stock)) {
 		if err != nil {
 			t.Fatal(err)
 		}
+		s.past = &pastKafka{Kafka: letters}
 		s.Letters = deadletter.New(deadletter.Options{
-			Kafka: letters, Store: f.node.Store(), Topics: []string{letterTopic}, Now: time.Now,
+			Kafka: s.past, Store: f.node.Store(), Topics: []string{letterTopic}, Now: time.Now,
 			TargetOf: func(topic string) string { return strings.TrimSuffix(topic, ".delay") },
 		})
 		s.create()
@@ -253,6 +273,17 @@ func TestReplay_takesForGoneWhatCannotComeBack(t *testing.T) {
 		if got := s.pending(); len(got) != 0 {
 			t.Errorf("%v wait", got)
 		}
+	})
+}
+
+// An answer or two from before the topic was made prove nothing.
+func TestReplay_takesForGoneWhatAllAnswersSayIs(t *testing.T) {
+	atStock(t, func(t *testing.T, s *stock) {
+		s.bury("orders.delay", "a", 30)
+		s.start(replayOf(client.Filter{Code: "target-missing"}))
+		s.past.lies.Store(2)
+		defer s.lead()()
+		s.expect(s.ended("1"), 30, 0, 0, 0)
 	})
 }
 

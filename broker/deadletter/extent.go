@@ -6,6 +6,7 @@ import (
 	"encoding/binary"
 	"fmt"
 	"slices"
+	"time"
 
 	"github.com/carillonmq/carillon/broker/order"
 	"github.com/carillonmq/carillon/client"
@@ -117,6 +118,8 @@ type Found struct {
 }
 
 const (
+	// confirmAfter is how long all answers of Kafka must agree that a topic is another one by now.
+	confirmAfter = 3 * time.Second
 	// mostWindow bounds the offsets of a window, mostWindowBytes the bytes of its records but for the last one.
 	mostWindow      = 1024
 	mostWindowBytes = 4 << 20
@@ -124,7 +127,8 @@ const (
 
 // ReadOn reads the records of the part from the offset on, which is in it, as many as a window takes: one at
 // least, or all that there are. It errs with ErrKafka while Kafka does not have the part as it was, since a
-// topic that cannot be seen is not gone. One that was deleted and made anew is.
+// topic that cannot be seen is not gone. One that was deleted and made anew is, as Kafka says for some seconds: a
+// broker that was frozen may tell of the topic that was there before.
 func (d *Desk) ReadOn(ctx context.Context, part *Part, from int64) (Window, error) {
 	ctx, leave, err := d.enter(ctx)
 	if err != nil {
@@ -132,11 +136,18 @@ func (d *Desk) ReadOn(ctx context.Context, part *Part, from int64) (Window, erro
 	}
 	defer leave()
 	partitions, err := d.kafka.Partitions(ctx, []string{part.Topic}, 0)
+	for begin := time.Now(); err == nil && len(partitions) > 0 && partitions[0].TopicID != part.TopicID; {
+		if time.Since(begin) >= confirmAfter {
+			return Window{From: from, First: part.To, To: part.To}, nil
+		}
+		select {
+		case <-ctx.Done():
+		case <-time.After(time.Second):
+		}
+		partitions, err = d.kafka.Partitions(ctx, []string{part.Topic}, 0)
+	}
 	if err != nil {
 		return Window{}, inTime(ctx, "look for "+part.String(), err)
-	}
-	if len(partitions) > 0 && partitions[0].TopicID != part.TopicID {
-		return Window{From: from, First: part.To, To: part.To}, nil
 	}
 	i := slices.IndexFunc(partitions, func(p Partition) bool { return p.Number == part.Number })
 	switch {
