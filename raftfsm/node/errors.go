@@ -13,4 +13,6 @@ var (
 	errNoGreeting = errors.New("no greeting")
 	// errNotWritten says that a follower could not write what it was sent.
 	errNotWritten = errors.New("the follower could not write its log")
+	// errHangs says that the leader says nothing since it cannot write its log.
+	errHangs = errors.New("the disk of this node hangs")
 )

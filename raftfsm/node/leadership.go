@@ -71,16 +71,15 @@ func (n *Node) leadershipLoop(ctx context.Context, r *raft.Raft) {
 
 // campaignAlone has the only voter of a group call its election at once, as nobody
 // else can lead: raft would first wait a heartbeat time-out for a leader. One that
-// becomes shorter is looked at when it does. Nothing reloads beside it yet.
+// becomes shorter is looked at when it does.
 func (n *Node) campaignAlone(r *raft.Raft) error {
 	voters := slices.DeleteFunc(slices.Clone(servers(r)), func(s raft.Server) bool { return s.Suffrage != raft.Voter })
 	if len(voters) != 1 || voters[0].ID != n.raftID() {
 		return nil
 	}
-	usual := r.ReloadableConfig()
-	shorter := usual
-	shorter.HeartbeatTimeout -= time.Millisecond
-	return errors.Join(r.ReloadConfig(shorter), r.ReloadConfig(usual))
+	return errors.Join(
+		n.reload(r, func(c *raft.ReloadableConfig) { c.HeartbeatTimeout -= time.Millisecond }),
+		n.reload(r, func(c *raft.ReloadableConfig) { c.HeartbeatTimeout += time.Millisecond }))
 }
 
 // mostBehind is by how many log entries a member may be behind that is chosen from some: what is on its

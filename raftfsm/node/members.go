@@ -77,8 +77,9 @@ func notAdded(id raft.ServerID, removed string, err error) error {
 }
 
 // promoteLoop makes voters of non-voters that have caught up, while this node
-// leads. It keeps nothing between rounds but the commit index, so a new leader
-// goes on where the old one stopped. Raft tells of each peer that a leader has, when it
+// leads. It keeps nothing between rounds but where the log ended, so a new leader
+// goes on where the old one stopped: not how far it was committed, of which one that has started
+// again knows nothing before an entry of its own term is. Raft tells of each peer that a leader has, when it
 // begins to lead and when one is added: until then there is nothing to look for.
 func (n *Node) promoteLoop(ctx context.Context, r *raft.Raft) {
 	added := make(chan raft.Observation, 1) // one that does not fit comes behind one that is not read yet
@@ -89,14 +90,14 @@ func (n *Node) promoteLoop(ctx context.Context, r *raft.Raft) {
 	r.RegisterObserver(observer)
 	defer r.DeregisterObserver(observer)
 	for {
-		committed := r.CommitIndex()
+		end := r.LastIndex()
 		for r.State() == raft.Leader && slices.ContainsFunc(servers(r), waitsToVote) {
 			pause(ctx, max(n.cfg.Heartbeat, 100*time.Millisecond))
 			if ctx.Err() != nil {
 				return
 			}
-			n.promote(ctx, r, committed)
-			committed = r.CommitIndex()
+			n.promote(ctx, r, end)
+			end = r.LastIndex()
 		}
 		select {
 		case <-ctx.Done():
@@ -108,11 +109,11 @@ func (n *Node) promoteLoop(ctx context.Context, r *raft.Raft) {
 
 func waitsToVote(s raft.Server) bool { return s.Suffrage != raft.Voter }
 
-// promote takes those as caught up whose log holds what was committed one round ago.
-func (n *Node) promote(ctx context.Context, r *raft.Raft, committed uint64) {
+// promote takes those as caught up whose log holds what this leader's held one round ago.
+func (n *Node) promote(ctx context.Context, r *raft.Raft, end uint64) {
 	for _, s := range servers(r) {
 		p := n.transport.peer(s.ID)
-		if !waitsToVote(s) || !p.recent(n.patience()) || p.lastIndex < committed {
+		if !waitsToVote(s) || !p.recent(n.patience()) || p.lastIndex < end {
 			continue
 		}
 		if err := n.await(ctx, r.AddVoter(s.ID, s.Address, 0, configChangeTimeout)); err != nil {
@@ -173,9 +174,17 @@ func (n *Node) replacedLoop(ctx context.Context, r *raft.Raft) {
 
 // setElectionTimeout sets how long Raft waits for a leader or votes.
 func (n *Node) setElectionTimeout(r *raft.Raft, d time.Duration) {
-	c := r.ReloadableConfig()
-	c.HeartbeatTimeout, c.ElectionTimeout = d, d
-	if err := r.ReloadConfig(c); err != nil {
+	if err := n.reload(r, func(c *raft.ReloadableConfig) { c.HeartbeatTimeout, c.ElectionTimeout = d, d }); err != nil {
 		n.log.Warn("election timeout not changed", "to", d, "error", err)
 	}
+}
+
+// reload changes what of Raft's configuration may change while it runs. Raft exchanges the whole, so that of two who change
+// a part of it beside each other one would take the other's back.
+func (n *Node) reload(r *raft.Raft, change func(*raft.ReloadableConfig)) error {
+	n.reloading.Lock()
+	defer n.reloading.Unlock()
+	c := r.ReloadableConfig()
+	change(&c)
+	return r.ReloadConfig(c)
 }

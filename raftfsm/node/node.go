@@ -67,6 +67,8 @@ type Node struct {
 	ctx    context.Context // of the node's own goroutines, ends with Close
 	loops  sync.WaitGroup
 
+	reloading sync.Mutex // held over a change of Raft's configuration
+
 	mu        sync.Mutex
 	identity  member.Identity
 	waiting   string // why the node is unborn, or out of the group
@@ -188,7 +190,7 @@ func (n *Node) start() error {
 	if err := n.bootstrap(cfg, id, shots); err != nil {
 		return err
 	}
-	r, err := raft.NewRaft(cfg, n.fsm, announced{n.lean, n.transport.rounds}, n.stable, shots, n.transport)
+	r, err := raft.NewRaft(cfg, n.fsm, announced{n.lean, n.transport.rounds, n.transport.hang}, n.stable, shots, n.transport)
 	if err != nil {
 		return fmt.Errorf("start raft: %w", err)
 	}

@@ -207,10 +207,11 @@ func (r *rounds) begin() {
 }
 
 // An announced is the log as raft has it on this node: it tells rounds of each write before it begins, whatever is
-// written, of commands, members or raft's own.
+// written, of commands, members or raft's own, and hang while it lasts.
 type announced struct {
 	*raftlog.Lean
 	rounds *rounds
+	hang   *hang
 }
 
 // StoreLog is StoreLogs of one.
@@ -221,5 +222,5 @@ func (l announced) StoreLogs(entries []*raft.Log) error {
 	if len(entries) > 0 {
 		l.rounds.grow(entries[len(entries)-1].Index)
 	}
-	return l.Lean.StoreLogs(entries)
+	return l.hang.write(func() error { return l.Lean.StoreLogs(entries) })
 }

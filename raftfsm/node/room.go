@@ -92,9 +92,7 @@ func (n *Node) retain(before uint64) {
 		}
 	}
 	n.logs.KeepAfter(from)
-	cfg := r.ReloadableConfig()
-	cfg.TrailingLogs = last - min(from, last)
-	if err := r.ReloadConfig(cfg); err != nil {
+	if err := n.reload(r, func(c *raft.ReloadableConfig) { c.TrailingLogs = last - min(from, last) }); err != nil {
 		n.log.Error("retention not set", "error", err)
 	}
 }

@@ -30,6 +30,7 @@ type transport struct {
 	streams  *streams
 	requests chan raft.RPC // to raft
 	rounds   *rounds
+	hang     *hang
 
 	mu     sync.Mutex
 	peers  map[raft.ServerID]peer
@@ -77,7 +78,7 @@ var _ raft.WithPreVote = (*transport)(nil)
 
 func newTransport(s *streams, cfg transportConfig, logger hclogger) *transport {
 	t := &transport{
-		transportConfig: cfg, streams: s, requests: make(chan raft.RPC), rounds: newRounds(cfg.wordEvery),
+		transportConfig: cfg, streams: s, requests: make(chan raft.RPC), rounds: newRounds(cfg.wordEvery), hang: new(hang),
 		NetworkTransport: raft.NewNetworkTransportWithConfig(&raft.NetworkTransportConfig{
 			Stream: s, Logger: logger, Timeout: cfg.timeout, MaxPool: 3,
 			// One request at a time carries all that has gathered meanwhile. It is
@@ -208,6 +209,9 @@ func (t *transport) AppendEntries(id raft.ServerID, addr raft.ServerAddress, req
 		quiet.begin()
 	} else if !quiet.wait(t.closed) {
 		return raft.ErrTransportShutdown
+	}
+	if t.hang.lasts() {
+		return errHangs
 	}
 	if err := t.load(req); err != nil {
 		return err
