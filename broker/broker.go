@@ -98,6 +98,7 @@ type Broker struct {
 	limits       Limits
 	ahead        func(schedule.Store) schedule.Store
 	reach        *reach
+	progress     progress
 	skew         *skew
 	queries      *query.Desk
 	orders       *order.Desk

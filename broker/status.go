@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"github.com/carillonmq/carillon/client"
 	"slices"
+	"sync"
 	"time"
 
 	"github.com/carillonmq/carillon/broker/config"
@@ -223,10 +224,17 @@ func (b *Broker) ready(n node.Status) error {
 		return fmt.Errorf("%s: no leader is known", n.State)
 	case self < 0 || !n.Members[self].Voter:
 		return errors.New("catching up: not a voter yet")
+	case n.LogError != "":
+		return fmt.Errorf("%s: nothing can be written: %s", n.State, n.LogError)
+	case n.CommitIndex == 0:
+		return errors.New("catching up: the leader has not said yet how far the log is committed")
 	case n.CommitIndex > n.AppliedIndex+mostBehind:
-		return fmt.Errorf("catching up: %d log entries are not applied yet", n.CommitIndex-n.AppliedIndex)
+		return notApplied(n)
 	}
 	if n.Leader != n.Node {
+		if b.progress.isBehind(n, time.Now()) {
+			return notApplied(n)
+		}
 		return nil
 	}
 	report := b.report.Load()
@@ -240,6 +248,35 @@ func (b *Broker) ready(n node.Status) error {
 		return errors.New("leader: firing is stopped, the clock is not believed")
 	}
 	return nil
+}
+
+func notApplied(n node.Status) error {
+	return fmt.Errorf("catching up: %d log entries are not applied yet", n.CommitIndex-n.AppliedIndex)
+}
+
+// mostLag is how long a follower may take to apply what is committed.
+const mostLag = 5 * time.Second
+
+// A progress tells a follower that is some entries behind, as all are under load, from one that applies nothing: since it is
+// being sent the schedule of which they are the rest, or its disk hangs. Any goroutine may ask.
+type progress struct {
+	mu    sync.Mutex
+	once  bool   // it has had all that was committed at some time
+	goal  uint64 // it is to have applied up to here; 0: it has
+	since time.Time
+}
+
+func (p *progress) isBehind(n node.Status, now time.Time) bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if n.AppliedIndex >= p.goal {
+		p.once = p.once || p.goal > 0 || n.AppliedIndex >= n.CommitIndex
+		p.goal = 0
+	}
+	if p.goal == 0 && n.CommitIndex > n.AppliedIndex {
+		p.goal, p.since = n.CommitIndex, now
+	}
+	return !p.once || p.goal > 0 && now.Sub(p.since) > mostLag
 }
 
 // Standing returns what this node answers to one that asks whether it may be born.

@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/carillonmq/carillon/broker/clock"
@@ -39,6 +40,7 @@ func TestReady_saysWhyNot(t *testing.T) {
 		{"a follower under load", func(s *node.Status) { s.AppliedIndex -= mostBehind }, nil, ""},
 		{"a follower far behind", func(s *node.Status) { s.AppliedIndex -= 500 }, nil, "catching up: 500 log entries are not applied yet"},
 		{"no leader", func(s *node.Status) { s.State, s.Leader = "candidate", "" }, nil, "candidate: no leader is known"},
+		{"a disk that hangs", func(s *node.Status) { s.LogError = "it hangs" }, nil, "follower: nothing can be written: it hangs"},
 		{"not born", func(s *node.Status) { s.State, s.Waiting = "unborn", "no answer from n1" }, nil, "unborn: no answer from n1"},
 		{"failed", func(s *node.Status) { s.State, s.Waiting = "failed", "unknown command" }, nil, "failed: unknown command"},
 		{"replaced and copying", func(s *node.Status) { s.Members[1].Voter = false }, nil, "catching up: not a voter yet"},
@@ -48,6 +50,9 @@ func TestReady_saysWhyNot(t *testing.T) {
 	} {
 		b := Broker{clock: clock.New(clock.Config{Wall: time.Now, MaxSkew: time.Second})}
 		b.report.Store(test.report)
+		if err := b.ready(follower()); err != nil {
+			t.Fatal(err)
+		}
 		status := follower()
 		test.change(&status)
 		got := ""
@@ -58,6 +63,36 @@ func TestReady_saysWhyNot(t *testing.T) {
 			t.Errorf("%s: got %q, want %q", test.what, got, test.want)
 		}
 	}
+}
+
+// What a follower has not applied may be little in entries, and all of the schedule.
+func TestReady_isAFollowerThatAppliesWhatIsCommitted(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := new(Broker)
+		for i, step := range []struct {
+			wait               time.Duration
+			applied, committed uint64
+			ready              bool
+		}{
+			{0, 0, 0, false}, // it has heard of no leader's log
+			{0, 0, 11, false},
+			{time.Minute, 0, 11, false}, // it is being sent the schedule
+			{time.Second, 11, 15, true}, // under load
+			{time.Hour, 15, 16, true},
+			{mostLag, 15, 90, true},
+			{time.Second, 15, 90, false}, // its disk hangs
+			{time.Hour, 15, 90, false},
+			{time.Second, 89, 120, true},
+			{time.Second, 130, 130, true},
+		} {
+			time.Sleep(step.wait)
+			s := follower()
+			s.AppliedIndex, s.CommitIndex = step.applied, step.committed
+			if err := b.ready(s); (err == nil) != step.ready {
+				t.Errorf("step %d: %v", i, err)
+			}
+		}
+	})
 }
 
 func TestStatus_tellsNoVoteBeforeThereIsAGroup(t *testing.T) {

@@ -1,6 +1,7 @@
 package node
 
 import (
+	"fmt"
 	"strings"
 	"time"
 
@@ -25,11 +26,11 @@ type Status struct {
 	Members []MemberStatus // sorted by id
 
 	AppliedIndex  uint64 // handed to the state machine
-	CommitIndex   uint64
+	CommitIndex   uint64 // the last entry that is known to be on a majority, be it that this node does not have it
 	LastIndex     uint64 // of the log
 	SnapshotIndex uint64 // of the manifest
 	UnsavedBytes  int64  // of log since the last flush
-	LogError      string // of the last write to the log, "" if it succeeded
+	LogError      string // of the last write to the log, "" if it succeeded, and of one that hangs
 	FlushError    string // of the last flush, "" if it succeeded
 	ReceiveError  string // of the last snapshot that a leader sent, "" if it was received or is needed no longer
 }
@@ -91,8 +92,11 @@ func (n *Node) Status() Status {
 	default:
 		s.State = strings.ToLower(r.State().String())
 	}
+	if n.transport.hang.lasts() {
+		s.LogError = fmt.Sprintf("the log has waited for the disk for more than %v", mostHang)
+	}
 	s.Leader, s.Term = member.Of(string(n.leader())), r.CurrentTerm()
-	s.AppliedIndex, s.CommitIndex, s.LastIndex = r.AppliedIndex(), r.CommitIndex(), r.LastIndex()
+	s.AppliedIndex, s.CommitIndex, s.LastIndex = r.AppliedIndex(), max(r.CommitIndex(), n.transport.committed.Load()), r.LastIndex()
 	for _, server := range servers(r) {
 		for i := range s.Members {
 			if m := &s.Members[i]; m.ID == member.Of(string(server.ID)) {

@@ -5,6 +5,7 @@ import (
 	"math"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/hashicorp/raft"
@@ -31,6 +32,8 @@ type transport struct {
 	requests chan raft.RPC // to raft
 	rounds   *rounds
 	hang     *hang
+	// committed is how far a leader has said that its log is: raft keeps of that what this node's log has.
+	committed atomic.Uint64
 
 	mu     sync.Mutex
 	peers  map[raft.ServerID]peer
@@ -148,6 +151,7 @@ func (t *transport) forward() {
 		case *raft.InstallSnapshotRequest:
 			rpc = t.received(rpc)
 		case *raft.AppendEntriesRequest:
+			t.committed.Store(max(t.committed.Load(), req.LeaderCommitIndex)) // nobody else writes it
 			skipSaved(req, t.saved())
 		}
 		select {
