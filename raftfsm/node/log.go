@@ -15,10 +15,10 @@ import (
 )
 
 // hclogger gives hashicorp's four loggers (raft, transport, wal, stores) our
-// slog. A peer that is down costs raft several errors a second: what they call
-// an error is a warning here, and for debugging only when it comes again about
-// the same peer within a minute, or because the node closes its connections.
-// Their debug stays debug, and an error is called so, as in our other lines.
+// slog. A peer that is down costs raft several errors a second, and a majority that is away some
+// seven lines for each election in vain: what they call an error is a warning here, and
+// whatever comes again within a minute, about the same peer if about one, is for debugging only, as is an error because the
+// node closes its connections. Their debug stays debug, and an error is called so, as in our other lines.
 type hclogger struct {
 	slog    *slog.Logger
 	name    string
@@ -60,7 +60,7 @@ func (l hclogger) log(level slog.Level, msg string, args []any) {
 	if !l.slog.Enabled(context.Background(), level) {
 		return
 	}
-	if peer := peerOf(args); level >= slog.LevelWarn && peer != "" && l.said.Again(msg+"\n"+peer) {
+	if level >= slog.LevelInfo && l.said.Again(msg+"\n"+peerOf(args)) {
 		level = slog.LevelDebug
 	}
 	plain := make([]any, len(args))
@@ -89,6 +89,8 @@ func peerOf(args []any) string {
 		case raft.Server:
 			peers += fmt.Sprintf("%s=%s ", a.ID, a.Address)
 		case raft.ServerAddress:
+			peers += string(a) + " "
+		case raft.ServerID:
 			peers += string(a) + " "
 		}
 	}
