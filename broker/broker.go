@@ -99,6 +99,7 @@ type Broker struct {
 	ahead        func(schedule.Store) schedule.Store
 	reach        *reach
 	progress     progress
+	keeps        time.Duration // how long leadership is kept after a term that ends in doubt; of Run alone
 	skew         *skew
 	queries      *query.Desk
 	orders       *order.Desk
@@ -193,13 +194,19 @@ func (b *Broker) Run(ctx context.Context) error {
 }
 
 // lead runs terms for as long as the leadership lasts. After a doubt it gives
-// leadership away, if there is somebody to take it, and else tries again.
+// leadership away, if there is somebody to take it, and else tries again. It does so ever later
+// while terms here are short: one that can begin on no node would go round by the hundred.
 func (b *Broker) lead(ctx context.Context, leadership *node.Leadership) {
-	const pause = 500 * time.Millisecond
+	const (
+		pause     = 500 * time.Millisecond
+		mostPause = 10 * time.Second
+		longTerm  = time.Minute
+	)
 	defer b.hasBegun.Store(false)
 	for {
 		report := report.New()
 		b.report.Store(report)
+		begun := time.Now()
 		err := b.runTerm(ctx, leadership, report)
 		b.report.Store(nil)
 		if ctx.Err() != nil {
@@ -210,6 +217,17 @@ func (b *Broker) lead(ctx context.Context, leadership *node.Leadership) {
 		if over {
 			return
 		}
+		if time.Since(begun) >= longTerm {
+			b.keeps = 0
+		}
+		select {
+		case <-leadership.Done():
+			return
+		case <-ctx.Done():
+			return
+		case <-time.After(b.keeps):
+		}
+		b.keeps = min(max(2*b.keeps, pause), mostPause)
 		b.handOver()
 		select {
 		case <-leadership.Done():

@@ -6,6 +6,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strconv"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -55,6 +56,8 @@ type Cluster struct {
 	segment int
 	// mergeWidth is that of the schedule's segments; 0: the product's.
 	mergeWidth int
+	// noSink has nodes make no client that delivers: no term can begin.
+	noSink atomic.Bool
 	// limits are small where the script says so.
 	limits broker.Limits
 	// fetchWait is stretched with the heartbeat: waiting fetches cost real time.

@@ -168,6 +168,9 @@ func (n *node) configured(c config.Config) config.Config {
 }
 
 func (n *node) sink(log *slog.Logger) (deliver.Sink, error) {
+	if n.cluster.noSink.Load() {
+		return nil, errNoSink
+	}
 	sink, err := kafka.NewSink(n.kafka(log))
 	if err != nil || n.cluster.raise == nil {
 		return sink, err
