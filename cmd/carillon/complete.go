@@ -20,6 +20,10 @@ const completionTimeout = time.Second
 // mostCompleted is how many ids are offered.
 const mostCompleted = 200
 
+// ofTheShell are characters that a shell takes for its own. Its completion quotes a candidate when it is the only
+// one, and then evaluates the line that it stands in: of several, a part could be run as a command.
+const ofTheShell = " $`\"'\\;&|<>(){}[]*?!#~"
+
 // complete has the shell offer what f returns for the flag.
 func complete(cmd *cobra.Command, flag string, f cobra.CompletionFunc) {
 	if err := cmd.RegisterFlagCompletionFunc(flag, f); err != nil {
@@ -32,8 +36,9 @@ func complete(cmd *cobra.Command, flag string, f cobra.CompletionFunc) {
 func offered(typed string, words map[string]bool) ([]string, cobra.ShellCompDirective) {
 	var fit []string
 	for _, word := range slices.Sorted(maps.Keys(words)) {
-		// One that could act on the terminal is left out. Cut off at a newline it would be another one, too.
-		if strings.HasPrefix(word, typed) && table.Text(word) == word {
+		// Producers choose ids and names. One that could act on the terminal is left out; cut off at a newline it
+		// would be another one, too.
+		if strings.HasPrefix(word, typed) && table.Text(word) == word && !strings.ContainsAny(word, ofTheShell) {
 			fit = append(fit, word)
 		}
 	}
