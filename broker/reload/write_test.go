@@ -42,6 +42,47 @@ func TestWrite_keepsModeAndFollowsNoLink(t *testing.T) {
 	}
 }
 
+// A node reads the file behind the link, by whatever path it was given.
+func TestChange_replacesTheFileBehindALink(t *testing.T) {
+	for what, links := range map[string]map[string]string{
+		"a link":                    {"given": "shared/real"},
+		"links to links":            {"given": "other", "other": "shared/next", "shared/next": "real"},
+		"a link to a folder":        {"folder": "shared", "shared/given": "real"},
+		"a link to an absolute one": {"given": "/shared/real"},
+	} {
+		for _, missing := range []bool{false, true} {
+			dir := t.TempDir()
+			if err := os.Mkdir(filepath.Join(dir, "shared"), 0o700); err != nil {
+				t.Fatal(err)
+			}
+			for from, to := range links {
+				if filepath.IsAbs(to) {
+					to = filepath.Join(dir, to)
+				}
+				if err := os.Symlink(to, filepath.Join(dir, from)); err != nil {
+					t.Fatal(err)
+				}
+			}
+			given, real := filepath.Join(dir, "given"), filepath.Join(dir, "shared", "real")
+			if links["folder"] != "" {
+				given = filepath.Join(dir, "folder", "given")
+			}
+			if err := os.WriteFile(real, []byte("old"), 0o600); err != nil {
+				t.Fatal(err)
+			}
+			if missing {
+				os.Remove(real)
+			}
+			err := File{Path: given, Optional: true}.Change(0o600, func([]byte) ([]byte, error) { return []byte("new"), nil })
+			text, readErr := os.ReadFile(real)
+			info, statErr := os.Lstat(given)
+			if err != nil || readErr != nil || statErr != nil || string(text) != "new" || info.Mode()&os.ModeSymlink == 0 {
+				t.Errorf("%s, missing: %t: the file is %q, what was given %v, errors %v, %v, %v", what, missing, text, info, err, readErr, statErr)
+			}
+		}
+	}
+}
+
 func TestWrite_leavesNothingBesideWhatItCannotReplace(t *testing.T) {
 	dir := t.TempDir()
 	path := filepath.Join(dir, "folder")
