@@ -95,10 +95,13 @@ func (b Bundle) Caller() *tls.Config {
 }
 
 // CheckShown returns an error unless what this side shows is issued to one of the names, as
-// those who dial it want.
+// those who dial it want, and those whom it dials where they want certificates.
 func (b Bundle) CheckShown(names []string) error {
-	if isOne(b.Certificate.Leaf, names) {
+	switch shown := b.Certificate.Leaf; {
+	case namesOne(shown, names), b.ClientCA == nil && isOne(shown, names):
 		return nil
+	case isOne(shown, names):
+		return fmt.Errorf("the certificate is issued to %s, one of %q by a wildcard alone, and no node takes this one for a member by that: name one that is issued to its id or host", issuedTo(shown), names)
 	}
 	return fmt.Errorf("the certificate is issued to %s, and the others want one of %q: name that of this node", issuedTo(b.Certificate.Leaf), names)
 }

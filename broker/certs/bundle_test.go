@@ -53,3 +53,34 @@ func TestBundle_refusesWhatCannotBeUsed(t *testing.T) {
 		}
 	})
 }
+
+// Nodes that cannot be members to each other had better not start.
+func TestBundle_refusesToShowWhatNoNodeTakesForTheMember(t *testing.T) {
+	inSite(t, func(s *site) {
+		ca := s.authority("ours")
+		for _, test := range []struct {
+			issued string
+			asked  bool // for certificates of callers
+			want   string
+		}{
+			{"n1", true, ""},
+			{"one.example", true, ""},
+			{"*.example", false, ""},
+			{"*.example", true, `is issued to ["*.example"], one of ["n1" "one.example"] by a wildcard alone, and no node takes this one for a member by that: name one`},
+			{"n2", false, `is issued to ["n2"], and the others want one of ["n1" "one.example"]: name that of this node`},
+			{"n2", true, "name that of this node"},
+		} {
+			paths := s.write("n1", ca, s.issue(ca, time.Hour, test.issued))
+			if !test.asked {
+				paths.ClientCA = ""
+			}
+			b, err := paths.ReadFiles()
+			if err != nil {
+				t.Fatal(err)
+			}
+			if err := b.CheckShown(names["localhost:1"]); (err == nil) != (test.want == "") || err != nil && !strings.Contains(err.Error(), test.want) {
+				t.Errorf("%s, callers asked for certificates: %t: %v, want %q", test.issued, test.asked, err, test.want)
+			}
+		}
+	})
+}

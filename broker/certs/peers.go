@@ -11,6 +11,7 @@ import (
 	"math/rand/v2"
 	"net"
 	"slices"
+	"strings"
 	"sync"
 	"syscall"
 	"time"
@@ -162,7 +163,7 @@ func (p *Peers) checkDialler(shown []*x509.Certificate) error {
 		return ErrNoCertificate
 	}
 	for _, names := range p.o.Names {
-		if isOne(shown[0], names) {
+		if namesOne(shown[0], names) {
 			return nil
 		}
 	}
@@ -247,6 +248,17 @@ func verify(shown []*x509.Certificate, authorities *x509.CertPool, usage x509.Ex
 func isOne(c *x509.Certificate, names []string) bool {
 	return slices.ContainsFunc(names, func(name string) bool {
 		return slices.Contains(c.DNSNames, name) || c.VerifyHostname(name) == nil
+	})
+}
+
+// namesOne is isOne without wildcards. Who dials says who it is: one of *.example would be any member whose host
+// is there, and its word about callers would be believed.
+func namesOne(c *x509.Certificate, names []string) bool {
+	return slices.ContainsFunc(names, func(name string) bool {
+		name = strings.TrimSuffix(name, ".") // as an address may end that no search domain is tried for
+		ip := net.ParseIP(name)
+		return ip != nil && slices.ContainsFunc(c.IPAddresses, ip.Equal) ||
+			slices.ContainsFunc(c.DNSNames, func(issued string) bool { return strings.EqualFold(issued, name) })
 	})
 }
 

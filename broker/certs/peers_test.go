@@ -29,6 +29,10 @@ func TestPeers_letInMembersOnly(t *testing.T) {
 			{"one by its id", s.issue(ca, time.Hour, "n2"), ""},
 			{"one by its host", s.issue(ca, time.Hour, "two.example"), ""},
 			{"one by an id that is no host", s.issue(ca, time.Hour, "n_3"), ""},
+			{"one by its host in other letters", s.issue(ca, time.Hour, "Two.Example"), ""},
+			{"one by its address", s.issue(ca, time.Hour, "10.0.0.2"), ""},
+			{"one of all hosts, which no member is alone", s.issue(ca, time.Hour, "*.example"), "bad certificate"},
+			{"one of another address", s.issue(ca, time.Hour, "10.0.0.3"), "bad certificate"},
 			{"one of the CA that is no member", s.issue(ca, time.Hour, "n4", "three.example"), "bad certificate"},
 			{"one of another CA", s.issue(foreign, time.Hour, "n2"), "certificate required"},
 		} {
@@ -88,7 +92,8 @@ func TestPeers_talkToTheMemberThatTheyDialled(t *testing.T) {
 		}{
 			{"itself", s.issue(ca, time.Hour, "n2"), ""},
 			{"by its host", s.issue(ca, time.Hour, "two.example"), ""},
-			{"another member", s.issue(ca, time.Hour, "n_3"), `it is for ["n_3"], and ["n2" "two.example"] was dialled`},
+			{"by a wildcard", s.issue(ca, time.Hour, "*.example"), ""},
+			{"another member", s.issue(ca, time.Hour, "n_3"), `it is for ["n_3"], and ["n2" "two.example" "10.0.0.2"] was dialled`},
 			{"one of another CA", s.issue(foreign, time.Hour, "n2"), "certificate signed by unknown authority"},
 		} {
 			// Its own files make no difference to what it shows.
@@ -306,6 +311,7 @@ func TestPeers_tellMembersFromOtherCallers(t *testing.T) {
 		}{
 			{"a member", n1, s.issue(ca, time.Hour, "n2"), true},
 			{"a program", n1, s.issue(ca, time.Hour, "billing"), false},
+			{"a program of all hosts", n1, s.issue(ca, time.Hour, "*.example"), false},
 			{"a program that is called as a member is", n1, caller, false},
 			{"a member, where TLS is being brought in", either, s.issue(ca, time.Hour, "n2"), true},
 			{"a program, where TLS is being brought in", either, s.issue(ca, time.Hour, "billing"), false},

@@ -81,7 +81,7 @@ func (s *site) write(node string, ca, shown Pair) Paths {
 	return Paths{Cert: path(".pem"), Key: path(".key"), CA: path(".ca"), ClientCA: path(".ca")}
 }
 
-var names = map[string][]string{"localhost:1": {"n1", "one.example"}, "localhost:2": {"n2", "two.example"}, "localhost:3": {"n_3"}}
+var names = map[string][]string{"localhost:1": {"n1", "one.example"}, "localhost:2": {"n2", "two.example", "10.0.0.2"}, "localhost:3": {"n_3"}}
 
 // node opens the peers of one with these files, which are watched until the site ends.
 func (s *site) node(paths Paths, change func(*Options)) *Peers {
