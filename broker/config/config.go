@@ -86,7 +86,7 @@ type OIDC struct {
 	Roles     []OIDCRole `yaml:"roles" help:"what each value of that claim allows; the first that the claim has counts"`
 }
 
-// An OIDCRole is what a value of the claim allows; patterns as of a token.
+// An OIDCRole is what a value of the claim allows; patterns as of a token, nil for all.
 type OIDCRole struct {
 	Value       string   `yaml:"value"`
 	Role        string   `yaml:"role"`

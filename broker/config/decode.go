@@ -127,7 +127,10 @@ func decodeStruct(name string, field reflect.Value, raw any) error {
 			return fmt.Errorf("unknown key %s.%s%s", name, entry, DidYouMean(entry, names(field.Type())))
 		}
 		if raw == nil {
-			continue
+			if f.Type.Kind() != reflect.Slice {
+				continue
+			}
+			raw = []any{} // left out, a list may stand for all that there is: null must not
 		}
 		if err := decode(name+"."+entry, field.FieldByIndex(f.Index), raw); err != nil {
 			return err

@@ -198,3 +198,43 @@ func TestSettings_nullLeavesTheDefault(t *testing.T) {
 		t.Errorf("differs from the defaults (-default +got):\n%s", diff)
 	}
 }
+
+// Left out, they are for all; a list that is there must say so.
+func TestSettings_takeAnEmptyListOfARoleForNoneAtAll(t *testing.T) {
+	for _, given := range []string{"[]", `""`, `","`, "null", "~", ""} {
+		for _, key := range []string{"topics", "targets"} {
+			roles := "[{value: ops, role: operator, " + key + ": " + given + "}]"
+			section := "api: {oidc: {issuer: 'https://id.example.com', audience: carillon, roles: " + roles + "}}"
+			for _, load := range []func() (Settings, error){
+				func() (Settings, error) { return loadWith(t, section) },
+				func() (Settings, error) {
+					return loadWith(t, "", "--api.oidc.issuer=https://id.example.com", "--api.oidc.audience=carillon", "--api.oidc.roles="+roles)
+				},
+			} {
+				s, err := load()
+				if err != nil {
+					t.Fatal(err)
+				}
+				want := "api.oidc.roles[0]." + key + ` is "[]": it has no pattern; write ["*"], or leave it out, for all`
+				if err := s.Config.Validate(); err == nil || err.Error() != want {
+					t.Errorf("%s: %s:\n got %v\nwant %s", key, given, err, want)
+				}
+			}
+		}
+	}
+}
+
+func TestConfig_printsARoleForAllAsItWasRead(t *testing.T) {
+	before, err := loadWith(t, "", "--api.oidc.issuer=https://id.example.com", "--api.oidc.audience=carillon", "--api.oidc.roles=[{value: ops, role: operator}]")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var out strings.Builder
+	if err := before.Print(&out); err != nil {
+		t.Fatal(err)
+	}
+	after, err := loadWith(t, out.String())
+	if err != nil || after.Config.Validate() != nil {
+		t.Errorf("printed:\n%s\nerrors %v, %v", out.String(), err, after.Config.Validate())
+	}
+}

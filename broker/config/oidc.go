@@ -39,7 +39,16 @@ func (p *problems) checkOIDC(c OIDC) {
 			p.add(field+".value", "", "write what the claim %s of those has who have the role", c.RoleClaim)
 		}
 		p.oneOf(field+".role", r.Role, "viewer", "operator", "admin")
-		p.checkPatterns(field+".topics", r.Topics)
-		p.checkPatterns(field+".targets", r.Targets)
+		p.checkNarrowing(field+".topics", r.Topics)
+		p.checkNarrowing(field+".targets", r.Targets)
 	}
+}
+
+// checkNarrowing refuses a list that was given without a pattern in it: left out it allows all, which whoever
+// writes an empty one may not mean.
+func (p *problems) checkNarrowing(field string, patterns []string) {
+	if patterns != nil && len(patterns) == 0 {
+		p.add(field, "[]", `it has no pattern; write ["*"], or leave it out, for all`)
+	}
+	p.checkPatterns(field, patterns)
 }

@@ -69,7 +69,9 @@ func valueNode(v reflect.Value) *yaml.Node {
 	case reflect.Struct:
 		entry := &yaml.Node{Kind: yaml.MappingNode, Style: yaml.FlowStyle}
 		for field := range fields(v.Type()) {
-			if value := v.FieldByIndex(field.Index); value.Kind() != reflect.String || value.Len() > 0 {
+			value := v.FieldByIndex(field.Index)
+			leftOut := value.Kind() == reflect.String && value.Len() == 0 || value.Kind() == reflect.Slice && value.IsNil()
+			if !leftOut {
 				entry.Content = append(entry.Content, textNode(field.Tag.Get("yaml")), valueNode(value))
 			}
 		}
