@@ -1,11 +1,13 @@
 package access
 
 import (
+	"bytes"
 	"crypto/subtle"
 	"encoding/hex"
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"path"
 	"regexp"
 	"slices"
@@ -60,15 +62,23 @@ func (b Book) Check(token string) (Grant, error) {
 // ReadBook reads the text of a token file. Every error names the path, the line and what
 // to do, and shows no value that may be a secret in a wrong place.
 func ReadBook(path string, text []byte) (Book, error) {
-	var document yaml.Node
-	if err := yaml.Unmarshal(text, &document); err != nil {
-		return Book{}, fmt.Errorf("%s: %w: correct it, or restore it", path, err)
-	}
-	if len(document.Content) == 0 {
-		return Book{}, nil
+	in := yaml.NewDecoder(bytes.NewReader(text))
+	var documents [2]yaml.Node // the second to see that there is none: what it says of a token would not count
+	for i := range documents {
+		err := in.Decode(&documents[i])
+		if errors.Is(err, io.EOF) {
+			break
+		}
+		if err != nil {
+			return Book{}, fmt.Errorf("%s: %w: correct it, or restore it", path, err)
+		}
 	}
 	r := bookReader{path: path}
-	r.book(document.Content[0])
+	if second := documents[1]; !second.IsZero() {
+		r.wrong(second.Line, "the --- here begins a second document: put all tokens into the first")
+	} else if first := documents[0]; len(first.Content) > 0 {
+		r.book(first.Content[0])
+	}
 	return r.read, errors.Join(r.problems...)
 }
 
@@ -191,7 +201,9 @@ func (r *bookReader) patterns(key string, list *yaml.Node, e *Entry) {
 	}
 	var patterns []string
 	for _, node := range list.Content {
-		if err := CheckPattern(node.Value); err != nil { // what is no single value has none
+		if node.ShortTag() == "!!null" {
+			r.wrong(node.Line, "%s: an item is null: write a pattern, or take the item out", key)
+		} else if err := CheckPattern(node.Value); err != nil { // what is no single value has none
 			r.wrong(node.Line, "%s: %q: %v", key, node.Value, err)
 		}
 		patterns = append(patterns, node.Value)

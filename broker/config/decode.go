@@ -7,8 +7,6 @@ import (
 	"strconv"
 	"strings"
 	"time"
-
-	"go.yaml.in/yaml/v3"
 )
 
 // DurationRemedy is what to do about a duration that cannot be read.
@@ -76,12 +74,15 @@ func decodeList(name string, field reflect.Value, raw any) error {
 		wrong.Remedy = "write a list such as [{" + names(field.Type().Elem())[0] + ": ...}]"
 	}
 	if text, ok := raw.(string); ok && ofStructs {
-		var document yaml.Node
 		raw = nil
-		if yaml.Unmarshal([]byte(text), &document) != nil || asWritten(&document).Decode(&raw) != nil {
+		if document, err := onlyDocument([]byte(text)); err != nil || asWritten(&document).Decode(&raw) != nil {
 			return wrong
 		}
 	} else if ok {
+		if text = strings.TrimSpace(text); strings.HasPrefix(text, "[") && strings.Index(text, "]") == len(text)-1 {
+			// It would be one name, and as a pattern a single character of those within.
+			return &FieldError{Field: name, Value: text, Remedy: "write names parted by commas, without brackets"}
+		}
 		raw = splitNames(text)
 	}
 	items, ok := raw.([]any)
@@ -90,6 +91,9 @@ func decodeList(name string, field reflect.Value, raw any) error {
 	}
 	list := reflect.MakeSlice(field.Type(), len(items), len(items))
 	for i, item := range items {
+		if item == nil {
+			return &FieldError{Field: fmt.Sprintf("%s[%d]", name, i), Value: "null", Remedy: "write a value, or take the item out"}
+		}
 		if err := decode(fmt.Sprintf("%s[%d]", name, i), list.Index(i), item); err != nil {
 			return err
 		}

@@ -1,8 +1,10 @@
 package config
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"reflect"
 	"strings"
@@ -18,8 +20,8 @@ func readFile(path string) (map[string]any, error) {
 	if err != nil {
 		return nil, fmt.Errorf("read configuration: %w", err)
 	}
-	var document yaml.Node
-	if err := yaml.Unmarshal(text, &document); err != nil {
+	document, err := onlyDocument(text)
+	if err != nil {
 		if strings.Contains(err.Error(), "unknown anchor") { // which it names: a secret, perhaps
 			err = errors.New("a value begins with * and is not in quotes: put it in quotes")
 		}
@@ -37,6 +39,23 @@ func readFile(path string) (map[string]any, error) {
 		return nil, fmt.Errorf("read configuration %s: %w", path, err)
 	}
 	return tree, nil
+}
+
+// onlyDocument parses a text that must have no second document: nobody would read that. Of an empty one it
+// returns the zero Node.
+func onlyDocument(text []byte) (document yaml.Node, err error) {
+	in := yaml.NewDecoder(bytes.NewReader(text))
+	if err := in.Decode(&document); err != nil && !errors.Is(err, io.EOF) {
+		return yaml.Node{}, err
+	}
+	var second yaml.Node
+	switch err := in.Decode(&second); {
+	case err == nil:
+		return yaml.Node{}, fmt.Errorf("the --- in line %d begins a second document: write one alone", second.Line)
+	case !errors.Is(err, io.EOF):
+		return yaml.Node{}, err
+	}
+	return document, nil
 }
 
 // asWritten makes every value text, as the file has it: YAML takes the password

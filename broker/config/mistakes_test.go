@@ -20,6 +20,14 @@ func TestSettings_refuseWhatIsNoKey(t *testing.T) {
 		{"log: {level: info}\nlog: {level: warn}\n", `mapping key "log" already defined at line 1`},
 		{"routes: [{from: *x}]", "a value begins with * and is not in quotes: put it in quotes"},
 		{"log: [", "did not find expected node content"},
+		{"log: {level: warn}\n---\nlog: {format: json}\n", "carillon.yaml: the --- in line 2 begins a second document: write one alone"},
+		{"log: {level: warn}\n---\n", "carillon.yaml: the --- in line 2 begins a second document: write one alone"},
+		{"log: {level: warn}\n---\nlog: [", "did not find expected node content"},
+		{"targets: {deny: [null]}", `targets.deny[0] is "null": write a value, or take the item out`},
+		{"targets:\n  deny:\n  - secret\n  -\n", `targets.deny[1] is "null": write a value, or take the item out`},
+		{"routes: [~]", `routes[0] is "null": write a value, or take the item out`},
+		{"api: {oidc: {roles: [{value: ops, role: viewer, topics: [~]}]}}", `api.oidc.roles[0].topics[0] is "null": write a value, or take the item out`},
+		{"targets: {deny: '[__*]'}", `targets.deny is "[__*]": write names parted by commas, without brackets`},
 	} {
 		_, err := loadWith(t, test.file)
 		if err == nil || !strings.HasSuffix(err.Error(), test.want) {
@@ -39,6 +47,9 @@ func TestSettings_refuseWhatCannotBeRead(t *testing.T) {
 		{"--routes=[{from: x, max_missing_targets: few}]", `routes[0].max_missing_targets is "few": write a whole number`},
 		{"--routes=[{from: x, partitioner: md5}]", `routes[0].partitioner is "md5": there is no such partitioner; use murmur2, crc32, fnv1a or source`},
 		{"--routes=[{from: [x]}]", `routes[0].from is "[x]": write a single value`},
+		{"--routes=[{from: x}]\n---\n[{from: y}]", `routes is "[{from: x}]\n---\n[{from: y}]": write a list such as [{from: ...}]`},
+		{"--targets.deny=[__*]", `targets.deny is "[__*]": write names parted by commas, without brackets`},
+		{"--targets.deny= [a, \"b*\"] ", `targets.deny is "[a, \"b*\"]": write names parted by commas, without brackets`},
 		{"--routes={", `routes is "{": write a list such as [{from: ...}]`},
 	} {
 		_, err := loadWith(t, "", test.flag)
@@ -49,6 +60,17 @@ func TestSettings_refuseWhatCannotBeRead(t *testing.T) {
 		if _, ok := errors.AsType[*FlagError](err); !ok {
 			t.Errorf("%s: %v is no error of a flag", test.flag, err)
 		}
+	}
+}
+
+// A list of names in text may have brackets, of which a pattern is made.
+func TestSettings_takeBracketsOfPatterns(t *testing.T) {
+	s, err := loadWith(t, "---\nlog: {level: info}\n...\n", "--targets.deny=[ab]*,x[cd]", "--kafka.brokers=[::1]:9092")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff([]string{"[ab]*", "x[cd]"}, s.Config.Targets.Deny); diff != "" {
+		t.Error(diff)
 	}
 }
 
