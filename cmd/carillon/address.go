@@ -41,6 +41,23 @@ func (a *addresses) String() string { return strings.Join(*a, ",") }
 // Type is what the help shows behind the flag's name.
 func (a *addresses) Type() string { return "addresses" }
 
+// A filledText is a flag for text that refuses to be empty, as by a script whose variable is not set: it would count
+// as left out, and another cluster be asked than the one that was meant, or by somebody else.
+type filledText string
+
+func (f *filledText) Set(text string) error {
+	if text == "" {
+		return errors.New("give it a value, or leave it out")
+	}
+	*f = filledText(text)
+	return nil
+}
+
+func (f *filledText) String() string { return string(*f) }
+
+// Type is what the help shows behind the flag's name.
+func (f *filledText) Type() string { return "string" }
+
 // parseAddress returns host:port of an address or URL, with the path behind it under which the API is, if
 // that has one, and whether TLS is spoken there.
 func parseAddress(text string) (address string, encrypted bool, err error) {
@@ -75,7 +92,7 @@ type nodeFlags struct {
 // add declares --api and what goes with it.
 func (n *nodeFlags) add(cmd *cobra.Command) {
 	n.addReach(cmd.Flags())
-	cmd.Flags().StringVar(&n.context, "context", "", "`name` of the context to use, whatever the variables "+config.APIVariable+" and "+config.TokenVariable+" say\n"+
+	cmd.Flags().Var((*filledText)(&n.context), "context", "`name` of the context to use, whatever the variables "+config.APIVariable+" and "+config.TokenVariable+" say\n"+
 		"(default: the variable "+config.ContextVariable+", else the one in use)")
 	complete(cmd, "context", completeContexts)
 }
@@ -84,10 +101,10 @@ func (n *nodeFlags) add(cmd *cobra.Command) {
 func (n *nodeFlags) addReach(flags *pflag.FlagSet) {
 	flags.Var(&n.addresses, apiFlag, "API `addresses` of nodes, host:port, http://host:port or https://host:port, several with commas\n"+
 		"(default: the variable "+config.APIVariable+", else the context in use, else "+dev.API+")")
-	flags.StringVar(&n.tokenFile, "token-file", "", "`file` with the token to show to nodes (default: the variable "+config.TokenVariable+")")
-	flags.StringVar(&n.files.CA, "ca-file", "", "PEM `file` of the authorities that sign the nodes' certificates; TLS is spoken then (default with https: the system's)")
-	flags.StringVar(&n.files.Cert, "cert-file", "", "PEM `file` of the certificate to show to nodes that ask for one")
-	flags.StringVar(&n.files.Key, "key-file", "", "PEM `file` of the key of --cert-file")
+	flags.Var((*filledText)(&n.tokenFile), "token-file", "`file` with the token to show to nodes (default: the variable "+config.TokenVariable+")")
+	flags.Var((*filledText)(&n.files.CA), "ca-file", "PEM `file` of the authorities that sign the nodes' certificates; TLS is spoken then (default with https: the system's)")
+	flags.Var((*filledText)(&n.files.Cert), "cert-file", "PEM `file` of the certificate to show to nodes that ask for one")
+	flags.Var((*filledText)(&n.files.Key), "key-file", "PEM `file` of the key of --cert-file")
 }
 
 // kept returns the context whose nodes are asked, one without a name if it is none. Where addresses are

@@ -63,3 +63,18 @@ func TestNodeFlags_sayWhoIsAskedAndWhoAsks(t *testing.T) {
 		}
 	}
 }
+
+// Of a script whose variable is not set: the cluster of the context in use would be asked instead.
+func TestFlags_refuseToBeEmpty(t *testing.T) {
+	for _, flag := range []string{"api", "context", "token-file", "ca-file", "cert-file", "key-file", "config"} {
+		verb := []string{"pause", "--topic", "orders.delay", "--why", "stock-taking"}
+		if flag == "config" {
+			verb = []string{"token", "revoke", "4fQz81Lm", "--api.tokens", "tokens.yaml"}
+		}
+		var out, errs strings.Builder
+		code := run(t.Context(), append(verb, "--"+flag, ""), strings.NewReader(""), &out, &errs)
+		if code != exitUsage || !strings.Contains(errs.String(), "--"+flag) || strings.Count(errs.String(), "\n") != 1 {
+			t.Errorf("--%s: exit code %d, %q, want %d", flag, code, errs.String(), exitUsage)
+		}
+	}
+}

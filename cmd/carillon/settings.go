@@ -13,7 +13,7 @@ import (
 
 // addConfigFlags declares a flag for the file and one for each of the keys.
 func addConfigFlags(flags *pflag.FlagSet, keys []config.Key) {
-	flags.StringP(config.FileFlag, "c", "", "configuration file (or "+config.FileVariable+")")
+	flags.VarP(new(filledText), config.FileFlag, "c", "configuration file (or "+config.FileVariable+")")
 	for _, k := range keys {
 		flags.Var(&flagValue{text: k.Text(config.Default()), kind: k.Kind()}, k.Name, k.Help)
 		if k.Kind() == "bool" {
