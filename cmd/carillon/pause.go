@@ -102,7 +102,7 @@ func (f *pausedFlags) pause() (client.Pause, error) {
 func tellChange(cmd *cobra.Command, p client.Pause, change client.PauseChange, participle string) error {
 	if was := change.Was; was != nil {
 		_, err := fmt.Fprintf(cmd.OutOrStdout(), "%s %s is paused already, by %s since %s: %s\nNothing was changed: resume it first to give another reason.\n",
-			p.Kind, p.Name, was.Who, time.UnixMilli(was.Since).UTC().Format(time.RFC3339), table.Text(was.Why))
+			p.Kind, p.Name, table.Text(was.Who), time.UnixMilli(was.Since).UTC().Format(time.RFC3339), table.Text(was.Why))
 		return err
 	}
 	if !change.Changed {
