@@ -76,6 +76,16 @@ func (ca Pair) IssueCaller(name string, now time.Time, lasts time.Duration) (Pai
 	})
 }
 
+// NodeNames returns the hosts, ids and addresses that the certificate in the text is issued to: none if it is one of
+// IssueCaller. An error names the path, where the text is from.
+func NodeNames(path string, text []byte) ([]string, error) {
+	chain, err := readChain(path, text)
+	if err != nil {
+		return nil, err
+	}
+	return namesIn(chain[0]), nil
+}
+
 // sign makes a key and signs its certificate; by itself without a CA.
 func sign(template, ca *x509.Certificate, caKey any) (Pair, error) {
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)

@@ -262,12 +262,15 @@ func namesOne(c *x509.Certificate, names []string) bool {
 	})
 }
 
-func issuedTo(c *x509.Certificate) string {
+func issuedTo(c *x509.Certificate) string { return fmt.Sprintf("%q", namesIn(c)) }
+
+// namesIn returns all that the certificate is issued to.
+func namesIn(c *x509.Certificate) []string {
 	names := slices.Clone(c.DNSNames)
 	for _, ip := range c.IPAddresses {
 		names = append(names, ip.String())
 	}
-	return fmt.Sprintf("%q", names)
+	return names
 }
 
 // retireWithin is the time in which connections from before a change are closed.

@@ -168,6 +168,9 @@ func certClientCommand() *cobra.Command {
 			if name == authorityFile || slices.ContainsFunc(s.Config.Cluster.Members, func(m config.Member) bool { return m.ID == name }) {
 				return fmt.Errorf("%[1]s.pem and %[1]s.key are the authority's, or a member's of %[2]s: choose another name", name, membersKey)
 			}
+			if err := checkNoNodeHas(dir, name); err != nil {
+				return err
+			}
 			ca, err := readAuthority(dir)
 			if err != nil {
 				return err
@@ -183,6 +186,24 @@ func certClientCommand() *cobra.Command {
 	cmd.Flags().StringVar(&lasts, "valid-for", nodeLasts, "`duration` for which it is valid")
 	addConfigFlags(cmd.Flags(), keysOf(membersKey))
 	return cmd
+}
+
+// checkNoNodeHas refuses the name of a pair that is a node's, also of one that the configuration does not name: the
+// node would take the program's in its place.
+func checkNoNodeHas(dir, name string) error {
+	path := filepath.Join(dir, name+".pem")
+	text, err := reload.File{Path: path, Optional: true}.Read()
+	if err != nil || text == nil {
+		return err
+	}
+	issued, err := certs.NodeNames(path, text)
+	if err != nil {
+		return fmt.Errorf("%w, or choose another name", err)
+	}
+	if len(issued) > 0 {
+		return fmt.Errorf("%s is issued to %q, as the certificate of a node is: choose another name, or another folder with --dir", path, issued)
+	}
+	return nil
 }
 
 func addCertDir(cmd *cobra.Command, dir *string) {
