@@ -193,8 +193,12 @@ func (c *Client) post(ctx context.Context, path string, body, into any) error {
 	return c.do(request, into)
 }
 
-// mostAnswered bounds the answer that is read, in bytes.
-const mostAnswered = 4 << 20
+// mostAnswered bounds the answer that is read, in bytes, as package client does: a record has 16 MiB at most, and
+// as base64 a third more.
+const mostAnswered = 32 << 20
+
+// ErrTooLong is returned when a node answers with more than is read.
+var ErrTooLong = fmt.Errorf("the answer is longer than %d bytes", mostAnswered)
 
 // do decodes a success into the given value, unless that is nil.
 func (c *Client) do(request *http.Request, into any) error {
@@ -206,9 +210,12 @@ func (c *Client) do(request *http.Request, into any) error {
 		return fmt.Errorf("ask %s: %w", c.address, err)
 	}
 	defer answer.Body.Close()
-	body, err := io.ReadAll(io.LimitReader(answer.Body, mostAnswered))
+	body, err := io.ReadAll(io.LimitReader(answer.Body, mostAnswered+1))
 	if err != nil {
 		return fmt.Errorf("ask %s: %w", c.address, err)
+	}
+	if len(body) > mostAnswered {
+		return fmt.Errorf("ask %s: %w: read %s by another program, such as curl", c.address, ErrTooLong, request.URL)
 	}
 	if answer.StatusCode != http.StatusOK {
 		var f failure

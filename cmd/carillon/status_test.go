@@ -164,3 +164,21 @@ func TestStatus_ofAnotherVersionIsNotCalledSilence(t *testing.T) {
 		t.Errorf("got %v, want %s", err, want)
 	}
 }
+
+func TestStatus_ofVeryManyTargetsIsReadWhole(t *testing.T) {
+	padding := 5 << 20
+	node := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		fmt.Fprintf(w, `{"node": "n1", "parked": [%s"orders"]}`, strings.Repeat(" ", padding))
+	}))
+	defer node.Close()
+	address := node.Listener.Addr().String()
+	if status, err := api.NewClient(address).Status(t.Context()); err != nil || len(status.Parked) != 1 {
+		t.Errorf("got %v, %v", status.Parked, err)
+	}
+	padding = 32 << 20
+	_, err := api.NewClient(address).Status(t.Context())
+	want := "ask " + address + ": the answer is longer than 33554432 bytes: read http://" + address + "/v1/status by another program, such as curl"
+	if err = (nodes{}).explain(address, err); err == nil || err.Error() != want {
+		t.Errorf("got %v, want %s", err, want)
+	}
+}
