@@ -87,7 +87,7 @@ func (c Config) dialer() (dialFunc, error) {
 	}
 	dial = dialInTime(dial)
 	if c.Kafka.TLS.Enabled {
-		config, err := tlsConfig(c.Kafka.TLS)
+		config, err := tlsConfig(c.Kafka.TLS, c.Logger)
 		if err != nil {
 			return nil, err
 		}

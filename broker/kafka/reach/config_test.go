@@ -53,6 +53,70 @@ func TestUnusableSettingsNameFieldValueAndRemedy(t *testing.T) {
 	}
 }
 
+// Of a renewed pair one file is written first, and Kafka is dialled at any moment.
+func TestClientCertificate_isTheLastThatCouldBeUsed(t *testing.T) {
+	before, after := kafkatest.NewCertificates(t), kafkatest.NewCertificates(t)
+	var log bytes.Buffer
+	config, err := tlsConfig(config.TLS{Cert: before.Cert, Key: before.Key}, slog.New(slog.NewTextHandler(&log, nil)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	certificate := func() string {
+		t.Helper()
+		shown, err := config.GetClientCertificate(nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return string(shown.Certificate[0])
+	}
+	replace := func(path, by string) {
+		t.Helper()
+		text, err := os.ReadFile(by)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(path, text, 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	warned := func(times int, last string) {
+		t.Helper()
+		if got := log.String(); strings.Count(got, "level=WARN") != times || !strings.Contains(got, last) {
+			t.Errorf("want %d warnings and %q, logged:\n%s", times, last, got)
+		}
+	}
+	first := certificate()
+	replace(before.Cert, after.Cert)
+	for range 2 {
+		if certificate() != first {
+			t.Error("another is shown with half a pair")
+		}
+	}
+	warned(1, "name PEM files that belong together")
+	if err := os.Chmod(before.Key, 0o644); err != nil {
+		t.Fatal(err)
+	}
+	if certificate() != first {
+		t.Error("another is shown with a key that others may read")
+	}
+	warned(2, "run chmod o-rwx,g-w")
+	if err := os.Chmod(before.Key, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	replace(before.Key, after.Key)
+	second := certificate()
+	if second == first {
+		t.Error("the renewed pair is not shown")
+	}
+	if err := os.Remove(before.Key); err != nil {
+		t.Fatal(err)
+	}
+	if certificate() != second {
+		t.Error("another than the last is shown without a key")
+	}
+	warned(3, "no such file")
+}
+
 func TestClientLogsOneLevelLower(t *testing.T) {
 	var out bytes.Buffer
 	c := Config{Kafka: config.Kafka{Brokers: []string{"127.0.0.1:1"}}}
