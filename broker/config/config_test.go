@@ -109,6 +109,10 @@ func TestConfig_namesFieldValueAndRemedy(t *testing.T) {
 		{"an unknown role of an issuer", func(c *Config) { c.API.OIDC = oidc("https://a", "root") }, `api.oidc.roles[0].role is "root": use viewer, operator or admin`},
 		{"a role of an issuer for a broken pattern", func(c *Config) { c.API.OIDC = oidc("https://a", "viewer"); c.API.OIDC.Roles[0].Topics = []string{"["} }, `api.oidc.roles[0].topics is "[": write a pattern over topic names, such as "*.delay"; * ? and [abc] have a meaning`},
 		{"a role of an issuer for no topics", func(c *Config) { c.API.OIDC = oidc("https://a", "viewer"); c.API.OIDC.Roles[0].Topics = []string{} }, `api.oidc.roles[0].topics is "[]": it has no pattern; write ["*"], or leave it out, for all`},
+		{"a role of an issuer for more patterns than nodes tell each other", func(c *Config) {
+			c.API.OIDC = oidc("https://a", "viewer")
+			c.API.OIDC.Roles[0].Targets = []string{strings.Repeat("x", 6<<10)}
+		}, `api.oidc.roles[0] is "ops": topics and targets take 6228 bytes, 6144 at most: use fewer patterns, and wider ones`},
 		{"a role of nobody", func(c *Config) { c.API.OIDC = oidc("https://a", "viewer"); c.API.OIDC.Roles[0].Value = "" }, `api.oidc.roles[0].value is "": write what the claim groups of those has who have the role`},
 		{"a password without mechanism", func(c *Config) { c.Kafka.SASL.Password = "x" }, `kafka.sasl.mechanism is "": a user name or password is set; use plain, scram-256 or scram-512`},
 		{"an unknown mechanism", func(c *Config) { c.Kafka.SASL = SASL{"gssapi", "u", "p"} }, `kafka.sasl.mechanism is "gssapi": use plain, scram-256 or scram-512`},

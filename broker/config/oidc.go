@@ -4,6 +4,8 @@ import (
 	"cmp"
 	"fmt"
 	"net/url"
+
+	"github.com/carillonmq/carillon/broker/access"
 )
 
 // checkOIDC wants all of the section or nothing of it.
@@ -41,7 +43,15 @@ func (p *problems) checkOIDC(c OIDC) {
 		p.oneOf(field+".role", r.Role, "viewer", "operator", "admin")
 		p.checkNarrowing(field+".topics", r.Topics)
 		p.checkNarrowing(field+".targets", r.Targets)
+		if err := access.CheckSize(r.Grant()); err != nil {
+			p.add(field, r.Value, "%v", err)
+		}
 	}
+}
+
+// Grant returns what the role allows.
+func (r OIDCRole) Grant() access.Grant {
+	return access.Grant{Role: access.Role(r.Role), ReadPayload: r.ReadPayload, Topics: r.Topics, Targets: r.Targets}
 }
 
 // checkNarrowing refuses a list that was given without a pattern in it: left out it allows all, which whoever

@@ -181,11 +181,7 @@ func callers(w *watched, c config.API) (api.Callers, error) {
 	}
 	callers := api.Callers{Anonymous: c.AllowUnauthenticated}
 	if c.OIDC.Issuer != "" {
-		issuer, err := watchIssuer(w, c.OIDC)
-		if err != nil {
-			return api.Callers{}, err
-		}
-		callers.Issued = issuer.Check
+		callers.Issued = watchIssuer(w, c.OIDC).Check
 	}
 	if c.Tokens == "" {
 		return callers, nil
@@ -205,13 +201,10 @@ func callers(w *watched, c config.API) (api.Callers, error) {
 }
 
 // watchIssuer returns the issuer whose tokens count, whose keys are fetched once w runs.
-func watchIssuer(w *watched, c config.OIDC) (*issuer.Issuer, error) {
+func watchIssuer(w *watched, c config.OIDC) *issuer.Issuer {
 	roles := make([]issuer.Role, len(c.Roles))
 	for i, r := range c.Roles {
-		roles[i] = issuer.Role{Value: r.Value, Grant: access.Grant{Role: access.Role(r.Role), ReadPayload: r.ReadPayload, Topics: r.Topics, Targets: r.Targets}}
-		if err := access.CheckSize(roles[i].Grant); err != nil {
-			return nil, fmt.Errorf("api.oidc.roles[%d]: %w", i, err)
-		}
+		roles[i] = issuer.Role{Value: r.Value, Grant: r.Grant()}
 	}
 	known := issuer.New(issuer.Config{
 		URL: c.Issuer, Audience: c.Audience, CA: c.CA, NameClaim: c.NameClaim, RoleClaim: c.RoleClaim, Roles: roles,
@@ -227,5 +220,5 @@ func watchIssuer(w *watched, c config.OIDC) (*issuer.Issuer, error) {
 		}
 		return 0
 	}))
-	return known, nil
+	return known
 }

@@ -12,7 +12,8 @@ func configCommand() *cobra.Command {
 		Use:   "config",
 		Short: "Print the effective configuration and where each value came from",
 		Long: "Print the effective configuration as a configuration file, each value with where it came from\n" +
-			"as a comment, secrets masked. Fails when a node would not start with it.\n\n" +
+			"as a comment, secrets masked. Fails when no node would start with it; of the files that it names, such\n" +
+			"as certificates and tokens, none is read.\n\n" +
 			"A key of the file such as kafka.brokers is a flag, --kafka.brokers, and a variable,\n" +
 			"CARILLON_KAFKA_BROKERS. A flag wins over a variable, a variable over the file. Lists of names are\n" +
 			"separated by commas, lists of entries are written as in the file, in one line.",

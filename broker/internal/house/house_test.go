@@ -63,7 +63,7 @@ var rules = map[string]rule{
 	"broker/deliver":                {ours: []string{"broker/digest", "broker/mailbox", "broker/message", "broker/report", "broker/schedule", "raftfsm", "storage", "storage/name", "storage/outcomes"}},
 	"broker/ingest":                 {ours: []string{"broker/config", "broker/digest", "broker/message", "broker/report", "raftfsm", "storage"}},
 	"broker/message":                {ours: []string{"storage", "storage/codec"}},
-	"broker/config":                 {ours: []string{"broker/message"}, big: []string{"github.com/spf13/"}},
+	"broker/config":                 {ours: []string{"broker/access", "broker/message"}, big: []string{"github.com/spf13/"}},
 	"broker/kafka":                  {ours: []string{"broker/deadletter", "broker/deliver", "broker/ingest", "broker/kafka/reach", "broker/message", "client"}, big: []string{"github.com/twmb/franz-go"}},
 	"broker/kafka/reach":            {ours: []string{"broker/config", "broker/reload", "raftfsm/repeats"}, big: []string{"github.com/twmb/franz-go"}},
 	"broker/access":                 {ours: []string{"broker/reload"}},
