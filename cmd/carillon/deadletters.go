@@ -60,8 +60,10 @@ func (f *letterFlags) read(now time.Time) (filter client.Filter, err error) {
 	if filter.From, err = parseMoment("--since", f.since, now, back); err != nil {
 		return filter, err
 	}
-	filter.To, err = parseMoment("--before", f.before, now, back)
-	return filter, err
+	if filter.To, err = parseMoment("--before", f.before, now, back); err != nil {
+		return filter, err
+	}
+	return filter, checkSpan(filter, "--since", "--before", f.before)
 }
 
 func deadLettersListCommand() *cobra.Command {
@@ -77,6 +79,9 @@ func deadLettersListCommand() *cobra.Command {
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			filter, err := f.read(time.Now())
 			if err != nil {
+				return err
+			}
+			if err := checkLimit(limit); err != nil {
 				return err
 			}
 			return f.node.admin(cmd.Context(), func(ctx context.Context, cluster *client.Admin) error {

@@ -154,7 +154,7 @@ func printLife(w io.Writer, life client.Life, now time.Time) error {
 		out.Gap()
 		out.Row("ended", "how", "seq", "due", "target")
 		for _, o := range life.Outcomes {
-			out.Row(moment(o.At), o.Kind, seqOrNone(o.Seq), moment(o.Due), placeOf(o))
+			out.Row(moment(o.At), o.Kind, seqOrNone(o.Seq), dueOrNone(o.Due), placeOf(o))
 		}
 	}
 	return out.Flush()
@@ -192,6 +192,14 @@ func seqOrNone(seq uint64) any {
 		return "none"
 	}
 	return seq
+}
+
+// dueOrNone is the time at which it was due: a cancel that was refused never was.
+func dueOrNone(due int64) string {
+	if due == 0 {
+		return "none"
+	}
+	return moment(due)
 }
 
 // placeOf says where the message went, or would have gone.

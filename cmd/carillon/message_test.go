@@ -6,6 +6,7 @@ import (
 	"net/http/httptest"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/carillonmq/carillon/broker"
 	"github.com/carillonmq/carillon/client"
@@ -50,6 +51,35 @@ func TestPlaceOf_tellsARecordFromATarget(t *testing.T) {
 	} {
 		if got := placeOf(o); got != want {
 			t.Errorf("%+v is told as %q, want %q", o, got, want)
+		}
+	}
+}
+
+func TestPrintLife_tellsOfARefusedCancelNoTime(t *testing.T) {
+	var out strings.Builder
+	life := client.Life{Outcomes: []client.Outcome{{Kind: client.OutcomeRefused, At: 1_900_000_000_000, Target: "orders"}}}
+	if err := printLife(&out, life, time.Now()); err != nil {
+		t.Fatal(err)
+	}
+	if want := "2030-03-17T17:46:40.000Z  refused  none  none  orders\n"; strings.Contains(out.String(), "1970") || !strings.HasSuffix(out.String(), want) {
+		t.Errorf("want %q at the end of:\n%s", want, out.String())
+	}
+}
+
+// No node is asked: there is none.
+func TestFilters_refuseWhatNothingCanBeIn(t *testing.T) {
+	for _, test := range []struct{ command, want string }{
+		{"list --due-from 2h --due-before 1h", `--due-before is "1h": nothing is between --due-from and it; name a later time`},
+		{"count --due-before 1970-01-01T00:00:00Z", `--due-before is "1970-01-01T00:00:00Z": nothing is between --due-from and it; name a later time`},
+		{"bulk cancel --due-from 2030-01-01T00:00:00Z --due-before 2030-01-01T00:00:00Z --reason x", `--due-before is "2030-01-01T00:00:00Z": nothing is between --due-from and it; name a later time`},
+		{"dead-letters list --since 1h --before 2h", `--before is "2h": nothing is between --since and it; name a later time`},
+		{"list --limit -1", `--limit is "-1": use 1 or more, or 0 for all`},
+		{"dead-letters list --limit -1", `--limit is "-1": use 1 or more, or 0 for all`},
+	} {
+		var out, problem strings.Builder
+		code := run(t.Context(), append(strings.Fields(test.command), "--api", "127.0.0.1:1"), strings.NewReader(""), &out, &problem)
+		if code != exitUsage || problem.String() != "carillon: "+test.want+"\n" {
+			t.Errorf("%s: exit %d, %q; want %d, %q", test.command, code, problem.String(), exitUsage, test.want)
 		}
 	}
 }

@@ -70,8 +70,27 @@ func (f *filterFlags) read(now time.Time) (filter client.Filter, err error) {
 	if filter.From, err = parseMoment("--due-from", f.from, now, ahead); err != nil {
 		return filter, err
 	}
-	filter.To, err = parseMoment("--due-before", f.end, now, ahead)
-	return filter, err
+	if filter.To, err = parseMoment("--due-before", f.end, now, ahead); err != nil {
+		return filter, err
+	}
+	return filter, checkSpan(filter, "--due-from", "--due-before", f.end)
+}
+
+// checkSpan refuses an end, if one is given, that is not after the beginning. 1970 is none: as a number it would
+// be no end at all.
+func checkSpan(filter client.Filter, beginning, end, given string) error {
+	if given != "" && filter.To <= filter.From {
+		return &usageError{&config.FieldError{Field: end, Value: given, Remedy: "nothing is between " + beginning + " and it; name a later time"}}
+	}
+	return nil
+}
+
+// checkLimit refuses a number that would be taken for all.
+func checkLimit(limit int) error {
+	if limit < 0 {
+		return &usageError{&config.FieldError{Field: "--limit", Value: strconv.Itoa(limit), Remedy: "use 1 or more, or 0 for all"}}
+	}
+	return nil
 }
 
 // refuseEmpty refuses a flag that is given with nothing in it, as by a script whose variable is not set: without
@@ -138,8 +157,8 @@ func listCommand() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			if limit < 0 {
-				return &usageError{&config.FieldError{Field: "--limit", Value: strconv.Itoa(limit), Remedy: "use 1 or more, or 0 for all"}}
+			if err := checkLimit(limit); err != nil {
+				return err
 			}
 			return flags.node.admin(cmd.Context(), func(ctx context.Context, cluster *client.Admin) error {
 				if asJSON {

@@ -59,7 +59,9 @@ func tokenCreateCommand() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			fmt.Fprintln(cmd.OutOrStdout(), token)
+			if _, err := fmt.Fprintln(cmd.OutOrStdout(), token); err != nil {
+				return fmt.Errorf("print the token: %w: nobody has it, so revoke the last one that `carillon token list` shows of %s, and make another", err, path)
+			}
 			fmt.Fprintf(cmd.ErrOrStderr(), "carillon: this is the token of %s, which is not shown again; its digest is in %s\n", g.Name, path)
 			return nil
 		},
