@@ -15,6 +15,7 @@ import (
 // A Decision is what follows from their answers.
 type Decision struct {
 	Found  bool   // bootstrap: we are a founder
+	First  bool   // with Found: nobody is one yet, see Confirm
 	RaftID string // join under this id: we were replaced
 	Wait   error  // neither yet; why, ErrOtherDisk among others
 	Remedy bool   // waiting alone will not help
@@ -53,8 +54,8 @@ func replaced(me Identity, lived []Standing) bool {
 }
 
 // founding wants every member to have answered with the same list as ours: where an
-// API address differs, one could found that the others never hear of. It does not show
-// when the same wrong address is in all lists: then those who ask there name it.
+// API address differs, one could found that the others never hear of. The same wrong
+// address in all lists shows when the node asks itself (Confirm).
 func founding(cfg Config, answers map[string]Standing) Decision {
 	if !cfg.Bootstrap {
 		return Decision{Remedy: true, Wait: errors.New("cluster.bootstrap: false, and no member has a cluster to join: set it to true on all members to found one")}
@@ -65,7 +66,27 @@ func founding(cfg Config, answers map[string]Standing) Decision {
 	if silent := unanswered(cfg, answers); silent != "" {
 		return Decision{Wait: fmt.Errorf("before founding a cluster all members must say that they are empty; %s", silent)}
 	}
-	return Decision{Found: true}
+	return Decision{Found: true, First: true}
+}
+
+// Confirm returns what becomes of a decision to be among the first founders, by what answers at this node's own API address.
+// A second process with this node's id, a pod of an upgrade say, would found the cluster as well with a disk of
+// its own. The others, who ask at that address, know one of the two; but both would ask them for votes under one id,
+// and lead in one term. The one that is not there must wait even while nobody is: the other may be about to start.
+func (d Decision) Confirm(me Identity, cfg Config, said Standing, err error) Decision {
+	at := ""
+	for _, m := range cfg.Members {
+		if m.ID == me.NodeID {
+			at = m.API
+		}
+	}
+	switch {
+	case err != nil:
+		return Decision{Wait: fmt.Errorf("before founding a cluster this node must answer at its own api address in cluster.members, %q: %w", at, err)}
+	case said.NodeID != me.NodeID || said.Incarnation != me.Incarnation:
+		return Decision{Remedy: true, Wait: fmt.Errorf("cluster.members: another process, %s, answers at %q, the api address of this node: stop one of the two, or correct node.id or the address", said.NodeID, at)}
+	}
+	return d
 }
 
 // joining looks for the non-voter that replacing has made of us. Enough

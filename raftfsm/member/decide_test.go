@@ -11,6 +11,28 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
+// Who founds a cluster is the process that answers at its address, and no other of its id.
+func TestConfirm(t *testing.T) {
+	cfg := Config{NodeID: "n3", Members: []Member{{ID: "n1", API: "a:2"}, {ID: "n3", API: "c:2"}}}
+	me := Identity{NodeID: "n3", Incarnation: "i3"}
+	first := Decision{Found: true, First: true}
+	for _, tt := range []struct {
+		said Standing
+		err  error
+		want Decision // Wait: a part of the text
+	}{
+		{Standing{NodeID: "n3", Incarnation: "i3"}, nil, first},
+		{Standing{NodeID: "n3", Incarnation: "other"}, nil, Decision{Remedy: true, Wait: errors.New(`another process, n3, answers at "c:2"`)}},
+		{Standing{NodeID: "n1", Incarnation: "i1"}, nil, Decision{Remedy: true, Wait: errors.New(`another process, n1, answers at "c:2"`)}},
+		{Standing{}, errors.New("refused"), Decision{Wait: errors.New(`its own api address in cluster.members, "c:2": refused`)}},
+	} {
+		got := first.Confirm(me, cfg, tt.said, tt.err)
+		if got.Found != tt.want.Found || got.First != tt.want.First || got.Remedy != tt.want.Remedy || !says(got.Wait, tt.want.Wait) {
+			t.Errorf("%+v, %v: %+v", tt.said, tt.err, got)
+		}
+	}
+}
+
 func TestDecide(t *testing.T) {
 	members := []Member{{ID: "n1", Raft: "a:1", API: "a:2"}, {ID: "n2", Raft: "b:1", API: "b:2"}, {ID: "n3", Raft: "c:1", API: "c:2"}}
 	cfg := Config{NodeID: "n3", ClusterName: "c", Members: members, Bootstrap: true}
@@ -46,7 +68,7 @@ func TestDecide(t *testing.T) {
 	}{
 		{"nobody answers", nil, Decision{Wait: errors.New(`no answer from n1 at "a:2", n2 at "b:2": start it, or correct its api address in cluster.members`)}},
 		{"one is silent", []Standing{empty("n1")}, Decision{Wait: errors.New(`no answer from n2 at "b:2": start it`)}},
-		{"all are empty", []Standing{empty("n1"), empty("n2")}, Decision{Found: true}},
+		{"all are empty", []Standing{empty("n1"), empty("n2")}, Decision{Found: true, First: true}},
 		{"founded with this disk", []Standing{lives("n1", "i3", old)}, Decision{Found: true}},
 		{"founded with this disk, one still empty", []Standing{lives("n1", "i3", old), empty("n2")}, Decision{Found: true}},
 		{"founded with this disk, one is starting", []Standing{lives("n1", "i3", old), starting}, Decision{Found: true}},

@@ -21,6 +21,10 @@ func (n *Node) birthLoop(ctx context.Context) {
 	for ctx.Err() == nil {
 		answers := n.askAll(ctx)
 		d := member.Decide(n.identityNow(), n.self, answers)
+		if d.First && len(n.cfg.Members) > 1 {
+			said, err := n.askSelf(ctx)
+			d = d.Confirm(n.identityNow(), n.self, said, err)
+		}
 		if d.Wait == nil {
 			n.warnOfDifferences(answers)
 			if err := n.beBorn(d, answers); err != nil && ctx.Err() == nil {
@@ -71,6 +75,18 @@ func (n *Node) askAll(ctx context.Context) map[string]member.Standing {
 	}
 	wg.Wait()
 	return answers
+}
+
+// askSelf returns what answers at this node's own API address.
+func (n *Node) askSelf(ctx context.Context) (member.Standing, error) {
+	ctx, cancel := context.WithTimeout(ctx, n.patience())
+	defer cancel()
+	for _, m := range n.cfg.Members {
+		if m.ID == n.cfg.NodeID {
+			return n.cfg.AskMember(ctx, m)
+		}
+	}
+	return member.Standing{}, errors.New("cluster.members does not name this node")
 }
 
 // beBorn writes down who we are now, and starts Raft.

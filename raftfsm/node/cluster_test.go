@@ -114,6 +114,30 @@ func TestBirth_waitsForAllMembers(t *testing.T) {
 	})
 }
 
+// Two processes have the id of n1, and each a disk of its own: one at n1's addresses, and one elsewhere, which is there first. Both
+// hear from the others that all is empty.
+func TestBirth_isNotGivenToASecondProcessOfOneID(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := newCluster(t, 3, nil)
+		cfg := c.config("n1")
+		cfg.DataDir, cfg.ListenAddr = t.TempDir(), "localhost:7399"
+		twin, err := Open(t.Context(), cfg)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer twin.Close()
+		c.open("n2", "n3")
+		time.Sleep(10 * time.Second)
+		c.open("n1")
+		c.leader()
+		c.agree()
+		time.Sleep(10 * time.Second)
+		if s := twin.Status(); s.State != "unborn" || !strings.Contains(s.Waiting, "another") {
+			t.Errorf("the second n1 is %s: %s", s.State, s.Waiting)
+		}
+	})
+}
+
 func TestBirth_ofASlowFounder(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := newCluster(t, 3, nil)

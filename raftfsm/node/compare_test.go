@@ -53,26 +53,27 @@ func TestBirth_refusesAPIAddressesThatDiffer(t *testing.T) {
 	})
 }
 
-// n2 hears from all, and founds; it is not heard of by the others until one of them
-// has its address right.
-func TestBirth_withTheSameWrongAPIAddressInAllListsEndsWhenOneIsCorrected(t *testing.T) {
+// n2 hears from all that they are empty, and finds that nobody reaches it.
+func TestBirth_withTheSameWrongAPIAddressInAllListsWaitsUntilItIsCorrected(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := newCluster(t, 3, nil)
 		c.misaddress("typo.test:7401", "n1", "n2", "n3")
 		c.open("n1", "n2", "n3")
-		c.eventually("founder", func() bool { return c.nodes["n2"].Status().State != "unborn" })
 		time.Sleep(time.Minute)
-		for _, id := range []string{"n1", "n3"} {
-			if s := c.nodes[id].Status(); s.State != "unborn" || !strings.Contains(s.Waiting, `no answer from n2 at "typo.test:7401": start it, or correct its api address`) {
+		for id, want := range map[string]string{
+			"n1": `no answer from n2 at "typo.test:7401": start it, or correct its api address`,
+			"n2": `this node must answer at its own api address in cluster.members, "typo.test:7401"`,
+			"n3": `no answer from n2 at "typo.test:7401": start it, or correct its api address`,
+		} {
+			if s := c.nodes[id].Status(); s.State != "unborn" || !strings.Contains(s.Waiting, want) {
 				t.Errorf("%s is %s: %s", id, s.State, s.Waiting)
 			}
 		}
 
-		c.close("n1")
+		c.close("n1", "n2", "n3")
 		c.tune = nil
-		c.open("n1")
+		c.open("n1", "n2", "n3")
 		c.leader()
-		c.eventually("all are in", func() bool { return c.nodes["n3"].Status().Leader != "" })
 		c.agree()
 	})
 }
