@@ -12,7 +12,7 @@ import (
 const (
 	// mostAtOnce bounds the bodies of requests that are worked on at a time, in bytes.
 	mostAtOnce = 128 << 20
-	// leastBody is what a request counts as whose body is smaller: an answer takes room, too.
+	// leastBody is what a request counts as whose body, and whose answer, is smaller.
 	leastBody = 64 << 10
 )
 
@@ -63,9 +63,63 @@ func (g *gate) let(serve func(http.ResponseWriter, *http.Request, *place)) http.
 			g.complain(w, problem{Problem: noRoom()})
 			return
 		}
-		serve(w, r, p)
+		answer := &heldAnswer{ResponseWriter: w, room: p, reads: r.Method == http.MethodGet || r.Method == http.MethodHead}
+		serve(answer, r, p)
+		answer.begin()
 	}
 }
+
+// A heldAnswer has the room of its request while it is written: a page with payloads has megabytes, and who does not read it
+// keeps them for as long as an answer may take. One to a read that has no room is not begun, and says that instead.
+type heldAnswer struct {
+	http.ResponseWriter
+	room    *place
+	reads   bool
+	code    int // is yet to be written; 0: none is
+	begun   bool
+	refused bool
+}
+
+// WriteHeader waits for the first bytes of the answer.
+func (a *heldAnswer) WriteHeader(code int) {
+	if a.begun || code < http.StatusOK {
+		a.ResponseWriter.WriteHeader(code)
+	} else if a.code == 0 {
+		a.code = code
+	}
+}
+
+func (a *heldAnswer) begin() {
+	if !a.begun && a.code != 0 {
+		a.ResponseWriter.WriteHeader(a.code)
+	}
+	a.begun = true
+}
+
+func (a *heldAnswer) Write(b []byte) (int, error) {
+	if !a.begun && !a.room.hold(int64(len(b))) && a.reads {
+		a.begun, a.refused = true, true
+		clear(a.Header())
+		a.room.gate.complain(a.ResponseWriter, problem{Problem: noRoom()})
+	}
+	if a.refused {
+		return len(b), nil
+	}
+	a.begin()
+	return a.ResponseWriter.Write(b)
+}
+
+// FlushError is for http.ResponseController.
+func (a *heldAnswer) FlushError() error {
+	if a.refused {
+		return nil
+	}
+	a.begin()
+	return http.NewResponseController(a.ResponseWriter).Flush()
+}
+
+// Unwrap is for http.ResponseController.
+func (a *heldAnswer) Unwrap() http.ResponseWriter { return a.ResponseWriter }
 
 // noRoom tells a caller so.
 func noRoom() client.Problem {

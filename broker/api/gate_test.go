@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"net/http/httptest"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -246,4 +247,69 @@ func TestGate_isNotFilledBySmallRequests(t *testing.T) {
 	if begun < 1000 || g.free < mostAtOnce/4 {
 		t.Errorf("%d requests begun leave %d bytes", begun, g.free)
 	}
+}
+
+// A reader that takes nothing of its page keeps others of its own out, and nobody else.
+func TestGate_countsPagesThatAreNotRead(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const page = 4 << 20
+		g := newGate(answers{quiet()})
+		release := make(chan struct{})
+		serve := g.let(func(w http.ResponseWriter, r *http.Request, _ *place) {
+			w.Header().Set("ETag", "a page's")
+			w.WriteHeader(http.StatusAccepted)
+			_, _ = w.Write(make([]byte, page))
+		})
+		ask := func(method string) *stuckWriter {
+			w := &stuckWriter{header: http.Header{}, release: release}
+			go serve(w, httptest.NewRequest(method, "http://n/", nil))
+			return w
+		}
+		var greedy []*stuckWriter
+		for range 60 {
+			greedy = append(greedy, ask(http.MethodGet))
+		}
+		synctest.Wait()
+		sent, refused := 0, 0
+		for _, w := range greedy {
+			switch w.code {
+			case http.StatusAccepted:
+				sent++
+			case http.StatusTooManyRequests:
+				refused++
+				if w.header.Get("ETag") != "" {
+					t.Error("a refusal has the header of the page")
+				}
+			}
+		}
+		if sent+refused != 60 || sent*page > 56<<20 || sent < 10 {
+			t.Errorf("%d pages are sent, %d refused", sent, refused)
+		}
+		done := ask(http.MethodPost)
+		synctest.Wait()
+		if done.code != http.StatusAccepted {
+			t.Errorf("the answer to a write that was done is %d", done.code)
+		}
+		close(release)
+		synctest.Wait()
+		if g.free != mostAtOnce || len(g.held) != 0 {
+			t.Errorf("%d bytes are free, %d callers hold some", g.free, len(g.held))
+		}
+	})
+}
+
+// A stuckWriter sends nothing larger than a refusal before it is released.
+type stuckWriter struct {
+	header  http.Header
+	code    int
+	release chan struct{}
+}
+
+func (w *stuckWriter) Header() http.Header  { return w.header }
+func (w *stuckWriter) WriteHeader(code int) { w.code = code }
+func (w *stuckWriter) Write(b []byte) (int, error) {
+	if len(b) > leastBody {
+		<-w.release
+	}
+	return len(b), nil
 }
