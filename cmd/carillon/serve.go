@@ -10,6 +10,7 @@ import (
 	"os"
 	"runtime"
 	"runtime/debug"
+	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/collectors"
@@ -109,7 +110,7 @@ func serve(ctx context.Context, c config.Config, stderr io.Writer) (err error) {
 	if err != nil {
 		return fmt.Errorf("start node %s: %w", c.Node.ID, err)
 	}
-	defer func() { err = errors.Join(err, node.Close()) }()
+	defer func() { err = errors.Join(err, inTime(node.Close)) }()
 	letters, err := kafka.NewLetters(reach.Config{Kafka: c.Kafka, ClientID: clientID(c), Logger: log})
 	if err != nil {
 		return err
@@ -151,6 +152,23 @@ func serve(ctx context.Context, c config.Config, stderr io.Writer) (err error) {
 	err = group.Wait()
 	log.Info("node stopped", "node", c.Node.ID)
 	return err
+}
+
+// closePatience is how long a node may take to close, well within the time that whoever has ended a process waits
+// before it is killed.
+const closePatience = 10 * time.Second
+
+// inTime calls what closes the node, and returns an error when that takes too long: a disk that hangs may take minutes, and
+// to end as a crash does loses nothing.
+func inTime(closeNode func() error) error {
+	closed := make(chan error, 1)
+	go func() { closed <- closeNode() }()
+	select {
+	case err := <-closed:
+		return err
+	case <-time.After(closePatience):
+		return fmt.Errorf("the node did not close within %v, as when its disk hangs: the process ends as it is, and the next start goes on from what is on the disk", closePatience)
+	}
 }
 
 // nodeConfig is the part of the configuration that the replicated side needs.
