@@ -99,7 +99,8 @@ type Broker struct {
 	ahead        func(schedule.Store) schedule.Store
 	reach        *reach
 	progress     progress
-	keeps        time.Duration // how long leadership is kept after a term that ends in doubt; of Run alone
+	keeps        time.Duration // how long leadership is kept after a term that has ended in doubt, and
+	doubted      time.Time     // when the last one has; both of Run alone
 	skew         *skew
 	queries      *query.Desk
 	orders       *order.Desk
@@ -195,18 +196,17 @@ func (b *Broker) Run(ctx context.Context) error {
 
 // lead runs terms for as long as the leadership lasts. After a doubt it gives
 // leadership away, if there is somebody to take it, and else tries again. It does so ever later
-// while terms here are short: one that can begin on no node would go round by the hundred.
+// while doubts follow each other: a term that can begin on no node would go round by the hundred.
 func (b *Broker) lead(ctx context.Context, leadership *node.Leadership) {
 	const (
 		pause     = 500 * time.Millisecond
 		mostPause = 10 * time.Second
-		longTerm  = time.Minute
+		calm      = 2 * time.Minute
 	)
 	defer b.hasBegun.Store(false)
 	for {
 		report := report.New()
 		b.report.Store(report)
-		begun := time.Now()
 		err := b.runTerm(ctx, leadership, report)
 		b.report.Store(nil)
 		if ctx.Err() != nil {
@@ -217,9 +217,10 @@ func (b *Broker) lead(ctx context.Context, leadership *node.Leadership) {
 		if over {
 			return
 		}
-		if time.Since(begun) >= longTerm {
+		if time.Since(b.doubted) >= calm {
 			b.keeps = 0
 		}
+		b.doubted = time.Now()
 		select {
 		case <-leadership.Done():
 			return

@@ -199,11 +199,12 @@ func (s *Store) lookInMemory(h name.Hash) lookup {
 	return l
 }
 
-// findInTables returns the newest message alive that memory has for the name, and how many it looked at. The caller holds mu.
+// findInTables returns the newest message alive that memory has for the name, and how many it looked at in the table that takes
+// what comes: one that is being flushed is not changed, so there the dead are looked at until it is. The caller holds mu.
 func (s *Store) findInTables(h name.Hash) (best name.Row, found bool, asked int) {
 	for _, t := range s.tables() {
 		r, ok, n := t.Find(h, s.hasName)
-		if asked += n; ok && r.Seq > best.Seq {
+		if asked = n; ok && r.Seq > best.Seq { // the last one takes what comes
 			best, found = r, true
 		}
 	}

@@ -147,7 +147,7 @@ func (m *manifest) openFile() (err error) {
 
 // settle makes durable what was read, on which logs are cut and cleared: the process before may have been killed before a
 // commit was synced. Where a sync failed that is not enough, since what it was to write counts as written. Such a file was to be
-// replaced (recover), and what is left of the try tells if it was not.
+// replaced (recover), and what is left of that tells if it was not.
 func (m *manifest) settle() error {
 	if err := disk.SyncFile(m.path()); err != nil {
 		return err
@@ -155,7 +155,12 @@ func (m *manifest) settle() error {
 	if _, err := os.Stat(m.freshPath()); err != nil {
 		return nil // it is not there
 	}
-	return m.startAnew(&m.current)
+	err := disk.MarkFull(m.startAnew(&m.current))
+	if errors.Is(err, disk.ErrFull) { // only a node that runs makes room
+		m.log.Warn("no room to write the manifest anew, which a sync that failed calls for: the next start tries it again", "error", err)
+		return m.openFile()
+	}
+	return err
 }
 
 // load reads everything into current and opens the segments.
@@ -330,9 +335,11 @@ func (m *manifest) setCurrent(c contents) {
 // old ones be relied on.
 func (m *manifest) recover(next *contents, cause error) error {
 	m.log.Error("manifest commit failed", "commit", next.number, "error", cause)
-	_ = m.db.Close() // where that leaves it locked, it cannot be opened again
+	_ = os.WriteFile(m.freshPath(), nil, 0o600) // should this process end before it is decided, the next start decides (settle)
+	_ = m.db.Close()                            // where that leaves it locked, it cannot be opened again
 	number, err := m.reopen()
 	if err == nil && number == m.current.number {
+		_ = os.Remove(m.freshPath())
 		return cause
 	}
 	if err == nil {

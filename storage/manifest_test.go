@@ -74,6 +74,9 @@ func TestCommit_thatWasNotWrittenChangesNothing(t *testing.T) {
 		}
 		return nil
 	})
+	if _, err := os.Stat(s.manifest.freshPath()); !errors.Is(err, os.ErrNotExist) {
+		t.Errorf("the mark of a file to be replaced: %v", err)
+	}
 	requireReopens(t, crash(t, dir, t.TempDir()), named, 1)
 	flush(t, s, 2)
 	requireReopens(t, crash(t, dir, t.TempDir()), m, 1)

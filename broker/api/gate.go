@@ -96,8 +96,13 @@ func (a *heldAnswer) begin() {
 	a.begun = true
 }
 
+// Write takes what is refused for written. Of a stream that has begun the part for which there is no room is an error, which
+// ends it.
 func (a *heldAnswer) Write(b []byte) (int, error) {
-	if !a.begun && !a.room.hold(int64(len(b))) && a.reads {
+	if !a.refused && a.reads && !a.room.hold(int64(len(b))) {
+		if a.begun {
+			return 0, errNoRoom
+		}
 		a.begun, a.refused = true, true
 		clear(a.Header())
 		a.room.gate.complain(a.ResponseWriter, problem{Problem: noRoom()})
@@ -109,13 +114,14 @@ func (a *heldAnswer) Write(b []byte) (int, error) {
 	return a.ResponseWriter.Write(b)
 }
 
-// FlushError is for http.ResponseController.
+// FlushError is for http.ResponseController. Who streams learns by it that the answer is refused.
 func (a *heldAnswer) FlushError() error {
-	if a.refused {
-		return nil
-	}
 	a.begin()
-	return http.NewResponseController(a.ResponseWriter).Flush()
+	err := http.NewResponseController(a.ResponseWriter).Flush()
+	if a.refused {
+		return errNoRoom
+	}
+	return err
 }
 
 // Unwrap is for http.ResponseController.

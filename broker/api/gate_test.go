@@ -298,6 +298,33 @@ func TestGate_countsPagesThatAreNotRead(t *testing.T) {
 	})
 }
 
+// A stream for which there is no room ends, be it at its first page or later: there may be millions behind.
+func TestGate_endsAStreamThatHasNoRoom(t *testing.T) {
+	for name, first := range map[string]int{"its first page is too long": mostAtOnce, "a later one is": 100} {
+		g := newGate(answers{quiet()})
+		steps := 0
+		out := timedRecorder{httptest.NewRecorder()}
+		g.let(func(w http.ResponseWriter, r *http.Request, _ *place) {
+			w.WriteHeader(http.StatusOK)
+			l := newLines(w)
+			for size := first; l.err == nil && steps < 1000; size = mostAtOnce {
+				l.write(strings.Repeat("a", size))
+				l.flush()
+				steps++
+			}
+		})(out, httptest.NewRequest(http.MethodGet, "http://n/", nil))
+		want := map[bool]int{true: http.StatusTooManyRequests, false: http.StatusOK}[first == mostAtOnce]
+		if steps > 2 || out.Code != want {
+			t.Errorf("%s: %d steps, status %d", name, steps, out.Code)
+		}
+	}
+}
+
+type timedRecorder struct{ *httptest.ResponseRecorder }
+
+// SetWriteDeadline is for http.ResponseController.
+func (timedRecorder) SetWriteDeadline(time.Time) error { return nil }
+
 // A stuckWriter sends nothing larger than a refusal before it is released.
 type stuckWriter struct {
 	header  http.Header

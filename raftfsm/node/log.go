@@ -60,7 +60,7 @@ func (l hclogger) log(level slog.Level, msg string, args []any) {
 	if !l.slog.Enabled(context.Background(), level) {
 		return
 	}
-	if level >= slog.LevelInfo && l.said.Again(msg+"\n"+peerOf(args)) {
+	if level >= slog.LevelInfo && msg != ofMembers && l.said.Again(msg+"\n"+peerOf(args)) {
 		level = slog.LevelDebug
 	}
 	plain := make([]any, len(args))
@@ -80,6 +80,9 @@ func (l hclogger) log(level slog.Level, msg string, args []any) {
 
 // ofFlushes are what raft says of each flush, several times a second under load. That one has failed says flushLoop.
 var ofFlushes = []string{"starting snapshot up to", "snapshot complete up to", "compacting logs", "no logs to truncate", "failed to take snapshot"}
+
+// ofMembers is what raft says of each change of members.
+const ofMembers = "updating configuration"
 
 // peerOf returns the peers that a line of raft is about, "" if it is about none.
 func peerOf(args []any) string {

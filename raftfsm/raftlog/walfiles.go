@@ -1,6 +1,7 @@
 package raftlog
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"io"
@@ -9,6 +10,7 @@ import (
 	"sync"
 	"syscall"
 
+	"github.com/carillonmq/carillon/storage/disk"
 	"github.com/hashicorp/go-hclog"
 	"github.com/hashicorp/raft-wal/types"
 )
@@ -181,7 +183,8 @@ func (w *walFile) takeBack() error {
 	if err := clearBytes(w.WritableFile, w.from, w.to-w.from); err != nil {
 		return err
 	}
-	if err := w.WritableFile.Sync(); err != nil {
+	// The file may be new, and raft-wal syncs its name no more if that is what failed.
+	if err := cmp.Or(w.WritableFile.Sync(), disk.SyncDir(w.files.dir)); err != nil {
 		return err
 	}
 	w.from, w.to, w.failed = 0, 0, false

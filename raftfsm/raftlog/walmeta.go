@@ -65,7 +65,11 @@ func (m *walMeta) Load(dir string) (types.PersistentState, error) {
 		}
 		return state, nil
 	}
-	if err := m.settle(dir, segment.FileName(*tail), extents[len(extents)-1]); err != nil {
+	settle := func() error { return m.settle(dir, segment.FileName(*tail), extents[len(extents)-1]) }
+	if err = settle(); m.files.giveUpReserve(err) { // some file systems write nothing in place
+		err = settle()
+	}
+	if err != nil {
 		return state, fmt.Errorf("settle the end of segment %s: %w", segment.FileName(*tail), err)
 	}
 	sealed, err := sealedTail(segment.NewFiler(dir, m.files), *tail)
