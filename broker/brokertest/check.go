@@ -144,7 +144,12 @@ func (p *player) checkStores() {
 	}
 	for deadline := time.Now().Add(time.Minute); p.observer.digest(p.nodes) < len(p.nodes); p.watch(time.Now().Add(time.Second)) {
 		if time.Now().After(deadline) {
-			p.t.Errorf("digest: nodes that have nothing to do have not applied the same")
+			var applied []string
+			for _, n := range p.nodes {
+				s := n.raft().Status()
+				applied = append(applied, fmt.Sprintf("%s (%s) has applied %d of %d, committed %d", n.member.ID, s.State, s.AppliedIndex, s.LastIndex, s.CommitIndex))
+			}
+			p.t.Errorf("digest: nodes that have nothing to do have not applied the same: %s", strings.Join(applied, ", "))
 			return
 		}
 	}

@@ -354,15 +354,14 @@ func (o *observer) advance(n *node, s storage.State) {
 }
 
 // digest compares all that nodes have which have applied the same. It returns how many nodes, at
-// most, have applied the same and have the same.
+// most, have the same. One that has received it counts entries of Raft's own, behind the last command, as well.
 func (o *observer) digest(nodes []*node) (most int) {
 	synctest.Wait() // as in sample
 	type sum struct {
 		node *node
 		sum  [32]byte
-		same int
 	}
-	sums := make(map[uint64]sum)
+	sums, same := make(map[uint64]sum), make(map[[32]byte]int)
 	for _, n := range nodes {
 		store := n.raft().Store()
 		index := store.State().AppliedIndex
@@ -377,14 +376,14 @@ func (o *observer) digest(nodes []*node) (most int) {
 		first, known := sums[index]
 		if !known {
 			first = sum{node: n, sum: got}
+			sums[index] = first
 		}
 		if first.sum != got {
 			o.found("digest", "the schedules of %s and %s differ after log entry %d", first.node.member.ID, n.member.ID, index)
 			continue
 		}
-		first.same++
-		sums[index] = first
-		most = max(most, first.same)
+		same[got]++
+		most = max(most, same[got])
 	}
 	return most
 }
