@@ -40,7 +40,31 @@ func Shorten(dir, topic string, by int64) (ends map[int32]int64, err error) {
 			return nil, err
 		}
 	}
-	return ends, nil
+	return ends, forgetSessions(filepath.Join(dir, "session_state.json"))
+}
+
+// forgetSessions takes fetch sessions out of what kfake knows of its clients when it ends. Kafka keeps none, and kfake
+// panics at one that asks by a topic id that there is no more.
+func forgetSessions(path string) error {
+	text, err := os.ReadFile(path)
+	if errors.Is(err, os.ErrNotExist) {
+		return nil
+	}
+	var all map[string]json.RawMessage
+	if err == nil {
+		err = json.Unmarshal(text, &all)
+	}
+	if err == nil {
+		delete(all, "fetchSessions")
+		text, err = json.Marshal(all)
+	}
+	if err == nil {
+		err = os.WriteFile(path, text, 0o600)
+	}
+	if err != nil {
+		return fmt.Errorf("forget fetch sessions: %w", err)
+	}
+	return nil
 }
 
 // A summary is what kfake writes of a partition when it ends. With what is not looked at here, and is left as it is.
