@@ -30,8 +30,8 @@ const (
 	// for each are read: when a hundred thousand of them have been missing for long
 	// enough, some are condemned and the others wait.
 	trialGap = 2 * time.Millisecond
-	// trialPatience is how long an absent target on trial is kept in mind without a message: the
-	// scheduler may have much to read for others first, and does not say when nothing waits.
+	// trialPatience is how long an absent or silent target on trial is kept in mind without a message:
+	// the scheduler may have much to read for others first, and does not say when nothing waits.
 	trialPatience = 15 * time.Minute
 )
 
@@ -50,7 +50,8 @@ const (
 //	            one too many
 //	on trial  a message comes                              its lane, which is on trial
 //	          Confirm comes                                parked
-//	          nothing comes for 30 s; absent: 15 min       forgotten
+//	          nothing comes for 30 s; if it was absent
+//	            or silent, for 15 min                      forgotten
 //	its lane  it fails for 2 s; on trial: once             parked
 //	          it has nothing to do for 30 s                forgotten
 //
@@ -343,8 +344,12 @@ func (s *onTrial) take(d *dispatcher, t *laneless, orders []order) []order {
 func (s *onTrial) hear(d *dispatcher, t *laneless, _ PartitionCount) { d.wakeAfter(t, idleAfter) }
 
 func (s *onTrial) wake(d *dispatcher, t *laneless) {
-	if t.absent.since != 0 && time.Since(s.since) < trialPatience {
+	switch patient := time.Since(s.since) < trialPatience; {
+	case patient && t.absent.since != 0:
 		d.probe(t) // or it would have to be absent as long again
+		return
+	case patient && s.silentSince != 0:
+		d.wakeAfter(t, idleAfter) // or all that waits for it would be sent at once
 		return
 	}
 	t.letters.relieve() // it was not fed: nothing waits

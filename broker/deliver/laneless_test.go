@@ -239,6 +239,31 @@ func TestLane_isTriedLessOftenTheLongerNothingAnswers(t *testing.T) {
 	})
 }
 
+// The scheduler may take a while to come to a target that goes on trial: it is tried with one message all the same.
+func TestLane_isTriedWithOneMessageThatIsFedLate(t *testing.T) {
+	for _, late := range []time.Duration{idleAfter / 2, 2 * idleAfter, 10 * time.Minute} {
+		synctest.Test(t, func(t *testing.T) {
+			b := newBench(t)
+			b.sink.topic("orders", 1).silent = true
+			due := b.accept("orders", 50, nil)
+			b.Hand(due)
+			for healed := false; !healed; {
+				b.after(100 * time.Millisecond)
+				healed = slices.ContainsFunc(b.verdicts(), isHealed)
+			}
+			sent := 0
+			b.sink.sent = func(Delivery) { sent++ }
+			b.after(late)
+			b.Hand(due)
+			b.after(stallAfter)
+			if sent != 1 {
+				t.Errorf("%d messages were sent %v after the target went on trial, want 1", sent, late)
+			}
+			b.stop()
+		})
+	}
+}
+
 // While Kafka says nothing of a target it is asked each second.
 func TestDispatcher_hearsSoonThatKafkaAnswersAgain(t *testing.T) {
 	for wait := range 5 {
