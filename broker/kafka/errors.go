@@ -12,6 +12,9 @@ var (
 	errThrottled = errors.New("no answer from Kafka while this node is over its request quota: raise request_percentage for its user or client id")
 	// errReplaced is why a partition stalls whose records before the next one are others than those that were read.
 	errReplaced = errors.New("records that were read already have been replaced")
+	// errEnoughUnpacked has the Kafka client fetch a batch again, when what it has fetched was polled.
+	errEnoughUnpacked = errors.New("other batches wait to be polled")
+	errNoDecompressor = errors.New("the Kafka client has no decompressor")
 	// errClosed is what Poll returns after Close.
 	errClosed = errors.New("source is closed")
 )

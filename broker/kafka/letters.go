@@ -119,6 +119,10 @@ func (l *Letters) Read(ctx context.Context, spans []deadletter.Span, bytes int) 
 		}
 		at[p.Topic][p.Number] = kgo.NewOffset().At(s.From)
 	}
+	unpacker, err := newUnpacker()
+	if err != nil {
+		return nil, err
+	}
 	client, err := l.client(
 		kgo.ConsumePartitions(at),
 		kgo.FetchIsolationLevel(kgo.ReadCommitted()),
@@ -127,7 +131,8 @@ func (l *Letters) Read(ctx context.Context, spans []deadletter.Span, bytes int) 
 		kgo.FetchMaxWait(lettersMaxWait),
 		kgo.FetchMaxBytes(fetchMaxBytes),
 		kgo.FetchMaxPartitionBytes(fetchMaxPartitionBytes),
-		kgo.MaxDecompressBatchBytes(maxDecompressedBytes),
+		kgo.WithDecompressor(unpacker),
+		kgo.WithHooks(unpacker),
 	)
 	if err != nil {
 		return nil, err
@@ -135,6 +140,7 @@ func (l *Letters) Read(ctx context.Context, spans []deadletter.Span, bytes int) 
 	defer client.Close()
 	for !r.done(bytes) {
 		fetches := client.PollRecords(ctx, maxPollLetters)
+		unpacker.polled(client)
 		if err := ctx.Err(); err != nil {
 			return nil, err
 		}
@@ -180,7 +186,7 @@ func (r *reading) take(fetches kgo.Fetches) (err error) {
 				}
 				if large, ok := errors.AsType[*kgo.ErrDecompressTooLarge](p.Err); ok { // there is no reading it
 					r.reach(i, large.NextOffset)
-				} else if p.Err != nil && !r.stretches[i].Whole {
+				} else if p.Err != nil && !errors.Is(p.Err, errEnoughUnpacked) && !r.stretches[i].Whole {
 					err = errors.Join(err, fmt.Errorf("%s/%d: %w", topic.Topic, p.Partition, p.Err))
 				}
 			}

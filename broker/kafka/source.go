@@ -19,10 +19,9 @@ import (
 
 const (
 	// A paused Source holds at most one fetch for each Kafka broker, which these bound as compressed by
-	// the producer. A single batch that is larger is read nevertheless.
+	// the producer, and its unpacker without that. A single batch that is larger is read nevertheless.
 	fetchMaxBytes          = 1 << 20
 	fetchMaxPartitionBytes = 256 << 10
-	maxDecompressedBytes   = 64 << 20
 
 	defaultFetchMaxWait = 2 * time.Second
 
@@ -38,6 +37,7 @@ var _ ingest.Source = (*Source)(nil)
 // What is fetched belongs to the goroutine of Poll alone. Assign leaves the wanted set for it and wakes it.
 type Source struct {
 	client    *kgo.Client
+	unpacker  *unpacker        // of client
 	hearing   *reach.Hearing   // of both clients
 	asking    *kgo.Client      // for all that is not fetched: no answer waits behind a fetch that waits for records
 	questions *reach.Questions // put with asking
@@ -67,6 +67,10 @@ func NewSource(c reach.Config, matches func(topic string) bool) (*Source, error)
 	if wait == 0 {
 		wait = defaultFetchMaxWait
 	}
+	unpacker, err := newUnpacker()
+	if err != nil {
+		return nil, err
+	}
 	client, err := kgo.NewClient(append(options,
 		kgo.FetchIsolationLevel(kgo.ReadCommitted()),
 		kgo.KeepControlRecords(),       // a partition may end in a transaction marker: its offset is read too
@@ -75,7 +79,8 @@ func NewSource(c reach.Config, matches func(topic string) bool) (*Source, error)
 		kgo.FetchMaxWait(wait),
 		kgo.FetchMaxBytes(fetchMaxBytes),
 		kgo.FetchMaxPartitionBytes(fetchMaxPartitionBytes),
-		kgo.MaxDecompressBatchBytes(maxDecompressedBytes),
+		kgo.WithDecompressor(unpacker),
+		kgo.WithHooks(unpacker),
 	)...)
 	if err != nil {
 		return nil, fmt.Errorf("create Kafka client: %w", err)
@@ -87,6 +92,7 @@ func NewSource(c reach.Config, matches func(topic string) bool) (*Source, error)
 	}
 	return &Source{
 		client:    client,
+		unpacker:  unpacker,
 		hearing:   hearing,
 		asking:    asking,
 		questions: reach.NewQuestions(asking),
@@ -154,7 +160,9 @@ func (s *Source) poll(ctx context.Context) kgo.Fetches {
 		defer cancel()
 		ctx = timed
 	}
-	return s.client.PollRecords(ctx, maxPollRecords)
+	fetches := s.client.PollRecords(ctx, maxPollRecords)
+	s.unpacker.polled(s.client)
+	return fetches
 }
 
 // accept turns fetches into batches. Partitions with an error stall.
@@ -191,7 +199,7 @@ func (s *Source) accept(fetches kgo.Fetches) []ingest.Batch {
 				}
 				if large, ok := errors.AsType[*kgo.ErrDecompressTooLarge](fetched.Err); ok && large.NextOffset > p.next {
 					s.skip(p, &batch, large)
-				} else if fetched.Err != nil {
+				} else if fetched.Err != nil && !errors.Is(fetched.Err, errEnoughUnpacked) {
 					s.fail(topic.Topic, fetched.Partition, p, fetched.Err)
 				}
 				if batch.Next > batch.From {

@@ -70,8 +70,8 @@ func (s *Source) Failures() (failures []ingest.SourceFailure) {
 // known of them but their offsets: the dead letter of the first one says so for all.
 func (s *Source) skip(p *sourcePartition, batch *ingest.Batch, large *kgo.ErrDecompressTooLarge) {
 	problem := &message.Problem{Code: message.CodeTooLarge, Message: fmt.Sprintf(
-		"records of offset %d to %d were sent as one batch of more than %d bytes, uncompressed, and are not read: send smaller batches",
-		p.next, large.NextOffset-1, maxDecompressedBytes)}
+		"records of offset %d to %d were sent as one batch of more than %d bytes, uncompressed, or more than %d with what each record and header takes in memory, and are not read: send smaller batches",
+		p.next, large.NextOffset-1, mostUnpacked, mostBatch)}
 	s.log.Error("a batch in a delay topic is too large to be read and becomes one dead letter",
 		"topic", large.Topic, "partition", large.Partition, "reason", problem.Message)
 	batch.Arrivals = append(batch.Arrivals, ingest.Arrival{Offset: p.next, Problem: problem})
