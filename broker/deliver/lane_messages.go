@@ -32,9 +32,12 @@ const (
 	mostAllLoad = 64 << 20
 	mostShare   = 256 << 10
 	leastShare  = 16 << 10
-	// recordLoad is what a message in memory costs besides its stored body: itself, its
-	// headers, the record that is made of it and what a Kafka client keeps with that.
-	recordLoad = 1 << 10
+	// recordLoad is what a message in memory costs besides its stored body: itself, usualHeaders,
+	// the record that is made of it and what a Kafka client keeps with that. headerLoad is what each
+	// further header costs, in the message and in the record.
+	recordLoad   = 1 << 10
+	usualHeaders = 8
+	headerLoad   = 80
 )
 
 // An outgoing is a message with its payload, on its way to Kafka.
@@ -124,7 +127,9 @@ func (l *lane) load(size int) {
 func (l *lane) unload(o *outgoing) { l.load(-o.load()) }
 
 // load returns what the message costs in memory, in bytes.
-func (o *outgoing) load() int { return o.size + recordLoad }
+func (o *outgoing) load() int {
+	return o.size + recordLoad + headerLoad*max(len(o.message.Headers)-usualHeaders, 0)
+}
 
 // takeReady takes out the first message that is ready.
 func (l *lane) takeReady() *outgoing {

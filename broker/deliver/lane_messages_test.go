@@ -178,3 +178,13 @@ func TestLane_letsFlyWhatIsAnsweredInAMoment(t *testing.T) {
 		})
 	}
 }
+
+// A stored header may be two bytes, and takes many times that in memory.
+func TestOutgoing_countsItsHeaders(t *testing.T) {
+	for headers, want := range map[int]int{0: recordLoad + 7, usualHeaders: recordLoad + 7, 1_000_000: recordLoad + 7 + (1_000_000-usualHeaders)*headerLoad} {
+		o := outgoing{size: 7, message: message.Message{Headers: make([]message.Header, headers)}}
+		if o.load() != want {
+			t.Errorf("%d headers: %d bytes, want %d", headers, o.load(), want)
+		}
+	}
+}

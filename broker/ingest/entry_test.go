@@ -123,6 +123,25 @@ func TestEntry_tooLargeForTheScheduleIsADeadLetterThatFitsIt(t *testing.T) {
 	}
 }
 
+// An empty header is two bytes in Kafka and in storage, and forty and more wherever it is read.
+func TestEntry_takesNoRecordOfVeryManyHeaders(t *testing.T) {
+	for _, test := range []struct {
+		headers int
+		message string
+	}{
+		{MostHeaders, ""},
+		{MostHeaders + 1, "record with 10001 headers: send 10000 at most; they are left out here"},
+	} {
+		_, m, poison := testEntry(t, Arrival{Key: []byte("k"), Value: []byte("v"), Headers: make([]message.Header, test.headers), Instruction: Instruction{DueAt: testNow + 1, Partition: -1}})
+		if poison != (test.message != "") || header(m, client.HeaderErrorMessage) != test.message || string(m.Key) != "k" || string(m.Value) != "v" {
+			t.Errorf("%d headers: dead letter %t, %q, with key %q and value %q", test.headers, poison, header(m, client.HeaderErrorMessage), m.Key, m.Value)
+		}
+		if poison && len(m.Headers) > 10 {
+			t.Errorf("a dead letter with %d headers", len(m.Headers))
+		}
+	}
+}
+
 func TestEntry_saysHowLongItHadBeenDueAlready(t *testing.T) {
 	for dueAt, overdue := range map[int64]int64{testNow + 1: 0, testNow: 0, testNow - 5: 5, 0: testNow, -7: testNow} {
 		entry, m, _ := testEntry(t, Arrival{Value: []byte("v"), Instruction: Instruction{DueAt: dueAt, Partition: -1}})

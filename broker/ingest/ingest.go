@@ -37,6 +37,8 @@ const (
 	// raftfsm.MaxCommandBytes: one that is refused would end every term. Only records
 	// that the producer has compressed come near it.
 	MostRecord = 16 << 20
+	// MostHeaders bounds the headers of such a record: an empty one is two bytes, and forty each time that it is read.
+	MostHeaders = 10_000
 	// mostKept bounds key and headers that the dead letter of a larger one keeps.
 	mostKept = raftfsm.ProposalBytes
 )

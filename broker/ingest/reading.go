@@ -162,6 +162,9 @@ func objection(m *message.Message, to *destination, a *Arrival, form form, now i
 		return nil
 	case size > MostRecord:
 		return shorten(m, size)
+	case len(a.Headers) > MostHeaders:
+		m.Headers = nil
+		return &message.Problem{Code: message.CodeTooLarge, Message: fmt.Sprintf("record with %d headers: send %d at most; they are left out here", len(a.Headers), MostHeaders)}
 	case a.Problem != nil:
 		return a.Problem
 	case to.problem != nil:
