@@ -2,6 +2,7 @@ package node
 
 import (
 	"errors"
+	"os"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -286,5 +287,56 @@ func TestReplace_refusesWhatWouldStopTheCluster(t *testing.T) {
 		if err := c.nodes[others[0]].Replace(t.Context(), others[1]); !errors.Is(err, raftfsm.ErrNotLeader) {
 			t.Errorf("replaced by a follower: %v", err)
 		}
+	})
+}
+
+// A disk that is set back to an older copy has forgotten what it has acknowledged, and can elect a leader with one that never
+// had it. The third, which has it, must not follow: it would have one history up to there and another one from there on.
+func TestCluster_refusesALeaderOfAnotherHistory(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := newCluster(t, 3, func(cfg *Config) { cfg.FlushBytes = 64 << 10 })
+		c.open("n1", "n2", "n3")
+		has := c.leader()
+		l := startLoad(t, has)
+		for _, id := range []string{"n1", "n2", "n3"} {
+			c.born(id)
+		}
+		c.agree()
+		before := *l
+		back, never := otherThan(c, has), ""
+		for _, m := range c.members {
+			if m.ID != back && m.ID != has.cfg.NodeID {
+				never = m.ID
+			}
+		}
+		c.close(back)
+		older := t.TempDir()
+		if err := os.CopyFS(older, os.DirFS(c.dirs[back])); err != nil {
+			t.Fatal(err)
+		}
+		c.open(back)
+		c.close(never)
+		for range 100 {
+			must(t, has, l.batch(20, 200))
+		}
+		c.eventually("a flush", func() bool { return has.store.ManifestMeta().Index > 50 })
+		c.close(has.cfg.NodeID, back)
+		c.dirs[back] = older
+		c.open(back, never)
+		other := c.leader()
+		must(t, other, before.batch(20, 200))
+		c.open(has.cfg.NodeID)
+		select {
+		case err := <-c.nodes[has.cfg.NodeID].Failed():
+			if !errors.Is(err, raftfsm.ErrDamaged) || !strings.Contains(err.Error(), "older copy") {
+				t.Errorf("it ends with %v", err)
+			}
+		case <-time.After(time.Minute):
+			t.Errorf("it follows: %+v", c.nodes[has.cfg.NodeID].Status())
+		}
+		c.close(has.cfg.NodeID)
+		must(t, c.leader(), before.batch(20, 200))
+		c.agree()
+		c.closeAll()
 	})
 }

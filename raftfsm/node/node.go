@@ -183,7 +183,7 @@ func (n *Node) start() error {
 	}
 	n.transport = newTransport(n.streams, transportConfig{
 		whole: n.lean.Whole, saved: n.store.ManifestMeta, timeout: n.patience(), quietFor: n.cfg.Heartbeat * 2 / 3, wordEvery: n.cfg.Heartbeat / 2,
-		within: n.within, closed: n.closed,
+		within: n.within, term: n.stable.Term, fail: n.failWith, closed: n.closed,
 	}, newHCLogger(n.cfg.Logger, "raft-net").until(n.closed))
 	shots := &raftfsm.Snapshots{Store: n.store, Retain: n.retain, Fail: n.failWith, Received: n.noteReceived, Refuse: n.streams.refuse}
 	cfg := n.raftConfig(id)

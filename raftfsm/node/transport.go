@@ -1,6 +1,7 @@
 package node
 
 import (
+	"fmt"
 	"io"
 	"math"
 	"slices"
@@ -54,6 +55,8 @@ type transportConfig struct {
 	// within calls answer if raft is a follower in that very term, which then does not rise
 	// before answer returns, and reports whether it is.
 	within func(term uint64, answer func()) bool
+	term   func() uint64   // of this node, as it is written
+	fail   func(error)     // ends the node; it does not block
 	closed <-chan struct{} // by the node
 }
 
@@ -152,7 +155,13 @@ func (t *transport) forward() {
 			rpc = t.received(rpc)
 		case *raft.AppendEntriesRequest:
 			t.committed.Store(max(t.committed.Load(), req.LeaderCommitIndex)) // nobody else writes it
-			skipSaved(req, t.saved())
+			saved := t.saved()
+			if err := contradiction(req, saved); err != nil && req.Term >= t.term() {
+				t.fail(err)
+				rpc.Respond(nil, err)
+				continue
+			}
+			skipSaved(req, saved)
 		}
 		select {
 		case t.requests <- rpc:
@@ -160,6 +169,35 @@ func (t *transport) forward() {
 			return
 		}
 	}
+}
+
+// contradiction returns an error if the leader's log has something else where the schedule on disk ends than what is in that,
+// and nil if it has not, or the request does not tell. All of the schedule is committed, so each leader from that term on has
+// it in its log: this disk, or so many others that they could elect a leader without it, were set back to what they held
+// before. Raft compares logs alone, skipSaved would have it compare ours with ours, and the node would have one history up to
+// here and another one from here on.
+//
+// Terms never fall along a log, so one with a later term before the end of the schedule has another entry there. A leader
+// that was deposed may have such: of what this node knows the term of is the answer to that, and the schedule must
+// be looked at before.
+func contradiction(req *raft.AppendEntriesRequest, saved storage.SnapshotMeta) error {
+	differs := func(index, term uint64) bool {
+		return index > 0 && (index <= saved.Index && term > saved.Term || index == saved.Index && term != saved.Term)
+	}
+	index, term := req.PrevLogEntry, req.PrevLogTerm
+	found := differs(index, term)
+	for _, l := range req.Entries {
+		if found || l.Index > saved.Index {
+			break
+		}
+		index, term = l.Index, l.Term
+		found = differs(index, term)
+	}
+	if !found {
+		return nil
+	}
+	return fmt.Errorf("%w: the schedule ends with entry %d of term %d, and the leader has entry %d of term %d: this disk, or those of the others, hold an older copy of what they held before",
+		raftfsm.ErrDamaged, saved.Index, saved.Term, index, term)
 }
 
 // skipSaved takes out of a request what the schedule on disk stands for, which the log may not have any more. All of it is

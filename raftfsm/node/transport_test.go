@@ -2,15 +2,19 @@ package node
 
 import (
 	"context"
+	"errors"
 	"net"
 	"reflect"
+	"strings"
 	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
 
-	"github.com/carillonmq/carillon/storage"
 	"github.com/hashicorp/raft"
+
+	"github.com/carillonmq/carillon/raftfsm"
+	"github.com/carillonmq/carillon/storage"
 )
 
 // wires are the connections of a cluster: they note when they were written to, and may lose all for a moment of
@@ -277,6 +281,40 @@ func TestTransport_takesWhatTheScheduleHoldsForAgreed(t *testing.T) {
 		skipSaved(req, storage.SnapshotMeta{Index: 150, Term: 3})
 		if req.Term != 4 || req.PrevLogEntry != tt.wantPrevious || req.PrevLogTerm != tt.inTerm || !reflect.DeepEqual(req.Entries, tt.want) || req.LeaderCommitIndex != tt.wantCommitted {
 			t.Errorf("%s: %+v with %d entries", tt.name, req, len(req.Entries))
+		}
+	}
+}
+
+// A schedule that is saved is committed: no leader from its term on has anything else there.
+func TestTransport_findsALeaderOfAnotherHistory(t *testing.T) {
+	entries := func(from, to, term uint64) (all []*raft.Log) {
+		for index := from; index <= to; index++ {
+			all = append(all, &raft.Log{Index: index, Term: term})
+		}
+		return all
+	}
+	saved := storage.SnapshotMeta{Index: 150, Term: 3}
+	for _, tt := range []struct {
+		name           string
+		previous, term uint64
+		sent           []*raft.Log
+		want           string
+	}{
+		{"a heartbeat", 0, 0, nil, ""},
+		{"before", 100, 2, entries(101, 120, 3), ""},
+		{"the same", 100, 2, entries(101, 154, 3), ""},
+		{"later terms behind it", 149, 2, append(entries(150, 150, 3), entries(151, 154, 9)...), ""},
+		{"where it ends", 150, 3, entries(151, 154, 9), ""},
+		{"beyond", 160, 9, entries(161, 161, 9), ""},
+		{"a later term there", 149, 3, entries(150, 151, 4), "the leader has entry 150 of term 4"},
+		{"an earlier one there", 149, 2, entries(150, 151, 2), "the leader has entry 150 of term 2"},
+		{"a later one before it", 100, 3, entries(101, 120, 4), "the leader has entry 101 of term 4"},
+		{"and before what is sent", 100, 4, nil, "the leader has entry 100 of term 4"},
+		{"another one before what is sent", 150, 2, nil, "the leader has entry 150 of term 2"},
+	} {
+		err := contradiction(&raft.AppendEntriesRequest{Term: 9, PrevLogEntry: tt.previous, PrevLogTerm: tt.term, Entries: tt.sent}, saved)
+		if tt.want == "" && err != nil || tt.want != "" && (!errors.Is(err, raftfsm.ErrDamaged) || !strings.Contains(err.Error(), tt.want)) {
+			t.Errorf("%s: %v", tt.name, err)
 		}
 	}
 }

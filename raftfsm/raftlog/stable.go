@@ -76,6 +76,9 @@ func OpenStable(dir string) (*Stable, error) {
 	return s, nil
 }
 
+// Term returns the term that is written. It does not block.
+func (s *Stable) Term() uint64 { return s.term.Load() }
+
 // Set seals what is there then.
 func (s *Stable) Set(key, value []byte) error {
 	s.mu.Lock()
