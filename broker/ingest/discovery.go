@@ -76,6 +76,7 @@ func (d *discovery) pass(ctx context.Context) error {
 		if ctx.Err() == nil {
 			d.missKafka(err)
 		}
+		d.survey = survey{} // silence agrees with nothing
 		d.Report.SetLag(nil)
 		d.Report.SetProblem("kafka", fmt.Sprintf("cannot list the delay topics: %v", err))
 		d.tellReading(byPartition(state.Positions), errKafkaSilent)

@@ -2,6 +2,7 @@ package ingest
 
 import (
 	"context"
+	"errors"
 	"slices"
 	"testing"
 	"time"
@@ -143,4 +144,21 @@ func TestSurvey_beginsAnewWhenALookFails(t *testing.T) {
 			t.Errorf("look %d, after %v: done is %v", i, look.after, done)
 		}
 	}
+}
+
+// A broker that starts, goes away and starts once more lists nothing each time. Two such answers are not the word of all looks
+// in the time between them.
+func TestSurvey_beginsAnewWhenKafkaIsSilent(t *testing.T) {
+	withDiscovery(t, "", func(d *discovery, source *scriptedSource, look func() error) {
+		lookFor(t, source, look, time.Second)
+		source.err = errors.New("connection refused")
+		lookFor(t, source, look, confirmAfter+time.Second)
+		source.err = nil
+		lookFor(t, source, look, time.Second)
+		source.found = []toldPartition{toldOf("old.delay", 0, 1000)}
+		confirm(t, look)
+		if next, reads := source.starts()["old.delay"]; reads {
+			t.Errorf("reading begins at %d of a topic that held records when the cluster was born, and nobody has said where to start", next)
+		}
+	})
 }
