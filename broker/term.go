@@ -93,6 +93,7 @@ func (b *Broker) runTerm(running context.Context, leadership *node.Leadership, r
 		Store:  b.node.Store(),
 		Count:  b.metrics,
 		Now:    b.now,
+		Due:    b.clock.Due,
 		Logger: logger,
 		Report: report,
 

@@ -383,6 +383,36 @@ func TestClock_staysWhereNobodyAgrees(t *testing.T) {
 	})
 }
 
+// What is claimed cannot be cancelled any more. So while firing is stopped nothing is claimed, also not by what comes with a
+// short delay, for which the time goes on that delays are counted from.
+func TestClock_thatStopsFiringStopsClaimsAsWell(t *testing.T) {
+	onClocks(t, "nodes=3", func(c clockTest) {
+		for i, n := range c.nodes {
+			c.set(n, time.Duration(i)*time.Minute)
+			n.start()
+		}
+		leader := c.leader()
+		claimed := func() time.Time { return time.UnixMilli(leader.alive.Load().Store().State().Claim.Through) }
+		time.Sleep(30 * time.Second)
+		c.set(leader, 24*time.Hour)
+		time.Sleep(10 * time.Second)
+		c.wantProblem(leader, "no majority agrees")
+		before := claimed()
+		time.Sleep(5 * time.Minute)
+		c.produceSome("count=10", "every=100ms", "deliver-after=10ms")
+		if now := claimed(); now.After(before) {
+			t.Errorf("claimed from %v through %v while firing is stopped", before.UTC(), now.UTC())
+		}
+		for _, n := range c.nodes {
+			c.set(n, -wrong(n))
+		}
+		time.Sleep(20 * time.Second)
+		if got := c.arrived(); got != 10 {
+			t.Errorf("%d messages delivered once the clocks agree", got)
+		}
+	})
+}
+
 // A clock that drifts is found by the comparison that follows.
 func TestClock_thatDriftsGivesLeadershipAway(t *testing.T) {
 	onClocks(t, "nodes=3", func(c clockTest) {

@@ -76,7 +76,7 @@ func testCommand(t *testing.T, entry storage.Entry) (size int) {
 		return nil
 	}}
 	batch := Batch{Topic: "orders.delay", Next: 1}
-	pack.begin(&batch, false)
+	pack.begin(&batch, testNow, false)
 	if err := pack.add(&batch, &reading{operation: raftfsm.Operation{Verb: raftfsm.Schedule, Entry: entry}}, testNow); err != nil {
 		t.Fatal(err)
 	}

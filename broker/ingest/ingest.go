@@ -67,7 +67,8 @@ type Options struct {
 	Log    Log
 	Store  Store
 	Count  Count
-	Now    func() time.Time
+	Now    func() time.Time // what records may ask for is judged by it
+	Due    func() time.Time // by which messages are due and claimed; it stands still while the clock is not believed
 	Logger *slog.Logger
 	Report *report.Report
 	// ClaimLead is how far ahead of its due time a message is claimed, in milliseconds: what is

@@ -76,7 +76,7 @@ func takeForASecond(t *testing.T, source func() Source) *waitLog {
 	synctest.Test(t, func(t *testing.T) {
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 		defer cancel()
-		g := New(Options{ClaimLead: lead, Config: config.Default(), Source: source(), Log: log, Store: atLevel(storage.LevelTwo), Now: time.Now, Logger: slog.New(slog.DiscardHandler)})
+		g := New(Options{ClaimLead: lead, Config: config.Default(), Source: source(), Log: log, Store: atLevel(storage.LevelTwo), Now: time.Now, Due: time.Now, Logger: slog.New(slog.DiscardHandler)})
 		g.places.begin(partitionID{})
 		proposed := make(chan proposedIngest, 2000)
 		_ = g.take(ctx, proposed) // it ends with ctx
@@ -156,7 +156,7 @@ func TestIngest_remembersWhatIsDueSoonBeyondOneCommand(t *testing.T) {
 func TestIngest_logsAndCountsWhatItRefuses(t *testing.T) {
 	var lines logtest.Lines
 	counts := make(refusedCount)
-	g := New(Options{ClaimLead: lead, Config: config.Default(), Count: counts, Store: atLevel(storage.LevelTwo), Now: time.Now, Logger: lines.Logger()})
+	g := New(Options{ClaimLead: lead, Config: config.Default(), Count: counts, Store: atLevel(storage.LevelTwo), Now: time.Now, Due: time.Now, Logger: lines.Logger()})
 	var parts []packedPart
 	pack := packer{most: raftfsm.ProposalBytes, lead: lead, propose: func(_ raftfsm.Ingest, packed []packedPart) error {
 		parts = packed

@@ -82,7 +82,7 @@ func (b *openingBench) accept(ids ...string) {
 }
 
 func (b *openingBench) ingest(source Source) *Ingest {
-	return New(Options{ClaimLead: lead, Config: config.Default(), Source: source, Log: b, Store: b.store, Count: refusedCount{}, Now: time.Now, Logger: b.lines.Logger()})
+	return New(Options{ClaimLead: lead, Config: config.Default(), Source: source, Log: b, Store: b.store, Count: refusedCount{}, Now: time.Now, Due: time.Now, Logger: b.lines.Logger()})
 }
 
 // seqOf returns the seq that an id stands for, 0: none.

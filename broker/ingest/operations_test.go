@@ -93,7 +93,7 @@ func TestOperation_waitsForIDsToBeOpen(t *testing.T) {
 // From level four on the log is told which record a condition came with, also where it begins a command.
 func TestOperation_saysWhichRecordAConditionIsOf(t *testing.T) {
 	for level, want := range map[storage.Level][]int64{storage.LevelThree: nil, storage.LevelFour: {8, 11, 13}} {
-		g := New(Options{ClaimLead: lead, Config: config.Default(), Store: levelStore{level: level, open: true}, Now: time.Now, Logger: slog.New(slog.DiscardHandler)})
+		g := New(Options{ClaimLead: lead, Config: config.Default(), Store: levelStore{level: level, open: true}, Now: time.Now, Due: time.Now, Logger: slog.New(slog.DiscardHandler)})
 		var told []int64
 		commands := 0
 		pack := packer{most: 400, lead: lead, propose: func(c raftfsm.Ingest, _ []packedPart) error {
@@ -141,7 +141,7 @@ func (c answeredCount) Answered(answer string, records int) { c.answers[answer] 
 func TestIngest_logsAndCountsWhatIsAnswered(t *testing.T) {
 	var lines logtest.Lines
 	counts := answeredCount{refusedCount{}, map[string]int{}}
-	g := New(Options{ClaimLead: lead, Config: config.Default(), Count: counts, Store: openIDs(), Now: time.Now, Logger: lines.Logger()})
+	g := New(Options{ClaimLead: lead, Config: config.Default(), Count: counts, Store: openIDs(), Now: time.Now, Due: time.Now, Logger: lines.Logger()})
 	var command raftfsm.Ingest
 	var parts []packedPart
 	pack := packer{most: raftfsm.ProposalBytes, lead: lead, propose: func(c raftfsm.Ingest, packed []packedPart) error {
@@ -203,7 +203,7 @@ func TestPacker_boundsTheLookUpsOfACommand(t *testing.T) {
 		asked, records = append(asked, packed[0].records-packed[0].plain), append(records, packed[0].records)
 		return nil
 	}}
-	g := New(Options{ClaimLead: lead, Config: config.Default(), Count: refusedCount{}, Store: openIDs(), Now: time.Now, Logger: slog.New(slog.DiscardHandler)})
+	g := New(Options{ClaimLead: lead, Config: config.Default(), Count: refusedCount{}, Store: openIDs(), Now: time.Now, Due: time.Now, Logger: slog.New(slog.DiscardHandler)})
 	batch := Batch{Topic: "orders.delay", From: 7, Next: 7 + 2*5000}
 	for i := range int64(5000) {
 		batch.Arrivals = append(batch.Arrivals,
@@ -229,7 +229,7 @@ func TestPacker_keepsRoomForTheNextCommand(t *testing.T) {
 		keeps      bool
 	}{{100, true}, {mostRoom + 1, false}, {100, true}} {
 		batch := Batch{Topic: "orders.delay", Next: int64(test.operations)}
-		pack.begin(&batch, false)
+		pack.begin(&batch, testNow, false)
 		for i := range int64(test.operations) {
 			r := reading{offset: i, open: true, operation: raftfsm.Operation{Verb: raftfsm.Schedule}}
 			if err := pack.add(&batch, &r, testNow); err != nil {

@@ -20,6 +20,7 @@ const mostRoom = 8192
 type packer struct {
 	most    int   // bytes of a command
 	lead    int64 // milliseconds: what is due sooner brings its claim along
+	due     int64 // by which messages were due when the last batch came, epoch milliseconds
 	propose func(command raftfsm.Ingest, parts []packedPart) error
 	parts   []raftfsm.Part
 	packed  []packedPart // in the order of parts
@@ -62,9 +63,10 @@ type refusal struct {
 	problem *message.Problem
 }
 
-// begin starts a part at the batch's first offset. logged says that each answer will be logged.
-func (p *packer) begin(batch *Batch, logged bool) {
-	p.logged = logged
+// begin starts a part at the batch's first offset. due is the time by which messages are due, logged says that each
+// answer will be logged.
+func (p *packer) begin(batch *Batch, due int64, logged bool) {
+	p.due, p.logged = due, logged
 	p.open(batch, batch.From)
 }
 
@@ -126,7 +128,7 @@ func (p *packer) add(batch *Batch, r *reading, now int64) error {
 		packed.refused[r.problem.Code]++
 		packed.lastRefused = refusal{r.offset, r.problem}
 	}
-	p.soon = p.soon || r.operation.Verb == raftfsm.Schedule && r.operation.Entry.Due <= now+p.lead
+	p.soon = p.soon || r.operation.Verb == raftfsm.Schedule && r.operation.Entry.Due <= p.due+p.lead
 	return nil
 }
 
@@ -143,14 +145,15 @@ func (p *packer) end(batch *Batch) {
 }
 
 // flush proposes what was gathered. A command with something that is due soon
-// brings its claim, so that a short delay costs no further commit.
+// brings its claim, so that a short delay costs no further commit. While firing is stopped
+// the claim stands still, too: what is claimed cannot be cancelled any more.
 func (p *packer) flush(now int64) error {
 	if len(p.parts) == 0 {
 		return nil
 	}
 	command := raftfsm.Ingest{Time: now, Parts: p.parts}
 	if p.soon {
-		command.ClaimThrough = now + p.lead
+		command.ClaimThrough = p.due + p.lead
 	}
 	err := p.propose(command, p.packed)
 	clear(p.operations) // bodies
@@ -158,6 +161,6 @@ func (p *packer) flush(now int64) error {
 	if cap(room) > mostRoom {
 		room = nil
 	}
-	*p = packer{most: p.most, lead: p.lead, propose: p.propose, logged: p.logged, operations: room}
+	*p = packer{most: p.most, lead: p.lead, propose: p.propose, due: p.due, logged: p.logged, operations: room}
 	return err
 }

@@ -55,7 +55,7 @@ func (g *Ingest) pack(pack *packer, batch *Batch) error {
 	}
 	now := g.now()
 	form := g.form()
-	pack.begin(batch, g.logsAnswers())
+	pack.begin(batch, g.cfg.Due().UnixMilli(), g.logsAnswers())
 	to := g.judge.destination(route, batch.Topic, "")
 	for i := range batch.Arrivals {
 		arrival := &batch.Arrivals[i]
