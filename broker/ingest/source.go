@@ -20,8 +20,8 @@ type Source interface {
 	// costs about 200 bytes, more with many partitions.
 	Topics(ctx context.Context, names []string) (topics []SourceTopic, looked int, err error)
 	// Offsets asks the leaders of the partitions. Answers are in the order of the
-	// questions; it is an error only if no broker answers. It blocks for some round trips,
-	// five seconds at most.
+	// questions; it is an error only if no broker answers. It blocks for some round trips. A
+	// leader has five seconds from one answer to the next, of which there are four at most.
 	Offsets(ctx context.Context, questions []OffsetsQuestion) ([]OffsetsAnswer, error)
 	// Assign replaces the set of partitions that Poll reads. A partition that was
 	// already assigned under the same topic id and Round keeps its place in the fetch and

@@ -12,12 +12,14 @@ import (
 
 	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kmsg"
+	"golang.org/x/sync/errgroup"
 
 	"github.com/carillonmq/carillon/broker/ingest"
 	"github.com/carillonmq/carillon/broker/kafka/reach"
 )
 
-// discoverTimeout bounds one question to Kafka.
+// discoverTimeout bounds the wait for an answer of Kafka. What one broker is asked several times has that long from one answer to
+// the next: a slow one answers what comes on one connection one after the other.
 const discoverTimeout = 5 * time.Second
 
 // Topics returns what Kafka says of the named topics, or of all that match; see [ingest.Source]. Both
@@ -102,8 +104,6 @@ const (
 //
 // Kafka takes no topic id in these requests, so where one is given, a fetch that carries it comes first; see confirm.
 func (s *Source) Offsets(ctx context.Context, questions []ingest.OffsetsQuestion) ([]ingest.OffsetsAnswer, error) {
-	ctx, cancel := context.WithTimeout(ctx, discoverTimeout)
-	defer cancel()
 	answers := make([]ingest.OffsetsAnswer, len(questions))
 	byLeader := make(map[int32]*leaderQuestions)
 	for i, q := range questions {
@@ -124,7 +124,7 @@ func (s *Source) Offsets(ctx context.Context, questions []ingest.OffsetsQuestion
 	var wg sync.WaitGroup
 	for leader, l := range byLeader {
 		wg.Go(func() {
-			if err := l.ask(ctx, s.asking.Broker(int(leader))); err != nil {
+			if err := l.askInTime(ctx, s.asking.Broker(int(leader))); err != nil {
 				s.asking.ForceMetadataRefresh() // it may have another address now
 				l.fail(err)
 				mu.Lock()
@@ -145,6 +145,20 @@ type requester interface {
 	RetriableRequest(ctx context.Context, req kmsg.Request) (kmsg.Response, error)
 }
 
+// A heardRequester tells of each answer.
+type heardRequester struct {
+	requester
+	heard func()
+}
+
+func (r heardRequester) RetriableRequest(ctx context.Context, req kmsg.Request) (kmsg.Response, error) {
+	response, err := r.requester.RetriableRequest(ctx, req)
+	if err == nil {
+		r.heard()
+	}
+	return response, err
+}
+
 type leaderPartition struct {
 	topic     string
 	partition int32
@@ -163,7 +177,20 @@ func (l *leaderQuestions) fail(err error) {
 	}
 }
 
-// ask fills in the answers. Its error means that the broker gave none.
+// askInTime asks until the broker has been silent for discoverTimeout.
+func (l *leaderQuestions) askInTime(ctx context.Context, kafka requester) error {
+	asking, giveUp := context.WithCancelCause(ctx)
+	defer giveUp(nil)
+	patience := time.AfterFunc(discoverTimeout, func() { giveUp(errNoAnswer) })
+	defer patience.Stop()
+	err := l.ask(asking, heardRequester{kafka, func() { patience.Reset(discoverTimeout) }})
+	if err != nil && ctx.Err() == nil && asking.Err() != nil {
+		return context.Cause(asking)
+	}
+	return err
+}
+
+// ask fills in the answers. Its error means that the broker did not give all. What comes after confirm is asked at the same time.
 func (l *leaderQuestions) ask(ctx context.Context, kafka requester) error {
 	if err := l.confirm(ctx, kafka); err != nil {
 		return err
@@ -171,22 +198,28 @@ func (l *leaderQuestions) ask(ctx context.Context, kafka requester) error {
 	if len(l.index) == 0 {
 		return nil
 	}
-	for _, timestamp := range []int64{askEarliest, askLatest} {
-		response, err := kafka.RetriableRequest(ctx, l.listOffsets(timestamp))
-		if err != nil {
+	var earliest, latest, readEnd kmsg.Response
+	group, ctx := errgroup.WithContext(ctx)
+	put := func(request kmsg.Request, answer *kmsg.Response) {
+		group.Go(func() (err error) {
+			*answer, err = kafka.RetriableRequest(ctx, request)
 			return err
-		}
-		l.fill(timestamp, response.(*kmsg.ListOffsetsResponse))
+		})
 	}
-	request := l.offsetForLeaderEpoch()
-	if len(request.Topics) == 0 {
-		return nil
+	put(l.listOffsets(askEarliest), &earliest)
+	put(l.listOffsets(askLatest), &latest)
+	epochs := l.offsetForLeaderEpoch()
+	if len(epochs.Topics) > 0 {
+		put(epochs, &readEnd)
 	}
-	response, err := kafka.RetriableRequest(ctx, request)
-	if err != nil {
+	if err := group.Wait(); err != nil {
 		return err
 	}
-	l.fillReadEnd(response.(*kmsg.OffsetForLeaderEpochResponse))
+	l.fill(askEarliest, earliest.(*kmsg.ListOffsetsResponse))
+	l.fill(askLatest, latest.(*kmsg.ListOffsetsResponse))
+	if len(epochs.Topics) > 0 {
+		l.fillReadEnd(readEnd.(*kmsg.OffsetForLeaderEpochResponse))
+	}
 	return nil
 }
 
@@ -327,7 +360,7 @@ func (l *leaderQuestions) offsetForLeaderEpoch() *kmsg.OffsetForLeaderEpochReque
 	request.ReplicaID = consumer
 	byTopic := make(map[string][]kmsg.OffsetForLeaderEpochRequestTopicPartition)
 	for at, i := range l.index {
-		if q := l.questions[i]; q.ReadEpoch >= 0 && l.answers[i].Err == nil {
+		if q := l.questions[i]; q.ReadEpoch >= 0 {
 			p := kmsg.NewOffsetForLeaderEpochRequestTopicPartition()
 			p.Partition, p.CurrentLeaderEpoch, p.LeaderEpoch = at.partition, q.Epoch, q.ReadEpoch
 			byTopic[at.topic] = append(byTopic[at.topic], p)
@@ -370,11 +403,13 @@ func (l *leaderQuestions) fillReadEnd(response *kmsg.OffsetForLeaderEpochRespons
 			if !ok {
 				continue
 			}
-			if err := kerr.ErrorForCode(p.ErrorCode); err != nil {
-				l.answers[i].Err = err
-				continue
+			a := &l.answers[i]
+			if a.Err != nil {
+				continue // nothing was told, and it says why
 			}
-			l.answers[i].ReadEnd = p.EndOffset
+			if a.Err = kerr.ErrorForCode(p.ErrorCode); a.Err == nil {
+				a.ReadEnd = p.EndOffset
+			}
 		}
 	}
 }

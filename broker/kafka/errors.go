@@ -1,6 +1,9 @@
 package kafka
 
-import "errors"
+import (
+	"errors"
+	"fmt"
+)
 
 var (
 	// errNoTopicID: without an id a topic that is deleted and created again would go on at its old offset.
@@ -8,6 +11,8 @@ var (
 	// errNotTold and errHalfTold are what a leader's answer lacks when Kafka gives no reason.
 	errNotTold  = errors.New("the Kafka broker said nothing of the partition")
 	errHalfTold = errors.New("the Kafka broker told the first offset but not the last")
+	// errNoAnswer is why nothing is told by a broker that is frozen or cut off.
+	errNoAnswer = fmt.Errorf("no answer of the Kafka broker for %v", discoverTimeout)
 	// errThrottled is why nothing is told of a topic's id: over its quota a client is answered a fetch with nothing.
 	errThrottled = errors.New("no answer from Kafka while this node is over its request quota: raise request_percentage for its user or client id")
 	// errReplaced is why a partition stalls whose records before the next one are others than those that were read.

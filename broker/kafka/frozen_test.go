@@ -120,7 +120,10 @@ func TestClientsBesideAFrozenBroker(t *testing.T) {
 // A lag is how long it takes until what is written to a connection arrives.
 type lag struct {
 	net.Conn
+	by       time.Duration
 	arrivals chan arriving
+	closed   context.Context
+	close    context.CancelFunc
 }
 
 type arriving struct {
@@ -129,36 +132,59 @@ type arriving struct {
 }
 
 func (l lag) Write(b []byte) (int, error) {
-	l.arrivals <- arriving{time.Now().Add(far), slices.Clone(b)}
+	l.arrivals <- arriving{time.Now().Add(l.by), slices.Clone(b)}
 	return len(b), nil
 }
 
 func (l lag) Close() error {
-	close(l.arrivals)
+	l.close()
 	return l.Conn.Close()
 }
 
 const far = time.Second
+
+// lagging dials with such a lag; with inTurn what is written begins to arrive when what was written before it has, as at a
+// broker that takes so long for each request.
+func lagging(dial dialer, by time.Duration, inTurn bool) dialer {
+	return func(ctx context.Context, network, address string) (net.Conn, error) {
+		conn, err := dial(ctx, network, address)
+		if err != nil {
+			return nil, err
+		}
+		l := lag{Conn: conn, by: by, arrivals: make(chan arriving, 1000)}
+		l.closed, l.close = context.WithCancel(context.Background())
+		go func() {
+			for l.closed.Err() == nil {
+				select {
+				case <-l.closed.Done():
+				case a := <-l.arrivals:
+					wait := time.Until(a.at)
+					if inTurn {
+						wait = by
+					}
+					select {
+					case <-l.closed.Done():
+					case <-time.After(wait):
+						_, _ = l.Conn.Write(a.bytes)
+					}
+				}
+			}
+		}()
+		return l, nil
+	}
+}
+
+type dialer = func(ctx context.Context, network, address string) (net.Conn, error)
 
 // Whoever is slow is waited for, though all its answers take longer than a healthy one's sign of life.
 func TestSlowBrokerIsNotSilent(t *testing.T) {
 	inBubble(t, func(t *testing.T, kafka bubble) {
 		var dials atomic.Int64
 		config := kafka.config()
+		slow := lagging(config.Dial, far, false)
 		config.Dial = func(ctx context.Context, network, address string) (net.Conn, error) {
 			dials.Add(1)
-			conn, err := kafka.Network.DialContext(ctx, network, address)
-			if err != nil {
-				return nil, err
-			}
-			l := lag{conn, make(chan arriving, 1000)}
-			go func() {
-				for a := range l.arrivals {
-					pass(time.Until(a.at))
-					_, _ = l.Conn.Write(a.bytes)
-				}
-			}()
-			return l, nil
+			return slow(ctx, network, address)
 		}
 		sink, err := NewSink(config)
 		if err != nil {
