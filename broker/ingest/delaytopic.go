@@ -21,7 +21,9 @@ type delayTopic struct {
 type delayPartition struct {
 	SourceLeader           // of the highest epoch that was told
 	err          error     // why nothing was told of its offsets in the last look
-	latest       int64     // as it was told last; -1: never
+	latest, end  int64     // as they were told last; -1: never
+	openSince    time.Time // since when latest has been the same though the end is behind it; zero: it is not
+	hung         bool      // for too long, and all before it is read
 	askedAt      time.Time // when that was, and in which leader epoch
 	askedIn      int32
 	unread       int64     // the position when more was there to read,
@@ -79,7 +81,7 @@ func (ts delayTopics) hear(told SourceTopic, now time.Time) (renewed bool) {
 	for _, leader := range told.Partitions {
 		p := t.partitions[leader.Partition]
 		if p == nil {
-			p = &delayPartition{SourceLeader: leader, latest: -1, intactAt: -1}
+			p = &delayPartition{SourceLeader: leader, latest: -1, end: -1, intactAt: -1}
 			t.partitions[leader.Partition] = p
 		}
 		if leader.Epoch >= p.Epoch {

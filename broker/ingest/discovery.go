@@ -185,7 +185,7 @@ func (d *discovery) judge(found []foundPartition, state storage.State, now time.
 		switch {
 		case !ok:
 			m.From, m.Next = raftfsm.FromAbsent, f.answer.Earliest
-			if !state.Surveyed && f.answer.Latest > f.answer.Earliest {
+			if !state.Surveyed && f.answer.End > f.answer.Earliest {
 				m.Next = d.start(f)
 			}
 		case position.Next == awaitsStart:
@@ -229,14 +229,15 @@ func (d *discovery) mayStart(topic string, at storage.Position) bool {
 	return route.Start != ""
 }
 
-// start returns where the route says that a partition with records begins.
+// start returns where the route says that a partition with records begins. What a transaction holds back that is open now was
+// there before, too: what is read from the latest on lies behind it.
 func (d *discovery) start(f foundPartition) int64 {
 	route, _ := d.Config.Route(f.Topic)
 	switch route.Start {
 	case config.StartEarliest:
 		return f.answer.Earliest
 	case config.StartLatest:
-		return f.answer.Latest
+		return f.answer.End
 	}
 	if !d.awaiting[f.Topic] {
 		d.awaiting[f.Topic] = true
@@ -281,7 +282,7 @@ func (d *discovery) beginReadings() {
 }
 
 // positions returns where the partitions are to be read that have a position, and how many
-// records they hold that are not read.
+// records they hold that are not read, those that a transaction holds back included.
 func (d *discovery) positions(stored map[partitionID]storage.Position) (positions []SourcePosition, lag int64) {
 	for _, name := range d.topics.names() {
 		t := d.topics[name]
@@ -291,7 +292,7 @@ func (d *discovery) positions(stored map[partitionID]storage.Position) (position
 			if !ok || position.Next == awaitsStart {
 				continue
 			}
-			lag += max(t.partitions[number].latest-position.Next, 0)
+			lag += max(t.partitions[number].end-position.Next, 0)
 			round, _ := d.places.round(id)
 			positions = append(positions, SourcePosition{Topic: name, TopicID: t.id, Partition: number,
 				Next: position.Next, Epoch: position.Epoch, Round: round})

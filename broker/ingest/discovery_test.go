@@ -71,6 +71,7 @@ func (s *scriptedSource) Offsets(_ context.Context, questions []OffsetsQuestion)
 		has := slices.Concat(s.stale, s.found)
 		i := slices.IndexFunc(has, func(f toldPartition) bool { return f.Topic == q.Topic })
 		answer := has[i].OffsetsAnswer
+		answer.End = max(answer.End, answer.Latest)
 		if q.TopicID != (TopicID{}) && q.TopicID != has[i].TopicID {
 			answer = OffsetsAnswer{Err: ErrSourceMissing}
 		}

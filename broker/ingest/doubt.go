@@ -64,7 +64,7 @@ func find(position storage.Position, a OffsetsAnswer, asked bool) finding {
 		return finding{}
 	case a.ReadEnd >= 0:
 		return finding{replaced, max(a.ReadEnd, a.Earliest)}
-	case position.Next > a.Latest:
+	case position.Next > a.End: // it is beyond Latest where reading began at the end while a transaction was open
 		return finding{shortened, a.Latest}
 	}
 	return finding{}

@@ -10,7 +10,7 @@ import (
 func TestFind_believesNoLogThatIsShorterInTheSameEpoch(t *testing.T) {
 	const notAsked = -1
 	told := func(earliest, latest int64, epoch int32, readEnd int64) OffsetsAnswer {
-		return OffsetsAnswer{Earliest: earliest, Latest: latest, Epoch: epoch, ReadEnd: readEnd}
+		return OffsetsAnswer{Earliest: earliest, Latest: latest, End: latest, Epoch: epoch, ReadEnd: readEnd}
 	}
 	for name, test := range map[string]struct {
 		epoch  int32 // of the position, which is at 100
@@ -29,6 +29,7 @@ func TestFind_believesNoLogThatIsShorterInTheSameEpoch(t *testing.T) {
 		"epoch not known to the leader": {4, told(0, 90, 5, -1), finding{shortened, 90}},
 		"nothing read yet, shorter":     {-1, told(0, 90, 5, notAsked), finding{shortened, 90}},
 		"nothing read yet, all there":   {-1, told(0, 100, 5, notAsked), finding{}},
+		"begun in an open transaction":  {4, OffsetsAnswer{Latest: 90, End: 110, Epoch: 5, ReadEnd: -1}, finding{}},
 	} {
 		asked := test.epoch >= 0 && test.epoch < test.answer.Epoch
 		if got := find(storage.Position{Next: 100, Epoch: test.epoch}, test.answer, asked); got != test.want {

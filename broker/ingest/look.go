@@ -77,7 +77,8 @@ func (d *discovery) look(ctx context.Context, state storage.State) (found []foun
 	return told, complete && len(told) == len(found), nil
 }
 
-// quiet tells whether all of the partition was read when its leader was asked last, not long ago.
+// quiet tells whether all of the partition was read when its leader was asked last, not long ago: all that Kafka gives, whatever
+// a transaction holds back. When that ends it comes without a question.
 func (p *delayPartition) quiet(at storage.Position, now time.Time) bool {
 	return p.err == nil && !p.stuck && !p.suspect && p.latest == at.Next && p.askedIn == p.Epoch && now.Sub(p.askedAt) < quietEvery
 }
@@ -146,7 +147,8 @@ func (d *discovery) ask(ctx context.Context, found []foundPartition, state stora
 	for i, f := range found {
 		f.answer = answers[i]
 		if f.partition.err = f.answer.Err; f.partition.err == nil {
-			f.partition.latest, f.partition.askedAt, f.partition.askedIn = f.answer.Latest, now, f.Epoch
+			f.partition.watchTransactions(&f.answer, stored[f.id].Next, now)
+			f.partition.latest, f.partition.end, f.partition.askedAt, f.partition.askedIn = f.answer.Latest, f.answer.End, now, f.Epoch
 			d.watch(f.partition, stored[f.id].Next, now)
 			told = append(told, f)
 		}
@@ -161,7 +163,8 @@ const (
 	stuckPerPartition = 100 * time.Millisecond
 )
 
-// watch notes whether the position moves while there is more to read. The Kafka client tries some errors
+// watch notes whether the position moves while there is more to read: up to latest, since what a transaction holds back comes
+// when that ends, and until then nothing is wrong with the reading. The Kafka client tries some errors
 // again for ever without a word, such as a batch that Kafka itself finds corrupt. When there is no
 // room, nothing is read of any partition, which is a problem of its own.
 func (d *discovery) watch(p *delayPartition, next int64, now time.Time) {
@@ -170,6 +173,22 @@ func (d *discovery) watch(p *delayPartition, next int64, now time.Time) {
 		return
 	}
 	p.stuck = now.Sub(p.unreadSince) >= stuckAfter+time.Duration(len(d.assigned))*stuckPerPartition
+}
+
+// hungAfter is how long a transaction may be open before it is told. A producer that dies leaves one that Kafka ends after a
+// minute, or after what the producer has asked for, 15 minutes at most unless Kafka allows more. One that Kafka has lost track of
+// never ends.
+const hungAfter = 5 * time.Minute
+
+// watchTransactions notes whether the same transaction has been open for too long. While others end, latest moves.
+func (p *delayPartition) watchTransactions(a *OffsetsAnswer, next int64, now time.Time) {
+	switch {
+	case a.End <= a.Latest:
+		p.openSince = time.Time{}
+	case p.openSince.IsZero() || a.Latest != p.latest:
+		p.openSince = now
+	}
+	p.hung = a.End > max(a.Latest, next) && next >= a.Latest && now.Sub(p.openSince) >= hungAfter
 }
 
 // LookOnce asks what a look asks, and wants an answer only.

@@ -21,7 +21,7 @@ type Source interface {
 	Topics(ctx context.Context, names []string) (topics []SourceTopic, looked int, err error)
 	// Offsets asks the leaders of the partitions. Answers are in the order of the
 	// questions; it is an error only if no broker answers. It blocks for some round trips. A
-	// leader has five seconds from one answer to the next, of which there are four at most.
+	// leader has five seconds from one answer to the next, of which there are five at most.
 	Offsets(ctx context.Context, questions []OffsetsQuestion) ([]OffsetsAnswer, error)
 	// Assign replaces the set of partitions that Poll reads. A partition that was
 	// already assigned under the same topic id and Round keeps its place in the fetch and
@@ -83,7 +83,8 @@ type OffsetsQuestion struct {
 // An OffsetsAnswer is what the leader says.
 type OffsetsAnswer struct {
 	Earliest int64 // first offset still there
-	Latest   int64 // offset after the last record that a committed reader sees
+	Latest   int64 // offset after the last record that a committed reader sees: the first one of a transaction that has not ended
+	End      int64 // offset after the last record, not below Latest
 	Epoch    int32 // leader epoch in which the broker said so, -1 when unknown
 	ReadEnd  int64 // where records of ReadEpoch or before end; -1 when not asked or unknown
 	Err      error // not nil: nothing was said, and why

@@ -101,6 +101,9 @@ func (t *delayTopic) state(number int32, position storage.Position, known bool, 
 		return report.StateFailing, errNothingComes
 	case !known:
 		return report.StateUnavailable, errNotToldYet
+	case p.hung:
+		return report.StateTransaction, fmt.Errorf("%d records from offset %d on have waited since %s at least: %w",
+			p.end-position.Next, position.Next, p.openSince.UTC().Format(time.RFC3339), errHung)
 	}
 	return report.StateRead, nil
 }

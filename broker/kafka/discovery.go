@@ -92,8 +92,10 @@ const (
 )
 
 const (
-	consumer      = -1 // the replica id of one that is none
-	readCommitted = 1
+	consumer = -1 // the replica id of one that is none
+
+	readUncommitted = 0
+	readCommitted   = 1
 )
 
 // Offsets asks each leader for what it leads, all at the same time; see [ingest.Source]. A Kafka broker that
@@ -198,7 +200,7 @@ func (l *leaderQuestions) ask(ctx context.Context, kafka requester) error {
 	if len(l.index) == 0 {
 		return nil
 	}
-	var earliest, latest, readEnd kmsg.Response
+	var earliest, latest, end, readEnd kmsg.Response
 	group, ctx := errgroup.WithContext(ctx)
 	put := func(request kmsg.Request, answer *kmsg.Response) {
 		group.Go(func() (err error) {
@@ -206,8 +208,9 @@ func (l *leaderQuestions) ask(ctx context.Context, kafka requester) error {
 			return err
 		})
 	}
-	put(l.listOffsets(askEarliest), &earliest)
-	put(l.listOffsets(askLatest), &latest)
+	put(l.listOffsets(askEarliest, readCommitted), &earliest)
+	put(l.listOffsets(askLatest, readCommitted), &latest)
+	put(l.listOffsets(askLatest, readUncommitted), &end)
 	epochs := l.offsetForLeaderEpoch()
 	if len(epochs.Topics) > 0 {
 		put(epochs, &readEnd)
@@ -215,10 +218,13 @@ func (l *leaderQuestions) ask(ctx context.Context, kafka requester) error {
 	if err := group.Wait(); err != nil {
 		return err
 	}
-	l.fill(askEarliest, earliest.(*kmsg.ListOffsetsResponse))
-	l.fill(askLatest, latest.(*kmsg.ListOffsetsResponse))
+	firsts, lasts, ends := listedOffsets(earliest.(*kmsg.ListOffsetsResponse)), listedOffsets(latest.(*kmsg.ListOffsetsResponse)), listedOffsets(end.(*kmsg.ListOffsetsResponse))
+	var readEnds toldOffsets
 	if len(epochs.Topics) > 0 {
-		l.fillReadEnd(readEnd.(*kmsg.OffsetForLeaderEpochResponse))
+		readEnds = epochEnds(readEnd.(*kmsg.OffsetForLeaderEpochResponse))
+	}
+	for at, i := range l.index {
+		l.answers[i] = answer(&l.questions[i], firsts.of(at), lasts.of(at), ends.of(at), readEnds.of(at))
 	}
 	return nil
 }
@@ -340,9 +346,9 @@ func (l *leaderQuestions) keep(objection func(q *ingest.OffsetsQuestion) error) 
 	}
 }
 
-func (l *leaderQuestions) listOffsets(timestamp int64) *kmsg.ListOffsetsRequest {
+func (l *leaderQuestions) listOffsets(timestamp int64, isolation int8) *kmsg.ListOffsetsRequest {
 	request := kmsg.NewPtrListOffsetsRequest()
-	request.ReplicaID, request.IsolationLevel = consumer, readCommitted
+	request.ReplicaID, request.IsolationLevel = consumer, isolation
 	byTopic := make(map[string][]kmsg.ListOffsetsRequestTopicPartition)
 	for at, i := range l.index {
 		p := kmsg.NewListOffsetsRequestTopicPartition()
@@ -372,44 +378,60 @@ func (l *leaderQuestions) offsetForLeaderEpoch() *kmsg.OffsetForLeaderEpochReque
 	return request
 }
 
-func (l *leaderQuestions) fill(timestamp int64, response *kmsg.ListOffsetsResponse) {
-	for _, topic := range response.Topics {
-		for _, p := range topic.Partitions {
-			i, ok := l.index[leaderPartition{topic.Topic, p.Partition}]
-			if !ok {
-				continue
-			}
-			a, failed := &l.answers[i], sourceError(kerr.ErrorForCode(p.ErrorCode))
-			switch {
-			case timestamp == askEarliest && failed == nil:
-				a.Earliest, a.Err = p.Offset, errHalfTold // until the end is told, too
-			case timestamp == askLatest && failed == nil && errors.Is(a.Err, errHalfTold):
-				// The epoch of the first offset is that of its record; the end has the leader's own.
-				a.Latest, a.Epoch, a.Err = p.Offset, p.LeaderEpoch, nil
-				if p.LeaderEpoch < 0 {
-					a.Epoch = l.questions[i].Epoch // it has accepted that one
-				}
-			case failed != nil:
-				a.Err = failed
-			}
-		}
-	}
+// A toldOffset is what a leader tells of one partition.
+type toldOffset struct {
+	offset int64
+	epoch  int32
+	err    error
 }
 
-func (l *leaderQuestions) fillReadEnd(response *kmsg.OffsetForLeaderEpochResponse) {
+// toldOffsets are those of one response.
+type toldOffsets map[leaderPartition]toldOffset
+
+func (ts toldOffsets) of(at leaderPartition) toldOffset {
+	if t, ok := ts[at]; ok {
+		return t
+	}
+	return toldOffset{err: errNotTold}
+}
+
+func listedOffsets(response *kmsg.ListOffsetsResponse) toldOffsets {
+	told := make(toldOffsets)
 	for _, topic := range response.Topics {
 		for _, p := range topic.Partitions {
-			i, ok := l.index[leaderPartition{topic.Topic, p.Partition}]
-			if !ok {
-				continue
-			}
-			a := &l.answers[i]
-			if a.Err != nil {
-				continue // nothing was told, and it says why
-			}
-			if a.Err = kerr.ErrorForCode(p.ErrorCode); a.Err == nil {
-				a.ReadEnd = p.EndOffset
-			}
+			told[leaderPartition{topic.Topic, p.Partition}] = toldOffset{p.Offset, p.LeaderEpoch, sourceError(kerr.ErrorForCode(p.ErrorCode))}
 		}
 	}
+	return told
+}
+
+func epochEnds(response *kmsg.OffsetForLeaderEpochResponse) toldOffsets {
+	told := make(toldOffsets)
+	for _, topic := range response.Topics {
+		for _, p := range topic.Partitions {
+			told[leaderPartition{topic.Topic, p.Partition}] = toldOffset{p.EndOffset, p.LeaderEpoch, sourceError(kerr.ErrorForCode(p.ErrorCode))}
+		}
+	}
+	return told
+}
+
+// answer returns what was told of one partition, all of it or an error.
+func answer(q *ingest.OffsetsQuestion, earliest, latest, end, readEnd toldOffset) ingest.OffsetsAnswer {
+	a := ingest.OffsetsAnswer{Epoch: -1, ReadEnd: -1, Err: cmp.Or(earliest.err, latest.err, end.err)}
+	if a.Err == nil && q.ReadEpoch >= 0 {
+		a.Err = readEnd.err
+	}
+	if a.Err != nil {
+		return a
+	}
+	a.Earliest, a.Latest = earliest.offset, latest.offset
+	a.End = max(end.offset, latest.offset) // they were asked at the same time
+	// The epoch of the first offset is that of its record; the end has the leader's own.
+	if a.Epoch = latest.epoch; a.Epoch < 0 {
+		a.Epoch = q.Epoch // it has accepted that one
+	}
+	if q.ReadEpoch >= 0 {
+		a.ReadEnd = readEnd.offset
+	}
+	return a
 }

@@ -8,9 +8,8 @@ import (
 var (
 	// errNoTopicID: without an id a topic that is deleted and created again would go on at its old offset.
 	errNoTopicID = errors.New("no topic id from Kafka: upgrade it to 2.8 or newer")
-	// errNotTold and errHalfTold are what a leader's answer lacks when Kafka gives no reason.
-	errNotTold  = errors.New("the Kafka broker said nothing of the partition")
-	errHalfTold = errors.New("the Kafka broker told the first offset but not the last")
+	// errNotTold is what a leader's answer lacks when Kafka gives no reason.
+	errNotTold = errors.New("the Kafka broker said nothing of the partition")
 	// errNoAnswer is why nothing is told by a broker that is frozen or cut off.
 	errNoAnswer = fmt.Errorf("no answer of the Kafka broker for %v", discoverTimeout)
 	// errThrottled is why nothing is told of a topic's id: over its quota a client is answered a fetch with nothing.

@@ -13,11 +13,12 @@ const (
 	StateUnavailable = "unavailable" // Kafka does not tell of it for now
 	StateDoubtful    = "doubtful"    // Kafka seems to have lost records, and is asked again
 	StateFailing     = "failing"     // what Kafka gives cannot be read
+	StateTransaction = "transaction" // Kafka gives nothing that follows a transaction which has not ended for minutes
 )
 
 // ReadingStates are all of them, in the order of the constants.
 func ReadingStates() []string {
-	return []string{StateRead, StateStart, StateForbidden, StateUnavailable, StateDoubtful, StateFailing}
+	return []string{StateRead, StateStart, StateForbidden, StateUnavailable, StateDoubtful, StateFailing, StateTransaction}
 }
 
 const (
