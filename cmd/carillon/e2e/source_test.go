@@ -79,4 +79,21 @@ func TestOffsets_areOfTheTopicWithTheID(t *testing.T) {
 	if told := ask(gone); !errors.Is(told.Err, ingest.ErrSourceMissing) {
 		t.Errorf("of the topic before: %+v", told)
 	}
+
+	// What a transaction holds back lies between what readers see and the end.
+	user := k.client(kgo.TransactionalID("user"))
+	if err := user.BeginTransaction(); err != nil {
+		t.Fatal(err)
+	}
+	if err := user.ProduceSync(t.Context(), &kgo.Record{Topic: "late.delay"}).FirstErr(); err != nil {
+		t.Fatal(err)
+	}
+	produce()
+	if told := ask(after); told.Err != nil || told.Latest != 0 || told.End != 3 {
+		t.Errorf("while a transaction is open: %+v", told)
+	}
+	if err := user.EndTransaction(t.Context(), kgo.TryCommit); err != nil {
+		t.Fatal(err)
+	}
+	await(t, patience, "all is told to readers", func() bool { told = ask(after); return told.Err == nil && told.Latest == 4 && told.End == 4 })
 }
