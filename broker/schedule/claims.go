@@ -136,8 +136,11 @@ func (s *Scheduler) claim(ctx context.Context) {
 	}
 	command := s.claimCommand(now, next)
 	c.proposed = true
+	s.claiming.Add(1)
 	go func() {
-		result, err := s.cfg.Log.Propose(ctx, command).Wait(ctx)
+		proposal := s.cfg.Log.Propose(ctx, command)
+		s.claiming.Done()
+		result, err := proposal.Wait(ctx)
 		if err != nil {
 			c.failed <- fmt.Errorf("commit claim: %w", err)
 			return

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"log/slog"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -39,6 +40,8 @@ type Scheduler struct {
 	topics  topics
 	claims  claims
 	search  search
+
+	claiming sync.WaitGroup // a call that proposes a claim
 
 	nextFull    int // of the full targets, the next to look at
 	nextChanged int // of the targets whose holds change, the next to be in a claim
@@ -115,8 +118,11 @@ func New(cfg Options) *Scheduler {
 	return s
 }
 
-// Run schedules until ctx ends or something must end the term.
+// Run schedules until ctx ends or something must end the term. When it returns no claim of it is on its way to the
+// log any more: the next term, on the same node, might else have claimed by then, and a mark of this one would pass what
+// was accepted meanwhile.
 func (s *Scheduler) Run(ctx context.Context) error {
+	defer s.claiming.Wait()
 	wake := time.NewTimer(0)
 	defer wake.Stop()
 	for ctx.Err() == nil {

@@ -6,8 +6,10 @@ import (
 	"reflect"
 	"slices"
 	"testing"
+	"testing/synctest"
 	"time"
 
+	"github.com/carillonmq/carillon/raftfsm"
 	"github.com/carillonmq/carillon/storage"
 	"github.com/carillonmq/carillon/wheel/timer"
 )
@@ -151,6 +153,45 @@ func TestScheduler_endsTheTermRatherThanClaimByABrokenRule(t *testing.T) {
 		s.verdicts.Put(Verdict{Target: "stuck", Parked: true}) // wants a claim
 		if err := s.scheduler.Run(ctx); !errors.Is(err, broken) || log.claims.Load() != 0 {
 			t.Errorf("ended by %v, with %d claims, want %v and none", err, log.claims.Load(), broken)
+		}
+	})
+}
+
+// A heldLog lets no claim go on before it is told to.
+type heldLog struct {
+	Log
+	asked, release chan struct{}
+}
+
+func (l heldLog) Propose(ctx context.Context, c raftfsm.Command) *raftfsm.Proposal {
+	close(l.asked)
+	<-l.release
+	return l.Log.Propose(ctx, c)
+}
+
+// Behind a claim of the next term, one of this term would let a mark pass what was accepted in between.
+func TestScheduler_endsWhenItsLastClaimIsWithTheLog(t *testing.T) {
+	onStage(t, func(ctx context.Context, s *stage) {
+		log := heldLog{s.node, make(chan struct{}), make(chan struct{})}
+		s.log = log
+		feed := s.begin(ctx)
+		defer feed.Close()
+		s.verdicts.Put(Verdict{Target: "stuck", Parked: true}) // wants a claim
+		term, end := context.WithCancel(ctx)
+		ended := make(chan error)
+		go func() { ended <- s.scheduler.Run(term) }()
+		<-log.asked
+		end()
+		synctest.Wait()
+		select {
+		case err := <-ended:
+			t.Errorf("ended by %v with a claim on its way", err)
+			close(log.release)
+		default:
+			close(log.release)
+			if err := <-ended; !errors.Is(err, context.Canceled) {
+				t.Errorf("ended by %v", err)
+			}
 		}
 	})
 }
