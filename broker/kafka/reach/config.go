@@ -87,11 +87,11 @@ func (c Config) dialer() (dialFunc, error) {
 	}
 	dial = dialInTime(dial)
 	if c.Kafka.TLS.Enabled {
-		config, err := tlsConfig(c.Kafka.TLS, c.Logger)
+		security, err := newSecurity(c.Kafka.TLS, c.Logger)
 		if err != nil {
 			return nil, err
 		}
-		dial = dialTLS(dial, config)
+		dial = dialTLS(dial, security)
 	}
 	return dial, nil
 }

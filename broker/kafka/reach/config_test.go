@@ -2,8 +2,10 @@ package reach
 
 import (
 	"bytes"
+	"crypto/x509"
 	"log/slog"
 	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 
@@ -57,13 +59,13 @@ func TestUnusableSettingsNameFieldValueAndRemedy(t *testing.T) {
 func TestClientCertificate_isTheLastThatCouldBeUsed(t *testing.T) {
 	before, after := kafkatest.NewCertificates(t), kafkatest.NewCertificates(t)
 	var log bytes.Buffer
-	config, err := tlsConfig(config.TLS{Cert: before.Cert, Key: before.Key}, slog.New(slog.NewTextHandler(&log, nil)))
+	security, err := newSecurity(config.TLS{Cert: before.Cert, Key: before.Key}, slog.New(slog.NewTextHandler(&log, nil)))
 	if err != nil {
 		t.Fatal(err)
 	}
 	certificate := func() string {
 		t.Helper()
-		shown, err := config.GetClientCertificate(nil)
+		shown, err := security.config("kafka").GetClientCertificate(nil)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -115,6 +117,52 @@ func TestClientCertificate_isTheLastThatCouldBeUsed(t *testing.T) {
 		t.Error("another than the last is shown without a key")
 	}
 	warned(3, "no such file")
+}
+
+// Whoever renews the brokers' authority writes both first, and expects that nodes which run take the new one.
+func TestAuthorities_areReadAgainAtEveryConnection(t *testing.T) {
+	before, after := kafkatest.NewCertificates(t), kafkatest.NewCertificates(t)
+	var log bytes.Buffer
+	ca := filepath.Join(t.TempDir(), "ca.pem")
+	write := func(files ...string) {
+		t.Helper()
+		var all []byte
+		for _, file := range files {
+			text, err := os.ReadFile(file)
+			if err != nil {
+				t.Fatal(err)
+			}
+			all = append(all, text...)
+		}
+		if err := os.WriteFile(ca, all, 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	pool := func(files ...string) *x509.CertPool {
+		t.Helper()
+		write(files...)
+		roots, err := readRoots(ca)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return roots
+	}
+	both, old := pool(before.CA, after.CA), pool(before.CA)
+	security, err := newSecurity(config.TLS{CA: ca}, slog.New(slog.NewTextHandler(&log, nil)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !security.config("kafka").RootCAs.Equal(old) {
+		t.Error("other authorities than those of the file")
+	}
+	write(before.CA, after.CA)
+	if !security.config("kafka").RootCAs.Equal(both) || log.Len() > 0 {
+		t.Errorf("the authority that was added is not taken; logged:\n%s", &log)
+	}
+	write()
+	if !security.config("kafka").RootCAs.Equal(both) || strings.Count(log.String(), "level=WARN") != 1 || !strings.Contains(log.String(), "name a PEM file with the brokers' authority") {
+		t.Errorf("with an empty file other authorities are taken than those before; logged:\n%s", &log)
+	}
 }
 
 func TestClientLogsOneLevelLower(t *testing.T) {

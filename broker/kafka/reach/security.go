@@ -18,71 +18,95 @@ import (
 	"github.com/carillonmq/carillon/broker/reload"
 )
 
-// tlsConfig reads the files once to find what is wrong with them now. The client certificate is read
-// again at every connection, so that it can be renewed without a restart.
-func tlsConfig(c config.TLS, log *slog.Logger) (*tls.Config, error) {
-	config := &tls.Config{MinVersion: tls.VersionTLS12}
-	if c.CA != "" {
-		pem, err := os.ReadFile(c.CA)
-		if err != nil {
-			return nil, fmt.Errorf("kafka.tls.ca: %w: name a PEM file that can be read", err)
-		}
-		config.RootCAs = x509.NewCertPool()
-		if !config.RootCAs.AppendCertsFromPEM(pem) {
-			return nil, fmt.Errorf("kafka.tls.ca %q: %w: name a PEM file with the brokers' authority", c.CA, errNoCertificate)
-		}
-	}
-	if c.Cert == "" && c.Key == "" {
-		return config, nil
-	}
-	pair := &clientPair{files: c, log: log}
-	var err error
-	if pair.usable, err = pair.read(); err != nil {
-		return nil, err
-	}
-	config.GetClientCertificate = func(*tls.CertificateRequestInfo) (*tls.Certificate, error) { return pair.now(), nil }
-	return config, nil
+// security is how connections to Kafka are made with TLS: by files that are read again at every connection, so that they
+// can be renewed without a restart, and read once now, to find what is wrong with them.
+type security struct {
+	roots *renewed[*x509.CertPool]   // nil: the system's authorities
+	pair  *renewed[*tls.Certificate] // nil: no client certificate
 }
 
-// A clientPair is what brokers are shown that ask for a certificate. Any goroutine may use it.
-type clientPair struct {
-	files config.TLS
-	log   *slog.Logger
+func newSecurity(c config.TLS, log *slog.Logger) (s security, err error) {
+	if c.CA != "" {
+		s.roots, err = newRenewed("authorities for Kafka cannot be used, those from before are", log, func() (*x509.CertPool, error) { return readRoots(c.CA) })
+	}
+	if err == nil && (c.Cert != "" || c.Key != "") {
+		s.pair, err = newRenewed("client certificate for Kafka cannot be used, that from before is shown", log, func() (*tls.Certificate, error) { return readPair(c) })
+	}
+	return s, err
+}
+
+// config returns that of a connection to the host.
+func (s security) config(host string) *tls.Config {
+	config := &tls.Config{MinVersion: tls.VersionTLS12, ServerName: host}
+	if s.roots != nil {
+		config.RootCAs = s.roots.now()
+	}
+	if s.pair != nil {
+		config.GetClientCertificate = func(*tls.CertificateRequestInfo) (*tls.Certificate, error) { return s.pair.now(), nil }
+	}
+	return config
+}
+
+// renewed is what files say that may be written anew at any time. Any goroutine may use it.
+type renewed[T any] struct {
+	complaint string // in the log, where the files cannot be used
+	read      func() (T, error)
+	log       *slog.Logger
 
 	mu      sync.Mutex
-	usable  *tls.Certificate // what the files said when they could last be used
-	problem string           // that they have since, "" for none
+	usable  T      // what the files said when they could last be used
+	problem string // that they have since, "" for none
+}
+
+func newRenewed[T any](complaint string, log *slog.Logger, read func() (T, error)) (*renewed[T], error) {
+	usable, err := read()
+	if err != nil {
+		return nil, err
+	}
+	return &renewed[T]{complaint: complaint, read: read, log: log, usable: usable}, nil
 }
 
 // now returns what the files say or, while they cannot be used, said before: of a renewed pair one file is
 // written first, and a connection that fails for that can cost a leader its term.
-func (p *clientPair) now() *tls.Certificate {
-	pair, err := p.read()
-	p.mu.Lock()
-	defer p.mu.Unlock()
+func (r *renewed[T]) now() T {
+	value, err := r.read()
+	r.mu.Lock()
+	defer r.mu.Unlock()
 	if err == nil {
-		p.usable, p.problem = pair, ""
-		return pair
+		r.usable, r.problem = value, ""
+		return value
 	}
-	if problem := err.Error(); problem != p.problem {
-		p.problem = problem
-		p.log.Warn("client certificate for Kafka cannot be used, that from before is shown", "error", err)
+	if problem := err.Error(); problem != r.problem {
+		r.problem = problem
+		r.log.Warn(r.complaint, "error", err)
 	}
-	return p.usable
+	return r.usable
 }
 
-func (p *clientPair) read() (*tls.Certificate, error) {
-	cert, err := reload.File{Path: p.files.Cert}.Read()
+func readRoots(path string) (*x509.CertPool, error) {
+	pem, err := os.ReadFile(path)
+	if err != nil {
+		return nil, fmt.Errorf("kafka.tls.ca: %w: name a PEM file that can be read", err)
+	}
+	roots := x509.NewCertPool()
+	if !roots.AppendCertsFromPEM(pem) {
+		return nil, fmt.Errorf("kafka.tls.ca %q: %w: name a PEM file with the brokers' authority", path, errNoCertificate)
+	}
+	return roots, nil
+}
+
+func readPair(files config.TLS) (*tls.Certificate, error) {
+	cert, err := reload.File{Path: files.Cert}.Read()
 	if err != nil {
 		return nil, fmt.Errorf("kafka.tls.cert: %w", err)
 	}
-	key, err := reload.File{Path: p.files.Key, Secret: true}.Read()
+	key, err := reload.File{Path: files.Key, Secret: true}.Read()
 	if err != nil {
 		return nil, fmt.Errorf("kafka.tls.key: %w", err)
 	}
 	pair, err := tls.X509KeyPair(cert, key)
 	if err != nil {
-		return nil, fmt.Errorf("kafka.tls.cert %q with kafka.tls.key %q: %w: name PEM files that belong together", p.files.Cert, p.files.Key, err)
+		return nil, fmt.Errorf("kafka.tls.cert %q with kafka.tls.key %q: %w: name PEM files that belong together", files.Cert, files.Key, err)
 	}
 	return &pair, nil
 }
@@ -90,7 +114,7 @@ func (p *clientPair) read() (*tls.Certificate, error) {
 type dialFunc func(ctx context.Context, network, address string) (net.Conn, error)
 
 // dialTLS lays TLS over dial and checks the certificate against the name that was dialed.
-func dialTLS(dial dialFunc, config *tls.Config) dialFunc {
+func dialTLS(dial dialFunc, s security) dialFunc {
 	return func(ctx context.Context, network, address string) (net.Conn, error) {
 		host, _, err := net.SplitHostPort(address)
 		if err != nil {
@@ -100,9 +124,7 @@ func dialTLS(dial dialFunc, config *tls.Config) dialFunc {
 		if err != nil {
 			return nil, err
 		}
-		named := config.Clone()
-		named.ServerName = host
-		conn := tls.Client(raw, named)
+		conn := tls.Client(raw, s.config(host))
 		ctx, cancel := context.WithTimeout(ctx, dialTimeout)
 		defer cancel()
 		if err := conn.HandshakeContext(ctx); err != nil {
