@@ -11,6 +11,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"syscall"
 
 	"github.com/carillonmq/carillon/raftfsm"
 	"github.com/carillonmq/carillon/storage/codec"
@@ -173,6 +174,8 @@ func (id Identity) Confirm(cfg Config) error {
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
 		return fmt.Errorf("%w: node.data_dir %s was emptied or unmounted while the node ran", raftfsm.ErrDamaged, cfg.DataDir)
+	case errors.Is(err, syscall.EIO): // what is in the page cache would go on for a while
+		return fmt.Errorf("%w: node.data_dir %s: its disk fails: %w", raftfsm.ErrDamaged, cfg.DataDir, err)
 	case err != nil:
 		return err
 	case now.Incarnation != id.Incarnation:

@@ -33,6 +33,10 @@ func TestNode_stopsWhenItsDirectoryIsGone(t *testing.T) {
 			id.Incarnation = rand.Text()
 			return errors.Join(err, id.Save(dir))
 		}, "was replaced by that of another life of \"n"},
+		"on a disk that fails": {func(dir string) error {
+			identity := filepath.Join(dir, "node.json")
+			return errors.Join(os.Remove(identity), os.Symlink("/proc/self/mem", identity)) // to read its beginning is an input/output error
+		}, "its disk fails: read"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
