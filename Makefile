@@ -20,7 +20,7 @@ RACED        = $$(go list ./... | grep -vE '/cmd/carillon/e2e$$|/broker/(brokert
 
 # Programs that the tests start, each with the Debian package that brings it.
 PROGRAMS := gcc:build-essential git:git kcat:kcat javac:default-jdk-headless mvn:maven python3:python3 mkfs.ext4:e2fsprogs \
-            dockerd:docker.io docker-compose:docker-compose iptables:iptables ip:iproute2 nsenter:util-linux debootstrap:debootstrap
+            dockerd:docker.io docker-compose:docker-compose iptables:iptables ip:iproute2 nsenter:util-linux debootstrap:debootstrap nginx:nginx-light
 
 .PHONY: build check lint needs test searches torture power bench sim mutants
 

@@ -4,13 +4,20 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"io"
+	"net"
 	"net/http"
 	"net/http/httptest"
 	"net/http/httputil"
 	"net/url"
+	"os"
+	"os/exec"
+	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
+	"syscall"
 	"testing"
 
 	"github.com/carillonmq/carillon/broker"
@@ -83,6 +90,87 @@ func TestPrefix_takesPrograms(t *testing.T) {
 		if s, err := admin.Status(ctx); err != nil || s.Leader != "n1" {
 			t.Errorf("%s: status: %+v %v", endpoint, s, err)
 		}
+	}
+}
+
+// throughNginx serves what nodes do that are asked at the address, as the example of the documentation says, and
+// returns the base of it. The socket is handed to nginx, so that nobody has to wait until it listens.
+func throughNginx(t *testing.T, address string) (base string) {
+	t.Helper()
+	nginx, err := exec.LookPath("nginx")
+	if err != nil {
+		t.Skip("nginx is missing")
+	}
+	page, err := os.ReadFile("../../docs/api.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, rest, _ := strings.Cut(string(page), "```nginx\n")
+	example, _, found := strings.Cut(rest, "```")
+	if !found || !strings.Contains(example, "127.0.0.1:7401") {
+		t.Fatalf("no example of nginx: %q", example)
+	}
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer listener.Close()
+	socket, err := listener.(*net.TCPListener).File()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer socket.Close()
+	directory := t.TempDir()
+	temporary := ""
+	for _, of := range []string{"client_body", "proxy", "fastcgi", "uwsgi", "scgi"} {
+		temporary += fmt.Sprintf("%s_temp_path %s/%s;\n", of, directory, of)
+	}
+	configuration := fmt.Sprintf("daemon off; pid %s/pid; error_log stderr;\nevents {}\nhttp {\naccess_log off;\n%sserver {\nlisten %s;\n%s}\n}\n",
+		directory, temporary, listener.Addr(), strings.ReplaceAll(example, "127.0.0.1:7401", address))
+	file := filepath.Join(directory, "nginx.conf")
+	if err := os.WriteFile(file, []byte(configuration), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	process := exec.Command(nginx, "-p", directory, "-e", "stderr", "-c", file)
+	process.Env = append(os.Environ(), "NGINX=3;")
+	process.ExtraFiles = []*os.File{socket}
+	process.Stderr = t.Output()
+	if err := process.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		_ = process.Process.Signal(syscall.SIGTERM) // which its worker hears of, too
+		_ = process.Wait()
+	})
+	return fmt.Sprintf("http://%s/carillon", listener.Addr())
+}
+
+// An id stays what it is behind the proxy that the documentation shows: decoded on the way, that of one topic
+// would name a message of another.
+func TestPrefix_isTakenOffByTheNginxOfTheDocumentation(t *testing.T) {
+	leads := &fakeNode{status: broker.Status{Node: "n1", Leader: "n1"}}
+	node := httptest.NewServer(handlerOf(leads))
+	defer node.Close()
+	admin, err := client.NewAdmin([]string{throughNginx(t, node.Listener.Addr().String())}, client.AdminOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer admin.Close()
+	ids := []string{"plain", "a/b ü", "..", "../bills.delay/a", "x/../../bills.delay/a", "a%2Fb", "a?b#c&d+e", "a//b"}
+	for _, id := range ids {
+		if _, err := admin.Cancel(t.Context(), client.Name{Topic: "orders.delay", ID: id}, "why/not?"); err != nil {
+			t.Errorf("%q: %v", id, err)
+		}
+	}
+	var asked []string
+	for _, o := range leads.orders.asked {
+		asked = append(asked, o.Entry.Topic+" "+o.Entry.ID)
+	}
+	for i, id := range ids {
+		ids[i] = "orders.delay " + id
+	}
+	if !slices.Equal(asked, ids) {
+		t.Errorf("the node was asked for %q, want %q", asked, ids)
 	}
 }
 
