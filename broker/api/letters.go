@@ -31,7 +31,7 @@ type lettersOutput struct{ Body client.DeadLetterPage }
 
 // letters answers GET /v1/dead-letters.
 func (h *handler) letters(ctx context.Context, in *lettersInput) (*lettersOutput, error) {
-	filter, err := checked(client.Filter{Topic: in.Topic, Target: in.Target, Code: in.Code, From: in.From, To: in.To})
+	filter, err := checked(ctx, client.Filter{Topic: in.Topic, Target: in.Target, Code: in.Code, From: in.From, To: in.To})
 	if err != nil {
 		return nil, err
 	}

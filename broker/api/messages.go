@@ -55,16 +55,25 @@ type FilterInput struct {
 	States []string `query:"state,explode" doc:"states they are in; it may be given several times. Dead letters that their topic refuses are aside" enum:"waiting,parked,paused,claimed,aside,expired"`
 }
 
-func (f *FilterInput) filter() (client.Filter, error) {
-	return checked(client.Filter{Topic: f.Topic, Prefix: f.Prefix, Target: f.Target, From: f.From, To: f.To, States: f.States})
+func (f *FilterInput) filter(ctx context.Context) (client.Filter, error) {
+	return checked(ctx, client.Filter{Topic: f.Topic, Prefix: f.Prefix, Target: f.Target, From: f.From, To: f.To, States: f.States})
 }
 
-// checked returns the filter if its times are milliseconds.
-func checked(f client.Filter) (client.Filter, error) {
-	if err := inMillis("from", f.From); err != nil {
-		return f, err
+// checked returns the filter of a request if its times are milliseconds. One that is there and 0, as where a variable
+// was not set, would count for nothing.
+func checked(ctx context.Context, f client.Filter) (client.Filter, error) {
+	for _, at := range []struct {
+		field string
+		time  int64
+	}{{"from", f.From}, {"to", f.To}} {
+		if at.time == 0 && asked(ctx, at.field) {
+			return f, wrong(at.field, "0", "would count as left out: write epoch milliseconds, or leave it out")
+		}
+		if err := inMillis(at.field, at.time); err != nil {
+			return f, err
+		}
 	}
-	return f, inMillis("to", f.To)
+	return f, nil
 }
 
 // inMillis refuses a time that is seconds by mistake.
@@ -84,7 +93,7 @@ type listInput struct {
 
 // list answers GET /v1/messages.
 func (h *handler) list(ctx context.Context, in *listInput) (*huma.StreamResponse, error) {
-	filter, err := in.filter()
+	filter, err := in.filter(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -106,7 +115,7 @@ type countOutput struct{ Body client.Count }
 
 // count answers GET /v1/count.
 func (h *handler) count(ctx context.Context, in *FilterInput) (*countOutput, error) {
-	filter, err := in.filter()
+	filter, err := in.filter(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -127,7 +136,7 @@ type histogramOutput struct{ Body client.Histogram }
 
 // histogram answers GET /v1/histogram.
 func (h *handler) histogram(ctx context.Context, in *histogramInput) (*histogramOutput, error) {
-	filter, err := in.filter()
+	filter, err := in.filter(ctx)
 	if err != nil {
 		return nil, err
 	}

@@ -43,7 +43,8 @@ const mostItems = 10_000
 //   - a field that is unknown, as with DisallowUnknownFields
 //   - half of a surrogate pair, and bytes that are not UTF-8
 //   - an empty text for a field with omitempty: as a header it is refused, too, and to leave it out would be
-//     another request
+//     another request; so are a number 0 within a string and an empty list of texts, as where a variable was
+//     not set: of a filter they would mean everything
 //   - null for the whole or for an item of a list. A field that is null says nothing.
 //   - a list of more than ten thousand items
 //
@@ -110,7 +111,7 @@ type field struct {
 	name   string
 	index  int
 	quoted bool // a number within a string
-	filled bool // not to be empty if it is there
+	filled bool // not to be empty, or 0, if it is there
 	wanted bool // leaving it out is no way out: the tag wanted:"true"
 }
 
@@ -125,10 +126,16 @@ func (r *reader) fieldsOf(t reflect.Type) []field {
 		if name == "-" || !f.IsExported() {
 			continue
 		}
-		fields = append(fields, field{name: cmp.Or(name, f.Name), index: i, quoted: strings.Contains(options, "string"), filled: strings.Contains(options, "omitempty") && f.Type.Kind() == reflect.String, wanted: f.Tag.Get("wanted") == "true"})
+		quoted := strings.Contains(options, "string")
+		filled := strings.Contains(options, "omitempty") && (quoted || f.Type.Kind() == reflect.String || isTexts(f.Type))
+		fields = append(fields, field{name: cmp.Or(name, f.Name), index: i, quoted: quoted, filled: filled, wanted: f.Tag.Get("wanted") == "true"})
 	}
 	r.known[t] = fields
 	return fields
+}
+
+func isTexts(t reflect.Type) bool {
+	return t.Kind() == reflect.Slice && t.Elem().Kind() == reflect.String
 }
 
 // read reads a value into what the path leads to.
@@ -202,8 +209,14 @@ func (r *reader) object(path string, raw []byte, into reflect.Value) error {
 		} else {
 			err = r.read(at, value, to)
 		}
-		if err != nil {
+		switch {
+		case err != nil:
 			return err
+		case !fields[place].filled || value[0] == 'n':
+		case fields[place].quoted && to.IsZero():
+			return fault(at, value, "%s is 0, which would count as left out: give it a value, or leave it out", at)
+		case to.Kind() == reflect.Slice && to.Len() == 0:
+			return fault(at, value, "%s is an empty list, which would count as left out: name something in it, or leave it out", at)
 		}
 	}
 	return nil

@@ -84,7 +84,8 @@ func TestRead_saysWhichFieldIsWrong(t *testing.T) {
 		{`{"many":[{},{},{},{"text":7}]}`, "many[3].text", "7", "many[3].text is a JSON number: write a string"},
 		{`{"many":[{"inner":{"at":5}}]}`, "many[0].inner.at", "5", `many[0].inner.at is a JSON number: write a number within a string, such as "1900000000000"`},
 		{`{"at":"soon"}`, "at", "soon", `at is "soon": write a whole number that has 64 bits at most`},
-		{`{"at":""}`, "at", "", "write a whole number"},
+		{`{"at":""}`, "at", "", "at is empty"},
+		{`{"seq":""}`, "seq", "", "write a whole number"},
 		{`{"at":"null"}`, "at", "null", "write a whole number"},
 		{`{"at":" 5"}`, "at", " 5", "write a whole number"},
 		{`{"at":"9223372036854775808"}`, "at", "9223372036854775808", "64 bits at most"},
@@ -97,6 +98,9 @@ func TestRead_saysWhichFieldIsWrong(t *testing.T) {
 		{`{"list":["a",[]]}`, "list[1]", "[]", "list[1] is a JSON array: write a string"},
 		{`{"list":[null]}`, "list[0]", "null", "list[0] is null"},
 		{`{"list":[` + strings.Repeat(`"",`, mostItems) + `""]}`, "list", "[" + strings.Repeat(`"",`, 21) + "...", "list has more than 10000 items: send fewer"},
+		{`{"inner":{"list":[ ]}}`, "inner.list", "[ ]", "inner.list is an empty list, which would count as left out"},
+		{`{"at":"0"}`, "at", "0", "at is 0, which would count as left out: give it a value, or leave it out"},
+		{`{"at":"-0"}`, "at", "-0", "at is 0"},
 		{`{"inner":[]}`, "inner", "[]", "inner is a JSON array: write an object"},
 		{`{"text":""}`, "text", "", "text is empty: give it a value, or leave it out"},
 		{`{"text":"a\ud800b"}`, "text", `"a\ud800b"`, `text has half of a surrogate pair, \ud800`},
@@ -126,7 +130,7 @@ func TestRead_saysWhichFieldIsWrong(t *testing.T) {
 
 func TestRead_takesNullForWhatIsLeftOut(t *testing.T) {
 	got := thing{Free: "before"}
-	if err := Read([]byte(`{"text":null,"part":null,"at":null,"inner":null,"many":null,"self":null,"sure":null}`), &got); err != nil || !reflect.DeepEqual(got, thing{Free: "before"}) {
+	if err := Read([]byte(`{"text":null,"part":null,"at":null,"inner":null,"list":null,"many":null,"self":null,"sure":null}`), &got); err != nil || !reflect.DeepEqual(got, thing{Free: "before"}) {
 		t.Errorf("%+v %v", got, err)
 	}
 	var lacking *thing
