@@ -98,7 +98,10 @@ func NewHandler(node Node, metrics prometheus.Gatherer, callers Callers, log *sl
 			h.complain(w, *problemOfStatus(http.StatusMethodNotAllowed, fmt.Sprintf("%s takes %s, not %s", r.URL.Path, strings.Join(allowed, " or "), r.Method)))
 			return
 		}
-		h.complain(w, *problemOfStatus(http.StatusNotFound, "there is no "+r.Method+" "+r.URL.Path))
+		unknown := client.BadField("path", r.URL.EscapedPath(), "")
+		unknown.Status = http.StatusNotFound // by its code no program takes it for a message that there never was
+		unknown.Detail = "there is no " + r.Method + " " + r.URL.Path + ": an id has its slashes as %2F, and what a proxy adds to the path it has to take off again"
+		h.complain(w, problem{Problem: *unknown})
 	})
 	// A web page in the operator's browser can reach loopback too.
 	protection := http.NewCrossOriginProtection()

@@ -368,15 +368,20 @@ func TestHandler_namesWhatThereIsNot(t *testing.T) {
 		code        int
 		allow, text string
 	}{
-		"GET /v2/status":           {http.StatusNotFound, "", "there is no GET /v2/status"},
-		"PUT /v1/status":           {http.StatusMethodNotAllowed, "GET, HEAD", "/v1/status takes GET or HEAD, not PUT"},
-		"POST /metrics":            {http.StatusMethodNotAllowed, "GET, HEAD", "/metrics takes GET or HEAD, not POST"},
-		"GET /v1/cluster/replace":  {http.StatusMethodNotAllowed, "POST", "/v1/cluster/replace takes POST, not GET"},
-		"PUT /v1/cluster/replaced": {http.StatusNotFound, "", "there is no PUT /v1/cluster/replaced"},
+		"GET /v2/status":               {http.StatusNotFound, "", "there is no GET /v2/status"},
+		"PUT /v1/status":               {http.StatusMethodNotAllowed, "GET, HEAD", "/v1/status takes GET or HEAD, not PUT"},
+		"POST /metrics":                {http.StatusMethodNotAllowed, "GET, HEAD", "/metrics takes GET or HEAD, not POST"},
+		"GET /v1/cluster/replace":      {http.StatusMethodNotAllowed, "POST", "/v1/cluster/replace takes POST, not GET"},
+		"PUT /v1/cluster/replaced":     {http.StatusNotFound, "", "there is no PUT /v1/cluster/replaced"},
+		"GET /v1/messages/a.delay/b/c": {http.StatusNotFound, "", "there is no GET /v1/messages/a.delay/b/c: an id has its slashes as %2F"},
 	} {
 		method, path, _ := strings.Cut(request, " ")
 		answer := httptest.NewRecorder()
 		NewHandler(&fakeNode{}, prometheus.NewRegistry(), Anyone(), quiet()).ServeHTTP(answer, httptest.NewRequest(method, path, nil))
+		var p problem
+		if err := json.Unmarshal(answer.Body.Bytes(), &p); err != nil || p.Code != client.CodeBadRequest || answer.Code == http.StatusNotFound && (p.Field != "path" || p.Value != path) {
+			t.Errorf("%s: code %q, field %q, value %q", request, p.Code, p.Field, p.Value)
+		}
 		if answer.Code != want.code || answer.Header().Get("Allow") != want.allow || !strings.Contains(answer.Body.String(), want.text) {
 			t.Errorf("%s is answered with %d, allow %q, %s", request, answer.Code, answer.Header().Get("Allow"), answer.Body)
 		}
