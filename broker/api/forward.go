@@ -15,6 +15,7 @@ import (
 
 	"github.com/carillonmq/carillon/broker/access"
 	"github.com/carillonmq/carillon/client"
+	"github.com/carillonmq/carillon/client/head"
 )
 
 // forwardedHeader has the node that has passed a request on, which is done once: members may disagree on
@@ -41,7 +42,7 @@ func (h *handler) onLeader(to route, serve http.HandlerFunc) http.HandlerFunc {
 	}
 	return func(w http.ResponseWriter, r *http.Request) {
 		stale, _ := strconv.ParseBool(r.URL.Query().Get("stale")) // as the route reads it
-		if r.Method == http.MethodGet && stale {
+		if isRead(r) && stale {
 			serve(w, r)
 			return
 		}
@@ -57,6 +58,9 @@ func (h *handler) onLeader(to route, serve http.HandlerFunc) http.HandlerFunc {
 		}
 	}
 }
+
+// isRead reports whether a request changes nothing.
+func isRead(r *http.Request) bool { return r.Method == http.MethodGet || r.Method == http.MethodHead }
 
 // patient gives the client as long again with each part of an answer, as the leader does that streams it:
 // else the time for one answer cuts the stream. What the client may not have any more is cut off.
@@ -106,6 +110,11 @@ func (h *handler) forward(leader, address string, who access.Grant) *httputil.Re
 		Rewrite: func(p *httputil.ProxyRequest) {
 			p.Out.URL.Scheme, p.Out.URL.Host, p.Out.Host = h.callers.Leader.scheme(), address, address
 			p.Out.Header.Set(forwardedHeader, h.node.Status().Node)
+			for _, name := range head.Conditions() { // which a proxy drops that the header Connection names: it would be another request
+				if given := p.In.Header.Values(name); len(given) > 0 {
+					p.Out.Header[name] = given
+				}
+			}
 			p.Out.Header.Del(callerHeader)
 			if h.callers.Leader.Vouches {
 				p.Out.Header.Del("Authorization")
@@ -123,7 +132,7 @@ func (h *handler) forward(leader, address string, who access.Grant) *httputil.Re
 			switch {
 			case errors.Is(err, errNotReached):
 				p.Detail = fmt.Sprintf("leader %s does not answer at %q: correct its api address in cluster.members of %s, or ask the leader itself: %v", leader, address, h.node.Status().Node, err)
-			case r.Method != http.MethodGet && r.Method != http.MethodHead:
+			case !isRead(r):
 				p.Status, p.Code = http.StatusGatewayTimeout, client.CodeInDoubt
 				p.Detail = fmt.Sprintf("sent to leader %s, at %q, and what came of it is not known: it may have taken effect, or may yet; ask for the message: %v", leader, address, err)
 			}
@@ -165,7 +174,7 @@ const (
 
 // RoundTrip is for http.RoundTripper.
 func (p passage) RoundTrip(r *http.Request) (*http.Response, error) {
-	if r.Method == http.MethodGet || r.Method == http.MethodHead {
+	if isRead(r) {
 		return p.reads.RoundTrip(r)
 	}
 	return p.writes.RoundTrip(r)

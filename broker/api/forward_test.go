@@ -24,6 +24,7 @@ import (
 	"github.com/carillonmq/carillon/broker/query"
 	"github.com/carillonmq/carillon/broker/reload"
 	"github.com/carillonmq/carillon/client"
+	"github.com/carillonmq/carillon/raftfsm"
 )
 
 // following is a node that n1, at the address, leads.
@@ -86,8 +87,30 @@ func TestForward_isDoneOnce(t *testing.T) {
 func TestForward_isNotNeededForStaleReads(t *testing.T) {
 	h := handlerOf(following("127.0.0.1:1"))
 	for path, want := range map[string]int{"/v1/messages?stale=true": 200, "/v1/count?stale=true": 200, "/v1/messages/orders.delay/order-7?stale=true": 200, "/v1/count?stale=1": 200, "/v1/count?stale=T": 200, "/v1/count": 503, "/v1/count?stale=false": 503, "/v1/count?stale=0": 503} {
-		if got := send(h, "GET", path, ""); got.Code != want {
-			t.Errorf("%s: %d %s", path, got.Code, got.Body)
+		for _, method := range []string{"GET", "HEAD"} {
+			if got := send(h, method, path, ""); got.Code != want {
+				t.Errorf("%s %s: %d %s", method, path, got.Code, got.Body)
+			}
+		}
+	}
+}
+
+// A condition that the header Connection names is one of the request, which the leader would take without it.
+func TestForward_keepsConditionsThatConnectionNames(t *testing.T) {
+	leader := &fakeNode{status: broker.Status{Node: "n1", Leader: "n1"}}
+	server := httptest.NewServer(handlerOf(leader))
+	defer server.Close()
+	follower := handlerOf(following(server.Listener.Addr().String()))
+	for _, test := range []struct{ method, body, header, value string }{
+		{"DELETE", "", "If-Match", `"42"`},
+		{"PUT", `{"deliver_after":"1h"}`, "If-None-Match", "*"},
+		{"PUT", `{"deliver_after":"1h"}`, "Idempotency-Key", "a key"},
+	} {
+		leader.orders.asked = nil
+		got := send(follower, test.method, "/v1/messages/orders.delay/a", test.body, test.header, test.value, "Connection", test.header)
+		asked := leader.orders.asked
+		if got.Code != http.StatusOK || len(asked) != 1 || asked[0].If == raftfsm.Always && asked[0].Once == nil {
+			t.Errorf("%s: %d %s, asked %+v", test.header, got.Code, got.Body, asked)
 		}
 	}
 }

@@ -63,7 +63,7 @@ func (g *gate) let(serve func(http.ResponseWriter, *http.Request, *place)) http.
 			g.complain(w, problem{Problem: noRoom()})
 			return
 		}
-		answer := &heldAnswer{ResponseWriter: w, room: p, reads: r.Method == http.MethodGet || r.Method == http.MethodHead}
+		answer := &heldAnswer{ResponseWriter: w, room: p, reads: isRead(r)}
 		serve(answer, r, p)
 		answer.begin()
 	}

@@ -230,7 +230,7 @@ func (h *handler) guard(to route, serve http.HandlerFunc) http.HandlerFunc {
 		}
 		v := &visit{who: who, asked: asked, still: func() *problem { return h.callers.stillIs(who, r) }}
 		r = r.WithContext(context.WithValue(r.Context(), visitKey{}, v))
-		if r.Method == http.MethodGet || r.Method == http.MethodHead {
+		if isRead(r) {
 			serve(w, r)
 			return
 		}
