@@ -16,6 +16,8 @@ import (
 	"github.com/carillonmq/carillon/broker/query"
 	"github.com/carillonmq/carillon/raftfsm"
 	"github.com/carillonmq/carillon/storage"
+	"github.com/carillonmq/carillon/storage/name"
+	"github.com/carillonmq/carillon/storage/outcomes"
 )
 
 // oneMessage is a schedule with the message order-7 of orders.delay.
@@ -69,9 +71,10 @@ func (oneMessage) Tally(_ context.Context, q storage.TallyQuery) (storage.Tally,
 	return t, nil
 }
 
-func (oneMessage) Level() storage.Level { return storage.LevelFour }
-func (oneMessage) IDsOpen() bool        { return true }
-func (oneMessage) State() storage.State { return storage.State{} }
+func (oneMessage) Level() storage.Level                        { return storage.LevelFour }
+func (oneMessage) IDsOpen() bool                               { return true }
+func (oneMessage) Answered(name.Hash) (outcomes.Outcome, bool) { return outcomes.Outcome{}, false }
+func (oneMessage) State() storage.State                        { return storage.State{} }
 
 // A doneLog does what is asked of it.
 type doneLog struct{ asked []raftfsm.Operation }

@@ -15,6 +15,7 @@ import (
 	"github.com/carillonmq/carillon/raftfsm"
 	"github.com/carillonmq/carillon/storage"
 	"github.com/carillonmq/carillon/storage/name"
+	"github.com/carillonmq/carillon/storage/outcomes"
 )
 
 // A Store is the schedule of this node.
@@ -24,6 +25,8 @@ type Store interface {
 	ClusterID() [16]byte
 	Get(ctx context.Context, topic, id string) (storage.Known, error)
 	List(ctx context.Context, q storage.ListQuery) (storage.Page, error)
+	// Answered returns what is kept of the answer to the request with this key.
+	Answered(key name.Hash) (outcomes.Outcome, bool)
 }
 
 // A Log takes commands into the replicated log; *node.Node implements it.
@@ -107,6 +110,7 @@ func (d *Desk) Schedule(ctx context.Context, may Scope, requests []client.Schedu
 		}
 		call.add(op, &items[i])
 	}
+	d.tellRepetitions(ctx, may, requests, items)
 	d.carryOut(ctx, call)
 	return items
 }

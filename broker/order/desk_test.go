@@ -20,7 +20,6 @@ import (
 	"github.com/carillonmq/carillon/raftfsm"
 	"github.com/carillonmq/carillon/raftfsm/node"
 	"github.com/carillonmq/carillon/storage"
-	"github.com/carillonmq/carillon/storage/outcomes"
 )
 
 // A fullLog has no room.
@@ -67,6 +66,9 @@ func (f *fixture) propose(c raftfsm.Command) raftfsm.Result {
 	}
 	return result
 }
+
+// pass has the time of the bubble pass.
+func (f *fixture) pass(d time.Duration) { time.Sleep(d) }
 
 // schedule schedules one message, which must do.
 func (f *fixture) schedule(r client.ScheduleRequest) client.Answer {
@@ -367,52 +369,6 @@ func TestCancel_answers(t *testing.T) {
 		check("b", Condition{}, client.ErrNotFound, `no message of orders.delay has or had the id "b"`)
 		f.propose(raftfsm.ClaimCommand{Claim: storage.Claim{Through: time.Now().UnixMilli() + 10}})
 		check("late", Condition{}, client.ErrTooLate, "is on its way")
-	})
-}
-
-func TestSchedule_takesEffectOnceForAKey(t *testing.T) {
-	atDesk(t, func(t *testing.T, f *fixture) {
-		for _, id := range []string{"", "order-7"} {
-			r := request(id, "1h")
-			r.IdempotencyKey = "key of " + id
-			first := f.schedule(r)
-			again := f.schedule(r)
-			if again.Code != client.AnswerScheduled || !again.Again || first.Again || again.Seq != first.Seq || again.ID != first.ID {
-				t.Errorf("first %+v, again %+v", first, again)
-			}
-			r.Value = client.Text("another parcel")
-			if p := f.Schedule(t.Context(), nil, []client.ScheduleRequest{r})[0].Problem; !errors.Is(p, client.ErrKeyReused) {
-				t.Errorf("%+v", p)
-			}
-		}
-		r := request("x", "1h")
-		r.IdempotencyKey = strings.Repeat("k", 257)
-		if p := f.Schedule(t.Context(), nil, []client.ScheduleRequest{r})[0].Problem; p == nil || p.Field != "idempotency_key" {
-			t.Errorf("%+v", p)
-		}
-		if pending := f.node.Store().State().Pending; pending != 2 {
-			t.Errorf("%d pending", pending)
-		}
-	})
-}
-
-// Keys are forgotten after outcomes.keep, and a message may wait for longer.
-func TestSchedule_replacesNothingElseOnceTheKeyIsForgotten(t *testing.T) {
-	atDesk(t, func(t *testing.T, f *fixture) {
-		r := request("", "9h")
-		r.IdempotencyKey = "key"
-		first := f.schedule(r)
-		time.Sleep(time.Hour)
-		f.propose(raftfsm.KeepOutcomes{Time: time.Now().UnixMilli(), Keep: outcomes.Keep{For: 1000, Count: 1}})
-		f.schedule(request("", "9h")) // its time has the key forgotten
-		r.Value = client.Text("another parcel")
-		other := f.schedule(r)
-		if other.Code != client.AnswerScheduled || other.ID == first.ID {
-			t.Errorf("first %+v, another request %+v", first, other)
-		}
-		if pending := f.node.Store().State().Pending; pending != 3 {
-			t.Errorf("%d pending", pending)
-		}
 	})
 }
 

@@ -4,8 +4,6 @@ import (
 	"crypto/rand"
 	"crypto/sha256"
 	"encoding/base32"
-	"encoding/binary"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"strings"
@@ -16,7 +14,6 @@ import (
 	"github.com/carillonmq/carillon/client"
 	"github.com/carillonmq/carillon/raftfsm"
 	"github.com/carillonmq/carillon/storage"
-	"github.com/carillonmq/carillon/storage/name"
 )
 
 // What is asked for is made into the record that a producer would have sent, and goes through the very
@@ -38,38 +35,6 @@ func newID(topic, key string, once raftfsm.Once) string {
 		rand.Read(random[:]) // never fails
 	}
 	return message.OwnPrefix + crockford.EncodeToString(random[:])
-}
-
-// once returns what has the request carried out a single time, if it has a key.
-func once(r *client.ScheduleRequest) (raftfsm.Once, *client.Problem) {
-	if r.IdempotencyKey == "" {
-		return raftfsm.Once{}, nil
-	}
-	if problem := CheckKey("idempotency_key", r.IdempotencyKey); problem != nil {
-		return raftfsm.Once{}, problem
-	}
-	content := *r
-	content.IdempotencyKey = ""
-	text, err := json.Marshal(content)
-	if err != nil {
-		return raftfsm.Once{}, client.BadField("value", "", dataError(err))
-	}
-	return OnceOf("idempotency key", r.Topic+"/"+r.IdempotencyKey, text), nil
-}
-
-// CheckKey returns what is wrong with an idempotency key that a field of the request gives, or nil.
-func CheckKey(field, key string) *client.Problem {
-	if len(key) > client.MostKey {
-		return client.BadField(field, key, fmt.Sprintf("has %d bytes: use %d at most", len(key), client.MostKey))
-	}
-	return nil
-}
-
-// OnceOf returns what has a request of this content carried out a single time for the key. The scope, which no
-// topic is called, keeps the keys of requests of one kind apart from those of others.
-func OnceOf(scope, key string, content []byte) raftfsm.Once {
-	sum := sha256.Sum256(content)
-	return raftfsm.Once{Key: name.Of(scope, key), Content: binary.BigEndian.Uint64(sum[:])}
 }
 
 // scheduled returns the operation that a request comes to, or the problem with it.

@@ -1,0 +1,133 @@
+package order
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/carillonmq/carillon/client"
+	"github.com/carillonmq/carillon/raftfsm"
+	"github.com/carillonmq/carillon/storage/outcomes"
+)
+
+func TestSchedule_takesEffectOnceForAKey(t *testing.T) {
+	atDesk(t, func(t *testing.T, f *fixture) {
+		for _, id := range []string{"", "order-7"} {
+			r := request(id, "1h")
+			r.IdempotencyKey = "key of " + id
+			first := f.schedule(r)
+			again := f.schedule(r)
+			if again.Code != client.AnswerScheduled || !again.Again || first.Again || again.Seq != first.Seq || again.ID != first.ID {
+				t.Errorf("first %+v, again %+v", first, again)
+			}
+			r.Value = client.Text("another parcel")
+			if p := f.Schedule(t.Context(), nil, []client.ScheduleRequest{r})[0].Problem; !errors.Is(p, client.ErrKeyReused) {
+				t.Errorf("%+v", p)
+			}
+		}
+		r := request("x", "1h")
+		r.IdempotencyKey = strings.Repeat("k", 257)
+		if p := f.Schedule(t.Context(), nil, []client.ScheduleRequest{r})[0].Problem; p == nil || p.Field != "idempotency_key" {
+			t.Errorf("%+v", p)
+		}
+		if pending := f.node.Store().State().Pending; pending != 2 {
+			t.Errorf("%d pending", pending)
+		}
+	})
+}
+
+// A repetition gets the first answer, whatever the request would come to now. Another request with the key, and
+// one of somebody who may not, does not.
+func TestSchedule_tellsARepetitionTheFirstAnswer(t *testing.T) {
+	atDesk(t, func(t *testing.T, f *fixture) {
+		for _, id := range []string{"", "order-7"} {
+			r := request(id, "1h")
+			r.ExpiresAt = time.Now().Add(90 * time.Minute).UTC().Format(time.RFC3339)
+			r.IdempotencyKey = "key of " + id
+			first := f.schedule(r)
+			f.pass(time.Hour)
+			again := f.schedule(r)
+			first.Again, first.Before = true, 0
+			if diff := cmp.Diff(first, again); diff != "" {
+				t.Error(diff)
+			}
+			other := r
+			other.Value = client.Text("another parcel")
+			nobody := func(*client.ScheduleRequest, string) *client.Problem {
+				return &client.Problem{Code: client.CodeForbidden}
+			}
+			for _, items := range [][]client.BatchItem{f.Schedule(t.Context(), nil, []client.ScheduleRequest{other}), f.Schedule(t.Context(), nobody, []client.ScheduleRequest{r})} {
+				if p := items[0].Problem; p == nil || p.Field != "expires_at" {
+					t.Errorf("%+v", items[0])
+				}
+			}
+		}
+	})
+}
+
+// What is delivered is as the first request wrote it, so what says the same is a repetition.
+func TestSchedule_knowsARepetitionThatIsWrittenOtherwise(t *testing.T) {
+	data := func(text string) client.Data {
+		var d client.Data
+		if err := json.Unmarshal([]byte(text), &d); err != nil {
+			t.Fatal(err)
+		}
+		return d
+	}
+	atDesk(t, func(t *testing.T, f *fixture) {
+		for i, test := range []struct {
+			first, second string
+			same          bool
+		}{
+			{`{"json":{"a\"b":["A",1.0]}}`, `{"json": { "a\u0022\u0062" : [ "\u0041", 1.0 ] } }`, true},
+			{`{"json":"a/b\u003c\n"}`, `{"json":"a\/b<\u000a"}`, true},
+			{`{"json":{"a":1,"b":2}}`, `{"json":{"b":2,"a":1}}`, false},
+			{`{"json":{"a":1,"a":2}}`, `{"json":{"a":2}}`, false},
+			{`{"json":1.0}`, `{"json":1.00}`, false},
+			{`{"json":"\ud800"}`, `{"json":"\ufffd"}`, false},
+			{`{"json":"null"}`, `{"json":null}`, false},
+			{`{"text":"A"}`, `{"json":"A"}`, false},
+		} {
+			r := request("", "1h")
+			r.IdempotencyKey, r.Value = fmt.Sprint(i), data(test.first)
+			r.Headers = []client.DataHeader{{Key: "h", Value: data(test.first)}}
+			f.schedule(r)
+			r.Value, r.Headers = data(test.second), []client.DataHeader{{Key: "h", Value: data(test.second)}}
+			item := f.Schedule(t.Context(), nil, []client.ScheduleRequest{r})[0]
+			if isSame := item.Answer != nil && item.Answer.Again; isSame != test.same || !isSame && !errors.Is(item.Problem, client.ErrKeyReused) {
+				t.Errorf("%s then %s: %+v %v", test.first, test.second, item.Answer, item.Problem)
+			}
+		}
+		r := client.ScheduleRequest{Topic: "orders.delay", DeliverAfter: "1h", IdempotencyKey: "null", Headers: []client.DataHeader{{Key: "h"}}}
+		f.schedule(r)
+		r.Key, r.Value, r.Headers[0].Value = data("null"), data("null"), data("null")
+		if again := f.schedule(r); !again.Again {
+			t.Errorf("null is not as what is left out: %+v", again)
+		}
+	})
+}
+
+// Keys are forgotten after outcomes.keep, and a message may wait for longer.
+func TestSchedule_replacesNothingElseOnceTheKeyIsForgotten(t *testing.T) {
+	atDesk(t, func(t *testing.T, f *fixture) {
+		r := request("", "9h")
+		r.IdempotencyKey = "key"
+		first := f.schedule(r)
+		f.pass(time.Hour)
+		f.propose(raftfsm.KeepOutcomes{Time: time.Now().UnixMilli(), Keep: outcomes.Keep{For: 1000, Count: 1}})
+		f.schedule(request("", "9h")) // its time has the key forgotten
+		r.Value = client.Text("another parcel")
+		other := f.schedule(r)
+		if other.Code != client.AnswerScheduled || other.ID == first.ID {
+			t.Errorf("first %+v, another request %+v", first, other)
+		}
+		if pending := f.node.Store().State().Pending; pending != 3 {
+			t.Errorf("%d pending", pending)
+		}
+	})
+}
