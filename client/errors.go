@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"strconv"
 	"strings"
 	"unicode/utf8"
 )
@@ -71,15 +72,19 @@ type HeaderError struct {
 	Omitted int    // bytes of the value that Value leaves out
 }
 
-// Error names field, value, problem and remedy in one line of valid UTF-8.
+// Error names field, value, problem and remedy in one line of valid UTF-8 that can be printed.
 func (e *HeaderError) Error() string {
+	field := e.Field
+	if strings.ContainsFunc(field, func(r rune) bool { return !strconv.IsPrint(r) || r == utf8.RuneError }) { // a producer's own name
+		field = strconv.Quote(field)
+	}
 	if e.Value == "" {
-		return fmt.Sprintf("%s %s: %s", e.Field, e.Problem, e.Remedy)
+		return fmt.Sprintf("%s %s: %s", field, e.Problem, e.Remedy)
 	}
 	if e.Omitted > 0 {
-		return fmt.Sprintf("%s %q and %d bytes more, %s: %s", e.Field, e.Value, e.Omitted, e.Problem, e.Remedy)
+		return fmt.Sprintf("%s %q and %d bytes more, %s: %s", field, e.Value, e.Omitted, e.Problem, e.Remedy)
 	}
-	return fmt.Sprintf("%s %q %s: %s", e.Field, e.Value, e.Problem, e.Remedy)
+	return fmt.Sprintf("%s %q %s: %s", field, e.Value, e.Problem, e.Remedy)
 }
 
 // OfField returns the problem of a request of the API that has the header as a field, such as deliver_at. Its

@@ -297,6 +297,20 @@ func TestHeaderErrorWrapsTheSentinelOfItsCode(t *testing.T) {
 	}
 }
 
+func TestHeaderErrorQuotesANameThatCannotBePrinted(t *testing.T) {
+	for name, want := range map[string]string{
+		"deliver-soon":                `deliver-soon "1" is not a header`,
+		"deliver-größe":               `deliver-größe "1" is not a header`,
+		"deliver-\x1b]0;owned\x07":    `"deliver-\x1b]0;owned\a" "1" is not a header`,
+		"deliver-two\nlines":          `"deliver-two\nlines" "1" is not a header`,
+		"deliver-\u202eback to front": `"deliver-\u202eback to front" "1" is not a header`,
+	} {
+		if _, err := Parse(headers(name, "1"), stamped); err == nil || !strings.HasPrefix(err.Error(), want) {
+			t.Errorf("%q: message %q, want %q first", name, err, want)
+		}
+	}
+}
+
 func TestHeaderErrorShowsThatItsQuoteIsCut(t *testing.T) {
 	for value, want := range map[string]string{
 		strings.Repeat("x", 64):                `deliver-id "` + strings.Repeat("x", 64) + `" is`,

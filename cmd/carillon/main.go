@@ -19,6 +19,7 @@ import (
 	"github.com/carillonmq/carillon/broker/config"
 	"github.com/carillonmq/carillon/client"
 	"github.com/carillonmq/carillon/cmd/carillon/internal/contexts"
+	"github.com/carillonmq/carillon/cmd/carillon/internal/table"
 )
 
 func main() {
@@ -54,7 +55,7 @@ func run(ctx context.Context, args []string, stdin io.Reader, stdout, stderr io.
 		return exitDone
 	}
 	for line := range strings.SplitSeq(err.Error(), "\n") {
-		fmt.Fprintln(stderr, "carillon:", line)
+		fmt.Fprintln(stderr, "carillon:", table.Text(line)) // a node may repeat what others wrote
 	}
 	if usage := (*usageError)(nil); errors.As(err, &usage) {
 		return exitUsage
