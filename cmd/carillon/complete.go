@@ -37,8 +37,9 @@ func offered(typed string, words map[string]bool) ([]string, cobra.ShellCompDire
 	var fit []string
 	for _, word := range slices.Sorted(maps.Keys(words)) {
 		// Producers choose ids and names. One that could act on the terminal is left out; cut off at a newline it
-		// would be another one, too.
-		if strings.HasPrefix(word, typed) && table.Text(word) == word && !strings.ContainsAny(word, ofTheShell) {
+		// would be another one, too. So is one that would be a flag: --api=HOST has the next completion show that
+		// host the token.
+		if strings.HasPrefix(word, typed) && !strings.HasPrefix(word, "-") && table.Text(word) == word && !strings.ContainsAny(word, ofTheShell) {
 			fit = append(fit, word)
 		}
 	}

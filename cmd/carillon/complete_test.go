@@ -10,7 +10,7 @@ func TestOffered_leavesOutWhatAShellCouldRun(t *testing.T) {
 	for _, own := range ofTheShell {
 		words["x"+string(own)+"y"] = true
 	}
-	for _, hostile := range []string{"$(touch x)a", "$(touch x)b", "`touch x`", "~root", "a;b", "a\u00a0b", "a\u202eb"} {
+	for _, hostile := range []string{"$(touch x)a", "$(touch x)b", "`touch x`", "~root", "a;b", "-x", "--api=evil.example:80", "a\u00a0b", "a\u202eb"} {
 		words[hostile] = true
 	}
 	got, _ := offered("", words)
