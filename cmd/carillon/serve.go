@@ -8,8 +8,10 @@ import (
 	"log/slog"
 	"net"
 	"os"
+	"os/signal"
 	"runtime"
 	"runtime/debug"
+	"syscall"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -39,13 +41,23 @@ const gcPercent = 50
 // delivers what it takes in is small, and without this it was collected ten times a second.
 const headroom = 64 << 20
 
+// headroomWithin returns how much of it there is with that limit of the runtime's memory, GOMEMLIMIT: to the limit it
+// counts as used, so with a low one it would be a part of what the node lacks, and be collected for all the time.
+func headroomWithin(limit int64) int {
+	if limit < 16*headroom {
+		return 0
+	}
+	return headroom
+}
+
 func serveCommand() *cobra.Command {
 	keys := config.Keys()
 	cmd := &cobra.Command{
 		Use:   "serve",
 		Short: "Run a node",
 		Long: "Run a node of a cluster until SIGTERM or Ctrl-C, which hand leadership over first; a second one ends\n" +
-			"it at once. Every key of the configuration file is a flag and a variable too.",
+			"it at once. SIGHUP does nothing, since files that are read again are so by themselves. Every key of the\n" +
+			"configuration file is a flag and a variable too.",
 		Args: arguments(cobra.NoArgs),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			s, err := load(cmd.Flags(), keys)
@@ -55,6 +67,7 @@ func serveCommand() *cobra.Command {
 			if err := s.Config.Validate(); err != nil {
 				return err
 			}
+			signal.Ignore(syscall.SIGHUP) // by which others are told to read their files again: it would end the node as a crash does
 			return serve(cmd.Context(), s.Config, cmd.ErrOrStderr())
 		},
 	}
@@ -77,7 +90,7 @@ func serveCommand() *cobra.Command {
 func serve(ctx context.Context, c config.Config, stderr io.Writer) (err error) {
 	if os.Getenv("GOGC") == "" {
 		debug.SetGCPercent(gcPercent)
-		untouched := make([]byte, headroom)
+		untouched := make([]byte, headroomWithin(debug.SetMemoryLimit(-1)))
 		defer runtime.KeepAlive(untouched)
 	}
 	log := newLogger(c.Log, stderr)
@@ -107,6 +120,10 @@ func serve(ctx context.Context, c config.Config, stderr io.Writer) (err error) {
 	}
 	defer listener.Close() // for a return before Serve has it
 	node, err := node.Open(ctx, replication)
+	if ended := context.Cause(ctx); err != nil && errors.Is(err, ended) {
+		log.Info("node stopped", "node", c.Node.ID)
+		return nil
+	}
 	if err != nil {
 		return fmt.Errorf("start node %s: %w", c.Node.ID, err)
 	}
