@@ -98,7 +98,7 @@ func (h *handler) leaderless(leader string) string {
 	if leader == "" && (status.State == "unborn" || status.State == "replaced") {
 		return fmt.Sprintf("%s is %s, it has no place in the group and knows no leader: ask another member, at its api address", status.Node, status.State)
 	}
-	return "no leader is known: try again when a majority of the members runs; if a majority has lost its disks, they must be restored"
+	return "no leader is known: try again when a majority of the members runs; if a majority has lost its disks, mount the same disks again"
 }
 
 // errNotReached says that nothing was sent.

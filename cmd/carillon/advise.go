@@ -11,17 +11,21 @@ import (
 	"github.com/carillonmq/carillon/storage"
 )
 
+// sameDisk is what else helps a node whose disk is gone. An older copy of the disk has forgotten votes and entries that
+// others count on: such a node may have the cluster lose what it has acknowledged.
+const sameDisk = "mount the same disk again, never an older copy of it"
+
 // restore says what to do about a data directory that is damaged, of a node of a cluster
 // of so many members. Where it has others, they have what it has lost. An id that is not
 // known is empty.
 func restore(id string, members int) string {
 	switch {
 	case id == "":
-		return "restore it; or, if the cluster has other members, empty the directory and run `carillon cluster replace` with the id of this one"
+		return sameDisk + "; or, if the cluster has other members, empty the directory and run `carillon cluster replace` with the id of this one"
 	case members == 1:
-		return "restore it"
+		return sameDisk + ", unless nothing else is left: it delivers again what was delivered since, and lacks what came since"
 	}
-	return "restore it, or empty the directory and run `carillon cluster replace " + id + "`"
+	return sameDisk + ", or empty the directory and run `carillon cluster replace " + id + "`"
 }
 
 // advise returns what adds to a node's error what the user is to do about it. Where
@@ -35,7 +39,7 @@ func advise(c config.Config) func(error) error {
 	return func(err error) error {
 		switch {
 		case errors.Is(err, member.ErrOtherDisk):
-			return fmt.Errorf("%w: %s against one of the others; if a majority of the members has lost its disks, nothing replaces them: restore the disks", err, replace)
+			return fmt.Errorf("%w: %s against one of the others; if a majority of the members has lost its disks, nothing replaces them: mount the same disks again", err, replace)
 		case errors.Is(err, member.ErrReplaced):
 			return fmt.Errorf("%w: stop this node, empty the directory and start it again, it joins and copies the schedule", err)
 		case errors.Is(err, raftfsm.ErrDamaged), errors.Is(err, storage.ErrCorrupt):

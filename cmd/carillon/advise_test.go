@@ -17,12 +17,13 @@ func TestAdvise_namesTheCommandWhereOthersHaveWhatIsLost(t *testing.T) {
 	one.Node.ID, three.Node.ID = "n3", "n3"
 	one.Cluster.Members = []config.Member{{ID: "n3"}}
 	three.Cluster.Members = []config.Member{{ID: "n1"}, {ID: "n2"}, {ID: "n3"}}
+	const alone = ": mount the same disk again, never an older copy of it, unless nothing else is left: it delivers again what was delivered since, and lacks what came since"
 	for _, tt := range []struct {
 		err           error
 		alone, others string // what is added in a cluster of one, of three
 	}{
-		{raftfsm.ErrDamaged, ": restore it", ": restore it, or empty the directory and run `carillon cluster replace n3`"},
-		{storage.ErrCorrupt, ": restore it", ": restore it, or empty the directory and run `carillon cluster replace n3`"},
+		{raftfsm.ErrDamaged, alone, ": mount the same disk again, never an older copy of it, or empty the directory and run `carillon cluster replace n3`"},
+		{storage.ErrCorrupt, alone, ": mount the same disk again, never an older copy of it, or empty the directory and run `carillon cluster replace n3`"},
 		{member.ErrOtherLog, "", ", or empty the directory and run `carillon cluster replace n3`"},
 		{node.ErrNoRoomToReceive, "", ", or empty the directory and run `carillon cluster replace n3`"},
 		{member.ErrConfig, "", ""},
@@ -37,7 +38,7 @@ func TestAdvise_namesTheCommandWhereOthersHaveWhatIsLost(t *testing.T) {
 		}
 	}
 	if got, want := advise(three)(member.ErrOtherDisk).Error(), member.ErrOtherDisk.Error()+": run `carillon cluster replace n3` against one of the others;"+
-		" if a majority of the members has lost its disks, nothing replaces them: restore the disks"; got != want {
+		" if a majority of the members has lost its disks, nothing replaces them: mount the same disks again"; got != want {
 		t.Errorf("got %q, want %q", got, want)
 	}
 	if got, want := advise(three)(member.ErrReplaced).Error(), member.ErrReplaced.Error()+": stop this node, empty the directory and start it again,"+

@@ -37,7 +37,8 @@ func inspectDataCommand() *cobra.Command {
 		Short: "Check the data directory of a node that does not run",
 		Long: "Read a node.data_dir from end to end, check every checksum and what its parts say of each other, and\n" +
 			"say what it holds. It changes nothing and needs no other node, but it refuses a directory whose node\n" +
-			"runs: stop that, or inspect a copy.\n\n" +
+			"runs: stop the node, or inspect an atomic snapshot of the volume. A copy that was made file by file while\n" +
+			"the node ran lacks files, or has them of different moments: it is told as damaged, though the disk is sound.\n\n" +
 			"The exit code is 0 when all is sound, 1 when something is damaged, 2 when it could not be checked.\n" +
 			"Each damage is told with its file, the place in bytes where that is known, and what to do.",
 		Args: arguments(cobra.ExactArgs(1)),
@@ -58,7 +59,7 @@ func inspectDataCommand() *cobra.Command {
 				return &uncheckedError{err}
 			}
 			if n := len(report.Damages); n > 0 {
-				return fmt.Errorf("%s is damaged in %d places: %s", args[0], n, report.remedy)
+				return fmt.Errorf("%s is damaged in %d places: %s%s", args[0], n, report.remedy, ofCopies)
 			}
 			return nil
 		},
@@ -66,6 +67,9 @@ func inspectDataCommand() *cobra.Command {
 	cmd.Flags().BoolVar(&asJSON, "json", false, "print JSON, for programs")
 	return cmd
 }
+
+// ofCopies says that damage may be of the copy alone.
+const ofCopies = "\nif this is a copy that was made while the node ran, its disk may be sound: stop the node, or inspect an atomic snapshot of the volume"
 
 // An uncheckedError says why something could not be checked, which is not that it is damaged.
 type uncheckedError struct{ error }
@@ -75,7 +79,7 @@ func (e *uncheckedError) Unwrap() error { return e.error }
 func explainInspect(dir string, err error) error {
 	switch {
 	case errors.Is(err, storage.ErrInUse):
-		return fmt.Errorf("%w: its node runs: stop it, or inspect a copy", err)
+		return fmt.Errorf("%w: its node runs: stop the node, or inspect an atomic snapshot of the volume", err)
 	case errors.Is(err, fs.ErrNotExist), errors.Is(err, syscall.ENOTDIR):
 		return fmt.Errorf("%s is no data directory: name the node.data_dir of a node: %w", dir, err)
 	}
