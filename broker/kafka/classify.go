@@ -30,6 +30,16 @@ func classify(topic string, err error) error {
 	return &topicError{topic, deliver.ErrTargetUnavailable, err}
 }
 
+// classify wraps the error of a record that went out with the line. While it is not known that the line has a producer id, the
+// error may be what Kafka answered to the question for one, and is the fault of no record. The caller holds mu.
+func (l *line) classify(topic string, err error) error {
+	failure := classify(topic, err)
+	if !l.hasID && (errors.Is(failure, deliver.ErrRecordTooLarge) || errors.Is(failure, deliver.ErrRecordRefused)) {
+		return &topicError{topic, deliver.ErrTargetUnavailable, err}
+	}
+	return failure
+}
+
 // A topicError writes its text only when somebody reads it: of missing topics there may be a hundred
 // thousand, each asked for now and then.
 type topicError struct {

@@ -185,9 +185,7 @@ func (s *Sink) land(issued *send, err error, now time.Time) (out []*line) {
 	if _, answered := errors.AsType[*kerr.Error](err); f.pipe != nil && (err == nil || answered) {
 		f.pipe.proven = true
 	}
-	if errors.Is(err, kerr.ClusterAuthorizationFailed) {
-		f.line.denied = true
-	}
+	s.noteID(f.line, err)
 	m.left--
 	if b.flying--; b.flying == 0 {
 		b.flight = nil

@@ -2,10 +2,12 @@ package kafka
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"time"
 
+	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kgo"
 )
 
@@ -212,7 +214,9 @@ type line struct {
 	flights int             // without outcome
 	used    time.Time       // when it was boarded last
 	retired bool            // takes no more flights, and is closed when there are none
-	denied  bool            // Kafka has denied it something as a whole, such as a producer id
+	hasID   bool            // its client has a producer id
+	denied  bool            // Kafka has denied its client one, which franz-go keeps for good
+	asking  bool            // its client, whether it has one
 
 	departed  []*send // the client has not got them yet, in order
 	producing bool    // a goroutine hands them to the client
@@ -328,6 +332,9 @@ func (s *Sink) prepare(p *pool) {
 			return
 		}
 		p.spare = l
+		for _, denied := range slices.Clone(p.lines) {
+			s.replaceDenied(denied)
+		}
 	})
 }
 
@@ -350,7 +357,41 @@ func (s *Sink) lineWithID(p *pool) *line {
 	if !ready {
 		return nil
 	}
+	l.hasID = true
 	return l
+}
+
+// noteID learns from the outcome of a record whether the line's client has a producer id. Whatever error Kafka has for the one
+// that asks for it franz-go keeps, unless it is one that trying again may change: then all that the client takes fails with
+// that error for as long as it lives. What fails so may as well have been refused itself, so the client is asked, which says at
+// once what it has kept. The caller holds mu.
+func (s *Sink) noteID(l *line, err error) {
+	if err == nil {
+		l.hasID = true
+		return
+	}
+	answer, answered := errors.AsType[*kerr.Error](err)
+	if !answered || answer.Retriable || l.asking || l.retired || s.closed {
+		return
+	}
+	l.asking = true
+	s.background.Go(func() {
+		_, _, err := l.client.ProducerID(s.ctx)
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		l.asking, l.hasID, l.denied = false, err == nil, err != nil
+		s.replaceDenied(l)
+	})
+}
+
+// replaceDenied has the pool's spare take the place of a line that Kafka has denied a producer id. Until Kafka gives one to the
+// spare, another line would be denied as well, and cost a client for each try of each target. The caller holds mu.
+func (s *Sink) replaceDenied(l *line) {
+	if l.denied && !l.retired && !s.closed && l.pool.spare != nil {
+		place := slices.Index(l.pool.lines, l)
+		s.retire(l)
+		s.newLine(l.pool, place)
+	}
 }
 
 func (l *line) pipe(broker int32) *pipe {

@@ -223,12 +223,13 @@ func (s *Sink) settle(issued *send, err error) {
 	t, now := issued.backlog.target, time.Now()
 	s.mu.Lock()
 	ours := t.outstanding.remove(issued)
+	failure := issued.member.flight.line.classify(t.topic, err)
 	var behind []*send
 	var out []*line
 	if ours {
 		t.learn(err)
 		if err != nil {
-			issued.fail(classify(t.topic, err))
+			issued.fail(failure)
 			behind, out = s.failBehind(issued, err, now)
 		}
 		s.forgetStale(t)
@@ -239,10 +240,10 @@ func (s *Sink) settle(issued *send, err error) {
 	}
 	s.mu.Unlock()
 	if ours {
-		issued.done(receipt(&issued.record, err), classify(t.topic, err))
+		issued.done(receipt(&issued.record, err), failure)
 	}
 	for _, other := range behind {
-		other.done(deliver.Receipt{}, classify(t.topic, err))
+		other.done(deliver.Receipt{}, failure)
 	}
 }
 
