@@ -23,9 +23,11 @@ func classify(topic string, err error) error {
 		return &topicError{topic, deliver.ErrTargetForbidden, err}
 	case errors.Is(err, kerr.MessageTooLarge), errors.Is(err, kerr.RecordListTooLarge):
 		return &topicError{topic, deliver.ErrRecordTooLarge, err}
-	case errors.Is(err, kerr.InvalidRecord), errors.Is(err, kerr.InvalidTimestamp), errors.Is(err, kerr.PolicyViolation),
+	case errors.Is(err, kerr.InvalidRecord), errors.Is(err, kerr.PolicyViolation),
 		errors.Is(err, kerr.UnsupportedForMessageFormat):
 		return &topicError{topic, deliver.ErrRecordRefused, err}
+	case errors.Is(err, kerr.InvalidTimestamp): // the client stamps each record with the time of this node
+		err = fmt.Errorf("the clocks of this node and of the Kafka broker differ by more than the topic allows, set them: %w", err)
 	}
 	return &topicError{topic, deliver.ErrTargetUnavailable, err}
 }

@@ -3,6 +3,7 @@ package kafka
 import (
 	"errors"
 	"fmt"
+	"strings"
 	"testing"
 
 	"github.com/twmb/franz-go/pkg/kerr"
@@ -22,5 +23,17 @@ func TestClassify_saysWhatItStandsFor(t *testing.T) {
 	}
 	if n := testing.AllocsPerRun(100, func() { err = classify("orders", cause) }); n > 1 {
 		t.Errorf("%v allocations", n)
+	}
+}
+
+// A record has the time of the node that sends it: where Kafka refuses that, a clock is to be set, and each message is as good as
+// before.
+func TestClassify_blamesTheClocksForATimestamp(t *testing.T) {
+	err := classify("orders", kerr.InvalidTimestamp)
+	if !errors.Is(err, deliver.ErrTargetUnavailable) || errors.Is(err, deliver.ErrRecordRefused) || !errors.Is(err, kerr.InvalidTimestamp) {
+		t.Errorf("%v is taken for the fault of a record", err)
+	}
+	if want := "clocks of this node and of the Kafka broker differ"; !strings.Contains(err.Error(), want) {
+		t.Errorf("%q does not say that the %s", err, want)
 	}
 }

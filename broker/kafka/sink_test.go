@@ -186,7 +186,7 @@ func TestErrorsWrapTheirSentinel(t *testing.T) {
 		{kerr.MessageTooLarge, deliver.ErrRecordTooLarge},
 		{kerr.RecordListTooLarge, deliver.ErrRecordTooLarge},
 		{kerr.InvalidRecord, deliver.ErrRecordRefused},
-		{kerr.InvalidTimestamp, deliver.ErrRecordRefused},
+		{kerr.InvalidTimestamp, deliver.ErrTargetUnavailable},
 		{kerr.PolicyViolation, deliver.ErrRecordRefused},
 		{kerr.NotEnoughReplicas, deliver.ErrTargetUnavailable},
 		{kerr.UnknownServerError, deliver.ErrTargetUnavailable},
