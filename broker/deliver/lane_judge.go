@@ -33,6 +33,7 @@ type health struct {
 	failingSince time.Time     // first failure since the last success; zero: none
 	backoff      time.Duration // last wait; until the oldest of the failed gets through
 	oldest       storage.Ref
+	blamed       storage.Ref   // the oldest of the failed when Kafka blamed a record last; zero: it never did
 	onTrial      bool          // nothing has succeeded since it was parked
 	afterTrial   int           // the window once one has succeeded: half of what was given up last, if the window was no wider since
 	probeAfter   time.Duration // wait before the next probe
@@ -56,7 +57,9 @@ const (
 // been written all the same. The leader's clock is in epoch milliseconds.
 //
 // Only what fails alone is refused, which is invariant 2: the Kafka client fails all that it
-// holds for a partition with one guilty record, and so each is sent by itself.
+// holds for a partition with one guilty record, and so each is sent by itself. Nor is what fails for the first time: what the
+// client knows of the topic, such as the size that it takes, may be from before the topic was created again, and is asked for
+// anew after each failure. A dead letter is not lost by a refusal, and needs no second one.
 func (h *health) judge(cause error, abandoned int, first firstWaiting, now time.Time, clock int64) remedy {
 	if abandoned > 0 && !h.onTrial { // a trial is one record, which proves nothing of more
 		h.afterTrial = max(abandoned/2, 1)
@@ -64,8 +67,8 @@ func (h *health) judge(cause error, abandoned int, first firstWaiting, now time.
 	switch {
 	case cause == nil:
 		return goOn
-	case isPermanent(cause) && h.window > 1:
-		h.window = 1
+	case isPermanent(cause) && (h.window > 1 || h.blamed != h.oldest && first.timeout != forever):
+		h.window, h.blamed = 1, h.oldest
 		return goOn
 	case isPermanent(cause):
 		return refuse

@@ -18,6 +18,7 @@ func TestJudge_sendsWaitsRefusesCondemnsOrGivesUp(t *testing.T) {
 	overdue := firstWaiting{due: clock - testTimeout.Milliseconds(), timeout: testTimeout}
 	early := firstWaiting{due: overdue.due + 1, timeout: testTimeout}
 	letter := firstWaiting{due: overdue.due, timeout: forever}
+	ref, other := storage.Ref{Due: 2, Seq: 2}, storage.Ref{Due: 1, Seq: 1}
 	for name, test := range map[string]struct {
 		health health
 		cause  error
@@ -28,6 +29,9 @@ func TestJudge_sendsWaitsRefusesCondemnsOrGivesUp(t *testing.T) {
 		"nobody failed":                 {health{window: 8}, nil, early, goOn, func(h health) bool { return h.window == 8 }},
 		"one of many is to blame":       {health{window: 8}, ErrRecordTooLarge, early, goOn, func(h health) bool { return h.window == 1 }},
 		"it was alone":                  {health{window: 1}, ErrRecordRefused, early, refuse, nil},
+		"alone, for the first time":     {health{window: 1, oldest: ref, blamed: other}, ErrRecordTooLarge, early, goOn, func(h health) bool { return h.window == 1 && h.blamed == ref }},
+		"alone, once more":              {health{window: 1, oldest: ref, blamed: ref}, ErrRecordTooLarge, early, refuse, nil},
+		"a dead letter, alone":          {health{window: 1, oldest: ref, blamed: other}, ErrRecordTooLarge, letter, refuse, nil},
 		"blamed alone on trial":         {health{window: 1, onTrial: true}, ErrRecordRefused, early, refuse, nil},
 		"the first failure":             {health{window: 8}, ErrTargetUnavailable, early, backOff, func(h health) bool { return h.backoff == leastBackoff && h.failingSince.Equal(now) }},
 		"one after another":             {health{window: 8, backoff: leastBackoff}, ErrTargetUnavailable, early, backOff, func(h health) bool { return h.backoff == 2*leastBackoff }},

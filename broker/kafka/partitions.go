@@ -189,7 +189,7 @@ func (l *limits) forget(most int, isKnown func(topic string) bool) {
 }
 
 // ask reads max.message.bytes of the topics and returns those for which it is another than the one in use.
-// A Kafka that does not let us read it has the default.
+// A Kafka that does not let us read it has the default; after any other error the limit is what it was, or is not known.
 func (l *limits) ask(ctx context.Context, q *reach.Questions, topics []string) (changed []string) {
 	if len(topics) == 0 {
 		return nil
@@ -208,6 +208,11 @@ func (l *limits) ask(ctx context.Context, q *reach.Questions, topics []string) (
 		return nil
 	}
 	for _, resource := range response.(*kmsg.DescribeConfigsResponse).Resources {
+		switch err := kerr.ErrorForCode(resource.ErrorCode); {
+		case err == nil, errors.Is(err, kerr.TopicAuthorizationFailed), errors.Is(err, kerr.ClusterAuthorizationFailed):
+		default:
+			continue
+		}
 		limit := int32(defaultBatchBytes)
 		for _, c := range resource.Configs {
 			if c.Name != batchLimit || c.Value == nil {

@@ -348,6 +348,52 @@ func TestLargerTopicTakesLargerRecords(t *testing.T) {
 	}, kfake.SeedTopics(1, "orders"))
 }
 
+// An error for a limit says nothing of it, unless it is that we may not know it: then it is taken for Kafka's default, once.
+func TestLimitThatWasNotToldIsAskedForAgain(t *testing.T) {
+	for _, test := range []struct {
+		answer *kerr.Error
+		asked  int
+		want   error
+	}{
+		{kerr.RequestTimedOut, 2, nil},
+		{kerr.UnknownTopicOrPartition, 2, nil},
+		{kerr.TopicAuthorizationFailed, 1, deliver.ErrRecordTooLarge},
+	} {
+		t.Run(test.answer.Message, func(t *testing.T) {
+			inBubble(t, func(t *testing.T, kafka bubble) {
+				limit := "3000000"
+				if _, err := kafka.admin().CreateTopic(t.Context(), 1, 1, map[string]*string{batchLimit: &limit}, "wide"); err != nil {
+					t.Fatal(err)
+				}
+				asked := 0
+				kafka.ControlKey(int16(kmsg.DescribeConfigs), func(request kmsg.Request) (kmsg.Response, error, bool) {
+					kafka.KeepControl()
+					if asked++; asked > 1 {
+						return nil, nil, false
+					}
+					answer := request.ResponseKind().(*kmsg.DescribeConfigsResponse)
+					resource := kmsg.NewDescribeConfigsResponseResource()
+					resource.ResourceType, resource.ResourceName, resource.ErrorCode = kmsg.ConfigResourceTypeTopic, "wide", test.answer.Code
+					answer.Resources = append(answer.Resources, resource)
+					return answer, nil, true
+				})
+				sink := newSink(t, kafka)
+				for range 3 {
+					if _, err := countOf(t.Context(), sink, "wide"); err != nil {
+						t.Fatal(err)
+					}
+				}
+				if asked != test.asked {
+					t.Errorf("asked %d times, want %d", asked, test.asked)
+				}
+				if _, err := sendAndWait(sink, deliver.Delivery{Topic: "wide", Value: make([]byte, 2_000_000)}); !errors.Is(err, test.want) {
+					t.Errorf("2 MB to a topic that takes 3 MB: %v, want %v", err, test.want)
+				}
+			})
+		})
+	}
+}
+
 func TestRaisedLimitIsSeenByTheNextTry(t *testing.T) {
 	inBubble(t, func(t *testing.T, kafka bubble) {
 		sink := newSink(t, kafka)
