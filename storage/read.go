@@ -2,6 +2,7 @@ package storage
 
 import (
 	"fmt"
+	"math"
 	"slices"
 	"strings"
 
@@ -15,8 +16,15 @@ import (
 // the disk, and reads each chunk once. On an error, which names a message or a
 // segment, out comes back as it was.
 func (s *Store) Read(refs []Ref, out []Entry) ([]Entry, error) {
+	out, _, err := s.ReadWithin(math.MaxInt, refs, out)
+	return out, err
+}
+
+// ReadWithin is Read of the first refs only: of as many as have bodies of no more than so
+// many bytes together, and of one at least that is alive. It returns how many refs these are.
+func (s *Store) ReadWithin(bytes int, refs []Ref, out []Entry) (entries []Entry, read int, err error) {
 	if !slices.IsSortedFunc(refs, Ref.Compare) {
-		return out, fmt.Errorf("read: refs are not in order of delivery")
+		return out, 0, fmt.Errorf("read: refs are not in order of delivery")
 	}
 	was := len(out)
 	out = append(out, make([]Entry, len(refs))...)
@@ -24,14 +32,32 @@ func (s *Store) Read(refs []Ref, out []Entry) ([]Entry, error) {
 	onDisk, segments := s.readMemory(refs, found)
 	defer segment.ReleaseAll(segments)
 	for i, g := range segments {
-		if len(onDisk[i]) == 0 {
+		n, _ := slices.BinarySearch(onDisk[i], len(found))
+		if n == 0 {
 			continue
 		}
-		if err := g.Read(refs, onDisk[i], found, &s.indexes); err != nil {
-			return out[:was], fmt.Errorf("read: %w", err)
+		places := onDisk[i][:n]
+		been, err := g.Read(refs, places, found, bytes, &s.indexes)
+		if err != nil {
+			return out[:was], 0, fmt.Errorf("read: %w", err)
+		}
+		if been < len(places) {
+			found = found[:places[been]]
 		}
 	}
-	return out[:was+len(slices.DeleteFunc(found, func(e Entry) bool { return e.Seq == 0 }))], nil
+	found = found[:within(bytes, found)]
+	return out[:was+len(slices.DeleteFunc(found, func(e Entry) bool { return e.Seq == 0 }))], len(found), nil
+}
+
+// within returns how many of the entries have bodies of no more than so many bytes together, or lie before the second body.
+func within(bytes int, entries []Entry) int {
+	read := 0
+	for i, e := range entries {
+		if read += len(e.Body); read > bytes && read > len(e.Body) {
+			return i
+		}
+	}
+	return len(entries)
 }
 
 // readMemory fills in what lies in memtables, and lists for each segment, pinned,

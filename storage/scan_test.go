@@ -132,6 +132,40 @@ func TestRead_leavesOutWhatIsDeadOrUnknown(t *testing.T) {
 	}
 }
 
+// A read ends where it has as many bytes as it may, wherever the messages lie, but not before the first that is alive. Those after
+// that are read next.
+func TestReadWithin_endsWithAsManyBytesAsItMay(t *testing.T) {
+	s, m := openStore(t, t.TempDir()), newModel()
+	for i := range uint64(3) { // a segment each, mixed
+		script(s, m, operation{Accept: entries(10, 0, 10, 100)})
+		flush(t, s, 10*i+10)
+	}
+	script(s, m, operation{Accept: entries(10, 0, 10, 100), Kill: []SeqRun{{1, 2}}})
+	want := m.sorted()
+	refs := []Ref{{Seq: 1}}
+	for _, e := range want {
+		refs = append(refs, e.Ref())
+	}
+	for bytes, each := range map[int]int{1: 1, 100: 1, 199: 1, 200: 2, 1000: 10, 1_000_000: len(want)} {
+		var got []Entry
+		for left, calls := refs, 1; len(left) > 0; calls++ {
+			entries, read, err := s.ReadWithin(bytes, left, nil)
+			if err != nil || len(entries) != min(each, len(want)-len(got)) || read < len(entries) {
+				t.Fatalf("call %d within %d bytes: %d messages by %d refs, error %v, want %d", calls, bytes, len(entries), read, err, each)
+			}
+			got, left = append(got, entries...), left[read:]
+		}
+		if len(got) != len(want) {
+			t.Fatalf("within %d bytes: %d messages, want %d", bytes, len(got), len(want))
+		}
+		for i, e := range got {
+			if e.Ref() != want[i].Ref() || len(e.Body) != len(want[i].Body) {
+				t.Fatalf("within %d bytes number %d is %v with %d bytes, want %v", bytes, i, e.Ref(), len(e.Body), want[i].Ref())
+			}
+		}
+	}
+}
+
 // What lies on disk and in two tables at once is found in order, without a gap and in few calls, whichever of them
 // comes first.
 func TestScan_findsWhatIsMixedInMemoryAndOnDisk(t *testing.T) {

@@ -66,7 +66,6 @@ type lane struct {
 	unplaced []*outgoing   // name a partition that is not there, as far as we know
 	aside    aside         // dead letters that their topic refuses
 	loaded   int           // bytes of payload in ready, flights, unplaced and what is settling
-	chunk    int           // refs to read next time
 
 	health  health
 	layout  layout
@@ -86,7 +85,6 @@ func newLane(p *Publisher, target string) *lane {
 		orders:   mailbox.New[order](),
 		answers:  mailbox.New[PartitionCount](),
 		outcomes: mailbox.New[outcome](),
-		chunk:    leastChunk,
 		series:   new(Series),
 		health:   health{window: p.limits.Flying, widest: p.limits.Flying, afterTrial: p.limits.Flying},
 		letters:  p.lettersFor(target),

@@ -21,10 +21,9 @@ const (
 	// it. A sink that gives a record up by itself, after twice this, fails what it
 	// holds behind it as well; one sent at that very moment would overtake them.
 	slowAfter = time.Second
-	// A read takes about chunkBytes, to judge by the sizes of the last one.
+	// A read takes so many bytes of stored bodies and so many messages at most, and one message at least.
 	chunkBytes = 1 << 20
-	leastChunk = 8
-	mostChunk  = 64 // whatever the sizes turn out to be, in messages
+	mostChunk  = 64
 	// Messages in memory, in bytes: of one lane, as many small ones as it is handed, and of all together. Beyond these each
 	// lane may still have its share of what all have together, so that no target starves
 	// another: mostShare while lanes are few, leastShare however many there are.
@@ -61,10 +60,21 @@ type outcome struct {
 	err     error
 }
 
-// mayRead reports whether there is something to read and room for it.
-func (l *lane) mayRead() bool {
-	hasRoom := l.loaded < mostLoad && l.p.loaded.Load() < mostAllLoad
-	return len(l.waiting) > 0 && (hasRoom || l.loaded < l.p.share())
+// reserve takes from what all lanes may hold what a read may bring, in bytes. It returns 0 when there is nothing to read or
+// no room for it. Many lanes read at the same moment: what each only found to be free, all of them would take.
+func (l *lane) reserve() int {
+	if len(l.waiting) == 0 {
+		return 0
+	}
+	if l.loaded < mostLoad {
+		if l.p.loaded.Add(chunkBytes) <= mostAllLoad {
+			return chunkBytes
+		}
+		l.p.loaded.Add(-chunkBytes)
+	}
+	own := max(l.p.share()-l.loaded, 0)
+	l.p.loaded.Add(int64(own))
+	return own
 }
 
 // share returns how many bytes each lane may hold whatever the others do.
@@ -72,21 +82,21 @@ func (p *Publisher) share() int {
 	return min(max(mostAllLoad/int(max(p.lanes.Load(), 1)), leastShare), mostShare)
 }
 
-// read loads the payloads of the next messages. One that is missing is dead, and
-// the scheduler knows that from the log. One that cannot be decoded stays where it is,
+// read loads the payloads of the next messages, which take the place of so many bytes that are reserved. One that is
+// missing is dead, and the scheduler knows that from the log. One that cannot be decoded stays where it is,
 // and the others go on.
-func (l *lane) read() error {
-	refs := l.waiting[:ascending(l.waiting, l.chunk)]
-	entries, err := l.p.cfg.Store.Read(refs, nil)
+func (l *lane) read(reserved int) error {
+	defer l.p.loaded.Add(int64(-reserved))
+	refs := l.waiting[:ascending(l.waiting, mostChunk)]
+	entries, read, err := l.p.cfg.Store.ReadWithin(reserved, refs, nil)
 	if err != nil {
 		return fmt.Errorf("read %d messages for topic %q: %w", len(refs), l.target, err)
 	}
-	l.waiting = l.waiting[len(refs):]
-	size, loaded := 0, 0
+	l.waiting = l.waiting[read:]
+	loaded := 0
 	outgoings := make([]outgoing, len(entries)) // they are sent together, and let go of together
 	for i := range entries {
 		entry := &entries[i]
-		size += len(entry.Body)
 		message, err := message.FromEntry(entry)
 		if err != nil {
 			l.p.leaveUnreadable(entry, err)
@@ -99,14 +109,7 @@ func (l *lane) read() error {
 		loaded += o.load()
 	}
 	l.load(loaded)
-	l.chunk = nextChunk(len(entries), size)
 	return nil
-}
-
-// nextChunk returns how many messages to read after n of that size together.
-func nextChunk(n, size int) int {
-	fits := chunkBytes * n / max(size, 1)
-	return min(max(fits, 1), max(2*n, leastChunk), mostChunk)
 }
 
 // ascending returns how many refs at the front, at most that many, are in order of

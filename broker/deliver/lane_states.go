@@ -113,10 +113,11 @@ func (s *sending) send(ctx context.Context, l *lane) (state, error) {
 			return newSettling(failed, nil), nil
 		}
 		if len(l.ready) == 0 {
-			if !l.mayRead() {
+			reserved := l.reserve()
+			if reserved == 0 {
 				return s, nil
 			}
-			if err := l.read(); err != nil {
+			if err := l.read(reserved); err != nil {
 				return nil, err
 			}
 			continue

@@ -85,7 +85,7 @@ type Options struct {
 // A Store is the part of *storage.Store that the publisher reads. The refs
 // are sorted; what is dead is left out of the answer.
 type Store interface {
-	Read(refs []storage.Ref, out []storage.Entry) ([]storage.Entry, error)
+	ReadWithin(bytes int, refs []storage.Ref, out []storage.Entry) (entries []storage.Entry, read int, err error)
 	// Level is asked whenever something is written: it may rise at any time.
 	Level() storage.Level
 	// Time is the greatest of the leaders' times that the log has seen, epoch milliseconds.

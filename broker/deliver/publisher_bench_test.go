@@ -31,11 +31,11 @@ func (instant) Close()                                         {}
 // A sameBody has the same payload for every message.
 type sameBody struct{ body []byte }
 
-func (s sameBody) Read(refs []storage.Ref, out []storage.Entry) ([]storage.Entry, error) {
+func (s sameBody) ReadWithin(_ int, refs []storage.Ref, out []storage.Entry) (entries []storage.Entry, read int, err error) {
 	for _, ref := range refs {
 		out = append(out, storage.Entry{Due: ref.Due, Seq: ref.Seq, Body: s.body})
 	}
-	return out, nil
+	return out, len(refs), nil
 }
 
 func (s sameBody) Level() storage.Level { return storage.LevelThree }

@@ -209,18 +209,23 @@ type fakeLog struct {
 	broken error
 }
 
-func (f *fakeLog) Read(refs []storage.Ref, out []storage.Entry) ([]storage.Entry, error) {
+func (f *fakeLog) ReadWithin(bytes int, refs []storage.Ref, out []storage.Entry) (entries []storage.Entry, read int, err error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if !slices.IsSortedFunc(refs, storage.Ref.Compare) {
 		f.t.Errorf("read of unsorted refs %v", refs)
 	}
-	for _, ref := range refs {
-		if e, ok := f.alive[ref.Seq]; ok {
-			out = append(out, e)
+	for i, ref := range refs {
+		e, ok := f.alive[ref.Seq]
+		if !ok {
+			continue
 		}
+		if bytes -= len(e.Body); bytes < 0 && len(out) > 0 {
+			return out, i, f.broken
+		}
+		out = append(out, e)
 	}
-	return out, f.broken
+	return out, len(refs), f.broken
 }
 
 func (f *fakeLog) Level() storage.Level {

@@ -217,6 +217,33 @@ func TestPublisher_holdsFewPayloadsOfAStuckTarget(t *testing.T) {
 	})
 }
 
+// What large messages take in memory is bounded though small ones came before, and though all lanes read at the same moment:
+// room that each finds to be free is not all of theirs.
+func TestPublisher_boundsWhatAllReadAtOnce(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const targets, size = 40, 128 << 10
+		b := newBench(t)
+		for i := range targets {
+			name := fmt.Sprint("slow-", i)
+			b.sink.topic(name, 1).latency = 3 * time.Second
+			b.deliver(name, 2*mostChunk, nil)
+		}
+		b.after(10 * time.Second)
+		for i := range targets {
+			b.deliver(fmt.Sprint("slow-", i), mostChunk, func(_ int, m *message.Message) { m.Value = make([]byte, size) })
+		}
+		b.after(100 * time.Millisecond)
+		if loaded, most := b.loaded.Load(), mostAllLoad+targets*mostShare; loaded > int64(most) {
+			t.Errorf("%d MB of payload are in memory, want %d at most", loaded>>20, most>>20)
+		}
+		b.after(10 * time.Minute)
+		if loaded := b.loaded.Load(); loaded != 0 {
+			t.Errorf("%d bytes are counted as in memory when nothing is", loaded)
+		}
+		b.stop()
+	})
+}
+
 // What hundreds of slow targets have on their way is bounded together, small messages by what
 // each costs besides its payload.
 func TestPublisher_boundsWhatAllSlowTargetsHold(t *testing.T) {

@@ -199,19 +199,26 @@ func (c *Cursor) damaged(view []byte, err error) error {
 }
 
 // Read fills in what refs at these places name, with bodies of their own, into found
-// at the same places. They must be in order. Those not there are left as they were.
-func (s *Segment) Read(refs []Ref, places []int, found []Entry, indexes *IndexCache) error {
-	return disk.Guard(func() error {
+// at the same places. They must be in order. Those not there are left as they were. It
+// stops before bodies are more than so many bytes together, though not before the first,
+// and returns how many places it has been to.
+func (s *Segment) Read(refs []Ref, places []int, found []Entry, bytes int, indexes *IndexCache) (been int, err error) {
+	err = disk.Guard(func() error {
 		c, err := s.Cursor(false)
 		if err != nil {
 			return err
 		}
 		defer c.Close()
+		read := 0
 		for _, i := range places {
 			e, ok, err := c.find(refs[i], indexes)
 			if err != nil {
 				return err
 			}
+			if read += len(e.Body); ok && read > bytes && read > len(e.Body) {
+				return nil
+			}
+			been++
 			if !ok {
 				continue
 			}
@@ -226,4 +233,5 @@ func (s *Segment) Read(refs []Ref, places []int, found []Entry, indexes *IndexCa
 		}
 		return nil
 	})
+	return been, err
 }

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"log/slog"
 	"maps"
+	"math"
 	"path/filepath"
 	"slices"
 	"testing"
@@ -62,7 +63,7 @@ func readRefs(t *testing.T, s *Segment, refs []Ref, cache *IndexCache) []Entry {
 	for i := range places {
 		places[i] = i
 	}
-	if err := s.Read(refs, places, found, cache); err != nil {
+	if _, err := s.Read(refs, places, found, math.MaxInt, cache); err != nil {
 		t.Fatal(err)
 	}
 	for i, e := range found {
