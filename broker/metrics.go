@@ -166,6 +166,7 @@ type Collector struct {
 	source *prometheus.Desc // partitions of delay topics by state
 	skew   *prometheus.Desc // of clocks, by member
 	paused *prometheus.Desc // delay topics and targets
+	silent *prometheus.Desc // members
 }
 
 // NewCollector returns a Collector of what status returns at each scrape.
@@ -175,7 +176,9 @@ func NewCollector(status func() Status) *Collector {
 		skew: prometheus.NewDesc("carillon_clock_skew_seconds",
 			"Clock of each member that reports against their median, as this node has measured it.", []string{"member"}, nil),
 		paused: prometheus.NewDesc("carillon_paused",
-			"1 for each delay topic and target that a user has paused. /v1/status tells who, why and since when.", []string{"kind", "name"}, nil)}
+			"1 for each delay topic and target that a user has paused. /v1/status tells who, why and since when.", []string{"kind", "name"}, nil),
+		silent: prometheus.NewDesc("carillon_member_last_contact_seconds",
+			"For how long this node, as the leader, has not heard of the member, since it leads at most; none on followers.", []string{"member"}, nil)}
 	add := func(kind prometheus.ValueType, name, help string, value func(Status) float64) {
 		c.gauges = append(c.gauges, gauge{prometheus.NewDesc(name, help, nil, nil), kind, value})
 	}
@@ -218,6 +221,7 @@ func (c *Collector) Describe(descs chan<- *prometheus.Desc) {
 	descs <- c.source
 	descs <- c.skew
 	descs <- c.paused
+	descs <- c.silent
 }
 
 // Collect implements prometheus.Collector.
@@ -235,6 +239,11 @@ func (c *Collector) Collect(metrics chan<- prometheus.Metric) {
 	}
 	for _, p := range s.Paused {
 		metrics <- prometheus.MustNewConstMetric(c.paused, prometheus.GaugeValue, 1, p.Kind, p.Name)
+	}
+	for _, m := range s.Members {
+		if m.Silence != nil {
+			metrics <- prometheus.MustNewConstMetric(c.silent, prometheus.GaugeValue, m.Silence.Seconds(), m.ID)
+		}
 	}
 	for member, millis := range s.Clock.Skew {
 		metrics <- prometheus.MustNewConstMetric(c.skew, prometheus.GaugeValue, float64(millis)/1000, member)

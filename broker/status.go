@@ -60,6 +60,8 @@ type MemberStatus struct {
 	API         string `json:"api"`
 	Voter       *bool  `json:"voter,omitempty"`        // nil: not known, since this node has not heard of a group yet
 	LastContact int64  `json:"last_contact,omitempty"` // epoch milliseconds; known to the leader
+	// Silence is how long it was not heard of, since the node leads at most; nil: not known, and of the node itself.
+	Silence *time.Duration `json:"-"`
 }
 
 // A RaftStatus says how far the replicated log of a node is.
@@ -106,7 +108,10 @@ func (b *Broker) Status() Status {
 	}
 	s.tellRoutes(b.config.Routes)
 	s.DeadLetterTopics = b.config.DeadLetterTopics()
-	s.tell(b.report.Load())
+	if report := b.report.Load(); report != nil {
+		s.tell(report)
+		s.tellSilence(node.Members, report.Began())
+	}
 	for _, problem := range []string{node.LogError, node.FlushError, node.ReceiveError} {
 		if problem != "" {
 			s.Problems = append(s.Problems, "disk: "+problem)
@@ -160,6 +165,29 @@ func memberStatuses(members []node.MemberStatus) []MemberStatus {
 	return all
 }
 
+// mostSilent is how long a leader may hear nothing of a member without a word: longer than a node takes to start again.
+const mostSilent = time.Minute
+
+// tellSilence adds how long ago the leader has heard of the other members. It began to lead at that time, and may have
+// heard of nobody before: one that was lost earlier counts from then.
+func (s *Status) tellSilence(members []node.MemberStatus, began time.Time) {
+	for i, m := range members {
+		if m.ID == s.Node {
+			continue
+		}
+		heard := m.LastContact
+		if heard.Before(began) {
+			heard = began
+		}
+		silence := time.Since(heard)
+		s.Members[i].Silence = &silence
+		if silence > mostSilent {
+			s.Problems = append(s.Problems, fmt.Sprintf("members: %s was not heard of for %v: start it, or, if its disk is lost, start it with an empty one and run `carillon cluster replace %s`",
+				m.ID, silence.Round(time.Second), m.ID))
+		}
+	}
+}
+
 func (s *Status) tellRoutes(routes []config.Route) {
 	s.MaxDelay = make(map[string]int64, len(routes))
 	for _, route := range routes {
@@ -170,11 +198,8 @@ func (s *Status) tellRoutes(routes []config.Route) {
 	}
 }
 
-// tell adds what the running term reports; nil: none runs here.
+// tell adds what the running term reports.
 func (s *Status) tell(report *report.Report) {
-	if report == nil {
-		return
-	}
 	r := report.Read()
 	s.Lag, s.Reading, s.Parked = r.Lag, r.Reading, r.Parked
 	s.Problems = append(s.Problems, r.Problems...)

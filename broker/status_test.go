@@ -9,6 +9,8 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
+
 	"github.com/carillonmq/carillon/broker/clock"
 	"github.com/carillonmq/carillon/broker/config"
 	"github.com/carillonmq/carillon/broker/report"
@@ -152,13 +154,46 @@ func TestOldestDue_looksBelowTheHeldTargetsToo(t *testing.T) {
 	}
 }
 
+// With a member less the group has none to spare, and nothing else shows it: the others serve.
+func TestStatus_tellsOfMembersThatAreSilent(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		longAgo := time.Now()
+		time.Sleep(time.Hour)
+		began := time.Now()
+		time.Sleep(90 * time.Second)
+		n := node.Status{Node: "n1", Members: []node.MemberStatus{
+			{Member: member.Member{ID: "n1"}}, {Member: member.Member{ID: "n2"}, LastContact: time.Now().Add(-2 * time.Second)},
+			{Member: member.Member{ID: "n3"}, LastContact: longAgo}, {Member: member.Member{ID: "n4"}},
+			{Member: member.Member{ID: "n5"}, LastContact: time.Now().Add(-mostSilent)},
+		}}
+		s := Status{Node: "n1", State: "leader", Members: memberStatuses(n.Members)}
+		s.tellSilence(n.Members, began)
+		if len(s.Problems) != 2 || !strings.HasPrefix(s.Problems[0], "members: n3 was not heard of for 1m30s: start it, or") || !strings.Contains(s.Problems[1], "`carillon cluster replace n4`") {
+			t.Errorf("problems %q", s.Problems)
+		}
+		registry := prometheus.NewPedanticRegistry()
+		registry.MustRegister(NewCollector(func() Status { return s }))
+		text := exposition(t, registry)
+		for _, line := range []string{`{member="n2"} 2`, `{member="n3"} 90`, `{member="n4"} 90`, `{member="n5"} 60`} {
+			if !strings.Contains(text, "\ncarillon_member_last_contact_seconds"+line+"\n") {
+				t.Errorf("%s is missing in:\n%s", line, text)
+			}
+		}
+		if strings.Contains(text, `_contact_seconds{member="n1"}`) {
+			t.Error("the leader hears itself")
+		}
+	})
+}
+
 func TestStatus_tellsNothingParkedFromNotKnown(t *testing.T) {
 	for want, report := range map[string]*report.Report{`"parked":[]`: report.New(), `"parked":["orders"]`: report.New(), "": nil} {
 		if strings.Contains(want, "orders") {
 			report.SetParked(3, "orders")
 		}
 		var s Status
-		s.tell(report)
+		if report != nil {
+			s.tell(report)
+		}
 		text, err := json.Marshal(s)
 		if err != nil {
 			t.Fatal(err)

@@ -12,6 +12,8 @@ import (
 // A Report is what a running term tells the world: written by its goroutines,
 // read by whoever asks for the status.
 type Report struct {
+	began time.Time // by the monotonic clock
+
 	mu       sync.Mutex
 	problems map[string]string
 	parked   []string         // targets, where their owner has them; "": none
@@ -28,8 +30,11 @@ type Report struct {
 
 // New returns a report of which nothing is known.
 func New() *Report {
-	return &Report{problems: make(map[string]string), aside: make(map[uint64]int64), kafkaHeard: make(chan struct{}, 1)}
+	return &Report{began: time.Now(), problems: make(map[string]string), aside: make(map[uint64]int64), kafkaHeard: make(chan struct{}, 1)}
 }
+
+// Began returns when the term began, which is when the report was made.
+func (r *Report) Began() time.Time { return r.began }
 
 // SetProblem names what keeps part of the term from working; an empty text says
 // that it works again.
