@@ -21,7 +21,9 @@ COPY --from=build --chown=65532:65532 /out/data /data
 COPY --from=build --chown=65532:65532 /out/tokens /tokens
 USER 65532:65532
 VOLUME /data
-# Asks the default address; a node with another one needs its own check, as in docker-compose.yml.
-HEALTHCHECK --interval=5s --timeout=5s CMD ["/carillon", "status", "--ready"]
+# Asks the default address; a node with another one needs its own check, as in docker-compose.yml. It asks whether the
+# process serves, not whether the node is ready: Swarm and ECS kill what is unhealthy, and a leader that Kafka does not
+# answer is not ready.
+HEALTHCHECK --interval=5s --timeout=5s --start-period=60s CMD ["/carillon", "status", "--live"]
 ENTRYPOINT ["/carillon"]
 CMD ["serve", "--config", "/etc/carillon/carillon.yaml"]

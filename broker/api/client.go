@@ -68,6 +68,9 @@ func (c *Client) Status(ctx context.Context) (broker.Status, error) {
 	return s, c.get(ctx, "/v1/status", &s)
 }
 
+// Live returns nil when the process serves.
+func (c *Client) Live(ctx context.Context) error { return c.get(ctx, "/livez", nil) }
+
 // Ready returns nil when the node does its part; an *Error says why not.
 func (c *Client) Ready(ctx context.Context) error { return c.get(ctx, "/readyz", nil) }
 

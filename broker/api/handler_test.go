@@ -259,7 +259,7 @@ func TestReady_givesTheReason(t *testing.T) {
 
 func TestLive_evenWhenNotReady(t *testing.T) {
 	c := serveNode(t, &fakeNode{notReady: errors.New("no")})
-	if err := c.get(t.Context(), "/livez", nil); err != nil {
+	if err := c.Live(t.Context()); err != nil {
 		t.Error(err)
 	}
 }

@@ -17,7 +17,7 @@ import (
 
 func statusCommand() *cobra.Command {
 	var flags nodeFlags
-	var asJSON, onlyReady bool
+	var asJSON, onlyLive, onlyReady bool
 	cmd := &cobra.Command{
 		Use:   "status",
 		Short: "Show leader, members, pending messages and problems of a cluster",
@@ -30,6 +30,9 @@ func statusCommand() *cobra.Command {
 			to, err := flags.reach()
 			if err != nil {
 				return err
+			}
+			if onlyLive {
+				return to.ask(ctx, func(ctx context.Context, node *api.Client) error { return node.Live(ctx) })
 			}
 			if onlyReady {
 				return to.ask(ctx, func(ctx context.Context, node *api.Client) error { return node.Ready(ctx) })
@@ -46,6 +49,7 @@ func statusCommand() *cobra.Command {
 	}
 	flags.add(cmd)
 	cmd.Flags().BoolVar(&asJSON, "json", false, "print JSON, for programs")
+	cmd.Flags().BoolVar(&onlyLive, "live", false, "print nothing but why the node does not answer; exit code 0 when it does, else 1. Where a node that fails this is killed, ask no more: it may be not ready for as long as Kafka is away")
 	cmd.Flags().BoolVar(&onlyReady, "ready", false, "print nothing but why the node is not ready; exit code 0 when it is, else 1")
 	return cmd
 }

@@ -2,6 +2,7 @@ package main
 
 import (
 	"fmt"
+	"io"
 	"net/http"
 	"net/http/httptest"
 	"strings"
@@ -180,5 +181,25 @@ func TestStatus_ofVeryManyTargetsIsReadWhole(t *testing.T) {
 	want := "ask " + address + ": the answer is longer than 33554432 bytes: read http://" + address + "/v1/status by another program, such as curl"
 	if err = (nodes{}).explain(address, err); err == nil || err.Error() != want {
 		t.Errorf("got %v, want %s", err, want)
+	}
+}
+
+// Whoever kills a container that is unhealthy asks for this: a node that is not ready serves.
+func TestStatus_livesWhileItIsNotReady(t *testing.T) {
+	node := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.URL.Path != "/livez" {
+			w.WriteHeader(http.StatusServiceUnavailable)
+			_, _ = io.WriteString(w, `{"error":"leader: Kafka has not answered for 1m0s"}`)
+		}
+	}))
+	for flag, want := range map[string]int{"--live": exitDone, "--ready": exitFailed} {
+		var out strings.Builder
+		if code := run(t.Context(), []string{"status", flag, "--api", node.URL}, strings.NewReader(""), &out, &out); code != want {
+			t.Errorf("%s: exit %d, printed %s", flag, code, out.String())
+		}
+	}
+	node.Close()
+	if code := run(t.Context(), []string{"status", "--live", "--api", node.URL}, strings.NewReader(""), io.Discard, io.Discard); code != exitFailed {
+		t.Errorf("nobody is there: exit %d", code)
 	}
 }
