@@ -7,6 +7,7 @@ import (
 	"crypto/sha256"
 	"encoding/binary"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -96,7 +97,7 @@ func OnceOf(scope, key string, content []byte) raftfsm.Once {
 // counts from the present may have passed since, and the configuration may be another: it is no less the request
 // that was carried out.
 func (d *Desk) tellRepetitions(ctx context.Context, may Scope, requests []client.ScheduleRequest, items []client.BatchItem) {
-	looked := false
+	looked, unknown := false, (*client.Problem)(nil)
 	for i := range requests {
 		r, refused := &requests[i], items[i].Problem
 		if refused == nil || refused.Code == client.CodeForbidden || r.IdempotencyKey == "" {
@@ -107,11 +108,11 @@ func (d *Desk) tellRepetitions(ctx context.Context, may Scope, requests []client
 			continue
 		}
 		if !looked {
-			if err := d.log.Barrier(ctx); err != nil {
-				items[i].Problem = &client.Problem{Code: client.CodeUnavailable, Detail: "nothing was done, and whether the idempotency key came before is not known: ask again: " + err.Error()}
-				continue
-			}
-			looked = true
+			looked, unknown = true, d.catchUp(ctx)
+		}
+		if unknown != nil {
+			items[i].Problem = unknown
+			continue
 		}
 		kept, known := d.store.Answered(keyed.Key)
 		if !known || kept.By != keyed.Content {
@@ -120,6 +121,18 @@ func (d *Desk) tellRepetitions(ctx context.Context, may Scope, requests []client
 		id := cmp.Or(r.ID, newID(r.Topic, r.IdempotencyKey, keyed))
 		items[i].Answer, items[i].Problem = tell(r.Topic, id, raftfsm.Answer{Code: raftfsm.Code(kept.Partition), Seq: kept.Seq, Again: true})
 	}
+}
+
+// catchUp returns once all that was acknowledged to anybody is applied here, or why that is not known.
+func (d *Desk) catchUp(ctx context.Context) *client.Problem {
+	err := d.log.Barrier(ctx)
+	switch {
+	case err == nil:
+		return nil
+	case errors.Is(err, raftfsm.ErrNotLeader):
+		return problemOf(err)
+	}
+	return &client.Problem{Code: client.CodeUnavailable, Detail: "nothing was done, and whether the idempotency key came before is not known: ask again: " + err.Error()}
 }
 
 // targetOf returns where a message would go, be it allowed or not, "" if that is not known.

@@ -1,6 +1,7 @@
 package order
 
 import (
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -12,6 +13,7 @@ import (
 
 	"github.com/carillonmq/carillon/client"
 	"github.com/carillonmq/carillon/raftfsm"
+	"github.com/carillonmq/carillon/raftfsm/node"
 	"github.com/carillonmq/carillon/storage/outcomes"
 )
 
@@ -64,6 +66,29 @@ func TestSchedule_tellsARepetitionTheFirstAnswer(t *testing.T) {
 			for _, items := range [][]client.BatchItem{f.Schedule(t.Context(), nil, []client.ScheduleRequest{other}), f.Schedule(t.Context(), nobody, []client.ScheduleRequest{r})} {
 				if p := items[0].Problem; p == nil || p.Field != "expires_at" {
 					t.Errorf("%+v", items[0])
+				}
+			}
+		}
+	})
+}
+
+// A deafLog does not learn what is committed.
+type deafLog struct {
+	*node.Node
+	err error
+}
+
+func (l deafLog) Barrier(context.Context) error { return l.err }
+
+// Who cannot tell whether the request is a repetition does not refuse it for good.
+func TestSchedule_refusesNoRepetitionThatItDoesNotKnowOf(t *testing.T) {
+	atDesk(t, func(t *testing.T, f *fixture) {
+		r := request("a", "1h")
+		r.ExpiresAfter, r.IdempotencyKey = "0s", "key"
+		for err, want := range map[error]client.Code{raftfsm.ErrNotLeader: client.CodeNotLeader, raftfsm.ErrInDoubt: client.CodeUnavailable, nil: client.CodeBadRequest} {
+			for _, item := range f.over(deafLog{f.node, err}).Schedule(t.Context(), nil, []client.ScheduleRequest{r, r}) {
+				if item.Problem == nil || item.Problem.Code != want {
+					t.Errorf("%v: %+v", err, item)
 				}
 			}
 		}
