@@ -54,9 +54,9 @@ type lane struct {
 	target string
 	log    *slog.Logger
 
-	orders   *mailbox.Mailbox[order]          // from the dispatcher
-	answers  *mailbox.Mailbox[PartitionCount] // from the prober
-	outcomes *mailbox.Mailbox[outcome]        // from the sink
+	orders   *mailbox.Mailbox[order]     // from the dispatcher
+	answers  *mailbox.Mailbox[countTold] // from the prober
+	outcomes *mailbox.Mailbox[outcome]   // from the sink
 
 	waiting  []storage.Ref // handed over, payload not read yet
 	ready    []*outgoing   // to be sent next
@@ -83,7 +83,7 @@ func newLane(p *Publisher, target string) *lane {
 		target:   target,
 		log:      p.log.With("target", target),
 		orders:   mailbox.New[order](),
-		answers:  mailbox.New[PartitionCount](),
+		answers:  mailbox.New[countTold](),
 		outcomes: mailbox.New[outcome](),
 		series:   new(Series),
 		health:   health{window: p.limits.Flying, widest: p.limits.Flying, afterTrial: p.limits.Flying},

@@ -223,6 +223,30 @@ func TestLane_deadLettersWhatNamesAPartitionThatIsNotThere(t *testing.T) {
 	})
 }
 
+// A Kafka that takes longer than a second for each answer tells as much as one that takes none, also while ever more
+// messages are looked at for.
+func TestLane_deadLettersWhatNamesNoPartitionOfASlowKafka(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newBench(t)
+		b.sink.topic("orders", 2)
+		b.sink.answersAfter = 1500 * time.Millisecond
+		const each, rounds = 4, 20
+		for range rounds {
+			b.deliver("orders", each, func(i int, m *message.Message) { m.Partition = int32(i) })
+			b.after(time.Second)
+		}
+		n := b.count.deadLettered[message.CodeTargetInvalid]
+		if most := rounds * each / 2; n == 0 || n > most {
+			t.Errorf("%d messages dead-lettered after %d s, want some and no more than %d", n, rounds, most)
+		}
+		b.after(4 * lookedFor)
+		if n := b.count.deadLettered[message.CodeTargetInvalid]; n != rounds*each/2 || len(b.acked()) != rounds*each/2 {
+			t.Errorf("%d messages dead-lettered and %d delivered, want %d of each", n, len(b.acked()), rounds*each/2)
+		}
+		b.stop()
+	})
+}
+
 // A broker that was frozen, or has not heard of it yet, answers with the old number.
 func TestLane_deliversToAPartitionThatWasJustAdded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

@@ -329,9 +329,16 @@ const (
 	lookedFor = 3 * time.Second
 )
 
+// A countTold is how many partitions there are, and when the answer came.
+type countTold struct {
+	PartitionCount
+	came time.Time
+}
+
 // A layout is what a lane knows of the partitions of its target.
 type layout struct {
 	heard   PartitionCount // as Kafka last said; Count is 0 if that is not known, or something has failed since
+	came    time.Time      // when that came from Kafka, however late the lane has heard it
 	placed  int32          // the count that flying records were placed by
 	asking  bool           // the prober will answer
 	askedAt time.Time      // when it was last asked
@@ -368,7 +375,8 @@ func (l *lane) ask() {
 // kind counts only when there is none yet, since what is sent will fail if it is true, or when nothing will be sent:
 // all that there is has no partition. That is ready again then, so that the answer is the target's failure.
 func (l *lane) takeAnswers() {
-	for _, heard := range l.answers.Take(nil) {
+	for _, told := range l.answers.Take(nil) {
+		heard := told.PartitionCount
 		l.layout.asking = false
 		l.health.absent.hear(heard.Err, time.Now())
 		sendsNothing := len(l.unplaced) > 0 && len(l.ready) == 0 && l.flights.flying == 0
@@ -376,7 +384,7 @@ func (l *lane) takeAnswers() {
 			l.layout.askNext = time.Now().Add(lookAgain)
 			continue
 		}
-		l.layout.heard, l.layout.askNext = heard, time.Now().Add(countMaxAge)
+		l.layout.heard, l.layout.came, l.layout.askNext = heard, told.came, time.Now().Add(countMaxAge)
 		if heard.Err == nil {
 			l.place()
 		} else {
@@ -386,8 +394,8 @@ func (l *lane) takeAnswers() {
 	}
 }
 
-// isFresh reports whether Kafka has answered lately, and is not being asked.
-func (l *layout) isFresh() bool { return !l.asking && time.Since(l.askedAt) < lookAgain }
+// isFresh reports whether Kafka has answered lately, however long that took.
+func (l *layout) isFresh() bool { return time.Since(l.came) < lookAgain }
 
 // setUnplaced keeps a message whose partition is not there out of the way of the others.
 // None of these is for the same partition.

@@ -352,7 +352,7 @@ func (d *dispatcher) leave(l *lane) {
 func (d *dispatcher) takeAnswers() {
 	for _, a := range d.p.prober.answers.Take(nil) {
 		if l := d.lanes[a.Target]; l != nil {
-			l.answers.Put(a.PartitionCount)
+			l.answers.Put(countTold{a.PartitionCount, time.Now()})
 		} else if t := d.laneless[a.Target]; t != nil && t.asked {
 			t.asked = false
 			d.hear(t, a.PartitionCount)

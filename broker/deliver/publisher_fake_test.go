@@ -27,6 +27,8 @@ type topicLogs struct {
 	topics map[string]*topicLog
 	asked  int            // calls of Partitions
 	sent   func(Delivery) // looks at each
+
+	answersAfter time.Duration // how long an answer of Partitions is on its way
 }
 
 type topicLog struct {
@@ -80,7 +82,15 @@ func (s *topicLogs) change(change func()) {
 	change()
 }
 
-func (s *topicLogs) Partitions(_ context.Context, names []string) []PartitionCount {
+func (s *topicLogs) Partitions(ctx context.Context, names []string) []PartitionCount {
+	if s.answersAfter > 0 {
+		defer func() {
+			select {
+			case <-ctx.Done():
+			case <-time.After(s.answersAfter):
+			}
+		}()
+	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.asked++
