@@ -60,7 +60,7 @@ func tell(p *Partition, r *Record, targetOf func(topic string) string) client.De
 		told.Foreign = true
 		return told
 	}
-	told.Origin, told.DelayTopic = origin.String(), origin.Topic
+	told.Origin, told.DelayTopic = cut(origin.String()), cut(origin.Topic)
 	told.Code, _ = r.last(client.HeaderErrorCode)
 	told.Detail, _ = r.last(client.HeaderErrorMessage)
 	told.Code, told.Detail = cut(told.Code), cut(told.Detail)

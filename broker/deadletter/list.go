@@ -100,13 +100,14 @@ func CheckFilter(f *client.Filter) *client.Problem {
 }
 
 // A tail is what is not told yet of a partition: the records from First up to before, of which the
-// window has the last ones when it is loaded.
+// window has the last ones when it is loaded. It has what is told of them, and not their payloads: none can be told
+// before each partition has one, and a record may have 16 MiB.
 //
 //	First ........ | window | before ... told already
 type tail struct {
 	*Partition
 	before int64
-	window []Record
+	window []client.DeadLetter
 	low    int64 // offset that the window begins at; before: it is not loaded
 	span   int64 // offsets to load at a time
 }
@@ -127,27 +128,30 @@ func (t *tail) next() Span { return Span{t.Partition, max(t.First, t.before-t.sp
 
 // load takes in what was read of next. What is not whole cannot be told: its last records, which come
 // first, are missing. Then less is asked for.
-func (t *tail) load(s Stretch) {
+func (t *tail) load(s Stretch, targetOf func(topic string) string) {
 	next := t.next()
 	if !s.Whole {
 		t.span = max(1, min(t.span, next.To-next.From)/8)
 		return
 	}
-	t.window, t.low = s.Records, next.From
+	t.window, t.low = make([]client.DeadLetter, len(s.Records)), next.From
+	for i := range s.Records {
+		t.window[i] = tell(t.Partition, &s.Records[i], targetOf)
+	}
 	if len(t.window) == 0 {
 		t.before = t.low
 	}
 }
 
 // take returns the newest record that is loaded, which is told then.
-func (t *tail) take() *Record {
+func (t *tail) take() client.DeadLetter {
 	last := len(t.window) - 1
-	r := &t.window[last]
-	t.window, t.before = t.window[:last], r.Offset
+	told := t.window[last]
+	t.window, t.before = t.window[:last], told.Offset
 	if last == 0 {
 		t.before = t.low
 	}
-	return r
+	return told
 }
 
 // A walk goes back through all partitions by the time of their records.
@@ -180,9 +184,8 @@ func (w *walk) run(ctx context.Context, limit int) error {
 		if t == nil {
 			return nil
 		}
-		r := t.take()
+		told := t.take()
 		w.scanned, w.moved = w.scanned+1, true
-		told := tell(t.Partition, r, w.desk.targetOf)
 		if Means(&w.filter, &told) {
 			told.Replayed = w.desk.store.Replayed(t.marks(), told.Offset)
 			w.page.DeadLetters = append(w.page.DeadLetters, told)
@@ -215,7 +218,7 @@ func (w *walk) load(ctx context.Context, bare []*tail) error {
 			w.read += stretches[i].Records[j].Size()
 		}
 		before := t.before
-		t.load(stretches[i])
+		t.load(stretches[i], w.desk.targetOf)
 		w.moved = w.moved || t.before != before
 	}
 	return nil
