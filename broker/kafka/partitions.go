@@ -43,8 +43,10 @@ func (s *Sink) Partitions(ctx context.Context, topics []string) []deliver.Partit
 }
 
 // ofUnknownLimit returns those of the topics that exist and whose limit is not known, or is in doubt
-// since something of them failed.
+// since something of them failed. While Kafka does not say what limits there are, it is asked seldom, but always
+// after a record was refused for its size, which may cost it its delivery.
 func (s *Sink) ofUnknownLimit(topics []string, counts []deliver.PartitionCount) (unknown []string) {
+	silent := s.limits.areSilent(time.Now())
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for i, topic := range topics {
@@ -52,11 +54,13 @@ func (s *Sink) ofUnknownLimit(topics []string, counts []deliver.PartitionCount) 
 			continue
 		}
 		t := s.targets[topic]
-		if !s.limits.knows(topic) || t != nil && (t.refusedSize || t.failed) {
+		inDoubt := t != nil && (t.refusedSize || t.failed)
+		mustKnow := t != nil && t.refusedSize && t.failed
+		if (inDoubt || !s.limits.knows(topic)) && (mustKnow || !silent) {
 			unknown = append(unknown, topic)
-		}
-		if t != nil {
-			t.failed = false
+			if t != nil {
+				t.failed = false
+			}
 		}
 	}
 	return unknown
@@ -156,7 +160,18 @@ const (
 type limits struct {
 	mu    sync.Mutex
 	bytes map[string]int32
+
+	pause time.Duration // since Kafka has not answered the last question, zero: it has
+	again time.Time     // when that is over
 }
+
+// What waits for the partitions of its target waits for its limit as well. So where Kafka answers all but the question for limits,
+// that is put ever more rarely. To put it beside the others would be no better: Kafka answers one request of a connection after the
+// other.
+const (
+	leastSilence = 10 * time.Second
+	mostSilence  = time.Hour
+)
 
 func newLimits() *limits { return &limits{bytes: make(map[string]int32)} }
 
@@ -169,6 +184,23 @@ func (l *limits) batchBytes(topic string) int32 {
 		return n
 	}
 	return defaultBatchBytes
+}
+
+// areSilent reports whether Kafka has not answered when it was asked last, not long ago.
+func (l *limits) areSilent(now time.Time) bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return now.Before(l.again)
+}
+
+// noteAnswer notes whether Kafka has answered.
+func (l *limits) noteAnswer(answered bool, now time.Time) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.pause = min(max(2*l.pause, leastSilence), mostSilence); answered {
+		l.pause = 0
+	}
+	l.again = now.Add(l.pause)
 }
 
 // knows reports whether Kafka was asked for the topic's limit already.
@@ -204,6 +236,7 @@ func (l *limits) ask(ctx context.Context, q *reach.Questions, topics []string) (
 		}
 		return request
 	})
+	l.noteAnswer(err == nil, time.Now())
 	if err != nil {
 		return nil
 	}
