@@ -370,8 +370,7 @@ func (s *Sink) noteID(l *line, err error) {
 		l.hasID = true
 		return
 	}
-	answer, answered := errors.AsType[*kerr.Error](err)
-	if !answered || answer.Retriable || l.asking || l.retired || s.closed {
+	if !isLasting(err) || l.asking || l.retired || s.closed {
 		return
 	}
 	l.asking = true
@@ -379,9 +378,15 @@ func (s *Sink) noteID(l *line, err error) {
 		_, _, err := l.client.ProducerID(s.ctx)
 		s.mu.Lock()
 		defer s.mu.Unlock()
-		l.asking, l.hasID, l.denied = false, err == nil, err != nil
+		l.asking, l.hasID, l.denied = false, err == nil, isLasting(err)
 		s.replaceDenied(l)
 	})
+}
+
+// isLasting reports whether it is an error of Kafka's that trying again does not change.
+func isLasting(err error) bool {
+	answer, answered := errors.AsType[*kerr.Error](err)
+	return answered && !answer.Retriable
 }
 
 // replaceDenied has the pool's spare take the place of a line that Kafka has denied a producer id. Until Kafka gives one to the
