@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"io"
 	"maps"
+	"math"
 	"math/rand/v2"
 	"net"
 	"net/http"
@@ -36,7 +37,7 @@ const (
 )
 
 // Endpoints are the nodes that an Admin may ask. Each of them can answer; the one that answered last is
-// asked first.
+// asked first, until nothing comes of asking it.
 type endpoints struct {
 	bases  []string      // such as https://carillon-1:7401/prefix, without a slash at the end
 	best   atomic.Uint32 // index of the one to ask first
@@ -131,11 +132,11 @@ func (e *endpoints) do(ctx context.Context, c call) error {
 	defer cancel()
 	var doubt error // of a try that may have been carried out
 	for round := e.round(); ; {
-		each := e.timeout
-		if c.again && len(e.bases) > 1 {
-			each /= 3 // so that there is time for another endpoint
+		tried := e.send(ctx, round.turn(ctx, c.again), c, body)
+		definite := !tried.undone && !tried.unknown
+		if !definite {
+			round.failed(ctx)
 		}
-		tried := e.send(ctx, round.base(), c, body, each)
 		switch {
 		case tried.err == nil:
 			round.answered()
@@ -143,7 +144,6 @@ func (e *endpoints) do(ctx context.Context, c call) error {
 		case tried.unknown && c.method != http.MethodGet:
 			doubt = tried.err
 		}
-		definite := !tried.undone && !tried.unknown
 		switch {
 		case definite && doubt != nil && !(c.settled && ofTheLog(tried.err)):
 			return fmt.Errorf("%s: %w: it was sent again and answered %w, which may be the effect of the first time, of which is known only: %v", c.what, ErrInDoubt, tried.err, doubt)
@@ -170,10 +170,10 @@ func ofTheLog(err error) bool {
 }
 
 // send sends the call once, and decodes the answer.
-func (e *endpoints) send(ctx context.Context, base string, c call, body []byte, most time.Duration) try {
-	ctx, cancel := context.WithTimeout(ctx, most)
-	defer cancel()
-	answer, tried := e.open(ctx, base, c, body)
+func (e *endpoints) send(ctx context.Context, turn turn, c call, body []byte) try {
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	answer, tried := e.open(ctx, cancel, turn, c, body)
 	if tried.err != nil {
 		return tried
 	}
@@ -183,18 +183,27 @@ func (e *endpoints) send(ctx context.Context, base string, c call, body []byte, 
 		err = json.Unmarshal(text, c.into)
 	}
 	if err != nil {
-		return try{unknown: true, err: fmt.Errorf("read the answer of %s: %w", base, err)}
+		return try{unknown: true, err: fmt.Errorf("read the answer of %s: %w", turn.base, err)}
 	}
 	return try{}
 }
 
-// open sends the call once and returns a success, whose body is to be read and closed, or the try.
-func (e *endpoints) open(ctx context.Context, base string, c call, body []byte) (*http.Response, try) {
+// open sends the call once and returns a success, whose body is to be read and closed, or the try. It cancels
+// ctx when the turn has passed and nothing has come.
+func (e *endpoints) open(ctx context.Context, cancel context.CancelCauseFunc, turn turn, c call, body []byte) (*http.Response, try) {
 	if e.closed.Load() {
 		return nil, try{err: ErrClosed}
 	}
+	base := turn.base
+	// A transport of another's need not tell of its connections.
+	silence := time.AfterFunc(turn.answer, func() { cancel(errSilent) })
+	defer silence.Stop()
 	var sent atomic.Bool // something of it may have reached the node
-	trace := &httptrace.ClientTrace{WroteHeaders: func() { sent.Store(true) }}
+	trace := &httptrace.ClientTrace{
+		GetConn:      func(string) { silence.Reset(turn.connect) },
+		GotConn:      func(httptrace.GotConnInfo) { silence.Reset(turn.answer) },
+		WroteHeaders: func() { sent.Store(true) },
+	}
 	request, err := e.request(httptrace.WithClientTrace(ctx, trace), base, c, body)
 	if err != nil {
 		return nil, try{err: err}
@@ -215,6 +224,9 @@ func (e *endpoints) open(ctx context.Context, base string, c call, body []byte) 
 	text, err := readAll(answer.Body)
 	return nil, refused(base, answer, text, err)
 }
+
+// errSilent cuts a try off.
+var errSilent = errors.New("nothing came in its share of the time")
 
 // ofDialing reports whether there was no connection that anything could be sent on.
 func ofDialing(err error) bool {
@@ -350,11 +362,47 @@ func (e *endpoints) round() round {
 
 func (r *round) at() int { return (r.first + r.done) % len(r.e.bases) }
 
-// base returns where to ask now.
-func (r *round) base() string { return r.e.bases[r.at()] }
+// A turn is that of one endpoint.
+type turn struct {
+	base    string
+	connect time.Duration // for a connection
+	answer  time.Duration // from then on, for the beginning of an answer
+}
+
+// forever is as long as ctx.
+const forever = time.Duration(math.MaxInt64)
+
+// turn returns whose turn it is now. One of several has its share of the time for a connection: a machine that
+// is off does not refuse any, and another one may answer. So it is with the answer of what may be sent again,
+// but for the last of a round, which has all that is left: answers may be slower than a share.
+func (r *round) turn(ctx context.Context, again bool) turn {
+	all := len(r.e.bases)
+	t := turn{base: r.e.bases[r.at()], connect: forever, answer: forever}
+	if all == 1 {
+		return t
+	}
+	t.connect = r.e.timeout / time.Duration(all+1)
+	if deadline, ok := ctx.Deadline(); ok {
+		t.connect = min(t.connect, time.Until(deadline)/2)
+	}
+	if isLast := (r.done+1)%all == 0; again && !isLast {
+		t.answer = t.connect
+	}
+	return t
+}
 
 // answered has the next call begin here.
 func (r *round) answered() { r.e.best.Store(uint32(r.at())) }
+
+// failed has the next call begin behind this one, if it would have begun here. That a caller cancels its ctx says
+// nothing of the endpoint.
+func (r *round) failed(ctx context.Context) {
+	if errors.Is(ctx.Err(), context.Canceled) {
+		return
+	}
+	at := r.at()
+	r.e.best.CompareAndSwap(uint32(at), uint32((at+1)%len(r.e.bases)))
+}
 
 // next turns to the next endpoint after a try. It waits when all have been asked, or as long as the node
 // wants. It reports false when ctx ends before that, or when no endpoint is going to answer.

@@ -74,7 +74,7 @@ func (w *walk) piece(ctx context.Context, yield func(Message) bool) (done bool, 
 	before := w.count
 	quiet := time.Now()
 	for round := nodes.round(); ; {
-		done, tried := w.try(ctx, round.base(), yield)
+		done, tried := w.try(ctx, round.turn(ctx, true), quiet.Add(nodes.timeout), yield)
 		switch {
 		case tried.err == nil:
 			round.answered()
@@ -85,6 +85,7 @@ func (w *walk) piece(ctx context.Context, yield func(Message) bool) (done bool, 
 			before, quiet = w.count, time.Now()
 			w.cursor, w.filter.From = "", w.due // and so in the pieces after it: a cursor is of its filter
 		}
+		round.failed(ctx)
 		waits, cancel := context.WithDeadline(ctx, quiet.Add(nodes.timeout))
 		goesOn := round.next(waits, tried)
 		cancel()
@@ -97,18 +98,19 @@ func (w *walk) piece(ctx context.Context, yield func(Message) bool) (done bool, 
 	}
 }
 
-func (w *walk) try(ctx context.Context, base string, yield func(Message) bool) (done bool, t try) {
+// try asks one endpoint for a piece, of which something is to come before the deadline.
+func (w *walk) try(ctx context.Context, turn turn, deadline time.Time, yield func(Message) bool) (done bool, t try) {
 	nodes := w.admin.nodes
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
-	silence := time.AfterFunc(nodes.timeout, func() { cancel(fmt.Errorf("nothing came for %v", nodes.timeout)) })
+	silence := time.AfterFunc(time.Until(deadline), func() { cancel(fmt.Errorf("nothing came for %v", nodes.timeout)) })
 	defer silence.Stop()
 
 	query := w.admin.asked(w.filter.values())
 	if w.cursor != "" {
 		query.Set("cursor", w.cursor)
 	}
-	answer, t := nodes.open(ctx, base, call{method: http.MethodGet, path: messagesPath, query: query, header: map[string]string{"Accept": "application/x-ndjson, application/json;q=0.5"}}, nil)
+	answer, t := nodes.open(ctx, cancel, turn, call{method: http.MethodGet, path: messagesPath, query: query, header: map[string]string{"Accept": "application/x-ndjson, application/json;q=0.5"}}, nil)
 	if t.err != nil {
 		return false, t
 	}
@@ -125,7 +127,7 @@ func (w *walk) try(ctx context.Context, base string, yield func(Message) bool) (
 	}
 	if t.err != nil && !errors.Is(t.err, errEnough) {
 		t.unknown = !errors.As(t.err, new(*Problem)) || errors.Is(t.err, ErrUnavailable)
-		t.err = fmt.Errorf("read the answer of %s: %w", base, errors.Join(t.err, context.Cause(ctx)))
+		t.err = fmt.Errorf("read the answer of %s: %w", turn.base, errors.Join(t.err, context.Cause(ctx)))
 	}
 	return done, t
 }
