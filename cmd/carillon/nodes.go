@@ -8,7 +8,11 @@ import (
 	"fmt"
 	"net"
 	"net/http"
+	"net/http/httptrace"
+	"net/url"
+	"slices"
 	"strings"
+	"sync/atomic"
 	"time"
 
 	"github.com/carillonmq/carillon/broker/api"
@@ -32,7 +36,8 @@ type nodes struct {
 	named     bool          // the user has said where they are, in whatever way
 }
 
-// ask asks the nodes that the flags name, within that time.
+// ask asks the nodes that the flags name, within that time, for what may have an effect: of a node that it was
+// sent to it may be done, so no other is asked after it.
 func (n *nodeFlags) ask(ctx context.Context, within time.Duration, question func(context.Context, *api.Client) error) error {
 	to, err := n.reach()
 	if err != nil {
@@ -40,30 +45,37 @@ func (n *nodeFlags) ask(ctx context.Context, within time.Duration, question func
 	}
 	ctx, cancel := context.WithTimeout(ctx, within)
 	defer cancel()
-	return to.ask(ctx, question)
+	return to.inTurn(ctx, question, func(sent bool, _ error) bool { return !sent })
 }
 
-// ask asks the first of the nodes to which a connection can be made. One that was asked may have done what
-// it was asked for, so no other is asked after it. The error says what to do.
+// ask asks the nodes in turn until one answers: a question has no effect. The error says what to do.
 func (n nodes) ask(ctx context.Context, question func(context.Context, *api.Client) error) error {
+	return n.inTurn(ctx, question, func(sent bool, err error) bool { return !sent || errors.As(err, new(*url.Error)) })
+}
+
+// inTurn asks one node after the other, as long as goesOn says so of what came: whether anything was sent, and the
+// error.
+func (n nodes) inTurn(ctx context.Context, question func(context.Context, *api.Client) error, goesOn func(sent bool, err error) bool) error {
 	for i, address := range n.addresses {
-		err := n.askOne(ctx, i, question)
-		if unreached := (*net.OpError)(nil); errors.As(err, &unreached) && unreached.Op == "dial" && i < len(n.addresses)-1 {
-			continue
+		sent, err := n.askOne(ctx, i, question)
+		if err == nil || i == len(n.addresses)-1 || ctx.Err() != nil || !goesOn(sent, err) {
+			return n.explain(address, err)
 		}
-		return n.explain(address, err)
 	}
 	return nil
 }
 
 // askOne leaves the nodes after this one their share of the time: a machine that is off does not refuse.
-func (n nodes) askOne(ctx context.Context, i int, question func(context.Context, *api.Client) error) error {
+func (n nodes) askOne(ctx context.Context, i int, question func(context.Context, *api.Client) error) (sent bool, err error) {
 	if deadline, ok := ctx.Deadline(); ok {
 		var cancel context.CancelFunc
 		ctx, cancel = context.WithTimeout(ctx, time.Until(deadline)/time.Duration(len(n.addresses)-i))
 		defer cancel()
 	}
-	return question(ctx, n.client(n.addresses[i]))
+	var written atomic.Bool
+	ctx = httptrace.WithClientTrace(ctx, &httptrace.ClientTrace{WroteHeaders: func() { written.Store(true) }})
+	err = question(ctx, n.client(n.addresses[i]))
+	return written.Load(), err
 }
 
 // client returns one of the node at the address.
@@ -87,7 +99,8 @@ func (n *nodeFlags) admin(ctx context.Context, question func(context.Context, *c
 // admin asks the nodes as a program of a user's would: of any of them, and again while a leader is elected.
 // The error says what to do.
 func (n nodes) admin(ctx context.Context, question func(context.Context, *client.Admin) error) error {
-	if err := n.knock(ctx); err != nil {
+	first, err := n.knock(ctx)
+	if err != nil {
 		return err
 	}
 	asked := client.AdminOptions{Timeout: adminTimeout}
@@ -101,8 +114,8 @@ func (n nodes) admin(ctx context.Context, question func(context.Context, *client
 		asked.Token = client.StaticToken(n.token)
 	}
 	urls := make([]string, len(n.addresses))
-	for i, address := range n.addresses {
-		urls[i] = scheme + address
+	for i := range urls {
+		urls[i] = scheme + n.addresses[(first+i)%len(urls)]
 	}
 	admin, err := client.NewAdmin(urls, asked)
 	if err != nil {
@@ -112,19 +125,22 @@ func (n nodes) admin(ctx context.Context, question func(context.Context, *client
 	return n.explain(strings.Join(n.addresses, ","), question(ctx, admin))
 }
 
-// knock returns an error when no connection can be made to any of the nodes: an Admin would try for as long as a
-// cluster takes to elect a leader, and somebody waits who has mistyped an address.
-func (n nodes) knock(ctx context.Context) error {
+// knock returns the first of the nodes to which a connection can be made, as an index of addresses. With none it is
+// an error: an Admin would try for as long as a cluster takes to elect a leader, and somebody waits who has mistyped
+// an address.
+func (n nodes) knock(ctx context.Context) (first int, err error) {
 	ctx, cancel := context.WithTimeout(ctx, askTimeout)
 	defer cancel()
-	return n.ask(ctx, func(ctx context.Context, node *api.Client) error {
+	err = n.ask(ctx, func(ctx context.Context, node *api.Client) error {
 		host, _, _ := strings.Cut(node.Address(), "/")
 		conn, err := new(net.Dialer).DialContext(ctx, "tcp", host)
 		if err != nil {
 			return err
 		}
+		first = slices.Index(n.addresses, node.Address())
 		return conn.Close()
 	})
+	return first, err
 }
 
 // explain adds a remedy to the error of a node that gave no answer, or one that this program does not
