@@ -115,7 +115,9 @@ func (l *oneConn) Addr() net.Addr { return &net.TCPAddr{} }
 type answer = func(http.ResponseWriter, *http.Request)
 
 func TestAdmin_asksAsTheContractSays(t *testing.T) {
-	node := &fakeNode{answers: []answer{says(`{"answers":[{}]}`)}}
+	node := &fakeNode{answers: []answer{says(`{
+		"code":"scheduled","topic":"t","id":"i","seq":"41","answers":[{"answer":{"code":"scheduled","topic":"t","id":"i","seq":"41"}}],"index":"1","count":"1","buckets":[],
+		"places":[],"events":[],"changed":true,"verb":"cancel","state":"finished","operations":[],"offset":"2","node":"n1"}`)}}
 	server := httptest.NewServer(node)
 	defer server.Close()
 	admin, err := NewAdmin([]string{server.URL + "/prefix/"}, AdminOptions{Token: StaticToken("carillon_x")})
@@ -195,6 +197,12 @@ func TestAdmin_repeatsWhatIsSafe(t *testing.T) {
 	}
 	unavailable, late, conflict := refuses(503, CodeUnavailable), refuses(409, CodeTooLate), refuses(412, CodeConflict)
 	gateway := func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusBadGateway) }
+	inJSON := func(text string) answer {
+		return func(w http.ResponseWriter, _ *http.Request) {
+			w.WriteHeader(http.StatusGatewayTimeout)
+			io.WriteString(w, text)
+		}
+	}
 	for _, tt := range []struct {
 		name   string
 		do     func(*Admin) error
@@ -211,6 +219,13 @@ func TestAdmin_repeatsWhatIsSafe(t *testing.T) {
 		{"broken", schedule(plain), breaks(""), ok, ErrInDoubt, 0},
 		{"half an answer", schedule(plain), breaks(`{"code":`), ok, ErrInDoubt, 0},
 		{"a gateway's words", schedule(plain), gateway, ok, ErrInDoubt, 0},
+		{"a gateway's words in JSON", schedule(plain), inJSON(`{"error":"upstream timed out"}`), ok, ErrInDoubt, 0},
+		{"a gateway's code", cancel(0), inJSON(`{"code":"UPSTREAM_TIMEOUT"}`), ok, ErrInDoubt, 0},
+		{"another's answer", schedule(plain), says(`{"status":"ok"}`), ok, ErrInDoubt, 0},
+		{"an answer of nothing", cancel(0), says(`null`), ok, ErrInDoubt, 0},
+		{"half of an answer in whole JSON", schedule(plain), says(`{"code":"scheduled","topic":"t","id":"i"}`), ok, ErrInDoubt, 0},
+		{"an operation in another's words", operation, says(`{"id":"1"}`), says(`{"id":"1","verb":"cancel","state":"running"}`), nil, 1},
+		{"a read, another's answer", get, says(`{"status":"ok"}`), says(`{"index":"1","outcomes":[]}`), nil, 1},
 		{"replace only, broken", schedule(present), breaks(""), ok, ErrInDoubt, 0},
 		{"a cancel of whichever, broken", cancel(0), breaks(""), ok, ErrInDoubt, 0},
 		{"with a key, broken", schedule(keyed), breaks(""), ok, nil, 1},
@@ -224,11 +239,11 @@ func TestAdmin_repeatsWhatIsSafe(t *testing.T) {
 		{"in the place of one, broken", schedule(exactly), breaks(""), ok, nil, 1},
 		{"in the place of one, broken, and another waits now", schedule(exactly), breaks(""), conflict, ErrInDoubt, 1},
 		{"a cancel of one, broken", cancel(41), breaks(""), ok, nil, 1},
-		{"an operation, broken", operation, breaks(""), says(`{"id":"1"}`), nil, 1},
+		{"an operation, broken", operation, breaks(""), says(`{"id":"1","verb":"cancel","state":"running"}`), nil, 1},
 		{"an operation, broken, and the token ends", operation, breaks(""), refuses(401, CodeTokenUnknown), ErrInDoubt, 1},
-		{"a read, broken", get, breaks(""), says(`{"outcomes":[]}`), nil, 1},
-		{"a read, a gateway's words", get, gateway, says(`{"outcomes":[]}`), nil, 1},
-		{"a read, half", get, breaks(`{"outc`), says(`{"outcomes":[]}`), nil, 1},
+		{"a read, broken", get, breaks(""), says(`{"index":"1","outcomes":[]}`), nil, 1},
+		{"a read, a gateway's words", get, gateway, says(`{"index":"1","outcomes":[]}`), nil, 1},
+		{"a read, half", get, breaks(`{"outc`), says(`{"index":"1","outcomes":[]}`), nil, 1},
 		{"a read of nothing", get, refuses(404, CodeNotFound), ok, ErrNotFound, 0},
 		{"a token that is none", get, refuses(401, CodeTokenUnknown), ok, ErrUnauthenticated, 0},
 		{"nobody is there", schedule(plain), nil, nil, ErrUnavailable, 0},
@@ -281,7 +296,7 @@ func TestAdmin_startsOneOperationHoweverOftenItAsks(t *testing.T) {
 				then(w, r)
 			}
 		}
-		a.answers, b.answers = []answer{keeps(breaks(""))}, []answer{keeps(says(`{"id":"1"}`))}
+		a.answers, b.answers = []answer{keeps(breaks(""))}, []answer{keeps(says(`{"id":"1","verb":"cancel","state":"running"}`))}
 		for range 2 {
 			if o, err := admin.StartOperation(context.Background(), OperationRequest{Verb: OperationNow, All: true, Reason: "r"}); err != nil || o.ID != "1" {
 				t.Fatal(o, err)
@@ -339,7 +354,7 @@ func TestAdmin_doubtsWhatAnothersTransportSent(t *testing.T) {
 func TestAdmin_goesOnWhenANodeStandsStill(t *testing.T) {
 	silent := func(_ http.ResponseWriter, r *http.Request) { <-r.Context().Done() }
 	inBubble(t, func(t *testing.T, admin *Admin, a, b *fakeNode) {
-		a.answers, b.answers = []answer{silent}, []answer{says(`{"outcomes":[]}`)}
+		a.answers, b.answers = []answer{silent}, []answer{says(`{"index":"1","outcomes":[]}`)}
 		began := time.Now()
 		if _, err := admin.Get(t.Context(), "t", "i"); err != nil || time.Since(began) > 6*time.Second {
 			t.Errorf("error %v after %v", err, time.Since(began))
@@ -367,12 +382,44 @@ func TestAdmin_waitsAsLongAsNodesAsk(t *testing.T) {
 			w.Header().Set("Retry-After", "3")
 			refuses(429, CodeRateLimited)(w, r)
 		}
-		a.answers, b.answers = []answer{busy, says(`{}`)}, []answer{busy}
+		a.answers, b.answers = []answer{busy, says(`{"code":"scheduled","topic":"t","id":"i","seq":"7"}`)}, []answer{busy}
 		began := time.Now()
 		if _, err := admin.Schedule(t.Context(), ScheduleRequest{Topic: "t"}); err != nil || time.Since(began) != 3*time.Second {
 			t.Errorf("error %v after %v", err, time.Since(began))
 		}
 	})
+}
+
+// Each node says for itself how long it wants not to be asked, and again each time that it is.
+func TestAdmin_leavesEachNodeAloneForAsLongAsItAsks(t *testing.T) {
+	limits := func(after func() string) answer {
+		return func(w http.ResponseWriter, r *http.Request) {
+			w.Header().Set("Retry-After", after())
+			refuses(429, CodeRateLimited)(w, r)
+		}
+	}
+	aSecond := func() string { return "1" }
+	for _, tt := range []struct {
+		name         string
+		a, b         answer
+		mostA, mostB int
+	}{
+		{"each of them", limits(aSecond), limits(aSecond), 4, 4}, // after 1, 3 and 7 s
+		{"one for longer", limits(func() string { return "14" }), refuses(503, CodeUnavailable), 2, 30},
+		{"until a time", limits(func() string { return time.Now().Add(14 * time.Second).UTC().Format(http.TimeFormat) }), refuses(503, CodeUnavailable), 2, 30},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			inBubble(t, func(t *testing.T, admin *Admin, a, b *fakeNode) {
+				a.answers, b.answers = []answer{tt.a}, []answer{tt.b}
+				if _, err := admin.Schedule(t.Context(), ScheduleRequest{Topic: "t", ID: "i"}); !errors.Is(err, ErrUnavailable) {
+					t.Error(err)
+				}
+				if len(a.requests()) > tt.mostA || len(b.requests()) > tt.mostB {
+					t.Errorf("a was asked %d times, want %d at most; b %d times, want %d at most", len(a.requests()), tt.mostA, len(b.requests()), tt.mostB)
+				}
+			})
+		})
+	}
 }
 
 func TestAdmin_saysWhatIsWrong(t *testing.T) {
@@ -417,7 +464,7 @@ func TestAdmin_saysWhatIsWrong(t *testing.T) {
 }
 
 func TestAdmin_showsTokensAndTLS(t *testing.T) {
-	node := &fakeNode{answers: []answer{says(`{}`)}}
+	node := &fakeNode{answers: []answer{says(`{"node":"n1"}`)}}
 	server := httptest.NewUnstartedServer(node)
 	server.Config.ErrorLog = log.New(io.Discard, "", 0)
 	server.StartTLS()

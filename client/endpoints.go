@@ -119,18 +119,25 @@ type try struct {
 	undone, unknown bool
 	hopeless        bool          // it will not be otherwise in a moment
 	wait            time.Duration // that the node asks for
+	limited         bool          // since so much was asked of it
 }
 
 // do sends the call until it has an answer, as long as that is safe. It blocks for the timeout at most,
 // or until ctx ends.
 func (e *endpoints) do(ctx context.Context, c call) error {
+	_, err := e.ask(ctx, c)
+	return err
+}
+
+// ask is do that tells of an answer whether it is the first: doubt is of a try before it that may have been carried
+// out.
+func (e *endpoints) ask(ctx context.Context, c call) (doubt, err error) {
 	body, err := encode(c.body)
 	if err != nil {
-		return fmt.Errorf("%s: %w", c.what, err)
+		return nil, fmt.Errorf("%s: %w", c.what, err)
 	}
 	ctx, cancel := context.WithTimeout(ctx, e.timeout)
 	defer cancel()
-	var doubt error // of a try that may have been carried out
 	for round := e.round(); ; {
 		tried := e.send(ctx, round.turn(ctx, c.again), c, body)
 		definite := !tried.undone && !tried.unknown
@@ -140,27 +147,32 @@ func (e *endpoints) do(ctx context.Context, c call) error {
 		switch {
 		case tried.err == nil:
 			round.answered()
-			return nil
+			return doubt, nil
 		case tried.unknown && c.method != http.MethodGet:
 			doubt = tried.err
 		}
 		switch {
 		case definite && doubt != nil && !(c.settled && ofTheLog(tried.err)):
-			return fmt.Errorf("%s: %w: it was sent again and answered %w, which may be the effect of the first time, of which is known only: %v", c.what, ErrInDoubt, tried.err, doubt)
+			return doubt, fmt.Errorf("%s: %w: %w", c.what, ErrInDoubt, afterDoubt(tried.err, doubt))
 		case definite:
 			round.answered()
-			return fmt.Errorf("%s: %w", c.what, tried.err)
+			return doubt, fmt.Errorf("%s: %w", c.what, tried.err)
 		case (tried.undone || c.again) && round.next(ctx, tried):
 			continue
 		case doubt != nil && !errors.Is(doubt, ErrInDoubt):
-			return fmt.Errorf("%s: %w: it was sent, and may have been carried out: %w", c.what, ErrInDoubt, doubt)
+			return doubt, fmt.Errorf("%s: %w: it was sent, and may have been carried out: %w", c.what, ErrInDoubt, doubt)
 		case doubt != nil:
-			return fmt.Errorf("%s: %w", c.what, doubt)
+			return doubt, fmt.Errorf("%s: %w", c.what, doubt)
 		case errors.Is(tried.err, ErrUnavailable), errors.Is(tried.err, ErrClosed):
-			return fmt.Errorf("%s: %w", c.what, tried.err)
+			return doubt, fmt.Errorf("%s: %w", c.what, tried.err)
 		}
-		return fmt.Errorf("%s: %w: %w", c.what, ErrUnavailable, tried.err)
+		return doubt, fmt.Errorf("%s: %w: %w", c.what, ErrUnavailable, tried.err)
 	}
+}
+
+// afterDoubt is what a refusal means of something that was sent before.
+func afterDoubt(refusal, doubt error) error {
+	return fmt.Errorf("it was sent again and answered %w, which may be the effect of the first time, of which is known only: %v", refusal, doubt)
 }
 
 // ofTheLog reports whether the log refuses, so that the refusal is of every time that the same is sent. Any
@@ -180,7 +192,7 @@ func (e *endpoints) send(ctx context.Context, turn turn, c call, body []byte) tr
 	defer answer.Body.Close()
 	text, err := readAll(answer.Body)
 	if err == nil && c.into != nil {
-		err = json.Unmarshal(text, c.into)
+		err = decode(text, c.into)
 	}
 	if err != nil {
 		return try{unknown: true, err: fmt.Errorf("read the answer of %s: %w", turn.base, err)}
@@ -287,13 +299,29 @@ func refused(base string, answer *http.Response, text []byte, err error) try {
 	switch problem.Unwrap() {
 	case ErrUnavailable:
 		tried.undone = true
-		if seconds, err := strconv.Atoi(answer.Header.Get("Retry-After")); err == nil {
-			tried.wait = time.Duration(seconds) * time.Second
-		}
+		tried.limited, tried.wait = problem.Code == CodeRateLimited, retryAfter(answer.Header)
 	case ErrInDoubt:
 		tried.unknown = true
+	case nil: // of no node, but of a proxy that may have passed the request on
+		tried.unknown = problem.Status >= http.StatusInternalServerError && problem.Code != CodeInternal
 	}
 	return tried
+}
+
+// retryAfter returns how long the node wants not to be asked; it may say seconds or a time, which is of its clock.
+func retryAfter(given http.Header) time.Duration {
+	text := given.Get("Retry-After")
+	if seconds, err := strconv.ParseInt(text, 10, 32); err == nil {
+		return time.Duration(seconds) * time.Second
+	}
+	at, err := http.ParseTime(text)
+	if err != nil {
+		return 0
+	}
+	if now, err := http.ParseTime(given.Get("Date")); err == nil {
+		return at.Sub(now)
+	}
+	return time.Until(at)
 }
 
 // encode writes a request as JSON, as it is or not at all.
@@ -354,10 +382,17 @@ type round struct {
 	first, done int
 	hopeless    int // of the tries since all were asked last
 	pause       time.Duration
+	rests       []rest // by index of the endpoint
+}
+
+// A rest is what an endpoint asks for that says that nothing was done.
+type rest struct {
+	until  time.Time
+	double int // how often it has said that so much was asked of it: each time it is left alone for twice as long
 }
 
 func (e *endpoints) round() round {
-	return round{e: e, first: int(e.best.Load()), pause: leastPause}
+	return round{e: e, first: int(e.best.Load()), pause: leastPause, rests: make([]rest, len(e.bases))}
 }
 
 func (r *round) at() int { return (r.first + r.done) % len(r.e.bases) }
@@ -404,22 +439,40 @@ func (r *round) failed(ctx context.Context) {
 	r.e.best.CompareAndSwap(uint32(at), uint32((at+1)%len(r.e.bases)))
 }
 
-// next turns to the next endpoint after a try. It waits when all have been asked, or as long as the node
-// wants. It reports false when ctx ends before that, or when no endpoint is going to answer.
+// next turns to the next endpoint after a try, past those that want not to be asked now. It waits when all have
+// been asked, or want so. It reports false when ctx ends before that, or when no endpoint is going to answer.
 func (r *round) next(ctx context.Context, tried try) bool {
-	r.done++
+	at := &r.rests[r.at()]
+	at.until = time.Now().Add(tried.wait << at.double)
+	if tried.limited {
+		at.double++
+	}
 	if tried.hopeless {
 		r.hopeless++
 	}
-	var wait time.Duration // another node may answer at once
-	if r.done%len(r.e.bases) == 0 {
-		if r.hopeless == len(r.e.bases) {
+	for {
+		r.done++
+		var wait time.Duration // another node may answer at once
+		if r.done%len(r.e.bases) == 0 {
+			if r.hopeless == len(r.e.bases) {
+				return false
+			}
+			r.hopeless = 0
+			earliest := slices.MinFunc(r.rests, func(a, b rest) int { return a.until.Compare(b.until) })
+			wait = max(time.Until(earliest.until), r.pause/2+rand.N(r.pause/2)) // not all clients at once
+			r.pause = min(2*r.pause, mostPause)
+		}
+		if !pass(ctx, wait) {
 			return false
 		}
-		r.hopeless = 0
-		wait = max(tried.wait, r.pause/2+rand.N(r.pause/2)) // not all clients at once
-		r.pause = min(2*r.pause, mostPause)
+		if !r.rests[r.at()].until.After(time.Now()) {
+			return true
+		}
 	}
+}
+
+// pass lets the time pass. It reports false when ctx ends by then, without waiting for that.
+func pass(ctx context.Context, wait time.Duration) bool {
 	if deadline, ok := ctx.Deadline(); ok && time.Until(deadline) <= wait {
 		return false
 	}

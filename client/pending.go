@@ -1,5 +1,10 @@
 package client
 
+import (
+	"encoding/json"
+	"fmt"
+)
+
 // The answers of this file are read by programs of other versions: a field keeps its name and type.
 // 64-bit numbers are texts in JSON, since many readers have no such numbers. Times are epoch
 // milliseconds. A Status, and a Pause, which is part of one, have numbers: they are older, and while nodes
@@ -235,4 +240,52 @@ type Status struct {
 		ID  string `json:"id"`
 		API string `json:"api"` // host:port
 	} `json:"members"`
+}
+
+// decode reads an answer. What lacks a field that every node writes is of somebody else.
+func decode(text []byte, into any) error {
+	if err := json.Unmarshal(text, into); err != nil {
+		return err
+	}
+	var fields map[string]json.RawMessage
+	_ = json.Unmarshal(text, &fields) // what is no object has none
+	for _, name := range marks(into) {
+		if _, is := fields[name]; !is {
+			return fmt.Errorf("it has no %s, is this the api address of a node?", name)
+		}
+	}
+	return nil
+}
+
+// marks returns the fields by which an answer of a node of any version is known.
+func marks(into any) []string {
+	switch into.(type) {
+	case *Answer:
+		return []string{"code", "topic", "id", "seq"}
+	case *BatchAnswer:
+		return []string{"answers"}
+	case *PauseChange:
+		return []string{"changed"}
+	case *Operation:
+		return []string{"verb", "state"}
+	case *Operations:
+		return []string{"operations"}
+	case *Page:
+		return []string{"messages"}
+	case *DeadLetterPage:
+		return []string{"dead_letters"}
+	case *DeadLetter:
+		return []string{"topic", "offset"}
+	case *Count:
+		return []string{"count"}
+	case *Histogram:
+		return []string{"buckets"}
+	case *Places:
+		return []string{"places"}
+	case *Explanation:
+		return []string{"events"}
+	case *Status:
+		return []string{"node"}
+	}
+	return []string{"index"} // of a Life or a Finding
 }

@@ -157,6 +157,8 @@ func (w *walk) lines(body io.Reader, next func(Message) bool) (done bool, err er
 		case l.Cursor != "":
 			w.cursor = l.Cursor
 			return false, nil
+		case l.Seq == 0:
+			return false, errors.New("a line is no message, is this the api address of a node?")
 		case !next(l.Message):
 			return false, errEnough
 		}
@@ -173,7 +175,7 @@ func (w *walk) page(body io.Reader, next func(Message) bool) (done bool, err err
 		return false, err
 	}
 	var page Page
-	if err := json.Unmarshal(text, &page); err != nil {
+	if err := decode(text, &page); err != nil {
 		return false, err
 	}
 	for _, m := range page.Messages {

@@ -102,6 +102,14 @@ func TestAdmin_endsLists(t *testing.T) {
 			t.Errorf("%v after %v", err, time.Since(began))
 		}
 	})
+	for _, foreign := range []answer{says(`{"status":"ok"}`), streams(`{"status":"ok"}`, `{"end":true}`)} {
+		inBubble(t, func(t *testing.T, admin *Admin, a, b *fakeNode) {
+			a.answers, b.answers = []answer{foreign}, []answer{streams(pending(10, 1), `{"end":true}`)}
+			if m, err := first(admin); err != nil || m.Seq != 1 {
+				t.Errorf("%+v, %v", m, err)
+			}
+		})
+	}
 	inBubble(t, func(t *testing.T, admin *Admin, a, b *fakeNode) { // nothing comes any more
 		a.answers = []answer{func(w http.ResponseWriter, r *http.Request) {
 			streams(pending(10, 1))(w, r)
@@ -157,7 +165,7 @@ func TestAdmin_searches(t *testing.T) {
 
 func TestAdmin_waitsForOperations(t *testing.T) {
 	inBubble(t, func(t *testing.T, admin *Admin, a, b *fakeNode) {
-		a.answers = []answer{says(`{"id":"7","state":"running","done":"1"}`), says(`{"id":"7","state":"running","done":"2"}`), says(`{"id":"7","state":"finished","done":"3"}`)}
+		a.answers = []answer{says(`{"id":"7","verb":"now","state":"running","done":"1"}`), says(`{"id":"7","verb":"now","state":"running","done":"2"}`), says(`{"id":"7","verb":"now","state":"finished","done":"3"}`)}
 		var seen []uint64
 		o, err := admin.WaitOperation(t.Context(), "7", func(o Operation) { seen = append(seen, o.Done) })
 		if err != nil || o.State != OperationFinished || fmt.Sprint(seen) != "[1 2 3]" {
@@ -165,7 +173,7 @@ func TestAdmin_waitsForOperations(t *testing.T) {
 		}
 	})
 	inBubble(t, func(t *testing.T, admin *Admin, a, b *fakeNode) {
-		a.answers = []answer{says(`{"id":"7","state":"running"}`)}
+		a.answers = []answer{says(`{"id":"7","verb":"now","state":"running"}`)}
 		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 		defer cancel()
 		if _, err := admin.WaitOperation(ctx, "7", nil); !errors.Is(err, context.DeadlineExceeded) || len(a.requests()) > 40 {
