@@ -4,10 +4,12 @@ import (
 	"context"
 	"crypto/rand"
 	"crypto/tls"
+	"errors"
 	"fmt"
 	"net/http"
 	"net/url"
 	"os"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -124,22 +126,105 @@ func (a *Admin) Schedule(ctx context.Context, r ScheduleRequest) (answer Answer,
 const MostBatched = 1000
 
 // ScheduleBatch is [Admin.Schedule] for many messages, [MostBatched] at most, each for itself: items[i] is
-// what came of requests[i]. The error is for the batch as a whole. It is sent again only if every message
-// has an idempotency key.
-func (a *Admin) ScheduleBatch(ctx context.Context, requests []ScheduleRequest) ([]BatchItem, error) {
+// what came of requests[i]. The error is for the batch as a whole. Only if every message has an idempotency key
+// it is sent again, and so are those messages of it that are in doubt, or that no node could take for the moment.
+func (a *Admin) ScheduleBatch(ctx context.Context, requests []ScheduleRequest) (items []BatchItem, err error) {
 	keyed := true
 	for _, r := range requests {
 		keyed = keyed && r.IdempotencyKey != ""
 	}
+	ctx, cancel := context.WithTimeout(ctx, a.nodes.timeout)
+	defer cancel()
+	latest, doubt, err := a.sendBatch(ctx, requests, keyed) // as nodes told it, each item
+	if err != nil || !keyed {
+		return latest, err
+	}
+	items = make([]BatchItem, len(latest)) // what that means
+	for i, item := range latest {
+		items[i] = item.after(doubt)
+	}
+	for wait := leastPause; ; wait = min(2*wait, mostPause) {
+		left := openItems(requests, latest)
+		if len(left) == 0 || !pass(ctx, wait) {
+			return items, nil
+		}
+		again := make([]ScheduleRequest, len(left))
+		for k, i := range left {
+			again[k] = requests[i]
+		}
+		answers, doubt, err := a.sendBatch(ctx, again, keyed)
+		if errors.Is(err, ErrInDoubt) {
+			answers = slices.Repeat([]BatchItem{{Problem: inDoubt(err)}}, len(left))
+		} else if err != nil {
+			return items, nil // nothing was done this time
+		}
+		for k, i := range left {
+			before := doubt
+			if p := items[i].Problem; errors.Is(p, ErrInDoubt) {
+				before = p
+			}
+			latest[i], items[i] = answers[k], answers[k].after(before)
+		}
+	}
+}
+
+// openItems returns which messages are to be sent again. One that a later message of the batch has taken the place of
+// is not: it would take the place of that one.
+func openItems(requests []ScheduleRequest, items []BatchItem) (open []int) {
+	taken := map[Name]bool{}
+	for i := range slices.Backward(items) {
+		n := Name{Topic: requests[i].Topic, ID: requests[i].ID}
+		switch {
+		case items[i].Answer != nil:
+			taken[n] = n.ID != ""
+		case items[i].isOpen() && !taken[n]:
+			open = append(open, i)
+		}
+	}
+	slices.Reverse(open)
+	return open
+}
+
+// sendBatch returns what a node answers, and the doubt about what was sent before that answer.
+func (a *Admin) sendBatch(ctx context.Context, requests []ScheduleRequest, keyed bool) (items []BatchItem, doubt, err error) {
 	var answer BatchAnswer
-	err := a.nodes.do(ctx, call{
+	doubt, err = a.nodes.ask(ctx, call{
 		what: fmt.Sprintf("schedule %d messages", len(requests)), method: http.MethodPost, path: "/v1/batches", body: BatchRequest{Messages: requests},
 		again: keyed, settled: keyed, into: &answer,
 	})
-	if err == nil && len(answer.Answers) != len(requests) {
-		err = fmt.Errorf("schedule %d messages: %w: there are %d answers", len(requests), ErrInDoubt, len(answer.Answers))
+	told := len(answer.Answers)
+	for _, item := range answer.Answers {
+		if item.Problem == nil && (item.Answer == nil || item.Answer.Seq == 0) {
+			told--
+		}
 	}
-	return answer.Answers, err
+	if err == nil && told != len(requests) {
+		err = fmt.Errorf("schedule %d messages: %w: there are %d answers", len(requests), ErrInDoubt, told)
+	}
+	return answer.Answers, doubt, err
+}
+
+// isOpen reports whether the message with its key is to be sent again.
+func (i BatchItem) isOpen() bool {
+	return i.Problem != nil && (errors.Is(i.Problem, ErrInDoubt) || errors.Is(i.Problem, ErrUnavailable))
+}
+
+// after is what the item means when the message was sent before, and may have been scheduled then; nil: it was not.
+func (i BatchItem) after(doubt error) BatchItem {
+	p := i.Problem
+	if doubt == nil || p == nil || errors.Is(p, ErrInDoubt) || ofTheLog(p) {
+		return i
+	}
+	if !i.isOpen() {
+		doubt = afterDoubt(p, doubt)
+	}
+	return BatchItem{Problem: inDoubt(doubt)}
+}
+
+// inDoubt is the doubt as a node would tell it.
+func inDoubt(doubt error) *Problem {
+	status := CodeInDoubt.Status()
+	return &Problem{Title: http.StatusText(status), Status: status, Code: CodeInDoubt, Detail: doubt.Error()}
 }
 
 // Cancel has the message never delivered. When it is too late for that, the error is [ErrTooLate] with what

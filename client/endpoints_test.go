@@ -125,3 +125,35 @@ func TestAdmin_waitsForSlowAnswers(t *testing.T) {
 		})
 	}
 }
+
+// Each node says for itself how long it wants not to be asked, and again each time that it is.
+func TestAdmin_leavesEachNodeAloneForAsLongAsItAsks(t *testing.T) {
+	limits := func(after func() string) answer {
+		return func(w http.ResponseWriter, r *http.Request) {
+			w.Header().Set("Retry-After", after())
+			refuses(429, CodeRateLimited)(w, r)
+		}
+	}
+	aSecond := func() string { return "1" }
+	for _, tt := range []struct {
+		name         string
+		a, b         answer
+		mostA, mostB int
+	}{
+		{"each of them", limits(aSecond), limits(aSecond), 4, 4}, // after 1, 3 and 7 s
+		{"one for longer", limits(func() string { return "14" }), refuses(503, CodeUnavailable), 2, 30},
+		{"until a time", limits(func() string { return time.Now().Add(14 * time.Second).UTC().Format(http.TimeFormat) }), refuses(503, CodeUnavailable), 2, 30},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			inBubble(t, func(t *testing.T, admin *Admin, a, b *fakeNode) {
+				a.answers, b.answers = []answer{tt.a}, []answer{tt.b}
+				if _, err := admin.Schedule(t.Context(), ScheduleRequest{Topic: "t", ID: "i"}); !errors.Is(err, ErrUnavailable) {
+					t.Error(err)
+				}
+				if len(a.requests()) > tt.mostA || len(b.requests()) > tt.mostB {
+					t.Errorf("a was asked %d times, want %d at most; b %d times, want %d at most", len(a.requests()), tt.mostA, len(b.requests()), tt.mostB)
+				}
+			})
+		})
+	}
+}
