@@ -38,7 +38,7 @@ type AdminOptions struct {
 	Token func(ctx context.Context) (string, error)
 	// TLS is for https:// endpoints, and makes those without a scheme such. nil: the system's roots.
 	TLS *tls.Config
-	// Timeout bounds a call with all its tries, and a silence in a long list. 0: 15 seconds.
+	// Timeout bounds a call with all its tries, and each silence of a sequence. 0: 15 seconds.
 	Timeout time.Duration
 	// Transport carries the requests in place of one made here, whose TLS is not used then. An error that it
 	// returns leaves a write in doubt, unless it wraps a *net.OpError of dialing. nil: one that keeps
@@ -96,6 +96,14 @@ func (n Name) String() string { return strconv.Quote(n.ID) + " of " + n.Topic }
 
 func (n Name) path(more string) string {
 	return messagesPath + "/" + segment(n.Topic) + "/" + segment(n.ID) + more
+}
+
+// isOf returns an error unless what a node answers is of the message that was asked for.
+func (n Name) isOf(what, topic, id string) error {
+	if topic == n.Topic && id == n.ID {
+		return nil
+	}
+	return fmt.Errorf("%s: the answer is of %s: something on the way to the node, such as a proxy that decodes paths, has changed which message is meant", what, Name{Topic: topic, ID: id})
 }
 
 func (n Name) header() map[string]string {
@@ -230,28 +238,37 @@ func inDoubt(doubt error) *Problem {
 // Cancel has the message never delivered. When it is too late for that, the error is [ErrTooLate] with what
 // is known of the message. What was cancelled before is no error. The reason, which may be "", is for the
 // log of the cluster.
-func (a *Admin) Cancel(ctx context.Context, n Name, reason string) (answer Answer, err error) {
-	return answer, a.nodes.do(ctx, call{
+func (a *Admin) Cancel(ctx context.Context, n Name, reason string) (Answer, error) {
+	return a.order(ctx, n, call{
 		what: "cancel " + n.String(), method: http.MethodDelete, path: n.path(""), query: because(reason), header: n.header(),
-		again: n.Seq != 0, into: &answer,
+		again: n.Seq != 0,
 	})
 }
 
 // Change has the message delivered at another time, elsewhere, or as something else. What the request
 // leaves out stays. It gets a new seq, and its place in the order is that of a new message.
-func (a *Admin) Change(ctx context.Context, n Name, r ChangeRequest) (answer Answer, err error) {
-	return answer, a.nodes.do(ctx, call{
+func (a *Admin) Change(ctx context.Context, n Name, r ChangeRequest) (Answer, error) {
+	return a.order(ctx, n, call{
 		what: "change " + n.String(), method: http.MethodPatch, path: n.path(""), header: n.header(), body: r,
-		again: n.Seq != 0, into: &answer,
+		again: n.Seq != 0,
 	})
 }
 
 // Now has the message delivered at once.
-func (a *Admin) Now(ctx context.Context, n Name, reason string) (answer Answer, err error) {
-	return answer, a.nodes.do(ctx, call{
+func (a *Admin) Now(ctx context.Context, n Name, reason string) (Answer, error) {
+	return a.order(ctx, n, call{
 		what: "deliver now " + n.String(), method: http.MethodPost, path: n.path("/now"), query: because(reason), header: n.header(),
-		again: n.Seq != 0, into: &answer,
+		again: n.Seq != 0,
 	})
+}
+
+// order sends what is to be done to the message of that name.
+func (a *Admin) order(ctx context.Context, n Name, c call) (answer Answer, err error) {
+	c.into = &answer
+	if err = a.nodes.do(ctx, c); err == nil {
+		err = n.isOf(c.what, answer.Topic, answer.ID)
+	}
+	return answer, err
 }
 
 func because(reason string) url.Values {
@@ -275,25 +292,6 @@ func (a *Admin) asked(query url.Values) url.Values {
 		query.Set("stale", "true")
 	}
 	return query
-}
-
-// Get returns what is known of an id: the message that waits under it, with its payload if the token may
-// read that, and what became of those before. The error is [ErrNotFound] when nothing is. A message without
-// an id of its own is named by the topic/partition/offset of its record, and is searched among what is
-// pending: that takes the longer the more there is.
-func (a *Admin) Get(ctx context.Context, topic, id string) (Life, error) {
-	n := Name{Topic: topic, ID: id}
-	query := url.Values{}
-	for {
-		var known struct {
-			Life
-			Next string `json:"next"` // of a Finding
-		}
-		if err := a.read(ctx, "get "+n.String(), n.path(""), query, &known); err != nil || known.Next == "" {
-			return known.Life, err
-		}
-		query = url.Values{"cursor": {known.Next}}
-	}
 }
 
 // Explain returns all that one node knows of an id, also in sentences.

@@ -116,7 +116,7 @@ type answer = func(http.ResponseWriter, *http.Request)
 
 func TestAdmin_asksAsTheContractSays(t *testing.T) {
 	node := &fakeNode{answers: []answer{says(`{
-		"code":"scheduled","topic":"t","id":"i","seq":"41","answers":[{"answer":{"code":"scheduled","topic":"t","id":"i","seq":"41"}}],"index":"1","count":"1","buckets":[],
+		"code":"scheduled","topic":"orders.delay","id":"a/b ..","seq":"41","answers":[{"answer":{"code":"scheduled","topic":"t","id":"i","seq":"41"}}],"index":"1","count":"1","buckets":[],
 		"places":[],"events":[],"changed":true,"verb":"cancel","state":"finished","operations":[],"offset":"2","node":"n1"}`)}}
 	server := httptest.NewServer(node)
 	defer server.Close()
@@ -140,7 +140,7 @@ func TestAdmin_asksAsTheContractSays(t *testing.T) {
 		{func() error { _, err := admin.ScheduleBatch(ctx, []ScheduleRequest{{Topic: "t"}}); return err }, `POST /prefix/v1/batches Authorization: Bearer carillon_x {"messages":[{"topic":"t"}]}`},
 		{func() error { _, err := admin.Cancel(ctx, name, "why not"); return err }, `DELETE ` + path + `?reason=why+not If-Match: "41" Authorization: Bearer carillon_x`},
 		{func() error { _, err := admin.Change(ctx, name, ChangeRequest{DeliverTo: "bills"}); return err }, `PATCH ` + path + ` If-Match: "41" Authorization: Bearer carillon_x {"deliver_to":"bills"}`},
-		{func() error { _, err := admin.Now(ctx, Name{Topic: "t", ID: "i"}, ""); return err }, `POST /prefix/v1/messages/t/i/now Authorization: Bearer carillon_x`},
+		{func() error { _, err := admin.Now(ctx, Name{Topic: name.Topic, ID: name.ID}, ""); return err }, `POST ` + path + `/now Authorization: Bearer carillon_x`},
 		{func() error { _, err := admin.Get(ctx, "orders.delay", "a/b .."); return err }, `GET ` + path + ` Authorization: Bearer carillon_x`},
 		{func() error { _, err := admin.Stale().Get(ctx, "t", "i"); return err }, `GET /prefix/v1/messages/t/i?stale=true Authorization: Bearer carillon_x`},
 		{func() error { _, err := admin.Explain(ctx, "t", "i"); return err }, `GET /prefix/v1/explain?id=i&topic=t Authorization: Bearer carillon_x`},

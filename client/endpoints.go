@@ -350,7 +350,10 @@ func checkAddress(path string, query url.Values) error {
 			}
 		}
 	}
-	for part := range strings.SplitSeq(path, "/") {
+	for part := range strings.SplitSeq(strings.TrimPrefix(path, "/"), "/") {
+		if part == "" { // as where a variable was not set
+			return BadField("path", path, "has an empty part: give each name that it is made of")
+		}
 		text, err := url.PathUnescape(part)
 		if err != nil {
 			return fmt.Errorf("%w: path %q: %w", ErrBadRequest, path, err)

@@ -10,6 +10,7 @@ import (
 	"iter"
 	"mime"
 	"net/http"
+	"net/url"
 	"time"
 )
 
@@ -60,12 +61,39 @@ type line struct {
 }
 
 func (w *walk) run(ctx context.Context, yield func(Message) bool) error {
+	var t trail
 	for {
+		before := w.count
 		done, err := w.piece(ctx, yield)
 		if done || err != nil {
 			return err
 		}
+		if w.count > before {
+			t = trail{}
+		}
+		if err := t.follow(w.cursor); err != nil {
+			return err
+		}
 	}
+}
+
+// A trail is made of the cursors that came since something was found. That they lead in a circle is noticed by one
+// of them, in whose place a newer one comes again and again, each time after twice as many.
+type trail struct {
+	mark        string
+	steps, most int
+}
+
+// follow returns an error if there is a circle.
+func (t *trail) follow(cursor string) error {
+	if t.most > 0 && cursor == t.mark {
+		return fmt.Errorf("the node leads in a circle: it gives the cursor %q again, and has told nothing since the first time", cut(cursor))
+	}
+	if t.steps == t.most {
+		t.mark, t.steps, t.most = cursor, 0, 2*t.most+1
+	}
+	t.steps++
+	return nil
 }
 
 // piece reads one, from whichever endpoint gives it, and reports whether it was the last.
@@ -83,7 +111,10 @@ func (w *walk) piece(ctx context.Context, yield func(Message) bool) (done bool, 
 			return false, tried.err
 		case w.count > before: // it broke on the way
 			before, quiet = w.count, time.Now()
-			w.cursor, w.filter.From = "", w.due // and so in the pieces after it: a cursor is of its filter
+			w.cursor = ""
+			if CheckMillis("from", w.due) == nil { // others are refused; what came before is passed over anyway
+				w.filter.From = w.due // and so in the pieces after it: a cursor is of its filter
+			}
 		}
 		round.failed(ctx)
 		waits, cancel := context.WithDeadline(ctx, quiet.Add(nodes.timeout))
@@ -191,12 +222,17 @@ func (w *walk) page(body io.Reader, next func(Message) bool) (done bool, err err
 // that they came by. What is written meanwhile may come or not. The sequence ends after an error.
 func (a *Admin) DeadLetters(ctx context.Context, f Filter) iter.Seq2[DeadLetter, error] {
 	return func(yield func(DeadLetter, error) bool) {
+		const what = "list dead letters"
 		query := f.values()
+		var t trail
 		for {
 			var page DeadLetterPage
-			if err := a.read(ctx, "list dead letters", deadLettersPath, query, &page); err != nil {
+			if err := a.read(ctx, what, deadLettersPath, query, &page); err != nil {
 				yield(DeadLetter{}, err)
 				return
+			}
+			if len(page.DeadLetters) > 0 {
+				t = trail{}
 			}
 			for _, d := range page.DeadLetters {
 				if !yield(d, nil) {
@@ -206,8 +242,46 @@ func (a *Admin) DeadLetters(ctx context.Context, f Filter) iter.Seq2[DeadLetter,
 			if page.Next == "" {
 				return
 			}
+			if err := t.follow(page.Next); err != nil {
+				yield(DeadLetter{}, fmt.Errorf("%s: %w", what, err))
+				return
+			}
 			query.Set("cursor", page.Next)
 		}
+	}
+}
+
+// Get returns what is known of an id: the message that waits under it, with its payload if the token may
+// read that, and what became of those before. The error is [ErrNotFound] when nothing is. A message without
+// an id of its own is named by the topic/partition/offset of its record, and is searched among what is
+// pending: that takes the longer the more there is, and ends with the timeout.
+func (a *Admin) Get(ctx context.Context, topic, id string) (Life, error) {
+	ctx, cancel := context.WithTimeout(ctx, a.nodes.timeout)
+	defer cancel()
+	n := Name{Topic: topic, ID: id}
+	what := "get " + n.String()
+	query := url.Values{}
+	var t trail
+	for {
+		var known struct {
+			Life
+			Next string `json:"next"` // of a Finding
+		}
+		if err := a.read(ctx, what, n.path(""), query, &known); err != nil {
+			return Life{}, err
+		}
+		if m := known.Message; m != nil && !m.Unreadable {
+			if err := n.isOf(what, m.Topic, m.ID); err != nil {
+				return Life{}, err
+			}
+		}
+		if known.Next == "" {
+			return known.Life, nil
+		}
+		if err := t.follow(known.Next); err != nil {
+			return Life{}, fmt.Errorf("%s: %w", what, err)
+		}
+		query = url.Values{"cursor": {known.Next}}
 	}
 }
 

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"slices"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -35,16 +36,19 @@ func pending(due int64, seq uint64) string {
 	return string(text)
 }
 
+// in2030 is a time, in epoch milliseconds.
+const in2030 = 1_900_000_000_000
+
 func TestAdmin_listsWhateverBreaks(t *testing.T) {
 	inBubble(t, func(t *testing.T, admin *Admin, a, b *fakeNode) {
 		a.answers = []answer{
-			streams(pending(10, 1), pending(20, 2), `{"cursor":"AQ"}`),
-			breaks(pending(20, 5) + "\n" + pending(30, 4) + "\n" + `{"topic":"t"`),
+			streams(pending(in2030+10, 1), pending(in2030+20, 2), `{"cursor":"AQ"}`),
+			breaks(pending(in2030+20, 5) + "\n" + pending(in2030+30, 4) + "\n" + `{"topic":"t"`),
 		}
 		b.answers = []answer{
 			refuses(503, CodeUnavailable),
-			streams(pending(30, 3), pending(30, 4), pending(30, 6), `{"cursor":"Ag"}`),
-			says(`{"index":"1","pending":"1","messages":[` + pending(40, 7) + `],"next":"Aw"}`),
+			streams(pending(in2030+30, 3), pending(in2030+30, 4), pending(in2030+30, 6), `{"cursor":"Ag"}`),
+			says(`{"index":"1","pending":"1","messages":[` + pending(in2030+40, 7) + `],"next":"Aw"}`),
 			streams(`{"end":true}`),
 		}
 		a.answers = append(a.answers, breaks(""))
@@ -64,10 +68,81 @@ func TestAdmin_listsWhateverBreaks(t *testing.T) {
 		for _, line := range append(a.requests(), b.requests()...) {
 			asked = append(asked, strings.TrimSuffix(strings.TrimPrefix(line, "GET /v1/messages?"), accept))
 		}
-		if want := "topic=t cursor=AQ&topic=t from=30&topic=t from=30&topic=t from=30&topic=t cursor=Ag&from=30&topic=t cursor=Aw&from=30&topic=t"; strings.Join(asked, " ") != want {
+		if want := "topic=t cursor=AQ&topic=t from=1900000000030&topic=t from=1900000000030&topic=t from=1900000000030&topic=t cursor=Ag&from=1900000000030&topic=t cursor=Aw&from=1900000000030&topic=t"; strings.Join(asked, " ") != want {
 			t.Errorf("asked %s, want %s", strings.Join(asked, " "), want)
 		}
 	})
+}
+
+// Nodes refuse a time before March 1973 as seconds, but a message may be due then: the list goes on from before it.
+func TestAdmin_listsWhatWasDueLongAgo(t *testing.T) {
+	inBubble(t, func(t *testing.T, admin *Admin, a, b *fakeNode) {
+		a.answers = []answer{breaks(pending(10, 1) + "\n" + pending(20, 2) + "\n")}
+		b.answers = []answer{streams(pending(10, 1), pending(20, 2), pending(in2030, 3), `{"end":true}`)}
+		var got []uint64
+		for m, err := range admin.Messages(t.Context(), Filter{}) {
+			if err != nil {
+				t.Fatal(err)
+			}
+			got = append(got, m.Seq)
+		}
+		if asked := b.requests()[0]; fmt.Sprint(got) != "[1 2 3]" || strings.Contains(asked, "from") {
+			t.Errorf("listed %v, asked %s", got, asked)
+		}
+	})
+}
+
+// A node that gives the same cursors again and again has nothing to tell.
+func TestAdmin_endsWhatGoesRoundInACircle(t *testing.T) {
+	for _, tt := range []struct {
+		name   string
+		answer string
+		ask    func(*Admin) error
+	}{
+		{"a list", `{"cursor":"x"}`, func(a *Admin) error {
+			for _, err := range a.Messages(context.Background(), Filter{}) {
+				return err
+			}
+			return nil
+		}},
+		{"dead letters", `{"dead_letters":[],"next":"x"}`, func(a *Admin) error {
+			for _, err := range a.DeadLetters(context.Background(), Filter{}) {
+				return err
+			}
+			return nil
+		}},
+		{"a search", `{"index":"1","next":"x"}`, func(a *Admin) error { _, err := a.Get(context.Background(), "t", "t/1/5"); return err }},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			inBubble(t, func(t *testing.T, admin *Admin, a, b *fakeNode) {
+				tell := says(tt.answer)
+				if tt.name == "a list" {
+					tell = streams(tt.answer)
+				}
+				a.answers = append(slices.Repeat([]answer{tell}, 10), refuses(401, CodeTokenMissing)) // so that it ends
+				if err := tt.ask(admin); err == nil || !strings.Contains(err.Error(), `the cursor "x" again`) {
+					t.Error(err)
+				}
+			})
+		})
+	}
+}
+
+func TestTrail_leadsOnOrInACircle(t *testing.T) {
+	for _, circle := range []int{0, 1, 2, 3, 7} { // 0: none
+		var leads trail
+		var err error
+		for i := 0; i < 100 && err == nil; i++ {
+			at := i
+			if circle > 0 && i > 4 { // it comes into the circle from elsewhere
+				at = 5 + i%circle
+			}
+			err = leads.follow(fmt.Sprint(at))
+		}
+		if (err != nil) != (circle > 0) {
+			t.Errorf("circle of %d: %v", circle, err)
+		}
+	}
 }
 
 func TestAdmin_endsLists(t *testing.T) {
@@ -152,7 +227,7 @@ func TestAdmin_endsLists(t *testing.T) {
 // A message that nobody chose an id for is searched until it is found.
 func TestAdmin_searches(t *testing.T) {
 	inBubble(t, func(t *testing.T, admin *Admin, a, b *fakeNode) {
-		a.answers = []answer{says(`{"index":"1","next":"AQ"}`), says(`{"index":"2","next":"Ag"}`), says(`{"index":"3","message":` + pending(10, 1) + `}`)}
+		a.answers = []answer{says(`{"index":"1","next":"AQ"}`), says(`{"index":"2","next":"Ag"}`), says(`{"index":"3","message":` + strings.Replace(pending(10, 1), `"id":"1"`, `"id":"t/1/5"`, 1) + `}`)}
 		life, err := admin.Get(t.Context(), "t", "t/1/5")
 		if err != nil || life.Index != 3 || life.Message == nil || life.Message.Seq != 1 {
 			t.Errorf("%+v, %v", life, err)
@@ -161,6 +236,72 @@ func TestAdmin_searches(t *testing.T) {
 			t.Errorf("asked %s", asked)
 		}
 	})
+}
+
+// A search takes the timeout at most, with all its pages.
+func TestAdmin_searchesForAsLongAsACallMayTake(t *testing.T) {
+	inBubble(t, func(t *testing.T, admin *Admin, a, b *fakeNode) {
+		for page := range 10 {
+			a.answers = append(a.answers, func(w http.ResponseWriter, r *http.Request) {
+				time.Sleep(4 * time.Second)
+				says(fmt.Sprintf(`{"index":"1","next":"%d"}`, page))(w, r)
+			})
+		}
+		a.answers = append(a.answers, refuses(401, CodeTokenMissing)) // so that it ends
+		b.answers = []answer{refuses(503, CodeUnavailable)}
+		began := time.Now()
+		if _, err := admin.Get(t.Context(), "t", "t/1/5"); !errors.Is(err, ErrUnavailable) || time.Since(began) > usualTimeout {
+			t.Errorf("%v after %v", err, time.Since(began))
+		}
+		time.Sleep(time.Minute) // the node ends its answers
+	})
+}
+
+// A proxy that decodes paths makes another message of the one that is meant.
+func TestAdmin_saysSoWhenAnotherMessageIsAnsweredOf(t *testing.T) {
+	meant := Name{Topic: "orders.delay", ID: "../payments.delay/order-7"}
+	done := says(`{"code":"cancelled","topic":"payments.delay","id":"order-7","seq":"7"}`)
+	read := says(`{"index":"1","message":` + strings.NewReplacer(`"topic":"t"`, `"topic":"payments.delay"`, `"id":"1"`, `"id":"order-7"`).Replace(pending(10, 1)) + `}`)
+	for _, tt := range []struct {
+		node answer
+		ask  func(*Admin) error
+	}{
+		{done, func(a *Admin) error { _, err := a.Cancel(context.Background(), meant, ""); return err }},
+		{done, func(a *Admin) error { _, err := a.Change(context.Background(), meant, ChangeRequest{}); return err }},
+		{done, func(a *Admin) error { _, err := a.Now(context.Background(), meant, ""); return err }},
+		{read, func(a *Admin) error { _, err := a.Get(context.Background(), meant.Topic, meant.ID); return err }},
+	} {
+		inBubble(t, func(t *testing.T, admin *Admin, a, b *fakeNode) {
+			a.answers = []answer{tt.node}
+			if err := tt.ask(admin); err == nil || !strings.Contains(err.Error(), meant.String()) || !strings.Contains(err.Error(), `"order-7" of payments.delay`) {
+				t.Error(err)
+			}
+		})
+	}
+}
+
+// A name that is empty, as of a variable that was not set, is of nothing: it is refused before it is sent.
+func TestAdmin_refusesEmptyNames(t *testing.T) {
+	for what, ask := range map[string]func(*Admin) error{
+		"cancel no id": func(a *Admin) error { _, err := a.Cancel(context.Background(), Name{Topic: "t"}, ""); return err },
+		"change of no topic": func(a *Admin) error {
+			_, err := a.Change(context.Background(), Name{ID: "i"}, ChangeRequest{})
+			return err
+		},
+		"now no id":         func(a *Admin) error { _, err := a.Now(context.Background(), Name{Topic: "t"}, ""); return err },
+		"get no id":         func(a *Admin) error { _, err := a.Get(context.Background(), "t", ""); return err },
+		"no operation":      func(a *Admin) error { _, err := a.Operation(context.Background(), ""); return err },
+		"stop no operation": func(a *Admin) error { _, err := a.StopOperation(context.Background(), "", ""); return err },
+		"no letter":         func(a *Admin) error { _, err := a.DeadLetter(context.Background(), Position{}); return err },
+		"pause nothing":     func(a *Admin) error { _, err := a.Pause(context.Background(), Pause{Kind: PauseTopic}); return err },
+	} {
+		inBubble(t, func(t *testing.T, admin *Admin, a, b *fakeNode) {
+			a.answers = []answer{refuses(404, CodeNotFound)}
+			if err := ask(admin); !errors.Is(err, ErrBadRequest) || len(a.requests()) != 0 {
+				t.Errorf("%s: %v after %d requests", what, err, len(a.requests()))
+			}
+		})
+	}
 }
 
 func TestAdmin_waitsForOperations(t *testing.T) {

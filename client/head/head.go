@@ -18,14 +18,15 @@ import (
 
 // CheckPath refuses a path that http.ServeMux would redirect to what is left without its dots and double slashes:
 // with an id of dots that is another message, or the list of all, and behind a proxy that takes a prefix off it
-// would be a path without the prefix. A path that is no text names nothing: it could not be told as it is.
+// would be a path without the prefix. So it refuses a path that ends in a slash, as where an id was not set. One that
+// is no text names nothing: it could not be told as it is.
 func CheckPath(u *url.URL) *client.Problem {
 	path := u.EscapedPath()
 	if !utf8.ValidString(u.Path) {
 		return client.BadField("path", path, "is not UTF-8: percent-encode the bytes of a text in UTF-8")
 	}
-	for segment := range strings.SplitSeq(strings.TrimSuffix(strings.TrimPrefix(path, "/"), "/"), "/") {
-		if segment == "." || segment == ".." || segment == "" && strings.Contains(path, "//") {
+	for segment := range strings.SplitSeq(strings.TrimPrefix(path, "/"), "/") {
+		if segment == "." || segment == ".." || segment == "" && path != "/" && path != "" {
 			return client.BadField("path", path, fmt.Sprintf("has the segment %q, which is none of its own: write the dots of an id as %%2E, its slashes as %%2F", segment))
 		}
 	}
