@@ -46,10 +46,7 @@ const (
 // However many names are slow or missing, what is due for others is on time. A commit and the work of
 // a processor take no time here; BenchmarkManyNames has both.
 func TestManyNames_delayNoneThatExists(t *testing.T) {
-	names := 10_000
-	if testing.Short() {
-		names = 2_000
-	}
+	const names = 10_000
 	synctest.Test(t, func(t *testing.T) {
 		var network kfake.VirtualNetwork
 		k := newCountedKafka(t, names, network.Listen, network.DialContext)
