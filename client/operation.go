@@ -1,6 +1,11 @@
 package client
 
-import "strconv"
+import (
+	"errors"
+	"fmt"
+	"strconv"
+	"strings"
+)
 
 // An OperationRequest asks for one thing to be done to all that a filter means. What is produced after the
 // start is never touched, and times are fixed then.
@@ -16,6 +21,36 @@ type OperationRequest struct {
 	Change *BulkChange `json:"change,omitempty"`
 	// Again has a replay take dead letters that were replayed before, too.
 	Again bool `json:"again,omitempty"`
+}
+
+// What an [OperationRequest] may say at most.
+const (
+	MostReason = 500       // bytes of Reason, blanks around it aside
+	MostRate   = 1_000_000 // messages a second
+)
+
+// Check returns what is wrong with Reason, Rate, Again and Change, or nil, but for the times and the target of a
+// change: these depend on the present and on the cluster.
+func (r *OperationRequest) Check() *Problem {
+	reason := strings.TrimSpace(r.Reason)
+	changes, replays := r.Verb == OperationChange, r.Verb == OperationReplay
+	switch {
+	case reason == "" && !r.DryRun:
+		return BadField("reason", "", "is missing: say why, for those who find it in the list of operations")
+	case len(reason) > MostReason:
+		return BadField("reason", reason, fmt.Sprintf("has %d bytes: write %d at most", len(reason), MostReason))
+	case r.Rate < 0 || r.Rate > MostRate:
+		return BadField("rate", strconv.Itoa(r.Rate), fmt.Sprintf("is no rate: give 1 to %d messages a second, or leave it out", MostRate))
+	case r.Again && !replays:
+		return BadField("again", "true", "goes with dead letters alone: leave it out")
+	case r.Change != nil && !changes && !replays:
+		return BadField("change", "", fmt.Sprintf("goes with the verbs %s and %s alone: leave it out", OperationChange, OperationReplay))
+	case replays && r.Change != nil && r.Change.Shift != "":
+		return BadField("change.shift", r.Change.Shift, "is of messages that wait, which have a time: give deliver_at or deliver_after")
+	case changes || r.Change != nil && *r.Change != (BulkChange{}):
+		return r.Change.check()
+	}
+	return nil
 }
 
 // CheckAll returns what is wrong between Filter and All, or nil: a filter that leaves out nothing of what there
@@ -75,6 +110,46 @@ type BulkChange struct {
 	DeliverAfter string `json:"deliver_after,omitempty"` // likewise, counted from the start of the operation, as HeaderAfter
 	Shift        string `json:"shift,omitempty"`         // each so much later than it was due, as HeaderAfter; -1h: earlier
 	DeliverTo    string `json:"deliver_to,omitempty"`    // all to one target
+}
+
+// check returns what is wrong with a change that is wanted, or nil.
+func (c *BulkChange) check() *Problem {
+	const one = "give one of deliver_at, deliver_after and shift, or deliver_to, or both"
+	if c == nil || *c == (BulkChange{}) {
+		return BadField("change", "", "says nothing: "+one)
+	}
+	times := 0
+	for _, text := range []string{c.DeliverAt, c.DeliverAfter, c.Shift} {
+		if text != "" {
+			times++
+		}
+	}
+	if times > 1 {
+		return BadField("change", "", "has several times: "+one)
+	}
+	_, p := c.ShiftBy()
+	return p
+}
+
+// ShiftBy returns by how many milliseconds Shift moves each message, and what is wrong with it, or nil. It is a
+// delay as of HeaderAfter, with a minus in front for earlier. 0: there is none.
+func (c *BulkChange) ShiftBy() (int64, *Problem) {
+	if c.Shift == "" {
+		return 0, nil
+	}
+	delay, earlier := strings.CutPrefix(c.Shift, "-")
+	parsed, err := Parse([]Header{{Key: HeaderAfter, Value: []byte(delay)}}, 0)
+	if wrong, ok := errors.AsType[*HeaderError](err); ok {
+		return 0, BadField("change.shift", c.Shift, wrong.Problem+": "+wrong.Remedy)
+	}
+	by := parsed.DueAt
+	if by == 0 {
+		return 0, BadField("change.shift", c.Shift, "moves nothing: give how much later, such as 90m, or earlier, such as -90m")
+	}
+	if earlier {
+		by = -by
+	}
+	return by, nil
 }
 
 // An Operation is one that was asked for. It is replicated, survives a fail-over and is known for a day

@@ -135,6 +135,9 @@ type Histogram struct {
 	Untold *Bucket `json:"untold,omitempty"`
 }
 
+// MostBounds is how many bounds a [Histogram] may have.
+const MostBounds = 1000
+
 // A Bucket is how many messages are due from one time on, and before another.
 type Bucket struct {
 	From   *int64 `json:"from,omitempty,string"` // epoch milliseconds; none: no beginning

@@ -2,7 +2,6 @@ package bulk
 
 import (
 	"encoding/json"
-	"errors"
 	"fmt"
 	"strconv"
 	"strings"
@@ -46,11 +45,6 @@ func readTask(text string) (t task, err error) {
 	return t, nil
 }
 
-const (
-	mostReason = 500       // bytes
-	mostRate   = 1_000_000 // messages a second
-)
-
 // newTask returns what the request asks for at a time, epoch milliseconds, or the problem with it.
 func (d *Desk) newTask(r *client.OperationRequest, now int64) (t task, problem *client.Problem) {
 	t = task{Verb: r.Verb, Filter: r.Filter, All: r.All, Reason: strings.TrimSpace(r.Reason), Rate: r.Rate, Again: r.Again}
@@ -59,8 +53,7 @@ func (d *Desk) newTask(r *client.OperationRequest, now int64) (t task, problem *
 	default:
 		return t, client.BadField("verb", r.Verb, fmt.Sprintf("is not known: write %s, %s, %s or %s", client.OperationCancel, client.OperationChange, client.OperationNow, client.OperationReplay))
 	}
-	replays := r.Verb == client.OperationReplay
-	if replays {
+	if r.Verb == client.OperationReplay {
 		if problem := deadletter.CheckFilter(&r.Filter); problem != nil {
 			return t, ofFilter(problem)
 		}
@@ -68,23 +61,10 @@ func (d *Desk) newTask(r *client.OperationRequest, now int64) (t task, problem *
 	if problem := r.CheckAll(now, d.Orders.MaxDelay().Milliseconds()); problem != nil {
 		return t, problem
 	}
-	switch {
-	case t.Reason == "" && !r.DryRun:
-		return t, client.BadField("reason", "", "is missing: say why, for those who find it in the list of operations")
-	case len(t.Reason) > mostReason:
-		return t, client.BadField("reason", t.Reason, fmt.Sprintf("has %d bytes: write %d at most", len(t.Reason), mostReason))
-	case r.Rate < 0 || r.Rate > mostRate:
-		return t, client.BadField("rate", strconv.Itoa(r.Rate), fmt.Sprintf("is no rate: give 1 to %d messages a second, or leave it out", mostRate))
-	case r.Again && !replays:
-		return t, client.BadField("again", "true", "goes with dead letters alone: leave it out")
-	case r.Verb != client.OperationChange && !replays && r.Change != nil:
-		return t, client.BadField("change", "", fmt.Sprintf("goes with the verbs %s and %s alone: leave it out", client.OperationChange, client.OperationReplay))
-	case replays && (r.Change == nil || *r.Change == client.BulkChange{}):
-		return t, d.checkTarget(r, now)
-	case replays && r.Change.Shift != "":
-		return t, client.BadField("change.shift", r.Change.Shift, "is of messages that wait, which have a time: give deliver_at or deliver_after")
+	if problem := r.Check(); problem != nil {
+		return t, problem
 	}
-	if r.Change != nil || r.Verb == client.OperationChange {
+	if r.Change != nil && *r.Change != (client.BulkChange{}) {
 		if t.Change, problem = d.absolute(r, now); problem != nil {
 			return t, problem
 		}
@@ -112,48 +92,12 @@ func in(field string, problem *client.Problem) *client.Problem {
 
 // absolute returns the change with its time fixed, if it is one that any message may have.
 func (d *Desk) absolute(r *client.OperationRequest, now int64) (*client.BulkChange, *client.Problem) {
-	const one = "give one of deliver_at, deliver_after and shift, or deliver_to, or both"
 	c := r.Change
-	if c == nil || *c == (client.BulkChange{}) {
-		return nil, client.BadField("change", "", "says nothing: "+one)
-	}
-	times := 0
-	for _, text := range []string{c.DeliverAt, c.DeliverAfter, c.Shift} {
-		if text != "" {
-			times++
-		}
-	}
-	if times > 1 {
-		return nil, client.BadField("change", "", "has several times: "+one)
-	}
-	if c.Shift != "" {
-		if _, problem := shiftOf(c.Shift); problem != nil {
-			return nil, problem
-		}
-	}
 	fixed, problem := d.Orders.Fixed(r.Filter.Topic, client.ChangeRequest{DeliverAt: c.DeliverAt, DeliverAfter: c.DeliverAfter, DeliverTo: c.DeliverTo}, now)
 	if problem != nil {
 		return nil, in("change."+problem.Field, problem)
 	}
 	return &client.BulkChange{DeliverAt: fixed.DeliverAt, Shift: c.Shift, DeliverTo: c.DeliverTo}, nil
-}
-
-// shiftOf returns by how many milliseconds each message is moved: a delay as of the header, with a minus
-// in front for earlier.
-func shiftOf(text string) (int64, *client.Problem) {
-	delay, earlier := strings.CutPrefix(text, "-")
-	parsed, err := client.Parse([]client.Header{{Key: client.HeaderAfter, Value: []byte(delay)}}, 0)
-	if wrong, ok := errors.AsType[*client.HeaderError](err); ok {
-		return 0, client.BadField("change.shift", text, wrong.Problem+": "+wrong.Remedy)
-	}
-	by := parsed.DueAt
-	if by == 0 {
-		return 0, client.BadField("change.shift", text, "moves nothing: give how much later, such as 90m, or earlier, such as -90m")
-	}
-	if earlier {
-		by = -by
-	}
-	return by, nil
 }
 
 // changed returns what a message that is due then is to be like, of an operation that was started then.
@@ -163,7 +107,7 @@ func (t *task) changed(due, started int64) client.ChangeRequest {
 	}
 	r := client.ChangeRequest{DeliverAt: t.Change.DeliverAt, DeliverTo: t.Change.DeliverTo}
 	if t.Change.Shift != "" {
-		by, _ := shiftOf(t.Change.Shift) // as it was checked at the start
+		by, _ := t.Change.ShiftBy() // as it was checked at the start
 		r.DeliverAt = rfc3339(max(due+by, 0))
 	}
 	return r

@@ -16,7 +16,7 @@ import (
 
 const (
 	// MostBounds is how many bounds a histogram may have.
-	MostBounds = 1000
+	MostBounds = client.MostBounds
 	// mostGroups is how many groups are told, those of the most messages.
 	mostGroups = 1000
 )

@@ -7,7 +7,7 @@ import (
 	"reflect"
 	"slices"
 	"strconv"
-	"time"
+	"strings"
 
 	"github.com/carillonmq/carillon/client"
 )
@@ -33,14 +33,10 @@ func (s *Server) postOperation(r *http.Request) (any, *client.Problem) {
 	case request.Verb == client.OperationReplay && len(f.States) > 0:
 		return nil, client.BadField("filter.states", f.States[0], "is of messages that wait: dead letters have none")
 	}
-	if p := request.CheckAll(s.now, mostDelay); p != nil {
+	if p := cmp.Or(request.CheckAll(s.now, mostDelay), request.Check()); p != nil {
 		return nil, p
 	}
 	switch {
-	case request.Verb != client.OperationReplay && request.Again:
-		return nil, client.BadField("again", "true", "goes with dead letters alone: leave it out")
-	case request.Reason == "" && !request.DryRun:
-		return nil, client.BadField("reason", "", "is missing: say why, for those who find it in the list of operations")
 	case request.Verb != client.OperationReplay && f.Code != "":
 		return nil, client.BadField("filter.code", f.Code, "is of dead letters: messages that wait have none")
 	case request.Verb != client.OperationReplay && slices.Contains(f.States, client.StateAside):
@@ -56,7 +52,7 @@ func (s *Server) postOperation(r *http.Request) (any, *client.Problem) {
 		return nil, p
 	}
 	o := client.Operation{
-		Verb: request.Verb, State: client.OperationFinished, Filter: f, All: request.All, DryRun: request.DryRun, Reason: request.Reason, Rate: request.Rate,
+		Verb: request.Verb, State: client.OperationFinished, Filter: f, All: request.All, DryRun: request.DryRun, Reason: strings.TrimSpace(request.Reason), Rate: request.Rate,
 		Change: request.Change, Again: request.Again, UpperSeq: s.seq, Started: s.now, Ended: s.now,
 	}
 	key := r.Header.Get("Idempotency-Key")
@@ -117,12 +113,9 @@ func (s *Server) runOperation(o *client.Operation) *client.Problem {
 		wanted = *o.Change
 	}
 	change := client.ChangeRequest{DeliverAt: wanted.DeliverAt, DeliverAfter: wanted.DeliverAfter, DeliverTo: wanted.DeliverTo}
-	var shift time.Duration
-	if wanted.Shift != "" {
-		var err error
-		if shift, err = time.ParseDuration(wanted.Shift); err != nil {
-			return client.BadField("change.shift", wanted.Shift, "is no delay")
-		}
+	shift, p := wanted.ShiftBy()
+	if p != nil {
+		return p
 	}
 	switch o.Verb {
 	case client.OperationReplay:
@@ -136,13 +129,10 @@ func (s *Server) runOperation(o *client.Operation) *client.Problem {
 			return s.deliverNow(m.name(), client.Exactly, m.seq)
 		}
 	case client.OperationChange:
-		if (wanted == client.BulkChange{}) {
-			return client.BadField("change", "", "is missing: say what is to be different")
-		}
 		one = func(m *message) (client.Answer, *client.Problem) {
 			each := change
 			if wanted.Shift != "" {
-				each.DeliverAt = rfc3339(m.planned + shift.Milliseconds())
+				each.DeliverAt = rfc3339(max(m.planned+shift, 0))
 			}
 			return s.change(m.name(), client.Exactly, m.seq, each)
 		}
@@ -159,9 +149,6 @@ func (s *Server) runOperation(o *client.Operation) *client.Problem {
 }
 
 func (s *Server) runReplay(o *client.Operation, wanted client.BulkChange) *client.Problem {
-	if wanted.Shift != "" {
-		return client.BadField("change.shift", wanted.Shift, "is of messages that wait, which have a time: give deliver_at or deliver_after")
-	}
 	for _, l := range slices.Backward(s.meantLetters(o.Filter)) {
 		if l.Replayed && !o.Again {
 			if !o.DryRun {
@@ -202,6 +189,9 @@ func (s *Server) getOperations(*http.Request) (any, *client.Problem) {
 
 func (s *Server) getOperation(r *http.Request) (any, *client.Problem) {
 	id := r.PathValue("id")
+	if number, err := strconv.ParseUint(id, 10, 64); err != nil || number == 0 {
+		return nil, client.BadField("operation", id, "is no id of an operation: give the number that it was started with")
+	}
 	for _, o := range s.operations {
 		if o.ID == id {
 			return o, nil

@@ -74,6 +74,15 @@ func (q *parameters) filter() client.Filter {
 	return f
 }
 
+// counted is the filter of what is counted, which a cluster does without reading it all.
+func (q *parameters) counted() client.Filter {
+	f := q.filter()
+	if strings.Contains(f.Prefix, "/") {
+		q.problem = client.BadField("prefix", f.Prefix, "is of ids that nobody chose, which are not counted by what they begin with: list them")
+	}
+	return f
+}
+
 // checkFilter returns what is wrong with a filter, whose fields are told behind a prefix.
 func checkFilter(prefix string, f client.Filter) *client.Problem {
 	if p := cmp.Or(client.CheckMillis(prefix+"from", f.From), client.CheckMillis(prefix+"to", f.To)); p != nil {
@@ -117,6 +126,7 @@ func (s *Server) list(w http.ResponseWriter, r *http.Request) {
 			q.problem = client.BadField("cursor", cursor, "is none that was given out: begin without one")
 		}
 	}
+	r.Body = http.MaxBytesReader(w, r.Body, mostOf(r.Pattern))
 	if p := cmp.Or(check(r), checkBody(r, false), q.problem); p != nil {
 		complain(w, p)
 		return
@@ -201,13 +211,13 @@ func (s *Server) getExplain(r *http.Request) (any, *client.Problem) {
 
 func (s *Server) getCount(r *http.Request) (any, *client.Problem) {
 	q := asked(r, filterNames[:]...)
-	f := q.filter()
+	f := q.counted()
 	return client.Count{Index: s.index, Count: uint64(len(s.meant(f))), Exact: true}, q.problem
 }
 
 func (s *Server) getHistogram(r *http.Request) (any, *client.Problem) {
 	q := asked(r, append(filterNames[:], "bounds", "by")...)
-	f := q.filter()
+	f := q.counted()
 	var bounds []int64
 	if text := q.Get("bounds"); text != "" {
 		for bound := range strings.SplitSeq(text, ",") {
@@ -220,6 +230,9 @@ func (s *Server) getHistogram(r *http.Request) (any, *client.Problem) {
 			}
 			bounds = append(bounds, ms)
 		}
+	}
+	if len(bounds) > client.MostBounds {
+		return nil, client.BadField("bounds", strconv.Itoa(len(bounds)), fmt.Sprintf("are more than %d: give so many at most", client.MostBounds))
 	}
 	if !slices.IsSorted(bounds) {
 		return nil, client.BadField("bounds", q.Get("bounds"), "do not rise")

@@ -46,6 +46,7 @@ func (s *Server) routes() *http.ServeMux {
 		mux.HandleFunc(pattern, func(w http.ResponseWriter, r *http.Request) {
 			s.mu.Lock()
 			defer s.mu.Unlock()
+			r.Body = http.MaxBytesReader(w, r.Body, mostOf(pattern))
 			if p := cmp.Or(check(r), checkBody(r, takesBody)); p != nil {
 				complain(w, p)
 				return
@@ -62,6 +63,17 @@ var takeBodies = map[string]bool{
 	"POST /v1/messages": true, "PUT /v1/messages/{topic}/{id}": true, "PATCH /v1/messages/{topic}/{id}": true, "POST /v1/batches": true,
 	"POST /v1/topics/{name}/pause": true, "POST /v1/topics/{name}/resume": true, "POST /v1/targets/{name}/pause": true, "POST /v1/targets/{name}/resume": true,
 	"POST /v1/operations": true, "POST " + letterPath + "/replay": true,
+}
+
+// mostOf returns how many bytes the body of a request may have, as nodes bound it.
+func mostOf(pattern string) int64 {
+	switch pattern {
+	case "POST /v1/messages", "PUT /v1/messages/{topic}/{id}", "PATCH /v1/messages/{topic}/{id}":
+		return 4 << 20
+	case "POST /v1/batches":
+		return 16 << 20
+	}
+	return 64 << 10
 }
 
 const letterPath = "/v1/dead-letters/{topic}/{partition}/{offset}"
@@ -176,6 +188,9 @@ func (s *Server) deleteMessage(r *http.Request) (any, *client.Problem) {
 		return nil, p
 	}
 	n := nameOf(r)
+	if p := checkTopic(n.topic); p != nil {
+		return nil, p
+	}
 	return answered(s.carryOut(operation{verb: cancel, condition: c, seq: seq, message: message{topic: n.topic, id: n.id, chosen: !isOrigin(n)}}))
 }
 
@@ -213,8 +228,8 @@ func (s *Server) postPause(kind string) func(*http.Request) (any, *client.Proble
 		case strings.TrimSpace(p.Why) == "":
 			return nil, client.BadField("why", p.Why, "is empty: say it to those who find it paused")
 		}
-		if s.pauseOf(kind, p.Name) != nil {
-			return client.PauseChange{}, nil
+		if was := s.pauseOf(kind, p.Name); was != nil {
+			return client.PauseChange{Was: was}, nil
 		}
 		s.pauses = append(s.pauses, p)
 		s.settle()

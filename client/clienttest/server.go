@@ -162,6 +162,14 @@ func isDelayTopic(topic string) bool {
 	return strings.HasSuffix(topic, delaySuffix)
 }
 
+// checkTopic refuses a name that Kafka takes for no topic.
+func checkTopic(name string) *client.Problem {
+	if _, p := parse([]client.Header{{Key: client.HeaderAfter, Value: []byte("0")}, {Key: client.HeaderTo, Value: []byte(name)}}, 0); p != nil {
+		return client.BadField("topic", name, "is no name of a topic: use 1 to 249 of the characters a-z A-Z 0-9 . _ -")
+	}
+	return nil
+}
+
 // nextOffset returns that of the next record of a topic.
 func (s *Server) nextOffset(topic string) int64 {
 	offset := s.offsets[topic]

@@ -54,6 +54,9 @@ func (s *Server) schedule(r client.ScheduleRequest) (client.Answer, *client.Prob
 
 // asked returns the operation that a request comes to.
 func (s *Server) asked(r client.ScheduleRequest) (op operation, p *client.Problem) {
+	if p := checkTopic(r.Topic); p != nil {
+		return op, p
+	}
 	if !isDelayTopic(r.Topic) {
 		return op, client.BadField("topic", r.Topic, "is no delay topic: those of clienttest end in "+delaySuffix)
 	}
@@ -126,6 +129,9 @@ func headersOf(given []client.DataHeader) (headers []client.Header, p *client.Pr
 
 // change puts a message into the place of the one that waits, which may be asked for by its seq.
 func (s *Server) change(n name, condition client.Condition, seq uint64, r client.ChangeRequest) (client.Answer, *client.Problem) {
+	if p := checkTopic(n.topic); p != nil {
+		return client.Answer{}, p
+	}
 	op := operation{verb: change, condition: condition, seq: seq, message: message{topic: n.topic, id: n.id, chosen: !isOrigin(n)}}
 	if was := s.standing(n); was.waits != nil && was.holds(op) {
 		changed, p := s.changed(was.waits, r)
@@ -205,15 +211,12 @@ func (p *problem) asked(said *client.ScheduleRequest) *client.Problem {
 	return told
 }
 
-// mostRequested bounds the body of a request, in bytes.
-const mostRequested = 64 << 20
-
 // read decodes the body of a request, which may be left out where that is allowed.
 func read(r *http.Request, into any, optional bool) *client.Problem {
-	text, err := io.ReadAll(http.MaxBytesReader(nil, r.Body, mostRequested))
+	text, err := io.ReadAll(r.Body)
 	switch {
 	case err != nil:
-		return &client.Problem{Code: client.CodeTooLarge, Field: body.Whole, Detail: fmt.Sprintf("the body has more than %d bytes", mostRequested)}
+		return &client.Problem{Code: client.CodeTooLarge, Field: body.Whole, Detail: "the body is too large, send less at a time: " + err.Error()}
 	case len(text) == 0 && optional:
 		return nil
 	case len(text) == 0:
@@ -246,7 +249,7 @@ func checkBody(r *http.Request, taken bool) *client.Problem {
 	if taken {
 		return head.CheckKind(r.Header)
 	}
-	text, _ := io.ReadAll(http.MaxBytesReader(nil, r.Body, mostRequested)) // of one that is cut short a part tells as much
+	text, _ := io.ReadAll(r.Body) // of one that is cut short a part tells as much
 	if len(text) == 0 {
 		return nil
 	}

@@ -49,6 +49,17 @@ func bulk() []Case {
 				s.Errorf("%+v, %v", all, err)
 			}
 		}},
+		{"a shift is written as any delay", func(s *scene) {
+			due := func() int64 { return s.waits("a").Due }
+			s.long("a")
+			for shift, by := range map[string]int64{"PT1H": 3_600_000, "5000": 5000, "-PT1M": -60_000, "1h30m": 5_400_000} {
+				before := due()
+				o := s.operate(client.OperationRequest{Verb: client.OperationChange, Filter: client.Filter{Topic: s.topic}, Reason: "r", Change: &client.BulkChange{Shift: shift}})
+				if after := due(); o.Done != 1 || after != before+by {
+					s.Errorf("%s moves it by %d ms: %+v", shift, after-before, o)
+				}
+			}
+		}},
 		{"a key starts one operation", func(s *scene) {
 			s.long("a")
 			s.long("b")

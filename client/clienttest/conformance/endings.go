@@ -188,7 +188,8 @@ func endings() []Case {
 				if c, err := s.Pause(s.ctx, p); err != nil || !c.Changed {
 					s.Fatalf("%+v, %v", c, err)
 				}
-				if c, err := s.Pause(s.ctx, p); err != nil || c.Changed {
+				second := client.Pause{Kind: p.Kind, Name: p.Name, Why: "likewise"}
+				if c, err := s.Pause(s.ctx, second); err != nil || c.Changed || c.Was == nil || c.Was.Name != p.Name || c.Was.Why != p.Why || c.Was.Since == 0 {
 					s.Errorf("again: %+v, %v", c, err)
 				}
 				if m := s.waits("a"); m.State != client.StatePaused {

@@ -124,6 +124,26 @@ func refusals() []Case {
 				{"POST /v1/operations", `{"verb":"change","filter":{"topic":"TOPIC"},"reason":"r","change":{"deliver_after":"P80000D"}}`, "", "change.deliver_after", "P80000D"},
 				{"POST /v1/operations", `{"verb":"replay","filter":{"topic":"TOPIC"},"reason":"r","change":{"deliver_to":"TOPIC"}}`, "", "change.deliver_to", s.topic},
 				{"POST /v1/operations", `{"verb":"now","filter":{"target":"TOPIC"},"reason":"r"}`, "", "filter.target", s.topic},
+				{"POST /v1/operations", `{"verb":"change","filter":{"topic":"TOPIC"},"reason":"r","change":{"shift":"0s"}}`, "", "change.shift", "0s"},
+				{"POST /v1/operations", `{"verb":"change","filter":{"topic":"TOPIC"},"reason":"r","change":{"shift":"soon"}}`, "", "change.shift", "soon"},
+				{"POST /v1/operations", `{"verb":"change","filter":{"topic":"TOPIC"},"reason":"r","change":{"shift":"1h","deliver_after":"1h"}}`, "", "change", ""},
+				{"POST /v1/operations", `{"verb":"change","filter":{"topic":"TOPIC"},"reason":"r","change":{"deliver_at":"4000000000000","deliver_after":"1h"}}`, "", "change", ""},
+				{"POST /v1/operations", `{"verb":"replay","filter":{"topic":"TOPIC"},"reason":"r","change":{"shift":"1h"}}`, "", "change.shift", "1h"},
+				{"POST /v1/operations", `{"verb":"cancel","filter":{"topic":"TOPIC"},"reason":"r","change":{"shift":"1h"}}`, "", "change", ""},
+				{"POST /v1/operations", `{"verb":"cancel","filter":{"topic":"TOPIC"},"reason":"r","rate":-1}`, "", "rate", "-1"},
+				{"POST /v1/operations", `{"verb":"cancel","filter":{"topic":"TOPIC"},"reason":"r","rate":2000000}`, "", "rate", "2000000"},
+				{"POST /v1/operations", `{"verb":"cancel","filter":{"topic":"TOPIC"},"reason":"  "}`, "", "reason", ""},
+				{"POST /v1/operations", `{"verb":"cancel","filter":{"topic":"TOPIC"},"reason":"` + strings.Repeat("r", 501) + `"}`, "", "reason", strings.Repeat("r", 64) + "..."},
+				{"GET /v1/operations/x", "", "", "operation", "x"},
+				{"POST /v1/operations/0/stop", "", "", "operation", "0"},
+				{"GET /v1/histogram?topic=TOPIC&bounds=" + strings.Repeat("1900000000000,", 1000) + "1900000000000", "", "", "bounds", "1001"},
+				{"GET /v1/count?topic=TOPIC&prefix=a/b", "", "", "prefix", "a/b"},
+				{"GET /v1/histogram?topic=TOPIC&prefix=a/b", "", "", "prefix", "a/b"},
+				{schedules, `{"topic":"a b.delay","deliver_after":"1h"}`, "", "topic", "a b.delay"},
+				{"DELETE /v1/messages/a%20b/a", "", "", "topic", "a b"},
+				{"PATCH /v1/messages/a%20b/a", `{"deliver_after":"1h"}`, "", "topic", "a b"},
+				{"POST /v1/messages/a%20b/a/now", "", "", "topic", "a b"},
+				{"DELETE /v1/messages/TOPIC/", "", "", "path", "/v1/messages/" + s.topic + "/"},
 				{"POST /v1/topics/TOPIC/pause", `{"who":"ann"}`, "", "why", ""},
 				{"POST /v1/topics/nobody.reads/pause", `{"why":"why"}`, "", "topic", "nobody.reads"},
 				{"POST /v1/targets/TOPIC/pause", `{"why":"why"}`, "", "target", s.topic},
@@ -139,6 +159,13 @@ func refusals() []Case {
 				s.Errorf("the problem names %+v", p)
 			}
 			s.waits("a")
+		}},
+		{"a message may be too large", func(s *scene) {
+			large := s.request("a", time.Hour)
+			large.Value = client.Text(strings.Repeat("x", 5<<20))
+			_, err := s.Schedule(s.ctx, large)
+			s.refused("5 MiB", err, client.ErrTooLarge)
+			s.world.Advance(time.Second) // the node lingers on a connection whose request it does not read to the end
 		}},
 		{"a refusal speaks of fields", func(s *scene) {
 			for request, field := range map[string]string{
