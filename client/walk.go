@@ -2,6 +2,7 @@ package client
 
 import (
 	"bufio"
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -61,7 +62,7 @@ type line struct {
 }
 
 func (w *walk) run(ctx context.Context, yield func(Message) bool) error {
-	var t trail
+	t := w.admin.nodes.trail()
 	for {
 		before := w.count
 		done, err := w.piece(ctx, yield)
@@ -69,9 +70,9 @@ func (w *walk) run(ctx context.Context, yield func(Message) bool) error {
 			return err
 		}
 		if w.count > before {
-			t = trail{}
+			t = w.admin.nodes.trail()
 		}
-		if err := t.follow(w.cursor); err != nil {
+		if err := t.follow(ctx, w.cursor); err != nil {
 			return err
 		}
 	}
@@ -80,17 +81,27 @@ func (w *walk) run(ctx context.Context, yield func(Message) bool) error {
 // A trail is made of the cursors that came since something was found. That they lead in a circle is noticed by one
 // of them, in whose place a newer one comes again and again, each time after twice as many.
 type trail struct {
+	timeout     time.Duration // for how long a node may come no further
 	mark        string
+	marked      time.Time
 	steps, most int
+	pause       time.Duration
 }
 
-// follow returns an error if there is a circle.
-func (t *trail) follow(cursor string) error {
+func (e *endpoints) trail() trail { return trail{timeout: e.timeout, pause: leastPause} }
+
+// follow returns an error if there is a circle, and no way out of it for the timeout: a node that comes no further
+// for a while, as when Kafka answers slowly, gives the same cursor again. It waits before that is asked with anew.
+func (t *trail) follow(ctx context.Context, cursor string) error {
 	if t.most > 0 && cursor == t.mark {
-		return fmt.Errorf("the node leads in a circle: it gives the cursor %q again, and has told nothing since the first time", cut(cursor))
+		if time.Since(t.marked) >= t.timeout || !pass(ctx, t.pause) {
+			return cmp.Or(context.Cause(ctx), fmt.Errorf("%w: the node leads in a circle: it gives the cursor %q again and again, and tells nothing", ErrUnavailable, cut(cursor)))
+		}
+		t.pause = min(2*t.pause, mostPause)
+		return nil
 	}
 	if t.steps == t.most {
-		t.mark, t.steps, t.most = cursor, 0, 2*t.most+1
+		t.mark, t.marked, t.steps, t.most = cursor, time.Now(), 0, 2*t.most+1
 	}
 	t.steps++
 	return nil
@@ -224,7 +235,7 @@ func (a *Admin) DeadLetters(ctx context.Context, f Filter) iter.Seq2[DeadLetter,
 	return func(yield func(DeadLetter, error) bool) {
 		const what = "list dead letters"
 		query := f.values()
-		var t trail
+		t := a.nodes.trail()
 		for {
 			var page DeadLetterPage
 			if err := a.read(ctx, what, deadLettersPath, query, &page); err != nil {
@@ -232,7 +243,7 @@ func (a *Admin) DeadLetters(ctx context.Context, f Filter) iter.Seq2[DeadLetter,
 				return
 			}
 			if len(page.DeadLetters) > 0 {
-				t = trail{}
+				t = a.nodes.trail()
 			}
 			for _, d := range page.DeadLetters {
 				if !yield(d, nil) {
@@ -242,7 +253,7 @@ func (a *Admin) DeadLetters(ctx context.Context, f Filter) iter.Seq2[DeadLetter,
 			if page.Next == "" {
 				return
 			}
-			if err := t.follow(page.Next); err != nil {
+			if err := t.follow(ctx, page.Next); err != nil {
 				yield(DeadLetter{}, fmt.Errorf("%s: %w", what, err))
 				return
 			}
@@ -261,7 +272,7 @@ func (a *Admin) Get(ctx context.Context, topic, id string) (Life, error) {
 	n := Name{Topic: topic, ID: id}
 	what := "get " + n.String()
 	query := url.Values{}
-	var t trail
+	t := a.nodes.trail()
 	for {
 		var known struct {
 			Life
@@ -278,7 +289,7 @@ func (a *Admin) Get(ctx context.Context, topic, id string) (Life, error) {
 		if known.Next == "" {
 			return known.Life, nil
 		}
-		if err := t.follow(known.Next); err != nil {
+		if err := t.follow(ctx, known.Next); err != nil {
 			return Life{}, fmt.Errorf("%s: %w", what, err)
 		}
 		query = url.Values{"cursor": {known.Next}}
