@@ -110,7 +110,7 @@ func NewSink(c reach.Config) (*Sink, error) {
 		log:       log,
 		hearing:   hearing,
 		asking:    asking,
-		questions: reach.NewQuestions(asking),
+		questions: reach.NewQuestions(asking, c.Cluster),
 		targets:   make(map[string]*target),
 		open:      make(map[*line]struct{}),
 		usual:     usualAtFirst,

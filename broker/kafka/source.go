@@ -95,7 +95,7 @@ func NewSource(c reach.Config, matches func(topic string) bool) (*Source, error)
 		unpacker:  unpacker,
 		hearing:   hearing,
 		asking:    asking,
-		questions: reach.NewQuestions(asking),
+		questions: reach.NewQuestions(asking, c.Cluster),
 		brokers:   c.Kafka.Brokers,
 		matches:   matches,
 		log:       log,

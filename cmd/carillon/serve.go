@@ -9,6 +9,7 @@ import (
 	"net"
 	"os"
 	"os/signal"
+	"path/filepath"
 	"runtime"
 	"runtime/debug"
 	"syscall"
@@ -97,8 +98,12 @@ func serve(ctx context.Context, c config.Config, stderr io.Writer) (err error) {
 	registry := prometheus.NewRegistry()
 	registry.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 
-	source := reach.Config{Kafka: c.Kafka, ClientID: clientID(c), Logger: log, Hooks: []kgo.Hook{newClientMetrics(registry, "source")}}
-	sink := reach.Config{Kafka: c.Kafka, ClientID: clientID(c), Logger: log, Hooks: []kgo.Hook{newClientMetrics(registry, "sink")}}
+	cluster, err := reach.OpenCluster(filepath.Join(c.Node.DataDir, "kafka-cluster-id"))
+	if err != nil {
+		return err
+	}
+	source := reach.Config{Kafka: c.Kafka, ClientID: clientID(c), Logger: log, Cluster: cluster, Hooks: []kgo.Hook{newClientMetrics(registry, "source")}}
+	sink := reach.Config{Kafka: c.Kafka, ClientID: clientID(c), Logger: log, Cluster: cluster, Hooks: []kgo.Hook{newClientMetrics(registry, "sink")}}
 	if _, err := sink.Options(); err != nil { // now, rather than when a term begins
 		return err
 	}

@@ -18,6 +18,9 @@ type Config struct {
 	Logger   *slog.Logger
 	Hooks    []kgo.Hook // for metrics
 
+	// Cluster says whether it is the Kafka that was used before; nil: whatever Kafka it is.
+	Cluster *Cluster
+
 	// Dial replaces TCP; TLS is laid over it when enabled. Tests run on a network in memory with it.
 	Dial func(ctx context.Context, network, address string) (net.Conn, error)
 

@@ -36,7 +36,7 @@ func ask(t *testing.T, c Config) (questions *Questions, end func()) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	return NewQuestions(client), func() {
+	return NewQuestions(client, nil), func() {
 		client.Close()
 		hearing.Close()
 	}

@@ -26,16 +26,18 @@ const (
 // The brokers take turns. One that is cut off from the others answers from the past, and whoever asks several times,
 // because one answer proves nothing, must hear others as well.
 type Questions struct {
-	client *kgo.Client
+	client  *kgo.Client
+	cluster *Cluster
 
 	mu     sync.Mutex
 	turn   int
 	silent map[kgo.Broker]time.Time // when those were asked that have not answered in time what they were asked last
 }
 
-// NewQuestions returns what asks with the client, which stays the caller's to close.
-func NewQuestions(client *kgo.Client) *Questions {
-	return &Questions{client: client, silent: make(map[kgo.Broker]time.Time)}
+// NewQuestions returns what asks with the client, which stays the caller's to close. No answer of another Kafka than
+// the cluster's is taken.
+func NewQuestions(client *kgo.Client, cluster *Cluster) *Questions {
+	return &Questions{client: client, cluster: cluster, silent: make(map[kgo.Broker]time.Time)}
 }
 
 // An answer is one Kafka broker's.
@@ -150,6 +152,9 @@ func (q *Questions) put(ctx context.Context, to *kgo.Broker, request kmsg.Reques
 		q.mu.Lock()
 		delete(q.silent, *to)
 		q.mu.Unlock()
+	}
+	if told, isMetadata := response.(*kmsg.MetadataResponse); isMetadata && err == nil {
+		err = q.cluster.confirm(told.ClusterID)
 	}
 	answers <- answer{response, err}
 }

@@ -18,6 +18,8 @@ func WithRemedy(what string, err error) error {
 func remedy(err error) string {
 	_, closed := errors.AsType[*kgo.ErrFirstReadEOF](err)
 	switch {
+	case errors.Is(err, errOtherKafka):
+		return "check kafka.brokers"
 	case errors.Is(err, kerr.SaslAuthenticationFailed):
 		return "check kafka.sasl.username and kafka.sasl.password"
 	case errors.Is(err, kerr.UnsupportedSaslMechanism):

@@ -1,0 +1,58 @@
+package kafka
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/twmb/franz-go/pkg/kfake"
+
+	"github.com/carillonmq/carillon/broker/deliver"
+	"github.com/carillonmq/carillon/broker/kafka/reach"
+)
+
+// A mirror, or a Kafka that was set up anew, has the same topics with other records: nothing of it is read or written
+// unless somebody says so.
+func TestAnotherKafkaIsNotUsed(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "kafka-cluster-id")
+	// ask returns what a process with that file hears of a Kafka that calls itself so.
+	ask := func(id string) (read error, write deliver.PartitionCount) {
+		inBubble(t, func(t *testing.T, kafka bubble) {
+			c := kafka.config()
+			var err error
+			if c.Cluster, err = reach.OpenCluster(path); err != nil {
+				t.Fatal(err)
+			}
+			source := newReaderOf(t, c)
+			_, _, read = source.Topics(t.Context(), nil)
+			sink, err := NewSink(c)
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer sink.Close()
+			write = sink.Partitions(t.Context(), []string{"orders"})[0]
+		}, kfake.ClusterID(id), kfake.SeedTopics(1, "orders.delay", "orders"))
+		return read, write
+	}
+	for range 2 {
+		if read, write := ask("first"); read != nil || write.Err != nil || write.Count != 1 {
+			t.Fatalf("the first Kafka is not used: %v; %+v", read, write)
+		}
+	}
+	read, write := ask("second")
+	for _, err := range []error{read, write.Err} {
+		if err == nil || !strings.Contains(err.Error(), `another Kafka answers: it calls itself "second", and this node has used "first"`) || !strings.Contains(err.Error(), "delete "+path) {
+			t.Errorf("another Kafka: %v", err)
+		}
+	}
+	if err := os.Remove(path); err != nil {
+		t.Fatal(err)
+	}
+	if read, write := ask("second"); read != nil || write.Err != nil {
+		t.Errorf("the second Kafka is not used once the first is forgotten: %v; %v", read, write.Err)
+	}
+	if read, _ := ask("first"); read == nil {
+		t.Error("the first is used again")
+	}
+}
