@@ -139,7 +139,7 @@ func (e *endpoints) ask(ctx context.Context, c call) (doubt, err error) {
 	ctx, cancel := context.WithTimeout(ctx, e.timeout)
 	defer cancel()
 	for round := e.round(); ; {
-		tried := e.send(ctx, round.turn(ctx, c.again), c, body)
+		tried := e.send(ctx, round.turn(ctx, c.settled || c.method == http.MethodGet), c, body)
 		definite := !tried.undone && !tried.unknown
 		if !definite {
 			round.failed(ctx)
@@ -207,13 +207,11 @@ func (e *endpoints) open(ctx context.Context, cancel context.CancelCauseFunc, tu
 		return nil, try{err: ErrClosed}
 	}
 	base := turn.base
-	// A transport of another's need not tell of its connections.
-	silence := time.AfterFunc(turn.answer, func() { cancel(errSilent) })
-	defer silence.Stop()
-	var sent atomic.Bool // something of it may have reached the node
+	var silence *time.Timer
+	var sent, connects atomic.Bool // something of it may have reached the node; it waits for a connection
 	trace := &httptrace.ClientTrace{
-		GetConn:      func(string) { silence.Reset(turn.connect) },
-		GotConn:      func(httptrace.GotConnInfo) { silence.Reset(turn.answer) },
+		GetConn:      func(string) { connects.Store(true); silence.Reset(turn.connect) },
+		GotConn:      func(httptrace.GotConnInfo) { connects.Store(false); silence.Reset(turn.answer) },
 		WroteHeaders: func() { sent.Store(true) },
 	}
 	request, err := e.request(httptrace.WithClientTrace(ctx, trace), base, c, body)
@@ -223,10 +221,13 @@ func (e *endpoints) open(ctx context.Context, cancel context.CancelCauseFunc, tu
 	if err := ctx.Err(); err != nil {
 		return nil, try{undone: true, err: fmt.Errorf("ask %s: %w", base, err)}
 	}
+	// A transport of another's need not tell of its connections.
+	silence = time.AfterFunc(turn.answer, func() { cancel(errSilent) })
+	defer silence.Stop()
 	answer, err := e.http.Do(request)
 	if err != nil {
 		hopeless := errors.As(err, new(*tls.CertificateVerificationError)) || errors.Is(err, http.ErrSchemeMismatch)
-		undone := !sent.Load() && (e.traced || hopeless || ofDialing(err))
+		undone := !sent.Load() && (e.traced || hopeless || ofDialing(err) || connects.Load())
 		return nil, try{undone: undone, unknown: !undone, hopeless: hopeless, err: fmt.Errorf("ask %s: %w", base, err)}
 	}
 	if answer.StatusCode/100 == 2 {
@@ -411,8 +412,9 @@ type turn struct {
 const forever = time.Duration(math.MaxInt64)
 
 // turn returns whose turn it is now. One of several has its share of the time for a connection: a machine that
-// is off does not refuse any, and another one may answer. So it is with the answer of what may be sent again,
-// but for the last of a round, which has all that is left: answers may be slower than a share.
+// is off does not refuse any, and another one may answer. So it is with the first answer of what may be sent again
+// without a doubt, of a node that stands still. The others have all that is left for theirs, since answers may be slower
+// than a share.
 func (r *round) turn(ctx context.Context, again bool) turn {
 	all := len(r.e.bases)
 	t := turn{base: r.e.bases[r.at()], connect: forever, answer: forever}
@@ -420,11 +422,11 @@ func (r *round) turn(ctx context.Context, again bool) turn {
 		return t
 	}
 	t.connect = r.e.timeout / time.Duration(all+1)
+	if again && r.done == 0 {
+		t.answer = t.connect
+	}
 	if deadline, ok := ctx.Deadline(); ok {
 		t.connect = min(t.connect, time.Until(deadline)/2)
-	}
-	if isLast := (r.done+1)%all == 0; again && !isLast {
-		t.answer = t.connect
 	}
 	return t
 }

@@ -265,10 +265,8 @@ func (a *Admin) DeadLetters(ctx context.Context, f Filter) iter.Seq2[DeadLetter,
 // Get returns what is known of an id: the message that waits under it, with its payload if the token may
 // read that, and what became of those before. The error is [ErrNotFound] when nothing is. A message without
 // an id of its own is named by the topic/partition/offset of its record, and is searched among what is
-// pending: that takes the longer the more there is, and ends with the timeout.
+// pending: that takes the longer the more there is. The timeout bounds each page of that search.
 func (a *Admin) Get(ctx context.Context, topic, id string) (Life, error) {
-	ctx, cancel := context.WithTimeout(ctx, a.nodes.timeout)
-	defer cancel()
 	n := Name{Topic: topic, ID: id}
 	what := "get " + n.String()
 	query := url.Values{}

@@ -17,7 +17,7 @@ import (
 func TestAnotherKafkaIsNotUsed(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "kafka-cluster-id")
 	// ask returns what a process with that file hears of a Kafka that calls itself so.
-	ask := func(id string) (read error, write deliver.PartitionCount) {
+	ask := func(id string) (write deliver.PartitionCount, read error) {
 		inBubble(t, func(t *testing.T, kafka bubble) {
 			c := kafka.config()
 			var err error
@@ -33,14 +33,14 @@ func TestAnotherKafkaIsNotUsed(t *testing.T) {
 			defer sink.Close()
 			write = sink.Partitions(t.Context(), []string{"orders"})[0]
 		}, kfake.ClusterID(id), kfake.SeedTopics(1, "orders.delay", "orders"))
-		return read, write
+		return write, read
 	}
 	for range 2 {
-		if read, write := ask("first"); read != nil || write.Err != nil || write.Count != 1 {
+		if write, read := ask("first"); read != nil || write.Err != nil || write.Count != 1 {
 			t.Fatalf("the first Kafka is not used: %v; %+v", read, write)
 		}
 	}
-	read, write := ask("second")
+	write, read := ask("second")
 	for _, err := range []error{read, write.Err} {
 		if err == nil || !strings.Contains(err.Error(), `another Kafka answers: it calls itself "second", and this node has used "first"`) || !strings.Contains(err.Error(), "delete "+path) {
 			t.Errorf("another Kafka: %v", err)
@@ -49,10 +49,10 @@ func TestAnotherKafkaIsNotUsed(t *testing.T) {
 	if err := os.Remove(path); err != nil {
 		t.Fatal(err)
 	}
-	if read, write := ask("second"); read != nil || write.Err != nil {
+	if write, read := ask("second"); read != nil || write.Err != nil {
 		t.Errorf("the second Kafka is not used once the first is forgotten: %v; %v", read, write.Err)
 	}
-	if read, _ := ask("first"); read == nil {
+	if _, read := ask("first"); read == nil {
 		t.Error("the first is used again")
 	}
 }

@@ -180,7 +180,7 @@ func TestBatchThatIsTooLargeToReadBecomesADeadLetter(t *testing.T) {
 		if string(got[0].Value) != "before" || string(got[2].Value) != "after" || got[2].Offset != 2 {
 			t.Errorf("read %q and %q at offset %d", got[0].Value, got[2].Value, got[2].Offset)
 		}
-		want := "records of offset 1 to 1 were sent as one batch of more than 67108864 bytes, uncompressed, or more than 134217728 with what each record and header takes in memory, and are not read: send smaller batches"
+		want := "records of offset 1 to 1 were sent as one batch of more than 67108864 bytes, uncompressed, or more than 268435456 with what each record and header takes in memory, and are not read: send smaller batches"
 		if p := got[1].Problem; p == nil || p.Code != message.CodeTooLarge || p.Message != want || got[1].Offset != 1 {
 			t.Errorf("in place of the batch: offset %d, problem %v", got[1].Offset, p)
 		}

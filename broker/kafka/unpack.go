@@ -17,12 +17,12 @@ const (
 	// mostUnpacked bounds a batch without its compression, in bytes.
 	mostUnpacked = 64 << 20
 	// mostBatch bounds what a batch takes in memory, with its records and headers.
-	mostBatch = 2 * mostUnpacked
+	mostBatch = 4 * mostUnpacked
 	// enoughUnpacked is how much of what was unpacked may wait to be polled, of all Kafka brokers together,
 	// before no other batch is unpacked.
-	enoughUnpacked = mostUnpacked
-	// What the Kafka client makes of each record and header.
-	recordCost, headerCost = 256, 40
+	enoughUnpacked = 3 * mostUnpacked
+	// What is made of each record and header, by the Kafka client and of what it gives.
+	recordCost, headerCost = 256, 80
 )
 
 // An unpacker decompresses what a Kafka client fetches, and refuses what would take too much memory: a batch that is
@@ -53,8 +53,12 @@ type fetched struct {
 	last time.Time // when the last batch was told
 }
 
-// betweenBatches is more than the client takes from one batch of a fetch to the next.
-const betweenBatches = time.Second
+const (
+	// betweenBatches is more than the client takes from one batch of a fetch to the next.
+	betweenBatches = time.Second
+	// goneAfter is how long what a broker has sent may wait at most, however much others have sent that does.
+	goneAfter = time.Minute
+)
 
 var (
 	_ kgo.HookFetchBatchRead = (*unpacker)(nil)
@@ -135,13 +139,14 @@ func (u *unpacker) drop(broker int32) {
 // polled is to be called after each poll of the client. A broker that leads nothing any more is not asked again: what
 // it has sent waits no more when nothing does, unless the client may still be at it.
 func (u *unpacker) polled(client *kgo.Client) {
+	after := betweenBatches
 	if client.BufferedFetchRecords() > 0 {
-		return
+		after = goneAfter
 	}
 	u.mu.Lock()
 	defer u.mu.Unlock()
 	for broker, f := range u.waiting {
-		if time.Since(f.last) >= betweenBatches {
+		if time.Since(f.last) >= after {
 			u.drop(broker)
 		}
 	}

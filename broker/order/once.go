@@ -1,7 +1,6 @@
 package order
 
 import (
-	"bytes"
 	"cmp"
 	"context"
 	"crypto/sha256"
@@ -9,16 +8,14 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"slices"
-	"strings"
-	"unicode/utf8"
 
 	"github.com/carillonmq/carillon/client"
 	"github.com/carillonmq/carillon/raftfsm"
 	"github.com/carillonmq/carillon/storage/name"
 )
 
-// once returns what has the request carried out a single time, if it has a key.
+// once returns what has the request carried out a single time, if it has a key. The content is the request as it was
+// written, blanks of its JSON aside: nodes of all versions must come to the same, since a repetition may reach another one.
 func once(r *client.ScheduleRequest) (raftfsm.Once, *client.Problem) {
 	if r.IdempotencyKey == "" {
 		return raftfsm.Once{}, nil
@@ -28,54 +25,11 @@ func once(r *client.ScheduleRequest) (raftfsm.Once, *client.Problem) {
 	}
 	content := *r
 	content.IdempotencyKey = ""
-	content.Key, content.Value, content.Headers = plain(r.Key), plain(r.Value), slices.Clone(r.Headers)
-	for i := range content.Headers {
-		content.Headers[i].Value = plain(content.Headers[i].Value)
-	}
 	text, err := json.Marshal(content)
 	if err != nil {
 		return raftfsm.Once{}, client.BadField("value", "", dataError(err))
 	}
 	return OnceOf("idempotency key", r.Topic+"/"+r.IdempotencyKey, text), nil
-}
-
-// plain returns data in the one form that all requests have in common which mean the same: null is what is left out,
-// and the texts of JSON are escaped as json.Marshal does, which nodes from before this form had for JSON of the
-// client.
-func plain(d client.Data) client.Data {
-	if d.JSON != nil {
-		d.JSON = escapedAlike(d.JSON)
-	}
-	d.Null = false
-	return d
-}
-
-// escapedAlike returns the value with its texts as json.Marshal writes them. Order and number of fields are kept: a
-// reader may tell by them.
-func escapedAlike(value []byte) []byte {
-	var alike []byte
-	for len(value) > 0 {
-		at := bytes.IndexByte(value, '"')
-		if at < 0 {
-			break
-		}
-		end := at + 1
-		for end < len(value) && value[end] != '"' {
-			if value[end] == '\\' {
-				end++
-			}
-			end++
-		}
-		end = min(end+1, len(value))
-		quoted := value[at:end]
-		var text string
-		if json.Unmarshal(quoted, &text) == nil && !strings.ContainsRune(text, utf8.RuneError) { // which half of a surrogate pair becomes, too
-			quoted, _ = json.Marshal(text) // a text can be written
-		}
-		alike = append(append(alike, value[:at]...), quoted...)
-		value = value[end:]
-	}
-	return append(alike, value...)
 }
 
 // CheckKey returns what is wrong with an idempotency key that a field of the request gives, or nil.

@@ -2,9 +2,7 @@ package order
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
-	"fmt"
 	"strings"
 	"testing"
 	"time"
@@ -91,48 +89,6 @@ func TestSchedule_refusesNoRepetitionThatItDoesNotKnowOf(t *testing.T) {
 					t.Errorf("%v: %+v", err, item)
 				}
 			}
-		}
-	})
-}
-
-// What is delivered is as the first request wrote it, so what says the same is a repetition.
-func TestSchedule_knowsARepetitionThatIsWrittenOtherwise(t *testing.T) {
-	data := func(text string) client.Data {
-		var d client.Data
-		if err := json.Unmarshal([]byte(text), &d); err != nil {
-			t.Fatal(err)
-		}
-		return d
-	}
-	atDesk(t, func(t *testing.T, f *fixture) {
-		for i, test := range []struct {
-			first, second string
-			same          bool
-		}{
-			{`{"json":{"a\"b":["A",1.0]}}`, `{"json": { "a\u0022\u0062" : [ "\u0041", 1.0 ] } }`, true},
-			{`{"json":"a/b\u003c\n"}`, `{"json":"a\/b<\u000a"}`, true},
-			{`{"json":{"a":1,"b":2}}`, `{"json":{"b":2,"a":1}}`, false},
-			{`{"json":{"a":1,"a":2}}`, `{"json":{"a":2}}`, false},
-			{`{"json":1.0}`, `{"json":1.00}`, false},
-			{`{"json":"\ud800"}`, `{"json":"\ufffd"}`, false},
-			{`{"json":"null"}`, `{"json":null}`, false},
-			{`{"text":"A"}`, `{"json":"A"}`, false},
-		} {
-			r := request("", "1h")
-			r.IdempotencyKey, r.Value = fmt.Sprint(i), data(test.first)
-			r.Headers = []client.DataHeader{{Key: "h", Value: data(test.first)}}
-			f.schedule(r)
-			r.Value, r.Headers = data(test.second), []client.DataHeader{{Key: "h", Value: data(test.second)}}
-			item := f.Schedule(t.Context(), nil, []client.ScheduleRequest{r})[0]
-			if isSame := item.Answer != nil && item.Answer.Again; isSame != test.same || !isSame && !errors.Is(item.Problem, client.ErrKeyReused) {
-				t.Errorf("%s then %s: %+v %v", test.first, test.second, item.Answer, item.Problem)
-			}
-		}
-		r := client.ScheduleRequest{Topic: "orders.delay", DeliverAfter: "1h", IdempotencyKey: "null", Headers: []client.DataHeader{{Key: "h"}}}
-		f.schedule(r)
-		r.Key, r.Value, r.Headers[0].Value = data("null"), data("null"), data("null")
-		if again := f.schedule(r); !again.Again {
-			t.Errorf("null is not as what is left out: %+v", again)
 		}
 	})
 }

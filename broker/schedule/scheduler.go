@@ -122,7 +122,9 @@ func New(cfg Options) *Scheduler {
 // log any more: the next term, on the same node, might else have claimed by then, and a mark of this one would pass what
 // was accepted meanwhile.
 func (s *Scheduler) Run(ctx context.Context) error {
+	ctx, cancel := context.WithCancel(ctx)
 	defer s.claiming.Wait()
+	defer cancel() // it waits for no room in the log then
 	wake := time.NewTimer(0)
 	defer wake.Stop()
 	for ctx.Err() == nil {
