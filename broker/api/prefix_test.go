@@ -99,7 +99,7 @@ func throughNginx(t *testing.T, address string) (base string) {
 	t.Helper()
 	nginx, err := exec.LookPath("nginx")
 	if err != nil {
-		t.Skip("nginx is missing")
+		t.Fatalf("%v: run make needs", err)
 	}
 	page, err := os.ReadFile("../../docs/api.md")
 	if err != nil {

@@ -1,10 +1,12 @@
 package kafka
 
 import (
+	"context"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/twmb/franz-go/pkg/kfake"
 
@@ -55,4 +57,34 @@ func TestAnotherKafkaIsNotUsed(t *testing.T) {
 	if _, read := ask("first"); read == nil {
 		t.Error("the first is used again")
 	}
+}
+
+// A node that has never led has to know its Kafka all the same.
+func TestKafkaIsLearnedByWhoDoesNotAskIt(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "kafka-cluster-id")
+	for _, id := range []string{"first", "second"} {
+		inBubble(t, func(t *testing.T, kafka bubble) {
+			cluster, err := reach.OpenCluster(path)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if err := cluster.Learn(t.Context(), kafka.config()); err != nil {
+				t.Error(err)
+			}
+			if text, err := os.ReadFile(path); string(text) != "first\n" || err != nil {
+				t.Errorf("of the Kafka %q it noted %q, %v", id, text, err)
+			}
+		}, kfake.ClusterID(id))
+	}
+	inBubble(t, func(t *testing.T, kafka bubble) {
+		cluster, err := reach.OpenCluster(filepath.Join(t.TempDir(), "no", "folder"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		ctx, cancel := context.WithTimeout(t.Context(), 10*time.Minute)
+		defer cancel()
+		if err := cluster.Learn(ctx, kafka.config()); err != nil || ctx.Err() == nil {
+			t.Errorf("it ends with %v before what it has learned is noted", err)
+		}
+	})
 }

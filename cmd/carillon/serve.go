@@ -165,6 +165,9 @@ func serve(ctx context.Context, c config.Config, stderr io.Writer) (err error) {
 		return b.Run(ctx)
 	})
 	group.Go(func() error { return files.run(answering) })
+	group.Go(func() error {
+		return cluster.Learn(ctx, reach.Config{Kafka: c.Kafka, ClientID: clientID(c), Logger: log})
+	})
 	handler := api.NewHandler(b, registry, access.Callers, log)
 	if !c.API.Authenticates() && !c.API.AllowUnauthenticated { // so the listener is on loopback
 		self, _ := c.Self()

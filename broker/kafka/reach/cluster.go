@@ -1,12 +1,16 @@
 package reach
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"io/fs"
 	"os"
 	"strings"
 	"sync"
+	"time"
+
+	"github.com/twmb/franz-go/pkg/kgo"
 )
 
 // A Cluster remembers which Kafka a node works with, by the id that each Kafka has. Another one behind kafka.brokers,
@@ -50,6 +54,51 @@ func (c *Cluster) confirm(id *string) error {
 	}
 	return fmt.Errorf("%w: it calls itself %q, and this node has used %q: name the brokers of that one, or, to read and write this one from now on, stop each node, delete %s and start it: all that the delay topics keep there is scheduled then",
 		errOtherKafka, *id, c.id, c.path)
+}
+
+// Learn asks Kafka which one it is until that is noted; it asks nothing where it is already. A node that does not lead
+// asks Kafka nothing else, and would take any for its own when it leads for the first time. It blocks until then, or until
+// ctx ends. An error means that the configuration cannot be used.
+func (c *Cluster) Learn(ctx context.Context, config Config) error {
+	for pause := time.Second; !c.isNoted(); pause = min(2*pause, mostLearnPause) {
+		if err := c.askOnce(ctx, config); err != nil {
+			return err
+		}
+		if c.isNoted() {
+			return nil
+		}
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-time.After(pause):
+		}
+	}
+	return nil
+}
+
+// mostLearnPause is the longest wait for a Kafka that does not answer to answer.
+const mostLearnPause = time.Minute
+
+func (c *Cluster) askOnce(ctx context.Context, config Config) error {
+	options, err := config.Options()
+	if err != nil {
+		return err
+	}
+	client, err := kgo.NewClient(options...)
+	if err != nil {
+		return fmt.Errorf("create Kafka client: %w", err)
+	}
+	defer client.Close()
+	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
+	defer cancel()
+	_, _ = NewQuestions(client, c).Ask(ctx, forNothing) // what comes of it is noted
+	return nil
+}
+
+func (c *Cluster) isNoted() bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.noted
 }
 
 func replace(path, text string) error {
