@@ -161,7 +161,7 @@ func (m *memory) each(visit func(*Entry) error) error {
 	return disk.Guard(func() error {
 		var merged merge.Heap
 		for _, t := range slices.Clone(m.tables) {
-			if e, ok, _ := t.Next(); ok {
+			if e, _ := t.Next(); e != nil {
 				merged.Add(e, &t)
 			}
 		}

@@ -143,9 +143,9 @@ func (t *tally) countSegments(segments []*segment.Segment) error {
 		if err != nil {
 			return err
 		}
-		e, ok, err := c.Start(t.From)
-		for ; ok && err == nil && e.Due <= t.Last && c.ChunksRead() <= left; e, ok, err = c.Next() {
-			t.look(&at, &e)
+		e, err := c.Start(t.From)
+		for ; e != nil && err == nil && e.Due <= t.Last && c.ChunksRead() <= left; e, err = c.Next() {
+			t.look(&at, e)
 		}
 		read := c.ChunksRead()
 		c.Close()

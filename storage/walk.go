@@ -95,7 +95,7 @@ func (w *walk) start(from Ref) error {
 
 func (w *walk) addMemory() {
 	for i := range w.memory {
-		if e, ok, _ := w.memory[i].Next(); ok {
+		if e, _ := w.memory[i].Next(); e != nil {
 			w.heads.Add(e, &w.memory[i])
 		}
 	}

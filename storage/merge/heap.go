@@ -8,8 +8,8 @@ import (
 
 // A Source yields entries in order of delivery.
 type Source interface {
-	// Next returns the entry after the one before, false at the end.
-	Next() (segment.Entry, bool, error)
+	// Next returns the entry after the one before, good until the next call; nil at the end.
+	Next() (*segment.Entry, error)
 }
 
 // A Heap yields the entries of several sources in order of delivery. It is a binary
@@ -17,12 +17,12 @@ type Source interface {
 type Heap struct{ heads []head }
 
 type head struct {
-	segment.Entry
-	from Source
+	*segment.Entry // the source's own
+	from           Source
 }
 
 // Add takes a source whose first entry was read already.
-func (h *Heap) Add(first segment.Entry, from Source) {
+func (h *Heap) Add(first *segment.Entry, from Source) {
 	h.heads = append(h.heads, head{first, from})
 	for i := len(h.heads) - 1; i > 0; {
 		parent := (i - 1) / 2
@@ -36,8 +36,8 @@ func (h *Heap) Add(first segment.Entry, from Source) {
 
 // Start takes a cursor's entries at and after from.
 func (h *Heap) Start(c *segment.Cursor, from segment.Ref) error {
-	e, ok, err := c.Start(from)
-	if err == nil && ok {
+	e, err := c.Start(from)
+	if err == nil && e != nil {
 		h.Add(e, c)
 	}
 	return err
@@ -50,15 +50,15 @@ func (h *Heap) Empty() bool { return len(h.heads) == 0 }
 func (h *Heap) From() Source { return h.heads[0].from }
 
 // Peek returns the first entry that is left, good until Skip. There must be one.
-func (h *Heap) Peek() *segment.Entry { return &h.heads[0].Entry }
+func (h *Heap) Peek() *segment.Entry { return h.heads[0].Entry }
 
 // Skip moves past the entry that Peek shows.
 func (h *Heap) Skip() error {
-	e, ok, err := h.heads[0].from.Next()
+	e, err := h.heads[0].from.Next()
 	if err != nil {
 		return err
 	}
-	if ok {
+	if e != nil {
 		h.heads[0].Entry = e
 	} else {
 		last := len(h.heads) - 1
@@ -101,11 +101,11 @@ func (h *Heap) less(i, j int) bool { return h.heads[i].Ref().Less(h.heads[j].Ref
 type Slice []segment.Entry
 
 // Next takes the first entry off the slice.
-func (s *Slice) Next() (segment.Entry, bool, error) {
+func (s *Slice) Next() (*segment.Entry, error) {
 	if len(*s) == 0 {
-		return segment.Entry{}, false, nil
+		return nil, nil
 	}
-	e := (*s)[0]
+	e := &(*s)[0]
 	*s = (*s)[1:]
-	return e, true, nil
+	return e, nil
 }

@@ -210,6 +210,7 @@ type chunk struct {
 	started bool
 	head    []byte   // header and index
 	labels  []label  // once next was called: an index needs none
+	before  []label  // what readLabels may write over: of a chunk that is not read any more
 	places  []uint32 // of each label, where it lies in head and what it has
 	index   codec.Decoder
 	bodies  []byte
@@ -258,9 +259,9 @@ func openChunk(form Form, key, value []byte) (chunk, error) {
 	return c, nil
 }
 
-// readLabels returns the labels with their texts. Most are of one topic.
+// readLabels returns the labels with their texts. Most are of one topic, and often the chunk before had the same.
 func (c *chunk) readLabels() []label {
-	labels := make([]label, len(c.places))
+	labels := slices.Grow(c.before[:0], len(c.places))[:len(c.places)]
 	topic := ""
 	for i, place := range c.places {
 		d := codec.NewDecoder(c.head[place>>placeShift:])
@@ -268,46 +269,50 @@ func (c *chunk) readLabels() []label {
 		if string(t) != topic {
 			topic = string(t)
 		}
-		labels[i] = label{string(l), topic, has}
+		if labels[i].target != string(l) {
+			labels[i].target = string(l)
+		}
+		labels[i].topic, labels[i].has = topic, has
 	}
 	return labels
 }
 
-// next returns the next entry, false at the end. The body is not checked.
-func (c *chunk) next() (chunkEntry, bool, error) {
+// next reads the next entry into e, and returns false at the end. The body is not checked.
+func (c *chunk) next(e *chunkEntry) (bool, error) {
 	if c.labels == nil {
 		c.labels = c.readLabels()
 	}
-	e, place, ok, err := c.step()
+	place, ok, err := c.step(e)
 	if ok {
 		e.Target, e.Topic = c.labels[place].target, c.labels[place].topic
 	}
-	return e, ok, err
+	return ok, err
 }
 
-// step is next, with the place of the label instead of its texts.
-func (c *chunk) step() (e chunkEntry, place uint64, ok bool, err error) {
+// step is next, with the place of the label instead of its texts: those that e has are left as they are.
+func (c *chunk) step(e *chunkEntry) (place uint64, ok bool, err error) {
 	if c.left == 0 {
 		if c.index.Left() > 0 || len(c.bodies) > 0 {
-			return chunkEntry{}, 0, false, fmt.Errorf("%w: chunk has %d and %d bytes after its last entry", codec.ErrCorrupt, c.index.Left(), len(c.bodies))
+			return 0, false, fmt.Errorf("%w: chunk has %d and %d bytes after its last entry", codec.ErrCorrupt, c.index.Left(), len(c.bodies))
 		}
-		return chunkEntry{}, 0, false, nil
+		return 0, false, nil
 	}
 	due, seq := c.index.Uvarint(), c.index.Varint()
 	place, length := c.index.Uvarint(), c.index.Uvarint()
 	e.crc = c.index.Uint32()
 	r := Ref{Due: int64(uint64(c.prev.Due) + due), Seq: c.prev.Seq + uint64(seq)}
 	if c.index.Failed() || place >= uint64(len(c.places)) || length > math.MaxInt32 || length > uint64(len(c.bodies))+1 {
-		return chunkEntry{}, 0, false, fmt.Errorf("%w: entry after %v does not decode", codec.ErrCorrupt, c.prev)
+		return 0, false, fmt.Errorf("%w: entry after %v does not decode", codec.ErrCorrupt, c.prev)
 	}
+	e.ID, e.Expires, e.Body = "", 0, nil
 	if has := byte(c.places[place]) & (hasID | hasExpires); has != 0 {
 		e.readMore(&c.index, has, r.Due)
 		if c.index.Failed() {
-			return chunkEntry{}, 0, false, fmt.Errorf("%w: id or expiry of the entry after %v does not decode", codec.ErrCorrupt, c.prev)
+			return 0, false, fmt.Errorf("%w: id or expiry of the entry after %v does not decode", codec.ErrCorrupt, c.prev)
 		}
 	}
 	if c.started && !c.prev.Less(r) || !c.started && r != c.prev {
-		return chunkEntry{}, 0, false, fmt.Errorf("%w: entry %v after %v", codec.ErrCorrupt, r, c.prev)
+		return 0, false, fmt.Errorf("%w: entry %v after %v", codec.ErrCorrupt, r, c.prev)
 	}
 	e.Due, e.Seq = r.Due, r.Seq
 	if length > 0 {
@@ -315,7 +320,7 @@ func (c *chunk) step() (e chunkEntry, place uint64, ok bool, err error) {
 		c.bodies = c.bodies[length-1:]
 	}
 	c.left, c.prev, c.started = c.left-1, r, true
-	return e, place, true, nil
+	return place, true, nil
 }
 
 // readMore reads what only some entries have. One that is there is not empty.

@@ -22,7 +22,7 @@ type Cursor struct {
 	loads   int  // chunks read so far
 
 	value []byte     // the chunk
-	last  chunkEntry // that Start, Next or find has returned
+	entry chunkEntry // to which Start, Next or find has come
 
 	index   *chunkIndex // of the chunk in which find looked last, nil: nowhere
 	indexed []byte      // that chunk
@@ -40,28 +40,27 @@ func (s *Segment) Cursor(bodies bool) (*Cursor, error) {
 // Close ends what the cursor has returned: ids and bodies are views into the file.
 func (c *Cursor) Close() { _ = c.tx.Rollback() } // only read
 
-// Start goes to the first entry at or after from and returns it, false when there is
-// none. Its id and body are views that end with the cursor.
-func (c *Cursor) Start(from Ref) (Entry, bool, error) {
-	e, ok, err := c.startEntry(from)
-	c.last = e
-	return e.Entry, ok, err
-}
+// Start goes to the first entry at or after from and returns it, nil when there is none. It is
+// good until Next is called, its id and body are views that end with the cursor.
+func (c *Cursor) Start(from Ref) (*Entry, error) { return c.shown(c.start(from)) }
 
-// Next returns the entry after the one before, false at the end. Its id and body
-// are views that end with the cursor.
-func (c *Cursor) Next() (Entry, bool, error) {
-	e, ok, err := c.nextEntry()
-	c.last = e
-	return e.Entry, ok, err
+// Next returns the entry after the one before, nil at the end. It is good until the next call,
+// its id and body are views that end with the cursor.
+func (c *Cursor) Next() (*Entry, error) { return c.shown(c.next()) }
+
+func (c *Cursor) shown(ok bool, err error) (*Entry, error) {
+	if err != nil || !ok {
+		return nil, err
+	}
+	return &c.entry.Entry, nil
 }
 
 // Body checks the body of the entry that Start or Next has returned last, and returns a copy.
 func (c *Cursor) Body() ([]byte, error) {
-	if err := c.last.verify(); err != nil {
-		return nil, c.damaged(c.last.Body, err)
+	if err := c.entry.verify(); err != nil {
+		return nil, c.damaged(c.entry.Body, err)
 	}
-	return bytes.Clone(c.last.Body), nil
+	return bytes.Clone(c.entry.Body), nil
 }
 
 // ChunksRead returns how many chunks were read so far.
@@ -98,68 +97,65 @@ func (c *Cursor) seek(r Ref) error {
 	return nil
 }
 
-// startEntry places the cursor on the first entry at or after from.
-func (c *Cursor) startEntry(from Ref) (chunkEntry, bool, error) {
+// start places the cursor on the first entry at or after from, and returns false when there is none.
+func (c *Cursor) start(from Ref) (bool, error) {
 	if c.segment.Info.Count == 0 || c.segment.Info.Max.Less(from) {
-		return chunkEntry{}, false, nil
+		return false, nil
 	}
 	if err := c.seek(from); err != nil {
-		return chunkEntry{}, false, err
+		return false, err
 	}
 	for {
-		e, ok, err := c.nextEntry()
-		if err != nil || !ok || !e.Ref().Less(from) {
-			return e, ok, err
+		ok, err := c.next()
+		if err != nil || !ok || !c.entry.Ref().Less(from) {
+			return ok, err
 		}
 	}
 }
 
-// find returns the entry named r, its body a view that ends with the cursor. Refs had better come in
-// order: it stays on a chunk for as long as they lie in it.
-func (c *Cursor) find(r Ref, cache *IndexCache) (chunkEntry, bool, error) {
+// find places the cursor on the entry named r, and returns false when it is not there. Refs had better
+// come in order: it stays on a chunk for as long as they lie in it.
+func (c *Cursor) find(r Ref, cache *IndexCache) (bool, error) {
 	if c.index == nil || !c.index.spans(r) {
 		key, value := c.locate(r)
 		if key == nil {
-			return chunkEntry{}, false, codec.DamageAt(c.segment.Path, -1, "the segment has no chunk")
+			return false, codec.DamageAt(c.segment.Path, -1, "the segment has no chunk")
 		}
 		index, err := cache.index(c.segment, key, value)
 		if err != nil {
-			return chunkEntry{}, false, c.damaged(value, err)
+			return false, c.damaged(value, err)
 		}
 		c.index, c.indexed = index, value
 	}
-	e, ok, err := c.index.entry(r, c.indexed, &c.last.Entry)
+	ok, err := c.index.find(r, c.indexed, &c.entry)
 	if err != nil {
-		return chunkEntry{}, false, c.damaged(c.indexed, err)
+		return false, c.damaged(c.indexed, err)
 	}
 	if ok {
-		c.last = e
-		return e, true, nil
+		return true, nil
 	}
 	// It may be that the chunk it lies in is hidden by damage: the walk notices that.
-	e, _, err = c.startEntry(r)
-	if err != nil || e.Ref() != r {
-		return chunkEntry{}, false, err
-	}
-	return e, true, nil
+	ok, err = c.start(r)
+	return ok && c.entry.Ref() == r, err
 }
 
-func (c *Cursor) nextEntry() (chunkEntry, bool, error) {
+// next places the cursor on the entry after the one before, and returns false at the end.
+func (c *Cursor) next() (bool, error) {
 	for {
-		e, ok, err := c.chunk.next()
+		ok, err := c.chunk.next(&c.entry)
 		place := c.value
 		if ok && c.bodies {
-			err = e.verify()
-			place = e.Body
+			err = c.entry.verify()
+			place = c.entry.Body
 		}
 		if err != nil {
-			return chunkEntry{}, false, c.damaged(place, err)
+			return false, c.damaged(place, err)
 		}
 		if ok {
-			return e, true, nil
+			return true, nil
 		}
 		if more, err := c.nextChunk(); err != nil || !more {
-			return chunkEntry{}, false, err
+			return false, err
 		}
 	}
 }
@@ -188,6 +184,7 @@ func (c *Cursor) load(key, value []byte) error {
 	if err != nil {
 		return c.damaged(value, err)
 	}
+	loaded.before = c.chunk.labels
 	c.chunk, c.value = loaded, value
 	c.loads++
 	return nil
@@ -211,10 +208,11 @@ func (s *Segment) Read(refs []Ref, places []int, found []Entry, bytes int, index
 		defer c.Close()
 		read := 0
 		for _, i := range places {
-			e, ok, err := c.find(refs[i], indexes)
+			ok, err := c.find(refs[i], indexes)
 			if err != nil {
 				return err
 			}
+			e := &c.entry
 			if read += len(e.Body); ok && read > bytes && read > len(e.Body) {
 				return nil
 			}

@@ -70,7 +70,8 @@ func decodeChunk(form Form, key, value []byte) (entries []chunkEntry, err error)
 		return nil, err
 	}
 	for {
-		e, ok, err := c.next()
+		var e chunkEntry
+		ok, err := c.next(&e)
 		if err != nil || !ok {
 			return entries, err
 		}

@@ -47,12 +47,13 @@ func goldenChunk(t *testing.T, form Form, file string, entries []Entry) {
 		t.Errorf("ordinal %d", c.ordinal)
 	}
 	for _, want := range entries {
-		e, ok, err := c.next()
+		var e chunkEntry
+		ok, err := c.next(&e)
 		if err != nil || !ok || !reflect.DeepEqual(e.Entry, want) || e.verify() != nil {
 			t.Errorf("entry %+v, %v, %v, want %+v", e, ok, err, want)
 		}
 	}
-	if _, ok, err := c.next(); ok || err != nil {
+	if ok, err := c.next(&chunkEntry{}); ok || err != nil {
 		t.Errorf("after the last entry: %v, %v", ok, err)
 	}
 }

@@ -55,9 +55,10 @@ func indexChunk(form Form, key, value []byte) (*chunkIndex, error) {
 		places: c.places, form: form,
 	}
 	x.marks = make([]mark, 0, min(x.count, len(value))/markEvery+1)
+	var e chunkEntry
 	for at := 0; ; at++ {
 		m := mark{before: c.prev, entry: uint32(x.end - c.index.Left()), bodies: uint32(len(value) - len(c.bodies))}
-		e, _, ok, err := c.step()
+		_, ok, err := c.step(&e)
 		if err != nil {
 			return nil, err
 		}
@@ -116,19 +117,19 @@ func (x *chunkIndex) describes(value []byte) bool {
 // spans reports whether r lies in the chunk if it is in the segment.
 func (x *chunkIndex) spans(r Ref) bool { return !r.Less(x.marks[0].ref) && !x.last.Less(r) }
 
-// entry returns the entry named r out of the chunk's value, its id and body views, and false when it is not there.
-// What it has in common with the entry before, which one that was read before is, it shares.
-func (x *chunkIndex) entry(r Ref, value []byte, before *Entry) (chunkEntry, bool, error) {
+// find reads the entry named r out of the chunk's value into e, its id and body views, and returns false when it is
+// not there. What it has in common with an entry that e was before, it shares.
+func (x *chunkIndex) find(r Ref, value []byte, e *chunkEntry) (bool, error) {
 	at, exact := slices.BinarySearchFunc(x.marks, r, func(m mark, r Ref) int { return m.ref.Compare(r) })
 	if !exact {
 		at--
 	}
 	if at < 0 {
-		return chunkEntry{}, false, nil
+		return false, nil
 	}
 	m, entries := &x.marks[at], x.entriesAt(at, value)
 	if got := codec.Checksum(entries); got != m.crc {
-		return chunkEntry{}, false, fmt.Errorf("%w: entries from %v on have checksum %08x, and had %08x", codec.ErrCorrupt, m.ref, got, m.crc)
+		return false, fmt.Errorf("%w: entries from %v on have checksum %08x, and had %08x", codec.ErrCorrupt, m.ref, got, m.crc)
 	}
 	c := chunk{
 		left:    uint32(min(x.count-at*markEvery, markEvery)),
@@ -139,31 +140,31 @@ func (x *chunkIndex) entry(r Ref, value []byte, before *Entry) (chunkEntry, bool
 		bodies:  value[m.bodies:],
 	}
 	for c.left > 0 {
-		e, place, _, err := c.step()
+		place, _, err := c.step(e)
 		if err != nil || r.Less(e.Ref()) {
-			return chunkEntry{}, false, err
+			return false, err
 		}
 		if e.Ref() == r {
-			err = x.tell(&e.Entry, int(place), value, before)
-			return e, err == nil, err
+			err = x.tell(&e.Entry, int(place), value)
+			return err == nil, err
 		}
 	}
-	return chunkEntry{}, false, nil
+	return false, nil
 }
 
-// tell tells the entry its target and topic, which the label at that place has. Those of the entry before are
-// shared if they are the same: who reads many has most of one target.
-func (x *chunkIndex) tell(e *Entry, place int, value []byte, before *Entry) error {
+// tell tells the entry its target and topic, which the label at that place has. Those that it has from an entry before
+// it keeps if they are the same: who reads many has most of one target.
+func (x *chunkIndex) tell(e *Entry, place int, value []byte) error {
 	part := place / labelsEvery
 	if got, want := codec.Checksum(x.labelsAt(part, value)), x.labels[part]; got != want {
 		return fmt.Errorf("%w: labels from the %dth on have checksum %08x, and had %08x", codec.ErrCorrupt, part*labelsEvery, got, want)
 	}
 	text := codec.NewDecoder(value[x.places[place]>>placeShift : x.end])
 	target, topic, _ := readLabel(&text, x.form)
-	if e.Target = before.Target; e.Target != string(target) {
+	if e.Target != string(target) {
 		e.Target = string(target)
 	}
-	if e.Topic = before.Topic; e.Topic != string(topic) {
+	if e.Topic != string(topic) {
 		e.Topic = string(topic)
 	}
 	return nil

@@ -173,7 +173,8 @@ func TestChunkIndex_noticesDamage(t *testing.T) {
 	// readAll reads every entry and returns how many of them are damaged.
 	readAll := func() (damaged int) {
 		for i := range entries {
-			switch e, ok, err := index.entry(Ref{Due: int64(i), Seq: uint64(i + 1)}, value, &Entry{}); {
+			var e chunkEntry
+			switch ok, err := index.find(Ref{Due: int64(i), Seq: uint64(i + 1)}, value, &e); {
 			case errors.Is(err, codec.ErrCorrupt):
 				damaged++
 			case err != nil || !ok || e.Target != fmt.Sprint("target-", i%targets) || len(e.Body) != 1 || e.verify() != nil:
@@ -186,7 +187,7 @@ func TestChunkIndex_noticesDamage(t *testing.T) {
 		t.Fatalf("%d entries are damaged in a chunk that is whole", damaged)
 	}
 	for i := range entries {
-		if _, ok, err := index.entry(Ref{Due: int64(i), Seq: uint64(i)}, value, &Entry{}); ok || err != nil {
+		if ok, err := index.find(Ref{Due: int64(i), Seq: uint64(i)}, value, &chunkEntry{}); ok || err != nil {
 			t.Fatalf("an entry that is not there: %v, %v", ok, err)
 		}
 	}

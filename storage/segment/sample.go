@@ -89,7 +89,8 @@ func (p Sample) add(form Form, key, value []byte, hit, stride int64) (Sample, er
 	each := (int64(len(value)) - int64(len(c.bodies))) / int64(c.left)
 	end := int64(0)
 	for {
-		e, ok, err := c.next()
+		var e chunkEntry
+		ok, err := c.next(&e)
 		if err != nil || !ok {
 			return p, err
 		}

@@ -160,21 +160,23 @@ func (s *Segment) Verify(set *alive.Set, visit func(*Entry)) (found uint64, err 
 		defer c.Close()
 		got := s.Info
 		got.Count, got.Bodies, got.Max = 0, 0, Ref{}
-		e, ok, err := c.Start(s.Info.Min)
-		got.Min = e.Ref()
-		for ; ok && err == nil; e, ok, err = c.Next() {
+		e, err := c.Start(s.Info.Min)
+		if e != nil {
+			got.Min = e.Ref()
+		}
+		for ; e != nil && err == nil; e, err = c.Next() {
 			if !s.Holds(e.Seq) || !seen.Add(e.Seq) {
 				return c.damaged(c.value, fmt.Errorf("%w: entry %v is there twice, or out of the segment's seqs %d to %d", codec.ErrCorrupt, e.Ref(), s.Info.First, s.Info.Last))
 			}
 			got.Count, got.Bodies, got.Max = got.Count+1, got.Bodies+int64(len(e.Body)), e.Ref()
-			picks.add(&e)
+			picks.add(e)
 			if e.ID != "" {
 				ids.add(&name.Row{Hash: name.Of(e.Topic, e.ID), Seq: e.Seq, Due: e.Due, Expires: e.Expires, Target: e.Target})
 			}
 			if set.Contains(e.Seq) {
 				found++
 				if visit != nil {
-					visit(&e)
+					visit(e)
 				}
 			}
 		}

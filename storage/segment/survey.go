@@ -102,7 +102,8 @@ func (s *Segment) readSurvey(key, value []byte) (taken []Entry, err error) {
 		return nil, err
 	}
 	for {
-		e, ok, err := c.next()
+		var e chunkEntry
+		ok, err := c.next(&e)
 		if err != nil || !ok {
 			return taken, err
 		}
@@ -139,7 +140,8 @@ func (s *Segment) takeSurvey(ctx context.Context, tx *bbolt.Tx) (taken []Entry, 
 			return nil, err
 		}
 		for ; at < end && uint64(len(taken)) < parts; at++ {
-			e, ok, err := c.next()
+			var e chunkEntry
+			ok, err := c.next(&e)
 			if err != nil || !ok {
 				return nil, err
 			}
