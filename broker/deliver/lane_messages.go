@@ -88,7 +88,13 @@ func (p *Publisher) share() int {
 func (l *lane) read(reserved int) error {
 	defer l.p.loaded.Add(int64(-reserved))
 	refs := l.waiting[:ascending(l.waiting, mostChunk)]
-	entries, read, err := l.p.cfg.Store.ReadWithin(reserved, refs, nil)
+	buffer := l.p.buffers.Get().(*[]storage.Entry)
+	entries, read, err := l.p.cfg.Store.ReadWithin(reserved, refs, (*buffer)[:0])
+	defer func() {
+		*buffer = entries[:cap(entries)]
+		clear(*buffer) // bodies
+		l.p.buffers.Put(buffer)
+	}()
 	if err != nil {
 		return fmt.Errorf("read %d messages for topic %q: %w", len(refs), l.target, err)
 	}

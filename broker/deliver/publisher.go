@@ -15,6 +15,7 @@ import (
 	"container/heap"
 	"context"
 	"log/slog"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -52,6 +53,7 @@ type Publisher struct {
 	// loaded counts the bytes of messages that all lanes hold together.
 	loaded     atomic.Int64
 	lanes      atomic.Int64 // that there are
+	buffers    sync.Pool    // of *[]storage.Entry: what a lane reads into, which has thousands beside it
 	unreadable unreadable
 	condemned  *digest.Digest
 }
@@ -148,6 +150,7 @@ func New(cfg Options) *Publisher {
 		ended:   mailbox.New[ended](),
 		prober:  newProber(cfg.Sink.Partitions),
 		missing: missingNames{counts: make(map[string]*missingCount)},
+		buffers: sync.Pool{New: func() any { return new([]storage.Entry) }},
 	}
 	p.commit = func(ctx context.Context, command raftfsm.Command) (raftfsm.Result, error) {
 		return cfg.Log.Propose(ctx, command).Wait(ctx)

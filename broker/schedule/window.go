@@ -2,7 +2,6 @@ package schedule
 
 import (
 	"cmp"
-	"container/heap"
 	"fmt"
 	"maps"
 	"slices"
@@ -214,7 +213,7 @@ func (o *outRefs) len() int { return len(o.inOrder) + len(o.behind) }
 
 func (o *outRefs) add(ref storage.Ref) {
 	if n := len(o.inOrder); n > 0 && ref.Less(o.inOrder[n-1]) {
-		heap.Push(&o.behind, ref)
+		o.behind.push(ref)
 		return
 	}
 	o.inOrder = append(o.inOrder, ref)
@@ -229,7 +228,7 @@ func (o *outRefs) lowest(isGone func(storage.Ref) bool) storage.Ref {
 		o.inOrder = nil // there may have been a hundred thousand, and what is in front of a slice stays in memory with it
 	}
 	for len(o.behind) > 0 && isGone(o.behind[0]) {
-		heap.Pop(&o.behind)
+		o.behind.pop()
 	}
 	low := endOfSchedule
 	if len(o.inOrder) > 0 {
@@ -245,19 +244,49 @@ func (o *outRefs) lowest(isGone func(storage.Ref) bool) storage.Ref {
 func (o *outRefs) drop(isGone func(storage.Ref) bool) {
 	o.inOrder = slices.Clone(slices.DeleteFunc(o.inOrder, isGone))
 	o.behind = slices.Clone(slices.DeleteFunc(o.behind, isGone))
-	heap.Init(&o.behind)
+	for at := len(o.behind)/2 - 1; at >= 0; at-- {
+		o.behind.sink(at)
+	}
 }
 
-// A refHeap is a binary min-heap of refs in order of delivery (container/heap).
+// A refHeap is a binary min-heap of refs in order of delivery. With container/heap each ref that goes in or out
+// is an allocation.
 type refHeap []storage.Ref
 
-func (h refHeap) Len() int           { return len(h) }
-func (h refHeap) Less(i, j int) bool { return h[i].Compare(h[j]) < 0 }
-func (h refHeap) Swap(i, j int)      { h[i], h[j] = h[j], h[i] }
-func (h *refHeap) Push(x any)        { *h = append(*h, x.(storage.Ref)) }
-func (h *refHeap) Pop() any {
+func (h *refHeap) push(ref storage.Ref) {
+	*h = append(*h, ref)
+	for at := len(*h) - 1; at > 0; {
+		parent := (at - 1) / 2
+		if !(*h)[at].Less((*h)[parent]) {
+			return
+		}
+		(*h)[at], (*h)[parent] = (*h)[parent], (*h)[at]
+		at = parent
+	}
+}
+
+// pop takes the first out.
+func (h *refHeap) pop() {
 	last := len(*h) - 1
-	ref := (*h)[last]
+	(*h)[0] = (*h)[last]
 	*h = (*h)[:last]
-	return ref
+	h.sink(0)
+}
+
+// sink moves the ref at that place down to its own.
+func (h refHeap) sink(at int) {
+	for {
+		child := 2*at + 1
+		if child >= len(h) {
+			return
+		}
+		if child+1 < len(h) && h[child+1].Less(h[child]) {
+			child++
+		}
+		if !h[child].Less(h[at]) {
+			return
+		}
+		h[at], h[child] = h[child], h[at]
+		at = child
+	}
 }
