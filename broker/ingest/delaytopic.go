@@ -24,6 +24,8 @@ type delayPartition struct {
 	latest, end  int64     // as they were told last; -1: never
 	openSince    time.Time // since when latest has been the same though the end is behind it; zero: it is not
 	hung         bool      // for too long, and all before it is read
+	shortSince   time.Time // since when its leader has told an end before the position, for whatever reason; zero: it does not
+	short        bool      // for too long
 	askedAt      time.Time // when that was, and in which leader epoch
 	askedIn      int32
 	unread       int64     // the position when more was there to read,

@@ -15,6 +15,8 @@ var (
 	errNothingComes = errors.New("nothing comes though there are records: the Kafka broker or a batch may be damaged")
 	// errHung is why what follows in a partition is not read, though Kafka gives all that it gives anybody.
 	errHung = errors.New("a transaction before them has not ended: find it with kafka-transactions.sh find-hanging, and abort it")
+	// errShort is said of a partition that Kafka seems to have an older copy of.
+	errShort = errors.New("what comes below the first of these is not read, for it may be that Kafka runs on an older copy of its disks: put the newer ones back, or create the topic anew and produce to that")
 	// errNoStart is why a partition is not read whose route does not say where to begin.
 	errNoStart = errors.New("held records when the cluster was born: set routes[].start to earliest or latest")
 	// errTwoIDs is why nothing is asked of a topic for a while: it was deleted and created again, or a Kafka

@@ -149,6 +149,7 @@ func (d *discovery) ask(ctx context.Context, found []foundPartition, state stora
 		if f.partition.err = f.answer.Err; f.partition.err == nil {
 			f.partition.watchTransactions(&f.answer, stored[f.id].Next, now)
 			f.partition.latest, f.partition.end, f.partition.askedAt, f.partition.askedIn = f.answer.Latest, f.answer.End, now, f.Epoch
+			f.partition.watchEnd(stored[f.id].Next, now)
 			d.watch(f.partition, stored[f.id].Next, now)
 			told = append(told, f)
 		}
@@ -173,6 +174,20 @@ func (d *discovery) watch(p *delayPartition, next int64, now time.Time) {
 		return
 	}
 	p.stuck = now.Sub(p.unreadSince) >= stuckAfter+time.Duration(len(d.assigned))*stuckPerPartition
+}
+
+// watchEnd notes whether the partition has ended before the position for too long. Mostly that is the word of a broker that
+// answers from the past for a moment, or of an election, which moves the position. It stays so when Kafka runs on an older copy
+// of its disks: nothing proves then that what was read is no longer there, and what is written next has offsets
+// that were read already.
+func (p *delayPartition) watchEnd(next int64, now time.Time) {
+	switch {
+	case p.end >= next:
+		p.shortSince = time.Time{}
+	case p.shortSince.IsZero():
+		p.shortSince = now
+	}
+	p.short = p.end < next && now.Sub(p.shortSince) >= stuckAfter
 }
 
 // hungAfter is how long a transaction may be open before it is told. A producer that dies leaves one that Kafka ends after a

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -120,6 +121,38 @@ func TestLook_seesThatNothingComes(t *testing.T) {
 		}
 		if err := look(); err != nil || len(d.Report.Read().Problems) != 0 {
 			t.Errorf("problems %q though all was read, %v", d.Report.Read().Problems, err)
+		}
+	})
+}
+
+// A Kafka that runs on an older copy of its disks ends before what was read, in no later epoch. Nothing proves that what was
+// read is gone, so nothing is read again, and what is written before the position would be passed over without a word.
+func TestLook_seesThatAPartitionEndsBeforeWhatWasRead(t *testing.T) {
+	withDiscovery(t, config.StartEarliest, func(d *discovery, source *scriptedSource, look func() error) {
+		source.found = []toldPartition{toldOf("in.delay", 0, 0)}
+		lookFor(t, source, look, 10*time.Second)
+		at := d.Store.State().Positions[0]
+		at.Next = 5
+		set := raftfsm.SetPositions{Sets: []raftfsm.PositionSet{{Position: at}}}
+		if _, err := d.Log.Propose(context.Background(), set).Wait(context.Background()); err != nil {
+			t.Fatal(err)
+		}
+		source.found = []toldPartition{toldOf("in.delay", 0, 3)}
+		lookFor(t, source, look, stuckAfter)
+		if problems := d.Report.Read().Problems; len(problems) != 0 {
+			t.Errorf("problems %q too soon", problems)
+		}
+		lookFor(t, source, look, 5*time.Second)
+		problems := d.Report.Read().Problems
+		if len(problems) != 1 || !strings.HasPrefix(problems[0], "source: not read: in.delay/0 (doubtful: read to offset 5, and it has ended at 3 since") {
+			t.Errorf("problems %q, the partition ends before what was read", problems)
+		}
+		if next := d.Store.State().Positions[0].Next; next != 5 {
+			t.Errorf("reading goes on at %d, want 5", next)
+		}
+		source.found = []toldPartition{toldOf("in.delay", 0, 5)}
+		if err := look(); err != nil || len(d.Report.Read().Problems) != 0 {
+			t.Errorf("problems %q though all is there again, %v", d.Report.Read().Problems, err)
 		}
 	})
 }

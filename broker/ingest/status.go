@@ -91,6 +91,9 @@ func (t *delayTopic) state(number int32, position storage.Position, known bool, 
 		return report.StateStart, errNoStart
 	case p.doubt.kind != intact:
 		return report.StateDoubtful, fmt.Errorf("%w: read to offset %d, would go on at %d", p.doubt.kind, position.Next, p.doubt.next)
+	case p.short && known:
+		return report.StateDoubtful, fmt.Errorf("read to offset %d, and it has ended at %d since %s: %w",
+			position.Next, p.end, p.shortSince.UTC().Format(time.RFC3339), errShort)
 	case failure != nil:
 		return report.StateFailing, failure
 	case t.err != nil:

@@ -156,6 +156,18 @@ func TestAuthorities_areReadAgainAtEveryConnection(t *testing.T) {
 		t.Error("other authorities than those of the file")
 	}
 	write(before.CA, after.CA)
+	whole, err := os.ReadFile(ca)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(ca, whole[:len(whole)-40], 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if !security.config("kafka").RootCAs.Equal(old) || !strings.Contains(log.String(), "ends within a certificate") {
+		t.Errorf("of a file that is being written what stands there is taken for all; logged:\n%s", &log)
+	}
+	log.Reset()
+	write(before.CA, after.CA)
 	if !security.config("kafka").RootCAs.Equal(both) || log.Len() > 0 {
 		t.Errorf("the authority that was added is not taken; logged:\n%s", &log)
 	}

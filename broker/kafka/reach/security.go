@@ -1,9 +1,11 @@
 package reach
 
 import (
+	"bytes"
 	"context"
 	"crypto/tls"
 	"crypto/x509"
+	"encoding/pem"
 	"fmt"
 	"log/slog"
 	"net"
@@ -84,13 +86,17 @@ func (r *renewed[T]) now() T {
 }
 
 func readRoots(path string) (*x509.CertPool, error) {
-	pem, err := os.ReadFile(path)
+	text, err := os.ReadFile(path)
 	if err != nil {
 		return nil, fmt.Errorf("kafka.tls.ca: %w: name a PEM file that can be read", err)
 	}
 	roots := x509.NewCertPool()
-	if !roots.AppendCertsFromPEM(pem) {
+	if !roots.AppendCertsFromPEM(text) {
 		return nil, fmt.Errorf("kafka.tls.ca %q: %w: name a PEM file with the brokers' authority", path, errNoCertificate)
+	}
+	// It may be read while it is written: the authorities of the first half would be those that are in force.
+	if last, _ := pem.Decode(text[bytes.LastIndex(text, []byte("-----BEGIN ")):]); last == nil {
+		return nil, fmt.Errorf("kafka.tls.ca %q: %w: write the PEM file beside it and move it there", path, errHalfWritten)
 	}
 	return roots, nil
 }
