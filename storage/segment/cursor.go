@@ -212,14 +212,15 @@ func (s *Segment) Read(refs []Ref, places []int, found []Entry, bytes int, index
 			if err != nil {
 				return err
 			}
+			if !ok {
+				been++
+				continue
+			}
 			e := &c.entry
-			if read += len(e.Body); ok && read > bytes && read > len(e.Body) {
+			if read += len(e.Body); read > bytes && read > len(e.Body) {
 				return nil
 			}
 			been++
-			if !ok {
-				continue
-			}
 			if err := e.verify(); err != nil {
 				return c.damaged(e.Body, err)
 			}

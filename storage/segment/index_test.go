@@ -74,6 +74,16 @@ func readRefs(t *testing.T, s *Segment, refs []Ref, cache *IndexCache) []Entry {
 	return found
 }
 
+// What is not there takes no room from what is: its neighbour in the chunk is not read.
+func TestRead_countsTheBodiesThatItReads(t *testing.T) {
+	s := written(t, []Entry{{Due: 1, Seq: 1, Target: "t", Body: make([]byte, 100)}, {Due: 3, Seq: 2, Target: "t", Body: make([]byte, 100)}})
+	found := make([]Entry, 2)
+	been, err := s.Read([]Ref{{Due: 2, Seq: 2}, {Due: 3, Seq: 2}}, []int{0, 1}, found, 100, new(IndexCache))
+	if err != nil || been != 2 || found[0].Seq != 0 || found[1].Seq != 2 {
+		t.Errorf("been to %d places, read %v and %v, %v; want the second one alone", been, found[0].Ref(), found[1].Ref(), err)
+	}
+}
+
 // Messages for many targets lie in the same chunks and are read target by target: each chunk is
 // decoded once.
 func TestRead_decodesAChunkOnceForAllTargets(t *testing.T) {
