@@ -159,12 +159,17 @@ func (c *check) why(config Config) error {
 	}
 	var claims struct {
 		Issuer string `json:"iss"`
+		// one that is for us was refused for another claim, which go-oidc could not read
+		Audience any `json:"aud"`
 	}
 	if json.Unmarshal(c.payload, &claims) != nil {
 		return access.ErrUnreadable
 	}
 	if claims.Issuer != config.URL {
 		return fmt.Errorf("%w: %q, where api.oidc.issuer is %q", access.ErrIssuer, claims.Issuer, config.URL)
+	}
+	if slices.Contains(texts(claims.Audience), config.Audience) {
+		return access.ErrUnreadable
 	}
 	return fmt.Errorf("%w: it wants %q in its claim aud", access.ErrAudience, config.Audience)
 }
@@ -175,7 +180,10 @@ func (i *Issuer) inTime(expiry time.Time, notBefore any) error {
 	if !now.Before(expiry.Add(leeway)) { // the zero time, too, of a token without exp
 		return fmt.Errorf("%w: at %s by its claim exp", access.ErrExpired, expiry.UTC().Format(time.RFC3339))
 	}
-	if seconds, ok := notBefore.(float64); ok && seconds > float64(now.Add(leeway).Unix()) {
+	switch seconds, ok := notBefore.(float64); {
+	case notBefore != nil && !ok:
+		return fmt.Errorf("%w: its claim nbf is no number", access.ErrUnreadable)
+	case seconds > float64(now.Add(leeway).Unix()):
 		return fmt.Errorf("%w: its claim nbf is %.0f", access.ErrNotYet, seconds)
 	}
 	return nil

@@ -14,6 +14,7 @@ import (
 	"encoding/json"
 	"encoding/pem"
 	"errors"
+	"fmt"
 	"log/slog"
 	"maps"
 	"net/http"
@@ -24,6 +25,7 @@ import (
 	"sync"
 	"testing"
 	"time"
+	"unicode/utf8"
 
 	"github.com/go-jose/go-jose/v4"
 	"github.com/google/go-cmp/cmp"
@@ -253,6 +255,9 @@ func TestIssuer_refusesWhatItDidNotIssueForThisCluster(t *testing.T) {
 		"never expiring":                     {with(map[string]any{"exp": nil}), access.ErrExpired, ""},
 		"not valid yet":                      {with(map[string]any{"nbf": now + 61}), access.ErrNotYet, ""},
 		"not valid for ages":                 {with(map[string]any{"nbf": 1e300}), access.ErrNotYet, ""},
+		"not valid before a text":            {with(map[string]any{"nbf": "1831536000"}), access.ErrUnreadable, "nbf"},
+		"with a number for a name":           {with(map[string]any{"sub": 7}), access.ErrUnreadable, ""},
+		"with a date for an expiry":          {with(map[string]any{"exp": "2027-01-15T09:59:00Z"}), access.ErrUnreadable, ""},
 		"for another audience":               {with(map[string]any{"aud": "other"}), access.ErrAudience, `"carillon"`},
 		"for no audience":                    {with(map[string]any{"aud": nil}), access.ErrAudience, ""},
 		"for a part of the audience":         {with(map[string]any{"aud": "carillon2"}), access.ErrAudience, ""},
@@ -324,6 +329,21 @@ func TestFetch_saysWhatIsWrongWithTheIssuer(t *testing.T) {
 		if _, err := i.Check(sign(t, jose.RS256, "r", keys[jose.RS256].key, a.claims(nil))); !errors.Is(err, access.ErrIssuerAway) {
 			t.Errorf("%s: %v", what, err)
 		}
+	}
+}
+
+// An issuer behind a proxy answers with a page, which names the request.
+func TestTell_saysLittleOfAPage(t *testing.T) {
+	var log bytes.Buffer
+	i := &Issuer{log: slog.New(slog.NewTextHandler(&log, nil))}
+	for request := range 3 {
+		i.tell(fmt.Errorf("503 Service Unavailable: <html>%s\nrequest %d", strings.Repeat("ü", 1<<20), request))
+	}
+	if problem := i.Problem(); len(problem) > 2*mostShown || !utf8.ValidString(problem) || !strings.Contains(problem, "503 Service Unavailable: <html>ü") {
+		t.Errorf("the problem has %d bytes: %.300s", len(problem), problem)
+	}
+	if lines := strings.Count(log.String(), "\n"); lines != 1 || log.Len() > 4*mostShown {
+		t.Errorf("%d lines of %d bytes for one cause", lines, log.Len())
 	}
 }
 

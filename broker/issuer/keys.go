@@ -101,17 +101,34 @@ func (i *Issuer) rest(ctx context.Context, wait time.Duration, wanted <-chan str
 
 // tell notes what became of a fetch, and logs what is new of that.
 func (i *Issuer) tell(err error) {
-	before, now := i.Problem(), ""
+	before, now, cause := i.Problem(), "", ""
 	if err != nil {
-		now = fmt.Sprintf("oidc: keys of %s: %v", i.config.URL, err)
+		cause = short(err.Error())
+		now = fmt.Sprintf("oidc: keys of %s: %s", i.config.URL, cause)
 	}
 	i.problem.Store(&now)
 	switch {
 	case now != "" && now != before:
-		i.log.Error("keys of the issuer cannot be fetched, those from before count, if there are", "issuer", i.config.URL, "error", err)
+		i.log.Error("keys of the issuer cannot be fetched, those from before count, if there are", "issuer", i.config.URL, "error", cause)
 	case now == "" && before != "":
 		i.log.Info("keys of the issuer are fetched again", "issuer", i.config.URL)
 	}
+}
+
+// mostShown is how many bytes of a cause are told.
+const mostShown = 200
+
+// short returns the beginning of a cause, which ends with all of the page that a server has answered with. Such a page may name the
+// request, too, so that each try seems to fail for another reason.
+func short(cause string) string {
+	cause, _, cut := strings.Cut(cause, "\n")
+	if len(cause) > mostShown {
+		cause, cut = strings.ToValidUTF8(cause[:mostShown], ""), true
+	}
+	if cut {
+		cause += " ..."
+	}
+	return cause
 }
 
 // fetch asks the issuer where its keys are, and for them.
