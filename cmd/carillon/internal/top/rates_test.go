@@ -39,6 +39,18 @@ func sample(t *testing.T, node string, after time.Duration, text string) Sample 
 	return s
 }
 
+// The buckets of a histogram of lateness end at these.
+func TestBound_saysADurationShortly(t *testing.T) {
+	for d, want := range map[time.Duration]string{
+		0: "≤ 0s", 5 * time.Millisecond: "≤ 5ms", 10 * time.Second: "≤ 10s", 30 * time.Second: "≤ 30s", time.Minute: "≤ 1m",
+		90 * time.Second: "≤ 1m30s", 10 * time.Minute: "≤ 10m", time.Hour: "≤ 1h", 10 * time.Hour: "≤ 10h", -1: "over 1 h",
+	} {
+		if got := bound(d); got != want {
+			t.Errorf("%v is %q, want %q", int64(d), got, want)
+		}
+	}
+}
+
 func TestHistory_tellsRatesOfTheLastTenSeconds(t *testing.T) {
 	var h History
 	if r := h.Add(sample(t, "n1", 0, counters(1000, 1000, 0))); r != (Rates{}) {

@@ -1,7 +1,6 @@
 package top
 
 import (
-	"cmp"
 	"fmt"
 	"slices"
 	"strconv"
@@ -205,7 +204,14 @@ func bound(d time.Duration) string {
 	if d < 0 {
 		return "over 1 h"
 	}
-	return "≤ " + cmp.Or(strings.TrimSuffix(strings.TrimSuffix(d.String(), "0s"), "0m"), "0s")
+	text := d.String()
+	if strings.HasSuffix(text, "m0s") {
+		text = strings.TrimSuffix(text, "0s")
+	}
+	if strings.HasSuffix(text, "h0m") {
+		text = strings.TrimSuffix(text, "0m")
+	}
+	return "≤ " + text
 }
 
 // distance says how far away a moment is.
