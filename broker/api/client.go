@@ -200,6 +200,9 @@ func (c *Client) post(ctx context.Context, path string, body, into any) error {
 // as base64 a third more.
 const mostAnswered = 32 << 20
 
+// ErrWantsTLS is returned when a node that was asked without TLS answers that it speaks nothing else.
+var ErrWantsTLS = errors.New("speaks TLS")
+
 // ErrTooLong is returned when a node answers with more than is read.
 var ErrTooLong = fmt.Errorf("the answer is longer than %d bytes", mostAnswered)
 
@@ -223,10 +226,10 @@ func (c *Client) do(request *http.Request, into any) error {
 	if answer.StatusCode != http.StatusOK {
 		var f failure
 		if json.Unmarshal(body, &f) != nil || f.Error == "" {
-			f.Error = fmt.Sprintf("ask %s: answered %s, is this the api address of a node?", c.address, answer.Status)
 			if bytes.Contains(body, []byte("HTTP request to an HTTPS server")) { // words of net/http
-				f.Error = fmt.Sprintf("the node at %s speaks TLS: ask https://%[1]s", c.address)
+				return fmt.Errorf("the node at %s %w: ask https://%[1]s", c.address, ErrWantsTLS)
 			}
+			f.Error = fmt.Sprintf("ask %s: answered %s, is this the api address of a node?", c.address, answer.Status)
 		}
 		return &Error{Code: answer.StatusCode, Problem: f.Code, Message: f.Error}
 	}

@@ -153,7 +153,7 @@ func (n nodes) explain(address string, err error) error {
 	var plain tls.RecordHeaderError
 	var explained *remedyError
 	switch {
-	case err == nil || errors.As(err, &answer) || errors.As(err, &explained) || errors.Is(err, api.ErrTooLong):
+	case err == nil || errors.As(err, &answer) || errors.As(err, &explained) || errors.Is(err, api.ErrTooLong) || errors.Is(err, api.ErrWantsTLS):
 		return err
 	case strings.Contains(err.Error(), "tls: certificate required"): // an alert of crypto/tls, which has no type
 		err = fmt.Errorf("the node at %s asks callers for a certificate (api.tls.client_ca), name one and its key with --cert-file and --key-file: %w", address, err)

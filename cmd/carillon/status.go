@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"slices"
@@ -32,7 +33,12 @@ func statusCommand() *cobra.Command {
 				return err
 			}
 			if onlyLive {
-				return to.ask(ctx, func(ctx context.Context, node *api.Client) error { return node.Live(ctx) })
+				return to.ask(ctx, func(ctx context.Context, node *api.Client) error {
+					if err := node.Live(ctx); !errors.Is(err, api.ErrWantsTLS) {
+						return err
+					}
+					return nil // it has answered: the image's check knows nothing of TLS, and a node that fails it may be killed
+				})
 			}
 			if onlyReady {
 				return to.ask(ctx, func(ctx context.Context, node *api.Client) error { return node.Ready(ctx) })

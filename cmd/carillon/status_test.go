@@ -198,6 +198,14 @@ func TestStatus_livesWhileItIsNotReady(t *testing.T) {
 			t.Errorf("%s: exit %d, printed %s", flag, code, out.String())
 		}
 	}
+	secret := httptest.NewTLSServer(http.NotFoundHandler())
+	defer secret.Close()
+	at := secret.Listener.Addr().String()
+	for flag, want := range map[string]int{"--live": exitDone, "--ready": exitFailed} {
+		if code := run(t.Context(), []string{"status", flag, "--api", at}, strings.NewReader(""), io.Discard, io.Discard); code != want {
+			t.Errorf("%s of a node that speaks TLS: exit %d", flag, code)
+		}
+	}
 	node.Close()
 	if code := run(t.Context(), []string{"status", "--live", "--api", node.URL}, strings.NewReader(""), io.Discard, io.Discard); code != exitFailed {
 		t.Errorf("nobody is there: exit %d", code)
