@@ -26,6 +26,9 @@ const (
 	// skewedLooks is how often in a row a node must be found skewed before it gives
 	// leadership away.
 	skewedLooks = 2
+	// mostUnread is for how long no member need report its clock, though Raft hears of some: longer than a process or
+	// a term takes to begin.
+	mostUnread = time.Minute
 )
 
 // A ClockReading is what a node answers to another that compares clocks. Nodes of other
@@ -60,6 +63,9 @@ type skew struct {
 	refusing bool // since then
 	stops    int  // of the clock, as counted
 	said     string
+	failures map[string]error // by member: why it did not report when clocks were last compared
+	unread   time.Time        // since then, in unreadIn, Raft hears of voters and none reports its clock; zero: it is not so
+	unreadIn uint64           // a term of Raft
 }
 
 func newSkew(b *Broker) *skew {
@@ -151,21 +157,24 @@ func (k *skew) compare(ctx context.Context, begun chan<- struct{}) clock.Verdict
 	}
 	others := k.others()
 	type answer struct {
+		from    string
 		reading clock.Reading
-		usable  bool
+		err     error
 	}
 	answers := make(chan answer, len(others)) // of those who come late, too
+	k.failures = make(map[string]error)
 	for _, m := range others {
+		k.failures[m.ID] = fmt.Errorf("no answer within %v", comparePatience)
 		go func() {
-			reading, usable := k.ask(ctx, m)
-			answers <- answer{reading, usable}
+			reading, err := k.ask(ctx, m)
+			answers <- answer{m.ID, reading, err}
 		}()
 	}
 	var readings []clock.Reading
 	for range others {
 		select {
 		case a := <-answers:
-			if !a.usable {
+			if k.failures[a.from] = a.err; a.err != nil {
 				continue
 			}
 			readings = append(readings, a.reading)
@@ -183,16 +192,52 @@ func (k *skew) compare(ctx context.Context, begun chan<- struct{}) clock.Verdict
 	return v
 }
 
-// ask returns what the member's clock says, false if it says nothing that is of use.
-func (k *skew) ask(ctx context.Context, m member.Member) (clock.Reading, bool) {
+// ask returns what the member's clock says, or why it says nothing that is of use.
+func (k *skew) ask(ctx context.Context, m member.Member) (clock.Reading, error) {
 	b := k.broker
 	asked := b.clock.Elapsed()
 	said, err := b.askClock(ctx, m)
 	came := b.clock.Elapsed()
-	if err != nil || said.Node != m.ID || said.Cluster != b.config.Cluster.Name {
-		return clock.Reading{}, false // members before this version do not report
+	switch {
+	case err != nil: // members before this version do not report
+		return clock.Reading{}, err
+	case said.Node != m.ID || said.Cluster != b.config.Cluster.Name:
+		return clock.Reading{}, fmt.Errorf("node %q of cluster %q answers at its API address", said.Node, said.Cluster)
 	}
-	return b.clock.Measure(m.ID, time.UnixMicro(said.Micros), asked, came)
+	reading, usable := b.clock.Measure(m.ID, time.UnixMicro(said.Micros), asked, came)
+	if !usable {
+		return clock.Reading{}, fmt.Errorf("its answer took %v, more than clock.max_skew %v", (came - asked).Round(time.Millisecond), b.config.Clock.MaxSkew)
+	}
+	return reading, nil
+}
+
+// unreadable lists the voters that Raft hears of, and why each does not report its clock, when no member has for longer
+// than is excused; else it returns "". One that Raft does not hear of either is down, which is told elsewhere.
+func (k *skew) unreadable(v clock.Verdict) string {
+	var heard []string
+	if v.Standing == clock.Alone && len(k.others()) > 0 {
+		node := k.broker.node.Status()
+		for _, m := range node.Members {
+			isHeard := m.ID == node.Leader || time.Since(m.LastContact) < compareEvery // a follower hears of its leader only
+			if m.Voter && m.ID != node.Node && isHeard {
+				heard = append(heard, fmt.Sprintf("%s (%v)", m.ID, k.failures[m.ID]))
+			}
+		}
+		if node.Term != k.unreadIn {
+			k.unread, k.unreadIn = time.Time{}, node.Term
+		}
+	}
+	switch {
+	case len(heard) == 0:
+		k.unread = time.Time{}
+		return ""
+	case k.unread.IsZero():
+		k.unread = time.Now()
+	}
+	if time.Since(k.unread) <= mostUnread {
+		return ""
+	}
+	return strings.Join(heard, ", ")
 }
 
 // note keeps what was measured for the status.
@@ -212,7 +257,7 @@ func (k *skew) note(v clock.Verdict, readings []clock.Reading) {
 // tell counts and logs what has changed, and says in the status what is wrong.
 func (k *skew) tell(v clock.Verdict) {
 	b := k.broker
-	state := b.clock.State()
+	state, unreadable := b.clock.State(), k.unreadable(v)
 	problem := ""
 	switch {
 	case v.Standing == clock.Skewed:
@@ -224,6 +269,8 @@ func (k *skew) tell(v clock.Verdict) {
 		problem = fmt.Sprintf("firing is stopped: the clock of this node was set and is %s what it was, and no majority agrees (%s): see to NTP on all nodes", aheadOf(state.Off), k.skews())
 	case v.Standing == clock.Divided:
 		problem = fmt.Sprintf("no majority of the clocks agrees within clock.max_skew %v (%s): the present leader stays; see to NTP on all nodes", b.config.Clock.MaxSkew, k.skews())
+	case unreadable != "":
+		problem = fmt.Sprintf("no other member reports its clock, so a wrong one is not noticed here; Raft hears of %s: see that this node reaches their API addresses, to api.tls.ca and to the certificates", unreadable)
 	}
 	k.mu.Lock()
 	k.problem = problem
@@ -235,20 +282,27 @@ func (k *skew) tell(v clock.Verdict) {
 	k.stops = state.Stops
 	// What is wrong with clocks is logged once, not with each second of skew.
 	said := string(v.Standing)
-	if state.Stopped {
+	switch {
+	case state.Stopped:
 		said += " and stopped"
+	case unreadable != "":
+		said += " and unreadable"
 	}
 	if said == k.said {
 		return
 	}
 	before := k.said
 	k.said = said
+	if v.Believed {
+		b.log.Warn("firing goes on by the new time: no other member reports its clock, and it has been steady")
+	}
 	switch {
 	case problem != "":
 		b.log.Warn("clocks: " + problem)
-	case v.Believed:
-		b.log.Warn("firing goes on by the new time: no other member reports its clock, and it has been steady")
-	case before != "":
+	case v.Believed, before == "":
+	case v.Standing == clock.Alone && len(k.others()) > 0:
+		b.log.Info("no other member reports its clock", "before", before)
+	default:
 		b.log.Info("clocks agree", "standing", said, "before", before)
 	}
 }

@@ -58,6 +58,8 @@ type Cluster struct {
 	mergeWidth int
 	// noSink has nodes make no client that delivers: no term can begin.
 	noSink atomic.Bool
+	// noClocks has no node learn the clock of another, as where certificates of the API have expired.
+	noClocks atomic.Bool
 	// limits are small where the script says so.
 	limits broker.Limits
 	// fetchWait is stretched with the heartbeat: waiting fetches cost real time.

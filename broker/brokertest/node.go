@@ -325,6 +325,9 @@ func (c *Cluster) ask(from *node) func(context.Context, member.Member) (member.S
 // askClock is how a node asks another for its clock. Programs of level one have no answer.
 func (c *Cluster) askClock(from *node) func(context.Context, member.Member) (broker.ClockReading, error) {
 	return func(_ context.Context, m member.Member) (broker.ClockReading, error) {
+		if c.noClocks.Load() {
+			return broker.ClockReading{}, errExpired
+		}
 		other, raft, err := c.reached(from, m)
 		if err != nil {
 			return broker.ClockReading{}, err
