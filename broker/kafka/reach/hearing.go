@@ -154,6 +154,7 @@ func (h *Hearing) doubt(b *heardBroker) {
 // listen asks a broker for signs of life until one comes in time. The first one that ends a silence tells
 // nothing of how fast the broker is now, so one more is asked for.
 func (h *Hearing) listen(b *heardBroker) {
+	isDown := false // and was silent before
 	for h.ctx.Err() == nil {
 		var came bool // guarded by mu
 		start := time.Now()
@@ -165,6 +166,9 @@ func (h *Hearing) listen(b *heardBroker) {
 		if errors.Is(err, os.ErrDeadlineExceeded) || errors.Is(err, context.DeadlineExceeded) {
 			continue
 		}
+		if h.ctx.Err() != nil { // the sign was cut short by Close
+			return
+		}
 		h.mu.Lock()
 		came = true
 		was := b.silent
@@ -173,10 +177,16 @@ func (h *Hearing) listen(b *heardBroker) {
 			b.grace = min(max(4*time.Since(start), leastSilence), signTimeout)
 		}
 		h.mu.Unlock()
+		switch {
+		case err == nil && (was || isDown):
+			h.log.Info("Kafka broker answers again", "broker", b.address)
+		case was:
+			h.log.Warn("Kafka broker is down: it was silent, and now refuses or ends connections", "broker", b.address, "error", err)
+		}
 		if !was {
 			return
 		}
-		h.log.Info("Kafka broker answers again", "broker", b.address)
+		isDown = err != nil
 	}
 }
 

@@ -1,8 +1,14 @@
 package reach
 
 import (
+	"context"
 	"errors"
+	"io"
 	"log/slog"
+	"net"
+	"strings"
+	"sync"
+	"syscall"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -52,6 +58,75 @@ func TestSilentBrokerIsLeftAlone(t *testing.T) {
 			synctest.Wait()
 		}
 	})
+}
+
+// What ends a silence is told apart: an answer, a broker that is down by now, or our own end, of which no line is logged.
+func TestEndOfSilenceIsNamed(t *testing.T) {
+	refused := func() (net.Conn, error) { return nil, syscall.ECONNREFUSED }
+	pipe := func(serve func(net.Conn)) func() (net.Conn, error) {
+		return func() (net.Conn, error) {
+			ours, theirs := net.Pipe()
+			go serve(theirs)
+			return ours, nil
+		}
+	}
+	hangs := pipe(func(c net.Conn) { _, _ = io.Copy(io.Discard, c) })
+	closes := pipe(func(c net.Conn) { c.Close() })
+	answers := pipe(func(c net.Conn) {
+		_, _ = c.Read(make([]byte, 100))
+		_, _ = c.Write(make([]byte, 4))
+	})
+	for what, test := range map[string]struct {
+		then []func() (net.Conn, error) // for the signs after the silence, the last one for all others
+		want []string
+	}{
+		"answers": {[]func() (net.Conn, error){answers}, []string{"answers again"}},
+		"refuses": {[]func() (net.Conn, error){refused}, []string{"is down"}},
+		"closes":  {[]func() (net.Conn, error){closes}, []string{"is down"}},
+		"is back": {[]func() (net.Conn, error){refused, answers}, []string{"is down", "answers again"}},
+		"our end": {nil, nil},
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			var mu sync.Mutex
+			next := []func() (net.Conn, error){hangs}
+			var logged strings.Builder
+			hearing := newHearing(func(context.Context, string, string) (net.Conn, error) {
+				mu.Lock()
+				defer mu.Unlock()
+				open := next[0]
+				next = next[min(1, len(next)-1):]
+				return open()
+			}, slog.New(slog.NewTextHandler(&logged, nil)))
+			conn, err := hearing.dial(t.Context(), "tcp", "kafka:9092")
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer conn.Close()
+			_ = conn.SetReadDeadline(time.Now().Add(time.Minute)) // waits for an answer, until it is cut off
+			pass(time.Second)
+			if len(test.then) > 0 {
+				mu.Lock()
+				next = test.then
+				mu.Unlock()
+				pass(2 * signTimeout)
+				hearing.mu.Lock()
+				if b := hearing.brokers["kafka:9092"]; b.silent || b.doubted {
+					t.Errorf("%s: silent %v, doubted %v", what, b.silent, b.doubted)
+				}
+				hearing.mu.Unlock()
+			}
+			hearing.Close()
+			lines := strings.Split(strings.TrimSpace(logged.String()), "\n")
+			if len(lines) != 1+len(test.want) || !strings.Contains(lines[0], "does not answer") {
+				t.Fatalf("%s: logged %q, want the silence and %q", what, lines, test.want)
+			}
+			for i, want := range test.want {
+				if !strings.Contains(lines[i+1], want) {
+					t.Errorf("%s: logged %q, want %q", what, lines[i+1], want)
+				}
+			}
+		})
+	}
 }
 
 // pass lets virtual time go by.
