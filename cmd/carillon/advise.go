@@ -3,6 +3,13 @@ package main
 import (
 	"errors"
 	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+	"syscall"
+
+	"golang.org/x/sys/unix"
 
 	"github.com/carillonmq/carillon/broker/config"
 	"github.com/carillonmq/carillon/raftfsm"
@@ -49,4 +56,42 @@ func advise(c config.Config) func(error) error {
 		}
 		return err
 	}
+}
+
+// checkDataDir returns an error if the data directory is none that this process can work in; it makes one that is
+// missing. It writes nothing to it: a node whose disk is full has to start.
+func checkDataDir(dir string) error {
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		return badDataDir(dir, err)
+	}
+	if err := unix.Access(dir, unix.R_OK|unix.W_OK|unix.X_OK); err != nil {
+		return badDataDir(dir, &fs.PathError{Op: "access", Path: dir, Err: err})
+	}
+	return nil
+}
+
+// inDataDir adds to an error of a file of the data directory what is to be done about it, as where an earlier process
+// of another user has left some. What has other causes stays as it is.
+func inDataDir(dir string, err error) error {
+	var file *fs.PathError
+	if !errors.As(err, &file) || !strings.HasPrefix(file.Path, filepath.Clean(dir)+string(filepath.Separator)) {
+		return err
+	}
+	if errors.Is(file, fs.ErrPermission) || errors.Is(file, syscall.EROFS) {
+		return badDataDir(dir, err)
+	}
+	return err
+}
+
+func badDataDir(dir string, err error) error {
+	remedy := "name a folder that can be made and written to"
+	switch {
+	case errors.Is(err, fs.ErrPermission):
+		remedy = fmt.Sprintf("the user of this process, id %d, has to read and write it and all that is in it: make it and give it to that user (`chown -R %d %s`, `chmod -R u+rwX %s`), or name another folder", os.Geteuid(), os.Geteuid(), dir, dir)
+	case errors.Is(err, syscall.EROFS):
+		remedy = "its disk can only be read: mount it for writing, or name another folder"
+	case errors.Is(err, syscall.ENOTDIR):
+		remedy = "it is a file, or in one: name a folder"
+	}
+	return fmt.Errorf("%w: %w", &config.FieldError{Field: "node.data_dir", Value: dir, Remedy: remedy}, err)
 }

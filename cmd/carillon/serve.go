@@ -79,6 +79,7 @@ func serveCommand() *cobra.Command {
 // serve runs a node until ctx ends or the node fails.
 //
 //	config --> logger, metrics
+//	           checkDataDir            first, so that no other error hides that it cannot be used
 //	           watched                 files of which changes are taken: tokens, certificates
 //	           api listener            first, so that a second process fails early
 //	           node.Node               log and schedule; asks the others through api.Client
@@ -98,9 +99,12 @@ func serve(ctx context.Context, c config.Config, stderr io.Writer) (err error) {
 	registry := prometheus.NewRegistry()
 	registry.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 
+	if err := checkDataDir(c.Node.DataDir); err != nil {
+		return err
+	}
 	cluster, err := reach.OpenCluster(filepath.Join(c.Node.DataDir, "kafka-cluster-id"))
 	if err != nil {
-		return err
+		return inDataDir(c.Node.DataDir, err)
 	}
 	source := reach.Config{Kafka: c.Kafka, ClientID: clientID(c), Logger: log, Cluster: cluster, Hooks: []kgo.Hook{newClientMetrics(registry, "source")}}
 	sink := reach.Config{Kafka: c.Kafka, ClientID: clientID(c), Logger: log, Cluster: cluster, Hooks: []kgo.Hook{newClientMetrics(registry, "sink")}}
@@ -130,7 +134,7 @@ func serve(ctx context.Context, c config.Config, stderr io.Writer) (err error) {
 		return nil
 	}
 	if err != nil {
-		return fmt.Errorf("start node %s: %w", c.Node.ID, err)
+		return fmt.Errorf("start node %s: %w", c.Node.ID, inDataDir(c.Node.DataDir, err))
 	}
 	defer func() { err = errors.Join(err, inTime(node.Close)) }()
 	letters, err := kafka.NewLetters(reach.Config{Kafka: c.Kafka, ClientID: clientID(c), Logger: log})
