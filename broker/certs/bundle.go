@@ -8,6 +8,7 @@ import (
 	"crypto/tls"
 	"crypto/x509"
 	"encoding/pem"
+	"errors"
 	"fmt"
 	"net"
 	"time"
@@ -104,6 +105,41 @@ func (b Bundle) CheckShown(names []string) error {
 		return fmt.Errorf("the certificate is issued to %s, one of %q by a wildcard alone, and no node takes this one for a member by that: name one that is issued to its id or host", issuedTo(shown), names)
 	}
 	return fmt.Errorf("the certificate is issued to %s, and the others want one of %q: name that of this node", issuedTo(b.Certificate.Leaf), names)
+}
+
+// CheckSigned returns an error unless other nodes, which trust what p's CA and ClientCA name, take what this side shows:
+// by CA when they dial it, by ClientCA when it dials them. An authority that is not named is not asked. During a change of
+// authorities both are in these files, or the new certificate comes too early.
+func (b Bundle) CheckSigned(p Paths) error {
+	var chain []*x509.Certificate
+	for _, der := range b.Certificate.Certificate {
+		c, err := x509.ParseCertificate(der)
+		if err != nil {
+			return fmt.Errorf("%s: certificate %d: %w: put a sound one in its place", p.Cert, len(chain)+1, err)
+		}
+		chain = append(chain, c)
+	}
+	for _, end := range []struct {
+		path        string
+		authorities *x509.CertPool
+		usage       x509.ExtKeyUsage
+		name, does  string
+	}{
+		{p.CA, b.CA, x509.ExtKeyUsageServerAuth, "server", "dial this one"},
+		{p.ClientCA, b.ClientCA, x509.ExtKeyUsageClientAuth, "client", "are dialled by this one"},
+	} {
+		if end.authorities == nil {
+			continue
+		}
+		err := verify(chain, end.authorities, end.usage)
+		if invalid, ok := errors.AsType[x509.CertificateInvalidError](err); ok && invalid.Reason == x509.IncompatibleUsage {
+			return fmt.Errorf("%s: the certificate is not for authentication as a %s, so nodes that %s would refuse it: have it issued with the extended key usages serverAuth and clientAuth", p.Cert, end.name, end.does)
+		}
+		if err != nil {
+			return fmt.Errorf("%s: by the authorities in %s nodes that %s would refuse the certificate: %w: name one that these have signed, with what lies between behind it, or put its authority into that file first, on all nodes", p.Cert, end.path, end.does, err)
+		}
+	}
+	return nil
 }
 
 // validity returns when the first certificate of the chain ends.

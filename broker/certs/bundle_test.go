@@ -1,8 +1,11 @@
 package certs
 
 import (
+	"crypto/x509"
+	"crypto/x509/pkix"
 	"errors"
 	"os"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -80,6 +83,61 @@ func TestBundle_refusesToShowWhatNoNodeTakesForTheMember(t *testing.T) {
 			}
 			if err := b.CheckShown(names["localhost:1"]); (err == nil) != (test.want == "") || err != nil && !strings.Contains(err.Error(), test.want) {
 				t.Errorf("%s, callers asked for certificates: %t: %v, want %q", test.issued, test.asked, err, test.want)
+			}
+		}
+	})
+}
+
+// One that peers refuse had better not come into force: it would cut the node off without a word. That of another authority
+// is taken once that one is trusted, so that authorities can be exchanged.
+func TestBundle_refusesToShowWhatPeersWouldRefuse(t *testing.T) {
+	inSite(t, func(s *site) {
+		ours, other := s.authority("ours"), s.authority("other")
+		both := Pair{Cert: slices.Concat(ours.Cert, other.Cert)}
+		usedFor := func(usages ...x509.ExtKeyUsage) Pair {
+			now := time.Now()
+			pair, err := ours.issue(&x509.Certificate{
+				Subject: pkix.Name{CommonName: "n1"}, DNSNames: []string{"n1"}, NotBefore: now, NotAfter: now.Add(time.Hour),
+				KeyUsage: x509.KeyUsageDigitalSignature, ExtKeyUsage: usages,
+			})
+			if err != nil {
+				t.Fatal(err)
+			}
+			return pair
+		}
+		const server, client = x509.ExtKeyUsageServerAuth, x509.ExtKeyUsageClientAuth
+		const asClient, asServer = "n1.pem: the certificate is not for authentication as a client, so nodes that are dialled by", "n1.pem: the certificate is not for authentication as a server, so nodes that dial this one"
+		const stranger = "by the authorities in "
+		for _, test := range []struct {
+			what               string
+			trusted, shown     Pair
+			noCA, asksNoCaller bool
+			want               string
+		}{
+			{what: "ours", trusted: ours, shown: s.issue(ours, time.Hour, "n1")},
+			{what: "another's", trusted: ours, shown: s.issue(other, time.Hour, "n1"), want: stranger},
+			{what: "another's, callers asked for certificates alone", trusted: ours, shown: s.issue(other, time.Hour, "n1"), noCA: true, want: stranger},
+			{what: "another's, of no authority that nodes were told of", trusted: ours, shown: s.issue(other, time.Hour, "n1"), noCA: true, asksNoCaller: true},
+			{what: "of the old one of two", trusted: both, shown: s.issue(ours, time.Hour, "n1")},
+			{what: "of the new one of two", trusted: both, shown: s.issue(other, time.Hour, "n1")},
+			{what: "for any usage", trusted: ours, shown: usedFor()},
+			{what: "for servers", trusted: ours, shown: usedFor(server), want: asClient},
+			{what: "for servers, no caller asked", trusted: ours, shown: usedFor(server), asksNoCaller: true},
+			{what: "for callers", trusted: ours, shown: usedFor(client), want: asServer},
+		} {
+			paths := s.write("n1", test.trusted, test.shown)
+			if test.noCA {
+				paths.CA = ""
+			}
+			if test.asksNoCaller {
+				paths.ClientCA = ""
+			}
+			b, err := paths.ReadFiles()
+			if err != nil {
+				t.Fatal(err)
+			}
+			if err := b.CheckSigned(paths); (err == nil) != (test.want == "") || err != nil && !strings.Contains(err.Error(), test.want) {
+				t.Errorf("%s: %v, want %q", test.what, err, test.want)
 			}
 		}
 	})

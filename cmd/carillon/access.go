@@ -82,7 +82,9 @@ func apiAccess(w *watched, c config.Config) (apiEntry, error) {
 	}
 	self, _ := c.Self()
 	names := namesAt(c, func(m config.Member) string { return m.API })
-	keeper, err := watchCerts(w, "api.tls", certs.Paths{Cert: t.Cert, Key: t.Key, CA: t.CA, ClientCA: t.ClientCA}, names[self.API])
+	// Alone it shows its certificate to programs only, whose authorities need not be those that it trusts.
+	amongNodes := len(c.Cluster.Members) > 1
+	keeper, err := watchCerts(w, "api.tls", certs.Paths{Cert: t.Cert, Key: t.Key, CA: t.CA, ClientCA: t.ClientCA}, names[self.API], amongNodes)
 	if err != nil {
 		return apiEntry{}, err
 	}
@@ -115,7 +117,7 @@ func raftPeers(w *watched, c config.Config) (*certs.Peers, error) {
 	}
 	self, _ := c.Self()
 	names := namesAt(c, func(m config.Member) string { return m.Raft })
-	keeper, err := watchCerts(w, "raft.tls", certs.Paths{Cert: t.Cert, Key: t.Key, CA: t.CA, ClientCA: t.CA}, names[self.Raft])
+	keeper, err := watchCerts(w, "raft.tls", certs.Paths{Cert: t.Cert, Key: t.Key, CA: t.CA, ClientCA: t.CA}, names[self.Raft], true)
 	if err != nil {
 		return nil, err
 	}
@@ -144,8 +146,9 @@ func hostOf(address string) string {
 }
 
 // watchCerts watches certificates, of which this node shows one that is issued to one of
-// the names, and shows when they end.
-func watchCerts(w *watched, key string, paths certs.Paths, names []string) (*reload.Keeper[certs.Bundle], error) {
+// the names, and shows when they end. What the others would not take of it among nodes is refused, too: once in force
+// it would cut this node off, or all of them one after the other.
+func watchCerts(w *watched, key string, paths certs.Paths, names []string, amongNodes bool) (*reload.Keeper[certs.Bundle], error) {
 	keeper, err := watch(w, key, paths.Files(), func(texts [][]byte) (certs.Bundle, error) {
 		bundle, err := paths.Read(texts)
 		if err != nil {
@@ -153,6 +156,9 @@ func watchCerts(w *watched, key string, paths certs.Paths, names []string) (*rel
 		}
 		if err := bundle.CheckShown(names); err != nil {
 			return bundle, fmt.Errorf("%s: %w", paths.Cert, err)
+		}
+		if amongNodes {
+			return bundle, bundle.CheckSigned(paths)
 		}
 		return bundle, nil
 	})
