@@ -1,17 +1,22 @@
 package access
 
 import (
+	"context"
 	"errors"
+	"log/slog"
 	"os"
 	"path/filepath"
 	"slices"
 	"strings"
 	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"
+
+	"github.com/carillonmq/carillon/broker/reload"
 )
 
 var born = time.Date(2027, 1, 2, 3, 4, 5, 6, time.UTC)
@@ -183,6 +188,52 @@ func TestToken_isRefusedWithAnotherSecret(t *testing.T) {
 	}
 }
 
+// A node that reads a file while it is written keeps the tokens that it knows.
+func TestReadBook_takesAnEmptiedFileForNobodysWish(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "tokens.yaml") // not in the bubble: it is removed after it
+	synctest.Test(t, func(t *testing.T) {
+		open := func() (*reload.Keeper[Book], error) {
+			parse := func(texts [][]byte) (Book, error) { return ReadBook(path, texts[0]) }
+			return reload.Open("api.tokens", []reload.File{{Path: path, Secret: true, Optional: true}}, parse, slog.New(slog.DiscardHandler))
+		}
+		keeper, err := open()
+		if err != nil {
+			t.Fatalf("before there is a file: %v", err)
+		}
+		ctx, stop := context.WithCancel(t.Context())
+		defer stop()
+		go keeper.Run(ctx)
+		known := func(what string, want int, failing bool) {
+			t.Helper()
+			time.Sleep(5 * time.Second)
+			if n := len(keeper.InForce().Entries()); n != want || keeper.Failing() != failing {
+				t.Errorf("%s: %d tokens are known, failing: %t; want %d, %t", what, n, keeper.Failing(), want, failing)
+			}
+		}
+		write := func(text string) {
+			if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+				t.Fatal(err)
+			}
+		}
+		known("no file", 0, false)
+		create(t, path, Grant{Name: "anna", Role: Viewer})
+		known("a token", 1, false)
+		write("")
+		known("a file of no bytes", 1, true)
+		const says = "tokens.yaml:1: nothing stands here"
+		if _, err := open(); err == nil || !strings.Contains(err.Error(), says) {
+			t.Errorf("at the start: %v", err)
+		}
+		if _, err := Create(path, Grant{Name: "bert", Role: Viewer}, born); err == nil || !strings.Contains(err.Error(), says) {
+			t.Errorf("a token put into it: %v", err)
+		}
+		write("# Who may use the API.\n")
+		known("a comment", 1, true)
+		write("tokens: []\n")
+		known("a list of none", 0, false)
+	})
+}
+
 func FuzzToken(f *testing.F) {
 	made, _ := newToken()
 	f.Add(made)
@@ -225,6 +276,8 @@ func TestReadBook_namesFileLineAndRemedy(t *testing.T) {
 	digest := strings.Repeat("0f", 32)
 	sound := "id: abcdefgh, name: anna, role: viewer, sha256: " + digest
 	for text, want := range map[string]string{
+		"":                   "t.yaml:1: nothing stands here, as in a file that is half written: restore it, or write tokens: []",
+		"# nobody\n":         "t.yaml:1: nothing stands here, as in a file that is half written: restore it, or write tokens: []",
 		"tokens: [":          "t.yaml: ",
 		"- a\n":              "t.yaml:1: this is no token file: it has one key, tokens, with a list below it",
 		"# one\ntoken: []\n": "t.yaml:2: this is no token file: it has one key, tokens, with a list below it",
@@ -260,8 +313,8 @@ func TestReadBook_namesFileLineAndRemedy(t *testing.T) {
 			t.Errorf("%q: the error shows a secret: %v", text, err)
 		}
 	}
-	for _, text := range []string{"", "# nobody\n", "tokens:\n", "tokens: []\n"} {
-		if b, err := ReadBook("t.yaml", []byte(text)); err != nil || len(b.Entries()) != 0 {
+	for _, text := range [][]byte{nil, []byte("tokens:\n"), []byte("tokens: []\n"), []byte("# nobody\ntokens: []\n")} {
+		if b, err := ReadBook("t.yaml", text); err != nil || len(b.Entries()) != 0 {
 			t.Errorf("%q: %d tokens, %v", text, len(b.Entries()), err)
 		}
 	}

@@ -59,8 +59,9 @@ func (b Book) Check(token string) (Grant, error) {
 	return b.entries[i].Grant, nil
 }
 
-// ReadBook reads the text of a token file. Every error names the path, the line and what
-// to do, and shows no value that may be a secret in a wrong place.
+// ReadBook reads the text of a token file, nil for one that is missing: nobody has a token then. One that is there and
+// says nothing is refused: it may be half written, and everybody's token would be revoked. Every error names the path,
+// the line and what to do, and shows no value that may be a secret in a wrong place.
 func ReadBook(path string, text []byte) (Book, error) {
 	in := yaml.NewDecoder(bytes.NewReader(text))
 	var documents [2]yaml.Node // the second to see that there is none: what it says of a token would not count
@@ -78,6 +79,8 @@ func ReadBook(path string, text []byte) (Book, error) {
 		r.wrong(second.Line, "the --- here begins a second document: put all tokens into the first")
 	} else if first := documents[0]; len(first.Content) > 0 {
 		r.book(first.Content[0])
+	} else if text != nil {
+		r.wrong(1, "nothing stands here, as in a file that is half written: restore it, or write tokens: [] where nobody is to have a token")
 	}
 	return r.read, errors.Join(r.problems...)
 }

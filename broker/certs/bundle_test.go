@@ -57,6 +57,34 @@ func TestBundle_refusesWhatCannotBeUsed(t *testing.T) {
 	})
 }
 
+// A file is read while it is written. What it says so far would be trusted or shown, and the rest be missing.
+func TestBundle_refusesWhatIsHalfWritten(t *testing.T) {
+	inSite(t, func(s *site) {
+		ours, other := s.authority("ours"), s.authority("other")
+		sound := s.issue(ours, time.Hour, "n1")
+		both, chain := slices.Concat(ours.Cert, other.Cert), slices.Concat(sound.Cert, other.Cert)
+		const commented = "# what -----BEGIN CERTIFICATE----- means\n"
+		for _, test := range []struct {
+			what      string
+			ca, shown []byte
+			want      string
+		}{
+			{"whole", both, chain, ""},
+			{"whole, with comments", slices.Concat([]byte(commented), ours.Cert, []byte(commented), other.Cert, []byte(commented)), sound.Cert, ""},
+			{"whole, with a key", both, slices.Concat(sound.Cert, sound.Key), ""},
+			{"an authority that is cut", both[:len(both)-40], sound.Cert, "n1.ca: 1 of 2 blocks of PEM can be read"},
+			{"an authority of which a line is there", both[:len(ours.Cert)+30], sound.Cert, "n1.ca: 1 of 2 blocks"},
+			{"an authority in the middle", slices.Concat(ours.Cert[:len(ours.Cert)/2], []byte("\n"), other.Cert), sound.Cert, "n1.ca: 1 of 2 blocks"},
+			{"a chain that is cut", both, chain[:len(chain)-40], "n1.pem: 1 of 2 blocks of PEM can be read, as of a file that is half written: put a whole one"},
+		} {
+			_, err := s.write("n1", Pair{Cert: test.ca}, Pair{test.shown, sound.Key}).ReadFiles()
+			if (err == nil) != (test.want == "") || err != nil && !strings.Contains(err.Error(), test.want) {
+				t.Errorf("%s: %v, want %q", test.what, err, test.want)
+			}
+		}
+	})
+}
+
 // Nodes that cannot be members to each other had better not start.
 func TestBundle_refusesToShowWhatNoNodeTakesForTheMember(t *testing.T) {
 	inSite(t, func(s *site) {
