@@ -11,6 +11,7 @@ import (
 
 	"github.com/carillonmq/carillon/raftfsm"
 	"github.com/carillonmq/carillon/storage"
+	"github.com/carillonmq/carillon/storage/codec"
 	"github.com/hashicorp/raft"
 	raftboltdb "github.com/hashicorp/raft-boltdb/v2"
 	walfs "github.com/hashicorp/raft-wal/fs"
@@ -100,6 +101,45 @@ func TestSegmentLog_refusesWhatIsNotAsItWasWritten(t *testing.T) {
 		}
 		if !errors.Is(err, raftfsm.ErrDamaged) || !strings.Contains(err.Error(), path) || !strings.Contains(err.Error(), tt.say) {
 			t.Errorf("%s: %v", tt.name, err)
+		}
+	}
+}
+
+// One bit of the last append, which was acknowledged, is another: in a head, in an entry, in a seal.
+func TestSegmentLog_refusesEachBitOfTheLastAppend(t *testing.T) {
+	for _, size := range []int{150, testSegmentSize} { // the last fills the segment
+		l := openTestSegmentLog(t, t.TempDir(), walfs.New())
+		store(t, l, randomEntry(1, 1, 200))
+		if err := l.meta.BoltMetaDB.Close(); err != nil { // so that the rotation is not recorded
+			t.Fatal(err)
+		}
+		before, after := storeAndClose(t, l, withSums([]*raft.Log{randomEntry(2, 1, 30), randomEntry(3, 1, size), randomEntry(4, 1, 40)})...)
+		state, err := readState(filepath.Join(l.dir, File(WAL)))
+		if err != nil {
+			t.Fatal(err)
+		}
+		file, err := os.OpenFile(tailOf(t, l.dir), os.O_RDWR, 0)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer file.Close()
+		begin, end := firstChange(before, after), lastByte(after)
+		commit := end / walFrameLen * walFrameLen
+		for at := begin; at <= end; at++ {
+			if isUnused := commit < at && at < commit+4; isUnused || begin+110 < at && at < end-110 && at%101 != 0 {
+				continue
+			}
+			for bit := range 8 {
+				if _, err := file.WriteAt([]byte{after[at] ^ 1<<bit}, int64(at)); err != nil {
+					t.Fatal(err)
+				}
+				if _, err := checkSegments(l.dir, state, nil, nil); !errors.Is(err, codec.ErrCorrupt) {
+					t.Errorf("size %d: bit %d of byte %d, of %d to %d: %v", size, bit, at, begin, end, err)
+				}
+			}
+			if _, err := file.WriteAt(after[at:at+1], int64(at)); err != nil {
+				t.Fatal(err)
+			}
 		}
 	}
 }

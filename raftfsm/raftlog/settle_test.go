@@ -2,6 +2,7 @@ package raftlog
 
 import (
 	"bytes"
+	"encoding/binary"
 	"errors"
 	"math/rand/v2"
 	"os"
@@ -284,29 +285,70 @@ func TestSegmentLog_clearsWhatAPowerLossLeftOfTheFirstAppend(t *testing.T) {
 	endsAs(t, openSettled(t, l.dir, walfs.New()), first)
 }
 
-// cutOff appends an entry of which one sector does not reach the disk, and closes the log.
-func cutOff(t *testing.T, l *segmentLog, e *raft.Log) {
+// Power is lost when the first sectors of an append are on the disk. Its body is records with a kind and a length in front, as
+// many are: wherever it ends, it may end as a commit frame would.
+func TestSegmentLog_startsAfterAnAppendOfWhichTheFirstSectorsAreThere(t *testing.T) {
+	for skew := range 8 { // where in the log a body lies is chance
+		l := openSettled(t, t.TempDir(), walfs.New())
+		first := randomEntry(1, 1, 200)
+		store(t, l, first)
+		data := make([]byte, skew, 20_000)
+		for i := uint32(0); len(data) < 19_900; i++ {
+			data = binary.LittleEndian.AppendUint32(data, 1)
+			data = binary.LittleEndian.AppendUint32(data, 40+i%8)
+			data = append(data, make([]byte, 56)...)
+		}
+		before, after := storeAndClose(t, l, randomEntry(2, 1, 300), &raft.Log{Index: 3, Term: 1, Data: data})
+		for at := (firstChange(before, after)/sector + 2) * sector; at < lastByte(after); at += 3 * sector {
+			torn := bytes.Clone(after)
+			clear(torn[at:])
+			if err := os.WriteFile(tailOf(t, l.dir), torn, 0o600); err != nil {
+				t.Fatal(err)
+			}
+			again, err := openSegmentLog(l.dir, settledSize, quiet(), walfs.New())
+			if err != nil {
+				t.Fatalf("skew %d, cut off at byte %d: %v", skew, at, err)
+			}
+			endsAs(t, again, first)
+			if err := again.Close(); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+}
+
+// storeAndClose returns what the only segment holds before and after.
+func storeAndClose(t *testing.T, l *segmentLog, entries ...*raft.Log) (before, after []byte) {
 	t.Helper()
 	path := tailOf(t, l.dir)
 	before, err := os.ReadFile(path)
 	if err != nil {
 		t.Fatal(err)
 	}
-	store(t, l, e)
+	store(t, l, entries...)
 	if err := l.Close(); err != nil {
 		t.Fatal(err)
 	}
-	after, err := os.ReadFile(path)
-	if err != nil {
+	if after, err = os.ReadFile(path); err != nil {
 		t.Fatal(err)
 	}
-	changed := 0
-	for before[changed] == after[changed] {
-		changed++
+	return before, after
+}
+
+func firstChange(before, after []byte) (at int) {
+	for before[at] == after[at] {
+		at++
 	}
-	at := (changed + 100 + sector - 1) / sector * sector
+	return at
+}
+
+// cutOff appends an entry of which one sector does not reach the disk, and closes the log.
+func cutOff(t *testing.T, l *segmentLog, e *raft.Log) {
+	t.Helper()
+	before, after := storeAndClose(t, l, e)
+	at := (firstChange(before, after) + 100 + sector - 1) / sector * sector
 	clear(after[at : at+sector])
-	if err := os.WriteFile(path, after, 0o600); err != nil {
+	if err := os.WriteFile(tailOf(t, l.dir), after, 0o600); err != nil {
 		t.Fatal(err)
 	}
 }

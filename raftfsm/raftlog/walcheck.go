@@ -222,8 +222,8 @@ func (x *walExtent) checkSeal(info types.SegmentInfo, cause error) error {
 
 // checkEnd tells an append that a crash has cut off, which nobody was told of, from one
 // that was damaged later. Each append is synced before the next begins, into a file of
-// zeros: what one leaves that fails, or is cut off, is cleared before (walFile, walMeta.settle). So behind the end there is one at most, a sector of one that was cut off is still
-// zeros, and nothing whole follows.
+// zeros: what one leaves that fails, or is cut off, is cleared before (walFile, walMeta.settle). So behind the end there is one at most, it is longer than what there is of it or a
+// sector of it is still zeros, and nothing whole follows.
 func (x *walExtent) checkEnd(file io.ReaderAt, cause error) error {
 	if cause == nil {
 		return nil
@@ -236,6 +236,9 @@ func (x *walExtent) checkEnd(file io.ReaderAt, cause error) error {
 		return nil
 	}
 	x.remains = int64(len(rest))
+	if x.framesIn(rest) >= len(rest) {
+		return nil
+	}
 	if at := wholeAppend(rest, x.end == 0); at >= 0 {
 		return codec.DamageAt(x.path, x.end, "the append that begins here is not as it was written, and one at byte %d, which came later, is: %w", x.end+int64(at), cause)
 	}
@@ -243,6 +246,49 @@ func (x *walExtent) checkEnd(file io.ReaderAt, cause error) error {
 		return codec.DamageAt(x.path, x.end, "the append that begins here was written to its end, and is not as it was written: %w", cause)
 	}
 	return nil
+}
+
+// framesIn follows the frames at the beginning of b, which lies behind the end, as far as what is in them says
+// that they are as long as their heads say, and returns where they end. A head of which a bit is wrong ends it: so only a
+// frame that is cut off leads beyond b.
+func (x *walExtent) framesIn(b []byte) int {
+	at, entries := 0, x.entries
+	if x.end == 0 {
+		at = walHeaderLen
+	}
+	for at+walFrameLen <= len(b) {
+		payload, length := b[at+walFrameLen:], uint64(binary.LittleEndian.Uint32(b[at+4:]))
+		isEntry := b[at] == walEntryFrame && isEntryOf(payload, length)
+		isIndex := b[at] == walIndexFrame && length == 4*entries
+		if !isEntry && !isIndex {
+			return at
+		}
+		entries++ // an index is the last
+		at += walFrameLen + int(length+7)&^7
+	}
+	return at
+}
+
+// isEntryOf reports whether b begins with an entry of that length, by what raft-wal wrote into it: numbers, then data and
+// extensions, each behind its length, and a time. Of data that go on beyond b it is enough that the length does.
+func isEntryOf(b []byte, length uint64) bool {
+	const timeLen = 15
+	room, at := uint64(len(b)), uint64(0)
+	for field := range 5 { // index, term, kind, data, extensions
+		value, n := binary.Uvarint(b[at:])
+		if n <= 0 {
+			return false
+		}
+		at += uint64(n)
+		if field < 3 {
+			continue
+		}
+		if value > room-at {
+			return length > room
+		}
+		at += value
+	}
+	return at+timeLen == length
 }
 
 // written returns what is in r but the zeros at its end.
