@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/binary"
 	"errors"
+	"hash/crc32"
 	"math/rand/v2"
 	"os"
 	"path/filepath"
@@ -314,6 +315,32 @@ func TestSegmentLog_startsAfterAnAppendOfWhichTheFirstSectorsAreThere(t *testing
 				t.Fatal(err)
 			}
 		}
+	}
+}
+
+// A body has in it what an append looks like, at each place that it may have there. Power is lost in the middle of the append that brings it.
+func TestSegmentLog_takesNoBodyForAnAppend(t *testing.T) {
+	for missing, entry := range []string{"\xff\xff\x7f45678", "\x032345678"} { // which of its sectors; an index that is wrong, and one that is right
+		l := openSettled(t, t.TempDir(), walfs.New())
+		first := randomEntry(1, 1, 200)
+		store(t, l, first)
+		frame := func(kind, value uint32) []byte {
+			return binary.LittleEndian.AppendUint32(binary.LittleEndian.AppendUint32(nil, kind), value)
+		}
+		fake := append(frame(walEntryFrame, 8), entry...)
+		sum := crc32.Checksum(fake, crc32.MakeTable(crc32.Castagnoli))
+		fake = append(append(frame(walCommitFrame, 7), fake...), frame(walCommitFrame, sum)...)
+		e := randomEntry(2, 1, 20_000)
+		for skew := range 8 {
+			copy(e.Data[12_000+80*skew+skew:], fake)
+		}
+		before, after := storeAndClose(t, l, e)
+		begin := firstChange(before, after)
+		clear(after[max(begin, (begin/sector+missing)*sector) : (begin/sector+missing+1)*sector])
+		if err := os.WriteFile(tailOf(t, l.dir), after, 0o600); err != nil {
+			t.Fatal(err)
+		}
+		endsAs(t, openSettled(t, l.dir, walfs.New()), first)
 	}
 }
 

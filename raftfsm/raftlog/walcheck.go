@@ -166,7 +166,7 @@ func checkSegment(path string, info types.SegmentInfo, visit func(index uint64, 
 		return x, codec.DamageAt(x.path, x.size, "the file ends here, and was made with %d bytes", info.SizeLimit)
 	}
 	if isTail := info.SealTime.IsZero(); isTail && x.indexStart == 0 {
-		return x, x.checkEnd(file, cause)
+		return x, x.checkEnd(file, info, cause)
 	}
 	return x, x.checkSeal(info, cause)
 }
@@ -224,7 +224,7 @@ func (x *walExtent) checkSeal(info types.SegmentInfo, cause error) error {
 // that was damaged later. Each append is synced before the next begins, into a file of
 // zeros: what one leaves that fails, or is cut off, is cleared before (walFile, walMeta.settle). So behind the end there is one at most, it is longer than what there is of it or a
 // sector of it is still zeros, and nothing whole follows.
-func (x *walExtent) checkEnd(file io.ReaderAt, cause error) error {
+func (x *walExtent) checkEnd(file io.ReaderAt, info types.SegmentInfo, cause error) error {
 	if cause == nil {
 		return nil
 	}
@@ -236,10 +236,11 @@ func (x *walExtent) checkEnd(file io.ReaderAt, cause error) error {
 		return nil
 	}
 	x.remains = int64(len(rest))
-	if x.framesIn(rest) >= len(rest) {
+	frames := x.framesIn(rest)
+	if frames >= len(rest) {
 		return nil
 	}
-	if at := wholeAppend(rest, x.end == 0); at >= 0 {
+	if at := wholeAppend(rest, frames, info.BaseIndex+x.entries); at >= 0 {
 		return codec.DamageAt(x.path, x.end, "the append that begins here is not as it was written, and one at byte %d, which came later, is: %w", x.end+int64(at), cause)
 	}
 	if endsAsAppend(rest, x.end) && !hasZeroSector(rest, x.end) {
@@ -250,7 +251,7 @@ func (x *walExtent) checkEnd(file io.ReaderAt, cause error) error {
 
 // framesIn follows the frames at the beginning of b, which lies behind the end, as far as what is in them says
 // that they are as long as their heads say, and returns where they end. A head of which a bit is wrong ends it: so only a
-// frame that is cut off leads beyond b.
+// frame that is cut off leads beyond b. Bodies are anybody's, and nothing in them is taken for a frame.
 func (x *walExtent) framesIn(b []byte) int {
 	at, entries := 0, x.entries
 	if x.end == 0 {
@@ -313,20 +314,36 @@ func written(r io.Reader) ([]byte, error) {
 	}
 }
 
-// wholeAppend returns where in b an append begins that is whole, -1 if none does: behind
-// what may be the commit frame of another.
-func wholeAppend(b []byte, first bool) int {
-	for at := 0; at+walFrameLen <= len(b); at += walFrameLen {
-		if !isCommit(b[at:]) || first && at == 0 {
+// wholeAppend returns where in b an append begins that is whole, -1 if none does: behind what may be the commit
+// frame of another. Sums anybody can compute, and a body may have one. So it looks behind the frames that are as long as
+// their heads say, which end at from (a head of which a bit is wrong ends them before it, and all behind is looked at), and for
+// entries that go on from the first one in b, which has index next, no faster than there is room for.
+func wholeAppend(b []byte, from int, next uint64) int {
+	const leastEntry = 32 // bytes, with its head
+	for at := from; at+walFrameLen <= len(b); at += walFrameLen {
+		if !isCommit(b[at:]) {
 			continue
 		}
 		begin := at + walFrameLen
 		r := walReader{Reader: bufio.NewReader(bytes.NewReader(b[begin:])), left: int64(len(b) - begin), sum: crc32.New(crc32.MakeTable(crc32.Castagnoli))}
-		if cause, err := r.append(); cause == nil && err == nil {
+		if cause, err := r.append(); cause == nil && err == nil && r.goesOn(b[begin:], next+1, next+uint64(at/leastEntry)) {
 			return begin
 		}
 	}
 	return -1
+}
+
+// goesOn reports whether the append that was read last, which lies at the beginning of b, has entries one after the other, the
+// first with an index from least to most.
+func (r *walReader) goesOn(b []byte, least, most uint64) bool {
+	for _, offset := range r.offsets {
+		index, _ := binary.Uvarint(b[offset+walFrameLen:])
+		if index < least || index > most {
+			return false
+		}
+		least, most = index+1, index+1
+	}
+	return len(r.offsets) > 0
 }
 
 func isCommit(b []byte) bool { return wrongBits(b) == 0 }
