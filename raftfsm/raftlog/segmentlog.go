@@ -66,8 +66,12 @@ type sharedMeta struct{ *walMeta }
 
 func (sharedMeta) Close() error { return nil }
 
-// reopen exchanges the WAL for what is on disk. The caller holds changes.
+// reopen exchanges the WAL for what is on disk. The caller holds changes. An append that failed, and is not taken back
+// yet, would be found there: raft was told that it is not, and what it appends next would not follow.
 func (l *segmentLog) reopen() error {
+	if err := l.files.takeBack(); err != nil {
+		return err
+	}
 	fresh, err := l.open()
 	if err != nil {
 		return fmt.Errorf("open the log again: %w", err)

@@ -242,6 +242,57 @@ func TestSegmentLog_takesBackAnAppendThatFailed(t *testing.T) {
 	}
 }
 
+// An append fails and cannot be taken back, then a cut fails, so that the log is opened anew.
+func TestSegmentLog_takesBackAnAppendThatFailedBeforeItIsOpenedAnew(t *testing.T) {
+	dir, disk := t.TempDir(), newCachedDisk(t)
+	l := openSettled(t, dir, disk)
+	for i := range uint64(8) {
+		store(t, l, randomEntry(i+1, 1, 1000))
+	}
+	disk.inTurn(failsAndRefuses)
+	if err := l.StoreLogs([]*raft.Log{randomEntry(9, 1, 100), randomEntry(10, 1, 100)}); !errors.Is(err, syscall.EIO) {
+		t.Fatalf("stored with %v", err)
+	}
+	if err := l.meta.BoltMetaDB.Close(); err != nil { // opened again by Load
+		t.Fatal(err)
+	}
+	if err := l.DeleteRange(1, 3); err == nil {
+		t.Fatal("cut though it could not be recorded")
+	}
+	next := randomEntry(9, 2, 50)
+	if err := l.StoreLog(next); !errors.Is(err, syscall.EIO) {
+		t.Errorf("stored with %v", err)
+	}
+	if last, err := l.LastIndex(); err != nil || last != 8 {
+		t.Errorf("the log ends at entry %d, want 8: %v", last, err)
+	}
+	disk.refuses = false
+	store(t, l, next)
+	endsAs(t, l, next)
+	if err := l.Close(); err != nil {
+		t.Fatal(err)
+	}
+	endsAs(t, openSettled(t, dir, disk), next)
+}
+
+// The file in which it lies goes with the log that a snapshot replaces.
+func TestSegmentLog_takesBackNothingInAFileThatIsGone(t *testing.T) {
+	dir, disk := t.TempDir(), newCachedDisk(t)
+	l := openSettled(t, dir, disk)
+	store(t, l, randomEntry(1, 1, 1000))
+	disk.inTurn(failsAndRefuses)
+	if err := l.StoreLog(randomEntry(2, 1, 100)); !errors.Is(err, syscall.EIO) {
+		t.Fatalf("stored with %v", err)
+	}
+	if err := l.DeleteRange(1, 1); err != nil {
+		t.Fatal(err)
+	}
+	disk.refuses = false
+	next := randomEntry(9, 2, 50)
+	store(t, l, next)
+	endsAs(t, l, next)
+}
+
 // Power is lost in the middle of an append, and again in the middle of one that began where a shorter one ended. A
 // start leaves out what nobody was told of; what is left of it must be neither damage at the next, nor the end of the second.
 func TestSegmentLog_clearsWhatAPowerLossLeft(t *testing.T) {

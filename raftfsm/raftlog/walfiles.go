@@ -34,6 +34,7 @@ type walFiles struct {
 
 	mu     sync.Mutex
 	opened []io.Closer // while a log is being opened, nil otherwise
+	failed *walFile    // that has an append to be taken back, nil if none has
 }
 
 // Create makes a segment whole or not at all: the name of half a one would be
@@ -132,12 +133,11 @@ type walFile struct {
 	types.WritableFile
 	files    *walFiles
 	from, to int64 // what was written since the last sync
-	failed   bool
 }
 
 func (w *walFile) WriteAt(b []byte, at int64) (int, error) {
-	if err := w.takeBack(); err != nil {
-		return 0, fmt.Errorf("take back an append that failed: %w", err)
+	if err := w.files.takeBack(); err != nil {
+		return 0, err
 	}
 	n, err := w.write(b, at)
 	if w.files.giveUpReserve(err) {
@@ -169,17 +169,45 @@ func (w *walFile) note(err error) error {
 	if err == nil {
 		return nil
 	}
-	w.failed = true
-	if again := w.takeBack(); again != nil {
-		w.files.logger.Debug("an append that failed is not taken back yet", "error", again)
+	w.files.setFailed(w)
+	if again := w.files.takeBack(); again != nil {
+		w.files.logger.Debug("the log is not yet as it was", "error", again)
 	}
 	return err
 }
 
-func (w *walFile) takeBack() error {
-	if !w.failed {
+// takeBack takes an append back that failed and was not yet. Of all files only the newest is written, so there is one at most.
+func (f *walFiles) takeBack() error {
+	f.mu.Lock()
+	w := f.failed
+	f.mu.Unlock()
+	if w == nil {
 		return nil
 	}
+	if err := w.takeBack(); err != nil {
+		return fmt.Errorf("take back an append that failed: %w", err)
+	}
+	f.setFailed(nil)
+	return nil
+}
+
+// Close forgets what is not taken back: raft-wal closes a file that is written with the log, or to remove it.
+func (w *walFile) Close() error {
+	w.files.mu.Lock()
+	if w.files.failed == w {
+		w.files.failed = nil
+	}
+	w.files.mu.Unlock()
+	return w.WritableFile.Close()
+}
+
+func (f *walFiles) setFailed(w *walFile) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.failed = w
+}
+
+func (w *walFile) takeBack() error {
 	if err := clearBytes(w.WritableFile, w.from, w.to-w.from); err != nil {
 		return err
 	}
@@ -187,7 +215,7 @@ func (w *walFile) takeBack() error {
 	if err := cmp.Or(w.WritableFile.Sync(), disk.SyncDir(w.files.dir)); err != nil {
 		return err
 	}
-	w.from, w.to, w.failed = 0, 0, false
+	w.from, w.to = 0, 0
 	return nil
 }
 
