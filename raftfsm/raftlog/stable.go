@@ -2,6 +2,7 @@ package raftlog
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/binary"
 	"errors"
 	"fmt"
@@ -19,6 +20,7 @@ import (
 	raftboltdb "github.com/hashicorp/raft-boltdb/v2"
 	"go.etcd.io/bbolt"
 	berrors "go.etcd.io/bbolt/errors"
+	"golang.org/x/sys/unix"
 )
 
 // StableFile holds term and vote, and is the lock of the directory.
@@ -58,7 +60,10 @@ type Stable struct {
 func OpenStable(dir string) (*Stable, error) {
 	path := filepath.Join(dir, StableFile)
 	s := &Stable{level: func() storage.Level { return storage.LevelOne }, turn: make(chan struct{}, 1)}
-	err := checkBolt(path)
+	err := makeBolt(path)
+	if err == nil {
+		err = checkBolt(path)
+	}
 	if err == nil {
 		s.BoltStore, err = raftboltdb.New(raftboltdb.Options{Path: path, BoltOptions: &bbolt.Options{Timeout: lockTimeout}})
 	}
@@ -216,14 +221,10 @@ func readPromises(path string, s *raftboltdb.BoltStore) (p promises, err error) 
 // checkBolt checks the frame of a bbolt file, which is closed, and makes durable what is in it: a vote whose process was
 // killed before it was synced may be in memory alone, and Raft repeats it. bbolt would go back to the
 // commit before where the last meta page is damaged: to another vote, or another list of
-// segments. What is not there, or empty, was about to be made; where it must be there is
+// segments. What is not there, or empty, was about to be made (makeBolt); where it must be there is
 // known to package member.
 func checkBolt(path string) error {
-	stat, err := os.Stat(path)
-	if errors.Is(err, fs.ErrNotExist) || err == nil && stat.Size() == 0 {
-		return nil
-	}
-	if err != nil {
+	if is, err := isMade(path); !is || err != nil {
 		return err
 	}
 	db, err := disk.OpenCheckedBolt(path, 2, readOnly())
@@ -231,6 +232,54 @@ func checkBolt(path string) error {
 		return damaged(err)
 	}
 	return errors.Join(db.Close(), disk.SyncFile(path))
+}
+
+// makeBolt makes a bbolt file that is not there, or empty: beside its place, so that it is there whole or not at all. On a full
+// disk, or when the process ends, bbolt leaves less than its first pages, which would pass for damage. What is made is locked
+// until it is in its place: no other process may put its own there, where the first has it open by then.
+func makeBolt(path string) (err error) {
+	if is, err := isMade(path); is || err != nil {
+		return err
+	}
+	fresh, err := os.OpenFile(path+".new", os.O_RDWR|os.O_CREATE, 0o600)
+	if err != nil {
+		return err
+	}
+	defer fresh.Close() // bbolt closes it, too, and has synced it
+	if err := unix.Flock(int(fresh.Fd()), unix.LOCK_EX|unix.LOCK_NB); errors.Is(err, unix.EWOULDBLOCK) {
+		return fmt.Errorf("%w: %s", storage.ErrInUse, path)
+	} else if err != nil {
+		return fmt.Errorf("lock %s: %w", fresh.Name(), err)
+	}
+	// Whoever had the lock may have put it in its place meanwhile.
+	locked, err := fresh.Stat()
+	if err != nil {
+		return err
+	}
+	if named, err := os.Stat(fresh.Name()); err != nil || !os.SameFile(locked, named) {
+		return fmt.Errorf("%w: %s", storage.ErrInUse, path)
+	}
+	if is, err := isMade(path); is || err != nil {
+		return err
+	}
+	if err := fresh.Truncate(0); err != nil {
+		return err
+	}
+	db, err := bbolt.Open(fresh.Name(), 0o600, &bbolt.Options{OpenFile: func(string, int, os.FileMode) (*os.File, error) { return fresh, nil }})
+	if err != nil {
+		return err
+	}
+	err = cmp.Or(os.Rename(fresh.Name(), path), disk.SyncDir(filepath.Dir(path)))
+	return errors.Join(err, db.Close())
+}
+
+// isMade reports whether there is something in a file.
+func isMade(path string) (bool, error) {
+	stat, err := os.Stat(path)
+	if errors.Is(err, fs.ErrNotExist) {
+		return false, nil
+	}
+	return err == nil && stat.Size() > 0, err
 }
 
 // A Schedule is the schedule beside a log, which stands for all that the log has

@@ -78,12 +78,16 @@ func Open(cfg Config) (*Store, error) {
 		return nil, fmt.Errorf("create log directory: %w", err)
 	}
 	if cfg.Kind == BoltDB {
-		if err := checkBolt(filepath.Join(dir, File(BoltDB))); err != nil {
+		path := filepath.Join(dir, File(BoltDB))
+		if err := makeBolt(path); err != nil {
+			return nil, fmt.Errorf("open log: %w", err)
+		}
+		if err := checkBolt(path); err != nil {
 			return nil, fmt.Errorf("open log: %w", err)
 		}
 		// The array freelist makes every append slower after a truncation.
 		options := &bbolt.Options{Timeout: lockTimeout, FreelistType: bbolt.FreelistMapType}
-		s, err := raftboltdb.New(raftboltdb.Options{Path: filepath.Join(dir, File(cfg.Kind)), BoltOptions: options})
+		s, err := raftboltdb.New(raftboltdb.Options{Path: path, BoltOptions: options})
 		if err != nil {
 			return nil, fmt.Errorf("open log: %w", err)
 		}

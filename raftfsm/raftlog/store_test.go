@@ -2,6 +2,11 @@ package raftlog
 
 import (
 	"errors"
+	"io"
+	"io/fs"
+	"os"
+	"os/exec"
+	"path/filepath"
 	"strings"
 	"syscall"
 	"testing"
@@ -10,6 +15,7 @@ import (
 	"github.com/carillonmq/carillon/storage"
 	"github.com/hashicorp/raft"
 	"go.uber.org/goleak"
+	"golang.org/x/sys/unix"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -32,6 +38,68 @@ func (l *failingLog) DeleteRange(from, to uint64) error {
 		return l.cuts
 	}
 	return l.LogStore.DeleteRange(from, to)
+}
+
+// A first start finds the disk full before all pages of a file are written, or ends then. The next starts as well as a first.
+func TestOpen_makesItsFilesWholeOrNotAtAll(t *testing.T) {
+	const childEnv = "CARILLON_TEST_SMALL_FILES"
+	if os.Getenv(childEnv) == "" { // files of this process must not be cut off
+		cmd := exec.Command(os.Args[0], "-test.run=^TestOpen_makesItsFilesWholeOrNotAtAll$")
+		cmd.Env = append(os.Environ(), childEnv+"=1")
+		if out, err := cmd.CombinedOutput(); err != nil {
+			t.Errorf("%v\n%s", err, out)
+		}
+		return
+	}
+	for _, kind := range []string{BoltDB, WAL} {
+		for path, open := range map[string]func(dir string) (io.Closer, error){
+			StableFile: func(dir string) (io.Closer, error) { return OpenStable(dir) },
+			filepath.Join(kind, File(kind)): func(dir string) (io.Closer, error) {
+				return Open(Config{Dir: dir, Kind: kind, SegmentSize: 4096, Logger: quiet()})
+			},
+		} {
+			dir := t.TempDir()
+			for _, size := range []uint64{0, 4096, 8192, 12_288} {
+				if err := withFileSize(t, size, func() error { _, err := open(dir); return err }); err == nil {
+					t.Errorf("%s: made with %d bytes for a file", path, size)
+				}
+				if _, err := os.Stat(filepath.Join(dir, path)); !errors.Is(err, fs.ErrNotExist) {
+					t.Errorf("%s: with %d bytes for a file half of it is there: %v", path, size, err)
+				}
+			}
+			for _, name := range []string{path + ".new", path + ".tmp"} { // ours, and raft-wal's
+				if err := os.WriteFile(filepath.Join(dir, name), make([]byte, 8192), 0o600); err != nil {
+					t.Fatal(err)
+				}
+			}
+			s, err := open(dir)
+			if err != nil {
+				t.Errorf("%s: %v", path, err)
+				continue
+			}
+			if err := s.Close(); err != nil {
+				t.Error(err)
+			}
+		}
+	}
+}
+
+// withFileSize calls do while no file may get larger than size.
+func withFileSize(t *testing.T, size uint64, do func() error) error {
+	t.Helper()
+	var before unix.Rlimit
+	if err := unix.Getrlimit(unix.RLIMIT_FSIZE, &before); err != nil {
+		t.Fatal(err)
+	}
+	if err := unix.Setrlimit(unix.RLIMIT_FSIZE, &unix.Rlimit{Cur: size, Max: before.Max}); err != nil {
+		t.Fatal(err)
+	}
+	defer func() {
+		if err := unix.Setrlimit(unix.RLIMIT_FSIZE, &before); err != nil {
+			t.Fatal(err)
+		}
+	}()
+	return do()
 }
 
 // Raft tries a failed append again, but not from the end that a cut has left, and
