@@ -80,6 +80,7 @@ func (r *reach) watch(ctx context.Context, report *report.Report) error {
 			return ctx.Err()
 		case <-report.KafkaHeard():
 		case <-here.roomMayReturn():
+		case <-here.silenceLasts(patience): // a look at a Kafka that drops what it is sent takes seconds
 		}
 		lack, fit := here.look()
 		lasts := lack.lasts()
@@ -148,6 +149,15 @@ func (f *fitness) roomMayReturn() <-chan time.Time {
 		return nil
 	}
 	return time.After(lookForRoom)
+}
+
+// silenceLasts returns what wakes when Kafka has been silent for so long, nil when it answers or has been for longer.
+func (f *fitness) silenceLasts(patience time.Duration) <-chan time.Time {
+	silent, _ := f.report.Kafka()
+	if silent == 0 || silent >= patience {
+		return nil
+	}
+	return time.After(patience - silent)
 }
 
 func (l lack) lasts() time.Duration { return max(l.silent, l.cramped) }

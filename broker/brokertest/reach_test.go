@@ -31,10 +31,10 @@ func TestReach_movesLeadershipToAMemberThatKafkaAnswers(t *testing.T) {
 			onThree(t, func(c *Cluster, p *player) {
 				first := c.leader()
 				c.network.set(broken, first.member.ID, kafkaHost)
-				time.Sleep(25 * time.Second)
+				time.Sleep(15 * time.Second)
 				second := c.leader()
 				if second == first {
-					t.Fatalf("%s still leads 25 s after Kafka fell silent to it: %v", first.member.ID, first.broker.Status().Problems)
+					t.Fatalf("%s still leads 15 s after Kafka fell silent to it: %v", first.member.ID, first.broker.Status().Problems)
 				}
 				if pending := second.broker.Status().Pending; pending != 0 {
 					t.Errorf("%d messages wait with the new leader", pending)
@@ -119,7 +119,7 @@ func TestReach_movesLeadershipToAMemberWithRoom(t *testing.T) {
 		time.Sleep(20 * time.Second)
 		second := c.leader()
 		if second == first {
-			t.Fatalf("%s still leads 20 s after its disk was full: %v", first.member.ID, first.broker.Status().Problems)
+			t.Fatalf("%s still leads 15 s after its disk was full: %v", first.member.ID, first.broker.Status().Problems)
 		}
 		if pending := second.broker.Status().Pending; pending != 30 {
 			t.Errorf("%d messages wait with the new leader, want the 30 that the old one had no room for", pending)
