@@ -31,6 +31,8 @@ type Bundle struct {
 	ClientCA    *x509.CertPool   // nil: who dials needs no certificate
 	// Expiry is when the first of the certificates that this side shows ends; zero: none is shown.
 	Expiry time.Time
+	// overdue is when the first of them should have been replaced at the latest.
+	overdue time.Time
 }
 
 // Files are those that a Bundle is read from, in the order that Read takes their texts.
@@ -65,7 +67,7 @@ func (p Paths) Read(texts [][]byte) (b Bundle, err error) {
 		if err != nil {
 			return Bundle{}, fmt.Errorf("%s and %s: %w: name a certificate and its key, PEM and not encrypted", p.Cert, p.Key, err)
 		}
-		if b.Expiry, err = p.validity(texts[0]); err != nil {
+		if b.Expiry, b.overdue, err = p.validity(texts[0]); err != nil {
 			return Bundle{}, err
 		}
 		b.Certificate, texts = &pair, texts[2:]
@@ -143,25 +145,46 @@ func (b Bundle) CheckSigned(p Paths) error {
 	return nil
 }
 
-// validity returns when the first certificate of the chain ends.
-func (p Paths) validity(text []byte) (expiry time.Time, err error) {
+// renewWithin is the time before a certificate ends in which there should be a new one, or a quarter of its own time if
+// that is less: those of an authority that renews them every day are not always late.
+const renewWithin = 7 * 24 * time.Hour
+
+// Ending returns what is wrong with the certificates that this side shows, which the path names, once they end soon or
+// have ended; "": nothing. What was valid when it was read stays in force.
+func (b Bundle) Ending(path string, now time.Time) string {
+	switch at := b.Expiry.UTC().Format(time.RFC3339); {
+	case now.Before(b.overdue):
+		return ""
+	case now.After(b.Expiry):
+		return fmt.Sprintf("%s: the certificate ended at %s, and who dials refuses it: put a new one and its key in their places", path, at)
+	default:
+		return fmt.Sprintf("%s: the certificate ends at %s, and who dials refuses it then: put a new one and its key in their places", path, at)
+	}
+}
+
+// validity returns when the first certificate of the chain ends, and when the first is overdue.
+func (p Paths) validity(text []byte) (expiry, overdue time.Time, err error) {
 	chain, err := readChain(p.Cert, text)
 	if err != nil {
-		return time.Time{}, err
+		return time.Time{}, time.Time{}, err
 	}
 	for _, c := range chain {
 		now := time.Now()
 		if now.Before(c.NotBefore) {
-			return time.Time{}, fmt.Errorf("%s: the certificate of %q is valid from %s on only: correct this machine's clock, or name another", p.Cert, c.Subject, c.NotBefore.UTC().Format(time.RFC3339))
+			return time.Time{}, time.Time{}, fmt.Errorf("%s: the certificate of %q is valid from %s on only: correct this machine's clock, or name another", p.Cert, c.Subject, c.NotBefore.UTC().Format(time.RFC3339))
 		}
 		if now.After(c.NotAfter) {
-			return time.Time{}, fmt.Errorf("%s: the certificate of %q ended at %s: put a new one in its place", p.Cert, c.Subject, c.NotAfter.UTC().Format(time.RFC3339))
+			return time.Time{}, time.Time{}, fmt.Errorf("%s: the certificate of %q ended at %s: put a new one in its place", p.Cert, c.Subject, c.NotAfter.UTC().Format(time.RFC3339))
 		}
 		if expiry.IsZero() || c.NotAfter.Before(expiry) {
 			expiry = c.NotAfter
 		}
+		late := c.NotAfter.Add(-min(renewWithin, c.NotAfter.Sub(c.NotBefore)/4))
+		if overdue.IsZero() || late.Before(overdue) {
+			overdue = late
+		}
 	}
-	return expiry, nil
+	return expiry, overdue, nil
 }
 
 func readPool(path string, text []byte) (*x509.CertPool, error) {

@@ -85,6 +85,25 @@ func TestBundle_refusesWhatIsHalfWritten(t *testing.T) {
 	})
 }
 
+// A certificate for long is late in its last week, one for a short time in the last quarter of it.
+func TestBundle_tellsOfItsEndInTime(t *testing.T) {
+	inSite(t, func(s *site) {
+		ca := s.authority("ours")
+		for lasts, late := range map[time.Duration]time.Duration{300 * 24 * time.Hour: 7 * 24 * time.Hour, 23 * time.Hour: 6 * time.Hour} {
+			b, err := s.write("n1", ca, s.issue(ca, lasts, "n1")).ReadFiles()
+			if err != nil {
+				t.Fatal(err)
+			}
+			ends := time.Now().Add(lasts)
+			for before, want := range map[time.Duration]string{late + time.Minute: "", late - time.Minute: "x: the certificate ends at ", -time.Minute: "x: the certificate ended at "} {
+				if got := b.Ending("x", ends.Add(-before)); !strings.HasPrefix(got, want) || (got == "") != (want == "") {
+					t.Errorf("of %v, %v before its end: %q, want %q", lasts, before, got, want)
+				}
+			}
+		}
+	})
+}
+
 // Nodes that cannot be members to each other had better not start.
 func TestBundle_refusesToShowWhatNoNodeTakesForTheMember(t *testing.T) {
 	inSite(t, func(s *site) {

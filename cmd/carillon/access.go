@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"log/slog"
 	"net"
+	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 	"golang.org/x/sync/errgroup"
@@ -146,7 +147,7 @@ func hostOf(address string) string {
 }
 
 // watchCerts watches certificates, of which this node shows one that is issued to one of
-// the names, and shows when they end. What the others would not take of it among nodes is refused, too: once in force
+// the names, and tells when they end. What the others would not take of it among nodes is refused, too: once in force
 // it would cut this node off, or all of them one after the other.
 func watchCerts(w *watched, key string, paths certs.Paths, names []string, amongNodes bool) (*reload.Keeper[certs.Bundle], error) {
 	keeper, err := watch(w, key, paths.Files(), func(texts [][]byte) (certs.Bundle, error) {
@@ -170,7 +171,34 @@ func watchCerts(w *watched, key string, paths certs.Paths, names []string, among
 		Help:        "When the first of the certificates ends that this node shows, in seconds since 1970; the key names their file.",
 		ConstLabels: prometheus.Labels{"key": key},
 	}, func() float64 { return float64(keeper.InForce().Expiry.Unix()) }))
+	ending := func() string {
+		if problem := keeper.InForce().Ending(paths.Cert, time.Now()); problem != "" {
+			return key + ": " + problem
+		}
+		return ""
+	}
+	w.problems = append(w.problems, ending)
+	w.runs = append(w.runs, func(ctx context.Context) error { return tellWhenItBegins(ctx, ending, w.log) })
 	return keeper, nil
+}
+
+// tellWhenItBegins logs a problem once, and again when it becomes another, until ctx ends. It returns nil then.
+func tellWhenItBegins(ctx context.Context, problem func() string, log *slog.Logger) error {
+	tick := time.NewTicker(time.Minute)
+	defer tick.Stop()
+	told := ""
+	for {
+		text := problem()
+		if text != "" && text != told {
+			log.Warn("certificate ends", "problem", text)
+		}
+		told = text
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-tick.C:
+		}
+	}
 }
 
 // callers returns who may use the API of the node. Without tokens it is anybody who reaches

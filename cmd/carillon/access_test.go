@@ -159,3 +159,44 @@ func TestCertificates_thatPeersRefuseKeepANodeFromStarting(t *testing.T) {
 		})
 	}
 }
+
+// One that is in force is judged again as time passes: it is a problem before it ends, and stays one until it is replaced.
+func TestCertificates_thatEndAreAProblem(t *testing.T) {
+	inSite(t, func(s *site) {
+		ca := s.authority()
+		s.write("ca.pem", ca.Cert)
+		s.shows(ca, 22*time.Minute) // and the hour before: the last 20 minutes and a half are late
+		ends := time.Now().Add(22 * time.Minute)
+		if err := s.start(); err != nil {
+			t.Fatal(err)
+		}
+		told := func(what, says string, lines int) {
+			t.Helper()
+			problems := s.trouble()
+			want := []string{"raft.tls: " + s.path("n1.pem") + ": the certificate " + says, "api.tls: " + s.path("n1.pem") + ": the certificate " + says}
+			for i, problem := range problems {
+				if says == "" || len(problems) != len(want) || !strings.HasPrefix(problem, want[i]) {
+					t.Errorf("%s: problem %q, want %q", what, problem, says)
+				}
+			}
+			if says != "" && len(problems) == 0 {
+				t.Errorf("%s: no problem, want %q", what, says)
+			}
+			if n := s.logs("level=WARN", "certificate ends", "n1.pem"); n != lines {
+				t.Errorf("%s: %d lines, want %d:\n%s", what, n, lines, &s.log)
+			}
+		}
+		told("at first", "", 0)
+		time.Sleep(time.Minute)
+		told("before the last quarter", "", 0)
+		time.Sleep(2 * time.Minute)
+		told("in the last quarter", "ends at "+ends.UTC().Format(time.RFC3339)+", and who dials refuses it then: put a new one", 2)
+		time.Sleep(18 * time.Minute)
+		told("just before its end", "ends at ", 2)
+		time.Sleep(3 * time.Minute)
+		told("after its end", "ended at "+ends.UTC().Format(time.RFC3339)+", and who dials refuses it: put a new one", 4)
+		s.shows(ca, 24*time.Hour)
+		time.Sleep(time.Minute)
+		told("a new one", "", 4)
+	})
+}

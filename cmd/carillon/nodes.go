@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"crypto/tls"
+	"crypto/x509"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -150,6 +151,7 @@ func (n nodes) explain(address string, err error) error {
 	var problem *client.Problem
 	var foreign *json.UnmarshalTypeError
 	var untrusted *tls.CertificateVerificationError
+	var invalid x509.CertificateInvalidError
 	var plain tls.RecordHeaderError
 	var explained *remedyError
 	switch {
@@ -166,6 +168,13 @@ func (n nodes) explain(address string, err error) error {
 		return err
 	case errors.As(err, &foreign):
 		err = fmt.Errorf("what answers at %s is no node, or one of another version of carillon, use that: %w", address, err)
+	case errors.As(err, &invalid) && invalid.Reason == x509.Expired: // or not valid yet, which has no other reason
+		c := invalid.Cert
+		if time.Now().Before(c.NotBefore) {
+			err = fmt.Errorf("the certificate of %s, by which %s is to be known, is valid from %s on only, correct this machine's clock, or wait: %w", c.Subject, address, c.NotBefore.UTC().Format(time.RFC3339), err)
+		} else {
+			err = fmt.Errorf("the certificate of %s, by which %s is to be known, ended at %s, have it renewed: %w", c.Subject, address, c.NotAfter.UTC().Format(time.RFC3339), err)
+		}
 	case errors.As(err, &untrusted):
 		err = fmt.Errorf("the certificate of what answers at %s is not trusted, name who signed it with --ca-file, and the node by a host that the certificate is issued to: %w", address, err)
 	case errors.As(err, &plain):

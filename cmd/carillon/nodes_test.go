@@ -2,14 +2,18 @@ package main
 
 import (
 	"context"
+	"crypto/tls"
 	"errors"
 	"fmt"
 	"io"
+	"log"
 	"net"
 	"net/http"
 	"net/http/httptest"
 	"net/http/httptrace"
 	"net/url"
+	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"syscall"
@@ -18,6 +22,7 @@ import (
 	"time"
 
 	"github.com/carillonmq/carillon/broker/api"
+	"github.com/carillonmq/carillon/broker/certs"
 )
 
 // What comes of a node decides whether the next one is asked.
@@ -75,6 +80,58 @@ func TestNodes_areAskedInTurn(t *testing.T) {
 				})
 			})
 		}
+	}
+}
+
+// Who signed it is not what is wrong with a certificate that has ended.
+func TestVerbs_sayThatACertificateHasEnded(t *testing.T) {
+	for lag, want := range map[time.Duration]string{
+		-48 * time.Hour: ", ended at ",
+		48 * time.Hour:  " on only, correct this machine's clock, or wait: ",
+		0:               "",
+	} {
+		at := time.Now().Add(lag)
+		ca, err := certs.NewAuthority("ours", time.Now().Add(-240*time.Hour), 480*time.Hour)
+		if err != nil {
+			t.Fatal(err)
+		}
+		pair, err := ca.Issue([]string{"127.0.0.1"}, at, time.Hour)
+		if err != nil {
+			t.Fatal(err)
+		}
+		shown, err := tls.X509KeyPair(pair.Cert, pair.Key)
+		if err != nil {
+			t.Fatal(err)
+		}
+		trusted := filepath.Join(t.TempDir(), "ca.pem")
+		if err := os.WriteFile(trusted, ca.Cert, 0o600); err != nil {
+			t.Fatal(err)
+		}
+		node := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			io.WriteString(w, `{"node":"n2","state":"leader","leader":"n2","term":1}`)
+		}))
+		node.TLS = &tls.Config{Certificates: []tls.Certificate{shown}}
+		node.Config.ErrorLog = log.New(io.Discard, "", 0) // handshakes that clients end
+		node.StartTLS()
+		verbs := []string{"status", "list"}
+		if want == "" {
+			verbs = verbs[:1] // the other would wait for an answer that this node does not know
+		}
+		for _, verb := range verbs {
+			var out strings.Builder
+			args := append(strings.Fields(verb), "--api", strings.TrimPrefix(node.URL, "https://"), "--ca-file", trusted)
+			run(t.Context(), args, strings.NewReader(""), &out, &out)
+			if want == "" {
+				if strings.Contains(out.String(), "certificate") {
+					t.Errorf("%s of one that is valid: %s", verb, out.String())
+				}
+				continue
+			}
+			if !strings.Contains(out.String(), "carillon: the certificate of CN=127.0.0.1, by which 127.0.0.1:") || !strings.Contains(out.String(), want) || strings.Contains(out.String(), "--ca-file") {
+				t.Errorf("%s of one of %v: %s, want %q", verb, at, out.String(), want)
+			}
+		}
+		node.Close()
 	}
 }
 
