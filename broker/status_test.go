@@ -31,6 +31,7 @@ func follower() node.Status {
 func TestReady_saysWhyNot(t *testing.T) {
 	running, starting := report.New(), report.New()
 	running.SetRunning()
+	running.SetLag(new(int64))
 	leads := func(s *node.Status) { s.State, s.Leader = "leader", "n2" }
 	for _, test := range []struct {
 		what   string

@@ -25,6 +25,30 @@ func onThree(t *testing.T, play func(c *Cluster, p *player)) {
 	})
 }
 
+// Who waits until a new cluster is ready, and produces then, must not find that counted as older than the cluster.
+func TestReady_whenTheDelayTopicsWereLookedAt(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := newCluster(t, parseArguments([]string{"nodes=1"}))
+		defer c.stop()
+		p := &player{Cluster: c, start: time.Now()}
+		c.must(p.createTopic("orders.delay", arguments{}))
+		n := c.nodes[0]
+		c.network.set(silent, n.member.ID, kafkaHost)
+		c.must(p.each("all", (*node).start, func(n *node) bool { return !n.running() }))
+		time.Sleep(7 * time.Second)
+		if err := n.broker.Ready(); err == nil || !strings.Contains(err.Error(), "not looked at the delay topics yet") {
+			t.Errorf("ready: %v, though nothing is known of the delay topics", err)
+		}
+		c.network.set(open, n.member.ID, kafkaHost)
+		for n.broker.Ready() != nil {
+			time.Sleep(time.Millisecond)
+		}
+		if len(n.raft().Store().State().Positions) == 0 {
+			t.Error("ready, and no partition has a position")
+		}
+	})
+}
+
 func TestReach_movesLeadershipToAMemberThatKafkaAnswers(t *testing.T) {
 	for name, broken := range map[string]linkState{"cut": cut, "silent": silent} {
 		t.Run(name, func(t *testing.T) {
