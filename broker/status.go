@@ -266,11 +266,12 @@ func (b *Broker) ready(n node.Status) error {
 	if report == nil || !report.Read().Running {
 		return errors.New("leader: the term is not running yet")
 	}
-	if report.Read().Lag == nil && !b.node.Store().State().Surveyed {
+	silent, _ := report.Kafka()
+	if silent == 0 && report.Read().Lag == nil && !b.node.Store().State().Surveyed {
 		// What whoever waits for this produces next is to count as newer than the cluster.
 		return errors.New("leader: it has not looked at the delay topics yet, for the first time of this cluster")
 	}
-	if silent, _ := report.Kafka(); silent >= reachPatience {
+	if silent >= reachPatience {
 		return fmt.Errorf("leader: Kafka has not answered for %v", silent.Round(time.Second))
 	}
 	if b.clock.State().Stopped {

@@ -14,7 +14,6 @@ import (
 	"encoding/json"
 	"encoding/pem"
 	"errors"
-	"fmt"
 	"log/slog"
 	"maps"
 	"net/http"
@@ -25,7 +24,6 @@ import (
 	"sync"
 	"testing"
 	"time"
-	"unicode/utf8"
 
 	"github.com/go-jose/go-jose/v4"
 	"github.com/google/go-cmp/cmp"
@@ -329,21 +327,6 @@ func TestFetch_saysWhatIsWrongWithTheIssuer(t *testing.T) {
 		if _, err := i.Check(sign(t, jose.RS256, "r", keys[jose.RS256].key, a.claims(nil))); !errors.Is(err, access.ErrIssuerAway) {
 			t.Errorf("%s: %v", what, err)
 		}
-	}
-}
-
-// An issuer behind a proxy answers with a page, which names the request.
-func TestTell_saysLittleOfAPage(t *testing.T) {
-	var log bytes.Buffer
-	i := &Issuer{log: slog.New(slog.NewTextHandler(&log, nil))}
-	for request := range 3 {
-		i.tell(fmt.Errorf("503 Service Unavailable: <html>%s\nrequest %d", strings.Repeat("ü", 1<<20), request))
-	}
-	if problem := i.Problem(); len(problem) > 2*mostShown || !utf8.ValidString(problem) || !strings.Contains(problem, "503 Service Unavailable: <html>ü") {
-		t.Errorf("the problem has %d bytes: %.300s", len(problem), problem)
-	}
-	if lines := strings.Count(log.String(), "\n"); lines != 1 || log.Len() > 4*mostShown {
-		t.Errorf("%d lines of %d bytes for one cause", lines, log.Len())
 	}
 }
 
