@@ -7,6 +7,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -22,8 +23,26 @@ type site struct {
 	t      *testing.T
 	dir    string
 	config config.Config
-	log    bytes.Buffer
+	log    lockedBuffer
 	watched
+}
+
+// A lockedBuffer is written by the node's goroutines and read by the test.
+type lockedBuffer struct {
+	mu   sync.Mutex
+	text bytes.Buffer
+}
+
+func (b *lockedBuffer) Write(text []byte) (int, error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.text.Write(text)
+}
+
+func (b *lockedBuffer) String() string {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.text.String()
 }
 
 func inSite(t *testing.T, then func(s *site)) {
