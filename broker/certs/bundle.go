@@ -11,7 +11,6 @@ import (
 	"errors"
 	"fmt"
 	"net"
-	"regexp"
 	"time"
 
 	"github.com/carillonmq/carillon/broker/reload"
@@ -199,19 +198,16 @@ func readPool(path string, text []byte) (*x509.CertPool, error) {
 	return pool, nil
 }
 
-// pemBegin is how a block begins, where one may.
-var pemBegin = regexp.MustCompile(`(?m)^-----BEGIN `)
-
-// readChain returns the certificates in a PEM text, one at least. It refuses a text with a block that cannot be read: one
-// that is read while it is written would be taken for all there is, and the authorities behind the first be missing.
+// readChain returns the certificates in a PEM text, one at least.
 func readChain(path string, text []byte) (chain []*x509.Certificate, err error) {
-	begun, blocks := len(pemBegin.FindAllIndex(text, -1)), 0
+	if err := reload.CheckPEM(text); err != nil {
+		return nil, fmt.Errorf("%s: %w", path, err)
+	}
 	for {
 		var block *pem.Block
 		if block, text = pem.Decode(text); block == nil {
 			break
 		}
-		blocks++
 		if block.Type != "CERTIFICATE" {
 			continue
 		}
@@ -220,9 +216,6 @@ func readChain(path string, text []byte) (chain []*x509.Certificate, err error) 
 			return nil, fmt.Errorf("%s: certificate %d: %w: put a sound one in its place", path, len(chain)+1, err)
 		}
 		chain = append(chain, c)
-	}
-	if blocks < begun {
-		return nil, fmt.Errorf("%s: %d of %d blocks of PEM can be read, as of a file that is half written: put a whole one in its place, written beside it and moved there", path, blocks, begun)
 	}
 	if len(chain) == 0 {
 		return nil, fmt.Errorf("%s holds no certificate: name a PEM file that begins with -----BEGIN CERTIFICATE-----", path)

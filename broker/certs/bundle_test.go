@@ -72,10 +72,10 @@ func TestBundle_refusesWhatIsHalfWritten(t *testing.T) {
 			{"whole", both, chain, ""},
 			{"whole, with comments", slices.Concat([]byte(commented), ours.Cert, []byte(commented), other.Cert, []byte(commented)), sound.Cert, ""},
 			{"whole, with a key", both, slices.Concat(sound.Cert, sound.Key), ""},
-			{"an authority that is cut", both[:len(both)-40], sound.Cert, "n1.ca: 1 of 2 blocks of PEM can be read"},
-			{"an authority of which a line is there", both[:len(ours.Cert)+30], sound.Cert, "n1.ca: 1 of 2 blocks"},
-			{"an authority in the middle", slices.Concat(ours.Cert[:len(ours.Cert)/2], []byte("\n"), other.Cert), sound.Cert, "n1.ca: 1 of 2 blocks"},
-			{"a chain that is cut", both, chain[:len(chain)-40], "n1.pem: 1 of 2 blocks of PEM can be read, as of a file that is half written: put a whole one"},
+			{"an authority that is cut", both[:len(both)-40], sound.Cert, "n1.ca: a block of PEM does not end"},
+			{"an authority of which a line is there", both[:len(ours.Cert)+30], sound.Cert, "n1.ca: a block of PEM does not end"},
+			{"an authority in the middle", slices.Concat(ours.Cert[:len(ours.Cert)/2], []byte("\n"), other.Cert), sound.Cert, "n1.ca: a block of PEM does not end"},
+			{"a chain that is cut", both, chain[:len(chain)-40], "n1.pem: a block of PEM does not end"},
 		} {
 			_, err := s.write("n1", Pair{Cert: test.ca}, Pair{test.shown, sound.Key}).ReadFiles()
 			if (err == nil) != (test.want == "") || err != nil && !strings.Contains(err.Error(), test.want) {

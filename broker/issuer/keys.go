@@ -20,6 +20,7 @@ import (
 	"github.com/go-jose/go-jose/v4"
 
 	"github.com/carillonmq/carillon/broker/access"
+	"github.com/carillonmq/carillon/broker/reload"
 )
 
 // keys are those of the issuer that check signatures. They do not change.
@@ -213,6 +214,9 @@ func (i *Issuer) client() (*http.Client, error) {
 		transport.TLSClientConfig.RootCAs = x509.NewCertPool()
 		if !transport.TLSClientConfig.RootCAs.AppendCertsFromPEM(text) {
 			return nil, fmt.Errorf("api.oidc.ca: %s has no certificate in PEM", i.config.CA)
+		}
+		if err := reload.CheckPEM(text); err != nil {
+			return nil, fmt.Errorf("api.oidc.ca: %s: %w", i.config.CA, err)
 		}
 	}
 	return &http.Client{Transport: bounded{transport}, CheckRedirect: func(next *http.Request, been []*http.Request) error {

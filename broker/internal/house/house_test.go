@@ -68,7 +68,7 @@ var rules = map[string]rule{
 	"broker/kafka/reach":            {ours: []string{"broker/config", "broker/reload", "raftfsm/repeats"}, big: []string{"github.com/twmb/franz-go"}},
 	"broker/access":                 {ours: []string{"broker/reload"}},
 	"broker/certs":                  {ours: []string{"broker/reload", "raftfsm/repeats"}},
-	"broker/issuer":                 {ours: []string{"broker/access"}, big: []string{"net/http", "github.com/coreos/go-oidc", "github.com/go-jose/"}},
+	"broker/issuer":                 {ours: []string{"broker/access", "broker/reload"}, big: []string{"net/http", "github.com/coreos/go-oidc", "github.com/go-jose/"}},
 	"broker/reload":                 {},
 	"broker/api":                    {ours: []string{"broker", "broker/access", "broker/bulk", "broker/config", "broker/deadletter", "broker/order", "broker/query", "client", "client/body", "client/head", "raftfsm", "raftfsm/repeats"}, big: []string{"net/http", "github.com/prometheus/", "github.com/danielgtaylor/huma"}},
 	"broker/brokertest":             {ours: []string{"*"}, big: big},

@@ -163,7 +163,7 @@ func TestAuthorities_areReadAgainAtEveryConnection(t *testing.T) {
 	if err := os.WriteFile(ca, whole[:len(whole)-40], 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if !security.config("kafka").RootCAs.Equal(old) || !strings.Contains(log.String(), "ends within a certificate") {
+	if !security.config("kafka").RootCAs.Equal(old) || !strings.Contains(log.String(), "a block of PEM does not end") {
 		t.Errorf("of a file that is being written what stands there is taken for all; logged:\n%s", &log)
 	}
 	log.Reset()

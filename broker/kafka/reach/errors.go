@@ -4,7 +4,6 @@ import "errors"
 
 var (
 	errNoCertificate = errors.New("the file holds no certificate")
-	errHalfWritten   = errors.New("the file ends within a certificate")
 	errMechanism     = errors.New("no such mechanism")
 	// errOtherKafka is why nothing is asked of a Kafka that is not the one that was used before.
 	errOtherKafka = errors.New("another Kafka answers")

@@ -1,11 +1,9 @@
 package reach
 
 import (
-	"bytes"
 	"context"
 	"crypto/tls"
 	"crypto/x509"
-	"encoding/pem"
 	"fmt"
 	"log/slog"
 	"net"
@@ -94,9 +92,8 @@ func readRoots(path string) (*x509.CertPool, error) {
 	if !roots.AppendCertsFromPEM(text) {
 		return nil, fmt.Errorf("kafka.tls.ca %q: %w: name a PEM file with the brokers' authority", path, errNoCertificate)
 	}
-	// It may be read while it is written: the authorities of the first half would be those that are in force.
-	if last, _ := pem.Decode(text[bytes.LastIndex(text, []byte("-----BEGIN ")):]); last == nil {
-		return nil, fmt.Errorf("kafka.tls.ca %q: %w: write the PEM file beside it and move it there", path, errHalfWritten)
+	if err := reload.CheckPEM(text); err != nil {
+		return nil, fmt.Errorf("kafka.tls.ca %q: %w", path, err)
 	}
 	return roots, nil
 }
