@@ -258,7 +258,7 @@ func (n *network) dial(host string) func(ctx context.Context, network, addr stri
 				if err != nil {
 					return nil, &net.OpError{Op: "dial", Net: nw, Err: err}
 				}
-				return &conn{Conn: c, network: n, link: l, closed: make(chan struct{})}, nil
+				return &conn{Conn: c, network: n, link: l, closed: make(chan struct{}), moved: make(chan struct{})}, nil
 			}
 			select {
 			case <-changed:
@@ -277,35 +277,43 @@ type conn struct {
 	once    sync.Once
 	closed  chan struct{}
 
+	held []byte // came while the link was silent, and the deadline passed before it spoke; the reader's alone
+
 	mu                  sync.Mutex
 	readUntil, writeEnd time.Time
+	moved               chan struct{} // is closed when a deadline moves
 }
 
+// Read returns what has come over the link. What was on the wire when it fell silent arrives later, be it for another Read than
+// the one that waited for it: bytes beside an error would be taken for an answer.
 func (c *conn) Read(b []byte) (int, error) {
-	n, err := c.Conn.Read(b)
-	if err != nil {
-		return n, err
+	n := len(c.held)
+	if n == 0 {
+		var err error
+		if n, err = c.Conn.Read(b); err != nil {
+			return n, err
+		}
+		c.held = append(c.held, b[:n]...)
 	}
-	c.mu.Lock()
-	until := c.readUntil
-	c.mu.Unlock()
-	return n, c.pass(c.network.reading, until) // what was on the wire when the link fell silent arrives later
+	if err := c.pass(c.network.reading, &c.readUntil); err != nil {
+		return 0, err
+	}
+	n = copy(b, c.held)
+	c.held = c.held[n:]
+	return n, nil
 }
 
 func (c *conn) Write(b []byte) (int, error) {
-	c.mu.Lock()
-	until := c.writeEnd
-	c.mu.Unlock()
-	if err := c.pass(c.network.state, until); err != nil {
+	if err := c.pass(c.network.state, &c.writeEnd); err != nil {
 		return 0, err
 	}
 	return c.Conn.Write(b)
 }
 
-// pass waits while the way is silent.
-func (c *conn) pass(state func(link) (linkState, <-chan struct{}), until time.Time) error {
+// pass waits while the way is silent, until its deadline.
+func (c *conn) pass(way func(link) (linkState, <-chan struct{}), until *time.Time) error {
 	for {
-		state, changed := state(c.link)
+		state, changed := way(c.link)
 		if state == open {
 			return nil
 		}
@@ -319,15 +327,21 @@ func (c *conn) pass(state func(link) (linkState, <-chan struct{}), until time.Ti
 	}
 }
 
-func (c *conn) await(changed <-chan struct{}, until time.Time) error {
+// await waits until the network has changed, or a deadline of the connection.
+func (c *conn) await(changed <-chan struct{}, until *time.Time) error {
+	c.mu.Lock()
+	at, moved := *until, c.moved
+	c.mu.Unlock()
 	var expired <-chan time.Time
-	if !until.IsZero() {
-		timer := time.NewTimer(time.Until(until))
+	if !at.IsZero() {
+		timer := time.NewTimer(time.Until(at))
 		defer timer.Stop()
 		expired = timer.C
 	}
 	select {
 	case <-changed:
+		return nil
+	case <-moved:
 		return nil
 	case <-c.closed:
 		return net.ErrClosed
@@ -337,24 +351,29 @@ func (c *conn) await(changed <-chan struct{}, until time.Time) error {
 }
 
 func (c *conn) SetDeadline(t time.Time) error {
-	c.mu.Lock()
-	c.readUntil, c.writeEnd = t, t
-	c.mu.Unlock()
+	c.moveDeadlines(t, &c.readUntil, &c.writeEnd)
 	return c.Conn.SetDeadline(t)
 }
 
 func (c *conn) SetReadDeadline(t time.Time) error {
-	c.mu.Lock()
-	c.readUntil = t
-	c.mu.Unlock()
+	c.moveDeadlines(t, &c.readUntil)
 	return c.Conn.SetReadDeadline(t)
 }
 
 func (c *conn) SetWriteDeadline(t time.Time) error {
-	c.mu.Lock()
-	c.writeEnd = t
-	c.mu.Unlock()
+	c.moveDeadlines(t, &c.writeEnd)
 	return c.Conn.SetWriteDeadline(t)
+}
+
+// moveDeadlines is heard by whoever waits for a silent link, as by one that waits for data.
+func (c *conn) moveDeadlines(to time.Time, deadlines ...*time.Time) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for _, deadline := range deadlines {
+		*deadline = to
+	}
+	close(c.moved)
+	c.moved = make(chan struct{})
 }
 
 func (c *conn) Close() error {
