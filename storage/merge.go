@@ -76,6 +76,25 @@ func (s *Store) pinToMerge() contents {
 	return from
 }
 
+// DeadSinceFlush returns about how many bytes of the segments belong to messages that have died since the last flush: until the
+// next one no merge takes these for dead, and no file is dropped for them. Each message of a segment counts as large as the
+// others of it. It takes some microseconds a segment, and any goroutine may call it.
+func (s *Store) DeadSinceFlush() int64 {
+	flushed := s.pinToMerge()
+	defer segment.ReleaseAll(flushed.segments)
+	bytes := 0.0
+	for _, g := range flushed.segments {
+		before := flushed.alive.CountRange(g.Info.First, g.Info.Last)
+		s.mu.RLock()
+		now := s.alive.CountRange(g.Info.First, g.Info.Last)
+		s.mu.RUnlock()
+		if now < before { // else nothing has died, or a snapshot was received meanwhile
+			bytes += float64(g.Size) * float64(before-now) / float64(g.Info.Count)
+		}
+	}
+	return int64(bytes)
+}
+
 // plan picks the segments to replace, none when all is well. It holds no lock but
 // merging: what it counts in does not change.
 func (s *Store) plan(ctx context.Context, from *contents) (step []*segment.Segment, err error) {

@@ -28,6 +28,29 @@ func TestMerge_boundsTheNumberOfSegments(t *testing.T) {
 	requireEqual(t, s, m)
 }
 
+// What has died counts from its death until the next flush, and what the memtable has of it never.
+func TestDeadSinceFlush(t *testing.T) {
+	s, m := openStore(t, t.TempDir()), newModel()
+	script(s, m, operation{Accept: entries(1000, 0, 1, 1000)})
+	flush(t, s, 1)
+	script(s, m, operation{Accept: entries(1000, 0, 1, 1000)})
+	if dead := s.DeadSinceFlush(); dead != 0 {
+		t.Errorf("%d bytes with all alive", dead)
+	}
+	script(s, m, operation{Kill: []SeqRun{{1, 500}, {1001, 2000}}})
+	if dead, want := s.DeadSinceFlush(), s.Stats().SegmentBytes/2; dead != want {
+		t.Errorf("%d bytes, want %d: half of the segment", dead, want)
+	}
+	flush(t, s, 3)
+	if dead := s.DeadSinceFlush(); dead != 0 {
+		t.Errorf("%d bytes after a flush that knows all that died", dead)
+	}
+	script(s, m, operation{Kill: []SeqRun{{501, 600}}})
+	if dead, want := s.DeadSinceFlush(), s.Stats().SegmentBytes/10; dead != want {
+		t.Errorf("%d bytes, want %d: what has died since", dead, want)
+	}
+}
+
 func TestMerge_givesBackTheSpaceOfTheDead(t *testing.T) {
 	s, m := openStore(t, t.TempDir()), newModel()
 	script(s, m, operation{Accept: entries(2000, 0, 1, 1000)})

@@ -15,9 +15,14 @@ import (
 const flushRetry = time.Second
 
 // lookEvery is how often a node looks at its disk, or each heartbeat if that is longer. One that is
-// down to its reserve, and accepts nothing, flushes then: only a flush cuts the log, and lets a merge
-// drop the files of what was delivered. One whose data directory is gone stops.
+// down to its reserve, and accepts nothing, flushes then, and so does one on whose disk much is dead: only
+// a flush cuts the log, and lets a merge drop the files of what was delivered. One whose data directory is gone stops.
 const lookEvery = 5 * time.Second
+
+// muchDead is how many bytes of messages may have died since the last flush. What delivers a burst is a small part of it
+// in the log, and would not have it flushed for minutes. It is half of what the disk may hold of the dead beside twice what is
+// alive; the other half are those that merges leave (storage/merge).
+const muchDead = 64 << 20
 
 // releaseAfter is how long after a flush memory is returned to the system. The memtable is garbage then, the
 // larger part of the heap, and would stay with the process until the next one needs it. Where flushes follow one
@@ -26,7 +31,7 @@ const releaseAfter = 5 * time.Second
 
 // flushLoop is the only caller of raft.Snapshot: when enough log has gathered,
 // when something was applied and enough time has passed, or less when the disk is
-// short. One that raft puts off, because a change of members is not committed
+// short or has much that is dead. One that raft puts off, because a change of members is not committed
 // yet, or that fails is tried again until it succeeds; Room tells of the latter.
 func (n *Node) flushLoop(ctx context.Context, r *raft.Raft) {
 	ticker := time.NewTicker(n.cfg.FlushInterval)
@@ -48,7 +53,7 @@ func (n *Node) flushLoop(ctx context.Context, r *raft.Raft) {
 			}
 		case <-look.C:
 			n.confirmDirectory()
-			if unsaved, _ := n.fsm.Backlog().Unsaved(); unsaved == 0 || !n.isShort() {
+			if unsaved, _ := n.fsm.Backlog().Unsaved(); unsaved == 0 || !n.isShort() && n.store.DeadSinceFlush() < muchDead {
 				continue
 			}
 		case <-release.C:

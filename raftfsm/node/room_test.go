@@ -244,3 +244,31 @@ func TestNode_keepsItsScheduleWithoutRoomForASnapshot(t *testing.T) {
 		}
 	})
 }
+
+// What was delivered of a burst gives its room back soon, though no more than its Acks is written to the log.
+func TestNode_flushesWhenMuchHasDied(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const size, count = 1 << 20, 2 * muchDead >> 20
+		c := newCluster(t, 1, func(cfg *Config) { cfg.FlushBytes = count * size })
+		c.open("n1")
+		n := c.leader()
+		l := startLoad(t, n)
+		for range count {
+			must(t, n, l.batch(1, size))
+		}
+		must(t, n, l.batch(1, size)) // the Backlog is full
+		c.eventually("everything is in segments", func() bool { return n.store.Stats().SegmentBytes > count*size })
+		full := n.store.Stats().SegmentBytes
+
+		must(t, n, raftfsm.Ack{Runs: killed(1, count/4)})
+		time.Sleep(4 * lookEvery)
+		if left := n.store.Stats().SegmentBytes; left != full {
+			t.Errorf("%d of %d bytes are left with a quarter dead: nothing was due", left, full)
+		}
+		must(t, n, raftfsm.Ack{Runs: killed(count/4+1, count-1)})
+		time.Sleep(2*lookEvery + 10*time.Second) // of merging
+		if left := n.store.Stats().SegmentBytes; left > 3*size {
+			t.Errorf("%d of %d bytes are left with next to nothing alive", left, full)
+		}
+	})
+}

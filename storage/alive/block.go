@@ -151,6 +151,8 @@ func (b *block) countRange(first, last uint16) (n int) {
 	switch {
 	case b.count == blockSeqs:
 		return int(last-first) + 1
+	case first == 0 && last == blockSeqs-1:
+		return int(b.count)
 	case b.bits != nil:
 		for w, mask := range words(first, last) {
 			n += bits.OnesCount64(b.bits[w] & mask)
