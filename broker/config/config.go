@@ -106,7 +106,7 @@ type APITLS struct {
 
 // A Kafka says how to reach Kafka and how to write to it.
 type Kafka struct {
-	Brokers     []string `yaml:"brokers" help:"addresses of some brokers, host:port"`
+	Brokers     []string `yaml:"brokers" help:"addresses of some brokers, host:port; name several, since a node that starts or takes over finds Kafka by one that answers"`
 	Compression string   `yaml:"compression" help:"compression of what is written: none, which every client reads, gzip, snappy, lz4 or zstd"`
 	TLS         TLS      `yaml:"tls"`
 	SASL        SASL     `yaml:"sasl"`

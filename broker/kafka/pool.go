@@ -9,6 +9,8 @@ import (
 
 	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kgo"
+
+	"github.com/carillonmq/carillon/broker/kafka/reach"
 )
 
 // A pool is the lines of one class of targets, and what waits for them.
@@ -307,7 +309,8 @@ func (s *Sink) makeLine(p *pool) (*line, error) {
 		linger = gatherFor
 	}
 	var err error
-	l.client, err = kgo.NewClient(append(s.options[:len(s.options):len(s.options)], kgo.ProducerLinger(linger), kgo.WithHooks(debts{s, l}))...)
+	l.client, err = kgo.NewClient(append(s.options[:len(s.options):len(s.options)],
+		kgo.SeedBrokers(s.hearing.Seeds(s.brokers)...), kgo.ProducerLinger(linger), kgo.WithHooks(debts{s, l}))...)
 	if err != nil {
 		return nil, fmt.Errorf("create Kafka client: %w", err)
 	}
@@ -338,8 +341,9 @@ func (s *Sink) prepare(p *pool) {
 	})
 }
 
-// lineWithID returns a line whose client has its producer id, nil when the sink is closed before. Without an id a client may
-// be of no use for good, if Kafka denied it one.
+// lineWithID returns a line whose client has its producer id and knows the Kafka brokers, nil when the sink is closed before.
+// Without an id a client may be of no use for good, if Kafka denied it one; one that knows no more than the configured
+// brokers is of none while these are away.
 func (s *Sink) lineWithID(p *pool) *line {
 	var l *line
 	ready := s.untilDone(func() (err error) {
@@ -349,7 +353,10 @@ func (s *Sink) lineWithID(p *pool) *line {
 		if err != nil {
 			return err
 		}
-		if _, _, err = l.client.ProducerID(s.ctx); err != nil {
+		if _, _, err = l.client.ProducerID(s.ctx); err == nil {
+			err = reach.Learn(s.ctx, l.client)
+		}
+		if err != nil {
 			l.client.Close()
 		}
 		return err

@@ -60,6 +60,7 @@ var _ deliver.Sink = (*Sink)(nil)
 // that partition. So a topic that is given up leaves its lines, and goes on with others.
 type Sink struct {
 	options []kgo.Opt
+	brokers []string // that are configured
 	limits  *limits
 	log     *slog.Logger
 
@@ -106,6 +107,7 @@ func NewSink(c reach.Config) (*Sink, error) {
 	}
 	s := &Sink{
 		options:   options,
+		brokers:   c.Kafka.Brokers,
 		limits:    limits,
 		log:       log,
 		hearing:   hearing,

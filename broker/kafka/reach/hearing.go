@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"net"
 	"os"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -53,6 +54,8 @@ type heardBroker struct {
 	waits   map[*wait]struct{} // for an answer
 	doubted bool               // it is being asked for a sign
 	silent  bool
+	failed  bool          // the last connection to it was not opened
+	open    int           // connections
 	grace   time.Duration // how long a sign may take
 }
 
@@ -88,13 +91,58 @@ func (h *Hearing) dial(ctx context.Context, network, address string) (net.Conn, 
 	}
 	defer h.answered(w)
 	conn, err := h.open(ctx, network, address)
+	h.mu.Lock()
+	if w.broker.failed = err != nil; err == nil {
+		w.broker.open++
+	}
+	h.mu.Unlock()
 	switch {
 	case err != nil && cut.Load():
 		return nil, refusal(address)
 	case err != nil:
 		return nil, err
 	}
-	return &heardConn{Conn: conn, hearing: h, address: address}, nil
+	return &heardConn{Conn: conn, hearing: h, address: address, closed: sync.OnceFunc(func() { h.closed(w.broker) })}, nil
+}
+
+// leastSeeds is how many addresses a new client is given if so many are known.
+const leastSeeds = 3
+
+// Seeds returns by which addresses a new client finds Kafka: franz-go knows no more than these until one of them has
+// answered. They are the configured ones, and where these do not answer or are fewer than leastSeeds, others that clients
+// have learned of and are connected to: whoever else has an address by now may be another Kafka.
+func (h *Hearing) Seeds(configured []string) (seeds []string) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	var silent, others []string
+	for _, address := range configured {
+		if b := h.brokers[address]; b == nil || b.answers() {
+			seeds = append(seeds, address)
+		} else {
+			silent = append(silent, address)
+		}
+	}
+	for address, b := range h.brokers {
+		if b.open > 0 && b.answers() && !slices.Contains(configured, address) {
+			others = append(others, address)
+		}
+	}
+	slices.Sort(others)
+	seeds = append(seeds, others[:min(len(others), max(leastSeeds, len(configured))-len(seeds))]...)
+	if len(seeds) == 0 {
+		return silent
+	}
+	return seeds
+}
+
+// answers tells whether the Kafka broker can be connected to, as far as is known. The caller holds the Hearing's mu.
+func (b *heardBroker) answers() bool { return !b.silent && !b.failed }
+
+// closed notes that a connection was closed.
+func (h *Hearing) closed(b *heardBroker) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	b.open--
 }
 
 // refusal is a failure to connect: franz-go then goes on to the next Kafka broker, and learns who leads now.
@@ -172,7 +220,7 @@ func (h *Hearing) listen(b *heardBroker) {
 		h.mu.Lock()
 		came = true
 		was := b.silent
-		b.silent, b.doubted = false, was
+		b.silent, b.doubted, b.failed = false, was, err != nil
 		if err == nil { // else it is down: whoever dials is told so at once
 			b.grace = min(max(4*time.Since(start), leastSilence), signTimeout)
 		}
@@ -235,6 +283,7 @@ type heardConn struct {
 	net.Conn
 	hearing *Hearing
 	address string
+	closed  func()      // tells the hearing once
 	patient atomic.Bool // Kafka takes its time for what was asked last
 
 	mu    sync.Mutex
@@ -269,6 +318,7 @@ func (c *heardConn) Close() error {
 	c.mu.Lock()
 	c.stopWaiting()
 	c.mu.Unlock()
+	c.closed()
 	return c.Conn.Close()
 }
 

@@ -6,6 +6,7 @@ import (
 	"io"
 	"log/slog"
 	"net"
+	"slices"
 	"strings"
 	"sync"
 	"syscall"
@@ -131,3 +132,56 @@ func TestEndOfSilenceIsNamed(t *testing.T) {
 
 // pass lets virtual time go by.
 func pass(d time.Duration) { time.Sleep(d) }
+
+// A new client finds Kafka by those that answer, though none of them is configured.
+func TestSeedsAreThoseThatAnswer(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		away := make(map[string]error)
+		hearing := newHearing(func(_ context.Context, _, address string) (net.Conn, error) {
+			if err := away[address]; err != nil {
+				return nil, err
+			}
+			ours, theirs := net.Pipe()
+			t.Cleanup(func() { theirs.Close() })
+			return ours, nil
+		}, slog.New(slog.DiscardHandler))
+		defer hearing.Close()
+		dial := func(address string) net.Conn {
+			conn, _ := hearing.dial(t.Context(), "tcp", address)
+			return conn
+		}
+		expect := func(when string, configured []string, want ...string) {
+			t.Helper()
+			if seeds := hearing.Seeds(configured); !slices.Equal(seeds, want) {
+				t.Errorf("%s: %v, want %v", when, seeds, want)
+			}
+		}
+		one, four := []string{"k1:9092"}, []string{"k1:9092", "k2:9092", "k3:9092", "k4:9092"}
+		expect("nothing is known", one, "k1:9092")
+		for _, address := range four {
+			defer dial(address).Close()
+		}
+		expect("all answer", one, "k1:9092", "k2:9092", "k3:9092")
+		expect("all answer", four, four...)
+
+		away["k1:9092"] = syscall.ECONNREFUSED
+		dial("k1:9092")
+		expect("it is down", one, "k2:9092", "k3:9092", "k4:9092")
+		expect("one is down", four, "k2:9092", "k3:9092", "k4:9092")
+		left := dial("k5:9092")
+		expect("another one came", four, "k2:9092", "k3:9092", "k4:9092", "k5:9092")
+		for range 2 {
+			left.Close()
+		}
+		expect("and left", four, "k2:9092", "k3:9092", "k4:9092")
+
+		delete(away, "k1:9092")
+		defer dial("k1:9092").Close()
+		expect("it is back", one, "k1:9092", "k2:9092", "k3:9092")
+		for _, address := range four {
+			away[address] = syscall.ECONNREFUSED
+			dial(address)
+		}
+		expect("all are down", four, four...)
+	})
+}
