@@ -50,9 +50,12 @@ func (k *kafkaCluster) place(topic string, brokers ...int32) {
 	}
 }
 
-func (k *kafkaCluster) sink() *kafka.Sink {
+func (k *kafkaCluster) sink() *kafka.Sink { return k.sinkBy(k.addrs()...) }
+
+// sinkBy returns a sink that has these brokers configured.
+func (k *kafkaCluster) sinkBy(brokers ...string) *kafka.Sink {
 	k.t.Helper()
-	sink, err := kafka.NewSink(reach.Config{Kafka: config.Kafka{Brokers: k.addrs()}, Logger: slog.New(slog.DiscardHandler)})
+	sink, err := kafka.NewSink(reach.Config{Kafka: config.Kafka{Brokers: brokers}, Logger: slog.New(slog.DiscardHandler)})
 	if err != nil {
 		k.t.Fatal(err)
 	}
@@ -135,6 +138,32 @@ func TestFrozenKafkaBroker_keepsNoTargetThatItDoesNotServe(t *testing.T) {
 	beside.run(sink, "served", 1000, 2*time.Millisecond) // it ends although the broker stays frozen
 	if before.failed != nil || beside.failed != nil || len(beside.took) != 1000 {
 		t.Errorf("%d of 1000 written: %v, %v", len(beside.took), before.failed, beside.failed)
+	}
+}
+
+// The one configured broker is frozen. Clients that are made meanwhile, as for targets that are given up, know no other.
+func TestFrozenKafkaBroker_isNotNeededToFindTheOthers(t *testing.T) {
+	t.Parallel()
+	const targets = 10
+	k := startKafka(t, freeAddrs(t, 3)...)
+	for i := range targets {
+		k.place(fmt.Sprintf("target-%d", i), 1, 2)
+	}
+	sink := k.sinkBy(k.brokers[2].Addr)
+	var before flow
+	before.run(sink, "target-0", 20, time.Millisecond)
+	k.brokers[2].process.send(syscall.SIGSTOP)
+	defer k.brokers[2].process.send(syscall.SIGCONT)
+	for i := range targets {
+		var beside flow
+		topic := fmt.Sprintf("target-%d", i)
+		sink.Isolate(topic)
+		beside.run(sink, topic, 1, time.Millisecond)
+		if beside.failed != nil {
+			t.Errorf("%s: %v", topic, beside.failed)
+			continue
+		}
+		t.Logf("%s: %v", topic, beside.took[0])
 	}
 }
 
