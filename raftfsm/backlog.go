@@ -24,6 +24,7 @@ type Backlog struct {
 	mu      sync.Mutex
 	bytes   int64
 	frozen  int64         // of bytes: what the present flush will have saved
+	saved   int64         // what flushes have saved
 	writing chan struct{} // closed when the present flush ends, nil when none writes
 	err     error         // of the last flush
 }
@@ -90,6 +91,7 @@ func (b *Backlog) end(err error) {
 	}
 	if err == nil {
 		b.bytes -= b.frozen
+		b.saved += b.frozen
 	}
 	b.frozen = 0
 }
@@ -117,6 +119,13 @@ func (b *Backlog) Unsaved() (bytes int64, tooMany bool) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	return b.bytes, b.bytes > unsavedFlushes*b.flushAt
+}
+
+// Saved returns the bytes that flushes have saved since the start.
+func (b *Backlog) Saved() int64 {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.saved
 }
 
 // Failure returns the error of the last flush.

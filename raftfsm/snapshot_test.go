@@ -149,8 +149,11 @@ func TestPersist_stopsTheNodeWhenTryingAgainIsOfNoUse(t *testing.T) {
 func TestSink_reckonsTheLogToKeepAfterTheFlush(t *testing.T) {
 	f := newTestFSM(t)
 	var told []uint64
-	shots := &Snapshots{Store: f.store, Retain: func(before uint64) { told = append(told, before) }}
-	for _, want := range []uint64{0, 1} {
+	var saved []int64
+	shots := &Snapshots{Store: f.store, Retain: func(end uint64) {
+		told, saved = append(told, end), append(saved, f.Backlog().Saved())
+	}}
+	for i, want := range []uint64{1, 2} {
 		knownPosition(t, f, 0)
 		m, err := f.Snapshot()
 		if err != nil {
@@ -160,11 +163,12 @@ func TestSink_reckonsTheLogToKeepAfterTheFlush(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if err := m.Persist(k); err != nil || len(told) != int(want) {
+		unsaved, _ := f.Backlog().Unsaved()
+		if err := m.Persist(k); err != nil || len(told) != i {
 			t.Fatalf("%v, told %v before the flush was done", err, told)
 		}
-		if err := k.Close(); err != nil || len(told) != int(want)+1 || told[want] != want {
-			t.Errorf("%v, told %v, want %d last", err, told, want)
+		if err := k.Close(); err != nil || len(told) != i+1 || told[i] != want || saved[i] != int64(want)*unsaved {
+			t.Errorf("%v, told %v with %v bytes saved, want %d last, with %d times %d", err, told, saved, want, want, unsaved)
 		}
 		m.Release()
 	}

@@ -66,7 +66,7 @@ func TestStable_isThatOfProgramsBeforeUntilTheRaise(t *testing.T) {
 // receivedBesideAnEmptyLog returns a cluster and a member that has the leader's
 // snapshot and no log behind it, and is closed.
 func receivedBesideAnEmptyLog(t *testing.T, level storage.Level) (c *cluster, away string) {
-	c = newCluster(t, 3, func(cfg *Config) { cfg.FlushBytes, cfg.FlushInterval, cfg.SegmentSize = 1<<30, time.Hour, 8<<10 })
+	c = newCluster(t, 3, func(cfg *Config) { cfg.FlushBytes, cfg.FlushInterval, cfg.SegmentSize = 32<<10, time.Hour, 8<<10 })
 	c.open("n1", "n2", "n3")
 	n := c.leader()
 	l := startLoad(t, n)

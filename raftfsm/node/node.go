@@ -52,6 +52,7 @@ type Node struct {
 	raft      atomic.Pointer[raft.Raft] // nil while unborn
 	flushed   chan struct{}             // signalled after a flush
 	merges    pacer                     // of mergeLoop
+	retention retention                 // of retain
 	inFlight  *semaphore.Weighted       // bytes
 	proposals *gate
 	terms     chan *Leadership

@@ -72,17 +72,44 @@ const sendPatience = 10 * time.Second
 // after ten seconds at most.
 const catchUpPatience = time.Minute
 
+// A retention is up to where the log may be cut: a flush that much log has followed, so that a follower which was
+// away for less catches up from the log alone. Flushes for the dead follow one another after seconds, and leave next to none
+// between them. The zero value cuts nothing.
+type retention struct {
+	kept, next flushEnd
+}
+
+// A flushEnd is where a flush ended.
+type flushEnd struct {
+	index uint64
+	bytes int64 // of log that this flush and those before have saved
+}
+
+// flushed moves on with a flush that ended now. At least enough bytes of log stay then, if that many came; where
+// all flushes are of that size it is the log since the flush before. At most twice as many stay, and what one flush saves.
+func (k *retention) flushed(now flushEnd, enough int64) {
+	if now.bytes-k.next.bytes >= enough {
+		k.kept, k.next = k.next, now
+	}
+}
+
 // retain tells raft how much log stays behind the flush that has just been
-// written, before it cuts. Raft counts that in entries, which may be 50 bytes or
-// 500 KB; here it is the log since the flush before, so that a follower which was
-// away for less catches up from the log alone. Raft counts from the end that the
-// log has when it cuts, a little later; so the log store is told the exact index.
-func (n *Node) retain(before uint64) {
+// written and ended at end, before it cuts. Raft counts that in entries, which may be 50 bytes or
+// 500 KB; here it is bytes, or the log since the flush before where the disk is short. Raft counts from the end that the
+// log has when it cuts, a little later; so the log store is told the exact index. Only raft's goroutine that takes
+// snapshots calls it.
+func (n *Node) retain(end uint64) {
+	spacious := n.spacious()
+	enough := n.cfg.FlushBytes
+	if !spacious {
+		enough = 0
+	}
+	n.retention.flushed(flushEnd{end, n.fsm.Backlog().Saved()}, enough)
+	before := n.retention.kept.index
 	r := n.running()
 	last := r.LastIndex()
 	from := before
 	if r.State() == raft.Leader {
-		spacious := n.spacious()
 		for _, s := range servers(r) {
 			if s.ID == n.raftID() {
 				continue

@@ -87,7 +87,8 @@ func TestSnapshot_besideAnotherEndOfTheLogIsFollowedFromTheNextStartOn(t *testin
 	for _, kind := range []string{raftlog.WAL, raftlog.BoltDB} {
 		t.Run(kind, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				c := newCluster(t, 3, func(cfg *Config) { cfg.Log = kind })
+				const flush = 256 << 10
+				c := newCluster(t, 3, func(cfg *Config) { cfg.Log, cfg.FlushBytes = kind, flush })
 				c.open("n1", "n2", "n3")
 				deposed := c.leader()
 				l := startLoad(t, deposed)
@@ -107,8 +108,10 @@ func TestSnapshot_besideAnotherEndOfTheLogIsFollowedFromTheNextStartOn(t *testin
 				time.Sleep(5 * time.Second) // until the leader keeps no more log for it
 				n := c.leader()
 				for n.Status().LastIndex < end {
-					must(t, n, l.batch(20, 200))
-					if left := end - n.Status().LastIndex; left < 2 { // each flush cuts the log where the one before it was
+					if end-n.Status().LastIndex > 2 {
+						must(t, n, l.batch(20, 200))
+					} else { // each of these flushes cuts the log where the one before it was
+						must(t, n, l.batch(1, flush))
 						if err := n.flush(n.running()); err != nil {
 							t.Fatal(err)
 						}

@@ -60,6 +60,8 @@ func TestFollower_thatWasUnheardGoesOnFromWhereItIs(t *testing.T) {
 		c.agree()
 		term, known := n.Status().Term, n.transport.peer(c.nodes[away].raftID()).lastIndex
 		unheard.Store(away)
+		must(t, n, l.batch(20, 2000))
+		c.eventually("a flush", func() bool { return c.nodes[away].Status().SnapshotIndex > known })
 		for range 100 {
 			must(t, n, l.batch(20, 1000))
 		}
