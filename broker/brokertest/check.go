@@ -26,6 +26,7 @@ func (p *player) settle(settings arguments) {
 	}
 	p.reroute()
 	p.awaitAnswers()
+	p.watch(p.faults.allGivenUp())
 	p.resumeAll()
 	for _, n := range p.nodes {
 		n.supervise() // or has meanwhile

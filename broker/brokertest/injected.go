@@ -86,6 +86,7 @@ func (f *kafkaFaults) silence(request kmsg.Request) (kmsg.Response, error, bool)
 	for _, e := range f.injected {
 		if isMute(e) && (e.topic == "" || slices.Contains(topics, e.topic)) {
 			e.left--
+			f.givenUp = time.Now().Add(unanswered)
 			return nil, nil, true
 		}
 	}
@@ -94,6 +95,13 @@ func (f *kafkaFaults) silence(request kmsg.Request) (kmsg.Response, error, bool)
 
 // unanswered is how long a node waits for an answer that does not come.
 const unanswered = 10 * time.Second
+
+// allGivenUp returns when nobody waits any more for an answer that does not come, of those that were asked for.
+func (f *kafkaFaults) allGivenUp() time.Time {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.givenUp
+}
 
 // given returns the faults that errors were since it was asked last, and forgets those that are used up.
 func (f *kafkaFaults) given(since time.Time) (faults []ledger.Fault) {
@@ -109,7 +117,7 @@ func (f *kafkaFaults) given(since time.Time) (faults []ledger.Fault) {
 		if hits > e.seen {
 			f.failed = now
 			if e.handle == nil {
-				fault.Until = now.Add(unanswered)
+				fault.Until = f.givenUp
 			}
 			faults = append(faults, fault)
 			if e.answer == kerr.MessageTooLarge {

@@ -37,6 +37,7 @@ type kafkaFaults struct {
 	lagging   map[string]lagging      // by topic
 	epochs    map[place][]epochStart  // of topics, where Kafka may lose records
 	failed    time.Time               // when an injected error was last seen to be given
+	givenUp   time.Time               // when nobody waits any more for an answer that does not come
 	stalled   map[int32]chan struct{} // by broker: closed when it is revived
 	closed    chan struct{}
 }
