@@ -64,7 +64,9 @@ func (o *observer) sampleCosts() {
 	c := &o.most
 	c.Files = max(c.Files, files(o.cluster.dir))
 	if o.weighs && liveHeap() > c.Memory+c.Memory/8 {
-		// What was allocated during a collection counts as left by it: on busy processors that was ten times as much as lived.
+		// What was allocated during a collection counts as left by it, and what lies in pools as alive: on busy processors that
+		// was ten times as much as lived, and after one more collection still up to twice as much.
+		runtime.GC()
 		runtime.GC()
 		c.Memory = max(c.Memory, liveHeap())
 	}
