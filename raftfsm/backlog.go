@@ -38,9 +38,13 @@ func (b *Backlog) add(bytes int) {
 	b.bytes += int64(bytes)
 	due := b.bytes-b.frozen >= b.flushAt
 	b.mu.Unlock()
-	if !due {
-		return
+	if due {
+		b.hasten()
 	}
+}
+
+// hasten has the next flush be due.
+func (b *Backlog) hasten() {
 	select {
 	case b.due <- struct{}{}:
 	default:

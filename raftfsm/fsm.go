@@ -329,10 +329,13 @@ func (f *FSM) checkLevel(cmd Command) error {
 	return nil
 }
 
+// raiseLevel raises the level, and has it on disk soon: a program that does not understand it refuses the
+// directory then. Before, it runs, and may be elected, until it comes to the raise in the log.
 func (f *FSM) raiseLevel(c RaiseLevel) {
 	f.store.SetTime(c.Time)
 	if before := f.store.Level(); c.Level > before {
 		f.store.RaiseLevel(c.Level)
+		f.backlog.hasten()
 		f.log.Info("feature level raised: binaries that do not understand it cannot run this node any more", "from", before, "to", c.Level)
 	}
 }

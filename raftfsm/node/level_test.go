@@ -48,6 +48,23 @@ func TestUnderstood_asksEveryMember(t *testing.T) {
 	})
 }
 
+// A program that does not understand the level would lead on a directory that does not tell of it.
+func TestRaiseLevel_isOnDiskSoon(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := newCluster(t, 3, nil)
+		c.open("n1", "n2", "n3")
+		n := c.leader()
+		must(t, n, raftfsm.RaiseLevel{Level: storage.LevelTwo})
+		raised := n.Status().LastIndex
+		time.Sleep(time.Second)
+		for name, n := range c.nodes {
+			if at := n.Status().SnapshotIndex; at < raised {
+				t.Errorf("the schedule of %s ends at %d on disk, and the raise is %d", name, at, raised)
+			}
+		}
+	})
+}
+
 // A form that older members would stop at does not get into the log before the raise.
 func TestPropose_refusesAFormAboveTheLevelInForce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

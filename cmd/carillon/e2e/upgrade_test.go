@@ -196,6 +196,7 @@ func TestUpgrade_canBeTakenBackUntilTheRaise(t *testing.T) {
 			t.Errorf("%s is at feature level %d before the raise", n.ID, got)
 		}
 	}
+	before := u.snapshots()
 	if said, ok := u.raise(u.follower()); !ok {
 		t.Fatalf("raise: %s", said)
 	}
@@ -203,13 +204,12 @@ func TestUpgrade_canBeTakenBackUntilTheRaise(t *testing.T) {
 		await(t, patience, n.ID+" knows that the level was raised", func() bool { return u.level(n) == uint32(storage.NewestLevel) })
 	}
 
-	// The log, its own schedule, the snapshot of another: the old program refuses each.
+	// Its own schedule, the snapshot of another: the old program refuses each.
+	u.awaitFlush(before)
 	refused := u.follower()
-	u.refuses(refused, old, "kind 7 of version 1: this node must not go on; run the version of the other nodes")
-	c.start()
-	u.flush()
 	u.refuses(refused, old, "this program knows 1; run the program that wrote it")
 	c.start()
+	u.flush()
 	u.flush() // the log is kept back to the flush before
 	u.replaceWith(refused, old)
 	u.install(refused, c.binary)
@@ -239,22 +239,7 @@ func (u *upgrade) replaceWith(n *carillonNode, old string) {
 func (u *upgrade) flush() {
 	u.t.Helper()
 	const large = 900 << 10
-	snapshots := func(n *carillonNode) uint64 {
-		body, err := n.get("/v1/status")
-		var s struct {
-			Raft struct {
-				SnapshotIndex uint64 `json:"snapshot_index"`
-			} `json:"raft"`
-		}
-		if err != nil || json.Unmarshal(body, &s) != nil {
-			return 0
-		}
-		return s.Raft.SnapshotIndex
-	}
-	before := map[string]uint64{}
-	for _, n := range u.nodes {
-		before[n.ID] = snapshots(n)
-	}
+	before := u.snapshots()
 	producer := u.kafka.client()
 	for range 45 {
 		record := &kgo.Record{Topic: "large.delay", Value: make([]byte, large), Headers: []kgo.RecordHeader{{Key: client.HeaderAfter, Value: []byte("1s")}}}
@@ -262,7 +247,29 @@ func (u *upgrade) flush() {
 			u.t.Fatal(err)
 		}
 	}
+	u.awaitFlush(before)
+}
+
+// snapshots returns how far the schedule on each node's disk goes.
+func (u *upgrade) snapshots() map[string]uint64 {
+	to := map[string]uint64{}
 	for _, n := range u.nodes {
-		await(u.t, patience, n.ID+" writes its schedule to disk", func() bool { return snapshots(n) > before[n.ID] })
+		body, err := n.get("/v1/status")
+		var s struct {
+			Raft struct {
+				SnapshotIndex uint64 `json:"snapshot_index"`
+			} `json:"raft"`
+		}
+		if err == nil && json.Unmarshal(body, &s) == nil {
+			to[n.ID] = s.Raft.SnapshotIndex
+		}
+	}
+	return to
+}
+
+func (u *upgrade) awaitFlush(before map[string]uint64) {
+	u.t.Helper()
+	for _, n := range u.nodes {
+		await(u.t, patience, n.ID+" writes its schedule to disk", func() bool { return u.snapshots()[n.ID] > before[n.ID] })
 	}
 }
