@@ -187,6 +187,12 @@ func (o *observer) wellAll() {
 			o.ended(about)
 		}
 	}
+	now := time.Now()
+	for i, f := range o.ledger.Faults {
+		if f.Kind == "stale" && f.Until.After(now) {
+			o.ledger.Faults[i].Until = now
+		}
+	}
 }
 
 // resumedAll notes that nothing is paused any more.
