@@ -4,6 +4,8 @@ import (
 	"errors"
 	"sync"
 
+	"github.com/hashicorp/raft"
+
 	"github.com/carillonmq/carillon/storage"
 )
 
@@ -14,6 +16,12 @@ const unsavedFlushes = 4
 // heldFlushes is the same for Apply, on followers too, which nobody asks for
 // room: above it entries wait for the flush that is being written.
 const heldFlushes = 2 * unsavedFlushes
+
+// entryBytes is what an entry takes in the log besides its data.
+const entryBytes = 64
+
+// LogBytes returns what an entry takes in the log, in bytes.
+func LogBytes(l *raft.Log) int { return entryBytes + len(l.Data) }
 
 // A Backlog counts the log that was applied and is in memory alone, frozen or
 // not. The FSM's goroutine adds and freezes, the one that flushes does the rest.

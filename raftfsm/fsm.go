@@ -128,7 +128,7 @@ func (f *FSM) Apply(l *raft.Log) any {
 		}
 		feed.put(event)
 	}
-	f.backlog.add(len(l.Data))
+	f.backlog.add(LogBytes(l))
 	f.keepRoom(d.room)
 	return res
 }

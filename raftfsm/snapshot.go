@@ -17,8 +17,8 @@ import (
 // manifest only knows one moment.
 type Snapshots struct {
 	Store  *storage.Store
-	Retain func(end uint64) // told before raft cuts the log: up to where a flush has just saved it
-	Fail   func(error)      // told why this node cannot go on
+	Retain func(before, end uint64) // told before raft cuts the log: up to where the last flush but one and the last have saved it
+	Fail   func(error)              // told why this node cannot go on
 	// Received is told how the last snapshot from a leader ended, nil: well.
 	Received func(error)
 	Refuse   func() // has what is still to come of the stream not come
@@ -27,7 +27,7 @@ type Snapshots struct {
 // Create returns a sink that flushes what Persist has frozen, or that receives.
 func (s *Snapshots) Create(_ raft.SnapshotVersion, index, term uint64, cfg raft.Configuration, cfgIndex uint64, _ raft.Transport) (raft.SnapshotSink, error) {
 	meta := storage.SnapshotMeta{Index: index, Term: term, Configuration: raft.EncodeConfiguration(cfg), ConfigurationIndex: cfgIndex}
-	return &sink{Snapshots: s, meta: meta}, nil
+	return &sink{Snapshots: s, meta: meta, before: s.Store.ManifestMeta().Index}, nil
 }
 
 // List returns the manifest, as the only snapshot.
@@ -92,6 +92,7 @@ func (m *marker) Release() {
 type sink struct {
 	*Snapshots
 	meta     storage.SnapshotMeta
+	before   uint64            // where the manifest ended when the sink was made
 	receiver *storage.Receiver // set by the first Write
 }
 
@@ -127,7 +128,7 @@ func (s *sink) failOnVersion(err error) {
 // log is to stay.
 func (s *sink) Close() error {
 	if s.receiver == nil {
-		s.Retain(s.meta.Index)
+		s.Retain(s.before, s.meta.Index)
 		return nil
 	}
 	r := s.receiver

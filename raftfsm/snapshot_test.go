@@ -150,7 +150,7 @@ func TestSink_reckonsTheLogToKeepAfterTheFlush(t *testing.T) {
 	f := newTestFSM(t)
 	var told []uint64
 	var saved []int64
-	shots := &Snapshots{Store: f.store, Retain: func(end uint64) {
+	shots := &Snapshots{Store: f.store, Retain: func(before, end uint64) {
 		told, saved = append(told, end), append(saved, f.Backlog().Saved())
 	}}
 	for i, want := range []uint64{1, 2} {

@@ -58,7 +58,7 @@ func (n *Node) reserve() uint64 {
 	return 2*uint64(n.cfg.FlushBytes) + 2*uint64(max(int64(n.cfg.SegmentSize), n.cfg.FlushBytes))
 }
 
-// slowFollowerFlushes is for how many flushes the log is kept for a follower
+// slowFollowerFlushes is for how many times FlushBytes the log is kept for a follower
 // that answers but is behind; then it gets a snapshot.
 const slowFollowerFlushes = 8
 
@@ -74,15 +74,16 @@ const catchUpPatience = time.Minute
 
 // A retention is up to where the log may be cut: a flush that much log has followed, so that a follower which was
 // away for less catches up from the log alone. Flushes for the dead follow one another after seconds, and leave next to none
-// between them. The zero value cuts nothing.
+// between them. It begins with the first flush of a node's life; see Node.resume.
 type retention struct {
 	kept, next flushEnd
+	resumed    bool
 }
 
 // A flushEnd is where a flush ended.
 type flushEnd struct {
 	index uint64
-	bytes int64 // of log that this flush and those before have saved
+	bytes int64 // of log that this flush and those before have saved since the start
 }
 
 // flushed moves on with a flush that ended now. At least enough bytes of log stay then, if that many came; where
@@ -93,50 +94,78 @@ func (k *retention) flushed(now flushEnd, enough int64) {
 	}
 }
 
+// entries returns how many entries so many bytes of log are, to judge by those from the mark to the last.
+func (k *retention) entries(bytes int64, last uint64, now flushEnd) uint64 {
+	return uint64(float64(bytes) * float64(last-min(k.kept.index, last)) / float64(max(now.bytes-k.kept.bytes, 1)))
+}
+
+// resume goes on where the log begins that FlushBytes of it lead to the flush before, which an earlier life may have written.
+// It reads these.
+func (n *Node) resume(before uint64) retention {
+	first, err := n.logs.FirstIndex()
+	at := flushEnd{index: before}
+	for ; err == nil && first > 0 && at.index >= first && -at.bytes < n.cfg.FlushBytes; at.index-- {
+		var l raft.Log
+		if err = n.logs.GetLog(at.index, &l); err != nil {
+			break
+		}
+		at.bytes -= int64(raftfsm.LogBytes(&l))
+	}
+	if err != nil && !errors.Is(err, raft.ErrLogNotFound) { // a log that a snapshot has replaced ends before it
+		n.log.Error("log not read, less of it is kept", "error", err)
+	}
+	return retention{kept: at, next: at, resumed: true}
+}
+
 // retain tells raft how much log stays behind the flush that has just been
-// written and ended at end, before it cuts. Raft counts that in entries, which may be 50 bytes or
+// written, from before to end, before it cuts. Raft counts that in entries, which may be 50 bytes or
 // 500 KB; here it is bytes, or the log since the flush before where the disk is short. Raft counts from the end that the
-// log has when it cuts, a little later; so the log store is told the exact index. Only raft's goroutine that takes
-// snapshots calls it.
-func (n *Node) retain(end uint64) {
+// log has when it cuts, a little later; so the log store is told the exact index. A request begins with the term of the
+// entry before it, so one entry more is kept. Only raft's goroutine that takes snapshots calls it.
+func (n *Node) retain(before, end uint64) {
+	if !n.retention.resumed {
+		n.retention = n.resume(before)
+	}
 	spacious := n.spacious()
 	enough := n.cfg.FlushBytes
 	if !spacious {
 		enough = 0
 	}
-	n.retention.flushed(flushEnd{end, n.fsm.Backlog().Saved()}, enough)
-	before := n.retention.kept.index
+	now := flushEnd{end, n.fsm.Backlog().Saved()}
+	n.retention.flushed(now, enough)
 	r := n.running()
 	last := r.LastIndex()
-	from := before
+	kept := n.retention.kept.index
+	from := kept
 	if r.State() == raft.Leader {
+		most := n.retention.entries(slowFollowerFlushes*n.cfg.FlushBytes, last, now)
 		for _, s := range servers(r) {
 			if s.ID == n.raftID() {
 				continue
 			}
-			from = min(from, n.transport.peer(s.ID).needs(last, before, n.patience(), spacious))
-			n.transport.reached(s.ID, before)
+			from = min(from, n.transport.peer(s.ID).needs(last, kept, most, n.patience(), spacious))
+			n.transport.reached(s.ID, kept)
 		}
 	}
+	from -= min(from, 1)
 	n.logs.KeepAfter(from)
 	if err := n.reload(r, func(c *raft.ReloadableConfig) { c.TrailingLogs = last - min(from, last) }); err != nil {
 		n.log.Error("retention not set", "error", err)
 	}
 }
 
-// needs returns the index after which the log is kept for p. One that receives a
+// needs returns the index after which the log is kept for p, of which most entries are kept at most. One that receives a
 // snapshot needs everything after it, however long that takes, or the next
 // snapshot would follow without end; so the log is kept while the disk has room and
 // it gets on.
-func (p peer) needs(last, before uint64, patience time.Duration, spacious bool) uint64 {
+func (p peer) needs(last, kept, most uint64, patience time.Duration, spacious bool) uint64 {
 	switch {
 	case p.snapshot > 0 && spacious && p.recent(sendPatience) && p.moves(catchUpPatience):
 		return max(p.lastIndex, p.snapshot)
 	case p.recent(patience):
-		most := slowFollowerFlushes * (last - min(before, last))
 		return max(p.lastIndex, last-min(most, last))
 	default:
-		return before
+		return kept
 	}
 }
 

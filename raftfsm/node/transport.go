@@ -373,10 +373,10 @@ func (t *transport) update(id raft.ServerID, change func(*peer)) {
 	t.peers[id] = p
 }
 
-// reached ends id's catching up after a snapshot if its log has come to index.
+// reached ends id's catching up after a snapshot if its log has come to index, and has all of the snapshot.
 func (t *transport) reached(id raft.ServerID, index uint64) {
 	t.update(id, func(p *peer) {
-		if p.lastIndex >= index {
+		if p.lastIndex >= max(index, p.snapshot) {
 			p.snapshot = 0
 		}
 	})
