@@ -5,7 +5,9 @@ import (
 	"fmt"
 	"log/slog"
 	"net"
+	"sync"
 	"sync/atomic"
+	"syscall"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -173,4 +175,88 @@ func TestConnectionsAreOpenBeforeTheyAreNeeded(t *testing.T) {
 			names = names[9:]
 		}
 	}, kfake.NumBrokers(brokers), kfake.Ports(9092, 9093, 9094), kfake.SeedTopics(1, names...))
+}
+
+// A configured address that was away while clients were made is the only one that leads to Kafka brokers that have all got new
+// ones since.
+func TestKafkaThatMovesIsFoundByClientsMadeWhileItWasAway(t *testing.T) {
+	var names []string
+	for i := range 2 * quickPools { // two of each
+		names = append(names, fmt.Sprintf("target-%d", i))
+	}
+	inBubble(t, func(t *testing.T, kafka bubble) {
+		moved, err := kfake.NewCluster(kfake.NumBrokers(1), kfake.Ports(9093), kfake.ListenFn(kafka.Network.Listen), kfake.SeedTopics(1, names...))
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer moved.Close()
+		const name = "kafka:9092"
+		var mu sync.Mutex
+		away, leadsTo := false, kafka.ListenAddrs()[0]
+		var conns []net.Conn
+		config := kafka.config()
+		config.Logger = slog.New(slog.DiscardHandler)
+		config.Kafka.Brokers = []string{name}
+		config.Dial = func(ctx context.Context, network, address string) (net.Conn, error) {
+			mu.Lock()
+			defer mu.Unlock()
+			if address != name {
+				return kafka.Network.DialContext(ctx, network, address)
+			}
+			if away {
+				return nil, syscall.ECONNREFUSED
+			}
+			conn, err := kafka.Network.DialContext(ctx, network, leadsTo)
+			if err == nil {
+				conns = append(conns, conn)
+			}
+			return conn, err
+		}
+		sink, err := NewSink(config)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer sink.Close()
+		pass(time.Minute)
+		mu.Lock()
+		away = true
+		for _, conn := range conns {
+			conn.Close()
+		}
+		mu.Unlock()
+		pass(2 * tendEvery) // it is dialed
+		for range 2 {       // the spare of before, and one that is made now
+			sink.mu.Lock()
+			for _, p := range sink.quick {
+				sink.renew(p.lines[0])
+			}
+			sink.mu.Unlock()
+			pass(10 * time.Second)
+		}
+		mu.Lock()
+		away = false
+		mu.Unlock()
+		pass(time.Hour)
+		mu.Lock()
+		leadsTo = moved.ListenAddrs()[0]
+		mu.Unlock()
+		kafka.Close()
+		lost, longest := 0, time.Duration(0)
+		for _, name := range names {
+			start := time.Now()
+			_, err := sendAndWait(sink, deliver.Delivery{Topic: name})
+			for err != nil && time.Since(start) < 10*time.Minute {
+				pass(time.Second)
+				_, err = sendAndWait(sink, deliver.Delivery{Topic: name})
+			}
+			if err != nil {
+				lost++
+			}
+			longest = max(longest, time.Since(start))
+		}
+		t.Logf("of %d targets %d are not written, the longest took %v", len(names), lost, longest)
+		if lost > 0 || longest > 10*time.Second {
+			t.Error("Kafka is not found")
+		}
+	}, kfake.SeedTopics(1, names[0]))
 }

@@ -109,8 +109,9 @@ func (h *Hearing) dial(ctx context.Context, network, address string) (net.Conn, 
 const leastSeeds = 3
 
 // Seeds returns by which addresses a new client finds Kafka: franz-go knows no more than these until one of them has
-// answered. They are the configured ones, and where these do not answer or are fewer than leastSeeds, others that clients
-// have learned of and are connected to: whoever else has an address by now may be another Kafka.
+// answered. They are the configured ones, and where those that answer are fewer than leastSeeds, others that clients have
+// learned of and are connected to: whoever else has an address by now may be another Kafka. Configured ones that do not
+// answer come last: a refusal sends franz-go on to the next, and when all brokers have new addresses these alone lead there.
 func (h *Hearing) Seeds(configured []string) (seeds []string) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -129,10 +130,7 @@ func (h *Hearing) Seeds(configured []string) (seeds []string) {
 	}
 	slices.Sort(others)
 	seeds = append(seeds, others[:min(len(others), max(leastSeeds, len(configured))-len(seeds))]...)
-	if len(seeds) == 0 {
-		return silent
-	}
-	return seeds
+	return append(seeds, silent...)
 }
 
 // answers tells whether the Kafka broker can be connected to, as far as is known. The caller holds the Hearing's mu.

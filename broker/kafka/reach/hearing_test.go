@@ -133,7 +133,7 @@ func TestEndOfSilenceIsNamed(t *testing.T) {
 // pass lets virtual time go by.
 func pass(d time.Duration) { time.Sleep(d) }
 
-// A new client finds Kafka by those that answer, though none of them is configured.
+// A new client finds Kafka by those that answer, though none of them is configured, and keeps those that are.
 func TestSeedsAreThoseThatAnswer(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		away := make(map[string]error)
@@ -166,14 +166,14 @@ func TestSeedsAreThoseThatAnswer(t *testing.T) {
 
 		away["k1:9092"] = syscall.ECONNREFUSED
 		dial("k1:9092")
-		expect("it is down", one, "k2:9092", "k3:9092", "k4:9092")
-		expect("one is down", four, "k2:9092", "k3:9092", "k4:9092")
+		expect("it is down", one, "k2:9092", "k3:9092", "k4:9092", "k1:9092")
+		expect("one is down", four, "k2:9092", "k3:9092", "k4:9092", "k1:9092")
 		left := dial("k5:9092")
-		expect("another one came", four, "k2:9092", "k3:9092", "k4:9092", "k5:9092")
+		expect("another one came", four, "k2:9092", "k3:9092", "k4:9092", "k5:9092", "k1:9092")
 		for range 2 {
 			left.Close()
 		}
-		expect("and left", four, "k2:9092", "k3:9092", "k4:9092")
+		expect("and left", four, "k2:9092", "k3:9092", "k4:9092", "k1:9092")
 
 		delete(away, "k1:9092")
 		defer dial("k1:9092").Close()
