@@ -23,6 +23,8 @@ const (
 	leastSilence = 150 * time.Millisecond
 	// signTimeout is when a sign that has not come is asked for anew.
 	signTimeout = 5 * time.Second
+	// signMaxAge is for how long one slow sign gives a broker more than leastSilence.
+	signMaxAge = time.Minute
 )
 
 // A Hearing knows which Kafka brokers are silent: frozen, cut off or hanging. All clients of franz-go that share one
@@ -57,6 +59,7 @@ type heardBroker struct {
 	failed  bool          // the last connection to it was not opened
 	open    int           // connections
 	grace   time.Duration // how long a sign may take
+	renewal *time.Timer   // asks for a sign anew, signMaxAge after a slow one
 }
 
 // A wait is for an answer that Kafka gives at once.
@@ -161,6 +164,7 @@ func (h *Hearing) await(address string, cut func(*wait)) *wait {
 	b := h.brokers[address]
 	if b == nil {
 		b = &heardBroker{address: address, waits: make(map[*wait]struct{}), grace: leastSilence}
+		b.renewal = time.AfterFunc(signMaxAge, func() { h.renew(b) })
 		h.brokers[address] = b
 	}
 	if b.silent {
@@ -197,6 +201,16 @@ func (h *Hearing) doubt(b *heardBroker) {
 	}
 }
 
+// renew has the broker asked for a sign of life if its last one was slow. One that was slow once would else be waited for as
+// long hours later, when it freezes.
+func (h *Hearing) renew(b *heardBroker) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if b.grace > leastSilence && h.ctx.Err() == nil {
+		h.doubt(b)
+	}
+}
+
 // listen asks a broker for signs of life until one comes in time. The first one that ends a silence tells
 // nothing of how fast the broker is now, so one more is asked for.
 func (h *Hearing) listen(b *heardBroker) {
@@ -222,6 +236,7 @@ func (h *Hearing) listen(b *heardBroker) {
 		if err == nil { // else it is down: whoever dials is told so at once
 			b.grace = min(max(4*time.Since(start), leastSilence), signTimeout)
 		}
+		b.renewal.Reset(signMaxAge)
 		h.mu.Unlock()
 		switch {
 		case err == nil && (was || isDown):

@@ -9,6 +9,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"syscall"
 	"testing"
 	"testing/synctest"
@@ -27,16 +28,7 @@ func TestSilentBrokerIsLeftAlone(t *testing.T) {
 		address := kafka.ListenAddrs()[0]
 		hearing := newHearing(network.Dial, slog.New(slog.DiscardHandler))
 		defer hearing.Close()
-		ask := func() (time.Duration, error) {
-			start := time.Now()
-			client, err := kgo.NewClient(kgo.SeedBrokers(address), kgo.Dialer(hearing.dial))
-			if err != nil {
-				t.Fatal(err)
-			}
-			defer client.Close()
-			_, err = client.SeedBrokers()[0].Request(t.Context(), kmsg.NewPtrMetadataRequest())
-			return time.Since(start), err
-		}
+		ask := func() (time.Duration, error) { return askAnew(t, hearing, address) }
 		for range 3 {
 			if took, err := ask(); err != nil || took > 0 {
 				t.Fatalf("%v after %v", err, took)
@@ -57,6 +49,68 @@ func TestSilentBrokerIsLeftAlone(t *testing.T) {
 			}
 			network.Freeze()
 			synctest.Wait()
+		}
+	})
+}
+
+// askAnew asks with a new client, and returns how long that took.
+func askAnew(t *testing.T, hearing *Hearing, address string) (time.Duration, error) {
+	t.Helper()
+	start := time.Now()
+	client, err := kgo.NewClient(kgo.SeedBrokers(address), kgo.Dialer(hearing.dial))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer client.Close()
+	_, err = client.SeedBrokers()[0].Request(t.Context(), kmsg.NewPtrMetadataRequest())
+	return time.Since(start), err
+}
+
+// A broker that is slow to connect to has longer, but only while it is.
+func TestSlowSignIsForgotten(t *testing.T) {
+	kafkatest.InBubble(t, func(t *testing.T, kafka kafkatest.Bubble) {
+		network := kafkatest.NewFreezer(kafka.Network.DialContext)
+		address := kafka.ListenAddrs()[0]
+		var delay atomic.Int64
+		hearing := newHearing(func(ctx context.Context, kind, address string) (net.Conn, error) {
+			select {
+			case <-ctx.Done():
+				return nil, ctx.Err()
+			case <-time.After(time.Duration(delay.Load())):
+				return network.Dial(ctx, kind, address)
+			}
+		}, slog.New(slog.DiscardHandler))
+		defer hearing.Close()
+		const slow = time.Second
+		for range 3 {
+			delay.Store(int64(slow))
+			_, _ = askAnew(t, hearing, address)
+			pass(10 * time.Second) // until it is known how slow it is
+			before, asked := network.Dialed(address), 600
+			for range asked {
+				if took, err := askAnew(t, hearing, address); err != nil || took > slow {
+					t.Fatalf("slow: %v after %v", err, took)
+				}
+				pass(2 * slow)
+			}
+			asked *= 2 // for a sign each time
+			pass(time.Hour)
+			if n := network.Dialed(address) - before; n > asked+70 {
+				t.Errorf("%d connections were opened, want %d and one a minute in an hour", n, asked)
+			}
+			delay.Store(0)
+			pass(2 * signMaxAge)
+			before = network.Dialed(address)
+			pass(time.Hour)
+			if n := network.Dialed(address) - before; n != 0 {
+				t.Errorf("%d connections were opened to a broker that is slow no more", n)
+			}
+			network.Freeze(address)
+			if took, err := askAnew(t, hearing, address); err == nil || took > doubtAfter+leastSilence {
+				t.Errorf("frozen: %v after %v", err, took)
+			}
+			network.Freeze()
+			pass(signTimeout)
 		}
 	})
 }
