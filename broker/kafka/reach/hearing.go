@@ -212,9 +212,11 @@ func (h *Hearing) renew(b *heardBroker) {
 }
 
 // listen asks a broker for signs of life until one comes in time. The first one that ends a silence tells
-// nothing of how fast the broker is now, so one more is asked for.
+// nothing of how fast the broker is now, so one more is asked for. An error is one if it comes in time, as when the broker's port
+// is closed: that there is no such machine any more is told after some 3 s, and is the same silence.
 func (h *Hearing) listen(b *heardBroker) {
 	isDown := false // and was silent before
+	told := false   // which error comes too late to be a sign
 	for h.ctx.Err() == nil {
 		var came bool // guarded by mu
 		start := time.Now()
@@ -222,12 +224,23 @@ func (h *Hearing) listen(b *heardBroker) {
 		late := time.AfterFunc(b.grace, func() { h.silence(b, &came) })
 		h.mu.Unlock()
 		err := h.sign(b.address)
-		late.Stop()
+		inTime := late.Stop()
+		if h.ctx.Err() != nil { // the sign was cut short by Close
+			return
+		}
 		if errors.Is(err, os.ErrDeadlineExceeded) || errors.Is(err, context.DeadlineExceeded) {
 			continue
 		}
-		if h.ctx.Err() != nil { // the sign was cut short by Close
-			return
+		if err != nil && !inTime {
+			if !told {
+				h.log.Warn("Kafka broker that does not answer cannot be connected to either", "broker", b.address, "error", err)
+				told = true
+			}
+			select {
+			case <-h.ctx.Done():
+			case <-time.After(time.Until(start.Add(signTimeout))):
+			}
+			continue
 		}
 		h.mu.Lock()
 		came = true

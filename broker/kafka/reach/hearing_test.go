@@ -31,7 +31,7 @@ func TestSilentBrokerIsLeftAlone(t *testing.T) {
 		ask := func() (time.Duration, error) { return askAnew(t, hearing, address) }
 		for range 3 {
 			if took, err := ask(); err != nil || took > 0 {
-				t.Fatalf("%v after %v", err, took)
+				t.Errorf("%v after %v", err, took)
 			}
 			network.Freeze(address)
 			if took, err := ask(); err == nil || took > doubtAfter+leastSilence {
@@ -182,6 +182,52 @@ func TestEndOfSilenceIsNamed(t *testing.T) {
 			}
 		})
 	}
+}
+
+// That a machine is gone is told late, and told again each time.
+func TestDeadMachineStaysSilent(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const address = "kafka:9092"
+		var dials, isBack atomic.Int64
+		var logged lineBuffer
+		hearing := newHearing(func(ctx context.Context, _, _ string) (net.Conn, error) {
+			dials.Add(1)
+			if isBack.Load() > 0 {
+				return nil, syscall.ECONNREFUSED
+			}
+			select {
+			case <-ctx.Done():
+				return nil, ctx.Err()
+			case <-time.After(3 * time.Second):
+				return nil, syscall.EHOSTUNREACH
+			}
+		}, slog.New(slog.NewTextHandler(&logged, nil)))
+		defer hearing.Close()
+		const asked = 3600
+		late := 0
+		for range asked {
+			start := time.Now()
+			_, err := hearing.dial(t.Context(), "tcp", address)
+			if !errors.Is(err, errSilent) || time.Since(start) > 0 {
+				late++
+			}
+			pass(990 * time.Millisecond) // at whatever moment of a sign
+		}
+		if late > 1 { // the first
+			t.Errorf("of %d who connect %d were not refused at once", asked, late)
+		}
+		if n := dials.Load(); n > 730 {
+			t.Errorf("%d connections were tried in an hour, want one each signTimeout", n)
+		}
+		if lines := logged.count("\n"); lines != 2 || logged.count("does not answer:") != 1 || logged.count(syscall.EHOSTUNREACH.Error()) != 1 {
+			t.Errorf("logged %d lines in an hour, want the silence and what it comes from:\n%.500s", lines, logged.text.String())
+		}
+		isBack.Store(1)
+		pass(signTimeout)
+		if _, err := hearing.dial(t.Context(), "tcp", address); !errors.Is(err, syscall.ECONNREFUSED) || logged.count("is down") != 1 {
+			t.Errorf("it is back, and refuses: %v:\n%.500s", err, logged.text.String())
+		}
+	})
 }
 
 // pass lets virtual time go by.
