@@ -25,6 +25,9 @@ const (
 	signTimeout = 5 * time.Second
 	// signMaxAge is for how long one slow sign gives a broker more than leastSilence.
 	signMaxAge = time.Minute
+	// forgetAfter is when a broker that nobody connects to is asked for no more signs: its address may be gone for good. Clients
+	// use each address that they know every 4 minutes.
+	forgetAfter = 15 * time.Minute
 )
 
 // A Hearing knows which Kafka brokers are silent: frozen, cut off or hanging. All clients of franz-go that share one
@@ -39,7 +42,7 @@ const (
 //	  '------------ a sign of life --------'---------------------------'
 //
 // A slow answer is none of this: whoever gives signs of life is waited for. It takes no request to end a silence, since the
-// sign is asked for until it comes.
+// sign is asked for until it comes, or nobody has connected for forgetAfter.
 type Hearing struct {
 	open  dialFunc
 	log   *slog.Logger
@@ -60,6 +63,7 @@ type heardBroker struct {
 	open    int           // connections
 	grace   time.Duration // how long a sign may take
 	renewal *time.Timer   // asks for a sign anew, signMaxAge after a slow one
+	asked   time.Time     // when a connection or an answer was last wanted of it
 }
 
 // A wait is for an answer that Kafka gives at once.
@@ -167,6 +171,7 @@ func (h *Hearing) await(address string, cut func(*wait)) *wait {
 		b.renewal = time.AfterFunc(signMaxAge, func() { h.renew(b) })
 		h.brokers[address] = b
 	}
+	b.asked = time.Now()
 	if b.silent {
 		return nil
 	}
@@ -211,13 +216,30 @@ func (h *Hearing) renew(b *heardBroker) {
 	}
 }
 
+// forget lets go of a broker that nobody has wanted anything of for forgetAfter, and reports whether it did. Whoever dials it at
+// this moment has noted that in asked before we hold mu, and it is kept; or looks for it after us, and makes another one, which
+// has signs of its own. Nobody else has this one any more: dialing ends long before forgetAfter, and all other waits are for
+// answers on open connections. Its renewal finds it doubted, and does nothing.
+func (h *Hearing) forget(b *heardBroker) bool {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if b.open > 0 || time.Since(b.asked) < forgetAfter {
+		return false
+	}
+	delete(h.brokers, b.address)
+	if b.silent {
+		h.log.Info("Kafka broker that does not answer is asked no more: nobody connects to it", "broker", b.address)
+	}
+	return true
+}
+
 // listen asks a broker for signs of life until one comes in time. The first one that ends a silence tells
 // nothing of how fast the broker is now, so one more is asked for. An error is one if it comes in time, as when the broker's port
 // is closed: that there is no such machine any more is told after some 3 s, and is the same silence.
 func (h *Hearing) listen(b *heardBroker) {
 	isDown := false // and was silent before
 	told := false   // which error comes too late to be a sign
-	for h.ctx.Err() == nil {
+	for h.ctx.Err() == nil && !h.forget(b) {
 		var came bool // guarded by mu
 		start := time.Now()
 		h.mu.Lock()

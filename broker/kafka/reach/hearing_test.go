@@ -3,6 +3,7 @@ package reach
 import (
 	"context"
 	"errors"
+	"fmt"
 	"io"
 	"log/slog"
 	"net"
@@ -226,6 +227,72 @@ func TestDeadMachineStaysSilent(t *testing.T) {
 		pass(signTimeout)
 		if _, err := hearing.dial(t.Context(), "tcp", address); !errors.Is(err, syscall.ECONNREFUSED) || logged.count("is down") != 1 {
 			t.Errorf("it is back, and refuses: %v:\n%.500s", err, logged.text.String())
+		}
+	})
+}
+
+// An address that is gone for good is asked no more once nobody connects to it, whenever somebody does so once more.
+func TestAddressThatIsGoneIsForgotten(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var mu sync.Mutex
+		dials := make(map[string]int)
+		dialed := func(address string) int {
+			mu.Lock()
+			defer mu.Unlock()
+			return dials[address]
+		}
+		hearing := newHearing(func(ctx context.Context, _, address string) (net.Conn, error) {
+			mu.Lock()
+			dials[address]++
+			mu.Unlock()
+			<-ctx.Done()
+			return nil, ctx.Err()
+		}, slog.New(slog.DiscardHandler))
+		defer hearing.Close()
+		dial := func(address string) time.Duration {
+			start := time.Now()
+			if _, err := hearing.dial(t.Context(), "tcp", address); !errors.Is(err, errSilent) {
+				t.Errorf("%s: %v", address, err)
+			}
+			return time.Since(start)
+		}
+		const wanted, gone = "kafka:9092", "10.0.0.1:9092"
+		dial(gone)
+		dial(wanted)
+		for range 24 * 15 { // a day
+			pass(4 * time.Minute)
+			if took := dial(wanted); took > 0 {
+				t.Errorf("an address that is wanted was forgotten: refused after %v", took)
+			}
+		}
+		most := int(forgetAfter/signTimeout) + 2
+		if n := dialed(gone); n > most {
+			t.Errorf("%d connections were tried in a day to an address that is gone, want %d at most", n, most)
+		}
+		const others = 120 // at whatever moment of the last signs
+		for i := range others {
+			go func() {
+				address := fmt.Sprintf("10.0.1.%d:9092", i)
+				dial(address)
+				pass(forgetAfter - 2*signTimeout + time.Duration(i)*150*time.Millisecond)
+				before := dialed(address)
+				if took := dial(address); took != 0 && took != doubtAfter+leastSilence {
+					t.Errorf("once more: refused after %v", took)
+				}
+				pass(time.Minute)
+				if n := dialed(address) - before; n < 11 || n > 14 { // the dial, and signs
+					t.Errorf("once more: %d connections were tried in a minute", n)
+				}
+				if took := dial(address); took != 0 {
+					t.Errorf("once more, and silent: refused after %v", took)
+				}
+			}()
+		}
+		pass(3 * forgetAfter)
+		hearing.mu.Lock()
+		defer hearing.mu.Unlock()
+		if n := len(hearing.brokers); n > 0 {
+			t.Errorf("%d of %d are not forgotten", n, others+2)
 		}
 	})
 }
