@@ -311,7 +311,11 @@ func (d debts) OnBrokerWrite(broker kgo.BrokerMetadata, key int16, bytes int, _,
 	if kmsg.Key(key) == kmsg.Produce && bytes > 0 {
 		d.sink.mu.Lock()
 		defer d.sink.mu.Unlock()
-		d.line.pipe(broker.NodeID).owed++
+		p := d.line.pipe(broker.NodeID)
+		if p.owed == 0 {
+			p.silentSince = time.Now()
+		}
+		p.owed++
 	}
 }
 
@@ -328,6 +332,7 @@ func (s *Sink) paid(l *line, broker int32) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	p := l.pipe(broker)
+	p.silentSince = time.Now()
 	if p.owed--; p.owed > 0 || !p.givenUp {
 		return
 	}

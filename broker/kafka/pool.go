@@ -122,8 +122,8 @@ func (s *Sink) lineFor(p *pool, b *backlog, now time.Time) *line {
 		return nil
 	}
 	usable := false
-	var idle, shared *line
-	for _, l := range p.lines {
+	var idle, shared *line // of the quick, shared is a silent one that takes what is new, so as to keep that off the last line
+	for i, l := range p.lines {
 		if l.forgot[b.target.topic] {
 			continue
 		}
@@ -131,8 +131,16 @@ func (s *Sink) lineFor(p *pool, b *backlog, now time.Time) *line {
 		pipe := l.pipe(b.broker)
 		switch {
 		case pipe.rests():
+		case p.coalesce && p.fliesAlone(l, b):
+			switch {
+			case pipe.isOverdue() || shared != nil && i == p.most-1:
+			case !pipe.isSilent(now.Add(-s.patience() / 2)):
+				return l
+			case shared == nil:
+				shared = l
+			}
 		case p.coalesce:
-			if pipe.takes() || p.fliesAlone(l, b) && !pipe.isOverdue() {
+			if pipe.takes() {
 				return l
 			}
 			if !pipe.isOverdue() {
@@ -149,6 +157,8 @@ func (s *Sink) lineFor(p *pool, b *backlog, now time.Time) *line {
 	switch {
 	case idle != nil:
 		return idle
+	case p.coalesce && shared != nil && len(p.lines) >= p.most-1:
+		return shared
 	case len(p.lines) < p.most:
 	case usable:
 		return shared // nil: it waits
@@ -185,9 +195,11 @@ func (s *Sink) lineAlone(p *pool, b *backlog) *line {
 }
 
 // fliesAlone reports whether the backlog neither waits for the pipe nor keeps others from it: its broker is
-// not known, or the client that all use has yet to ask for the topic, which says nothing of how fast that is.
+// not known, or the topic is new to the pool and the client has yet to ask for it, which says nothing of how fast that is. If
+// those went one at a time, two that are slow would keep two lines from all others.
 func (p *pool) fliesAlone(l *line, b *backlog) bool {
-	return b.broker == noBroker || p.coalesce && l == p.lines[0] && !l.topics[b.target.topic]
+	topic := b.target.topic
+	return b.broker == noBroker || p.coalesce && !l.topics[topic] && !p.lines[0].topics[topic]
 }
 
 // doubt has one backlog try first on each line of the pools, before all that wait for the Kafka broker follow.
@@ -231,8 +243,10 @@ type pipe struct {
 	prompt  bool      // the last answer came in time
 	proven  bool      // has answered, and none was overdue since. If not, one backlog tries first
 	kept    int       // flights alone without an answer for so long that nothing should follow them
-	owed    int       // requests with records that were written and not answered
-	givenUp bool      // of these, some whose records are given up: they keep the connection all the same
+	givenUp bool      // of what is owed, some whose records are given up: they keep the connection all the same
+
+	owed        int       // requests with records that were written and not answered
+	silentSince time.Time // when one was answered last, or the first of those that are owed was written if that was later
 }
 
 // rests reports whether what was given up keeps the connection.
@@ -245,6 +259,9 @@ func (p *pipe) isBoarding() bool {
 func (p *pipe) isOverdue() bool {
 	return p.kept > 0 || len(p.flights) > 0 && p.flights[0].overdue
 }
+
+// isSilent reports whether the pipe owes an answer, and has given none since then.
+func (p *pipe) isSilent(then time.Time) bool { return p.owed > 0 && p.silentSince.Before(then) }
 
 // takes reports whether one more backlog may go out now.
 func (p *pipe) takes() bool {
