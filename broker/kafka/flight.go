@@ -21,6 +21,51 @@ const (
 	inquireAfter = time.Second
 )
 
+// A pipe is a line's connection to one Kafka broker, which answers one request at a time. Behind the flight that
+// it works on another may follow, so that it need not wait for us, if answers come in time.
+type pipe struct {
+	flights []*flight // in the order of departure
+	prompt  bool      // the last answer came in time
+	proven  bool      // has answered, and none was overdue since. If not, one backlog tries first
+	kept    int       // flights alone without an answer for so long that nothing should follow them
+	givenUp bool      // of what is owed, some whose records are given up: they keep the connection all the same
+
+	owed        int       // requests with records that were written and not answered
+	silentSince time.Time // when one was answered last, or the first of those that are owed was written if that was later
+}
+
+// rests reports whether what was given up keeps the connection.
+func (p *pipe) rests() bool { return p.givenUp && p.owed > 0 }
+
+func (p *pipe) isBoarding() bool {
+	return len(p.flights) > 0 && p.flights[len(p.flights)-1].boarding
+}
+
+func (p *pipe) isOverdue() bool {
+	return p.kept > 0 || len(p.flights) > 0 && p.flights[0].overdue
+}
+
+// isSilent reports whether the pipe owes an answer, and has given none since then.
+func (p *pipe) isSilent(then time.Time) bool { return p.owed > 0 && p.silentSince.Before(then) }
+
+// takes reports whether one more backlog may go out now.
+func (p *pipe) takes() bool {
+	switch {
+	case p.kept > 0:
+		return false
+	case len(p.flights) == 0:
+		return true
+	case p.isBoarding():
+		return p.proven
+	}
+	return len(p.flights) == 1 && p.prompt && !p.flights[0].overdue
+}
+
+// takesBeside reports whether one more slow or stuck target may join those that go out now.
+func (p *pipe) takesBeside(t *target) bool {
+	return p.isBoarding() && p.proven && p.flights[len(p.flights)-1].members[0].target.isLike(t)
+}
+
 // A flight is what a line sends to one Kafka broker at a time. Kafka answers one request of a connection
 // after the other, so what would be sent behind it would wait as well; what waits here can go another way.
 type flight struct {

@@ -121,9 +121,12 @@ func (s *Sink) lineFor(p *pool, b *backlog, now time.Time) *line {
 		}
 		return nil
 	}
+	if p.coalesce {
+		return s.lineOfQuick(p, b, now)
+	}
 	usable := false
-	var idle, shared *line // of the quick, shared is a silent one that takes what is new, so as to keep that off the last line
-	for i, l := range p.lines {
+	var idle, shared *line
+	for _, l := range p.lines {
 		if l.forgot[b.target.topic] {
 			continue
 		}
@@ -131,21 +134,6 @@ func (s *Sink) lineFor(p *pool, b *backlog, now time.Time) *line {
 		pipe := l.pipe(b.broker)
 		switch {
 		case pipe.rests():
-		case p.coalesce && p.fliesAlone(l, b):
-			switch {
-			case pipe.isOverdue() || shared != nil && i == p.most-1:
-			case !pipe.isSilent(now.Add(-s.patience() / 2)):
-				return l
-			case shared == nil:
-				shared = l
-			}
-		case p.coalesce:
-			if pipe.takes() {
-				return l
-			}
-			if !pipe.isOverdue() {
-				return nil
-			}
 		case len(pipe.flights) == 0:
 			if idle == nil || l.topics[b.target.topic] && !idle.topics[b.target.topic] {
 				idle = l
@@ -157,11 +145,51 @@ func (s *Sink) lineFor(p *pool, b *backlog, now time.Time) *line {
 	switch {
 	case idle != nil:
 		return idle
-	case p.coalesce && shared != nil && len(p.lines) >= p.most-1:
+	case shared != nil && len(p.lines) == p.most:
 		return shared
+	}
+	return s.furtherLine(p, usable)
+}
+
+// lineOfQuick returns the first line whose answers come in time, nil: the backlog waits for one. What is new to the pool takes
+// another as soon as one is silent, but for the last, which is for what is known. The caller holds mu.
+func (s *Sink) lineOfQuick(p *pool, b *backlog, now time.Time) *line {
+	usable := false
+	var silent *line // and not overdue
+	for i, l := range p.lines {
+		if l.forgot[b.target.topic] {
+			continue
+		}
+		usable = true
+		pipe := l.pipe(b.broker)
+		switch {
+		case pipe.rests():
+		case p.fliesAlone(l, b):
+			switch {
+			case pipe.isOverdue() || silent != nil && i == p.most-1:
+			case !pipe.isSilent(now.Add(-s.patience() / 2)):
+				return l
+			case silent == nil:
+				silent = l
+			}
+		case pipe.takes():
+			return l
+		case !pipe.isOverdue():
+			return nil
+		}
+	}
+	if silent != nil && len(p.lines) >= p.most-1 {
+		return silent
+	}
+	return s.furtherLine(p, usable)
+}
+
+// furtherLine returns a new line if the pool may have one more, or none of those it has is usable; else nil. The caller holds mu.
+func (s *Sink) furtherLine(p *pool, usable bool) *line {
+	switch {
 	case len(p.lines) < p.most:
 	case usable:
-		return shared // nil: it waits
+		return nil
 	default:
 		s.retire(p.lines[len(p.lines)-1]) // the first of the quick has what all others use
 	}
@@ -234,51 +262,6 @@ type line struct {
 
 	departed  []*send // the client has not got them yet, in order
 	producing bool    // a goroutine hands them to the client
-}
-
-// A pipe is a line's connection to one Kafka broker, which answers one request at a time. Behind the flight that
-// it works on another may follow, so that it need not wait for us, if answers come in time.
-type pipe struct {
-	flights []*flight // in the order of departure
-	prompt  bool      // the last answer came in time
-	proven  bool      // has answered, and none was overdue since. If not, one backlog tries first
-	kept    int       // flights alone without an answer for so long that nothing should follow them
-	givenUp bool      // of what is owed, some whose records are given up: they keep the connection all the same
-
-	owed        int       // requests with records that were written and not answered
-	silentSince time.Time // when one was answered last, or the first of those that are owed was written if that was later
-}
-
-// rests reports whether what was given up keeps the connection.
-func (p *pipe) rests() bool { return p.givenUp && p.owed > 0 }
-
-func (p *pipe) isBoarding() bool {
-	return len(p.flights) > 0 && p.flights[len(p.flights)-1].boarding
-}
-
-func (p *pipe) isOverdue() bool {
-	return p.kept > 0 || len(p.flights) > 0 && p.flights[0].overdue
-}
-
-// isSilent reports whether the pipe owes an answer, and has given none since then.
-func (p *pipe) isSilent(then time.Time) bool { return p.owed > 0 && p.silentSince.Before(then) }
-
-// takes reports whether one more backlog may go out now.
-func (p *pipe) takes() bool {
-	switch {
-	case p.kept > 0:
-		return false
-	case len(p.flights) == 0:
-		return true
-	case p.isBoarding():
-		return p.proven
-	}
-	return len(p.flights) == 1 && p.prompt && !p.flights[0].overdue
-}
-
-// takesBeside reports whether one more slow or stuck target may join those that go out now.
-func (p *pipe) takesBeside(t *target) bool {
-	return p.isBoarding() && p.proven && p.flights[len(p.flights)-1].members[0].target.isLike(t)
 }
 
 // newLine adds a line to the pool, in that place: its spare if there is one. It returns nil when none can be made. The caller
