@@ -28,6 +28,17 @@ type cutConn struct {
 
 type dialer func(ctx context.Context, network, addr string) (net.Conn, error)
 
+// through returns a dialer whose connections to that node are wrapped.
+func (d dialer) through(id string, wrap func(net.Conn) net.Conn) dialer {
+	return func(ctx context.Context, network, addr string) (net.Conn, error) {
+		c, err := d(ctx, network, addr)
+		if to, _, _ := strings.Cut(addr, "."); err != nil || to != id {
+			return c, err
+		}
+		return wrap(c), nil
+	}
+}
+
 func (p *powerCut) dialFrom(id string, dial dialer) dialer {
 	return func(ctx context.Context, network, addr string) (net.Conn, error) {
 		c, err := dial(ctx, network, addr)
@@ -111,14 +122,7 @@ func TestSnapshot_thatIsRefusedIsNotSentToItsEnd(t *testing.T) {
 		var written atomic.Int64
 		c := newCluster(t, 3, func(cfg *Config) {
 			cfg.FlushBytes = 64 << 10
-			dial := cfg.Dial
-			cfg.Dial = func(ctx context.Context, network, addr string) (net.Conn, error) {
-				conn, err := dial(ctx, network, addr)
-				if err != nil || !strings.HasPrefix(addr, away) {
-					return conn, err
-				}
-				return countedConn{conn, &written}, nil
-			}
+			cfg.Dial = dialer(cfg.Dial).through(away, func(c net.Conn) net.Conn { return countedConn{c, &written} })
 		})
 		c.dirs[away] = dir + "/" + away
 		c.open("n1", "n2", away)

@@ -1,11 +1,9 @@
 package node
 
 import (
-	"context"
 	"net"
 	"os"
 	"slices"
-	"strings"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -123,14 +121,7 @@ func receiveOnce(t *testing.T, restarted bool) {
 		var rate atomic.Int64
 		c := newCluster(t, 3, func(cfg *Config) {
 			cfg.FlushBytes = 64 << 10
-			dial := cfg.Dial
-			cfg.Dial = func(ctx context.Context, network, addr string) (net.Conn, error) {
-				conn, err := dial(ctx, network, addr)
-				if err != nil || !strings.HasPrefix(addr, away) {
-					return conn, err
-				}
-				return unhurriedConn{conn, &rate}, nil
-			}
+			cfg.Dial = dialer(cfg.Dial).through(away, func(c net.Conn) net.Conn { return unhurriedConn{c, &rate} })
 		})
 		c.open("n1", "n2", away)
 		c.born(away)
