@@ -124,7 +124,7 @@ func (s *sink) failOnVersion(err error) {
 	}
 }
 
-// Close names what was received in the manifest. After Persist it has said how much
+// Close names what was received in the manifest. After Persist it says how much
 // log is to stay.
 func (s *sink) Close() error {
 	if s.receiver == nil {

@@ -94,9 +94,9 @@ func (k *retention) flushed(now flushEnd, enough int64) {
 	}
 }
 
-// entries returns how many entries so many bytes of log are, to judge by those from the mark to the last.
-func (k *retention) entries(bytes int64, last uint64, now flushEnd) uint64 {
-	return uint64(float64(bytes) * float64(last-min(k.kept.index, last)) / float64(max(now.bytes-k.kept.bytes, 1)))
+// entries returns how many entries so many bytes of log are, to judge by those from the mark to a flush that ended now.
+func (k *retention) entries(bytes int64, now flushEnd) uint64 {
+	return uint64(float64(bytes) * float64(now.index-min(k.kept.index, now.index)) / float64(max(now.bytes-k.kept.bytes, 1)))
 }
 
 // resume goes on where the log begins that FlushBytes of it lead to the flush before, which an earlier life may have written.
@@ -138,7 +138,7 @@ func (n *Node) retain(before, end uint64) {
 	kept := n.retention.kept.index
 	from := kept
 	if r.State() == raft.Leader {
-		most := n.retention.entries(slowFollowerFlushes*n.cfg.FlushBytes, last, now)
+		most := n.retention.entries(slowFollowerFlushes*n.cfg.FlushBytes, now)
 		for _, s := range servers(r) {
 			if s.ID == n.raftID() {
 				continue
