@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/carillonmq/carillon/broker/deliver"
 	"github.com/carillonmq/carillon/broker/ingest"
 )
 
@@ -52,7 +51,7 @@ func closeBeside(closing func()) {
 }
 
 // prompt returns constructors of sources and sinks that hear contexts at once.
-func prompt(newSource func() (ingest.Source, error), newSink func() (deliver.Sink, error)) (func() (ingest.Source, error), func() (deliver.Sink, error)) {
+func prompt(newSource func() (ingest.Source, error), newSink func() (Sink, error)) (func() (ingest.Source, error), func() (Sink, error)) {
 	source := func() (ingest.Source, error) {
 		s, err := newSource()
 		if err != nil {
@@ -60,7 +59,7 @@ func prompt(newSource func() (ingest.Source, error), newSink func() (deliver.Sin
 		}
 		return promptSource{s}, nil
 	}
-	sink := func() (deliver.Sink, error) {
+	sink := func() (Sink, error) {
 		s, err := newSink()
 		if err != nil {
 			return nil, err
@@ -98,7 +97,7 @@ func (s promptSource) Close() { closeBeside(s.Source.Close) }
 
 // A promptSink is a Sink that hears contexts at once. What asks for partitions, the
 // prober, sees to that itself.
-type promptSink struct{ deliver.Sink }
+type promptSink struct{ Sink }
 
 func (s promptSink) CreateTopic(ctx context.Context, topic string, batchBytes int) error {
 	_, err := beside(ctx, func() (struct{}, error) {

@@ -29,10 +29,13 @@ import (
 // Options are the parts that a Broker is made of. All are required but Now,
 // DiscoverEvery, CompareEvery, AskReach, AskClock, Trouble and Limits.
 type Options struct {
-	Config  config.Config // resolved and validated
-	Node    *node.Node    // open; the caller closes it after Run
-	Source  func() (ingest.Source, error)
-	Sink    func() (deliver.Sink, error)
+	Config config.Config // resolved and validated
+	Node   *node.Node    // open; the caller closes it after Run
+	Source func() (ingest.Source, error)
+	Sink   func() (Sink, error)
+	// Survey asks each Kafka broker, and returns the ids of those that answer this node and the addresses of those
+	// that do not, or an error when none does. It blocks for some seconds at most.
+	Survey  func(ctx context.Context) (reached []int32, unreached []string, err error)
 	Letters deadletter.Kafka
 	Metrics *Metrics
 	// Now is the clock; nil: the machine's. Only with that is there a timer of the
@@ -64,6 +67,14 @@ type Options struct {
 	Ahead func(schedule.Store) schedule.Store
 }
 
+// A Sink writes target topics, and knows which Kafka brokers it reaches.
+type Sink interface {
+	deliver.Sink
+	// Unreached returns the addresses of those that Kafka lists and that do not answer, or did not when they were
+	// connected to last. It does not block.
+	Unreached() []string
+}
+
 // Limits are those of a term's parts. Each is what a node needs for its speed; tests have smaller
 // ones, so that what is rare becomes common.
 type Limits struct {
@@ -82,7 +93,8 @@ type Broker struct {
 	config    config.Config
 	node      *node.Node
 	newSource func() (ingest.Source, error)
-	newSink   func() (deliver.Sink, error)
+	newSink   func() (Sink, error)
+	survey    func(context.Context) (reached []int32, unreached []string, err error)
 	metrics   *Metrics
 	clock     *clock.Clock
 	now       func() time.Time                   // of the clock
@@ -129,6 +141,7 @@ func New(o Options) *Broker {
 		node:      o.Node,
 		newSource: source,
 		newSink:   sink,
+		survey:    o.Survey,
 		metrics:   o.Metrics,
 		newAlarm:  alarms,
 		logger:    o.Logger,

@@ -11,8 +11,8 @@ import (
 	"time"
 
 	"github.com/carillonmq/carillon/broker/clock"
+	"github.com/carillonmq/carillon/broker/fitness"
 	"github.com/carillonmq/carillon/broker/ingest"
-	"github.com/carillonmq/carillon/broker/report"
 )
 
 // A hungSource hears no deadline, as a Kafka client that connects to a frozen broker.
@@ -45,6 +45,7 @@ func TestReachKafka_saysWhatWasAskedOfAFrozenKafka(t *testing.T) {
 			source := hungSource{topics: topics, release: make(chan struct{})}
 			defer close(source.release)
 			b := &Broker{}
+			b.survey = surveyed
 			b.newSource, _ = prompt(func() (ingest.Source, error) { return source, nil }, nil)
 			b.reach = newReach(b, func() error { return nil })
 			go b.reach.looks(t.Context())
@@ -53,6 +54,10 @@ func TestReachKafka_saysWhatWasAskedOfAFrozenKafka(t *testing.T) {
 			}
 		})
 	}
+}
+
+func surveyed(context.Context) (reached []int32, unreached []string, err error) {
+	return []int32{1, 2}, nil, nil
 }
 
 // A slowSource takes a while to list topics, and counts who began to.
@@ -80,6 +85,7 @@ func TestReachKafka_isSharedByThoseWhoAsk(t *testing.T) {
 		var begun atomic.Int32
 		takes := 3 * time.Second
 		b := &Broker{}
+		b.survey = surveyed
 		b.newSource, _ = prompt(func() (ingest.Source, error) { return slowSource{begun: &begun, takes: takes}, nil }, nil)
 		b.reach, b.skew = newReach(b, func() error { return nil }), newSkew(b)
 		go b.reach.looks(t.Context())
@@ -132,18 +138,18 @@ func TestBetter_isWhoLacksLess(t *testing.T) {
 	fit := response{"n4", Reached{Reached: true, Room: true}, nil}
 	noRoom := errors.New("no room")
 	for name, test := range map[string]struct {
-		here    lack
+		here    fitness.Lack
 		answers []response
 		want    string
 	}{
-		"Kafka is silent, one has room":          {lack{silent: reachPatience}, append(answers, fit), "n4"},
-		"Kafka is silent, one lacks room":        {lack{silent: reachPatience}, answers, "n2"},
-		"no room, one has":                       {lack{cramped: reachPatience, noRoom: noRoom}, append(answers, fit), "n4"},
-		"no room, nobody has":                    {lack{cramped: reachPatience, noRoom: noRoom}, answers, ""},
-		"no room, Kafka was silent for a moment": {lack{silent: time.Second, cramped: reachPatience, noRoom: noRoom}, answers, ""},
-		"neither, nobody has room":               {lack{silent: reachPatience, cramped: time.Hour, noRoom: noRoom}, answers, "n2"},
+		"Kafka is silent, one has room":          {fitness.Lack{Silent: reachPatience}, append(answers, fit), "n4"},
+		"Kafka is silent, one lacks room":        {fitness.Lack{Silent: reachPatience}, answers, "n2"},
+		"no room, one has":                       {fitness.Lack{Cramped: reachPatience, NoRoom: noRoom}, append(answers, fit), "n4"},
+		"no room, nobody has":                    {fitness.Lack{Cramped: reachPatience, NoRoom: noRoom}, answers, ""},
+		"no room, Kafka was silent for a moment": {fitness.Lack{Silent: time.Second, Cramped: reachPatience, NoRoom: noRoom}, answers, ""},
+		"neither, nobody has room":               {fitness.Lack{Silent: reachPatience, Cramped: time.Hour, NoRoom: noRoom}, answers, "n2"},
 	} {
-		able, refusals := better(test.answers, test.here)
+		able, refusals := better(test.answers, test.here, nil)
 		if got := strings.Join(able, " "); got != test.want {
 			t.Errorf("%s: %q would lead better, want %q", name, got, test.want)
 		}
@@ -153,44 +159,24 @@ func TestBetter_isWhoLacksLess(t *testing.T) {
 	}
 }
 
-// A disk that is behind with its flushes has room for moments only, again and again: that is no reason to move.
-func TestFitness_knowsALackWithoutAGap(t *testing.T) {
-	noRoom := errors.New("no room")
+// Two that reach half of the Kafka brokers each would take turns.
+func TestBetter_reachesAllThatThisNodeReachesAndMore(t *testing.T) {
+	here := fitness.Lack{Partial: reachPatience, Unreached: []string{"kafka3:9092"}}
 	for name, test := range map[string]struct {
-		room  func(since time.Duration) error
-		lasts bool
+		reached, others []int32
+		want            bool
 	}{
-		"room for 150 ms of each second, never at a look at Kafka": {func(since time.Duration) error {
-			if moment := since % time.Second; moment > 500*time.Millisecond && moment < 650*time.Millisecond {
-				return nil
-			}
-			return noRoom
-		}, false},
-		"none": {func(time.Duration) error { return noRoom }, true},
+		"all":                       {[]int32{1, 2}, []int32{3, 2, 1}, true},
+		"the same":                  {[]int32{1, 2}, []int32{2, 1}, false},
+		"fewer":                     {[]int32{1, 2}, []int32{2}, false},
+		"as many, others":           {[]int32{1, 2}, []int32{2, 3}, false},
+		"more, and not one of ours": {[]int32{1, 2}, []int32{2, 3, 4}, false},
+		"an older program":          {[]int32{1, 2}, nil, false},
 	} {
-		synctest.Test(t, func(t *testing.T) {
-			began := time.Now()
-			said := report.New()
-			here := fitness{report: said, room: func() error { return test.room(time.Since(began)) }}
-			lasted := false
-			looks := time.NewTicker(time.Second)
-			defer looks.Stop()
-			for time.Since(began) < 5*time.Minute {
-				select {
-				case <-looks.C:
-					said.HearKafka(true, time.Now())
-				case <-here.roomMayReturn():
-				}
-				found, fit := here.look()
-				if fit > 0 && found.lasts() > 0 {
-					t.Fatalf("%s: fit for %v though %v", name, fit, found)
-				}
-				lasted = lasted || found.lasts() >= reachPatience
-			}
-			if lasted != test.lasts {
-				t.Errorf("%s: a lack of ten seconds was found: %t", name, lasted)
-			}
-		})
+		able, refusals := better([]response{{"n2", Reached{Reached: true, Room: true, Brokers: test.others}, nil}}, here, test.reached)
+		if got := len(able) == 1; got != test.want || (refusals.Error() == "") != test.want {
+			t.Errorf("%s: would lead better: %t (%v), want %t", name, got, refusals, test.want)
+		}
 	}
 }
 
@@ -199,6 +185,7 @@ func TestReachKafka_isAnErrorWhereTheClockIsWrong(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var begun atomic.Int32
 		b := &Broker{}
+		b.survey = surveyed
 		b.newSource, _ = prompt(func() (ingest.Source, error) { return slowSource{begun: &begun}, nil }, nil)
 		b.reach, b.skew = newReach(b, func() error { return nil }), newSkew(b)
 		go b.reach.looks(t.Context())

@@ -10,6 +10,7 @@ import (
 	"net"
 	"net/http"
 	"net/http/httptest"
+	"reflect"
 	"strings"
 	"testing"
 	"time"
@@ -89,7 +90,7 @@ func (n *fakeNode) Ready() error               { return n.notReady }
 func (n *fakeNode) Standing() broker.Standing  { return n.standing }
 func (n *fakeNode) Clock() broker.ClockReading { return n.clock }
 func (n *fakeNode) ReachKafka(context.Context) (broker.Reached, error) {
-	return broker.Reached{Reached: true, Room: n.room}, n.silent
+	return broker.Reached{Reached: true, Room: n.room, Brokers: []int32{1, 3}}, n.silent
 }
 
 func (n *fakeNode) Replace(_ context.Context, member string) error {
@@ -235,7 +236,7 @@ func TestExplain_saysWhatIsMissing(t *testing.T) {
 func TestReachKafka_givesTheReason(t *testing.T) {
 	for _, room := range []bool{true, false} {
 		reached, err := serveNode(t, &fakeNode{room: room}).ReachKafka(t.Context())
-		if err != nil || reached != (broker.Reached{Reached: true, Room: room}) {
+		if err != nil || !reflect.DeepEqual(reached, broker.Reached{Reached: true, Room: room, Brokers: []int32{1, 3}}) {
 			t.Errorf("answer %+v, %v of a node whose room is %t", reached, err, room)
 		}
 	}

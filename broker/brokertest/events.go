@@ -7,6 +7,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/carillonmq/carillon/broker"
 	"github.com/carillonmq/carillon/broker/deliver"
 	"github.com/carillonmq/carillon/raftfsm"
 	"github.com/carillonmq/carillon/storage"
@@ -234,7 +235,7 @@ func (n *node) parked(holds []storage.Hold) {
 
 // An observedSink raises what goes to Kafka and comes back.
 type observedSink struct {
-	deliver.Sink
+	broker.Sink
 	node *node
 }
 

@@ -207,7 +207,8 @@ func serveNames(t testing.TB, connection reach.Config, addrs []string, now func(
 	running := broker.New(broker.Options{
 		Config: cfg, Node: node, Now: now, Metrics: broker.NewMetrics(prometheus.NewRegistry()), Logger: log,
 		Source: func() (ingest.Source, error) { return kafka.NewSource(connection, cfg.IsDelayTopic) },
-		Sink: func() (deliver.Sink, error) {
+		Survey: connection.Survey,
+		Sink: func() (broker.Sink, error) {
 			sink, err := kafka.NewSink(connection)
 			return timedSink{sink, late}, err
 		},
@@ -246,7 +247,7 @@ func (l *lateness) report(t testing.TB) (p99 int64) {
 
 // A timedSink notes when Kafka has acknowledged what is for some topics.
 type timedSink struct {
-	deliver.Sink
+	broker.Sink
 	late *lateness
 }
 

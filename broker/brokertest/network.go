@@ -187,9 +187,8 @@ func (n *network) badLinks() func(a, b string) bool {
 	return func(a, b string) bool { return links[link{a, b}] != open || links[link{b, a}] != open }
 }
 
-// isApart reports whether the host gets no answer from any of the others, while all other links are
-// open.
-func (n *network) isApart(host string, others []string) bool {
+// apart returns from how many of the others the host gets no answer, if all other links are open; else 0.
+func (n *network) apart(host string, others []string) (apart int) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	between := func(l link) bool {
@@ -197,18 +196,20 @@ func (n *network) isApart(host string, others []string) bool {
 	}
 	for l, state := range n.links {
 		if state != open && !between(l) {
-			return false
+			return 0
 		}
 	}
 	for _, state := range n.hosts {
 		if state != open {
-			return false
+			return 0
 		}
 	}
-	return !slices.ContainsFunc(others, func(other string) bool {
-		l := link{host, other}
-		return n.stateOf(l) == open && n.stateOf(l.back()) == open
-	})
+	for _, other := range others {
+		if l := (link{host, other}); n.stateOf(l) != open || n.stateOf(l.back()) != open {
+			apart++
+		}
+	}
+	return apart
 }
 
 // listen returns a listen function for the host; who dials the port reaches it.

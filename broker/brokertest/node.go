@@ -16,7 +16,6 @@ import (
 
 	"github.com/carillonmq/carillon/broker"
 	"github.com/carillonmq/carillon/broker/config"
-	"github.com/carillonmq/carillon/broker/deliver"
 	"github.com/carillonmq/carillon/broker/ingest"
 	"github.com/carillonmq/carillon/broker/kafka"
 	"github.com/carillonmq/carillon/broker/kafka/reach"
@@ -125,7 +124,8 @@ func (n *node) start() {
 		Config:  own,
 		Node:    opened,
 		Source:  func() (ingest.Source, error) { return kafka.NewSource(n.kafka(kafkaLog), own.IsDelayTopic) },
-		Sink:    func() (deliver.Sink, error) { return n.sink(kafkaLog) },
+		Sink:    func() (broker.Sink, error) { return n.sink(kafkaLog) },
+		Survey:  n.kafka(kafkaLog).Survey,
 		Letters: letters,
 		Metrics: broker.NewMetrics(n.metrics),
 		Now:     n.clock.now,
@@ -167,7 +167,7 @@ func (n *node) configured(c config.Config) config.Config {
 	return settings.Config
 }
 
-func (n *node) sink(log *slog.Logger) (deliver.Sink, error) {
+func (n *node) sink(log *slog.Logger) (broker.Sink, error) {
 	if n.cluster.noSink.Load() {
 		return nil, errNoSink
 	}

@@ -38,17 +38,23 @@ func (o *observer) leader() string {
 	return ""
 }
 
-// sampleReach looks whether a node leads on that Kafka does not answer, or whose disk is full, though nothing
-// else is wrong and others could lead.
+// mostUnused is how long a node need not use a connection to a Kafka broker, and so does not know that it gets no answer.
+const mostUnused = 5 * time.Minute
+
+// sampleReach looks whether a node leads on that Kafka, or some of its brokers, do not answer, or whose disk is full, though
+// nothing else is wrong and others could lead.
 func (o *observer) sampleReach() {
+	hosts := o.cluster.kafkaHosts()
 	for _, n := range o.cluster.nodes {
-		o.sampleLeader(n, "without an answer from Kafka, which the other nodes reach", o.leadsApart(n))
-		o.sampleLeader(n, "with a full disk, while those of the others have room", o.leadsCramped(n))
+		apart := o.leadsApart(n, hosts)
+		o.sampleLeader(n, "without an answer from Kafka, which the other nodes reach", apart == len(hosts), 0)
+		o.sampleLeader(n, "without an answer from some Kafka brokers, which the other nodes reach", apart > 0, mostUnused)
+		o.sampleLeader(n, "with a full disk, while those of the others have room", o.leadsCramped(n), 0)
 	}
 }
 
-// sampleLeader notes since when a node leads so, and tells when that is for too long.
-func (o *observer) sampleLeader(n *node, how string, is bool) {
+// sampleLeader notes since when a node leads so, and tells when that is for too long after it has noticed.
+func (o *observer) sampleLeader(n *node, how string, is bool, noticed time.Duration) {
 	name := n.member.ID
 	about := name + " " + how
 	if !is {
@@ -60,16 +66,19 @@ func (o *observer) sampleLeader(n *node, how string, is bool) {
 		o.apart[about] = time.Now()
 		return
 	}
-	if led := time.Since(since); led > o.mostApart(name) {
+	if led := time.Since(since); led > noticed+o.mostApart(name) {
 		o.found("progress", "%s has led for %v %s", name, led, how)
 		o.apart[about] = time.Now()
 	}
 }
 
-// leadsApart reports whether the node leads, and that it does not reach Kafka is all that is wrong with
-// the cluster, or was a moment ago.
-func (o *observer) leadsApart(n *node) bool {
-	return o.couldBeRelieved(n, "cut", "silence") && o.cluster.network.isApart(n.member.ID, o.cluster.kafkaHosts())
+// leadsApart returns how many Kafka brokers the node does not reach if it leads, and that is all that is wrong with
+// the cluster, or was a moment ago; else 0.
+func (o *observer) leadsApart(n *node, hosts []string) int {
+	if !o.couldBeRelieved(n, "cut", "silence") {
+		return 0
+	}
+	return o.cluster.network.apart(n.member.ID, hosts)
 }
 
 // leadsCramped reports whether the node leads, and that its disk is full is all that is wrong with the

@@ -295,6 +295,10 @@ func (s *Sink) Isolate(topic string) {
 	s.produce(out)
 }
 
+// Unreached returns the addresses of the Kafka brokers that Kafka lists and that do not answer this node, or did not when they
+// were connected to last. It does not block.
+func (s *Sink) Unreached() []string { return s.hearing.Unreached(s.questions.Listed()) }
+
 // abandon resolves everything outstanding of the target. The caller holds mu.
 func (s *Sink) abandon(t *target) {
 	given := t.outstanding.takeAll()

@@ -24,7 +24,6 @@ import (
 	"github.com/carillonmq/carillon/broker"
 	"github.com/carillonmq/carillon/broker/api"
 	"github.com/carillonmq/carillon/broker/config"
-	"github.com/carillonmq/carillon/broker/deliver"
 	"github.com/carillonmq/carillon/broker/ingest"
 	"github.com/carillonmq/carillon/broker/kafka"
 	"github.com/carillonmq/carillon/broker/kafka/reach"
@@ -106,8 +105,9 @@ func serve(ctx context.Context, c config.Config, stderr io.Writer) (err error) {
 	if err != nil {
 		return inDataDir(c.Node.DataDir, err)
 	}
-	source := reach.Config{Kafka: c.Kafka, ClientID: clientID(c), Logger: log, Cluster: cluster, Hooks: []kgo.Hook{newClientMetrics(registry, "source")}}
-	sink := reach.Config{Kafka: c.Kafka, ClientID: clientID(c), Logger: log, Cluster: cluster, Hooks: []kgo.Hook{newClientMetrics(registry, "sink")}}
+	kafkaOf := reach.Config{Kafka: c.Kafka, ClientID: clientID(c), Logger: log, Cluster: cluster}
+	source, sink := kafkaOf, kafkaOf
+	source.Hooks, sink.Hooks = []kgo.Hook{newClientMetrics(registry, "source")}, []kgo.Hook{newClientMetrics(registry, "sink")}
 	if _, err := sink.Options(); err != nil { // now, rather than when a term begins
 		return err
 	}
@@ -146,7 +146,8 @@ func serve(ctx context.Context, c config.Config, stderr io.Writer) (err error) {
 		Config:  c,
 		Node:    node,
 		Source:  func() (ingest.Source, error) { return kafka.NewSource(source, c.IsDelayTopic) },
-		Sink:    func() (deliver.Sink, error) { return kafka.NewSink(sink) },
+		Sink:    func() (broker.Sink, error) { return kafka.NewSink(sink) },
+		Survey:  kafkaOf.Survey,
 		Letters: letters,
 		Metrics: broker.NewMetrics(registry),
 		Logger:  log,

@@ -48,10 +48,11 @@ func (s *script) leaveOut(which func(text string) bool) {
 }
 
 // stopsTime reports whether what a line does needs a Kafka of one broker, since a client of several
-// that do not answer can wait under a lock, which is no waiting in a bubble.
+// that do not answer can wait under a lock, which is no waiting in a bubble. One of several that cannot be connected to is
+// no such wait.
 func stopsTime(text string) bool {
 	mute := strings.Contains(text, "silence ") || strings.Contains(text, "cut ")
-	toKafka := strings.Contains(text, "from=kafka") || !strings.Contains(text, "from=")
+	toKafka := strings.HasSuffix(text, "from=kafka") || strings.Contains(text, "from=kafka ") || !strings.Contains(text, "from=")
 	return strings.Contains(text, "freeze ") || mute && toKafka || strings.Contains(text, "InitProducerID err=NO_ANSWER")
 }
 

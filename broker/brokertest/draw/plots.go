@@ -332,13 +332,17 @@ func (r *run) route(at time.Duration, from string) {
 	}
 }
 
-// unfitLeader has only one node not reach Kafka, or its disk full, for long.
+// unfitLeader has only one node not reach Kafka, or one of its brokers, or its disk full, for long.
 func unfitLeader(r *run, at, length time.Duration) {
 	r.mend(at)
 	r.mixed(at, length)
 	// It waits before it asks the others, twice as long each time that it has given leadership away.
 	when, lasts := at+r.span(r.heartbeat, 5*r.unit), 30*r.heartbeat+r.span(4*time.Minute, max(12*time.Minute, length))
-	r.at(when, "%s", pick(r, "cut leader from=kafka", "silence leader from=kafka", "disk leader full"))
+	faults := []string{"cut leader from=kafka", "silence leader from=kafka", "disk leader full"}
+	if r.brokers > 1 {
+		faults = []string{fmt.Sprintf("cut leader from=kafka%d", 1+r.IntN(r.brokers)), "disk leader full"}
+	}
+	r.at(when, "%s", pick(r, faults...))
 	r.at(when+lasts, "heal")
 	for n := range r.nodes {
 		r.at(when+lasts, "disk n%d well", n+1) // whoever led then

@@ -50,7 +50,7 @@ var rules = map[string]rule{
 	"client/head":                   {ours: []string{"client", "client/body"}, big: []string{"net/http"}},
 	"client/clienttest":             {ours: []string{"client", "client/body", "client/head"}, big: []string{"net/http"}},
 	"client/clienttest/conformance": {ours: []string{"client"}, big: []string{"net/http"}},
-	"broker":                        {ours: []string{"broker/bulk", "broker/clock", "broker/config", "broker/deadletter", "broker/deliver", "broker/ingest", "broker/mailbox", "broker/message", "broker/order", "broker/query", "broker/report", "broker/schedule", "client", "raftfsm", "raftfsm/member", "raftfsm/node", "storage", "storage/outcomes", "storage/pause"}, big: []string{"github.com/prometheus/"}},
+	"broker":                        {ours: []string{"broker/bulk", "broker/clock", "broker/config", "broker/deadletter", "broker/deliver", "broker/fitness", "broker/ingest", "broker/mailbox", "broker/message", "broker/order", "broker/query", "broker/report", "broker/schedule", "client", "raftfsm", "raftfsm/member", "raftfsm/node", "storage", "storage/outcomes", "storage/pause"}, big: []string{"github.com/prometheus/"}},
 	"broker/bulk":                   {ours: []string{"broker/deadletter", "broker/message", "broker/order", "broker/query", "client", "raftfsm", "storage", "storage/bulk", "storage/name", "storage/outcomes"}}, // outcomes: as what an answer to a key is kept
 	"broker/clock":                  {},
 	"broker/mailbox":                {},
@@ -59,6 +59,7 @@ var rules = map[string]rule{
 	"broker/query":                  {ours: []string{"broker/message", "client", "raftfsm", "storage", "storage/outcomes"}},
 	"broker/order":                  {ours: []string{"broker/config", "broker/ingest", "broker/message", "broker/query", "client", "raftfsm", "storage", "storage/name", "storage/outcomes"}},
 	"broker/report":                 {},
+	"broker/fitness":                {ours: []string{"broker/report"}},
 	"broker/schedule":               {ours: []string{"broker/mailbox", "broker/report", "raftfsm", "storage", "storage/pause", "wheel", "wheel/timer"}},
 	"broker/deliver":                {ours: []string{"broker/digest", "broker/mailbox", "broker/message", "broker/report", "broker/schedule", "raftfsm", "storage", "storage/name", "storage/outcomes"}},
 	"broker/ingest":                 {ours: []string{"broker/config", "broker/digest", "broker/message", "broker/report", "raftfsm", "storage"}},

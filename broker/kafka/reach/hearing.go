@@ -140,6 +140,18 @@ func (h *Hearing) Seeds(configured []string) (seeds []string) {
 	return append(seeds, silent...)
 }
 
+// Unreached returns those of the addresses that do not answer, or did not when they were connected to last.
+func (h *Hearing) Unreached(addresses []string) (unreached []string) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	for _, address := range addresses {
+		if b := h.brokers[address]; b != nil && !b.answers() {
+			unreached = append(unreached, address)
+		}
+	}
+	return unreached
+}
+
 // answers tells whether the Kafka broker can be connected to, as far as is known. The caller holds the Hearing's mu.
 func (b *heardBroker) answers() bool { return !b.silent && !b.failed }
 

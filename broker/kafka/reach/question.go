@@ -32,6 +32,7 @@ type Questions struct {
 	mu     sync.Mutex
 	turn   int
 	silent map[kgo.Broker]time.Time // when those were asked that have not answered in time what they were asked last
+	listed []string                 // the addresses of the brokers that Kafka listed last
 }
 
 // NewQuestions returns what asks with the client, which stays the caller's to close. No answer of another Kafka than
@@ -154,9 +155,25 @@ func (q *Questions) put(ctx context.Context, to *kgo.Broker, request kmsg.Reques
 		q.mu.Unlock()
 	}
 	if told, isMetadata := response.(*kmsg.MetadataResponse); isMetadata && err == nil {
-		err = q.cluster.confirm(told.ClusterID)
+		if err = q.cluster.confirm(told.ClusterID); err == nil {
+			q.note(addressesOf(told.Brokers))
+		}
 	}
 	answers <- answer{response, err}
+}
+
+func (q *Questions) note(listed []string) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	q.listed = listed
+}
+
+// Listed returns the addresses of the Kafka brokers that were listed when one was last asked for topics. The caller does not
+// change them.
+func (q *Questions) Listed() []string {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	return q.listed
 }
 
 // inTurn returns the brokers to ask. Those that are silent come last, and the one of them that was asked longest ago
