@@ -163,8 +163,8 @@ func New(o Options) *Broker {
 		Kafka: o.Letters, Store: o.Node.Store(), Topics: o.Config.DeadLetterTopics(), Now: o.Now,
 		TargetOf: func(topic string) string { return o.Config.RouteOfPending(topic).Target(topic) },
 	})
-	b.orders = order.New(order.Options{Config: o.Config, Store: o.Node.Store(), Log: b.users(), Count: o.Metrics, Begun: b.users().Begun, Now: b.now})
-	b.operations = bulk.New(bulk.Options{Store: o.Node.Store(), Log: b.users(), Queries: b.queries, Orders: b.orders, Letters: b.deadLetters, Count: o.Metrics, Begun: b.users().Begun, Now: b.now, Logger: o.Logger})
+	b.orders = order.New(order.Options{Config: o.Config, Store: o.Node.Store(), Log: b.users(), Count: o.Metrics, Begun: b.users().Begun, Now: b.now, Due: b.clock.Due})
+	b.operations = bulk.New(bulk.Options{Store: o.Node.Store(), Log: b.users(), Queries: b.queries, Orders: b.orders, Letters: b.deadLetters, Count: o.Metrics, Begun: b.users().Begun, Now: b.now, Due: b.clock.Due, Logger: o.Logger})
 	return b
 }
 

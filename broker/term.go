@@ -163,6 +163,7 @@ func (b *Broker) publisherOptions(clusterID [16]byte, sink deliver.Sink, logger 
 		Count:            b.metrics,
 		Limits:           b.limits.Deliver,
 		Now:              b.now,
+		Due:              b.clock.Due,
 		Logger:           logger,
 	}
 }

@@ -59,7 +59,7 @@ func openNode(b *testing.B) *realNode {
 	n.propose(b, raftfsm.RaiseLevel{Level: storage.LevelFour})
 	n.propose(b, raftfsm.Found{ClusterID: [16]byte{7}})
 	n.propose(b, raftfsm.OpenIDs{UpTo: raft.Store().NextSeq() - 1})
-	n.orders = order.New(order.Options{Config: config.Default(), Store: raft.Store(), Log: raft, Count: noCount{}, Begun: func() error { return nil }, Now: time.Now})
+	n.orders = order.New(order.Options{Config: config.Default(), Store: raft.Store(), Log: raft, Count: noCount{}, Begun: func() error { return nil }, Now: time.Now, Due: time.Now})
 	n.reads = query.New(raft.Store(), aloneLog{raft})
 	return n
 }

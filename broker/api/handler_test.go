@@ -69,7 +69,7 @@ func (n *fakeNode) Leader() broker.Leader {
 }
 
 func (n *fakeNode) Orders() *order.Desk {
-	return order.New(order.Options{Config: config.Default(), Store: oneMessage{}, Log: &n.orders, Count: noCount{}, Begun: func() error { return nil }, Now: time.Now})
+	return order.New(order.Options{Config: config.Default(), Store: oneMessage{}, Log: &n.orders, Count: noCount{}, Begun: func() error { return nil }, Now: time.Now, Due: time.Now})
 }
 
 func (n *fakeNode) Places(_ context.Context, _ *query.Desk, kind string) (client.Places, error) {
@@ -77,7 +77,7 @@ func (n *fakeNode) Places(_ context.Context, _ *query.Desk, kind string) (client
 }
 
 func (n *fakeNode) Operations() *bulk.Desk {
-	return bulk.New(bulk.Options{Store: oneOperation{}, Log: &n.steps, Queries: n.Queries(), Orders: n.Orders(), Letters: n.DeadLetters(), Count: noCount{}, Begun: func() error { return nil }, Now: time.Now, Logger: quiet()})
+	return bulk.New(bulk.Options{Store: oneOperation{}, Log: &n.steps, Queries: n.Queries(), Orders: n.Orders(), Letters: n.DeadLetters(), Count: noCount{}, Begun: func() error { return nil }, Now: time.Now, Due: time.Now, Logger: quiet()})
 }
 
 func (n *fakeNode) DeadLetters() *deadletter.Desk {

@@ -82,6 +82,7 @@ type Options struct {
 	Count   Count
 	Begun   func() error // returns why the store may lack what is committed, and the time be wrong, or nil
 	Now     func() time.Time
+	Due     func() time.Time // by which messages are due
 	Logger  *slog.Logger
 }
 

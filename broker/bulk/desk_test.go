@@ -59,8 +59,8 @@ func open(t *testing.T, before ...raftfsm.Command) (f *fixture, end func()) {
 	f.propose(raftfsm.OpenIDs{UpTo: n.Store().NextSeq() - 1})
 	cfg := config.Default()
 	cfg.Targets.Deny = append(cfg.Targets.Deny, "secret*")
-	orders := order.New(order.Options{Config: cfg, Store: n.Store(), Log: n, Count: f.counts, Begun: hasBegun, Now: time.Now})
-	f.Desk = New(Options{Store: n.Store(), Log: n, Queries: query.New(n.Store(), aloneLog{n}), Orders: orders, Count: f.counts, Begun: hasBegun, Now: time.Now, Logger: slog.New(slog.DiscardHandler)})
+	orders := order.New(order.Options{Config: cfg, Store: n.Store(), Log: n, Count: f.counts, Begun: hasBegun, Now: time.Now, Due: time.Now})
+	f.Desk = New(Options{Store: n.Store(), Log: n, Queries: query.New(n.Store(), aloneLog{n}), Orders: orders, Count: f.counts, Begun: hasBegun, Now: time.Now, Due: time.Now, Logger: slog.New(slog.DiscardHandler)})
 	return f, func() { n.Close() }
 }
 

@@ -268,7 +268,7 @@ func (d *Desk) operation(t *task, met *query.Met, started, now int64) (raftfsm.O
 	if op.Verb == raftfsm.Cancel {
 		return op, nil
 	}
-	entry, problem := d.Orders.Changed(&met.Listed, t.changed(met.Due, started), now)
+	entry, problem := d.Orders.Changed(&met.Listed, t.changed(met.Due, min(started, d.Due().UnixMilli())), now)
 	if problem != nil {
 		return op, problem
 	}

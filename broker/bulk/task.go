@@ -100,10 +100,10 @@ func (d *Desk) absolute(r *client.OperationRequest, now int64) (*client.BulkChan
 	return &client.BulkChange{DeliverAt: fixed.DeliverAt, Shift: c.Shift, DeliverTo: c.DeliverTo}, nil
 }
 
-// changed returns what a message that is due then is to be like, of an operation that was started then.
-func (t *task) changed(due, started int64) client.ChangeRequest {
+// changed returns what a message that is due then is to be like. atOnce is when it is due if that is to be at once.
+func (t *task) changed(due, atOnce int64) client.ChangeRequest {
 	if t.Verb == client.OperationNow {
-		return client.ChangeRequest{DeliverAt: rfc3339(min(max(due, 0), started))}
+		return client.ChangeRequest{DeliverAt: rfc3339(min(max(due, 0), atOnce))}
 	}
 	r := client.ChangeRequest{DeliverAt: t.Change.DeliverAt, DeliverTo: t.Change.DeliverTo}
 	if t.Change.Shift != "" {

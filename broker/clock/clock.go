@@ -47,7 +47,7 @@ type Clock struct {
 	wrongBy time.Duration // at most
 	follows bool          // right is whatever the wall clock says, since nobody confirms it
 	stopped bool          // own has left right
-	stop    time.Time     // then: what Due stands at
+	stop    time.Time     // then: what Due stands at, not after the wall clock nor the right time
 	stops   int
 }
 
@@ -68,7 +68,8 @@ func (c *Clock) Now() time.Time {
 }
 
 // Due returns the time by which messages are due: Now, but it stands still while the wall
-// clock is not believed.
+// clock is not believed, and is not after it. So what is to be due at once is due then, not Now: it stays due whichever
+// time turns out to be right.
 func (c *Clock) Due() time.Time {
 	s := c.read()
 	if s.stopped {
@@ -180,6 +181,8 @@ func (c *Clock) believe(wall time.Time) {
 		case c.left <- struct{}{}:
 		default: // told already
 		}
+	case off > limit && wall.Before(c.stop):
+		c.stop = wall
 	case off <= limit:
 		c.stopped = false
 	}

@@ -57,6 +57,10 @@ func TestClock_standsStillFromTheFirstReadingAfterAStep(t *testing.T) {
 			if len(steps) != 1 || c.State().Stops != 1 {
 				t.Errorf("step %v: steps %v and %d stops told", step, steps, c.State().Stops)
 			}
+			w.offset = -250 * year
+			if due := c.Due(); due.After(c.Wall()) {
+				t.Errorf("step %v: messages are due by %v after the clock", step, due.Sub(c.Wall()))
+			}
 			w.offset = 0
 			if due := c.Due(); !due.Equal(time.Now()) || c.State().Stopped {
 				t.Errorf("step %v: due %v off though the clock came back", step, time.Until(due))

@@ -388,11 +388,12 @@ func (s *condemning) hears(*lane) hearing {
 // replacement returns the command for as many of the messages as fit, at least one.
 func (l *lane) replacement(condemned []*outgoing, problem message.Problem) raftfsm.Replace {
 	replace := raftfsm.Replace{Time: l.p.now()}
+	due := l.p.cfg.Due().UnixMilli()
 	bytes := 0
 	for _, o := range condemned {
 		m := &o.message
-		letter := m.AsDeadLetter(problem, replace.Time)
-		entry := letter.Entry(replace.Time, l.p.cfg.DeadLetterFor(m.Origin.Topic), l.p.cfg.Store.Level())
+		letter := m.AsDeadLetter(problem, due)
+		entry := letter.Entry(due, l.p.cfg.DeadLetterFor(m.Origin.Topic), l.p.cfg.Store.Level())
 		bytes += raftfsm.EntrySize(&entry)
 		told := l.p.isTold(o)
 		if told {

@@ -85,7 +85,7 @@ func manyNames(b *testing.B, names int) {
 	}
 	verdicts := mailbox.New[schedule.Verdict]()
 	p := New(Options{
-		Sink: sink, Store: node.Store(), Log: node, Verdicts: verdicts, Report: report.New(), Count: count, Now: time.Now,
+		Sink: sink, Store: node.Store(), Log: node, Verdicts: verdicts, Report: report.New(), Count: count, Now: time.Now, Due: time.Now,
 		MissingTimeout:      func(string) time.Duration { return testTimeout },
 		LeastMissingTimeout: testTimeout,
 		MostMissing:         func(string) int { return 0 },

@@ -80,7 +80,8 @@ type Options struct {
 	Verdicts         *mailbox.Mailbox[schedule.Verdict]
 	Count            Count
 	Now              func() time.Time
-	Limits           Limits // zero: DefaultLimits
+	Due              func() time.Time // by which messages are due
+	Limits           Limits           // zero: DefaultLimits
 	Logger           *slog.Logger
 }
 

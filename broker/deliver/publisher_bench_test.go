@@ -64,6 +64,7 @@ func benchPublisher(b *testing.B, id string) {
 		Verdicts:       mailbox.New[schedule.Verdict](),
 		Count:          &counted{},
 		Now:            time.Now,
+		Due:            time.Now,
 		Logger:         slog.New(slog.DiscardHandler),
 	})
 	acked := make(chan int, 1024)

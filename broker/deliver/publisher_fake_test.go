@@ -378,6 +378,7 @@ func newBench(t *testing.T) *bench {
 		Verdicts:         mailbox.New[schedule.Verdict](),
 		Count:            b.count,
 		Now:              time.Now,
+		Due:              time.Now,
 		Logger:           slog.New(slog.DiscardHandler),
 	})
 	b.Publisher.commit = b.log.commit

@@ -17,7 +17,10 @@ import (
 	"github.com/carillonmq/carillon/storage"
 )
 
-const testNow = 1_900_000_000_000
+const (
+	testNow = 1_900_000_000_000
+	testDue = testNow - 7 // firing is stopped
+)
 
 // testEntry is what a record of orders.delay becomes with the default configuration.
 func testEntry(t *testing.T, a Arrival) (entry storage.Entry, m message.Message, poison bool) {
@@ -40,7 +43,7 @@ func testReading(store Store, a Arrival) reading {
 	g := New(Options{Config: config.Default(), Store: store, Logger: slog.New(slog.DiscardHandler)})
 	route := config.Default().Routes[0]
 	to := g.judge.destination(route, "orders.delay", a.Instruction.To)
-	return g.judge.read(&to, message.Origin{Topic: "orders.delay", Partition: 1, Offset: a.Offset}, &a, g.form(), testNow)
+	return g.judge.read(&to, message.Origin{Topic: "orders.delay", Partition: 1, Offset: a.Offset}, &a, g.form(), testNow, testDue)
 }
 
 // A levelStore is an empty store of a cluster at that level, of the id
@@ -119,6 +122,9 @@ func TestEntry_tooLargeForTheScheduleIsADeadLetterThatFitsIt(t *testing.T) {
 		}
 		if m.Value != nil || header(m, client.HeaderErrorCode) != message.CodeTooLarge || entry.Target != "carillon.dead-letter" {
 			t.Errorf("%s: for %s, code %q, value of %d bytes", test.what, entry.Target, header(m, client.HeaderErrorCode), len(m.Value))
+		}
+		if entry.Due != testDue || m.PlannedFor != testDue {
+			t.Errorf("%s: due at %d, want %d, by which messages are due", test.what, entry.Due, testDue)
 		}
 	}
 }

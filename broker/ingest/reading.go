@@ -55,7 +55,8 @@ func (g *Ingest) pack(pack *packer, batch *Batch) error {
 	}
 	now := g.now()
 	form := g.form()
-	pack.begin(batch, g.cfg.Due().UnixMilli(), g.logsAnswers())
+	due := g.cfg.Due().UnixMilli()
+	pack.begin(batch, due, g.logsAnswers())
 	to := g.judge.destination(route, batch.Topic, "")
 	for i := range batch.Arrivals {
 		arrival := &batch.Arrivals[i]
@@ -63,7 +64,7 @@ func (g *Ingest) pack(pack *packer, batch *Batch) error {
 			to = g.judge.destination(route, batch.Topic, arrival.Instruction.To)
 		}
 		from := message.Origin{Topic: batch.Topic, Partition: batch.Partition, Offset: arrival.Offset}
-		r := g.judge.read(&to, from, arrival, form, now)
+		r := g.judge.read(&to, from, arrival, form, now, due)
 		if err := pack.add(batch, &r, now); err != nil {
 			return err
 		}
@@ -102,16 +103,16 @@ func NewJudge(c config.Config, cluster [16]byte) *Judge { return &Judge{c, clust
 // operation. A route must have the origin's topic.
 func (j *Judge) Operation(route config.Route, origin message.Origin, a *Arrival, level storage.Level, now int64) (raftfsm.Operation, *message.Problem) {
 	to := j.destination(route, origin.Topic, a.Instruction.To)
-	r := j.read(&to, origin, a, form{level, true}, now)
+	r := j.read(&to, origin, a, form{level, true}, now, now)
 	if r.problem != nil {
 		return raftfsm.Operation{}, r.problem
 	}
 	return r.operation, nil
 }
 
-// read returns what one record becomes: what it asks for, or, when that cannot be, a dead letter
+// read returns what one record becomes: what it asks for, or, when that cannot be, a dead letter, which is due then,
 // and why. Both go the same way from here on.
-func (j *Judge) read(to *destination, origin message.Origin, a *Arrival, form form, now int64) reading {
+func (j *Judge) read(to *destination, origin message.Origin, a *Arrival, form form, now, letterDue int64) reading {
 	in := &a.Instruction
 	due := max(in.DueAt, 0) // the wheel counts from 1970
 	m := message.Message{
@@ -128,8 +129,8 @@ func (j *Judge) read(to *destination, origin message.Origin, a *Arrival, form fo
 	}
 	r := reading{offset: a.Offset, open: form.open, operation: raftfsm.Operation{Verb: raftfsm.Schedule}}
 	if r.problem = objection(&m, to, a, form, now); r.problem != nil {
-		letter := m.AsDeadLetter(*r.problem, now)
-		r.operation.Entry = letter.Entry(now, j.config.DeadLetterTopic(to.route), form.written())
+		letter := m.AsDeadLetter(*r.problem, letterDue)
+		r.operation.Entry = letter.Entry(letterDue, j.config.DeadLetterTopic(to.route), form.written())
 		return r
 	}
 	if in.Cancel {

@@ -23,19 +23,19 @@ func (d *Desk) Change(ctx context.Context, topic, id string, c Condition, r clie
 	if problem := r.Check(); problem != nil {
 		return client.Answer{}, problem
 	}
-	return d.change(ctx, topic, id, c, func(storage.Ref, int64) client.ChangeRequest { return r })
+	return d.change(ctx, topic, id, c, func(storage.Ref) client.ChangeRequest { return r })
 }
 
 // Now makes the message that waits under the id due at once. What is due already keeps its place in the
 // order of delivery.
 func (d *Desk) Now(ctx context.Context, topic, id string, c Condition) (client.Answer, error) {
-	return d.change(ctx, topic, id, c, func(waits storage.Ref, now int64) client.ChangeRequest {
-		return client.ChangeRequest{DeliverAt: rfc3339(min(waits.Due, now))}
+	return d.change(ctx, topic, id, c, func(waits storage.Ref) client.ChangeRequest {
+		return client.ChangeRequest{DeliverAt: rfc3339(min(waits.Due, d.atOnce()))}
 	})
 }
 
 // asking returns what is asked for of the message that waits.
-type asking func(waits storage.Ref, now int64) client.ChangeRequest
+type asking func(waits storage.Ref) client.ChangeRequest
 
 // change reads the message that waits as this node has it, and proposes what takes its place on the
 // condition that it waits still. The log decides, so nothing is asked of it before: should another one
@@ -61,8 +61,7 @@ func (d *Desk) change(ctx context.Context, topic, id string, c Condition, reques
 		}
 		op := raftfsm.Operation{Verb: raftfsm.Change, If: raftfsm.Exactly, Seq: noSeq, Entry: storage.Entry{Topic: topic, ID: id}}
 		if m := known.Message; m != nil && waits(m.Standing) && (c.If != raftfsm.Exactly || c.Seq == m.Seq) {
-			now := d.now()
-			changed, problem := d.changed(m, request(m.Ref, now), now)
+			changed, problem := d.changed(m, request(m.Ref), d.now())
 			if problem != nil {
 				return client.Answer{}, problem
 			}

@@ -189,7 +189,7 @@ func TestNow_isDueAtOnce(t *testing.T) {
 		f.schedule(request("due", "1ms"))
 		l, _ := f.waiting("due")
 		later := time.Now().Add(time.Second)
-		f.Desk.clock = func() time.Time { return later }
+		f.Desk.due = func() time.Time { return later } // another time than it is now: a clock was set
 		for id, want := range map[string]int64{"a": later.UnixMilli(), "due": l.Due} {
 			if _, err := f.Now(t.Context(), "orders.delay", id, Condition{}); err != nil {
 				t.Fatal(err)

@@ -54,6 +54,7 @@ type Options struct {
 	Count  Count
 	Begun  func() error // returns why the store may lack what is committed, and the time be wrong, or nil
 	Now    func() time.Time
+	Due    func() time.Time // by which messages are due
 }
 
 // A Desk carries out what callers ask for. Its methods may be called from any goroutine. They block until
@@ -68,6 +69,7 @@ type Desk struct {
 	counts Count
 	begun  func() error
 	clock  func() time.Time
+	due    func() time.Time
 	line   line
 
 	searches *semaphore.Weighted
@@ -75,7 +77,7 @@ type Desk struct {
 
 // New returns a Desk. It starts nothing before it is asked.
 func New(o Options) *Desk {
-	d := &Desk{config: o.Config, store: o.Store, log: o.Log, counts: o.Count, begun: o.Begun, clock: o.Now, searches: semaphore.NewWeighted(1)}
+	d := &Desk{config: o.Config, store: o.Store, log: o.Log, counts: o.Count, begun: o.Begun, clock: o.Now, due: o.Due, searches: semaphore.NewWeighted(1)}
 	d.line.commit = d.commit
 	return d
 }
@@ -277,6 +279,9 @@ func (d *Desk) count(a raftfsm.Answer) {
 }
 
 func (d *Desk) now() int64 { return d.clock().UnixMilli() }
+
+// atOnce returns when what is to be due at once is due, in epoch milliseconds.
+func (d *Desk) atOnce() int64 { return d.due().UnixMilli() }
 
 // CheckTopic returns why no message comes by the topic, or nil: it has a route.
 func (d *Desk) CheckTopic(topic string) *client.Problem {

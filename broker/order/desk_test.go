@@ -55,7 +55,7 @@ func atDesk(t *testing.T, test func(t *testing.T, f *fixture)) {
 }
 
 func (f *fixture) over(log Log) *Desk {
-	return New(Options{Config: f.config, Store: f.node.Store(), Log: log, Count: f.counts, Begun: func() error { return f.lags }, Now: time.Now})
+	return New(Options{Config: f.config, Store: f.node.Store(), Log: log, Count: f.counts, Begun: func() error { return f.lags }, Now: time.Now, Due: time.Now})
 }
 
 func (f *fixture) propose(c raftfsm.Command) raftfsm.Result {

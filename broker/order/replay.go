@@ -52,7 +52,7 @@ func (d *Desk) Replayed(l *Letter, may Scope, r client.ReplayRequest) (op raftfs
 	}
 	now := d.now()
 	if r.DeliverAt == "" && r.DeliverAfter == "" {
-		r.DeliverAt = rfc3339(now)
+		r.DeliverAt = rfc3339(d.atOnce())
 	}
 	said := client.ScheduleRequest{Topic: l.Origin.Topic, DeliverAt: r.DeliverAt, DeliverAfter: r.DeliverAfter, DeliverTo: r.DeliverTo}
 	kept, problem := l.headers(r)

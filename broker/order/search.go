@@ -118,8 +118,7 @@ func (d *Desk) cancelOfRecord(ctx context.Context, origin message.Origin, c Cond
 // changeOfRecord is Change of a message without an id.
 func (d *Desk) changeOfRecord(ctx context.Context, origin message.Origin, c Condition, request asking) (client.Answer, error) {
 	return d.ofRecord(ctx, origin, func(l *storage.Listed) (raftfsm.Operation, *client.Problem) {
-		now := d.now()
-		op, problem := d.changed(l, request(l.Ref, now), now)
+		op, problem := d.changed(l, request(l.Ref), d.now())
 		op.Verb, op.If, op.Seq = raftfsm.Change, c.If, c.Seq
 		return op, problem
 	})

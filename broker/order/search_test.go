@@ -114,7 +114,7 @@ func TestNameless_isFoundThoughItMovesToWhereTheSearchHasBeen(t *testing.T) {
 				t.Errorf("change: %+v, %v", a, err)
 			}
 		}}
-		d := New(Options{Config: f.config, Store: between, Log: f.node, Count: f.counts, Begun: func() error { return nil }, Now: time.Now})
+		d := New(Options{Config: f.config, Store: between, Log: f.node, Count: f.counts, Begun: func() error { return nil }, Now: time.Now, Due: time.Now})
 		if a, err := d.Cancel(t.Context(), "orders.delay", id, Condition{}); err != nil || a.Code != client.AnswerCancelled {
 			t.Errorf("cancel: %+v, %v", a, err)
 		}

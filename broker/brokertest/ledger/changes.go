@@ -100,19 +100,21 @@ func (j *judge) checkChanges() {
 	j.checkAnswers()
 }
 
-// clockHeld is how far back a clock counts that was set since: until others have confirmed its new time, a node goes by the one
-// that it had.
+// clockHeld is how far back a clock counts that was set since: until others have confirmed its new time, what is due stands
+// still.
 const clockHeld = time.Minute
 
-// checkNow: what was to be delivered now is due then, by the clock of who led, be it as it was before it was set, or was due
-// before.
+// checkNow: what was to be delivered now is due then, by the clock of who led, or was due before. Where that clock was set it is
+// due sooner: by the time that stands still until the new one is believed.
 func (j *judge) checkNow(before, a Acceptance) {
 	isAsked := func(c Change) bool {
 		if c.Number != 0 || c.ID != a.ID || c.Answer != InDoubt && (c.Answer != Changed || c.Seq != a.Seq) || c.From.After(a.At) {
 			return false
 		}
-		behind, ahead := j.wrong(c.From.Add(-clockHeld), a.At)
-		atOnce := a.Due >= c.From.Add(behind).UnixMilli() && a.Due <= a.At.Add(ahead).UnixMilli()
+		behindBefore, aheadBefore := j.wrong(c.From.Add(-clockHeld), a.At)
+		_, ahead := j.wrong(c.From, a.At)
+		wasSet := behindBefore != 0 || aheadBefore != 0
+		atOnce := (wasSet || a.Due >= c.From.UnixMilli()) && a.Due <= a.At.Add(ahead).UnixMilli()
 		return a.Target == before.Target && (a.Due == before.Due || atOnce && a.Due < before.Due)
 	}
 	if !slices.ContainsFunc(j.Changes, isAsked) {
