@@ -123,8 +123,11 @@ func TestEntry_tooLargeForTheScheduleIsADeadLetterThatFitsIt(t *testing.T) {
 		if m.Value != nil || header(m, client.HeaderErrorCode) != message.CodeTooLarge || entry.Target != "carillon.dead-letter" {
 			t.Errorf("%s: for %s, code %q, value of %d bytes", test.what, entry.Target, header(m, client.HeaderErrorCode), len(m.Value))
 		}
-		if entry.Due != testDue || m.PlannedFor != testDue {
-			t.Errorf("%s: due at %d, want %d, by which messages are due", test.what, entry.Due, testDue)
+		for at, want := range map[int64]int64{0: testDue, -1: testDue, testNow: testDue, testDue - 60: testDue - 60} {
+			test.arrival.Time = at
+			if entry, m, _ := testEntry(t, test.arrival); entry.Due != want || m.PlannedFor != want || m.Overdue != testNow-want {
+				t.Errorf("%s: a record of %d is due at %d and overdue by %d, want %d", test.what, at, entry.Due, m.Overdue, want)
+			}
 		}
 	}
 }

@@ -110,7 +110,7 @@ func (j *Judge) Operation(route config.Route, origin message.Origin, a *Arrival,
 	return r.operation, nil
 }
 
-// read returns what one record becomes: what it asks for, or, when that cannot be, a dead letter, which is due then,
+// read returns what one record becomes: what it asks for, or, when that cannot be, a dead letter, which is due then at the latest,
 // and why. Both go the same way from here on.
 func (j *Judge) read(to *destination, origin message.Origin, a *Arrival, form form, now, letterDue int64) reading {
 	in := &a.Instruction
@@ -129,7 +129,11 @@ func (j *Judge) read(to *destination, origin message.Origin, a *Arrival, form fo
 	}
 	r := reading{offset: a.Offset, open: form.open, operation: raftfsm.Operation{Verb: raftfsm.Schedule}}
 	if r.problem = objection(&m, to, a, form, now); r.problem != nil {
+		if a.Time > 0 { // this leader's clock may be found to be ahead, before the letter is written
+			letterDue = min(letterDue, a.Time)
+		}
 		letter := m.AsDeadLetter(*r.problem, letterDue)
+		letter.Overdue = max(now-letterDue, 0)
 		r.operation.Entry = letter.Entry(letterDue, j.config.DeadLetterTopic(to.route), form.written())
 		return r
 	}

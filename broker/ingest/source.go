@@ -118,6 +118,7 @@ func (b *Batch) id() partitionID { return partitionID{b.TopicID, b.Partition} }
 // contract demands (client.Parse).
 type Arrival struct {
 	Offset      int64
+	Time        int64 // of the record, as its topic has it, epoch milliseconds; 0 or less: not known
 	Key, Value  []byte
 	Headers     []message.Header // all of them, as they came
 	Instruction Instruction

@@ -256,6 +256,7 @@ func (p *sourcePartition) take(records []*kgo.Record) (ingest.Batch, error) {
 func arrival(r *kgo.Record, headers []message.Header) ingest.Arrival {
 	a := ingest.Arrival{
 		Offset:  r.Offset,
+		Time:    r.Timestamp.UnixMilli(),
 		Key:     r.Key,
 		Value:   r.Value,
 		Headers: headers,

@@ -35,14 +35,14 @@ func TestArrivalsAreParsedAndOtherwiseUnchanged(t *testing.T) {
 
 		h := func(key, value string) message.Header { return message.Header{Key: key, Value: []byte(value)} }
 		want := []ingest.Arrival{
-			{Offset: 0,
+			{Offset: 0, Time: sent.UnixMilli(),
 				Headers: []message.Header{{Key: "a"}, h("deliver-after", "90s"), h("a", ""), h("deliver-to", "t"), h("deliver-key", "k"),
 					h("a", "\xff"), h("deliver-id", "i"), h("deliver-partition", "3")},
 				Instruction: ingest.Instruction{DueAt: 1_900_000_090_000, To: "t", Partition: 3, ID: "i"}},
-			{Offset: 1, Key: []byte{}, Value: []byte{}, Headers: []message.Header{h("deliver-cron", "@daily")},
+			{Offset: 1, Time: sent.UnixMilli(), Key: []byte{}, Value: []byte{}, Headers: []message.Header{h("deliver-cron", "@daily")},
 				Problem: &message.Problem{Code: message.CodeUnsupported,
 					Message: `deliver-cron "@daily" is not supported by this version: send the record without this header`}},
-			{Offset: 2, Key: []byte("k"), Value: []byte("v"), Headers: []message.Header{},
+			{Offset: 2, Time: sent.UnixMilli(), Key: []byte("k"), Value: []byte("v"), Headers: []message.Header{},
 				Problem: &message.Problem{Code: message.CodeMalformed,
 					Message: "deliver-at is missing: say when to deliver with deliver-at, RFC 3339 or epoch milliseconds, or with deliver-after, such as 90s"}},
 		}
