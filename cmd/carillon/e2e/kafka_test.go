@@ -99,17 +99,24 @@ func kafkaClasses(t testing.TB) string {
 // startKafka starts one broker per address and returns when all of them serve.
 func startKafka(t testing.TB, addrs ...string) *kafkaCluster {
 	t.Helper()
-	return startKafkaBehind(t, nil, addrs...)
-}
-
-// startKafkaBehind is startKafka with further ways to reach the first broker.
-func startKafkaBehind(t testing.TB, ways []*way, addrs ...string) *kafkaCluster {
-	t.Helper()
 	var brokers []*kafkaBroker
 	for i, controller := range freeAddrs(t, len(addrs)) {
 		brokers = append(brokers, &kafkaBroker{Addr: addrs[i], Controller: controller})
 	}
-	brokers[0].Ways = ways
+	k := newKafka(t, brokers...)
+	k.start()
+	return k
+}
+
+// startKafkaBehind starts a broker for each list of ways, by which it is reached besides. All lists have the same names: who
+// comes by a way is told of the others' ways of its name.
+func startKafkaBehind(t testing.TB, ways ...[]*way) *kafkaCluster {
+	t.Helper()
+	var brokers []*kafkaBroker
+	addrs := freeAddrs(t, 2*len(ways))
+	for i := range ways {
+		brokers = append(brokers, &kafkaBroker{Addr: addrs[2*i], Controller: addrs[2*i+1], Ways: ways[i]})
+	}
 	k := newKafka(t, brokers...)
 	k.start()
 	return k

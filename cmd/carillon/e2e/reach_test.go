@@ -83,21 +83,61 @@ func (w *way) cut() {
 // Each node has its own way to Kafka; the leader loses its own.
 func TestLeaderCutOffFromKafka_givesLeadershipToOneThatIsNot(t *testing.T) {
 	const messages = 5000
-	ways := []*way{newWay(t, "ONE"), newWay(t, "TWO"), newWay(t, "THREE")}
-	k := startKafkaBehind(t, ways, freeAddrs(t, 1)...)
+	ways := newWays(t)
+	k := startKafkaBehind(t, ways)
 	k.create(6, delayTopic, targetTopic)
-	c := newCarillon(t, nil, dirs(t, 3)...)
-	for i, n := range c.nodes {
-		n.Brokers = []string{ways[i].Addr}
-	}
-	c.configure()
-	c.start()
+	c := startCarillonBehind(t, ways)
 	c.born = c.term()
 	l := newLedger()
 	l.consume(k, targetTopic)
 	l.load(k, 0, messages, 500, 5*time.Second)
 	await(t, patience, "a fifth is delivered", func() bool { return l.delivered() >= messages/5 })
 
+	cutOffLeader(t, c, ways, "Kafka did not answer ")
+	l.settle(k, c, targetTopic, messages)
+	// The cut leaves records without an answer, and the end of the term may as well.
+	l.verify(t, messages, 2, c.elections())
+}
+
+// The leader loses its way to the broker that leads the target, and keeps the one to that of the delay topic.
+func TestLeaderCutOffFromTheTargets_givesLeadershipToOneThatIsNot(t *testing.T) {
+	const messages = 5000
+	ways := [][]*way{newWays(t), newWays(t)}
+	k := startKafkaBehind(t, ways...)
+	k.place(delayTopic, 1, 2)
+	k.place(targetTopic, 2, 1)
+	c := startCarillonBehind(t, ways[0])
+	c.born = c.term()
+	l := newLedger()
+	l.consume(k, targetTopic)
+	l.load(k, 0, messages, 500, 5*time.Second)
+	await(t, patience, "a fifth is delivered", func() bool { return l.delivered() >= messages/5 })
+
+	cutOffLeader(t, c, ways[1], "did not answer ")
+	l.settle(k, c, targetTopic, messages)
+	l.verify(t, messages, 2, c.elections())
+}
+
+// newWays returns a way for each of three nodes.
+func newWays(t testing.TB) []*way {
+	return []*way{newWay(t, "ONE"), newWay(t, "TWO"), newWay(t, "THREE")}
+}
+
+// startCarillonBehind starts a node for each way, by which it comes to Kafka.
+func startCarillonBehind(t testing.TB, ways []*way) *carillonCluster {
+	t.Helper()
+	c := newCarillon(t, nil, dirs(t, len(ways))...)
+	for i, n := range c.nodes {
+		n.Brokers = []string{ways[i].Addr}
+	}
+	c.configure()
+	c.start()
+	return c
+}
+
+// cutOffLeader cuts the leader's way, and returns when another node leads. The old leader's problems say why.
+func cutOffLeader(t *testing.T, c *carillonCluster, ways []*way, why string) {
+	t.Helper()
 	first := c.leader()
 	for i, n := range c.nodes {
 		if n == first {
@@ -111,10 +151,7 @@ func TestLeaderCutOffFromKafka_givesLeadershipToOneThatIsNot(t *testing.T) {
 	})
 	t.Logf("another node led %v after the cut", time.Since(begin).Round(100*time.Millisecond))
 	s, err := first.status()
-	if problems := strings.Join(s.Problems, "\n"); err != nil || !strings.Contains(problems, "Kafka did not answer "+first.ID) {
+	if problems := strings.Join(s.Problems, "\n"); err != nil || !strings.Contains(problems, why+first.ID) {
 		t.Errorf("problems of the old leader %q (%v) do not say why it gave leadership away", problems, err)
 	}
-	l.settle(k, c, targetTopic, messages)
-	// The cut leaves records without an answer, and the end of the term may as well.
-	l.verify(t, messages, 2, c.elections())
 }
