@@ -32,6 +32,9 @@ const (
 	// reachTimeout bounds such a look. It is longer than the source's own patience, whose
 	// words say what was asked.
 	reachTimeout = topicsPatience + 2*time.Second
+	// ownGrace is how much longer than the others this node has for a look at a Kafka that seems silent. It may have to wait
+	// for lookAgain.
+	ownGrace = lookAgain + 500*time.Millisecond
 	// lookAgain is the least time from the beginning of a look to that of the next one: anybody may ask for
 	// them. A member that asks twice waits as long by itself.
 	lookAgain = askReachAgain
@@ -113,21 +116,15 @@ func (r *reach) watch(ctx context.Context, report *report.Report, unreached func
 // answers all of them, and a new term would only repeat what is on its way.
 func (r *reach) move(ctx context.Context, here *fitness.Fitness, patience time.Duration) error {
 	b := r.broker
-	var reached []int32
-	if found, _ := here.Look(); found.Lasting(patience).IsPartial() {
-		// What did not answer when it was connected to last may by now, as after a restart, and nobody has connected since.
-		var unreached []string
-		var err error
-		if reached, unreached, err = b.survey(ctx); err == nil && len(unreached) == 0 {
-			return nil
-		}
-	}
+	looking, stop := context.WithCancel(ctx)
+	defer stop()
+	own := r.lookMeanwhile(looking)
 	answers, err := r.ask(ctx)
 	if err != nil {
 		return err
 	}
 	found, _ := here.Look()
-	lack := found.Lasting(patience)
+	lack, reached := confirmed(found.Lasting(patience), own)
 	if !lack.Any() {
 		return nil // as watch finds at the next look
 	}
@@ -146,6 +143,47 @@ func (r *reach) move(ctx context.Context, here *fitness.Fitness, patience time.D
 	r.setNote(why)
 	b.log.Warn("leadership handed over", "to", to, "reason", why)
 	return nil
+}
+
+// lookMeanwhile has this node look as the others do, when they look for the second time. What its term knows may be old: of a
+// large Kafka the delay topics are looked at every ten seconds, and what did not answer when it was connected to last may by
+// now, as after a restart.
+func (r *reach) lookMeanwhile(ctx context.Context) <-chan looked {
+	own := make(chan looked, 1)
+	go func() {
+		select {
+		case <-ctx.Done():
+			return
+		case <-time.After(askReachAgain):
+		}
+		own <- r.await(ctx)
+	}()
+	return own
+}
+
+// confirmed returns what is lacking still by this node's own look, and the ids of the Kafka brokers that it reached. A Kafka that has
+// answered the others by now, and not this node ownGrace later, is silent; whether single brokers are takes longer.
+func confirmed(l fitness.Lack, own <-chan looked) (still fitness.Lack, reached []int32) {
+	var enough <-chan time.Time
+	switch {
+	case l.Silent > 0:
+		enough = time.After(ownGrace)
+	case !l.IsPartial():
+		return l, nil
+	}
+	select {
+	case <-enough:
+		return l, nil
+	case found := <-own:
+		if found.err != nil {
+			return l, nil
+		}
+		l.Silent = 0
+		if len(found.unreached) == 0 {
+			l.Partial = 0
+		}
+		return l, found.reached
+	}
 }
 
 // A response is what another voter says of itself.
@@ -276,40 +314,41 @@ type Reached struct {
 // hand leadership back. It blocks for a
 // few round trips, seven seconds a look at most, while Run runs. Any goroutine may call it.
 func (b *Broker) ReachKafka(ctx context.Context) (Reached, error) {
-	reached, err := b.reach.await(ctx)
-	if err != nil {
-		return Reached{}, err
+	found := b.reach.await(ctx)
+	if found.err != nil {
+		return Reached{}, found.err
 	}
 	if b.skew.isSkewed() {
 		return Reached{}, errClockWrong
 	}
-	return Reached{Reached: true, Room: b.reach.room() == nil, Brokers: reached}, nil
+	return Reached{Reached: true, Room: b.reach.room() == nil, Brokers: found.reached}, nil
 }
 
 // A looked is what a look at Kafka found.
 type looked struct {
-	reached []int32 // the ids of the Kafka brokers that answer
-	err     error
+	reached   []int32  // the ids of the Kafka brokers that answer
+	unreached []string // the addresses of those that do not
+	err       error
 }
 
 // await waits for a look at Kafka.
-func (r *reach) await(ctx context.Context) (reached []int32, err error) {
+func (r *reach) await(ctx context.Context) looked {
 	ctx, cancel := context.WithTimeout(ctx, 2*reachTimeout+lookAgain)
 	defer cancel()
 	found := make(chan looked, 1)
 	if ctx.Err() != nil { // who has gone asks for nothing: select would toss a coin
-		return nil, fmt.Errorf("wait for another look at Kafka: %w", ctx.Err())
+		return looked{err: fmt.Errorf("wait for another look at Kafka: %w", ctx.Err())}
 	}
 	select {
 	case r.asked <- found:
 	case <-ctx.Done():
-		return nil, fmt.Errorf("wait for another look at Kafka: %w", ctx.Err())
+		return looked{err: fmt.Errorf("wait for another look at Kafka: %w", ctx.Err())}
 	}
 	select {
 	case l := <-found:
-		return l.reached, l.err
+		return l
 	case <-ctx.Done():
-		return nil, fmt.Errorf("look at Kafka: %w", ctx.Err())
+		return looked{err: fmt.Errorf("look at Kafka: %w", ctx.Err())}
 	}
 }
 
@@ -348,11 +387,10 @@ func (r *reach) looks(ctx context.Context) {
 func (r *reach) look(ctx context.Context) (found looked) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	var unreached []string
 	surveyed := make(chan error, 1)
 	go func() {
 		var err error
-		found.reached, unreached, err = r.broker.survey(ctx)
+		found.reached, found.unreached, err = r.broker.survey(ctx)
 		surveyed <- err
 	}()
 	if err := r.broker.listDelayTopics(ctx); err != nil {
@@ -360,7 +398,7 @@ func (r *reach) look(ctx context.Context) (found looked) {
 		<-surveyed
 		return looked{err: err}
 	}
-	if err := <-surveyed; err == nil && len(unreached) == 0 && r.room() == nil {
+	if err := <-surveyed; err == nil && len(found.unreached) == 0 && r.room() == nil {
 		r.clearNote()
 	}
 	return found

@@ -186,10 +186,11 @@ func parseTrigger(words []string) (trigger, []string, error) {
 	return t, nil, errors.New(`want "on EVENT [nth=COUNT] [after=DURATION] VERB ..."`)
 }
 
-// stopsTime reports whether the step may leave a request to Kafka without an answer.
+// stopsTime reports whether the step may leave a request to Kafka without an answer. One broker that cannot be connected to is
+// no such step: others answer.
 func stopsTime(s step) bool {
 	from := s.args.value("from", kafkaHost)
-	return s.verb == "freeze" || (s.verb == "silence" || s.verb == "cut") && strings.HasPrefix(from, kafkaHost) ||
+	return s.verb == "freeze" || s.verb == "silence" && strings.HasPrefix(from, kafkaHost) || s.verb == "cut" && from == kafkaHost ||
 		s.verb == "error" && s.args.value("err", "") == noAnswer && s.args.word(0) == "InitProducerID"
 }
 
