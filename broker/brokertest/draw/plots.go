@@ -341,6 +341,7 @@ func unfitLeader(r *run, at, length time.Duration) {
 	faults := []string{"cut leader from=kafka", "silence leader from=kafka", "disk leader full"}
 	if r.brokers > 1 {
 		faults = []string{fmt.Sprintf("cut leader from=kafka%d", 1+r.IntN(r.brokers)), "disk leader full"}
+		lasts += 5 * time.Minute // in which it may use no connection to that broker
 	}
 	r.at(when, "%s", pick(r, faults...))
 	r.at(when+lasts, "heal")
