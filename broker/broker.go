@@ -33,9 +33,9 @@ type Options struct {
 	Node   *node.Node    // open; the caller closes it after Run
 	Source func() (ingest.Source, error)
 	Sink   func() (Sink, error)
-	// Survey asks each Kafka broker, and returns the ids of those that answer this node and the addresses of those
+	// Survey asks each Kafka broker that Kafka lists, and returns the ids of those that answer this node and of those
 	// that do not, or an error when none does. It blocks for some seconds at most.
-	Survey  func(ctx context.Context) (reached []int32, unreached []string, err error)
+	Survey  func(ctx context.Context) (reached, unreached []int32, err error)
 	Letters deadletter.Kafka
 	Metrics *Metrics
 	// Now is the clock; nil: the machine's. Only with that is there a timer of the
@@ -73,6 +73,8 @@ type Sink interface {
 	// Unreached returns the addresses of those that Kafka lists and that do not answer, or did not when they were
 	// connected to last. It does not block.
 	Unreached() []string
+	// Survey is Options.Survey, by all ways to Kafka that the Sink knows.
+	Survey(ctx context.Context) (reached, unreached []int32, err error)
 }
 
 // Limits are those of a term's parts. Each is what a node needs for its speed; tests have smaller
@@ -94,7 +96,7 @@ type Broker struct {
 	node      *node.Node
 	newSource func() (ingest.Source, error)
 	newSink   func() (Sink, error)
-	survey    func(context.Context) (reached []int32, unreached []string, err error)
+	survey    func(context.Context) (reached, unreached []int32, err error)
 	metrics   *Metrics
 	clock     *clock.Clock
 	now       func() time.Time                   // of the clock

@@ -51,7 +51,7 @@ const (
 //
 // A member says yes only after it has done what failed here: it opened a source and
 // listed the delay topics, and its disk has room. So a member that would fail the same way is never chosen. Where it is
-// some Kafka brokers that do not answer, which lead targets, a member must reach all that this node reaches, and another one: two
+// some Kafka brokers that do not answer, which lead targets, a member must reach all that this node reaches, and one of those: two
 // that reach half of them each do not take turns.
 type reach struct {
 	broker *Broker
@@ -59,8 +59,9 @@ type reach struct {
 	// patience is touched by the running term only.
 	patience time.Duration
 
-	mu   sync.Mutex
-	note string // why leadership was given away, until this node is fit again
+	mu      sync.Mutex
+	note    string // why leadership was given away, until this node is fit again
+	partial bool   // it was for some Kafka brokers
 
 	noted chan struct{}      // holds a token when a note was set
 	asked chan chan<- looked // takes those who want this node to look at Kafka
@@ -70,15 +71,15 @@ func newReach(b *Broker, room func() error) *reach {
 	return &reach{broker: b, room: room, patience: reachPatience, noted: make(chan struct{}, 1), asked: make(chan chan<- looked)}
 }
 
-// watch runs beside a term until ctx ends. Each look at the delay topics wakes it. unreached returns the
-// addresses of the Kafka brokers that do not answer the term's sink.
-func (r *reach) watch(ctx context.Context, report *report.Report, unreached func() []string) error {
-	here := fitness.New(report, r.room, unreached)
+// watch runs beside a term until ctx ends. Each look at the delay topics wakes it. The sink is the term's.
+func (r *reach) watch(ctx context.Context, report *report.Report, sink Sink) error {
+	here := fitness.New(report, r.room, sink.Unreached)
 	patience := r.patience
 	if r.problem() != "" {
 		patience = 0 // nobody has seen the end of what it gave leadership away for
 	}
 	var asked time.Time
+	var pause time.Duration // between two times to ask because of some Kafka brokers: it may be so for ever
 	for {
 		select {
 		case <-ctx.Done():
@@ -89,6 +90,10 @@ func (r *reach) watch(ctx context.Context, report *report.Report, unreached func
 		}
 		lack, fit := here.Look()
 		lack = lack.Lasting(patience)
+		wait := patience
+		if lack.IsPartial() {
+			wait = max(pause, patience)
+		}
 		switch {
 		case fit > 0:
 			r.clearNote()
@@ -96,11 +101,14 @@ func (r *reach) watch(ctx context.Context, report *report.Report, unreached func
 			if fit >= reachedFor {
 				r.patience = reachPatience
 			}
-			patience, asked = r.patience, time.Time{}
-		case lack.Any() && time.Since(asked) >= patience:
+			patience, pause, asked = r.patience, 0, time.Time{}
+		case lack.Any() && time.Since(asked) >= wait:
 			asked = time.Now()
+			if lack.IsPartial() {
+				pause = min(2*max(wait, reachPatience), mostReachPatience)
+			}
 			problem := ""
-			if err := r.move(ctx, here, patience); err != nil {
+			if err := r.move(ctx, here, sink, patience); err != nil {
 				problem = fmt.Sprintf("stays here though %v: %v", lack, err)
 			}
 			if ctx.Err() == nil {
@@ -114,7 +122,10 @@ func (r *reach) watch(ctx context.Context, report *report.Report, unreached func
 // move hands leadership to a voter that leads better, or returns why it stays. It also stays,
 // without an error, when this node is fit by the time that others have answered: after an outage Kafka
 // answers all of them, and a new term would only repeat what is on its way.
-func (r *reach) move(ctx context.Context, here *fitness.Fitness, patience time.Duration) error {
+//
+// What its term knows of Kafka may be old: of a large one the delay topics are looked at every ten seconds, and what did not
+// answer when it was connected to last may by now, as after a restart. So this node looks as well, no earlier than the others.
+func (r *reach) move(ctx context.Context, here *fitness.Fitness, sink Sink, patience time.Duration) error {
 	b := r.broker
 	looking, stop := context.WithCancel(ctx)
 	defer stop()
@@ -124,11 +135,26 @@ func (r *reach) move(ctx context.Context, here *fitness.Fitness, patience time.D
 		return err
 	}
 	found, _ := here.Look()
-	lack, reached := confirmed(found.Lasting(patience), own)
+	lack := found.Lasting(patience)
+	if lack.Silent > 0 && !staysSilent(own) {
+		lack.Silent = 0
+	}
+	stop()
+	var ours survey
+	if lack.Silent == 0 && lack.Any() {
+		ours.reached, ours.unreached, err = sink.Survey(ctx)
+		switch {
+		case err != nil && lack.IsPartial():
+			return err
+		case err == nil && len(ours.unreached) == 0:
+			here.Whole()
+			lack.Partial = 0
+		}
+	}
 	if !lack.Any() {
 		return nil // as watch finds at the next look
 	}
-	able, refusals := better(answers, lack, reached)
+	able, refusals := better(answers, lack, ours)
 	if len(able) == 0 {
 		return refusals
 	}
@@ -140,14 +166,12 @@ func (r *reach) move(ctx context.Context, here *fitness.Fitness, patience time.D
 		return fmt.Errorf("hand it to one of %s: %w", strings.Join(able, ", "), err)
 	}
 	why := lack.Reason(b.config.Node.ID, to)
-	r.setNote(why)
+	r.setNote(why, lack.IsPartial())
 	b.log.Warn("leadership handed over", "to", to, "reason", why)
 	return nil
 }
 
-// lookMeanwhile has this node look as the others do, when they look for the second time. What its term knows may be old: of a
-// large Kafka the delay topics are looked at every ten seconds, and what did not answer when it was connected to last may by
-// now, as after a restart.
+// lookMeanwhile has this node look as the others do, when they look for the second time.
 func (r *reach) lookMeanwhile(ctx context.Context) <-chan looked {
 	own := make(chan looked, 1)
 	go func() {
@@ -161,30 +185,19 @@ func (r *reach) lookMeanwhile(ctx context.Context) <-chan looked {
 	return own
 }
 
-// confirmed returns what is lacking still by this node's own look, and the ids of the Kafka brokers that it reached. A Kafka that has
-// answered the others by now, and not this node ownGrace later, is silent; whether single brokers are takes longer.
-func confirmed(l fitness.Lack, own <-chan looked) (still fitness.Lack, reached []int32) {
-	var enough <-chan time.Time
-	switch {
-	case l.Silent > 0:
-		enough = time.After(ownGrace)
-	case !l.IsPartial():
-		return l, nil
-	}
+// staysSilent reports whether Kafka, which seems silent and has answered the others by now, does not answer this node within
+// ownGrace more.
+func staysSilent(own <-chan looked) bool {
 	select {
-	case <-enough:
-		return l, nil
 	case found := <-own:
-		if found.err != nil {
-			return l, nil
-		}
-		l.Silent = 0
-		if len(found.unreached) == 0 {
-			l.Partial = 0
-		}
-		return l, found.reached
+		return found.err != nil
+	case <-time.After(ownGrace):
+		return true
 	}
 }
+
+// A survey tells which of the Kafka brokers that Kafka lists answer this node, by their ids.
+type survey struct{ reached, unreached []int32 }
 
 // A response is what another voter says of itself.
 type response struct {
@@ -193,19 +206,24 @@ type response struct {
 	err     error // why Kafka does not answer it, or it does not answer
 }
 
-// better returns the ids of those that lead better than a node with that lack, which reaches the Kafka brokers of these ids,
-// and what is wrong with the others. One that has no room leads better than one that Kafka does not answer: it delivers.
-func better(answers []response, here fitness.Lack, reached []int32) (able []string, refusals error) {
+// better returns the ids of those that lead better than a node with that lack, to which Kafka's brokers answer as surveyed,
+// and what is wrong with the others. One that has no room leads better than one that Kafka does not answer: it delivers. So
+// does one that reaches more of Kafka's brokers.
+func better(answers []response, here fitness.Lack, ours survey) (able []string, refusals error) {
 	var cramped, wrong []string
 	for _, a := range answers {
+		theirs := a.reached.Brokers // nil: a program that does not tell
+		misses := func(id int32) bool { return !slices.Contains(theirs, id) }
 		switch {
 		case a.err != nil:
 			wrong = append(wrong, fmt.Sprintf("%s: %v", a.member, a.err))
 		case !a.reached.Room:
 			cramped = append(cramped, a.member)
 			wrong = append(wrong, a.member+": it has no room for messages, or its program does not tell")
-		case here.IsPartial() && !isMore(a.reached.Brokers, reached):
-			wrong = append(wrong, a.member+": it does not reach all Kafka brokers that this node reaches and others, or its program does not tell")
+		case here.Silent == 0 && theirs != nil && slices.ContainsFunc(ours.reached, misses):
+			wrong = append(wrong, a.member+": it does not reach all Kafka brokers that this node reaches")
+		case here.IsPartial() && !slices.ContainsFunc(ours.unreached, func(id int32) bool { return !misses(id) }):
+			wrong = append(wrong, a.member+": it reaches no Kafka broker that this node does not reach, or its program does not tell")
 		default:
 			able = append(able, a.member)
 		}
@@ -214,11 +232,6 @@ func better(answers []response, here fitness.Lack, reached []int32) (able []stri
 		able = cramped
 	}
 	return able, errors.New(strings.Join(wrong, "; "))
-}
-
-// isMore reports whether these are all the others, and another one.
-func isMore(these, others []int32) bool {
-	return len(these) > len(others) && !slices.ContainsFunc(others, func(other int32) bool { return !slices.Contains(these, other) })
 }
 
 // ask asks the other voters. It fails when there are none.
@@ -255,18 +268,26 @@ func (r *reach) askTwice(ctx context.Context, m member.Member) (Reached, error) 
 	}
 	second, err := r.broker.askReach(ctx, m)
 	second.Room = second.Room && first.Room
+	second.Brokers = slices.DeleteFunc(second.Brokers, func(id int32) bool { return !slices.Contains(first.Brokers, id) })
 	return second, err
 }
 
 // setNote says in the status why this node gave leadership away.
-func (r *reach) setNote(text string) {
+func (r *reach) setNote(text string, partial bool) {
 	r.mu.Lock()
-	r.note = text
+	r.note, r.partial = text, partial
 	r.mu.Unlock()
 	select {
 	case r.noted <- struct{}{}:
 	default: // recheck knows
 	}
+}
+
+// isPartial reports whether the note is for some Kafka brokers.
+func (r *reach) isPartial() bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.partial
 }
 
 func (r *reach) clearNote() {
@@ -326,9 +347,8 @@ func (b *Broker) ReachKafka(ctx context.Context) (Reached, error) {
 
 // A looked is what a look at Kafka found.
 type looked struct {
-	reached   []int32  // the ids of the Kafka brokers that answer
-	unreached []string // the addresses of those that do not
-	err       error
+	reached []int32 // the ids of the Kafka brokers that answer
+	err     error
 }
 
 // await waits for a look at Kafka.
@@ -354,6 +374,7 @@ func (r *reach) await(ctx context.Context) looked {
 
 // looks looks at Kafka for all who have asked, until ctx ends.
 func (r *reach) looks(ctx context.Context) {
+	surveys := surveys{ask: r.broker.survey}
 	for {
 		var asked []chan<- looked
 		select {
@@ -371,7 +392,7 @@ func (r *reach) looks(ctx context.Context) {
 			}
 		}
 		pause := time.After(lookAgain)
-		l := r.look(ctx)
+		l := r.look(ctx, &surveys)
 		for _, found := range asked {
 			found <- l
 		}
@@ -384,24 +405,42 @@ func (r *reach) looks(ctx context.Context) {
 }
 
 // look lists the delay topics and asks each Kafka broker, at the same time.
-func (r *reach) look(ctx context.Context) (found looked) {
+func (r *reach) look(ctx context.Context, surveys *surveys) looked {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	surveyed := make(chan error, 1)
-	go func() {
-		var err error
-		found.reached, found.unreached, err = r.broker.survey(ctx)
-		surveyed <- err
-	}()
+	go func() { surveyed <- surveys.renew(ctx) }()
 	if err := r.broker.listDelayTopics(ctx); err != nil {
 		cancel()
 		<-surveyed
 		return looked{err: err}
 	}
-	if err := <-surveyed; err == nil && len(found.unreached) == 0 && r.room() == nil {
+	err := <-surveyed
+	if r.room() == nil && (!r.isPartial() || err == nil && len(surveys.last.unreached) == 0) {
 		r.clearNote()
 	}
-	return found
+	return looked{reached: surveys.last.reached}
+}
+
+// surveyAgain is how old a survey may be for the next look: each is a login at every Kafka broker, and anybody may ask for looks.
+const surveyAgain = 5 * time.Second
+
+// surveys asks each Kafka broker for what looks tell. One goroutine at a time uses it.
+type surveys struct {
+	ask  func(context.Context) (reached, unreached []int32, err error)
+	last survey
+	at   time.Time // when the last one began that did not fail
+}
+
+// renew asks if the last survey is too old, and forgets it then.
+func (s *surveys) renew(ctx context.Context) (err error) {
+	if began := time.Now(); began.Sub(s.at) >= surveyAgain {
+		s.last, s.at = survey{}, time.Time{}
+		if s.last.reached, s.last.unreached, err = s.ask(ctx); err == nil {
+			s.at = began
+		}
+	}
+	return err
 }
 
 // listDelayTopics lists them as a leader does, once.

@@ -56,7 +56,7 @@ func TestReachKafka_saysWhatWasAskedOfAFrozenKafka(t *testing.T) {
 	}
 }
 
-func surveyed(context.Context) (reached []int32, unreached []string, err error) {
+func surveyed(context.Context) (reached, unreached []int32, err error) {
 	return []int32{1, 2}, nil, nil
 }
 
@@ -149,7 +149,7 @@ func TestBetter_isWhoLacksLess(t *testing.T) {
 		"no room, Kafka was silent for a moment": {fitness.Lack{Silent: time.Second, Cramped: reachPatience, NoRoom: noRoom}, answers, ""},
 		"neither, nobody has room":               {fitness.Lack{Silent: reachPatience, Cramped: time.Hour, NoRoom: noRoom}, answers, "n2"},
 	} {
-		able, refusals := better(test.answers, test.here, nil)
+		able, refusals := better(test.answers, test.here, survey{})
 		if got := strings.Join(able, " "); got != test.want {
 			t.Errorf("%s: %q would lead better, want %q", name, got, test.want)
 		}
@@ -161,19 +161,26 @@ func TestBetter_isWhoLacksLess(t *testing.T) {
 
 // Two that reach half of the Kafka brokers each would take turns.
 func TestBetter_reachesAllThatThisNodeReachesAndMore(t *testing.T) {
-	here := fitness.Lack{Partial: reachPatience, Unreached: []string{"kafka3:9092"}}
+	unreached := fitness.Lack{Partial: reachPatience, Unreached: []string{"kafka3:9092"}}
+	full := fitness.Lack{Cramped: reachPatience, NoRoom: errors.New("no room")}
 	for name, test := range map[string]struct {
-		reached, others []int32
-		want            bool
+		here   fitness.Lack
+		theirs []int32
+		want   bool
 	}{
-		"all":                       {[]int32{1, 2}, []int32{3, 2, 1}, true},
-		"the same":                  {[]int32{1, 2}, []int32{2, 1}, false},
-		"fewer":                     {[]int32{1, 2}, []int32{2}, false},
-		"as many, others":           {[]int32{1, 2}, []int32{2, 3}, false},
-		"more, and not one of ours": {[]int32{1, 2}, []int32{2, 3, 4}, false},
-		"an older program":          {[]int32{1, 2}, nil, false},
+		"all":                            {unreached, []int32{3, 2, 1}, true},
+		"the same":                       {unreached, []int32{2, 1}, false},
+		"fewer":                          {unreached, []int32{2}, false},
+		"as many, others":                {unreached, []int32{2, 3}, false},
+		"more, and not one of ours":      {unreached, []int32{2, 3, 4}, false},
+		"one that is not known here yet": {unreached, []int32{1, 2, 4}, false},
+		"an older program":               {unreached, nil, false},
+		"no room here, all":              {full, []int32{1, 2}, true},
+		"no room here, fewer":            {full, []int32{2, 3}, false},
+		"no room here, an older program": {full, nil, true},
+		"Kafka is silent here, fewer":    {fitness.Lack{Silent: reachPatience, Partial: reachPatience}, []int32{2}, true},
 	} {
-		able, refusals := better([]response{{"n2", Reached{Reached: true, Room: true, Brokers: test.others}, nil}}, here, test.reached)
+		able, refusals := better([]response{{"n2", Reached{Reached: true, Room: true, Brokers: test.theirs}, nil}}, test.here, survey{reached: []int32{1, 2}, unreached: []int32{3}})
 		if got := len(able) == 1; got != test.want || (refusals.Error() == "") != test.want {
 			t.Errorf("%s: would lead better: %t (%v), want %t", name, got, refusals, test.want)
 		}

@@ -108,7 +108,7 @@ func (b *Broker) runTerm(running context.Context, leadership *node.Leadership, r
 	group.Go(func() error {
 		return keepDeadLetterTopics(working, b.config.DeadLetterTopics(), sink.CreateTopic, log)
 	})
-	group.Go(func() error { return b.reach.watch(working, report, sink.Unreached) })
+	group.Go(func() error { return b.reach.watch(working, report, sink) })
 	group.Go(func() error { return b.raiseInTime(working) })
 	group.Go(func() error { return b.keepOutcomes(working) })
 	group.Go(func() error { return b.operations.Run(working) })

@@ -16,6 +16,9 @@ const Patience = 10 * time.Second
 // lookForRoom is the time between two looks for room while there is none.
 const lookForRoom = 100 * time.Millisecond
 
+// mostUnseen is how long a lack of room that has not lasted for Patience yet may go without a look.
+const mostUnseen = 10 * lookForRoom
+
 // A Fitness follows over the looks of a term whether this node leads well. One goroutine uses it.
 type Fitness struct {
 	report    *report.Report
@@ -24,6 +27,8 @@ type Fitness struct {
 	cramped   time.Time       // since when there is no room; zero: there is
 	partial   time.Time       // since when there are such brokers; zero: there are none
 	fit       time.Time       // since when Kafka has answered and nothing was lacking; zero: not so
+	lacked    time.Time       // when something was lacking last
+	looked    time.Time       // when it was looked last
 }
 
 // New returns what follows the report of a term. room returns why this node may accept no message now, or nil, and unreached the
@@ -48,18 +53,27 @@ func (f *Fitness) Look() (found Lack, fit time.Duration) {
 	silent, answering := f.report.Kafka()
 	found.Silent = silent
 	found.NoRoom = f.room()
+	if now.Sub(f.looked) > mostUnseen && f.looked.Sub(f.cramped) < Patience {
+		f.cramped = time.Time{} // there may have been room for moments meanwhile
+	}
+	f.looked = now
 	found.Cramped = lasts(&f.cramped, found.NoRoom != nil, now)
 	found.Unreached = f.unreached()
 	found.Partial = lasts(&f.partial, len(found.Unreached) > 0, now)
 	if answering == 0 || found.Any() {
-		f.fit = time.Time{}
+		f.fit, f.lacked = time.Time{}, now
 		return found, 0
 	}
 	if f.fit.IsZero() {
-		f.fit = now.Add(-answering)
+		if f.fit = now.Add(-answering); f.fit.Before(f.lacked) {
+			f.fit = f.lacked
+		}
 	}
 	return found, max(now.Sub(f.fit), 1)
 }
+
+// Whole notes that all Kafka brokers have answered just now, whatever is known of connections to them.
+func (f *Fitness) Whole() { f.partial = time.Time{} }
 
 // lasts notes since when it is so, and returns for how long it has been, 0 if it is not.
 func lasts(since *time.Time, is bool, now time.Time) time.Duration {

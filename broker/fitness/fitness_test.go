@@ -49,3 +49,38 @@ func TestFitness_knowsALackWithoutAGap(t *testing.T) {
 		})
 	}
 }
+
+// What was lacking lately is no reason to call a node fit for as long as Kafka has answered.
+func TestFitness_isFitSinceNothingWasLacking(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		said := report.New()
+		unreached := []string{"kafka2:9092"}
+		here := New(said, func() error { return nil }, func() []string { return unreached })
+		said.HearKafka(true, time.Now())
+		for range 600 {
+			time.Sleep(time.Second)
+			here.Look()
+		}
+		unreached = nil
+		for range 3 {
+			time.Sleep(time.Second)
+			here.Look()
+		}
+		if _, fit := here.Look(); fit > 4*time.Second {
+			t.Errorf("fit for %v, 3 s after a Kafka broker did not answer", fit)
+		}
+	})
+}
+
+// Nobody looks for room while others are asked for their fitness. There may have been room meanwhile.
+func TestFitness_knowsNothingOfAGapThatItDidNotSee(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		noRoom := errors.New("no room")
+		here := New(report.New(), func() error { return noRoom }, func() []string { return nil })
+		here.Look()
+		time.Sleep(Patience)
+		if found, _ := here.Look(); found.Lasting(Patience).Any() {
+			t.Errorf("%v, of two moments that were seen", found)
+		}
+	})
+}

@@ -59,6 +59,7 @@ var _ deliver.Sink = (*Sink)(nil)
 // franz-go does not give up a record that was sent and not answered, and holds back what follows it in
 // that partition. So a topic that is given up leaves its lines, and goes on with others.
 type Sink struct {
+	reach   reach.Config
 	options []kgo.Opt
 	brokers []string // that are configured
 	limits  *limits
@@ -106,6 +107,7 @@ func NewSink(c reach.Config) (*Sink, error) {
 		return nil, fmt.Errorf("create Kafka client: %w", err)
 	}
 	s := &Sink{
+		reach:     c,
 		options:   options,
 		brokers:   c.Kafka.Brokers,
 		limits:    limits,
@@ -298,6 +300,13 @@ func (s *Sink) Isolate(topic string) {
 // Unreached returns the addresses of the Kafka brokers that Kafka lists and that do not answer this node, or did not when they
 // were connected to last. It does not block.
 func (s *Sink) Unreached() []string { return s.hearing.Unreached(s.questions.Listed()) }
+
+// Survey is [reach.Config.Survey], which finds Kafka by all addresses that the Sink knows and that answer.
+func (s *Sink) Survey(ctx context.Context) (reached, unreached []int32, err error) {
+	c := s.reach
+	c.Kafka.Brokers, c.Hooks = s.hearing.Seeds(s.brokers), nil
+	return c.Survey(ctx)
+}
 
 // abandon resolves everything outstanding of the target. The caller holds mu.
 func (s *Sink) abandon(t *target) {

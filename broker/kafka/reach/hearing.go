@@ -88,8 +88,8 @@ func (h *Hearing) Close() {
 }
 
 // dial opens a connection, unless the Kafka broker is silent.
-func (h *Hearing) dial(ctx context.Context, network, address string) (net.Conn, error) {
-	ctx, cancel := context.WithCancel(ctx)
+func (h *Hearing) dial(asked context.Context, network, address string) (net.Conn, error) {
+	ctx, cancel := context.WithCancel(asked)
 	defer cancel()
 	var cut atomic.Bool
 	w := h.await(address, func(*wait) { cut.Store(true); cancel() })
@@ -99,8 +99,11 @@ func (h *Hearing) dial(ctx context.Context, network, address string) (net.Conn, 
 	defer h.answered(w)
 	conn, err := h.open(ctx, network, address)
 	h.mu.Lock()
-	if w.broker.failed = err != nil; err == nil {
+	if err == nil {
 		w.broker.open++
+		w.broker.failed = false
+	} else if asked.Err() == nil { // else the client was closed, and that says nothing
+		w.broker.failed = true
 	}
 	h.mu.Unlock()
 	switch {

@@ -113,7 +113,11 @@ func (q *Questions) askSilent(to *kgo.Broker) {
 func (q *Questions) KeepOpen(ctx context.Context) {
 	var waiting sync.WaitGroup
 	for _, to := range q.inTurn() {
-		waiting.Go(func() { _, _ = to.Request(ctx, forNothing()) })
+		waiting.Go(func() {
+			if response, err := to.Request(ctx, forNothing()); err == nil {
+				_ = q.take(response) // another Kafka's is not needed
+			}
+		})
 	}
 	waiting.Wait()
 }
@@ -154,18 +158,25 @@ func (q *Questions) put(ctx context.Context, to *kgo.Broker, request kmsg.Reques
 		delete(q.silent, *to)
 		q.mu.Unlock()
 	}
-	if told, isMetadata := response.(*kmsg.MetadataResponse); isMetadata && err == nil {
-		if err = q.cluster.confirm(told.ClusterID); err == nil {
-			q.note(addressesOf(told.Brokers))
-		}
+	if err == nil {
+		err = q.take(response)
 	}
 	answers <- answer{response, err}
 }
 
-func (q *Questions) note(listed []string) {
+// take notes which brokers there are, if the response tells, and has an error if it is another Kafka's.
+func (q *Questions) take(response kmsg.Response) error {
+	told, isMetadata := response.(*kmsg.MetadataResponse)
+	if !isMetadata {
+		return nil
+	}
+	if err := q.cluster.confirm(told.ClusterID); err != nil {
+		return err
+	}
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	q.listed = listed
+	q.listed = addressesOf(told.Brokers)
+	return nil
 }
 
 // Listed returns the addresses of the Kafka brokers that were listed when one was last asked for topics. The caller does not

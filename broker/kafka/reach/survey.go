@@ -13,14 +13,14 @@ import (
 	"github.com/twmb/franz-go/pkg/kmsg"
 )
 
-// surveyPatience bounds a survey. A broker that has not answered by then is one that does not.
-const surveyPatience = 5 * time.Second
+// surveyPatience bounds a survey. A record is not written to a broker that has not answered by then either.
+const surveyPatience = 2 * time.Second
 
 // Survey asks Kafka which brokers there are, and then each of them for a sign, over connections of its own, from which no other
-// client draws conclusions. It returns the ids of those that answer, and the addresses of those that do not: whoever
-// configures brokers decides the addresses, which may be others for each node, and Kafka the ids. It blocks for
-// some round trips, or for 5 s beside a broker that does not answer; an error means that none has answered, or that ctx has ended.
-func (c Config) Survey(ctx context.Context) (reached []int32, unreached []string, err error) {
+// client draws conclusions. It returns the ids of those that answer and of those that do not: the addresses may be others for
+// each node. It blocks for some round trips, or for 2 s beside a broker that does not answer; an error means that none has
+// answered, or that ctx has ended.
+func (c Config) Survey(ctx context.Context) (reached, unreached []int32, err error) {
 	c.Logger = slog.New(slog.DiscardHandler) // of a broker that does not answer whoever needs it tells
 	options, err := c.Options()
 	if err != nil {
@@ -38,17 +38,16 @@ func (c Config) Survey(ctx context.Context) (reached []int32, unreached []string
 		return nil, nil, WithRemedy("list Kafka brokers", err)
 	}
 	listed := answer.(*kmsg.MetadataResponse).Brokers
-	addresses := addressesOf(listed)
 	// The client would learn of them from one broker, and wait for it.
-	if err := client.UpdateSeedBrokers(addresses...); err != nil {
+	if err := client.UpdateSeedBrokers(addressesOf(listed)...); err != nil {
 		return nil, nil, fmt.Errorf("list Kafka brokers: %w", err)
 	}
 	answered := make([]bool, len(listed))
 	var asked sync.WaitGroup
 	for i, to := range client.SeedBrokers() {
 		asked.Go(func() {
-			_, err := to.Request(waiting, forNothing())
-			answered[i] = err == nil
+			response, err := to.Request(waiting, forNothing())
+			answered[i] = err == nil && c.Cluster.confirm(response.(*kmsg.MetadataResponse).ClusterID) == nil
 		})
 	}
 	asked.Wait()
@@ -59,7 +58,7 @@ func (c Config) Survey(ctx context.Context) (reached []int32, unreached []string
 		if answered[i] {
 			reached = append(reached, broker.NodeID)
 		} else {
-			unreached = append(unreached, addresses[i])
+			unreached = append(unreached, broker.NodeID)
 		}
 	}
 	return reached, unreached, nil
