@@ -146,7 +146,7 @@ func (b *Broker) timeAhead() string {
 	if ahead <= mostAhead || !b.leads() {
 		return ""
 	}
-	return fmt.Sprintf("the time of the log is %v, %v ahead of the clock, since a wrong clock was believed: until then what expires is dropped when it is due; send messages without an expiry, or begin a new cluster",
+	return fmt.Sprintf("the time of the log is %v, %v ahead of the clock, since a wrong clock was believed: until then what expires is dropped when it is due, and what is due before then cannot be cancelled, changed or replaced; send messages without an expiry, or begin a new cluster",
 		at.UTC().Format(time.RFC3339), ahead.Round(time.Second))
 }
 

@@ -11,6 +11,7 @@ type clock struct {
 	mu      sync.Mutex
 	history []setting     // how wrong it was, since when; the last one holds
 	gate    chan struct{} // not nil while frozen: closed by thaw
+	reads   int           // how often it was read
 }
 
 // A setting says how wrong a clock is from a moment on.
@@ -30,6 +31,7 @@ func newClock() *clock { return &clock{history: []setting{{at: time.Now()}}} }
 func (c *clock) now() time.Time {
 	for {
 		c.mu.Lock()
+		c.reads++
 		now, gate := time.Now(), c.gate
 		wrong := c.history[len(c.history)-1].wrong(now)
 		c.mu.Unlock()
@@ -38,6 +40,13 @@ func (c *clock) now() time.Time {
 		}
 		<-gate
 	}
+}
+
+// timesRead returns how often the clock was read.
+func (c *clock) timesRead() int {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.reads
 }
 
 // change makes another setting of the one that holds, which is wrong by that much now.

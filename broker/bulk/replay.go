@@ -126,7 +126,7 @@ func (d *Desk) replay(t *task, l *deadletter.Found, started int64) (raftfsm.Oper
 	if l.Told.Foreign {
 		return raftfsm.Operation{}, &client.Problem{Detail: "was put there by somebody else: it does not say what it was to become"}
 	}
-	r := client.ReplayRequest{DeliverAt: rfc3339(started), Again: t.Again}
+	r := client.ReplayRequest{DeliverAt: rfc3339(min(started, d.Due().UnixMilli())), Again: t.Again}
 	if c := t.Change; c != nil {
 		r.DeliverTo = c.DeliverTo
 		if c.DeliverAt != "" {

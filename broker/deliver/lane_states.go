@@ -388,11 +388,13 @@ func (s *condemning) hears(*lane) hearing {
 // replacement returns the command for as many of the messages as fit, at least one.
 func (l *lane) replacement(condemned []*outgoing, problem message.Problem) raftfsm.Replace {
 	replace := raftfsm.Replace{Time: l.p.now()}
-	due := l.p.cfg.Due().UnixMilli()
+	atOnce := l.p.cfg.Due().UnixMilli()
 	bytes := 0
 	for _, o := range condemned {
 		m := &o.message
+		due := max(min(atOnce, o.ref.Due), 0) // this leader's clock may be found to be ahead, before the letter is written
 		letter := m.AsDeadLetter(problem, due)
+		letter.Overdue = max(replace.Time-due, 0)
 		entry := letter.Entry(due, l.p.cfg.DeadLetterFor(m.Origin.Topic), l.p.cfg.Store.Level())
 		bytes += raftfsm.EntrySize(&entry)
 		told := l.p.isTold(o)

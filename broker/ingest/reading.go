@@ -132,6 +132,7 @@ func (j *Judge) read(to *destination, origin message.Origin, a *Arrival, form fo
 		if a.Time > 0 { // this leader's clock may be found to be ahead, before the letter is written
 			letterDue = min(letterDue, a.Time)
 		}
+		letterDue = max(letterDue, 0) // the wheel counts from 1970
 		letter := m.AsDeadLetter(*r.problem, letterDue)
 		letter.Overdue = max(now-letterDue, 0)
 		r.operation.Entry = letter.Entry(letterDue, j.config.DeadLetterTopic(to.route), form.written())

@@ -200,3 +200,15 @@ func (s *Scheduler) nextDue() int64 {
 	}
 	return next
 }
+
+// stillPatience is how long the scheduler sleeps while the clock by which messages are due stands still. What is due next
+// would else wake it again and again, in as little as microseconds, until somebody sets the clock.
+const stillPatience = ClaimLead / 4 * time.Millisecond
+
+// standsStill reports whether that clock has stood still since the last wait.
+func (s *Scheduler) standsStill() bool {
+	due, at := s.cfg.Now(), time.Now()
+	still := due.Equal(s.waited.due) && at.After(s.waited.at)
+	s.waited.due, s.waited.at = due, at
+	return still
+}

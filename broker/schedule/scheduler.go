@@ -43,6 +43,8 @@ type Scheduler struct {
 
 	claiming sync.WaitGroup // a call that proposes a claim
 
+	waited struct{ due, at time.Time } // when it waited last: by the clock that messages are due by, and by the monotonic one
+
 	nextFull    int // of the full targets, the next to look at
 	nextChanged int // of the targets whose holds change, the next to be in a claim
 	lastSweep   sweepTime
@@ -186,8 +188,14 @@ func (s *Scheduler) readOn(limit int64) (read bool, err error) {
 
 // wait sleeps until there may be something to do.
 func (s *Scheduler) wait(ctx context.Context, wake *time.Timer) error {
-	s.setAlarm()
-	wake.Reset(s.patience())
+	patience := s.patience()
+	due, alarm := s.dueChannel(), s.cfg.Alarm.C()
+	if s.standsStill() {
+		patience, due, alarm = max(patience, stillPatience), nil, nil
+	} else {
+		s.setAlarm()
+	}
+	wake.Reset(patience)
 	select {
 	case <-ctx.Done():
 	case <-s.cfg.Feed.Ready():
@@ -196,8 +204,8 @@ func (s *Scheduler) wait(ctx context.Context, wake *time.Timer) error {
 		return err
 	case index := <-s.claims.applied:
 		s.claims.settle(index)
-	case <-s.dueChannel():
-	case <-s.cfg.Alarm.C():
+	case <-due:
+	case <-alarm:
 	case <-wake.C:
 	}
 	return nil
