@@ -331,3 +331,27 @@ func TestReplay_countsForSoLongOnly(t *testing.T) {
 		}
 	})
 }
+
+// Whoever started it held a time right that was days ahead, and is found to have been.
+func TestReplay_isDueNoLaterThanItIsByTheClock(t *testing.T) {
+	atStock(t, func(t *testing.T, s *stock) {
+		s.put("a.delay", "orders", "a", 1)
+		s.bury("orders.delay", "dead", 3)
+		right := time.Now().Add(-50 * time.Hour)
+		s.Due = func() time.Time { return right }
+		s.start(client.OperationRequest{Verb: client.OperationNow, Filter: client.Filter{Prefix: "a-"}, Reason: "r"})
+		s.start(replayOf(client.Filter{Topic: "orders.delay"}))
+		defer s.lead()()
+		s.ended("1")
+		s.ended("2")
+		late := 0
+		for _, w := range s.pending() {
+			if w.due > right.UnixMilli() {
+				late++
+			}
+		}
+		if got := len(s.pending()); got < 4 || late > got-4 {
+			t.Errorf("of %d messages %d are due later than %v: %+v", got, late, right, s.pending())
+		}
+	})
+}
