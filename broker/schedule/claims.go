@@ -201,8 +201,8 @@ func (s *Scheduler) nextDue() int64 {
 	return next
 }
 
-// stillPatience is how long the scheduler sleeps while the clock by which messages are due stands still. What is due next
-// would else wake it again and again, in as little as microseconds, until somebody sets the clock.
+// stillPatience is how long the scheduler sleeps while the clock by which messages are due stands still: nobody tells it when that
+// ends. What is due next would else wake it again and again, in as little as microseconds.
 const stillPatience = ClaimLead / 4 * time.Millisecond
 
 // standsStill reports whether that clock has stood still since the last wait.

@@ -191,7 +191,7 @@ func (s *Scheduler) wait(ctx context.Context, wake *time.Timer) error {
 	patience := s.patience()
 	due, alarm := s.dueChannel(), s.cfg.Alarm.C()
 	if s.standsStill() {
-		patience, due, alarm = max(patience, stillPatience), nil, nil
+		patience, due, alarm = stillPatience, nil, nil
 	} else {
 		s.setAlarm()
 	}
