@@ -150,6 +150,9 @@ func (l *Ledger) Unexplained(run Run) []string {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	covered := l.covered(run)
+	for i := range covered { // what was given up may go out again last of all that waited
+		covered[i].to = covered[i].to.Add(calm)
+	}
 	var found []string
 	for _, e := range l.sorted() {
 		for _, again := range e.copies[min(1, len(e.copies)):] {

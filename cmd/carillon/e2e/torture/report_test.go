@@ -65,3 +65,19 @@ otherwise                     527   0.00 s   0.00 s   0.00 s
 		t.Errorf("got\n%s\nwant\n%s", got, want)
 	}
 }
+
+// What was given up during a fault may go out once more when all the others are on time again.
+func TestUnexplained_leavesASecondAfterTheFault(t *testing.T) {
+	for again, want := range map[int64]int{13_900: 0, 14_100: 1} {
+		h := newHistory()
+		h.ask(1, 9900)
+		h.Enter(h.copyOf(1, 9900, 13_000)) // late until then
+		second := h.copyOf(1, 9900, again)
+		second.Offset = 1001
+		h.Enter(second)
+		run := torture.Run{From: h.at(1000), Strikes: []torture.Strike{{Fault: torture.Fault{Kind: torture.KillNode}, Begin: h.at(10_000), End: h.at(12_000)}}}
+		if found := h.Unexplained(run); len(found) != want {
+			t.Errorf("a second copy at %d ms: %v, want %d", again, found, want)
+		}
+	}
+}
