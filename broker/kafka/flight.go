@@ -221,7 +221,7 @@ func (s *Sink) inquire(f *flight) {
 }
 
 // land notes that a send has an outcome, and returns the lines to call produce with. The caller holds mu.
-func (s *Sink) land(issued *send, err error, now time.Time) (out []*line) {
+func (s *Sink) land(issued *send, err error) (out []*line) {
 	m := issued.member
 	b, f := m.backlog, m.flight
 	if err == nil && m.first && !f.line.forgot[b.target.topic] {
@@ -232,11 +232,16 @@ func (s *Sink) land(issued *send, err error, now time.Time) (out []*line) {
 	}
 	s.noteID(f.line, err)
 	m.left--
-	if b.flying--; b.flying == 0 {
+	f.left--
+	if b.flying--; b.flying > 0 && f.left > 0 {
+		return nil // as most do: nothing has landed as a whole
+	}
+	now := time.Now()
+	if b.flying == 0 {
 		b.flight = nil
 		s.enqueue(b, now)
 	}
-	if f.left--; f.left > 0 {
+	if f.left > 0 {
 		if b.flying == 0 && f.overdue {
 			return s.dispatchAll(f.broker, now)
 		}
@@ -302,7 +307,7 @@ func (s *Sink) dispatchAll(broker int32, now time.Time) (out []*line) {
 
 // recall takes back what of the backlog has departed, as far as it is of that kind and the client has not got it. It lands,
 // since nothing else will be heard of it. The caller holds mu, and calls produce with the lines that are returned.
-func (s *Sink) recall(b *backlog, of func(*send) bool, err error, now time.Time) (recalled []*send, out []*line) {
+func (s *Sink) recall(b *backlog, of func(*send) bool, err error) (recalled []*send, out []*line) {
 	if b.flight == nil {
 		return nil, nil
 	}
@@ -315,7 +320,7 @@ func (s *Sink) recall(b *backlog, of func(*send) bool, err error, now time.Time)
 		return true
 	})
 	for _, issued := range recalled {
-		out = append(out, s.land(issued, err, now)...)
+		out = append(out, s.land(issued, err)...)
 	}
 	return recalled, out
 }

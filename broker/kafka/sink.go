@@ -71,6 +71,7 @@ type Sink struct {
 	ctx        context.Context  // ends with Close
 	end        context.CancelFunc
 	background sync.WaitGroup // calls of done, spares, and closing, which may block for a while
+	sends      sync.Pool      // of *send: those that Kafka has taken, to be used again
 
 	mu      sync.Mutex // guards all below, with all that hangs on it
 	closed  bool
@@ -134,7 +135,8 @@ func NewSink(c reach.Config) (*Sink, error) {
 
 // Send hands one record to Kafka and returns at once; see [deliver.Sink].
 func (s *Sink) Send(d deliver.Delivery, done func(deliver.Receipt, error)) {
-	issued := &send{series: d.Series, done: done}
+	issued := s.newSend()
+	issued.series, issued.done = d.Series, done
 	issued.record = kgo.Record{
 		Topic:     d.Topic,
 		Partition: d.Partition,
@@ -199,9 +201,7 @@ func (s *Sink) produce(out []*line) {
 			out = slices.Delete(out, at, at+1)
 			continue
 		}
-		l.client.TryProduce(context.Background(), &issued.record, func(_ *kgo.Record, err error) {
-			s.settle(issued, err)
-		})
+		l.client.TryProduce(context.Background(), &issued.record, issued.settle)
 		if last && l.pool.gathers {
 			l.letGo()
 		}
@@ -224,7 +224,7 @@ func (s *Sink) nextDeparted(l *line) (issued *send, last bool) {
 
 // settle resolves the send with Kafka's outcome, unless it was abandoned before.
 func (s *Sink) settle(issued *send, err error) {
-	t, now := issued.backlog.target, time.Now()
+	t := issued.backlog.target
 	s.mu.Lock()
 	ours := t.outstanding.remove(issued)
 	failure := issued.member.flight.line.classify(t.topic, err)
@@ -234,11 +234,11 @@ func (s *Sink) settle(issued *send, err error) {
 		t.learn(err)
 		if err != nil {
 			issued.fail(failure)
-			behind, out = s.failBehind(issued, err, now)
+			behind, out = s.failBehind(issued, err)
 		}
 		s.forgetStale(t)
 	}
-	out = append(out, s.land(issued, err, now)...)
+	out = append(out, s.land(issued, err)...)
 	if len(out) > 0 && !s.closed {
 		s.background.Go(func() { s.produce(out) }) // beside us: franz-go tells one outcome after the other
 	}
@@ -249,6 +249,20 @@ func (s *Sink) settle(issued *send, err error) {
 	for _, other := range behind {
 		other.done(deliver.Receipt{}, failure)
 	}
+	if ours && err == nil {
+		*issued = send{settle: issued.settle} // nobody has it any more: it has landed, and franz-go is through with the record
+		s.sends.Put(issued)
+	}
+}
+
+// newSend returns a send without a record.
+func (s *Sink) newSend() *send {
+	if used, ok := s.sends.Get().(*send); ok {
+		return used
+	}
+	issued := new(send)
+	issued.settle = func(_ *kgo.Record, err error) { s.settle(issued, err) }
+	return issued
 }
 
 // receipt says where Kafka has put the record. The client knows no offset, and says -1, when it has sent the record twice
@@ -262,9 +276,9 @@ func receipt(record *kgo.Record, err error) deliver.Receipt {
 
 // failBehind takes what is behind a send that failed in its partition and has not reached the client: it would be written
 // before that one is sent again. franz-go fails what it buffers for the partition for the same reason. The caller holds mu.
-func (s *Sink) failBehind(failed *send, err error, now time.Time) (behind []*send, out []*line) {
+func (s *Sink) failBehind(failed *send, err error) (behind []*send, out []*line) {
 	b, partition := failed.backlog, failed.record.Partition
-	behind, out = s.recall(b, func(other *send) bool { return other.record.Partition == partition }, err, now)
+	behind, out = s.recall(b, func(other *send) bool { return other.record.Partition == partition }, err)
 	behind = append(behind, b.leave(partition)...)
 	for _, other := range behind {
 		b.target.outstanding.remove(other)
@@ -286,7 +300,7 @@ func (s *Sink) Isolate(topic string) {
 	var out []*line
 	for _, b := range t.backlogs {
 		b.waiting, b.pool = nil, nil // its queue drops it
-		_, more := s.recall(b, func(*send) bool { return true }, deliver.ErrAbandoned, time.Now())
+		_, more := s.recall(b, func(*send) bool { return true }, deliver.ErrAbandoned)
 		out = append(out, more...)
 		if b.flight != nil {
 			s.giveUp(b)

@@ -26,6 +26,7 @@ type send struct {
 	headers [4]kgo.RecordHeader // room for the record's: what is added on delivery, and no others, in most
 	series  *deliver.Series     // nil: none
 	done    func(deliver.Receipt, error)
+	settle  func(*kgo.Record, error) // is told Kafka's outcome
 	backlog *backlog
 	member  *member // nil: it waits
 

@@ -3,6 +3,7 @@ package schedule
 import (
 	"fmt"
 	"math"
+	"strings"
 
 	"github.com/carillonmq/carillon/storage"
 )
@@ -217,6 +218,7 @@ func (ts *targets) get(name string) *target {
 	if ok {
 		return t
 	}
+	name = strings.Clone(name) // it may be a part of all the names of a page
 	t = &target{name: name}
 	if n := len(ts.free); n > 0 {
 		t.index = ts.free[n-1]

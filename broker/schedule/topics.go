@@ -3,6 +3,7 @@ package schedule
 import (
 	"math"
 	"slices"
+	"strings"
 
 	"github.com/carillonmq/carillon/raftfsm"
 	"github.com/carillonmq/carillon/storage"
@@ -85,6 +86,7 @@ func (ts *topics) index(topic string, w *window) uint32 {
 	if len(ts.indexes) > ts.mostNames {
 		ts.forgetNames(w)
 	}
+	topic = strings.Clone(topic) // it may be a part of all the names of a page
 	var at uint32
 	if last := len(ts.free) - 1; last >= 0 {
 		at, ts.free = ts.free[last], ts.free[:last]

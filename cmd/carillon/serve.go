@@ -31,15 +31,10 @@ import (
 	"github.com/carillonmq/carillon/raftfsm/node"
 )
 
-// gcPercent lets the heap grow by half between collections, not by all of it: the
-// garbage of taking in a million messages of 100 bytes stays resident for long
-// afterwards, 252 MB with Go's default, 143 MB with this.
-const gcPercent = 50
-
 // headroom is memory that nobody touches, and that therefore takes none: but the collector counts it as
-// alive, so the heap may grow by half of it besides, 32 MB, until the next collection. The heap of a node that
+// alive, so the heap may grow by as much besides until the next collection. The heap of a node that
 // delivers what it takes in is small, and without this it was collected ten times a second.
-const headroom = 64 << 20
+const headroom = 32 << 20
 
 // headroomWithin returns how much of it there is with that limit of the runtime's memory, GOMEMLIMIT: to the limit it
 // counts as used, so with a low one it would be a part of what the node lacks, and be collected for all the time.
@@ -90,7 +85,6 @@ func serveCommand() *cobra.Command {
 // over, then the API stops answering, then the node closes its files.
 func serve(ctx context.Context, c config.Config, stderr io.Writer) (err error) {
 	if os.Getenv("GOGC") == "" {
-		debug.SetGCPercent(gcPercent)
 		untouched := make([]byte, headroomWithin(debug.SetMemoryLimit(-1)))
 		defer runtime.KeepAlive(untouched)
 	}

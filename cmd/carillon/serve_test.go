@@ -29,7 +29,7 @@ func TestServe_endsInGoodOrderWhileItStarts(t *testing.T) {
 }
 
 func TestHeadroom_keepsOffALowLimit(t *testing.T) {
-	for limit, want := range map[int64]int{math.MaxInt64: headroom, 4 << 30: headroom, 1 << 30: headroom, 1<<30 - 1: 0, 64 << 20: 0} {
+	for limit, want := range map[int64]int{math.MaxInt64: headroom, 4 << 30: headroom, 512 << 20: headroom, 512<<20 - 1: 0, 64 << 20: 0} {
 		if got := headroomWithin(limit); got != want {
 			t.Errorf("%d bytes of %d, want %d", got, limit, want)
 		}

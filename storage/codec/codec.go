@@ -9,6 +9,7 @@ import (
 	"hash/crc32"
 	"math"
 	"math/bits"
+	"strings"
 	"unsafe"
 )
 
@@ -190,14 +191,17 @@ func (d *Decoder) Bytes() []byte {
 	return append([]byte{}, d.View(n-1)...)
 }
 
-// Text reads what AppendString wrote.
-func (d *Decoder) Text() string {
+// Text reads and copies what AppendString wrote.
+func (d *Decoder) Text() string { return strings.Clone(d.StringView()) }
+
+// StringView is Text without copying: what is read must never change.
+func (d *Decoder) StringView() string {
 	n := d.Uvarint()
 	if n == 0 {
 		d.Fail("text is null")
 		return ""
 	}
-	return string(d.View(n - 1))
+	return d.TextView(n - 1)
 }
 
 // Bool reads what AppendBool wrote.

@@ -1,6 +1,7 @@
 package segment
 
 import (
+	"bytes"
 	"encoding/binary"
 	"fmt"
 	"math"
@@ -87,21 +88,17 @@ func (l *label) append(b []byte, form Form) []byte {
 	return append(codec.AppendString(b, l.topic), l.has)
 }
 
-// readLabel reads one without its texts, which are views.
-func readLabel(d *codec.Decoder, form Form) (target, topic []byte, has byte) {
-	if target = d.BytesView(); target == nil {
-		d.Fail("text is null")
-	}
+// readLabel reads one, its texts views.
+func readLabel(d *codec.Decoder, form Form) (l label) {
+	l.target = d.StringView()
 	if form == Plain {
-		return target, nil, 0
+		return l
 	}
-	if topic = d.BytesView(); topic == nil {
-		d.Fail("text is null")
-	}
-	if has = d.Byte(); has > hasID|hasExpires {
+	l.topic = d.StringView()
+	if l.has = d.Byte(); l.has > hasID|hasExpires {
 		d.Fail("unknown field of an entry")
 	}
-	return target, topic, has
+	return l
 }
 
 // AppendKey writes r so that byte order is the order of delivery: due with its
@@ -250,8 +247,7 @@ func openChunk(form Form, key, value []byte) (chunk, error) {
 	c.places = make([]uint32, c.index.Count())
 	for i := range c.places {
 		at := end - uint64(c.index.Left())
-		_, _, has := readLabel(&c.index, form)
-		c.places[i] = uint32(at)<<placeShift | uint32(has)
+		c.places[i] = uint32(at)<<placeShift | uint32(readLabel(&c.index, form).has)
 	}
 	if c.index.Failed() || c.left == 0 {
 		return chunk{}, fmt.Errorf("%w: chunk with %d entries and %d targets does not decode", codec.ErrCorrupt, c.left, len(c.places))
@@ -259,20 +255,15 @@ func openChunk(form Form, key, value []byte) (chunk, error) {
 	return c, nil
 }
 
-// readLabels returns the labels with their texts. Most are of one topic, and often the chunk before had the same.
+// readLabels returns the labels, their texts parts of one copy of all: a chunk may have hundreds of them.
 func (c *chunk) readLabels() []label {
-	labels := slices.Grow(c.before[:0], len(c.places))[:len(c.places)]
-	topic := ""
-	for i, place := range c.places {
-		d := codec.NewDecoder(c.head[place>>placeShift:])
-		l, t, has := readLabel(&d, c.form)
-		if string(t) != topic {
-			topic = string(t)
-		}
-		if labels[i].target != string(l) {
-			labels[i].target = string(l)
-		}
-		labels[i].topic, labels[i].has = topic, has
+	labels := slices.Grow(c.before[:0], len(c.places))
+	if len(c.places) == 0 {
+		return labels
+	}
+	d := codec.NewDecoder(bytes.Clone(c.head[c.places[0]>>placeShift : len(c.head)-c.index.Left()]))
+	for range c.places {
+		labels = append(labels, readLabel(&d, c.form))
 	}
 	return labels
 }

@@ -4,6 +4,7 @@ import (
 	"encoding/binary"
 	"fmt"
 	"slices"
+	"strings"
 	"sync"
 
 	"github.com/carillonmq/carillon/storage/codec"
@@ -160,12 +161,12 @@ func (x *chunkIndex) tell(e *Entry, place int, value []byte) error {
 		return fmt.Errorf("%w: labels from the %dth on have checksum %08x, and had %08x", codec.ErrCorrupt, part*labelsEvery, got, want)
 	}
 	text := codec.NewDecoder(value[x.places[place]>>placeShift : x.end])
-	target, topic, _ := readLabel(&text, x.form)
-	if e.Target != string(target) {
-		e.Target = string(target)
+	l := readLabel(&text, x.form)
+	if e.Target != l.target {
+		e.Target = strings.Clone(l.target)
 	}
-	if e.Topic != string(topic) {
-		e.Topic = string(topic)
+	if e.Topic != l.topic {
+		e.Topic = strings.Clone(l.topic)
 	}
 	return nil
 }
