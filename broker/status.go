@@ -138,15 +138,15 @@ func (b *Broker) Status() Status {
 // less, and so do an old leader's and a new one's.
 const mostAhead = time.Minute
 
-// timeAhead says what follows when the log's time is far ahead of this node's clock, and this node leads: a wrong time was believed
-// once, and nothing takes it back.
+// timeAhead says what follows when the log's time is far ahead of this node's clock, and this node leads: the clock is behind, or a
+// wrong time was believed once, and nothing takes it back.
 func (b *Broker) timeAhead() string {
 	at := time.UnixMilli(b.node.Store().Time())
 	ahead := at.Sub(b.now())
 	if ahead <= mostAhead || !b.leads() {
 		return ""
 	}
-	return fmt.Sprintf("the time of the log is %v, %v ahead of the clock, since a wrong clock was believed: until then what expires is dropped when it is due, and what is due before then cannot be cancelled, changed or replaced; send messages without an expiry, or begin a new cluster",
+	return fmt.Sprintf("the time of the log is %v, %v ahead of the clock: set the clock if it is behind; if it is right, a wrong one was believed, and until then what expires is dropped when it is due, and what is due before then cannot be cancelled, changed or replaced: send messages without an expiry, or begin a new cluster",
 		at.UTC().Format(time.RFC3339), ahead.Round(time.Second))
 }
 

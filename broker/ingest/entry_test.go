@@ -43,7 +43,7 @@ func testReading(store Store, a Arrival) reading {
 	g := New(Options{Config: config.Default(), Store: store, Logger: slog.New(slog.DiscardHandler)})
 	route := config.Default().Routes[0]
 	to := g.judge.destination(route, "orders.delay", a.Instruction.To)
-	return g.judge.read(&to, message.Origin{Topic: "orders.delay", Partition: 1, Offset: a.Offset}, &a, g.form(), testNow, testDue)
+	return g.judge.read(&to, message.Origin{Topic: "orders.delay", Partition: 1, Offset: a.Offset}, &a, g.form(), moments{now: testNow, due: testDue, reached: store.Time()})
 }
 
 // A levelStore is an empty store of a cluster at that level, of the id
@@ -52,11 +52,13 @@ type levelStore struct {
 	Store
 	level storage.Level
 	open  bool
+	time  int64
 }
 
 func (s levelStore) State() storage.State { return storage.State{ClusterID: [16]byte{1}} }
 func (s levelStore) Level() storage.Level { return s.level }
 func (s levelStore) IDsOpen() bool        { return s.open }
+func (s levelStore) Time() int64          { return s.time }
 
 func atLevel(level storage.Level) levelStore { return levelStore{level: level} }
 
@@ -191,6 +193,29 @@ func TestEntry_refusesWhatTheConfigurationDoesNotAllow(t *testing.T) {
 		}
 		if want := (message.Origin{Topic: "orders.delay", Partition: 1, Offset: 0}); cmp.Diff(want, m.Origin) != "" {
 			t.Errorf("to %q: from %v", test.to, m.Origin)
+		}
+	}
+}
+
+// A node whose clock is years behind takes what is due soon by the time that the schedule has come to.
+func TestEntry_isNotDueTooLateByAClockThatIsBehind(t *testing.T) {
+	year := 365 * 24 * time.Hour.Milliseconds()
+	for _, c := range []struct {
+		reached, dueAt int64
+		refused        bool
+	}{
+		{testNow, testNow + 101*year, true},
+		{testNow + 2*year, testNow + 101*year, false},
+		{testNow + 2*year, testNow + 103*year, true},
+	} {
+		store := atLevel(storage.LevelTwo)
+		store.time = c.reached
+		r := testReading(store, Arrival{Instruction: Instruction{DueAt: c.dueAt, Partition: -1}})
+		if (r.problem != nil) != c.refused {
+			t.Errorf("due at %d, the schedule's time %d: %v", c.dueAt, c.reached, r.problem)
+		}
+		if due := r.operation.Entry.Due; c.refused && due != testDue {
+			t.Errorf("the letter is due at %d, want %d", due, testDue)
 		}
 	}
 }

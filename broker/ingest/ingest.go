@@ -84,6 +84,7 @@ type Store interface {
 	State() storage.State
 	Level() storage.Level
 	IDsOpen() bool
+	Time() int64
 
 	// What the opening of ids reads.
 	NextSeq() uint64

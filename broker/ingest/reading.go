@@ -19,6 +19,17 @@ type form struct {
 
 func (g *Ingest) form() form { return form{g.cfg.Store.Level(), g.cfg.Store.IDsOpen()} }
 
+// moments are the times by which a record is judged, in epoch milliseconds.
+type moments struct {
+	now     int64 // by this node's clock
+	due     int64 // by which messages are due (clock.Clock.Due): a dead letter is due then at the latest
+	reached int64 // the schedule's time: where it is later, this node's clock is behind, or another one was ahead
+}
+
+func (g *Ingest) moments() moments {
+	return moments{now: g.now(), due: g.cfg.Due().UnixMilli(), reached: g.cfg.Store.Time()}
+}
+
 // written is the level at which messages are stored: before ids are open, as below LevelThree,
 // since what is accepted then is among what the opening has yet to find.
 func (f form) written() storage.Level {
@@ -53,10 +64,8 @@ func (g *Ingest) pack(pack *packer, batch *Batch) error {
 	if !ok {
 		return fmt.Errorf("pack records of %s: no route matches the topic", batch.Topic)
 	}
-	now := g.now()
-	form := g.form()
-	due := g.cfg.Due().UnixMilli()
-	pack.begin(batch, due, g.logsAnswers())
+	form, at := g.form(), g.moments()
+	pack.begin(batch, at.due, g.logsAnswers())
 	to := g.judge.destination(route, batch.Topic, "")
 	for i := range batch.Arrivals {
 		arrival := &batch.Arrivals[i]
@@ -64,8 +73,8 @@ func (g *Ingest) pack(pack *packer, batch *Batch) error {
 			to = g.judge.destination(route, batch.Topic, arrival.Instruction.To)
 		}
 		from := message.Origin{Topic: batch.Topic, Partition: batch.Partition, Offset: arrival.Offset}
-		r := g.judge.read(&to, from, arrival, form, now, due)
-		if err := pack.add(batch, &r, now); err != nil {
+		r := g.judge.read(&to, from, arrival, form, at)
+		if err := pack.add(batch, &r, at.now); err != nil {
 			return err
 		}
 	}
@@ -103,16 +112,16 @@ func NewJudge(c config.Config, cluster [16]byte) *Judge { return &Judge{c, clust
 // operation. A route must have the origin's topic.
 func (j *Judge) Operation(route config.Route, origin message.Origin, a *Arrival, level storage.Level, now int64) (raftfsm.Operation, *message.Problem) {
 	to := j.destination(route, origin.Topic, a.Instruction.To)
-	r := j.read(&to, origin, a, form{level, true}, now, now)
+	r := j.read(&to, origin, a, form{level, true}, moments{now: now, due: now})
 	if r.problem != nil {
 		return raftfsm.Operation{}, r.problem
 	}
 	return r.operation, nil
 }
 
-// read returns what one record becomes: what it asks for, or, when that cannot be, a dead letter, which is due then at the latest,
-// and why. Both go the same way from here on.
-func (j *Judge) read(to *destination, origin message.Origin, a *Arrival, form form, now, letterDue int64) reading {
+// read returns what one record becomes: what it asks for, or, when that cannot be, a dead letter and why. Both go the same
+// way from here on.
+func (j *Judge) read(to *destination, origin message.Origin, a *Arrival, form form, at moments) reading {
 	in := &a.Instruction
 	due := max(in.DueAt, 0) // the wheel counts from 1970
 	m := message.Message{
@@ -120,7 +129,7 @@ func (j *Judge) read(to *destination, origin message.Origin, a *Arrival, form fo
 		Origin:      origin,
 		PlannedFor:  in.DueAt,
 		Expires:     in.Expires,
-		Overdue:     max(now-due, 0),
+		Overdue:     max(at.now-due, 0),
 		Partition:   in.Partition,
 		Partitioner: to.route.Partitioner,
 		Key:         a.Key,
@@ -128,13 +137,14 @@ func (j *Judge) read(to *destination, origin message.Origin, a *Arrival, form fo
 		Headers:     a.Headers,
 	}
 	r := reading{offset: a.Offset, open: form.open, operation: raftfsm.Operation{Verb: raftfsm.Schedule}}
-	if r.problem = objection(&m, to, a, form, now); r.problem != nil {
+	if r.problem = objection(&m, to, a, form, at); r.problem != nil {
+		letterDue := at.due
 		if a.Time > 0 { // this leader's clock may be found to be ahead, before the letter is written
 			letterDue = min(letterDue, a.Time)
 		}
 		letterDue = max(letterDue, 0) // the wheel counts from 1970
 		letter := m.AsDeadLetter(*r.problem, letterDue)
-		letter.Overdue = max(now-letterDue, 0)
+		letter.Overdue = max(at.now-letterDue, 0)
 		r.operation.Entry = letter.Entry(letterDue, j.config.DeadLetterTopic(to.route), form.written())
 		return r
 	}
@@ -159,8 +169,9 @@ func (j *Judge) read(to *destination, origin message.Origin, a *Arrival, form fo
 const noSeq = 0
 
 // objection returns why what the record asks for cannot be, or nil. A cancel goes nowhere and at
-// no time, and nothing of it is stored.
-func objection(m *message.Message, to *destination, a *Arrival, form form, now int64) *message.Problem {
+// no time, and nothing of it is stored. How far ahead a message may be due counts from the later time: by a clock that
+// is years behind, each would be due too late.
+func objection(m *message.Message, to *destination, a *Arrival, form form, at moments) *message.Problem {
 	tooNew := m.TooNew(form.level, form.open)
 	size := a.size()
 	switch {
@@ -176,7 +187,7 @@ func objection(m *message.Message, to *destination, a *Arrival, form form, now i
 	case to.problem != nil:
 		return to.problem
 	}
-	if problem := to.route.RefuseDue(a.Instruction.DueAt, now); problem != nil {
+	if problem := to.route.RefuseDue(a.Instruction.DueAt, max(at.now, at.reached)); problem != nil {
 		return problem
 	}
 	return tooNew
