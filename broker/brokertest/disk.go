@@ -28,8 +28,9 @@ type logDisk struct {
 	ordinary time.Duration // that a sync takes while all is well; set before the node starts
 	slow     time.Duration // that it takes now, if that is longer
 	full     bool
-	room     int64 // bytes that were given back since it is full
-	reserved bool  // the log's reserve was there when it was last looked at
+	relieved time.Time // when it was full no more
+	room     int64     // bytes that were given back since it is full
+	reserved bool      // the log's reserve was there when it was last looked at
 	torn     bool
 	unsynced []overwritten // in the order of the writes
 	lost     int           // how many of them were put back
@@ -65,6 +66,14 @@ func (d *logDisk) isFull() bool {
 	return d.full
 }
 
+// wasFull reports whether the disk was full a moment ago: a flush that has failed is tried again after a second, and until
+// then the node holds it against the disk.
+func (d *logDisk) wasFull() bool {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return time.Since(d.relieved) < 2*time.Second
+}
+
 // isSlow reports whether syncs take longer than so much, which is ordinary.
 func (d *logDisk) isSlow(ordinary time.Duration) bool {
 	d.mu.Lock()
@@ -76,8 +85,12 @@ func (d *logDisk) isSlow(ordinary time.Duration) bool {
 func (d *logDisk) change(set func()) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
+	was := d.full
 	set()
 	d.room = 0
+	if was && !d.full {
+		d.relieved = time.Now()
+	}
 }
 
 // free is what node.Config.FreeSpace asks.

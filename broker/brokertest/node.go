@@ -147,6 +147,8 @@ func (n *node) start() {
 			n.again.Store(true)
 		case errors.Is(err, storage.ErrDiskFull) && n.files.isFull():
 			n.filled.Store(true)
+		case errors.Is(err, storage.ErrDiskFull) && n.files.wasFull():
+			n.again.Store(true)
 		default:
 			c.t.Errorf("node %s: %v", n.member.ID, err)
 		}
