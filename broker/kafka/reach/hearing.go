@@ -21,7 +21,7 @@ const (
 	// leastSilence is how long a Kafka broker has for that sign at least; one that is far away or busy has four times as
 	// long as its last one took. Then it is silent.
 	leastSilence = 150 * time.Millisecond
-	// signTimeout is when a sign that has not come is asked for anew.
+	// signTimeout is when a sign that has not come is asked for anew, and one of a broker that is down.
 	signTimeout = 5 * time.Second
 	// signMaxAge is for how long one slow sign gives a broker more than leastSilence.
 	signMaxAge = time.Minute
@@ -62,7 +62,7 @@ type heardBroker struct {
 	failed  bool          // the last connection to it was not opened
 	open    int           // connections
 	grace   time.Duration // how long a sign may take
-	renewal *time.Timer   // asks for a sign anew, signMaxAge after a slow one
+	renewal *time.Timer   // asks for a sign anew, signMaxAge after a slow one, signTimeout after a failure
 	asked   time.Time     // when a connection or an answer was last wanted of it
 }
 
@@ -103,7 +103,7 @@ func (h *Hearing) dial(asked context.Context, network, address string) (net.Conn
 		w.broker.open++
 		w.broker.failed = false
 	} else if asked.Err() == nil { // else the client was closed, and that says nothing
-		w.broker.failed = true
+		h.fail(w.broker)
 	}
 	h.mu.Unlock()
 	switch {
@@ -221,12 +221,21 @@ func (h *Hearing) doubt(b *heardBroker) {
 	}
 }
 
-// renew has the broker asked for a sign of life if its last one was slow. One that was slow once would else be waited for as
-// long hours later, when it freezes.
+// fail notes that a connection was not opened. Signs tell when one can be, for the clients may not try for minutes. The caller
+// holds mu.
+func (h *Hearing) fail(b *heardBroker) {
+	if !b.failed {
+		b.failed = true
+		b.renewal.Reset(signTimeout)
+	}
+}
+
+// renew has the broker asked for a sign of life if it was down, or if its last one was slow. One that was slow once would else
+// be waited for as long hours later, when it freezes.
 func (h *Hearing) renew(b *heardBroker) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	if b.grace > leastSilence && h.ctx.Err() == nil {
+	if (b.failed || b.grace > leastSilence) && h.ctx.Err() == nil {
 		h.doubt(b)
 	}
 }
@@ -283,10 +292,11 @@ func (h *Hearing) listen(b *heardBroker) {
 		came = true
 		was := b.silent
 		b.silent, b.doubted, b.failed = false, was, err != nil
+		b.renewal.Reset(signTimeout)
 		if err == nil { // else it is down: whoever dials is told so at once
 			b.grace = min(max(4*time.Since(start), leastSilence), signTimeout)
+			b.renewal.Reset(signMaxAge)
 		}
-		b.renewal.Reset(signMaxAge)
 		h.mu.Unlock()
 		switch {
 		case err == nil && (was || isDown):

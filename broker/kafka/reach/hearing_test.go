@@ -297,6 +297,48 @@ func TestAddressThatIsGoneIsForgotten(t *testing.T) {
 	})
 }
 
+// A broker that was down is known to be back, though no client connects to it.
+func TestBrokerThatIsBackIsKnownToBe(t *testing.T) {
+	kafkatest.InBubble(t, func(t *testing.T, kafka kafkatest.Bubble) {
+		var down atomic.Bool
+		var dialed atomic.Int64
+		hearing := newHearing(func(ctx context.Context, network, address string) (net.Conn, error) {
+			dialed.Add(1)
+			if down.Load() {
+				return nil, syscall.ECONNREFUSED
+			}
+			return kafka.Network.DialContext(ctx, network, address)
+		}, slog.New(slog.DiscardHandler))
+		defer hearing.Close()
+		addresses := kafka.ListenAddrs()[:1]
+		down.Store(true)
+		for range 3 { // each later failure says nothing new
+			if _, err := hearing.dial(t.Context(), "tcp", addresses[0]); !errors.Is(err, syscall.ECONNREFUSED) {
+				t.Errorf("down: %v", err)
+			}
+			pass(signTimeout / 2)
+		}
+		pass(time.Minute)
+		if unreached := hearing.Unreached(addresses); len(unreached) != 1 {
+			t.Errorf("down: %v do not answer", unreached)
+		}
+		if n := dialed.Load(); n > 3+14 {
+			t.Errorf("%d connections were tried in a minute and 7.5 s, 3 of them asked for", n)
+		}
+		down.Store(false)
+		pass(signTimeout)
+		synctest.Wait()
+		if unreached := hearing.Unreached(addresses); len(unreached) != 0 {
+			t.Errorf("back: %v do not answer", unreached)
+		}
+		before := dialed.Load()
+		pass(10 * time.Minute)
+		if n := dialed.Load() - before; n > 0 {
+			t.Errorf("%d connections were tried to a broker that is back, and asked for nothing", n)
+		}
+	})
+}
+
 // pass lets virtual time go by.
 func pass(d time.Duration) { time.Sleep(d) }
 
