@@ -406,12 +406,12 @@ func (s *Scheduler) askFor(h *heldTopic, beyond []storage.Item, next storage.Ref
 // waitFor has the topic wait for the target of a message, which is read again.
 func (h *heldTopic) waitFor(item storage.Item) {
 	if h.lone != item.Target {
-		h.lone, h.alone = item.Target, item.Ref
+		h.lone, h.alone = strings.Clone(item.Target), item.Ref // it may be a part of all the names of a page
 	}
 	if h.alone.Less(item.Ref) {
 		h.alone = item.Ref
 	}
-	h.full, h.pages = item.Target, 1
+	h.full, h.pages = h.lone, 1
 }
 
 // roomFor returns how many more messages like these the publisher may have.
